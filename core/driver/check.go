@@ -1,0 +1,188 @@
+package driver
+
+import (
+	"fmt"
+	"time"
+)
+
+// CheckMember validates what a member tells about itself, against the limits of
+// the store.
+func CheckMember(m Member, l Limits) error {
+	if err := CheckSession(m.Session); err != nil {
+		return err
+	}
+	if err := CheckNode(m.Node); err != nil {
+		return err
+	}
+	if m.TTL < l.MinTTL {
+		return invalid("TTL %v is below this store's floor of %v: raise it", m.TTL, l.MinTTL)
+	}
+	if m.TTL < time.Millisecond || m.TTL > 24*time.Hour {
+		return invalid("TTL %v is outside 1ms to 24h", m.TTL)
+	}
+	if m.Weight < 0 {
+		return invalid("weight %d is negative", m.Weight)
+	}
+	if len(m.Meta) > MaxMetaEntries {
+		return invalid("member metadata has %d entries: the limit is %d", len(m.Meta), MaxMetaEntries)
+	}
+	n := 0
+	for k, v := range m.Meta {
+		if err := checkName("metadata key", k, MaxNameLen); err != nil {
+			return err
+		}
+		n += len(k) + len(v)
+	}
+	if n > MaxMetaBytes {
+		return invalid("member metadata has %d bytes: the limit is %d", n, MaxMetaBytes)
+	}
+	return nil
+}
+
+// CheckFence validates a fence's names and token.
+func CheckFence(f Fence) error {
+	if err := CheckShard(f.Shard); err != nil {
+		return err
+	}
+	if err := CheckSession(f.Session); err != nil {
+		return err
+	}
+	if f.Token <= 0 {
+		return invalid("token %d of shard %q is not positive: a fence comes from a grant", f.Token, f.Shard)
+	}
+	return nil
+}
+
+// CheckClaims validates a batch of claims: names, tokens, each shard once.
+func CheckClaims(claims []Claim) error {
+	return each(claims, "shard", func(c Claim) (ShardID, error) {
+		if err := CheckShard(c.Shard); err != nil {
+			return "", err
+		}
+		if c.Seen.Token < 0 || (c.Seen.Token == 0 && c.Seen.Session != "") {
+			return "", invalid("shard %q: seen token %d is not positive", c.Shard, c.Seen.Token)
+		}
+		if c.Seen.Session != "" {
+			return c.Shard, CheckSession(c.Seen.Session)
+		}
+		return c.Shard, nil
+	})
+}
+
+// CheckHandovers validates a batch of transfers by the session self: names,
+// tokens, each shard once, and that the fences are self's own.
+func CheckHandovers(to []Handover, self SessionID) error {
+	return each(to, "shard", func(h Handover) (ShardID, error) {
+		if err := CheckFence(h.Fence); err != nil {
+			return "", err
+		}
+		if h.Fence.Session != self {
+			return "", invalid("shard %q: the fence is of session %q: a session transfers only its own leases", h.Fence.Shard, h.Fence.Session)
+		}
+		return h.Fence.Shard, CheckSession(h.To)
+	})
+}
+
+// CheckFences validates a batch of fences to release: each shard once.
+func CheckFences(fences []Fence) error {
+	return each(fences, "shard", func(f Fence) (ShardID, error) { return f.Shard, CheckFence(f) })
+}
+
+// CheckSuspects validates a batch of sessions to evict: each once.
+func CheckSuspects(suspects []Suspect) error {
+	return each(suspects, "session", func(s Suspect) (SessionID, error) {
+		if s.Version <= 0 {
+			return "", invalid("session %q: the version to evict is not positive", s.Session)
+		}
+		return s.Session, CheckSession(s.Session)
+	})
+}
+
+// CheckWrites validates a batch of commits: each shard once, and each write
+// against the limits, which are checked before anything is sent.
+func CheckWrites(writes []Write, l Limits) error {
+	return each(writes, "shard", func(w Write) (ShardID, error) { return w.Fence.Shard, CheckWrite(w, l) })
+}
+
+// CheckWrite validates one commit: names, keys at most once, sizes. An error
+// matches ErrInvalid or ErrTooLarge.
+func CheckWrite(w Write, l Limits) error {
+	if err := CheckFence(w.Fence); err != nil {
+		return err
+	}
+	if w.Number <= 0 {
+		return invalid("write number %d is not positive", w.Number)
+	}
+	if w.Nonce == 0 {
+		return invalid("write %d of shard %q has no nonce", w.Number, w.Fence.Shard)
+	}
+	if len(w.Ops) == 0 {
+		return invalid("write %d of shard %q has no operation", w.Number, w.Fence.Shard)
+	}
+	if l.WriteOps > 0 && len(w.Ops) > l.WriteOps {
+		return tooLarge("write of shard %q has %d operations: this store takes %d; split it", w.Fence.Shard, len(w.Ops), l.WriteOps)
+	}
+	size, keys := 0, 0
+	for i := range w.Ops {
+		op := &w.Ops[i]
+		size += len(op.Key) + len(op.Value)
+		switch op.Kind {
+		case OpPut, OpDelete:
+			keys++
+			if err := CheckKey(op.Key); err != nil {
+				return err
+			}
+			if op.IfVersion < Absent {
+				return invalid("operation %d: IfVersion %d is neither AnyVersion, Absent nor an item's version", i, op.IfVersion)
+			}
+		case OpAppend:
+		case OpTrim:
+			if op.Through < 0 {
+				return invalid("operation %d: trim through %d is negative", i, op.Through)
+			}
+		default:
+			return invalid("operation %d has kind %d, which does not exist", i, op.Kind)
+		}
+	}
+	if l.WriteBytes > 0 && size > l.WriteBytes {
+		return tooLarge("write of shard %q has %d bytes of keys and values: this store takes %d; split it", w.Fence.Shard, size, l.WriteBytes)
+	}
+	if keys > 1 {
+		seen := make(map[string]struct{}, keys)
+		for i := range w.Ops {
+			if k := w.Ops[i].Key; w.Ops[i].Kind == OpPut || w.Ops[i].Kind == OpDelete {
+				if _, dup := seen[k]; dup {
+					return invalid("operation %d: key %q occurs twice in one write", i, k)
+				}
+				seen[k] = struct{}{}
+			}
+		}
+	}
+	return nil
+}
+
+// each checks every item of a batch and that no two have the same key.
+func each[T any, K ~string](items []T, what string, check func(T) (K, error)) error {
+	var seen map[K]struct{}
+	if len(items) > 1 {
+		seen = make(map[K]struct{}, len(items))
+	}
+	for _, it := range items {
+		k, err := check(it)
+		if err != nil {
+			return err
+		}
+		if seen == nil {
+			continue
+		}
+		if _, dup := seen[k]; dup {
+			return invalid("%s %q occurs twice in one batch", what, k)
+		}
+		seen[k] = struct{}{}
+	}
+	return nil
+}
+
+func tooLarge(format string, args ...any) error {
+	return fmt.Errorf("tenure: %w: %s", ErrTooLarge, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,135 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The closed set of errors (rule E1). An error that matches one of these means
+// that the call, or the item that carries it, was certainly not applied, now or
+// later. Everything else, a context's error included, is unknown: the write may
+// have happened, or may happen yet. Backends wrap the store's own error with %w
+// beside the sentinel, and map what they do not know to no sentinel at all.
+var (
+	// ErrFenced: the fence is not the shard's current grant. See FencedError.
+	ErrFenced = errors.New("fenced: the lease is no longer the shard's current grant")
+	// ErrSessionLost: the session has no record any more, and never will again.
+	ErrSessionLost = errors.New("session lost: its record was evicted, superseded or closed")
+	// ErrHeld: the claim was denied. See HeldError.
+	ErrHeld = errors.New("held: the shard's record is not as the claim saw it, or its holder lives")
+	// ErrNoTarget: the session to transfer to has no record; the fence stays valid.
+	ErrNoTarget = errors.New("no target: the successor has no session record")
+	// ErrConflict: a precondition or the write's number failed. See ConflictError.
+	ErrConflict = errors.New("conflict: a precondition does not hold")
+	// ErrInvalid: a name, value or option outside what this package allows.
+	ErrInvalid = errors.New("invalid")
+	// ErrTooLarge: over a limit of Info; refused before anything was sent.
+	ErrTooLarge = errors.New("too large")
+	// ErrUnsupported: the store cannot do this.
+	ErrUnsupported = errors.New("unsupported by this store")
+	// ErrStoreChanged: the store is not the one it was: another identity, or a
+	// revision that went back (rule I1). Nothing may be granted until an operator
+	// decided.
+	ErrStoreChanged = errors.New("store changed: it was wiped, restored or replaced; an operator must decide")
+	// ErrClosed: the backend or session was closed before the call began.
+	ErrClosed = errors.New("closed")
+	// ErrRetry: the store certainly did not apply it, and the same call may
+	// succeed later: a deadlock, a serialization failure, no space, a lost race
+	// between joins, or a context that was done before anything was sent.
+	ErrRetry = errors.New("not applied, may be tried again")
+
+	// ErrTrimmed is the one error of reads that is not of the set above: the
+	// entry asked for was trimmed. See TrimmedError.
+	ErrTrimmed = errors.New("trimmed: the log no longer holds that entry")
+)
+
+var notApplied = [...]error{
+	ErrFenced, ErrSessionLost, ErrHeld, ErrNoTarget, ErrConflict, ErrInvalid, ErrTooLarge,
+	ErrUnsupported, ErrStoreChanged, ErrClosed, ErrRetry,
+}
+
+// NotApplied reports whether err is of the closed set of rule E1, so that the
+// call or item it belongs to was certainly not applied. It is false for nil.
+func NotApplied(err error) bool {
+	for _, s := range notApplied {
+		if errors.Is(err, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// Unknown reports whether the outcome behind err is unknown: neither success nor
+// certainly not applied (rules E1 and S16).
+func Unknown(err error) bool { return err != nil && !NotApplied(err) }
+
+// HeldError is a denied claim, with the shard's record as it is (rule A4), also
+// when only Claim.Seen was stale and nobody holds the shard. It matches ErrHeld.
+type HeldError struct {
+	Shard ShardID
+	Owner Owner
+}
+
+func (e *HeldError) Error() string {
+	if e.Owner.Session == "" {
+		return fmt.Sprintf("tenure: shard %q is free with token %d, which is not what the claim saw", e.Shard, e.Owner.Token)
+	}
+	return fmt.Sprintf("tenure: shard %q is held by session %q with token %d", e.Shard, e.Owner.Session, e.Owner.Token)
+}
+
+// Is makes a HeldError match ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// FencedError is a refused write, release or transfer, with the record that
+// refused it. Current is the zero Owner where the store does not tell. It
+// matches ErrFenced.
+type FencedError struct {
+	Fence   Fence
+	Current Owner
+}
+
+func (e *FencedError) Error() string {
+	return fmt.Sprintf("tenure: shard %q: token %d of session %q is fenced; the record names session %q with token %d",
+		e.Fence.Shard, e.Fence.Token, e.Fence.Session, e.Current.Session, e.Current.Token)
+}
+
+// Is makes a FencedError match ErrFenced.
+func (e *FencedError) Is(target error) bool { return target == ErrFenced }
+
+// NumberConflict is ConflictError.Op when not an operation but the write's
+// number was refused: it is not the next one.
+const NumberConflict = -1
+
+// ConflictError is a write that was refused although its fence is current: Op is
+// the index of the first operation whose precondition failed, or NumberConflict.
+// Head is the shard's head as it is. It matches ErrConflict.
+type ConflictError struct {
+	Shard ShardID
+	Op    int
+	Head  Head
+}
+
+func (e *ConflictError) Error() string {
+	if e.Op == NumberConflict {
+		return fmt.Sprintf("tenure: shard %q: the write's number is not the next; the last commit is number %d", e.Shard, e.Head.Number)
+	}
+	return fmt.Sprintf("tenure: shard %q: the precondition of operation %d does not hold", e.Shard, e.Op)
+}
+
+// Is makes a ConflictError match ErrConflict.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// TrimmedError answers a read of the log below its oldest entry (rule L3).
+// Oldest is the first entry that can be read; Head.Seq+1 when none is left. It
+// matches ErrTrimmed.
+type TrimmedError struct {
+	Shard  ShardID
+	Oldest Seq
+}
+
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("tenure: shard %q: the log begins at entry %d; restore a snapshot and read on from there", e.Shard, e.Oldest)
+}
+
+// Is makes a TrimmedError match ErrTrimmed.
+func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }

@@ -1,0 +1,277 @@
+package driver
+
+import (
+	"time"
+)
+
+// ShardID names a shard, the unit of leadership. See CheckShard.
+type ShardID string
+
+// SessionID is the random id of one member's session, chosen by core and used
+// for one attempt to join only (rule C3). The zero value means nobody.
+type SessionID string
+
+// Token is the fencing token: positive, and greater with every new lease of a
+// shard, for ever (rule A2). Tokens are compared within one shard only, so a
+// token travels together with its shard's name. Zero is never issued.
+type Token int64
+
+// Version is an opaque version of a stored record, compared for equality only;
+// positive for a record that exists.
+type Version int64
+
+// Values that Op.IfVersion takes beside the version of an item.
+const (
+	AnyVersion Version = 0  // no precondition
+	Absent     Version = -1 // the key must not exist
+)
+
+// Seq numbers the entries of a shard's decision log: 1, 2, 3 ... without gaps.
+type Seq int64
+
+// WriteNo numbers the commits of a shard: 1, 2, 3 ... over all its leases.
+type WriteNo int64
+
+// Nonce is a random number that tells one attempt to commit from another with
+// the same number. Zero is not used.
+type Nonce uint64
+
+// Cursor is an opaque position in a stream of changes, made and read by one
+// backend only. Empty means from the start. It holds no credentials, and a
+// backend must accept or refuse any bytes without harm.
+type Cursor string
+
+// Fence names one lease exactly: serialisable, and comparable with ==. Every
+// release, transfer and commit carries it.
+type Fence struct {
+	Shard   ShardID   `json:"shard"`
+	Session SessionID `json:"session"`
+	Token   Token     `json:"token"`
+}
+
+// Owner is a shard's record: its holder and the token it was granted. A zero
+// Session is held by nobody; the token stays that of the last lease. The zero
+// Owner is a shard without a record.
+type Owner struct {
+	Session SessionID `json:"session,omitempty"`
+	Token   Token     `json:"token,omitempty"`
+}
+
+// Head is the state of a shard's commits and log.
+type Head struct {
+	Number WriteNo `json:"number"`           // commits so far; the next write has Number+1
+	Seq    Seq     `json:"seq"`              // last entry of the log; 0 when there never was one
+	Oldest Seq     `json:"oldest,omitempty"` // first entry that can still be read; Seq+1 when none is left
+	Nonce  Nonce   `json:"nonce,omitempty"`  // of the last commit
+	Token  Token   `json:"token,omitempty"`  // of the lease that made the last commit
+}
+
+// Member is what a session tells the others when it joins. It never changes
+// while the session lives.
+type Member struct {
+	Session  SessionID         `json:"session"`
+	Node     string            `json:"node"`           // label of the machine or replica; need not be unique
+	TTL      time.Duration     `json:"ttl"`            // how long the others wait in silence before they evict
+	Priority int32             `json:"priority"`       // higher claims first
+	Weight   int32             `json:"weight"`         // capacity; relative, at least 0
+	Meta     map[string]string `json:"meta,omitempty"` // small, such as an address
+	// Supersede ends the session that joined last under the same node label, in
+	// the same write. For labels that the platform keeps unique.
+	Supersede bool `json:"supersede,omitempty"`
+}
+
+// Beat is a session and the version of its record that a heartbeat last made.
+type Beat struct {
+	Session SessionID
+	Version Version
+}
+
+// Claim asks for a lease. Seen must match the shard's record exactly; the zero
+// Owner matches a shard that has none. Preempt takes the shard although its
+// holder lives.
+type Claim struct {
+	Shard   ShardID
+	Seen    Owner
+	Preempt bool
+}
+
+// Handover passes a lease on to session To, which may be the holder itself, in
+// one write and with a new token (rule A5).
+type Handover struct {
+	Fence Fence
+	To    SessionID
+}
+
+// Suspect is a session to evict, and the version of its record that was last
+// seen: the same Beat that Observe reported.
+type Suspect = Beat
+
+// AcquireResult is the outcome of one Claim or Handover. With a nil Err, Fence
+// is the new lease and Head the shard's head as the new owner finds it: no
+// earlier lease can move it any more.
+type AcquireResult struct {
+	Fence Fence
+	Head  Head
+	Err   error
+}
+
+// Known reports whether the outcome is known: applied, or certainly not.
+func (r AcquireResult) Known() bool { return r.Err == nil || NotApplied(r.Err) }
+
+// EvictResult is the outcome of one Suspect. Evicted is true if this call
+// removed the record. Otherwise, with a nil Err, Current is the version that the
+// record has now, 0 if there is none.
+type EvictResult struct {
+	Evicted bool
+	Current Version
+	Err     error
+}
+
+// OpKind says what an Op does.
+type OpKind uint8
+
+// The kinds of operations of a Write.
+const (
+	OpPut    OpKind = iota + 1 // sets Key to Value, if IfVersion allows
+	OpDelete                   // removes Key, if IfVersion allows; removing an absent key is no error
+	OpAppend                   // appends Value to the shard's log
+	OpTrim                     // removes the log's entries up to and including Through
+)
+
+func (k OpKind) String() string {
+	switch k {
+	case OpPut:
+		return "put"
+	case OpDelete:
+		return "delete"
+	case OpAppend:
+		return "append"
+	case OpTrim:
+		return "trim"
+	}
+	return "invalid"
+}
+
+// Op is one operation of a Write. Keys and entries live under the fence's shard.
+// A key may occur once in a write.
+type Op struct {
+	Kind      OpKind
+	Key       string  // OpPut, OpDelete
+	Value     []byte  // OpPut, and the payload of OpAppend; nil and empty are the same
+	IfVersion Version // OpPut, OpDelete: AnyVersion, Absent, or the item's version
+	Through   Seq     // OpTrim: at most the head of the log before this write
+}
+
+// Write is one fenced, atomic commit under one shard. Number is the number that
+// the commit will have: the head's plus one. The backend keeps neither Ops nor
+// the byte slices in them after the call returned.
+type Write struct {
+	Fence  Fence
+	Number WriteNo
+	Nonce  Nonce
+	Ops    []Op
+}
+
+// CommitResult is the outcome of one Write. With a nil Err, Head is the shard's
+// head after it, and Versions has, for each Op, the version that a Put gave its
+// item (0 for other kinds); Versions is nil when the write has no Put. With
+// entries appended, the last has Head.Seq, and the others precede it.
+type CommitResult struct {
+	Head     Head
+	Versions []Version
+	Err      error
+}
+
+// Item is a key's value under a shard.
+type Item struct {
+	Key     string
+	Value   []byte
+	Version Version
+}
+
+// Entry is one entry of a shard's decision log.
+type Entry struct {
+	Shard   ShardID
+	Seq     Seq
+	Token   Token   // of the lease that appended it
+	Number  WriteNo // of the commit that appended it
+	Payload []byte
+}
+
+// LogPage is a contiguous part of one shard's log, and the shard's head, no
+// older than any commit acknowledged before the call. A shard without a record
+// has an empty page and the zero Head.
+type LogPage struct {
+	Entries []Entry
+	Head    Head
+}
+
+// ShardHead is a shard's name and head.
+type ShardHead struct {
+	Shard ShardID
+	Head  Head
+}
+
+// TailPage is what TailLog found since its cursor. With Reset, Heads has the
+// head of every shard that has one, Entries is empty, and the reader catches up
+// with ReadLog.
+type TailPage struct {
+	Cursor  Cursor
+	Reset   bool
+	Heads   []ShardHead
+	Entries []Entry
+}
+
+// ObserveQuery asks for what changed since a cursor. Beats lists the sessions
+// whose heartbeats wake the caller, each with the version it knows (0: none).
+type ObserveQuery struct {
+	Since Cursor
+	Beats []Beat
+}
+
+// ShardState is a shard's name and record.
+type ShardState struct {
+	Shard ShardID
+	Owner Owner
+}
+
+// View is one page of changes of a namespace. With Reset it is the full state:
+// what it does not list does not exist.
+type View struct {
+	Cursor Cursor
+	Reset  bool
+	// Members that joined since the cursor (all of them with Reset), and Gone,
+	// the sessions that ended. A session that joined and ended in between may be
+	// in Gone only, or in neither.
+	Members []Member
+	Gone    []SessionID
+	// Beats has the sessions asked for whose version differs from the one given
+	// in the query. A session that has no record is not listed.
+	Beats []Beat
+	// Shards whose record changed since the cursor (all of them with Reset).
+	Shards []ShardState
+}
+
+// Limits are a backend's bounds and habits. Constant after opening.
+type Limits struct {
+	// BatchItems is how many items of Acquire, Transfer, Release, Commit or Evict
+	// one round trip carries. Calls may have more: the backend splits them.
+	BatchItems int
+	// WriteOps and WriteBytes bound one Write: its operations, and the sum of the
+	// lengths of its keys and values. Above, ErrTooLarge before anything is sent.
+	WriteOps   int
+	WriteBytes int
+	// PollPeriod is how late a change may be reported where the store is polled;
+	// 0 where it pushes.
+	PollPeriod time.Duration
+	// MinTTL is the measured floor for Member.TTL on this store.
+	MinTTL time.Duration
+}
+
+// Info describes an open backend. Constant after opening; holds no credentials.
+type Info struct {
+	Backend   string // the Opener's name, such as "sqlite"
+	Namespace string
+	StoreID   string // the namespace's identity (rule I1)
+	Limits    Limits
+}

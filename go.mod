@@ -1,0 +1,3 @@
+module github.com/tenure-go/tenure
+
+go 1.26
