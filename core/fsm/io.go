@@ -1,0 +1,214 @@
+package fsm
+
+import (
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// An Instant is a duration since the process started, by a clock that never
+// steps and that counts the time the machine was suspended. Wall time cannot
+// enter the machine.
+type Instant time.Duration
+
+// Never is later than every instant.
+const Never = Instant(1<<63 - 1)
+
+// Add returns the instant d later.
+func (t Instant) Add(d time.Duration) Instant { return t + Instant(d) }
+
+// Sub returns the time from u to t.
+func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
+
+// Config is what the machine is made with. All durations must be positive
+// unless a zero is given a meaning; core.Options has the defaults and checks how
+// they relate.
+type Config struct {
+	// Member is what this process tells the others; its Session is filled in anew
+	// at each attempt to join, from NewSession.
+	Member     driver.Member
+	NewSession func() driver.SessionID // an id never used before; C3
+
+	Interval     time.Duration // between two heartbeats, TTL/3
+	Jitter       float64       // share of Interval taken off at random, 0 to 0.5
+	Margin       time.Duration // taken off the TTL to give the trust window
+	DrainBudget  time.Duration // for a handler to return, then the lease is revoked
+	AbandonAfter time.Duration // after a revocation, release although the handler runs; 0: never
+	Resync       time.Duration // between two full reads of the namespace (C2, S13)
+	CallTimeout  time.Duration // of every call but heartbeats
+	RankDelay    time.Duration // between the candidates for one shard or eviction (C9)
+	BackoffMin   time.Duration // first wait after a failed join or a lease given back
+	BackoffMax   time.Duration // longest such wait; they double
+	WatchAll     int           // up to so many other members, all are watched
+	WatchFew     int           // above, this many predecessors by session id
+	Seed         uint64        // of jitter and back-off
+}
+
+// CallID names one outstanding call. Its reply carries it; replies to a call
+// that is not outstanding any more, duplicates included, are ignored.
+type CallID uint64
+
+// InputKind says what an Input is.
+type InputKind uint8
+
+// The inputs, and which fields of Input they use.
+const (
+	// InWake: only time has passed. Expected at or after Machine.WakeAt.
+	InWake InputKind = iota
+	// InWant: this process wants Shard.
+	InWant
+	// InUnwant: it does not any more. A held lease drains, and is then handed to
+	// session To if that is not empty and alive, else released.
+	InUnwant
+	// InDrained: the handler that was started for the Grant of Shard and Token has
+	// returned and been joined.
+	InDrained
+	// InStalled: the handler of Shard and Token makes no progress; the lease is
+	// revoked as if its drain budget were spent.
+	InStalled
+	// InFenced: a commit under Shard and Token was refused; Owner is the record
+	// that refused it, zero if unknown.
+	InFenced
+	// InObserved: a page of changes, View, asked for at instant SentAt.
+	InObserved
+	// InJoined to InEvicted answer the effect with the same Call. Err is the
+	// call-level error.
+	InJoined
+	InBeaten
+	InAcquired    // Results, one per claim
+	InTransferred // Results, one per handover
+	InReleased
+	InEvicted // Evictions, one per suspect
+	// InLeave: this process gives up its session for good. What is still held is
+	// revoked; the record is removed if no handler runs, else left to be evicted.
+	InLeave
+)
+
+// Input is one thing that happened. Which fields count depends on Kind.
+type Input struct {
+	Kind      InputKind
+	Shard     driver.ShardID
+	Token     driver.Token
+	To        driver.SessionID
+	Owner     driver.Owner
+	View      *driver.View
+	SentAt    Instant
+	Call      CallID
+	Err       error
+	Results   []driver.AcquireResult
+	Evictions []driver.EvictResult
+}
+
+// EffectKind says what an Effect asks for or reports.
+type EffectKind uint8
+
+// The effects, and which fields of Effect they use.
+const (
+	// EffJoin to EffEvict ask for one call each, in the name of Session, with
+	// Timeout. The runner answers every one of them exactly once.
+	EffJoin EffectKind = iota + 1 // Member
+	EffBeat
+	EffAcquire  // Claims
+	EffTransfer // Handovers
+	EffRelease  // Fences
+	EffEvict    // Suspects
+	// EffClose asks to close Session. Nothing answers it.
+	EffClose
+	// EffResync asks to read the whole namespace anew: to end the Observe call
+	// under way and to start one with an empty cursor.
+	EffResync
+	// EffGrant: Fence is granted until Until. Head is the shard's head if HeadKnown.
+	EffGrant
+	// EffExtend: all leases of Session are trusted until Until.
+	EffExtend
+	// EffRevoke: Fence may not be used any more, because of Cause.
+	EffRevoke
+	// EffEvent: something an operator wants to see: Event, Peer, Err, Cause.
+	EffEvent
+)
+
+// Effect is one thing that the runner has to do. The slices belong to the
+// receiver.
+type Effect struct {
+	Kind      EffectKind
+	Call      CallID
+	Timeout   time.Duration
+	Session   driver.SessionID
+	Member    driver.Member
+	Claims    []driver.Claim
+	Handovers []driver.Handover
+	Fences    []driver.Fence
+	Suspects  []driver.Suspect
+	Fence     driver.Fence
+	Head      driver.Head
+	HeadKnown bool
+	Until     Instant
+	Cause     Cause
+	Event     Event
+	Peer      driver.Member
+	Err       error
+}
+
+// Cause says why a lease ended.
+type Cause uint8
+
+// The causes of a Revoke.
+const (
+	CauseReleased     Cause = iota + 1 // unwanted, and its handler returned
+	CauseReturned                      // its handler returned though it was wanted
+	CauseLapsed                        // no heartbeat succeeded in time: trust ended
+	CauseFenced                        // the store refused a write under it
+	CausePreempted                     // the record names another lease
+	CauseSessionLost                   // the session was evicted or superseded
+	CauseDrainBudget                   // its handler did not return in time
+	CauseStalled                       // its handler made no progress
+	CauseLeft                          // the process left
+	CauseStoreChanged                  // the store is not the one it was
+)
+
+var causeNames = [...]string{
+	CauseReleased: "released", CauseReturned: "handler returned", CauseLapsed: "trust lapsed",
+	CauseFenced: "fenced", CausePreempted: "preempted", CauseSessionLost: "session lost",
+	CauseDrainBudget: "drain budget spent", CauseStalled: "stalled", CauseLeft: "left",
+	CauseStoreChanged: "store changed",
+}
+
+func (c Cause) String() string {
+	if int(c) < len(causeNames) && causeNames[c] != "" {
+		return causeNames[c]
+	}
+	return "unknown"
+}
+
+// Event says what an EffEvent reports.
+type Event uint8
+
+// The events.
+const (
+	EventJoined      Event = iota + 1 // Session joined
+	EventJoinFailed                   // Err; tried again after a back-off
+	EventBeatFailed                   // Err
+	EventLapsed                       // trust ended; the session may still exist
+	EventRegained                     // trust is back; shards get new tokens
+	EventSessionLost                  // Session is gone
+	EventPeerJoined                   // Peer
+	EventPeerGone                     // Peer left or was evicted by somebody
+	EventPeerSilent                   // Peer was silent for its TTL
+	EventPeerEvicted                  // this process evicted Peer
+	EventCallFailed                   // a claim, transfer, release or eviction: Err
+	EventHalted                       // Err; nothing is granted any more
+)
+
+var eventNames = [...]string{
+	EventJoined: "joined", EventJoinFailed: "join failed", EventBeatFailed: "heartbeat failed",
+	EventLapsed: "trust lapsed", EventRegained: "trust regained", EventSessionLost: "session lost",
+	EventPeerJoined: "peer joined", EventPeerGone: "peer gone", EventPeerSilent: "peer silent",
+	EventPeerEvicted: "peer evicted", EventCallFailed: "call failed", EventHalted: "halted",
+}
+
+func (e Event) String() string {
+	if int(e) < len(eventNames) && eventNames[e] != "" {
+		return eventNames[e]
+	}
+	return "unknown"
+}
