@@ -1,0 +1,47 @@
+package archtest
+
+import (
+	"slices"
+	"strings"
+)
+
+// checkImports holds every package against its row of the table.
+func checkImports(t *tree, rows []row) []finding {
+	var out []finding
+	for _, p := range t.pkgs {
+		i := slices.IndexFunc(rows, func(r row) bool { return match([]string{r.pkg}, p.dir) })
+		if i < 0 {
+			out = append(out, t.at(p.files[0].Name, "package %s has no row in the import table: add one that says what it may import", p.dir))
+			continue
+		}
+		for _, f := range p.files {
+			for _, spec := range f.Imports {
+				if spec.Name != nil && spec.Name.Name == "." {
+					out = append(out, t.at(spec, "dot import: name the package"))
+				}
+				name := imported(spec)
+				target, own := t.local(name)
+				if !own {
+					target = name
+				}
+				denied := match(rows[i].deny, target)
+				allowed := match(rows[i].allow, target) || !own && standard(name)
+				if denied || !allowed {
+					out = append(out, t.at(spec, "%s may not import %s: beside the standard library it may import %s", p.dir, name, list(rows[i])))
+				}
+			}
+		}
+	}
+	return out
+}
+
+func list(r row) string {
+	s := "nothing"
+	if len(r.allow) > 0 {
+		s = strings.Join(r.allow, ", ")
+	}
+	if len(r.deny) > 0 {
+		s += "; never " + strings.Join(r.deny, ", ")
+	}
+	return s
+}

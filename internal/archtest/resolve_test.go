@@ -1,0 +1,51 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/types"
+	"path"
+	"regexp"
+	"strings"
+)
+
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
+
+// hollow imports every package as an empty one: what names mean inside one
+// package is all that the checks need, so nothing has to be compiled and files
+// for every platform are read alike.
+type hollow struct{}
+
+func (hollow) Import(importPath string) (*types.Package, error) {
+	name := path.Base(importPath)
+	if dir := path.Dir(importPath); majorVersion.MatchString(name) && dir != "." {
+		name = path.Base(dir)
+	}
+	name, _, _ = strings.Cut(name, ".")
+	p := types.NewPackage(importPath, name)
+	p.MarkComplete()
+	return p, nil
+}
+
+// resolve finds what the identifiers of a package refer to.
+func (t *tree) resolve(p *pkg) *types.Info {
+	info := &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
+	conf := types.Config{Importer: hollow{}, Error: func(error) {}, FakeImportC: true}
+	// Errors are certain, because imports are empty, and identifiers are resolved
+	// all the same.
+	_, _ = conf.Check(p.dir, t.fset, p.files, info)
+	return info
+}
+
+// packageOf is the import path of the package that the selector selects from,
+// empty if it selects from anything else.
+func packageOf(sel *ast.SelectorExpr, info *types.Info) string {
+	id, ok := sel.X.(*ast.Ident)
+	if !ok {
+		return ""
+	}
+	name, ok := info.Uses[id].(*types.PkgName)
+	if !ok {
+		return ""
+	}
+	return name.Imported().Path()
+}

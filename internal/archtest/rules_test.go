@@ -1,0 +1,97 @@
+package archtest
+
+// row says what the files of one package, or of several, may import beside the
+// standard library.
+type row struct {
+	// pkg is the package's folder relative to the root of the repository. A last
+	// element "..." matches the folder before it and everything below.
+	pkg string
+	// allow lists what may be imported, in the same form: a path whose first
+	// element has a dot is another module's, any other is this repository's.
+	// The word anything allows all.
+	allow []string
+	// deny lists what may not be imported although allow, or being in the
+	// standard library, would let it.
+	deny []string
+}
+
+const anything = "*"
+
+// etcd's client takes its call options from gRPC and its logger from zap.
+var etcdClient = []string{"go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/...", "go.uber.org/zap"}
+
+// rows is the import table. The first row that matches a package decides.
+var rows = []row{
+	{pkg: "core/driver"},
+	{pkg: "core/fsm", allow: []string{"core/driver"}, deny: impure},
+	{pkg: "core/corehttp", allow: []string{"core", "core/driver"}},
+	{pkg: "core/coreprom", allow: []string{"core", "core/driver", "github.com/prometheus/client_golang/..."}},
+	{pkg: "core", allow: []string{"core/driver", "core/fsm"}},
+
+	{pkg: "config", allow: []string{"core", "core/driver", "go.yaml.in/yaml/v3", "gopkg.in/yaml.v3"}},
+	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "sharding", "follower", "go.uber.org/fx/..."}},
+
+	{pkg: "backends/kv", allow: []string{"core/driver"}},
+	{pkg: "backends/memory", allow: []string{"core/driver", "backends/kv"}},
+	{pkg: "backends/etcd", allow: append([]string{"core/driver", "backends/kv"}, etcdClient...)},
+	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "github.com/hashicorp/consul/api"}},
+	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "github.com/go-zookeeper/zk"}},
+	{pkg: "backends/sql", allow: []string{"core/driver"}},
+	{pkg: "backends/sql/sqlite", allow: []string{"core/driver", "backends/sql", "modernc.org/sqlite/..."}},
+	{pkg: "backends/sql/postgres", allow: []string{"core/driver", "backends/sql", "github.com/jackc/pgx/v5/..."}},
+	{pkg: "backends/sql/mysql", allow: []string{"core/driver", "backends/sql", "github.com/go-sql-driver/mysql"}},
+
+	{pkg: "follower", allow: []string{"core", "core/driver"}},
+	{pkg: "sharding", allow: []string{"core", "core/driver", "follower"}},
+	{pkg: "sharding/simulation", allow: []string{"core", "core/driver", "core/fsm", "follower", "sharding"}},
+
+	{pkg: "fence", allow: []string{"core/driver"}},
+	{pkg: "fence/fencegrpc", allow: []string{"core/driver", "fence", "google.golang.org/grpc/..."}},
+	{pkg: "fence/...", allow: []string{"core/driver", "fence"}},
+
+	{pkg: "conformance", allow: []string{"core/driver"}},
+	{pkg: "conformance/history", allow: []string{"core/driver", "conformance", "github.com/anishathalye/porcupine"}},
+	{pkg: "conformance/faultproxy"},
+	{pkg: "conformance/examplebackend", allow: []string{"core/driver", "backends/kv"}},
+	{pkg: "conformance/system", allow: []string{"core", "core/driver", "conformance/..."}},
+	{pkg: "conformance/servers", allow: []string{"github.com/testcontainers/testcontainers-go/..."}},
+	{pkg: "conformance/live", allow: []string{anything}},
+
+	// What users need is in core: a demonstration or example that has to reach
+	// for the driver shows that something is missing there.
+	{pkg: "cmd/demo/...", allow: []string{anything}, deny: []string{"core/driver"}},
+	{pkg: "examples/...", allow: []string{anything}, deny: []string{"core/driver"}},
+	{pkg: "cmd/...", allow: []string{anything}},
+	{pkg: "bench/...", allow: []string{anything}},
+	{pkg: "tools/...", allow: []string{anything}},
+	{pkg: "internal/archtest"},
+}
+
+// impure is what the state machine may not import: it does no I/O, waits for
+// nothing and shares nothing. Of time and math/rand it may use the names in
+// pureNames.
+var impure = []string{
+	"context", "sync/...", "os/...", "net/...", "io/...", "log/...", "syscall", "runtime/...",
+	"crypto/rand", "database/...", "unsafe", "plugin",
+}
+
+// pureNames are the names of time and math/rand that the state machine may use:
+// durations, and sources of randomness that were seeded by the caller.
+var pureNames = map[string][]string{
+	"time":         {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
+	"math/rand":    {"Rand", "Source", "Source64", "New", "NewSource"},
+	"math/rand/v2": {"Rand", "Source", "PCG", "ChaCha8", "New", "NewPCG", "NewChaCha8"},
+}
+
+// layout says which packages the checks of forbid_test.go are for.
+type layout struct {
+	pure    []string // no clock, no goroutine, no randomness of its own
+	silent  []string // write no log line and nothing to standard output
+	program []string // wiring of whole programs: package-level variables are theirs to have
+}
+
+var places = layout{
+	pure:    []string{"core/fsm"},
+	silent:  []string{"core/driver", "core/fsm", "backends/..."},
+	program: []string{"cmd/...", "examples/...", "bench/...", "tools/..."},
+}

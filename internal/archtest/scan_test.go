@@ -1,0 +1,162 @@
+package archtest
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/build/constraint"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// tree is the source of a repository, test files apart.
+type tree struct {
+	module string // path of the root module
+	fset   *token.FileSet
+	pkgs   []*pkg // by folder
+}
+
+// pkg is the files of one folder.
+type pkg struct {
+	dir   string // relative to the root, with slashes; "." is the root
+	files []*ast.File
+}
+
+// finding is one broken rule.
+type finding struct {
+	pos token.Position // its file name is relative to the root
+	msg string
+}
+
+func (f finding) String() string {
+	return fmt.Sprintf("%s:%d: %s", f.pos.Filename, f.pos.Line, f.msg)
+}
+
+// load parses every package below root that the go command would see with some
+// build constraint, those of nested modules included.
+func load(root string) (*tree, error) {
+	module, err := modulePath(filepath.Join(root, "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{module: module, fset: token.NewFileSet()}
+	byDir := map[string]*pkg{}
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := d.Name()
+		if d.IsDir() {
+			if name != root && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+			return nil
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		src, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(t.fset, rel, src, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		if byHand(f) {
+			return nil
+		}
+		dir := path.Dir(rel)
+		if byDir[dir] == nil {
+			byDir[dir] = &pkg{dir: dir}
+			t.pkgs = append(t.pkgs, byDir[dir])
+		}
+		byDir[dir].files = append(byDir[dir].files, f)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(t.pkgs, func(a, b *pkg) int { return strings.Compare(a.dir, b.dir) })
+	return t, nil
+}
+
+// byHand reports whether the file is never part of a package: a program that is
+// started with go run on the file.
+func byHand(f *ast.File) bool {
+	for _, g := range f.Comments {
+		for _, c := range g.List {
+			if c.Pos() < f.Package && constraint.IsGoBuild(c.Text) {
+				x, err := constraint.Parse(c.Text)
+				return err == nil && !x.Eval(func(tag string) bool { return tag != "ignore" })
+			}
+		}
+	}
+	return false
+}
+
+func modulePath(gomod string) (string, error) {
+	b, err := os.ReadFile(gomod)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(b)) {
+		if m, ok := strings.CutPrefix(line, "module "); ok {
+			return strings.TrimSpace(m), nil
+		}
+	}
+	return "", errors.New(gomod + " names no module")
+}
+
+// at makes a finding.
+func (t *tree) at(n ast.Node, format string, args ...any) finding {
+	return finding{t.fset.Position(n.Pos()), fmt.Sprintf(format, args...)}
+}
+
+// local turns an import path into a folder of the repository, if it is one.
+func (t *tree) local(importPath string) (dir string, ok bool) {
+	if importPath == t.module {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, t.module+"/")
+}
+
+// imported is the path of an import.
+func imported(spec *ast.ImportSpec) string {
+	p, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		return spec.Path.Value
+	}
+	return p
+}
+
+// standard reports whether the path is the standard library's, by the go
+// command's own rule: the first element has no dot.
+func standard(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+// match reports whether a path matches one of the patterns: itself, anything, or
+// by a prefix that ends in "/...".
+func match(patterns []string, p string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if pattern == anything || pattern == p {
+			return true
+		}
+		below, ok := strings.CutSuffix(pattern, "/...")
+		return ok && (p == below || strings.HasPrefix(p, below+"/"))
+	})
+}

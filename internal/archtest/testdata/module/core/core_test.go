@@ -1,0 +1,7 @@
+package core
+
+import _ "example.com/synthetic/backends/etcd"
+
+var state int
+
+func init() { state++ }

@@ -1,0 +1,3 @@
+module example.com/synthetic/examples
+
+go 1.26
