@@ -1,0 +1,73 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+)
+
+// Case is one property that the suite checks.
+type Case struct {
+	Area     string
+	Property string
+	Rules    []Rule   // that a failure may name
+	Needs    []string // fields of Store and Wire without which it is skipped
+	Shows    string   // what it shows, in one line
+
+	run   func(*fixture)
+	alone bool // measures the process or the store, so nothing may run beside it
+}
+
+// Name is "Area/Property".
+func (c Case) Name() string { return c.Area + "/" + c.Property }
+
+// Cases returns every case of the suite, by area.
+func Cases() []Case {
+	return slices.Concat(
+		membershipCases(),
+		acquireCases(),
+		tokenCases(),
+		releaseCases(),
+		commitCases(),
+		logCases(),
+		viewCases(),
+		errorCases(),
+		chaosCases(),
+	)
+}
+
+// missing returns the functions that the case needs and the store lacks.
+func (c Case) missing(s *Store) []string {
+	var missing []string
+	for _, need := range c.Needs {
+		if !s.has(need) {
+			missing = append(missing, need)
+		}
+	}
+	return missing
+}
+
+// has reports whether the store offers a function by the name of its field. A
+// function of the Wire can be told only once one was opened: see fixture.wire.
+func (s *Store) has(field string) bool {
+	switch field {
+	case "OpenExisting":
+		return s.OpenExisting != nil
+	case "OpenNamespace":
+		return s.OpenNamespace != nil
+	case "OpenLying":
+		return s.OpenLying != nil
+	case "Calls":
+		return s.Calls != nil
+	case "Compact":
+		return s.Compact != nil
+	case "Tamper":
+		return s.Tamper != nil
+	case "Wipe":
+		return s.Wipe != nil
+	case "Snapshot":
+		return s.Snapshot != nil
+	case "Restart":
+		return s.Restart != nil
+	}
+	return strings.HasPrefix(field, "Wire.") && s.OpenFaulty != nil
+}

@@ -1,0 +1,34 @@
+// Package conformance is the driver-level suite that every backend of Tenure
+// must pass: one exported function, a harness of funcs, and cases named
+// "Area/Property" whose failures begin with the id of the rule that was broken
+// and explain it in one line. It imports the standard library and package driver
+// only, so that a backend anywhere can use it:
+//
+//	func TestConformance(t *testing.T) {
+//		conformance.Test(t, conformance.Harness{
+//			Name: "mystore",
+//			New: func(t conformance.T) *conformance.Store {
+//				ns := uniqueNamespace()
+//				return &conformance.Store{
+//					Open: func(ctx context.Context) (driver.Backend, error) {
+//						return mystore.Open(ctx, addr, ns, &mystore.Options{Create: true})
+//					},
+//				}
+//			},
+//		})
+//	}
+//
+// Open is enough to begin with. What else a [Store] offers (faults of the
+// network, a compaction, a restart, counting calls) lets more cases run; those
+// that cannot are skipped, and the report lists them with the reason.
+//
+// [Run] does the same under any [T], and [Check] outside of go test.
+//
+// # What it does not do
+//
+// The suite does not stop processes and knows no store: real servers, killed and
+// cut off, are the system suite's. It shows the presence of faults. The racing
+// cases look at thousands of interleavings in the short form and at twenty times
+// as many with [Harness.Long]; each records what its clients were told and has it
+// checked against the order that the store must have had.
+package conformance

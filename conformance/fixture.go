@@ -1,0 +1,428 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	mrand "math/rand/v2"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// fixture is what a case works with: a fresh namespace, the backends that it
+// opened there, and the way to fail. Methods that end the case (fail, setup and
+// all that return no error) may be called in the case's own goroutine only.
+type fixture struct {
+	t     T
+	h     *Harness
+	c     Case
+	store *Store
+	ctx   context.Context // ends a little before the case's time-out
+
+	mu         sync.Mutex
+	cancel     context.CancelFunc
+	failures   []string
+	skipReason string
+	abandoned  bool
+	backends   []driver.Backend
+	reader     driver.Backend
+	observer   *member
+}
+
+func newFixture(t T, h *Harness, c Case, store *Store) *fixture {
+	f := &fixture{t: t, h: h, c: c, store: store}
+	f.ctx, f.cancel = context.WithTimeout(t.Context(), h.timeout()*8/10)
+	return f
+}
+
+// labels mark the goroutines that the case starts, also those inside the
+// backend.
+func (f *fixture) labels() pprof.LabelSet { return pprof.Labels(leakLabel, f.t.Name()) }
+
+// broken reports that a rule is broken, and goes on.
+func (f *fixture) broken(r Rule, format string, args ...any) {
+	f.t.Helper()
+	f.record(fmt.Sprintf("%s %s: %s: %s", r, r.Title(), fmt.Sprintf(format, args...), r.Explain()))
+	for _, declared := range f.c.Rules {
+		if declared == r {
+			return
+		}
+	}
+	f.record(fmt.Sprintf("the case does not declare rule %s", r))
+}
+
+// fail reports that a rule is broken and ends the case.
+func (f *fixture) fail(r Rule, format string, args ...any) {
+	f.t.Helper()
+	f.broken(r, format, args...)
+	runtime.Goexit()
+}
+
+// must ends the case unless ok.
+func (f *fixture) must(r Rule, ok bool, format string, args ...any) {
+	f.t.Helper()
+	if !ok {
+		f.fail(r, format, args...)
+	}
+}
+
+// Errorf reports a failure that is about no rule.
+func (f *fixture) Errorf(format string, args ...any) {
+	f.t.Helper()
+	f.record(fmt.Sprintf(format, args...))
+}
+
+// setup ends the case if a step failed that the case only builds upon.
+func (f *fixture) setup(step string, err error) {
+	f.t.Helper()
+	if err != nil {
+		f.record(fmt.Sprintf("%s cannot be judged: %s: %v", f.c.Rules[0], step, err))
+		runtime.Goexit()
+	}
+}
+
+func (f *fixture) record(message string) {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.abandoned {
+		return
+	}
+	f.failures = append(f.failures, message)
+	f.t.Errorf("%s", message)
+}
+
+// abandon reports a hung case; what its goroutines report from then on is lost.
+func (f *fixture) abandon(format string, args ...any) {
+	f.t.Helper()
+	f.Errorf(format, args...)
+	f.cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.abandoned = true
+}
+
+func (f *fixture) failed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.failures) > 0
+}
+
+// skip ends the case as skipped.
+func (f *fixture) skip(reason string) {
+	f.mu.Lock()
+	f.skipReason = reason
+	f.mu.Unlock()
+	runtime.Goexit()
+}
+
+func (f *fixture) result() (failures []string, skipReason string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failures, f.skipReason
+}
+
+// finish closes every backend that the case opened.
+func (f *fixture) finish() {
+	f.cancel()
+	f.mu.Lock()
+	backends := f.backends
+	f.mu.Unlock()
+	for _, b := range backends {
+		if err := b.Close(); err != nil {
+			f.Errorf("closing a backend: %v", err)
+		}
+	}
+}
+
+// keep has finish close b.
+func (f *fixture) keep(b driver.Backend) driver.Backend {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.backends = append(f.backends, b)
+	return b
+}
+
+// open opens another backend, as another process.
+func (f *fixture) open() driver.Backend {
+	f.t.Helper()
+	b, err := f.tryOpen(f.store.Open)
+	f.setup("open", err)
+	return b
+}
+
+// tryOpen opens a backend with a context that ends right after (X1).
+func (f *fixture) tryOpen(open func(context.Context) (driver.Backend, error)) (driver.Backend, error) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	b, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.keep(b), nil
+}
+
+// wire opens a backend behind a wire. The case is skipped unless have says that
+// the wire has the fault it needs.
+func (f *fixture) wire(fault string, have func(*Wire) bool) (driver.Backend, *Wire) {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	b, w, err := f.store.OpenFaulty(ctx)
+	f.setup("open behind a wire", err)
+	f.keep(b)
+	if !have(w) {
+		f.skip("the harness lacks Wire." + fault)
+	}
+	return b, w
+}
+
+// read is a backend that the case reads with and no member uses.
+func (f *fixture) read() driver.Backend {
+	f.t.Helper()
+	if f.reader == nil {
+		f.reader = f.open()
+	}
+	return f.reader
+}
+
+// member is one process's session, on a backend of its own.
+type member struct {
+	driver.Session
+	f    *fixture
+	b    driver.Backend
+	node string
+}
+
+// join opens a backend and joins under a node label.
+func (f *fixture) join(node string) *member {
+	f.t.Helper()
+	return f.joinOn(f.open(), node)
+}
+
+func (f *fixture) joinOn(b driver.Backend, node string) *member {
+	f.t.Helper()
+	s, err := b.Join(f.ctx, f.newcomer(b, node))
+	f.setup("join "+node, err)
+	return &member{Session: s, f: f, b: b, node: node}
+}
+
+// newcomer is a member that has not joined, with a fresh session id.
+func (f *fixture) newcomer(b driver.Backend, node string) driver.Member {
+	return driver.Member{
+		Session: newID(),
+		Node:    node,
+		TTL:     max(10*time.Second, b.Info().Limits.MinTTL),
+	}
+}
+
+func newID() driver.SessionID { return driver.SessionID(rand.Text()) }
+
+// evict ends m by the hand of another member, as after its silence.
+func (f *fixture) evict(m *member) {
+	f.t.Helper()
+	version, found := f.beatOf(m.ID())
+	if !found {
+		f.setup("evict "+m.node, fmt.Errorf("session %s has no record", m.ID()))
+	}
+	if f.observer == nil {
+		f.observer = f.join("observer")
+	}
+	res, err := f.observer.Evict(f.ctx, []driver.Suspect{{Session: m.ID(), Version: version}})
+	if err == nil && len(res) != 1 {
+		err = fmt.Errorf("%d results for one suspect", len(res))
+	}
+	f.setup("evict "+m.node, err)
+	f.setup("evict "+m.node, res[0].Err)
+	if !res[0].Evicted {
+		f.setup("evict "+m.node, fmt.Errorf("not evicted at version %d; the record has version %d", version, res[0].Current))
+	}
+}
+
+// beatOf reads the version of a session's record.
+func (f *fixture) beatOf(id driver.SessionID) (driver.Version, bool) {
+	f.t.Helper()
+	v, err := f.read().Observe(f.ctx, driver.ObserveQuery{Beats: []driver.Beat{{Session: id}}})
+	f.setup("observe", err)
+	for _, b := range v.Beats {
+		if b.Session == id {
+			return b.Version, true
+		}
+	}
+	return 0, false
+}
+
+// state reads the full state of the namespace.
+func (f *fixture) state() *driver.View {
+	f.t.Helper()
+	v, err := f.read().Observe(f.ctx, driver.ObserveQuery{})
+	f.setup("observe", err)
+	return v
+}
+
+// owner reads a shard's record.
+func (f *fixture) owner(shard driver.ShardID) driver.Owner {
+	f.t.Helper()
+	return ownerIn(f.state(), shard)
+}
+
+func ownerIn(v *driver.View, shard driver.ShardID) driver.Owner {
+	for _, s := range v.Shards {
+		if s.Shard == shard {
+			return s.Owner
+		}
+	}
+	return driver.Owner{}
+}
+
+// isMember reports whether a session has a record.
+func (f *fixture) isMember(id driver.SessionID) bool {
+	f.t.Helper()
+	for _, m := range f.state().Members {
+		if m.Session == id {
+			return true
+		}
+	}
+	return false
+}
+
+// head reads a shard's head.
+func (f *fixture) head(shard driver.ShardID) driver.Head {
+	f.t.Helper()
+	page, err := f.read().ReadLog(f.ctx, shard, 0, 0)
+	f.setup("read the head", err)
+	return page.Head
+}
+
+// log reads the whole log of a shard, from the entry after the one given.
+func (f *fixture) log(shard driver.ShardID, after driver.Seq) []driver.Entry {
+	f.t.Helper()
+	var all []driver.Entry
+	for {
+		page, err := f.read().ReadLog(f.ctx, shard, after, 1000)
+		f.setup("read the log", err)
+		if len(page.Entries) == 0 {
+			return all
+		}
+		all = append(all, page.Entries...)
+		after = page.Entries[len(page.Entries)-1].Seq
+	}
+}
+
+// get reads an item's value; nil without one.
+func (f *fixture) get(shard driver.ShardID, key string) *driver.Item {
+	f.t.Helper()
+	it, err := f.read().Get(f.ctx, shard, key)
+	f.setup("get", err)
+	return it
+}
+
+// claim tries one claim; a call-level error is the claim's.
+func (m *member) claim(c driver.Claim) driver.AcquireResult {
+	return one(m.Acquire(m.f.ctx, []driver.Claim{c}))
+}
+
+// transfer tries one handover.
+func (m *member) transfer(fence driver.Fence, to driver.SessionID) driver.AcquireResult {
+	return one(m.Transfer(m.f.ctx, []driver.Handover{{Fence: fence, To: to}}))
+}
+
+func one(res []driver.AcquireResult, err error) driver.AcquireResult {
+	if err == nil && len(res) != 1 {
+		err = fmt.Errorf("%d results for one item", len(res))
+	}
+	if err != nil {
+		return driver.AcquireResult{Err: err}
+	}
+	return res[0]
+}
+
+// acquire takes a shard that is free.
+func (m *member) acquire(shard driver.ShardID) driver.Fence {
+	m.f.t.Helper()
+	return m.take(driver.Claim{Shard: shard, Seen: m.f.owner(shard)})
+}
+
+// preempt takes a shard whoever holds it.
+func (m *member) preempt(shard driver.ShardID) driver.Fence {
+	m.f.t.Helper()
+	return m.take(driver.Claim{Shard: shard, Seen: m.f.owner(shard), Preempt: true})
+}
+
+func (m *member) take(c driver.Claim) driver.Fence {
+	m.f.t.Helper()
+	r := m.claim(c)
+	m.f.setup(fmt.Sprintf("%s acquires %q", m.node, c.Shard), r.Err)
+	return r.Fence
+}
+
+// release gives a lease back.
+func (m *member) release(fences ...driver.Fence) {
+	m.f.t.Helper()
+	m.f.setup(m.node+" releases", m.Release(m.f.ctx, fences))
+}
+
+// write tries one commit; a call-level error is the write's.
+func (m *member) write(fence driver.Fence, number driver.WriteNo, ops ...driver.Op) driver.CommitResult {
+	return m.writeCtx(m.f.ctx, driver.Write{Fence: fence, Number: number, Nonce: newNonce(), Ops: ops})
+}
+
+func (m *member) writeCtx(ctx context.Context, w driver.Write) driver.CommitResult {
+	res, err := m.Commit(ctx, []driver.Write{w})
+	if err == nil && len(res) != 1 {
+		err = fmt.Errorf("%d results for one write", len(res))
+	}
+	if err != nil {
+		return driver.CommitResult{Err: err}
+	}
+	return res[0]
+}
+
+// commit writes with the next number, and must succeed.
+func (m *member) commit(fence driver.Fence, ops ...driver.Op) driver.Head {
+	m.f.t.Helper()
+	r := m.write(fence, m.f.head(fence.Shard).Number+1, ops...)
+	m.f.setup(m.node+" commits", r.Err)
+	return r.Head
+}
+
+func newNonce() driver.Nonce { return driver.Nonce(mrand.Uint64() | 1) }
+
+func put(key, value string) driver.Op {
+	return driver.Op{Kind: driver.OpPut, Key: key, Value: []byte(value)}
+}
+
+func putIf(key, value string, v driver.Version) driver.Op {
+	return driver.Op{Kind: driver.OpPut, Key: key, Value: []byte(value), IfVersion: v}
+}
+
+func del(key string) driver.Op { return driver.Op{Kind: driver.OpDelete, Key: key} }
+
+func appendOp(payload string) driver.Op {
+	return driver.Op{Kind: driver.OpAppend, Value: []byte(payload)}
+}
+
+func trim(through driver.Seq) driver.Op { return driver.Op{Kind: driver.OpTrim, Through: through} }
+
+// eventually waits until ok, checking every few milliseconds, and reports
+// whether it came true within the bound.
+func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
+	deadline := time.NewTimer(bound)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline.C:
+			return ok()
+		case <-f.ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}

@@ -1,0 +1,141 @@
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Harness tells the suite how to reach one backend. Name and New are required.
+type Harness struct {
+	// Name of the backend, for the report.
+	Name string
+
+	// New makes a fresh, empty namespace for one case, in a store that other
+	// cases may use at the same time, and cleans up with t.Cleanup. It is called
+	// once per case, from several goroutines unless Serial is set. Failing t fails
+	// the case.
+	New func(t T) *Store
+
+	// Serial runs one case after the other. The default is in parallel.
+	Serial bool
+
+	// Long multiplies the interleavings of the racing cases by about 20. The
+	// default is the short form, meant for every run.
+	Long bool
+
+	// Timeout bounds each case; one that has not ended by then fails with the
+	// stacks of all goroutines. Default 30 s, or 10 min with Long.
+	Timeout time.Duration
+
+	// Skip names cases ("Area/Property") that this store cannot pass, with the
+	// reason, which the report lists. A name that does not exist, and an empty
+	// reason, fail the run.
+	Skip map[string]string
+}
+
+// Store is one namespace of the store under test, and the faults that the
+// harness can cause. Open is required. Every other function may be nil: the
+// cases that need it are skipped, with that reason.
+//
+// A returned Backend belongs to the suite, which closes it. The functions are
+// called from several goroutines.
+type Store struct {
+	// Open opens another Backend on this namespace, as another process would:
+	// without anything shared inside the process that two processes would not
+	// share. The first call creates the namespace. ctx is cancelled right after
+	// Open returned (X1).
+	Open func(ctx context.Context) (driver.Backend, error)
+
+	// OpenExisting opens another Backend with the option Create off (I1).
+	OpenExisting func(ctx context.Context) (driver.Backend, error)
+
+	// OpenNamespace creates and opens another namespace of the same store, named
+	// as this one followed by suffix, such as "/b" or "0".
+	OpenNamespace func(ctx context.Context, suffix string) (driver.Backend, error)
+
+	// OpenLying opens a Backend on a store that ignores the conditions of writes.
+	// Opening must fail (P1).
+	OpenLying func(ctx context.Context) (driver.Backend, error)
+
+	// OpenFaulty opens another Backend whose traffic goes through a Wire.
+	OpenFaulty func(ctx context.Context) (driver.Backend, *Wire, error)
+
+	// Calls counts what all Backends of this namespace asked of the store so far.
+	Calls func() Calls
+
+	// Compact makes the store forget the history that a cursor taken before could
+	// be continued from.
+	Compact func(ctx context.Context) error
+
+	// Tamper writes to the store past the driver, as a foreign or broken client
+	// would. name is a shard or, for a member's record, a session. A tampering
+	// that the store's schema makes impossible answers errors.ErrUnsupported.
+	Tamper func(ctx context.Context, what Tampering, name string) error
+
+	// Wipe loses everything in the namespace, its identity included, under open
+	// Backends.
+	Wipe func(ctx context.Context) error
+
+	// Snapshot remembers the state of the namespace; restore brings it back under
+	// open Backends, together with the store's revision at that time.
+	Snapshot func(ctx context.Context) (restore func(context.Context) error, err error)
+
+	// Restart stops the store's process and starts it on the same data. Backends
+	// opened before may fail until it is back, and must then work on.
+	Restart func(ctx context.Context) error
+}
+
+// Calls counts round trips to the store by kind. A transaction counts once,
+// whatever it consists of.
+type Calls struct {
+	Reads  int64 // answered at once, changing nothing; polls included
+	Writes int64 // that change the store, or would have
+	Waits  int64 // that block until something changed: watches, long polls
+}
+
+// Tampering is a kind of write past the driver.
+type Tampering string
+
+// The kinds of tampering.
+const (
+	// CorruptShard replaces a shard's record by bytes that do not decode.
+	CorruptShard Tampering = "corrupt shard"
+	// CorruptMember replaces what a member told about itself in the same way.
+	CorruptMember Tampering = "corrupt member"
+	// OversizeShard replaces a shard's record by a mebibyte of bytes, or as much as
+	// the store takes.
+	OversizeShard Tampering = "oversize shard"
+	// RewriteShard writes a shard's record again as it is.
+	RewriteShard Tampering = "rewrite shard"
+	// RemoveShard removes a shard's record of its owner, which is permanent.
+	RemoveShard Tampering = "remove shard"
+)
+
+// Wire is the network between one Backend and the store; a proxy, or a decorator
+// of the store's client. Each function may be nil. Each starts a fault for the
+// requests sent from then on, and returns the function that ends it. Heartbeats,
+// blocked calls and everything else share the fault.
+type Wire struct {
+	// DropRequests loses requests: they never reach the store, and nothing is
+	// answered.
+	DropRequests func() (end func())
+
+	// DropReplies loses replies: the store acts on the request, and the caller
+	// hears nothing, until its context ends.
+	DropReplies func() (end func())
+
+	// Hold keeps requests back. release delivers them, in order, also those whose
+	// caller has given up since, and returns when they have reached the store or,
+	// where that cannot be told, have been sent.
+	Hold func() (release func())
+
+	// Duplicate delivers every request twice, one right after the other, and the
+	// first one's reply.
+	Duplicate func() (end func())
+
+	// Cut breaks the connection: calls in flight and new ones fail with an error,
+	// without reaching the store from then on.
+	Cut func() (heal func())
+}

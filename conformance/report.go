@@ -1,0 +1,70 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Outcome is how a case ended.
+type Outcome string
+
+// The outcomes of a case.
+const (
+	Passed  Outcome = "passed"
+	Failed  Outcome = "failed"
+	Skipped Outcome = "skipped"
+)
+
+// Result is the outcome of one case.
+type Result struct {
+	Case     string // "Area/Property"
+	Rules    []Rule // that the case covers
+	Outcome  Outcome
+	Messages []string // failures, each beginning with the rule it is about; or why it was skipped
+	Elapsed  time.Duration
+}
+
+// Report lists what a run did. Complete once Run or Check returned.
+type Report struct {
+	Backend string
+
+	mu      sync.Mutex
+	results []Result
+}
+
+func (r *Report) add(res Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results = append(r.results, res)
+}
+
+// Results returns the outcome of every case that ran or was skipped, by name.
+func (r *Report) Results() []Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	res := slices.Clone(r.results)
+	slices.SortFunc(res, func(a, b Result) int { return strings.Compare(a.Case, b.Case) })
+	return res
+}
+
+// With returns the results of one outcome.
+func (r *Report) With(o Outcome) []Result {
+	return slices.DeleteFunc(r.Results(), func(res Result) bool { return res.Outcome != o })
+}
+
+// String is a summary, the failures, and the skipped cases with their reasons.
+func (r *Report) String() string {
+	var b strings.Builder
+	failed, skipped := r.With(Failed), r.With(Skipped)
+	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped", r.Backend, len(r.With(Passed)), len(failed), len(skipped))
+	for _, res := range slices.Concat(failed, skipped) {
+		fmt.Fprintf(&b, "\n  %s %s", res.Outcome, res.Case)
+		for _, m := range res.Messages {
+			fmt.Fprintf(&b, "\n      %s", m)
+		}
+	}
+	return b.String()
+}

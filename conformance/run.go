@@ -1,0 +1,163 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime/debug"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Test runs the suite as subtests of t, named "Area/Property", and logs the
+// report.
+func Test(t *testing.T, h Harness) {
+	t.Helper()
+	Run(Wrap(t), h)
+}
+
+// Run runs the suite under t, one group per area, logs the report and returns
+// it. Every failure names the rule that was broken.
+func Run(t T, h Harness) *Report {
+	t.Helper()
+	return run(t, h, Cases())
+}
+
+// Check runs the named cases, or all without a name, outside of go test, one
+// after the other. The error is about the harness or the names; what the cases
+// found is in the report.
+func Check(ctx context.Context, h Harness, names ...string) (*Report, error) {
+	cases := Cases()
+	for _, name := range names {
+		if !slices.ContainsFunc(cases, func(c Case) bool { return c.Name() == name }) {
+			return nil, fmt.Errorf("tenure: conformance has no case %q: Cases lists them", name)
+		}
+	}
+	if len(names) > 0 {
+		cases = slices.DeleteFunc(cases, func(c Case) bool { return !slices.Contains(names, c.Name()) })
+	}
+	if problem := h.check(); problem != "" {
+		return nil, fmt.Errorf("tenure: conformance: %s", problem)
+	}
+	var report *Report
+	root := &recorder{ctx: ctx}
+	root.do(func(t T) { report = run(t, h, cases) })
+	return report, nil
+}
+
+// check returns what is wrong with the harness, or "".
+func (h *Harness) check() string {
+	if h.Name == "" || h.New == nil {
+		return "Harness.Name and Harness.New are required"
+	}
+	cases := Cases()
+	for name, reason := range h.Skip {
+		if !slices.ContainsFunc(cases, func(c Case) bool { return c.Name() == name }) {
+			return fmt.Sprintf("Harness.Skip names %q, which is no case", name)
+		}
+		if reason == "" {
+			return fmt.Sprintf("Harness.Skip gives no reason for %q", name)
+		}
+	}
+	return ""
+}
+
+func (h *Harness) timeout() time.Duration {
+	switch {
+	case h.Timeout > 0:
+		return h.Timeout
+	case h.Long:
+		return 10 * time.Minute
+	}
+	return 30 * time.Second
+}
+
+func run(t T, h Harness, cases []Case) *Report {
+	t.Helper()
+	if problem := h.check(); problem != "" {
+		t.Fatalf("conformance: %s", problem)
+	}
+	report := &Report{Backend: h.Name}
+	for start := 0; start < len(cases); {
+		end := start
+		for end < len(cases) && cases[end].Area == cases[start].Area {
+			end++
+		}
+		group := cases[start:end]
+		t.Run(group[0].Area, func(t T) {
+			for _, c := range group {
+				t.Run(c.Property, func(t T) {
+					if !h.Serial && !c.alone {
+						t.Parallel()
+					}
+					runCase(t, &h, c, report)
+				})
+			}
+		})
+		start = end
+	}
+	t.Logf("%v", report)
+	return report
+}
+
+// runCase runs a case in a goroutine of its own, so that a driver that hangs
+// fails the case instead of hanging the run.
+func runCase(t T, h *Harness, c Case, report *Report) {
+	t.Helper()
+	res := Result{Case: c.Name(), Rules: c.Rules}
+	skip := func(reason string) {
+		res.Outcome, res.Messages = Skipped, []string{reason}
+		report.add(res)
+		t.Skipf("%s", reason)
+	}
+	if reason := h.Skip[c.Name()]; reason != "" {
+		skip(reason)
+	}
+	store := h.New(t)
+	if missing := c.missing(store); len(missing) > 0 {
+		skip("the harness lacks " + strings.Join(missing, ", "))
+	}
+
+	start := time.Now()
+	f := newFixture(t, h, c, store)
+	done := make(chan struct{})
+	go pprof.Do(f.ctx, f.labels(), func(context.Context) {
+		defer close(done)
+		defer f.finish()
+		defer func() {
+			if p := recover(); p != nil {
+				f.Errorf("the driver or the case panicked: %v\n%s", p, debug.Stack())
+			}
+		}()
+		c.run(f)
+	})
+	limit := time.NewTimer(h.timeout())
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+		f.abandon("%s: hung: %s\nstill running after %v; all goroutines:\n%s", c.Rules[0], c.Shows, h.timeout(), stacks())
+	}
+	res.Elapsed = time.Since(start)
+	failures, reason := f.result()
+	switch {
+	case len(failures) > 0:
+		res.Outcome, res.Messages = Failed, failures
+	case reason != "":
+		skip(reason)
+	default:
+		res.Outcome = Passed
+	}
+	report.add(res)
+}
+
+func stacks() string {
+	var b bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&b, 2); err != nil {
+		return err.Error()
+	}
+	return b.String()
+}
