@@ -115,7 +115,8 @@ const (
 	// EffClose asks to close Session. Nothing answers it.
 	EffClose
 	// EffResync asks to read the whole namespace anew: to end the Observe call
-	// under way and to start one with an empty cursor.
+	// under way and to start one with an empty cursor. A call with an empty cursor
+	// that is under way is left to end, and another follows it.
 	EffResync
 	// EffGrant: Fence is granted until Until. Head is the shard's head if HeadKnown.
 	EffGrant

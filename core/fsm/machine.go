@@ -1,44 +1,269 @@
 package fsm
 
-import "github.com/tenure-go/tenure/core/driver"
+import (
+	"errors"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// maxBeats is how many heartbeats may be outstanding at once (C10).
+const maxBeats = 3
+
+type phase uint8
+
+const (
+	idle    phase = iota // never joined: nothing was wanted yet
+	joining              // a join is outstanding
+	waiting              // backing off before the next join
+	live                 // joined; trusted unless lapsed
+	left                 // gave up the session for good
+	halted               // the store changed (I1)
+)
+
+// callKind indexes the batches of which one each may be outstanding.
+type callKind uint8
+
+const (
+	noCall callKind = iota
+	acquire
+	transfer
+	release
+	evict
+	callKinds
+)
+
+type call struct {
+	id     CallID // 0: none outstanding
+	shards []int32
+	peers  []driver.SessionID
+}
+
+type beat struct {
+	call   CallID
+	sentAt Instant
+}
 
 // Machine is one member's side of the lease protocol: a pure state machine
 // without I/O, clock or goroutine. Not safe for concurrent use.
 type Machine struct {
-	cfg Config
+	cfg  Config
+	rng  rng
+	now  Instant
+	out  []Effect
+	last CallID
+
+	phase    phase
+	sess     driver.SessionID // joined or joining as; empty otherwise
+	former   driver.SessionID // the session lost last
+	joinCall CallID
+	joinSent Instant
+	joinAt   Instant // end of the back-off
+	joins    int     // attempts that failed in a row
+
+	until    Instant // end of trust: send instant of the best heartbeat + TTL - margin
+	lapsed   bool    // live, but not trusted since lapsedAt
+	lapsedAt Instant
+	heardAt  Instant // when the newest read that was answered had been asked for; C6
+	beats    []beat  // outstanding
+	beatAt   Instant // when to send the next
+	beatSent Instant // when the last was sent
+	okAt     Instant // arrival of the last success, or -1; C5
+	okSentAt Instant // the latest send instant among the successes
+
+	viewed   bool // the full state was seen
+	resyncAt Instant
+
+	peers   []*peer // by session
+	alive   map[driver.SessionID]*peer
+	watched []*peer
+	minTTL  Instant // smallest TTL watched, or 0
+
+	shards []shard
+	index  map[driver.ShardID]int32
+	queue  queue // shards with something to do, by due instant
+	wants  int
+	calls  [callKinds]call
+	batch  [callKinds][]int32 // decided in this step
+	kept   [callKinds][]int32 // waiting for the call of that kind to end
 }
 
 // New returns a machine that has not joined. It joins when it first wants a
 // shard.
-func New(cfg Config) *Machine { return &Machine{cfg: cfg} }
+func New(cfg Config) *Machine {
+	return &Machine{
+		cfg: cfg, rng: rng(cfg.Seed),
+		okAt: -1, okSentAt: -1, heardAt: -1,
+		alive: make(map[driver.SessionID]*peer),
+		index: make(map[driver.ShardID]int32),
+	}
+}
 
 // Step tells the machine that at instant now in happened, and returns what to
 // do, in order. Instants never decrease. The returned slice is valid until the
 // next Step.
-func (m *Machine) Step(now Instant, in Input) []Effect { return nil }
+func (m *Machine) Step(now Instant, in Input) []Effect {
+	m.now = max(m.now, now)
+	clear(m.out)
+	m.out = m.out[:0]
+	m.lapse() // before the input is looked at: C8
+	m.apply(&in)
+	m.advance()
+	return m.out
+}
+
+func (m *Machine) apply(in *Input) {
+	switch in.Kind {
+	case InWake:
+	case InWant:
+		m.want(in.Shard)
+	case InUnwant:
+		m.unwant(in.Shard, in.To)
+	case InDrained:
+		m.drained(in.Shard, in.Token)
+	case InStalled:
+		m.endLease(in.Shard, in.Token, CauseStalled)
+	case InFenced:
+		m.endLease(in.Shard, in.Token, CauseFenced)
+		if in.Owner != (driver.Owner{}) {
+			m.learn(m.shard(in.Shard), in.Owner)
+		}
+	case InObserved:
+		m.observed(in.View, in.SentAt)
+	case InJoined:
+		m.joined(in.Call, in.Err)
+	case InBeaten:
+		m.beaten(in.Call, in.Err)
+	case InAcquired:
+		m.acquired(in)
+	case InTransferred:
+		m.transferred(in)
+	case InReleased:
+		m.released(in)
+	case InEvicted:
+		m.evicted(in)
+	case InLeave:
+		m.leave()
+	}
+}
+
+// advance does what is due now.
+func (m *Machine) advance() {
+	switch m.phase {
+	case idle, waiting:
+		if m.wants > 0 && m.now >= m.joinAt {
+			m.join()
+		}
+	case live:
+		m.watchSilence()
+		if m.now >= m.beatAt && len(m.beats) < maxBeats && m.mayBeat() {
+			m.sendBeat()
+		}
+		if m.now >= m.resyncAt {
+			m.resync()
+		}
+		for len(m.queue) > 0 && m.shards[m.queue[0]].due <= m.now {
+			i := m.queue[0]
+			m.schedule(i, Never)
+			m.settle(i)
+		}
+		m.send()
+	}
+}
 
 // WakeAt is the instant at which the machine wants its next Step if nothing
 // happens before; Never if there is none.
-func (m *Machine) WakeAt() Instant { return Never }
-
-// AppendWatch appends the sessions whose heartbeats the machine wants to see,
-// with the versions it knows: ObserveQuery.Beats of the next Observe.
-func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat { return b }
+func (m *Machine) WakeAt() Instant {
+	switch m.phase {
+	case idle, waiting:
+		if m.wants > 0 {
+			return m.joinAt
+		}
+	case live:
+		at := m.resyncAt
+		if !m.lapsed {
+			at = min(at, m.until)
+		}
+		if len(m.beats) < maxBeats && m.mayBeat() {
+			at = min(at, m.beatAt)
+		}
+		if len(m.queue) > 0 {
+			at = min(at, m.shards[m.queue[0]].due)
+		}
+		return min(at, m.nextSilence())
+	}
+	return Never
+}
 
 // Session is the session joined as, empty when there is none.
-func (m *Machine) Session() driver.SessionID { return "" }
+func (m *Machine) Session() driver.SessionID {
+	if m.phase != live {
+		return ""
+	}
+	return m.sess
+}
 
 // Trusted reports whether the session is trusted at now.
-func (m *Machine) Trusted(now Instant) bool { return false }
-
-// AppendMembers appends the members known to live, this one included, in no
-// particular order.
-func (m *Machine) AppendMembers(b []driver.Member) []driver.Member { return b }
-
-// AppendShards appends the newest known record of every shard seen or wanted.
-func (m *Machine) AppendShards(b []driver.ShardState) []driver.ShardState { return b }
+func (m *Machine) Trusted(now Instant) bool {
+	return m.phase == live && !m.lapsed && now < m.until
+}
 
 // Settled reports whether nothing is left that names this session: no handler
 // runs, no record is this session's, nothing is in flight. Then leaving loses
-// nothing.
-func (m *Machine) Settled() bool { return true }
+// nothing. It looks at every shard.
+func (m *Machine) Settled() bool {
+	for i := range m.shards {
+		s := &m.shards[i]
+		if s.flight != noCall || s.own != nil && (s.own.running || s.own.lease != none) || m.mine(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// AppendMembers appends the members known to live, this one included, in the
+// order of their sessions, this one first.
+func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
+	if m.phase == live {
+		self := m.cfg.Member
+		self.Session = m.sess
+		b = append(b, self)
+	}
+	for _, p := range m.peers {
+		b = append(b, p.member)
+	}
+	return b
+}
+
+// AppendShards appends the newest known record of every shard seen or wanted.
+func (m *Machine) AppendShards(b []driver.ShardState) []driver.ShardState {
+	for i := range m.shards {
+		b = append(b, driver.ShardState{Shard: m.shards[i].name, Owner: m.shards[i].owner})
+	}
+	return b
+}
+
+// fatal handles the errors that end more than one call: true if err did.
+func (m *Machine) fatal(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, driver.ErrStoreChanged):
+		m.halt(err)
+	case errors.Is(err, driver.ErrSessionLost):
+		m.lost()
+	default:
+		return false
+	}
+	return true
+}
+
+func (m *Machine) event(e Event, err error) {
+	m.emit(Effect{Kind: EffEvent, Event: e, Session: m.sess, Err: err})
+}
+
+func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
+
+func (m *Machine) newCall() CallID {
+	m.last++
+	return m.last
+}

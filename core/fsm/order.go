@@ -1,0 +1,74 @@
+package fsm
+
+import "time"
+
+// turn is how long this member waits before it acts on something that any of
+// several may act on: none for the first in order, the k-th k delays and some
+// jitter, at most three (C9). The order is by priority, then by rendezvous hash
+// of the thing and the node (Thaler and Ravishankar), then by session.
+func (m *Machine) turn(thing uint64) time.Duration {
+	const most = 3
+	prio, score := m.cfg.Member.Priority, mix(thing^hash(m.cfg.Member.Node))
+	rank := 0
+	for _, p := range m.peers {
+		if p.silent {
+			continue
+		}
+		before := p.member.Priority > prio
+		if p.member.Priority == prio {
+			ps := mix(thing ^ p.hash)
+			before = ps > score || ps == score && p.member.Session < m.sess
+		}
+		if before {
+			if rank++; rank == most {
+				break
+			}
+		}
+	}
+	if rank == 0 {
+		return 0
+	}
+	return time.Duration(rank)*m.cfg.RankDelay + m.rng.upTo(m.cfg.RankDelay/2)
+}
+
+// hash is FNV-1a, 64 bits.
+func hash(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// mix is the finalizer of SplitMix64 (Steele, Lea and Flood).
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// rng is SplitMix64: a seeded source whose whole state is one word.
+type rng uint64
+
+func (r *rng) next() uint64 {
+	*r += 0x9e3779b97f4a7c15
+	return mix(uint64(*r))
+}
+
+// float is uniform in [0, 1).
+func (r *rng) float() float64 { return float64(r.next()>>11) / (1 << 53) }
+
+// upTo is uniform in [0, d).
+func (r *rng) upTo(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * r.float())
+}
+
+// backoff is least doubled n times, at most most, less up to half of it.
+func (r *rng) backoff(least, most time.Duration, n int) time.Duration {
+	d := least
+	for ; n > 0 && d < most; n-- {
+		d *= 2
+	}
+	d = min(d, most)
+	return d - r.upTo(d/2)
+}

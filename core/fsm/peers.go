@@ -1,0 +1,268 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// A peer is another member with a session record.
+type peer struct {
+	member   driver.Member
+	hash     uint64
+	version  driver.Version // last seen; 0 if not yet
+	seenAt   Instant        // arrival of the last change, or restart of the silence clock
+	watched  bool
+	silent   bool    // for its TTL
+	evictAt  Instant // when it is this process's turn, once silent
+	evicting bool
+	listed   bool // in the page being read
+}
+
+func (p *peer) silentAt() Instant { return p.seenAt.Add(p.member.TTL) }
+
+func (p *peer) heard(now Instant) { p.seenAt, p.silent = now, false }
+
+// observed takes in a page of changes.
+func (m *Machine) observed(v *driver.View, sentAt Instant) {
+	if v == nil {
+		return
+	}
+	m.heardAt = max(m.heardAt, sentAt)
+	changed, gone := false, false
+	for i := range v.Members {
+		changed = m.addPeer(&v.Members[i]) || changed
+	}
+	for _, id := range v.Gone {
+		if id == m.sess && m.phase == live {
+			m.lost()
+		}
+		gone = m.removePeer(id) || gone
+	}
+	if v.Reset {
+		for i := 0; i < len(m.peers); {
+			if p := m.peers[i]; !p.listed {
+				gone = m.removePeer(p.member.Session) || gone
+				continue
+			}
+			i++
+		}
+	}
+	for i := range v.Members {
+		if p := m.alive[v.Members[i].Session]; p != nil {
+			p.listed = false
+		}
+	}
+	for i := range v.Shards {
+		m.learn(m.shard(v.Shards[i].Shard), v.Shards[i].Owner)
+	}
+	for _, b := range v.Beats {
+		if p := m.alive[b.Session]; p != nil && p.version != b.Version {
+			p.version = b.Version
+			p.heard(m.now)
+		}
+	}
+	if changed || gone {
+		m.watch()
+	}
+	if gone || !m.viewed {
+		m.viewed = true
+		m.dueFree()
+	}
+}
+
+// addPeer reports whether the member is new.
+func (m *Machine) addPeer(member *driver.Member) bool {
+	id := member.Session
+	if id == m.sess || id == m.former || id == "" {
+		return false
+	}
+	if p := m.alive[id]; p != nil {
+		p.listed = true
+		return false
+	}
+	p := &peer{member: *member, hash: hash(member.Node), seenAt: m.now, listed: true}
+	i, _ := m.findPeer(id)
+	m.peers = slices.Insert(m.peers, i, p)
+	m.alive[id] = p
+	m.emit(Effect{Kind: EffEvent, Event: EventPeerJoined, Peer: *member})
+	return true
+}
+
+// removePeer reports whether the member was known. What it held may be claimed:
+// the caller calls watch and dueFree.
+func (m *Machine) removePeer(id driver.SessionID) bool {
+	p := m.alive[id]
+	if p == nil {
+		return false
+	}
+	delete(m.alive, id)
+	i, _ := m.findPeer(id)
+	m.peers = slices.Delete(m.peers, i, i+1)
+	m.emit(Effect{Kind: EffEvent, Event: EventPeerGone, Peer: p.member})
+	return true
+}
+
+func (m *Machine) findPeer(id driver.SessionID) (int, bool) {
+	return slices.BinarySearchFunc(m.peers, id, func(p *peer, id driver.SessionID) int {
+		return strings.Compare(string(p.member.Session), string(id))
+	})
+}
+
+// watch chooses whose heartbeats to see: everybody's in a small cluster, those
+// of the few predecessors on the ring of sessions in a large one (O3).
+func (m *Machine) watch() {
+	m.watched, m.minTTL = m.watched[:0], 0
+	if m.phase != live {
+		return
+	}
+	n := len(m.peers)
+	few := n
+	if n > m.cfg.WatchAll {
+		few = min(n, m.cfg.WatchFew)
+	}
+	at, _ := m.findPeer(m.sess)
+	for _, p := range m.peers {
+		p.listed = false
+	}
+	for k := 1; k <= few; k++ {
+		p := m.peers[((at-k)%n+n)%n]
+		p.listed = true
+		m.watched = append(m.watched, p)
+		if ttl := Instant(p.member.TTL); m.minTTL == 0 || ttl < m.minTTL {
+			m.minTTL = ttl
+		}
+	}
+	for _, p := range m.peers {
+		if p.listed && !p.watched {
+			p.version = 0
+			p.heard(m.now)
+		}
+		p.watched, p.listed = p.listed, false
+	}
+	// A member beats at a third of the smallest TTL that it watches: C5.
+	m.beatAt = min(m.beatAt, m.now.Add(m.interval()))
+}
+
+// AppendWatch appends the sessions whose heartbeats the machine wants to see,
+// with the versions it knows: ObserveQuery.Beats of the next Observe.
+func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
+	if m.phase != live {
+		return b
+	}
+	for _, p := range m.watched {
+		b = append(b, driver.Beat{Session: p.member.Session, Version: p.version})
+	}
+	return b
+}
+
+// covered is the gate of C5. A success that comes long after the one before
+// restarts every silence clock: this process, or the store, was away, and
+// nobody's silence in the meantime means anything.
+func (m *Machine) covered(sentAt Instant) {
+	if m.okAt < 0 || m.minTTL > 0 && m.now-m.okAt > m.minTTL/2 {
+		for _, p := range m.watched {
+			p.heard(m.now)
+		}
+	}
+	m.okAt, m.okSentAt = m.now, max(m.okSentAt, sentAt)
+}
+
+// watchSilence finds who has been silent for its TTL and, when it is this
+// process's turn (C9) and an own heartbeat sent after that silence succeeded
+// (C5), evicts it. The turn comes first, so that not every member sends one.
+func (m *Machine) watchSilence() {
+	var suspects []driver.Suspect
+	for _, p := range m.watched {
+		if m.now < p.silentAt() {
+			continue
+		}
+		if !p.silent {
+			p.silent = true
+			p.evictAt = m.now.Add(m.turn(hash(string(p.member.Session))))
+			m.emit(Effect{Kind: EffEvent, Event: EventPeerSilent, Peer: p.member})
+		}
+		switch {
+		case m.now < p.evictAt || p.evicting || m.lapsed || p.version == 0:
+		case m.okSentAt < p.silentAt():
+			if m.beatSent < p.silentAt() {
+				m.beatAt = min(m.beatAt, m.now)
+			}
+		case m.calls[evict].id == 0:
+			p.evicting = true
+			suspects = append(suspects, driver.Suspect{Session: p.member.Session, Version: p.version})
+		}
+	}
+	if len(suspects) == 0 {
+		return
+	}
+	c := &m.calls[evict]
+	c.id = m.newCall()
+	c.peers = c.peers[:0]
+	for _, s := range suspects {
+		c.peers = append(c.peers, s.Session)
+	}
+	m.emit(Effect{Kind: EffEvict, Call: c.id, Session: m.sess, Suspects: suspects, Timeout: m.cfg.CallTimeout})
+}
+
+func (m *Machine) nextSilence() Instant {
+	at := Never
+	for _, p := range m.watched {
+		switch {
+		case !p.silent:
+			at = min(at, p.silentAt())
+		case p.evictAt > m.now:
+			at = min(at, p.evictAt)
+		}
+	}
+	return at
+}
+
+func (m *Machine) evicted(in *Input) {
+	c := &m.calls[evict]
+	if in.Call != c.id || c.id == 0 {
+		return
+	}
+	ids := c.peers
+	*c = call{}
+	if m.fatal(in.Err) {
+		return
+	}
+	gone := false
+	err := in.Err
+	for k, id := range ids {
+		p := m.alive[id]
+		if p == nil {
+			continue
+		}
+		p.evicting = false
+		switch {
+		case in.Err != nil || k >= len(in.Evictions) || in.Evictions[k].Err != nil:
+			if k < len(in.Evictions) && in.Err == nil {
+				err = in.Evictions[k].Err
+				if m.fatal(err) {
+					return
+				}
+			}
+			p.evictAt = m.now.Add(m.cfg.RankDelay + m.rng.upTo(m.cfg.RankDelay))
+		case in.Evictions[k].Evicted || in.Evictions[k].Current == 0:
+			if in.Evictions[k].Evicted {
+				m.emit(Effect{Kind: EffEvent, Event: EventPeerEvicted, Peer: p.member})
+			}
+			gone = m.removePeer(id) || gone
+		default:
+			// It did beat, and the stream of changes has not said so.
+			p.version = in.Evictions[k].Current
+			p.heard(m.now)
+			m.resync()
+		}
+	}
+	if err != nil {
+		m.event(EventCallFailed, err)
+	}
+	if gone {
+		m.watch()
+		m.dueFree()
+	}
+}

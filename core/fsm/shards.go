@@ -1,0 +1,447 @@
+package fsm
+
+import (
+	"errors"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// A shard is what the machine knows of one shard. There may be 100,000 that this
+// process does not own, so what only an owner needs is apart.
+type shard struct {
+	name      driver.ShardID
+	owner     driver.Owner // the newest known record
+	burnt     driver.Token // tokens up to this one are never granted (again): C1
+	due       Instant      // when to settle it; Never: nothing to do
+	notBefore Instant      // of the next claim, or new token
+	own       *own
+	slot      int32 // in the queue
+	tries     int8  // claims that failed in a row
+	returns   int8  // short leases given back in a row
+	flight    callKind
+	want      bool
+	waiting   bool // for its turn to claim
+}
+
+type leaseState uint8
+
+const (
+	none leaseState = iota
+	held
+	draining
+)
+
+// own is the part of a shard that this process owns, owned or is about to.
+type own struct {
+	lease     leaseState
+	running   bool         // the handler has not been joined
+	granted   driver.Token // of the last Grant
+	grantedAt Instant
+	endedAt   Instant // of the last Revoke
+	drainBy   Instant
+	to        driver.SessionID // successor named by InUnwant
+	yield     bool             // to be released although wanted
+	head      driver.Head
+	headToken driver.Token // the grant that head belongs to
+}
+
+// shard returns the index of a shard, which it adds if it is new.
+func (m *Machine) shard(name driver.ShardID) int32 {
+	i, ok := m.index[name]
+	if !ok {
+		i = int32(len(m.shards))
+		m.shards = append(m.shards, shard{name: name, due: Never, slot: -1})
+		m.index[name] = i
+	}
+	return i
+}
+
+// mine reports whether the newest known record names this session.
+func (m *Machine) mine(s *shard) bool { return m.phase == live && s.owner.Session == m.sess }
+
+// free reports whether the record may be claimed: nobody's, or of a session that
+// has no record, which is dead for ever. The store decides anew: A1.
+func (m *Machine) free(s *shard) bool {
+	id := s.owner.Session
+	return id == "" || id != m.sess && m.alive[id] == nil
+}
+
+func (m *Machine) want(name driver.ShardID) {
+	i := m.shard(name)
+	if s := &m.shards[i]; !s.want {
+		s.want = true
+		m.wants++
+		m.schedule(i, m.now)
+	}
+}
+
+func (m *Machine) unwant(name driver.ShardID, to driver.SessionID) {
+	i := m.shard(name)
+	s := &m.shards[i]
+	if s.want {
+		s.want, s.waiting = false, false
+		m.wants--
+	}
+	if o := s.own; o != nil {
+		o.to = to
+		if o.lease == held {
+			o.lease, o.drainBy = draining, m.now.Add(m.cfg.DrainBudget)
+		}
+	}
+	m.schedule(i, m.now)
+}
+
+// drained: the handler was joined. A lease that it still had is over.
+func (m *Machine) drained(name driver.ShardID, token driver.Token) {
+	i := m.shard(name)
+	s := &m.shards[i]
+	o := s.own
+	if o == nil || !o.running || o.granted != token {
+		return
+	}
+	o.running = false
+	switch o.lease {
+	case draining:
+		m.revoke(i, CauseReleased)
+	case held:
+		m.revoke(i, CauseReturned)
+		o.yield = true
+		if m.now.Sub(o.grantedAt) > m.cfg.BackoffMax {
+			s.returns = 0
+		}
+		s.notBefore = m.now.Add(m.rng.backoff(m.cfg.BackoffMin, m.cfg.BackoffMax, int(s.returns)))
+		s.returns = min(s.returns+1, 30)
+	}
+	m.schedule(i, m.now)
+}
+
+func (m *Machine) endLease(name driver.ShardID, token driver.Token, cause Cause) {
+	i := m.shard(name)
+	if o := m.shards[i].own; o != nil && o.lease != none && o.granted == token {
+		m.revoke(i, cause)
+	}
+}
+
+// revoke ends the lease that is held. Its token is burnt: C1, S6.
+func (m *Machine) revoke(i int32, cause Cause) {
+	s := &m.shards[i]
+	s.own.lease, s.own.endedAt = none, m.now
+	s.burn(s.own.granted)
+	m.emit(Effect{Kind: EffRevoke, Fence: driver.Fence{Shard: s.name, Session: m.sess, Token: s.own.granted}, Cause: cause})
+	m.schedule(i, m.now)
+}
+
+// revokeAll ends every lease and burns every token that names this session,
+// granted or not.
+func (m *Machine) revokeAll(cause Cause) {
+	for i := range m.shards {
+		s := &m.shards[i]
+		if s.own != nil && s.own.lease != none {
+			m.revoke(int32(i), cause)
+		}
+		if m.mine(s) {
+			s.burn(s.owner.Token)
+		}
+	}
+}
+
+func (s *shard) burn(t driver.Token) { s.burnt = max(s.burnt, t) }
+
+// learn takes in a record from any source. It counts only if it is newer than
+// the newest known: C1. A release keeps the token and clears the session.
+func (m *Machine) learn(i int32, o driver.Owner) {
+	s := &m.shards[i]
+	if o.Token < s.owner.Token || o.Token == s.owner.Token && (o.Session != "" || s.owner.Session == "") {
+		return
+	}
+	s.owner, s.waiting, s.tries = o, false, 0
+	if s.own != nil && s.own.lease != none && (o.Token != s.own.granted || o.Session != m.sess) {
+		m.revoke(i, CausePreempted)
+	}
+	if m.mine(s) && m.lapsed {
+		s.burn(o.Token)
+	}
+	if s.want || s.own != nil || m.mine(s) {
+		m.schedule(i, m.now)
+	}
+}
+
+// dueAll schedules every shard that may concern this process.
+func (m *Machine) dueAll(at Instant) {
+	for i := range m.shards {
+		if s := &m.shards[i]; s.want || s.own != nil || m.mine(s) {
+			m.schedule(int32(i), at)
+		}
+	}
+}
+
+// dueFree schedules every wanted shard that may be claimed.
+func (m *Machine) dueFree() {
+	for i := range m.shards {
+		if s := &m.shards[i]; s.want && m.free(s) {
+			m.schedule(int32(i), m.now)
+		}
+	}
+}
+
+// settle does the next thing that one shard needs, judging from its state alone,
+// so that it does not matter which event, view or timer led here (C2).
+func (m *Machine) settle(i int32) {
+	s := &m.shards[i]
+	o := s.own
+	if o != nil && o.lease == draining && m.now >= o.drainBy {
+		m.revoke(i, CauseDrainBudget)
+	}
+	running := o != nil && o.running
+	switch {
+	case s.flight != noCall:
+	case o != nil && o.lease == draining:
+		m.schedule(i, o.drainBy)
+	case o != nil && o.lease == held:
+	case m.mine(s):
+		m.settleMine(i, running)
+	case running: // an earlier lease's handler: S11
+	case s.want && m.free(s):
+		m.settleFree(i)
+	case o != nil:
+		s.own = nil // nothing left to remember
+	}
+}
+
+// settleMine: the record names this session, and no lease is held.
+func (m *Machine) settleMine(i int32, running bool) {
+	s := &m.shards[i]
+	if s.own == nil {
+		s.own = &own{}
+	}
+	o := s.own
+	abandon := m.cfg.AbandonAfter > 0 && running && m.now >= o.endedAt.Add(m.cfg.AbandonAfter)
+	switch {
+	case abandon:
+		o.yield = s.want
+		m.decide(release, i)
+	case s.want && !o.yield:
+		switch {
+		case m.lapsed: // regained trust schedules it anew
+		case s.owner.Token > s.burnt:
+			if !running {
+				m.grant(i)
+			}
+		case m.now < s.notBefore:
+			m.schedule(i, s.notBefore)
+			return
+		default:
+			m.decide(transfer, i) // to oneself: C1, C7
+		}
+		if running && m.cfg.AbandonAfter > 0 && s.due == Never {
+			m.schedule(i, o.endedAt.Add(m.cfg.AbandonAfter))
+		}
+	case running: // not before the work was joined: S12
+		if m.cfg.AbandonAfter > 0 {
+			m.schedule(i, o.endedAt.Add(m.cfg.AbandonAfter))
+		}
+	case m.now < s.notBefore && s.tries > 0: // the last attempt failed
+		m.schedule(i, s.notBefore)
+	case o.to != "" && o.to != m.sess && m.alive[o.to] != nil:
+		m.decide(transfer, i)
+	default:
+		m.decide(release, i)
+	}
+}
+
+// settleFree: the shard is wanted and may be claimed, in its turn (C9).
+func (m *Machine) settleFree(i int32) {
+	s := &m.shards[i]
+	if s.own != nil {
+		s.own.yield, s.own.to = false, ""
+	}
+	if !m.viewed || m.lapsed {
+		return // the first view, and regained trust, schedule it anew
+	}
+	if !s.waiting && m.now >= s.notBefore {
+		if d := m.turn(hash(string(s.name))); d > 0 && s.tries == 0 {
+			s.waiting, s.notBefore = true, m.now.Add(d)
+		}
+	}
+	if m.now < s.notBefore {
+		m.schedule(i, s.notBefore)
+		return
+	}
+	s.waiting = false
+	m.decide(acquire, i)
+}
+
+func (m *Machine) grant(i int32) {
+	s := &m.shards[i]
+	o := s.own
+	o.lease, o.running, o.granted, o.grantedAt = held, true, s.owner.Token, m.now
+	o.to, o.yield = "", false
+	e := Effect{Kind: EffGrant, Session: m.sess, Until: m.until,
+		Fence: driver.Fence{Shard: s.name, Session: m.sess, Token: s.owner.Token}}
+	if o.headToken == s.owner.Token {
+		e.Head, e.HeadKnown = o.head, true
+	}
+	m.emit(e)
+}
+
+// decide puts a shard into the batch of a kind, or has it settled anew when the
+// outstanding call of that kind ends.
+func (m *Machine) decide(k callKind, i int32) {
+	if m.calls[k].id != 0 {
+		m.kept[k] = append(m.kept[k], i)
+		return
+	}
+	m.batch[k] = append(m.batch[k], i)
+	m.shards[i].flight = k
+}
+
+// send makes one call of each batch.
+func (m *Machine) send() {
+	for k := acquire; k <= release; k++ {
+		if len(m.batch[k]) == 0 {
+			continue
+		}
+		c := &m.calls[k]
+		c.id = m.newCall()
+		c.shards, m.batch[k] = m.batch[k], c.shards[:0]
+		e := Effect{Call: c.id, Session: m.sess, Timeout: m.cfg.CallTimeout}
+		switch k {
+		case acquire:
+			e.Kind, e.Claims = EffAcquire, make([]driver.Claim, len(c.shards))
+		case transfer:
+			e.Kind, e.Handovers = EffTransfer, make([]driver.Handover, len(c.shards))
+		case release:
+			e.Kind, e.Fences = EffRelease, make([]driver.Fence, len(c.shards))
+		}
+		for j, i := range c.shards {
+			s := &m.shards[i]
+			f := driver.Fence{Shard: s.name, Session: m.sess, Token: s.owner.Token}
+			if k == acquire {
+				e.Claims[j] = driver.Claim{Shard: s.name, Seen: s.owner}
+				continue
+			}
+			s.burn(f.Token) // C1: from the moment it is sent
+			if k == release {
+				e.Fences[j] = f
+				continue
+			}
+			to := m.sess
+			if !s.want {
+				to = s.own.to
+			}
+			e.Handovers[j] = driver.Handover{Fence: f, To: to}
+		}
+		m.emit(e)
+	}
+}
+
+// reply ends the outstanding call of a kind and returns its shards; ok is false
+// if the reply is not its own, or took the session with it.
+func (m *Machine) reply(k callKind, in *Input) (shards []int32, ok bool) {
+	c := &m.calls[k]
+	if c.id == 0 || in.Call != c.id {
+		return nil, false
+	}
+	shards = c.shards
+	c.id = 0
+	for _, i := range shards {
+		m.shards[i].flight = noCall
+		m.schedule(i, m.now)
+	}
+	for _, i := range m.kept[k] {
+		m.schedule(i, m.now)
+	}
+	m.kept[k] = m.kept[k][:0]
+	if in.Err != nil && !m.fatal(in.Err) {
+		m.event(EventCallFailed, in.Err)
+	}
+	return shards, m.phase == live
+}
+
+// retryLater spaces attempts for one shard.
+func (m *Machine) retryLater(i int32) {
+	s := &m.shards[i]
+	limit := max(m.cfg.Member.TTL/3, m.cfg.RankDelay)
+	s.notBefore = m.now.Add(m.rng.backoff(m.cfg.RankDelay, limit, int(s.tries)))
+	s.tries = min(s.tries+1, 30)
+}
+
+func (m *Machine) acquired(in *Input) {
+	shards, ok := m.reply(acquire, in)
+	for j, i := range shards {
+		if !ok {
+			return
+		}
+		ok = m.result(i, in, j)
+	}
+}
+
+func (m *Machine) transferred(in *Input) {
+	shards, ok := m.reply(transfer, in)
+	for j, i := range shards {
+		if !ok {
+			return
+		}
+		s := &m.shards[i]
+		if !s.want && s.own != nil && j < len(in.Results) && errors.Is(in.Results[j].Err, driver.ErrNoTarget) {
+			s.own.to = "" // then it is released
+			continue
+		}
+		ok = m.result(i, in, j)
+	}
+}
+
+// result takes in one item of a batch; false if it took the session with it.
+func (m *Machine) result(i int32, in *Input, j int) bool {
+	if in.Err != nil || j >= len(in.Results) {
+		m.retryLater(i)
+		return true
+	}
+	r := &in.Results[j]
+	if r.Err == nil {
+		s := &m.shards[i]
+		m.learn(i, driver.Owner{Session: r.Fence.Session, Token: r.Fence.Token})
+		if m.mine(s) && s.owner.Token == r.Fence.Token {
+			if s.own == nil {
+				s.own = &own{}
+			}
+			s.own.head, s.own.headToken = r.Head, r.Fence.Token
+		}
+		return true
+	}
+	if m.fatal(r.Err) {
+		return false
+	}
+	before := m.shards[i].owner
+	var heldErr *driver.HeldError
+	var fenced *driver.FencedError
+	switch {
+	case errors.As(r.Err, &heldErr):
+		m.learn(i, heldErr.Owner)
+	case errors.As(r.Err, &fenced) && fenced.Current != (driver.Owner{}):
+		m.learn(i, fenced.Current)
+	default:
+		m.event(EventCallFailed, r.Err)
+	}
+	if m.shards[i].owner == before {
+		m.retryLater(i) // nothing new: unknown, or a view that lags
+	}
+	return true
+}
+
+func (m *Machine) released(in *Input) {
+	shards, ok := m.reply(release, in)
+	if !ok {
+		return
+	}
+	for _, i := range shards {
+		s := &m.shards[i]
+		if in.Err != nil {
+			m.retryLater(i)
+			continue
+		}
+		if m.mine(s) && s.owner.Token <= s.burnt {
+			m.learn(i, driver.Owner{Token: s.owner.Token})
+		}
+	}
+}
