@@ -1,0 +1,141 @@
+# Everything here needs Go and make only; the race detector also needs a C
+# compiler. "make help" lists the targets. Each step of "make test" and "make
+# check" is a target of its own, so that the one that failed can be run alone.
+
+.DEFAULT_GOAL := help
+
+# --- What runs where. To add a step: write its target, then list it here. -----
+
+# Done in this order by "make test": quick ones first.
+TEST_STEPS := fmt vet arch unit race simulation conformance demo-test
+# What "make check" does after those.
+SLOW_STEPS := mod cross mutants simulation-long demo-seeds fuzz conformance-long
+
+# Packages that are tested under the race detector; the others are in "unit".
+# Regular expressions over the path below the module's.
+RACED := core|core/driver|(backends|conformance|fence|follower|sharding)(/.*)?
+# Packages, and tests of core/fsm, that have a step of their own.
+OWN_STEP := internal/archtest|cmd/demo(/.*)?
+OWN_STEP_TESTS := ^Test(Simulation|Mutants)$$
+# Backends that must pass conformance on a machine without any server. One that
+# needs a server gets a step that builds the server into .cache/bin first.
+EMBEDDED := ./backends/memory ./backends/sql/sqlite
+# Platforms that the library is compiled for, as GOOS/GOARCH.
+PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
+# Folders that hold a go.mod.
+MODULES := .
+
+# --- Sizes, to be changed on the command line: make simulation SEEDS=50. ------
+
+SEEDS ?= 2000
+SEEDS_LONG ?= 20000
+SEEDS_RACE ?= 100
+CONFORMANCE_COUNT ?= 20
+FUZZTIME ?= 5s
+DEMO_SEEDS ?= 1 2 3
+BENCH ?= .
+
+# The go command turns cgo off where it finds no C compiler.
+RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+define say-race
+	@[ -n "$(RACE)" ] || { \
+		echo "no C compiler, which the race detector needs (apt-get install gcc): running without it"; \
+		[ -z "$(CI)" ] || { echo "on CI it is required"; exit 1; }; }
+endef
+
+GOTEST := go test -shuffle=on
+packages = go list ./... | sed "s|^$$(go list -m)|.|"
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test check
+test: ## All that is not slow: under 10 minutes on 2 cores
+	@MAKE="$(MAKE)" .ci/steps $(TEST_STEPS)
+check: ## What CI runs: test, and what is slow; under 30 minutes on 2 cores
+	@MAKE="$(MAKE)" .ci/steps $(TEST_STEPS) $(SLOW_STEPS)
+
+.PHONY: lint
+lint: fmt vet arch ## fmt, vet, arch, and golangci-lint where it is installed
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
+	else echo "golangci-lint is not installed: skipped (its linters are in .golangci.yml)"; fi
+
+.PHONY: fmt
+fmt: ## Fail if a file is not as gofmt writes it
+	@bad=$$(find . -name '*.go' -not -path './.*/*' -exec "$$(go env GOROOT)/bin/gofmt" -l {} +) || exit 1; \
+	[ -z "$$bad" ] || { echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; }
+
+.PHONY: vet
+vet: ## go vet
+	go vet ./...
+
+.PHONY: arch
+arch: ## Import rules, no hidden state
+	$(GOTEST) -timeout=1m ./internal/archtest
+
+.PHONY: unit
+unit: ## Tests of the packages that share nothing between goroutines
+	$(GOTEST) -timeout=5m -skip='$(OWN_STEP_TESTS)' \
+		$$($(packages) | grep -vE '^\./($(RACED)|$(OWN_STEP))$$')
+
+# One package at a time: their tests measure time on cores that they share.
+.PHONY: race
+race: ## The others' tests under the race detector, and a short simulation
+	$(say-race)
+	$(GOTEST) $(RACE) -timeout=8m -p=1 -skip='^TestConformance' \
+		$$($(packages) | grep -E '^\./($(RACED))$$')
+	.ci/named '^TestSimulation$$' $(RACE) -timeout=5m ./core/fsm -args -seeds=$(SEEDS_RACE)
+
+.PHONY: simulation simulation-long
+simulation: ## The state machine against a model store, SEEDS runs
+	.ci/named '^TestSimulation$$' -timeout=8m ./core/fsm -args -seeds=$(SEEDS)
+simulation-long: ## The same, SEEDS_LONG runs
+	.ci/named '^TestSimulation$$' -timeout=15m ./core/fsm -args -seeds=$(SEEDS_LONG)
+
+.PHONY: mutants
+mutants: ## Broken state machines that the simulation must find
+	.ci/named '^TestMutants$$' -timeout=15m ./core/fsm -args -mutants
+
+.PHONY: conformance conformance-long
+conformance: ## The conformance suite on the embedded backends
+	$(say-race)
+	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=1 $(EMBEDDED)
+conformance-long: ## The same, CONFORMANCE_COUNT times
+	$(say-race)
+	.ci/named '^TestConformance' $(RACE) -timeout=20m -p=1 -count=$(CONFORMANCE_COUNT) $(EMBEDDED)
+
+.PHONY: demo demo-test demo-seeds
+demo: ## Run the demonstration, with SEED=n the run of that seed
+	go run ./cmd/demo $(if $(SEED),-seed $(SEED))
+demo-test: ## Tests of the demonstration
+	$(GOTEST) -timeout=5m -p=1 ./cmd/demo/...
+demo-seeds: ## The demonstration with each of DEMO_SEEDS, and without the fence
+	.ci/demo $(DEMO_SEEDS)
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target for FUZZTIME
+	.ci/fuzz $(FUZZTIME)
+
+.PHONY: mod
+mod: ## Modules are tidy and as they were published
+	@for m in $(MODULES); do echo "$$m/go.mod"; (cd "$$m" && go mod verify && go mod tidy -diff) || exit 1; done
+
+# Test files are compiled for Unix only: some of them stop and kill processes.
+.PHONY: cross
+cross: ## Compile the library for other platforms
+	@for p in $(PLATFORMS); do \
+		echo "$$p"; export GOOS="$${p%/*}" GOARCH="$${p#*/}" CGO_ENABLED=0; \
+		libs=$$($(packages) | grep -vE '^\./(cmd|internal)/'); \
+		go build $$libs || exit 1; \
+		[ "$$GOOS" = windows ] || go vet $$libs || exit 1; \
+	done
+
+.PHONY: bench
+bench: ## Benchmarks, BENCH=regexp for some of them
+	go test -run='^$$' -bench='$(BENCH)' -benchmem -p=1 ./...
+
+.PHONY: clean
+clean: ## Remove what was built and cached in this folder
+	rm -rf .cache
+	find . -name '*.test' -type f -not -path './.git/*' -delete
