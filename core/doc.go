@@ -1,0 +1,2 @@
+// Package core lets processes elect leaders and share shards, with fencing tokens.
+package core

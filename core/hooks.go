@@ -1,0 +1,141 @@
+package core
+
+import (
+	"time"
+
+	"github.com/tenure-go/tenure/core/fsm"
+)
+
+// Hooks are functions that are told what happens, for metrics and alarms. Each
+// may be nil. They are called one at a time and in order, from a goroutine of
+// their own and with no lock held, so that a slow hook delays no heartbeat; one
+// that falls behind by more than 65,536 events loses the oldest of them and is
+// told how many (OnDropped). A hook must return: Run waits for the hooks at its
+// end, at most the drain budget.
+type Hooks struct {
+	// OnGrant: the lease was granted. Its handler starts next.
+	OnGrant func(Fence)
+	// OnRevoke: the lease may not be used any more.
+	OnRevoke func(Fence, Cause)
+	// OnHandlerStart: the handler was called.
+	OnHandlerStart func(Fence)
+	// OnHandlerReturn: the handler returned err after it ran for the given time,
+	// and its commits are settled. Exactly one for each OnHandlerStart, unless the
+	// handler never returns.
+	OnHandlerReturn func(fence Fence, ran time.Duration, err error)
+	// OnStuck: the lease is revoked, and its handler has not returned within the
+	// drain budget, or stalled. The shard is not released until it does.
+	OnStuck func(Fence, Cause)
+	// OnRefused: the store refused a write under fence; current is the record that
+	// refused it, zero where the store does not tell. Somebody else took over.
+	OnRefused func(fence Fence, current Owner)
+	// OnSession: something happened to this process's own session.
+	OnSession func(SessionEvent)
+	// OnPeer: something happened to another member.
+	OnPeer func(PeerEvent)
+	// OnCall: a call to the backend ended. Observe is reported only when it fails,
+	// because it waits.
+	OnCall func(Call)
+	// OnDropped: so many events were lost because hooks were too slow.
+	OnDropped func(n int)
+}
+
+// SessionEventKind says what happened to the own session.
+type SessionEventKind string
+
+// What happens to the own session.
+const (
+	SessionJoined     SessionEventKind = "joined"
+	SessionJoinFailed SessionEventKind = "join failed"      // Err; tried again after a back-off
+	SessionBeatFailed SessionEventKind = "heartbeat failed" // Err
+	SessionLapsed     SessionEventKind = "trust lapsed"     // all leases are revoked
+	SessionRegained   SessionEventKind = "trust regained"   // shards are kept, with new tokens
+	SessionLost       SessionEventKind = "session lost"     // evicted or superseded; joins anew
+	SessionHalted     SessionEventKind = "halted"           // Err matches ErrStoreChanged; nothing is granted
+	SessionCallFailed SessionEventKind = "call failed"      // Err of a claim, transfer, release or eviction
+)
+
+// SessionEvent is something that happened to this process's own session.
+type SessionEvent struct {
+	Kind    SessionEventKind
+	Session SessionID
+	Err     error
+}
+
+// PeerEventKind says what happened to another member.
+type PeerEventKind string
+
+// What happens to other members.
+const (
+	PeerJoined  PeerEventKind = "joined"
+	PeerGone    PeerEventKind = "gone"    // left, or was evicted by somebody
+	PeerSilent  PeerEventKind = "silent"  // for its TTL, as seen from here
+	PeerEvicted PeerEventKind = "evicted" // by this process
+)
+
+// PeerEvent is something that happened to another member.
+type PeerEvent struct {
+	Kind PeerEventKind
+	Peer Member
+}
+
+// CallKind names a method of the backend.
+type CallKind string
+
+// The calls that are reported.
+const (
+	CallJoin     CallKind = "join"
+	CallBeat     CallKind = "beat"
+	CallAcquire  CallKind = "acquire"
+	CallTransfer CallKind = "transfer"
+	CallRelease  CallKind = "release"
+	CallEvict    CallKind = "evict"
+	CallClose    CallKind = "close"
+	CallCommit   CallKind = "commit"
+	CallObserve  CallKind = "observe"
+	CallReadHead CallKind = "read head" // before a handler starts, or to settle a commit
+)
+
+// Call is a call to the backend that ended.
+type Call struct {
+	Kind  CallKind
+	Items int // claims, handovers, fences, suspects or operations; else 0
+	Took  time.Duration
+	Err   error // of the whole call
+}
+
+func sessionEvent(e fsm.Event) (SessionEventKind, bool) {
+	switch e {
+	case fsm.EventJoined:
+		return SessionJoined, true
+	case fsm.EventJoinFailed:
+		return SessionJoinFailed, true
+	case fsm.EventBeatFailed:
+		return SessionBeatFailed, true
+	case fsm.EventLapsed:
+		return SessionLapsed, true
+	case fsm.EventRegained:
+		return SessionRegained, true
+	case fsm.EventSessionLost:
+		return SessionLost, true
+	case fsm.EventHalted:
+		return SessionHalted, true
+	case fsm.EventCallFailed:
+		return SessionCallFailed, true
+	}
+	return "", false
+}
+
+func peerEvent(e fsm.Event) (PeerEventKind, bool) {
+	switch e {
+	case fsm.EventPeerJoined:
+		return PeerJoined, true
+	case fsm.EventPeerGone:
+		return PeerGone, true
+	case fsm.EventPeerSilent:
+		return PeerSilent, true
+	case fsm.EventPeerEvicted:
+		return PeerEvicted, true
+	}
+	return "", false
+}

@@ -1,0 +1,232 @@
+package core
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
+)
+
+// Options say how a member behaves. The zero value, and nil, work. An Elector
+// copies its options; they may be shared.
+type Options struct {
+	// Node is the label of the machine or replica. Default: the host name, with
+	// what the grammar of names does not allow replaced by "-".
+	Node string
+	// Priority: members with a higher one claim first. Default 0.
+	Priority int32
+	// Weight is the capacity that assigners go by, relative to the others'. 0
+	// means 1.
+	Weight int32
+	// Meta tells the others something small, such as an address: at most 16
+	// entries and 2048 bytes.
+	Meta map[string]string
+	// Supersede ends the session that joined last under the same node label, so
+	// that a process restarted after a crash has its shards back at once. Needs
+	// Node, and a platform that keeps the label unique: two live processes with
+	// one label evict each other.
+	Supersede bool
+
+	// TTL is how long the others wait in silence before they take over. Default
+	// 10 s, at least Limits.MinTTL, at most 24 h.
+	TTL time.Duration
+	// Heartbeat is the time between two heartbeats. Default TTL/3; at most
+	// (TTL - Margin) / 2, so that one may fail.
+	Heartbeat time.Duration
+	// Jitter is the share of Heartbeat that is taken off at random. Default 0.1,
+	// at most 0.5; negative for none.
+	Jitter float64
+	// Margin is taken off the TTL to give the trust window. It covers how much the
+	// rates of two clocks may differ over a TTL, and the time the process needs to
+	// notice. Default TTL/10, at least 50 ms or TTL/5 if that is less; at least
+	// TTL/500, below TTL/3.
+	Margin time.Duration
+	// DrainBudget is how long a handler may take to return once its context ended;
+	// then the lease is revoked. Default 10 s.
+	DrainBudget time.Duration
+	// AbandonAfter is how long after such a revocation the lease is released
+	// although the handler still runs. 0, the default: never. With it the work of
+	// two owners may overlap; only what is fenced is protected.
+	AbandonAfter time.Duration
+	// Watchdog, if positive, is how often a handler must call Lease.Progress; one
+	// that does not has its lease revoked as if its drain budget were spent.
+	Watchdog time.Duration
+
+	// BackoffMin and BackoffMax bound the wait after a failed join, and before a
+	// shard whose handler returned early is tried here again. It doubles. Defaults
+	// 100 ms, or TTL/20 if that is more; and 30 s, or BackoffMin if that is more.
+	BackoffMin, BackoffMax time.Duration
+	// Resync is the time between two full reads of the namespace, which find what
+	// a watch missed. Default 10 TTL, at least 30 s.
+	Resync time.Duration
+	// CallTimeout bounds every call but heartbeats. Default the TTL, at least 5 s.
+	CallTimeout time.Duration
+	// RankDelay is the time that the k-th candidate for a shard leaves to the one
+	// before it. Default 1.5 times the poll period, at least 10 ms.
+	RankDelay time.Duration
+
+	// Hooks are told what happens.
+	Hooks Hooks
+	// Logger, if not nil, is told each grant and revocation at Info, and each
+	// refused write, stuck handler and lost session at Warn. It is called like a
+	// hook.
+	Logger *slog.Logger
+	// Seed of jitter and back-off, for tests. 0, the default: random.
+	Seed uint64
+}
+
+// The machine watches the heartbeats of every member of a cluster of up to
+// watchAll, and of watchFew predecessors each in a larger one (rule O3).
+const (
+	watchAll = 16
+	watchFew = 3
+)
+
+// Validate checks the options, with their defaults filled in, against each other
+// and against a backend's limits. The error matches ErrInvalid; it names the
+// field and its value, and says what to change. Nil options are valid if the
+// defaults are.
+func (o *Options) Validate(l Limits) error {
+	_, err := o.resolve(l)
+	return err
+}
+
+// resolve returns a copy with the defaults filled in, or says what is wrong.
+func (o *Options) resolve(l Limits) (*Options, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if c.Supersede && c.Node == "" {
+		return nil, optErr("Supersede is set and Node is empty: set Node to a label that the platform keeps unique")
+	}
+	if c.Node == "" {
+		c.Node = hostNode()
+	}
+	if c.Weight == 0 {
+		c.Weight = 1
+	}
+	def(&c.TTL, 10*time.Second)
+	def(&c.Heartbeat, c.TTL/3)
+	if c.Jitter == 0 {
+		c.Jitter = 0.1
+	}
+	def(&c.Margin, max(c.TTL/10, min(50*time.Millisecond, c.TTL/5)))
+	def(&c.DrainBudget, 10*time.Second)
+	def(&c.BackoffMin, max(100*time.Millisecond, c.TTL/20))
+	def(&c.BackoffMax, max(30*time.Second, c.BackoffMin))
+	def(&c.Resync, max(10*c.TTL, 30*time.Second))
+	def(&c.CallTimeout, max(c.TTL, 5*time.Second))
+	def(&c.RankDelay, max(10*time.Millisecond, l.PollPeriod*3/2))
+
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{
+		{"TTL", c.TTL}, {"Heartbeat", c.Heartbeat}, {"Margin", c.Margin}, {"DrainBudget", c.DrainBudget},
+		{"AbandonAfter", c.AbandonAfter}, {"Watchdog", c.Watchdog}, {"BackoffMin", c.BackoffMin},
+		{"BackoffMax", c.BackoffMax}, {"Resync", c.Resync}, {"CallTimeout", c.CallTimeout}, {"RankDelay", c.RankDelay},
+	} {
+		if d.v < 0 {
+			return nil, optErr("%s %v is negative: leave it 0 for its default", d.name, d.v)
+		}
+	}
+	if err := driver.CheckMember(c.member("0"), l); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckNode(c.Node); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Margin < c.TTL/500:
+		return nil, optErr("Margin %v is below TTL/500 (%v), which two clocks may differ by: raise it", c.Margin, c.TTL/500)
+	case c.Margin >= c.TTL/3:
+		return nil, optErr("Margin %v is not below a third of the TTL %v: lower it, or raise TTL above %v", c.Margin, c.TTL, 3*c.Margin)
+	case c.Heartbeat > (c.TTL-c.Margin)/2:
+		return nil, optErr("Heartbeat %v leaves no room for one to fail within TTL %v less Margin %v: lower it to at most %v",
+			c.Heartbeat, c.TTL, c.Margin, (c.TTL-c.Margin)/2)
+	case c.Jitter > 0.5:
+		return nil, optErr("Jitter %v is above 0.5: lower it", c.Jitter)
+	case c.BackoffMax < c.BackoffMin:
+		return nil, optErr("BackoffMax %v is below BackoffMin %v: raise it", c.BackoffMax, c.BackoffMin)
+	case c.Resync < c.TTL:
+		return nil, optErr("Resync %v is below the TTL %v, and would read the whole namespace that often: raise it", c.Resync, c.TTL)
+	case c.Watchdog > 0 && c.Watchdog < time.Millisecond:
+		return nil, optErr("Watchdog %v is below 1ms: raise it", c.Watchdog)
+	}
+	c.Jitter = max(c.Jitter, 0)
+	if c.Seed == 0 {
+		var b [8]byte
+		rand.Read(b[:])
+		c.Seed = binary.LittleEndian.Uint64(b[:])
+	}
+	return &c, nil
+}
+
+func (o *Options) member(id SessionID) Member {
+	return Member{Session: id, Node: o.Node, TTL: o.TTL, Priority: o.Priority, Weight: o.Weight,
+		Meta: o.Meta, Supersede: o.Supersede}
+}
+
+func (o *Options) machine() fsm.Config {
+	return fsm.Config{
+		Member: o.member(""), NewSession: newSessionID,
+		Interval: o.Heartbeat, Jitter: o.Jitter, Margin: o.Margin,
+		DrainBudget: o.DrainBudget, AbandonAfter: o.AbandonAfter,
+		Resync: o.Resync, CallTimeout: o.CallTimeout, RankDelay: o.RankDelay,
+		BackoffMin: o.BackoffMin, BackoffMax: o.BackoffMax,
+		WatchAll: watchAll, WatchFew: watchFew, Seed: o.Seed,
+	}
+}
+
+func def(d *time.Duration, v time.Duration) {
+	if *d == 0 {
+		*d = v
+	}
+}
+
+func optErr(format string, args ...any) error {
+	return fmt.Errorf("tenure: %w options: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// newSessionID makes up an id that is never used again (rule C3): 128 random
+// bits.
+func newSessionID() SessionID {
+	var b [16]byte
+	rand.Read(b[:])
+	return SessionID(hex.EncodeToString(b[:]))
+}
+
+// hostNode is the host name, made to fit the grammar of names.
+func hostNode() string {
+	h, err := os.Hostname()
+	if err != nil {
+		return "node"
+	}
+	return sanitise(h)
+}
+
+func sanitise(h string) string {
+	h = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '.', r == '-':
+			return r
+		}
+		return '-'
+	}, h)
+	h = strings.TrimLeft(h, ".-")
+	if len(h) > driver.MaxNameLen {
+		h = h[:driver.MaxNameLen]
+	}
+	if h == "" {
+		return "node"
+	}
+	return h
+}

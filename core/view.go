@@ -1,0 +1,104 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// View is a snapshot of a namespace as one member knows it. It never changes and
+// is safe for concurrent use; the slices are not to be modified. It is a
+// picture, as old as the last news from the store: it informs, a lease decides.
+type View struct {
+	Node    string    // this member's label
+	Session SessionID // this member's session; empty before it joined, and while it joins again
+	Trusted bool      // the session was trusted when the snapshot was made
+	Err     error     // not nil: halted, nothing is granted any more (ErrStoreChanged)
+
+	Members   []Member    // that live, this one included, by node and session
+	Shards    []Ownership // every shard seen or wanted, by name
+	Leases    []LeaseInfo // own leases, those included whose handler still runs, by shard
+	Contended int         // shards that this member contends for
+	Moves     []Move      // of this member, the newest 64, oldest first
+
+	gen uint64
+}
+
+// Ownership is a shard and who owns it.
+type Ownership struct {
+	Shard   string
+	Session SessionID // that the shard's record names; empty: nobody
+	Token   Token     // of the last lease
+	Node    string    // label of the owner; empty if nobody lives who owns it
+}
+
+// LeaseState says how far a lease of one's own is.
+type LeaseState string
+
+// The states of a lease, in their order.
+const (
+	LeaseStarting LeaseState = "starting" // granted; its handler was not called yet
+	LeaseHeld     LeaseState = "held"     // its handler runs
+	LeaseDraining LeaseState = "draining" // its handler was asked to stop
+	LeaseRevoked  LeaseState = "revoked"  // may not be used; its handler still runs
+	LeaseStuck    LeaseState = "stuck"    // as revoked, beyond the drain budget
+	LeaseReturned LeaseState = "returned" // its handler returned; it is being given back
+)
+
+// LeaseInfo is a lease of one's own.
+type LeaseInfo struct {
+	Fence Fence
+	State LeaseState
+	Since time.Time // when it was granted
+}
+
+// MoveKind says what a Move was.
+type MoveKind string
+
+// The moves of a lease.
+const (
+	MoveGranted MoveKind = "granted"
+	MoveStopped MoveKind = "asked to stop" // Err says why
+	MoveRevoked MoveKind = "revoked"       // Err is a *RevokedError
+	MoveStuck   MoveKind = "stuck"
+	MoveBack    MoveKind = "given back" // its handler has returned; Err is what it returned
+)
+
+// Move is something that happened to one of this member's leases.
+type Move struct {
+	At    time.Time
+	Fence Fence
+	Kind  MoveKind
+	Err   error
+}
+
+// Owner returns a shard's entry; ok is false if the shard was neither seen nor
+// wanted. To whom Node is empty, nobody answers for the shard at present.
+func (v *View) Owner(shard string) (o Ownership, ok bool) {
+	i, ok := slices.BinarySearchFunc(v.Shards, shard, func(o Ownership, s string) int { return cmp.Compare(o.Shard, s) })
+	if !ok {
+		return Ownership{}, false
+	}
+	return v.Shards[i], true
+}
+
+// Member returns the member with that session; ok is false if it does not live.
+func (v *View) Member(id SessionID) (m Member, ok bool) {
+	for i := range v.Members {
+		if v.Members[i].Session == id {
+			return v.Members[i], true
+		}
+	}
+	return Member{}, false
+}
+
+// Stuck returns the shards whose handler did not return in time.
+func (v *View) Stuck() []string {
+	var s []string
+	for _, l := range v.Leases {
+		if l.State == LeaseStuck {
+			s = append(s, string(l.Fence.Shard))
+		}
+	}
+	return s
+}
