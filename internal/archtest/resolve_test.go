@@ -28,7 +28,11 @@ func (hollow) Import(importPath string) (*types.Package, error) {
 
 // resolve finds what the identifiers of a package refer to.
 func (t *tree) resolve(p *pkg) *types.Info {
-	info := &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
+	info := &types.Info{
+		Defs:       map[*ast.Ident]types.Object{},
+		Uses:       map[*ast.Ident]types.Object{},
+		Selections: map[*ast.SelectorExpr]*types.Selection{},
+	}
 	conf := types.Config{Importer: hollow{}, Error: func(error) {}, FakeImportC: true}
 	// Errors are certain, because imports are empty, and identifiers are resolved
 	// all the same.

@@ -72,11 +72,14 @@ func (t *tree) constant(name *ast.Ident, value ast.Expr, info *types.Info) bool 
 	case *ast.SelectorExpr:
 		return isErr && packageOf(value, info) != ""
 	case *ast.CompositeLit:
-		if !name.IsExported() {
-			return true
+		var from, typ string
+		if sel, ok := value.Type.(*ast.SelectorExpr); ok {
+			from, typ = packageOf(sel, info), sel.Sel.Name
 		}
-		sel, ok := value.Type.(*ast.SelectorExpr)
-		return ok && sel.Sel.Name == "Opener" && packageOf(sel, info) == t.module+"/core/driver"
+		if name.IsExported() {
+			return from == t.module+"/core/driver" && typ == "Opener"
+		}
+		return from != "sync" && from != "sync/atomic"
 	case *ast.BasicLit:
 		return !name.IsExported()
 	}
@@ -122,6 +125,10 @@ func (t *tree) writes(f *ast.File, info *types.Info, globals map[types.Object]bo
 			if n.Op == token.AND {
 				check(n.X, "takes the address of")
 			}
+		case *ast.SelectorExpr:
+			if m := info.Selections[n]; m != nil && m.Kind() == types.MethodVal && byPointer(m) {
+				check(n.X, "takes the address of")
+			}
 		case *ast.CallExpr:
 			if id, ok := n.Fun.(*ast.Ident); ok && len(n.Args) > 0 {
 				if _, builtin := info.Uses[id].(*types.Builtin); builtin && slices.Contains([]string{"delete", "clear", "copy"}, id.Name) {
@@ -132,6 +139,16 @@ func (t *tree) writes(f *ast.File, info *types.Info, globals map[types.Object]bo
 		return true
 	})
 	return out
+}
+
+// byPointer reports whether selecting the method takes the address of a value.
+func byPointer(m *types.Selection) bool {
+	if _, already := m.Recv().Underlying().(*types.Pointer); already {
+		return false
+	}
+	recv := m.Obj().(*types.Func).Signature().Recv()
+	_, pointer := recv.Type().(*types.Pointer)
+	return pointer
 }
 
 // global is the name of the package-level variable that x is, or is a part of.

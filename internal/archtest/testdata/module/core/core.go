@@ -18,6 +18,23 @@ var causes = map[string]string{"lost": "lost"}
 
 var table = []int{1, 2, 3}
 
+var pool = sync.Pool{} // want `package-level state pool`
+
+var known = registry{}
+
+type registry struct{ names []string }
+
+func (r registry) len() int { return len(r.names) }
+
+func (r *registry) add(name string) { r.names = append(r.names, name) }
+
+func Register(name string) {
+	known.add(name) // want `takes the address of the package-level variable known`
+	_ = known.len()
+	own := registry{}
+	own.add(name)
+}
+
 type Clock interface {
 	Now() int64 // want `interface for the clock`
 }
