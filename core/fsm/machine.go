@@ -33,9 +33,9 @@ const (
 )
 
 type call struct {
-	id     CallID // 0: none outstanding
-	shards []int32
-	peers  []driver.SessionID
+	id       CallID // 0: none outstanding
+	shards   []int32
+	suspects []driver.Suspect
 }
 
 type beat struct {

@@ -199,10 +199,7 @@ func (m *Machine) watchSilence() {
 	}
 	c := &m.calls[evict]
 	c.id = m.newCall()
-	c.peers = c.peers[:0]
-	for _, s := range suspects {
-		c.peers = append(c.peers, s.Session)
-	}
+	c.suspects = append(c.suspects[:0], suspects...)
 	m.emit(Effect{Kind: EffEvict, Call: c.id, Session: m.sess, Suspects: suspects, Timeout: m.cfg.CallTimeout})
 }
 
@@ -224,15 +221,15 @@ func (m *Machine) evicted(in *Input) {
 	if in.Call != c.id || c.id == 0 {
 		return
 	}
-	ids := c.peers
+	suspects := c.suspects
 	*c = call{}
 	if m.fatal(in.Err) {
 		return
 	}
 	gone := false
 	err := in.Err
-	for k, id := range ids {
-		p := m.alive[id]
+	for k, suspect := range suspects {
+		p := m.alive[suspect.Session]
 		if p == nil {
 			continue
 		}
@@ -250,8 +247,8 @@ func (m *Machine) evicted(in *Input) {
 			if in.Evictions[k].Evicted {
 				m.emit(Effect{Kind: EffEvent, Event: EventPeerEvicted, Peer: p.member})
 			}
-			gone = m.removePeer(id) || gone
-		default:
+			gone = m.removePeer(suspect.Session) || gone
+		case p.version == suspect.Version:
 			// It did beat, and the stream of changes has not said so.
 			p.version = in.Evictions[k].Current
 			p.heard(m.now)
