@@ -1,0 +1,189 @@
+package kv
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Acquire claims shards. See driver.Session.
+//
+// The compare of a claim is on the revision of the shard's record, which also
+// fixes its session. That the record at this revision is the one the claim saw
+// is known from the mirror, else it is read first: the caller's word for who the
+// holder is must not decide (rule A1).
+func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.AcquireResult, error) {
+	if err := driver.CheckClaims(claims); err != nil {
+		return nil, err
+	}
+	b := s.b
+	results := make([]driver.AcquireResult, len(claims))
+	seen := make([]Rev, len(claims))
+	send := make([]int, 0, len(claims)) // claims that are sent
+	var ask []int                       // claims to be read first
+	for i, c := range claims {
+		if c.Seen == (driver.Owner{}) {
+			seen[i] = Absent
+		} else if owner, rev, ok := b.mirror.shard(c.Shard); ok && owner == c.Seen {
+			seen[i] = rev
+		} else {
+			ask = append(ask, i)
+			continue
+		}
+		send = append(send, i)
+	}
+	if len(ask) > 0 {
+		keys := make([]string, 0, 2*len(ask))
+		for _, i := range ask {
+			keys = append(keys, b.keys.Shard(claims[i].Shard), b.keys.Head(claims[i].Shard))
+		}
+		pairs, err := b.inspect(ctx, s, keys)
+		if err != nil {
+			return nil, err
+		}
+		for n, i := range ask {
+			record, head := pairs[2*n], pairs[2*n+1]
+			if owner, _, err := b.owner(record); err == nil && owner == claims[i].Seen {
+				seen[i] = record.Rev
+				send = append(send, i)
+				continue
+			}
+			results[i] = s.denied(claims[i], record, head)
+		}
+	}
+	txns := make([]Txn, len(send))
+	for n, i := range send {
+		txns[n] = s.claim(claims[i], seen[i])
+	}
+	err := b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
+		i := send[n]
+		switch {
+		case err != nil:
+			results[i].Err = err
+		case r.OK:
+			results[i] = b.granted(claims[i].Shard, s.id, r.Rev, r.Reads[0])
+		default:
+			results[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])
+		}
+	})
+	if err != nil && !anyGranted(results) {
+		return nil, err
+	}
+	return results, nil
+}
+
+// anyGranted reports whether an item was answered with its earlier success, so
+// that the call as a whole is not one of which nothing was applied.
+func anyGranted(results []driver.AcquireResult) bool {
+	return slices.ContainsFunc(results, func(r driver.AcquireResult) bool { return r.Fence.Token != 0 })
+}
+
+func (s *session) claim(c driver.Claim, seen Rev) Txn {
+	k := s.b.keys
+	shard, head := k.Shard(c.Shard), k.Head(c.Shard)
+	conds := make([]Compare, 1, 2)
+	conds[0] = Compare{Key: shard, Rev: seen}
+	if c.Seen.Session != "" && !c.Preempt {
+		conds = append(conds, Compare{Key: k.Member(c.Seen.Session), Rev: Absent})
+	}
+	return Txn{
+		If:   conds,
+		Ops:  []Op{{Key: shard, Value: shardRecord{session: s.id, from: c.Seen.Token}.encode()}},
+		Then: []string{head},
+		Else: []string{shard, head},
+	}
+}
+
+// denied answers a claim that the record does not allow: with the earlier success
+// of the same claim if that is what the record shows (rule A3).
+func (s *session) denied(c driver.Claim, record, head Pair) driver.AcquireResult {
+	owner, r, err := s.b.owner(record)
+	if err != nil {
+		return driver.AcquireResult{Err: notApplied(err)}
+	}
+	if owner.Session == s.id && r.from == c.Seen.Token && owner != c.Seen {
+		return s.b.granted(c.Shard, s.id, record.Rev, head)
+	}
+	return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: owner}}
+}
+
+// granted is the lease that a write at revision rev made.
+func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, rev Rev, head Pair) driver.AcquireResult {
+	f := driver.Fence{Shard: shard, Session: to, Token: b.token(rev)}
+	l := lease{owner: driver.Owner{Session: to, Token: f.Token}, rev: rev}
+	h, err := decodeHead(head)
+	if err == nil {
+		l.head, l.headRev, l.headKnown = h, head.Rev, true
+	}
+	b.leases.put(shard, l)
+	// With a corrupt head the lease is granted and yet of no use: an unknown
+	// outcome, until the record was repaired.
+	return driver.AcquireResult{Fence: f, Head: h, Err: err}
+}
+
+// Transfer gives leases to other sessions. See driver.Session.
+func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.AcquireResult, error) {
+	if err := driver.CheckHandovers(to, s.id); err != nil {
+		return nil, err
+	}
+	b := s.b
+	results := make([]driver.AcquireResult, len(to))
+	fences := make([]driver.Fence, len(to))
+	for i := range to {
+		fences[i] = to[i].Fence
+	}
+	known, err := b.locate(ctx, s, fences, func(i int, record, head Pair) {
+		results[i] = s.refused(to[i], record, head, true)
+	})
+	if err != nil {
+		return nil, err
+	}
+	txns := make([]Txn, len(known))
+	for n, at := range known {
+		h := to[at.i]
+		shard, head, target := b.keys.Shard(h.Fence.Shard), b.keys.Head(h.Fence.Shard), b.keys.Member(h.To)
+		conds := []Compare{{Key: shard, Rev: at.rev}}
+		if h.To != s.id { // the batch's guard has it otherwise
+			conds = append(conds, Compare{Key: target, Rev: Exists})
+		}
+		txns[n] = Txn{
+			If:   conds,
+			Ops:  []Op{{Key: shard, Value: shardRecord{session: h.To, from: h.Fence.Token}.encode()}},
+			Then: []string{head},
+			Else: []string{shard, head, target},
+		}
+	}
+	err = b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
+		i := known[n].i
+		h := to[i]
+		switch {
+		case err != nil:
+			results[i].Err = err
+		case r.OK:
+			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, r.Reads[0])
+		default:
+			results[i] = s.refused(h, r.Reads[0], r.Reads[1], r.Reads[2].Rev != 0)
+		}
+	})
+	if err != nil && !anyGranted(results) {
+		return nil, err
+	}
+	return results, nil
+}
+
+// refused answers a transfer that the records do not allow.
+func (s *session) refused(h driver.Handover, record, head Pair, target bool) driver.AcquireResult {
+	owner, r, err := s.b.owner(record)
+	switch {
+	case err != nil:
+		return driver.AcquireResult{Err: notApplied(err)}
+	case owner.Session == h.To && r.from == h.Fence.Token && owner.Token != h.Fence.Token:
+		return s.b.granted(h.Fence.Shard, h.To, record.Rev, head) // rule A3
+	case owner.Session != h.Fence.Session || owner.Token != h.Fence.Token:
+		return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: owner}}
+	case !target:
+		return driver.AcquireResult{Err: noTarget(h.To)}
+	}
+	return driver.AcquireResult{Err: retry("the successor joined or left")}
+}

@@ -1,0 +1,176 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// span is the part [lo, hi) of the items of a call that one round trip carries.
+type span struct{ lo, hi int }
+
+// split cuts n items into spans of at most items each and, with size not nil, of
+// about bytes each.
+func split(n, items, bytes int, size func(i int) int) []span {
+	spans := make([]span, 0, n/items+1)
+	lo, sum := 0, 0
+	for i := range n {
+		s := 0
+		if size != nil {
+			s = size(i)
+		}
+		if i > lo && (i-lo == items || sum+s > bytes) {
+			spans = append(spans, span{lo, i})
+			lo, sum = i, 0
+		}
+		sum += s
+	}
+	if n > lo {
+		spans = append(spans, span{lo, n})
+	}
+	return spans
+}
+
+// pipelined runs do for each span, at most width at once, and returns when all
+// have ended, with the error of each.
+func pipelined(spans []span, width int, do func(span) error) []error {
+	errs := make([]error, len(spans))
+	if width == 1 || len(spans) == 1 {
+		for i, s := range spans {
+			errs[i] = do(s)
+		}
+		return errs
+	}
+	var all sync.WaitGroup
+	slots := make(chan struct{}, width)
+	for i, s := range spans {
+		slots <- struct{}{}
+		all.Go(func() {
+			errs[i] = do(s)
+			<-slots
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// write sends the transactions of a call in batches under a guard. answer is
+// called for each transaction with its result, or with the error of its batch,
+// from several goroutines but once for each i. The error is that of a call of
+// which certainly nothing was applied (rule A4).
+func (b *Backend) write(ctx context.Context, s *session, txns []Txn, size func(i int) int, answer func(i int, r *Result, err error)) error {
+	if len(txns) == 0 {
+		return nil
+	}
+	spans := split(len(txns), b.info.Limits.BatchItems, b.info.Limits.WriteBytes, size)
+	errs := pipelined(spans, b.pipeline, func(sp span) error {
+		out, err := b.guarded(ctx, s, &Batch{Txns: txns[sp.lo:sp.hi]})
+		for i := sp.lo; i < sp.hi; i++ {
+			if err != nil {
+				answer(i, nil, err)
+			} else if r := &out.Results[i-sp.lo]; r.Err != nil {
+				answer(i, nil, fmt.Errorf("tenure: writing: %w", r.Err))
+			} else {
+				answer(i, r, nil)
+			}
+		}
+		return err
+	})
+	for _, err := range errs {
+		if !driver.NotApplied(err) {
+			return nil
+		}
+	}
+	return errs[0]
+}
+
+// guarded applies a batch that takes effect only while the session lives; a nil
+// session asks for nothing.
+func (b *Backend) guarded(ctx context.Context, s *session, batch *Batch) (*Outcome, error) {
+	if s == nil {
+		out, err := b.apply(ctx, batch)
+		if err == nil && out.Refused {
+			return nil, retry("the namespace's identity moved")
+		}
+		return out, err
+	}
+	if err := s.alive(); err != nil {
+		return nil, err
+	}
+	out, err := b.apply(ctx, batch, Compare{Key: b.keys.Member(s.id), Rev: s.rev})
+	if err == nil && out.Refused {
+		if out.Guard[1].Rev != s.rev {
+			return nil, s.end()
+		}
+		return nil, retry("the session's record moved")
+	}
+	return out, err
+}
+
+// get reads keys in round trips of at most BatchItems.
+func (b *Backend) get(ctx context.Context, keys []string) (*Page, error) {
+	spans := split(len(keys), b.info.Limits.BatchItems, 0, nil)
+	pages := make([]*Page, len(spans))
+	errs := pipelined(spans, b.pipeline, func(sp span) (err error) {
+		pages[sp.lo/b.info.Limits.BatchItems], err = b.store.Get(ctx, keys[sp.lo:sp.hi]...)
+		return err
+	})
+	all := &Page{Pairs: make([]Pair, 0, len(keys))}
+	for i, page := range pages {
+		if errs[i] != nil {
+			return nil, b.readError(errs[i])
+		}
+		if want := spans[i].hi - spans[i].lo; len(page.Pairs) != want {
+			return nil, fmt.Errorf("tenure: the store answered %d of %d keys", len(page.Pairs), want)
+		}
+		if i == 0 || page.Rev < all.Rev {
+			all.Rev = page.Rev
+		}
+		all.Pairs = append(all.Pairs, page.Pairs...)
+	}
+	return all, nil
+}
+
+// inspect reads what a write has to know before it is sent: keys, behind the
+// records that tell whether it may be sent at all. An error means that nothing
+// was sent.
+func (b *Backend) inspect(ctx context.Context, s *session, keys []string) ([]Pair, error) {
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	ask := []string{b.keys.Identity()}
+	if s != nil {
+		if err := s.alive(); err != nil {
+			return nil, err
+		}
+		ask = append(ask, b.keys.Member(s.id))
+	}
+	first := len(ask)
+	page, err := b.get(ctx, append(ask, keys...))
+	if err != nil {
+		return nil, notSent(err)
+	}
+	if err := b.checkIdentity(page.Pairs[0]); err != nil {
+		return nil, err
+	}
+	if s != nil && page.Pairs[1].Rev != s.rev {
+		return nil, s.end()
+	}
+	return page.Pairs[first:], nil
+}
+
+// retry is a write that the store refused for a reason that has passed since.
+func retry(why string) error {
+	return fmt.Errorf("tenure: %w: %s meanwhile", driver.ErrRetry, why)
+}
+
+// notApplied makes the error of a record that was read before anything was sent,
+// or by a refused transaction, one of the closed set.
+func notApplied(err error) error {
+	if driver.NotApplied(err) {
+		return err
+	}
+	return fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
+}

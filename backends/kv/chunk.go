@@ -1,0 +1,78 @@
+package kv
+
+import (
+	"encoding/binary"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// chunk is what one commit appended to a shard's log, in one record: a group
+// commit of a thousand entries costs the store one key, and a reader sees all of
+// them or none. The record's key has the number of the last entry, so that the
+// first chunk from the key of entry n on is the one that holds n.
+type chunk struct {
+	entries []driver.Entry // never empty
+}
+
+func (c chunk) last() driver.Seq { return c.entries[len(c.entries)-1].Seq }
+
+const chunkFormat = 1
+
+// encodeChunk writes format, token, number and count, then each payload behind
+// its length. Numbers are unsigned varints.
+func encodeChunk(token driver.Token, number driver.WriteNo, payloads [][]byte) []byte {
+	size := 1 + 4*binary.MaxVarintLen64
+	for _, p := range payloads {
+		size += binary.MaxVarintLen32 + len(p)
+	}
+	b := make([]byte, 0, size)
+	b = append(b, chunkFormat)
+	b = binary.AppendUvarint(b, uint64(token))
+	b = binary.AppendUvarint(b, uint64(number))
+	b = binary.AppendUvarint(b, uint64(len(payloads)))
+	for _, p := range payloads {
+		b = binary.AppendUvarint(b, uint64(len(p)))
+		b = append(b, p...)
+	}
+	return b
+}
+
+// decodeChunk reads the chunk of a shard whose last entry has number last. The
+// payloads alias the record's bytes. What it allocates is bounded by the record's
+// length, whatever the record says.
+func decodeChunk(p Pair, shard driver.ShardID, last driver.Seq) (chunk, error) {
+	corrupt := func(reason string) (chunk, error) {
+		return chunk{}, &CorruptError{Key: p.Key, Reason: reason}
+	}
+	b := p.Value
+	if len(b) == 0 || b[0] != chunkFormat {
+		return corrupt("unknown format")
+	}
+	b = b[1:]
+	var head [3]int64
+	for i := range head {
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n == 0 || n > 1<<63-1 {
+			return corrupt("a number is missing")
+		}
+		head[i], b = int64(n), b[used:]
+	}
+	token, number, count := driver.Token(head[0]), driver.WriteNo(head[1]), head[2]
+	if count > int64(len(b)) || count > int64(last) {
+		return corrupt("more entries than bytes or numbers")
+	}
+	c := chunk{entries: make([]driver.Entry, count)}
+	for i := range c.entries {
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > uint64(len(b)-used) {
+			return corrupt("an entry is cut short")
+		}
+		end := used + int(n)
+		c.entries[i] = driver.Entry{
+			Shard: shard, Seq: last - driver.Seq(count) + driver.Seq(i) + 1,
+			Token: token, Number: number, Payload: b[used:end:end],
+		}
+		b = b[end:]
+	}
+	return c, nil
+}

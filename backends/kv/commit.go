@@ -1,0 +1,254 @@
+package kv
+
+import (
+	"context"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Commit writes under leases. See driver.Session.
+//
+// A commit compares the revisions of the shard's record and of its head, which
+// this process knows from the grant and from its last commit, so it takes one
+// round trip. What it does not know it reads first, and answers from that read
+// where the write could not succeed. Only the head's record decides the order of
+// commits (rule F1), only the shard's whether the fence lives.
+func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
+	b := s.b
+	if err := driver.CheckWrites(writes, b.info.Limits); err != nil {
+		return nil, err
+	}
+	results := make([]driver.CommitResult, len(writes))
+	plans := make([]lease, len(writes))
+	send := make([]int, 0, len(writes))
+	var ask []int
+	for i := range writes {
+		w := &writes[i]
+		l, ok := b.leases.get(w.Fence.Shard)
+		ok = ok && l.headKnown && l.owner == driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token} && l.head.Number+1 == w.Number
+		if ok && firstConflict(w, l.head, nil) < 0 {
+			plans[i] = l
+			send = append(send, i)
+		} else {
+			ask = append(ask, i)
+		}
+	}
+	if len(ask) > 0 {
+		var keys []string
+		for _, i := range ask {
+			keys = append(keys, b.evidence(&writes[i])...)
+		}
+		pairs, err := b.inspect(ctx, nil, keys)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range ask {
+			n := len(b.evidence(&writes[i]))
+			l, err := b.judge(&writes[i], pairs[:n])
+			pairs = pairs[n:]
+			if err != nil {
+				results[i].Err = err
+				continue
+			}
+			b.leases.put(writes[i].Fence.Shard, l)
+			plans[i] = l
+			send = append(send, i)
+		}
+	}
+	txns := make([]Txn, len(send))
+	heads := make([]driver.Head, len(send))
+	for n, i := range send {
+		txns[n], heads[n] = b.commit(&writes[i], plans[i])
+	}
+	size := func(n int) (bytes int) {
+		for _, op := range txns[n].Ops {
+			bytes += len(op.Key) + len(op.Value)
+		}
+		return bytes
+	}
+	err := b.write(ctx, nil, txns, size, func(n int, r *Result, err error) {
+		i := send[n]
+		w := &writes[i]
+		switch {
+		case err != nil:
+			results[i].Err = err
+		case r.OK:
+			l := plans[i]
+			l.head, l.headRev = heads[n], r.Rev
+			b.leases.put(w.Fence.Shard, l)
+			results[i] = driver.CommitResult{Head: heads[n], Versions: versions(w, r.Rev)}
+		default:
+			b.leases.drop(w.Fence.Shard, plans[i].rev)
+			if _, err := b.judge(w, r.Reads); err != nil {
+				results[i].Err = err
+			} else {
+				results[i].Err = retry("the shard's head moved")
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range writes {
+		if results[i].Err == nil && trims(&writes[i]) {
+			b.collect(ctx, writes[i].Fence.Shard, results[i].Head.Oldest)
+		}
+	}
+	return results, nil
+}
+
+// evidence is the keys of the records that decide a write, in the order that
+// judge takes them: the shard, its head, and the items that have a precondition.
+func (b *Backend) evidence(w *driver.Write) []string {
+	keys := make([]string, 2, 2+len(w.Ops))
+	keys[0], keys[1] = b.keys.Shard(w.Fence.Shard), b.keys.Head(w.Fence.Shard)
+	for i := range w.Ops {
+		if op := &w.Ops[i]; op.IfVersion != driver.AnyVersion && isItem(op) {
+			keys = append(keys, b.keys.Item(w.Fence.Shard, op.Key))
+		}
+	}
+	return keys
+}
+
+// judge says why a write cannot be applied to the records read for its evidence,
+// a dead fence before anything else (rule F2), or else returns the lease.
+func (b *Backend) judge(w *driver.Write, pairs []Pair) (lease, error) {
+	owner, _, err := b.owner(pairs[0])
+	if err != nil {
+		return lease{}, notApplied(err)
+	}
+	if owner.Session != w.Fence.Session || owner.Token != w.Fence.Token {
+		return lease{}, &driver.FencedError{Fence: w.Fence, Current: owner}
+	}
+	head, err := decodeHead(pairs[1])
+	if err != nil {
+		return lease{}, notApplied(err)
+	}
+	if head.Number+1 != w.Number {
+		return lease{}, &driver.ConflictError{Shard: w.Fence.Shard, Op: driver.NumberConflict, Head: head}
+	}
+	if op := firstConflict(w, head, pairs[2:]); op >= 0 {
+		return lease{}, &driver.ConflictError{Shard: w.Fence.Shard, Op: op, Head: head}
+	}
+	return lease{owner: owner, rev: pairs[0].Rev, head: head, headRev: pairs[1].Rev, headKnown: true}, nil
+}
+
+// firstConflict is the index of the first operation whose precondition fails, -1
+// if none does. items has the records of those with a precondition, in order; nil
+// leaves them to the store.
+func firstConflict(w *driver.Write, head driver.Head, items []Pair) int {
+	for i := range w.Ops {
+		op := &w.Ops[i]
+		switch {
+		case op.Kind == driver.OpTrim && op.Through > head.Seq:
+			return i
+		case items == nil || !isItem(op) || op.IfVersion == driver.AnyVersion:
+		default:
+			if items[0].Rev != itemRev(op.IfVersion) {
+				return i
+			}
+			items = items[1:]
+		}
+	}
+	return -1
+}
+
+// commit makes the transaction of a write under a lease, and the head after it.
+func (b *Backend) commit(w *driver.Write, l lease) (Txn, driver.Head) {
+	shard := w.Fence.Shard
+	t := Txn{
+		If:   []Compare{{Key: b.keys.Shard(shard), Rev: l.rev}, {Key: b.keys.Head(shard), Rev: l.headRev}},
+		Ops:  make([]Op, 1, len(w.Ops)+1),
+		Else: b.evidence(w),
+	}
+	head := driver.Head{Number: w.Number, Seq: l.head.Seq, Oldest: max(1, l.head.Oldest), Nonce: w.Nonce, Token: w.Fence.Token}
+	var payloads [][]byte
+	for i := range w.Ops {
+		op := &w.Ops[i]
+		switch op.Kind {
+		case driver.OpAppend:
+			payloads = append(payloads, op.Value)
+			continue
+		case driver.OpTrim:
+			head.Oldest = max(head.Oldest, op.Through+1)
+			continue
+		}
+		key := b.keys.Item(shard, op.Key)
+		if op.IfVersion != driver.AnyVersion {
+			t.If = append(t.If, Compare{Key: key, Rev: itemRev(op.IfVersion)})
+		}
+		if op.Kind == driver.OpPut {
+			t.Ops = append(t.Ops, Op{Key: key, Value: op.Value})
+		} else {
+			t.Ops = append(t.Ops, Op{Key: key, Delete: true})
+		}
+	}
+	if len(payloads) > 0 {
+		head.Seq += driver.Seq(len(payloads))
+		t.Ops = append(t.Ops, Op{Key: b.keys.Chunk(shard, head.Seq), Value: encodeChunk(w.Fence.Token, w.Number, payloads)})
+	}
+	t.Ops[0] = Op{Key: b.keys.Head(shard), Value: encodeHead(head)}
+	return t, head
+}
+
+// collect deletes the chunks below oldest. The head already says that they are
+// gone, so it is tidying: it may fail, and the next trim goes over it again.
+func (b *Backend) collect(ctx context.Context, shard driver.ShardID, oldest driver.Seq) {
+	items := b.info.Limits.BatchItems
+	for from := ""; ; {
+		page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: from, Limit: items, KeysOnly: true})
+		if err != nil {
+			return
+		}
+		txns := make([]Txn, 0, len(page.Pairs))
+		for _, p := range page.Pairs {
+			_, last, ok := b.keys.splitChunk(p.Key)
+			if ok && last >= oldest {
+				break
+			}
+			if ok {
+				txns = append(txns, Txn{Ops: []Op{{Key: p.Key, Delete: true}}})
+			}
+		}
+		if len(txns) == 0 {
+			return
+		}
+		if _, err := b.guarded(ctx, nil, &Batch{Txns: txns}); err != nil || len(txns) < items {
+			return
+		}
+		from = page.Pairs[len(page.Pairs)-1].Key
+	}
+}
+
+func trims(w *driver.Write) bool {
+	for i := range w.Ops {
+		if w.Ops[i].Kind == driver.OpTrim {
+			return true
+		}
+	}
+	return false
+}
+
+// versions is CommitResult.Versions of a write at revision rev.
+func versions(w *driver.Write, rev Rev) []driver.Version {
+	var v []driver.Version
+	for i := range w.Ops {
+		if w.Ops[i].Kind == driver.OpPut {
+			if v == nil {
+				v = make([]driver.Version, len(w.Ops))
+			}
+			v[i] = driver.Version(rev)
+		}
+	}
+	return v
+}
+
+func isItem(op *driver.Op) bool { return op.Kind == driver.OpPut || op.Kind == driver.OpDelete }
+
+// itemRev is the revision that a precondition on an item asks for.
+func itemRev(v driver.Version) Rev {
+	if v == driver.Absent {
+		return Absent
+	}
+	return Rev(v)
+}

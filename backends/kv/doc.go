@@ -1,0 +1,3 @@
+// Package kv is a driver.Backend on anything that can do the few things which
+// [Store] asks for.
+package kv

@@ -1,0 +1,104 @@
+package kv
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Keys makes the keys of one namespace. Fixed parts start with "!", which no name
+// may, so that namespaces "a" and "a/b" never overlap; names end with "/" or with
+// the key, so that shard "1" never matches "10".
+//
+//	<ns>/!id                      identity: a random id and the base of tokens
+//	<ns>/!node/<label>            the sessions that joined last under a node label
+//	<ns>/!state/member/<session>  roster entry: written by join, never changed
+//	<ns>/!state/shard/<shard>     owner; permanent
+//	<ns>/!beat/<session>          what a heartbeat changes
+//	<ns>/!head/<shard>            number of commits, head of the log
+//	<ns>/!log/<shard>/<seq>       the entries of one commit, under the last one's number
+//	<ns>/!item/<shard>/<key>      an item: the application's bytes as they are
+//	<ns>/!probe/<random>          scratch key while opening
+type Keys struct{ ns string }
+
+// NewKeys returns the keys of a namespace. The error matches driver.ErrInvalid.
+func NewKeys(namespace string) (Keys, error) {
+	return Keys{namespace}, driver.CheckNamespace(namespace)
+}
+
+// Identity is the key of the namespace's identity record.
+func (k Keys) Identity() string { return k.ns + "/!id" }
+
+// Node is the key of a node label's record.
+func (k Keys) Node(label string) string { return k.ns + "/!node/" + label }
+
+// State is the prefix of the roster and of the shards' records.
+func (k Keys) State() string { return k.ns + "/!state/" }
+
+// Members is the prefix of the roster.
+func (k Keys) Members() string { return k.ns + "/!state/member/" }
+
+// Member is the key of a session's roster entry.
+func (k Keys) Member(s driver.SessionID) string { return k.ns + "/!state/member/" + string(s) }
+
+// Shards is the prefix of the shards' records.
+func (k Keys) Shards() string { return k.ns + "/!state/shard/" }
+
+// Shard is the key of a shard's record.
+func (k Keys) Shard(s driver.ShardID) string { return k.ns + "/!state/shard/" + string(s) }
+
+// Beats is the prefix of the records that heartbeats change.
+func (k Keys) Beats() string { return k.ns + "/!beat/" }
+
+// Beat is the key of the record that a session's heartbeat changes.
+func (k Keys) Beat(s driver.SessionID) string { return k.ns + "/!beat/" + string(s) }
+
+// Heads is the prefix of the shards' heads.
+func (k Keys) Heads() string { return k.ns + "/!head/" }
+
+// Head is the key of a shard's head.
+func (k Keys) Head(s driver.ShardID) string { return k.ns + "/!head/" + string(s) }
+
+// Logs is the prefix of all logs.
+func (k Keys) Logs() string { return k.ns + "/!log/" }
+
+// Log is the prefix of a shard's log.
+func (k Keys) Log(s driver.ShardID) string { return k.ns + "/!log/" + string(s) + "/" }
+
+// Chunk is the key of the entries of one commit, of which last is the last.
+func (k Keys) Chunk(s driver.ShardID, last driver.Seq) string {
+	return fmt.Sprintf("%s/!log/%s/%0*x", k.ns, s, seqDigits, int64(last))
+}
+
+// Items is the prefix of a shard's items.
+func (k Keys) Items(s driver.ShardID) string { return k.ns + "/!item/" + string(s) + "/" }
+
+// Item is the key of an item.
+func (k Keys) Item(s driver.ShardID, key string) string {
+	return k.ns + "/!item/" + string(s) + "/" + key
+}
+
+func (k Keys) probe(random string) string { return k.ns + "/!probe/" + random }
+
+// seqDigits makes the order of chunk keys the order of their numbers.
+const seqDigits = 16
+
+// splitChunk returns the shard and the last entry's number of a chunk's key, and
+// whether it is one.
+func (k Keys) splitChunk(key string) (driver.ShardID, driver.Seq, bool) {
+	rest, ok := strings.CutPrefix(key, k.Logs())
+	if !ok {
+		return "", 0, false
+	}
+	shard, digits, ok := strings.Cut(rest, "/")
+	if !ok || len(digits) != seqDigits || driver.CheckShard(driver.ShardID(shard)) != nil {
+		return "", 0, false
+	}
+	n, err := strconv.ParseUint(digits, 16, 63)
+	if err != nil || n == 0 {
+		return "", 0, false
+	}
+	return driver.ShardID(shard), driver.Seq(n), true
+}

@@ -1,0 +1,98 @@
+package kv
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// lease is what is known of a shard's current grant: the session and token of
+// its record, which a revision fixes for ever, and the head, which its number
+// fixes. So a lease is never wrong, only out of date, and the store's compare
+// finds that out.
+type lease struct {
+	owner     driver.Owner
+	rev       Rev // of the shard's record
+	head      driver.Head
+	headRev   Rev // of the head's record, 0 if there is none
+	headKnown bool
+}
+
+// leases remembers the grants that this process uses, so that a commit needs no
+// read before it. Its size is bounded by the shards owned here.
+type leases struct {
+	mu sync.Mutex
+	m  map[driver.ShardID]lease
+}
+
+func (l *leases) init() { l.m = make(map[driver.ShardID]lease) }
+
+func (l *leases) get(s driver.ShardID) (lease, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v, ok := l.m[s]
+	return v, ok
+}
+
+// put remembers what was learned, unless something newer is known.
+func (l *leases) put(s driver.ShardID, v lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old, ok := l.m[s]
+	if ok && (old.rev > v.rev || old.rev == v.rev && old.headKnown && (!v.headKnown || old.head.Number > v.head.Number)) {
+		return
+	}
+	l.m[s] = v
+}
+
+// drop forgets a lease that is over.
+func (l *leases) drop(s driver.ShardID, upTo Rev) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.m[s].rev <= upTo {
+		delete(l.m, s)
+	}
+}
+
+// current returns the revision at which the shard's record was f, as far as this
+// process knows.
+func (b *Backend) current(f driver.Fence) (Rev, bool) {
+	want := driver.Owner{Session: f.Session, Token: f.Token}
+	if l, ok := b.leases.get(f.Shard); ok && l.owner == want {
+		return l.rev, true
+	}
+	if owner, rev, ok := b.mirror.shard(f.Shard); ok && owner == want {
+		return rev, true
+	}
+	return 0, false
+}
+
+// Guard returns the condition under which a fence is the shard's current grant,
+// for a transaction of the caller's own on the same store (rule F1). It reads the
+// store only where this process does not know the lease. A fence that is not
+// current is *driver.FencedError.
+func (b *Backend) Guard(ctx context.Context, f driver.Fence) (Compare, error) {
+	if err := driver.CheckFence(f); err != nil {
+		return Compare{}, err
+	}
+	if err := b.ready(ctx); err != nil {
+		return Compare{}, err
+	}
+	key := b.keys.Shard(f.Shard)
+	if rev, ok := b.current(f); ok {
+		return Compare{Key: key, Rev: rev}, nil
+	}
+	pairs, err := b.inspect(ctx, nil, []string{key})
+	if err != nil {
+		return Compare{}, err
+	}
+	owner, _, err := b.owner(pairs[0])
+	if err != nil {
+		return Compare{}, notApplied(err)
+	}
+	if owner.Session != f.Session || owner.Token != f.Token {
+		return Compare{}, &driver.FencedError{Fence: f, Current: owner}
+	}
+	return Compare{Key: key, Rev: pairs[0].Rev}, nil
+}

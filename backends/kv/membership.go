@@ -1,0 +1,121 @@
+package kv
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Cold records are JSON objects with the number of their format; unknown fields
+// are ignored.
+const (
+	jsonFormat    = 1
+	maxJSONRecord = 16 << 10 // bytes; a longer one is corrupt
+)
+
+// maxBase leaves room for revisions above any base.
+const maxBase = driver.Token(1) << 62
+
+// identity is the namespace's identity record (rule I1).
+type identity struct {
+	Format int          `json:"v"`
+	ID     string       `json:"id"`
+	Base   driver.Token `json:"base"` // added to the store's revision to give a token
+}
+
+func decodeIdentity(p Pair) (identity, error) {
+	var id identity
+	if err := decodeJSON(p, &id, &id.Format); err != nil {
+		return identity{}, err
+	}
+	if len(id.ID) == 0 || len(id.ID) > driver.MaxNameLen || id.Base < 0 || id.Base > maxBase {
+		return identity{}, &CorruptError{Key: p.Key, Reason: "no valid id and base"}
+	}
+	return id, nil
+}
+
+// maxNodeSessions is how many of the sessions that joined under a node label its
+// record remembers, so that a repeated join of one of them is refused (rule M3).
+const maxNodeSessions = 16
+
+// nodeRecord is a node label's record. The last session is the one that joined
+// last, which Supersede ends.
+type nodeRecord struct {
+	Format   int                `json:"v"`
+	Sessions []driver.SessionID `json:"sessions"`
+}
+
+func (n nodeRecord) last() driver.SessionID {
+	if len(n.Sessions) == 0 {
+		return ""
+	}
+	return n.Sessions[len(n.Sessions)-1]
+}
+
+func (n nodeRecord) with(s driver.SessionID) nodeRecord {
+	keep := n.Sessions[max(0, len(n.Sessions)-maxNodeSessions+1):]
+	return nodeRecord{Format: jsonFormat, Sessions: append(slices.Clone(keep), s)}
+}
+
+// decodeNode returns an empty record if there is none.
+func decodeNode(p Pair) (nodeRecord, error) {
+	var n nodeRecord
+	if p.Rev == 0 {
+		return n, nil
+	}
+	if err := decodeJSON(p, &n, &n.Format); err != nil {
+		return nodeRecord{}, err
+	}
+	for _, s := range n.Sessions {
+		if driver.CheckSession(s) != nil {
+			return nodeRecord{}, &CorruptError{Key: p.Key, Reason: "no valid session"}
+		}
+	}
+	return n, nil
+}
+
+// memberRecord is a roster entry.
+type memberRecord struct {
+	Format int           `json:"v"`
+	Member driver.Member `json:"member"`
+}
+
+func decodeMember(p Pair, session driver.SessionID) (driver.Member, error) {
+	var r memberRecord
+	if err := decodeJSON(p, &r, &r.Format); err != nil {
+		return driver.Member{}, err
+	}
+	if r.Member.Session != session {
+		return driver.Member{}, &CorruptError{Key: p.Key, Reason: "it names another session"}
+	}
+	if err := driver.CheckMember(r.Member, driver.Limits{}); err != nil {
+		return driver.Member{}, &CorruptError{Key: p.Key, Reason: err.Error()}
+	}
+	return r.Member, nil
+}
+
+func decodeJSON(p Pair, into any, format *int) error {
+	if len(p.Value) > maxJSONRecord {
+		return &CorruptError{Key: p.Key, Reason: "too long"}
+	}
+	if err := json.Unmarshal(p.Value, into); err != nil {
+		return &CorruptError{Key: p.Key, Reason: "not JSON of the expected form"}
+	}
+	if *format != jsonFormat {
+		return &CorruptError{Key: p.Key, Reason: "unknown format"}
+	}
+	return nil
+}
+
+func encodeJSON(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: %w: %w", driver.ErrInvalid, err)
+	}
+	if len(b) > maxJSONRecord {
+		return nil, fmt.Errorf("tenure: %w: the record has %d bytes, the limit is %d: use less metadata", driver.ErrTooLarge, len(b), maxJSONRecord)
+	}
+	return b, nil
+}

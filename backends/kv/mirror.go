@@ -1,0 +1,269 @@
+package kv
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// maxGone is how many departures the mirror remembers. A reader that is further
+// behind gets the full state.
+const maxGone = 1024
+
+// mirror is this process's copy of the namespace's roster and shard records, kept
+// by one watch and corrected by every full read. It informs and never decides: a
+// write compares in the store. Its memory is bounded by the state. Each change
+// has a number of the mirror's own, which is what cursors hold, so that whatever
+// is learned late is reported late rather than never.
+type mirror struct {
+	keys Keys
+	base driver.Token
+
+	mu      sync.Mutex
+	rev     Rev   // the mirror has every change up to here
+	seq     int64 // of the latest change; 0 before the first read
+	floor   int64 // departures up to here may have been forgotten
+	shards  recent[driver.ShardID, driver.Owner]
+	members recent[driver.SessionID, member]
+	gone    int                      // members that are kept as departures
+	beats   map[driver.SessionID]Rev // heartbeats that are watched; 0: no record
+	asks    map[*driver.ObserveQuery]struct{}
+	changed chan struct{} // closed by the next change; nil if nobody waits
+	state   *run          // watch of the state
+	beating *run          // watch of beats
+}
+
+// member is a roster entry, or its departure.
+type member struct {
+	driver.Member
+	gone bool
+}
+
+func (m *mirror) init(keys Keys, base driver.Token) {
+	m.keys, m.base = keys, base
+	m.shards.init()
+	m.members.init()
+	m.asks = make(map[*driver.ObserveQuery]struct{})
+}
+
+// wake lets everybody who waits look again.
+func (m *mirror) wake() {
+	m.mu.Lock()
+	m.wakeLocked()
+	m.mu.Unlock()
+}
+
+func (m *mirror) wakeLocked() {
+	if m.changed != nil {
+		close(m.changed)
+		m.changed = nil
+	}
+}
+
+// waiting is closed by the next change.
+func (m *mirror) waiting() <-chan struct{} {
+	if m.changed == nil {
+		m.changed = make(chan struct{})
+	}
+	return m.changed
+}
+
+// shard returns a shard's record and its revision, if the mirror has it.
+func (m *mirror) shard(s driver.ShardID) (driver.Owner, Rev, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if it, ok := m.shards.get(s); ok {
+		return it.val, it.rev, true
+	}
+	return driver.Owner{}, 0, false
+}
+
+// load corrects the mirror by a full read. A read that is older than the mirror
+// tells it nothing.
+func (m *mirror) load(page *Page) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if page.Rev < m.rev {
+		return
+	}
+	if m.seq == 0 {
+		m.seq = 1
+	}
+	seen := make(map[driver.SessionID]struct{})
+	for _, p := range page.Pairs {
+		if s, ok := strings.CutPrefix(p.Key, m.keys.Members()); ok {
+			seen[driver.SessionID(s)] = struct{}{}
+		}
+		m.put(p)
+	}
+	var left []driver.SessionID
+	for s, i := range m.members.index {
+		it := &m.members.items[i]
+		if _, ok := seen[s]; !ok && !it.val.gone && it.rev <= page.Rev {
+			left = append(left, s)
+		}
+	}
+	for _, s := range left {
+		m.depart(s, page.Rev)
+	}
+	m.rev = page.Rev
+	m.wakeLocked()
+}
+
+// follow applies watched changes up to revision rev.
+func (m *mirror) follow(rev Rev, changes []Change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.seq
+	for _, c := range changes {
+		switch {
+		case c.Rev <= m.rev:
+		case !c.Deleted:
+			m.put(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev})
+		default:
+			if s, ok := strings.CutPrefix(c.Key, m.keys.Members()); ok {
+				m.depart(driver.SessionID(s), c.Rev)
+			}
+		}
+	}
+	m.rev = max(m.rev, rev)
+	if m.seq != before {
+		m.wakeLocked()
+	}
+}
+
+// put takes over a record that is newer than what the mirror has. A corrupt one,
+// and one under a key that is no name, is left out: who needs it meets its error,
+// and nobody else is held up.
+func (m *mirror) put(p Pair) {
+	if name, ok := strings.CutPrefix(p.Key, m.keys.Shards()); ok {
+		it, known := m.shards.get(driver.ShardID(name))
+		if known && it.rev >= p.Rev {
+			return
+		}
+		r, err := decodeShard(p)
+		if err != nil || driver.CheckShard(driver.ShardID(name)) != nil {
+			return
+		}
+		owner := driver.Owner{Token: r.token}
+		if r.session != "" {
+			owner = driver.Owner{Session: m.intern(r.session), Token: m.base + driver.Token(p.Rev)}
+		}
+		if !known { // a key of its own, not a part of a longer string
+			name = strings.Clone(name)
+		}
+		m.seq++
+		m.shards.set(driver.ShardID(name), owner, p.Rev, m.seq)
+		return
+	}
+	name, ok := strings.CutPrefix(p.Key, m.keys.Members())
+	if !ok {
+		return
+	}
+	session := driver.SessionID(name)
+	if it, known := m.members.get(session); known && it.rev >= p.Rev {
+		return
+	}
+	v, err := decodeMember(p, session)
+	if err != nil {
+		return
+	}
+	m.revive(session)
+	m.seq++
+	m.members.set(v.Session, member{Member: v}, p.Rev, m.seq)
+}
+
+// depart notes that a session's record is gone.
+func (m *mirror) depart(s driver.SessionID, rev Rev) {
+	it, ok := m.members.get(s)
+	if !ok || it.val.gone || it.rev > rev {
+		return
+	}
+	m.seq++
+	m.members.set(s, member{Member: driver.Member{Session: s}, gone: true}, rev, m.seq)
+	m.gone++
+	for i := m.members.oldest; m.gone > maxGone && i >= 0; {
+		it := &m.members.items[i]
+		i = it.next
+		if it.val.gone {
+			m.floor = max(m.floor, it.seq)
+			m.members.remove(it.key)
+			m.gone--
+		}
+	}
+}
+
+// revive takes back a departure, which only a store outside its contract can ask.
+func (m *mirror) revive(s driver.SessionID) {
+	if it, ok := m.members.get(s); ok && it.val.gone {
+		m.gone--
+	}
+}
+
+// intern gives the records of one session one string.
+func (m *mirror) intern(s driver.SessionID) driver.SessionID {
+	if it, ok := m.members.get(s); ok {
+		return it.key
+	}
+	if m.shards.last >= 0 {
+		if last := m.shards.items[m.shards.last].val.Session; last == s {
+			return last
+		}
+	}
+	return s
+}
+
+// view is what changed since the change numbered since; everything if full.
+func (m *mirror) view(since int64, full bool) *driver.View {
+	v := &driver.View{Reset: full}
+	if full {
+		since = -1
+		v.Shards = make([]driver.ShardState, 0, len(m.shards.index))
+	}
+	m.shards.since(since, func(it *recentItem[driver.ShardID, driver.Owner]) {
+		v.Shards = append(v.Shards, driver.ShardState{Shard: it.key, Owner: it.val})
+	})
+	m.members.since(since, func(it *recentItem[driver.SessionID, member]) {
+		switch {
+		case !it.val.gone:
+			v.Members = append(v.Members, it.val.Member)
+		case !full:
+			v.Gone = append(v.Gone, it.key)
+		}
+	})
+	return v
+}
+
+// watched puts the heartbeats asked for whose version is not the one given into
+// the view.
+func (m *mirror) watched(v *driver.View, asked []driver.Beat) {
+	for _, a := range asked {
+		if rev := m.beats[a.Session]; rev != 0 && driver.Version(rev) != a.Version {
+			v.Beats = append(v.Beats, driver.Beat{Session: a.Session, Version: driver.Version(rev)})
+		}
+	}
+}
+
+// followBeats applies watched heartbeats; it reports false once another watch has
+// taken over.
+func (m *mirror) followBeats(r *run, changes []Change) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.beating != r {
+		return false
+	}
+	for _, c := range changes {
+		s := driver.SessionID(strings.TrimPrefix(c.Key, m.keys.Beats()))
+		rev, ok := m.beats[s]
+		if !ok || c.Rev <= rev {
+			continue
+		}
+		if c.Deleted {
+			c.Rev = 0
+		}
+		m.beats[s] = c.Rev
+		m.wakeLocked()
+	}
+	return true
+}

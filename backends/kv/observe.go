@@ -1,0 +1,291 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// maxBeatKeys is up to how many heartbeats are watched one by one; above, all of
+// the namespace's are.
+const maxBeatKeys = 32
+
+// Observe waits for changes of members and shards. See driver.Backend. An empty
+// cursor reads the store, whatever the watch said.
+func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View, error) {
+	for _, a := range q.Beats {
+		if err := driver.CheckSession(a.Session); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.readable(ctx); err != nil {
+		return nil, err
+	}
+	m := &b.mirror
+	since, ok := b.position(q.Since)
+	m.mu.Lock()
+	full := !ok || since < m.floor || since > m.seq
+	m.asks[&q] = struct{}{}
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		delete(m.asks, &q)
+		m.mu.Unlock()
+	}()
+	if full {
+		if err := b.reload(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return b.observe(ctx, &q, since, full)
+}
+
+func (b *Backend) observe(ctx context.Context, q *driver.ObserveQuery, since int64, full bool) (*driver.View, error) {
+	m := &b.mirror
+	fresh := full // heartbeats too are read then
+	for {
+		if err := b.watchBeats(ctx, q, fresh); err != nil {
+			return nil, err
+		}
+		fresh = false
+		m.mu.Lock()
+		state, err := b.watchState()
+		if err != nil {
+			m.mu.Unlock()
+			return nil, err
+		}
+		full = full || since < m.floor
+		beating := m.beating
+		v := m.view(since, full)
+		m.watched(v, q.Beats)
+		v.Cursor = b.cursor(m.seq)
+		changed := m.waiting()
+		m.mu.Unlock()
+		if v.Reset || len(v.Shards)+len(v.Members)+len(v.Gone)+len(v.Beats) > 0 {
+			return v, nil
+		}
+		var beatsDone <-chan struct{} // nil, which never ends, without beats
+		if len(q.Beats) > 0 {
+			beatsDone = beating.done
+		}
+		select {
+		case <-changed:
+		case <-state.done:
+			return nil, b.readError(state.err)
+		case <-beatsDone:
+			// Another call may have replaced the watch by one that covers more.
+			if !errors.Is(beating.err, errReplaced) {
+				return nil, b.readError(beating.err)
+			}
+		case <-ctx.Done():
+		case <-b.life.Done():
+		}
+		if err := b.readable(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// readable refuses a call that would only wait.
+func (b *Backend) readable(ctx context.Context) error {
+	if b.life.Err() != nil {
+		return errClosed()
+	}
+	if err := b.changed.Load(); err != nil {
+		return *err
+	}
+	if err := ctx.Err(); err != nil {
+		return b.readError(err)
+	}
+	return nil
+}
+
+// reload reads the identity and the full state into the mirror.
+func (b *Backend) reload(ctx context.Context) error {
+	page, err := b.get(ctx, []string{b.keys.Identity()})
+	if err != nil {
+		return err
+	}
+	if err := b.checkIdentity(page.Pairs[0]); err != nil {
+		return err
+	}
+	b.mirror.mu.Lock()
+	floor := b.mirror.rev
+	b.mirror.mu.Unlock()
+	page, err = b.store.Range(ctx, Range{Prefix: b.keys.State()})
+	if err != nil {
+		return b.readError(err)
+	}
+	if page.Rev < floor { // else time would go backwards (rule O1)
+		return b.storeChanged("its revision is %d after %d was read", page.Rev, floor)
+	}
+	b.mirror.load(page)
+	return nil
+}
+
+// watchState starts the watch of the state unless it runs. The caller holds the
+// mirror's lock.
+func (b *Backend) watchState() (*run, error) {
+	m := &b.mirror
+	if m.state.alive() {
+		return m.state, nil
+	}
+	from := m.rev
+	r, err := b.start(func(ctx context.Context, _ *run) error {
+		for {
+			err := b.store.Watch(ctx, []string{b.keys.State()}, from, func(rev Rev, changes []Change) error {
+				m.follow(rev, changes)
+				return nil
+			})
+			if !errors.Is(err, ErrCompacted) {
+				return err
+			}
+			if err := b.reload(ctx); err != nil {
+				return err
+			}
+			m.mu.Lock()
+			from = m.rev
+			m.mu.Unlock()
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.state = r
+	return r, nil
+}
+
+// watchBeats makes the mirror know the heartbeats that the query asks for, read
+// anew if fresh, and watched from then on.
+func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery, fresh bool) error {
+	if len(q.Beats) == 0 {
+		return nil
+	}
+	m := &b.mirror
+	m.mu.Lock()
+	if !fresh && m.covers(q) && m.beating.alive() {
+		m.mu.Unlock()
+		return nil
+	}
+	// What other calls wait for stays watched.
+	want := make(map[driver.SessionID]Rev)
+	for other := range m.asks {
+		for _, a := range other.Beats {
+			want[a.Session] = 0
+		}
+	}
+	m.mu.Unlock()
+
+	sessions := make([]driver.SessionID, 0, len(want))
+	keys := make([]string, 0, len(want))
+	for s := range want {
+		sessions = append(sessions, s)
+		keys = append(keys, b.keys.Beat(s))
+	}
+	page, err := b.get(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for i, s := range sessions {
+		want[s] = page.Pairs[i].Rev
+	}
+	if len(keys) > maxBeatKeys {
+		keys = []string{b.keys.Beats()}
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := range want { // the former watch may have been faster than the read
+		if rev := m.beats[s]; rev > page.Rev {
+			want[s] = rev
+		}
+	}
+	former := m.beating
+	r, err := b.start(func(ctx context.Context, r *run) error {
+		err := b.store.Watch(ctx, keys, page.Rev, func(_ Rev, changes []Change) error {
+			if !m.followBeats(r, changes) {
+				return errReplaced
+			}
+			return nil
+		})
+		if !errors.Is(err, ErrCompacted) {
+			return err
+		}
+		return errReplaced // whoever asks reads them again
+	})
+	if err != nil {
+		return err
+	}
+	m.beats, m.beating = want, r
+	if former != nil {
+		former.stop(errReplaced)
+	}
+	return nil
+}
+
+// covers reports whether all heartbeats asked for are watched, and not many more.
+func (m *mirror) covers(q *driver.ObserveQuery) bool {
+	for _, a := range q.Beats {
+		if _, ok := m.beats[a.Session]; !ok {
+			return false
+		}
+	}
+	if len(m.beats) <= 2*len(q.Beats)+maxBeatKeys {
+		return true
+	}
+	asked := 0
+	for other := range m.asks {
+		asked += len(other.Beats)
+	}
+	return len(m.beats) <= 2*asked+maxBeatKeys
+}
+
+// errReplaced ends a watch whose work another one took over.
+var errReplaced = errors.New("tenure: another watch took over")
+
+// run is a goroutine that watches, until it fails or is stopped.
+type run struct {
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	err    error // after done
+}
+
+func (r *run) alive() bool {
+	if r == nil {
+		return false
+	}
+	select {
+	case <-r.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (r *run) stop(cause error) { r.cancel(cause) }
+
+// start runs f until it returns, at the latest when the backend closes, which
+// joins it.
+func (b *Backend) start(f func(context.Context, *run) error) (*run, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, errClosed()
+	}
+	ctx, cancel := context.WithCancelCause(b.life)
+	r := &run{cancel: cancel, done: make(chan struct{})}
+	b.running.Go(func() {
+		defer close(r.done)
+		defer cancel(nil)
+		r.err = f(ctx, r)
+		if cause := context.Cause(ctx); cause != nil {
+			r.err = cause
+		}
+		if r.err == nil {
+			r.err = fmt.Errorf("tenure: the store ended a watch without an error")
+		}
+	})
+	return r, nil
+}

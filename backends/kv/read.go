@@ -1,0 +1,138 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Get returns an item. See driver.Backend.
+func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*driver.Item, error) {
+	if err := driver.CheckShard(shard); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckKey(key); err != nil {
+		return nil, err
+	}
+	if b.life.Err() != nil {
+		return nil, errClosed()
+	}
+	page, err := b.get(ctx, []string{b.keys.Item(shard, key)})
+	if err != nil {
+		return nil, err
+	}
+	p := page.Pairs[0]
+	if p.Rev == 0 {
+		return nil, nil
+	}
+	return &driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)}, nil
+}
+
+// List returns items by prefix. See driver.Backend.
+func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string) ([]driver.Item, error) {
+	if err := driver.CheckShard(shard); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckPrefix(prefix); err != nil {
+		return nil, err
+	}
+	if b.life.Err() != nil {
+		return nil, errClosed()
+	}
+	root := b.keys.Items(shard)
+	page, err := b.store.Range(ctx, Range{Prefix: root + prefix})
+	if err != nil {
+		return nil, b.readError(err)
+	}
+	items := make([]driver.Item, 0, len(page.Pairs))
+	for _, p := range page.Pairs {
+		if key := p.Key[len(root):]; driver.CheckKey(key) == nil {
+			items = append(items, driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)})
+		}
+	}
+	return items, nil
+}
+
+// ReadLog returns a part of a shard's log. See driver.Backend.
+//
+// The head is read first and bounds the page, so that what commits meanwhile is
+// not in it. What is trimmed meanwhile is missing at its beginning, which the
+// head as it is then must explain.
+func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Seq, limit int) (*driver.LogPage, error) {
+	if err := driver.CheckShard(shard); err != nil {
+		return nil, err
+	}
+	if after < 0 || limit < 0 {
+		return nil, fmt.Errorf("tenure: %w: reading %d entries after %d: neither may be negative", driver.ErrInvalid, limit, after)
+	}
+	head, err := b.head(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	page := &driver.LogPage{Head: head}
+	if limit == 0 || after >= head.Seq {
+		if limit > 0 && after+1 < head.Oldest {
+			return nil, &driver.TrimmedError{Shard: shard, Oldest: head.Oldest}
+		}
+		return page, nil
+	}
+	if after+1 < head.Oldest {
+		return nil, &driver.TrimmedError{Shard: shard, Oldest: head.Oldest}
+	}
+	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: b.keys.Chunk(shard, after+1), Limit: min(limit, maxChunks)})
+	if err != nil {
+		return nil, b.readError(err)
+	}
+	next := after + 1
+	for _, p := range found.Pairs {
+		_, last, ok := b.keys.splitChunk(p.Key)
+		if !ok {
+			continue
+		}
+		c, err := decodeChunk(p, shard, last)
+		if err != nil {
+			if len(page.Entries) > 0 {
+				return page, nil // what precedes it can be read
+			}
+			return nil, err
+		}
+		if c.entries[0].Seq > next {
+			break
+		}
+		for _, e := range c.entries {
+			if e.Seq < next {
+				continue
+			}
+			if e.Seq > head.Seq || len(page.Entries) == limit {
+				return page, nil
+			}
+			page.Entries = append(page.Entries, e)
+			next++
+		}
+	}
+	if len(page.Entries) > 0 {
+		return page, nil
+	}
+	if head, err = b.head(ctx, shard); err != nil {
+		return nil, err
+	}
+	if after+1 < head.Oldest {
+		return nil, &driver.TrimmedError{Shard: shard, Oldest: head.Oldest}
+	}
+	return nil, &CorruptError{Key: b.keys.Chunk(shard, after+1), Reason: "the head names entries that are not there"}
+}
+
+// maxChunks bounds the records that one page of a log is read from.
+const maxChunks = 1024
+
+func (b *Backend) head(ctx context.Context, shard driver.ShardID) (driver.Head, error) {
+	if b.life.Err() != nil {
+		return driver.Head{}, errClosed()
+	}
+	page, err := b.get(ctx, []string{b.keys.Head(shard)})
+	if err != nil {
+		return driver.Head{}, err
+	}
+	return decodeHead(page.Pairs[0])
+}

@@ -1,0 +1,102 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// located is a fence that was current at a revision of its shard's record.
+type located struct {
+	i   int // index in the call's items
+	rev Rev
+}
+
+// locate finds the revisions of the fences that are current, reading what this
+// process does not know; for the others it calls stale with the shard's record
+// and head. An error means that nothing was sent.
+func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence, stale func(i int, record, head Pair)) ([]located, error) {
+	known := make([]located, 0, len(fences))
+	var ask []int
+	for i, f := range fences {
+		if rev, ok := b.current(f); ok {
+			known = append(known, located{i, rev})
+		} else {
+			ask = append(ask, i)
+		}
+	}
+	if len(ask) == 0 {
+		return known, nil
+	}
+	keys := make([]string, 0, 2*len(ask))
+	for _, i := range ask {
+		keys = append(keys, b.keys.Shard(fences[i].Shard), b.keys.Head(fences[i].Shard))
+	}
+	pairs, err := b.inspect(ctx, s, keys)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range ask {
+		record, head := pairs[2*n], pairs[2*n+1]
+		owner, _, err := b.owner(record)
+		if err == nil && owner.Session == fences[i].Session && owner.Token == fences[i].Token {
+			known = append(known, located{i, record.Rev})
+		} else {
+			stale(i, record, head)
+		}
+	}
+	return known, nil
+}
+
+// Release frees leases. See driver.Session. It also frees those of a session that
+// was lost, because a nil error means that every fence named is dead (rule R1).
+func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
+	if err := driver.CheckFences(fences); err != nil {
+		return err
+	}
+	b := s.b
+	failed := make([]error, len(fences))
+	known, err := b.locate(ctx, nil, fences, func(i int, record, _ Pair) {
+		_, _, failed[i] = b.owner(record) // a record of another lease is a no-op
+	})
+	if err != nil {
+		return err
+	}
+	txns := make([]Txn, len(known))
+	for n, at := range known {
+		f := fences[at.i]
+		key := b.keys.Shard(f.Shard)
+		txns[n] = Txn{
+			If:  []Compare{{Key: key, Rev: at.rev}},
+			Ops: []Op{{Key: key, Value: shardRecord{token: f.Token}.encode()}},
+		}
+	}
+	err = b.write(ctx, nil, txns, nil, func(n int, r *Result, err error) {
+		at := known[n]
+		if err != nil {
+			failed[at.i] = err
+			return
+		}
+		// Applied or not, the record has moved on from the fence's revision.
+		b.leases.drop(fences[at.i].Shard, at.rev)
+	})
+	if err != nil {
+		return err
+	}
+	return releaseError(failed)
+}
+
+// releaseError is the error of a call of which a part may have been applied: it
+// must not match the closed set (rule A4).
+func releaseError(failed []error) error {
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("tenure: not all leases were released: %s", err.Error())
+	}
+	return nil
+}
+
+func noTarget(to driver.SessionID) error {
+	return fmt.Errorf("tenure: %w: %q", driver.ErrNoTarget, to)
+}

@@ -1,0 +1,190 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+var _ driver.Session = (*session)(nil)
+
+type session struct {
+	b   *Backend
+	id  driver.SessionID
+	rev Rev // of the roster entry, which never changes
+
+	beats atomic.Uint64 // heartbeats sent, so that no two have equal bytes
+	acked atomic.Int64  // highest revision that answered a heartbeat
+	lost  atomic.Bool   // for ever, even if a restored store shows it again (rule M1)
+}
+
+// Join creates a session. See driver.Backend.
+func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
+	if err := driver.CheckMember(m, b.info.Limits); err != nil {
+		return nil, err
+	}
+	roster, err := encodeJSON(memberRecord{Format: jsonFormat, Member: m})
+	if err != nil {
+		return nil, err
+	}
+	label, self, beat := b.keys.Node(m.Node), b.keys.Member(m.Session), b.keys.Beat(m.Session)
+	pairs, err := b.inspect(ctx, nil, []string{label, self})
+	if err != nil {
+		return nil, err
+	}
+	node, err := decodeNode(pairs[0])
+	if err != nil {
+		return nil, notApplied(err)
+	}
+	if err := b.joinConflict(m, node, pairs[1]); err != nil {
+		return nil, err
+	}
+	value, err := encodeJSON(node.with(m.Session))
+	if err != nil {
+		return nil, err
+	}
+	ops := []Op{
+		{Key: self, Value: roster},
+		{Key: beat, Value: encodeBeat(0)},
+		{Key: label, Value: value},
+	}
+	if former := node.last(); m.Supersede && former != "" {
+		ops = append(ops, Op{Key: b.keys.Member(former), Delete: true}, Op{Key: b.keys.Beat(former), Delete: true})
+	}
+	out, err := b.guarded(ctx, nil, &Batch{Txns: []Txn{{
+		If:   []Compare{{Key: label, Rev: pairs[0].Rev}, {Key: self, Rev: Absent}, {Key: beat, Rev: Absent}},
+		Ops:  ops,
+		Else: []string{label, self},
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	r := out.Results[0]
+	if r.Err != nil {
+		return nil, fmt.Errorf("tenure: joining: %w", r.Err)
+	}
+	if !r.OK {
+		if node, err := decodeNode(r.Reads[0]); err == nil {
+			if err := b.joinConflict(m, node, r.Reads[1]); err != nil {
+				return nil, err
+			}
+		}
+		return nil, fmt.Errorf("tenure: %w: another session joined under node label %q", driver.ErrRetry, m.Node)
+	}
+	s := &session{b: b, id: m.Session, rev: r.Rev}
+	s.acked.Store(int64(r.Rev))
+	return s, nil
+}
+
+// joinConflict refuses a session id that was used before (rule M3).
+func (b *Backend) joinConflict(m driver.Member, node nodeRecord, self Pair) error {
+	used := self.Rev != 0
+	for _, s := range node.Sessions {
+		used = used || s == m.Session
+	}
+	if !used {
+		return nil
+	}
+	return fmt.Errorf("tenure: %w: session id %q was used before: join with a fresh one", driver.ErrConflict, m.Session)
+}
+
+func (s *session) ID() driver.SessionID { return s.id }
+
+// alive refuses a session that is known to be lost.
+func (s *session) alive() error {
+	if s.lost.Load() {
+		return fmt.Errorf("tenure: %w: %q", driver.ErrSessionLost, s.id)
+	}
+	return nil
+}
+
+func (s *session) end() error {
+	s.lost.Store(true)
+	return s.alive()
+}
+
+// Beat changes the session's record. See driver.Session.
+func (s *session) Beat(ctx context.Context) error {
+	floor := Rev(s.acked.Load())
+	key := s.b.keys.Beat(s.id)
+	out, err := s.b.guarded(ctx, s, &Batch{Heartbeat: true, Txns: []Txn{{
+		If:   []Compare{{Key: key, Rev: Exists}},
+		Ops:  []Op{{Key: key, Value: encodeBeat(s.beats.Add(1))}},
+		Prev: true,
+	}}})
+	if err != nil {
+		return err
+	}
+	r := out.Results[0]
+	if r.Err != nil {
+		return fmt.Errorf("tenure: heartbeat: %w", r.Err)
+	}
+	if !r.OK {
+		return s.end()
+	}
+	if r.Prev != 0 && r.Prev < floor {
+		return s.b.storeChanged("a heartbeat replaced version %d after %d was acknowledged", r.Prev, floor)
+	}
+	for {
+		old := s.acked.Load()
+		if int64(r.Rev) <= old || s.acked.CompareAndSwap(old, int64(r.Rev)) {
+			return nil
+		}
+	}
+}
+
+// Evict ends other sessions. See driver.Session.
+func (s *session) Evict(ctx context.Context, suspects []driver.Suspect) ([]driver.EvictResult, error) {
+	if err := driver.CheckSuspects(suspects); err != nil {
+		return nil, err
+	}
+	txns := make([]Txn, len(suspects))
+	for i, v := range suspects {
+		if v.Session == s.id {
+			return nil, fmt.Errorf("tenure: %w: session %q cannot evict itself: close it", driver.ErrInvalid, s.id)
+		}
+		member, beat := s.b.keys.Member(v.Session), s.b.keys.Beat(v.Session)
+		txns[i] = Txn{
+			If:   []Compare{{Key: beat, Rev: Rev(v.Version)}},
+			Ops:  []Op{{Key: member, Delete: true}, {Key: beat, Delete: true}},
+			Else: []string{beat},
+		}
+	}
+	results := make([]driver.EvictResult, len(suspects))
+	err := s.b.write(ctx, s, txns, nil, func(i int, r *Result, err error) {
+		switch {
+		case err != nil:
+			results[i].Err = err
+		case r.OK:
+			results[i].Evicted = true
+		case r.Reads[0].Rev == Rev(suspects[i].Version):
+			results[i].Err = retry("the suspect's record moved")
+		default:
+			results[i].Current = driver.Version(r.Reads[0].Rev)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// Close removes the session's record. See driver.Session.
+func (s *session) Close(ctx context.Context) error {
+	member := s.b.keys.Member(s.id)
+	out, err := s.b.guarded(ctx, nil, &Batch{Txns: []Txn{{
+		If:  []Compare{{Key: member, Rev: s.rev}},
+		Ops: []Op{{Key: member, Delete: true}, {Key: s.b.keys.Beat(s.id), Delete: true}},
+	}}})
+	if err != nil {
+		return err
+	}
+	if err := out.Results[0].Err; err != nil {
+		return fmt.Errorf("tenure: closing session %q: %w", s.id, err)
+	}
+	// Refused: the record is gone, which is what was asked for.
+	s.lost.Store(true)
+	return nil
+}

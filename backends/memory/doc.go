@@ -1,0 +1,22 @@
+// Package memory is the reference store: linearizable, in this process's memory,
+// with switches for what goes wrong with stores and networks. It is for tests,
+// examples and learning, and not for production: nothing survives the process,
+// and no other process can reach it.
+//
+// A [Store] is the server. Each backend opened on it stands for one process:
+//
+//	store := memory.New()
+//	a, err := memory.Open(ctx, store, "orders", nil)
+//	b, err := memory.Open(ctx, store, "orders", nil)
+//
+// What an accident does to a server, the Store's methods do: Wipe, Restore an
+// older Snapshot, Compact, BreakWatches, Tamper, SetLying. What a network does to
+// one process, Options.Link does: see package kvfault. Counts says what the store
+// was asked.
+//
+// # What it does not do
+//
+// It has no expiry, no persistence, no access control, and one mutex for
+// everything. Under testing/synctest it blocks durably wherever it waits, and it
+// has no goroutine until something is observed.
+package memory

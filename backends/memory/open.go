@@ -1,0 +1,63 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Limits of every backend of this package.
+var limits = driver.Limits{
+	BatchItems: 1024,
+	WriteOps:   4096,
+	WriteBytes: 4 << 20,
+	MinTTL:     10 * time.Millisecond,
+}
+
+// Options are the choices of Open; nil and the zero value are the defaults.
+type Options struct {
+	// NoCreate refuses a namespace that does not exist yet. By default it is
+	// created, because a store in memory is always new.
+	NoCreate bool
+	// Link, if not nil, is the network between the backend and the store, with
+	// switches for its faults. One Link may serve one backend.
+	Link *kvfault.Link
+}
+
+// Open opens a namespace of a store. Several backends on one Store behave as those
+// of several processes on one server. Closing a backend leaves the store as it is.
+func Open(ctx context.Context, s *Store, namespace string, o *Options) (*kv.Backend, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	c := s.Client()
+	if o.Link != nil {
+		c = o.Link.Wrap(c)
+	}
+	b, err := kv.Open(ctx, c, kv.Options{Backend: "memory", Namespace: namespace, Create: !o.NoCreate, Limits: limits})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return b, nil
+}
+
+// Config is what a configuration says for this backend.
+type Config struct {
+	Namespace string `yaml:"namespace" json:"namespace"`
+}
+
+// Opener chooses this backend in configuration as "memory". Each backend that it
+// opens has a store of its own, which ends with the process.
+func Opener() driver.Opener {
+	return driver.Opener{Name: "memory", Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
+		var c Config
+		if err := decode(&c); err != nil {
+			return nil, err
+		}
+		return Open(ctx, New(), c.Namespace, nil)
+	}}
+}

@@ -1,0 +1,156 @@
+package sql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Config is what a dialect's package gives to New.
+type Config struct {
+	Name       string // of the Opener
+	Namespace  string
+	Store      Store
+	Statements *Statements
+	Limits     driver.Limits
+	// Create writes a missing identity (I1).
+	Create bool
+	// NewRoster allows an empty roster beside existing data: an operator's word
+	// that the former members are gone.
+	NewRoster bool
+	// Buckets is the number of tail counters that a new namespace gets: 1 where
+	// there is one writer at a time, 16 elsewhere.
+	Buckets int
+}
+
+// Backend is a namespace in an SQL database. It implements driver.Backend; safe
+// for concurrent use.
+type Backend struct {
+	store   Store
+	stmts   *Statements
+	name    string
+	id      string // the namespace's identity
+	info    driver.Info
+	buckets int64
+
+	floor    atomic.Int64 // highest base + revision seen (I1)
+	rosterAt atomic.Int64 // highest revision of the roster seen (I1)
+
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var _ driver.Backend = (*Backend)(nil)
+
+// New opens the namespace: it proves that the store honours conditions (P1) and
+// reads the identity or, with Create, writes a missing one. It owns cfg.Store
+// from then on, and closes it when it fails.
+func New(ctx context.Context, cfg Config) (*Backend, error) {
+	b := &Backend{
+		store: cfg.Store, stmts: cfg.Statements, name: cfg.Namespace, closing: make(chan struct{}),
+	}
+	if err := b.open(ctx, cfg); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	b.info = driver.Info{Backend: cfg.Name, Namespace: cfg.Namespace, StoreID: b.id, Limits: cfg.Limits}
+	return b, nil
+}
+
+func (b *Backend) open(ctx context.Context, cfg Config) error {
+	if err := driver.CheckNamespace(cfg.Namespace); err != nil {
+		return err
+	}
+	if err := b.identify(ctx, cfg); err != nil {
+		return err
+	}
+	return b.probe(ctx)
+}
+
+// Info returns what is constant after opening.
+func (b *Backend) Info() driver.Info { return b.info }
+
+// Close unblocks what is blocked and closes the store. See driver.Backend.
+func (b *Backend) Close() error {
+	b.closeOnce.Do(func() {
+		close(b.closing)
+		b.closeErr = b.store.Close()
+	})
+	return b.closeErr
+}
+
+// begin is the start of every call.
+func (b *Backend) begin(ctx context.Context) error {
+	select {
+	case <-b.closing:
+		return errClosed
+	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
+	}
+	return nil
+}
+
+var errClosed = fmt.Errorf("tenure: %w: open the backend again", driver.ErrClosed)
+
+// poll calls look until it reports that it is done, at least once per poll
+// period and after each hint (O2).
+func (b *Backend) poll(ctx context.Context, look func() (bool, error)) error {
+	timer := time.NewTimer(b.info.Limits.PollPeriod)
+	defer timer.Stop()
+	for {
+		changed := b.store.Changed()
+		if err := b.store.Check(); err != nil {
+			return err
+		}
+		if done, err := look(); done || err != nil {
+			return b.readError(err)
+		}
+		timer.Reset(b.info.Limits.PollPeriod)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("tenure: nothing changed: %w", context.Cause(ctx))
+		case <-b.closing:
+			return errClosed
+		case <-changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// readError says that a read failed because the backend was closed under it.
+func (b *Backend) readError(err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-b.closing:
+		return errClosed
+	default:
+		return err
+	}
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("tenure: %w: %s", driver.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+func storeChanged(format string, args ...any) error {
+	return fmt.Errorf("tenure: %w: %s", driver.ErrStoreChanged, fmt.Sprintf(format, args...))
+}
+
+// raise lifts a high-water mark.
+func raise(mark *atomic.Int64, to int64) {
+	for {
+		at := mark.Load()
+		if to <= at || mark.CompareAndSwap(at, to) {
+			return
+		}
+	}
+}

@@ -1,0 +1,28 @@
+// Package sql is what Tenure's SQL backends share: the driver's contract over
+// database/sql, without any database driver. Applications use one of the
+// packages below it, such as backends/sql/sqlite.
+//
+// A backend consists of three parts:
+//
+//   - The tables, as versioned migrations (see [Migrate]).
+//   - The statements, one file of SQL that can be read and run by hand (see
+//     [Compile]). Every flow is lock, read, decide in Go, write: no statement
+//     relies on RETURNING, and lists travel as one JSON array, so that a batch is
+//     one statement whatever its length.
+//   - A [Store], which runs transactions and says what a failure means.
+//
+// # Tables
+//
+// The data tables hold what leases and commits write: namespaces (identity,
+// base, revision), shards (owner and head), items, entries (the decision logs)
+// and tails (counters that order the entries of many shards). The roster's
+// tables hold what membership writes: rosters (a copy of the identity, and a
+// revision of its own), nodes, members, beats and departures. No transaction
+// writes both groups, so that a store may keep them in two databases; claims and
+// transfers write the data while they keep the roster from changing.
+//
+// A token is base + revision of the namespace. The revision is raised once per
+// batch of ownership changes, in a row that is never deleted and that is locked
+// last, which makes it a cursor in commit order (rule A2). Commits and
+// heartbeats do not touch it.
+package sql

@@ -1,0 +1,195 @@
+package sql
+
+import (
+	"context"
+	"crypto/rand"
+	stdsql "database/sql"
+	"fmt"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// namespace is the namespace's row: token = base + revision.
+type namespace struct {
+	id             string
+	base, revision int64
+}
+
+func (n namespace) floor() int64 { return n.base + n.revision }
+
+// identify reads the identity in both groups of tables, which must agree, or
+// with Create writes it. The roster's comes first, so that an interrupted
+// creation (no data, and a roster that nobody joined yet) can be told from data
+// that were wiped.
+func (b *Backend) identify(ctx context.Context, cfg Config) error {
+	var ns namespace
+	var hasData bool
+	err := b.store.ReadData(ctx, func(ctx context.Context, data *Tx) (err error) {
+		ns, hasData, err = readNamespace(ctx, data, namespaceRead, b.name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !hasData && !cfg.Create {
+		return fmt.Errorf("tenure: namespace %q has no identity in this database: check the path, or open it once with Create", b.name)
+	}
+	id, revision, err := b.identifyRoster(ctx, cfg, ns.id)
+	if err != nil {
+		return err
+	}
+	if !hasData {
+		if revision > 0 {
+			return storeChanged("namespace %q has members but no data: the data were removed; restore them", b.name)
+		}
+		if ns, err = b.create(ctx, cfg, id); err != nil {
+			return err
+		}
+	}
+	if ns.id != id {
+		return storeChanged("namespace %q has identity %s in the data and %s in the roster: they belong to different stores; restore both together", b.name, ns.id, id)
+	}
+	b.id = id
+	b.floor.Store(ns.floor())
+	b.rosterAt.Store(revision)
+	return b.countBuckets(ctx)
+}
+
+// identifyRoster returns the roster's identity and revision. Beside existing
+// data, whose identity is given, a missing roster needs NewRoster.
+func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string) (id string, revision int64, err error) {
+	var found bool
+	err = b.store.ReadRoster(ctx, func(ctx context.Context, roster *Tx) (err error) {
+		found, err = roster.row(ctx, rosterRead, []any{b.name}, &id, &revision)
+		return err
+	})
+	if err != nil || found {
+		return id, revision, err
+	}
+	if dataID != "" && !cfg.NewRoster {
+		return "", 0, storeChanged("namespace %q has data but no roster: it was removed; restore it, or open once with NewRoster when no former member runs any more", b.name)
+	}
+	err = b.store.WriteRoster(ctx, func(ctx context.Context, roster *Tx) error {
+		found, err := roster.row(ctx, rosterLock, []any{b.name}, &id, &revision)
+		if err != nil || found {
+			return err
+		}
+		if id = dataID; id == "" {
+			id = rand.Text()
+		}
+		_, err = roster.exec(ctx, rosterInsert, b.name, id)
+		return err
+	})
+	return id, revision, err
+}
+
+func (b *Backend) create(ctx context.Context, cfg Config, id string) (ns namespace, err error) {
+	err = b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
+		var found bool
+		if ns, found, err = readNamespace(ctx, data, namespaceLock, b.name); err != nil || found {
+			return err
+		}
+		ns = namespace{id: id}
+		if _, err := data.exec(ctx, namespaceInsert, b.name, id); err != nil {
+			return err
+		}
+		for bucket := range cfg.Buckets {
+			if _, err := data.exec(ctx, tailInsert, b.name, bucket); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ns, err
+}
+
+func (b *Backend) countBuckets(ctx context.Context) error {
+	err := b.store.Data().rows(ctx, tailsRead, []any{b.name}, func(*stdsql.Rows) error {
+		b.buckets++
+		return nil
+	})
+	if err == nil && b.buckets == 0 {
+		return storeChanged("namespace %q has lost its tail counters: restore the database", b.name)
+	}
+	return err
+}
+
+func readNamespace(ctx context.Context, tx *Tx, how Statement, name string) (ns namespace, found bool, err error) {
+	found, err = tx.row(ctx, how, []any{name}, &ns.id, &ns.base, &ns.revision)
+	return ns, found, err
+}
+
+// checkData reads the namespace's row and compares it with what this process
+// knows (I1). seen is the floor known before the transaction began.
+func (b *Backend) checkData(ctx context.Context, tx *Tx, how Statement, seen int64) (namespace, error) {
+	ns, found, err := readNamespace(ctx, tx, how, b.name)
+	switch {
+	case err != nil:
+		return ns, err
+	case !found:
+		return ns, storeChanged("namespace %q has lost its identity", b.name)
+	case ns.id != b.id:
+		return ns, storeChanged("namespace %q has identity %s and had %s", b.name, ns.id, b.id)
+	case ns.floor() < seen:
+		return ns, storeChanged("namespace %q has token floor %d and had %d: an older copy was restored; raise the floor above every token granted since", b.name, ns.floor(), seen)
+	}
+	return ns, nil
+}
+
+// checkRoster does the same for the roster and returns its revision.
+func (b *Backend) checkRoster(ctx context.Context, tx *Tx, how Statement, seen int64) (int64, error) {
+	var id string
+	var revision int64
+	found, err := tx.row(ctx, how, []any{b.name}, &id, &revision)
+	switch {
+	case err != nil:
+		return 0, err
+	case !found:
+		return 0, storeChanged("namespace %q has lost its roster", b.name)
+	case id != b.id:
+		return 0, storeChanged("the roster of namespace %q has identity %s and had %s", b.name, id, b.id)
+	case revision < seen:
+		return 0, storeChanged("the roster of namespace %q is at revision %d and was at %d: an older copy was restored; restart every member", b.name, revision, seen)
+	}
+	return revision, nil
+}
+
+// Floor returns the highest token that the namespace may have granted so far.
+func (b *Backend) Floor(ctx context.Context) (driver.Token, error) {
+	if err := b.begin(ctx); err != nil {
+		return 0, err
+	}
+	ns, found, err := readNamespace(ctx, b.store.Data(), namespaceRead, b.name)
+	if err == nil && !found {
+		err = storeChanged("namespace %q has lost its identity", b.name)
+	}
+	return driver.Token(ns.floor()), b.readError(err)
+}
+
+// RaiseFloor makes every token granted from now on greater than to. It is an
+// operator's action after a restore from a backup: to must be at least the
+// highest token ever granted, which marks outside the store may know. from is the
+// floor that it acts on, as Floor reported it; if the floor has moved, the error
+// matches ErrConflict and nothing changes.
+func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	if from < 0 || to <= from {
+		return invalid("floor %d to %d: the new floor must be above the old one", from, to)
+	}
+	return b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
+		ns, found, err := readNamespace(ctx, data, namespaceLock, b.name)
+		if err != nil {
+			return err
+		}
+		if !found || ns.id != b.id {
+			return storeChanged("namespace %q is not the one that was opened", b.name)
+		}
+		if ns.floor() != int64(from) {
+			return fmt.Errorf("tenure: %w: the floor is %d, not %d: read it again", driver.ErrConflict, ns.floor(), from)
+		}
+		_, err = data.exec(ctx, namespaceRebase, b.name, int64(to)-ns.revision)
+		return err
+	})
+}

@@ -1,0 +1,234 @@
+package sql
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Statement names one statement of a dialect's file.
+type Statement int
+
+// The statements every dialect has. What each must do is described where the
+// parameters are listed, in the catalogue.
+const (
+	namespaceInsert Statement = iota
+	namespaceRead
+	namespaceLock
+	namespaceRaise
+	namespaceRebase
+	tailInsert
+	tailsRead
+	tailLock
+	tailWrite
+	shardsLock
+	shardsGrant
+	shardsRelease
+	shardsAll
+	shardsSince
+	ownerRead
+	headRead
+	headsAll
+	headsWrite
+	itemsVersions
+	itemsPut
+	itemsDelete
+	itemRead
+	itemsList
+	entriesInsert
+	entriesRead
+	entriesTail
+	entriesTrim
+	entryPosition
+	fenceTouch
+	probeInsert
+	probeUpdate
+	probeDelete
+	rosterInsert
+	rosterRead
+	rosterLock
+	rosterRaise
+	nodeRead
+	nodeInsert
+	nodeUpdate
+	memberInsert
+	memberHold
+	membersPresent
+	membersAll
+	membersSince
+	membersDelete
+	beatInsert
+	beatLock
+	beatWrite
+	beatsLock
+	beatsRead
+	beatsDelete
+	departureRead
+	departuresInsert
+	departuresSince
+	departuresTrim
+	statementCount
+)
+
+// catalogue lists each statement's name and parameters, in the order in which
+// this package passes them. A parameter that is a list is one JSON array of
+// strings unless said otherwise.
+var catalogue = [statementCount]struct {
+	name   string
+	params []string
+}{
+	namespaceInsert: {"namespace_insert", []string{"namespace", "store_id"}},
+	namespaceRead:   {"namespace_read", []string{"namespace"}},
+	namespaceLock:   {"namespace_lock", []string{"namespace"}},
+	namespaceRaise:  {"namespace_raise", []string{"namespace", "revision"}},
+	namespaceRebase: {"namespace_rebase", []string{"namespace", "base"}},
+	tailInsert:      {"tail_insert", []string{"namespace", "bucket"}},
+	tailsRead:       {"tails_read", []string{"namespace"}},
+	tailLock:        {"tail_lock", []string{"namespace", "bucket"}},
+	tailWrite:       {"tail_write", []string{"namespace", "bucket", "position", "trimmed"}},
+	shardsLock:      {"shards_lock", []string{"namespace", "shards"}},
+	shardsGrant:     {"shards_grant", []string{"namespace", "shards", "session", "token", "revision"}},
+	shardsRelease:   {"shards_release", []string{"namespace", "shards", "revision"}},
+	shardsAll:       {"shards_all", []string{"namespace"}},
+	shardsSince:     {"shards_since", []string{"namespace", "revision"}},
+	ownerRead:       {"owner_read", []string{"namespace", "shard"}},
+	headRead:        {"head_read", []string{"namespace", "shard"}},
+	headsAll:        {"heads_all", []string{"namespace"}},
+	// heads: an array of [shard, number, seq, oldest, nonce, token].
+	headsWrite:    {"heads_write", []string{"namespace", "heads"}},
+	itemsVersions: {"items_versions", []string{"namespace", "shard", "keys"}},
+	// items: an array of [key, offset, length]; values: one blob that they slice.
+	itemsPut:    {"items_put", []string{"namespace", "shard", "version", "items", "values"}},
+	itemsDelete: {"items_delete", []string{"namespace", "shard", "keys"}},
+	itemRead:    {"item_read", []string{"namespace", "shard", "key"}},
+	// high is the first key after the range, and empty for no bound.
+	itemsList: {"items_list", []string{"namespace", "shard", "low", "high"}},
+	// slices: an array of numbers, offset * 2^32 + length, that cut payloads; first
+	// and position are the sequence number and the tail position of the first.
+	entriesInsert:    {"entries_insert", []string{"namespace", "shard", "first", "token", "number", "bucket", "position", "slices", "payloads"}},
+	entriesRead:      {"entries_read", []string{"namespace", "shard", "after", "max"}},
+	entriesTail:      {"entries_tail", []string{"namespace", "bucket", "position", "max"}},
+	entriesTrim:      {"entries_trim", []string{"namespace", "shard", "through"}},
+	entryPosition:    {"entry_position", []string{"namespace", "shard", "seq"}},
+	fenceTouch:       {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id"}},
+	probeInsert:      {"probe_insert", []string{"id"}},
+	probeUpdate:      {"probe_update", []string{"id", "version", "seen"}},
+	probeDelete:      {"probe_delete", []string{"id"}},
+	rosterInsert:     {"roster_insert", []string{"namespace", "store_id"}},
+	rosterRead:       {"roster_read", []string{"namespace"}},
+	rosterLock:       {"roster_lock", []string{"namespace"}},
+	rosterRaise:      {"roster_raise", []string{"namespace", "revision"}},
+	nodeRead:         {"node_read", []string{"namespace", "node"}},
+	nodeInsert:       {"node_insert", []string{"namespace", "node", "session"}},
+	nodeUpdate:       {"node_update", []string{"namespace", "node", "session"}},
+	memberInsert:     {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta", "supersede", "revision"}},
+	memberHold:       {"member_hold", []string{"namespace", "session"}},
+	membersPresent:   {"members_present", []string{"namespace", "sessions"}},
+	membersAll:       {"members_all", []string{"namespace"}},
+	membersSince:     {"members_since", []string{"namespace", "revision"}},
+	membersDelete:    {"members_delete", []string{"namespace", "sessions"}},
+	beatInsert:       {"beat_insert", []string{"namespace", "session"}},
+	beatLock:         {"beat_lock", []string{"namespace", "session"}},
+	beatWrite:        {"beat_write", []string{"namespace", "session", "version"}},
+	beatsLock:        {"beats_lock", []string{"namespace", "sessions"}},
+	beatsRead:        {"beats_read", []string{"namespace", "sessions"}},
+	beatsDelete:      {"beats_delete", []string{"namespace", "sessions"}},
+	departureRead:    {"departure_read", []string{"namespace", "session"}},
+	departuresInsert: {"departures_insert", []string{"namespace", "sessions", "revision"}},
+	departuresSince:  {"departures_since", []string{"namespace", "revision"}},
+	departuresTrim:   {"departures_trim", []string{"namespace", "revision"}},
+}
+
+// Statements are a dialect's statements, ready to be prepared. Immutable, safe
+// for concurrent use.
+type Statements struct{ compiled [statementCount]compiled }
+
+type compiled struct {
+	text string
+	args []int // for each placeholder, the index of the parameter it stands for
+}
+
+var (
+	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+)\s*$`)
+	parameter = regexp.MustCompile(`(^|[^:a-z_]):([a-z_]+)`)
+	table     = regexp.MustCompile(`\btenure_`)
+	prefixes  = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
+)
+
+// CheckPrefix validates the prefix of the tables' names: lower-case letters,
+// digits and "_", at most 32 bytes.
+func CheckPrefix(prefix string) error {
+	if !prefixes.MatchString(prefix) {
+		return invalid("table prefix %.40q: use lower-case letters, digits and \"_\", at most 32 bytes, a letter first", prefix)
+	}
+	return nil
+}
+
+// WithPrefix replaces the default prefix of table and index names, "tenure_", in
+// SQL text. The prefix must have passed CheckPrefix.
+func WithPrefix(text, prefix string) string {
+	return table.ReplaceAllLiteralString(text, prefix)
+}
+
+// Compile reads a dialect's file: sections that begin with "-- name: x", each
+// one statement with :parameters. placeholder gives the text of the i-th
+// placeholder of a statement, counted from 1.
+func Compile(file, prefix string, placeholder func(i int) string) (*Statements, error) {
+	if err := CheckPrefix(prefix); err != nil {
+		return nil, err
+	}
+	texts := make(map[string]string)
+	marks := section.FindAllStringSubmatchIndex(file, -1)
+	for i, m := range marks {
+		end := len(file)
+		if i+1 < len(marks) {
+			end = marks[i+1][0]
+		}
+		texts[file[m[2]:m[3]]] = strings.TrimSuffix(strings.TrimSpace(file[m[1]:end]), ";")
+	}
+	s := new(Statements)
+	for i, spec := range catalogue {
+		text, ok := texts[spec.name]
+		if !ok {
+			return nil, fmt.Errorf("tenure: the dialect has no statement %q: add it", spec.name)
+		}
+		delete(texts, spec.name)
+		c, err := compile(WithPrefix(text, prefix), spec.params, placeholder)
+		if err != nil {
+			return nil, fmt.Errorf("tenure: statement %q: %w", spec.name, err)
+		}
+		s.compiled[i] = c
+	}
+	for name := range texts {
+		return nil, fmt.Errorf("tenure: the dialect's statement %q is used by nobody: remove it", name)
+	}
+	return s, nil
+}
+
+func compile(text string, params []string, placeholder func(int) string) (compiled, error) {
+	var c compiled
+	var unknown []error
+	c.text = parameter.ReplaceAllStringFunc(text, func(match string) string {
+		colon := strings.LastIndexByte(match, ':')
+		name := match[colon+1:]
+		for i, p := range params {
+			if p == name {
+				c.args = append(c.args, i)
+				return match[:colon] + placeholder(len(c.args))
+			}
+		}
+		unknown = append(unknown, fmt.Errorf("parameter %q does not exist; there are %q", name, params))
+		return match
+	})
+	return c, errors.Join(unknown...)
+}
+
+// bind puts the parameters in the order of the statement's placeholders.
+func (c *compiled) bind(params []any) []any {
+	args := make([]any, len(c.args))
+	for i, p := range c.args {
+		args[i] = params[p]
+	}
+	return args
+}

@@ -1,0 +1,83 @@
+package sql
+
+import (
+	"context"
+	"sync"
+)
+
+// Store runs the shared code's transactions on one database product. All methods
+// are safe for concurrent use.
+//
+// A function given to a method may be run again after a failure that certainly
+// applied nothing, and uses only the context handed to it. If it returns an
+// error, the transaction is rolled back and that error returned; an error of the
+// database is classified first (rule E1): ErrRetry if the transaction was
+// certainly not applied, no sentinel if that is unknown. The caller's context
+// ends a wait promptly (X1): as ErrRetry if the transaction had not begun, else
+// unknown.
+type Store interface {
+	// WriteData runs fn in a write transaction on the data tables.
+	WriteData(ctx context.Context, fn func(ctx context.Context, data *Tx) error) error
+
+	// WriteRoster runs fn in a write transaction on the roster's tables. It does
+	// not wait behind WriteData (E4).
+	WriteRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
+
+	// WriteOwners runs fn in a write transaction on the data tables. From the call
+	// of roster until the transaction has committed, the rows that fn reads in the
+	// roster do not change (A1). fn writes nothing there.
+	WriteOwners(ctx context.Context, fn func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error) error
+
+	// ReadData runs fn on one snapshot of the data tables.
+	ReadData(ctx context.Context, fn func(ctx context.Context, data *Tx) error) error
+
+	// ReadRoster runs fn on one snapshot of the roster's tables.
+	ReadRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
+
+	// Data and Roster run single reads outside any transaction.
+	Data() *Tx
+	Roster() *Tx
+
+	// Check says whether the store is still the one that was opened, as far as
+	// that can be told without asking the database (I1).
+	Check() error
+
+	// Classify wraps an error of the database, met in a transaction that is not
+	// the store's own and that its owner rolls back, as Store describes.
+	Classify(err error) error
+
+	// Changed returns a channel that is closed at a hint that something changed.
+	// There need not be hints: readers poll as well.
+	Changed() <-chan struct{}
+
+	// Close ends everything that is blocked, with ErrClosed, and leaves nothing
+	// behind (E3).
+	Close() error
+}
+
+// Wake is a broadcast to all who wait. The zero value is ready; safe for
+// concurrent use.
+type Wake struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// C returns a channel that the next Broadcast closes.
+func (w *Wake) C() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ch == nil {
+		w.ch = make(chan struct{})
+	}
+	return w.ch
+}
+
+// Broadcast wakes all who wait on C.
+func (w *Wake) Broadcast() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ch != nil {
+		close(w.ch)
+		w.ch = nil
+	}
+}
