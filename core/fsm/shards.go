@@ -242,7 +242,7 @@ func (m *Machine) settleMine(i int32, running bool) {
 		}
 	case m.now < s.notBefore && s.tries > 0: // the last attempt failed
 		m.schedule(i, s.notBefore)
-	case o.to != "" && o.to != m.sess && m.alive[o.to] != nil:
+	case !s.want && o.to != "" && o.to != m.sess && m.alive[o.to] != nil:
 		m.decide(transfer, i)
 	default:
 		m.decide(release, i)
