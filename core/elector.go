@@ -2,43 +2,354 @@ package core
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
 )
 
-// Handler does a shard's work under one lease, in a goroutine of its own. See
-// the package comment for its two contexts.
+// Handler does a shard's work under one lease. It is called once for each lease,
+// in a goroutine of its own, and the lease is given back when it returns.
+//
+// ctx ends when the handler should stop taking work; context.Cause gives
+// ErrWithdrawn, ErrHandover, ErrShutdown, or a *RevokedError, which matches
+// ErrLost. It then has Options.DrainBudget to return. For closing writes there is
+// lease.Context(), which ends only when the lease may not be used any more.
+//
+// A handler that returns before ctx ended, with nil or an error, gives its lease
+// back, and the shard is tried here again after a back-off. Panics are not
+// recovered. A handler must not wait for its own Withdraw.
 type Handler func(ctx context.Context, lease *Lease) error
 
-// Elector takes part in a namespace for one process. All methods are safe for
-// concurrent use.
+// Elector takes part in a namespace for one process: one session, one heartbeat
+// and one watch for any number of shards. All methods are safe for concurrent
+// use.
 type Elector struct {
-	b Backend
-	o *Options
+	b    driver.Backend
+	info driver.Info
+	o    *Options
+	clk  *clock
+	note *notifier
+
+	calls   sync.WaitGroup // calls to the backend that are under way
+	callCtx context.Context
+	kick    chan struct{} // the timer has to be set anew
+	ended   chan struct{}
+
+	mu        sync.Mutex
+	m         *fsm.Machine
+	phase     phase
+	queue     []fsm.Input // not yet stepped
+	armed     fsm.Instant // when the timer fires
+	contended map[ShardID]Handler
+	runs      map[ShardID]*run
+	changed   signal // runs, or the phase
+	sessions  map[SessionID]driver.Session
+	trust     *trust
+	halted    error
+	closeErr  error
+	observing context.CancelFunc // of the Observe call under way
+	resync    bool
+
+	snap snapshots
 }
 
-// NewElector returns an Elector on b, which stays the caller's to close after
-// Run returned. It checks the options and does no I/O. Nil options work.
+type phase uint8
+
+const (
+	fresh phase = iota
+	running
+	stopping
+	stopped
+)
+
+// NewElector returns an Elector on b, which stays the caller's, to be closed
+// after Run returned. It checks the options and does no I/O. Nil options work.
 func NewElector(b Backend, o *Options) (*Elector, error) {
-	c, err := o.resolve(b.Info().Limits)
+	if b == nil {
+		return nil, fmt.Errorf("tenure: %w: the backend is nil: open one first", ErrInvalid)
+	}
+	info := b.Info()
+	c, err := o.resolve(info.Limits)
 	if err != nil {
 		return nil, err
 	}
-	return &Elector{b: b, o: c}, nil
+	return &Elector{
+		b: b, info: info, o: c, clk: newClock(bootAhead), note: newNotifier(c.Hooks, c.Logger),
+		kick: make(chan struct{}, 1), ended: make(chan struct{}),
+		m:         fsm.New(c.machine()),
+		armed:     fsm.Never,
+		contended: make(map[ShardID]Handler),
+		runs:      make(map[ShardID]*run),
+		sessions:  make(map[SessionID]driver.Session),
+		trust:     &trust{},
+	}, nil
 }
 
-// Run takes part until ctx ends, then hands everything back.
-func (e *Elector) Run(ctx context.Context) error { return nil }
+// Run takes part until ctx ends, then hands everything back: all handlers are
+// asked to stop at once, and each shard is released as soon as its handler
+// returned (S12). That takes at most the drain budget and two call time-outs.
+//
+// It returns nil when everything was handed back. Otherwise the error matches
+// ErrStuck, with the names of the shards whose handler did not return, and whose
+// session is left to be evicted; or ErrStoreChanged, after which nothing was
+// granted any more; or it says that the session could not be closed. No failure
+// of the store ends it before ctx does (V2).
+//
+// Run is called once. Every goroutine is joined when it returns, but for handlers
+// and hooks that do not return.
+func (e *Elector) Run(ctx context.Context) error {
+	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelCalls()
+	loopCtx, cancelLoops := context.WithCancel(callCtx)
+	defer cancelLoops()
+	if err := e.start(callCtx); err != nil {
+		return err
+	}
 
-// Contend makes this process want shards and serve them with h.
-func (e *Elector) Contend(h Handler, shards ...string) error { return nil }
+	hooksDone := make(chan struct{})
+	go func() { defer close(hooksDone); e.note.run() }()
+	var loops sync.WaitGroup
+	loops.Go(func() { e.keepTime(loopCtx) })
+	loops.Go(func() { e.observe(loopCtx) })
 
-// Withdraw drains shards, gives them back, and waits until that is done.
-func (e *Elector) Withdraw(ctx context.Context, shards ...string) error { return nil }
+	<-ctx.Done()
+	stuck := e.shutDown()
+	e.calls.Wait()
+	cancelLoops()
+	loops.Wait()
 
-// HandOver is Withdraw with a successor: session to owns each shard at once.
-func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) error { return nil }
+	e.note.close()
+	late := time.NewTimer(e.o.DrainBudget)
+	defer late.Stop()
+	var hookErr error
+	select {
+	case <-hooksDone:
+	case <-late.C:
+		hookErr = errors.New("tenure: a hook or the logger did not return within the drain budget")
+	}
 
-// View is the newest snapshot.
-func (e *Elector) View() *View { return &View{} }
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var stuckErr error
+	if len(stuck) > 0 {
+		stuckErr = &StuckError{Shards: stuck}
+	}
+	return errors.Join(e.halted, stuckErr, e.closeErr, hookErr)
+}
 
-// WaitView waits for a snapshot newer than after.
-func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) { return &View{}, nil }
+// start makes the machine run: from here on Contend steps it.
+func (e *Elector) start(callCtx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.phase != fresh {
+		return fmt.Errorf("tenure: %w: Run is called once; make another Elector", ErrStopped)
+	}
+	e.phase, e.callCtx = running, callCtx
+	for s := range e.contended {
+		e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: s})
+	}
+	e.drainQueue()
+	return nil
+}
+
+// shutDown asks every handler to stop, waits until each shard is given back or
+// the time is up, and leaves. It returns the shards whose handler is not joined.
+func (e *Elector) shutDown() (stuck []string) {
+	limit := time.NewTimer(e.o.DrainBudget + e.o.CallTimeout)
+	defer limit.Stop()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.phase = stopping
+	for s := range e.contended {
+		e.unwant(s, "", ErrShutdown)
+	}
+	e.changed.wake()
+	for late := false; !late && !e.emptied(); {
+		w := e.changed.wait()
+		e.mu.Unlock()
+		select {
+		case <-w:
+		case <-limit.C:
+			late = true
+		}
+		e.mu.Lock()
+	}
+	e.queue = append(e.queue, fsm.Input{Kind: fsm.InLeave})
+	e.drainQueue()
+	e.phase = stopped
+	for s, r := range e.runs {
+		if !r.joined {
+			stuck = append(stuck, string(s))
+		}
+		r.stopTimers()
+	}
+	slices.Sort(stuck)
+	close(e.ended)
+	e.changed.wake()
+	e.snap.bump()
+	return stuck
+}
+
+// emptied reports whether there is nothing left to wait for: no lease is held, no
+// handler runs, but for those that are stuck.
+func (e *Elector) emptied() bool {
+	for _, r := range e.runs {
+		if !r.isStuck {
+			return false
+		}
+	}
+	return true
+}
+
+// Contend makes this process want shards and serve each with h while it holds
+// it. It may be called before and during Run; the process joins with the first.
+// It does not wait. A standby for a shard costs some 300 bytes and nothing else.
+// Names that start with "_" are Tenure's own.
+//
+// All shards are taken or none: ErrInvalid for a name outside the grammar,
+// ErrContended for a shard contended already, ErrStopped after Run's end.
+func (e *Elector) Contend(h Handler, shards ...string) error {
+	if h == nil {
+		return fmt.Errorf("tenure: %w: the handler is nil", ErrInvalid)
+	}
+	if err := checkShards(shards); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.phase >= stopping {
+		return fmt.Errorf("tenure: %w: nothing can be contended for any more", ErrStopped)
+	}
+	for i, s := range shards {
+		if _, dup := e.contended[ShardID(s)]; dup {
+			for _, t := range shards[:i] {
+				delete(e.contended, ShardID(t))
+			}
+			return fmt.Errorf("tenure: shard %q: %w: withdraw it first", s, ErrContended)
+		}
+		e.contended[ShardID(s)] = h
+	}
+	if e.phase == running {
+		for _, s := range shards {
+			e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: ShardID(s)})
+		}
+		e.drainQueue()
+	}
+	e.snap.bump()
+	return nil
+}
+
+// Withdraw ends the contention for shards: their handlers are asked to stop, with
+// ErrWithdrawn, and each shard is given back when its handler returned. Withdraw
+// waits until that is done, or until the lease ended otherwise; ctx bounds the
+// wait only. A shard that is not contended is no error.
+//
+// The error is ctx's, or matches ErrStuck if a handler did not return within the
+// drain budget; other shards are not delayed by it.
+func (e *Elector) Withdraw(ctx context.Context, shards ...string) error {
+	return e.giveBack(ctx, "", ErrWithdrawn, shards)
+}
+
+// HandOver is Withdraw with a successor: when its handler returned, each shard
+// goes to session to in one write (A5), whose process gets it at once if it
+// contends for it, and gives it back otherwise. Handlers are asked to stop with
+// ErrHandover. If the successor does not live the shard is released instead, and
+// the error matches ErrNoTarget; if a lease was lost first, it matches ErrLost.
+func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) error {
+	if err := driver.CheckSession(to); err != nil {
+		return err
+	}
+	return e.giveBack(ctx, to, ErrHandover, shards)
+}
+
+func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shards []string) error {
+	if err := checkShards(shards); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	if to != "" && to == e.m.Session() {
+		e.mu.Unlock()
+		return fmt.Errorf("tenure: %w: session %s is this process's own: name another member's", ErrInvalid, to)
+	}
+	var waits []*run
+	for _, s := range shards {
+		id := ShardID(s)
+		r := e.runs[id]
+		if r != nil {
+			waits = append(waits, r)
+		}
+		if _, ok := e.contended[id]; ok || r != nil && to != "" {
+			e.unwant(id, to, cause)
+		}
+	}
+	e.snap.bump()
+	e.mu.Unlock()
+
+	var stuck []string
+	var errs []error
+	for _, r := range waits {
+		select {
+		case <-r.gone:
+		default:
+			select {
+			case <-r.gone:
+			case <-r.stuck:
+			case <-e.ended:
+			case <-ctx.Done():
+				return fmt.Errorf("tenure: shard %q is not given back yet: %w", r.lease.fence.Shard, context.Cause(ctx))
+			}
+		}
+		e.mu.Lock()
+		if !r.joined {
+			stuck = append(stuck, r.lease.Shard())
+		} else if err := r.outcome; err != nil && to != "" {
+			errs = append(errs, err)
+		}
+		e.mu.Unlock()
+	}
+	if len(stuck) > 0 {
+		errs = append(errs, &StuckError{Shards: stuck})
+	}
+	return errors.Join(errs...)
+}
+
+// unwant ends the contention for one shard. e.mu is held, the queue empty.
+func (e *Elector) unwant(s ShardID, to SessionID, cause error) {
+	delete(e.contended, s)
+	if e.phase == fresh {
+		return
+	}
+	if r := e.runs[s]; r != nil {
+		if to != "" {
+			r.to = to
+		}
+		e.askToStop(r, cause)
+	}
+	e.queue = append(e.queue, fsm.Input{Kind: fsm.InUnwant, Shard: s, To: to})
+	e.drainQueue()
+}
+
+func checkShards(shards []string) error {
+	seen := make(map[string]struct{}, len(shards))
+	for _, s := range shards {
+		if err := driver.CheckShard(ShardID(s)); err != nil {
+			return err
+		}
+		if _, dup := seen[s]; dup {
+			return fmt.Errorf("tenure: %w: shard %q is named twice", ErrInvalid, s)
+		}
+		seen[s] = struct{}{}
+	}
+	return nil
+}
+
+// jittered is d less up to half of it, at random.
+func jittered(d time.Duration) time.Duration {
+	return d - time.Duration(rand.Int64N(int64(d/2)+1))
+}

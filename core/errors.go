@@ -62,9 +62,14 @@ var (
 	ErrStuck = errors.New("handler stuck")
 )
 
-// NotApplied reports whether err says that the call was certainly not applied
-// (rule E1). It is false for nil.
-func NotApplied(err error) bool { return driver.NotApplied(err) }
+// NotApplied reports whether err, of a Commit or of a call to a backend, says that
+// nothing was applied, now or later (rule E1). It is false for nil.
+func NotApplied(err error) bool {
+	if errors.Is(err, ErrUnknown) {
+		return false
+	}
+	return driver.NotApplied(err) || errors.Is(err, ErrLost) || errors.Is(err, ErrReleased)
+}
 
 // RevokedError says which lease ended and why. It matches ErrLost unless the
 // lease was given back, and beside it what caused it: ErrLapsed, ErrFenced,
@@ -125,3 +130,5 @@ func (e *StuckError) Error() string {
 
 // Is makes a StuckError match ErrStuck.
 func (e *StuckError) Is(target error) bool { return target == ErrStuck }
+
+func isRetryable(err error) bool { return errors.Is(err, ErrRetry) || errors.Is(err, ErrNoTarget) }

@@ -2,27 +2,48 @@ package core
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
 )
 
 // Lease is the ownership of one shard, from its grant until Context ends. All
 // methods are safe for concurrent use.
 //
-// A lease is valid until the last instant that this process may still believe in
-// it; beyond, whatever it writes is refused by the store. Work outside the store
-// carries Fence, or Token with the shard's name, to where it is checked.
+// A lease is valid up to the last instant at which this process may still believe
+// in it; whatever it writes to the store later is refused there, once somebody
+// else was granted the shard. Work outside the store carries Fence, or Token with
+// the shard's name, to where it is checked.
 type Lease struct {
+	e     *Elector
 	fence Fence
-	ctx   context.Context
+	sess  driver.Session
+	trust *trust
+	ended atomic.Pointer[RevokedError]
+	lapse *RevokedError // what Err says when the clock finds out first
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	commits  committer
+	progress atomic.Int64 // instant of the last call
 }
 
-// Committed is what Commit did.
-type Committed struct {
-	Number   WriteNo   // of the commit; commits of several callers may share one
-	First    Seq       // of the first entry appended by this call; 0 if none was
-	Last     Seq       // of the last; they are contiguous
-	Versions []Version // that each Put gave its item, 0 for other operations; nil
-	// without a Put, and where an unknown outcome had to be settled by reading back
+// trust is how long one session's leases may be believed in.
+type trust struct {
+	session SessionID
+	until   atomic.Int64 // an fsm.Instant; only the elector stores, under its lock
+}
+
+func (e *Elector) newLease(f Fence, sess driver.Session, t *trust, head Head) *Lease {
+	l := &Lease{e: e, fence: f, sess: sess, trust: t, lapse: &RevokedError{Fence: f, Cause: CauseLapsed}}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.commits.head = head
+	l.progress.Store(int64(e.clk.now()))
+	return l
 }
 
 // Shard is the shard's name.
@@ -36,34 +57,93 @@ func (l *Lease) Fence() Fence { return l.fence }
 
 // Context ends only when the lease may not be used any more: it was lost, the
 // drain budget is spent, or it was given back. context.Cause gives the
-// *RevokedError. Closing writes use this context. It is not a child of Run's.
+// *RevokedError. Closing writes use this context, since the handler's own ends
+// when the handler should stop taking work. It is not a child of Run's.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Err is nil while the lease is valid, else why it may not be used. It is
-// decided at the call, by the clock: it needs no network and no timer.
-func (l *Lease) Err() error { return nil }
+// Err is nil while the lease is valid, else a *RevokedError. It is decided at the
+// call, by the clock: it needs no network, no timer, and some 25 ns. It does not
+// replace the fence: the process may be stopped right after it (F1).
+//
+// Suspension of the machine is noticed within half of Options.Margin after its
+// end; a use before that is covered by the fence. Once Context has ended, Err is
+// never nil again (S6).
+func (l *Lease) Err() error {
+	if r := l.ended.Load(); r != nil {
+		return r
+	}
+	if int64(l.e.clk.now()) >= l.trust.until.Load() {
+		return l.lapse
+	}
+	return nil
+}
 
 // Remaining is how long the lease stays valid if no heartbeat succeeds any more;
 // 0 if it is not valid.
-func (l *Lease) Remaining() time.Duration { return 0 }
+func (l *Lease) Remaining() time.Duration {
+	if l.ended.Load() != nil {
+		return 0
+	}
+	return max(0, time.Duration(l.trust.until.Load()-int64(l.e.clk.now())))
+}
 
-// Head is the shard's head as this lease found it, or as its last commit left it.
-func (l *Lease) Head() Head { return Head{} }
+// Head is the shard's head as this lease found it, or as its last commit left it:
+// the next entry that it appends gets Head().Seq+1.
+func (l *Lease) Head() Head {
+	l.commits.mu.Lock()
+	defer l.commits.mu.Unlock()
+	return l.commits.head
+}
 
-// Commit applies ops under the lease's fence as one atomic step, all or nothing.
-func (l *Lease) Commit(ctx context.Context, ops ...Op) (Committed, error) { return Committed{}, nil }
+// Get returns an item of the shard, nil without an error if there is none. It
+// sees every commit acknowledged before the call. An error that matches ErrLost
+// means that the lease ended before the answer came: what was read may be out of
+// date, and is not returned.
+func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
+	return guarded(l, func() (*Item, error) { return l.e.b.Get(ctx, l.fence.Shard, key) })
+}
 
-// Append appends one entry to the shard's decision log and returns its number.
-func (l *Lease) Append(ctx context.Context, payload []byte) (Seq, error) { return 0, nil }
+// List returns the shard's items whose key begins with prefix, byte by byte, in
+// the order of their keys. Otherwise as Get.
+func (l *Lease) List(ctx context.Context, prefix string) ([]Item, error) {
+	return guarded(l, func() ([]Item, error) { return l.e.b.List(ctx, l.fence.Shard, prefix) })
+}
 
-// Get returns an item of the shard, nil without an error if there is none.
-func (l *Lease) Get(ctx context.Context, key string) (*Item, error) { return nil, nil }
+// ReadLog returns at most max entries of the shard's decision log after the given
+// one, contiguous from after+1, and the log's head; with max 0 the head only. A
+// page may be shorter than max, but is not empty while there are entries. Below
+// the oldest entry the error is *TrimmedError. Otherwise as Get.
+func (l *Lease) ReadLog(ctx context.Context, after Seq, max int) (*LogPage, error) {
+	return guarded(l, func() (*LogPage, error) { return l.e.b.ReadLog(ctx, l.fence.Shard, after, max) })
+}
 
-// List returns the shard's items whose key begins with prefix, in order.
-func (l *Lease) List(ctx context.Context, prefix string) ([]Item, error) { return nil, nil }
+// guarded reads between two checks: with both passed, nobody else wrote in
+// between.
+func guarded[T any](l *Lease, read func() (T, error)) (T, error) {
+	var none T
+	if err := l.Err(); err != nil {
+		return none, err
+	}
+	v, err := read()
+	if err != nil {
+		return none, fmt.Errorf("tenure: shard %q: read: %w", l.fence.Shard, err)
+	}
+	if err := l.Err(); err != nil {
+		return none, err
+	}
+	return v, nil
+}
 
-// ReadLog returns at most max entries of the shard's log after the given one.
-func (l *Lease) ReadLog(ctx context.Context, after Seq, max int) (*LogPage, error) { return nil, nil }
+// Progress tells the watchdog that the handler makes progress. See
+// Options.Watchdog.
+func (l *Lease) Progress() { l.progress.Store(int64(l.e.clk.now())) }
 
-// Progress tells the watchdog that the handler is alive. See Options.Watchdog.
-func (l *Lease) Progress() {}
+// end makes the lease invalid for good. The elector calls it once, under its
+// lock.
+func (l *Lease) end(cause fsm.Cause) *RevokedError {
+	r := &RevokedError{Fence: l.fence, Cause: cause}
+	l.ended.Store(r)
+	l.commits.close()
+	l.cancel(r)
+	return r
+}

@@ -1,9 +1,46 @@
 package core
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // RunSingleton runs h on at most one member of the namespace at a time, until h
-// has done its work.
+// has done its work: when h returns nil before its context ended, the shard is
+// given back and RunSingleton returns nil. If h returns an error, or loses its
+// lease, the shard is contended for again, after a back-off in the former case,
+// here and by the other members.
+//
+// When ctx ends first, h is asked to stop, the shard is given back, and the error
+// is ctx's, joined with Run's if something could not be given back. b stays the
+// caller's to close. The other members' RunSingleton go on: each runs h until
+// once for itself it returned nil.
 func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Options) error {
-	return nil
+	e, err := NewElector(b, o)
+	if err != nil {
+		return err
+	}
+	run, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan struct{})
+	var once bool // only one handler runs at a time
+	err = e.Contend(func(ctx context.Context, lease *Lease) error {
+		err := h(ctx, lease)
+		if err == nil && ctx.Err() == nil && !once {
+			once = true
+			close(done)
+			stop()
+		}
+		return err
+	}, shard)
+	if err != nil {
+		return err
+	}
+	err = e.Run(run)
+	select {
+	case <-done:
+		return err
+	default:
+	}
+	return errors.Join(context.Cause(ctx), err)
 }

@@ -1,0 +1,133 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
+)
+
+// call makes the call that an effect asks for and gives the machine its reply. It
+// runs in a goroutine of its own.
+func (e *Elector) call(eff fsm.Effect, s driver.Session) {
+	limit := eff.Timeout
+	if eff.Kind == fsm.EffClose {
+		limit = e.o.CallTimeout
+	}
+	ctx, cancel := context.WithTimeout(e.callCtx, limit)
+	defer cancel()
+	in := fsm.Input{Call: eff.Call}
+	kind, items := CallKind(""), 0
+	sent := time.Now()
+	if s == nil && eff.Kind != fsm.EffJoin {
+		return // a session that never was: nothing to close
+	}
+	switch eff.Kind {
+	case fsm.EffJoin:
+		in.Kind, kind = fsm.InJoined, CallJoin
+		s, in.Err = e.b.Join(ctx, eff.Member)
+	case fsm.EffBeat:
+		in.Kind, kind = fsm.InBeaten, CallBeat
+		in.Err = s.Beat(ctx)
+	case fsm.EffAcquire:
+		in.Kind, kind, items = fsm.InAcquired, CallAcquire, len(eff.Claims)
+		in.Results, in.Err = s.Acquire(ctx, eff.Claims)
+	case fsm.EffTransfer:
+		in.Kind, kind, items = fsm.InTransferred, CallTransfer, len(eff.Handovers)
+		in.Results, in.Err = s.Transfer(ctx, eff.Handovers)
+	case fsm.EffRelease:
+		in.Kind, kind, items = fsm.InReleased, CallRelease, len(eff.Fences)
+		in.Err = s.Release(ctx, eff.Fences)
+	case fsm.EffEvict:
+		in.Kind, kind, items = fsm.InEvicted, CallEvict, len(eff.Suspects)
+		in.Evictions, in.Err = s.Evict(ctx, eff.Suspects)
+	case fsm.EffClose:
+		kind = CallClose
+		in.Err = s.Close(ctx)
+	}
+	e.note.call(kind, items, time.Since(sent), in.Err)
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch eff.Kind {
+	case fsm.EffClose:
+		delete(e.sessions, eff.Session)
+		if in.Err != nil && !errors.Is(in.Err, ErrSessionLost) {
+			e.closeErr = fmt.Errorf("tenure: session %s could not be closed and is left to be evicted: %w", eff.Session, in.Err)
+		}
+		return
+	case fsm.EffJoin:
+		if in.Err == nil {
+			e.sessions[eff.Session] = s
+		}
+	case fsm.EffRelease:
+		if in.Err == nil {
+			for _, f := range eff.Fences {
+				e.released(f)
+			}
+		}
+	case fsm.EffTransfer:
+		if in.Err == nil && len(in.Results) == len(eff.Handovers) {
+			for i, h := range eff.Handovers {
+				e.transferred(h, in.Results[i].Err)
+			}
+		}
+	}
+	e.queue = append(e.queue, in)
+	e.drainQueue()
+}
+
+// observe keeps the process's one Observe call up, from cursor to cursor. A
+// resync ends the call under way and starts with an empty cursor; a member that
+// has not joined, whom the machine does not remind, reads in full by its own
+// timer (S13).
+func (e *Elector) observe(ctx context.Context) {
+	var cursor driver.Cursor
+	var beats []driver.Beat
+	full := e.clk.now() // when the full state was last asked for
+	for ctx.Err() == nil {
+		call, cancel := context.WithCancel(ctx)
+		e.mu.Lock()
+		sent := e.clk.now()
+		if e.resync || sent.Sub(full) > 2*e.o.Resync {
+			cursor, e.resync = "", false
+		}
+		beats = e.m.AppendWatch(beats[:0])
+		e.observing = cancel
+		e.mu.Unlock()
+
+		limit := max(full.Add(2*e.o.Resync).Sub(sent), e.o.CallTimeout)
+		if cursor == "" {
+			full, limit = sent, e.o.CallTimeout
+		}
+		timed, stop := context.WithTimeout(call, limit)
+		v, err := e.b.Observe(timed, driver.ObserveQuery{Since: cursor, Beats: beats})
+		stop()
+		wanted := call.Err() == nil // not ended by a resync
+		cancel()
+		switch {
+		case err == nil:
+			cursor = v.Cursor
+			e.feed(fsm.Input{Kind: fsm.InObserved, View: v, SentAt: sent})
+		case wanted && !(errors.Is(err, context.DeadlineExceeded) && cursor != ""):
+			e.note.call(CallObserve, 0, e.clk.now().Sub(sent), err)
+			e.pause(ctx)
+		}
+	}
+}
+
+// pause backs off after a failed Observe, unless a resync is asked for.
+func (e *Elector) pause(ctx context.Context) {
+	again, cancel := context.WithTimeout(ctx, max(jittered(e.o.TTL/12), time.Millisecond))
+	defer cancel()
+	e.mu.Lock()
+	e.observing = cancel
+	if e.resync {
+		cancel()
+	}
+	e.mu.Unlock()
+	<-again.Done()
+}

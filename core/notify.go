@@ -1,0 +1,202 @@
+package core
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// maxEvents bounds what waits for slow hooks.
+const maxEvents = 1 << 16
+
+// notifier calls hooks and the logger one event at a time, in order, from a
+// goroutine of its own. Safe for concurrent use.
+type notifier struct {
+	h   Hooks
+	log *slog.Logger // or nil
+
+	mu      sync.Mutex
+	queue   []func()
+	dropped int
+	closed  bool
+	wake    chan struct{}
+}
+
+func newNotifier(h Hooks, log *slog.Logger) *notifier {
+	return &notifier{h: h, log: log, wake: make(chan struct{}, 1)}
+}
+
+func (n *notifier) post(f func()) {
+	n.mu.Lock()
+	if n.closed { // a handler that was given up on has returned
+		n.mu.Unlock()
+		return
+	}
+	if len(n.queue) >= maxEvents {
+		n.queue[0] = nil
+		n.queue = n.queue[1:]
+		n.dropped++
+	}
+	n.queue = append(n.queue, f)
+	n.mu.Unlock()
+	n.signal()
+}
+
+func (n *notifier) close() {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	n.signal()
+}
+
+func (n *notifier) signal() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run calls what was posted until it is closed and nothing is left.
+func (n *notifier) run() {
+	for {
+		n.mu.Lock()
+		batch, dropped, closed := n.queue, n.dropped, n.closed
+		n.queue, n.dropped = nil, 0
+		n.mu.Unlock()
+		if dropped > 0 {
+			if n.h.OnDropped != nil {
+				n.h.OnDropped(dropped)
+			}
+			n.warn("tenure: hooks are too slow: events dropped", slog.Int("events", dropped))
+		}
+		for _, f := range batch {
+			f()
+		}
+		if len(batch) > 0 {
+			continue
+		}
+		if closed {
+			return
+		}
+		<-n.wake
+	}
+}
+
+func (n *notifier) info(msg string, attrs ...slog.Attr) {
+	if n.log != nil {
+		n.log.LogAttrs(context.Background(), slog.LevelInfo, msg, attrs...)
+	}
+}
+
+func (n *notifier) warn(msg string, attrs ...slog.Attr) {
+	if n.log != nil {
+		n.log.LogAttrs(context.Background(), slog.LevelWarn, msg, attrs...)
+	}
+}
+
+func fenceAttrs(f Fence) []slog.Attr {
+	return []slog.Attr{slog.String("shard", string(f.Shard)), slog.Int64("token", int64(f.Token)), slog.String("session", string(f.Session))}
+}
+
+func (n *notifier) grant(f Fence) {
+	if n.h.OnGrant == nil && n.log == nil {
+		return
+	}
+	n.post(func() {
+		if n.h.OnGrant != nil {
+			n.h.OnGrant(f)
+		}
+		n.info("tenure: lease granted", fenceAttrs(f)...)
+	})
+}
+
+func (n *notifier) revoke(f Fence, c Cause) {
+	if n.h.OnRevoke == nil && n.log == nil {
+		return
+	}
+	n.post(func() {
+		if n.h.OnRevoke != nil {
+			n.h.OnRevoke(f, c)
+		}
+		n.info("tenure: lease ended", append(fenceAttrs(f), slog.String("cause", c.String()))...)
+	})
+}
+
+func (n *notifier) handlerStart(f Fence) {
+	if h := n.h.OnHandlerStart; h != nil {
+		n.post(func() { h(f) })
+	}
+}
+
+func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error) {
+	if n.h.OnHandlerReturn == nil && (n.log == nil || err == nil) {
+		return
+	}
+	n.post(func() {
+		if n.h.OnHandlerReturn != nil {
+			n.h.OnHandlerReturn(f, ran, err)
+		}
+		if err != nil {
+			n.info("tenure: handler returned an error", append(fenceAttrs(f), slog.Any("error", err))...)
+		}
+	})
+}
+
+func (n *notifier) stuck(f Fence, c Cause) {
+	if n.h.OnStuck == nil && n.log == nil {
+		return
+	}
+	n.post(func() {
+		if n.h.OnStuck != nil {
+			n.h.OnStuck(f, c)
+		}
+		n.warn("tenure: handler stuck: its shard is not released", append(fenceAttrs(f), slog.String("cause", c.String()))...)
+	})
+}
+
+func (n *notifier) refused(f Fence, current Owner) {
+	if n.h.OnRefused == nil && n.log == nil {
+		return
+	}
+	n.post(func() {
+		if n.h.OnRefused != nil {
+			n.h.OnRefused(f, current)
+		}
+		n.warn("tenure: write refused by its fence", append(fenceAttrs(f),
+			slog.Int64("current_token", int64(current.Token)), slog.String("current_session", string(current.Session)))...)
+	})
+}
+
+func (n *notifier) session(ev SessionEvent) {
+	if n.h.OnSession == nil && n.log == nil {
+		return
+	}
+	n.post(func() {
+		if n.h.OnSession != nil {
+			n.h.OnSession(ev)
+		}
+		attrs := []slog.Attr{slog.String("session", string(ev.Session))}
+		if ev.Err != nil {
+			attrs = append(attrs, slog.Any("error", ev.Err))
+		}
+		switch ev.Kind {
+		case SessionJoined, SessionRegained:
+			n.info("tenure: session "+string(ev.Kind), attrs...)
+		case SessionLapsed, SessionLost, SessionHalted, SessionJoinFailed:
+			n.warn("tenure: session "+string(ev.Kind), attrs...)
+		}
+	})
+}
+
+func (n *notifier) peer(ev PeerEvent) {
+	if h := n.h.OnPeer; h != nil {
+		n.post(func() { h(ev) })
+	}
+}
+
+func (n *notifier) call(kind CallKind, items int, took time.Duration, err error) {
+	if h := n.h.OnCall; h != nil {
+		n.post(func() { h(Call{Kind: kind, Items: items, Took: took, Err: err}) })
+	}
+}

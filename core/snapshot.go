@@ -1,0 +1,129 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// maxMoves is how many moves a View shows.
+const maxMoves = 64
+
+// snapshots makes Views, on demand: ten thousand changes cost nothing while
+// nobody looks. Elector.mu guards all but last.
+type snapshots struct {
+	gen     uint64 // of the state
+	changed signal
+	moves   []Move // a ring of up to maxMoves
+	next    int
+
+	lastMu sync.Mutex // taken before Elector.mu
+	last   *View
+}
+
+func (s *snapshots) bump() {
+	s.gen++
+	s.changed.wake()
+}
+
+func (s *snapshots) move(f Fence, k MoveKind, err error) {
+	m := Move{At: time.Now(), Fence: f, Kind: k, Err: err}
+	if len(s.moves) < maxMoves {
+		s.moves = append(s.moves, m)
+	} else {
+		s.moves[s.next] = m
+		s.next = (s.next + 1) % maxMoves
+	}
+	s.gen++
+	s.changed.wake()
+}
+
+// View returns the newest snapshot. It does no I/O.
+func (e *Elector) View() *View {
+	e.snap.lastMu.Lock()
+	defer e.snap.lastMu.Unlock()
+	e.mu.Lock()
+	if v := e.snap.last; v != nil && v.gen == e.snap.gen {
+		e.mu.Unlock()
+		return v
+	}
+	v, states := e.copyState()
+	e.mu.Unlock()
+
+	slices.SortFunc(v.Members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Session, b.Session))
+	})
+	nodes := make(map[SessionID]string, len(v.Members))
+	for i := range v.Members {
+		nodes[v.Members[i].Session] = v.Members[i].Node
+	}
+	v.Shards = make([]Ownership, len(states))
+	for i, s := range states {
+		v.Shards[i] = Ownership{Shard: string(s.Shard), Session: s.Owner.Session, Token: s.Owner.Token, Node: nodes[s.Owner.Session]}
+	}
+	slices.SortFunc(v.Shards, func(a, b Ownership) int { return cmp.Compare(a.Shard, b.Shard) })
+	slices.SortFunc(v.Leases, func(a, b LeaseInfo) int { return cmp.Compare(a.Fence.Shard, b.Fence.Shard) })
+	e.snap.last = v
+	return v
+}
+
+// copyState copies what a View is made of. e.mu is held.
+func (e *Elector) copyState() (*View, []driver.ShardState) {
+	v := &View{
+		Node: e.o.Node, Session: e.m.Session(), Trusted: e.m.Trusted(e.clk.now()), Err: e.halted,
+		Members: e.m.AppendMembers(nil), Contended: len(e.contended), gen: e.snap.gen,
+	}
+	v.Leases = make([]LeaseInfo, 0, len(e.runs))
+	for _, r := range e.runs {
+		v.Leases = append(v.Leases, LeaseInfo{Fence: r.lease.fence, State: r.state(), Since: r.since})
+	}
+	v.Moves = make([]Move, 0, len(e.snap.moves))
+	v.Moves = append(v.Moves, e.snap.moves[e.snap.next:]...)
+	v.Moves = append(v.Moves, e.snap.moves[:e.snap.next]...)
+	return v, e.m.AppendShards(nil)
+}
+
+func (r *run) state() LeaseState {
+	switch {
+	case r.joined:
+		return LeaseReturned
+	case r.isStuck:
+		return LeaseStuck
+	case r.revoked:
+		return LeaseRevoked
+	case r.stopping:
+		return LeaseDraining
+	case r.started:
+		return LeaseHeld
+	}
+	return LeaseStarting
+}
+
+// WaitView waits for a snapshot that is newer than after, which may be nil for
+// any, and returns it. Changes in between are merged. The error is ctx's, or
+// matches ErrStopped when Run has ended and there will be none.
+func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
+	for {
+		e.mu.Lock()
+		newer := after == nil || e.snap.gen > after.gen
+		stopped := e.phase == stopped
+		w := e.snap.changed.wait()
+		e.mu.Unlock()
+		switch {
+		case newer:
+			return e.View(), nil
+		case stopped:
+			return nil, fmt.Errorf("tenure: %w", ErrStopped)
+		}
+		select {
+		case <-w:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenure-go/tenure/core/fsm"
+)
+
+// feed tells the machine one thing and does what it says. Nothing in here waits.
+func (e *Elector) feed(in fsm.Input) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queue = append(e.queue, in)
+	e.drainQueue()
+}
+
+// drainQueue steps the machine through the queue, to which its own effects may
+// add. e.mu is held.
+func (e *Elector) drainQueue() {
+	e.clk.sample()
+	for len(e.queue) > 0 {
+		in := e.queue[0]
+		e.queue = e.queue[1:]
+		effects := e.m.Step(e.clk.now(), in)
+		for i := range effects {
+			e.do(&effects[i])
+		}
+		if changesView(&in, effects) {
+			e.snap.bump()
+		}
+	}
+	e.queue = nil
+	if at := e.m.WakeAt(); at < e.armed {
+		select {
+		case e.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// keepTime steps the machine when it wants to be, and samples the suspended time
+// often enough.
+func (e *Elector) keepTime(ctx context.Context) {
+	t := time.NewTimer(time.Hour)
+	defer t.Stop()
+	for {
+		e.mu.Lock()
+		e.clk.sample()
+		now := e.clk.now()
+		if e.m.WakeAt() <= now {
+			e.queue = append(e.queue, fsm.Input{Kind: fsm.InWake})
+			e.drainQueue()
+			now = e.clk.now()
+		}
+		at := e.m.WakeAt()
+		if e.clk.ticks && e.m.Trusted(now) {
+			at = min(at, now.Add(e.o.Margin/2))
+		}
+		e.armed = at
+		e.mu.Unlock()
+
+		d := time.Hour
+		if at != fsm.Never {
+			d = max(0, min(d, at.Sub(now)))
+		}
+		t.Reset(d)
+		select {
+		case <-t.C:
+		case <-e.kick:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// changesView reports whether a step may have changed what a View shows.
+func changesView(in *fsm.Input, effects []fsm.Effect) bool {
+	switch in.Kind {
+	case fsm.InObserved:
+		if v := in.View; v != nil && (len(v.Members) > 0 || len(v.Gone) > 0 || len(v.Shards) > 0) {
+			return true
+		}
+	case fsm.InAcquired, fsm.InTransferred, fsm.InReleased, fsm.InFenced, fsm.InDrained:
+		return true
+	}
+	for i := range effects {
+		switch effects[i].Kind {
+		case fsm.EffGrant, fsm.EffRevoke:
+			return true
+		case fsm.EffEvent:
+			if ev := effects[i].Event; ev != fsm.EventBeatFailed && ev != fsm.EventCallFailed {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// do carries out one effect. e.mu is held.
+func (e *Elector) do(eff *fsm.Effect) {
+	switch eff.Kind {
+	case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffClose:
+		c := *eff
+		s := e.sessions[c.Session]
+		e.calls.Go(func() { e.call(c, s) })
+	case fsm.EffResync:
+		e.resync = true
+		if e.observing != nil {
+			e.observing()
+		}
+	case fsm.EffGrant:
+		e.extend(eff.Session, eff.Until)
+		e.grant(eff)
+	case fsm.EffExtend:
+		e.extend(eff.Session, eff.Until)
+	case fsm.EffRevoke:
+		e.revoke(eff.Fence, eff.Cause)
+	case fsm.EffEvent:
+		e.event(eff)
+	}
+}
+
+// extend moves the end of trust. A session's never moves back.
+func (e *Elector) extend(s SessionID, until fsm.Instant) {
+	if e.trust.session != s {
+		e.trust = &trust{session: s}
+	}
+	if int64(until) > e.trust.until.Load() {
+		e.trust.until.Store(int64(until))
+	}
+}
+
+func (e *Elector) event(eff *fsm.Effect) {
+	switch eff.Event {
+	case fsm.EventHalted:
+		e.halted = eff.Err
+		e.settleAll()
+	case fsm.EventSessionLost:
+		delete(e.sessions, eff.Session)
+		e.settleAll()
+	}
+	if kind, ok := sessionEvent(eff.Event); ok {
+		e.note.session(SessionEvent{Kind: kind, Session: eff.Session, Err: eff.Err})
+	}
+	if kind, ok := peerEvent(eff.Event); ok {
+		e.note.peer(PeerEvent{Kind: kind, Peer: eff.Peer})
+	}
+}
