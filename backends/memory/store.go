@@ -139,6 +139,14 @@ func (s *Store) Tamper(key string, value []byte) {
 	s.put(kv.Op{Key: key, Value: value, Delete: value == nil})
 }
 
+// Record returns the value under a key, and whether there is one.
+func (s *Store) Record(key string) ([]byte, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.read(key)
+	return p.Value, p.Rev != 0
+}
+
 // Keys returns the keys that begin with prefix, in order.
 func (s *Store) Keys(prefix string) []string {
 	s.mu.Lock()

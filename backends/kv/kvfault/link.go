@@ -30,8 +30,8 @@ const (
 // Kind is a kind of call, one bit each.
 type Kind uint8
 
-// The kinds of calls. A watch that is stalled or dropped by a fault delivers late
-// and nothing is lost; with Fail it ends.
+// The kinds of calls. A watch under a fault that drops or holds delivers late, and
+// loses nothing; with Fail it ends.
 const (
 	Heartbeat Kind = 1 << iota
 	Write          // every Apply but heartbeats
@@ -49,10 +49,14 @@ type Link struct {
 	held   []func()
 	moved  chan struct{} // closed when a switch, or what is held, changes
 	counts [8]int
+	// watches under way, to be ended by Fail
+	watches map[*watch]struct{}
 }
 
-// Set switches a fault on for some kinds of calls, those under way excepted; None
-// switches it off. Watches under way obey at once.
+type watch struct{ end context.CancelCauseFunc }
+
+// Set switches a fault on for some kinds of calls that begin from now on; None
+// switches it off. Watches under way obey as well.
 func (l *Link) Set(kinds Kind, f Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,16 +65,22 @@ func (l *Link) Set(kinds Kind, f Fault) {
 			l.faults[bit] = f
 		}
 	}
+	if kinds&Watch != 0 && f == Fail {
+		for w := range l.watches {
+			w.end(l.err)
+		}
+	}
 	l.move()
 }
 
-// Cut loses everything from now on; Heal ends every fault.
+// Cut loses everything from now on, in silence. See Heal.
 func (l *Link) Cut() { l.Set(All, DropRequest) }
 
 // Heal lets everything pass from now on. What is held stays held.
 func (l *Link) Heal() { l.Set(All, None) }
 
-// SetError makes calls of some kinds fail with err.
+// SetError makes calls of some kinds fail with err, which must not be nil; watches
+// under way end with it.
 func (l *Link) SetError(kinds Kind, err error) {
 	l.mu.Lock()
 	l.err = err
@@ -166,6 +176,19 @@ func (l *Link) count(k Kind) {
 	}
 }
 
+func (l *Link) track(w *watch, on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !on {
+		delete(l.watches, w)
+		return
+	}
+	if l.watches == nil {
+		l.watches = make(map[*watch]struct{})
+	}
+	l.watches[w] = struct{}{}
+}
+
 func (l *Link) hold(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,12 +231,21 @@ func (s *linked) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn 
 	if err := s.flows(ctx); err != nil {
 		return err
 	}
-	return s.Store.Watch(ctx, prefixes, after, func(rev kv.Rev, changes []kv.Change) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	w := &watch{end: end}
+	s.link.track(w, true)
+	defer s.link.track(w, false)
+	err := s.Store.Watch(ctx, prefixes, after, func(rev kv.Rev, changes []kv.Change) error {
 		if err := s.flows(ctx); err != nil {
 			return err
 		}
 		return fn(rev, changes)
 	})
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // flows waits until the link lets watches through.

@@ -1,0 +1,130 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	conformance.Test(t, conformance.Harness{Name: "memory", New: newConformanceStore})
+}
+
+func newConformanceStore(conformance.T) *conformance.Store {
+	const namespace = "conformance/ns"
+	store := memory.New()
+	open := func(ctx context.Context, namespace string, o *memory.Options) (driver.Backend, error) {
+		b, err := memory.Open(ctx, store, namespace, o)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+	return &conformance.Store{
+		Open: func(ctx context.Context) (driver.Backend, error) { return open(ctx, namespace, nil) },
+		OpenExisting: func(ctx context.Context) (driver.Backend, error) {
+			return open(ctx, namespace, &memory.Options{NoCreate: true})
+		},
+		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
+			return open(ctx, namespace+suffix, nil)
+		},
+		OpenLying: func(ctx context.Context) (driver.Backend, error) {
+			lying := memory.New()
+			lying.SetLying(true)
+			return memory.Open(ctx, lying, namespace, nil)
+		},
+		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
+			link := new(kvfault.Link)
+			b, err := open(ctx, namespace, &memory.Options{Link: link})
+			return b, wire(link), err
+		},
+		Calls: func() conformance.Calls {
+			c := store.Counts()
+			return conformance.Calls{Reads: int64(c.Reads), Writes: int64(c.Writes + c.Heartbeats), Waits: int64(c.Watches)}
+		},
+		Compact: func(context.Context) error {
+			store.Compact()
+			store.BreakWatches()
+			return nil
+		},
+		Tamper: func(_ context.Context, what conformance.Tampering, name string) error {
+			keys, err := kv.NewKeys(namespace)
+			if err != nil {
+				return err
+			}
+			return tamper(store, keys, what, name)
+		},
+		Wipe: func(context.Context) error {
+			store.Wipe()
+			return nil
+		},
+		Snapshot: func(context.Context) (func(context.Context) error, error) {
+			backup := store.Snapshot()
+			return func(context.Context) error {
+				store.Restore(backup)
+				return nil
+			}, nil
+		},
+		Restart: func(context.Context) error {
+			store.Restore(store.Snapshot())
+			return nil
+		},
+	}
+}
+
+func wire(l *kvfault.Link) *conformance.Wire {
+	set := func(f kvfault.Fault) func() func() {
+		return func() func() {
+			l.Set(kvfault.All, f)
+			return l.Heal
+		}
+	}
+	return &conformance.Wire{
+		DropRequests: set(kvfault.DropRequest),
+		DropReplies:  set(kvfault.DropReply),
+		Duplicate:    set(kvfault.Duplicate),
+		Hold: func() func() {
+			l.Set(kvfault.All, kvfault.HoldRequest)
+			return func() {
+				l.Heal()
+				l.Deliver()
+			}
+		},
+		Cut: func() func() {
+			l.SetError(kvfault.All, errors.New("connection refused"))
+			return l.Heal
+		},
+	}
+}
+
+func tamper(store *memory.Store, keys kv.Keys, what conformance.Tampering, name string) error {
+	shard := keys.Shard(driver.ShardID(name))
+	switch what {
+	case conformance.CorruptShard:
+		store.Tamper(shard, []byte("\xff\x00 held"))
+	case conformance.CorruptMember:
+		store.Tamper(keys.Member(driver.SessionID(name)), []byte(`{"v":1,`))
+	case conformance.OversizeShard:
+		store.Tamper(shard, []byte("1 held "+strings.Repeat("x", 1<<20)))
+	case conformance.RewriteShard:
+		value, ok := store.Record(shard)
+		if !ok {
+			return fmt.Errorf("there is no record %q", shard)
+		}
+		store.Tamper(shard, value)
+	case conformance.RemoveShard:
+		store.Tamper(shard, nil)
+	default:
+		return errors.ErrUnsupported
+	}
+	return nil
+}
