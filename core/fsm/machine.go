@@ -35,6 +35,7 @@ const (
 type call struct {
 	id       CallID // 0: none outstanding
 	shards   []int32
+	tokens   []driver.Token // released, one per shard
 	suspects []driver.Suspect
 }
 

@@ -304,6 +304,7 @@ func (m *Machine) send() {
 		c := &m.calls[k]
 		c.id = m.newCall()
 		c.shards, m.batch[k] = m.batch[k], c.shards[:0]
+		c.tokens = c.tokens[:0]
 		e := Effect{Call: c.id, Session: m.sess, Timeout: m.cfg.CallTimeout}
 		switch k {
 		case acquire:
@@ -323,6 +324,7 @@ func (m *Machine) send() {
 			s.burn(f.Token) // C1: from the moment it is sent
 			if k == release {
 				e.Fences[j] = f
+				c.tokens = append(c.tokens, f.Token)
 				continue
 			}
 			to := m.sess
@@ -434,13 +436,14 @@ func (m *Machine) released(in *Input) {
 	if !ok {
 		return
 	}
-	for _, i := range shards {
+	for j, i := range shards {
 		s := &m.shards[i]
 		if in.Err != nil {
 			m.retryLater(i)
 			continue
 		}
-		if m.mine(s) && s.owner.Token <= s.burnt {
+		// The record may name a later lease of this session by now: R1.
+		if m.mine(s) && s.owner.Token == m.calls[release].tokens[j] {
 			m.learn(i, driver.Owner{Token: s.owner.Token})
 		}
 	}
