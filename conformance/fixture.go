@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	mrand "math/rand/v2"
 	"runtime"
@@ -206,9 +207,34 @@ func (f *fixture) join(node string) *member {
 
 func (f *fixture) joinOn(b driver.Backend, node string) *member {
 	f.t.Helper()
-	s, err := b.Join(f.ctx, f.newcomer(b, node))
+	s, err := f.tryJoin(b, f.newcomer(b, node))
 	f.setup("join "+node, err)
 	return &member{Session: s, f: f, b: b, node: node}
+}
+
+// tryJoin joins, again after a lost race between joins.
+func (f *fixture) tryJoin(b driver.Backend, m driver.Member) (s driver.Session, err error) {
+	f.retry(func() error {
+		s, err = b.Join(f.ctx, m)
+		return err
+	})
+	return s, err
+}
+
+// retry repeats what answers driver.ErrRetry, a bounded number of times.
+func (f *fixture) retry(call func() error) {
+	for try := range 100 {
+		if err := call(); !errors.Is(err, driver.ErrRetry) {
+			return
+		}
+		pause := time.NewTimer(time.Duration(try) * 100 * time.Microsecond)
+		select {
+		case <-pause.C:
+		case <-f.ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
 }
 
 // newcomer is a member that has not joined, with a fresh session id.
@@ -232,14 +258,10 @@ func (f *fixture) evict(m *member) {
 	if f.observer == nil {
 		f.observer = f.join("observer")
 	}
-	res, err := f.observer.Evict(f.ctx, []driver.Suspect{{Session: m.ID(), Version: version}})
-	if err == nil && len(res) != 1 {
-		err = fmt.Errorf("%d results for one suspect", len(res))
-	}
-	f.setup("evict "+m.node, err)
-	f.setup("evict "+m.node, res[0].Err)
-	if !res[0].Evicted {
-		f.setup("evict "+m.node, fmt.Errorf("not evicted at version %d; the record has version %d", version, res[0].Current))
+	res := f.observer.suspect(m.ID(), version)
+	f.setup("evict "+m.node, res.Err)
+	if !res.Evicted {
+		f.setup("evict "+m.node, fmt.Errorf("not evicted at version %d; the record has version %d", version, res.Current))
 	}
 }
 
@@ -321,24 +343,63 @@ func (f *fixture) get(shard driver.ShardID, key string) *driver.Item {
 	return it
 }
 
-// claim tries one claim; a call-level error is the claim's.
-func (m *member) claim(c driver.Claim) driver.AcquireResult {
-	return one(m.Acquire(m.f.ctx, []driver.Claim{c}))
+// suspect tries to evict one version of a session; a call-level error is the
+// item's.
+func (m *member) suspect(id driver.SessionID, v driver.Version) (r driver.EvictResult) {
+	m.f.retry(func() error {
+		r = driver.EvictResult{}
+		var res []driver.EvictResult
+		res, r.Err = m.Evict(m.f.ctx, []driver.Suspect{{Session: id, Version: v}})
+		r.Err = single(len(res), r.Err)
+		if r.Err == nil {
+			r = res[0]
+		}
+		return r.Err
+	})
+	return r
 }
 
-// transfer tries one handover.
-func (m *member) transfer(fence driver.Fence, to driver.SessionID) driver.AcquireResult {
-	return one(m.Transfer(m.f.ctx, []driver.Handover{{Fence: fence, To: to}}))
+// claim tries one claim; a call-level error is the item's.
+func (m *member) claim(c driver.Claim) (r driver.AcquireResult) {
+	m.f.retry(func() error {
+		r = m.claimCtx(m.f.ctx, c)
+		return r.Err
+	})
+	return r
 }
 
-func one(res []driver.AcquireResult, err error) driver.AcquireResult {
-	if err == nil && len(res) != 1 {
-		err = fmt.Errorf("%d results for one item", len(res))
-	}
-	if err != nil {
+// claimCtx tries one claim once.
+func (m *member) claimCtx(ctx context.Context, c driver.Claim) driver.AcquireResult {
+	return grant(m.Acquire(ctx, []driver.Claim{c}))
+}
+
+// transfer tries one handover; a call-level error is the item's.
+func (m *member) transfer(fence driver.Fence, to driver.SessionID) (r driver.AcquireResult) {
+	m.f.retry(func() error {
+		r = m.transferCtx(m.f.ctx, fence, to)
+		return r.Err
+	})
+	return r
+}
+
+// transferCtx tries one handover once.
+func (m *member) transferCtx(ctx context.Context, fence driver.Fence, to driver.SessionID) driver.AcquireResult {
+	return grant(m.Transfer(ctx, []driver.Handover{{Fence: fence, To: to}}))
+}
+
+func grant(res []driver.AcquireResult, err error) driver.AcquireResult {
+	if err := single(len(res), err); err != nil {
 		return driver.AcquireResult{Err: err}
 	}
 	return res[0]
+}
+
+// single is the error of a call with one item, or that it has not one result.
+func single(n int, err error) error {
+	if err == nil && n != 1 {
+		return fmt.Errorf("%d results for one item", n)
+	}
+	return err
 }
 
 // acquire takes a shard that is free.
@@ -363,23 +424,48 @@ func (m *member) take(c driver.Claim) driver.Fence {
 // release gives a lease back.
 func (m *member) release(fences ...driver.Fence) {
 	m.f.t.Helper()
-	m.f.setup(m.node+" releases", m.Release(m.f.ctx, fences))
+	m.f.setup(m.node+" releases", m.tryRelease(fences...))
 }
 
-// write tries one commit; a call-level error is the write's.
-func (m *member) write(fence driver.Fence, number driver.WriteNo, ops ...driver.Op) driver.CommitResult {
-	return m.writeCtx(m.f.ctx, driver.Write{Fence: fence, Number: number, Nonce: newNonce(), Ops: ops})
+func (m *member) tryRelease(fences ...driver.Fence) (err error) {
+	m.f.retry(func() error {
+		err = m.Release(m.f.ctx, fences)
+		return err
+	})
+	return err
 }
 
+// beat is a heartbeat that must succeed.
+func (m *member) beat() {
+	m.f.t.Helper()
+	var err error
+	m.f.retry(func() error {
+		err = m.Beat(m.f.ctx)
+		return err
+	})
+	m.f.setup(m.node+" beats", err)
+}
+
+// write tries one commit; a call-level error is the item's.
+func (m *member) write(fence driver.Fence, number driver.WriteNo, ops ...driver.Op) (r driver.CommitResult) {
+	m.f.retry(func() error {
+		r = m.writeCtx(m.f.ctx, newWrite(fence, number, ops...))
+		return r.Err
+	})
+	return r
+}
+
+// writeCtx tries one commit once.
 func (m *member) writeCtx(ctx context.Context, w driver.Write) driver.CommitResult {
 	res, err := m.Commit(ctx, []driver.Write{w})
-	if err == nil && len(res) != 1 {
-		err = fmt.Errorf("%d results for one write", len(res))
-	}
-	if err != nil {
+	if err := single(len(res), err); err != nil {
 		return driver.CommitResult{Err: err}
 	}
 	return res[0]
+}
+
+func newWrite(fence driver.Fence, number driver.WriteNo, ops ...driver.Op) driver.Write {
+	return driver.Write{Fence: fence, Number: number, Nonce: newNonce(), Ops: ops}
 }
 
 // commit writes with the next number, and must succeed.

@@ -1,0 +1,410 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func acquireCases() []Case {
+	const area = "Acquire"
+	return []Case{
+		{Area: area, Property: "Exclusive", Rules: []Rule{A1}, run: exclusive,
+			Shows: "a shard that is held cannot be taken, and its record stays"},
+		{Area: area, Property: "ManyContenders", Rules: []Rule{A1, A2, A4}, run: manyContenders,
+			Shows: "of many claims at once on what they all saw exactly one succeeds"},
+		{Area: area, Property: "Idempotent", Rules: []Rule{A3}, run: idempotent,
+			Shows: "a claim or transfer that is repeated answers as the first time, until the lease is over"},
+		{Area: area, Property: "TokenStableAcrossBeats", Rules: []Rule{A2}, run: tokenStableAcrossBeats,
+			Shows: "heartbeats and commits change no token"},
+		{Area: area, Property: "PartialBatch", Rules: []Rule{A4}, run: partialBatch,
+			Shows: "free, held and stale claims in one batch are each answered by themselves, in order"},
+		{Area: area, Property: "HeldReportsOwner", Rules: []Rule{A4}, run: heldReportsOwner,
+			Shows: "a denied claim tells the record as it is, free or held, and can be made good with it"},
+		{Area: area, Property: "ClaimOnLiveHolderRefused", Rules: []Rule{A1}, run: claimOnLiveHolderRefused,
+			Shows: "the store looks whether the holder lives, whatever the claim saw"},
+		{Area: area, Property: "ClaimRacesEvict", Rules: []Rule{A1, M1}, run: claimRacesEvict,
+			Shows: "a session that is evicted while it claims gets nothing afterwards"},
+		{Area: area, Property: "ClaimWithStaleSeen", Rules: []Rule{A1, A4}, run: claimWithStaleSeen,
+			Shows: "a claim that saw another record than there is takes nothing, not even a free shard"},
+		{Area: area, Property: "PreemptExactTokenOnly", Rules: []Rule{A5}, run: preemptExactTokenOnly,
+			Shows: "preemption takes a live holder's shard from the token it names, and from no other"},
+		{Area: area, Property: "LargeBatchSplit", Rules: []Rule{A4, A6}, run: largeBatchSplit,
+			Shows: "a batch over the store's limit is split, with denied items anywhere in it"},
+		{Area: area, Property: "BatchCost", Rules: []Rule{A6}, Needs: []string{"Calls"}, alone: true, run: batchCost,
+			Shows: "a batch takes round trips by the batch and not by the item"},
+		{Area: area, Property: "OutOfBandWriteDetected", Rules: []Rule{A2, F1}, Needs: []string{"Tamper"}, run: outOfBandWriteDetected,
+			Shows: "a shard's record that was rewritten or removed past the driver grants no commit that the record does not show, and no old token"},
+	}
+}
+
+func seen(fence driver.Fence) driver.Owner {
+	return driver.Owner{Session: fence.Session, Token: fence.Token}
+}
+
+// heldWith returns the record that a denied claim carries.
+func heldWith(err error) (driver.Owner, bool) {
+	var held *driver.HeldError
+	if !errors.Is(err, driver.ErrHeld) || !errors.As(err, &held) {
+		return driver.Owner{}, false
+	}
+	return held.Owner, true
+}
+
+func exclusive(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	fence := a.acquire("s")
+	for _, c := range []driver.Claim{
+		{Shard: "s"},
+		{Shard: "s", Seen: seen(fence)},
+		{Shard: "s", Seen: driver.Owner{Session: b.ID(), Token: fence.Token}},
+		{Shard: "s", Seen: driver.Owner{Token: fence.Token}},
+	} {
+		r := b.claim(c)
+		owner, held := heldWith(r.Err)
+		f.must(A1, held, "claiming %+v of a held shard answers %+v, %v; want a *HeldError", c.Seen, r.Fence, r.Err)
+		f.must(A1, owner == seen(fence), "the denied claim reports %+v; want %+v", owner, seen(fence))
+	}
+	f.must(A1, f.owner("s") == seen(fence), "denied claims changed the record to %+v", f.owner("s"))
+	r := a.write(fence, 1, appendOp("x"))
+	f.must(A1, r.Err == nil, "after denied claims the holder's commit answers %v", r.Err)
+}
+
+func manyContenders(f *fixture) {
+	const n = 6
+	members := make([]*member, n)
+	for i := range members {
+		members[i] = f.join(fmt.Sprintf("m%d", i))
+	}
+	var at driver.Owner
+	var newest driver.Token
+	f.rounds(2000, 1500*time.Millisecond, func(int) {
+		results := make([]driver.AcquireResult, n)
+		together(times(n, func(i int) {
+			results[i] = members[i].claim(driver.Claim{Shard: "s", Seen: at})
+		})...)
+		winner := -1
+		for i, r := range results {
+			if r.Err != nil {
+				continue
+			}
+			if winner >= 0 {
+				f.fail(A1, "sessions %s and %s were both granted the shard: tokens %d and %d", members[winner].ID(), members[i].ID(), results[winner].Fence.Token, r.Fence.Token)
+			}
+			winner = i
+		}
+		f.must(A1, winner >= 0, "of %d claims at once none succeeded; the first: %v", n, results[0].Err)
+		fence := results[winner].Fence
+		f.must(A1, fence.Session == members[winner].ID() && fence.Shard == "s", "session %s was granted the fence %+v", members[winner].ID(), fence)
+		f.must(A2, fence.Token > newest, "token %d was granted after token %d", fence.Token, newest)
+		newest = fence.Token
+		for i, r := range results {
+			if owner, held := heldWith(r.Err); i != winner && (!held || owner != seen(fence)) {
+				f.fail(A4, "a claim that lost to %+v answers %v", fence, r.Err)
+			}
+		}
+		if err := members[winner].tryRelease(fence); err != nil {
+			f.setup("release", err)
+		}
+		at = driver.Owner{Token: fence.Token}
+	})
+}
+
+func idempotent(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	claim := driver.Claim{Shard: "s"}
+	first := a.claim(claim)
+	f.setup("claim", first.Err)
+	for _, when := range []string{"at once", "after a heartbeat", "after a commit"} {
+		again := a.claim(claim)
+		f.must(A3, again.Err == nil && again.Fence == first.Fence, "the claim repeated %s answers %+v, %v; want %+v", when, again.Fence, again.Err, first.Fence)
+		f.must(A3, again.Head.Number == f.head("s").Number, "the claim repeated %s reports a head of %d commits; the shard has %d", when, again.Head.Number, f.head("s").Number)
+		if when == "at once" {
+			a.beat()
+		} else {
+			a.commit(first.Fence, appendOp("x"))
+		}
+	}
+	r := b.claim(claim)
+	f.must(A3, errors.Is(r.Err, driver.ErrHeld), "another session's claim with the same Seen answers %v", r.Err)
+
+	for _, to := range []*member{a, b} {
+		fence := a.preempt("s")
+		moved := a.transfer(fence, to.ID())
+		f.setup("transfer", moved.Err)
+		again := a.transfer(fence, to.ID())
+		f.must(A3, again.Err == nil && again.Fence == moved.Fence, "the transfer to %s repeated answers %+v, %v; want %+v", to.node, again.Fence, again.Err, moved.Fence)
+		other := a.transfer(fence, f.join("c").ID())
+		f.must(A3, errors.Is(other.Err, driver.ErrFenced), "the transferred fence can be transferred once more, to another session: %v", other.Err)
+	}
+
+	fence := a.preempt("s")
+	a.release(fence)
+	r = a.claim(claim)
+	owner, held := heldWith(r.Err)
+	f.must(A3, held && owner == driver.Owner{Token: fence.Token}, "the first claim repeated after its lease was over answers %+v, %v", r.Fence, r.Err)
+
+	afresh := driver.Claim{Shard: "s", Seen: owner}
+	second := a.claim(afresh)
+	f.setup("claim", second.Err)
+	again := a.claim(afresh)
+	f.must(A3, again.Err == nil && again.Fence == second.Fence, "a claim after a release repeated answers %+v, %v; want %+v", again.Fence, again.Err, second.Fence)
+}
+
+func tokenStableAcrossBeats(f *fixture) {
+	a := f.join("a")
+	fence := a.acquire("s")
+	for i := range 10 {
+		a.beat()
+		a.commit(fence, appendOp("x"), put("k", "v"))
+		f.must(A2, f.owner("s") == seen(fence), "after heartbeat and commit %d the record is %+v; want %+v", i, f.owner("s"), seen(fence))
+	}
+}
+
+func partialBatch(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	held := b.acquire("held")
+	gone := b.acquire("gone")
+	b.release(gone)
+	claims := []driver.Claim{
+		{Shard: "free-1"},
+		{Shard: "held"},
+		{Shard: "gone", Seen: seen(gone)},
+		{Shard: "free-2"},
+		{Shard: "free-3", Seen: driver.Owner{Session: b.ID(), Token: 1}},
+		{Shard: "free-4"},
+	}
+	res, err := a.Acquire(f.ctx, claims)
+	f.must(A4, err == nil && len(res) == len(claims), "a batch with denied claims answers %d results, %v; want %d", len(res), err, len(claims))
+	for i, want := range map[int]driver.Owner{1: seen(held), 2: {Token: gone.Token}, 4: {}} {
+		owner, isHeld := heldWith(res[i].Err)
+		f.must(A4, isHeld && owner == want, "claim %d (%q) answers %v; want a *HeldError with %+v", i, claims[i].Shard, res[i].Err, want)
+	}
+	for _, i := range []int{0, 3, 5} {
+		f.must(A4, res[i].Err == nil && res[i].Fence.Shard == claims[i].Shard && res[i].Fence.Session == a.ID(), "claim %d (%q) of a free shard answers %+v, %v", i, claims[i].Shard, res[i].Fence, res[i].Err)
+		f.must(A4, f.owner(claims[i].Shard) == seen(res[i].Fence), "the record of %q is %+v; granted was %+v", claims[i].Shard, f.owner(claims[i].Shard), res[i].Fence)
+	}
+	f.must(A4, f.owner("held") == seen(held), "a denied claim changed the record to %+v", f.owner("held"))
+
+	moved, err := a.Transfer(f.ctx, []driver.Handover{
+		{Fence: res[0].Fence, To: newID()},
+		{Fence: res[3].Fence, To: b.ID()},
+		{Fence: driver.Fence{Shard: "held", Session: a.ID(), Token: held.Token}, To: b.ID()},
+		{Fence: res[5].Fence, To: a.ID()},
+	})
+	f.must(A4, err == nil && len(moved) == 4, "a batch with refused transfers answers %d results, %v", len(moved), err)
+	f.must(A4, errors.Is(moved[0].Err, driver.ErrNoTarget) && moved[1].Err == nil && errors.Is(moved[2].Err, driver.ErrFenced) && moved[3].Err == nil,
+		"transfers to an absent session, to another, under a wrong fence and to self answer %v, %v, %v, %v", moved[0].Err, moved[1].Err, moved[2].Err, moved[3].Err)
+}
+
+func heldReportsOwner(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	fence := a.acquire("s")
+	wrong := driver.Claim{Shard: "s", Seen: driver.Owner{Token: fence.Token + 1000}}
+	for _, want := range []driver.Owner{seen(fence), {Token: fence.Token}} {
+		r := b.claim(wrong)
+		owner, held := heldWith(r.Err)
+		f.must(A4, held && owner == want, "a denied claim answers %v; want a *HeldError with %+v", r.Err, want)
+		a.release(fence)
+	}
+	r := b.claim(wrong)
+	owner, _ := heldWith(r.Err)
+	r = b.claim(driver.Claim{Shard: "s", Seen: owner})
+	f.must(A4, r.Err == nil, "a claim with the record that the denied one reported answers %v", r.Err)
+	r = b.claim(driver.Claim{Shard: "never", Seen: driver.Owner{Token: 5}})
+	owner, held := heldWith(r.Err)
+	f.must(A4, held && owner == driver.Owner{}, "a denied claim of a shard without a record answers %v; want a *HeldError with the zero Owner", r.Err)
+}
+
+func claimOnLiveHolderRefused(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	fence := a.acquire("s")
+	r := b.claim(driver.Claim{Shard: "s", Seen: seen(fence)})
+	f.must(A1, errors.Is(r.Err, driver.ErrHeld), "a claim that saw the record exactly takes a shard whose holder lives: %+v, %v", r.Fence, r.Err)
+	f.evict(a)
+	r = b.claim(driver.Claim{Shard: "s", Seen: seen(fence)})
+	f.must(A1, r.Err == nil && r.Fence.Token > fence.Token, "the same claim after the holder was evicted answers %+v, %v", r.Fence, r.Err)
+}
+
+func claimRacesEvict(f *fixture) {
+	judge, backend := f.join("judge"), f.open()
+	f.rounds(300, time.Second, func(i int) {
+		m := f.joinOn(backend, "m")
+		shard := driver.ShardID(fmt.Sprintf("s%d", i))
+		version, _ := f.beatOf(m.ID())
+		var granted driver.AcquireResult
+		var evicted driver.EvictResult
+		var rival driver.AcquireResult
+		together(
+			func() { granted = m.claim(driver.Claim{Shard: shard}) },
+			func() {
+				evicted = judge.suspect(m.ID(), version)
+				rival = judge.claim(driver.Claim{Shard: shard})
+			},
+		)
+		f.setup("evict", evicted.Err)
+		f.must(M1, granted.Err == nil || errors.Is(granted.Err, driver.ErrSessionLost) || errors.Is(granted.Err, driver.ErrHeld),
+			"a claim that raced the claimer's eviction answers %v", granted.Err)
+		f.must(A1, granted.Err == nil != (rival.Err == nil), "two claims on a new shard answer %v and %v; want exactly one success", granted.Err, rival.Err)
+		late := m.claim(driver.Claim{Shard: shard + "-late"})
+		f.must(M1, errors.Is(late.Err, driver.ErrSessionLost), "an evicted session claims: %v", late.Err)
+	})
+}
+
+func claimWithStaleSeen(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	first := a.acquire("s")
+	a.release(first)
+	second := a.acquire("s")
+	f.evict(a)
+	want := seen(second)
+	for _, stale := range []driver.Owner{{}, seen(first), {Token: first.Token}, {Token: second.Token}, {Session: b.ID(), Token: second.Token}} {
+		r := b.claim(driver.Claim{Shard: "s", Seen: stale})
+		f.must(A1, errors.Is(r.Err, driver.ErrHeld), "a claim that saw %+v where the record is %+v answers %+v, %v", stale, want, r.Fence, r.Err)
+		owner, _ := heldWith(r.Err)
+		f.must(A4, owner == want, "the denied claim reports %+v; the record is %+v", owner, want)
+	}
+	r := b.claim(driver.Claim{Shard: "s", Seen: want})
+	f.must(A1, r.Err == nil, "a claim that saw the record of a dead holder exactly answers %v", r.Err)
+}
+
+func preemptExactTokenOnly(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	first := a.acquire("s")
+	a.release(first)
+	second := a.acquire("s")
+	for _, stale := range []driver.Owner{{}, seen(first), {Token: second.Token}} {
+		r := b.claim(driver.Claim{Shard: "s", Seen: stale, Preempt: true})
+		f.must(A5, errors.Is(r.Err, driver.ErrHeld), "preempting %+v where the record is %+v answers %+v, %v", stale, seen(second), r.Fence, r.Err)
+	}
+	f.must(A5, a.write(second, 1, appendOp("x")).Err == nil, "after refused preemptions the holder cannot commit")
+	r := b.claim(driver.Claim{Shard: "s", Seen: seen(second), Preempt: true})
+	f.must(A5, r.Err == nil && r.Fence.Token > second.Token, "preempting exactly the record answers %+v, %v", r.Fence, r.Err)
+	f.must(A5, f.owner("s") == seen(r.Fence), "after a preemption the record is %+v; granted was %+v", f.owner("s"), r.Fence)
+	late := a.write(second, 2, appendOp("y"))
+	f.must(A5, errors.Is(late.Err, driver.ErrFenced), "a preempted fence commits: %v", late.Err)
+	f.must(A5, a.Beat(f.ctx) == nil, "preempting one shard ended the holder's session")
+}
+
+// largeBatch is a batch that takes several calls: two full ones and a rest,
+// within reason.
+func largeBatch(b driver.Backend) int {
+	return min(2*max(b.Info().Limits.BatchItems, 1)+3, 1500)
+}
+
+func largeBatchSplit(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	n := largeBatch(a.b)
+	claims := make([]driver.Claim, n)
+	taken := map[int]bool{0: true, n / 2: true, n - 1: true}
+	for i := range claims {
+		claims[i].Shard = driver.ShardID(fmt.Sprintf("s%d", i))
+		if taken[i] {
+			b.acquire(claims[i].Shard)
+		}
+	}
+	res, err := a.Acquire(f.ctx, claims)
+	f.must(A6, err == nil && len(res) == n, "a batch of %d claims answers %d results, %v", n, len(res), err)
+	var fences []driver.Fence
+	var writes []driver.Write
+	for i, r := range res {
+		if taken[i] {
+			f.must(A4, errors.Is(r.Err, driver.ErrHeld), "claim %d of %d, of a held shard, answers %v", i, n, r.Err)
+			continue
+		}
+		f.must(A4, r.Err == nil && r.Fence.Shard == claims[i].Shard, "claim %d of %d answers %+v, %v", i, n, r.Fence, r.Err)
+		fences = append(fences, r.Fence)
+		number := driver.WriteNo(1)
+		if i%7 == 3 {
+			number = 2
+		}
+		writes = append(writes, newWrite(r.Fence, number, put("k", "v")))
+	}
+	done, err := a.Commit(f.ctx, writes)
+	f.must(A6, err == nil && len(done) == len(writes), "a batch of %d writes answers %d results, %v", len(writes), len(done), err)
+	for i, r := range done {
+		if writes[i].Number == 2 {
+			f.must(A4, errors.Is(r.Err, driver.ErrConflict), "write %d of %d, with a wrong number, answers %v", i, n, r.Err)
+		} else {
+			f.must(A4, r.Err == nil && r.Head.Number == 1, "write %d of %d answers head %+v, %v", i, n, r.Head, r.Err)
+		}
+	}
+	moves := make([]driver.Handover, len(fences))
+	for i, fence := range fences {
+		moves[i] = driver.Handover{Fence: fence, To: b.ID()}
+	}
+	moved, err := a.Transfer(f.ctx, moves)
+	f.must(A6, err == nil && len(moved) == len(moves), "a batch of %d transfers answers %d results, %v", len(moves), len(moved), err)
+	for i, r := range moved {
+		f.must(A4, r.Err == nil && r.Fence.Shard == fences[i].Shard && r.Fence.Session == b.ID(), "transfer %d of %d answers %+v, %v", i, n, r.Fence, r.Err)
+		fences[i] = r.Fence
+	}
+	b.release(fences...)
+	for _, s := range f.state().Shards {
+		if s.Owner.Session == a.ID() {
+			f.fail(A6, "after everything was transferred and released the record of %q is %+v", s.Shard, s.Owner)
+		}
+	}
+}
+
+func batchCost(f *fixture) {
+	a := f.join("a")
+	items := max(a.b.Info().Limits.BatchItems, 1)
+	n := min(2*items+3, 1500)
+	batches := int64((n + items - 1) / items)
+	before := f.store.Calls()
+	fences := a.hold(n)
+	mid := f.store.Calls()
+	a.release(fences...)
+	after := f.store.Calls()
+	for _, step := range []struct {
+		call          string
+		before, after Calls
+	}{{"acquiring", before, mid}, {"releasing", mid, after}} {
+		used := step.after.Reads - step.before.Reads + step.after.Writes - step.before.Writes
+		f.must(A6, used <= 3*batches+2, "%s %d free shards took %d round trips in %d batches of %d", step.call, n, used, batches, items)
+	}
+}
+
+func outOfBandWriteDetected(f *fixture) {
+	tried := 0
+	for i, what := range []Tampering{RewriteShard, RemoveShard} {
+		shard := driver.ShardID(fmt.Sprintf("s%d", i))
+		a := f.join("a")
+		fence := a.acquire(shard)
+		a.commit(fence, appendOp("x"))
+		err := f.store.Tamper(f.ctx, what, string(shard))
+		if errors.Is(err, errors.ErrUnsupported) {
+			continue
+		}
+		f.setup(string(what), err)
+		tried++
+		newest := fence.Token
+		r := a.write(fence, 2, appendOp("y"))
+		now := f.owner(shard)
+		switch {
+		case r.Err == nil:
+			f.must(F1, now == seen(fence), "%s: a commit under %+v was accepted; the record is %+v", what, seen(fence), now)
+		case errors.Is(r.Err, driver.ErrFenced):
+			f.must(F1, now != seen(fence), "%s: a commit under the fence that the record shows answers %v", what, r.Err)
+			newest = max(newest, now.Token)
+		default:
+			f.must(F1, driver.NotApplied(r.Err), "%s: a commit answers %v; want an error of the closed set", what, r.Err)
+		}
+		f.evict(a)
+		b := f.join("b")
+		grant := b.claim(driver.Claim{Shard: shard, Seen: f.owner(shard)})
+		if errors.Is(grant.Err, driver.ErrStoreChanged) {
+			continue
+		}
+		f.setup("acquire after tampering", grant.Err)
+		f.must(A2, grant.Fence.Token > newest, "%s: token %d was granted after token %d", what, grant.Fence.Token, newest)
+		r = a.write(fence, 2, appendOp("z"))
+		f.must(F1, errors.Is(r.Err, driver.ErrFenced), "%s: a superseded commit answers %v", what, r.Err)
+	}
+	if tried == 0 {
+		f.skip("the store's schema makes this tampering impossible")
+	}
+}

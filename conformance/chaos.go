@@ -1,0 +1,366 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func chaosCases() []Case {
+	const area = "Chaos"
+	return []Case{
+		{Area: area, Property: "RandomOpsLinearizable", Rules: []Rule{A1, A2, F1, L1, E1}, run: randomOps,
+			Shows: "whatever several members do at random, what they are told has an order that the log agrees with"},
+		{Area: area, Property: "LoseReplies", Rules: []Rule{A1, A2, F1, L1, E1}, Needs: []string{"Wire.DropReplies"}, run: loseReplies,
+			Shows: "the same while replies are lost"},
+		{Area: area, Property: "DuplicateRequests", Rules: []Rule{A1, A2, F1, L1, E1}, Needs: []string{"Wire.Duplicate"}, run: duplicateRequests,
+			Shows: "the same while requests arrive twice"},
+		{Area: area, Property: "PauseHolder", Rules: []Rule{F1, R1, M1, A1}, Needs: []string{"Wire.Hold"}, run: pauseHolder,
+			Shows: "whatever a holder had in flight arrives after its shard was taken over, and changes nothing"},
+		{Area: area, Property: "CutHolder", Rules: []Rule{F1, M1, E1}, Needs: []string{"Wire.Cut"}, run: cutHolder,
+			Shows: "a holder without a connection learns that it lost its lease when the connection is back, and not before"},
+		{Area: area, Property: "RestartStore", Rules: []Rule{A1, F1, M1, E3}, Needs: []string{"Restart"}, run: restartStore,
+			Shows: "a restart of the store ends no session, lease, item or entry, and open backends go on"},
+		{Area: area, Property: "WipeStore", Rules: []Rule{I1}, Needs: []string{"Wipe"}, run: wipeStore,
+			Shows: "a store that was wiped grants nothing to those who knew it before"},
+		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{I1, A2}, Needs: []string{"Snapshot"}, run: restoreOlderStore,
+			Shows: "a store that went back to an older state grants nothing to those who knew the newer one"},
+	}
+}
+
+// actor is a member that does random things to a few shards, and remembers what
+// it was told.
+type actor struct {
+	*member
+	peers   []driver.SessionID
+	ledgers map[driver.ShardID]*ledger
+	records map[driver.ShardID]driver.Owner
+	fences  map[driver.ShardID][]driver.Fence // granted to it, oldest first
+	call    func() (context.Context, context.CancelFunc)
+}
+
+// actors returns n of them over two shards. With wired their traffic goes
+// through the wire that it is called with.
+func (f *fixture) actors(n int, open func() driver.Backend) []*actor {
+	f.t.Helper()
+	ledgers := map[driver.ShardID]*ledger{"s": {}, "t": {}}
+	all := make([]*actor, n)
+	var ids []driver.SessionID
+	for i := range all {
+		all[i] = &actor{
+			member:  f.joinOn(open(), fmt.Sprint("actor-", i)),
+			ledgers: ledgers,
+			records: map[driver.ShardID]driver.Owner{},
+			fences:  map[driver.ShardID][]driver.Fence{},
+			call:    func() (context.Context, context.CancelFunc) { return f.ctx, func() {} },
+		}
+		ids = append(ids, all[i].ID())
+	}
+	for _, a := range all {
+		a.peers = ids
+	}
+	return all
+}
+
+// act does one random thing.
+func (a *actor) act() {
+	shard := driver.ShardID([]string{"s", "t"}[rand.N(2)])
+	l, f := a.ledgers[shard], a.f
+	ctx, cancel := a.call()
+	defer cancel()
+	held := a.fences[shard]
+	if len(held) == 0 || rand.N(5) == 0 {
+		claim := driver.Claim{Shard: shard, Seen: a.records[shard], Preempt: rand.N(2) == 0}
+		a.learn(shard, l.granting(func() driver.AcquireResult { return a.claimCtx(ctx, claim) }))
+		return
+	}
+	// Mostly the latest lease it knows of, sometimes an older one, as a zombie.
+	fence := held[len(held)-1]
+	if rand.N(4) == 0 {
+		fence = held[rand.N(len(held))]
+	}
+	switch rand.N(8) {
+	case 0:
+		to := a.peers[rand.N(len(a.peers))]
+		a.learn(shard, l.transferring(fence, func() driver.AcquireResult { return a.transferCtx(ctx, fence, to) }))
+	case 1:
+		start := l.now()
+		err := a.Release(ctx, []driver.Fence{fence})
+		l.ending(start, fence, err)
+		if err == nil {
+			a.records[shard] = driver.Owner{Token: fence.Token}
+		}
+	case 2:
+		if err := a.Beat(ctx); errors.Is(err, driver.ErrSessionLost) || errors.Is(err, driver.ErrStoreChanged) {
+			f.Errorf("a heartbeat of a session that nobody ended answers %v", err)
+		}
+	default:
+		page, err := a.b.ReadLog(ctx, shard, 0, 0)
+		if err != nil {
+			return
+		}
+		// Right before the write, so that only the fence stops a zombie.
+		l.appending(fence, page.Head.Number+1, func(w driver.Write) driver.CommitResult { return a.writeCtx(ctx, w) })
+	}
+}
+
+func (a *actor) learn(shard driver.ShardID, r driver.AcquireResult) {
+	if owner, held := heldWith(r.Err); held {
+		a.records[shard] = owner
+	}
+	if r.Err != nil {
+		return
+	}
+	a.records[shard] = seen(r.Fence)
+	if r.Fence.Session == a.ID() {
+		a.fences[shard] = append(a.fences[shard], r.Fence)
+		if len(a.fences[shard]) > 6 {
+			a.fences[shard] = a.fences[shard][1:]
+		}
+	}
+}
+
+// turmoil lets the actors act at once, between returns on a calm, and judges.
+func (f *fixture) turmoil(actors []*actor, round func(i int, act func())) {
+	f.t.Helper()
+	f.rounds(40, 1500*time.Millisecond, func(i int) {
+		round(i, func() {
+			together(times(len(actors), func(k int) {
+				for range 6 {
+					actors[k].act()
+				}
+			})...)
+		})
+	})
+	judge := f.join("judge")
+	for shard, l := range actors[0].ledgers {
+		f.quiesce(judge, judge.preempt(shard))
+		if l.accepted() == 0 {
+			f.Errorf("%s cannot be judged: no commit to shard %q was accepted", F1, shard)
+		}
+		f.judge(l, shard)
+	}
+}
+
+func randomOps(f *fixture) {
+	f.turmoil(f.actors(4, f.open), func(_ int, act func()) { act() })
+}
+
+func loseReplies(f *fixture) {
+	b, w := f.wire("DropReplies", func(w *Wire) bool { return w.DropReplies != nil })
+	actors := append(f.actors(2, f.open), f.actors(2, func() driver.Backend { return b })...)
+	for _, a := range actors[2:] {
+		a.ledgers, a.peers = actors[0].ledgers, actors[0].peers
+	}
+	lossy := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(f.ctx, time.Duration(5+rand.N(10))*time.Millisecond)
+	}
+	calm := actors[0].call
+	f.turmoil(actors, func(i int, act func()) {
+		for _, a := range actors[2:] {
+			a.call = calm
+			if i%2 == 1 {
+				a.call = lossy
+			}
+		}
+		if i%2 == 1 {
+			defer w.DropReplies()()
+		}
+		act()
+	})
+}
+
+func duplicateRequests(f *fixture) {
+	b, w := f.wire("Duplicate", func(w *Wire) bool { return w.Duplicate != nil })
+	actors := append(f.actors(2, f.open), f.actors(2, func() driver.Backend { return b })...)
+	for _, a := range actors[2:] {
+		a.ledgers, a.peers = actors[0].ledgers, actors[0].peers
+	}
+	defer w.Duplicate()()
+	f.turmoil(actors, func(_ int, act func()) { act() })
+}
+
+func pauseHolder(f *fixture) {
+	b, w := f.wire("Hold", func(w *Wire) bool { return w.Hold != nil })
+	for i := range 3 {
+		name := func(s string) driver.ShardID { return driver.ShardID(fmt.Sprint(s, i)) }
+		holder, heir := f.joinOn(b, "holder"), f.join("heir")
+		fence, spare := holder.acquire(name("s")), holder.acquire(name("spare"))
+		head := holder.commit(fence, put("k", "v"), appendOp("x"))
+		heirBeat, _ := f.beatOf(heir.ID())
+
+		release := w.Hold()
+		together(
+			func() { ctx, cancel := f.short(); defer cancel(); _ = holder.Beat(ctx) },
+			func() { f.heldWrite(holder, newWrite(fence, head.Number+1, put("k", "late"), appendOp("late"))) },
+			func() {
+				ctx, cancel := f.short()
+				defer cancel()
+				holder.transferCtx(ctx, spare, holder.ID())
+			},
+			func() { ctx, cancel := f.short(); defer cancel(); _ = holder.Release(ctx, []driver.Fence{fence}) },
+			func() {
+				ctx, cancel := f.short()
+				defer cancel()
+				holder.claimCtx(ctx, driver.Claim{Shard: name("new")})
+			},
+			func() {
+				ctx, cancel := f.short()
+				defer cancel()
+				_ = evictCtx(ctx, holder, driver.Suspect{Session: heir.ID(), Version: heirBeat})
+			},
+		)
+		heir.beat()
+		f.evict(holder)
+		next, nextSpare := heir.acquire(name("s")), heir.acquire(name("spare"))
+		release()
+
+		var rule Rule
+		wrong := func() string {
+			switch {
+			case f.head(name("s")) != head || string(f.get(name("s"), "k").Value) != "v":
+				rule = F1
+				return fmt.Sprintf("a commit that arrived after the takeover took effect: head %+v", f.head(name("s")))
+			case f.owner(name("s")) != seen(next):
+				rule = R1
+				return fmt.Sprintf("a release that arrived after the takeover changed the record to %+v", f.owner(name("s")))
+			case f.owner(name("spare")) != seen(nextSpare):
+				rule = A1
+				return fmt.Sprintf("a transfer that arrived after the takeover changed the record to %+v", f.owner(name("spare")))
+			case f.owner(name("new")) != driver.Owner{}:
+				rule = A1
+				return fmt.Sprintf("a claim that arrived after its session was evicted took the shard: %+v", f.owner(name("new")))
+			case f.isMember(holder.ID()) || !f.isMember(heir.ID()):
+				rule = M1
+				return "a heartbeat brought an evicted session back, or its evict of an older version ended another"
+			}
+			return ""
+		}
+		var what string
+		if f.eventually(150*time.Millisecond, func() bool { what = wrong(); return what != "" }) {
+			f.fail(rule, "%s", what)
+		}
+		f.must(M1, errors.Is(f.settle(func() error { return holder.Beat(f.ctx) }), driver.ErrSessionLost), "the resumed holder's heartbeat does not tell that its session is lost")
+	}
+}
+
+func cutHolder(f *fixture) {
+	b, w := f.wire("Cut", func(w *Wire) bool { return w.Cut != nil })
+	holder, heir := f.joinOn(b, "holder"), f.join("heir")
+	fence := holder.acquire("s")
+	head := holder.commit(fence, appendOp("x"))
+	heal := w.Cut()
+	for range 3 {
+		ctx, cancel := f.short()
+		for call, err := range map[string]error{
+			"Beat":    holder.Beat(ctx),
+			"Commit":  holder.writeCtx(ctx, newWrite(fence, head.Number+1, appendOp("cut"))).Err,
+			"Acquire": holder.claimCtx(ctx, driver.Claim{Shard: "t"}).Err,
+		} {
+			f.must(E1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)), "%s without a connection answers %v; want an error outside of the closed set", call, err)
+		}
+		cancel()
+	}
+	f.evict(holder)
+	next := heir.acquire("s")
+	heal()
+	err := f.settle(func() error { return holder.write(fence, f.head("s").Number+1, appendOp("stale")).Err })
+	f.must(F1, errors.Is(err, driver.ErrFenced), "the former holder's commit after its connection came back answers %v; want ErrFenced", err)
+	err = f.settle(func() error { return holder.Beat(f.ctx) })
+	f.must(M1, errors.Is(err, driver.ErrSessionLost), "the former holder's heartbeat after its connection came back answers %v; want ErrSessionLost", err)
+	f.must(F1, f.head("s") == head && heir.write(next, head.Number+1, appendOp("y")).Err == nil, "commits of the cut holder took effect, or the heir's does not: head %+v", f.head("s"))
+}
+
+func restartStore(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	fence := a.acquire("s")
+	head := a.commit(fence, appendOp("x"), put("k", "v"))
+	m, t := f.watch(b.b), f.tail(b.b)
+	for range 2 {
+		f.restart()
+		for _, member := range []*member{a, b} {
+			err := f.settle(func() error { return member.Beat(f.ctx) })
+			f.must(M1, err == nil, "a heartbeat after a restart of the store answers %v", err)
+		}
+		f.must(A1, f.owner("s") == seen(fence), "after a restart of the store the record is %+v; want %+v", f.owner("s"), seen(fence))
+		f.must(F1, f.head("s") == head && len(f.log("s", 0)) == int(head.Seq) && f.get("s", "k") != nil, "after a restart of the store the head is %+v; want %+v", f.head("s"), head)
+		w := a.write(fence, head.Number+1, appendOp("y"))
+		f.must(F1, w.Err == nil, "after a restart of the store the holder's commit answers %v", w.Err)
+		head = w.Head
+		full := f.state()
+		f.must(E3, f.eventually(10*time.Second, func() bool {
+			return m.until(func() bool { return m.same(full) }) && t.until(map[driver.ShardID]driver.Seq{"s": head.Seq})
+		}), "after a restart of the store an open backend's views do not go on")
+	}
+}
+
+func wipeStore(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	fence := a.acquire("s")
+	a.commit(fence, appendOp("x"))
+	free := b.acquire("free")
+	b.release(free)
+	f.setup("wipe", f.store.Wipe(f.ctx))
+
+	refused := func(when string) {
+		f.t.Helper()
+		for call, do := range map[string]func() error{
+			"Beat":     func() error { return a.Beat(f.ctx) },
+			"Acquire":  func() error { return b.claim(driver.Claim{Shard: "new"}).Err },
+			"Transfer": func() error { return a.transfer(fence, a.ID()).Err },
+			"Commit":   func() error { return a.write(fence, 2, appendOp("y")).Err },
+		} {
+			err := do()
+			f.must(I1, err != nil, "%s succeeds on a store that was wiped%s", call, when)
+		}
+		for _, m := range []*member{a, b} {
+			_, err := f.tryJoin(m.b, f.newcomer(m.b, m.node))
+			f.must(I1, errors.Is(err, driver.ErrStoreChanged), "joining on a store that was wiped%s answers %v; want ErrStoreChanged", when, err)
+		}
+		err := a.Beat(f.ctx)
+		f.must(I1, errors.Is(err, driver.ErrStoreChanged), "a heartbeat on a store that was wiped%s answers %v; want ErrStoreChanged", when, err)
+	}
+	refused("")
+	if f.store.OpenExisting != nil {
+		_, err := f.tryOpen(f.store.OpenExisting)
+		f.must(I1, err != nil, "a store that was wiped opens without Create")
+	}
+	anew := f.open()
+	f.must(I1, anew.Info().StoreID != a.b.Info().StoreID, "a store that was wiped and created anew has the same identity")
+	n := f.joinOn(anew, "c")
+	n.take(driver.Claim{Shard: "s"})
+	refused(" and created anew")
+}
+
+func restoreOlderStore(f *fixture) {
+	a, b, c := f.join("a"), f.join("b"), f.join("c")
+	fence := a.acquire("s")
+	a.commit(fence, appendOp("x"))
+	restore, err := f.store.Snapshot(f.ctx)
+	f.setup("snapshot", err)
+	newest := fence.Token
+	for range 5 {
+		for _, m := range []*member{a, b, c} {
+			m.beat()
+			newest = max(newest, m.preempt("s").Token)
+			m.commit(driver.Fence{Shard: "s", Session: m.ID(), Token: newest}, appendOp("y"))
+		}
+	}
+	f.setup("restore", restore(f.ctx))
+
+	beat := a.Beat(f.ctx)
+	f.must(I1, errors.Is(beat, driver.ErrStoreChanged), "a heartbeat that replaces a version older than one that was acknowledged answers %v; want ErrStoreChanged", beat)
+	for range 2 {
+		r := b.claim(driver.Claim{Shard: "s", Seen: seen(fence), Preempt: true})
+		if r.Err == nil {
+			f.must(A2, r.Fence.Token > newest, "token %d was granted after the store went back; token %d had been granted before", r.Fence.Token, newest)
+		}
+		f.must(I1, errors.Is(r.Err, driver.ErrStoreChanged), "a claim on a store that went back answers %+v, %v; want ErrStoreChanged", r.Fence, r.Err)
+	}
+	_, err = c.b.Join(f.ctx, f.newcomer(c.b, "d"))
+	f.must(I1, errors.Is(err, driver.ErrStoreChanged), "a join on a store that went back answers %v; want ErrStoreChanged", err)
+}

@@ -1,0 +1,530 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func errorCases() []Case {
+	const area = "Errors"
+	return []Case{
+		{Area: area, Property: "CancelledWriteIsUnknown", Rules: []Rule{E1, F1, L1, A1, A2}, run: cancelledWriteIsUnknown,
+			Shows: "a commit that is cancelled on its way is in the log exactly if it may be"},
+		{Area: area, Property: "DoneContext", Rules: []Rule{E1, X1}, run: doneContext,
+			Shows: "a call whose context is done fails and changes nothing"},
+		{Area: area, Property: "CancelledCallBlocksNobody", Rules: []Rule{E3}, run: cancelledCallBlocksNobody,
+			Shows: "calls that were given up leave no lock behind"},
+		{Area: area, Property: "LostReplyIsUnknown", Rules: []Rule{E1}, Needs: []string{"Wire.DropReplies"}, run: lostReplyIsUnknown,
+			Shows: "without a reply neither success nor failure is assumed, and one read settles it"},
+		{Area: area, Property: "LostRequestIsUnknown", Rules: []Rule{E1, X1}, Needs: []string{"Wire.DropRequests"}, run: lostRequestIsUnknown,
+			Shows: "a request that never arrived looks the same, ends with its context, and had no effect"},
+		{Area: area, Property: "WriteSentOnce", Rules: []Rule{E2}, Needs: []string{"Wire.DropReplies", "Calls"}, alone: true, run: writeSentOnce,
+			Shows: "a write without a reply is not sent again"},
+		{Area: area, Property: "EveryErrorClassified", Rules: []Rule{E1}, run: everyErrorClassified,
+			Shows: "refusals match their sentinel, carry their detail and begin with tenure:"},
+		{Area: area, Property: "ClosedBackend", Rules: []Rule{E1, E3}, run: closedBackend,
+			Shows: "every call begun after Close answers ErrClosed; sessions stay"},
+		{Area: area, Property: "InvalidNames", Rules: []Rule{E1}, run: invalidNames,
+			Shows: "names, keys and numbers outside the grammar are refused before any I/O"},
+		{Area: area, Property: "NoGoroutineLeak", Rules: []Rule{E3}, run: noGoroutineLeak,
+			Shows: "after Close no goroutine of the backend is left, whatever was cancelled before"},
+		{Area: area, Property: "ConcurrentUse", Rules: []Rule{E3}, run: concurrentUse,
+			Shows: "every method may be called from many goroutines of one backend"},
+		{Area: area, Property: "CloseUnblocks", Rules: []Rule{E3, E1}, run: closeUnblocks,
+			Shows: "Close ends blocked calls with ErrClosed"},
+		{Area: area, Property: "ProbeRefusesLyingStore", Rules: []Rule{P1}, Needs: []string{"OpenLying"}, run: probeRefusesLyingStore,
+			Shows: "a store that ignores conditions does not open"},
+		{Area: area, Property: "CorruptRecordsQuarantined", Rules: []Rule{A4, O1}, Needs: []string{"Tamper"}, run: func(f *fixture) {
+			quarantined(f, CorruptShard, CorruptMember)
+		}, Shows: "a record that does not decode is never granted and blocks nothing else"},
+		{Area: area, Property: "OversizedRecordInStore", Rules: []Rule{A4, O1}, Needs: []string{"Tamper"}, run: func(f *fixture) {
+			quarantined(f, OversizeShard)
+		}, Shows: "the same for a record that is far too large"},
+	}
+}
+
+func cancelledWriteIsUnknown(f *fixture) {
+	a := f.join("a")
+	const shard driver.ShardID = "s"
+	l := &ledger{}
+	first := l.claim(a, driver.Claim{Shard: shard})
+	f.setup("acquire", first.Err)
+	f.rounds(400, time.Second, func(int) {
+		ctx, cancel := context.WithCancel(f.ctx)
+		defer cancel()
+		next := f.head(shard).Number + 1
+		delay := rand.N(100 * time.Microsecond)
+		together(
+			func() {
+				l.appending(first.Fence, next, func(w driver.Write) driver.CommitResult { return a.writeCtx(ctx, w) })
+			},
+			func() {
+				pause := time.NewTimer(delay)
+				<-pause.C
+				cancel()
+			},
+		)
+	})
+	f.quiesce(a, first.Fence)
+	f.judge(l, shard)
+}
+
+// quiesce waits until nothing that was cancelled can take effect any more: a
+// commit of an empty put beats whatever is still under way to the number.
+func (f *fixture) quiesce(m *member, fence driver.Fence) {
+	f.t.Helper()
+	if !f.eventually(5*time.Second, func() bool {
+		return m.write(fence, f.head(fence.Shard).Number+1, put("quiesced", "")).Err == nil
+	}) {
+		f.setup("quiesce", errors.New("no commit is accepted after cancelled ones"))
+	}
+}
+
+func doneContext(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	fence := a.acquire("s")
+	version, _ := f.beatOf(b.ID())
+	late := f.newcomer(a.b, "late")
+	done, cancel := context.WithCancel(f.ctx)
+	cancel()
+	for call, err := range map[string]error{
+		"Beat":     a.Beat(done),
+		"Acquire":  a.claimCtx(done, driver.Claim{Shard: "t"}).Err,
+		"Transfer": a.transferCtx(done, fence, b.ID()).Err,
+		"Release":  a.Release(done, []driver.Fence{fence}),
+		"Commit":   a.writeCtx(done, newWrite(fence, 1, appendOp("x"))).Err,
+		"Close":    b.Close(done),
+		"Evict":    evictCtx(done, a, driver.Suspect{Session: b.ID(), Version: version}),
+		"Join":     func() error { _, err := a.b.Join(done, late); return err }(),
+		"Observe":  func() error { _, err := a.b.Observe(done, driver.ObserveQuery{}); return err }(),
+		"ReadLog":  func() error { _, err := a.b.ReadLog(done, "s", 0, 1); return err }(),
+		"TailLog":  func() error { _, err := a.b.TailLog(done, "", 1); return err }(),
+		"Get":      func() error { _, err := a.b.Get(done, "s", "k"); return err }(),
+		"List":     func() error { _, err := a.b.List(done, "s", ""); return err }(),
+	} {
+		f.must(X1, err != nil, "%s with a context that is done succeeds", call)
+		f.must(E1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry), "%s with a context that is done answers %v; want ErrRetry or the context's error", call, err)
+	}
+	f.must(E1, f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{} && f.head("s") == driver.Head{} && f.isMember(b.ID()) && !f.isMember(late.Session),
+		"calls with a context that was done changed the store: %+v", f.state())
+}
+
+func evictCtx(ctx context.Context, m *member, s driver.Suspect) error {
+	res, err := m.Evict(ctx, []driver.Suspect{s})
+	if err = single(len(res), err); err != nil {
+		return err
+	}
+	return res[0].Err
+}
+
+func cancelledCallBlocksNobody(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	fence := a.acquire("s")
+	f.rounds(200, 500*time.Millisecond, func(i int) {
+		ctx, cancel := context.WithCancel(f.ctx)
+		defer cancel()
+		together(
+			func() { a.writeCtx(ctx, newWrite(fence, f.head("s").Number+1, appendOp("x"))) },
+			func() { a.claimCtx(ctx, driver.Claim{Shard: driver.ShardID(fmt.Sprint("t", i))}) },
+			cancel,
+		)
+	})
+	start := time.Now()
+	next := b.preempt("s")
+	b.commit(next, appendOp("y"))
+	b.beat()
+	f.must(E3, time.Since(start) < 5*time.Second, "after cancelled calls another process's claim, commit and heartbeat took %v", time.Since(start))
+}
+
+// short is a context that ends soon, for calls that get no answer.
+func (f *fixture) short() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(f.ctx, 60*time.Millisecond)
+}
+
+func lostReplyIsUnknown(f *fixture) {
+	b, w := f.wire("DropReplies", func(w *Wire) bool { return w.DropReplies != nil })
+	a, other := f.joinOn(b, "a"), f.join("other")
+	fence := a.acquire("s")
+	end := w.DropReplies()
+	write := newWrite(fence, 1, appendOp("x"))
+	check := func(call string, err error) {
+		f.t.Helper()
+		f.must(E1, err != nil, "%s without a reply succeeds", call)
+		f.must(E1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry), "%s without a reply answers %v, which claims to know the outcome", call, err)
+	}
+	ctx, cancel := f.short()
+	r := a.writeCtx(ctx, write)
+	cancel()
+	check("Commit", r.Err)
+	ctx, cancel = f.short()
+	claim := a.claimCtx(ctx, driver.Claim{Shard: "t"})
+	cancel()
+	check("Acquire", claim.Err)
+	ctx, cancel = f.short()
+	moved := a.transferCtx(ctx, fence, other.ID())
+	cancel()
+	check("Transfer", moved.Err)
+	end()
+
+	head := f.head("s")
+	switch {
+	case head.Number == 1:
+		f.must(E1, driver.Unknown(r.Err) && head.Nonce == write.Nonce, "a commit that took effect was answered %v, and the head is %+v", r.Err, head)
+	default:
+		f.must(E1, head == driver.Head{}, "one commit of unknown outcome left the head %+v", head)
+	}
+	if f.owner("t").Session == a.ID() {
+		f.must(E1, driver.Unknown(claim.Err), "a claim that took effect was answered %v", claim.Err)
+		again := driver.AcquireResult{}
+		err := f.settle(func() error { again = a.claim(driver.Claim{Shard: "t"}); return again.Err })
+		f.must(E1, err == nil && seen(again.Fence) == f.owner("t"), "the claim repeated answers %+v, %v; the record is %+v", again.Fence, err, f.owner("t"))
+	}
+	if f.owner("s").Session == other.ID() {
+		f.must(E1, driver.Unknown(moved.Err), "a transfer that took effect was answered %v", moved.Err)
+	}
+}
+
+func lostRequestIsUnknown(f *fixture) {
+	b, w := f.wire("DropRequests", func(w *Wire) bool { return w.DropRequests != nil })
+	a := f.joinOn(b, "a")
+	fence := a.acquire("s")
+	end := w.DropRequests()
+	start := time.Now()
+	for call, do := range map[string]func(context.Context) error{
+		"Commit":  func(ctx context.Context) error { return a.writeCtx(ctx, newWrite(fence, 1, appendOp("x"))).Err },
+		"Acquire": func(ctx context.Context) error { return a.claimCtx(ctx, driver.Claim{Shard: "t"}).Err },
+		"Beat":    a.Beat,
+		"Release": func(ctx context.Context) error { return a.Release(ctx, []driver.Fence{fence}) },
+	} {
+		ctx, cancel := f.short()
+		err := do(ctx)
+		cancel()
+		f.must(E1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)), "%s without an answer gives %v; want an error outside of the closed set", call, err)
+	}
+	f.must(X1, time.Since(start) < 4*(60*time.Millisecond+2*time.Second), "four calls without an answer, with a context of 60 ms each, took %v", time.Since(start))
+	f.must(E1, f.head("s") == driver.Head{} && f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{}, "requests that never arrived changed the store")
+	end()
+	f.setup("beat after the fault", f.settle(func() error { return a.Beat(f.ctx) }))
+	r := f.settle(func() error { return a.write(fence, 1, appendOp("y")).Err })
+	f.must(E1, r == nil, "after lost requests the same number is refused: %v", r)
+}
+
+func writeSentOnce(f *fixture) {
+	b, w := f.wire("DropReplies", func(w *Wire) bool { return w.DropReplies != nil })
+	a := f.joinOn(b, "a")
+	fence := a.acquire("s")
+	a.commit(fence, appendOp("x"))
+	for call, do := range map[string]func(context.Context) error{
+		"Commit": func(ctx context.Context) error { return a.writeCtx(ctx, newWrite(fence, 2, appendOp("y"))).Err },
+		"Beat":   a.Beat,
+	} {
+		end := w.DropReplies()
+		before := f.store.Calls()
+		ctx, cancel := context.WithTimeout(f.ctx, 300*time.Millisecond)
+		err := do(ctx)
+		cancel()
+		after := f.store.Calls()
+		end()
+		f.must(E2, err != nil && after.Writes-before.Writes <= 1, "%s without a reply for 300 ms wrote %d times and answers %v; want at most 1 and an error", call, after.Writes-before.Writes, err)
+	}
+}
+
+func everyErrorClassified(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	fence := a.acquire("s")
+	gone := f.join("gone")
+	f.evict(gone)
+	stale := fence
+	stale.Token += 7
+	limits := a.b.Info().Limits
+	trimmed := a.acquire("trimmed")
+	a.commit(trimmed, appendOp("x"))
+	a.commit(trimmed, trim(1))
+	_, readErr := a.b.ReadLog(f.ctx, "trimmed", 0, 1)
+	for _, c := range []struct {
+		what string
+		err  error
+		want error
+	}{
+		{"a claim on a held shard", b.claim(driver.Claim{Shard: "s"}).Err, driver.ErrHeld},
+		{"a commit under a wrong token", a.write(stale, 1, appendOp("x")).Err, driver.ErrFenced},
+		{"a commit with a wrong number", a.write(fence, 5, appendOp("x")).Err, driver.ErrConflict},
+		{"a commit with a failed precondition", a.write(fence, 1, putIf("k", "x", 4)).Err, driver.ErrConflict},
+		{"a transfer of a wrong token", a.transfer(stale, b.ID()).Err, driver.ErrFenced},
+		{"a transfer to nobody", a.transfer(fence, newID()).Err, driver.ErrNoTarget},
+		{"a transfer of another's lease", b.transfer(fence, b.ID()).Err, driver.ErrInvalid},
+		{"a heartbeat of an evicted session", gone.Beat(f.ctx), driver.ErrSessionLost},
+		{"an oversized write", a.write(fence, 1, driver.Op{Kind: driver.OpAppend, Value: make([]byte, limits.WriteBytes+1)}).Err, driver.ErrTooLarge},
+		{"a read of a trimmed entry", readErr, driver.ErrTrimmed},
+	} {
+		f.must(E1, errors.Is(c.err, c.want), "%s answers %v; want it to match %q", c.what, c.err, c.want)
+		f.must(E1, strings.HasPrefix(c.err.Error(), "tenure: ") && !strings.Contains(c.err.Error(), "\n"), "%s has the message %q; want one line that begins with \"tenure: \"", c.what, c.err)
+	}
+}
+
+func closedBackend(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	fence := a.acquire("s")
+	f.setup("close", a.b.Close())
+	f.must(E3, a.b.Close() == nil, "a second Close is an error")
+	for call, err := range map[string]error{
+		"Join":             func() error { _, err := a.b.Join(f.ctx, f.newcomer(b.b, "late")); return err }(),
+		"Observe":          func() error { _, err := a.b.Observe(f.ctx, driver.ObserveQuery{}); return err }(),
+		"ReadLog":          func() error { _, err := a.b.ReadLog(f.ctx, "s", 0, 1); return err }(),
+		"TailLog":          func() error { _, err := a.b.TailLog(f.ctx, "", 1); return err }(),
+		"Get":              func() error { _, err := a.b.Get(f.ctx, "s", "k"); return err }(),
+		"List":             func() error { _, err := a.b.List(f.ctx, "s", ""); return err }(),
+		"Session.Beat":     a.Beat(f.ctx),
+		"Session.Acquire":  a.claim(driver.Claim{Shard: "t"}).Err,
+		"Session.Transfer": a.transfer(fence, b.ID()).Err,
+		"Session.Release":  a.Release(f.ctx, []driver.Fence{fence}),
+		"Session.Commit":   a.write(fence, 1, appendOp("x")).Err,
+		"Session.Evict":    a.suspect(b.ID(), 1).Err,
+		"Session.Close":    a.Close(f.ctx),
+	} {
+		f.must(E1, errors.Is(err, driver.ErrClosed), "%s of a closed backend answers %v; want ErrClosed", call, err)
+	}
+	f.must(E3, f.isMember(a.ID()) && f.owner("s") == seen(fence), "closing a backend ended its session or lease")
+	f.must(E1, a.b.Info().Backend != "" && a.b.Info().Namespace != "", "Info of a closed backend is %+v", a.b.Info())
+}
+
+// badNames are names that no shard, node or key may have.
+func badNames() []string {
+	return []string{
+		"", ".", "..", ".a", "-a", "a/", "/a", "a//b", "../a", "a/../b", "a\x00b", "a b", "a\n", "a%2Fb", "%00", "ä", "🙂",
+		"'", "a'b", `a"b`, "a`b", "a;b", "a\\b", "a:b", "a*", "a?b", "\xff", strings.Repeat("a", 4096),
+	}
+}
+
+func invalidNames(f *fixture) {
+	a := f.join("a")
+	fence := a.acquire("s")
+	var before Calls
+	if f.store.Calls != nil {
+		before = f.store.Calls()
+	}
+	bad := func(what, name string, err error) {
+		f.t.Helper()
+		f.must(E1, errors.Is(err, driver.ErrInvalid), "%s %.40q answers %v; want ErrInvalid", what, name, err)
+	}
+	names := append(badNames(), strings.Repeat("a", driver.MaxNameLen+1), "a/b")
+	for _, name := range names {
+		shard := driver.ShardID(name)
+		wrong := driver.Fence{Shard: shard, Session: a.ID(), Token: fence.Token}
+		bad("claiming", name, a.claim(driver.Claim{Shard: shard}).Err)
+		bad("transferring", name, a.transfer(wrong, a.ID()).Err)
+		bad("releasing", name, a.Release(f.ctx, []driver.Fence{wrong}))
+		bad("committing to", name, a.write(wrong, 1, appendOp("x")).Err)
+		_, err := a.b.ReadLog(f.ctx, shard, 0, 1)
+		bad("reading the log of", name, err)
+		_, err = a.b.Get(f.ctx, shard, "k")
+		bad("reading an item of", name, err)
+		_, err = a.b.List(f.ctx, shard, "")
+		bad("listing", name, err)
+		m := f.newcomer(a.b, name)
+		_, err = a.b.Join(f.ctx, m)
+		bad("joining as", name, err)
+		m.Node, m.Session = "n", driver.SessionID(name)
+		_, err = a.b.Join(f.ctx, m)
+		bad("joining with the id", name, err)
+	}
+	for _, key := range badNames() {
+		bad("putting", key, a.write(fence, 1, put(key, "v")).Err)
+		bad("deleting", key, a.write(fence, 1, del(key)).Err)
+		_, err := a.b.Get(f.ctx, "s", key)
+		bad("getting", key, err)
+		if driver.CheckPrefix(key) != nil {
+			_, err = a.b.List(f.ctx, "s", key)
+			bad("listing the prefix", key, err)
+		}
+	}
+	for what, w := range map[string]driver.Write{
+		"number 0":           newWrite(fence, 0, appendOp("x")),
+		"no operation":       newWrite(fence, 1),
+		"one key twice":      newWrite(fence, 1, put("k", "1"), del("k")),
+		"no nonce":           {Fence: fence, Number: 1, Ops: []driver.Op{appendOp("x")}},
+		"an unknown kind":    newWrite(fence, 1, driver.Op{Kind: 99}),
+		"a negative trim":    newWrite(fence, 1, trim(-1)),
+		"token 0":            newWrite(driver.Fence{Shard: "s", Session: a.ID()}, 1, appendOp("x")),
+		"a negative version": newWrite(fence, 1, putIf("k", "v", -7)),
+	} {
+		bad("a write with", what, a.writeCtx(f.ctx, w).Err)
+	}
+	_, err := a.Acquire(f.ctx, []driver.Claim{{Shard: "t"}, {Shard: "t"}})
+	bad("claiming twice in a batch", "t", err)
+	if f.store.Calls != nil {
+		after := f.store.Calls()
+		f.must(E1, after == before, "invalid calls reached the store: %+v before, %+v after", before, after)
+	}
+	f.must(E1, len(f.state().Shards) == 1 && f.head("s") == driver.Head{}, "invalid calls changed the store: %+v", f.state())
+
+	longest := driver.ShardID("a." + strings.Repeat("-", driver.MaxNameLen-3) + "_")
+	long := a.claim(driver.Claim{Shard: longest})
+	f.must(E1, long.Err == nil && f.owner(longest) == seen(long.Fence), "a name of %d bytes answers %v", driver.MaxNameLen, long.Err)
+	key := "a/" + strings.Repeat("b", driver.MaxKeyLen-2)
+	f.must(E1, a.write(long.Fence, 1, put(key, "v")).Err == nil && f.get(longest, key) != nil, "a key of %d bytes does not work", driver.MaxKeyLen)
+}
+
+func noGoroutineLeak(f *fixture) {
+	for range 3 {
+		b := f.open()
+		m := f.joinOn(b, "a")
+		fence := m.preempt("s")
+		w, t := f.watch(b), f.tail(b)
+		ctx, cancel := context.WithCancel(f.ctx)
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() { _, _ = b.Observe(ctx, driver.ObserveQuery{Since: w.cursor}) })
+			calls.Go(func() { _, _ = b.TailLog(ctx, t.cursor, 10) })
+			calls.Go(func() { m.writeCtx(ctx, newWrite(fence, 1, appendOp("x"))) })
+		}
+		m.beat()
+		cancel()
+		calls.Wait()
+	}
+	f.closeAll()
+	own := 1 // the case's own goroutine
+	var left []string
+	if !f.eventually(3*time.Second, func() bool {
+		left = labelled(f.t.Name())
+		return len(left) <= own
+	}) {
+		f.fail(E3, "3 s after every backend was closed goroutines are left:\n%s\n", strings.Join(left, "\n\n"))
+	}
+}
+
+func concurrentUse(f *fixture) {
+	b := f.open()
+	m, other := f.joinOn(b, "a"), f.joinOn(b, "b")
+	const workers = 8
+	fences := m.hold(workers)
+	version, _ := f.beatOf(other.ID())
+	full, tail := f.watch(b), f.tail(b)
+	f.rounds(100, time.Second, func(int) {
+		var mu sync.Mutex
+		var errs []error
+		note := func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		}
+		work := times(workers, func(i int) {
+			shard := fences[i].Shard
+			page, err := b.ReadLog(f.ctx, shard, 0, 5)
+			note(err)
+			if err != nil {
+				return
+			}
+			note(m.write(fences[i], page.Head.Number+1, appendOp("x"), put("k", "v"), trim(page.Head.Seq)).Err)
+			_, err = b.Get(f.ctx, shard, "k")
+			note(err)
+			_, err = b.List(f.ctx, shard, "")
+			note(err)
+			note(m.Beat(f.ctx))
+			r := m.transfer(fences[i], m.ID())
+			note(r.Err)
+			if r.Err == nil {
+				fences[i] = r.Fence
+			}
+			_, err = b.Observe(f.ctx, driver.ObserveQuery{})
+			note(err)
+			note(m.suspect(other.ID(), version+1000).Err)
+		})
+		work = append(work,
+			func() { _, err := full.next(f.ctx); note(err) },
+			func() { note(tail.next(f.ctx, 10)) },
+		)
+		together(work...)
+		for _, err := range errs {
+			if err != nil && !errors.Is(err, driver.ErrRetry) && !errors.Is(err, driver.ErrTrimmed) {
+				f.fail(E3, "a call beside others on one backend answers %v", err)
+			}
+		}
+		for _, fence := range fences {
+			f.must(E3, f.owner(fence.Shard) == seen(fence), "after calls at once the record of %q is %+v; want %+v", fence.Shard, f.owner(fence.Shard), seen(fence))
+		}
+	})
+}
+
+func closeUnblocks(f *fixture) {
+	for range 3 {
+		b := f.open()
+		w, t := f.watch(b), f.tail(b)
+		const each = 3
+		got := make(chan error, 2*each)
+		for range each {
+			go func() { _, err := b.Observe(f.ctx, driver.ObserveQuery{Since: w.cursor}); got <- err }()
+			go func() { _, err := b.TailLog(f.ctx, t.cursor, 10); got <- err }()
+		}
+		blocked := time.NewTimer(20 * time.Millisecond)
+		select {
+		case err := <-got:
+			f.setup("block", fmt.Errorf("a call without news returned: %v", err))
+		case <-blocked.C:
+		}
+		f.setup("close", b.Close())
+		limit := time.NewTimer(3 * time.Second)
+		for range 2 * each {
+			select {
+			case err := <-got:
+				f.must(E1, errors.Is(err, driver.ErrClosed), "a blocked call answers %v when its backend is closed; want ErrClosed", err)
+			case <-limit.C:
+				f.fail(E3, "Close left a call blocked")
+			}
+		}
+		limit.Stop()
+	}
+}
+
+func probeRefusesLyingStore(f *fixture) {
+	b, err := f.tryOpen(f.store.OpenLying)
+	f.must(P1, err != nil, "a store that ignores the conditions of writes opens: %+v", b)
+	f.must(P1, strings.HasPrefix(err.Error(), "tenure: "), "a store that ignores conditions is refused with %q; want a message that begins with \"tenure: \"", err)
+}
+
+func quarantined(f *fixture, kinds ...Tampering) {
+	tried := 0
+	for i, what := range kinds {
+		shard := driver.ShardID(fmt.Sprint("bad", i))
+		a, victim := f.join("a"), f.join("victim")
+		good := a.acquire(driver.ShardID(fmt.Sprint("good", i)))
+		bad := victim.acquire(shard)
+		name := string(shard)
+		if what == CorruptMember {
+			name = string(victim.ID())
+		}
+		err := f.store.Tamper(f.ctx, what, name)
+		if errors.Is(err, errors.ErrUnsupported) {
+			continue
+		}
+		f.setup(string(what), err)
+		tried++
+
+		v, err := f.read().Observe(f.ctx, driver.ObserveQuery{})
+		f.must(O1, err == nil, "%s: observing answers %v; want everything else", what, err)
+		f.must(O1, ownerIn(v, good.Shard) == seen(good), "%s: the view has %+v of a shard beside it; want %+v", what, ownerIn(v, good.Shard), seen(good))
+		v, err = f.open().Observe(f.ctx, driver.ObserveQuery{})
+		f.must(O1, err == nil && ownerIn(v, good.Shard) == seen(good), "%s: a backend opened afterwards observes %+v, %v", what, v, err)
+
+		fresh := driver.ShardID(fmt.Sprint("fresh", i))
+		res, err := a.Acquire(f.ctx, []driver.Claim{{Shard: fresh}, {Shard: shard, Seen: driver.Owner{Session: a.ID(), Token: bad.Token}}})
+		f.must(A4, err == nil && len(res) == 2 && res[0].Err == nil, "%s: a batch with a good claim answers %+v, %v", what, res, err)
+		f.must(A4, res[1].Err != nil, "%s: the claim that saw something else was granted: %+v", what, res[1].Fence)
+		f.must(A4, a.write(good, 1, appendOp("x")).Err == nil, "%s: a commit to a shard beside it is refused", what)
+		a.beat()
+		if what != CorruptMember {
+			r := a.write(driver.Fence{Shard: shard, Session: a.ID(), Token: bad.Token}, 1, appendOp("x"))
+			f.must(A4, r.Err != nil, "%s: a commit under a fence that was never granted is accepted", what)
+		}
+	}
+	if tried == 0 {
+		f.skip("the store's schema makes this tampering impossible")
+	}
+}

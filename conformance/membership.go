@@ -1,0 +1,533 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func membershipCases() []Case {
+	const area = "Membership"
+	return []Case{
+		{Area: area, Property: "JoinTellsAll", Rules: []Rule{M3, O1}, run: joinTellsAll,
+			Shows: "a member's view of another has everything that it joined with"},
+		{Area: area, Property: "LateJoinFails", Rules: []Rule{M3}, Needs: []string{"Wire.Hold"}, run: lateJoinFails,
+			Shows: "a join that arrives after a later one under its label creates nothing"},
+		{Area: area, Property: "RepeatedJoinFails", Rules: []Rule{M3}, run: repeatedJoinFails,
+			Shows: "joining again under a used id is a conflict, while the session lives and after"},
+		{Area: area, Property: "RacingJoins", Rules: []Rule{M3}, run: racingJoins,
+			Shows: "joins under one label at the same time each succeed or say that they were not applied"},
+		{Area: area, Property: "BeatChangesVersion", Rules: []Rule{M1}, run: beatChangesVersion,
+			Shows: "each heartbeat gives the record a version that it never had"},
+		{Area: area, Property: "BeatNeedsOnlyExistence", Rules: []Rule{M1, I1}, Needs: []string{"Wire.DropReplies"}, run: beatNeedsOnlyExistence,
+			Shows: "a heartbeat whose reply was lost does not end the session"},
+		{Area: area, Property: "BeatAfterCancelledBeat", Rules: []Rule{M1, I1}, run: beatAfterCancelledBeat,
+			Shows: "heartbeats that overlap or were given up do not end the session"},
+		{Area: area, Property: "BeatAfterEvictIsLost", Rules: []Rule{M1}, run: beatAfterEvictIsLost,
+			Shows: "an evicted session can do nothing more but give back, and write while nobody else was granted"},
+		{Area: area, Property: "BeatAfterCloseIsLost", Rules: []Rule{M1}, run: beatAfterCloseIsLost,
+			Shows: "the same for a closed one; closing twice is no error"},
+		{Area: area, Property: "EvictExactVersionOnly", Rules: []Rule{M2}, run: evictExactVersionOnly,
+			Shows: "evict names one version, and reports the one it found instead"},
+		{Area: area, Property: "EvictLosesToBeat", Rules: []Rule{M1, M2}, run: evictLosesToBeat,
+			Shows: "of a heartbeat and an evict of the version before it exactly one succeeds"},
+		{Area: area, Property: "CloseFreesAll", Rules: []Rule{M1, A1}, run: closeFreesAll,
+			Shows: "the shards of a closed session can be taken at once, the others cannot"},
+		{Area: area, Property: "CloseIsOneWrite", Rules: []Rule{M1}, Needs: []string{"Calls"}, alone: true, run: closeIsOneWrite,
+			Shows: "closing a session costs one write, whatever it holds"},
+		{Area: area, Property: "SupersedeEndsFormer", Rules: []Rule{M3}, run: supersedeEndsFormer,
+			Shows: "a restarted process ends its former session in the write that joins it, and nobody else's"},
+		{Area: area, Property: "TwoLiveSameNameNeverShare", Rules: []Rule{M3, A1}, run: twoLiveSameNameNeverShare,
+			Shows: "two live sessions under one label are two members"},
+		{Area: area, Property: "IdNeverRevived", Rules: []Rule{M1, M3}, run: idNeverRevived,
+			Shows: "an id whose record is gone stays gone, from whichever process"},
+		{Area: area, Property: "IdNeverRevivedOnReconnect", Rules: []Rule{M1, M3}, Needs: []string{"Wire.Cut"}, run: idNeverRevivedOnReconnect,
+			Shows: "a connection that comes back brings no evicted session back"},
+		{Area: area, Property: "BeatCostConstant", Rules: []Rule{M1}, Needs: []string{"Calls"}, alone: true, run: beatCostConstant,
+			Shows: "a heartbeat costs as many calls with many shards as with one"},
+		{Area: area, Property: "BeatsNotBehindWrites", Rules: []Rule{E4}, alone: true, run: beatsNotBehindWrites,
+			Shows: "heartbeats get through while the same process writes all it can"},
+		{Area: area, Property: "MissingIdentityRefused", Rules: []Rule{I1}, Needs: []string{"OpenExisting"}, run: missingIdentityRefused,
+			Shows: "without Create a namespace that has no identity is an error, and is not created"},
+	}
+}
+
+func joinTellsAll(f *fixture) {
+	b := f.open()
+	want := f.newcomer(b, "node-1.example")
+	want.Priority, want.Weight = -3, 7
+	want.Meta = map[string]string{"addr": "10.0.0.1:99 \"ü\"", "empty": ""}
+	_, err := f.tryJoin(b, want)
+	f.setup("join", err)
+	for _, got := range f.state().Members {
+		if got.Session != want.Session {
+			continue
+		}
+		if got.Node != want.Node || got.TTL != want.TTL || got.Priority != want.Priority || got.Weight != want.Weight || !maps.Equal(got.Meta, want.Meta) {
+			f.fail(O1, "the view has %+v of a member that joined as %+v", got, want)
+		}
+		return
+	}
+	f.fail(M3, "a session that joined is not in the view")
+}
+
+func lateJoinFails(f *fixture) {
+	b, w := f.wire("Hold", func(w *Wire) bool { return w.Hold != nil })
+	late := f.newcomer(b, "n")
+	release := w.Hold()
+	ctx, cancel := context.WithTimeout(f.ctx, 100*time.Millisecond)
+	defer cancel()
+	if _, err := b.Join(ctx, late); err == nil {
+		f.setup("hold a join", errors.New("it was answered"))
+	}
+	f.join("n")
+	release()
+	f.never(M3, func() string {
+		if f.isMember(late.Session) {
+			return "a join that was given up, and arrived after a later join under its label, created its session"
+		}
+		return ""
+	})
+}
+
+// never watches for a while whether something that must not happen does: long
+// enough for a request that was under way to arrive.
+func (f *fixture) never(r Rule, wrong func() string) {
+	f.t.Helper()
+	var what string
+	if f.eventually(150*time.Millisecond, func() bool { what = wrong(); return what != "" }) {
+		f.fail(r, "%s", what)
+	}
+}
+
+func repeatedJoinFails(f *fixture) {
+	for _, end := range []string{"alive", "closed", "evicted", "superseded"} {
+		b := f.open()
+		m := f.newcomer(b, "n-"+end)
+		s, err := f.tryJoin(b, m)
+		f.setup("join", err)
+		first := &member{Session: s, f: f, b: b, node: m.Node}
+		switch end {
+		case "closed":
+			f.setup("close", s.Close(f.ctx))
+		case "evicted":
+			f.evict(first)
+		case "superseded":
+			next := f.newcomer(b, m.Node)
+			next.Supersede = true
+			_, err := f.tryJoin(b, next)
+			f.setup("supersede", err)
+			if f.isMember(m.Session) {
+				f.fail(M3, "superseding left session %s alive", m.Session)
+			}
+			continue
+		}
+		for _, again := range []driver.Backend{b, f.open()} {
+			_, err = f.tryJoin(again, m)
+			if !errors.Is(err, driver.ErrConflict) {
+				f.fail(M3, "joining again under an id that is %s answers %v; want ErrConflict", end, err)
+			}
+		}
+		if alive := f.isMember(m.Session); alive != (end == "alive") {
+			f.fail(M3, "after joining again under an id that is %s, its record exists: %v", end, alive)
+		}
+	}
+}
+
+func racingJoins(f *fixture) {
+	const n = 4
+	backends := make([]driver.Backend, n)
+	for i := range backends {
+		backends[i] = f.open()
+	}
+	f.rounds(100, time.Second, func(i int) {
+		node := fmt.Sprintf("n%d", i)
+		members := make([]driver.Member, n)
+		errs := make([]error, n)
+		together(times(n, func(k int) {
+			members[k] = f.newcomer(backends[k], node)
+			members[k].Supersede = true
+			_, errs[k] = backends[k].Join(f.ctx, members[k])
+		})...)
+		alive := map[driver.SessionID]bool{}
+		for _, m := range f.state().Members {
+			alive[m.Session] = m.Node == node
+		}
+		joined, living := 0, 0
+		for k, err := range errs {
+			switch {
+			case err == nil:
+				joined++
+			case !driver.NotApplied(err):
+				f.fail(M3, "a join that raced others answers %v; want success or ErrRetry", err)
+			case alive[members[k].Session]:
+				f.fail(M3, "a join that answered %v created its session", err)
+			}
+			if alive[members[k].Session] {
+				living++
+			}
+		}
+		if joined == 0 || living != 1 {
+			f.fail(M3, "of %d superseding joins at once under one label %d succeeded and %d sessions live; want at least 1, and 1", n, joined, living)
+		}
+	})
+}
+
+func beatChangesVersion(f *fixture) {
+	m := f.join("a")
+	seen := map[driver.Version]bool{}
+	for i := range 20 {
+		if i > 0 {
+			m.beat()
+		}
+		v, found := f.beatOf(m.ID())
+		f.must(M1, found && v > 0, "a live session's record has version %d (found: %v); want a positive one", v, found)
+		f.must(M1, !seen[v], "heartbeat %d left or brought back version %d", i, v)
+		seen[v] = true
+	}
+}
+
+func beatNeedsOnlyExistence(f *fixture) {
+	b, w := f.wire("DropReplies", func(w *Wire) bool { return w.DropReplies != nil })
+	m := f.joinOn(b, "a")
+	m.beat()
+	for range 3 {
+		end := w.DropReplies()
+		ctx, cancel := context.WithTimeout(f.ctx, 50*time.Millisecond)
+		err := m.Beat(ctx)
+		cancel()
+		end()
+		f.must(M1, err != nil, "a heartbeat without a reply succeeded")
+		err = f.settle(func() error { return m.Beat(f.ctx) })
+		switch {
+		case errors.Is(err, driver.ErrStoreChanged):
+			f.fail(I1, "the heartbeat after one whose reply was lost answers %v", err)
+		case err != nil:
+			f.fail(M1, "the heartbeat after one whose reply was lost answers %v", err)
+		}
+	}
+}
+
+// settle repeats a harmless call while its outcome is unknown, as after a fault
+// that broke connections, for a bounded time.
+func (f *fixture) settle(call func() error) error {
+	var err error
+	f.eventually(5*time.Second, func() bool {
+		err = call()
+		return err == nil || driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry)
+	})
+	return err
+}
+
+func beatAfterCancelledBeat(f *fixture) {
+	m := f.join("a")
+	f.rounds(200, 500*time.Millisecond, func(int) {
+		ctx, cancel := context.WithCancel(f.ctx)
+		var mu sync.Mutex
+		var errs []error
+		beat := func(ctx context.Context) func() {
+			return func() {
+				err := m.Beat(ctx)
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		}
+		together(beat(ctx), beat(ctx), beat(ctx), cancel)
+		errs = append(errs, f.settle(func() error { return m.Beat(f.ctx) }))
+		for i, err := range errs {
+			switch {
+			case errors.Is(err, driver.ErrStoreChanged):
+				f.fail(I1, "overlapping heartbeats answer %v in a store that nobody touched", err)
+			case errors.Is(err, driver.ErrSessionLost), i == len(errs)-1 && err != nil:
+				f.fail(M1, "a heartbeat beside cancelled ones answers %v", err)
+			}
+		}
+	})
+}
+
+func beatAfterEvictIsLost(f *fixture) {
+	f.lost("evicted", f.evict)
+}
+
+func beatAfterCloseIsLost(f *fixture) {
+	f.lost("closed", func(m *member) {
+		f.setup("close", m.Close(f.ctx))
+		if err := m.Close(f.ctx); err != nil {
+			f.broken(M1, "closing a session whose record is gone answers %v", err)
+		}
+	})
+}
+
+// lost ends a session and checks what each of its methods answers from then on.
+func (f *fixture) lost(how string, end func(*member)) {
+	f.t.Helper()
+	m, other := f.join("a"), f.join("b")
+	held, given := m.acquire("held"), m.acquire("given")
+	end(m)
+	version, _ := f.beatOf(other.ID())
+	for range 2 {
+		for call, err := range map[string]error{
+			"Beat":     m.Beat(f.ctx),
+			"Acquire":  m.claim(driver.Claim{Shard: "new"}).Err,
+			"Transfer": m.transfer(held, other.ID()).Err,
+			"Evict":    m.suspect(other.ID(), version).Err,
+		} {
+			if !errors.Is(err, driver.ErrSessionLost) {
+				f.broken(M1, "%s of a session that was %s answers %v; want ErrSessionLost", call, how, err)
+			}
+		}
+	}
+	if err := m.Release(f.ctx, []driver.Fence{given}); err != nil {
+		f.broken(M1, "Release of a session that was %s answers %v; want a successful no-op", how, err)
+	}
+	if r := m.write(held, 1, appendOp("x")); r.Err != nil {
+		f.broken(M1, "Commit of a session that was %s, under a fence that nobody superseded, answers %v", how, r.Err)
+	}
+	if !f.isMember(other.ID()) {
+		f.broken(M1, "a session that was %s evicted another", how)
+	}
+	next := other.acquire("held")
+	if r := m.write(held, 2, appendOp("y")); !errors.Is(r.Err, driver.ErrFenced) {
+		f.broken(M1, "Commit of a session that was %s answers %v after token %d was granted; want ErrFenced", how, r.Err, next.Token)
+	}
+}
+
+func evictExactVersionOnly(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	old, _ := f.beatOf(b.ID())
+	b.beat()
+	now, _ := f.beatOf(b.ID())
+	absent := newID()
+	res, err := a.Evict(f.ctx, []driver.Suspect{{Session: b.ID(), Version: old}, {Session: absent, Version: now}})
+	f.must(M2, err == nil && len(res) == 2, "evicting a stale version and an absent session answers %v and %d results", err, len(res))
+	f.must(M2, res[0] == driver.EvictResult{Current: now}, "evicting version %d of a record that has version %d gives %+v", old, now, res[0])
+	f.must(M2, res[1] == driver.EvictResult{}, "evicting a session without a record gives %+v", res[1])
+	f.must(M2, b.Beat(f.ctx) == nil, "a session is lost although only an old version of its record was evicted")
+
+	now, _ = f.beatOf(b.ID())
+	r := a.suspect(b.ID(), now)
+	f.must(M2, r.Err == nil && r.Evicted, "evicting the current version gives %+v", r)
+	f.must(M2, !f.isMember(b.ID()), "an evicted session is still a member")
+	r = a.suspect(b.ID(), now)
+	f.must(M2, r == driver.EvictResult{}, "evicting a second time gives %+v", r)
+}
+
+func evictLosesToBeat(f *fixture) {
+	a, backend := f.join("a"), f.open()
+	b := f.joinOn(backend, "b")
+	f.rounds(1000, time.Second, func(int) {
+		seen, found := f.beatOf(b.ID())
+		f.must(M1, found, "a session that nobody evicted has no record")
+		var beat error
+		var evict driver.EvictResult
+		together(
+			func() { beat = b.Beat(f.ctx) },
+			func() { evict = a.suspect(b.ID(), seen) },
+		)
+		switch {
+		case beat == nil && evict.Evicted:
+			f.fail(M2, "version %d was evicted and a heartbeat replaced it", seen)
+		case beat == nil && evict.Err == nil:
+		case errors.Is(beat, driver.ErrSessionLost) && evict.Evicted:
+			b = f.joinOn(backend, "b")
+		case errors.Is(beat, driver.ErrRetry):
+			if evict.Evicted {
+				b = f.joinOn(backend, "b")
+			}
+		default:
+			f.fail(M1, "a heartbeat and an evict at once answer %v and %+v: one of them should have won", beat, evict)
+		}
+	})
+}
+
+func closeFreesAll(f *fixture) {
+	a, b, c := f.join("a"), f.join("b"), f.join("c")
+	fences := []driver.Fence{a.acquire("s1"), a.acquire("s2"), a.acquire("s3")}
+	kept := c.acquire("kept")
+	f.setup("close", a.Close(f.ctx))
+	f.must(M1, !f.isMember(a.ID()), "a closed session is still a member")
+	for _, fence := range fences {
+		r := b.claim(driver.Claim{Shard: fence.Shard, Seen: driver.Owner{Session: fence.Session, Token: fence.Token}})
+		f.must(A1, r.Err == nil, "claiming shard %q of a closed session answers %v", fence.Shard, r.Err)
+	}
+	r := b.claim(driver.Claim{Shard: "kept", Seen: driver.Owner{Session: c.ID(), Token: kept.Token}})
+	f.must(A1, errors.Is(r.Err, driver.ErrHeld), "after another session closed, a live one's shard can be claimed: %v", r.Err)
+}
+
+// hold has m acquire n shards in one call.
+func (m *member) hold(n int) []driver.Fence {
+	m.f.t.Helper()
+	claims := make([]driver.Claim, n)
+	for i := range claims {
+		claims[i].Shard = driver.ShardID(fmt.Sprintf("many-%d", i))
+	}
+	res, err := m.Acquire(m.f.ctx, claims)
+	m.f.setup("acquire many", err)
+	fences := make([]driver.Fence, len(res))
+	for i, r := range res {
+		m.f.setup("acquire many", r.Err)
+		fences[i] = r.Fence
+	}
+	return fences
+}
+
+func closeIsOneWrite(f *fixture) {
+	m := f.join("a")
+	m.hold(100)
+	before := f.store.Calls()
+	f.setup("close", m.Close(f.ctx))
+	after := f.store.Calls()
+	f.must(M1, after.Writes-before.Writes == 1, "closing a session with 100 shards took %d writes; want 1", after.Writes-before.Writes)
+}
+
+func supersedeEndsFormer(f *fixture) {
+	former, bystander := f.join("n"), f.join("other")
+	fence, safe := former.acquire("s"), bystander.acquire("safe")
+
+	b := f.open()
+	next := f.newcomer(b, "n")
+	next.Supersede = true
+	s, err := f.tryJoin(b, next)
+	f.must(M3, err == nil, "a superseding join answers %v", err)
+	restarted := &member{Session: s, f: f, b: b, node: "n"}
+	f.must(M3, !f.isMember(former.ID()), "the former session lives after a join under its label that supersedes")
+	f.must(M3, errors.Is(former.Beat(f.ctx), driver.ErrSessionLost), "a superseded session's heartbeat succeeds")
+	r := restarted.claim(driver.Claim{Shard: "s", Seen: driver.Owner{Session: former.ID(), Token: fence.Token}})
+	f.must(M3, r.Err == nil, "the restarted process cannot have its shard back at once: %v", r.Err)
+	f.must(M3, f.isMember(bystander.ID()) && f.owner("safe") == driver.Owner{Session: bystander.ID(), Token: safe.Token},
+		"superseding one label ended a session under another")
+
+	beside := f.newcomer(b, "n")
+	_, err = f.tryJoin(b, beside)
+	f.must(M3, err == nil, "a join without Supersede under a label in use answers %v", err)
+	f.must(M3, f.isMember(restarted.ID()), "a join without Supersede ended the session under its label")
+}
+
+func twoLiveSameNameNeverShare(f *fixture) {
+	a, b := f.join("n"), f.join("n")
+	fence := a.acquire("s")
+	seen := driver.Owner{Session: a.ID(), Token: fence.Token}
+	r := b.claim(driver.Claim{Shard: "s", Seen: seen})
+	f.must(A1, errors.Is(r.Err, driver.ErrHeld), "a second process with the same label claims a held shard: %v", r.Err)
+	b.release(driver.Fence{Shard: "s", Session: b.ID(), Token: fence.Token})
+	f.must(A1, f.owner("s") == seen, "a release by a second process with the same label changed the record to %+v", f.owner("s"))
+	f.setup("close", b.Close(f.ctx))
+	f.must(M3, a.Beat(f.ctx) == nil, "closing one of two sessions under a label ended the other")
+}
+
+func idNeverRevived(f *fixture) {
+	b := f.open()
+	me := f.newcomer(b, "a")
+	s, err := f.tryJoin(b, me)
+	f.setup("join", err)
+	m := &member{Session: s, f: f, b: b, node: "a"}
+	fence := m.acquire("s")
+	f.evict(m)
+	heir := f.join("heir")
+	next := heir.acquire("s")
+
+	for range 3 {
+		f.must(M1, errors.Is(m.Beat(f.ctx), driver.ErrSessionLost), "a heartbeat brought an evicted session back")
+		m.claim(driver.Claim{Shard: "s", Seen: driver.Owner{Session: me.Session, Token: fence.Token}})
+		m.claim(driver.Claim{Shard: "s2"})
+		f.setup("release", m.Release(f.ctx, []driver.Fence{fence}))
+		m.write(fence, 1, appendOp("x"))
+	}
+	_, err = f.tryJoin(f.open(), me)
+	f.must(M3, errors.Is(err, driver.ErrConflict), "another process joins under an evicted id: %v; want ErrConflict", err)
+	f.must(M3, !f.isMember(me.Session), "an evicted id is a member again")
+	f.must(M3, f.owner("s") == driver.Owner{Session: heir.ID(), Token: next.Token}, "an evicted session took its shard back: %+v", f.owner("s"))
+}
+
+func idNeverRevivedOnReconnect(f *fixture) {
+	b, w := f.wire("Cut", func(w *Wire) bool { return w.Cut != nil })
+	m := f.joinOn(b, "a")
+	m.beat()
+	heal := w.Cut()
+	err := m.Beat(f.ctx)
+	if err == nil {
+		f.setup("cut the connection", errors.New("a heartbeat succeeded"))
+	}
+	f.must(M1, !errors.Is(err, driver.ErrSessionLost), "a heartbeat without a connection answers %v, which says that the session has no record", err)
+	f.evict(m)
+	heal()
+	err = f.settle(func() error { return m.Beat(f.ctx) })
+	f.must(M1, errors.Is(err, driver.ErrSessionLost), "the first heartbeat after the connection came back answers %v; the session was evicted meanwhile", err)
+	f.must(M3, !f.isMember(m.ID()), "the connection that came back brought an evicted session back")
+}
+
+func beatCostConstant(f *fixture) {
+	m := f.join("a")
+	m.acquire("s")
+	cost := func() Calls {
+		m.beat()
+		before := f.store.Calls()
+		for range 10 {
+			m.beat()
+		}
+		after := f.store.Calls()
+		return Calls{Reads: after.Reads - before.Reads, Writes: after.Writes - before.Writes}
+	}
+	one := cost()
+	m.hold(300)
+	many := cost()
+	f.must(M1, many == one, "10 heartbeats cost %+v calls with 1 shard and %+v with 301", one, many)
+	f.must(M1, one.Writes == 10, "10 heartbeats cost %d writes; want 10", one.Writes)
+}
+
+func beatsNotBehindWrites(f *fixture) {
+	m := f.join("a")
+	limits := m.b.Info().Limits
+	const writers = 32
+	fences := m.hold(writers)
+	payload := make([]byte, 4096)
+	if limits.WriteBytes > 0 {
+		payload = payload[:min(len(payload), limits.WriteBytes)]
+	}
+	ctx, stop := context.WithCancel(f.ctx)
+	var load sync.WaitGroup
+	for _, fence := range fences {
+		load.Go(func() {
+			for n := driver.WriteNo(1); ctx.Err() == nil; {
+				r := m.writeCtx(ctx, newWrite(fence, n,
+					driver.Op{Kind: driver.OpAppend, Value: payload},
+					trim(max(0, driver.Seq(n)-2))))
+				if r.Err == nil {
+					n++
+				}
+			}
+		})
+	}
+	// A heartbeat is due every third of the TTL, and has as long.
+	bound := max(limits.MinTTL, time.Second) / 3
+	const beats = 20
+	late := 0
+	for range beats {
+		start := time.Now()
+		m.beat()
+		if time.Since(start) > bound {
+			late++
+		}
+	}
+	stop()
+	load.Wait()
+	f.must(E4, late <= beats/10, "%d of %d heartbeats took longer than %v beside %d writers", late, beats, bound, writers)
+}
+
+func missingIdentityRefused(f *fixture) {
+	for range 2 {
+		b, err := f.tryOpen(f.store.OpenExisting)
+		f.must(I1, err != nil, "a namespace that was never created opens without Create: %+v", b)
+	}
+	id := f.open().Info().StoreID
+	f.must(I1, id != "", "Info().StoreID is empty")
+	b, err := f.tryOpen(f.store.OpenExisting)
+	f.must(I1, err == nil, "a namespace that exists does not open without Create: %v", err)
+	f.must(I1, b.Info().StoreID == id && f.open().Info().StoreID == id, "the namespace's identity changed from %q to %q", id, b.Info().StoreID)
+}

@@ -1,0 +1,136 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// tokenCases is Acquire/TokensIncreaseAcross..., one case for each way a lease
+// can end, or data go away, between two grants.
+func tokenCases() []Case {
+	step := func(name, shows string, again func(f *fixture, h *tokenHolder), needs ...string) Case {
+		return Case{
+			Area: "Acquire", Property: "TokensIncreaseAcross" + name, Rules: []Rule{A2}, Needs: needs,
+			Shows: "a new lease has a token above all before it in the namespace " + shows,
+			run:   func(f *fixture) { tokensIncrease(f, again) },
+		}
+	}
+	return []Case{
+		step("Release", "after a release", func(f *fixture, h *tokenHolder) {
+			h.release(h.fence)
+			h.granted(h.acquire(h.fence.Shard))
+		}),
+		step("Evict", "after the holder was evicted", func(f *fixture, h *tokenHolder) {
+			f.evict(h.member)
+			h.member = f.join("next")
+			h.granted(h.acquire(h.fence.Shard))
+		}),
+		step("Transfer", "after a transfer, to another and to itself", func(f *fixture, h *tokenHolder) {
+			next := f.join("next")
+			for _, to := range []*member{h.member, next} {
+				r := h.transfer(h.fence, to.ID())
+				f.setup("transfer", r.Err)
+				h.granted(r.Fence)
+				h.member = to
+			}
+		}),
+		step("Preempt", "after a preemption", func(f *fixture, h *tokenHolder) {
+			h.member = f.join("next")
+			h.granted(h.preempt(h.fence.Shard))
+		}),
+		step("Close", "after the holder closed its session", func(f *fixture, h *tokenHolder) {
+			f.setup("close", h.Close(f.ctx))
+			h.member = f.join("next")
+			h.granted(h.acquire(h.fence.Shard))
+		}),
+		step("DeleteData", "after every key and entry of the shard was deleted", func(f *fixture, h *tokenHolder) {
+			head := h.commit(h.fence, put("a", "1"), put("b", "2"), appendOp("x"))
+			h.commit(h.fence, del("a"), del("b"), trim(head.Seq))
+			h.release(h.fence)
+			h.granted(h.acquire(h.fence.Shard))
+		}),
+		step("Trim", "after the log was trimmed", func(f *fixture, h *tokenHolder) {
+			head := h.commit(h.fence, appendOp("x"), appendOp("y"))
+			h.commit(h.fence, trim(head.Seq))
+			f.setup("close", h.Close(f.ctx))
+			h.member = f.join("next")
+			h.granted(h.acquire(h.fence.Shard))
+		}),
+		step("Reopen", "after every process was closed and opened again", func(f *fixture, h *tokenHolder) {
+			h.release(h.fence)
+			f.setup("close", h.Close(f.ctx))
+			f.closeAll()
+			h.member = f.join("next")
+			h.granted(h.acquire(h.fence.Shard))
+		}),
+		step("StoreRestart", "after the store was restarted", func(f *fixture, h *tokenHolder) {
+			h.release(h.fence)
+			f.restart()
+			f.setup("beat after a restart", f.settle(func() error { return h.Beat(f.ctx) }))
+			h.granted(h.acquire(h.fence.Shard))
+		}, "Restart"),
+		step("Compaction", "after the store's history was compacted", func(f *fixture, h *tokenHolder) {
+			h.release(h.fence)
+			f.setup("compact", f.store.Compact(f.ctx))
+			h.granted(h.acquire(h.fence.Shard))
+		}, "Compact"),
+	}
+}
+
+// tokenHolder is the present holder of a shard, and all tokens granted so far.
+type tokenHolder struct {
+	*member
+	fence  driver.Fence
+	newest driver.Token
+}
+
+func (h *tokenHolder) granted(fence driver.Fence) {
+	h.f.t.Helper()
+	h.f.must(A2, fence.Token > h.newest, "token %d of shard %q was granted after token %d", fence.Token, fence.Shard, h.newest)
+	h.fence, h.newest = fence, fence.Token
+}
+
+func tokensIncrease(f *fixture, again func(*fixture, *tokenHolder)) {
+	h := &tokenHolder{member: f.join("first")}
+	for _, shard := range []driver.ShardID{"s", "other", "s"} {
+		if f.owner(shard).Session != "" {
+			h.granted(h.preempt(shard))
+		} else {
+			h.granted(h.acquire(shard))
+		}
+		for range 3 {
+			again(f, h)
+			h.granted(h.acquire(driver.ShardID("new-" + newID())))
+			h.member.release(h.fence)
+			h.fence = driver.Fence{Shard: shard}
+			h.granted(h.preempt(shard))
+		}
+	}
+}
+
+// closeAll closes every backend that the case opened.
+func (f *fixture) closeAll() {
+	f.t.Helper()
+	f.mu.Lock()
+	backends := f.backends
+	f.backends = nil
+	f.mu.Unlock()
+	f.reader, f.observer = nil, nil
+	for _, b := range backends {
+		f.setup("close a backend", b.Close())
+	}
+}
+
+// restart restarts the store and waits until it answers again.
+func (f *fixture) restart() {
+	f.t.Helper()
+	b := f.read()
+	f.setup("restart", f.store.Restart(f.ctx))
+	if !f.eventually(20*time.Second, func() bool {
+		_, err := b.Observe(f.ctx, driver.ObserveQuery{})
+		return err == nil
+	}) {
+		f.Errorf("20 s after a restart the store does not answer a backend that was open before")
+	}
+}

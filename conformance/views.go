@@ -1,0 +1,456 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func viewCases() []Case {
+	const area = "Views"
+	return []Case{
+		{Area: area, Property: "FullThenDelta", Rules: []Rule{O1, O2}, run: fullThenDelta,
+			Shows: "the empty cursor gives everything, the next pages each change, departures included"},
+		{Area: area, Property: "FullIsFresh", Rules: []Rule{O1}, run: fullIsFresh,
+			Shows: "a full state has every write that was acknowledged before it was asked for"},
+		{Area: area, Property: "NoLostFinalState", Rules: []Rule{O1}, run: noLostFinalState,
+			Shows: "after any burst of changes a follower arrives at the final state"},
+		{Area: area, Property: "NeverBackwards", Rules: []Rule{O1}, run: neverBackwards,
+			Shows: "over all calls of one backend, full and partial, no shard's token goes down and nobody comes back"},
+		{Area: area, Property: "ResetAfterCompaction", Rules: []Rule{O1}, Needs: []string{"Compact"}, run: resetAfterCompaction,
+			Shows: "a cursor from before a compaction still leads to the final state"},
+		{Area: area, Property: "ForeignCursor", Rules: []Rule{O1}, run: foreignCursor,
+			Shows: "bytes that are no cursor are answered with a reset, or refused"},
+		{Area: area, Property: "BeatsOnlyAsAsked", Rules: []Rule{O1, O3}, run: beatsOnlyAsAsked,
+			Shows: "a heartbeat wakes those who asked for it, and nobody else"},
+		{Area: area, Property: "CommitsWakeNobody", Rules: []Rule{O3}, run: commitsWakeNobody,
+			Shows: "commits change no record, so they are not in the view"},
+		{Area: area, Property: "ContextPrompt", Rules: []Rule{O2, X1}, run: contextPrompt,
+			Shows: "a blocked call ends with its context, and leaves the next one unharmed"},
+		{Area: area, Property: "SlowReaderBounded", Rules: []Rule{O2}, alone: true, run: slowReaderBounded,
+			Shows: "what a slow reader has not asked for yet is not kept in memory for it"},
+		{Area: area, Property: "IdleIsQuiet", Rules: []Rule{O3}, Needs: []string{"Calls"}, alone: true, run: idleIsQuiet,
+			Shows: "blocked calls on an unchanged namespace ask the store for nothing but polls"},
+		{Area: area, Property: "PrefixNoCrossTalk", Rules: []Rule{O1, A1, L2}, run: prefixNoCrossTalk,
+			Shows: "shards 1 and 10 share nothing, nor do keys that begin alike"},
+		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []Rule{O1, A1, L4}, Needs: []string{"OpenNamespace"}, run: namespaceNoCrossTalk,
+			Shows: "namespaces of one store, also nested ones, share nothing"},
+	}
+}
+
+func fullThenDelta(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	fence := a.acquire("s")
+	m := f.watch(f.open())
+	f.must(O1, m.same(f.state()) && len(m.members) == 2 && m.shards["s"] == seen(fence), "the first page has members %v and shards %v", m.members, m.shards)
+
+	var c *member
+	for _, step := range []struct {
+		what string
+		do   func()
+		seen func() bool
+	}{
+		{"a join", func() { c = f.join("c") }, func() bool { return m.members[c.ID()].Node == "c" }},
+		{"a claim", func() { c.acquire("t") }, func() bool { return m.shards["t"].Session == c.ID() }},
+		{"a transfer", func() { f.setup("transfer", a.transfer(fence, b.ID()).Err) }, func() bool { return m.shards["s"].Session == b.ID() }},
+		{"a release", func() {
+			now := m.shards["s"]
+			b.release(driver.Fence{Shard: "s", Session: now.Session, Token: now.Token})
+		}, func() bool { return m.shards["s"].Session == "" && m.shards["s"].Token > fence.Token }},
+		{"a close", func() { f.setup("close", b.Close(f.ctx)) }, func() bool { return m.gone[b.ID()] }},
+		{"an evict", func() { f.evict(c) }, func() bool { return m.gone[c.ID()] }},
+	} {
+		step.do()
+		f.must(O2, m.until(step.seen), "%s was not reported: members %v, gone %v, shards %v", step.what, m.members, m.gone, m.shards)
+	}
+	f.must(O1, m.shards["t"].Session == c.ID(), "the shard of a session that ended has the record %+v; only a new grant changes it", m.shards["t"])
+}
+
+func fullIsFresh(f *fixture) {
+	a := f.join("a")
+	others := []driver.Backend{f.open(), f.open()}
+	for _, b := range others {
+		f.watch(b)
+	}
+	f.rounds(300, time.Second, func(i int) {
+		fence := a.acquire(driver.ShardID(fmt.Sprintf("s%d", i)))
+		v, err := others[i%2].Observe(f.ctx, driver.ObserveQuery{})
+		f.setup("observe", err)
+		f.must(O1, v.Reset && ownerIn(v, fence.Shard) == seen(fence), "a full state asked for after token %d was granted has the record %+v", fence.Token, ownerIn(v, fence.Shard))
+	})
+}
+
+// churn has members take, pass on, release, join and leave at random, until stop.
+func (f *fixture) churn(workers int, stop <-chan struct{}) *sync.WaitGroup {
+	f.t.Helper()
+	var wg sync.WaitGroup
+	bystander := f.join("bystander")
+	for i := range workers {
+		m := f.join(fmt.Sprintf("churn-%d", i))
+		wg.Go(func() {
+			records := map[driver.ShardID]driver.Owner{}
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				shard := driver.ShardID(fmt.Sprint("c", rand.N(8)))
+				r := m.claim(driver.Claim{Shard: shard, Seen: records[shard], Preempt: rand.N(2) == 0})
+				owner, held := heldWith(r.Err)
+				switch {
+				case held:
+					records[shard] = owner
+					continue
+				case r.Err != nil:
+					f.Errorf("a claim answers %v", r.Err)
+					return
+				}
+				records[shard] = seen(r.Fence)
+				var err error
+				switch rand.N(6) {
+				case 0:
+					err = m.transfer(r.Fence, bystander.ID()).Err
+				case 1:
+					err = m.tryRelease(r.Fence)
+				case 2:
+					if err = m.Close(f.ctx); err == nil {
+						m.Session, err = f.tryJoin(m.b, f.newcomer(m.b, m.node))
+					}
+				case 3:
+					err = m.Beat(f.ctx)
+				}
+				if err != nil && !driver.NotApplied(err) {
+					f.Errorf("an operation without a fault answers %v", err)
+					return
+				}
+			}
+		})
+	}
+	return &wg
+}
+
+// during runs fn over and over beside churn, for a while.
+func (f *fixture) during(budget time.Duration, fn func()) {
+	f.t.Helper()
+	stop := make(chan struct{})
+	wg := f.churn(3, stop)
+	f.rounds(1<<20, budget, func(int) { fn() })
+	close(stop)
+	wg.Wait()
+}
+
+func noLostFinalState(f *fixture) {
+	backends := []driver.Backend{f.open(), f.open()}
+	f.rounds(6, 1500*time.Millisecond, func(i int) {
+		mirrors := []*mirror{f.watch(backends[0]), f.watch(backends[1])}
+		f.during(50*time.Millisecond, func() {
+			_, err := mirrors[0].next(f.ctx)
+			f.setup("observe", err)
+		})
+		full := f.state()
+		for k, m := range mirrors {
+			f.must(O1, m.until(func() bool { return m.same(full) }), "round %d: a follower that asked %d times ended with members %v and shards %v; the state is %+v", i, m.pages, m.members, m.shards, full)
+			if k == 1 {
+				f.must(O1, m.resets == 1 || m.pages > 1, "a follower has had no page")
+			}
+		}
+	})
+}
+
+func neverBackwards(f *fixture) {
+	b := f.open()
+	m := f.watch(b)
+	n := 0
+	f.during(time.Second, func() {
+		if n++; n%4 == 0 {
+			v, err := b.Observe(f.ctx, driver.ObserveQuery{})
+			f.setup("observe", err)
+			m.apply(v)
+			return
+		}
+		_, err := m.next(f.ctx)
+		f.setup("observe", err)
+	})
+}
+
+func resetAfterCompaction(f *fixture) {
+	a, leaver := f.join("a"), f.join("leaver")
+	fence := a.acquire("s")
+	m := f.watch(f.open())
+	for i := range 3 {
+		f.join(fmt.Sprint("new", i))
+		moved := a.transfer(fence, a.ID())
+		f.setup("transfer", moved.Err)
+		fence = moved.Fence
+		if i == 1 {
+			f.setup("close", leaver.Close(f.ctx))
+		}
+		f.setup("compact", f.store.Compact(f.ctx))
+		a.acquire(driver.ShardID(fmt.Sprint("after", i)))
+		if i > 0 {
+			m.b = f.open()
+		}
+		full := f.state()
+		f.must(O1, m.until(func() bool { return m.same(full) }), "after a compaction a follower has members %v and shards %v; the state is %+v", m.members, m.shards, full)
+	}
+	f.must(O1, m.gone[leaver.ID()], "a member that left before the compaction is still in the view")
+}
+
+func foreignCursor(f *fixture) {
+	a := f.join("a")
+	fence := a.acquire("s")
+	for _, cursor := range []driver.Cursor{"x", "-1", "\x00\xff\xfe", "9999999999999999999999", "{\"rev\":1}", driver.Cursor(make([]byte, 1<<16))} {
+		v, err := f.read().Observe(f.ctx, driver.ObserveQuery{Since: cursor})
+		if errors.Is(err, driver.ErrInvalid) {
+			continue
+		}
+		f.must(O1, err == nil && v.Reset && ownerIn(v, "s") == seen(fence), "observing from the cursor %.20q answers %+v, %v; want the full state or ErrInvalid", cursor, v, err)
+	}
+}
+
+// blocked asks for the next page in a goroutine, and fails if it comes although
+// nothing that it asked for happens while doing.
+func (f *fixture) blocked(m *mirror, rule Rule, what string, doing func()) {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	type answer struct {
+		v   *driver.View
+		err error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		v, err := m.b.Observe(ctx, driver.ObserveQuery{Since: m.cursor, Beats: m.asked()})
+		got <- answer{v, err}
+	}()
+	doing()
+	quiet := time.NewTimer(30*time.Millisecond + 3*m.b.Info().Limits.PollPeriod)
+	defer quiet.Stop()
+	select {
+	case a := <-got:
+		f.fail(rule, "%s woke a reader: %+v, %v", what, a.v, a.err)
+	case <-quiet.C:
+	}
+	cancel()
+	if a := <-got; a.err == nil {
+		m.apply(a.v)
+	}
+}
+
+func (m *mirror) asked() []driver.Beat {
+	var beats []driver.Beat
+	for id, version := range m.beats {
+		beats = append(beats, driver.Beat{Session: id, Version: version})
+	}
+	return beats
+}
+
+func beatsOnlyAsAsked(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	m := f.watch(f.open())
+	f.blocked(m, O3, "heartbeats that nobody asked for", func() {
+		a.beat()
+		b.beat()
+	})
+
+	m.beats[a.ID()] = 0
+	f.must(O1, m.until(func() bool { return m.beats[a.ID()] != 0 }), "a beat asked for with version 0 is not reported at once")
+	for range 5 {
+		before := m.beats[a.ID()]
+		f.blocked(m, O3, "the heartbeats of another session than the one asked for", b.beat)
+		a.beat()
+		f.must(O1, m.until(func() bool { return m.beats[a.ID()] != before }), "a heartbeat that was asked for is not reported")
+		now, _ := f.beatOf(a.ID())
+		f.must(O1, m.until(func() bool { return m.beats[a.ID()] == now }), "the version reported is %d; the record has %d", m.beats[a.ID()], now)
+	}
+	absent := newID()
+	m.beats[absent] = 0
+	f.blocked(m, O3, "asking for a session without a record", func() {})
+}
+
+func commitsWakeNobody(f *fixture) {
+	a := f.join("a")
+	fence := a.acquire("s")
+	m := f.watch(f.open())
+	f.blocked(m, O3, "commits", func() {
+		for range 3 {
+			a.commit(fence, appendOp("x"), put("k", "v"))
+		}
+	})
+}
+
+func contextPrompt(f *fixture) {
+	a := f.join("a")
+	fence := a.acquire("s")
+	b := f.open()
+	m, t := f.watch(b), f.tail(b)
+	for call, block := range map[string]func(context.Context) error{
+		"Observe": func(ctx context.Context) error {
+			_, err := b.Observe(ctx, driver.ObserveQuery{Since: m.cursor})
+			return err
+		},
+		"TailLog": func(ctx context.Context) error { _, err := b.TailLog(ctx, t.cursor, 10); return err },
+	} {
+		for range 5 {
+			ctx, cancel := context.WithCancel(f.ctx)
+			got := make(chan error, 1)
+			go func() { got <- block(ctx) }()
+			quiet := time.NewTimer(10 * time.Millisecond)
+			select {
+			case err := <-got:
+				f.fail(O2, "%s without news returned: %v", call, err)
+			case <-quiet.C:
+			}
+			cancel()
+			limit := time.NewTimer(2 * time.Second)
+			select {
+			case err := <-got:
+				f.must(X1, errors.Is(err, context.Canceled), "%s answers %v after its context was cancelled; want context.Canceled", call, err)
+			case <-limit.C:
+				f.fail(O2, "%s goes on for 2 s after its context was cancelled", call)
+			}
+			limit.Stop()
+		}
+		ctx, cancel := context.WithTimeout(f.ctx, 10*time.Millisecond)
+		err := block(ctx)
+		f.must(X1, errors.Is(err, context.DeadlineExceeded), "%s answers %v at its deadline; want context.DeadlineExceeded", call, err)
+		cancel()
+	}
+	a.commit(fence, appendOp("x"))
+	f.must(O2, t.until(map[driver.ShardID]driver.Seq{"s": 1}), "after cancelled calls TailLog does not go on")
+	f.join("b")
+	f.must(O2, m.until(func() bool { return len(m.members) == 2 }), "after cancelled calls Observe does not go on")
+}
+
+func slowReaderBounded(f *fixture) {
+	a := f.join("a")
+	b := f.open()
+	slow, tail := f.watch(b), f.tail(b)
+	limit := a.b.Info().Limits.WriteBytes
+	const commits = 1000
+	payload := make([]byte, min(32<<10, limit))
+	fence := a.acquire("s")
+	before := heap()
+	written, n, start := 0, driver.WriteNo(0), time.Now()
+	for n < commits && time.Since(start) < 5*time.Second {
+		n++
+		r := a.write(fence, n, driver.Op{Kind: driver.OpAppend, Value: payload}, trim(max(0, driver.Seq(n)-2)))
+		f.setup("commit", r.Err)
+		written += len(payload)
+		if n%20 == 0 {
+			moved := a.transfer(fence, a.ID())
+			f.setup("transfer", moved.Err)
+			fence = moved.Fence
+		}
+	}
+	if f.store.Compact != nil {
+		f.setup("compact", f.store.Compact(f.ctx))
+	}
+	grown := heap() - before
+	f.must(O2, grown < max(int64(written)/3, 4<<20), "while a reader slept, %d bytes were appended and trimmed, and the process grew by %d", written, grown)
+	full := f.state()
+	f.must(O2, slow.until(func() bool { return slow.same(full) }), "a slow reader does not arrive at the state")
+	f.must(O2, tail.until(map[driver.ShardID]driver.Seq{"s": driver.Seq(n)}), "a slow tail does not arrive at entry %d: %v", n, tail.at)
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func idleIsQuiet(f *fixture) {
+	a := f.join("a")
+	fence := a.acquire("s")
+	a.commit(fence, appendOp("x"))
+	b := f.open()
+	m, t := f.watch(b), f.tail(b)
+	m.beats[a.ID()], _ = f.beatOf(a.ID())
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	var blocked sync.WaitGroup
+	blocked.Go(func() { _, _ = b.Observe(ctx, driver.ObserveQuery{Since: m.cursor, Beats: m.asked()}) })
+	blocked.Go(func() { _, _ = b.TailLog(ctx, t.cursor, 10) })
+
+	// The calls themselves may read once; after that only polls are left.
+	poll := b.Info().Limits.PollPeriod
+	settle := time.NewTimer(50*time.Millisecond + 2*poll)
+	<-settle.C
+	const window = 400 * time.Millisecond
+	before := f.store.Calls()
+	idle := time.NewTimer(window)
+	<-idle.C
+	after := f.store.Calls()
+	cancel()
+	blocked.Wait()
+
+	polls := int64(0)
+	if poll > 0 {
+		polls = 2 * (int64(window/poll) + 2) // one stream of views and one of entries
+	}
+	f.must(O3, after.Writes == before.Writes, "an idle namespace was written to %d times in %v", after.Writes-before.Writes, window)
+	f.must(O3, after.Reads-before.Reads <= polls, "an idle namespace was read %d times in %v; want at most %d", after.Reads-before.Reads, window, polls)
+	f.must(O3, after.Waits-before.Waits <= 4, "an idle namespace was waited for %d times anew in %v", after.Waits-before.Waits, window)
+}
+
+func prefixNoCrossTalk(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	names := []driver.ShardID{"1", "10", "1.0", "1-0", "1_0", "100", "A", "a", "_1"}
+	fences := map[driver.ShardID]driver.Fence{}
+	for i, shard := range names {
+		m := []*member{a, b}[i%2]
+		fences[shard] = m.acquire(shard)
+		m.commit(fences[shard], put("k", string(shard)), put("k/1", "x"), put("k0", "x"), appendOp(string(shard)))
+	}
+	for shard, fence := range fences {
+		f.must(A1, f.owner(shard) == seen(fence), "the record of shard %q is %+v; granted was %+v", shard, f.owner(shard), fence)
+		item, log := f.get(shard, "k"), f.log(shard, 0)
+		f.must(L2, item != nil && string(item.Value) == string(shard) && len(log) == 1 && string(log[0].Payload) == string(shard), "shard %q has the item %+v and the log %+v", shard, item, log)
+	}
+	for prefix, want := range map[string]int{"": 3, "k": 3, "k/": 1, "k0": 1, "k/1": 1, "K": 0} {
+		items, err := f.read().List(f.ctx, "1", prefix)
+		f.must(L2, err == nil && len(items) == want, "listing %q gives %+v, %v; want %d items", prefix, items, err, want)
+	}
+	a.commit(fences["1"], del("k"), trim(1))
+	a.release(fences["1"])
+	f.must(L2, f.get("10", "k") != nil && f.get("1", "k/1") != nil && len(f.log("10", 0)) == 1, "deleting in shard 1 deleted in shard 10, or other keys")
+	f.must(A1, f.owner("10") == seen(fences["10"]), "releasing shard 1 changed shard 10 to %+v", f.owner("10"))
+}
+
+func namespaceNoCrossTalk(f *fixture) {
+	home := f.join("a")
+	fence := home.acquire("s")
+	home.commit(fence, appendOp("home"), put("k", "home"))
+	m := f.watch(f.open())
+	for _, suffix := range []string{"/s", "0", ".x", "/members"} {
+		open := func() driver.Backend {
+			b, err := f.tryOpen(func(ctx context.Context) (driver.Backend, error) { return f.store.OpenNamespace(ctx, suffix) })
+			f.setup("open the namespace "+suffix, err)
+			return b
+		}
+		b := open()
+		f.must(O1, b.Info().StoreID != home.b.Info().StoreID && b.Info().Namespace != home.b.Info().Namespace, "namespace %q shares name or identity with its neighbour", suffix)
+		v, err := b.Observe(f.ctx, driver.ObserveQuery{})
+		f.must(O1, err == nil && len(v.Members) == 0 && len(v.Shards) == 0, "a new namespace %q has the state %+v, %v", suffix, v, err)
+		tail := f.tail(b)
+		f.must(L4, len(tail.at) == 0, "a new namespace %q has the logs %v", suffix, tail.at)
+		n := f.joinOn(b, "a")
+		r := n.claim(driver.Claim{Shard: "s"})
+		f.must(A1, r.Err == nil, "a shard of namespace %q whose name is held in another answers %v", suffix, r.Err)
+		w := n.write(r.Fence, 1, appendOp("other"), put("k", "other"))
+		f.must(A1, w.Err == nil, "a commit in namespace %q answers %v", suffix, w.Err)
+		f.must(L4, tail.until(map[driver.ShardID]driver.Seq{"s": 1}) && string(tail.got["s"][0].Payload) == "other", "the tail of namespace %q has %+v", suffix, tail.got)
+	}
+	f.must(A1, f.owner("s") == seen(fence) && string(f.get("s", "k").Value) == "home" && len(f.log("s", 0)) == 1, "writes in other namespaces changed this one's shard to %+v, %+v", f.owner("s"), f.get("s", "k"))
+	home.acquire("after")
+	f.must(O1, m.until(func() bool { return m.shards["after"].Session == home.ID() }) && len(m.members) == 1 && len(m.shards) == 2, "the view has other namespaces' members %v or shards %v", m.members, m.shards)
+}
