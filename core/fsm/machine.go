@@ -68,8 +68,7 @@ type Machine struct {
 	beats    []beat  // outstanding
 	beatAt   Instant // when to send the next
 	beatSent Instant // when the last was sent
-	okAt     Instant // arrival of the last success, or -1; C5
-	okSentAt Instant // the latest send instant among the successes
+	okSentAt Instant // the latest send instant among the successes, or -1; C5
 
 	viewed   bool // the full state was seen
 	resyncAt Instant
@@ -93,7 +92,7 @@ type Machine struct {
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg: cfg, rng: rng(cfg.Seed),
-		okAt: -1, okSentAt: -1, heardAt: -1,
+		okSentAt: -1, heardAt: -1,
 		alive: make(map[driver.SessionID]*peer),
 		index: make(map[driver.ShardID]int32),
 	}

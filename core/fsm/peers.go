@@ -157,16 +157,18 @@ func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 	return b
 }
 
-// covered is the gate of C5. A success that comes long after the one before
-// restarts every silence clock: this process, or the store, was away, and
-// nobody's silence in the meantime means anything.
+// covered is the gate of C5. A success proves that the store was reached at some
+// moment between its sending and its arrival. One that arrives long after the
+// sending of the one before restarts every silence clock: in between this
+// process, or the store, may have been away, and nobody's silence means anything.
+// Counting from arrival to arrival would let late replies bridge an outage.
 func (m *Machine) covered(sentAt Instant) {
-	if m.okAt < 0 || m.minTTL > 0 && m.now-m.okAt > m.minTTL/2 {
+	if m.okSentAt < 0 || m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {
 		for _, p := range m.watched {
 			p.heard(m.now)
 		}
 	}
-	m.okAt, m.okSentAt = m.now, max(m.okSentAt, sentAt)
+	m.okSentAt = max(m.okSentAt, sentAt)
 }
 
 // watchSilence finds who has been silent for its TTL and, when it is this

@@ -40,7 +40,7 @@ func (m *Machine) joined(id CallID, err error) {
 	m.until = m.joinSent.Add(m.cfg.Member.TTL - m.cfg.Margin)
 	m.lapsed = false
 	m.beatAt = m.joinSent.Add(m.interval())
-	m.okAt, m.okSentAt = -1, -1
+	m.okSentAt = -1
 	m.resyncAt = m.now.Add(m.cfg.Resync)
 	m.event(EventJoined, nil)
 	m.watch()
