@@ -1,0 +1,259 @@
+package sql
+
+import (
+	"context"
+	stdsql "database/sql"
+	"fmt"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// record is a shard's row.
+type record struct {
+	owner   driver.Owner
+	granted driver.Token // the token that the current one was granted from (A3)
+	head    driver.Head
+}
+
+// decision says what becomes of one claim or handover, given the shard's row.
+type decision struct {
+	err   error
+	grant bool             // else, with a nil error, it was granted before (A3)
+	to    driver.SessionID // the new holder
+}
+
+// decideClaim applies rules A1, A3, A4 and A5 to a claim by the session self.
+func decideClaim(c driver.Claim, self driver.SessionID, r record, alive map[driver.SessionID]bool) decision {
+	switch {
+	case r.owner.Session == self && r.owner.Token > c.Seen.Token && r.granted == c.Seen.Token:
+		return decision{to: self}
+	case r.owner != c.Seen, alive[r.owner.Session] && !c.Preempt:
+		return decision{err: &driver.HeldError{Shard: c.Shard, Owner: r.owner}}
+	}
+	return decision{grant: true, to: self}
+}
+
+// decideHandover applies rules A3 and A5 to a transfer.
+func decideHandover(h driver.Handover, r record, alive map[driver.SessionID]bool) decision {
+	switch {
+	case r.owner.Session == h.To && r.owner.Token > h.Fence.Token && r.granted == h.Fence.Token:
+		return decision{to: h.To}
+	case r.owner != (driver.Owner{Session: h.Fence.Session, Token: h.Fence.Token}):
+		return decision{err: &driver.FencedError{Fence: h.Fence, Current: r.owner}}
+	case !alive[h.To]:
+		return decision{err: fmt.Errorf("tenure: shard %q: session %q: %w", h.Fence.Shard, h.To, driver.ErrNoTarget)}
+	}
+	return decision{grant: true, to: h.To}
+}
+
+// Acquire claims shards. See driver.Session.
+func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.AcquireResult, error) {
+	if err := s.b.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckClaims(claims); err != nil {
+		return nil, err
+	}
+	return s.grantAll(ctx, len(claims), func(from, to int) batch {
+		part := claims[from:to]
+		return batch{
+			shard: func(i int) driver.ShardID { return part[i].Shard },
+			asks:  func(_ int, r record) driver.SessionID { return r.owner.Session },
+			decide: func(i int, r record, alive map[driver.SessionID]bool) decision {
+				return decideClaim(part[i], s.id, r, alive)
+			},
+		}
+	})
+}
+
+// Transfer passes leases on. See driver.Session.
+func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.AcquireResult, error) {
+	if err := s.b.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckHandovers(to, s.id); err != nil {
+		return nil, err
+	}
+	return s.grantAll(ctx, len(to), func(from, end int) batch {
+		part := to[from:end]
+		return batch{
+			shard: func(i int) driver.ShardID { return part[i].Fence.Shard },
+			asks:  func(i int, _ record) driver.SessionID { return part[i].To },
+			decide: func(i int, r record, alive map[driver.SessionID]bool) decision {
+				return decideHandover(part[i], r, alive)
+			},
+		}
+	})
+}
+
+// batch is what Acquire and Transfer differ in: the shard of an item, the session
+// whose being alive it depends on, and the decision.
+type batch struct {
+	shard  func(i int) driver.ShardID
+	asks   func(i int, r record) driver.SessionID
+	decide func(i int, r record, alive map[driver.SessionID]bool) decision
+}
+
+func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) batch) ([]driver.AcquireResult, error) {
+	results := make([]driver.AcquireResult, n)
+	err := inBatches(n, upTo(n, s.b.info.Limits.BatchItems), func(from, to int) error {
+		return s.grantBatch(ctx, part(from, to), results[from:to])
+	}, func(i int, err error) { results[i] = driver.AcquireResult{Err: err} })
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// grantBatch decides and writes one batch in one transaction: the shards' rows
+// are locked and read, then the roster, then the namespace's revision is raised.
+func (s *session) grantBatch(ctx context.Context, part batch, results []driver.AcquireResult) error {
+	b := s.b
+	seen, seenRoster := b.floor.Load(), b.rosterAt.Load()
+	names := make([]string, len(results))
+	for i := range names {
+		names[i] = string(part.shard(i))
+	}
+	var floor int64
+	err := b.store.WriteOwners(ctx, func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error {
+		records, err := b.lockShards(ctx, data, array(names))
+		if err != nil {
+			return err
+		}
+		alive, err := s.askRoster(ctx, roster, seenRoster, part, names, records)
+		if err != nil {
+			return err
+		}
+		ns, err := b.checkData(ctx, data, namespaceLock, seen)
+		if err != nil {
+			return err
+		}
+		grants := make(map[driver.SessionID][]string)
+		token := driver.Token(ns.floor() + 1)
+		for i := range results {
+			shard := driver.ShardID(names[i])
+			r := records[shard]
+			d := part.decide(i, r, alive)
+			results[i] = driver.AcquireResult{Err: d.err}
+			if d.err == nil {
+				results[i].Head = r.head
+				results[i].Fence = driver.Fence{Shard: shard, Session: d.to, Token: r.owner.Token}
+			}
+			if d.grant {
+				results[i].Fence.Token = token
+				grants[d.to] = append(grants[d.to], names[i])
+			}
+		}
+		floor = ns.floor()
+		if len(grants) == 0 {
+			return nil
+		}
+		floor++
+		if _, err := data.exec(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {
+			return err
+		}
+		for to, shards := range grants {
+			if _, err := data.exec(ctx, shardsGrant, b.name, array(shards), string(to), int64(token), ns.revision+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		raise(&b.floor, floor)
+	}
+	return err
+}
+
+// askRoster proves that the session lives, and returns which of the sessions
+// that the items depend on do.
+func (s *session) askRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string, records map[driver.ShardID]record) (map[driver.SessionID]bool, error) {
+	roster, err := open()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.b.checkRoster(ctx, roster, rosterRead, seen); err != nil {
+		return nil, err
+	}
+	if err := s.hold(ctx, roster); err != nil {
+		return nil, err
+	}
+	asked := make(map[driver.SessionID]bool)
+	var ids []driver.SessionID
+	for i, name := range names {
+		id := part.asks(i, records[driver.ShardID(name)])
+		if id != "" && !asked[id] {
+			asked[id] = true
+			ids = append(ids, id)
+		}
+	}
+	return s.b.alive(ctx, roster, ids)
+}
+
+// lockShards locks and reads the rows of the shards in a JSON array.
+func (b *Backend) lockShards(ctx context.Context, data *Tx, shards string) (map[driver.ShardID]record, error) {
+	records := make(map[driver.ShardID]record)
+	err := data.rows(ctx, shardsLock, []any{b.name, shards}, func(r *stdsql.Rows) error {
+		var shard driver.ShardID
+		var rec record
+		var nonce int64
+		err := r.Scan(&shard, &rec.owner.Session, &rec.owner.Token, &rec.granted,
+			&rec.head.Number, &rec.head.Seq, &rec.head.Oldest, &nonce, &rec.head.Token)
+		rec.head.Nonce = driver.Nonce(nonce)
+		records[shard] = rec
+		return err
+	})
+	return records, err
+}
+
+// Release frees leases. See driver.Session. It asks the shard's record only, so
+// that it also means what it says for a session that was evicted (R1).
+func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
+	if err := s.b.begin(ctx); err != nil {
+		return err
+	}
+	if err := driver.CheckFences(fences); err != nil {
+		return err
+	}
+	var failed error
+	err := inBatches(len(fences), upTo(len(fences), s.b.info.Limits.BatchItems), func(from, to int) error {
+		return s.b.release(ctx, fences[from:to])
+	}, func(_ int, err error) { failed = err })
+	if err == nil && failed != nil {
+		// Some of the fences were released already: no sentinel may say otherwise.
+		err = fmt.Errorf("tenure: released a part of %d leases: %v", len(fences), failed)
+	}
+	return err
+}
+
+func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
+	seen := b.floor.Load()
+	var floor int64
+	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
+		records, err := b.lockShards(ctx, data, list(fences, func(f driver.Fence) driver.ShardID { return f.Shard }))
+		if err != nil {
+			return err
+		}
+		var shards []string
+		for _, f := range fences {
+			if records[f.Shard].owner == (driver.Owner{Session: f.Session, Token: f.Token}) {
+				shards = append(shards, string(f.Shard))
+			}
+		}
+		ns, err := b.checkData(ctx, data, namespaceLock, seen)
+		floor = ns.floor()
+		if err != nil || len(shards) == 0 {
+			return err
+		}
+		floor++
+		if _, err := data.exec(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {
+			return err
+		}
+		_, err = data.exec(ctx, shardsRelease, b.name, array(shards), ns.revision+1)
+		return err
+	})
+	if err == nil {
+		raise(&b.floor, floor)
+	}
+	return err
+}

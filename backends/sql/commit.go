@@ -1,0 +1,266 @@
+package sql
+
+import (
+	"cmp"
+	"context"
+	stdsql "database/sql"
+	"slices"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// transactionBytes bounds the keys and values of one database transaction; a
+// larger batch of commits is split.
+const transactionBytes = 4 << 20
+
+// Commit writes under leases. See driver.Session.
+func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
+	if err := s.b.begin(ctx); err != nil {
+		return nil, err
+	}
+	limits := s.b.info.Limits
+	if err := driver.CheckWrites(writes, limits); err != nil {
+		return nil, err
+	}
+	results := make([]driver.CommitResult, len(writes))
+	next := func(from int) int {
+		size, to := 0, from
+		for to < len(writes) && to-from < limits.BatchItems && (to == from || size < transactionBytes) {
+			for i := range writes[to].Ops {
+				size += len(writes[to].Ops[i].Value)
+			}
+			to++
+		}
+		return to
+	}
+	err := inBatches(len(writes), next, func(from, to int) error {
+		return s.b.commit(ctx, writes[from:to], results[from:to])
+	}, func(i int, err error) { results[i] = driver.CommitResult{Err: err} })
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// commit decides and writes a batch in one transaction. Everything is checked
+// before anything is written, so the writes stay independent. The tail counters
+// are locked last.
+func (b *Backend) commit(ctx context.Context, writes []driver.Write, results []driver.CommitResult) error {
+	seen := b.floor.Load()
+	var floor int64
+	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
+		records, err := b.lockShards(ctx, data, list(writes, func(w driver.Write) driver.ShardID { return w.Fence.Shard }))
+		if err != nil {
+			return err
+		}
+		ns, err := b.checkData(ctx, data, namespaceRead, seen)
+		if err != nil {
+			return err
+		}
+		floor = ns.floor()
+		var heads [][6]any
+		var logs []logChange
+		for i := range writes {
+			results[i], err = b.decideWrite(ctx, data, &writes[i], records[writes[i].Fence.Shard])
+			if err != nil {
+				return err
+			}
+			if results[i].Err != nil {
+				continue
+			}
+			log, err := b.writeItems(ctx, data, &writes[i], records[writes[i].Fence.Shard].head, &results[i])
+			if err != nil {
+				return err
+			}
+			h := results[i].Head
+			heads = append(heads, [6]any{writes[i].Fence.Shard, h.Number, h.Seq, h.Oldest, int64(h.Nonce), h.Token})
+			if len(log.lengths) > 0 || log.trim > 0 {
+				logs = append(logs, log)
+			}
+		}
+		if len(heads) == 0 {
+			return nil
+		}
+		if _, err := data.exec(ctx, headsWrite, b.name, array(heads)); err != nil {
+			return err
+		}
+		return b.writeLogs(ctx, data, logs)
+	})
+	if err == nil {
+		raise(&b.floor, floor)
+	}
+	return err
+}
+
+// decideWrite applies rules F1 and F2: the fence first, then the number, then the
+// preconditions in the order of the operations. The result carries the head that
+// the write will leave, or the refusal.
+func (b *Backend) decideWrite(ctx context.Context, data *Tx, w *driver.Write, r record) (driver.CommitResult, error) {
+	if r.owner != (driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token}) {
+		return driver.CommitResult{Err: &driver.FencedError{Fence: w.Fence, Current: r.owner}}, nil
+	}
+	conflict := func(op int) (driver.CommitResult, error) {
+		return driver.CommitResult{Err: &driver.ConflictError{Shard: w.Fence.Shard, Op: op, Head: r.head}}, nil
+	}
+	if w.Number != r.head.Number+1 {
+		return conflict(driver.NumberConflict)
+	}
+	versions, err := b.readVersions(ctx, data, w)
+	if err != nil {
+		return driver.CommitResult{}, err
+	}
+	head := driver.Head{Number: w.Number, Seq: r.head.Seq, Oldest: max(r.head.Oldest, 1), Nonce: w.Nonce, Token: w.Fence.Token}
+	for i := range w.Ops {
+		switch op := &w.Ops[i]; op.Kind {
+		case driver.OpPut, driver.OpDelete:
+			at := versions[op.Key]
+			if op.IfVersion == driver.Absent && at != 0 || op.IfVersion > 0 && at != op.IfVersion {
+				return conflict(i)
+			}
+		case driver.OpAppend:
+			head.Seq++
+		case driver.OpTrim:
+			if op.Through > r.head.Seq {
+				return conflict(i)
+			}
+			head.Oldest = max(head.Oldest, op.Through+1)
+		}
+	}
+	return driver.CommitResult{Head: head}, nil
+}
+
+// readVersions reads the versions of the items that have a precondition.
+func (b *Backend) readVersions(ctx context.Context, data *Tx, w *driver.Write) (map[string]driver.Version, error) {
+	var keys []string
+	for i := range w.Ops {
+		if w.Ops[i].IfVersion != driver.AnyVersion {
+			keys = append(keys, w.Ops[i].Key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	versions := make(map[string]driver.Version, len(keys))
+	err := data.rows(ctx, itemsVersions, []any{b.name, string(w.Fence.Shard), array(keys)}, func(r *stdsql.Rows) error {
+		var key string
+		var v driver.Version
+		if err := r.Scan(&key, &v); err != nil {
+			return err
+		}
+		versions[key] = v
+		return nil
+	})
+	return versions, err
+}
+
+// logChange is what one write does to its shard's log.
+type logChange struct {
+	fence   driver.Fence
+	number  driver.WriteNo
+	first   driver.Seq // of the entries appended
+	payload []byte     // of all of them, one after the other
+	lengths []int64    // slices of it: offset * 2^32 + length
+	trim    driver.Seq // 0: nothing to trim
+	bucket  int64
+}
+
+// writeItems writes the puts and deletes of one write, whose number is their
+// version, and returns what it does to the log.
+func (b *Backend) writeItems(ctx context.Context, data *Tx, w *driver.Write, before driver.Head, res *driver.CommitResult) (logChange, error) {
+	log := logChange{fence: w.Fence, number: w.Number, first: before.Seq + 1, bucket: bucketOf(w.Fence.Shard, b.buckets)}
+	if res.Head.Oldest > max(before.Oldest, 1) {
+		log.trim = res.Head.Oldest - 1
+	}
+	log.payload = make([]byte, 0, payloadBytes(w.Ops))
+	values := []byte{}
+	var puts [][3]any
+	var deletes []string
+	for i := range w.Ops {
+		switch op := &w.Ops[i]; op.Kind {
+		case driver.OpPut:
+			if res.Versions == nil {
+				res.Versions = make([]driver.Version, len(w.Ops))
+			}
+			res.Versions[i] = driver.Version(w.Number)
+			puts = append(puts, [3]any{op.Key, len(values), len(op.Value)})
+			values = append(values, op.Value...)
+		case driver.OpDelete:
+			deletes = append(deletes, op.Key)
+		case driver.OpAppend:
+			log.lengths = append(log.lengths, int64(len(log.payload))<<32|int64(len(op.Value)))
+			log.payload = append(log.payload, op.Value...)
+		}
+	}
+	shard := string(w.Fence.Shard)
+	if len(puts) > 0 {
+		if _, err := data.exec(ctx, itemsPut, b.name, shard, int64(w.Number), array(puts), values); err != nil {
+			return log, err
+		}
+	}
+	if len(deletes) > 0 {
+		if _, err := data.exec(ctx, itemsDelete, b.name, shard, array(deletes)); err != nil {
+			return log, err
+		}
+	}
+	return log, nil
+}
+
+func payloadBytes(ops []driver.Op) (n int) {
+	for i := range ops {
+		if ops[i].Kind == driver.OpAppend {
+			n += len(ops[i].Value)
+		}
+	}
+	return n
+}
+
+// writeLogs appends and trims. Each bucket's counter orders the entries of its
+// shards (L4); counters are locked in order, so that no two commits wait for each
+// other.
+func (b *Backend) writeLogs(ctx context.Context, data *Tx, logs []logChange) error {
+	slices.SortStableFunc(logs, func(x, y logChange) int { return cmp.Compare(x.bucket, y.bucket) })
+	for len(logs) > 0 {
+		n := 1
+		for n < len(logs) && logs[n].bucket == logs[0].bucket {
+			n++
+		}
+		if err := b.writeBucket(ctx, data, logs[0].bucket, logs[:n]); err != nil {
+			return err
+		}
+		logs = logs[n:]
+	}
+	return nil
+}
+
+func (b *Backend) writeBucket(ctx context.Context, data *Tx, bucket int64, logs []logChange) error {
+	var position, trimmed int64
+	found, err := data.row(ctx, tailLock, []any{b.name, bucket}, &position, &trimmed)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return storeChanged("namespace %q has lost tail counter %d", b.name, bucket)
+	}
+	for _, l := range logs {
+		shard := string(l.fence.Shard)
+		if l.trim > 0 {
+			var at int64
+			if _, err := data.row(ctx, entryPosition, []any{b.name, shard, int64(l.trim)}, &at); err != nil {
+				return err
+			}
+			trimmed = max(trimmed, at)
+			if _, err := data.exec(ctx, entriesTrim, b.name, shard, int64(l.trim)); err != nil {
+				return err
+			}
+		}
+		if len(l.lengths) > 0 {
+			if _, err := data.exec(ctx, entriesInsert, b.name, shard, int64(l.first), int64(l.fence.Token),
+				int64(l.number), bucket, position+1, array(l.lengths), l.payload); err != nil {
+				return err
+			}
+			position += int64(len(l.lengths))
+		}
+	}
+	_, err = data.exec(ctx, tailWrite, b.name, bucket, position, trimmed)
+	return err
+}

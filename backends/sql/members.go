@@ -1,0 +1,289 @@
+package sql
+
+import (
+	"context"
+	stdsql "database/sql"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// keepDepartures is for how many revisions of the roster departures are kept. An
+// older cursor is answered with the full state.
+const keepDepartures = 4096
+
+// session is a member's session. Safe for concurrent use.
+type session struct {
+	b     *Backend
+	id    driver.SessionID
+	acked atomic.Int64 // highest version of the beat acknowledged (I1)
+}
+
+var _ driver.Session = (*session)(nil)
+
+func (s *session) ID() driver.SessionID { return s.id }
+
+func lost(id driver.SessionID) error {
+	return fmt.Errorf("tenure: session %q: %w: join again", id, driver.ErrSessionLost)
+}
+
+// writeRoster runs fn in a transaction on the roster, after the identity check.
+// fn gets the roster's revision and returns the one it raised it to, or the same.
+func (b *Backend) writeRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx, revision int64) (int64, error)) error {
+	seen := b.rosterAt.Load()
+	var now int64
+	err := b.store.WriteRoster(ctx, func(ctx context.Context, roster *Tx) error {
+		at, err := b.checkRoster(ctx, roster, rosterLock, seen)
+		if err != nil {
+			return err
+		}
+		if now, err = fn(ctx, roster, at); err != nil || now == at {
+			return err
+		}
+		_, err = roster.exec(ctx, rosterRaise, b.name, now)
+		return err
+	})
+	if err == nil {
+		raise(&b.rosterAt, now)
+	}
+	return err
+}
+
+// Join creates a session. See driver.Backend.
+func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckMember(m, b.info.Limits); err != nil {
+		return nil, err
+	}
+	seen := b.floor.Load()
+	if ns, err := b.checkData(ctx, b.store.Data(), namespaceRead, seen); err != nil {
+		return nil, b.readError(err)
+	} else {
+		raise(&b.floor, ns.floor())
+	}
+	meta := "{}"
+	if len(m.Meta) > 0 {
+		meta = array(m.Meta)
+	}
+	err := b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
+		var former driver.SessionID
+		known, err := roster.row(ctx, nodeRead, []any{b.name, m.Node}, &former)
+		if err != nil {
+			return at, err
+		}
+		if err := b.checkUnused(ctx, roster, m.Session, former); err != nil {
+			return at, err
+		}
+		if m.Supersede && known {
+			if err := b.depart(ctx, roster, []driver.SessionID{former}, at+1); err != nil {
+				return at, err
+			}
+		}
+		record := nodeInsert
+		if known {
+			record = nodeUpdate
+		}
+		if _, err := roster.exec(ctx, record, b.name, m.Node, string(m.Session)); err != nil {
+			return at, err
+		}
+		if _, err := roster.exec(ctx, memberInsert, b.name, string(m.Session), m.Node, int64(m.TTL),
+			m.Priority, m.Weight, meta, m.Supersede, at+1); err != nil {
+			return at, err
+		}
+		_, err = roster.exec(ctx, beatInsert, b.name, string(m.Session))
+		return at + 1, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &session{b: b, id: m.Session}
+	s.acked.Store(1)
+	return s, nil
+}
+
+// checkUnused refuses an id that was used before (M3): by a live member, by the
+// last one under the label, or by one that departed lately.
+func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver.SessionID) error {
+	alive, err := b.alive(ctx, roster, []driver.SessionID{id})
+	if err != nil {
+		return err
+	}
+	departed, err := roster.row(ctx, departureRead, []any{b.name, string(id)}, new(int64))
+	if err != nil {
+		return err
+	}
+	if id == former || alive[id] || departed {
+		return fmt.Errorf("tenure: %w: session id %q was used before: make up a new one", driver.ErrConflict, id)
+	}
+	return nil
+}
+
+// alive returns which of the sessions have a member record.
+func (b *Backend) alive(ctx context.Context, roster *Tx, ids []driver.SessionID) (map[driver.SessionID]bool, error) {
+	found := make(map[driver.SessionID]bool)
+	if len(ids) == 0 {
+		return found, nil
+	}
+	err := roster.rows(ctx, membersPresent, []any{b.name, list(ids, same)}, func(r *stdsql.Rows) error {
+		var id driver.SessionID
+		if err := r.Scan(&id); err != nil {
+			return err
+		}
+		found[id] = true
+		return nil
+	})
+	return found, err
+}
+
+// depart removes those of the sessions that exist, and records at which revision.
+func (b *Backend) depart(ctx context.Context, roster *Tx, ids []driver.SessionID, revision int64) error {
+	sessions := list(ids, same)
+	for _, step := range []struct {
+		stmt Statement
+		args []any
+	}{
+		{departuresInsert, []any{b.name, sessions, revision}},
+		{membersDelete, []any{b.name, sessions}},
+		{beatsDelete, []any{b.name, sessions}},
+		{departuresTrim, []any{b.name, revision - keepDepartures}},
+	} {
+		if _, err := roster.exec(ctx, step.stmt, step.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Beat changes the version of the session's record. See driver.Session.
+func (s *session) Beat(ctx context.Context) error {
+	if err := s.b.begin(ctx); err != nil {
+		return err
+	}
+	acked, seen := s.acked.Load(), s.b.rosterAt.Load()
+	var version int64
+	err := s.b.store.WriteRoster(ctx, func(ctx context.Context, roster *Tx) error {
+		if _, err := s.b.checkRoster(ctx, roster, rosterRead, seen); err != nil {
+			return err
+		}
+		found, err := roster.row(ctx, beatLock, []any{s.b.name, string(s.id)}, &version)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return lost(s.id)
+		}
+		if version < acked {
+			return storeChanged("session %q has beat %d and had %d acknowledged", s.id, version, acked)
+		}
+		version++
+		_, err = roster.exec(ctx, beatWrite, s.b.name, string(s.id), version)
+		return err
+	})
+	if err == nil {
+		raise(&s.acked, version)
+	}
+	return err
+}
+
+// Evict ends silent sessions. See driver.Session.
+func (s *session) Evict(ctx context.Context, suspects []driver.Suspect) ([]driver.EvictResult, error) {
+	if err := s.b.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := driver.CheckSuspects(suspects); err != nil {
+		return nil, err
+	}
+	results := make([]driver.EvictResult, len(suspects))
+	err := inBatches(len(suspects), upTo(len(suspects), s.b.info.Limits.BatchItems), func(from, to int) error {
+		return s.evict(ctx, suspects[from:to], results[from:to])
+	}, func(i int, err error) { results[i] = driver.EvictResult{Err: err} })
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+func (s *session) evict(ctx context.Context, suspects []driver.Suspect, results []driver.EvictResult) error {
+	b := s.b
+	return b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
+		if err := s.hold(ctx, roster); err != nil {
+			return at, err
+		}
+		versions, err := readBeats(ctx, roster, beatsLock, b.name, suspects)
+		if err != nil {
+			return at, err
+		}
+		var gone []driver.SessionID
+		for i, sus := range suspects {
+			current := versions[sus.Session]
+			results[i] = driver.EvictResult{Current: current}
+			if current == sus.Version {
+				results[i] = driver.EvictResult{Evicted: true}
+				gone = append(gone, sus.Session)
+			}
+		}
+		if len(gone) == 0 {
+			return at, nil
+		}
+		return at + 1, b.depart(ctx, roster, gone, at+1)
+	})
+}
+
+// hold proves that the session has a record and, until the transaction ends,
+// keeps it.
+func (s *session) hold(ctx context.Context, roster *Tx) error {
+	found, err := roster.row(ctx, memberHold, []any{s.b.name, string(s.id)}, new(string))
+	if err == nil && !found {
+		err = lost(s.id)
+	}
+	return err
+}
+
+func readBeats(ctx context.Context, roster *Tx, how Statement, name string, of []driver.Beat) (map[driver.SessionID]driver.Version, error) {
+	versions := make(map[driver.SessionID]driver.Version, len(of))
+	sessions := list(of, func(b driver.Beat) driver.SessionID { return b.Session })
+	err := roster.rows(ctx, how, []any{name, sessions}, func(r *stdsql.Rows) error {
+		var b driver.Beat
+		if err := r.Scan(&b.Session, &b.Version); err != nil {
+			return err
+		}
+		versions[b.Session] = b.Version
+		return nil
+	})
+	return versions, err
+}
+
+// Close removes the session's record. See driver.Session.
+func (s *session) Close(ctx context.Context) error {
+	if err := s.b.begin(ctx); err != nil {
+		return err
+	}
+	return s.b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
+		found, err := roster.row(ctx, memberHold, []any{s.b.name, string(s.id)}, new(string))
+		if err != nil || !found {
+			return at, err
+		}
+		return at + 1, s.b.depart(ctx, roster, []driver.SessionID{s.id}, at+1)
+	})
+}
+
+// scanMember reads a member's row. Metadata that does not decode are left out:
+// they are information only, and what is read from a store is untrusted.
+func scanMember(r *stdsql.Rows) (driver.Member, error) {
+	var m driver.Member
+	var ttl int64
+	var meta []byte
+	err := r.Scan(&m.Session, &m.Node, &ttl, &m.Priority, &m.Weight, &meta, &m.Supersede)
+	m.TTL = time.Duration(ttl)
+	if err == nil && len(meta) > 2 && len(meta) <= 4*driver.MaxMetaBytes+64*driver.MaxMetaEntries {
+		if json.Unmarshal(meta, &m.Meta) != nil {
+			m.Meta = nil
+		}
+	}
+	return m, err
+}

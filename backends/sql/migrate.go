@@ -1,0 +1,70 @@
+package sql
+
+import (
+	"context"
+	stdsql "database/sql"
+	"fmt"
+	"io/fs"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Migrations are the versions of a schema: the n-th file of Files, in the order
+// of their names, makes version n. Its table "<prefix>schema" holds the version.
+type Migrations struct {
+	Files  fs.FS
+	Prefix string
+}
+
+// Execer is a connection or transaction.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (stdsql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *stdsql.Row
+}
+
+// Migrate brings a schema from the version given, 0 for none, to the newest. It
+// must run in a transaction, where the database has such a thing for schemas.
+func (m Migrations) Migrate(ctx context.Context, on Execer, from int) error {
+	names, err := fs.Glob(m.Files, "*.sql")
+	if err != nil {
+		return err
+	}
+	for i := from; i < len(names); i++ {
+		text, err := fs.ReadFile(m.Files, names[i])
+		if err != nil {
+			return err
+		}
+		if _, err := on.ExecContext(ctx, WithPrefix(string(text), m.Prefix)); err != nil {
+			return fmt.Errorf("tenure: migration %s: %w", names[i], err)
+		}
+	}
+	if from == len(names) {
+		return nil
+	}
+	_, err = on.ExecContext(ctx, fmt.Sprintf("UPDATE %sschema SET version = %d", m.Prefix, len(names)))
+	if err != nil {
+		return fmt.Errorf("tenure: recording schema version %d: %w", len(names), err)
+	}
+	return nil
+}
+
+// Version reads the schema's version from a database that has the table.
+func (m Migrations) Version(ctx context.Context, on Execer) (version int, err error) {
+	err = on.QueryRowContext(ctx, fmt.Sprintf("SELECT version FROM %sschema", m.Prefix)).Scan(&version)
+	return version, err
+}
+
+// Check refuses a schema that is newer than this program knows, or, unless it may
+// migrate, older.
+func (m Migrations) Check(version int, migrate bool) error {
+	names, err := fs.Glob(m.Files, "*.sql")
+	switch {
+	case err != nil:
+		return err
+	case version > len(names):
+		return fmt.Errorf("tenure: %w: the database has schema version %d and this program knows %d: use a newer release", driver.ErrUnsupported, version, len(names))
+	case version < len(names) && !migrate:
+		return fmt.Errorf("tenure: %w: the database has schema version %d and this program needs %d: migrate it first", driver.ErrUnsupported, version, len(names))
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package sqlite
+
+import (
+	"context"
+	stdsql "database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+//go:embed schema statements.sql
+var files embed.FS
+
+// readers is the number of connections for reads of one file. One is blocked by
+// nobody; more let reads of several goroutines run beside each other.
+const readers = 4
+
+// readWait is how long a read waits for a lock, in milliseconds, unless its
+// context ends before. In WAL mode only recovery makes a read wait.
+const readWait = 60_000
+
+// database is one of the two files of a store.
+type database struct {
+	file
+	reads *stdsql.DB
+	prep  *sql.Prepared
+	lane  *lane
+}
+
+func open(dsn string) (*stdsql.DB, error) {
+	c, err := sqlite.NewConnector(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: %w: database name: %w", driver.ErrInvalid, err)
+	}
+	return stdsql.OpenDB(c), nil
+}
+
+// openDatabase opens a file and brings its schema up to date.
+func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *sql.Statements) (*database, error) {
+	exists, err := checkPath(path)
+	if err != nil {
+		return nil, err
+	}
+	if !exists && o.MustExist {
+		return nil, fmt.Errorf("tenure: there is no database file %s: check the path, or open it once without MustExist", path)
+	}
+	sub, err := fs.Sub(files, "schema/"+schema)
+	if err != nil {
+		return nil, err
+	}
+	migrations := sql.Migrations{Files: sub, Prefix: o.TablePrefix}
+	if err := prepareFile(ctx, path, !exists, migrations); err != nil {
+		return nil, err
+	}
+	d := &database{file: file{path: path}}
+	if d.was, err = os.Stat(path); err != nil {
+		return nil, fmt.Errorf("tenure: looking at the database file: %w", err)
+	}
+	if d.reads, err = open(dsn(path, false, readWait)); err != nil {
+		return nil, err
+	}
+	d.reads.SetMaxOpenConns(readers)
+	d.reads.SetMaxIdleConns(readers)
+	d.prep = sql.Prepare(d.reads, stmts)
+	return d, nil
+}
+
+// newWriter returns a connection for writes, which waits for no lock by itself.
+func newWriter(path string, stmts *sql.Statements) (*writer, error) {
+	db, err := open(dsn(path, false, 0))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return &writer{db: db, stmts: stmts}, nil
+}
+
+func (d *database) close() error {
+	if d.lane != nil {
+		if err := d.lane.close(); err != nil {
+			d.reads.Close()
+			return err
+		}
+	}
+	d.prep.Close()
+	return d.reads.Close()
+}
+
+// read runs fn on one snapshot.
+func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	tx, err := d.reads.BeginTx(ctx, &stdsql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("tenure: reading %s: %w", d.path, err)
+	}
+	defer tx.Rollback()
+	return fn(ctx, sql.NewTx(d.prep, tx))
+}
+
+// prepareFile proves that the file is a database that this program can use,
+// before it writes anything, and then sets the journal mode and migrates.
+func prepareFile(ctx context.Context, path string, create bool, migrations sql.Migrations) error {
+	db, err := open(dsn(path, create, 0))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	err = whenFree(ctx, func() error {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		version, err := schemaVersion(ctx, conn, migrations)
+		if err != nil {
+			return err
+		}
+		if err := migrations.Check(version, true); err != nil {
+			return err
+		}
+		if err := useWAL(ctx, conn, path); err != nil {
+			return err
+		}
+		return migrate(ctx, conn, migrations)
+	})
+	if err != nil {
+		return explain(path, err)
+	}
+	return nil
+}
+
+// whenFree repeats try, which has changed nothing when it is refused, as long as
+// another connection holds a lock on the file.
+func whenFree(ctx context.Context, try func() error) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for wait := firstWait; ; wait = min(wait*3/2, lastWait) {
+		<-timer.C
+		err := try()
+		if !busy(err) {
+			return err
+		}
+		timer.Reset(wait)
+		if ctx.Err() != nil {
+			return fmt.Errorf("another connection holds a lock on it: %w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+func schemaVersion(ctx context.Context, conn *stdsql.Conn, migrations sql.Migrations) (int, error) {
+	var n int
+	err := conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?",
+		migrations.Prefix+"schema").Scan(&n)
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	return migrations.Version(ctx, conn)
+}
+
+func useWAL(ctx context.Context, conn *stdsql.Conn, path string) error {
+	var mode string
+	if err := conn.QueryRowContext(ctx, "PRAGMA journal_mode = wal").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("tenure: %w: %s cannot use a write-ahead log (journal mode %q): put it on a local disk", driver.ErrUnsupported, path, mode)
+	}
+	return nil
+}
+
+// migrate looks at the version again under the write lock: another process may
+// have migrated meanwhile.
+func migrate(ctx context.Context, conn *stdsql.Conn, migrations sql.Migrations) (err error) {
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	defer func() {
+		end := "COMMIT"
+		if err != nil {
+			end = "ROLLBACK"
+		}
+		if _, failed := conn.ExecContext(context.WithoutCancel(ctx), end); err == nil {
+			err = failed
+		}
+	}()
+	version, err := schemaVersion(ctx, conn, migrations)
+	if err != nil {
+		return err
+	}
+	if err := migrations.Check(version, true); err != nil {
+		return err
+	}
+	return migrations.Migrate(ctx, conn, version)
+}
+
+// explain says in one line what to change about a file that cannot be opened.
+func explain(path string, err error) error {
+	advice := ""
+	switch code(err) {
+	case lib.SQLITE_NOTADB:
+		advice = "it is not an SQLite database: name another file"
+	case lib.SQLITE_CORRUPT:
+		advice = "it is damaged: restore it from a backup"
+	case lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_PERM:
+		advice = "it cannot be written: check the rights of the file, of its directory and of the files beside it"
+	case lib.SQLITE_FULL:
+		advice = "the disk is full: make room"
+	default:
+		return fmt.Errorf("tenure: opening %s: %w", path, err)
+	}
+	return fmt.Errorf("tenure: opening %s: %s: %w", path, advice, err)
+}

@@ -1,0 +1,65 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// code returns SQLite's primary result code, or 0 for any other error.
+func code(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+func busy(err error) bool {
+	c := code(err)
+	return c == lib.SQLITE_BUSY || c == lib.SQLITE_LOCKED
+}
+
+// notApplied classifies an error of a transaction that was rolled back (E1). A
+// damaged database stays unmapped: nothing about it is certain.
+func notApplied(err error) error {
+	if err == nil || driver.NotApplied(err) {
+		return err
+	}
+	retry := func(advice string) error {
+		return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, advice, err)
+	}
+	switch code(err) {
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
+		return retry("another connection holds the write lock")
+	case lib.SQLITE_FULL:
+		return retry("the disk is full: make room")
+	case lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_PERM:
+		return retry("the database cannot be written: check the rights of the file and its directory")
+	case lib.SQLITE_IOERR, lib.SQLITE_NOMEM, lib.SQLITE_INTERRUPT:
+		return retry("the transaction was rolled back")
+	}
+	return err
+}
+
+// commitFailed classifies the error of a COMMIT after the rollback. Without room
+// for its last frame a transaction is not in the write-ahead log; after any other
+// failure of the disk nobody can tell.
+func commitFailed(err error) error {
+	if c := code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_BUSY {
+		return notApplied(err)
+	}
+	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
+}
+
+// notSent is a call whose context ended before it took effect.
+func notSent(ctx context.Context) error {
+	return fmt.Errorf("tenure: %w: the context ended while another writer held the database: %w", driver.ErrRetry, context.Cause(ctx))
+}
+
+var errClosed = fmt.Errorf("tenure: %w: open the backend again", driver.ErrClosed)

@@ -1,0 +1,272 @@
+package sqlite
+
+import (
+	"context"
+	stdsql "database/sql"
+	sqldriver "database/sql/driver"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+)
+
+const (
+	// groupSize is how many waiting calls share one transaction at most.
+	groupSize = 64
+	// firstWait and lastWait bound the pauses between attempts to get the write
+	// lock while another process has it. SQLite's own schedule, up to 100 ms, lets
+	// a busy writer starve the others.
+	firstWait = 100 * time.Microsecond
+	lastWait  = 3 * time.Millisecond
+)
+
+// lane is the one writer of a database file in this process: a connection, and
+// the goroutine that owns it. A call whose context ends leaves at once, although
+// SQLite itself cannot be interrupted in a commit.
+type lane struct {
+	conn  *writer
+	check func() error
+	done  func() // called after each commit
+
+	jobs    chan *job
+	next    *job // taken from jobs, and cannot join the group of its time
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+type job struct {
+	ctx   context.Context
+	fn    func(ctx context.Context, tx *sql.Tx) error
+	end   func() // called after the transaction, if fn ran; such a job runs alone
+	state atomic.Int32
+	reply chan error
+}
+
+const (
+	waiting int32 = iota
+	running
+	abandoned
+)
+
+func (j *job) start() bool { return j.state.CompareAndSwap(waiting, running) }
+
+func newLane(conn *writer, check func() error, done func()) *lane {
+	l := &lane{
+		conn: conn, check: check, done: done,
+		jobs: make(chan *job), stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	go l.loop()
+	return l
+}
+
+// close ends the goroutine after the transaction in progress, and the connection.
+func (l *lane) close() error {
+	close(l.stop)
+	<-l.stopped
+	return l.conn.close()
+}
+
+// do runs fn in a write transaction.
+func (l *lane) do(ctx context.Context, fn func(context.Context, *sql.Tx) error, end func()) error {
+	j := &job{ctx: ctx, fn: fn, end: end, reply: make(chan error, 1)}
+	select {
+	case l.jobs <- j:
+	case <-ctx.Done():
+		return notSent(ctx)
+	case <-l.stop:
+		return errClosed
+	}
+	select {
+	case err := <-j.reply:
+		return err
+	case <-ctx.Done():
+		if j.state.CompareAndSwap(waiting, abandoned) {
+			return notSent(ctx)
+		}
+		return fmt.Errorf("tenure: the context ended in the transaction: %w", context.Cause(ctx))
+	}
+}
+
+func (l *lane) loop() {
+	defer close(l.stopped)
+	for {
+		j := l.next
+		l.next = nil
+		if j == nil {
+			select {
+			case j = <-l.jobs:
+			case <-l.stop:
+				return
+			}
+		}
+		l.run(j)
+	}
+}
+
+// run makes one transaction of a job and of those that wait by then. If one of
+// them fails, the transaction is rolled back and each gets its own.
+func (l *lane) run(first *job) {
+	if err := l.conn.begin(first.ctx, l.stop); err != nil {
+		first.reply <- err
+		return
+	}
+	if !first.start() {
+		l.conn.rollback()
+		return
+	}
+	group := []*job{first}
+	err := l.apply(first)
+	for err == nil && first.end == nil && len(group) < groupSize {
+		j := l.waiting()
+		if j == nil {
+			break
+		}
+		if j.start() {
+			group = append(group, j)
+			err = j.fn(context.Background(), l.conn.tx)
+		}
+	}
+	if err == nil || len(group) == 1 {
+		err = l.finish(err)
+		if first.end != nil {
+			first.end()
+		}
+		for _, j := range group {
+			j.reply <- err
+		}
+		return
+	}
+	l.conn.rollback()
+	for _, j := range group {
+		if err = l.conn.begin(j.ctx, l.stop); err == nil {
+			err = l.finish(l.apply(j))
+		}
+		j.reply <- err
+	}
+}
+
+// waiting takes a job that can join a group, if there is one.
+func (l *lane) waiting() *job {
+	select {
+	case j := <-l.jobs:
+		if j.end != nil {
+			l.next = j
+			return nil
+		}
+		return j
+	default:
+		return nil
+	}
+}
+
+func (l *lane) apply(j *job) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	return j.fn(context.Background(), l.conn.tx)
+}
+
+// finish commits, or rolls back if there is an error already.
+func (l *lane) finish(err error) error {
+	if err != nil {
+		l.conn.rollback()
+		return notApplied(err)
+	}
+	if err := l.conn.commit(); err != nil {
+		return err
+	}
+	l.done()
+	return nil
+}
+
+// writer is a connection for write transactions. Not safe for concurrent use.
+type writer struct {
+	db    *stdsql.DB
+	stmts *sql.Statements
+	conn  *stdsql.Conn // nil until first used, and after a failed rollback
+	prep  *sql.Prepared
+	tx    *sql.Tx
+}
+
+// begin takes the write lock, or ends with the context, or when stop is closed.
+// Nothing was applied if it fails.
+func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
+	if err := w.connect(); err != nil {
+		return notApplied(err)
+	}
+	var timer *time.Timer
+	for wait := firstWait; ; wait = min(wait*3/2, lastWait) {
+		_, err := w.conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")
+		if err == nil {
+			return nil
+		}
+		if !busy(err) {
+			w.drop()
+			return notApplied(err)
+		}
+		if timer == nil {
+			timer = time.NewTimer(wait)
+			defer timer.Stop()
+		} else {
+			timer.Reset(wait)
+		}
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return notSent(ctx)
+		case <-stop:
+			return errClosed
+		}
+	}
+}
+
+func (w *writer) connect() error {
+	if w.conn != nil {
+		return nil
+	}
+	conn, err := w.db.Conn(context.Background())
+	if err != nil {
+		return err
+	}
+	w.conn = conn
+	w.prep = sql.Prepare(conn, w.stmts)
+	w.tx = sql.NewTx(w.prep, nil)
+	return nil
+}
+
+func (w *writer) commit() error {
+	_, err := w.conn.ExecContext(context.Background(), "COMMIT")
+	if err != nil {
+		w.rollback()
+		return commitFailed(err)
+	}
+	return nil
+}
+
+// rollback ends the transaction; if need be, with the connection. SQLite rolls
+// back by itself after some errors, which makes ROLLBACK fail.
+func (w *writer) rollback() {
+	if _, err := w.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+		w.drop()
+	}
+}
+
+// drop closes the connection for good: the pool would hand it out again.
+func (w *writer) drop() {
+	if w.conn == nil {
+		return
+	}
+	w.prep.Close()
+	w.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+	w.conn.Close()
+	w.conn = nil
+}
+
+func (w *writer) close() error {
+	if w.conn != nil {
+		w.prep.Close()
+		w.conn.Close()
+	}
+	return w.db.Close()
+}

@@ -1,0 +1,72 @@
+-- The version of these tables. One row.
+CREATE TABLE tenure_schema (version INTEGER NOT NULL) STRICT;
+INSERT INTO tenure_schema (version) VALUES (0);
+
+-- One row per namespace, never deleted. A token is base + revision; the revision
+-- is raised once per batch of ownership changes.
+CREATE TABLE tenure_namespaces (
+    namespace TEXT    NOT NULL PRIMARY KEY,
+    store_id  TEXT    NOT NULL,
+    base      INTEGER NOT NULL DEFAULT 0,
+    revision  INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+-- One row per shard, never deleted: who owns it, under which token, and the head
+-- of its commits and its log. session is '' when nobody holds it, and token stays
+-- that of the last lease. A session that has no row in tenure_members is dead.
+CREATE TABLE tenure_shards (
+    namespace    TEXT    NOT NULL,
+    shard        TEXT    NOT NULL,
+    session      TEXT    NOT NULL,
+    token        INTEGER NOT NULL,
+    granted_from INTEGER NOT NULL,           -- the token before this one
+    revision     INTEGER NOT NULL,           -- of the namespace, at the last change of owner
+    number       INTEGER NOT NULL DEFAULT 0, -- commits so far
+    seq          INTEGER NOT NULL DEFAULT 0, -- last entry of the log
+    oldest       INTEGER NOT NULL DEFAULT 0, -- first entry that is left
+    nonce        INTEGER NOT NULL DEFAULT 0, -- of the last commit
+    commit_token INTEGER NOT NULL DEFAULT 0, -- of the lease that made the last commit
+    PRIMARY KEY (namespace, shard)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tenure_shards_revision ON tenure_shards (namespace, revision);
+
+-- Keys and values written under leases. version is the number of the shard's
+-- commit that wrote the value.
+CREATE TABLE tenure_items (
+    namespace TEXT    NOT NULL,
+    shard     TEXT    NOT NULL,
+    key       TEXT    NOT NULL,
+    version   INTEGER NOT NULL,
+    value     BLOB    NOT NULL,
+    PRIMARY KEY (namespace, shard, key)
+) STRICT;
+
+-- The decision logs. seq counts from 1 without gaps in each shard; position
+-- orders the entries of all shards of a bucket as they were committed.
+CREATE TABLE tenure_entries (
+    namespace TEXT    NOT NULL,
+    shard     TEXT    NOT NULL,
+    seq       INTEGER NOT NULL,
+    token     INTEGER NOT NULL,
+    number    INTEGER NOT NULL,
+    bucket    INTEGER NOT NULL,
+    position  INTEGER NOT NULL,
+    payload   BLOB    NOT NULL,
+    PRIMARY KEY (namespace, shard, seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX tenure_entries_position ON tenure_entries (namespace, bucket, position);
+
+-- The counters behind position. trimmed is the highest position removed.
+CREATE TABLE tenure_tails (
+    namespace TEXT    NOT NULL,
+    bucket    INTEGER NOT NULL,
+    position  INTEGER NOT NULL DEFAULT 0,
+    trimmed   INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (namespace, bucket)
+) STRICT, WITHOUT ROWID;
+
+-- Scratch rows by which opening proves that conditions are honoured.
+CREATE TABLE tenure_probes (
+    id      TEXT    NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

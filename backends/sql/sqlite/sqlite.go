@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Name is the backend's name in Info and of its Opener.
+const Name = "sqlite"
+
+// userWait is how long a connection of OpenDB waits for the write lock, in
+// milliseconds, unless its context ends before.
+const userWait = 60_000
+
+// Backend is a namespace in an SQLite database. It implements driver.Backend;
+// safe for concurrent use.
+type Backend struct {
+	*sql.Backend
+	db *stdsql.DB
+}
+
+var _ driver.Backend = (*Backend)(nil)
+
+// Open opens the namespace in the database file at path, and in the members' file
+// beside it, path + "-members". It creates what is missing unless
+// Options.MustExist is set. The context bounds the opening only. nil options
+// work. An error says in one line what to change; a store that lost one of its
+// parts is ErrStoreChanged.
+func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := driver.CheckNamespace(namespace); err != nil {
+		return nil, err
+	}
+	if path, err = cleanPath(path); err != nil {
+		return nil, err
+	}
+	text, err := files.ReadFile("statements.sql")
+	if err != nil {
+		return nil, err
+	}
+	stmts, err := sql.Compile(string(text), opts.TablePrefix, func(i int) string { return "?" + strconv.Itoa(i) })
+	if err != nil {
+		return nil, err
+	}
+	st, err := openStore(ctx, path, opts, stmts)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := sql.New(ctx, sql.Config{
+		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
+		Limits: driver.Limits{
+			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
+			PollPeriod: opts.PollPeriod, MinTTL: 250 * time.Millisecond,
+		},
+		Create: !opts.MustExist, NewRoster: opts.NewRoster, Buckets: 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	db, err := OpenDB(path)
+	if err != nil {
+		return nil, errors.Join(err, shared.Close())
+	}
+	return &Backend{Backend: shared, db: db}, nil
+}
+
+func cleanPath(path string) (string, error) {
+	if path == "" || strings.HasPrefix(path, "file:") || strings.Contains(path, ":memory:") || strings.ContainsRune(path, 0) {
+		return "", fmt.Errorf("tenure: %w: path %.80q: name a database file; neither a URI nor memory will do", driver.ErrInvalid, path)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("tenure: %w: path %.80q: %w", driver.ErrInvalid, path, err)
+	}
+	return abs, nil
+}
+
+// BeginTx begins a transaction on the data file for tables of your own, in which
+// FenceTx proves a lease. It takes the write lock at once, so it cannot fail later
+// for want of it; waiting for the lock ends with the context. Keep it short:
+// while it runs nobody else commits in this file.
+func (b *Backend) BeginTx(ctx context.Context) (*stdsql.Tx, error) {
+	tx, err := b.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: %w: beginning a transaction: %w", driver.ErrRetry, err)
+	}
+	return tx, nil
+}
+
+// Close unblocks what is blocked and closes both files. See driver.Backend. A
+// transaction of BeginTx must have ended before.
+func (b *Backend) Close() error { return errors.Join(b.Backend.Close(), b.db.Close()) }
+
+// OpenDB opens an existing data file for tables of your own, with the settings
+// that Tenure relies on: full synchronisation, and transactions that take the
+// write lock when they begin. The caller closes it.
+func OpenDB(path string) (*stdsql.DB, error) {
+	path, err := cleanPath(path)
+	if err != nil {
+		return nil, err
+	}
+	return open(dsn(path, false, userWait))
+}

@@ -1,0 +1,208 @@
+-- The statements of the SQLite backend. BEGIN IMMEDIATE has taken the one write
+-- lock before any of them writes, so a row needs no lock of its own. CROSS JOIN
+-- makes SQLite take the list first and look each of its items up.
+
+-- name: namespace_insert
+INSERT INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id);
+
+-- name: namespace_read
+SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace;
+
+-- name: namespace_lock
+SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace;
+
+-- name: namespace_raise
+UPDATE tenure_namespaces SET revision = :revision WHERE namespace = :namespace;
+
+-- name: namespace_rebase
+UPDATE tenure_namespaces SET base = :base WHERE namespace = :namespace;
+
+-- name: tail_insert
+INSERT INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket);
+
+-- name: tails_read
+SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
+
+-- name: tail_lock
+SELECT position, trimmed FROM tenure_tails WHERE namespace = :namespace AND bucket = :bucket;
+
+-- name: tail_write
+UPDATE tenure_tails SET position = :position, trimmed = :trimmed
+WHERE namespace = :namespace AND bucket = :bucket;
+
+-- name: shards_lock
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
+WHERE s.namespace = :namespace AND s.shard = j.value;
+
+-- name: shards_grant
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
+SELECT :namespace, j.value, :session, :token, 0, :revision FROM json_each(:shards) AS j WHERE true
+ON CONFLICT (namespace, shard) DO UPDATE
+SET session = excluded.session, token = excluded.token, granted_from = token, revision = excluded.revision;
+
+-- name: shards_release
+UPDATE tenure_shards SET session = '', revision = :revision
+WHERE namespace = :namespace AND shard IN (SELECT value FROM json_each(:shards));
+
+-- name: shards_all
+SELECT shard, session, token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
+
+-- name: shards_since
+SELECT shard, session, token FROM tenure_shards
+WHERE namespace = :namespace AND revision > :revision ORDER BY revision, shard;
+
+-- name: owner_read
+SELECT session, token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
+
+-- name: head_read
+SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
+WHERE namespace = :namespace AND shard = :shard;
+
+-- name: heads_all
+SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
+WHERE namespace = :namespace AND number > 0 ORDER BY shard;
+
+-- name: heads_write
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision, number, seq, oldest, nonce, commit_token)
+SELECT :namespace, j.value ->> 0, '', 0, 0, 0, j.value ->> 1, j.value ->> 2, j.value ->> 3, j.value ->> 4, j.value ->> 5
+FROM json_each(:heads) AS j WHERE true
+ON CONFLICT (namespace, shard) DO UPDATE
+SET number = excluded.number, seq = excluded.seq, oldest = excluded.oldest,
+    nonce = excluded.nonce, commit_token = excluded.commit_token;
+
+-- name: items_versions
+SELECT i.key, i.version FROM json_each(:keys) AS j CROSS JOIN tenure_items AS i
+WHERE i.namespace = :namespace AND i.shard = :shard AND i.key = j.value;
+
+-- name: items_put
+INSERT INTO tenure_items (namespace, shard, key, version, value)
+SELECT :namespace, :shard, j.value ->> 0, :version, substr(:values, (j.value ->> 1) + 1, j.value ->> 2)
+FROM json_each(:items) AS j WHERE true
+ON CONFLICT (namespace, shard, key) DO UPDATE SET version = excluded.version, value = excluded.value;
+
+-- name: items_delete
+DELETE FROM tenure_items
+WHERE namespace = :namespace AND shard = :shard AND key IN (SELECT value FROM json_each(:keys));
+
+-- name: item_read
+SELECT version, value FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
+
+-- name: items_list
+SELECT key, version, value FROM tenure_items
+WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high = '' OR key < :high)
+ORDER BY key;
+
+-- name: entries_insert
+INSERT INTO tenure_entries (namespace, shard, seq, token, number, bucket, position, payload)
+SELECT :namespace, :shard, :first + j.key, :token, :number, :bucket, :position + j.key,
+       substr(:payloads, (j.value >> 32) + 1, j.value & 4294967295)
+FROM json_each(:slices) AS j;
+
+-- name: entries_read
+SELECT seq, token, number, payload FROM tenure_entries
+WHERE namespace = :namespace AND shard = :shard AND seq > :after ORDER BY seq LIMIT :max;
+
+-- name: entries_tail
+SELECT shard, seq, token, number, payload, position FROM tenure_entries
+WHERE namespace = :namespace AND bucket = :bucket AND position > :position ORDER BY position LIMIT :max;
+
+-- name: entries_trim
+DELETE FROM tenure_entries WHERE namespace = :namespace AND shard = :shard AND seq <= :through;
+
+-- name: entry_position
+SELECT position FROM tenure_entries WHERE namespace = :namespace AND shard = :shard AND seq = :seq;
+
+-- name: fence_touch
+UPDATE tenure_shards SET token = token
+WHERE namespace = :namespace AND shard = :shard AND session = :session AND token = :token
+  AND EXISTS (SELECT 1 FROM tenure_namespaces WHERE namespace = :namespace AND store_id = :store_id);
+
+-- name: probe_insert
+INSERT INTO tenure_probes (id, version) VALUES (:id, 1);
+
+-- name: probe_update
+UPDATE tenure_probes SET version = :version WHERE id = :id AND version = :seen;
+
+-- name: probe_delete
+DELETE FROM tenure_probes WHERE id = :id;
+
+-- name: roster_insert
+INSERT INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id);
+
+-- name: roster_read
+SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace;
+
+-- name: roster_lock
+SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace;
+
+-- name: roster_raise
+UPDATE tenure_rosters SET revision = :revision WHERE namespace = :namespace;
+
+-- name: node_read
+SELECT session FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
+
+-- name: node_insert
+INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session);
+
+-- name: node_update
+UPDATE tenure_nodes SET session = :session WHERE namespace = :namespace AND node = :node;
+
+-- name: member_insert
+INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, supersede, revision)
+VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :supersede, :revision);
+
+-- name: member_hold
+SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session;
+
+-- name: members_present
+SELECT m.session FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
+WHERE m.namespace = :namespace AND m.session = j.value;
+
+-- name: members_all
+SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+WHERE namespace = :namespace ORDER BY session;
+
+-- name: members_since
+SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
+
+-- name: members_delete
+DELETE FROM tenure_members
+WHERE namespace = :namespace AND session IN (SELECT value FROM json_each(:sessions));
+
+-- name: beat_insert
+INSERT INTO tenure_beats (namespace, session) VALUES (:namespace, :session);
+
+-- name: beat_lock
+SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :session;
+
+-- name: beat_write
+UPDATE tenure_beats SET version = :version WHERE namespace = :namespace AND session = :session;
+
+-- name: beats_lock
+SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_beats AS b
+WHERE b.namespace = :namespace AND b.session = j.value;
+
+-- name: beats_read
+SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_beats AS b
+WHERE b.namespace = :namespace AND b.session = j.value;
+
+-- name: beats_delete
+DELETE FROM tenure_beats
+WHERE namespace = :namespace AND session IN (SELECT value FROM json_each(:sessions));
+
+-- name: departure_read
+SELECT revision FROM tenure_departures WHERE namespace = :namespace AND session = :session;
+
+-- name: departures_insert
+INSERT INTO tenure_departures (namespace, session, revision)
+SELECT :namespace, m.session, :revision FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
+WHERE m.namespace = :namespace AND m.session = j.value;
+
+-- name: departures_since
+SELECT session FROM tenure_departures
+WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
+
+-- name: departures_trim
+DELETE FROM tenure_departures WHERE namespace = :namespace AND revision <= :revision;

@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/tenure-go/tenure/backends/sql"
+)
+
+// store runs the shared code's transactions on the two files. The data lane
+// writes the data file, the members' lane the members' file. A claim holds the
+// members' write lock, on a connection of its own, from before it looks at a
+// member until the data are committed: an eviction, a join or a leave comes
+// before or after the claim, never in between (A1). It takes the data file's lock
+// first, always, so that no two wait for each other; and the members' lock only
+// for the time of the decision, so that heartbeats hardly wait (E4).
+type store struct {
+	data, members *database
+	holder        *writer // of the members' lock for claims; used by the data lane only
+	wake          sql.Wake
+	stop          chan struct{}
+	closeOnce     sync.Once
+}
+
+var _ sql.Store = (*store)(nil)
+
+func openStore(ctx context.Context, path string, o *Options, stmts *sql.Statements) (_ *store, err error) {
+	s := &store{stop: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.data, err = openDatabase(ctx, path, "data", o, stmts); err != nil {
+		return nil, err
+	}
+	if s.members, err = openDatabase(ctx, path+membersSuffix, "members", o, stmts); err != nil {
+		return nil, err
+	}
+	for _, d := range []*database{s.members, s.data} {
+		w, err := newWriter(d.path, stmts)
+		if err != nil {
+			return nil, err
+		}
+		d.lane = newLane(w, s.Check, s.wake.Broadcast)
+	}
+	if s.holder, err = newWriter(s.members.path, stmts); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.data.lane.do(ctx, fn, nil)
+}
+
+func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.members.lane.do(ctx, fn, nil)
+}
+
+func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
+	held := false
+	hold := func() (*sql.Tx, error) {
+		if err := s.holder.begin(ctx, s.stop); err != nil {
+			return nil, err
+		}
+		held = true
+		return s.holder.tx, nil
+	}
+	release := func() {
+		if held {
+			s.holder.rollback()
+		}
+	}
+	return s.data.lane.do(ctx, func(ctx context.Context, data *sql.Tx) error { return fn(ctx, data, hold) }, release)
+}
+
+func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.data.read(ctx, fn)
+}
+
+func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.members.read(ctx, fn)
+}
+
+func (s *store) Data() *sql.Tx   { return sql.NewTx(s.data.prep, nil) }
+func (s *store) Roster() *sql.Tx { return sql.NewTx(s.members.prep, nil) }
+
+func (s *store) Check() error {
+	if err := s.data.check(); err != nil {
+		return err
+	}
+	return s.members.check()
+}
+
+func (s *store) Classify(err error) error { return notApplied(err) }
+
+func (s *store) Changed() <-chan struct{} { return s.wake.C() }
+
+func (s *store) Close() error {
+	var errs []error
+	s.closeOnce.Do(func() {
+		close(s.stop)
+		for _, d := range []*database{s.data, s.members} {
+			if d != nil {
+				errs = append(errs, d.close())
+			}
+		}
+		if s.holder != nil {
+			errs = append(errs, s.holder.close())
+		}
+	})
+	return errors.Join(errs...)
+}
