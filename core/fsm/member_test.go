@@ -1,0 +1,545 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// A member is one process: a machine, and as much of the runner and of the
+// application as the protocol sees. It checks, at every step, what the machine
+// promises about its own inputs and effects. The world it lives in carries its
+// calls to the store and runs its handlers.
+type member struct {
+	idx, inc int
+	out      outside
+	store    *modelStore
+	rules    ignored
+	cfg      Config
+	m        *Machine
+	ids      int // session ids made
+
+	now      Instant
+	calls    []asked // outstanding
+	runs     []run   // one per shard
+	want     []bool
+	until    Instant // of the trust in the leases held
+	isHalted bool
+	isLeft   bool
+
+	// What the machine may know, kept apart from the machine.
+	proven    Instant // latest send instant of a successful join or heartbeat of this session
+	hasProof  bool
+	peers     []heardPeer
+	successes []success // own joins and heartbeats that succeeded, by arrival
+	revoked   int
+}
+
+// outside is what a member needs from the world around it.
+type outside interface {
+	ask(p *member, e *Effect)
+	resync(p *member)
+	granted(p *member, sh int)
+	revoked(p *member, sh int, cause Cause)
+	extended(p *member)
+	event(p *member, e *Effect)
+	// trusting returns a fence of sh that some other process trusts now, or nil.
+	trusting(p *member, sh int) *driver.Fence
+}
+
+// asked is an outstanding call.
+type asked struct {
+	id      CallID
+	kind    EffectKind
+	session driver.SessionID
+	sentAt  Instant
+	timeout time.Duration
+	shards  []driver.ShardID
+
+	suspects []driver.Suspect
+}
+
+// run is what a process does with one shard.
+type run struct {
+	held   bool // granted, and not revoked
+	active bool // the handler has not been joined
+	told   bool // to stop
+	fence  driver.Fence
+	burnt  driver.Token // never to be granted (again)
+
+	number  driver.WriteNo // of the last commit known
+	known   bool
+	index   int // writes made under this lease
+	pending *handlerWrite
+}
+
+type handlerWrite struct {
+	write driver.Write
+	id    writeID
+}
+
+type heardPeer struct {
+	member  driver.Member
+	version driver.Version
+	at      Instant
+}
+
+type success struct{ sentAt, at Instant }
+
+func newMember(idx, inc int, cfg Config, out outside, store *modelStore, rules ignored) *member {
+	p := &member{idx: idx, inc: inc, cfg: cfg, out: out, store: store, rules: rules}
+	p.runs = make([]run, len(store.shards))
+	p.want = make([]bool, len(store.shards))
+	p.cfg.NewSession = p.newSession
+	p.m = New(p.cfg)
+	return p
+}
+
+func (p *member) newSession() driver.SessionID {
+	p.ids++
+	return driver.SessionID(fmt.Sprintf("m%d.%d.%d", p.idx, p.inc, p.ids))
+}
+
+func (p *member) shardIndex(name driver.ShardID) int {
+	for i := range p.store.shards {
+		if p.store.shards[i].name == name {
+			return i
+		}
+	}
+	panic("unknown shard " + name)
+}
+
+func (p *member) outstanding(kind EffectKind) int {
+	n := 0
+	for i := range p.calls {
+		if p.calls[i].kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *member) call(id CallID) *asked {
+	for i := range p.calls {
+		if p.calls[i].id == id {
+			return &p.calls[i]
+		}
+	}
+	return nil
+}
+
+// onCall reports whether a call of that kind in the name of the session, that
+// names the shard, is outstanding. One of a former session touches no later lease.
+func (p *member) onCall(kind EffectKind, id driver.SessionID, name driver.ShardID) bool {
+	for i := range p.calls {
+		if p.calls[i].kind != kind || p.calls[i].session != id {
+			continue
+		}
+		for _, s := range p.calls[i].shards {
+			if s == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *member) holds() bool {
+	for i := range p.runs {
+		if p.runs[i].held {
+			return true
+		}
+	}
+	return false
+}
+
+// trusts reports whether the process believes in its lease of sh at the instant
+// now of its own clock, as a validity check decides it: by the clock.
+func (p *member) trusts(sh int, now Instant) bool { return p.runs[sh].held && now < p.until }
+
+// step feeds one input to the machine and checks what comes of it.
+func (p *member) step(now Instant, in Input) {
+	if now < p.now {
+		panic("time went backwards")
+	}
+	p.now = now
+	session := p.m.Session()
+	lost, halts := p.before(&in, session)
+	effects := p.m.Step(now, in)
+	for i := range effects {
+		p.effect(&effects[i])
+	}
+	p.after(&in, lost, halts)
+}
+
+// before keeps the books about an input. It reports whether the input ends the
+// session, or everything.
+func (p *member) before(in *Input, session driver.SessionID) (lost, halts bool) {
+	switch in.Kind {
+	case InWant:
+		p.want[p.shardIndex(in.Shard)] = true
+	case InUnwant:
+		p.want[p.shardIndex(in.Shard)] = false
+	case InDrained:
+		if r := &p.runs[p.shardIndex(in.Shard)]; r.active && r.fence.Token == in.Token {
+			r.active = false
+		}
+	case InObserved:
+		lost = p.viewed(in.View, session)
+	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted:
+		c := p.call(in.Call)
+		if c == nil {
+			return false, false
+		}
+		mine := c.session == session && session != ""
+		lost = mine && replyIs(in, driver.ErrSessionLost)
+		halts = (mine || in.Kind == InJoined) && replyIs(in, driver.ErrStoreChanged) && !p.isLeft
+		if in.Err == nil {
+			switch {
+			case in.Kind == InJoined:
+				p.proven, p.hasProof = c.sentAt, true
+				p.successes = append(p.successes[:0], success{c.sentAt, p.now})
+			case in.Kind == InBeaten && mine:
+				p.proven = max(p.proven, c.sentAt)
+				p.addSuccess(success{c.sentAt, p.now})
+			case in.Kind == InEvicted && mine:
+				p.unsilenced(c.suspects, in.Evictions)
+			}
+		}
+		p.endCall(in.Call)
+	case InLeave:
+		p.isLeft = true
+	}
+	return lost, halts
+}
+
+func (p *member) endCall(id CallID) {
+	for i := range p.calls {
+		if p.calls[i].id == id {
+			p.calls = append(p.calls[:i], p.calls[i+1:]...)
+			return
+		}
+	}
+}
+
+// replyIs reports whether the call, or one of its items, failed with err.
+func replyIs(in *Input, err error) bool {
+	if in.Err != nil {
+		return errors.Is(in.Err, err)
+	}
+	for i := range in.Results {
+		if e := in.Results[i].Err; e != nil && errors.Is(e, err) {
+			return true
+		}
+	}
+	for i := range in.Evictions {
+		if e := in.Evictions[i].Err; e != nil && errors.Is(e, err) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *member) addSuccess(s success) {
+	if len(p.successes) == 64 {
+		p.successes = append(p.successes[:0], p.successes[32:]...)
+	}
+	p.successes = append(p.successes, s)
+}
+
+// viewed notes when a change of each peer arrived. It reports whether the page
+// says that the session is gone.
+func (p *member) viewed(v *driver.View, session driver.SessionID) (lost bool) {
+	peers := p.peers[:0]
+	for _, h := range p.peers {
+		if !contains(v.Gone, h.member.Session) && (!v.Reset || listed(v.Members, h.member.Session)) {
+			peers = append(peers, h)
+		}
+	}
+	for _, x := range v.Members {
+		if find(peers, x.Session) == nil {
+			peers = append(peers, heardPeer{member: x, at: p.now})
+		}
+	}
+	for _, b := range v.Beats {
+		if h := find(peers, b.Session); h != nil && h.version != b.Version {
+			h.version, h.at = b.Version, p.now
+		}
+	}
+	p.peers = peers
+	return session != "" && contains(v.Gone, session)
+}
+
+// unsilenced notes the newer versions that refused evictions told, unless a view
+// told of a newer one before.
+func (p *member) unsilenced(suspects []driver.Suspect, results []driver.EvictResult) {
+	for i, x := range suspects {
+		h := find(p.peers, x.Session)
+		if h != nil && h.version == x.Version && i < len(results) && results[i].Err == nil && results[i].Current != 0 {
+			h.version, h.at = results[i].Current, p.now
+		}
+	}
+}
+
+func find(peers []heardPeer, id driver.SessionID) *heardPeer {
+	for i := range peers {
+		if peers[i].member.Session == id {
+			return &peers[i]
+		}
+	}
+	return nil
+}
+
+func listed(members []driver.Member, id driver.SessionID) bool {
+	for i := range members {
+		if members[i].Session == id {
+			return true
+		}
+	}
+	return false
+}
+
+func contains(ids []driver.SessionID, id driver.SessionID) bool {
+	for _, x := range ids {
+		if x == id {
+			return true
+		}
+	}
+	return false
+}
+
+// effect checks one effect, keeps the books about it and passes it on.
+func (p *member) effect(e *Effect) {
+	switch e.Kind {
+	case EffGrant:
+		p.grant(e)
+	case EffRevoke:
+		p.revoke(e)
+	case EffExtend:
+		if !p.hasProof || e.Until > p.proven.Add(p.cfg.Member.TTL-p.cfg.Margin) {
+			p.rules.fail("S8", "m%d trusts session %s until %v, later than its last proof at %v allows", p.idx, e.Session, e.Until, p.proven)
+		}
+		if p.holds() && p.until <= p.now {
+			p.rules.fail("C8", "m%d revived leases whose trust had ended at %v", p.idx, p.until)
+		}
+		if p.holds() && e.Until < p.until {
+			p.rules.fail("S8", "m%d shortened its trust from %v to %v", p.idx, p.until, e.Until)
+		}
+		p.until = e.Until
+		p.out.extended(p)
+	case EffResync:
+		p.out.resync(p)
+	case EffEvent:
+		if e.Event == EventHalted {
+			p.isHalted = true
+		}
+		p.out.event(p, e)
+	case EffClose:
+		for i := range p.runs {
+			r := &p.runs[i]
+			if r.active {
+				p.rules.fail("S12", "m%d closed session %s while the handler of %s runs", p.idx, e.Session, r.fence.Shard)
+			}
+			if r.fence.Session == e.Session {
+				r.burnt = max(r.burnt, r.fence.Token)
+			}
+		}
+		p.out.ask(p, e)
+	default:
+		p.asks(e)
+	}
+}
+
+// asks checks a call that the machine wants made.
+func (p *member) asks(e *Effect) {
+	c := asked{id: e.Call, kind: e.Kind, session: e.Session, sentAt: p.now, timeout: e.Timeout}
+	if e.Timeout <= 0 {
+		p.rules.fail("C4", "m%d made a call of kind %d without a time-out", p.idx, e.Kind)
+	}
+	switch e.Kind {
+	case EffJoin:
+		if p.store.joinedOnce(e.Session) || e.Session != e.Member.Session || p.m.Session() != "" {
+			p.rules.fail("C3", "m%d joins as %s, an id that was used before", p.idx, e.Session)
+		}
+	case EffAcquire:
+		for _, x := range e.Claims {
+			c.shards = append(c.shards, x.Shard)
+			if p.onCall(EffRelease, e.Session, x.Shard) || p.onCall(EffTransfer, e.Session, x.Shard) {
+				p.rules.fail("C1", "m%d claims %s while its own release or handover of it is outstanding", p.idx, x.Shard)
+			}
+			if p.runs[p.shardIndex(x.Shard)].held {
+				p.rules.fail("C2", "m%d claims %s, which it holds", p.idx, x.Shard)
+			}
+		}
+	case EffTransfer:
+		for _, x := range e.Handovers {
+			c.shards = append(c.shards, x.Fence.Shard)
+			p.gives(x.Fence, x.To == e.Session)
+		}
+	case EffRelease:
+		for _, x := range e.Fences {
+			c.shards = append(c.shards, x.Shard)
+			p.gives(x, false)
+		}
+	case EffEvict:
+		c.suspects = e.Suspects
+		for _, x := range e.Suspects {
+			p.evicts(x)
+		}
+	}
+	p.calls = append(p.calls, c)
+	most := 1
+	if e.Kind == EffBeat {
+		most = maxBeats
+	}
+	// Calls of a former session may still be outstanding: its replies are ignored.
+	n := 0
+	for i := range p.calls {
+		if p.calls[i].kind == e.Kind && p.calls[i].session == e.Session {
+			n++
+		}
+	}
+	if n > most {
+		p.rules.fail(ruleOutstanding, "m%d has %d calls of kind %d outstanding", p.idx, n, e.Kind)
+	}
+	p.out.ask(p, e)
+}
+
+// gives checks a release, or a transfer to another or to oneself.
+func (p *member) gives(f driver.Fence, toSelf bool) {
+	r := &p.runs[p.shardIndex(f.Shard)]
+	if r.held {
+		p.rules.fail("S12", "m%d gives %s away while it holds token %d", p.idx, f.Shard, r.fence.Token)
+	}
+	if r.active && !toSelf && p.cfg.AbandonAfter == 0 {
+		p.rules.fail("S12", "m%d gives %s away while the handler of token %d runs", p.idx, f.Shard, r.fence.Token)
+	}
+	r.burnt = max(r.burnt, f.Token)
+}
+
+// evicts checks that the silence of a suspect was complete, and covered by own
+// heartbeats (C5).
+func (p *member) evicts(x driver.Suspect) {
+	h := find(p.peers, x.Session)
+	if h == nil || h.version != x.Version {
+		p.rules.fail("C5", "m%d evicts %s at version %d, which it did not see", p.idx, x.Session, x.Version)
+		return
+	}
+	ttl := h.member.TTL
+	start, sent, covered := h.at, Instant(-1), false
+	for _, s := range p.successes {
+		if sent < 0 || s.at.Sub(sent) > ttl/2 {
+			start = max(start, s.at)
+		}
+		sent = max(sent, s.sentAt)
+	}
+	for _, s := range p.successes {
+		covered = covered || s.sentAt >= start.Add(ttl)
+	}
+	if p.now < start.Add(ttl) || !covered {
+		p.rules.fail("C5", "m%d evicts %s, whose silence since %v is not covered by own heartbeats", p.idx, x.Session, start)
+	}
+}
+
+func (p *member) grant(e *Effect) {
+	sh := p.shardIndex(e.Fence.Shard)
+	r := &p.runs[sh]
+	switch {
+	case r.held:
+		p.rules.fail("S11", "m%d was granted %s twice without a revocation: tokens %d and %d", p.idx, e.Fence.Shard, r.fence.Token, e.Fence.Token)
+	case r.active:
+		p.rules.fail("S11", "m%d was granted %s while the handler of token %d runs", p.idx, e.Fence.Shard, r.fence.Token)
+	case e.Until <= p.now || e.Fence.Session != p.m.Session():
+		p.rules.fail("S5", "m%d was granted %s at or after the end of its trust, or under another session", p.idx, e.Fence.Shard)
+	case p.isHalted || p.isLeft:
+		p.rules.fail("S14", "m%d was granted %s although it left, or the store changed", p.idx, e.Fence.Shard)
+	}
+	if e.Fence.Token <= r.burnt || e.Fence.Token <= r.fence.Token {
+		p.rules.fail("S6", "m%d was granted %s with token %d again: it was revoked, or given away", p.idx, e.Fence.Shard, e.Fence.Token)
+	}
+	if !p.hasProof || e.Until > p.proven.Add(p.cfg.Member.TTL-p.cfg.Margin) {
+		p.rules.fail("S8", "m%d trusts %s until %v, later than its last proof at %v allows", p.idx, e.Fence.Shard, e.Until, p.proven)
+	}
+	s := &p.store.shards[sh]
+	l := s.lease(e.Fence)
+	if l == nil {
+		p.rules.fail("S4", "m%d was granted %s with token %d, which the store did not grant", p.idx, e.Fence.Shard, e.Fence.Token)
+		l = &grantedLease{}
+	}
+	for i := range s.leases {
+		if o := &s.leases[i]; o.claimed && o.fence.Token >= e.Fence.Token && !l.exempt {
+			p.rules.fail("S2", "m%d was granted %s with token %d after token %d was", p.idx, e.Fence.Shard, e.Fence.Token, o.fence.Token)
+		}
+	}
+	l.claimed = true
+	if f := p.out.trusting(p, sh); f != nil && !l.exempt {
+		if o := s.lease(*f); o == nil || !o.exempt {
+			p.rules.fail("S1", "two processes trust %s: m%d token %d, and session %s token %d", e.Fence.Shard, p.idx, e.Fence.Token, f.Session, f.Token)
+		}
+	}
+	*r = run{held: true, active: true, fence: e.Fence, burnt: r.burnt, number: e.Head.Number, known: e.HeadKnown}
+	p.until = e.Until
+	p.out.granted(p, sh)
+}
+
+func (p *member) revoke(e *Effect) {
+	sh := p.shardIndex(e.Fence.Shard)
+	r := &p.runs[sh]
+	if !r.held || r.fence != e.Fence {
+		p.rules.fail("S11", "m%d revoked %s token %d, which it does not hold", p.idx, e.Fence.Shard, e.Fence.Token)
+	}
+	r.held = false
+	r.burnt = max(r.burnt, e.Fence.Token)
+	p.revoked++
+	p.out.revoked(p, sh, e.Cause)
+}
+
+// after checks the state that a step leaves behind.
+func (p *member) after(in *Input, lost, halts bool) {
+	if (lost || halts || p.isHalted || p.isLeft) && p.holds() {
+		p.rules.fail("M1", "m%d holds leases although its session is lost, or it left or halted", p.idx)
+	}
+	if halts && !p.isHalted {
+		p.rules.fail("S14", "m%d goes on although the store changed", p.idx)
+	}
+	if p.holds() {
+		if p.until <= p.now {
+			p.rules.fail("C8", "m%d holds leases although trust ended at %v", p.idx, p.until)
+		}
+		if p.m.WakeAt() > p.until {
+			p.rules.fail("S9", "m%d wants to be woken at %v, after the end of trust at %v", p.idx, p.m.WakeAt(), p.until)
+		}
+		if !p.m.Trusted(p.now) {
+			p.rules.fail("S9", "m%d holds leases and does not trust its session", p.idx)
+		}
+	}
+	switch in.Kind {
+	case InFenced, InStalled:
+		if r := &p.runs[p.shardIndex(in.Shard)]; r.held && r.fence.Token == in.Token {
+			p.rules.fail("S9", "m%d holds %s token %d although it was fenced or stalled", p.idx, in.Shard, in.Token)
+		}
+	case InObserved:
+		for _, s := range in.View.Shards {
+			if r := &p.runs[p.shardIndex(s.Shard)]; r.held && s.Owner.Token > r.fence.Token {
+				p.rules.fail("C11", "m%d holds %s token %d although it saw token %d", p.idx, s.Shard, r.fence.Token, s.Owner.Token)
+			}
+		}
+	}
+}
+
+// clone returns an independent copy that lives in another world.
+func (p *member) clone(out outside, store *modelStore) *member {
+	c := *p
+	c.out, c.store = out, store
+	c.cfg.NewSession = c.newSession
+	c.calls = append([]asked(nil), p.calls...)
+	c.runs = append([]run(nil), p.runs...)
+	c.want = append([]bool(nil), p.want...)
+	c.peers = append([]heardPeer(nil), p.peers...)
+	c.successes = append([]success(nil), p.successes...)
+	c.m = p.m.clone()
+	c.m.cfg.NewSession = c.newSession
+	return &c
+}
