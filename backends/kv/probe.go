@@ -15,12 +15,13 @@ import (
 // are refused, revisions grow, a guard holds, and a read sees the last write.
 func probe(ctx context.Context, s Store, keys Keys) (err error) {
 	key := keys.probe(rand.Text())
+	guarded := key + "/guarded"
 	created, err := probeWrite(ctx, s, key, Absent, "1")
 	if err != nil {
 		return err
 	}
 	defer func() {
-		_, cerr := s.Apply(ctx, &Batch{Txns: []Txn{{Ops: []Op{{Key: key, Delete: true}}}}})
+		_, cerr := s.Apply(ctx, &Batch{Txns: []Txn{{Ops: []Op{{Key: key, Delete: true}, {Key: guarded, Delete: true}}}}})
 		if cerr != nil && err == nil {
 			err = fmt.Errorf("tenure: removing the scratch key %q: %w", key, cerr)
 		}
@@ -61,7 +62,7 @@ func probe(ctx context.Context, s Store, keys Keys) (err error) {
 	}
 	out, err := s.Apply(ctx, &Batch{
 		Guard: []Compare{{Key: key, Rev: created.Rev}},
-		Txns:  []Txn{{Ops: []Op{{Key: key + "/guarded", Value: []byte("4")}}}},
+		Txns:  []Txn{{Ops: []Op{{Key: guarded, Value: []byte("4")}}}},
 	})
 	if err != nil {
 		return fmt.Errorf("tenure: probing the store: %w", err)

@@ -24,7 +24,7 @@ const (
 	HoldRequest       // the call waits until Deliver applies it, which may be long after its caller gave up
 	Duplicate         // the call is applied twice in a row; the first reply is returned
 	Replay            // the call is applied and answered, and applied again by Deliver
-	Fail              // the call fails with the error given to SetError, and is not applied
+	Fail              // the call fails, with the error of SetError if one was set, and is not applied
 )
 
 // Kind is a kind of call, one bit each.
@@ -67,7 +67,7 @@ func (l *Link) Set(kinds Kind, f Fault) {
 	}
 	if kinds&Watch != 0 && f == Fail {
 		for w := range l.watches {
-			w.end(l.err)
+			w.end(l.failure())
 		}
 	}
 	l.move()
@@ -79,8 +79,8 @@ func (l *Link) Cut() { l.Set(All, DropRequest) }
 // Heal lets everything pass from now on. What is held stays held.
 func (l *Link) Heal() { l.Set(All, None) }
 
-// SetError makes calls of some kinds fail with err, which must not be nil; watches
-// under way end with it.
+// SetError makes calls of some kinds fail with err; watches under way end with it.
+// A nil err is one of this package.
 func (l *Link) SetError(kinds Kind, err error) {
 	l.mu.Lock()
 	l.err = err
@@ -139,7 +139,10 @@ func (l *Link) Deliver() int {
 	return len(held)
 }
 
-var errClosed = errors.New("kvfault: the store was closed")
+var (
+	errClosed = errors.New("kvfault: the store was closed")
+	errFailed = errors.New("kvfault: the call was made to fail")
+)
 
 func (l *Link) move() {
 	if l.moved != nil {
@@ -160,10 +163,17 @@ func (l *Link) fault(k Kind) (Fault, error, <-chan struct{}) {
 	defer l.mu.Unlock()
 	for bit := range l.faults {
 		if k == 1<<bit {
-			return l.faults[bit], l.err, l.waiting()
+			return l.faults[bit], l.failure(), l.waiting()
 		}
 	}
 	return None, nil, nil
+}
+
+func (l *Link) failure() error {
+	if l.err == nil {
+		return errFailed
+	}
+	return l.err
 }
 
 func (l *Link) count(k Kind) {
