@@ -1,0 +1,406 @@
+//go:build unix
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+const (
+	tick       = 100 * time.Millisecond // between two clearances, and two frames
+	stepLimit  = 30 * time.Second       // for a step of the chaos, beside some TTLs
+	stepTTLs   = 10
+	endLimit   = 15 * time.Second // for the members to leave at the end
+	maxNotes   = 200
+	busiestFew = 4
+)
+
+// A director starts the members, lets departures through, strikes, and keeps the
+// history. It is used by one goroutine.
+type director struct {
+	o        *options
+	store    core.Backend
+	flights  *timetable
+	schedule schedule
+	screen   *screen
+	config   memberConfig
+
+	reports  chan childReport
+	quit     chan struct{}
+	members  []*seat
+	children []*child // every one ever started
+	history  *history
+	began    time.Time
+	cleared  int // departures let through
+	limit    int // that the present step allows
+	cities   map[string]string
+	trouble  string // the last that a member met with the store
+	notes    []note
+	held     []write // that wait at the stopped member's gate
+}
+
+// A seat is a member's place: its node label, and the process that has it now.
+type seat struct {
+	node   string
+	child  *child
+	status string
+}
+
+// direct runs the whole play and returns once no child is left. The error is of
+// something that kept it from going on.
+func (d *director) direct(ctx context.Context) error {
+	defer d.end()
+	d.began = time.Now()
+	d.say(toneNone, "%s at %d airports, shared by %s", count(d.flights.total, "departure"), len(d.flights.airports), count(len(d.members), "process"))
+	for _, s := range d.members {
+		var peers []string
+		for _, p := range d.members {
+			peers = append(peers, p.node)
+		}
+		if err := d.start(s, peers); err != nil {
+			return err
+		}
+	}
+	if err := d.await(ctx, "every airport to have an owner", d.settled); err != nil {
+		return err
+	}
+	d.say(toneNone, "all airports are owned: %s", d.shares())
+
+	for _, step := range []struct {
+		at, until int
+		run       func(context.Context) error
+	}{
+		{d.schedule.killAt, d.schedule.stopAt, d.killAndRestart},
+		{d.schedule.stopAt, d.schedule.leaveAt, d.stopInMidWrite},
+		{d.schedule.leaveAt, d.flights.total, d.leave},
+	} {
+		d.limit = step.at
+		if err := d.await(ctx, "the departures before the next strike", func() bool { return d.history.decided >= d.limit }); err != nil {
+			return err
+		}
+		d.limit = step.until
+		if err := step.run(ctx); err != nil {
+			return err
+		}
+	}
+	if err := d.await(ctx, "the last departures", func() bool { return d.history.decided >= d.flights.total }); err != nil {
+		return err
+	}
+	return d.closeDown(ctx)
+}
+
+// start gives a seat a new process.
+func (d *director) start(s *seat, peers []string) error {
+	c := d.config
+	c.Node, c.Peers = s.node, peers
+	child, err := startChild(c, d.reports, d.quit)
+	if err != nil {
+		return err
+	}
+	d.children = append(d.children, child)
+	s.child, s.status = child, statusStarting
+	return child.order(order{Do: doRelease, Upto: d.cleared})
+}
+
+// killAndRestart kills a member, waits until the others have taken over, and
+// starts it again.
+func (d *director) killAndRestart(ctx context.Context) error {
+	s := d.seat(d.schedule.kill)
+	s.status = statusKilled
+	before := len(d.history.passages())
+	owned := d.history.owned(s.node)
+	d.history.strike(s.node, sigKill, monotonic())
+	if err := s.child.signal(killSignal); err != nil {
+		return err
+	}
+	d.say(toneChaos, "%s killed with SIGKILL; it owned %s", s.node, count(len(owned), "airport"))
+	if err := d.await(ctx, "the takeover of the killed member's airports", d.settled); err != nil {
+		return err
+	}
+	d.sayTakeovers(s.node, before)
+	before = len(d.history.passages())
+	if err := d.start(s, nil); err != nil {
+		return err
+	}
+	d.say(toneChaos, "%s restarted as process %d", s.node, s.child.cmd.Process.Pid)
+	if err := d.await(ctx, "the restarted member to have its airports back", d.settled); err != nil {
+		return err
+	}
+	d.sayHandovers(before)
+	return nil
+}
+
+// stopInMidWrite stops a member whose write has passed every check and is about
+// to be sent, resumes it when another member has taken over and written, and so
+// has a zombie write.
+func (d *director) stopInMidWrite(ctx context.Context) error {
+	s := d.seat(d.schedule.stop)
+	airport, err := d.holdWrite(ctx, s)
+	if err != nil {
+		return err
+	}
+	before := len(d.history.passages())
+	s.status = statusStopped
+	if err := s.child.signal(stopSignal); err != nil {
+		return err
+	}
+	stopped := time.Now()
+	d.history.strike(s.node, sigStop, monotonic())
+	w := d.held[slices.IndexFunc(d.held, func(w write) bool { return w.Airport == airport })]
+	d.say(toneChaos, "%s stopped with SIGSTOP between check and send of %s #%d (token %d)", s.node, d.place(airport), w.Count, w.Token)
+	over := func() bool {
+		l := d.history.newest(airport)
+		return d.settled() && l.token > w.Token && d.history.counts[airport] >= w.Count && time.Since(stopped) > d.o.ttl*3/2
+	}
+	if err := d.await(ctx, "the takeover of the stopped member's airports", over); err != nil {
+		return err
+	}
+	for _, p := range d.history.passages()[before:] {
+		if p.airport == airport {
+			d.say(toneNone, "%s taken over by %s with token %d after %.2f TTL", airport, p.to.member, p.to.token, d.ttls(p.took))
+		}
+	}
+	d.sayTakeovers(s.node, before)
+	before = len(d.history.passages())
+
+	zombies := len(d.history.zombies)
+	if err := s.child.order(order{Do: doRelease, Upto: d.cleared}); err != nil {
+		return err
+	}
+	if err := s.child.order(order{Do: doSend}); err != nil {
+		return err
+	}
+	if err := s.child.signal(continueSignal); err != nil {
+		return err
+	}
+	s.status = statusRunning
+	d.say(toneChaos, "%s resumed after %.2f TTL; it still believes in its leases and sends its write", s.node, d.ttls(time.Since(stopped)))
+	if err := d.await(ctx, "the answer to the zombie's write", func() bool { return len(d.history.zombies) > zombies }); err != nil {
+		return err
+	}
+	if err := d.await(ctx, "the resumed member to have its airports back", d.settled); err != nil {
+		return err
+	}
+	d.sayHandovers(before)
+	return nil
+}
+
+// holdWrite has a busy airport's next write held at the gate of a member.
+func (d *director) holdWrite(ctx context.Context, s *seat) (string, error) {
+	d.held = nil
+	owned := d.history.owned(s.node)
+	slices.SortStableFunc(owned, func(a, b string) int { return d.waiting(b) - d.waiting(a) })
+	if len(owned) == 0 || d.waiting(owned[0]) == 0 {
+		return "", fmt.Errorf("demo: %s owns no airport with departures to come: use a longer flights file, or another -seed", s.node)
+	}
+	busy := owned[:min(3, len(owned))]
+	airport := busy[d.schedule.stopPick%uint64(len(busy))]
+	if d.waiting(airport) == 0 {
+		airport = busy[0]
+	}
+	if err := s.child.order(order{Do: doHold, Airport: airport}); err != nil {
+		return "", err
+	}
+	if err := d.await(ctx, "a write of "+airport+" to stop", func() bool { return d.held != nil }); err != nil {
+		return "", err
+	}
+	return airport, nil
+}
+
+// waiting is how many departures of an airport the present step has still to let
+// through.
+func (d *director) waiting(airport string) int {
+	n := 0
+	for _, dep := range d.flights.from[airport] {
+		if dep.pos >= d.cleared && dep.pos < d.limit {
+			n++
+		}
+	}
+	return n
+}
+
+// leave shuts a member down gracefully.
+func (d *director) leave(ctx context.Context) error {
+	s := d.seat(d.schedule.leave)
+	before := len(d.history.passages())
+	owned := d.history.owned(s.node)
+	s.status = statusLeaving
+	if err := s.child.order(order{Do: doLeave}); err != nil {
+		return err
+	}
+	d.say(toneChaos, "%s asked to shut down; it owns %s", s.node, count(len(owned), "airport"))
+	gone := func() bool { return s.status == statusLeft && d.settled() }
+	if err := d.await(ctx, "the member that leaves to hand over", gone); err != nil {
+		return err
+	}
+	d.sayHandovers(before)
+	return nil
+}
+
+// closeDown asks every member that is left to leave.
+func (d *director) closeDown(ctx context.Context) error {
+	for _, s := range d.members {
+		if s.status == statusLeft {
+			continue
+		}
+		s.status = statusLeaving
+		if err := s.child.order(order{Do: doLeave}); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
+	defer cancel()
+	return d.await(ctx, "the members to leave", func() bool {
+		return !slices.ContainsFunc(d.members, func(s *seat) bool { return s.status != statusLeft })
+	})
+}
+
+// end kills what still runs and waits for it. Afterwards no child and no
+// goroutine of the director is left.
+func (d *director) end() {
+	close(d.quit)
+	for _, c := range d.children {
+		c.kill()
+	}
+	d.screen.show(d.scene())
+}
+
+// await handles what the members tell, lets departures through and redraws until
+// done, at most some time that grows with the TTL and the duration.
+func (d *director) await(ctx context.Context, what string, done func() bool) error {
+	limit := stepLimit + stepTTLs*d.o.ttl + d.o.duration
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	last := time.Now()
+	for !done() {
+		select {
+		case r := <-d.reports:
+			if err := d.hear(r); err != nil {
+				return err
+			}
+		case now := <-ticks.C:
+			if err := d.clearSome(now.Sub(last)); err != nil {
+				return err
+			}
+			last = now
+			d.screen.show(d.scene())
+		case <-ctx.Done():
+			return fmt.Errorf("demo: stopped while waiting for %s: %w", what, context.Cause(ctx))
+		case <-late.C:
+			return fmt.Errorf("demo: waited %v for %s (%s; last trouble: %s): the machine may be too busy; use a longer -ttl, or -v to see more",
+				limit, what, cmp.Or(d.unsettled(), "all airports are owned"), cmp.Or(d.trouble, "none"))
+		}
+	}
+	return nil
+}
+
+// clearSome lets the departures of some time through, up to the limit of the
+// present step.
+func (d *director) clearSome(passed time.Duration) error {
+	n := int(int64(d.flights.total) * int64(passed) / int64(d.o.duration))
+	upto := min(d.cleared+max(n, 1), d.limit)
+	if upto <= d.cleared {
+		return nil
+	}
+	d.cleared = upto
+	for _, s := range d.members {
+		if s.status == statusRunning || s.status == statusStarting {
+			if err := s.child.order(order{Do: doRelease, Upto: upto}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hear handles one report of a child.
+func (d *director) hear(r childReport) error {
+	i := slices.IndexFunc(d.members, func(s *seat) bool { return s.child == r.from })
+	if i < 0 {
+		return nil // of a process that was replaced
+	}
+	s := d.members[i]
+	if r.ended {
+		return d.heardEnd(s, r.err)
+	}
+	e := r.event
+	d.history.apply(s.node, e)
+	switch e.Is {
+	case isUp:
+		s.status = statusRunning
+	case isHeld:
+		d.held = e.Writes
+	case isAnswered:
+		for _, w := range e.Writes {
+			d.sayZombie(s.node, w)
+		}
+	case isTrouble:
+		d.trouble = s.node + ": " + e.Cause
+		d.detail("%s", d.trouble)
+	case isFailed:
+		return fmt.Errorf("demo: %s: %s", s.node, e.Cause)
+	case isGranted:
+		d.detail("%s owns %s with token %d", s.node, e.Airport, e.Token)
+	case isEnded:
+		d.detail("%s's lease of %s with token %d ended: %s", s.node, e.Airport, e.Token, e.Cause)
+	}
+	return nil
+}
+
+func (d *director) heardEnd(s *seat, err error) error {
+	switch {
+	case s.status == statusKilled:
+		return nil
+	case s.status == statusLeaving && err == nil:
+		s.status = statusLeft
+		return nil
+	}
+	s.status = statusGone
+	if err == nil {
+		return fmt.Errorf("demo: %s ended by itself", s.node)
+	}
+	return fmt.Errorf("demo: %s: %w: %s", s.node, err, s.child.stderr)
+}
+
+// settled reports whether every airport is owned by the member that should own
+// it among those that run, and that member has resumed the airport's work.
+func (d *director) settled() bool { return d.unsettled() == "" }
+
+// unsettled describes the first airport that is not settled.
+func (d *director) unsettled() string {
+	var live []string
+	for _, s := range d.members {
+		switch s.status {
+		case statusRunning:
+			live = append(live, s.node)
+		case statusStarting:
+			return s.node + " has not started"
+		}
+	}
+	for _, a := range d.flights.airports {
+		l, want := d.history.newest(a), ownerOf(a, live)
+		switch {
+		case l.token == 0 || l.ended != 0:
+			return fmt.Sprintf("%s has no owner and waits for %s", a, want)
+		case l.member != want:
+			return fmt.Sprintf("%s is owned by %s and waits for %s", a, l.member, want)
+		case l.resumed == 0:
+			return fmt.Sprintf("%s was granted to %s, which has not resumed its work", a, want)
+		}
+	}
+	return ""
+}
+
+func (d *director) seat(node string) *seat {
+	return d.members[slices.IndexFunc(d.members, func(s *seat) bool { return s.node == node })]
+}
+
+func (d *director) ttls(t time.Duration) float64 { return float64(t) / float64(d.o.ttl) }

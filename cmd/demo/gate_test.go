@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// fakeStore answers commits from a script; everything else is not called.
+type fakeStore struct {
+	core.Backend
+	answers []core.CommitResult
+	writes  []core.Write
+	ctxErr  []error
+}
+
+func (f *fakeStore) Join(context.Context, core.Member) (core.Session, error) {
+	return fakeSession{f: f}, nil
+}
+
+type fakeSession struct {
+	core.Session
+	f *fakeStore
+}
+
+func (s fakeSession) Beat(context.Context) error { return nil }
+
+func (s fakeSession) Commit(ctx context.Context, writes []core.Write) ([]core.CommitResult, error) {
+	s.f.writes = append(s.f.writes, writes...)
+	s.f.ctxErr = append(s.f.ctxErr, ctx.Err())
+	out := s.f.answers[:len(writes)]
+	s.f.answers = s.f.answers[len(writes):]
+	return out, nil
+}
+
+func writeOf(airport string, token, count int) core.Write {
+	d := decision{Departure: 100 + count, Count: count, Token: int64(token)}
+	return core.Write{
+		Fence: core.Fence{Shard: core.ShardID(airport), Session: "old", Token: core.Token(token)}, Number: core.WriteNo(count), Nonce: 1,
+		Ops: []core.Op{core.Append(d.encode())},
+	}
+}
+
+func next[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing came within 10 s")
+		panic("unreachable")
+	}
+}
+
+// TestGate holds a write, ends its context, and sends it all the same.
+func TestGate(t *testing.T) {
+	t.Parallel()
+	refused := &core.FencedError{Fence: core.Fence{Shard: "ATL", Token: 41}, Current: core.Owner{Session: "new", Token: 57}}
+	f := &fakeStore{answers: []core.CommitResult{{}, {Err: refused}, {}}}
+	events := make(chan event, 10)
+	g := newGate(f, func(e event) { events <- e })
+	s, err := g.Join(t.Context(), core.Member{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.hold("ATL")
+	if _, err := s.Commit(t.Context(), []core.Write{writeOf("BOS", 3, 1)}); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan []core.CommitResult, 1)
+	go func() {
+		res, _ := s.Commit(ctx, []core.Write{writeOf("ATL", 41, 133)})
+		done <- res
+	}()
+	held := next(t, events)
+	if want := []write{{Airport: "ATL", Token: 41, Departure: 233, Count: 133}}; held.Is != isHeld || !reflect.DeepEqual(held.Writes, want) {
+		t.Errorf("held %+v, want %+v", held, want)
+	}
+	beaten := make(chan error, 1)
+	go func() { beaten <- s.Beat(t.Context()) }()
+	select {
+	case <-beaten:
+		t.Error("a heartbeat passed the gate while a write was held")
+	case <-done:
+		t.Error("the write was not held")
+	case <-time.After(20 * time.Millisecond): // long enough to see a gate that lets all pass
+	}
+	cancel()
+	g.release()
+	if res := next(t, done); !errors.Is(res[0].Err, core.ErrFenced) {
+		t.Errorf("got %v, want the store's answer", res[0].Err)
+	}
+	next(t, beaten)
+	if f.ctxErr[1] != nil {
+		t.Errorf("the write was sent with a context that had ended: %v", f.ctxErr[1])
+	}
+	answered := next(t, events)
+	if w := answered.Writes[0]; answered.Is != isAnswered || w.Outcome != wasRefused || w.Current != 57 {
+		t.Errorf("answered %+v", answered)
+	}
+	if _, err := s.Commit(t.Context(), []core.Write{writeOf("ATL", 41, 134)}); err != nil || len(events) != 0 {
+		t.Errorf("a later write: error %v, %d events, want it to pass in silence", err, len(events))
+	}
+}
+
+// TestUnfenced sees a dead fence and a taken number overridden, and nothing else.
+func TestUnfenced(t *testing.T) {
+	t.Parallel()
+	current := core.Owner{Session: "new", Token: 57}
+	other := &core.ConflictError{Shard: "ATL", Op: 0}
+	f := &fakeStore{answers: []core.CommitResult{
+		{Err: &core.FencedError{Current: current}}, {Err: other},
+		{Err: &core.ConflictError{Shard: "ATL", Op: core.NumberConflict, Head: core.Head{Number: 140}}},
+		{Head: core.Head{Number: 141}},
+	}}
+	s, err := unfenced{f}.Join(t.Context(), core.Member{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Commit(t.Context(), []core.Write{writeOf("ATL", 41, 133), writeOf("BOS", 3, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res[0].Err != nil || res[0].Head.Number != 141 {
+		t.Errorf("the zombie's write: got %+v, want it accepted as number 141", res[0])
+	}
+	if !errors.Is(res[1].Err, core.ErrConflict) {
+		t.Errorf("a failed precondition: got %v, want it to stay", res[1].Err)
+	}
+	last := f.writes[len(f.writes)-1]
+	if want := (core.Fence{Shard: "ATL", Session: "new", Token: 57}); last.Fence != want || last.Number != 141 {
+		t.Errorf("sent again as %+v number %d, want %+v number 141", last.Fence, last.Number, want)
+	}
+	if got := seen([]core.Write{last})[0]; got.Count != 133 {
+		t.Errorf("the decision was changed: %+v", got)
+	}
+}

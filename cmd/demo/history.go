@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A lease as the members reported it. Instants are of the host's monotonic
+// clock, in nanoseconds; zero has not happened.
+type lease struct {
+	member  string
+	token   int64
+	granted int64
+	resumed int64
+	ended   int64
+	planned bool // ended on purpose: drained and handed over
+}
+
+// Names of the signals of strikes.
+const (
+	sigKill = "SIGKILL"
+	sigStop = "SIGSTOP"
+)
+
+// A strike is what the director did to a member without asking it.
+type strike struct {
+	member string
+	signal string
+	at     int64
+}
+
+// A passage is the ownership of an airport going from one member to another.
+type passage struct {
+	airport  string
+	from, to lease
+	signal   string        // of the strike that made it a takeover; empty for a planned handover
+	took     time.Duration // from the strike, or the end of the former lease, to the resumption
+}
+
+// history is all that the director knows about leases and decisions, from the
+// members' events. Events of different members may be applied in any order.
+type history struct {
+	leases  map[string][]lease // by airport, by token
+	counts  map[string]int     // decisions accepted, by airport
+	decided int                // their sum
+	granted int                // leases
+	strikes []strike
+	zombies []write // sent late, with their outcome
+}
+
+func newHistory() *history {
+	return &history{leases: map[string][]lease{}, counts: map[string]int{}}
+}
+
+func (h *history) apply(member string, e event) {
+	switch e.Is {
+	case isGranted:
+		l := h.lease(e.Airport, e.Token)
+		l.member, l.granted = member, e.At
+		h.granted++
+	case isResumed:
+		h.lease(e.Airport, e.Token).resumed = e.At
+		h.count(e.Airport, e.Count)
+	case isWrote:
+		h.count(e.Airport, e.Count)
+	case isEnded:
+		l := h.lease(e.Airport, e.Token)
+		l.ended, l.planned = e.At, e.Planned
+	case isAnswered:
+		h.zombies = append(h.zombies, e.Writes...)
+	}
+}
+
+// lease returns the record of an airport's lease, made if it is new. It is valid
+// until the next call.
+func (h *history) lease(airport string, token int64) *lease {
+	ls := h.leases[airport]
+	i, found := slices.BinarySearchFunc(ls, token, func(l lease, t int64) int { return cmp.Compare(l.token, t) })
+	if !found {
+		ls = slices.Insert(ls, i, lease{token: token})
+		h.leases[airport] = ls
+	}
+	return &ls[i]
+}
+
+func (h *history) count(airport string, n int) {
+	if n > h.counts[airport] {
+		h.decided += n - h.counts[airport]
+		h.counts[airport] = n
+	}
+}
+
+// strike records that a member was sent a signal.
+func (h *history) strike(member, signal string, at int64) {
+	h.strikes = append(h.strikes, strike{member, signal, at})
+}
+
+// newest is the airport's lease with the highest token; the zero lease if there
+// was none.
+func (h *history) newest(airport string) lease {
+	ls := h.leases[airport]
+	if len(ls) == 0 {
+		return lease{}
+	}
+	return ls[len(ls)-1]
+}
+
+// owned lists the airports whose newest lease is the member's and has not ended,
+// in order of name.
+func (h *history) owned(member string) []string {
+	var out []string
+	for a := range h.leases {
+		if l := h.newest(a); l.member == member && l.ended == 0 {
+			out = append(out, a)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// passages lists the takeovers and planned handovers that have completed, in
+// order of their completion. A strike that met the former owner makes a passage
+// a takeover.
+func (h *history) passages() []passage {
+	var out []passage
+	for airport, ls := range h.leases {
+		for i := 1; i < len(ls); i++ {
+			from, to := ls[i-1], ls[i]
+			if to.resumed == 0 || from.member == to.member {
+				continue
+			}
+			p := passage{airport: airport, from: from, to: to}
+			if s, ok := h.struck(from, to); ok {
+				p.signal, p.took = s.signal, time.Duration(to.resumed-s.at)
+			} else if from.planned {
+				p.took = time.Duration(to.resumed - from.ended)
+			} else {
+				continue
+			}
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b passage) int {
+		return cmp.Or(cmp.Compare(a.to.resumed, b.to.resumed), cmp.Compare(a.airport, b.airport))
+	})
+	return out
+}
+
+func (h *history) struck(from, to lease) (strike, bool) {
+	for _, s := range h.strikes {
+		if s.member == from.member && from.granted <= s.at && s.at <= to.granted && (from.ended == 0 || s.at < from.ended) {
+			return s, true
+		}
+	}
+	return strike{}, false
+}

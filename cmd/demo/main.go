@@ -1,0 +1,168 @@
+//go:build unix
+
+// Command demo is the flight board: 20,000 real departures from 220 airports,
+// each airport a shard, shared by three member processes of this program. The
+// owner of an airport appends one decision per departure to the airport's log,
+// under its fencing token, from where the former owner stopped. Meanwhile the
+// director kills one member, stops another between the last check of a write and
+// its sending, and shuts one down. At the end the logs are compared with the
+// file. With -unfenced the same happens without the fence, and damage is found.
+//
+//	go run ./cmd/demo
+//	go run ./cmd/demo -unfenced
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+func main() {
+	if os.Getenv(memberEnv) != "" {
+		os.Exit(runMember(os.Stdin, os.Stdout))
+	}
+	// The kernel ends the children when the thread that started them ends.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the command. It returns its exit code, and leaves no process and, unless
+// asked to, no file.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parseOptions(args, stores(), stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitOK
+	}
+	var r *report
+	var kept string
+	if err == nil {
+		r, kept, err = play(ctx, o, stdout, stderr)
+	}
+	if err == nil {
+		err = r.write(stdout, o.json)
+	}
+	if kept != "" {
+		fmt.Fprintln(stderr, kept)
+	}
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "demo: interrupted; every process is gone")
+		return exitInterrupted
+	case err != nil:
+		fmt.Fprintln(stderr, oneLine(err))
+		return exitInput
+	}
+	return r.exitCode()
+}
+
+// oneLine is an error as one line that begins with the command's name once.
+func oneLine(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return "demo: " + strings.TrimPrefix(strings.ReplaceAll(text, "demo: ", ""), "tenure: ")
+}
+
+func (r *report) write(w io.Writer, asJSON bool) error {
+	if !asJSON {
+		return r.print(w)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// play runs the flight board. kept says where the database is, if it stays.
+func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report, kept string, err error) {
+	flights, err := openTimetable(o.flights)
+	if err != nil {
+		return nil, "", err
+	}
+	cities, err := airportNames()
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := openPlace(ctx, o)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() {
+		if closing := p.close(); err == nil {
+			err = closing
+		}
+		if o.keep {
+			kept = p.describe()
+		}
+	}()
+
+	progress := stdout
+	if o.json {
+		progress = stderr
+	}
+	d := &director{
+		o: o, flights: flights, cities: cities, history: newHistory(), screen: newScreen(progress),
+		schedule: newSchedule(o.seed, o.nodes(), flights.total),
+		config:   memberConfig{Backend: o.backend, DSN: p.dsn, Namespace: p.namespace, Flights: o.flights, TTL: o.ttl, Unfenced: o.unfenced},
+		reports:  make(chan childReport), quit: make(chan struct{}),
+	}
+	for _, n := range o.nodes() {
+		d.members = append(d.members, &seat{node: n})
+	}
+	err = d.direct(ctx)
+	d.screen.close()
+	if err != nil {
+		return nil, "", err
+	}
+	r = &report{
+		Backend: o.backend, Members: o.members, TTLMillis: o.ttl.Milliseconds(), Seed: o.seed, Unfenced: o.unfenced,
+		Seconds: time.Since(d.began).Seconds(), Airports: len(flights.airports), Departures: flights.total,
+	}
+	if err := r.examine(ctx, p.backend, flights); err != nil {
+		return nil, "", err
+	}
+	r.measure(d.history, o.ttl)
+	r.judge()
+	return r, "", nil
+}
+
+const (
+	pageSize  = 500              // entries of a log read at once
+	readLimit = 30 * time.Second // for reading all logs
+)
+
+// examine reads every airport's log and compares it with the truth.
+func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable) error {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	for _, airport := range flights.airports {
+		var log []entry
+		for {
+			page, err := b.ReadLog(ctx, core.ShardID(airport), core.Seq(len(log)), pageSize)
+			if err != nil {
+				return fmt.Errorf("demo: read the log of %s: %w", airport, err)
+			}
+			if len(page.Entries) == 0 {
+				break
+			}
+			for _, e := range page.Entries {
+				log = append(log, entry{int64(e.Seq), int64(e.Token), e.Payload})
+			}
+		}
+		r.Decisions += len(log)
+		r.Damage.checkLog(airport, flights.from[airport], log)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain lets this test binary be a member, as the command's binary is.
+func TestMain(m *testing.M) {
+	if os.Getenv(memberEnv) != "" {
+		os.Exit(runMember(os.Stdin, os.Stdout))
+	}
+	os.Exit(m.Run())
+}
+
+// short are arguments for a run of some seconds over the first departures of the
+// embedded file.
+func short(t *testing.T, more ...string) []string {
+	t.Helper()
+	rows := strings.SplitAfterN(embeddedFlights, "\n", 3002)
+	path := filepath.Join(t.TempDir(), "flights.csv")
+	if err := os.WriteFile(path, []byte(strings.Join(rows[:3001], "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{"-flights", path, "-duration", "5s", "-ttl", "1s", "-json"}, more...)
+}
+
+// atRest fails if a child process or a temporary file is left.
+func atRest(t *testing.T, tmp string) {
+	t.Helper()
+	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
+		t.Errorf("a child is left: process %d, %v", pid, err)
+	}
+	left, err := os.ReadDir(tmp)
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestRun plays a short run with the fence, which must end whole, and one
+// without, which must end with damage. Not parallel: it looks for children.
+func TestRun(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+	}{
+		{"fenced", nil, exitOK},
+		{"unfenced", []string{"-unfenced"}, exitDamage},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			runtime.LockOSThread() // each subtest is a goroutine of its own
+			defer runtime.UnlockOSThread()
+			args := short(t, c.args...)
+			tmp := t.TempDir()
+			t.Setenv("TMPDIR", tmp)
+			var out, progress strings.Builder
+			code := run(t.Context(), args, &out, &progress)
+			t.Logf("%s\n%s", progress.String(), out.String())
+			if code != c.code {
+				t.Fatalf("exit code %d, want %d", code, c.code)
+			}
+			atRest(t, tmp)
+			var r report
+			if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.Departures != 3000 || r.Attempted == 0 {
+				t.Errorf("%d departures, %d zombie writes: too little to judge", r.Departures, r.Attempted)
+			}
+			if r.Unfenced && (r.Damage.Superseded == 0 || r.Damage.Doubled == 0) {
+				t.Errorf("damage %+v, want entries doubled and accepted under a superseded token", r.Damage)
+			}
+			if !r.Unfenced && r.Refused != r.Attempted {
+				t.Errorf("%d of %d zombie writes refused, want all", r.Refused, r.Attempted)
+			}
+		})
+	}
+}
+
+// TestInterrupted ends a run in the middle.
+func TestInterrupted(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	args := short(t)
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	var out, errs strings.Builder
+	if code := run(ctx, args, &out, &errs); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d; %s", code, exitInterrupted, errs.String())
+	}
+	if out.Len() != 0 {
+		t.Errorf("a report of half a run: %s", out.String())
+	}
+	atRest(t, tmp)
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Exit codes.
+const (
+	exitOK           = 0
+	exitDamage       = 1   // something does not hold
+	exitInput        = 2   // bad input, or the run could not be finished
+	exitInconclusive = 3   // a control that found no damage
+	exitInterrupted  = 130 // as shells count SIGINT
+)
+
+// options are the command's flags, validated.
+type options struct {
+	backend   string
+	dsn       string
+	namespace string // prefix of the run's own
+	flights   string
+	members   int
+	ttl       time.Duration
+	seed      uint64
+	duration  time.Duration
+	unfenced  bool
+	json      bool
+	keep      bool
+	verbose   bool
+}
+
+// Bounds of what is asked for. The TTL's floor is the store's.
+const (
+	minMembers, maxMembers   = 2, 9
+	minDuration, maxDuration = 4 * time.Second, time.Hour
+	maxTTL                   = time.Minute
+)
+
+const usage = `The flight board shares real airports among processes, strikes at them, and
+checks that no departure was lost, doubled or decided by a zombie.
+
+	go run ./cmd/demo [flags]
+
+Exit code 0: all holds. 1: it does not (with -unfenced: damage was found, as it
+must be). 2: bad input, or the run could not be finished. 3: -unfenced, and no
+damage was found. 130: interrupted.
+
+Flags:
+`
+
+// parseOptions reads the command line and checks all that can be checked without
+// touching a store. Its error is one line. After flag.ErrHelp the usage has been
+// written to help.
+func parseOptions(args []string, stores []store, help io.Writer) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet("demo", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&o.backend, "backend", stores[0].opener.Name, "the store: "+strings.Join(names(stores), ", "))
+	f.StringVar(&o.dsn, "dsn", "", "where the store is; for sqlite the path of a database (default: a temporary one). Each run uses a new namespace in it, which stays")
+	f.StringVar(&o.namespace, "namespace", "flightboard", "the run's namespace is this, a slash and a random name")
+	f.StringVar(&o.flights, "flights", "", "another flights file, with columns "+flightsHeader)
+	f.IntVar(&o.members, "members", 3, fmt.Sprintf("member processes, %d to %d", minMembers, maxMembers))
+	f.DurationVar(&o.ttl, "ttl", time.Second, "how long a member may be silent before others take over")
+	f.Uint64Var(&o.seed, "seed", 1, "chooses whom the director strikes, and when")
+	f.DurationVar(&o.duration, "duration", 20*time.Second, "how long the departures take; the strikes may add to it")
+	f.BoolVar(&o.unfenced, "unfenced", false, "the control: writes check neither fence nor order; must end with damage")
+	f.BoolVar(&o.json, "json", false, "write the report as JSON to standard output, and the progress to standard error")
+	f.BoolVar(&o.keep, "keep", false, "keep the temporary database, and say how to look at it")
+	f.BoolVar(&o.verbose, "v", false, "show every lease as it is granted and ends")
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		f.SetOutput(help)
+		fmt.Fprint(help, usage)
+		f.PrintDefaults()
+		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("%w: see -h", err)
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %.40q: use flags only, see -h", f.Arg(0))
+	}
+	return o, o.validate(stores)
+}
+
+func (o *options) validate(stores []store) error {
+	s, ok := storeNamed(stores, o.backend)
+	switch {
+	case !ok:
+		return fmt.Errorf("unknown backend %.40q: use one of %s with -backend", o.backend, strings.Join(names(stores), ", "))
+	case o.dsn == "" && s.temporary == nil:
+		return fmt.Errorf("backend %s needs a place: name it with -dsn", o.backend)
+	case o.keep && o.dsn != "":
+		return errors.New("-keep is for the temporary database: a database named with -dsn always stays; leave -keep out")
+	case o.members < minMembers || o.members > maxMembers:
+		return fmt.Errorf("%d members: use %d to %d with -members", o.members, minMembers, maxMembers)
+	case o.duration < minDuration || o.duration > maxDuration:
+		return fmt.Errorf("duration %v: use %v to %v with -duration", o.duration, minDuration, maxDuration)
+	case o.ttl > maxTTL:
+		return fmt.Errorf("TTL %v: a run takes some ten of them, so use at most %v with -ttl", o.ttl, maxTTL)
+	}
+	if err := o.validateTTL(core.Limits{MinTTL: s.minTTL}); err != nil {
+		return err
+	}
+	if err := core.CheckNamespace(o.namespace + "/" + runName()); err != nil {
+		return fmt.Errorf("-namespace: %w", err)
+	}
+	return nil
+}
+
+// validateTTL checks the TTL against a store's limits.
+func (o *options) validateTTL(l core.Limits) error {
+	if o.ttl <= 0 {
+		return fmt.Errorf("TTL %v: use a positive one with -ttl, such as 1s", o.ttl)
+	}
+	if err := (&core.Options{Node: nodeName(1), TTL: o.ttl}).Validate(l); err != nil {
+		return fmt.Errorf("-ttl: %w", err)
+	}
+	return nil
+}
+
+// nodes are the members' labels.
+func (o *options) nodes() []string {
+	out := make([]string, o.members)
+	for i := range out {
+		out[i] = nodeName(i + 1)
+	}
+	return out
+}
+
+func nodeName(i int) string { return fmt.Sprintf("member-%d", i) }
+
+func names(stores []store) []string {
+	var out []string
+	for _, s := range stores {
+		out = append(out, s.opener.Name)
+	}
+	return out
+}
+
+func storeNamed(stores []store, name string) (store, bool) {
+	i := slices.IndexFunc(stores, func(s store) bool { return s.opener.Name == name })
+	if i < 0 {
+		return store{}, false
+	}
+	return stores[i], true
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// The director and its members talk in lines of JSON: a memberConfig and then
+// orders on a member's standard input, events on its standard output. The end of
+// its input ends a member.
+
+// memberEnv marks a child process of the director.
+const memberEnv = "TENURE_DEMO_MEMBER"
+
+// maxLine bounds one line of the protocol, in bytes.
+const maxLine = 1 << 20
+
+// memberConfig is the first line that a member reads.
+type memberConfig struct {
+	Node      string        `json:"node"`
+	Backend   string        `json:"backend"`
+	DSN       string        `json:"dsn"`
+	Namespace string        `json:"namespace"`
+	Peers     []string      `json:"peers,omitempty"`   // members that start at the same time
+	Flights   string        `json:"flights,omitempty"` // path; empty is the embedded file
+	TTL       time.Duration `json:"ttl"`
+	Unfenced  bool          `json:"unfenced,omitempty"`
+}
+
+// What an order asks for.
+const (
+	doRelease = "release" // departures before position Upto may be decided
+	doHold    = "hold"    // hold the next write of Airport at the gate
+	doSend    = "send"    // send what is held
+	doLeave   = "leave"   // hand everything over and exit
+)
+
+// An order goes from the director to a member.
+type order struct {
+	Do      string `json:"do"`
+	Upto    int    `json:"upto,omitempty"`
+	Airport string `json:"airport,omitempty"`
+}
+
+// What an event tells.
+const (
+	isUp       = "up"       // the member has opened the store and takes part
+	isGranted  = "granted"  // Airport is owned under Token
+	isResumed  = "resumed"  // the new owner read the log, and wrote what was waiting, if anything was
+	isWrote    = "wrote"    // a write was accepted; the airport has Count decisions
+	isEnded    = "ended"    // the lease of Airport under Token ended; Planned or not, for Cause
+	isHeld     = "held"     // Writes passed every check of the process and wait at the gate
+	isAnswered = "answered" // Writes were sent late, and what became of them
+	isLeft     = "left"     // all is handed back
+	isTrouble  = "trouble"  // the store refused or did not answer, for Cause; the member goes on
+	isFailed   = "failed"   // the member cannot go on, for Cause
+)
+
+// An event goes from a member to the director. At is the host's monotonic clock,
+// the same in all processes, in nanoseconds.
+type event struct {
+	Is      string  `json:"is"`
+	At      int64   `json:"at"`
+	Airport string  `json:"airport,omitempty"`
+	Token   int64   `json:"token,omitempty"`
+	Count   int     `json:"count,omitempty"`
+	Planned bool    `json:"planned,omitempty"`
+	Cause   string  `json:"cause,omitempty"`
+	Writes  []write `json:"writes,omitempty"`
+}
+
+// What became of a write that was sent late.
+const (
+	wasRefused  = "refused"  // by the fence
+	wasAccepted = "accepted" // the store took it
+	wasFailed   = "failed"   // anything else
+)
+
+// A write is one fenced write of an airport's decisions, seen at the gate.
+type write struct {
+	Airport   string `json:"airport"`
+	Token     int64  `json:"token"`
+	Departure int    `json:"departure"` // the first that it decides
+	Count     int    `json:"count"`     // of its last decision
+	Outcome   string `json:"outcome,omitempty"`
+	Current   int64  `json:"current,omitempty"` // the token that refused it
+	Cause     string `json:"cause,omitempty"`
+}
+
+// lineWriter writes one value per line. Safe for concurrent use.
+type lineWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lineWriter) write(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("demo: encode a line: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err = l.w.Write(append(b, '\n'))
+	return err
+}
+
+// lineReader reads what a lineWriter wrote. Not safe for concurrent use.
+type lineReader struct{ s *bufio.Scanner }
+
+func newLineReader(r io.Reader) *lineReader {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, maxLine)
+	return &lineReader{s}
+}
+
+// read fills v from the next line; io.EOF at the end.
+func (l *lineReader) read(v any) error {
+	if !l.s.Scan() {
+		if err := l.s.Err(); err != nil {
+			return fmt.Errorf("demo: read a line: %w", err)
+		}
+		return io.EOF
+	}
+	if err := json.Unmarshal(l.s.Bytes(), v); err != nil {
+		return fmt.Errorf("demo: not a line of the protocol: %w", err)
+	}
+	return nil
+}

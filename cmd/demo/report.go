@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A spread says how a set of measurements lies. Zero without any.
+type spread struct {
+	N      int     `json:"n"`
+	Min    float64 `json:"min"`
+	Median float64 `json:"median"`
+	Max    float64 `json:"max"`
+}
+
+func spreadOf(values []float64) spread {
+	if len(values) == 0 {
+		return spread{}
+	}
+	v := slices.Sorted(slices.Values(values))
+	return spread{N: len(v), Min: v[0], Median: v[len(v)/2], Max: v[len(v)-1]}
+}
+
+// in writes the spread with each value in the given format, and a unit.
+func (s spread) in(format, unit string) string {
+	if s.N == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%s, in "+format+" to "+format+" %s, median "+format, thousands(s.N), s.Min, s.Max, unit, s.Median)
+}
+
+// A report is the outcome of a run.
+type report struct {
+	Backend    string            `json:"backend"`
+	Members    int               `json:"members"`
+	TTLMillis  int64             `json:"ttl_ms"`
+	Seed       uint64            `json:"seed"`
+	Unfenced   bool              `json:"unfenced"`
+	Seconds    float64           `json:"seconds"`
+	Airports   int               `json:"airports"`
+	Departures int               `json:"departures"`
+	Decisions  int               `json:"decisions"` // entries in the logs
+	Leases     int               `json:"leases_granted"`
+	Takeovers  map[string]spread `json:"takeovers_ttl"` // by signal, in multiples of TTL
+	Handovers  spread            `json:"handovers_ms"`
+	Attempted  int               `json:"zombie_writes_attempted"`
+	Refused    int               `json:"zombie_writes_refused"`
+	Accepted   int               `json:"zombie_writes_accepted"`
+	Damage     damage            `json:"damage"`
+	Passed     bool              `json:"passed"`
+	Failures   []string          `json:"failures,omitempty"`
+}
+
+// measure fills in what the history tells.
+func (r *report) measure(h *history, ttl time.Duration) {
+	takeovers := map[string][]float64{}
+	var handovers []float64
+	for _, p := range h.passages() {
+		if p.signal != "" {
+			takeovers[p.signal] = append(takeovers[p.signal], float64(p.took)/float64(ttl))
+		} else {
+			handovers = append(handovers, float64(p.took)/float64(time.Millisecond))
+		}
+	}
+	r.Takeovers = map[string]spread{sigKill: spreadOf(takeovers[sigKill]), sigStop: spreadOf(takeovers[sigStop])}
+	r.Handovers = spreadOf(handovers)
+	r.Leases = h.granted
+	for _, w := range h.zombies {
+		r.Attempted++
+		switch w.Outcome {
+		case wasRefused:
+			r.Refused++
+		case wasAccepted:
+			r.Accepted++
+		}
+	}
+}
+
+// judge decides whether everything holds, and says what does not.
+func (r *report) judge() {
+	var failures []string
+	fail := func(bad bool, format string, args ...any) {
+		if bad {
+			failures = append(failures, fmt.Sprintf(format, args...))
+		}
+	}
+	fail(r.Damage.total() > 0, "the logs differ from the file")
+	fail(r.Attempted == 0, "no zombie tried to write, so the run proves nothing about the fence")
+	fail(r.Attempted > 0 && r.Refused == 0, "no zombie's write was refused")
+	fail(r.Accepted > 0, "%s of a zombie accepted", count(r.Accepted, "write"))
+	for _, s := range []string{sigKill, sigStop} {
+		fail(r.Takeovers[s].N == 0, "no takeover after %s", s)
+	}
+	fail(r.Handovers.N == 0, "no planned handover")
+	r.Failures, r.Passed = failures, len(failures) == 0
+}
+
+// exitCode is 0 if all holds, 1 if not, and 3 for a control in which no damage
+// was found: it shows nothing.
+func (r *report) exitCode() int {
+	switch {
+	case r.Unfenced && r.Damage.total() == 0:
+		return exitInconclusive
+	case r.Passed:
+		return exitOK
+	}
+	return exitDamage
+}
+
+// print writes the report for people.
+func (r *report) print(w io.Writer) error {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-26s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintf(&b, "\nFlight board: %.1f s on %s with %s, TTL %v, seed %d", r.Seconds, r.Backend,
+		count(r.Members, "member process"), time.Duration(r.TTLMillis)*time.Millisecond, r.Seed)
+	if r.Unfenced {
+		b.WriteString(", UNFENCED (the control)")
+	}
+	b.WriteString("\n\n")
+	row("departures processed", "%s at %d airports; %s entries in their logs", thousands(r.Departures), r.Airports, thousands(r.Decisions))
+	row("leases granted", "%s", thousands(r.Leases))
+	for _, s := range []string{sigKill, sigStop} {
+		row("takeovers after "+s, "%s", r.Takeovers[s].in("%.2f", "TTL"))
+	}
+	row("planned handovers", "%s", r.Handovers.in("%.1f", "ms"))
+	row("writes by zombies", "%d attempted, %d refused, %d accepted", r.Attempted, r.Refused, r.Accepted)
+	b.WriteString("\n")
+	row("entries lost", "%d", r.Damage.Lost)
+	row("doubled", "%d", r.Damage.Doubled)
+	row("out of order", "%d", r.Damage.OutOfOrder)
+	row("with wrong figures", "%d", r.Damage.Wrong)
+	row("under a superseded token", "%d", r.Damage.Superseded)
+	if r.Damage.Broken > 0 {
+		row("broken", "%d", r.Damage.Broken)
+	}
+	if len(r.Damage.Examples) > 0 {
+		b.WriteString("\n  for example\n")
+		for _, e := range r.Damage.Examples {
+			fmt.Fprintf(&b, "    %s\n", e)
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", r.verdict())
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *report) verdict() string {
+	switch {
+	case r.Unfenced && r.Damage.total() == 0:
+		return "INCONCLUSIVE: without the fence damage was expected, and none was found. Try another -seed."
+	case r.Unfenced && r.Damage.Superseded > 0:
+		return "DAMAGED, as it must be without the fence: a process that had been stopped wrote into the log of its successor. Run again without -unfenced."
+	case r.Passed:
+		return "PASS: every log is exactly what the file says, though one member was killed, one stopped in mid-write, and one left."
+	}
+	return "FAIL: " + strings.Join(r.Failures, "; ") + "."
+}
+
+// count says how many of a thing there are.
+func count(n int, thing string) string {
+	switch {
+	case n == 1:
+		return "1 " + thing
+	case strings.HasSuffix(thing, "s"):
+		return fmt.Sprintf("%s %ses", thousands(n), thing)
+	}
+	return fmt.Sprintf("%s %ss", thousands(n), thing)
+}
+
+// thousands writes a number of at least 0 with separators.
+func thousands(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

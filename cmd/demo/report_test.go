@@ -1,0 +1,80 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func wholeReport() *report {
+	return &report{
+		Backend: "sqlite", Members: 3, TTLMillis: 1000, Seed: 7, Seconds: 23.4, Airports: 220, Departures: 20000, Decisions: 20000, Leases: 655,
+		Takeovers: map[string]spread{sigKill: {71, 0.81, 0.9, 0.97}, sigStop: {75, 0.8, 0.92, 0.96}},
+		Handovers: spread{221, 1.2, 4.5, 30.4}, Attempted: 4, Refused: 4,
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		change func(*report)
+		code   int
+	}{
+		{"pass", func(*report) {}, exitOK},
+		{"lost", func(r *report) { r.Damage = damage{Lost: 1, Examples: []string{"ATL: departure 7 has no decision"}} }, exitDamage},
+		{"no-zombie", func(r *report) { r.Attempted, r.Refused = 0, 0 }, exitDamage},
+		{"zombie-accepted", func(r *report) { r.Refused, r.Accepted = 3, 1 }, exitDamage},
+		{"no-takeover", func(r *report) { r.Takeovers[sigKill] = spread{} }, exitDamage},
+		{"no-handover", func(r *report) { r.Handovers = spread{} }, exitDamage},
+		{"control", func(r *report) {
+			r.Unfenced, r.Refused, r.Accepted, r.Decisions = true, 0, 4, 20004
+			r.Damage = damage{Doubled: 4, Superseded: 4, Examples: []string{"ATL: entry 137 decides departure 2051 for the second time"}}
+		}, exitDamage},
+		{"control-without-damage", func(r *report) { r.Unfenced = true }, exitInconclusive},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := wholeReport()
+			c.change(r)
+			r.judge()
+			if got := r.exitCode(); got != c.code {
+				t.Errorf("exit code %d, want %d", got, c.code)
+			}
+			var b strings.Builder
+			if err := r.print(&b); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "report-"+c.name+".golden", b.String())
+		})
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	h := newHistory()
+	h.strike("m1", sigKill, 1000e6)
+	for _, e := range []struct {
+		by string
+		event
+	}{
+		{"m1", event{Is: isGranted, At: 1, Airport: "ATL", Token: 1}},
+		{"m2", event{Is: isGranted, At: 1900e6, Airport: "ATL", Token: 2}},
+		{"m2", event{Is: isResumed, At: 1950e6, Airport: "ATL", Token: 2, Count: 3}},
+		{"m2", event{Is: isEnded, At: 3000e6, Airport: "ATL", Token: 2, Planned: true}},
+		{"m1", event{Is: isResumed, At: 3004e6, Airport: "ATL", Token: 3, Count: 3}},
+		{"m1", event{Is: isAnswered, Writes: []write{{Outcome: wasRefused}, {Outcome: wasFailed}, {Outcome: wasAccepted}}}},
+	} {
+		h.apply(e.by, e.event)
+	}
+	var r report
+	r.measure(h, 1e9)
+	if got, want := r.Takeovers[sigKill], (spread{1, 0.95, 0.95, 0.95}); got != want {
+		t.Errorf("takeovers %+v, want %+v", got, want)
+	}
+	if got, want := r.Handovers, (spread{1, 4, 4, 4}); got != want {
+		t.Errorf("handovers %+v, want %+v", got, want)
+	}
+	if r.Leases != 2 || r.Attempted != 3 || r.Refused != 1 || r.Accepted != 1 {
+		t.Errorf("got %+v", r)
+	}
+}

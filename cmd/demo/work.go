@@ -1,0 +1,138 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+const (
+	maxBatch   = 32                     // decisions in one write
+	retryPause = 100 * time.Millisecond // after a write of unknown outcome
+)
+
+// work owns one airport under one lease: it reads where the former owner's log
+// ended, and appends a decision for each departure that is due from there on.
+func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
+	airport, token := l.Shard(), int64(l.Token())
+	m.tell(event{Is: isGranted, Airport: airport, Token: token})
+	defer func() {
+		e := event{Is: isEnded, Airport: airport, Token: token}
+		if cause := context.Cause(ctx); cause != nil {
+			e.Cause = cause.Error()
+			e.Planned = l.Err() == nil && (errors.Is(cause, core.ErrWithdrawn) || errors.Is(cause, core.ErrHandover) || errors.Is(cause, core.ErrShutdown))
+		} else if err != nil {
+			e.Cause = err.Error()
+		}
+		m.tell(e)
+	}()
+
+	departures := m.flights.from[airport]
+	last, err := m.lastDecision(l)
+	resumed := false
+	for err == nil {
+		upto, raised := m.clear.now()
+		ops, next := last.batch(departures, upto, token)
+		if len(ops) == 0 {
+			if !resumed {
+				resumed = true
+				m.tell(event{Is: isResumed, Airport: airport, Token: token, Count: last.Count})
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-raised:
+			}
+			continue
+		}
+		_, err = l.Commit(l.Context(), ops...)
+		if err == nil {
+			last = next
+			e := event{Is: isWrote, Airport: airport, Token: token, Count: last.Count}
+			if !resumed {
+				resumed, e.Is = true, isResumed
+			}
+			m.tell(e)
+		} else if l.Err() == nil {
+			// Applied or not, the log tells.
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(retryPause):
+			}
+			last, err = m.lastDecision(l)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+	if ctx.Err() != nil || l.Err() != nil {
+		return nil // the lease is gone, and with it the work
+	}
+	return err
+}
+
+// batch makes the decisions that are due after last as operations of one write,
+// and returns the last of them.
+func (last decision) batch(departures []departure, upto int, token int64) ([]core.Op, decision) {
+	var ops []core.Op
+	for _, d := range departures[min(last.Count, len(departures)):] {
+		if d.pos >= upto || len(ops) == maxBatch {
+			break
+		}
+		last = last.next(d, token)
+		ops = append(ops, core.Append(last.encode()))
+	}
+	return ops, last
+}
+
+// lastDecision reads the newest decision of the airport's log; the zero decision
+// if it has none.
+func (m *member) lastDecision(l *core.Lease) (decision, error) {
+	head, err := l.ReadLog(l.Context(), 0, 0)
+	if err != nil || head.Head.Seq == 0 {
+		return decision{}, err
+	}
+	page, err := l.ReadLog(l.Context(), head.Head.Seq-1, 1)
+	if err != nil {
+		return decision{}, err
+	}
+	if len(page.Entries) == 0 {
+		return decision{}, fmt.Errorf("demo: the log of %s has no entry %d", l.Shard(), head.Head.Seq)
+	}
+	return decodeDecision(page.Entries[0].Payload)
+}
+
+// clearance is how many departures of the file may be decided by now. Safe for
+// concurrent use.
+type clearance struct {
+	mu     sync.Mutex
+	upto   int
+	raised chan struct{}
+}
+
+func newClearance() *clearance { return &clearance{raised: make(chan struct{})} }
+
+// now returns the position up to which departures may be decided, and a channel
+// that is closed when that is raised.
+func (c *clearance) now() (int, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.upto, c.raised
+}
+
+func (c *clearance) raise(upto int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if upto > c.upto {
+		c.upto = upto
+		close(c.raised)
+		c.raised = make(chan struct{})
+	}
+}
