@@ -1,0 +1,672 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/memory"
+)
+
+func TestLeaseFromGrantToRelease(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		if l.Shard() != "s" || l.Token() <= 0 || l.Fence().Session != m.View().Session {
+			w.Errorf("lease of %q with fence %v; the session is %q", l.Shard(), l.Fence(), m.View().Session)
+		}
+		for range 50 {
+			time.Sleep(ttl / 5)
+			if err := l.Err(); err != nil {
+				w.Fatalf("not valid although heartbeats succeed: %v", err)
+			}
+			if r := l.Remaining(); r < ttl/2 || r > ttl {
+				w.Fatalf("remaining %v of a TTL of %v", r, ttl)
+			}
+		}
+		w.must(m.Withdraw(w.Context(), "s"))
+		if err := l.Err(); !errors.Is(err, ErrReleased) || errors.Is(err, ErrLost) || !NotApplied(err) {
+			w.Errorf("after the release Err is %v, want ErrReleased and not ErrLost", err)
+		}
+		if got := context.Cause(l.Context()); got != l.Err() {
+			w.Errorf("cause of the lease's context: %v, want %v", got, l.Err())
+		}
+		if l.Remaining() != 0 {
+			w.Errorf("remaining %v after the release", l.Remaining())
+		}
+		synctest.Wait()
+		want := []string{"session joined", "grant s", "start s", "return s: <nil>", "revoke s: released"}
+		if got := m.said(""); !slices.Equal(got, want) {
+			w.Errorf("hooks:\n got %q\nwant %q", got, want)
+		}
+		if o, ok := m.View().Owner("s"); !ok || o.Session != "" || o.Token != l.Token() {
+			w.Errorf("owner after the release: %+v, %v", o, ok)
+		}
+		w.must(m.end())
+	})
+}
+
+func TestHandlerContextEndsBeforeLease(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		closing := make(chan error, 1)
+		started := make(chan struct{})
+		w.must(m.Contend(func(ctx context.Context, l *Lease) error {
+			close(started)
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), ErrWithdrawn) {
+				w.Errorf("cause %v, want ErrWithdrawn", context.Cause(ctx))
+			}
+			_, err := l.Append(l.Context(), []byte("closing"))
+			closing <- err
+			return nil
+		}, "s"))
+		<-started
+		w.must(m.Withdraw(w.Context(), "s"))
+		if err := <-closing; err != nil {
+			w.Errorf("closing write: %v", err)
+		}
+	})
+}
+
+func TestLapseAndRegain(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		session := m.View().Session
+		m.link.Cut()
+		left := l.Remaining()
+		time.Sleep(left - 1)
+		w.must(l.Err())
+		time.Sleep(1)
+		if err := l.Err(); !errors.Is(err, ErrLapsed) || !errors.Is(err, ErrLost) {
+			w.Fatalf("at the end of trust Err is %v", err)
+		}
+		synctest.Wait()
+		if l.Context().Err() == nil {
+			w.Error("the lease's context has not ended with its trust (S9)")
+		}
+		if _, err := l.Append(w.Context(), nil); !errors.Is(err, ErrLost) || !NotApplied(err) {
+			w.Errorf("append after the lapse: %v", err)
+		}
+		if _, err := l.Get(w.Context(), "k"); !errors.Is(err, ErrLost) {
+			w.Errorf("read after the lapse: %v", err)
+		}
+		time.Sleep(3 * ttl)
+		if m.View().Trusted {
+			w.Error("trusted while cut off")
+		}
+		m.link.Heal()
+		again := h.await(w, 2)
+		if again.Token() <= l.Token() || again.Fence().Session != session {
+			w.Errorf("regained with fence %v after %v, want a higher token of the same session", again.Fence(), l.Fence())
+		}
+		if l.Err() == nil {
+			w.Error("the former lease is valid again (S6)")
+		}
+	})
+}
+
+func TestSuspendedTimeCounts(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.newMember("a")
+		away := make(chan time.Duration, 1)
+		var ahead time.Duration
+		m.clk = newClock(func() (time.Duration, bool) {
+			select {
+			case ahead = <-away:
+			default:
+			}
+			return 5*time.Hour + ahead, true
+		})
+		m.run()
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		away <- 10 * ttl // the machine slept
+		time.Sleep(m.o.Margin/2 + time.Millisecond)
+		synctest.Wait()
+		if cause := context.Cause(l.Context()); !errors.Is(cause, ErrLapsed) {
+			w.Fatalf("half a margin after a suspension the cause is %v, want ErrLapsed", cause)
+		}
+		if again := h.await(w, 2); again.Token() <= l.Token() {
+			w.Errorf("token %d after %d", again.Token(), l.Token())
+		}
+	})
+}
+
+func TestFailover(t *testing.T) {
+	bubble(t, func(w *world) {
+		var ha, hb leases
+		a, b := w.member("a"), w.member("b")
+		w.must(a.Contend(ha.hold, "s"))
+		la := ha.await(w, 1)
+		w.must(b.Contend(hb.hold, "s"))
+		time.Sleep(3*ttl + 123*time.Millisecond)
+		if hb.count() != 0 {
+			w.Fatal("two owners")
+		}
+		a.link.Cut() // as good as a crash
+		cut := time.Now()
+		lb := hb.await(w, 1)
+		if took, limit := hb.at[0].Sub(cut), ttl+ttl/20+50*time.Millisecond; took > limit {
+			w.Errorf("took %v, want at most %v", took, limit)
+		}
+		if lb.Token() <= la.Token() || la.Err() == nil {
+			w.Errorf("token %d after %d; the former lease: %v", lb.Token(), la.Token(), la.Err())
+		}
+		if got := b.said("peer a"); !slices.Equal(got, []string{"peer a joined", "peer a silent", "peer a evicted", "peer a gone"}) {
+			w.Errorf("b saw %q", got)
+		}
+		a.link.Heal()
+		w.eventually("a joins anew", func() bool {
+			return a.View().Trusted && len(a.said("session session lost")) == 1
+		})
+		if o, _ := a.View().Owner("s"); o.Node != "b" || o.Token != lb.Token() {
+			w.Errorf("a sees %+v, want b's", o)
+		}
+	})
+}
+
+func TestHandOver(t *testing.T) {
+	bubble(t, func(w *world) {
+		var ha, hb leases
+		a, b := w.member("a"), w.member("b")
+		w.must(a.Contend(ha.hold, "s", "lost"))
+		la := ha.await(w, 2)
+		w.must(b.Contend(hb.hold, "s"))
+		w.eventually("a sees b", func() bool { return len(a.View().Members) == 2 })
+		before := time.Now()
+		w.must(a.HandOver(w.Context(), b.View().Session, "s"))
+		lb := hb.await(w, 1)
+		if took := time.Since(before); took > 10*time.Millisecond {
+			w.Errorf("handover took %v", took)
+		}
+		if lb.Token() <= la.Token() {
+			w.Errorf("token %d after %d", lb.Token(), la.Token())
+		}
+		time.Sleep(2 * ttl)
+		if ha.count() != 2 {
+			w.Error("the shard came back to where it is not wanted")
+		}
+		if err := a.HandOver(w.Context(), "0123", "lost"); !errors.Is(err, ErrNoTarget) {
+			w.Errorf("handover to nobody: %v, want ErrNoTarget", err)
+		}
+		if o, _ := a.View().Owner("lost"); o.Session != "" {
+			w.Errorf("not released: %+v", o)
+		}
+		if err := a.HandOver(w.Context(), a.View().Session, "lost"); !errors.Is(err, ErrInvalid) {
+			w.Errorf("handover to oneself: %v, want ErrInvalid", err)
+		}
+	})
+}
+
+func TestHandOverEndsWithCause(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		cause := make(chan error, 1)
+		var h leases
+		w.must(m.Contend(func(ctx context.Context, l *Lease) error {
+			err := h.hold(ctx, l)
+			cause <- context.Cause(ctx)
+			return err
+		}, "s"))
+		h.await(w, 1)
+		if err := m.HandOver(w.Context(), "0123", "s"); !errors.Is(err, ErrNoTarget) {
+			w.Error(err)
+		}
+		if got := <-cause; got != ErrHandover {
+			w.Errorf("cause %v, want ErrHandover", got)
+		}
+	})
+}
+
+func TestStuckHandler(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a"), w.member("b")
+		free := make(chan struct{})
+		var ha, hb leases
+		w.must(a.Contend(func(_ context.Context, l *Lease) error { ha.add(l); <-free; return nil }, "deaf"))
+		w.must(a.Contend(ha.hold, "good"))
+		ha.await(w, 2)
+		w.must(b.Contend(hb.hold, "deaf", "good"))
+
+		began := time.Now()
+		err := a.Withdraw(w.Context(), "deaf", "good")
+		var stuck *StuckError
+		if !errors.As(err, &stuck) || !slices.Equal(stuck.Shards, []string{"deaf"}) {
+			w.Fatalf("withdraw: %v", err)
+		}
+		if took := time.Since(began); took != 2*time.Second {
+			w.Errorf("stuck after %v, want the drain budget of 2s", took)
+		}
+		if l := hb.await(w, 1); l.Shard() != "good" || hb.at[0].Sub(began) > 100*time.Millisecond {
+			w.Errorf("b has %q after %v: one stuck shard delayed another", l.Shard(), hb.at[0].Sub(began))
+		}
+		if got := a.View().Stuck(); !slices.Equal(got, []string{"deaf"}) {
+			w.Errorf("view says stuck: %q", got)
+		}
+		time.Sleep(5 * ttl)
+		if hb.count() != 1 {
+			w.Error("a shard was released while its work may go on")
+		}
+		if got := a.said("stuck"); !slices.Equal(got, []string{"stuck deaf: drain budget spent"}) {
+			w.Errorf("hooks: %q", got)
+		}
+		close(free)
+		hb.await(w, 2)
+	})
+}
+
+func TestAbandonedHandler(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a", func(o *Options) { o.AbandonAfter = 3 * time.Second }), w.member("b")
+		free := make(chan struct{})
+		var ha, hb leases
+		w.must(a.Contend(func(_ context.Context, l *Lease) error { ha.add(l); <-free; return nil }, "s"))
+		ha.await(w, 1)
+		w.must(b.Contend(hb.hold, "s"))
+		began := time.Now()
+		if err := a.Withdraw(w.Context(), "s"); !errors.Is(err, ErrStuck) {
+			w.Fatal(err)
+		}
+		hb.await(w, 1)
+		if took := hb.at[0].Sub(began); took < 5*time.Second || took > 5*time.Second+100*time.Millisecond {
+			w.Errorf("abandoned after %v, want drain budget 2s and then 3s", took)
+		}
+		close(free)
+	})
+}
+
+func TestWatchdog(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a", func(o *Options) { o.Watchdog = 300 * time.Millisecond })
+		stall := make(chan struct{})
+		var h leases
+		w.must(m.Contend(func(ctx context.Context, l *Lease) error {
+			h.add(l)
+			tick := time.NewTicker(200 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					l.Progress()
+				case <-stall:
+					<-ctx.Done()
+					return context.Cause(ctx)
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		}, "s"))
+		l := h.await(w, 1)
+		time.Sleep(5 * time.Second)
+		w.must(l.Err())
+		stall <- struct{}{}
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		if err := l.Err(); !errors.Is(err, ErrStalled) {
+			w.Errorf("Err is %v, want ErrStalled", err)
+		}
+		if got := m.said("stuck"); !slices.Equal(got, []string{"stuck s: stalled"}) {
+			w.Errorf("hooks: %q", got)
+		}
+		if again := h.await(w, 2); again.Token() <= l.Token() {
+			w.Errorf("token %d after %d", again.Token(), l.Token())
+		}
+	})
+}
+
+// S12: each shard is released after its own handler returned, without waiting for
+// the slow one; then the session is closed.
+func TestShutdownOrder(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		var h leases
+		handler := func(wait time.Duration) Handler {
+			return func(ctx context.Context, l *Lease) error {
+				h.add(l)
+				<-ctx.Done()
+				if context.Cause(ctx) != ErrShutdown {
+					w.Errorf("cause %v, want ErrShutdown", context.Cause(ctx))
+				}
+				time.Sleep(wait)
+				m.tap.note("returned " + l.Shard())
+				return nil
+			}
+		}
+		w.must(m.Contend(handler(time.Second), "slow"))
+		w.must(m.Contend(handler(time.Millisecond), "quick"))
+		h.await(w, 2)
+		began := time.Now()
+		w.must(m.end())
+		if took := time.Since(began); took > time.Second+100*time.Millisecond {
+			w.Errorf("shutdown took %v", took)
+		}
+		want := []string{"returned quick", "release quick", "returned slow", "release slow", "close"}
+		if got := m.tap.noted(); !slices.Equal(got, want) {
+			w.Errorf("got %q\nwant %q", got, want)
+		}
+		if err := m.Contend(h.hold, "s"); !errors.Is(err, ErrStopped) {
+			w.Errorf("contend after the end: %v", err)
+		}
+		if err := m.Withdraw(w.Context(), "slow"); err != nil {
+			w.Errorf("withdraw after the end: %v", err)
+		}
+		if _, err := m.WaitView(w.Context(), m.View()); !errors.Is(err, ErrStopped) {
+			w.Errorf("wait for a view after the end: %v", err)
+		}
+		if err := m.Run(w.Context()); !errors.Is(err, ErrStopped) {
+			w.Errorf("second Run: %v", err)
+		}
+	})
+}
+
+func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a"), w.member("b")
+		free := make(chan struct{})
+		var ha, hb leases
+		w.must(a.Contend(func(_ context.Context, l *Lease) error { ha.add(l); <-free; return nil }, "deaf"))
+		w.must(a.Contend(ha.hold, "good"))
+		ha.await(w, 2)
+		w.must(b.Contend(hb.hold, "deaf", "good"))
+		began := time.Now()
+		var stuck *StuckError
+		if err := a.end(); !errors.As(err, &stuck) || !slices.Equal(stuck.Shards, []string{"deaf"}) {
+			w.Fatalf("Run: %v", err)
+		}
+		if took := time.Since(began); took > 2*time.Second+100*time.Millisecond {
+			w.Errorf("shutdown took %v", took)
+		}
+		if got := a.tap.noted(); !slices.Equal(got, []string{"release good"}) {
+			w.Errorf("store calls %q, want no close", got)
+		}
+		hb.await(w, 2) // after eviction
+		if took := hb.at[1].Sub(began); took < 2*time.Second+ttl/2 {
+			w.Errorf("b owns the stuck shard after %v: it was released", took)
+		}
+		close(free)
+	})
+}
+
+func TestShutdownWhileStoreIsAway(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		h.await(w, 1)
+		m.link.Cut()
+		began := time.Now()
+		if err := m.end(); err == nil || !strings.Contains(err.Error(), "left to be evicted") {
+			w.Errorf("Run: %v, want an error that says that the session is left", err)
+		}
+		if took, limit := time.Since(began), m.o.DrainBudget+2*m.o.CallTimeout; took > limit {
+			w.Errorf("took %v, want at most %v", took, limit)
+		}
+	})
+}
+
+func TestEarlyReturnBacksOff(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a", func(o *Options) { o.BackoffMin, o.BackoffMax = 100*time.Millisecond, time.Second })
+		var h leases
+		boom := errors.New("boom")
+		w.must(m.Contend(func(_ context.Context, l *Lease) error { h.add(l); return boom }, "s"))
+		h.await(w, 8)
+		for i, limit := range []time.Duration{50, 100, 200, 400, 400, 400, 400} {
+			if gap := h.at[i+1].Sub(h.at[i]); gap < limit*time.Millisecond {
+				w.Errorf("wait %d is %v, want at least %v", i, gap, limit*time.Millisecond)
+			}
+			if h.all[i+1].Token() <= h.all[i].Token() {
+				w.Errorf("token %d after %d", h.all[i+1].Token(), h.all[i].Token())
+			}
+		}
+		if got := m.said("return s: boom"); len(got) < 8 {
+			w.Errorf("%d returns told", len(got))
+		}
+	})
+}
+
+func TestStoreChangedHalts(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		w.store.Wipe()
+		w.eventually("halt", func() bool { return m.View().Err != nil })
+		if err := l.Err(); !errors.Is(err, ErrStoreChanged) {
+			w.Errorf("Err is %v, want ErrStoreChanged", err)
+		}
+		time.Sleep(20 * ttl)
+		if h.count() != 1 {
+			w.Error("granted after the store changed")
+		}
+		if len(m.said("session halted")) != 1 {
+			w.Errorf("hooks: %q", m.said("session"))
+		}
+		if err := m.end(); !errors.Is(err, ErrStoreChanged) {
+			w.Errorf("Run: %v, want ErrStoreChanged", err)
+		}
+	})
+}
+
+func TestContendEdges(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.newMember("a")
+		var h leases
+		w.must(m.Contend(h.hold, "early", "never"))
+		w.must(m.Withdraw(w.Context(), "never"))
+		for _, c := range []struct {
+			h      Handler
+			shards []string
+			want   error
+		}{
+			{h.hold, []string{"x", "early"}, ErrContended},
+			{h.hold, []string{"x", "x"}, ErrInvalid},
+			{h.hold, []string{"a/b"}, ErrInvalid},
+			{nil, []string{"x"}, ErrInvalid},
+		} {
+			if err := m.Contend(c.h, c.shards...); !errors.Is(err, c.want) {
+				w.Errorf("contend %q: %v, want %v", c.shards, err, c.want)
+			}
+		}
+		if n := m.View().Contended; n != 1 {
+			w.Errorf("%d contended: a refused Contend took something", n)
+		}
+		if err := m.Withdraw(w.Context(), "a/b"); !errors.Is(err, ErrInvalid) {
+			w.Errorf("withdraw of a bad name: %v", err)
+		}
+		m.run()
+		if l := h.await(w, 1); l.Shard() != "early" {
+			w.Errorf("got %q", l.Shard())
+		}
+		w.must(m.Withdraw(w.Context(), "unknown"))
+
+		// A Withdraw whose ctx ends goes on, and a new Contend waits for it (S11).
+		slow := make(chan struct{})
+		w.must(m.Contend(func(ctx context.Context, l *Lease) error { h.add(l); <-slow; return nil }, "s"))
+		first := h.await(w, 2)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Millisecond)
+		defer cancel()
+		if err := m.Withdraw(ctx, "s"); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("withdraw: %v", err)
+		}
+		w.must(m.Contend(h.hold, "s"))
+		time.Sleep(time.Second)
+		if h.count() != 2 {
+			w.Fatal("two handlers of one shard at a time")
+		}
+		close(slow)
+		if again := h.await(w, 3); again.Token() <= first.Token() {
+			w.Errorf("token %d after %d", again.Token(), first.Token())
+		}
+		time.Sleep(5 * ttl)
+		if n := h.count(); n != 3 {
+			w.Errorf("%d leases, want 3", n)
+		}
+	})
+}
+
+func TestSlowHookDelaysNoHeartbeat(t *testing.T) {
+	bubble(t, func(w *world) {
+		block := make(chan struct{})
+		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(Fence) { <-block } })
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		time.Sleep(20 * ttl)
+		w.must(l.Err())
+		close(block)
+	})
+}
+
+func TestHooksThatDoNotReturn(t *testing.T) {
+	bubble(t, func(w *world) {
+		block := make(chan struct{})
+		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(Fence) { <-block } })
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		h.await(w, 1)
+		if err := m.end(); err == nil || !strings.Contains(err.Error(), "hook") {
+			w.Errorf("Run: %v, want an error about the hook", err)
+		}
+		close(block)
+	})
+}
+
+func TestView(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a"), w.member("b", func(o *Options) { o.Meta = map[string]string{"addr": "b:1"} })
+		var h leases
+		v := b.View()
+		if v != b.View() {
+			w.Error("an unchanged view was built again")
+		}
+		w.must(a.Contend(h.hold, "s2", "s1"))
+		w.must(b.Contend(h.hold, "s1"))
+		var err error
+		for {
+			if o, _ := v.Owner("s2"); o.Node == "a" && len(v.Members) == 2 {
+				break
+			}
+			last := v
+			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+			v, err = b.WaitView(ctx, v)
+			cancel()
+			w.must(err)
+			if v == last {
+				w.Fatal("WaitView returned what it was to be newer than")
+			}
+		}
+		if o, ok := v.Owner("s3"); ok {
+			w.Errorf("owner of an unknown shard: %+v", o)
+		}
+		if m, ok := v.Member(b.View().Session); !ok || m.Node != "b" || m.Meta["addr"] != "b:1" || m.Weight != 1 {
+			w.Errorf("own member: %+v", m)
+		}
+		h.await(w, 2)
+		time.Sleep(ttl) // for the last changes to have come
+		ctx, cancel := context.WithTimeout(w.Context(), 10*ttl)
+		defer cancel()
+		if _, err := b.WaitView(ctx, b.View()); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("an idle cluster changed its view: %v", err)
+		}
+		va := a.View()
+		if len(va.Leases)+len(b.View().Leases) != 2 || va.Leases[0].State != LeaseHeld {
+			w.Errorf("leases %+v and %+v", va.Leases, b.View().Leases)
+		}
+		for range 50 {
+			w.must(a.Withdraw(w.Context(), "s2"))
+			w.must(a.Contend(h.hold, "s2"))
+			w.eventually("s2 is held", func() bool { o, _ := a.View().Owner("s2"); return o.Node == "a" })
+		}
+		moves := a.View().Moves
+		if len(moves) != maxMoves || moves[len(moves)-1].Kind != MoveGranted ||
+			!slices.IsSortedFunc(moves, func(x, y Move) int { return x.At.Compare(y.At) }) {
+			w.Errorf("%d moves, the last %+v", len(moves), moves[len(moves)-1])
+		}
+	})
+}
+
+func TestSupersedeEndsFormer(t *testing.T) {
+	bubble(t, func(w *world) {
+		own := func(o *Options) { o.Supersede = true }
+		var h1, h2 leases
+		m := w.member("a", own)
+		w.must(m.Contend(h1.hold, "s"))
+		h1.await(w, 1)
+		m.link.Cut()
+		began := time.Now()
+		again := w.member("a", own)
+		w.must(again.Contend(h2.hold, "s"))
+		h2.await(w, 1)
+		if took := h2.at[0].Sub(began); took > ttl/10 {
+			w.Errorf("a restarted process has its shard back after %v", took)
+		}
+		m.stop()
+	})
+}
+
+func TestIdleIsQuiet(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a"), w.member("b")
+		var h leases
+		w.must(a.Contend(h.hold, shardNames(100)...))
+		w.must(b.Contend(h.hold, shardNames(100)...))
+		h.await(w, 100)
+		time.Sleep(2 * ttl)
+		before := w.store.Counts()
+		time.Sleep(10 * ttl)
+		after := w.store.Counts()
+		if n := after.Writes - before.Writes; n != 0 {
+			w.Errorf("%d writes besides heartbeats", n)
+		}
+		if n := after.Heartbeats - before.Heartbeats; n < 60 || n > 72 {
+			w.Errorf("%d heartbeats of 2 members in 10 TTL, want about 63", n)
+		}
+	})
+}
+
+func TestRunSingleton(t *testing.T) {
+	bubble(t, func(w *world) {
+		b, err := memory.Open(w.Context(), w.store, "test", nil)
+		w.must(err)
+		defer b.Close()
+		boom := errors.New("boom")
+		n := 0
+		w.must(RunSingleton(w.Context(), b, "job", func(ctx context.Context, l *Lease) error {
+			if n++; n < 3 {
+				return boom
+			}
+			_, err := l.Append(ctx, []byte("done"))
+			return err
+		}, &Options{Node: "a", TTL: ttl}))
+		if n != 3 {
+			w.Errorf("called %d times, want 3", n)
+		}
+		page, err := b.ReadLog(w.Context(), "job", 0, 10)
+		w.must(err)
+		if len(page.Entries) != 1 {
+			w.Errorf("%d entries", len(page.Entries))
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), 5*ttl)
+		defer cancel()
+		err = RunSingleton(ctx, b, "job", func(ctx context.Context, l *Lease) error { <-ctx.Done(); return nil }, &Options{Node: "a", TTL: ttl})
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrStuck) {
+			w.Errorf("ended by ctx: %v", err)
+		}
+		if err := RunSingleton(ctx, b, "a/b", nil, nil); !errors.Is(err, ErrInvalid) {
+			w.Errorf("bad arguments: %v", err)
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+const ttl = time.Second
+
+// world is a store with members on it, in a bubble of fake time. A goroutine that
+// is left at the end fails the test.
+type world struct {
+	*testing.T
+	store *memory.Store
+}
+
+func bubble(t *testing.T, f func(w *world)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { f(&world{T: t, store: memory.New()}) })
+}
+
+// member is one process.
+type member struct {
+	*Elector
+	w    *world
+	link *kvfault.Link
+	tap  *tap
+	stop context.CancelFunc
+	done chan error
+
+	mu     sync.Mutex
+	events []string
+}
+
+// tap sits between an elector and its backend and may replace commits.
+type tap struct {
+	driver.Backend
+	mu     sync.Mutex
+	commit func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
+	sizes  []int // operations of each commit
+	log    []string
+}
+
+type tapSession struct {
+	driver.Session
+	t *tap
+}
+
+func (t *tap) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
+	s, err := t.Backend.Join(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return &tapSession{s, t}, nil
+}
+
+func (s *tapSession) Commit(ctx context.Context, w []driver.Write) ([]driver.CommitResult, error) {
+	s.t.mu.Lock()
+	f := s.t.commit
+	for i := range w {
+		s.t.sizes = append(s.t.sizes, len(w[i].Ops))
+	}
+	s.t.mu.Unlock()
+	if f != nil {
+		return f(s.Session, ctx, w)
+	}
+	return s.Session.Commit(ctx, w)
+}
+
+func (s *tapSession) Release(ctx context.Context, fences []driver.Fence) error {
+	s.t.note("release", fences...)
+	return s.Session.Release(ctx, fences)
+}
+
+func (s *tapSession) Close(ctx context.Context) error {
+	s.t.note("close")
+	return s.Session.Close(ctx)
+}
+
+func (t *tap) note(what string, fences ...driver.Fence) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(fences) == 0 {
+		t.log = append(t.log, what)
+	}
+	for _, f := range fences {
+		t.log = append(t.log, what+" "+string(f.Shard))
+	}
+}
+
+func (t *tap) noted() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.log)
+}
+
+func (t *tap) onCommit(f func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.commit = f
+}
+
+func (w *world) newMember(node string, change ...func(*Options)) *member {
+	w.Helper()
+	m := &member{w: w, link: &kvfault.Link{}, done: make(chan error, 1)}
+	b, err := memory.Open(w.Context(), w.store, "test", &memory.Options{Link: m.link})
+	if err != nil {
+		w.Fatal(err)
+	}
+	m.tap = &tap{Backend: b}
+	o := &Options{Node: node, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7}
+	say := func(format string, args ...any) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.events = append(m.events, fmt.Sprintf(format, args...))
+	}
+	o.Hooks = Hooks{
+		OnGrant:         func(f Fence) { say("grant %s", f.Shard) },
+		OnRevoke:        func(f Fence, c Cause) { say("revoke %s: %v", f.Shard, c) },
+		OnHandlerStart:  func(f Fence) { say("start %s", f.Shard) },
+		OnHandlerReturn: func(f Fence, _ time.Duration, err error) { say("return %s: %v", f.Shard, err) },
+		OnStuck:         func(f Fence, c Cause) { say("stuck %s: %v", f.Shard, c) },
+		OnRefused:       func(f Fence, o Owner) { say("refused %s", f.Shard) },
+		OnSession:       func(ev SessionEvent) { say("session %s", ev.Kind) },
+		OnPeer:          func(ev PeerEvent) { say("peer %s %s", ev.Peer.Node, ev.Kind) },
+	}
+	for _, f := range change {
+		f(o)
+	}
+	if m.Elector, err = NewElector(m.tap, o); err != nil {
+		w.Fatal(err)
+	}
+	return m
+}
+
+// run starts the member; it is stopped, and must hand everything back, when the
+// test ends.
+func (m *member) run() *member {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.stop = cancel
+	go func() { m.done <- m.Run(ctx) }()
+	m.w.Cleanup(func() { m.link.Heal(); m.end() })
+	return m
+}
+
+// end stops the member and returns what Run returned.
+func (m *member) end() error {
+	m.stop()
+	err := <-m.done
+	m.done <- err
+	if cerr := m.tap.Backend.Close(); cerr != nil {
+		m.w.Error(cerr)
+	}
+	return err
+}
+
+func (w *world) member(node string, change ...func(*Options)) *member {
+	w.Helper()
+	return w.newMember(node, change...).run()
+}
+
+func (m *member) said(prefix string) (got []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.events {
+		if strings.HasPrefix(e, prefix) {
+			got = append(got, e)
+		}
+	}
+	return got
+}
+
+// eventually waits for a condition, at most a minute of the bubble's time.
+func (w *world) eventually(what string, cond func() bool) {
+	w.Helper()
+	for range 60_000 {
+		synctest.Wait()
+		if cond() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	w.Fatalf("not within a minute: %s", what)
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// leases collects the leases that handlers were called with.
+type leases struct {
+	mu  sync.Mutex
+	all []*Lease
+	at  []time.Time
+}
+
+// hold is a handler that serves until its context ends.
+func (h *leases) hold(ctx context.Context, l *Lease) error {
+	h.add(l)
+	<-ctx.Done()
+	return nil
+}
+
+func (h *leases) add(l *Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, l)
+	h.at = append(h.at, time.Now())
+}
+
+func (h *leases) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.all)
+}
+
+// await waits for the n-th lease.
+func (h *leases) await(w *world, n int) *Lease {
+	w.Helper()
+	w.eventually(fmt.Sprintf("lease %d", n), func() bool { return h.count() >= n })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.all[n-1]
+}
+
+func shardNames(n int) []string {
+	s := make([]string, n)
+	for i := range s {
+		s[i] = fmt.Sprintf("shard-%05d", i)
+	}
+	return s
+}
