@@ -14,6 +14,8 @@ type plan struct {
 	late                              float64 // packets that take up to 3.5 s
 	middling                          float64 // replies that take near a third of the TTL
 	retry                             float64 // calls refused at once, certainly not applied
+	reset                             float64 // calls whose connection breaks at once, applied or not
+	onGrant                           float64 // grants after which the holder is cut off or stopped at once
 	blur                              float64 // items of a batch whose outcome is not told
 	zombie                            float64 // handlers that write after a revocation, unchecked
 	stuck                             float64 // handlers that outlive the drain budget by far
@@ -33,7 +35,7 @@ func newPlan(rng *rand.Rand) plan {
 	p := plan{
 		loseRequest: pick(0, 0.02, 0.08, 0.08, 0.08), loseReply: pick(0, 0.02, 0.08, 0.08, 0.08),
 		duplicate: pick(0, 0.05, 0.05), late: pick(0, 0.01, 0.05, 0.1), middling: pick(0, 0.1, 0.3, 0.5),
-		retry: pick(0, 0, 0.03), blur: pick(0, 0.05), zombie: pick(0.1, 0.5), stuck: pick(0.02, 0.1),
+		retry: pick(0, 0, 0.03), reset: pick(0, 0, 0.05), onGrant: pick(0, 0, 0.15), blur: pick(0, 0.05), zombie: pick(0.1, 0.5), stuck: pick(0.02, 0.1),
 		writeEvery: time.Duration(pick(0.1, 0.4) * float64(time.Second)),
 		faultEvery: time.Duration(pick(0.25, 0.4, 0.8, 2) * float64(time.Second)),
 	}
@@ -106,6 +108,22 @@ func (w *world) resume(q *process) {
 	for i := range inbox {
 		w.deliver(q, &inbox[i])
 	}
+}
+
+// afterGrant strikes a process at the worst moment.
+func (w *world) afterGrant(q *process) {
+	idx := q.idx
+	w.after(w.between(0, 20*time.Millisecond), func() {
+		q := w.procs[idx]
+		d := w.between(q.cfg.Member.TTL, 4*q.cfg.Member.TTL)
+		switch {
+		case w.quiet:
+		case w.chance(0.7):
+			w.cut(q, 0, d)
+		default:
+			w.pause(q, d)
+		}
+	})
 }
 
 func (w *world) crashOne() {

@@ -15,6 +15,9 @@ func (w *world) granted(p *member, sh int) {
 	r := &q.runs[sh]
 	w.tracef("m%d   -> grant %s token %d until %v", p.idx, r.fence.Shard, r.fence.Token, time.Duration(p.until))
 	w.planWrite(q, sh)
+	if !w.quiet && w.chance(w.plan.onGrant) {
+		w.afterGrant(q)
+	}
 	if !p.want[sh] {
 		w.tell(q, sh)
 	}

@@ -319,13 +319,13 @@ func (p *member) effect(e *Effect) {
 		p.revoke(e)
 	case EffExtend:
 		if !p.hasProof || e.Until > p.proven.Add(p.cfg.Member.TTL-p.cfg.Margin) {
-			p.rules.fail("S8", "m%d trusts session %s until %v, later than its last proof at %v allows", p.idx, e.Session, e.Until, p.proven)
+			p.rules.fail("S8", "m%d trusts session %s until %v, later than its last proof at %v allows", p.idx, e.Session, showInstant(e.Until), showInstant(p.proven))
 		}
 		if p.holds() && p.until <= p.now {
-			p.rules.fail("C8", "m%d revived leases whose trust had ended at %v", p.idx, p.until)
+			p.rules.fail("C8", "m%d revived leases whose trust had ended at %v", p.idx, showInstant(p.until))
 		}
 		if p.holds() && e.Until < p.until {
-			p.rules.fail("S8", "m%d shortened its trust from %v to %v", p.idx, p.until, e.Until)
+			p.rules.fail("S8", "m%d shortened its trust from %v to %v", p.idx, showInstant(p.until), showInstant(e.Until))
 		}
 		p.until = e.Until
 		p.out.extended(p)
@@ -439,7 +439,7 @@ func (p *member) evicts(x driver.Suspect) {
 		covered = covered || s.sentAt >= start.Add(ttl)
 	}
 	if p.now < start.Add(ttl) || !covered {
-		p.rules.fail("C5", "m%d evicts %s, whose silence since %v is not covered by own heartbeats", p.idx, x.Session, start)
+		p.rules.fail("C5", "m%d evicts %s, whose silence since %v is not covered by own heartbeats", p.idx, x.Session, showInstant(start))
 	}
 }
 
@@ -460,7 +460,7 @@ func (p *member) grant(e *Effect) {
 		p.rules.fail("S6", "m%d was granted %s with token %d again: it was revoked, or given away", p.idx, e.Fence.Shard, e.Fence.Token)
 	}
 	if !p.hasProof || e.Until > p.proven.Add(p.cfg.Member.TTL-p.cfg.Margin) {
-		p.rules.fail("S8", "m%d trusts %s until %v, later than its last proof at %v allows", p.idx, e.Fence.Shard, e.Until, p.proven)
+		p.rules.fail("S8", "m%d trusts %s until %v, later than its last proof at %v allows", p.idx, e.Fence.Shard, showInstant(e.Until), showInstant(p.proven))
 	}
 	s := &p.store.shards[sh]
 	l := s.lease(e.Fence)
@@ -506,10 +506,10 @@ func (p *member) after(in *Input, lost, halts bool) {
 	}
 	if p.holds() {
 		if p.until <= p.now {
-			p.rules.fail("C8", "m%d holds leases although trust ended at %v", p.idx, p.until)
+			p.rules.fail("C8", "m%d holds leases although trust ended at %v", p.idx, showInstant(p.until))
 		}
 		if p.m.WakeAt() > p.until {
-			p.rules.fail("S9", "m%d wants to be woken at %v, after the end of trust at %v", p.idx, p.m.WakeAt(), p.until)
+			p.rules.fail("S9", "m%d wants to be woken at %v, after the end of trust at %v", p.idx, showInstant(p.m.WakeAt()), showInstant(p.until))
 		}
 		if !p.m.Trusted(p.now) {
 			p.rules.fail("S9", "m%d holds leases and does not trust its session", p.idx)

@@ -39,6 +39,7 @@ func newWorld(seed uint64, rules ignored) *world {
 	w := &world{rng: rng, rules: rules, store: newModelStore(names), plan: newPlan(rng)}
 	mixed, oneNode := rng.IntN(5) == 0, rng.IntN(20) == 0
 	abandon := rng.IntN(6) == 0
+	callTimeout := [...]time.Duration{time.Second, time.Second, 250 * time.Millisecond}[rng.IntN(3)]
 	for i := range members {
 		ttl := time.Second
 		if mixed {
@@ -51,7 +52,7 @@ func newWorld(seed uint64, rules ignored) *world {
 		cfg := Config{
 			Member:   driver.Member{Node: node, TTL: ttl, Priority: int32(rng.IntN(2))},
 			Interval: ttl / 3, Jitter: 0.1, Margin: max(ttl/10, 50*time.Millisecond),
-			DrainBudget: 400 * time.Millisecond, Resync: 2 * time.Second, CallTimeout: time.Second,
+			DrainBudget: 400 * time.Millisecond, Resync: 2 * time.Second, CallTimeout: callTimeout,
 			RankDelay: 20 * time.Millisecond, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second,
 			WatchAll: 16, WatchFew: 3, Seed: rng.Uint64(),
 		}

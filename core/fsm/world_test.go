@@ -306,7 +306,7 @@ func (w *world) step(q *process, in Input) {
 			q.spins, q.spinAt = 0, now
 		}
 		if q.spins++; q.spins > 200 {
-			w.rules.fail(ruleLivelock, "m%d wants to be woken at %v again and again", q.idx, at)
+			w.rules.fail(ruleLivelock, "m%d wants to be woken at %v again and again", q.idx, showInstant(at))
 		}
 		at = now
 	}
@@ -331,7 +331,7 @@ func (w *world) ask(p *member, e *Effect) {
 		pkt.label = w.store.label(e.Member.Node).rev
 	}
 	if e.Kind == EffBeat && !w.quiet && q.repCut && p.now >= q.local(q.deafFrom).Add(p.cfg.Member.TTL) {
-		w.rules.fail("C6", "m%d sends heartbeats although it has heard nothing since %v", p.idx, q.local(q.deafFrom))
+		w.rules.fail("C6", "m%d sends heartbeats although it has heard nothing since %v", p.idx, showInstant(q.local(q.deafFrom)))
 	}
 	for _, x := range e.Suspects {
 		w.judgeSuspicion(x)
@@ -343,6 +343,9 @@ func (w *world) ask(p *member, e *Effect) {
 			w.at(w.between(0, 2*time.Millisecond), event{kind: evReply, proc: p.idx, inc: p.inc, pkt: pkt,
 				rep: &parcel{in: Input{Kind: replyKind(e.Kind), Call: e.Call, Err: driver.ErrRetry}}})
 			return
+		}
+		if !w.quiet && w.chance(w.plan.reset) {
+			w.at(w.between(0, 20*time.Millisecond), event{kind: evReply, proc: p.idx, inc: p.inc, pkt: pkt, rep: w.failure(pkt)})
 		}
 	}
 	w.send(q, pkt)
