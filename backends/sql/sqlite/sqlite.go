@@ -50,7 +50,7 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 	if err != nil {
 		return nil, err
 	}
-	stmts, err := sql.Compile(string(text), opts.TablePrefix, func(i int) string { return "?" + strconv.Itoa(i) })
+	stmts, err := sql.Compile(string(text), opts.TablePrefix, placeholder)
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +58,7 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 	if err != nil {
 		return nil, err
 	}
-	shared, err := sql.New(ctx, sql.Config{
-		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
-		Limits: driver.Limits{
-			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
-			PollPeriod: opts.PollPeriod, MinTTL: 250 * time.Millisecond,
-		},
-		Create: !opts.MustExist, NewRoster: opts.NewRoster, Buckets: 1,
-	})
+	shared, err := sql.New(ctx, config(namespace, opts, st, stmts))
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +67,19 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 		return nil, errors.Join(err, shared.Close())
 	}
 	return &Backend{Backend: shared, db: db}, nil
+}
+
+func placeholder(i int) string { return "?" + strconv.Itoa(i) }
+
+func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) sql.Config {
+	return sql.Config{
+		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
+		Limits: driver.Limits{
+			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
+			PollPeriod: o.PollPeriod, MinTTL: 250 * time.Millisecond,
+		},
+		Create: !o.MustExist, NewRoster: o.NewRoster, Buckets: 1,
+	}
 }
 
 func cleanPath(path string) (string, error) {

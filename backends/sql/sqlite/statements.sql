@@ -1,6 +1,7 @@
 -- The statements of the SQLite backend. BEGIN IMMEDIATE has taken the one write
 -- lock before any of them writes, so a row needs no lock of its own. CROSS JOIN
--- makes SQLite take the list first and look each of its items up.
+-- makes SQLite take the list first and look each of its items up. The driver
+-- binds an empty blob as NULL, hence coalesce.
 
 -- name: namespace_insert
 INSERT INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id);
@@ -77,7 +78,7 @@ WHERE i.namespace = :namespace AND i.shard = :shard AND i.key = j.value;
 
 -- name: items_put
 INSERT INTO tenure_items (namespace, shard, key, version, value)
-SELECT :namespace, :shard, j.value ->> 0, :version, substr(:values, (j.value ->> 1) + 1, j.value ->> 2)
+SELECT :namespace, :shard, j.value ->> 0, :version, coalesce(substr(:values, (j.value ->> 1) + 1, j.value ->> 2), x'')
 FROM json_each(:items) AS j WHERE true
 ON CONFLICT (namespace, shard, key) DO UPDATE SET version = excluded.version, value = excluded.value;
 
@@ -96,7 +97,7 @@ ORDER BY key;
 -- name: entries_insert
 INSERT INTO tenure_entries (namespace, shard, seq, token, number, bucket, position, payload)
 SELECT :namespace, :shard, :first + j.key, :token, :number, :bucket, :position + j.key,
-       substr(:payloads, (j.value >> 32) + 1, j.value & 4294967295)
+       coalesce(substr(:payloads, (j.value >> 32) + 1, j.value & 4294967295), x'')
 FROM json_each(:slices) AS j;
 
 -- name: entries_read

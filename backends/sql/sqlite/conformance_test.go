@@ -1,0 +1,243 @@
+package sqlite
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func TestConformance(t *testing.T) {
+	conformance.Test(t, conformance.Harness{
+		Name: Name,
+		New:  func(t conformance.T) *conformance.Store { return newHarness(t).store() },
+	})
+}
+
+// harness is one pair of database files.
+type harness struct {
+	path  string
+	calls counts
+}
+
+type counts struct{ reads, writes atomic.Int64 }
+
+const harnessNamespace = "suite/case"
+
+func newHarness(t conformance.T) *harness {
+	dir, err := os.MkdirTemp("", "tenure-sqlite-")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return &harness{path: filepath.Join(dir, "suite.db")}
+}
+
+func (h *harness) store() *conformance.Store {
+	open := func(namespace string, o Options, change ...string) func(context.Context) (driver.Backend, error) {
+		return func(ctx context.Context) (driver.Backend, error) {
+			return h.open(ctx, namespace, &o, change...)
+		}
+	}
+	return &conformance.Store{
+		Open:         open(harnessNamespace, Options{}),
+		OpenExisting: open(harnessNamespace, Options{MustExist: true}),
+		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
+			return h.open(ctx, harnessNamespace+suffix, nil)
+		},
+		OpenLying: open(harnessNamespace, Options{}, " AND version = :seen", " AND :seen = :seen"),
+		Calls: func() conformance.Calls {
+			return conformance.Calls{Reads: h.calls.reads.Load(), Writes: h.calls.writes.Load()}
+		},
+		Compact: func(ctx context.Context) error {
+			return h.exec(ctx, membersSuffix, "UPDATE tenure_rosters SET revision = revision + 10000")
+		},
+		Tamper:   h.tamper,
+		Wipe:     h.wipe,
+		Snapshot: h.snapshot,
+	}
+}
+
+// open opens a backend that counts its calls. change replaces text in the
+// statements.
+func (h *harness) open(ctx context.Context, namespace string, o *Options, change ...string) (driver.Backend, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	text, err := files.ReadFile("statements.sql")
+	if err != nil {
+		return nil, err
+	}
+	stmts, err := sql.Compile(strings.NewReplacer(change...).Replace(string(text)), opts.TablePrefix, placeholder)
+	if err != nil {
+		return nil, err
+	}
+	st, err := openStore(ctx, h.path, opts, stmts)
+	if err != nil {
+		return nil, err
+	}
+	b, err := sql.New(ctx, config(namespace, opts, &countingStore{Store: st, calls: &h.calls}, stmts))
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// countingStore counts transactions, and a poll, which begins with Check, as one
+// read.
+type countingStore struct {
+	sql.Store
+	calls *counts
+}
+
+func (c *countingStore) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	c.calls.writes.Add(1)
+	return c.Store.WriteData(ctx, fn)
+}
+
+func (c *countingStore) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	c.calls.writes.Add(1)
+	return c.Store.WriteRoster(ctx, fn)
+}
+
+func (c *countingStore) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
+	c.calls.writes.Add(1)
+	return c.Store.WriteOwners(ctx, fn)
+}
+
+func (c *countingStore) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	c.calls.reads.Add(1)
+	return c.Store.ReadData(ctx, fn)
+}
+
+func (c *countingStore) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	c.calls.reads.Add(1)
+	return c.Store.ReadRoster(ctx, fn)
+}
+
+func (c *countingStore) Check() error {
+	c.calls.reads.Add(1)
+	return c.Store.Check()
+}
+
+// exec runs statements on one of the files, past the driver.
+func (h *harness) exec(ctx context.Context, suffix string, statements ...string) error {
+	db, err := OpenDB(h.path + suffix)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return inTx(ctx, db, statements)
+}
+
+func inTx(ctx context.Context, db *stdsql.DB, statements []string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for _, s := range statements {
+		if _, err := tx.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+func (h *harness) tamper(ctx context.Context, what conformance.Tampering, name string) error {
+	switch what {
+	case conformance.CorruptMember:
+		return h.exec(ctx, membersSuffix, fmt.Sprintf("UPDATE tenure_members SET meta = '{{{', revision = revision + 1 WHERE session = '%s'", name),
+			"UPDATE tenure_rosters SET revision = revision + 1")
+	case conformance.RewriteShard:
+		return h.exec(ctx, "", fmt.Sprintf("UPDATE tenure_shards SET token = token WHERE shard = '%s'", name))
+	case conformance.RemoveShard:
+		return h.exec(ctx, "", fmt.Sprintf("DELETE FROM tenure_shards WHERE shard = '%s'", name))
+	}
+	return errors.ErrUnsupported // the columns are typed and bounded
+}
+
+func (h *harness) wipe(ctx context.Context) error {
+	data := make([]string, 0, 8)
+	for _, t := range []string{"namespaces", "shards", "items", "entries", "tails"} {
+		data = append(data, "DELETE FROM tenure_"+t)
+	}
+	var roster []string
+	for _, t := range []string{"rosters", "nodes", "members", "beats", "departures"} {
+		roster = append(roster, "DELETE FROM tenure_"+t)
+	}
+	if err := h.exec(ctx, "", data...); err != nil {
+		return err
+	}
+	return h.exec(ctx, membersSuffix, roster...)
+}
+
+// snapshot copies every table, so that restore brings them back in place.
+func (h *harness) snapshot(ctx context.Context) (func(context.Context) error, error) {
+	dir := h.path + ".snapshot" + fmt.Sprint(time.Now().UnixNano())
+	for _, suffix := range []string{"", membersSuffix} {
+		if err := h.vacuumInto(ctx, suffix, dir+suffix); err != nil {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context) error {
+		for _, suffix := range []string{"", membersSuffix} {
+			if err := h.restore(ctx, suffix, dir+suffix); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+func (h *harness) vacuumInto(ctx context.Context, suffix, to string) error {
+	db, err := OpenDB(h.path + suffix)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, "VACUUM INTO ?", to)
+	return err
+}
+
+func (h *harness) restore(ctx context.Context, suffix, from string) error {
+	db, err := OpenDB(h.path + suffix)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(ctx, "ATTACH ? AS old", from); err != nil {
+		return err
+	}
+	rows, err := db.QueryContext(ctx, "SELECT name FROM main.sqlite_master WHERE type = 'table'")
+	if err != nil {
+		return err
+	}
+	var statements []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+		statements = append(statements, "DELETE FROM main."+name, "INSERT INTO main."+name+" SELECT * FROM old."+name)
+	}
+	if err := rows.Close(); err != nil {
+		return err
+	}
+	return inTx(ctx, db, statements)
+}
+
+var _ io.Closer = (*Backend)(nil)
