@@ -235,14 +235,15 @@ func (m *mirror) view(since int64, full bool) *driver.View {
 	return v
 }
 
-// watched puts the heartbeats asked for whose version is not the one given into
-// the view.
-func (m *mirror) watched(v *driver.View, asked []driver.Beat) {
+// differing lists the heartbeats asked for whose version is not the one given.
+func differing(beats map[driver.SessionID]Rev, asked []driver.Beat) []driver.Beat {
+	var d []driver.Beat
 	for _, a := range asked {
-		if rev := m.beats[a.Session]; rev != 0 && driver.Version(rev) != a.Version {
-			v.Beats = append(v.Beats, driver.Beat{Session: a.Session, Version: driver.Version(rev)})
+		if rev := beats[a.Session]; rev != 0 && driver.Version(rev) != a.Version {
+			d = append(d, driver.Beat{Session: a.Session, Version: driver.Version(rev)})
 		}
 	}
+	return d
 }
 
 // followBeats applies watched heartbeats; it reports false once another watch has

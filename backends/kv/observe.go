@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -34,32 +36,46 @@ func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.V
 		delete(m.asks, &q)
 		m.mu.Unlock()
 	}()
-	if full {
-		if err := b.reload(ctx); err != nil {
-			return nil, err
-		}
+	if !full {
+		return b.follow(ctx, &q, since)
 	}
-	return b.observe(ctx, &q, since, full)
+	if err := b.reload(ctx); err != nil {
+		return nil, err
+	}
+	beats, _, err := b.readBeats(ctx, sessions(q.Beats))
+	if err != nil {
+		return nil, err
+	}
+	return b.full(beats, q.Beats), nil
 }
 
-func (b *Backend) observe(ctx context.Context, q *driver.ObserveQuery, since int64, full bool) (*driver.View, error) {
+// full is the whole state; it leaves it to the next call to begin a watch.
+func (b *Backend) full(beats map[driver.SessionID]Rev, asked []driver.Beat) *driver.View {
 	m := &b.mirror
-	fresh := full // heartbeats too are read then
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v := m.view(0, true)
+	v.Beats = differing(beats, asked)
+	v.Cursor = b.cursor(m.seq)
+	return v
+}
+
+// follow waits until something differs from the state at change since.
+func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int64) (*driver.View, error) {
+	m := &b.mirror
 	for {
-		if err := b.watchBeats(ctx, q, fresh); err != nil {
+		if err := b.watchBeats(ctx, q); err != nil {
 			return nil, err
 		}
-		fresh = false
 		m.mu.Lock()
 		state, err := b.watchState()
 		if err != nil {
 			m.mu.Unlock()
 			return nil, err
 		}
-		full = full || since < m.floor
 		beating := m.beating
-		v := m.view(since, full)
-		m.watched(v, q.Beats)
+		v := m.view(since, since < m.floor)
+		v.Beats = differing(m.beats, q.Beats)
 		v.Cursor = b.cursor(m.seq)
 		changed := m.waiting()
 		m.mu.Unlock()
@@ -157,54 +173,80 @@ func (b *Backend) watchState() (*run, error) {
 	return r, nil
 }
 
-// watchBeats makes the mirror know the heartbeats that the query asks for, read
-// anew if fresh, and watched from then on.
-func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery, fresh bool) error {
+// readBeats reads heartbeats. Where a watch was faster than the read, what it told
+// counts, so that no version goes back.
+func (b *Backend) readBeats(ctx context.Context, of []driver.SessionID) (map[driver.SessionID]Rev, Rev, error) {
+	if len(of) == 0 {
+		return nil, 0, nil
+	}
+	keys := make([]string, len(of))
+	for i, s := range of {
+		keys[i] = b.keys.Beat(s)
+	}
+	page, err := b.get(ctx, keys)
+	if err != nil {
+		return nil, 0, err
+	}
+	beats := make(map[driver.SessionID]Rev, len(of))
+	m := &b.mirror
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, s := range of {
+		beats[s] = page.Pairs[i].Rev
+		if rev, watched := m.beats[s]; watched {
+			if rev > page.Rev {
+				beats[s] = rev
+			} else if m.beats[s] = beats[s]; rev != beats[s] {
+				m.wakeLocked()
+			}
+		}
+	}
+	return beats, page.Rev, nil
+}
+
+// watchBeats makes the mirror know, from now on, the heartbeats that the query
+// asks for.
+func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error {
 	if len(q.Beats) == 0 {
 		return nil
 	}
 	m := &b.mirror
 	m.mu.Lock()
-	if !fresh && m.covers(q) && m.beating.alive() {
+	if m.covers(q) && m.beating.alive() {
 		m.mu.Unlock()
 		return nil
 	}
 	// What other calls wait for stays watched.
-	want := make(map[driver.SessionID]Rev)
+	want := make(map[driver.SessionID]struct{})
 	for other := range m.asks {
 		for _, a := range other.Beats {
-			want[a.Session] = 0
+			want[a.Session] = struct{}{}
 		}
 	}
 	m.mu.Unlock()
 
-	sessions := make([]driver.SessionID, 0, len(want))
-	keys := make([]string, 0, len(want))
-	for s := range want {
-		sessions = append(sessions, s)
-		keys = append(keys, b.keys.Beat(s))
-	}
-	page, err := b.get(ctx, keys)
+	beats, from, err := b.readBeats(ctx, slices.Collect(maps.Keys(want)))
 	if err != nil {
 		return err
 	}
-	for i, s := range sessions {
-		want[s] = page.Pairs[i].Rev
-	}
-	if len(keys) > maxBeatKeys {
-		keys = []string{b.keys.Beats()}
+	prefixes := []string{b.keys.Beats()}
+	if len(want) <= maxBeatKeys {
+		prefixes = prefixes[:0]
+		for s := range want {
+			prefixes = append(prefixes, b.keys.Beat(s))
+		}
 	}
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for s := range want { // the former watch may have been faster than the read
-		if rev := m.beats[s]; rev > page.Rev {
-			want[s] = rev
+	for s, rev := range m.beats { // told since the read
+		if read, ok := beats[s]; ok && rev > from {
+			beats[s] = max(rev, read)
 		}
 	}
 	former := m.beating
 	r, err := b.start(func(ctx context.Context, r *run) error {
-		err := b.store.Watch(ctx, keys, page.Rev, func(_ Rev, changes []Change) error {
+		err := b.store.Watch(ctx, prefixes, from, func(_ Rev, changes []Change) error {
 			if !m.followBeats(r, changes) {
 				return errReplaced
 			}
@@ -218,7 +260,7 @@ func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery, fresh 
 	if err != nil {
 		return err
 	}
-	m.beats, m.beating = want, r
+	m.beats, m.beating = beats, r
 	if former != nil {
 		former.stop(errReplaced)
 	}
@@ -240,6 +282,14 @@ func (m *mirror) covers(q *driver.ObserveQuery) bool {
 		asked += len(other.Beats)
 	}
 	return len(m.beats) <= 2*asked+maxBeatKeys
+}
+
+func sessions(beats []driver.Beat) []driver.SessionID {
+	s := make([]driver.SessionID, len(beats))
+	for i, b := range beats {
+		s[i] = b.Session
+	}
+	return s
 }
 
 // errReplaced ends a watch whose work another one took over.

@@ -53,7 +53,6 @@ func newConformanceStore(conformance.T) *conformance.Store {
 		},
 		Compact: func(context.Context) error {
 			store.Compact()
-			store.BreakWatches()
 			return nil
 		},
 		Tamper: func(_ context.Context, what conformance.Tampering, name string) error {
