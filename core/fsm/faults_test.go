@@ -13,6 +13,7 @@ type plan struct {
 	loseRequest, loseReply, duplicate float64
 	late                              float64 // packets that take up to 3.5 s
 	middling                          float64 // replies that take near a third of the TTL
+	slowJoin                          float64 // joins whose reply takes about a quarter of the TTL
 	retry                             float64 // calls refused at once, certainly not applied
 	reset                             float64 // calls whose connection breaks at once, applied or not
 	onGrant                           float64 // grants after which the holder is cut off or stopped at once
@@ -35,7 +36,8 @@ func newPlan(rng *rand.Rand) plan {
 	p := plan{
 		loseRequest: pick(0, 0.02, 0.08, 0.08, 0.08), loseReply: pick(0, 0.02, 0.08, 0.08, 0.08),
 		duplicate: pick(0, 0.05, 0.05), late: pick(0, 0.01, 0.05, 0.1), middling: pick(0, 0.1, 0.3, 0.5),
-		retry: pick(0, 0, 0.03), reset: pick(0, 0, 0.05), onGrant: pick(0, 0, 0.15), blur: pick(0, 0.05), zombie: pick(0.1, 0.5), stuck: pick(0.02, 0.1),
+		slowJoin: pick(0, 0.5),
+		retry:    pick(0, 0, 0.03), reset: pick(0, 0, 0.05), onGrant: pick(0, 0, 0.15, 0.5), blur: pick(0, 0.05), zombie: pick(0.1, 0.5), stuck: pick(0.02, 0.1),
 		writeEvery: time.Duration(pick(0.1, 0.4) * float64(time.Second)),
 		faultEvery: time.Duration(pick(0.25, 0.4, 0.8, 2) * float64(time.Second)),
 	}

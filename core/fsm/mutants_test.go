@@ -37,7 +37,7 @@ var mutants = []mutant{
 		{"shards.go", "if s.want || s.own != nil || m.mine(s) {\n\t\tm.schedule(i, m.now)\n\t}", "if s.want || s.own != nil {\n\t\tm.schedule(i, m.now)\n\t}"}}},
 	{"C2: an unanswered release is taken for done", "", "C2 W1 S1 C1", []edit{
 		{"shards.go", "\t\tif in.Err != nil {\n\t\t\tm.retryLater(i)\n\t\t\tcontinue\n\t\t}\n", ""}}},
-	{"C3: a join that finds its own record is a success", "C3,S8", "S1 S4", []edit{
+	{"C3: a join that finds its own record is a success", "C3,S8", "S1 S2", []edit{
 		{"session.go", "m.sess = m.cfg.NewSession() // fresh for each attempt: C3", "if m.sess == \"\" {\n\t\tm.sess = m.cfg.NewSession()\n\t}"},
 		{"session.go", "m.phase, m.sess = waiting, \"\"", "m.phase = waiting"},
 		{"session.go", "m.former = m.sess\n", "m.former, m.sess = m.sess, \"\"\n"},

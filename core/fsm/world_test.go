@@ -510,17 +510,21 @@ func (w *world) sendBack(pkt *packet, rep *parcel) {
 	if !w.quiet && w.chance(w.plan.loseReply) {
 		return
 	}
-	w.at(w.delay(true)+w.lag(q), event{kind: evReply, proc: pkt.proc, inc: pkt.inc, pkt: pkt, rep: rep})
+	w.at(w.delay(true)+w.lag(q, pkt.kind), event{kind: evReply, proc: pkt.proc, inc: pkt.inc, pkt: pkt, rep: rep})
 }
 
 // lag is what a slow link adds to a reply: near a third of the TTL, above the
 // margin, where trust counted from the reply would last too long.
-func (w *world) lag(q *process) time.Duration {
-	if w.quiet || !q.slow {
-		return 0
-	}
+func (w *world) lag(q *process, kind EffectKind) time.Duration {
 	ttl := q.cfg.Member.TTL
-	return w.between(ttl/5, ttl*9/20)
+	switch {
+	case w.quiet:
+	case q.slow:
+		return w.between(ttl/5, ttl*9/20)
+	case kind == EffJoin && w.chance(w.plan.slowJoin):
+		return w.between(ttl/5, ttl*3/10)
+	}
+	return 0
 }
 
 // delay is how long a packet takes.
