@@ -13,7 +13,7 @@ missing=()
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || missing+=(postgresql)
 command -v pgbouncer >/dev/null || missing+=(pgbouncer)
 # The core package has no service, and all that a server in a test needs.
-{ command -v mariadbd && command -v mariadb-install-db; } >/dev/null || missing+=(mariadb-server-core)
+command -v mariadbd >/dev/null || missing+=(mariadb-server-core)
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 give_up() {

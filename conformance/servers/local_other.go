@@ -1,0 +1,17 @@
+//go:build !linux
+
+package servers
+
+import (
+	"context"
+	"runtime"
+)
+
+// startLocal exists on Linux only: the rest rests on what the kernel there does
+// when the starting process dies.
+func startLocal(_ context.Context, kind Kind, _ *Options) (*Server, error) {
+	if name := kind.variable(); name != "" {
+		return nil, unavailable(kind, "on %s servers are not started: name a running one in %s", runtime.GOOS, name)
+	}
+	return nil, unavailable(kind, "on %s servers are not started", runtime.GOOS)
+}

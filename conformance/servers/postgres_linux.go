@@ -1,0 +1,154 @@
+package servers
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// oldestPostgres is the first major version whose initdb takes a collation of
+// ICU for the whole server.
+const oldestPostgres = 15
+
+func postgresRecipe() (recipe, error) {
+	bin, err := postgresBinaries()
+	if err != nil {
+		return recipe{}, err
+	}
+	return recipe{
+		accounts:  []string{"postgres", "nobody"},
+		prepare:   func(ctx context.Context, l *local) error { return preparePostgres(ctx, l, bin) },
+		configure: configurePostgres,
+		command: func(l *local) (string, []string) {
+			return filepath.Join(bin, "postgres"), []string{"-D", l.path("data")}
+		},
+		probe: probePostgres,
+		dsns: func(l *local) (user, admin, local DSN) {
+			user = postgresDSN(l.addr(), l.files).As(userName, l.userPassword)
+			admin = user.As(adminName, l.adminPassword)
+			local = admin
+			local.network, local.addr = "unix", net.JoinHostPort(l.path("conf"), strconv.Itoa(l.port))
+			return user, admin, local.With("sslmode", "disable")
+		},
+	}, nil
+}
+
+// postgresBinaries finds the newest of Debian's versions, or what is in the PATH.
+func postgresBinaries() (string, error) {
+	paths, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err != nil {
+		return "", err
+	}
+	best, version := "", 0
+	for _, path := range paths {
+		bin := filepath.Dir(path)
+		if v, err := strconv.Atoi(filepath.Base(filepath.Dir(bin))); err == nil && v > version {
+			best, version = bin, v
+		}
+	}
+	if version >= oldestPostgres {
+		return best, nil
+	}
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path), nil
+		}
+	}
+	return "", unavailable(Postgres, "no initdb of version %d or later in /usr/lib/postgresql or the PATH: run make servers, or set %s", oldestPostgres, Postgres.variable())
+}
+
+// preparePostgres makes the data. The collation is not that of bytes, as in
+// production, so that a query that relies on order shows it.
+func preparePostgres(ctx context.Context, l *local, bin string) error {
+	password, err := l.write("password", l.adminPassword+"\n")
+	if err != nil {
+		return err
+	}
+	err = l.run(ctx, "", filepath.Join(bin, "initdb"), "--no-sync", "-D", l.path("data"), "-U", adminName,
+		"--auth=scram-sha-256", "--pwfile="+password, "--encoding=UTF8", "--locale=C",
+		"--locale-provider=icu", "--icu-locale=en-US", "--wal-segsize=1")
+	if err = errors.Join(err, os.Remove(password)); err != nil {
+		return err
+	}
+	role := fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'\n", userName, l.userPassword)
+	return l.run(ctx, role, filepath.Join(bin, "postgres"), "--single", "-D", l.path("data"), "postgres")
+}
+
+func configurePostgres(l *local) error {
+	access, tls := "host", []string{"ssl = off"}
+	if l.files != nil {
+		access, tls = "hostssl", []string{
+			"ssl = on", "ssl_ca_file = '" + l.files.ca + "'",
+			"ssl_cert_file = '" + l.files.serverCert + "'", "ssl_key_file = '" + l.files.serverKey + "'",
+		}
+	}
+	rule := access + " all all 127.0.0.1/32 scram-sha-256"
+	if l.opts.TLS == TLSMutual {
+		rule += " clientcert=verify-ca"
+	}
+	hba, err := l.write("pg_hba.conf", "local all all scram-sha-256\n"+rule+"\n")
+	if err != nil {
+		return err
+	}
+	lines := append([]string{
+		"listen_addresses = '127.0.0.1'",
+		"port = " + strconv.Itoa(l.port),
+		"unix_socket_directories = '" + l.path("conf") + "'",
+		"hba_file = '" + hba + "'",
+		"max_connections = 200",
+		"shared_buffers = 32MB",
+		"min_wal_size = 2MB",
+		// Segments in /dev/shm would outlive a killed server.
+		"dynamic_shared_memory_type = mmap",
+		"log_line_prefix = '%m [%p] '",
+	}, tls...)
+	if l.opts.NoSync {
+		lines = append(lines, "fsync = off", "full_page_writes = off")
+	}
+	lines = append(lines, l.opts.Config...)
+	path := l.path("data", "postgresql.conf")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		return err
+	}
+	return l.own(path)
+}
+
+func postgresDSN(addr string, files *certificates) DSN {
+	d := DSN{kind: Postgres, network: "tcp", addr: addr, database: "postgres"}
+	if files == nil {
+		return d.With("sslmode", "disable")
+	}
+	d = d.With("sslmode", "verify-full").With("sslrootcert", files.ca)
+	if files.clientKey != "" {
+		d = d.With("sslcert", files.clientCert).With("sslkey", files.clientKey)
+	}
+	return d
+}
+
+// probePostgres begins a session without TLS. A server that starts or recovers
+// answers "cannot connect now"; one that asks for a password, or refuses the
+// session for want of TLS, is ready.
+func probePostgres(conn net.Conn) error {
+	body := binary.BigEndian.AppendUint32(nil, 3<<16) // protocol 3.0
+	body = append(body, "user\x00"+adminName+"\x00database\x00postgres\x00\x00"...)
+	message := binary.BigEndian.AppendUint32(nil, uint32(len(body)+4))
+	if _, err := conn.Write(append(message, body...)); err != nil {
+		return err
+	}
+	answer := make([]byte, 1024)
+	n, err := conn.Read(answer)
+	if err != nil {
+		return err
+	}
+	if text := string(answer[:n]); strings.HasPrefix(text, "E") && strings.Contains(text, "C57P03\x00") {
+		return errors.New("it is starting")
+	}
+	return nil
+}

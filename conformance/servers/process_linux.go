@@ -1,0 +1,144 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// pollPeriod is how often a state that the kernel does not announce is read: a
+// process that is no child has ended or stands still, a port is open.
+const pollPeriod = 5 * time.Millisecond
+
+// faultTimeout bounds a fault whose caller gave no bound.
+const faultTimeout = 30 * time.Second
+
+// process is a running child. It is killed when this process dies.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the child was waited for
+}
+
+// startProcess starts cmd on a thread that lives as long as the child, because
+// the kernel sends the death signal when the parent's thread ends.
+func startProcess(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		defer close(p.done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // that it ended is all that counts: it was killed, or its log says why
+		}
+	}()
+	return p, <-started
+}
+
+// account is the user that servers run as, nil for the current one.
+type account struct{ uid, gid uint32 }
+
+// attributes are those of every process of a server.
+func (a *account) attributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if a != nil {
+		attr.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
+	}
+	return attr
+}
+
+// run runs a command that prepares a server, in the data directory.
+func (l *local) run(ctx context.Context, stdin, path string, args ...string) error {
+	runtime.LockOSThread() // for the death signal
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir, cmd.Stdin = l.path("data"), strings.NewReader(stdin)
+	cmd.Env = environment()
+	cmd.SysProcAttr = l.account.attributes()
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s failed: %w: %s", filepath.Base(path), err, tail(out, 2048))
+	}
+	return nil
+}
+
+// environment keeps what the caller's environment says about databases (PGPORT,
+// MYSQL_HOST) away from servers.
+func environment() []string {
+	return []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "LC_ALL=C", "HOME=/", "TZ=UTC"}
+}
+
+// processes lists those that work in or below a directory. PostgreSQL gives each
+// child a session of its own, and children outlive their parent for a moment, so
+// neither process groups nor parents would tell.
+func processes(dir string) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		cwd, err := os.Readlink("/proc/" + e.Name() + "/cwd")
+		if err == nil && (cwd == dir || strings.HasPrefix(cwd, dir+"/")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// stopped reports whether a process stands still, or is gone.
+func stopped(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
+	return strings.HasPrefix(rest, "T") || strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
+}
+
+// signal sends to a process that may have gone by itself.
+func signal(pid int, sig syscall.Signal) error {
+	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signal %v to process %d: %w", sig, pid, err)
+	}
+	return nil
+}
+
+// poll calls check until it says done, fails, or ctx ends.
+func poll(ctx context.Context, check func() (done bool, err error)) error {
+	tick := time.NewTicker(pollPeriod)
+	defer tick.Stop()
+	for {
+		if done, err := check(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+func tail(text []byte, size int) string {
+	if len(text) > size {
+		text = text[len(text)-size:]
+	}
+	return strings.TrimSpace(string(text))
+}
