@@ -7,7 +7,7 @@
 # --- What runs where. To add a step: write its target, then list it here. -----
 
 # Done in this order by "make test": quick ones first.
-TEST_STEPS := fmt vet arch unit race simulation conformance demo-test
+TEST_STEPS := servers fmt vet arch unit race simulation conformance demo-test
 # What "make check" does after those.
 SLOW_STEPS := mod cross mutants simulation-long demo-seeds fuzz conformance-long
 
@@ -73,6 +73,10 @@ vet: ## go vet
 .PHONY: arch
 arch: ## Import rules, no hidden state
 	$(GOTEST) -timeout=1m ./internal/archtest
+
+.PHONY: servers
+servers: ## Install the servers that tests need, where that is possible
+	conformance/servers/install.sh
 
 .PHONY: unit
 unit: ## Tests of the packages that share nothing between goroutines
