@@ -99,6 +99,10 @@ func (b *Backend) begin(ctx context.Context) error {
 
 var errClosed = fmt.Errorf("tenure: %w: open the backend again", driver.ErrClosed)
 
+// hintPause is the least time between two looks of one poll, so that a busy
+// writer's hints do not keep its readers busy as well.
+const hintPause = 500 * time.Microsecond
+
 // poll calls look until it reports that it is done, at least once per poll
 // period and after each hint (O2).
 func (b *Backend) poll(ctx context.Context, look func() (bool, error)) error {
@@ -112,14 +116,20 @@ func (b *Backend) poll(ctx context.Context, look func() (bool, error)) error {
 		if done, err := look(); done || err != nil {
 			return b.readError(err)
 		}
+		next := time.Now().Add(hintPause)
 		timer.Reset(b.info.Limits.PollPeriod)
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("tenure: nothing changed: %w", context.Cause(ctx))
-		case <-b.closing:
-			return errClosed
-		case <-changed:
-		case <-timer.C:
+		for due := false; !due; {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("tenure: nothing changed: %w", context.Cause(ctx))
+			case <-b.closing:
+				return errClosed
+			case <-changed:
+				changed = nil
+				timer.Reset(time.Until(next))
+			case <-timer.C:
+				due = true
+			}
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	stdsql "database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -239,5 +238,3 @@ func (h *harness) restore(ctx context.Context, suffix, from string) error {
 	}
 	return inTx(ctx, db, statements)
 }
-
-var _ io.Closer = (*Backend)(nil)

@@ -1,0 +1,123 @@
+package sql
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func TestCompile(t *testing.T) {
+	t.Parallel()
+	var file strings.Builder
+	for _, spec := range catalogue {
+		file.WriteString("-- name: " + spec.name + "\nSELECT 1 FROM tenure_x WHERE namespace = :" + spec.params[len(spec.params)-1] +
+			" OR :" + spec.params[0] + "::text = ''\n;\n\n")
+	}
+	place := func(int) string { return "?" }
+	s, err := Compile(file.String(), "my_", place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.compiled[tailInsert]
+	if want := "SELECT 1 FROM my_x WHERE namespace = ? OR ?::text = ''\n"; got.text != want {
+		t.Errorf("got %q, want %q", got.text, want)
+	}
+	if args := got.bind([]any{"ns", 3}); args[0] != 3 || args[1] != "ns" {
+		t.Errorf("arguments %v, want [3 ns]", args)
+	}
+	for what, bad := range map[string]string{
+		"a missing statement":    strings.Replace(file.String(), "-- name: tail_insert", "", 1),
+		"an unknown statement":   file.String() + "-- name: more\nSELECT 1",
+		"an unknown parameter":   strings.Replace(file.String(), ":bucket", ":buckets", 1),
+		"a prefix with a quote'": "",
+	} {
+		prefix := "my_"
+		if bad == "" {
+			prefix = "my'"
+		}
+		if _, err := Compile(bad, prefix, place); err == nil {
+			t.Errorf("%s is accepted", what)
+		}
+	}
+}
+
+func TestDecideClaim(t *testing.T) {
+	t.Parallel()
+	at := func(s driver.SessionID, token, from driver.Token) record {
+		return record{owner: driver.Owner{Session: s, Token: token}, granted: from}
+	}
+	alive := map[driver.SessionID]bool{"me": true, "other": true}
+	for _, c := range []struct {
+		name    string
+		claim   driver.Claim
+		record  record
+		granted bool
+		err     error
+	}{
+		{"no record", driver.Claim{}, record{}, true, nil},
+		{"released", driver.Claim{Seen: driver.Owner{Token: 3}}, at("", 3, 1), true, nil},
+		{"holder dead", driver.Claim{Seen: driver.Owner{Session: "dead", Token: 3}}, at("dead", 3, 1), true, nil},
+		{"holder alive", driver.Claim{Seen: driver.Owner{Session: "other", Token: 3}}, at("other", 3, 1), false, driver.ErrHeld},
+		{"preempted", driver.Claim{Seen: driver.Owner{Session: "other", Token: 3}, Preempt: true}, at("other", 3, 1), true, nil},
+		{"preempt another token", driver.Claim{Seen: driver.Owner{Session: "other", Token: 2}, Preempt: true}, at("other", 3, 2), false, driver.ErrHeld},
+		{"stale seen", driver.Claim{Seen: driver.Owner{Token: 2}}, at("", 3, 1), false, driver.ErrHeld},
+		{"repeated", driver.Claim{Seen: driver.Owner{Token: 2}}, at("me", 3, 2), false, nil},
+		{"repeated after a transfer to self", driver.Claim{Seen: driver.Owner{Token: 2}}, at("me", 4, 3), false, driver.ErrHeld},
+	} {
+		d := decideClaim(c.claim, "me", c.record, alive)
+		if d.grant != c.granted || !errors.Is(d.err, c.err) {
+			t.Errorf("%s: granted %v, %v; want %v, %v", c.name, d.grant, d.err, c.granted, c.err)
+		}
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	b := &Backend{id: "ID"}
+	f.Add("o:ID:1:2:3")
+	f.Add("o:ID:-1::zzzzzzzzzzzzzzzzz")
+	f.Fuzz(func(t *testing.T, text string) {
+		at, ok := b.parseCursor("o", driver.Cursor(text), 3)
+		if !ok {
+			return
+		}
+		again, ok := b.parseCursor("o", b.cursor("o", at...), 3)
+		if !ok || again[0] != at[0] || again[1] != at[1] || again[2] != at[2] {
+			t.Errorf("%q is %v, and its cursor %v", text, at, again)
+		}
+	})
+}
+
+func TestInBatches(t *testing.T) {
+	t.Parallel()
+	unknown := errors.New("connection lost")
+	for _, c := range []struct {
+		name   string
+		failAt int
+		err    error
+		call   bool   // the call fails as a whole
+		retry  string // of each item: "." applied, "?" unknown, "r" ErrRetry
+	}{
+		{"none fails", -1, nil, false, "......."},
+		{"the first fails", 0, unknown, true, "......."},
+		{"a later one is unknown", 3, unknown, false, "...???r"},
+		{"a later one is refused", 3, driver.ErrRetry, false, "...rrrr"},
+	} {
+		got := []byte(".......")
+		err := inBatches(7, upTo(7, 3), func(from, to int) error {
+			if from == c.failAt {
+				return c.err
+			}
+			return nil
+		}, func(i int, err error) {
+			got[i] = '?'
+			if errors.Is(err, driver.ErrRetry) {
+				got[i] = 'r'
+			}
+		})
+		if (err != nil) != c.call || string(got) != c.retry {
+			t.Errorf("%s: %s, %v; want %s", c.name, got, err, c.retry)
+		}
+	}
+}

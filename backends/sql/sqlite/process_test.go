@@ -1,0 +1,245 @@
+package sqlite_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+const childEnv = "TENURE_SQLITE_CHILD"
+
+func TestMain(m *testing.M) {
+	if role, path, ok := strings.Cut(os.Getenv(childEnv), ":"); ok {
+		if err := child(role, path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// child is another process on the same files. It ends when its input does.
+func child(role, path string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	b, err := sqlite.Open(ctx, path, "app", nil)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if role == "hold" {
+		tx, err := b.BeginTx(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("held")
+		<-ctx.Done()
+		return tx.Rollback()
+	}
+	return hammer(ctx, b, role)
+}
+
+// hammer takes the shard from whoever has it, appends a few entries, and prints
+// each that was acknowledged, until the context ends.
+func hammer(ctx context.Context, b *sqlite.Backend, name string) error {
+	m := member(name)
+	s, err := b.Join(ctx, m)
+	if err != nil {
+		return err
+	}
+	for round := 0; ctx.Err() == nil; round++ {
+		view, err := b.Observe(ctx, driver.ObserveQuery{})
+		if err != nil {
+			break
+		}
+		claim := driver.Claim{Shard: "a", Preempt: true}
+		if len(view.Shards) > 0 {
+			claim.Seen = view.Shards[0].Owner
+		}
+		res, err := s.Acquire(ctx, []driver.Claim{claim})
+		if err != nil || res[0].Err != nil {
+			continue
+		}
+		number := res[0].Head.Number
+		for i := range 20 {
+			payload := fmt.Sprintf("%s-%d-%d", name, round, i)
+			number++
+			out, err := s.Commit(ctx, []driver.Write{appendOf(res[0].Fence, number, payload)})
+			if err != nil || out[0].Err != nil {
+				break
+			}
+			fmt.Println(out[0].Head.Seq, int64(res[0].Fence.Token), payload)
+		}
+	}
+	return nil
+}
+
+type process struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan string // closed with the output
+}
+
+func start(t *testing.T, role, path string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(os.Args[0]), lines: make(chan string, 1<<20)}
+	p.cmd.Env = append(os.Environ(), childEnv+"="+role+":"+path)
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.lines)
+		for in := bufio.NewScanner(out); in.Scan(); {
+			p.lines <- in.Text()
+		}
+	}()
+	t.Cleanup(func() { p.kill() })
+	return p
+}
+
+// kill ends the process without a chance to clean up; again does nothing.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+}
+
+// next waits for n lines.
+func (p *process) next(t *testing.T, n int) []string {
+	t.Helper()
+	var lines []string
+	for len(lines) < n {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				t.Fatalf("the process ended after %d of %d lines", len(lines), n)
+			}
+			lines = append(lines, line)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d of %d lines after 20s", len(lines), n)
+		}
+	}
+	return lines
+}
+
+// rest returns the lines that are left of a process that ended.
+func (p *process) rest() (lines []string) {
+	for line := range p.lines {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Two processes take a shard from each other and append; one is killed in the
+// middle, more than once. Every acknowledged entry is in the log, once, where it
+// was said to be; numbers have no gaps; tokens never decrease (F1, L1, A2).
+func TestProcessesHammerOneFile(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b := open(t, path, nil)
+	s := join(t, b, "parent")
+	steady := start(t, "steady", path)
+	var acked []string
+	worst := time.Duration(0)
+	for i := range 4 {
+		victim := start(t, fmt.Sprintf("victim%d", i), path)
+		acked = append(acked, victim.next(t, 40+i*13)...)
+		begun := time.Now()
+		if err := s.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		worst = max(worst, time.Since(begun))
+		victim.kill()
+		acked = append(acked, victim.rest()...)
+		acked = append(acked, steady.next(t, 20)...)
+	}
+	steady.in.Close()
+	if err := steady.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	acked = append(acked, steady.rest()...)
+	t.Logf("%d acknowledged entries; slowest heartbeat %v", len(acked), worst)
+
+	log := make(map[driver.Seq]driver.Entry)
+	for after, last := driver.Seq(0), driver.Token(0); ; {
+		page, err := b.ReadLog(t.Context(), "a", after, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Entries {
+			if after++; e.Seq != after || e.Token < last {
+				t.Fatalf("entry %d with token %d after entry %d with token %d", e.Seq, e.Token, after-1, last)
+			}
+			last, log[e.Seq] = e.Token, e
+		}
+		if len(page.Entries) == 0 {
+			break
+		}
+	}
+	for _, line := range acked {
+		var seq driver.Seq
+		var token driver.Token
+		var payload string
+		if _, err := fmt.Sscan(line, &seq, &token, &payload); err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		if e := log[seq]; string(e.Payload) != payload || e.Token != token {
+			t.Errorf("entry %d is %q with token %d; %q with token %d was acknowledged", seq, e.Payload, e.Token, payload, token)
+		}
+	}
+}
+
+// A process that is stopped inside a write transaction holds up writes, which end
+// with their contexts, but neither heartbeats nor reads; killing it frees them.
+func TestProcessStoppedInAWrite(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b := open(t, path, nil)
+	s := join(t, b, "n1")
+	fence := acquire(t, s, "a", driver.Owner{}).Fence
+	p := start(t, "hold", path)
+	p.next(t, 1)
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	if _, err := s.Commit(ctx, []driver.Write{appendOf(fence, 1, "x")}); !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("commit: %v, want ErrRetry", err)
+	}
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("the commit ended %v after it began, with a context of 50ms", took)
+	}
+	if err := s.Beat(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.ReadLog(t.Context(), "a", 0, 1); err != nil {
+		t.Error(err)
+	}
+	p.kill()
+	commit(t, s, appendOf(fence, 1, "y"))
+}
