@@ -187,8 +187,27 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	if err := d.await(ctx, "the resumed member to have its airports back", d.settled); err != nil {
 		return err
 	}
+	if n := len(d.history.zombies) - zombies - len(d.held); n > 0 {
+		d.say(toneNone, "%s more of %s had waited behind that one: %d of %d refused", count(n, "write"), s.node, d.refused(), len(d.history.zombies))
+	}
 	d.sayHandovers(before)
 	return nil
+}
+
+// isHeld reports whether w is one of the writes last held.
+func (d *director) isHeld(w write) bool {
+	return slices.ContainsFunc(d.held, func(h write) bool { return h.Airport == w.Airport && h.Token == w.Token && h.Count == w.Count })
+}
+
+// refused is how many zombie writes the store refused.
+func (d *director) refused() int {
+	n := 0
+	for _, w := range d.history.zombies {
+		if w.Outcome == wasRefused {
+			n++
+		}
+	}
+	return n
 }
 
 // holdWrite has a busy airport's next write held at the gate of a member.
@@ -340,7 +359,9 @@ func (d *director) hear(r childReport) error {
 		d.held = e.Writes
 	case isAnswered:
 		for _, w := range e.Writes {
-			d.sayZombie(s.node, w)
+			if d.isHeld(w) || w.Outcome != wasRefused {
+				d.sayZombie(s.node, w)
+			}
 		}
 	case isTrouble:
 		d.trouble = s.node + ": " + e.Cause

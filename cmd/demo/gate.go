@@ -27,7 +27,7 @@ type gate struct {
 
 	mu      sync.Mutex
 	airport core.ShardID // whose next write is to be held
-	held    int          // writes held so far
+	sent    int          // writes that were held and have been sent
 }
 
 // lateLimit bounds the sending of a write after the process was resumed.
@@ -58,17 +58,22 @@ func (g *gate) takes(writes []core.Write) bool {
 	for _, w := range writes {
 		if w.Fence.Shard == g.airport {
 			g.airport = ""
-			g.held++
 			return true
 		}
 	}
 	return false
 }
 
-func (g *gate) heldSoFar() int {
+func (g *gate) sentSoFar() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.held
+	return g.sent
+}
+
+func (g *gate) noteSent() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sent++
 }
 
 // Join returns a session whose calls pass the gate.
@@ -130,12 +135,13 @@ func (s *gatedSession) Commit(ctx context.Context, writes []core.Write) ([]core.
 		defer g.calls.Unlock()
 		g.tell(event{Is: isHeld, Writes: seen(writes)})
 		<-g.send // the director's, or the process ends with its input
+		defer g.noteSent()
 		return s.sendLate(ctx, writes)
 	}
-	before := g.heldSoFar()
+	before := g.sentSoFar()
 	g.calls.RLock()
 	defer g.calls.RUnlock()
-	if g.heldSoFar() != before {
+	if g.sentSoFar() != before {
 		return s.sendLate(ctx, writes)
 	}
 	return s.Session.Commit(ctx, writes)

@@ -60,7 +60,7 @@ func next[T any](t *testing.T, c <-chan T) T {
 func TestGate(t *testing.T) {
 	t.Parallel()
 	refused := &core.FencedError{Fence: core.Fence{Shard: "ATL", Token: 41}, Current: core.Owner{Session: "new", Token: 57}}
-	f := &fakeStore{answers: []core.CommitResult{{}, {Err: refused}, {}}}
+	f := &fakeStore{answers: []core.CommitResult{{}, {Err: refused}, {}, {}}}
 	events := make(chan event, 10)
 	g := newGate(f, func(e event) { events <- e })
 	s, err := g.Join(t.Context(), core.Member{})
@@ -82,6 +82,11 @@ func TestGate(t *testing.T) {
 	if want := []write{{Airport: "ATL", Token: 41, Departure: 233, Count: 133}}; held.Is != isHeld || !reflect.DeepEqual(held.Writes, want) {
 		t.Errorf("held %+v, want %+v", held, want)
 	}
+	behind := make(chan error, 1)
+	go func() {
+		_, err := s.Commit(ctx, []core.Write{writeOf("DEN", 5, 9)})
+		behind <- err
+	}()
 	beaten := make(chan error, 1)
 	go func() { beaten <- s.Beat(t.Context()) }()
 	select {
@@ -89,6 +94,8 @@ func TestGate(t *testing.T) {
 		t.Error("a heartbeat passed the gate while a write was held")
 	case <-done:
 		t.Error("the write was not held")
+	case <-behind:
+		t.Error("another write passed the gate while one was held")
 	case <-time.After(20 * time.Millisecond): // long enough to see a gate that lets all pass
 	}
 	cancel()
@@ -97,12 +104,18 @@ func TestGate(t *testing.T) {
 		t.Errorf("got %v, want the store's answer", res[0].Err)
 	}
 	next(t, beaten)
+	if err := next(t, behind); err != nil {
+		t.Error(err)
+	}
 	if f.ctxErr[1] != nil {
 		t.Errorf("the write was sent with a context that had ended: %v", f.ctxErr[1])
 	}
 	answered := next(t, events)
 	if w := answered.Writes[0]; answered.Is != isAnswered || w.Outcome != wasRefused || w.Current != 57 {
 		t.Errorf("answered %+v", answered)
+	}
+	if e := next(t, events); e.Is != isAnswered || e.Writes[0].Airport != "DEN" || e.Writes[0].Outcome != wasAccepted || f.ctxErr[2] != nil {
+		t.Errorf("the write that waited behind: %+v, sent with %v", e, f.ctxErr[2])
 	}
 	if _, err := s.Commit(t.Context(), []core.Write{writeOf("ATL", 41, 134)}); err != nil || len(events) != 0 {
 		t.Errorf("a later write: error %v, %d events, want it to pass in silence", err, len(events))

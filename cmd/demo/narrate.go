@@ -95,12 +95,7 @@ func (d *director) scene() scene {
 	sc := scene{
 		title:   fmt.Sprintf("Tenure flight board   %s, TTL %v, seed %d", d.o.backend, d.o.ttl, d.o.seed),
 		elapsed: time.Since(d.began), decided: d.history.decided, total: d.flights.total, airports: len(d.flights.airports),
-		notes: d.notes, unfenced: d.o.unfenced,
-	}
-	for _, w := range d.history.zombies {
-		if w.Outcome == wasRefused {
-			sc.refused++
-		}
+		notes: d.notes, unfenced: d.o.unfenced, refused: d.refused(),
 	}
 	for _, s := range d.members {
 		owned := d.history.owned(s.node)

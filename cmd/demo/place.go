@@ -22,7 +22,7 @@ type place struct {
 	keep      bool
 }
 
-const placeLimit = 10 * time.Second // for opening and probing a store
+const placeLimit = 5 * time.Second // for opening and probing a store
 
 // openPlace creates the run's namespace. If that fails, what it created is
 // removed.
@@ -46,6 +46,8 @@ func openPlace(ctx context.Context, o *options) (*place, error) {
 			return p, nil
 		}
 		b.Close()
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: not opened within %v; another process may hold its write lock: end that, or name another database with -dsn", err, placeLimit)
 	}
 	for _, f := range created {
 		if gone := os.Remove(f); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
