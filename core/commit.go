@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -195,6 +196,7 @@ func (c *committer) settled() {
 // pump sends batch after batch until nothing is left.
 func (l *Lease) pump() {
 	for {
+		runtime.Gosched() // lets the callers just served queue their next
 		batch := l.nextBatch()
 		if batch == nil {
 			return

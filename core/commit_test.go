@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -119,13 +120,42 @@ func TestNewOwnerKnowsHead(t *testing.T) {
 		if got := lb.Head(); got.Seq != 3 || got.Number != 3 {
 			w.Fatalf("head %+v, want entry 3", got)
 		}
-		// A lost reply to the transfer: the grant comes without a head.
+		// A successor learns of its lease by its view, which has no head.
 		w.eventually("a is seen", func() bool { return len(b.View().Members) == 2 })
 		w.must(m.Contend(h.hold, "s"))
 		w.must(b.HandOver(w.Context(), m.View().Session, "s"))
 		la := h.await(w, 2)
 		if seq, err := la.Append(w.Context(), nil); err != nil || seq != 4 {
 			w.Errorf("entry %d, %v; want 4", seq, err)
+		}
+	})
+}
+
+// While the head cannot be read the handler is not called; the lease can be given
+// back all the same.
+func TestHeadOutOfReach(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a"), w.member("b")
+		var ha, hb leases
+		w.must(a.Contend(ha.hold, "s", "t"))
+		ha.await(w, 2)
+		w.must(b.Contend(hb.hold, "s", "t"))
+		w.eventually("a sees b", func() bool { return len(a.View().Members) == 2 })
+		b.link.SetError(kvfault.Read, errReset)
+		w.must(a.HandOver(w.Context(), b.View().Session, "s", "t"))
+		w.eventually("grants", func() bool { return len(b.said("grant")) == 2 })
+		time.Sleep(ttl)
+		if hb.count() != 0 || b.View().Leases[0].State != LeaseStarting {
+			w.Fatalf("handler called without the head; leases %+v", b.View().Leases)
+		}
+		w.must(b.Withdraw(w.Context(), "s"))
+		if len(b.said("start")) != 0 {
+			w.Error("handler called for a shard that was withdrawn")
+		}
+		b.link.Heal()
+		hb.await(w, 1)
+		if got := b.said("start"); !slices.Equal(got, []string{"start t"}) {
+			w.Errorf("hooks %q", got)
 		}
 	})
 }

@@ -1,0 +1,215 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// 10,000 shards wanted and not owned cost no goroutine, no call and at most 300
+// bytes each.
+func TestStandbyCost(t *testing.T) {
+	bubble(t, func(w *world) {
+		const n = 10_000
+		b := w.member("b")
+		var h leases
+		w.must(b.Contend(h.hold, "own"))
+		h.await(w, 1)
+		names := heldByAnother(w.T, w.store, n)
+		time.Sleep(2 * ttl)
+		synctest.Wait()
+		before, calls := runtime.NumGoroutine(), w.store.Counts()
+		w.must(b.Contend(h.hold, names...))
+		synctest.Wait()
+		time.Sleep(5 * ttl)
+		synctest.Wait()
+		if g := runtime.NumGoroutine(); g > before+20 { // other tests run beside this one
+			w.Errorf("%d goroutines, %d before", g, before)
+		}
+		if got := w.store.Counts(); got.Writes != calls.Writes || got.Reads != calls.Reads || got.Heartbeats-calls.Heartbeats > 18 {
+			w.Errorf("calls from %+v to %+v", calls, got)
+		}
+		if h.count() != 1 {
+			w.Errorf("%d leases", h.count())
+		}
+	})
+}
+
+// heldByAnother has n shards held by a session that nobody ends soon.
+func heldByAnother(tb testing.TB, store *memory.Store, n int) []string {
+	tb.Helper()
+	ctx := context.Background()
+	b, err := memory.Open(ctx, store, "test", nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s, err := b.Join(ctx, Member{Session: newSessionID(), Node: "other", TTL: time.Hour})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	names := shardNames(n)
+	claims := make([]driver.Claim, n)
+	for i, name := range names {
+		claims[i].Shard = ShardID(name)
+	}
+	res, err := s.Acquire(ctx, claims)
+	for _, r := range res {
+		err = errors.Join(err, r.Err)
+	}
+	if err = errors.Join(err, b.Close()); err != nil {
+		tb.Fatal(err)
+	}
+	return names
+}
+
+// quick is an elector for benchmarks, in real time.
+func quick(b *testing.B, store *memory.Store, o *Options) (*Elector, *kvfault.Link) {
+	b.Helper()
+	link := &kvfault.Link{}
+	back, err := memory.Open(b.Context(), store, "test", &memory.Options{Link: link})
+	if err != nil {
+		b.Fatal(err)
+	}
+	e, err := NewElector(back, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, back.Close()); err != nil {
+			b.Error(err)
+		}
+	})
+	return e, link
+}
+
+func benchLease(b *testing.B) *Lease {
+	b.Helper()
+	e, _ := quick(b, memory.New(), nil)
+	got := make(chan *Lease, 1)
+	if err := e.Contend(func(ctx context.Context, l *Lease) error { got <- l; <-ctx.Done(); return nil }, "s"); err != nil {
+		b.Fatal(err)
+	}
+	select {
+	case l := <-got:
+		return l
+	case <-time.After(10 * time.Second):
+		b.Fatal("no lease within 10s")
+		return nil
+	}
+}
+
+func BenchmarkLeaseErr(b *testing.B) {
+	l := benchLease(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if l.Err() != nil {
+			b.Fatal(l.Err())
+		}
+	}
+}
+
+func BenchmarkLeaseErrParallel(b *testing.B) {
+	l := benchLease(b)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if l.Err() != nil {
+				b.Error(l.Err())
+			}
+		}
+	})
+}
+
+func BenchmarkAppend1(b *testing.B)  { benchAppend(b, 1) }
+func BenchmarkAppend64(b *testing.B) { benchAppend(b, 64) }
+
+// benchAppend has producers append 128-byte entries to one shard.
+func benchAppend(b *testing.B, producers int) {
+	l := benchLease(b)
+	payload := make([]byte, 128)
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	took := make([][]time.Duration, producers)
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for p := range producers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				began := time.Now()
+				if _, err := l.Append(context.Background(), payload); err != nil {
+					b.Error(err)
+					return
+				}
+				took[p] = append(took[p], time.Since(began))
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	all := slices.Concat(took...)
+	slices.Sort(all)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+	b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-µs")
+	b.ReportMetric(float64(l.Head().Number)/float64(b.N), "commits/entry")
+}
+
+// BenchmarkStandby1 and BenchmarkStandby10000 report what a member costs that wants
+// shards and owns none: bytes and goroutines, and heartbeats per interval.
+func BenchmarkStandby1(b *testing.B)     { benchStandby(b, 1) }
+func BenchmarkStandby10000(b *testing.B) { benchStandby(b, 10_000) }
+
+func benchStandby(b *testing.B, n int) {
+	for b.Loop() {
+		store := memory.New()
+		names := heldByAnother(b, store, n)
+		settle := func() (uint64, int) {
+			time.Sleep(200 * time.Millisecond)
+			runtime.GC()
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc, runtime.NumGoroutine()
+		}
+		heap, goroutines := settle()
+		e, link := quick(b, store, &Options{Node: "standby", TTL: time.Second})
+		if err := e.Contend(func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return nil }, names...); err != nil {
+			b.Fatal(err)
+		}
+		heapAfter, goroutinesAfter := settle()
+		beats, writes := link.Count(kvfault.Heartbeat), link.Count(kvfault.Write)
+		const intervals = 6
+		time.Sleep(intervals * e.o.Heartbeat)
+		// All of the member is counted: elector, backend and what they know.
+		b.ReportMetric(float64(int64(heapAfter-heap))/float64(n), "bytes/shard")
+		b.ReportMetric(float64(goroutinesAfter-goroutines), "goroutines")
+		b.ReportMetric(float64(link.Count(kvfault.Heartbeat)-beats)/intervals, "heartbeats/interval")
+		b.ReportMetric(float64(link.Count(kvfault.Write)-writes), "other-writes")
+		runtime.KeepAlive(names)
+	}
+}
+
+// BenchmarkClockRead is the part of BenchmarkLeaseErr that is the machine's.
+func BenchmarkClockRead(b *testing.B) {
+	start := time.Now()
+	for b.Loop() {
+		if time.Since(start) < 0 {
+			b.Fatal("the clock went back")
+		}
+	}
+}
