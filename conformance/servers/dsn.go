@@ -103,6 +103,19 @@ func (d DSN) format(password string) string {
 	return u.String()
 }
 
+// postgresDSN is a DSN without user, with the TLS that files stand for.
+func postgresDSN(addr string, files *certificates) DSN {
+	d := DSN{kind: Postgres, network: "tcp", addr: addr, database: "postgres"}
+	if files == nil {
+		return d.With("sslmode", "disable")
+	}
+	d = d.With("sslmode", "verify-full").With("sslrootcert", files.ca)
+	if files.clientKey != "" {
+		d = d.With("sslcert", files.clientCert).With("sslkey", files.clientKey)
+	}
+	return d
+}
+
 // parseDSN reads what the environment gives. Its errors do not hold the text.
 func parseDSN(kind Kind, text string) (DSN, error) {
 	if kind == MariaDB {

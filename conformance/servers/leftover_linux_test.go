@@ -98,13 +98,13 @@ func TestNothingIsLeftBehind(t *testing.T) {
 					t.Error(lines.Text())
 				}
 			}
+			if len(directories) != 3 {
+				t.Fatalf("got directories %v, want 3", directories)
+			}
 			for _, path := range directories {
 				if pids, err := processes(filepath.Join(path, "data")); err != nil || len(pids) == 0 {
 					t.Errorf("got processes %v, %v in %s before the end, want some", pids, err, path)
 				}
-			}
-			if len(directories) != 3 {
-				t.Errorf("got directories %v, want 3", directories)
 			}
 			segments := sharedMemory(t, directories[0])
 			if err := end(cmd, stdin); err != nil {
@@ -160,7 +160,7 @@ func TestSweep(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(tmp) })
 	t.Setenv("TMPDIR", tmp)
-	make := func(name string, age time.Duration) string {
+	mkdir := func(name string, age time.Duration) string {
 		path := filepath.Join(tmp, directoryPrefix+name)
 		if err := os.MkdirAll(filepath.Join(path, "data"), 0o700); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func TestSweep(t *testing.T) {
 		}
 		return path
 	}
-	stale, fresh, owned := make("stale", time.Hour), make("fresh", 0), make("owned", time.Hour)
+	stale, fresh, owned := mkdir("stale", time.Hour), mkdir("fresh", 0), mkdir("owned", time.Hour)
 	lock, err := tryLock(owned)
 	if err != nil {
 		t.Fatal(err)

@@ -120,18 +120,6 @@ func configurePostgres(l *local) error {
 	return l.own(path)
 }
 
-func postgresDSN(addr string, files *certificates) DSN {
-	d := DSN{kind: Postgres, network: "tcp", addr: addr, database: "postgres"}
-	if files == nil {
-		return d.With("sslmode", "disable")
-	}
-	d = d.With("sslmode", "verify-full").With("sslrootcert", files.ca)
-	if files.clientKey != "" {
-		d = d.With("sslcert", files.clientCert).With("sslkey", files.clientKey)
-	}
-	return d
-}
-
 // probePostgres begins a session without TLS. A server that starts or recovers
 // answers "cannot connect now"; one that asks for a password, or refuses the
 // session for want of TLS, is ready.
