@@ -30,6 +30,25 @@ func inBatches(n int, next func(from int) int, do func(from, to int) error, fail
 	return nil
 }
 
+// inParts is inBatches for a do that fills a part of the results. The part is
+// copied only when do succeeded: a store may still be running what a caller, whose
+// context ended, has turned away from.
+func inParts[R any](n int, next func(from int) int, do func(from, to int, part []R) error, failed func(error) R) ([]R, error) {
+	results := make([]R, n)
+	err := inBatches(n, next, func(from, to int) error {
+		part := make([]R, to-from)
+		if err := do(from, to, part); err != nil {
+			return err
+		}
+		copy(results[from:], part)
+		return nil
+	}, func(i int, err error) { results[i] = failed(err) })
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
 // upTo returns the end of a range of at most limit items.
 func upTo(n, limit int) func(from int) int {
 	return func(from int) int { return min(n, from+limit) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	stdsql "database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -54,6 +55,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	if err := driver.CheckClaims(claims); err != nil {
 		return nil, err
 	}
+	claims = slices.Clone(claims)
 	return s.grantAll(ctx, len(claims), func(from, to int) batch {
 		part := claims[from:to]
 		return batch{
@@ -74,6 +76,7 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 	if err := driver.CheckHandovers(to, s.id); err != nil {
 		return nil, err
 	}
+	to = slices.Clone(to)
 	return s.grantAll(ctx, len(to), func(from, end int) batch {
 		part := to[from:end]
 		return batch{
@@ -95,14 +98,9 @@ type batch struct {
 }
 
 func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) batch) ([]driver.AcquireResult, error) {
-	results := make([]driver.AcquireResult, n)
-	err := inBatches(n, upTo(n, s.b.info.Limits.BatchItems), func(from, to int) error {
-		return s.grantBatch(ctx, part(from, to), results[from:to])
-	}, func(i int, err error) { results[i] = driver.AcquireResult{Err: err} })
-	if err != nil {
-		return nil, err
-	}
-	return results, nil
+	return inParts(n, upTo(n, s.b.info.Limits.BatchItems), func(from, to int, results []driver.AcquireResult) error {
+		return s.grantBatch(ctx, part(from, to), results)
+	}, func(err error) driver.AcquireResult { return driver.AcquireResult{Err: err} })
 }
 
 // grantBatch decides and writes one batch in one transaction: the shards' rows
@@ -215,6 +213,7 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err := driver.CheckFences(fences); err != nil {
 		return err
 	}
+	fences = slices.Clone(fences)
 	var failed error
 	err := inBatches(len(fences), upTo(len(fences), s.b.info.Limits.BatchItems), func(from, to int) error {
 		return s.b.release(ctx, fences[from:to])

@@ -22,7 +22,7 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 	if err := driver.CheckWrites(writes, limits); err != nil {
 		return nil, err
 	}
-	results := make([]driver.CommitResult, len(writes))
+	writes = cloneWrites(writes)
 	next := func(from int) int {
 		size, to := 0, from
 		for to < len(writes) && to-from < limits.BatchItems && (to == from || size < transactionBytes) {
@@ -33,13 +33,30 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 		}
 		return to
 	}
-	err := inBatches(len(writes), next, func(from, to int) error {
-		return s.b.commit(ctx, writes[from:to], results[from:to])
-	}, func(i int, err error) { results[i] = driver.CommitResult{Err: err} })
-	if err != nil {
-		return nil, err
+	return inParts(len(writes), next, func(from, to int, results []driver.CommitResult) error {
+		return s.b.commit(ctx, writes[from:to], results)
+	}, func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
+}
+
+// cloneWrites copies everything the caller may change after the call returned,
+// which can be before the store is done with it.
+func cloneWrites(writes []driver.Write) []driver.Write {
+	writes = slices.Clone(writes)
+	for i := range writes {
+		ops := slices.Clone(writes[i].Ops)
+		size := 0
+		for j := range ops {
+			size += len(ops[j].Value)
+		}
+		buf := make([]byte, 0, size)
+		for j := range ops {
+			start := len(buf)
+			buf = append(buf, ops[j].Value...)
+			ops[j].Value = buf[start:len(buf):len(buf)]
+		}
+		writes[i].Ops = ops
 	}
-	return results, nil
+	return writes
 }
 
 // commit decides and writes a batch in one transaction. Everything is checked

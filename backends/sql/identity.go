@@ -104,9 +104,12 @@ func (b *Backend) create(ctx context.Context, cfg Config, id string) (ns namespa
 }
 
 func (b *Backend) countBuckets(ctx context.Context) error {
-	err := b.store.Data().rows(ctx, tailsRead, []any{b.name}, func(*stdsql.Rows) error {
-		b.buckets++
-		return nil
+	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
+		b.buckets = 0
+		return data.rows(ctx, tailsRead, []any{b.name}, func(*stdsql.Rows) error {
+			b.buckets++
+			return nil
+		})
 	})
 	if err == nil && b.buckets == 0 {
 		return storeChanged("namespace %q has lost its tail counters: restore the database", b.name)
@@ -159,10 +162,15 @@ func (b *Backend) Floor(ctx context.Context) (driver.Token, error) {
 	if err := b.begin(ctx); err != nil {
 		return 0, err
 	}
-	ns, found, err := readNamespace(ctx, b.store.Data(), namespaceRead, b.name)
-	if err == nil && !found {
-		err = storeChanged("namespace %q has lost its identity", b.name)
-	}
+	var ns namespace
+	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
+		var found bool
+		var err error
+		if ns, found, err = readNamespace(ctx, data, namespaceRead, b.name); err == nil && !found {
+			err = storeChanged("namespace %q has lost its identity", b.name)
+		}
+		return err
+	})
 	return driver.Token(ns.floor()), b.readError(err)
 }
 

@@ -19,7 +19,11 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 		return nil, err
 	}
 	it := driver.Item{Key: key}
-	found, err := b.store.Data().row(ctx, itemRead, []any{b.name, string(shard), key}, &it.Version, &it.Value)
+	var found bool
+	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) (err error) {
+		found, err = data.row(ctx, itemRead, []any{b.name, string(shard), key}, &it.Version, &it.Value)
+		return err
+	})
 	if err != nil || !found {
 		return nil, b.readError(err)
 	}
@@ -38,13 +42,14 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string)
 		return nil, err
 	}
 	var items []driver.Item
-	err := b.store.Data().rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix)}, func(r *stdsql.Rows) error {
-		var it driver.Item
-		if err := r.Scan(&it.Key, &it.Version, &it.Value); err != nil {
+	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
+		items = nil
+		return data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix)}, func(r *stdsql.Rows) error {
+			var it driver.Item
+			err := r.Scan(&it.Key, &it.Version, &it.Value)
+			items = append(items, it)
 			return err
-		}
-		items = append(items, it)
-		return nil
+		})
 	})
 	if err != nil {
 		return nil, b.readError(err)

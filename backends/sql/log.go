@@ -75,7 +75,11 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 	}
 	var page *driver.TailPage
 	err := b.poll(ctx, func() (bool, error) {
-		tails, err := b.readTails(ctx, b.store.Data())
+		var tails tails
+		err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) (err error) {
+			tails, err = b.readTails(ctx, data)
+			return err
+		})
 		if err != nil {
 			return false, err
 		}

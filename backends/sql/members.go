@@ -5,6 +5,7 @@ import (
 	stdsql "database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -61,16 +62,18 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		return nil, err
 	}
 	seen := b.floor.Load()
-	if ns, err := b.checkData(ctx, b.store.Data(), namespaceRead, seen); err != nil {
-		return nil, b.readError(err)
-	} else {
-		raise(&b.floor, ns.floor())
+	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
+		_, err := b.checkData(ctx, data, namespaceRead, seen)
+		return err
+	})
+	if err != nil {
+		return nil, notApplied(b.readError(err))
 	}
 	meta := "{}"
 	if len(m.Meta) > 0 {
 		meta = array(m.Meta)
 	}
-	err := b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
+	err = b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
 		var former driver.SessionID
 		known, err := roster.row(ctx, nodeRead, []any{b.name, m.Node}, &former)
 		if err != nil {
@@ -104,6 +107,14 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	s := &session{b: b, id: m.Session}
 	s.acked.Store(1)
 	return s, nil
+}
+
+// notApplied marks the error of a read before anything was written.
+func notApplied(err error) error {
+	if driver.NotApplied(err) {
+		return err
+	}
+	return fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
 }
 
 // checkUnused refuses an id that was used before (M3): by a live member, by the
@@ -198,14 +209,10 @@ func (s *session) Evict(ctx context.Context, suspects []driver.Suspect) ([]drive
 	if err := driver.CheckSuspects(suspects); err != nil {
 		return nil, err
 	}
-	results := make([]driver.EvictResult, len(suspects))
-	err := inBatches(len(suspects), upTo(len(suspects), s.b.info.Limits.BatchItems), func(from, to int) error {
-		return s.evict(ctx, suspects[from:to], results[from:to])
-	}, func(i int, err error) { results[i] = driver.EvictResult{Err: err} })
-	if err != nil {
-		return nil, err
-	}
-	return results, nil
+	suspects = slices.Clone(suspects)
+	return inParts(len(suspects), upTo(len(suspects), s.b.info.Limits.BatchItems), func(from, to int, results []driver.EvictResult) error {
+		return s.evict(ctx, suspects[from:to], results)
+	}, func(err error) driver.EvictResult { return driver.EvictResult{Err: err} })
 }
 
 func (s *session) evict(ctx context.Context, suspects []driver.Suspect, results []driver.EvictResult) error {

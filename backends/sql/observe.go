@@ -49,16 +49,20 @@ func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.V
 // look returns what differs from the position, or nil.
 func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat) (*driver.View, error) {
 	floor, rosterAt := b.floor.Load(), b.rosterAt.Load()
-	ns, err := b.checkData(ctx, b.store.Data(), namespaceRead, floor)
-	if err != nil {
-		return nil, err
-	}
-	roster, err := b.checkRoster(ctx, b.store.Roster(), rosterRead, rosterAt)
-	if err != nil {
-		return nil, err
-	}
 	view := new(driver.View)
-	if view.Beats, err = b.newBeats(ctx, beats); err != nil {
+	var ns namespace
+	var roster int64
+	err := b.store.Read(ctx, func(ctx context.Context, dataTx, rosterTx *Tx) (err error) {
+		if ns, err = b.checkData(ctx, dataTx, namespaceRead, floor); err != nil {
+			return err
+		}
+		if roster, err = b.checkRoster(ctx, rosterTx, rosterRead, rosterAt); err != nil {
+			return err
+		}
+		view.Beats, err = b.newBeats(ctx, rosterTx, beats)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	reset := since == nil || since.base != ns.base || since.revision > ns.revision ||
@@ -84,11 +88,11 @@ func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat
 	return view, nil
 }
 
-func (b *Backend) newBeats(ctx context.Context, asked []driver.Beat) ([]driver.Beat, error) {
+func (b *Backend) newBeats(ctx context.Context, roster *Tx, asked []driver.Beat) ([]driver.Beat, error) {
 	if len(asked) == 0 {
 		return nil, nil
 	}
-	versions, err := readBeats(ctx, b.store.Roster(), beatsRead, b.name, asked)
+	versions, err := readBeats(ctx, roster, beatsRead, b.name, asked)
 	if err != nil {
 		return nil, err
 	}

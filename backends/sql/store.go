@@ -34,9 +34,9 @@ type Store interface {
 	// ReadRoster runs fn on one snapshot of the roster's tables.
 	ReadRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
-	// Data and Roster run single reads outside any transaction.
-	Data() *Tx
-	Roster() *Tx
+	// Read runs fn, which makes single reads outside any transaction: each sees
+	// what was committed before it (Get, List, and the looks of a poll).
+	Read(ctx context.Context, fn func(ctx context.Context, data, roster *Tx) error) error
 
 	// Check says whether the store is still the one that was opened, as far as
 	// that can be told without asking the database (I1).

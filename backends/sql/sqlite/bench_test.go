@@ -71,3 +71,20 @@ func BenchmarkBeat(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkIdlePoll is one look at the store by a blocked Observe: its cost times
+// the polls per second is what an idle process costs.
+func BenchmarkIdlePoll(b *testing.B) {
+	be := open(b, dbPath(b), nil)
+	join(b, be, "n1")
+	view, err := be.Observe(b.Context(), driver.ObserveQuery{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	beats := []driver.Beat{{Session: view.Members[0].Session}}
+	for b.Loop() {
+		if _, err := be.Observe(b.Context(), driver.ObserveQuery{Since: view.Cursor, Beats: beats}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,4 +1,51 @@
 // Package sqlite keeps Tenure's leases in an SQLite database: leader election,
-// fencing and decision logs for several processes on one host, with nothing to
-// run. It needs no C compiler.
+// fencing and decision logs for several processes on one host, with no server to
+// run and no C compiler to build. It is the embedded default.
+//
+//	b, err := sqlite.Open(ctx, "/var/lib/orders/tenure.db", "orders", nil)
+//
+// # Two files
+//
+// The data file holds leases, items and decision logs, and may hold tables of
+// your own: [Backend.FenceTx] checks a lease in your transaction on them. The
+// members' file beside it, named with "-members" at the end, holds who is alive.
+// Heartbeats write only there, so they never wait for an application's commit.
+// No transaction writes both files. A claim writes the data file while it holds
+// the members' file's write lock, so that nobody joins, leaves or is evicted
+// while it is decided. The two carry the same identity; back them up and restore
+// them together, or restore the data file alone and open once with
+// [Options].NewRoster.
+//
+// Every process must use the same path on the same host. Both files are in WAL
+// mode with full synchronisation: an acknowledged write survives a crash of the
+// machine, as far as its disk keeps what it acknowledged.
+//
+// # Tables
+//
+// Everything can be queried; the files under schema/ document each column. The
+// current leases, and a shard's log:
+//
+//	SELECT shard, session, token FROM tenure_shards WHERE namespace = 'orders' AND session <> '';
+//	SELECT seq, token, payload FROM tenure_entries WHERE namespace = 'orders' AND shard = 's1' ORDER BY seq;
+//
+// In the members' file:
+//
+//	SELECT node, session, ttl_ns / 1e9 AS ttl_seconds FROM tenure_members WHERE namespace = 'orders';
+//
+// Change nothing by hand. A program that has a Backend open must not open and
+// close the files other than through SQLite: that drops the process's locks.
+//
+// # What it does not do
+//
+//   - It does not reach beyond one host: SQLite's locks and its shared memory do
+//     not work over network file systems.
+//   - It does not push. Changes by other processes are seen within
+//     Options.PollPeriod.
+//   - It cannot help against a process that is stopped (SIGSTOP, a frozen
+//     container) inside a write: SQLite has one writer, so everyone's writes to
+//     that file wait, each until its context ends, until the process goes on or is
+//     killed. Tenure's transactions take milliseconds; keep your own short.
+//   - It does not notice a members' or data file that was exchanged for an older
+//     copy while no process was running. After a restore, raise the floor
+//     ([Backend.RaiseFloor]) above every token ever granted.
 package sqlite

@@ -84,8 +84,9 @@ func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx
 	return s.members.read(ctx, fn)
 }
 
-func (s *store) Data() *sql.Tx   { return sql.NewTx(s.data.prep, nil) }
-func (s *store) Roster() *sql.Tx { return sql.NewTx(s.members.prep, nil) }
+func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
+	return fn(ctx, sql.NewTx(s.data.prep, nil), sql.NewTx(s.members.prep, nil))
+}
 
 func (s *store) Check() error {
 	if err := s.data.check(); err != nil {
