@@ -204,6 +204,35 @@ func benchStandby(b *testing.B, n int) {
 	}
 }
 
+// BenchmarkAcquire10000 is the time from Contend until every handler runs.
+func BenchmarkAcquire10000(b *testing.B) {
+	const n = 10_000
+	for b.Loop() {
+		b.StopTimer()
+		e, _ := quick(b, memory.New(), nil)
+		names := shardNames(n)
+		var left atomic.Int64
+		left.Store(n)
+		all := make(chan struct{})
+		b.StartTimer()
+		err := e.Contend(func(ctx context.Context, _ *Lease) error {
+			if left.Add(-1) == 0 {
+				close(all)
+			}
+			<-ctx.Done()
+			return nil
+		}, names...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		select {
+		case <-all:
+		case <-time.After(time.Minute):
+			b.Fatalf("%d shards are missing after a minute", left.Load())
+		}
+	}
+}
+
 // BenchmarkClockRead is the part of BenchmarkLeaseErr that is the machine's.
 func BenchmarkClockRead(b *testing.B) {
 	start := time.Now()

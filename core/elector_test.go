@@ -3,12 +3,15 @@ package core
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 )
 
@@ -633,6 +636,137 @@ func TestIdleIsQuiet(t *testing.T) {
 		}
 		if n := after.Heartbeats - before.Heartbeats; n < 60 || n > 72 {
 			w.Errorf("%d heartbeats of 2 members in 10 TTL, want about 63", n)
+		}
+	})
+}
+
+// A process that contends for nothing still sees who owns what.
+func TestObserverOnly(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, o := w.member("a"), w.member("observer")
+		var h leases
+		w.must(a.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		sees := func(node string) func() bool {
+			return func() bool { got, _ := o.View().Owner("s"); return got.Node == node && got.Token == l.Token() }
+		}
+		w.eventually("the owner", sees("a"))
+		if v := o.View(); v.Session != "" || len(v.Members) != 1 || len(o.said("session")) != 0 {
+			w.Errorf("the observer joined: %+v", v)
+		}
+		w.must(a.end())
+		w.eventually("the end", sees(""))
+	})
+}
+
+// A handler that goes on after its lease was lost is stuck after the drain budget.
+func TestHandlerOutlivesLostLease(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		free := make(chan struct{})
+		var h leases
+		w.must(m.Contend(func(_ context.Context, l *Lease) error { h.add(l); <-free; return nil }, "s"))
+		l := h.await(w, 1)
+		m.link.Cut()
+		time.Sleep(l.Remaining() + time.Millisecond)
+		synctest.Wait()
+		if got := m.View().Leases; len(got) != 1 || got[0].State != LeaseRevoked {
+			w.Errorf("leases %+v", got)
+		}
+		m.link.Heal()
+		time.Sleep(m.o.DrainBudget)
+		synctest.Wait()
+		if got := m.said("stuck"); !slices.Equal(got, []string{"stuck s: trust lapsed"}) {
+			w.Errorf("hooks: %q", got)
+		}
+		if h.count() != 1 {
+			w.Error("two handlers of one shard at a time (S11)")
+		}
+		if err := m.HandOver(w.Context(), "0123", "s"); !errors.Is(err, ErrStuck) {
+			w.Errorf("handover of a stuck shard: %v", err)
+		}
+		close(free)
+		w.eventually("given back", func() bool { o, _ := m.View().Owner("s"); return o.Session == "" })
+	})
+}
+
+// A handover overtaken by the loss of the lease says so.
+func TestHandOverOfLostLease(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a"), w.member("b")
+		var h leases
+		w.must(a.Contend(func(ctx context.Context, l *Lease) error {
+			h.add(l)
+			<-l.Context().Done()
+			return nil
+		}, "s"))
+		w.must(b.Contend(h.hold, "t"))
+		h.await(w, 2)
+		w.eventually("a sees b", func() bool { return len(a.View().Members) == 2 })
+		to := b.View().Session
+		a.link.Cut()
+		if err := a.HandOver(w.Context(), to, "s"); !errors.Is(err, ErrLapsed) || !errors.Is(err, ErrLost) {
+			w.Errorf("handover: %v, want ErrLapsed", err)
+		}
+	})
+}
+
+func TestLogger(t *testing.T) {
+	bubble(t, func(w *world) {
+		var log strings.Builder
+		m := w.member("a", func(o *Options) {
+			o.Hooks = Hooks{}
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil)) // called by one goroutine
+		})
+		var h leases
+		w.must(m.Contend(func(ctx context.Context, l *Lease) error { h.add(l); <-ctx.Done(); return errors.New("boom") }, "s"))
+		l := h.await(w, 1)
+		w.takeOver(m, 0)
+		_, err := l.Append(w.Context(), nil)
+		if !errors.Is(err, ErrLost) && !errors.Is(err, ErrFenced) {
+			w.Errorf("append: %v", err)
+		}
+		w.must(m.end())
+		for _, want := range []string{"session joined", `lease granted" shard=s token=`, `lease ended" shard=s`, "boom"} {
+			if !strings.Contains(log.String(), want) {
+				w.Errorf("the log does not say %q:\n%s", want, log.String())
+			}
+		}
+	})
+}
+
+func TestOnCall(t *testing.T) {
+	bubble(t, func(w *world) {
+		var mu sync.Mutex
+		calls := make(map[CallKind]int)
+		var failed []CallKind
+		m := w.member("a", func(o *Options) {
+			o.Hooks.OnCall = func(c Call) {
+				mu.Lock()
+				defer mu.Unlock()
+				calls[c.Kind]++
+				if c.Err != nil {
+					failed = append(failed, c.Kind)
+				}
+			}
+		})
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		_, err := l.Append(w.Context(), nil)
+		w.must(err)
+		m.link.SetError(kvfault.Watch|kvfault.Read, errReset)
+		time.Sleep(ttl / 2)
+		m.link.Heal()
+		w.must(m.Withdraw(w.Context(), "s"))
+		w.must(m.end())
+		for _, k := range []CallKind{CallJoin, CallAcquire, CallCommit, CallRelease, CallClose} {
+			if calls[k] != 1 {
+				w.Errorf("%d calls of %s, want 1", calls[k], k)
+			}
+		}
+		if calls[CallBeat] < 1 || calls[CallObserve] < 2 || calls[CallObserve] > 20 || len(failed) != calls[CallObserve] {
+			w.Errorf("calls %v, failed %v", calls, failed)
 		}
 	})
 }

@@ -56,7 +56,8 @@ type Options struct {
 	// two owners may overlap; only what is fenced is protected.
 	AbandonAfter time.Duration
 	// Watchdog, if positive, is how often a handler must call Lease.Progress; one
-	// that does not has its lease revoked as if its drain budget were spent.
+	// that does not, also while it drains, has its lease revoked as if its drain
+	// budget were spent.
 	Watchdog time.Duration
 
 	// BackoffMin and BackoffMax bound the wait after a failed join, and before a

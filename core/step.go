@@ -15,8 +15,7 @@ func (e *Elector) feed(in fsm.Input) {
 	e.drainQueue()
 }
 
-// drainQueue steps the machine through the queue, to which its own effects may
-// add. e.mu is held.
+// drainQueue steps the machine through the queue. e.mu is held.
 func (e *Elector) drainQueue() {
 	e.clk.sample()
 	for len(e.queue) > 0 {
