@@ -126,7 +126,9 @@ type Wire struct {
 	// hears nothing, until its context ends.
 	DropReplies func() (end func())
 
-	// Hold keeps requests back. release delivers them, in order, also those whose
+	// Hold keeps requests back: only those that would change the store, if the
+	// harness can tell, so that a call of several steps gets to the one that
+	// matters. release delivers them, in order, also those whose
 	// caller has given up since, and returns when they have reached the store or,
 	// where that cannot be told, have been sent.
 	Hold func() (release func())

@@ -181,7 +181,7 @@ func (l *ledger) checkFence() (found []damage) {
 				found = append(found, damage{F1, fmt.Sprintf("a commit under token %d was accepted although token %d had been granted before it was sent", c.fence.Token, newer)})
 			case newer > c.fence.Token && c.number > g.res.Head.Number:
 				found = append(found, damage{F1, fmt.Sprintf("commit %d under token %d was accepted although token %d was granted at a head of %d commits", c.number, c.fence.Token, newer, g.res.Head.Number)})
-			case newer <= c.fence.Token && c.number <= g.res.Head.Number:
+			case newer < c.fence.Token && c.number <= g.res.Head.Number:
 				found = append(found, damage{F1, fmt.Sprintf("commit %d under token %d lies below the head of %d commits that the grant of token %d reported", c.number, c.fence.Token, g.res.Head.Number, newer)})
 			}
 		}

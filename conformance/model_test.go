@@ -1,0 +1,478 @@
+package conformance_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// model is a dumb second implementation of the contract: one mutex and a few
+// maps. It shares nothing with the shipped backends, so that the suite is not
+// fitted to them, and it breaks one rule at a time for the mutants: see bug.
+type model struct {
+	bug bug
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each change
+	calls   conformance.Calls
+	store   state
+}
+
+// state is everything that is durable: what a snapshot has.
+type state struct {
+	id        string
+	rev       int64 // counts changes of members and owners; a token is one
+	compacted int64
+	labels    map[string]driver.SessionID
+	members   map[driver.SessionID]*record
+	gone      map[driver.SessionID]int64
+	shards    map[driver.ShardID]*shard
+	tail      []driver.Entry
+	tailed    int64 // entries that left tail
+}
+
+type record struct {
+	driver.Member
+	version driver.Version
+	rev     int64
+	corrupt bool
+}
+
+type shard struct {
+	owner   driver.Owner
+	from    driver.Token // that the owner's lease was granted from
+	rev     int64
+	head    driver.Head
+	entries []driver.Entry
+	items   map[string]driver.Item
+	corrupt bool
+	counter int64 // of the mutants that number by something else
+}
+
+const modelTail = 100 // entries that the tail keeps
+
+func newModel(b bug) *model { return &model{bug: b, changed: make(chan struct{})} }
+
+func (s *state) clone() state {
+	c := *s
+	c.labels, c.gone = maps.Clone(s.labels), maps.Clone(s.gone)
+	c.members, c.shards = map[driver.SessionID]*record{}, map[driver.ShardID]*shard{}
+	for id, r := range s.members {
+		r := *r
+		c.members[id] = &r
+	}
+	for id, sh := range s.shards {
+		sh := *sh
+		sh.entries, sh.items = slices.Clone(sh.entries), maps.Clone(sh.items)
+		c.shards[id] = &sh
+	}
+	c.tail = slices.Clone(s.tail)
+	return c
+}
+
+func (m *model) wake() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func (m *model) shard(id driver.ShardID) *shard {
+	s := m.store.shards[id]
+	if s == nil {
+		s = &shard{items: map[string]driver.Item{}}
+	}
+	return s
+}
+
+// grant writes a shard's record.
+func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResult {
+	s := m.shard(id)
+	m.store.rev++
+	token := driver.Token(m.store.rev)
+	if m.bug == tokenResetOnRelease || m.bug == tokenResetOnDelete {
+		s.counter++
+		token = driver.Token(s.counter)
+	}
+	s.from, s.owner, s.rev = s.owner.Token, driver.Owner{Session: to, Token: token}, m.store.rev
+	m.store.shards[id] = s
+	m.wake()
+	return driver.AcquireResult{Fence: driver.Fence{Shard: id, Session: to, Token: token}, Head: s.head}
+}
+
+var errCorrupt = errors.New("tenure: the record does not decode: repair it by hand")
+
+func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResult {
+	s := m.shard(c.Shard)
+	_, lives := m.store.members[s.owner.Session]
+	switch {
+	case s.corrupt:
+		return driver.AcquireResult{Err: errCorrupt}
+	case s.owner.Session == self && s.from == c.Seen.Token && s.owner != c.Seen && m.bug != claimNotIdempotent:
+		return driver.AcquireResult{Fence: driver.Fence{Shard: c.Shard, Session: self, Token: s.owner.Token}, Head: s.head}
+	case s.owner != c.Seen, lives && !c.Preempt && m.bug != claimTrustsView:
+		return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: s.owner}}
+	}
+	return m.grant(c.Shard, self)
+}
+
+func (m *model) transfer(h driver.Handover) driver.AcquireResult {
+	s := m.shard(h.Fence.Shard)
+	_, lives := m.store.members[h.To]
+	switch {
+	case s.corrupt:
+		return driver.AcquireResult{Err: errCorrupt}
+	case s.owner == (driver.Owner{Session: h.Fence.Session, Token: h.Fence.Token}) && s.owner.Session != "":
+		if !lives && m.bug != transferToAbsent {
+			return driver.AcquireResult{Err: fmt.Errorf("tenure: %w", driver.ErrNoTarget)}
+		}
+		return m.grant(h.Fence.Shard, h.To)
+	case s.owner.Session == h.To && s.from == h.Fence.Token:
+		return driver.AcquireResult{Fence: driver.Fence{Shard: h.Fence.Shard, Session: h.To, Token: s.owner.Token}, Head: s.head}
+	}
+	return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: s.owner}}
+}
+
+func (m *model) release(f driver.Fence) {
+	s := m.shard(f.Shard)
+	if s.owner.Session != f.Session || s.corrupt || (s.owner.Token != f.Token && m.bug != releaseByOwner) {
+		return
+	}
+	m.store.rev++
+	s.owner, s.rev = driver.Owner{Token: s.owner.Token}, m.store.rev
+	if m.bug == tokenResetOnRelease {
+		s.owner, s.counter = driver.Owner{}, 0
+	}
+	m.wake()
+}
+
+func (m *model) commit(w driver.Write) driver.CommitResult {
+	s := m.shard(w.Fence.Shard)
+	fenced := s.owner != (driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token})
+	conflict := m.conflict(s, w)
+	switch {
+	case s.corrupt:
+		return driver.CommitResult{Err: errCorrupt}
+	case fenced && conflict != nil && m.bug == conflictBeforeFence:
+		return driver.CommitResult{Err: conflict}
+	case fenced:
+		return driver.CommitResult{Err: &driver.FencedError{Fence: w.Fence, Current: s.owner}}
+	case conflict != nil:
+		s.counter++
+		return driver.CommitResult{Err: conflict}
+	case m.bug == fenceCheckedApart:
+		m.yield()
+	}
+	return m.apply(s, w)
+}
+
+// yield lets others at the store in the middle of an operation.
+func (m *model) yield() {
+	m.mu.Unlock()
+	for range 3 {
+		runtime.Gosched()
+	}
+	m.mu.Lock()
+}
+
+func (m *model) conflict(s *shard, w driver.Write) error {
+	if w.Number != s.head.Number+1 && m.bug != numberNotChecked {
+		return &driver.ConflictError{Shard: w.Fence.Shard, Op: driver.NumberConflict, Head: s.head}
+	}
+	for i, op := range w.Ops {
+		it, there := s.items[op.Key]
+		wrong := op.IfVersion == driver.Absent && there || op.IfVersion > 0 && it.Version != op.IfVersion
+		if op.Kind == driver.OpTrim && op.Through > s.head.Seq || op.Kind <= driver.OpDelete && wrong {
+			return &driver.ConflictError{Shard: w.Fence.Shard, Op: i, Head: s.head}
+		}
+	}
+	return nil
+}
+
+func (m *model) apply(s *shard, w driver.Write) driver.CommitResult {
+	number := s.head.Number + 1
+	versions := make([]driver.Version, len(w.Ops))
+	puts := false
+	if s.head.Oldest == 0 {
+		s.head.Oldest = 1
+	}
+	for i, op := range w.Ops {
+		switch op.Kind {
+		case driver.OpPut:
+			puts, versions[i] = true, driver.Version(number)
+			s.items[op.Key] = driver.Item{Key: op.Key, Value: slices.Clone(op.Value), Version: versions[i]}
+		case driver.OpDelete:
+			delete(s.items, op.Key)
+		case driver.OpAppend:
+			s.head.Seq++
+			if m.bug == logByCounter {
+				s.head.Seq = max(s.head.Seq, driver.Seq(s.counter))
+			}
+			e := driver.Entry{Shard: w.Fence.Shard, Seq: s.head.Seq, Token: w.Fence.Token, Number: number, Payload: slices.Clone(op.Value)}
+			s.entries = append(s.entries, e)
+			m.publish(e)
+		case driver.OpTrim:
+			s.head.Oldest = max(s.head.Oldest, op.Through+1)
+			s.entries = slices.DeleteFunc(s.entries, func(e driver.Entry) bool { return e.Seq < s.head.Oldest })
+		}
+	}
+	if len(s.entries) == 0 && m.bug == seqRestarts && s.head.Seq > 0 {
+		s.head.Seq, s.head.Oldest = 0, 1
+	}
+	if len(s.entries)+len(s.items) == 0 && m.bug == tokenResetOnDelete {
+		s.counter = 0
+	}
+	s.head.Number, s.head.Nonce, s.head.Token = number, w.Nonce, w.Fence.Token
+	if s.head.Seq == 0 && len(s.entries) == 0 {
+		s.head.Oldest = 1
+	}
+	m.wake()
+	if !puts {
+		versions = nil
+	}
+	return driver.CommitResult{Head: s.head, Versions: versions}
+}
+
+// publish puts an entry at the end of the tail.
+func (m *model) publish(e driver.Entry) {
+	at := len(m.store.tail)
+	m.store.tail = append(m.store.tail, e)
+	if m.bug == tailBySequence && len(e.Payload) > 1000 {
+		// The number is taken now, and the entry seen only later.
+		m.store.tail[at].Seq = 0
+		at64 := m.store.tailed + int64(at)
+		m.yield()
+		if i := at64 - m.store.tailed; i >= 0 {
+			m.store.tail[i] = e
+		}
+	}
+	if extra := len(m.store.tail) - modelTail; extra > 0 {
+		m.store.tail = slices.Clone(m.store.tail[extra:])
+		m.store.tailed += int64(extra)
+	}
+}
+
+// remove ends a session.
+func (m *model) remove(id driver.SessionID) {
+	if _, there := m.store.members[id]; !there {
+		return
+	}
+	delete(m.store.members, id)
+	m.store.rev++
+	m.store.gone[id] = m.store.rev
+	m.wake()
+}
+
+// join is the compare-and-set on the label's record: last is what was read of it.
+func (m *model) join(j driver.Member, last driver.SessionID) error {
+	switch now := m.store.labels[j.Node]; {
+	case now == j.Session && m.bug != joinRevives:
+		return fmt.Errorf("tenure: session %s has joined before: %w", j.Session, driver.ErrConflict)
+	case now != last && m.bug != lateJoinRevives:
+		return fmt.Errorf("tenure: another session joined as %s: %w", j.Node, driver.ErrRetry)
+	}
+	if j.Supersede {
+		m.remove(last)
+	}
+	m.store.rev++
+	m.store.labels[j.Node] = j.Session
+	j.Meta = maps.Clone(j.Meta)
+	m.store.members[j.Session] = &record{Member: j, version: driver.Version(m.store.rev), rev: m.store.rev}
+	m.wake()
+	return nil
+}
+
+func (m *model) evict(s driver.Suspect) driver.EvictResult {
+	r := m.store.members[s.Session]
+	switch {
+	case r == nil:
+		return driver.EvictResult{}
+	case r.version != s.Version && m.bug != evictIgnoresVersion:
+		return driver.EvictResult{Current: r.version}
+	}
+	m.remove(s.Session)
+	return driver.EvictResult{Evicted: true}
+}
+
+// view is what differs from a revision, and with reset everything.
+func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View {
+	v := &driver.View{Reset: reset, Cursor: m.cursor("view", m.store.rev)}
+	for id, r := range m.store.members {
+		if r.rev > since && !r.corrupt {
+			member := r.Member
+			member.Meta = maps.Clone(r.Meta)
+			v.Members = append(v.Members, member)
+		}
+		for _, b := range beats {
+			if b.Session == id && b.Version != r.version || m.bug == beatsWakeAll && b.Version == 0 {
+				v.Beats = append(v.Beats, driver.Beat{Session: id, Version: r.version})
+			}
+		}
+	}
+	for id, rev := range m.store.gone {
+		if rev > since && !reset && m.bug != watchDropsDepartures {
+			v.Gone = append(v.Gone, id)
+		}
+	}
+	for id, s := range m.store.shards {
+		if s.rev > since && !s.corrupt {
+			v.Shards = append(v.Shards, driver.ShardState{Shard: id, Owner: s.owner})
+		}
+	}
+	return v
+}
+
+func (m *model) cursor(kind string, at int64) driver.Cursor {
+	return driver.Cursor(fmt.Sprintf("%s %s %d", kind, m.store.id, at))
+}
+
+// position reads a cursor, and reports whether the model can go on from it.
+func (m *model) position(kind string, c driver.Cursor, first, last int64) (int64, bool) {
+	var at int64
+	rest, found := strings.CutPrefix(string(c), fmt.Sprintf("%s %s ", kind, m.store.id))
+	if n, err := fmt.Sscanf(rest, "%d", &at); !found || err != nil || n != 1 {
+		return 0, false
+	}
+	return at, at >= first && at <= last
+}
+
+// page is the tail after a position: nil when there is nothing.
+func (m *model) page(since driver.Cursor, most int) *driver.TailPage {
+	end := m.store.tailed + int64(len(m.store.tail))
+	at, ok := m.position("tail", since, m.store.tailed, end)
+	if ok && at == end {
+		return nil
+	}
+	p := &driver.TailPage{}
+	if ok {
+		p.Entries = slices.Clone(m.store.tail[at-m.store.tailed:][:min(int64(max(most, 1)), end-at)])
+		p.Cursor = m.cursor("tail", at+int64(len(p.Entries)))
+		p.Entries = slices.DeleteFunc(p.Entries, func(e driver.Entry) bool { return e.Seq == 0 })
+		if !slices.ContainsFunc(p.Entries, func(e driver.Entry) bool { return e.Seq < m.shard(e.Shard).head.Oldest }) {
+			return p
+		}
+	}
+	p = &driver.TailPage{Reset: true, Cursor: m.cursor("tail", end)}
+	for id, s := range m.store.shards {
+		if s.head.Number > 0 {
+			p.Heads = append(p.Heads, driver.ShardHead{Shard: id, Head: s.head})
+		}
+	}
+	return p
+}
+
+// create gives the namespace an identity, if it has none.
+func (m *model) create() {
+	if m.store.id != "" {
+		return
+	}
+	m.store = state{
+		id:      rand.Text(),
+		labels:  map[string]driver.SessionID{},
+		members: map[driver.SessionID]*record{},
+		gone:    map[driver.SessionID]int64{},
+		shards:  map[driver.ShardID]*shard{},
+	}
+}
+
+func (m *model) tamper(what conformance.Tampering, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.store.shards[driver.ShardID(name)]
+	switch what {
+	case conformance.CorruptShard, conformance.OversizeShard:
+		s.corrupt = true
+	case conformance.CorruptMember:
+		m.store.members[driver.SessionID(name)].corrupt = true
+	case conformance.RemoveShard:
+		m.store.rev++
+		s.owner, s.from, s.rev = driver.Owner{}, 0, m.store.rev
+	case conformance.RewriteShard:
+	default:
+		return errors.ErrUnsupported
+	}
+	m.wake()
+	return nil
+}
+
+// fixture offers every fault that there is.
+func (m *model) fixture() *conformance.Store {
+	open := func(ctx context.Context, m *model, create bool) (*modelBackend, error) {
+		return m.open(ctx, "model/ns", create)
+	}
+	opened := func(b *modelBackend, err error) (driver.Backend, error) {
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+	others := map[string]*model{}
+	return &conformance.Store{
+		Open:         func(ctx context.Context) (driver.Backend, error) { return opened(open(ctx, m, true)) },
+		OpenExisting: func(ctx context.Context) (driver.Backend, error) { return opened(open(ctx, m, false)) },
+		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
+			if others[suffix] == nil {
+				others[suffix] = newModel(m.bug)
+			}
+			return opened(others[suffix].open(ctx, "model/ns"+suffix, true))
+		},
+		OpenLying: func(ctx context.Context) (driver.Backend, error) {
+			return opened(open(ctx, newModel(m.bug|lying), true))
+		},
+		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
+			b, err := open(ctx, m, true)
+			if err != nil {
+				return nil, nil, err
+			}
+			return b, b.wire(), nil
+		},
+		Calls: func() conformance.Calls {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.calls
+		},
+		Compact: func(context.Context) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.store.compacted = m.store.rev
+			clear(m.store.gone)
+			m.store.tailed += int64(len(m.store.tail))
+			m.store.tail = nil
+			return nil
+		},
+		Tamper: func(_ context.Context, what conformance.Tampering, name string) error { return m.tamper(what, name) },
+		Wipe: func(context.Context) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.store = state{}
+			m.wake()
+			return nil
+		},
+		Snapshot: func(context.Context) (func(context.Context) error, error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			backup := m.store.clone()
+			return func(context.Context) error {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.store = backup.clone()
+				m.wake()
+				return nil
+			}, nil
+		},
+		Restart: func(context.Context) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.store = m.store.clone()
+			m.wake()
+			return nil
+		},
+	}
+}

@@ -1,0 +1,474 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// modelBackend is a process's way to a model, through a network with faults.
+type modelBackend struct {
+	m         *model
+	namespace string
+	id        string
+	ended     chan struct{}
+
+	mu    sync.Mutex // also guards what follows, taken after model.mu
+	ends  bool
+	rev   int64 // highest acknowledged
+	fault fault
+	held  []func()
+	full  *driver.View // of the mutant that caches
+	known map[driver.SessionID]*record
+}
+
+type fault int
+
+const (
+	noFault fault = iota
+	dropRequests
+	dropReplies
+	hold
+	duplicate
+	cut
+)
+
+var (
+	_ driver.Backend = (*modelBackend)(nil)
+	_ driver.Session = (*modelSession)(nil)
+)
+
+func (m *model) open(ctx context.Context, namespace string, create bool) (*modelBackend, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.bug&lying != 0 && m.bug&^lying != noProbe {
+		return nil, errors.New("tenure: the store ignores the conditions of writes: use another")
+	}
+	if create {
+		m.create()
+	}
+	if m.store.id == "" {
+		return nil, fmt.Errorf("tenure: the namespace has no identity: create it, or look where its data went")
+	}
+	return &modelBackend{m: m, namespace: namespace, id: m.store.id, ended: make(chan struct{}), known: map[driver.SessionID]*record{}}, nil
+}
+
+// call is a kind of round trip.
+type call int
+
+const (
+	read call = iota
+	write
+)
+
+// send is one round trip: op runs under the store's mutex, and returns its
+// answer.
+func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, error)) (R, error) {
+	var zero R
+	if b.closed() {
+		return zero, fmt.Errorf("tenure: the backend is %w", driver.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return zero, fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
+	}
+	type answer struct {
+		r   R
+		err error
+	}
+	visit := func() answer {
+		b.m.mu.Lock()
+		defer b.m.mu.Unlock()
+		if kind == write {
+			b.m.calls.Writes++
+		} else {
+			b.m.calls.Reads++
+		}
+		if err := b.check(); err != nil {
+			return answer{zero, err}
+		}
+		r, err := op()
+		b.acknowledge()
+		return answer{r, err}
+	}
+	answered := make(chan answer, 1)
+	b.mu.Lock()
+	fault := b.fault
+	if fault == hold {
+		b.held = append(b.held, func() { answered <- visit() })
+	}
+	b.mu.Unlock()
+	switch fault {
+	case noFault:
+		answered <- visit()
+	case dropReplies:
+		a := visit()
+		if b.m.bug == retriesWrites {
+			visit()
+		}
+		if b.m.bug == successOnLostReply {
+			answered <- a
+		}
+	case duplicate:
+		answered <- visit()
+		visit()
+	case cut:
+		return zero, errors.New("tenure: no connection")
+	}
+	select {
+	case a := <-answered:
+		return a.r, a.err
+	case <-ctx.Done():
+		if b.m.bug == unknownAsNotApplied {
+			return zero, fmt.Errorf("tenure: %w: %w", driver.ErrRetry, ctx.Err())
+		}
+		return zero, fmt.Errorf("tenure: no answer: %w", ctx.Err())
+	case <-b.ended:
+		return zero, fmt.Errorf("tenure: the backend was closed while it waited")
+	}
+}
+
+// check refuses a store that is not the one that was opened, or went back.
+func (b *modelBackend) check() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.m.bug == noIdentityCheck {
+		b.m.create()
+		return nil
+	}
+	if b.m.store.id != b.id || b.m.store.rev < b.rev {
+		return fmt.Errorf("tenure: %w", driver.ErrStoreChanged)
+	}
+	return nil
+}
+
+func (b *modelBackend) acknowledge() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rev = b.m.store.rev
+}
+
+func (b *modelBackend) closed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ends
+}
+
+func (b *modelBackend) wire() *conformance.Wire {
+	set := func(f fault) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.fault = f
+	}
+	start := func(f fault) func() func() {
+		return func() func() {
+			set(f)
+			return func() { set(noFault) }
+		}
+	}
+	return &conformance.Wire{
+		DropRequests: start(dropRequests),
+		DropReplies:  start(dropReplies),
+		Duplicate:    start(duplicate),
+		Hold: func() func() {
+			set(hold)
+			return func() {
+				b.mu.Lock()
+				b.fault = noFault
+				held := b.held
+				b.held = nil
+				b.mu.Unlock()
+				for _, deliver := range held {
+					deliver()
+				}
+			}
+		},
+		Cut: func() func() {
+			set(cut)
+			return func() {
+				set(noFault)
+				if b.m.bug == revivedOnReconnect {
+					b.m.mu.Lock()
+					defer b.m.mu.Unlock()
+					for id, r := range b.known {
+						b.m.store.members[id] = r
+					}
+				}
+			}
+		},
+	}
+}
+
+func (b *modelBackend) Info() driver.Info {
+	return driver.Info{Backend: "model", Namespace: b.namespace, StoreID: b.id, Limits: driver.Limits{
+		BatchItems: 64, WriteOps: 32, WriteBytes: 64 << 10, MinTTL: time.Millisecond,
+	}}
+}
+
+func (b *modelBackend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ends {
+		b.ends = true
+		close(b.ended)
+		if b.m.bug == leaks {
+			go func() { <-time.After(10 * time.Second) }()
+		}
+	}
+	return nil
+}
+
+func (b *modelBackend) Join(ctx context.Context, j driver.Member) (driver.Session, error) {
+	if err := driver.CheckMember(j, b.Info().Limits); err != nil {
+		return nil, err
+	}
+	b.m.mu.Lock()
+	last := b.m.store.labels[j.Node]
+	b.m.mu.Unlock()
+	return send(ctx, b, write, func() (driver.Session, error) {
+		if err := b.m.join(j, last); err != nil {
+			return nil, err
+		}
+		b.known[j.Session] = b.m.store.members[j.Session]
+		return &modelSession{b: b, id: j.Session}, nil
+	})
+}
+
+// block tries at every change until there is an answer.
+func block[R any](ctx context.Context, b *modelBackend, try func() (R, bool)) (R, error) {
+	for first := true; ; first = false {
+		var changed chan struct{}
+		found := false
+		r, err := send(ctx, b, read, func() (R, error) {
+			if !first {
+				b.m.calls.Reads--
+			}
+			changed = b.m.changed
+			r, ok := try()
+			found = ok
+			return r, nil
+		})
+		if errors.Is(err, driver.ErrRetry) && !first {
+			err = ctx.Err() // the call was under way
+		}
+		if err != nil || found {
+			return r, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return r, fmt.Errorf("tenure: nothing changed: %w", ctx.Err())
+		case <-b.ended:
+			return r, fmt.Errorf("tenure: the backend is %w", driver.ErrClosed)
+		}
+	}
+}
+
+func (b *modelBackend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View, error) {
+	return block(ctx, b, func() (*driver.View, bool) {
+		since, ok := b.m.position("view", q.Since, b.m.store.compacted, b.m.store.rev)
+		if !ok {
+			v := b.m.view(0, true, q.Beats)
+			if b.m.bug == cachesFullState {
+				if b.full == nil {
+					b.full = v
+				}
+				v.Shards = b.full.Shards
+			}
+			return v, true
+		}
+		v := b.m.view(since, false, q.Beats)
+		return v, since < b.m.store.rev || len(v.Beats) > 0 || b.m.bug == beatsWakeAll
+	})
+}
+
+func (b *modelBackend) TailLog(ctx context.Context, since driver.Cursor, most int) (*driver.TailPage, error) {
+	return block(ctx, b, func() (*driver.TailPage, bool) {
+		p := b.m.page(since, most)
+		return p, p != nil
+	})
+}
+
+func (b *modelBackend) ReadLog(ctx context.Context, id driver.ShardID, after driver.Seq, most int) (*driver.LogPage, error) {
+	if err := driver.CheckShard(id); err != nil {
+		return nil, err
+	}
+	return send(ctx, b, read, func() (*driver.LogPage, error) {
+		s := b.m.shard(id)
+		page := &driver.LogPage{Head: s.head}
+		if most > 0 && after+1 < s.head.Oldest {
+			return nil, &driver.TrimmedError{Shard: id, Oldest: s.head.Oldest}
+		}
+		for _, e := range s.entries {
+			if e.Seq > after && len(page.Entries) < most {
+				page.Entries = append(page.Entries, e)
+			}
+		}
+		return page, nil
+	})
+}
+
+func (b *modelBackend) Get(ctx context.Context, id driver.ShardID, key string) (*driver.Item, error) {
+	if err := errors.Join(driver.CheckShard(id), driver.CheckKey(key)); err != nil {
+		return nil, err
+	}
+	return send(ctx, b, read, func() (*driver.Item, error) {
+		it, there := b.m.shard(id).items[key]
+		if !there {
+			return nil, nil
+		}
+		return &it, nil
+	})
+}
+
+func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string) ([]driver.Item, error) {
+	if err := errors.Join(driver.CheckShard(id), driver.CheckPrefix(prefix)); err != nil {
+		return nil, err
+	}
+	return send(ctx, b, read, func() ([]driver.Item, error) {
+		var items []driver.Item
+		for key, it := range b.m.shard(id).items {
+			if strings.HasPrefix(key, prefix) {
+				items = append(items, it)
+			}
+		}
+		slices.SortFunc(items, func(x, y driver.Item) int { return strings.Compare(x.Key, y.Key) })
+		return items, nil
+	})
+}
+
+// modelSession is a member of a model.
+type modelSession struct {
+	b  *modelBackend
+	id driver.SessionID
+}
+
+func (s *modelSession) ID() driver.SessionID { return s.id }
+
+// alive is the session's record.
+func (s *modelSession) alive() (*record, error) {
+	r := s.b.m.store.members[s.id]
+	if r == nil {
+		return nil, fmt.Errorf("tenure: %w", driver.ErrSessionLost)
+	}
+	return r, nil
+}
+
+func (s *modelSession) Beat(ctx context.Context) error {
+	_, err := send(ctx, s.b, write, func() (struct{}, error) {
+		r, err := s.alive()
+		if err != nil {
+			return struct{}{}, err
+		}
+		if s.b.m.bug != beatKeepsVersion {
+			r.version++
+			s.b.m.wake()
+		}
+		for _, sh := range s.b.m.store.shards {
+			if sh.owner.Session == s.id && s.b.m.bug == beatPerShard {
+				s.b.m.calls.Writes++
+			}
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// batch sends items in calls of the batch size; what an item comes to is up to
+// do. With living the session must have a record.
+func batch[I, R any](ctx context.Context, s *modelSession, items []I, living bool, do func(I) R, failed func(error) R) ([]R, error) {
+	size := s.b.Info().Limits.BatchItems
+	if s.b.m.bug == oneCallPerItem {
+		size = 1
+	}
+	var results []R
+	for part := range slices.Chunk(items, size) {
+		res, err := send(ctx, s.b, write, func() ([]R, error) {
+			if _, err := s.alive(); err != nil && living {
+				return nil, err
+			}
+			var res []R
+			for _, it := range part {
+				res = append(res, do(it))
+			}
+			return res, nil
+		})
+		if err != nil && len(results) == 0 {
+			return nil, err
+		}
+		for i := range part {
+			if err != nil {
+				results = append(results, failed(err))
+			} else {
+				results = append(results, res[i])
+			}
+		}
+	}
+	return results, nil
+}
+
+func acquireFailed(err error) driver.AcquireResult { return driver.AcquireResult{Err: err} }
+
+func (s *modelSession) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.AcquireResult, error) {
+	if err := driver.CheckClaims(claims); err != nil {
+		return nil, err
+	}
+	denied := false
+	return batch(ctx, s, claims, true, func(c driver.Claim) driver.AcquireResult {
+		if denied && s.b.m.bug == batchStopsAtDenied {
+			return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard}}
+		}
+		r := s.b.m.claim(s.id, c)
+		denied = denied || r.Err != nil
+		return r
+	}, acquireFailed)
+}
+
+func (s *modelSession) Transfer(ctx context.Context, to []driver.Handover) ([]driver.AcquireResult, error) {
+	if err := driver.CheckHandovers(to, s.id); err != nil {
+		return nil, err
+	}
+	return batch(ctx, s, to, true, s.b.m.transfer, acquireFailed)
+}
+
+func (s *modelSession) Release(ctx context.Context, fences []driver.Fence) error {
+	if err := driver.CheckFences(fences); err != nil {
+		return err
+	}
+	res, err := batch(ctx, s, fences, false, func(f driver.Fence) error {
+		s.b.m.release(f)
+		return nil
+	}, func(err error) error { return err })
+	return errors.Join(append(res, err)...)
+}
+
+func (s *modelSession) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
+	if err := driver.CheckWrites(writes, s.b.Info().Limits); err != nil {
+		return nil, err
+	}
+	return batch(ctx, s, writes, false, s.b.m.commit, func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
+}
+
+func (s *modelSession) Evict(ctx context.Context, suspects []driver.Suspect) ([]driver.EvictResult, error) {
+	if err := driver.CheckSuspects(suspects); err != nil {
+		return nil, err
+	}
+	return batch(ctx, s, suspects, true, s.b.m.evict, func(err error) driver.EvictResult { return driver.EvictResult{Err: err} })
+}
+
+func (s *modelSession) Close(ctx context.Context) error {
+	_, err := send(ctx, s.b, write, func() (struct{}, error) {
+		s.b.m.remove(s.id)
+		return struct{}{}, nil
+	})
+	return err
+}

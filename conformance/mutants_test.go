@@ -1,0 +1,129 @@
+package conformance_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance"
+)
+
+// bug is the one rule that a model breaks. lying may be added to any.
+type bug int
+
+const (
+	none bug = iota
+	tokenResetOnRelease
+	tokenResetOnDelete
+	releaseByOwner
+	evictIgnoresVersion
+	claimTrustsView
+	claimNotIdempotent
+	batchStopsAtDenied
+	oneCallPerItem
+	fenceCheckedApart
+	numberNotChecked
+	conflictBeforeFence
+	logByCounter
+	seqRestarts
+	tailBySequence
+	lateJoinRevives
+	joinRevives
+	revivedOnReconnect
+	beatKeepsVersion
+	beatPerShard
+	watchDropsDepartures
+	cachesFullState
+	beatsWakeAll
+	transferToAbsent
+	successOnLostReply
+	unknownAsNotApplied
+	retriesWrites
+	noIdentityCheck
+	noProbe
+	leaks
+
+	lying bug = 1 << 16
+)
+
+// mutant is a broken backend, and the case that must find it.
+type mutant struct {
+	bug    bug
+	does   string
+	killer string
+	rule   conformance.Rule
+}
+
+func mutants() []mutant {
+	return []mutant{
+		{tokenResetOnRelease, "numbers tokens by a record that a release deletes", "Acquire/TokensIncreaseAcrossRelease", conformance.A2},
+		{tokenResetOnDelete, "numbers tokens by a record that goes with the shard's data", "Acquire/TokensIncreaseAcrossDeleteData", conformance.A2},
+		{releaseByOwner, "releases what the session holds, whatever the token", "Release/StaleIsNoop", conformance.R1},
+		{evictIgnoresVersion, "evicts whatever version the record has", "Membership/EvictExactVersionOnly", conformance.M2},
+		{evictIgnoresVersion, "evicts whatever version the record has", "Membership/EvictLosesToBeat", conformance.M2},
+		{claimTrustsView, "takes the claim's word that the holder is dead", "Acquire/ClaimOnLiveHolderRefused", conformance.A1},
+		{claimNotIdempotent, "does not know its own grant again", "Acquire/Idempotent", conformance.A3},
+		{batchStopsAtDenied, "denies what follows a denied item", "Acquire/PartialBatch", conformance.A4},
+		{oneCallPerItem, "sends a batch item by item", "Acquire/BatchCost", conformance.A6},
+		{fenceCheckedApart, "checks the fence, and writes after", "Commit/RacesTakeover", conformance.F1},
+		{fenceCheckedApart, "checks the fence, and writes after", "Chaos/RandomOpsLinearizable", conformance.F1},
+		{numberNotChecked, "applies a write that was sent again", "Commit/RepeatedWriteRefused", conformance.F1},
+		{numberNotChecked, "applies a write that was delivered twice", "Commit/DuplicateRequestHarmless", conformance.F1},
+		{numberNotChecked, "applies a late write of the same lease", "Commit/LateWriteOfSameLeaseRefused", conformance.F1},
+		{conflictBeforeFence, "reports a conflict to a zombie", "Commit/FencedBeatsConflict", conformance.F2},
+		{logByCounter, "numbers entries by a counter that refused appends advance", "Log/WrongNumberConflicts", conformance.L1},
+		{seqRestarts, "numbers entries from 1 after a full trim", "Log/SeqSurvivesFullTrim", conformance.L3},
+		{tailBySequence, "numbers the tail before the entry can be seen", "Log/FirstStartedLastCommitted", conformance.L4},
+		{lateJoinRevives, "joins without comparing the label's record", "Membership/LateJoinFails", conformance.M3},
+		{joinRevives, "joins again under a used id", "Membership/RepeatedJoinFails", conformance.M3},
+		{revivedOnReconnect, "writes its sessions again when the connection is back", "Membership/IdNeverRevivedOnReconnect", conformance.M1},
+		{beatKeepsVersion, "answers heartbeats without a change", "Membership/BeatChangesVersion", conformance.M1},
+		{beatPerShard, "writes once per shard for a heartbeat", "Membership/BeatCostConstant", conformance.M1},
+		{watchDropsDepartures, "does not report who left", "Views/NoLostFinalState", conformance.O1},
+		{cachesFullState, "answers a full state from memory", "Views/FullIsFresh", conformance.O1},
+		{beatsWakeAll, "wakes every reader for every heartbeat", "Views/BeatsOnlyAsAsked", conformance.O3},
+		{transferToAbsent, "transfers to a session without a record", "Release/TransferToAbsentMemberRefused", conformance.A5},
+		{successOnLostReply, "takes a lost reply for success", "Errors/LostReplyIsUnknown", conformance.E1},
+		{unknownAsNotApplied, "takes a lost reply for a refusal", "Errors/LostReplyIsUnknown", conformance.E1},
+		{retriesWrites, "sends a write again that was not answered", "Errors/WriteSentOnce", conformance.E2},
+		{noIdentityCheck, "goes on with a store that was wiped", "Chaos/WipeStore", conformance.I1},
+		{noProbe, "opens a store that ignores conditions", "Errors/ProbeRefusesLyingStore", conformance.P1},
+		{leaks, "leaves a goroutine behind", "Errors/NoGoroutineLeak", conformance.E3},
+	}
+}
+
+func modelHarness(b bug) conformance.Harness {
+	return conformance.Harness{
+		Name: "model",
+		New:  func(conformance.T) *conformance.Store { return newModel(b).fixture() },
+	}
+}
+
+// TestModel shows that a backend that keeps the rules passes, so that what
+// kills a mutant is its bug.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	conformance.Test(t, modelHarness(none))
+}
+
+func TestMutantsAreKilled(t *testing.T) {
+	t.Parallel()
+	for _, m := range mutants() {
+		t.Run(m.killer+"/"+strings.ReplaceAll(m.does, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			report, err := conformance.Check(t.Context(), modelHarness(m.bug), m.killer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := report.With(conformance.Failed)
+			if len(failed) != 1 {
+				t.Fatalf("a backend that %s passes %s:\n%v", m.does, m.killer, report)
+			}
+			for _, message := range failed[0].Messages {
+				if strings.HasPrefix(message, string(m.rule)+" "+m.rule.Title()+": ") && strings.HasSuffix(message, m.rule.Explain()) {
+					return
+				}
+			}
+			t.Errorf("a backend that %s fails %s without naming %s:\n%v", m.does, m.killer, m.rule, report)
+		})
+	}
+}
