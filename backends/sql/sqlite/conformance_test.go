@@ -56,6 +56,11 @@ func (h *harness) store() *conformance.Store {
 			return h.open(ctx, harnessNamespace+suffix, nil)
 		},
 		OpenLying: open(harnessNamespace, Options{}, " AND version = :seen", " AND :seen = :seen"),
+		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
+			w := new(wire)
+			b, err := h.openOn(ctx, harnessNamespace, nil, w)
+			return b, &conformance.Wire{DropRequests: w.dropRequests, DropReplies: w.dropReplies, Hold: w.hold, Cut: w.cut}, err
+		},
 		Calls: func() conformance.Calls {
 			return conformance.Calls{Reads: h.calls.reads.Load(), Writes: h.calls.writes.Load()}
 		},
@@ -71,6 +76,10 @@ func (h *harness) store() *conformance.Store {
 // open opens a backend that counts its calls. change replaces text in the
 // statements.
 func (h *harness) open(ctx context.Context, namespace string, o *Options, change ...string) (driver.Backend, error) {
+	return h.openOn(ctx, namespace, o, new(wire), change...)
+}
+
+func (h *harness) openOn(ctx context.Context, namespace string, o *Options, w *wire, change ...string) (driver.Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -87,48 +96,49 @@ func (h *harness) open(ctx context.Context, namespace string, o *Options, change
 	if err != nil {
 		return nil, err
 	}
-	b, err := sql.New(ctx, config(namespace, opts, &countingStore{Store: st, calls: &h.calls}, stmts))
+	b, err := sql.New(ctx, config(namespace, opts, &wiredStore{Store: st, calls: &h.calls, wire: w}, stmts))
 	if err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// countingStore counts transactions, and a poll, which begins with Check, as one
-// read.
-type countingStore struct {
+// wiredStore counts transactions, and passes them over a wire. A poll, which reads
+// two tables at least, counts as one read.
+type wiredStore struct {
 	sql.Store
 	calls *counts
+	wire  *wire
 }
 
-func (c *countingStore) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	c.calls.writes.Add(1)
-	return c.Store.WriteData(ctx, fn)
+func (s *wiredStore) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	s.calls.writes.Add(1)
+	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.WriteData(ctx, fn) })
 }
 
-func (c *countingStore) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	c.calls.writes.Add(1)
-	return c.Store.WriteRoster(ctx, fn)
+func (s *wiredStore) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	s.calls.writes.Add(1)
+	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.WriteRoster(ctx, fn) })
 }
 
-func (c *countingStore) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
-	c.calls.writes.Add(1)
-	return c.Store.WriteOwners(ctx, fn)
+func (s *wiredStore) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
+	s.calls.writes.Add(1)
+	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.WriteOwners(ctx, fn) })
 }
 
-func (c *countingStore) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	c.calls.reads.Add(1)
-	return c.Store.ReadData(ctx, fn)
+func (s *wiredStore) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	s.calls.reads.Add(1)
+	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.ReadData(ctx, fn) })
 }
 
-func (c *countingStore) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	c.calls.reads.Add(1)
-	return c.Store.ReadRoster(ctx, fn)
+func (s *wiredStore) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	s.calls.reads.Add(1)
+	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.ReadRoster(ctx, fn) })
 }
 
-func (c *countingStore) Check() error {
-	c.calls.reads.Add(1)
-	return c.Store.Check()
+func (s *wiredStore) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
+	s.calls.reads.Add(1)
+	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.Read(ctx, fn) })
 }
 
 // exec runs statements on one of the files, past the driver.
