@@ -188,7 +188,7 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 		return err
 	}
 	if n := len(d.history.zombies) - zombies - len(d.held); n > 0 {
-		d.say(toneNone, "%s more of %s had waited behind that one: %d of %d refused", count(n, "write"), s.node, d.refused(), len(d.history.zombies))
+		d.say(toneNone, "%s of %s had waited behind it: %d of %d refused", count(n, "more write"), s.node, d.refused(), len(d.history.zombies))
 	}
 	d.sayHandovers(before)
 	return nil

@@ -167,10 +167,8 @@ func (m *member) share(ctx context.Context) {
 			peers = m.config.Peers
 		}
 		take, give := s.plan(v.Members, peers)
-		for _, a := range take {
-			if err := m.elector.Contend(m.work, a); err == nil {
-				s.took(a)
-			} // else it is still draining here: the next look tries again
+		if len(take) > 0 && m.elector.Contend(m.work, take...) == nil {
+			s.took(take) // else the elector is stopping
 		}
 		for to, airports := range give {
 			s.giving(airports)
@@ -228,10 +226,12 @@ func (s *sharing) plan(members []core.Member, peers []string) (take []string, gi
 	return take, give
 }
 
-func (s *sharing) took(airport string) {
+func (s *sharing) took(airports []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mine[airport] = true
+	for _, a := range airports {
+		s.mine[a] = true
+	}
 }
 
 func (s *sharing) giving(airports []string) {

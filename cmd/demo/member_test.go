@@ -38,9 +38,7 @@ func TestSharingPlan(t *testing.T) {
 	want("alone", nil, nil, airports, nil)
 	want("a peer that starts at the same time", nil, []string{"m2"}, mine, nil)
 	want("both joined", []core.Member{m1, m2}, nil, mine, nil)
-	for _, a := range airports {
-		s.took(a)
-	}
+	s.took(airports)
 	want("alone with everything", []core.Member{m1}, nil, nil, nil)
 	want("a peer that has not joined", []core.Member{m1}, []string{"m2"}, nil, nil)
 	want("a member joins", []core.Member{m1, m2}, nil, nil, map[core.SessionID][]string{"s2": theirs})

@@ -154,9 +154,9 @@ func (r *report) verdict() string {
 	case r.Unfenced && r.Damage.total() == 0:
 		return "INCONCLUSIVE: without the fence damage was expected, and none was found. Try another -seed."
 	case r.Unfenced && r.Damage.Superseded > 0:
-		return "DAMAGED, as it must be without the fence: a process that had been stopped wrote into the log of its successor. Run again without -unfenced."
+		return "DAMAGED, as it must be without the fence: a process that had been stopped wrote\ninto its successor's log. Run again without -unfenced."
 	case r.Passed:
-		return "PASS: every log is exactly what the file says, though one member was killed, one stopped in mid-write, and one left."
+		return "PASS: every log is exactly what the file says, whatever was done to the members."
 	}
 	return "FAIL: " + strings.Join(r.Failures, "; ") + "."
 }

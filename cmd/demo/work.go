@@ -34,7 +34,7 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 	}()
 
 	departures := m.flights.from[airport]
-	last, err := m.lastDecision(l)
+	last, err := decisionAt(l, l.Head().Seq)
 	resumed := false
 	for err == nil {
 		upto, raised := m.clear.now()
@@ -66,7 +66,10 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 				return nil
 			case <-time.After(retryPause):
 			}
-			last, err = m.lastDecision(l)
+			var page *core.LogPage
+			if page, err = l.ReadLog(l.Context(), 0, 0); err == nil {
+				last, err = decisionAt(l, page.Head.Seq)
+			}
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -92,19 +95,18 @@ func (last decision) batch(departures []departure, upto int, token int64) ([]cor
 	return ops, last
 }
 
-// lastDecision reads the newest decision of the airport's log; the zero decision
-// if it has none.
-func (m *member) lastDecision(l *core.Lease) (decision, error) {
-	head, err := l.ReadLog(l.Context(), 0, 0)
-	if err != nil || head.Head.Seq == 0 {
-		return decision{}, err
+// decisionAt reads one decision of the airport's log; number 0 is the zero
+// decision, which comes before the first.
+func decisionAt(l *core.Lease, number core.Seq) (decision, error) {
+	if number == 0 {
+		return decision{}, nil
 	}
-	page, err := l.ReadLog(l.Context(), head.Head.Seq-1, 1)
+	page, err := l.ReadLog(l.Context(), number-1, 1)
 	if err != nil {
 		return decision{}, err
 	}
 	if len(page.Entries) == 0 {
-		return decision{}, fmt.Errorf("demo: the log of %s has no entry %d", l.Shard(), head.Head.Seq)
+		return decision{}, fmt.Errorf("demo: the log of %s has no entry %d", l.Shard(), number)
 	}
 	return decodeDecision(page.Entries[0].Payload)
 }
