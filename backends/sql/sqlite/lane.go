@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
-	sqldriver "database/sql/driver"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -81,9 +79,14 @@ func (l *lane) do(ctx context.Context, fn func(context.Context, *sql.Tx) error, 
 	case err := <-j.reply:
 		return err
 	case <-ctx.Done():
-		if j.state.CompareAndSwap(waiting, abandoned) {
-			return notSent(ctx)
-		}
+	}
+	if j.state.CompareAndSwap(waiting, abandoned) {
+		return notSent(ctx)
+	}
+	select {
+	case err := <-j.reply:
+		return err
+	default:
 		return fmt.Errorf("tenure: the context ended in the transaction: %w", context.Cause(ctx))
 	}
 }
@@ -178,95 +181,4 @@ func (l *lane) finish(err error) error {
 	}
 	l.done()
 	return nil
-}
-
-// writer is a connection for write transactions. Not safe for concurrent use.
-type writer struct {
-	db    *stdsql.DB
-	stmts *sql.Statements
-	conn  *stdsql.Conn // nil until first used, and after a failed rollback
-	prep  *sql.Prepared
-	tx    *sql.Tx
-}
-
-// begin takes the write lock, or ends with the context, or when stop is closed.
-// Nothing was applied if it fails.
-func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
-	if err := w.connect(); err != nil {
-		return notApplied(err)
-	}
-	var timer *time.Timer
-	for wait := firstWait; ; wait = min(wait*3/2, lastWait) {
-		_, err := w.conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")
-		if err == nil {
-			return nil
-		}
-		if !busy(err) {
-			w.drop()
-			return notApplied(err)
-		}
-		if timer == nil {
-			timer = time.NewTimer(wait)
-			defer timer.Stop()
-		} else {
-			timer.Reset(wait)
-		}
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return notSent(ctx)
-		case <-stop:
-			return errClosed
-		}
-	}
-}
-
-func (w *writer) connect() error {
-	if w.conn != nil {
-		return nil
-	}
-	conn, err := w.db.Conn(context.Background())
-	if err != nil {
-		return err
-	}
-	w.conn = conn
-	w.prep = sql.Prepare(conn, w.stmts)
-	w.tx = sql.NewTx(w.prep, nil)
-	return nil
-}
-
-func (w *writer) commit() error {
-	_, err := w.conn.ExecContext(context.Background(), "COMMIT")
-	if err != nil {
-		w.rollback()
-		return commitFailed(err)
-	}
-	return nil
-}
-
-// rollback ends the transaction; if need be, with the connection. SQLite rolls
-// back by itself after some errors, which makes ROLLBACK fail.
-func (w *writer) rollback() {
-	if _, err := w.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
-		w.drop()
-	}
-}
-
-// drop closes the connection for good: the pool would hand it out again.
-func (w *writer) drop() {
-	if w.conn == nil {
-		return
-	}
-	w.prep.Close()
-	w.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
-	w.conn.Close()
-	w.conn = nil
-}
-
-func (w *writer) close() error {
-	if w.conn != nil {
-		w.prep.Close()
-		w.conn.Close()
-	}
-	return w.db.Close()
 }

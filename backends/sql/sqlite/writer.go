@@ -1,0 +1,118 @@
+package sqlite
+
+import (
+	"context"
+	stdsql "database/sql"
+	sqldriver "database/sql/driver"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+)
+
+// writer is a connection for write transactions. Not safe for concurrent use.
+type writer struct {
+	db                    *stdsql.DB
+	stmts                 *sql.Statements
+	conn                  *stdsql.Conn // nil until first used, and after a failed rollback
+	beginStmt, commitStmt *stdsql.Stmt
+	prep                  *sql.Prepared
+	tx                    *sql.Tx
+}
+
+// begin takes the write lock, or ends with the context, or when stop is closed.
+// Nothing was applied if it fails.
+func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
+	if err := w.connect(); err != nil {
+		return notApplied(err)
+	}
+	var timer *time.Timer
+	for wait := firstWait; ; wait = min(wait*3/2, lastWait) {
+		_, err := w.beginStmt.ExecContext(context.Background())
+		if err == nil {
+			return nil
+		}
+		if !busy(err) {
+			w.drop()
+			return notApplied(err)
+		}
+		if timer == nil {
+			timer = time.NewTimer(wait)
+			defer timer.Stop()
+		} else {
+			timer.Reset(wait)
+		}
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return notSent(ctx)
+		case <-stop:
+			return errClosed
+		}
+	}
+}
+
+func (w *writer) connect() error {
+	if w.conn != nil {
+		return nil
+	}
+	conn, err := w.db.Conn(context.Background())
+	if err != nil {
+		return err
+	}
+	w.conn = conn
+	w.prep = sql.Prepare(conn, w.stmts)
+	w.tx = sql.NewTx(w.prep, nil)
+	if w.beginStmt, err = conn.PrepareContext(context.Background(), "BEGIN IMMEDIATE"); err == nil {
+		w.commitStmt, err = conn.PrepareContext(context.Background(), "COMMIT")
+	}
+	if err != nil {
+		w.drop()
+	}
+	return err
+}
+
+func (w *writer) commit() error {
+	_, err := w.commitStmt.ExecContext(context.Background())
+	if err != nil {
+		w.rollback()
+		return commitFailed(err)
+	}
+	return nil
+}
+
+// rollback ends the transaction; if need be, with the connection. SQLite rolls
+// back by itself after some errors, which makes ROLLBACK fail.
+func (w *writer) rollback() {
+	if _, err := w.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+		w.drop()
+	}
+}
+
+// drop closes the connection for good: the pool would hand it out again.
+func (w *writer) drop() {
+	if w.conn == nil {
+		return
+	}
+	w.closeStmts()
+	w.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+	w.conn.Close()
+	w.conn = nil
+}
+
+func (w *writer) close() error {
+	if w.conn != nil {
+		w.closeStmts()
+		w.conn.Close()
+	}
+	return w.db.Close()
+}
+
+func (w *writer) closeStmts() {
+	w.prep.Close()
+	for _, stmt := range []*stdsql.Stmt{w.beginStmt, w.commitStmt} {
+		if stmt != nil {
+			stmt.Close()
+		}
+	}
+	w.beginStmt, w.commitStmt = nil, nil
+}
