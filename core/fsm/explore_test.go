@@ -24,7 +24,8 @@ type cosmos struct {
 	flight  []flying
 	now     Instant
 	budget  faultBudget
-	history *step // how it came about
+	history *step                        // how it came about
+	log     func(p *member, text string) // nil: none
 }
 
 // A faultBudget bounds an exploration by what goes wrong in it, rather than by its
@@ -36,6 +37,7 @@ type faultBudget struct{ losses, delays, pauses, crashes, toggles int }
 type explored struct {
 	*member
 	dead, paused bool
+	deaf, stuck  bool   // in scripts: hears nothing; its handler does not return
 	told         []bool // handlers that may return
 	cursor       int64
 	asked        Instant // when the Observe call under way began
@@ -98,6 +100,7 @@ func (c *cosmos) clone() *cosmos {
 // The world of a member, in an exploration.
 
 func (c *cosmos) ask(p *member, e *Effect) {
+	c.note(p, showEffect(e))
 	pkt := &packet{proc: p.idx, kind: e.Kind, eff: *e}
 	if e.Kind == EffJoin {
 		pkt.label = c.store.label(e.Member.Node).rev
@@ -110,12 +113,25 @@ func (c *cosmos) resync(p *member) {
 	q.cursor, q.view, q.asked = 0, nil, c.now
 }
 
-func (c *cosmos) granted(p *member, sh int) { c.procs[p.idx].told[sh] = !p.want[sh] }
+func (c *cosmos) granted(p *member, sh int) {
+	c.note(p, fmt.Sprintf("grant %s until %s", showFence(p.runs[sh].fence), showInstant(p.until)))
+	c.procs[p.idx].told[sh] = !p.want[sh]
+}
 
-func (c *cosmos) revoked(p *member, sh int, _ Cause) { c.procs[p.idx].told[sh] = true }
+func (c *cosmos) revoked(p *member, sh int, cause Cause) {
+	c.note(p, fmt.Sprintf("revoke %s: %v", showFence(p.runs[sh].fence), cause))
+	c.procs[p.idx].told[sh] = true
+}
 
-func (c *cosmos) extended(*member)       {}
-func (c *cosmos) event(*member, *Effect) {}
+func (c *cosmos) extended(p *member) { c.note(p, "extend until "+showInstant(p.until)) }
+
+func (c *cosmos) event(p *member, e *Effect) { c.note(p, showEffect(e)) }
+
+func (c *cosmos) note(p *member, text string) {
+	if c.log != nil {
+		c.log(p, text)
+	}
+}
 
 func (c *cosmos) trusting(p *member, sh int) *driver.Fence {
 	for _, q := range c.procs {
@@ -196,7 +212,7 @@ func (c *cosmos) actions(faults bool) []action {
 		if p.dead {
 			continue
 		}
-		if p.view == nil && c.store.observe(p.cursor, p.m.AppendWatch(nil)) != nil {
+		if p.view == nil && !p.deaf && c.store.observe(p.cursor, p.m.AppendWatch(nil)) != nil {
 			busy = busy || !p.paused
 			add(-1, "answer", func(c *cosmos) {
 				p := c.procs[i]
@@ -219,7 +235,7 @@ func (c *cosmos) actions(faults bool) []action {
 				p.step(c.now, v.in)
 			})
 		}
-		if p.told[0] && p.runs[0].active {
+		if p.told[0] && p.runs[0].active && !p.stuck {
 			add(i, "drain", func(c *cosmos) {
 				p := c.procs[i]
 				p.told[0] = false
