@@ -39,10 +39,7 @@ func (b *Backend) identify(ctx context.Context, cfg Config) error {
 		return err
 	}
 	if !hasData {
-		if revision > 0 {
-			return storeChanged("namespace %q has members but no data: the data were removed; restore them", b.name)
-		}
-		if ns, err = b.create(ctx, cfg, id); err != nil {
+		if ns, err = b.create(ctx, cfg, id, revision); err != nil {
 			return err
 		}
 	}
@@ -83,11 +80,16 @@ func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string)
 	return id, revision, err
 }
 
-func (b *Backend) create(ctx context.Context, cfg Config, id string) (ns namespace, err error) {
+// create writes the data's identity, unless another process did so meanwhile. A
+// roster that has a revision already belongs to data that are gone.
+func (b *Backend) create(ctx context.Context, cfg Config, id string, revision int64) (ns namespace, err error) {
 	err = b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		var found bool
 		if ns, found, err = readNamespace(ctx, data, namespaceLock, b.name); err != nil || found {
 			return err
+		}
+		if revision > 0 {
+			return storeChanged("namespace %q has members but no data: the data were removed; restore them", b.name)
 		}
 		ns = namespace{id: id}
 		if _, err := data.exec(ctx, namespaceInsert, b.name, id); err != nil {

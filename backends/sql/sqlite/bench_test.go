@@ -88,3 +88,33 @@ func BenchmarkIdlePoll(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkCommitProducers appends single entries to 64 shards at once, each from
+// a goroutine of its own: calls that wait share a transaction.
+func BenchmarkCommitProducers(b *testing.B) {
+	const producers = 64
+	s := join(b, open(b, dbPath(b), nil), "n1")
+	res, err := s.Acquire(b.Context(), claims(producers))
+	if err != nil {
+		b.Fatal(err)
+	}
+	payload := string(make([]byte, 128))
+	next := make(chan driver.AcquireResult, producers)
+	for _, r := range res {
+		next <- r
+	}
+	b.SetParallelism(producers / 2)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			r := <-next
+			out, err := s.Commit(b.Context(), []driver.Write{appendOf(r.Fence, r.Head.Number+1, payload)})
+			if err != nil || out[0].Err != nil {
+				b.Error(err, out)
+				return
+			}
+			r.Head = out[0].Head
+			next <- r
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+}

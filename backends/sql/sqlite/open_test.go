@@ -133,6 +133,40 @@ func TestOpenRefuses(t *testing.T) {
 	})
 }
 
+func TestManyOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	type opened struct {
+		b   *sqlite.Backend
+		err error
+	}
+	const n = 8
+	all := make(chan opened, n)
+	for range n {
+		go func() {
+			b, err := sqlite.Open(t.Context(), path, "app", nil)
+			if err == nil {
+				_, err = b.Join(t.Context(), member("n"))
+			}
+			all <- opened{b, err}
+		}()
+	}
+	ids := make(map[string]bool)
+	for range n {
+		o := <-all
+		if o.err != nil {
+			t.Error(o.err)
+		}
+		if o.b != nil {
+			ids[o.b.Info().StoreID] = true
+			o.b.Close()
+		}
+	}
+	if len(ids) != 1 {
+		t.Errorf("%d identities, want 1", len(ids))
+	}
+}
+
 func TestStoreChanged(t *testing.T) {
 	t.Parallel()
 	for _, suffix := range []string{"", "-members"} {
