@@ -102,7 +102,7 @@ func TestNamedDatabase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.close(); err != nil {
+		if err := p.close(true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -314,8 +314,11 @@ func (d *director) await(ctx context.Context, what string, done func() bool) err
 		case <-ctx.Done():
 			return fmt.Errorf("demo: stopped while waiting for %s: %w", what, context.Cause(ctx))
 		case <-late.C:
-			return fmt.Errorf("demo: waited %v for %s (%s; last trouble: %s): the machine may be too busy; use a longer -ttl, or -v to see more",
-				limit, what, cmp.Or(d.unsettled(), "all airports are owned"), cmp.Or(d.trouble, "none"))
+			missing := cmp.Or(d.unsettled(), "all airports are owned")
+			if d.trouble != "" {
+				return fmt.Errorf("demo: waited %v for %s (%s): remove what troubles %s", limit, what, missing, d.trouble)
+			}
+			return fmt.Errorf("demo: waited %v for %s (%s): the machine may be too busy; use a longer -ttl, or -v to see more", limit, what, missing)
 		}
 	}
 	return nil

@@ -100,7 +100,7 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 		return nil, "", err
 	}
 	defer func() {
-		if closing := p.close(); err == nil {
+		if closing := p.close(err != nil); err == nil {
 			err = closing
 		}
 		if o.keep {

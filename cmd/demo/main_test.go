@@ -90,12 +90,12 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestInterrupted ends a run in the middle.
+// TestInterrupted ends a run in the middle: the database that it made goes too.
 func TestInterrupted(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	args := short(t)
 	tmp := t.TempDir()
+	args := short(t, "-dsn", filepath.Join(tmp, "board.db"))
 	t.Setenv("TMPDIR", tmp)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()

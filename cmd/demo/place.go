@@ -18,7 +18,8 @@ type place struct {
 	dsn       string
 	namespace string
 	backend   core.Backend
-	dir       string // temporary, removed at the end unless kept; else empty
+	dir       string   // temporary, removed at the end unless kept; else empty
+	created   []string // the files of a database that was not there before
 	keep      bool
 }
 
@@ -36,7 +37,7 @@ func openPlace(ctx context.Context, o *options) (*place, error) {
 		}
 		p.dir, p.dsn = dir, s.temporary(dir)
 	}
-	created := p.absent()
+	p.created = p.absent()
 	ctx, cancel := context.WithTimeout(ctx, placeLimit)
 	defer cancel()
 	b, err := s.open(ctx, p.dsn, p.namespace, true)
@@ -49,41 +50,47 @@ func openPlace(ctx context.Context, o *options) (*place, error) {
 	} else if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: not opened within %v; another process may hold its write lock: end that, or name another database with -dsn", err, placeLimit)
 	}
-	for _, f := range created {
-		if gone := os.Remove(f); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
-			err = fmt.Errorf("%w; and %w", err, gone)
-		}
-	}
-	if p.dir != "" {
-		os.RemoveAll(p.dir)
-	}
+	err = errors.Join(err, p.remove())
 	return nil, fmt.Errorf("demo: cannot use the %s database: %w", s.opener.Name, err)
 }
 
-// absent lists the store's files that do not exist.
+// absent lists the store's files if its place does not exist yet. Beside a
+// database that exists none is ours to remove.
 func (p *place) absent() []string {
-	var out []string
 	if p.store.files == nil {
 		return nil
 	}
-	for _, f := range p.store.files(p.dsn) {
-		if _, err := os.Lstat(f); errors.Is(err, fs.ErrNotExist) {
-			out = append(out, f)
-		}
+	if _, err := os.Lstat(p.dsn); !errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return out
+	return p.store.files(p.dsn)
 }
 
-// close closes the store, and removes it if it is temporary and not kept.
-func (p *place) close() error {
+// close closes the store. A temporary one is removed, unless it is kept, and so
+// is one that was created for a run that failed.
+func (p *place) close(failed bool) error {
 	err := p.backend.Close()
-	if p.dir != "" && !p.keep {
-		err = errors.Join(err, os.RemoveAll(p.dir))
+	if (p.dir != "" && !p.keep) || (p.dir == "" && failed) {
+		err = errors.Join(err, p.remove())
 	}
 	if err != nil {
 		return fmt.Errorf("demo: close the database: %w", err)
 	}
 	return nil
+}
+
+// remove removes what was created, but nothing that was there before.
+func (p *place) remove() error {
+	if p.dir != "" {
+		return os.RemoveAll(p.dir)
+	}
+	var errs []error
+	for _, f := range p.created {
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // describe says where the database is and how to look at it.
