@@ -315,6 +315,7 @@ func racesTakeover(f *fixture) {
 		accepted += l.accepted()
 		f.judge(l, shard)
 	})
+	f.t.Logf("%d takeovers raced %d accepted commits", raced, accepted)
 	if accepted < raced/20 {
 		f.Errorf("%s cannot be judged: only %d commits were accepted in %d takeovers", F1, accepted, raced)
 	}

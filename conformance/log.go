@@ -69,7 +69,8 @@ func logContiguous(f *fixture) {
 		f.must(L2, len(page.Entries) > 0 || read.max == 0 || read.after >= entries, "reading %d entries after %d gave none", read.max, read.after)
 		for i, e := range page.Entries {
 			want := read.after + driver.Seq(i) + 1
-			f.must(L1, e.Seq == want && string(e.Payload) == fmt.Sprint(want) && e.Shard == "s" && e.Token == fence.Token && e.Number == driver.WriteNo((want+2)/3),
+			f.must(L2, e.Seq == want, "entry %d of the page after %d is number %d", i, read.after, e.Seq)
+			f.must(L1, string(e.Payload) == fmt.Sprint(want) && e.Shard == "s" && e.Token == fence.Token && e.Number == driver.WriteNo((want+2)/3),
 				"entry %d of the page after %d is %+v (%q)", i, read.after, e, e.Payload)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -492,6 +493,7 @@ func beatsNotBehindWrites(f *fixture) {
 	}
 	ctx, stop := context.WithCancel(f.ctx)
 	var load sync.WaitGroup
+	var busy atomic.Int64
 	for _, fence := range fences {
 		load.Go(func() {
 			for n := driver.WriteNo(1); ctx.Err() == nil; {
@@ -499,16 +501,21 @@ func beatsNotBehindWrites(f *fixture) {
 					driver.Op{Kind: driver.OpAppend, Value: payload},
 					trim(max(0, driver.Seq(n)-2))))
 				if r.Err == nil {
+					busy.Add(1)
 					n++
 				}
 			}
 		})
 	}
+	loaded := f.eventually(10*time.Second, func() bool { return busy.Load() >= writers })
 	// A heartbeat is due every third of the TTL, and has as long.
 	bound := max(limits.MinTTL, time.Second) / 3
 	const beats = 20
 	late := 0
-	for range beats {
+	pace := time.NewTicker(5 * time.Millisecond)
+	defer pace.Stop()
+	for i := 0; i < beats && late <= beats/10; i++ {
+		<-pace.C
 		start := time.Now()
 		m.beat()
 		if time.Since(start) > bound {
@@ -517,6 +524,9 @@ func beatsNotBehindWrites(f *fixture) {
 	}
 	stop()
 	load.Wait()
+	if !loaded {
+		f.setup("load the store", errors.New("in 10 s the writers were not answered once each"))
+	}
 	f.must(E4, late <= beats/10, "%d of %d heartbeats took longer than %v beside %d writers", late, beats, bound, writers)
 }
 

@@ -25,6 +25,7 @@ type modelBackend struct {
 	rev   int64 // highest acknowledged
 	fault fault
 	held  []func()
+	lane  sync.Mutex   // of the mutant that has one for everything
 	full  *driver.View // of the mutant that caches
 	known map[driver.SessionID]*record
 }
@@ -263,9 +264,16 @@ func block[R any](ctx context.Context, b *modelBackend, try func() (R, bool)) (R
 		if err != nil || found {
 			return r, err
 		}
+		done := ctx.Done()
+		if b.m.bug == ignoresContext {
+			done = nil
+		}
 		select {
 		case <-changed:
-		case <-ctx.Done():
+		case <-done:
+			if b.m.bug == hidesContext {
+				return r, errors.New("tenure: time out")
+			}
 			return r, fmt.Errorf("tenure: nothing changed: %w", ctx.Err())
 		case <-b.ended:
 			return r, fmt.Errorf("tenure: the backend is %w", driver.ErrClosed)
@@ -305,13 +313,16 @@ func (b *modelBackend) ReadLog(ctx context.Context, id driver.ShardID, after dri
 	return send(ctx, b, read, func() (*driver.LogPage, error) {
 		s := b.m.shard(id)
 		page := &driver.LogPage{Head: s.head}
-		if most > 0 && after+1 < s.head.Oldest {
+		if most > 0 && after+1 < s.head.Oldest && b.m.bug != readsPastTrim {
 			return nil, &driver.TrimmedError{Shard: id, Oldest: s.head.Oldest}
 		}
 		for _, e := range s.entries {
-			if e.Seq > after && len(page.Entries) < most {
+			if e.Seq > after && (len(page.Entries) < most || b.m.bug == pageFromEnd) {
 				page.Entries = append(page.Entries, e)
 			}
+		}
+		if extra := len(page.Entries) - most; extra > 0 {
+			page.Entries = page.Entries[extra:]
 		}
 		return page, nil
 	})
@@ -364,6 +375,10 @@ func (s *modelSession) alive() (*record, error) {
 }
 
 func (s *modelSession) Beat(ctx context.Context) error {
+	if s.b.m.bug == beatsBehindWrites {
+		s.b.lane.Lock()
+		defer s.b.lane.Unlock()
+	}
 	_, err := send(ctx, s.b, write, func() (struct{}, error) {
 		r, err := s.alive()
 		if err != nil {
@@ -454,6 +469,11 @@ func (s *modelSession) Release(ctx context.Context, fences []driver.Fence) error
 func (s *modelSession) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
 	if err := driver.CheckWrites(writes, s.b.Info().Limits); err != nil {
 		return nil, err
+	}
+	if s.b.m.bug == beatsBehindWrites {
+		s.b.lane.Lock()
+		defer s.b.lane.Unlock()
+		<-time.After(20 * time.Millisecond)
 	}
 	return batch(ctx, s, writes, false, s.b.m.commit, func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
 }

@@ -41,6 +41,11 @@ const (
 	noIdentityCheck
 	noProbe
 	leaks
+	beatsBehindWrites
+	ignoresContext
+	hidesContext
+	pageFromEnd
+	readsPastTrim
 
 	lying bug = 1 << 16
 )
@@ -87,6 +92,11 @@ func mutants() []mutant {
 		{retriesWrites, "sends a write again that was not answered", "Errors/WriteSentOnce", conformance.E2},
 		{noIdentityCheck, "goes on with a store that was wiped", "Chaos/WipeStore", conformance.I1},
 		{noProbe, "opens a store that ignores conditions", "Errors/ProbeRefusesLyingStore", conformance.P1},
+		{beatsBehindWrites, "queues heartbeats behind commits", "Membership/BeatsNotBehindWrites", conformance.E4},
+		{ignoresContext, "blocks on after its context ended", "Views/ContextPrompt", conformance.O2},
+		{hidesContext, "answers an ended context with an error of its own", "Views/ContextPrompt", conformance.X1},
+		{pageFromEnd, "reads the newest entries first", "Log/Contiguous", conformance.L2},
+		{readsPastTrim, "goes on behind trimmed entries in silence", "Log/TrimmedIsReported", conformance.L3},
 		{leaks, "leaves a goroutine behind", "Errors/NoGoroutineLeak", conformance.E3},
 	}
 }

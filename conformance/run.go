@@ -107,10 +107,10 @@ func run(t T, h Harness, cases []Case) *Report {
 // fails the case instead of hanging the run.
 func runCase(t T, h *Harness, c Case, report *Report) {
 	t.Helper()
-	res := Result{Case: c.Name(), Rules: c.Rules}
+	res := Result{Case: c.Name(), Rules: c.Rules, Outcome: Failed, Messages: []string{"the harness's New failed"}}
+	defer func() { report.add(res) }()
 	skip := func(reason string) {
 		res.Outcome, res.Messages = Skipped, []string{reason}
-		report.add(res)
 		t.Skipf("%s", reason)
 	}
 	if reason := h.Skip[c.Name()]; reason != "" {
@@ -149,9 +149,8 @@ func runCase(t T, h *Harness, c Case, report *Report) {
 	case reason != "":
 		skip(reason)
 	default:
-		res.Outcome = Passed
+		res.Outcome, res.Messages = Passed, nil
 	}
-	report.add(res)
 }
 
 func stacks() string {

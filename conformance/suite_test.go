@@ -1,0 +1,173 @@
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// TestEveryRuleIsCovered: a rule without a case fails the build, and so does one
+// whose case nobody has seen fail.
+func TestEveryRuleIsCovered(t *testing.T) {
+	t.Parallel()
+	covered, killed := map[conformance.Rule]bool{}, map[conformance.Rule]bool{}
+	for _, c := range conformance.Cases() {
+		for _, r := range c.Rules {
+			covered[r] = true
+			if !slices.Contains(conformance.Rules(), r) {
+				t.Errorf("case %s covers %s, which is no rule", c.Name(), r)
+			}
+		}
+	}
+	for _, m := range mutants() {
+		killed[m.rule] = true
+	}
+	for _, r := range conformance.Rules() {
+		if !covered[r] {
+			t.Errorf("rule %s (%s) has no case", r, r.Title())
+		}
+		if !killed[r] {
+			t.Errorf("rule %s (%s) has no mutant", r, r.Title())
+		}
+		if strings.HasPrefix(r.Title(), "unknown") {
+			t.Errorf("rule %s has no explanation", r)
+		}
+	}
+}
+
+func TestCasesAreNamedOnce(t *testing.T) {
+	t.Parallel()
+	grammar := regexp.MustCompile(`^[A-Z][A-Za-z0-9]*/[A-Z][A-Za-z0-9]*$`)
+	had := map[string]bool{}
+	for _, c := range conformance.Cases() {
+		if had[c.Name()] || !grammar.MatchString(c.Name()) || c.Shows == "" || len(c.Rules) == 0 {
+			t.Errorf("case %q (rules %v, shows %q): want a name of its own like Area/Property, a rule, and what it shows", c.Name(), c.Rules, c.Shows)
+		}
+		had[c.Name()] = true
+	}
+}
+
+// TestOpenIsEnough: a harness without any fault runs what it can, and says what
+// it cannot.
+func TestOpenIsEnough(t *testing.T) {
+	t.Parallel()
+	h := modelHarness(none)
+	h.New = func(conformance.T) *conformance.Store {
+		return &conformance.Store{Open: newModel(none).fixture().Open}
+	}
+	h.Skip = map[string]string{"Acquire/Exclusive": "for the test"}
+	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Chaos/WipeStore", "Commit/LateRequestRefused", "Release/ExactOnly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "model: 1 passed, 0 failed, 3 skipped\n" +
+		"  skipped Acquire/Exclusive\n      for the test\n" +
+		"  skipped Chaos/WipeStore\n      the harness lacks Wipe\n" +
+		"  skipped Commit/LateRequestRefused\n      the harness lacks Wire.Hold"
+	if report.String() != want {
+		t.Errorf("got\n%v\nwant\n%s", report, want)
+	}
+}
+
+func TestBadHarnessIsRefused(t *testing.T) {
+	t.Parallel()
+	noName, noSuch, noReason := modelHarness(none), modelHarness(none), modelHarness(none)
+	noName.Name = ""
+	noSuch.Skip = map[string]string{"Acquire/None": "x"}
+	noReason.Skip = map[string]string{"Acquire/Exclusive": ""}
+	for _, h := range []conformance.Harness{noName, noSuch, noReason} {
+		if _, err := conformance.Check(t.Context(), h, "Acquire/Exclusive"); err == nil {
+			t.Errorf("%+v is accepted", h)
+		}
+	}
+	if _, err := conformance.Check(t.Context(), modelHarness(none), "Acquire/None"); err == nil {
+		t.Error("a case that does not exist is accepted")
+	}
+}
+
+func TestFailingHarnessIsAFailure(t *testing.T) {
+	t.Parallel()
+	h := modelHarness(none)
+	h.New = func(t conformance.T) *conformance.Store {
+		t.Fatalf("no server")
+		return nil
+	}
+	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Failed)) != 1 {
+		t.Errorf("a harness that fails gives %v; want 1 failed", report)
+	}
+}
+
+// hanging never answers a heartbeat, whatever its context says.
+type hanging struct{ driver.Backend }
+
+type hangingSession struct {
+	driver.Session
+	forever chan struct{}
+}
+
+func (h hanging) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
+	s, err := h.Backend.Join(ctx, m)
+	return hangingSession{s, make(chan struct{})}, err
+}
+
+func (h hangingSession) Beat(context.Context) error {
+	<-h.forever
+	return nil
+}
+
+func TestHungDriverFailsWithStacks(t *testing.T) {
+	t.Parallel()
+	h := modelHarness(none)
+	h.Timeout = 300 * time.Millisecond
+	h.New = func(conformance.T) *conformance.Store {
+		open := newModel(none).fixture().Open
+		return &conformance.Store{Open: func(ctx context.Context) (driver.Backend, error) {
+			b, err := open(ctx)
+			return hanging{b}, err
+		}}
+	}
+	report, err := conformance.Check(t.Context(), h, "Membership/BeatChangesVersion")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(report); !strings.Contains(got, "M1: hung") || !strings.Contains(got, "hangingSession.Beat") {
+		t.Errorf("a driver that hangs gives\n%s\nwant a failure of M1 with the stack of hangingSession.Beat", got)
+	}
+}
+
+// panicking panics in a read.
+type panicking struct{ driver.Backend }
+
+func (panicking) Observe(context.Context, driver.ObserveQuery) (*driver.View, error) {
+	panic("out of order")
+}
+
+func TestPanicIsAFailure(t *testing.T) {
+	t.Parallel()
+	h := modelHarness(none)
+	h.New = func(conformance.T) *conformance.Store {
+		open := newModel(none).fixture().Open
+		return &conformance.Store{Open: func(ctx context.Context) (driver.Backend, error) {
+			b, err := open(ctx)
+			return panicking{b}, err
+		}}
+	}
+	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(report); !strings.Contains(got, "panicked: out of order") {
+		t.Errorf("a driver that panics gives\n%s", got)
+	}
+}
