@@ -184,7 +184,6 @@ func TestGroupCommit(t *testing.T) {
 					mu.Lock()
 					got[seq] = string(payload)
 					mu.Unlock()
-					payload[0] = 'x' // the caller's again
 				}
 			})
 		}
@@ -409,12 +408,14 @@ func TestCallerGivesUp(t *testing.T) {
 		boom := errors.New("boom")
 		errs := make([]error, 2)
 		var wg sync.WaitGroup
+		payload := []byte("mine")
 		for i := range errs {
-			wg.Go(func() { _, errs[i] = l.Append(ctx, []byte{byte(i)}) })
+			wg.Go(func() { _, errs[i] = l.Append(ctx, payload) })
 			synctest.Wait()
 		}
 		cancel(boom)
 		wg.Wait()
+		copy(payload, "gone") // the caller's again
 		if !errors.Is(errs[0], ErrUnknown) || !errors.Is(errs[0], boom) || NotApplied(errs[0]) {
 			w.Errorf("in flight: %v", errs[0])
 		}
@@ -428,6 +429,9 @@ func TestCallerGivesUp(t *testing.T) {
 		seq, err := l.Append(w.Context(), nil)
 		if err != nil || seq != 2 { // what was in flight went on
 			w.Errorf("entry %d, %v", seq, err)
+		}
+		if got := string(m.entries("s")[0].Payload); got != "mine" {
+			w.Errorf("what was in flight says %q", got)
 		}
 	})
 }
@@ -462,6 +466,46 @@ func TestReleaseWaitsForCommit(t *testing.T) {
 		w.eventually("release", func() bool {
 			return slices.Equal(m.tap.noted()[:min(2, len(m.tap.noted()))], []string{"commit", "release s"})
 		})
+	})
+}
+
+// What waits behind a write in flight is not sent once trust has ended, although
+// nobody else has the shard yet.
+func TestNothingIsSentAfterLapse(t *testing.T) {
+	onLease(t, func(w *world, m *member, l *Lease) {
+		gate := make(chan struct{})
+		m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+			<-gate
+			return next.Commit(context.WithoutCancel(ctx), ws)
+		})
+		errs := make([]error, 2)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() { _, errs[i] = l.Append(w.Context(), nil) })
+			synctest.Wait()
+		}
+		m.link.Set(kvfault.Heartbeat, kvfault.DropRequest)
+		time.Sleep(l.Remaining())
+		synctest.Wait()
+		close(gate)
+		wg.Wait()
+		if errs[0] != nil {
+			w.Errorf("in flight: %v", errs[0])
+		}
+		if !errors.Is(errs[1], ErrLapsed) || !NotApplied(errs[1]) || len(m.tap.sizes) != 1 {
+			w.Errorf("queued: %v after %d commits", errs[1], len(m.tap.sizes))
+		}
+	})
+}
+
+// A read that the lease did not outlive is not returned.
+func TestReadIsCheckedAfterwards(t *testing.T) {
+	onLease(t, func(w *world, m *member, l *Lease) {
+		m.link.Cut()
+		got, err := guarded(l, func() (int, error) { time.Sleep(l.Remaining()); return 7, nil })
+		if got != 0 || !errors.Is(err, ErrLapsed) {
+			w.Errorf("read %d, %v; want ErrLapsed", got, err)
+		}
 	})
 }
 
