@@ -366,8 +366,8 @@ func (p *member) asks(e *Effect) {
 	case EffAcquire:
 		for _, x := range e.Claims {
 			c.shards = append(c.shards, x.Shard)
-			if p.onCall(EffRelease, e.Session, x.Shard) || p.onCall(EffTransfer, e.Session, x.Shard) {
-				p.rules.fail("C1", "m%d claims %s while its own release or handover of it is outstanding", p.idx, x.Shard)
+			if p.onCall(EffRelease, e.Session, x.Shard) {
+				p.rules.fail("C1", "m%d claims %s while its own release of it is outstanding", p.idx, x.Shard)
 			}
 			if p.runs[p.shardIndex(x.Shard)].held {
 				p.rules.fail("C2", "m%d claims %s, which it holds", p.idx, x.Shard)

@@ -155,6 +155,9 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 		return
 	}
 	s.owner, s.waiting, s.tries = o, false, 0
+	if s.flight != noCall && m.mine(s) {
+		s.notBefore = m.now.Add(m.cfg.Member.TTL / 24) // the reply is on its way, and tells the head too
+	}
 	if s.own != nil && s.own.lease != none && (o.Token != s.own.granted || o.Session != m.sess) {
 		m.revoke(i, CausePreempted)
 	}
@@ -193,8 +196,14 @@ func (m *Machine) settle(i int32) {
 		m.revoke(i, CauseDrainBudget)
 	}
 	running := o != nil && o.running
+	if s.want && s.flight != release && m.mine(s) && s.owner.Token > s.burnt && m.now >= s.notBefore {
+		s.flight = noCall // the record confirms what no reply has told: C2
+	}
 	switch {
 	case s.flight != noCall:
+		if m.now < s.notBefore {
+			m.schedule(i, s.notBefore)
+		}
 	case o != nil && o.lease == draining:
 		m.schedule(i, o.drainBy)
 	case o != nil && o.lease == held:
@@ -347,7 +356,9 @@ func (m *Machine) reply(k callKind, in *Input) (shards []int32, ok bool) {
 	shards = c.shards
 	c.id = 0
 	for _, i := range shards {
-		m.shards[i].flight = noCall
+		if m.shards[i].flight == k {
+			m.shards[i].flight = noCall
+		}
 		m.schedule(i, m.now)
 	}
 	for _, i := range m.kept[k] {
