@@ -1,0 +1,101 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/quick"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// place is the order of C9 written down plainly: sort everybody, find oneself.
+func place(thing uint64, self driver.Member, peers []driver.Member) int {
+	all := append([]driver.Member{self}, peers...)
+	score := func(m driver.Member) uint64 { return mix(thing ^ hash(m.Node)) }
+	slices.SortFunc(all, func(a, b driver.Member) int {
+		return cmp.Or(-cmp.Compare(a.Priority, b.Priority), -cmp.Compare(score(a), score(b)), cmp.Compare(a.Session, b.Session))
+	})
+	return slices.IndexFunc(all, func(m driver.Member) bool { return m.Session == self.Session })
+}
+
+// TestTurnIsThePlaceInOrder compares turn with a sort, over random members some
+// of which share a node, and checks that all members agree on one order.
+func TestTurnIsThePlaceInOrder(t *testing.T) {
+	t.Parallel()
+	const delay = time.Second
+	check := func(thing uint64, priorities []uint8, sameNode bool) bool {
+		if len(priorities) == 0 {
+			priorities = []uint8{0}
+		}
+		var all []driver.Member
+		for i, p := range priorities[:min(len(priorities), 8)] {
+			m := driver.Member{Session: driver.SessionID(fmt.Sprintf("s%d", i)), Node: fmt.Sprintf("n%d", i), Priority: int32(p % 3), TTL: time.Second}
+			if sameNode {
+				m.Node = "n"
+			}
+			all = append(all, m)
+		}
+		places := map[int]bool{}
+		for i, self := range all {
+			peers := slices.Delete(slices.Clone(all), i, i+1)
+			m := New(Config{Member: self, RankDelay: delay})
+			m.sess = self.Session
+			for j := range peers {
+				m.addPeer(&peers[j])
+			}
+			want := place(thing, self, peers)
+			places[want] = true
+			got := m.turn(thing)
+			least := time.Duration(min(want, 3)) * delay
+			if want == 0 && got != 0 || want > 0 && (got < least || got >= least+delay/2) {
+				t.Logf("%s is number %d in order and waits %v", self.Session, want, got)
+				return false
+			}
+		}
+		return len(places) == len(all)
+	}
+	if err := quick.Check(check, &quick.Config{MaxCount: 2000}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestQueueIsASortedList compares the heap of due shards with a list that is
+// sorted anew each time.
+func TestQueueIsASortedList(t *testing.T) {
+	t.Parallel()
+	check := func(ops []uint16) bool {
+		m := New(Config{})
+		for i := range 8 {
+			m.shard(driver.ShardID(fmt.Sprintf("s%d", i)))
+		}
+		due := map[int32]Instant{}
+		for _, op := range ops {
+			i, at := int32(op%8), Instant(op/8%16)
+			if op >= 1<<15 {
+				at = Never
+			}
+			m.schedule(i, at)
+			if at == Never {
+				delete(due, i)
+			} else {
+				due[i] = at
+			}
+			if len(m.queue) != len(due) {
+				return false
+			}
+			for k, j := range m.queue {
+				first := m.queue[0]
+				if m.shards[j].slot != int32(k) || m.shards[j].due != due[j] || m.earlier(j, first) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	if err := quick.Check(check, nil); err != nil {
+		t.Error(err)
+	}
+}
