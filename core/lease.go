@@ -19,6 +19,7 @@ import (
 // the shard's name, to where it is checked.
 type Lease struct {
 	e     *Elector
+	clk   *clock // e.clk, one step nearer for Err
 	fence Fence
 	sess  driver.Session
 	trust *trust
@@ -39,7 +40,7 @@ type trust struct {
 }
 
 func (e *Elector) newLease(f Fence, sess driver.Session, t *trust, head Head) *Lease {
-	l := &Lease{e: e, fence: f, sess: sess, trust: t, lapse: &RevokedError{Fence: f, Cause: CauseLapsed}}
+	l := &Lease{e: e, clk: e.clk, fence: f, sess: sess, trust: t, lapse: &RevokedError{Fence: f, Cause: CauseLapsed}}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.commits.head = head
 	l.progress.Store(int64(e.clk.now()))
@@ -72,7 +73,7 @@ func (l *Lease) Err() error {
 	if r := l.ended.Load(); r != nil {
 		return r
 	}
-	if int64(l.e.clk.now()) >= l.trust.until.Load() {
+	if int64(l.clk.now()) >= l.trust.until.Load() {
 		return l.lapse
 	}
 	return nil
