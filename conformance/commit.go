@@ -254,12 +254,12 @@ func independentWrites(f *fixture) {
 }
 
 func racesTakeover(f *fixture) {
-	const chunk = 40 // takeovers per shard and ledger
+	const chunk = 20 // takeovers per shard and ledger
 	backends := []driver.Backend{f.open(), f.open()}
 	holder, rival := f.joinOn(backends[0], "a"), f.joinOn(backends[1], "b")
 	judge := f.join("judge")
 	accepted, raced := 0, 0
-	f.rounds(60, 3*time.Second, func(i int) {
+	f.rounds(150, 2500*time.Millisecond, func(i int) {
 		shard := driver.ShardID(fmt.Sprintf("s%d", i))
 		l := &ledger{}
 		first := l.claim(holder, driver.Claim{Shard: shard})
