@@ -31,9 +31,9 @@ func smallDisk(t *testing.T, options string) string {
 // line, exit code 2, and no file.
 func TestRefusedDisk(t *testing.T) {
 	t.Run("full", func(t *testing.T) {
-		for _, size := range []string{"8k", "32k", "64k"} {
+		for _, size := range []string{"40k", "64k", "100k"} {
 			dir := smallDisk(t, "size="+size)
-			refuse(t, []string{"-dsn", filepath.Join(dir, "board.db")}, "full")
+			refuse(t, []string{"-dsn", filepath.Join(dir, "board.db")}, "make room")
 			if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 				t.Errorf("%s: left behind: %v, %v", size, left, err)
 			}
@@ -50,7 +50,7 @@ func TestRefusedDisk(t *testing.T) {
 		if err := syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "size=8m"); err != nil {
 			t.Fatal(err)
 		}
-		refuse(t, []string{"-dsn", path}, "read-only")
-		refuse(t, []string{"-dsn", filepath.Join(dir, "other.db")}, "read-only")
+		refuse(t, []string{"-dsn", path}, "cannot be written")
+		refuse(t, []string{"-dsn", filepath.Join(dir, "other.db")}, "cannot be written")
 	})
 }

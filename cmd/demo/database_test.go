@@ -54,7 +54,7 @@ func TestRefusedDatabase(t *testing.T) {
 	})
 	t.Run("not a database", func(t *testing.T) {
 		path := badFlights(t, "not a database at all, but long enough to look like one by its size")
-		refuse(t, []string{"-dsn", path}, "not a")
+		refuse(t, []string{"-dsn", path}, "is not an SQLite database")
 		left, err := os.ReadDir(filepath.Dir(path))
 		if err != nil || len(left) != 1 {
 			t.Errorf("beside the file: %v, %v", left, err)
@@ -63,7 +63,7 @@ func TestRefusedDatabase(t *testing.T) {
 	t.Run("of a newer schema", func(t *testing.T) {
 		path := database(t)
 		execute(t, openDB(t, path), "UPDATE tenure_schema SET version = 9999")
-		refuse(t, []string{"-dsn", path}, "newer")
+		refuse(t, []string{"-dsn", path}, "use a newer release")
 	})
 	t.Run("locked", func(t *testing.T) {
 		path := database(t)
@@ -85,7 +85,7 @@ func TestRefusedDatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		refuse(t, []string{"-dsn", path}, "writ")
+		refuse(t, []string{"-dsn", path}, "cannot be written")
 	})
 }
 

@@ -86,8 +86,8 @@ func (p *place) remove() error {
 	}
 	var errs []error
 	for _, f := range p.created {
-		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
+		if _, err := os.Lstat(f); err == nil {
+			errs = append(errs, os.Remove(f))
 		}
 	}
 	return errors.Join(errs...)
