@@ -22,6 +22,7 @@ type fuzzed struct {
 	held  [3]driver.Fence
 	last  [3]driver.Token // of the last Grant
 	until Instant
+	seen  [EffEvent + 1]int // effects, by kind
 }
 
 func (f *fuzzed) byte() byte {
@@ -59,7 +60,10 @@ func (f *fuzzed) fence() driver.Fence {
 }
 
 func (f *fuzzed) err() error {
-	errs := [...]error{nil, nil, nil, nil, errTimeout, errNetwork, driver.ErrRetry, driver.ErrSessionLost,
+	if f.pick(4) != 0 {
+		return nil
+	}
+	errs := [...]error{errTimeout, errTimeout, errTimeout, errNetwork, driver.ErrRetry, driver.ErrSessionLost,
 		driver.ErrStoreChanged, driver.ErrHeld, driver.ErrFenced, driver.ErrNoTarget, driver.ErrConflict,
 		&driver.HeldError{Owner: f.owner()}, &driver.FencedError{Current: f.owner()}, driver.ErrClosed}
 	return errs[f.pick(len(errs))]
@@ -90,27 +94,27 @@ func (f *fuzzed) view() *driver.View {
 // stale and invented ones come as well.
 func (f *fuzzed) input() Input {
 	in := Input{Shard: f.shard(), SentAt: max(0, f.now-Instant(f.pick(8))*Instant(50*time.Millisecond))}
-	switch f.pick(10) {
-	case 0:
+	switch f.pick(16) {
+	case 0, 1:
 		in.Kind = InWant
-	case 1:
-		in.Kind, in.To = InUnwant, f.session()
 	case 2:
+		in.Kind, in.To = InUnwant, f.session()
+	case 3:
 		in.Kind = [...]InputKind{InDrained, InDrained, InDrained, InStalled, InFenced}[f.pick(5)]
 		in.Token, in.Owner = f.last[in.Shard[0]-'a'], f.owner()
 		if f.pick(4) == 0 {
 			in.Token = driver.Token(f.pick(40))
 		}
-	case 3:
+	case 4, 5:
 		in.Kind, in.View = InObserved, f.view()
-	case 4:
-		in.Kind = InputKind(f.byte()) // anything, with any call
+	case 6:
+		in.Kind = InputKind(f.byte() % 32) // anything, with any call
 		in.Call = CallID(f.byte())
 		if in.Kind == InObserved {
 			in.View = f.view()
 		}
 		in.Err = f.err()
-	case 5, 6, 7:
+	case 7, 8, 9, 10, 11, 12:
 		if len(f.calls) > 0 {
 			f.answer(&in, f.pick(len(f.calls)))
 		}
@@ -136,10 +140,12 @@ func (f *fuzzed) answer(in *Input, i int) {
 
 func (f *fuzzed) run() {
 	for len(f.data) > 0 {
-		switch f.pick(4) {
+		switch f.pick(8) {
 		case 0:
-			f.now = f.now.Add(time.Duration(f.pick(64)) * 10 * time.Millisecond)
-		case 1:
+			f.now = f.now.Add(time.Duration(f.pick(64)) * 20 * time.Millisecond)
+		case 1, 2:
+			f.now = f.now.Add(time.Duration(f.pick(64)) * time.Millisecond)
+		case 3, 4:
 			if at := f.m.WakeAt(); at != Never {
 				f.now = max(f.now, at)
 			}
@@ -158,6 +164,7 @@ func (f *fuzzed) effect(e *Effect) {
 	if e.Fence.Shard != "" {
 		sh = int(e.Fence.Shard[0] - 'a')
 	}
+	f.seen[e.Kind]++
 	switch e.Kind {
 	case EffGrant:
 		if f.held[sh] != (driver.Fence{}) || e.Fence.Token <= f.last[sh] || e.Until <= f.now || e.Fence.Session != f.m.sess {
@@ -222,30 +229,63 @@ func (f *fuzzed) after() {
 	}
 }
 
-// FuzzStep feeds any sequence of inputs to one machine: it does not panic, and
-// its grants and revocations stay in order.
-func FuzzStep(f *testing.F) {
+func newFuzzed(t *testing.T, data []byte) *fuzzed {
+	f := &fuzzed{t: t, data: data}
+	f.m = New(Config{
+		Member:   driver.Member{Node: "n0", TTL: time.Second},
+		Interval: time.Second / 3, Jitter: 0.1, Margin: 100 * time.Millisecond,
+		DrainBudget: 200 * time.Millisecond, AbandonAfter: time.Duration(f.pick(2)) * 300 * time.Millisecond,
+		Resync: 2 * time.Second, CallTimeout: time.Second, RankDelay: 20 * time.Millisecond,
+		BackoffMin: 20 * time.Millisecond, BackoffMax: 500 * time.Millisecond,
+		WatchAll: 1, WatchFew: 1, Seed: uint64(f.byte()),
+		NewSession: func() driver.SessionID { f.ids++; return driver.SessionID(fmt.Sprintf("me%d", f.ids)) },
+	})
+	return f
+}
+
+// corpus is where the fuzzer starts.
+func corpus() [][]byte {
 	rng := rng(1)
-	for range 40 {
-		b := make([]byte, 600)
+	var out [][]byte
+	for range 60 {
+		b := make([]byte, 2000)
 		for i := range b {
 			b[i] = byte(rng.next())
 		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// FuzzStep feeds any sequence of inputs to one machine: it does not panic, and
+// its grants and revocations stay in order.
+//
+//	go test ./core/fsm -run XXX -fuzz FuzzStep -fuzzminimizetime 5x
+func FuzzStep(f *testing.F) {
+	for _, b := range corpus() {
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		f := &fuzzed{t: t, data: data}
-		f.m = New(Config{
-			Member:   driver.Member{Node: "n0", TTL: time.Second},
-			Interval: time.Second / 3, Jitter: 0.1, Margin: 100 * time.Millisecond,
-			DrainBudget: 200 * time.Millisecond, AbandonAfter: time.Duration(f.pick(2)) * 300 * time.Millisecond,
-			Resync: 2 * time.Second, CallTimeout: time.Second, RankDelay: 20 * time.Millisecond,
-			BackoffMin: 20 * time.Millisecond, BackoffMax: 500 * time.Millisecond,
-			WatchAll: 1, WatchFew: 1, Seed: uint64(f.byte()),
-			NewSession: func() driver.SessionID { f.ids++; return driver.SessionID(fmt.Sprintf("me%d", f.ids)) },
-		})
+	f.Fuzz(func(t *testing.T, data []byte) { newFuzzed(t, data).run() })
+}
+
+// TestFuzzCorpusReachesEverything: without some of every effect the fuzz target
+// proves little.
+func TestFuzzCorpusReachesEverything(t *testing.T) {
+	t.Parallel()
+	var seen [EffEvent + 1]int
+	for _, b := range corpus() {
+		f := newFuzzed(t, b)
 		f.run()
-	})
+		for k, n := range f.seen {
+			seen[k] += n
+		}
+	}
+	t.Logf("effects by kind: %v", seen)
+	for k := EffJoin; k <= EffEvent; k++ {
+		if seen[k] < 3 {
+			t.Errorf("effects of kind %d: %d, want at least 3", k, seen[k])
+		}
+	}
 }
 
 // TestErrorsAreClosed: what the fuzz target uses as unknown is unknown.
