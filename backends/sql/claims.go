@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	stdsql "database/sql"
 	"fmt"
 	"slices"
 
@@ -80,6 +79,7 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 	return s.grantAll(ctx, len(to), func(from, end int) batch {
 		part := to[from:end]
 		return batch{
+			keep:  true,
 			shard: func(i int) driver.ShardID { return part[i].Fence.Shard },
 			asks:  func(i int, _ record) driver.SessionID { return part[i].To },
 			decide: func(i int, r record, alive map[driver.SessionID]bool) decision {
@@ -90,8 +90,10 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 }
 
 // batch is what Acquire and Transfer differ in: the shard of an item, the session
-// whose being alive it depends on, and the decision.
+// whose being alive it depends on, whether that is to stay so (a session that is
+// gone never comes back), and the decision.
 type batch struct {
+	keep   bool
 	shard  func(i int) driver.ShardID
 	asks   func(i int, r record) driver.SessionID
 	decide func(i int, r record, alive map[driver.SessionID]bool) decision
@@ -104,7 +106,9 @@ func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) b
 }
 
 // grantBatch decides and writes one batch in one transaction: the shards' rows
-// are locked and read, then the roster, then the namespace's revision is raised.
+// are locked and read, then the roster, then the namespace's row is locked, and
+// with it every owner: a row that another transaction had locked, or that did not
+// exist, is read again then.
 func (s *session) grantBatch(ctx context.Context, part batch, results []driver.AcquireResult) error {
 	b := s.b
 	seen, seenRoster := b.floor.Load(), b.rosterAt.Load()
@@ -114,11 +118,11 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 	}
 	var floor int64
 	err := b.store.WriteOwners(ctx, func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error {
-		records, err := b.lockShards(ctx, data, array(names))
+		records, err := b.claimShards(ctx, data, names)
 		if err != nil {
 			return err
 		}
-		alive, err := s.askRoster(ctx, roster, seenRoster, part, names, records)
+		alive, err := s.readRoster(ctx, roster, seenRoster, part, names, records)
 		if err != nil {
 			return err
 		}
@@ -126,12 +130,23 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 		if err != nil {
 			return err
 		}
+		late, err := b.readRest(ctx, data, names, records)
+		if err != nil {
+			return err
+		}
 		grants := make(map[driver.SessionID][]string)
 		token := driver.Token(ns.floor() + 1)
 		for i := range results {
 			shard := driver.ShardID(names[i])
-			r := records[shard]
+			r, locked := records[shard]
+			unlocked, exists := late[shard]
+			if exists {
+				r = unlocked
+			}
 			d := part.decide(i, r, alive)
+			if d.grant && exists && !locked {
+				d = decision{err: errBusy("shard", names[i])}
+			}
 			results[i] = driver.AcquireResult{Err: d.err}
 			if d.err == nil {
 				results[i].Head = r.head
@@ -147,11 +162,11 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 			return nil
 		}
 		floor++
-		if _, err := data.exec(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {
+		if err := data.write(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {
 			return err
 		}
 		for to, shards := range grants {
-			if _, err := data.exec(ctx, shardsGrant, b.name, array(shards), string(to), int64(token), ns.revision+1); err != nil {
+			if err := data.write(ctx, shardsGrant, b.name, array(shards), string(to), int64(token), ns.revision+1); err != nil {
 				return err
 			}
 		}
@@ -163,17 +178,16 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 	return err
 }
 
-// askRoster proves that the session lives, and returns which of the sessions
+// readRoster proves that the session lives, and returns which of the sessions
 // that the items depend on do.
-func (s *session) askRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string, records map[driver.ShardID]record) (map[driver.SessionID]bool, error) {
+func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string, records map[driver.ShardID]record) (map[driver.SessionID]bool, error) {
 	roster, err := open()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.b.checkRoster(ctx, roster, rosterRead, seen); err != nil {
-		return nil, err
-	}
-	if err := s.hold(ctx, roster); err != nil {
+	check := s.b.askRoster(ctx, roster, rosterRead, seen)
+	held, err := roster.ask(ctx, memberHold, []any{s.b.name, string(s.id)}, new(string))
+	if err != nil {
 		return nil, err
 	}
 	asked := make(map[driver.SessionID]bool)
@@ -185,23 +199,21 @@ func (s *session) askRoster(ctx context.Context, open func() (*Tx, error), seen 
 			ids = append(ids, id)
 		}
 	}
-	return s.b.alive(ctx, roster, ids)
-}
-
-// lockShards locks and reads the rows of the shards in a JSON array.
-func (b *Backend) lockShards(ctx context.Context, data *Tx, shards string) (map[driver.ShardID]record, error) {
-	records := make(map[driver.ShardID]record)
-	err := data.rows(ctx, shardsLock, []any{b.name, shards}, func(r *stdsql.Rows) error {
-		var shard driver.ShardID
-		var rec record
-		var nonce int64
-		err := r.Scan(&shard, &rec.owner.Session, &rec.owner.Token, &rec.granted,
-			&rec.head.Number, &rec.head.Seq, &rec.head.Oldest, &nonce, &rec.head.Token)
-		rec.head.Nonce = driver.Nonce(nonce)
-		records[shard] = rec
-		return err
-	})
-	return records, err
+	how := membersPresent
+	if part.keep {
+		how = membersHold
+	}
+	alive, err := s.b.alive(ctx, roster, how, ids)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := check(); err != nil {
+		return nil, err
+	}
+	if !*held {
+		return nil, lost(s.id)
+	}
+	return alive, nil
 }
 
 // Release frees leases. See driver.Session. It asks the shard's record only, so
@@ -229,7 +241,7 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 	seen := b.floor.Load()
 	var floor int64
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
-		records, err := b.lockShards(ctx, data, list(fences, func(f driver.Fence) driver.ShardID { return f.Shard }))
+		records, err := b.readShards(ctx, data, shardsLock, namesOf(fences, func(f driver.Fence) string { return string(f.Shard) }))
 		if err != nil {
 			return err
 		}
@@ -245,11 +257,10 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 			return err
 		}
 		floor++
-		if _, err := data.exec(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {
+		if err := data.write(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {
 			return err
 		}
-		_, err = data.exec(ctx, shardsRelease, b.name, array(shards), ns.revision+1)
-		return err
+		return data.write(ctx, shardsRelease, b.name, array(shards), ns.revision+1)
 	})
 	if err == nil {
 		raise(&b.floor, floor)

@@ -3,7 +3,6 @@ package sql
 import (
 	"cmp"
 	"context"
-	stdsql "database/sql"
 	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -66,11 +65,12 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, results []d
 	seen := b.floor.Load()
 	var floor int64
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
-		records, err := b.lockShards(ctx, data, list(writes, func(w driver.Write) driver.ShardID { return w.Fence.Shard }))
+		check := b.askData(ctx, data, namespaceRead, seen)
+		records, err := b.readShards(ctx, data, shardsHold, namesOf(writes, func(w driver.Write) string { return string(w.Fence.Shard) }))
 		if err != nil {
 			return err
 		}
-		ns, err := b.checkData(ctx, data, namespaceRead, seen)
+		ns, err := check()
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, results []d
 		if len(heads) == 0 {
 			return nil
 		}
-		if _, err := data.exec(ctx, headsWrite, b.name, array(heads)); err != nil {
+		if err := data.write(ctx, headsWrite, b.name, array(heads)); err != nil {
 			return err
 		}
 		return b.writeLogs(ctx, data, logs)
@@ -158,7 +158,7 @@ func (b *Backend) readVersions(ctx context.Context, data *Tx, w *driver.Write) (
 		return nil, nil
 	}
 	versions := make(map[string]driver.Version, len(keys))
-	err := data.rows(ctx, itemsVersions, []any{b.name, string(w.Fence.Shard), array(keys)}, func(r *stdsql.Rows) error {
+	err := data.rows(ctx, itemsVersions, []any{b.name, string(w.Fence.Shard), array(keys)}, func(r Row) error {
 		var key string
 		var v driver.Version
 		if err := r.Scan(&key, &v); err != nil {
@@ -210,12 +210,12 @@ func (b *Backend) writeItems(ctx context.Context, data *Tx, w *driver.Write, bef
 	}
 	shard := string(w.Fence.Shard)
 	if len(puts) > 0 {
-		if _, err := data.exec(ctx, itemsPut, b.name, shard, int64(w.Number), array(puts), values); err != nil {
+		if err := data.write(ctx, itemsPut, b.name, shard, int64(w.Number), array(puts), values); err != nil {
 			return log, err
 		}
 	}
 	if len(deletes) > 0 {
-		if _, err := data.exec(ctx, itemsDelete, b.name, shard, array(deletes)); err != nil {
+		if err := data.write(ctx, itemsDelete, b.name, shard, array(deletes)); err != nil {
 			return log, err
 		}
 	}
@@ -232,52 +232,30 @@ func payloadBytes(ops []driver.Op) (n int) {
 }
 
 // writeLogs appends and trims. Each bucket's counter orders the entries of its
-// shards (L4); counters are locked in order, so that no two commits wait for each
-// other.
+// shards (L4). Counters are locked last, and in order, so that no two commits wait
+// for each other.
 func (b *Backend) writeLogs(ctx context.Context, data *Tx, logs []logChange) error {
 	slices.SortStableFunc(logs, func(x, y logChange) int { return cmp.Compare(x.bucket, y.bucket) })
-	for len(logs) > 0 {
-		n := 1
-		for n < len(logs) && logs[n].bucket == logs[0].bucket {
-			n++
-		}
-		if err := b.writeBucket(ctx, data, logs[0].bucket, logs[:n]); err != nil {
-			return err
-		}
-		logs = logs[n:]
-	}
-	return nil
-}
-
-func (b *Backend) writeBucket(ctx context.Context, data *Tx, bucket int64, logs []logChange) error {
-	var position, trimmed int64
-	found, err := data.row(ctx, tailLock, []any{b.name, bucket}, &position, &trimmed)
-	if err != nil {
-		return err
-	}
-	if !found {
-		return storeChanged("namespace %q has lost tail counter %d", b.name, bucket)
-	}
 	for _, l := range logs {
 		shard := string(l.fence.Shard)
 		if l.trim > 0 {
-			var at int64
-			if _, err := data.row(ctx, entryPosition, []any{b.name, shard, int64(l.trim)}, &at); err != nil {
+			if err := data.write(ctx, tailTrim, b.name, l.bucket, shard, int64(l.trim)); err != nil {
 				return err
 			}
-			trimmed = max(trimmed, at)
-			if _, err := data.exec(ctx, entriesTrim, b.name, shard, int64(l.trim)); err != nil {
+			if err := data.write(ctx, entriesTrim, b.name, shard, int64(l.trim)); err != nil {
 				return err
 			}
 		}
-		if len(l.lengths) > 0 {
-			if _, err := data.exec(ctx, entriesInsert, b.name, shard, int64(l.first), int64(l.fence.Token),
-				int64(l.number), bucket, position+1, array(l.lengths), l.payload); err != nil {
-				return err
-			}
-			position += int64(len(l.lengths))
+		if len(l.lengths) == 0 {
+			continue
+		}
+		if err := data.write(ctx, tailAdvance, b.name, l.bucket, len(l.lengths)); err != nil {
+			return err
+		}
+		if err := data.write(ctx, entriesInsert, b.name, shard, int64(l.first), int64(l.fence.Token),
+			int64(l.number), l.bucket, len(l.lengths), array(l.lengths), l.payload); err != nil {
+			return err
 		}
 	}
-	_, err = data.exec(ctx, tailWrite, b.name, bucket, position, trimmed)
-	return err
+	return nil
 }

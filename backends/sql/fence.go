@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	stdsql "database/sql"
+	"errors"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -23,21 +24,44 @@ func (b *Backend) FenceTx(ctx context.Context, tx *stdsql.Tx, fence driver.Fence
 	if err := b.store.Check(); err != nil {
 		return err
 	}
-	touch := &b.stmts.compiled[fenceTouch]
-	res, err := tx.ExecContext(ctx, touch.text, touch.bind([]any{b.name, string(fence.Shard), string(fence.Session), int64(fence.Token), b.id})...)
+	return b.fence(fence, func(s Statement, params []any, dest ...any) (bool, error) {
+		err := tx.QueryRowContext(ctx, b.stmts.Text(s), b.stmts.bind(s, params)...).Scan(dest...)
+		if errors.Is(err, stdsql.ErrNoRows) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// FenceOn is FenceTx for a transaction of another client library: row runs one
+// of the backend's statements in it, with its arguments in the order of the
+// placeholders, reads at most one row into dest, and reports whether there was one.
+func (b *Backend) FenceOn(ctx context.Context, fence driver.Fence, row func(text string, args []any, dest ...any) (bool, error)) error {
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
+	if err := driver.CheckFence(fence); err != nil {
+		return err
+	}
+	return b.fence(fence, func(s Statement, params []any, dest ...any) (bool, error) {
+		return row(b.stmts.Text(s), b.stmts.bind(s, params), dest...)
+	})
+}
+
+func (b *Backend) fence(fence driver.Fence, row func(s Statement, params []any, dest ...any) (bool, error)) error {
+	held, err := row(fenceTouch, []any{b.name, string(fence.Shard), string(fence.Session), int64(fence.Token), b.id}, new(int64))
 	if err != nil {
 		return b.store.Classify(err)
 	}
-	matched, err := res.RowsAffected()
-	if err != nil || matched == 1 {
-		return err
+	if held {
+		return nil
 	}
 	refused := &driver.FencedError{Fence: fence}
-	read := &b.stmts.compiled[ownerRead]
-	err = tx.QueryRowContext(ctx, read.text, read.bind([]any{b.name, string(fence.Shard)})...).
-		Scan(&refused.Current.Session, &refused.Current.Token)
-	if err != nil && err != stdsql.ErrNoRows {
+	var session string
+	var token int64
+	if _, err := row(ownerRead, []any{b.name, string(fence.Shard)}, &session, &token); err != nil {
 		return b.store.Classify(err)
 	}
+	refused.Current = driver.Owner{Session: driver.SessionID(session), Token: driver.Token(token)}
 	return refused
 }

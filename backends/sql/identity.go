@@ -3,7 +3,6 @@ package sql
 import (
 	"context"
 	"crypto/rand"
-	stdsql "database/sql"
 	"fmt"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -74,7 +73,10 @@ func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string)
 		if id = dataID; id == "" {
 			id = rand.Text()
 		}
-		_, err = roster.exec(ctx, rosterInsert, b.name, id)
+		if err := roster.write(ctx, rosterInsert, b.name, id); err != nil {
+			return err
+		}
+		_, err = roster.row(ctx, rosterLock, []any{b.name}, &id, &revision)
 		return err
 	})
 	return id, revision, err
@@ -91,16 +93,16 @@ func (b *Backend) create(ctx context.Context, cfg Config, id string, revision in
 		if revision > 0 {
 			return storeChanged("namespace %q has members but no data: the data were removed; restore them", b.name)
 		}
-		ns = namespace{id: id}
-		if _, err := data.exec(ctx, namespaceInsert, b.name, id); err != nil {
+		if err := data.write(ctx, namespaceInsert, b.name, id); err != nil {
 			return err
 		}
 		for bucket := range cfg.Buckets {
-			if _, err := data.exec(ctx, tailInsert, b.name, bucket); err != nil {
+			if err := data.write(ctx, tailInsert, b.name, bucket); err != nil {
 				return err
 			}
 		}
-		return nil
+		ns, _, err = readNamespace(ctx, data, namespaceLock, b.name)
+		return err
 	})
 	return ns, err
 }
@@ -108,7 +110,7 @@ func (b *Backend) create(ctx context.Context, cfg Config, id string, revision in
 func (b *Backend) countBuckets(ctx context.Context) error {
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
 		b.buckets = 0
-		return data.rows(ctx, tailsRead, []any{b.name}, func(*stdsql.Rows) error {
+		return data.rows(ctx, tailsRead, []any{b.name}, func(Row) error {
 			b.buckets++
 			return nil
 		})
@@ -127,36 +129,63 @@ func readNamespace(ctx context.Context, tx *Tx, how Statement, name string) (ns 
 // checkData reads the namespace's row and compares it with what this process
 // knows (I1). seen is the floor known before the transaction began.
 func (b *Backend) checkData(ctx context.Context, tx *Tx, how Statement, seen int64) (namespace, error) {
-	ns, found, err := readNamespace(ctx, tx, how, b.name)
-	switch {
-	case err != nil:
-		return ns, err
-	case !found:
-		return ns, storeChanged("namespace %q has lost its identity", b.name)
-	case ns.id != b.id:
-		return ns, storeChanged("namespace %q has identity %s and had %s", b.name, ns.id, b.id)
-	case ns.floor() < seen:
-		return ns, storeChanged("namespace %q has token floor %d and had %d: an older copy was restored; raise the floor above every token granted since", b.name, ns.floor(), seen)
+	return b.askData(ctx, tx, how, seen)()
+}
+
+// askData queues the read of checkData, which is checked by calling what it
+// returns, once the queue has run.
+func (b *Backend) askData(ctx context.Context, tx *Tx, how Statement, seen int64) func() (namespace, error) {
+	ns := new(namespace)
+	found, err := tx.ask(ctx, how, []any{b.name}, &ns.id, &ns.base, &ns.revision)
+	return func() (namespace, error) {
+		if err == nil {
+			err = tx.flush(ctx)
+		}
+		if err != nil {
+			return *ns, err
+		}
+		return *ns, b.compareData(*ns, *found, seen)
 	}
-	return ns, nil
+}
+
+func (b *Backend) compareData(ns namespace, found bool, seen int64) error {
+	switch {
+	case !found:
+		return storeChanged("namespace %q has lost its identity", b.name)
+	case ns.id != b.id:
+		return storeChanged("namespace %q has identity %s and had %s", b.name, ns.id, b.id)
+	case ns.floor() < seen:
+		return storeChanged("namespace %q has token floor %d and had %d: an older copy was restored; raise the floor above every token granted since", b.name, ns.floor(), seen)
+	}
+	return nil
 }
 
 // checkRoster does the same for the roster and returns its revision.
 func (b *Backend) checkRoster(ctx context.Context, tx *Tx, how Statement, seen int64) (int64, error) {
+	return b.askRoster(ctx, tx, how, seen)()
+}
+
+// askRoster is to checkRoster what askData is to checkData.
+func (b *Backend) askRoster(ctx context.Context, tx *Tx, how Statement, seen int64) func() (int64, error) {
 	var id string
 	var revision int64
-	found, err := tx.row(ctx, how, []any{b.name}, &id, &revision)
-	switch {
-	case err != nil:
-		return 0, err
-	case !found:
-		return 0, storeChanged("namespace %q has lost its roster", b.name)
-	case id != b.id:
-		return 0, storeChanged("the roster of namespace %q has identity %s and had %s", b.name, id, b.id)
-	case revision < seen:
-		return 0, storeChanged("the roster of namespace %q is at revision %d and was at %d: an older copy was restored; restart every member", b.name, revision, seen)
+	found, err := tx.ask(ctx, how, []any{b.name}, &id, &revision)
+	return func() (int64, error) {
+		if err == nil {
+			err = tx.flush(ctx)
+		}
+		switch {
+		case err != nil:
+			return 0, err
+		case !*found:
+			return 0, storeChanged("namespace %q has lost its roster", b.name)
+		case id != b.id:
+			return 0, storeChanged("the roster of namespace %q has identity %s and had %s", b.name, id, b.id)
+		case revision < seen:
+			return 0, storeChanged("the roster of namespace %q is at revision %d and was at %d: an older copy was restored; restart every member", b.name, revision, seen)
+		}
+		return revision, nil
 	}
-	return revision, nil
 }
 
 // Floor returns the highest token that the namespace may have granted so far.

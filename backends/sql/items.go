@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	stdsql "database/sql"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -44,7 +43,7 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string)
 	var items []driver.Item
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
 		items = nil
-		return data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix)}, func(r *stdsql.Rows) error {
+		return data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix)}, func(r Row) error {
 			var it driver.Item
 			err := r.Scan(&it.Key, &it.Version, &it.Value)
 			items = append(items, it)

@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	stdsql "database/sql"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -25,7 +24,7 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	page := new(driver.LogPage)
 	err := b.store.ReadData(ctx, func(ctx context.Context, data *Tx) error {
 		*page = driver.LogPage{}
-		err := data.rows(ctx, headRead, []any{b.name, string(shard)}, func(r *stdsql.Rows) error {
+		err := data.rows(ctx, headRead, []any{b.name, string(shard)}, func(r Row) error {
 			return scanHead(r, new(string), &page.Head)
 		})
 		if err != nil || limit == 0 || after >= page.Head.Seq {
@@ -35,14 +34,14 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 			return &driver.TrimmedError{Shard: shard, Oldest: page.Head.Oldest}
 		}
 		size := 0
-		return data.rows(ctx, entriesRead, []any{b.name, string(shard), int64(after), limit}, func(r *stdsql.Rows) error {
+		return data.rows(ctx, entriesRead, []any{b.name, string(shard), int64(after), limit}, func(r Row) error {
 			e := driver.Entry{Shard: shard}
 			if err := r.Scan(&e.Seq, &e.Token, &e.Number, &e.Payload); err != nil {
 				return err
 			}
 			page.Entries = append(page.Entries, e)
 			if size += len(e.Payload); size >= pageBytes {
-				return errEnough
+				return ErrEnough
 			}
 			return nil
 		})
@@ -53,7 +52,7 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	return page, nil
 }
 
-func scanHead(r *stdsql.Rows, shard any, h *driver.Head) error {
+func scanHead(r Row, shard any, h *driver.Head) error {
 	var nonce int64
 	err := r.Scan(shard, &h.Number, &h.Seq, &h.Oldest, &nonce, &h.Token)
 	h.Nonce = driver.Nonce(nonce)
@@ -126,7 +125,7 @@ func (t tails) ahead(cursor []int64) bool {
 func (b *Backend) readTails(ctx context.Context, data *Tx) (tails, error) {
 	t := tails{make([]int64, b.buckets), make([]int64, b.buckets)}
 	n := int64(0)
-	err := data.rows(ctx, tailsRead, []any{b.name}, func(r *stdsql.Rows) error {
+	err := data.rows(ctx, tailsRead, []any{b.name}, func(r Row) error {
 		var bucket, position, trimmed int64
 		if err := r.Scan(&bucket, &position, &trimmed); err != nil {
 			return err
@@ -154,7 +153,7 @@ func (b *Backend) tailReset(ctx context.Context) (*driver.TailPage, error) {
 			return err
 		}
 		page.Cursor = b.cursor("t", t.position...)
-		return data.rows(ctx, headsAll, []any{b.name}, func(r *stdsql.Rows) error {
+		return data.rows(ctx, headsAll, []any{b.name}, func(r Row) error {
 			var h driver.ShardHead
 			err := scanHead(r, &h.Shard, &h.Head)
 			page.Heads = append(page.Heads, h)
@@ -186,7 +185,7 @@ func (b *Backend) tailPage(ctx context.Context, since []int64, limit int) (*driv
 			if t.position[bucket] == at[bucket] || left == 0 || size >= pageBytes {
 				continue
 			}
-			err := data.rows(ctx, entriesTail, []any{b.name, bucket, at[bucket], left}, func(r *stdsql.Rows) error {
+			err := data.rows(ctx, entriesTail, []any{b.name, bucket, at[bucket], left}, func(r Row) error {
 				var e driver.Entry
 				if err := r.Scan(&e.Shard, &e.Seq, &e.Token, &e.Number, &e.Payload, &at[bucket]); err != nil {
 					return err
@@ -194,7 +193,7 @@ func (b *Backend) tailPage(ctx context.Context, since []int64, limit int) (*driv
 				page.Entries = append(page.Entries, e)
 				left--
 				if size += len(e.Payload); size >= pageBytes {
-					return errEnough
+					return ErrEnough
 				}
 				return nil
 			})

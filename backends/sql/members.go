@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	stdsql "database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -44,8 +43,7 @@ func (b *Backend) writeRoster(ctx context.Context, fn func(ctx context.Context, 
 		if now, err = fn(ctx, roster, at); err != nil || now == at {
 			return err
 		}
-		_, err = roster.exec(ctx, rosterRaise, b.name, now)
-		return err
+		return roster.write(ctx, rosterRaise, b.name, now)
 	})
 	if err == nil {
 		raise(&b.rosterAt, now)
@@ -61,9 +59,18 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	if err := driver.CheckMember(m, b.info.Limits); err != nil {
 		return nil, err
 	}
+	// What the label's record says before the write is what the write compares it
+	// with: a write that arrives late finds another (M3).
+	var former driver.SessionID
+	var known bool
 	seen := b.floor.Load()
-	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
-		_, err := b.checkData(ctx, data, namespaceRead, seen)
+	err := b.store.Read(ctx, func(ctx context.Context, data, roster *Tx) error {
+		check := b.askData(ctx, data, namespaceRead, seen)
+		var err error
+		if known, err = roster.row(ctx, nodeRead, []any{b.name, m.Node}, &former); err != nil {
+			return err
+		}
+		_, err = check()
 		return err
 	})
 	if err != nil {
@@ -74,15 +81,20 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		meta = array(m.Meta)
 	}
 	err = b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
-		var former driver.SessionID
-		known, err := roster.row(ctx, nodeRead, []any{b.name, m.Node}, &former)
-		if err != nil {
+		var last driver.SessionID
+		if _, err := roster.row(ctx, nodeRead, []any{b.name, m.Node}, &last); err != nil {
 			return at, err
 		}
-		if err := b.checkUnused(ctx, roster, m.Session, former); err != nil {
+		if err := b.checkUnused(ctx, roster, m.Session, last); err != nil {
 			return at, err
+		}
+		if last != former {
+			return at, fmt.Errorf("tenure: %w: another session joined as node %q meanwhile", driver.ErrRetry, m.Node)
 		}
 		if m.Supersede && known {
+			if _, err := b.lockMember(ctx, roster, former); err != nil {
+				return at, err
+			}
 			if err := b.depart(ctx, roster, []driver.SessionID{former}, at+1); err != nil {
 				return at, err
 			}
@@ -91,15 +103,14 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		if known {
 			record = nodeUpdate
 		}
-		if _, err := roster.exec(ctx, record, b.name, m.Node, string(m.Session)); err != nil {
+		if err := roster.write(ctx, record, b.name, m.Node, string(m.Session)); err != nil {
 			return at, err
 		}
-		if _, err := roster.exec(ctx, memberInsert, b.name, string(m.Session), m.Node, int64(m.TTL),
+		if err := roster.write(ctx, memberInsert, b.name, string(m.Session), m.Node, int64(m.TTL),
 			m.Priority, m.Weight, meta, m.Supersede, at+1); err != nil {
 			return at, err
 		}
-		_, err = roster.exec(ctx, beatInsert, b.name, string(m.Session))
-		return at + 1, err
+		return at + 1, roster.write(ctx, beatInsert, b.name, string(m.Session))
 	})
 	if err != nil {
 		return nil, err
@@ -120,7 +131,7 @@ func notApplied(err error) error {
 // checkUnused refuses an id that was used before (M3): by a live member, by the
 // last one under the label, or by one that departed lately.
 func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver.SessionID) error {
-	alive, err := b.alive(ctx, roster, []driver.SessionID{id})
+	alive, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
 	if err != nil {
 		return err
 	}
@@ -135,12 +146,12 @@ func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver
 }
 
 // alive returns which of the sessions have a member record.
-func (b *Backend) alive(ctx context.Context, roster *Tx, ids []driver.SessionID) (map[driver.SessionID]bool, error) {
+func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []driver.SessionID) (map[driver.SessionID]bool, error) {
 	found := make(map[driver.SessionID]bool)
 	if len(ids) == 0 {
 		return found, nil
 	}
-	err := roster.rows(ctx, membersPresent, []any{b.name, list(ids, same)}, func(r *stdsql.Rows) error {
+	err := roster.rows(ctx, how, []any{b.name, list(ids, same)}, func(r Row) error {
 		var id driver.SessionID
 		if err := r.Scan(&id); err != nil {
 			return err
@@ -163,7 +174,7 @@ func (b *Backend) depart(ctx context.Context, roster *Tx, ids []driver.SessionID
 		{beatsDelete, []any{b.name, sessions}},
 		{departuresTrim, []any{b.name, revision - keepDepartures}},
 	} {
-		if _, err := roster.exec(ctx, step.stmt, step.args...); err != nil {
+		if err := roster.write(ctx, step.stmt, step.args...); err != nil {
 			return err
 		}
 	}
@@ -178,11 +189,12 @@ func (s *session) Beat(ctx context.Context) error {
 	acked, seen := s.acked.Load(), s.b.rosterAt.Load()
 	var version int64
 	err := s.b.store.WriteRoster(ctx, func(ctx context.Context, roster *Tx) error {
-		if _, err := s.b.checkRoster(ctx, roster, rosterRead, seen); err != nil {
-			return err
-		}
+		check := s.b.askRoster(ctx, roster, rosterRead, seen)
 		found, err := roster.row(ctx, beatLock, []any{s.b.name, string(s.id)}, &version)
 		if err != nil {
+			return err
+		}
+		if _, err := check(); err != nil {
 			return err
 		}
 		if !found {
@@ -192,8 +204,7 @@ func (s *session) Beat(ctx context.Context) error {
 			return storeChanged("session %q has beat %d and had %d acknowledged", s.id, version, acked)
 		}
 		version++
-		_, err = roster.exec(ctx, beatWrite, s.b.name, string(s.id), version)
-		return err
+		return roster.write(ctx, beatWrite, s.b.name, string(s.id), version)
 	})
 	if err == nil {
 		raise(&s.acked, version)
@@ -221,7 +232,7 @@ func (s *session) evict(ctx context.Context, suspects []driver.Suspect, results 
 		if err := s.hold(ctx, roster); err != nil {
 			return at, err
 		}
-		versions, err := readBeats(ctx, roster, beatsLock, b.name, suspects)
+		versions, busy, err := b.lockMembers(ctx, roster, suspects)
 		if err != nil {
 			return at, err
 		}
@@ -229,7 +240,10 @@ func (s *session) evict(ctx context.Context, suspects []driver.Suspect, results 
 		for i, sus := range suspects {
 			current := versions[sus.Session]
 			results[i] = driver.EvictResult{Current: current}
-			if current == sus.Version {
+			switch {
+			case busy[sus.Session]:
+				results[i] = driver.EvictResult{Err: errBusy("session", string(sus.Session))}
+			case current == sus.Version:
 				results[i] = driver.EvictResult{Evicted: true}
 				gone = append(gone, sus.Session)
 			}
@@ -251,10 +265,10 @@ func (s *session) hold(ctx context.Context, roster *Tx) error {
 	return err
 }
 
-func readBeats(ctx context.Context, roster *Tx, how Statement, name string, of []driver.Beat) (map[driver.SessionID]driver.Version, error) {
+func (b *Backend) readBeats(ctx context.Context, roster *Tx, how Statement, of []driver.Beat) (map[driver.SessionID]driver.Version, error) {
 	versions := make(map[driver.SessionID]driver.Version, len(of))
 	sessions := list(of, func(b driver.Beat) driver.SessionID { return b.Session })
-	err := roster.rows(ctx, how, []any{name, sessions}, func(r *stdsql.Rows) error {
+	err := roster.rows(ctx, how, []any{b.name, sessions}, func(r Row) error {
 		var b driver.Beat
 		if err := r.Scan(&b.Session, &b.Version); err != nil {
 			return err
@@ -271,7 +285,7 @@ func (s *session) Close(ctx context.Context) error {
 		return err
 	}
 	return s.b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
-		found, err := roster.row(ctx, memberHold, []any{s.b.name, string(s.id)}, new(string))
+		found, err := s.b.lockMember(ctx, roster, s.id)
 		if err != nil || !found {
 			return at, err
 		}
@@ -281,7 +295,7 @@ func (s *session) Close(ctx context.Context) error {
 
 // scanMember reads a member's row. Metadata that does not decode are left out:
 // they are information only, and what is read from a store is untrusted.
-func scanMember(r *stdsql.Rows) (driver.Member, error) {
+func scanMember(r Row) (driver.Member, error) {
 	var m driver.Member
 	var ttl int64
 	var meta []byte

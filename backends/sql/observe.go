@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	stdsql "database/sql"
 	"fmt"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -53,13 +52,15 @@ func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat
 	var ns namespace
 	var roster int64
 	err := b.store.Read(ctx, func(ctx context.Context, dataTx, rosterTx *Tx) (err error) {
-		if ns, err = b.checkData(ctx, dataTx, namespaceRead, floor); err != nil {
+		checkData := b.askData(ctx, dataTx, namespaceRead, floor)
+		checkRoster := b.askRoster(ctx, rosterTx, rosterRead, rosterAt)
+		if view.Beats, err = b.newBeats(ctx, rosterTx, beats); err != nil {
 			return err
 		}
-		if roster, err = b.checkRoster(ctx, rosterTx, rosterRead, rosterAt); err != nil {
+		if ns, err = checkData(); err != nil {
 			return err
 		}
-		view.Beats, err = b.newBeats(ctx, rosterTx, beats)
+		roster, err = checkRoster()
 		return err
 	})
 	if err != nil {
@@ -92,7 +93,7 @@ func (b *Backend) newBeats(ctx context.Context, roster *Tx, asked []driver.Beat)
 	if len(asked) == 0 {
 		return nil, nil
 	}
-	versions, err := readBeats(ctx, roster, beatsRead, b.name, asked)
+	versions, err := b.readBeats(ctx, roster, beatsRead, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (b *Backend) changedShards(ctx context.Context, view *driver.View, at *obse
 		if view.Reset {
 			how, args = shardsAll, []any{b.name}
 		}
-		return data.rows(ctx, how, args, func(r *stdsql.Rows) error {
+		return data.rows(ctx, how, args, func(r Row) error {
 			var s driver.ShardState
 			if err := r.Scan(&s.Shard, &s.Owner.Session, &s.Owner.Token); err != nil {
 				return err
@@ -156,7 +157,7 @@ func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *obs
 		if view.Reset {
 			how, args = membersAll, []any{b.name}
 		}
-		err = roster.rows(ctx, how, args, func(r *stdsql.Rows) error {
+		err = roster.rows(ctx, how, args, func(r Row) error {
 			m, err := scanMember(r)
 			members = append(members, m)
 			return err
@@ -164,7 +165,7 @@ func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *obs
 		if err != nil || view.Reset {
 			return err
 		}
-		return roster.rows(ctx, departuresSince, []any{b.name, since}, func(r *stdsql.Rows) error {
+		return roster.rows(ctx, departuresSince, []any{b.name, since}, func(r Row) error {
 			var id driver.SessionID
 			if err := r.Scan(&id); err != nil {
 				return err

@@ -24,7 +24,7 @@ func TestCompile(t *testing.T) {
 	if want := "SELECT 1 FROM my_x WHERE namespace = ? OR ?::text = ''\n"; got.text != want {
 		t.Errorf("got %q, want %q", got.text, want)
 	}
-	if args := got.bind([]any{"ns", 3}); args[0] != 3 || args[1] != "ns" {
+	if args := s.bind(tailInsert, []any{"ns", 3}); args[0] != 3 || args[1] != "ns" {
 		t.Errorf("arguments %v, want [3 ns]", args)
 	}
 	for what, bad := range map[string]string{

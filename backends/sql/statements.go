@@ -20,9 +20,12 @@ const (
 	namespaceRebase
 	tailInsert
 	tailsRead
-	tailLock
-	tailWrite
+	tailAdvance
+	tailTrim
+	shardsClaim
 	shardsLock
+	shardsHold
+	shardsRead
 	shardsGrant
 	shardsRelease
 	shardsAll
@@ -40,7 +43,6 @@ const (
 	entriesRead
 	entriesTail
 	entriesTrim
-	entryPosition
 	fenceTouch
 	probeInsert
 	probeUpdate
@@ -55,13 +57,14 @@ const (
 	memberInsert
 	memberHold
 	membersPresent
+	membersHold
+	membersLock
 	membersAll
 	membersSince
 	membersDelete
 	beatInsert
 	beatLock
 	beatWrite
-	beatsLock
 	beatsRead
 	beatsDelete
 	departureRead
@@ -85,16 +88,26 @@ var catalogue = [statementCount]struct {
 	namespaceRebase: {"namespace_rebase", []string{"namespace", "base"}},
 	tailInsert:      {"tail_insert", []string{"namespace", "bucket"}},
 	tailsRead:       {"tails_read", []string{"namespace"}},
-	tailLock:        {"tail_lock", []string{"namespace", "bucket"}},
-	tailWrite:       {"tail_write", []string{"namespace", "bucket", "position", "trimmed"}},
-	shardsLock:      {"shards_lock", []string{"namespace", "shards"}},
-	shardsGrant:     {"shards_grant", []string{"namespace", "shards", "session", "token", "revision"}},
-	shardsRelease:   {"shards_release", []string{"namespace", "shards", "revision"}},
-	shardsAll:       {"shards_all", []string{"namespace"}},
-	shardsSince:     {"shards_since", []string{"namespace", "revision"}},
-	ownerRead:       {"owner_read", []string{"namespace", "shard"}},
-	headRead:        {"head_read", []string{"namespace", "shard"}},
-	headsAll:        {"heads_all", []string{"namespace"}},
+	// Locks the counter until the transaction ends, last of all rows, and raises it
+	// by the number of entries that entries_insert will add.
+	tailAdvance: {"tail_advance", []string{"namespace", "bucket", "count"}},
+	// Notes that the entry through, and those before it, are about to be trimmed.
+	tailTrim: {"tail_trim", []string{"namespace", "bucket", "shard", "through"}},
+	// The four that read shards return the same columns. The first three lock the
+	// rows in the order of their names: to change the owner, leaving out rows that
+	// another transaction has locked; to change the owner; to change the head,
+	// which may leave room for fence_touch beside it.
+	shardsClaim:   {"shards_claim", []string{"namespace", "shards"}},
+	shardsLock:    {"shards_lock", []string{"namespace", "shards"}},
+	shardsHold:    {"shards_hold", []string{"namespace", "shards"}},
+	shardsRead:    {"shards_read", []string{"namespace", "shards"}},
+	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "revision"}},
+	shardsRelease: {"shards_release", []string{"namespace", "shards", "revision"}},
+	shardsAll:     {"shards_all", []string{"namespace"}},
+	shardsSince:   {"shards_since", []string{"namespace", "revision"}},
+	ownerRead:     {"owner_read", []string{"namespace", "shard"}},
+	headRead:      {"head_read", []string{"namespace", "shard"}},
+	headsAll:      {"heads_all", []string{"namespace"}},
 	// heads: an array of [shard, number, seq, oldest, nonce, token].
 	headsWrite:    {"heads_write", []string{"namespace", "heads"}},
 	itemsVersions: {"items_versions", []string{"namespace", "shard", "keys"}},
@@ -104,34 +117,40 @@ var catalogue = [statementCount]struct {
 	itemRead:    {"item_read", []string{"namespace", "shard", "key"}},
 	// high is the first key after the range, and empty for no bound.
 	itemsList: {"items_list", []string{"namespace", "shard", "low", "high"}},
-	// slices: an array of numbers, offset * 2^32 + length, that cut payloads; first
-	// and position are the sequence number and the tail position of the first.
-	entriesInsert:    {"entries_insert", []string{"namespace", "shard", "first", "token", "number", "bucket", "position", "slices", "payloads"}},
-	entriesRead:      {"entries_read", []string{"namespace", "shard", "after", "max"}},
-	entriesTail:      {"entries_tail", []string{"namespace", "bucket", "position", "max"}},
-	entriesTrim:      {"entries_trim", []string{"namespace", "shard", "through"}},
-	entryPosition:    {"entry_position", []string{"namespace", "shard", "seq"}},
-	fenceTouch:       {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id"}},
-	probeInsert:      {"probe_insert", []string{"id"}},
-	probeUpdate:      {"probe_update", []string{"id", "version", "seen"}},
-	probeDelete:      {"probe_delete", []string{"id"}},
-	rosterInsert:     {"roster_insert", []string{"namespace", "store_id"}},
-	rosterRead:       {"roster_read", []string{"namespace"}},
-	rosterLock:       {"roster_lock", []string{"namespace"}},
-	rosterRaise:      {"roster_raise", []string{"namespace", "revision"}},
-	nodeRead:         {"node_read", []string{"namespace", "node"}},
-	nodeInsert:       {"node_insert", []string{"namespace", "node", "session"}},
-	nodeUpdate:       {"node_update", []string{"namespace", "node", "session"}},
-	memberInsert:     {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta", "supersede", "revision"}},
-	memberHold:       {"member_hold", []string{"namespace", "session"}},
-	membersPresent:   {"members_present", []string{"namespace", "sessions"}},
+	// slices: an array of count numbers, offset * 2^32 + length, that cut payloads;
+	// first is the sequence number of the first. The positions are the last count
+	// that tail_advance made room for; without a counter the statement must fail.
+	entriesInsert: {"entries_insert", []string{"namespace", "shard", "first", "token", "number", "bucket", "count", "slices", "payloads"}},
+	entriesRead:   {"entries_read", []string{"namespace", "shard", "after", "max"}},
+	entriesTail:   {"entries_tail", []string{"namespace", "bucket", "position", "max"}},
+	entriesTrim:   {"entries_trim", []string{"namespace", "shard", "through"}},
+	// Returns a row if the lease is current, and keeps it so until the transaction
+	// ends.
+	fenceTouch:   {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id"}},
+	probeInsert:  {"probe_insert", []string{"id"}},
+	probeUpdate:  {"probe_update", []string{"id", "version", "seen"}},
+	probeDelete:  {"probe_delete", []string{"id"}},
+	rosterInsert: {"roster_insert", []string{"namespace", "store_id"}},
+	rosterRead:   {"roster_read", []string{"namespace"}},
+	rosterLock:   {"roster_lock", []string{"namespace"}},
+	rosterRaise:  {"roster_raise", []string{"namespace", "revision"}},
+	nodeRead:     {"node_read", []string{"namespace", "node"}},
+	nodeInsert:   {"node_insert", []string{"namespace", "node", "session"}},
+	nodeUpdate:   {"node_update", []string{"namespace", "node", "session"}},
+	memberInsert: {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta", "supersede", "revision"}},
+	// Both keep what they return from being removed until the transaction ends.
+	memberHold:     {"member_hold", []string{"namespace", "session"}},
+	membersHold:    {"members_hold", []string{"namespace", "sessions"}},
+	membersPresent: {"members_present", []string{"namespace", "sessions"}},
+	// Locks members and their beats, leaving out those that another transaction has
+	// locked, and returns sessions and versions.
+	membersLock:      {"members_lock", []string{"namespace", "sessions"}},
 	membersAll:       {"members_all", []string{"namespace"}},
 	membersSince:     {"members_since", []string{"namespace", "revision"}},
 	membersDelete:    {"members_delete", []string{"namespace", "sessions"}},
 	beatInsert:       {"beat_insert", []string{"namespace", "session"}},
 	beatLock:         {"beat_lock", []string{"namespace", "session"}},
 	beatWrite:        {"beat_write", []string{"namespace", "session", "version"}},
-	beatsLock:        {"beats_lock", []string{"namespace", "sessions"}},
 	beatsRead:        {"beats_read", []string{"namespace", "sessions"}},
 	beatsDelete:      {"beats_delete", []string{"namespace", "sessions"}},
 	departureRead:    {"departure_read", []string{"namespace", "session"}},
@@ -154,7 +173,11 @@ var (
 	parameter = regexp.MustCompile(`(^|[^:a-z_]):([a-z_]+)`)
 	table     = regexp.MustCompile(`\btenure_`)
 	prefixes  = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
+	// A prefix may follow the quoted name of a schema or database.
+	qualified = regexp.MustCompile("^(\"[a-z_][a-z0-9_]{0,62}\"\\.|`[A-Za-z0-9_$-]{1,64}`\\.)?[a-z_][a-z0-9_]{0,31}$")
 )
+
+func (s Statement) String() string { return catalogue[s].name }
 
 // CheckPrefix validates the prefix of the tables' names: lower-case letters,
 // digits and "_", at most 32 bytes.
@@ -173,10 +196,11 @@ func WithPrefix(text, prefix string) string {
 
 // Compile reads a dialect's file: sections that begin with "-- name: x", each
 // one statement with :parameters. placeholder gives the text of the i-th
-// placeholder of a statement, counted from 1.
+// placeholder of a statement, counted from 1. The prefix may begin with the
+// quoted name of a schema and a dot.
 func Compile(file, prefix string, placeholder func(i int) string) (*Statements, error) {
-	if err := CheckPrefix(prefix); err != nil {
-		return nil, err
+	if !qualified.MatchString(prefix) {
+		return nil, invalid("table prefix %.100q: use lower-case letters, digits and \"_\", at most 32 bytes, a letter first", prefix)
 	}
 	texts := make(map[string]string)
 	marks := section.FindAllStringSubmatchIndex(file, -1)
@@ -224,8 +248,12 @@ func compile(text string, params []string, placeholder func(int) string) (compil
 	return c, errors.Join(unknown...)
 }
 
+// Text is the statement as it is sent, with the dialect's placeholders.
+func (s *Statements) Text(of Statement) string { return s.compiled[of].text }
+
 // bind puts the parameters in the order of the statement's placeholders.
-func (c *compiled) bind(params []any) []any {
+func (s *Statements) bind(of Statement, params []any) []any {
+	c := &s.compiled[of]
 	args := make([]any, len(c.args))
 	for i, p := range c.args {
 		args[i] = params[p]

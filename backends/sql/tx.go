@@ -2,122 +2,81 @@ package sql
 
 import (
 	"context"
-	stdsql "database/sql"
 	"errors"
-	"fmt"
-	"sync"
 )
 
-// Preparer prepares statements: a *sql.DB or a *sql.Conn.
-type Preparer interface {
-	PrepareContext(ctx context.Context, query string) (*stdsql.Stmt, error)
+// Row is one row of a result.
+type Row interface {
+	Scan(dest ...any) error
 }
 
-// Prepared holds statements prepared once on a connection or a pool. Safe for
-// concurrent use.
-type Prepared struct {
-	on    Preparer
-	stmts *Statements
+// Runner runs statements on one connection, in a transaction or, for single
+// reads, without one. Args are in the order of the statement's placeholders.
+// Used by one goroutine at a time.
+type Runner interface {
+	// Exec runs a statement and returns the number of rows it matched.
+	Exec(ctx context.Context, s Statement, args []any) (int64, error)
 
-	mu    sync.Mutex
-	ready [statementCount]*stdsql.Stmt
+	// Query calls each for every row. Each may return ErrEnough to end it early.
+	Query(ctx context.Context, s Statement, args []any, each func(Row) error) error
+
+	// Queue is Query, or with a nil each Exec, for a statement whose result is not
+	// needed at once: it runs with the next one that is not queued, with Flush or
+	// with the commit, in order.
+	Queue(ctx context.Context, s Statement, args []any, each func(Row) error) error
+
+	// Flush runs what is queued.
+	Flush(ctx context.Context) error
 }
 
-// Prepare returns the statements as they are prepared on first use.
-func Prepare(on Preparer, stmts *Statements) *Prepared {
-	return &Prepared{on: on, stmts: stmts}
-}
+// ErrEnough ends Runner.Query early, without an error.
+var ErrEnough = errors.New("enough rows")
 
-func (p *Prepared) get(ctx context.Context, s Statement) (*stdsql.Stmt, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ready[s] == nil {
-		stmt, err := p.on.PrepareContext(ctx, p.stmts.compiled[s].text)
-		if err != nil {
-			return nil, fmt.Errorf("tenure: preparing %q: %w", catalogue[s].name, err)
-		}
-		p.ready[s] = stmt
-	}
-	return p.ready[s], nil
-}
-
-// Close closes the statements.
-func (p *Prepared) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var errs []error
-	for i, stmt := range p.ready {
-		if stmt != nil {
-			errs = append(errs, stmt.Close())
-			p.ready[i] = nil
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Tx runs statements, in a transaction or, for single reads, without one. Not
-// safe for concurrent use within a transaction.
+// Tx runs statements by their parameters. Not safe for concurrent use within a
+// transaction.
 type Tx struct {
-	p  *Prepared
-	in *stdsql.Tx
+	on    Runner
+	stmts *Statements
 }
 
-// NewTx returns a Tx that runs statements where they were prepared, or in the
-// transaction in, if it is not nil, of the pool on which they were prepared.
-func NewTx(p *Prepared, in *stdsql.Tx) *Tx { return &Tx{p: p, in: in} }
-
-func (t *Tx) stmt(ctx context.Context, s Statement) (*stdsql.Stmt, error) {
-	stmt, err := t.p.get(ctx, s)
-	if err == nil && t.in != nil {
-		stmt = t.in.StmtContext(ctx, stmt)
-	}
-	return stmt, err
-}
+// RunOn returns a Tx that runs statements on a runner.
+func RunOn(on Runner, stmts *Statements) *Tx { return &Tx{on: on, stmts: stmts} }
 
 // exec runs a statement and returns the number of rows it matched.
 func (t *Tx) exec(ctx context.Context, s Statement, params ...any) (int64, error) {
-	stmt, err := t.stmt(ctx, s)
-	if err != nil {
-		return 0, err
-	}
-	res, err := stmt.ExecContext(ctx, t.p.stmts.compiled[s].bind(params)...)
-	if err != nil {
-		return 0, fmt.Errorf("tenure: statement %q: %w", catalogue[s].name, err)
-	}
-	return res.RowsAffected()
+	return t.on.Exec(ctx, s, t.stmts.bind(s, params))
+}
+
+// write queues a statement without rows.
+func (t *Tx) write(ctx context.Context, s Statement, params ...any) error {
+	return t.on.Queue(ctx, s, t.stmts.bind(s, params), nil)
+}
+
+// ask queues a statement that reads at most one row into dest, and returns
+// whether there was one, which is known once the queue has run.
+func (t *Tx) ask(ctx context.Context, s Statement, params []any, dest ...any) (*bool, error) {
+	found := new(bool)
+	err := t.on.Queue(ctx, s, t.stmts.bind(s, params), func(r Row) error {
+		*found = true
+		return r.Scan(dest...)
+	})
+	return found, err
 }
 
 // row reads at most one row into dest and reports whether there was one.
 func (t *Tx) row(ctx context.Context, s Statement, params []any, dest ...any) (bool, error) {
 	found := false
-	err := t.rows(ctx, s, params, func(r *stdsql.Rows) error {
+	err := t.rows(ctx, s, params, func(r Row) error {
 		found = true
 		return r.Scan(dest...)
 	})
 	return found, err
 }
 
-// errEnough ends rows early, without an error.
-var errEnough = errors.New("enough rows")
-
 // rows calls each for every row.
-func (t *Tx) rows(ctx context.Context, s Statement, params []any, each func(*stdsql.Rows) error) error {
-	stmt, err := t.stmt(ctx, s)
-	if err != nil {
-		return err
-	}
-	r, err := stmt.QueryContext(ctx, t.p.stmts.compiled[s].bind(params)...)
-	if err != nil {
-		return fmt.Errorf("tenure: statement %q: %w", catalogue[s].name, err)
-	}
-	for err == nil && r.Next() {
-		err = each(r)
-	}
-	if errors.Is(err, errEnough) {
-		return r.Close()
-	}
-	if err = errors.Join(err, r.Err(), r.Close()); err != nil {
-		return fmt.Errorf("tenure: statement %q: %w", catalogue[s].name, err)
-	}
-	return nil
+func (t *Tx) rows(ctx context.Context, s Statement, params []any, each func(Row) error) error {
+	return t.on.Query(ctx, s, t.stmts.bind(s, params), each)
 }
+
+// flush runs what was queued.
+func (t *Tx) flush(ctx context.Context) error { return t.on.Flush(ctx) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,11 +143,11 @@ func TestManyOpenAtOnce(t *testing.T) {
 	}
 	const n = 8
 	all := make(chan opened, n)
-	for range n {
+	for i := range n {
 		go func() {
 			b, err := sqlite.Open(t.Context(), path, "app", nil)
 			if err == nil {
-				_, err = b.Join(t.Context(), member("n"))
+				_, err = b.Join(t.Context(), member(fmt.Sprint("n", i)))
 			}
 			all <- opened{b, err}
 		}()

@@ -4,7 +4,7 @@
 -- binds an empty blob as NULL, hence coalesce.
 
 -- name: namespace_insert
-INSERT INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id);
+INSERT OR IGNORE INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id);
 
 -- name: namespace_read
 SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace;
@@ -19,19 +19,35 @@ UPDATE tenure_namespaces SET revision = :revision WHERE namespace = :namespace;
 UPDATE tenure_namespaces SET base = :base WHERE namespace = :namespace;
 
 -- name: tail_insert
-INSERT INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket);
+INSERT OR IGNORE INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket);
 
 -- name: tails_read
 SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
 
--- name: tail_lock
-SELECT position, trimmed FROM tenure_tails WHERE namespace = :namespace AND bucket = :bucket;
+-- name: tail_advance
+UPDATE tenure_tails SET position = position + :count WHERE namespace = :namespace AND bucket = :bucket;
 
--- name: tail_write
-UPDATE tenure_tails SET position = :position, trimmed = :trimmed
+-- name: tail_trim
+UPDATE tenure_tails SET trimmed = max(trimmed, coalesce((SELECT e.position FROM tenure_entries AS e
+  WHERE e.namespace = :namespace AND e.shard = :shard AND e.seq = :through), 0))
 WHERE namespace = :namespace AND bucket = :bucket;
 
 -- name: shards_lock
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
+WHERE s.namespace = :namespace AND s.shard = j.value;
+
+-- name: shards_claim
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
+WHERE s.namespace = :namespace AND s.shard = j.value;
+
+-- name: shards_hold
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
+WHERE s.namespace = :namespace AND s.shard = j.value;
+
+-- name: shards_read
 SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = j.value;
@@ -96,7 +112,8 @@ ORDER BY key;
 
 -- name: entries_insert
 INSERT INTO tenure_entries (namespace, shard, seq, token, number, bucket, position, payload)
-SELECT :namespace, :shard, :first + j.key, :token, :number, :bucket, :position + j.key,
+SELECT :namespace, :shard, :first + j.key, :token, :number, :bucket,
+       (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket) - :count + 1 + j.key,
        coalesce(substr(:payloads, (j.value >> 32) + 1, j.value & 4294967295), x'')
 FROM json_each(:slices) AS j;
 
@@ -111,13 +128,11 @@ WHERE namespace = :namespace AND bucket = :bucket AND position > :position ORDER
 -- name: entries_trim
 DELETE FROM tenure_entries WHERE namespace = :namespace AND shard = :shard AND seq <= :through;
 
--- name: entry_position
-SELECT position FROM tenure_entries WHERE namespace = :namespace AND shard = :shard AND seq = :seq;
-
 -- name: fence_touch
 UPDATE tenure_shards SET token = token
 WHERE namespace = :namespace AND shard = :shard AND session = :session AND token = :token
-  AND EXISTS (SELECT 1 FROM tenure_namespaces WHERE namespace = :namespace AND store_id = :store_id);
+  AND EXISTS (SELECT 1 FROM tenure_namespaces WHERE namespace = :namespace AND store_id = :store_id)
+RETURNING token;
 
 -- name: probe_insert
 INSERT INTO tenure_probes (id, version) VALUES (:id, 1);
@@ -129,7 +144,7 @@ UPDATE tenure_probes SET version = :version WHERE id = :id AND version = :seen;
 DELETE FROM tenure_probes WHERE id = :id;
 
 -- name: roster_insert
-INSERT INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id);
+INSERT OR IGNORE INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id);
 
 -- name: roster_read
 SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace;
@@ -160,6 +175,14 @@ SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :s
 SELECT m.session FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
 WHERE m.namespace = :namespace AND m.session = j.value;
 
+-- name: members_hold
+SELECT m.session FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
+WHERE m.namespace = :namespace AND m.session = j.value;
+
+-- name: members_lock
+SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_beats AS b
+WHERE b.namespace = :namespace AND b.session = j.value;
+
 -- name: members_all
 SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
 WHERE namespace = :namespace ORDER BY session;
@@ -180,10 +203,6 @@ SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :ses
 
 -- name: beat_write
 UPDATE tenure_beats SET version = :version WHERE namespace = :namespace AND session = :session;
-
--- name: beats_lock
-SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_beats AS b
-WHERE b.namespace = :namespace AND b.session = j.value;
 
 -- name: beats_read
 SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_beats AS b
