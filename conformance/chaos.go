@@ -186,9 +186,10 @@ func duplicateRequests(f *fixture) {
 
 func pauseHolder(f *fixture) {
 	b, w := f.wire("Hold", func(w *Wire) bool { return w.Hold != nil })
+	other := f.open()
 	for i := range 3 {
 		name := func(s string) driver.ShardID { return driver.ShardID(fmt.Sprint(s, i)) }
-		holder, heir := f.joinOn(b, "holder"), f.join("heir")
+		holder, heir := f.joinOn(b, "holder"), f.joinOn(other, "heir")
 		fence, spare := holder.acquire(name("s")), holder.acquire(name("spare"))
 		head := holder.commit(fence, put("k", "v"), appendOp("x"))
 		heirBeat, _ := f.beatOf(heir.ID())

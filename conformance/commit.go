@@ -323,9 +323,10 @@ func racesTakeover(f *fixture) {
 
 func lateRequestRefused(f *fixture) {
 	b, w := f.wire("Hold", func(w *Wire) bool { return w.Hold != nil })
+	other := f.open()
 	for i, how := range []string{"evict", "preempt"} {
 		shard := driver.ShardID(fmt.Sprintf("s%d", i))
-		zombie, heir := f.joinOn(b, "zombie"), f.join("heir")
+		zombie, heir := f.joinOn(b, "zombie"), f.joinOn(other, "heir")
 		fence := zombie.acquire(shard)
 		head := zombie.commit(fence, appendOp("x"), put("k", "v"))
 		release := w.Hold()

@@ -256,7 +256,7 @@ func (f *fixture) evict(m *member) {
 		f.setup("evict "+m.node, fmt.Errorf("session %s has no record", m.ID()))
 	}
 	if f.observer == nil {
-		f.observer = f.join("observer")
+		f.observer = f.joinOn(f.read(), "observer")
 	}
 	res := f.observer.suspect(m.ID(), version)
 	f.setup("evict "+m.node, res.Err)

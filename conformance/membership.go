@@ -103,7 +103,7 @@ func lateJoinFails(f *fixture) {
 				}
 			},
 		)
-		f.join(node)
+		f.joinOn(f.read(), node)
 		if err != nil && !f.isMember(m.Session) {
 			late[m.Session] = true
 		}

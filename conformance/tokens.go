@@ -23,11 +23,11 @@ func tokenCases() []Case {
 		}),
 		step("Evict", "after the holder was evicted", func(f *fixture, h *tokenHolder) {
 			f.evict(h.member)
-			h.member = f.join("next")
+			h.member = f.joinOn(h.b, "next")
 			h.granted(h.acquire(h.fence.Shard))
 		}),
 		step("Transfer", "after a transfer, to another and to itself", func(f *fixture, h *tokenHolder) {
-			next := f.join("next")
+			next := f.joinOn(f.read(), "next")
 			for _, to := range []*member{h.member, next} {
 				r := h.transfer(h.fence, to.ID())
 				f.setup("transfer", r.Err)
@@ -36,12 +36,12 @@ func tokenCases() []Case {
 			}
 		}),
 		step("Preempt", "after a preemption", func(f *fixture, h *tokenHolder) {
-			h.member = f.join("next")
+			h.member = f.joinOn(f.read(), "next")
 			h.granted(h.preempt(h.fence.Shard))
 		}),
 		step("Close", "after the holder closed its session", func(f *fixture, h *tokenHolder) {
 			f.setup("close", h.Close(f.ctx))
-			h.member = f.join("next")
+			h.member = f.joinOn(h.b, "next")
 			h.granted(h.acquire(h.fence.Shard))
 		}),
 		step("DeleteData", "after every key and entry of the shard was deleted", func(f *fixture, h *tokenHolder) {
@@ -54,7 +54,7 @@ func tokenCases() []Case {
 			head := h.commit(h.fence, appendOp("x"), appendOp("y"))
 			h.commit(h.fence, trim(head.Seq))
 			f.setup("close", h.Close(f.ctx))
-			h.member = f.join("next")
+			h.member = f.joinOn(h.b, "next")
 			h.granted(h.acquire(h.fence.Shard))
 		}),
 		step("Reopen", "after every process was closed and opened again", func(f *fixture, h *tokenHolder) {
@@ -93,13 +93,13 @@ func (h *tokenHolder) granted(fence driver.Fence) {
 
 func tokensIncrease(f *fixture, again func(*fixture, *tokenHolder)) {
 	h := &tokenHolder{member: f.join("first")}
-	for _, shard := range []driver.ShardID{"s", "other", "s"} {
+	for _, shard := range []driver.ShardID{"s", "other"} {
 		if f.owner(shard).Session != "" {
 			h.granted(h.preempt(shard))
 		} else {
 			h.granted(h.acquire(shard))
 		}
-		for range 3 {
+		for range 2 {
 			again(f, h)
 			h.granted(h.acquire(driver.ShardID("new-" + newID())))
 			h.member.release(h.fence)

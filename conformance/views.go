@@ -86,13 +86,14 @@ func fullIsFresh(f *fixture) {
 	})
 }
 
-// churn has members take, pass on, release, join and leave at random, until stop.
-func (f *fixture) churn(workers int, stop <-chan struct{}) *sync.WaitGroup {
+// churn has a member on each backend take, pass on, release, join and leave at
+// random, until stop.
+func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.WaitGroup {
 	f.t.Helper()
 	var wg sync.WaitGroup
-	bystander := f.join("bystander")
-	for i := range workers {
-		m := f.join(fmt.Sprintf("churn-%d", i))
+	bystander := f.joinOn(f.read(), "bystander")
+	for i, b := range backends {
+		m := f.joinOn(b, fmt.Sprintf("churn-%d", i))
 		wg.Go(func() {
 			records := map[driver.ShardID]driver.Owner{}
 			for {
@@ -137,20 +138,20 @@ func (f *fixture) churn(workers int, stop <-chan struct{}) *sync.WaitGroup {
 }
 
 // during runs fn over and over beside churn, for a while.
-func (f *fixture) during(budget time.Duration, fn func()) {
+func (f *fixture) during(budget time.Duration, backends []driver.Backend, fn func()) {
 	f.t.Helper()
 	stop := make(chan struct{})
-	wg := f.churn(3, stop)
+	wg := f.churn(backends, stop)
 	f.rounds(1<<20, budget, func(int) { fn() })
 	close(stop)
 	wg.Wait()
 }
 
 func noLostFinalState(f *fixture) {
-	backends := []driver.Backend{f.open(), f.open()}
-	f.rounds(6, 1500*time.Millisecond, func(i int) {
+	backends, busy := []driver.Backend{f.open(), f.open()}, []driver.Backend{f.open(), f.open(), f.open()}
+	f.rounds(10, 1500*time.Millisecond, func(i int) {
 		mirrors := []*mirror{f.watch(backends[0]), f.watch(backends[1])}
-		f.during(50*time.Millisecond, func() {
+		f.during(50*time.Millisecond, busy, func() {
 			_, err := mirrors[0].next(f.ctx)
 			f.setup("observe", err)
 		})
@@ -168,7 +169,7 @@ func neverBackwards(f *fixture) {
 	b := f.open()
 	m := f.watch(b)
 	n := 0
-	f.during(time.Second, func() {
+	f.during(time.Second, []driver.Backend{f.open(), f.open(), f.open()}, func() {
 		if n++; n%4 == 0 {
 			v, err := b.Observe(f.ctx, driver.ObserveQuery{})
 			f.setup("observe", err)
