@@ -1,0 +1,122 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Options of Check. The zero value works.
+type Options struct {
+	// Timeout bounds porcupine over all models and shards together; 0 is 30 s. A
+	// shard that is not decided by then is a finding.
+	Timeout time.Duration
+	// Notice is how long a holder may go on trusting a lease that was preempted,
+	// or whose session was superseded, after the next one is trusted: the
+	// library's resync interval (rule C11). 0 allows no overlap at all.
+	Notice time.Duration
+	// MinGrants and MinCommits are the accepted operations below which a history
+	// proves nothing, which is a finding. 0 asks for none.
+	MinGrants, MinCommits int
+}
+
+// Finding is one thing that cannot have happened in a correct system, or that
+// could not be decided.
+type Finding struct {
+	Rule       string         // of the design, such as "S1"
+	Check      string         // the validator or model
+	Shard      driver.ShardID // empty if it is about no single one
+	Message    string         // one line
+	Operations []Operation    // those that the message is about
+	Overlap    time.Duration  // no-overlap-of-trust: how long
+}
+
+// The checks.
+const (
+	CheckTraffic    = "enough-traffic"
+	CheckTokens     = "tokens-increase"
+	CheckOverlap    = "no-overlap-of-trust"
+	CheckPrefix     = "log-is-a-prefix"
+	CheckTokenOrder = "accepted-writes-in-token-order"
+	CheckSuperseded = "nothing-accepted-after-a-higher-grant"
+	CheckNumbers    = "number-sequence"
+	CheckTakeover   = "takeover-after-end"
+	CheckLease      = "lease-linearizable"
+	CheckLog        = "log-linearizable"
+)
+
+// RuleUndecided is the Rule of a finding that porcupine could not decide in time.
+const RuleUndecided = "undecided"
+
+// String is the rule, the check, the shard and the message, and below them the
+// operations with their instants.
+func (f Finding) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: ", f.Rule, f.Check)
+	if f.Shard != "" {
+		fmt.Fprintf(&b, "shard %q: ", f.Shard)
+	}
+	b.WriteString(f.Message)
+	for _, op := range f.Operations {
+		fmt.Fprintf(&b, "\n\t[%d, %d] %v", op.Call, op.Return, op)
+	}
+	return b.String()
+}
+
+// Check judges a history by every validator and model, and returns what it found,
+// none if the history is good. A nil o is the zero Options. It is safe for
+// concurrent use, and takes O(n log n) beside porcupine.
+func Check(h *History, o *Options) []Finding {
+	if o == nil {
+		o = &Options{}
+	}
+	return append(Validate(h, o), Linearizable(h, o)...)
+}
+
+// Validate judges a history by the named validators only.
+func Validate(h *History, o *Options) []Finding {
+	if o == nil {
+		o = &Options{}
+	}
+	x := newIndex(h)
+	out := traffic(h, o)
+	out = append(out, tokensIncrease(x)...)
+	out = append(out, noOverlap(x, o.Notice)...)
+	out = append(out, logIsPrefix(x)...)
+	out = append(out, tokenOrder(x)...)
+	out = append(out, nothingSuperseded(x)...)
+	out = append(out, numberSequence(x)...)
+	return append(out, takeoverAfterEnd(x)...)
+}
+
+// traffic finds that a history is too small to prove anything.
+func traffic(h *History, o *Options) []Finding {
+	var out []Finding
+	for _, c := range []struct {
+		what      string
+		got, want int
+	}{
+		{"grants", h.Count(Acquire, OK) + h.Count(Transfer, OK), o.MinGrants},
+		{"commits", h.Count(Commit, OK), o.MinCommits},
+	} {
+		if c.got < c.want {
+			out = append(out, Finding{Rule: "traffic", Check: CheckTraffic,
+				Message: fmt.Sprintf("%d %s are in the history, and fewer than %d prove nothing: run longer, or with fewer faults", c.got, c.what, c.want)})
+		}
+	}
+	return out
+}
+
+func finding(rule, check string, shard driver.ShardID, ops []*Operation, format string, args ...any) Finding {
+	f := Finding{Rule: rule, Check: check, Shard: shard, Message: fmt.Sprintf(format, args...)}
+	for _, op := range ops {
+		f.Operations = append(f.Operations, *op)
+	}
+	return f
+}
+
+// byReturn orders operations that returned.
+func byReturn(a, b *Operation) int { return cmp.Compare(a.Return, b.Return) }

@@ -1,0 +1,35 @@
+// Package history records what the clients of a store did under faults, and
+// judges afterwards whether any correct store and library could have done it.
+//
+// A [Recorder] notes each [Operation] with the instants at which it was called
+// and at which it returned, and its outcome: ok, refused, or unknown. [Wrap] puts
+// one around a driver.Backend. Processes that may be killed record into files of
+// their own ([Create]); [Load] merges them. All instants come from one monotonic
+// clock of the host ([Now]), so they can be compared over processes.
+//
+// [Check] judges a [History] in two ways, and returns what it found:
+//
+//   - Linearizability, by porcupine: the fenced lease and the fenced log, each
+//     shard by itself. An operation of unknown outcome may have taken effect at
+//     any instant after its call, or never.
+//   - Named validators, each for one property of the design: tokens-increase
+//     (S2), no-overlap-of-trust (S1), log-is-a-prefix (T1 to T4),
+//     accepted-writes-in-token-order and nothing-accepted-after-a-higher-grant
+//     (S3), number-sequence (S15) and takeover-after-end (A1). They are linear in
+//     the history's length and name what broke, where porcupine can only say that
+//     something did.
+//
+// [Save] writes a failing history to a directory, with porcupine's picture and the
+// command that replays it.
+//
+// A history must hold all that was done to its shards, from a namespace without
+// records on: an operation that nobody recorded looks like damage. That is why a
+// recorder writes the call before it is made. What nobody can know stays open: a
+// refusal for another reason than the shard's record is taken to have done
+// nothing, and the payload of an entry is compared by its digest.
+//
+// # What it does not do
+//
+// It does not judge liveness or the views of Observe, and does not compare the
+// clocks of two hosts.
+package history

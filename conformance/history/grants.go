@@ -1,0 +1,63 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// grant is one lease as its claimers saw it: granted between first, the earliest
+// call that could have brought it about, and last, the earliest reply with it.
+type grant struct {
+	fence       driver.Fence
+	first, last Instant
+	by          *Operation // that with the earliest reply
+}
+
+// attempt is what makes two claims the same, so that a later one may find the
+// success of an earlier one (rule A3).
+type attempt struct {
+	kind     Kind
+	shard    driver.ShardID
+	receiver driver.SessionID
+	from     driver.Owner
+}
+
+func (o *Operation) attempt() attempt {
+	if o.Kind == Transfer {
+		return attempt{Transfer, o.Shard, o.Target, driver.Owner{Session: o.Fence.Session, Token: o.Fence.Token}}
+	}
+	return attempt{Acquire, o.Shard, o.Session, o.Seen}
+}
+
+// grants returns every lease granted, in the order of the tokens.
+func grants(ops []*Operation) []*grant {
+	first := map[attempt]Instant{}
+	byFence := map[driver.Fence]*grant{}
+	var out []*grant
+	for _, op := range ops {
+		if op.Kind != Acquire && op.Kind != Transfer || op.Outcome == Refused {
+			continue
+		}
+		a := op.attempt()
+		if at, ok := first[a]; !ok || op.Call < at {
+			first[a] = op.Call
+		}
+		if op.Outcome != OK {
+			continue
+		}
+		g := byFence[op.Granted]
+		if g == nil {
+			g = &grant{fence: op.Granted, first: op.Call, last: op.Return, by: op}
+			byFence[op.Granted] = g
+			out = append(out, g)
+		}
+		if op.Return < g.last {
+			g.last, g.by = op.Return, op
+		}
+		g.first = min(g.first, first[a])
+	}
+	slices.SortStableFunc(out, func(a, b *grant) int { return cmp.Compare(a.fence.Token, b.fence.Token) })
+	return out
+}

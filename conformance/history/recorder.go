@@ -1,0 +1,164 @@
+package history
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Recorder notes the operations of one process, in memory or into a file. It is
+// safe for concurrent use. It costs two readings of the clock for an operation,
+// and in a file two writes of a line.
+type Recorder struct {
+	process string
+
+	mu   sync.Mutex
+	ops  []Operation // in memory
+	next int64
+	file *os.File // nil in memory
+	err  error    // the first failure to write
+}
+
+// NewRecorder returns a recorder that keeps everything in memory, for History.
+// The process's name must be another for each incarnation and not be empty.
+func NewRecorder(process string) (*Recorder, error) {
+	if process == "" {
+		return nil, errors.New("tenure: history: the process has no name: give each incarnation one of its own")
+	}
+	return &Recorder{process: process}, nil
+}
+
+// Create returns a recorder that writes into a new file, one JSON value a line,
+// for Load. A file that exists is an error, because an incarnation must not go on
+// in the history of another. Lines are handed to the system at once, the call of
+// an operation before it is made, so that a killed process loses none.
+func Create(path, process string) (*Recorder, error) {
+	r, err := NewRecorder(process)
+	if err != nil {
+		return nil, err
+	}
+	r.file, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: history: %w", err)
+	}
+	r.write(header{Process: process, Clock: clockID()})
+	if r.err != nil {
+		return nil, errors.Join(r.err, r.file.Close())
+	}
+	return r, nil
+}
+
+// Call notes that an operation is about to be made, and returns it with its
+// process, number and instant. Call it before the call itself.
+func (r *Recorder) Call(op Operation) Operation {
+	op.Call = Now()
+	op.Return, op.Outcome = 0, ""
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.add(op)
+}
+
+// Return notes how an operation from Call ended: the outcome, the reason and the
+// results are op's. Call it after the call itself.
+func (r *Recorder) Return(op Operation) {
+	op.Return = Now()
+	if op.Outcome == "" {
+		op.Outcome = Unknown
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if op.Process != r.process || op.ID < 1 || op.ID > r.next {
+		r.fail(fmt.Errorf("tenure: history: operation %d of %q was returned to the recorder of %q: return what Call gave", op.ID, op.Process, r.process))
+		return
+	}
+	if r.file == nil {
+		r.ops[op.ID-1] = op
+		return
+	}
+	r.write(op)
+}
+
+// Note notes what happened at this instant, or was known at it.
+func (r *Recorder) Note(op Operation) {
+	op.Call = Now()
+	op.Return, op.Outcome = op.Call, OK
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.add(op)
+}
+
+// Trust notes that the process trusts its lease from now until an instant, as
+// after a grant and after each heartbeat that extends it.
+func (r *Recorder) Trust(f driver.Fence, until Instant) {
+	r.Note(Operation{Kind: Trust, Shard: f.Shard, Fence: f, Until: until})
+}
+
+// Distrust notes that the process does not trust the lease any more, although
+// its time may not have come.
+func (r *Recorder) Distrust(f driver.Fence) {
+	r.Note(Operation{Kind: Distrust, Shard: f.Shard, Fence: f})
+}
+
+// Exited notes that another process has ended, and with it what it trusted.
+func (r *Recorder) Exited(process string) { r.Note(Operation{Kind: Exit, Ended: process}) }
+
+// Applied notes that a follower applied an entry.
+func (r *Recorder) Applied(e driver.Entry) {
+	r.Note(Operation{Kind: Apply, Shard: e.Shard, Entries: []Entry{entry(e)}})
+}
+
+// Restored notes that a follower goes on after an entry, from a snapshot.
+func (r *Recorder) Restored(shard driver.ShardID, after driver.Seq) {
+	r.Note(Operation{Kind: Restore, Shard: shard, After: after})
+}
+
+func entry(e driver.Entry) Entry {
+	return Entry{Seq: e.Seq, Token: e.Token, Number: e.Number, Digest: Digest(e.Payload)}
+}
+
+// History returns a copy of what was recorded in memory.
+func (r *Recorder) History() *History {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Merge(&History{Operations: r.ops})
+}
+
+// Close closes the file, and returns the first failure to write, without which
+// the history is whole. Nothing may be recorded after it.
+func (r *Recorder) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file != nil {
+		r.fail(r.file.Close())
+	}
+	return r.err
+}
+
+func (r *Recorder) add(op Operation) Operation {
+	r.next++
+	op.Process, op.ID = r.process, r.next
+	if r.file == nil {
+		r.ops = append(r.ops, op)
+	} else {
+		r.write(op)
+	}
+	return op
+}
+
+func (r *Recorder) write(v any) {
+	b, err := json.Marshal(v)
+	if err == nil {
+		_, err = r.file.Write(append(b, '\n'))
+	}
+	r.fail(err)
+}
+
+func (r *Recorder) fail(err error) {
+	if r.err == nil && err != nil {
+		r.err = fmt.Errorf("tenure: history: recording: %w", err)
+	}
+}

@@ -1,0 +1,57 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxListed bounds the findings that are written out and pictured; the rest are
+// counted.
+const maxListed = 50
+
+// Save writes a failing history below dir, into a new directory whose name begins
+// with name, and returns its path:
+//
+//	findings.txt     replay, and every finding with its operations
+//	history.jsonl    the history, for Load
+//	<model>-<shard>.html   porcupine's picture of each shard that a model refused
+//
+// replay is one line: the command that runs the same again, with its seed.
+func Save(dir, name, replay string, h *History, found []Finding) (path string, err error) {
+	if replay == "" || strings.ContainsAny(replay, "\r\n") {
+		return "", errors.New("tenure: history: the command that replays a failure must be one line")
+	}
+	if path, err = os.MkdirTemp(dir, name+"-"); err != nil {
+		return "", fmt.Errorf("tenure: history: %w", err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "replay: %s\n%d findings in %d operations\n", replay, len(found), len(h.Operations))
+	for _, f := range found[:min(len(found), maxListed)] {
+		fmt.Fprintf(&b, "\n%v\n", f)
+	}
+	if n := len(found) - maxListed; n > 0 {
+		fmt.Fprintf(&b, "\nand %d more\n", n)
+	}
+	errs := []error{os.WriteFile(filepath.Join(path, "findings.txt"), []byte(b.String()), 0o644)}
+	errs = append(errs, writeFile(filepath.Join(path, "history.jsonl"), h))
+	for _, f := range found[:min(len(found), maxListed)] {
+		if f.pictured() {
+			errs = append(errs, picture(h, f, filepath.Join(path, fmt.Sprintf("%s-%s.html", f.Check, f.Shard))))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return path, fmt.Errorf("tenure: history: saving a failure: %w", err)
+	}
+	return path, nil
+}
+
+func writeFile(path string, h *History) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.encode(f), f.Close())
+}

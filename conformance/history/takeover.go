@@ -1,0 +1,74 @@
+package history
+
+import (
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// lives is what is known about sessions.
+type lives struct {
+	node       map[driver.SessionID]string  // of those whose join is in the history
+	ends       map[driver.SessionID]Instant // the earliest call that could have ended it
+	supersedes map[string][]*Operation      // joins that supersede, by node
+}
+
+func endings(x *index) *lives {
+	l := &lives{node: map[driver.SessionID]string{}, ends: map[driver.SessionID]Instant{}, supersedes: map[string][]*Operation{}}
+	for _, op := range x.all {
+		if op.Outcome == Refused {
+			continue
+		}
+		switch op.Kind {
+		case Join:
+			l.node[op.Session] = op.Node
+			if op.Supersede {
+				l.supersedes[op.Node] = append(l.supersedes[op.Node], op)
+			}
+		case Evict:
+			l.end(op.Target, op.Call)
+		case Leave:
+			l.end(op.Session, op.Call)
+		}
+	}
+	return l
+}
+
+func (l *lives) end(s driver.SessionID, at Instant) {
+	if first, ok := l.ends[s]; !ok || at < first {
+		l.ends[s] = at
+	}
+}
+
+// superseded reports whether another session that superseded s could have joined
+// by the instant.
+func (l *lives) superseded(s driver.SessionID, by Instant) bool {
+	node, known := l.node[s]
+	if !known {
+		return false
+	}
+	for _, op := range l.supersedes[node] {
+		if op.Session != s && op.Call <= by {
+			return true
+		}
+	}
+	return false
+}
+
+// takeoverAfterEnd finds claims that took a shard, without preempting, from a
+// session that nothing can have ended by then (A1). It judges only sessions whose
+// join is in the history.
+func takeoverAfterEnd(x *index) []Finding {
+	l := endings(x)
+	var out []Finding
+	for _, op := range kind(x.all, Acquire, OK) {
+		holder := op.Seen.Session
+		if _, known := l.node[holder]; holder == "" || op.Preempt || !known {
+			continue
+		}
+		if at, ended := l.ends[holder]; ended && at <= op.Return || l.superseded(holder, op.Return) {
+			continue
+		}
+		out = append(out, finding("A1", CheckTakeover, op.Shard, []*Operation{op},
+			"%s took the shard from %s, which lived: nothing that could end it had been called, and the claim did not preempt", op.Session, holder))
+	}
+	return out
+}
