@@ -14,6 +14,7 @@ type plan struct {
 	late                              float64 // packets that take up to 3.5 s
 	middling                          float64 // replies that take near a third of the TTL
 	slowJoin                          float64 // joins whose reply takes about a quarter of the TTL
+	loseJoin                          float64 // joins whose reply is lost
 	retry                             float64 // calls refused at once, certainly not applied
 	reset                             float64 // calls whose connection breaks at once, applied or not
 	onGrant                           float64 // grants after which the holder is cut off or stopped at once
@@ -36,8 +37,8 @@ func newPlan(rng *rand.Rand) plan {
 	p := plan{
 		loseRequest: pick(0, 0.02, 0.08, 0.08, 0.08), loseReply: pick(0, 0.02, 0.08, 0.08, 0.08),
 		duplicate: pick(0, 0.05, 0.05), late: pick(0, 0.01, 0.05, 0.1), middling: pick(0, 0.1, 0.3, 0.5),
-		slowJoin: pick(0, 0.5),
-		retry:    pick(0, 0, 0.03), reset: pick(0, 0, 0.05), onGrant: pick(0, 0, 0.15, 0.5), blur: pick(0, 0.05), zombie: pick(0.1, 0.5), stuck: pick(0.02, 0.1),
+		slowJoin: pick(0, 0.5, 0.5), loseJoin: pick(0, 0.4),
+		retry: pick(0, 0, 0.03), reset: pick(0, 0, 0.05), onGrant: pick(0, 0.15, 0.5), blur: pick(0, 0.05), zombie: pick(0.1, 0.5), stuck: pick(0.02, 0.1),
 		writeEvery: time.Duration(pick(0.1, 0.4) * float64(time.Second)),
 		faultEvery: time.Duration(pick(0.25, 0.4, 0.8, 2) * float64(time.Second)),
 	}
@@ -46,7 +47,7 @@ func newPlan(rng *rand.Rand) plan {
 		{8, (*world).crashOne},
 		{12, (*world).cutOne},
 		{10, (*world).slowThenGone},
-		{3, (*world).outage},
+		{4, (*world).outage},
 		{20, (*world).toggle},
 		{3, (*world).preempt},
 		{1, (*world).evictByOperator},
@@ -222,14 +223,28 @@ func (w *world) slowThenGone() {
 	})
 }
 
-// outage makes the store unreachable for everybody.
+// outage makes the store unreachable for everybody, now, or after it answered
+// slowly for a while: then some answers arrive when it is out of reach already.
 func (w *world) outage() {
-	if w.down {
+	if w.sluggish {
 		return
 	}
-	d := w.between(100*time.Millisecond, 10*time.Second)
-	if w.chance(0.5) {
-		d = w.between(100*time.Millisecond, 2*time.Second)
+	w.sluggish = true
+	warning := w.between(100*time.Millisecond, time.Second)
+	longest := 10 * time.Second
+	switch {
+	case w.chance(0.4):
+		warning = 0
+	case w.chance(0.7):
+		longest = time.Second
+	}
+	w.after(warning, func() { w.goDown(w.between(100*time.Millisecond, longest)) })
+}
+
+func (w *world) goDown(d time.Duration) {
+	w.sluggish = false
+	if w.down || w.quiet {
+		return
 	}
 	w.tracef("outage for %v", d)
 	w.down = true

@@ -59,13 +59,13 @@ var mutants = []mutant{
 		{"shards.go", "if s.own != nil && s.own.lease != none && (o.Token != s.own.granted || o.Session != m.sess) {", "if false {"}}},
 	{"S8: trust from the arrival of the reply", "S8", "S1", []edit{
 		{"session.go", "until := sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
-	{"S8: the same, in a join", "S8", "S1", []edit{
+	{"S8: the same, in a join", "", "S8", []edit{
 		{"session.go", "m.until = m.joinSent.Add(m.cfg.Member.TTL - m.cfg.Margin)", "m.until = m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
 	{"S11: a grant while the former handler runs", "", "S11", []edit{
 		{"shards.go", "\t\t\tif !running {\n\t\t\t\tm.grant(i)\n\t\t\t}\n", "\t\t\tm.grant(i)\n"}}},
 	{"S12: release before the work was joined", "", "S12", []edit{
 		{"shards.go", "case running: // not before the work was joined: S12", "case false:"}}},
-	{"S14: the store's change is not fatal", "", "S14", []edit{
+	{"S14: the store's change is not fatal", "", "S14 M1", []edit{
 		{"machine.go", "\tcase errors.Is(err, driver.ErrStoreChanged):\n\t\tm.halt(err)\n", "\tcase errors.Is(err, driver.ErrStoreChanged):\n"}}},
 	{"M2: the store evicts whatever the version", "", "M2 S1", []edit{
 		{"store_test.go", "case m.version != x.Version:\n\t\t\tout", "case false:\n\t\t\tout"}}},

@@ -44,11 +44,11 @@ func newWorld(seed uint64, rules ignored) *world {
 	if rng.IntN(8) == 0 {
 		watchAll, watchFew = 1, 1+rng.IntN(2) // on the ring
 	}
-	callTimeout := [...]time.Duration{time.Second, time.Second, 250 * time.Millisecond}[rng.IntN(3)]
+	callTimeout := [...]time.Duration{time.Second, 400 * time.Millisecond, 250 * time.Millisecond}[rng.IntN(3)]
 	for i := range members {
 		ttl := time.Second
 		if mixed {
-			ttl = w.between(500*time.Millisecond, 2*time.Second)
+			ttl = time.Duration(rng.IntN(4)+1) * 500 * time.Millisecond
 		}
 		node := fmt.Sprintf("n%d", i)
 		if oneNode {

@@ -15,20 +15,21 @@ import (
 // between them, the clocks, and the handlers. Everything in it follows from its
 // seed.
 type world struct {
-	rng     *rand.Rand
-	rules   ignored
-	store   *modelStore
-	now     int64 // real time, nanoseconds
-	seq     uint64
-	events  eventHeap
-	procs   []*process
-	blocked []*packet // Observe calls that wait for a change
-	plan    plan
-	outages []outage
-	down    bool
-	quiet   bool
-	trace   *strings.Builder
-	stats   worldStats
+	rng      *rand.Rand
+	rules    ignored
+	store    *modelStore
+	now      int64 // real time, nanoseconds
+	seq      uint64
+	events   eventHeap
+	procs    []*process
+	blocked  []*packet // Observe calls that wait for a change
+	plan     plan
+	outages  []outage
+	down     bool
+	sluggish bool // the store answers slowly
+	quiet    bool
+	trace    *strings.Builder
+	stats    worldStats
 }
 
 type outage struct{ from, to int64 }
@@ -507,7 +508,7 @@ func (w *world) sendBack(pkt *packet, rep *parcel) {
 	if q.inc != pkt.inc {
 		return
 	}
-	if !w.quiet && w.chance(w.plan.loseReply) {
+	if !w.quiet && (w.chance(w.plan.loseReply) || pkt.kind == EffJoin && w.chance(w.plan.loseJoin)) {
 		return
 	}
 	w.at(w.delay(true)+w.lag(q, pkt.kind), event{kind: evReply, proc: pkt.proc, inc: pkt.inc, pkt: pkt, rep: rep})
@@ -519,6 +520,8 @@ func (w *world) lag(q *process, kind EffectKind) time.Duration {
 	ttl := q.cfg.Member.TTL
 	switch {
 	case w.quiet:
+	case w.sluggish:
+		return w.between(0, 1500*time.Millisecond)
 	case q.slow:
 		return w.between(ttl/5, ttl*9/20)
 	case kind == EffJoin && w.chance(w.plan.slowJoin):
