@@ -32,6 +32,7 @@ type database struct {
 	file
 	reads *stdsql.DB
 	prep  *sql.Prepared
+	snaps chan struct{} // a slot per read transaction
 	lane  *lane
 }
 
@@ -67,8 +68,11 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 	if d.reads, err = open(dsn(path, false, readWait)); err != nil {
 		return nil, err
 	}
-	d.reads.SetMaxOpenConns(readers)
-	d.reads.SetMaxIdleConns(readers)
+	// One connection more than read transactions: preparing a statement on first
+	// use takes a connection of the pool while the transaction holds its own.
+	d.snaps = make(chan struct{}, readers)
+	d.reads.SetMaxOpenConns(readers + 1)
+	d.reads.SetMaxIdleConns(readers + 1)
 	d.prep = sql.Prepare(d.reads, stmts)
 	return d, nil
 }
@@ -96,6 +100,12 @@ func (d *database) close() error {
 
 // read runs fn on one snapshot.
 func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	select {
+	case d.snaps <- struct{}{}:
+		defer func() { <-d.snaps }()
+	case <-ctx.Done():
+		return fmt.Errorf("tenure: reading %s: %w", d.path, context.Cause(ctx))
+	}
 	tx, err := d.reads.BeginTx(ctx, &stdsql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("tenure: reading %s: %w", d.path, err)
@@ -150,7 +160,7 @@ func whenFree(ctx context.Context, try func() error) error {
 		}
 		timer.Reset(wait)
 		if ctx.Err() != nil {
-			return fmt.Errorf("another connection holds a lock on it: %w: %w", context.Cause(ctx), err)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
 }
@@ -213,6 +223,10 @@ func explain(path string, err error) error {
 		advice = "it cannot be written: check the rights of the file, of its directory and of the files beside it"
 	case lib.SQLITE_FULL:
 		advice = "the disk is full: make room"
+	case lib.SQLITE_IOERR:
+		advice = "the disk failed or is full: make room, or check its health"
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
+		advice = "another process holds a lock on it: end that process, or allow more time"
 	default:
 		return fmt.Errorf("tenure: opening %s: %w", path, err)
 	}

@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+)
+
+// While as many read transactions run as may, each can still prepare a statement
+// that it is the first to use, which takes a connection of its own.
+func TestReadersCanPrepare(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	opts, err := (*Options)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDatabase(ctx, filepath.Join(t.TempDir(), "app.db"), "data", opts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+
+	inside := make(chan struct{})
+	var entered, done sync.WaitGroup
+	entered.Add(readers)
+	go func() { entered.Wait(); close(inside) }()
+	for range readers {
+		done.Go(func() {
+			err := d.read(ctx, func(ctx context.Context, _ *sql.Tx) error {
+				entered.Done()
+				<-inside
+				stmt, err := d.reads.PrepareContext(ctx, "SELECT 1")
+				if err != nil {
+					return err
+				}
+				return stmt.Close()
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	done.Wait()
+}
