@@ -27,7 +27,6 @@ func (w *world) granted(p *member, sh int) {
 // numbered as the store would take it, so that only the fence stands against it.
 func (w *world) revoked(p *member, sh int, cause Cause) {
 	q := w.procs[p.idx]
-	w.stats.revokes++
 	w.tracef("m%d   -> revoke %s token %d: %v", p.idx, q.runs[sh].fence.Shard, q.runs[sh].fence.Token, cause)
 	if !w.quiet && w.chance(w.plan.zombie) {
 		fence := q.runs[sh].fence

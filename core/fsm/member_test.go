@@ -34,7 +34,6 @@ type member struct {
 	hasProof  bool
 	peers     []heardPeer
 	successes []success // own joins and heartbeats that succeeded, by arrival
-	revoked   int
 }
 
 // outside is what a member needs from the world around it.
@@ -492,7 +491,6 @@ func (p *member) revoke(e *Effect) {
 	}
 	r.held = false
 	r.burnt = max(r.burnt, e.Fence.Token)
-	p.revoked++
 	p.out.revoked(p, sh, e.Cause)
 }
 

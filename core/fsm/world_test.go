@@ -35,7 +35,9 @@ type world struct {
 type outage struct{ from, to int64 }
 
 type worldStats struct {
-	grants, revokes, lapses, regained, drained, stuck, pauses, crashes, cuts, deafBeats, wakes int
+	grants, lapses, regained, stuck, pauses, crashes, cuts int
+
+	calls [EffClose + 1]int // made by the machines, by kind
 }
 
 // A process is a member with a clock, a link to the store and handlers that run.
@@ -281,7 +283,6 @@ func (w *world) deliver(q *process, e *event) {
 		w.writeAgain(q, e.shard, e.token, e.gen)
 	case evDrained:
 		if r := &q.runs[e.shard]; r.active && r.fence.Token == e.token {
-			w.stats.drained++
 			w.step(q, Input{Kind: InDrained, Shard: r.fence.Shard, Token: e.token})
 		}
 	case evInput:
@@ -296,9 +297,6 @@ func (w *world) step(q *process, in Input) {
 	now := q.local(w.now)
 	if w.trace != nil {
 		w.tracef("m%d %v <- %s", q.idx, time.Duration(now).Round(100*time.Microsecond), showInput(&in))
-	}
-	if in.Kind == InWake {
-		w.stats.wakes++
 	}
 	q.step(now, in)
 	at := q.m.WakeAt()
@@ -327,6 +325,7 @@ func (w *world) ask(p *member, e *Effect) {
 	if w.trace != nil {
 		w.tracef("m%d   -> %s", p.idx, showEffect(e))
 	}
+	w.stats.calls[e.Kind]++
 	pkt := &packet{proc: p.idx, inc: p.inc, kind: e.Kind, eff: *e}
 	if e.Kind == EffJoin {
 		pkt.label = w.store.label(e.Member.Node).rev
