@@ -16,9 +16,9 @@ type grant struct {
 }
 
 // attempt is what makes two claims the same, so that a later one may find the
-// success of an earlier one (rule A3).
+// success of an earlier one (rule A3): the record names who received it, and from
+// which lease. A claim may so find a transfer.
 type attempt struct {
-	kind     Kind
 	shard    driver.ShardID
 	receiver driver.SessionID
 	from     driver.Owner
@@ -26,9 +26,9 @@ type attempt struct {
 
 func (o *Operation) attempt() attempt {
 	if o.Kind == Transfer {
-		return attempt{Transfer, o.Shard, o.Target, driver.Owner{Session: o.Fence.Session, Token: o.Fence.Token}}
+		return attempt{o.Shard, o.Target, driver.Owner{Session: o.Fence.Session, Token: o.Fence.Token}}
 	}
-	return attempt{Acquire, o.Shard, o.Session, o.Seen}
+	return attempt{o.Shard, o.Session, o.Seen}
 }
 
 // grants returns every lease granted, in the order of the tokens.

@@ -24,6 +24,9 @@ func Save(dir, name, replay string, h *History, found []Finding) (path string, e
 	if replay == "" || strings.ContainsAny(replay, "\r\n") {
 		return "", errors.New("tenure: history: the command that replays a failure must be one line")
 	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("tenure: history: %w", err)
+	}
 	if path, err = os.MkdirTemp(dir, name+"-"); err != nil {
 		return "", fmt.Errorf("tenure: history: %w", err)
 	}

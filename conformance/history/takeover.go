@@ -53,15 +53,33 @@ func (l *lives) superseded(s driver.SessionID, by Instant) bool {
 	return false
 }
 
+// attempts returns the claims and transfers that may have taken effect and that
+// pick chooses. A repeated claim may find the success of an earlier one, so it is
+// the attempt that preempts, or is given, and not the operation.
+func attempts(x *index, pick func(*Operation) bool) map[attempt]bool {
+	out := map[attempt]bool{}
+	for _, op := range x.all {
+		if op.Outcome != Refused && pick(op) {
+			out[op.attempt()] = true
+		}
+	}
+	return out
+}
+
+func preempts(op *Operation) bool { return op.Kind == Acquire && op.Preempt }
+
+func transfers(op *Operation) bool { return op.Kind == Transfer }
+
 // takeoverAfterEnd finds claims that took a shard, without preempting, from a
 // session that nothing can have ended by then (A1). It judges only sessions whose
 // join is in the history.
 func takeoverAfterEnd(x *index) []Finding {
 	l := endings(x)
+	preempted, given := attempts(x, preempts), attempts(x, transfers)
 	var out []Finding
 	for _, op := range kind(x.all, Acquire, OK) {
 		holder := op.Seen.Session
-		if _, known := l.node[holder]; holder == "" || op.Preempt || !known {
+		if _, known := l.node[holder]; holder == "" || preempted[op.attempt()] || given[op.attempt()] || !known {
 			continue
 		}
 		if at, ended := l.ends[holder]; ended && at <= op.Return || l.superseded(holder, op.Return) {

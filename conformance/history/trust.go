@@ -116,10 +116,10 @@ func overlaps(by []*interval, f func(former, later *interval)) {
 // takenByForce returns the leases that were taken from a holder that lived: by
 // preemption, or because its session was superseded.
 func takenByForce(x *index) map[driver.Fence]bool {
-	ends := endings(x)
+	ends, preempted := endings(x), attempts(x, preempts)
 	out := map[driver.Fence]bool{}
 	for _, op := range kind(x.all, Acquire, OK) {
-		out[op.Granted] = out[op.Granted] || op.Preempt || ends.superseded(op.Seen.Session, op.Return)
+		out[op.Granted] = out[op.Granted] || preempted[op.attempt()] || ends.superseded(op.Seen.Session, op.Return)
 	}
 	return out
 }
