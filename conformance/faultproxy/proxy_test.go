@@ -577,11 +577,13 @@ func TestConcurrentUse(t *testing.T) {
 	faults.Go(func() {
 		all := []Faults{{}, BlackHole(), holdRequests, holdReplies, {Mute: true}, {Requests: Flow{Decide: decide("x", Duplicate)}},
 			{Replies: Flow{Drip: time.Millisecond}}, {Requests: Flow{Latency: time.Millisecond}}}
+		pace := time.NewTicker(200 * time.Microsecond) // leaves the processors to the clients
+		defer pace.Stop()
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
 				return
-			default:
+			case <-pace.C:
 			}
 			f.Set(all[i%len(all)])
 			switch i % 50 {
