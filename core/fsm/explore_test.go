@@ -13,7 +13,7 @@ import (
 
 var (
 	exploreDepth  = flag.Int("explore-depth", 0, "how many steps deep the exploration goes; 0: as far as -explore-states allows")
-	exploreStates = flag.Int("explore-states", 30_000, "how many states one exploration visits at most")
+	exploreStates = flag.Int("explore-states", 20_000, "how many states one exploration visits at most")
 )
 
 // A cosmos is one state of a small configuration: the machines, the store, what
@@ -37,6 +37,7 @@ type faultBudget struct{ losses, delays, pauses, crashes, toggles int }
 type explored struct {
 	*member
 	dead, paused bool
+	late         bool   // it was paused, and has not handled anything since
 	deaf, stuck  bool   // in scripts: hears nothing; its handler does not return
 	told         []bool // handlers that may return
 	cursor       int64
@@ -186,7 +187,9 @@ func (c *cosmos) actions(faults bool) []action {
 	for i, p := range c.procs {
 		if !p.dead && !p.paused && p.due() <= c.now {
 			add(i, "wake", func(c *cosmos) { c.wake(i) })
-			return out
+			if !p.late { // else what arrived meanwhile may come first
+				return out
+			}
 		}
 	}
 	busy := false
@@ -222,7 +225,7 @@ func (c *cosmos) actions(faults bool) []action {
 		}
 		if p.paused {
 			if faults {
-				add(i, "resume", func(c *cosmos) { c.procs[i].paused = false })
+				add(i, "resume", func(c *cosmos) { c.procs[i].paused, c.procs[i].late = false, true })
 			}
 			continue
 		}
@@ -243,7 +246,7 @@ func (c *cosmos) actions(faults bool) []action {
 			})
 		}
 	}
-	if c.next() != Never && (!busy || faults && c.budget.delays > 0) {
+	if at := c.next(); at != Never && at > c.now && (!busy || faults && c.budget.delays > 0) {
 		add(-1, "time", func(c *cosmos) {
 			c.now = c.next()
 			if busy {
@@ -323,7 +326,8 @@ func (c *cosmos) take(i int) flying {
 func (c *cosmos) apply(a action) {
 	c.history = &step{c.history, fmt.Sprintf("%v %s %d", time.Duration(c.now), a.name, a.who)}
 	a.do(c)
-	for _, p := range c.procs {
+	for i, p := range c.procs {
+		p.late = p.late && (i != a.who || a.name == "resume")
 		p.m.rng = 1 // how often it was drawn from is no difference between two states
 	}
 }
@@ -444,7 +448,7 @@ func (c *cosmos) fingerprint(d *digest) {
 	}
 	d.int(int64(len(s.ids)))
 	for _, p := range c.procs {
-		d.bool(p.dead, p.paused, p.told[0], p.want[0], p.runs[0].held, p.runs[0].active)
+		d.bool(p.dead, p.paused, p.late, p.told[0], p.want[0], p.runs[0].held, p.runs[0].active)
 		d.int(int64(p.ids))
 		if p.dead {
 			continue
@@ -587,12 +591,25 @@ func (c *cosmos) held(t *testing.T) {
 	})
 }
 
-// stopped is where the holder has been stopped nearly long enough to be evicted.
-// It may run again at any step.
+// stopped is where the holder has been stopped nearly long enough to be evicted,
+// after the reply to its last heartbeat took long. It may run again at any step.
 func (c *cosmos) stopped(t *testing.T) {
 	c.held(t)
-	c.procs[0].paused = true
+	late := -1
+	c.calm(t, func() bool {
+		for i, f := range c.flight {
+			if f.pkt.proc == 0 && f.pkt.kind == EffBeat && f.rep != nil {
+				late = i
+			}
+		}
+		return late >= 0
+	})
+	f := c.take(late)
+	c.calm(t, func() bool { return len(c.actions(false)) == 1 }) // only time can pass
 	since := c.now
+	c.now = since.Add(250 * time.Millisecond)
+	c.procs[0].step(c.now, f.rep.in)
+	c.procs[0].paused = true
 	c.calm(t, func() bool { return c.now >= since.Add(850*time.Millisecond) })
 }
 
