@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -27,10 +27,8 @@ func TestConformance(t *testing.T) {
 // harness is one pair of database files.
 type harness struct {
 	path  string
-	calls counts
+	calls sqlfault.Calls
 }
-
-type counts struct{ reads, writes atomic.Int64 }
 
 const harnessNamespace = "suite/case"
 
@@ -57,12 +55,12 @@ func (h *harness) store() *conformance.Store {
 		},
 		OpenLying: open(harnessNamespace, Options{}, " AND version = :seen", " AND :seen = :seen"),
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
-			w := new(wire)
+			w := new(sqlfault.Wire)
 			b, err := h.openOn(ctx, harnessNamespace, nil, w)
-			return b, &conformance.Wire{DropRequests: w.dropRequests, DropReplies: w.dropReplies, Hold: w.hold, Cut: w.cut}, err
+			return b, &conformance.Wire{DropRequests: w.DropRequests, DropReplies: w.DropReplies, Hold: w.Hold, Cut: w.Cut}, err
 		},
 		Calls: func() conformance.Calls {
-			return conformance.Calls{Reads: h.calls.reads.Load(), Writes: h.calls.writes.Load()}
+			return conformance.Calls{Reads: h.calls.Reads.Load(), Writes: h.calls.Writes.Load()}
 		},
 		Compact: func(ctx context.Context) error {
 			return h.exec(ctx, membersSuffix, "UPDATE tenure_rosters SET revision = revision + 10000")
@@ -76,10 +74,10 @@ func (h *harness) store() *conformance.Store {
 // open opens a backend that counts its calls. change replaces text in the
 // statements.
 func (h *harness) open(ctx context.Context, namespace string, o *Options, change ...string) (driver.Backend, error) {
-	return h.openOn(ctx, namespace, o, new(wire), change...)
+	return h.openOn(ctx, namespace, o, new(sqlfault.Wire), change...)
 }
 
-func (h *harness) openOn(ctx context.Context, namespace string, o *Options, w *wire, change ...string) (driver.Backend, error) {
+func (h *harness) openOn(ctx context.Context, namespace string, o *Options, w *sqlfault.Wire, change ...string) (driver.Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -96,49 +94,11 @@ func (h *harness) openOn(ctx context.Context, namespace string, o *Options, w *w
 	if err != nil {
 		return nil, err
 	}
-	b, err := sql.New(ctx, config(namespace, opts, &wiredStore{Store: st, calls: &h.calls, wire: w}, stmts))
+	b, err := sql.New(ctx, config(namespace, opts, &sqlfault.Store{Store: st, Calls: &h.calls, Wire: w}, stmts))
 	if err != nil {
 		return nil, err
 	}
 	return b, nil
-}
-
-// wiredStore counts transactions, and passes them over a wire. A poll, which reads
-// two tables at least, counts as one read.
-type wiredStore struct {
-	sql.Store
-	calls *counts
-	wire  *wire
-}
-
-func (s *wiredStore) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	s.calls.writes.Add(1)
-	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.WriteData(ctx, fn) })
-}
-
-func (s *wiredStore) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	s.calls.writes.Add(1)
-	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.WriteRoster(ctx, fn) })
-}
-
-func (s *wiredStore) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
-	s.calls.writes.Add(1)
-	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.WriteOwners(ctx, fn) })
-}
-
-func (s *wiredStore) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	s.calls.reads.Add(1)
-	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.ReadData(ctx, fn) })
-}
-
-func (s *wiredStore) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	s.calls.reads.Add(1)
-	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.ReadRoster(ctx, fn) })
-}
-
-func (s *wiredStore) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	s.calls.reads.Add(1)
-	return s.wire.pass(ctx, func(ctx context.Context) error { return s.Store.Read(ctx, fn) })
 }
 
 // exec runs statements on one of the files, past the driver.

@@ -1,4 +1,4 @@
-package sqlite
+package sqlfault
 
 import (
 	"context"
@@ -7,9 +7,10 @@ import (
 	"sync"
 )
 
-// wire is a network between a backend and its store, as other stores have one.
-// The zero value is a good one.
-type wire struct {
+// Wire is a network between a backend and its store. The zero value is a good one;
+// safe for concurrent use. Each fault lasts until the function that it returned is
+// called, and one is in force at a time.
+type Wire struct {
 	mu    sync.Mutex
 	fault fault
 	held  []func() // requests kept back, in order
@@ -26,7 +27,7 @@ const (
 )
 
 // pass sends a request over the wire and waits for its reply.
-func (w *wire) pass(ctx context.Context, call func(context.Context) error) error {
+func (w *Wire) pass(ctx context.Context, call func(context.Context) error) error {
 	w.mu.Lock()
 	fault := w.fault
 	reply := make(chan error, 1)
@@ -51,22 +52,29 @@ func (w *wire) pass(ctx context.Context, call func(context.Context) error) error
 	}
 }
 
-func (w *wire) set(f fault) {
+func (w *Wire) set(f fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault = f
 }
 
-func (w *wire) begin(f fault) (end func()) {
+func (w *Wire) begin(f fault) (end func()) {
 	w.set(f)
 	return func() { w.set(none) }
 }
 
-func (w *wire) dropRequests() func() { return w.begin(requestsLost) }
-func (w *wire) dropReplies() func()  { return w.begin(repliesLost) }
-func (w *wire) cut() func()          { return w.begin(severed) }
+// DropRequests loses transactions before they begin; nothing is answered.
+func (w *Wire) DropRequests() (end func()) { return w.begin(requestsLost) }
 
-func (w *wire) hold() func() {
+// DropReplies lets transactions run; nothing is answered.
+func (w *Wire) DropReplies() (end func()) { return w.begin(repliesLost) }
+
+// Cut fails transactions before they begin.
+func (w *Wire) Cut() (heal func()) { return w.begin(severed) }
+
+// Hold keeps transactions back until release runs them, in order, also those
+// whose caller has given up since.
+func (w *Wire) Hold() (release func()) {
 	w.set(holding)
 	return func() {
 		w.mu.Lock()

@@ -1,0 +1,224 @@
+package postgres
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// oldestVersion is the oldest server, as server_version_num.
+const oldestVersion = 130000
+
+// migrationLock keeps two processes from migrating at once.
+const migrationLock = 0x74656e757265 // "tenure"
+
+// parse reads the DSN and refuses one under which credentials or leases would
+// travel in the clear.
+func parse(dsn string, o *Options) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: %w: the DSN is not understood: write it as postgres://user:password@host:port/database", driver.ErrInvalid)
+	}
+	c := cfg.ConnConfig
+	if !o.Insecure {
+		if err := checkTransport(c); err != nil {
+			return nil, err
+		}
+	}
+	if o.Password != nil {
+		cfg.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) (err error) {
+			c.Password, err = o.Password(ctx)
+			return err
+		}
+	}
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "tenure"
+	}
+	if o.Pooler {
+		if c.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+			c.DefaultQueryExecMode = pgx.QueryExecModeExec
+		}
+	} else {
+		c.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt(idleLimit.Milliseconds(), 10)
+	}
+	return cfg, nil
+}
+
+// checkTransport refuses plaintext, and TLS that proves nothing, to another host.
+func checkTransport(c *pgx.ConnConfig) error {
+	hosts := []struct {
+		host string
+		ok   bool
+	}{{c.Host, c.TLSConfig != nil && (!c.TLSConfig.InsecureSkipVerify || c.TLSConfig.VerifyPeerCertificate != nil)}}
+	for _, f := range c.Fallbacks {
+		hosts = append(hosts, struct {
+			host string
+			ok   bool
+		}{f.Host, f.TLSConfig != nil && (!f.TLSConfig.InsecureSkipVerify || f.TLSConfig.VerifyPeerCertificate != nil)})
+	}
+	for _, h := range hosts {
+		if !h.ok && !loopback(h.host) {
+			return fmt.Errorf("tenure: %w: the connection to %.80q would not be protected: set sslmode=verify-full (and sslrootcert), or Options.Insecure", driver.ErrInvalid, h.host)
+		}
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	if strings.HasPrefix(host, "/") || host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// Migrate creates the tables, or brings them up to date, as the role in dsn, which
+// will own them. It changes nothing if they are up to date, and refuses tables
+// newer than this program knows. Grant rights to the run-time role afterwards.
+func Migrate(ctx context.Context, dsn string, o *Options) error {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	cfg, err := parse(dsn, opts)
+	if err != nil {
+		return err
+	}
+	with := *opts
+	with.Migrate = true
+	return prepareDatabase(ctx, cfg.ConnConfig, &with)
+}
+
+// prepareDatabase proves that the server and the tables can be used, and migrates
+// if it may.
+func prepareDatabase(ctx context.Context, cfg *pgx.ConnConfig, o *Options) error {
+	c := cfg.Copy()
+	c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // migrations have many statements
+	if o.Password != nil {
+		var err error
+		if c.Password, err = o.Password(ctx); err != nil {
+			return err
+		}
+	}
+	db := stdlib.OpenDB(*c)
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if err := checkServer(ctx, db); err != nil {
+		return opening(err)
+	}
+	sub, err := fs.Sub(files, "schema")
+	if err != nil {
+		return err
+	}
+	m := sql.Migrations{Files: sub, Prefix: o.tables()}
+	version, err := schemaVersion(ctx, db, m)
+	if err != nil {
+		return opening(err)
+	}
+	if err := m.Check(version, o.Migrate); err != nil {
+		if version == 0 && !o.Migrate {
+			err = fmt.Errorf("tenure: %w: there are no tables %s*: run Migrate with the role that is to own them", driver.ErrUnsupported, m.Prefix)
+		}
+		return err
+	}
+	if !o.Migrate {
+		return nil
+	}
+	return opening(migrate(ctx, db, m, o.Schema))
+}
+
+func opening(err error) error {
+	if err == nil || driver.NotApplied(err) {
+		return err
+	}
+	if text := explain(err); text != "" {
+		return fmt.Errorf("tenure: opening the database: %s: %w", text, err)
+	}
+	return fmt.Errorf("tenure: opening the database: %w", err)
+}
+
+// checkServer refuses servers and settings under which a rule would not hold.
+func checkServer(ctx context.Context, db *stdsql.DB) error {
+	var version int
+	var standby bool
+	var readOnly, synchronous, encoding string
+	err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
+  current_setting('default_transaction_read_only'), current_setting('synchronous_commit'), current_setting('server_encoding')`).
+		Scan(&version, &standby, &readOnly, &synchronous, &encoding)
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("tenure: %w: %s", driver.ErrUnsupported, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case err != nil:
+		return err
+	case version < oldestVersion:
+		return refuse("the server has version %d: use PostgreSQL %d or later", version/10000, oldestVersion/10000)
+	case standby:
+		return refuse("the server is a standby: connect to the primary (target_session_attrs=read-write)")
+	case readOnly == "on":
+		return refuse("default_transaction_read_only is on: connect to a server, as a role, that may write")
+	case synchronous == "off":
+		return refuse("synchronous_commit is off, so that a crash could lose acknowledged grants: ALTER ROLE ... SET synchronous_commit = on")
+	case encoding != "UTF8" && encoding != "SQL_ASCII":
+		return refuse("the database has encoding %s: create it with UTF8", encoding)
+	}
+	return nil
+}
+
+func schemaVersion(ctx context.Context, on sql.Execer, m sql.Migrations) (int, error) {
+	var found bool
+	err := on.QueryRowContext(ctx, "SELECT to_regclass('"+m.Prefix+"schema') IS NOT NULL").Scan(&found)
+	if err != nil || !found {
+		return 0, err
+	}
+	return m.Version(ctx, on)
+}
+
+// migrate looks at the version again under a lock: another process may have
+// migrated meanwhile.
+func migrate(ctx context.Context, db *stdsql.DB, m sql.Migrations, schema string) (err error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tx.Rollback())
+		}
+	}()
+	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", migrationLock); err != nil {
+		return err
+	}
+	var exists bool
+	if err := tx.QueryRowContext(ctx, "SELECT to_regnamespace($1) IS NOT NULL", `"`+schema+`"`).Scan(&exists); err != nil {
+		return err
+	}
+	if !exists {
+		if _, err := tx.ExecContext(ctx, `CREATE SCHEMA "`+schema+`"`); err != nil {
+			return err
+		}
+	}
+	version, err := schemaVersion(ctx, tx, m)
+	if err != nil {
+		return err
+	}
+	if err := m.Check(version, true); err != nil {
+		return err
+	}
+	if err := m.Migrate(ctx, tx, version); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// advice says what to change about a server's error, by SQLSTATE or its class.
+var advice = map[string]string{
+	"40001": "the transaction could not be serialized",
+	"40P01": "the transaction was part of a deadlock",
+	"25006": "the server is read-only: connect to the primary (target_session_attrs=read-write)",
+	"25P03": "the transaction idled for too long",
+	"53":    "the server is short of resources: room on disk, memory or connections",
+	"42501": "the role lacks a right: see the recipe for the run-time role",
+	"42P01": "a table is missing: migrate first",
+	"55P03": "a lock was not available",
+	"57014": "the statement was cancelled",
+	"57":    "the server is shutting down or starting",
+	"28":    "the server refused the credentials",
+}
+
+func explain(err error) string {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) || len(e.Code) != 5 {
+		return ""
+	}
+	if text := advice[e.Code]; text != "" {
+		return text
+	}
+	return advice[e.Code[:2]]
+}
+
+// notApplied classifies an error met before COMMIT was sent, in a transaction
+// that is not going to be committed: it certainly has no effect (E1).
+func notApplied(err error) error {
+	if err == nil || driver.NotApplied(err) {
+		return err
+	}
+	if text := explain(err); text != "" {
+		return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, text, err)
+	}
+	return fmt.Errorf("tenure: %w: the transaction was not committed: %w", driver.ErrRetry, err)
+}
+
+// commitFailed classifies the error of sending a transaction's last statements
+// with COMMIT. A server that answers ERROR has rolled back. One that ends the
+// session may have committed before, as may one that does not answer.
+func commitFailed(err error) error {
+	var e *pgconn.PgError
+	if pgconn.SafeToRetry(err) || errors.As(err, &e) && e.Severity == "ERROR" {
+		return notApplied(err)
+	}
+	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
+}
+
+var errClosed = fmt.Errorf("tenure: %w: open the backend again", driver.ErrClosed)

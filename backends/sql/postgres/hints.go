@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// tellPause is the least time between two notifications of one process: a
+	// notification takes a lock of the whole server when it commits.
+	tellPause = time.Millisecond
+	// listenPause is how long the listener waits before it connects again.
+	listenPause = 500 * time.Millisecond
+)
+
+// hints tells other processes that something changed, after the commit and many
+// changes at once, and hears of theirs. Hints may be lost: everybody polls as well.
+type hints struct {
+	s       *store
+	cfg     *pgx.ConnConfig
+	channel string // an identifier
+	self    string
+	message string
+
+	due  chan struct{}
+	done sync.WaitGroup
+}
+
+func newHints(s *store, cfg *pgx.ConnConfig, channel, namespace string) *hints {
+	self := rand.Text()
+	h := &hints{s: s, cfg: cfg, channel: channel, self: self, message: self + " " + namespace, due: make(chan struct{}, 1)}
+	h.done.Go(h.teller)
+	h.done.Go(h.listener)
+	return h
+}
+
+// close waits for the goroutines, which end with the store's life.
+func (h *hints) close() { h.done.Wait() }
+
+// tell has the others told, soon.
+func (h *hints) tell() {
+	select {
+	case h.due <- struct{}{}:
+	default:
+	}
+}
+
+func (h *hints) teller() {
+	for {
+		select {
+		case <-h.due:
+		case <-h.s.life.Done():
+			return
+		}
+		// What fails is made up for by polling.
+		_, _ = h.s.reads.Exec(h.s.life, "SELECT pg_notify($1, $2)", h.channel, h.message)
+		if !h.pause(tellPause) {
+			return
+		}
+	}
+}
+
+func (h *hints) listener() {
+	for {
+		h.listen(h.s.life)
+		if !h.pause(listenPause) {
+			return
+		}
+	}
+}
+
+// listen hears until the connection or the store's life ends.
+func (h *hints) listen(ctx context.Context) {
+	conn, err := pgx.ConnectConfig(ctx, h.cfg.Copy())
+	if err != nil {
+		return
+	}
+	defer func() {
+		_ = conn.Close(ctx)
+		<-conn.PgConn().CleanupDone()
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
+		return
+	}
+	_, namespace, _ := strings.Cut(h.message, " ")
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return
+		}
+		if from, of, _ := strings.Cut(n.Payload, " "); of == namespace && from != h.self {
+			h.s.wake.Broadcast()
+		}
+	}
+}
+
+// pause reports whether the store still lives after d.
+func (h *hints) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-h.s.life.Done():
+		return false
+	}
+}

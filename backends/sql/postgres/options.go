@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+const (
+	// DefaultPollPeriod is how often a blocked Observe or TailLog looks for changes
+	// of which no notification came.
+	DefaultPollPeriod = 50 * time.Millisecond
+	// DefaultMaxConns is how many connections write, at most.
+	DefaultMaxConns = 4
+	// DefaultSchema is the schema that holds the tables.
+	DefaultSchema = "public"
+)
+
+// Options for Open and Migrate. The zero value, and nil, work.
+type Options struct {
+	// Schema holds the tables. Default ("") "public"; lower-case letters, digits
+	// and "_". Migrate creates it if it is missing.
+	Schema string
+
+	// TablePrefix begins the name of every table. Default ("") "tenure_";
+	// lower-case letters, digits and "_", at most 32 bytes.
+	TablePrefix string
+
+	// Create writes the namespace's identity if it has none. Without it a missing
+	// identity is an error, because it may mean a wiped store (rule I1).
+	Create bool
+
+	// Migrate brings the tables up to date when opening, in the place of a step of
+	// its own with another role. It needs the right to create tables.
+	Migrate bool
+
+	// NewRoster is an operator's word that no member of this namespace runs any
+	// more: a missing roster is accepted beside existing data.
+	NewRoster bool
+
+	// PollPeriod is how late a change made by another process may be reported.
+	// Default (0) DefaultPollPeriod; 1 ms to 10 s. Notifications make it earlier,
+	// except for heartbeats, so that failover takes this much longer at most.
+	PollPeriod time.Duration
+
+	// Pooler says that connections go through a pooler in transaction mode.
+	// Statements are then not prepared, and there are no notifications.
+	Pooler bool
+
+	// NoNotify leaves out notifications (LISTEN and NOTIFY): changes are polled.
+	NoNotify bool
+
+	// MaxConns is how many connections write, at most. Default (0)
+	// DefaultMaxConns; 1 to 1000.
+	MaxConns int
+
+	// Insecure allows a connection to another host without TLS, or without checking
+	// the name in the server's certificate. Default false: such a DSN is refused.
+	Insecure bool
+
+	// Password, if set, is asked for the password of each new connection, in the
+	// place of the DSN's: for passwords that change. It must be safe for concurrent
+	// use.
+	Password func(ctx context.Context) (string, error)
+}
+
+var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+
+// withDefaults returns a copy with the defaults filled in, or what to change.
+func (o *Options) withDefaults() (*Options, error) {
+	c := Options{}
+	if o != nil {
+		c = *o
+	}
+	if c.PollPeriod == 0 {
+		c.PollPeriod = DefaultPollPeriod
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = DefaultMaxConns
+	}
+	if c.TablePrefix == "" {
+		c.TablePrefix = "tenure_"
+	}
+	if c.Schema == "" {
+		c.Schema = DefaultSchema
+	}
+	if !identifier.MatchString(c.Schema) {
+		return nil, fmt.Errorf("tenure: %w: schema %.80q: use lower-case letters, digits and \"_\", at most 63 bytes, a letter first", driver.ErrInvalid, c.Schema)
+	}
+	if c.PollPeriod < time.Millisecond || c.PollPeriod > 10*time.Second {
+		return nil, fmt.Errorf("tenure: %w: poll period %v is outside 1ms to 10s", driver.ErrInvalid, c.PollPeriod)
+	}
+	if c.MaxConns < 1 || c.MaxConns > 1000 {
+		return nil, fmt.Errorf("tenure: %w: %d connections: use 1 to 1000", driver.ErrInvalid, c.MaxConns)
+	}
+	return &c, sql.CheckPrefix(c.TablePrefix)
+}
+
+// tables begins the name of every table in a statement.
+func (o *Options) tables() string { return `"` + o.Schema + `".` + o.TablePrefix }

@@ -1,0 +1,145 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// runner runs statements on a connection. It sends what is queued together with
+// the statement that needs an answer, or with COMMIT, and BEGIN with the first: a
+// write is two round trips whatever the number of its statements. Used by one
+// goroutine at a time.
+type runner struct {
+	conn   *pgx.Conn
+	stmts  *sql.Statements
+	begin  []string // sent before the first statement; none outside a transaction
+	begun  bool
+	queue  []step
+	wakes  bool  // something that others wait for was changed
+	broken error // of a statement: the transaction cannot go on
+}
+
+type step struct {
+	name  string
+	text  string
+	args  []any
+	each  func(sql.Row) error
+	count *int64
+}
+
+var _ sql.Runner = (*runner)(nil)
+
+func (r *runner) step(s sql.Statement, args []any) step {
+	if s.Wakes() {
+		r.wakes = true
+	}
+	return step{name: s.String(), text: r.stmts.Text(s), args: args}
+}
+
+func (r *runner) Exec(ctx context.Context, s sql.Statement, args []any) (int64, error) {
+	st := r.step(s, args)
+	st.count = new(int64)
+	err := r.send(ctx, st)
+	return *st.count, err
+}
+
+func (r *runner) Query(ctx context.Context, s sql.Statement, args []any, each func(sql.Row) error) error {
+	st := r.step(s, args)
+	st.each = each
+	return r.send(ctx, st)
+}
+
+func (r *runner) Queue(_ context.Context, s sql.Statement, args []any, each func(sql.Row) error) error {
+	st := r.step(s, args)
+	st.each = each
+	r.queue = append(r.queue, st)
+	return nil
+}
+
+func (r *runner) Flush(ctx context.Context) error {
+	if len(r.queue) == 0 {
+		return nil
+	}
+	return r.send(ctx)
+}
+
+// commit sends what is queued and COMMIT.
+func (r *runner) commit(ctx context.Context) error {
+	if !r.begun && len(r.queue) == 0 {
+		return nil
+	}
+	return r.send(ctx, step{name: "commit", text: "COMMIT"})
+}
+
+// rollback ends a transaction that has begun. If it cannot, the pool closes the
+// connection, since it is in a transaction.
+func (r *runner) rollback(ctx context.Context) {
+	r.queue = nil
+	if r.begun && !r.conn.IsClosed() && r.conn.PgConn().TxStatus() != 'I' {
+		_, _ = r.conn.Exec(ctx, "ROLLBACK")
+	}
+}
+
+// send runs the queue and what follows it in one round trip.
+func (r *runner) send(ctx context.Context, last ...step) error {
+	if r.broken != nil {
+		return r.broken
+	}
+	steps := append(r.queue, last...)
+	r.queue = nil
+	if !r.begun {
+		for i := len(r.begin) - 1; i >= 0; i-- {
+			steps = append([]step{{name: "begin", text: r.begin[i]}}, steps...)
+		}
+		r.begun = len(r.begin) > 0
+	}
+	var batch pgx.Batch
+	for _, s := range steps {
+		batch.Queue(s.text, s.args...)
+	}
+	results := r.conn.SendBatch(ctx, &batch)
+	var err error
+	for i := 0; i < len(steps) && err == nil; i++ {
+		err = steps[i].read(results)
+	}
+	if errors.Is(err, sql.ErrEnough) {
+		err = nil
+	}
+	if closing := results.Close(); err == nil {
+		err = closing
+	}
+	r.broken = err
+	return err
+}
+
+func (s *step) read(results pgx.BatchResults) error {
+	rows, err := results.Query()
+	if err != nil {
+		return fmt.Errorf("tenure: statement %q: %w", s.name, err)
+	}
+	defer rows.Close()
+	for rows.Next() && s.each != nil && err == nil {
+		err = s.each(rows)
+	}
+	rows.Close()
+	if errors.Is(err, sql.ErrEnough) {
+		return err
+	}
+	if err = errors.Join(err, rows.Err()); err != nil {
+		return fmt.Errorf("tenure: statement %q: %w", s.name, err)
+	}
+	tag := rows.CommandTag()
+	if s.count != nil {
+		*s.count = tag.RowsAffected()
+	}
+	if s.text == "COMMIT" && tag.String() != "COMMIT" {
+		return fmt.Errorf("tenure: %w: the server rolled the transaction back", driver.ErrRetry)
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+-- The version of these tables. One row.
+CREATE TABLE tenure_schema (version integer NOT NULL);
+INSERT INTO tenure_schema (version) VALUES (0);
+
+-- One row per namespace, never deleted. A token is base + revision; the revision
+-- is raised once per batch of ownership changes.
+CREATE TABLE tenure_namespaces (
+    namespace text   COLLATE "C" NOT NULL PRIMARY KEY,
+    store_id  text   COLLATE "C" NOT NULL,
+    base      bigint NOT NULL DEFAULT 0,
+    revision  bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
+-- One row per shard, never deleted: who owns it, under which token, and the head
+-- of its commits and its log. session is '' when nobody holds it, and token stays
+-- that of the last lease. A session that has no row in tenure_members is dead.
+CREATE TABLE tenure_shards (
+    namespace    text   COLLATE "C" NOT NULL,
+    shard        text   COLLATE "C" NOT NULL,
+    session      text   COLLATE "C" NOT NULL,
+    token        bigint NOT NULL CHECK (token > 0),
+    granted_from bigint NOT NULL,           -- the token before this one
+    revision     bigint NOT NULL,           -- of the namespace, at the last change of owner
+    number       bigint NOT NULL DEFAULT 0, -- commits so far
+    seq          bigint NOT NULL DEFAULT 0, -- last entry of the log
+    oldest       bigint NOT NULL DEFAULT 0, -- first entry that is left
+    nonce        bigint NOT NULL DEFAULT 0, -- of the last commit
+    commit_token bigint NOT NULL DEFAULT 0, -- of the lease that made the last commit
+    PRIMARY KEY (namespace, shard)
+) WITH (fillfactor = 70);
+CREATE INDEX ON tenure_shards (namespace, revision);
+
+-- Keys and values written under leases. version is the number of the shard's
+-- commit that wrote the value.
+CREATE TABLE tenure_items (
+    namespace text   COLLATE "C" NOT NULL,
+    shard     text   COLLATE "C" NOT NULL,
+    key       text   COLLATE "C" NOT NULL,
+    version   bigint NOT NULL,
+    value     bytea  NOT NULL,
+    PRIMARY KEY (namespace, shard, key)
+);
+
+-- The decision logs. seq counts from 1 without gaps in each shard; position
+-- orders the entries of all shards of a bucket as they were committed.
+CREATE TABLE tenure_entries (
+    namespace text    COLLATE "C" NOT NULL,
+    shard     text    COLLATE "C" NOT NULL,
+    seq       bigint  NOT NULL,
+    token     bigint  NOT NULL,
+    number    bigint  NOT NULL,
+    bucket    integer NOT NULL,
+    position  bigint  NOT NULL,
+    payload   bytea   NOT NULL,
+    PRIMARY KEY (namespace, shard, seq),
+    UNIQUE (namespace, bucket, position)
+);
+
+-- The counters behind position. trimmed is the highest position removed.
+CREATE TABLE tenure_tails (
+    namespace text    COLLATE "C" NOT NULL,
+    bucket    integer NOT NULL,
+    position  bigint  NOT NULL DEFAULT 0,
+    trimmed   bigint  NOT NULL DEFAULT 0,
+    PRIMARY KEY (namespace, bucket)
+) WITH (fillfactor = 50);
+
+-- Scratch rows by which opening proves that conditions are honoured.
+CREATE TABLE tenure_probes (
+    id      text   COLLATE "C" NOT NULL PRIMARY KEY,
+    version bigint NOT NULL
+);
+
+-- One row per namespace: a copy of its identity, and a revision that is raised
+-- whenever a member joins or goes.
+CREATE TABLE tenure_rosters (
+    namespace text   COLLATE "C" NOT NULL PRIMARY KEY,
+    store_id  text   COLLATE "C" NOT NULL,
+    revision  bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
+-- The session that joined last under each node label. Never deleted.
+CREATE TABLE tenure_nodes (
+    namespace text COLLATE "C" NOT NULL,
+    node      text COLLATE "C" NOT NULL,
+    session   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (namespace, node)
+);
+
+-- The members that are alive: a session without a row here is dead for ever.
+CREATE TABLE tenure_members (
+    namespace text    COLLATE "C" NOT NULL,
+    session   text    COLLATE "C" NOT NULL,
+    node      text    COLLATE "C" NOT NULL,
+    ttl_ns    bigint  NOT NULL, -- nanoseconds
+    priority  integer NOT NULL,
+    weight    integer NOT NULL,
+    meta      text    NOT NULL, -- a JSON object
+    supersede boolean NOT NULL,
+    revision  bigint  NOT NULL, -- of the roster, when it joined
+    PRIMARY KEY (namespace, session)
+);
+CREATE INDEX ON tenure_members (namespace, revision);
+
+-- A counter per member, which its heartbeats raise. Narrow, half filled and
+-- without an index on the counter, so that a heartbeat changes its page only (HOT).
+CREATE TABLE tenure_beats (
+    namespace text   COLLATE "C" NOT NULL,
+    session   text   COLLATE "C" NOT NULL,
+    version   bigint NOT NULL DEFAULT 1,
+    PRIMARY KEY (namespace, session)
+) WITH (fillfactor = 50);
+
+-- The sessions that ended lately.
+CREATE TABLE tenure_departures (
+    namespace text   COLLATE "C" NOT NULL,
+    session   text   COLLATE "C" NOT NULL,
+    revision  bigint NOT NULL, -- of the roster, when it ended
+    PRIMARY KEY (namespace, session)
+);
+CREATE INDEX ON tenure_departures (namespace, revision);

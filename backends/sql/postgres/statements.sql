@@ -1,0 +1,236 @@
+-- The statements of the PostgreSQL backend. Transactions are READ COMMITTED, so
+-- whatever is decided upon is locked by the statement that reads it.
+-- Lists travel as one JSON array. Locks are taken in the order of names.
+
+-- name: namespace_insert
+INSERT INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id)
+ON CONFLICT DO NOTHING;
+
+-- name: namespace_read
+SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace;
+
+-- name: namespace_lock
+SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY UPDATE;
+
+-- name: namespace_raise
+UPDATE tenure_namespaces SET revision = :revision::bigint WHERE namespace = :namespace;
+
+-- name: namespace_rebase
+UPDATE tenure_namespaces SET base = :base::bigint WHERE namespace = :namespace;
+
+-- name: tail_insert
+INSERT INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket::integer)
+ON CONFLICT DO NOTHING;
+
+-- name: tails_read
+SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
+
+-- name: tail_advance
+UPDATE tenure_tails SET position = position + :count::bigint
+WHERE namespace = :namespace AND bucket = :bucket::integer;
+
+-- name: tail_trim
+UPDATE tenure_tails SET trimmed = greatest(trimmed, (SELECT e.position FROM tenure_entries AS e
+  WHERE e.namespace = :namespace AND e.shard = :shard AND e.seq = :through::bigint))
+WHERE namespace = :namespace AND bucket = :bucket::integer;
+
+-- name: shards_claim
+SELECT shard, session, token, granted_from, number, seq, oldest, nonce, commit_token FROM tenure_shards
+WHERE namespace = :namespace AND shard = ANY (ARRAY(SELECT jsonb_array_elements_text(:shards::jsonb)))
+ORDER BY shard FOR UPDATE SKIP LOCKED;
+
+-- name: shards_lock
+SELECT shard, session, token, granted_from, number, seq, oldest, nonce, commit_token FROM tenure_shards
+WHERE namespace = :namespace AND shard = ANY (ARRAY(SELECT jsonb_array_elements_text(:shards::jsonb)))
+ORDER BY shard FOR UPDATE;
+
+-- name: shards_hold
+SELECT shard, session, token, granted_from, number, seq, oldest, nonce, commit_token FROM tenure_shards
+WHERE namespace = :namespace AND shard = ANY (ARRAY(SELECT jsonb_array_elements_text(:shards::jsonb)))
+ORDER BY shard FOR NO KEY UPDATE;
+
+-- name: shards_read
+SELECT shard, session, token, granted_from, number, seq, oldest, nonce, commit_token FROM tenure_shards
+WHERE namespace = :namespace AND shard = ANY (ARRAY(SELECT jsonb_array_elements_text(:shards::jsonb)));
+
+-- name: shards_grant
+INSERT INTO tenure_shards AS s (namespace, shard, session, token, granted_from, revision)
+SELECT :namespace::text, j, :session::text, :token::bigint, 0, :revision::bigint
+FROM jsonb_array_elements_text(:shards::jsonb) AS j
+ON CONFLICT (namespace, shard) DO UPDATE
+SET session = excluded.session, token = excluded.token, granted_from = s.token, revision = excluded.revision;
+
+-- name: shards_release
+UPDATE tenure_shards SET session = '', revision = :revision::bigint
+WHERE namespace = :namespace AND shard = ANY (ARRAY(SELECT jsonb_array_elements_text(:shards::jsonb)));
+
+-- name: shards_all
+SELECT shard, session, token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
+
+-- name: shards_since
+SELECT shard, session, token FROM tenure_shards
+WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, shard;
+
+-- name: owner_read
+SELECT session, token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
+
+-- name: head_read
+SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
+WHERE namespace = :namespace AND shard = :shard;
+
+-- name: heads_all
+SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
+WHERE namespace = :namespace AND number > 0 ORDER BY shard;
+
+-- name: heads_write
+UPDATE tenure_shards AS s
+SET number = (j ->> 1)::bigint, seq = (j ->> 2)::bigint, oldest = (j ->> 3)::bigint,
+    nonce = (j ->> 4)::bigint, commit_token = (j ->> 5)::bigint
+FROM jsonb_array_elements(:heads::jsonb) AS j
+WHERE s.namespace = :namespace AND s.shard = j ->> 0;
+
+-- name: items_versions
+SELECT key, version FROM tenure_items
+WHERE namespace = :namespace AND shard = :shard
+  AND key = ANY (ARRAY(SELECT jsonb_array_elements_text(:keys::jsonb)));
+
+-- name: items_put
+INSERT INTO tenure_items (namespace, shard, key, version, value)
+SELECT :namespace::text, :shard::text, j ->> 0, :version::bigint,
+       substring(:values::bytea FROM (j ->> 1)::integer + 1 FOR (j ->> 2)::integer)
+FROM jsonb_array_elements(:items::jsonb) AS j
+ON CONFLICT (namespace, shard, key) DO UPDATE SET version = excluded.version, value = excluded.value;
+
+-- name: items_delete
+DELETE FROM tenure_items
+WHERE namespace = :namespace AND shard = :shard
+  AND key = ANY (ARRAY(SELECT jsonb_array_elements_text(:keys::jsonb)));
+
+-- name: item_read
+SELECT version, value FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
+
+-- name: items_list
+SELECT key, version, value FROM tenure_items
+WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high::text = '' OR key < :high::text)
+ORDER BY key;
+
+-- name: entries_insert
+INSERT INTO tenure_entries (namespace, shard, seq, token, number, bucket, position, payload)
+SELECT :namespace::text, :shard::text, :first::bigint - 1 + j.i, :token::bigint, :number::bigint, :bucket::integer,
+       (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket::integer) - :count::bigint + j.i,
+       substring(:payloads::bytea FROM (j.slice::bigint >> 32)::integer + 1 FOR (j.slice::bigint & 4294967295)::integer)
+FROM jsonb_array_elements_text(:slices::jsonb) WITH ORDINALITY AS j (slice, i);
+
+-- name: entries_read
+SELECT seq, token, number, payload FROM tenure_entries
+WHERE namespace = :namespace AND shard = :shard AND seq > :after::bigint ORDER BY seq LIMIT :max::bigint;
+
+-- name: entries_tail
+SELECT shard, seq, token, number, payload, position FROM tenure_entries
+WHERE namespace = :namespace AND bucket = :bucket::integer AND position > :position::bigint
+ORDER BY position LIMIT :max::bigint;
+
+-- name: entries_trim
+DELETE FROM tenure_entries WHERE namespace = :namespace AND shard = :shard AND seq <= :through::bigint;
+
+-- name: fence_touch
+SELECT s.token FROM tenure_shards AS s
+WHERE s.namespace = :namespace AND s.shard = :shard AND s.session = :session AND s.token = :token::bigint
+  AND EXISTS (SELECT 1 FROM tenure_namespaces AS n WHERE n.namespace = :namespace AND n.store_id = :store_id)
+FOR KEY SHARE OF s;
+
+-- name: probe_insert
+INSERT INTO tenure_probes (id, version) VALUES (:id, 1);
+
+-- name: probe_update
+UPDATE tenure_probes SET version = :version::bigint WHERE id = :id AND version = :seen::bigint;
+
+-- name: probe_delete
+DELETE FROM tenure_probes WHERE id = :id;
+
+-- name: roster_insert
+INSERT INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id)
+ON CONFLICT DO NOTHING;
+
+-- name: roster_read
+SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace;
+
+-- name: roster_lock
+SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace FOR NO KEY UPDATE;
+
+-- name: roster_raise
+UPDATE tenure_rosters SET revision = :revision::bigint WHERE namespace = :namespace;
+
+-- name: node_read
+SELECT session FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
+
+-- name: node_insert
+INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session);
+
+-- name: node_update
+UPDATE tenure_nodes SET session = :session WHERE namespace = :namespace AND node = :node;
+
+-- name: member_insert
+INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, supersede, revision)
+VALUES (:namespace, :session, :node, :ttl_ns::bigint, :priority::integer, :weight::integer, :meta, :supersede::boolean, :revision::bigint);
+
+-- name: member_hold
+SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session FOR KEY SHARE;
+
+-- name: members_hold
+SELECT session FROM tenure_members
+WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)))
+ORDER BY session FOR KEY SHARE;
+
+-- name: members_present
+SELECT session FROM tenure_members
+WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
+
+-- name: members_lock
+SELECT m.session, b.version FROM tenure_members AS m JOIN tenure_beats AS b USING (namespace, session)
+WHERE m.namespace = :namespace AND m.session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)))
+ORDER BY m.session FOR UPDATE SKIP LOCKED;
+
+-- name: members_all
+SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+WHERE namespace = :namespace ORDER BY session;
+
+-- name: members_since
+SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, session;
+
+-- name: members_delete
+DELETE FROM tenure_members
+WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
+
+-- name: beat_insert
+INSERT INTO tenure_beats (namespace, session) VALUES (:namespace, :session);
+
+-- name: beat_lock
+SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :session FOR NO KEY UPDATE;
+
+-- name: beat_write
+UPDATE tenure_beats SET version = :version::bigint WHERE namespace = :namespace AND session = :session;
+
+-- name: beats_read
+SELECT session, version FROM tenure_beats
+WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
+
+-- name: beats_delete
+DELETE FROM tenure_beats
+WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
+
+-- name: departure_read
+SELECT revision FROM tenure_departures WHERE namespace = :namespace AND session = :session;
+
+-- name: departures_insert
+INSERT INTO tenure_departures (namespace, session, revision)
+SELECT namespace, session, :revision::bigint FROM tenure_members
+WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
+
+-- name: departures_since
+SELECT session FROM tenure_departures
+WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, session;
+
+-- name: departures_trim
+DELETE FROM tenure_departures WHERE namespace = :namespace AND revision <= :revision::bigint;

@@ -1,0 +1,209 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+const (
+	// Connections beside those for the application's writes. The machine has at
+	// most three heartbeats and a batch of each other kind in flight.
+	rosterConns = 3
+	readConns   = 3
+	// idleLimit ends a transaction of a process that was stopped in it.
+	idleLimit = 2 * time.Second
+)
+
+// store runs the shared code's transactions, each on a connection of the lane it
+// belongs to.
+type store struct {
+	data, roster, reads *pgxpool.Pool
+	stmts               *sql.Statements
+	write, read         []string // what begins a transaction
+	wake                sql.Wake
+	hints               *hints // nil if changes are polled only
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup
+	life   context.Context
+	end    context.CancelCauseFunc
+}
+
+var _ sql.Store = (*store)(nil)
+
+func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sql.Statements) (_ *store, err error) {
+	cfg, err := parse(dsn, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepareDatabase(ctx, cfg.ConnConfig, o); err != nil {
+		return nil, err
+	}
+	s := &store{stmts: stmts, write: []string{"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
+		read: []string{"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}}
+	if o.Pooler {
+		limit := fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", idleLimit.Milliseconds())
+		s.write = append(s.write, limit)
+	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	for _, lane := range []struct {
+		pool  **pgxpool.Pool
+		conns int
+	}{{&s.data, o.MaxConns}, {&s.roster, rosterConns}, {&s.reads, readConns}} {
+		c := cfg.Copy()
+		c.MaxConns, c.MinConns = int32(lane.conns), 0
+		if *lane.pool, err = pgxpool.NewWithConfig(ctx, c); err != nil {
+			return nil, fmt.Errorf("tenure: opening the database: %w", err)
+		}
+	}
+	if !o.Pooler && !o.NoNotify {
+		s.hints = newHints(s, cfg.ConnConfig, o.TablePrefix+"changed", namespace)
+	}
+	return s, nil
+}
+
+// enter is the start of every call: its context also ends when the store closes.
+func (s *store) enter(ctx context.Context) (context.Context, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, errClosed
+	}
+	s.calls.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.life, func() { cancel(errClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		s.calls.Done()
+	}, nil
+}
+
+// transaction runs fn in a write transaction on a connection of the pool.
+func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *sql.Tx) error) error {
+	ctx, done, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return s.cause(ctx, notApplied(err))
+	}
+	defer conn.Release()
+	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: s.write}
+	if err := fn(ctx, sql.RunOn(r, s.stmts)); err != nil {
+		r.rollback(ctx)
+		return s.cause(ctx, notApplied(err))
+	}
+	if err := r.commit(ctx); err != nil {
+		r.rollback(ctx)
+		return s.cause(ctx, commitFailed(err))
+	}
+	if r.wakes {
+		s.wake.Broadcast()
+		if s.hints != nil {
+			s.hints.tell()
+		}
+	}
+	return nil
+}
+
+// cause adds why the context of a call ended, which the client library does not
+// always say.
+func (s *store) cause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) && !errors.Is(cause, driver.ErrClosed) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.transaction(ctx, s.data, fn)
+}
+
+func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.transaction(ctx, s.roster, fn)
+}
+
+func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
+	return s.transaction(ctx, s.data, func(ctx context.Context, tx *sql.Tx) error {
+		return fn(ctx, tx, func() (*sql.Tx, error) { return tx, nil })
+	})
+}
+
+func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.reading(ctx, s.read, fn)
+}
+
+func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.reading(ctx, s.read, fn)
+}
+
+func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
+	return s.reading(ctx, nil, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+}
+
+// reading runs fn on a connection for reads, which the transaction begins, if any.
+func (s *store) reading(ctx context.Context, begin []string, fn func(context.Context, *sql.Tx) error) error {
+	ctx, done, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	conn, err := s.reads.Acquire(ctx)
+	if err != nil {
+		return s.cause(ctx, fmt.Errorf("tenure: reading: %w", err))
+	}
+	defer conn.Release()
+	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: begin}
+	if err = fn(ctx, sql.RunOn(r, s.stmts)); err == nil {
+		err = r.Flush(ctx)
+	}
+	r.rollback(ctx)
+	if err != nil {
+		return s.cause(ctx, err)
+	}
+	return nil
+}
+
+func (s *store) Check() error { return nil }
+
+func (s *store) Classify(err error) error { return notApplied(err) }
+
+func (s *store) Changed() <-chan struct{} { return s.wake.C() }
+
+func (s *store) Close() error {
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	s.end(errClosed)
+	s.calls.Wait()
+	if s.hints != nil {
+		s.hints.close()
+	}
+	for _, p := range []*pgxpool.Pool{s.data, s.roster, s.reads} {
+		if p != nil {
+			p.Close()
+		}
+	}
+	return nil
+}
