@@ -1,0 +1,232 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-go/tenure/conformance/history"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// strikeAll plays the schedule. At least one member is left alone at any time.
+func (s *supervisor) strikeAll(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer s.episodes.Wait()
+	for n := 0; n < s.config.Steps || n < 2*s.config.Steps && s.watch.seenTakeovers() < s.config.MinTakeovers; n++ {
+		st := s.schedule.next()
+		pause(ctx, st.After)
+		if st.Fault.ofStore() {
+			if err := s.alone(ctx); err != nil {
+				return err
+			}
+			if err := s.strikeStore(ctx, st); err != nil {
+				return err
+			}
+			continue
+		}
+		var victim *seat
+		choose := func() bool { victim = s.choose(st); return victim != nil }
+		if err := s.await(ctx, "a member that can be struck", slack+s.ttls(settleTTLs), choose); err != nil {
+			return err
+		}
+		s.episodes.Go(func() {
+			err := s.strikeMember(ctx, st, victim)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			victim.busy = false
+			if s.err == nil && err != nil {
+				s.err = fmt.Errorf("%s: %w", st.Fault, err)
+			}
+		})
+	}
+	return s.alone(ctx)
+}
+
+// alone waits until no episode is under way and every shard is owned.
+func (s *supervisor) alone(ctx context.Context) error {
+	s.episodes.Wait() // each wait of an episode is bounded
+	return s.await(ctx, "every shard to have an owner", slack+s.ttls(settleTTLs), s.owned)
+}
+
+// choose picks a member for a step and makes it busy; nil if there is none now.
+func (s *supervisor) choose(st step) *seat {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var free []*seat
+	for _, seat := range s.seats {
+		if !seat.busy && seat.proc.isUp() {
+			free = append(free, seat)
+		}
+	}
+	if len(free) < 2 {
+		return nil
+	}
+	seat := free[int(st.Who*float64(len(free)))]
+	if st.Owner {
+		for _, other := range free {
+			if len(s.watch.owned(other.proc.name)) > len(s.watch.owned(seat.proc.name)) {
+				seat = other
+			}
+		}
+	}
+	seat.busy = true
+	return seat
+}
+
+// begin notes a strike.
+func (s *supervisor) begin(st step, process string) *strike {
+	k := &strike{step: st, process: process, at: history.Now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.strikes = append(s.strikes, k)
+	return k
+}
+
+func (s *supervisor) strikeStore(ctx context.Context, st step) error {
+	k := s.begin(st, "")
+	defer func() { k.over = history.Now() }()
+	if st.Fault == faultReboot {
+		return s.store.Restart(ctx)
+	}
+	f := s.store.Pause
+	if st.Fault == faultCut {
+		f = s.store.Cut
+	}
+	heal, err := f(ctx)
+	if err != nil {
+		return err
+	}
+	pause(ctx, st.For)
+	return heal()
+}
+
+func (s *supervisor) strikeMember(ctx context.Context, st step, seat *seat) error {
+	p := seat.proc
+	switch st.Fault {
+	case faultKill, faultRestart, faultSupersede:
+		s.begin(st, p.name)
+		if err := p.kill(); err != nil {
+			return err
+		}
+		s.rec.Exited(p.name)
+		pause(ctx, st.For)
+		return s.restart(ctx, seat, st.Fault == faultSupersede)
+	case faultLeave:
+		s.begin(st, p.name)
+		if err := s.leave(ctx, seat); err != nil {
+			return err
+		}
+		pause(ctx, st.For)
+		return s.restart(ctx, seat, false)
+	case faultStop, faultShort:
+		return s.stop(ctx, st, p, nil)
+	case faultSend:
+		return s.stopHolding(ctx, st, p, holdSend)
+	case faultReply:
+		return s.stopHolding(ctx, st, p, holdReply)
+	case faultWithdraw, faultHandOver:
+		return s.give(ctx, st, p)
+	}
+	return fmt.Errorf("tenure: system: %q strikes no member", st.Fault)
+}
+
+func (s *supervisor) restart(ctx context.Context, seat *seat, supersede bool) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := s.start(seat, supersede); err != nil {
+		return err
+	}
+	p := seat.proc
+	err := s.await(ctx, p.name+" to start", slack+s.ttls(settleTTLs), func() bool { return p.isUp() || p.ended() })
+	if p.ended() {
+		return fmt.Errorf("tenure: system: %s ended by itself: %w", p.name, p.err)
+	}
+	return err
+}
+
+// stop stops a process for the step's time, and until then says so.
+func (s *supervisor) stop(ctx context.Context, st step, p *process, until func() bool) error {
+	k := s.begin(st, p.name)
+	if err := p.signal(stopSignal); err != nil {
+		return err
+	}
+	pause(ctx, st.For)
+	if until != nil {
+		// Without a takeover the process goes on as it was.
+		_ = s.await(ctx, "the takeover", s.ttls(6), until)
+		if err := p.order(order{Do: doSend}); err != nil {
+			return err
+		}
+	}
+	err := p.signal(continueSignal)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.over = history.Now()
+	return err
+}
+
+// stopHolding stops a process in the middle of a write, until somebody else was
+// granted the shard.
+func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where holdPoint) error {
+	before, _ := p.holds()
+	held := func() bool { n, _ := p.holds(); return n > before || p.ended() }
+	own := s.watch.owned(p.name)
+	for _, shard := range rotate(own, st.Shard) {
+		if err := p.order(order{Do: doHold, Shard: shard, Where: where}); err != nil {
+			return err
+		}
+		if err := s.await(ctx, "a write to be held", s.ttls(1), held); err == nil {
+			_, token := p.holds()
+			return s.stop(ctx, st, p, func() bool { o, _ := s.watch.owner(shard); return o.Token > token && o.Session != "" })
+		}
+	}
+	// It has no shard that it writes to: what it may hold yet is sent.
+	if err := p.order(order{Do: doSend}); err != nil {
+		return err
+	}
+	return s.stop(ctx, st, p, nil)
+}
+
+// give has a member withdraw a shard, or hand it over, for a while.
+func (s *supervisor) give(ctx context.Context, st step, p *process) error {
+	own := rotate(s.watch.owned(p.name), st.Shard)
+	if len(own) == 0 {
+		return nil
+	}
+	o := order{Do: doWithdraw, Shard: own[0], For: st.For}
+	if st.Fault == faultHandOver {
+		o.Do = doHandOver
+		if o.To = s.successor(p); o.To == "" {
+			return nil
+		}
+	}
+	s.begin(st, p.name)
+	if err := p.order(o); err != nil {
+		return err
+	}
+	pause(ctx, st.For+s.ttls(0.2))
+	return nil
+}
+
+// successor is the session of a member that nothing happens to.
+func (s *supervisor) successor(not *process) driver.SessionID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seat := range s.seats {
+		if !seat.busy && seat.proc != not {
+			if id := s.watch.session(seat.proc.name); id != "" {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// rotate returns the list from a share of it on.
+func rotate[E any](list []E, share float64) []E {
+	i := int(share * float64(len(list)))
+	return slices.Concat(list[i:], list[:i])
+}

@@ -1,0 +1,292 @@
+package system
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance/history"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// The checks of this package, beside those of package history.
+const (
+	checkOnce      = "acknowledged-exactly-once"
+	checkBelief    = "nothing-accepted-under-a-superseded-token"
+	checkLog       = "log-contiguous-tokens-non-decreasing"
+	checkHandlers  = "handlers-start-and-stop-in-order"
+	checkRead      = "reads-under-a-lease"
+	checkShortStop = "short-stop-changes-nothing"
+	checkOutage    = "an-outage-evicts-nobody"
+	checkForgotten = "no-shard-forgotten"
+	checkShutdown  = "shutdown"
+	checkTakeovers = "enough-takeovers"
+)
+
+// evidence is what a run left.
+type evidence struct {
+	config   Config
+	history  *history.History
+	journals map[string][]note // by process
+	logs     map[driver.ShardID][]driver.Entry
+	strikes  []*strike
+}
+
+// written names a write over processes.
+type written struct {
+	process string
+	n       int64
+}
+
+func (e *evidence) find(rule, check string, shard driver.ShardID, format string, args ...any) history.Finding {
+	return history.Finding{Rule: rule, Check: check, Shard: shard, Message: fmt.Sprintf(format, args...)}
+}
+
+// judge applies every check of this package.
+func (e *evidence) judge() []history.Finding {
+	var out []history.Finding
+	for _, check := range []func() []history.Finding{
+		e.logsInOrder, e.belief, e.once, e.handlers, e.reads, e.shortStops, e.outages,
+	} {
+		out = append(out, check()...)
+	}
+	return out
+}
+
+// logsInOrder finds gaps and decreasing tokens in the logs as they were at the end
+// (L1, T1, T2).
+func (e *evidence) logsInOrder() []history.Finding {
+	var out []history.Finding
+	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
+		for i, entry := range e.logs[shard] {
+			if want := driver.Seq(i + 1); entry.Seq != want {
+				out = append(out, e.find("T1", checkLog, shard, "entry %d is where entry %d belongs", entry.Seq, want))
+				break
+			}
+			if i > 0 && entry.Token < e.logs[shard][i-1].Token {
+				out = append(out, e.find("T2", checkLog, shard, "entry %d has token %d, after token %d", entry.Seq, entry.Token, e.logs[shard][i-1].Token))
+			}
+		}
+	}
+	return out
+}
+
+// belief finds entries that were accepted under another token than their writer
+// believed in: damage, as a former owner does it where there is no fence (S3).
+func (e *evidence) belief() []history.Finding {
+	var out []history.Finding
+	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
+		for _, entry := range e.logs[shard] {
+			p, err := decodePayload(entry.Payload)
+			switch {
+			case err != nil:
+				out = append(out, e.find("T3", checkBelief, shard, "entry %d is none that a member wrote: %v", entry.Seq, err))
+			case p.Token != entry.Token:
+				out = append(out, e.find("S3", checkBelief, shard, "entry %d was written by %s under token %d, and was accepted when token %d was current",
+					entry.Seq, p.Process, p.Token, entry.Token))
+			case p.Head+1 != entry.Seq:
+				out = append(out, e.find("S15", checkBelief, shard, "entry %d was written by %s as entry %d, and something came between under its own token %d",
+					entry.Seq, p.Process, p.Head+1, p.Token))
+			}
+		}
+	}
+	return out
+}
+
+// once finds acknowledged writes that are not in the log exactly once, in their
+// place, refused ones that are, and any that are there twice (S15, S16).
+func (e *evidence) once() []history.Finding {
+	at := map[written][]driver.Entry{}
+	for _, entries := range e.logs {
+		for _, entry := range entries {
+			if p, err := decodePayload(entry.Payload); err == nil {
+				at[written{p.Process, p.N}] = append(at[written{p.Process, p.N}], entry)
+			}
+		}
+	}
+	var out []history.Finding
+	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
+		for _, n := range e.journals[process] {
+			if n.Is != noteWrites && n.Is != noteWrote {
+				continue
+			}
+			found := at[written{process, n.N}]
+			what := fmt.Sprintf("write %d of %s under token %d", n.N, process, n.Token)
+			switch {
+			case len(found) > 1:
+				out = append(out, e.find("S15", checkOnce, n.Shard, "%s is in the log %d times, as entries %d and %d", what, len(found), found[0].Seq, found[1].Seq))
+			case n.Out == wasAccepted && len(found) == 0:
+				out = append(out, e.find("S16", checkOnce, n.Shard, "%s was acknowledged as entry %d and is not in the log", what, n.Seq))
+			case n.Out == wasAccepted && (found[0].Seq != n.Seq || found[0].Shard != "" && found[0].Shard != n.Shard):
+				out = append(out, e.find("S16", checkOnce, n.Shard, "%s was acknowledged as entry %d and is entry %d", what, n.Seq, found[0].Seq))
+			case n.Out == wasRefused && len(found) > 0:
+				out = append(out, e.find("S16", checkOnce, n.Shard, "%s was refused (%s) and is entry %d", what, n.Why, found[0].Seq))
+			}
+		}
+	}
+	return out
+}
+
+// handlers finds handlers of one shard in one process that overlap, or whose
+// tokens do not increase (S11).
+func (e *evidence) handlers() []history.Finding {
+	var out []history.Finding
+	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
+		running := map[driver.ShardID]driver.Token{}
+		newest := map[driver.ShardID]driver.Token{}
+		for _, n := range e.journals[process] {
+			switch n.Is {
+			case noteStarted:
+				if t, is := running[n.Shard]; is {
+					out = append(out, e.find("S11", checkHandlers, n.Shard, "%s started token %d before the handler of token %d had returned", process, n.Token, t))
+				}
+				if n.Token <= newest[n.Shard] {
+					out = append(out, e.find("S11", checkHandlers, n.Shard, "%s started token %d after token %d", process, n.Token, newest[n.Shard]))
+				}
+				running[n.Shard], newest[n.Shard] = n.Token, n.Token
+			case noteStopped:
+				if t, is := running[n.Shard]; !is || t != n.Token {
+					out = append(out, e.find("S11", checkHandlers, n.Shard, "%s stopped token %d, which had not been started", process, n.Token))
+				}
+				delete(running, n.Shard)
+			}
+		}
+	}
+	return out
+}
+
+// reads passes on what handlers found wrong (F1).
+func (e *evidence) reads() []history.Finding {
+	var out []history.Finding
+	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
+		for _, n := range e.journals[process] {
+			if n.Is == noteWrong {
+				out = append(out, e.find("F1", checkRead, n.Shard, "%s under token %d: %s", process, n.Token, n.Wrong))
+			}
+		}
+	}
+	return out
+}
+
+// shortStops finds leases that lapsed although their process was stopped for
+// less time than it was trusted for when it was stopped (S9).
+func (e *evidence) shortStops() []history.Finding {
+	type lease struct {
+		process string
+		fence   driver.Fence
+	}
+	until := map[lease]history.Instant{} // as known when the process was stopped
+	var out []history.Finding
+	for _, k := range e.strikes {
+		if k.step.Fault != faultShort {
+			continue
+		}
+		clear(until)
+		for i := range e.history.Operations {
+			op := &e.history.Operations[i]
+			if op.Kind == history.Trust && op.Process == k.process && op.Call <= k.at {
+				l := lease{op.Process, op.Fence}
+				until[l] = max(until[l], op.Until)
+			}
+		}
+		for _, n := range e.journals[k.process] {
+			if n.Is != noteStopped || n.Why != fmt.Sprint(core.CauseLapsed) || n.At < k.at {
+				continue
+			}
+			for l, end := range until {
+				if l.fence.Shard == n.Shard && l.fence.Token == n.Token && n.At < end {
+					out = append(out, e.find("S9", checkShortStop, n.Shard, "%s was stopped for %v at most, and dropped token %d as lapsed %v before its trust ended",
+						k.process, time.Duration(k.over-k.at), n.Token, time.Duration(end-n.At)))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// outages finds members that were evicted for an outage of the store, although
+// nothing had happened to them (C5).
+func (e *evidence) outages() []history.Finding {
+	process := map[driver.SessionID]string{}
+	exited := map[string]bool{}
+	for i := range e.history.Operations {
+		switch op := &e.history.Operations[i]; op.Kind {
+		case history.Join:
+			process[op.Session] = op.Process
+		case history.Exit:
+			exited[op.Ended] = true
+		}
+	}
+	ttl := history.Instant(e.config.TTL)
+	var out []history.Finding
+	for _, k := range e.strikes {
+		if !k.step.Fault.ofStore() {
+			continue
+		}
+		struck := map[string]bool{}
+		for _, other := range e.strikes {
+			if other.at < k.over+ttl && (other.over == 0 || other.over > k.at-2*ttl) {
+				struck[other.process] = true
+			}
+		}
+		for _, op := range e.history.Operations {
+			if op.Kind != history.Evict || op.Outcome != history.OK || op.Call < k.at || op.Call > k.over+ttl/2 {
+				continue
+			}
+			if victim := process[op.Target]; victim != "" && !struck[victim] {
+				f := e.find("C5", checkOutage, "", "%s evicted %s while nobody could write to the store", op.Process, victim)
+				f.Operations = []history.Operation{op}
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// takeover is a change of a shard's owner.
+type takeover struct {
+	shard    driver.ShardID
+	from, to string // processes
+	took     time.Duration
+	forced   bool // the former owner was struck; took counts from then
+}
+
+// takeovers returns every change of owner between processes, and how long it took
+// after a strike that the former owner did not live through as an owner.
+func (e *evidence) takeovers() []takeover {
+	process := map[driver.SessionID]string{}
+	granted := map[driver.ShardID][]*history.Operation{}
+	for i := range e.history.Operations {
+		op := &e.history.Operations[i]
+		switch {
+		case op.Kind == history.Join:
+			process[op.Session] = op.Process
+		case op.Outcome == history.OK && op.Granted.Token > 0:
+			granted[op.Shard] = append(granted[op.Shard], op)
+		}
+	}
+	var out []takeover
+	for _, shard := range slices.Sorted(maps.Keys(granted)) {
+		ops := granted[shard]
+		slices.SortStableFunc(ops, func(a, b *history.Operation) int {
+			return cmp.Or(cmp.Compare(a.Granted.Token, b.Granted.Token), cmp.Compare(a.Return, b.Return))
+		})
+		for i := 1; i < len(ops); i++ {
+			former, now := ops[i-1], ops[i]
+			t := takeover{shard: shard, from: process[former.Granted.Session], to: process[now.Granted.Session]}
+			if t.from == t.to {
+				continue
+			}
+			for _, k := range e.strikes {
+				if k.process == t.from && k.step.Fault.takesOver() && k.at > former.Return && k.at < now.Return && (k.over == 0 || k.over > now.Call) {
+					t.forced, t.took = true, time.Duration(now.Return-k.at)
+				}
+			}
+			out = append(out, t)
+		}
+	}
+	return out
+}

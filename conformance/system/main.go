@@ -1,0 +1,65 @@
+package system
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// memberEnv tells a process that it is a member.
+const memberEnv = "TENURE_SYSTEM_MEMBER"
+
+// Main is for TestMain: it makes this test binary a member when Run started it as
+// one, and otherwise adds the flags and runs the tests. The result is the status
+// to exit with.
+//
+//	func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener)) }
+func Main(m *testing.M, openers ...driver.Opener) int {
+	if code, is := Member(openers...); is {
+		return code
+	}
+	AddFlags(flag.CommandLine)
+	return m.Run()
+}
+
+// Member is a part of Main, for a TestMain that does more: it reports whether
+// Run started this process as a member, and if so returns, with the status to
+// exit with, when the member has ended. Call it first.
+func Member(openers ...driver.Opener) (code int, is bool) {
+	if os.Getenv(memberEnv) == "" {
+		return 0, false
+	}
+	return runMember(os.Stdin, os.Stdout, os.Stderr, openers), true
+}
+
+// The flags of Run.
+const (
+	seedsFlag   = "system.seeds"
+	seedFlag    = "system.seed"
+	controlFlag = "system.control"
+)
+
+// AddFlags is a part of Main, for a TestMain that does more. Call it before the
+// flags are parsed.
+func AddFlags(fs *flag.FlagSet) {
+	fs.Int(seedsFlag, 0, "how many seeds the system suite runs; 0: as the test says")
+	fs.Uint64(seedFlag, 0, "the one seed that the system suite runs; 0: many")
+	fs.Bool(controlFlag, false, "run the system suite without the fence, which must do damage")
+}
+
+// flagged returns a flag's value, the zero value if AddFlags was not called.
+func flagged[T any](name string) T {
+	var none T
+	f := flag.Lookup(name)
+	if f == nil {
+		return none
+	}
+	if g, ok := f.Value.(flag.Getter); ok {
+		if v, ok := g.Get().(T); ok {
+			return v
+		}
+	}
+	return none
+}

@@ -1,0 +1,190 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance/history"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// openLimit bounds the opening of the store.
+const openLimit = 20 * time.Second
+
+// runMember is a member process: it reads orders from in until that ends, and
+// writes events to out. The result is its exit status.
+func runMember(in io.Reader, out, errs io.Writer, openers []driver.Opener) int {
+	m := &member{out: &lines{w: out}}
+	if err := m.run(in, openers); err != nil {
+		fmt.Fprintln(errs, err)
+		return 1
+	}
+	return 0
+}
+
+// member is the process that contends and writes. Its fields are set before its
+// goroutines start.
+type member struct {
+	config  memberConfig
+	out     *lines
+	rec     *history.Recorder
+	journal *journal
+	gate    *gate
+	wire    *wire
+	elector *core.Elector
+	work    *worker
+}
+
+func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
+	orders := scanLines(in)
+	if !orders.Scan() {
+		return errors.New("tenure: system: a member was given no configuration")
+	}
+	if err := json.Unmarshal(orders.Bytes(), &m.config); err != nil {
+		return fmt.Errorf("tenure: system: a member's configuration: %w", err)
+	}
+	c := &m.config
+	if m.rec, err = history.Create(c.History, c.Process); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.rec.Close()) }()
+	if m.journal, err = createJournal(c.Journal); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.journal.close()) }()
+
+	b, err := m.open(openers)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	m.wire = newWire(c.TTL, c.Seed)
+	defer m.wire.close()
+	m.gate = &gate{tell: m.tell}
+	if c.Control {
+		b = unfenced{b}
+	}
+	recorded := history.Wrap(tap(tap(b, m.gate.around), m.wire.around), m.rec)
+	m.work = &worker{process: c.Process, pace: c.Pace, patience: 4 * c.TTL, rec: m.rec, journal: m.journal}
+	m.elector, err = core.NewElector(recorded, &core.Options{
+		Node: c.Node, Supersede: c.Supersede, TTL: c.TTL, Margin: marginOf(c.TTL),
+		Meta:        map[string]string{metaProcess: c.Process},
+		DrainBudget: 6 * c.TTL, BackoffMax: 2 * c.TTL, CallTimeout: max(4*c.TTL, 2*time.Second),
+		Resync: 4 * c.TTL, Seed: c.Seed,
+	})
+	if err != nil {
+		return err
+	}
+	if err := m.elector.Contend(m.work.serve, c.Shards...); err != nil {
+		return err
+	}
+	return m.obey(readOrders(orders))
+}
+
+// metaProcess is where a member's metadata has its process.
+const metaProcess = "process"
+
+func (m *member) open(openers []driver.Opener) (driver.Backend, error) {
+	for _, o := range openers {
+		if o.Name == m.config.Opener {
+			ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+			defer cancel()
+			return open(ctx, o, m.config.Options)
+		}
+	}
+	return nil, fmt.Errorf("tenure: system: this binary's TestMain gives Main no opener %q", m.config.Opener)
+}
+
+// tell writes an event. If nobody reads any more the process ends soon: its input
+// has ended, too.
+func (m *member) tell(e event) { _ = m.out.write(e) }
+
+// obey runs the elector and follows orders until one says to leave, or there are
+// no more.
+func (m *member) obey(orders <-chan order) error {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- m.elector.Run(ctx) }()
+	var moves sync.WaitGroup
+	defer moves.Wait()
+	defer stop() // before the moves are waited for
+	m.tell(event{Is: isUp})
+	for {
+		select {
+		case err := <-ended:
+			return errors.Join(errors.New("tenure: system: the elector ended by itself"), err)
+		case o, more := <-orders:
+			switch {
+			case !more:
+				stop()
+				m.gate.send()
+				<-ended // within the drain budget; the supervisor may kill it sooner
+				return errors.New("tenure: system: the supervisor has gone")
+			case o.Do == doHold:
+				m.gate.hold(o.Shard, o.Where)
+			case o.Do == doSend:
+				m.gate.send()
+			case o.Do == doCalm:
+				m.wire.settle()
+			case o.Do == doWithdraw, o.Do == doHandOver:
+				moves.Go(func() { m.move(ctx, o) })
+			case o.Do == doLeave:
+				stop()
+				m.gate.send()
+				if err := <-ended; err != nil {
+					return err
+				}
+				m.tell(event{Is: isLeft})
+				return nil
+			}
+		}
+	}
+}
+
+// move gives a shard away and contends for it again.
+func (m *member) move(ctx context.Context, o order) {
+	wait, cancel := context.WithTimeout(ctx, 8*m.config.TTL)
+	defer cancel()
+	// Whatever comes of it, the shard is no longer contended for here.
+	if o.Do == doHandOver {
+		_ = m.elector.HandOver(wait, o.To, string(o.Shard))
+	} else {
+		_ = m.elector.Withdraw(wait, string(o.Shard))
+	}
+	t := time.NewTimer(o.For)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+		return
+	}
+	// Refused while another move of the shard has put it back, or at the end.
+	_ = m.elector.Contend(m.work.serve, string(o.Shard))
+}
+
+// readOrders reads lines until there are no more. The goroutine ends with the
+// process: nothing can interrupt a read of standard input.
+func readOrders(in interface {
+	Scan() bool
+	Bytes() []byte
+}) <-chan order {
+	out := make(chan order)
+	go func() {
+		defer close(out)
+		for in.Scan() {
+			var o order
+			if json.Unmarshal(in.Bytes(), &o) != nil {
+				return
+			}
+			out <- o
+		}
+	}()
+	return out
+}

@@ -1,0 +1,165 @@
+package system
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance/history"
+)
+
+// Report has the figures of one run, or of several together. It is a plain value.
+type Report struct {
+	Backend string
+	TTL     time.Duration
+	Control bool
+	Runs    int // seeds that were run
+	Failed  int // runs with findings; for a control those with damage
+
+	Members    int // processes that were started
+	Accepted   int // fenced writes that core acknowledged
+	Refused    int // writes that core reported as certainly not applied
+	Fenced     int // requests that the store refused for their fence
+	Ambiguous  int // writes with an attempt of unknown outcome, or under way when their process was killed
+	Resolved   int // of those: settled by core, as accepted or refused
+	Unresolved int // writes that core reported as unknown
+	Damage     int // entries accepted under a superseded token
+
+	Overlap   time.Duration   // the longest overlap of trust
+	Takeovers int             // changes of a shard's owner between processes
+	Took      []time.Duration // of those by force: from the strike to the new grant, sorted
+	Strikes   map[string]int  // faults, by name
+}
+
+// measure takes the figures of one run.
+func (e *evidence) measure(found []history.Finding) *Report {
+	r := &Report{Backend: e.config.Opener.Name, TTL: e.config.TTL, Control: e.config.Control, Runs: 1,
+		Members: len(e.journals), Strikes: map[string]int{}}
+	settled := map[string]bool{} // by digest: writes whose outcome core told
+	for _, notes := range e.journals {
+		for _, n := range notes {
+			switch n.Out {
+			case wasAccepted:
+				r.Accepted++
+			case wasRefused:
+				r.Refused++
+			case wasUnknown:
+				r.Unresolved++
+			}
+			if n.Out == wasAccepted || n.Out == wasRefused {
+				settled[n.Digest] = true
+			}
+		}
+	}
+	r.requests(e.history, settled)
+	for _, f := range found {
+		r.Overlap = max(r.Overlap, f.Overlap)
+		if f.Check == checkBelief && f.Rule == "S3" {
+			r.Damage++
+		}
+	}
+	for _, t := range e.takeovers() {
+		r.Takeovers++
+		if t.forced {
+			r.Took = append(r.Took, t.took)
+		}
+	}
+	slices.Sort(r.Took)
+	for _, k := range e.strikes {
+		r.Strikes[string(k.step.Fault)]++
+	}
+	return r
+}
+
+// requests counts what the store was asked for.
+func (r *Report) requests(h *history.History, settled map[string]bool) {
+	ambiguous := map[string]bool{}
+	for i := range h.Operations {
+		op := &h.Operations[i]
+		switch {
+		case op.Kind != history.Commit || op.Outcome == history.OK:
+		case op.Outcome == history.Refused:
+			if op.Reason == history.ReasonFenced {
+				r.Fenced++
+			}
+		default:
+			for _, entry := range op.Entries {
+				ambiguous[entry.Digest] = true
+			}
+		}
+	}
+	r.Ambiguous = len(ambiguous)
+	for d := range ambiguous {
+		if settled[d] {
+			r.Resolved++
+		}
+	}
+}
+
+// add puts another run's figures to r.
+func (r *Report) add(o *Report) {
+	r.Backend, r.TTL, r.Control = o.Backend, o.TTL, o.Control
+	r.Runs += o.Runs
+	r.Failed += o.Failed
+	r.Members += o.Members
+	r.Accepted += o.Accepted
+	r.Refused += o.Refused
+	r.Fenced += o.Fenced
+	r.Ambiguous += o.Ambiguous
+	r.Resolved += o.Resolved
+	r.Unresolved += o.Unresolved
+	r.Damage += o.Damage
+	r.Overlap = max(r.Overlap, o.Overlap)
+	r.Takeovers += o.Takeovers
+	r.Took = append(r.Took, o.Took...)
+	slices.Sort(r.Took)
+	if r.Strikes == nil {
+		r.Strikes = map[string]int{}
+	}
+	for f, n := range o.Strikes {
+		r.Strikes[f] += n
+	}
+}
+
+// quantile of the takeovers by force, in TTLs; 0 without any.
+func (r *Report) quantile(q float64) float64 {
+	if len(r.Took) == 0 {
+		return 0
+	}
+	i := min(int(q*float64(len(r.Took))), len(r.Took)-1)
+	return float64(r.Took[i]) / float64(r.TTL)
+}
+
+// String is the report for people, in a few lines.
+func (r *Report) String() string {
+	var b strings.Builder
+	name := r.Backend
+	if r.Control {
+		name += " without the fence"
+	}
+	fmt.Fprintf(&b, "%s, TTL %v: %d of %d runs with %s, %d processes\n", name, r.TTL, r.Failed, r.Runs, r.failing(), r.Members)
+	fmt.Fprintf(&b, "writes: %d accepted, %d refused (%d requests by the fence), %d ambiguous of which %d resolved, %d reported as unknown, %d accepted under a superseded token\n",
+		r.Accepted, r.Refused, r.Fenced, r.Ambiguous, r.Resolved, r.Unresolved, r.Damage)
+	fmt.Fprintf(&b, "overlap of trust: %d microseconds at most\n", (r.Overlap + time.Microsecond - 1).Microseconds())
+	fmt.Fprintf(&b, "takeovers: %d, of which %d by force after %.2f / %.2f / %.2f / %.2f TTL (least, median, 90 %%, most)\n",
+		r.Takeovers, len(r.Took), r.quantile(0), r.quantile(0.5), r.quantile(0.9), r.quantile(1))
+	var faults []string
+	for f := range r.Strikes {
+		faults = append(faults, f)
+	}
+	slices.SortFunc(faults, func(a, b string) int { return cmp.Or(-cmp.Compare(r.Strikes[a], r.Strikes[b]), cmp.Compare(a, b)) })
+	b.WriteString("faults:")
+	for _, f := range faults {
+		fmt.Fprintf(&b, " %d x %s;", r.Strikes[f], f)
+	}
+	return strings.TrimSuffix(b.String(), ";")
+}
+
+func (r *Report) failing() string {
+	if r.Control {
+		return "damage"
+	}
+	return "violations"
+}

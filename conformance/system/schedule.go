@@ -1,0 +1,122 @@
+package system
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// fault is what happens to a member, or to the store.
+type fault string
+
+const (
+	faultKill      fault = "SIGKILL, restart after a takeover"
+	faultRestart   fault = "SIGKILL, restart inside the TTL"
+	faultSupersede fault = "SIGKILL, restart inside the TTL, superseding"
+	faultStop      fault = "SIGSTOP past the TTL"
+	faultShort     fault = "SIGSTOP within the margin"
+	faultSend      fault = "SIGSTOP past the TTL between check and send"
+	faultReply     fault = "SIGSTOP past the TTL between send and reply"
+	faultLeave     fault = "leave and restart"
+	faultWithdraw  fault = "withdraw a shard for a while"
+	faultHandOver  fault = "hand a shard over"
+	faultReboot    fault = "the store restarts"
+	faultPause     fault = "the store pauses"
+	faultCut       fault = "the store is cut off"
+)
+
+// of reports whether the fault strikes the store and not a member.
+func (f fault) ofStore() bool { return f == faultReboot || f == faultPause || f == faultCut }
+
+// kills reports whether the member's work ends without its doing.
+func (f fault) takesOver() bool {
+	switch f {
+	case faultKill, faultRestart, faultSupersede, faultStop, faultSend, faultReply:
+		return true
+	}
+	return false
+}
+
+// step is one fault of a schedule.
+type step struct {
+	Fault fault
+	After time.Duration // since the step before it began
+	For   time.Duration // until it is over
+	Who   float64       // which member, as a share of those that can be struck
+	Owner bool          // the member with the most shards instead
+	Shard float64       // which of its shards, as a share
+}
+
+func (s step) String() string {
+	return fmt.Sprintf("%v later: %s, for %v", s.After.Round(time.Millisecond), s.Fault, s.For.Round(time.Millisecond))
+}
+
+// schedule draws the steps of one seed. The first are chosen so that no run is
+// without a takeover by force and a write that comes late; the rest are at random.
+type schedule struct {
+	rand   *rand.Rand
+	ttl    time.Duration
+	margin time.Duration
+	first  []fault
+	any    []fault
+}
+
+func newSchedule(seed uint64, ttl time.Duration, steps int, store *Store) *schedule {
+	s := &schedule{
+		rand: rand.New(rand.NewPCG(seed, 0x5eed)), ttl: ttl, margin: marginOf(ttl),
+		any: []fault{faultKill, faultRestart, faultSupersede, faultStop, faultShort, faultSend, faultReply,
+			faultLeave, faultWithdraw, faultHandOver},
+	}
+	for _, f := range []struct {
+		fault fault
+		can   bool
+	}{{faultReboot, store.Restart != nil}, {faultPause, store.Pause != nil}, {faultCut, store.Cut != nil}} {
+		if f.can {
+			s.any = append(s.any, f.fault)
+		}
+	}
+	s.first = []fault{faultSend, faultSend, faultKill, faultStop}
+	for len(s.first) < steps {
+		s.first = append(s.first, s.any[s.rand.IntN(len(s.any))])
+	}
+	s.rand.Shuffle(len(s.first), func(i, j int) { s.first[i], s.first[j] = s.first[j], s.first[i] })
+	return s
+}
+
+// members is how many processes the seed asks for: more often few.
+func (s *schedule) members() int {
+	n := maxMembers - minMembers + 1
+	return minMembers + min(s.rand.IntN(n), s.rand.IntN(n))
+}
+
+// next draws a step; there is no last one.
+func (s *schedule) next() step {
+	st := step{After: s.ttls(0.5, 1.2), Who: s.rand.Float64(), Owner: s.rand.IntN(10) < 7, Shard: s.rand.Float64()}
+	if len(s.first) > 0 {
+		st.Fault, s.first = s.first[0], s.first[1:]
+	} else {
+		st.Fault = s.any[s.rand.IntN(len(s.any))]
+	}
+	switch st.Fault {
+	case faultKill:
+		st.For = s.ttls(1.3, 2)
+	case faultRestart, faultSupersede:
+		st.For = s.ttls(0.05, 0.6)
+	case faultStop, faultSend, faultReply:
+		st.For = s.ttls(1.2, 2)
+	case faultShort:
+		st.For = time.Duration((0.3 + 0.5*s.rand.Float64()) * float64(s.margin))
+	case faultPause, faultCut:
+		st.For = s.ttls(1.2, 1.8)
+	case faultLeave, faultWithdraw, faultHandOver:
+		st.For = s.ttls(0.1, 0.6)
+	}
+	return st
+}
+
+func (s *schedule) ttls(least, most float64) time.Duration {
+	return time.Duration((least + (most-least)*s.rand.Float64()) * float64(s.ttl))
+}
+
+// marginOf is the members' margin.
+func marginOf(ttl time.Duration) time.Duration { return ttl / 5 }

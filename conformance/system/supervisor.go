@@ -1,0 +1,382 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance/history"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// supervisor plays one seed: it starts the members, strikes them and the store by
+// a schedule, and leaves their histories in dir. One goroutine uses it, but for
+// what its mutex guards and what an episode does to its own seat.
+type supervisor struct {
+	config   Config
+	seed     uint64
+	dir      string
+	store    *Store
+	options  json.RawMessage
+	schedule *schedule
+	shards   []driver.ShardID
+
+	rec      *history.Recorder
+	backend  driver.Backend // recorded
+	watch    *watcher
+	launcher *launcher
+	seats    []*seat
+
+	episodes sync.WaitGroup
+	mu       sync.Mutex
+	err      error     // the first of the episodes'
+	strikes  []*strike // in the order of their beginning
+	findings []history.Finding
+	paths    []string // of all histories
+	journals map[string]string
+	logs     map[driver.ShardID][]driver.Entry // as read at the end
+}
+
+// seat is a member's place: its node label, and the process that has it now.
+type seat struct {
+	node  string
+	count int      // processes so far
+	proc  *process // nil before the first
+	busy  bool     // an episode has it; under supervisor.mu
+}
+
+// strike is a fault as it happened.
+type strike struct {
+	step    step
+	process string // empty: the store
+	at      history.Instant
+	over    history.Instant // when the process was resumed or the store healed; 0 if it was not
+}
+
+func (s *strike) String() string {
+	who := s.process
+	if who == "" {
+		who = "store"
+	}
+	return fmt.Sprintf("%d %s: %s", s.at, who, s.step.Fault)
+}
+
+// Bounds of waits, in TTLs, on top of slack.
+const (
+	slack       = 15 * time.Second // for a machine that is busy with other things
+	settleTTLs  = 20
+	trafficTTLs = 40
+)
+
+func (s *supervisor) ttls(n float64) time.Duration {
+	return time.Duration(n * float64(s.config.TTL))
+}
+
+// play runs the seed. The error is of something that kept it from going on; what
+// the members did wrong is in the histories and in findings.
+func (s *supervisor) play(ctx context.Context) (err error) {
+	if s.options, err = json.Marshal(s.store.Options); err != nil {
+		return fmt.Errorf("tenure: system: Store.Options: %w", err)
+	}
+	s.journals = map[string]string{}
+	if s.rec, err = s.record("supervisor"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.rec.Close()) }()
+	opening, cancel := context.WithTimeout(ctx, openLimit)
+	b, err := open(opening, s.config.Opener, s.options)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	s.backend = history.Wrap(b, s.rec)
+
+	watching, stop := context.WithCancel(ctx)
+	var watchers sync.WaitGroup
+	s.watch = &watcher{}
+	watchers.Go(func() { s.watch.run(watching, b) })
+	defer watchers.Wait()
+	defer stop()
+
+	s.launcher = newLauncher()
+	defer s.launcher.close()
+	defer func() { err = errors.Join(err, s.killAll()) }()
+	for i := range s.members() {
+		s.seats = append(s.seats, &seat{node: fmt.Sprintf("m%d", i+1)})
+	}
+	for _, seat := range s.seats {
+		if err := s.start(seat, false); err != nil {
+			return err
+		}
+	}
+	if err := s.await(ctx, "the members to start", slack, func() bool { return s.allUp() }); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "every shard to have an owner", slack+s.ttls(settleTTLs), s.owned); err != nil {
+		return err
+	}
+	if err := s.strikeAll(ctx); err != nil {
+		return err
+	}
+	return s.quiet(ctx)
+}
+
+func (s *supervisor) members() int {
+	n := s.schedule.members()
+	if s.config.Members > 0 {
+		return s.config.Members
+	}
+	return n
+}
+
+// record creates the history of a process.
+func (s *supervisor) record(process string) (*history.Recorder, error) {
+	return history.Create(s.historyOf(process), process)
+}
+
+func (s *supervisor) historyOf(process string) string {
+	path := filepath.Join(s.dir, process+".history")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paths = append(s.paths, path)
+	return path
+}
+
+// start gives a seat a new process.
+func (s *supervisor) start(seat *seat, supersede bool) error {
+	seat.count++
+	name := fmt.Sprintf("%s.%d", seat.node, seat.count)
+	c := memberConfig{
+		Opener: s.config.Opener.Name, Options: s.options, Node: seat.node, Process: name, Supersede: supersede,
+		TTL: s.config.TTL, Pace: s.config.Pace, Seed: seedOf(s.seed, name), Control: s.config.Control,
+		History: s.historyOf(name), Journal: filepath.Join(s.dir, name+".journal"),
+	}
+	for _, shard := range s.shards {
+		c.Shards = append(c.Shards, string(shard))
+	}
+	p, err := s.launcher.start(c)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.journals[name] = c.Journal
+	seat.proc = p
+	return nil
+}
+
+// seedOf is a process's own seed, not 0.
+func seedOf(seed uint64, process string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s", seed, process)
+	return h.Sum64() | 1
+}
+
+// await waits for a condition.
+func (s *supervisor) await(ctx context.Context, what string, limit time.Duration, ok func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for !ok() {
+		if ctx.Err() != nil {
+			return fmt.Errorf("tenure: system: waited %v for %s: %w", limit, what, context.Cause(ctx))
+		}
+		if err := s.ended(); err != nil {
+			return err
+		}
+		pause(ctx, 4*time.Millisecond)
+	}
+	return nil
+}
+
+// ended reports a member that ended by itself.
+func (s *supervisor) ended() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	for _, seat := range s.seats {
+		if p := seat.proc; p != nil && !seat.busy && p.ended() {
+			return fmt.Errorf("tenure: system: %s ended by itself: %w", p.name, p.err)
+		}
+	}
+	return nil
+}
+
+func (s *supervisor) allUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seat := range s.seats {
+		if seat.proc == nil || !seat.proc.isUp() {
+			return false
+		}
+	}
+	return true
+}
+
+// owned reports whether every shard has an owner whose process runs.
+func (s *supervisor) owned() bool {
+	for _, shard := range s.shards {
+		if _, process := s.watch.owner(shard); process == "" || !s.runs(process) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *supervisor) runs(process string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seat := range s.seats {
+		if p := seat.proc; p != nil && p.name == process && !p.ended() {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *supervisor) find(rule, check string, shard driver.ShardID, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.findings = append(s.findings, history.Finding{Rule: rule, Check: check, Shard: shard, Message: fmt.Sprintf(format, args...)})
+}
+
+// quiet lets all members contend without faults: each shard must come to be
+// written to (W1), and the traffic to suffice. Then everybody leaves.
+func (s *supervisor) quiet(ctx context.Context) error {
+	for _, seat := range s.seats {
+		if err := seat.proc.order(order{Do: doCalm}); err != nil {
+			return err
+		}
+	}
+	before, err := s.heads(ctx)
+	if err != nil {
+		return err
+	}
+	var now map[driver.ShardID]driver.Head
+	written := func() bool {
+		if now, err = s.heads(ctx); err != nil {
+			return false
+		}
+		for _, shard := range s.shards {
+			o, process := s.watch.owner(shard)
+			if now[shard].Number <= before[shard].Number || now[shard].Token != o.Token || process == "" || !s.runs(process) {
+				return false
+			}
+		}
+		return true
+	}
+	if err := s.await(ctx, "every shard to be written to", slack+s.ttls(settleTTLs), written); err != nil {
+		if ended := s.ended(); ended != nil {
+			return ended
+		}
+		for _, shard := range s.shards {
+			if o, process := s.watch.owner(shard); now[shard].Number <= before[shard].Number || now[shard].Token != o.Token {
+				s.find("W1", checkForgotten, shard, "in a quiet namespace nobody wrote to it: its record names session %q (process %q) with token %d, its head was number %d and is number %d with token %d",
+					o.Session, process, o.Token, before[shard].Number, now[shard].Number, now[shard].Token)
+			}
+		}
+	}
+	enough := func() bool {
+		heads, err := s.heads(ctx)
+		total := 0
+		for _, h := range heads {
+			total += int(h.Number)
+		}
+		return err == nil && total >= s.config.MinWrites+s.config.MinWrites/20
+	}
+	// Too little traffic is for the judge to find.
+	if err := s.await(ctx, "enough traffic", s.ttls(trafficTTLs), enough); err != nil && s.ended() != nil {
+		return err
+	}
+	if err := s.leaveAll(ctx); err != nil {
+		return err
+	}
+	return s.readLogs(ctx)
+}
+
+// pageSize is how many entries of a log are asked for at once.
+const pageSize = 500
+
+// readLogs reads every log from its first entry on.
+func (s *supervisor) readLogs(ctx context.Context) error {
+	s.logs = map[driver.ShardID][]driver.Entry{}
+	for _, shard := range s.shards {
+		for after := driver.Seq(0); ; {
+			page, err := s.backend.ReadLog(ctx, shard, after, pageSize)
+			if err != nil {
+				return fmt.Errorf("tenure: system: read the log of %s: %w", shard, err)
+			}
+			if len(page.Entries) == 0 {
+				break
+			}
+			s.logs[shard] = append(s.logs[shard], page.Entries...)
+			after = page.Entries[len(page.Entries)-1].Seq
+		}
+	}
+	return nil
+}
+
+// heads reads the head of each shard.
+func (s *supervisor) heads(ctx context.Context) (map[driver.ShardID]driver.Head, error) {
+	out := map[driver.ShardID]driver.Head{}
+	for _, shard := range s.shards {
+		page, err := s.backend.ReadLog(ctx, shard, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		out[shard] = page.Head
+	}
+	return out, nil
+}
+
+// leaveAll has every member hand back what it has and end.
+func (s *supervisor) leaveAll(ctx context.Context) error {
+	var all sync.WaitGroup
+	errs := make([]error, len(s.seats))
+	for i, seat := range s.seats {
+		s.mu.Lock()
+		seat.busy = true
+		s.mu.Unlock()
+		all.Go(func() { errs[i] = s.leave(ctx, seat) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// leave has a member hand back what it has and end.
+func (s *supervisor) leave(ctx context.Context, seat *seat) error {
+	p := seat.proc
+	if err := p.order(order{Do: doLeave}); err != nil {
+		return err
+	}
+	err := s.await(ctx, p.name+" to leave", slack+s.ttls(settleTTLs), p.ended)
+	if !p.ended() {
+		return err
+	}
+	s.rec.Exited(p.name)
+	if p.err != nil || !p.hasLeft() {
+		s.find("V6", checkShutdown, "", "%s was asked to leave and did not end well: %v", p.name, p.err)
+	}
+	return nil
+}
+
+// killAll ends every process that is left.
+func (s *supervisor) killAll() error {
+	s.episodes.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, seat := range s.seats {
+		if p := seat.proc; p != nil && !p.ended() {
+			errs = append(errs, p.kill())
+		}
+	}
+	return errors.Join(errs...)
+}

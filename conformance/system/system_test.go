@@ -1,0 +1,65 @@
+package system_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/conformance/system"
+)
+
+func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener)) }
+
+// sqliteStore is a new database in the test's folder. It can be paused: by a
+// transaction on each of its files, which have one writer at a time.
+func sqliteStore(t *testing.T, _ uint64) *system.Store {
+	path := filepath.Join(t.TempDir(), "tenure.db")
+	return &system.Store{
+		Options: sqlite.Settings{Path: path, Namespace: "system", Poll: 5 * time.Millisecond},
+		Pause: func(ctx context.Context) (func() error, error) {
+			var held []func() error
+			resume := func() error {
+				var errs []error
+				for _, f := range held {
+					errs = append(errs, f())
+				}
+				return errors.Join(errs...)
+			}
+			for _, file := range []string{path, path + "-members"} {
+				release, err := occupy(ctx, file)
+				if err != nil {
+					return nil, errors.Join(err, resume())
+				}
+				held = append(held, release)
+			}
+			return resume, nil
+		},
+	}
+}
+
+// occupy takes a file's write lock.
+func occupy(ctx context.Context, path string) (release func() error, err error) {
+	db, err := sqlite.OpenDB(path)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := db.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return func() error { return errors.Join(tx.Rollback(), db.Close()) }, nil
+}
+
+func TestSystem(t *testing.T) {
+	system.Run(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore})
+}
+
+// TestControl takes the fence away, and expects the damage.
+func TestControl(t *testing.T) {
+	system.Run(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore, Seeds: 1, Control: true})
+}
