@@ -131,6 +131,7 @@ func runSeed(seed uint64, rules ignored, trace *strings.Builder) (w *world, v *v
 	}
 	w.run(w.now + int64(endTime))
 	w.checkEmpty()
+	w.checkKnowledge()
 	var left []driver.SessionID
 	for _, q := range w.procs {
 		if q.up {
@@ -168,6 +169,29 @@ func (w *world) checkOwners() {
 			if q.up && q != owner && q.trusts(sh, q.local(w.now)) {
 				w.rules.fail("C11", "m%d still trusts %s token %d; the record is %s", q.idx, s.name, q.runs[sh].fence.Token, showOwner(s.owner))
 			}
+		}
+	}
+}
+
+// checkKnowledge: with faults over, everybody knows the records as they are.
+func (w *world) checkKnowledge() {
+	for _, q := range w.procs {
+		if !q.up || q.m.Session() == "" {
+			continue
+		}
+		for _, known := range q.m.AppendShards(nil) {
+			if s := w.store.shard(known.Shard); known.Owner != s.owner {
+				w.rules.fail("O1", "m%d takes the record of %s for %s; it is %s", q.idx, s.name, showOwner(known.Owner), showOwner(s.owner))
+			}
+		}
+		members := q.m.AppendMembers(nil)
+		for _, m := range members {
+			if w.store.member(m.Session) == nil {
+				w.rules.fail("O1", "m%d takes session %s for alive", q.idx, m.Session)
+			}
+		}
+		if len(members) != len(w.store.members) {
+			w.rules.fail("O1", "m%d knows %d members of %d", q.idx, len(members), len(w.store.members))
 		}
 	}
 }
