@@ -26,7 +26,7 @@ type Config struct {
 	Shards int
 	// TTL of the members. Default 500 ms, or the backend's MinTTL if that is more.
 	TTL time.Duration
-	// Steps is how many faults a schedule has. Default 8, at least 4. More are added
+	// Steps is how many faults a schedule has. Default 10, at least 4. More are added
 	// while there were fewer takeovers than MinTakeovers, up to twice as many.
 	Steps int
 	// Pace is the least time between two writes to one shard. Default TTL/50.
@@ -77,7 +77,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("tenure: system: Config.Opener and Config.Store are required")
 	}
 	setInt(&c.Shards, 6)
-	setInt(&c.Steps, 8)
+	setInt(&c.Steps, 10)
 	setInt(&c.Seeds, 3)
 	setInt(&c.MinWrites, 1000)
 	setInt(&c.MinTakeovers, 5)

@@ -154,9 +154,11 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 		return err
 	}
 	pause(ctx, st.For)
+	late := false
 	if until != nil {
 		// Without a takeover the process goes on as it was.
-		_ = s.await(ctx, "the takeover", s.ttls(6), until)
+		err := s.await(ctx, "the takeover", s.ttls(6), until)
+		late = err == nil && st.Fault == faultSend
 		if err := p.order(order{Do: doSend}); err != nil {
 			return err
 		}
@@ -164,7 +166,7 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 	err := p.signal(continueSignal)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k.over = history.Now()
+	k.over, k.late = history.Now(), late
 	return err
 }
 

@@ -23,6 +23,7 @@ const (
 	checkOutage    = "an-outage-evicts-nobody"
 	checkForgotten = "no-shard-forgotten"
 	checkShutdown  = "shutdown"
+	checkPlayed    = "played-to-the-end"
 	checkTakeovers = "enough-takeovers"
 )
 

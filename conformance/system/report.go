@@ -25,6 +25,7 @@ type Report struct {
 	Ambiguous  int // writes with an attempt of unknown outcome, or under way when their process was killed
 	Resolved   int // of those: settled by core, as accepted or refused
 	Unresolved int // writes that core reported as unknown
+	Late       int // writes that were held, and sent when another member had been granted the shard
 	Damage     int // entries accepted under a superseded token
 
 	Overlap   time.Duration   // the longest overlap of trust
@@ -69,6 +70,9 @@ func (e *evidence) measure(found []history.Finding) *Report {
 	slices.Sort(r.Took)
 	for _, k := range e.strikes {
 		r.Strikes[string(k.step.Fault)]++
+		if k.late {
+			r.Late++
+		}
 	}
 	return r
 }
@@ -110,6 +114,7 @@ func (r *Report) add(o *Report) {
 	r.Ambiguous += o.Ambiguous
 	r.Resolved += o.Resolved
 	r.Unresolved += o.Unresolved
+	r.Late += o.Late
 	r.Damage += o.Damage
 	r.Overlap = max(r.Overlap, o.Overlap)
 	r.Takeovers += o.Takeovers
@@ -135,13 +140,13 @@ func (r *Report) quantile(q float64) float64 {
 // String is the report for people, in a few lines.
 func (r *Report) String() string {
 	var b strings.Builder
-	name := r.Backend
+	name, failed := r.Backend, "violations"
 	if r.Control {
-		name += " without the fence"
+		name, failed = name+" without the fence", "damage"
 	}
-	fmt.Fprintf(&b, "%s, TTL %v: %d of %d runs with %s, %d processes\n", name, r.TTL, r.Failed, r.Runs, r.failing(), r.Members)
-	fmt.Fprintf(&b, "writes: %d accepted, %d refused (%d requests by the fence), %d ambiguous of which %d resolved, %d reported as unknown, %d accepted under a superseded token\n",
-		r.Accepted, r.Refused, r.Fenced, r.Ambiguous, r.Resolved, r.Unresolved, r.Damage)
+	fmt.Fprintf(&b, "%s, TTL %v: %d of %d runs with %s, %d processes\n", name, r.TTL, r.Failed, r.Runs, failed, r.Members)
+	fmt.Fprintf(&b, "writes: %d accepted, %d refused (%d requests by the fence), %d ambiguous of which %d resolved, %d reported as unknown, %d held until after a takeover, %d accepted under a superseded token\n",
+		r.Accepted, r.Refused, r.Fenced, r.Ambiguous, r.Resolved, r.Unresolved, r.Late, r.Damage)
 	fmt.Fprintf(&b, "overlap of trust: %d microseconds at most\n", (r.Overlap + time.Microsecond - 1).Microseconds())
 	fmt.Fprintf(&b, "takeovers: %d, of which %d by force after %.2f / %.2f / %.2f / %.2f TTL (least, median, 90 %%, most)\n",
 		r.Takeovers, len(r.Took), r.quantile(0), r.quantile(0.5), r.quantile(0.9), r.quantile(1))
@@ -155,11 +160,4 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, " %d x %s;", r.Strikes[f], f)
 	}
 	return strings.TrimSuffix(b.String(), ";")
-}
-
-func (r *Report) failing() string {
-	if r.Control {
-		return "damage"
-	}
-	return "violations"
 }

@@ -3,6 +3,7 @@ package system
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -25,10 +26,10 @@ const (
 	faultCut       fault = "the store is cut off"
 )
 
-// of reports whether the fault strikes the store and not a member.
+// ofStore reports whether the fault strikes the store and not a member.
 func (f fault) ofStore() bool { return f == faultReboot || f == faultPause || f == faultCut }
 
-// kills reports whether the member's work ends without its doing.
+// takesOver reports whether others may take over what the member had.
 func (f fault) takesOver() bool {
 	switch f {
 	case faultKill, faultRestart, faultSupersede, faultStop, faultSend, faultReply:
@@ -51,13 +52,15 @@ func (s step) String() string {
 	return fmt.Sprintf("%v later: %s, for %v", s.After.Round(time.Millisecond), s.Fault, s.For.Round(time.Millisecond))
 }
 
-// schedule draws the steps of one seed. The first are chosen so that no run is
-// without a takeover by force and a write that comes late; the rest are at random.
+// schedule draws the steps of one seed. Some of the first are the same for every
+// seed, so that no run is without a takeover by force and a write that comes late;
+// the rest come from a shuffled deck of all faults.
 type schedule struct {
 	rand   *rand.Rand
 	ttl    time.Duration
 	margin time.Duration
 	first  []fault
+	deck   []fault
 	any    []fault
 }
 
@@ -77,7 +80,7 @@ func newSchedule(seed uint64, ttl time.Duration, steps int, store *Store) *sched
 	}
 	s.first = []fault{faultSend, faultSend, faultKill, faultStop}
 	for len(s.first) < steps {
-		s.first = append(s.first, s.any[s.rand.IntN(len(s.any))])
+		s.first = append(s.first, s.draw())
 	}
 	s.rand.Shuffle(len(s.first), func(i, j int) { s.first[i], s.first[j] = s.first[j], s.first[i] })
 	return s
@@ -89,20 +92,34 @@ func (s *schedule) members() int {
 	return minMembers + min(s.rand.IntN(n), s.rand.IntN(n))
 }
 
+// draw takes a fault from the deck.
+func (s *schedule) draw() fault {
+	if len(s.deck) == 0 {
+		s.deck = slices.Clone(s.any)
+		s.rand.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
+	}
+	f := s.deck[0]
+	s.deck = s.deck[1:]
+	return f
+}
+
 // next draws a step; there is no last one.
 func (s *schedule) next() step {
 	st := step{After: s.ttls(0.5, 1.2), Who: s.rand.Float64(), Owner: s.rand.IntN(10) < 7, Shard: s.rand.Float64()}
 	if len(s.first) > 0 {
 		st.Fault, s.first = s.first[0], s.first[1:]
 	} else {
-		st.Fault = s.any[s.rand.IntN(len(s.any))]
+		st.Fault = s.draw()
 	}
 	switch st.Fault {
 	case faultKill:
 		st.For = s.ttls(1.3, 2)
 	case faultRestart, faultSupersede:
 		st.For = s.ttls(0.05, 0.6)
-	case faultStop, faultSend, faultReply:
+	case faultSend, faultReply:
+		st.Owner = true // one that writes
+		st.For = s.ttls(1.2, 2)
+	case faultStop:
 		st.For = s.ttls(1.2, 2)
 	case faultShort:
 		st.For = time.Duration((0.3 + 0.5*s.rand.Float64()) * float64(s.margin))

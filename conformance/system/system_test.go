@@ -15,30 +15,35 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener)) }
 
-// sqliteStore is a new database in the test's folder. It can be paused: by a
-// transaction on each of its files, which have one writer at a time.
+// sqliteStore is a new database in the test's folder. Each of its files has one
+// writer at a time, so that a transaction on both pauses the store, and one on the
+// members' file alone cuts off whatever keeps sessions, but no commits.
 func sqliteStore(t *testing.T, _ uint64) *system.Store {
 	path := filepath.Join(t.TempDir(), "tenure.db")
-	return &system.Store{
-		Options: sqlite.Settings{Path: path, Namespace: "system", Poll: 5 * time.Millisecond},
-		Pause: func(ctx context.Context) (func() error, error) {
+	occupyAll := func(paths ...string) func(context.Context) (func() error, error) {
+		return func(ctx context.Context) (func() error, error) {
 			var held []func() error
-			resume := func() error {
+			release := func() error {
 				var errs []error
 				for _, f := range held {
 					errs = append(errs, f())
 				}
 				return errors.Join(errs...)
 			}
-			for _, file := range []string{path, path + "-members"} {
-				release, err := occupy(ctx, file)
+			for _, path := range paths {
+				f, err := occupy(ctx, path)
 				if err != nil {
-					return nil, errors.Join(err, resume())
+					return nil, errors.Join(err, release())
 				}
-				held = append(held, release)
+				held = append(held, f)
 			}
-			return resume, nil
-		},
+			return release, nil
+		}
+	}
+	return &system.Store{
+		Options: sqlite.Settings{Path: path, Namespace: "system", Poll: 5 * time.Millisecond},
+		Pause:   occupyAll(path, path+"-members"),
+		Cut:     occupyAll(path + "-members"),
 	}
 }
 
