@@ -129,6 +129,8 @@ func (m *Machine) fingerprint(d *digest) {
 		if m.lapsed {
 			d.instant(m.lapsedAt)
 			d.instant(m.heardAt)
+			d.int(int64(m.deaf))
+			d.instant(max(m.quietTo, m.now))
 		}
 		for _, b := range m.beats {
 			d.instant(b.sentAt)
@@ -156,7 +158,7 @@ func (m *Machine) fingerprint(d *digest) {
 		s := &m.shards[i]
 		d.str(string(s.name))
 		d.owner(s.owner)
-		d.rev(int64(s.burnt))
+		d.bool(s.burnt)
 		d.instant(s.due)
 		d.instant(max(s.notBefore, m.now))
 		d.int(int64(s.tries)<<16 | int64(s.returns)<<8 | int64(s.flight))
@@ -209,8 +211,8 @@ func TestCloneCoversEveryField(t *testing.T) {
 		of   any
 		want string
 	}{
-		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins until lapsed lapsedAt heardAt beats beatAt beatSent okSentAt viewed resyncAt peers alive watched minTTL shards index queue wants calls batch kept"},
-		{shard{}, "name owner burnt due notBefore own slot tries returns flight want waiting"},
+		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins until lapsed lapsedAt heardAt beats beatAt beatSent deaf quietTo okSentAt viewed resyncAt peers alive watched minTTL shards index queue wants calls batch kept"},
+		{shard{}, "name owner due notBefore own slot tries returns flight want waiting burnt"},
 		{own{}, "lease running granted grantedAt endedAt drainBy to yield head headToken"},
 		{peer{}, "member hash version seenAt watched silent evictAt evicting listed"},
 		{call{}, "id shards tokens suspects"},

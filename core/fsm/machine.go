@@ -68,6 +68,8 @@ type Machine struct {
 	beats    []beat  // outstanding
 	beatAt   Instant // when to send the next
 	beatSent Instant // when the last was sent
+	deaf     int     // heartbeats since the lapse whose outcome is unknown; C6
+	quietTo  Instant // none is sent before
 	okSentAt Instant // the latest send instant among the successes, or -1; C5
 
 	viewed   bool // the full state was seen

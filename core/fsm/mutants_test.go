@@ -30,9 +30,9 @@ type mutant struct {
 
 var mutants = []mutant{
 	{"C1: a token given away is granted again", "", "S6", []edit{
-		{"shards.go", "{ s.burnt = max(s.burnt, t) }", "{}"}}},
+		{"shards.go", "{ s.burnt = s.burnt || t >= s.owner.Token }", "{}"}}},
 	{"C1: the same, by its harm", "S6,S2,S15", "S1", []edit{
-		{"shards.go", "{ s.burnt = max(s.burnt, t) }", "{}"}}},
+		{"shards.go", "{ s.burnt = s.burnt || t >= s.owner.Token }", "{}"}}},
 	{"C2: a record that names this session is not reconciled", "", "C2 W1", []edit{
 		{"shards.go", "if s.want || s.own != nil || m.mine(s) {\n\t\tm.schedule(i, m.now)\n\t}", "if s.want || s.own != nil {\n\t\tm.schedule(i, m.now)\n\t}"}}},
 	{"C2: an unanswered release is taken for done", "", "C2 W1 S1 C1", []edit{

@@ -63,6 +63,7 @@ func (m *Machine) lapse() {
 		return
 	}
 	m.lapsed, m.lapsedAt = true, m.now
+	m.deaf, m.quietTo = 0, 0
 	m.event(EventLapsed, nil)
 	m.revokeAll(CauseLapsed)
 	m.resync()
@@ -78,11 +79,21 @@ func (m *Machine) resync() {
 	m.resyncAt = m.now.Add(d)
 }
 
-// mayBeat is C6: after a lapse, only who was heard of a read since then, and not
-// long ago, may keep its record alive. Otherwise a member whose requests arrive
-// but whose replies do not would hold its shards for ever.
+// mayBeat is C6: after a lapse, only who was answered a read since then, and not
+// long ago, may keep its record alive, and only until as many heartbeats as may
+// be outstanding went without an answer; then it stays silent long enough to be
+// evicted, before it tries again. Otherwise a member whose requests arrive but
+// whose replies do not would hold its shards for ever.
 func (m *Machine) mayBeat() bool {
-	return !m.lapsed || m.heardAt >= m.lapsedAt && m.now < m.heardAt.Add(m.cfg.Member.TTL/2)
+	return !m.lapsed || m.now >= m.quietTo && m.heardAt >= m.lapsedAt && m.now < m.heardAt.Add(m.cfg.Member.TTL/2)
+}
+
+// unheard counts a heartbeat after a lapse whose outcome is unknown. A refusal is
+// an answer.
+func (m *Machine) unheard() {
+	if m.deaf++; m.lapsed && m.deaf >= maxBeats {
+		m.deaf, m.quietTo = 0, m.now.Add(2*m.cfg.Member.TTL)
+	}
 }
 
 // interval is the time to the next heartbeat: a third of the own TTL or of the
@@ -130,6 +141,9 @@ func (m *Machine) beaten(id CallID, err error) {
 		ttl := m.cfg.Member.TTL
 		m.beatAt = min(m.beatAt, m.now.Add(ttl/24+m.rng.upTo(ttl/24)))
 		m.event(EventBeatFailed, err)
+		if driver.Unknown(err) && sentAt >= m.lapsedAt {
+			m.unheard()
+		}
 		return
 	}
 	m.covered(sentAt)

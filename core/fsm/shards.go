@@ -11,7 +11,6 @@ import (
 type shard struct {
 	name      driver.ShardID
 	owner     driver.Owner // the newest known record
-	burnt     driver.Token // tokens up to this one are never granted (again): C1
 	due       Instant      // when to settle it; Never: nothing to do
 	notBefore Instant      // of the next claim, or new token
 	own       *own
@@ -21,6 +20,7 @@ type shard struct {
 	flight    callKind
 	want      bool
 	waiting   bool // for its turn to claim
+	burnt     bool // the record's token, and all before it, are never granted (again): C1
 }
 
 type leaseState uint8
@@ -145,7 +145,9 @@ func (m *Machine) revokeAll(cause Cause) {
 	}
 }
 
-func (s *shard) burn(t driver.Token) { s.burnt = max(s.burnt, t) }
+// burn keeps the tokens up to t from being granted. A record that is newer than
+// the newest known has a higher token, so one bit beside that record is enough.
+func (s *shard) burn(t driver.Token) { s.burnt = s.burnt || t >= s.owner.Token }
 
 // learn takes in a record from any source. It counts only if it is newer than
 // the newest known: C1. A release keeps the token and clears the session.
@@ -154,6 +156,7 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	if o.Token < s.owner.Token || o.Token == s.owner.Token && (o.Session != "" || s.owner.Session == "") {
 		return
 	}
+	s.burnt = s.burnt && o.Token == s.owner.Token
 	s.owner, s.waiting, s.tries = o, false, 0
 	if s.flight != noCall && m.mine(s) {
 		s.notBefore = m.now.Add(m.cfg.Member.TTL / 24) // the reply is on its way, and tells the head too
@@ -196,7 +199,7 @@ func (m *Machine) settle(i int32) {
 		m.revoke(i, CauseDrainBudget)
 	}
 	running := o != nil && o.running
-	if s.want && s.flight != release && m.mine(s) && s.owner.Token > s.burnt && m.now >= s.notBefore {
+	if s.want && s.flight != release && m.mine(s) && !s.burnt && m.now >= s.notBefore {
 		s.flight = noCall // the record confirms what no reply has told: C2
 	}
 	switch {
@@ -232,7 +235,7 @@ func (m *Machine) settleMine(i int32, running bool) {
 	case s.want && !o.yield:
 		switch {
 		case m.lapsed: // regained trust schedules it anew
-		case s.owner.Token > s.burnt:
+		case !s.burnt:
 			if !running {
 				m.grant(i)
 			}
