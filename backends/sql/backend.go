@@ -97,8 +97,6 @@ func (b *Backend) begin(ctx context.Context) error {
 	return nil
 }
 
-var errClosed = fmt.Errorf("tenure: %w: open the backend again", driver.ErrClosed)
-
 // hintPause is the least time between two looks of one poll, so that a busy
 // writer's hints do not keep its readers busy as well.
 const hintPause = 500 * time.Microsecond

@@ -261,9 +261,9 @@ func (s *Statements) bind(of Statement, params []any) []any {
 	return args
 }
 
-// Wakes reports whether the statement moves something that Observe or TailLog
+// wakes reports whether the statement moves something that Observe or TailLog
 // waits for, other than a heartbeat.
-func (s Statement) Wakes() bool {
+func (s Statement) wakes() bool {
 	switch s {
 	case namespaceRaise, namespaceRebase, rosterRaise, tailAdvance, tailTrim:
 		return true

@@ -39,7 +39,7 @@ var rows = []row{
 	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "github.com/hashicorp/consul/api"}},
 	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "github.com/go-zookeeper/zk"}},
 	{pkg: "backends/sql", allow: []string{"core/driver"}},
-	{pkg: "backends/sql/sqlfault", allow: []string{"core/driver", "backends/sql"}},
+	{pkg: "backends/sql/sqlfault", allow: []string{"core/driver", "backends/sql", "conformance"}},
 	{pkg: "backends/sql/sqlite", allow: []string{"core/driver", "backends/sql", "modernc.org/sqlite/..."}},
 	{pkg: "backends/sql/postgres", allow: []string{"core/driver", "backends/sql", "github.com/jackc/pgx/v5/..."}},
 	{pkg: "backends/sql/mysql", allow: []string{"core/driver", "backends/sql", "github.com/go-sql-driver/mysql"}},

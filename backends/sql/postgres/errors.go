@@ -57,5 +57,3 @@ func commitFailed(err error) error {
 	}
 	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
 }
-
-var errClosed = fmt.Errorf("tenure: %w: open the backend again", driver.ErrClosed)

@@ -22,7 +22,7 @@ const (
 // changes at once, and hears of theirs. Hints may be lost: everybody polls as well.
 type hints struct {
 	s       *store
-	cfg     *pgx.ConnConfig
+	connect func(context.Context) (*pgx.Conn, error)
 	channel string // an identifier
 	self    string
 	message string
@@ -31,9 +31,9 @@ type hints struct {
 	done sync.WaitGroup
 }
 
-func newHints(s *store, cfg *pgx.ConnConfig, channel, namespace string) *hints {
+func newHints(s *store, connect func(context.Context) (*pgx.Conn, error), channel, namespace string) *hints {
 	self := rand.Text()
-	h := &hints{s: s, cfg: cfg, channel: channel, self: self, message: self + " " + namespace, due: make(chan struct{}, 1)}
+	h := &hints{s: s, connect: connect, channel: channel, self: self, message: self + " " + namespace, due: make(chan struct{}, 1)}
 	h.done.Go(h.teller)
 	h.done.Go(h.listener)
 	return h
@@ -54,11 +54,11 @@ func (h *hints) teller() {
 	for {
 		select {
 		case <-h.due:
-		case <-h.s.life.Done():
+		case <-h.s.life.Context().Done():
 			return
 		}
 		// What fails is made up for by polling.
-		_, _ = h.s.reads.Exec(h.s.life, "SELECT pg_notify($1, $2)", h.channel, h.message)
+		_, _ = h.s.reads.Exec(h.s.life.Context(), "SELECT pg_notify($1, $2)", h.channel, h.message)
 		if !h.pause(tellPause) {
 			return
 		}
@@ -67,7 +67,7 @@ func (h *hints) teller() {
 
 func (h *hints) listener() {
 	for {
-		h.listen(h.s.life)
+		h.listen(h.s.life.Context())
 		if !h.pause(listenPause) {
 			return
 		}
@@ -76,7 +76,7 @@ func (h *hints) listener() {
 
 // listen hears until the connection or the store's life ends.
 func (h *hints) listen(ctx context.Context) {
-	conn, err := pgx.ConnectConfig(ctx, h.cfg.Copy())
+	conn, err := h.connect(ctx)
 	if err != nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (h *hints) pause(d time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-h.s.life.Done():
+	case <-h.s.life.Context().Done():
 		return false
 	}
 }

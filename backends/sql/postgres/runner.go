@@ -21,7 +21,6 @@ type runner struct {
 	begin  []string // sent before the first statement; none outside a transaction
 	begun  bool
 	queue  []step
-	wakes  bool  // something that others wait for was changed
 	broken error // of a statement: the transaction cannot go on
 }
 
@@ -36,9 +35,6 @@ type step struct {
 var _ sql.Runner = (*runner)(nil)
 
 func (r *runner) step(s sql.Statement, args []any) step {
-	if s.Wakes() {
-		r.wakes = true
-	}
 	return step{name: s.String(), text: r.stmts.Text(s), args: args}
 }
 

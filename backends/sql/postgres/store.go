@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tenure-go/tenure/backends/sql"
-	"github.com/tenure-go/tenure/core/driver"
 )
 
 const (
@@ -30,12 +29,7 @@ type store struct {
 	write, read         []string // what begins a transaction
 	wake                sql.Wake
 	hints               *hints // nil if changes are polled only
-
-	mu     sync.Mutex
-	closed bool
-	calls  sync.WaitGroup
-	life   context.Context
-	end    context.CancelCauseFunc
+	life                *sql.Life
 }
 
 var _ sql.Store = (*store)(nil)
@@ -48,13 +42,12 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 	if err := prepareDatabase(ctx, cfg.ConnConfig, o); err != nil {
 		return nil, err
 	}
-	s := &store{stmts: stmts, write: []string{"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
+	s := &store{stmts: stmts, life: sql.NewLife(), write: []string{"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
 		read: []string{"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}}
 	if o.Pooler {
 		limit := fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", idleLimit.Milliseconds())
 		s.write = append(s.write, limit)
 	}
-	s.life, s.end = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -71,65 +64,53 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 		}
 	}
 	if !o.Pooler && !o.NoNotify {
-		s.hints = newHints(s, cfg.ConnConfig, o.TablePrefix+"changed", namespace)
+		s.hints = newHints(s, connector(cfg), o.TablePrefix+"changed", namespace)
 	}
 	return s, nil
 }
 
-// enter is the start of every call: its context also ends when the store closes.
-func (s *store) enter(ctx context.Context) (context.Context, func(), error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, nil, errClosed
+// connector makes connections as a pool with this configuration would.
+func connector(cfg *pgxpool.Config) func(context.Context) (*pgx.Conn, error) {
+	return func(ctx context.Context) (*pgx.Conn, error) {
+		c := cfg.ConnConfig.Copy()
+		if cfg.BeforeConnect != nil {
+			if err := cfg.BeforeConnect(ctx, c); err != nil {
+				return nil, err
+			}
+		}
+		return pgx.ConnectConfig(ctx, c)
 	}
-	s.calls.Add(1)
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.life, func() { cancel(errClosed) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-		s.calls.Done()
-	}, nil
 }
 
 // transaction runs fn in a write transaction on a connection of the pool.
 func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *sql.Tx) error) error {
-	ctx, done, err := s.enter(ctx)
+	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
-		return s.cause(ctx, notApplied(err))
+		return sql.Cause(ctx, notApplied(err))
 	}
 	defer conn.Release()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: s.write}
-	if err := fn(ctx, sql.RunOn(r, s.stmts)); err != nil {
+	tx := sql.RunOn(r, s.stmts)
+	if err := fn(ctx, tx); err != nil {
 		r.rollback(ctx)
-		return s.cause(ctx, notApplied(err))
+		return sql.Cause(ctx, notApplied(err))
 	}
 	if err := r.commit(ctx); err != nil {
 		r.rollback(ctx)
-		return s.cause(ctx, commitFailed(err))
+		return sql.Cause(ctx, commitFailed(err))
 	}
-	if r.wakes {
+	if tx.Woke() {
 		s.wake.Broadcast()
 		if s.hints != nil {
 			s.hints.tell()
 		}
 	}
 	return nil
-}
-
-// cause adds why the context of a call ended, which the client library does not
-// always say.
-func (s *store) cause(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) && !errors.Is(cause, driver.ErrClosed) {
-		return fmt.Errorf("%w: %w", err, cause)
-	}
-	return err
 }
 
 func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
@@ -160,14 +141,14 @@ func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, ros
 
 // reading runs fn on a connection for reads, which the transaction begins, if any.
 func (s *store) reading(ctx context.Context, begin []string, fn func(context.Context, *sql.Tx) error) error {
-	ctx, done, err := s.enter(ctx)
+	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	conn, err := s.reads.Acquire(ctx)
 	if err != nil {
-		return s.cause(ctx, fmt.Errorf("tenure: reading: %w", err))
+		return sql.Cause(ctx, fmt.Errorf("tenure: reading: %w", err))
 	}
 	defer conn.Release()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: begin}
@@ -176,7 +157,7 @@ func (s *store) reading(ctx context.Context, begin []string, fn func(context.Con
 	}
 	r.rollback(ctx)
 	if err != nil {
-		return s.cause(ctx, err)
+		return sql.Cause(ctx, err)
 	}
 	return nil
 }
@@ -188,15 +169,9 @@ func (s *store) Classify(err error) error { return notApplied(err) }
 func (s *store) Changed() <-chan struct{} { return s.wake.C() }
 
 func (s *store) Close() error {
-	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if closed {
+	if !s.life.End() {
 		return nil
 	}
-	s.end(errClosed)
-	s.calls.Wait()
 	if s.hints != nil {
 		s.hints.close()
 	}

@@ -1,0 +1,96 @@
+package mysql
+
+import (
+	"context"
+	stdsql "database/sql"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func TestConformance(t *testing.T) {
+	conformance.Test(t, harness(t, pool.Get(t, servers.MariaDB, nil).Database(t), Options{}))
+}
+
+// TestConformanceRestart runs the cases for which the server is killed and started
+// again.
+func TestConformanceRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, nil)
+	h := harness(t, server.Database(t), Options{})
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Restart = server.Restart
+		return s
+	}
+	report, err := conformance.Check(t.Context(), h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Passed)) != 2 {
+		t.Error(report)
+	}
+}
+
+// harness runs the suite with backends that use dsn. Each case has a namespace of
+// its own.
+func harness(t *testing.T, dsn servers.DSN, o Options) conformance.Harness {
+	if err := Migrate(t.Context(), dsn.Reveal(), &o); err != nil {
+		t.Fatal(err)
+	}
+	db, err := stdsql.Open("mysql", dsn.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	o.MaxConns = 2
+	var cases atomic.Int64
+	return conformance.Harness{
+		Name: Name,
+		New: func(t conformance.T) *conformance.Store {
+			d := &sqlfault.Database{DB: db, Namespace: fmt.Sprintf("suite/case%d", cases.Add(1))}
+			calls := new(sqlfault.Calls)
+			return d.Conformance(calls, func(ctx context.Context, namespace string, how sqlfault.How) (driver.Backend, error) {
+				return openFaulty(ctx, dsn.Reveal(), namespace, o, calls, how)
+			})
+		},
+	}
+}
+
+func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sqlfault.Calls, how sqlfault.How) (driver.Backend, error) {
+	o.Create = !how.Existing
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := parse(dsn, opts)
+	if err != nil {
+		return nil, err
+	}
+	stmts, err := compile(tables(cfg, opts), func(text string) string {
+		if how.Lying {
+			return strings.Replace(text, " AND version = :seen", " AND :seen > 0", 1)
+		}
+		return text
+	})
+	if err != nil {
+		return nil, err
+	}
+	st, err := openStore(ctx, cfg, opts, stmts)
+	if err != nil {
+		return nil, err
+	}
+	b, err := sql.New(ctx, config(namespace, opts, &sqlfault.Store{Store: st, Calls: calls, Wire: how.Wire}, stmts))
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}

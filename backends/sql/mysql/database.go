@@ -1,0 +1,226 @@
+package mysql
+
+import (
+	"context"
+	"crypto/tls"
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// smallestPacket is what the server must take in one statement: the limits of a
+// write, twice.
+const smallestPacket = 4 << 20
+
+var database = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,64}$`)
+
+// parse reads the DSN, sets what the backend relies on, and refuses one under
+// which credentials or leases would travel in the clear.
+func parse(dsn string, o *Options) (*mysql.Config, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: %w: the DSN is not understood: write it as user:password@tcp(host:port)/database?tls=true", driver.ErrInvalid)
+	}
+	if !database.MatchString(cfg.DBName) {
+		return nil, fmt.Errorf("tenure: %w: database %.80q: name one in the DSN, of letters, digits, \"_\", \"$\" and \"-\"", driver.ErrInvalid, cfg.DBName)
+	}
+	if o.TLS != nil {
+		cfg.TLS, cfg.TLSConfig = withName(o.TLS, cfg.Addr), ""
+	}
+	if !o.Insecure && !loopback(cfg) && (cfg.TLS == nil || cfg.AllowFallbackToPlaintext || cfg.TLS.InsecureSkipVerify && cfg.TLS.VerifyConnection == nil && cfg.TLS.VerifyPeerCertificate == nil) {
+		return nil, fmt.Errorf("tenure: %w: the connection to %.80q would not be protected: set tls=true, Options.TLS, or Options.Insecure", driver.ErrInvalid, cfg.Addr)
+	}
+	cfg.ClientFoundRows = true // rows matched are counted, not rows changed (P1)
+	cfg.Logger = &mysql.NopLogger{}
+	cfg.InterpolateParams, cfg.MultiStatements, cfg.RejectReadOnly = false, false, false
+	if o.Password != nil {
+		err = cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, c *mysql.Config) (err error) {
+			c.Passwd, err = o.Password(ctx)
+			return err
+		}))
+	}
+	return cfg, err
+}
+
+// withName is a copy of the configuration that checks the server's name.
+func withName(c *tls.Config, addr string) *tls.Config {
+	c = c.Clone()
+	if host, _, err := net.SplitHostPort(addr); err == nil && c.ServerName == "" {
+		c.ServerName = host
+	}
+	return c
+}
+
+func loopback(cfg *mysql.Config) bool {
+	if cfg.Net == "unix" {
+		return true
+	}
+	host, _, err := net.SplitHostPort(cfg.Addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// tables begins the name of every table in a statement.
+func tables(cfg *mysql.Config, o *Options) string { return "`" + cfg.DBName + "`." + o.TablePrefix }
+
+// Migrate creates the tables, or brings them up to date, as the user in dsn. It
+// changes nothing if they are up to date, refuses tables newer than this program
+// knows, and can be repeated where it was interrupted. Grant rights to the
+// run-time user afterwards.
+func Migrate(ctx context.Context, dsn string, o *Options) error {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	cfg, err := parse(dsn, opts)
+	if err != nil {
+		return err
+	}
+	with := *opts
+	with.Migrate = true
+	_, err = prepareDatabase(ctx, cfg, &with)
+	return err
+}
+
+// prepareDatabase proves that the server and the tables can be used, migrates if
+// it may, and reports whether the server is MariaDB.
+func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (mariadb bool, err error) {
+	c := cfg.Clone()
+	c.MultiStatements = true // migrations have many statements
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return false, opening(err)
+	}
+	db := stdsql.OpenDB(connector)
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return false, opening(err)
+	}
+	defer conn.Close()
+	if mariadb, err = checkServer(ctx, conn); err != nil {
+		return false, opening(err)
+	}
+	sub, err := fs.Sub(files, "schema")
+	if err != nil {
+		return false, err
+	}
+	m := sql.Migrations{Files: sub, Prefix: tables(cfg, o)}
+	version, err := schemaVersion(ctx, conn, m)
+	if err != nil {
+		return false, opening(err)
+	}
+	if err := m.Check(version, o.Migrate); err != nil {
+		if version == 0 && !o.Migrate {
+			err = fmt.Errorf("tenure: %w: there are no tables %s*: run Migrate with the user who is to create them", driver.ErrUnsupported, m.Prefix)
+		}
+		return false, err
+	}
+	if o.Migrate {
+		err = opening(migrate(ctx, conn, m))
+	}
+	return mariadb, err
+}
+
+func opening(err error) error {
+	if err == nil || driver.NotApplied(err) {
+		return err
+	}
+	if text := explain(err); text != "" {
+		return fmt.Errorf("tenure: opening the database: %s: %w", text, err)
+	}
+	return fmt.Errorf("tenure: opening the database: %w", err)
+}
+
+// checkServer refuses servers and settings under which a rule would not hold.
+func checkServer(ctx context.Context, conn *stdsql.Conn) (mariadb bool, err error) {
+	var version, format string
+	var readOnly, binlog bool
+	var flush, packet int
+	err = conn.QueryRowContext(ctx, "SELECT version(), @@global.read_only, @@global.innodb_flush_log_at_trx_commit, @@global.log_bin, @@global.binlog_format, @@max_allowed_packet").
+		Scan(&version, &readOnly, &flush, &binlog, &format, &packet)
+	if err != nil {
+		return false, err
+	}
+	refuse := func(format string, args ...any) (bool, error) {
+		return false, fmt.Errorf("tenure: %w: %s", driver.ErrUnsupported, fmt.Sprintf(format, args...))
+	}
+	mariadb = strings.Contains(version, "MariaDB")
+	major, minor := parseVersion(version)
+	switch {
+	case mariadb && (major < 10 || major == 10 && minor < 6):
+		return refuse("the server has version %s: use MariaDB 10.6 or later", version)
+	case !mariadb && major < 8:
+		return refuse("the server has version %s: use MySQL 8 or later", version)
+	case readOnly:
+		return refuse("the server is read-only: connect to the primary")
+	case flush == 0:
+		return refuse("innodb_flush_log_at_trx_commit is 0, so that a crash could lose acknowledged grants: set it to 1")
+	case binlog && format == "STATEMENT":
+		return refuse("binlog_format is STATEMENT, which does not allow READ COMMITTED: set it to ROW or MIXED")
+	case packet < smallestPacket:
+		return refuse("max_allowed_packet is %d: set it to %d or more", packet, smallestPacket)
+	}
+	return mariadb, nil
+}
+
+// parseVersion reads "10.11.6-MariaDB". Old replicas hide it behind "5.5.5-".
+func parseVersion(s string) (major, minor int) {
+	parts := strings.SplitN(strings.TrimPrefix(s, "5.5.5-"), ".", 3)
+	if len(parts) < 2 {
+		return 0, 0
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return 0, 0
+	}
+	minor, err = strconv.Atoi(parts[1])
+	if err != nil {
+		return 0, 0
+	}
+	return major, minor
+}
+
+func schemaVersion(ctx context.Context, on sql.Execer, m sql.Migrations) (int, error) {
+	version, err := m.Version(ctx, on)
+	if number(err) == errNoTable || errors.Is(err, stdsql.ErrNoRows) {
+		return 0, nil
+	}
+	return version, err
+}
+
+// migrate looks at the version again under a lock: another process may have
+// migrated meanwhile. The lock is the connection's, and ends with it.
+func migrate(ctx context.Context, conn *stdsql.Conn, m sql.Migrations) error {
+	const lock = "tenure migration"
+	for {
+		var got stdsql.NullBool
+		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 1)", lock).Scan(&got); err != nil {
+			return err
+		}
+		if got.Bool {
+			break
+		}
+	}
+	version, err := schemaVersion(ctx, conn, m)
+	if err != nil {
+		return err
+	}
+	if err := m.Check(version, true); err != nil {
+		return err
+	}
+	return m.Migrate(ctx, conn, version)
+}

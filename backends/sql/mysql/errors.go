@@ -1,0 +1,81 @@
+package mysql
+
+import (
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// The server's error numbers that are treated on their own.
+const (
+	errNoTable         = 1146
+	errLockWait        = 1205
+	errDeadlock        = 1213
+	errSnapshotChanged = 1020
+	errReadOnlyOption  = 1290
+	errReadOnlyServer  = 1836
+	errReadOnlyTx      = 1792
+)
+
+func number(err error) uint16 {
+	var e *mysql.MySQLError
+	if errors.As(err, &e) {
+		return e.Number
+	}
+	return 0
+}
+
+// explain says what to change about a server's error.
+func explain(err error) string {
+	switch number(err) {
+	case errDeadlock:
+		return "the transaction was part of a deadlock"
+	case errLockWait:
+		return "a lock was not available in time"
+	case errSnapshotChanged:
+		return "the row was changed after the transaction's snapshot"
+	case errReadOnlyOption, errReadOnlyServer, errReadOnlyTx:
+		return "the server is read-only: connect to the primary"
+	case 1021, 1114, 1037, 1041, 1040, 1203:
+		return "the server is short of resources: room on disk, memory or connections"
+	case 1044, 1045, 1142, 1143, 1227:
+		return "the user lacks a right: see the recipe for the run-time user"
+	case errNoTable:
+		return "a table is missing: migrate first"
+	case 1053, 1317, 1927, 1969:
+		return "the server ended the statement"
+	}
+	return ""
+}
+
+// notApplied classifies an error met before COMMIT was sent, in a transaction
+// that is rolled back or whose connection is closed: it certainly has no effect
+// (E1).
+func notApplied(err error) error {
+	if err == nil || driver.NotApplied(err) {
+		return err
+	}
+	if text := explain(err); text != "" {
+		return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, text, err)
+	}
+	return fmt.Errorf("tenure: %w: the transaction was not committed: %w", driver.ErrRetry, err)
+}
+
+// commitFailed classifies the error of COMMIT. Most of what a server answers to
+// it does not say what became of the transaction.
+func commitFailed(err error) error {
+	switch number(err) {
+	case errDeadlock, errLockWait, errReadOnlyOption, errReadOnlyServer:
+		return notApplied(err)
+	}
+	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
+}
+
+// stale reports whether the connection had ended, perhaps long before its use.
+func stale(err error) bool {
+	return errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
+}

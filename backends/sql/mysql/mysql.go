@@ -1,0 +1,83 @@
+package mysql
+
+import (
+	"context"
+	"embed"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Name is the backend's name in Info and of its Opener.
+const Name = "mysql"
+
+// buckets is how many counters order the logs of a new namespace: a commit holds
+// one until it is durable.
+const buckets = 16
+
+//go:embed schema statements.sql
+var files embed.FS
+
+// Backend is a namespace in a MariaDB or MySQL database. It implements
+// driver.Backend; safe for concurrent use. Its FenceTx works on any connection to
+// the same server, whatever its default database. There a fence waits for
+// commits of its shard, and they for it.
+type Backend struct {
+	*sql.Backend
+}
+
+var _ driver.Backend = (*Backend)(nil)
+
+// Open opens the namespace in the database that dsn names, in the form of
+// github.com/go-sql-driver/mysql. The context bounds the opening only. nil options
+// work. An error says in one line what to change.
+func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := driver.CheckNamespace(namespace); err != nil {
+		return nil, err
+	}
+	cfg, err := parse(dsn, opts)
+	if err != nil {
+		return nil, err
+	}
+	stmts, err := compile(tables(cfg, opts))
+	if err != nil {
+		return nil, err
+	}
+	st, err := openStore(ctx, cfg, opts, stmts)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := sql.New(ctx, config(namespace, opts, st, stmts))
+	if err != nil {
+		return nil, err
+	}
+	return &Backend{Backend: shared}, nil
+}
+
+func compile(prefix string, change ...func(string) string) (*sql.Statements, error) {
+	text, err := files.ReadFile("statements.sql")
+	if err != nil {
+		return nil, err
+	}
+	file := string(text)
+	for _, c := range change {
+		file = c(file)
+	}
+	return sql.Compile(file, prefix, func(int) string { return "?" })
+}
+
+func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) sql.Config {
+	return sql.Config{
+		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
+		Limits: driver.Limits{
+			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
+			PollPeriod: o.PollPeriod, MinTTL: 500 * time.Millisecond,
+		},
+		Create: o.Create, NewRoster: o.NewRoster, Buckets: buckets,
+	}
+}

@@ -1,0 +1,83 @@
+package mysql
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+const (
+	// DefaultPollPeriod is how often a blocked Observe or TailLog looks for changes
+	// made by other processes.
+	DefaultPollPeriod = 50 * time.Millisecond
+	// DefaultMaxConns is how many connections write, at most.
+	DefaultMaxConns = 4
+)
+
+// Options for Open and Migrate. The zero value, and nil, work.
+type Options struct {
+	// TablePrefix begins the name of every table. Default ("") "tenure_";
+	// lower-case letters, digits and "_", at most 32 bytes.
+	TablePrefix string
+
+	// Create writes the namespace's identity if it has none. Without it a missing
+	// identity is an error, because it may mean a wiped store (rule I1).
+	Create bool
+
+	// Migrate brings the tables up to date when opening, in the place of a step of
+	// its own with another user. It needs the right to create tables.
+	Migrate bool
+
+	// NewRoster is an operator's word that no member of this namespace runs any
+	// more: a missing roster is accepted beside existing data.
+	NewRoster bool
+
+	// PollPeriod is how late a change made by another process may be reported.
+	// Default (0) DefaultPollPeriod; 1 ms to 10 s. Failover takes this much longer
+	// at most.
+	PollPeriod time.Duration
+
+	// MaxConns is how many connections write, at most. Default (0)
+	// DefaultMaxConns; 1 to 1000.
+	MaxConns int
+
+	// TLS, if set, replaces what the DSN says about TLS. It is not changed.
+	TLS *tls.Config
+
+	// Insecure allows a connection to another host without TLS, or without checking
+	// the server's certificate. Default false: such a DSN is refused.
+	Insecure bool
+
+	// Password, if set, is asked for the password of each new connection, in the
+	// place of the DSN's: for passwords that change. It must be safe for concurrent
+	// use.
+	Password func(ctx context.Context) (string, error)
+}
+
+// withDefaults returns a copy with the defaults filled in, or what to change.
+func (o *Options) withDefaults() (*Options, error) {
+	c := Options{}
+	if o != nil {
+		c = *o
+	}
+	if c.PollPeriod == 0 {
+		c.PollPeriod = DefaultPollPeriod
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = DefaultMaxConns
+	}
+	if c.TablePrefix == "" {
+		c.TablePrefix = "tenure_"
+	}
+	if c.PollPeriod < time.Millisecond || c.PollPeriod > 10*time.Second {
+		return nil, fmt.Errorf("tenure: %w: poll period %v is outside 1ms to 10s", driver.ErrInvalid, c.PollPeriod)
+	}
+	if c.MaxConns < 1 || c.MaxConns > 1000 {
+		return nil, fmt.Errorf("tenure: %w: %d connections: use 1 to 1000", driver.ErrInvalid, c.MaxConns)
+	}
+	return &c, sql.CheckPrefix(c.TablePrefix)
+}

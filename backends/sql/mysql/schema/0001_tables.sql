@@ -1,0 +1,124 @@
+-- The version of these tables. One row.
+CREATE TABLE IF NOT EXISTS tenure_schema (
+    id      INT NOT NULL PRIMARY KEY,
+    version INT NOT NULL
+) ENGINE = InnoDB;
+INSERT INTO tenure_schema (id, version) VALUES (1, 0) ON DUPLICATE KEY UPDATE id = id;
+
+-- One row per namespace, never deleted. A token is base + revision; the revision
+-- is raised once per batch of ownership changes.
+CREATE TABLE IF NOT EXISTS tenure_namespaces (
+    namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+    store_id  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    base      BIGINT NOT NULL DEFAULT 0,
+    revision  BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB;
+
+-- One row per shard, never deleted: who owns it, under which token, and the head
+-- of its commits and its log. session is '' when nobody holds it, and token stays
+-- that of the last lease. A session that has no row in tenure_members is dead.
+CREATE TABLE IF NOT EXISTS tenure_shards (
+    namespace    VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    shard        VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    session      VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    token        BIGINT NOT NULL CHECK (token > 0),
+    granted_from BIGINT NOT NULL,           -- the token before this one
+    revision     BIGINT NOT NULL,           -- of the namespace, at the last change of owner
+    number       BIGINT NOT NULL DEFAULT 0, -- commits so far
+    seq          BIGINT NOT NULL DEFAULT 0, -- last entry of the log
+    oldest       BIGINT NOT NULL DEFAULT 0, -- first entry that is left
+    nonce        BIGINT NOT NULL DEFAULT 0, -- of the last commit
+    commit_token BIGINT NOT NULL DEFAULT 0, -- of the lease that made the last commit
+    PRIMARY KEY (namespace, shard),
+    INDEX revision (namespace, revision)
+) ENGINE = InnoDB;
+
+-- Keys and values written under leases. version is the number of the shard's
+-- commit that wrote the value.
+CREATE TABLE IF NOT EXISTS tenure_items (
+    namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    shard     VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    `key`       VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    version   BIGINT NOT NULL,
+    value     MEDIUMBLOB NOT NULL,
+    PRIMARY KEY (namespace, shard, `key`)
+) ENGINE = InnoDB;
+
+-- The decision logs. seq counts from 1 without gaps in each shard; position
+-- orders the entries of all shards of a bucket as they were committed.
+CREATE TABLE IF NOT EXISTS tenure_entries (
+    namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    shard     VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    seq       BIGINT  NOT NULL,
+    token     BIGINT  NOT NULL,
+    number    BIGINT  NOT NULL,
+    bucket    INT NOT NULL,
+    position  BIGINT  NOT NULL,
+    payload   MEDIUMBLOB  NOT NULL,
+    PRIMARY KEY (namespace, shard, seq),
+    UNIQUE INDEX position (namespace, bucket, position)
+) ENGINE = InnoDB;
+
+-- The counters behind position. trimmed is the highest position removed.
+CREATE TABLE IF NOT EXISTS tenure_tails (
+    namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    bucket    INT NOT NULL,
+    position  BIGINT  NOT NULL DEFAULT 0,
+    trimmed   BIGINT  NOT NULL DEFAULT 0,
+    PRIMARY KEY (namespace, bucket)
+) ENGINE = InnoDB;
+
+-- Scratch rows by which opening proves that conditions are honoured.
+CREATE TABLE IF NOT EXISTS tenure_probes (
+    id      VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+    version BIGINT NOT NULL
+) ENGINE = InnoDB;
+
+-- One row per namespace: a copy of its identity, and a revision that is raised
+-- whenever a member joins or goes.
+CREATE TABLE IF NOT EXISTS tenure_rosters (
+    namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+    store_id  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    revision  BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB;
+
+-- The session that joined last under each node label. Never deleted.
+CREATE TABLE IF NOT EXISTS tenure_nodes (
+    namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    node      VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    session   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    PRIMARY KEY (namespace, node)
+) ENGINE = InnoDB;
+
+-- The members that are alive: a session without a row here is dead for ever.
+CREATE TABLE IF NOT EXISTS tenure_members (
+    namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    session   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    node      VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    ttl_ns    BIGINT  NOT NULL, -- nanoseconds
+    priority  INT NOT NULL,
+    weight    INT NOT NULL,
+    meta      TEXT CHARACTER SET utf8mb4    NOT NULL, -- a JSON object
+    supersede BOOLEAN NOT NULL,
+    revision  BIGINT  NOT NULL, -- of the roster, when it joined
+    PRIMARY KEY (namespace, session),
+    INDEX revision (namespace, revision)
+) ENGINE = InnoDB;
+
+-- A counter per member, which its heartbeats raise. Narrow, and without an index
+-- on the counter.
+CREATE TABLE IF NOT EXISTS tenure_beats (
+    namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    session   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    version   BIGINT NOT NULL DEFAULT 1,
+    PRIMARY KEY (namespace, session)
+) ENGINE = InnoDB;
+
+-- The sessions that ended lately.
+CREATE TABLE IF NOT EXISTS tenure_departures (
+    namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    session   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    revision  BIGINT NOT NULL, -- of the roster, when it ended
+    PRIMARY KEY (namespace, session),
+    INDEX revision (namespace, revision)
+) ENGINE = InnoDB;

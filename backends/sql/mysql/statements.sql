@@ -1,0 +1,236 @@
+-- The statements of the MySQL and MariaDB backend. Transactions are READ
+-- COMMITTED: whatever is decided upon is locked by the statement that reads it,
+-- by primary key. Lists travel as one JSON array, which the optimizer must take
+-- first (STRAIGHT_JOIN); locks are taken in its order.
+
+-- name: namespace_insert
+INSERT INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id)
+ON DUPLICATE KEY UPDATE namespace = namespace;
+
+-- name: namespace_read
+SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace;
+
+-- name: namespace_lock
+SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace FOR UPDATE;
+
+-- name: namespace_raise
+UPDATE tenure_namespaces SET revision = :revision WHERE namespace = :namespace;
+
+-- name: namespace_rebase
+UPDATE tenure_namespaces SET base = :base WHERE namespace = :namespace;
+
+-- name: tail_insert
+INSERT INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket)
+ON DUPLICATE KEY UPDATE namespace = namespace;
+
+-- name: tails_read
+SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
+
+-- name: tail_advance
+UPDATE tenure_tails SET position = position + :count
+WHERE namespace = :namespace AND bucket = :bucket;
+
+-- name: tail_trim
+UPDATE tenure_tails SET trimmed = greatest(trimmed, coalesce((SELECT e.position FROM tenure_entries AS e
+  WHERE e.namespace = :namespace AND e.shard = :shard AND e.seq = :through), 0))
+WHERE namespace = :namespace AND bucket = :bucket;
+
+-- name: shards_claim
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE SKIP LOCKED;
+
+-- name: shards_lock
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
+
+-- name: shards_hold
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
+
+-- name: shards_read
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name;
+
+-- name: shards_grant
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
+SELECT :namespace, j.name, :session, :token, 0, :revision
+FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+ON DUPLICATE KEY UPDATE granted_from = token, session = VALUES(session), token = VALUES(token), revision = VALUES(revision);
+
+-- name: shards_release
+UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name
+SET s.session = '', s.revision = :revision;
+
+-- name: shards_all
+SELECT shard, session, token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
+
+-- name: shards_since
+SELECT shard, session, token FROM tenure_shards
+WHERE namespace = :namespace AND revision > :revision ORDER BY revision, shard;
+
+-- name: owner_read
+SELECT session, token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
+
+-- name: head_read
+SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
+WHERE namespace = :namespace AND shard = :shard;
+
+-- name: heads_all
+SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
+WHERE namespace = :namespace AND number > 0 ORDER BY shard;
+
+-- name: heads_write
+UPDATE JSON_TABLE(:heads, '$[*]' COLUMNS (
+  name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', number BIGINT PATH '$[1]', seq BIGINT PATH '$[2]',
+  oldest BIGINT PATH '$[3]', nonce BIGINT PATH '$[4]', token BIGINT PATH '$[5]')) AS j
+STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name
+SET s.number = j.number, s.seq = j.seq, s.oldest = j.oldest, s.nonce = j.nonce, s.commit_token = j.token;
+
+-- name: items_versions
+SELECT i.`key`, i.version FROM JSON_TABLE(:keys, '$[*]' COLUMNS (name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_items AS i ON i.namespace = :namespace AND i.shard = :shard AND i.`key` = j.name;
+
+-- name: items_put
+INSERT INTO tenure_items (namespace, shard, `key`, version, value)
+SELECT :namespace, :shard, j.name, :version, SUBSTRING(CAST(:values AS BINARY), j.at + 1, j.length)
+FROM JSON_TABLE(:items, '$[*]' COLUMNS (
+  name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', at INT PATH '$[1]', length INT PATH '$[2]')) AS j
+ON DUPLICATE KEY UPDATE version = VALUES(version), value = VALUES(value);
+
+-- name: items_delete
+DELETE i FROM JSON_TABLE(:keys, '$[*]' COLUMNS (name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_items AS i ON i.namespace = :namespace AND i.shard = :shard AND i.`key` = j.name;
+
+-- name: item_read
+SELECT version, value FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND `key` = :key;
+
+-- name: items_list
+SELECT `key`, version, value FROM tenure_items
+WHERE namespace = :namespace AND shard = :shard AND `key` >= :low AND (:high = '' OR `key` < :high)
+ORDER BY `key`;
+
+-- name: entries_insert
+INSERT INTO tenure_entries (namespace, shard, seq, token, number, bucket, position, payload)
+SELECT :namespace, :shard, :first - 1 + j.i, :token, :number, :bucket,
+       (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket) - :count + j.i,
+       SUBSTRING(CAST(:payloads AS BINARY), (j.slice >> 32) + 1, j.slice & 4294967295)
+FROM JSON_TABLE(:slices, '$[*]' COLUMNS (i FOR ORDINALITY, slice BIGINT PATH '$')) AS j;
+
+-- name: entries_read
+SELECT seq, token, number, payload FROM tenure_entries
+WHERE namespace = :namespace AND shard = :shard AND seq > :after ORDER BY seq LIMIT :max;
+
+-- name: entries_tail
+SELECT shard, seq, token, number, payload, position FROM tenure_entries
+WHERE namespace = :namespace AND bucket = :bucket AND position > :position
+ORDER BY position LIMIT :max;
+
+-- name: entries_trim
+DELETE FROM tenure_entries WHERE namespace = :namespace AND shard = :shard AND seq <= :through;
+
+-- name: fence_touch
+SELECT s.token FROM tenure_shards AS s
+WHERE s.namespace = :namespace AND s.shard = :shard AND s.session = :session AND s.token = :token
+  AND EXISTS (SELECT 1 FROM tenure_namespaces AS n WHERE n.namespace = :namespace AND n.store_id = :store_id)
+LOCK IN SHARE MODE;
+
+-- name: probe_insert
+INSERT INTO tenure_probes (id, version) VALUES (:id, 1);
+
+-- name: probe_update
+UPDATE tenure_probes SET version = :version WHERE id = :id AND version = :seen;
+
+-- name: probe_delete
+DELETE FROM tenure_probes WHERE id = :id;
+
+-- name: roster_insert
+INSERT INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id)
+ON DUPLICATE KEY UPDATE namespace = namespace;
+
+-- name: roster_read
+SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace;
+
+-- name: roster_lock
+SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace FOR UPDATE;
+
+-- name: roster_raise
+UPDATE tenure_rosters SET revision = :revision WHERE namespace = :namespace;
+
+-- name: node_read
+SELECT session FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
+
+-- name: node_insert
+INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session);
+
+-- name: node_update
+UPDATE tenure_nodes SET session = :session WHERE namespace = :namespace AND node = :node;
+
+-- name: member_insert
+INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, supersede, revision)
+VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :supersede, :revision);
+
+-- name: member_hold
+SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session LOCK IN SHARE MODE;
+
+-- name: members_hold
+SELECT m.session FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_members AS m ON m.namespace = :namespace AND m.session = j.name LOCK IN SHARE MODE;
+
+-- name: members_present
+SELECT m.session FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_members AS m ON m.namespace = :namespace AND m.session = j.name;
+
+-- name: members_lock
+SELECT m.session, b.version FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_members AS m ON m.namespace = :namespace AND m.session = j.name
+STRAIGHT_JOIN tenure_beats AS b ON b.namespace = :namespace AND b.session = j.name
+FOR UPDATE SKIP LOCKED;
+
+-- name: members_all
+SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+WHERE namespace = :namespace ORDER BY session;
+
+-- name: members_since
+SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
+
+-- name: members_delete
+DELETE d FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_members AS d ON d.namespace = :namespace AND d.session = j.name;
+
+-- name: beat_insert
+INSERT INTO tenure_beats (namespace, session) VALUES (:namespace, :session);
+
+-- name: beat_lock
+SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :session FOR UPDATE;
+
+-- name: beat_write
+UPDATE tenure_beats SET version = :version WHERE namespace = :namespace AND session = :session;
+
+-- name: beats_read
+SELECT b.session, b.version FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_beats AS b ON b.namespace = :namespace AND b.session = j.name;
+
+-- name: beats_delete
+DELETE d FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_beats AS d ON d.namespace = :namespace AND d.session = j.name;
+
+-- name: departure_read
+SELECT revision FROM tenure_departures WHERE namespace = :namespace AND session = :session;
+
+-- name: departures_insert
+INSERT INTO tenure_departures (namespace, session, revision)
+SELECT m.namespace, m.session, :revision FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_members AS m ON m.namespace = :namespace AND m.session = j.name;
+
+-- name: departures_since
+SELECT session FROM tenure_departures
+WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
+
+-- name: departures_trim
+DELETE FROM tenure_departures WHERE namespace = :namespace AND revision <= :revision;

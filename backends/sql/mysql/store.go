@@ -1,0 +1,167 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tenure-go/tenure/backends/sql"
+)
+
+const (
+	// Connections beside those for the application's writes. The machine has at
+	// most three heartbeats and a batch of each other kind in flight.
+	rosterConns = 3
+	readConns   = 3
+	// idleLimit ends, on MariaDB, a transaction of a process that was stopped in
+	// it, and lockLimit a wait for a lock, whose caller may be gone. In seconds.
+	idleLimit = 2
+	lockLimit = 2
+	// sessionLimit ends a connection of MySQL, which has no limit for transactions.
+	// In seconds.
+	sessionLimit = 10
+)
+
+// store runs the shared code's transactions, each on a connection of the lanes it
+// belongs to.
+type store struct {
+	data, roster, reads *lanes
+	wake                sql.Wake
+	life                *sql.Life
+}
+
+var _ sql.Store = (*store)(nil)
+
+func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.Statements) (_ *store, err error) {
+	mariadb, err := prepareDatabase(ctx, cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	strict := "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+	limit := fmt.Sprintf("SET SESSION wait_timeout = %d", sessionLimit)
+	if mariadb {
+		limit = fmt.Sprintf("SET SESSION idle_transaction_timeout = %d", idleLimit)
+	}
+	write := []string{strict, limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
+		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", "SET SESSION autocommit = 0"}
+	// Each single read has a snapshot of its own, each transaction one for all.
+	read := []string{strict, limit, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET SESSION autocommit = 1"}
+	s := &store{life: sql.NewLife()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.data, err = newLanes(cfg, stmts, o.MaxConns, write...); err != nil {
+		return nil, err
+	}
+	if s.roster, err = newLanes(cfg, stmts, rosterConns, write...); err != nil {
+		return nil, err
+	}
+	s.reads, err = newLanes(cfg, stmts, readConns, read...)
+	return s, err
+}
+
+// transaction runs fn in a write transaction, which its first statement begins.
+func (s *store) transaction(ctx context.Context, on *lanes, fn func(context.Context, *sql.Tx) error) error {
+	ctx, done, err := s.life.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return sql.Cause(ctx, on.with(ctx, func(l *lane) (bool, error) {
+		tx := sql.NewTx(l.prep, nil)
+		if err := fn(ctx, tx); err != nil {
+			_, ending := l.conn.ExecContext(ctx, "ROLLBACK")
+			if stale(err) {
+				return false, &staleError{notApplied(err)}
+			}
+			return ending == nil, notApplied(err)
+		}
+		if _, err := l.conn.ExecContext(ctx, "COMMIT"); err != nil {
+			return false, commitFailed(err)
+		}
+		if tx.Woke() {
+			s.wake.Broadcast()
+		}
+		return true, nil
+	}))
+}
+
+func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.transaction(ctx, s.data, fn)
+}
+
+func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.transaction(ctx, s.roster, fn)
+}
+
+func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
+	return s.transaction(ctx, s.data, func(ctx context.Context, tx *sql.Tx) error {
+		return fn(ctx, tx, func() (*sql.Tx, error) { return tx, nil })
+	})
+}
+
+func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.reading(ctx, true, fn)
+}
+
+func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.reading(ctx, true, fn)
+}
+
+func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
+	return s.reading(ctx, false, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+}
+
+// reading runs fn on a connection for reads, on one snapshot or on one for each
+// statement.
+func (s *store) reading(ctx context.Context, snapshot bool, fn func(context.Context, *sql.Tx) error) error {
+	ctx, done, err := s.life.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return sql.Cause(ctx, s.reads.with(ctx, func(l *lane) (bool, error) {
+		run := func(text string) error {
+			_, err := l.conn.ExecContext(ctx, text)
+			return err
+		}
+		var err error
+		if snapshot {
+			err = run("START TRANSACTION READ ONLY")
+		}
+		if err == nil {
+			err = fn(ctx, sql.NewTx(l.prep, nil))
+		}
+		if stale(err) {
+			return false, &staleError{err}
+		}
+		keep := true
+		if snapshot {
+			keep = run("COMMIT") == nil
+		}
+		return keep && ctx.Err() == nil, err
+	}))
+}
+
+func (s *store) Check() error { return nil }
+
+func (s *store) Classify(err error) error { return notApplied(err) }
+
+func (s *store) Changed() <-chan struct{} { return s.wake.C() }
+
+func (s *store) Close() error {
+	if !s.life.End() {
+		return nil
+	}
+	var errs []error
+	for _, p := range []*lanes{s.data, s.roster, s.reads} {
+		if p != nil {
+			errs = append(errs, p.close())
+		}
+	}
+	return errors.Join(errs...)
+}
