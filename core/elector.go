@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -151,9 +152,7 @@ func (e *Elector) start(callCtx context.Context) error {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Elector", ErrStopped)
 	}
 	e.phase, e.callCtx = running, callCtx
-	for s := range e.contended {
-		e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: s})
-	}
+	e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shards: slices.Collect(maps.Keys(e.contended))})
 	e.drainQueue()
 	return nil
 }
@@ -166,9 +165,7 @@ func (e *Elector) shutDown() (stuck []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.phase = stopping
-	for s := range e.contended {
-		e.unwant(s, "", ErrShutdown)
-	}
+	e.unwant(slices.Collect(maps.Keys(e.contended)), "", ErrShutdown)
 	e.changed.wake()
 	for late := false; !late && !e.emptied(); {
 		w := e.changed.wait()
@@ -236,9 +233,11 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 		e.contended[ShardID(s)] = h
 	}
 	if e.phase == running {
-		for _, s := range shards {
-			e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: ShardID(s)})
+		ids := make([]ShardID, len(shards))
+		for i, s := range shards {
+			ids[i] = ShardID(s)
 		}
+		e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shards: ids})
 		e.drainQueue()
 	}
 	e.snap.bump()
@@ -278,6 +277,7 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 		return fmt.Errorf("tenure: %w: session %s is this process's own: name another member's", ErrInvalid, to)
 	}
 	var waits []*run
+	var ids []ShardID
 	for _, s := range shards {
 		id := ShardID(s)
 		r := e.runs[id]
@@ -285,9 +285,10 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 			waits = append(waits, r)
 		}
 		if _, ok := e.contended[id]; ok || r != nil && to != "" {
-			e.unwant(id, to, cause)
+			ids = append(ids, id)
 		}
 	}
+	e.unwant(ids, to, cause)
 	e.snap.bump()
 	e.mu.Unlock()
 
@@ -319,19 +320,21 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 	return errors.Join(errs...)
 }
 
-// unwant ends the contention for one shard. e.mu is held, the queue empty.
-func (e *Elector) unwant(s ShardID, to SessionID, cause error) {
-	delete(e.contended, s)
-	if e.phase == fresh {
+// unwant ends the contention for shards. e.mu is held, the queue empty.
+func (e *Elector) unwant(shards []ShardID, to SessionID, cause error) {
+	for _, s := range shards {
+		delete(e.contended, s)
+		if r := e.runs[s]; r != nil {
+			if to != "" {
+				r.to = to
+			}
+			e.askToStop(r, cause)
+		}
+	}
+	if e.phase == fresh || len(shards) == 0 {
 		return
 	}
-	if r := e.runs[s]; r != nil {
-		if to != "" {
-			r.to = to
-		}
-		e.askToStop(r, cause)
-	}
-	e.queue = append(e.queue, fsm.Input{Kind: fsm.InUnwant, Shard: s, To: to})
+	e.queue = append(e.queue, fsm.Input{Kind: fsm.InUnwant, Shards: shards, To: to})
 	e.drainQueue()
 }
 

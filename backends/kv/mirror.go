@@ -90,6 +90,7 @@ func (m *mirror) load(page *Page) {
 	if m.seq == 0 {
 		m.seq = 1
 	}
+	m.shards.expect(len(page.Pairs))
 	seen := make(map[driver.SessionID]struct{})
 	for _, p := range page.Pairs {
 		if s, ok := strings.CutPrefix(p.Key, m.keys.Members()); ok {

@@ -1,5 +1,7 @@
 package kv
 
+import "slices"
+
 // recent is a map that also lists its items by when they last changed, so that
 // the changes since some moment cost as much as there are changes. Items live in
 // one slice and are linked by index: a large map costs the collector little. Not
@@ -30,6 +32,11 @@ func (r *recent[K, V]) get(k K) (*recentItem[K, V], bool) {
 		return nil, false
 	}
 	return &r.items[i], true
+}
+
+// expect makes room for n items in all, without the slack of growing item by item.
+func (r *recent[K, V]) expect(n int) {
+	r.items = slices.Grow(r.items, max(0, n-len(r.items)))
 }
 
 // set puts an item at the end of the list. seq must not decrease.

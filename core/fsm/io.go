@@ -55,10 +55,10 @@ type InputKind uint8
 const (
 	// InWake: only time has passed. Expected at or after Machine.WakeAt.
 	InWake InputKind = iota
-	// InWant: this process wants Shard.
+	// InWant: this process wants Shard, or all of Shards.
 	InWant
-	// InUnwant: it does not any more. A held lease drains, and is then handed to
-	// session To if that is not empty and alive, else released.
+	// InUnwant: it does not want Shard, or Shards, any more. A held lease drains, and
+	// is then handed to session To if that is not empty and alive, else released.
 	InUnwant
 	// InDrained: the handler that was started for the Grant of Shard and Token has
 	// returned and been joined.
@@ -88,6 +88,7 @@ const (
 type Input struct {
 	Kind      InputKind
 	Shard     driver.ShardID
+	Shards    []driver.ShardID
 	Token     driver.Token
 	To        driver.SessionID
 	Owner     driver.Owner

@@ -117,9 +117,20 @@ func (m *Machine) apply(in *Input) {
 	switch in.Kind {
 	case InWake:
 	case InWant:
-		m.want(in.Shard)
+		if in.Shard != "" {
+			m.want(in.Shard)
+		}
+		m.expect(len(in.Shards))
+		for _, s := range in.Shards {
+			m.want(s)
+		}
 	case InUnwant:
-		m.unwant(in.Shard, in.To)
+		if in.Shard != "" {
+			m.unwant(in.Shard, in.To)
+		}
+		for _, s := range in.Shards {
+			m.unwant(s, in.To)
+		}
 	case InDrained:
 		m.drained(in.Shard, in.Token)
 	case InStalled:

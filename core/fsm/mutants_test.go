@@ -49,7 +49,7 @@ var mutants = []mutant{
 	{"C5: evict without a heartbeat since", "", "C5", []edit{
 		{"peers.go", "case m.okSentAt < p.silentAt():", "case false:"}}},
 	{"C6: a deaf member keeps beating", "", "C6", []edit{
-		{"session.go", "return !m.lapsed || m.heardAt >= m.lapsedAt && m.now < m.heardAt.Add(m.cfg.Member.TTL/2)", "return true"}}},
+		{"session.go", "return !m.lapsed || m.now >= m.quietTo && m.heardAt >= m.lapsedAt && m.now < m.heardAt.Add(m.cfg.Member.TTL/2)", "return true"}}},
 	{"C7: the same token after a lapse", "", "S6", []edit{
 		{"shards.go", "\ts.burn(s.own.granted)\n", "\tif cause != CauseLapsed {\n\t\ts.burn(s.own.granted)\n\t}\n"},
 		{"shards.go", "\t\tif m.mine(s) {\n\t\t\ts.burn(s.owner.Token)\n", "\t\tif m.mine(s) && cause != CauseLapsed {\n\t\t\ts.burn(s.owner.Token)\n"}}},

@@ -54,7 +54,9 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 			p.listed = false
 		}
 	}
-	m.shards = slices.Grow(m.shards, max(0, len(v.Shards)-len(m.shards)))
+	if v.Reset {
+		m.expect(len(v.Shards) - len(m.shards))
+	}
 	for i := range v.Shards {
 		m.learn(m.shard(v.Shards[i].Shard), v.Shards[i].Owner)
 	}

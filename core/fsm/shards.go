@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -55,6 +56,10 @@ func (m *Machine) shard(name driver.ShardID) int32 {
 	}
 	return i
 }
+
+// expect makes room for n more shards. Growing by doubling would leave a standby
+// for many with as much again that it never needs.
+func (m *Machine) expect(n int) { m.shards = slices.Grow(m.shards, max(0, n)) }
 
 // mine reports whether the newest known record names this session.
 func (m *Machine) mine(s *shard) bool { return m.phase == live && s.owner.Session == m.sess }
