@@ -35,7 +35,7 @@ type gate struct {
 	shard driver.ShardID // whose next write is to be held
 	where holdPoint
 	open  chan struct{} // closed to send what is held
-	held  int           // writes held so far
+	sent  int           // writes that were held and have gone on
 }
 
 // hold makes the shard's next write wait for send.
@@ -73,8 +73,8 @@ func (g *gate) takes(c call) (where holdPoint, open <-chan struct{}) {
 func (g *gate) count(more int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.held += more
-	return g.held
+	g.sent += more
+	return g.sent
 }
 
 // around is the gate's part in a call.
@@ -82,7 +82,7 @@ func (g *gate) around(ctx context.Context, c call, do func(context.Context) erro
 	if where, open := g.takes(c); open != nil {
 		g.calls.Lock()
 		defer g.calls.Unlock()
-		g.count(+1)
+		defer g.count(+1)
 		if where == holdReply {
 			err := do(ctx)
 			g.tell(event{Is: isHeld, Token: c.token})

@@ -50,9 +50,9 @@ func AddFlags(fs *flag.FlagSet) {
 }
 
 // flagged returns a flag's value, the zero value if AddFlags was not called.
-func flagged[T any](name string) T {
+func flagged[T any](fs *flag.FlagSet, name string) T {
 	var none T
-	f := flag.Lookup(name)
+	f := fs.Lookup(name)
 	if f == nil {
 		return none
 	}

@@ -3,6 +3,7 @@ package system
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -33,7 +34,7 @@ func Run(t *testing.T, c Config) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Control = c.Control || flagged[bool](controlFlag)
+	c.Control = c.Control || flagged[bool](flag.CommandLine, controlFlag)
 	total := &Report{Backend: c.Opener.Name, TTL: c.TTL, Control: c.Control}
 	for _, seed := range c.seeds() {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -51,12 +52,12 @@ func Run(t *testing.T, c Config) *Report {
 
 // seeds are those to run, by the flags or by the configuration.
 func (c *Config) seeds() []uint64 {
-	if one := flagged[uint64](seedFlag); one != 0 {
+	if one := flagged[uint64](flag.CommandLine, seedFlag); one != 0 {
 		return []uint64{one}
 	}
 	n := c.Seeds
-	if flag := flagged[int](seedsFlag); flag > 0 {
-		n = flag
+	if more := flagged[int](flag.CommandLine, seedsFlag); more > 0 {
+		n = more
 	}
 	var out []uint64
 	for i := range n {

@@ -129,7 +129,9 @@ func (w *worker) write(ctx context.Context, lease *core.Lease) error {
 }
 
 func (w *worker) commit(lease *core.Lease, b []byte) (driver.Seq, error) {
-	ctx, cancel := context.WithTimeout(lease.Context(), w.patience)
+	// Not the lease's context: core is to find out what became of a write that was
+	// in flight when the lease was lost.
+	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
 	c, err := lease.Commit(ctx, core.Append(b), core.Put(itemKey, b))
 	return c.Last, err

@@ -1,0 +1,106 @@
+package system
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+)
+
+// startMember starts a member on a new database, and waits until it is up.
+func startMember(t *testing.T, l *launcher) *process {
+	t.Helper()
+	dir := t.TempDir()
+	options, err := json.Marshal(sqlite.Settings{Path: filepath.Join(dir, "tenure.db"), Namespace: "system"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := l.start(memberConfig{
+		Opener: sqlite.Name, Options: options, Node: "m1", Process: "m1.1", Shards: []string{"s1"},
+		TTL: testTTL, Pace: time.Millisecond, Seed: 1,
+		History: filepath.Join(dir, "history"), Journal: filepath.Join(dir, "journal"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	within(t, "the member to start", p.isUp)
+	return p
+}
+
+func TestMemberEndsWithItsInput(t *testing.T) {
+	t.Parallel()
+	l := newLauncher()
+	t.Cleanup(l.close)
+	p := startMember(t, l)
+	if err := p.stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the member to end", p.ended)
+	if p.err == nil || !strings.Contains(p.err.Error(), "supervisor has gone") {
+		t.Errorf("it ended with %v", p.err)
+	}
+}
+
+// A stopped process does not see its input end: the kernel kills it.
+func TestStoppedMemberEndsWithItsSupervisor(t *testing.T) {
+	t.Parallel()
+	l := newLauncher()
+	p := startMember(t, l)
+	if err := p.signal(stopSignal); err != nil {
+		t.Fatal(err)
+	}
+	l.close()
+	within(t, "the member to end", p.ended)
+}
+
+func TestMemberRefusesAnUnknownOpener(t *testing.T) {
+	t.Parallel()
+	l := newLauncher()
+	t.Cleanup(l.close)
+	dir := t.TempDir()
+	p, err := l.start(memberConfig{Opener: "nosuch", Process: "m1.1", History: filepath.Join(dir, "h"), Journal: filepath.Join(dir, "j")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the member to end", p.ended)
+	if p.err == nil || !strings.Contains(p.err.Error(), `no opener "nosuch"`) {
+		t.Errorf("it ended with %v", p.err)
+	}
+}
+
+// TestNothingIsLeft runs a short seed and looks for what it left.
+func TestNothingIsLeft(t *testing.T) {
+	c, err := Config{Opener: sqlite.Opener, Members: 3, Steps: minSteps, MinWrites: 1, MinTakeovers: 1, TTL: testTTL / 2,
+		Store: func(t *testing.T, _ uint64) *Store {
+			return &Store{Options: sqlite.Settings{Path: filepath.Join(t.TempDir(), "tenure.db"), Namespace: "system"}}
+		}}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.play(t, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.journals) < 4 {
+		t.Errorf("only %d processes were started, and a restart was due", len(s.journals))
+	}
+	for _, seat := range s.seats {
+		if !seat.proc.ended() {
+			t.Errorf("%s is left", seat.proc.name)
+		}
+	}
+	for process := range s.journals {
+		if _, err := os.Stat(filepath.Join(s.dir, process+".history")); err != nil {
+			t.Error(err)
+		}
+	}
+}
