@@ -11,9 +11,9 @@ import (
 
 // strikeAll plays the schedule. At least one member is left alone at any time.
 func (s *supervisor) strikeAll(ctx context.Context) error {
+	defer s.episodes.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer s.episodes.Wait()
 	for n := 0; n < s.config.Steps || n < 2*s.config.Steps && s.watch.seenTakeovers() < s.config.MinTakeovers; n++ {
 		st := s.schedule.next()
 		pause(ctx, st.After)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -78,5 +79,32 @@ func TestFlags(t *testing.T) {
 	}
 	if flagged[bool](flag.NewFlagSet("none", flag.ContinueOnError), controlFlag) {
 		t.Error("a flag that was not added is set")
+	}
+}
+
+// Not parallel: failures go to the directory for temporary files.
+func TestFailureSaysHowToReplayIt(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	c := Config{Opener: driver.Opener{Name: "sqlite"}}
+	s := &supervisor{seed: 17, strikes: []*strike{{step: step{Fault: faultKill}, process: "m1.1", at: 5}, {step: step{Fault: faultPause}, at: 9}}}
+	h := &history.History{Operations: []history.Operation{{Process: "m1.1", ID: 1, Kind: history.Join, Call: 1, Return: 2, Outcome: history.OK}}}
+	var found []history.Finding
+	for range maxShown + 1 {
+		found = append(found, newFinding("S3", checkBelief, "s1", "a former owner wrote"))
+	}
+	text := c.explain(t, s, h, found)
+	for _, want := range []string{
+		"6 violations", `S3 nothing-accepted-under-a-superseded-token: shard "s1": a former owner wrote`,
+		"5 m1.1: SIGKILL", "9 store: the store pauses",
+		"folder of the test: go test -run '^TestFailureSaysHowToReplayIt$' . -args -system.seed=17",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the explanation lacks %q:\n%s", want, text)
+		}
+	}
+	_, path, _ := strings.Cut(text, "history: ")
+	path, _, _ = strings.Cut(path, "\n")
+	if loaded, err := history.Load(filepath.Join(path, "history.jsonl")); err != nil || len(loaded.Operations) != 1 {
+		t.Errorf("the history in %q: %v", path, err)
 	}
 }

@@ -42,7 +42,7 @@ type written struct {
 	n       int64
 }
 
-func (e *evidence) find(rule, check string, shard driver.ShardID, format string, args ...any) history.Finding {
+func newFinding(rule, check string, shard driver.ShardID, format string, args ...any) history.Finding {
 	return history.Finding{Rule: rule, Check: check, Shard: shard, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -64,11 +64,11 @@ func (e *evidence) logsInOrder() []history.Finding {
 	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
 		for i, entry := range e.logs[shard] {
 			if want := driver.Seq(i + 1); entry.Seq != want {
-				out = append(out, e.find("T1", checkLog, shard, "entry %d is where entry %d belongs", entry.Seq, want))
+				out = append(out, newFinding("T1", checkLog, shard, "entry %d is where entry %d belongs", entry.Seq, want))
 				break
 			}
 			if i > 0 && entry.Token < e.logs[shard][i-1].Token {
-				out = append(out, e.find("T2", checkLog, shard, "entry %d has token %d, after token %d", entry.Seq, entry.Token, e.logs[shard][i-1].Token))
+				out = append(out, newFinding("T2", checkLog, shard, "entry %d has token %d, after token %d", entry.Seq, entry.Token, e.logs[shard][i-1].Token))
 			}
 		}
 	}
@@ -84,12 +84,12 @@ func (e *evidence) belief() []history.Finding {
 			p, err := decodePayload(entry.Payload)
 			switch {
 			case err != nil:
-				out = append(out, e.find("T3", checkBelief, shard, "entry %d is none that a member wrote: %v", entry.Seq, err))
+				out = append(out, newFinding("T3", checkBelief, shard, "entry %d is none that a member wrote: %v", entry.Seq, err))
 			case p.Token != entry.Token:
-				out = append(out, e.find("S3", checkBelief, shard, "entry %d was written by %s under token %d, and was accepted when token %d was current",
+				out = append(out, newFinding("S3", checkBelief, shard, "entry %d was written by %s under token %d, and was accepted when token %d was current",
 					entry.Seq, p.Process, p.Token, entry.Token))
 			case p.Head+1 != entry.Seq:
-				out = append(out, e.find("S15", checkBelief, shard, "entry %d was written by %s as entry %d, and something came between under its own token %d",
+				out = append(out, newFinding("S15", checkBelief, shard, "entry %d was written by %s as entry %d, and something came between under its own token %d",
 					entry.Seq, p.Process, p.Head+1, p.Token))
 			}
 		}
@@ -118,13 +118,13 @@ func (e *evidence) once() []history.Finding {
 			what := fmt.Sprintf("write %d of %s under token %d", n.N, process, n.Token)
 			switch {
 			case len(found) > 1:
-				out = append(out, e.find("S15", checkOnce, n.Shard, "%s is in the log %d times, as entries %d and %d", what, len(found), found[0].Seq, found[1].Seq))
+				out = append(out, newFinding("S15", checkOnce, n.Shard, "%s is in the log %d times, as entries %d and %d", what, len(found), found[0].Seq, found[1].Seq))
 			case n.Out == wasAccepted && len(found) == 0:
-				out = append(out, e.find("S16", checkOnce, n.Shard, "%s was acknowledged as entry %d and is not in the log", what, n.Seq))
+				out = append(out, newFinding("S16", checkOnce, n.Shard, "%s was acknowledged as entry %d and is not in the log", what, n.Seq))
 			case n.Out == wasAccepted && (found[0].Seq != n.Seq || found[0].Shard != "" && found[0].Shard != n.Shard):
-				out = append(out, e.find("S16", checkOnce, n.Shard, "%s was acknowledged as entry %d and is entry %d", what, n.Seq, found[0].Seq))
+				out = append(out, newFinding("S16", checkOnce, n.Shard, "%s was acknowledged as entry %d and is entry %d", what, n.Seq, found[0].Seq))
 			case n.Out == wasRefused && len(found) > 0:
-				out = append(out, e.find("S16", checkOnce, n.Shard, "%s was refused (%s) and is entry %d", what, n.Why, found[0].Seq))
+				out = append(out, newFinding("S16", checkOnce, n.Shard, "%s was refused (%s) and is entry %d", what, n.Why, found[0].Seq))
 			}
 		}
 	}
@@ -142,15 +142,15 @@ func (e *evidence) handlers() []history.Finding {
 			switch n.Is {
 			case noteStarted:
 				if t, is := running[n.Shard]; is {
-					out = append(out, e.find("S11", checkHandlers, n.Shard, "%s started token %d before the handler of token %d had returned", process, n.Token, t))
+					out = append(out, newFinding("S11", checkHandlers, n.Shard, "%s started token %d before the handler of token %d had returned", process, n.Token, t))
 				}
 				if n.Token <= newest[n.Shard] {
-					out = append(out, e.find("S11", checkHandlers, n.Shard, "%s started token %d after token %d", process, n.Token, newest[n.Shard]))
+					out = append(out, newFinding("S11", checkHandlers, n.Shard, "%s started token %d after token %d", process, n.Token, newest[n.Shard]))
 				}
 				running[n.Shard], newest[n.Shard] = n.Token, n.Token
 			case noteStopped:
 				if t, is := running[n.Shard]; !is || t != n.Token {
-					out = append(out, e.find("S11", checkHandlers, n.Shard, "%s stopped token %d, which had not been started", process, n.Token))
+					out = append(out, newFinding("S11", checkHandlers, n.Shard, "%s stopped token %d, which had not been started", process, n.Token))
 				}
 				delete(running, n.Shard)
 			}
@@ -165,7 +165,7 @@ func (e *evidence) reads() []history.Finding {
 	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
 		for _, n := range e.journals[process] {
 			if n.Is == noteWrong {
-				out = append(out, e.find("F1", checkRead, n.Shard, "%s under token %d: %s", process, n.Token, n.Wrong))
+				out = append(out, newFinding("F1", checkRead, n.Shard, "%s under token %d: %s", process, n.Token, n.Wrong))
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func (e *evidence) shortStops() []history.Finding {
 			}
 			for l, end := range until {
 				if l.fence.Shard == n.Shard && l.fence.Token == n.Token && n.At < end {
-					out = append(out, e.find("S9", checkShortStop, n.Shard, "%s was stopped for %v at most, and dropped token %d as lapsed %v before its trust ended",
+					out = append(out, newFinding("S9", checkShortStop, n.Shard, "%s was stopped for %v at most, and dropped token %d as lapsed %v before its trust ended",
 						k.process, time.Duration(k.over-k.at), n.Token, time.Duration(end-n.At)))
 				}
 			}
@@ -238,7 +238,7 @@ func (e *evidence) outages() []history.Finding {
 				continue
 			}
 			if victim := process[op.Target]; victim != "" && !struck[victim] {
-				f := e.find("C5", checkOutage, "", "%s evicted %s while nobody could write to the store", op.Process, victim)
+				f := newFinding("C5", checkOutage, "", "%s evicted %s while nobody could write to the store", op.Process, victim)
 				f.Operations = []history.Operation{op}
 				out = append(out, f)
 			}

@@ -82,7 +82,7 @@ func (c *Config) run(t *testing.T, seed uint64) *Report {
 	}
 	found := s.findings
 	if err != nil { // the logs were not read
-		found = append(found, e.find("V2", checkPlayed, "", "%v", err))
+		found = append(found, newFinding("V2", checkPlayed, "", "%v", err))
 	} else {
 		found = append(found, e.judge()...)
 	}
@@ -93,7 +93,7 @@ func (c *Config) run(t *testing.T, seed uint64) *Report {
 	}
 	r := e.measure(found)
 	if r.Takeovers < c.MinTakeovers {
-		found = append(found, e.find("traffic", checkTakeovers, "", "a shard's owner changed %d times, and fewer than %d prove nothing", r.Takeovers, c.MinTakeovers))
+		found = append(found, newFinding("traffic", checkTakeovers, "", "a shard's owner changed %d times, and fewer than %d prove nothing", r.Takeovers, c.MinTakeovers))
 	}
 	if c.Control && r.Damage > 0 || !c.Control && len(found) > 0 {
 		r.Failed = 1
@@ -171,7 +171,7 @@ func (c *Config) explain(t *testing.T, s *supervisor, h *history.History, found 
 	if err != nil {
 		fmt.Fprintf(&b, "%v\n", err)
 	}
-	fmt.Fprintf(&b, "history: %s\nreplay: %s", path, replay)
+	fmt.Fprintf(&b, "history: %s\nto play it again, in the folder of the test: %s", path, replay)
 	return b.String()
 }
 

@@ -1,7 +1,6 @@
 package system
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -46,10 +45,6 @@ type step struct {
 	Who   float64       // which member, as a share of those that can be struck
 	Owner bool          // the member with the most shards instead
 	Shard float64       // which of its shards, as a share
-}
-
-func (s step) String() string {
-	return fmt.Sprintf("%v later: %s, for %v", s.After.Round(time.Millisecond), s.Fault, s.For.Round(time.Millisecond))
 }
 
 // schedule draws the steps of one seed. Some of the first are the same for every

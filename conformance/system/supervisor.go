@@ -245,7 +245,7 @@ func (s *supervisor) runs(process string) bool {
 func (s *supervisor) find(rule, check string, shard driver.ShardID, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.findings = append(s.findings, history.Finding{Rule: rule, Check: check, Shard: shard, Message: fmt.Sprintf(format, args...)})
+	s.findings = append(s.findings, newFinding(rule, check, shard, format, args...))
 }
 
 // quiet lets all members contend without faults: each shard must come to be
