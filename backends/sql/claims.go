@@ -105,6 +105,12 @@ func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) b
 	}, func(err error) driver.AcquireResult { return driver.AcquireResult{Err: err} })
 }
 
+// grantKind is what one statement can grant.
+type grantKind struct {
+	to  driver.SessionID
+	how Statement
+}
+
 // grantBatch decides and writes one batch in one transaction: the shards' rows
 // are locked and read, then the roster, then the namespace's row is locked, and
 // with it every owner: a row that another transaction had locked, or that did not
@@ -134,7 +140,7 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 		if err != nil {
 			return err
 		}
-		grants := make(map[driver.SessionID][]string)
+		grants := make(map[grantKind][]string)
 		token := driver.Token(ns.floor() + 1)
 		for i := range results {
 			shard := driver.ShardID(names[i])
@@ -154,7 +160,11 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 			}
 			if d.grant {
 				results[i].Fence.Token = token
-				grants[d.to] = append(grants[d.to], names[i])
+				kind := grantKind{d.to, shardsInsert}
+				if locked {
+					kind.how = shardsGrant
+				}
+				grants[kind] = append(grants[kind], names[i])
 			}
 		}
 		floor = ns.floor()
@@ -165,8 +175,8 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 		if err := data.write(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {
 			return err
 		}
-		for to, shards := range grants {
-			if err := data.write(ctx, shardsGrant, b.name, array(shards), string(to), int64(token), ns.revision+1); err != nil {
+		for kind, shards := range grants {
+			if err := data.write(ctx, kind.how, b.name, array(shards), string(kind.to), int64(token), ns.revision+1); err != nil {
 				return err
 			}
 		}

@@ -75,7 +75,6 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, results []d
 			return err
 		}
 		floor = ns.floor()
-		var heads [][6]any
 		var logs []logChange
 		for i := range writes {
 			results[i], err = b.decideWrite(ctx, data, &writes[i], records[writes[i].Fence.Shard])
@@ -90,16 +89,14 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, results []d
 				return err
 			}
 			h := results[i].Head
-			heads = append(heads, [6]any{writes[i].Fence.Shard, h.Number, h.Seq, h.Oldest, int64(h.Nonce), h.Token})
+			err = data.write(ctx, headWrite, b.name, string(writes[i].Fence.Shard),
+				int64(h.Number), int64(h.Seq), int64(h.Oldest), int64(h.Nonce), int64(h.Token))
+			if err != nil {
+				return err
+			}
 			if len(log.lengths) > 0 || log.trim > 0 {
 				logs = append(logs, log)
 			}
-		}
-		if len(heads) == 0 {
-			return nil
-		}
-		if err := data.write(ctx, headsWrite, b.name, array(heads)); err != nil {
-			return err
 		}
 		return b.writeLogs(ctx, data, logs)
 	})

@@ -26,6 +26,7 @@ const (
 	shardsLock
 	shardsHold
 	shardsRead
+	shardsInsert
 	shardsGrant
 	shardsRelease
 	shardsAll
@@ -33,7 +34,7 @@ const (
 	ownerRead
 	headRead
 	headsAll
-	headsWrite
+	headWrite
 	itemsVersions
 	itemsPut
 	itemsDelete
@@ -97,10 +98,12 @@ var catalogue = [statementCount]struct {
 	// rows in the order of their names: to change the owner, leaving out rows that
 	// another transaction has locked; to change the owner; to change the head,
 	// which may leave room for fence_touch beside it.
-	shardsClaim:   {"shards_claim", []string{"namespace", "shards"}},
-	shardsLock:    {"shards_lock", []string{"namespace", "shards"}},
-	shardsHold:    {"shards_hold", []string{"namespace", "shards"}},
-	shardsRead:    {"shards_read", []string{"namespace", "shards"}},
+	shardsClaim: {"shards_claim", []string{"namespace", "shards"}},
+	shardsLock:  {"shards_lock", []string{"namespace", "shards"}},
+	shardsHold:  {"shards_hold", []string{"namespace", "shards"}},
+	shardsRead:  {"shards_read", []string{"namespace", "shards"}},
+	// Grants shards that have no row, and shards that have one.
+	shardsInsert:  {"shards_insert", []string{"namespace", "shards", "session", "token", "revision"}},
 	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "revision"}},
 	shardsRelease: {"shards_release", []string{"namespace", "shards", "revision"}},
 	shardsAll:     {"shards_all", []string{"namespace"}},
@@ -108,8 +111,7 @@ var catalogue = [statementCount]struct {
 	ownerRead:     {"owner_read", []string{"namespace", "shard"}},
 	headRead:      {"head_read", []string{"namespace", "shard"}},
 	headsAll:      {"heads_all", []string{"namespace"}},
-	// heads: an array of [shard, number, seq, oldest, nonce, token].
-	headsWrite:    {"heads_write", []string{"namespace", "heads"}},
+	headWrite:     {"head_write", []string{"namespace", "shard", "number", "seq", "oldest", "nonce", "token"}},
 	itemsVersions: {"items_versions", []string{"namespace", "shard", "keys"}},
 	// items: an array of [key, offset, length]; values: one blob that they slice.
 	itemsPut:    {"items_put", []string{"namespace", "shard", "version", "items", "values"}},

@@ -55,11 +55,15 @@ SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name;
 
--- name: shards_grant
+-- name: shards_insert
 INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
 SELECT :namespace, j.name, :session, :token, 0, :revision
-FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-ON DUPLICATE KEY UPDATE granted_from = token, session = VALUES(session), token = VALUES(token), revision = VALUES(revision);
+FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j;
+
+-- name: shards_grant
+UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name
+SET s.granted_from = s.token, s.session = :session, s.token = :token, s.revision = :revision;
 
 -- name: shards_release
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
@@ -84,12 +88,9 @@ WHERE namespace = :namespace AND shard = :shard;
 SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 
--- name: heads_write
-UPDATE JSON_TABLE(:heads, '$[*]' COLUMNS (
-  name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', number BIGINT PATH '$[1]', seq BIGINT PATH '$[2]',
-  oldest BIGINT PATH '$[3]', nonce BIGINT PATH '$[4]', token BIGINT PATH '$[5]')) AS j
-STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name
-SET s.number = j.number, s.seq = j.seq, s.oldest = j.oldest, s.nonce = j.nonce, s.commit_token = j.token;
+-- name: head_write
+UPDATE tenure_shards SET number = :number, seq = :seq, oldest = :oldest, nonce = :nonce, commit_token = :token
+WHERE namespace = :namespace AND shard = :shard;
 
 -- name: items_versions
 SELECT i.`key`, i.version FROM JSON_TABLE(:keys, '$[*]' COLUMNS (name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j

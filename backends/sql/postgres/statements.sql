@@ -1,6 +1,9 @@
 -- The statements of the PostgreSQL backend. Transactions are READ COMMITTED, so
 -- whatever is decided upon is locked by the statement that reads it.
--- Lists travel as one JSON array. Locks are taken in the order of names.
+-- Lists travel as one JSON array. A sub-select for each item (LATERAL, with a
+-- clause that keeps it one) makes the planner look each up by primary key, in the
+-- order of the list, whatever it believes about the sizes of tables; ctid names the
+-- rows found. The others, with = ANY, are for few rows.
 
 -- name: namespace_insert
 INSERT INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id)
@@ -35,34 +38,39 @@ UPDATE tenure_tails SET trimmed = greatest(trimmed, (SELECT e.position FROM tenu
 WHERE namespace = :namespace AND bucket = :bucket::integer;
 
 -- name: shards_claim
-SELECT shard, session, token, granted_from, number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND shard = ANY (ARRAY(SELECT jsonb_array_elements_text(:shards::jsonb)))
-ORDER BY shard FOR UPDATE SKIP LOCKED;
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j FOR UPDATE SKIP LOCKED) AS s;
 
 -- name: shards_lock
-SELECT shard, session, token, granted_from, number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND shard = ANY (ARRAY(SELECT jsonb_array_elements_text(:shards::jsonb)))
-ORDER BY shard FOR UPDATE;
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j FOR UPDATE) AS s;
 
 -- name: shards_hold
-SELECT shard, session, token, granted_from, number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND shard = ANY (ARRAY(SELECT jsonb_array_elements_text(:shards::jsonb)))
-ORDER BY shard FOR NO KEY UPDATE;
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j FOR NO KEY UPDATE) AS s;
 
 -- name: shards_read
-SELECT shard, session, token, granted_from, number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND shard = ANY (ARRAY(SELECT jsonb_array_elements_text(:shards::jsonb)));
+SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS s;
+
+-- name: shards_insert
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
+SELECT :namespace::text, j, :session::text, :token::bigint, 0, :revision::bigint
+FROM jsonb_array_elements_text(:shards::jsonb) AS j;
 
 -- name: shards_grant
-INSERT INTO tenure_shards AS s (namespace, shard, session, token, granted_from, revision)
-SELECT :namespace::text, j, :session::text, :token::bigint, 0, :revision::bigint
-FROM jsonb_array_elements_text(:shards::jsonb) AS j
-ON CONFLICT (namespace, shard) DO UPDATE
-SET session = excluded.session, token = excluded.token, granted_from = s.token, revision = excluded.revision;
+UPDATE tenure_shards SET session = :session::text, token = :token::bigint, granted_from = token, revision = :revision::bigint
+WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
 -- name: shards_release
 UPDATE tenure_shards SET session = '', revision = :revision::bigint
-WHERE namespace = :namespace AND shard = ANY (ARRAY(SELECT jsonb_array_elements_text(:shards::jsonb)));
+WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
 -- name: shards_all
 SELECT shard, session, token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
@@ -82,17 +90,14 @@ WHERE namespace = :namespace AND shard = :shard;
 SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 
--- name: heads_write
-UPDATE tenure_shards AS s
-SET number = (j ->> 1)::bigint, seq = (j ->> 2)::bigint, oldest = (j ->> 3)::bigint,
-    nonce = (j ->> 4)::bigint, commit_token = (j ->> 5)::bigint
-FROM jsonb_array_elements(:heads::jsonb) AS j
-WHERE s.namespace = :namespace AND s.shard = j ->> 0;
+-- name: head_write
+UPDATE tenure_shards SET number = :number::bigint, seq = :seq::bigint, oldest = :oldest::bigint, nonce = :nonce::bigint, commit_token = :token::bigint
+WHERE namespace = :namespace AND shard = :shard;
 
 -- name: items_versions
-SELECT key, version FROM tenure_items
-WHERE namespace = :namespace AND shard = :shard
-  AND key = ANY (ARRAY(SELECT jsonb_array_elements_text(:keys::jsonb)));
+SELECT s.key, s.version
+FROM jsonb_array_elements_text(:keys::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT * FROM tenure_items AS r WHERE r.namespace = :namespace AND r.shard = :shard AND r.key = j OFFSET 0) AS s;
 
 -- name: items_put
 INSERT INTO tenure_items (namespace, shard, key, version, value)
@@ -103,8 +108,8 @@ ON CONFLICT (namespace, shard, key) DO UPDATE SET version = excluded.version, va
 
 -- name: items_delete
 DELETE FROM tenure_items
-WHERE namespace = :namespace AND shard = :shard
-  AND key = ANY (ARRAY(SELECT jsonb_array_elements_text(:keys::jsonb)));
+WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:keys::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT r.ctid FROM tenure_items AS r WHERE r.namespace = :namespace AND r.shard = :shard AND r.key = j OFFSET 0) AS k));
 
 -- name: item_read
 SELECT version, value FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
@@ -178,13 +183,14 @@ VALUES (:namespace, :session, :node, :ttl_ns::bigint, :priority::integer, :weigh
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session FOR KEY SHARE;
 
 -- name: members_hold
-SELECT session FROM tenure_members
-WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)))
-ORDER BY session FOR KEY SHARE;
+SELECT s.session
+FROM jsonb_array_elements_text(:sessions::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT * FROM tenure_members AS r WHERE r.namespace = :namespace AND r.session = j FOR KEY SHARE) AS s;
 
 -- name: members_present
-SELECT session FROM tenure_members
-WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
+SELECT s.session
+FROM jsonb_array_elements_text(:sessions::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT * FROM tenure_members AS r WHERE r.namespace = :namespace AND r.session = j OFFSET 0) AS s;
 
 -- name: members_lock
 SELECT m.session, b.version FROM tenure_members AS m JOIN tenure_beats AS b USING (namespace, session)
@@ -213,8 +219,9 @@ SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :ses
 UPDATE tenure_beats SET version = :version::bigint WHERE namespace = :namespace AND session = :session;
 
 -- name: beats_read
-SELECT session, version FROM tenure_beats
-WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
+SELECT s.session, s.version
+FROM jsonb_array_elements_text(:sessions::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT * FROM tenure_beats AS r WHERE r.namespace = :namespace AND r.session = j OFFSET 0) AS s;
 
 -- name: beats_delete
 DELETE FROM tenure_beats

@@ -52,11 +52,13 @@ SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s
 FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = j.value;
 
--- name: shards_grant
+-- name: shards_insert
 INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
-SELECT :namespace, j.value, :session, :token, 0, :revision FROM json_each(:shards) AS j WHERE true
-ON CONFLICT (namespace, shard) DO UPDATE
-SET session = excluded.session, token = excluded.token, granted_from = token, revision = excluded.revision;
+SELECT :namespace, j.value, :session, :token, 0, :revision FROM json_each(:shards) AS j;
+
+-- name: shards_grant
+UPDATE tenure_shards SET session = :session, token = :token, granted_from = token, revision = :revision
+WHERE namespace = :namespace AND shard IN (SELECT value FROM json_each(:shards));
 
 -- name: shards_release
 UPDATE tenure_shards SET session = '', revision = :revision
@@ -80,13 +82,9 @@ WHERE namespace = :namespace AND shard = :shard;
 SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 
--- name: heads_write
-INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision, number, seq, oldest, nonce, commit_token)
-SELECT :namespace, j.value ->> 0, '', 0, 0, 0, j.value ->> 1, j.value ->> 2, j.value ->> 3, j.value ->> 4, j.value ->> 5
-FROM json_each(:heads) AS j WHERE true
-ON CONFLICT (namespace, shard) DO UPDATE
-SET number = excluded.number, seq = excluded.seq, oldest = excluded.oldest,
-    nonce = excluded.nonce, commit_token = excluded.commit_token;
+-- name: head_write
+UPDATE tenure_shards SET number = :number, seq = :seq, oldest = :oldest, nonce = :nonce, commit_token = :token
+WHERE namespace = :namespace AND shard = :shard;
 
 -- name: items_versions
 SELECT i.key, i.version FROM json_each(:keys) AS j CROSS JOIN tenure_items AS i
