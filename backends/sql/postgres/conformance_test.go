@@ -17,9 +17,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
+// TestConformance runs the suite as the documentation's run-time role.
 func TestConformance(t *testing.T) {
-	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
-	conformance.Test(t, harness(t, dsn, dsn, Options{}))
+	server := pool.Get(t, servers.Postgres, nil)
+	dsn := server.Database(t)
+	conformance.Test(t, harness(t, dsn, restricted(t, server, dsn, nil), Options{}))
 }
 
 func TestConformanceSimpleProtocol(t *testing.T) {

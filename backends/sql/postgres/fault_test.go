@@ -1,0 +1,315 @@
+package postgres
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// strikeWhileWriting appends until a number of strikes has hit something, and then
+// reads what is there.
+func strikeWhileWriting(t *testing.T, b driver.Backend, strikes int, strike func(ctx context.Context) (hit int, err error)) sqlfault.Outcomes {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	w, err := sqlfault.NewWriter(ctx, b, "struck")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		hits := 0
+		for hits < strikes {
+			n, err := strike(ctx)
+			if err != nil {
+				done <- err
+				return
+			}
+			hits += n
+		}
+		done <- nil
+	}()
+	for writing := true; writing; {
+		if err := w.Append(ctx); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			writing = false
+		default:
+		}
+	}
+	if err := w.Append(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%+v", w.Outcomes)
+	if w.Refused+w.Unknown == 0 || w.Acknowledged == 0 {
+		t.Errorf("%+v proves nothing", w.Outcomes)
+	}
+	return w.Outcomes
+}
+
+// TestKilledAtCommit ends the server's process behind a connection 200 times while
+// it commits, which takes long here.
+func TestKilledAtCommit(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Postgres, &servers.Options{Config: []string{"commit_delay = 3000", "commit_siblings = 0"}})
+	dsn := server.Database(t)
+	db := openDB(t, server.Admin().Database(dsn.Name()))
+	last := 0
+	out := strikeWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
+		var pid int
+		err := db.QueryRowContext(ctx, `SELECT CASE WHEN pg_terminate_backend(pid) THEN pid END FROM (SELECT pid FROM pg_stat_activity
+  WHERE application_name = 'tenure' AND pid <> $1 AND state = 'active' AND query = 'COMMIT' LIMIT 1) AS committing`, last).Scan(&pid)
+		if errors.Is(err, stdsql.ErrNoRows) {
+			return 0, nil
+		}
+		last = pid
+		return 1, err
+	})
+	if out.UnknownApplied == 0 {
+		t.Errorf("no commit was applied and not acknowledged: %+v", out)
+	}
+}
+
+// TestServerKilled crashes the whole server by killing one of its processes.
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Postgres, nil)
+	dsn := server.Database(t)
+	strikeWhileWriting(t, open(t, dsn, Options{}), 3, func(ctx context.Context) (int, error) {
+		return 1, server.Restart(ctx)
+	})
+}
+
+func TestConnectionsCut(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	proxy, err := sqlfault.NewProxy(dsn.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	b := open(t, dsn.At(proxy.Addr()), Options{})
+	strikeWhileWriting(t, b, 50, func(ctx context.Context) (int, error) {
+		before, err := b.ReadLog(ctx, "struck", 0, 0)
+		for err == nil && ctx.Err() == nil { // cut only where there was progress
+			page, err := b.ReadLog(ctx, "struck", 0, 0)
+			if err == nil && page.Head.Number > before.Head.Number+2 {
+				break
+			}
+		}
+		if proxy.Cut() > 0 {
+			return 1, nil
+		}
+		return 0, nil
+	})
+}
+
+// tx begins a transaction that is rolled back after the test.
+func tx(t *testing.T, db *stdsql.DB, level stdsql.IsolationLevel) *stdsql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), &stdsql.TxOptions{Isolation: level})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+func exec(t *testing.T, tx interface {
+	ExecContext(context.Context, string, ...any) (stdsql.Result, error)
+}, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if _, err := tx.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(text, err)
+		}
+	}
+}
+
+// TestStoppedTransaction: one that is left open stands in the way of its own shards
+// and session only.
+func TestStoppedTransaction(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	b := open(t, dsn, Options{})
+	former, heir := join(t, b, "n1"), join(t, b, "n2")
+	_, next := acquire(t, former, claims(3))
+	other := join(t, b, "n3")
+	stopped := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
+	exec(t, stopped, "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE",
+		"SELECT * FROM tenure_members WHERE node = 'n3' FOR KEY SHARE")
+	evicted, err := heir.Evict(t.Context(), []driver.Suspect{{Session: other.ID(), Version: 1}, {Session: former.ID(), Version: 1}})
+	if err != nil || !errors.Is(evicted[0].Err, driver.ErrRetry) || !evicted[1].Evicted {
+		t.Fatal(evicted, err)
+	}
+	got, err := heir.Acquire(t.Context(), next)
+	if err != nil || got[0].Err != nil || !errors.Is(got[1].Err, driver.ErrRetry) || got[2].Err != nil {
+		t.Fatal(got, err)
+	}
+	if err := stopped.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = heir.Acquire(t.Context(), next[1:2]); err != nil || got[0].Err != nil {
+		t.Fatal(got, err)
+	}
+}
+
+// TestDeadlock provokes one with a batch of commits: it applies as a whole, or not
+// at all and says so.
+func TestDeadlock(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Postgres, nil)
+	dsn := server.Database(t)
+	b := open(t, dsn, Options{})
+	s := join(t, b, "n1")
+	granted, _ := acquire(t, s, claims(2))
+	db := openDB(t, dsn)
+	other := tx(t, openDB(t, server.Admin().Database(dsn.Name())), stdsql.LevelReadCommitted)
+	exec(t, other, "SET LOCAL deadlock_timeout = '1min'", "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE")
+	committed := make(chan error, 1)
+	go func() {
+		_, err := s.Commit(t.Context(), []driver.Write{
+			appendOf(granted[0].Fence, 1, []byte("a")), appendOf(granted[1].Fence, 1, []byte("b"))})
+		committed <- err
+	}()
+	waiting := func() (n int) {
+		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for waiting() == 0 {
+	}
+	exec(t, other, "SELECT * FROM tenure_shards WHERE shard = 'shard-00000' FOR UPDATE")
+	if err := <-committed; !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("commit in a deadlock: %v, want ErrRetry", err)
+	}
+	for _, shard := range []driver.ShardID{"shard-00000", "shard-00001"} {
+		if page, err := b.ReadLog(t.Context(), shard, 0, 1); err != nil || page.Head.Number != 0 {
+			t.Errorf("%s: %+v, %v", shard, page, err)
+		}
+	}
+}
+
+// TestTooSlow: a call ends with its context although a lock is not to be had, and
+// leaves nothing behind that waits.
+func TestTooSlow(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	b := open(t, dsn, Options{})
+	s := join(t, b, "n1")
+	granted, _ := acquire(t, s, claims(1))
+	other := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
+	exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := s.Commit(ctx, []driver.Write{appendOf(granted[0].Fence, 1, []byte("a"))})
+	if !errors.Is(err, driver.ErrRetry) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("commit behind a lock: %v", err)
+	}
+	if err := s.Beat(t.Context()); err != nil {
+		t.Errorf("a heartbeat meanwhile: %v", err)
+	}
+	if err := other.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, appendOf(granted[0].Fence, 1, []byte("b")))
+}
+
+// TestHeartbeatsAreHOT beats for 200 members and looks at what that left behind.
+func TestHeartbeatsAreHOT(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Postgres, nil)
+	pages, hot := heartbeats(t, server.Database(t), 200, 20)
+	t.Logf("4000 heartbeats of 200 members: %d pages, %.1f %% HOT", pages, hot)
+	if pages > 20 || hot < 90 {
+		t.Errorf("%d pages and %.1f %% HOT, want at most 20 and at least 90", pages, hot)
+	}
+}
+
+// heartbeats returns the pages of the table afterwards, and the percentage of
+// updates that touched no index.
+func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int, hot float64) {
+	b := open(t, dsn, Options{NoNotify: true})
+	sessions := make([]driver.Session, members)
+	for i := range sessions {
+		sessions[i] = join(t, b, "n")
+	}
+	for range rounds {
+		for _, s := range sessions {
+			if err := s.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := b.Close(); err != nil { // the server's statistics come with the end of a session
+		t.Fatal(err)
+	}
+	db := openDB(t, dsn)
+	deadline := time.Now().Add(20 * time.Second)
+	for updates := 0; updates < members*rounds; {
+		err := db.QueryRowContext(t.Context(), `SELECT pg_relation_size(relid) / 8192, n_tup_upd, 100.0 * n_tup_hot_upd / greatest(n_tup_upd, 1)
+FROM pg_stat_user_tables WHERE relname = 'tenure_beats'`).Scan(&pages, &updates, &hot)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("%d updates in the statistics: %v", updates, err)
+		}
+	}
+	return pages, hot
+}
+
+// TestIdleCost counts what a process that owns shards and observes asks of the
+// store, for 1 and for 10,000 shards.
+func TestIdleCost(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	if err := Migrate(t.Context(), dsn.Reveal(), nil); err != nil {
+		t.Fatal(err)
+	}
+	const heartbeats = 20
+	cost := func(namespace string, shards int) [2]int64 {
+		calls := new(sqlfault.Calls)
+		b, err := openFaulty(t.Context(), dsn.Reveal(), namespace, Options{PollPeriod: 10 * time.Second}, calls, sqlfault.How{Wire: new(sqlfault.Wire)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		s := join(t, b, "n1")
+		acquire(t, s, claims(shards))
+		view, err := b.Observe(t.Context(), driver.ObserveQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads, writes := calls.Reads.Load(), calls.Writes.Load()
+		for range heartbeats {
+			if err := s.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		return [2]int64{calls.Reads.Load() - reads, calls.Writes.Load() - writes}
+	}
+	one, many := cost("one", 1), cost("many", 10_000)
+	t.Logf("%d heartbeats and one poll: %d reads, %d writes; with 10,000 shards %d and %d", heartbeats, one[0], one[1], many[0], many[1])
+	if one != many || !slices.Equal(one[:], []int64{1, heartbeats}) {
+		t.Errorf("reads and writes %v and %v, want [1 %d]", one, many, heartbeats)
+	}
+}

@@ -1,0 +1,219 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Postgres, nil)
+	dsn := server.Database(t)
+	admin := openDB(t, server.Admin().Database(dsn.Name()))
+	role := func(name, setting string) servers.DSN {
+		exec(t, admin, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", name, dsn.Password()), fmt.Sprintf("ALTER ROLE %s SET %s", name, setting))
+		t.Cleanup(func() { _, _ = admin.Exec("DROP ROLE " + name) })
+		return dsn.As(name, dsn.Password())
+	}
+	suffix := dsn.Name()[len(dsn.Name())-8:]
+	readOnly := role("ro_"+suffix, "default_transaction_read_only = on")
+	careless := role("async_"+suffix, "synchronous_commit = off")
+	newer := server.Database(t)
+	if err := Migrate(t.Context(), newer.Reveal(), nil); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, openDB(t, newer), "UPDATE tenure_schema SET version = 99")
+	existing := server.Database(t)
+	if err := Migrate(t.Context(), existing.Reveal(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, dsn, namespace string
+		options              Options
+		is                   error
+		says                 string
+	}{
+		{"no tables", dsn.Reveal(), "app", Options{Create: true}, driver.ErrUnsupported, "run Migrate"},
+		{"no identity", existing.Reveal(), "app", Options{}, nil, "Create"},
+		{"newer tables", newer.Reveal(), "app", Options{Create: true}, driver.ErrUnsupported, "newer release"},
+		{"newer tables to migrate", newer.Reveal(), "app", Options{Migrate: true}, driver.ErrUnsupported, "newer release"},
+		{"read-only role", readOnly.Reveal(), "app", Options{}, driver.ErrUnsupported, "read_only"},
+		{"asynchronous commits", careless.Reveal(), "app", Options{}, driver.ErrUnsupported, "synchronous_commit"},
+		{"wrong password", dsn.As(dsn.User(), "wrong").Reveal(), "app", Options{}, nil, "credentials"},
+		{"namespace", dsn.Reveal(), "a b", Options{}, driver.ErrInvalid, "namespace"},
+		{"schema", dsn.Reveal(), "app", Options{Schema: `x"; DROP`}, driver.ErrInvalid, "schema"},
+		{"prefix", dsn.Reveal(), "app", Options{TablePrefix: "Tenure-"}, driver.ErrInvalid, "prefix"},
+		{"poll period", dsn.Reveal(), "app", Options{PollPeriod: 1}, driver.ErrInvalid, "poll"},
+		{"connections", dsn.Reveal(), "app", Options{MaxConns: -1}, driver.ErrInvalid, "connections"},
+		{"DSN", "postgres://u:planted-secret@h:x/d", "app", Options{}, driver.ErrInvalid, "DSN"},
+		{"plaintext", "postgres://u:planted-secret@db.example/d?sslmode=disable", "app", Options{}, driver.ErrInvalid, "verify-full"},
+		{"plaintext as a fallback", "postgres://u:planted-secret@db.example/d?sslmode=prefer", "app", Options{}, driver.ErrInvalid, "verify-full"},
+		{"TLS to anybody", "postgres://u:planted-secret@db.example/d?sslmode=require", "app", Options{}, driver.ErrInvalid, "verify-full"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Open(t.Context(), c.dsn, c.namespace, &c.options)
+			if err == nil || !strings.Contains(err.Error(), c.says) || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("got %v, want %v that says %q", err, c.is, c.says)
+			}
+			if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, "planted-secret") || strings.Contains(text, dsn.Password()) {
+				t.Errorf("the error gives a password away: %s", text)
+			}
+		})
+	}
+}
+
+func TestSchemaAndPrefix(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	o := Options{Schema: "coordination", TablePrefix: "t_"}
+	s := join(t, open(t, dsn, o), "n1")
+	granted, _ := acquire(t, s, claims(1))
+	commit(t, s, appendOf(granted[0].Fence, 1, []byte("a")))
+	var n int
+	if err := openDB(t, dsn).QueryRowContext(t.Context(), "SELECT count(*) FROM coordination.t_entries").Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d entries, %v", n, err)
+	}
+	other := open(t, dsn, Options{})
+	if _, err := other.ReadLog(t.Context(), "shard-00000", 0, 0); err != nil {
+		t.Error(err)
+	}
+	if other.Info().StoreID == "" {
+		t.Error("no identity beside another schema's")
+	}
+}
+
+func TestMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	const n = 6
+	ids := make(chan string, n)
+	for range n {
+		go func() {
+			b, err := Open(t.Context(), dsn.Reveal(), "app", &Options{Create: true, Migrate: true, NoNotify: true, MaxConns: 1})
+			if err != nil {
+				t.Error(err)
+				ids <- ""
+				return
+			}
+			ids <- b.Info().StoreID
+			b.Close()
+		}()
+	}
+	first := <-ids
+	for range n - 1 {
+		if id := <-ids; id != first {
+			t.Errorf("identities %s and %s", id, first)
+		}
+	}
+}
+
+// recipe returns the statements of the documentation's block for roles, for the
+// roles given.
+func recipe(t *testing.T, owner, app, password string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/backends/postgres.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)<!-- recipe -->\n```sql\n(.*?)```").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("the documentation has no recipe")
+	}
+	return strings.NewReplacer("tenure_owner", owner, "tenure_app", app, "'...'", "'"+password+"'").Replace(string(block[1]))
+}
+
+// restricted migrates as the owner of the database and returns how the run-time
+// role of the recipe reaches it.
+func restricted(t *testing.T, server *servers.Server, dsn servers.DSN, o *Options) servers.DSN {
+	t.Helper()
+	if err := Migrate(t.Context(), dsn.Reveal(), o); err != nil {
+		t.Fatal(err)
+	}
+	app := "app_" + dsn.Name()[len(dsn.Name())-8:]
+	admin := openDB(t, server.Admin().Database(dsn.Name()))
+	exec(t, admin, recipe(t, dsn.User(), app, dsn.Password()))
+	t.Cleanup(func() { _, _ = admin.Exec("DROP OWNED BY " + app + "; DROP ROLE " + app) })
+	return dsn.As(app, dsn.Password())
+}
+
+func TestRunTimeRole(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Postgres, nil)
+	dsn := server.Database(t)
+	app := restricted(t, server, dsn, nil)
+	b, err := Open(t.Context(), app.Reveal(), "app", &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s := join(t, b, "n1")
+	acquire(t, s, claims(1))
+	db := openDB(t, app)
+	for _, text := range []string{
+		"DELETE FROM tenure_shards", "DELETE FROM tenure_namespaces", "TRUNCATE tenure_shards", "DROP TABLE tenure_shards",
+		"DELETE FROM tenure_tails", "DELETE FROM tenure_rosters", "DELETE FROM tenure_nodes", "UPDATE tenure_schema SET version = 0",
+	} {
+		if _, err := db.ExecContext(t.Context(), text); err == nil || !strings.Contains(err.Error(), "42501") {
+			t.Errorf("%s: %v, want a refusal", text, err)
+		}
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Postgres, &servers.Options{TLS: servers.TLSServer})
+	dsn := server.Database(t)
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(dsn.Password()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings := Settings{DSN: sql.Secret(dsn.As(dsn.User(), "outdated").Reveal()), PasswordFile: file, Namespace: "app", Create: true, Migrate: true}
+	b, err := Opener.Open(t.Context(), func(to any) error { *to.(*Settings) = settings; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	acquire(t, join(t, b, "n1"), claims(1))
+	printed, err := json.Marshal(settings)
+	if text := fmt.Sprintf("%v %+v %#v %s", settings, settings, settings, printed); err != nil || strings.Contains(text, "outdated") {
+		t.Errorf("the settings print as %s, %v", text, err)
+	}
+	for name, bad := range map[string]servers.DSN{
+		"plaintext":   dsn.With("sslmode", "disable"),
+		"another CA":  dsn.With("sslrootcert", servers.New(t, servers.Postgres, &servers.Options{TLS: servers.TLSServer}).CAFile()),
+		"wrong name":  dsn.At("localhost"+dsn.Addr()[strings.LastIndex(dsn.Addr(), ":"):]).With("host", "other.example"),
+		"bad secret":  dsn.As(dsn.User(), "wrong"),
+		"no password": dsn.As(dsn.User(), ""),
+	} {
+		if b, err := Open(t.Context(), bad.Reveal(), "app", nil); err == nil {
+			b.Close()
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// TestPasswordOfEachConnection: a password that changes is asked for again.
+func TestPasswordOfEachConnection(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	asked := make(chan struct{}, 100)
+	b := open(t, dsn.As(dsn.User(), "outdated"), Options{Password: func(context.Context) (string, error) {
+		asked <- struct{}{}
+		return dsn.Password(), nil
+	}})
+	acquire(t, join(t, b, "n1"), claims(1))
+	if len(asked) < 3 {
+		t.Errorf("asked %d times", len(asked))
+	}
+}

@@ -1,0 +1,107 @@
+package sqlfault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Outcomes counts what became of the commits of a Writer.
+type Outcomes struct{ Acknowledged, Refused, Unknown, UnknownApplied int }
+
+// Writer appends 1, 2, 3 ... to one shard's log under one lease, each exactly
+// once, whatever happens to the store: it reads back what became of a commit whose
+// outcome is unknown, as core does. Used by one goroutine.
+type Writer struct {
+	Outcomes
+	b     driver.Backend
+	s     driver.Session
+	fence driver.Fence
+	head  driver.Head
+}
+
+// NewWriter joins and takes the shard.
+func NewWriter(ctx context.Context, b driver.Backend, shard driver.ShardID) (*Writer, error) {
+	id := driver.SessionID("w" + strconv.FormatUint(rand.Uint64(), 36))
+	s, err := b.Join(ctx, driver.Member{Session: id, Node: string(id), TTL: 10 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.Acquire(ctx, []driver.Claim{{Shard: shard}})
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{b: b, s: s, fence: res[0].Fence, head: res[0].Head}, res[0].Err
+}
+
+// Append writes the next entry, however often it has to try. An error means that
+// a rule was broken, or that the context ended.
+func (w *Writer) Append(ctx context.Context) error {
+	number := w.head.Number + 1
+	write := driver.Write{Fence: w.fence, Number: number, Nonce: driver.Nonce(rand.Uint64() | 1),
+		Ops: []driver.Op{{Kind: driver.OpAppend, Value: strconv.AppendInt(nil, int64(number), 10)}}}
+	unsure := false
+	for ctx.Err() == nil {
+		err := w.try(ctx, write)
+		var conflict *driver.ConflictError
+		switch {
+		case err == nil:
+			w.Acknowledged++
+			return nil
+		case errors.As(err, &conflict) && unsure && conflict.Head.Number == number && conflict.Head.Nonce == write.Nonce:
+			w.UnknownApplied++
+			w.head = conflict.Head
+			return nil
+		case errors.Is(err, driver.ErrRetry):
+			w.Refused++
+		case driver.Unknown(err):
+			w.Unknown++
+			unsure = true
+		default:
+			return fmt.Errorf("commit %d: %w", number, err)
+		}
+	}
+	return ctx.Err()
+}
+
+func (w *Writer) try(ctx context.Context, write driver.Write) error {
+	res, err := w.s.Commit(ctx, []driver.Write{write})
+	if err != nil {
+		return err
+	}
+	if res[0].Err == nil {
+		w.head = res[0].Head
+	}
+	return res[0].Err
+}
+
+// Check reads the whole log, which must hold each entry once and in order. Reads
+// that fail are tried again, as long as the context allows: their connections may
+// have been struck before.
+func (w *Writer) Check(ctx context.Context) error {
+	after := driver.Seq(0)
+	for after < w.head.Seq {
+		page, err := w.b.ReadLog(ctx, w.fence.Shard, after, 1000)
+		if driver.Unknown(err) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if page.Head != w.head {
+			return fmt.Errorf("the head is %+v and should be %+v", page.Head, w.head)
+		}
+		for _, e := range page.Entries {
+			after++
+			if e.Seq != after || string(e.Payload) != strconv.Itoa(int(after)) {
+				return fmt.Errorf("entry %d is number %d, %q", after, e.Seq, e.Payload)
+			}
+		}
+	}
+	return nil
+}
