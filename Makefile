@@ -7,9 +7,9 @@
 # --- What runs where. To add a step: write its target, then list it here. -----
 
 # Done in this order by "make test": quick ones first.
-TEST_STEPS := servers fmt vet arch unit race simulation conformance demo-test
+TEST_STEPS := servers fmt vet arch unit race simulation conformance conformance-servers demo-test
 # What "make check" does after those.
-SLOW_STEPS := mod cross mutants simulation-long demo-seeds fuzz conformance-long
+SLOW_STEPS := mod cross mutants simulation-long demo-seeds system fuzz conformance-long
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
@@ -17,9 +17,10 @@ RACED := core|core/driver|(backends|conformance|fence|follower|sharding)(/.*)?
 # Packages, and tests of core/fsm, that have a step of their own.
 OWN_STEP := internal/archtest|cmd/demo(/.*)?
 OWN_STEP_TESTS := ^Test(Simulation|Mutants)$$
-# Backends that must pass conformance on a machine without any server. One that
-# needs a server gets a step that builds the server into .cache/bin first.
+# Backends that must pass conformance on a machine without any server, and those
+# whose tests start one.
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
+SERVED := ./backends/sql/postgres ./backends/sql/mysql
 # Platforms that the library is compiled for, as GOOS/GOARCH.
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
 # Folders that hold a go.mod.
@@ -30,7 +31,8 @@ MODULES := .
 SEEDS ?= 2000
 SEEDS_LONG ?= 20000
 SEEDS_RACE ?= 100
-CONFORMANCE_COUNT ?= 20
+SYSTEM_SEEDS ?= 10
+CONFORMANCE_COUNT ?= 3
 FUZZTIME ?= 5s
 DEMO_SEEDS ?= 1 2 3
 BENCH ?= .
@@ -48,7 +50,7 @@ packages = go list ./... | sed "s|^$$(go list -m)|.|"
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test check
 test: ## All that is not slow: under 10 minutes on 2 cores
@@ -101,11 +103,13 @@ simulation-long: ## The same, SEEDS_LONG runs
 mutants: ## Broken state machines that the simulation must find
 	.ci/named '^TestMutants$$' -timeout=15m ./core/fsm -args -mutants
 
-.PHONY: conformance conformance-long
+.PHONY: conformance conformance-long conformance-servers
 conformance: ## The conformance suite on the embedded backends
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=1 $(EMBEDDED)
-conformance-long: ## The same, CONFORMANCE_COUNT times
+conformance-servers: ## The suite on the backends that need a server, in each mode
+	.ci/named '^TestConformance' -timeout=10m -p=1 $(SERVED)
+conformance-long: ## The embedded ones CONFORMANCE_COUNT times; 20 before a release
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=20m -p=1 -count=$(CONFORMANCE_COUNT) $(EMBEDDED)
 
@@ -116,6 +120,10 @@ demo-test: ## Tests of the demonstration
 	$(GOTEST) -timeout=5m -p=1 ./cmd/demo/...
 demo-seeds: ## The demonstration with each of DEMO_SEEDS, and without the fence
 	.ci/demo $(DEMO_SEEDS)
+
+.PHONY: system
+system: ## Real processes and faults, SYSTEM_SEEDS runs, and the control that must fail
+	.ci/named '^Test(System|Control)$$' -timeout=15m ./conformance/system -args -system.seeds=$(SYSTEM_SEEDS)
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME
