@@ -15,8 +15,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
+// TestConformance runs the suite as the documentation's run-time user.
 func TestConformance(t *testing.T) {
-	conformance.Test(t, harness(t, pool.Get(t, servers.MariaDB, nil).Database(t), Options{}))
+	server := pool.Get(t, servers.MariaDB, nil)
+	dsn := server.Database(t)
+	conformance.Test(t, harness(t, dsn, restricted(t, server, dsn), Options{}))
 }
 
 // TestConformanceRestart runs the cases for which the server is killed and started
@@ -24,7 +27,8 @@ func TestConformance(t *testing.T) {
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
-	h := harness(t, server.Database(t), Options{})
+	dsn := server.Database(t)
+	h := harness(t, dsn, dsn, Options{})
 	create := h.New
 	h.New = func(t conformance.T) *conformance.Store {
 		s := create(t)
@@ -40,13 +44,13 @@ func TestConformanceRestart(t *testing.T) {
 	}
 }
 
-// harness runs the suite with backends that use dsn. Each case has a namespace of
-// its own.
-func harness(t *testing.T, dsn servers.DSN, o Options) conformance.Harness {
-	if err := Migrate(t.Context(), dsn.Reveal(), &o); err != nil {
+// harness runs the suite with backends that use dsn. Its own access to the database
+// is direct. Each case has a namespace of its own.
+func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harness {
+	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {
 		t.Fatal(err)
 	}
-	db, err := stdsql.Open("mysql", dsn.Reveal())
+	db, err := stdsql.Open("mysql", direct.Reveal())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,9 @@
 -- The statements of the MySQL and MariaDB backend. Transactions are READ
 -- COMMITTED: whatever is decided upon is locked by the statement that reads it,
--- by primary key. Lists travel as one JSON array, which the optimizer must take
--- first (STRAIGHT_JOIN); locks are taken in its order.
+-- by primary key (another index would lock other rows). Lists travel as one JSON
+-- array, which the optimizer must take first (STRAIGHT_JOIN); locks are taken in its
+-- order. Bytes to be sliced are a table of one row, so that they are read as bytes,
+-- once and not for each slice.
 
 -- name: namespace_insert
 INSERT INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id)
@@ -38,22 +40,22 @@ WHERE namespace = :namespace AND bucket = :bucket;
 -- name: shards_claim
 SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE SKIP LOCKED;
+STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE SKIP LOCKED;
 
 -- name: shards_lock
 SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
+STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
 
 -- name: shards_hold
 SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
+STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
 
 -- name: shards_read
 SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name;
+STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name;
 
 -- name: shards_insert
 INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
@@ -62,12 +64,12 @@ FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii C
 
 -- name: shards_grant
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name
+STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
 SET s.granted_from = s.token, s.session = :session, s.token = :token, s.revision = :revision;
 
 -- name: shards_release
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_shards AS s ON s.namespace = :namespace AND s.shard = j.name
+STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
 SET s.session = '', s.revision = :revision;
 
 -- name: shards_all
@@ -94,18 +96,19 @@ WHERE namespace = :namespace AND shard = :shard;
 
 -- name: items_versions
 SELECT i.`key`, i.version FROM JSON_TABLE(:keys, '$[*]' COLUMNS (name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_items AS i ON i.namespace = :namespace AND i.shard = :shard AND i.`key` = j.name;
+STRAIGHT_JOIN tenure_items AS i FORCE INDEX (PRIMARY) ON i.namespace = :namespace AND i.shard = :shard AND i.`key` = j.name;
 
 -- name: items_put
 INSERT INTO tenure_items (namespace, shard, `key`, version, value)
-SELECT :namespace, :shard, j.name, :version, SUBSTRING(CAST(:values AS BINARY), j.at + 1, j.length)
-FROM JSON_TABLE(:items, '$[*]' COLUMNS (
+SELECT :namespace, :shard, j.name, :version, SUBSTRING(v.bytes, j.at + 1, j.length)
+FROM (SELECT CAST(:values AS BINARY) AS bytes LIMIT 1) AS v
+STRAIGHT_JOIN JSON_TABLE(:items, '$[*]' COLUMNS (
   name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', at INT PATH '$[1]', length INT PATH '$[2]')) AS j
 ON DUPLICATE KEY UPDATE version = VALUES(version), value = VALUES(value);
 
 -- name: items_delete
 DELETE i FROM JSON_TABLE(:keys, '$[*]' COLUMNS (name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_items AS i ON i.namespace = :namespace AND i.shard = :shard AND i.`key` = j.name;
+STRAIGHT_JOIN tenure_items AS i FORCE INDEX (PRIMARY) ON i.namespace = :namespace AND i.shard = :shard AND i.`key` = j.name;
 
 -- name: item_read
 SELECT version, value FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND `key` = :key;
@@ -119,8 +122,9 @@ ORDER BY `key`;
 INSERT INTO tenure_entries (namespace, shard, seq, token, number, bucket, position, payload)
 SELECT :namespace, :shard, :first - 1 + j.i, :token, :number, :bucket,
        (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket) - :count + j.i,
-       SUBSTRING(CAST(:payloads AS BINARY), (j.slice >> 32) + 1, j.slice & 4294967295)
-FROM JSON_TABLE(:slices, '$[*]' COLUMNS (i FOR ORDINALITY, slice BIGINT PATH '$')) AS j;
+       SUBSTRING(p.bytes, (j.slice >> 32) + 1, j.slice & 4294967295)
+FROM (SELECT CAST(:payloads AS BINARY) AS bytes LIMIT 1) AS p
+STRAIGHT_JOIN JSON_TABLE(:slices, '$[*]' COLUMNS (i FOR ORDINALITY, slice BIGINT PATH '$')) AS j;
 
 -- name: entries_read
 SELECT seq, token, number, payload FROM tenure_entries
@@ -180,16 +184,16 @@ SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :s
 
 -- name: members_hold
 SELECT m.session FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_members AS m ON m.namespace = :namespace AND m.session = j.name LOCK IN SHARE MODE;
+STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name LOCK IN SHARE MODE;
 
 -- name: members_present
 SELECT m.session FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_members AS m ON m.namespace = :namespace AND m.session = j.name;
+STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name;
 
 -- name: members_lock
 SELECT m.session, b.version FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_members AS m ON m.namespace = :namespace AND m.session = j.name
-STRAIGHT_JOIN tenure_beats AS b ON b.namespace = :namespace AND b.session = j.name
+STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name
+STRAIGHT_JOIN tenure_beats AS b FORCE INDEX (PRIMARY) ON b.namespace = :namespace AND b.session = j.name
 FOR UPDATE SKIP LOCKED;
 
 -- name: members_all
@@ -202,7 +206,7 @@ WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session
 
 -- name: members_delete
 DELETE d FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_members AS d ON d.namespace = :namespace AND d.session = j.name;
+STRAIGHT_JOIN tenure_members AS d FORCE INDEX (PRIMARY) ON d.namespace = :namespace AND d.session = j.name;
 
 -- name: beat_insert
 INSERT INTO tenure_beats (namespace, session) VALUES (:namespace, :session);
@@ -215,11 +219,11 @@ UPDATE tenure_beats SET version = :version WHERE namespace = :namespace AND sess
 
 -- name: beats_read
 SELECT b.session, b.version FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_beats AS b ON b.namespace = :namespace AND b.session = j.name;
+STRAIGHT_JOIN tenure_beats AS b FORCE INDEX (PRIMARY) ON b.namespace = :namespace AND b.session = j.name;
 
 -- name: beats_delete
 DELETE d FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_beats AS d ON d.namespace = :namespace AND d.session = j.name;
+STRAIGHT_JOIN tenure_beats AS d FORCE INDEX (PRIMARY) ON d.namespace = :namespace AND d.session = j.name;
 
 -- name: departure_read
 SELECT revision FROM tenure_departures WHERE namespace = :namespace AND session = :session;
@@ -227,7 +231,7 @@ SELECT revision FROM tenure_departures WHERE namespace = :namespace AND session 
 -- name: departures_insert
 INSERT INTO tenure_departures (namespace, session, revision)
 SELECT m.namespace, m.session, :revision FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_members AS m ON m.namespace = :namespace AND m.session = j.name;
+STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name;
 
 -- name: departures_since
 SELECT session FROM tenure_departures

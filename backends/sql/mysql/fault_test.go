@@ -1,0 +1,313 @@
+package mysql
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// strikeWhileWriting appends until a number of strikes has hit something, and then
+// reads what is there.
+func strikeWhileWriting(t *testing.T, b driver.Backend, strikes int, strike func(ctx context.Context) (hit int, err error)) sqlfault.Outcomes {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	w, err := sqlfault.NewWriter(ctx, b, "struck")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		hits := 0
+		for hits < strikes {
+			n, err := strike(ctx)
+			if err != nil {
+				done <- err
+				return
+			}
+			hits += n
+		}
+		done <- nil
+	}()
+	for writing := true; writing; {
+		if err := w.Append(ctx); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			writing = false
+		default:
+		}
+	}
+	if err := w.Append(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%+v", w.Outcomes)
+	if w.Refused+w.Unknown == 0 || w.Acknowledged == 0 {
+		t.Errorf("%+v proves nothing", w.Outcomes)
+	}
+	return w.Outcomes
+}
+
+// TestKilledAtCommit ends the connection 200 times from the server's side while it
+// commits or is about to.
+func TestKilledAtCommit(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, nil)
+	dsn := server.Database(t)
+	db := openDB(t, server.Admin())
+	last := 0
+	strikeWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
+		var id int
+		err := db.QueryRowContext(ctx, `SELECT id FROM information_schema.processlist
+WHERE user = ? AND id <> ? AND command IN ('Query', 'Execute') AND info IN ('COMMIT') LIMIT 1`, dsn.User(), last).Scan(&id)
+		if errors.Is(err, stdsql.ErrNoRows) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		last = id
+		if _, err := db.ExecContext(ctx, "KILL CONNECTION ?", id); err != nil && number(err) != 1094 { // it is gone
+			return 0, err
+		}
+		return 1, nil
+	})
+}
+
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, nil)
+	dsn := server.Database(t)
+	strikeWhileWriting(t, open(t, dsn, Options{}), 3, func(ctx context.Context) (int, error) {
+		return 1, server.Restart(ctx)
+	})
+}
+
+func TestConnectionsCut(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	proxy, err := sqlfault.NewProxy(dsn.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	b := open(t, dsn.At(proxy.Addr()), Options{})
+	strikeWhileWriting(t, b, 50, func(ctx context.Context) (int, error) {
+		before, err := b.ReadLog(ctx, "struck", 0, 0)
+		for err == nil && ctx.Err() == nil { // cut only where there was progress
+			page, err := b.ReadLog(ctx, "struck", 0, 0)
+			if err == nil && page.Head.Number > before.Head.Number+2 {
+				break
+			}
+		}
+		if proxy.Cut() > 0 {
+			return 1, nil
+		}
+		return 0, nil
+	})
+}
+
+// tx begins a transaction that is rolled back after the test.
+func tx(t *testing.T, db *stdsql.DB, level stdsql.IsolationLevel) *stdsql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), &stdsql.TxOptions{Isolation: level})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+func exec(t testing.TB, tx interface {
+	ExecContext(context.Context, string, ...any) (stdsql.Result, error)
+}, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if _, err := tx.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(text, err)
+		}
+	}
+}
+
+// TestReadOnly: nothing is granted or committed meanwhile, nobody is lost, and
+// everything can be read.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, nil)
+	dsn := server.Database(t)
+	b := open(t, dsn, Options{})
+	s := join(t, b, "n1")
+	granted, _ := acquire(t, s, claims(1))
+	admin := openDB(t, server.Admin())
+	exec(t, admin, "SET GLOBAL read_only = 1")
+	_, err := s.Commit(t.Context(), []driver.Write{appendOf(granted[0].Fence, 1, []byte("a"))})
+	if !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("commit: %v", err)
+	}
+	if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("heartbeat: %v", err)
+	}
+	if _, err := b.Observe(t.Context(), driver.ObserveQuery{}); err != nil {
+		t.Errorf("observe: %v", err)
+	}
+	if _, err := Open(t.Context(), dsn.Reveal(), "app", nil); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("open: %v", err)
+	}
+	exec(t, admin, "SET GLOBAL read_only = 0")
+	commit(t, s, appendOf(granted[0].Fence, 1, []byte("b")))
+	if err := s.Beat(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStoppedTransaction: one that is left open stands in the way of its own shards
+// and session only.
+func TestStoppedTransaction(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	b := open(t, dsn, Options{})
+	former, heir := join(t, b, "n1"), join(t, b, "n2")
+	_, next := acquire(t, former, claims(3))
+	other := join(t, b, "n3")
+	stopped := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
+	exec(t, stopped, "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = 'shard-00001' FOR UPDATE",
+		"SELECT * FROM tenure_members WHERE namespace = 'app' AND session = '"+string(other.ID())+"' LOCK IN SHARE MODE")
+	evicted, err := heir.Evict(t.Context(), []driver.Suspect{{Session: other.ID(), Version: 1}, {Session: former.ID(), Version: 1}})
+	if err != nil || !errors.Is(evicted[0].Err, driver.ErrRetry) || !evicted[1].Evicted {
+		t.Fatal(evicted, err)
+	}
+	got, err := heir.Acquire(t.Context(), next)
+	if err != nil || got[0].Err != nil || !errors.Is(got[1].Err, driver.ErrRetry) || got[2].Err != nil {
+		t.Fatal(got, err)
+	}
+	if err := stopped.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = heir.Acquire(t.Context(), next[1:2]); err != nil || got[0].Err != nil {
+		t.Fatal(got, err)
+	}
+}
+
+// TestLockWaitAndDeadlock: a wait for a lock, and a deadlock, are refusals.
+func TestLockWaitAndDeadlock(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	b := open(t, dsn, Options{})
+	s := join(t, b, "n1")
+	granted, _ := acquire(t, s, claims(2))
+	db := openDB(t, dsn)
+	other := tx(t, db, stdsql.LevelReadCommitted)
+	lock := func(shard string) {
+		exec(t, other, "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = '"+shard+"' FOR UPDATE")
+	}
+	lock("shard-00001")
+	commitBoth := func() error {
+		_, err := s.Commit(t.Context(), []driver.Write{
+			appendOf(granted[0].Fence, 1, []byte("a")), appendOf(granted[1].Fence, 1, []byte("b"))})
+		return err
+	}
+	if err := commitBoth(); !errors.Is(err, driver.ErrRetry) || number(err) != errLockWait {
+		t.Errorf("commit behind a lock: %v", err)
+	}
+	committed := make(chan error, 1)
+	// The transaction with the fewest changes is the deadlock's victim.
+	exec(t, other, "UPDATE tenure_shards SET nonce = nonce + 1 WHERE namespace = 'app' AND shard = 'shard-00001'")
+	go func() { committed <- commitBoth() }()
+	deadline := time.Now().Add(10 * time.Second)
+	admin := openDB(t, pool.Get(t, servers.MariaDB, nil).Admin())
+	for waiting := 0; waiting == 0; {
+		err := admin.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.innodb_trx AS x JOIN information_schema.processlist AS p
+ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, dsn.Name()).Scan(&waiting)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatal("nobody waits", err)
+		}
+	}
+	lock("shard-00000")
+	if err := <-committed; !errors.Is(err, driver.ErrRetry) || number(err) != errDeadlock {
+		t.Errorf("commit in a deadlock: %v", err)
+	}
+	if err := other.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := commitBoth(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTooSlow: a call ends with its context although a lock is not to be had, and
+// heartbeats go on meanwhile.
+func TestTooSlow(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	b := open(t, dsn, Options{})
+	s := join(t, b, "n1")
+	granted, _ := acquire(t, s, claims(1))
+	other := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
+	exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := s.Commit(ctx, []driver.Write{appendOf(granted[0].Fence, 1, []byte("a"))})
+	if !errors.Is(err, driver.ErrRetry) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("commit behind a lock: %v", err)
+	}
+	if err := s.Beat(t.Context()); err != nil {
+		t.Errorf("a heartbeat meanwhile: %v", err)
+	}
+	if err := other.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for err = driver.ErrRetry; errors.Is(err, driver.ErrRetry); { // the abandoned statement may still hold the row
+		_, err = s.Commit(t.Context(), []driver.Write{appendOf(granted[0].Fence, 1, []byte("b"))})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFence(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	b := open(t, dsn, Options{})
+	db := openDB(t, dsn)
+	exec(t, db, "CREATE TABLE deposits (amount INT)")
+	s := join(t, b, "n1")
+	granted, _ := acquire(t, s, claims(1))
+	fence := granted[0].Fence
+	for _, level := range []stdsql.IsolationLevel{stdsql.LevelReadCommitted, stdsql.LevelRepeatableRead, stdsql.LevelSerializable} {
+		first, old := tx(t, db, level), tx(t, db, level)
+		if err := b.FenceTx(t.Context(), first, fence); err != nil {
+			t.Fatalf("%v: %v", level, err)
+		}
+		exec(t, first, "INSERT INTO deposits VALUES (1)")
+		if err := first.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, old, "SELECT count(*) FROM tenure_nodes") // takes the snapshot, before the takeover
+		res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: fence, To: s.ID()}})
+		if err != nil || res[0].Err != nil {
+			t.Fatal(res, err)
+		}
+		var fenced *driver.FencedError
+		err = b.FenceTx(t.Context(), old, fence)
+		if !errors.Is(err, driver.ErrRetry) && (!errors.As(err, &fenced) || fenced.Fence != fence) {
+			t.Errorf("%v: the former fence: %v", level, err)
+		}
+		if err := old.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		fence = res[0].Fence
+	}
+}

@@ -1,0 +1,207 @@
+package mysql
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.MariaDB, nil)
+	dsn, newer, existing := server.Database(t), server.Database(t), server.Database(t)
+	for _, d := range []servers.DSN{newer, existing} {
+		if err := Migrate(t.Context(), d.Reveal(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, openDB(t, newer), "UPDATE tenure_schema SET version = 99")
+	for _, c := range []struct {
+		name, dsn, namespace string
+		options              Options
+		is                   error
+		says                 string
+	}{
+		{"no tables", dsn.Reveal(), "app", Options{Create: true}, driver.ErrUnsupported, "run Migrate"},
+		{"no identity", existing.Reveal(), "app", Options{}, nil, "Create"},
+		{"newer tables", newer.Reveal(), "app", Options{Create: true}, driver.ErrUnsupported, "newer release"},
+		{"newer tables to migrate", newer.Reveal(), "app", Options{Migrate: true}, driver.ErrUnsupported, "newer release"},
+		{"wrong password", dsn.As(dsn.User(), "wrong").Reveal(), "app", Options{}, nil, "opening"},
+		{"namespace", dsn.Reveal(), "a b", Options{}, driver.ErrInvalid, "namespace"},
+		{"no database", dsn.Database("").Reveal(), "app", Options{}, driver.ErrInvalid, "database"},
+		{"database", "u:planted-secret@tcp(127.0.0.1:1)/a%60b", "app", Options{}, driver.ErrInvalid, "database"},
+		{"prefix", dsn.Reveal(), "app", Options{TablePrefix: "Tenure-"}, driver.ErrInvalid, "prefix"},
+		{"poll period", dsn.Reveal(), "app", Options{PollPeriod: 1}, driver.ErrInvalid, "poll"},
+		{"connections", dsn.Reveal(), "app", Options{MaxConns: -1}, driver.ErrInvalid, "connections"},
+		{"DSN", "u:planted-secret@nowhere", "app", Options{}, driver.ErrInvalid, "DSN"},
+		{"plaintext", "u:planted-secret@tcp(db.example:3306)/d", "app", Options{}, driver.ErrInvalid, "tls=true"},
+		{"plaintext as a fallback", "u:planted-secret@tcp(db.example:3306)/d?tls=preferred", "app", Options{}, driver.ErrInvalid, "tls=true"},
+		{"TLS to anybody", "u:planted-secret@tcp(db.example:3306)/d?tls=skip-verify", "app", Options{}, driver.ErrInvalid, "tls=true"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Open(t.Context(), c.dsn, c.namespace, &c.options)
+			if err == nil || !strings.Contains(err.Error(), c.says) || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("got %v, want %v that says %q", err, c.is, c.says)
+			}
+			if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, "planted-secret") || strings.Contains(text, dsn.Password()) {
+				t.Errorf("the error gives a password away: %s", text)
+			}
+		})
+	}
+}
+
+// TestServerSettings: settings under which a rule would not hold are refused.
+func TestServerSettings(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, &servers.Options{Config: []string{"log-bin", "server-id = 1"}})
+	dsn := server.Database(t)
+	admin := openDB(t, server.Admin())
+	for setting, back := range map[string]string{
+		"binlog_format = 'STATEMENT'":        "binlog_format = 'ROW'",
+		"innodb_flush_log_at_trx_commit = 0": "innodb_flush_log_at_trx_commit = 1",
+		"max_allowed_packet = 1048576":       "max_allowed_packet = 16777216",
+	} {
+		exec(t, admin, "SET GLOBAL "+setting)
+		name, _, _ := strings.Cut(setting, " ")
+		if err := Migrate(t.Context(), dsn.Reveal(), nil); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", setting, err)
+		}
+		exec(t, admin, "SET GLOBAL "+back)
+	}
+	acquire(t, join(t, open(t, dsn, Options{}), "n1"), claims(1))
+}
+
+func TestParseVersion(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]int{
+		"10.11.6-MariaDB-0+deb12u1": {10, 11}, "5.5.5-10.6.1-MariaDB": {10, 6}, "8.4.0": {8, 4}, "": {0, 0}, "x.y": {0, 0},
+	} {
+		if major, minor := parseVersion(text); major != want[0] || minor != want[1] {
+			t.Errorf("%q is %d.%d", text, major, minor)
+		}
+	}
+}
+
+func TestMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	const n = 6
+	ids := make(chan string, n)
+	for range n {
+		go func() {
+			b, err := Open(t.Context(), dsn.Reveal(), "app", &Options{Create: true, Migrate: true, MaxConns: 1})
+			if err != nil {
+				t.Error(err)
+				ids <- ""
+				return
+			}
+			ids <- b.Info().StoreID
+			b.Close()
+		}()
+	}
+	first := <-ids
+	for range n - 1 {
+		if id := <-ids; id != first {
+			t.Errorf("identities %s and %s", id, first)
+		}
+	}
+}
+
+// restricted migrates as the owner of the database and returns how the run-time
+// user of the documentation's recipe reaches it.
+func restricted(t *testing.T, server *servers.Server, dsn servers.DSN) servers.DSN {
+	t.Helper()
+	if err := Migrate(t.Context(), dsn.Reveal(), nil); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../../docs/backends/mysql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)<!-- recipe -->\n```sql\n(.*?)```").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("the documentation has no recipe")
+	}
+	app := "app_" + dsn.Name()[len(dsn.Name())-8:]
+	admin := openDB(t, server.Admin())
+	recipe := strings.NewReplacer("tenure_app", app, "'...'", "'"+dsn.Password()+"'", " app.", " "+dsn.Name()+".").Replace(string(block[1]))
+	for statement := range strings.SplitSeq(strings.TrimSpace(recipe), ";\n") {
+		exec(t, admin, strings.TrimSuffix(statement, ";"))
+	}
+	t.Cleanup(func() { _, _ = admin.Exec("DROP USER " + app) })
+	return dsn.As(app, dsn.Password())
+}
+
+func TestRunTimeUser(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.MariaDB, nil)
+	app := restricted(t, server, server.Database(t))
+	b, err := Open(t.Context(), app.Reveal(), "app", &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	acquire(t, join(t, b, "n1"), claims(1))
+	db := openDB(t, app)
+	for _, text := range []string{
+		"DELETE FROM tenure_shards", "DELETE FROM tenure_namespaces", "TRUNCATE tenure_shards", "DROP TABLE tenure_shards",
+		"DELETE FROM tenure_tails", "DELETE FROM tenure_rosters", "DELETE FROM tenure_nodes", "UPDATE tenure_schema SET version = 0",
+	} {
+		if _, err := db.ExecContext(t.Context(), text); number(err) != 1142 {
+			t.Errorf("%s: %v, want a refusal", text, err)
+		}
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, &servers.Options{TLS: servers.TLSServer})
+	cfg, err := server.TLSConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := server.Admin() // creating a database needs TLS here, too
+	name := "tenure_test_0123456789abcdef"
+	with := func(c *tls.Config) *Options { return &Options{TLS: c, Create: true, Migrate: true} }
+	created, err := server.CreateDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(t.Context(), created.Reveal(), "app", with(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	acquire(t, join(t, b, "n1"), claims(1))
+	wrongName := cfg.Clone()
+	wrongName.ServerName = "other.example"
+	for what, c := range map[string]*tls.Config{"plaintext": nil, "a CA of the system's": {}, "another name": wrongName} {
+		if b, err := Open(t.Context(), dsn.Database(name).Reveal(), "app", with(c)); err == nil {
+			b.Close()
+			t.Errorf("%s is accepted", what)
+		}
+	}
+}
+
+// TestPasswordOfEachConnection: a password that changes is asked for again.
+func TestPasswordOfEachConnection(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	asked := make(chan struct{}, 100)
+	b := open(t, dsn.As(dsn.User(), "outdated"), Options{Password: func(context.Context) (string, error) {
+		asked <- struct{}{}
+		return dsn.Password(), nil
+	}})
+	acquire(t, join(t, b, "n1"), claims(1))
+	if len(asked) < 3 {
+		t.Errorf("asked %d times", len(asked))
+	}
+}
