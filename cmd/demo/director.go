@@ -5,11 +5,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/conformance/servers"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 // history. It is used by one goroutine.
 type director struct {
 	o        *options
-	store    core.Backend
+	server   *server // the run's own, to strike at; else nil
 	flights  *timetable
 	schedule schedule
 	screen   *screen
@@ -57,6 +58,9 @@ type seat struct {
 func (d *director) direct(ctx context.Context) error {
 	defer d.end()
 	d.began = time.Now()
+	if d.server != nil {
+		d.say(toneNone, "a %s server of the run's own serves at %s", d.o.backend, d.server.Addr())
+	}
 	d.say(toneNone, "%s at %d airports, shared by %s", count(d.flights.total, "departure"), len(d.flights.airports), count(len(d.members), "process"))
 	for _, s := range d.members {
 		var peers []string
@@ -72,19 +76,23 @@ func (d *director) direct(ctx context.Context) error {
 	}
 	d.say(toneNone, "all airports are owned: %s", d.shares())
 
-	for _, step := range []struct {
-		at, until int
-		run       func(context.Context) error
-	}{
-		{d.schedule.killAt, d.schedule.stopAt, d.killAndRestart},
-		{d.schedule.stopAt, d.schedule.leaveAt, d.stopInMidWrite},
-		{d.schedule.leaveAt, d.flights.total, d.leave},
-	} {
+	type step struct {
+		at  int
+		run func(context.Context) error
+	}
+	steps := []step{{d.schedule.killAt, d.killAndRestart}, {d.schedule.stopAt, d.stopInMidWrite}, {d.schedule.leaveAt, d.leave}}
+	if d.server != nil {
+		steps = slices.Insert(steps, 2, step{d.schedule.restartAt, d.restartServer})
+	}
+	for i, step := range steps {
 		d.limit = step.at
 		if err := d.await(ctx, "the departures before the next strike", func() bool { return d.history.decided >= d.limit }); err != nil {
 			return err
 		}
-		d.limit = step.until
+		d.limit = d.flights.total
+		if i+1 < len(steps) {
+			d.limit = steps[i+1].at
+		}
 		if err := step.run(ctx); err != nil {
 			return err
 		}
@@ -242,6 +250,49 @@ func (d *director) waiting(airport string) int {
 		}
 	}
 	return n
+}
+
+// restartServer kills the server at once, starts it again, and waits until every
+// departure that came due meanwhile is decided.
+func (d *director) restartServer(ctx context.Context) error {
+	granted := d.history.granted
+	struck := time.Now()
+	if err := d.server.Kill(ctx); errors.Is(err, servers.ErrUnsupported) {
+		return nil // the environment named it, and it is not ours to kill
+	} else if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	d.say(toneChaos, "the %s server killed with SIGKILL", d.o.backend)
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	up := make(chan error, 1)
+	go func() { up <- d.server.Restart(ctx) }()
+	var restarted bool
+	var failed error
+	err := d.await(ctx, "the server to come back", func() bool {
+		select {
+		case failed = <-up:
+			restarted = true
+		default:
+		}
+		return restarted
+	})
+	if !restarted {
+		cancel()
+		<-up
+		return err
+	} else if failed != nil {
+		return fmt.Errorf("demo: %w", failed)
+	}
+	d.history.serverAway = append(d.history.serverAway, time.Since(struck))
+	d.say(toneChaos, "the %s server runs again after %.2f s", d.o.backend, time.Since(struck).Seconds())
+	due := d.cleared
+	if err := d.await(ctx, "the work to go on", func() bool { return d.settled() && d.history.decided >= due }); err != nil {
+		return err
+	}
+	d.say(toneGood, "the departures of the outage are decided %.2f s after the kill, with %s", time.Since(struck).Seconds(),
+		count(d.history.granted-granted, "new lease"))
+	return nil
 }
 
 // leave shuts a member down gracefully.

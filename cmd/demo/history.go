@@ -47,6 +47,8 @@ type history struct {
 	granted int                // leases
 	strikes []strike
 	zombies []write // sent late, with their outcome
+
+	serverAway []time.Duration // of each restart of the server, from its kill on
 }
 
 func newHistory() *history {

@@ -8,7 +8,11 @@
 // its sending, and shuts one down. At the end the logs are compared with the
 // file. With -unfenced the same happens without the fence, and damage is found.
 //
+// The logs are in a temporary SQLite database, or with -backend on a PostgreSQL or
+// MariaDB server that is started for the run and itself killed and restarted once.
+//
 //	go run ./cmd/demo
+//	go run ./cmd/demo -backend postgres
 //	go run ./cmd/demo -unfenced
 package main
 
@@ -70,9 +74,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return r.exitCode()
 }
 
+const maxLineRunes = 600 // of an error: the log of a server may be in it
+
 // oneLine is an error as one line that begins with the command's name once.
 func oneLine(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
+	if r := []rune(text); len(r) > maxLineRunes {
+		text = string(r[:maxLineRunes]) + "..."
+	}
 	return "demo: " + strings.TrimPrefix(strings.ReplaceAll(text, "demo: ", ""), "tenure: ")
 }
 
@@ -113,7 +122,7 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 		progress = stderr
 	}
 	d := &director{
-		o: o, flights: flights, cities: cities, history: newHistory(), screen: newScreen(progress),
+		o: o, server: p.server, flights: flights, cities: cities, history: newHistory(), screen: newScreen(progress),
 		schedule: newSchedule(o.seed, o.nodes(), flights.total),
 		config:   memberConfig{Backend: o.backend, DSN: p.dsn, Namespace: p.namespace, Flights: o.flights, TTL: o.ttl, Unfenced: o.unfenced},
 		reports:  make(chan childReport), quit: make(chan struct{}),

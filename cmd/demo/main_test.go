@@ -63,31 +63,42 @@ func TestRun(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			runtime.LockOSThread() // each subtest is a goroutine of its own
 			defer runtime.UnlockOSThread()
-			args := short(t, c.args...)
-			tmp := t.TempDir()
-			t.Setenv("TMPDIR", tmp)
-			var out, progress strings.Builder
-			code := run(t.Context(), args, &out, &progress)
-			t.Logf("%s\n%s", progress.String(), out.String())
-			if code != c.code {
-				t.Fatalf("exit code %d, want %d", code, c.code)
-			}
-			atRest(t, tmp)
-			var r report
-			if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
-				t.Fatal(err)
-			}
-			if r.Departures != 3000 || r.Attempted == 0 {
-				t.Errorf("%d departures, %d zombie writes: too little to judge", r.Departures, r.Attempted)
-			}
-			if r.Unfenced && (r.Damage.Superseded == 0 || r.Damage.Doubled == 0) {
-				t.Errorf("damage %+v, want entries doubled and accepted under a superseded token", r.Damage)
-			}
-			if !r.Unfenced && r.Refused != r.Attempted {
-				t.Errorf("%d of %d zombie writes refused, want all", r.Refused, r.Attempted)
-			}
+			playShort(t, c.code, c.args...)
 		})
 	}
+}
+
+// playShort plays a short run to its end, which must be the given exit code, with
+// nothing left behind. The calling goroutine must be locked to its thread.
+func playShort(t *testing.T, wantCode int, more ...string) *report {
+	t.Helper()
+	args := short(t, more...)
+	tmp := t.TempDir()
+	if err := os.Chmod(filepath.Dir(tmp), 0o711); err != nil { // a server may run as another user
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", tmp)
+	var out, progress strings.Builder
+	code := run(t.Context(), args, &out, &progress)
+	t.Logf("%s\n%s", progress.String(), out.String())
+	if code != wantCode {
+		t.Fatalf("exit code %d, want %d", code, wantCode)
+	}
+	atRest(t, tmp)
+	r := &report{}
+	if err := json.Unmarshal([]byte(out.String()), r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Departures != 3000 || r.Attempted == 0 {
+		t.Errorf("%d departures, %d zombie writes: too little to judge", r.Departures, r.Attempted)
+	}
+	if r.Unfenced && (r.Damage.Superseded == 0 || r.Damage.Doubled == 0) {
+		t.Errorf("damage %+v, want entries doubled and accepted under a superseded token", r.Damage)
+	}
+	if !r.Unfenced && r.Refused != r.Attempted {
+		t.Errorf("%d of %d zombie writes refused, want all", r.Refused, r.Attempted)
+	}
+	return r
 }
 
 // TestInterrupted ends a run in the middle: the database that it made goes too.

@@ -66,7 +66,7 @@ func (m *member) run(lines *lineReader) error {
 	if !ok {
 		return fmt.Errorf("unknown backend %q", m.config.Backend)
 	}
-	opening, cancel := context.WithTimeout(context.Background(), placeLimit)
+	opening, cancel := context.WithTimeout(context.Background(), s.limit)
 	b, err := s.open(opening, m.config.DSN, m.config.Namespace, false)
 	cancel()
 	if err != nil {

@@ -49,6 +49,12 @@ checks that no departure was lost, doubled or decided by a zombie.
 
 	go run ./cmd/demo [flags]
 
+SQLite needs no set-up. With -backend postgres or mysql a server of the run's own
+is started, and killed and restarted once, if its programs are installed; or name
+yours with -dsn. A password in -dsn shows in the list of processes: the variables
+TENURE_POSTGRES_DSN and TENURE_MYSQL_DSN name a server, too, on which the run
+creates a database and drops it.
+
 Exit code 0: all holds. 1: it does not (with -unfenced: damage was found, as it
 must be). 2: bad input, or the run could not be finished. 3: -unfenced, and no
 damage was found. 130: interrupted.
@@ -64,7 +70,7 @@ func parseOptions(args []string, stores []store, help io.Writer) (*options, erro
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.backend, "backend", stores[0].opener.Name, "the store: "+strings.Join(names(stores), ", "))
-	f.StringVar(&o.dsn, "dsn", "", "where the store is; for sqlite the path of a database (default: a temporary one). Each run uses a new namespace in it, which stays")
+	f.StringVar(&o.dsn, "dsn", "", "where the store is: the path of a database, postgres://user:password@host:port/database, or user:password@tcp(host:port)/database (default: a temporary database, or a server of the run's own). Missing tables are made; each run uses a new namespace, which stays")
 	f.StringVar(&o.namespace, "namespace", "flightboard", "the run's namespace is this, a slash and a random name")
 	f.StringVar(&o.flights, "flights", "", "another flights file, with columns "+flightsHeader)
 	f.IntVar(&o.members, "members", 3, fmt.Sprintf("member processes, %d to %d", minMembers, maxMembers))
@@ -73,18 +79,20 @@ func parseOptions(args []string, stores []store, help io.Writer) (*options, erro
 	f.DurationVar(&o.duration, "duration", 20*time.Second, "how long the departures take; the strikes may add to it")
 	f.BoolVar(&o.unfenced, "unfenced", false, "the control: writes check neither fence nor order; must end with damage")
 	f.BoolVar(&o.json, "json", false, "write the report as JSON to standard output, and the progress to standard error")
-	f.BoolVar(&o.keep, "keep", false, "keep the temporary database, and say how to look at it")
+	f.BoolVar(&o.keep, "keep", false, "keep the temporary database of sqlite, and say how to look at it")
 	f.BoolVar(&o.verbose, "v", false, "show every lease as it is granted and ends")
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(help)
 		fmt.Fprint(help, usage)
 		f.PrintDefaults()
 		return nil, err
+	} else if err != nil && slices.ContainsFunc(args, mayHoldPassword) {
+		return nil, errors.New("the flags are not understood, and not repeated here because they may hold a password: see -h")
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: see -h", err)
 	}
 	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %.40q: use flags only, see -h", f.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %s: use flags only, see -h", quote(f.Arg(0)))
 	}
 	return o, o.validate(stores)
 }
@@ -93,17 +101,22 @@ func (o *options) validate(stores []store) error {
 	s, ok := storeNamed(stores, o.backend)
 	switch {
 	case !ok:
-		return fmt.Errorf("unknown backend %.40q: use one of %s with -backend", o.backend, strings.Join(names(stores), ", "))
-	case o.dsn == "" && s.temporary == nil:
-		return fmt.Errorf("backend %s needs a place: name it with -dsn", o.backend)
+		return fmt.Errorf("unknown backend %s: use one of %s with -backend", quote(o.backend), strings.Join(names(stores), ", "))
 	case o.keep && o.dsn != "":
-		return errors.New("-keep is for the temporary database: a database named with -dsn always stays; leave -keep out")
+		return errors.New("-keep is for the temporary database: the run's logs in one named with -dsn always stay; leave -keep out")
+	case o.keep && s.temporary == nil:
+		return errors.New("-keep is for the temporary database of sqlite: name a server of yours with -dsn, where the run's logs stay")
 	case o.members < minMembers || o.members > maxMembers:
 		return fmt.Errorf("%d members: use %d to %d with -members", o.members, minMembers, maxMembers)
 	case o.duration < minDuration || o.duration > maxDuration:
 		return fmt.Errorf("duration %v: use %v to %v with -duration", o.duration, minDuration, maxDuration)
 	case o.ttl > maxTTL:
 		return fmt.Errorf("TTL %v: a run takes some ten of them, so use at most %v with -ttl", o.ttl, maxTTL)
+	}
+	if s.check != nil && o.dsn != "" {
+		if err := s.check(o.dsn); err != nil {
+			return err
+		}
 	}
 	if err := o.validateTTL(core.Limits{MinTTL: s.minTTL}); err != nil {
 		return err
@@ -112,6 +125,20 @@ func (o *options) validate(stores []store) error {
 		return fmt.Errorf("-namespace: %w", err)
 	}
 	return nil
+}
+
+// quote is an argument for a message, which must not repeat a password.
+func quote(arg string) string {
+	if mayHoldPassword(arg) {
+		return "(not repeated here, as it may hold a password)"
+	}
+	return fmt.Sprintf("%.40q", arg)
+}
+
+// mayHoldPassword reports whether an argument looks like a server's address with
+// credentials.
+func mayHoldPassword(arg string) bool {
+	return strings.Contains(arg, "://") || strings.Contains(arg, "@") || strings.Contains(arg, "password")
 }
 
 // validateTTL checks the TTL against a store's limits.

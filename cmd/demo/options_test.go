@@ -31,7 +31,27 @@ func TestRefusedInput(t *testing.T) {
 	}{
 		{"unknown flag", []string{"-speed", "3"}, "-speed"},
 		{"argument", []string{"fast"}, `unexpected argument "fast"`},
-		{"unknown backend", []string{"-backend", "oracle"}, `unknown backend "oracle": use one of sqlite`},
+		{"unknown backend", []string{"-backend", "oracle"}, `unknown backend "oracle": use one of sqlite, postgres, mysql`},
+		{"TTL below the server's floor", []string{"-backend", "postgres", "-ttl", "300ms"}, "floor"},
+		{"keep and a server", []string{"-backend", "mysql", "-keep"}, "name a server of yours with -dsn"},
+		{"keep and a server's dsn", []string{"-backend", "postgres", "-keep", "-dsn", "postgres://127.0.0.1/app"}, "leave -keep out"},
+		{"server's address for sqlite", []string{"-dsn", "postgres://app:SECRET@127.0.0.1/app"}, "-backend postgres"},
+		{"MySQL's address for sqlite", []string{"-dsn", "app:SECRET@tcp(127.0.0.1:3306)/app"}, "-backend mysql"},
+		{"keywords for sqlite", []string{"-dsn", "host=127.0.0.1 password=SECRET"}, "-backend postgres"},
+		{"path for postgres", []string{"-backend", "postgres", "-dsn", "board.db"}, "write it as postgres://"},
+		{"MySQL's address for postgres", []string{"-backend", "postgres", "-dsn", "app:SECRET@tcp(127.0.0.1:3306)/app"}, "write it as postgres://"},
+		{"malformed address for postgres", []string{"-backend", "postgres", "-dsn", "postgres://app:SEC RET@127.0.0.1:port/app"}, "write it as postgres://"},
+		{"path for mysql", []string{"-backend", "mysql", "-dsn", "board.db"}, "write it as user:password@tcp"},
+		{"PostgreSQL's address for mysql", []string{"-backend", "mysql", "-dsn", "postgres://app:SECRET@127.0.0.1/app"}, "write it as user:password@tcp"},
+		{"no database for mysql", []string{"-backend", "mysql", "-dsn", "app:SECRET@tcp(127.0.0.1:3306)/"}, "write it as user:password@tcp"},
+		{"password with a slash for mysql", []string{"-backend", "mysql", "-dsn", "app:x/SECRET@tcp(127.0.0.1:3306)"}, "write it as user:password@tcp"},
+		{"in the clear to another host", []string{"-backend", "postgres", "-dsn", "postgres://app:SECRET@192.0.2.1/app?sslmode=disable"}, "sslmode=verify-full"},
+		{"no server for postgres", []string{"-backend", "postgres", "-dsn", "postgres://app:SECRET@127.0.0.1:1/app"}, "opening the database"},
+		{"no server for mysql", []string{"-backend", "mysql", "-dsn", "app:SECRET@tcp(127.0.0.1:1)/app"}, "opening the database"},
+		{"address as an argument", []string{"-backend", "postgres", "postgres://app:SECRET@127.0.0.1/app"}, "unexpected argument"},
+		{"address as the backend", []string{"-backend", "postgres://app:SECRET@127.0.0.1/app"}, "unknown backend"},
+		{"address in a wrong flag", []string{"-duration", "postgres://app:SECRET@127.0.0.1/app"}, "may hold a password"},
+		{"address in no flag", []string{"---dsn=app:SECRET@tcp(127.0.0.1:3306)/app"}, "may hold a password"},
 		{"members", []string{"-members", "1"}, "use 2 to 9 with -members"},
 		{"no duration", []string{"-duration", "fast"}, "-duration"},
 		{"short duration", []string{"-duration", "1s"}, "use 4s to 1h0m0s"},
@@ -51,8 +71,17 @@ func TestRefusedInput(t *testing.T) {
 	}
 }
 
+// TestRefusedEnvironment sees a server that the environment names and nobody can
+// reach end like a bad flag.
+func TestRefusedEnvironment(t *testing.T) {
+	t.Setenv("TENURE_POSTGRES_DSN", "app:SECRET")
+	t.Setenv("TENURE_MYSQL_DSN", "app:SECRET@tcp(127.0.0.1:1)/")
+	refuse(t, []string{"-backend", "postgres"}, "TENURE_POSTGRES_DSN is not understood")
+	refuse(t, []string{"-backend", "mysql"}, "cannot reach the server named by TENURE_MYSQL_DSN")
+}
+
 // refuse runs the command and wants one line with want, exit code 2, nothing on
-// standard output, and nothing written.
+// standard output, no password, and nothing written.
 func refuse(t *testing.T, args []string, want string) {
 	t.Helper()
 	tmp := t.TempDir()
@@ -63,6 +92,9 @@ func refuse(t *testing.T, args []string, want string) {
 	}
 	if got := errs.String(); !strings.HasPrefix(got, "demo: ") || strings.Count(got, "\n") != 1 || !strings.Contains(got, want) {
 		t.Errorf("got %q, want one line with %q", got, want)
+	}
+	if strings.Contains(errs.String(), "SEC") {
+		t.Errorf("%q shows the password", errs.String())
 	}
 	if out.String() != "" {
 		t.Errorf("standard output has %q", out.String())

@@ -6,52 +6,77 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/tenure-go/tenure/core"
 )
 
 // A place is where a run keeps its logs: a namespace of its own, in a temporary
-// database or in the one that was named.
+// database, on a server started for it, or in the database that was named.
 type place struct {
 	store     store
 	dsn       string
 	namespace string
 	backend   core.Backend
+	server    *server  // the run's own, ended at the end; else nil
 	dir       string   // temporary, removed at the end unless kept; else empty
 	created   []string // the files of a database that was not there before
 	keep      bool
 }
-
-const placeLimit = 5 * time.Second // for opening and probing a store
 
 // openPlace creates the run's namespace. If that fails, what it created is
 // removed.
 func openPlace(ctx context.Context, o *options) (*place, error) {
 	s, _ := storeNamed(stores(), o.backend)
 	p := &place{store: s, dsn: o.dsn, namespace: o.namespace + "/" + runName(), keep: o.keep}
-	if p.dsn == "" {
-		dir, err := os.MkdirTemp("", "tenure-demo-")
-		if err != nil {
-			return nil, fmt.Errorf("demo: no temporary directory: %w: set TMPDIR, or name a database with -dsn", err)
-		}
-		p.dir, p.dsn = dir, s.temporary(dir)
+	if err := p.provide(ctx); err != nil {
+		return nil, err
 	}
-	p.created = p.absent()
-	ctx, cancel := context.WithTimeout(ctx, placeLimit)
-	defer cancel()
-	b, err := s.open(ctx, p.dsn, p.namespace, true)
+	err := p.open(ctx, o)
 	if err == nil {
-		if err = o.validateTTL(b.Info().Limits); err == nil {
-			p.backend = b
-			return p, nil
-		}
-		b.Close()
-	} else if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: not opened within %v; another process may hold its write lock: end that, or name another database with -dsn", err, placeLimit)
+		return p, nil
 	}
 	err = errors.Join(err, p.remove())
 	return nil, fmt.Errorf("demo: cannot use the %s database: %w", s.opener.Name, err)
+}
+
+// provide makes a temporary directory, or starts a server, if no place was named.
+func (p *place) provide(ctx context.Context) (err error) {
+	switch {
+	case p.dsn != "":
+	case p.store.server != nil:
+		if p.server, err = p.store.server.start(ctx); err != nil {
+			return err
+		}
+		p.dsn = p.server.database.Reveal()
+	default:
+		if p.dir, err = os.MkdirTemp("", "tenure-demo-"); err != nil {
+			return fmt.Errorf("demo: no temporary directory: %w: set TMPDIR, or name a database with -dsn", err)
+		}
+		p.dsn = p.store.temporary(p.dir)
+	}
+	p.created = p.absent()
+	return nil
+}
+
+// open makes the tables and the namespace.
+func (p *place) open(ctx context.Context, o *options) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.store.limit)
+	defer cancel()
+	if p.store.migrate != nil {
+		err = p.store.migrate(ctx, p.dsn)
+	}
+	if err == nil {
+		p.backend, err = p.store.open(ctx, p.dsn, p.namespace, true)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: not opened within %v; %s", err, p.store.limit, p.store.late)
+	} else if err != nil {
+		return err
+	}
+	if err := o.validateTTL(p.backend.Info().Limits); err != nil {
+		return errors.Join(err, p.backend.Close())
+	}
+	return nil
 }
 
 // absent lists the store's files if its place does not exist yet. Beside a
@@ -70,7 +95,7 @@ func (p *place) absent() []string {
 // is one that was created for a run that failed.
 func (p *place) close(failed bool) error {
 	err := p.backend.Close()
-	if (p.dir != "" && !p.keep) || (p.dir == "" && failed) {
+	if !p.keep && (p.dir != "" || p.server != nil || failed) {
 		err = errors.Join(err, p.remove())
 	}
 	if err != nil {
@@ -81,6 +106,9 @@ func (p *place) close(failed bool) error {
 
 // remove removes what was created, but nothing that was there before.
 func (p *place) remove() error {
+	if p.server != nil {
+		return p.server.close()
+	}
 	if p.dir != "" {
 		return os.RemoveAll(p.dir)
 	}

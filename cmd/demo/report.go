@@ -46,6 +46,7 @@ type report struct {
 	Leases     int               `json:"leases_granted"`
 	Takeovers  map[string]spread `json:"takeovers_ttl"` // by signal, in multiples of TTL
 	Handovers  spread            `json:"handovers_ms"`
+	ServerAway []float64         `json:"server_away_ms,omitempty"` // of each kill of the server, until it ran again
 	Attempted  int               `json:"zombie_writes_attempted"`
 	Refused    int               `json:"zombie_writes_refused"`
 	Accepted   int               `json:"zombie_writes_accepted"`
@@ -68,6 +69,9 @@ func (r *report) measure(h *history, ttl time.Duration) {
 	r.Takeovers = map[string]spread{sigKill: spreadOf(takeovers[sigKill]), sigStop: spreadOf(takeovers[sigStop])}
 	r.Handovers = spreadOf(handovers)
 	r.Leases = h.granted
+	for _, away := range h.serverAway {
+		r.ServerAway = append(r.ServerAway, float64(away)/float64(time.Millisecond))
+	}
 	for _, w := range h.zombies {
 		r.Attempted++
 		switch w.Outcome {
@@ -128,6 +132,9 @@ func (r *report) print(w io.Writer) error {
 		row("takeovers after "+s, "%s", r.Takeovers[s].in("%.2f", "TTL"))
 	}
 	row("planned handovers", "%s", r.Handovers.in("%.1f", "ms"))
+	if s := spreadOf(r.ServerAway); s.N > 0 {
+		row("server killed", "%s, away for %.0f ms at most", count(s.N, "time"), s.Max)
+	}
 	row("writes by zombies", "%d attempted, %d refused, %d accepted", r.Attempted, r.Refused, r.Accepted)
 	b.WriteString("\n")
 	row("entries lost", "%d", r.Damage.Lost)

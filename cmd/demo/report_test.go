@@ -25,6 +25,7 @@ func TestReport(t *testing.T) {
 		{"no-zombie", func(r *report) { r.Attempted, r.Refused = 0, 0 }, exitDamage},
 		{"zombie-accepted", func(r *report) { r.Refused, r.Accepted = 3, 1 }, exitDamage},
 		{"no-takeover", func(r *report) { r.Takeovers[sigKill] = spread{} }, exitDamage},
+		{"server-killed", func(r *report) { r.Backend, r.ServerAway = "postgres", []float64{1234} }, exitOK},
 		{"no-handover", func(r *report) { r.Handovers = spread{} }, exitDamage},
 		{"control", func(r *report) {
 			r.Unfenced, r.Refused, r.Accepted, r.Decisions = true, 0, 4, 20004

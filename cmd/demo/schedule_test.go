@@ -14,7 +14,7 @@ func TestSchedule(t *testing.T) {
 		if s.kill == s.stop || s.stop == s.leave || s.leave == s.kill {
 			t.Errorf("seed %d strikes one member twice: %+v", seed, s)
 		}
-		if !(0 < s.killAt && s.killAt < s.stopAt && s.stopAt < s.leaveAt && s.leaveAt < 1000) {
+		if !(0 < s.killAt && s.killAt < s.stopAt && s.stopAt < s.restartAt && s.restartAt < s.leaveAt && s.leaveAt < 1000) {
 			t.Errorf("seed %d strikes out of order: %+v", seed, s)
 		}
 		if s != newSchedule(seed+1, members, 1000) {

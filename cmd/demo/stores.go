@@ -6,11 +6,18 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/tenure-go/tenure/backends/sql/mysql"
+	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core"
 )
 
@@ -18,36 +25,100 @@ import (
 type store struct {
 	opener core.Opener
 	minTTL time.Duration // its floor, if that is known before it is opened
-	// temporary, if not nil, is a place of the store inside a directory of its own.
+	// check, if not nil, refuses what cannot be the store's place. Its error does
+	// not quote the place, which may hold a password.
+	check func(dsn string) error
+	// temporary is a place of the store inside a directory of its own; nil for a
+	// server.
 	temporary func(dir string) string
+	// server is what is started where no place is given; nil for a store without.
+	server *serverKind
+	// migrate, if not nil, makes the tables, a step of its own before opening.
+	migrate func(ctx context.Context, dsn string) error
 	// options is what the opener decodes.
 	options func(dsn, namespace string, create bool) map[string]any
+	// limit bounds the opening and probing; late says what to do when it ran out.
+	limit time.Duration
+	late  string
 	// files are those that opening a place may create; nil for a server.
 	files func(dsn string) []string
-	// look is a command that shows a namespace's logs.
+	// look is a command that shows a namespace's logs; nil for a server, of which
+	// none is kept.
 	look func(dsn, namespace string) string
 }
 
 // stores lists what -backend may name; the first is the default.
 func stores() []store {
-	return []store{{
-		opener:    sqlite.Opener,
-		minTTL:    250 * time.Millisecond,
-		temporary: func(dir string) string { return filepath.Join(dir, "board.db") },
-		options: func(dsn, namespace string, create bool) map[string]any {
-			return map[string]any{"path": dsn, "namespace": namespace, "create": create}
+	return []store{
+		{
+			opener:    sqlite.Opener,
+			minTTL:    250 * time.Millisecond,
+			check:     checkPath,
+			temporary: func(dir string) string { return filepath.Join(dir, "board.db") },
+			options: func(dsn, namespace string, create bool) map[string]any {
+				return map[string]any{"path": dsn, "namespace": namespace, "create": create}
+			},
+			limit: 5 * time.Second,
+			late:  "another process may hold its write lock; end that, or name another database with -dsn",
+			files: func(dsn string) []string {
+				var out []string
+				for _, file := range []string{dsn, dsn + "-members"} {
+					out = append(out, file, file+"-wal", file+"-shm", file+"-journal")
+				}
+				return out
+			},
+			look: func(dsn, namespace string) string {
+				return fmt.Sprintf(`sqlite3 %q "SELECT shard, seq, token, CAST(payload AS TEXT) FROM tenure_entries WHERE namespace = '%s' ORDER BY shard, seq LIMIT 20"`, dsn, namespace)
+			},
 		},
-		files: func(dsn string) []string {
-			var out []string
-			for _, file := range []string{dsn, dsn + "-members"} {
-				out = append(out, file, file+"-wal", file+"-shm", file+"-journal")
-			}
-			return out
+		{
+			opener:  postgres.Opener,
+			minTTL:  500 * time.Millisecond,
+			server:  &serverKind{servers.Postgres, "PostgreSQL 15 or later (on Debian: apt-get install postgresql)"},
+			migrate: func(ctx context.Context, dsn string) error { return postgres.Migrate(ctx, dsn, nil) },
+			options: serverOptions,
+			limit:   serverLimit,
+			late:    serverLate,
 		},
-		look: func(dsn, namespace string) string {
-			return fmt.Sprintf(`sqlite3 %q "SELECT shard, seq, token, CAST(payload AS TEXT) FROM tenure_entries WHERE namespace = '%s' ORDER BY shard, seq LIMIT 20"`, dsn, namespace)
+		{
+			opener:  mysql.Opener,
+			minTTL:  500 * time.Millisecond,
+			check:   checkMySQL,
+			server:  &serverKind{servers.MariaDB, "MariaDB 10.6 or later (on Debian: apt-get install mariadb-server)"},
+			migrate: func(ctx context.Context, dsn string) error { return mysql.Migrate(ctx, dsn, nil) },
+			options: serverOptions,
+			limit:   serverLimit,
+			late:    serverLate,
 		},
-	}}
+	}
+}
+
+const (
+	serverLimit = 15 * time.Second
+	serverLate  = "check that the server runs and answers, and that nothing locks its tables"
+)
+
+func serverOptions(dsn, namespace string, create bool) map[string]any {
+	return map[string]any{"dsn": dsn, "namespace": namespace, "create": create}
+}
+
+// checkPath keeps the address of a server from being taken for a path, of which
+// errors would then show the password.
+func checkPath(dsn string) error {
+	if strings.Contains(dsn, "://") || strings.Contains(dsn, "@tcp(") || strings.Contains(dsn, "@unix(") || strings.Contains(dsn, "password=") {
+		return errors.New("-dsn looks like a server's, and for sqlite it is the path of a database: choose the server with -backend postgres or -backend mysql")
+	}
+	return nil
+}
+
+// checkMySQL refuses a DSN in which a password may be taken for the database,
+// which errors show.
+func checkMySQL(dsn string) error {
+	c, err := mysqldriver.ParseDSN(dsn)
+	if err != nil || c.DBName == "" || strings.ContainsAny(c.DBName, "@:()") {
+		return errors.New("-dsn is not understood: write it as user:password@tcp(host:port)/database?tls=true")
+	}
+	return nil
 }
 
 // open opens a namespace of the store at dsn.

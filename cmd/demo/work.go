@@ -60,16 +60,7 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 			}
 			m.tell(e)
 		} else if l.Err() == nil {
-			// Applied or not, the log tells.
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(retryPause):
-			}
-			var page *core.LogPage
-			if page, err = l.ReadLog(l.Context(), 0, 0); err == nil {
-				last, err = decisionAt(l, page.Head.Seq)
-			}
+			last, err = reread(ctx, l) // applied or not, the log tells
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -93,6 +84,24 @@ func (last decision) batch(departures []departure, upto int, token int64) ([]cor
 		ops = append(ops, core.Append(last.encode()))
 	}
 	return ops, last
+}
+
+// reread reads the last decision of the airport's log. While the store does not
+// answer it tries again, as long as the lease lasts.
+func reread(ctx context.Context, l *core.Lease) (decision, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return decision{}, context.Cause(ctx)
+		case <-time.After(retryPause):
+		}
+		page, err := l.ReadLog(l.Context(), 0, 0)
+		if err == nil {
+			return decisionAt(l, page.Head.Seq)
+		} else if l.Err() != nil {
+			return decision{}, err
+		}
+	}
 }
 
 // decisionAt reads one decision of the airport's log; number 0 is the zero

@@ -1,0 +1,94 @@
+//go:build unix
+
+package main
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance/servers"
+)
+
+// TestServers uses a server of each kind by its DSN, and then plays a short run
+// on one of the run's own, which is killed and restarted meanwhile. Not parallel:
+// it looks for children.
+func TestServers(t *testing.T) {
+	for _, c := range []struct {
+		backend  string
+		driver   string // of database/sql
+		variable string // names a server, which is then not killed
+		refused  string // what is said about a wrong password
+	}{
+		{"postgres", "pgx", "TENURE_POSTGRES_DSN", "refused the credentials"},
+		{"mysql", "mysql", "TENURE_MYSQL_DSN", "Access denied"},
+	} {
+		t.Run(c.backend, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			s, _ := storeNamed(stores(), c.backend)
+			own, err := s.server.start(t.Context())
+			servers.Unavailable(t, s.server.kind, err)
+			t.Run("named", func(t *testing.T) { useNamed(t, c.backend, c.driver, own.database, c.refused) })
+			if err := own.close(); err != nil {
+				t.Fatal(err)
+			}
+			r := playShort(t, exitOK, "-backend", c.backend)
+			if len(r.ServerAway) != 1 && os.Getenv(c.variable) == "" {
+				t.Errorf("server killed %d times, want 1", len(r.ServerAway))
+			}
+		})
+	}
+}
+
+// useNamed opens a place twice in one database: each has a namespace of its own,
+// which stays. Credentials that the server refuses are not shown.
+func useNamed(t *testing.T, backend, driver string, dsn servers.DSN, refused string) {
+	o, err := parseOptions([]string{"-backend", backend, "-dsn", dsn.Reveal(), "-namespace", "boards/today"}, stores(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		p, err := openPlace(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.close(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := sql.Open(driver, dsn.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var n int
+	row := db.QueryRowContext(t.Context(), "SELECT count(*) FROM tenure_namespaces WHERE namespace LIKE 'boards/today/run-%'")
+	if err := row.Scan(&n); err != nil || n != 2 {
+		t.Errorf("%d namespaces, %v, want 2", n, err)
+	}
+	refuse(t, []string{"-backend", backend, "-dsn", dsn.As(dsn.User(), "SECRET").Reveal()}, refused)
+}
+
+// TestNoServer sees a missing server end in what to do about it.
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	for _, s := range stores() {
+		if s.server == nil {
+			continue
+		}
+		got := oneLine(s.server.explain(fmt.Errorf("tenure: %w: no binaries", servers.ErrUnavailable)))
+		for _, want := range []string{"apt-get install", "-dsn", "no binaries"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q does not say %q", got, want)
+			}
+		}
+		if got := oneLine(s.server.explain(errors.New("tenure: its log ends:\n" + strings.Repeat("line\n", 1000)))); len(got) > 2*maxLineRunes {
+			t.Errorf("a line of %d bytes", len(got))
+		}
+	}
+}
