@@ -104,6 +104,7 @@ SELECT :namespace, :shard, j.name, :version, SUBSTRING(v.bytes, j.at + 1, j.leng
 FROM (SELECT CAST(:values AS BINARY) AS bytes LIMIT 1) AS v
 STRAIGHT_JOIN JSON_TABLE(:items, '$[*]' COLUMNS (
   name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', at INT PATH '$[1]', length INT PATH '$[2]')) AS j
+WHERE true -- or ON would belong to the join
 ON DUPLICATE KEY UPDATE version = VALUES(version), value = VALUES(value);
 
 -- name: items_delete
