@@ -167,6 +167,41 @@ func BenchmarkHandover(b *testing.B) {
 	}
 }
 
+// BenchmarkTail is how late a follower in another process has an entry, from the
+// acknowledgement of the commit.
+func BenchmarkTail(b *testing.B) {
+	dsn := pool.Get(b, servers.MariaDB, nil).Database(b)
+	s := join(b, open(b, dsn, Options{}), "n1")
+	granted, _ := acquire(b, s, claims(1))
+	follower := open(b, dsn, Options{})
+	page, err := follower.TailLog(b.Context(), "", 100)
+	if err != nil {
+		b.Fatal(err)
+	}
+	type arrival struct {
+		at  time.Time
+		err error
+	}
+	arrived := make(chan arrival, 1)
+	number, lag := driver.WriteNo(0), time.Duration(0)
+	for b.Loop() {
+		number++
+		go func() {
+			var err error
+			page, err = follower.TailLog(b.Context(), page.Cursor, 100)
+			arrived <- arrival{time.Now(), err}
+		}()
+		commit(b, s, appendOf(granted[0].Fence, number, make([]byte, 128)))
+		committed := time.Now()
+		a := <-arrived
+		if a.err != nil {
+			b.Fatal(a.err)
+		}
+		lag += max(0, a.at.Sub(committed))
+	}
+	b.ReportMetric(float64(lag.Microseconds())/float64(number), "lag-µs/op")
+}
+
 // BenchmarkIdlePoll is one look at the store by a blocked Observe: its cost times
 // the polls per second is what an idle process costs.
 func BenchmarkIdlePoll(b *testing.B) {

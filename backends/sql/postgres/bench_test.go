@@ -154,6 +154,15 @@ func BenchmarkBeat(b *testing.B) {
 	}
 }
 
+// BenchmarkHeartbeatTable is what 40,000 heartbeats of 200 members leave behind.
+func BenchmarkHeartbeatTable(b *testing.B) {
+	for b.Loop() {
+		pages, hot := heartbeats(b, pool.Get(b, servers.Postgres, nil).Database(b), 200, 200)
+		b.ReportMetric(float64(pages), "pages")
+		b.ReportMetric(hot, "%HOT")
+	}
+}
+
 // BenchmarkHandover passes a lease to another member, whose first write follows.
 func BenchmarkHandover(b *testing.B) {
 	be := open(b, pool.Get(b, servers.Postgres, nil).Database(b), Options{})
@@ -169,6 +178,41 @@ func BenchmarkHandover(b *testing.B) {
 		commit(b, to, appendOf(fence, res[0].Head.Number+1, []byte("first")))
 		from, to = to, from
 	}
+}
+
+// BenchmarkTail is how late a follower in another process has an entry, from the
+// acknowledgement of the commit.
+func BenchmarkTail(b *testing.B) {
+	dsn := pool.Get(b, servers.Postgres, nil).Database(b)
+	s := join(b, open(b, dsn, Options{}), "n1")
+	granted, _ := acquire(b, s, claims(1))
+	follower := open(b, dsn, Options{})
+	page, err := follower.TailLog(b.Context(), "", 100)
+	if err != nil {
+		b.Fatal(err)
+	}
+	type arrival struct {
+		at  time.Time
+		err error
+	}
+	arrived := make(chan arrival, 1)
+	number, lag := driver.WriteNo(0), time.Duration(0)
+	for b.Loop() {
+		number++
+		go func() {
+			var err error
+			page, err = follower.TailLog(b.Context(), page.Cursor, 100)
+			arrived <- arrival{time.Now(), err}
+		}()
+		commit(b, s, appendOf(granted[0].Fence, number, make([]byte, 128)))
+		committed := time.Now()
+		a := <-arrived
+		if a.err != nil {
+			b.Fatal(a.err)
+		}
+		lag += max(0, a.at.Sub(committed))
+	}
+	b.ReportMetric(float64(lag.Microseconds())/float64(number), "lag-µs/op")
 }
 
 // BenchmarkIdlePoll is one look at the store by a blocked Observe: its cost times
