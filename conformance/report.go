@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // Outcome is how a case ended.
@@ -30,6 +32,11 @@ type Result struct {
 // Report lists what a run did. Complete once Run or Check returned.
 type Report struct {
 	Backend string
+
+	// Limits, Measures and Platform are set by ReadReport, and for ReportDir.
+	Limits   driver.Limits
+	Measures []Measure
+	Platform Platform
 
 	mu      sync.Mutex
 	results []Result

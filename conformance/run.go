@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"runtime/pprof"
 	"slices"
@@ -13,10 +14,13 @@ import (
 )
 
 // Test runs the suite as subtests of t, named "Area/Property", and logs the
-// report.
+// report. With [ReportDir] in the environment it writes the report there as well.
 func Test(t *testing.T, h Harness) {
 	t.Helper()
-	Run(Wrap(t), h)
+	report := Run(Wrap(t), h)
+	if dir := os.Getenv(ReportDir); dir != "" {
+		report.save(t, h, dir)
+	}
 }
 
 // Run runs the suite under t, one group per area, logs the report and returns

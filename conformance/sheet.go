@@ -1,0 +1,176 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// ReportDir is the environment variable that makes Test measure the backend after
+// the suite, and write the report as JSON into the directory that it names, by an
+// absolute path, under the backend's name.
+const ReportDir = "TENURE_CONFORMANCE_REPORT"
+
+// Platform says where a report was made.
+type Platform struct {
+	Made time.Time `json:"made"`
+	Go   string    `json:"go"`
+	OS   string    `json:"os"`
+	Arch string    `json:"arch"`
+	CPUs int       `json:"cpus"`
+}
+
+// file is a report as JSON.
+type file struct {
+	Backend  string        `json:"backend"`
+	Platform Platform      `json:"platform"`
+	Limits   driver.Limits `json:"limits"` // durations in nanoseconds
+	Measures []Measure     `json:"measures"`
+	Results  []fileResult  `json:"results"`
+}
+
+type fileResult struct {
+	Case     string   `json:"case"`
+	Outcome  Outcome  `json:"outcome"`
+	Messages []string `json:"messages,omitempty"`
+}
+
+// WriteJSON writes the report, without the times that its cases took.
+func (r *Report) WriteJSON(w io.Writer) error {
+	f := file{Backend: r.Backend, Platform: r.Platform, Limits: r.Limits, Measures: r.Measures}
+	for _, res := range r.Results() {
+		f.Results = append(f.Results, fileResult{Case: res.Case, Outcome: res.Outcome, Messages: res.Messages})
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "\t")
+	return e.Encode(f)
+}
+
+// ReadReport reads what WriteJSON wrote. Rules are those of the case today; a case
+// that the suite no longer has is left out.
+func ReadReport(r io.Reader) (*Report, error) {
+	var f file
+	if err := json.NewDecoder(r).Decode(&f); err != nil {
+		return nil, fmt.Errorf("tenure: reading a conformance report: %w", err)
+	}
+	report := &Report{Backend: f.Backend, Platform: f.Platform, Limits: f.Limits, Measures: f.Measures}
+	cases := Cases()
+	for _, res := range f.Results {
+		i := slices.IndexFunc(cases, func(c Case) bool { return c.Name() == res.Case })
+		if i >= 0 {
+			report.add(Result{Case: res.Case, Rules: cases[i].Rules, Outcome: res.Outcome, Messages: res.Messages})
+		}
+	}
+	return report, nil
+}
+
+// save measures and writes the report for ReportDir.
+func (r *Report) save(t *testing.T, h Harness, dir string) {
+	t.Helper()
+	r.measure(Wrap(t), h)
+	r.Platform = Platform{Made: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
+	f, err := os.Create(filepath.Join(dir, h.Name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.WriteJSON(f)
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WriteMarkdown writes a sheet that compares backends: the rules that their
+// reports prove, what they could not be asked, their limits and measures.
+func WriteMarkdown(w io.Writer, reports ...*Report) error {
+	var b strings.Builder
+	row := func(first string, cell func(*Report) string) {
+		b.WriteString("| " + first + " |")
+		for _, r := range reports {
+			b.WriteString(" " + cell(r) + " |")
+		}
+		b.WriteString("\n")
+	}
+	head := func(first string) {
+		row(first, func(r *Report) string { return r.Backend })
+		b.WriteString("|" + strings.Repeat("---|", len(reports)+1) + "\n")
+	}
+	b.WriteString("## Rules\n\n")
+	head("cases passed that cover the rule")
+	for _, rule := range Rules() {
+		row(fmt.Sprintf("**%s** %s", rule, rule.Title()), func(r *Report) string { return r.proof(rule) })
+	}
+	b.WriteString("\n## Limits\n\n")
+	head("of one call")
+	row("items of a batch in one round trip", func(r *Report) string { return fmt.Sprint(r.Limits.BatchItems) })
+	row("operations of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteOps) })
+	row("bytes of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteBytes) })
+	row("a change is told", func(r *Report) string {
+		if r.Limits.PollPeriod == 0 {
+			return "at once"
+		}
+		return fmt.Sprintf("within %v", r.Limits.PollPeriod)
+	})
+	row("shortest TTL", func(r *Report) string { return r.Limits.MinTTL.String() })
+	b.WriteString("\n## Measured\n\n")
+	for _, r := range reports {
+		p := r.Platform
+		fmt.Fprintf(&b, "%s: %s, %s on %s/%s with %d CPUs.\n\n", r.Backend, p.Made.Format(time.DateOnly), p.Go, p.OS, p.Arch, p.CPUs)
+		b.WriteString("| what | |\n|---|---|\n")
+		for _, m := range r.Measures {
+			fmt.Fprintf(&b, "| %s | %s%s |\n", m.Name, significant(m.Value), strings.Replace(" "+m.Unit, " /", "/", 1))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("## Not shown\n\n")
+	for _, r := range reports {
+		left := slices.Concat(r.With(Failed), r.With(Skipped))
+		fmt.Fprintf(&b, "%s: %d of the suite's %d cases passed.\n\n", r.Backend, len(r.With(Passed)), len(Cases()))
+		for _, res := range left {
+			fmt.Fprintf(&b, "* `%s` %s: %s\n", res.Case, res.Outcome, strings.Join(res.Messages, "; "))
+		}
+		if len(left) > 0 {
+			b.WriteString("\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// significant has three digits that mean something.
+func significant(v float64) string {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
+
+// proof is how many of a rule's cases passed.
+func (r *Report) proof(rule Rule) string {
+	passed, all := 0, 0
+	for _, res := range r.Results() {
+		if slices.Contains(res.Rules, rule) {
+			all++
+			if res.Outcome == Passed {
+				passed++
+			}
+		}
+	}
+	if passed == all {
+		return fmt.Sprint(passed)
+	}
+	return fmt.Sprintf("%d of %d", passed, all)
+}
