@@ -7,9 +7,9 @@
 # --- What runs where. To add a step: write its target, then list it here. -----
 
 # Done in this order by "make test": quick ones first.
-TEST_STEPS := servers fmt vet arch unit race simulation conformance conformance-servers demo-test
+TEST_STEPS := servers fmt vet arch unit race simulation conformance conformance-servers system demo-test
 # What "make check" does after those.
-SLOW_STEPS := mod cross mutants simulation-long demo-seeds system fuzz conformance-long
+SLOW_STEPS := mod cross mutants simulation-long demo-seeds system-long fuzz conformance-long
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
@@ -89,7 +89,7 @@ unit: ## Tests of the packages that share nothing between goroutines
 .PHONY: race
 race: ## The others' tests under the race detector, and a short simulation
 	$(say-race)
-	$(GOTEST) $(RACE) -timeout=8m -p=1 -skip='^TestConformance' \
+	$(GOTEST) $(RACE) -timeout=10m -p=1 -skip='^Test(Conformance.*|System|Control)$$' \
 		$$($(packages) | grep -E '^\./($(RACED))$$')
 	.ci/named '^TestSimulation$$' $(RACE) -timeout=5m ./core/fsm -args -seeds=$(SEEDS_RACE)
 
@@ -121,8 +121,10 @@ demo-test: ## Tests of the demonstration
 demo-seeds: ## The demonstration with each of DEMO_SEEDS, and without the fence
 	.ci/demo $(DEMO_SEEDS)
 
-.PHONY: system
-system: ## Real processes and faults, SYSTEM_SEEDS runs, and the control that must fail
+.PHONY: system system-long
+system: ## Real processes and faults, a few runs, and the control that must fail
+	.ci/named '^Test(System|Control)$$' -timeout=5m ./conformance/system
+system-long: ## The same, SYSTEM_SEEDS runs
 	.ci/named '^Test(System|Control)$$' -timeout=15m ./conformance/system -args -system.seeds=$(SYSTEM_SEEDS)
 
 .PHONY: fuzz

@@ -99,6 +99,7 @@ CREATE USER %[3]s@'%%' IDENTIFIED BY '%[4]s'%[5]s;
 GRANT ALL ON `+"`tenure\\_test\\_%%`"+`.* TO %[3]s@'%%';
 `, adminName, l.adminPassword, userName, l.userPassword, require)
 	return l.run(ctx, b.String(), path, "--no-defaults", "--bootstrap", "--basedir=/usr", "--datadir="+l.path("data"),
+		"--tmpdir="+l.path("conf"), // another's start would remove temporary tables in a shared one
 		"--lc-messages-dir="+filepath.Dir(tables[0]), "--innodb-flush-method=nosync", "--innodb-log-file-size=16M",
 		"--enforce-storage-engine=", "--max-allowed-packet=8M", "--silent-startup")
 }
@@ -108,6 +109,7 @@ func configureMariaDB(l *local) error {
 		"[mysqld]",
 		"basedir = /usr",
 		"datadir = " + l.path("data"),
+		"tmpdir = " + l.path("conf"),
 		"bind-address = 127.0.0.1",
 		"port = " + strconv.Itoa(l.port),
 		"socket = " + l.path("conf", "socket"),

@@ -293,7 +293,7 @@ func (s *supervisor) quiet(ctx context.Context) error {
 		return err == nil && total >= s.config.MinWrites+s.config.MinWrites/20
 	}
 	// Too little traffic is for the judge to find.
-	if err := s.await(ctx, "enough traffic", s.ttls(trafficTTLs), enough); err != nil && s.ended() != nil {
+	if err := s.await(ctx, "enough traffic", slack+s.ttls(trafficTTLs), enough); err != nil && s.ended() != nil {
 		return err
 	}
 	if err := s.leaveAll(ctx); err != nil {
