@@ -235,8 +235,8 @@ func TestTooSlow(t *testing.T) {
 func TestHeartbeatsAreHOT(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
-	pages, hot := heartbeats(t, server.Database(t), 200, 20)
-	t.Logf("4000 heartbeats of 200 members: %d pages, %.1f %% HOT", pages, hot)
+	pages, hot := heartbeats(t, server.Database(t), 200, 60) // while the table finds its size, some are not HOT
+	t.Logf("12000 heartbeats of 200 members: %d pages, %.1f %% HOT", pages, hot)
 	if pages > 20 || hot < 90 {
 		t.Errorf("%d pages and %.1f %% HOT, want at most 20 and at least 90", pages, hot)
 	}
