@@ -59,7 +59,7 @@ func (d *director) direct(ctx context.Context) error {
 	defer d.end()
 	d.began = time.Now()
 	if d.server != nil {
-		d.say(toneNone, "a %s server of the run's own serves at %s", d.o.backend, d.server.Addr())
+		d.say(toneNone, "the logs are in a %s database of the run's own at %s", d.o.backend, d.server.Addr())
 	}
 	d.say(toneNone, "%s at %d airports, shared by %s", count(d.flights.total, "departure"), len(d.flights.airports), count(len(d.members), "process"))
 	for _, s := range d.members {
