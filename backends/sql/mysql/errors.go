@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	stdsql "database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
@@ -76,6 +77,7 @@ func commitFailed(err error) error {
 }
 
 // stale reports whether the connection had ended, perhaps long before its use.
+// database/sql answers ErrConnDone for a statement prepared on one that is gone.
 func stale(err error) bool {
-	return errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn)
+	return errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, stdsql.ErrConnDone)
 }
