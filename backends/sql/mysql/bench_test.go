@@ -1,12 +1,12 @@
 package mysql
 
 import (
-	"crypto/rand"
 	stdsql "database/sql"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -37,84 +37,31 @@ func openDB(t testing.TB, dsn servers.DSN) *stdsql.DB {
 	return db
 }
 
-func join(t testing.TB, b driver.Backend, node string) driver.Session {
-	t.Helper()
-	s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: node, TTL: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// claims returns claims on n shards without a record.
-func claims(n int) []driver.Claim {
-	c := make([]driver.Claim, n)
-	for i := range c {
-		c[i].Shard = driver.ShardID(fmt.Sprintf("shard-%05d", i))
-	}
-	return c
-}
-
-// acquire makes claims that must all be granted, and returns what they return, and
-// the claims that would follow.
-func acquire(t testing.TB, s driver.Session, batch []driver.Claim) (results []driver.AcquireResult, next []driver.Claim) {
-	t.Helper()
-	results, err := s.Acquire(t.Context(), batch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		next = append(next, driver.Claim{Shard: r.Fence.Shard, Seen: driver.Owner{Session: s.ID(), Token: r.Fence.Token}})
-	}
-	return results, next
-}
-
-func appendOf(f driver.Fence, number driver.WriteNo, payloads ...[]byte) driver.Write {
-	w := driver.Write{Fence: f, Number: number, Nonce: 7}
-	for _, p := range payloads {
-		w.Ops = append(w.Ops, driver.Op{Kind: driver.OpAppend, Value: p})
-	}
-	return w
-}
-
-// commit makes one write that must succeed.
-func commit(t testing.TB, s driver.Session, w driver.Write) driver.CommitResult {
-	t.Helper()
-	res, err := s.Commit(t.Context(), []driver.Write{w})
-	if err != nil || res[0].Err != nil {
-		t.Fatal(err, res)
-	}
-	return res[0]
-}
-
 // BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, and
 // from a member that was evicted.
 func BenchmarkAcquire10000(b *testing.B) {
 	b.Run("takeover", func(b *testing.B) {
 		be := open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{})
-		s := join(b, be, "n0")
-		_, next := acquire(b, s, claims(10_000))
+		s := sqlfault.Join(b, be, "n0")
+		_, next := sqlfault.Acquire(b, s, sqlfault.Claims(10_000))
 		for i := 0; b.Loop(); i++ {
 			b.StopTimer()
-			heir := join(b, be, fmt.Sprint("n", i+1))
+			heir := sqlfault.Join(b, be, fmt.Sprint("n", i+1))
 			b.StartTimer()
 			res, err := heir.Evict(b.Context(), []driver.Suspect{{Session: s.ID(), Version: 1}})
 			if err != nil || !res[0].Evicted {
 				b.Fatal(err, res)
 			}
-			_, next = acquire(b, heir, next)
+			_, next = sqlfault.Acquire(b, heir, next)
 			s = heir
 		}
 	})
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
-			s := join(b, open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{MaxConns: 1}), "n")
+			s := sqlfault.Join(b, open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{MaxConns: 1}), "n")
 			b.StartTimer()
-			acquire(b, s, claims(10_000))
+			sqlfault.Acquire(b, s, sqlfault.Claims(10_000))
 		}
 	})
 }
@@ -124,8 +71,8 @@ func BenchmarkAcquire10000(b *testing.B) {
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{1, 64, 500} {
 		b.Run(fmt.Sprintf("append%d", n), func(b *testing.B) {
-			s := join(b, open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{}), "n1")
-			granted, _ := acquire(b, s, claims(1))
+			s := sqlfault.Join(b, open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{}), "n1")
+			granted, _ := sqlfault.Acquire(b, s, sqlfault.Claims(1))
 			payloads := make([][]byte, n)
 			for i := range payloads {
 				payloads[i] = make([]byte, 128)
@@ -133,7 +80,7 @@ func BenchmarkCommit(b *testing.B) {
 			number := driver.WriteNo(0)
 			for b.Loop() {
 				number++
-				commit(b, s, appendOf(granted[0].Fence, number, payloads...))
+				sqlfault.Commit(b, s, sqlfault.AppendOf(granted[0].Fence, number, payloads...))
 			}
 			b.ReportMetric(float64(int(number)*n)/b.Elapsed().Seconds(), "entries/s")
 		})
@@ -142,7 +89,7 @@ func BenchmarkCommit(b *testing.B) {
 
 // BenchmarkBeat changes one session's record.
 func BenchmarkBeat(b *testing.B) {
-	s := join(b, open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{}), "n1")
+	s := sqlfault.Join(b, open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{}), "n1")
 	for b.Loop() {
 		if err := s.Beat(b.Context()); err != nil {
 			b.Fatal(err)
@@ -153,8 +100,8 @@ func BenchmarkBeat(b *testing.B) {
 // BenchmarkHandover passes a lease to another member, whose first write follows.
 func BenchmarkHandover(b *testing.B) {
 	be := open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{})
-	from, to := join(b, be, "n1"), join(b, be, "n2")
-	granted, _ := acquire(b, from, claims(1))
+	from, to := sqlfault.Join(b, be, "n1"), sqlfault.Join(b, be, "n2")
+	granted, _ := sqlfault.Acquire(b, from, sqlfault.Claims(1))
 	fence := granted[0].Fence
 	for b.Loop() {
 		res, err := from.Transfer(b.Context(), []driver.Handover{{Fence: fence, To: to.ID()}})
@@ -162,7 +109,7 @@ func BenchmarkHandover(b *testing.B) {
 			b.Fatal(err, res)
 		}
 		fence = res[0].Fence
-		commit(b, to, appendOf(fence, res[0].Head.Number+1, []byte("first")))
+		sqlfault.Commit(b, to, sqlfault.AppendOf(fence, res[0].Head.Number+1, []byte("first")))
 		from, to = to, from
 	}
 }
@@ -171,8 +118,8 @@ func BenchmarkHandover(b *testing.B) {
 // acknowledgement of the commit.
 func BenchmarkTail(b *testing.B) {
 	dsn := pool.Get(b, servers.MariaDB, nil).Database(b)
-	s := join(b, open(b, dsn, Options{}), "n1")
-	granted, _ := acquire(b, s, claims(1))
+	s := sqlfault.Join(b, open(b, dsn, Options{}), "n1")
+	granted, _ := sqlfault.Acquire(b, s, sqlfault.Claims(1))
 	follower := open(b, dsn, Options{})
 	page, err := follower.TailLog(b.Context(), "", 100)
 	if err != nil {
@@ -191,7 +138,7 @@ func BenchmarkTail(b *testing.B) {
 			page, err = follower.TailLog(b.Context(), page.Cursor, 100)
 			arrived <- arrival{time.Now(), err}
 		}()
-		commit(b, s, appendOf(granted[0].Fence, number, make([]byte, 128)))
+		sqlfault.Commit(b, s, sqlfault.AppendOf(granted[0].Fence, number, make([]byte, 128)))
 		committed := time.Now()
 		a := <-arrived
 		if a.err != nil {
@@ -206,7 +153,7 @@ func BenchmarkTail(b *testing.B) {
 // the polls per second is what an idle process costs.
 func BenchmarkIdlePoll(b *testing.B) {
 	be := open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{})
-	join(b, be, "n1")
+	sqlfault.Join(b, be, "n1")
 	view, err := be.Observe(b.Context(), driver.ObserveQuery{})
 	if err != nil {
 		b.Fatal(err)

@@ -12,55 +12,6 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// strikeWhileWriting appends until a number of strikes has hit something, and then
-// reads what is there.
-func strikeWhileWriting(t *testing.T, b driver.Backend, strikes int, strike func(ctx context.Context) (hit int, err error)) sqlfault.Outcomes {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	w, err := sqlfault.NewWriter(ctx, b, "struck")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		hits := 0
-		for hits < strikes {
-			n, err := strike(ctx)
-			if err != nil {
-				done <- err
-				return
-			}
-			hits += n
-		}
-		done <- nil
-	}()
-	for writing := true; writing; {
-		if err := w.Append(ctx); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Fatal(err)
-			}
-			writing = false
-		default:
-		}
-	}
-	if err := w.Append(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Check(ctx); err != nil {
-		t.Error(err)
-	}
-	t.Logf("%+v", w.Outcomes)
-	if w.Refused+w.Unknown == 0 || w.Acknowledged == 0 {
-		t.Errorf("%+v proves nothing", w.Outcomes)
-	}
-	return w.Outcomes
-}
-
 // TestKilledAtCommit ends the connection 200 times from the server's side while it
 // commits or is about to.
 func TestKilledAtCommit(t *testing.T) {
@@ -69,7 +20,7 @@ func TestKilledAtCommit(t *testing.T) {
 	dsn := server.Database(t)
 	db := openDB(t, server.Admin())
 	last := 0
-	strikeWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
+	sqlfault.StrikeWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
 		var id int
 		err := db.QueryRowContext(ctx, `SELECT id FROM information_schema.processlist
 WHERE user = ? AND id <> ? AND command IN ('Query', 'Execute') AND info IN ('COMMIT') LIMIT 1`, dsn.User(), last).Scan(&id)
@@ -91,7 +42,7 @@ func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
 	dsn := server.Database(t)
-	strikeWhileWriting(t, open(t, dsn, Options{}), 3, func(ctx context.Context) (int, error) {
+	sqlfault.StrikeWhileWriting(t, open(t, dsn, Options{}), 3, func(ctx context.Context) (int, error) {
 		return 1, server.Restart(ctx)
 	})
 }
@@ -105,7 +56,7 @@ func TestConnectionsCut(t *testing.T) {
 	}
 	t.Cleanup(func() { proxy.Close() })
 	b := open(t, dsn.At(proxy.Addr()), Options{})
-	strikeWhileWriting(t, b, 50, func(ctx context.Context) (int, error) {
+	sqlfault.StrikeWhileWriting(t, b, 50, func(ctx context.Context) (int, error) {
 		before, err := b.ReadLog(ctx, "struck", 0, 0)
 		for err == nil && ctx.Err() == nil { // cut only where there was progress
 			page, err := b.ReadLog(ctx, "struck", 0, 0)
@@ -149,11 +100,11 @@ func TestReadOnly(t *testing.T) {
 	server := servers.New(t, servers.MariaDB, nil)
 	dsn := server.Database(t)
 	b := open(t, dsn, Options{})
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	admin := openDB(t, server.Admin())
 	exec(t, admin, "SET GLOBAL read_only = 1")
-	_, err := s.Commit(t.Context(), []driver.Write{appendOf(granted[0].Fence, 1, []byte("a"))})
+	_, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))})
 	if !errors.Is(err, driver.ErrRetry) {
 		t.Errorf("commit: %v", err)
 	}
@@ -167,7 +118,7 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 	exec(t, admin, "SET GLOBAL read_only = 0")
-	commit(t, s, appendOf(granted[0].Fence, 1, []byte("b")))
+	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
 	if err := s.Beat(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -179,9 +130,9 @@ func TestStoppedTransaction(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b := open(t, dsn, Options{})
-	former, heir := join(t, b, "n1"), join(t, b, "n2")
-	_, next := acquire(t, former, claims(3))
-	other := join(t, b, "n3")
+	former, heir := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
+	_, next := sqlfault.Acquire(t, former, sqlfault.Claims(3))
+	other := sqlfault.Join(t, b, "n3")
 	stopped := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
 	exec(t, stopped, "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = 'shard-00001' FOR UPDATE",
 		"SELECT * FROM tenure_members WHERE namespace = 'app' AND session = '"+string(other.ID())+"' LOCK IN SHARE MODE")
@@ -206,8 +157,8 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b := open(t, dsn, Options{})
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(2))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2))
 	db := openDB(t, dsn)
 	other := tx(t, db, stdsql.LevelReadCommitted)
 	lock := func(shard string) {
@@ -216,7 +167,7 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 	lock("shard-00001")
 	commitBoth := func() error {
 		_, err := s.Commit(t.Context(), []driver.Write{
-			appendOf(granted[0].Fence, 1, []byte("a")), appendOf(granted[1].Fence, 1, []byte("b"))})
+			sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")), sqlfault.AppendOf(granted[1].Fence, 1, []byte("b"))})
 		return err
 	}
 	if err := commitBoth(); !errors.Is(err, driver.ErrRetry) || number(err) != errLockWait {
@@ -253,13 +204,13 @@ func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b := open(t, dsn, Options{})
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	other := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
 	exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := s.Commit(ctx, []driver.Write{appendOf(granted[0].Fence, 1, []byte("a"))})
+	_, err := s.Commit(ctx, []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))})
 	if !errors.Is(err, driver.ErrRetry) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("commit behind a lock: %v", err)
 	}
@@ -270,7 +221,7 @@ func TestTooSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for err = driver.ErrRetry; errors.Is(err, driver.ErrRetry); { // the abandoned statement may still hold the row
-		_, err = s.Commit(t.Context(), []driver.Write{appendOf(granted[0].Fence, 1, []byte("b"))})
+		_, err = s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("b"))})
 	}
 	if err != nil {
 		t.Error(err)
@@ -283,8 +234,8 @@ func TestFence(t *testing.T) {
 	b := open(t, dsn, Options{})
 	db := openDB(t, dsn)
 	exec(t, db, "CREATE TABLE deposits (amount INT)")
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	fence := granted[0].Fence
 	for _, level := range []stdsql.IsolationLevel{stdsql.LevelReadCommitted, stdsql.LevelRepeatableRead, stdsql.LevelSerializable} {
 		first, old := tx(t, db, level), tx(t, db, level)

@@ -3,6 +3,7 @@ package mysql
 import (
 	"testing"
 
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -11,8 +12,8 @@ import (
 func TestLargestWrite(t *testing.T) {
 	t.Parallel()
 	b := open(t, pool.Get(t, servers.MariaDB, nil).Database(t), Options{})
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	limits := b.Info().Limits
 	payloads := make([][]byte, limits.WriteOps)
 	for i := range payloads {
@@ -21,7 +22,7 @@ func TestLargestWrite(t *testing.T) {
 			payloads[i][j] = byte(i ^ 255*j)
 		}
 	}
-	commit(t, s, appendOf(granted[0].Fence, 1, payloads...))
+	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, payloads...))
 	seen := 0
 	for after := driver.Seq(0); seen < len(payloads); {
 		page, err := b.ReadLog(t.Context(), granted[0].Fence.Shard, after, 1000)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -76,7 +77,7 @@ func TestServerSettings(t *testing.T) {
 		}
 		exec(t, admin, "SET GLOBAL "+back)
 	}
-	acquire(t, join(t, open(t, dsn, Options{}), "n1"), claims(1))
+	sqlfault.Acquire(t, sqlfault.Join(t, open(t, dsn, Options{}), "n1"), sqlfault.Claims(1))
 }
 
 func TestParseVersion(t *testing.T) {
@@ -149,7 +150,7 @@ func TestRunTimeUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	acquire(t, join(t, b, "n1"), claims(1))
+	sqlfault.Acquire(t, sqlfault.Join(t, b, "n1"), sqlfault.Claims(1))
 	db := openDB(t, app)
 	for _, text := range []string{
 		"DELETE FROM tenure_shards", "DELETE FROM tenure_namespaces", "TRUNCATE tenure_shards", "DROP TABLE tenure_shards",
@@ -180,7 +181,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	acquire(t, join(t, b, "n1"), claims(1))
+	sqlfault.Acquire(t, sqlfault.Join(t, b, "n1"), sqlfault.Claims(1))
 	wrongName := cfg.Clone()
 	wrongName.ServerName = "other.example"
 	for what, c := range map[string]*tls.Config{"plaintext": nil, "a CA of the system's": {}, "another name": wrongName} {
@@ -200,7 +201,7 @@ func TestPasswordOfEachConnection(t *testing.T) {
 		asked <- struct{}{}
 		return dsn.Password(), nil
 	}})
-	acquire(t, join(t, b, "n1"), claims(1))
+	sqlfault.Acquire(t, sqlfault.Join(t, b, "n1"), sqlfault.Claims(1))
 	if len(asked) < 3 {
 		t.Errorf("asked %d times", len(asked))
 	}

@@ -13,55 +13,6 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// strikeWhileWriting appends until a number of strikes has hit something, and then
-// reads what is there.
-func strikeWhileWriting(t *testing.T, b driver.Backend, strikes int, strike func(ctx context.Context) (hit int, err error)) sqlfault.Outcomes {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	w, err := sqlfault.NewWriter(ctx, b, "struck")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		hits := 0
-		for hits < strikes {
-			n, err := strike(ctx)
-			if err != nil {
-				done <- err
-				return
-			}
-			hits += n
-		}
-		done <- nil
-	}()
-	for writing := true; writing; {
-		if err := w.Append(ctx); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Fatal(err)
-			}
-			writing = false
-		default:
-		}
-	}
-	if err := w.Append(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Check(ctx); err != nil {
-		t.Error(err)
-	}
-	t.Logf("%+v", w.Outcomes)
-	if w.Refused+w.Unknown == 0 || w.Acknowledged == 0 {
-		t.Errorf("%+v proves nothing", w.Outcomes)
-	}
-	return w.Outcomes
-}
-
 // TestKilledAtCommit ends the server's process behind a connection 200 times while
 // it commits, which takes long here.
 func TestKilledAtCommit(t *testing.T) {
@@ -70,7 +21,7 @@ func TestKilledAtCommit(t *testing.T) {
 	dsn := server.Database(t)
 	db := openDB(t, server.Admin().Database(dsn.Name()))
 	last := 0
-	out := strikeWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
+	out := sqlfault.StrikeWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
 		var pid int
 		err := db.QueryRowContext(ctx, `SELECT CASE WHEN pg_terminate_backend(pid) THEN pid END FROM (SELECT pid FROM pg_stat_activity
   WHERE application_name = 'tenure' AND pid <> $1 AND state = 'active' AND query = 'COMMIT' LIMIT 1) AS committing`, last).Scan(&pid)
@@ -90,7 +41,7 @@ func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, nil)
 	dsn := server.Database(t)
-	strikeWhileWriting(t, open(t, dsn, Options{}), 3, func(ctx context.Context) (int, error) {
+	sqlfault.StrikeWhileWriting(t, open(t, dsn, Options{}), 3, func(ctx context.Context) (int, error) {
 		return 1, server.Restart(ctx)
 	})
 }
@@ -104,7 +55,7 @@ func TestConnectionsCut(t *testing.T) {
 	}
 	t.Cleanup(func() { proxy.Close() })
 	b := open(t, dsn.At(proxy.Addr()), Options{})
-	strikeWhileWriting(t, b, 50, func(ctx context.Context) (int, error) {
+	sqlfault.StrikeWhileWriting(t, b, 50, func(ctx context.Context) (int, error) {
 		before, err := b.ReadLog(ctx, "struck", 0, 0)
 		for err == nil && ctx.Err() == nil { // cut only where there was progress
 			page, err := b.ReadLog(ctx, "struck", 0, 0)
@@ -147,9 +98,9 @@ func TestStoppedTransaction(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
-	former, heir := join(t, b, "n1"), join(t, b, "n2")
-	_, next := acquire(t, former, claims(3))
-	other := join(t, b, "n3")
+	former, heir := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
+	_, next := sqlfault.Acquire(t, former, sqlfault.Claims(3))
+	other := sqlfault.Join(t, b, "n3")
 	stopped := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
 	exec(t, stopped, "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE",
 		"SELECT * FROM tenure_members WHERE node = 'n3' FOR KEY SHARE")
@@ -176,15 +127,15 @@ func TestDeadlock(t *testing.T) {
 	server := pool.Get(t, servers.Postgres, nil)
 	dsn := server.Database(t)
 	b := open(t, dsn, Options{})
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(2))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2))
 	db := openDB(t, dsn)
 	other := tx(t, openDB(t, server.Admin().Database(dsn.Name())), stdsql.LevelReadCommitted)
 	exec(t, other, "SET LOCAL deadlock_timeout = '1min'", "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE")
 	committed := make(chan error, 1)
 	go func() {
 		_, err := s.Commit(t.Context(), []driver.Write{
-			appendOf(granted[0].Fence, 1, []byte("a")), appendOf(granted[1].Fence, 1, []byte("b"))})
+			sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")), sqlfault.AppendOf(granted[1].Fence, 1, []byte("b"))})
 		committed <- err
 	}()
 	waiting := func() (n int) {
@@ -212,13 +163,13 @@ func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	other := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
 	exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := s.Commit(ctx, []driver.Write{appendOf(granted[0].Fence, 1, []byte("a"))})
+	_, err := s.Commit(ctx, []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))})
 	if !errors.Is(err, driver.ErrRetry) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("commit behind a lock: %v", err)
 	}
@@ -228,7 +179,7 @@ func TestTooSlow(t *testing.T) {
 	if err := other.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	commit(t, s, appendOf(granted[0].Fence, 1, []byte("b")))
+	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
 }
 
 // TestHeartbeatsAreHOT beats for 200 members and looks at what that left behind.
@@ -248,7 +199,7 @@ func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int, 
 	b := open(t, dsn, Options{NoNotify: true})
 	sessions := make([]driver.Session, members)
 	for i := range sessions {
-		sessions[i] = join(t, b, "n")
+		sessions[i] = sqlfault.Join(t, b, "n")
 	}
 	for range rounds {
 		for _, s := range sessions {
@@ -288,8 +239,8 @@ func TestIdleCost(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		s := join(t, b, "n1")
-		acquire(t, s, claims(shards))
+		s := sqlfault.Join(t, b, "n1")
+		sqlfault.Acquire(t, s, sqlfault.Claims(shards))
 		view, err := b.Observe(t.Context(), driver.ObserveQuery{})
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -23,8 +24,8 @@ func TestFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	s, next := join(t, b, "n1"), join(t, b, "n2")
-	granted, _ := acquire(t, s, claims(1))
+	s, next := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	fence := granted[0].Fence
 
 	for _, level := range []stdsql.IsolationLevel{stdsql.LevelReadCommitted, stdsql.LevelRepeatableRead, stdsql.LevelSerializable} {
@@ -35,7 +36,7 @@ func TestFence(t *testing.T) {
 			}
 			exec(t, tx, "INSERT INTO deposits VALUES (1)")
 		}
-		commit(t, s, appendOf(fence, granted[0].Head.Number+1, []byte("beside"))) // nor do commits for them
+		sqlfault.Commit(t, s, sqlfault.AppendOf(fence, granted[0].Head.Number+1, []byte("beside"))) // nor do commits for them
 		granted[0].Head.Number++
 		if err := errors.Join(first.Commit(), second.Commit()); err != nil {
 			t.Fatalf("%v: %v", level, err)
@@ -91,8 +92,8 @@ func TestFenceOfOldSnapshot(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
-	s := join(t, b, "n1")
-	granted, _ := acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	old := tx(t, openDB(t, dsn), stdsql.LevelRepeatableRead)
 	exec(t, old, "SELECT 1 FROM tenure_shards")
 	res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: granted[0].Fence, To: s.ID()}})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -77,9 +78,9 @@ func TestSchemaAndPrefix(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	o := Options{Schema: "coordination", TablePrefix: "t_"}
-	s := join(t, open(t, dsn, o), "n1")
-	granted, _ := acquire(t, s, claims(1))
-	commit(t, s, appendOf(granted[0].Fence, 1, []byte("a")))
+	s := sqlfault.Join(t, open(t, dsn, o), "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")))
 	var n int
 	if err := openDB(t, dsn).QueryRowContext(t.Context(), "SELECT count(*) FROM coordination.t_entries").Scan(&n); err != nil || n != 1 {
 		t.Errorf("%d entries, %v", n, err)
@@ -157,8 +158,8 @@ func TestRunTimeRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	s := join(t, b, "n1")
-	acquire(t, s, claims(1))
+	s := sqlfault.Join(t, b, "n1")
+	sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	db := openDB(t, app)
 	for _, text := range []string{
 		"DELETE FROM tenure_shards", "DELETE FROM tenure_namespaces", "TRUNCATE tenure_shards", "DROP TABLE tenure_shards",
@@ -184,7 +185,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	acquire(t, join(t, b, "n1"), claims(1))
+	sqlfault.Acquire(t, sqlfault.Join(t, b, "n1"), sqlfault.Claims(1))
 	printed, err := json.Marshal(settings)
 	if text := fmt.Sprintf("%v %+v %#v %s", settings, settings, settings, printed); err != nil || strings.Contains(text, "outdated") {
 		t.Errorf("the settings print as %s, %v", text, err)
@@ -212,7 +213,7 @@ func TestPasswordOfEachConnection(t *testing.T) {
 		asked <- struct{}{}
 		return dsn.Password(), nil
 	}})
-	acquire(t, join(t, b, "n1"), claims(1))
+	sqlfault.Acquire(t, sqlfault.Join(t, b, "n1"), sqlfault.Claims(1))
 	if len(asked) < 3 {
 		t.Errorf("asked %d times", len(asked))
 	}

@@ -3,5 +3,6 @@
 //
 // It acts on whole transactions: a request lost is a transaction that never began,
 // a reply lost one that ended unheard. What breaks in the middle of one needs a
-// proxy before a real server.
+// proxy before a real server. The steps that the server backends' own tests are
+// made of are here, too.
 package sqlfault
