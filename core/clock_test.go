@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 )
 
 func TestClockCountsSuspendedTime(t *testing.T) {
@@ -27,6 +28,25 @@ func TestClockCountsSuspendedTime(t *testing.T) {
 		time.Sleep(time.Second)
 		step(time.Second, time.Minute+time.Second+minSuspend-1)
 	})
+}
+
+// Trust may not move when somebody sets the wall clock. Fake time has no
+// monotonic clock beside it, so this is in real time.
+func TestClockIgnoresWallTime(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{-time.Hour, time.Hour} {
+		c := newClock(func() (time.Duration, bool) { return 0, false })
+		wall := c.start.Round(0)
+		// A time with a monotonic reading has the seconds of the wall clock in its
+		// first word, above 30 bits of nanoseconds.
+		*(*uint64)(unsafe.Pointer(&c.start)) -= uint64(int64(step/time.Second)) << 30
+		if got := wall.Sub(c.start.Round(0)); got != step {
+			t.Fatalf("the wall clock was set by %v, want %v: see how time.Time is laid out", got, step)
+		}
+		if got := time.Duration(c.now()); got < 0 || got > time.Minute {
+			t.Errorf("instant %v right after the start, with the wall clock set by %v", got, step)
+		}
+	}
 }
 
 // Fake time passes at once; the boot clock must not notice.

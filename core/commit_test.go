@@ -319,6 +319,7 @@ func TestFencedCommit(t *testing.T) {
 			})
 		}
 		synctest.Wait()
+		m.tap.missChanges() // the refusal alone has to tell
 		w.takeOver(m, 0)
 		close(gate)
 		wg.Wait()
@@ -344,6 +345,7 @@ func TestUnknownOutcomeThenFenced(t *testing.T) {
 		{"applied, nothing since", loseReply, []Op{Append([]byte("mine"))}, 0, nil},
 		{"applied, others since", loseReply, []Op{Append([]byte("mine"))}, 2, nil},
 		{"not applied, nothing since", loseRequest, []Op{Append([]byte("mine"))}, 0, ErrFenced},
+		{"not applied, one other since", loseRequest, []Op{Append([]byte("mine"))}, 1, ErrFenced},
 		{"not applied, others since", loseRequest, []Op{Append([]byte("mine"))}, 2, ErrFenced},
 		{"applied without an entry", loseReply, []Op{Put("k", nil)}, 0, nil},
 		{"cannot be told", loseReply, []Op{Put("k", nil)}, 2, ErrUnknown},

@@ -244,6 +244,35 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 	return nil
 }
 
+// Preference says who claims a shard first when it is free: First, or Second when
+// First does not live or does not act.
+type Preference struct {
+	Shard         string
+	First, Second SessionID // either may be empty
+}
+
+// Prefer tells this member in which order the members claim shards (C9): those
+// named before all others, which follow by priority and rendezvous as ever. It is
+// advice, for shards contended here or not, and lasts until the next for the same
+// shard. Members that were told different things only claim more often than
+// needed. Package sharding uses it; ErrInvalid for a name outside the grammar.
+func (e *Elector) Prefer(prefs ...Preference) error {
+	for i := range prefs {
+		if err := CheckShard(prefs[i].Shard); err != nil {
+			return err
+		}
+	}
+	const most = 1024 // with the lock held, so that no heartbeat waits long
+	for part := range slices.Chunk(prefs, most) {
+		in := fsm.Input{Kind: fsm.InPrefer, Shards: make([]ShardID, len(part)), Heirs: make([]fsm.Heirs, len(part))}
+		for i, p := range part {
+			in.Shards[i], in.Heirs[i] = ShardID(p.Shard), fsm.Heirs{p.First, p.Second}
+		}
+		e.feed(in)
+	}
+	return nil
+}
+
 // Withdraw ends the contention for shards: their handlers are asked to stop, with
 // ErrWithdrawn, and each shard is given back when its handler returned. Withdraw
 // waits until that is done, or until the lease ended otherwise; ctx bounds the

@@ -89,8 +89,11 @@ func TestLapseAndRegain(t *testing.T) {
 		left := l.Remaining()
 		time.Sleep(left - 1)
 		w.must(l.Err())
+		m.Elector.mu.Lock() // so that no timer can have ended the lease
 		time.Sleep(1)
-		if err := l.Err(); !errors.Is(err, ErrLapsed) || !errors.Is(err, ErrLost) {
+		err := l.Err()
+		m.Elector.mu.Unlock()
+		if !errors.Is(err, ErrLapsed) || !errors.Is(err, ErrLost) {
 			w.Fatalf("at the end of trust Err is %v", err)
 		}
 		synctest.Wait()
@@ -208,6 +211,40 @@ func TestHandOver(t *testing.T) {
 		}
 		if err := a.HandOver(w.Context(), a.View().Session, "lost"); !errors.Is(err, ErrInvalid) {
 			w.Errorf("handover to oneself: %v, want ErrInvalid", err)
+		}
+	})
+}
+
+// A free shard goes to the member that is preferred, whatever the other order; one
+// whose first choice is gone, to the second.
+func TestPrefer(t *testing.T) {
+	bubble(t, func(w *world) {
+		var ha, hb, hc leases
+		names := shardNames(20)
+		a, b, c := w.member("a"), w.member("b"), w.member("c")
+		w.must(a.Contend(ha.hold, names...))
+		ha.await(w, len(names))
+		w.must(b.Contend(hb.hold, names...))
+		w.must(c.Contend(hc.hold, names...))
+		w.eventually("all see all", func() bool { return len(b.View().Members) == 3 && len(c.View().Members) == 3 })
+		var prefs []Preference
+		for i, s := range names {
+			first, second := a.View().Session, c.View().Session
+			if i%2 == 0 {
+				first, second = c.View().Session, ""
+			}
+			prefs = append(prefs, Preference{s, first, second})
+		}
+		for _, m := range []*member{a, b, c} {
+			w.must(m.Prefer(prefs...))
+		}
+		w.must(a.end())
+		hc.await(w, len(names))
+		if hb.count() != 0 {
+			w.Errorf("b was granted %d shards that c is preferred for", hb.count())
+		}
+		if err := b.Prefer(Preference{Shard: "a/b"}); !errors.Is(err, ErrInvalid) {
+			w.Errorf("a bad name: %v, want ErrInvalid", err)
 		}
 	})
 }

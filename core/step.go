@@ -25,6 +25,11 @@ func (e *Elector) drainQueue() {
 		for i := range effects {
 			e.do(&effects[i])
 		}
+		if in.Kind == fsm.InJoined && in.Err == nil && e.observing != nil {
+			// The call under way asks for no heartbeats, and may already have told of
+			// this member: then nothing else would end it.
+			e.observing()
+		}
 		if changesView(&in, effects) {
 			e.snap.bump()
 		}

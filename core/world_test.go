@@ -47,7 +47,10 @@ type tap struct {
 	driver.Backend
 	mu     sync.Mutex
 	commit func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
-	sizes  []int // operations of each commit
+	around func(kind CallKind, do func()) // of joins, heartbeats and claims; may keep the reply back
+	beat   func() error                   // of each heartbeat before it is sent
+	misses bool                           // changes of members and shards do not reach the watch
+	sizes  []int                          // operations of each commit
 	log    []string
 }
 
@@ -57,11 +60,77 @@ type tapSession struct {
 }
 
 func (t *tap) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
-	s, err := t.Backend.Join(ctx, m)
+	var s driver.Session
+	var err error
+	t.call(CallJoin, func() { s, err = t.Backend.Join(ctx, m) })
 	if err != nil {
 		return nil, err
 	}
 	return &tapSession{s, t}, nil
+}
+
+func (t *tap) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View, error) {
+	v, err := t.Backend.Observe(ctx, q)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil || !t.misses || v.Reset {
+		return v, err
+	}
+	return &driver.View{Cursor: v.Cursor, Beats: v.Beats}, nil
+}
+
+func (t *tap) missChanges() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.misses = true
+}
+
+// onReply has every heartbeat and claim go through f.
+func (t *tap) onReply(f func(kind CallKind, do func())) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.around = f
+}
+
+// onBeat has f asked before every heartbeat; one that it answers with an error is
+// not sent.
+func (t *tap) onBeat(f func() error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.beat = f
+}
+
+func (t *tap) beforeBeat() error {
+	t.mu.Lock()
+	f := t.beat
+	t.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f()
+}
+
+func (t *tap) call(kind CallKind, do func()) {
+	t.mu.Lock()
+	f := t.around
+	t.mu.Unlock()
+	if f == nil {
+		f = func(_ CallKind, do func()) { do() }
+	}
+	f(kind, do)
+}
+
+func (s *tapSession) Beat(ctx context.Context) (err error) {
+	if err := s.t.beforeBeat(); err != nil {
+		return err
+	}
+	s.t.call(CallBeat, func() { err = s.Session.Beat(ctx) })
+	return err
+}
+
+func (s *tapSession) Acquire(ctx context.Context, claims []driver.Claim) (res []driver.AcquireResult, err error) {
+	s.t.call(CallAcquire, func() { res, err = s.Session.Acquire(ctx, claims) })
+	return res, err
 }
 
 func (s *tapSession) Commit(ctx context.Context, w []driver.Write) ([]driver.CommitResult, error) {

@@ -155,5 +155,9 @@ type Session interface {
 // filled; unknown fields are decode's to refuse.
 type Opener struct {
 	Name string
-	Open func(ctx context.Context, decode func(any) error) (Backend, error)
+	// Settings is the zero value of that struct, with yaml tags, from which a reader
+	// of configuration knows the keys, and which of them are secret: those whose type
+	// is a string with a Format method. Nil where it is not known.
+	Settings any
+	Open     func(ctx context.Context, decode func(any) error) (Backend, error)
 }

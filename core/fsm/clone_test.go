@@ -163,6 +163,8 @@ func (m *Machine) fingerprint(d *digest) {
 		d.instant(max(s.notBefore, m.now))
 		d.int(int64(s.tries)<<16 | int64(s.returns)<<8 | int64(s.flight))
 		d.bool(s.want, s.waiting, s.own != nil)
+		d.str(string(s.heirs[0]))
+		d.str(string(s.heirs[1]))
 		if o := s.own; o != nil {
 			d.int(int64(o.lease))
 			d.bool(o.running, o.yield)
@@ -212,7 +214,7 @@ func TestCloneCoversEveryField(t *testing.T) {
 		want string
 	}{
 		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins until lapsed lapsedAt heardAt beats beatAt beatSent deaf quietTo okSentAt viewed resyncAt peers alive watched minTTL shards index queue wants calls batch kept"},
-		{shard{}, "name owner due notBefore own slot tries returns flight want waiting burnt"},
+		{shard{}, "name owner due notBefore own heirs slot tries returns flight want waiting burnt"},
 		{own{}, "lease running granted grantedAt endedAt drainBy to yield head headToken"},
 		{peer{}, "member hash version seenAt watched silent evictAt evicting listed"},
 		{call{}, "id shards tokens suspects"},

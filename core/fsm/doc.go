@@ -42,5 +42,5 @@
 //
 // It does not write data: fenced commits are between core and the store, and
 // depend on no trust. It assigns nothing: who should own what comes from outside,
-// with InWant and InUnwant.
+// with InWant and InUnwant, and who claims a free shard first with InPrefer.
 package fsm

@@ -82,13 +82,22 @@ const (
 	// InLeave: this process gives up its session for good. What is still held is
 	// revoked; the record is removed if no handler runs, else left to be evicted.
 	InLeave
+	// InPrefer: Heirs says, for each of Shards, who claims it first when it is free
+	// (C9), wanted here or not. Advice: a heir that does not live, or does not act,
+	// is passed over.
+	InPrefer
 )
+
+// Heirs are the sessions that claim a shard before all others, in this order.
+// Empty ones, and those that do not live, are passed over.
+type Heirs [2]driver.SessionID
 
 // Input is one thing that happened. Which fields count depends on Kind.
 type Input struct {
 	Kind      InputKind
 	Shard     driver.ShardID
 	Shards    []driver.ShardID
+	Heirs     []Heirs
 	Token     driver.Token
 	To        driver.SessionID
 	Owner     driver.Owner

@@ -156,6 +156,10 @@ func (m *Machine) apply(in *Input) {
 		m.evicted(in)
 	case InLeave:
 		m.leave()
+	case InPrefer:
+		for k, s := range in.Shards[:min(len(in.Shards), len(in.Heirs))] {
+			m.prefer(s, in.Heirs[k])
+		}
 	}
 }
 

@@ -1,21 +1,21 @@
 package fsm
 
 import (
-	"encoding/json"
 	"flag"
-	"os"
+	"fmt"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tenure-go/tenure/internal/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the machine, and see the simulation fail")
-
-// An edit replaces a text that occurs exactly once in a file.
-type edit struct{ file, old, new string }
+var (
+	mutantsFlag = flag.Bool("mutants", false, "take each rule out of the machine, and see the simulation fail")
+	updateFlag  = flag.Bool("update", false, "write the table of mutants into docs/conformance.md")
+)
 
 // A mutant is the machine, or the store, with one rule taken out. The simulation
 // has to find it by one of the rules named. Rules in ignore are not checked: they
@@ -25,57 +25,57 @@ type mutant struct {
 	name   string
 	ignore string
 	breaks string
-	edits  []edit
+	edits  []mutate.Edit
 }
 
 var mutants = []mutant{
-	{"C1: a token given away is granted again", "", "S6", []edit{
-		{"shards.go", "{ s.burnt = s.burnt || t >= s.owner.Token }", "{}"}}},
-	{"C1: the same, by its harm", "S6,S2,S15", "S1", []edit{
-		{"shards.go", "{ s.burnt = s.burnt || t >= s.owner.Token }", "{}"}}},
-	{"C2: a record that names this session is not reconciled", "", "C2 W1", []edit{
-		{"shards.go", "if s.want || s.own != nil || m.mine(s) {\n\t\tm.schedule(i, m.now)\n\t}", "if s.want || s.own != nil {\n\t\tm.schedule(i, m.now)\n\t}"}}},
-	{"C2: an unanswered release is taken for done", "", "C2 W1 S1 C1", []edit{
-		{"shards.go", "\t\tif in.Err != nil {\n\t\t\tm.retryLater(i)\n\t\t\tcontinue\n\t\t}\n", ""}}},
-	{"C3: a join that finds its own record is a success", "C3,S8", "S1 S2", []edit{
-		{"session.go", "m.sess = m.cfg.NewSession() // fresh for each attempt: C3", "if m.sess == \"\" {\n\t\tm.sess = m.cfg.NewSession()\n\t}"},
-		{"session.go", "m.phase, m.sess = waiting, \"\"", "m.phase = waiting"},
-		{"session.go", "m.former = m.sess\n", "m.former, m.sess = m.sess, \"\"\n"},
-		{"session.go", "\tif err != nil {\n\t\tif errors.Is(err, driver.ErrStoreChanged) {", "\tif err != nil && !errors.Is(err, driver.ErrConflict) {\n\t\tif errors.Is(err, driver.ErrStoreChanged) {"}}},
-	{"C5: silence during an outage counts", "C5", "outage", []edit{
-		{"peers.go", "if m.okSentAt < 0 || m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {", "if false {"}}},
-	{"C5: late replies bridge an outage", "C5", "outage", []edit{
-		{"peers.go", "m.okSentAt = max(m.okSentAt, sentAt)", "m.okSentAt = m.now"}}},
-	{"C5: evict without a heartbeat since", "", "C5", []edit{
-		{"peers.go", "case m.okSentAt < p.silentAt():", "case false:"}}},
-	{"C6: a deaf member keeps beating", "", "C6", []edit{
-		{"session.go", "return !m.lapsed || m.now >= m.quietTo && m.heardAt >= m.lapsedAt && m.now < m.heardAt.Add(m.cfg.Member.TTL/2)", "return true"}}},
-	{"C7: the same token after a lapse", "", "S6", []edit{
-		{"shards.go", "\ts.burn(s.own.granted)\n", "\tif cause != CauseLapsed {\n\t\ts.burn(s.own.granted)\n\t}\n"},
-		{"shards.go", "\t\tif m.mine(s) {\n\t\t\ts.burn(s.owner.Token)\n", "\t\tif m.mine(s) && cause != CauseLapsed {\n\t\t\ts.burn(s.owner.Token)\n"}}},
-	{"C8: a reply after a stall revives", "", "C8", []edit{
-		{"machine.go", "\tm.lapse() // before the input is looked at: C8\n\tm.apply(&in)\n", "\tm.apply(&in)\n\tm.lapse()\n"}}},
-	{"C11: a preempted holder does not notice", "", "C11 S2 C2", []edit{
-		{"shards.go", "if s.own != nil && s.own.lease != none && (o.Token != s.own.granted || o.Session != m.sess) {", "if false {"}}},
-	{"S8: trust from the arrival of the reply", "S8", "S1", []edit{
-		{"session.go", "until := sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
-	{"S8: the same, in a join", "", "S8", []edit{
-		{"session.go", "m.until = m.joinSent.Add(m.cfg.Member.TTL - m.cfg.Margin)", "m.until = m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
-	{"S11: a grant while the former handler runs", "", "S11", []edit{
-		{"shards.go", "\t\t\tif !running {\n\t\t\t\tm.grant(i)\n\t\t\t}\n", "\t\t\tm.grant(i)\n"}}},
-	{"S12: release before the work was joined", "", "S12", []edit{
-		{"shards.go", "case running: // not before the work was joined: S12", "case false:"}}},
-	{"S14: the store's change is not fatal", "", "S14 M1", []edit{
-		{"machine.go", "\tcase errors.Is(err, driver.ErrStoreChanged):\n\t\tm.halt(err)\n", "\tcase errors.Is(err, driver.ErrStoreChanged):\n"}}},
-	{"M2: the store evicts whatever the version", "", "M2 S1", []edit{
-		{"store_test.go", "case m.version != x.Version:\n\t\t\tout", "case false:\n\t\t\tout"}}},
-	{"F1: the store ignores the number of a write", "", "S15", []edit{
-		{"store_test.go", "if w.Number != sh.head.Number+1 {", "if false {"}}},
-	{"A1: the store grants what a live member holds", "", "S1", []edit{
-		{"store_test.go", "!c.Preempt && sh.owner.Session != \"\" && s.member(sh.owner.Session) != nil:", "false:"},
-		{"shards.go", "return id == \"\" || id != m.sess && m.alive[id] == nil", "return id != m.sess"}}},
-	{"F1: the store does not look at the fence", "", "S3", []edit{
-		{"store_test.go", "if sh.owner != (driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token}) {\n\t\ts.stats", "if false {\n\t\ts.stats"}}},
+	{"C1: a token given away is granted again", "", "S6", []mutate.Edit{
+		{File: "shards.go", Old: "{ s.burnt = s.burnt || t >= s.owner.Token }", New: "{}"}}},
+	{"C1: the same, by its harm", "S6,S2,S15", "S1", []mutate.Edit{
+		{File: "shards.go", Old: "{ s.burnt = s.burnt || t >= s.owner.Token }", New: "{}"}}},
+	{"C2: a record that names this session is not reconciled", "", "C2 W1", []mutate.Edit{
+		{File: "shards.go", Old: "if s.want || s.own != nil || m.mine(s) {\n\t\tm.schedule(i, m.now)\n\t}", New: "if s.want || s.own != nil {\n\t\tm.schedule(i, m.now)\n\t}"}}},
+	{"C2: an unanswered release is taken for done", "", "C2 W1 S1 C1", []mutate.Edit{
+		{File: "shards.go", Old: "\t\tif in.Err != nil {\n\t\t\tm.retryLater(i)\n\t\t\tcontinue\n\t\t}\n", New: ""}}},
+	{"C3: a join that finds its own record is a success", "C3,S8", "S1 S2", []mutate.Edit{
+		{File: "session.go", Old: "m.sess = m.cfg.NewSession() // fresh for each attempt: C3", New: "if m.sess == \"\" {\n\t\tm.sess = m.cfg.NewSession()\n\t}"},
+		{File: "session.go", Old: "m.phase, m.sess = waiting, \"\"", New: "m.phase = waiting"},
+		{File: "session.go", Old: "m.former = m.sess\n", New: "m.former, m.sess = m.sess, \"\"\n"},
+		{File: "session.go", Old: "\tif err != nil {\n\t\tif errors.Is(err, driver.ErrStoreChanged) {", New: "\tif err != nil && !errors.Is(err, driver.ErrConflict) {\n\t\tif errors.Is(err, driver.ErrStoreChanged) {"}}},
+	{"C5: silence during an outage counts", "C5", "outage", []mutate.Edit{
+		{File: "peers.go", Old: "if m.okSentAt < 0 || m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {", New: "if false {"}}},
+	{"C5: late replies bridge an outage", "C5", "outage", []mutate.Edit{
+		{File: "peers.go", Old: "m.okSentAt = max(m.okSentAt, sentAt)", New: "m.okSentAt = m.now"}}},
+	{"C5: evict without a heartbeat since", "", "C5", []mutate.Edit{
+		{File: "peers.go", Old: "case m.okSentAt < p.silentAt():", New: "case false:"}}},
+	{"C6: a deaf member keeps beating", "", "C6", []mutate.Edit{
+		{File: "session.go", Old: "return !m.lapsed || m.now >= m.quietTo && m.heardAt >= m.lapsedAt && m.now < m.heardAt.Add(m.cfg.Member.TTL/2)", New: "return true"}}},
+	{"C7: the same token after a lapse", "", "S6", []mutate.Edit{
+		{File: "shards.go", Old: "\ts.burn(s.own.granted)\n", New: "\tif cause != CauseLapsed {\n\t\ts.burn(s.own.granted)\n\t}\n"},
+		{File: "shards.go", Old: "\t\tif m.mine(s) {\n\t\t\ts.burn(s.owner.Token)\n", New: "\t\tif m.mine(s) && cause != CauseLapsed {\n\t\t\ts.burn(s.owner.Token)\n"}}},
+	{"C8: a reply after a stall revives", "", "C8", []mutate.Edit{
+		{File: "machine.go", Old: "\tm.lapse() // before the input is looked at: C8\n\tm.apply(&in)\n", New: "\tm.apply(&in)\n\tm.lapse()\n"}}},
+	{"C11: a preempted holder does not notice", "", "C11 S2 C2", []mutate.Edit{
+		{File: "shards.go", Old: "if s.own != nil && s.own.lease != none && (o.Token != s.own.granted || o.Session != m.sess) {", New: "if false {"}}},
+	{"S8: trust from the arrival of the reply", "S8", "S1", []mutate.Edit{
+		{File: "session.go", Old: "until := sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
+	{"S8: the same, in a join", "", "S8", []mutate.Edit{
+		{File: "session.go", Old: "m.until = m.joinSent.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "m.until = m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
+	{"S11: a grant while the former handler runs", "", "S11", []mutate.Edit{
+		{File: "shards.go", Old: "\t\t\tif !running {\n\t\t\t\tm.grant(i)\n\t\t\t}\n", New: "\t\t\tm.grant(i)\n"}}},
+	{"S12: release before the work was joined", "", "S12", []mutate.Edit{
+		{File: "shards.go", Old: "case running: // not before the work was joined: S12", New: "case false:"}}},
+	{"S14: the store's change is not fatal", "", "S14 M1", []mutate.Edit{
+		{File: "machine.go", Old: "\tcase errors.Is(err, driver.ErrStoreChanged):\n\t\tm.halt(err)\n", New: "\tcase errors.Is(err, driver.ErrStoreChanged):\n"}}},
+	{"M2: the store evicts whatever the version", "", "M2 S1", []mutate.Edit{
+		{File: "store_test.go", Old: "case m.version != x.Version:\n\t\t\tout", New: "case false:\n\t\t\tout"}}},
+	{"F1: the store ignores the number of a write", "", "S15", []mutate.Edit{
+		{File: "store_test.go", Old: "if w.Number != sh.head.Number+1 {", New: "if false {"}}},
+	{"A1: the store grants what a live member holds", "", "S1", []mutate.Edit{
+		{File: "store_test.go", Old: "!c.Preempt && sh.owner.Session != \"\" && s.member(sh.owner.Session) != nil:", New: "false:"},
+		{File: "shards.go", Old: "return id == \"\" || id != m.sess && m.alive[id] == nil", New: "return id != m.sess"}}},
+	{"F1: the store does not look at the fence", "", "S3", []mutate.Edit{
+		{File: "store_test.go", Old: "if sh.owner != (driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token}) {\n\t\ts.stats", New: "if false {\n\t\ts.stats"}}},
 }
 
 var brokenBy = regexp.MustCompile(`seed (\d+) breaks (\w+): (.*)`)
@@ -89,7 +89,8 @@ func TestMutants(t *testing.T) {
 	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			binary := buildMutant(t, m)
+			t.Parallel()
+			binary := mutate.Build(t, m.edits...)
 			rule, seed, text := simulate(t, binary, m.ignore, "-seeds", "2000")
 			if rule == "" {
 				t.Fatalf("survived 2,000 seeds")
@@ -121,46 +122,14 @@ func simulate(t *testing.T, binary, ignore string, args ...string) (rule, seed, 
 	return found[2], found[1], found[3]
 }
 
-func buildMutant(t *testing.T, m mutant) string {
-	t.Helper()
-	dir := t.TempDir()
-	here, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
+// TestDocumentedMutants compares the table of docs/conformance.md with the
+// mutants. After a change: go test ./core/fsm -run DocumentedMutants -args -update
+func TestDocumentedMutants(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("| a machine, or a store, with this rule taken out | breaks |\n|---|---|\n")
+	for _, m := range mutants {
+		fmt.Fprintf(&b, "| %s | %s |\n", m.name, strings.ReplaceAll(m.breaks, " ", ", "))
 	}
-	text := map[string]string{}
-	replace := map[string]string{}
-	for _, e := range m.edits {
-		if text[e.file] == "" {
-			b, err := os.ReadFile(e.file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text[e.file] = string(b)
-		}
-		if n := strings.Count(text[e.file], e.old); n != 1 {
-			t.Fatalf("%s has the text %d times, want once: %q", e.file, n, e.old)
-		}
-		text[e.file] = strings.Replace(text[e.file], e.old, e.new, 1)
-		replace[filepath.Join(here, e.file)] = filepath.Join(dir, e.file)
-	}
-	for name, s := range text {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(s), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(dir, "mutant.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", file, "-o", binary, ".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go test -c: %v\n%s", err, out)
-	}
-	return binary
+	mutate.Document(t, "../../docs/conformance.md", "machine mutants", b.String(), *updateFlag)
 }

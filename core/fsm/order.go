@@ -4,14 +4,23 @@ import "time"
 
 // turn is how long this member waits before it acts on something that any of
 // several may act on: none for the first in order, the k-th k delays and some
-// jitter, at most three (C9). The order is by priority, then by rendezvous hash
-// of the thing and the node (Thaler and Ravishankar), then by session.
-func (m *Machine) turn(thing uint64) time.Duration {
+// jitter, at most three (C9). First come the heirs, then the order is by priority,
+// then by rendezvous hash of the thing and the node (Thaler and Ravishankar), then
+// by session.
+func (m *Machine) turn(thing uint64, heirs Heirs) time.Duration {
 	const most = 3
 	prio, score := m.cfg.Member.Priority, mix(thing^hash(m.cfg.Member.Node))
 	rank := 0
+	for k, h := range heirs {
+		if h == m.sess && h != "" {
+			return m.delay(rank)
+		}
+		if p := m.alive[h]; p != nil && !p.silent && (k == 0 || h != heirs[0]) {
+			rank++
+		}
+	}
 	for _, p := range m.peers {
-		if p.silent {
+		if p.silent || p.member.Session == heirs[0] || p.member.Session == heirs[1] {
 			continue
 		}
 		before := p.member.Priority > prio
@@ -20,11 +29,17 @@ func (m *Machine) turn(thing uint64) time.Duration {
 			before = ps > score || ps == score && p.member.Session < m.sess
 		}
 		if before {
-			if rank++; rank == most {
+			if rank++; rank >= most {
+				rank = most
 				break
 			}
 		}
 	}
+	return m.delay(rank)
+}
+
+// delay is what the member with so many before it waits.
+func (m *Machine) delay(rank int) time.Duration {
 	if rank == 0 {
 		return 0
 	}

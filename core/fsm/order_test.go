@@ -48,7 +48,7 @@ func TestTurnIsThePlaceInOrder(t *testing.T) {
 			}
 			want := place(thing, self, peers)
 			places[want] = true
-			got := m.turn(thing)
+			got := m.turn(thing, Heirs{})
 			least := time.Duration(min(want, 3)) * delay
 			if want == 0 && got != 0 || want > 0 && (got < least || got >= least+delay/2) {
 				t.Logf("%s is number %d in order and waits %v", self.Session, want, got)
@@ -59,6 +59,48 @@ func TestTurnIsThePlaceInOrder(t *testing.T) {
 	}
 	if err := quick.Check(check, &quick.Config{MaxCount: 2000}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHeirsComeFirst: heirs that live have the first places, in their order, then
+// the others as without them; together they still have one order.
+func TestHeirsComeFirst(t *testing.T) {
+	t.Parallel()
+	const delay = time.Second
+	var all []driver.Member
+	for i := range 4 {
+		all = append(all, driver.Member{Session: driver.SessionID(fmt.Sprintf("s%d", i)), Node: fmt.Sprintf("n%d", i), TTL: time.Second})
+	}
+	for _, heirs := range []Heirs{{}, {"s2"}, {"", "s3"}, {"s3", "s1"}, {"dead", "s0"}, {"s1", "s1"}, {"dead", "dead"}} {
+		var live []driver.SessionID
+		for _, h := range heirs {
+			if h != "" && h != "dead" && !slices.Contains(live, h) {
+				live = append(live, h)
+			}
+		}
+		for thing := range uint64(50) {
+			places := map[int]bool{}
+			for i, self := range all {
+				peers := slices.Delete(slices.Clone(all), i, i+1)
+				m := New(Config{Member: self, RankDelay: delay})
+				m.sess = self.Session
+				for j := range peers {
+					m.addPeer(&peers[j])
+				}
+				want := slices.Index(live, self.Session)
+				if want < 0 {
+					others := slices.DeleteFunc(peers, func(p driver.Member) bool { return slices.Contains(live, p.Session) })
+					want = len(live) + place(thing, self, others)
+				}
+				places[want] = true
+				if got := int(m.turn(thing, heirs) / delay); got != min(want, 3) {
+					t.Fatalf("heirs %v: %s has place %d, want %d", heirs, self.Session, got, want)
+				}
+			}
+			if len(places) != len(all) {
+				t.Fatalf("heirs %v: two members have one place", heirs)
+			}
+		}
 	}
 }
 

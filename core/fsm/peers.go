@@ -185,7 +185,7 @@ func (m *Machine) watchSilence() {
 		}
 		if !p.silent {
 			p.silent = true
-			p.evictAt = m.now.Add(m.turn(hash(string(p.member.Session))))
+			p.evictAt = m.now.Add(m.turn(hash(string(p.member.Session)), Heirs{}))
 			m.emit(Effect{Kind: EffEvent, Event: EventPeerSilent, Peer: p.member})
 		}
 		switch {

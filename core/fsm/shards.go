@@ -15,6 +15,7 @@ type shard struct {
 	due       Instant      // when to settle it; Never: nothing to do
 	notBefore Instant      // of the next claim, or new token
 	own       *own
+	heirs     Heirs // who claims it first, as far as anybody said
 	slot      int32 // in the queue
 	tries     int8  // claims that failed in a row
 	returns   int8  // short leases given back in a row
@@ -94,6 +95,21 @@ func (m *Machine) unwant(name driver.ShardID, to driver.SessionID) {
 		}
 	}
 	m.schedule(i, m.now)
+}
+
+// prefer takes in who is to claim a shard first. A turn that is being waited for
+// is reckoned anew.
+func (m *Machine) prefer(name driver.ShardID, h Heirs) {
+	i := m.shard(name)
+	s := &m.shards[i]
+	if s.heirs == h {
+		return
+	}
+	s.heirs = h
+	if s.waiting {
+		s.waiting, s.notBefore = false, m.now
+		m.schedule(i, m.now)
+	}
 }
 
 // drained: the handler was joined. A lease that it still had is over.
@@ -276,7 +292,7 @@ func (m *Machine) settleFree(i int32) {
 		return // the first view, and regained trust, schedule it anew
 	}
 	if !s.waiting && m.now >= s.notBefore {
-		if d := m.turn(hash(string(s.name))); d > 0 && s.tries == 0 {
+		if d := m.turn(hash(string(s.name)), s.heirs); d > 0 && s.tries == 0 {
 			s.waiting, s.notBefore = true, m.now.Add(d)
 		}
 	}

@@ -32,6 +32,8 @@ func showInput(in *Input) string {
 		b.WriteString("observed " + showView(in.View))
 	case InLeave:
 		b.WriteString("leave")
+	case InPrefer:
+		fmt.Fprintf(&b, "prefer %v for %v", in.Heirs, in.Shards)
 	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted:
 		names := [...]string{"joined", "beaten", "acquired", "transferred", "released", "evicted"}
 		fmt.Fprintf(&b, "%s #%d", names[in.Kind-InJoined], in.Call)

@@ -80,7 +80,31 @@ func newWorld(seed uint64, rules ignored) *world {
 	if rng.IntN(50) == 0 {
 		w.after(w.between(2*time.Second, chaosTime), w.storeChanges)
 	}
+	// A source of its own, so that the seeds known for something keep their course.
+	if prefs := rand.New(rand.NewPCG(seed, 0x1f2e3d4c5b6a7988)); prefs.IntN(3) == 0 {
+		w.after(time.Second, func() { w.prefer(prefs) })
+	}
 	return w
+}
+
+// prefer tells one process now and then who claims a shard first: members that
+// live, that are gone, itself, or nobody.
+func (w *world) prefer(prefs *rand.Rand) {
+	var heirs Heirs
+	for k := range heirs {
+		if n := len(w.store.ids); n > 0 && prefs.IntN(4) != 0 {
+			heirs[k] = w.store.ids[prefs.IntN(n)]
+		}
+	}
+	name := w.store.shards[prefs.IntN(len(w.store.shards))].name
+	q := w.procs[prefs.IntN(len(w.procs))]
+	w.input(q, 0, func() {
+		w.stats.prefs++
+		w.step(q, Input{Kind: InPrefer, Shards: []driver.ShardID{name}, Heirs: []Heirs{heirs}})
+	})
+	if !w.quiet {
+		w.after(time.Duration(50+prefs.IntN(400))*time.Millisecond, func() { w.prefer(prefs) })
+	}
 }
 
 // storeChanges answers the next heartbeat of one process with an error that
@@ -269,6 +293,7 @@ var totalNames = []struct {
 	{"pauses", 1000, func(w *world) int { return w.stats.pauses }},
 	{"crashes", 1000, func(w *world) int { return w.stats.crashes }},
 	{"cuts", 1000, func(w *world) int { return w.stats.cuts }},
+	{"preferences", 5000, func(w *world) int { return w.stats.prefs }},
 	{"outages", 100, func(w *world) int { return len(w.outages) }},
 }
 

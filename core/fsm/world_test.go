@@ -35,7 +35,7 @@ type world struct {
 type outage struct{ from, to int64 }
 
 type worldStats struct {
-	grants, lapses, regained, stuck, pauses, crashes, cuts int
+	grants, lapses, regained, stuck, pauses, crashes, cuts, prefs int
 
 	calls [EffClose + 1]int // made by the machines, by kind
 }

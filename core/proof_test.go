@@ -1,0 +1,219 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+)
+
+// S8: however late replies come, trust counts from when the heartbeat was sent.
+func TestTrustCountsFromSending(t *testing.T) {
+	onLease(t, func(w *world, m *member, l *Lease) {
+		var mu sync.Mutex
+		newest := time.Now() // of the heartbeats that were answered, when it was sent
+		m.tap.onReply(func(_ CallKind, do func()) {
+			sent := time.Now()
+			do()
+			time.Sleep(7 * ttl / 20) // below what a heartbeat may take, above the margin
+			mu.Lock()
+			defer mu.Unlock()
+			newest = sent
+		})
+		for range 500 {
+			time.Sleep(ttl / 100)
+			synctest.Wait()
+			w.must(l.Err())
+			mu.Lock()
+			limit := newest.Add(ttl - m.o.Margin)
+			mu.Unlock()
+			if end := time.Now().Add(l.Remaining()); end.After(limit) {
+				w.Fatalf("trusted until %v after what the newest heartbeat's sending gives", end.Sub(limit))
+			}
+		}
+		m.tap.onReply(nil)
+	})
+}
+
+// C8: the machine slept while a heartbeat's reply was under way. What the reply
+// wakes must notice first that trust has ended.
+func TestReplyAfterSuspensionRevivesNothing(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.newMember("a")
+		var mu sync.Mutex
+		var ahead time.Duration
+		m.clk = newClock(func() (time.Duration, bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			return ahead, true
+		})
+		m.run()
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		answered, deliver := make(chan struct{}, 1), make(chan struct{})
+		m.tap.onReply(func(_ CallKind, do func()) {
+			do()
+			select {
+			case answered <- struct{}{}:
+			default:
+			}
+			<-deliver
+		})
+		<-answered
+		mu.Lock()
+		ahead = 10 * ttl
+		mu.Unlock()
+		close(deliver)
+		synctest.Wait() // no time passes, so no timer fires
+		if cause := context.Cause(l.Context()); !errors.Is(cause, ErrLapsed) || l.Err() == nil {
+			w.Errorf("after the reply the lease's cause is %v and Err is %v, want ErrLapsed", cause, l.Err())
+		}
+		if again := h.await(w, 2); again.Token() <= l.Token() {
+			w.Errorf("token %d after %d", again.Token(), l.Token())
+		}
+	})
+}
+
+// S4: a shard counts as given back when the store has said so.
+func TestReleaseIsConfirmed(t *testing.T) {
+	onLease(t, func(w *world, m *member, l *Lease) {
+		m.link.Set(kvfault.Write, kvfault.DropRequest)
+		ctx, cancel := context.WithTimeout(w.Context(), 3*ttl)
+		defer cancel()
+		if err := m.Withdraw(ctx, "s"); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("withdraw while no release reaches the store: %v, want its context's error", err)
+		}
+		m.link.Heal()
+		w.must(m.Withdraw(w.Context(), "s"))
+		w.eventually("the release", func() bool { o, _ := m.View().Owner("s"); return o.Session == "" })
+	})
+}
+
+// W1: a claim is answered when the shard is not wanted any more.
+func TestUnwantedGrantIsGivenBack(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		granted, deliver := make(chan struct{}), make(chan struct{})
+		m.tap.onReply(func(kind CallKind, do func()) {
+			do()
+			if kind == CallAcquire {
+				close(granted)
+				<-deliver
+			}
+		})
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		<-granted
+		w.must(m.Withdraw(w.Context(), "s"))
+		close(deliver)
+		w.eventually("the grant to be given back", func() bool {
+			o, _ := m.View().Owner("s")
+			return o.Token > 0 && o.Session == ""
+		})
+		if h.count() != 0 {
+			w.Error("the handler was called for a shard that is not wanted")
+		}
+	})
+}
+
+// S13: a watch that misses a change costs time, at most a resync interval.
+func TestMissedChangeIsFound(t *testing.T) {
+	resync := func(o *Options) { o.Resync = 5 * ttl }
+	begin := func(w *world) (a, b *member) {
+		a, b = w.member("a", resync), w.member("b", resync)
+		var h leases
+		w.must(a.Contend(h.hold, "s"))
+		h.await(w, 1)
+		w.eventually("b sees a's lease", func() bool { o, _ := b.View().Owner("s"); return o.Node == "a" })
+		return a, b
+	}
+	within := func(w *world, limit time.Duration, what string, cond func() bool) {
+		w.Helper()
+		since := time.Now()
+		w.eventually(what, cond)
+		if took := time.Since(since); took > limit {
+			w.Errorf("%s: after %v, want at most %v", what, took, limit)
+		}
+	}
+	t.Run("member", func(t *testing.T) {
+		bubble(t, func(w *world) {
+			a, b := begin(w)
+			var h leases
+			w.must(b.Contend(h.hold, "s"))
+			w.eventually("b joins", func() bool { return b.View().Trusted })
+			b.tap.missChanges()
+			w.must(a.Withdraw(w.Context(), "s"))
+			within(w, 6*ttl, "b takes what became free", func() bool { return h.count() == 1 })
+		})
+	})
+	t.Run("observer", func(t *testing.T) {
+		bubble(t, func(w *world) {
+			a, b := begin(w)
+			b.tap.missChanges()
+			w.must(a.Withdraw(w.Context(), "s"))
+			within(w, 11*ttl, "the observer sees what became free", func() bool { o, _ := b.View().Owner("s"); return o.Session == "" })
+		})
+	})
+}
+
+// C5: an observer whose every third heartbeat fails still ends a silent member.
+func TestFlakyObserverTakesOver(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a"), w.member("b")
+		var h leases
+		w.must(a.Contend(h.hold, "s"))
+		h.await(w, 1)
+		w.must(b.Contend(h.hold, "s"))
+		w.eventually("a is seen", func() bool { return len(b.View().Members) == 2 })
+		var mu sync.Mutex
+		beats := 0
+		b.tap.onBeat(func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if beats++; beats%3 == 0 {
+				return errReset
+			}
+			return nil
+		})
+		a.link.Cut()
+		cut := time.Now()
+		h.await(w, 2)
+		if took := h.at[1].Sub(cut); took > 3*ttl {
+			w.Errorf("took %v", took)
+		}
+		b.tap.onBeat(nil)
+	})
+}
+
+// V1: a view may tell of an own join before its reply does. The heartbeats of the
+// others are watched from then on nevertheless, and not from the next resync.
+func TestJoinSeenBeforeItsReply(t *testing.T) {
+	bubble(t, func(w *world) {
+		var h leases
+		a := w.member("a")
+		w.must(a.Contend(h.hold, "s"))
+		h.await(w, 1)
+		b := w.newMember("b")
+		b.tap.onReply(func(kind CallKind, do func()) {
+			do()
+			if kind == CallJoin {
+				time.Sleep(ttl / 10)
+			}
+		})
+		b.run()
+		w.must(b.Contend(h.hold, "s"))
+		time.Sleep(ttl)
+		a.link.Cut()
+		time.Sleep(3 * ttl / 2)
+		synctest.Wait()
+		if h.count() != 2 {
+			w.Errorf("nobody took over within 1.5 TTL")
+		}
+		a.link.Heal()
+	})
+}
