@@ -62,7 +62,11 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 		case err != nil:
 			results[i].Err = err
 		case r.OK:
-			results[i] = b.granted(claims[i].Shard, s.id, r.Rev, r.Reads[0])
+			var head Pair
+			if len(txns[n].Then) > 0 {
+				head = r.Reads[0]
+			}
+			results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head)
 		default:
 			results[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])
 		}
@@ -79,18 +83,24 @@ func anyGranted(results []driver.AcquireResult) bool {
 	return slices.ContainsFunc(results, func(r driver.AcquireResult) bool { return r.Fence.Token != 0 })
 }
 
+// claim makes the transaction of a claim. A shard that never had a record, which
+// is permanent, never had a head either: it need not be read.
 func (s *session) claim(c driver.Claim, seen Rev) Txn {
 	k := s.b.keys
 	shard, head := k.Shard(c.Shard), k.Head(c.Shard)
 	conds := make([]Compare, 1, 2)
 	conds[0] = Compare{Key: shard, Rev: seen}
+	then := []string{head}
+	if seen == Absent {
+		then = nil
+	}
 	if c.Seen.Session != "" && !c.Preempt {
 		conds = append(conds, Compare{Key: k.Member(c.Seen.Session), Rev: Absent})
 	}
 	return Txn{
 		If:   conds,
 		Ops:  []Op{{Key: shard, Value: shardRecord{session: s.id, from: c.Seen.Token}.encode()}},
-		Then: []string{head},
+		Then: then,
 		Else: []string{shard, head},
 	}
 }

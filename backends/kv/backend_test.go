@@ -174,7 +174,7 @@ func TestOverlappingHeartbeats(t *testing.T) {
 	s := f.join("a")
 	for range 20 {
 		f.link.Set(kvfault.Heartbeat, kvfault.HoldRequest)
-		ctx, cancel := f.brief()
+		ctx, cancel := context.WithCancel(f.ctx)
 		late := make(chan error, 2)
 		for range 2 {
 			go func() { late <- s.Beat(ctx) }()
@@ -256,7 +256,7 @@ func TestLateRequestsAreRefused(t *testing.T) {
 	fence := f.acquire(a, "s", driver.Owner{})
 	f.append(a, fence, 1)
 	f.link.Set(kvfault.Write, kvfault.HoldRequest)
-	ctx, cancel := f.brief()
+	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	held := make(chan error, 1)
 	go func() {
@@ -265,6 +265,7 @@ func TestLateRequestsAreRefused(t *testing.T) {
 	if err := f.link.AwaitHeld(f.ctx, 1); err != nil {
 		t.Fatal(err)
 	}
+	cancel()
 	if err := <-held; !driver.Unknown(err) {
 		t.Errorf("a commit that never arrived: %v; want an unknown outcome", err)
 	}

@@ -33,6 +33,21 @@ func split(n, items, bytes int, size func(i int) int) []span {
 	return spans
 }
 
+// spans cuts the transactions of a call into batches.
+func (b *Backend) spans(txns []Txn, size func(i int) int) []span {
+	if b.fit == nil {
+		return split(len(txns), b.info.Limits.BatchItems, b.info.Limits.WriteBytes, size)
+	}
+	var spans []span
+	for lo := 0; lo < len(txns); {
+		room := txns[lo:min(len(txns), lo+b.info.Limits.BatchItems)]
+		hi := lo + max(1, min(b.fit(room), len(room)))
+		spans = append(spans, span{lo, hi})
+		lo = hi
+	}
+	return spans
+}
+
 // pipelined runs do for each span, at most width at once, and returns when all
 // have ended, with the error of each.
 func pipelined(spans []span, width int, do func(span) error) []error {
@@ -64,7 +79,7 @@ func (b *Backend) write(ctx context.Context, s *session, txns []Txn, size func(i
 	if len(txns) == 0 {
 		return nil
 	}
-	spans := split(len(txns), b.info.Limits.BatchItems, b.info.Limits.WriteBytes, size)
+	spans := b.spans(txns, size)
 	errs := pipelined(spans, b.pipeline, func(sp span) error {
 		out, err := b.guarded(ctx, s, &Batch{Txns: txns[sp.lo:sp.hi]})
 		for i := sp.lo; i < sp.hi; i++ {

@@ -44,23 +44,11 @@ func decodeChunk(p Pair, shard driver.ShardID, last driver.Seq) (chunk, error) {
 	corrupt := func(reason string) (chunk, error) {
 		return chunk{}, &CorruptError{Key: p.Key, Reason: reason}
 	}
-	b := p.Value
-	if len(b) == 0 || b[0] != chunkFormat {
-		return corrupt("unknown format")
-	}
-	b = b[1:]
-	var head [3]int64
-	for i := range head {
-		n, used := binary.Uvarint(b)
-		if used <= 0 || n == 0 || n > 1<<63-1 {
-			return corrupt("a number is missing")
-		}
-		head[i], b = int64(n), b[used:]
+	head, b, reason := chunkHead(p.Value, last)
+	if reason != "" {
+		return corrupt(reason)
 	}
 	token, number, count := driver.Token(head[0]), driver.WriteNo(head[1]), head[2]
-	if count > int64(len(b)) || count > int64(last) {
-		return corrupt("more entries than bytes or numbers")
-	}
 	c := chunk{entries: make([]driver.Entry, count)}
 	for i := range c.entries {
 		n, used := binary.Uvarint(b)
@@ -75,4 +63,23 @@ func decodeChunk(p Pair, shard driver.ShardID, last driver.Seq) (chunk, error) {
 		b = b[end:]
 	}
 	return c, nil
+}
+
+// chunkHead reads the token, number and count of a chunk, and what follows them.
+func chunkHead(b []byte, last driver.Seq) (head [3]int64, rest []byte, reason string) {
+	if len(b) == 0 || b[0] != chunkFormat {
+		return head, nil, "unknown format"
+	}
+	b = b[1:]
+	for i := range head {
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n == 0 || n > 1<<63-1 {
+			return head, nil, "a number is missing"
+		}
+		head[i], b = int64(n), b[used:]
+	}
+	if count := head[2]; count > int64(len(b)) || count > int64(last) {
+		return head, nil, "more entries than bytes or numbers"
+	}
+	return head, b, ""
 }

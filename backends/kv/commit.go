@@ -207,7 +207,9 @@ func (b *Backend) collect(ctx context.Context, shard driver.ShardID, oldest driv
 				break
 			}
 			if ok {
-				txns = append(txns, Txn{Ops: []Op{{Key: p.Key, Delete: true}}})
+				// On the condition that it is there: on some stores a transaction that
+				// changes nothing has no revision of its own.
+				txns = append(txns, Txn{If: []Compare{{Key: p.Key, Rev: Exists}}, Ops: []Op{{Key: p.Key, Delete: true}}})
 			}
 		}
 		if len(txns) == 0 {

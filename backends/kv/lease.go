@@ -96,3 +96,15 @@ func (b *Backend) Guard(ctx context.Context, f driver.Fence) (Compare, error) {
 	}
 	return Compare{Key: key, Rev: pairs[0].Rev}, nil
 }
+
+// Granted returns the key and the revision that the shard's record has while f is
+// its current grant, and how its value begins then: the condition of Guard for a
+// store that can compare all three by itself, so that nothing has to be read. It
+// is false for a token that no grant has had.
+func (b *Backend) Granted(f driver.Fence) (key string, rev Rev, held []byte, ok bool) {
+	rev = b.revision(f.Token)
+	if driver.CheckFence(f) != nil || rev == 0 {
+		return "", 0, nil, false
+	}
+	return b.keys.Shard(f.Shard), rev, []byte(format + " held " + string(f.Session) + " "), true
+}

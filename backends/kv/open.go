@@ -22,6 +22,11 @@ type Options struct {
 	Limits driver.Limits
 	// Pipeline is how many batches of one call are under way at once. 0 means 1.
 	Pipeline int
+	// Fit, if not nil, says how many of the first transactions the store carries in
+	// one atomic step, beside a guard of two conditions and, on a Plain, a rider; at
+	// least 1. It is for a store whose room is counted in more than transactions. nil
+	// means BatchItems of them, and WriteBytes.
+	Fit func(txns []Txn) int
 }
 
 func (o *Options) validate() error {
@@ -57,7 +62,7 @@ func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	}
 	life, end := context.WithCancel(context.Background())
 	b := &Backend{
-		store: s, keys: keys, pipeline: max(1, o.Pipeline),
+		store: s, keys: keys, pipeline: max(1, o.Pipeline), fit: o.Fit,
 		idRev: rev, base: id.Base, instance: rand.Text(),
 		info: driver.Info{Backend: o.Backend, Namespace: o.Namespace, StoreID: id.ID, Limits: o.Limits},
 		life: life, end: end,

@@ -54,7 +54,8 @@ type Store interface {
 	// prefixes, after revision after, in the order of their revisions, until ctx
 	// ends, fn fails, or the store can no longer serve it; it never returns nil.
 	// rev is the revision up to which everything was delivered, and one revision is
-	// never split over two calls of fn. Changes of one key may be merged into the
+	// never split over two calls of fn; with several prefixes, order and calls may
+	// be those of each prefix by itself. Changes of one key may be merged into the
 	// last one. ErrCompacted says that changes since after are lost. The calls of
 	// fn come one after another, and none after Watch returned.
 	Watch(ctx context.Context, prefixes []string, after Rev, fn func(rev Rev, changes []Change) error) error
@@ -70,7 +71,9 @@ type Compare struct {
 	Rev Rev
 }
 
-// Op puts or deletes one record. Deleting an absent one is no error.
+// Op puts or deletes one record. Deleting an absent one is no error; a transaction
+// that would change nothing is to be refused by its conditions, because a store may
+// have no new revision for it.
 type Op struct {
 	Key    string
 	Value  []byte
@@ -95,6 +98,12 @@ type Batch struct {
 	Heartbeat bool
 	Guard     []Compare
 	Txns      []Txn
+	// Rider, if not nil, is applied in the same atomic step as whatever is applied
+	// of Txns, and only with some of them. If its conditions do not hold, nothing is
+	// applied and Outcome.RiderRefused is true. All that a store applies of a batch
+	// with a rider it applies in one atomic step. Only [Feeds] sends one, and only to
+	// a [Plain]; it is at most MaxRiderOps conditions and operations.
+	Rider *Txn
 }
 
 // Outcome is the answer to a Batch.
@@ -105,8 +114,15 @@ type Outcome struct {
 	// Guard then has the records of the guard's keys, in order.
 	Refused bool
 	Guard   []Pair
-	// Results has one result for each transaction, in order, unless Refused.
+	// RiderRefused is true if the rider's conditions did not hold, so that nothing
+	// was applied, and nothing else is told.
+	RiderRefused bool
+	// Results has one result for each transaction, in order, unless Refused or
+	// RiderRefused.
 	Results []Result
+	// Rider is the result of the rider; OK is false if no transaction was applied.
+	// Its Rev is 0 if the store does not tell.
+	Rider Result
 }
 
 // Result is the outcome of one Txn.

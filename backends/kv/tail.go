@@ -145,8 +145,11 @@ func (b *Backend) openTail(ctx context.Context) (*run, error) {
 	r, err := b.start(func(ctx context.Context, _ *run) error {
 		for {
 			err := b.store.Watch(ctx, []string{b.keys.Logs()}, from, func(rev Rev, changes []Change) error {
-				t.follow(rev, changes)
-				return nil
+				changes, err := b.fill(ctx, changes)
+				if err == nil {
+					t.follow(rev, changes)
+				}
+				return err
 			})
 			if !errors.Is(err, ErrCompacted) {
 				return err
@@ -195,28 +198,36 @@ func (b *Backend) loadTail(ctx context.Context) error {
 }
 
 // follow takes over watched chunks. One that does not follow the last of its
-// shard means that something was lost, and resets every reader.
+// shard, or is gone before it was seen, means that something was lost, and resets
+// every reader.
 func (t *tail) follow(rev Rev, changes []Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.seq
 	for _, c := range changes {
-		if c.Deleted || c.Rev <= t.rev {
+		if c.Rev <= t.rev {
 			continue
 		}
 		shard, last, ok := t.keys.splitChunk(c.Key)
 		if !ok || last <= t.last[shard] {
 			continue
 		}
-		ch, err := decodeChunk(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev}, shard, last)
-		if err != nil {
-			continue // the next chunk of this shard will not follow
+		var ch chunk
+		if !c.Deleted {
+			var err error
+			if ch, err = decodeChunk(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev}, shard, last); err != nil {
+				continue // the next chunk of this shard will not follow
+			}
 		}
 		prev, known := t.last[shard]
 		if !known {
 			shard = driver.ShardID(strings.Clone(string(shard)))
 		}
 		t.last[shard] = last
+		if c.Deleted {
+			t.reset()
+			continue
+		}
 		if ch.entries[0].Seq != prev+1 {
 			t.reset()
 			continue

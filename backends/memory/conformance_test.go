@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
@@ -16,14 +17,46 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conformance.Test(t, conformance.Harness{Name: "memory", New: newConformanceStore})
+	conformance.Test(t, conformance.Harness{Name: "memory", New: newConformanceStore(memory.Open)})
 }
 
-func newConformanceStore(conformance.T) *conformance.Store {
+// TestConformanceFeeds runs the suite over the same store without its watch, as
+// backends on Consul and ZooKeeper see theirs. Not in parallel: cases that measure
+// the process must not see the other suite's.
+func TestConformanceFeeds(t *testing.T) {
+	conformance.Test(t, conformance.Harness{Name: "feeds", New: newConformanceStore(openFeeds)})
+}
+
+func openFeeds(ctx context.Context, s *memory.Store, namespace string, o *memory.Options) (*kv.Backend, error) {
+	if o == nil {
+		o = &memory.Options{}
+	}
+	c := s.Client()
+	if o.Link != nil {
+		c = o.Link.Wrap(c)
+	}
+	c = kv.Feeds(kvfault.Plain(c), kv.FeedOptions{Namespace: namespace})
+	b, err := kv.Open(ctx, c, kv.Options{
+		Backend: "feeds", Namespace: namespace, Create: !o.NoCreate, Pipeline: 4,
+		Limits: driver.Limits{BatchItems: 60, WriteOps: 256, WriteBytes: 1 << 20, MinTTL: 10 * time.Millisecond},
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return b, nil
+}
+
+type opener func(ctx context.Context, s *memory.Store, namespace string, o *memory.Options) (*kv.Backend, error)
+
+func newConformanceStore(o opener) func(conformance.T) *conformance.Store {
+	return func(conformance.T) *conformance.Store { return o.conformanceStore() }
+}
+
+func (o opener) conformanceStore() *conformance.Store {
 	const namespace = "conformance/ns"
 	store := memory.New()
-	open := func(ctx context.Context, namespace string, o *memory.Options) (driver.Backend, error) {
-		b, err := memory.Open(ctx, store, namespace, o)
+	open := func(ctx context.Context, namespace string, with *memory.Options) (driver.Backend, error) {
+		b, err := o(ctx, store, namespace, with)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +73,7 @@ func newConformanceStore(conformance.T) *conformance.Store {
 		OpenLying: func(ctx context.Context) (driver.Backend, error) {
 			lying := memory.New()
 			lying.SetLying(true)
-			return memory.Open(ctx, lying, namespace, nil)
+			return o(ctx, lying, namespace, nil)
 		},
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
 			link := new(kvfault.Link)

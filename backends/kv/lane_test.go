@@ -1,0 +1,170 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLaneRoundTrip(t *testing.T) {
+	t.Parallel()
+	for want, l := range map[string]lane{
+		"1 1 0 0":                        {seq: 1},
+		"1 9 9 0":                        {seq: 9, floor: 9},
+		"1 5 2 33 0:shard/a :shard/b":    {seq: 5, floor: 2, lost: 33, hints: []hint{{seq: 5, name: "shard/a"}, {seq: 5, name: "shard/b"}}},
+		"1 70 2 34 3:s:1/ff 60:!state/7": {seq: 70, floor: 2, lost: 34, hints: []hint{{seq: 67, name: "s:1/ff"}, {seq: 10, name: "!state/7"}}},
+	} {
+		if got := string(l.encode()); got != want {
+			t.Errorf("%+v encodes to %q; want %q", l, got, want)
+		}
+		got, err := decodeLane(Pair{Value: []byte(want + " later"), Rev: 50})
+		if l = l.written(50); err != nil || !reflect.DeepEqual(got, l) {
+			t.Errorf("%q decodes to %+v, %v; want %+v", want, got, err, l)
+		}
+	}
+}
+
+func TestLaneCorrupt(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{
+		"", "1", "1 1", "1 1 0", "1 0 0 0", "1 1 2 0", "2 1 0 0", "1 1 -1 0", "1 1 x 0", "1 1 0 x", "1 2 1 2", "1 5 0 0 0:",
+		"1 5 0 0 -1:a", "1 5 0 0 2:a 1:b", "1 5 0 0 6:a", "1 5 3 0 2:a", "1 5 5 0 :a", "1 5 0 0 9223372036854775807:a",
+		"1 5 0 0 x:a", "1 5 0 0  0:a", "1 4611686018427387905 0 0", "1 5 0 0" + strings.Repeat(" x", MaxRiderBytes),
+	} {
+		if l, err := decodeLane(Pair{Key: "k", Value: []byte(bad), Rev: 1}); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%q decodes to %+v, %v; want ErrCorrupt", bad, l, err)
+		}
+	}
+}
+
+// FuzzLane checks that what can be read is written alike, and that what is read
+// costs no more than its bytes.
+func FuzzLane(f *testing.F) {
+	f.Add([]byte("1 5 2 1 0:shard/a :shard/b 2:member/x"))
+	f.Add([]byte("1 70 2 1 3:s/ff 60:!state/7 later"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := decodeLane(Pair{Key: "k", Value: b, Rev: 1})
+		if err != nil {
+			return
+		}
+		again, err := decodeLane(Pair{Key: "k", Value: l.encode(), Rev: 1})
+		if err != nil || !reflect.DeepEqual(again, l) {
+			t.Errorf("%q decodes to %+v, and what that encodes to %+v, %v", b, l, again, err)
+		}
+		for k := range feedKinds {
+			next := l.with(k, []string{"shard/a"}, time.Now())
+			if next.seq != l.seq+1 || next.floor < l.floor || len(next.encode()) > MaxRiderBytes {
+				t.Errorf("%+v becomes %+v", l, next)
+			}
+		}
+	})
+}
+
+// TestLaneTellsAll writes at random and checks, for a reader of every position,
+// that what it is told is everything that was written behind it, unless it is told
+// to read all.
+func TestLaneTellsAll(t *testing.T) {
+	t.Parallel()
+	for k := range feedKinds {
+		t.Run(k.lanePrefix(), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(uint64(k), 2))
+			now := time.Unix(0, 0)
+			var l lane
+			var written [][]string // by write number, from 1
+			incremental, dropped := 0, 0
+			for range 3000 {
+				now = now.Add(time.Duration(rng.Int64N(int64(time.Second))))
+				if rng.IntN(50) == 0 {
+					now = now.Add(time.Minute)
+				}
+				var names []string
+				n := 1 + rng.IntN(3)
+				if rng.IntN(40) == 0 {
+					n = rng.IntN(300)
+				}
+				for range n {
+					name := fmt.Sprintf("shard/%d", rng.IntN(200))
+					if k == logFeed { // a shard's chunks have numbers that grow
+						name = fmt.Sprintf("s%d/%x", rng.IntN(30), len(written)*1000+len(names)+1)
+					}
+					names = append(names, name)
+				}
+				before := l
+				l = l.with(k, names, now).written(Rev(2*len(written) + 2))
+				if l.floor > 0 && l.lost < Rev(2*l.floor) || l.lost > Rev(2*l.seq) {
+					t.Fatalf("write %d: the floor %d was written at %d, not %d", l.seq, l.floor, 2*l.floor, l.lost)
+				}
+				written = append(written, names)
+				if l.seq != int64(len(written)) {
+					t.Fatalf("after %d writes the number is %d", len(written), l.seq)
+				}
+				if size := len(l.encode()); size > maxLaneBytes+64 {
+					t.Fatalf("the record has %d bytes", size)
+				}
+				if l.floor > before.floor {
+					dropped++
+				}
+				if rng.IntN(10) == 0 { // read back, as after an unknown outcome
+					again, err := decodeLane(Pair{Value: l.encode(), Rev: Rev(2 * l.seq)})
+					if err != nil {
+						t.Fatal(err)
+					}
+					l = again
+				}
+				for back := range int64(12) {
+					at := l.seq - back
+					if at < l.floor {
+						break
+					}
+					incremental++
+					told := make(map[string]bool)
+					for _, h := range l.hints {
+						if h.seq > at {
+							group, _ := k.group(h.name)
+							told[h.name], told[group] = true, true
+						}
+					}
+					for _, names := range written[at:] {
+						for _, n := range names {
+							if group, _ := k.group(n); !told[n] && !told[group] {
+								t.Fatalf("write %d: a reader at %d is not told of %s: %q", l.seq, at, n, l.encode())
+							}
+						}
+					}
+				}
+			}
+			if incremental < 1000 || dropped < 20 {
+				t.Errorf("%d readers were told, and %d times something was dropped: too few to show anything", incremental, dropped)
+			}
+		})
+	}
+}
+
+func TestLaneBounds(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	var l lane
+	for n := range 100 {
+		l = l.with(logFeed, []string{fmt.Sprintf("hot/%x", n+1)}, now)
+	}
+	if len(l.hints) != maxLaneChunks || l.floor != 0 {
+		t.Errorf("100 commits to one shard leave %d hints and floor %d; want %d and 0", len(l.hints), l.floor, maxLaneChunks)
+	}
+	l = l.with(logFeed, []string{"other/1"}, now.Add(2*maxLaneAge))
+	if len(l.hints) != 1 || l.floor != 100 {
+		t.Errorf("hints older than %v are kept: %q", maxLaneAge, l.encode())
+	}
+	var many []string
+	for n := range 1000 {
+		many = append(many, fmt.Sprintf("shard/%d", n))
+	}
+	l = lane{}.with(stateFeed, many, now)
+	if len(l.hints) != 0 || l.floor != 1 {
+		t.Errorf("1000 names in one write leave %d hints and floor %d; want none, and read all", len(l.hints), l.floor)
+	}
+}
