@@ -59,6 +59,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 		part := claims[from:to]
 		return batch{
 			shard: func(i int) driver.ShardID { return part[i].Shard },
+			fresh: func(i int) bool { return part[i].Seen == driver.Owner{} },
 			asks:  func(_ int, r record) driver.SessionID { return r.owner.Session },
 			decide: func(i int, r record, alive map[driver.SessionID]bool) decision {
 				return decideClaim(part[i], s.id, r, alive)
@@ -81,6 +82,7 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 		return batch{
 			keep:  true,
 			shard: func(i int) driver.ShardID { return part[i].Fence.Shard },
+			fresh: func(int) bool { return false },
 			asks:  func(i int, _ record) driver.SessionID { return part[i].To },
 			decide: func(i int, r record, alive map[driver.SessionID]bool) decision {
 				return decideHandover(part[i], r, alive)
@@ -89,12 +91,14 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 	})
 }
 
-// batch is what Acquire and Transfer differ in: the shard of an item, the session
-// whose being alive it depends on, whether that is to stay so (a session that is
-// gone never comes back), and the decision.
+// batch is what Acquire and Transfer differ in: the shard of an item, whether it
+// can be granted only if that has no record, the session whose being alive it
+// depends on, whether that is to stay so (a session that is gone never comes back),
+// and the decision.
 type batch struct {
 	keep   bool
 	shard  func(i int) driver.ShardID
+	fresh  func(i int) bool
 	asks   func(i int, r record) driver.SessionID
 	decide func(i int, r record, alive map[driver.SessionID]bool) decision
 }
@@ -113,18 +117,22 @@ type grantKind struct {
 
 // grantBatch decides and writes one batch in one transaction: the shards' rows
 // are locked and read, then the roster, then the namespace's row is locked, and
-// with it every owner: a row that another transaction had locked, or that did not
-// exist, is read again then.
+// with it every owner: a row that another transaction had locked, that did not
+// exist or was not expected to, is read then.
 func (s *session) grantBatch(ctx context.Context, part batch, results []driver.AcquireResult) error {
 	b := s.b
 	seen, seenRoster := b.floor.Load(), b.rosterAt.Load()
 	names := make([]string, len(results))
+	var known []string // shards that may have a row to be locked
 	for i := range names {
 		names[i] = string(part.shard(i))
+		if !part.fresh(i) {
+			known = append(known, names[i])
+		}
 	}
 	var floor int64
 	err := b.store.WriteOwners(ctx, func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error {
-		records, err := b.claimShards(ctx, data, names)
+		records, err := b.claimShards(ctx, data, known)
 		if err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, results []d
 			if err != nil {
 				return err
 			}
-			if len(log.lengths) > 0 || log.trim > 0 {
+			if log.appends() > 0 || log.trim > 0 {
 				logs = append(logs, log)
 			}
 		}
@@ -169,14 +169,17 @@ func (b *Backend) readVersions(ctx context.Context, data *Tx, w *driver.Write) (
 
 // logChange is what one write does to its shard's log.
 type logChange struct {
-	fence   driver.Fence
-	number  driver.WriteNo
-	first   driver.Seq // of the entries appended
-	payload []byte     // of all of them, one after the other
-	lengths []int64    // slices of it: offset * 2^32 + length
-	trim    driver.Seq // 0: nothing to trim
-	bucket  int64
+	fence    driver.Fence
+	number   driver.WriteNo
+	first    driver.Seq // of the entries appended
+	payloads []byte     // of all of them, one after the other
+	cuts     []int      // where each begins in it, and the last ends
+	trim     driver.Seq // 0: nothing to trim
+	bucket   int64
 }
+
+// appends is the number of entries appended.
+func (l *logChange) appends() int { return len(l.cuts) - 1 }
 
 // writeItems writes the puts and deletes of one write, whose number is their
 // version, and returns what it does to the log.
@@ -185,7 +188,8 @@ func (b *Backend) writeItems(ctx context.Context, data *Tx, w *driver.Write, bef
 	if res.Head.Oldest > max(before.Oldest, 1) {
 		log.trim = res.Head.Oldest - 1
 	}
-	log.payload = make([]byte, 0, payloadBytes(w.Ops))
+	log.payloads = make([]byte, 0, payloadBytes(w.Ops))
+	log.cuts = append(make([]int, 0, len(w.Ops)+1), 0)
 	values := []byte{}
 	var puts [][3]any
 	var deletes []string
@@ -201,8 +205,8 @@ func (b *Backend) writeItems(ctx context.Context, data *Tx, w *driver.Write, bef
 		case driver.OpDelete:
 			deletes = append(deletes, op.Key)
 		case driver.OpAppend:
-			log.lengths = append(log.lengths, int64(len(log.payload))<<32|int64(len(op.Value)))
-			log.payload = append(log.payload, op.Value...)
+			log.payloads = append(log.payloads, op.Value...)
+			log.cuts = append(log.cuts, len(log.payloads))
 		}
 	}
 	shard := string(w.Fence.Shard)
@@ -239,18 +243,19 @@ func (b *Backend) writeLogs(ctx context.Context, data *Tx, logs []logChange) err
 			if err := data.write(ctx, tailTrim, b.name, l.bucket, shard, int64(l.trim)); err != nil {
 				return err
 			}
-			if err := data.write(ctx, entriesTrim, b.name, shard, int64(l.trim)); err != nil {
+			if err := data.write(ctx, logsTrim, b.name, shard, int64(l.trim)); err != nil {
 				return err
 			}
 		}
-		if len(l.lengths) == 0 {
+		n := l.appends()
+		if n == 0 {
 			continue
 		}
-		if err := data.write(ctx, tailAdvance, b.name, l.bucket, len(l.lengths)); err != nil {
+		if err := data.write(ctx, tailAdvance, b.name, l.bucket, n); err != nil {
 			return err
 		}
-		if err := data.write(ctx, entriesInsert, b.name, shard, int64(l.first), int64(l.fence.Token),
-			int64(l.number), l.bucket, len(l.lengths), array(l.lengths), l.payload); err != nil {
+		if err := data.write(ctx, logsInsert, b.name, shard, int64(l.first), int64(l.first)+int64(n)-1,
+			int64(l.fence.Token), int64(l.number), l.bucket, array(l.cuts), l.payloads); err != nil {
 			return err
 		}
 	}

@@ -2,13 +2,18 @@ package sql
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// pageBytes bounds the payloads of one page: a page ends with the entry that
-// exceeds it.
-const pageBytes = 4 << 20
+const (
+	// pageBytes bounds the payloads of one page: a page ends with the entry that
+	// exceeds it.
+	pageBytes = 4 << 20
+	// maxPage is the most entries of one page, whatever the caller asks for.
+	maxPage = 1 << 20
+)
 
 // ReadLog reads a page of a shard's log. See driver.Backend.
 func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Seq, limit int) (*driver.LogPage, error) {
@@ -33,15 +38,22 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 		if after+1 < page.Head.Oldest {
 			return &driver.TrimmedError{Shard: shard, Oldest: page.Head.Oldest}
 		}
+		through := min(page.Head.Seq, after+driver.Seq(min(limit, maxPage)))
 		size := 0
-		return data.rows(ctx, entriesRead, []any{b.name, string(shard), int64(after), limit}, func(r Row) error {
-			e := driver.Entry{Shard: shard}
-			if err := r.Scan(&e.Seq, &e.Token, &e.Number, &e.Payload); err != nil {
+		return data.rows(ctx, logsRead, []any{b.name, string(shard), int64(after), int64(through)}, func(r Row) error {
+			c, err := scanChunk(r)
+			if err != nil {
 				return err
 			}
-			page.Entries = append(page.Entries, e)
-			if size += len(e.Payload); size >= pageBytes {
-				return ErrEnough
+			if c.first > after+driver.Seq(len(page.Entries))+1 {
+				return c.damaged("entries before it are missing")
+			}
+			for seq := after + driver.Seq(len(page.Entries)) + 1; seq <= min(c.last, through); seq++ {
+				e := c.entry(seq)
+				page.Entries = append(page.Entries, e)
+				if size += len(e.Payload); size >= pageBytes {
+					return ErrEnough
+				}
 			}
 			return nil
 		})
@@ -180,20 +192,27 @@ func (b *Backend) tailPage(ctx context.Context, since []int64, limit int) (*driv
 			return nil
 		}
 		at := append([]int64(nil), since...)
-		left, size := limit, 0
+		left, size := min(limit, maxPage), 0
 		for bucket := range at {
 			if t.position[bucket] == at[bucket] || left == 0 || size >= pageBytes {
 				continue
 			}
-			err := data.rows(ctx, entriesTail, []any{b.name, bucket, at[bucket], left}, func(r Row) error {
-				var e driver.Entry
-				if err := r.Scan(&e.Shard, &e.Seq, &e.Token, &e.Number, &e.Payload, &at[bucket]); err != nil {
+			from := at[bucket]
+			through := min(t.position[bucket], from+int64(left))
+			err := data.rows(ctx, logsTail, []any{b.name, bucket, from, through}, func(r Row) error {
+				c, err := scanChunk(r)
+				if err != nil {
 					return err
 				}
-				page.Entries = append(page.Entries, e)
-				left--
-				if size += len(e.Payload); size >= pageBytes {
-					return ErrEnough
+				for seq := c.last - driver.Seq(min(c.position-from, int64(c.last-c.first)+1)) + 1; seq <= c.last; seq++ {
+					if left == 0 || size >= pageBytes {
+						return ErrEnough
+					}
+					e := c.entry(seq)
+					page.Entries = append(page.Entries, e)
+					at[bucket] = c.position - int64(c.last-seq)
+					left--
+					size += len(e.Payload)
 				}
 				return nil
 			})
@@ -204,8 +223,8 @@ func (b *Backend) tailPage(ctx context.Context, since []int64, limit int) (*driv
 		page.Cursor = b.cursor("t", at...)
 		return nil
 	})
-	if err == nil && skip {
-		return b.tailReset(ctx)
+	if err == nil && skip || errors.Is(err, errDamaged) {
+		return b.tailReset(ctx) // ReadLog says whose log is damaged; the others' go on
 	}
 	if err != nil {
 		return nil, err

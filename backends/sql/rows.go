@@ -67,6 +67,9 @@ func (b *Backend) readShards(ctx context.Context, data *Tx, how Statement, names
 // claimShards locks and reads the rows that exist and that it can lock.
 func (b *Backend) claimShards(ctx context.Context, data *Tx, names []string) (map[driver.ShardID]record, error) {
 	records := make(map[driver.ShardID]record, len(names))
+	if len(names) == 0 {
+		return records, nil
+	}
 	rest := slices.Sorted(slices.Values(names))
 	err := untilLocked(ctx, func() (int, error) {
 		locked, err := b.readShards(ctx, data, shardsClaim, rest)

@@ -3,7 +3,6 @@ package sql
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -11,24 +10,8 @@ import (
 )
 
 // Secret is a string that prints as xxxxx in every format: a data source name
-// may hold a password. Convert it to string to use it.
-type Secret string
-
-const redacted = "xxxxx"
-
-// String is xxxxx, or empty for the empty secret.
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return redacted
-}
-
-// Format prints String whatever the verb.
-func (s Secret) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, s.String()) }
-
-// MarshalText is String, for JSON, YAML and structured logs.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+// may hold a password.
+type Secret = driver.Secret
 
 // PasswordFile returns a function that reads a password from a file, without
 // the line break at its end. Safe for concurrent use.

@@ -121,3 +121,41 @@ func TestInBatches(t *testing.T) {
 		}
 	}
 }
+
+// cells is a row as it might be in a table of logs.
+type cells struct {
+	first, last int64
+	cuts        string
+	payloads    []byte
+}
+
+func (c cells) Scan(dest ...any) error {
+	*dest[1].(*driver.Seq), *dest[2].(*driver.Seq) = driver.Seq(c.first), driver.Seq(c.last)
+	*dest[6].(*[]byte), *dest[7].(*[]byte) = []byte(c.cuts), c.payloads
+	return nil
+}
+
+// FuzzChunk cuts what may be in a row: every entry, and all of the payloads.
+func FuzzChunk(f *testing.F) {
+	f.Add(int64(3), int64(4), "[0,1,3]", []byte("abb"))
+	f.Add(int64(3), int64(3), "[0,0]", []byte(nil))
+	f.Add(int64(0), int64(1), "[0,5,3]", []byte("abc"))
+	f.Add(int64(1), int64(1), "[-1,2]", []byte("ab"))
+	f.Add(int64(-1<<63), int64(1<<63-1), "[0,1]", []byte("a"))
+	f.Fuzz(func(t *testing.T, first, last int64, cuts string, payloads []byte) {
+		c, err := scanChunk(cells{first, last, cuts, payloads})
+		if err != nil {
+			if !errors.Is(err, errDamaged) {
+				t.Error(err)
+			}
+			return
+		}
+		var all []byte
+		for seq := c.first; seq <= c.last; seq++ {
+			all = append(all, c.entry(seq).Payload...)
+		}
+		if string(all) != string(payloads) {
+			t.Errorf("%q was cut into %q", payloads, all)
+		}
+	})
+}

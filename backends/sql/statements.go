@@ -40,10 +40,10 @@ const (
 	itemsDelete
 	itemRead
 	itemsList
-	entriesInsert
-	entriesRead
-	entriesTail
-	entriesTrim
+	logsInsert
+	logsRead
+	logsTail
+	logsTrim
 	fenceTouch
 	probeInsert
 	probeUpdate
@@ -90,9 +90,9 @@ var catalogue = [statementCount]struct {
 	tailInsert:      {"tail_insert", []string{"namespace", "bucket"}},
 	tailsRead:       {"tails_read", []string{"namespace"}},
 	// Locks the counter until the transaction ends, last of all rows, and raises it
-	// by the number of entries that entries_insert will add.
+	// by the number of entries that logs_insert will add.
 	tailAdvance: {"tail_advance", []string{"namespace", "bucket", "count"}},
-	// Notes that the entry through, and those before it, are about to be trimmed.
+	// Notes that what logs_trim removes is about to go.
 	tailTrim: {"tail_trim", []string{"namespace", "bucket", "shard", "through"}},
 	// The four that read shards return the same columns. The first three lock the
 	// rows in the order of their names: to change the owner, leaving out rows that
@@ -119,13 +119,16 @@ var catalogue = [statementCount]struct {
 	itemRead:    {"item_read", []string{"namespace", "shard", "key"}},
 	// high is the first key after the range, and empty for no bound.
 	itemsList: {"items_list", []string{"namespace", "shard", "low", "high"}},
-	// slices: an array of count numbers, offset * 2^32 + length, that cut payloads;
-	// first is the sequence number of the first. The positions are the last count
-	// that tail_advance made room for; without a counter the statement must fail.
-	entriesInsert: {"entries_insert", []string{"namespace", "shard", "first", "token", "number", "bucket", "count", "slices", "payloads"}},
-	entriesRead:   {"entries_read", []string{"namespace", "shard", "after", "max"}},
-	entriesTail:   {"entries_tail", []string{"namespace", "bucket", "position", "max"}},
-	entriesTrim:   {"entries_trim", []string{"namespace", "shard", "through"}},
+	// Adds one commit's entries, first to last. cuts: an array of the offsets in
+	// payloads at which each begins, and of the end. The position is the one that
+	// tail_advance made room for; without a counter the statement must fail.
+	logsInsert: {"logs_insert", []string{"namespace", "shard", "first", "last", "token", "number", "bucket", "cuts", "payloads"}},
+	// Both return the same columns: the rows, in order, that have the entries,
+	// or positions, after to through.
+	logsRead: {"logs_read", []string{"namespace", "shard", "after", "through"}},
+	logsTail: {"logs_tail", []string{"namespace", "bucket", "after", "through"}},
+	// Removes the rows all of whose entries are at or before through.
+	logsTrim: {"logs_trim", []string{"namespace", "shard", "through"}},
 	// Returns a row if the lease is current, and keeps it so until the transaction
 	// ends.
 	fenceTouch:   {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id"}},

@@ -47,28 +47,10 @@ func TestServerKilled(t *testing.T) {
 	})
 }
 
-func TestConnectionsCut(t *testing.T) {
+func TestNetwork(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
-	proxy, err := sqlfault.NewProxy(dsn.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { proxy.Close() })
-	b := open(t, dsn.At(proxy.Addr()), Options{})
-	sqlfault.StrikeWhileWriting(t, b, 50, func(ctx context.Context) (int, error) {
-		before, err := b.ReadLog(ctx, "struck", 0, 0)
-		for err == nil && ctx.Err() == nil { // cut only where there was progress
-			page, err := b.ReadLog(ctx, "struck", 0, 0)
-			if err == nil && page.Head.Number > before.Head.Number+2 {
-				break
-			}
-		}
-		if proxy.Cut() > 0 {
-			return 1, nil
-		}
-		return 0, nil
-	})
+	sqlfault.CheckNetwork(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
 // tx begins a transaction that is rolled back after the test.
@@ -261,4 +243,42 @@ func TestFence(t *testing.T) {
 		}
 		fence = res[0].Fence
 	}
+}
+
+func TestIdleCost(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	if err := Migrate(t.Context(), dsn.Reveal(), nil); err != nil {
+		t.Fatal(err)
+	}
+	sqlfault.CheckIdleCost(t, func(namespace string, calls *sqlfault.Calls) driver.Backend {
+		b, err := openFaulty(t.Context(), dsn.Reveal(), namespace, Options{PollPeriod: 10 * time.Second}, calls, sqlfault.How{Wire: new(sqlfault.Wire)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	})
+}
+
+// TestHeartbeatTable beats for 200 members and looks at what that left behind.
+func TestHeartbeatTable(t *testing.T) {
+	t.Parallel()
+	pages := heartbeats(t, pool.Get(t, servers.MariaDB, nil).Database(t), 200, 20)
+	t.Logf("4000 heartbeats of 200 members: %d pages", pages)
+	if pages > 8 {
+		t.Errorf("%d pages, want at most 8", pages)
+	}
+}
+
+// heartbeats returns the pages, of 16 KiB, of the table afterwards.
+func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int) {
+	sqlfault.Heartbeats(t, open(t, dsn, Options{}), members, rounds)
+	db := openDB(t, dsn)
+	exec(t, db, "ANALYZE TABLE tenure_beats")
+	err := db.QueryRowContext(t.Context(), `SELECT (data_length + index_length) DIV 16384 FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name = 'tenure_beats'`).Scan(&pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
 }

@@ -1,13 +1,21 @@
 package mysql
 
 import (
+	"flag"
 	"os"
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/conformance/system"
 )
 
 // pool holds the servers that the tests share.
 var pool servers.Pool
 
-func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
+func TestMain(m *testing.M) {
+	if code, is := system.Member(Opener); is {
+		os.Exit(code)
+	}
+	system.AddFlags(flag.CommandLine)
+	os.Exit(pool.Run(m))
+}

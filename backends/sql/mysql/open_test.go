@@ -206,3 +206,9 @@ func TestPasswordOfEachConnection(t *testing.T) {
 		t.Errorf("asked %d times", len(asked))
 	}
 }
+
+func TestChunks(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	sqlfault.CheckChunks(t, open(t, dsn, Options{}), openDB(t, dsn))
+}

@@ -33,8 +33,8 @@ UPDATE tenure_tails SET position = position + :count
 WHERE namespace = :namespace AND bucket = :bucket;
 
 -- name: tail_trim
-UPDATE tenure_tails SET trimmed = greatest(trimmed, coalesce((SELECT e.position FROM tenure_entries AS e
-  WHERE e.namespace = :namespace AND e.shard = :shard AND e.seq = :through), 0))
+UPDATE tenure_tails SET trimmed = greatest(trimmed, coalesce((SELECT a.position FROM tenure_logs AS a
+  WHERE a.namespace = :namespace AND a.shard = :shard AND a.last_seq <= :through ORDER BY a.last_seq DESC LIMIT 1), 0))
 WHERE namespace = :namespace AND bucket = :bucket;
 
 -- name: shards_claim
@@ -63,9 +63,11 @@ SELECT :namespace, j.name, :session, :token, 0, :revision
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j;
 
 -- name: shards_grant
-UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
-SET s.granted_from = s.token, s.session = :session, s.token = :token, s.revision = :revision;
+-- In one pass, unlike UPDATE with a join. The rows exist, and are locked.
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
+SELECT :namespace, j.name, :session, :token, 0, :revision
+FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+ON DUPLICATE KEY UPDATE granted_from = tenure_shards.token, session = VALUES(session), token = VALUES(token), revision = VALUES(revision);
 
 -- name: shards_release
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
@@ -119,25 +121,27 @@ SELECT `key`, version, value FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND `key` >= :low AND (:high = '' OR `key` < :high)
 ORDER BY `key`;
 
--- name: entries_insert
-INSERT INTO tenure_entries (namespace, shard, seq, token, number, bucket, position, payload)
-SELECT :namespace, :shard, :first - 1 + j.i, :token, :number, :bucket,
-       (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket) - :count + j.i,
-       SUBSTRING(p.bytes, (j.slice >> 32) + 1, j.slice & 4294967295)
-FROM (SELECT CAST(:payloads AS BINARY) AS bytes LIMIT 1) AS p
-STRAIGHT_JOIN JSON_TABLE(:slices, '$[*]' COLUMNS (i FOR ORDINALITY, slice BIGINT PATH '$')) AS j;
+-- name: logs_insert
+INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
+VALUES (:namespace, :shard, :first, :last, :token, :number, :bucket,
+  (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket), :cuts, :payloads);
 
--- name: entries_read
-SELECT seq, token, number, payload FROM tenure_entries
-WHERE namespace = :namespace AND shard = :shard AND seq > :after ORDER BY seq LIMIT :max;
+-- name: logs_read
+SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
+WHERE namespace = :namespace AND shard = :shard AND last_seq > :after AND last_seq <= coalesce(
+  (SELECT min(b.last_seq) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.shard = :shard AND b.last_seq >= :through),
+  :through)
+ORDER BY last_seq;
 
--- name: entries_tail
-SELECT shard, seq, token, number, payload, position FROM tenure_entries
-WHERE namespace = :namespace AND bucket = :bucket AND position > :position
-ORDER BY position LIMIT :max;
+-- name: logs_tail
+SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
+WHERE namespace = :namespace AND bucket = :bucket AND position > :after AND position <= coalesce(
+  (SELECT min(b.position) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.bucket = :bucket AND b.position >= :through),
+  :through)
+ORDER BY position;
 
--- name: entries_trim
-DELETE FROM tenure_entries WHERE namespace = :namespace AND shard = :shard AND seq <= :through;
+-- name: logs_trim
+DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through;
 
 -- name: fence_touch
 SELECT s.token FROM tenure_shards AS s

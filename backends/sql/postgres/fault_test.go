@@ -4,7 +4,10 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
-	"slices"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,28 +49,10 @@ func TestServerKilled(t *testing.T) {
 	})
 }
 
-func TestConnectionsCut(t *testing.T) {
+func TestNetwork(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
-	proxy, err := sqlfault.NewProxy(dsn.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { proxy.Close() })
-	b := open(t, dsn.At(proxy.Addr()), Options{})
-	sqlfault.StrikeWhileWriting(t, b, 50, func(ctx context.Context) (int, error) {
-		before, err := b.ReadLog(ctx, "struck", 0, 0)
-		for err == nil && ctx.Err() == nil { // cut only where there was progress
-			page, err := b.ReadLog(ctx, "struck", 0, 0)
-			if err == nil && page.Head.Number > before.Head.Number+2 {
-				break
-			}
-		}
-		if proxy.Cut() > 0 {
-			return 1, nil
-		}
-		return 0, nil
-	})
+	sqlfault.CheckNetwork(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
 // tx begins a transaction that is rolled back after the test.
@@ -185,7 +170,8 @@ func TestTooSlow(t *testing.T) {
 // TestHeartbeatsAreHOT beats for 200 members and looks at what that left behind.
 func TestHeartbeatsAreHOT(t *testing.T) {
 	t.Parallel()
-	server := pool.Get(t, servers.Postgres, nil)
+	// A server of its own: the other tests' open transactions would keep old versions.
+	server := servers.New(t, servers.Postgres, nil)
 	pages, hot := heartbeats(t, server.Database(t), 200, 60) // while the table finds its size, some are not HOT
 	t.Logf("12000 heartbeats of 200 members: %d pages, %.1f %% HOT", pages, hot)
 	if pages > 20 || hot < 90 {
@@ -197,17 +183,7 @@ func TestHeartbeatsAreHOT(t *testing.T) {
 // updates that touched no index.
 func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int, hot float64) {
 	b := open(t, dsn, Options{NoNotify: true})
-	sessions := make([]driver.Session, members)
-	for i := range sessions {
-		sessions[i] = sqlfault.Join(t, b, "n")
-	}
-	for range rounds {
-		for _, s := range sessions {
-			if err := s.Beat(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	sqlfault.Heartbeats(t, b, members, rounds)
 	if err := b.Close(); err != nil { // the server's statistics come with the end of a session
 		t.Fatal(err)
 	}
@@ -223,44 +199,102 @@ FROM pg_stat_user_tables WHERE relname = 'tenure_beats'`).Scan(&pages, &updates,
 	return pages, hot
 }
 
-// TestIdleCost counts what a process that owns shards and observes asks of the
-// store, for 1 and for 10,000 shards.
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	if err := Migrate(t.Context(), dsn.Reveal(), nil); err != nil {
 		t.Fatal(err)
 	}
-	const heartbeats = 20
-	cost := func(namespace string, shards int) [2]int64 {
-		calls := new(sqlfault.Calls)
+	sqlfault.CheckIdleCost(t, func(namespace string, calls *sqlfault.Calls) driver.Backend {
 		b, err := openFaulty(t.Context(), dsn.Reveal(), namespace, Options{PollPeriod: 10 * time.Second}, calls, sqlfault.How{Wire: new(sqlfault.Wire)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer b.Close()
-		s := sqlfault.Join(t, b, "n1")
-		sqlfault.Acquire(t, s, sqlfault.Claims(shards))
-		view, err := b.Observe(t.Context(), driver.ObserveQuery{})
-		if err != nil {
-			t.Fatal(err)
+		return b
+	})
+}
+
+// TestReadOnlyByDefault: transactions state what they are, so a default that was
+// changed at run time stops nobody.
+func TestReadOnlyByDefault(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	b := open(t, dsn, Options{})
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	db := openDB(t, dsn)
+	exec(t, db, fmt.Sprintf("ALTER DATABASE %q SET default_transaction_read_only = on", dsn.Name()),
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	write := sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))
+	for {
+		res, err := s.Commit(t.Context(), []driver.Write{write})
+		if err == nil && res[0].Err == nil {
+			break
 		}
-		reads, writes := calls.Reads.Load(), calls.Writes.Load()
-		for range heartbeats {
-			if err := s.Beat(t.Context()); err != nil {
-				t.Fatal(err)
+		if !errors.Is(err, driver.ErrRetry) { // of the connections that were ended
+			t.Fatal(res, err)
+		}
+	}
+	_, err := Open(t.Context(), dsn.Reveal(), "app", nil)
+	if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "default_transaction_read_only is on") {
+		t.Errorf("open: %v", err)
+	}
+}
+
+// TestStandby: on a server that comes back as a standby nothing is granted or
+// committed, and the error says why; nobody is lost, and everything can be read.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Postgres, nil)
+	dsn := server.Database(t)
+	b := open(t, dsn, Options{})
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	var data string
+	if err := openDB(t, server.Admin()).QueryRowContext(t.Context(), "SHOW data_directory").Scan(&data); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(data, "standby.signal"), nil, 0o644); err != nil {
+		t.Skip("the server's files cannot be reached: ", err)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, call func() error) {
+		t.Helper()
+		for { // what was in flight at the restart, and connections that ended with it, come first
+			err := call()
+			if err == nil || !errors.Is(err, driver.ErrRetry) {
+				t.Fatalf("%s: %v, want ErrRetry", what, err)
+			}
+			if strings.Contains(err.Error(), "target_session_attrs=read-write") {
+				return
+			}
+			if t.Context().Err() != nil || strings.Contains(err.Error(), "read-write mode") {
+				t.Fatalf("%s: %v: want to be told to connect to the primary", what, err)
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		if _, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-		return [2]int64{calls.Reads.Load() - reads, calls.Writes.Load() - writes}
 	}
-	one, many := cost("one", 1), cost("many", 10_000)
-	t.Logf("%d heartbeats and one poll: %d reads, %d writes; with 10,000 shards %d and %d", heartbeats, one[0], one[1], many[0], many[1])
-	if one != many || !slices.Equal(one[:], []int64{1, heartbeats}) {
-		t.Errorf("reads and writes %v and %v, want [1 %d]", one, many, heartbeats)
+	refused("commit", func() error {
+		_, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))})
+		return err
+	})
+	refused("heartbeat", func() error { return s.Beat(t.Context()) })
+	for try := range readConns + 1 { // the connections for reads ended with the restart, too
+		_, err := b.Observe(t.Context(), driver.ObserveQuery{})
+		if err == nil {
+			break
+		}
+		if try == readConns {
+			t.Errorf("observe: %v", err)
+		}
+	}
+	if _, err := Open(t.Context(), dsn.Reveal(), "app", nil); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "standby") {
+		t.Errorf("open: %v", err)
+	}
+	exec(t, openDB(t, server.Admin()), "SELECT pg_promote()")
+	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
+	if err := s.Beat(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -33,8 +33,8 @@ UPDATE tenure_tails SET position = position + :count::bigint
 WHERE namespace = :namespace AND bucket = :bucket::integer;
 
 -- name: tail_trim
-UPDATE tenure_tails SET trimmed = greatest(trimmed, (SELECT e.position FROM tenure_entries AS e
-  WHERE e.namespace = :namespace AND e.shard = :shard AND e.seq = :through::bigint))
+UPDATE tenure_tails SET trimmed = greatest(trimmed, (SELECT a.position FROM tenure_logs AS a
+  WHERE a.namespace = :namespace AND a.shard = :shard AND a.last_seq <= :through::bigint ORDER BY a.last_seq DESC LIMIT 1))
 WHERE namespace = :namespace AND bucket = :bucket::integer;
 
 -- name: shards_claim
@@ -119,24 +119,28 @@ SELECT key, version, value FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high::text = '' OR key < :high::text)
 ORDER BY key;
 
--- name: entries_insert
-INSERT INTO tenure_entries (namespace, shard, seq, token, number, bucket, position, payload)
-SELECT :namespace::text, :shard::text, :first::bigint - 1 + j.i, :token::bigint, :number::bigint, :bucket::integer,
-       (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket::integer) - :count::bigint + j.i,
-       substring(:payloads::bytea FROM (j.slice::bigint >> 32)::integer + 1 FOR (j.slice::bigint & 4294967295)::integer)
-FROM jsonb_array_elements_text(:slices::jsonb) WITH ORDINALITY AS j (slice, i);
+-- name: logs_insert
+INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
+VALUES (:namespace, :shard, :first::bigint, :last::bigint, :token::bigint, :number::bigint, :bucket::integer,
+  (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket::integer),
+  :cuts, :payloads::bytea);
 
--- name: entries_read
-SELECT seq, token, number, payload FROM tenure_entries
-WHERE namespace = :namespace AND shard = :shard AND seq > :after::bigint ORDER BY seq LIMIT :max::bigint;
+-- name: logs_read
+SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
+WHERE namespace = :namespace AND shard = :shard AND last_seq > :after::bigint AND last_seq <= coalesce(
+  (SELECT min(b.last_seq) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.shard = :shard AND b.last_seq >= :through::bigint),
+  :through::bigint)
+ORDER BY last_seq;
 
--- name: entries_tail
-SELECT shard, seq, token, number, payload, position FROM tenure_entries
-WHERE namespace = :namespace AND bucket = :bucket::integer AND position > :position::bigint
-ORDER BY position LIMIT :max::bigint;
+-- name: logs_tail
+SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
+WHERE namespace = :namespace AND bucket = :bucket::integer AND position > :after::bigint AND position <= coalesce(
+  (SELECT min(b.position) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.bucket = :bucket::integer AND b.position >= :through::bigint),
+  :through::bigint)
+ORDER BY position;
 
--- name: entries_trim
-DELETE FROM tenure_entries WHERE namespace = :namespace AND shard = :shard AND seq <= :through::bigint;
+-- name: logs_trim
+DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through::bigint;
 
 -- name: fence_touch
 SELECT s.token FROM tenure_shards AS s

@@ -21,7 +21,7 @@ type Database struct {
 
 // tables are those with rows of a namespace.
 func (d *Database) tables() []string {
-	return []string{"namespaces", "shards", "items", "entries", "tails", "rosters", "nodes", "members", "beats", "departures"}
+	return []string{"namespaces", "shards", "items", "logs", "tails", "rosters", "nodes", "members", "beats", "departures"}
 }
 
 // exec runs statements that end in a condition on the namespace, in one

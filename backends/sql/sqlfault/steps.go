@@ -3,7 +3,11 @@ package sqlfault
 import (
 	"context"
 	"crypto/rand"
+	stdsql "database/sql"
+	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,32 +69,150 @@ func Commit(t testing.TB, s driver.Session, w driver.Write) driver.CommitResult 
 	return res[0]
 }
 
+// CheckChunks reads a log whose commits have several entries each in pieces that
+// are smaller, across a trim in the middle of one, as people would, and damaged.
+func CheckChunks(t *testing.T, b driver.Backend, db *stdsql.DB) {
+	t.Helper()
+	s := Join(t, b, "n1")
+	granted, _ := Acquire(t, s, Claims(1))
+	f := granted[0].Fence
+	start, err := b.TailLog(t.Context(), "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tail []driver.Entry
+	Commit(t, s, AppendOf(f, 1, []byte("1"), nil, []byte("3"), []byte("4")))
+	Commit(t, s, AppendOf(f, 2, []byte("5")))
+	Commit(t, s, AppendOf(f, 3, []byte("6"), []byte("7")))
+	for at := start.Cursor; ; {
+		page, err := b.TailLog(t.Context(), at, 3)
+		if err != nil || page.Reset || len(page.Entries) == 0 || len(page.Entries) > 3 {
+			t.Fatalf("tailing: %+v, %v", page, err)
+		}
+		tail, at = append(tail, page.Entries...), page.Cursor
+		if len(tail) >= 7 {
+			break
+		}
+	}
+	if show(tail) != "1:1 2:1 3:1 4:1 5:2 6:3 7:3 " || len(tail[1].Payload) > 0 || string(tail[3].Payload) != "4" {
+		t.Errorf("tailed %s: %v", show(tail), tail)
+	}
+	if page, err := b.ReadLog(t.Context(), f.Shard, 1, 4); err != nil || show(page.Entries) != "2:1 3:1 4:1 5:2 " {
+		t.Errorf("entries 2 to 5: %s, %v", show(page.Entries), err)
+	}
+	trim := driver.Write{Fence: f, Number: 4, Nonce: 7, Ops: []driver.Op{{Kind: driver.OpTrim, Through: 6}}}
+	Commit(t, s, trim)
+	if _, err := b.ReadLog(t.Context(), f.Shard, 5, 4); !errors.Is(err, driver.ErrTrimmed) {
+		t.Errorf("reading entry 6, which is trimmed: %v", err)
+	}
+	if page, err := b.ReadLog(t.Context(), f.Shard, 6, 4); err != nil || show(page.Entries) != "7:3 " {
+		t.Errorf("what is left: %s, %v", show(page.Entries), err)
+	}
+	if page, err := b.TailLog(t.Context(), start.Cursor, 1); err != nil || !page.Reset {
+		t.Errorf("tailing from before the trim: %+v, %v", page, err)
+	}
+	Commit(t, s, AppendOf(f, 5, []byte("ate"), nil))
+	rows, err := db.QueryContext(t.Context(), "SELECT seq, token, number, payload FROM tenure_entries ORDER BY seq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var seen []driver.Entry
+	for rows.Next() {
+		var e driver.Entry
+		if err := rows.Scan(&e.Seq, &e.Token, &e.Number, &e.Payload); err != nil {
+			t.Fatal(err)
+		}
+		if e.Token != f.Token {
+			t.Errorf("token %d, want %d", e.Token, f.Token)
+		}
+		seen = append(seen, e)
+	}
+	if err := rows.Err(); err != nil || show(seen) != "6:3 7:3 8:5 9:5 " || string(seen[2].Payload) != "ate" {
+		t.Errorf("the view shows %s, %v: %v", show(seen), err, seen)
+	}
+	page, err := b.TailLog(t.Context(), "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Commit(t, s, AppendOf(f, 6, []byte("10")))
+	if _, err := db.ExecContext(t.Context(), "UPDATE tenure_logs SET cuts = '[0,9]' WHERE last_seq = 10"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ReadLog(t.Context(), f.Shard, 9, 1); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("reading a damaged row: %v", err)
+	}
+	if page, err := b.TailLog(t.Context(), page.Cursor, 1); err != nil || !page.Reset {
+		t.Errorf("tailing a damaged row: %+v, %v", page, err)
+	}
+}
+
+// show lists entries with the numbers of their commits.
+func show(entries []driver.Entry) string {
+	var text strings.Builder
+	for _, e := range entries {
+		fmt.Fprintf(&text, "%d:%d ", e.Seq, e.Number)
+	}
+	return text.String()
+}
+
 // StrikeWhileWriting appends until a number of strikes has hit something, and then
 // reads what is there.
-func StrikeWhileWriting(t *testing.T, b driver.Backend, strikes int, strike func(ctx context.Context) (hit int, err error)) Outcomes {
+func StrikeWhileWriting(t *testing.T, b driver.Backend, strikes int64, hit func(ctx context.Context) (hits int, err error)) Outcomes {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	return strike(t, b, strikes, 0, hit, func(Outcomes) bool { return true })
+}
+
+// strike does so with a writer that gives each attempt so much time, 0 for all
+// there is, and until there was enough of what is looked for.
+func strike(t *testing.T, b driver.Backend, strikes int64, patience time.Duration, hit func(ctx context.Context) (hits int, err error), enough func(Outcomes) bool) Outcomes {
+	t.Helper()
+	bounded, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
+	ctx, end := context.WithCancelCause(bounded)
+	defer end(nil)
 	w, err := NewWriter(ctx, b, "struck")
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.patience = patience
+	var hits atomic.Int64
+	var last atomic.Bool
 	done := make(chan error, 1)
+	// Between two strikes something is written: a server that is struck again as soon
+	// as it is back serves nobody.
+	wrote := make(chan struct{}, 1)
 	go func() {
-		hits := 0
-		for hits < strikes {
-			n, err := strike(ctx)
+		for !last.Load() {
+			n, err := hit(ctx)
 			if err != nil {
+				end(err) // the writer would wait for a server that is gone
 				done <- err
 				return
 			}
-			hits += n
+			hits.Add(int64(n))
+			if n == 0 {
+				continue
+			}
+			select {
+			case <-wrote: // perhaps from before the strike
+			default:
+			}
+			select {
+			case <-wrote:
+			case <-ctx.Done():
+			}
 		}
 		done <- nil
 	}()
 	for writing := true; writing; {
 		if err := w.Append(ctx); err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v (%v), after %+v", err, context.Cause(ctx), w.Outcomes)
+		}
+		last.Store(hits.Load() >= strikes && enough(w.Outcomes))
+		select {
+		case wrote <- struct{}{}:
+		default:
 		}
 		select {
 		case err := <-done:

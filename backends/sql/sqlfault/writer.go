@@ -23,6 +23,8 @@ type Writer struct {
 	s     driver.Session
 	fence driver.Fence
 	head  driver.Head
+
+	patience time.Duration // with one attempt to write or read; 0: no limit
 }
 
 // NewWriter joins and takes the shard.
@@ -70,6 +72,8 @@ func (w *Writer) Append(ctx context.Context) error {
 }
 
 func (w *Writer) try(ctx context.Context, write driver.Write) error {
+	ctx, cancel := w.limit(ctx)
+	defer cancel()
 	res, err := w.s.Commit(ctx, []driver.Write{write})
 	if err != nil {
 		return err
@@ -80,13 +84,22 @@ func (w *Writer) try(ctx context.Context, write driver.Write) error {
 	return res[0].Err
 }
 
+func (w *Writer) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if w.patience == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, w.patience)
+}
+
 // Check reads the whole log, which must hold each entry once and in order. Reads
 // that fail are tried again, as long as the context allows: their connections may
 // have been struck before.
 func (w *Writer) Check(ctx context.Context) error {
 	after := driver.Seq(0)
 	for after < w.head.Seq {
-		page, err := w.b.ReadLog(ctx, w.fence.Shard, after, 1000)
+		limited, cancel := w.limit(ctx)
+		page, err := w.b.ReadLog(limited, w.fence.Shard, after, 1000)
+		cancel()
 		if driver.Unknown(err) && ctx.Err() == nil {
 			continue
 		}

@@ -140,7 +140,7 @@ func (h *harness) tamper(ctx context.Context, what conformance.Tampering, name s
 
 func (h *harness) wipe(ctx context.Context) error {
 	data := make([]string, 0, 8)
-	for _, t := range []string{"namespaces", "shards", "items", "entries", "tails"} {
+	for _, t := range []string{"namespaces", "shards", "items", "logs", "tails"} {
 		data = append(data, "DELETE FROM tenure_"+t)
 	}
 	var roster []string

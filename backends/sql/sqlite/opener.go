@@ -19,7 +19,7 @@ type Settings struct {
 
 // Opener opens this backend by name, "sqlite", from configuration.
 var Opener = driver.Opener{
-	Name: Name,
+	Name: Name, Settings: Settings{},
 	Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
 		var s Settings
 		if err := decode(&s); err != nil {

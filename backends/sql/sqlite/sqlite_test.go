@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -127,4 +128,16 @@ func TestLife(t *testing.T) {
 	if _, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("observe without a change: %v", err)
 	}
+}
+
+func TestChunks(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b := open(t, path, nil)
+	db, err := sqlite.OpenDB(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	sqlfault.CheckChunks(t, b, db)
 }

@@ -28,8 +28,8 @@ SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace 
 UPDATE tenure_tails SET position = position + :count WHERE namespace = :namespace AND bucket = :bucket;
 
 -- name: tail_trim
-UPDATE tenure_tails SET trimmed = max(trimmed, coalesce((SELECT e.position FROM tenure_entries AS e
-  WHERE e.namespace = :namespace AND e.shard = :shard AND e.seq = :through), 0))
+UPDATE tenure_tails SET trimmed = max(trimmed, coalesce((SELECT a.position FROM tenure_logs AS a
+  WHERE a.namespace = :namespace AND a.shard = :shard AND a.last_seq <= :through ORDER BY a.last_seq DESC LIMIT 1), 0))
 WHERE namespace = :namespace AND bucket = :bucket;
 
 -- name: shards_lock
@@ -57,8 +57,10 @@ INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revis
 SELECT :namespace, j.value, :session, :token, 0, :revision FROM json_each(:shards) AS j;
 
 -- name: shards_grant
-UPDATE tenure_shards SET session = :session, token = :token, granted_from = token, revision = :revision
-WHERE namespace = :namespace AND shard IN (SELECT value FROM json_each(:shards));
+-- In one pass, unlike UPDATE with a list. The rows exist.
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
+SELECT :namespace, j.value, :session, :token, 0, :revision FROM json_each(:shards) AS j WHERE true
+ON CONFLICT (namespace, shard) DO UPDATE SET session = excluded.session, token = excluded.token, granted_from = token, revision = excluded.revision;
 
 -- name: shards_release
 UPDATE tenure_shards SET session = '', revision = :revision
@@ -108,23 +110,28 @@ SELECT key, version, value FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high = '' OR key < :high)
 ORDER BY key;
 
--- name: entries_insert
-INSERT INTO tenure_entries (namespace, shard, seq, token, number, bucket, position, payload)
-SELECT :namespace, :shard, :first + j.key, :token, :number, :bucket,
-       (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket) - :count + 1 + j.key,
-       coalesce(substr(:payloads, (j.value >> 32) + 1, j.value & 4294967295), x'')
-FROM json_each(:slices) AS j;
+-- name: logs_insert
+INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
+VALUES (:namespace, :shard, :first, :last, :token, :number, :bucket,
+  (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket),
+  :cuts, coalesce(:payloads, x''));
 
--- name: entries_read
-SELECT seq, token, number, payload FROM tenure_entries
-WHERE namespace = :namespace AND shard = :shard AND seq > :after ORDER BY seq LIMIT :max;
+-- name: logs_read
+SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
+WHERE namespace = :namespace AND shard = :shard AND last_seq > :after AND last_seq <= coalesce(
+  (SELECT min(b.last_seq) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.shard = :shard AND b.last_seq >= :through),
+  :through)
+ORDER BY last_seq;
 
--- name: entries_tail
-SELECT shard, seq, token, number, payload, position FROM tenure_entries
-WHERE namespace = :namespace AND bucket = :bucket AND position > :position ORDER BY position LIMIT :max;
+-- name: logs_tail
+SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
+WHERE namespace = :namespace AND bucket = :bucket AND position > :after AND position <= coalesce(
+  (SELECT min(b.position) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.bucket = :bucket AND b.position >= :through),
+  :through)
+ORDER BY position;
 
--- name: entries_trim
-DELETE FROM tenure_entries WHERE namespace = :namespace AND shard = :shard AND seq <= :through;
+-- name: logs_trim
+DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through;
 
 -- name: fence_touch
 UPDATE tenure_shards SET token = token

@@ -44,20 +44,31 @@ CREATE TABLE IF NOT EXISTS tenure_items (
     PRIMARY KEY (namespace, shard, `key`)
 ) ENGINE = InnoDB;
 
--- The decision logs. seq counts from 1 without gaps in each shard; position
--- orders the entries of all shards of a bucket as they were committed.
-CREATE TABLE IF NOT EXISTS tenure_entries (
+-- The decision logs: one row per commit that appended, with all its entries, whose
+-- numbers are first_seq to last_seq. They count from 1 without gaps in each shard.
+-- position orders the entries of all shards of a bucket as they were committed, and
+-- is that of the last entry here. tenure_entries shows the entries one by one.
+CREATE TABLE IF NOT EXISTS tenure_logs (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     shard     VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    seq       BIGINT  NOT NULL,
-    token     BIGINT  NOT NULL,
-    number    BIGINT  NOT NULL,
+    first_seq BIGINT NOT NULL,
+    last_seq  BIGINT NOT NULL,
+    token     BIGINT NOT NULL,
+    number    BIGINT NOT NULL,
     bucket    INT NOT NULL,
-    position  BIGINT  NOT NULL,
-    payload   MEDIUMBLOB  NOT NULL,
-    PRIMARY KEY (namespace, shard, seq),
+    position  BIGINT NOT NULL,
+    cuts      MEDIUMTEXT CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- a JSON array: where each payload begins, and the last ends
+    payloads  MEDIUMBLOB NOT NULL, -- one after the other
+    PRIMARY KEY (namespace, shard, last_seq),
     UNIQUE INDEX position (namespace, bucket, position)
 ) ENGINE = InnoDB;
+
+-- One row per entry, for people.
+CREATE OR REPLACE SQL SECURITY INVOKER VIEW tenure_entries AS
+SELECT a.namespace, a.shard, a.first_seq - 1 + c.i AS seq, a.token, a.number,
+       SUBSTRING(a.payloads, c.start + 1, JSON_EXTRACT(a.cuts, CONCAT('$[', c.i, ']')) - c.start) AS payload
+FROM tenure_logs AS a
+JOIN JSON_TABLE(a.cuts, '$[*]' COLUMNS (i FOR ORDINALITY, start INT PATH '$')) AS c ON c.i <= a.last_seq - a.first_seq + 1;
 
 -- The counters behind position. trimmed is the highest position removed.
 CREATE TABLE IF NOT EXISTS tenure_tails (

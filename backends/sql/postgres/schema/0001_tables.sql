@@ -41,20 +41,35 @@ CREATE TABLE tenure_items (
     PRIMARY KEY (namespace, shard, key)
 );
 
--- The decision logs. seq counts from 1 without gaps in each shard; position
--- orders the entries of all shards of a bucket as they were committed.
-CREATE TABLE tenure_entries (
+-- The decision logs: one row per commit that appended, with all its entries, whose
+-- numbers are first_seq to last_seq. They count from 1 without gaps in each shard.
+-- position orders the entries of all shards of a bucket as they were committed, and
+-- is that of the last entry here. tenure_entries shows the entries one by one.
+CREATE TABLE tenure_logs (
     namespace text    COLLATE "C" NOT NULL,
     shard     text    COLLATE "C" NOT NULL,
-    seq       bigint  NOT NULL,
+    first_seq bigint  NOT NULL,
+    last_seq  bigint  NOT NULL,
     token     bigint  NOT NULL,
     number    bigint  NOT NULL,
     bucket    integer NOT NULL,
     position  bigint  NOT NULL,
-    payload   bytea   NOT NULL,
-    PRIMARY KEY (namespace, shard, seq),
+    cuts      text    NOT NULL, -- a JSON array: where each payload begins, and the last ends
+    payloads  bytea   NOT NULL, -- one after the other
+    PRIMARY KEY (namespace, shard, last_seq),
     UNIQUE (namespace, bucket, position)
 );
+-- Compressing them would take longer than writing them.
+ALTER TABLE tenure_logs ALTER COLUMN payloads SET STORAGE EXTERNAL;
+
+-- One row per entry, for people.
+CREATE VIEW tenure_entries AS
+SELECT a.namespace, a.shard, a.first_seq - 1 + c.i AS seq, a.token, a.number,
+       substring(a.payloads FROM c.start + 1 FOR c.stop - c.start) AS payload
+FROM tenure_logs AS a CROSS JOIN LATERAL (
+  SELECT i, cut::integer AS start, lead(cut::integer) OVER (ORDER BY i) AS stop
+  FROM jsonb_array_elements_text(a.cuts::jsonb) WITH ORDINALITY AS e (cut, i)) AS c
+WHERE c.stop IS NOT NULL;
 
 -- The counters behind position. trimmed is the highest position removed.
 CREATE TABLE tenure_tails (

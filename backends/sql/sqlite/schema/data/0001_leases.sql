@@ -41,20 +41,30 @@ CREATE TABLE tenure_items (
     PRIMARY KEY (namespace, shard, key)
 ) STRICT;
 
--- The decision logs. seq counts from 1 without gaps in each shard; position
--- orders the entries of all shards of a bucket as they were committed.
-CREATE TABLE tenure_entries (
+-- The decision logs: one row per commit that appended, with all its entries, whose
+-- numbers are first_seq to last_seq. They count from 1 without gaps in each shard.
+-- position orders the entries of all shards of a bucket as they were committed, and
+-- is that of the last entry here. tenure_entries shows the entries one by one.
+CREATE TABLE tenure_logs (
     namespace TEXT    NOT NULL,
     shard     TEXT    NOT NULL,
-    seq       INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL,
+    last_seq  INTEGER NOT NULL,
     token     INTEGER NOT NULL,
     number    INTEGER NOT NULL,
     bucket    INTEGER NOT NULL,
     position  INTEGER NOT NULL,
-    payload   BLOB    NOT NULL,
-    PRIMARY KEY (namespace, shard, seq)
-) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX tenure_entries_position ON tenure_entries (namespace, bucket, position);
+    cuts      TEXT    NOT NULL, -- a JSON array: where each payload begins, and the last ends
+    payloads  BLOB    NOT NULL, -- one after the other
+    PRIMARY KEY (namespace, shard, last_seq)
+) STRICT;
+CREATE UNIQUE INDEX tenure_logs_position ON tenure_logs (namespace, bucket, position);
+
+-- One row per entry, for people.
+CREATE VIEW tenure_entries AS
+SELECT a.namespace, a.shard, a.first_seq + c.key AS seq, a.token, a.number,
+       coalesce(substr(a.payloads, c.value + 1, (a.cuts ->> (c.key + 1)) - c.value), x'') AS payload
+FROM tenure_logs AS a JOIN json_each(a.cuts) AS c ON c.key <= a.last_seq - a.first_seq;
 
 -- The counters behind position. trimmed is the highest position removed.
 CREATE TABLE tenure_tails (
