@@ -1,0 +1,256 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Apply runs a batch. A transaction of Consul is all or nothing: when some items
+// of a request are refused, Consul names them all, and the others are sent again
+// without them (rule A6).
+func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, notSent(err)
+	}
+	a := &application{s: s, b: b, out: &kv.Outcome{Results: make([]kv.Result, len(b.Txns))}}
+	todo := make([]int, len(b.Txns))
+	for i := range todo {
+		todo[i] = i
+	}
+	if b.Rider != nil {
+		a.ride(ctx, todo)
+	} else {
+		for len(todo) > 0 && !a.over {
+			todo = a.send(ctx, todo)
+		}
+	}
+	if a.whole != nil {
+		return nil, a.whole
+	}
+	if a.out.Refused || a.out.RiderRefused {
+		return a.out, nil
+	}
+	a.explain(ctx)
+	a.out.Rev = s.witness.rev()
+	return a.out, nil
+}
+
+// application is a batch under way.
+type application struct {
+	s       *store
+	b       *kv.Batch
+	out     *kv.Outcome
+	refused []int // transactions whose conditions did not hold
+	decided bool  // something was applied, or may have been
+	over    bool
+	whole   error // of the batch, of which nothing is decided
+}
+
+// ride sends a batch with a rider, which everything that is applied must share:
+// what does not fit into one transaction is left to the next call.
+func (a *application) ride(ctx context.Context, todo []int) {
+	for len(todo) > 0 && !a.over {
+		rest := a.send(ctx, todo)
+		if !a.out.Rider.OK {
+			todo = rest // refused items were taken out
+			continue
+		}
+		for _, i := range rest {
+			a.out.Results[i].Err = fmt.Errorf("tenure: %w: it did not fit into one transaction of consul with the others", driver.ErrRetry)
+		}
+		return
+	}
+}
+
+// send sends what fits of the items into one request, and returns what is left to
+// be sent.
+func (a *application) send(ctx context.Context, todo []int) []int {
+	r, n, witness := a.request(todo)
+	if n == 0 { // the first does not fit even alone
+		a.out.Results[todo[0]].Err = fmt.Errorf("tenure: %w: its transaction has more operations or bytes than consul takes (%d, %d)",
+			driver.ErrTooLarge, a.s.ops, a.s.bytes)
+		return todo[1:]
+	}
+	sent, rest := todo[:n], todo[n:]
+	slots := a.s.requests
+	if a.b.Heartbeat {
+		slots = a.s.heartbeats
+	}
+	before := a.s.known.Load()
+	answer, err := a.s.write(ctx, r, slots)
+	if err != nil {
+		a.fail(sent, rest, err)
+		return nil
+	}
+	if len(answer.Errors) == 0 {
+		a.decided = true
+		if err := a.applied(r, answer, before, witness); err != nil {
+			a.fail(sent, rest, fmt.Errorf("tenure: %w", err))
+			return nil
+		}
+		return rest
+	}
+	refused, err := r.refusals(answer)
+	if err != nil {
+		a.fail(sent, rest, err)
+		return nil
+	}
+	switch {
+	case refused[guardPart]:
+		a.guardRefused(ctx, sent, rest)
+		return nil
+	case refused[riderPart]:
+		a.out.RiderRefused, a.over = true, true
+		return nil
+	}
+	left := make([]int, 0, len(todo))
+	for _, i := range sent {
+		if refused[i] {
+			a.refused = append(a.refused, i)
+		} else {
+			left = append(left, i)
+		}
+	}
+	return append(left, rest...)
+}
+
+// request fills a transaction with as many of the items as fit.
+func (a *application) request(todo []int) (r *request, n int, witness kv.Pair) {
+	r = &request{ops: make([]operation, 0, a.s.ops)}
+	r.guard(a.b.Guard)
+	if a.b.Rider != nil {
+		r.txn(a.b.Rider, riderPart)
+	}
+	// A heartbeat tells by itself what it replaced.
+	if !a.b.Heartbeat {
+		if witness = a.s.witness.now(); witness.Rev != 0 {
+			r.look(witness.Key)
+		}
+	}
+	for _, i := range todo {
+		r.txn(&a.b.Txns[i], i)
+		if len(r.ops) > a.s.ops || r.bytes > a.s.bytes {
+			r.cut()
+			break
+		}
+		n++
+	}
+	return r, n, witness
+}
+
+// applied takes the results of a request that was applied. All of it has one
+// index, which Consul tells only of what was put; before is below it.
+func (a *application) applied(r *request, answer *reply, before uint64, witness kv.Pair) error {
+	entries, err := r.match(answer)
+	if err != nil {
+		return err
+	}
+	index := uint64(0)
+	for i, o := range r.ops {
+		if o.KV.Verb == verbSet || o.KV.Verb == verbCAS {
+			index = entries[i].ModifyIndex
+		}
+	}
+	// One that only deletes is later than all that was known when it was sent. That
+	// bound is remembered as well, or the next one would be told the same (rule I1).
+	if index == 0 {
+		index = before + 1
+	}
+	a.s.learn(index)
+	for _, p := range r.parts {
+		switch p.index {
+		case guardPart:
+			continue
+		case witnessPart:
+			a.s.witness.check(witness, entries[p.lo].pair())
+			continue
+		case riderPart:
+			a.out.Rider = kv.Result{OK: true, Rev: kv.Rev(index)}
+			continue
+		}
+		res := kv.Result{OK: true, Rev: kv.Rev(index), Prev: p.prevIs}
+		if p.prev >= 0 {
+			res.Prev = kv.Rev(entries[p.prev].ModifyIndex)
+		}
+		for i := p.lo; i < p.then; i++ {
+			if verb := r.ops[i].KV.Verb; verb == verbSet || verb == verbCAS {
+				a.s.witness.check(kv.Pair{}, kv.Pair{Key: r.ops[i].KV.Key, Rev: kv.Rev(index)})
+			}
+		}
+		for i := p.then; i < p.hi; i++ {
+			res.Reads = append(res.Reads, entries[i].pair())
+		}
+		a.out.Results[p.index] = res
+	}
+	return nil
+}
+
+// fail ends the batch with the error of the items sent. The rest was never sent,
+// and what was refused before is explained all the same.
+func (a *application) fail(sent, rest []int, err error) {
+	a.over = true
+	if !a.decided && len(a.refused) == 0 {
+		a.whole = err
+		return
+	}
+	for _, i := range sent {
+		a.out.Results[i].Err = err
+	}
+	for _, i := range rest {
+		a.out.Results[i].Err = notSent(err)
+	}
+}
+
+// guardRefused ends the batch: as a whole if nothing was applied before.
+func (a *application) guardRefused(ctx context.Context, sent, rest []int) {
+	a.over = true
+	if a.decided {
+		err := fmt.Errorf("tenure: %w: the namespace's or the session's record moved meanwhile", driver.ErrRetry)
+		for _, i := range append(sent, rest...) {
+			a.out.Results[i].Err = err
+		}
+		return
+	}
+	keys := make([]string, len(a.b.Guard))
+	for i, c := range a.b.Guard {
+		keys[i] = c.Key
+	}
+	page, err := a.s.Get(ctx, keys...)
+	if err != nil {
+		a.whole = refusedUnread(err)
+		return
+	}
+	a.out.Refused, a.out.Guard, a.out.Results = true, page.Pairs, nil
+}
+
+// explain reads what the refused transactions ask for then: once for all.
+func (a *application) explain(ctx context.Context) {
+	var keys []string
+	for _, i := range a.refused {
+		keys = append(keys, a.b.Txns[i].Else...)
+	}
+	if len(keys) == 0 {
+		return
+	}
+	page, err := a.s.Get(ctx, keys...)
+	pairs := []kv.Pair(nil)
+	if err == nil {
+		pairs = page.Pairs
+	}
+	for _, i := range a.refused {
+		n := len(a.b.Txns[i].Else)
+		if err != nil && n > 0 {
+			a.out.Results[i].Err = refusedUnread(err)
+			continue
+		}
+		a.out.Results[i].Reads, pairs = pairs[:n:n], pairs[n:]
+	}
+}
+
+// refusedUnread is what was certainly not applied, and nobody knows why.
+func refusedUnread(err error) error {
+	return fmt.Errorf("tenure: %w: consul refused it, and did not say why: %w", driver.ErrRetry, err)
+}

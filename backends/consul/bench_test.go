@@ -1,0 +1,329 @@
+package consul
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// openOn opens a namespace on a server through a network of its own.
+func openOn(t testing.TB, server *servers.Server, namespace string, count *traffic) *Backend {
+	t.Helper()
+	n := newNetwork(count)
+	b, err := open(t.Context(), n.client(t, server), namespace, &Options{Create: true}, n.base.CloseIdleConnections)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// fresh is a namespace that nobody used.
+func fresh() string { return "test/" + rand.Text() }
+
+func join(t testing.TB, b driver.Backend, node string) driver.Session {
+	t.Helper()
+	s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: node, TTL: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func claims(n int) []driver.Claim {
+	c := make([]driver.Claim, n)
+	for i := range c {
+		c[i].Shard = driver.ShardID(fmt.Sprintf("shard-%05d", i))
+	}
+	return c
+}
+
+// acquire makes claims that must all be granted.
+func acquire(t testing.TB, s driver.Session, batch []driver.Claim) (fences []driver.Fence, next []driver.Claim) {
+	t.Helper()
+	results, err := s.Acquire(t.Context(), batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range results {
+		if r.Err != nil {
+			t.Fatalf("%+v: %v", batch[i], r.Err)
+		}
+		fences = append(fences, r.Fence)
+		next = append(next, driver.Claim{Shard: r.Fence.Shard, Seen: driver.Owner{Session: r.Fence.Session, Token: r.Fence.Token}})
+	}
+	return fences, next
+}
+
+func entry1(f driver.Fence, number driver.WriteNo, payloads ...[]byte) driver.Write {
+	w := driver.Write{Fence: f, Number: number, Nonce: driver.Nonce(number)}
+	for _, p := range payloads {
+		w.Ops = append(w.Ops, driver.Op{Kind: driver.OpAppend, Value: p})
+	}
+	return w
+}
+
+func commit(t testing.TB, s driver.Session, w driver.Write) driver.Head {
+	t.Helper()
+	r, err := s.Commit(t.Context(), []driver.Write{w})
+	if err != nil || r[0].Err != nil {
+		t.Fatal(err, r)
+	}
+	return r[0].Head
+}
+
+// observed waits until a backend has seen the owner of a shard.
+func observed(t testing.TB, b driver.Backend, cursor driver.Cursor, want driver.Fence) driver.Cursor {
+	t.Helper()
+	for {
+		v, err := b.Observe(t.Context(), driver.ObserveQuery{Since: cursor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cursor = v.Cursor
+		if slices.ContainsFunc(v.Shards, func(s driver.ShardState) bool { return s.Shard == want.Shard && s.Owner.Token >= want.Token }) {
+			return cursor
+		}
+	}
+}
+
+// BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, and
+// from a member that was evicted.
+func BenchmarkAcquire10000(b *testing.B) {
+	server := pool.Get(b, servers.Consul, nil)
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			s := join(b, openOn(b, server, fresh(), new(traffic)), "n")
+			b.StartTimer()
+			acquire(b, s, claims(10_000))
+		}
+	})
+	b.Run("takeover", func(b *testing.B) {
+		be := openOn(b, server, fresh(), new(traffic))
+		s := join(b, be, "n0")
+		_, next := acquire(b, s, claims(10_000))
+		for i := 0; b.Loop(); i++ {
+			b.StopTimer()
+			heir := join(b, be, fmt.Sprint("n", i+1))
+			view, err := be.Observe(b.Context(), driver.ObserveQuery{Beats: []driver.Beat{{Session: s.ID()}}})
+			if err != nil || len(view.Beats) != 1 {
+				b.Fatal(err, view)
+			}
+			b.StartTimer()
+			res, err := heir.Evict(b.Context(), []driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}})
+			if err != nil || !res[0].Evicted {
+				b.Fatal(err, res)
+			}
+			_, next = acquire(b, heir, next)
+			s = heir
+		}
+	})
+}
+
+// BenchmarkHandover passes a lease to a member of another process, which learns of
+// it by its view, and whose first write follows.
+func BenchmarkHandover(b *testing.B) {
+	server, ns := pool.Get(b, servers.Consul, nil), fresh()
+	type side struct {
+		b      *Backend
+		s      driver.Session
+		cursor driver.Cursor
+	}
+	var sides [2]side
+	for i := range sides {
+		be := openOn(b, server, ns, new(traffic))
+		sides[i] = side{b: be, s: join(b, be, fmt.Sprint("n", i))}
+	}
+	fences, _ := acquire(b, sides[0].s, claims(1))
+	fence := fences[0]
+	for i := range sides {
+		sides[i].cursor = observed(b, sides[i].b, "", fence)
+	}
+	number := driver.WriteNo(0)
+	var took []time.Duration
+	for i := 0; b.Loop(); i++ {
+		from, to := &sides[i%2], &sides[1-i%2]
+		seen := make(chan struct{})
+		go func() {
+			defer close(seen)
+			to.cursor = observed(b, to.b, to.cursor, driver.Fence{Shard: fence.Shard, Token: fence.Token + 1})
+		}()
+		start := time.Now()
+		res, err := from.s.Transfer(b.Context(), []driver.Handover{{Fence: fence, To: to.s.ID()}})
+		if err != nil || res[0].Err != nil {
+			b.Fatal(err, res)
+		}
+		fence = res[0].Fence
+		<-seen
+		number++
+		commit(b, to.s, entry1(fence, number, []byte("first")))
+		took = append(took, time.Since(start))
+	}
+	quantiles(b, took)
+}
+
+func quantiles(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1e3, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1e3, "p99-ms")
+}
+
+// BenchmarkCommit appends batches of 128-byte entries to one shard's log, as group
+// commit does for as many producers.
+func BenchmarkCommit(b *testing.B) {
+	server := pool.Get(b, servers.Consul, nil)
+	for _, n := range []int{1, 64, 100} {
+		b.Run(fmt.Sprintf("append%d", n), func(b *testing.B) {
+			s := join(b, openOn(b, server, fresh(), new(traffic)), "n1")
+			fences, _ := acquire(b, s, claims(1))
+			payloads := make([][]byte, n)
+			for i := range payloads {
+				payloads[i] = make([]byte, 128)
+			}
+			number := driver.WriteNo(0)
+			for b.Loop() {
+				number++
+				commit(b, s, entry1(fences[0], number, payloads...))
+			}
+			b.ReportMetric(float64(int(number)*n)/b.Elapsed().Seconds(), "entries/s")
+		})
+	}
+}
+
+// BenchmarkBeat changes one session's record.
+func BenchmarkBeat(b *testing.B) {
+	s := join(b, openOn(b, pool.Get(b, servers.Consul, nil), fresh(), new(traffic)), "n1")
+	for b.Loop() {
+		if err := s.Beat(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkTail is how late a follower in another process has an entry, from the
+// acknowledgement of the commit, and what it received for it.
+func BenchmarkTail(b *testing.B) {
+	server, ns := pool.Get(b, servers.Consul, nil), fresh()
+	s := join(b, openOn(b, server, ns, new(traffic)), "n1")
+	fences, _ := acquire(b, s, claims(1))
+	count := new(traffic)
+	follower := openOn(b, server, ns, count)
+	page, err := follower.TailLog(b.Context(), "", 100)
+	if err != nil {
+		b.Fatal(err)
+	}
+	number, before := driver.WriteNo(0), count.bytes.Load()
+	var lag []time.Duration
+	for b.Loop() {
+		number++
+		arrived := make(chan time.Time, 1)
+		go func() {
+			next, err := follower.TailLog(b.Context(), page.Cursor, 100)
+			if err != nil {
+				b.Error(err)
+			} else {
+				page = next
+			}
+			arrived <- time.Now()
+		}()
+		commit(b, s, entry1(fences[0], number, make([]byte, 128)))
+		committed := time.Now()
+		lag = append(lag, max(0, (<-arrived).Sub(committed)))
+	}
+	quantiles(b, lag)
+	b.ReportMetric(float64(count.bytes.Load()-before)/float64(number), "received-B/op")
+}
+
+// BenchmarkConsulLock is what a user would pick: a lock of Consul's own client for
+// each shard, with 64 goroutines for many.
+func BenchmarkConsulLock(b *testing.B) {
+	server := pool.Get(b, servers.Consul, nil)
+	client, err := client(server)
+	if err != nil {
+		b.Fatal(err)
+	}
+	session := func(b *testing.B) string {
+		id, _, err := client.Session().CreateNoChecks(&api.SessionEntry{TTL: "10s", LockDelay: time.Millisecond}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _, _ = client.Session().Destroy(id, nil) })
+		return id
+	}
+	lock := func(b *testing.B, key, session string) *api.Lock {
+		l, err := client.LockOpts(&api.LockOptions{Key: key, Session: session, LockDelay: time.Millisecond, LockWaitTime: time.Second})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return l
+	}
+	b.Run("handover", func(b *testing.B) {
+		key := fresh()
+		var took []time.Duration
+		from := lock(b, key, session(b))
+		if _, err := from.Lock(nil); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			to := lock(b, key, session(b))
+			held := make(chan error, 1)
+			go func() { _, err := to.Lock(nil); held <- err }()
+			time.Sleep(5 * time.Millisecond) // until the standby waits
+			start := time.Now()
+			if err := from.Unlock(); err != nil {
+				b.Fatal(err)
+			}
+			if err := <-held; err != nil {
+				b.Fatal(err)
+			}
+			if _, err := client.KV().Put(&api.KVPair{Key: key + "/first"}, nil); err != nil {
+				b.Fatal(err)
+			}
+			took = append(took, time.Since(start))
+			from = to
+		}
+		quantiles(b, took)
+	})
+	b.Run("acquire10000", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			id, root := session(b), fresh()
+			b.StartTimer()
+			work := make(chan int)
+			done := make(chan error)
+			for range 64 {
+				go func() {
+					var failed error
+					for i := range work {
+						_, _, err := client.KV().Acquire(&api.KVPair{Key: fmt.Sprintf("%s/%05d", root, i), Session: id}, nil)
+						if err != nil {
+							failed = err
+						}
+					}
+					done <- failed
+				}()
+			}
+			for i := range 10_000 {
+				work <- i
+			}
+			close(work)
+			for range 64 {
+				if err := <-done; err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Config says how to reach Consul. The zero Config is what the CONSUL_HTTP_*
+// environment variables say, or else the agent on this host; a field that is set
+// wins over its variable.
+type Config struct {
+	Address    string // host:port, http://, https:// or unix://
+	Datacenter string // default: that of the agent
+	Token      Secret // of the ACLs
+	TokenFile  string // read for each request; wins over Token
+	TLS        bool   // the same as an address of https://
+	CAFile     string // PEM; default: the system's
+	CertFile   string // PEM, with KeyFile: the client's certificate
+	KeyFile    string
+	ServerName string // expected in the server's certificate; default: the host of Address
+}
+
+// OpenConfig opens a namespace through a client of its own, which Close closes.
+func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
+	opts := Options{}
+	if o != nil {
+		opts = *o
+	}
+	transport := newTransport()
+	client, err := newClient(c, transport, opts.Insecure)
+	if err != nil {
+		return nil, err
+	}
+	if c.TokenFile != "" && opts.Token == nil {
+		opts.Token = tokenFile(c.TokenFile)
+	}
+	return open(ctx, client, namespace, &opts, transport.CloseIdleConnections)
+}
+
+// newTransport keeps the connections that a Backend uses, and no time-out for
+// answers: the callers' contexts have them.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 6,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true,
+	}
+}
+
+func newClient(c Config, transport *http.Transport, insecure bool) (*api.Client, error) {
+	cfg := api.DefaultConfig()
+	cfg.Transport = transport
+	if c.Address != "" {
+		cfg.Address, cfg.Scheme = c.Address, "http"
+	}
+	if scheme, rest, ok := strings.Cut(cfg.Address, "://"); ok && scheme != "unix" {
+		if scheme != "http" && scheme != "https" {
+			return nil, fmt.Errorf("tenure: %w: the address of consul begins with %q: use http, https or unix", driver.ErrInvalid, scheme)
+		}
+		if cfg.Address = rest; scheme == "https" {
+			cfg.Scheme = scheme
+		}
+	}
+	if c.TLS {
+		cfg.Scheme = "https"
+	}
+	if c.Datacenter != "" {
+		cfg.Datacenter = c.Datacenter
+	}
+	if c.Token != "" {
+		cfg.Token, cfg.TokenFile = string(c.Token), ""
+	}
+	tls := &cfg.TLSConfig
+	for _, set := range []struct {
+		to   *string
+		from string
+	}{{&tls.CAFile, c.CAFile}, {&tls.CertFile, c.CertFile}, {&tls.KeyFile, c.KeyFile}, {&tls.Address, c.ServerName}} {
+		if set.from != "" {
+			*set.to = set.from
+		}
+	}
+	if !insecure && !local(cfg.Address) {
+		switch {
+		case cfg.Scheme != "https":
+			return nil, fmt.Errorf("tenure: %w: consul at %s would be reached without TLS: use https, or set Insecure", driver.ErrInvalid, cfg.Address)
+		case tls.InsecureSkipVerify:
+			return nil, fmt.Errorf("tenure: %w: CONSUL_HTTP_SSL_VERIFY is off: name the CA instead, or set Insecure", driver.ErrInvalid)
+		}
+	}
+	client, err := api.NewClient(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
+	}
+	return client, nil
+}
+
+// local reports whether an address is on this host.
+func local(address string) bool {
+	if strings.HasPrefix(address, "unix://") {
+		return true
+	}
+	address, _, _ = strings.Cut(address, "/")
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func tokenFile(path string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		if token := strings.TrimSpace(string(text)); token != "" {
+			return token, nil
+		}
+		return "", errors.New("the file " + path + " is empty")
+	}
+}
+
+// Secret is a string that prints as xxxxx in every format.
+type Secret = driver.Secret
+
+// Settings are the Opener's options in configuration. See Config and Options.
+type Settings struct {
+	Address     string `json:"address" yaml:"address"`
+	Datacenter  string `json:"datacenter" yaml:"datacenter"`
+	Token       Secret `json:"token" yaml:"token"`
+	TokenFile   string `json:"token_file" yaml:"token_file"`
+	TLS         bool   `json:"tls" yaml:"tls"`
+	CAFile      string `json:"ca_file" yaml:"ca_file"`
+	CertFile    string `json:"cert_file" yaml:"cert_file"`
+	KeyFile     string `json:"key_file" yaml:"key_file"`
+	ServerName  string `json:"server_name" yaml:"server_name"`
+	Namespace   string `json:"namespace" yaml:"namespace"` // such as "orders"
+	Create      bool   `json:"create" yaml:"create"`
+	MaxTxnOps   int    `json:"max_txn_ops" yaml:"max_txn_ops"`
+	MaxTxnBytes int    `json:"max_txn_bytes" yaml:"max_txn_bytes"`
+	Insecure    bool   `json:"insecure" yaml:"insecure"`
+}
+
+// Opener opens this backend by name, "consul", from configuration.
+var Opener = driver.Opener{
+	Name: Name, Settings: Settings{},
+	Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
+		var s Settings
+		if err := decode(&s); err != nil {
+			return nil, err
+		}
+		c := Config{
+			Address: s.Address, Datacenter: s.Datacenter, Token: s.Token, TokenFile: s.TokenFile, TLS: s.TLS,
+			CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile, ServerName: s.ServerName,
+		}
+		b, err := OpenConfig(ctx, c, s.Namespace, &Options{Create: s.Create, MaxTxnOps: s.MaxTxnOps, MaxTxnBytes: s.MaxTxnBytes, Insecure: s.Insecure})
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	},
+}

@@ -1,0 +1,177 @@
+package consul
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func TestConformance(t *testing.T) {
+	conformance.Test(t, harness(t, pool.Get(t, servers.Consul, nil)))
+}
+
+// TestConformanceRestart runs the cases for which the server is killed and started
+// again, or goes back to a snapshot.
+func TestConformanceRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Consul, nil)
+	h := harness(t, server)
+	h.Serial = true
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Restart = server.Restart
+		s.Snapshot = func(ctx context.Context) (func(context.Context) error, error) { return snapshot(ctx, server) }
+		return s
+	}
+	report, err := conformance.Check(t.Context(), h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore", "Chaos/RestoreOlderStore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Passed)) != 3 {
+		t.Error(report)
+	}
+}
+
+func client(server *servers.Server) (*api.Client, error) {
+	return api.NewClient(&api.Config{Address: server.Addr()})
+}
+
+func snapshot(ctx context.Context, server *servers.Server) (func(context.Context) error, error) {
+	c, err := client(server)
+	if err != nil {
+		return nil, err
+	}
+	backup, _, err := c.Snapshot().Save(new(api.QueryOptions).WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	defer backup.Close()
+	data, err := io.ReadAll(backup)
+	return func(ctx context.Context) error {
+		return c.Snapshot().Restore(new(api.WriteOptions).WithContext(ctx), bytes.NewReader(data))
+	}, err
+}
+
+// harness runs the suite on a server. Each case has a namespace of its own.
+func harness(t *testing.T, server *servers.Server) conformance.Harness {
+	admin, err := client(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases atomic.Int64
+	return conformance.Harness{
+		Name: Name,
+		New: func(conformance.T) *conformance.Store {
+			s := &suiteStore{server: server, admin: admin, namespace: fmt.Sprintf("suite/case%d", cases.Add(1)), count: new(traffic)}
+			return s.conformance(t)
+		},
+	}
+}
+
+// suiteStore is one namespace under test.
+type suiteStore struct {
+	server    *servers.Server
+	admin     *api.Client
+	namespace string
+	count     *traffic
+}
+
+func (s *suiteStore) open(ctx context.Context, t testing.TB, n *network, namespace string, o Options) (driver.Backend, error) {
+	b, err := open(ctx, n.client(t, s.server), namespace, &o, n.base.CloseIdleConnections)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (s *suiteStore) conformance(t testing.TB) *conformance.Store {
+	keys, err := kv.NewKeys(s.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := Options{Create: true}
+	return &conformance.Store{
+		Open: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, t, newNetwork(s.count), s.namespace, create)
+		},
+		OpenExisting: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, t, newNetwork(s.count), s.namespace, Options{})
+		},
+		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
+			return s.open(ctx, t, newNetwork(s.count), s.namespace+suffix, create)
+		},
+		OpenLying: func(ctx context.Context) (driver.Backend, error) {
+			n := newNetwork(s.count)
+			n.alter = lie
+			return s.open(ctx, t, n, s.namespace, create)
+		},
+		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
+			n := newNetwork(s.count)
+			b, err := s.open(ctx, t, n, s.namespace, create)
+			return b, n.wire(), err
+		},
+		Calls: s.count.calls,
+		// Lanes are all the history there is.
+		Compact: func(ctx context.Context) error { return s.removeAll(ctx, keys.Feeds()) },
+		Wipe:    func(ctx context.Context) error { return s.removeAll(ctx, s.namespace+"/") },
+		Tamper: func(ctx context.Context, what conformance.Tampering, name string) error {
+			return s.tamper(ctx, keys, what, name)
+		},
+	}
+}
+
+func (s *suiteStore) removeAll(ctx context.Context, prefix string) error {
+	_, err := s.admin.KV().DeleteTree(prefix, new(api.WriteOptions).WithContext(ctx))
+	return err
+}
+
+func (s *suiteStore) tamper(ctx context.Context, keys kv.Keys, what conformance.Tampering, name string) error {
+	shard := keys.Shard(driver.ShardID(name))
+	put := func(key, value string) error {
+		_, err := s.admin.KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, new(api.WriteOptions).WithContext(ctx))
+		return err
+	}
+	switch what {
+	case conformance.CorruptShard:
+		return put(shard, "\xff\x00 held")
+	case conformance.CorruptMember:
+		return put(keys.Member(driver.SessionID(name)), `{"v":1,`)
+	case conformance.OversizeShard:
+		return put(shard, "1 held "+strings.Repeat("x", 500<<10))
+	case conformance.RewriteShard:
+		p, _, err := s.admin.KV().Get(shard, new(api.QueryOptions).WithContext(ctx))
+		if err != nil || p == nil {
+			return errors.Join(err, fmt.Errorf("there is no record %q", shard))
+		}
+		p.Flags++ // else Consul would take it for no change
+		_, err = s.admin.KV().Put(p, new(api.WriteOptions).WithContext(ctx))
+		return err
+	case conformance.RemoveShard:
+		_, err := s.admin.KV().Delete(shard, new(api.WriteOptions).WithContext(ctx))
+		return err
+	}
+	return errors.ErrUnsupported
+}
+
+// TestConformanceThree runs the suite on three servers, of which the backends use
+// one that need not be the leader.
+func TestConformanceThree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: three servers have the same code path")
+	}
+	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
+	conformance.Test(t, harness(t, cluster.Members()[2]))
+}

@@ -1,0 +1,121 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Name is the backend's name in Info and of its Opener.
+const Name = "consul"
+
+// Backend is a namespace in Consul's key-value store. It implements
+// driver.Backend; safe for concurrent use.
+type Backend struct {
+	*kv.Backend
+}
+
+var _ driver.Backend = (*Backend)(nil)
+
+// Open opens a namespace through a client of the caller's, which stays the
+// caller's: closing the Backend leaves it open. Its HTTP client must not set a
+// time-out, and must not repeat requests. The context bounds the opening only. nil
+// options work. An error says what to change.
+func Open(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
+	return open(ctx, client, namespace, o, func() {})
+}
+
+func open(ctx context.Context, client *api.Client, namespace string, o *Options, free func()) (*Backend, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := kv.NewKeys(namespace)
+	if err != nil {
+		return nil, err
+	}
+	s := newStore(client, keys, opts)
+	s.free = free
+	store := feeds(s, namespace)
+	shared, err := kv.Open(ctx, store, kv.Options{
+		Backend: Name, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestSlots, Fit: s.fit,
+	})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return &Backend{Backend: shared}, nil
+}
+
+func feeds(s *store, namespace string) kv.Store {
+	return kv.Feeds(s, kv.FeedOptions{Namespace: namespace, Lanes: requestSlots, ReadKeys: s.ops})
+}
+
+// What a transaction has beside its items: two conditions of the guard, the rider,
+// and the witness.
+const (
+	reserved      = 2 + 2*kv.MaxRiderOps + 1
+	reservedBytes = reserved*(operationOverhead+2<<10) + 2*kv.MaxRiderBytes
+)
+
+func limits(s *store) driver.Limits {
+	const commit = 3 // operations beside the write's: the shard's record, the head, the entries
+	return driver.Limits{
+		BatchItems: s.ops - reserved,
+		WriteOps:   s.ops - reserved - commit,
+		WriteBytes: s.bytes / 2, // values travel in base64, and with their keys
+		MinTTL:     500 * time.Millisecond,
+	}
+}
+
+// fit is how many transactions one request carries.
+func (s *store) fit(txns []kv.Txn) int {
+	r := &request{ops: make([]operation, 0, s.ops)}
+	for i := range txns {
+		r.txn(&txns[i], i)
+		if len(r.ops) > s.ops-reserved || r.bytes > s.bytes-reservedBytes {
+			return i
+		}
+	}
+	return len(txns)
+}
+
+// GuardOp is the operation that makes a transaction of the caller's own on the
+// same Consul take effect only if the fence is the shard's current grant (rule
+// F1):
+//
+//	guard, err := b.GuardOp(ctx, fence)
+//	ok, res, _, err := client.Txn().Txn(api.TxnOps{guard, put}, nil)
+//
+// Put it first, so that the error of operation 0 tells a dead fence from any other
+// refusal. The transaction must write something: Consul serves one that only reads
+// or checks like a read, which may be stale. A fence that is not current is
+// *driver.FencedError.
+func (b *Backend) GuardOp(ctx context.Context, f driver.Fence) (*api.TxnOp, error) {
+	c, err := b.Guard(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVCheckIndex, Key: c.Key, Index: uint64(c.Rev)}}, nil
+}
+
+// RaiseFloor makes every token granted from now on in a namespace greater than
+// above: for an operator, after a snapshot was restored into another cluster, with
+// the highest token known from logs, marks or metrics. Backends that are open
+// answer ErrStoreChanged from then on, and have to be opened again.
+func RaiseFloor(ctx context.Context, client *api.Client, namespace string, above driver.Token, o *Options) error {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	keys, err := kv.NewKeys(namespace)
+	if err != nil {
+		return err
+	}
+	store := feeds(newStore(client, keys, opts), namespace)
+	return errors.Join(kv.RaiseFloor(ctx, store, namespace, above), store.Close())
+}

@@ -1,0 +1,43 @@
+// Package consul keeps Tenure's leases in Consul's key-value store: leader
+// election, fencing and decision logs without Consul's sessions and locks.
+//
+//	client, err := api.NewClient(api.DefaultConfig())
+//	b, err := consul.Open(ctx, client, "orders", nil)
+//
+// [OpenConfig] makes the client itself. Consul 1.14 or later; tested with 1.16.
+// docs/backends/consul.md has the ACL policy, the limits, and what to watch.
+//
+// # Fencing your own transactions
+//
+// [Backend.GuardOp] is the operation that makes a transaction of yours on the same
+// Consul take effect only if the lease is the shard's current grant.
+//
+// # What is used of Consul
+//
+// Transactions of the key-value store, in which every decision is a compare of the
+// index of a record's last change; reads in consistent mode; and blocked queries.
+// Nothing hangs on a session, a health check or an agent: whichever agent a request
+// goes through may restart at any time.
+//
+// A transaction has at most 128 operations and 512 KiB, so that about forty shards
+// are claimed in one. What a store with an incremental watch would tell is kept in
+// feed lanes (see kv.Feeds): a change costs each process the lanes, not the shards.
+//
+// # Connections
+//
+// At most six requests at once per process, whatever the number of shards: one
+// for heartbeats, which
+// never wait for other requests (E4), three for those, and two blocked queries.
+// Each needs a connection; Go's HTTP client may keep a few idle ones more, because it
+// goes on dialing for a request that found another. No cap is set on it: dials into
+// a network that is cut would use it up, and heartbeats would wait for them.
+//
+// # What it does not do
+//
+//   - It does not notice that a cluster lost acknowledged writes where no process
+//     is left that saw them: raise the floor ([RaiseFloor]) after restoring a
+//     snapshot into another cluster. After a restore in place, every process that
+//     saw a later state answers ErrStoreChanged, until it is opened again.
+//   - It does not work across datacenters: Consul keeps one key-value store in each.
+//   - It is no place for a long log: see the page on its limits.
+package consul

@@ -1,0 +1,530 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// short is a call's own bound.
+func short(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// tryCommit returns the error of the write, which is that of the call or its own.
+func tryCommit(ctx context.Context, s driver.Session, w driver.Write) error {
+	r, err := s.Commit(ctx, []driver.Write{w})
+	if err == nil {
+		err = r[0].Err
+	}
+	return err
+}
+
+// again repeats what fails for want of a leader, for as long as an election and a
+// loaded machine may take.
+func again(t *testing.T, what string, do func(context.Context) error) {
+	t.Helper()
+	deadline := time.Now().Add(40 * time.Second)
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		err := do(ctx)
+		<-pausing(cancel)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// pausing paces repeated attempts.
+func pausing(after func()) <-chan time.Time {
+	after()
+	return time.After(20 * time.Millisecond)
+}
+
+// TestQuorumLost: with two of three servers gone nothing is decided, and nobody is
+// told that it lost anything. With one of them back the same session holds the same
+// lease.
+func TestQuorumLost(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
+	b := openOn(t, cluster.Members()[0], "app", new(traffic))
+	s := join(t, b, "n1")
+	fences, next := acquire(t, s, claims(1))
+	commit(t, s, entry1(fences[0], 1, []byte("before")))
+	heir := join(t, b, "n2")
+	for _, m := range cluster.Members()[1:] {
+		if err := m.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again(t, "the servers notice", func(context.Context) error {
+		if err := s.Beat(short(t)); err != nil {
+			return nil
+		}
+		return errors.New("a heartbeat is still acknowledged")
+	})
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+		beat := s.Beat(short(t))
+		claim, err := heir.Acquire(short(t), next)
+		if err == nil {
+			err = claim[0].Err
+		}
+		if beat == nil || errors.Is(beat, driver.ErrSessionLost) || errors.Is(beat, driver.ErrStoreChanged) {
+			t.Fatalf("a heartbeat without a quorum: %v", beat)
+		}
+		if err == nil || errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("a claim without a quorum was decided: %v", err)
+		}
+	}
+	if err := cluster.Members()[1].Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again(t, "a heartbeat after the quorum is back", s.Beat)
+	// What could not be told may have been appended, so the head is read.
+	var head driver.Head
+	again(t, "reading", func(ctx context.Context) error {
+		page, err := b.ReadLog(ctx, fences[0].Shard, 0, 0)
+		if err == nil {
+			head = page.Head
+		}
+		return err
+	})
+	commit(t, s, entry1(fences[0], head.Number+1, []byte("after")))
+}
+
+// TestLeaderLost kills the leader under an owner that goes through another server.
+func TestLeaderLost(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
+	c, err := client(cluster.Members()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := c.Operator().RaftGetConfiguration(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := -1
+	for _, p := range stats.Servers {
+		if p.Leader {
+			if _, err := fmt.Sscanf(p.Node, "m%d", &leader); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if leader < 0 {
+		t.Fatal("there is no leader")
+	}
+	b := openOn(t, cluster.Members()[(leader+1)%3], "app", new(traffic))
+	s := join(t, b, "n1")
+	fences, _ := acquire(t, s, claims(1))
+	if err := cluster.Members()[leader].Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again(t, "a heartbeat under a new leader", s.Beat)
+	page, err := b.ReadLog(t.Context(), fences[0].Shard, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, entry1(fences[0], page.Head.Number+1, []byte("after")))
+	// A view goes on after its blocked query was cut off.
+	again(t, "a view", func(ctx context.Context) error {
+		_, err := b.Observe(ctx, driver.ObserveQuery{})
+		return err
+	})
+}
+
+// TestServerStopped: calls end with their contexts, unknown, and go on afterwards.
+func TestServerStopped(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Consul, nil)
+	b := openOn(t, server, "app", new(traffic))
+	s := join(t, b, "n1")
+	fences, _ := acquire(t, s, claims(1))
+	if err := server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	err := tryCommit(ctx, s, entry1(fences[0], 1, []byte("x")))
+	if !errors.Is(err, context.DeadlineExceeded) || driver.NotApplied(err) {
+		t.Errorf("a commit to a stopped server: %v, want an unknown outcome", err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %v to end with its context", took)
+	}
+	if err := server.Cont(); err != nil {
+		t.Fatal(err)
+	}
+	again(t, "a heartbeat afterwards", s.Beat)
+	// Under the same nonce and number, so that it is applied once in any case.
+	again(t, "the commit, again or found", func(ctx context.Context) error {
+		page, err := b.ReadLog(ctx, fences[0].Shard, 0, 10)
+		if err != nil {
+			return err
+		}
+		if page.Head.Number == 0 {
+			return errors.Join(tryCommit(ctx, s, entry1(fences[0], 1, []byte("x"))), errors.New("look again"))
+		}
+		if len(page.Entries) != 1 {
+			t.Fatalf("%d entries of one commit", len(page.Entries))
+		}
+		return nil
+	})
+}
+
+// TestRepliesLost holds what the server answers: it was applied, and nobody knows.
+func TestRepliesLost(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Consul, nil)
+	proxy, err := faultproxy.New(server.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	ns := fresh()
+	b, err := OpenConfig(t.Context(), Config{Address: proxy.Addr()}, ns, &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s := join(t, b, "n1")
+	fences, _ := acquire(t, s, claims(1))
+	if err := proxy.Set(faultproxy.Faults{Replies: faultproxy.Flow{Hold: true}}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	err = tryCommit(ctx, s, entry1(fences[0], 1, []byte("x")))
+	if err == nil || driver.NotApplied(err) {
+		t.Errorf("a commit whose reply is lost: %v, want an unknown outcome", err)
+	}
+	if err := proxy.Set(faultproxy.Faults{}); err != nil {
+		t.Fatal(err)
+	}
+	other := openOn(t, server, ns, new(traffic))
+	again(t, "the entry", func(ctx context.Context) error {
+		page, err := other.ReadLog(ctx, fences[0].Shard, 0, 1)
+		if err == nil && page.Head.Number != 1 {
+			err = fmt.Errorf("the head is %+v", page.Head)
+		}
+		return err
+	})
+	again(t, "a heartbeat afterwards", s.Beat)
+}
+
+// TestConnectionLimit: an agent that takes no further connection has applied
+// nothing, and says so.
+func TestConnectionLimit(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Consul, &servers.Options{Config: []string{"limits = { http_max_conns_per_client = 8 }"}})
+	b := openOn(t, server, "app", new(traffic))
+	s := join(t, b, "n1")
+	greedy := newTransport()
+	defer greedy.CloseIdleConnections()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan struct{}, 16)
+	for range cap(ended) { // each blocks on a connection of its own
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server.Addr()+"/v1/kv/none?index=1000000&wait=60s", nil)
+			if err != nil {
+				return
+			}
+			if res, err := greedy.RoundTrip(req); err == nil {
+				res.Body.Close()
+			}
+		}()
+	}
+	refused := false
+	again(t, "the limit", func(context.Context) error {
+		other, err := OpenConfig(short(t), Config{Address: server.Addr()}, "app", nil)
+		if err == nil {
+			other.Close()
+			return errors.New("a further connection is still taken")
+		}
+		refused = errors.Is(err, driver.ErrRetry)
+		return nil
+	})
+	if !refused {
+		t.Log("the agent closed the connection without an answer: unknown")
+	}
+	if err := s.Beat(t.Context()); err != nil {
+		t.Errorf("a heartbeat on the connection that is there: %v", err)
+	}
+	cancel()
+	for range cap(ended) {
+		<-ended
+	}
+	again(t, "a new process afterwards", func(ctx context.Context) error {
+		other, err := OpenConfig(ctx, Config{Address: server.Addr()}, "app", nil)
+		if err == nil {
+			err = other.Close()
+		}
+		return err
+	})
+}
+
+// TestValueLimit: a server that takes less than was configured has applied nothing.
+func TestValueLimit(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Consul, &servers.Options{Config: []string{"limits = { kv_max_value_size = 65536, txn_max_req_len = 65536 }"}})
+	b := openOn(t, server, "app", new(traffic))
+	s := join(t, b, "n1")
+	fences, _ := acquire(t, s, claims(1))
+	// The connection may be reset before the refusal arrives, which is unknown then.
+	err := tryCommit(t.Context(), s, entry1(fences[0], 1, make([]byte, 100<<10)))
+	if err == nil || driver.NotApplied(err) && !errors.Is(err, driver.ErrTooLarge) {
+		t.Errorf("100 KiB where the server takes 64: %v, want ErrTooLarge, or unknown", err)
+	}
+	page, rerr := b.ReadLog(t.Context(), fences[0].Shard, 0, 0)
+	if rerr != nil || page.Head.Number != 0 {
+		t.Errorf("the head is %+v, %v; want none", page, rerr)
+	}
+	commit(t, s, entry1(fences[0], 1, []byte("small")))
+}
+
+// TestConnections: however many shards, a process has at most six requests under
+// way. Go may keep more connections idle than it uses.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	server, ns, count := pool.Get(t, servers.Consul, nil), fresh(), new(traffic)
+	b := openOn(t, server, ns, count)
+	s, other := join(t, b, "n1"), join(t, b, "n2")
+	fences, _ := acquire(t, s, claims(2000))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{}, 32)
+	watch := func(do func() error) {
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			for ctx.Err() == nil && do() == nil {
+			}
+		}()
+	}
+	var cursor, tail driver.Cursor
+	watch(func() error {
+		v, err := b.Observe(ctx, driver.ObserveQuery{Since: cursor, Beats: []driver.Beat{{Session: other.ID()}}})
+		if err == nil {
+			cursor = v.Cursor
+		}
+		return err
+	})
+	watch(func() error {
+		p, err := b.TailLog(ctx, tail, 100)
+		if err == nil {
+			tail = p.Cursor
+		}
+		return err
+	})
+	watch(func() error { return s.Beat(ctx) })
+	for i := range 20 {
+		number := driver.WriteNo(0)
+		watch(func() error {
+			number++
+			return tryCommit(ctx, s, entry1(fences[i], number, []byte("x")))
+		})
+	}
+	before := count.total()
+	again(t, "traffic", func(context.Context) error {
+		if count.total() < before+2000 {
+			return errors.New("too little")
+		}
+		return nil
+	})
+	cancel()
+	for range 23 {
+		<-ended
+	}
+	t.Logf("%d under way at most, %d connections, %d dialed, for %d requests", count.mostBusy.Load(), count.mostOpen.Load(), count.conns.Load(), count.total())
+	if most := count.mostBusy.Load(); most > 6 {
+		t.Errorf("%d requests at once, want at most 6", most)
+	}
+}
+
+// TestIdleCost counts what a process that owns shards, observes and follows asks of
+// the store while nothing happens, for 1 and for 10,000 shards.
+func TestIdleCost(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Consul, nil) // nobody else's writes
+	const heartbeats = 20
+	cost := func(namespace string, shards int) [3]int64 {
+		count := new(traffic)
+		b := openOn(t, server, namespace, count)
+		s := join(t, b, "n1")
+		acquire(t, s, claims(shards))
+		view, err := b.Observe(t.Context(), driver.ObserveQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cursor := view.Cursor
+		settle := func(d time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			for {
+				v, err := b.Observe(ctx, driver.ObserveQuery{Since: cursor})
+				if err != nil {
+					return
+				}
+				cursor = v.Cursor
+			}
+		}
+		settle(2 * time.Second)
+		reads, writes, waits := count.reads.Load(), count.writes.Load(), count.waits.Load()
+		for range heartbeats {
+			if err := s.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle(3 * time.Second)
+		return [3]int64{count.reads.Load() - reads, count.writes.Load() - writes, count.waits.Load() - waits}
+	}
+	one, many := cost("one", 1), cost("many", 10_000)
+	t.Logf("%d heartbeats: %d reads, %d writes, %d blocked queries; with 10,000 shards %v", heartbeats, one[0], one[1], one[2], many)
+	if one != many || one[1] != heartbeats || one[0] != 0 {
+		t.Errorf("reads, writes and blocked queries %v and %v, want the same, and [0 %d _]", one, many, heartbeats)
+	}
+}
+
+// TestFollowWhenTheIndexGoesBack: a server whose index goes back with each answer is
+// asked at most twice a second.
+func TestFollowWhenTheIndexGoesBack(t *testing.T) {
+	t.Parallel()
+	server, count := pool.Get(t, servers.Consul, nil), new(traffic)
+	n := newNetwork(count)
+	index := 1_000_000
+	n.answer = func(res *http.Response) {
+		if res.Header.Get("X-Consul-Index") != "" {
+			index--
+			res.Header.Set("X-Consul-Index", fmt.Sprint(index))
+		}
+	}
+	keys, err := kv.NewKeys(fresh())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts, err := (*Options)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(n.client(t, server), keys, opts)
+	defer s.Close()
+	const seconds = 5
+	ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
+	defer cancel()
+	told := 0
+	err = s.Follow(ctx, []string{keys.Feeds()}, func(*kv.Page) error { told++; return nil })
+	if !errors.Is(err, context.DeadlineExceeded) || told != 1 {
+		t.Errorf("told %d times, %v; want once, until the context ended", told, err)
+	}
+	if got := count.total(); got > 2*seconds+3 {
+		t.Errorf("%d requests in %d s, want at most two a second and three at first", got, seconds)
+	}
+}
+
+// TestHeartbeatsHaveTheirOwnSlot: one passes while every slot for other requests is
+// taken (rule E4).
+func TestHeartbeatsHaveTheirOwnSlot(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(new(traffic))
+	keys, err := kv.NewKeys(fresh())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts, err := (*Options)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(n.client(t, pool.Get(t, servers.Consul, nil)), keys, opts)
+	defer s.Close()
+	for range requestSlots {
+		s.requests <- struct{}{}
+	}
+	put := []kv.Txn{{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := s.Apply(ctx, &kv.Batch{Heartbeat: true, Txns: put}); err != nil {
+		t.Errorf("a heartbeat: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Apply(ctx, &kv.Batch{Txns: put}); !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("another write: %v, want ErrRetry, as nothing was sent", err)
+	}
+}
+
+// TestAcquireCost counts the requests of 10,000 claims, for the first time and after
+// their holder was evicted: what a loaded machine cannot change.
+func TestAcquireCost(t *testing.T) {
+	t.Parallel()
+	count := new(traffic)
+	b := openOn(t, pool.Get(t, servers.Consul, nil), fresh(), count)
+	s, heir := join(t, b, "n1"), join(t, b, "n2")
+	before := count.writes.Load()
+	_, next := acquire(t, s, claims(10_000))
+	first := count.writes.Load() - before
+	view, err := b.Observe(t.Context(), driver.ObserveQuery{Beats: []driver.Beat{{Session: s.ID()}}})
+	if err != nil || len(view.Beats) != 1 {
+		t.Fatal(err, view)
+	}
+	before = count.writes.Load()
+	if res, err := heir.Evict(t.Context(), []driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}}); err != nil || !res[0].Evicted {
+		t.Fatal(err, res)
+	}
+	acquire(t, heir, next)
+	takeover := count.writes.Load() - before
+	t.Logf("10,000 shards: %d writes at first, %d for a takeover", first, takeover)
+	if first > 100 || takeover > 190 {
+		t.Errorf("%d and %d writes, want at most 100 and 190", first, takeover)
+	}
+}
+
+// TestDeletesHaveGrowingRevisions: Consul tells no index of a deletion, and two in a
+// row must not look like a store that stands still or went back.
+func TestDeletesHaveGrowingRevisions(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(new(traffic))
+	keys, err := kv.NewKeys(fresh())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts, err := (*Options)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(n.client(t, pool.Get(t, servers.Consul, nil)), keys, opts)
+	defer s.Close()
+	apply := func(o kv.Op) kv.Rev {
+		out, err := s.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{o}}}})
+		if err != nil || !out.Results[0].OK {
+			t.Fatal(err, out)
+		}
+		return out.Results[0].Rev
+	}
+	key := keys.Item("s", "k")
+	last := apply(kv.Op{Key: key, Value: []byte("v")})
+	for range 3 {
+		rev := apply(kv.Op{Key: key, Delete: true})
+		if rev <= last {
+			t.Fatalf("a deletion has revision %d after %d", rev, last)
+		}
+		last = rev
+	}
+	if rev := apply(kv.Op{Key: key, Value: []byte("v")}); rev <= last {
+		t.Errorf("a write has revision %d after %d, which was more than is true", rev, last)
+	}
+}

@@ -1,0 +1,118 @@
+package consul
+
+import (
+	"context"
+	"hash/maphash"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+// Follow asks for what the prefixes have in common with one blocked query after
+// another, which is one connection whatever their number. The queries are in
+// consistent mode: a server that was the leader may show what was before.
+func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error {
+	common := commonPrefix(prefixes)
+	seed := maphash.MakeSeed()
+	var told uint64 // hash of what fn was called with
+	var index uint64
+	first, idle := true, 0
+	for {
+		asked, start := index, time.Now()
+		page, err := s.wait(ctx, common, asked)
+		if err != nil {
+			return err
+		}
+		ans := answer{asked: asked, index: uint64(page.Rev), waited: asked > 0 && time.Since(start) >= waitTime}
+		keep(page, prefixes)
+		if now := fingerprint(seed, page); first || now != told {
+			if err := fn(page); err != nil {
+				return err
+			}
+			ans.changed, first, told = true, false, now
+		}
+		idle++
+		if ans.changed || ans.waited {
+			idle = 0
+		}
+		var pause time.Duration
+		if index, pause = turn(ans, idle); pause == 0 {
+			continue
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.life.Done():
+			return errClosed
+		}
+	}
+}
+
+// wait is one query, which blocks until there is an index above the one asked
+// with, or for waitTime. The page's revision is the index of the answer.
+func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page, error) {
+	bound, token, done, err := s.begin(ctx, nil)
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer done()
+	bound, cancel := context.WithTimeout(bound, waitTime+waitTime/16+waitGrace)
+	defer cancel()
+	q := &api.QueryOptions{RequireConsistent: true, Token: token, WaitIndex: index, WaitTime: waitTime}
+	found, meta, err := s.client.KV().List(prefix, q.WithContext(bound))
+	if err != nil {
+		return nil, readError(s.cause(ctx, err))
+	}
+	page := pageOf(found)
+	page.Rev = kv.Rev(meta.LastIndex)
+	return page, nil
+}
+
+// keep leaves the records of the prefixes in a page.
+func keep(page *kv.Page, prefixes []string) {
+	if len(prefixes) == 1 {
+		return
+	}
+	pairs := page.Pairs[:0]
+	for _, p := range page.Pairs {
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(p.Key, prefix) {
+				pairs = append(pairs, p)
+				break
+			}
+		}
+	}
+	page.Pairs = pairs
+}
+
+// fingerprint tells pages apart by their records' keys and indexes.
+func fingerprint(seed maphash.Seed, page *kv.Page) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for _, p := range page.Pairs {
+		h.WriteString(p.Key)
+		maphash.WriteComparable(&h, p.Rev)
+	}
+	return h.Sum64()
+}
+
+// commonPrefix is the longest folder that all prefixes are in; a single prefix is
+// itself.
+func commonPrefix(prefixes []string) string {
+	common := prefixes[0]
+	for _, p := range prefixes[1:] {
+		n := 0
+		for n < min(len(common), len(p)) && common[n] == p[n] {
+			n++
+		}
+		common = common[:n]
+	}
+	if len(prefixes) > 1 {
+		common = common[:strings.LastIndexByte(common, '/')+1]
+	}
+	return common
+}

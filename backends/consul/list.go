@@ -1,0 +1,120 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+// Bounds of one page of a Range with a limit.
+const (
+	maxPageBytes = 1 << 20 // of values; reached, not kept to the byte
+	firstReads   = 8       // values read at first, then twice as many each time
+)
+
+// Range reads a prefix. Consul answers with a prefix as a whole, so that a part of
+// it costs the names of all: they are read first, and then the values asked for.
+// A page may then have fewer records than the limit, but never none.
+func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
+	if q.From == "" && q.Limit == 0 && !q.KeysOnly {
+		return s.list(ctx, q.Prefix)
+	}
+	names, page, err := s.names(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if q.KeysOnly {
+		for _, name := range names {
+			page.Pairs = append(page.Pairs, kv.Pair{Key: name, Rev: page.Rev})
+		}
+		return page, nil
+	}
+	bytes := 0
+	for n := firstReads; len(names) > 0; n *= 2 {
+		n = min(n, len(names))
+		part, err := s.Get(ctx, names[:n]...)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range part.Pairs {
+			if p.Rev != 0 { // else it was removed since
+				page.Pairs = append(page.Pairs, p)
+				bytes += len(p.Value)
+			}
+		}
+		names = names[n:]
+		if q.Limit > 0 && bytes >= maxPageBytes {
+			break
+		}
+	}
+	return page, nil
+}
+
+// list reads all records of a prefix, at one index.
+func (s *store) list(ctx context.Context, prefix string) (*kv.Page, error) {
+	known, witness := s.known.Load(), s.witness.now()
+	bound, token, done, err := s.begin(ctx, s.requests)
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer done()
+	found, meta, err := s.client.KV().List(prefix, (&api.QueryOptions{RequireConsistent: true, Token: token}).WithContext(bound))
+	if err != nil {
+		return nil, readError(s.cause(ctx, err))
+	}
+	page := pageOf(found)
+	for _, p := range page.Pairs {
+		s.witness.check(witness, p)
+	}
+	return page, s.date(page, known, meta)
+}
+
+// names reads the keys of a prefix from one on.
+func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, error) {
+	known := s.known.Load()
+	bound, token, done, err := s.begin(ctx, s.requests)
+	if err != nil {
+		return nil, nil, readError(err)
+	}
+	defer done()
+	all, meta, err := s.client.KV().Keys(q.Prefix, "", (&api.QueryOptions{RequireConsistent: true, Token: token}).WithContext(bound))
+	if err != nil {
+		return nil, nil, readError(s.cause(ctx, err))
+	}
+	names := all[:0]
+	for _, name := range all {
+		if name >= q.From && strings.HasPrefix(name, q.Prefix) {
+			names = append(names, name)
+		}
+	}
+	if q.Limit > 0 && len(names) > q.Limit {
+		names = names[:q.Limit]
+	}
+	page := new(kv.Page)
+	return names, page, s.date(page, known, meta)
+}
+
+// date gives a page the index up to which everything is in it. The index of a
+// prefix is that of its latest change, and goes back when Consul forgets what was
+// deleted; what was known before the read is in it as well.
+func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
+	index := max(known, meta.LastIndex)
+	if index == 0 {
+		return readError(errors.New("it answered without an index"))
+	}
+	s.learn(index)
+	page.Rev = kv.Rev(index)
+	return nil
+}
+
+func pageOf(found api.KVPairs) *kv.Page {
+	page := &kv.Page{Pairs: make([]kv.Pair, len(found))}
+	for i, p := range found {
+		page.Pairs[i] = (&entry{Key: p.Key, Value: p.Value, ModifyIndex: p.ModifyIndex}).pair()
+	}
+	return page
+}

@@ -1,0 +1,29 @@
+package consul
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/conformance/system"
+)
+
+// pool holds the servers that the tests share.
+var pool servers.Pool
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(holderVariable); how != "" {
+		if err := holder(how); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if code, is := system.Member(Opener); is {
+		os.Exit(code)
+	}
+	system.AddFlags(flag.CommandLine)
+	os.Exit(pool.Run(m))
+}

@@ -1,0 +1,292 @@
+package consul
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/servers"
+)
+
+// traffic counts requests and the bytes of their answers.
+type traffic struct {
+	reads, writes, waits atomic.Int64
+	bytes                atomic.Int64
+	conns, open          atomic.Int64 // dialed, and open now
+	mostOpen             atomic.Int64
+	busy, mostBusy       atomic.Int64 // requests under way
+}
+
+func (c *traffic) calls() conformance.Calls {
+	return conformance.Calls{Reads: c.reads.Load(), Writes: c.writes.Load(), Waits: c.waits.Load()}
+}
+
+func (c *traffic) total() int64 { return c.reads.Load() + c.writes.Load() + c.waits.Load() }
+
+// network is a client's transport with switches for its faults. It knows what a
+// request is for, as a proxy of bytes would not.
+type network struct {
+	base  *http.Transport
+	count *traffic
+	alter func(ops []operation) // of transactions, if not nil
+	// answer changes what comes back, if not nil; of one request at a time.
+	answer func(*http.Response)
+
+	mu    sync.Mutex
+	fault fault
+	held  []*held
+	cut   chan struct{} // closed to fail what is under way
+}
+
+type fault uint8
+
+const (
+	none fault = iota
+	dropRequest
+	dropReply
+	hold
+	duplicate
+	refuse
+)
+
+// held is a request that waits for its delivery.
+type held struct {
+	req  *http.Request
+	body []byte
+	done chan struct{}
+	res  *http.Response
+	err  error
+}
+
+func newNetwork(count *traffic) *network {
+	n := &network{base: newTransport(), count: count, cut: make(chan struct{})}
+	dial := n.base.DialContext
+	n.base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		count.conns.Add(1)
+		raise(&count.mostOpen, count.open.Add(1))
+		return &countedConn{Conn: conn, closed: func() { count.open.Add(-1) }}, nil
+	}
+	return n
+}
+
+// raise makes most at least now.
+func raise(most *atomic.Int64, now int64) {
+	for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+	}
+}
+
+type countedConn struct {
+	net.Conn
+	once   sync.Once
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(c.closed)
+	return c.Conn.Close()
+}
+
+// client is one of the server, through the network.
+func (n *network) client(t testing.TB, server *servers.Server) *api.Client {
+	t.Helper()
+	cfg := api.DefaultConfig()
+	cfg.Address, cfg.HttpClient = server.Addr(), &http.Client{Transport: n}
+	c, err := api.NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
+	query := req.URL.Query()
+	write := req.Method == http.MethodPut && !query.Has("consistent")
+	var counter *atomic.Int64
+	switch {
+	case write:
+		counter = &n.count.writes
+	case query.Has("index"):
+		counter = &n.count.waits
+	default:
+		counter = &n.count.reads
+	}
+	counter.Add(1)
+	raise(&n.count.mostBusy, n.count.busy.Add(1))
+	defer n.count.busy.Add(-1)
+	var body []byte
+	if req.Body != nil {
+		var err error
+		if body, err = io.ReadAll(req.Body); err != nil {
+			return nil, err
+		}
+		req.Body.Close()
+	}
+	if n.alter != nil && write {
+		var ops []operation
+		if err := json.Unmarshal(body, &ops); err != nil {
+			return nil, err
+		}
+		n.alter(ops)
+		var err error
+		if body, err = json.Marshal(ops); err != nil {
+			return nil, err
+		}
+	}
+	n.mu.Lock()
+	f, cut := n.fault, n.cut
+	var h *held
+	if f == hold && write {
+		h = &held{req: req, body: body, done: make(chan struct{})}
+		n.held = append(n.held, h)
+	}
+	n.mu.Unlock()
+	switch {
+	case h != nil:
+		select {
+		case <-h.done:
+			return h.res, h.err
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	case f == refuse:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	case f == dropRequest:
+		return nil, lost(req, cut)
+	case f == dropReply:
+		if _, err := n.detached(req, body); err != nil {
+			return nil, err
+		}
+		return nil, lost(req, cut)
+	case f == duplicate:
+		res, err := n.send(req.Context(), cut, req, body)
+		_, _ = n.detached(req, body)
+		return res, err
+	}
+	return n.send(req.Context(), cut, req, body)
+}
+
+var errCut = errors.New("connection reset by the test")
+
+func lost(req *http.Request, cut chan struct{}) error {
+	select {
+	case <-req.Context().Done():
+		return req.Context().Err()
+	case <-cut:
+		return errCut
+	}
+}
+
+// detached sends a request that its caller may have given up.
+func (n *network) detached(req *http.Request, body []byte) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), 10*time.Second)
+	defer cancel()
+	return n.send(ctx, nil, req, body)
+}
+
+// send reads the whole answer, so that it can be counted and given away.
+func (n *network) send(ctx context.Context, cut chan struct{}, req *http.Request, body []byte) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan struct{})
+	defer close(ended)
+	if cut != nil {
+		go func() {
+			select {
+			case <-cut:
+				cancel(errCut)
+			case <-ended:
+			}
+		}()
+	}
+	out := req.Clone(ctx)
+	out.Body, out.ContentLength = nil, int64(len(body))
+	if len(body) > 0 {
+		out.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	res, err := n.base.RoundTrip(out)
+	if err == nil {
+		var answer []byte
+		answer, err = io.ReadAll(res.Body)
+		res.Body.Close()
+		res.Body = io.NopCloser(bytes.NewReader(answer))
+		n.count.bytes.Add(int64(len(answer)))
+		if n.answer != nil {
+			n.answer(res)
+		}
+	}
+	if err != nil {
+		if context.Cause(ctx) == errCut {
+			return nil, errCut
+		}
+		return nil, err
+	}
+	return res, nil
+}
+
+func (n *network) set(f fault) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fault = f
+	if f == refuse {
+		close(n.cut)
+		n.cut = make(chan struct{})
+	}
+}
+
+func (n *network) heal() { n.set(none) }
+
+// deliver sends what was held, in order.
+func (n *network) deliver() {
+	n.mu.Lock()
+	waiting := n.held
+	n.fault, n.held = none, nil
+	n.mu.Unlock()
+	for _, h := range waiting {
+		h.res, h.err = n.detached(h.req, h.body)
+		close(h.done)
+	}
+}
+
+func (n *network) wire() *conformance.Wire {
+	set := func(f fault) func() func() {
+		return func() func() {
+			n.set(f)
+			return n.heal
+		}
+	}
+	return &conformance.Wire{
+		DropRequests: set(dropRequest), DropReplies: set(dropReply), Duplicate: set(duplicate), Cut: set(refuse),
+		Hold: func() func() {
+			n.set(hold)
+			return n.deliver
+		},
+	}
+}
+
+// lie takes the conditions out of transactions.
+func lie(ops []operation) {
+	for i := range ops {
+		switch ops[i].KV.Verb {
+		case verbCAS:
+			ops[i].KV.Verb, ops[i].KV.Index = verbSet, 0
+		case verbCheckIndex, verbGet, verbCheckNotExists:
+			ops[i].KV.Verb = verbGetOrEmpty
+		}
+	}
+}

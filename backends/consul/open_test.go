@@ -1,0 +1,289 @@
+package consul
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Consul, nil)
+	for _, c := range []struct {
+		name      string
+		config    Config
+		namespace string
+		options   Options
+		is        error
+		says      string
+	}{
+		{"no identity", Config{Address: server.Addr()}, fresh(), Options{}, driver.ErrStoreChanged, "Create"},
+		{"namespace", Config{Address: server.Addr()}, "a b", Options{}, driver.ErrInvalid, "namespace"},
+		{"operations", Config{Address: server.Addr()}, "app", Options{MaxTxnOps: 4}, driver.ErrInvalid, "32 to 128"},
+		{"bytes", Config{Address: server.Addr()}, "app", Options{MaxTxnBytes: 4}, driver.ErrInvalid, "64 KiB"},
+		{"plaintext", Config{Address: "consul.example:8500", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
+		{"plaintext by scheme", Config{Address: "http://consul.example:8500", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
+		{"scheme", Config{Address: "ftp://consul.example", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
+		{"CA", Config{Address: "https://127.0.0.1:1", CAFile: filepath.Join(t.TempDir(), "none"), Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "none"},
+		{"nobody there", Config{Address: "127.0.0.1:1", Token: "planted-secret"}, "app", Options{}, nil, "refused"},
+		{"no token file", Config{Address: server.Addr(), TokenFile: filepath.Join(t.TempDir(), "none")}, "app", Options{}, nil, "none"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, err := OpenConfig(t.Context(), c.config, c.namespace, &c.options)
+			if err == nil {
+				b.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), c.says) || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("got %v, want %v that says %q", err, c.is, c.says)
+			}
+			if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, "planted-secret") {
+				t.Errorf("the error gives a token away: %s", text)
+			}
+		})
+	}
+}
+
+func TestSettingsHideTheToken(t *testing.T) {
+	t.Parallel()
+	s := Settings{Token: "planted-secret"}
+	printed, err := json.Marshal(s)
+	if text := fmt.Sprintf("%v %+v %#v %s %q %x", s, s, s, printed, s.Token, s.Token); err != nil || strings.Contains(text, "planted") ||
+		strings.Contains(text, hex.EncodeToString([]byte("planted-secret"))) {
+		t.Errorf("the settings print as %s, %v", text, err)
+	}
+}
+
+// guarded is a server that asks for tokens, and one that may do everything.
+func guarded(t *testing.T) (*servers.Server, *api.Client) {
+	t.Helper()
+	id := make([]byte, 16)
+	rand.Read(id)
+	root := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	server := servers.New(t, servers.Consul, &servers.Options{Config: []string{
+		`acl = { enabled = true, default_policy = "deny", tokens = { initial_management = "` + root + `" } }`,
+	}})
+	c, err := api.NewClient(&api.Config{Address: server.Addr(), Token: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server, c
+}
+
+// runTime makes a token of the documentation's policy for a namespace.
+func runTime(t *testing.T, admin *api.Client, namespace string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/backends/consul.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)<!-- recipe -->\n```hcl\n(.*?)```").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("the documentation has no recipe")
+	}
+	policy, _, err := admin.ACL().PolicyCreate(&api.ACLPolicy{Name: "p" + rand.Text(), Rules: strings.ReplaceAll(string(block[1]), "orders/", namespace+"/")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := admin.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.SecretID
+}
+
+// TestRunTimePolicy runs the suite with the documentation's policy, and tries what
+// it must not allow.
+func TestRunTimePolicy(t *testing.T) {
+	t.Parallel()
+	server, admin := guarded(t)
+	create := func(ctx context.Context, namespace string) error {
+		b, err := Open(ctx, admin, namespace, &Options{Create: true})
+		if err != nil {
+			return err
+		}
+		return b.Close()
+	}
+	token := runTime(t, admin, "suite")
+	h := conformance.Harness{Name: Name, New: func(ct conformance.T) *conformance.Store {
+		// One policy covers the folder, with an identity for each case in it.
+		namespace := "suite/" + rand.Text()
+		return &conformance.Store{Open: func(ctx context.Context) (driver.Backend, error) {
+			if err := create(ctx, namespace); err != nil {
+				return nil, err
+			}
+			b, err := OpenConfig(ctx, Config{Address: server.Addr(), Token: Secret(token)}, namespace, nil)
+			if err != nil {
+				return nil, err
+			}
+			return b, nil
+		}}
+	}}
+	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Acquire/PartialBatch", "Commit/AppliesWhenCurrent",
+		"Commit/FencedAfterTakeover", "Membership/SupersedeEndsFormer", "Log/TailAllShards", "Views/FullThenDelta")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Failed)) > 0 || len(report.With(conformance.Passed)) == 0 {
+		t.Error(report)
+	}
+
+	if err := create(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := kv.NewKeys("app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := api.NewClient(&api.Config{Address: server.Addr(), Token: runTime(t, admin, "app")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, identity := c.KV().Delete(keys.Identity(), nil)
+	_, rewrite := c.KV().Put(&api.KVPair{Key: keys.Identity(), Value: []byte("x")}, nil)
+	_, tree := c.KV().DeleteTree("app/", nil)
+	_, other := c.KV().Put(&api.KVPair{Key: "other/x"}, nil)
+	for what, err := range map[string]error{"delete the identity": identity, "write the identity": rewrite, "delete the namespace": tree, "write elsewhere": other} {
+		var status api.StatusError
+		if !errors.As(err, &status) || status.Code != 403 {
+			t.Errorf("%s: %v, want a refusal", what, err)
+		}
+	}
+}
+
+// TestTokenRevoked: without its right a member's writes are certainly not applied,
+// and it is not told that its session was lost.
+func TestTokenRevoked(t *testing.T) {
+	t.Parallel()
+	server, admin := guarded(t)
+	if b, err := Open(t.Context(), admin, "app", &Options{Create: true}); err != nil {
+		t.Fatal(err)
+	} else if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	token := runTime(t, admin, "app")
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(token string) {
+		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(token)
+	settings := Settings{Address: server.Addr(), TokenFile: file, Namespace: "app"}
+	b, err := Opener.Open(t.Context(), func(to any) error { *to.(*Settings) = settings; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s := join(t, b, "n1")
+	acquire(t, s, claims(1))
+	write("11111111-2222-3333-4444-555555555555")
+	err = s.Beat(t.Context())
+	if !errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrSessionLost) {
+		t.Errorf("a heartbeat with a revoked token: %v, want ErrRetry", err)
+	}
+	if text := fmt.Sprintf("%+v", err); strings.Contains(text, token) || strings.Contains(text, "11111111-2222") {
+		t.Errorf("the error gives a token away: %s", text)
+	}
+	write(token)
+	if err := s.Beat(t.Context()); err != nil {
+		t.Errorf("with the token again: %v", err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Consul, &servers.Options{TLS: servers.TLSMutual})
+	cert, key := server.ClientFiles()
+	good := Config{Address: server.Addr(), TLS: true, CAFile: server.CAFile(), CertFile: cert, KeyFile: key}
+	b, err := OpenConfig(t.Context(), good, "app", &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	acquire(t, join(t, b, "n1"), claims(1))
+	other := servers.New(t, servers.Consul, &servers.Options{TLS: servers.TLSServer})
+	for name, change := range map[string]func(*Config){
+		"plaintext":      func(c *Config) { c.TLS = false },
+		"another CA":     func(c *Config) { c.CAFile = other.CAFile() },
+		"wrong name":     func(c *Config) { c.ServerName = "other.example" },
+		"no certificate": func(c *Config) { c.CertFile, c.KeyFile = "", "" },
+	} {
+		c := good
+		change(&c)
+		if b, err := OpenConfig(t.Context(), c, "app", nil); err == nil {
+			b.Close()
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// TestGuardOp: a transaction of the caller's own takes effect under the lease only.
+func TestGuardOp(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Consul, nil)
+	b := openOn(t, server, fresh(), new(traffic))
+	former, heir := join(t, b, "n1"), join(t, b, "n2")
+	fences, next := acquire(t, former, claims(1))
+	guard, err := b.GuardOp(t.Context(), fences[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "mine/" + rand.Text()
+	put := &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVSet, Key: key, Value: []byte("v")}}
+	if ok, res, _, err := c.Txn().Txn(api.TxnOps{guard, put}, nil); err != nil || !ok {
+		t.Fatalf("under the lease: %v, %+v, %v", ok, res, err)
+	}
+	next[0].Preempt = true
+	acquire(t, heir, next)
+	ok, res, _, err := c.Txn().Txn(api.TxnOps{guard, put}, nil)
+	if err != nil || ok || len(res.Errors) != 1 || res.Errors[0].OpIndex != 0 {
+		t.Errorf("after a takeover: %v, %+v, %v; want operation 0 refused", ok, res, err)
+	}
+	var fenced *driver.FencedError
+	if _, err := openOn(t, server, b.Info().Namespace, new(traffic)).GuardOp(t.Context(), fences[0]); !errors.As(err, &fenced) {
+		t.Errorf("the guard of a dead fence: %v, want FencedError", err)
+	}
+}
+
+// TestRaiseFloor: tokens are above the floor from then on, and who was there before
+// has to open again.
+func TestRaiseFloor(t *testing.T) {
+	t.Parallel()
+	server, ns := pool.Get(t, servers.Consul, nil), fresh()
+	before := openOn(t, server, ns, new(traffic))
+	s := join(t, before, "n1")
+	c, err := client(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const floor = 1 << 40
+	if err := RaiseFloor(t.Context(), c, ns, floor, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a heartbeat of before: %v, want ErrStoreChanged", err)
+	}
+	fences, _ := acquire(t, join(t, openOn(t, server, ns, new(traffic)), "n2"), claims(1))
+	if fences[0].Token <= floor {
+		t.Errorf("token %d, want one above %d", fences[0].Token, floor)
+	}
+}

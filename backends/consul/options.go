@@ -1,0 +1,64 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+const (
+	// DefaultMaxTxnOps is how many operations Consul takes in one transaction, from
+	// 1.14 on.
+	DefaultMaxTxnOps = 128
+	// DefaultMaxTxnBytes is how long the request of a transaction may be: Consul's
+	// own default of txn_max_req_len.
+	DefaultMaxTxnBytes = 512 << 10
+)
+
+// Options for Open and OpenConfig. The zero value, and nil, work.
+type Options struct {
+	// Create writes the namespace's identity if it has none. Without it a missing
+	// identity is an error, because it may mean a wiped store (rule I1).
+	Create bool
+
+	// MaxTxnOps is how many operations one transaction may have. Default (0)
+	// DefaultMaxTxnOps, which is what Consul takes; less where something before it
+	// takes less, at least 32.
+	MaxTxnOps int
+
+	// MaxTxnBytes is how long a transaction's request may be. Default (0)
+	// DefaultMaxTxnBytes; 64 KiB to 16 MiB. Only raise it together with the servers'
+	// txn_max_req_len and kv_max_value_size.
+	MaxTxnBytes int
+
+	// Token, if set, is asked for the ACL token of each request, in the place of the
+	// client's: for tokens that change. It must be safe for concurrent use and must
+	// not block.
+	Token func(ctx context.Context) (string, error)
+
+	// Insecure lets OpenConfig reach another host without TLS, or without checking
+	// its certificate. Default false: that is refused.
+	Insecure bool
+}
+
+// withDefaults returns a copy with the defaults filled in, or what to change.
+func (o *Options) withDefaults() (*Options, error) {
+	c := Options{}
+	if o != nil {
+		c = *o
+	}
+	if c.MaxTxnBytes == 0 {
+		c.MaxTxnBytes = DefaultMaxTxnBytes
+	}
+	if c.MaxTxnOps == 0 {
+		c.MaxTxnOps = DefaultMaxTxnOps
+	}
+	if c.MaxTxnOps < 32 || c.MaxTxnOps > DefaultMaxTxnOps {
+		return nil, fmt.Errorf("tenure: %w: %d operations in a transaction: use 32 to %d", driver.ErrInvalid, c.MaxTxnOps, DefaultMaxTxnOps)
+	}
+	if c.MaxTxnBytes < 64<<10 || c.MaxTxnBytes > 16<<20 {
+		return nil, fmt.Errorf("tenure: %w: %d bytes in a transaction: use 64 KiB to 16 MiB", driver.ErrInvalid, c.MaxTxnBytes)
+	}
+	return &c, nil
+}

@@ -1,0 +1,227 @@
+package consul
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Connections: HTTP carries one request at a time on each, so what is under way at
+// once bounds them. With a blocked query for the feeds and one for heartbeats a
+// process has at most six under way.
+const (
+	heartbeatSlots = 1
+	requestSlots   = 3
+)
+
+// store is a namespace of Consul's key-value store as a kv.Plain.
+type store struct {
+	client *api.Client
+	token  func(context.Context) (string, error) // nil: the client's own
+	ops    int                                   // per transaction
+	bytes  int                                   // of a transaction's request
+	free   func()                                // closes the client's idle connections, if it is ours
+
+	heartbeats, requests chan struct{}
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	// known is the highest index that the server told of. Whatever is read
+	// consistently after that is at least as new.
+	known   atomic.Uint64
+	witness witness
+}
+
+var _ kv.Plain = (*store)(nil)
+
+func newStore(client *api.Client, keys kv.Keys, o *Options) *store {
+	life, end := context.WithCancel(context.Background())
+	return &store{
+		client: client, token: o.Token, ops: o.MaxTxnOps, bytes: o.MaxTxnBytes, free: func() {},
+		heartbeats: make(chan struct{}, heartbeatSlots), requests: make(chan struct{}, requestSlots),
+		life: life, end: end, witness: witness{keys: keys},
+	}
+}
+
+// Close ends what is blocked. The client itself is the caller's.
+func (s *store) Close() error {
+	s.end()
+	s.free()
+	return nil
+}
+
+// begin waits for a slot, if slots is not nil, and binds ctx to the store's life.
+// An error means that nothing was sent.
+func (s *store) begin(ctx context.Context, slots chan struct{}) (_ context.Context, token string, done func(), err error) {
+	if s.token != nil {
+		if token, err = s.token(ctx); err != nil {
+			return nil, "", nil, fmt.Errorf("the ACL token: %w", err)
+		}
+	}
+	if slots != nil {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil, "", nil, ctx.Err()
+		case <-s.life.Done():
+			return nil, "", nil, errClosed
+		}
+	}
+	bound, cancel := context.WithCancel(ctx)
+	unbind := context.AfterFunc(s.life, cancel)
+	return bound, token, func() {
+		unbind()
+		cancel()
+		if slots != nil {
+			<-slots
+		}
+	}, nil
+}
+
+// write sends a transaction that changes something, once. A nil error means that
+// Consul decided: it was applied, or refused as the reply's errors say.
+func (s *store) write(ctx context.Context, r *request, slots chan struct{}) (*reply, error) {
+	if r.bytes > s.bytes || len(r.ops) > s.ops {
+		return nil, fmt.Errorf("tenure: %w: a transaction of %d operations and about %d bytes: consul takes %d and %d",
+			driver.ErrTooLarge, len(r.ops), r.bytes, s.ops, s.bytes)
+	}
+	bound, token, done, err := s.begin(ctx, slots)
+	if err != nil {
+		return nil, notSent(err)
+	}
+	defer done()
+	a := new(reply)
+	_, err = s.client.Raw().Write("/v1/txn", r.ops, a, (&api.WriteOptions{Token: token}).WithContext(bound))
+	var status api.StatusError
+	if errors.As(err, &status) && status.Code == http.StatusConflict {
+		if err = json.Unmarshal([]byte(status.Body), a); err == nil && len(a.Errors) > 0 {
+			return a, nil
+		}
+		return nil, fmt.Errorf("tenure: %w: consul refused a transaction without saying why", driver.ErrRetry)
+	}
+	if err != nil {
+		return nil, writeError(s.cause(ctx, err))
+	}
+	return a, nil
+}
+
+// Get reads keys in transactions, each at one index. Nothing is decided by them
+// without a compare, and yet they are read in consistent mode: an old leader would
+// show what others have replaced long since.
+func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
+	for lo := 0; lo < len(keys); lo += s.ops {
+		rev, err := s.read(ctx, keys[lo:min(lo+s.ops, len(keys))], page)
+		if err != nil {
+			return nil, err
+		}
+		if lo == 0 {
+			page.Rev = rev
+		}
+	}
+	return page, nil
+}
+
+func (s *store) read(ctx context.Context, keys []string, page *kv.Page) (kv.Rev, error) {
+	known, witness := s.known.Load(), s.witness.now()
+	bound, token, done, err := s.begin(ctx, s.requests)
+	if err != nil {
+		return 0, readError(err)
+	}
+	defer done()
+	ops := make(api.TxnOps, len(keys))
+	for i, key := range keys {
+		ops[i] = &api.TxnOp{KV: &api.KVTxnOp{Verb: verbGetOrEmpty, Key: key}}
+	}
+	ok, a, _, err := s.client.Txn().Txn(ops, (&api.QueryOptions{RequireConsistent: true, Token: token}).WithContext(bound))
+	if err != nil {
+		return 0, readError(s.cause(ctx, err))
+	}
+	if !ok {
+		if len(a.Errors) > 0 {
+			return 0, readError(errors.New(a.Errors[0].What))
+		}
+		return 0, readError(errors.New("a read was refused"))
+	}
+	if len(a.Results) != len(keys) {
+		return 0, readError(fmt.Errorf("it answered %d of %d keys: %s", len(a.Results), len(keys), adviceACL))
+	}
+	rev := known
+	for i, key := range keys {
+		e := a.Results[i].KV
+		if e == nil || e.Key != key {
+			return 0, readError(fmt.Errorf("it answered without the record %q: %s", key, adviceACL))
+		}
+		rev = max(rev, e.ModifyIndex)
+		p := (&entry{Key: key, Value: e.Value, ModifyIndex: e.ModifyIndex}).pair()
+		s.witness.check(witness, p)
+		page.Pairs = append(page.Pairs, p)
+	}
+	s.learn(rev)
+	return kv.Rev(rev), nil
+}
+
+func (s *store) learn(index uint64) {
+	for {
+		old := s.known.Load()
+		if index <= old || s.known.CompareAndSwap(old, index) {
+			return
+		}
+	}
+}
+
+// witness is the permanent record that this process saw last, with its index. The
+// log's index, of which tokens are made, goes on after a snapshot was restored, so
+// only records tell: one that is older than it was shows that the store went back
+// (rule I1).
+type witness struct {
+	keys kv.Keys
+
+	mu   sync.Mutex
+	pair kv.Pair // Key and Rev
+	back bool    // for ever
+}
+
+func (w *witness) now() kv.Pair {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pair
+}
+
+// check compares a record with what was known of it when it was asked for, and
+// remembers it.
+func (w *witness) check(before kv.Pair, p kv.Pair) {
+	if !strings.HasPrefix(p.Key, w.keys.Shards()) && !strings.HasPrefix(p.Key, w.keys.Heads()) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.Key == before.Key && p.Rev < before.Rev {
+		w.back = true
+	}
+	if p.Rev > w.pair.Rev {
+		w.pair = kv.Pair{Key: p.Key, Rev: p.Rev}
+	}
+}
+
+// rev is what an outcome says of the store's revision: nothing, or that it stepped
+// back.
+func (w *witness) rev() kv.Rev {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.back {
+		return 1
+	}
+	return 0
+}

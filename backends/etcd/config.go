@@ -1,0 +1,216 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// OpenConfig opens a namespace through clients of its own, which Close closes: one
+// for everything and one for heartbeats. Where c leaves it open, broken
+// connections are tried again at least once a second, dead ones are found by
+// keep-alive within 13 s, and the client logs nothing. c.Context is not used.
+func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if !opts.Insecure {
+		if err := checkTransport(&c); err != nil {
+			return nil, err
+		}
+	}
+	client, st, err := dial(ctx, c, opts)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, st, client, namespace, opts, nil)
+}
+
+// dial makes the two clients and the store on them.
+func dial(ctx context.Context, c clientv3.Config, o *Options) (*clientv3.Client, *store, error) {
+	withConfigDefaults(&c)
+	life, end := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, end) // for as long as they are being made
+	defer stop()
+	c.Context = life
+	var clients [2]*clientv3.Client
+	release := func() error {
+		end()
+		var errs []error
+		for _, client := range clients {
+			if client != nil {
+				errs = append(errs, closed(client))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	fail := func(err error) (*clientv3.Client, *store, error) {
+		return nil, nil, errors.Join(fmt.Errorf("tenure: cannot reach etcd at %.200s: %w", strings.Join(c.Endpoints, ", "), err), release())
+	}
+	if c.Username != "" {
+		if err := reach(ctx, c); err != nil {
+			return fail(err)
+		}
+	}
+	for i := range clients {
+		var err error
+		if clients[i], err = clientv3.New(c); err != nil {
+			return fail(err)
+		}
+	}
+	o.Heartbeats = clients[1]
+	st, err := connect(clients[0], o)
+	if err != nil {
+		return fail(err)
+	}
+	st.release = release
+	return clients[0], st, nil
+}
+
+func withConfigDefaults(c *clientv3.Config) {
+	if c.DialKeepAliveTime == 0 {
+		c.DialKeepAliveTime, c.DialKeepAliveTimeout = 10*time.Second, 3*time.Second
+	}
+	if c.Logger == nil && c.LogConfig == nil {
+		c.Logger = zap.NewNop()
+	}
+	quick := grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+		MinConnectTimeout: 3 * time.Second,
+	})
+	own := []grpc.DialOption{quick}
+	if c.TLS != nil && c.TLS.ServerName != "" { // else the endpoint's host would be expected nevertheless
+		own = append(own, grpc.WithAuthority(c.TLS.ServerName))
+	}
+	c.DialOptions = append(own, c.DialOptions...)
+}
+
+// checkTransport refuses plaintext, and TLS that proves nothing, to another host.
+// The client takes what the first endpoint's scheme says for all.
+func checkTransport(c *clientv3.Config) error {
+	if len(c.Endpoints) == 0 {
+		return fmt.Errorf("tenure: %w: no endpoint of etcd: set Endpoints", driver.ErrInvalid)
+	}
+	scheme, _, ok := strings.Cut(c.Endpoints[0], "://")
+	protected := scheme == "https" || scheme == "unixs" || !ok && c.TLS != nil
+	if protected && c.TLS != nil && c.TLS.InsecureSkipVerify && c.TLS.VerifyConnection == nil && c.TLS.VerifyPeerCertificate == nil {
+		protected = false
+	}
+	for _, e := range c.Endpoints {
+		if !protected && !loopback(e) {
+			return fmt.Errorf("tenure: %w: the connection to etcd at %.80q would not be protected: use https and check the certificate, or set Insecure", driver.ErrInvalid, e)
+		}
+	}
+	return nil
+}
+
+func loopback(endpoint string) bool {
+	scheme, rest, ok := strings.Cut(endpoint, "://")
+	if !ok {
+		rest = endpoint
+	}
+	if strings.HasPrefix(scheme, "unix") || strings.HasPrefix(endpoint, "unix:") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(rest)
+	if err != nil {
+		host = rest
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Secret is a string that prints as xxxxx in every format.
+type Secret = driver.Secret
+
+// Settings are the Opener's options in configuration. See Options.
+type Settings struct {
+	Endpoints       []string `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
+	Username        string   `json:"username" yaml:"username"`
+	Password        Secret   `json:"password" yaml:"password"`
+	PasswordFile    string   `json:"password_file" yaml:"password_file"` // read when opening; wins over password
+	CAFile          string   `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
+	CertFile        string   `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
+	KeyFile         string   `json:"key_file" yaml:"key_file"`
+	ServerName      string   `json:"server_name" yaml:"server_name"` // expected in the certificate; default: the endpoint's host
+	Namespace       string   `json:"namespace" yaml:"namespace"`     // such as "orders"
+	Create          bool     `json:"create" yaml:"create"`
+	MaxTxnOps       int      `json:"max_txn_ops" yaml:"max_txn_ops"`
+	MaxRequestBytes int      `json:"max_request_bytes" yaml:"max_request_bytes"`
+	Insecure        bool     `json:"insecure" yaml:"insecure"`
+}
+
+// Opener opens this backend by name, "etcd", from configuration.
+var Opener = driver.Opener{
+	Name: Name, Settings: Settings{},
+	Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
+		var s Settings
+		if err := decode(&s); err != nil {
+			return nil, err
+		}
+		c, err := s.config()
+		if err != nil {
+			return nil, err
+		}
+		b, err := OpenConfig(ctx, c, s.Namespace, &Options{
+			Create: s.Create, MaxTxnOps: s.MaxTxnOps, MaxRequestBytes: s.MaxRequestBytes, Insecure: s.Insecure,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	},
+}
+
+func (s *Settings) config() (clientv3.Config, error) {
+	c := clientv3.Config{Endpoints: s.Endpoints, Username: s.Username, Password: string(s.Password)}
+	wrong := func(what string, err error) (clientv3.Config, error) {
+		return c, fmt.Errorf("tenure: %w: etcd's %s: %w", driver.ErrInvalid, what, err)
+	}
+	if s.PasswordFile != "" {
+		text, err := os.ReadFile(s.PasswordFile)
+		if err != nil {
+			return wrong("password_file", err)
+		}
+		c.Password = strings.TrimSpace(string(text))
+	}
+	if (c.Username == "") != (c.Password == "") {
+		return wrong("username", errors.New("it goes with a password, and a password with it"))
+	}
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName}
+	if s.CAFile != "" {
+		text, err := os.ReadFile(s.CAFile)
+		if err != nil {
+			return wrong("ca_file", err)
+		}
+		tlsConfig.RootCAs = x509.NewCertPool()
+		if !tlsConfig.RootCAs.AppendCertsFromPEM(text) {
+			return wrong("ca_file", errors.New("it holds no certificate in PEM"))
+		}
+	}
+	if s.CertFile != "" || s.KeyFile != "" {
+		cert, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+		if err != nil {
+			return wrong("cert_file and key_file", err)
+		}
+		tlsConfig.Certificates = []tls.Certificate{cert}
+	}
+	if s.CAFile != "" || s.CertFile != "" || len(s.Endpoints) > 0 && strings.HasPrefix(s.Endpoints[0], "https://") {
+		c.TLS = tlsConfig
+	}
+	return c, nil
+}

@@ -1,0 +1,293 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// TestConformance runs the suite as a user with a password, who may use no other
+// keys than the suite's.
+func TestConformance(t *testing.T) {
+	server := pool.Get(t, servers.Etcd, &servers.Options{Config: []string{"bcrypt-cost = 4"}})
+	root, user := enableAuth(t, server, "readwrite", "suite/", clientv3.GetPrefixRangeEnd("suite/"))
+	conformance.Test(t, harness(t, root, user, nil))
+}
+
+// TestConformanceCluster runs it on three members.
+func TestConformanceCluster(t *testing.T) {
+	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
+	c := config(t, cluster.Members()...)
+	conformance.Test(t, harness(t, c, c, nil))
+}
+
+// TestConformanceNetwork runs what has to do with networks through a proxy that
+// knows nothing of what passes through it.
+func TestConformanceNetwork(t *testing.T) {
+	server := pool.Get(t, servers.Etcd, nil)
+	c := config(t, server)
+	h := harness(t, c, c, func(t testing.TB) (clientv3.Config, *conformance.Wire) {
+		proxy, err := faultproxy.New(server.Addr(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { proxy.Close() })
+		through := c
+		through.Endpoints = []string{proxy.Addr()}
+		return through, proxyWire(t, proxy)
+	})
+	conformance.Test(t, h)
+}
+
+// TestConformanceRestart runs the cases for which the server is killed and started
+// again.
+func TestConformanceRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Etcd, nil)
+	h := harness(t, config(t, server), config(t, server), nil)
+	h.Serial = true
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Restart = server.Restart
+		return s
+	}
+	report, err := conformance.Check(t.Context(), h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Passed)) != 2 {
+		t.Error(report)
+	}
+}
+
+// harness runs the suite with backends as user, and its own access to the store as
+// admin. Each case has a namespace of its own. Without a network, faults are
+// caused between the backend and its client.
+func harness(t *testing.T, admin, user clientv3.Config, network func(testing.TB) (clientv3.Config, *conformance.Wire)) conformance.Harness {
+	client := newClient(t, admin)
+	var cases atomic.Int64
+	return conformance.Harness{
+		Name: Name,
+		New: func(conformance.T) *conformance.Store {
+			s := &suiteStore{client: client, config: user, namespace: fmt.Sprintf("suite/case%d", cases.Add(1))}
+			s.config.DialOptions = append(s.config.DialOptions, grpc.WithStatsHandler(&s.calls))
+			return s.conformance(t, network)
+		},
+	}
+}
+
+// suiteStore is one namespace under test.
+type suiteStore struct {
+	client    *clientv3.Client
+	config    clientv3.Config
+	namespace string
+	calls     counter
+}
+
+func (s *suiteStore) open(ctx context.Context, c clientv3.Config, namespace string, o Options, wrap func(kv.Store) kv.Store) (driver.Backend, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	client, st, err := dial(ctx, c, opts)
+	if err != nil {
+		return nil, err
+	}
+	b, err := open(ctx, st, client, namespace, opts, wrap)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (clientv3.Config, *conformance.Wire)) *conformance.Store {
+	keys, err := kv.NewKeys(s.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := Options{Create: true}
+	all := clientv3.WithPrefix()
+	return &conformance.Store{
+		Open: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, s.config, s.namespace, create, nil)
+		},
+		OpenExisting: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, s.config, s.namespace, Options{}, nil)
+		},
+		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
+			return s.open(ctx, s.config, s.namespace+suffix, create, nil)
+		},
+		OpenLying: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, s.config, s.namespace, create, func(st kv.Store) kv.Store { return lying{st} })
+		},
+		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
+			if network != nil {
+				c, wire := network(t)
+				b, err := s.open(ctx, c, s.namespace, create, nil)
+				return b, wire, err
+			}
+			link := new(kvfault.Link)
+			b, err := s.open(ctx, s.config, s.namespace, create, link.Wrap)
+			return b, linkWire(link), err
+		},
+		Calls: s.calls.calls,
+		Compact: func(ctx context.Context) error {
+			resp, err := s.client.Get(ctx, keys.Identity())
+			if err == nil {
+				_, err = s.client.Compact(ctx, resp.Header.Revision)
+			}
+			return err
+		},
+		Wipe: func(ctx context.Context) error {
+			_, err := s.client.Delete(ctx, s.namespace+"/", all)
+			return err
+		},
+		Snapshot: func(ctx context.Context) (func(context.Context) error, error) {
+			backup, err := s.client.Get(ctx, s.namespace+"/", all)
+			return func(ctx context.Context) error {
+				_, err := s.client.Delete(ctx, s.namespace+"/", all)
+				for _, p := range backup.Kvs {
+					if err == nil {
+						_, err = s.client.Put(ctx, string(p.Key), string(p.Value))
+					}
+				}
+				return err
+			}, err
+		},
+		Tamper: func(ctx context.Context, what conformance.Tampering, name string) error {
+			return s.tamper(ctx, keys, what, name)
+		},
+	}
+}
+
+func (s *suiteStore) tamper(ctx context.Context, keys kv.Keys, what conformance.Tampering, name string) error {
+	shard := keys.Shard(driver.ShardID(name))
+	put := func(key, value string) error {
+		_, err := s.client.Put(ctx, key, value)
+		return err
+	}
+	switch what {
+	case conformance.CorruptShard:
+		return put(shard, "\xff\x00 held")
+	case conformance.CorruptMember:
+		return put(keys.Member(driver.SessionID(name)), `{"v":1,`)
+	case conformance.OversizeShard:
+		return put(shard, "1 held "+strings.Repeat("x", 1<<20))
+	case conformance.RewriteShard:
+		_, err := s.client.Put(ctx, shard, "", clientv3.WithIgnoreValue())
+		return err
+	case conformance.RemoveShard:
+		_, err := s.client.Delete(ctx, shard)
+		return err
+	}
+	return errors.ErrUnsupported
+}
+
+// lying is a store that ignores conditions.
+type lying struct{ kv.Store }
+
+func (l lying) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+	c := &kv.Batch{Heartbeat: b.Heartbeat, Txns: append([]kv.Txn(nil), b.Txns...)}
+	for i := range c.Txns {
+		c.Txns[i].If = nil
+	}
+	return l.Store.Apply(ctx, c)
+}
+
+// counter counts the calls of a client's connections.
+type counter struct{ reads, writes, waits, others atomic.Int64 }
+
+func (c *counter) calls() conformance.Calls {
+	return conformance.Calls{Reads: c.reads.Load(), Writes: c.writes.Load(), Waits: c.waits.Load()}
+}
+
+func (c *counter) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (c *counter) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (c *counter) HandleConn(context.Context, stats.ConnStats)                       {}
+
+func (c *counter) HandleRPC(_ context.Context, s stats.RPCStats) {
+	out, ok := s.(*stats.OutPayload)
+	if !ok {
+		return
+	}
+	switch r := out.Payload.(type) {
+	case *etcdserverpb.RangeRequest:
+		c.reads.Add(1)
+	case *etcdserverpb.TxnRequest:
+		if len(r.Success) > 0 && r.Success[0].GetRequestRange() != nil {
+			c.reads.Add(1)
+		} else {
+			c.writes.Add(1)
+		}
+	case *etcdserverpb.WatchRequest:
+		c.waits.Add(1)
+	default:
+		c.others.Add(1)
+	}
+}
+
+func linkWire(l *kvfault.Link) *conformance.Wire {
+	set := func(f kvfault.Fault) func() func() {
+		return func() func() {
+			l.Set(kvfault.All, f)
+			return l.Heal
+		}
+	}
+	return &conformance.Wire{
+		DropRequests: set(kvfault.DropRequest),
+		DropReplies:  set(kvfault.DropReply),
+		Duplicate:    set(kvfault.Duplicate),
+		Hold: func() func() {
+			l.Set(kvfault.All, kvfault.HoldRequest)
+			return func() {
+				l.Heal()
+				l.Deliver()
+			}
+		},
+		Cut: func() func() {
+			l.SetError(kvfault.All, errors.New("connection refused"))
+			return l.Heal
+		},
+	}
+}
+
+// proxyWire has no duplicates, which HTTP/2 does not survive.
+func proxyWire(t testing.TB, p *faultproxy.Proxy) *conformance.Wire {
+	must := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	set := func(f faultproxy.Faults) func() func() {
+		return func() func() {
+			must(p.Set(f))
+			return func() { must(p.Set(faultproxy.Faults{})) }
+		}
+	}
+	return &conformance.Wire{
+		DropRequests: set(faultproxy.Faults{Requests: faultproxy.Flow{Swallow: true}}),
+		DropReplies:  set(faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}),
+		Hold:         set(faultproxy.Faults{Requests: faultproxy.Flow{Hold: true}}),
+		Cut: func() func() {
+			must(p.Refuse())
+			p.Reset()
+			return func() { must(p.Admit()) }
+		},
+	}
+}

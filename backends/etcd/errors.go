@@ -1,0 +1,91 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// failed classifies the error of a transaction (rule E1). What is not listed is
+// unknown. sent is false if the call had no connection at its end, so that no
+// byte of it left this process.
+func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) error {
+	if s.life.Err() != nil {
+		return errors.New("tenure: the backend was closed meanwhile")
+	}
+	if ctx.Err() != nil { // so that it can be matched
+		err = fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+	}
+	is := func(targets ...error) bool {
+		for _, t := range targets {
+			if errors.Is(rpctypes.Error(native(err)), t) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case !sent:
+		s.nudge(err)
+		return fmt.Errorf("tenure: %w: nothing was sent to etcd: %w", driver.ErrRetry, err)
+	case is(rpctypes.ErrTooManyOps):
+		return fmt.Errorf("tenure: %w: set max-txn-ops of all members as it was when this process started, or start it again: %w", driver.ErrTooLarge, err)
+	case is(rpctypes.ErrRequestTooLarge):
+		return fmt.Errorf("tenure: %w: max-request-bytes of the server is lower than Options.MaxRequestBytes: %w", driver.ErrTooLarge, err)
+	case is(rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests), denied(err),
+		// A full disk may be told by the apply of the very write that filled it, so it
+		// is unknown. A heartbeat's refusal is an answer: applied or not, nothing is
+		// granted by it, and a member must not be taken for deaf because of it.
+		heartbeat && is(rpctypes.ErrNoSpace):
+		return fmt.Errorf("tenure: %w: etcd refused it: %w", driver.ErrRetry, err)
+	case is(rpctypes.ErrNoSpace):
+		return fmt.Errorf("tenure: etcd is full: raise quota-backend-bytes or compact and defragment, then disarm the alarm: %w", err)
+	}
+	return err
+}
+
+// denied reports whether etcd refused who asks. Tokens are checked before a
+// request is proposed, and rights again when it is applied, before it changes
+// anything. A token that has expired is renewed by the client.
+func denied(err error) bool {
+	if err == nil {
+		return false
+	}
+	err = rpctypes.Error(native(err))
+	for _, t := range []error{
+		rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound, rpctypes.ErrInvalidAuthToken,
+		rpctypes.ErrAuthOldRevision, rpctypes.ErrAuthFailed,
+	} {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// native is the error of gRPC in err.
+func native(err error) error {
+	var of interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &of) {
+		return of.GRPCStatus().Err()
+	}
+	return err
+}
+
+// nudge makes connections that wait for their turn to be tried again not wait: the
+// callers pace themselves, and a pause of up to two minutes after the server is
+// back would cost them their leases.
+func (s *store) nudge(err error) {
+	if status.Code(native(err)) != codes.Unavailable {
+		return
+	}
+	for _, c := range s.conns {
+		c.ResetConnectBackoff()
+	}
+}

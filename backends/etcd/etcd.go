@@ -1,0 +1,130 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Name is the backend's name in Info and of its Opener.
+const Name = "etcd"
+
+// pipeline is how many transactions of one call are under way at once: enough to
+// hide a round trip, few enough for others to get between.
+const pipeline = 4
+
+// Backend is a namespace in etcd. It implements driver.Backend; safe for
+// concurrent use.
+type Backend struct {
+	*kv.Backend
+}
+
+var _ driver.Backend = (*Backend)(nil)
+
+// Open opens a namespace through the caller's client, which stays the caller's to
+// close, after the Backend. ctx bounds the opening only; nil options work. An
+// error says in one line what to change.
+//
+// The client's connection is used as it is, so what wraps client.KV or
+// client.Watcher, such as the prefix of clientv3/namespace, does not apply.
+func Open(ctx context.Context, client *clientv3.Client, namespace string, o *Options) (*Backend, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	st, err := connect(client, opts)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, st, client, namespace, opts, nil)
+}
+
+// open opens a namespace of a store, and closes the store if that fails. wrap, for
+// tests, puts something between the two.
+func open(ctx context.Context, st *store, client *clientv3.Client, namespace string, o *Options, wrap func(kv.Store) kv.Store) (_ *Backend, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, st.Close())
+		}
+	}()
+	keys, err := kv.NewKeys(namespace)
+	if err != nil {
+		return nil, err
+	}
+	if err := st.discover(ctx, keys.Identity(), o.MaxTxnOps); err != nil {
+		return nil, opening(namespace, err)
+	}
+	if err := checkVersions(ctx, client); err != nil {
+		return nil, err
+	}
+	var over kv.Store = st
+	if wrap != nil {
+		over = wrap(st)
+	}
+	b, err := kv.Open(ctx, over, kv.Options{
+		Backend: Name, Namespace: namespace, Create: o.Create, Limits: st.limits(), Pipeline: pipeline,
+	})
+	if err != nil {
+		return nil, opening(namespace, err)
+	}
+	return &Backend{Backend: b}, nil
+}
+
+// limits follows from the width of a transaction that holds n others: n and the
+// width of the widest of them may not exceed the server's limit. The widest of
+// many is a transfer's, 3; a commit has two conditions beside its operations'.
+func (s *store) limits() driver.Limits {
+	return driver.Limits{
+		BatchItems: s.maxOps - 3, WriteOps: s.maxOps - 3, WriteBytes: s.maxBytes / 3 * 2,
+		MinTTL: 500 * time.Millisecond,
+	}
+}
+
+// Guard returns the conditions under which a transaction of the application's own,
+// on the same etcd, takes effect if and only if the lease is the shard's current
+// grant at that point of the store's order (rule F1):
+//
+//	resp, err := client.Txn(ctx).If(b.Guard(lease.Fence())...).Then(clientv3.OpPut("paid/42", "yes")).Commit()
+//
+// A refused transaction (resp.Succeeded is false) means that the lease is another's
+// by now. An error of Commit may mean either: look before sending it again.
+func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
+	key, rev, held, ok := b.Granted(fence)
+	if !ok { // never true
+		return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision("/"), "<", 0)}
+	}
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(key), "=", int64(rev)),
+		// The revision fixes the session: this refuses a fence that names another.
+		clientv3.Compare(clientv3.Value(key), ">", string(held)),
+		clientv3.Compare(clientv3.Value(key), "<", clientv3.GetPrefixRangeEnd(string(held))),
+	}
+}
+
+// RaiseFloor makes every token granted from now on in a namespace greater than
+// above: what an operator does after a restore from a snapshot, with the highest
+// token known from logs, marks or metrics, before any process is started again.
+func RaiseFloor(ctx context.Context, client *clientv3.Client, namespace string, above driver.Token) error {
+	opts, err := (*Options)(nil).withDefaults()
+	if err != nil {
+		return err
+	}
+	st, err := connect(client, opts)
+	if err != nil {
+		return err
+	}
+	return errors.Join(kv.RaiseFloor(ctx, st, namespace, above), st.Close())
+}
+
+func opening(namespace string, err error) error {
+	if denied(err) {
+		return fmt.Errorf("tenure: etcd refuses this user namespace %q: grant it the role of docs/backends/etcd.md: %w", namespace, err)
+	}
+	return fmt.Errorf("tenure: cannot open namespace %q in etcd: %w", namespace, err)
+}

@@ -1,0 +1,81 @@
+package etcd
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/conformance/system"
+)
+
+// pool holds the servers that the tests share.
+var pool servers.Pool
+
+func TestMain(m *testing.M) {
+	if code, is := system.Member(Opener); is {
+		os.Exit(code)
+	}
+	if how := os.Getenv(candidateVariable); how != "" {
+		if err := candidate(how); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	system.AddFlags(flag.CommandLine)
+	os.Exit(pool.Run(m))
+}
+
+// config reaches servers of tests, without a password.
+func config(t testing.TB, members ...*servers.Server) clientv3.Config {
+	t.Helper()
+	tls, err := members[0].TLSConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := clientv3.Config{TLS: tls, Logger: zap.NewNop()}
+	for _, s := range members {
+		c.Endpoints = append(c.Endpoints, s.Addr())
+	}
+	return c
+}
+
+func newClient(t testing.TB, c clientv3.Config) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// openOn opens a namespace of the test's own.
+func openOn(t testing.TB, c clientv3.Config, o Options) *Backend {
+	t.Helper()
+	o.Create = true
+	b, err := OpenConfig(t.Context(), c, t.Name(), &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func bounded(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,311 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// refusedOpen opens a namespace that must be refused, within the time.
+func refusedOpen(t *testing.T, c clientv3.Config, o *Options, want ...string) error {
+	t.Helper()
+	start := time.Now()
+	b, err := OpenConfig(bounded(t, 5*time.Second), c, "refused", o)
+	if err == nil {
+		b.Close()
+		t.Fatalf("opened, want an error with %q", want)
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("got %v, want %q in it", err, w)
+		}
+	}
+	for _, secret := range []string{"root-password", "app-password", "wrong-secret"} {
+		if strings.Contains(fmt.Sprintf("%v %+v", err, err), secret) {
+			t.Errorf("the password stands in: %v", err)
+		}
+	}
+	if took := time.Since(start); took > 6*time.Second {
+		t.Errorf("%v took %v, past the deadline", err, took)
+	}
+	return err
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Etcd, nil)
+	good := config(t, server)
+	with := func(change func(*clientv3.Config)) clientv3.Config {
+		c := good
+		change(&c)
+		return c
+	}
+	t.Run("nobody there", func(t *testing.T) {
+		t.Parallel()
+		c := with(func(c *clientv3.Config) { c.Endpoints = []string{"127.0.0.1:1"} })
+		refusedOpen(t, c, nil, "connection refused")
+		c.Username, c.Password = "app", "wrong-secret"
+		refusedOpen(t, c, nil, "connection refused", "127.0.0.1:1")
+	})
+	t.Run("not etcd", func(t *testing.T) {
+		t.Parallel()
+		refusedOpen(t, with(func(c *clientv3.Config) { c.TLS = &tls.Config{ServerName: "127.0.0.1"} }), nil, "handshake")
+	})
+	t.Run("new store", func(t *testing.T) {
+		t.Parallel()
+		if err := refusedOpen(t, good, nil, "Create"); !errors.Is(err, driver.ErrStoreChanged) {
+			t.Errorf("got %v, want ErrStoreChanged", err)
+		}
+	})
+	t.Run("plaintext", func(t *testing.T) {
+		t.Parallel()
+		for _, endpoint := range []string{"etcd.example:2379", "http://10.0.0.1:2379", "etcd.example"} {
+			refusedOpen(t, clientv3.Config{Endpoints: []string{endpoint}}, nil, "https")
+		}
+		refusedOpen(t, clientv3.Config{Endpoints: []string{"https://etcd.example:2379"}, TLS: &tls.Config{InsecureSkipVerify: true}}, nil, "Insecure")
+		refusedOpen(t, clientv3.Config{Endpoints: []string{"http://etcd.example:2379"}, TLS: &tls.Config{}}, nil, "https")
+	})
+	t.Run("options", func(t *testing.T) {
+		t.Parallel()
+		refusedOpen(t, good, &Options{MaxTxnOps: 200}, "max-txn-ops", "200")
+		refusedOpen(t, good, &Options{MaxTxnOps: 3}, "use 16 to")
+		refusedOpen(t, good, &Options{MaxRequestBytes: 1}, "64 KiB")
+		refusedOpen(t, clientv3.Config{}, nil, "endpoint")
+	})
+	t.Run("names", func(t *testing.T) {
+		t.Parallel()
+		if _, err := OpenConfig(t.Context(), good, "a//b", nil); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("got %v, want ErrInvalid", err)
+		}
+	})
+}
+
+func TestOpenWithPassword(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"bcrypt-cost = 4"}})
+	_, user := enableAuth(t, server, "read", "refused/", "refused0")
+	c := user
+	c.Password = "wrong-secret"
+	refusedOpen(t, c, nil, "authentication failed")
+	refusedOpen(t, user, &Options{Create: true}, "docs/backends/etcd.md", "permission denied")
+	c.Username, c.Password = "", ""
+	refusedOpen(t, c, nil, "docs/backends/etcd.md", "user name is empty")
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	for _, level := range []servers.TLS{servers.TLSServer, servers.TLSMutual} {
+		t.Run(fmt.Sprint(level), func(t *testing.T) {
+			t.Parallel()
+			server := servers.New(t, servers.Etcd, &servers.Options{TLS: level, NoSync: true})
+			c := config(t, server)
+			sqlfault.Join(t, openOn(t, c, Options{}), "n1")
+
+			wrong := c
+			wrong.TLS = &tls.Config{ServerName: "127.0.0.1"}
+			refusedOpen(t, wrong, nil, "certificate")
+			wrong.TLS = c.TLS.Clone()
+			wrong.TLS.ServerName = "etcd.example"
+			refusedOpen(t, wrong, nil, "etcd.example")
+			if level == servers.TLSMutual {
+				wrong.TLS = c.TLS.Clone()
+				wrong.TLS.Certificates = nil
+				refusedOpen(t, wrong, nil)
+			}
+			wrong.TLS = nil
+			refusedOpen(t, wrong, nil)
+
+			// The same from configuration.
+			cert, key := server.ClientFiles()
+			settings, err := json.Marshal(map[string]any{
+				"endpoints": []string{"https://" + server.Addr()}, "ca_file": server.CAFile(), "cert_file": cert, "key_file": key,
+				"namespace": "configured", "create": true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := Opener.Open(t.Context(), func(into any) error { return json.Unmarshal(settings, into) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOperationLimit: a server's lower limit is found and kept to, and one that
+// was lowered afterwards is told from a failure.
+func TestOperationLimit(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"max-txn-ops = 40"}})
+	c := config(t, server)
+	b := openOn(t, c, Options{})
+	limits := b.Info().Limits
+	if limits.WriteOps != 32-3 {
+		t.Errorf("got %d operations in a write, want 29", limits.WriteOps)
+	}
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(200))
+	w := driver.Write{Fence: granted[0].Fence, Number: 1, Nonce: 1}
+	for i := range limits.WriteOps {
+		w.Ops = append(w.Ops, driver.Op{Kind: driver.OpPut, Key: fmt.Sprint("k", i), Value: []byte("v"), IfVersion: driver.Absent})
+	}
+	sqlfault.Commit(t, s, w)
+	w.Number, w.Ops = 2, append(w.Ops, driver.Op{Kind: driver.OpAppend})
+	if _, err := s.Commit(t.Context(), []driver.Write{w}); !errors.Is(err, driver.ErrTooLarge) {
+		t.Errorf("one operation more: %v, want ErrTooLarge", err)
+	}
+	large := openOn(t, c, Options{MaxTxnOps: 40})
+	if n := large.Info().Limits.WriteOps; n != 37 {
+		t.Errorf("configured: got %d, want 37", n)
+	}
+
+	small := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"max-txn-ops = 10"}})
+	refusedOpen(t, config(t, small), &Options{Create: true}, "max-txn-ops", "16")
+
+	// The lowering itself is TestErrors: the server says too many operations.
+}
+
+// TestMemberDown: opening needs no member that is down, and does not wait for it.
+func TestMemberDown(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.Etcd, 3, &servers.Options{NoSync: true})
+	if err := cluster.Members()[0].Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Members()[1].Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// Without a majority it is refused by the deadline.
+	refusedOpen(t, config(t, cluster.Members()...), &Options{Create: true})
+	if err := cluster.Members()[1].Cont(); err != nil {
+		t.Fatal(err)
+	}
+	ctx := bounded(t, 30*time.Second)
+	for {
+		b, err := OpenConfig(ctx, config(t, cluster.Members()...), "down", &Options{Create: true})
+		if err == nil {
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestClientStaysOpen: a Backend on the caller's client does not close it.
+func TestClientStaysOpen(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, config(t, pool.Get(t, servers.Etcd, nil)))
+	b, err := Open(t.Context(), client, "mine", &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqlfault.Join(t, b, "n1")
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Get(t.Context(), "x"); err != nil {
+		t.Error(err)
+	}
+	if _, err := Open(t.Context(), clientv3.NewCtxClient(context.Background()), "mine", nil); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("a client without a connection: %v, want ErrInvalid", err)
+	}
+}
+
+// TestGuard: a transaction of the application's own takes effect under the current
+// grant only.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	c := config(t, pool.Get(t, servers.Etcd, nil))
+	client, b := newClient(t, c), openOn(t, c, Options{})
+	former, heir := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
+	granted, _ := sqlfault.Acquire(t, former, sqlfault.Claims(1))
+	f := granted[0].Fence
+	paid := func(f driver.Fence) bool {
+		t.Helper()
+		resp, err := client.Txn(t.Context()).If(b.Guard(f)...).Then(clientv3.OpPut("paid/"+t.Name(), "yes")).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Succeeded
+	}
+	if !paid(f) {
+		t.Error("refused under the current grant")
+	}
+	other, before, after := f, f, f
+	other.Session, before.Session, after.Session = heir.ID(), "0", "zzz" // on both sides of its own
+	next := f
+	next.Token++
+	for _, wrong := range []driver.Fence{other, before, after, next, {}, {Shard: f.Shard, Session: f.Session, Token: -1}, {Shard: "none", Session: f.Session, Token: f.Token}} {
+		if paid(wrong) {
+			t.Errorf("applied under %+v, which nobody was granted", wrong)
+		}
+	}
+	moved, err := former.Transfer(t.Context(), []driver.Handover{{Fence: f, To: heir.ID()}})
+	if err != nil || moved[0].Err != nil {
+		t.Fatal(moved, err)
+	}
+	if paid(f) || !paid(moved[0].Fence) {
+		t.Error("after the handover the former fence holds, or the new one does not")
+	}
+	if err := heir.Release(t.Context(), []driver.Fence{moved[0].Fence}); err != nil {
+		t.Fatal(err)
+	}
+	if paid(moved[0].Fence) {
+		t.Error("applied under a released fence")
+	}
+}
+
+// TestRaiseFloor: tokens go on above what an operator says, once opened again.
+func TestRaiseFloor(t *testing.T) {
+	t.Parallel()
+	c := config(t, pool.Get(t, servers.Etcd, nil))
+	b := openOn(t, c, Options{})
+	const above = driver.Token(1) << 40
+	if err := RaiseFloor(t.Context(), newClient(t, c), t.Name(), above); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Join(t.Context(), driver.Member{Session: "late", Node: "n1", TTL: time.Second}); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a join by who opened it before: %v, want ErrStoreChanged", err)
+	}
+	granted, _ := sqlfault.Acquire(t, sqlfault.Join(t, openOn(t, c, Options{}), "n1"), sqlfault.Claims(1))
+	if token := granted[0].Fence.Token; token <= above {
+		t.Errorf("got token %d, want more than %d", token, above)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	s := Settings{Endpoints: []string{"https://a:2379"}, Username: "u", Password: "wrong-secret"}
+	if text := fmt.Sprintf("%v %+v %q", s, s, s.Password); strings.Contains(text, "wrong-secret") {
+		t.Errorf("the password stands in %s", text)
+	}
+	if text, err := json.Marshal(s); err != nil || strings.Contains(string(text), "wrong-secret") {
+		t.Errorf("the password stands in %s, %v", text, err)
+	}
+	if c, err := s.config(); err != nil || c.TLS == nil || c.Password != "wrong-secret" {
+		t.Errorf("got TLS %v, %v", c.TLS, err)
+	}
+	for _, s := range []Settings{{Username: "u"}, {PasswordFile: "none"}, {CAFile: "none"}, {CertFile: "none"}} {
+		if _, err := s.config(); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("%+v: %v, want ErrInvalid", s, err)
+		}
+	}
+}

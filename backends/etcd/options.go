@@ -1,0 +1,64 @@
+package etcd
+
+import (
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+const (
+	// DefaultMaxTxnOps is how many operations etcd takes in one transaction unless
+	// its option max-txn-ops says otherwise.
+	DefaultMaxTxnOps = 128
+	// DefaultMaxRequestBytes is how long a request may be unless etcd's option
+	// max-request-bytes says otherwise.
+	DefaultMaxRequestBytes = 3 << 19
+)
+
+const minTxnOps = 16
+
+// Options for Open and OpenConfig. The zero value, and nil, work.
+type Options struct {
+	// Create writes the namespace's identity if it has none. Without it a missing
+	// identity is an error, because it may mean a wiped store (rule I1).
+	Create bool
+
+	// MaxTxnOps is how many operations one transaction may have. Default (0): asked
+	// of the server, at most DefaultMaxTxnOps; 16 to 10,000. Only raise it together
+	// with max-txn-ops of all members.
+	MaxTxnOps int
+
+	// MaxRequestBytes is how long a request may be. Default (0)
+	// DefaultMaxRequestBytes; 64 KiB to 64 MiB. Change it together with
+	// max-request-bytes of all members.
+	MaxRequestBytes int
+
+	// Heartbeats is a second client of the caller's, for heartbeats only, so that
+	// none waits on a connection behind a large write (rule E4). Default (nil): Open
+	// shares the client's connection, OpenConfig makes one.
+	Heartbeats *clientv3.Client
+
+	// Insecure lets OpenConfig talk to another host without TLS, or without checking
+	// its certificate. Default false: that is refused.
+	Insecure bool
+}
+
+// withDefaults returns a copy with the defaults filled in, or what to change.
+func (o *Options) withDefaults() (*Options, error) {
+	c := Options{}
+	if o != nil {
+		c = *o
+	}
+	if c.MaxRequestBytes == 0 {
+		c.MaxRequestBytes = DefaultMaxRequestBytes
+	}
+	if c.MaxTxnOps != 0 && (c.MaxTxnOps < minTxnOps || c.MaxTxnOps > 10_000) {
+		return nil, fmt.Errorf("tenure: %w: %d operations in a transaction: use %d to 10000, or 0 to ask the server", driver.ErrInvalid, c.MaxTxnOps, minTxnOps)
+	}
+	if c.MaxRequestBytes < 64<<10 || c.MaxRequestBytes > 64<<20 {
+		return nil, fmt.Errorf("tenure: %w: %d bytes in a request: use 64 KiB to 64 MiB", driver.ErrInvalid, c.MaxRequestBytes)
+	}
+	return &c, nil
+}

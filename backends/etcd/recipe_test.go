@@ -1,0 +1,124 @@
+package etcd
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// runRecipe does what the documentation's etcdctl commands do.
+func runRecipe(t *testing.T, admin *clientv3.Client) (user, password string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/backends/etcd.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, ok := strings.Cut(string(page), "<!-- recipe -->\n```sh\n")
+	text, _, closed := strings.Cut(text, "```")
+	if !ok || !closed {
+		t.Fatal("the page has no recipe")
+	}
+	ctx := t.Context()
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		w := append(strings.Fields(lines.Text()), "", "", "", "")
+		var err error
+		switch strings.Join(w[:3], " ") {
+		case "etcdctl role add":
+			_, err = admin.RoleAdd(ctx, w[3])
+		case "etcdctl role grant-permission":
+			kind := map[string]clientv3.PermissionType{"read": clientv3.PermissionType(clientv3.PermRead), "readwrite": clientv3.PermissionType(clientv3.PermReadWrite)}
+			right, known := kind[w[4]]
+			if !known {
+				t.Fatalf("right %q", w[4])
+			}
+			_, err = admin.RoleGrantPermission(ctx, w[3], w[5], w[6], right)
+		case "etcdctl user add":
+			user, password, _ = strings.Cut(w[3], ":")
+			_, err = admin.UserAdd(ctx, user, password)
+		case "etcdctl user grant-role":
+			_, err = admin.UserGrantRole(ctx, w[3], w[4])
+		default:
+			t.Fatalf("unknown command %q", lines.Text())
+		}
+		if err != nil {
+			t.Fatal(lines.Text(), err)
+		}
+	}
+	return user, password
+}
+
+// TestRecipe uses a namespace as the documentation's user, who may do all that the
+// driver does, and may not touch the identity or another namespace.
+func TestRecipe(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"bcrypt-cost = 4"}})
+	root, user := enableAuth(t, server, "read", "nothing", "")
+	admin := newClient(t, root)
+	user.Username, user.Password = runRecipe(t, admin)
+	refused := func(namespace string, o *Options) {
+		t.Helper()
+		b, err := OpenConfig(t.Context(), user, namespace, o)
+		if err == nil {
+			b.Close()
+			t.Errorf("namespace %q was opened", namespace)
+		} else if !denied(err) {
+			t.Errorf("namespace %q: %v, want a refusal of rights", namespace, err)
+		}
+	}
+	refused("orders", &Options{Create: true})
+	refused("orders2", nil)
+	created, err := OpenConfig(t.Context(), root, "orders", &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer created.Close()
+	b, err := OpenConfig(t.Context(), user, "orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, other := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(200))
+	f := granted[0].Fence
+	sqlfault.Commit(t, s, sqlfault.AppendOf(f, 1, []byte("a"), []byte("b")))
+	sqlfault.Commit(t, s, driver.Write{Fence: f, Number: 2, Nonce: 2, Ops: []driver.Op{
+		{Kind: driver.OpPut, Key: "k", Value: []byte("v"), IfVersion: driver.Absent}, {Kind: driver.OpTrim, Through: 1},
+	}})
+	if err := s.Beat(t.Context()); err != nil {
+		t.Error(err)
+	}
+	moved, err := s.Transfer(t.Context(), []driver.Handover{{Fence: f, To: other.ID()}})
+	if err != nil || moved[0].Err != nil {
+		t.Error(moved, err)
+	}
+	view, err := b.Observe(t.Context(), driver.ObserveQuery{Beats: []driver.Beat{{Session: s.ID()}}})
+	if err != nil || len(view.Beats) != 1 {
+		t.Fatal(view, err)
+	}
+	if res, err := other.Evict(t.Context(), []driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}}); err != nil || !res[0].Evicted {
+		t.Error(res, err)
+	}
+	if err := errors.Join(other.Release(t.Context(), []driver.Fence{moved[0].Fence}), other.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+	client := newClient(t, user)
+	keys, err := kv.NewKeys("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Put(t.Context(), keys.Identity(), "mine"); !denied(err) {
+		t.Errorf("writing the identity: %v, want a refusal", err)
+	}
+	if _, err := client.Delete(t.Context(), "orders/", clientv3.WithPrefix()); !denied(err) {
+		t.Errorf("deleting the namespace: %v, want a refusal", err)
+	}
+}

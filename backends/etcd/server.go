@@ -1,0 +1,140 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// discover finds how many operations the server takes in a transaction, up to the
+// default or what is configured, with reads of one key. It is also the first call
+// over a connection, and fails with the reason where there is none.
+func (s *store) discover(ctx context.Context, key string, configured int) error {
+	try := func(n int) error {
+		s.maxOps = n
+		_, err := s.Get(ctx, slices.Repeat([]string{key}, n)...)
+		return err
+	}
+	want := configured
+	if want == 0 {
+		want = DefaultMaxTxnOps
+	}
+	err := try(want)
+	for n := want / 2; tooMany(err) && configured == 0 && n >= minTxnOps; n /= 2 {
+		err = try(n)
+	}
+	switch {
+	case tooMany(err) && configured != 0:
+		return fmt.Errorf("tenure: %w: the server takes fewer than Options.MaxTxnOps = %d operations in a transaction: lower it, or raise max-txn-ops of all members", driver.ErrInvalid, configured)
+	case tooMany(err):
+		return fmt.Errorf("tenure: %w: the server takes fewer than %d operations in a transaction: raise max-txn-ops of all members", driver.ErrUnsupported, minTxnOps)
+	}
+	return err
+}
+
+func tooMany(err error) bool {
+	return err != nil && errors.Is(rpctypes.Error(native(err)), rpctypes.ErrTooManyOps)
+}
+
+// patience is how long opening waits for the versions of the other members once
+// one has answered: some may be down.
+const patience = 500 * time.Millisecond
+
+// checkVersions refuses a cluster of which a member that answers is too old.
+func checkVersions(ctx context.Context, client *clientv3.Client) error {
+	ctx, cancel := context.WithCancel(ctx)
+	type answer struct {
+		endpoint string
+		resp     *clientv3.StatusResponse
+		err      error
+	}
+	endpoints := client.Endpoints()
+	answers := make(chan answer, len(endpoints))
+	left := 0
+	for _, e := range endpoints {
+		left++
+		go func() {
+			resp, err := client.Status(ctx, e)
+			answers <- answer{e, resp, err}
+		}()
+	}
+	defer func() {
+		cancel()
+		for range left {
+			<-answers
+		}
+	}()
+	var enough <-chan time.Time
+	var last error
+	for left > 0 {
+		select {
+		case a := <-answers:
+			left--
+			if a.err != nil {
+				last = a.err
+				continue
+			}
+			if err := checkVersion(a.resp.Version); err != nil {
+				return fmt.Errorf("tenure: %w: etcd at %s %w", driver.ErrUnsupported, a.endpoint, err)
+			}
+			if enough == nil {
+				enough = time.After(patience)
+			}
+		case <-enough:
+			return nil
+		}
+	}
+	if enough == nil {
+		return fmt.Errorf("tenure: no member of etcd tells its version: %w", last)
+	}
+	return nil
+}
+
+// checkVersion refuses versions whose reads may be stale after a member's pause.
+func checkVersion(version string) error {
+	var major, minor, patch int
+	if n, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n != 3 {
+		return fmt.Errorf("tells the version %.40q, which is not understood: %w", version, err)
+	}
+	at := [3]int{major, minor, patch}
+	for _, floor := range [][3]int{{3, 5, 28}, {3, 6, 9}} {
+		if at[0] == floor[0] && at[1] == floor[1] && at[2] >= floor[2] {
+			return nil
+		}
+	}
+	if slices.Compare(at[:], []int{3, 7, 0}) >= 0 {
+		return nil
+	}
+	return fmt.Errorf("is version %.40s, whose reads may be stale after a pause: upgrade it to 3.5.28, 3.6.9, 3.7 or later", version)
+}
+
+// reach makes one call without credentials that fails with the reason if there is
+// no connection: with a password, clientv3.New would wait for one.
+func reach(ctx context.Context, c clientv3.Config) error {
+	c.Username, c.Password, c.Token = "", "", ""
+	client, err := clientv3.New(c)
+	if err != nil {
+		return err
+	}
+	_, err = etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
+	if denied(err) {
+		err = nil // it answers, which is what was asked
+	}
+	return errors.Join(err, closed(client))
+}
+
+// closed closes a client, which always answers that its context has ended.
+func closed(client *clientv3.Client) error {
+	if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// pageSize is how many records one answer to a Range has: a few hundred
+// kilobytes, so that a large namespace does not stall the member that answers.
+const pageSize = 5000
+
+var _ kv.Store = (*store)(nil)
+
+// store is a kv.Store on the connections of clients.
+type store struct {
+	kv       etcdserverpb.KVClient
+	beats    etcdserverpb.KVClient // the lane of heartbeats
+	watch    etcdserverpb.WatchClient
+	conns    []*grpc.ClientConn
+	opts     []grpc.CallOption
+	maxOps   int
+	maxBytes int
+
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	release func() error // closes the clients that are its own
+}
+
+func connect(client *clientv3.Client, o *Options) (*store, error) {
+	lane := o.Heartbeats
+	if lane == nil {
+		lane = client
+	}
+	if client.ActiveConnection() == nil || lane.ActiveConnection() == nil {
+		return nil, fmt.Errorf("tenure: %w: the client has no connection, as that of an embedded server: make one with clientv3.New", driver.ErrInvalid)
+	}
+	conn := client.ActiveConnection()
+	life, end := context.WithCancel(context.Background())
+	return &store{
+		kv: etcdserverpb.NewKVClient(conn), beats: etcdserverpb.NewKVClient(lane.ActiveConnection()),
+		watch: etcdserverpb.NewWatchClient(conn), conns: []*grpc.ClientConn{conn, lane.ActiveConnection()},
+		opts: []grpc.CallOption{
+			grpc.MaxCallSendMsgSize(o.MaxRequestBytes + 512<<10), // what the server itself allows beyond it
+			grpc.MaxCallRecvMsgSize(math.MaxInt32),
+		},
+		maxOps: max(o.MaxTxnOps, minTxnOps), maxBytes: o.MaxRequestBytes,
+		life: life, end: end, release: func() error { return nil },
+	}, nil
+}
+
+// Close ends what is blocked.
+func (s *store) Close() error {
+	s.end()
+	return s.release()
+}
+
+// bound is ctx, also ended by Close, with the demand that the member has a leader.
+func (s *store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	stop := context.AfterFunc(s.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// maxRefusals is how often a call is sent whose token is refused: a member that lags
+// does not know a new one yet, and none is worth the whole time that a call has.
+const maxRefusals = 4
+
+// send sends one transaction, once (rule E2). The client's interceptor would send
+// again what certainly had no effect, such as a call whose token has expired; that
+// stays. It would also send a call again that the server, or something before it,
+// ended with a context's error: that ends this call's context first.
+func (s *store) send(ctx context.Context, lane etcdserverpb.KVClient, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	call, cancel := s.bound(ctx)
+	defer cancel()
+	var at peer.Peer
+	var last atomic.Pointer[error] // of the last time it was sent
+	var refusals atomic.Int32
+	resp, err := lane.Txn(call, r, append(slices.Clip(s.opts), grpc.Peer(&at), grpc.OnFinish(func(err error) {
+		last.Store(&err)
+		c := status.Code(err)
+		if c == codes.DeadlineExceeded || c == codes.Canceled || denied(err) && refusals.Add(1) == maxRefusals {
+			cancel()
+		}
+	}))...)
+	if err == nil {
+		return resp, nil
+	}
+	if l := last.Load(); l != nil && denied(*l) {
+		err = *l // and not that the time for renewing the token ran out
+	}
+	return nil, s.failed(ctx, err, at.Addr != nil, lane == s.beats)
+}
+
+// Get reads keys in one transaction, or in as few as there may be.
+func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
+	for part := range slices.Chunk(keys, s.maxOps) {
+		r := &etcdserverpb.TxnRequest{Success: reads(part)}
+		resp, err := s.send(ctx, s.kv, r)
+		if err != nil {
+			return nil, err
+		}
+		if len(resp.Responses) != len(part) {
+			return nil, short("reads", len(resp.Responses), len(part))
+		}
+		if rev := kv.Rev(resp.Header.GetRevision()); page.Rev == 0 || rev < page.Rev {
+			page.Rev = rev
+		}
+		page.Pairs = appendPairs(page.Pairs, part, resp.Responses)
+	}
+	return page, nil
+}
+
+// Range reads in pages, all at the first one's revision. If that is compacted
+// meanwhile it begins again.
+func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
+	for {
+		page, err := s.scan(ctx, q)
+		if err == nil || !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) {
+			return page, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *store) scan(ctx context.Context, q kv.Range) (*kv.Page, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	page := &kv.Page{}
+	from, end := []byte(max(q.Prefix, q.From)), []byte(clientv3.GetPrefixRangeEnd(q.Prefix))
+	for {
+		limit := pageSize
+		if q.Limit > 0 {
+			limit = min(limit, q.Limit-len(page.Pairs))
+		}
+		resp, err := s.kv.Range(ctx, &etcdserverpb.RangeRequest{
+			Key: from, RangeEnd: end, Limit: int64(limit), Revision: int64(page.Rev), KeysOnly: q.KeysOnly,
+		}, s.opts...)
+		if err != nil {
+			s.nudge(err)
+			return nil, err
+		}
+		if page.Rev == 0 {
+			page.Rev = kv.Rev(resp.Header.GetRevision())
+		}
+		for _, p := range resp.Kvs {
+			page.Pairs = append(page.Pairs, kv.Pair{Key: string(p.Key), Value: p.Value, Rev: kv.Rev(p.ModRevision)})
+		}
+		if !resp.More || len(resp.Kvs) == 0 || q.Limit > 0 && len(page.Pairs) >= q.Limit {
+			return page, nil
+		}
+		from = append(resp.Kvs[len(resp.Kvs)-1].Key, 0)
+	}
+}
+
+func short(what string, got, want int) error {
+	return fmt.Errorf("tenure: etcd answered %d of %d %s", got, want, what)
+}

@@ -1,0 +1,91 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+// Watch is one stream of etcd with a watch for each prefix. It ends with the
+// connection, or when the member has lost its leader: whoever asks begins it anew,
+// at the revision that it has seen. Progress notifications move that revision on
+// where nothing changes, so that it is not compacted meanwhile. Among several
+// prefixes the order of revisions holds for each of them; rev is the one that all
+// have reached.
+func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	stream, err := s.watch.Watch(ctx, s.opts...)
+	if err != nil {
+		s.nudge(err)
+		return fmt.Errorf("tenure: watching: %w", err)
+	}
+	for i, prefix := range prefixes {
+		err := stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
+			CreateRequest: &etcdserverpb.WatchCreateRequest{
+				Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)),
+				StartRevision: int64(after) + 1, ProgressNotify: true, WatchId: int64(i) + 1,
+			},
+		}})
+		if err != nil {
+			break // Recv says why
+		}
+	}
+	reached := slices.Repeat([]kv.Rev{after}, len(prefixes))
+	for {
+		resp, err := stream.Recv()
+		if err != nil {
+			s.nudge(err)
+			return fmt.Errorf("tenure: watching: %w", err)
+		}
+		if err := s.checkWatch(ctx, resp, prefixes[0], after); err != nil {
+			return err
+		}
+		if resp.Created {
+			continue
+		}
+		i := int(resp.WatchId) - 1
+		if i < 0 || i >= len(reached) {
+			continue
+		}
+		// The header of an answer with events may be ahead of those still to come.
+		rev := kv.Rev(resp.Header.GetRevision())
+		changes := make([]kv.Change, len(resp.Events))
+		for n, e := range resp.Events {
+			changes[n] = kv.Change{Key: string(e.Kv.Key), Value: e.Kv.Value, Rev: kv.Rev(e.Kv.ModRevision), Deleted: e.Type == mvccpb.Event_DELETE}
+			rev = changes[n].Rev
+		}
+		reached[i] = max(reached[i], rev)
+		if err := fn(slices.Min(reached), changes); err != nil {
+			return err
+		}
+	}
+}
+
+// checkWatch finds a watch that cannot go on, or that waits for a revision which
+// the store has not reached: another store, then, or an older one.
+func (s *store) checkWatch(ctx context.Context, resp *etcdserverpb.WatchResponse, prefix string, after kv.Rev) error {
+	switch {
+	case resp.CompactRevision != 0:
+		return kv.ErrCompacted
+	case resp.Canceled:
+		return fmt.Errorf("tenure: etcd ended a watch: %w", errors.New(resp.CancelReason))
+	case resp.Created && kv.Rev(resp.Header.GetRevision()) < after:
+		// A member that lags tells no revision either; a read waits for it.
+		page, err := s.scan(ctx, kv.Range{Prefix: prefix, Limit: 1, KeysOnly: true})
+		if err != nil {
+			return fmt.Errorf("tenure: watching: %w", err)
+		}
+		if page.Rev < after {
+			return kv.ErrCompacted
+		}
+	}
+	return nil
+}

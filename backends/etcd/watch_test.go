@@ -1,0 +1,124 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+var errEnough = errors.New("the test has seen enough")
+
+// TestWatch follows several prefixes, each in order, and knows a revision that the
+// store has not reached, or does not remember.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	c := config(t, pool.Get(t, servers.Etcd, nil))
+	client := newClient(t, c)
+	opts, err := (&Options{MaxTxnOps: 100}).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := connect(client, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	put := func(key string) kv.Rev {
+		t.Helper()
+		resp, err := client.Put(t.Context(), key, "v")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kv.Rev(resp.Header.Revision)
+	}
+	before := put("watch/other")
+	for _, key := range []string{"watch/a/1", "watch/b/1", "watch/c/1", "watch/a/2", "watch/b/2", "watch/a10"} {
+		put(key)
+	}
+	seen := map[string][]string{}
+	n, reached := 0, kv.Rev(0)
+	err = st.Watch(bounded(t, 20*time.Second), []string{"watch/a/", "watch/b/"}, before, func(rev kv.Rev, changes []kv.Change) error {
+		if rev < reached {
+			t.Errorf("reached %d after %d", rev, reached)
+		}
+		reached = rev
+		for _, c := range changes {
+			n++
+			seen[c.Key[:8]] = append(seen[c.Key[:8]], c.Key)
+		}
+		if n == 4 {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) || !slices.Equal(seen["watch/a/"], []string{"watch/a/1", "watch/a/2"}) || !slices.Equal(seen["watch/b/"], []string{"watch/b/1", "watch/b/2"}) {
+		t.Errorf("got %v, %v", seen, err)
+	}
+	never := func(kv.Rev, []kv.Change) error { return errors.New("called") }
+	if err := st.Watch(bounded(t, 20*time.Second), []string{"watch/a/"}, before+1_000_000_000, never); !errors.Is(err, kv.ErrCompacted) {
+		t.Errorf("from a revision to come: %v, want ErrCompacted", err)
+	}
+	if _, err := client.Compact(t.Context(), int64(before)+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Watch(bounded(t, 20*time.Second), []string{"watch/a/"}, before-1, never); !errors.Is(err, kv.ErrCompacted) {
+		t.Errorf("from a compacted revision: %v, want ErrCompacted", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := st.Watch(ctx, []string{"watch/none/"}, before+2, never); err == nil || ctx.Err() == nil {
+		t.Errorf("at the end of its context: %v", err)
+	}
+}
+
+// TestMinority: a member that lost the others refuses at once, certainly without
+// effect, and ends its watches instead of falling silent.
+func TestMinority(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.Etcd, 3, &servers.Options{NoSync: true})
+	members := cluster.Members()
+	b := openOn(t, config(t, members[2]), Options{})
+	s := sqlfault.Join(t, b, "n1")
+	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := make(chan error, 1)
+	go func() {
+		for since := view.Cursor; ; {
+			view, err := b.Observe(bounded(t, 40*time.Second), driver.ObserveQuery{Since: since})
+			if err != nil {
+				watched <- err
+				return
+			}
+			since = view.Cursor
+		}
+	}()
+	for _, m := range members[:2] {
+		if err := m.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for ctx := bounded(t, 30*time.Second); ; {
+		call, cancel := context.WithTimeout(ctx, time.Second)
+		err := s.Beat(call)
+		cancel()
+		if errors.Is(err, driver.ErrRetry) && strings.Contains(err.Error(), "no leader") {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("a heartbeat: %v, want ErrRetry for want of a leader", err)
+		}
+	}
+	if err := <-watched; errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the watch fell silent: %v", err)
+	}
+}

@@ -1,0 +1,467 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// maxRounds bounds how often a batch is sent again after a refusal. Each is for a
+// record that another process changed meanwhile.
+const maxRounds = 8
+
+// Apply applies what it can of a batch in one Multi. See kv.Plain.
+//
+// A Multi is all or nothing, and tells which operation was refused. What was
+// compared is then read, on the same connection, whose server has everything by
+// then that the refusal rests on; the transactions that cannot be applied are
+// answered from that, and the rest is sent again (rule A6). A Multi whose reply was
+// lost is never sent again.
+func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+	a := &application{store: s, batch: b, known: knowledge{make(map[string]found), &s.marks}}
+	var err error
+	if a.guard, err = s.txn(&kv.Txn{If: b.Guard}); err != nil {
+		return nil, err
+	}
+	if b.Rider != nil {
+		if a.rider, err = s.txn(b.Rider); err != nil {
+			return nil, err
+		}
+	}
+	a.txns = make([]txn, len(b.Txns))
+	a.left = make([]int, len(b.Txns))
+	for i := range b.Txns {
+		if a.txns[i], err = s.txn(&b.Txns[i]); err != nil {
+			return nil, err
+		}
+		a.left[i] = i
+	}
+	a.out.Results = make([]kv.Result, len(b.Txns))
+	line := s.writes
+	if b.Heartbeat {
+		line = s.beats
+	}
+	if a.link, err = line.link(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.run(ctx); err != nil {
+		return nil, err
+	}
+	if a.out.Refused || a.out.RiderRefused {
+		a.out.Results = nil
+	}
+	return &a.out, nil
+}
+
+// application is one call of Apply.
+type application struct {
+	*store
+	batch  *kv.Batch
+	link   *link
+	guard  txn
+	rider  txn
+	txns   []txn
+	left   []int // transactions that were not answered yet
+	known  knowledge
+	out    kv.Outcome
+	synced bool // the link's server has everything that was acknowledged before
+	dirs   bool // a directory of a shard is missing
+}
+
+func (a *application) run(ctx context.Context) error {
+	for range maxRounds {
+		again, err := a.learn(ctx, false)
+		if err != nil {
+			return notApplied(err)
+		}
+		if a.sift() {
+			return a.refuse(ctx)
+		}
+		if again {
+			continue // what was just learned may have to be learned with it
+		}
+		if len(a.left) == 0 {
+			break
+		}
+		done, err := a.send(ctx)
+		if err != nil {
+			if len(a.left) == len(a.txns) {
+				return err
+			}
+			a.answer(err) // and the others as they were before
+		}
+		if done || err != nil {
+			break
+		}
+	}
+	a.answer(fmt.Errorf("tenure: zookeeper: %w: the records change faster than they can be read", driver.ErrRetry))
+	a.explain(ctx)
+	return nil
+}
+
+// answer answers everything that is left with an error.
+func (a *application) answer(err error) {
+	for _, i := range a.left {
+		a.out.Results[i].Err = err
+	}
+	a.left = nil
+}
+
+// compared lists the conditions of all that is left.
+func (a *application) compared() []cond {
+	conds := slices.Clone(a.guard.conds)
+	conds = append(conds, a.rider.conds...)
+	for _, i := range a.left {
+		conds = append(conds, a.txns[i].conds...)
+	}
+	return conds
+}
+
+// learn reads what has to be known before the rest can be sent; with all of it
+// after a refusal, when everything has to be learned again. It reports whether it
+// read anything.
+func (a *application) learn(ctx context.Context, all bool) (bool, error) {
+	var keys []string
+	want := make(map[string]bool)
+	add := func(key string) {
+		if !want[key] {
+			want[key] = true
+			keys = append(keys, key)
+		}
+	}
+	for _, c := range a.compared() {
+		if v, _ := a.known.judge(c); all || v == unsure {
+			add(c.key)
+		}
+	}
+	if c := a.identityCond(); c != nil && a.identity.Load() == nil {
+		add(c.key)
+	}
+	if all {
+		for _, ops := range a.ops() {
+			for _, op := range ops {
+				add(op.key)
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return false, nil
+	}
+	// Every answer that a read gives is to rest on one state of the guard.
+	for _, c := range a.guard.conds {
+		add(c.key)
+	}
+	if !a.synced {
+		if err := a.link.caughtUp(ctx, a.paths.root); err != nil {
+			return false, err
+		}
+		a.synced = true
+	}
+	read, err := a.read(ctx, a.link, keys, false)
+	if err != nil {
+		return false, err
+	}
+	for i, key := range keys {
+		a.known.fresh[key] = read[i]
+	}
+	return true, nil
+}
+
+// ops are the operations of all that is left.
+func (a *application) ops() [][]write {
+	all := [][]write{a.rider.ops}
+	for _, i := range a.left {
+		all = append(all, a.txns[i].ops)
+	}
+	return all
+}
+
+// identityCond is the condition on the namespace's identity, if the batch is guarded
+// by one.
+func (a *application) identityCond() *cond {
+	for i, c := range a.guard.conds {
+		if _, part := partOf(c.key); part == "!id" {
+			return &a.guard.conds[i]
+		}
+	}
+	return nil
+}
+
+// sift takes out what is known not to hold. It reports whether the guard or the
+// rider is refused, which it then says in the outcome.
+func (a *application) sift() (refused bool) {
+	failing := func(t *txn) bool {
+		return slices.ContainsFunc(t.conds, func(c cond) bool {
+			v, _ := a.known.judge(c)
+			return v == fails
+		})
+	}
+	if failing(&a.guard) {
+		a.out.Refused = true
+		return true
+	}
+	a.left = slices.DeleteFunc(a.left, func(i int) bool { return failing(&a.txns[i]) })
+	if len(a.left) > 0 && failing(&a.rider) {
+		a.out.RiderRefused = true
+		return true
+	}
+	return false
+}
+
+// refuse answers with the guard's records.
+func (a *application) refuse(ctx context.Context) error {
+	if !a.out.Refused {
+		return nil
+	}
+	var missing []string
+	for _, c := range a.guard.conds {
+		if _, ok := a.known.fresh[c.key]; !ok {
+			missing = append(missing, c.key)
+		}
+	}
+	read, err := a.read(ctx, a.link, missing, false)
+	if err != nil {
+		return notApplied(err)
+	}
+	for i, key := range missing {
+		a.known.fresh[key] = read[i]
+	}
+	for _, c := range a.guard.conds {
+		a.out.Guard = append(a.out.Guard, a.known.fresh[c.key].pair(c.key))
+	}
+	return nil
+}
+
+// send sends what is left. It reports whether that was applied; if not it has
+// learned why.
+func (a *application) send(ctx context.Context) (done bool, err error) {
+	m := &multi{absent: make(map[string]bool), rights: a.rights}
+	m.txn(&a.guard, &a.known)
+	if c := a.identityCond(); c != nil {
+		id := a.identity.Load()
+		if id == nil || id.marker == "" {
+			return false, fmt.Errorf("tenure: zookeeper: %w: the record %s is none", driver.ErrStoreChanged, c.key)
+		}
+		dir, _ := split(c.node)
+		m.check(dir+"/"+id.marker, anyVersion, effect{key: c.key, kind: marked})
+	}
+	m.txn(&a.rider, &a.known)
+	for _, i := range a.left {
+		m.txn(&a.txns[i], &a.known)
+	}
+	m.finish()
+	if m.bytes > maxPacket {
+		return false, fmt.Errorf("tenure: zookeeper: %w: %s", driver.ErrTooLarge, tooMuch(m.bytes))
+	}
+	if err := a.makeDirs(ctx, a.link, a.missingDirs()); err != nil {
+		return false, notApplied(err)
+	}
+	former := make([]mark, len(m.effect))
+	for i, e := range m.effect {
+		if e.kind == changed {
+			former[i], _ = a.marks.get(e.key)
+		}
+	}
+	type reply struct {
+		parts []zk.MultiResponse
+		err   error
+	}
+	r, err := call(ctx, a.link, func(c *zk.Conn) (reply, error) {
+		parts, err := c.Multi(m.ops...)
+		if len(parts) == len(m.ops) { // whatever it says, it is the store's own answer
+			return reply{parts, err}, nil
+		}
+		return reply{}, err
+	})
+	if err != nil {
+		return false, writeError(err)
+	}
+	if r.err == nil {
+		a.applied(m, r.parts, former)
+		return true, nil
+	}
+	at := slices.IndexFunc(r.parts, func(p zk.MultiResponse) bool { return p.Error != nil })
+	return false, a.refused(ctx, m, at, r.parts[at].Error)
+}
+
+// refused learns why the store refused a Multi.
+func (a *application) refused(ctx context.Context, m *multi, at int, cause error) error {
+	e := m.effect[at]
+	if !errors.Is(cause, zk.ErrBadVersion) && !errors.Is(cause, zk.ErrNoNode) && !errors.Is(cause, zk.ErrNodeExists) {
+		return fmt.Errorf("tenure: zookeeper: writing %s: %w", nodeOf(m.ops[at]), cause)
+	}
+	a.synced = true // the server has refused it at a later point than any that this process knows of
+	if _, err := a.learn(ctx, true); err != nil {
+		return notApplied(err)
+	}
+	switch {
+	case e.kind == marked:
+		if v, _ := a.known.judge(*a.identityCond()); v == holds {
+			a.known.fresh[e.key] = found{} // another one than its version says, or what is left of it
+		}
+	case e.kind == born && errors.Is(cause, zk.ErrNodeExists) && !a.known.fresh[e.key].exists:
+		a.removed(e.key, nodeOf(m.ops[at]))
+	case errors.Is(cause, zk.ErrNoNode):
+		if c, ok := m.ops[at].(*zk.CreateRequest); ok {
+			a.dirs = true
+			a.forgetDir(c.Path)
+		}
+	}
+	return nil
+}
+
+// removed answers a transaction that would make a permanent record again which
+// somebody deleted: its versions would start again (rule A2).
+func (a *application) removed(key, twin string) {
+	a.left = slices.DeleteFunc(a.left, func(i int) bool {
+		if !slices.ContainsFunc(a.txns[i].ops, func(w write) bool { return w.key == key }) {
+			return false
+		}
+		a.out.Results[i].Err = fmt.Errorf("tenure: zookeeper: %w: the record %s was deleted, %s shows that it existed",
+			driver.ErrStoreChanged, key, twin)
+		return true
+	})
+}
+
+func nodeOf(op any) string {
+	switch op := op.(type) {
+	case *zk.CreateRequest:
+		return op.Path
+	case *zk.SetDataRequest:
+		return op.Path
+	case *zk.DeleteRequest:
+		return op.Path
+	case *zk.CheckVersionRequest:
+		return op.Path
+	}
+	return ""
+}
+
+// applied takes over the answer to a Multi that was applied. former is what was
+// known of the records before it was sent.
+func (a *application) applied(m *multi, parts []zk.MultiResponse, former []mark) {
+	rev := kv.Rev(a.link.tap.zxid.Load()) // of this write or a later one
+	for _, p := range parts {
+		if p.Stat != nil {
+			rev = kv.Rev(p.Stat.Mzxid) // all have the same
+		}
+	}
+	var strange error
+	before := make(map[string]kv.Rev)
+	for i, e := range m.effect {
+		switch e.kind {
+		case deleted:
+			a.marks.drop(e.key)
+		case created:
+			a.marks.put(e.key, mark{rev, int64(rev), 0})
+		case changed:
+			now := markOf(parts[i].Stat)
+			if e.former.created != 0 && e.former.created != now.created {
+				strange = fmt.Errorf("tenure: zookeeper: %w: the record %s was deleted and made again", driver.ErrStoreChanged, e.key)
+			}
+			before[e.key] = previous(former[i], now)
+			a.marks.put(e.key, now)
+		default:
+			continue
+		}
+		if _, part := partOf(e.key); part == "!id" {
+			a.identity.Store(nil)
+		}
+	}
+	for _, i := range a.left {
+		r := &a.out.Results[i]
+		r.OK, r.Rev, r.Err = true, rev, strange
+		if a.batch.Txns[i].Prev {
+			r.Prev = before[a.txns[i].ops[0].key]
+		}
+	}
+	a.out.Rider.OK, a.out.Rider.Rev = a.batch.Rider != nil, rev
+	a.left = nil
+}
+
+// previous is the revision that a record had before a write, by its versions. 0 if
+// other writes came between; 1, which no record has, if it was another record or an
+// older state of it, so that the store must have gone back.
+func previous(former, now mark) kv.Rev {
+	switch {
+	case former.rev == 0:
+		return 0
+	case former.created != now.created || now.version <= former.version:
+		return 1
+	case now.version == former.version+1:
+		return former.rev
+	}
+	return 0
+}
+
+// explain reads what the transactions ask for: those that were applied, Then, and
+// the others, Else. Where that fails, the outcome of what was applied is unknown.
+func (a *application) explain(ctx context.Context) {
+	var keys []string
+	index := make(map[string]int)
+	wanted := func(i int) []string {
+		switch r := &a.out.Results[i]; {
+		case r.Err != nil:
+			return nil
+		case r.OK:
+			return a.batch.Txns[i].Then
+		default:
+			return a.batch.Txns[i].Else
+		}
+	}
+	for i := range a.txns {
+		for _, key := range wanted(i) {
+			if _, ok := index[key]; !ok {
+				index[key] = len(keys)
+				keys = append(keys, key)
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	read, err := a.read(ctx, a.link, keys, false)
+	for i := range a.txns {
+		want := wanted(i)
+		if len(want) == 0 {
+			continue
+		}
+		r := &a.out.Results[i]
+		if err != nil {
+			if r.Err = notApplied(err); r.OK {
+				r.Err = fmt.Errorf("tenure: zookeeper: reading after the write: %s", err.Error())
+			}
+			continue
+		}
+		r.Reads = make([]kv.Pair, len(want))
+		for n, key := range want {
+			r.Reads[n] = read[index[key]].pair(key)
+		}
+	}
+}
+
+// writeError is the failure of a Multi, which is unknown unless the server said
+// that it did not look at it, or it never left this process.
+func writeError(err error) error {
+	if driver.NotApplied(err) {
+		return err
+	}
+	if errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer) {
+		return fmt.Errorf("tenure: zookeeper: %w: %w", driver.ErrRetry, err)
+	}
+	return fmt.Errorf("tenure: zookeeper: writing: %w", err)
+}
+
+// notApplied is the failure of a read before anything was applied.
+func notApplied(err error) error {
+	if driver.NotApplied(err) {
+		return err
+	}
+	return fmt.Errorf("tenure: zookeeper: %w: reading before the write: %w", driver.ErrRetry, err)
+}

@@ -1,0 +1,85 @@
+package zookeeper
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+// barrier is one write that changes nothing, for everybody who asked for one before
+// it was sent.
+type barrier struct {
+	done chan struct{}
+	at   kv.Rev
+	err  error
+}
+
+// catchUp returns once the link's server has every write that was acknowledged
+// before the call, and a zxid of which that is true.
+//
+// ZooKeeper's sync does not do that: on the leader it is answered from where the
+// leader's own tree is, which may be behind a follower's, and a leader that was cut
+// off answers it for some ticks. A write is answered by a server only after it has
+// applied everything before it, and by a majority only. Calls share one. A server
+// that stands alone has nothing to catch up with, and does with a sync.
+func (l *link) catchUp(ctx context.Context, node string) (kv.Rev, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, notSent(err)
+	}
+	if !l.admit() {
+		return 0, notSent(errEnded)
+	}
+	began := time.Now()
+	l.mu.Lock()
+	b, first := l.next, l.next == nil
+	if first {
+		b = &barrier{done: make(chan struct{})}
+		l.next = b
+	}
+	former := l.sent
+	l.mu.Unlock()
+	if !first {
+		l.calls.Done()
+	} else {
+		go func() {
+			defer l.calls.Done()
+			l.raise(b, former, node)
+		}()
+	}
+	select {
+	case <-b.done:
+		return b.at, b.err
+	case <-ctx.Done():
+		return 0, l.giveUp(ctx, began)
+	}
+}
+
+// caughtUp is catchUp for who does not ask how far the server is: one that stands
+// alone has applied what it acknowledged.
+func (l *link) caughtUp(ctx context.Context, node string) error {
+	if l.alone {
+		return nil
+	}
+	_, err := l.catchUp(ctx, node)
+	return err
+}
+
+// raise sends a barrier once the one before it was answered.
+func (l *link) raise(b, former *barrier, node string) {
+	if former != nil {
+		<-former.done
+	}
+	l.mu.Lock()
+	l.sent, l.next = b, nil
+	l.mu.Unlock()
+	if l.alone {
+		_, b.err = l.conn.Sync(node)
+	} else {
+		_, b.err = l.conn.Multi(&zk.CheckVersionRequest{Path: node, Version: anyVersion})
+	}
+	b.at = kv.Rev(l.tap.zxid.Load())
+	close(b.done)
+}

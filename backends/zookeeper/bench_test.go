@@ -1,0 +1,265 @@
+package zookeeper
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func join(t testing.TB, b driver.Backend, node string) driver.Session {
+	t.Helper()
+	m := driver.Member{Session: driver.SessionID(fmt.Sprintf("%s-%d", node, time.Now().UnixNano())), Node: node, TTL: 10 * time.Second}
+	s, err := b.Join(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// claims are for n shards that nobody ever held.
+func claims(n int) []driver.Claim {
+	out := make([]driver.Claim, n)
+	for i := range out {
+		out[i].Shard = driver.ShardID(fmt.Sprintf("shard-%05d", i))
+	}
+	return out
+}
+
+// acquire fails unless everything is granted, and returns the claims by which
+// another member takes it over.
+func acquire(t testing.TB, s driver.Session, c []driver.Claim) ([]driver.AcquireResult, []driver.Claim) {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make([]driver.Claim, len(res))
+	for i, r := range res {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		next[i] = driver.Claim{Shard: r.Fence.Shard, Seen: driver.Owner{Session: r.Fence.Session, Token: r.Fence.Token}}
+	}
+	return res, next
+}
+
+// BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, and
+// from a member that is gone, of whom the backend knows by its view.
+//
+// Each has a server of its own, because every namespace leaves 20,000 nodes behind:
+// with -benchtime=20x and more the server of tests runs out of memory.
+func BenchmarkAcquire10000(b *testing.B) {
+	b.Run("first", func(b *testing.B) {
+		server := servers.New(b, servers.ZooKeeper, nil)
+		var took []time.Duration
+		for b.Loop() {
+			b.StopTimer()
+			s := join(b, fresh(b, server, "first"), "n")
+			b.StartTimer()
+			start := time.Now()
+			acquire(b, s, claims(10_000))
+			took = append(took, time.Since(start))
+		}
+		sampled(b, took)
+	})
+	b.Run("takeover", func(b *testing.B) {
+		server := servers.New(b, servers.ZooKeeper, nil)
+		be := fresh(b, server, "takeover")
+		s := join(b, be, "n0")
+		_, next := acquire(b, s, claims(10_000))
+		var took []time.Duration
+		for i := 0; b.Loop(); i++ {
+			b.StopTimer()
+			heir := join(b, be, fmt.Sprint("n", i+1))
+			if err := s.Close(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := be.Observe(b.Context(), driver.ObserveQuery{}); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+			start := time.Now()
+			_, next = acquire(b, heir, next)
+			took = append(took, time.Since(start))
+			s = heir
+		}
+		sampled(b, took)
+	})
+}
+
+// fresh opens a namespace that nobody used before.
+func fresh(b *testing.B, server *servers.Server, name string) *Backend {
+	b.Helper()
+	be, err := Open(b.Context(), []string{server.Addr()}, fmt.Sprint("bench/", name, time.Now().UnixNano()), &Options{Create: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { be.Close() })
+	return be
+}
+
+// BenchmarkHandover is from the call of a transfer to the end of the successor's
+// first fenced write, in another process; with zk.Lock from unlocking to the end of
+// the successor's first write.
+func BenchmarkHandover(b *testing.B) {
+	server := pool.Get(b, servers.ZooKeeper, nil)
+	b.Run("tenure", func(b *testing.B) {
+		name := fmt.Sprint("bench/handover", time.Now().UnixNano())
+		type side struct {
+			b      *Backend
+			s      driver.Session
+			cursor driver.Cursor
+		}
+		var sides [2]side
+		for i := range sides {
+			be, err := Open(b.Context(), []string{server.Addr()}, name, &Options{Create: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { be.Close() })
+			sides[i] = side{b: be, s: join(b, be, fmt.Sprint("n", i))}
+		}
+		granted, _ := acquire(b, sides[0].s, claims(1))
+		fence := granted[0].Fence
+		learns := func(s *side) driver.Owner {
+			for {
+				view, err := s.b.Observe(b.Context(), driver.ObserveQuery{Since: s.cursor})
+				if err != nil {
+					b.Error(err)
+					return driver.Owner{}
+				}
+				s.cursor = view.Cursor
+				for _, sh := range view.Shards {
+					if sh.Owner.Session == s.s.ID() {
+						return sh.Owner
+					}
+				}
+			}
+		}
+		learns(&sides[0])
+		view, err := sides[1].b.Observe(b.Context(), driver.ObserveQuery{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		sides[1].cursor = view.Cursor
+		var took []time.Duration
+		number := driver.WriteNo(0)
+		for i := 0; b.Loop(); i++ {
+			from, to := &sides[i%2], &sides[1-i%2]
+			number++
+			written := make(chan time.Time, 1)
+			go func() {
+				owner := learns(to)
+				f := driver.Fence{Shard: fence.Shard, Session: owner.Session, Token: owner.Token}
+				if err := commit(b.Context(), to.s, f, number, "first"); err != nil {
+					b.Error(err)
+				}
+				fence = f
+				written <- time.Now()
+			}()
+			start := time.Now()
+			res, err := from.s.Transfer(b.Context(), []driver.Handover{{Fence: fence, To: to.s.ID()}})
+			if err != nil || res[0].Err != nil {
+				b.Fatal(err, res)
+			}
+			took = append(took, (<-written).Sub(start))
+		}
+		sampled(b, took)
+	})
+	b.Run("Lock", func(b *testing.B) {
+		node := fmt.Sprint("/handover", time.Now().UnixNano())
+		var conns [2]*zk.Conn
+		for i := range conns {
+			conns[i] = client(b, server)
+		}
+		acl := zk.WorldACL(zk.PermAll)
+		held := zk.NewLock(conns[0], node, acl)
+		if err := held.Lock(); err != nil {
+			b.Fatal(err)
+		}
+		var took []time.Duration
+		for i := 0; b.Loop(); i++ {
+			b.StopTimer()
+			to := conns[1-i%2]
+			next := zk.NewLock(to, node, acl)
+			written := make(chan time.Time, 1)
+			go func() {
+				if err := next.Lock(); err != nil {
+					b.Error(err)
+				}
+				if _, err := to.Set(node, []byte("first"), -1); err != nil {
+					b.Error(err)
+				}
+				written <- time.Now()
+			}()
+			for queued := 0; queued < 2; { // until it waits
+				names, _, err := to.Children(node)
+				if err != nil {
+					b.Fatal(err)
+				}
+				queued = len(names)
+			}
+			b.StartTimer()
+			start := time.Now()
+			if err := held.Unlock(); err != nil {
+				b.Fatal(err)
+			}
+			took = append(took, (<-written).Sub(start))
+			held = next
+		}
+		sampled(b, took)
+	})
+}
+
+// TestWatches counts the watches that a process holds at the server which wants
+// 10,000 shards of another's.
+func TestWatches(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.ZooKeeper, nil)
+	owner := openOn(t, Options{}, server)
+	acquire(t, join(t, owner, "n1"), claims(10_000))
+	idle := openOn(t, Options{}, server)
+	view, err := idle.Observe(t.Context(), driver.ObserveQuery{})
+	if err != nil || len(view.Shards) != 10_000 {
+		t.Fatal(len(view.Shards), err)
+	}
+	// It follows until it is told of one more member.
+	done := make(chan error, 1)
+	go func() {
+		beats := []driver.Beat{{Session: view.Members[0].Session}}
+		for {
+			v, err := idle.Observe(t.Context(), driver.ObserveQuery{Since: view.Cursor, Beats: beats})
+			if err != nil || len(v.Members) > 0 {
+				done <- err
+				return
+			}
+			view.Cursor = v.Cursor
+			for _, b := range v.Beats {
+				beats = []driver.Beat{b}
+			}
+		}
+	}()
+	join(t, owner, "n2")
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	watches := 0
+	for line := range strings.Lines(ask(t, server, "mntr")) {
+		if n, ok := strings.CutPrefix(line, "zk_watch_count\t"); ok {
+			if watches, err = strconv.Atoi(strings.TrimSpace(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("%d watches", watches)
+	if watches == 0 || watches >= 100 {
+		t.Errorf("%d watches, want some and fewer than 100", watches)
+	}
+}

@@ -1,0 +1,344 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// TestConformance runs the suite as the documentation's run-time user, beside an
+// administrator.
+func TestConformance(t *testing.T) {
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	conformance.Test(t, harness(t, nil, server))
+}
+
+// TestConformanceEnsemble runs it on three members.
+func TestConformanceEnsemble(t *testing.T) {
+	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
+	conformance.Test(t, harness(t, nil, cluster.Members()...))
+}
+
+// TestConformanceNetwork runs what has to do with networks through a proxy that
+// knows nothing but where a packet ends.
+func TestConformanceNetwork(t *testing.T) {
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	conformance.Test(t, harness(t, func(t testing.TB) (string, *conformance.Wire) {
+		proxy, err := faultproxy.New(server.Addr(), &faultproxy.Options{RequestFramer: frame})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { proxy.Close() })
+		return proxy.Addr(), proxyWire(t, proxy)
+	}, server))
+}
+
+// TestConformanceRestart runs the cases for which the server is killed and started
+// again.
+func TestConformanceRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.ZooKeeper, nil)
+	h := harness(t, nil, server)
+	h.Serial = true
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Restart = server.Restart
+		return s
+	}
+	report, err := conformance.Check(t.Context(), h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Passed)) != 2 {
+		t.Error(report)
+	}
+}
+
+// harness runs the suite on the members of an ensemble. Each case has a namespace
+// of its own. Without a network, faults are caused between the backend and its
+// client.
+func harness(t *testing.T, network func(testing.TB) (string, *conformance.Wire), members ...*servers.Server) conformance.Harness {
+	admin := client(t, members...)
+	user := members[0].User()
+	super := "digest:" + zk.DigestACL(0, members[0].Admin().User(), members[0].Admin().Password())[0].ID
+	suite := "suite-" + rand.Text()[:8]
+	var cases atomic.Int64
+	return conformance.Harness{
+		Name: Name,
+		New: func(conformance.T) *conformance.Store {
+			s := &suiteStore{
+				admin: admin, servers: addrs(members), count: new(traffic),
+				namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1)),
+			}
+			s.options = Options{Create: true, Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{super}, dial: s.count.dial}
+			return s.conformance(t, network)
+		},
+	}
+}
+
+const root = "/tests/tenure"
+
+// suiteStore is one namespace under test.
+type suiteStore struct {
+	admin     *zk.Conn
+	servers   []string
+	namespace string
+	options   Options
+	count     *traffic
+}
+
+func (s *suiteStore) open(ctx context.Context, servers []string, namespace string, change func(*Options), plain func(kv.Plain) kv.Plain, whole func(kv.Store) kv.Store) (driver.Backend, error) {
+	o := s.options
+	if change != nil {
+		change(&o)
+	}
+	b, err := open(ctx, servers, namespace, &o, plain, whole)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func asItIs[T any](v T) T { return v }
+
+func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (string, *conformance.Wire)) *conformance.Store {
+	keys, err := kv.NewKeys(s.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := s.options.Root + "/" + s.namespace
+	return &conformance.Store{
+		Open: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, s.servers, s.namespace, nil, asItIs, asItIs)
+		},
+		OpenExisting: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, s.servers, s.namespace, func(o *Options) { o.Create = false }, asItIs, asItIs)
+		},
+		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
+			return s.open(ctx, s.servers, s.namespace+suffix, nil, asItIs, asItIs)
+		},
+		OpenLying: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, s.servers, s.namespace, nil, func(p kv.Plain) kv.Plain { return lying{p} }, asItIs)
+		},
+		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
+			if network != nil {
+				addr, wire := network(t)
+				b, err := s.open(ctx, []string{addr}, s.namespace, nil, asItIs, asItIs)
+				return b, wire, err
+			}
+			link := new(kvfault.Link)
+			b, err := s.open(ctx, s.servers, s.namespace, nil, asItIs, link.Wrap)
+			return b, linkWire(link), err
+		},
+		Calls: s.count.calls,
+		// Lanes are all the history there is.
+		Compact: func(context.Context) error { return s.removeBelow(node + "/!feed") },
+		Wipe:    func(context.Context) error { return s.removeBelow(node) },
+		Snapshot: func(context.Context) (func(context.Context) error, error) {
+			backup, err := s.copyBelow(node)
+			return func(context.Context) error {
+				if err := s.removeBelow(node); err != nil {
+					return err
+				}
+				return s.makeAgain(backup)
+			}, err
+		},
+		Tamper: func(_ context.Context, what conformance.Tampering, name string) error {
+			return s.tamper(keys, what, name)
+		},
+	}
+}
+
+// below lists the nodes below one, parents first.
+func (s *suiteStore) below(node string) ([]string, error) {
+	names, _, err := s.admin.Children(node)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
+	var all []string
+	for _, name := range names {
+		more, err := s.below(node + "/" + name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, node+"/"+name), more...)
+	}
+	return all, nil
+}
+
+// removeBelow removes what is below a node, and what others put there meanwhile.
+func (s *suiteStore) removeBelow(node string) error {
+	for {
+		all, err := s.below(node)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		for _, n := range slices.Backward(all) {
+			if err := s.admin.Delete(n, -1); err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNotEmpty) {
+				return err
+			}
+		}
+	}
+}
+
+type copied struct {
+	node  string
+	value []byte
+	acl   []zk.ACL
+}
+
+func (s *suiteStore) copyBelow(node string) ([]copied, error) {
+	all, err := s.below(node)
+	if err != nil {
+		return nil, err
+	}
+	var out []copied
+	for _, n := range all {
+		value, _, err := s.admin.Get(n)
+		if err != nil {
+			return nil, err
+		}
+		acl, _, err := s.admin.GetACL(n)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, copied{n, value, acl})
+	}
+	return out, nil
+}
+
+func (s *suiteStore) makeAgain(all []copied) error {
+	for _, c := range all {
+		if _, err := s.admin.Create(c.node, c.value, 0, c.acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *suiteStore) tamper(keys kv.Keys, what conformance.Tampering, name string) error {
+	p := paths{s.options.Root}
+	_, shard, err := p.node(keys.Shard(driver.ShardID(name)))
+	if err != nil {
+		return err
+	}
+	set := func(node, value string) error {
+		_, err := s.admin.Set(node, []byte(value), -1)
+		return err
+	}
+	switch what {
+	case conformance.CorruptShard:
+		return set(shard, "\xff\x00 held")
+	case conformance.CorruptMember:
+		_, member, err := p.node(keys.Member(driver.SessionID(name)))
+		if err != nil {
+			return err
+		}
+		return set(member, `{"v":1,`)
+	case conformance.OversizeShard:
+		return set(shard, "1 held "+strings.Repeat("x", 1<<20-1<<10))
+	case conformance.RewriteShard:
+		value, _, err := s.admin.Get(shard)
+		if err != nil {
+			return err
+		}
+		return set(shard, string(value))
+	case conformance.RemoveShard:
+		return s.admin.Delete(shard, -1)
+	}
+	return errors.ErrUnsupported
+}
+
+// lying is a store that ignores conditions.
+type lying struct{ kv.Plain }
+
+func (l lying) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+	c := &kv.Batch{Heartbeat: b.Heartbeat, Txns: slices.Clone(b.Txns), Rider: b.Rider}
+	for i := range c.Txns {
+		c.Txns[i].If = nil
+	}
+	return l.Plain.Apply(ctx, c)
+}
+
+func linkWire(l *kvfault.Link) *conformance.Wire {
+	set := func(f kvfault.Fault) func() func() {
+		return func() func() {
+			l.Set(kvfault.All, f)
+			return l.Heal
+		}
+	}
+	return &conformance.Wire{
+		DropRequests: set(kvfault.DropRequest),
+		DropReplies:  set(kvfault.DropReply),
+		Duplicate:    set(kvfault.Duplicate),
+		Hold: func() func() {
+			l.Set(kvfault.All, kvfault.HoldRequest)
+			return func() {
+				l.Heal()
+				l.Deliver()
+			}
+		},
+		Cut: func() func() {
+			l.SetError(kvfault.All, errors.New("connection refused"))
+			return l.Heal
+		},
+	}
+}
+
+// frame is the length of a packet.
+func frame(b []byte) int {
+	if len(b) < 4 {
+		return 0
+	}
+	return 4 + int(b[0])<<24 + int(b[1])<<16 + int(b[2])<<8 + int(b[3])
+}
+
+// isWrite tells create, delete, setData and multi from other packets.
+func isWrite(frame []byte) bool {
+	return len(frame) >= 12 && frame[8] == 0 && frame[9] == 0 && frame[10] == 0 && slices.Contains([]byte{1, 2, 5, 14}, frame[11])
+}
+
+func proxyWire(t testing.TB, p *faultproxy.Proxy) *conformance.Wire {
+	must := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	set := func(f faultproxy.Faults) func() func() {
+		return func() func() {
+			must(p.Set(f))
+			return func() { must(p.Set(faultproxy.Faults{})) }
+		}
+	}
+	return &conformance.Wire{
+		DropRequests: set(faultproxy.Faults{Requests: faultproxy.Flow{Swallow: true}}),
+		DropReplies:  set(faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}),
+		Hold:         set(faultproxy.Faults{Requests: faultproxy.Flow{Hold: true}}),
+		Duplicate: set(faultproxy.Faults{Requests: faultproxy.Flow{Decide: func(frame []byte) faultproxy.Verdict {
+			if isWrite(frame) {
+				return faultproxy.Duplicate
+			}
+			return faultproxy.Pass
+		}}}),
+		Cut: func() func() {
+			must(p.Refuse())
+			p.Reset()
+			return func() { must(p.Admit()) }
+		},
+	}
+}

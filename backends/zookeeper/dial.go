@@ -1,0 +1,85 @@
+package zookeeper
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// dialer connects to a server.
+type dialer func(ctx context.Context, addr string) (net.Conn, error)
+
+// dialer is how the options say to connect. Names are resolved each time.
+func (o *Options) dialer() dialer {
+	connect := o.dial
+	if connect == nil {
+		connect = func(ctx context.Context, addr string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	}
+	if o.TLS == nil {
+		return connect
+	}
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		raw, err := connect(ctx, addr)
+		if err != nil {
+			return nil, err
+		}
+		cfg := o.TLS.Clone()
+		if cfg.ServerName == "" {
+			cfg.ServerName, _, _ = net.SplitHostPort(addr)
+		}
+		conn := tls.Client(raw, cfg)
+		if err := conn.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("TLS: %w", err), raw.Close())
+		}
+		return conn, nil
+	}
+}
+
+// link connects and begins a session.
+func (o *Options) link() func(ctx context.Context, server string) (*link, error) {
+	dial := o.dialer()
+	var auth []byte
+	if o.User != "" {
+		auth = []byte(o.User + ":" + string(o.Password))
+	}
+	return func(ctx context.Context, server string) (*link, error) {
+		conn, err := dial(ctx, server)
+		if err != nil {
+			return nil, err
+		}
+		alone := standsAlone(ctx, dial, server)
+		return newLink(ctx, conn, server, auth, alone)
+	}
+}
+
+// askTimeout bounds how long a server is asked what it is.
+const askTimeout = 200 * time.Millisecond
+
+// standsAlone asks a server whether it is no member of an ensemble, by a command
+// that is allowed by default. One that does not tell may be a member.
+func standsAlone(ctx context.Context, dial dialer, server string) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	conn, err := dial(ctx, server)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	limit, _ := ctx.Deadline()
+	if conn.SetDeadline(limit) != nil {
+		return false
+	}
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return false
+	}
+	text, _ := io.ReadAll(io.LimitReader(conn, 4096))
+	return bytes.Contains(text, []byte("\nMode: standalone\n"))
+}

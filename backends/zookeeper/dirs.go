@@ -1,0 +1,106 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// layout is the fixed directories of a namespace, below its own, and whether their
+// nodes are permanent: those are what tokens, fences and log numbers rest on, and
+// nobody but an administrator may delete one.
+var layout = []struct {
+	name      string
+	permanent bool
+}{
+	{"!state", true}, {"!state/member", false}, {"!state/shard", true}, {"!node", true}, {"!head", true},
+	{"!log", true}, {"!item", true}, {"!beat", false}, {"!feed", false}, {"!probe", false},
+}
+
+// maxDirs bounds the memory of which directories exist.
+const maxDirs = 1 << 16
+
+// missingDirs are the directories of shards that have to be made first, once the
+// store said that one is missing. Those of logs are made with the shard's record,
+// those of items with the first of them; all others with the namespace.
+func (a *application) missingDirs() []string {
+	if !a.dirs {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var dirs []string
+	seen := make(map[string]bool)
+	for _, ops := range a.ops() {
+		for _, op := range ops {
+			_, part := partOf(op.key)
+			if op.delete || part != "!item" && part != "!log" || seen[op.dir] {
+				continue
+			}
+			seen[op.dir] = true
+			if _, ok := a.store.dirs[op.dir]; !ok {
+				dirs = append(dirs, op.dir)
+			}
+		}
+	}
+	return dirs
+}
+
+// forgetDir forgets the directory of a node that could not be made.
+func (s *store) forgetDir(node string) {
+	dir, _ := split(node)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.dirs, dir)
+}
+
+// makeDirs makes directories of shards, whose nodes come and go.
+func (s *store) makeDirs(ctx context.Context, lk *link, dirs []string) error {
+	if len(dirs) == 0 {
+		return nil
+	}
+	acl := s.rights.directory(false)
+	_, err := call(ctx, lk, func(c *zk.Conn) (struct{}, error) {
+		var all sync.WaitGroup
+		slots := make(chan struct{}, readers)
+		errs := make([]error, len(dirs))
+		for i, dir := range dirs {
+			slots <- struct{}{}
+			all.Go(func() {
+				errs[i] = create(c, dir, acl)
+				<-slots
+			})
+		}
+		all.Wait()
+		return struct{}{}, errors.Join(errs...)
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return fmt.Errorf("tenure: zookeeper: %w: a directory of the namespace is gone: %w", driver.ErrStoreChanged, err)
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.dirs) > maxDirs {
+		clear(s.dirs)
+	}
+	for _, dir := range dirs {
+		s.dirs[dir] = struct{}{}
+	}
+	return nil
+}
+
+// create makes a directory unless it exists.
+func create(c *zk.Conn, node string, acl []zk.ACL) error {
+	_, err := c.Create(node, nil, 0, acl)
+	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return fmt.Errorf("making %s: %w", node, err)
+	}
+	return nil
+}

@@ -1,0 +1,483 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// try repeats a call until it succeeds, each time with a bound of its own, as core
+// does with heartbeats. It returns the errors on the way.
+func try(t *testing.T, what string, each time.Duration, do func(ctx context.Context) error) []error {
+	t.Helper()
+	all := bounded(t, time.Minute)
+	var errs []error
+	for {
+		ctx, cancel := context.WithTimeout(all, each)
+		err := do(ctx)
+		cancel()
+		if err == nil {
+			return errs
+		}
+		if errs = append(errs, err); all.Err() != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// entries of a shard's log, as one string.
+func entries(t *testing.T, b *Backend, shard driver.ShardID) string {
+	t.Helper()
+	page, err := b.ReadLog(bounded(t, 20*time.Second), shard, 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s strings.Builder
+	for _, e := range page.Entries {
+		s.Write(e.Payload)
+	}
+	return s.String()
+}
+
+func appendOf(f driver.Fence, n driver.WriteNo, text string) []driver.Write {
+	return []driver.Write{{Fence: f, Number: n, Nonce: driver.Nonce(n), Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte(text)}}}}
+}
+
+func commit(ctx context.Context, s driver.Session, f driver.Fence, n driver.WriteNo, text string) error {
+	res, err := s.Commit(ctx, appendOf(f, n, text))
+	if err == nil {
+		err = res[0].Err
+	}
+	return err
+}
+
+// TestSessionExpired cuts a process off until the server has expired its sessions:
+// nothing that matters hangs on them.
+func TestSessionExpired(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.ZooKeeper, &servers.Options{Config: []string{"tickTime = 100", "maxSessionTimeout = 1000"}})
+	proxy, err := faultproxy.New(server.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	b, err := Open(t.Context(), []string{proxy.Addr()}, t.Name(), &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	s := join(t, b, "n1")
+	granted, _ := acquire(t, s, claims(1))
+	if n := sessions(t, server); n == 0 {
+		t.Fatal("no session")
+	}
+	if err := proxy.Set(faultproxy.BlackHole()); err != nil {
+		t.Fatal(err)
+	}
+	for ctx := bounded(t, time.Minute); sessions(t, server) > 0; {
+		if ctx.Err() != nil {
+			t.Fatal("the sessions do not expire")
+		}
+	}
+	if err := proxy.Set(faultproxy.Faults{}); err != nil {
+		t.Fatal(err)
+	}
+	try(t, "a heartbeat", time.Second, s.Beat)
+	if err := commit(t.Context(), s, granted[0].Fence, 1, "a"); err != nil && !errors.Is(err, driver.ErrRetry) {
+		t.Error(err)
+	}
+}
+
+// sessions counts those at a server.
+func sessions(t *testing.T, s *servers.Server) (n int) {
+	t.Helper()
+	for line := range strings.Lines(ask(t, s, "cons")) {
+		if strings.Contains(line, "sid=") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestConnectionsLost ends every connection of the client: sessions are replaced,
+// watches armed again, and nothing that matters hangs on either.
+func TestConnectionsLost(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	var mu sync.Mutex
+	var conns []net.Conn
+	b := openOn(t, Options{dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		conns = append(conns, conn)
+		return conn, nil
+	}}, server)
+	s := join(t, b, "n1")
+	granted, _ := acquire(t, s, claims(1))
+	fence := granted[0].Fence
+	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		sessions := []int64{}
+		for _, l := range []*line{b.store.beats, b.store.writes, b.store.reads} {
+			lk, err := l.link(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			sessions = append(sessions, lk.conn.SessionID())
+		}
+		mu.Lock()
+		for _, c := range conns {
+			c.Close()
+		}
+		conns = nil
+		mu.Unlock()
+		try(t, "a heartbeat", time.Second, s.Beat)
+		lk, err := b.store.beats.link(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id := lk.conn.SessionID(); id == sessions[0] {
+			t.Error("the session is the same")
+		}
+	}
+	if err := commit(t.Context(), s, fence, 1, "a"); err != nil && !driver.Unknown(err) {
+		t.Error(err)
+	}
+	// The watch is back, too.
+	other := join(t, openOn(t, Options{}, server), "n2")
+	try(t, "the watch", time.Second, func(ctx context.Context) error {
+		v, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
+		if err == nil {
+			for _, m := range v.Members {
+				if m.Session == other.ID() {
+					return nil
+				}
+			}
+			err = errors.New("not told of the new member")
+			view = v
+		}
+		return err
+	})
+}
+
+// TestLeaderLost kills the leader of three again and again: members stay, their
+// writes are applied once and in order.
+func TestLeaderLost(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
+	members := cluster.Members()
+	b := openOn(t, Options{}, members...)
+	s := join(t, b, "n1")
+	granted, _ := acquire(t, s, claims(1))
+	fence := granted[0].Fence
+	number := driver.WriteNo(0)
+	want := ""
+	next := func() {
+		number++
+		text := fmt.Sprint(number, " ")
+		want += text
+		try(t, "a commit", 2*time.Second, func(ctx context.Context) error {
+			err := commit(ctx, s, fence, number, text)
+			var conflict *driver.ConflictError
+			if errors.As(err, &conflict) && conflict.Head.Number == number && conflict.Head.Nonce == driver.Nonce(number) {
+				return nil // what was unknown was applied
+			}
+			return err
+		})
+	}
+	next()
+	for range 2 {
+		leader := leaderOf(t, members)
+		if err := leader.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		next()
+		try(t, "a heartbeat", time.Second, s.Beat)
+		if err := leader.Restart(bounded(t, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		next()
+	}
+	if got := entries(t, b, fence.Shard); got != want {
+		t.Errorf("the log is %q, want %q", got, want)
+	}
+}
+
+// leaderOf asks each member what it is.
+func leaderOf(t *testing.T, members []*servers.Server) *servers.Server {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for time.Now().Before(deadline) {
+		for _, s := range members {
+			if strings.Contains(ask(t, s, "srvr"), "Mode: leader") {
+				return s
+			}
+		}
+	}
+	t.Fatal("no member leads")
+	return nil
+}
+
+// ask sends one of the server's commands of four letters. The answer is empty if
+// there is none.
+func ask(t *testing.T, s *servers.Server, command string) string {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return ""
+	}
+	_, _ = io.WriteString(conn, command)
+	text, _ := io.ReadAll(conn)
+	return string(text)
+}
+
+// TestStoppedMember stalls the member that heartbeats go to: the next ones go to
+// another.
+func TestStoppedMember(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
+	members := cluster.Members()
+	leader := leaderOf(t, members)
+	var follower *servers.Server
+	for _, s := range members {
+		if s != leader {
+			follower = s
+		}
+	}
+	b := openOn(t, Options{}, members...)
+	s := join(t, b, "n1")
+	try(t, "a heartbeat", time.Second, s.Beat)
+	b.store.beats.mu.Lock()
+	b.store.beats.current.cut()
+	for i, addr := range b.store.beats.servers {
+		if addr == follower.Addr() {
+			b.store.beats.next = i
+		}
+	}
+	b.store.beats.mu.Unlock()
+	try(t, "a heartbeat", time.Second, s.Beat)
+	if err := follower.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := follower.Cont(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const each = 500 * time.Millisecond
+	if errs := try(t, "a heartbeat", each, s.Beat); len(errs) > 4 {
+		t.Errorf("it took %d heartbeats of %v: %v", len(errs)+1, each, errs)
+	}
+}
+
+// TestQuorumLost: without a majority nothing is applied and nobody is lost; with it
+// back, the same session goes on.
+func TestQuorumLost(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{Config: []string{"tickTime = 200"}})
+	members := cluster.Members()
+	b := openOn(t, Options{}, members...)
+	s := join(t, b, "n1")
+	granted, _ := acquire(t, s, claims(1))
+	for _, m := range members[:2] {
+		if err := m.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := time.Now()
+	for time.Since(lost) < 10*b.Info().Limits.MinTTL {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		if err := s.Beat(ctx); err == nil && time.Since(lost) > 2*time.Second {
+			t.Error("a heartbeat was applied without a majority")
+		} else if errors.Is(err, driver.ErrSessionLost) || errors.Is(err, driver.ErrStoreChanged) {
+			t.Error(err)
+		}
+		cancel()
+	}
+	if err := cluster.Restart(bounded(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	try(t, "a heartbeat", time.Second, s.Beat)
+	try(t, "a commit", 2*time.Second, func(ctx context.Context) error {
+		if err := commit(ctx, s, granted[0].Fence, 1, "a"); !errors.Is(err, driver.ErrConflict) {
+			return err
+		}
+		return nil
+	})
+	if got := entries(t, b, granted[0].Fence.Shard); got != "a" {
+		t.Errorf("the log is %q", got)
+	}
+}
+
+// TestMadeAgain deletes records by hand and has them made again until their
+// versions are those that a former owner remembers: no fence passes.
+func TestMadeAgain(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	admin := client(t, server)
+	b := openOn(t, Options{}, server)
+	former := join(t, b, "n1")
+	granted, _ := acquire(t, former, claims(2))
+	fence := granted[0].Fence
+	node := DefaultRoot + "/" + t.Name() + "/!state/shard/" + string(fence.Shard)
+	if err := admin.Delete(node, -1); err != nil {
+		t.Fatal(err)
+	}
+	heir := join(t, openOn(t, Options{}, server), "n2")
+	res, err := heir.Acquire(t.Context(), claims(1))
+	if err == nil {
+		err = res[0].Err
+	}
+	if !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a claim on a record that was deleted: %v", err)
+	}
+	if err := commit(t.Context(), former, fence, 1, "a"); !errors.Is(err, driver.ErrFenced) {
+		t.Errorf("a commit under a record that was deleted: %v", err)
+	}
+
+	// The whole namespace, made again with the same versions everywhere.
+	s := &suiteStore{admin: admin}
+	all, err := s.copyBelow(DefaultRoot + "/" + t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := make(map[string]int32)
+	for _, c := range all {
+		_, stat, err := admin.Exists(c.node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions[c.node] = stat.Version
+	}
+	if err := s.removeBelow(DefaultRoot + "/" + t.Name()); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range all {
+		if strings.Contains(c.node, "/!id"+separator) {
+			all = append(all[:i], all[i+1:]...)
+			break
+		}
+	}
+	if err := s.makeAgain(all); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		for range versions[c.node] {
+			if _, err := admin.Set(c.node, c.value, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := commit(t.Context(), former, granted[1].Fence, 1, "b"); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a commit to a namespace that was made again: %v", err)
+	}
+	if err := former.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a heartbeat to a namespace that was made again: %v", err)
+	}
+}
+
+// TestVersionsDoNotPass: an item that another process deleted and made again has the
+// version it had before, and still is another.
+func TestVersionsDoNotPass(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	mine, other := openOn(t, Options{}, server).store, openOn(t, Options{}, server).store
+	key := t.Name() + "/!item/eu/k"
+	apply := func(s *store, rev kv.Rev, op kv.Op) kv.Result {
+		op.Key = key
+		out, err := s.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{If: []kv.Compare{{Key: key, Rev: rev}}, Ops: []kv.Op{op}}}})
+		if err != nil || out.Results[0].Err != nil {
+			t.Fatal(out, err)
+		}
+		return out.Results[0]
+	}
+	put := kv.Op{Value: []byte("1")}
+	first := apply(mine, kv.Absent, put)
+	apply(other, kv.Exists, kv.Op{Delete: true})
+	second := apply(other, kv.Absent, put)
+	if r := apply(mine, first.Rev, put); r.OK {
+		t.Error("a write that expects the first record was applied to the second")
+	}
+	if r := apply(mine, second.Rev, put); !r.OK {
+		t.Error("a write that expects the second record was refused")
+	}
+}
+
+// TestPacketLimit fills transactions to what Limits allow, with long names: the
+// server takes them, and what is more is refused before it is sent.
+func TestPacketLimit(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	long := strings.Repeat("n", driver.MaxNameLen)
+	namespace := t.Name() + strings.Repeat("/"+long, driver.MaxNamespaceParts-1)
+	b, err := Open(t.Context(), addrs([]*servers.Server{server}), namespace, &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s := join(t, b, "n1")
+	many := claims(700)
+	for i := range many {
+		many[i].Shard = driver.ShardID(fmt.Sprintf("%s%03d", long[:120], i))
+	}
+	granted, next := acquire(t, s, many)
+	limits := b.Info().Limits
+	full := driver.Op{Kind: driver.OpAppend, Value: make([]byte, limits.WriteBytes)}
+	one := []driver.Write{{Fence: granted[0].Fence, Number: 1, Nonce: 1, Ops: []driver.Op{full}}}
+	if res, err := s.Commit(t.Context(), one); err != nil || res[0].Err != nil {
+		t.Error(res, err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, join(t, b, "n2"), next)
+	if n := fit(make([]kv.Txn, 10), 10); n != 10 {
+		t.Errorf("%d of 10 empty transactions fit", n)
+	}
+}
+
+// TestLaggingFollower reads through a member right after others have written
+// through another, however far it is behind.
+func TestLaggingFollower(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
+	members := cluster.Members()
+	writer := openOn(t, Options{}, members[0])
+	s := join(t, writer, "n1")
+	granted, _ := acquire(t, s, claims(1))
+	readers := []*Backend{openOn(t, Options{}, members[0]), openOn(t, Options{}, members[1]), openOn(t, Options{}, members[2])}
+	for n := driver.WriteNo(1); n <= 50; n++ {
+		if err := commit(t.Context(), s, granted[0].Fence, n, "x"); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range readers {
+			page, err := r.ReadLog(t.Context(), granted[0].Fence.Shard, 0, 0)
+			if err != nil || page.Head.Number != n {
+				t.Fatalf("reader %d: head %d after commit %d, %v", i, page.Head.Number, n, err)
+			}
+		}
+	}
+}

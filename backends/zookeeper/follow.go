@@ -1,0 +1,304 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+// rederive is how often what is followed is read anew without a watch having
+// fired (rule S13).
+const rederive = 15 * time.Second
+
+// watches collects the nodes whose watches fired. The client library calls mark as
+// the events come, before any reply that is behind them, and drops nothing.
+type watches struct {
+	mu    sync.Mutex
+	fired map[string]struct{} // by node
+	wake  chan struct{}       // holds one token: there may be something in fired
+}
+
+func newWatches() *watches {
+	return &watches{fired: make(map[string]struct{}), wake: make(chan struct{}, 1)}
+}
+
+func (w *watches) mark(node string) {
+	w.mu.Lock()
+	w.fired[node] = struct{}{}
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what fired since the last call.
+func (w *watches) take() map[string]struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fired := w.fired
+	w.fired = make(map[string]struct{})
+	return fired
+}
+
+// Follow keeps watches on what is followed. See kv.Plain.
+//
+// A watch fires once, so it is armed again by the read that answers it, and a read
+// never precedes its watch. When the connection ends, so do all watches: everything
+// is armed and read again on the next one, once its server has caught up.
+func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error {
+	f := &follower{store: s, fn: fn, records: make(map[string]followed)}
+	for _, p := range prefixes {
+		if p[len(p)-1] != '/' {
+			_, node, err := s.paths.node(p)
+			if err != nil {
+				return err
+			}
+			f.alone = append(f.alone, watched{p, node})
+			continue
+		}
+		sc, err := s.paths.scope(p)
+		if err == nil && sc.nested {
+			err = badKey(p)
+		}
+		if err != nil {
+			return err
+		}
+		f.scopes = append(f.scopes, sc)
+	}
+	for {
+		lk, err := s.reads.link(ctx)
+		if err == nil {
+			err = f.on(ctx, lk)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case s.life.Err() != nil:
+			return errShut
+		case !errors.Is(err, errEnded):
+			return err
+		}
+	}
+}
+
+// follower is one call of Follow.
+type follower struct {
+	*store
+	fn      func(*kv.Page) error
+	scopes  []scope
+	alone   []watched
+	records map[string]followed // by node
+}
+
+type watched struct{ key, node string }
+
+type followed struct {
+	found
+	key   string
+	alone bool
+}
+
+// on follows on one link, until it ends, which is errEnded, or fails.
+func (f *follower) on(ctx context.Context, lk *link) error {
+	w := newWatches()
+	defer lk.watch(w)()
+	at, err := lk.catchUp(ctx, f.paths.root)
+	if err != nil {
+		return f.ended(lk, err)
+	}
+	if err := f.all(ctx, lk, true); err != nil {
+		return f.ended(lk, err)
+	}
+	if err := f.tell(at); err != nil {
+		return err
+	}
+	again := time.NewTicker(rederive)
+	defer again.Stop()
+	for {
+		select {
+		case <-w.wake:
+			// What fired later than this is not in the reads, and not promised.
+			at = kv.Rev(lk.tap.zxid.Load())
+			// A list in which a node is missing is behind the events of the transaction
+			// that deleted it: what else that wrote is read before it is told.
+			for listed := true; listed && err == nil; {
+				fired := w.take()
+				listed = slices.ContainsFunc(f.scopes, func(sc scope) bool { _, ok := fired[sc.dir]; return ok })
+				err = f.some(ctx, lk, fired)
+			}
+		case <-again.C:
+			at = kv.Rev(lk.tap.zxid.Load())
+			err = f.all(ctx, lk, false)
+		case <-lk.down:
+			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err != nil {
+			return f.ended(lk, err)
+		}
+		if err := f.tell(at); err != nil {
+			return err
+		}
+	}
+}
+
+// ended replaces the error of a call on a link that is over.
+func (f *follower) ended(lk *link, err error) error {
+	if !lk.alive() {
+		return errEnded
+	}
+	return readError(err)
+}
+
+// tell delivers everything that is known.
+func (f *follower) tell(at kv.Rev) error {
+	page := &kv.Page{Rev: at, Pairs: make([]kv.Pair, 0, len(f.records))}
+	for _, r := range f.records {
+		if r.exists {
+			page.Pairs = append(page.Pairs, r.pair(r.key))
+		}
+	}
+	slices.SortFunc(page.Pairs, func(a, b kv.Pair) int { return strings.Compare(a.Key, b.Key) })
+	return f.fn(page)
+}
+
+// all reads everything, and arms the watches if they are not.
+func (f *follower) all(ctx context.Context, lk *link, arm bool) error {
+	for _, sc := range f.scopes {
+		if err := f.list(ctx, lk, sc, arm, true); err != nil {
+			return err
+		}
+	}
+	return f.load(ctx, lk, f.alone, arm)
+}
+
+// some reads what fired, and arms it again.
+func (f *follower) some(ctx context.Context, lk *link, fired map[string]struct{}) error {
+	for _, sc := range f.scopes {
+		if _, ok := fired[sc.dir]; ok {
+			if err := f.list(ctx, lk, sc, true, false); err != nil {
+				return err
+			}
+		}
+	}
+	var nodes []watched
+	for node := range fired {
+		if r, ok := f.records[node]; ok {
+			nodes = append(nodes, watched{r.key, node})
+		}
+	}
+	return f.load(ctx, lk, nodes, true)
+}
+
+// list reads the names in a directory, and loads the records that are new, or all.
+func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) error {
+	names, err := call(ctx, lk, func(c *zk.Conn) ([]string, error) {
+		var (
+			names []string
+			err   error
+		)
+		if arm {
+			names, _, _, err = c.ChildrenW(sc.dir)
+		} else {
+			names, _, err = c.Children(sc.dir)
+		}
+		return names, err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", sc.dir, err)
+	}
+	var fresh []watched
+	present := make(map[string]bool)
+	for _, key := range sc.keys(names) {
+		_, node, err := f.paths.node(key)
+		if err != nil {
+			continue // somebody else's
+		}
+		present[node] = true
+		if _, known := f.records[node]; !known || all {
+			fresh = append(fresh, watched{key, node})
+		}
+	}
+	maps.DeleteFunc(f.records, func(node string, r followed) bool {
+		dir, _ := split(node)
+		return dir == sc.dir && !r.alone && !present[node]
+	})
+	return f.load(ctx, lk, fresh, arm)
+}
+
+// load reads records. One of a directory that is gone is left out: the directory's
+// own watch tells when it is there again.
+func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	alone := make(map[string]bool)
+	for _, w := range f.alone {
+		alone[w.node] = true
+	}
+	all, err := call(ctx, lk, func(c *zk.Conn) ([]found, error) {
+		all := make([]found, len(nodes))
+		errs := make([]error, len(nodes))
+		if len(nodes) == 1 { // most of the time, and somebody waits for it
+			all[0], errs[0] = getWatched(c, nodes[0].node, arm, alone[nodes[0].node])
+			return all, errs[0]
+		}
+		var done sync.WaitGroup
+		slots := make(chan struct{}, readers)
+		for i, n := range nodes {
+			slots <- struct{}{}
+			done.Go(func() {
+				all[i], errs[i] = getWatched(c, n.node, arm, alone[n.node])
+				<-slots
+			})
+		}
+		done.Wait()
+		return all, errors.Join(errs...)
+	})
+	if err != nil {
+		return err
+	}
+	for i, n := range nodes {
+		if old, ok := f.records[n.node]; ok && all[i].exists && all[i].mark.rev < old.mark.rev {
+			return fmt.Errorf("%s has revision %d after %d was read: the store went back", n.node, all[i].mark.rev, old.mark.rev)
+		}
+		f.remember(n.key, all[i])
+		if all[i].exists || alone[n.node] {
+			f.records[n.node] = followed{all[i], n.key, alone[n.node]}
+		} else {
+			delete(f.records, n.node)
+		}
+	}
+	return nil
+}
+
+// getWatched reads a node and arms its watch; of one that is followed alone also
+// while it does not exist.
+func getWatched(c *zk.Conn, node string, arm, alone bool) (found, error) {
+	for arm {
+		value, stat, _, err := c.GetW(node)
+		switch {
+		case err == nil:
+			return found{value, markOf(stat), true}, nil
+		case !errors.Is(err, zk.ErrNoNode):
+			return found{}, fmt.Errorf("%s: %w", node, err)
+		case !alone:
+			return found{}, nil
+		}
+		if exists, _, _, err := c.ExistsW(node); err != nil || !exists {
+			return found{}, err
+		}
+	}
+	return get(c, node, false)
+}

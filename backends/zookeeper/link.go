@@ -1,0 +1,260 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// link is one connection to one server, and one session. The client library would
+// connect anew by itself, send then what was queued before, and replace an expired
+// session; a link lets it dial once only, so that a link that is down is over, and
+// whatever was in flight on it has an unknown outcome.
+type link struct {
+	conn *zk.Conn
+	tap  *tap
+	// alone says that the server is no member of an ensemble. It ends all
+	// connections when it becomes one.
+	alone bool
+	up    chan struct{} // closed once there is a session
+	down  chan struct{} // closed when the connection has ended
+	done  chan struct{} // closed when the library's goroutines have ended
+
+	ready, over sync.Once
+	slots       chan struct{}  // one for each call under way, whether or not somebody waits
+	calls       sync.WaitGroup // the same
+
+	mu      sync.Mutex
+	closing bool     // no call may begin
+	sent    *barrier // that is under way, or the last one
+	next    *barrier // that is to be sent once sent was answered
+	watches map[*watches]struct{}
+}
+
+// maxCalls is how many calls are under way on a link at once.
+const maxCalls = 64
+
+// sessionTimeout is what links ask for. A server that answers no ping for two
+// thirds of it is given up, and earlier if a call has waited in vain; sessions mean
+// nothing else here. A busy server answers pings late, too.
+const sessionTimeout = 10 * time.Second
+
+// maxReply bounds what a server may send at once, such as the names of a
+// directory's nodes.
+const maxReply = 64 << 20
+
+// onlyOnce gives the library one server, and then none.
+type onlyOnce struct {
+	server string
+	given  bool
+}
+
+func (o *onlyOnce) Init([]string) error { return nil }
+func (o *onlyOnce) Len() int            { return 1 }
+func (o *onlyOnce) Connected()          {}
+func (o *onlyOnce) Next() (string, bool) {
+	again := o.given
+	o.given = true
+	return o.server, again
+}
+
+// silent is the logger of the library: errors are returned, not written.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+var errEnded = errors.New("the connection has ended")
+
+// newLink begins a session on a connection, which it owns from then on.
+func newLink(ctx context.Context, raw net.Conn, server string, auth []byte, alone bool) (*link, error) {
+	l := &link{
+		tap: newTap(raw), alone: alone, up: make(chan struct{}), down: make(chan struct{}), done: make(chan struct{}),
+		slots: make(chan struct{}, maxCalls), watches: make(map[*watches]struct{}),
+	}
+	var dial sync.Once
+	conn, events, err := zk.Connect([]string{server}, sessionTimeout,
+		zk.WithHostProvider(&onlyOnce{server: server}),
+		zk.WithLogger(silent{}), zk.WithLogInfo(false),
+		zk.WithMaxBufferSize(maxReply),
+		zk.WithEventCallback(l.event),
+		zk.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
+			err := errEnded
+			dial.Do(func() { err = nil })
+			if err != nil {
+				l.over.Do(func() { close(l.down) })
+				return nil, err
+			}
+			return l.tap, nil
+		}))
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	l.conn = conn
+	go func() {
+		for range events { // ends with the library's last goroutine
+		}
+		l.over.Do(func() { close(l.down) })
+		close(l.done)
+	}()
+	select {
+	case <-l.up:
+	case <-l.down:
+		err = errors.New("the server ended the connection while the session began")
+	case <-ctx.Done():
+		err = fmt.Errorf("no session: %w", ctx.Err())
+	}
+	if err == nil && len(auth) > 0 {
+		_, err = call(ctx, l, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.AddAuth("digest", auth) })
+	}
+	if err != nil {
+		l.cut()
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// event is called by the library's goroutines and must not block.
+func (l *link) event(ev zk.Event) {
+	if ev.Type == zk.EventSession {
+		switch ev.State {
+		case zk.StateHasSession:
+			l.ready.Do(func() { close(l.up) })
+		case zk.StateDisconnected, zk.StateExpired, zk.StateAuthFailed:
+			l.over.Do(func() { close(l.down) })
+		}
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range l.watches {
+		w.mark(ev.Path)
+	}
+}
+
+// watch has w told of every node whose watch fires, until the function that it
+// returns is called.
+func (l *link) watch(w *watches) (stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watches[w] = struct{}{}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.watches, w)
+	}
+}
+
+func (l *link) alive() bool {
+	select {
+	case <-l.down:
+		return false
+	default:
+		return true
+	}
+}
+
+// cut ends the connection at once.
+func (l *link) cut() { _ = l.tap.Close() }
+
+// farewell is how long a server may take to end a session.
+const farewell = 200 * time.Millisecond
+
+// close ends the session, if the server answers, and joins everything.
+func (l *link) close() {
+	l.mu.Lock()
+	l.closing = true
+	l.mu.Unlock()
+	closed := make(chan struct{})
+	go func() {
+		l.conn.Close()
+		close(closed)
+	}()
+	limit := time.NewTimer(farewell)
+	defer limit.Stop()
+	select {
+	case <-l.done:
+	case <-limit.C:
+	}
+	l.cut()
+	<-l.done
+	<-closed
+	l.calls.Wait()
+}
+
+// call makes a request and waits for its reply, no longer than ctx. The library
+// has no contexts: a request that nobody waits for any more ends with its link.
+func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T, error) {
+	type reply struct {
+		v   T
+		err error
+	}
+	var none T
+	if err := l.begin(ctx); err != nil {
+		return none, err
+	}
+	began := time.Now()
+	replies := make(chan reply, 1)
+	go func() {
+		defer l.end()
+		v, err := do(l.conn)
+		replies <- reply{v, err}
+	}()
+	select {
+	case r := <-replies:
+		return r.v, r.err
+	case <-ctx.Done():
+		return none, l.giveUp(ctx, began)
+	}
+}
+
+// giveUp ends a wait that began at a moment. A server that has said nothing since
+// stands still, or cannot be reached: the next call asks another one, and nothing
+// piles up behind this one.
+func (l *link) giveUp(ctx context.Context, began time.Time) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && l.tap.silentSince(began) && time.Since(began) > minPatience {
+		l.cut()
+	}
+	return ctx.Err()
+}
+
+// begin admits a call. Its errors mean that nothing was sent.
+func (l *link) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return notSent(err)
+	}
+	select {
+	case l.slots <- struct{}{}:
+	case <-ctx.Done():
+		return notSent(ctx.Err())
+	}
+	if !l.admit() {
+		<-l.slots
+		return notSent(errEnded)
+	}
+	return nil
+}
+
+// admit has close wait for one more goroutine, until calls.Done.
+func (l *link) admit() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closing {
+		l.calls.Add(1)
+	}
+	return !l.closing
+}
+
+func (l *link) end() {
+	<-l.slots
+	l.calls.Done()
+}
+
+// minPatience is how long a server may be silent before a call that gives up ends
+// its connection.
+const minPatience = 50 * time.Millisecond

@@ -1,0 +1,86 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Secret is a string that prints as xxxxx in every format.
+type Secret = driver.Secret
+
+// Settings are the Opener's options in configuration. See Options.
+type Settings struct {
+	Servers      []string `json:"servers" yaml:"servers"`     // each host:port
+	Namespace    string   `json:"namespace" yaml:"namespace"` // such as "orders"
+	Create       bool     `json:"create" yaml:"create"`
+	Root         string   `json:"root" yaml:"root"`
+	User         string   `json:"user" yaml:"user"`
+	Password     Secret   `json:"password" yaml:"password"`
+	PasswordFile string   `json:"password_file" yaml:"password_file"` // read once, when opening; replaces password
+	Admins       []string `json:"admins" yaml:"admins"`               // each scheme:id
+	TLS          bool     `json:"tls" yaml:"tls"`                     // with the machine's CAs, unless ca_file is set
+	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; means tls
+	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, the client's, with key_file; means tls
+	KeyFile      string   `json:"key_file" yaml:"key_file"`
+	ServerName   string   `json:"server_name" yaml:"server_name"` // in the servers' certificates, where it is not the host
+	Insecure     bool     `json:"insecure" yaml:"insecure"`
+}
+
+// Opener opens this backend by name, "zookeeper", from configuration.
+var Opener = driver.Opener{
+	Name: Name, Settings: Settings{},
+	Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
+		var s Settings
+		if err := decode(&s); err != nil {
+			return nil, err
+		}
+		o, err := s.options()
+		if err != nil {
+			return nil, err
+		}
+		b, err := Open(ctx, s.Servers, s.Namespace, o)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	},
+}
+
+func (s *Settings) options() (*Options, error) {
+	o := &Options{Create: s.Create, Root: s.Root, User: s.User, Password: s.Password, Admins: s.Admins, Insecure: s.Insecure}
+	if s.PasswordFile != "" {
+		text, err := os.ReadFile(s.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("tenure: %w: reading password_file: %w", driver.ErrRetry, err)
+		}
+		o.Password = Secret(strings.TrimRight(string(text), "\r\n"))
+	}
+	if !s.TLS && s.CAFile == "" && s.CertFile == "" && s.KeyFile == "" {
+		return o, nil
+	}
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName}
+	if s.CAFile != "" {
+		text, err := os.ReadFile(s.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("tenure: %w: reading ca_file: %w", driver.ErrInvalid, err)
+		}
+		o.TLS.RootCAs = x509.NewCertPool()
+		if !o.TLS.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("tenure: %w: ca_file has no certificate in PEM", driver.ErrInvalid)
+		}
+	}
+	if s.CertFile != "" || s.KeyFile != "" {
+		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("tenure: %w: cert_file and key_file: %w", driver.ErrInvalid, err)
+		}
+		o.TLS.Certificates = []tls.Certificate{pair}
+	}
+	return o, nil
+}

@@ -1,0 +1,128 @@
+package zookeeper
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// DefaultRoot is the node below which namespaces are.
+const DefaultRoot = "/tenure"
+
+// defaultPort is ZooKeeper's for clients.
+const defaultPort = "2181"
+
+// Options for Open. The zero value, and nil, work.
+type Options struct {
+	// Create writes the namespace's identity, and makes its directories, if it has
+	// none. Without it a missing identity is an error, because it may mean a wiped
+	// store (rule I1).
+	Create bool
+
+	// Root is the node below which namespaces are. Default ("") DefaultRoot; names
+	// of letters, digits, "_", "-" and ".", each after a "/". Create makes it if it
+	// is missing.
+	Root string
+
+	// User and Password are for digest authentication. Every node is then made for
+	// this user alone, and the administrators; otherwise for everybody. Neither may
+	// hold a colon. ZooKeeper sends the password as it is, so it needs TLS.
+	User     string
+	Password Secret
+
+	// Admins may do everything to what is made from now on, each as
+	// "scheme:id": "digest:admin:hash" or "x509:CN=admin". Where there are some,
+	// nobody else may change ACLs or remove a permanent record, such as a shard's.
+	Admins []string
+
+	// TLS, if not nil, is how to connect. An empty ServerName is the server's host.
+	// It is not changed, and must not be while the backend is open.
+	TLS *tls.Config
+
+	// Insecure allows a password on a connection to another host without TLS.
+	// Default false: that is refused.
+	Insecure bool
+
+	// dial replaces the connecting, in tests.
+	dial dialer
+}
+
+var rootName = regexp.MustCompile(`^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$`)
+
+// withDefaults returns a copy with the defaults filled in, or what to change.
+func (o *Options) withDefaults() (*Options, error) {
+	c := Options{}
+	if o != nil {
+		c = *o
+	}
+	if c.Root == "" {
+		c.Root = DefaultRoot
+	}
+	if !rootName.MatchString(c.Root) || len(c.Root) > 255 {
+		return nil, fmt.Errorf("tenure: %w: root %.80q: write it as %s, at most 255 bytes", driver.ErrInvalid, c.Root, DefaultRoot)
+	}
+	if (c.User == "") != (c.Password == "") {
+		return nil, fmt.Errorf("tenure: %w: digest authentication needs a user and a password, or neither", driver.ErrInvalid)
+	}
+	if strings.Contains(c.User, ":") || strings.Contains(string(c.Password), ":") {
+		return nil, fmt.Errorf("tenure: %w: a user or password of digest authentication has a colon: use one without", driver.ErrInvalid)
+	}
+	if _, err := c.rights(); err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// maxAdmins bounds what each node's ACL adds to a packet.
+const maxAdmins = 4
+
+func (o *Options) rights() (rights, error) {
+	r := rights{own: zk.WorldACL(0)}
+	if o.User != "" {
+		r.own = zk.DigestACL(0, o.User, string(o.Password))
+	}
+	if len(o.Admins) > maxAdmins {
+		return r, fmt.Errorf("tenure: %w: %d administrators: name at most %d", driver.ErrInvalid, len(o.Admins), maxAdmins)
+	}
+	for _, a := range o.Admins {
+		scheme, id, ok := strings.Cut(a, ":")
+		if !ok || scheme == "" || id == "" || len(a) > 255 {
+			return r, fmt.Errorf("tenure: %w: an administrator is not written as scheme:id, such as digest:admin:hash", driver.ErrInvalid)
+		}
+		r.admins = append(r.admins, zk.ACL{Scheme: scheme, ID: id})
+	}
+	return r, nil
+}
+
+// checkServers returns the servers with their ports, or what to change.
+func (o *Options) checkServers(servers []string) ([]string, error) {
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("tenure: %w: no servers: name at least one as host:port", driver.ErrInvalid)
+	}
+	out := make([]string, len(servers))
+	for i, s := range servers {
+		if strings.ContainsAny(s, "/@, ") || s == "" {
+			return nil, fmt.Errorf("tenure: %w: server %d is not written as host:port; a root goes into Options.Root, a user into Options.User", driver.ErrInvalid, i+1)
+		}
+		host, port, err := net.SplitHostPort(s)
+		if err != nil {
+			host, port = strings.Trim(s, "[]"), defaultPort
+		}
+		out[i] = net.JoinHostPort(host, port)
+		if o.User != "" && o.TLS == nil && !o.Insecure && !loopback(host) {
+			return nil, fmt.Errorf("tenure: %w: a password for %s without TLS could be read on the way: set Options.TLS, or Options.Insecure to allow it", driver.ErrInvalid, host)
+		}
+	}
+	return out, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,124 @@
+package zookeeper
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// paths maps the keys of package kv to nodes below a root. Directories are nodes
+// without data; a record is always a leaf, so that it can be deleted:
+//
+//	<ns>/!state/shard/eu      /tenure/<ns>/!state/shard/eu
+//	<ns>/!item/eu/config/db   /tenure/<ns>/!item/eu/config:db
+type paths struct{ root string }
+
+// parted are the fixed parts of keys that have one level of directories below
+// them: a kind of record, or a shard.
+var parted = []string{"!state", "!log", "!item"}
+
+// separator stands for "/" in the name of a leaf. No name may have it.
+const separator = ":"
+
+// node returns the directory and the node of a key. Names need no escaping; a key
+// for which that is not so is refused here.
+func (p paths) node(key string) (dir, node string, err error) {
+	at := strings.Index(key, "/!")
+	if at <= 0 {
+		return "", "", badKey(key)
+	}
+	part, rest, below := strings.Cut(key[at+1:], "/")
+	dir = p.root + "/" + key[:at]
+	if below {
+		dir += "/" + part
+		if slices.Contains(parted, part) {
+			var sub string
+			if sub, rest, below = strings.Cut(rest, "/"); !below {
+				return "", "", badKey(key)
+			}
+			dir += "/" + sub
+		}
+		part = strings.ReplaceAll(rest, "/", separator)
+	} else if slices.Contains(parted, part) {
+		return "", "", badKey(key)
+	}
+	if !plain(key) || part == "" {
+		return "", "", badKey(key)
+	}
+	return dir, dir + "/" + part, nil
+}
+
+// plain reports whether every part of a key is a node's name as it is.
+func plain(key string) bool {
+	for part := range strings.SplitSeq(key, "/") {
+		if part == "" || part == "." || part == ".." {
+			return false
+		}
+	}
+	for i := range len(key) {
+		if key[i] <= ' ' || key[i] > '~' || key[i] == separator[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// scope is where the records of a prefix are: the leaves of one directory whose
+// key begins with it, or those of all directories in one.
+type scope struct {
+	prefix string // of keys
+	dir    string // node
+	nested bool   // the leaves are in directories of dir
+	base   string // key of dir, with a "/" behind it
+}
+
+// scope takes prefixes that name at least the fixed part, such as "<ns>/!beat/".
+func (p paths) scope(prefix string) (scope, error) {
+	at := strings.Index(prefix, "/!")
+	if at <= 0 {
+		return scope{}, badKey(prefix)
+	}
+	part, rest, ok := strings.Cut(prefix[at+1:], "/")
+	if !ok || !plain(strings.TrimSuffix(prefix, "/")) {
+		return scope{}, badKey(prefix)
+	}
+	s := scope{prefix: prefix, base: prefix[:at+1] + part + "/"}
+	if slices.Contains(parted, part) {
+		sub, _, ok := strings.Cut(rest, "/")
+		if ok {
+			s.base += sub + "/"
+		}
+		s.nested = !ok
+	}
+	s.dir = p.root + "/" + strings.TrimSuffix(s.base, "/")
+	return s, nil
+}
+
+// below is the scope of one of the directories of a nested scope.
+func (s scope) below(name string) scope {
+	return scope{prefix: s.prefix, base: s.base + name + "/", dir: s.dir + "/" + name}
+}
+
+// keys returns those of a directory's leaves that have the prefix.
+func (s scope) keys(leaves []string) []string {
+	keys := make([]string, 0, len(leaves))
+	for _, leaf := range leaves {
+		if key := s.base + strings.ReplaceAll(leaf, separator, "/"); strings.HasPrefix(key, s.prefix) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// partOf is the fixed part of a key, and the namespace before it.
+func partOf(key string) (ns, part string) {
+	at := strings.Index(key, "/!")
+	part, _, _ = strings.Cut(key[at+1:], "/")
+	return key[:at], part
+}
+
+func badKey(key string) error {
+	return fmt.Errorf("tenure: %w: %.80q is no key of this package", driver.ErrInvalid, key)
+}

@@ -1,0 +1,269 @@
+package zookeeper
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+// txn is a transaction of a batch, as nodes.
+type txn struct {
+	conds []cond
+	ops   []write
+}
+
+type cond struct {
+	key, node string
+	rev       kv.Rev
+	// volatile says that the record may have been deleted and made again since its
+	// version was learned, by this package itself, so that it is read anew. Items
+	// are, and a write of items compares its shard's head besides, without which
+	// nobody deletes one.
+	volatile bool
+}
+
+type write struct {
+	key, dir, node string
+	value          []byte // a copy: the library encodes it when it sends
+	delete         bool
+}
+
+func (s *store) txn(t *kv.Txn) (txn, error) {
+	out := txn{conds: make([]cond, len(t.If)), ops: make([]write, len(t.Ops))}
+	for i, c := range t.If {
+		_, node, err := s.paths.node(c.Key)
+		if err != nil {
+			return txn{}, err
+		}
+		_, part := partOf(c.Key)
+		out.conds[i] = cond{c.Key, node, c.Rev, part == "!item"}
+	}
+	for i, op := range t.Ops {
+		dir, node, err := s.paths.node(op.Key)
+		if err != nil {
+			return txn{}, err
+		}
+		out.ops[i] = write{op.Key, dir, node, bytes.Clone(op.Value), op.Delete}
+		if !op.Delete && out.ops[i].value == nil {
+			out.ops[i].value = []byte{}
+		}
+	}
+	return out, nil
+}
+
+// knowledge is what is known of records while a batch is applied: what was read for
+// it, and else what is remembered.
+type knowledge struct {
+	fresh map[string]found
+	marks *marks
+}
+
+// verdict on a condition.
+type verdict uint8
+
+const (
+	unsure verdict = iota // it has to be read
+	holds                 // or is for the store to decide
+	fails
+)
+
+// judge looks at a condition. An older read than the condition's revision does not
+// happen: reads follow a write on the same connection.
+func (k *knowledge) judge(c cond) (verdict, mark) {
+	f, read := k.fresh[c.key]
+	switch {
+	case read && c.rev == kv.Absent, read && c.rev == kv.Exists:
+		if f.exists == (c.rev == kv.Exists) {
+			return holds, f.mark
+		}
+		return fails, mark{}
+	case c.rev <= 0:
+		return holds, mark{}
+	case read:
+		if f.exists && f.mark.rev == c.rev {
+			return holds, f.mark
+		}
+		return fails, mark{}
+	}
+	if m, ok := k.marks.get(c.key); ok && m.rev == c.rev && !c.volatile {
+		return holds, m
+	}
+	return unsure, mark{}
+}
+
+// exists tells whether a record is there, as far as that is known.
+func (k *knowledge) exists(key string) (there, known bool) {
+	if f, ok := k.fresh[key]; ok {
+		return f.exists, true
+	}
+	if _, ok := k.marks.get(key); ok {
+		return true, true
+	}
+	return false, false
+}
+
+// multi collects the operations of one Multi.
+type multi struct {
+	ops    []any
+	effect []effect // of each operation
+	absent map[string]bool
+	bytes  int
+	rights rights
+	stats  bool // an operation's answer tells the zxid
+}
+
+// effect is what an operation does to a record: its key is empty for none.
+type effect struct {
+	key    string
+	former mark // that the operation compares with, if any
+	kind   effectKind
+}
+
+type effectKind uint8
+
+const (
+	checked effectKind = iota
+	created
+	changed
+	deleted
+	born   // the directory that stands for a permanent record
+	marked // the check for the identity's marker
+)
+
+// Sizes on the wire, beside a node's path and value.
+const (
+	opBytes  = 64
+	aclBytes = 128
+)
+
+func (m *multi) add(op any, size int, e effect) {
+	m.ops = append(m.ops, op)
+	m.effect = append(m.effect, e)
+	m.bytes += opBytes + size
+}
+
+func (m *multi) check(node string, version int32, e effect) {
+	m.add(&zk.CheckVersionRequest{Path: node, Version: version}, len(node), e)
+}
+
+func (m *multi) create(node string, value []byte, acl []zk.ACL, e effect) {
+	m.add(&zk.CreateRequest{Path: node, Data: value, Acl: acl}, len(node)+len(value)+aclBytes*len(acl), e)
+}
+
+func (m *multi) set(node string, value []byte, version int32, e effect) {
+	m.add(&zk.SetDataRequest{Path: node, Data: value, Version: version}, len(node)+len(value), e)
+	m.stats = true
+}
+
+func (m *multi) remove(node string, version int32, e effect) {
+	m.add(&zk.DeleteRequest{Path: node, Version: version}, len(node), e)
+}
+
+// without asserts that a node does not exist: ZooKeeper has no such check, but
+// refuses to create one that does.
+func (m *multi) without(node string) {
+	if m.absent[node] {
+		return
+	}
+	m.absent[node] = true
+	m.create(node, nil, m.rights.record(), effect{})
+	m.remove(node, -1, effect{})
+}
+
+// anyVersion of an existing node.
+const anyVersion = -1
+
+// txn adds a transaction whose conditions are judged to hold.
+func (m *multi) txn(t *txn, k *knowledge) {
+	written := make(map[string]cond, len(t.ops))
+	for _, op := range t.ops {
+		written[op.key] = cond{}
+	}
+	for _, c := range t.conds {
+		if _, ok := written[c.key]; ok {
+			written[c.key] = c
+			continue
+		}
+		_, mk := k.judge(c)
+		switch c.rev {
+		case kv.Absent:
+			m.without(c.node)
+		case kv.Exists:
+			m.check(c.node, anyVersion, effect{})
+		default:
+			m.check(c.node, mk.version, effect{})
+		}
+	}
+	for _, op := range t.ops {
+		m.op(op, written[op.key], k)
+	}
+}
+
+// op adds an operation, and with it the condition on the same record, if c has one.
+func (m *multi) op(op write, c cond, k *knowledge) {
+	there, known := k.exists(op.key)
+	version, former := int32(anyVersion), mark{}
+	if c.key != "" {
+		there, known = c.rev != kv.Absent, true
+		if c.rev > 0 {
+			_, former = k.judge(c)
+			version = former.version
+		}
+	}
+	switch {
+	case op.delete && (there || !known):
+		m.remove(op.node, version, effect{key: op.key, kind: deleted})
+	case op.delete:
+		m.without(op.node)
+	case there:
+		m.set(op.node, op.value, version, effect{op.key, former, changed})
+	default:
+		m.create(op.node, op.value, m.rights.record(), effect{key: op.key, kind: created})
+		m.twin(op)
+	}
+}
+
+// twin adds the node that is made together with a permanent one and that nobody
+// deletes: a shard's record stands and falls with the directory of its log, so that
+// one that was deleted by hand is not made again with versions that a former owner
+// remembers; and a namespace's identity with its marker.
+func (m *multi) twin(op write) {
+	ns, part := partOf(op.key)
+	root := op.dir[:strings.LastIndex(op.dir, "/"+ns)+1+len(ns)]
+	switch {
+	case part == "!state" && strings.HasPrefix(op.key[len(ns):], "/!state/shard/"):
+		_, name := split(op.node)
+		m.create(root+"/!log/"+name, nil, m.rights.directory(false), effect{key: op.key, kind: born})
+	case part == "!id":
+		m.create(root+"/"+marker(op.value), nil, m.rights.record(), effect{key: op.key, kind: born})
+	}
+}
+
+// finish makes sure that the answer tells the zxid: that of a create does not.
+func (m *multi) finish() {
+	if m.stats {
+		return
+	}
+	var best *zk.CreateRequest
+	var key string
+	for i, op := range m.ops {
+		if c, ok := op.(*zk.CreateRequest); ok && m.effect[i].kind == created && (best == nil || len(c.Data) < len(best.Data)) {
+			best, key = c, m.effect[i].key
+		}
+	}
+	if best != nil {
+		m.set(best.Path, best.Data, 0, effect{key: key, kind: changed})
+	}
+}
+
+// maxPacket is what a server takes with its default of jute.maxbuffer, less what
+// headers need.
+const maxPacket = 1<<20 - 4<<10
+
+func tooMuch(size int) string {
+	return fmt.Sprintf("a transaction has about %d bytes and a server takes %d (jute.maxbuffer)", size, maxPacket)
+}

@@ -1,0 +1,249 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+const (
+	// readers is how many reads of one call are under way at once.
+	readers = 32
+	// listFirst is from how many records of one directory on its nodes are listed
+	// first, so that those that do not exist cost nothing.
+	listFirst = 64
+)
+
+// found is a node as it was read. It has no mark if there is none.
+type found struct {
+	value  []byte
+	mark   mark
+	exists bool
+}
+
+func (f found) pair(key string) kv.Pair {
+	if !f.exists {
+		return kv.Pair{Key: key}
+	}
+	return kv.Pair{Key: key, Value: f.value, Rev: f.mark.rev}
+}
+
+// Get reads records. See kv.Store. Its revision may be long past.
+func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	lk, err := s.reads.link(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := lk.caughtUp(ctx, s.paths.root); err != nil {
+		return nil, readError(err)
+	}
+	at := kv.Rev(lk.tap.zxid.Load())
+	all, err := s.read(ctx, lk, keys, false)
+	if err != nil {
+		return nil, readError(err)
+	}
+	page := &kv.Page{Rev: at, Pairs: make([]kv.Pair, len(keys))}
+	for i, key := range keys {
+		page.Pairs[i] = all[i].pair(key)
+	}
+	return page, nil
+}
+
+// Range reads records by prefix. See kv.Store. The names are listed first and then
+// read, so a record is as it was then or later, and one that was deleted meanwhile
+// is missing.
+func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
+	sc, err := s.paths.scope(q.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	lk, err := s.reads.link(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at, err := lk.catchUp(ctx, s.paths.root)
+	if err != nil {
+		return nil, readError(err)
+	}
+	keys, err := s.list(ctx, lk, sc)
+	if err != nil {
+		return nil, readError(err)
+	}
+	slices.Sort(keys)
+	from, _ := slices.BinarySearch(keys, q.From)
+	keys = keys[from:]
+	page := &kv.Page{Rev: at}
+	for len(keys) > 0 && (q.Limit == 0 || len(page.Pairs) < q.Limit) {
+		part := keys
+		if q.Limit > 0 {
+			part = keys[:min(len(keys), q.Limit-len(page.Pairs))]
+		}
+		keys = keys[len(part):]
+		all, err := s.read(ctx, lk, part, q.KeysOnly)
+		if err != nil {
+			return nil, readError(err)
+		}
+		for i, key := range part {
+			if all[i].exists {
+				page.Pairs = append(page.Pairs, all[i].pair(key))
+			}
+		}
+	}
+	return page, nil
+}
+
+// list returns the keys of a scope, in no order.
+func (s *store) list(ctx context.Context, lk *link, sc scope) ([]string, error) {
+	names, err := s.children(ctx, lk, sc.dir)
+	if err != nil || !sc.nested {
+		return sc.keys(names), err
+	}
+	var keys []string
+	for _, name := range names {
+		below := sc.below(name)
+		leaves, err := s.children(ctx, lk, below.dir)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, below.keys(leaves)...)
+	}
+	return keys, nil
+}
+
+// children returns the names in a directory, none if there is no directory.
+func (s *store) children(ctx context.Context, lk *link, dir string) ([]string, error) {
+	return call(ctx, lk, func(c *zk.Conn) ([]string, error) {
+		names, _, err := c.Children(dir)
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil, nil
+		}
+		return names, err
+	})
+}
+
+// read reads records, in order and many at once.
+func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool) ([]found, error) {
+	nodes := make([]string, len(keys))
+	dirs := make(map[string]int)
+	for i, key := range keys {
+		dir, node, err := s.paths.node(key)
+		if err != nil {
+			return nil, err
+		}
+		nodes[i] = node
+		dirs[dir]++
+	}
+	ask := make([]int, 0, len(keys))
+	there := make(map[string]map[string]bool) // of directories that were listed
+	for dir, n := range dirs {
+		if n < listFirst {
+			continue
+		}
+		names, err := s.children(ctx, lk, dir)
+		if err != nil {
+			return nil, err
+		}
+		set := make(map[string]bool, len(names))
+		for _, name := range names {
+			set[name] = true
+		}
+		there[dir] = set
+	}
+	for i, node := range nodes {
+		dir, name := split(node)
+		if set, listed := there[dir]; !listed || set[name] {
+			ask = append(ask, i)
+		}
+	}
+	all, err := call(ctx, lk, func(c *zk.Conn) ([]found, error) {
+		all := make([]found, len(keys))
+		if len(ask) == 1 {
+			f, err := get(c, nodes[ask[0]], keysOnly)
+			all[ask[0]] = f
+			return all, err
+		}
+		var next atomic.Int64
+		var failed atomic.Pointer[error]
+		var done sync.WaitGroup
+		for range min(readers, len(ask)) {
+			done.Go(func() {
+				for n := next.Add(1) - 1; n < int64(len(ask)) && failed.Load() == nil; n = next.Add(1) - 1 {
+					i := ask[n]
+					f, err := get(c, nodes[i], keysOnly)
+					if err != nil {
+						failed.Store(&err)
+						return
+					}
+					all[i] = f
+				}
+			})
+		}
+		done.Wait()
+		if err := failed.Load(); err != nil {
+			return nil, *err
+		}
+		return all, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range keys {
+		s.remember(key, all[i])
+	}
+	return all, nil
+}
+
+func get(c *zk.Conn, node string, keysOnly bool) (found, error) {
+	var (
+		f    found
+		stat *zk.Stat
+		err  error
+	)
+	if keysOnly {
+		f.exists, stat, err = c.Exists(node)
+	} else {
+		f.value, stat, err = c.Get(node)
+		f.exists = err == nil
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		return found{}, nil
+	}
+	if err != nil {
+		return found{}, fmt.Errorf("%s: %w", node, err)
+	}
+	if !f.exists {
+		return found{}, nil
+	}
+	f.mark = markOf(stat)
+	return f, nil
+}
+
+// remember keeps what compares need of a record that was read.
+func (s *store) remember(key string, f found) {
+	_, part := partOf(key)
+	switch part {
+	case "!log", "!probe": // never compared again
+		return
+	case "!id":
+		if f.exists && f.value != nil {
+			s.identity.Store(&identity{mark: f.mark, marker: marker(f.value)})
+		}
+	}
+	if f.exists {
+		s.marks.put(key, f.mark)
+	} else {
+		s.marks.drop(key)
+	}
+}
+
+// readError classifies the failure of a read: what was not sent is no different.
+func readError(err error) error {
+	return fmt.Errorf("tenure: zookeeper: reading: %w", err)
+}

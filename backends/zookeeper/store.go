@@ -1,0 +1,128 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"math/big"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+var _ kv.Plain = (*store)(nil)
+
+// store is a kv.Plain on ZooKeeper: permanent nodes, compared by their versions,
+// with zxids for revisions. Nothing rests on sessions. Safe for concurrent use.
+type store struct {
+	paths  paths
+	rights rights
+	marks  marks
+
+	identity atomic.Pointer[identity] // as it was read last
+
+	// Heartbeats have a line of their own (rule E4), and so have reads and watches.
+	beats, writes, reads *line
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	mu   sync.Mutex
+	dirs map[string]struct{} // directories that are known to exist
+}
+
+// identity is what the store has to know of the namespace's identity record.
+type identity struct {
+	mark   mark
+	marker string // name of the node that was made together with it
+}
+
+func newStore(p paths, r rights, servers []string, dial func(context.Context, string) (*link, error)) *store {
+	life, end := context.WithCancel(context.Background())
+	s := &store{paths: p, rights: r, life: life, end: end, dirs: make(map[string]struct{})}
+	s.marks.m = make(map[string]mark)
+	for i, l := range []**line{&s.beats, &s.writes, &s.reads} {
+		*l = newLine(life, servers, pick(len(servers))+i, dial)
+	}
+	return s
+}
+
+// pick spreads processes over the servers.
+func pick(n int) int {
+	i, err := rand.Int(rand.Reader, big.NewInt(int64(n)))
+	if err != nil {
+		return 0
+	}
+	return int(i.Int64())
+}
+
+// Close ends the links, and joins everything.
+func (s *store) Close() error {
+	s.end()
+	var all sync.WaitGroup
+	for _, l := range []*line{s.beats, s.writes, s.reads} {
+		all.Go(l.close)
+	}
+	all.Wait()
+	return nil
+}
+
+// marker names the node that is made together with an identity record, by the
+// record's random id. A namespace that was removed and made again has records with
+// the same versions as before; only a name tells them apart (rule I1). Empty if
+// the record is none.
+func marker(value []byte) string {
+	var id struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(value, &id) != nil || !plain(id.ID) || strings.ContainsRune(id.ID, '/') {
+		return ""
+	}
+	return "!id" + separator + id.ID
+}
+
+// rights are the ACLs of what the store creates.
+type rights struct {
+	// own are the schemes and ids of the run-time role.
+	own []zk.ACL
+	// admins may do everything, and where there are some, only they may change ACLs.
+	admins []zk.ACL
+}
+
+// keeping are the fixed directories whose nodes are permanent: tokens and fences
+// rest on their versions, which would start again.
+func (r rights) directory(permanent bool) []zk.ACL {
+	perms := int32(zk.PermRead | zk.PermWrite | zk.PermCreate)
+	if !permanent {
+		perms |= zk.PermDelete
+	}
+	return r.list(perms)
+}
+
+// record is the ACL of a record: the right to delete it is its directory's.
+func (r rights) record() []zk.ACL { return r.list(zk.PermRead | zk.PermWrite) }
+
+func (r rights) list(perms int32) []zk.ACL {
+	if len(r.admins) == 0 {
+		perms |= zk.PermAdmin
+	}
+	acl := make([]zk.ACL, 0, len(r.own)+len(r.admins))
+	for _, a := range r.own {
+		a.Perms = perms
+		acl = append(acl, a)
+	}
+	for _, a := range r.admins {
+		a.Perms = zk.PermAll
+		acl = append(acl, a)
+	}
+	return acl
+}
+
+func split(node string) (dir, name string) {
+	at := strings.LastIndexByte(node, '/')
+	return node[:at], node[at+1:]
+}

@@ -1,0 +1,220 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Name is the backend's name in Info and of its Opener.
+const Name = "zookeeper"
+
+// Backend is a namespace on a ZooKeeper ensemble. It implements driver.Backend;
+// safe for concurrent use.
+type Backend struct {
+	*kv.Backend
+	store    *store
+	identity string    // key
+	opened   *identity // as it was when it was opened
+}
+
+var _ driver.Backend = (*Backend)(nil)
+
+// Open opens the namespace on the ensemble of servers, each host:port. The context
+// bounds the opening only. nil options work. An error says in one line what to
+// change.
+func Open(ctx context.Context, servers []string, namespace string, o *Options) (*Backend, error) {
+	return open(ctx, servers, namespace, o, func(p kv.Plain) kv.Plain { return p }, func(s kv.Store) kv.Store { return s })
+}
+
+// open lets tests wrap what it makes.
+func open(ctx context.Context, servers []string, namespace string, o *Options, plain func(kv.Plain) kv.Plain, whole func(kv.Store) kv.Store) (*Backend, error) {
+	s, opts, err := connect(ctx, servers, namespace, o)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := kv.NewKeys(namespace)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	over := whole(kv.Feeds(plain(s), kv.FeedOptions{Namespace: namespace, Lanes: pipeline, ReadKeys: 512}))
+	ko := limits(opts.Root)
+	ko.Backend, ko.Namespace, ko.Create = Name, namespace, opts.Create
+	b, err := kv.Open(ctx, over, ko)
+	if err != nil {
+		return nil, errors.Join(err, over.Close())
+	}
+	if _, err := s.Get(ctx, keys.Identity()); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return &Backend{Backend: b, store: s, identity: keys.Identity(), opened: s.identity.Load()}, nil
+}
+
+// pipeline is how many batches of one call are under way at once. Each has a feed
+// lane.
+const pipeline = 4
+
+// limits are those of namespaces below a root.
+func limits(root string) kv.Options {
+	return kv.Options{
+		Limits:   driver.Limits{BatchItems: 512, WriteOps: 256, WriteBytes: 512 << 10, MinTTL: 500 * time.Millisecond},
+		Pipeline: pipeline,
+		Fit:      func(txns []kv.Txn) int { return fit(txns, len(root)) },
+	}
+}
+
+// fit counts the transactions that go into one packet, for names that are longer
+// than their keys by root: a server that gets more ends the connection.
+func fit(txns []kv.Txn, root int) int {
+	const reserve = kv.MaxRiderBytes + 16<<10 // the guard, the rider and their names
+	size := 0
+	for i := range txns {
+		for _, c := range txns[i].If {
+			size += 2*(opBytes+root+len(c.Key)) + aclBytes
+		}
+		for _, op := range txns[i].Ops {
+			size += 2*(opBytes+root+len(op.Key)) + 2*aclBytes + len(op.Value)
+		}
+		if size > maxPacket-reserve {
+			return max(1, i)
+		}
+	}
+	return len(txns)
+}
+
+// connect makes a store on which kv can open the namespace.
+func connect(ctx context.Context, servers []string, namespace string, o *Options) (*store, *Options, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := driver.CheckNamespace(namespace); err != nil {
+		return nil, nil, err
+	}
+	addrs, err := opts.checkServers(servers)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := opts.rights()
+	if err != nil {
+		return nil, nil, err
+	}
+	s := newStore(paths{opts.Root}, r, addrs, opts.link())
+	if err := s.prepare(ctx, namespace, opts.Create); err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return s, opts, nil
+}
+
+// prepare makes the directories of a namespace, which has to exist unless it is to
+// be made: nothing is written into a store that may be the wrong one.
+func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) error {
+	lk, err := s.writes.link(ctx)
+	if err != nil {
+		return fmt.Errorf("tenure: opening namespace %q: %w", namespace, err)
+	}
+	own := s.paths.root + "/" + namespace
+	_, err = call(ctx, lk, func(c *zk.Conn) (struct{}, error) {
+		if there, _, err := c.Exists(s.paths.root); err != nil || there {
+			if _, err := c.Sync(s.paths.root); err != nil {
+				return struct{}{}, err
+			}
+		}
+		exists, _, err := c.Exists(own + "/!id")
+		if err != nil {
+			return struct{}{}, err
+		}
+		if !exists && !makeNew {
+			return struct{}{}, fmt.Errorf("%w: it has no identity record below %s, so the store is new, wiped or another one; set Create to begin a new namespace",
+				driver.ErrStoreChanged, own)
+		}
+		for at := 1; at <= len(own); at++ {
+			if at < len(own) && own[at] != '/' {
+				continue
+			}
+			if err := makeFixed(c, own[:at], s.rights.directory(true)); err != nil {
+				return struct{}{}, err
+			}
+		}
+		for _, d := range layout {
+			if err := makeFixed(c, own+"/"+d.name, s.rights.directory(d.permanent)); err != nil {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("tenure: opening namespace %q: %w", namespace, err)
+	}
+	return nil
+}
+
+// makeFixed makes a directory unless it exists: reading asks for no rights on its
+// parent.
+func makeFixed(c *zk.Conn, node string, acl []zk.ACL) error {
+	if exists, _, err := c.Exists(node); err != nil || exists {
+		return err
+	}
+	return create(c, node, acl)
+}
+
+// RaiseFloor makes every token granted from now on in a namespace greater than
+// above: what an operator does after the ensemble was restored from a backup. See
+// kv.RaiseFloor. It needs no Create.
+func RaiseFloor(ctx context.Context, servers []string, namespace string, above driver.Token, o *Options) error {
+	if o != nil {
+		c := *o
+		c.Create = false
+		o = &c
+	}
+	s, _, err := connect(ctx, servers, namespace, o)
+	if err != nil {
+		return err
+	}
+	over := kv.Feeds(s, kv.FeedOptions{Namespace: namespace})
+	return errors.Join(kv.RaiseFloor(ctx, over, namespace, above), over.Close())
+}
+
+// GuardOps returns operations for the front of a Multi of the caller's own on the
+// same ensemble: it takes effect if and only if the fence is the shard's current
+// grant at that point of the store's order (rule F1). Otherwise the Multi is
+// refused with zk.ErrBadVersion or zk.ErrNoNode at one of them. The caller's
+// connection needs the right to read the namespace. A fence that is not current is
+// *driver.FencedError. The operations hold for this lease and this opening, and may
+// be kept as long.
+func (b *Backend) GuardOps(ctx context.Context, fence driver.Fence) ([]any, error) {
+	cond, err := b.Guard(ctx, fence)
+	if err != nil {
+		return nil, err
+	}
+	_, node, err := b.store.paths.node(cond.Key)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := b.store.marks.get(cond.Key)
+	if !ok || m.rev != cond.Rev {
+		page, err := b.store.Get(ctx, cond.Key)
+		if err != nil {
+			return nil, err
+		}
+		if m, ok = b.store.marks.get(cond.Key); !ok || m.rev != cond.Rev || page.Pairs[0].Rev != cond.Rev {
+			return nil, fmt.Errorf("tenure: zookeeper: %w: the shard's record moved meanwhile", driver.ErrRetry)
+		}
+	}
+	_, id, err := b.store.paths.node(b.identity)
+	if err != nil {
+		return nil, err
+	}
+	dir, _ := split(id)
+	return []any{
+		&zk.CheckVersionRequest{Path: dir + "/" + b.opened.marker, Version: anyVersion},
+		&zk.CheckVersionRequest{Path: id, Version: b.opened.mark.version},
+		&zk.CheckVersionRequest{Path: node, Version: m.version},
+	}, nil
+}
