@@ -12,6 +12,11 @@ type Harness struct {
 	// Name of the backend, for the report.
 	Name string
 
+	// Version of the store as it tells itself, such as "PostgreSQL 15.14", and
+	// Options that the backend or the store was given beside the defaults, for the
+	// report. Both may be empty. No secrets.
+	Version, Options string
+
 	// New makes a fresh, empty namespace for one case, in a store that other
 	// cases may use at the same time, and cleans up with t.Cleanup. It is called
 	// once per case, from several goroutines unless Serial is set. Failing t fails
@@ -135,6 +140,16 @@ type Wire struct {
 
 	// Duplicate delivers every request twice, one right after the other, and the
 	// first one's reply.
+	//
+	// Only a harness that can tell one request from the next can do it: a decorator
+	// of the store's client, or a proxy with a framer for a protocol in which a
+	// request stands for itself. It stays nil where a connection has a state that a
+	// request is part of: of SQL a transaction is a conversation, in which a
+	// statement that comes twice is another statement, and its reply would be taken
+	// for the next one's. There a late second delivery does not exist on the wire
+	// either, and Commit/RepeatedWriteRefused shows what the same write sent twice
+	// does. HTTP and gRPC requests stand for themselves; ZooKeeper's carry a number
+	// that the connection counts, so that a proxy has to drop the second answer.
 	Duplicate func() (end func())
 
 	// Cut breaks the connection: calls in flight and new ones fail with an error,

@@ -101,6 +101,59 @@ func (m *measurement) run() {
 		a.acquire(shard)
 		f.must(O2, other.until(func() bool { return other.shards[shard].Token != 0 }), "a grant was not told")
 	}), "ms", "from claiming a shard until another process was told, median")
+	m.handover(a, other)
+	m.held(a, fence)
+}
+
+// held finds the shortest TTL at which a member would have kept its trust: sent
+// every third of it, a heartbeat must be answered before the trust of the one
+// before it, nine tenths of a TTL, ends. Another process commits without a pause
+// meanwhile, and this one appends.
+func (m *measurement) held(a *member, fence driver.Fence) {
+	f := m.f
+	head, busy := f.head(fence.Shard), f.join("busy")
+	own := busy.acquire("busy")
+	ctx, cancel := context.WithTimeout(f.ctx, measureIdle)
+	defer cancel()
+	write := func(m *member, fence driver.Fence, number driver.WriteNo) func() {
+		return func() {
+			for ; ctx.Err() == nil; number++ {
+				f.setup("commit", m.write(fence, number, appendOp("busy")).Err)
+			}
+		}
+	}
+	var slowest time.Duration
+	together(write(a, fence, head.Number+1), write(busy, own, 1), func() {
+		for ctx.Err() == nil {
+			begin := time.Now()
+			a.beat()
+			slowest = max(slowest, time.Since(begin))
+		}
+	})
+	const spare = 0.9 - 1.0/3 // of a TTL, for the answer
+	m.add(float64(slowest)/spare/float64(time.Millisecond), "ms", "shortest TTL kept by the slowest heartbeat in %v, commits beside it", measureIdle)
+}
+
+// handover times what a planned change of owner costs: from the transfer to the
+// first commit of the successor, which learns of its lease by its view.
+func (m *measurement) handover(a *member, view *mirror) {
+	f := m.f
+	b := f.join("successor")
+	i := 0
+	var fence driver.Fence
+	m.add(timed(40, func() {
+		shard := driver.ShardID(fmt.Sprintf("handed-%d", i))
+		i++
+		fence = a.acquire(shard)
+		f.must(O2, view.until(func() bool { return view.shards[shard].Token == fence.Token }), "a grant was not told")
+	}, func() {
+		_, err := a.Transfer(f.ctx, []driver.Handover{{Fence: fence, To: b.ID()}})
+		f.setup("transfer", err)
+		told := func() bool { return view.shards[fence.Shard].Session == b.ID() }
+		f.must(O2, view.until(told), "a transfer was not told")
+		own := driver.Fence{Shard: fence.Shard, Session: b.ID(), Token: view.shards[fence.Shard].Token}
+		f.setup("the successor's commit", b.write(own, 1, appendOp("first")).Err)
+	}), "ms", "planned handover, until the new owner's first commit, median")
 }
 
 // idle counts what a process asks of the store that only watches.
@@ -129,9 +182,14 @@ func (m *measurement) idle() {
 }
 
 // median is the middle of n durations of f, in milliseconds.
-func median(n int, f func()) float64 {
+func median(n int, f func()) float64 { return timed(n, func() {}, f) }
+
+// timed is the median of n durations of f, each after a preparation that does not
+// count.
+func timed(n int, prepare, f func()) float64 {
 	took := make([]time.Duration, n)
 	for i := range took {
+		prepare()
 		begin := time.Now()
 		f()
 		took[i] = time.Since(begin)

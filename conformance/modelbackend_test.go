@@ -240,7 +240,7 @@ func (b *modelBackend) Join(ctx context.Context, j driver.Member) (driver.Sessio
 			return nil, err
 		}
 		b.known[j.Session] = b.m.store.members[j.Session]
-		return &modelSession{b: b, id: j.Session}, nil
+		return &modelSession{b: b, id: j.Session, node: j.Node}, nil
 	})
 }
 
@@ -359,15 +359,20 @@ func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix strin
 
 // modelSession is a member of a model.
 type modelSession struct {
-	b  *modelBackend
-	id driver.SessionID
+	b    *modelBackend
+	id   driver.SessionID
+	node string
 }
 
 func (s *modelSession) ID() driver.SessionID { return s.id }
 
 // alive is the session's record.
 func (s *modelSession) alive() (*record, error) {
-	r := s.b.m.store.members[s.id]
+	id := s.id
+	if s.b.m.bug == beatByLabel {
+		id = s.b.m.store.labels[s.node]
+	}
+	r := s.b.m.store.members[id]
 	if r == nil {
 		return nil, fmt.Errorf("tenure: %w", driver.ErrSessionLost)
 	}

@@ -30,6 +30,7 @@ const (
 	joinRevives
 	revivedOnReconnect
 	beatKeepsVersion
+	beatByLabel
 	beatPerShard
 	watchDropsDepartures
 	cachesFullState
@@ -82,6 +83,7 @@ func mutants() []mutant {
 		{joinRevives, "joins again under a used id", "Membership/RepeatedJoinFails", conformance.M3},
 		{revivedOnReconnect, "writes its sessions again when the connection is back", "Membership/IdNeverRevivedOnReconnect", conformance.M1},
 		{beatKeepsVersion, "answers heartbeats without a change", "Membership/BeatChangesVersion", conformance.M1},
+		{beatByLabel, "heartbeats by the owner's name", "Membership/SupersedeEndsFormer", conformance.M3},
 		{beatPerShard, "writes once per shard for a heartbeat", "Membership/BeatCostConstant", conformance.M1},
 		{watchDropsDepartures, "does not report who left", "Views/NoLostFinalState", conformance.O1},
 		{cachesFullState, "answers a full state from memory", "Views/FullIsFresh", conformance.O1},
@@ -115,6 +117,9 @@ func TestModel(t *testing.T) {
 	conformance.Test(t, modelHarness(none))
 }
 
+// TestMutantsAreKilled runs each mutant through the case that must find it, and
+// through no other, so that a case finds its bug when it is run alone. Every case
+// has a store of its own, so that it does in the whole suite as well.
 func TestMutantsAreKilled(t *testing.T) {
 	t.Parallel()
 	for _, m := range mutants() {
@@ -125,6 +130,9 @@ func TestMutantsAreKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			failed := report.With(conformance.Failed)
+			if len(report.Results()) != 1 {
+				t.Fatalf("%s was not run alone:\n%v", m.killer, report)
+			}
 			if len(failed) != 1 {
 				t.Fatalf("a backend that %s passes %s:\n%v", m.does, m.killer, report)
 			}

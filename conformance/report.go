@@ -32,11 +32,16 @@ type Result struct {
 // Report lists what a run did. Complete once Run or Check returned.
 type Report struct {
 	Backend string
+	Version string // of the store, as the harness tells
+	Options string // of the backend and the store, where they are not the defaults
 
 	// Limits, Measures and Platform are set by ReadReport, and for ReportDir.
 	Limits   driver.Limits
 	Measures []Measure
 	Platform Platform
+
+	// Faults and Control are set by ReadReports, if they were saved.
+	Faults, Control *FaultRuns
 
 	mu      sync.Mutex
 	results []Result
@@ -62,11 +67,19 @@ func (r *Report) With(o Outcome) []Result {
 	return slices.DeleteFunc(r.Results(), func(res Result) bool { return res.Outcome != o })
 }
 
+// about is what is known of the store, to stand behind the backend's name.
+func (r *Report) about() string {
+	if about := strings.TrimPrefix(strings.TrimSuffix(r.Version+", "+r.Options, ", "), ", "); about != "" {
+		return " (" + about + ")"
+	}
+	return ""
+}
+
 // String is a summary, the failures, and the skipped cases with their reasons.
 func (r *Report) String() string {
 	var b strings.Builder
 	failed, skipped := r.With(Failed), r.With(Skipped)
-	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped", r.Backend, len(r.With(Passed)), len(failed), len(skipped))
+	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped", r.Backend+r.about(), len(r.With(Passed)), len(failed), len(skipped))
 	for _, res := range slices.Concat(failed, skipped) {
 		fmt.Fprintf(&b, "\n  %s %s", res.Outcome, res.Case)
 		for _, m := range res.Messages {

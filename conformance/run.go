@@ -23,6 +23,24 @@ func Test(t *testing.T, h Harness) {
 	}
 }
 
+// TestCases runs the named cases only, as Test does, and fails if one is skipped: for
+// faults that need a store of their own. With [ReportDir] in the environment their
+// outcomes take the place of those in the report that Test has written there.
+func TestCases(t *testing.T, h Harness, names ...string) {
+	t.Helper()
+	cases, err := named(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := run(Wrap(t), h, cases)
+	for _, res := range report.With(Skipped) {
+		t.Errorf("%s was named, and is skipped: %s", res.Case, strings.Join(res.Messages, "; "))
+	}
+	if dir := os.Getenv(ReportDir); dir != "" {
+		report.amend(t, h, dir)
+	}
+}
+
 // Run runs the suite under t, one group per area, logs the report and returns
 // it. Every failure names the rule that was broken.
 func Run(t T, h Harness) *Report {
@@ -34,6 +52,21 @@ func Run(t T, h Harness) *Report {
 // after the other. The error is about the harness or the names; what the cases
 // found is in the report.
 func Check(ctx context.Context, h Harness, names ...string) (*Report, error) {
+	cases, err := named(names)
+	if err != nil {
+		return nil, err
+	}
+	if problem := h.check(); problem != "" {
+		return nil, fmt.Errorf("tenure: conformance: %s", problem)
+	}
+	var report *Report
+	root := &recorder{ctx: ctx}
+	root.do(func(t T) { report = run(t, h, cases) })
+	return report, nil
+}
+
+// named returns the cases of these names, all of them without one.
+func named(names []string) ([]Case, error) {
 	cases := Cases()
 	for _, name := range names {
 		if !slices.ContainsFunc(cases, func(c Case) bool { return c.Name() == name }) {
@@ -43,13 +76,7 @@ func Check(ctx context.Context, h Harness, names ...string) (*Report, error) {
 	if len(names) > 0 {
 		cases = slices.DeleteFunc(cases, func(c Case) bool { return !slices.Contains(names, c.Name()) })
 	}
-	if problem := h.check(); problem != "" {
-		return nil, fmt.Errorf("tenure: conformance: %s", problem)
-	}
-	var report *Report
-	root := &recorder{ctx: ctx}
-	root.do(func(t T) { report = run(t, h, cases) })
-	return report, nil
+	return cases, nil
 }
 
 // check returns what is wrong with the harness, or "".
@@ -84,7 +111,7 @@ func run(t T, h Harness, cases []Case) *Report {
 	if problem := h.check(); problem != "" {
 		t.Fatalf("conformance: %s", problem)
 	}
-	report := &Report{Backend: h.Name}
+	report := &Report{Backend: h.Name, Version: h.Version, Options: h.Options}
 	for start := 0; start < len(cases); {
 		end := start
 		for end < len(cases) && cases[end].Area == cases[start].Area {

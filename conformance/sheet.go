@@ -2,8 +2,10 @@ package conformance
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -33,6 +35,8 @@ type Platform struct {
 // file is a report as JSON.
 type file struct {
 	Backend  string        `json:"backend"`
+	Version  string        `json:"version,omitempty"`
+	Options  string        `json:"options,omitempty"`
 	Platform Platform      `json:"platform"`
 	Limits   driver.Limits `json:"limits"` // durations in nanoseconds
 	Measures []Measure     `json:"measures"`
@@ -47,7 +51,7 @@ type fileResult struct {
 
 // WriteJSON writes the report, without the times that its cases took.
 func (r *Report) WriteJSON(w io.Writer) error {
-	f := file{Backend: r.Backend, Platform: r.Platform, Limits: r.Limits, Measures: r.Measures}
+	f := file{Backend: r.Backend, Version: r.Version, Options: r.Options, Platform: r.Platform, Limits: r.Limits, Measures: r.Measures}
 	for _, res := range r.Results() {
 		f.Results = append(f.Results, fileResult{Case: res.Case, Outcome: res.Outcome, Messages: res.Messages})
 	}
@@ -63,7 +67,7 @@ func ReadReport(r io.Reader) (*Report, error) {
 	if err := json.NewDecoder(r).Decode(&f); err != nil {
 		return nil, fmt.Errorf("tenure: reading a conformance report: %w", err)
 	}
-	report := &Report{Backend: f.Backend, Platform: f.Platform, Limits: f.Limits, Measures: f.Measures}
+	report := &Report{Backend: f.Backend, Version: f.Version, Options: f.Options, Platform: f.Platform, Limits: f.Limits, Measures: f.Measures}
 	cases := Cases()
 	for _, res := range f.Results {
 		i := slices.IndexFunc(cases, func(c Case) bool { return c.Name() == res.Case })
@@ -79,17 +83,42 @@ func (r *Report) save(t *testing.T, h Harness, dir string) {
 	t.Helper()
 	r.measure(Wrap(t), h)
 	r.Platform = Platform{Made: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
-	f, err := os.Create(filepath.Join(dir, h.Name+".json"))
+	if err := r.writeFile(filepath.Join(dir, h.Name+".json")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// amend puts the outcomes into a report that is there. Nothing to amend is no
+// error: Test was not run.
+func (r *Report) amend(t *testing.T, h Harness, dir string) {
+	t.Helper()
+	path := filepath.Join(dir, h.Name+".json")
+	whole, err := readReport(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, res := range r.Results() {
+		whole.results = slices.DeleteFunc(whole.results, func(old Result) bool { return old.Case == res.Case })
+		whole.add(res)
+	}
+	if err := whole.writeFile(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *Report) writeFile(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
 	}
 	err = r.WriteJSON(f)
 	if closing := f.Close(); err == nil {
 		err = closing
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	return err
 }
 
 // WriteMarkdown writes a sheet that compares backends: the rules that their
@@ -124,10 +153,11 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 		return fmt.Sprintf("within %v", r.Limits.PollPeriod)
 	})
 	row("shortest TTL", func(r *Report) string { return r.Limits.MinTTL.String() })
+	underFaults(&b, reports)
 	b.WriteString("\n## Measured\n\n")
 	for _, r := range reports {
 		p := r.Platform
-		fmt.Fprintf(&b, "%s: %s, %s on %s/%s with %d CPUs.\n\n", r.Backend, p.Made.Format(time.DateOnly), p.Go, p.OS, p.Arch, p.CPUs)
+		fmt.Fprintf(&b, "%s%s: %s, %s on %s/%s with %d CPUs.\n\n", r.Backend, r.about(), p.Made.Format(time.DateOnly), p.Go, p.OS, p.Arch, p.CPUs)
 		b.WriteString("| what | |\n|---|---|\n")
 		for _, m := range r.Measures {
 			fmt.Fprintf(&b, "| %s | %s%s |\n", m.Name, significant(m.Value), strings.Replace(" "+m.Unit, " /", "/", 1))
@@ -147,6 +177,50 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// underFaults lays the runs of package system side by side, of the backends that
+// have some.
+func underFaults(b *strings.Builder, all []*Report) {
+	reports := slices.DeleteFunc(slices.Clone(all), func(r *Report) bool { return r.Faults == nil })
+	if len(reports) == 0 {
+		return
+	}
+	row := func(first string, cell func(*Report) string) {
+		b.WriteString("| " + first + " |")
+		for _, r := range reports {
+			b.WriteString(" " + cell(r) + " |")
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n## Under faults\n\n")
+	row("real processes, killed, stopped and cut off", func(r *Report) string { return r.Backend })
+	b.WriteString("|" + strings.Repeat("---|", len(reports)+1) + "\n")
+	for _, x := range []struct {
+		name string
+		cell func(*FaultRuns) string
+	}{
+		{"TTL", func(f *FaultRuns) string { return f.TTL.String() }},
+		{"runs with violations", func(f *FaultRuns) string { return fmt.Sprintf("%d of %d", f.Failed, f.Runs) }},
+		{"writes accepted", func(f *FaultRuns) string { return fmt.Sprint(f.Accepted) }},
+		{"writes refused, and requests that the fence refused", func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Refused, f.Fenced) }},
+		{"ambiguous writes, and of those resolved", func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Ambiguous, f.Resolved) }},
+		{"writes sent after a takeover", func(f *FaultRuns) string { return fmt.Sprint(f.Late) }},
+		{"entries accepted under a superseded token", func(f *FaultRuns) string { return fmt.Sprint(f.Damage) }},
+		{"longest overlap of trust", func(f *FaultRuns) string { return fmt.Sprintf("%d µs", f.Overlap) }},
+		{"takeovers, and of those by force", func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Takeovers, f.ByForce) }},
+		{"from the strike to the new grant, in TTLs: median, 99 %, most", func(f *FaultRuns) string {
+			return fmt.Sprintf("%.2f, %.2f, %.2f", f.Median, f.P99, f.Most)
+		}},
+	} {
+		row(x.name, func(r *Report) string { return x.cell(r.Faults) })
+	}
+	row("the same without the fence: runs with damage, damaged entries", func(r *Report) string {
+		if c := r.Control; c != nil {
+			return fmt.Sprintf("%d of %d, %d", c.Failed, c.Runs, c.Damage)
+		}
+		return "not run"
+	})
 }
 
 // significant has three digits that mean something.

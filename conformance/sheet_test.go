@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
@@ -19,23 +20,22 @@ import (
 func TestGuarantees(t *testing.T) {
 	t.Parallel()
 	const path = "../docs/guarantees.md"
-	var reports []*conformance.Report
-	for _, name := range []string{"memory", "sqlite"} {
-		f, err := os.Open(filepath.Join("../docs/reports", name+".json"))
-		if err != nil {
-			t.Fatal(err)
+	reports, err := conformance.ReadReports("../docs/reports", "memory", "sqlite", "postgres", "mysql", "etcd", "consul", "zookeeper")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"memory", "sqlite"} {
+		if len(reports) <= i || reports[i].Backend != name {
+			t.Fatalf("docs/reports lacks %s.json", name)
 		}
-		r, err := conformance.ReadReport(f)
-		if err != nil {
-			t.Fatal(err)
+	}
+	for _, r := range reports {
+		if len(r.Measures) == 0 || len(r.With(conformance.Failed)) > 0 {
+			t.Errorf("the report of %s has %d measures and %d failures: make it again", r.Backend, len(r.Measures), len(r.With(conformance.Failed)))
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
+		if f := r.Faults; f != nil && (f.Failed > 0 || f.Damage > 0 || f.Overlap > 0) {
+			t.Errorf("the system suite on %s found %+v", r.Backend, f)
 		}
-		if r.Backend != name || len(r.Measures) == 0 || len(r.With(conformance.Failed)) > 0 {
-			t.Errorf("%s.json is of %q, with %d measures and %d failures: make it again", name, r.Backend, len(r.Measures), len(r.With(conformance.Failed)))
-		}
-		reports = append(reports, r)
 	}
 	var sheet bytes.Buffer
 	if err := conformance.WriteMarkdown(&sheet, reports...); err != nil {
@@ -60,6 +60,69 @@ func TestGuarantees(t *testing.T) {
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestFaultRuns saves runs and reads them back beside a report.
+func TestFaultRuns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, backend := range map[string]string{"a.json": "a", "b.json": "b"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(`{"backend":"`+backend+`","version":"Store 7","options":"fast"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := &conformance.FaultRuns{TTL: 500 * time.Millisecond, Runs: 20, Accepted: 23456, Ambiguous: 70, Resolved: 60, Median: 0.876}
+	control := &conformance.FaultRuns{Control: true, Runs: 20, Failed: 19, Damage: 123}
+	for _, f := range []*conformance.FaultRuns{runs, control} {
+		if err := f.Save(dir, "b"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reports, err := conformance.ReadReports(dir, "b", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(reports) != 2 || reports[0].Backend != "b" || !reflect.DeepEqual(reports[0].Faults, runs) || !reflect.DeepEqual(reports[0].Control, control) ||
+		reports[1].Faults != nil {
+		t.Fatalf("got %+v", reports)
+	}
+	var sheet bytes.Buffer
+	if err := conformance.WriteMarkdown(&sheet, reports...); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| real processes, killed, stopped and cut off | b |\n", "| runs with violations | 0 of 20 |", "| writes accepted | 23456 |",
+		"| ambiguous writes, and of those resolved | 70, 60 |", "median, 99 %, most | 0.88,", "damaged entries | 19 of 20, 123 |", "b (Store 7, fast): ",
+	} {
+		if !strings.Contains(sheet.String(), want) {
+			t.Errorf("the sheet lacks %q:\n%s", want, sheet.String())
+		}
+	}
+	if err := os.Rename(filepath.Join(dir, "a.json"), filepath.Join(dir, "c.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conformance.ReadReports(dir); err == nil {
+		t.Error("a report under another backend's name was read without an error")
+	}
+}
+
+// TestCasesTakeTheirPlace has cases run apart, and finds them in the one report.
+func TestCasesTakeTheirPlace(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(conformance.ReportDir, dir)
+	const name = "Chaos/WipeStore"
+	path := filepath.Join(dir, "model.json")
+	if err := os.WriteFile(path, []byte(`{"backend":"model","results":[{"case":"`+name+`","outcome":"skipped"},{"case":"Acquire/Exclusive","outcome":"passed"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("run", func(t *testing.T) { conformance.TestCases(t, modelHarness(none), name) })
+	reports, err := conformance.ReadReports(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := reports[0].With(conformance.Passed); len(got) != 2 || len(reports[0].Results()) != 2 {
+		t.Errorf("got %+v, want both cases passed", reports[0].Results())
 	}
 }
 

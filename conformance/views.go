@@ -122,7 +122,12 @@ func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.W
 					err = m.tryRelease(r.Fence)
 				case 2:
 					if err = m.Close(f.ctx); err == nil {
-						m.Session, err = f.tryJoin(m.b, f.newcomer(m.b, m.node))
+						var s driver.Session
+						if s, err = f.tryJoin(m.b, f.newcomer(m.b, m.node)); err != nil {
+							f.Errorf("joining again answers %v", err)
+							return
+						}
+						m.Session = s
 					}
 				case 3:
 					err = m.Beat(f.ctx)
@@ -355,7 +360,8 @@ func slowReaderBounded(f *fixture) {
 		f.setup("compact", f.store.Compact(f.ctx))
 	}
 	grown := heap() - before
-	f.must(O2, grown < max(int64(written)/3, 4<<20), "while a reader slept, %d bytes were appended and trimmed, and the process grew by %d", written, grown)
+	// A backend may keep some megabytes for readers; a slow store is written less to.
+	f.must(O2, grown < max(int64(written)/3, 10<<20), "while a reader slept, %d bytes were appended and trimmed, and the process grew by %d", written, grown)
 	full := f.state()
 	f.must(O2, slow.until(func() bool { return slow.same(full) }), "a slow reader does not arrive at the state")
 	f.must(O2, tail.until(map[driver.ShardID]driver.Seq{"s": driver.Seq(n)}), "a slow tail does not arrive at entry %d: %v", n, tail.at)

@@ -5,8 +5,11 @@
 //	TENURE_LIVE_DSN=postgres://user:password@host/db go test -v .../conformance/live -args -backend postgres
 //	go test -v .../conformance/live -run TestLive/Commit -args -backend mysql -options '{"migrate":true}'
 //
-//	-backend  memory, sqlite, postgres or mysql. Without it TestLive is skipped.
-//	-dsn      the path of the file for sqlite, else the data source name. Default:
+//	-backend  memory, sqlite, postgres, mysql, etcd, consul or zookeeper. Without it
+//	          TestLive is skipped.
+//	-dsn      the path of the file for sqlite, the endpoints of etcd, the address of
+//	          Consul's agent, the servers of ZooKeeper (of several, separated by
+//	          commas), else the data source name. Default:
 //	          the environment variable TENURE_LIVE_DSN, which other users of the
 //	          machine do not see, as they see arguments.
 //	-options  more of the backend's settings, as JSON under the names that its
@@ -19,12 +22,13 @@
 //	-long     about 20 times as many interleavings.
 //
 // Each case has a namespace of its own below one with a random name, and nothing
-// outside of them is touched. Afterwards their rows are deleted by a connection of
-// the suite's own, as far as its user may. The summary says what was removed, and
-// what is left.
+// outside of them is touched. Afterwards their records are deleted by a connection
+// of the suite's own, as far as its user may. The summary says what was removed,
+// and what is left.
 //
 // No output has the password: where it stands in the data source name, or comes
-// from the option password_file, it is cut out of every message as well.
+// from an option (password, token, or a file of one), it is cut out of every
+// message as well.
 //
 // # What it does not do
 //

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ import (
 )
 
 var (
-	backendFlag = flag.String("backend", "", "backend to run the suite on: memory, sqlite, postgres, mysql")
+	backendFlag = flag.String("backend", "", "backend to run the suite on: "+strings.Join(slices.Sorted(maps.Keys(backends())), ", "))
 	dsnFlag     = flag.String("dsn", "", "where the store is; default: the environment variable TENURE_LIVE_DSN")
 	optionsFlag = flag.String("options", "", "more settings of the backend, as a JSON object")
 	reportFlag  = flag.String("report", "", "file to write the summary to")
@@ -154,7 +155,7 @@ func (r *run) clean(t conformance.T) (what, left string) {
 	defer cancel()
 	what, err := r.remove(ctx, namespaces)
 	if err != nil {
-		left = fmt.Sprintf("%s, and rows of the namespaces %s/...: %v", r.left, r.root, err)
+		left = fmt.Sprintf("%s, and records of the namespaces %s/...: %v", r.left, r.root, err)
 		t.Logf("left: %s", left)
 		return what, left
 	}

@@ -106,6 +106,22 @@ func TestLiveOnServers(t *testing.T) {
 	}
 }
 
+func TestLiveOnNetworkStores(t *testing.T) {
+	t.Parallel()
+	for backend, kind := range map[string]servers.Kind{"etcd": servers.Etcd, "consul": servers.Consul, "zookeeper": servers.ZooKeeper} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			out, err := live(t, "-backend", backend, "-dsn", pool.Get(t, kind, nil).Addr())
+			if err != nil || !strings.Contains(out, backend+": 2 passed, 0 failed, 1 skipped") {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if !regexp.MustCompile(`removed    [1-9][0-9]* records of [3-9] namespaces\n  left       (nothing|the root, and in it an empty node.*)\n`).MatchString(out) {
+				t.Errorf("the summary does not say what was removed and is left:\n%s", out)
+			}
+		})
+	}
+}
+
 func TestLiveOnMemory(t *testing.T) {
 	t.Parallel()
 	out, err := live(t, "-backend", "memory")
@@ -134,7 +150,7 @@ func TestRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown backend":      {[]string{"-backend", "paper"}, "memory, mysql, postgres, sqlite"},
+		"unknown backend":      {[]string{"-backend", "paper"}, "consul, etcd, memory, mysql, postgres, sqlite, zookeeper"},
 		"no dsn":               {[]string{"-backend", "sqlite"}, "-dsn names where the store is"},
 		"options are no JSON":  {[]string{"-backend", "memory", "-options", "poll"}, "no JSON object"},
 		"unknown option":       {[]string{"-backend", "sqlite", "-dsn", "x.db", "-options", `{"pool":1}`}, `unknown field "pool"`},

@@ -39,6 +39,7 @@ type settings map[string]any
 func backends() map[string]func(dsn string, s settings) (*target, error) {
 	return map[string]func(string, settings) (*target, error){
 		"memory": onMemory, "sqlite": onSQLite, "postgres": onPostgres, "mysql": onMySQL,
+		"etcd": onEtcd, "consul": onConsul, "zookeeper": onZooKeeper,
 	}
 }
 
@@ -54,7 +55,7 @@ func newTarget(backend, dsn, options string) (*target, error) {
 			return nil, fmt.Errorf("-options is no JSON object: %w", err)
 		}
 	}
-	for _, name := range []string{"namespace", "create", "dsn", "path"} {
+	for _, name := range []string{"namespace", "create", "dsn", "path", "endpoints", "address", "servers"} {
 		if _, ok := s[name]; ok {
 			return nil, fmt.Errorf("-options has %q, which the suite or -dsn decides: leave it out", name)
 		}
@@ -67,7 +68,7 @@ func newTarget(backend, dsn, options string) (*target, error) {
 		return nil, err
 	}
 	t.backend = backend
-	t.secrets = slices.DeleteFunc(append(t.secrets, s.passwordIn()), func(s string) bool { return s == "" })
+	t.secrets = slices.DeleteFunc(append(t.secrets, s.passwordIn(), s.text("password", ""), s.text("token", ""), s.fileIn("token_file")), func(s string) bool { return s == "" })
 	return t, nil
 }
 
@@ -161,7 +162,7 @@ func onMySQL(dsn string, s settings) (*target, error) {
 }
 
 func dataTables() []string {
-	return []string{"entries", "items", "tails", "shards", "namespaces"}
+	return []string{"logs", "items", "tails", "shards", "namespaces"}
 }
 
 func memberTables() []string {
@@ -202,10 +203,13 @@ func (s settings) text(name, otherwise string) string {
 	return otherwise
 }
 
-// passwordIn is the password in the option password_file; opening the backend
+// passwordIn is the password in the option password_file.
+func (s settings) passwordIn() string { return s.fileIn("password_file") }
+
+// fileIn is the secret in the file that an option names; opening the backend
 // reports a file that cannot be read.
-func (s settings) passwordIn() string {
-	path := s.text("password_file", "")
+func (s settings) fileIn(option string) string {
+	path := s.text(option, "")
 	if path == "" {
 		return ""
 	}
@@ -217,7 +221,7 @@ func (s settings) passwordIn() string {
 }
 
 // opens opens by configuration, as an application does.
-func (s settings) opens(o driver.Opener, key, dsn string) func(context.Context, string, bool) (driver.Backend, error) {
+func (s settings) opens(o driver.Opener, key string, dsn any) func(context.Context, string, bool) (driver.Backend, error) {
 	return func(ctx context.Context, namespace string, create bool) (driver.Backend, error) {
 		all := maps.Clone(s)
 		all["namespace"], all["create"], all[key] = namespace, create, dsn

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -88,6 +89,9 @@ func (s *Server) Database(t testing.TB) DSN {
 
 // exec opens a superuser's connection past TLS and proxies for one task.
 func (s *Server) exec(ctx context.Context, do func(*sql.DB) error) error {
+	if s.kind == ZooKeeper || s.kind == Etcd || s.kind == Consul {
+		return errors.New("it has no databases: give each test a namespace of its own")
+	}
 	name := s.kind.driver()
 	if !slices.Contains(sql.Drivers(), name) {
 		return fmt.Errorf("database/sql has no driver %q: import github.com/jackc/pgx/v5/stdlib or github.com/go-sql-driver/mysql in the test", name)

@@ -25,10 +25,20 @@
 //
 // # Where servers come from
 //
-// TENURE_POSTGRES_DSN (postgres://...) and TENURE_MYSQL_DSN (user:password@tcp(host:port)/)
-// name servers that run already; faults are then not supported, and say so.
+// TENURE_POSTGRES_DSN (postgres://...), TENURE_MYSQL_DSN (user:password@tcp(host:port)/)
+// and TENURE_ZOOKEEPER_SERVERS (user:password@host:port,host:port) name servers that
+// run already; faults are then not supported, and say so.
 // Otherwise the binaries of the machine are started, on Linux; "make servers"
-// installs them from Debian packages. PostgreSQL is 15 or later.
+// installs them from Debian packages, or builds them from their Go modules (etcd,
+// Consul). PostgreSQL is 15 or later.
+//
+// [StartCluster] and [NewCluster] start several members of a kind that has clusters.
+//
+// With TENURE_SERVERS_RUNTIME=container etcd runs in containers instead, each a
+// host of its own, where a Docker engine answers: the official image, or that of
+// TENURE_ETCD_IMAGE. The same tests then run with them. A command that is a module
+// of its own, tools/containers, keeps what that needs out of this module; "make
+// servers" builds it, and makes the image where it cannot be pulled.
 //
 // A server that cannot be had is [ErrUnavailable]. [New] and [Pool.Get] then skip
 // the test with the reason, or fail it where TENURE_REQUIRE_SERVERS lists the kind,
@@ -40,7 +50,8 @@
 // when the process that started it dies, and a janitor, a small shell script that
 // waits for that death, ends what the kernel does not reach (PostgreSQL's stopped
 // children) and removes the directory. What even the janitor could not do,
-// because it was killed too, the next start does.
+// because it was killed too, the next start does. Containers are removed by the
+// command that started them, when its input ends.
 //
 // # What it does not do
 //

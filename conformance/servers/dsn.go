@@ -66,7 +66,7 @@ func (d DSN) With(name, value string) DSN {
 
 // Reveal is the DSN with its password, as the driver wants it: a URL for
 // PostgreSQL (pgx), "user:password@tcp(host:port)/database?..." for MariaDB
-// (go-sql-driver/mysql). For TLS the URL names the files; a MySQL DSN cannot, so
+// (go-sql-driver/mysql); for etcd, Consul and ZooKeeper "user:password@host:port" or "host:port". For TLS the URL names the files; a MySQL DSN cannot, so
 // give [Server.TLSConfig] to mysql.RegisterTLSConfig and set the parameter tls.
 func (d DSN) Reveal() string { return d.format(d.password) }
 
@@ -80,6 +80,12 @@ func (d DSN) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, d.String()) 
 func (d DSN) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 func (d DSN) format(password string) string {
+	if d.kind == ZooKeeper || d.kind == Etcd || d.kind == Consul {
+		if d.user == "" {
+			return d.addr
+		}
+		return fmt.Sprintf("%s:%s@%s", d.user, password, d.addr)
+	}
 	if d.kind == MariaDB {
 		s := fmt.Sprintf("%s:%s@%s(%s)/%s", d.user, password, d.network, d.addr, url.PathEscape(d.database))
 		if len(d.params) > 0 {
@@ -118,8 +124,11 @@ func postgresDSN(addr string, files *certificates) DSN {
 
 // parseDSN reads what the environment gives. Its errors do not hold the text.
 func parseDSN(kind Kind, text string) (DSN, error) {
-	if kind == MariaDB {
+	switch kind {
+	case MariaDB:
 		return parseMySQL(text)
+	case ZooKeeper:
+		return parseZooKeeper(text)
 	}
 	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") || u.Hostname() == "" {
@@ -132,6 +141,22 @@ func parseDSN(kind Kind, text string) (DSN, error) {
 	}
 	if d.database == "" {
 		d.database = "postgres"
+	}
+	return d, nil
+}
+
+// parseZooKeeper reads "user:password@host:port,host:port"; the user is left out
+// where nodes are open to all.
+func parseZooKeeper(text string) (DSN, error) {
+	d := DSN{kind: ZooKeeper, network: "tcp", addr: text}
+	if at := strings.LastIndexByte(text, '@'); at >= 0 {
+		d.user, d.password, _ = strings.Cut(text[:at], ":")
+		d.addr = text[at+1:]
+	}
+	for server := range strings.SplitSeq(d.addr, ",") {
+		if _, _, err := net.SplitHostPort(server); err != nil {
+			return DSN{}, errors.New("write it as host:port,host:port, with user:password@ before it where nodes are not open to all")
+		}
 	}
 	return d, nil
 }

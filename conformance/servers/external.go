@@ -32,6 +32,9 @@ func fromEnvironment(ctx context.Context, kind Kind, variable string, o *Options
 		return nil, fmt.Errorf("tenure: %s is not understood: %w", variable, err)
 	}
 	s := &Server{kind: kind, user: d, admin: d, local: d, inst: external{variable}}
+	if kind == ZooKeeper { // it has no database, and whoever uses it connects
+		return s, nil
+	}
 	if err := s.exec(ctx, func(*sql.DB) error { return nil }); err != nil {
 		return nil, fmt.Errorf("tenure: cannot reach the server named by %s: %w", variable, err)
 	}

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Installs the servers that package servers starts, from Debian packages:
-# PostgreSQL, PgBouncer and MariaDB. Does nothing where they are there already.
+# Installs the servers that package servers starts. From Debian packages:
+# PostgreSQL, PgBouncer, MariaDB and ZooKeeper. From their Go modules, which the
+# folders below tools name, into .cache/bin: etcd and Consul. Does nothing where they are
+# there already.
 #
 # No service of theirs is started: while apt-get runs, a policy-rc.d that refuses
 # is in place, and the machine's own is put back afterwards. Where a package
@@ -9,11 +11,37 @@
 set -euo pipefail
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive PATH="$PATH:/usr/sbin:/sbin"
 
+# Built again where the module's file is newer, that is after a change of version.
+cd "$(dirname "$0")/../.."
+for tool in tools/*/; do
+	tool=$(basename "$tool")
+	bin=.cache/bin/$tool
+	[ "tools/$tool/go.mod" -nt "$bin" ] || [ "tools/$tool/main.go" -nt "$bin" ] || continue
+	# Only of use where a Docker engine answers.
+	[ "$tool" != containers ] || docker info >/dev/null 2>&1 || continue
+	echo "servers for tests: building $tool"
+	mkdir -p .cache/bin
+	if package=$(GOWORK=off go -C "tools/$tool" list tool) &&
+		CGO_ENABLED=0 GOWORK=off go -C "tools/$tool" build -trimpath -ldflags='-s -w' -o "../../$bin.new" "$package"; then
+		mv "$bin.new" "$bin" # at once, so that nobody starts half of it
+	else
+		echo "servers for tests: cannot build $tool" >&2
+		[ -z "${CI:-}${TENURE_REQUIRE_SERVERS:-}" ] || exit 1
+		echo "tests that need it are skipped" >&2
+	fi
+done
+tools/containers/images.sh
+
 missing=()
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || missing+=(postgresql)
 command -v pgbouncer >/dev/null || missing+=(pgbouncer)
 # The core package has no service, and all that a server in a test needs.
 command -v mariadbd >/dev/null || missing+=(mariadb-server-core)
+# The package of the library has the server; the other one has a service besides.
+if [ ! -e /usr/share/java/zookeeper.jar ] || [ ! -e /usr/share/java/slf4j-simple.jar ]; then
+	missing+=(libzookeeper-java libslf4j-java)
+fi
+command -v java >/dev/null || missing+=(default-jre-headless)
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 give_up() {

@@ -18,11 +18,18 @@ const (
 	Postgres  Kind = "postgres"
 	MariaDB   Kind = "mariadb"
 	PgBouncer Kind = "pgbouncer"
+	ZooKeeper Kind = "zookeeper"
+	Etcd      Kind = "etcd"
+	Consul    Kind = "consul"
 )
 
 // RequireVariable is the environment variable that lists, separated by commas,
 // the kinds of servers without which tests fail, or is "all".
 const RequireVariable = "TENURE_REQUIRE_SERVERS"
+
+// RuntimeVariable is the environment variable that, set to "container", has servers
+// started in containers and not as processes, where a Docker engine answers.
+const RuntimeVariable = "TENURE_SERVERS_RUNTIME"
 
 // Errors of this package, to be matched with errors.Is.
 var (
@@ -66,6 +73,8 @@ func (k Kind) variable() string {
 		return "TENURE_POSTGRES_DSN"
 	case MariaDB:
 		return "TENURE_MYSQL_DSN"
+	case ZooKeeper:
+		return "TENURE_ZOOKEEPER_SERVERS"
 	}
 	return ""
 }
@@ -79,11 +88,14 @@ func (k Kind) driver() string {
 }
 
 func (k Kind) check() error {
-	if !slices.Contains([]Kind{Postgres, MariaDB, PgBouncer}, k) {
+	if !slices.Contains([]Kind{Postgres, MariaDB, PgBouncer, ZooKeeper, Etcd, Consul}, k) {
 		return fmt.Errorf("tenure: there is no kind of server %q", string(k))
 	}
 	return nil
 }
+
+// clusters reports whether servers of the kind can form a store together.
+func (k Kind) clusters() bool { return slices.Contains([]Kind{Etcd, Consul, ZooKeeper}, k) }
 
 func unavailable(kind Kind, format string, args ...any) error {
 	return fmt.Errorf("tenure: %s: %w: %w", kind, ErrUnavailable, fmt.Errorf(format, args...))

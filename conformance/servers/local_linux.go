@@ -20,9 +20,11 @@ import (
 
 // recipe is what is particular to a kind of server.
 type recipe struct {
-	// accounts are the users that may run it when this process is root, which
-	// servers refuse to be; the first that exists is taken.
+	// accounts are the users that may run it when this process is root, where the
+	// server refuses to be; the first that exists is taken.
 	accounts []string
+	// ports is how many it needs beside the one for clients, as local.ports.
+	ports int
 	// prepare makes the data, once.
 	prepare func(ctx context.Context, l *local) error
 	// configure writes the configuration, which depends on the port.
@@ -40,49 +42,40 @@ type local struct {
 	kind                        Kind
 	opts                        *Options
 	recipe                      recipe
+	index                       int      // in members
+	members                     []*local // of its cluster, itself among them
 	dir                         *directory
 	account                     *account
-	port                        int
+	port                        int   // for clients
+	ports                       []int // further ones
 	userPassword, adminPassword string
 	files                       *certificates
 	log                         *os.File
 	proc                        *process
 }
 
-func startLocal(ctx context.Context, kind Kind, o *Options) (*Server, error) {
-	l := &local{kind: kind, opts: o, userPassword: randomHex(16), adminPassword: randomHex(16)}
-	var err error
+// findRecipe is how one server of a kind runs.
+func findRecipe(kind Kind, o *Options) (recipe, error) {
 	switch kind {
 	case Postgres:
-		l.recipe, err = postgresRecipe()
+		return postgresRecipe()
 	case MariaDB:
-		l.recipe, err = mariadbRecipe()
+		return mariadbRecipe()
 	case PgBouncer:
-		l.recipe, err = pgbouncerRecipe(o.Upstream)
+		return pgbouncerRecipe(o.Upstream)
+	case ZooKeeper:
+		return zookeeperRecipe()
+	case Etcd:
+		return etcdRecipe()
+	case Consul:
+		return consulRecipe()
 	}
-	if err != nil {
-		return nil, err
-	}
-	if o.DiskBytes > 0 && os.Getuid() != 0 {
-		return nil, unavailable(kind, "a disk of %d bytes of its own needs root, to mount it", o.DiskBytes)
-	}
-	if l.dir, err = newDirectory(ctx); err != nil {
-		return nil, fmt.Errorf("tenure: cannot start %s: %w", kind, err)
-	}
-	if err := l.start(ctx); err != nil {
-		err = fmt.Errorf("tenure: cannot start %s: %w", kind, err)
-		if log := l.logs(); log != "" {
-			err = fmt.Errorf("%w; its log ends:\n%s", err, redact(log, l.userPassword, l.adminPassword))
-		}
-		return nil, errors.Join(err, l.close())
-	}
-	s := &Server{kind: kind, files: l.files, inst: l}
-	s.user, s.admin, s.local = l.recipe.dsns(l)
-	return s, nil
+	return recipe{}, unavailable(kind, "it is not started here")
 }
 
-func (l *local) start(ctx context.Context) error {
-	if os.Getuid() == 0 {
+// prepare makes what does not depend on ports: folders, certificates, data.
+func (l *local) prepare(ctx context.Context) error {
+	if os.Getuid() == 0 && len(l.recipe.accounts) > 0 {
 		var err error
 		if l.account, err = firstAccount(l.recipe.accounts); err != nil {
 			return err
@@ -93,6 +86,11 @@ func (l *local) start(ctx context.Context) error {
 			return err
 		}
 		if err := l.own(l.path(name)); err != nil {
+			return err
+		}
+	}
+	if l.account != nil {
+		if err := l.reach(ctx); err != nil {
 			return err
 		}
 	}
@@ -109,31 +107,15 @@ func (l *local) start(ctx context.Context) error {
 	if l.log, err = os.OpenFile(l.path("log"), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
 		return err
 	}
-	if l.opts.TLS != TLSOff {
+	if first := l.members[0]; l != first {
+		l.files = first.files // the same account runs all, and they end together
+	} else if l.opts.TLS != TLSOff {
 		l.files, err = makeCertificates(l.opts.TLS == TLSMutual, l.write)
 		if err != nil {
 			return err
 		}
 	}
-	if err := l.recipe.prepare(ctx, l); err != nil {
-		return err
-	}
-	// A port that was free may be taken when the server asks for it.
-	for range 5 {
-		if l.port, err = freePort(ctx); err != nil {
-			return err
-		}
-		if err = l.recipe.configure(l); err != nil {
-			return err
-		}
-		if err = l.launch(ctx); err == nil || ctx.Err() != nil {
-			return err
-		}
-		if !strings.Contains(strings.ToLower(l.logs()), "already in use") {
-			return err
-		}
-	}
-	return err
+	return l.recipe.prepare(ctx, l)
 }
 
 // launch starts the server's process and waits until it takes connections.

@@ -7,9 +7,9 @@ import (
 	"runtime"
 )
 
-// startLocal exists on Linux only: the rest rests on what the kernel there does
+// startLocalCluster exists on Linux only: the rest rests on what the kernel there does
 // when the starting process dies.
-func startLocal(_ context.Context, kind Kind, _ *Options) (*Server, error) {
+func startLocalCluster(_ context.Context, kind Kind, _ int, _ *Options) ([]*Server, error) {
 	if name := kind.variable(); name != "" {
 		return nil, unavailable(kind, "on %s servers are not started: name a running one in %s", runtime.GOOS, name)
 	}

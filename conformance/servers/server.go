@@ -52,7 +52,11 @@ func Start(ctx context.Context, kind Kind, o *Options) (*Server, error) {
 	if name := kind.variable(); name != "" && os.Getenv(name) != "" {
 		return fromEnvironment(ctx, kind, name, o)
 	}
-	return startLocal(ctx, kind, o)
+	servers, err := startLocalCluster(ctx, kind, 1, o)
+	if err != nil {
+		return nil, err
+	}
+	return servers[0], nil
 }
 
 // Kind is the server's kind.

@@ -26,14 +26,21 @@ type Config struct {
 	Shards int
 	// TTL of the members. Default 500 ms, or the backend's MinTTL if that is more.
 	TTL time.Duration
-	// Steps is how many faults a schedule has. Default 10, at least 4. More are added
-	// while there were fewer takeovers than MinTakeovers, up to twice as many.
+	// Steps is how many faults a schedule has. Default 10, at least 4. More are added,
+	// up to twice as many, while there were fewer takeovers than MinTakeovers, or
+	// fewer than two writes that were held until another member had been granted
+	// their shard.
 	Steps int
 	// Pace is the least time between two writes to one shard. Default TTL/50.
 	Pace time.Duration
 	// Seeds is how many runs there are: seeds 1 to Seeds. Default 3. The flags
 	// -system.seeds and -system.seed, which runs a single one, take precedence.
 	Seeds int
+
+	// Parallel is how many seeds are played at a time. Default 1; more need a server
+	// each, because a fault of the store would strike all that share it. Lanes gives
+	// what the flag -system.parallel asks for.
+	Parallel int
 
 	// MinWrites and MinTakeovers are how many accepted writes, and changes of a
 	// shard's owner, a run must reach: it goes on until then, within a bound, and
@@ -79,6 +86,7 @@ func (c Config) withDefaults() (Config, error) {
 	setInt(&c.Shards, 6)
 	setInt(&c.Steps, 10)
 	setInt(&c.Seeds, 3)
+	setInt(&c.Parallel, 1)
 	setInt(&c.MinWrites, 1000)
 	setInt(&c.MinTakeovers, 5)
 	if c.TTL == 0 {
@@ -92,7 +100,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("tenure: system: Config.Members is %d: %d to %d, or 0 for the seed to decide", c.Members, minMembers, maxMembers)
 	case c.Steps < minSteps:
 		return c, fmt.Errorf("tenure: system: Config.Steps is %d: at least %d", c.Steps, minSteps)
-	case c.Shards < 1 || c.Seeds < 1 || c.MinWrites < 0 || c.MinTakeovers < 0 || c.TTL < 0 || c.Pace < 0:
+	case c.Shards < 1 || c.Seeds < 1 || c.Parallel < 1 || c.MinWrites < 0 || c.MinTakeovers < 0 || c.TTL < 0 || c.Pace < 0:
 		return c, errors.New("tenure: system: a number of Config is negative: leave it 0 for its default")
 	}
 	return c, nil

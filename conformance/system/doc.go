@@ -10,6 +10,21 @@
 //		}})
 //	}
 //
+//	go test ./mystore -run '^TestSystem$' -v -args -system.seeds=100 -system.parallel=2
+//
+//	-system.seeds N     so many seeds, in the place of what the test says
+//	-system.first F     beginning with this one and not with 1
+//	-system.seed S      one seed, to play a failure again
+//	-system.parallel N  so many at a time, where the test has a server for each
+//	-system.control     without the fence: 19 of 20 runs must do damage
+//
+// A store that is a server offers its faults in three lines: Store.Restart takes
+// the Restart of a server of package servers as it is, [Pausing] makes a
+// Store.Pause of its Stop and Cont, and [Cutting] a Store.Cut of the proxy of
+// package faultproxy that the members connect through. Such a test has a TestMain
+// that calls [Member] first, because members need no servers of their own; see
+// backends/sql/postgres.
+//
 // # A run
 //
 // For each seed the test starts 3 to 8 copies of its own binary as members, which

@@ -14,7 +14,10 @@ func (s *supervisor) strikeAll(ctx context.Context) error {
 	defer s.episodes.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for n := 0; n < s.config.Steps || n < 2*s.config.Steps && s.watch.seenTakeovers() < s.config.MinTakeovers; n++ {
+	for n := 0; s.goesOn(n); n++ {
+		if n >= s.config.Steps && s.lateWrites() < minLate {
+			s.schedule.insert(faultSend)
+		}
 		st := s.schedule.next()
 		pause(ctx, st.After)
 		if st.Fault.ofStore() {
@@ -42,6 +45,34 @@ func (s *supervisor) strikeAll(ctx context.Context) error {
 		})
 	}
 	return s.alone(ctx)
+}
+
+// minLate is how many writes a run should hold until another member was granted
+// the shard: what the fence is there for. Without any a run proves nothing.
+const minLate = 2
+
+// goesOn reports whether a schedule has a step n. It has more than planned, up to
+// twice as many, while there was too little of what the run is to show.
+func (s *supervisor) goesOn(n int) bool {
+	switch {
+	case n < s.config.Steps:
+		return true
+	case n >= 2*s.config.Steps:
+		return false
+	}
+	s.episodes.Wait() // each is bounded, and may still show it
+	return s.watch.seenTakeovers() < s.config.MinTakeovers || s.lateWrites() < minLate
+}
+
+func (s *supervisor) lateWrites() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.strikes {
+		if k.late {
+			n++
+		}
+	}
+	return n
 }
 
 // alone waits until no episode is under way and every shard is owned.
@@ -157,16 +188,23 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 	late := false
 	if until != nil {
 		// Without a takeover the process goes on as it was.
-		err := s.await(ctx, "the takeover", s.ttls(6), until)
+		err := s.await(ctx, "the takeover", s.ttls(10), until)
 		late = err == nil && st.Fault == faultSend
 		if err := p.order(order{Do: doSend}); err != nil {
 			return err
 		}
 	}
+	before := p.sends()
 	err := p.signal(continueSignal)
+	over := history.Now()
+	if late {
+		// What strikes next must not strike the write before the store has it.
+		err := s.await(ctx, "the late write", lateLimit, func() bool { return p.sends() > before || p.ended() })
+		late = err == nil && p.sends() > before
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k.over, k.late = history.Now(), late
+	k.over, k.late = over, late
 	return err
 }
 
@@ -180,7 +218,7 @@ func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where
 		if err := p.order(order{Do: doHold, Shard: shard, Where: where}); err != nil {
 			return err
 		}
-		if err := s.await(ctx, "a write to be held", s.ttls(1), held); err == nil {
+		if err := s.await(ctx, "a write to be held", s.ttls(2), held); err == nil {
 			_, token := p.holds()
 			return s.stop(ctx, st, p, func() bool { o, _ := s.watch.owner(shard); return o.Token > token && o.Session != "" })
 		}

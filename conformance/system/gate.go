@@ -91,7 +91,9 @@ func (g *gate) around(ctx context.Context, c call, do func(context.Context) erro
 		}
 		g.tell(event{Is: isHeld, Token: c.token})
 		<-open
-		return late(ctx, do)
+		err := late(ctx, do)
+		g.tell(event{Is: isSent})
+		return err
 	}
 	before := g.count(0)
 	g.calls.RLock()

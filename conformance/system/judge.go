@@ -25,6 +25,7 @@ const (
 	checkShutdown  = "shutdown"
 	checkPlayed    = "played-to-the-end"
 	checkTakeovers = "enough-takeovers"
+	checkLate      = "writes-that-come-late"
 )
 
 // evidence is what a run left.

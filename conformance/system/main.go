@@ -36,18 +36,26 @@ func Member(openers ...driver.Opener) (code int, is bool) {
 
 // The flags of Run.
 const (
-	seedsFlag   = "system.seeds"
-	seedFlag    = "system.seed"
-	controlFlag = "system.control"
+	seedsFlag    = "system.seeds"
+	firstFlag    = "system.first"
+	seedFlag     = "system.seed"
+	controlFlag  = "system.control"
+	parallelFlag = "system.parallel"
 )
 
 // AddFlags is a part of Main, for a TestMain that does more. Call it before the
 // flags are parsed.
 func AddFlags(fs *flag.FlagSet) {
 	fs.Int(seedsFlag, 0, "how many seeds the system suite runs; 0: as the test says")
+	fs.Uint64(firstFlag, 1, "the first of the seeds that the system suite runs")
 	fs.Uint64(seedFlag, 0, "the one seed that the system suite runs; 0: many")
+	fs.Int(parallelFlag, 1, "how many seeds the system suite plays at a time, each on a server of its own, where the test can")
 	fs.Bool(controlFlag, false, "run the system suite without the fence, which must do damage")
 }
+
+// Lanes is how many seeds the flag -system.parallel asks for at a time, at least 1:
+// for a Config.Parallel, and as many servers.
+func Lanes() int { return max(1, flagged[int](flag.CommandLine, parallelFlag)) }
 
 // flagged returns a flag's value, the zero value if AddFlags was not called.
 func flagged[T any](fs *flag.FlagSet, name string) T {

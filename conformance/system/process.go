@@ -32,6 +32,7 @@ type process struct {
 	up   bool
 	left bool
 	held int          // writes held so far
+	sent int          // of those held before they were sent: came to an end
 	at   driver.Token // the last of them had
 }
 
@@ -109,6 +110,8 @@ func (p *process) take(e event) {
 		p.up = true
 	case isLeft:
 		p.left = true
+	case isSent:
+		p.sent++
 	case isHeld:
 		p.held++
 		p.at = e.Token
@@ -133,6 +136,13 @@ func (p *process) holds() (int, driver.Token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held, p.at
+}
+
+// sends returns how many writes that were held have come to an end.
+func (p *process) sends() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent
 }
 
 func (p *process) ended() bool {

@@ -57,6 +57,7 @@ type eventKind string
 const (
 	isUp   eventKind = "up"   // the store is open, and the elector runs
 	isHeld eventKind = "held" // a write waits
+	isSent eventKind = "sent" // it went to the store, and was answered or given up
 	isLeft eventKind = "left" // all was handed back
 )
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/history"
 )
 
@@ -137,6 +138,20 @@ func (r *Report) quantile(q float64) float64 {
 	return float64(r.Took[i]) / float64(r.TTL)
 }
 
+// faultRuns is the report as it is saved for a sheet of guarantees.
+func (r *Report) faultRuns() *conformance.FaultRuns {
+	return &conformance.FaultRuns{
+		Control: r.Control, TTL: r.TTL, Runs: r.Runs, Failed: r.Failed, Processes: r.Members,
+		Accepted: r.Accepted, Refused: r.Refused, Fenced: r.Fenced,
+		Ambiguous: r.Ambiguous, Resolved: r.Resolved, Unresolved: r.Unresolved, Late: r.Late, Damage: r.Damage,
+		Overlap: r.overlap(), Takeovers: r.Takeovers, ByForce: len(r.Took),
+		Median: r.quantile(0.5), P99: r.quantile(0.99), Most: r.quantile(1),
+	}
+}
+
+// overlap of trust in microseconds, rounded up.
+func (r *Report) overlap() int { return int((r.Overlap + time.Microsecond - 1).Microseconds()) }
+
 // String is the report for people, in a few lines.
 func (r *Report) String() string {
 	var b strings.Builder
@@ -147,7 +162,7 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "%s, TTL %v: %d of %d runs with %s, %d processes\n", name, r.TTL, r.Failed, r.Runs, failed, r.Members)
 	fmt.Fprintf(&b, "writes: %d accepted, %d refused (%d requests by the fence), %d ambiguous of which %d resolved, %d reported as unknown, %d held until after a takeover, %d accepted under a superseded token\n",
 		r.Accepted, r.Refused, r.Fenced, r.Ambiguous, r.Resolved, r.Unresolved, r.Late, r.Damage)
-	fmt.Fprintf(&b, "overlap of trust: %d microseconds at most\n", (r.Overlap + time.Microsecond - 1).Microseconds())
+	fmt.Fprintf(&b, "overlap of trust: %d microseconds at most\n", r.overlap())
 	fmt.Fprintf(&b, "takeovers: %d, of which %d by force after %.2f / %.2f / %.2f / %.2f TTL (least, median, 90 %%, most)\n",
 		r.Takeovers, len(r.Took), r.quantile(0), r.quantile(0.5), r.quantile(0.9), r.quantile(1))
 	var faults []string

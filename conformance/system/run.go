@@ -8,9 +8,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -22,6 +24,8 @@ const seedLimit = 5 * time.Minute
 // and returns the figures. Each violation fails its seed, with the rule that it
 // broke, an explanation, the folder with the history, and the command that plays
 // the seed again. With Config.Control it fails if too few runs do damage instead.
+//
+// With conformance.ReportDir in the environment the figures are saved there.
 //
 // It needs Linux, where processes share a clock, and skips elsewhere. It is not
 // for parallel tests: what it measures is time.
@@ -36,14 +40,33 @@ func Run(t *testing.T, c Config) *Report {
 	}
 	c.Control = c.Control || flagged[bool](flag.CommandLine, controlFlag)
 	total := &Report{Backend: c.Opener.Name, TTL: c.TTL, Control: c.Control}
-	for _, seed := range c.seeds() {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			if r := c.run(t, seed); r != nil {
-				total.add(r)
+	seeds := make(chan uint64)
+	var mu sync.Mutex
+	var players sync.WaitGroup
+	for range c.Parallel {
+		players.Go(func() {
+			for seed := range seeds {
+				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+					if r := c.run(t, seed); r != nil {
+						mu.Lock()
+						defer mu.Unlock()
+						total.add(r)
+					}
+				})
 			}
 		})
 	}
+	for _, seed := range c.seeds() {
+		seeds <- seed
+	}
+	close(seeds)
+	players.Wait()
 	t.Logf("%v", total)
+	if dir := os.Getenv(conformance.ReportDir); dir != "" && total.Runs > 0 {
+		if err := total.faultRuns().Save(dir, total.Backend); err != nil {
+			t.Error(err)
+		}
+	}
 	if c.Control && total.Failed*20 < total.Runs*19 {
 		t.Errorf("without the fence only %d of %d runs did damage: the schedule is too kind, and zero violations with the fence prove nothing", total.Failed, total.Runs)
 	}
@@ -59,9 +82,10 @@ func (c *Config) seeds() []uint64 {
 	if more := flagged[int](flag.CommandLine, seedsFlag); more > 0 {
 		n = more
 	}
+	first := max(1, flagged[uint64](flag.CommandLine, firstFlag))
 	var out []uint64
 	for i := range n {
-		out = append(out, uint64(i)+1)
+		out = append(out, first+uint64(i))
 	}
 	return out
 }
@@ -94,6 +118,9 @@ func (c *Config) run(t *testing.T, seed uint64) *Report {
 	r := e.measure(found)
 	if r.Takeovers < c.MinTakeovers {
 		found = append(found, newFinding("traffic", checkTakeovers, "", "a shard's owner changed %d times, and fewer than %d prove nothing", r.Takeovers, c.MinTakeovers))
+	}
+	if r.Late == 0 {
+		found = append(found, newFinding("traffic", checkLate, "", "no write was held until another member had been granted the shard, which is what the fence is for"))
 	}
 	if c.Control && r.Damage > 0 || !c.Control && len(found) > 0 {
 		r.Failed = 1

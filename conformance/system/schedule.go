@@ -98,6 +98,9 @@ func (s *schedule) draw() fault {
 	return f
 }
 
+// insert makes a fault the next step's.
+func (s *schedule) insert(f fault) { s.first = slices.Insert(s.first, 0, f) }
+
 // next draws a step; there is no last one.
 func (s *schedule) next() step {
 	st := step{After: s.ttls(0.5, 1.2), Who: s.rand.Float64(), Owner: s.rand.IntN(10) < 7, Shard: s.rand.Float64()}

@@ -56,7 +56,7 @@ type strike struct {
 	process string // empty: the store
 	at      history.Instant
 	over    history.Instant // when the process was resumed or the store healed; 0 if it was not
-	late    bool            // it held a write to send until another member was granted the shard
+	late    bool            // it held a write until another member was granted the shard, and then sent it
 }
 
 func (s *strike) String() string {

@@ -61,10 +61,10 @@ func occupy(ctx context.Context, path string) (release func() error, err error) 
 }
 
 func TestSystem(t *testing.T) {
-	system.Run(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore})
+	system.Run(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore, Parallel: system.Lanes()})
 }
 
 // TestControl takes the fence away, and expects the damage.
 func TestControl(t *testing.T) {
-	system.Run(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore, Seeds: 1, Control: true})
+	system.Run(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore, Parallel: system.Lanes(), Seeds: 1, Control: true})
 }

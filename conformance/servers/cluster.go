@@ -1,0 +1,118 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// Cluster is a number of servers of one kind that form one store. Each member is
+// a Server, with the faults of one; the methods here do the same to all members.
+// Safe for concurrent use.
+type Cluster struct {
+	kind    Kind
+	members []*Server
+}
+
+// StartCluster starts a store of n members, of a kind that has clusters, and
+// returns when every member serves. Options are each member's. ctx bounds the
+// start only; the caller closes the cluster. What this machine does not have is
+// ErrUnavailable.
+func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, error) {
+	if err := kind.check(); err != nil {
+		return nil, err
+	}
+	if o == nil {
+		o = &Options{}
+	}
+	if err := o.check(kind); err != nil {
+		return nil, err
+	}
+	if n < 1 || n > 9 {
+		return nil, fmt.Errorf("tenure: %s: a cluster has 1 to 9 members, not %d", kind, n)
+	}
+	members, err := startLocalCluster(ctx, kind, n, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{kind: kind, members: members}, nil
+}
+
+// NewCluster starts a cluster for one test, which may do to it what it likes. It
+// is closed after the test, and the ends of its logs are shown if the test
+// failed. A cluster that cannot be had is treated as by Unavailable.
+func NewCluster(t testing.TB, kind Kind, n int, o *Options) *Cluster {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	c, err := StartCluster(ctx, kind, n, o)
+	Unavailable(t, kind, err)
+	t.Cleanup(func() {
+		for i, s := range c.members {
+			if t.Failed() {
+				t.Logf("end of the log of member %d of %s at %s:\n%s", i, kind, s.Addr(), s.Logs())
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// Kind is the members' kind.
+func (c *Cluster) Kind() Kind { return c.kind }
+
+// Members are the servers, in the order in which they were named.
+func (c *Cluster) Members() []*Server { return append([]*Server(nil), c.members...) }
+
+// Addrs are the members' host:port for clients, in the same order.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.members))
+	for i, s := range c.members {
+		addrs[i] = s.Addr()
+	}
+	return addrs
+}
+
+// Kill kills all members.
+func (c *Cluster) Kill(ctx context.Context) error {
+	return c.each(func(s *Server) error { return s.Kill(ctx) })
+}
+
+// Stop stalls all members.
+func (c *Cluster) Stop(ctx context.Context) error {
+	return c.each(func(s *Server) error { return s.Stop(ctx) })
+}
+
+// Cont lets all members go on after Stop.
+func (c *Cluster) Cont() error {
+	return c.each(func(s *Server) error { return s.Cont() })
+}
+
+// Restart kills all members, and then starts them again, on their ports and data.
+func (c *Cluster) Restart(ctx context.Context) error {
+	if err := c.Kill(ctx); err != nil {
+		return err
+	}
+	return c.each(func(s *Server) error { return s.Restart(ctx) })
+}
+
+// Close ends all members and removes their data. A second Close does nothing.
+func (c *Cluster) Close() error {
+	return c.each((*Server).Close)
+}
+
+// each acts on all members at once: one that starts may wait for the others.
+func (c *Cluster) each(do func(*Server) error) error {
+	errs := make(chan error, len(c.members))
+	for _, s := range c.members {
+		go func() { errs <- do(s) }()
+	}
+	var all []error
+	for range c.members {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}

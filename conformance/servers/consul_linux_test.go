@@ -1,0 +1,86 @@
+package servers
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestConsul: it keeps what was written when it is killed, and stands still when
+// it is stopped. Three servers go on without one.
+func TestConsul(t *testing.T) {
+	t.Parallel()
+	t.Run("one", func(t *testing.T) {
+		t.Parallel()
+		s := New(t, Consul, nil)
+		put(t, s, "kept")
+		if err := s.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // of a dead server, and of a running one
+			if err := s.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if status := request(t, s, http.MethodGet, "/v1/kv/kept?raw"); status != http.StatusOK {
+			t.Errorf("what was written before the restart: status %d", status)
+		}
+	})
+	t.Run("three", func(t *testing.T) {
+		t.Parallel()
+		c := NewCluster(t, Consul, 3, nil)
+		put(t, c.Members()[0], "common")
+		for _, s := range c.Members() {
+			if status := request(t, s, http.MethodGet, "/v1/kv/common?raw"); status != http.StatusOK {
+				t.Errorf("%s: status %d", s.Addr(), status)
+			}
+		}
+		if err := c.Members()[0].Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "two of three serve", func() bool {
+			return request(t, c.Members()[1], http.MethodPut, "/v1/kv/still") == http.StatusOK
+		})
+		if err := c.Members()[0].Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("ACLs", func(t *testing.T) {
+		t.Parallel()
+		const line = `acl = { enabled = true, default_policy = "deny", tokens = { initial_management = "5a8e2d0c-4b1f-4c52-9d0a-6d0f0f7f2a11" } }`
+		s := New(t, Consul, &Options{Config: []string{line}})
+		if status := request(t, s, http.MethodPut, "/v1/kv/x"); status != http.StatusForbidden {
+			t.Errorf("without a token: status %d", status)
+		}
+	})
+}
+
+func put(t *testing.T, s *Server, key string) {
+	t.Helper()
+	if status := request(t, s, http.MethodPut, "/v1/kv/"+key); status != http.StatusOK {
+		t.Fatalf("writing to %s: status %d", s.Addr(), status)
+	}
+}
+
+// request returns the status, 0 if there is no answer.
+func request(t *testing.T, s *Server, method, path string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(bounded(t, 10*time.Second), method, "http://"+s.Addr()+path, strings.NewReader("value"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusOK && method == http.MethodPut {
+		var done bool
+		if err := json.NewDecoder(res.Body).Decode(&done); err != nil || !done {
+			return 0
+		}
+	}
+	return res.StatusCode
+}

@@ -1,0 +1,53 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// reach finds out, before a server fails with a bare "permission denied", whether
+// the account that it runs as comes to its data. Only the kernel knows for sure.
+func (l *local) reach(ctx context.Context) error {
+	err := l.run(ctx, "", "true")
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	where := l.account.barrier(l.path("data"))
+	if where == "" {
+		where = filepath.Dir(l.dir.path)
+	}
+	return fmt.Errorf("it does not run as root, and its user (uid %d) may not pass through %s: set TMPDIR to a folder that every user may pass through, such as /tmp, or run this as another user than root: %w",
+		l.account.uid, where, err)
+}
+
+// barrier is the first folder on the way to path whose mode lets the account not
+// through, "" if there is none.
+func (a *account) barrier(path string) string {
+	blocked := ""
+	for ; ; path = filepath.Dir(path) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return path
+		}
+		pass := fs.FileMode(0o001)
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			switch {
+			case stat.Uid == a.uid:
+				pass = 0o100
+			case stat.Gid == a.gid:
+				pass = 0o010
+			}
+		}
+		if info.Mode()&pass == 0 {
+			blocked = path
+		}
+		if path == filepath.Dir(path) {
+			return blocked
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package mutate_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/internal/mutate"
+)
+
+// right is what TestRight judges, and what TestBuild breaks.
+func right() bool { return true }
+
+func TestRight(t *testing.T) {
+	if !right() {
+		t.Error("wrong")
+	}
+}
+
+func TestBuild(t *testing.T) {
+	t.Parallel()
+	before, err := os.ReadFile("mutate_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The texts are taken apart, so that each is there once.
+	binary := mutate.Build(t,
+		mutate.Edit{File: "mutate_test.go", Old: "func right() bool" + " { return true }", New: "func right() bool { return false |" + "| wrong }"},
+		mutate.Edit{File: "mutate_test.go", Old: "|" + "| wrong", New: ""})
+	out, err := exec.CommandContext(t.Context(), binary, "-test.run", "^TestRight$").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--- FAIL: TestRight") {
+		t.Errorf("the broken test passes: %v\n%s", err, out)
+	}
+	after, err := os.ReadFile("mutate_test.go")
+	if err != nil || string(after) != string(before) {
+		t.Errorf("the source was changed: %v", err)
+	}
+}
+
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	page := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(page, []byte("a\n<!-- begin x -->\nold\n<!-- end x -->\nb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mutate.Document(t, page, "x", "new\n", true)
+	mutate.Document(t, page, "x", "new\n", false)
+	b, err := os.ReadFile(page)
+	if want := "a\n<!-- begin x -->\nnew\n<!-- end x -->\nb\n"; err != nil || string(b) != want {
+		t.Errorf("got %q, %v; want %q", b, err, want)
+	}
+}
