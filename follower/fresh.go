@@ -1,0 +1,201 @@
+package follower
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Fresh reports whether a read of the shard may be served from its projection: nil
+// if Lag.Time is at most bound, else *StaleError with the lag. It asks nobody, and
+// costs a map look-up. With a bound of 0 everything that is known must have been
+// applied. An error that matches core.ErrInvalid says that nobody follows the
+// shard.
+func (t *Tailer) Fresh(shard string, bound time.Duration) error {
+	lag, err := t.ShardLag(shard)
+	if err != nil {
+		return err
+	}
+	if lag.Known && lag.Time <= bound {
+		return nil
+	}
+	return &StaleError{Bound: bound, Lag: lag}
+}
+
+// WaitFor waits until every Applier that follows the shard has applied entry seq:
+// after one's own write, its number makes a read from the projection see it. The
+// error is ctx's, with the lag as *StaleError, or matches core.ErrStopped after
+// Run, or core.ErrInvalid if nobody follows the shard. Before Run it waits.
+func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error {
+	if err := core.CheckShard(shard); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	s, err := t.followedShard(shard)
+	if err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	s.waiting++
+	defer func() {
+		s.waiting--
+		t.forget(s)
+		t.mu.Unlock()
+	}()
+	for {
+		lag := t.lag(s, time.Now())
+		switch {
+		case lag.Applied >= seq:
+			return nil
+		case t.phase == stopped:
+			return fmt.Errorf("tenure: shard %q: %w before entry %d was applied", shard, core.ErrStopped, seq)
+		case ctx.Err() != nil:
+			return fmt.Errorf("tenure: shard %q: waiting for entry %d: %w: %w", shard, seq, context.Cause(ctx), &StaleError{Lag: lag})
+		}
+		changed := s.changed.wait()
+		t.mu.Unlock()
+		select {
+		case <-changed:
+		case <-t.ended:
+		case <-ctx.Done():
+		}
+		t.mu.Lock()
+	}
+}
+
+// Sync asks the store for the shard's head and waits until it is applied. What is
+// read from the projection afterwards is at least as new as anything acknowledged
+// before the call. Otherwise as WaitFor.
+func (t *Tailer) Sync(ctx context.Context, shard string) error {
+	if err := core.CheckShard(shard); err != nil {
+		return err
+	}
+	call, cancel := context.WithTimeout(ctx, t.o.CallTimeout)
+	page, err := t.b.ReadLog(call, core.ShardID(shard), 0, 0)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("tenure: shard %q: reading the head: %w", shard, err)
+	}
+	t.mu.Lock()
+	if t.phase == running && t.known && page.Head.Seq > 0 {
+		if s := t.shard(core.ShardID(shard)); s != nil {
+			s.learn(page.Head.Seq, time.Now())
+			for _, l := range s.lanes {
+				t.start(l)
+			}
+		}
+	}
+	t.mu.Unlock()
+	return t.WaitFor(ctx, shard, page.Head.Seq)
+}
+
+// ShardLag is how far the shard's projection is behind. The error matches
+// core.ErrInvalid if nobody follows the shard.
+func (t *Tailer) ShardLag(shard string) (Lag, error) {
+	if err := core.CheckShard(shard); err != nil {
+		return Lag{}, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, err := t.followedShard(shard)
+	if err != nil {
+		return Lag{}, err
+	}
+	defer t.forget(s)
+	return t.lag(s, time.Now()), nil
+}
+
+// Lags is the lag of every shard that is followed and has a log, by name.
+func (t *Tailer) Lags() []Lag {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lags := make([]Lag, 0, len(t.shards))
+	for _, s := range t.shards {
+		lags = append(lags, t.lag(s, now))
+	}
+	slices.SortFunc(lags, func(a, b Lag) int { return strings.Compare(a.Shard, b.Shard) })
+	return lags
+}
+
+// Lag is the total: Entries, Applied and Head are sums over all shards, Time is the
+// longest, and Applier and Err are of the shard that is furthest behind in time.
+func (t *Tailer) Lag() Lag {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	total := Lag{Known: t.known, Time: t.silence(now), Err: t.broken}
+	for _, s := range t.shards {
+		l := t.lag(s, now)
+		total.Entries += l.Entries
+		total.Applied += l.Applied
+		total.Head += l.Head
+		if l.Time > total.Time || total.Err == nil && l.Err != nil {
+			total.Time, total.Err, total.Applier = max(l.Time, total.Time), l.Err, l.Applier
+		}
+	}
+	return total
+}
+
+// Position is what the Applier of that name has applied of a shard; with Seq 0
+// nothing. What Apply is busy with does not count.
+func (t *Tailer) Position(applier, shard string) Position {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.shards[core.ShardID(shard)]; s != nil {
+		for _, l := range s.lanes {
+			if l.f.name == applier {
+				return l.pos
+			}
+		}
+	}
+	return Position{Shard: shard}
+}
+
+func (t *Tailer) followedShard(shard string) (*shard, error) {
+	if s := t.shard(core.ShardID(shard)); s != nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("tenure: %w: nobody follows shard %q", core.ErrInvalid, shard)
+}
+
+// forget drops what was kept only because somebody asked for the shard: the names
+// may come from outside.
+func (t *Tailer) forget(s *shard) {
+	if s.waiting > 0 || s.head > 0 {
+		return
+	}
+	for _, l := range s.lanes {
+		if l.busy || l.pos.Seq > 0 {
+			return
+		}
+	}
+	delete(t.shards, s.id)
+}
+
+// silence is since when new entries may be unknown, 0 while the stream works.
+func (t *Tailer) silence(now time.Time) time.Duration {
+	if t.broken == nil {
+		return 0
+	}
+	return now.Sub(t.sure)
+}
+
+func (t *Tailer) lag(s *shard, now time.Time) Lag {
+	lag := Lag{Shard: string(s.id), Head: s.head, Known: t.known, Time: t.silence(now), Err: t.broken}
+	for i, l := range s.lanes {
+		if i == 0 || l.pos.Seq < lag.Applied {
+			lag.Applied, lag.Applier = l.pos.Seq, l.f.name
+		}
+		if l.err != nil {
+			lag.Err = l.err
+		}
+	}
+	lag.Entries = max(0, int64(lag.Head-lag.Applied))
+	lag.Time = max(lag.Time, s.age(lag.Applied, now))
+	return lag
+}

@@ -1,0 +1,139 @@
+package follower
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Options say how a Tailer reads and applies. The zero value, and nil, work. A
+// Tailer copies its options.
+type Options struct {
+	// Batch is the most entries that one Apply gets, and one read asks for. Default
+	// 512, at most 65536. A batch begins small, and ends early where entries are
+	// large.
+	Batch int
+	// Parallel is for how many shards one Applier is called at a time. Default 16.
+	// A shard that blocks takes one of them; one that failed and waits takes none.
+	Parallel int
+	// Buffer bounds the bytes of entries that came by the stream and wait for an
+	// Applier. Default 16 MiB, at least 64 KiB; a shard has at most a 64th. What
+	// does not fit is read again when its turn comes. Beside it a Tailer holds at
+	// most Parallel batches of each Applier and one page of the stream.
+	Buffer int
+	// Reads is how many reads for catching up run at a time, over all Appliers.
+	// Default 4.
+	Reads int
+	// ReadRate is how many such reads begin in a second. Default 1000; negative for
+	// no bound.
+	ReadRate int
+
+	// Resync is the time between two reads of all heads, which find what the stream
+	// missed, and the longest wait of one call of the stream. Default 30 s, at
+	// least 10 ms.
+	Resync time.Duration
+	// CallTimeout bounds every other call to the store, and a 30th of the time to
+	// read a snapshot. Default 10 s.
+	CallTimeout time.Duration
+	// BackoffMin and BackoffMax bound the wait after an error of the store or of an
+	// Applier. It doubles. Defaults 50 ms, and 30 s or BackoffMin if that is more.
+	BackoffMin, BackoffMax time.Duration
+	// DrainBudget is how long Run, when it ends, waits for Appliers to return.
+	// Default 10 s. Those that do not are left behind and reported.
+	DrainBudget time.Duration
+
+	// Snapshots is how trimmed logs are restored; nil stands for NewSnapshotter
+	// with nil options. Followers and owners need the same.
+	Snapshots *Snapshotter
+
+	// Hooks are told what happens.
+	Hooks Hooks
+	// Logger, if not nil, is told each failure at Warn, and each restored snapshot
+	// at Info.
+	Logger *slog.Logger
+}
+
+// Hooks are functions to be told what happens. Any may be nil. They are called
+// from the goroutine in which it happened, several at a time, and must return
+// quickly and not call the Tailer.
+type Hooks struct {
+	// OnError: the store or an Applier failed, and is tried again.
+	OnError func(Failure)
+	// OnApply: a batch was applied. The Position is the shard's after it.
+	OnApply func(applier string, p Position, entries int, took time.Duration)
+	// OnRestore: a snapshot was restored.
+	OnRestore func(applier string, p Position)
+	// OnReset: the stream could not go on from its cursor, and all heads were read.
+	// The first time is the beginning.
+	OnReset func(shards int)
+}
+
+// Failure is something that did not work and is tried again.
+type Failure struct {
+	Applier string   // empty: the stream, or the reading of heads
+	From    Position // where the shard is; the failing entry follows. Zero as Applier
+	Attempt int      // 1, 2, ...: how often in a row
+	Err     error
+}
+
+// Validate checks the options, with their defaults filled in. The error matches
+// core.ErrInvalid and says what to change.
+func (o *Options) Validate() error {
+	_, err := o.resolve()
+	return err
+}
+
+// resolve returns a copy with the defaults filled in, or says what is wrong.
+func (o *Options) resolve() (*Options, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	def(&c.Batch, 512)
+	def(&c.Parallel, 16)
+	def(&c.Buffer, 16<<20)
+	def(&c.Reads, 4)
+	def(&c.ReadRate, 1000)
+	def(&c.Resync, 30*time.Second)
+	def(&c.CallTimeout, 10*time.Second)
+	def(&c.BackoffMin, 50*time.Millisecond)
+	def(&c.BackoffMax, max(30*time.Second, c.BackoffMin))
+	def(&c.DrainBudget, 10*time.Second)
+	switch {
+	case c.Batch < 0 || c.Batch > 1<<16:
+		return nil, optErr("Batch %d is outside 1 to 65536", c.Batch)
+	case c.Parallel < 0 || c.Parallel > 1<<16:
+		return nil, optErr("Parallel %d is outside 1 to 65536", c.Parallel)
+	case c.Buffer < 64<<10:
+		return nil, optErr("Buffer %d is below 65536 bytes: raise it", c.Buffer)
+	case c.Reads < 0 || c.Reads > 1<<16:
+		return nil, optErr("Reads %d is outside 1 to 65536", c.Reads)
+	case c.Resync < 10*time.Millisecond:
+		return nil, optErr("Resync %v is below 10ms, and would read all heads that often: raise it", c.Resync)
+	case c.CallTimeout < 0 || c.BackoffMin < 0 || c.DrainBudget < 0:
+		return nil, optErr("CallTimeout %v, BackoffMin %v or DrainBudget %v is negative: leave it 0 for its default", c.CallTimeout, c.BackoffMin, c.DrainBudget)
+	case c.BackoffMax < c.BackoffMin:
+		return nil, optErr("BackoffMax %v is below BackoffMin %v: raise it", c.BackoffMax, c.BackoffMin)
+	}
+	if c.Snapshots == nil {
+		s, err := NewSnapshotter(nil)
+		if err != nil {
+			return nil, err
+		}
+		c.Snapshots = s
+	}
+	return &c, nil
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func optErr(format string, args ...any) error {
+	return fmt.Errorf("tenure: %w options: %s", core.ErrInvalid, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,55 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// snapshotCalls is how many times as long as a call reading a snapshot may take.
+const snapshotCalls = 30
+
+// restore puts a snapshot in place of what was trimmed (L3, T6).
+func (t *Tailer) restore(ctx context.Context, l *lane, why error) error {
+	trimmed, _ := errors.AsType[*core.TrimmedError](why)
+	t.mu.Lock()
+	from := l.pos
+	t.mu.Unlock()
+	r, ok := l.f.applier.(Restorer)
+	if !ok {
+		return fmt.Errorf("tenure: follower %q is at entry %d and is no Restorer: %w", l.f.name, from.Seq, why)
+	}
+	read, cancel := context.WithTimeout(ctx, snapshotCalls*t.o.CallTimeout)
+	snap, err := t.o.Snapshots.Read(read, t.b, from.Shard)
+	cancel()
+	switch {
+	case err != nil:
+		return err
+	case snap == nil:
+		return fmt.Errorf("tenure: follower %q is at entry %d: %w: %w", l.f.name, from.Seq, ErrNoSnapshot, why)
+	case snap.Seq <= from.Seq || snap.Seq+1 < trimmed.Oldest:
+		return fmt.Errorf("tenure: follower %q is at entry %d, the snapshot is of entry %d: %w: %w", l.f.name, from.Seq, snap.Seq, ErrNoSnapshot, why)
+	case snap.Token < from.Token:
+		return &OrderError{After: from, Got: snap.Position}
+	}
+	if err := r.Restore(ctx, from, snap); err != nil {
+		return fmt.Errorf("tenure: follower %q: shard %q: restoring the snapshot of entry %d: %w", l.f.name, from.Shard, snap.Seq, err)
+	}
+	t.mu.Lock()
+	l.s.learn(snap.Seq, time.Now())
+	l.err = nil
+	t.moveTo(l, snap.Position)
+	t.mu.Unlock()
+	if h := t.o.Hooks.OnRestore; h != nil {
+		h(l.f.name, snap.Position)
+	}
+	if t.o.Logger != nil {
+		t.o.Logger.LogAttrs(ctx, slog.LevelInfo, "tenure: follower restored a snapshot", slog.String("applier", l.f.name),
+			slog.String("shard", from.Shard), slog.Int64("from", int64(from.Seq)), slog.Int64("to", int64(snap.Seq)))
+	}
+	return nil
+}

@@ -1,0 +1,20 @@
+package follower
+
+// signal wakes whoever waits for a change. It belongs to a mutex, under which
+// both methods are called.
+type signal struct{ ch chan struct{} }
+
+// wait returns a channel that the next wake closes.
+func (s *signal) wait() <-chan struct{} {
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+func (s *signal) wake() {
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
+	}
+}

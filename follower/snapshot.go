@@ -1,0 +1,248 @@
+package follower
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Snapshot is a shard's whole state after an entry of its log.
+type Snapshot struct {
+	Position
+	Store string // the namespace's identity
+	State []byte // as the owner wrote it
+}
+
+// Blobs is a place for large snapshots, such as an object store or a folder that
+// all processes see; it belongs to one namespace. Safe for concurrent use. A name
+// is a shard's name, "/", and two numbers joined by "-". It is written, with one
+// content, then read, then deleted, and is not used again once it was deleted.
+type Blobs interface {
+	Put(ctx context.Context, name string, data []byte) error // durable when it returns nil
+	Get(ctx context.Context, name string) ([]byte, error)
+	Delete(ctx context.Context, name string) error // nil if there is none
+}
+
+// SnapshotOptions are the choices of NewSnapshotter; nil and the zero value are the
+// defaults.
+type SnapshotOptions struct {
+	// Blobs is where states are kept. Nil, the default: in the coordination store,
+	// as items of the shard under the fence.
+	Blobs Blobs
+	// Keep is how many entries before the snapshot stay in the log, so that a
+	// follower which is no further behind needs no snapshot. Default 1000; negative
+	// for none.
+	Keep int
+	// MaxBytes bounds a state, written or read. Default 64 MiB. Coordination stores
+	// are made for less: etcd has some 2 GiB for everything.
+	MaxBytes int
+	// ChunkBytes is the size of the items that a state in the coordination store is
+	// cut into, at least 1 KiB. Default 256 KiB, which every store takes in one
+	// write.
+	ChunkBytes int
+}
+
+// Snapshotter writes and reads snapshots of shards and trims their logs. It keeps
+// nothing, and is safe for concurrent use. Owners and followers of a shard need
+// the same Blobs.
+//
+// A snapshot is written beside the one before, then named in a manifest by one
+// fenced commit that also trims the log, and only then the one before is removed.
+// So a crash at any step leaves a whole snapshot and every entry after it (T7), and
+// the next Write removes what was left over. The items are below "_snapshot/".
+type Snapshotter struct{ o SnapshotOptions }
+
+// NewSnapshotter returns a Snapshotter. Nil options work; the error matches
+// core.ErrInvalid.
+func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
+	s := &Snapshotter{}
+	if o != nil {
+		s.o = *o
+	}
+	def(&s.o.Keep, 1000)
+	def(&s.o.MaxBytes, 64<<20)
+	def(&s.o.ChunkBytes, 256<<10)
+	if s.o.MaxBytes < 0 || s.o.ChunkBytes < 1<<10 {
+		return nil, optErr("MaxBytes %d is negative, or ChunkBytes %d is below 1024", s.o.MaxBytes, s.o.ChunkBytes)
+	}
+	return s, nil
+}
+
+// Read returns a shard's snapshot, nil without an error if it has none. One that
+// is damaged, or above MaxBytes, matches ErrCorrupt. A new owner that continues
+// from a snapshot reads it so before it reads the log after it.
+func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*Snapshot, error) {
+	get := func(key string) (*core.Item, error) { return b.Get(ctx, core.ShardID(shard), key) }
+	// While this reads, the owner may write the next one and remove this.
+	for former := ""; ; {
+		m, err := readManifest(get)
+		if err != nil {
+			return nil, fmt.Errorf("tenure: shard %q: the snapshot's manifest: %w", shard, err)
+		}
+		if m.Current == nil {
+			return nil, nil
+		}
+		state, err := s.state(ctx, get, shard, m.Current)
+		if err == nil {
+			at := Position{Shard: shard, Seq: m.Current.Seq, Token: m.Current.Token}
+			return &Snapshot{Position: at, Store: b.Info().StoreID, State: state}, nil
+		}
+		if ctx.Err() != nil || m.Current.Name == former {
+			return nil, fmt.Errorf("tenure: shard %q: the snapshot of entry %d: %w", shard, m.Current.Seq, err)
+		}
+		former = m.Current.Name
+	}
+}
+
+// state reads what a part of the manifest names, and compares its checksum.
+func (s *Snapshotter) state(ctx context.Context, get getter, shard string, p *part) ([]byte, error) {
+	if p.Bytes > int64(s.o.MaxBytes) {
+		return nil, fmt.Errorf("%w: it has %d bytes: raise MaxBytes above %d if that is right", ErrCorrupt, p.Bytes, s.o.MaxBytes)
+	}
+	var state []byte
+	if p.Blob {
+		if s.o.Blobs == nil {
+			return nil, fmt.Errorf("%w: it was written with Blobs, and this Snapshotter has none: give both the same", core.ErrInvalid)
+		}
+		var err error
+		if state, err = s.o.Blobs.Get(ctx, p.blob(shard)); err != nil {
+			return nil, err
+		}
+	}
+	for i := range p.Chunks {
+		item, err := get(p.chunk(i))
+		if err != nil {
+			return nil, err
+		}
+		if item == nil {
+			return nil, fmt.Errorf("%w: item %s is missing", ErrCorrupt, p.chunk(i))
+		}
+		if state = append(state, item.Value...); int64(len(state)) > p.Bytes {
+			break
+		}
+	}
+	if int64(len(state)) != p.Bytes || sum(state) != p.Sum {
+		return nil, fmt.Errorf("%w: its %d bytes are not the %d that were written", ErrCorrupt, len(state), p.Bytes)
+	}
+	return state, nil
+}
+
+func sum(state []byte) string {
+	h := sha256.Sum256(state)
+	return hex.EncodeToString(h[:])
+}
+
+// Write writes a snapshot of the lease's shard, state being everything that the
+// entries up to seq make, and trims the log behind it. The handler of the lease
+// calls it, one call at a time, with lease.Context() or a child of it. An older
+// snapshot than the one there is, and an entry beyond the log, are
+// core.ErrInvalid, an entry that was trimmed is core.ErrTrimmed, and a state above
+// MaxBytes core.ErrTooLarge. Otherwise the
+// errors are those of Lease.Commit, or of Blobs, and the call may be repeated.
+func (s *Snapshotter) Write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {
+	if err := s.write(ctx, lease, seq, state); err != nil {
+		return fmt.Errorf("tenure: shard %q: snapshot of entry %d: %w", lease.Shard(), seq, err)
+	}
+	return nil
+}
+
+func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {
+	if len(state) > s.o.MaxBytes {
+		return fmt.Errorf("%w: the state has %d bytes: raise MaxBytes above %d, here and in every follower", core.ErrTooLarge, len(state), s.o.MaxBytes)
+	}
+	m, err := readManifest(func(key string) (*core.Item, error) { return lease.Get(ctx, key) })
+	if err != nil {
+		return err
+	}
+	if m.Spare != nil { // of a Write that did not come to its end
+		if err := s.remove(ctx, lease, m.Spare); err != nil {
+			return err
+		}
+	}
+	if m.Current != nil && seq <= m.Current.Seq {
+		if seq < m.Current.Seq {
+			return fmt.Errorf("%w: there is one of entry %d already", core.ErrInvalid, m.Current.Seq)
+		}
+		m.Spare = nil
+		return commit(ctx, lease, m.put(), s.trim(lease, seq)...)
+	}
+	page, err := lease.ReadLog(ctx, seq-1, 1)
+	if err != nil {
+		return err
+	}
+	if len(page.Entries) == 0 {
+		return fmt.Errorf("%w: the log ends at entry %d", core.ErrInvalid, page.Head.Seq)
+	}
+
+	p := &part{Seq: seq, Token: page.Entries[0].Token, Bytes: int64(len(state)), Sum: sum(state), Blob: s.o.Blobs != nil}
+	p.Name = fmt.Sprintf("%d-%d", lease.Token(), seq)
+	if !p.Blob {
+		p.Chunks = (len(state) + s.o.ChunkBytes - 1) / s.o.ChunkBytes
+	}
+	m.Spare = p
+	if err := commit(ctx, lease, m.put()); err != nil {
+		return err
+	}
+	if p.Blob {
+		if err := s.o.Blobs.Put(ctx, p.blob(lease.Shard()), state); err != nil {
+			return err
+		}
+	}
+	for i := range p.Chunks {
+		chunk := state[i*s.o.ChunkBytes : min(len(state), (i+1)*s.o.ChunkBytes)]
+		if err := commit(ctx, lease, core.Put(p.chunk(i), chunk)); err != nil {
+			return err
+		}
+	}
+	m.Current, m.Spare = p, m.Current
+	if err := commit(ctx, lease, m.put(), s.trim(lease, seq)...); err != nil {
+		return err
+	}
+	if m.Spare == nil {
+		return nil
+	}
+	if err := s.remove(ctx, lease, m.Spare); err != nil {
+		return err
+	}
+	m.Spare = nil
+	return commit(ctx, lease, m.put())
+}
+
+func commit(ctx context.Context, lease *core.Lease, op core.Op, more ...core.Op) error {
+	_, err := lease.Commit(ctx, append([]core.Op{op}, more...)...)
+	return err
+}
+
+// trim removes the log behind the snapshot of seq, if there is something to
+// remove.
+func (s *Snapshotter) trim(lease *core.Lease, seq core.Seq) []core.Op {
+	through := seq - core.Seq(max(0, s.o.Keep))
+	if through < max(1, lease.Head().Oldest) {
+		return nil
+	}
+	return []core.Op{core.Trim(through)}
+}
+
+// remove removes a part and whatever there is of it.
+func (s *Snapshotter) remove(ctx context.Context, lease *core.Lease, p *part) error {
+	if p.Blob {
+		if s.o.Blobs == nil {
+			return fmt.Errorf("%w: the last one was written with Blobs, and this Snapshotter has none", core.ErrInvalid)
+		}
+		return s.o.Blobs.Delete(ctx, p.blob(lease.Shard()))
+	}
+	const most = 64 // deletions in one commit, which every store takes
+	for from := 0; from < p.Chunks; from += most {
+		var ops []core.Op
+		for i := from; i < min(p.Chunks, from+most); i++ {
+			ops = append(ops, core.Delete(p.chunk(i)))
+		}
+		if _, err := lease.Commit(ctx, ops...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package follower
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Dialect is how a database wants its statements.
+type Dialect uint8
+
+// The dialects of SQL.
+const (
+	SQLite Dialect = iota + 1
+	Postgres
+	MySQL // and MariaDB
+)
+
+// SQLApplyFunc applies the entries of a batch inside a transaction, which the
+// caller commits. See Applier for its goroutines.
+type SQLApplyFunc func(ctx context.Context, tx *sql.Tx, b Batch) error
+
+// SQLOptions are the choices of NewSQL; nil and the zero value are the defaults.
+type SQLOptions struct {
+	// Table is the table of positions. Default "tenure_positions"; letters, digits
+	// and "_", at most 63 bytes, with one "." after a schema's name.
+	Table string
+	// Restore replaces the whole state of the snapshot's shard inside a
+	// transaction. Without it a shard whose log was trimmed ahead of the follower
+	// stays where it is.
+	Restore func(ctx context.Context, tx *sql.Tx, s *Snapshot) error
+}
+
+// SQL is an Applier whose effects and positions are in one database of the
+// application's and are committed in one transaction, so each effect happens
+// exactly once. The position is moved first, from exactly where the batch begins:
+// of two processes that follow under one name each entry is applied by one only.
+// Safe for concurrent use.
+type SQL struct {
+	db    *sql.DB
+	name  string
+	apply SQLApplyFunc
+	o     SQLOptions
+
+	create, load, find, insert, update string
+}
+
+var _ Restorer = (*SQL)(nil)
+
+// NewSQL returns an Applier on db, which stays the caller's. The name tells
+// several followers in one database apart and must stay the same over restarts; it
+// is a label as core.CheckNode describes. It does no I/O: see Create. Nil options
+// work; the error matches core.ErrInvalid.
+func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
+	s := &SQL{db: db, name: name, apply: apply}
+	if o != nil {
+		s.o = *o
+	}
+	def(&s.o.Table, "tenure_positions")
+	if d < SQLite || d > MySQL {
+		return nil, fmt.Errorf("tenure: %w: dialect %d does not exist", core.ErrInvalid, d)
+	}
+	if db == nil || apply == nil {
+		return nil, fmt.Errorf("tenure: %w: follower %q needs a database and a function", core.ErrInvalid, name)
+	}
+	if err := core.CheckNode(name); err != nil {
+		return nil, err
+	}
+	if len(s.o.Table) > 127 || !regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}$`).MatchString(s.o.Table) {
+		return nil, fmt.Errorf("tenure: %w: table %.80q: use letters, digits and \"_\"", core.ErrInvalid, s.o.Table)
+	}
+	// Names are compared byte by byte, which MySQL does not do by itself.
+	name128 := "VARCHAR(128) NOT NULL"
+	if d == MySQL {
+		name128 = "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL"
+	}
+	s.create = s.text(d, "CREATE TABLE IF NOT EXISTS {positions} (follower "+name128+", shard "+name128+", store "+name128+
+		", seq BIGINT NOT NULL, token BIGINT NOT NULL, PRIMARY KEY (follower, shard))")
+	s.load = s.text(d, "SELECT shard, store, seq, token FROM {positions} WHERE follower = ?")
+	s.find = s.text(d, "SELECT seq FROM {positions} WHERE follower = ? AND shard = ?")
+	s.insert = s.text(d, "INSERT INTO {positions} (follower, shard, store, seq, token) VALUES (?, ?, ?, ?, ?)")
+	s.update = s.text(d, "UPDATE {positions} SET seq = ?, token = ? WHERE follower = ? AND shard = ? AND store = ? AND seq = ? AND token = ?")
+	return s, nil
+}
+
+// text puts the table's name and the dialect's placeholders into a statement.
+func (s *SQL) text(d Dialect, stmt string) string {
+	if d == Postgres {
+		for i := 1; strings.Contains(stmt, "?"); i++ {
+			stmt = strings.Replace(stmt, "?", fmt.Sprintf("$%d", i), 1)
+		}
+	}
+	return strings.ReplaceAll(stmt, "{positions}", s.o.Table)
+}
+
+// Schema is the statement that makes the table of positions, for those who migrate
+// with another role. Run time needs the rights to select, insert and update.
+func (s *SQL) Schema() string { return s.create }
+
+// Create makes the table of positions unless it is there.
+func (s *SQL) Create(ctx context.Context) error {
+	if _, err := s.db.ExecContext(ctx, s.create); err != nil {
+		return fmt.Errorf("tenure: creating the table of positions: %w", err)
+	}
+	return nil
+}
+
+// Load reads the positions. See Applier.
+func (s *SQL) Load(ctx context.Context) (Checkpoint, error) {
+	rows, err := s.db.QueryContext(ctx, s.load, s.name)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("tenure: reading the positions: %w; is there a table %s? See Create", err, s.o.Table)
+	}
+	defer rows.Close()
+	var cp Checkpoint
+	for rows.Next() {
+		var p Position
+		var store string
+		if err := rows.Scan(&p.Shard, &store, &p.Seq, &p.Token); err != nil {
+			return Checkpoint{}, fmt.Errorf("tenure: reading the positions: %w", err)
+		}
+		if cp.Store != "" && store != cp.Store {
+			return Checkpoint{}, fmt.Errorf("tenure: %w: follower %q has positions of the stores %q and %q", core.ErrStoreChanged, s.name, cp.Store, store)
+		}
+		cp.Store = store
+		cp.Positions = append(cp.Positions, p)
+	}
+	if err := rows.Err(); err != nil {
+		return Checkpoint{}, fmt.Errorf("tenure: reading the positions: %w", err)
+	}
+	return cp, nil
+}
+
+// Apply applies a batch and moves its position in one transaction. See Applier.
+func (s *SQL) Apply(ctx context.Context, b Batch) error {
+	return s.in(ctx, b.Store, b.From, b.Last(), func(tx *sql.Tx) error { return s.apply(ctx, tx, b) })
+}
+
+// Restore restores a snapshot and moves its shard's position in one transaction.
+// See Restorer.
+func (s *SQL) Restore(ctx context.Context, from Position, snap *Snapshot) error {
+	if s.o.Restore == nil {
+		return errNoRestore(snap)
+	}
+	return s.in(ctx, snap.Store, from, snap.Position, func(tx *sql.Tx) error { return s.o.Restore(ctx, tx, snap) })
+}
+
+// in does effect in a transaction that moves the position. A lost reply to the
+// commit is an error like any other: the batch is tried again, finds the position
+// moved, and Load tells how far.
+func (s *SQL) in(ctx context.Context, store string, from, to Position, effect func(*sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err = s.move(ctx, tx, store, from, to); err == nil {
+		err = effect(tx)
+	}
+	if err == nil {
+		return tx.Commit()
+	}
+	if rerr := tx.Rollback(); rerr != nil && !errors.Is(rerr, sql.ErrTxDone) {
+		return errors.Join(err, rerr)
+	}
+	if from.Seq == 0 && !errors.Is(err, ErrMoved) && s.exists(ctx, from) {
+		return fmt.Errorf("tenure: %w: shard %q has one already: %w", ErrMoved, from.Shard, err)
+	}
+	return err
+}
+
+// move takes the position's row, on which another process then waits.
+func (s *SQL) move(ctx context.Context, tx *sql.Tx, store string, from, to Position) error {
+	if from.Seq == 0 {
+		_, err := tx.ExecContext(ctx, s.insert, s.name, to.Shard, store, int64(to.Seq), int64(to.Token))
+		return err
+	}
+	res, err := tx.ExecContext(ctx, s.update, int64(to.Seq), int64(to.Token), s.name, to.Shard, store, int64(from.Seq), int64(from.Token))
+	if err != nil {
+		return err
+	}
+	n, err := res.RowsAffected()
+	if err == nil && n != 1 {
+		err = fmt.Errorf("tenure: %w: shard %q is not at entry %d", ErrMoved, from.Shard, from.Seq)
+	}
+	return err
+}
+
+func (s *SQL) exists(ctx context.Context, p Position) bool {
+	var seq int64
+	return s.db.QueryRowContext(ctx, s.find, s.name, p.Shard).Scan(&seq) == nil
+}

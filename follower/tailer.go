@@ -1,0 +1,251 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Tailer reads the decision logs of a namespace for one process and hands them to
+// Appliers. All methods are safe for concurrent use.
+type Tailer struct {
+	b     core.Backend
+	store string // the namespace's identity
+	o     *Options
+	pace  pacer
+	reads chan struct{} // a slot for each read under way
+
+	all sync.WaitGroup // every goroutine of Run
+
+	mu       sync.Mutex
+	phase    phase
+	ctx      context.Context // of Run
+	fail     context.CancelCauseFunc
+	halted   error // why Run ends although its context did not
+	followed []*followed
+	shards   map[core.ShardID]*shard
+	buffered int // bytes in the buffers of all lanes
+	sweep    uint64
+
+	known  bool      // the heads were read once
+	sure   time.Time // everything acknowledged before was heard of
+	broken error     // why the stream fails; nil while it works
+	blind  error     // why reading the heads fails
+	ended  chan struct{}
+}
+
+type phase uint8
+
+const (
+	fresh phase = iota
+	running
+	stopped
+)
+
+// followed is one Applier and what it follows.
+type followed struct {
+	name     string
+	applier  Applier
+	patterns []string
+	slots    chan struct{} // one for each Apply under way
+}
+
+// NewTailer returns a Tailer on b, which stays the caller's, to be closed after
+// Run returned. It checks the options and does no I/O. Nil options work.
+func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
+	if b == nil {
+		return nil, fmt.Errorf("tenure: %w: the backend is nil: open one first", core.ErrInvalid)
+	}
+	c, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	return &Tailer{
+		b: b, store: b.Info().StoreID, o: c,
+		pace:   newPacer(c.ReadRate),
+		reads:  make(chan struct{}, c.Reads),
+		shards: make(map[core.ShardID]*shard),
+		ended:  make(chan struct{}),
+	}, nil
+}
+
+// Follow has an Applier follow shards, before Run is called. A shard is given by
+// its name, or several by a prefix and "*"; "*" alone stands for all but reserved
+// ones, which are to be named. Several Appliers may follow one shard, each at its
+// own pace. The name, which must differ from the others' and is a label as
+// core.CheckNode describes, stands in errors and hooks. The error matches
+// core.ErrInvalid.
+func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
+	if err := core.CheckNode(name); err != nil {
+		return err
+	}
+	if a == nil || len(shards) == 0 {
+		return fmt.Errorf("tenure: %w: follower %q needs an Applier and at least one shard; \"*\" stands for all", core.ErrInvalid, name)
+	}
+	for _, p := range shards {
+		if prefix, ok := strings.CutSuffix(p, "*"); ok && prefix == "" {
+			continue
+		} else if err := core.CheckShard(prefix); err != nil {
+			return err
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.phase != fresh {
+		return fmt.Errorf("tenure: %w: follower %q comes after Run was called", core.ErrInvalid, name)
+	}
+	if slices.ContainsFunc(t.followed, func(f *followed) bool { return f.name == name }) {
+		return fmt.Errorf("tenure: %w: there are two followers %q: give each a name of its own", core.ErrInvalid, name)
+	}
+	t.followed = append(t.followed, &followed{name: name, applier: a, patterns: slices.Clone(shards), slots: make(chan struct{}, t.o.Parallel)})
+	return nil
+}
+
+func (f *followed) wants(s core.ShardID) bool {
+	for _, p := range f.patterns {
+		prefix, several := strings.CutSuffix(p, "*")
+		switch {
+		case !several && string(s) == p:
+			return true
+		case several && strings.HasPrefix(string(s), prefix) && (s[0] != '_' || prefix != ""):
+			return true
+		}
+	}
+	return false
+}
+
+// Run follows until ctx ends and then returns nil; Appliers are asked to stop by
+// their context and joined. No failure of the store or of an Applier ends it
+// before, but for:
+//
+//   - *StoreChangedError, or another error that matches core.ErrStoreChanged: what
+//     was applied is not in the store any more (T8). It stays so when Run is called
+//     anew, until an operator decided.
+//   - core.ErrClosed: the backend was closed.
+//
+// The error matches ErrStuck when an Applier did not return within
+// Options.DrainBudget; its goroutine is left behind. Run is called once.
+func (t *Tailer) Run(ctx context.Context) error {
+	run, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	t.mu.Lock()
+	if t.phase != fresh {
+		t.mu.Unlock()
+		return fmt.Errorf("tenure: %w: Run is called once; make another Tailer", core.ErrStopped)
+	}
+	t.phase, t.ctx, t.fail = running, run, fail
+	t.mu.Unlock()
+
+	t.all.Go(func() {
+		if t.load(run) {
+			t.all.Go(func() { t.resync(run) })
+			t.stream(run)
+		}
+	})
+	<-run.Done()
+
+	t.mu.Lock()
+	t.phase, t.known = stopped, false
+	close(t.ended)
+	t.mu.Unlock()
+	joined := make(chan struct{})
+	go func() { defer close(joined); t.all.Wait() }()
+	late := time.NewTimer(t.o.DrainBudget)
+	defer late.Stop()
+	var stuck error
+	select {
+	case <-joined:
+	case <-late.C:
+		stuck = t.stuck()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return errors.Join(t.halted, stuck)
+}
+
+// halt ends Run with an error.
+func (t *Tailer) halt(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.halted == nil && t.ctx.Err() == nil {
+		t.halted = err
+		t.fail(err)
+	}
+}
+
+func (t *Tailer) stuck() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.shards {
+		for _, l := range s.lanes {
+			if l.busy {
+				return fmt.Errorf("tenure: %w: follower %q has not returned from shard %q within the drain budget: make it return when its context ends", ErrStuck, l.f.name, s.id)
+			}
+		}
+	}
+	return fmt.Errorf("tenure: %w: a follower has not returned its positions within the drain budget: make Load return when its context ends", ErrStuck)
+}
+
+// load asks each Applier where it is.
+func (t *Tailer) load(ctx context.Context) bool {
+	for _, f := range t.followed {
+		for attempt := 1; ; attempt++ {
+			saved, err := t.positions(ctx, f)
+			if err == nil {
+				t.resume(f, saved)
+				break
+			}
+			if errors.Is(err, core.ErrStoreChanged) {
+				t.halt(err)
+				return false
+			}
+			t.report(Failure{Applier: f.name, Attempt: attempt, Err: fmt.Errorf("tenure: follower %q: loading its positions: %w", f.name, err)})
+			if !t.backOff(ctx, attempt) {
+				return false
+			}
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// resume sets out from the positions. Every shard that has one gets its place, so
+// that a shard which the store lost is missed.
+func (t *Tailer) resume(f *followed, saved map[core.ShardID]Position) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, p := range saved {
+		if !f.wants(id) {
+			continue
+		}
+		for _, l := range t.shard(id).lanes {
+			if l.f == f {
+				t.moveTo(l, p)
+			}
+		}
+	}
+}
+
+// positions is a checked Load.
+func (t *Tailer) positions(ctx context.Context, f *followed) (map[core.ShardID]Position, error) {
+	cp, err := f.applier.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if cp.Store != t.store && (cp.Store != "" || len(cp.Positions) > 0) {
+		return nil, &StoreChangedError{Applier: f.name, Found: fmt.Sprintf("this is %q, they are of %q", t.store, cp.Store)}
+	}
+	saved := make(map[core.ShardID]Position, len(cp.Positions))
+	for _, p := range cp.Positions {
+		if err := p.check(); err != nil {
+			return nil, err
+		}
+		saved[core.ShardID(p.Shard)] = p
+	}
+	return saved, nil
+}

@@ -1,0 +1,422 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// TestFollow: several Appliers with different shards, what was there before and
+// what comes, over several tokens.
+func TestFollow(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		for _, s := range []driver.ShardID{"orders-1", "orders-2", "eu", "_assigner"} {
+			o.append(s, 700) // more than one batch
+		}
+		all, some, reserved := newLedger(w), newLedger(w), newLedger(w)
+		tailer, err := NewTailer(w.open(), nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, err := range []error{
+			tailer.Follow("all", Memory(all.apply, nil), "*"),
+			tailer.Follow("some", Memory(some.apply, nil), "orders-*", "eu"),
+			tailer.Follow("reserved", Memory(reserved.apply, nil), "_assigner"),
+		} {
+			if err != nil {
+				w.Fatal(err)
+			}
+		}
+		r := begin(w, tailer)
+		for range 3 {
+			for _, s := range []driver.ShardID{"orders-1", "orders-2", "eu", "_assigner", "us"} {
+				o.take(s)
+				last := o.append(s, 5)
+				r.until(string(s), last)
+			}
+		}
+		for _, c := range []struct {
+			l     *ledger
+			shard string
+			want  core.Seq
+		}{
+			{all, "orders-1", 715}, {all, "eu", 715}, {all, "us", 15}, {all, "_assigner", 0},
+			{some, "orders-2", 715}, {some, "eu", 715}, {some, "us", 0}, {reserved, "_assigner", 715}, {reserved, "eu", 0},
+		} {
+			if got := c.l.at(c.shard); got != c.want {
+				w.Errorf("shard %s: applied up to %d, want %d", c.shard, got, c.want)
+			}
+		}
+		if lag := r.Lag(); lag.Entries != 0 || lag.Time != 0 || lag.Err != nil || lag.Head != 4*715+15 {
+			w.Errorf("total lag is %+v", lag)
+		}
+		r.end()
+	})
+}
+
+// TestOneStream: an idle follower asks the store for nothing but the blocked call
+// and the heads.
+func TestOneStream(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		for i := range 50 {
+			o.append(driver.ShardID(fmt.Sprint("s", i)), 1)
+		}
+		b := &tap{Backend: w.open()}
+		l := newLedger(w)
+		r := run(w, b, nil, Memory(l.apply, nil))
+		for i := range 50 {
+			r.until(fmt.Sprint("s", i), 1)
+		}
+		reads, tails := b.count()
+		if reads != 50 {
+			w.Errorf("catching up with 50 shards took %d reads", reads)
+		}
+		time.Sleep(10 * time.Minute) // of the bubble
+		again, after := b.count()
+		if again != reads || after-tails > 2*(10*60/30)+2 {
+			w.Errorf("10 idle minutes took %d reads and %d calls of the stream", again-reads, after-tails)
+		}
+		for i := range 50 {
+			r.until(fmt.Sprint("s", i), o.append(driver.ShardID(fmt.Sprint("s", i)), 1))
+		}
+		if pushed, _ := b.count(); pushed != again {
+			w.Errorf("50 entries that came by the stream took %d reads", pushed-again)
+		}
+		r.end()
+	})
+}
+
+// TestFailingEntry: an entry that cannot be applied is tried again with back-off
+// and never skipped, what comes before it is applied, and others go on.
+func TestFailingEntry(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		o.append("bad", 300)
+		l := newLedger(w)
+		broken := errors.New("disk full")
+		l.fail = func(b Batch) error {
+			if b.Shard() == "bad" && b.Last().Seq >= 250 {
+				return broken
+			}
+			return nil
+		}
+		var failures []Failure
+		r := run(w, w.open(), &Options{Hooks: Hooks{OnError: func(f Failure) { failures = append(failures, f) }}}, Memory(l.apply, nil))
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := l.at("bad"); got != 249 {
+			w.Errorf("applied up to %d, want everything before 250", got)
+		}
+		if n := len(failures); n < 20 || n > 60 {
+			w.Errorf("%d attempts in 10 minutes, want a back-off of up to 30 s", n)
+		}
+		last := failures[len(failures)-1]
+		if last.From.Seq != 249 || !errors.Is(last.Err, broken) || last.Attempt < 10 {
+			w.Errorf("the last failure is %+v", last)
+		}
+		if err := r.Fresh("bad", time.Minute); !errors.Is(err, ErrStale) || !errors.Is(err, broken) {
+			w.Errorf("Fresh says %v", err)
+		}
+		r.until("good", o.append("good", 1))
+		l.onApply(nil)
+		r.until("bad", 300)
+		if lag, err := r.ShardLag("bad"); err != nil || lag.Err != nil {
+			w.Errorf("afterwards the lag is %+v, %v", lag, err)
+		}
+		r.end()
+	})
+}
+
+// TestBlockedShard: one that is blocked holds up nobody else, and what waits for
+// it is bounded.
+func TestBlockedShard(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		l := newLedger(w)
+		free := make(chan struct{})
+		l.fail = func(b Batch) error {
+			if b.Shard() == "slow" {
+				<-free
+			}
+			return nil
+		}
+		r := run(w, w.open(), &Options{Buffer: 64 << 10}, Memory(l.apply, nil))
+		r.until("quick", o.append("quick", 1))
+		for range 100 {
+			o.append("slow", 50)
+			r.until("quick", o.append("quick", 1))
+		}
+		r.mu.Lock()
+		buffered := r.buffered
+		r.mu.Unlock()
+		if buffered > 1<<10 {
+			w.Errorf("%d bytes wait for a blocked shard, want a 64th of the buffer at most", buffered)
+		}
+		lag, err := r.ShardLag("slow")
+		if err != nil || lag.Head != 5000 || lag.Entries < 4900 {
+			w.Errorf("its lag is %+v, %v", lag, err)
+		}
+		close(free)
+		r.until("slow", 5000)
+		r.mu.Lock()
+		if r.buffered != 0 {
+			w.Errorf("%d bytes wait for nobody", r.buffered)
+		}
+		r.mu.Unlock()
+		r.end()
+	})
+}
+
+// TestStreamIsOnlyAHint: entries that the stream lost, doubled or mixed up, and a
+// stream that fell silent, cost time and nothing else.
+func TestStreamIsOnlyAHint(t *testing.T) {
+	for name, tail := range map[string]func(n int, e []driver.Entry) []driver.Entry{
+		"every third lost": func(n int, e []driver.Entry) []driver.Entry {
+			if n%3 == 0 {
+				return nil
+			}
+			return e
+		},
+		"all doubled": func(_ int, e []driver.Entry) []driver.Entry { return append(e, e...) },
+		"silent":      func(int, []driver.Entry) []driver.Entry { return nil },
+		"late": func(n int, e []driver.Entry) []driver.Entry {
+			if len(e) < 2 {
+				return e
+			}
+			return e[1:]
+		},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				o := newOwner(w, w.open(), "owner")
+				b := &tap{Backend: w.open()}
+				n := 0
+				b.tail = func(_ context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+					if err == nil && since != "" {
+						n++
+						page.Entries = tail(n, page.Entries)
+					}
+					return page, err
+				}
+				l := newLedger(w)
+				r := run(w, b, nil, Memory(l.apply, nil))
+				last := driver.Seq(0)
+				for range 200 {
+					last = o.append("s", 3)
+					synctest.Wait()
+				}
+				r.until("s", last)
+				r.end()
+			})
+		})
+	}
+}
+
+// TestBrokenStream: Fresh does not vouch for what the stream cannot know.
+func TestBrokenStream(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		b := &tap{Backend: w.open()}
+		l := newLedger(w)
+		r := run(w, b, nil, Memory(l.apply, nil))
+		if err := r.Fresh("s", time.Hour); !errors.Is(err, ErrStale) {
+			w.Errorf("before the store was heard Fresh says %v", err)
+		}
+		r.until("s", o.append("s", 1))
+		if err := r.Fresh("s", 0); err != nil {
+			w.Errorf("Fresh says %v", err)
+		}
+		down := errors.New("connection refused")
+		b.setDown(down)
+		w.store.BreakWatches()
+		o.append("s", 1)
+		time.Sleep(20 * time.Second)
+		err := r.Fresh("s", 10*time.Second)
+		if stale, ok := errors.AsType[*StaleError](err); !ok || stale.Lag.Time < 20*time.Second || !errors.Is(err, down) {
+			w.Errorf("20 s after the stream broke Fresh says %v", err)
+		}
+		b.setDown(nil)
+		r.until("s", 2)
+		time.Sleep(time.Minute)
+		if err := r.Fresh("s", 0); err != nil {
+			w.Errorf("after it came back Fresh says %v", err)
+		}
+		r.end()
+		if err := r.Fresh("s", time.Hour); !errors.Is(err, ErrStale) {
+			w.Errorf("after Run Fresh says %v", err)
+		}
+	})
+}
+
+// TestLagInTime counts from when the oldest unapplied entry became known.
+func TestLagInTime(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		l := newLedger(w)
+		step := make(chan struct{})
+		l.fail = func(Batch) error { <-step; return nil }
+		r := run(w, w.open(), &Options{Batch: 1}, Memory(l.apply, nil))
+		synctest.Wait()
+		for range 10 {
+			o.append("s", 1)
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		for i := range 10 {
+			synctest.Wait()
+			lag, err := r.ShardLag("s")
+			if want := time.Duration(10-i) * time.Second; err != nil || lag.Time != want || lag.Entries != int64(10-i) {
+				w.Errorf("with %d applied the lag is %d entries and %v, want %v", i, lag.Entries, lag.Time, want)
+			}
+			step <- struct{}{}
+		}
+		r.until("s", 10)
+		for range 1000 { // many marks: never younger than the truth
+			o.append("s", 1)
+			synctest.Wait()
+			time.Sleep(100 * time.Millisecond)
+		}
+		lag, _ := r.ShardLag("s")
+		if lag.Time != 100*time.Second {
+			w.Errorf("1000 entries in 100 s, none applied: the lag is %v", lag.Time)
+		}
+		for range 500 {
+			step <- struct{}{}
+		}
+		r.until("s", 510)
+		if lag, _ = r.ShardLag("s"); lag.Time < 50*time.Second || lag.Time > 100*time.Second {
+			w.Errorf("with half of them applied the lag is %v", lag.Time)
+		}
+		close(step)
+		r.end()
+	})
+}
+
+// TestWaitForAndSync: what one wrote oneself, and what anybody wrote.
+func TestWaitForAndSync(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		b := &tap{Backend: w.open()}
+		b.tail = func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+			if err == nil && since != "" { // a stream without news
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return page, err
+		}
+		l := newLedger(w)
+		r := run(w, b, nil, Memory(l.apply, nil), "orders-*")
+		synctest.Wait()
+		last := o.append("orders-1", 3)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if err := r.WaitFor(ctx, "orders-1", last); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrStale) {
+			w.Errorf("without news WaitFor says %v", err)
+		}
+		if err := r.Sync(w.Context(), "orders-1"); err != nil || l.at("orders-1") != last {
+			w.Errorf("Sync says %v with %d of %d applied", err, l.at("orders-1"), last)
+		}
+		for _, err := range []error{r.WaitFor(w.Context(), "eu", 1), r.Sync(w.Context(), "eu"), r.Fresh("eu", 0), r.WaitFor(w.Context(), "a/b", 1)} {
+			if !errors.Is(err, core.ErrInvalid) {
+				w.Errorf("for a shard that nobody follows: %v", err)
+			}
+		}
+		for i := range 1000 { // names from outside leave nothing behind
+			if err := r.Fresh(fmt.Sprint("orders-x", i), 0); err != nil {
+				w.Errorf("Fresh of an empty shard: %v", err)
+			}
+		}
+		r.mu.Lock()
+		if n := len(r.shards); n != 1 {
+			w.Errorf("%d shards are remembered, want 1", n)
+		}
+		r.mu.Unlock()
+		waited := make(chan error, 1)
+		go func() { waited <- r.WaitFor(context.Background(), "orders-1", 99) }()
+		synctest.Wait()
+		r.end()
+		if err := <-waited; !errors.Is(err, core.ErrStopped) {
+			w.Errorf("after Run WaitFor says %v", err)
+		}
+	})
+}
+
+// TestStuckApplier: Run returns within its budget and says who is stuck.
+func TestStuckApplier(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		l := newLedger(w)
+		free := make(chan struct{})
+		l.fail = func(Batch) error { <-free; return nil }
+		r := run(w, w.open(), nil, Memory(l.apply, nil))
+		o.append("s", 1)
+		synctest.Wait()
+		began := time.Now()
+		r.stop()
+		if err := r.wait(); !errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), `"s"`) || time.Since(began) != 10*time.Second {
+			w.Errorf("Run returned %v after %v", err, time.Since(began))
+		}
+		close(free)
+	})
+}
+
+// TestRefusals: what is wrong is said at once.
+func TestRefusals(t *testing.T) {
+	bubble(t, func(w *world) {
+		b := w.open()
+		for _, o := range []*Options{{Batch: -1}, {Buffer: 1}, {Resync: time.Millisecond}, {BackoffMax: 1}, {CallTimeout: -1}, {Parallel: 1 << 20}, {Reads: -1}} {
+			if _, err := NewTailer(b, o); !errors.Is(err, core.ErrInvalid) {
+				w.Errorf("%+v: %v", *o, err)
+			}
+		}
+		tailer, err := NewTailer(b, nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		a := Memory(newLedger(w).apply, nil)
+		for _, err := range []error{
+			tailer.Follow("a b", a, "*"), tailer.Follow("x", nil, "*"), tailer.Follow("x", a), tailer.Follow("x", a, "a*b"), tailer.Follow("x", a, ""),
+		} {
+			if !errors.Is(err, core.ErrInvalid) {
+				w.Errorf("Follow: %v", err)
+			}
+		}
+		if err := errors.Join(tailer.Follow("x", a, "*"), tailer.Follow("y", a, "*")); err != nil {
+			w.Error(err)
+		}
+		if err := tailer.Follow("x", a, "*"); !errors.Is(err, core.ErrInvalid) {
+			w.Errorf("Follow twice: %v", err)
+		}
+		r := begin(w, tailer)
+		synctest.Wait()
+		if err := tailer.Follow("z", a, "*"); !errors.Is(err, core.ErrInvalid) {
+			w.Errorf("Follow during Run: %v", err)
+		}
+		if err := tailer.Run(w.Context()); !errors.Is(err, core.ErrStopped) {
+			w.Errorf("Run twice: %v", err)
+		}
+		r.end()
+	})
+}
+
+// TestClosedBackend ends Run.
+func TestClosedBackend(t *testing.T) {
+	bubble(t, func(w *world) {
+		b := w.open()
+		r := run(w, b, nil, Memory(newLedger(w).apply, nil))
+		synctest.Wait()
+		b.Close()
+		if err := r.wait(); !errors.Is(err, core.ErrClosed) {
+			w.Errorf("Run returned %v", err)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package sharding
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// assign is the handler of the assigner's shard: it plans while it holds the
+// lease. It takes up where the former assigner's complete plans end.
+func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
+	j := &journal{read: bounded(lease.ReadLog), table: &Table{}}
+	for {
+		_, err := j.catchUp(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil || !pause(ctx, retry) {
+			return nil
+		}
+		lease.Progress()
+		m.o.OnError(fmt.Errorf("tenure: read the plans: %w", err))
+	}
+	if j.gap != nil {
+		m.o.OnError(j.gap)
+	}
+	p := &Planner{
+		Assigner: m.o.Assigner, Specs: m.o.Shards, Takes: m.o.Takes, Zone: m.o.ZoneKey,
+		Cooldown: m.o.Cooldown, Penalty: m.o.Penalty,
+	}
+	size := partBytes
+	if limit := m.limits.WriteBytes; limit > 0 {
+		size = max(min(size, limit-64), 64)
+	}
+	began := time.Now()
+	var loads map[string]float64
+	for ctx.Err() == nil {
+		if m.o.Loads != nil {
+			loads = m.askLoads(ctx, loads)
+		}
+		v := m.e.View()
+		out, err := p.Next(time.Since(began), j.table, v, loads)
+		if err != nil {
+			return err
+		}
+		if out.Change != nil {
+			if err := j.write(lease.Context(), lease, out.Change, size); err != nil {
+				return err
+			}
+			lease.Progress()
+			if m.o.OnPlan != nil {
+				m.o.OnPlan(out)
+			}
+		}
+		m.untilNext(ctx, lease, v, out.Again || m.o.Loads != nil)
+	}
+	return nil
+}
+
+// untilNext waits until there is reason to plan again: half an interval at the
+// least, and half an interval from when something changed, so that changes which
+// come together make one plan.
+func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View, again bool) {
+	half := max(m.o.Interval/2, time.Millisecond/2)
+	if !pause(ctx, half) {
+		return
+	}
+	for !again && ctx.Err() == nil {
+		// In steps, so that a watchdog sees that this goes on.
+		limited, cancel := context.WithTimeout(ctx, m.o.Interval)
+		_, err := m.e.WaitView(limited, v)
+		cancel()
+		lease.Progress()
+		if err == nil {
+			break
+		}
+	}
+	pause(ctx, half)
+}
+
+// pause waits for d; false if ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (m *Manager) askLoads(ctx context.Context, last map[string]float64) map[string]float64 {
+	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
+	defer cancel()
+	loads, err := m.o.Loads(limited)
+	if err != nil {
+		m.o.OnError(err)
+		return last
+	}
+	return loads
+}

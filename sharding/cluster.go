@@ -1,0 +1,113 @@
+package sharding
+
+import (
+	"fmt"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// None is the owner of a shard that nobody owns.
+const None = -1
+
+// Cluster is what an Assigner decides on: who could own what, and who does.
+type Cluster struct {
+	Members []Member // in the order of their IDs, so that all compute the same plan
+	Shards  []Shard
+}
+
+// Member is a candidate for shards.
+type Member struct {
+	ID     core.SessionID
+	Node   string // label, by which rules name it
+	Zone   string // for Rules.Spread; empty is a zone, too
+	Weight int32  // capacity, relative to the others'; 0: nothing, unless nobody has more
+	Drain  bool   // keeps nothing and gets nothing
+	Full   bool   // keeps what it has within its share, and gets nothing
+}
+
+// Shard is a shard and its owner at present.
+type Shard struct {
+	Name  string
+	Owner int32   // index of a member, or None
+	Moved int64   // number of the plan that gave it to its owner: the latest go first
+	Load  float64 // for LoadAware; in any unit, at least 0
+	Fixed bool    // not to be moved for balance's sake now: it was not long ago
+}
+
+// Assigner decides who should own what. Plan is a pure function: the same Cluster
+// gives the same Plan on every member. It does not modify the Cluster.
+type Assigner interface {
+	Plan(*Cluster) *Plan
+}
+
+// Reason says why a shard was moved.
+type Reason uint8
+
+// The reasons.
+const (
+	Orphaned  Reason = iota + 1 // nobody owned it
+	Drained                     // its owner is drained
+	Ruled                       // a rule forbids its owner, or names another
+	Shared                      // its owner had more than its share, the new one less
+	Loaded                      // its owner had more load than its share
+	TakenOver                   // its new owner took it without a plan, when its owner was gone
+)
+
+var reasonNames = [...]string{
+	Orphaned: "nobody owned it", Drained: "its owner is drained", Ruled: "a rule says so",
+	Shared: "its owner had more than its share", Loaded: "its owner had too much load",
+	TakenOver: "taken over when its owner was gone",
+}
+
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) && reasonNames[r] != "" {
+		return reasonNames[r]
+	}
+	return "unknown"
+}
+
+// Move is one shard's change of owner.
+type Move struct {
+	Shard    int32 // index in Cluster.Shards
+	From, To int32 // indices in Cluster.Members, or None
+	Why      Reason
+}
+
+// Plan is the outcome of an Assigner.
+type Plan struct {
+	Owner []int32 // by shard: index of a member; None only if nobody can own anything
+	Moves []Move  // what differs from the Cluster, by shard
+	Share []int   // by member: how many shards it should have
+	// Unfinished: a budget or a cooldown kept something from being moved now.
+	Unfinished bool
+}
+
+// rendezvous is the place of a node in a shard's order of members (Thaler and
+// Ravishankar): the highest first. It is the order in which core's members claim
+// a free shard, so a first plan keeps what was claimed without one.
+func rendezvous(shard, node uint64) uint64 {
+	z := shard ^ node
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// fnv1a is FNV-1a, 64 bits.
+func fnv1a(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// Explain says why a move of the plan was made, for people.
+func (p *Plan) Explain(c *Cluster, m Move) string {
+	node := func(i int32) string {
+		if i < 0 || int(i) >= len(c.Members) {
+			return "nobody"
+		}
+		return fmt.Sprintf("%s (share %d)", c.Members[i].Node, p.Share[i])
+	}
+	return fmt.Sprintf("%s from %s to %s: %v", c.Shards[m.Shard].Name, node(m.From), node(m.To), m.Why)
+}

@@ -1,0 +1,52 @@
+// Package sharding shares a fixed set of shards among the members of a namespace:
+// evenly or by capacity or load, with as few moves as possible, and planned ones
+// in order. Each process runs a [Manager] beside its core.Elector:
+//
+//	e, err := core.NewElector(backend, nil)
+//	m, err := sharding.NewManager(backend, e, serve, &sharding.Options{
+//		Shards: []string{"orders-0000..1023"},
+//	})
+//	go e.Run(background)
+//	err = m.Run(ctx) // until ctx ends; then its shards have gone to others
+//	stopElector()
+//
+// # Who decides what
+//
+//   - The lease decides who owns a shard, as ever. A wrong or late plan costs time,
+//     never safety.
+//   - The assigner plans. It is an ordinary leader, the holder of the reserved shard
+//     "_assigner": it sees members and owners in its view, an [Assigner], which is a
+//     pure function, says who should own what, and the changes are appended to that
+//     shard's log.
+//   - Every member reads that log into the same [Table], hands over what is assigned
+//     to another, by a directed transfer when the handler has returned, and stands by
+//     for everything else.
+//
+// # No shard is forgotten (W1)
+//
+// All members contend for all shards; standing by costs nothing but some 300 bytes.
+// When a shard is free they claim it in order: its assigned owner, then its heir,
+// then by priority and rendezvous (C9). The heirs are worked out from the table on
+// every member alike, so a crash is answered at once, without the assigner, by one
+// claim batch per heir, and leaves shares as a plan would have them. While there is
+// no assigner, or no plan yet, the order by priority and rendezvous is all there is.
+//
+// # Leaving
+//
+// When the context of Run ends, the member takes one of a few reserved shards, by
+// which the assigner sees that it wants to be emptied. Its shards are planned away
+// and handed over one by one as their handlers return, and Run returns. Without an
+// assigner it hands them to their heirs after four intervals.
+//
+// # Keys
+//
+// A [Keyspace] maps keys to shards by a named hash that never changes, and lets the
+// number of shards be doubled or halved while they serve: see [OpenSlice]. A
+// [Router] says who owns a shard or a key at present.
+//
+// # What it does not do
+//
+// It moves no data: what an owner needs is in the shard's log and items, or where
+// the application keeps it. Plans are advice; rules ("not on this node") hold as
+// soon as a plan is carried out, not at every moment.
+package sharding

@@ -1,0 +1,265 @@
+package sharding
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A draft is a plan in the making.
+type draft struct {
+	c     *Cluster
+	rules *compiled // nil: none
+	fits  []bool    // by member: may own anything
+	owner []int32
+	why   []Reason // by shard that moves
+	have  []int    // by member
+	pool  []int32  // shards without an owner for now
+	nodes []uint64 // hash, by member
+}
+
+func newDraft(c *Cluster, r Rules) *draft {
+	d := &draft{
+		c: c, fits: make([]bool, len(c.Members)), owner: make([]int32, len(c.Shards)),
+		why: make([]Reason, len(c.Shards)), have: make([]int, len(c.Members)), nodes: make([]uint64, len(c.Members)),
+	}
+	some := false
+	for i := range c.Members {
+		m := &c.Members[i]
+		d.fits[i] = !m.Drain && !slices.Contains(r.Drain, m.Node)
+		some = some || d.fits[i]
+		d.nodes[i] = fnv1a(m.Node)
+	}
+	if !some { // then draining would only leave shards without an owner
+		for i := range d.fits {
+			d.fits[i] = true
+		}
+	}
+	d.rules = r.compile(d)
+	for s := range c.Shards {
+		d.owner[s] = c.Shards[s].Owner
+		if o := d.owner[s]; o >= 0 && int(o) < len(d.fits) {
+			d.have[o]++
+			if !d.fits[o] {
+				d.release(int32(s), Drained)
+			}
+			continue
+		}
+		d.owner[s] = None
+		d.release(int32(s), Orphaned)
+	}
+	d.rules.expel(d)
+	return d
+}
+
+// release puts a shard into the pool.
+func (d *draft) release(s int32, why Reason) {
+	if o := d.owner[s]; o != None {
+		d.have[o]--
+	}
+	d.owner[s] = None
+	if d.why[s] == 0 {
+		d.why[s] = why
+	}
+	d.pool = append(d.pool, s)
+}
+
+func (d *draft) give(s, m int32) {
+	d.owner[s] = m
+	d.have[m]++
+	d.rules.gave(s, m)
+}
+
+// pass moves a shard for balance's sake.
+func (d *draft) pass(s, to int32, why Reason) {
+	d.rules.took(s, d.owner[s])
+	d.have[d.owner[s]]--
+	if d.why[s] == 0 {
+		d.why[s] = why
+	}
+	d.give(s, to)
+}
+
+// before is the order of rendezvous between two members, for one shard.
+func (d *draft) before(shard uint64, a, b int32) bool {
+	x, y := rendezvous(shard, d.nodes[a]), rendezvous(shard, d.nodes[b])
+	return x > y || x == y && d.c.Members[a].ID < d.c.Members[b].ID
+}
+
+// fill gives each shard of the pool to a member that is below its share, by
+// rendezvous.
+func (d *draft) fill(share []int) {
+	var open []int32
+	for m := range share {
+		if d.fits[m] && d.have[m] < share[m] {
+			open = append(open, int32(m))
+		}
+	}
+	slices.Sort(d.pool)
+	for _, s := range d.pool {
+		h := fnv1a(d.c.Shards[s].Name)
+		best, score := -1, uint64(0)
+		for k, m := range open {
+			x := rendezvous(h, d.nodes[m])
+			if best < 0 || x > score || x == score && d.before(h, m, open[best]) {
+				best, score = k, x
+			}
+		}
+		if best < 0 {
+			break // nobody can own anything
+		}
+		m := open[best]
+		d.give(s, m)
+		if d.have[m] >= share[m] {
+			open[best] = open[len(open)-1]
+			open = open[:len(open)-1]
+		}
+	}
+	d.pool = d.pool[:0]
+}
+
+// owned lists each member's shards that may be moved for balance's sake, those
+// first that came last: a member that returns gets back what was moved away when
+// it left, and no shard is moved twice for one restart.
+func (d *draft) owned(only func(m int) bool) [][]int32 {
+	lists := make([][]int32, len(d.have))
+	for m := range lists {
+		if only(m) {
+			lists[m] = make([]int32, 0, d.have[m])
+		}
+	}
+	for s, o := range d.owner {
+		if o != None && lists[o] != nil && !d.c.Shards[s].Fixed {
+			lists[o] = append(lists[o], int32(s))
+		}
+	}
+	return lists
+}
+
+// latest returns the k shards of one owner that are given up first: the latest,
+// then scattered ones, but the same on every member.
+func (d *draft) latest(list []int32, k, owner int) []int32 {
+	if k >= len(list) {
+		k = len(list)
+	}
+	type candidate struct {
+		moved int64
+		score uint64
+		s     int32
+	}
+	order := func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.moved, a.moved), cmp.Compare(a.score, b.score), cmp.Compare(a.s, b.s))
+	}
+	// Mostly a few of many are wanted, and one comparison turns most down.
+	const few = 64
+	keep := k + 1
+	if k > few {
+		keep = len(list)
+	}
+	kept := make([]candidate, 0, keep)
+	for _, s := range list {
+		shard := &d.c.Shards[s]
+		if k <= few && len(kept) == k && (k == 0 || shard.Moved < kept[k-1].moved) {
+			continue
+		}
+		x := candidate{shard.Moved, rendezvous(uint64(s), d.nodes[owner]), s}
+		if k > few {
+			kept = append(kept, x)
+			continue
+		}
+		if len(kept) == k && order(x, kept[k-1]) > 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(kept, x, order)
+		kept = slices.Insert(kept, at, x)
+		kept = kept[:min(len(kept), k)]
+	}
+	if k > few {
+		slices.SortFunc(kept, order)
+	}
+	out := make([]int32, k)
+	for i := range out {
+		out[i] = kept[i].s
+	}
+	return out
+}
+
+func (d *draft) plan(share []int) *Plan {
+	p := &Plan{Owner: d.owner, Share: share}
+	for s, o := range d.owner {
+		if from := d.c.Shards[s].Owner; o != from {
+			p.Moves = append(p.Moves, Move{Shard: int32(s), From: from, To: o, Why: d.why[s]})
+		}
+	}
+	return p
+}
+
+// shares says how many of n shards each member should have: the floor or the
+// ceiling of its weighted share. The ceilings go to those who hold more than the
+// floor, so that the fewest shards move.
+func shares(n int, members []Member, fits []bool, have []int) []int {
+	weight := make([]int64, len(members))
+	full := make([]bool, len(members))
+	total, open := int64(0), false
+	for i := range members {
+		if fits[i] {
+			weight[i] = int64(max(members[i].Weight, 0))
+			total += weight[i]
+			open = open || !members[i].Full
+		}
+	}
+	if total == 0 {
+		for i := range members {
+			if fits[i] {
+				weight[i] = 1
+				total++
+			}
+		}
+	}
+	share := make([]int, len(members))
+	if total == 0 {
+		return share
+	}
+	// A member that takes nothing, and has less than its floor, keeps that; the
+	// others share the rest, which may bring the next below its floor.
+	for again := open; again; {
+		again = false
+		for i := range members {
+			if !members[i].Full || full[i] || weight[i] == 0 || total == weight[i] {
+				continue
+			}
+			if have[i] < int(int64(n)*weight[i]/total) {
+				full[i], share[i] = true, have[i]
+				n, total, weight[i] = n-have[i], total-weight[i], 0
+				again = true
+			}
+		}
+	}
+	rest, first := n, make([]int, 0, len(members))
+	for i := range members {
+		if full[i] || weight[i] == 0 {
+			continue
+		}
+		share[i] = int(int64(n) * weight[i] / total)
+		rest -= share[i]
+		if int64(n)*weight[i]%total != 0 {
+			first = append(first, i)
+		}
+	}
+	slices.SortStableFunc(first, func(a, b int) int {
+		over := func(i int) int {
+			switch {
+			case have[i] > share[i]:
+				return 0
+			case !members[i].Full:
+				return 1
+			}
+			return 2
+		}
+		return cmp.Or(cmp.Compare(over(a), over(b)),
+			-cmp.Compare(int64(n)*weight[a]%total, int64(n)*weight[b]%total), cmp.Compare(members[a].ID, members[b].ID))
+	})
+	for _, i := range first[:rest] {
+		share[i]++
+	}
+	return share
+}

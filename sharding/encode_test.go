@@ -1,0 +1,256 @@
+package sharding
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// randomTable is a table after some plans, and the changes that led to it.
+func randomTable(rng *rand.Rand, plans int) (*Table, []*Change) {
+	t := &Table{}
+	var changes []*Change
+	for range plans {
+		c := &Change{Number: t.number + 1}
+		if t.names == nil || rng.IntN(8) == 0 {
+			c.Base, c.Specs = true, []string{fmt.Sprintf("orders-00..%02d", 1+rng.IntN(60)), "x"}
+		}
+		members := make([]Member, len(t.members))
+		if !c.Base {
+			copy(members, t.members)
+		} else {
+			members = nil
+		}
+		for slot, m := range members {
+			if m.ID != "" && rng.IntN(5) == 0 {
+				c.Gone = append(c.Gone, int32(slot))
+			}
+		}
+		for range 1 + rng.IntN(2) {
+			slot := int32(len(members))
+			members = append(members, Member{})
+			c.Seats = append(c.Seats, Seat{slot, Member{ID: core.SessionID(fmt.Sprintf("s%x", rng.Uint64())), Node: "n", Zone: "z", Weight: int32(rng.IntN(5)), Drain: rng.IntN(9) == 0}})
+		}
+		n := len(t.names)
+		if c.Base {
+			names, _ := Expand(c.Specs...)
+			n = len(names)
+		}
+		for s := range n {
+			if rng.IntN(3) == 0 || c.Base && rng.IntN(10) > 0 {
+				m := SlotMove{Shard: int32(s), To: c.Seats[rng.IntN(len(c.Seats))].Slot, Plan: c.Number, Why: Reason(1 + rng.IntN(6))}
+				if c.Base {
+					m.Plan = rng.Int64N(c.Number + 1)
+				} else {
+					m.Plan = 0
+				}
+				c.Moves = append(c.Moves, m)
+			}
+		}
+		changes = append(changes, c)
+		cloneOwners(t)
+		if err := t.Apply(c); err != nil {
+			panic(err)
+		}
+	}
+	return t, changes
+}
+
+func cloneOwners(t *Table) {
+	t.owner, t.moved, t.why = append([]int32(nil), t.owner...), append([]int64(nil), t.moved...), append([]Reason(nil), t.why...)
+}
+
+// What is written is read back, in parts of any size, and a base is as good as all
+// changes before it.
+func TestPlansSurviveTheLog(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		want, changes := randomTable(rng, 1+rng.IntN(12))
+		size := 1 + rng.IntN(200)
+		j := &journal{table: &Table{}}
+		seq := core.Seq(0)
+		write := func(c *Change, token core.Token) {
+			for _, part := range c.encode(size) {
+				seq++
+				j.add(&core.Entry{Seq: seq, Token: token, Payload: part})
+			}
+		}
+		for i, c := range changes {
+			if rng.IntN(4) == 0 { // an assigner that dies in the middle of its plan
+				parts := c.encode(3)
+				for _, part := range parts[:len(parts)-1] {
+					seq++
+					j.add(&core.Entry{Seq: seq, Token: core.Token(i), Payload: part})
+				}
+			}
+			write(c, core.Token(i+1))
+		}
+		if j.gap != nil {
+			t.Fatal(j.gap)
+		}
+		if !reflect.DeepEqual(j.table, want) {
+			t.Fatalf("read %+v\nwant %+v", j.table, want)
+		}
+		late := &journal{table: &Table{}, after: 100}
+		for k, part := range want.base(want.number).encode(size) {
+			late.add(&core.Entry{Seq: core.Seq(101 + k), Token: 1, Payload: part})
+		}
+		for s := range want.names {
+			a, b := want.At(s), late.table.At(s)
+			if a != b && a.Owner.ID != "" {
+				t.Fatalf("a base says %+v, want %+v", b, a)
+			}
+		}
+	}
+}
+
+// A log with a hole, or with what is no plan, leaves the table as it is, until the
+// next base.
+func TestGapsWaitForABase(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(2, 2))
+	want, changes := randomTable(rng, 6)
+	j := &journal{table: &Table{}}
+	seq := core.Seq(0)
+	add := func(payload []byte) {
+		seq++
+		j.add(&core.Entry{Seq: seq, Token: 1, Payload: payload})
+	}
+	add(changes[0].encode(1 << 20)[0])
+	number := j.table.number
+	for _, bad := range [][]byte{nil, {0}, {formVersion}, {99, 1, 2, 3}, {formVersion, 2, 0, 1, 9, 9, 9}} {
+		add(bad)
+		if j.gap == nil || j.table.number != number {
+			t.Fatalf("%v was taken: plan %d, %v", bad, j.table.number, j.gap)
+		}
+	}
+	for _, c := range changes[1:] {
+		if !c.Base {
+			add(c.encode(1 << 20)[0])
+		}
+	}
+	if j.table.number != number {
+		t.Fatalf("plan %d after a gap", j.table.number)
+	}
+	add(want.base(want.number).encode(1 << 20)[0])
+	if j.gap != nil || j.table.number != want.number {
+		t.Errorf("plan %d after a base, %v", j.table.number, j.gap)
+	}
+}
+
+// Parts that do not belong together are no plan: one whose beginning is missing,
+// that of another assigner, or of another plan.
+func TestPartsBelongTogether(t *testing.T) {
+	t.Parallel()
+	table, _ := randomTable(rand.New(rand.NewPCG(5, 5)), 1)
+	c := table.base(7)
+	parts := c.encode(len(c.body())/3 + 1)
+	other := table.base(8).encode(len(c.body())/3 + 1)
+	if len(parts) != 3 {
+		t.Fatalf("%d parts", len(parts))
+	}
+	for name, log := range map[string][]core.Entry{
+		"no beginning":     {{Token: 1, Payload: parts[1]}, {Token: 1, Payload: parts[2]}},
+		"a part missing":   {{Token: 1, Payload: parts[0]}, {Token: 1, Payload: parts[2]}},
+		"another assigner": {{Token: 1, Payload: parts[0]}, {Token: 1, Payload: parts[1]}, {Token: 2, Payload: parts[2]}},
+		"another plan":     {{Token: 1, Payload: parts[0]}, {Token: 1, Payload: parts[1]}, {Token: 1, Payload: other[2]}},
+		"a part twice":     {{Token: 1, Payload: parts[0]}, {Token: 1, Payload: parts[1]}, {Token: 1, Payload: parts[1]}},
+	} {
+		j := &journal{table: &Table{}}
+		for i := range log {
+			log[i].Seq = core.Seq(i + 1)
+			j.add(&log[i])
+		}
+		if j.table.number != 0 {
+			t.Errorf("%s: taken for plan %d", name, j.table.number)
+		}
+		for i, part := range parts {
+			j.add(&core.Entry{Seq: core.Seq(10 + i), Token: 3, Payload: part})
+		}
+		if j.table.number != 7 {
+			t.Errorf("%s: the whole plan after it is not taken: %d, %v", name, j.table.number, j.gap)
+		}
+	}
+}
+
+// FuzzPlan: whatever is in the log, reading it neither fails hard nor leaves a
+// table that cannot be used, and what was understood is written the same again.
+//
+//	go test ./sharding -run '^$' -fuzz FuzzPlan
+func FuzzPlan(f *testing.F) {
+	_, changes := randomTable(rand.New(rand.NewPCG(3, 3)), 8)
+	for _, c := range changes {
+		f.Add(int64(c.Number), c.body())
+	}
+	f.Fuzz(func(t *testing.T, number int64, body []byte) {
+		if number < 0 || number > maxNumber {
+			return
+		}
+		c, err := decode(number, body)
+		if err == nil {
+			again, err := decode(number, c.body())
+			if err != nil || !reflect.DeepEqual(c, again) {
+				t.Fatalf("%+v was written and read as %+v, %v", c, again, err)
+			}
+			if len(c.Specs) < 4 {
+				table := &Table{}
+				if table.Apply(c) == nil {
+					for i := range min(table.Len(), 100) {
+						table.At(i)
+					}
+					heirs(table.members, table.owner)
+				}
+			}
+		}
+		(&journal{table: &Table{}}).add(&core.Entry{Seq: 1, Payload: body})
+	})
+}
+
+// A member's death leaves the others as even as a plan would.
+func TestHeirsKeepTheBalance(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(4, 4))
+	for range 300 {
+		c := even(2+rng.IntN(9), rng.IntN(200))
+		if rng.IntN(2) == 0 {
+			for i := range c.Members {
+				c.Members[i].Weight = int32(1 + rng.IntN(3))
+			}
+			c.Shards = carryOut(c, Minimal{}.Plan(c), 2)
+		}
+		owner := make([]int32, len(c.Shards))
+		for s := range owner {
+			owner[s] = c.Shards[s].Owner
+		}
+		hs := heirs(c.Members, owner)
+		dead := int32(rng.IntN(len(c.Members)))
+		next := change2(c, dead)
+		for s := range owner {
+			if owner[s] != dead {
+				continue
+			}
+			h := hs[s]
+			if h == dead || h == None {
+				t.Fatalf("the heir of shard %d is %d", s, h)
+			}
+			if next.Shards[s].Owner = h; h > dead {
+				next.Shards[s].Owner--
+			}
+		}
+		equal := true
+		for _, m := range c.Members {
+			equal = equal && m.Weight == c.Members[0].Weight
+		}
+		p := Minimal{}.Plan(next)
+		if equal && len(p.Moves) != 0 {
+			t.Fatalf("after the heirs a plan moves %d", len(p.Moves))
+		}
+		if len(p.Moves) > len(c.Members) {
+			t.Fatalf("after the heirs a weighted plan moves %d", len(p.Moves))
+		}
+	}
+}

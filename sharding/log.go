@@ -1,0 +1,138 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// assigner is the shard whose holder plans, and whose log has the plans.
+const assigner = "_assigner"
+
+// journal reads the assigner's log into a table.
+type journal struct {
+	read  readLog
+	after core.Seq
+	parts assembly
+	table *Table
+	gap   error // why the table lacks what was read last; nil when it has everything
+	since int   // bytes read or written since the last base
+	base  int   // bytes of that
+}
+
+// readLog reads a page of the assigner's log.
+type readLog func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error)
+
+// bounded gives each read a time-out of its own: a reply may be lost.
+func bounded(read readLog) readLog {
+	return func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
+		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		return read(limited, after, max)
+	}
+}
+
+const pageEntries = 64
+
+// catchUp reads to the end of the log. It reports whether the table changed.
+func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
+	for {
+		page, err := j.read(ctx, j.after, pageEntries)
+		var trimmed *core.TrimmedError
+		switch {
+		case errors.As(err, &trimmed) && trimmed.Oldest > j.after+1:
+			j.after, j.parts = trimmed.Oldest-1, assembly{} // a base begins there
+			continue
+		case err != nil:
+			return changed, err
+		case page.Head.Seq < j.after:
+			// An older state of the store: core refuses what it must, we read anew.
+			j.after, j.parts, j.table = 0, assembly{}, &Table{}
+			changed = true
+			continue
+		case len(page.Entries) == 0:
+			return changed, nil
+		}
+		for i := range page.Entries {
+			changed = j.add(&page.Entries[i]) || changed
+		}
+	}
+}
+
+// add takes in one entry. What cannot be understood leaves the table behind until
+// the next base.
+func (j *journal) add(e *core.Entry) (changed bool) {
+	j.after = e.Seq
+	j.since += len(e.Payload)
+	c, err := j.parts.add(*e)
+	if err != nil {
+		j.gap = err
+	}
+	if c == nil {
+		return false
+	}
+	if !c.Base && j.gap != nil {
+		return false
+	}
+	next := *j.table
+	if !c.Base {
+		// Apply writes into them.
+		next.owner, next.moved, next.why = append([]int32(nil), next.owner...), append([]int64(nil), next.moved...), append([]Reason(nil), next.why...)
+	}
+	if err := next.Apply(c); err != nil {
+		j.gap = fmt.Errorf("entry %d: %w", e.Seq, err)
+		return false
+	}
+	j.table = &next
+	if c.Base {
+		j.gap, j.base, j.since = nil, j.since, 0
+	}
+	return true
+}
+
+// Bounds of what is written after a base before the next, beside its own size.
+const (
+	baseEvery   = 256 << 10
+	baseEntries = 512
+)
+
+// write appends a change and makes it in the table. When much was written since
+// the last base, or what is there cannot be read, a base is written instead, and
+// what it replaces is trimmed.
+func (j *journal) write(ctx context.Context, lease *core.Lease, c *Change, size int) error {
+	next := *j.table
+	next.owner, next.moved, next.why = append([]int32(nil), next.owner...), append([]int64(nil), next.moved...), append([]Reason(nil), next.why...)
+	if err := next.Apply(c); err != nil {
+		return err
+	}
+	head := lease.Head()
+	if !c.Base && (j.gap != nil || j.since > max(baseEvery, 2*j.base) || int(head.Seq-head.Oldest) > baseEntries) {
+		c = next.base(c.Number)
+	}
+	first, bytes := core.Seq(0), 0
+	for _, part := range c.encode(size) {
+		seq, err := lease.Append(ctx, part)
+		if err != nil {
+			return err
+		}
+		if first == 0 {
+			first = seq
+		}
+		j.after = seq
+		bytes += len(part)
+	}
+	j.table, j.parts = &next, assembly{}
+	j.since += bytes
+	if c.Base {
+		j.gap, j.base, j.since = nil, bytes, 0
+		if first > 1 {
+			// If only this fails the log is longer than needed until the next base.
+			if _, err := lease.Commit(ctx, core.Trim(first-1)); err != nil {
+				return lease.Err()
+			}
+		}
+	}
+	return nil
+}

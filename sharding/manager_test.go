@@ -1,0 +1,369 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+)
+
+// Members get even shares, one that joins gets its share within an interval, with
+// no more moves than needed, and one that leaves is emptied before it goes.
+func TestJoinAndLeave(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.member("a")
+		w.shares(ttl, map[string]int{"a": 30})
+		w.member("b")
+		w.shares(interval+50*time.Millisecond, map[string]int{"a": 15, "b": 15})
+		before := w.owners()
+		c := w.member("c")
+		w.shares(interval+50*time.Millisecond, map[string]int{"a": 10, "b": 10, "c": 10})
+		if n := moved(before, w.owners()); n != 10 {
+			w.Errorf("%d shards moved for one join, want 10", n)
+		}
+		before = w.owners()
+		if err := c.leaveNow(); err != nil {
+			w.Error(err)
+		}
+		w.shares(20*time.Millisecond, map[string]int{"a": 15, "b": 15})
+		if n := moved(before, w.owners()); n != 10 {
+			w.Errorf("%d shards moved for one leave, want 10", n)
+		}
+		time.Sleep(5 * interval)
+		if got := w.spread(); got["a"] != 15 || got["b"] != 15 {
+			w.Errorf("shared %v later", got)
+		}
+	})
+}
+
+// A crash is answered by the heirs, without waiting for a plan, and the plan after
+// it moves nothing: also when it was the assigner that died.
+func TestCrashGoesToTheHeirs(t *testing.T) {
+	bubble(t, func(w *world) {
+		for _, n := range []string{"a", "b", "c", "d"} {
+			// So long that no plan comes in between.
+			w.member(n, func(_ *member, o *Options) { o.Interval = 2 * time.Second; o.Penalty = time.Second })
+		}
+		for from := time.Now(); len(w.owners()) < 30 || w.members[0].Assignments().Number() == 0 || !even30(w.spread(), 4); {
+			if time.Since(from) > time.Minute {
+				w.Fatalf("shared %v", w.spread())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		o, _ := w.members[0].e.View().Owner(assigner)
+		dead := w.members[0]
+		for _, m := range w.members {
+			if m.e.View().Session == o.Session {
+				dead = m
+			}
+		}
+		before := w.owners()
+		from := time.Now()
+		dead.link.Cut()
+		for {
+			time.Sleep(time.Millisecond)
+			if got := w.spread(); got[""] == 0 && got[dead.node] == 0 {
+				break
+			}
+			if time.Since(from) > 5*ttl {
+				w.Fatalf("shared %v after the assigner's death", w.spread())
+			}
+		}
+		if took := time.Since(from); took > ttl+100*time.Millisecond {
+			w.Errorf("the heirs took over after %v, want about the TTL", took)
+		}
+		if got := w.spread(); !even30(got, 3) {
+			w.Errorf("the heirs left it uneven: %v", got)
+		}
+		dead.crash()
+		after := w.owners()
+		time.Sleep(20 * time.Second)
+		if n := moved(after, w.owners()); n != 0 {
+			w.Errorf("the plan moved %d shards after the heirs", n)
+		}
+		for s, o := range before {
+			if o != dead.node && after[s] != o {
+				w.Errorf("%s moved from %s, which lives, to %s", s, o, after[s])
+			}
+		}
+	})
+}
+
+func even30(got map[string]int, members int) bool {
+	if len(got) != members {
+		return false
+	}
+	for _, n := range got {
+		if n < 30/members || n > (30+members-1)/members {
+			return false
+		}
+	}
+	return true
+}
+
+// A handler that does not return holds up its own shard only.
+func TestStuckDrainDelaysNobody(t *testing.T) {
+	bubble(t, func(w *world) {
+		free := make(chan struct{})
+		a := w.member("a", func(m *member, _ *Options) {
+			m.handler = func(ctx context.Context, l *core.Lease) error {
+				if l.Shard() == "orders-29" || l.Shard() == "orders-00" {
+					<-ctx.Done()
+					<-free
+					return nil
+				}
+				return m.hold(ctx, l)
+			}
+		})
+		w.shares(ttl, map[string]int{"": 2, "a": 28})
+		w.member("b")
+		// One or both of the stuck ones may be among those that move.
+		from := time.Now()
+		for w.spread()["b"] < 13 {
+			if time.Since(from) > 2*interval {
+				w.Fatalf("shared %v", w.spread())
+			}
+			time.Sleep(time.Millisecond)
+		}
+		// To leave, all but the stuck ones go, and Run says which stay.
+		a.stop()
+		err := <-a.ran
+		var stuck *core.StuckError
+		if !errors.As(err, &stuck) || len(stuck.Shards) == 0 {
+			w.Errorf("Run: %v, want a StuckError", err)
+		}
+		if got := w.spread(); got["a"] != 0 {
+			w.Errorf("shared %v", got)
+		}
+		close(free)
+		a.end()
+		<-a.ended
+		a.gone = true
+		a.b.Close()
+		w.shares(2*ttl, map[string]int{"b": 30})
+	})
+}
+
+// A handler that fails on one member: its shards go elsewhere, and are not sent
+// back and forth.
+func TestFailingHandlerIsPunished(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.member("a")
+		w.shares(ttl, map[string]int{"a": 30})
+		tries := 0
+		w.member("b", func(m *member, _ *Options) {
+			m.handler = func(context.Context, *core.Lease) error {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				tries++
+				return errors.New("no disk")
+			}
+		})
+		time.Sleep(time.Minute)
+		w.shares(2*ttl, map[string]int{"a": 30})
+		// Each shard is tried by its assignment and, rarely, as a standby.
+		if tries == 0 || tries > 600 {
+			w.Errorf("b was granted a shard %d times in a minute", tries)
+		}
+		w.Logf("b was granted a shard %d times in a minute", tries)
+	})
+}
+
+// Without an assigner members share by rank; with one again, by plan.
+func TestWithoutAssigner(t *testing.T) {
+	bubble(t, func(w *world) {
+		// Somebody else holds the assigner's shard, and plans nothing.
+		b, err := memory.Open(w.Context(), w.store, "test", nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		idle, err := core.NewElector(b, &core.Options{Node: "idle", TTL: ttl})
+		if err != nil {
+			w.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- idle.Run(ctx) }()
+		defer func() { stop(); <-ended; b.Close() }()
+		if err := idle.Contend(func(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }, assigner); err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(ttl)
+		takes := func(_ *member, o *Options) { o.Takes = func(m core.Member) bool { return m.Node != "idle" } }
+		for _, n := range []string{"a", "b"} {
+			w.member(n, takes)
+		}
+		time.Sleep(3 * ttl)
+		got := w.spread()
+		if got[""] != 0 {
+			w.Fatalf("shared %v without an assigner", got)
+		}
+		if err := w.members[0].leaveNow(); err != nil {
+			w.Error(err)
+		}
+		w.shares(ttl, map[string]int{"b": 30})
+		if err := idle.Withdraw(w.Context(), assigner); err != nil {
+			w.Error(err)
+		}
+		c := w.member("c", takes)
+		w.shares(2*interval, map[string]int{"b": 15, "c": 15})
+		if c.Assignments().Number() == 0 {
+			w.Error("c knows no plan")
+		}
+	})
+}
+
+// Drain empties a member that stays; taken back, it gets its share again.
+func TestDrainAndBack(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, _ := w.member("a"), w.member("b")
+		w.shares(2*ttl, map[string]int{"a": 15, "b": 15})
+		before := w.owners()
+		a.Drain(true)
+		<-a.Emptied()
+		w.shares(interval, map[string]int{"b": 30})
+		time.Sleep(20 * interval)
+		w.shares(0, map[string]int{"b": 30})
+		a.Drain(false)
+		w.shares(10*interval, map[string]int{"a": 15, "b": 15})
+		if n := moved(before, w.owners()); n != 0 {
+			w.Errorf("%d shards are elsewhere after a drain and back", n)
+		}
+	})
+}
+
+// An assigner that dies with half a plan written: the next one's plan counts.
+func TestHalfWrittenPlan(t *testing.T) {
+	bubble(t, func(w *world) {
+		a := w.member("a")
+		w.shares(ttl, map[string]int{"a": 30})
+		time.Sleep(2 * interval)
+		o, _ := a.e.View().Owner(assigner)
+		number := a.Assignments().Number()
+		// The first of two parts of a plan that gives everything to nobody.
+		c := &Change{Number: number + 1, Gone: []int32{0}}
+		parts := c.encode(4)
+		if len(parts) < 2 {
+			w.Fatal("the plan has one part")
+		}
+		s := lastSession(w, a)
+		head, err := a.b.ReadLog(w.Context(), assigner, 0, 0)
+		if err != nil {
+			w.Fatal(err)
+		}
+		res, err := s.Commit(w.Context(), []core.Write{{
+			Fence: core.Fence{Shard: assigner, Session: o.Session, Token: o.Token}, Number: head.Head.Number + 1, Nonce: 1,
+			Ops: []core.Op{core.Append(parts[0])},
+		}})
+		if err != nil || res[0].Err != nil {
+			w.Fatal(err, res)
+		}
+		b := w.member("b")
+		a.crash()
+		w.shares(5*ttl, map[string]int{"b": 30})
+		time.Sleep(5 * interval)
+		if got := b.Assignments().Number(); got <= number {
+			w.Errorf("plan %d after plan %d", got, number)
+		}
+		for i := range b.Assignments().Len() {
+			if at := b.Assignments().At(i); at.Owner.Node != "b" {
+				w.Errorf("%s is assigned to %q", at.Shard, at.Owner.Node)
+			}
+		}
+	})
+}
+
+// lastSession is another session on the member's backend: the store looks at the
+// fence, not at who sends it.
+func lastSession(w *world, m *member) core.Session {
+	s, err := m.b.Join(w.Context(), core.Member{Session: "0123", Node: "forger", TTL: time.Hour})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {})
+	if err := s.Close(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+	return s
+}
+
+// The reply to an assigner's read is lost, and it knows no more than that: it asks
+// again, and plans.
+func TestAssignerAsksAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		noErr := func(_ *member, o *Options) { o.OnError = nil }
+		w.member("a", noErr)
+		w.shares(ttl, map[string]int{"a": 30})
+		b := w.member("b", noErr)
+		w.shares(2*interval, map[string]int{"a": 15, "b": 15})
+		b.link.Set(kvfault.Read, kvfault.DropReply)
+		w.members[0].crash() // the assigner: it was alone
+		w.shares(3*ttl, map[string]int{"b": 30})
+		b.link.Heal() // what was asked before is not answered any more
+		w.member("c", noErr)
+		w.shares(2*callTimeout, map[string]int{"b": 15, "c": 15})
+	})
+}
+
+// Replies get lost, the log is read late: nothing is forgotten (W1).
+func TestFlakyLinks(t *testing.T) {
+	bubble(t, func(w *world) {
+		for _, n := range []string{"a", "b", "c"} {
+			w.member(n, func(_ *member, o *Options) { o.OnError = nil })
+		}
+		for range 12 {
+			for i, f := range []kvfault.Fault{kvfault.DropReply, kvfault.DropRequest, kvfault.None} {
+				w.members[i].link.Set(kvfault.All, f)
+			}
+			time.Sleep(ttl / 3)
+			for _, m := range w.members {
+				m.link.Heal()
+			}
+			w.members = append(w.members[1:3:3], append(w.members[:1:1], w.members[3:]...)...)
+			time.Sleep(ttl / 2)
+		}
+		from := time.Now()
+		for !even30(w.spread(), 3) {
+			if time.Since(from) > 100*ttl {
+				w.state()
+				w.Fatalf("shared %v", w.spread())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		w.Logf("even again after %v", time.Since(from))
+	})
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		o    *Options
+		want string
+	}{
+		{nil, "Shards"},
+		{&Options{Shards: []string{"a", "a"}}, "twice"},
+		{&Options{Shards: []string{"_a"}}, "Tenure's own"},
+		{&Options{Shards: []string{"a-9..1"}}, "smaller number first"},
+		{&Options{Shards: []string{"a-0..9999999"}}, "more than"},
+		{&Options{Shards: []string{"a/b"}}, "shard"},
+		{&Options{Shards: []string{"a"}, Interval: -1}, "Interval"},
+		{&Options{Shards: []string{"a"}, Interval: 1}, "Interval"},
+		{&Options{Shards: []string{"a"}, Penalty: -1}, "Penalty"},
+	} {
+		_, _, err := x.o.resolve()
+		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(fmt.Sprint(err), x.want) {
+			t.Errorf("%+v: %v, want %q", x.o, err, x.want)
+		}
+	}
+	names, err := Expand("orders-0000..1023", "billing")
+	if err != nil || len(names) != 1025 || names[0] != "billing" || names[1024] != "orders-1023" || names[1] != "orders-0000" {
+		t.Errorf("%d names, %v", len(names), err)
+	}
+}

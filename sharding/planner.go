@@ -1,0 +1,319 @@
+package sharding
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// leaving begins the names of the shards by which a member says that it wants to
+// be emptied: it owns one of them. There are few, because a shard's record is
+// never deleted.
+const leaving = "_leaving-"
+
+// Planner is the assigner's mind: it compares the table with what the view shows,
+// and says what to change. It does no I/O and reads no clock. Not safe for
+// concurrent use.
+//
+// A shard counts as its assigned owner's while that lives, from the plan on: a
+// handover under way, or stuck, is not planned anew. Who took a shard whose
+// assigned owner is gone keeps it, as far as the shares allow. A member that loses
+// to another what it was assigned gets nothing more for a while, which doubles,
+// because its handler seems to give up.
+type Planner struct {
+	Assigner Assigner
+	Specs    []string // of the shard set
+	// Takes says which members own shards at all. Nil: all.
+	Takes func(core.Member) bool
+	// Zone is the key of Member.Meta that holds a member's zone.
+	Zone string
+	// Cooldown is how long a shard that was moved is not moved again for balance's
+	// sake, as far as this process knows.
+	Cooldown time.Duration
+	// Penalty is how long a member that gave up a shard gets nothing, at first; it
+	// doubles up to 64 times that.
+	Penalty time.Duration
+
+	inFlight map[int32]flight // shards on their way to their assigned owner
+	strikes  map[core.SessionID]strike
+	drained  map[core.SessionID]time.Duration // when that was seen last
+	repeat   map[int32]bool                   // moves to be written again
+	times    []planTime
+}
+
+// flight is the token of a shard's record when its move was planned, and when.
+type flight struct {
+	token core.Token
+	since time.Duration
+}
+
+// lost is after how many penalties a move that did not happen is written again:
+// its holder may have seen the lease only when the plan was there already.
+const lost = 4
+
+type strike struct {
+	n     int
+	until time.Duration
+}
+
+// planTime is when this process learned of a plan.
+type planTime struct {
+	number int64
+	at     time.Duration
+}
+
+// Outcome is what Next found.
+type Outcome struct {
+	Change  *Change // nil: nothing to change
+	Cluster *Cluster
+	Plan    *Plan
+	// Again says that something may be left to do although the view does not
+	// change: a budget, a cooldown or a penalty holds it back.
+	Again bool
+}
+
+// Next plans from a table, a view, and the loads of shards, which may be nil. now
+// is a duration since any fixed point. The change is to be applied to the table
+// when it was written.
+func (p *Planner) Next(now time.Duration, t *Table, v *core.View, loads map[string]float64) (*Outcome, error) {
+	if p.inFlight == nil {
+		p.inFlight, p.strikes, p.drained = map[int32]flight{}, map[core.SessionID]strike{}, map[core.SessionID]time.Duration{}
+	}
+	fresh := t.names == nil || !slices.Equal(t.specs, p.Specs)
+	if fresh { // another set: start over, with what is owned
+		names, err := Expand(p.Specs...)
+		if err != nil {
+			return nil, err
+		}
+		n := len(names)
+		t = &Table{number: t.number, specs: p.Specs, names: names, owner: make([]int32, n), moved: make([]int64, n), why: make([]Reason, n)}
+		for i := range t.owner {
+			t.owner[i] = None
+		}
+		clear(p.inFlight)
+	}
+	p.remember(now, t.number)
+	p.repeat = map[int32]bool{}
+
+	c := &Cluster{Members: p.members(now, v)}
+	index := make(map[core.SessionID]int32, len(c.Members))
+	for i := range c.Members {
+		index[c.Members[i].ID] = int32(i)
+	}
+	assigned := make([]int32, len(t.members)) // slot to member
+	for slot, m := range t.members {
+		assigned[slot] = None
+		if i, ok := index[m.ID]; ok && m.ID != "" {
+			assigned[slot] = i
+		}
+	}
+	out := &Outcome{Cluster: c}
+	tokens := p.shards(now, t, v, c, assigned, index, loads, out)
+	out.Plan = p.Assigner.Plan(c)
+	out.Again = out.Again || out.Plan.Unfinished
+	out.Change = p.change(now, t, c, out.Plan, assigned, tokens, fresh)
+	return out, nil
+}
+
+// members are the candidates, in the order of their sessions.
+func (p *Planner) members(now time.Duration, v *core.View) []Member {
+	at, _ := slices.BinarySearchFunc(v.Shards, leaving, func(o core.Ownership, s string) int { return cmp.Compare(o.Shard, s) })
+	for ; at < len(v.Shards) && strings.HasPrefix(v.Shards[at].Shard, leaving); at++ {
+		if id := v.Shards[at].Session; id != "" {
+			p.drained[id] = now
+		}
+	}
+	var out []Member
+	for i := range v.Members {
+		m := &v.Members[i]
+		if p.Takes != nil && !p.Takes(*m) {
+			continue
+		}
+		s := p.strikes[m.Session]
+		// A process that ends gives up its mark just before its session.
+		at, marked := p.drained[m.Session]
+		out = append(out, Member{ID: m.Session, Node: m.Node, Zone: m.Meta[p.Zone], Weight: m.Weight,
+			Drain: marked && now <= at+2*p.Penalty, Full: now < s.until})
+	}
+	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	for id := range p.strikes {
+		if _, lives := v.Member(id); !lives {
+			delete(p.strikes, id)
+		}
+	}
+	for id := range p.drained {
+		if _, lives := v.Member(id); !lives {
+			delete(p.drained, id)
+		}
+	}
+	return out
+}
+
+// shards fills in who is to be taken for the owner of each shard, and returns the
+// tokens of their records.
+func (p *Planner) shards(now time.Duration, t *Table, v *core.View, c *Cluster, assigned []int32, index map[core.SessionID]int32,
+	loads map[string]float64, out *Outcome) []core.Token {
+	tokens := make([]core.Token, len(t.names))
+	c.Shards = make([]Shard, len(t.names))
+	struck := map[core.SessionID]bool{}
+	fixedFrom := p.cooling(now)
+	at := 0
+	for i, name := range t.names {
+		s := &c.Shards[i]
+		*s = Shard{Name: name, Owner: None, Moved: t.moved[i], Fixed: t.moved[i] >= fixedFrom}
+		if loads != nil {
+			s.Load = loads[name]
+		}
+		to, has := int32(None), int32(None)
+		if o := t.owner[i]; o != None {
+			to = assigned[o]
+		}
+		for at < len(v.Shards) && v.Shards[at].Shard < name {
+			at++
+		}
+		if at < len(v.Shards) && v.Shards[at].Shard == name {
+			tokens[i] = v.Shards[at].Token
+			if m, ok := index[v.Shards[at].Session]; ok {
+				has = m
+			}
+		}
+		switch {
+		case to == has, has == None:
+			s.Owner = to
+			delete(p.inFlight, int32(i))
+		case to == None:
+			s.Owner, s.Moved = has, t.number+1
+		default:
+			f, moving := p.inFlight[int32(i)]
+			if !moving {
+				f = flight{tokens[i], now}
+				p.inFlight[int32(i)] = f
+			}
+			out.Again = true
+			if now-f.since > lost*p.Penalty {
+				p.inFlight[int32(i)], p.repeat[int32(i)] = flight{f.token, now}, true
+			}
+			if s.Owner = to; f.token != tokens[i] { // it was there, or refused, and somebody else took it
+				s.Owner, s.Moved = has, t.number+1
+				delete(p.inFlight, int32(i))
+				if id := c.Members[to].ID; !struck[id] && !c.Members[to].Drain {
+					struck[id] = true
+					p.strike(now, id)
+					c.Members[to].Full = true
+				}
+			}
+		}
+		out.Again = out.Again || s.Fixed
+	}
+	for i := range c.Members {
+		out.Again = out.Again || c.Members[i].Full || c.Members[i].Drain
+	}
+	return tokens
+}
+
+func (p *Planner) strike(now time.Duration, id core.SessionID) {
+	s := p.strikes[id]
+	if now > s.until+64*p.Penalty {
+		s.n = 0
+	}
+	s.until = now + p.Penalty<<min(s.n, 6)
+	s.n++
+	p.strikes[id] = s
+}
+
+// remember notes when a plan was first known here.
+func (p *Planner) remember(now time.Duration, number int64) {
+	if p.Cooldown <= 0 {
+		return
+	}
+	if n := len(p.times); n == 0 || p.times[n-1].number < number {
+		p.times = append(p.times, planTime{number, now})
+	}
+	for len(p.times) > 1 && p.times[1].at+p.Cooldown <= now {
+		p.times = p.times[1:]
+	}
+}
+
+// cooling is the number of the first plan whose moves are not to be touched yet.
+func (p *Planner) cooling(now time.Duration) int64 {
+	for i, x := range p.times {
+		// The first plan that this process saw says nothing about when it was made.
+		if x.at+p.Cooldown > now && i > 0 {
+			return x.number
+		}
+	}
+	return maxNumber
+}
+
+// change is what makes the table say what the plan does; nil if it does already.
+func (p *Planner) change(now time.Duration, t *Table, c *Cluster, plan *Plan, assigned []int32, tokens []core.Token, fresh bool) *Change {
+	ch := &Change{Number: t.number + 1, Base: fresh}
+	if fresh {
+		ch.Specs = t.specs
+	}
+	slots := make([]int32, len(c.Members)) // member to slot
+	for i := range slots {
+		slots[i] = None
+	}
+	var free []int32
+	for slot, m := range assigned {
+		if m == None {
+			free = append(free, int32(slot))
+			if t.members[slot].ID != "" {
+				ch.Gone = append(ch.Gone, int32(slot))
+			}
+			continue
+		}
+		slots[m] = int32(slot)
+	}
+	next := int32(len(t.members))
+	for i, m := range c.Members {
+		m.Full = false
+		switch {
+		case slots[i] != None:
+			if t.members[slots[i]] == m {
+				continue
+			}
+		case len(free) > 0:
+			slots[i], free = free[0], free[1:]
+		default:
+			slots[i] = next
+			next++
+		}
+		ch.Seats = append(ch.Seats, Seat{slots[i], m})
+	}
+	why := map[int32]Reason{}
+	for _, m := range plan.Moves {
+		why[m.Shard] = m.Why
+	}
+	for i, o := range plan.Owner {
+		was, to := int32(None), int32(None)
+		if t.owner[i] != None {
+			was = assigned[t.owner[i]]
+		}
+		if o != None {
+			to = slots[o]
+		}
+		if was == o && (o != None || t.owner[i] == None) && !p.repeat[int32(i)] {
+			continue
+		}
+		reason := why[int32(i)]
+		switch {
+		case reason == 0 && was == o:
+			reason = t.why[i]
+		case reason == 0:
+			reason = TakenOver
+		}
+		ch.Moves = append(ch.Moves, SlotMove{Shard: int32(i), To: to, Plan: ch.Number, Why: reason})
+		if c.Shards[i].Owner != None && o != c.Shards[i].Owner {
+			p.inFlight[int32(i)] = flight{tokens[i], now}
+		}
+	}
+	if !fresh && len(ch.Moves)+len(ch.Seats)+len(ch.Gone) == 0 {
+		return nil
+	}
+	return ch
+}

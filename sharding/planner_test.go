@@ -1,0 +1,53 @@
+package sharding
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// A move that does not happen is written again, so that its holder sees a plan that
+// is later than its lease; and only then.
+func TestLostMoveIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	p := &Planner{Assigner: Minimal{}, Specs: []string{"s-0..3"}, Penalty: time.Second}
+	table := &Table{}
+	v := &core.View{Members: []core.Member{{Session: "a", Node: "a", Weight: 1}}}
+	for _, s := range []string{"s-0", "s-1", "s-2", "s-3"} {
+		v.Shards = append(v.Shards, core.Ownership{Shard: s, Session: "a", Token: 1})
+	}
+	next := func(now time.Duration) *Change {
+		out, err := p.Next(now, table, v, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Change != nil {
+			if err := table.Apply(out.Change); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out.Change
+	}
+	next(0)
+	v.Members = append(v.Members, core.Member{Session: "b", Node: "b", Weight: 1})
+	if c := next(time.Second); c == nil || len(c.Moves) != 2 {
+		t.Fatalf("%+v, want two moves to b", c)
+	}
+	if c := next(2 * time.Second); c != nil {
+		t.Fatalf("%+v while the moves are under way", c)
+	}
+	before := *table
+	c := next(6 * time.Second)
+	if c == nil || len(c.Moves) != 2 || table.number != before.number+1 {
+		t.Fatalf("%+v, want the two moves again", c)
+	}
+	for i := range table.Len() {
+		if a, b := before.At(i), table.At(i); a.Owner != b.Owner || a.Why != b.Why {
+			t.Errorf("%+v became %+v", a, b)
+		}
+	}
+	if c := next(7 * time.Second); c != nil {
+		t.Fatalf("%+v right after that", c)
+	}
+}

@@ -1,0 +1,274 @@
+package sharding
+
+import (
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+)
+
+// scale is what a run of the rolling restart is sized by. Plans that come faster
+// than the store carries them out move a shard more often than needed, and the race
+// detector slows the embedded store down twentyfold.
+type scale struct {
+	shards   int
+	interval time.Duration
+}
+
+var (
+	restartShards = flag.Int("restart.shards", restartScale.shards, "shards of the rolling restart")
+	restartRounds = flag.Int("restart.rounds", 1, "how often all members are restarted")
+)
+
+// fleet is an application with many shards: its writers append numbered entries
+// to shards that they own, at random.
+type fleet struct {
+	t    *testing.T
+	open func() (core.Backend, error)
+	o    *Options
+
+	mu     sync.Mutex
+	grants map[string]int
+	free   map[string]time.Time // since when nobody runs the shard's handler
+	gaps   []time.Duration      // of planned moves
+	acked  map[uint64]string    // entries acknowledged: their shard
+	next   uint64
+	timed  bool
+}
+
+type boat struct {
+	f      *fleet
+	b      core.Backend
+	m      *Manager
+	stop   context.CancelFunc
+	end    context.CancelFunc
+	ran    chan error
+	ended  chan error
+	writer sync.WaitGroup
+
+	mu     sync.Mutex
+	leases map[string]*core.Lease
+}
+
+func (f *fleet) launch(node string) *boat {
+	f.t.Helper()
+	x := &boat{f: f, ran: make(chan error, 1), ended: make(chan error, 1), leases: map[string]*core.Lease{}}
+	var err error
+	if x.b, err = f.open(); err != nil {
+		f.t.Fatal(err)
+	}
+	e, err := core.NewElector(x.b, &core.Options{Node: node, TTL: 10 * time.Second})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if x.m, err = NewManager(x.b, e, x.serve, f.o); err != nil {
+		f.t.Fatal(err)
+	}
+	var elect, manage context.Context
+	elect, x.end = context.WithCancel(context.Background())
+	manage, x.stop = context.WithCancel(context.Background())
+	go func() { x.ended <- e.Run(elect) }()
+	go func() { x.ran <- x.m.Run(manage) }()
+	x.writer.Go(func() { x.write(elect) })
+	return x
+}
+
+func (x *boat) serve(ctx context.Context, l *core.Lease) error {
+	f := x.f
+	f.mu.Lock()
+	f.grants[l.Shard()]++
+	if since, ok := f.free[l.Shard()]; ok && f.timed {
+		f.gaps = append(f.gaps, time.Since(since))
+	}
+	f.mu.Unlock()
+	x.mu.Lock()
+	x.leases[l.Shard()] = l
+	x.mu.Unlock()
+	<-ctx.Done()
+	x.mu.Lock()
+	delete(x.leases, l.Shard())
+	x.mu.Unlock()
+	f.mu.Lock()
+	f.free[l.Shard()] = time.Now()
+	f.mu.Unlock()
+	return nil
+}
+
+// write appends to some of the own shards at a time, until ctx ends.
+func (x *boat) write(ctx context.Context) {
+	for pause(ctx, 10*time.Millisecond) {
+		var some []*core.Lease
+		x.mu.Lock()
+		for _, l := range x.leases { // the order is random
+			if some = append(some, l); len(some) == 8 {
+				break
+			}
+		}
+		x.mu.Unlock()
+		var all sync.WaitGroup
+		for _, l := range some {
+			all.Go(func() {
+				x.f.mu.Lock()
+				x.f.next++
+				n := x.f.next
+				x.f.mu.Unlock()
+				if _, err := l.Append(l.Context(), binary.BigEndian.AppendUint64(nil, n)); err == nil {
+					x.f.mu.Lock()
+					x.f.acked[n] = l.Shard()
+					x.f.mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+func (x *boat) leave() {
+	x.stop()
+	if err := <-x.ran; err != nil {
+		x.f.t.Errorf("manager: %v", err)
+	}
+	x.end()
+	if err := <-x.ended; err != nil {
+		x.f.t.Errorf("elector: %v", err)
+	}
+	x.writer.Wait()
+	if err := x.b.Close(); err != nil {
+		x.f.t.Error(err)
+	}
+}
+
+// settled waits until the members have even shares, for a while.
+func (f *fleet) settled(boats []*boat) {
+	f.t.Helper()
+	want := *restartShards / len(boats)
+	for from := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		low, high := 1<<30, 0
+		for _, x := range boats {
+			x.mu.Lock()
+			low, high = min(low, len(x.leases)), max(high, len(x.leases))
+			x.mu.Unlock()
+		}
+		if low >= want && high <= want+1 {
+			return
+		}
+		if time.Since(from) > time.Minute {
+			f.t.Fatalf("after a minute the members have %d to %d shards", low, high)
+		}
+	}
+}
+
+// TestRollingRestart restarts five members with many shards one by one under load:
+// no entry is lost or doubled, no shard moves more than twice a round.
+//
+//	go test ./sharding -run TestRollingRestart -v -args -restart.shards 10000 -restart.rounds 3
+func TestRollingRestart(t *testing.T) {
+	store := memory.New()
+	file := filepath.Join(t.TempDir(), "fleet.db")
+	for name, open := range map[string]func() (core.Backend, error){
+		"memory": func() (core.Backend, error) { return memory.Open(context.Background(), store, "fleet", nil) },
+		"sqlite": func() (core.Backend, error) { return sqlite.Open(context.Background(), file, "fleet", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fleet{
+				t: t, open: open, grants: map[string]int{}, free: map[string]time.Time{}, acked: map[uint64]string{},
+				o: &Options{Shards: []string{fmt.Sprintf("orders-0000..%d", *restartShards-1)}, Interval: restartScale.interval},
+			}
+			var boats []*boat
+			for i := range 5 {
+				boats = append(boats, f.launch(fmt.Sprintf("n%d", i)))
+			}
+			f.settled(boats)
+			f.mu.Lock()
+			clear(f.grants)
+			f.timed = true
+			f.mu.Unlock()
+			began := time.Now()
+			for round := range *restartRounds {
+				for i := range boats {
+					boats[i].leave()
+					f.settled(slices.Delete(slices.Clone(boats), i, i+1))
+					boats[i] = f.launch(fmt.Sprintf("n%d", i))
+					f.settled(boats)
+				}
+				f.mu.Lock()
+				most, moves := 0, 0
+				for _, n := range f.grants {
+					most, moves = max(most, n), moves+n
+				}
+				f.mu.Unlock()
+				t.Logf("round %d: %d moves, at most %d of one shard", round, moves, most)
+				if most > 2*(round+1) {
+					t.Errorf("a shard moved %d times in %d rounds, want at most 2 a round", most, round+1)
+				}
+			}
+			took := time.Since(began)
+			for _, x := range boats {
+				x.leaveAtEnd()
+			}
+			f.examine(took)
+		})
+	}
+}
+
+// leaveAtEnd stops a member of a fleet that ends: nobody is left to take over.
+func (x *boat) leaveAtEnd() {
+	x.f.mu.Lock()
+	x.f.timed = false
+	x.f.mu.Unlock()
+	x.leave()
+}
+
+// examine reads all logs.
+func (f *fleet) examine(took time.Duration) {
+	b, err := f.open()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer b.Close()
+	written := map[uint64]int{}
+	names, _ := Expand(f.o.Shards...)
+	for _, name := range names {
+		for after := core.Seq(0); ; {
+			page, err := b.ReadLog(f.t.Context(), core.ShardID(name), after, 1000)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			if len(page.Entries) == 0 {
+				break
+			}
+			for _, e := range page.Entries {
+				written[binary.BigEndian.Uint64(e.Payload)]++
+				after = e.Seq
+			}
+		}
+	}
+	for n, times := range written {
+		if times > 1 {
+			f.t.Errorf("entry %d is written %d times", n, times)
+		}
+	}
+	for n, shard := range f.acked {
+		if written[n] == 0 {
+			f.t.Errorf("entry %d of %s was acknowledged and is lost", n, shard)
+		}
+	}
+	if len(f.acked) < 500 {
+		f.t.Errorf("%d entries acknowledged: the load proves nothing", len(f.acked))
+	}
+	slices.Sort(f.gaps)
+	if len(f.gaps) == 0 {
+		f.t.Fatal("nothing moved")
+	}
+	f.t.Logf("%d entries while all members restarted in %v; %d moves, a shard unowned for %v at the median, %v at p99, %v at most", len(f.acked),
+		took.Round(time.Millisecond), len(f.gaps), f.gaps[len(f.gaps)/2].Round(10*time.Microsecond), f.gaps[len(f.gaps)*99/100].Round(10*time.Microsecond), f.gaps[len(f.gaps)-1].Round(10*time.Microsecond))
+}

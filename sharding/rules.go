@@ -1,0 +1,224 @@
+package sharding
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Rules narrow who may own what. They come before balance, and are advice like
+// all of a plan: until it is carried out, and while there is no assigner, a member
+// may own what a rule forbids. Where rules leave no living member for a shard they
+// are not applied to it, because no shard is left without an owner (W1).
+//
+// Shards are named exactly, or by a prefix that ends in "*".
+type Rules struct {
+	Drain   []string            `json:"drain,omitempty" yaml:"drain,omitempty"`     // nodes that shall own nothing
+	Pin     map[string]string   `json:"pin,omitempty" yaml:"pin,omitempty"`         // shards to the node that shall own them while it lives
+	Exclude map[string][]string `json:"exclude,omitempty" yaml:"exclude,omitempty"` // shards to nodes that shall not own them
+	// Spread, if not empty, is a separator such as ".": shards whose names agree up
+	// to its last occurrence are a group, whose shards are spread evenly over the
+	// members' zones.
+	Spread string `json:"spread,omitempty" yaml:"spread,omitempty"`
+}
+
+// compiled are rules made ready for one Cluster. A nil one has no rules.
+type compiled struct {
+	d       *draft
+	pin     map[int32]string   // only to nodes that live and own something
+	exclude map[int32][]string // only if somebody is left
+	group   []int32            // by shard, None if it has none; nil without Spread
+	zone    []int32            // by member
+	most    []int32            // by group: shards in one zone
+	in      []int32            // by group and zone
+	zones   int32
+}
+
+func (r Rules) compile(d *draft) *compiled {
+	if len(r.Pin) == 0 && len(r.Exclude) == 0 && r.Spread == "" {
+		return nil
+	}
+	k := &compiled{d: d, pin: map[int32]string{}, exclude: map[int32][]string{}}
+	live := map[string]bool{}
+	for i := range d.c.Members {
+		if d.fits[i] {
+			live[d.c.Members[i].Node] = true
+		}
+	}
+	for s := range d.c.Shards {
+		name := d.c.Shards[s].Name
+		if node, ok := lookUp(r.Pin, name); ok && live[node] {
+			k.pin[int32(s)] = node
+		}
+		if nodes, ok := lookUp(r.Exclude, name); ok {
+			for n := range live {
+				if !slices.Contains(nodes, n) {
+					k.exclude[int32(s)] = nodes
+					break
+				}
+			}
+		}
+	}
+	if r.Spread != "" {
+		k.spread(r.Spread)
+	}
+	return k
+}
+
+// lookUp finds the entry for a shard: its own, or that of the longest prefix.
+func lookUp[T any](of map[string]T, name string) (v T, ok bool) {
+	if v, ok = of[name]; ok {
+		return v, true
+	}
+	longest := -1
+	for p, x := range of {
+		if q, isPrefix := strings.CutSuffix(p, "*"); isPrefix && strings.HasPrefix(name, q) && len(q) > longest {
+			longest, v, ok = len(q), x, true
+		}
+	}
+	return v, ok
+}
+
+func (k *compiled) spread(separator string) {
+	zones, groups := map[string]int32{}, map[string]int32{}
+	for i := range k.d.c.Members {
+		z := k.d.c.Members[i].Zone
+		if _, ok := zones[z]; !ok && k.d.fits[i] {
+			zones[z] = int32(len(zones))
+		}
+		k.zone = append(k.zone, zones[z])
+	}
+	k.zones = int32(max(len(zones), 1))
+	k.group = make([]int32, len(k.d.c.Shards))
+	for s := range k.group {
+		k.group[s] = None
+		name := k.d.c.Shards[s].Name
+		at := strings.LastIndex(name, separator)
+		if at < 0 {
+			continue
+		}
+		g, ok := groups[name[:at]]
+		if !ok {
+			g = int32(len(groups))
+			groups[name[:at]] = g
+			k.most = append(k.most, 0)
+		}
+		k.group[s] = g
+		k.most[g]++
+	}
+	for g := range k.most {
+		k.most[g] = (k.most[g] + k.zones - 1) / k.zones
+	}
+	k.in = make([]int32, len(k.most)*int(k.zones))
+}
+
+func (k *compiled) count(s, m, by int32) {
+	if k != nil && k.group != nil && k.group[s] != None {
+		k.in[k.group[s]*k.zones+k.zone[m]] += by
+	}
+}
+
+func (k *compiled) gave(s, m int32) { k.count(s, m, 1) }
+func (k *compiled) took(s, m int32) { k.count(s, m, -1) }
+
+// expel puts into the pool what its owner may not have. Of a group with too many
+// shards in one zone those go that came last.
+func (k *compiled) expel(d *draft) {
+	if k == nil {
+		return
+	}
+	order := make([]int32, 0, len(d.owner))
+	for s := range d.owner {
+		if d.owner[s] != None {
+			order = append(order, int32(s))
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(d.c.Shards[a].Moved, d.c.Shards[b].Moved) })
+	for _, s := range order {
+		if m := d.owner[s]; k.allows(s, m, strictly) {
+			k.gave(s, m)
+		} else {
+			d.release(s, Ruled)
+		}
+	}
+}
+
+// How far rules are applied.
+const (
+	strictly = iota
+	anyZone  // without Spread
+	anyhow   // without any rule
+)
+
+func (k *compiled) allows(s, m int32, how int) bool {
+	if k == nil || how == anyhow {
+		return true
+	}
+	node := k.d.c.Members[m].Node
+	if pin, ok := k.pin[s]; ok && node != pin {
+		return false
+	}
+	if _, ok := k.pin[s]; !ok && slices.Contains(k.exclude[s], node) {
+		return false
+	}
+	if how == anyZone || k.group == nil || k.group[s] == None {
+		return true
+	}
+	g := k.group[s]
+	return k.in[g*k.zones+k.zone[m]] < k.most[g]
+}
+
+// Costs of members that are the last resort, and out of the question.
+const (
+	rarely = math.MaxFloat64 / 2
+	never  = math.MaxFloat64
+)
+
+// best is the member that may own a shard at the least cost, by rendezvous among
+// equals; None if there is none.
+func (d *draft) best(s int32, how int, cost func(m int32, load float64) float64) int32 {
+	h := fnv1a(d.c.Shards[s].Name)
+	best, least := int32(None), never
+	for i := range d.c.Members {
+		m := int32(i)
+		if !d.fits[m] || !d.rules.allows(s, m, how) {
+			continue
+		}
+		if c := cost(m, d.c.Shards[s].Load); c < least || c == least && best != None && d.before(h, m, best) {
+			best, least = m, c
+		}
+	}
+	return best
+}
+
+// place gives each shard of the pool to the member with the least cost that the
+// rules allow: those shards first that have the least choice. given is told each.
+func (d *draft) place(cost func(m int32, load float64) float64, given func(s, m int32)) {
+	choice := func(s int32) int {
+		switch {
+		case d.rules == nil:
+			return 3
+		case d.rules.pin[s] != "":
+			return 0
+		case d.rules.exclude[s] != nil:
+			return 1
+		case d.rules.group != nil && d.rules.group[s] != None:
+			return 2
+		}
+		return 3
+	}
+	slices.SortFunc(d.pool, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(choice(a), choice(b)), -cmp.Compare(d.c.Shards[a].Load, d.c.Shards[b].Load), cmp.Compare(a, b))
+	})
+	for _, s := range d.pool {
+		for how := strictly; how <= anyhow; how++ {
+			if m := d.best(s, how, cost); m != None {
+				d.give(s, m)
+				given(s, m)
+				break
+			}
+		}
+	}
+	d.pool = d.pool[:0]
+}

@@ -1,0 +1,173 @@
+package sharding
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Table is the assignment in force: what the plans in the assigner's log amount
+// to. The zero Table is that before the first plan. Not safe for concurrent use.
+type Table struct {
+	number  int64 // of the last plan
+	specs   []string
+	names   []string
+	members []Member // by slot; an empty ID is a free slot
+	owner   []int32  // by shard: a slot, or None
+	moved   []int64  // by shard: number of the plan that moved it
+	why     []Reason
+}
+
+// Assignment is who should own a shard, and since which plan and why.
+type Assignment struct {
+	Shard string
+	Owner Member // zero if nobody should
+	Plan  int64
+	Why   Reason // zero for what an earlier table than the one read first had decided
+}
+
+// Number is the number of the last plan; 0 before the first.
+func (t *Table) Number() int64 { return t.number }
+
+// Len is the number of shards.
+func (t *Table) Len() int { return len(t.names) }
+
+// At is the assignment of the i-th shard in the order of names.
+func (t *Table) At(i int) Assignment {
+	a := Assignment{Shard: t.names[i], Plan: t.moved[i], Why: t.why[i]}
+	if o := t.owner[i]; o != None {
+		a.Owner = t.members[o]
+	}
+	return a
+}
+
+// Find is the assignment of a shard; false if it is not in the table.
+func (t *Table) Find(shard string) (Assignment, bool) {
+	i, ok := slices.BinarySearch(t.names, shard)
+	if !ok {
+		return Assignment{}, false
+	}
+	return t.At(i), true
+}
+
+// session is who should own the i-th shard; empty if nobody should.
+func (t *Table) session(i int) core.SessionID {
+	if o := t.owner[i]; o != None {
+		return t.members[o].ID
+	}
+	return ""
+}
+
+// Heirs names, by shard, who takes it over when its owner dies; empty where there
+// is nobody else.
+func (t *Table) Heirs() []core.SessionID {
+	out := make([]core.SessionID, len(t.owner))
+	for s, h := range heirs(t.members, t.owner) {
+		if h != None {
+			out[s] = t.members[h].ID
+		}
+	}
+	return out
+}
+
+// Change is one plan as it is written to the log: a base, which replaces the
+// table, or what differs from the table before it.
+type Change struct {
+	Number int64
+	Base   bool
+	Specs  []string // of the shard set; base only
+	// Seats are members and their slots: all of a base's, else those that joined or
+	// changed.
+	Seats []Seat
+	Gone  []int32 // slots set free
+	// Moves say To, a slot or None, and Why. Of a base there is one per shard that
+	// has an owner, and Plan says when it was moved.
+	Moves []SlotMove
+}
+
+// Seat is a member in a slot of the table.
+type Seat struct {
+	Slot   int32
+	Member Member
+}
+
+// SlotMove gives a shard to the member in a slot.
+type SlotMove struct {
+	Shard int32
+	To    int32
+	Plan  int64 // base only: the plan that moved it
+	Why   Reason
+}
+
+// Apply makes the change. One that does not fit the table, which happens only to
+// a log that was tampered with or cut, leaves it as it is; a base always fits if
+// it is valid.
+func (t *Table) Apply(c *Change) error {
+	next := *t
+	if c.Base {
+		names, err := Expand(c.Specs...)
+		if err != nil {
+			return err
+		}
+		next = Table{specs: c.Specs, names: names, owner: make([]int32, len(names)), moved: make([]int64, len(names)), why: make([]Reason, len(names))}
+		for i := range next.owner {
+			next.owner[i] = None
+		}
+	} else if c.Number != t.number+1 || t.names == nil {
+		return fmt.Errorf("sharding: plan %d does not follow plan %d", c.Number, t.number)
+	}
+	next.number = c.Number
+	next.members = slices.Clone(next.members)
+	for _, slot := range c.Gone {
+		if int(slot) >= len(next.members) || slot < 0 {
+			return fmt.Errorf("sharding: plan %d frees slot %d of %d", c.Number, slot, len(next.members))
+		}
+		next.members[slot] = Member{}
+	}
+	for _, seat := range c.Seats {
+		if seat.Slot < 0 || seat.Slot >= maxMembers {
+			return fmt.Errorf("sharding: plan %d names slot %d", c.Number, seat.Slot)
+		}
+		for int(seat.Slot) >= len(next.members) {
+			next.members = append(next.members, Member{})
+		}
+		next.members[seat.Slot] = seat.Member
+	}
+	for _, m := range c.Moves {
+		if m.Shard < 0 || int(m.Shard) >= len(next.names) || m.To < None || int(m.To) >= len(next.members) {
+			return fmt.Errorf("sharding: plan %d moves shard %d to slot %d", c.Number, m.Shard, m.To)
+		}
+	}
+	for _, m := range c.Moves {
+		next.owner[m.Shard], next.why[m.Shard] = m.To, m.Why
+		if next.moved[m.Shard] = c.Number; c.Base {
+			next.moved[m.Shard] = m.Plan
+		}
+	}
+	if len(c.Gone) > 0 { // a freed slot owns nothing
+		for i, o := range next.owner {
+			if o != None && next.members[o].ID == "" {
+				next.owner[i] = None
+			}
+		}
+	}
+	*t = next
+	return nil
+}
+
+// base is the whole table as a change.
+func (t *Table) base(number int64) *Change {
+	c := &Change{Number: number, Base: true, Specs: t.specs}
+	for i, m := range t.members {
+		if m.ID != "" {
+			c.Seats = append(c.Seats, Seat{int32(i), m})
+		}
+	}
+	for i, o := range t.owner {
+		if o != None {
+			c.Moves = append(c.Moves, SlotMove{Shard: int32(i), To: o, Plan: t.moved[i], Why: t.why[i]})
+		}
+	}
+	return c
+}

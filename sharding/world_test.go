@@ -1,0 +1,224 @@
+package sharding
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+)
+
+const (
+	ttl      = time.Second
+	interval = 200 * time.Millisecond
+)
+
+// world is a store with members on it, in a bubble of fake time. A goroutine that
+// is left at the end fails the test.
+type world struct {
+	*testing.T
+	store   *memory.Store
+	members []*member
+
+	mu      sync.Mutex
+	holders map[string][]string // shard: who runs its handler
+	grants  map[string]int
+	errs    []error
+}
+
+func bubble(t *testing.T, f func(w *world)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, store: memory.New(), holders: map[string][]string{}, grants: map[string]int{}}
+		defer func() { // also after Fatal: nobody may be left in the bubble
+			for _, m := range w.members {
+				m.crash()
+			}
+			for _, err := range w.errs {
+				w.Error(err)
+			}
+		}()
+		f(w)
+	})
+}
+
+// member is one process: an elector and a manager.
+type member struct {
+	*Manager
+	w       *world
+	node    string
+	e       *core.Elector
+	b       core.Backend
+	link    *kvfault.Link
+	stop    context.CancelFunc // of the manager
+	end     context.CancelFunc // of the elector
+	ran     chan error         // by the manager
+	ended   chan error         // by the elector
+	handler core.Handler
+	gone    bool
+}
+
+func (w *world) member(node string, change ...func(*member, *Options)) *member {
+	w.Helper()
+	m := &member{w: w, node: node, link: &kvfault.Link{}, ran: make(chan error, 1), ended: make(chan error, 1)}
+	m.handler = m.hold
+	o := &Options{Shards: []string{"orders-00..29"}, Interval: interval, OnError: w.fail}
+	for _, f := range change {
+		f(m, o)
+	}
+	var err error
+	if m.b, err = memory.Open(context.Background(), w.store, "test", &memory.Options{Link: m.link}); err != nil {
+		w.Fatal(err)
+	}
+	if m.e, err = core.NewElector(m.b, &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7}); err != nil {
+		w.Fatal(err)
+	}
+	if m.Manager, err = NewManager(m.b, m.e, func(ctx context.Context, l *core.Lease) error { return m.handler(ctx, l) }, o); err != nil {
+		w.Fatal(err)
+	}
+	var elect, manage context.Context
+	elect, m.end = context.WithCancel(context.Background())
+	manage, m.stop = context.WithCancel(context.Background())
+	go func() { m.ended <- m.e.Run(elect) }()
+	go func() { m.ran <- m.Run(manage) }()
+	w.members = append(w.members, m)
+	return m
+}
+
+func (w *world) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.errs = append(w.errs, err)
+}
+
+// hold serves a shard until it is told to stop.
+func (m *member) hold(ctx context.Context, l *core.Lease) error {
+	m.w.enter(m.node, l)
+	defer m.w.leave(m.node, l)
+	<-ctx.Done()
+	return nil
+}
+
+func (w *world) enter(node string, l *core.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.grants[l.Shard()]++
+	w.holders[l.Shard()] = append(w.holders[l.Shard()], node)
+	if n := len(w.holders[l.Shard()]); n > 1 {
+		w.errs = append(w.errs, fmt.Errorf("%s runs on %v", l.Shard(), w.holders[l.Shard()]))
+	}
+}
+
+func (w *world) leave(node string, l *core.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.holders[l.Shard()]
+	if i := slices.Index(list, node); i >= 0 {
+		w.holders[l.Shard()] = slices.Delete(list, i, i+1)
+	}
+}
+
+// spread is how many shards each node runs; "" for those that nobody does.
+func (w *world) spread() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[string]int{}
+	for i := range 30 {
+		name := fmt.Sprintf("orders-%02d", i)
+		if h := w.holders[name]; len(h) == 0 {
+			out[""]++
+		} else {
+			out[h[0]]++
+		}
+	}
+	return out
+}
+
+// owners is who runs what.
+func (w *world) owners() map[string]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := map[string]string{}
+	for s, h := range w.holders {
+		if len(h) > 0 {
+			out[s] = h[0]
+		}
+	}
+	return out
+}
+
+func moved(a, b map[string]string) (n int) {
+	for s, o := range b {
+		if a[s] != o {
+			n++
+		}
+	}
+	return n
+}
+
+// shares waits until each of the nodes has so many shards, in the order given.
+func (w *world) shares(within time.Duration, want map[string]int) {
+	w.Helper()
+	from := time.Now()
+	for {
+		synctest.Wait()
+		got := w.spread()
+		if fmt.Sprint(got) == fmt.Sprint(want) {
+			return
+		}
+		if time.Since(from) > within {
+			w.Fatalf("after %v the shards are shared %v, want %v", within, got, want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// leaveNow stops the member as a program does: first the manager, then the
+// elector.
+func (m *member) leaveNow() error {
+	m.stop()
+	err := <-m.ran
+	m.end()
+	<-m.ended
+	m.gone = true
+	m.b.Close()
+	return err
+}
+
+// crash ends the process without a word to the store.
+func (m *member) crash() {
+	if m.gone {
+		return
+	}
+	m.gone = true
+	m.link.Cut()
+	m.end()
+	m.stop()
+	<-m.ended
+	<-m.ran
+	m.b.Close()
+}
+
+// state logs what the members know.
+func (w *world) state() {
+	for _, m := range w.members {
+		v, t := m.e.View(), m.Assignments()
+		to := map[string]int{}
+		for i := range t.Len() {
+			to[t.At(i).Owner.Node]++
+		}
+		states := map[core.LeaseState]int{}
+		for _, l := range v.Leases {
+			states[l.State]++
+		}
+		o, _ := v.Owner(assigner)
+		w.Logf("%s is %.4s, trusted %v, sees %d members, contends for %d, leases %v, plan %d for %v; the assigner is %s", m.node, v.Session, v.Trusted,
+			len(v.Members), v.Contended, states, t.Number(), to, o.Node)
+	}
+}
