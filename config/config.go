@@ -1,0 +1,519 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Defaults of LoadOptions, and of what only this package's keys say.
+const (
+	DefaultKey         = "tenure"
+	DefaultEnvPrefix   = "TENURE__"
+	DefaultStopTimeout = 15 * time.Second // of fx
+	DefaultOpenTimeout = 10 * time.Second
+)
+
+// LoadOptions say where the configuration is. Nil, and the zero value, read the
+// environment only.
+type LoadOptions struct {
+	// Path of a YAML file. It must exist, unless it is empty.
+	Path string
+	// Data is the file's content, if it was read already; Path then only names it in
+	// messages.
+	Data []byte
+	// Key of the subtree, with dots between its parts. Default "tenure".
+	Key string
+	// EnvPrefix begins the names of environment variables. Default "TENURE__".
+	EnvPrefix string
+	// Environ are the variables, NAME=value. Nil: os.Environ().
+	Environ []string
+}
+
+// settings are the keys of the subtree, beside the parts of others.
+type settings struct {
+	Backend  string         `yaml:"backend" doc:"which of backends is opened; may be left out if there is one"`
+	Backends map[string]raw `yaml:"backends" doc:"a part for each backend that may be chosen"`
+	Sharding raw            `yaml:"sharding" doc:"how shards are assigned to members"`
+	Follower raw            `yaml:"follower" doc:"how decision logs are followed"`
+
+	Node         string            `yaml:"node" doc:"label of the machine or replica; default: the host name"`
+	Priority     int32             `yaml:"priority" doc:"members with a higher one claim first"`
+	Weight       int32             `yaml:"weight" doc:"capacity relative to the others; default 1"`
+	Meta         map[string]string `yaml:"meta" doc:"told to the other members, such as an address"`
+	Supersede    bool              `yaml:"supersede" doc:"end the session that joined last under this node; needs node"`
+	TTL          time.Duration     `yaml:"ttl" doc:"how long others wait in silence before they take over; default 10s"`
+	Heartbeat    time.Duration     `yaml:"heartbeat" doc:"time between two heartbeats; default ttl/3"`
+	Jitter       float64           `yaml:"jitter" doc:"share of heartbeat taken off at random; default 0.1"`
+	Margin       time.Duration     `yaml:"margin" doc:"taken off ttl to give the trust window; default ttl/10"`
+	DrainBudget  time.Duration     `yaml:"drain_budget" doc:"how long a handler may take to return; default 10s"`
+	AbandonAfter time.Duration     `yaml:"abandon_after" doc:"release a stuck lease after that; default never"`
+	Watchdog     time.Duration     `yaml:"watchdog" doc:"how often a handler must report progress; default never"`
+	BackoffMin   time.Duration     `yaml:"backoff_min" doc:"default 100ms or ttl/20"`
+	BackoffMax   time.Duration     `yaml:"backoff_max" doc:"default 30s"`
+	Resync       time.Duration     `yaml:"resync" doc:"time between two full reads; default 10 ttl"`
+	CallTimeout  time.Duration     `yaml:"call_timeout" doc:"bounds calls to the store; default ttl, at least 5s"`
+	RankDelay    time.Duration     `yaml:"rank_delay" doc:"time that a candidate leaves to the one before it; default 10ms"`
+
+	OpenTimeout time.Duration `yaml:"open_timeout" doc:"bounds the opening of the backend; default 10s"`
+	StopTimeout time.Duration `yaml:"stop_timeout" doc:"what the process has to stop, as its supervisor or fx was told; default 15s"`
+}
+
+// raw is the part of somebody else, who decodes it later.
+type raw struct{ n *node }
+
+// Config is a configuration that was loaded: complete, and checked as far as that
+// needs no backend. It prints without secrets in every format. Safe for concurrent
+// use.
+type Config struct {
+	name string // of the subtree
+	tree *node
+	set  *settings
+}
+
+// Load reads the configuration. Its error has a line for each problem, with the
+// place, the key, the value and what to write instead; it matches core.ErrInvalid.
+func Load(o *LoadOptions) (*Config, error) {
+	if o == nil {
+		o = &LoadOptions{}
+	}
+	key, prefix, environ := o.Key, o.EnvPrefix, o.Environ
+	if key == "" {
+		key = DefaultKey
+	}
+	if prefix == "" {
+		prefix = DefaultEnvPrefix
+	}
+	if environ == nil {
+		environ = os.Environ()
+	}
+	data, file := o.Data, "configuration"
+	if o.Path != "" {
+		file = filepath.Base(o.Path)
+		if data == nil {
+			var err error
+			if data, err = os.ReadFile(o.Path); err != nil {
+				return nil, fmt.Errorf("tenure: %w configuration: %w", core.ErrInvalid, err)
+			}
+		}
+	}
+	r := &reader{file: file, left: maxNodes, env: func(name string) (string, bool) {
+		for _, kv := range environ {
+			if n, v, _ := strings.Cut(kv, "="); n == name {
+				return v, true
+			}
+		}
+		return "", false
+	}}
+	tree, err := r.subtree(data, strings.Split(key, "."))
+	if err == nil {
+		err = tree.overlay(prefix, environ)
+	}
+	if err != nil {
+		return nil, invalid(err)
+	}
+	c := &Config{name: key, tree: tree, set: &settings{}}
+	var p problems
+	p.settings(tree, key, c.set)
+	if len(p.errs) == 0 {
+		// A backend's limits come with its opening; these hold for all of them.
+		c.relations(&p, core.Limits{})
+	}
+	if len(p.errs) > 0 {
+		return nil, invalid(p.errs...)
+	}
+	return c, nil
+}
+
+func invalid(errs ...error) error {
+	return fmt.Errorf("tenure: %w configuration: %w", core.ErrInvalid, errors.Join(errs...))
+}
+
+// settings decodes the subtree, and keeps the parts of others as they are.
+func (p *problems) settings(tree *node, path string, s *settings) {
+	v := reflect.ValueOf(s).Elem()
+	names := fieldNames(v.Type())
+	for _, key := range tree.keys {
+		n := tree.fields[key]
+		switch i := slices.Index(names, key); {
+		case key == "backends":
+			if n.kind != mapping && n.kind != absent {
+				p.add(n, path+".backends", "got %s: write the name of a backend below it, and its keys below that", n.kind)
+				continue
+			}
+			s.Backends = make(map[string]raw, len(n.keys))
+			for _, name := range n.keys {
+				part := n.fields[name]
+				if part.kind != mapping && part.kind != absent {
+					p.add(part, path+".backends."+name, "got %s: write the backend's keys below it", part.kind)
+				}
+				s.Backends[name] = raw{part}
+			}
+		case key == "sharding":
+			s.Sharding.n = n
+		case key == "follower":
+			s.Follower.n = n
+		case key == "" || i < 0:
+			p.unknown(n, path+"."+key, key, names)
+		default:
+			p.decode(n, path+"."+key, v.Field(i))
+		}
+	}
+}
+
+// Options are the options of an Elector that the configuration says. The caller
+// adds what no file can say, such as hooks and a logger.
+func (c *Config) Options() *core.Options {
+	s := c.set
+	meta := make(map[string]string, len(s.Meta))
+	for k, v := range s.Meta {
+		meta[k] = v
+	}
+	return &core.Options{
+		Node: s.Node, Priority: s.Priority, Weight: s.Weight, Meta: meta, Supersede: s.Supersede,
+		TTL: s.TTL, Heartbeat: s.Heartbeat, Jitter: s.Jitter, Margin: s.Margin, DrainBudget: s.DrainBudget,
+		AbandonAfter: s.AbandonAfter, Watchdog: s.Watchdog, BackoffMin: s.BackoffMin, BackoffMax: s.BackoffMax,
+		Resync: s.Resync, CallTimeout: s.CallTimeout, RankDelay: s.RankDelay,
+	}
+}
+
+// OpenTimeout is open_timeout, or its default.
+func (c *Config) OpenTimeout() time.Duration {
+	if c.set.OpenTimeout > 0 {
+		return c.set.OpenTimeout
+	}
+	return DefaultOpenTimeout
+}
+
+// StopTimeout is stop_timeout, or its default.
+func (c *Config) StopTimeout() time.Duration {
+	if c.set.StopTimeout > 0 {
+		return c.set.StopTimeout
+	}
+	return DefaultStopTimeout
+}
+
+// Warnings are settings that hold, and are probably not meant: one line each.
+func (c *Config) Warnings() []string {
+	var w []string
+	drain := c.set.DrainBudget
+	if drain == 0 {
+		drain = 10 * time.Second
+	}
+	if stop := c.StopTimeout(); drain > stop-stop/5 {
+		w = append(w, fmt.Sprintf("%s: %s.drain_budget: a handler may take %v to return, and the process has %v to stop (stop_timeout): "+
+			"lower drain_budget to %v, or give the process more and say so in stop_timeout; else leases of slow handlers are left to be evicted",
+			c.whereOf("drain_budget"), c.name, drain, stop, stop-stop/5))
+	}
+	return w
+}
+
+// Section decodes the part of another package, sharding or follower, into a
+// pointer to its struct, strictly. A part that is not there changes nothing.
+func (c *Config) Section(name string, into any) error {
+	part, ok := map[string]raw{"sharding": c.set.Sharding, "follower": c.set.Follower}[name]
+	if !ok {
+		return fmt.Errorf("tenure: %w: there is no section %q", core.ErrInvalid, name)
+	}
+	if part.n == nil {
+		return nil
+	}
+	return c.part(part.n, c.name+"."+name, into)
+}
+
+func (c *Config) part(n *node, path string, into any) error {
+	v := reflect.ValueOf(into)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return fmt.Errorf("tenure: %w: %s is decoded into %T, which is no pointer", core.ErrInvalid, path, into)
+	}
+	var p problems
+	p.decode(n, path, v.Elem())
+	if len(p.errs) > 0 {
+		return invalid(p.errs...)
+	}
+	return nil
+}
+
+// Validate checks the choice of the backend among openers, and the parts of all
+// those that openers know. It opens nothing.
+func (c *Config) Validate(openers ...core.Opener) error {
+	var p problems
+	if _, _, err := c.choose(openers); err != nil {
+		p.errs = append(p.errs, err)
+	}
+	for name, part := range c.set.Backends {
+		path := c.name + ".backends." + name
+		i := slices.IndexFunc(openers, func(o core.Opener) bool { return o.Name == name })
+		if i < 0 {
+			if name != c.set.Backend { // else choose has said so
+				p.unknown(part.n, path, name, names(openers))
+			}
+			continue
+		}
+		if openers[i].Settings != nil {
+			p.decode(part.n, path, reflect.New(reflect.TypeOf(openers[i].Settings)).Elem())
+		}
+	}
+	if len(p.errs) > 0 {
+		slices.SortFunc(p.errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		return invalid(p.errs...)
+	}
+	return nil
+}
+
+func names(openers []core.Opener) []string {
+	list := make([]string, len(openers))
+	for i, o := range openers {
+		list[i] = o.Name
+	}
+	slices.Sort(list)
+	return list
+}
+
+// choose finds the opener and the part of the backend that is chosen.
+func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
+	var none core.Opener
+	for i, o := range openers {
+		if slices.ContainsFunc(openers[:i], func(p core.Opener) bool { return p.Name == o.Name }) {
+			return none, nil, fmt.Errorf("tenure: %w: two openers have the name %q", core.ErrInvalid, o.Name)
+		}
+	}
+	there := strings.Join(names(openers), ", ")
+	if there == "" {
+		there = "none: pass openers"
+	}
+	name, where := c.set.Backend, c.whereOf("backend")
+	if name == "" {
+		parts := slices.Collect(func(yield func(string) bool) {
+			for n := range c.set.Backends {
+				if !yield(n) {
+					return
+				}
+			}
+		})
+		slices.Sort(parts)
+		switch len(parts) {
+		case 0:
+			return none, nil, fmt.Errorf("%s: %s.backend: no backend is configured: set it to one of %s, and its keys below %s.backends", where, c.name, there, c.name)
+		case 1:
+			name, where = parts[0], c.set.Backends[parts[0]].n.where
+		default:
+			return none, nil, fmt.Errorf("%s: %s.backend: it is not set, and there are several backends: set it to one of %s", where, c.name, strings.Join(parts, ", "))
+		}
+	}
+	i := slices.IndexFunc(openers, func(o core.Opener) bool { return o.Name == name })
+	if i < 0 {
+		hint := ""
+		for _, o := range openers {
+			if near(name, o.Name) {
+				hint = fmt.Sprintf(" (did you mean %q?)", o.Name)
+			}
+		}
+		return none, nil, fmt.Errorf("%s: %s.backend: %q is not a backend of this program%s: use one of %s", where, c.name, name, hint, there)
+	}
+	part := c.set.Backends[name].n
+	if part == nil {
+		part = newMapping(where)
+	}
+	return openers[i], part, nil
+}
+
+// Open validates the configuration and opens the backend that it chooses, with one
+// of openers; the others are not touched. The caller closes it. ctx bounds the
+// opening, beside open_timeout.
+func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend, error) {
+	if err := c.Validate(openers...); err != nil {
+		return nil, err
+	}
+	opener, part, err := c.choose(openers)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	path := c.name + ".backends." + opener.Name
+	ctx, cancel := context.WithTimeout(ctx, c.OpenTimeout())
+	defer cancel()
+	b, err := opener.Open(ctx, func(into any) error { return c.part(part, path, into) })
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", part.where, path, err)
+	}
+	var p problems
+	if c.relations(&p, b.Info().Limits); len(p.errs) > 0 {
+		return nil, errors.Join(invalid(p.errs...), b.Close())
+	}
+	return b, nil
+}
+
+// relations checks the options of the Elector against each other and the backend.
+func (c *Config) relations(p *problems, l core.Limits) {
+	for _, key := range []string{"open_timeout", "stop_timeout"} {
+		if d := map[string]time.Duration{"open_timeout": c.set.OpenTimeout, "stop_timeout": c.set.StopTimeout}[key]; d < 0 {
+			p.add(c.tree.fields[key], c.name+"."+key, "%v is negative: leave it out for its default", d)
+		}
+	}
+	err := c.Options().Validate(l)
+	if err == nil {
+		return
+	}
+	// The message names the options as the Go struct does; here they are keys.
+	text := err.Error()
+	first := ""
+	text = optionNames.ReplaceAllStringFunc(text, func(name string) string {
+		key := keyOf(name)
+		if first == "" && c.tree.field(key) != nil {
+			first = key
+		}
+		return key
+	})
+	if first == "" {
+		for _, key := range []string{"node", "meta", "weight"} {
+			if strings.Contains(text, key) && c.tree.field(key) != nil {
+				first = key
+			}
+		}
+	}
+	text = strings.TrimPrefix(strings.TrimPrefix(text, "tenure: "), core.ErrInvalid.Error())
+	text = strings.TrimLeft(strings.TrimPrefix(text, " options"), ": ")
+	if first == "" {
+		p.errs = append(p.errs, fmt.Errorf("%s: %s: %s", c.tree.where, c.name, text))
+		return
+	}
+	p.add(c.tree.fields[first], c.name+"."+first, "%s", text)
+}
+
+var optionNames = regexp.MustCompile(`\b(TTL|Heartbeat|Jitter|Margin|DrainBudget|AbandonAfter|Watchdog|BackoffMin|BackoffMax|Resync|CallTimeout|RankDelay|Supersede|Node|Weight|Priority|Meta)\b`)
+
+// keyOf is the key of an option: DrainBudget is drain_budget.
+func keyOf(option string) string {
+	if option == "TTL" {
+		return "ttl"
+	}
+	var b strings.Builder
+	for i, r := range option {
+		if r >= 'A' && r <= 'Z' {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func (c *Config) whereOf(key string) string {
+	if n := c.tree.field(key); n != nil {
+		return n.where
+	}
+	return c.tree.where
+}
+
+// Format prints Redacted without types, whatever the verb.
+func (c Config) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, c.Redacted()) }
+
+// MarshalText is Redacted without types, for JSON and structured logs.
+func (c Config) MarshalText() ([]byte, error) { return []byte(c.Redacted()), nil }
+
+// LogValue is Redacted without types.
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.Redacted()) }
+
+// Redacted prints the configuration, with where each value comes from, and xxxxx
+// for what is a secret: by the type that the backend's opener gives it, by !file or
+// !env, or because it looks like one. Of a backend without an opener here every
+// string is taken for one.
+func (c Config) Redacted(openers ...core.Opener) string {
+	if c.tree == nil {
+		return "{}"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:\n", c.name)
+	for _, key := range c.tree.keys {
+		n := c.tree.fields[key]
+		if key != "backends" || n.kind != mapping {
+			redact(&b, 1, key, n, known)
+			continue
+		}
+		fmt.Fprintf(&b, "  backends:\n")
+		for _, name := range n.keys {
+			i := slices.IndexFunc(openers, func(o core.Opener) bool { return o.Name == name })
+			trust := func(string) trusted { return unknown }
+			if i >= 0 && openers[i].Settings != nil {
+				trust = typed(reflect.TypeOf(openers[i].Settings))
+			}
+			redact(&b, 2, name, n.fields[name], trust)
+		}
+	}
+	return b.String()
+}
+
+// trusted says whether the value of a key may be shown.
+type trusted uint8
+
+const (
+	unknown trusted = iota // only if it is a number, a truth value or a duration
+	plain                  // unless it looks like a secret
+	secret                 // never
+)
+
+func known(string) trusted { return plain }
+
+// typed goes by the fields of a struct.
+func typed(t reflect.Type) func(string) trusted {
+	names := fieldNames(t)
+	return func(key string) trusted {
+		i := slices.Index(names, key)
+		switch {
+		case i < 0:
+			return unknown
+		case isSecret(t.Field(i).Type):
+			return secret
+		}
+		return plain
+	}
+}
+
+func redact(b *strings.Builder, depth int, key string, n *node, trust func(string) trusted) {
+	indent := strings.Repeat("  ", depth)
+	switch n.kind {
+	case mapping:
+		fmt.Fprintf(b, "%s%s:\n", indent, key)
+		for _, k := range n.keys {
+			redact(b, depth+1, k, n.fields[k], trust)
+		}
+	case list:
+		fmt.Fprintf(b, "%s%s: # %s\n", indent, key, n.where)
+		for _, item := range n.items {
+			if item.kind == scalar {
+				fmt.Fprintf(b, "%s  - %s\n", indent, shown(key, item, trust(key)))
+				continue
+			}
+			redact(b, depth+1, "-", item, trust)
+		}
+	case scalar:
+		fmt.Fprintf(b, "%s%s: %s # %s\n", indent, key, shown(key, n, trust(key)), n.where)
+	case absent:
+		fmt.Fprintf(b, "%s%s: # %s\n", indent, key, n.where)
+	}
+}
+
+var harmless = regexp.MustCompile(`^(true|false|-?[0-9]{1,6}|([0-9.]+(h|m|s|ms))+)$`)
+
+func shown(key string, n *node, t trusted) string {
+	if n.secret || t == secret || suspicious(key, n.value) || t == unknown && !harmless.MatchString(n.value) {
+		return hidden
+	}
+	if strings.ContainsAny(n.value, "\n#:'\"") || n.value == "" {
+		return fmt.Sprintf("%q", n.value)
+	}
+	return n.value
+}

@@ -1,0 +1,202 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// problems collects what is wrong, one line each.
+type problems struct{ errs []error }
+
+func (p *problems) add(n *node, path, format string, args ...any) {
+	p.errs = append(p.errs, fmt.Errorf("%s: %s: %s", n.where, path, fmt.Sprintf(format, args...)))
+}
+
+// decode fills v, strictly: every key of n has a field whose yaml tag is its name.
+func (p *problems) decode(n *node, path string, v reflect.Value) {
+	if n.kind == absent {
+		return
+	}
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		p.duration(n, path, v)
+		return
+	case v.Kind() == reflect.Pointer:
+		target := reflect.New(v.Type().Elem())
+		p.decode(n, path, target.Elem())
+		v.Set(target)
+		return
+	case v.Kind() == reflect.Struct:
+		p.structure(n, path, v)
+		return
+	case v.Kind() == reflect.Map:
+		p.mapping(n, path, v)
+		return
+	case v.Kind() == reflect.Slice:
+		p.list(n, path, v)
+		return
+	}
+	if n.kind != scalar {
+		p.add(n, path, "got %s: write one value", n.kind)
+		return
+	}
+	shown := show(n, v.Type())
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(n.value)
+	case reflect.Bool:
+		b, ok := map[string]bool{"true": true, "false": false}[n.value]
+		if !ok {
+			p.add(n, path, "%s is neither true nor false: write one of them", shown)
+			return
+		}
+		v.SetBool(b)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		i, err := strconv.ParseInt(n.value, 10, v.Type().Bits())
+		if err != nil {
+			p.add(n, path, "%s is not a whole number of at most %d bits: write digits only", shown, v.Type().Bits())
+			return
+		}
+		v.SetInt(i)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		i, err := strconv.ParseUint(n.value, 10, v.Type().Bits())
+		if err != nil {
+			p.add(n, path, "%s is not a whole number from 0 up: write digits only", shown)
+			return
+		}
+		v.SetUint(i)
+	case reflect.Float32, reflect.Float64:
+		f, err := strconv.ParseFloat(n.value, v.Type().Bits())
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+			p.add(n, path, "%s is not a number: write one such as 0.1", shown)
+			return
+		}
+		v.SetFloat(f)
+	default:
+		p.add(n, path, "this key cannot be set from configuration")
+	}
+}
+
+func (p *problems) duration(n *node, path string, v reflect.Value) {
+	if n.kind != scalar {
+		p.add(n, path, "got %s: write one duration such as 10s", n.kind)
+		return
+	}
+	d, err := time.ParseDuration(n.value)
+	if err == nil {
+		v.SetInt(int64(d))
+		return
+	}
+	shown := show(n, v.Type())
+	if _, err := strconv.ParseFloat(n.value, 64); err == nil {
+		p.add(n, path, "%s has no unit: write %ss or %sms", shown, n.value, n.value)
+		return
+	}
+	p.add(n, path, "%s is not a duration: use the units h, m, s, ms, as in 1m30s", shown)
+}
+
+func (p *problems) structure(n *node, path string, v reflect.Value) {
+	if n.kind != mapping {
+		p.add(n, path, "got %s: write keys below it", n.kind)
+		return
+	}
+	names := fieldNames(v.Type())
+	for _, key := range n.keys {
+		i := slices.Index(names, key)
+		if key == "" || i < 0 {
+			p.unknown(n.fields[key], path+"."+key, key, names)
+			continue
+		}
+		p.decode(n.fields[key], path+"."+key, v.Field(i))
+	}
+}
+
+// unknown reports a key that is none, with the one that was probably meant.
+func (p *problems) unknown(n *node, path, key string, names []string) {
+	known := slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" })))
+	for _, name := range known {
+		if near(key, name) {
+			p.add(n, path, "unknown key %q: did you mean %q?", key, name)
+			return
+		}
+	}
+	p.add(n, path, "unknown key %q: remove it, or use one of %s", key, strings.Join(known, ", "))
+}
+
+func (p *problems) mapping(n *node, path string, v reflect.Value) {
+	if n.kind != mapping {
+		p.add(n, path, "got %s: write keys below it", n.kind)
+		return
+	}
+	m := reflect.MakeMapWithSize(v.Type(), len(n.keys))
+	for _, key := range n.keys {
+		item := reflect.New(v.Type().Elem()).Elem()
+		p.decode(n.fields[key], path+"."+key, item)
+		m.SetMapIndex(reflect.ValueOf(key).Convert(v.Type().Key()), item)
+	}
+	v.Set(m)
+}
+
+// list takes a list, or one value with commas, as the environment has it.
+func (p *problems) list(n *node, path string, v reflect.Value) {
+	items := n.items
+	switch n.kind {
+	case list:
+	case scalar:
+		for part := range strings.SplitSeq(n.value, ",") {
+			items = append(items, &node{kind: scalar, value: strings.TrimSpace(part), secret: n.secret, where: n.where})
+		}
+	default:
+		p.add(n, path, "got %s: write a list", n.kind)
+		return
+	}
+	s := reflect.MakeSlice(v.Type(), len(items), len(items))
+	for i, item := range items {
+		p.decode(item, fmt.Sprintf("%s[%d]", path, i), s.Index(i))
+	}
+	v.Set(s)
+}
+
+// fieldNames are the keys of a struct's fields, by index; "" for a field that has
+// none.
+func fieldNames(t reflect.Type) []string {
+	names := make([]string, t.NumField())
+	for i := range names {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if f.IsExported() && name != "-" {
+			names[i] = name
+		}
+	}
+	return names
+}
+
+// near reports whether a was probably meant to be b: one letter more, less or
+// other, or two neighbours swapped, or other separators.
+func near(a, b string) bool {
+	plain := strings.NewReplacer("_", "", "-", "", ".", "")
+	a, b = strings.ToLower(plain.Replace(a)), strings.ToLower(plain.Replace(b))
+	if a == b {
+		return true
+	}
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	if len(a) < 3 || len(b)-len(a) > 1 {
+		return false
+	}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	if len(a) == len(b) {
+		swapped := i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+		return a[i+1:] == b[i+1:] || swapped
+	}
+	return a[i:] == b[i+1:]
+}

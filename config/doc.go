@@ -1,0 +1,34 @@
+// Package config reads what an application says about Tenure in its configuration
+// file: which backend, where it is, and how this member behaves.
+//
+//	tenure:
+//	  backend: postgres            # one of the names below; needed if there are several
+//	  backends:
+//	    postgres:
+//	      dsn: !file /run/secrets/tenure-dsn
+//	      namespace: orders
+//	    sqlite:
+//	      path: tenure.db
+//	      namespace: orders
+//	  ttl: 10s
+//	  drain_budget: 5s
+//
+//	c, err := config.Load(&config.LoadOptions{Path: "app.yaml"})
+//	b, err := c.Open(ctx, sqlite.Opener, postgres.Opener)
+//	e, err := core.NewElector(b, c.Options())
+//
+// # Where values come from
+//
+// From the file, and, on top, from environment variables: TENURE__TTL=5s,
+// TENURE__BACKEND=sqlite, TENURE__BACKENDS__POSTGRES__DSN=..., the path of a key in
+// capitals with two underscores between its parts. A value may be written as
+// !file PATH or !env NAME; it is read when the configuration is loaded, and is a
+// secret. Only the subtree is Tenure's; the rest of the file is the application's.
+//
+// # What is checked
+//
+// Everything, before anything is opened: unknown keys, units, names, the relations
+// between durations, the backend's own part even when another one is chosen. Each
+// problem is one line that says where the value stands, what it is, and what to
+// write instead. Secrets are in none of them, nor in what a Config prints.
+package config

@@ -1,0 +1,239 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	yaml "go.yaml.in/yaml/v3"
+)
+
+// node is a value of the configuration, and where it came from.
+type node struct {
+	kind   kind
+	value  string // of a scalar
+	secret bool   // from !file or !env
+	where  string // such as "app.yaml:12" or "TENURE__TTL"
+	keys   []string
+	fields map[string]*node
+	items  []*node
+}
+
+type kind uint8
+
+const (
+	absent kind = iota // a key without a value
+	scalar
+	mapping
+	list
+)
+
+func (k kind) String() string {
+	return [...]string{"nothing", "a value", "a group of keys", "a list"}[k]
+}
+
+func newMapping(where string) *node {
+	return &node{kind: mapping, where: where, fields: make(map[string]*node)}
+}
+
+func (n *node) set(key string, v *node) {
+	if _, ok := n.fields[key]; !ok {
+		n.keys = append(n.keys, key)
+	}
+	n.fields[key] = v
+}
+
+// field returns nil if n is no mapping, or has no such key.
+func (n *node) field(key string) *node {
+	if n == nil {
+		return nil
+	}
+	return n.fields[key]
+}
+
+// Bounds of what is read. Configuration is written by people.
+const (
+	maxFile   = 1 << 20
+	maxSecret = 64 << 10
+	maxNodes  = 10_000
+)
+
+// reader turns YAML into nodes.
+type reader struct {
+	file string
+	env  func(string) (string, bool)
+	left int // nodes that may still be made, so that aliases cannot multiply for ever
+}
+
+// subtree reads the mapping at path, such as tenure; an empty one if it is not there.
+func (r *reader) subtree(data []byte, path []string) (*node, error) {
+	top := newMapping(r.file)
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("tenure: configuration %s has %d bytes: the limit is %d", r.file, len(data), maxFile)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return top, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("tenure: configuration %s is not YAML: %w", r.file, err)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("tenure: configuration %s has more than one YAML document: keep one", r.file)
+	}
+	at := doc.Content[0]
+	for i, key := range path {
+		if at.Kind != yaml.MappingNode {
+			return nil, fmt.Errorf("%s: %s: got %s where keys are expected", r.at(at), strings.Join(path[:i], "."), describe(at))
+		}
+		next := -1
+		for k := 0; k < len(at.Content); k += 2 {
+			if at.Content[k].Value == key {
+				if next >= 0 {
+					return nil, fmt.Errorf("%s: key %s occurs twice: remove one", r.at(at.Content[k]), strings.Join(path[:i+1], "."))
+				}
+				next = k + 1
+			}
+		}
+		if next < 0 {
+			return top, nil
+		}
+		at = at.Content[next]
+	}
+	n, err := r.convert(at, strings.Join(path, "."))
+	if err != nil || n.kind == absent {
+		return top, err
+	}
+	if n.kind != mapping {
+		return nil, fmt.Errorf("%s: %s: got %s where keys are expected", n.where, strings.Join(path, "."), n.kind)
+	}
+	return n, nil
+}
+
+func (r *reader) at(y *yaml.Node) string { return fmt.Sprintf("%s:%d", r.file, y.Line) }
+
+func describe(y *yaml.Node) string {
+	switch y.Kind {
+	case yaml.SequenceNode:
+		return list.String()
+	case yaml.MappingNode:
+		return mapping.String()
+	}
+	return scalar.String()
+}
+
+func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
+	where := r.at(y)
+	if r.left--; r.left < 0 {
+		return nil, fmt.Errorf("%s: %s: more than %d values: remove aliases that repeat each other", where, path, maxNodes)
+	}
+	switch y.Kind {
+	case yaml.AliasNode:
+		return r.convert(y.Alias, path)
+	case yaml.SequenceNode:
+		n := &node{kind: list, where: where}
+		for i, item := range y.Content {
+			v, err := r.convert(item, fmt.Sprintf("%s[%d]", path, i))
+			if err != nil {
+				return nil, err
+			}
+			n.items = append(n.items, v)
+		}
+		return n, nil
+	case yaml.MappingNode:
+		n := newMapping(where)
+		for i := 0; i < len(y.Content); i += 2 {
+			key := y.Content[i].Value
+			if y.Content[i].Kind != yaml.ScalarNode || key == "<<" {
+				return nil, fmt.Errorf("%s: %s: a key is a plain word here: write it out", r.at(y.Content[i]), path)
+			}
+			if _, twice := n.fields[key]; twice {
+				return nil, fmt.Errorf("%s: key %s.%s occurs twice: remove one", r.at(y.Content[i]), path, key)
+			}
+			v, err := r.convert(y.Content[i+1], path+"."+key)
+			if err != nil {
+				return nil, err
+			}
+			n.set(key, v)
+		}
+		return n, nil
+	}
+	n := &node{kind: scalar, value: y.Value, where: where}
+	switch tag := y.ShortTag(); {
+	case tag == "!!null":
+		n.kind = absent
+	case tag == "!file":
+		n.secret = true
+		var err error
+		if n.value, err = readSecret(y.Value); err != nil {
+			return nil, fmt.Errorf("%s: %s: !file %s: %w: create the file, or correct the path", where, path, y.Value, err)
+		}
+	case tag == "!env":
+		n.secret = true
+		var ok bool
+		if n.value, ok = r.env(y.Value); !ok {
+			return nil, fmt.Errorf("%s: %s: !env %s: the environment has no such variable: set it", where, path, y.Value)
+		}
+	case !strings.HasPrefix(tag, "!!"):
+		return nil, fmt.Errorf("%s: %s: tag %s is not known: use !file, !env or none", where, path, tag)
+	}
+	return n, nil
+}
+
+// readSecret reads a small file without the line break at its end.
+func readSecret(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		// The path is in the caller's error already.
+		if pe, ok := errors.AsType[*os.PathError](err); ok {
+			err = pe.Err
+		}
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", err
+	}
+	if len(text) > maxSecret {
+		return "", fmt.Errorf("it has more than %d bytes", maxSecret)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// overlay puts the environment's variables on top, in their order by name.
+func (n *node) overlay(prefix string, environ []string) error {
+	environ = slices.Sorted(slices.Values(environ))
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		path := strings.Split(strings.ToLower(rest), "__")
+		at := n
+		for i, key := range path {
+			if key == "" {
+				return fmt.Errorf("%s: a part of the name is empty: write %sKEY or %sGROUP__KEY", name, prefix, prefix)
+			}
+			if i == len(path)-1 {
+				at.set(key, &node{kind: scalar, value: value, where: name})
+				break
+			}
+			next := at.fields[key]
+			switch {
+			case next == nil || next.kind == absent:
+				next = newMapping(name)
+				at.set(key, next)
+			case next.kind != mapping:
+				return fmt.Errorf("%s: %s is %s in %s, so nothing can be set below it: correct the name",
+					name, strings.Join(path[:i+1], "."), next.kind, next.where)
+			}
+			at = next
+		}
+	}
+	return nil
+}

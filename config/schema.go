@@ -1,0 +1,77 @@
+package config
+
+import (
+	"encoding/json"
+	"reflect"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Schema is a JSON Schema (draft 2020-12) of the subtree, for editors and for
+// checks in deployment pipelines, with a part for each of openers. !file and !env
+// are beyond JSON: a checker has to allow those tags.
+func Schema(openers ...core.Opener) ([]byte, error) {
+	root := object(reflect.TypeFor[settings]())
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "tenure"
+	properties := root["properties"].(map[string]any)
+	parts := map[string]any{}
+	for _, o := range openers {
+		if o.Settings == nil {
+			parts[o.Name] = map[string]any{"type": "object"}
+			continue
+		}
+		parts[o.Name] = object(reflect.TypeOf(o.Settings))
+	}
+	properties["backend"].(map[string]any)["enum"] = names(openers)
+	backends := properties["backends"].(map[string]any)
+	backends["properties"], backends["additionalProperties"] = parts, false
+	return json.MarshalIndent(root, "", "  ")
+}
+
+// object describes a struct by its yaml tags.
+func object(t reflect.Type) map[string]any {
+	properties := map[string]any{}
+	for i, name := range fieldNames(t) {
+		if name == "" {
+			continue
+		}
+		p := schemaOf(t.Field(i).Type)
+		if doc := t.Field(i).Tag.Get("doc"); doc != "" {
+			p["description"] = doc
+		}
+		properties[name] = p
+	}
+	return map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
+func schemaOf(t reflect.Type) map[string]any {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return map[string]any{"type": "string", "pattern": `^-?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`}
+	case t == reflect.TypeFor[raw]():
+		return map[string]any{"type": "object"}
+	case isSecret(t):
+		return map[string]any{"type": "string", "writeOnly": true}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return schemaOf(t.Elem())
+	case reflect.Struct:
+		return object(t)
+	case reflect.Map:
+		return map[string]any{"type": "object", "additionalProperties": schemaOf(t.Elem())}
+	case reflect.Slice:
+		return map[string]any{"type": "array", "items": schemaOf(t.Elem())}
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case reflect.Float32, reflect.Float64:
+		return map[string]any{"type": "number"}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return map[string]any{"type": "integer"}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return map[string]any{"type": "integer", "minimum": 0}
+	}
+	return map[string]any{"type": "string"}
+}

@@ -1,0 +1,40 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+const hidden = "xxxxx"
+
+// isSecret reports whether a type hides its value when it is printed: a string
+// with a Format method of its own, as the backends' Settings use for credentials.
+func isSecret(t reflect.Type) bool {
+	return t.Kind() == reflect.String && t.Implements(reflect.TypeFor[fmt.Formatter]())
+}
+
+// suspicious reports whether a value may be a credential although its type does
+// not say so: by its key, or because it is a URL with a user.
+func suspicious(key, value string) bool {
+	key = strings.ToLower(key)
+	for _, word := range []string{"password", "passwd", "secret", "token", "credential", "dsn", "private", "apikey", "api_key"} {
+		if strings.Contains(key, word) && !strings.HasSuffix(key, "_file") {
+			return true
+		}
+	}
+	return strings.Contains(value, "@") && strings.ContainsAny(value, ":/")
+}
+
+// show quotes a value for a message, unless it may be a secret. t is nil where the
+// type is not known.
+func show(n *node, t reflect.Type) string {
+	if n.secret || t != nil && isSecret(t) || suspicious("", n.value) {
+		return hidden
+	}
+	const most = 60
+	if v := n.value; len(v) > most {
+		return fmt.Sprintf("%q...", v[:most])
+	}
+	return fmt.Sprintf("%q", n.value)
+}

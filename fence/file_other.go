@@ -1,0 +1,16 @@
+//go:build !unix
+
+package fence
+
+import (
+	"io"
+	"os"
+)
+
+// lockFile only creates the file: there is no flock here.
+func lockFile(path string) (io.Closer, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+}
+
+// ignoreUnsupported: folders cannot be synced here.
+func ignoreUnsupported(error) error { return nil }

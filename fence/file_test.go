@@ -1,0 +1,166 @@
+package fence_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/fence"
+)
+
+func openFile(t *testing.T, path string) *fence.File {
+	t.Helper()
+	f, err := fence.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func raise(t *testing.T, s fence.Storage, resource string, f driver.Fence) {
+	t.Helper()
+	if got, err := s.Raise(t.Context(), resource, f); err != nil || got != f {
+		t.Fatalf("raising %s to %v: got %v, %v", resource, f, got, err)
+	}
+}
+
+// TestFileSurvives cuts the file at every byte, as a crash may: what was answered
+// before the last raise is never forgotten.
+func TestFileSurvives(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "marks")
+	s := openFile(t, path)
+	raise(t, s, "a", lease("s", 1))
+	raise(t, s, "b", lease("s", 2))
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raise(t, s, "a", lease("u", 3))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := len(before); cut <= len(whole); cut++ {
+		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := openFile(t, path)
+		want := lease("s", 1)
+		if cut == len(whole) {
+			want = lease("u", 3)
+		}
+		if got, err := s.Load(t.Context(), "a"); err != nil || got != want {
+			t.Fatalf("cut at %d of %d: got %v, %v, want %v", cut, len(whole), got, err, want)
+		}
+		raise(t, s, "a", lease("v", 4)) // behind the cut, not in the middle of a line
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openFile(t, path)
+		if got, err := s.Load(t.Context(), "a"); err != nil || got != lease("v", 4) {
+			t.Fatalf("cut at %d: after a raise and a reopening: %v, %v", cut, got, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFileDamage(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "marks")
+	s := openFile(t, path)
+	raise(t, s, "a", lease("s", 1))
+	raise(t, s, "a", lease("s", 2))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[20] ^= 1
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fence.OpenFile(path); err == nil || !strings.Contains(err.Error(), "line 1") || !strings.Contains(err.Error(), path) {
+		t.Fatalf("got %v, want an error that names the file and the line", err)
+	}
+	// It was refused without being held open, or changed.
+	if err := os.WriteFile(path, text[:0], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := openFile(t, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFileRewritten(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "marks")
+	s := openFile(t, path)
+	for i := range driver.Token(150) {
+		raise(t, s, fmt.Sprint("r", i%3), lease("s", i+1))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openFile(t, path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n != 3 {
+		t.Errorf("reopened with %d lines, want one for each of 3 resources", n)
+	}
+	raise(t, s, "r0", lease("s", 1000))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openFile(t, path)
+	for r, want := range map[string]driver.Token{"r0": 1000, "r1": 149, "r2": 150} {
+		if got, err := s.Load(t.Context(), r); err != nil || got.Token != want {
+			t.Errorf("%s: got %v, %v, want token %d", r, got, err, want)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(t.Context(), "r0"); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if left, err := filepath.Glob(path + ".new*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestFileSecondProcessRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "marks")
+	s := openFile(t, path)
+	// A second open file is to flock what another process is.
+	if _, err := fence.OpenFile(path); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Fatalf("got %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := openFile(t, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFileNoFolder(t *testing.T) {
+	t.Parallel()
+	if _, err := fence.OpenFile(filepath.Join(t.TempDir(), "missing", "marks")); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("got %v", err)
+	}
+}

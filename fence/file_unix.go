@@ -1,0 +1,36 @@
+//go:build unix
+
+package fence
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// lockFile takes the lock of a file that another process may hold.
+func lockFile(path string) (io.Closer, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = fmt.Errorf("another process has %s open: use one process, or a database", path)
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	return &flock{f}, nil
+}
+
+type flock struct{ file *os.File }
+
+// Close unlocks first: a process that is being started at this moment still has a
+// copy of the open file, which would keep the lock.
+func (l *flock) Close() error {
+	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
+}
+
+func ignoreUnsupported(err error) error { return err }

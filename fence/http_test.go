@@ -1,0 +1,134 @@
+package fence_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/fence"
+)
+
+// failing is a storage that is out of reach.
+type failing struct{ fence.Memory }
+
+func (*failing) Raise(context.Context, string, driver.Fence) (fence.Holder, error) {
+	return fence.Holder{}, errors.New("dial marks.internal as user secret: refused")
+}
+
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	m := fence.NewMark(&fence.Memory{}, nil)
+	var seen []driver.Fence
+	app := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f, _ := fence.FromContext(r.Context())
+		seen = append(seen, f)
+		_, _ = io.WriteString(w, "done")
+	})
+	byPath := &fence.HTTPOptions{
+		Resource: func(r *http.Request, _ driver.Fence) string { return strings.TrimPrefix(r.URL.Path, "/") },
+		Unfenced: func(r *http.Request) bool { return r.Method == http.MethodGet },
+	}
+	for _, c := range []struct {
+		name    string
+		o       *fence.HTTPOptions
+		method  string
+		path    string
+		header  []string
+		status  int
+		problem string
+	}{
+		{"admitted", nil, "POST", "/", []string{"ledger/a/5"}, 200, ""},
+		{"again", nil, "POST", "/", []string{"ledger/a/5"}, 200, ""},
+		{"lower", nil, "POST", "/", []string{"ledger/b/4"}, 412, fence.ProblemRefused},
+		{"equal from another", nil, "POST", "/", []string{"ledger/b/5"}, 412, fence.ProblemRefused},
+		{"lower elsewhere", byPath, "POST", "/accounts/7", []string{"ledger/b/4"}, 200, ""},
+		{"none", nil, "GET", "/", nil, 428, fence.ProblemMissing},
+		{"none, a read", byPath, "GET", "/accounts/7", nil, 200, ""},
+		{"none, a write", byPath, "POST", "/accounts/7", nil, 428, fence.ProblemMissing},
+		{"nonsense", nil, "POST", "/", []string{"ledger"}, 400, fence.ProblemInvalid},
+		{"two", nil, "POST", "/", []string{"ledger/a/5", "ledger/b/6"}, 400, fence.ProblemInvalid},
+		{"no resource", byPath, "POST", "/", []string{"ledger/a/5"}, 400, fence.ProblemInvalid},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil)
+		r.Header[http.CanonicalHeaderKey(fence.Header)] = c.header
+		called := len(seen)
+		m.Handler(app, c.o).ServeHTTP(w, r)
+		if w.Code != c.status {
+			t.Errorf("%s: status %d, want %d: %s", c.name, w.Code, c.status, w.Body)
+			continue
+		}
+		if (len(seen) > called) != (c.problem == "") {
+			t.Errorf("%s: the handler was called %d times", c.name, len(seen)-called)
+		}
+		if c.problem == "" {
+			if f := seen[called]; len(c.header) > 0 && fence.Format(f) != c.header[0] {
+				t.Errorf("%s: the handler saw %v", c.name, f)
+			}
+			continue
+		}
+		var p fence.Problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Type != c.problem || p.Status != c.status || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %v: %s", c.name, err, w.Body)
+		}
+	}
+	if m.Refused() != 2 {
+		t.Errorf("counted %d refusals, want 2", m.Refused())
+	}
+}
+
+func TestHandlerStorageFails(t *testing.T) {
+	t.Parallel()
+	m := fence.NewMark(&failing{}, nil)
+	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("called") }), nil)
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
+	r.Header.Set(fence.Header, "ledger/a/5")
+	h.ServeHTTP(w, r)
+	if w.Code != 503 || strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "marks.internal") {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+}
+
+func TestTransport(t *testing.T) {
+	t.Parallel()
+	m := fence.NewMark(&fence.Memory{}, nil)
+	s := httptest.NewServer(m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), nil))
+	defer s.Close()
+	client := &http.Client{Transport: &fence.Transport{Base: s.Client().Transport}}
+	post := func(ctx context.Context) (int, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Header.Get(fence.Header) != "" {
+			t.Error("the caller's request was changed")
+		}
+		err = fence.ResponseError(res)
+		if err := res.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		return res.StatusCode, err
+	}
+	if status, err := post(t.Context()); status != 428 || err != nil {
+		t.Errorf("without a fence: %d, %v", status, err)
+	}
+	if status, err := post(fence.NewContext(t.Context(), lease("b", 6))); status != 200 || err != nil {
+		t.Errorf("got %d, %v", status, err)
+	}
+	status, err := post(fence.NewContext(t.Context(), lease("a", 5)))
+	want := fence.RefusedError{Resource: "ledger", Fence: lease("a", 5), Current: lease("b", 6)}
+	if e, ok := errors.AsType[*fence.RefusedError](err); status != 412 || !ok || *e != want {
+		t.Errorf("got %d, %v", status, err)
+	}
+}

@@ -1,0 +1,244 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/fence"
+)
+
+func lease(session string, token driver.Token) driver.Fence {
+	return driver.Fence{Shard: "ledger", Session: driver.SessionID(session), Token: token}
+}
+
+// storages are the storages that need no server, opened for a test.
+func storages(t *testing.T) map[string]fence.Storage {
+	file, err := fence.OpenFile(filepath.Join(t.TempDir(), "marks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return map[string]fence.Storage{"memory": &fence.Memory{}, "file": file, "sqlite": sqliteMarks(t)}
+}
+
+func TestAdmit(t *testing.T) {
+	t.Parallel()
+	for name, s := range storages(t) {
+		t.Run(name, func(t *testing.T) { testAdmit(t, s) })
+	}
+}
+
+func testAdmit(t *testing.T, s fence.Storage) {
+	ctx := t.Context()
+	var told []*fence.RefusedError
+	m := fence.NewMark(s, &fence.Options{OnRefused: func(e *fence.RefusedError) { told = append(told, e) }})
+	if h, err := m.Current(ctx, "r"); err != nil || h != (fence.Holder{}) {
+		t.Fatalf("a resource without a mark has %v, %v", h, err)
+	}
+	steps := []struct {
+		resource string
+		f        driver.Fence
+		refused  fence.Holder // zero: admitted
+	}{
+		{"r", lease("a", 5), fence.Holder{}},
+		{"r", lease("a", 5), fence.Holder{}},
+		{"r", lease("b", 5), lease("a", 5)}, // the same token from another holder
+		{"r", lease("b", 4), lease("a", 5)},
+		{"r2", lease("b", 4), fence.Holder{}}, // resources are apart
+		{"R", lease("b", 3), fence.Holder{}},
+		{"r", lease("b", 6), fence.Holder{}},
+		{"r", lease("a", 5), lease("b", 6)},
+		{"r", driver.Fence{Shard: "other", Session: "b", Token: 6}, lease("b", 6)},
+		{"r", lease("c", 1<<62), fence.Holder{}},
+		{"r", lease("b", 6), lease("c", 1<<62)},
+	}
+	refusals := 0
+	for i, st := range steps {
+		err := m.Admit(ctx, st.resource, st.f)
+		if st.refused == (fence.Holder{}) {
+			if err != nil {
+				t.Fatalf("step %d: %v", i, err)
+			}
+			continue
+		}
+		refusals++
+		e, ok := errors.AsType[*fence.RefusedError](err)
+		if !ok || !errors.Is(err, driver.ErrFenced) || !driver.NotApplied(err) {
+			t.Fatalf("step %d: got %v, want a RefusedError", i, err)
+		}
+		if e.Resource != st.resource || e.Fence != st.f || e.Current != st.refused || len(told) != refusals || told[refusals-1] != e {
+			t.Fatalf("step %d: got %+v, told %d times, want current %v", i, e, len(told), st.refused)
+		}
+	}
+	if m.Refused() != uint64(refusals) {
+		t.Errorf("counted %d refusals, want %d", m.Refused(), refusals)
+	}
+	if h, err := m.Current(ctx, "r"); err != nil || h != lease("c", 1<<62) {
+		t.Errorf("the mark is %v, %v", h, err)
+	}
+}
+
+func TestAdmitInvalid(t *testing.T) {
+	t.Parallel()
+	m := fence.NewMark(&fence.Memory{}, nil)
+	for _, resource := range []string{"", "a b", "a\x00", "é", `a"b`, "a'b", `a\b`, "a`b", "a\n", string(make([]byte, 201))} {
+		if err := m.Admit(t.Context(), resource, lease("a", 1)); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("resource %q: got %v, want ErrInvalid", resource, err)
+		}
+	}
+	for _, f := range []driver.Fence{{}, lease("a", 0), lease("a", -1), lease("", 1), {Shard: "a/b", Session: "s", Token: 1}} {
+		if err := m.Seal(t.Context(), "r", f); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("fence %v: got %v, want ErrInvalid", f, err)
+		}
+	}
+}
+
+// TestDoExcludes: the effect of a higher token begins after those of lower ones
+// have ended, and theirs are told.
+func TestDoExcludes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := fence.NewMark(&fence.Memory{}, nil)
+		ctx := t.Context()
+		var all sync.WaitGroup
+		defer all.Wait()
+		finish := make(chan struct{})
+		var ended atomic.Int32
+		for range 2 { // side by side under one fence
+			all.Go(func() {
+				err := m.Do(ctx, "r", lease("a", 1), func(ctx context.Context) error {
+					<-ctx.Done()
+					if e, ok := errors.AsType[*fence.RefusedError](context.Cause(ctx)); !ok || e.Current != lease("b", 2) {
+						t.Errorf("the effect's context ended by %v", context.Cause(ctx))
+					}
+					<-finish
+					ended.Add(1)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		impatient, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := m.Seal(impatient, "r", lease("b", 2)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("sealed over a running effect: %v", err)
+		}
+		if err := m.Admit(ctx, "r", lease("a", 1)); !errors.Is(err, driver.ErrFenced) {
+			t.Fatalf("after a seal that still waits: %v", err)
+		}
+		if err := m.Seal(ctx, "other", lease("b", 2)); err != nil {
+			t.Fatalf("another resource: %v", err)
+		}
+		all.Go(func() { // cancelled effects end one by one, in time of their own
+			time.Sleep(time.Minute)
+			finish <- struct{}{}
+			finish <- struct{}{}
+		})
+		if err := m.Seal(ctx, "r", lease("b", 2)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := ended.Load(); n != 2 {
+			t.Fatalf("sealed with %d of 2 effects ended", n)
+		}
+	})
+}
+
+// TestDoRandom: whatever comes in whatever order, effects never overlap with those
+// of another token, and run in the order of tokens.
+func TestDoRandom(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			m := fence.NewMark(&fence.Memory{}, nil)
+			var mu sync.Mutex
+			running := map[driver.Token]int{}
+			var highest driver.Token
+			admitted := 0
+			var all sync.WaitGroup
+			for range 50 {
+				token := driver.Token(rng.IntN(10) + 1)
+				wait, work := time.Duration(rng.IntN(50)), time.Duration(rng.IntN(10))
+				all.Go(func() {
+					time.Sleep(wait)
+					err := m.Do(t.Context(), "r", lease(fmt.Sprint("s", token), token), func(context.Context) error {
+						mu.Lock()
+						running[token]++
+						admitted++
+						if len(running) > 1 || token < highest {
+							t.Errorf("seed %d: token %d runs beside %v after %d", seed, token, running, highest)
+						}
+						highest = max(highest, token)
+						mu.Unlock()
+						time.Sleep(work)
+						mu.Lock()
+						if running[token]--; running[token] == 0 {
+							delete(running, token)
+						}
+						mu.Unlock()
+						return nil
+					})
+					if err != nil && !errors.Is(err, driver.ErrFenced) {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if admitted == 0 || admitted+int(m.Refused()) != 50 {
+				t.Errorf("seed %d: %d admitted and %d refused of 50", seed, admitted, m.Refused())
+			}
+		})
+	}
+}
+
+func TestFormat(t *testing.T) {
+	t.Parallel()
+	f := lease("S1", 42)
+	if got := fence.Format(f); got != "ledger/S1/42" {
+		t.Errorf("got %q", got)
+	}
+	for _, bad := range []string{"", "a", "a/b", "a/b/c", "a/b/0", "a/b/-1", "a/b/01", "a/b/+1", "a/b/1/2", "/b/1", "a//1", "a/b/99999999999999999999", "a b/c/1"} {
+		if f, err := fence.Parse(bad); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("%q: got %v, %v, want ErrInvalid", bad, f, err)
+		}
+	}
+}
+
+func TestMessage(t *testing.T) {
+	t.Parallel()
+	head := map[string]string{}
+	set := func(k, v string) { head[k] = v }
+	get := func(k string) string { return head[k] }
+	for _, m := range []fence.Message{{Fence: lease("a", 7), Seq: 9}, {Fence: lease("a", 7)}} {
+		clear(head)
+		m.Set(set)
+		if got, err := fence.ReadMessage(get); err != nil || got != m {
+			t.Errorf("got %v, %v, want %v", got, err, m)
+		}
+	}
+	head[fence.MessageSeq] = "0"
+	if _, err := fence.ReadMessage(get); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("number 0: %v", err)
+	}
+	clear(head)
+	if _, err := fence.ReadMessage(get); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("no fence: %v", err)
+	}
+}

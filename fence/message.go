@@ -1,0 +1,48 @@
+package fence
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Names of the metadata by which a message carries its fence and its number.
+const (
+	MessageFence = "tenure-fence"
+	MessageSeq   = "tenure-seq"
+)
+
+// Message is what a message published for an entry of a decision log carries: a
+// consumer refuses a token lower than one it has seen of the shard, and drops what
+// it has by shard and number. Seq 0 is a message that is no entry.
+type Message struct {
+	Fence driver.Fence
+	Seq   driver.Seq
+}
+
+// Set writes the metadata through a function such as a header's Set.
+func (m Message) Set(set func(key, value string)) {
+	set(MessageFence, Format(m.Fence))
+	if m.Seq != 0 {
+		set(MessageSeq, strconv.FormatInt(int64(m.Seq), 10))
+	}
+}
+
+// ReadMessage reads the metadata through a function such as a header's Get, which
+// returns "" for what is not there. The error matches driver.ErrInvalid.
+func ReadMessage(get func(key string) string) (Message, error) {
+	f, err := Parse(get(MessageFence))
+	if err != nil {
+		return Message{}, fmt.Errorf("%s: %w", MessageFence, err)
+	}
+	m := Message{Fence: f}
+	if text := get(MessageSeq); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n <= 0 {
+			return Message{}, fmt.Errorf("tenure: %w: %s %q is not a positive number", driver.ErrInvalid, MessageSeq, text)
+		}
+		m.Seq = driver.Seq(n)
+	}
+	return m, nil
+}

@@ -1,0 +1,56 @@
+package fence
+
+import (
+	"fmt"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Holder is the fence that a resource's mark names; the zero value where the
+// resource has none. Tokens are compared within one namespace of Tenure only, so
+// a resource belongs to one.
+type Holder = driver.Fence
+
+// RefusedError is a write that was refused by its fence: the resource has admitted
+// a higher token, or the same one from another holder. It matches
+// driver.ErrFenced, so nothing was applied.
+type RefusedError struct {
+	Resource string
+	Fence    driver.Fence // what the write carried
+	Current  Holder       // what refused it
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("tenure: resource %q refuses token %d of session %q (shard %q): it has admitted token %d of session %q (shard %q)",
+		e.Resource, e.Fence.Token, e.Fence.Session, e.Fence.Shard, e.Current.Token, e.Current.Session, e.Current.Shard)
+}
+
+// Is makes a RefusedError match driver.ErrFenced.
+func (e *RefusedError) Is(target error) bool { return target == driver.ErrFenced }
+
+// MaxResourceLen is the longest name of a resource, in bytes.
+const MaxResourceLen = 200
+
+// CheckResource validates the name of a resource: 1 to 200 bytes of printable
+// ASCII without spaces, quotes and backslashes. The error matches
+// driver.ErrInvalid.
+func CheckResource(resource string) error {
+	if resource == "" || len(resource) > MaxResourceLen {
+		return fmt.Errorf("tenure: %w: a resource's name has %d bytes: use 1 to %d", driver.ErrInvalid, len(resource), MaxResourceLen)
+	}
+	for i := range len(resource) {
+		switch c := resource[i]; {
+		case c <= ' ', c > '~', c == '"', c == '\'', c == '\\', c == '`':
+			return fmt.Errorf("tenure: %w: the resource's name %q has %q at byte %d: use printable ASCII without spaces, quotes and backslashes",
+				driver.ErrInvalid, resource, c, i)
+		}
+	}
+	return nil
+}
+
+func check(resource string, f driver.Fence) error {
+	if err := CheckResource(resource); err != nil {
+		return err
+	}
+	return driver.CheckFence(f)
+}

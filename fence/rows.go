@@ -1,0 +1,137 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// ErrNoRow answers an update of a row that is not there.
+var ErrNoRow = errors.New("no such row")
+
+// Rows protects the rows of one of the application's own tables by columns of
+// theirs: each row names the fence that wrote it last, and an update needs a token
+// that is not lower. Nothing is locked beside the row, and writes to different rows
+// do not wait for each other.
+//
+// The columns are, for example:
+//
+//	fence BIGINT NOT NULL DEFAULT 0, fenced_by VARCHAR(255) NOT NULL DEFAULT ''
+//
+// What is not written through Rows, or with the same condition, is not protected. A
+// row that the new leader has not written yet does not refuse the former one: where
+// that matters seal, by SQL.AdmitTx and a mark for the table. The fields are not
+// changed once it is used; it is safe for concurrent use then.
+type Rows struct {
+	Dialect Dialect // required
+	Table   string  // required, with a schema before a dot if need be
+	Key     string  // column that identifies a row; required
+	Fence   string  // column of the token; required
+	Holder  string  // column of the session that wrote last; required
+	// OnRefused is told each refusal, as Options.OnRefused.
+	OnRefused func(*RefusedError)
+}
+
+// Querier is a *sql.DB, *sql.Conn or *sql.Tx.
+type Querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Update sets columns of the row with that key, and its fence, if the row was last
+// written by a lower token, or by f itself: one statement. Otherwise the error is a
+// *RefusedError, whose Resource is table:key, or matches ErrNoRow. Names of columns
+// are checked; values are bound. With q a transaction the caller rolls back after
+// an error.
+func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, set map[string]any) error {
+	if err := driver.CheckFence(f); err != nil {
+		return err
+	}
+	table, names, err := r.names()
+	if err != nil {
+		return err
+	}
+	assign := make([]string, 0, len(set)+2)
+	args := make([]any, 0, len(set)+6)
+	for _, column := range slices.Sorted(maps.Keys(set)) {
+		if column == r.Key || column == r.Fence || column == r.Holder {
+			return fmt.Errorf("tenure: %w: column %q is set by Rows itself, or identifies the row", driver.ErrInvalid, column)
+		}
+		name, err := r.Dialect.name("column", column)
+		if err != nil {
+			return err
+		}
+		assign, args = append(assign, name+" = ?"), append(args, set[column])
+	}
+	assign = append(assign, names.fence+" = ?", names.holder+" = ?")
+	token, session := int64(f.Token), string(f.Session)
+	args = append(args, token, session, key, token, token, session)
+	res, err := q.ExecContext(ctx, r.Dialect.bind("UPDATE "+table+" SET "+strings.Join(assign, ", ")+
+		" WHERE "+names.key+" = ? AND ("+names.fence+" < ? OR ("+names.fence+" = ? AND "+names.holder+" = ?))"), args...)
+	if err != nil {
+		return fmt.Errorf("tenure: updating a row of %s: %w", r.Table, err)
+	}
+	n, err := res.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("tenure: updating a row of %s: %w", r.Table, err)
+	}
+	if n > 0 {
+		return nil
+	}
+	return r.explain(ctx, q, f, key, table, names)
+}
+
+type columns struct{ key, fence, holder string }
+
+func (r *Rows) names() (table string, c columns, err error) {
+	if err = r.Dialect.check(); err != nil {
+		return "", c, err
+	}
+	if table, err = r.Dialect.name("table", r.Table); err != nil {
+		return "", c, err
+	}
+	for _, it := range []struct {
+		name string
+		to   *string
+	}{{r.Key, &c.key}, {r.Fence, &c.fence}, {r.Holder, &c.holder}} {
+		if *it.to, err = r.Dialect.name("column", it.name); err != nil {
+			return "", c, err
+		}
+	}
+	return table, c, nil
+}
+
+// explain reads why no row was changed.
+func (r *Rows) explain(ctx context.Context, q Querier, f driver.Fence, key any, table string, c columns) error {
+	text := "SELECT " + c.fence + ", " + c.holder + " FROM " + table + " WHERE " + c.key + " = ?"
+	if r.Dialect == MySQL {
+		text += " FOR UPDATE" // else an old snapshot, at REPEATABLE READ
+	}
+	var token int64
+	var session string
+	err := q.QueryRowContext(ctx, r.Dialect.bind(text), key).Scan(&token, &session)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("tenure: table %s: %w with that key", r.Table, ErrNoRow)
+	case err != nil:
+		return fmt.Errorf("tenure: reading why a row of %s was not updated: %w", r.Table, err)
+	case token == int64(f.Token) && session == string(f.Session):
+		return nil // MySQL counts rows that changed: this one has these values already
+	case token < int64(f.Token):
+		return fmt.Errorf("tenure: table %s: %w: the row came meanwhile", r.Table, driver.ErrRetry)
+	}
+	e := &RefusedError{
+		Resource: fmt.Sprintf("%s:%v", r.Table, key), Fence: f,
+		Current: Holder{Session: driver.SessionID(session), Token: driver.Token(token)},
+	}
+	if r.OnRefused != nil {
+		r.OnRefused(e)
+	}
+	return e
+}

@@ -1,0 +1,209 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Dialect is how a database writes what this package asks of it.
+type Dialect string
+
+// The dialects. MySQL is MariaDB's too.
+const (
+	SQLite   Dialect = "sqlite"
+	Postgres Dialect = "postgres"
+	MySQL    Dialect = "mysql"
+)
+
+func (d Dialect) check() error {
+	switch d {
+	case SQLite, Postgres, MySQL:
+		return nil
+	}
+	return fmt.Errorf("tenure: %w: dialect %q: use %q, %q or %q", driver.ErrInvalid, d, SQLite, Postgres, MySQL)
+}
+
+// bind writes placeholders the way the dialect does: text has a ? for each.
+func (d Dialect) bind(text string) string {
+	if d != Postgres {
+		return text
+	}
+	var b strings.Builder
+	for i, part := range strings.Split(text, "?") {
+		if i > 0 {
+			b.WriteString("$" + strconv.Itoa(i))
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}
+
+// name checks and quotes an identifier: a table, which may have a schema before a
+// dot, or a column.
+func (d Dialect) name(what, name string) (string, error) {
+	quote := `"`
+	if d == MySQL {
+		quote = "`"
+	}
+	parts := strings.Split(name, ".")
+	if len(parts) > 1 && (what != "table" || len(parts) > 2) {
+		return "", fmt.Errorf("tenure: %w: %s %q has a dot", driver.ErrInvalid, what, name)
+	}
+	for i, p := range parts {
+		if !isIdentifier(p) {
+			return "", fmt.Errorf("tenure: %w: %s %q: use a letter or _, then letters, digits and _, at most 63", driver.ErrInvalid, what, name)
+		}
+		parts[i] = quote + p + quote
+	}
+	return strings.Join(parts, "."), nil
+}
+
+func isIdentifier(s string) bool {
+	if s == "" || len(s) > 63 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// DefaultTable is the table of marks unless another is named.
+const DefaultTable = "tenure_marks"
+
+// SQLOptions of a SQL storage.
+type SQLOptions struct {
+	Dialect Dialect // required
+	// Table is the table of marks, with a schema before a dot if need be. Default
+	// "tenure_marks". Schema prints how to create it.
+	Table string
+	// OnRefused is told the refusals of AdmitTx, as Options.OnRefused those of a Mark.
+	OnRefused func(*RefusedError)
+}
+
+var _ Storage = (*SQL)(nil)
+
+// SQL keeps marks in a table of the application's own database: as the Storage of a
+// Mark, or, better, in the transactions that write the protected data. Safe for
+// concurrent use.
+type SQL struct {
+	db          *sql.DB
+	schema      string
+	raise, load string
+	onRefused   func(*RefusedError)
+}
+
+// NewSQL returns a storage in db, which stays the caller's. It does no I/O: the
+// table is created by the application's own migrations, from Schema.
+func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
+	if err := o.Dialect.check(); err != nil {
+		return nil, err
+	}
+	if o.Table == "" {
+		o.Table = DefaultTable
+	}
+	table, err := o.Dialect.name("table", o.Table)
+	if err != nil {
+		return nil, err
+	}
+	s := &SQL{db: db, onRefused: o.OnRefused}
+	text, tail := "VARCHAR(255)", ""
+	s.load = o.Dialect.bind("SELECT shard, session, token FROM " + table + " WHERE resource = ?")
+	insert := "INSERT INTO " + table + " AS m (resource, shard, session, token) VALUES (?, ?, ?, ?)"
+	switch o.Dialect {
+	case MySQL:
+		// Compared byte by byte, whatever the server's default.
+		tail = " CHARACTER SET ascii COLLATE ascii_bin"
+		// Assigned from left to right, so the token comes last.
+		s.raise = strings.Replace(insert, " AS m", "", 1) + " ON DUPLICATE KEY UPDATE" +
+			" shard = IF(VALUES(token) > token, VALUES(shard), shard)," +
+			" session = IF(VALUES(token) > token, VALUES(session), session)," +
+			" token = GREATEST(token, VALUES(token))"
+		s.load += " FOR UPDATE" // else an old snapshot, at REPEATABLE READ
+	case SQLite, Postgres:
+		// The row is locked even where the condition does not hold.
+		s.raise = o.Dialect.bind(insert + " ON CONFLICT (resource) DO UPDATE SET" +
+			" shard = excluded.shard, session = excluded.session, token = excluded.token WHERE excluded.token > m.token")
+	}
+	s.schema = "CREATE TABLE IF NOT EXISTS " + table + " (\n" +
+		"\tresource " + text + tail + " NOT NULL PRIMARY KEY,\n" +
+		"\tshard " + text + tail + " NOT NULL,\n" +
+		"\tsession " + text + tail + " NOT NULL,\n" +
+		"\ttoken BIGINT NOT NULL\n)"
+	return s, nil
+}
+
+// Schema is the statement that creates the table of marks, for the application's
+// migrations. The run-time role needs SELECT, INSERT and UPDATE on it, and must not
+// be able to delete its rows.
+func (s *SQL) Schema() string { return s.schema }
+
+// AdmitTx admits f inside the caller's own transaction, and locks the mark until
+// that ends: what the transaction writes takes effect if and only if f was not
+// superseded at its commit, and the mark is raised in the same step. It is the
+// first statement of the transaction. After a *RefusedError, or any other error,
+// the caller rolls back. Transactions on one resource come one after another.
+func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) error {
+	if err := check(resource, f); err != nil {
+		return err
+	}
+	current, err := s.raiseIn(ctx, tx, resource, f)
+	if err != nil {
+		return fmt.Errorf("tenure: the mark of resource %q: %w", resource, err)
+	}
+	if current == f {
+		return nil
+	}
+	e := &RefusedError{Resource: resource, Fence: f, Current: current}
+	if s.onRefused != nil {
+		s.onRefused(e)
+	}
+	return e
+}
+
+// Raise implements Storage, in a transaction of its own.
+func (s *SQL) Raise(ctx context.Context, resource string, f driver.Fence) (current Holder, err error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return Holder{}, err
+	}
+	if current, err = s.raiseIn(ctx, tx, resource, f); err != nil {
+		return Holder{}, errors.Join(err, tx.Rollback())
+	}
+	return current, tx.Commit()
+}
+
+func (s *SQL) raiseIn(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) (Holder, error) {
+	if _, err := tx.ExecContext(ctx, s.raise, resource, string(f.Shard), string(f.Session), int64(f.Token)); err != nil {
+		return Holder{}, err
+	}
+	return scanMark(tx.QueryRowContext(ctx, s.load, resource))
+}
+
+// Load implements Storage.
+func (s *SQL) Load(ctx context.Context, resource string) (Holder, error) {
+	h, err := scanMark(s.db.QueryRowContext(ctx, s.load, resource))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Holder{}, nil
+	}
+	return h, err
+}
+
+func scanMark(row *sql.Row) (Holder, error) {
+	var shard, session string
+	var token int64
+	if err := row.Scan(&shard, &session, &token); err != nil {
+		return Holder{}, err
+	}
+	return Holder{Shard: driver.ShardID(shard), Session: driver.SessionID(session), Token: driver.Token(token)}, nil
+}

@@ -1,0 +1,45 @@
+package fence
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Format writes a fence as one word for a header, a metadata field or a column:
+// shard/session/token. Parse reads it.
+func Format(f driver.Fence) string {
+	return string(f.Shard) + "/" + string(f.Session) + "/" + strconv.FormatInt(int64(f.Token), 10)
+}
+
+// Parse reads what Format wrote. The error matches driver.ErrInvalid.
+func Parse(s string) (driver.Fence, error) {
+	parts := strings.Split(s, "/")
+	if len(s) > 512 || len(parts) != 3 {
+		return driver.Fence{}, fmt.Errorf("tenure: %w: a fence is written shard/session/token", driver.ErrInvalid)
+	}
+	token, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil || strconv.FormatInt(token, 10) != parts[2] {
+		return driver.Fence{}, fmt.Errorf("tenure: %w: the token of a fence is a positive decimal number", driver.ErrInvalid)
+	}
+	f := driver.Fence{Shard: driver.ShardID(parts[0]), Session: driver.SessionID(parts[1]), Token: driver.Token(token)}
+	return f, driver.CheckFence(f)
+}
+
+type contextKey struct{}
+
+// NewContext returns a context that carries a fence to Transport and to the
+// interceptors of package fencegrpc: what a handler does first with its lease's.
+func NewContext(ctx context.Context, f driver.Fence) context.Context {
+	return context.WithValue(ctx, contextKey{}, f)
+}
+
+// FromContext returns the fence that the context carries. In a request's handler
+// it is the one that the request was admitted with.
+func FromContext(ctx context.Context) (f driver.Fence, ok bool) {
+	f, ok = ctx.Value(contextKey{}).(driver.Fence)
+	return f, ok
+}

@@ -1,0 +1,188 @@
+package tenurefx
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.uber.org/fx"
+
+	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/core"
+)
+
+const (
+	electionGroup = `group:"tenure.elections"`
+	hooksGroup    = `group:"tenure.hooks"`
+	followGroup   = `group:"tenure.followings"`
+)
+
+// Election is shards that this process contends for, and the handler that serves
+// each while it holds it. An application provides any number of them, see
+// AsElection.
+type Election struct {
+	Shards  []string
+	Handler core.Handler
+}
+
+// AsElection marks a constructor that returns an Election, and perhaps an error,
+// for fx.Provide.
+func AsElection(constructor any) any {
+	return fx.Annotate(constructor, fx.ResultTags(electionGroup))
+}
+
+// AsHooks marks a constructor that returns core.Hooks, for fx.Provide. Several may
+// be provided, beside those of core.Options: all are called.
+func AsHooks(constructor any) any {
+	return fx.Annotate(constructor, fx.ResultTags(hooksGroup))
+}
+
+// Work is what runs while a shard is held: started when it is granted, stopped and
+// joined before it is given back.
+type Work struct {
+	Shards []string
+	// Start begins the work and returns; ctx ends when the lease may not be used any
+	// more, so what it starts may keep it. With an error the shard is given back and
+	// tried again after a back-off.
+	Start func(ctx context.Context, lease *core.Lease) error
+	// Stop ends the work and returns when it has ended. ctx ends when the lease may
+	// not be used any more: what is still open then has to be dropped.
+	Stop func(ctx context.Context) error
+}
+
+// Election is the Work as an Election.
+func (w Work) Election() Election {
+	return Election{Shards: w.Shards, Handler: func(ctx context.Context, lease *core.Lease) error {
+		if err := w.Start(lease.Context(), lease); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return w.Stop(lease.Context())
+	}}
+}
+
+// ElectorParams is what an Elector is made from.
+type ElectorParams struct {
+	fx.In
+
+	Backend core.Backend
+	Config  *config.Config `optional:"true"`
+	// Options, if there are any, are used instead of those of Config.
+	Options   *core.Options `optional:"true"`
+	Elections []Election    `group:"tenure.elections"`
+	Hooks     []core.Hooks  `group:"tenure.hooks"`
+	// Logger becomes core.Options.Logger, unless Options have one, and is told the
+	// configuration's warnings.
+	Logger *slog.Logger `optional:"true"`
+}
+
+// NewElector returns an Elector that contends for what the elections say. The caller
+// runs it.
+func NewElector(p ElectorParams) (*core.Elector, error) {
+	o := p.Options
+	switch {
+	case o != nil:
+		c := *o
+		o = &c
+	case p.Config != nil:
+		o = p.Config.Options()
+	default:
+		o = &core.Options{}
+	}
+	if o.Logger == nil {
+		o.Logger = p.Logger
+	}
+	if p.Config != nil && p.Logger != nil {
+		for _, w := range p.Config.Warnings() {
+			p.Logger.Warn("tenure: " + w)
+		}
+	}
+	o.Hooks = merge(append([]core.Hooks{o.Hooks}, p.Hooks...))
+	e, err := core.NewElector(p.Backend, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, el := range p.Elections {
+		if el.Handler == nil {
+			return nil, fmt.Errorf("tenure: %w: the election of %q has no handler", core.ErrInvalid, el.Shards)
+		}
+		if err := e.Contend(el.Handler, el.Shards...); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// Backends provides the core.Backend that *config.Config chooses among openers, and
+// closes it after what uses it has stopped.
+func Backends(openers ...core.Opener) fx.Option {
+	return fx.Provide(func(lc fx.Lifecycle, c *config.Config) (core.Backend, error) {
+		b, err := c.Open(context.Background(), openers...) // within open_timeout
+		if err != nil {
+			return nil, err
+		}
+		lc.Append(fx.StopHook(b.Close))
+		return b, nil
+	})
+}
+
+// Module provides the *core.Elector, and runs it from the application's start to
+// its stop. It needs a core.Backend, see Backends.
+func Module() fx.Option {
+	return fx.Module("tenure",
+		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p ElectorParams) (*core.Elector, error) {
+			e, err := NewElector(p)
+			if err != nil {
+				return nil, err
+			}
+			lc.Append(hook("elector", e.Run, sd))
+			return e, nil
+		}),
+		fx.Invoke(func(*core.Elector) {}),
+	)
+}
+
+// hook runs something in the background, from start to stop.
+func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hook {
+	var cancel context.CancelFunc
+	ended := make(chan error, 1)
+	return fx.Hook{
+		OnStart: func(context.Context) error {
+			var ctx context.Context
+			ctx, cancel = context.WithCancel(context.Background())
+			go func() {
+				err := run(ctx)
+				ended <- err
+				if ctx.Err() == nil { // by itself
+					// It fails only where nobody waits for a shutdown.
+					_ = sd.Shutdown(fx.ExitCode(1))
+				}
+			}()
+			return nil
+		},
+		OnStop: func(ctx context.Context) error {
+			cancel()
+			ctx, release := early(ctx)
+			defer release()
+			select {
+			case err := <-ended:
+				if err != nil {
+					return fmt.Errorf("tenure: the %s ended: %w", name, err)
+				}
+				return nil
+			case <-ctx.Done():
+				return fmt.Errorf("tenure: the %s had not stopped in time: what it still holds is taken over by other members: %w", name, context.Cause(ctx))
+			}
+		},
+	}
+}
+
+// early keeps a tenth of the time to the deadline for the hooks that come after.
+func early(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/10))
+}

@@ -1,0 +1,109 @@
+package tenurefx
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.uber.org/fx"
+
+	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+)
+
+// ShardingSettings are the keys below sharding in the configuration. See
+// sharding.Options.
+type ShardingSettings struct {
+	Shards      []string          `yaml:"shards"`   // names and ranges; or keyspace
+	Keyspace    sharding.Keyspace `yaml:"keyspace"` // its shards are added to shards
+	Interval    time.Duration     `yaml:"interval"`
+	LeaveBudget time.Duration     `yaml:"leave_budget"` // default: half of stop_timeout
+	Cooldown    time.Duration     `yaml:"cooldown"`
+	Penalty     time.Duration     `yaml:"penalty"`
+	Poll        time.Duration     `yaml:"poll"`
+	ZoneKey     string            `yaml:"zone_key"`
+}
+
+// ShardHandler serves each shard that sharding gives to this process. An
+// application provides one.
+type ShardHandler core.Handler
+
+// ManagerParams is what a Manager and its Router are made from.
+type ManagerParams struct {
+	fx.In
+
+	Backend core.Backend
+	Elector *core.Elector
+	Handler ShardHandler
+	Config  *config.Config `optional:"true"`
+	// Options, if there are any, are used instead of those of Config, but for an empty
+	// Shards.
+	Options *sharding.Options `optional:"true"`
+	Logger  *slog.Logger      `optional:"true"`
+}
+
+// ManagerResult is a Manager and a Router that knows its keyspace.
+type ManagerResult struct {
+	fx.Out
+
+	Manager *sharding.Manager
+	Router  *sharding.Router
+}
+
+// NewManager returns a Manager and a Router. The caller runs the Manager.
+func NewManager(p ManagerParams) (ManagerResult, error) {
+	var s ShardingSettings
+	if p.Config != nil {
+		if err := p.Config.Section("sharding", &s); err != nil {
+			return ManagerResult{}, err
+		}
+	}
+	o := &sharding.Options{
+		Interval: s.Interval, LeaveBudget: s.LeaveBudget, Cooldown: s.Cooldown,
+		Penalty: s.Penalty, Poll: s.Poll, ZoneKey: s.ZoneKey,
+	}
+	if s.LeaveBudget == 0 && p.Config != nil {
+		o.LeaveBudget = p.Config.StopTimeout() / 2 // the rest is for the Elector
+	}
+	if p.Options != nil {
+		c := *p.Options
+		o = &c
+	}
+	if len(o.Shards) == 0 {
+		o.Shards = append(o.Shards, s.Shards...)
+		if s.Keyspace.Name != "" {
+			if err := s.Keyspace.Validate(); err != nil {
+				return ManagerResult{}, fmt.Errorf("sharding.keyspace: %w", err)
+			}
+			o.Shards = append(o.Shards, s.Keyspace.Specs()...)
+		}
+	}
+	if o.OnError == nil && p.Logger != nil {
+		o.OnError = func(err error) { p.Logger.Warn("tenure: sharding", "error", err) }
+	}
+	m, err := sharding.NewManager(p.Backend, p.Elector, core.Handler(p.Handler), o)
+	if err != nil {
+		return ManagerResult{}, err
+	}
+	r, err := sharding.NewRouter(p.Elector, s.Keyspace)
+	return ManagerResult{Manager: m, Router: r}, err
+}
+
+// Sharding provides the *sharding.Manager and the *sharding.Router, and runs the
+// Manager beside the Elector of Module: when the application stops, this member is
+// emptied first.
+func Sharding() fx.Option {
+	return fx.Module("tenure-sharding",
+		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p ManagerParams) (ManagerResult, error) {
+			r, err := NewManager(p)
+			if err != nil {
+				return ManagerResult{}, fmt.Errorf("tenure: sharding: %w", err)
+			}
+			// Appended after the Elector's, so it stops before it.
+			lc.Append(hook("sharding manager", r.Manager.Run, sd))
+			return r, nil
+		}),
+		fx.Invoke(func(*sharding.Manager) {}),
+	)
+}
