@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/tenurefx"
+)
+
+const (
+	streamName = "DEPOSITS"
+	subjects   = "deposits.>"
+
+	lastItem    = "last" // number of the last message booked
+	balanceItem = "balance/"
+)
+
+// keyspace is where an account's deposits go: that of the configuration.
+func keyspace() sharding.Keyspace { return sharding.Keyspace{Name: "accounts", Layouts: []int{8}} }
+
+// deposit is the message that books an amount of cents to an account.
+func deposit(account string, cents int64) (subject string, payload []byte) {
+	return "deposits." + keyspace().Shard(account), []byte(account + " " + strconv.FormatInt(cents, 10))
+}
+
+// handler books the deposits of one shard, for as long as this process owns it.
+func handler(stream jetstream.Stream) tenurefx.ShardHandler {
+	return func(ctx context.Context, lease *core.Lease) error {
+		last, err := number(ctx, lease, lastItem)
+		if err != nil {
+			return err
+		}
+		consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{"deposits." + lease.Shard()},
+			DeliverPolicy:  jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(last) + 1,
+		})
+		if err != nil {
+			return err
+		}
+		for ctx.Err() == nil {
+			wait, cancel := context.WithTimeout(ctx, time.Second)
+			msg, err := consumer.Next(jetstream.FetchContext(wait))
+			cancel()
+			switch {
+			case ctx.Err() != nil:
+				return nil // asked to stop
+			case errors.Is(err, jetstream.ErrNoMessages), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+				continue
+			case err != nil:
+				return err
+			}
+			if err := book(lease, msg); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// book writes the balance and the message's number in one step, under the fence.
+func book(lease *core.Lease, msg jetstream.Msg) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return err
+	}
+	account, text, _ := strings.Cut(string(msg.Data()), " ")
+	cents, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || account == "" {
+		return fmt.Errorf("message %d is no deposit", meta.Sequence.Stream)
+	}
+	ctx := lease.Context() // a message that was begun is finished
+	balance, err := number(ctx, lease, balanceItem+account)
+	if err != nil {
+		return err
+	}
+	_, err = lease.Commit(ctx,
+		core.Put(balanceItem+account, strconv.AppendInt(nil, balance+cents, 10)),
+		core.Put(lastItem, strconv.AppendUint(nil, meta.Sequence.Stream, 10)))
+	return err
+}
+
+// number reads an item that is a number, 0 if it is not there.
+func number(ctx context.Context, lease *core.Lease, key string) (int64, error) {
+	item, err := lease.Get(ctx, key)
+	if err != nil || item == nil {
+		return 0, err
+	}
+	return strconv.ParseInt(string(item.Value), 10, 64)
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+)
+
+// ample bounds every wait, on a machine that is busy.
+const ample = 60 * time.Second
+
+func broker(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(ample) {
+		t.Fatal("the NATS server did not start")
+	}
+	nc, err := nats.Connect("", nats.InProcessServer(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// TestConsumer: members come and go while deposits arrive, and each is booked once.
+func TestConsumer(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*ample)
+	defer cancel()
+	js := broker(t)
+	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: streamName, Subjects: []string{subjects}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := filepath.Join(t.TempDir(), "consumer.db")
+	start := func(node string) *fxtest.App {
+		c, err := load(db, node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logger := slog.New(slog.NewTextHandler(t.Output(), nil)).With("node", node)
+		a := fxtest.New(t, app(c, stream), fx.Supply(logger), fx.StopTimeout(ample))
+		a.RequireStart()
+		return a
+	}
+	want := map[string]int64{}
+	publish := func(n int) {
+		t.Helper()
+		for i := range n {
+			account, cents := "account-"+strconv.Itoa(i%20), int64(i%7-3)
+			subject, payload := deposit(account, cents)
+			if _, err := js.Publish(ctx, subject, payload); err != nil {
+				t.Fatal(err)
+			}
+			want[account] += cents
+		}
+	}
+	a := start("a")
+	publish(100)
+	b := start("b")
+	publish(100)
+	a.RequireStop()
+	publish(100)
+	c := start("c")
+	publish(100)
+
+	look, err := sqlite.Open(ctx, db, "consumer", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := look.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	booked := func() map[string]int64 {
+		got := map[string]int64{}
+		for account := range want {
+			item, err := look.Get(ctx, core.ShardID(keyspace().Shard(account)), balanceItem+account)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if item == nil {
+				continue
+			}
+			if got[account], err = strconv.ParseInt(string(item.Value), 10, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return got
+	}
+	last := func() map[string]uint64 { // number of the last message of each subject
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subjects))
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers := map[string]uint64{}
+		for subject := range info.State.Subjects {
+			msg, err := stream.GetLastMsgForSubject(ctx, subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			numbers[subject[len("deposits."):]] = msg.Sequence
+		}
+		return numbers
+	}()
+	done := func() bool {
+		for shard, number := range last {
+			item, err := look.Get(ctx, core.ShardID(shard), lastItem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if item == nil || string(item.Value) != strconv.FormatUint(number, 10) {
+				return false
+			}
+		}
+		return true
+	}
+	for deadline := time.Now().Add(ample); !done(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not everything is booked: got %v, want %v", booked(), want)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	if got := booked(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got balances %v, want %v", got, want)
+	}
+	b.RequireStop()
+	c.RequireStop()
+}
+
+// TestKeyspace: the program and its configuration divide accounts alike.
+func TestKeyspace(t *testing.T) {
+	c, err := load("x.db", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s struct {
+		Keyspace sharding.Keyspace `yaml:"keyspace"`
+		Interval time.Duration     `yaml:"interval"`
+	}
+	if err := c.Section("sharding", &s); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(s.Keyspace) != fmt.Sprint(keyspace()) {
+		t.Errorf("the configuration has %v, the program %v", s.Keyspace, keyspace())
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"go.uber.org/fx/fxtest"
+
+	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/conformance/servers"
+)
+
+// pool holds the servers that the tests share.
+var pool servers.Pool
+
+func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
+
+// ample bounds every wait, on a machine that is busy.
+const ample = 60 * time.Second
+
+// parts are the backends' parts of the configuration, by name. All of them are in
+// the file; one value chooses.
+func parts() map[string]func(t *testing.T) string {
+	start := func(kind servers.Kind) func(*testing.T) *servers.Server {
+		return func(t *testing.T) *servers.Server { return pool.Get(t, kind, nil) }
+	}
+	return map[string]func(t *testing.T) string{
+		"memory": func(*testing.T) string { return "{namespace: cron}" },
+		"sqlite": func(t *testing.T) string {
+			return fmt.Sprintf("{namespace: cron, path: %q}", filepath.Join(t.TempDir(), "cron.db"))
+		},
+		"postgres": func(t *testing.T) string {
+			return fmt.Sprintf("{namespace: cron, create: true, migrate: true, dsn: %q}", start(servers.Postgres)(t).Database(t).Reveal())
+		},
+		"mysql": func(t *testing.T) string {
+			return fmt.Sprintf("{namespace: cron, create: true, migrate: true, dsn: %q}", start(servers.MariaDB)(t).Database(t).Reveal())
+		},
+		"etcd": func(t *testing.T) string {
+			return fmt.Sprintf("{namespace: cron, create: true, endpoints: [%q]}", "http://"+start(servers.Etcd)(t).Addr())
+		},
+		"consul": func(t *testing.T) string {
+			return fmt.Sprintf("{namespace: cron, create: true, address: %q}", start(servers.Consul)(t).Addr())
+		},
+		"zookeeper": func(t *testing.T) string {
+			return fmt.Sprintf("{namespace: cron, create: true, servers: [%q]}", start(servers.ZooKeeper)(t).Addr())
+		},
+	}
+}
+
+// TestApp runs the application on every backend: the job runs, and when the process
+// that runs it stops another goes on.
+func TestApp(t *testing.T) {
+	for name, part := range parts() {
+		t.Run(name, func(t *testing.T) {
+			text := "tenure:\n  backends:\n    " + name + ": " + part(t) + "\n"
+			if name != "memory" {
+				text += "    memory: {namespace: cron}\n"
+			}
+			load := func() *config.Config {
+				c, err := config.Load(&config.LoadOptions{Path: "cron.yaml", Data: []byte(text), Environ: []string{"TENURE__BACKEND=" + name}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c
+			}
+			var running atomic.Int32
+			run := func() (a *fxtest.App, ran chan struct{}) {
+				ran = make(chan struct{}, 1000)
+				a = fxtest.New(t, app(load(), 5*time.Millisecond, func(context.Context) (string, error) {
+					if running.Add(1) != 1 {
+						t.Error("two run the job")
+					}
+					defer running.Add(-1)
+					select {
+					case ran <- struct{}{}:
+					default:
+					}
+					return "done", nil
+				}))
+				a.RequireStart()
+				return a, ran
+			}
+			wait := func(ran chan struct{}) {
+				t.Helper()
+				select {
+				case <-ran:
+				case <-time.After(ample):
+					t.Fatal("the job does not run")
+				}
+			}
+			first, ran := run()
+			for range 3 {
+				wait(ran)
+			}
+			if name == "memory" { // no other process reaches it
+				first.RequireStop()
+				return
+			}
+			second, ranToo := run()
+			first.RequireStop()
+			for range 3 {
+				wait(ranToo)
+			}
+			second.RequireStop()
+		})
+	}
+}
+
+// TestFile: the configuration beside the program is one that it accepts.
+func TestFile(t *testing.T) {
+	c, err := config.Load(&config.LoadOptions{Path: "cron.yaml", Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := c.Warnings(); len(w) > 0 {
+		t.Error(strings.Join(w, "\n"))
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/follower"
+)
+
+const (
+	streamName = "DECISIONS"
+	subjects   = "decisions.>"
+
+	headerStore    = "Tenure-Store"
+	headerPosition = "Tenure-Position" // shard:seq:token
+)
+
+// subject of a shard. Dots part a subject's tokens, and would not do at the end of
+// one; a shard's name has no "~".
+func subject(shard string) string {
+	return "decisions." + strings.ReplaceAll(shard, ".", "~")
+}
+
+// relay publishes decisions. It is a follower.Applier whose positions are in the
+// broker. Safe for concurrent use.
+type relay struct {
+	js     jetstream.JetStream
+	stream jetstream.Stream
+
+	mu   sync.Mutex
+	last map[string]message // of each shard
+}
+
+// message is a decision in the stream, by the stream's number and the log's.
+type message struct {
+	number uint64
+	at     follower.Position
+}
+
+var _ follower.Applier = (*relay)(nil)
+
+// newRelay makes the stream unless it is there.
+func newRelay(ctx context.Context, nc *nats.Conn) (*relay, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: streamName, Subjects: []string{subjects}})
+	if err != nil {
+		return nil, err
+	}
+	return &relay{js: js, stream: stream, last: make(map[string]message)}, nil
+}
+
+// Load asks the broker for the last message of each subject.
+func (r *relay) Load(ctx context.Context) (follower.Checkpoint, error) {
+	info, err := r.stream.Info(ctx, jetstream.WithSubjectFilter(subjects))
+	if err != nil {
+		return follower.Checkpoint{}, err
+	}
+	var cp follower.Checkpoint
+	last := make(map[string]message)
+	for name := range info.State.Subjects {
+		msg, err := r.stream.GetLastMsgForSubject(ctx, name)
+		if err != nil {
+			return follower.Checkpoint{}, err
+		}
+		p, err := follower.ParsePosition(msg.Header.Get(headerPosition))
+		if err != nil {
+			return follower.Checkpoint{}, fmt.Errorf("message %d of the stream: %w", msg.Sequence, err)
+		}
+		store := msg.Header.Get(headerStore)
+		if cp.Store != "" && cp.Store != store {
+			return follower.Checkpoint{}, fmt.Errorf("%w: the stream has decisions of %q and of %q", core.ErrStoreChanged, cp.Store, store)
+		}
+		cp.Store = store
+		cp.Positions = append(cp.Positions, p)
+		last[p.Shard] = message{msg.Sequence, p}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for shard, m := range last {
+		if m.number > r.last[shard].number { // else Apply has been there meanwhile
+			r.last[shard] = m
+		}
+	}
+	return cp, nil
+}
+
+// Apply publishes the entries one after the other, each on the condition that it
+// follows the one before. Where the stream is not where the batch begins, because
+// a reply was lost or another relay was faster, the Tailer asks Load where it is.
+func (r *relay) Apply(ctx context.Context, b follower.Batch) error {
+	shard := b.Shard()
+	r.mu.Lock()
+	last := r.last[shard]
+	r.mu.Unlock()
+	if last.at != b.From && last.number > 0 {
+		return fmt.Errorf("%w: the stream is at %v", follower.ErrMoved, last.at)
+	}
+	for _, e := range b.Entries {
+		msg := nats.NewMsg(subject(shard))
+		msg.Header.Set(headerStore, b.Store)
+		at := follower.Position{Shard: shard, Seq: e.Seq, Token: e.Token}
+		msg.Header.Set(headerPosition, at.String())
+		msg.Header.Set("Tenure-Token", strconv.FormatInt(int64(e.Token), 10))
+		msg.Data = e.Payload
+		ack, err := r.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(last.number))
+		if conflict(err) {
+			return fmt.Errorf("%w: the stream has messages after %v: %w", follower.ErrMoved, last.at, err)
+		}
+		if err != nil {
+			return err
+		}
+		last = message{ack.Sequence, at}
+		r.mu.Lock()
+		r.last[shard] = last
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+func conflict(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+}
