@@ -16,6 +16,7 @@ type decision struct {
 	Mean      float64 `json:"mean"`      // Total/Count, to a hundredth
 	Longest   int     `json:"longest"`   // longest delay so far, minutes
 	Token     int64   `json:"token"`     // of the lease that its writer believed to hold
+	At        int64   `json:"at"`        // host's monotonic clock when it was written, nanoseconds
 }
 
 // next is the decision for d after all that led to the receiver; the zero
@@ -27,6 +28,12 @@ func (s decision) next(d departure, token int64) decision {
 	}
 	n.Mean = math.Round(100*float64(n.Total)/float64(n.Count)) / 100
 	return n
+}
+
+// facts is the decision without what the file does not determine.
+func (s decision) facts() decision {
+	s.Token, s.At = 0, 0
+	return s
 }
 
 func (s decision) encode() []byte {
@@ -45,7 +52,7 @@ func decodeDecision(payload []byte) (decision, error) {
 	return d, nil
 }
 
-// truth is what an airport's log must hold, tokens aside, computed from the file
+// truth are the facts that an airport's log must hold, computed from the file
 // alone.
 func truth(departures []departure) []decision {
 	out := make([]decision, 0, len(departures))

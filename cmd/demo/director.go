@@ -17,7 +17,7 @@ const (
 	tick       = 100 * time.Millisecond // between two clearances, and two frames
 	stepLimit  = 30 * time.Second       // for a step of the chaos, beside some TTLs
 	stepTTLs   = 10
-	endLimit   = 15 * time.Second // for the members to leave at the end
+	endLimit   = 30 * time.Second // for the members to leave at the end, the same
 	maxNotes   = 200
 	busiestFew = 4
 )
@@ -59,15 +59,11 @@ func (d *director) direct(ctx context.Context) error {
 	defer d.end()
 	d.began = time.Now()
 	if d.server != nil {
-		d.say(toneNone, "the logs are in a %s database of the run's own at %s", d.o.backend, d.server.Addr())
+		d.say(toneNone, "the logs are in %s", d.server.place)
 	}
 	d.say(toneNone, "%s at %d airports, shared by %s", count(d.flights.total, "departure"), len(d.flights.airports), count(len(d.members), "process"))
 	for _, s := range d.members {
-		var peers []string
-		for _, p := range d.members {
-			peers = append(peers, p.node)
-		}
-		if err := d.start(s, peers); err != nil {
+		if err := d.start(s); err != nil {
 			return err
 		}
 	}
@@ -80,13 +76,16 @@ func (d *director) direct(ctx context.Context) error {
 		at  int
 		run func(context.Context) error
 	}
-	steps := []step{{d.schedule.killAt, d.killAndRestart}, {d.schedule.stopAt, d.stopInMidWrite}, {d.schedule.leaveAt, d.leave}}
+	steps := []step{
+		{d.schedule.killAt, d.killAndRestart}, {d.schedule.joinAt, d.join}, {d.schedule.stopAt, d.stopInMidWrite},
+		{d.schedule.drainAt, d.drain}, {d.schedule.leaveAt, d.leave},
+	}
 	if d.server != nil {
-		steps = slices.Insert(steps, 2, step{d.schedule.restartAt, d.restartServer})
+		steps = slices.Insert(steps, 3, step{d.schedule.restartAt, d.restartServer})
 	}
 	for i, step := range steps {
 		d.limit = step.at
-		if err := d.await(ctx, "the departures before the next strike", func() bool { return d.history.decided >= d.limit }); err != nil {
+		if err := d.await(ctx, "the departures before the next step", func() bool { return d.history.decided >= d.limit }); err != nil {
 			return err
 		}
 		d.limit = d.flights.total
@@ -104,9 +103,9 @@ func (d *director) direct(ctx context.Context) error {
 }
 
 // start gives a seat a new process.
-func (d *director) start(s *seat, peers []string) error {
+func (d *director) start(s *seat) error {
 	c := d.config
-	c.Node, c.Peers = s.node, peers
+	c.Node = s.node
 	child, err := startChild(c, d.reports, d.quit)
 	if err != nil {
 		return err
@@ -121,7 +120,7 @@ func (d *director) start(s *seat, peers []string) error {
 func (d *director) killAndRestart(ctx context.Context) error {
 	s := d.seat(d.schedule.kill)
 	s.status = statusKilled
-	before := len(d.history.passages())
+	w := d.watchMoves(s.node + " killed")
 	owned := d.history.owned(s.node)
 	d.history.strike(s.node, sigKill, monotonic())
 	if err := s.child.signal(killSignal); err != nil {
@@ -131,16 +130,18 @@ func (d *director) killAndRestart(ctx context.Context) error {
 	if err := d.await(ctx, "the takeover of the killed member's airports", d.settled); err != nil {
 		return err
 	}
-	d.sayTakeovers(s.node, before)
-	before = len(d.history.passages())
-	if err := d.start(s, nil); err != nil {
+	d.sayTakeovers(s.node, w.before)
+	d.moved(w)
+	if err := d.start(s); err != nil {
 		return err
 	}
+	w = d.watchMoves(s.node + " restarted")
 	d.say(toneChaos, "%s restarted as process %d", s.node, s.child.cmd.Process.Pid)
-	if err := d.await(ctx, "the restarted member to have its airports back", d.settled); err != nil {
+	if err := d.await(ctx, "the restarted member to have its share", d.settled); err != nil {
 		return err
 	}
-	d.sayHandovers(before)
+	d.sayHandovers(w.before)
+	d.moved(w)
 	return nil
 }
 
@@ -153,8 +154,8 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before := len(d.history.passages())
 	s.status = statusStopped
+	moves := d.watchMoves(s.node + " stopped")
 	if err := s.child.signal(stopSignal); err != nil {
 		return err
 	}
@@ -169,13 +170,13 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	if err := d.await(ctx, "the takeover of the stopped member's airports", over); err != nil {
 		return err
 	}
-	for _, p := range d.history.passages()[before:] {
+	for _, p := range d.history.passages()[moves.before:] {
 		if p.airport == airport {
 			d.say(toneNone, "%s taken over by %s with token %d after %.2f TTL", airport, p.to.member, p.to.token, d.ttls(p.took))
 		}
 	}
-	d.sayTakeovers(s.node, before)
-	before = len(d.history.passages())
+	d.sayTakeovers(s.node, moves.before)
+	d.moved(moves)
 
 	zombies := len(d.history.zombies)
 	if err := s.child.order(order{Do: doRelease, Upto: d.cleared}); err != nil {
@@ -188,17 +189,19 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 		return err
 	}
 	s.status = statusRunning
+	moves = d.watchMoves(s.node + " resumed")
 	d.say(toneChaos, "%s resumed after %.2f TTL; it still believes in its leases and sends its write", s.node, d.ttls(time.Since(stopped)))
 	if err := d.await(ctx, "the answer to the zombie's write", func() bool { return len(d.history.zombies) > zombies }); err != nil {
 		return err
 	}
-	if err := d.await(ctx, "the resumed member to have its airports back", d.settled); err != nil {
+	if err := d.await(ctx, "the resumed member to have its share", d.settled); err != nil {
 		return err
 	}
 	if n := len(d.history.zombies) - zombies - len(d.held); n > 0 {
 		d.say(toneNone, "%s of %s had waited behind it: %d of %d refused", count(n, "more write"), s.node, d.refused(), len(d.history.zombies))
 	}
-	d.sayHandovers(before)
+	d.sayHandovers(moves.before)
+	d.moved(moves)
 	return nil
 }
 
@@ -262,7 +265,7 @@ func (d *director) restartServer(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	d.say(toneChaos, "the %s server killed with SIGKILL", d.o.backend)
+	d.say(toneChaos, "%s killed with SIGKILL", d.server.victim)
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	up := make(chan error, 1)
@@ -285,7 +288,7 @@ func (d *director) restartServer(ctx context.Context) error {
 		return fmt.Errorf("demo: %w", failed)
 	}
 	d.history.serverAway = append(d.history.serverAway, time.Since(struck))
-	d.say(toneChaos, "the %s server runs again after %.2f s", d.o.backend, time.Since(struck).Seconds())
+	d.say(toneChaos, "%s runs again after %.2f s", d.server.victim, time.Since(struck).Seconds())
 	due := d.cleared
 	if err := d.await(ctx, "the work to go on", func() bool { return d.settled() && d.history.decided >= due }); err != nil {
 		return err
@@ -293,42 +296,6 @@ func (d *director) restartServer(ctx context.Context) error {
 	d.say(toneGood, "the departures of the outage are decided %.2f s after the kill, with %s", time.Since(struck).Seconds(),
 		count(d.history.granted-granted, "new lease"))
 	return nil
-}
-
-// leave shuts a member down gracefully.
-func (d *director) leave(ctx context.Context) error {
-	s := d.seat(d.schedule.leave)
-	before := len(d.history.passages())
-	owned := d.history.owned(s.node)
-	s.status = statusLeaving
-	if err := s.child.order(order{Do: doLeave}); err != nil {
-		return err
-	}
-	d.say(toneChaos, "%s asked to shut down; it owns %s", s.node, count(len(owned), "airport"))
-	gone := func() bool { return s.status == statusLeft && d.settled() }
-	if err := d.await(ctx, "the member that leaves to hand over", gone); err != nil {
-		return err
-	}
-	d.sayHandovers(before)
-	return nil
-}
-
-// closeDown asks every member that is left to leave.
-func (d *director) closeDown(ctx context.Context) error {
-	for _, s := range d.members {
-		if s.status == statusLeft {
-			continue
-		}
-		s.status = statusLeaving
-		if err := s.child.order(order{Do: doLeave}); err != nil {
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, endLimit)
-	defer cancel()
-	return d.await(ctx, "the members to leave", func() bool {
-		return !slices.ContainsFunc(d.members, func(s *seat) bool { return s.status != statusLeft })
-	})
 }
 
 // end kills what still runs and waits for it. Afterwards no child and no
@@ -365,7 +332,7 @@ func (d *director) await(ctx context.Context, what string, done func() bool) err
 		case <-ctx.Done():
 			return fmt.Errorf("demo: stopped while waiting for %s: %w", what, context.Cause(ctx))
 		case <-late.C:
-			missing := cmp.Or(d.unsettled(), "all airports are owned")
+			missing := cmp.Or(d.unsettled(), "all airports are owned, in even shares")
 			if d.trouble != "" {
 				return fmt.Errorf("demo: waited %v for %s (%s): remove what troubles %s", limit, what, missing, d.trouble)
 			}
@@ -409,6 +376,12 @@ func (d *director) hear(r childReport) error {
 	switch e.Is {
 	case isUp:
 		s.status = statusRunning
+	case isEmptied:
+		if s.status == statusDraining {
+			s.status = statusDrained
+		}
+	case isPlanned:
+		d.detail("%s planned: %s (%s)", s.node, count(e.Count, "move"), e.Cause)
 	case isHeld:
 		d.held = e.Writes
 	case isAnswered:
@@ -443,35 +416,6 @@ func (d *director) heardEnd(s *seat, err error) error {
 		return fmt.Errorf("demo: %s ended by itself", s.node)
 	}
 	return fmt.Errorf("demo: %s: %w: %s", s.node, err, s.child.stderr)
-}
-
-// settled reports whether every airport is owned by the member that should own
-// it among those that run, and that member has resumed the airport's work.
-func (d *director) settled() bool { return d.unsettled() == "" }
-
-// unsettled describes the first airport that is not settled.
-func (d *director) unsettled() string {
-	var live []string
-	for _, s := range d.members {
-		switch s.status {
-		case statusRunning:
-			live = append(live, s.node)
-		case statusStarting:
-			return s.node + " has not started"
-		}
-	}
-	for _, a := range d.flights.airports {
-		l, want := d.history.newest(a), ownerOf(a, live)
-		switch {
-		case l.token == 0 || l.ended != 0:
-			return fmt.Sprintf("%s has no owner and waits for %s", a, want)
-		case l.member != want:
-			return fmt.Sprintf("%s is owned by %s and waits for %s", a, l.member, want)
-		case l.resumed == 0:
-			return fmt.Sprintf("%s was granted to %s, which has not resumed its work", a, want)
-		}
-	}
-	return ""
 }
 
 func (d *director) seat(node string) *seat {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 //go:embed data/flights-2001q1.csv
@@ -26,6 +27,7 @@ const (
 	departureLayout = "2006-01-02T15:04"
 	maxFlightsBytes = 64 << 20
 	maxDelayMinutes = 7 * 24 * 60
+	maxAirports     = 4096
 )
 
 // A departure is one row of the flights file.
@@ -120,6 +122,14 @@ func parseTimetable(r io.Reader) (*timetable, error) {
 		t.airports = append(t.airports, a)
 	}
 	slices.Sort(t.airports)
+	if len(t.airports) > maxAirports {
+		return nil, fmt.Errorf("%d origin airports: use a file with at most %d", len(t.airports), maxAirports)
+	}
+	if names, err := sharding.Expand(t.airports...); err != nil {
+		return nil, fmt.Errorf("origins: %w", err)
+	} else if !slices.Equal(names, t.airports) {
+		return nil, errors.New(`an origin is written like a range of shards: use names without ".."`)
+	}
 	return t, nil
 }
 

@@ -48,6 +48,8 @@ func TestParseTimetableRefuses(t *testing.T) {
 		{"name outside the grammar", good + "2,2001-01-01T01:10,H/NL,LAS,95,1\n", "line 3: origin"},
 		{"empty name", good + "2,2001-01-01T01:10,,LAS,95,1\n", "line 3: origin"},
 		{"reserved name", good + "2,2001-01-01T01:10,_HNL,LAS,95,1\n", "reserved"},
+		{"written like a range", good + "2,2001-01-01T01:10,HNL1..2,LAS,95,1\n", "like a range"},
+		{"written like no range", good + "2,2001-01-01T01:10,HNL..2,LAS,95,1\n", "range"},
 		{"delay not a number", good + "2,2001-01-01T01:10,HNL,LAS,late,1\n", `line 3: delay "late"`},
 		{"absurd delay", good + "2,2001-01-01T01:10,HNL,LAS,999999999,1\n", "within a week"},
 		{"open quote", good + "2,\"2001-01-01T01:10,HNL,LAS,95,1\n", "correct that line"},

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -133,7 +135,7 @@ func (s *gatedSession) Commit(ctx context.Context, writes []core.Write) ([]core.
 	if g.takes(writes) {
 		g.calls.Lock()
 		defer g.calls.Unlock()
-		g.tell(event{Is: isHeld, Writes: seen(writes)})
+		g.tell(event{Is: isHeld, Writes: ofAirports(seen(writes))})
 		<-g.send // the director's, or the process ends with its input
 		defer g.noteSent()
 		return s.sendLate(ctx, writes)
@@ -159,8 +161,15 @@ func (s *gatedSession) sendLate(ctx context.Context, writes []core.Write) ([]cor
 		}
 		told[i].judge(outcome)
 	}
-	s.gate.tell(event{Is: isAnswered, Writes: told})
+	if told = ofAirports(told); len(told) > 0 {
+		s.gate.tell(event{Is: isAnswered, Writes: told})
+	}
 	return results, err
+}
+
+// ofAirports drops writes of shards that are Tenure's own, such as a plan.
+func ofAirports(writes []write) []write {
+	return slices.DeleteFunc(writes, func(w write) bool { return strings.HasPrefix(w.Airport, "_") })
 }
 
 // judge fills in what became of a write.

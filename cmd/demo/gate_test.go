@@ -122,6 +122,50 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// TestGateTellsAirportsOnly has the plans of a zombie assigner refused in silence:
+// the report is about departures.
+func TestGateTellsAirportsOnly(t *testing.T) {
+	t.Parallel()
+	f := &fakeStore{answers: []core.CommitResult{{}, {Err: &core.FencedError{}}, {Err: &core.FencedError{}}}}
+	events := make(chan event, 10)
+	g := newGate(f, func(e event) { events <- e })
+	s, err := g.Join(t.Context(), core.Member{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.hold("ATL")
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Commit(t.Context(), []core.Write{writeOf("_assigner", 2, 1), writeOf("ATL", 41, 133)})
+		done <- err
+	}()
+	if e := next(t, events); e.Is != isHeld || len(e.Writes) != 1 || e.Writes[0].Airport != "ATL" {
+		t.Errorf("held %+v, want the write of ATL", e)
+	}
+	g.release()
+	if err := next(t, done); err != nil {
+		t.Fatal(err)
+	}
+	if e := next(t, events); e.Is != isAnswered || len(e.Writes) != 1 || e.Writes[0].Airport != "ATL" || e.Writes[0].Outcome != wasRefused {
+		t.Errorf("answered %+v, want the refusal of ATL's write", e)
+	}
+}
+
+// TestUnfencedLeavesPlans sees the control override no fence of a shard that is
+// Tenure's own.
+func TestUnfencedLeavesPlans(t *testing.T) {
+	t.Parallel()
+	f := &fakeStore{answers: []core.CommitResult{{Err: &core.FencedError{Current: core.Owner{Session: "new", Token: 57}}}}}
+	s, err := unfenced{f}.Join(t.Context(), core.Member{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Commit(t.Context(), []core.Write{writeOf("_assigner", 2, 1)})
+	if err != nil || !errors.Is(res[0].Err, core.ErrFenced) || len(f.writes) != 1 {
+		t.Errorf("got %+v, %v after %d writes, want the refusal of one", res, err, len(f.writes))
+	}
+}
+
 // TestUnfenced sees a dead fence and a taken number overridden, and nothing else.
 func TestUnfenced(t *testing.T) {
 	t.Parallel()

@@ -47,12 +47,17 @@ type history struct {
 	granted int                // leases
 	strikes []strike
 	zombies []write // sent late, with their outcome
+	plans   int     // written by assigners
+
+	reshares []reshare
+	boards   map[string]string // what members showed at the end
+	lags     []float64         // of their boards, milliseconds
 
 	serverAway []time.Duration // of each restart of the server, from its kill on
 }
 
 func newHistory() *history {
-	return &history{leases: map[string][]lease{}, counts: map[string]int{}}
+	return &history{leases: map[string][]lease{}, counts: map[string]int{}, boards: map[string]string{}}
 }
 
 func (h *history) apply(member string, e event) {
@@ -71,6 +76,13 @@ func (h *history) apply(member string, e event) {
 		l.ended, l.planned = e.At, e.Planned
 	case isAnswered:
 		h.zombies = append(h.zombies, e.Writes...)
+	case isPlanned:
+		h.plans++
+	case isShown:
+		h.boards[member] = e.Board
+		for _, lag := range e.Lags {
+			h.lags = append(h.lags, float64(lag)/1000)
+		}
 	}
 }
 

@@ -1,19 +1,23 @@
 //go:build unix
 
 // Command demo is the flight board: 20,000 real departures from 220 airports,
-// each airport a shard, shared by three member processes of this program. The
-// owner of an airport appends one decision per departure to the airport's log,
-// under its fencing token, from where the former owner stopped. Meanwhile the
-// director kills one member, stops another between the last check of a write and
-// its sending, and shuts one down. At the end the logs are compared with the
-// file. With -unfenced the same happens without the fence, and damage is found.
+// each airport a shard, shared by three member processes of this program with a
+// sharding.Manager. The owner of an airport appends one decision per departure to
+// the airport's log, under its fencing token, from where the former owner stopped;
+// every member shows all airports, by a follower.Tailer. Meanwhile the director
+// kills one member, has a fourth one join, stops another between the last check of
+// a write and its sending, drains one, and shuts one down. At the end the logs, and
+// what the members show, are compared with the file. With -unfenced the same happens
+// without the fence, and damage is found.
 //
 // The logs are in a temporary SQLite database, or with -backend on a PostgreSQL or
-// MariaDB server that is started for the run and itself killed and restarted once.
+// MariaDB server that is started for the run and itself killed and restarted once,
+// or in an etcd of three members, of which one is, or in a ZooKeeper.
 //
 //	go run ./cmd/demo
 //	go run ./cmd/demo -backend postgres
 //	go run ./cmd/demo -unfenced
+//	go run ./cmd/demo -simulate    a day of sharding over virtual time; -simulate -h
 package main
 
 import (
@@ -48,6 +52,9 @@ func main() {
 // run is the command. It returns its exit code, and leaves no process and, unless
 // asked to, no file.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && (args[0] == "-simulate" || args[0] == "--simulate") {
+		return simulate(args[1:], stdout, stderr)
+	}
 	o, err := parseOptions(args, stores(), stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return exitOK
@@ -143,6 +150,7 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 		return nil, "", err
 	}
 	r.measure(d.history, o.ttl)
+	r.compareBoards(d.history, trueBoard(flights))
 	r.judge()
 	return r, "", nil
 }

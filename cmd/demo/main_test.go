@@ -92,6 +92,9 @@ func playShort(t *testing.T, wantCode int, more ...string) *report {
 	if r.Departures != 3000 || r.Attempted == 0 {
 		t.Errorf("%d departures, %d zombie writes: too little to judge", r.Departures, r.Attempted)
 	}
+	if len(r.Moves) != 7 || r.Boards.N != 3 || r.Boards.Wrong > 0 && !r.Unfenced {
+		t.Errorf("moves %+v, boards %+v: want 7 times that members came and went, and 3 boards as the file says", r.Moves, r.Boards)
+	}
 	if r.Unfenced && (r.Damage.Superseded == 0 || r.Damage.Doubled == 0) {
 		t.Errorf("damage %+v, want entries doubled and accepted under a superseded token", r.Damage)
 	}

@@ -7,25 +7,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/sharding"
 )
 
-// A member is one of the processes that share the airports.
+// A member is one of the processes that share the airports: a sharding.Manager
+// beside an Elector serves its share, and a follower.Tailer shows all of them.
 type member struct {
 	config  memberConfig
 	flights *timetable
 	out     *lineWriter
 	gate    *gate
 	elector *core.Elector
+	manager *sharding.Manager
+	board   *board
+	tailer  *follower.Tailer
 	clear   *clearance
 }
 
 const (
-	quitLimit = 5 * time.Second        // for handing back when the director is gone
-	lookAgain = 250 * time.Millisecond // between two looks at who should own what, if nothing changes
+	leaveBudget   = 10 * time.Second // for having all airports taken over, beside a TTL
+	quitLimit     = 5 * time.Second  // for each part of a member to end when the director is gone
+	planningParts = 10               // plans in a TTL, at most
+	heirParts     = 20               // of a TTL, one of which the second in order leaves to an heir
 )
 
 // runMember is the main function of a child process. The end of in ends it.
@@ -51,10 +58,63 @@ func (m *member) tell(e event) {
 }
 
 // trouble tells the director what goes wrong between this member and the store.
-func (m *member) trouble(e core.SessionEvent) {
-	if e.Err != nil {
-		m.tell(event{Is: isTrouble, Cause: fmt.Sprintf("%s: %v", e.Kind, e.Err)})
+func (m *member) trouble(what string, err error) {
+	if err != nil {
+		m.tell(event{Is: isTrouble, Cause: fmt.Sprintf("%s: %v", what, err)})
 	}
+}
+
+// assemble makes the parts of the member.
+func (m *member) assemble(b core.Backend) (err error) {
+	if m.config.Unfenced {
+		b = unfenced{b}
+	}
+	m.gate = newGate(b, m.tell)
+	m.elector, err = core.NewElector(m.gate, &core.Options{
+		Node: m.config.Node, TTL: m.config.TTL, Supersede: true,
+		// The members share the processors of one machine, so that an heir may be
+		// late: with less an airport goes to another first, and moves twice.
+		RankDelay: max(m.config.TTL/heirParts, b.Info().Limits.PollPeriod*3/2),
+		Hooks:     core.Hooks{OnSession: func(e core.SessionEvent) { m.trouble(fmt.Sprint(e.Kind), e.Err) }},
+	})
+	if err != nil {
+		return err
+	}
+	m.manager, err = sharding.NewManager(m.gate, m.elector, m.work, &sharding.Options{
+		Shards: m.flights.airports, Interval: m.config.TTL / planningParts, LeaveBudget: leaveBudget + m.config.TTL,
+		Poll:    m.config.TTL, // only in case: the tailer wakes it
+		OnPlan:  m.planned,
+		OnError: func(err error) { m.trouble("plans", err) },
+	})
+	if err != nil {
+		return err
+	}
+	m.board = newBoard(monotonic())
+	m.tailer, err = follower.NewTailer(m.gate, &follower.Options{
+		BackoffMax: m.config.TTL, Hooks: follower.Hooks{OnError: func(f follower.Failure) { m.trouble("board", f.Err) }},
+	})
+	if err != nil {
+		return err
+	}
+	if err := m.tailer.Follow("board", follower.Memory(m.board.apply, nil), "*"); err != nil {
+		return err
+	}
+	return m.tailer.Follow("plans", follower.Memory(func(context.Context, follower.Batch) error {
+		m.manager.Wake()
+		return nil
+	}, nil), sharding.AssignerShard)
+}
+
+// planned tells of a plan that this member wrote, and why it moves what it moves.
+func (m *member) planned(o *sharding.Outcome) {
+	if len(o.Change.Moves) == 0 {
+		return // who takes part has changed, and nothing has to move
+	}
+	by := map[string]int{}
+	for _, move := range o.Change.Moves {
+		by[move.Why.String()]++
+	}
+	m.tell(event{Is: isPlanned, Count: len(o.Change.Moves), Cause: reasons(by)})
 }
 
 func (m *member) run(lines *lineReader) error {
@@ -73,26 +133,14 @@ func (m *member) run(lines *lineReader) error {
 		return err
 	}
 	defer b.Close()
-	if m.config.Unfenced {
-		m.gate = newGate(unfenced{b}, m.tell)
-	} else {
-		m.gate = newGate(b, m.tell)
-	}
-	m.elector, err = core.NewElector(m.gate, &core.Options{
-		Node: m.config.Node, TTL: m.config.TTL, Supersede: true, Hooks: core.Hooks{OnSession: m.trouble},
-	})
-	if err != nil {
+	if err := m.assemble(b); err != nil {
 		return err
 	}
-
-	running, stop := context.WithCancel(context.Background())
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- m.elector.Run(running) }()
-	var sharing sync.WaitGroup
-	sharing.Go(func() { m.share(running) })
-	defer sharing.Wait()
-	defer stop()
+	// They end in this order: the elector carries out what the manager asks for.
+	ended := make(chan *part, 3)
+	parts := []*part{
+		startPart("the manager", m.manager.Run, ended), startPart("the elector", m.elector.Run, ended), startPart("the tailer", m.tailer.Run, ended),
+	}
 
 	orders := make(chan order)
 	go func() { // ends with the process: nothing can interrupt a read of standard input
@@ -108,13 +156,15 @@ func (m *member) run(lines *lineReader) error {
 	m.tell(event{Is: isUp})
 	for {
 		select {
-		case err := <-ended:
-			return cmpErr(err, errors.New("the elector ended by itself"))
+		case p := <-ended:
+			for _, other := range parts {
+				other.stop()
+			}
+			return fmt.Errorf("%s ended by itself: %w", p.name, cmpErr(p.err, errors.New("without an error")))
 		case o, ok := <-orders:
 			if !ok {
-				stop()
 				m.gate.release()
-				return waitErr(ended, quitLimit)
+				return endParts(parts, quitLimit)
 			}
 			switch o.Do {
 			case doRelease:
@@ -123,9 +173,17 @@ func (m *member) run(lines *lineReader) error {
 				m.gate.hold(o.Airport)
 			case doSend:
 				m.gate.release()
+			case doDrain:
+				m.manager.Drain(true)
+				emptied := m.manager.Emptied()
+				go func() { // ends with the process at the latest
+					<-emptied
+					m.tell(event{Is: isEmptied})
+				}()
+			case doShow:
+				go m.show() // the same
 			case doLeave:
-				stop()
-				err := <-ended // within the drain budget
+				err := endParts(parts, leaveBudget+m.config.TTL+quitLimit)
 				if err == nil {
 					m.tell(event{Is: isLeft})
 				}
@@ -142,111 +200,54 @@ func cmpErr(err, otherwise error) error {
 	return otherwise
 }
 
-func waitErr(c <-chan error, limit time.Duration) error {
-	select {
-	case err := <-c:
-		return err
-	case <-time.After(limit):
-		return fmt.Errorf("not handed back within %v", limit)
-	}
-}
-
-// share keeps this member contending for exactly the airports that are its own
-// by rendezvous among the members alive, and hands over the others. It acts when
-// the membership changes, and ends with ctx.
-func (m *member) share(ctx context.Context) {
-	var moves sync.WaitGroup
-	defer moves.Wait()
-	s := &sharing{node: m.config.Node, airports: m.flights.airports, mine: map[string]bool{}, moving: map[string]bool{}}
-	// Members start together: do not take everything because one was faster.
-	grace := time.Now().Add(2 * m.config.TTL)
-	v := m.elector.View()
-	for ctx.Err() == nil {
-		var peers []string
-		if time.Now().Before(grace) {
-			peers = m.config.Peers
-		}
-		take, give := s.plan(v.Members, peers)
-		if len(take) > 0 && m.elector.Contend(m.work, take...) == nil {
-			s.took(take) // else the elector is stopping
-		}
-		for to, airports := range give {
-			s.giving(airports)
-			moves.Go(func() {
-				// Whatever the error, the airports are no longer contended for here.
-				_ = m.elector.HandOver(ctx, to, airports...)
-				s.gave(airports)
-			})
-		}
-		wait, cancel := context.WithTimeout(ctx, lookAgain)
-		if next, err := m.elector.WaitView(wait, v); err == nil {
-			v = next
-		} else if wait.Err() == nil {
-			cancel()
-			return // the elector has stopped
-		}
-		cancel()
-	}
-}
-
-// sharing is what this member contends for. Safe for concurrent use.
-type sharing struct {
-	node     string
-	airports []string
-
-	mu     sync.Mutex
-	mine   map[string]bool // contended for
-	moving map[string]bool // being handed over
-}
-
-// plan says which airports to contend for, and which to hand over to whom.
-func (s *sharing) plan(members []core.Member, peers []string) (take []string, give map[core.SessionID][]string) {
-	live := append([]string{s.node}, peers...)
-	session := map[string]core.SessionID{}
-	for _, other := range members {
-		live = append(live, other.Node)
-		if _, twice := session[other.Node]; twice {
-			return nil, nil // a former process of that name is about to be gone
-		}
-		session[other.Node] = other.Session
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	give = map[core.SessionID][]string{}
-	for _, a := range s.airports {
-		owner := ownerOf(a, live)
-		switch to, known := session[owner]; {
-		case s.moving[a]:
-		case owner == s.node && !s.mine[a]:
-			take = append(take, a)
-		case owner != s.node && s.mine[a] && known:
-			give[to] = append(give[to], a)
+// show tells the director what the board shows once it has every departure of
+// the file.
+func (m *member) show() {
+	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
+	defer cancel()
+	for _, a := range m.flights.airports {
+		if err := m.tailer.WaitFor(ctx, a, core.Seq(len(m.flights.from[a]))); err != nil {
+			m.trouble("board", err)
+			break
 		}
 	}
-	return take, give
+	m.tell(m.board.shown())
 }
 
-func (s *sharing) took(airports []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range airports {
-		s.mine[a] = true
-	}
+// A part is something that runs in a member until it is stopped.
+type part struct {
+	name string
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // once done
 }
 
-func (s *sharing) giving(airports []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range airports {
-		s.moving[a] = true
-	}
+// startPart runs a part, and sends it to ended, which has room, at its end.
+func startPart(name string, run func(context.Context) error, ended chan<- *part) *part {
+	ctx, stop := context.WithCancel(context.Background())
+	p := &part{name: name, stop: stop, done: make(chan struct{})}
+	go func() {
+		defer stop()
+		p.err = run(ctx)
+		close(p.done)
+		ended <- p
+	}()
+	return p
 }
 
-func (s *sharing) gave(airports []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range airports {
-		delete(s.moving, a)
-		delete(s.mine, a)
+// endParts ends one part after the other, each within some time.
+func endParts(parts []*part, limit time.Duration) error {
+	var errs []error
+	for _, p := range parts {
+		p.stop()
+		late := time.NewTimer(limit)
+		select {
+		case <-p.done:
+			errs = append(errs, p.err)
+		case <-late.C:
+			errs = append(errs, fmt.Errorf("%s has not ended within %v", p.name, limit))
+		}
+		late.Stop()
 	}
+	return errors.Join(errs...)
 }

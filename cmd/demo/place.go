@@ -47,7 +47,7 @@ func (p *place) provide(ctx context.Context) (err error) {
 		if p.server, err = p.store.server.start(ctx); err != nil {
 			return err
 		}
-		p.dsn = p.server.database.Reveal()
+		p.dsn = p.server.dsn
 	default:
 		if p.dir, err = os.MkdirTemp("", "tenure-demo-"); err != nil {
 			return fmt.Errorf("demo: no temporary directory: %w: set TMPDIR, or name a database with -dsn", err)

@@ -25,7 +25,6 @@ type memberConfig struct {
 	Backend   string        `json:"backend"`
 	DSN       string        `json:"dsn"`
 	Namespace string        `json:"namespace"`
-	Peers     []string      `json:"peers,omitempty"`   // members that start at the same time
 	Flights   string        `json:"flights,omitempty"` // path; empty is the embedded file
 	TTL       time.Duration `json:"ttl"`
 	Unfenced  bool          `json:"unfenced,omitempty"`
@@ -36,6 +35,8 @@ const (
 	doRelease = "release" // departures before position Upto may be decided
 	doHold    = "hold"    // hold the next write of Airport at the gate
 	doSend    = "send"    // send what is held
+	doDrain   = "drain"   // hand everything over and go on without
+	doShow    = "show"    // tell what the board shows
 	doLeave   = "leave"   // hand everything over and exit
 )
 
@@ -55,6 +56,9 @@ const (
 	isEnded    = "ended"    // the lease of Airport under Token ended; Planned or not, for Cause
 	isHeld     = "held"     // Writes passed every check of the process and wait at the gate
 	isAnswered = "answered" // Writes were sent late, and what became of them
+	isPlanned  = "planned"  // a plan that moves Count airports was written, for Cause
+	isEmptied  = "emptied"  // the member was drained and owns nothing any more
+	isShown    = "shown"    // the board has Count entries, with the digest Board, each after one of Lags
 	isLeft     = "left"     // all is handed back
 	isTrouble  = "trouble"  // the store refused or did not answer, for Cause; the member goes on
 	isFailed   = "failed"   // the member cannot go on, for Cause
@@ -71,6 +75,8 @@ type event struct {
 	Planned bool    `json:"planned,omitempty"`
 	Cause   string  `json:"cause,omitempty"`
 	Writes  []write `json:"writes,omitempty"`
+	Board   string  `json:"board,omitempty"`
+	Lags    []int64 `json:"lags,omitempty"` // microseconds
 }
 
 // What became of a write that was sent late.

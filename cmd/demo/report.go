@@ -32,6 +32,14 @@ func (s spread) in(format, unit string) string {
 	return fmt.Sprintf("%s, in "+format+" to "+format+" %s, median "+format, thousands(s.N), s.Min, s.Max, unit, s.Median)
 }
 
+// boards is what the members showed at the end, and how soon.
+type boards struct {
+	N      int     `json:"n"`
+	Wrong  int     `json:"wrong"` // not what the file says
+	Median float64 `json:"lag_median_ms"`
+	P95    float64 `json:"lag_p95_ms"`
+}
+
 // A report is the outcome of a run.
 type report struct {
 	Backend    string            `json:"backend"`
@@ -46,10 +54,13 @@ type report struct {
 	Leases     int               `json:"leases_granted"`
 	Takeovers  map[string]spread `json:"takeovers_ttl"` // by signal, in multiples of TTL
 	Handovers  spread            `json:"handovers_ms"`
+	Plans      int               `json:"plans"`
+	Moves      []reshare         `json:"moves"`
 	ServerAway []float64         `json:"server_away_ms,omitempty"` // of each kill of the server, until it ran again
 	Attempted  int               `json:"zombie_writes_attempted"`
 	Refused    int               `json:"zombie_writes_refused"`
 	Accepted   int               `json:"zombie_writes_accepted"`
+	Boards     boards            `json:"boards"`
 	Damage     damage            `json:"damage"`
 	Passed     bool              `json:"passed"`
 	Failures   []string          `json:"failures,omitempty"`
@@ -68,7 +79,7 @@ func (r *report) measure(h *history, ttl time.Duration) {
 	}
 	r.Takeovers = map[string]spread{sigKill: spreadOf(takeovers[sigKill]), sigStop: spreadOf(takeovers[sigStop])}
 	r.Handovers = spreadOf(handovers)
-	r.Leases = h.granted
+	r.Leases, r.Plans, r.Moves = h.granted, h.plans, h.reshares
 	for _, away := range h.serverAway {
 		r.ServerAway = append(r.ServerAway, float64(away)/float64(time.Millisecond))
 	}
@@ -80,6 +91,19 @@ func (r *report) measure(h *history, ttl time.Duration) {
 		case wasAccepted:
 			r.Accepted++
 		}
+	}
+}
+
+// compareBoards compares what the members showed with the truth.
+func (r *report) compareBoards(h *history, want string) {
+	for _, board := range h.boards {
+		r.Boards.N++
+		if board != want {
+			r.Boards.Wrong++
+		}
+	}
+	if lags := slices.Sorted(slices.Values(h.lags)); len(lags) > 0 {
+		r.Boards.Median, r.Boards.P95 = lags[len(lags)/2], lags[len(lags)*95/100]
 	}
 }
 
@@ -99,6 +123,11 @@ func (r *report) judge() {
 		fail(r.Takeovers[s].N == 0, "no takeover after %s", s)
 	}
 	fail(r.Handovers.N == 0, "no planned handover")
+	for _, m := range r.Moves {
+		fail(m.Moved == 0, "%s, and no airport moved", m.What)
+	}
+	fail(r.Boards.N == 0, "no member showed its board")
+	fail(r.Boards.Wrong > 0, "boards that differ from the file: %d of %d", r.Boards.Wrong, r.Boards.N)
 	r.Failures, r.Passed = failures, len(failures) == 0
 }
 
@@ -120,8 +149,8 @@ func (r *report) print(w io.Writer) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-26s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintf(&b, "\nFlight board: %.1f s on %s with %s, TTL %v, seed %d", r.Seconds, r.Backend,
-		count(r.Members, "member process"), time.Duration(r.TTLMillis)*time.Millisecond, r.Seed)
+	fmt.Fprintf(&b, "\nFlight board: %.1f s on %s with %d and then %s, TTL %v, seed %d", r.Seconds, r.Backend,
+		r.Members, count(r.Members+1, "member process"), time.Duration(r.TTLMillis)*time.Millisecond, r.Seed)
 	if r.Unfenced {
 		b.WriteString(", UNFENCED (the control)")
 	}
@@ -131,11 +160,21 @@ func (r *report) print(w io.Writer) error {
 	for _, s := range []string{sigKill, sigStop} {
 		row("takeovers after "+s, "%s", r.Takeovers[s].in("%.2f", "TTL"))
 	}
+	row("plans that move airports", "%s", thousands(r.Plans))
 	row("planned handovers", "%s", r.Handovers.in("%.1f", "ms"))
 	if s := spreadOf(r.ServerAway); s.N > 0 {
 		row("server killed", "%s, away for %.0f ms at most", count(s.N, "time"), s.Max)
 	}
+	row("boards of the members", "%d, %d as the file says; from decision to board %.1f ms, %.0f ms at p95", r.Boards.N, r.Boards.N-r.Boards.Wrong, r.Boards.Median, r.Boards.P95)
 	row("writes by zombies", "%d attempted, %d refused, %d accepted", r.Attempted, r.Refused, r.Accepted)
+	b.WriteString("\n")
+	for _, m := range r.Moves {
+		if m.Moved == m.Least {
+			row(m.What, "%s, the least for even shares", count(m.Moved, "move"))
+		} else {
+			row(m.What, "%s; the least for even shares is %d", count(m.Moved, "move"), m.Least)
+		}
+	}
 	b.WriteString("\n")
 	row("entries lost", "%d", r.Damage.Lost)
 	row("doubled", "%d", r.Damage.Doubled)

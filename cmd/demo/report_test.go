@@ -10,6 +10,8 @@ func wholeReport() *report {
 		Backend: "sqlite", Members: 3, TTLMillis: 1000, Seed: 7, Seconds: 23.4, Airports: 220, Departures: 20000, Decisions: 20000, Leases: 655,
 		Takeovers: map[string]spread{sigKill: {71, 0.81, 0.9, 0.97}, sigStop: {75, 0.8, 0.92, 0.96}},
 		Handovers: spread{221, 1.2, 4.5, 30.4}, Attempted: 4, Refused: 4,
+		Plans: 12, Moves: []reshare{{"member-1 killed", 73, 73}, {"member-4 joined", 55, 55}, {"member-2 drained", 56, 55}},
+		Boards: boards{N: 3, Median: 4.25, P95: 31.7},
 	}
 }
 
@@ -27,6 +29,9 @@ func TestReport(t *testing.T) {
 		{"no-takeover", func(r *report) { r.Takeovers[sigKill] = spread{} }, exitDamage},
 		{"server-killed", func(r *report) { r.Backend, r.ServerAway = "postgres", []float64{1234} }, exitOK},
 		{"no-handover", func(r *report) { r.Handovers = spread{} }, exitDamage},
+		{"nothing-joined", func(r *report) { r.Moves[1].Moved = 0 }, exitDamage},
+		{"wrong-board", func(r *report) { r.Boards.Wrong = 1 }, exitDamage},
+		{"no-board", func(r *report) { r.Boards = boards{} }, exitDamage},
 		{"control", func(r *report) {
 			r.Unfenced, r.Refused, r.Accepted, r.Decisions = true, 0, 4, 20004
 			r.Damage = damage{Doubled: 4, Superseded: 4, Examples: []string{"ATL: entry 137 decides departure 2051 for the second time"}}
@@ -74,6 +79,12 @@ func TestMeasure(t *testing.T) {
 	}
 	if got, want := r.Handovers, (spread{1, 4, 4, 4}); got != want {
 		t.Errorf("handovers %+v, want %+v", got, want)
+	}
+	h.apply("m1", event{Is: isShown, Board: "right", Lags: []int64{3000, 1000, 2000}})
+	h.apply("m2", event{Is: isShown, Board: "wrong"})
+	r.compareBoards(h, "right")
+	if want := (boards{N: 2, Wrong: 1, Median: 2, P95: 3}); r.Boards != want {
+		t.Errorf("boards %+v, want %+v", r.Boards, want)
 	}
 	if r.Leases != 2 || r.Attempted != 3 || r.Refused != 1 || r.Accepted != 1 {
 		t.Errorf("got %+v", r)

@@ -5,23 +5,24 @@ import "math/rand/v2"
 // A schedule is the chaos of one run: which member meets what, and after how
 // many departures were let through. It depends on the seed only.
 type schedule struct {
-	kill, stop, leave       string // node labels
-	killAt, stopAt, leaveAt int
-	restartAt               int    // of the server, if it is the run's own
-	stopPick                uint64 // chooses among the victim's busy airports
+	kill, stop, drain, leave         string // node labels
+	killAt, stopAt, drainAt, leaveAt int
+	joinAt                           int    // of one member more
+	restartAt                        int    // of the server, if it is the run's own
+	stopPick                         uint64 // chooses among the victim's busy airports
 }
 
-// newSchedule spreads three strikes at members, and one at the server, over a run
-// of total departures. With three or more members each strikes another one.
+// newSchedule spreads what happens to the members and the server over a run of
+// total departures. With four or more members each meets one thing, with three the
+// killed one leaves later.
 func newSchedule(seed uint64, members []string, total int) schedule {
 	r := rand.New(rand.NewPCG(seed, 0))
 	order := r.Perm(len(members))
 	at := func(from, to float64) int { return int(float64(total) * (from + (to-from)*r.Float64())) }
 	s := schedule{
-		kill: members[order[0]], stop: members[order[1]], leave: members[order[2%len(order)]],
-		killAt: at(0.12, 0.20), stopAt: at(0.42, 0.50), leaveAt: at(0.76, 0.84),
+		kill: members[order[0]], stop: members[order[1]], drain: members[order[2%len(order)]], leave: members[order[3%len(order)]],
+		killAt: at(0.10, 0.16), joinAt: at(0.28, 0.32), stopAt: at(0.42, 0.48), restartAt: at(0.60, 0.64), drainAt: at(0.74, 0.78), leaveAt: at(0.86, 0.90),
 		stopPick: r.Uint64(),
 	}
-	s.restartAt = at(0.62, 0.68)
 	return s
 }

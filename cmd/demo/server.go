@@ -4,22 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tenure-go/tenure/conformance/servers"
 )
 
-// A serverKind is a server that the demonstration starts for a run.
+// A serverKind is a server, or a cluster of some, that the demonstration starts
+// for a run.
 type serverKind struct {
 	kind    servers.Kind
 	install string // what to install to have it
+	members int    // of a cluster; 0 for one server with databases
 }
 
-// A server is the run's own, with a database of its own. It ends with this
-// process, however that ends.
+// A server is the run's own: a database of its own on it, or a whole cluster. It
+// ends with this process, however that ends.
 type server struct {
-	*servers.Server
-	database servers.DSN
+	*servers.Server             // the one that is struck
+	place           string      // for the narration
+	victim          string      // the same
+	dsn             string      // with passwords
+	database        servers.DSN // where servers have databases
+	end             func() error
 }
 
 const (
@@ -31,6 +38,25 @@ const (
 func (k serverKind) start(ctx context.Context) (*server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
+	if k.members > 0 {
+		c, err := servers.StartCluster(ctx, k.kind, k.members, nil)
+		if err != nil {
+			return nil, k.explain(err)
+		}
+		addrs := strings.Join(c.Addrs(), ",")
+		if k.members == 1 {
+			return &server{
+				Server: c.Members()[0], dsn: addrs, end: c.Close,
+				place:  fmt.Sprintf("a %s server of the run's own at %s", k.kind, addrs),
+				victim: fmt.Sprintf("the %s server", k.kind),
+			}, nil
+		}
+		return &server{
+			Server: c.Members()[0], dsn: addrs, end: c.Close,
+			place:  fmt.Sprintf("%d members of %s of the run's own at %s", k.members, k.kind, addrs),
+			victim: fmt.Sprintf("one of %d members of %s", k.members, k.kind),
+		}, nil
+	}
 	s, err := servers.Start(ctx, k.kind, nil)
 	if err != nil {
 		return nil, k.explain(err)
@@ -39,7 +65,17 @@ func (k serverKind) start(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("demo: %w", errors.Join(err, s.Close()))
 	}
-	return &server{s, d}, nil
+	return &server{
+		Server: s, dsn: d.Reveal(), database: d,
+		place:  fmt.Sprintf("a %s database of the run's own at %s", k.kind, s.Addr()),
+		victim: fmt.Sprintf("the %s server", k.kind),
+		// Dropping the database matters where the environment named the server.
+		end: func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
+			defer cancel()
+			return errors.Join(s.DropDatabase(ctx, d), s.Close())
+		},
+	}, nil
 }
 
 // explain says what to do about a server that cannot be started.
@@ -50,10 +86,5 @@ func (k serverKind) explain(err error) error {
 	return fmt.Errorf("demo: %w", err)
 }
 
-// close drops the database, which matters where the environment named the server,
-// and ends the server.
-func (s *server) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
-	defer cancel()
-	return errors.Join(s.DropDatabase(ctx, s.database), s.Close())
-}
+// close ends what was started.
+func (s *server) close() error { return s.end() }

@@ -45,6 +45,41 @@ func TestServers(t *testing.T) {
 	}
 }
 
+// TestClusters plays a short run on a cluster of the run's own, of which a member
+// is killed and restarted meanwhile.
+func TestClusters(t *testing.T) {
+	for _, s := range stores() {
+		if s.server == nil || s.server.members == 0 {
+			continue
+		}
+		t.Run(s.opener.Name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			own, err := s.server.start(t.Context())
+			servers.Unavailable(t, s.server.kind, err)
+			for range 2 { // each has a namespace of its own
+				o, err := parseOptions([]string{"-backend", s.opener.Name, "-dsn", own.dsn}, stores(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, err := openPlace(t.Context(), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := p.close(true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := own.close(); err != nil {
+				t.Fatal(err)
+			}
+			if r := playShort(t, exitOK, "-backend", s.opener.Name); len(r.ServerAway) != 1 {
+				t.Errorf("a member killed %d times, want 1", len(r.ServerAway))
+			}
+		})
+	}
+}
+
 // useNamed opens a place twice in one database: each has a namespace of its own,
 // which stays. Credentials that the server refuses are not shown.
 func useNamed(t *testing.T, backend, driver string, dsn servers.DSN, refused string) {
@@ -82,7 +117,7 @@ func TestNoServer(t *testing.T) {
 			continue
 		}
 		got := oneLine(s.server.explain(fmt.Errorf("tenure: %w: no binaries", servers.ErrUnavailable)))
-		for _, want := range []string{"apt-get install", "-dsn", "no binaries"} {
+		for _, want := range []string{"demo: install ", "-dsn", "no binaries"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q does not say %q", got, want)
 			}

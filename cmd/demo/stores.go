@@ -14,9 +14,12 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
+	"github.com/tenure-go/tenure/backends/consul"
+	"github.com/tenure-go/tenure/backends/etcd"
 	"github.com/tenure-go/tenure/backends/sql/mysql"
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/backends/zookeeper"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core"
 )
@@ -74,7 +77,7 @@ func stores() []store {
 		{
 			opener:  postgres.Opener,
 			minTTL:  500 * time.Millisecond,
-			server:  &serverKind{servers.Postgres, "PostgreSQL 15 or later (on Debian: apt-get install postgresql)"},
+			server:  &serverKind{kind: servers.Postgres, install: "PostgreSQL 15 or later (on Debian: apt-get install postgresql)"},
 			migrate: func(ctx context.Context, dsn string) error { return postgres.Migrate(ctx, dsn, nil) },
 			options: serverOptions,
 			limit:   serverLimit,
@@ -84,11 +87,44 @@ func stores() []store {
 			opener:  mysql.Opener,
 			minTTL:  500 * time.Millisecond,
 			check:   checkMySQL,
-			server:  &serverKind{servers.MariaDB, "MariaDB 10.6 or later (on Debian: apt-get install mariadb-server)"},
+			server:  &serverKind{kind: servers.MariaDB, install: "MariaDB 10.6 or later (on Debian: apt-get install mariadb-server)"},
 			migrate: func(ctx context.Context, dsn string) error { return mysql.Migrate(ctx, dsn, nil) },
 			options: serverOptions,
 			limit:   serverLimit,
 			late:    serverLate,
+		},
+		{
+			opener: etcd.Opener,
+			minTTL: 500 * time.Millisecond,
+			check:  checkEndpoints,
+			server: &serverKind{kind: servers.Etcd, members: 3, install: "etcd 3.7 (make servers builds it; else apt-get install etcd-server, where that is recent enough)"},
+			options: func(dsn, namespace string, create bool) map[string]any {
+				return map[string]any{"endpoints": strings.Split(dsn, ","), "namespace": namespace, "create": create}
+			},
+			limit: serverLimit,
+			late:  "check that a majority of the members runs and answers",
+		},
+		{
+			opener: zookeeper.Opener,
+			minTTL: 500 * time.Millisecond,
+			check:  checkEndpoints,
+			server: &serverKind{kind: servers.ZooKeeper, members: 1, install: "Java and ZooKeeper 3.8 (on Debian: apt-get install default-jre-headless libzookeeper-java)"},
+			options: func(dsn, namespace string, create bool) map[string]any {
+				return map[string]any{"servers": strings.Split(dsn, ","), "namespace": namespace, "create": create}
+			},
+			limit: serverLimit,
+			late:  "check that a majority of the servers runs and answers",
+		},
+		{
+			opener: consul.Opener,
+			minTTL: 500 * time.Millisecond,
+			check:  checkEndpoints,
+			server: &serverKind{kind: servers.Consul, members: 1, install: "Consul 1.14 or later (make servers builds it)"},
+			options: func(dsn, namespace string, create bool) map[string]any {
+				return map[string]any{"address": dsn, "namespace": namespace, "create": create}
+			},
+			limit: serverLimit,
+			late:  "check that the agent runs and its servers have a leader",
 		},
 	}
 }
@@ -107,6 +143,14 @@ func serverOptions(dsn, namespace string, create bool) map[string]any {
 func checkPath(dsn string) error {
 	if strings.Contains(dsn, "://") || strings.Contains(dsn, "@tcp(") || strings.Contains(dsn, "@unix(") || strings.Contains(dsn, "password=") {
 		return errors.New("-dsn looks like a server's, and for sqlite it is the path of a database: choose the server with -backend postgres or -backend mysql")
+	}
+	return nil
+}
+
+// checkEndpoints refuses what cannot be a list of addresses.
+func checkEndpoints(dsn string) error {
+	if dsn == "" || strings.ContainsAny(dsn, "@ ?") {
+		return errors.New("-dsn is not understood: write it as https://host:port,https://host:port, or host:port on this machine; a store that asks for a password is not for the demonstration")
 	}
 	return nil
 }

@@ -20,6 +20,8 @@ const (
 	statusRunning  = "running"
 	statusKilled   = "killed"
 	statusStopped  = "stopped (SIGSTOP)"
+	statusDraining = "draining"
+	statusDrained  = "drained"
 	statusLeaving  = "leaving"
 	statusLeft     = "left"
 	statusGone     = "gone"

@@ -76,11 +76,13 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 // and returns the last of them.
 func (last decision) batch(departures []departure, upto int, token int64) ([]core.Op, decision) {
 	var ops []core.Op
+	now := monotonic()
 	for _, d := range departures[min(last.Count, len(departures)):] {
 		if d.pos >= upto || len(ops) == maxBatch {
 			break
 		}
 		last = last.next(d, token)
+		last.At = now
 		ops = append(ops, core.Append(last.encode()))
 	}
 	return ops, last

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A reshare is one change of who takes part, and how many airports it moved.
+type reshare struct {
+	What  string `json:"what"`
+	Moved int    `json:"moved"`
+	Least int    `json:"least"` // that must move for shares which differ by at most one
+}
+
+// leastMoves is how many of all shards must change owner, or get one, so that
+// members which have so many now have shares that differ by at most one.
+func leastMoves(have []int, shards int) int {
+	have = slices.Sorted(slices.Values(have))
+	slices.Reverse(have) // the larger shares stay with who has most
+	kept := 0
+	for i, n := range have {
+		share := shards / len(have)
+		if i < shards%len(have) {
+			share++
+		}
+		kept += min(n, share)
+	}
+	return shards - kept
+}
+
+// unsettled describes the first airport that is not owned by one of the members
+// that take part and has its work resumed, or shares that are uneven. It is empty
+// if all is as it should be.
+func (h *history) unsettled(airports, members []string) string {
+	if len(members) == 0 {
+		return "nobody takes part"
+	}
+	owns := make(map[string]int, len(members))
+	for _, m := range members {
+		owns[m] = 0
+	}
+	for _, a := range airports {
+		l := h.newest(a)
+		_, takesPart := owns[l.member]
+		switch {
+		case l.token == 0 || l.ended != 0:
+			return a + " has no owner"
+		case !takesPart:
+			return fmt.Sprintf("%s is owned by %s, which is to own nothing", a, l.member)
+		case l.resumed == 0:
+			return fmt.Sprintf("%s was granted to %s, which has not resumed its work", a, l.member)
+		}
+		owns[l.member]++
+	}
+	most, least := members[0], members[0]
+	for _, m := range members {
+		if owns[m] > owns[most] {
+			most = m
+		}
+		if owns[m] < owns[least] {
+			least = m
+		}
+	}
+	if owns[most] > owns[least]+1 {
+		return fmt.Sprintf("%s owns %d airports, and %s %d", most, owns[most], least, owns[least])
+	}
+	return ""
+}
+
+// reasons lists how many of a plan's moves have which reason.
+func reasons(by map[string]int) string {
+	var out []string
+	for why, n := range by {
+		out = append(out, fmt.Sprintf("%d because %s", n, why))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,140 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"slices"
+)
+
+// The steps at which a member comes or goes as planned.
+
+// join starts one member more, and waits until it has its share.
+func (d *director) join(ctx context.Context) error {
+	s := &seat{node: nodeName(len(d.members) + 1)}
+	d.members = append(d.members, s)
+	if err := d.start(s); err != nil {
+		return err
+	}
+	d.say(toneChaos, "%s joins as process %d", s.node, s.child.cmd.Process.Pid)
+	w := d.watchMoves(s.node + " joined")
+	if err := d.await(ctx, "the member that joins to have its share", d.settled); err != nil {
+		return err
+	}
+	d.sayHandovers(w.before)
+	d.moved(w)
+	return nil
+}
+
+// drain has a member emptied, which runs on without any airport.
+func (d *director) drain(ctx context.Context) error {
+	s := d.seat(d.schedule.drain)
+	s.status = statusDraining
+	w := d.watchMoves(s.node + " drained")
+	if err := s.child.order(order{Do: doDrain}); err != nil {
+		return err
+	}
+	d.say(toneChaos, "%s drained; it owns %s", s.node, count(len(d.history.owned(s.node)), "airport"))
+	emptied := func() bool { return s.status == statusDrained && d.settled() }
+	if err := d.await(ctx, "the drained member to be emptied", emptied); err != nil {
+		return err
+	}
+	d.sayHandovers(w.before)
+	d.say(toneNone, "%s owns nothing, and goes on showing all airports", s.node)
+	d.moved(w)
+	return nil
+}
+
+// leave shuts a member down gracefully.
+func (d *director) leave(ctx context.Context) error {
+	s := d.seat(d.schedule.leave)
+	s.status = statusLeaving
+	w := d.watchMoves(s.node + " shut down")
+	if err := s.child.order(order{Do: doLeave}); err != nil {
+		return err
+	}
+	d.say(toneChaos, "%s asked to shut down; it owns %s", s.node, count(len(d.history.owned(s.node)), "airport"))
+	gone := func() bool { return s.status == statusLeft && d.settled() }
+	if err := d.await(ctx, "the member that leaves to hand over", gone); err != nil {
+		return err
+	}
+	d.sayHandovers(w.before)
+	d.moved(w)
+	return nil
+}
+
+// closeDown has every member that is left show its board, and leave: one after the
+// other, those without airports first.
+func (d *director) closeDown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, endLimit+stepTTLs*d.o.ttl)
+	defer cancel()
+	var left []*seat
+	for _, s := range d.members {
+		if s.status == statusLeft {
+			continue
+		}
+		left = append(left, s)
+		if err := s.child.order(order{Do: doShow}); err != nil {
+			return err
+		}
+	}
+	if err := d.await(ctx, "the members to show their boards", func() bool { return len(d.history.boards) == len(left) }); err != nil {
+		return err
+	}
+	slices.SortStableFunc(left, func(a, b *seat) int { return len(d.history.owned(a.node)) - len(d.history.owned(b.node)) })
+	for _, s := range left {
+		s.status = statusLeaving
+		if err := s.child.order(order{Do: doLeave}); err != nil {
+			return err
+		}
+		if err := d.await(ctx, "the members to leave", func() bool { return s.status == statusLeft }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moves are those of one reshare, to be counted when it is over.
+type moves struct {
+	reshare
+	before int // passages
+}
+
+// watchMoves begins to count, after the members' statuses say who is to take part
+// and before anything has moved.
+func (d *director) watchMoves(what string) moves {
+	var have []int
+	for _, node := range d.takers() {
+		have = append(have, len(d.history.owned(node)))
+	}
+	return moves{reshare{What: what, Least: leastMoves(have, len(d.flights.airports))}, len(d.history.passages())}
+}
+
+func (d *director) moved(w moves) {
+	w.Moved = len(d.history.passages()) - w.before
+	d.history.reshares = append(d.history.reshares, w.reshare)
+}
+
+// takers are the members that are to own airports, or will when they have started.
+func (d *director) takers() []string {
+	var out []string
+	for _, s := range d.members {
+		if s.status == statusRunning || s.status == statusStarting {
+			out = append(out, s.node)
+		}
+	}
+	return out
+}
+
+// settled reports whether every airport is owned by a member that should own some,
+// which has resumed the airport's work, in even shares.
+func (d *director) settled() bool { return d.unsettled() == "" }
+
+func (d *director) unsettled() string {
+	for _, s := range d.members {
+		if s.status == statusStarting {
+			return s.node + " has not started"
+		}
+	}
+	return d.history.unsettled(d.flights.airports, d.takers())
+}
