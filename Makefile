@@ -7,34 +7,46 @@
 # --- What runs where. To add a step: write its target, then list it here. -----
 
 # Done in this order by "make test": quick ones first.
-TEST_STEPS := servers fmt vet arch unit race simulation conformance conformance-servers system demo-test
+TEST_STEPS := servers fmt vet arch unit race simulation conformance conformance-servers system demo-test examples
 # What "make check" does after those.
-SLOW_STEPS := mod cross mutants simulation-long demo-seeds system-long fuzz conformance-long
+SLOW_STEPS := mod cross faults conformance-more mutants simulation-long demo-seeds system-long fuzz follower-long
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
 RACED := core|core/driver|(backends|conformance|fence|follower|sharding)(/.*)?
 # Packages, and tests of core/fsm, that have a step of their own.
 OWN_STEP := internal/archtest|cmd/demo(/.*)?
+# Those that kill, stop and cut real servers; they take minutes.
+FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper)|conformance/servers|follower/stores
+SUITES := ^Test(Conformance|System|Control)
 OWN_STEP_TESTS := ^Test(Simulation|Mutants)$$
 # Backends that must pass conformance on a machine without any server, and those
 # whose tests start one.
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
-SERVED := ./backends/sql/postgres ./backends/sql/mysql
+SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul
+# Packages that play the system suite. Those of SERVED have to.
+SYSTEM := ./conformance/system $(SERVED)
 # Platforms that the library is compiled for, as GOOS/GOARCH.
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
 # Folders that hold a go.mod.
-MODULES := .
+MODULES := . examples
 
 # --- Sizes, to be changed on the command line: make simulation SEEDS=50. ------
 
 SEEDS ?= 2000
 SEEDS_LONG ?= 20000
 SEEDS_RACE ?= 100
-SYSTEM_SEEDS ?= 10
-CONFORMANCE_COUNT ?= 3
-FUZZTIME ?= 5s
+SYSTEM_SEEDS ?= 2
+# Two seeds at a time keep two cores busy; each has a server of its own.
+SYSTEM_PARALLEL ?= 2
+GUARANTEE_SEEDS ?= 100
+GUARANTEE_CONTROLS ?= 20
+CONFORMANCE_COUNT ?= 2
+FUZZTIME ?= 3s
 DEMO_SEEDS ?= 1 2 3
+KILLS ?= 10
+ENTRIES ?= 100000
+BLOCKED ?= 10s
 BENCH ?= .
 
 # The go command turns cgo off where it finds no C compiler.
@@ -89,9 +101,14 @@ unit: ## Tests of the packages that share nothing between goroutines
 .PHONY: race
 race: ## The others' tests under the race detector, and a short simulation
 	$(say-race)
-	$(GOTEST) $(RACE) -timeout=10m -p=1 -skip='^Test(Conformance.*|System|Control)$$' \
-		$$($(packages) | grep -E '^\./($(RACED))$$')
+	$(GOTEST) $(RACE) -timeout=10m -p=1 -skip='$(SUITES)' \
+		$$($(packages) | grep -E '^\./($(RACED))$$' | grep -vE '^\./($(FAULTS))$$')
 	.ci/named '^TestSimulation$$' $(RACE) -timeout=5m ./core/fsm -args -seeds=$(SEEDS_RACE)
+
+.PHONY: faults
+faults: ## Tests that kill, stop and cut real servers, under the race detector
+	$(say-race)
+	$(GOTEST) $(RACE) -timeout=10m -p=1 -skip='$(SUITES)' $$($(packages) | grep -E '^\./($(FAULTS))$$')
 
 .PHONY: simulation simulation-long
 simulation: ## The state machine against a model store, SEEDS runs
@@ -100,15 +117,17 @@ simulation-long: ## The same, SEEDS_LONG runs
 	.ci/named '^TestSimulation$$' -timeout=15m ./core/fsm -args -seeds=$(SEEDS_LONG)
 
 .PHONY: mutants
-mutants: ## Broken state machines that the simulation must find
-	.ci/named '^TestMutants$$' -timeout=15m ./core/fsm -args -mutants
+mutants: ## Broken cores and SQL backends, which the test named, or the simulation, must find
+	.ci/named '^TestMutants$$' -timeout=15m -p=1 ./core ./core/fsm ./follower ./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql -args -mutants
 
-.PHONY: conformance conformance-long conformance-servers
+.PHONY: conformance conformance-long conformance-servers conformance-more
 conformance: ## The conformance suite on the embedded backends
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=1 $(EMBEDDED)
 conformance-servers: ## The suite on the backends that need a server, in each mode
-	.ci/named '^TestConformance' -timeout=10m -p=1 $(SERVED)
+	.ci/named '^TestConformance(SimpleProtocol|PgBouncer)?$$' -timeout=10m -p=1 $(SERVED)
+conformance-more: ## The suite on three servers, through a bad network, and its cases of restarted servers
+	.ci/named '^TestConformance(Restart|Network|Cluster|Three|Ensemble)' -timeout=10m -p=1 $(SERVED)
 conformance-long: ## The embedded ones CONFORMANCE_COUNT times; 20 before a release
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=20m -p=1 -count=$(CONFORMANCE_COUNT) $(EMBEDDED)
@@ -122,10 +141,27 @@ demo-seeds: ## The demonstration with each of DEMO_SEEDS, and without the fence
 	.ci/demo $(DEMO_SEEDS)
 
 .PHONY: system system-long
-system: ## Real processes and faults, a few runs, and the control that must fail
-	.ci/named '^Test(System|Control)$$' -timeout=5m ./conformance/system
-system-long: ## The same, SYSTEM_SEEDS runs
-	.ci/named '^Test(System|Control)$$' -timeout=15m ./conformance/system -args -system.seeds=$(SYSTEM_SEEDS)
+system: ## Real processes and faults, SYSTEM_SEEDS runs, and the control that must fail
+	.ci/named '^Test(System|Control)$$' -timeout=10m -p=1 ./conformance/system -args -system.seeds=$(SYSTEM_SEEDS) -system.parallel=$(SYSTEM_PARALLEL)
+system-long: ## The same on every backend, and on three servers where there can be so many
+	.ci/named '^Test(System|Control)' -timeout=15m -p=1 $(SERVED) -args -system.seeds=$(SYSTEM_SEEDS) -system.parallel=$(SYSTEM_PARALLEL)
+
+# Not a step: it takes about an hour, and its numbers want a quiet machine.
+.PHONY: guarantees
+guarantees: export TENURE_CONFORMANCE_REPORT := $(CURDIR)/docs/reports
+guarantees: servers ## Measure every backend; writes docs/reports and docs/guarantees.md
+	.ci/named '^TestConformance(Restart)?$$' -shuffle=off -count=1 -timeout=20m -p=1 $(EMBEDDED) $(SERVED)
+	.ci/named '^TestSystem$$' -count=1 -timeout=60m -p=1 $(SYSTEM) -args -system.seeds=$(GUARANTEE_SEEDS) -system.parallel=$(SYSTEM_PARALLEL)
+	.ci/named '^TestControl$$' -count=1 -timeout=60m -p=1 $(SYSTEM) -args -system.seeds=$(GUARANTEE_CONTROLS) -system.parallel=$(SYSTEM_PARALLEL)
+	go test -count=1 ./conformance -run '^TestGuarantees$$' -args -update
+
+.PHONY: follower-long
+follower-long: ## Followers killed KILLS times, over ENTRIES entries, BLOCKED for a while; on every store
+	$(GOTEST) -v -timeout=15m ./follower/stores -args -all -kills=$(KILLS) -entries=$(ENTRIES) -lagfor=5s -blocked=60s
+
+.PHONY: examples
+examples: ## The example applications and their tests, in a module of their own
+	cd examples && go vet ./... && $(GOTEST) -timeout=5m ./...
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME
@@ -140,7 +176,7 @@ mod: ## Modules are tidy and as they were published
 cross: ## Compile the library for other platforms
 	@for p in $(PLATFORMS); do \
 		echo "$$p"; export GOOS="$${p%/*}" GOARCH="$${p#*/}" CGO_ENABLED=0; \
-		libs=$$($(packages) | grep -vE '^\./(cmd|internal)/'); \
+		libs=$$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(cmd|internal)/'); \
 		go build $$libs || exit 1; \
 		[ "$$GOOS" = windows ] || go vet $$libs || exit 1; \
 	done
