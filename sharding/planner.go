@@ -20,7 +20,8 @@ const leaving = "_leaving-"
 //
 // A shard counts as its assigned owner's while that lives, from the plan on: a
 // handover under way, or stuck, is not planned anew. Who took a shard whose
-// assigned owner is gone keeps it, as far as the shares allow. A member that loses
+// assigned owner is gone keeps it, as far as the shares allow, and its heir counts
+// as having taken it when nobody did yet: it is claiming it now. A member that loses
 // to another what it was assigned gets nothing more for a while, which doubles,
 // because its handler seems to give up.
 type Planner struct {
@@ -160,6 +161,7 @@ func (p *Planner) shards(now time.Duration, t *Table, v *core.View, c *Cluster, 
 	c.Shards = make([]Shard, len(t.names))
 	struck := map[core.SessionID]bool{}
 	fixedFrom := p.cooling(now)
+	var next []int32 // heirs by shard, as slots, once wanted
 	at := 0
 	for i, name := range t.names {
 		s := &c.Shards[i]
@@ -181,6 +183,16 @@ func (p *Planner) shards(now time.Duration, t *Table, v *core.View, c *Cluster, 
 			}
 		}
 		switch {
+		case to == None && has == None && t.owner[i] != None:
+			if next == nil {
+				next = heirs(t.members, t.owner)
+			}
+			if h := next[i]; h != None {
+				s.Owner = assigned[h]
+			}
+			if s.Owner != None && c.Members[s.Owner].Full {
+				s.Owner = None
+			}
 		case to == has, has == None:
 			s.Owner = to
 			delete(p.inFlight, int32(i))

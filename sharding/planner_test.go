@@ -51,3 +51,62 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 		t.Fatalf("%+v right after that", c)
 	}
 }
+
+// However many of the heirs have claimed what is theirs when the plan is made after
+// a death, it says the same: each shard is its heir's, and no other moves.
+func TestPlanAmongHeirs(t *testing.T) {
+	t.Parallel()
+	names, err := Expand("s-00..29")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for claimed := range len(names) + 1 {
+		p := &Planner{Assigner: Minimal{}, Specs: []string{"s-00..29"}, Penalty: time.Second}
+		table := &Table{}
+		v := &core.View{}
+		for _, n := range []string{"a", "b", "c", "d"} {
+			v.Members = append(v.Members, core.Member{Session: core.SessionID(n), Node: n, Weight: 1})
+		}
+		plan := func(now time.Duration) *Change {
+			out, err := p.Next(now, table, v, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out.Change != nil {
+				if err := table.Apply(out.Change); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return out.Change
+		}
+		plan(0)
+		want := make([]core.SessionID, len(names))
+		next := heirs(table.members, table.owner)
+		v.Members = v.Members[1:]
+		for i, s := range names {
+			at := table.At(i)
+			if want[i] = at.Owner.ID; at.Owner.ID != "a" {
+				v.Shards = append(v.Shards, core.Ownership{Shard: s, Session: want[i], Token: 1})
+				continue
+			}
+			want[i] = table.members[next[i]].ID
+			if i < claimed {
+				v.Shards = append(v.Shards, core.Ownership{Shard: s, Session: want[i], Token: 2})
+			}
+		}
+		have := map[core.SessionID]int{}
+		plan(time.Second)
+		for i, s := range names {
+			if got := table.At(i).Owner.ID; got != want[i] {
+				t.Errorf("with %d claimed %s is planned to %s, want %s", claimed, s, got, want[i])
+			}
+			have[want[i]]++
+		}
+		if have["b"] != 10 || have["c"] != 10 || have["d"] != 10 {
+			t.Fatalf("the heirs have %v", have)
+		}
+		if c := plan(2 * time.Second); c != nil {
+			t.Errorf("with %d claimed, the next plan says %+v", claimed, c)
+		}
+	}
+}

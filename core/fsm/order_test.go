@@ -141,3 +141,63 @@ func TestQueueIsASortedList(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTurnAfterALostClaim: a claim that lost, of which the view told first, is no
+// attempt for the next time that the shard is free: the heirs come first again.
+func TestTurnAfterALostClaim(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Second
+	peer := func(id driver.SessionID) driver.Member {
+		return driver.Member{Session: id, Node: string(id), TTL: ttl}
+	}
+	m := New(Config{
+		Member: driver.Member{Node: "n", TTL: ttl}, NewSession: func() driver.SessionID { return "me" },
+		Interval: ttl / 3, Margin: ttl / 10, DrainBudget: ttl, Resync: 30 * ttl, CallTimeout: ttl,
+		RankDelay: 10 * time.Millisecond, BackoffMin: 100 * time.Millisecond, BackoffMax: ttl, WatchAll: 16, WatchFew: 3, Seed: 1,
+	})
+	now := Instant(0)
+	call := func(in Input, want EffectKind) CallID {
+		t.Helper()
+		id := CallID(0)
+		for _, e := range m.Step(now, in) {
+			if e.Kind == want {
+				id = e.Call
+			}
+		}
+		if want != 0 && id == 0 && want != EffResync {
+			t.Fatalf("at %v the machine did not ask for %d", now, want)
+		}
+		return id
+	}
+	join := call(Input{Kind: InWant, Shard: "s"}, EffJoin)
+	call(Input{Kind: InPrefer, Shards: []driver.ShardID{"s"}, Heirs: []Heirs{{"owner", "heir"}}}, 0)
+	call(Input{Kind: InJoined, Call: join}, EffResync)
+	claim := call(Input{Kind: InObserved, SentAt: now, View: &driver.View{Reset: true}}, EffAcquire)
+
+	now = now.Add(time.Millisecond)
+	owned := driver.Owner{Session: "owner", Token: 7}
+	call(Input{Kind: InObserved, SentAt: now, View: &driver.View{
+		Members: []driver.Member{peer("owner"), peer("heir")},
+		Shards:  []driver.ShardState{{Shard: "s", Owner: owned}},
+	}}, 0)
+	call(Input{Kind: InAcquired, Call: claim, Results: []driver.AcquireResult{{Err: &driver.HeldError{Owner: owned}}}}, 0)
+
+	now = now.Add(ttl / 4)
+	for _, e := range m.Step(now, Input{Kind: InObserved, SentAt: now, View: &driver.View{Gone: []driver.SessionID{"owner"}}}) {
+		if e.Kind == EffAcquire {
+			t.Fatal("the shard was claimed at once, although a heir lives")
+		}
+	}
+	for from := now; m.WakeAt() < from.Add(20*time.Millisecond); {
+		now = m.WakeAt()
+		for _, e := range m.Step(now, Input{}) {
+			if e.Kind == EffAcquire {
+				if now < from.Add(10*time.Millisecond) {
+					t.Errorf("claimed after %v, want at least a rank's delay", now.Sub(from))
+				}
+				return
+			}
+		}
+	}
+	t.Error("the shard was not claimed when the heir did not")
+}

@@ -202,10 +202,12 @@ func (m *Machine) dueAll(at Instant) {
 	}
 }
 
-// dueFree schedules every wanted shard that may be claimed.
+// dueFree schedules every wanted shard that may be claimed, in its turn: an attempt
+// from before it was free, to which the view was the quicker answer, does not count.
 func (m *Machine) dueFree() {
 	for i := range m.shards {
 		if s := &m.shards[i]; s.want && m.free(s) {
+			s.tries = 0
 			m.schedule(int32(i), m.now)
 		}
 	}
