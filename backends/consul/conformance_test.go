@@ -71,9 +71,14 @@ func harness(t *testing.T, server *servers.Server) conformance.Harness {
 	if err != nil {
 		t.Fatal(err)
 	}
+	self, err := admin.Agent().Self()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name: Name,
+		Name:    Name,
+		Version: fmt.Sprintf("Consul %v", self["Config"]["Version"]),
 		New: func(conformance.T) *conformance.Store {
 			s := &suiteStore{server: server, admin: admin, namespace: fmt.Sprintf("suite/case%d", cases.Add(1)), count: new(traffic)}
 			return s.conformance(t)

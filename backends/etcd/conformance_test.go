@@ -81,9 +81,14 @@ func TestConformanceRestart(t *testing.T) {
 // caused between the backend and its client.
 func harness(t *testing.T, admin, user clientv3.Config, network func(testing.TB) (clientv3.Config, *conformance.Wire)) conformance.Harness {
 	client := newClient(t, admin)
+	status, err := client.Status(t.Context(), admin.Endpoints[0])
+	if err != nil {
+		t.Fatal(err)
+	}
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name: Name,
+		Name:    Name,
+		Version: "etcd " + status.Version,
 		New: func(conformance.T) *conformance.Store {
 			s := &suiteStore{client: client, config: user, namespace: fmt.Sprintf("suite/case%d", cases.Add(1))}
 			s.config.DialOptions = append(s.config.DialOptions, grpc.WithStatsHandler(&s.calls))

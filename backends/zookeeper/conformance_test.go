@@ -5,10 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -69,6 +73,31 @@ func TestConformanceRestart(t *testing.T) {
 	}
 }
 
+// serverVersion asks a server for its version. The client's own command does not
+// know the answer of Debian's build.
+func serverVersion(addr string) (string, error) {
+	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(c, "srvr"); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(io.LimitReader(c, 1<<16))
+	if err != nil {
+		return "", err
+	}
+	version := regexp.MustCompile(`^Zookeeper version: ([0-9.]+)`).FindSubmatch(answer)
+	if version == nil {
+		return "", fmt.Errorf("srvr answers %q", answer)
+	}
+	return string(version[1]), nil
+}
+
 // harness runs the suite on the members of an ensemble. Each case has a namespace
 // of its own. Without a network, faults are caused between the backend and its
 // client.
@@ -77,9 +106,14 @@ func harness(t *testing.T, network func(testing.TB) (string, *conformance.Wire),
 	user := members[0].User()
 	super := "digest:" + zk.DigestACL(0, members[0].Admin().User(), members[0].Admin().Password())[0].ID
 	suite := "suite-" + rand.Text()[:8]
+	version, err := serverVersion(members[0].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name: Name,
+		Name:    Name,
+		Version: "ZooKeeper " + version,
 		New: func(conformance.T) *conformance.Store {
 			s := &suiteStore{
 				admin: admin, servers: addrs(members), count: new(traffic),

@@ -18,9 +18,19 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	db, err := stdsql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var version string
+	if err := db.QueryRowContext(t.Context(), "SELECT sqlite_version()").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
 	conformance.Test(t, conformance.Harness{
-		Name: Name,
-		New:  func(t conformance.T) *conformance.Store { return newHarness(t).store() },
+		Name:    Name,
+		Version: "SQLite " + version,
+		New:     func(t conformance.T) *conformance.Store { return newHarness(t).store() },
 	})
 }
 
