@@ -163,6 +163,13 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 			Then: []string{head},
 			Else: []string{shard, head, target},
 		}
+		if l, ok := b.leases.get(h.Fence.Shard); ok && l.headKnown && l.rev == at.rev {
+			known := Pair{Key: head, Rev: l.headRev}
+			if l.headRev != 0 {
+				known.Value = encodeHead(l.head)
+			}
+			txns[n].Known = []Pair{known}
+		}
 	}
 	err = b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
 		i := known[n].i

@@ -75,6 +75,9 @@
 // lanes. A lane is a ring of about 2 KiB with a number for each of its writes, so
 // that a reader sees what it missed. All processes follow all lanes, with one blocked
 // call each, read the records named, and never believe a name to be more than that.
+// A write of one shard's record, or of one short chunk, puts the record beside its
+// name, and with a hand-over the head, so that the successor's first commit needs no
+// read; the commit compares both like any other.
 //
 //   - A lane's write compares the one before, so one transaction at a time carries a
 //     lane. What is not answered leaves it unknown: it is read before its next use,

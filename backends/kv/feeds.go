@@ -19,7 +19,9 @@ import (
 // write of one of this process's lanes: the names of what may have changed. One
 // Follow per process, from the first Watch on, reads all lanes whenever one of
 // them changes; what they name is read with Get, and delivered. So a change costs
-// each process one return of Follow and one Get, whatever the namespace holds. Who
+// each process one return of Follow and one Get, whatever the namespace holds; the
+// change of one shard's owner, or a short chunk of one shard, costs no Get, since the
+// lane has the record, too. Who
 // missed names gets ErrCompacted, and reads in full: soon after a change of
 // hundreds of records, as rarely as that takes long.
 //
@@ -215,7 +217,7 @@ func (f *feeds) watch(ctx context.Context, kind feedKind, prefixes []string, aft
 // maxFedChunks is how many chunks are read, and kept in memory, at once.
 const maxFedChunks = 16
 
-// deliver reads what was told and calls fn with what is newer than revision after;
+// deliver reads what was told without a detail, and calls fn with what is newer than revision after;
 // everything up to rev is delivered then.
 func (f *feeds) deliver(ctx context.Context, kind feedKind, prefixes []string, told []toldKey, after, rev Rev, fn func(Rev, []Change) error) error {
 	told = slices.DeleteFunc(told, func(t toldKey) bool {
@@ -230,19 +232,27 @@ func (f *feeds) deliver(ctx context.Context, kind feedKind, prefixes []string, t
 	var changes []Change
 	for len(told) > 0 {
 		n := min(atOnce, len(told))
-		keys := make([]string, n)
-		for i, t := range told[:n] {
-			keys[i] = t.key
+		var read []toldKey
+		var keys []string
+		for _, t := range told[:n] {
+			if c, ok := f.keys.undetailed(t); ok {
+				changes = append(changes, c)
+				continue
+			}
+			read, keys = append(read, t), append(keys, t.key)
 		}
-		page, err := f.plain.Get(ctx, keys...)
-		if err != nil {
-			return err
+		page := &Page{}
+		if len(keys) > 0 {
+			var err error
+			if page, err = f.plain.Get(ctx, keys...); err != nil {
+				return err
+			}
 		}
-		if len(page.Pairs) != n {
-			return fmt.Errorf("tenure: the store answered %d of %d keys", len(page.Pairs), n)
+		if len(page.Pairs) != len(keys) {
+			return fmt.Errorf("tenure: the store answered %d of %d keys", len(page.Pairs), len(keys))
 		}
 		for i, p := range page.Pairs {
-			switch t := told[i]; {
+			switch t := read[i]; {
 			case p.Rev == 0: // its deletion was told at that revision at the latest
 				changes = append(changes, Change{Key: t.key, Rev: t.rev, Deleted: true})
 			case p.Rev > after:

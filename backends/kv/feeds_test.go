@@ -20,8 +20,10 @@ import (
 // answers weigh.
 type meter struct {
 	kv.Plain
-	onGet  func(keys []string) // before a Get returns
-	follow func(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error
+	onGet func(keys []string) // before a Get returns
+	// Before a batch is applied.
+	onApply func(b *kv.Batch)
+	follow  func(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error
 
 	mu sync.Mutex
 	costs
@@ -55,6 +57,9 @@ func weight(p *kv.Page) (n int) {
 
 func (m *meter) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	m.count(func(c *costs) { c.writes++ })
+	if m.onApply != nil {
+		m.onApply(b)
+	}
 	return m.Plain.Apply(ctx, b)
 }
 
@@ -239,8 +244,8 @@ func (f *fed) acquireAll(s driver.Session, claims []driver.Claim) []driver.Fence
 }
 
 // TestFeedsCostOfAChange: a change of ownership or a commit costs each process one
-// return of Follow and one Get of one key, and few bytes, whatever the namespace
-// holds. Ten members that have all written before are followed by one more.
+// return of Follow, a long commit also one Get of one key, and few bytes, whatever
+// the namespace holds. Ten members that have all written before are followed by one more.
 func TestFeedsCostOfAChange(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 10_000} {
@@ -271,7 +276,7 @@ func costOfAChange(t *testing.T, shards int) {
 		members = append(members, m)
 		v.until(m.fence)
 	}
-	measure := func(what string, change func(m *member)) {
+	measure := func(what string, gets int, change func(m *member)) {
 		reader.take()
 		for i := range rounds {
 			change(members[i%n])
@@ -280,8 +285,8 @@ func costOfAChange(t *testing.T, shards int) {
 		got := reader.take()
 		t.Logf("%s, %d shards of %d members: %d returns of Follow, %d Gets of %d keys, %d Ranges for %d changes; %d bytes each",
 			what, shards, n, got.follows, got.gets, got.keys, got.ranges, rounds, got.bytes/rounds)
-		if got.follows > rounds || got.gets > rounds || got.keys > rounds || got.ranges > 0 || got.writes > 0 {
-			t.Errorf("%s, %d times, costs %+v; want one return of Follow and one Get each", what, rounds, got)
+		if got.follows > rounds || got.gets > gets*rounds || got.keys > gets*rounds || got.ranges > 0 || got.writes > 0 {
+			t.Errorf("%s, %d times, costs %+v; want one return of Follow and %d Gets each", what, rounds, got, gets)
 		}
 	}
 	transfer := func(m *member) {
@@ -296,13 +301,73 @@ func costOfAChange(t *testing.T, shards int) {
 		tail.until(m.fence.Shard, driver.Seq(m.n))
 	}
 	synctest.Wait()
-	measure("a transfer right after all was claimed", transfer)
+	measure("a transfer right after all was claimed", 0, transfer)
 	time.Sleep(15 * time.Second)
-	measure("a transfer 15 s later", transfer)
-	measure("a transfer after that", transfer)
-	measure("a commit", commit)
+	measure("a transfer 15 s later", 0, transfer)
+	measure("a transfer after that", 0, transfer)
+	measure("a commit", 0, commit)
+	measure("a commit of many bytes", 1, func(m *member) {
+		m.n++
+		long := driver.Op{Kind: driver.OpAppend, Value: make([]byte, 2000)}
+		r, err := m.s.Commit(t.Context(), []driver.Write{{Fence: m.fence, Number: m.n, Nonce: 1, Ops: []driver.Op{long}}})
+		if err != nil || r[0].Err != nil {
+			t.Fatal(err, r)
+		}
+		tail.until(m.fence.Shard, driver.Seq(m.n))
+	})
 	if tail.resets > 1 {
 		t.Errorf("the tail was reset %d times", tail.resets)
+	}
+}
+
+// TestFeedsHandover: the first commit of a successor needs no read, and what the
+// former owner said of the head decides nothing: with an older head it is as if
+// nothing had been said.
+func TestFeedsHandover(t *testing.T) {
+	t.Parallel()
+	for _, older := range []bool{false, true} {
+		t.Run(fmt.Sprint("older head ", older), func(t *testing.T) {
+			t.Parallel()
+			store := memory.New()
+			from, to := onFeeds(t, store, kv.FeedOptions{}, func(m *meter) {
+				m.onApply = func(b *kv.Batch) {
+					for i, txn := range b.Txns {
+						for n := range txn.Known {
+							if older {
+								b.Txns[i].Known[n] = kv.Pair{Key: txn.Known[n].Key}
+							}
+						}
+					}
+				}
+			}), onFeeds(t, store, kv.FeedOptions{})
+			a, b := from.join("a"), to.join("b")
+			fence := from.acquire(a, "s", driver.Owner{})
+			if r := from.append(a, fence, 1); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			v := to.view()
+			r, err := a.Transfer(t.Context(), []driver.Handover{{Fence: fence, To: b.ID()}})
+			if err != nil || r[0].Err != nil {
+				t.Fatal(err, r)
+			}
+			v.until(r[0].Fence)
+			if got := v.shards["s"]; got != (driver.Owner{Session: b.ID(), Token: r[0].Fence.Token}) {
+				t.Fatalf("the successor sees %+v, the former owner handed over %+v", got, r[0].Fence)
+			}
+			to.take()
+			var conflict *driver.ConflictError
+			if older {
+				if r := to.append(b, r[0].Fence, 1); !errors.As(r.Err, &conflict) || conflict.Head.Number != 1 {
+					t.Errorf("a commit under a number that is taken: %v", r.Err)
+				}
+			}
+			if r := to.append(b, r[0].Fence, 2); r.Err != nil || r.Head.Number != 2 || r.Head.Seq != 2 {
+				t.Errorf("the first commit of the successor: %+v", r)
+			}
+			if got := to.take(); !older && (got.gets > 0 || got.ranges > 0 || got.writes != 1) {
+				t.Errorf("the first commit of the successor costs %+v; want one write", got)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"encoding/base64"
 	"strconv"
 	"strings"
 
@@ -40,7 +41,8 @@ func (keys Keys) laneKind(key string) (k feedKind, name string, ok bool) {
 //	<shard>/<seq>                     a chunk, by its last entry's number in hexadecimal
 //	!<lane>/<seq>                     a lane that was removed after its write number seq
 //
-// What else is there is of a later version, and ignored.
+// A word that begins with "=" is the detail of the name before it. What else is there
+// is of a later version, and ignored.
 
 // hints names what a batch may change, by kind. Chunks that are deleted need no
 // hint: the head told of it first.
@@ -87,6 +89,71 @@ func (k feedKind) group(name string) (string, int) {
 	}
 	return name, 1
 }
+
+// detail is what a lane's write says of the one record that it tells about, beside
+// its name, so that a reader need not read it: a short chunk, or a shard's record and
+// its head as the writer knows it. Only a batch of one transaction has one: of others
+// a part may be refused, and the rider is written none the less. Empty for none.
+func (keys Keys) detail(k feedKind, b *Batch) (text string) {
+	if len(b.Txns) != 1 {
+		return ""
+	}
+	t := &b.Txns[0]
+	for _, op := range t.Ops {
+		switch shard, ok := strings.CutPrefix(op.Key, keys.Shards()); {
+		case k == logFeed && strings.HasPrefix(op.Key, keys.Logs()) && !op.Delete && len(op.Value) <= maxDetail:
+			text = base64.RawURLEncoding.EncodeToString(op.Value)
+		case k == stateFeed && ok && !op.Delete:
+			text = detailText(op.Value)
+			for _, p := range t.Known {
+				if p.Key == keys.Head(driver.ShardID(shard)) {
+					text += "," + strconv.FormatInt(int64(p.Rev), 10) + "," + detailText(p.Value)
+				}
+			}
+		}
+	}
+	if len(text) > maxDetail || strings.ContainsAny(text, ": ") {
+		return ""
+	}
+	return text
+}
+
+// undetailed makes a change out of a detail, if it is one.
+func (keys Keys) undetailed(t toldKey) (c Change, ok bool) {
+	c = Change{Key: t.key, Rev: t.rev}
+	if t.detail == "" {
+		return c, false
+	}
+	shard, ok := strings.CutPrefix(t.key, keys.Shards())
+	if !ok {
+		value, err := base64.RawURLEncoding.DecodeString(t.detail)
+		c.Value = value
+		return c, err == nil && strings.HasPrefix(t.key, keys.Logs())
+	}
+	record, known, hasHead := strings.Cut(t.detail, ",")
+	c.Value = undetailedText(record)
+	if _, err := decodeShard(Pair{Key: t.key, Value: c.Value, Rev: t.rev}); err != nil {
+		return c, false
+	}
+	if !hasHead {
+		return c, true
+	}
+	digits, value, _ := strings.Cut(known, ",")
+	rev, err := strconv.ParseInt(digits, 10, 64)
+	if err == nil && rev >= 0 && Rev(rev) < t.rev {
+		head := Pair{Key: keys.Head(driver.ShardID(shard)), Rev: Rev(rev)}
+		if rev > 0 {
+			head.Value = undetailedText(value)
+		}
+		c.Known = []Pair{head}
+	}
+	return c, true
+}
+
+// detailText has no space, which separates a lane's words.
+func detailText(record []byte) string { return strings.ReplaceAll(string(record), " ", ";") }
+
+func undetailedText(text string) []byte { return []byte(strings.ReplaceAll(text, ";", " ")) }
 
 // farewell begins the name of a lane that was removed. Who had read it up to its
 // last write has missed nothing.

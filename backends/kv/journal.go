@@ -18,9 +18,11 @@ type journal struct {
 	begun bool // a page was read
 	lanes map[string]laneSeen
 
-	told recent[string, struct{}] // keys, with the revision of the lane's record that told them last
-	seq  int64                    // of the latest telling
-	lost int64                    // a watch that has read up to a telling before this one has missed some
+	// told has keys, with the revision of the lane's record that told them last, and
+	// the detail if that had one.
+	told recent[string, string]
+	seq  int64 // of the latest telling
+	lost int64 // a watch that has read up to a telling before this one has missed some
 	// floor is the revision up to which tellings may be missing: for a state read
 	// at this revision or later they are not needed.
 	floor Rev
@@ -123,12 +125,12 @@ func (j *journal) read(l lane, rev Rev, seq int64) (bye bool) {
 		if !ok {
 			continue
 		}
-		at := rev
-		if it, ok := j.told.get(key); ok {
-			at = max(at, it.rev)
+		at, detail := rev, h.detail
+		if it, ok := j.told.get(key); ok && it.rev >= rev {
+			at, detail = it.rev, it.val // what is told late is older
 		}
 		j.seq++
-		j.told.set(key, struct{}{}, at, j.seq)
+		j.told.set(key, detail, at, j.seq)
 	}
 	for len(j.told.index) > maxTold {
 		it := &j.told.items[j.told.oldest]
@@ -143,7 +145,7 @@ func (j *journal) read(l lane, rev Rev, seq int64) (bye bool) {
 func (j *journal) forget(rev Rev) {
 	j.seq++
 	j.lost, j.floor = j.seq, rev
-	j.told = recent[string, struct{}]{}
+	j.told = recent[string, string]{}
 	j.told.init()
 }
 
@@ -154,19 +156,21 @@ func (j *journal) since(seq int64, after Rev) (told []toldKey, ok bool) {
 	if seq < j.lost {
 		return nil, false
 	}
-	j.told.since(seq, func(it *recentItem[string, struct{}]) {
+	j.told.since(seq, func(it *recentItem[string, string]) {
 		if it.rev > after {
-			told = append(told, toldKey{it.key, it.rev})
+			told = append(told, toldKey{it.key, it.rev, it.val})
 		}
 	})
 	slices.Reverse(told)
 	return told, true
 }
 
-// toldKey is a record that may have changed, at revision rev at the latest.
+// toldKey is a record that may have changed, at revision rev at the latest; with a
+// detail it did change at rev, and the detail has it.
 type toldKey struct {
-	key string
-	rev Rev
+	key    string
+	rev    Rev
+	detail string
 }
 
 // stale picks a lane that was not written for a while and is not one of mine. One

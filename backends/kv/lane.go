@@ -13,13 +13,15 @@ const (
 	maxIdleLane   = 512              // bytes of one that may stay when nobody writes it
 	maxLaneChunks = 8                // hints of one shard's log; who missed more reads that log
 	maxLaneAge    = 10 * time.Second // of a hint, on the writer's clock, at the lane's next write
+	maxDetail     = 768              // bytes, beside maxLaneBytes
 )
 
 // lane is a feed lane's record: how many writes it has had, and the names that
 // the latest of them may have changed. They tell everything behind write number
 // floor: who has read the lane up to there, or the whole state at that write's
 // revision, has missed nothing; who has not must read all. They are hints, never
-// facts (rule S13).
+// facts (rule S13). A detail is what the same transaction wrote, and tells what a
+// read of that record would have at that revision.
 type lane struct {
 	seq   int64 // of the latest write
 	floor int64
@@ -29,8 +31,9 @@ type lane struct {
 
 // hint is a name that a write of the lane may have changed.
 type hint struct {
-	seq  int64
-	name string
+	seq    int64
+	name   string
+	detail string // only of the latest write; see Keys.detail
 	// Of the write, as far as this process knows.
 	rev Rev       // at the latest; 0 before it was written
 	at  time.Time // at the earliest; zero if it was read
@@ -50,6 +53,7 @@ func (l lane) with(kind feedKind, names []string, now time.Time) lane {
 		if h.at.IsZero() {
 			h.at = now
 		}
+		h.detail = ""
 		group, most := kind.group(h.name)
 		size += len(" 65535:") + len(h.name)
 		full := size > maxLaneBytes || now.Sub(h.at) > maxLaneAge
@@ -71,6 +75,16 @@ func (l lane) with(kind feedKind, names []string, now time.Time) lane {
 	return next
 }
 
+// detailed gives the name, which the latest write has, its detail.
+func (l lane) detailed(name, detail string) lane {
+	for i, h := range l.hints {
+		if h.seq == l.seq && h.name == name {
+			l.hints[i].detail = detail
+		}
+	}
+	return l
+}
+
 // written is the lane once its latest write has been applied at a revision. What
 // is not known of its earlier ones, because the lane was read, happened before.
 func (l lane) written(rev Rev) lane {
@@ -87,7 +101,8 @@ func (l lane) written(rev Rev) lane {
 
 // encode writes one line: format, number of writes, floor, lost (0 if it is the
 // revision of this very write), and the names, each behind a colon and, unless it
-// is of the same write as the one before, the number of writes since.
+// is of the same write as the one before, the number of writes since; and behind it
+// its detail.
 func (l lane) encode() []byte {
 	b := make([]byte, 0, 256)
 	b = append(b, format+" "...)
@@ -105,6 +120,10 @@ func (l lane) encode() []byte {
 		}
 		b = append(b, ':')
 		b = append(b, h.name...)
+		if h.detail != "" {
+			b = append(b, " ="...)
+			b = append(b, h.detail...)
+		}
 	}
 	return b
 }
@@ -124,9 +143,14 @@ func decodeLane(p Pair) (lane, error) {
 		l.fail("counts do not fit together")
 	}
 	for at := v.seq; l.reason == "" && len(l.rest) > 0; {
-		ago, name, ok := strings.Cut(string(l.word()), ":")
+		word := string(l.word())
+		ago, name, ok := strings.Cut(word, ":")
 		if !ok {
-			continue // of a later version
+			detail, is := strings.CutPrefix(word, "=")
+			if n := len(v.hints); is && n > 0 && v.hints[n-1].seq == v.seq {
+				v.hints[n-1].detail = detail
+			}
+			continue // else of a later version
 		}
 		if ago != "" {
 			n, err := strconv.ParseInt(ago, 10, 64)

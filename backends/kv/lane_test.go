@@ -13,9 +13,11 @@ import (
 func TestLaneRoundTrip(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[string]lane{
-		"1 1 0 0":                        {seq: 1},
-		"1 9 9 0":                        {seq: 9, floor: 9},
-		"1 5 2 33 0:shard/a :shard/b":    {seq: 5, floor: 2, lost: 33, hints: []hint{{seq: 5, name: "shard/a"}, {seq: 5, name: "shard/b"}}},
+		"1 1 0 0":                     {seq: 1},
+		"1 9 9 0":                     {seq: 9, floor: 9},
+		"1 5 2 33 0:shard/a :shard/b": {seq: 5, floor: 2, lost: 33, hints: []hint{{seq: 5, name: "shard/a"}, {seq: 5, name: "shard/b"}}},
+		"1 6 2 34 0:shard/a =1;free;9 2:member/m": {seq: 6, floor: 2, lost: 34, hints: []hint{
+			{seq: 6, name: "shard/a", detail: "1;free;9"}, {seq: 4, name: "member/m"}}},
 		"1 70 2 34 3:s:1/ff 60:!state/7": {seq: 70, floor: 2, lost: 34, hints: []hint{{seq: 67, name: "s:1/ff"}, {seq: 10, name: "!state/7"}}},
 	} {
 		if got := string(l.encode()); got != want {
@@ -46,6 +48,7 @@ func TestLaneCorrupt(t *testing.T) {
 func FuzzLane(f *testing.F) {
 	f.Add([]byte("1 5 2 1 0:shard/a :shard/b 2:member/x"))
 	f.Add([]byte("1 70 2 1 3:s/ff 60:!state/7 later"))
+	f.Add([]byte("1 5 2 1 0:!x/3 :shard/a =1;held;m;4,7,1;1;1;1;3;ff 2:member/x =old"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l, err := decodeLane(Pair{Key: "k", Value: b, Rev: 1})
 		if err != nil {

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -22,17 +23,36 @@ type lease struct {
 // leases remembers the grants that this process uses, so that a commit needs no
 // read before it. Its size is bounded by the shards owned here.
 type leases struct {
-	mu sync.Mutex
-	m  map[driver.ShardID]lease
+	mu   sync.Mutex
+	m    map[driver.ShardID]lease
+	told map[driver.ShardID]lease // what the watch told of grants, to whomever: at most maxToldLeases
 }
 
-func (l *leases) init() { l.m = make(map[driver.ShardID]lease) }
+const maxToldLeases = 1024
+
+func (l *leases) init() {
+	l.m = make(map[driver.ShardID]lease)
+	l.told = make(map[driver.ShardID]lease)
+}
 
 func (l *leases) get(s driver.ShardID) (lease, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v, ok := l.m[s]
+	if t, also := l.told[s]; also && (!ok || t.rev > v.rev || t.rev == v.rev && !v.headKnown) {
+		return t, true
+	}
 	return v, ok
+}
+
+// tell remembers a grant that the watch told of, with the shard's head.
+func (l *leases) tell(s driver.ShardID, v lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.told) >= maxToldLeases {
+		clear(l.told) // what is missing is read
+	}
+	l.told[s] = v
 }
 
 // put remembers what was learned, unless something newer is known.
@@ -44,6 +64,9 @@ func (l *leases) put(s driver.ShardID, v lease) {
 		return
 	}
 	l.m[s] = v
+	if l.told[s].rev <= v.rev {
+		delete(l.told, s)
+	}
 }
 
 // drop forgets a lease that is over.
@@ -53,6 +76,26 @@ func (l *leases) drop(s driver.ShardID, upTo Rev) {
 	if l.m[s].rev <= upTo {
 		delete(l.m, s)
 	}
+	if l.told[s].rev <= upTo {
+		delete(l.told, s)
+	}
+}
+
+// learn takes over what a watched change of a shard tells beside its owner.
+func (b *Backend) learn(c Change) {
+	shard, ok := strings.CutPrefix(c.Key, b.keys.Shards())
+	if !ok || len(c.Known) != 1 || c.Known[0].Key != b.keys.Head(driver.ShardID(shard)) {
+		return
+	}
+	owner, _, err := b.owner(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev})
+	if err != nil || owner.Session == "" {
+		return
+	}
+	head, err := decodeHead(c.Known[0])
+	if err != nil {
+		return
+	}
+	b.leases.tell(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: c.Known[0].Rev, headKnown: true})
 }
 
 // current returns the revision at which the shard's record was f, as far as this

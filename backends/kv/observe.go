@@ -152,6 +152,9 @@ func (b *Backend) watchState() (*run, error) {
 	r, err := b.start(func(ctx context.Context, _ *run) error {
 		for {
 			err := b.store.Watch(ctx, []string{b.keys.State()}, from, func(rev Rev, changes []Change) error {
+				for _, c := range changes {
+					b.learn(c)
+				}
 				m.follow(rev, changes)
 				return nil
 			})

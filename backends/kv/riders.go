@@ -132,6 +132,9 @@ func (f *feeds) Apply(ctx context.Context, b *Batch) (*Outcome, error) {
 				told = append([]string{farewellTo(dead, at.seq)}, told...)
 			}
 			next[k] = l.lane.with(feedKind(k), told, time.Now())
+			if len(names[k]) == 1 {
+				next[k] = next[k].detailed(names[k][0], f.keys.detail(feedKind(k), b))
+			}
 			rider.If = append(rider.If, Compare{Key: f.keys.Feed(l.name), Rev: l.rev})
 			rider.Ops = append(rider.Ops, Op{Key: f.keys.Feed(l.name), Value: next[k].encode()})
 		}

@@ -89,6 +89,9 @@ type Txn struct {
 	Else []string
 	// Prev asks for the revision that the record of Ops[0] had before.
 	Prev bool
+	// Known are records that who learns of this transaction will need, as the caller
+	// knows them. They decide nothing: [Feeds] passes them on, other stores ignore them.
+	Known []Pair
 }
 
 // Batch is a number of transactions under one guard.
@@ -99,7 +102,8 @@ type Batch struct {
 	Guard     []Compare
 	Txns      []Txn
 	// Rider, if not nil, is applied in the same atomic step as whatever is applied
-	// of Txns, and only with some of them. If its conditions do not hold, nothing is
+	// of Txns, only with some of them, and its records have the revision of that step.
+	// If its conditions do not hold, nothing is
 	// applied and Outcome.RiderRefused is true. All that a store applies of a batch
 	// with a rider it applies in one atomic step. Only [Feeds] sends one, and only to
 	// a [Plain]; it is at most MaxRiderOps conditions and operations.
@@ -171,4 +175,6 @@ type Change struct {
 	Value   []byte
 	Rev     Rev
 	Deleted bool
+	// Known are records of Txn.Known: as they were at some time before.
+	Known []Pair
 }

@@ -251,7 +251,8 @@ func (a *application) send(ctx context.Context) (done bool, err error) {
 		dir, _ := split(c.node)
 		m.check(dir+"/"+id.marker, anyVersion, effect{key: c.key, kind: marked})
 	}
-	m.txn(&a.rider, &a.known)
+	rider := a.annotated()
+	m.txn(&rider, &a.known)
 	for _, i := range a.left {
 		m.txn(&a.txns[i], &a.known)
 	}

@@ -15,6 +15,9 @@
 //   - A batch is one Multi, all or nothing. When it is refused, what it compared is
 //     read on the same connection; what cannot be applied is answered from that, and
 //     the rest is sent again. Several travel at once.
+//   - With a lane, which tells of another process's write, come the versions of what
+//     was written, in lines of this package's own below the lane's. So the successor
+//     of a hand-over commits without a read.
 //   - ZooKeeper has no check that a node does not exist: creating and deleting it in
 //     the same Multi is one.
 //   - A read follows a write that changes nothing, shared by all reads that wait for

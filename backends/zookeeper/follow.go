@@ -290,7 +290,9 @@ func getWatched(c *zk.Conn, node string, arm, alone bool) (found, error) {
 		value, stat, _, err := c.GetW(node)
 		switch {
 		case err == nil:
-			return found{value, markOf(stat), true}, nil
+			f := found{value: value, mark: markOf(stat), exists: true}
+			f.split(node)
+			return f, nil
 		case !errors.Is(err, zk.ErrNoNode):
 			return found{}, fmt.Errorf("%s: %w", node, err)
 		case !alone:

@@ -26,6 +26,7 @@ type found struct {
 	value  []byte
 	mark   mark
 	exists bool
+	notes  []byte // of a lane
 }
 
 func (f found) pair(key string) kv.Pair {
@@ -222,6 +223,7 @@ func get(c *zk.Conn, node string, keysOnly bool) (found, error) {
 		return found{}, nil
 	}
 	f.mark = markOf(stat)
+	f.split(node)
 	return f, nil
 }
 
@@ -238,6 +240,7 @@ func (s *store) remember(key string, f found) {
 	}
 	if f.exists {
 		s.marks.put(key, f.mark)
+		s.note(key, f)
 	} else {
 		s.marks.drop(key)
 	}

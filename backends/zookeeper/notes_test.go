@@ -1,0 +1,86 @@
+package zookeeper
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// TestHandoverReads: who is handed a shard commits without a read, again and again.
+func TestHandoverReads(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	type side struct {
+		traffic traffic
+		b       *Backend
+		s       driver.Session
+		cursor  driver.Cursor
+	}
+	var sides [2]side
+	for i := range sides {
+		to := &sides[i]
+		to.b = openOn(t, Options{dial: to.traffic.dial}, server)
+		to.s = join(t, to.b, string(rune('a'+i)))
+		view, err := to.b.Observe(t.Context(), driver.ObserveQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.cursor = view.Cursor
+	}
+	granted, _ := acquire(t, sides[0].s, claims(1))
+	fence := granted[0].Fence
+	for round := 1; round <= 6; round++ {
+		from, to := &sides[1-round%2], &sides[round%2]
+		if err := commit(t.Context(), from.s, fence, driver.WriteNo(2*round-1), "last"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := from.s.Transfer(t.Context(), []driver.Handover{{Fence: fence, To: to.s.ID()}})
+		if err != nil || res[0].Err != nil {
+			t.Fatal(err, res)
+		}
+		fence = res[0].Fence
+		for told := (driver.Owner{}); told.Token != fence.Token; {
+			view, err := to.b.Observe(bounded(t, 20*time.Second), driver.ObserveQuery{Since: to.cursor})
+			if err != nil {
+				t.Fatal(err)
+			}
+			to.cursor = view.Cursor
+			for _, sh := range view.Shards {
+				told = sh.Owner
+			}
+		}
+		before := to.traffic.calls()
+		if err := commit(t.Context(), to.s, fence, driver.WriteNo(2*round), "first"); err != nil {
+			t.Fatal(err)
+		}
+		if after := to.traffic.calls(); after.Reads != before.Reads || after.Writes != before.Writes+1 {
+			t.Errorf("round %d: the successor's first commit: from %+v to %+v; want one write", round, before, after)
+		}
+	}
+}
+
+// TestNotes: what a lane's notes say beside the format is ignored.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	s := &store{marks: marks{m: make(map[string]mark)}}
+	f := found{value: []byte("1 1 0 0 0:shard/a\n!state/shard/a 0 4 2 later\n!head/a 7 5 3\n" +
+		"!head/b 90 5 3\n!head/c 7 0 3\n!head/d 7 5 -1\n!head/e 7 5\n!head/f x 5 3\n!item/a/b 7 5 3\n\n"), mark: mark{rev: 9}, exists: true}
+	f.split("/tenure/ns/!feed/state-x-1")
+	if string(f.value) != "1 1 0 0 0:shard/a" {
+		t.Errorf("the lane is %q", f.value)
+	}
+	s.note("ns/!feed/state-x-1", f)
+	want := map[string]mark{"ns/!state/shard/a": {9, 4, 2}, "ns/!head/a": {7, 5, 3}}
+	for key, m := range want {
+		if s.marks.m[key] != m {
+			t.Errorf("%s has the mark %+v; want %+v", key, s.marks.m[key], m)
+		}
+	}
+	if len(s.marks.m) != len(want) {
+		t.Errorf("marks %+v; want %+v", s.marks.m, want)
+	}
+	s.note("ns/!feed/state-x-1", found{notes: make([]byte, kv.MaxRiderBytes+1), mark: mark{rev: 9}})
+}
