@@ -11,63 +11,113 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
+// unit is some neighbours of a batch that etcd applies all or none of: txns are
+// those of the batch from index at on.
+type unit struct {
+	at   int
+	txns []kv.Txn
+}
+
 // Apply sends the batch as one transaction, or as several one after another where
-// the server would not take one.
+// the server would not take one. Neighbours go as units first, because one nested
+// transaction costs the server much less than many. Nothing of a unit that was
+// refused was applied, so its transactions are sent again each by itself.
 func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	lane := s.kv
 	if b.Heartbeat {
 		lane = s.beats
 	}
-	out := &kv.Outcome{Results: make([]kv.Result, 0, len(b.Txns))}
-	for len(out.Results) < len(b.Txns) {
-		part := b.Txns[len(out.Results):]
-		n, err := s.fit(b.Guard, part)
-		first := len(out.Results) == 0
+	out := &kv.Outcome{Results: make([]kv.Result, len(b.Txns))}
+	queue := s.units(b.Txns)
+	applied := func() bool { return slices.ContainsFunc(out.Results, func(r kv.Result) bool { return r.OK }) }
+	for len(queue) > 0 {
+		n, err := s.fit(b.Guard, queue)
+		var again []unit
 		if err == nil {
 			var resp *etcdserverpb.TxnResponse
-			if resp, err = s.send(ctx, lane, request(b.Guard, part[:n])); err == nil && resp.Succeeded {
-				err = outcome(out, part[:n], resp)
-			} else if err == nil && first {
+			if resp, err = s.send(ctx, lane, request(b.Guard, queue[:n])); err == nil && resp.Succeeded {
+				again, err = outcome(out, queue[:n], resp)
+			} else if err == nil && !applied() {
 				return refused(b.Guard, resp)
 			} else if err == nil {
 				err = fmt.Errorf("tenure: %w: the guard moved within the batch", driver.ErrRetry)
 			}
 		}
 		if err == nil {
+			queue = append(queue[n:], again...)
 			continue
 		}
-		if first {
+		if !applied() {
 			return nil, err
 		}
-		for range part { // what came before counts
-			out.Results = append(out.Results, kv.Result{Err: err})
+		for _, u := range queue { // what came before counts
+			for i := range u.txns {
+				out.Results[u.at+i] = kv.Result{Err: err}
+			}
 		}
+		return out, nil
 	}
 	return out, nil
 }
 
-// fit is how many of the transactions one request may hold. The server counts the
-// nested ones and the width of the widest of them.
-func (s *store) fit(guard []kv.Compare, txns []kv.Txn) (int, error) {
+// units cuts the transactions of a batch into units of at most half of the width
+// that the server takes, which leaves the other half for the number of them, and
+// half of the bytes.
+func (s *store) units(txns []kv.Txn) []unit {
+	var units []unit
+	for lo := 0; lo < len(txns); {
+		hi, ops, conds, bytes := lo, 0, 0, 0
+		for ; hi < len(txns); hi++ {
+			t := &txns[hi]
+			ops += len(t.Ops) + len(t.Then)
+			conds += len(t.If)
+			bytes += size(t)
+			if hi > lo && (max(ops, conds) > s.maxOps/2 || bytes > s.maxBytes/2) {
+				break
+			}
+		}
+		units = append(units, unit{lo, txns[lo:hi]})
+		lo = hi
+	}
+	return units
+}
+
+// width is how many operations the server counts in a unit.
+func (u unit) width() int {
+	ops, conds := 0, 0
+	for i := range u.txns {
+		ops += len(u.txns[i].Ops) + len(u.txns[i].Then)
+		conds += len(u.txns[i].If)
+	}
+	if len(u.txns) == 1 {
+		return max(ops, conds, len(u.txns[0].Else))
+	}
+	return max(ops, conds)
+}
+
+// fit is how many of the units one request may hold. The server counts the nested
+// transactions and the width of the widest of them.
+func (s *store) fit(guard []kv.Compare, units []unit) (int, error) {
 	bytes, widest := 0, 0
 	for _, c := range guard {
 		bytes += 2 * (len(c.Key) + overhead) // compared, and read if that fails
 	}
-	for i := range txns {
-		t := &txns[i]
-		w := max(len(t.If), len(t.Ops)+len(t.Then), len(t.Else))
-		n := size(t)
+	for i, u := range units {
+		w, n := u.width(), 0
+		for j := range u.txns {
+			n += size(&u.txns[j])
+		}
 		if max(i+1, len(guard))+max(widest, w) > s.maxOps || bytes+n > s.maxBytes {
-			if i == 0 {
-				return 0, fmt.Errorf("tenure: %w: a transaction of %d operations and %d bytes: etcd takes %d and %d here; split it",
-					driver.ErrTooLarge, w, n, s.maxOps-1, s.maxBytes)
+			if i > 0 {
+				return i, nil
 			}
-			return i, nil
+			return 0, fmt.Errorf("tenure: %w: a transaction of %d operations and %d bytes: etcd takes %d and %d here; split it",
+				driver.ErrTooLarge, w, n, s.maxOps-1, s.maxBytes)
 		}
 		bytes += n
 		widest = max(widest, w)
 	}
-	return len(txns), nil
+	return len(units), nil
 }
 
 // overhead is more than what the encoding adds to a key or a value.
@@ -82,6 +132,9 @@ func size(t *kv.Txn) int {
 	for _, op := range t.Ops {
 		n += len(op.Key) + len(op.Value) + overhead
 	}
+	for _, p := range t.Known {
+		n += len(p.Value) + overhead
+	}
 	for _, key := range t.Then {
 		n += len(key) + overhead
 	}
@@ -91,52 +144,76 @@ func size(t *kv.Txn) int {
 	return n
 }
 
-// request is one transaction that holds the others: they run if the guard holds,
+// request is one transaction that holds the units: they run if the guard holds,
 // each if its own conditions do. etcd evaluates all conditions before it writes.
-func request(guard []kv.Compare, txns []kv.Txn) *etcdserverpb.TxnRequest {
-	r := &etcdserverpb.TxnRequest{Compare: compares(guard), Success: make([]*etcdserverpb.RequestOp, len(txns))}
+func request(guard []kv.Compare, units []unit) *etcdserverpb.TxnRequest {
+	r := &etcdserverpb.TxnRequest{Compare: compares(nil, guard), Success: make([]*etcdserverpb.RequestOp, len(units))}
 	for _, c := range guard {
 		r.Failure = append(r.Failure, read(c.Key))
 	}
-	for i := range txns {
-		r.Success[i] = &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestTxn{RequestTxn: nested(&txns[i])}}
+	for i, u := range units {
+		r.Success[i] = &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestTxn{RequestTxn: nested(u.txns)}}
 	}
 	return r
 }
 
-func nested(t *kv.Txn) *etcdserverpb.TxnRequest {
+// nested is one unit. What is to be read when it is refused is left out if there
+// are several transactions in it: they are sent again then.
+func nested(txns []kv.Txn) *etcdserverpb.TxnRequest {
 	r := &etcdserverpb.TxnRequest{
-		Compare: compares(t.If),
-		Success: make([]*etcdserverpb.RequestOp, 0, len(t.Ops)+len(t.Then)),
-		Failure: reads(t.Else),
+		Compare: make([]*etcdserverpb.Compare, 0, len(txns)),
+		Success: make([]*etcdserverpb.RequestOp, 0, len(txns)),
 	}
-	for i, op := range t.Ops {
-		prev := t.Prev && i == 0
-		if op.Delete {
-			r.Success = append(r.Success, &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestDeleteRange{
-				RequestDeleteRange: &etcdserverpb.DeleteRangeRequest{Key: []byte(op.Key), PrevKv: prev},
-			}})
-			continue
+	if len(txns) == 1 {
+		r.Failure = reads(txns[0].Else)
+	}
+	count := 0
+	for n := range txns {
+		count += len(txns[n].Ops)
+	}
+	// The parts of an operation lie together: many are made at once.
+	ops := make([]struct {
+		op  etcdserverpb.RequestOp
+		is  etcdserverpb.RequestOp_RequestPut
+		put etcdserverpb.PutRequest
+	}, count)
+	for n := range txns {
+		t := &txns[n]
+		r.Compare = compares(r.Compare, t.If)
+		for i, op := range t.Ops {
+			prev := t.Prev && i == 0
+			p := &ops[0]
+			ops = ops[1:]
+			r.Success = append(r.Success, &p.op)
+			if op.Delete {
+				p.op.Request = &etcdserverpb.RequestOp_RequestDeleteRange{
+					RequestDeleteRange: &etcdserverpb.DeleteRangeRequest{Key: []byte(op.Key), PrevKv: prev},
+				}
+				continue
+			}
+			p.put.Key, p.put.Value, p.put.PrevKv = []byte(op.Key), op.Value, prev
+			if i == 0 {
+				p.put.Value = t.Told()
+			}
+			p.is.RequestPut = &p.put
+			p.op.Request = &p.is
 		}
-		r.Success = append(r.Success, &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestPut{
-			RequestPut: &etcdserverpb.PutRequest{Key: []byte(op.Key), Value: op.Value, PrevKv: prev},
-		}})
+		r.Success = append(r.Success, reads(t.Then)...)
 	}
-	r.Success = append(r.Success, reads(t.Then)...)
 	return r
 }
 
 // compares uses the revision of the last change; etcd's own version of a key
 // begins again with every creation.
-func compares(conds []kv.Compare) []*etcdserverpb.Compare {
-	cs := make([]*etcdserverpb.Compare, len(conds))
-	for i, c := range conds {
-		cs[i] = &etcdserverpb.Compare{Key: []byte(c.Key), Target: etcdserverpb.Compare_MOD, Result: etcdserverpb.Compare_EQUAL,
-			TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: int64(c.Rev)}}
-		if c.Rev == kv.Exists {
-			cs[i].Result = etcdserverpb.Compare_GREATER
-			cs[i].TargetUnion = &etcdserverpb.Compare_ModRevision{ModRevision: int64(kv.Absent)}
+func compares(cs []*etcdserverpb.Compare, conds []kv.Compare) []*etcdserverpb.Compare {
+	for _, cond := range conds {
+		c := &etcdserverpb.Compare{Key: []byte(cond.Key), Target: etcdserverpb.Compare_MOD, Result: etcdserverpb.Compare_EQUAL,
+			TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: int64(cond.Rev)}}
+		if cond.Rev == kv.Exists {
+			c.Result = etcdserverpb.Compare_GREATER
+			c.TargetUnion = &etcdserverpb.Compare_ModRevision{ModRevision: int64(kv.Absent)}
 		}
+		cs = append(cs, c)
 	}
 	return cs
 }
@@ -167,35 +244,55 @@ func refused(guard []kv.Compare, resp *etcdserverpb.TxnResponse) (*kv.Outcome, e
 	return &kv.Outcome{Rev: kv.Rev(resp.Header.GetRevision()), Refused: true, Guard: appendPairs(nil, keys, resp.Responses)}, nil
 }
 
-// outcome appends the results of one request. An answer of another shape than the
-// request's leaves its outcome unknown.
-func outcome(out *kv.Outcome, txns []kv.Txn, resp *etcdserverpb.TxnResponse) error {
-	if len(resp.Responses) != len(txns) {
-		return short("transactions", len(resp.Responses), len(txns))
+// outcome takes over the results of one request, and returns what is to be sent
+// again. An answer of another shape than the request's leaves its outcome unknown.
+func outcome(out *kv.Outcome, units []unit, resp *etcdserverpb.TxnResponse) (again []unit, err error) {
+	if len(resp.Responses) != len(units) {
+		return nil, short("transactions", len(resp.Responses), len(units))
 	}
 	rev := kv.Rev(resp.Header.GetRevision())
-	results := make([]kv.Result, len(txns))
-	for i := range txns {
-		t, got := &txns[i], resp.Responses[i].GetResponseTxn()
-		ops, keys := 0, t.Else
-		if got.GetSucceeded() {
-			ops, keys = len(t.Ops), t.Then
+	for i, u := range units { // before anything is taken over
+		if got, want := resp.Responses[i].GetResponseTxn(), u.answers(resp.Responses[i].GetResponseTxn().GetSucceeded()); len(got.GetResponses()) != want {
+			return nil, short("operations", len(got.GetResponses()), want)
 		}
-		if len(got.GetResponses()) != ops+len(keys) {
-			return short("operations", len(got.GetResponses()), ops+len(keys))
-		}
-		results[i].Reads = appendPairs(nil, keys, got.Responses[ops:])
-		if !got.Succeeded {
-			continue
-		}
-		results[i].OK, results[i].Rev = true, rev
-		if t.Prev {
-			results[i].Prev = previous(got.Responses[0])
+	}
+	for i, u := range units {
+		got := resp.Responses[i].GetResponseTxn()
+		rest := got.GetResponses()
+		switch {
+		case got.GetSucceeded():
+			for n := range u.txns {
+				t, r := &u.txns[n], &out.Results[u.at+n]
+				r.OK, r.Rev = true, rev
+				if t.Prev {
+					r.Prev = previous(rest[0])
+				}
+				rest = rest[len(t.Ops):]
+				r.Reads = appendPairs(nil, t.Then, rest)
+				rest = rest[len(t.Then):]
+			}
+		case len(u.txns) == 1:
+			out.Results[u.at].Reads = appendPairs(nil, u.txns[0].Else, rest)
+		default:
+			for n := range u.txns {
+				again = append(again, unit{u.at + n, u.txns[n : n+1]})
+			}
 		}
 	}
 	out.Rev = max(out.Rev, rev)
-	out.Results = append(out.Results, results...)
-	return nil
+	return again, nil
+}
+
+// answers is how many operations of the unit are answered.
+func (u unit) answers(succeeded bool) (n int) {
+	for i := range u.txns {
+		if t := &u.txns[i]; succeeded {
+			n += len(t.Ops) + len(t.Then)
+		} else if len(u.txns) == 1 {
+			n += len(t.Else)
+		}
+	}
+	return n
 }
 
 func previous(r *etcdserverpb.ResponseOp) kv.Rev {

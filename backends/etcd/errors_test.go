@@ -168,15 +168,22 @@ func TestFit(t *testing.T) {
 		{many(3, txn(1, 1500)), 2},
 		{many(300, txn(1, 0)), 42},
 	} {
-		if n, err := st.fit(nil, c.txns); n != c.want || (err != nil) != (c.want == 0) {
+		if n, err := st.fit(nil, singles(c.txns)); n != c.want || (err != nil) != (c.want == 0) {
 			t.Errorf("%d transactions: got %d, %v, want %d", len(c.txns), n, err, c.want)
 		}
 	}
 	st.maxBytes = 1 << 20
 	for width, want := range map[int]int{1: 127, 3: 125, 64: 64, 127: 1, 128: 0} {
-		n, err := st.fit(nil, many(300, txn(width, 0)))
+		n, err := st.fit(nil, singles(many(300, txn(width, 0))))
 		if n != want || errors.Is(err, driver.ErrTooLarge) != (want == 0) {
 			t.Errorf("width %d: got %d, %v, want %d", width, n, err, want)
 		}
 	}
+}
+
+func singles(txns []kv.Txn) (units []unit) {
+	for i := range txns {
+		units = append(units, unit{i, txns[i : i+1]})
+	}
+	return units
 }

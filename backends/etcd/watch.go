@@ -60,6 +60,7 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 		changes := make([]kv.Change, len(resp.Events))
 		for n, e := range resp.Events {
 			changes[n] = kv.Change{Key: string(e.Kv.Key), Value: e.Kv.Value, Rev: kv.Rev(e.Kv.ModRevision), Deleted: e.Type == mvccpb.Event_DELETE}
+			changes[n].Known = kv.ToldWith(&changes[n])
 			rev = changes[n].Rev
 		}
 		reached[i] = max(reached[i], rev)

@@ -90,7 +90,8 @@ type Txn struct {
 	// Prev asks for the revision that the record of Ops[0] had before.
 	Prev bool
 	// Known are records that who learns of this transaction will need, as the caller
-	// knows them. They decide nothing: [Feeds] passes them on, other stores ignore them.
+	// knows them. They decide nothing: [Feeds] passes them on, another store may with
+	// [Txn.Told].
 	Known []Pair
 }
 
