@@ -36,7 +36,7 @@ import (
 
 const (
 	writerArg = "tenure-fence-writer"
-	zombieTTL = 500 * time.Millisecond
+	zombieTTL = 2 * time.Second
 	// ample bounds every wait of the test, on a machine that is busy.
 	ample = 60 * time.Second
 )
@@ -246,9 +246,7 @@ func TestZombie(t *testing.T) {
 			first := startWriter(t, election, c.kind, r.where)
 			first.expect("leads ")
 			first.write("accepted")
-			if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			first.stop(election)
 			second := startWriter(t, election, c.kind, r.where)
 			second.expect("leads ")
 			second.write("accepted")
@@ -309,6 +307,46 @@ func startWriter(t *testing.T, args ...string) *process {
 		_ = p.cmd.Wait() // killed
 	})
 	return p
+}
+
+// stop stops the process, but not inside a transaction of the election's own: one
+// that is stopped there keeps SQLite's lock, and nobody takes over until it goes on.
+func (p *process) stop(election string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(ample); ; {
+		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			p.t.Fatal(err)
+		}
+		if !isLocked(p.t, election) && !isLocked(p.t, election+"-members") {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatal("the process was inside a transaction whenever it was stopped")
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func isLocked(t *testing.T, file string) bool {
+	t.Helper()
+	if _, err := os.Stat(file); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(100)&_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		return true
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	return false
 }
 
 func (p *process) say() {

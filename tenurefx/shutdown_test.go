@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-go/tenure/backends/zookeeper"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
@@ -177,6 +178,109 @@ func standby(t *testing.T, m *member) {
 		if v, err = m.elector.WaitView(ctx, v); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// hung is a backend of the application's own, which stays open, and the session that
+// was joined on it.
+type hung struct {
+	core.Backend
+	session driver.Session
+}
+
+func (h *hung) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
+	s, err := h.Backend.Join(ctx, m)
+	h.session = s
+	return s, err
+}
+
+// TestHungHandlerIsFenced: a handler that hangs past the deadline of the stop does
+// no harm. The stop ends in time and says so, the next member takes over, and what
+// the handler writes then, past its lease and straight to the store, is refused by
+// the store.
+func TestHungHandlerIsFenced(t *testing.T) {
+	for name, part := range stores() {
+		t.Run(name, func(t *testing.T) {
+			c := conf(t, "tenure: {ttl: 2s, backends: {"+name+": "+part(t)+"}}")
+			noLeaks(t)
+			open := func() *hung {
+				b, err := c.Open(t.Context(), sqlite.Opener, postgres.Opener, mysql.Opener, etcd.Opener, consul.Opener, zookeeper.Opener)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return &hung{Backend: b}
+			}
+			app := func(node string, b core.Backend, h core.Handler) *fx.App {
+				a := fx.New(fx.NopLogger, fx.Supply(fx.Annotate(b, fx.As(new(core.Backend))), optionsOf(c, node)), tenurefx.Module(),
+					fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
+						return tenurefx.Election{Shards: []string{"only"}, Handler: h}
+					})))
+				ctx, cancel := context.WithTimeout(t.Context(), ample)
+				defer cancel()
+				if err := a.Start(ctx); err != nil {
+					t.Fatal(err)
+				}
+				return a
+			}
+			stop := func(a *fx.App, within time.Duration) (time.Duration, error) {
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				defer cancel()
+				began := time.Now()
+				err := a.Stop(ctx)
+				return time.Since(began), err
+			}
+
+			b := open()
+			granted, release, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			var lease *core.Lease
+			a := app("hangs", b, func(_ context.Context, l *core.Lease) error {
+				defer close(returned)
+				if _, err := l.Append(l.Context(), []byte("in time")); err != nil {
+					t.Error(err)
+				}
+				lease = l
+				close(granted)
+				<-release
+				return nil
+			})
+			wait(t, "the grant", granted)
+			const within = 3 * time.Second
+			took, err := stop(a, within)
+			if err == nil || took > within+time.Second {
+				t.Errorf("the stop ended after %v with %v, want an error within about %v", took, err, within)
+			}
+
+			taken := make(chan struct{})
+			b2 := open()
+			next := app("next", b2, func(ctx context.Context, l *core.Lease) error {
+				close(taken)
+				<-ctx.Done()
+				return nil
+			})
+			wait(t, "the takeover", taken)
+			if _, err := lease.Append(t.Context(), []byte("late")); err == nil {
+				t.Error("the lease accepted a write after the stop")
+			}
+			late, err := b.session.Commit(t.Context(), []driver.Write{{Fence: lease.Fence(), Number: 2, Nonce: 1, Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("late")}}}})
+			if err == nil {
+				err = late[0].Err
+			}
+			if !errors.Is(err, driver.ErrFenced) {
+				t.Errorf("the store answered the late write with %v, want %v", err, driver.ErrFenced)
+			}
+			page, err := b2.ReadLog(t.Context(), "only", 0, 10)
+			if err != nil || len(page.Entries) != 1 || string(page.Entries[0].Payload) != "in time" {
+				t.Errorf("the log is %+v, %v", page, err)
+			}
+			close(release)
+			wait(t, "the handler", returned)
+			if _, err := stop(next, ample); err != nil {
+				t.Error(err)
+			}
+			if err := errors.Join(b.Close(), b2.Close()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

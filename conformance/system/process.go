@@ -45,13 +45,27 @@ type launcher struct {
 
 func newLauncher() *launcher {
 	l := &launcher{requests: make(chan func())}
-	l.ended.Go(func() {
-		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
-		for f := range l.requests {
-			f()
-		}
-	})
+	l.ended.Go(l.run)
 	return l
+}
+
+func (l *launcher) run() {
+	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
+	if onMainThread() {
+		// But for the main thread, which the runtime keeps: another goroutine gets
+		// another thread while this one has it.
+		defer runtime.UnlockOSThread()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			l.run()
+		}()
+		<-ended
+		return
+	}
+	for f := range l.requests {
+		f()
+	}
 }
 
 // close ends the thread, and on Linux with it what it started.

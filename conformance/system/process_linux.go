@@ -17,3 +17,6 @@ const (
 func memberAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
+
+// onMainThread reports whether it is called on the process's first thread.
+func onMainThread() bool { return syscall.Gettid() == syscall.Getpid() }

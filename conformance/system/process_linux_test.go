@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -60,6 +61,22 @@ func TestStoppedMemberEndsWithItsSupervisor(t *testing.T) {
 	}
 	l.close()
 	within(t, "the member to end", p.ended)
+}
+
+// The runtime never ends the main thread, so that what it started would not die
+// with a launcher that runs on it.
+func TestLauncherLeavesTheMainThread(t *testing.T) {
+	// One of these goroutines is on the main thread, or becomes so, more often than
+	// not: they are more than the threads that there are.
+	for range 200 {
+		l := newLauncher()
+		on := make(chan bool)
+		l.requests <- func() { on <- syscall.Gettid() == syscall.Getpid() }
+		if <-on {
+			t.Fatal("processes are started from the main thread")
+		}
+		l.close()
+	}
 }
 
 func TestMemberRefusesAnUnknownOpener(t *testing.T) {

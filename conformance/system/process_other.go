@@ -14,3 +14,5 @@ const (
 )
 
 func memberAttr() *syscall.SysProcAttr { return nil }
+
+func onMainThread() bool { return false }
