@@ -75,12 +75,12 @@ func (a *application) send(ctx context.Context, todo []int) []int {
 		return todo[1:]
 	}
 	sent, rest := todo[:n], todo[n:]
-	slots := a.s.requests
+	kind := a.s.lanes.requests
 	if a.b.Heartbeat {
-		slots = a.s.heartbeats
+		kind = a.s.lanes.heartbeats
 	}
 	before := a.s.known.Load()
-	answer, err := a.s.write(ctx, r, slots)
+	answer, err := a.s.write(ctx, r, kind)
 	if err != nil {
 		a.fail(sent, rest, err)
 		return nil

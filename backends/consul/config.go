@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/consul/api"
 
@@ -30,39 +28,51 @@ type Config struct {
 	ServerName string // expected in the server's certificate; default: the host of Address
 }
 
-// OpenConfig opens a namespace through a client of its own, which Close closes.
+// OpenConfig opens a namespace through clients of its own, which Close closes. They
+// have at most six connections.
 func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
 	opts := Options{}
 	if o != nil {
 		opts = *o
 	}
-	transport := newTransport()
-	client, err := newClient(c, transport, opts.Insecure)
+	l, err := c.lanes(opts.Insecure)
 	if err != nil {
 		return nil, err
 	}
 	if c.TokenFile != "" && opts.Token == nil {
 		opts.Token = tokenFile(c.TokenFile)
 	}
-	return open(ctx, client, namespace, &opts, transport.CloseIdleConnections)
+	return open(ctx, l, namespace, &opts)
 }
 
-// newTransport keeps the connections that a Backend uses, and no time-out for
-// answers: the callers' contexts have them.
-func newTransport() *http.Transport {
-	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConnsPerHost: 6,
-		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  true,
+// lanes have a client each, with one connection.
+func (c *Config) lanes(insecure bool) (*lanes, error) {
+	cfg, err := c.client(insecure)
+	if err != nil {
+		return nil, err
 	}
+	scheme, socket, _ := strings.Cut(cfg.Address, "://")
+	if scheme == "unix" {
+		cfg.Address = "localhost" // for the client, which would dial by itself
+	} else {
+		socket = ""
+	}
+	var all [maxLanes]*lane
+	for i := range all {
+		own := *cfg
+		own.Transport = single(dialer(socket))
+		client, err := api.NewClient(&own)
+		if err != nil {
+			return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
+		}
+		all[i] = &lane{client: client, drop: own.Transport.CloseIdleConnections}
+	}
+	return newLanes(all), nil
 }
 
-func newClient(c Config, transport *http.Transport, insecure bool) (*api.Client, error) {
+// client is the configuration of a client, without a transport.
+func (c *Config) client(insecure bool) (*api.Config, error) {
 	cfg := api.DefaultConfig()
-	cfg.Transport = transport
 	if c.Address != "" {
 		cfg.Address, cfg.Scheme = c.Address, "http"
 	}
@@ -100,11 +110,7 @@ func newClient(c Config, transport *http.Transport, insecure bool) (*api.Client,
 			return nil, fmt.Errorf("tenure: %w: CONSUL_HTTP_SSL_VERIFY is off: name the CA instead, or set Insecure", driver.ErrInvalid)
 		}
 	}
-	client, err := api.NewClient(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
-	}
-	return client, nil
+	return cfg, nil
 }
 
 // local reports whether an address is on this host.

@@ -95,7 +95,7 @@ type suiteStore struct {
 }
 
 func (s *suiteStore) open(ctx context.Context, t testing.TB, n *network, namespace string, o Options) (driver.Backend, error) {
-	b, err := open(ctx, n.client(t, s.server), namespace, &o, n.base.CloseIdleConnections)
+	b, err := open(ctx, n.lanes(t, s.server), namespace, &o)
 	if err != nil {
 		return nil, err
 	}

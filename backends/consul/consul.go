@@ -24,13 +24,14 @@ var _ driver.Backend = (*Backend)(nil)
 
 // Open opens a namespace through a client of the caller's, which stays the
 // caller's: closing the Backend leaves it open. Its HTTP client must not set a
-// time-out, and must not repeat requests. The context bounds the opening only. nil
-// options work. An error says what to change.
+// time-out, and must not repeat requests; at most six of the Backend's are under way
+// at once, and how many connections it keeps is its own matter. The context bounds
+// the opening only. nil options work. An error says what to change.
 func Open(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
-	return open(ctx, client, namespace, o, func() {})
+	return open(ctx, shared(client, func() {}), namespace, o)
 }
 
-func open(ctx context.Context, client *api.Client, namespace string, o *Options, free func()) (*Backend, error) {
+func open(ctx context.Context, l *lanes, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -39,11 +40,10 @@ func open(ctx context.Context, client *api.Client, namespace string, o *Options,
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(client, keys, opts)
-	s.free = free
+	s := newStore(l, keys, opts)
 	store := feeds(s, namespace)
 	shared, err := kv.Open(ctx, store, kv.Options{
-		Backend: Name, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestSlots, Fit: s.fit,
+		Backend: Name, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestLanes, Fit: s.fit,
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -52,7 +52,7 @@ func open(ctx context.Context, client *api.Client, namespace string, o *Options,
 }
 
 func feeds(s *store, namespace string) kv.Store {
-	return kv.Feeds(s, kv.FeedOptions{Namespace: namespace, Lanes: requestSlots, ReadKeys: s.ops})
+	return kv.Feeds(s, kv.FeedOptions{Namespace: namespace, Lanes: requestLanes, ReadKeys: s.ops})
 }
 
 // What a transaction has beside its items: two conditions of the guard, the rider,
@@ -116,6 +116,6 @@ func RaiseFloor(ctx context.Context, client *api.Client, namespace string, above
 	if err != nil {
 		return err
 	}
-	store := feeds(newStore(client, keys, opts), namespace)
+	store := feeds(newStore(shared(client, func() {}), keys, opts), namespace)
 	return errors.Join(kv.RaiseFloor(ctx, store, namespace, above), store.Close())
 }

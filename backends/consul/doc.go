@@ -25,12 +25,13 @@
 //
 // # Connections
 //
-// At most six requests at once per process, whatever the number of shards: one
-// for heartbeats, which
-// never wait for other requests (E4), three for those, and two blocked queries.
-// Each needs a connection; Go's HTTP client may keep a few idle ones more, because it
-// goes on dialing for a request that found another. No cap is set on it: dials into
-// a network that is cut would use it up, and heartbeats would wait for them.
+// A Backend has at most six requests under way at once, whatever the number of
+// shards: one for heartbeats, which never wait for other requests (rule E4), three
+// for those, and two blocked queries. With [OpenConfig] each of the six has a client
+// with at most one connection. With [Open] the client's pool decides: Go's HTTP client
+// may keep a few idle connections more, because it goes on dialing for a request that
+// found another. Do not set MaxConnsPerHost for that: dials into a network that is
+// cut would use it up, and heartbeats would wait for them.
 //
 // # What it does not do
 //

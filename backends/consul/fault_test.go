@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/outage"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -103,6 +106,16 @@ func TestQuorumLost(t *testing.T) {
 		return err
 	})
 	commit(t, s, entry1(fences[0], head.Number+1, []byte("after")))
+}
+
+// TestQuorumLostForLong is the same with electors, each with an agent of its own, and
+// for ten TTLs: nobody is evicted, and each shard stays with its owner.
+func TestQuorumLostForLong(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
+	outage.Quorum(t, cluster, time.Second, func(i int) driver.Backend {
+		return openOn(t, cluster.Members()[i], "app", new(traffic))
+	})
 }
 
 // TestLeaderLost kills the leader under an owner that goes through another server.
@@ -234,7 +247,7 @@ func TestConnectionLimit(t *testing.T) {
 	server := servers.New(t, servers.Consul, &servers.Options{Config: []string{"limits = { http_max_conns_per_client = 8 }"}})
 	b := openOn(t, server, "app", new(traffic))
 	s := join(t, b, "n1")
-	greedy := newTransport()
+	greedy := transport(dialer(""))
 	defer greedy.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -242,12 +255,16 @@ func TestConnectionLimit(t *testing.T) {
 	for range cap(ended) { // each blocks on a connection of its own
 		go func() {
 			defer func() { ended <- struct{}{} }()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server.Addr()+"/v1/kv/none?index=1000000&wait=60s", nil)
-			if err != nil {
-				return
-			}
-			if res, err := greedy.RoundTrip(req); err == nil {
-				res.Body.Close()
+			for ctx.Err() == nil {
+				// Consul notices that nobody waits any more when the query ends.
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server.Addr()+"/v1/kv/none?index=1000000&wait=10s", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if res, err := greedy.RoundTrip(req); err == nil {
+					res.Body.Close()
+				}
 			}
 		}()
 	}
@@ -297,63 +314,6 @@ func TestValueLimit(t *testing.T) {
 		t.Errorf("the head is %+v, %v; want none", page, rerr)
 	}
 	commit(t, s, entry1(fences[0], 1, []byte("small")))
-}
-
-// TestConnections: however many shards, a process has at most six requests under
-// way. Go may keep more connections idle than it uses.
-func TestConnections(t *testing.T) {
-	t.Parallel()
-	server, ns, count := pool.Get(t, servers.Consul, nil), fresh(), new(traffic)
-	b := openOn(t, server, ns, count)
-	s, other := join(t, b, "n1"), join(t, b, "n2")
-	fences, _ := acquire(t, s, claims(2000))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{}, 32)
-	watch := func(do func() error) {
-		go func() {
-			defer func() { ended <- struct{}{} }()
-			for ctx.Err() == nil && do() == nil {
-			}
-		}()
-	}
-	var cursor, tail driver.Cursor
-	watch(func() error {
-		v, err := b.Observe(ctx, driver.ObserveQuery{Since: cursor, Beats: []driver.Beat{{Session: other.ID()}}})
-		if err == nil {
-			cursor = v.Cursor
-		}
-		return err
-	})
-	watch(func() error {
-		p, err := b.TailLog(ctx, tail, 100)
-		if err == nil {
-			tail = p.Cursor
-		}
-		return err
-	})
-	watch(func() error { return s.Beat(ctx) })
-	for i := range 20 {
-		number := driver.WriteNo(0)
-		watch(func() error {
-			number++
-			return tryCommit(ctx, s, entry1(fences[i], number, []byte("x")))
-		})
-	}
-	before := count.total()
-	again(t, "traffic", func(context.Context) error {
-		if count.total() < before+2000 {
-			return errors.New("too little")
-		}
-		return nil
-	})
-	cancel()
-	for range 23 {
-		<-ended
-	}
-	t.Logf("%d under way at most, %d connections, %d dialed, for %d requests", count.mostBusy.Load(), count.mostOpen.Load(), count.conns.Load(), count.total())
-	if most := count.mostBusy.Load(); most > 6 {
-		t.Errorf("%d requests at once, want at most 6", most)
-	}
 }
 
 // TestIdleCost counts what a process that owns shards, observes and follows asks of
@@ -421,7 +381,7 @@ func TestFollowWhenTheIndexGoesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStore(n.client(t, server), keys, opts)
+	s := newStore(n.lanes(t, server), keys, opts)
 	defer s.Close()
 	const seconds = 5
 	ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
@@ -433,6 +393,42 @@ func TestFollowWhenTheIndexGoesBack(t *testing.T) {
 	}
 	if got := count.total(); got > 2*seconds+3 {
 		t.Errorf("%d requests in %d s, want at most two a second and three at first", got, seconds)
+	}
+}
+
+// TestReadIsNotOlderThanFollow: who was told of an index by a blocked query, and
+// then reads another prefix, which last changed before, does not see a store that
+// went back.
+func TestReadIsNotOlderThanFollow(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Consul, nil)
+	admin, err := client(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := kv.NewKeys(fresh())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts, err := (*Options)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(newNetwork(new(traffic)).lanes(t, server), keys, opts)
+	defer s.Close()
+	for _, key := range []string{keys.Shard("s"), keys.Feed("lane")} { // by another process
+		if _, err := admin.KV().Put(&api.KVPair{Key: key, Value: []byte("x")}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told kv.Rev
+	enough := errors.New("enough")
+	if err := s.Follow(t.Context(), []string{keys.Feeds()}, func(p *kv.Page) error { told = p.Rev; return enough }); !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	page, err := s.Range(t.Context(), kv.Range{Prefix: keys.State()})
+	if err != nil || page.Rev < told {
+		t.Errorf("a read at revision %+v, %v, after %d was told", page, err, told)
 	}
 }
 
@@ -449,10 +445,12 @@ func TestHeartbeatsHaveTheirOwnSlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStore(n.client(t, pool.Get(t, servers.Consul, nil)), keys, opts)
+	s := newStore(n.lanes(t, pool.Get(t, servers.Consul, nil)), keys, opts)
 	defer s.Close()
-	for range requestSlots {
-		s.requests <- struct{}{}
+	for range requestLanes {
+		if _, err := s.lanes.requests.take(t.Context(), s.life); err != nil {
+			t.Fatal(err)
+		}
 	}
 	put := []kv.Txn{{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -506,7 +504,7 @@ func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStore(n.client(t, pool.Get(t, servers.Consul, nil)), keys, opts)
+	s := newStore(n.lanes(t, pool.Get(t, servers.Consul, nil)), keys, opts)
 	defer s.Close()
 	apply := func(o kv.Op) kv.Rev {
 		out, err := s.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{o}}}})

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
@@ -55,18 +53,22 @@ func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page)
 // wait is one query, which blocks until there is an index above the one asked
 // with, or for waitTime. The page's revision is the index of the answer.
 func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page, error) {
-	bound, token, done, err := s.begin(ctx, nil)
+	bound, cancel := context.WithTimeout(ctx, waitTime+waitTime/16+waitGrace)
+	defer cancel()
+	c, err := s.begin(bound, s.lanes.waits)
 	if err != nil {
 		return nil, readError(err)
 	}
-	defer done()
-	bound, cancel := context.WithTimeout(bound, waitTime+waitTime/16+waitGrace)
-	defer cancel()
-	q := &api.QueryOptions{RequireConsistent: true, Token: token, WaitIndex: index, WaitTime: waitTime}
-	found, meta, err := s.client.KV().List(prefix, q.WithContext(bound))
+	defer c.done()
+	q := c.query()
+	q.WaitIndex, q.WaitTime = index, waitTime
+	found, meta, err := c.client.KV().List(prefix, q)
 	if err != nil {
 		return nil, readError(s.cause(ctx, err))
 	}
+	// Else a read after it could seem to be older: its own prefix may have changed
+	// earlier (rule I1).
+	s.learn(meta.LastIndex)
 	page := pageOf(found)
 	page.Rev = kv.Rev(meta.LastIndex)
 	return page, nil

@@ -57,12 +57,12 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 // list reads all records of a prefix, at one index.
 func (s *store) list(ctx context.Context, prefix string) (*kv.Page, error) {
 	known, witness := s.known.Load(), s.witness.now()
-	bound, token, done, err := s.begin(ctx, s.requests)
+	c, err := s.begin(ctx, s.lanes.requests)
 	if err != nil {
 		return nil, readError(err)
 	}
-	defer done()
-	found, meta, err := s.client.KV().List(prefix, (&api.QueryOptions{RequireConsistent: true, Token: token}).WithContext(bound))
+	defer c.done()
+	found, meta, err := c.client.KV().List(prefix, c.query())
 	if err != nil {
 		return nil, readError(s.cause(ctx, err))
 	}
@@ -76,12 +76,12 @@ func (s *store) list(ctx context.Context, prefix string) (*kv.Page, error) {
 // names reads the keys of a prefix from one on.
 func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, error) {
 	known := s.known.Load()
-	bound, token, done, err := s.begin(ctx, s.requests)
+	c, err := s.begin(ctx, s.lanes.requests)
 	if err != nil {
 		return nil, nil, readError(err)
 	}
-	defer done()
-	all, meta, err := s.client.KV().Keys(q.Prefix, "", (&api.QueryOptions{RequireConsistent: true, Token: token}).WithContext(bound))
+	defer c.done()
+	all, meta, err := c.client.KV().Keys(q.Prefix, "", c.query())
 	if err != nil {
 		return nil, nil, readError(s.cause(ctx, err))
 	}

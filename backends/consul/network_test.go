@@ -71,7 +71,7 @@ type held struct {
 }
 
 func newNetwork(count *traffic) *network {
-	n := &network{base: newTransport(), count: count, cut: make(chan struct{})}
+	n := &network{base: transport(dialer("")), count: count, cut: make(chan struct{})}
 	dial := n.base.DialContext
 	n.base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -102,8 +102,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// client is one of the server, through the network.
-func (n *network) client(t testing.TB, server *servers.Server) *api.Client {
+// lanes are those of a caller's client of the server, through the network.
+func (n *network) lanes(t testing.TB, server *servers.Server) *lanes {
 	t.Helper()
 	cfg := api.DefaultConfig()
 	cfg.Address, cfg.HttpClient = server.Addr(), &http.Client{Transport: n}
@@ -111,7 +111,7 @@ func (n *network) client(t testing.TB, server *servers.Server) *api.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return shared(c, n.base.CloseIdleConnections)
 }
 
 func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -16,23 +16,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Connections: HTTP carries one request at a time on each, so what is under way at
-// once bounds them. With a blocked query for the feeds and one for heartbeats a
-// process has at most six under way.
-const (
-	heartbeatSlots = 1
-	requestSlots   = 3
-)
-
 // store is a namespace of Consul's key-value store as a kv.Plain.
 type store struct {
-	client *api.Client
-	token  func(context.Context) (string, error) // nil: the client's own
-	ops    int                                   // per transaction
-	bytes  int                                   // of a transaction's request
-	free   func()                                // closes the client's idle connections, if it is ours
-
-	heartbeats, requests chan struct{}
+	lanes *lanes
+	token func(context.Context) (string, error) // nil: the client's own
+	ops   int                                   // per transaction
+	bytes int                                   // of a transaction's request
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -45,64 +34,73 @@ type store struct {
 
 var _ kv.Plain = (*store)(nil)
 
-func newStore(client *api.Client, keys kv.Keys, o *Options) *store {
+func newStore(l *lanes, keys kv.Keys, o *Options) *store {
 	life, end := context.WithCancel(context.Background())
 	return &store{
-		client: client, token: o.Token, ops: o.MaxTxnOps, bytes: o.MaxTxnBytes, free: func() {},
-		heartbeats: make(chan struct{}, heartbeatSlots), requests: make(chan struct{}, requestSlots),
+		lanes: l, token: o.Token, ops: o.MaxTxnOps, bytes: o.MaxTxnBytes,
 		life: life, end: end, witness: witness{keys: keys},
 	}
 }
 
-// Close ends what is blocked. The client itself is the caller's.
+// Close ends what is blocked. A client of the caller's stays open.
 func (s *store) Close() error {
 	s.end()
-	s.free()
+	s.lanes.drop()
 	return nil
 }
 
-// begin waits for a slot, if slots is not nil, and binds ctx to the store's life.
-// An error means that nothing was sent.
-func (s *store) begin(ctx context.Context, slots chan struct{}) (_ context.Context, token string, done func(), err error) {
+// call is a request that may be sent.
+type call struct {
+	ctx    context.Context // of the caller, and of the store's life
+	client *api.Client
+	token  string
+	done   func()
+}
+
+func (c *call) query() *api.QueryOptions {
+	return (&api.QueryOptions{RequireConsistent: true, Token: c.token}).WithContext(c.ctx)
+}
+
+// begin waits for a lane of the kind. An error means that nothing was sent.
+func (s *store) begin(ctx context.Context, kind *laneKind) (c *call, err error) {
+	c = &call{}
 	if s.token != nil {
-		if token, err = s.token(ctx); err != nil {
-			return nil, "", nil, fmt.Errorf("the ACL token: %w", err)
+		if c.token, err = s.token(ctx); err != nil {
+			return nil, fmt.Errorf("the ACL token: %w", err)
 		}
 	}
-	if slots != nil {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return nil, "", nil, ctx.Err()
-		case <-s.life.Done():
-			return nil, "", nil, errClosed
-		}
+	l, err := kind.take(ctx, s.life)
+	if err != nil {
+		return nil, err
 	}
 	bound, cancel := context.WithCancel(ctx)
 	unbind := context.AfterFunc(s.life, cancel)
-	return bound, token, func() {
+	c.ctx, c.client = bound, l.client
+	c.done = func() {
+		if bound.Err() != nil { // its dial may be under way
+			l.drop()
+		}
 		unbind()
 		cancel()
-		if slots != nil {
-			<-slots
-		}
-	}, nil
+		kind.give(l)
+	}
+	return c, nil
 }
 
 // write sends a transaction that changes something, once. A nil error means that
 // Consul decided: it was applied, or refused as the reply's errors say.
-func (s *store) write(ctx context.Context, r *request, slots chan struct{}) (*reply, error) {
+func (s *store) write(ctx context.Context, r *request, kind *laneKind) (*reply, error) {
 	if r.bytes > s.bytes || len(r.ops) > s.ops {
 		return nil, fmt.Errorf("tenure: %w: a transaction of %d operations and about %d bytes: consul takes %d and %d",
 			driver.ErrTooLarge, len(r.ops), r.bytes, s.ops, s.bytes)
 	}
-	bound, token, done, err := s.begin(ctx, slots)
+	c, err := s.begin(ctx, kind)
 	if err != nil {
 		return nil, notSent(err)
 	}
-	defer done()
+	defer c.done()
 	a := new(reply)
-	_, err = s.client.Raw().Write("/v1/txn", r.ops, a, (&api.WriteOptions{Token: token}).WithContext(bound))
+	_, err = c.client.Raw().Write("/v1/txn", r.ops, a, (&api.WriteOptions{Token: c.token}).WithContext(c.ctx))
 	var status api.StatusError
 	if errors.As(err, &status) && status.Code == http.StatusConflict {
 		if err = json.Unmarshal([]byte(status.Body), a); err == nil && len(a.Errors) > 0 {
@@ -135,16 +133,16 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 
 func (s *store) read(ctx context.Context, keys []string, page *kv.Page) (kv.Rev, error) {
 	known, witness := s.known.Load(), s.witness.now()
-	bound, token, done, err := s.begin(ctx, s.requests)
+	c, err := s.begin(ctx, s.lanes.requests)
 	if err != nil {
 		return 0, readError(err)
 	}
-	defer done()
+	defer c.done()
 	ops := make(api.TxnOps, len(keys))
 	for i, key := range keys {
 		ops[i] = &api.TxnOp{KV: &api.KVTxnOp{Verb: verbGetOrEmpty, Key: key}}
 	}
-	ok, a, _, err := s.client.Txn().Txn(ops, (&api.QueryOptions{RequireConsistent: true, Token: token}).WithContext(bound))
+	ok, a, _, err := c.client.Txn().Txn(ops, c.query())
 	if err != nil {
 		return 0, readError(s.cause(ctx, err))
 	}
