@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // Further ports of a Consul server: gossip and remote calls between members.
@@ -48,46 +49,63 @@ func consulRecipe() (recipe, error) {
 }
 
 func configureConsul(l *local) error {
-	type object = map[string]any
-	var others []string
-	for _, m := range l.members {
-		if m != l {
-			others = append(others, net.JoinHostPort("127.0.0.1", strconv.Itoa(m.ports[consulGossip])))
+	m := consulMember{
+		name: l.name(), data: l.path("data"), bind: "127.0.0.1", members: len(l.members), files: l.files,
+		port: l.port, gossip: l.ports[consulGossip], calls: l.ports[consulCalls],
+	}
+	for _, other := range l.members {
+		if other != l {
+			m.others = append(m.others, net.JoinHostPort("127.0.0.1", strconv.Itoa(other.ports[consulGossip])))
 		}
 	}
+	text, err := m.config(l.opts)
+	if err != nil {
+		return err
+	}
+	if _, err := l.write("consul.json", text); err != nil {
+		return err
+	}
+	_, err = l.write("extra.hcl", strings.Join(l.opts.Config, "\n")+"\n")
+	return err
+}
+
+// consulMember is where one server of a cluster listens, and how it finds the others.
+type consulMember struct {
+	name, data, bind    string
+	port, gossip, calls int // for clients, and between members
+	members             int
+	others              []string // host:port of their gossip
+	files               *certificates
+}
+
+// config is the server's configuration in JSON.
+func (m consulMember) config(o *Options) (string, error) {
+	type object = map[string]any
 	ports := object{
-		"http": l.port, "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1,
-		"serf_lan": l.ports[consulGossip], "server": l.ports[consulCalls],
+		"http": m.port, "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1,
+		"serf_lan": m.gossip, "server": m.calls,
 	}
 	config := object{
-		"server": true, "bootstrap_expect": len(l.members), "node_name": l.name(), "data_dir": l.path("data"),
-		"bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "ports": ports,
-		"retry_join": others, "retry_interval": "1s",
-		"connect": object{"enabled": false}, "disable_update_check": true, "log_level": "warn",
+		"server": true, "bootstrap_expect": m.members, "node_name": m.name, "data_dir": m.data,
+		"bind_addr": m.bind, "client_addr": m.bind, "ports": ports,
+		"retry_interval": "1s",
+		"connect":        object{"enabled": false}, "disable_update_check": true, "log_level": "warn",
 		"performance": object{"raft_multiplier": 1},
 		// Every test of a machine is one client, and each process of it has a few.
 		"limits": object{"http_max_conns_per_client": 900},
 	}
-	if l.files != nil {
-		ports["http"], ports["https"] = -1, l.port
+	if len(m.others) > 0 {
+		config["retry_join"] = m.others
+	}
+	if m.files != nil {
+		ports["http"], ports["https"] = -1, m.port
 		config["tls"] = object{"https": object{
-			"ca_file": l.files.ca, "cert_file": l.files.serverCert, "key_file": l.files.serverKey,
-			"verify_incoming": l.opts.TLS == TLSMutual,
+			"ca_file": m.files.ca, "cert_file": m.files.serverCert, "key_file": m.files.serverKey,
+			"verify_incoming": o.TLS == TLSMutual,
 		}}
 	}
 	text, err := json.Marshal(config)
-	if err != nil {
-		return err
-	}
-	if _, err := l.write("consul.json", string(text)); err != nil {
-		return err
-	}
-	extra := ""
-	for _, line := range l.opts.Config {
-		extra += line + "\n"
-	}
-	_, err = l.write("extra.hcl", extra)
-	return err
+	return string(text), err
 }
 
 // probeConsul reads a key in the mode for which a majority must agree. That it is

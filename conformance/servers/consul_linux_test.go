@@ -2,6 +2,7 @@ package servers
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,22 +31,7 @@ func TestConsul(t *testing.T) {
 	})
 	t.Run("three", func(t *testing.T) {
 		t.Parallel()
-		c := NewCluster(t, Consul, 3, nil)
-		put(t, c.Members()[0], "common")
-		for _, s := range c.Members() {
-			if status := request(t, s, http.MethodGet, "/v1/kv/common?raw"); status != http.StatusOK {
-				t.Errorf("%s: status %d", s.Addr(), status)
-			}
-		}
-		if err := c.Members()[0].Kill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "two of three serve", func() bool {
-			return request(t, c.Members()[1], http.MethodPut, "/v1/kv/still") == http.StatusOK
-		})
-		if err := c.Members()[0].Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testConsulThree(t)
 	})
 	t.Run("ACLs", func(t *testing.T) {
 		t.Parallel()
@@ -55,6 +41,69 @@ func TestConsul(t *testing.T) {
 			t.Errorf("without a token: status %d", status)
 		}
 	})
+}
+
+// TestConsulContainers is three servers, and one with TLS, in containers.
+func TestConsulContainers(t *testing.T) {
+	t.Setenv(RuntimeVariable, "container")
+	const image = "hashicorp/consul:1.16.3"
+	before := containers(t, image)
+	// Closed by their tests' ends.
+	t.Run("three", testConsulThree)
+	t.Run("TLS", func(t *testing.T) {
+		s, err := Start(bounded(t, 2*startTimeout), Consul, &Options{TLS: TLSMutual, Config: []string{"limits = { http_max_conns_per_client = 100 }"}})
+		Unavailable(t, Consul, err)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("TENURE_CONSUL_IMAGE", "tenure.invalid/none:1")
+	if _, err := Start(t.Context(), Consul, nil); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("an image that is not to be had: %v, want ErrUnavailable", err)
+	}
+	if after := containers(t, image); after != before {
+		t.Errorf("containers are left:\n%s\nthere were\n%s", after, before)
+	}
+}
+
+func testConsulThree(t *testing.T) {
+	c, err := StartCluster(bounded(t, 2*startTimeout), Consul, 3, nil)
+	Unavailable(t, Consul, err)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	m := c.Members()
+	put(t, m[0], "common")
+	for _, s := range m {
+		eventually(t, "what was written", func() bool {
+			return request(t, s, http.MethodGet, "/v1/kv/common?raw&consistent") == http.StatusOK
+		})
+	}
+	if err := m[0].Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "two of three serve", func() bool {
+		return request(t, m[1], http.MethodPut, "/v1/kv/still") == http.StatusOK
+	})
+	if err := m[1].Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m[1].Cont(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m[0].Restart(bounded(t, startTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Restart(bounded(t, 2*startTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range m {
+		eventually(t, "what was written before the restart", func() bool {
+			return request(t, s, http.MethodGet, "/v1/kv/common?raw&consistent") == http.StatusOK
+		})
+	}
 }
 
 func put(t *testing.T, s *Server, key string) {

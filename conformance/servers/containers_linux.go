@@ -25,22 +25,28 @@ type image struct {
 	variable string // names another image
 	port     int    // for clients, inside
 	// command is that of each member, whose names are known to the others.
-	command func(names []string, files *certificates, o *Options) [][]string
+	command func(names []string, files *certificates, o *Options) ([][]string, error)
 	probe   func(conn net.Conn, files *certificates) error
 }
 
 func findImage(kind Kind) (image, error) {
-	if kind == Etcd {
+	switch kind {
+	case Etcd:
 		return image{
 			name: "gcr.io/etcd-development/etcd:v3.7.3", variable: "TENURE_ETCD_IMAGE", port: 2379,
 			command: etcdContainers, probe: probeEtcd,
+		}, nil
+	case Consul:
+		return image{
+			name: "hashicorp/consul:1.16.3", variable: "TENURE_CONSUL_IMAGE", port: 8500,
+			command: consulContainers, probe: probeConsul,
 		}, nil
 	}
 	return image{}, unavailable(kind, "it is not run in containers here: unset %s", RuntimeVariable)
 }
 
 // etcdContainers need no port of their own: each is a host.
-func etcdContainers(names []string, files *certificates, o *Options) [][]string {
+func etcdContainers(names []string, files *certificates, o *Options) ([][]string, error) {
 	cluster := make([]etcdMember, len(names))
 	for i, name := range names {
 		cluster[i] = etcdMember{
@@ -52,7 +58,32 @@ func etcdContainers(names []string, files *certificates, o *Options) [][]string 
 	for i, m := range cluster {
 		commands[i] = append([]string{"/usr/local/bin/etcd"}, m.arguments(cluster, "tenure", o)...)
 	}
-	return commands
+	return commands, nil
+}
+
+// consulContainers need no port of their own either.
+func consulContainers(names []string, files *certificates, o *Options) ([][]string, error) {
+	commands := make([][]string, len(names))
+	for i, name := range names {
+		m := consulMember{
+			name: name, data: "/data", bind: "0.0.0.0", members: len(names), files: files,
+			port: 8500, gossip: 8301, calls: 8300,
+		}
+		for _, other := range names {
+			if other != name {
+				m.others = append(m.others, other+":8301")
+			}
+		}
+		config, err := m.config(o)
+		if err != nil {
+			return nil, err
+		}
+		commands[i] = []string{"/bin/consul", "agent", "-hcl=" + config}
+		for _, line := range o.Config {
+			commands[i] = append(commands[i], "-hcl="+line)
+		}
+	}
+	return commands, nil
 }
 
 // fleet is the containers of a cluster. The command of tools/containers runs them,
@@ -190,8 +221,12 @@ func (f *fleet) members(ctx context.Context, n int, o *Options) ([]fleetMember, 
 	for i := range names {
 		names[i] = fmt.Sprintf("m%d", i)
 	}
+	commands, err := f.image.command(names, inside, o)
+	if err != nil {
+		return nil, err
+	}
 	members := make([]fleetMember, n)
-	for i, command := range f.image.command(names, inside, o) {
+	for i, command := range commands {
 		port, err := freePort(ctx)
 		if err != nil {
 			return nil, err

@@ -34,9 +34,9 @@
 //
 // [StartCluster] and [NewCluster] start several members of a kind that has clusters.
 //
-// With TENURE_SERVERS_RUNTIME=container etcd runs in containers instead, each a
-// host of its own, where a Docker engine answers: the official image, or that of
-// TENURE_ETCD_IMAGE. The same tests then run with them. A command that is a module
+// With TENURE_SERVERS_RUNTIME=container etcd and Consul run in containers instead,
+// each a host of its own, where a Docker engine answers: the official image, or that
+// of TENURE_ETCD_IMAGE and TENURE_CONSUL_IMAGE. The same tests then run with them. A command that is a module
 // of its own, tools/containers, keeps what that needs out of this module; "make
 // servers" builds it, and makes the image where it cannot be pulled.
 //

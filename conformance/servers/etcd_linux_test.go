@@ -63,7 +63,8 @@ func TestEtcdCluster(t *testing.T) {
 // TestEtcdContainers is the same with containers.
 func TestEtcdContainers(t *testing.T) {
 	t.Setenv(RuntimeVariable, "container")
-	before := containers(t)
+	const image = "gcr.io/etcd-development/etcd:v3.7.3"
+	before := containers(t, image)
 	testEtcdCluster(t)
 	if _, err := Start(t.Context(), Postgres, nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a kind that has no image: %v, want ErrUnavailable", err)
@@ -72,16 +73,16 @@ func TestEtcdContainers(t *testing.T) {
 	if _, err := Start(t.Context(), Etcd, nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("an image that is not to be had: %v, want ErrUnavailable", err)
 	}
-	if after := containers(t); after != before {
+	if after := containers(t, image); after != before {
 		t.Errorf("containers are left:\n%s\nthere were\n%s", after, before)
 	}
 }
 
-// containers lists those of the machine that run etcd's image.
-func containers(t *testing.T) string {
+// containers lists those of the machine that run an image.
+func containers(t *testing.T, image string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "docker", "ps", "--all", "--no-trunc", "--quiet",
-		"--filter", "ancestor=gcr.io/etcd-development/etcd:v3.7.3").CombinedOutput()
+		"--filter", "ancestor="+image).CombinedOutput()
 	if err != nil {
 		t.Skipf("no Docker engine answers: %v %s", err, out)
 	}

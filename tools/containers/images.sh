@@ -6,13 +6,19 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 docker info >/dev/null 2>&1 || exit 0
 
-image=gcr.io/etcd-development/etcd:v3.7.3
-docker image inspect "$image" >/dev/null 2>&1 && exit 0
-timeout 120 docker pull --quiet "$image" >/dev/null 2>&1 && exit 0
-[ -x .cache/bin/etcd ] || { echo "servers for tests: no image of etcd, and no etcd to make one of" >&2; exit 0; }
-echo "servers for tests: making $image of the etcd built here"
-context=$(mktemp -d)
-trap 'rm -rf "$context"' EXIT
-cp .cache/bin/etcd "$context/etcd"
-printf 'FROM scratch\nCOPY etcd /usr/local/bin/etcd\nCMD ["/usr/local/bin/etcd"]\n' >"$context/Dockerfile"
-DOCKER_BUILDKIT=0 docker build --quiet --tag "$image" "$context" >/dev/null
+# image NAME PATH: PATH is where the image has the program.
+image() {
+	local name=$1 path=$2 tool=${2##*/} context
+	docker image inspect "$name" >/dev/null 2>&1 && return
+	timeout 120 docker pull --quiet "$name" >/dev/null 2>&1 && return
+	[ -x ".cache/bin/$tool" ] || { echo "servers for tests: no image of $tool, and no $tool to make one of" >&2; return; }
+	echo "servers for tests: making $name of the $tool built here"
+	context=$(mktemp -d)
+	cp ".cache/bin/$tool" "$context/$tool"
+	printf 'FROM scratch\nCOPY %s %s\nCMD ["%s"]\n' "$tool" "$path" "$path" >"$context/Dockerfile"
+	DOCKER_BUILDKIT=0 docker build --quiet --tag "$name" "$context" >/dev/null || { rm -rf "$context"; return 1; }
+	rm -rf "$context"
+}
+
+image gcr.io/etcd-development/etcd:v3.7.3 /usr/local/bin/etcd
+image hashicorp/consul:1.16.3 /bin/consul
