@@ -199,6 +199,7 @@ func BenchmarkLeaseRow(b *testing.B) {
 	for _, text := range []string{
 		"CREATE TABLE lease (name text PRIMARY KEY, holder text, token bigint, expires timestamptz)",
 		"CREATE TABLE log (name text, seq bigint, payload bytea, PRIMARY KEY (name, seq))",
+		"INSERT INTO lease VALUES ('s0', 'me', 1, now())", // of the appends
 	} {
 		if _, err := db.ExecContext(b.Context(), text); err != nil {
 			b.Fatal(err)
