@@ -29,38 +29,37 @@ func (p paths) node(key string) (dir, node string, err error) {
 	if at <= 0 {
 		return "", "", badKey(key)
 	}
-	part, rest, below := strings.Cut(key[at+1:], "/")
-	dir = p.root + "/" + key[:at]
-	if below {
-		dir += "/" + part
-		if slices.Contains(parted, part) {
-			var sub string
-			if sub, rest, below = strings.Cut(rest, "/"); !below {
-				return "", "", badKey(key)
-			}
-			dir += "/" + sub
+	part, leaf, below := strings.Cut(key[at+1:], "/")
+	if slices.Contains(parted, part) {
+		if _, leaf, below = strings.Cut(leaf, "/"); !below {
+			return "", "", badKey(key)
 		}
-		part = strings.ReplaceAll(rest, "/", separator)
-	} else if slices.Contains(parted, part) {
+	}
+	if !below {
+		leaf = part
+	}
+	if !plain(key) || leaf == "" {
 		return "", "", badKey(key)
 	}
-	if !plain(key) || part == "" {
-		return "", "", badKey(key)
-	}
-	return dir, dir + "/" + part, nil
+	// One string for both: a claim of thousands of shards makes as many.
+	node = p.root + "/" + key[:len(key)-len(leaf)] + strings.ReplaceAll(leaf, "/", separator)
+	return node[:len(node)-len(leaf)-1], node, nil
 }
 
 // plain reports whether every part of a key is a node's name as it is.
 func plain(key string) bool {
-	for part := range strings.SplitSeq(key, "/") {
-		if part == "" || part == "." || part == ".." {
+	begin := 0
+	for i := 0; i <= len(key); i++ {
+		if i < len(key) && key[i] != '/' {
+			if key[i] <= ' ' || key[i] > '~' || key[i] == separator[0] {
+				return false
+			}
+			continue
+		}
+		if part := key[begin:i]; part == "" || part == "." || part == ".." {
 			return false
 		}
-	}
-	for i := range len(key) {
-		if key[i] <= ' ' || key[i] > '~' || key[i] == separator[0] {
-			return false
-		}
+		begin = i + 1
 	}
 	return true
 }
