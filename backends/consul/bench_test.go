@@ -296,34 +296,66 @@ func BenchmarkConsulLock(b *testing.B) {
 		}
 		quantiles(b, took)
 	})
-	b.Run("acquire10000", func(b *testing.B) {
+	b.Run("acquire500", func(b *testing.B) { // each keeps a connection while it is held
 		for b.Loop() {
 			b.StopTimer()
 			id, root := session(b), fresh()
+			locks := make([]*api.Lock, 500)
+			for i := range locks {
+				locks[i] = lock(b, fmt.Sprintf("%s/%05d", root, i), id)
+			}
 			b.StartTimer()
-			work := make(chan int)
-			done := make(chan error)
-			for range 64 {
-				go func() {
-					var failed error
-					for i := range work {
-						_, _, err := client.KV().Acquire(&api.KVPair{Key: fmt.Sprintf("%s/%05d", root, i), Session: id}, nil)
-						if err != nil {
-							failed = err
-						}
-					}
-					done <- failed
-				}()
-			}
-			for i := range 10_000 {
-				work <- i
-			}
-			close(work)
-			for range 64 {
-				if err := <-done; err != nil {
-					b.Fatal(err)
-				}
-			}
+			all64(b, locks, func(l *api.Lock) error {
+				_, err := l.Lock(nil)
+				return err
+			})
+			b.StopTimer()
+			all64(b, locks, (*api.Lock).Unlock)
+			b.StartTimer()
 		}
 	})
+	b.Run("acquire10000", func(b *testing.B) { // without what a lock does beside it
+		for b.Loop() {
+			b.StopTimer()
+			id, root := session(b), fresh()
+			keys := make([]string, 10_000)
+			for i := range keys {
+				keys[i] = fmt.Sprintf("%s/%05d", root, i)
+			}
+			b.StartTimer()
+			all64(b, keys, func(key string) error {
+				_, _, err := client.KV().Acquire(&api.KVPair{Key: key, Session: id}, nil)
+				return err
+			})
+		}
+	})
+}
+
+// all64 does something with each item, from 64 goroutines.
+func all64[T any](b *testing.B, items []T, do func(T) error) {
+	work, done := make(chan T), make(chan error)
+	for range 64 {
+		go func() {
+			var failed error
+			for item := range work {
+				if err := do(item); err != nil {
+					failed = err
+				}
+			}
+			done <- failed
+		}()
+	}
+	for _, item := range items {
+		work <- item
+	}
+	close(work)
+	var failed error
+	for range 64 {
+		if err := <-done; err != nil {
+			failed = err
+		}
+	}
+	if failed != nil {
+		b.Fatal(failed)
+	}
 }

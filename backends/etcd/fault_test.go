@@ -13,8 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/conformance/outage"
 	"github.com/tenure-go/tenure/conformance/servers"
-	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -156,89 +156,9 @@ func TestMemberStalled(t *testing.T) {
 // nobody is evicted, and each shard stays with its owner.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
-	const ttl = 500 * time.Millisecond
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
-	members := cluster.Members()
-	c := config(t, members...)
-	shards := []string{"a", "b", "c", "d", "e", "f"}
-	electors := make([]*core.Elector, 3)
-	for i := range electors {
-		e, err := core.NewElector(openOn(t, c, Options{}), &core.Options{TTL: ttl, Node: fmt.Sprint("n", i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		own := shards[2*i : 2*i+2]
-		err = e.Contend(func(ctx context.Context, _ *core.Lease) error {
-			<-ctx.Done()
-			return nil
-		}, own...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- e.Run(ctx) }()
-		t.Cleanup(func() {
-			stop()
-			<-done
-		})
-		electors[i] = e
-	}
-	owners := func() map[string]core.SessionID {
-		t.Helper()
-		ctx := bounded(t, 30*time.Second)
-		for view := electors[0].View(); ; {
-			held, trusted := map[string]core.SessionID{}, 0
-			for _, s := range shards {
-				if o, ok := view.Owner(s); ok && o.Session != "" {
-					held[s] = o.Session
-				}
-			}
-			for _, e := range electors {
-				trusted += len(e.View().Leases)
-			}
-			if len(held) == len(shards) && trusted == len(shards) {
-				return held
-			}
-			next, stop := context.WithTimeout(ctx, ttl/10)
-			if v, err := electors[0].WaitView(next, view); err == nil {
-				view = v
-			}
-			stop()
-			if ctx.Err() != nil {
-				t.Fatalf("owners %v, and %d leases in use, want %d", held, trusted, len(shards))
-			}
-		}
-	}
-	before := owners()
-	for name, lose := range map[string][2]func(*servers.Server) error{
-		"stalled": {func(s *servers.Server) error { return s.Stop(t.Context()) }, (*servers.Server).Cont},
-		"killed": {
-			func(s *servers.Server) error { return s.Kill(t.Context()) },
-			func(s *servers.Server) error { return s.Restart(bounded(t, 30*time.Second)) },
-		},
-	} {
-		each := func(do func(*servers.Server) error) {
-			done := make(chan error, 2)
-			for _, s := range members[:2] {
-				go func() { done <- do(s) }()
-			}
-			if err := errors.Join(<-done, <-done); err != nil {
-				t.Fatal(err)
-			}
-		}
-		each(lose[0])
-		wait(t.Context(), 10*ttl)
-		for _, e := range electors {
-			if v := e.View(); v.Trusted {
-				t.Errorf("%s: the session of %s is trusted after ten TTLs without a majority", name, v.Node)
-			}
-		}
-		each(lose[1])
-		if after := owners(); fmt.Sprint(after) != fmt.Sprint(before) {
-			t.Errorf("%s: owners are %v, and were %v", name, after, before)
-		}
-	}
+	c := config(t, cluster.Members()...)
+	outage.Quorum(t, cluster, 500*time.Millisecond, func(int) driver.Backend { return openOn(t, c, Options{}) })
 }
 
 // TestFull raises the space alarm: what can be read stays readable, heartbeats are
