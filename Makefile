@@ -120,14 +120,15 @@ simulation-long: ## The same, SEEDS_LONG runs
 mutants: ## Broken cores and SQL backends, which the test named, or the simulation, must find
 	.ci/named '^TestMutants$$' -timeout=15m -p=1 ./core ./core/fsm ./follower ./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql -args -mutants
 
+# Two backends at a time: their cases mostly wait.
 .PHONY: conformance conformance-long conformance-servers conformance-more
 conformance: ## The conformance suite on the embedded backends
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=1 $(EMBEDDED)
 conformance-servers: ## The suite on the backends that need a server, in each mode
-	.ci/named '^TestConformance(SimpleProtocol|PgBouncer)?$$' -timeout=10m -p=1 $(SERVED)
+	.ci/named '^TestConformance(SimpleProtocol|PgBouncer)?$$' -timeout=10m -p=2 $(SERVED)
 conformance-more: ## The suite on three servers, through a bad network, and its cases of restarted servers
-	.ci/named '^TestConformance(Restart|Network|Cluster|Three|Ensemble)' -timeout=10m -p=1 $(SERVED)
+	.ci/named '^TestConformance(Restart|Network|Cluster|Three|Ensemble)' -timeout=10m -p=2 $(SERVED)
 conformance-long: ## The embedded ones CONFORMANCE_COUNT times; 20 before a release
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=20m -p=1 -count=$(CONFORMANCE_COUNT) $(EMBEDDED)
