@@ -46,7 +46,7 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 		in.Evictions, in.Err = s.Evict(ctx, eff.Suspects)
 	case fsm.EffClose:
 		kind = CallClose
-		in.Err = s.Close(ctx)
+		in.Err = closeSession(ctx, s, e.o.RankDelay)
 	}
 	e.note.call(kind, items, time.Since(sent), in.Err)
 
@@ -78,6 +78,24 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	}
 	e.queue = append(e.queue, in)
 	e.drainQueue()
+}
+
+// closeSession closes a session, again after delay while the store says that it did
+// not, until ctx ends: nobody else will, and the others would wait for its TTL.
+func closeSession(ctx context.Context, s driver.Session, delay time.Duration) error {
+	for {
+		err := s.Close(ctx)
+		if !errors.Is(err, ErrRetry) {
+			return err
+		}
+		t := time.NewTimer(delay)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+	}
 }
 
 // observe keeps the process's one Observe call up, from cursor to cursor. A

@@ -438,6 +438,26 @@ func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
 	})
 }
 
+// A store that says "not applied" to the close of a session is asked again: the
+// others need not wait for its TTL.
+func TestCloseIsTriedAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.newMember("a")
+		w.must(m.Contend(func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return nil }, "s"))
+		m.run()
+		for !slices.Contains(m.said(""), "start s") {
+			time.Sleep(time.Millisecond)
+		}
+		m.tap.mu.Lock()
+		m.tap.closes = 3
+		m.tap.mu.Unlock()
+		w.must(m.end())
+		if n := len(m.tap.noted()); n != 5 {
+			w.Errorf("%v, want the release, three closes refused and one that is not", m.tap.noted())
+		}
+	})
+}
+
 func TestShutdownWhileStoreIsAway(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")

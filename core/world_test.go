@@ -49,6 +49,7 @@ type tap struct {
 	commit func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
 	around func(kind CallKind, do func()) // of joins, heartbeats and claims; may keep the reply back
 	beat   func() error                   // of each heartbeat before it is sent
+	closes int                            // so many of a session are refused
 	misses bool                           // changes of members and shards do not reach the watch
 	sizes  []int                          // operations of each commit
 	log    []string
@@ -153,6 +154,13 @@ func (s *tapSession) Release(ctx context.Context, fences []driver.Fence) error {
 
 func (s *tapSession) Close(ctx context.Context) error {
 	s.t.note("close")
+	s.t.mu.Lock()
+	refused := s.t.closes > 0
+	s.t.closes--
+	s.t.mu.Unlock()
+	if refused {
+		return fmt.Errorf("row locked: %w", ErrRetry)
+	}
 	return s.Session.Close(ctx)
 }
 
