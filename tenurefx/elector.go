@@ -178,11 +178,14 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 	}
 }
 
-// early keeps a tenth of the time to the deadline for the hooks that come after.
+// early keeps a tenth of the time to the deadline for the hooks that come after, and
+// a second if that is no more than half: a store that syncs its files as it closes
+// takes as long, and fx then tells nothing but that the deadline passed.
 func early(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return ctx, func() {}
 	}
-	return context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/10))
+	left := time.Until(deadline)
+	return context.WithDeadline(ctx, deadline.Add(-max(left/10, min(time.Second, left/2))))
 }

@@ -39,27 +39,27 @@ func TestMain(m *testing.M) {
 	os.Exit(pool.Run(m))
 }
 
-// stores are the backends' parts of the configuration, by name.
-func stores() map[string]func(t *testing.T) string {
+// stores are the backends' parts of the configuration, by name, for a namespace.
+func stores(namespace string) map[string]func(t *testing.T) string {
 	start := func(t *testing.T, kind servers.Kind) *servers.Server { return pool.Get(t, kind, nil) }
 	return map[string]func(t *testing.T) string{
 		"sqlite": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: stop, path: %q}", filepath.Join(t.TempDir(), "stop.db"))
+			return fmt.Sprintf("{namespace: %s, path: %q}", namespace, filepath.Join(t.TempDir(), "stop.db"))
 		},
 		"postgres": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: stop, create: true, migrate: true, dsn: %q}", start(t, servers.Postgres).Database(t).Reveal())
+			return fmt.Sprintf("{namespace: %s, create: true, migrate: true, dsn: %q}", namespace, start(t, servers.Postgres).Database(t).Reveal())
 		},
 		"mysql": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: stop, create: true, migrate: true, dsn: %q}", start(t, servers.MariaDB).Database(t).Reveal())
+			return fmt.Sprintf("{namespace: %s, create: true, migrate: true, dsn: %q}", namespace, start(t, servers.MariaDB).Database(t).Reveal())
 		},
 		"etcd": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: stop, create: true, endpoints: [%q]}", "http://"+start(t, servers.Etcd).Addr())
+			return fmt.Sprintf("{namespace: %s, create: true, endpoints: [%q]}", namespace, "http://"+start(t, servers.Etcd).Addr())
 		},
 		"consul": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: stop, create: true, address: %q}", start(t, servers.Consul).Addr())
+			return fmt.Sprintf("{namespace: %s, create: true, address: %q}", namespace, start(t, servers.Consul).Addr())
 		},
 		"zookeeper": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: stop, create: true, servers: [%q]}", start(t, servers.ZooKeeper).Addr())
+			return fmt.Sprintf("{namespace: %s, create: true, servers: [%q]}", namespace, start(t, servers.ZooKeeper).Addr())
 		},
 	}
 }
@@ -77,7 +77,7 @@ type member struct {
 // writes: its work is joined before its lease is given back, the standby goes on
 // within a handover, nothing is lost or doubled, and nothing is left behind.
 func TestShutdownUnderLoad(t *testing.T) {
-	for name, part := range stores() {
+	for name, part := range stores("stop") {
 		t.Run(name, func(t *testing.T) {
 			text := "tenure: {ttl: 30s, backends: {" + name + ": " + part(t) + "}}"
 			noLeaks(t)
@@ -199,9 +199,9 @@ func (h *hung) Join(ctx context.Context, m driver.Member) (driver.Session, error
 // the handler writes then, past its lease and straight to the store, is refused by
 // the store.
 func TestHungHandlerIsFenced(t *testing.T) {
-	for name, part := range stores() {
+	for name, part := range stores("hangs") {
 		t.Run(name, func(t *testing.T) {
-			c := conf(t, "tenure: {ttl: 2s, backends: {"+name+": "+part(t)+"}}")
+			c := conf(t, "tenure: {ttl: 1s, drain_budget: 500ms, backends: {"+name+": "+part(t)+"}}")
 			noLeaks(t)
 			open := func() *hung {
 				b, err := c.Open(t.Context(), sqlite.Opener, postgres.Opener, mysql.Opener, etcd.Opener, consul.Opener, zookeeper.Opener)
@@ -244,7 +244,7 @@ func TestHungHandlerIsFenced(t *testing.T) {
 				return nil
 			})
 			wait(t, "the grant", granted)
-			const within = 3 * time.Second
+			const within = 2 * time.Second
 			took, err := stop(a, within)
 			if err == nil || took > within+time.Second {
 				t.Errorf("the stop ended after %v with %v, want an error within about %v", took, err, within)
