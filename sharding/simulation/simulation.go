@@ -63,6 +63,8 @@ type member struct {
 	wakeAt  fsm.Instant
 	held    map[int32]core.Token
 	watch   []driver.Beat
+
+	watching []core.SessionID // whose heartbeats wake it
 }
 
 // change is an entry of the store's history: a shard, or a member that came or
@@ -71,6 +73,7 @@ type change struct {
 	shard  int32
 	member *driver.Member
 	gone   core.SessionID
+	free   []int32 // what it owned
 }
 
 type record struct {
@@ -368,7 +371,7 @@ func (w *world) assigners(m *member) int {
 
 func (w *world) drop(m *member) {
 	w.members = slices.DeleteFunc(w.members, func(x *member) bool { return x == m })
-	w.rewatch()
+	w.rewatch(m)
 }
 
 // step steps a machine and does what it says.

@@ -120,7 +120,13 @@ func (w *world) give(s int32, to core.SessionID) driver.AcquireResult {
 func (w *world) end(id core.SessionID) {
 	if w.records[id] != nil {
 		delete(w.records, id)
-		w.changed(change{shard: none, gone: id})
+		c := change{shard: none, gone: id}
+		for s, o := range w.owners {
+			if o.Session == id {
+				c.free = append(c.free, int32(s))
+			}
+		}
+		w.changed(c)
 	}
 }
 
@@ -174,11 +180,7 @@ func (w *world) look(m *member) {
 			case c.gone != "":
 				v.Gone = append(v.Gone, c.gone)
 				regroup = true
-				for s, o := range w.owners {
-					if o.Session == c.gone {
-						free = append(free, int32(s))
-					}
-				}
+				free = append(free, c.free...)
 			default:
 				o := w.owners[c.shard]
 				v.Shards = append(v.Shards, driver.ShardState{Shard: w.names[c.shard], Owner: o})
@@ -205,7 +207,7 @@ func (w *world) look(m *member) {
 		w.step(m, fsm.Input{Kind: fsm.InObserved, View: v, SentAt: fsm.Instant(w.now - int64(w.c.Delay))})
 	}
 	if regroup {
-		w.rewatch()
+		w.rewatch(m)
 	}
 }
 
@@ -219,14 +221,22 @@ func (w *world) ids() []core.SessionID {
 	return out
 }
 
-// rewatch finds out anew who wants to see whose heartbeats.
-func (w *world) rewatch() {
-	clear(w.watchers)
-	for _, m := range w.members {
-		m.watch = m.m.AppendWatch(m.watch[:0])
-		for _, b := range m.watch {
-			w.watchers[b.Session] = append(w.watchers[b.Session], m)
+// rewatch finds out anew whose heartbeats a member wants to see.
+func (w *world) rewatch(m *member) {
+	for _, id := range m.watching {
+		w.watchers[id] = slices.DeleteFunc(w.watchers[id], func(x *member) bool { return x == m })
+		if len(w.watchers[id]) == 0 {
+			delete(w.watchers, id)
 		}
+	}
+	m.watching = m.watching[:0]
+	if !m.up {
+		return
+	}
+	m.watch = m.m.AppendWatch(m.watch[:0])
+	for _, b := range m.watch {
+		w.watchers[b.Session] = append(w.watchers[b.Session], m)
+		m.watching = append(m.watching, b.Session)
 	}
 }
 
