@@ -17,9 +17,9 @@
 // background, by the store. The context of a start hook never reaches the run. A
 // stop hook ends it: handlers are asked to stop, each lease is given back when its
 // handler returned, and then the backend is closed. It keeps to the deadline of its
-// context, with a tenth of it kept for what comes after; a handler that takes longer
-// keeps its shard until its session is evicted, and whatever it still writes is
-// refused by the fence. Config.Warnings, which are logged, tell when the drain
+// context, with a tenth and at least a second kept for what comes after; a handler
+// that takes longer keeps its shard until its session is evicted, and whatever it
+// still writes is refused by the fence. Config.Warnings, which are logged, tell when the drain
 // budget does not fit stop_timeout. A run that ends by itself shuts the application
 // down with exit code 1.
 //
