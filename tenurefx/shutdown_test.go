@@ -2,12 +2,14 @@ package tenurefx_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -77,7 +79,7 @@ type member struct {
 // writes: its work is joined before its lease is given back, the standby goes on
 // within a handover, nothing is lost or doubled, and nothing is left behind.
 func TestShutdownUnderLoad(t *testing.T) {
-	for name, part := range stores("stop") {
+	for name, part := range stores("stop-" + strings.ToLower(rand.Text()[:8])) {
 		t.Run(name, func(t *testing.T) {
 			text := "tenure: {ttl: 30s, backends: {" + name + ": " + part(t) + "}}"
 			noLeaks(t)
@@ -199,7 +201,7 @@ func (h *hung) Join(ctx context.Context, m driver.Member) (driver.Session, error
 // the handler writes then, past its lease and straight to the store, is refused by
 // the store.
 func TestHungHandlerIsFenced(t *testing.T) {
-	for name, part := range stores("hangs") {
+	for name, part := range stores("hangs-" + strings.ToLower(rand.Text()[:8])) {
 		t.Run(name, func(t *testing.T) {
 			c := conf(t, "tenure: {ttl: 1s, drain_budget: 500ms, backends: {"+name+": "+part(t)+"}}")
 			noLeaks(t)
