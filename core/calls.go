@@ -114,7 +114,7 @@ func (e *Elector) observe(ctx context.Context) {
 			cursor, e.resync = "", false
 		}
 		beats = e.m.AppendWatch(beats[:0])
-		e.observing = cancel
+		e.observing, e.reading = cancel, cursor == ""
 		e.mu.Unlock()
 
 		limit := max(full.Add(2*e.o.Resync).Sub(sent), e.o.CallTimeout)
@@ -132,8 +132,17 @@ func (e *Elector) observe(ctx context.Context) {
 			e.feed(fsm.Input{Kind: fsm.InObserved, View: v, SentAt: sent})
 		case wanted && !(errors.Is(err, context.DeadlineExceeded) && cursor != ""):
 			e.note.call(CallObserve, 0, e.clk.now().Sub(sent), err)
+			e.storeChanged(err)
 			e.pause(ctx)
 		}
+	}
+}
+
+// storeChanged halts the machine if err says that the store is not the one it was:
+// of a call that the machine did not ask for (I1).
+func (e *Elector) storeChanged(err error) {
+	if errors.Is(err, ErrStoreChanged) {
+		e.feed(fsm.Input{Kind: fsm.InStoreChanged, Err: err})
 	}
 }
 
@@ -142,7 +151,7 @@ func (e *Elector) pause(ctx context.Context) {
 	again, cancel := context.WithTimeout(ctx, max(jittered(e.o.TTL/12), time.Millisecond))
 	defer cancel()
 	e.mu.Lock()
-	e.observing = cancel
+	e.observing, e.reading = cancel, false
 	if e.resync {
 		cancel()
 	}

@@ -295,6 +295,7 @@ func (l *Lease) send(batch []*pending) {
 		}
 		return
 	}
+	l.e.storeChanged(out.err)
 	c := &l.commits
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,6 +309,9 @@ func (l *Lease) send(batch []*pending) {
 		return
 	}
 	c.head = out.head
+	if out.last {
+		c.err = ErrFenced
+	}
 	appends := 0
 	for _, p := range batch {
 		appends += p.appends
@@ -348,8 +352,9 @@ type outcome struct {
 
 // settle sends one write until it is known what became of it. The number and the
 // nonce stay the same from the first attempt whose outcome is unknown, so that it
-// is applied at most once (F1), and found again (S15). It ends at the latest a
-// call time-out after the lease.
+// is applied at most once (F1), and found again (S15). It ends at the latest two
+// call time-outs after the lease: of the attempt that was under way, and of those
+// that find out what became of it.
 func (l *Lease) settle(base driver.Head, ops []driver.Op) outcome {
 	w := driver.Write{Fence: l.fence, Number: base.Number + 1, Nonce: newNonce(), Ops: ops}
 	r := retrier{l: l}
@@ -480,7 +485,7 @@ type retrier struct {
 
 func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	e := r.l.e
-	limit := min(e.o.CallTimeout, max(e.o.TTL/2, time.Second)<<min(r.n, 10))
+	limit := min(r.left(), max(e.o.TTL/2, time.Second)<<min(r.n, 10))
 	ctx, cancel := context.WithTimeout(e.callCtx, limit)
 	defer cancel()
 	sent := time.Now()
@@ -495,13 +500,23 @@ func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	return res[0], res[0].Err
 }
 
+// left bounds the next call: a call time-out, and not past endBy.
+func (r *retrier) left() time.Duration {
+	d := r.l.e.o.CallTimeout
+	if r.endBy != 0 {
+		d = min(d, r.endBy.Sub(r.l.e.clk.now()))
+	}
+	return d
+}
+
 func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
 	for {
-		ctx, cancel := context.WithTimeout(r.l.e.callCtx, r.l.e.o.CallTimeout)
+		ctx, cancel := context.WithTimeout(r.l.e.callCtx, r.left())
 		sent := time.Now()
 		page, err := r.l.e.b.ReadLog(ctx, r.l.fence.Shard, after, max)
 		cancel()
 		r.l.e.note.call(CallReadHead, 0, time.Since(sent), err)
+		r.l.e.storeChanged(err)
 		if err == nil || errors.Is(err, driver.ErrTrimmed) || !r.wait(true) {
 			return page, err
 		}

@@ -55,6 +55,7 @@ type Elector struct {
 	halted    error
 	closeErr  error
 	observing context.CancelFunc // of the Observe call under way
+	reading   bool               // that call reads in full, and is left to end
 	resync    bool
 
 	snap snapshots
@@ -94,12 +95,14 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 
 // Run takes part until ctx ends, then hands everything back: all handlers are
 // asked to stop at once, and each shard is released as soon as its handler
-// returned (S12). That takes at most the drain budget and two call time-outs.
+// returned (S12). That takes at most the drain budget and two call time-outs, and
+// the drain budget once more where a hook or the logger hangs.
 //
 // It returns nil when everything was handed back. Otherwise the error matches
 // ErrStuck, with the names of the shards whose handler did not return, and whose
 // session is left to be evicted; or ErrStoreChanged, after which nothing was
-// granted any more; or it says that the session could not be closed. No failure
+// granted any more; or it says that the session could not be closed, or was not
+// since a commit was still in flight. No failure
 // of the store ends it before ctx does (V2).
 //
 // Run is called once. Every goroutine is joined when it returns, but for handlers
@@ -120,8 +123,12 @@ func (e *Elector) Run(ctx context.Context) error {
 	loops.Go(func() { e.observe(loopCtx) })
 
 	<-ctx.Done()
-	stuck := e.shutDown()
+	stuck, unsettled := e.shutDown()
+	defer time.AfterFunc(e.o.CallTimeout, cancelCalls).Stop()
 	e.calls.Wait()
+	for _, r := range unsettled {
+		<-r.done
+	}
 	cancelLoops()
 	loops.Wait()
 
@@ -141,7 +148,12 @@ func (e *Elector) Run(ctx context.Context) error {
 	if len(stuck) > 0 {
 		stuckErr = &StuckError{Shards: stuck}
 	}
-	return errors.Join(e.halted, stuckErr, e.closeErr, hookErr)
+	var unsettledErr error
+	if len(unsettled) > 0 {
+		unsettledErr = fmt.Errorf("tenure: shard %q, of %d: what became of its last commit was not known in time: the session is left to be evicted",
+			unsettled[0].lease.fence.Shard, len(unsettled))
+	}
+	return errors.Join(e.halted, stuckErr, unsettledErr, e.closeErr, hookErr)
 }
 
 // start makes the machine run: from here on Contend steps it.
@@ -158,13 +170,15 @@ func (e *Elector) start(callCtx context.Context) error {
 }
 
 // shutDown asks every handler to stop, waits until each shard is given back or
-// the time is up, and leaves. It returns the shards whose handler is not joined.
-func (e *Elector) shutDown() (stuck []string) {
+// the time is up, and leaves. It returns the shards whose handler did not return,
+// and the leases whose handler did, but whose last commit is not settled.
+func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	limit := time.NewTimer(e.o.DrainBudget + e.o.CallTimeout)
 	defer limit.Stop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.phase = stopping
+	e.snap.bump()
 	e.unwant(slices.Collect(maps.Keys(e.contended)), "", ErrShutdown)
 	e.changed.wake()
 	for late := false; !late && !e.emptied(); {
@@ -181,7 +195,11 @@ func (e *Elector) shutDown() (stuck []string) {
 	e.drainQueue()
 	e.phase = stopped
 	for s, r := range e.runs {
-		if !r.joined {
+		switch {
+		case r.joined:
+		case r.returned || !r.started:
+			unsettled = append(unsettled, r)
+		default:
 			stuck = append(stuck, string(s))
 		}
 		r.stopTimers()
@@ -190,7 +208,7 @@ func (e *Elector) shutDown() (stuck []string) {
 	close(e.ended)
 	e.changed.wake()
 	e.snap.bump()
-	return stuck
+	return stuck, unsettled
 }
 
 // emptied reports whether there is nothing left to wait for: no lease is held, no
@@ -336,7 +354,7 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 			}
 		}
 		e.mu.Lock()
-		if !r.joined {
+		if !r.joined && !r.returned {
 			stuck = append(stuck, r.lease.Shard())
 		} else if err := r.outcome; err != nil && to != "" {
 			errs = append(errs, err)

@@ -89,6 +89,21 @@ var mutants = []mutant{
 		{File: "calls.go", Old: "if e.resync || sent.Sub(full) > 2*e.o.Resync {", New: "if e.resync {"}}},
 	{"S14: the store's change is not reported", "TestStoreChangedHalts", []mutate.Edit{
 		{File: "step.go", Old: "\t\te.halted = eff.Err\n", New: ""}}},
+	{"S14: a commit's answer that the store changed is the caller's alone", "TestStoreChangedIsFoundByAnyCall/commit", []mutate.Edit{
+		{File: "commit.go", Old: "\tl.e.storeChanged(out.err)\n", New: ""}}},
+	{"S14: a view's answer that the store changed is tried again", "TestStoreChangedIsFoundByAnyCall/view", []mutate.Edit{
+		{File: "calls.go", Old: "\t\t\te.storeChanged(err)\n", New: ""}}},
+	{"S4: what was released is known by the reply alone", "TestReleaseKnownByTheView", []mutate.Edit{
+		{File: "step.go", Old: "\t\te.gone(eff.Fence, eff.Owner)\n", New: ""}}},
+	{"A5: a handover whose reply was lost passes for refused", "TestHandOverKnownByTheView/moved_on", []mutate.Edit{
+		{File: "run.go", Old: "errors.As(err, &fenced) && fenced.Current", New: "errors.As(err, &fenced) && false && fenced.Current"}}},
+	{"S12: a handler that returned is stuck until its last commit is settled", "TestReturnedIsNotStuck", []mutate.Edit{
+		{File: "run.go", Old: "r.isStuck || r.returned || r.joined", New: "r.isStuck || r.joined"},
+		{File: "run.go", Old: "case r.joined || r.returned || !r.started:", New: "case r.joined || !r.started:"}}},
+	{"C6: a resync ends the full read before it", "TestSlowReadsEndALapse", []mutate.Edit{
+		{File: "step.go", Old: "e.observing != nil && !e.reading {\n\t\t\te.observing()\n\t\t}\n\tcase fsm.EffGrant", New: "e.observing != nil {\n\t\t\te.observing()\n\t\t}\n\tcase fsm.EffGrant"}}},
+	{"C6: a read is fresh from its sending on", "TestSlowReadsEndALapse", []mutate.Edit{
+		{File: "fsm/session.go", Old: "m.now < m.answered.Add", New: "m.now < m.heardAt.Add"}}},
 	{"S3: a refused write does not end the lease", "TestFencedCommit", []mutate.Edit{
 		{File: "commit.go", Old: "\tl.e.feed(fsm.Input{Kind: fsm.InFenced, Shard: l.fence.Shard, Token: l.fence.Token, Owner: current})\n", New: ""}}},
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -14,7 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core/fsm"
 )
 
-// Options say how a member behaves. The zero value, and nil, work. An Elector
+// Options say how a member behaves. The zero value, and nil, work. No duration may
+// exceed a year. An Elector
 // copies its options; they may be shared.
 type Options struct {
 	// Node is the label of the machine or replica. Default: the host name, with
@@ -26,7 +28,7 @@ type Options struct {
 	// means 1.
 	Weight int32
 	// Meta tells the others something small, such as an address: at most 16
-	// entries and 2048 bytes.
+	// entries and 2048 bytes, the keys within the grammar of names.
 	Meta map[string]string
 	// Supersede ends the session that joined last under the same node label, so
 	// that a process restarted after a crash has its shards back at once. Needs
@@ -37,8 +39,8 @@ type Options struct {
 	// TTL is how long the others wait in silence before they take over. Default
 	// 10 s, at least Limits.MinTTL, at most 24 h.
 	TTL time.Duration
-	// Heartbeat is the time between two heartbeats. Default TTL/3; at most
-	// (TTL - Margin) / 2, so that one may fail.
+	// Heartbeat is the time between two heartbeats. Default TTL/3; at least 1 ms, at
+	// most (TTL - Margin) / 2, so that one may fail.
 	Heartbeat time.Duration
 	// Jitter is the share of Heartbeat that is taken off at random. Default 0.1,
 	// at most 0.5; negative for none.
@@ -90,6 +92,9 @@ const (
 	watchFew = 3
 )
 
+// maxDuration bounds every option of time, so that sums of them cannot overflow.
+const maxDuration = 365 * 24 * time.Hour
+
 // Validate checks the options, with their defaults filled in, against each other
 // and against a backend's limits. The error matches ErrInvalid; it names the
 // field and its value, and says what to change. Nil options are valid if the
@@ -114,6 +119,7 @@ func (o *Options) resolve(l Limits) (*Options, error) {
 	if c.Weight == 0 {
 		c.Weight = 1
 	}
+	c.Meta = maps.Clone(c.Meta)
 	def(&c.TTL, 10*time.Second)
 	def(&c.Heartbeat, c.TTL/3)
 	if c.Jitter == 0 {
@@ -138,6 +144,9 @@ func (o *Options) resolve(l Limits) (*Options, error) {
 		if d.v < 0 {
 			return nil, optErr("%s %v is negative: leave it 0 for its default", d.name, d.v)
 		}
+		if d.v > maxDuration {
+			return nil, optErr("%s %v is above %v: lower it", d.name, d.v, maxDuration)
+		}
 	}
 	if err := driver.CheckMember(c.member("0"), l); err != nil {
 		return nil, err
@@ -153,7 +162,9 @@ func (o *Options) resolve(l Limits) (*Options, error) {
 	case c.Heartbeat > (c.TTL-c.Margin)/2:
 		return nil, optErr("Heartbeat %v leaves no room for one to fail within TTL %v less Margin %v: lower it to at most %v",
 			c.Heartbeat, c.TTL, c.Margin, (c.TTL-c.Margin)/2)
-	case c.Jitter > 0.5:
+	case c.Heartbeat < time.Millisecond:
+		return nil, optErr("Heartbeat %v is below 1ms: raise it", c.Heartbeat)
+	case !(c.Jitter <= 0.5):
 		return nil, optErr("Jitter %v is above 0.5: lower it", c.Jitter)
 	case c.BackoffMax < c.BackoffMin:
 		return nil, optErr("BackoffMax %v is below BackoffMin %v: raise it", c.BackoffMax, c.BackoffMin)

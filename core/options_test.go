@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,9 @@ func TestOptionsValidate(t *testing.T) {
 		{"margin too large", Options{Margin: 4 * time.Second}, "Margin 4s"},
 		{"heartbeat too slow", Options{Heartbeat: 5 * time.Second}, "Heartbeat 5s"},
 		{"jitter", Options{Jitter: 0.6}, "Jitter 0.6"},
+		{"jitter is no number", Options{Jitter: math.NaN()}, "Jitter NaN"},
+		{"heartbeat without a pause", Options{Heartbeat: time.Nanosecond}, "Heartbeat 1ns"},
+		{"time that would overflow", Options{DrainBudget: math.MaxInt64}, "DrainBudget"},
 		{"back-off", Options{BackoffMin: time.Second, BackoffMax: time.Millisecond}, "BackoffMax 1ms"},
 		{"resync", Options{Resync: time.Second}, "Resync 1s"},
 		{"watchdog", Options{Watchdog: time.Microsecond}, "Watchdog"},

@@ -3,12 +3,15 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // S8: however late replies come, trust counts from when the heartbeat was sent.
@@ -216,4 +219,154 @@ func TestJoinSeenBeforeItsReply(t *testing.T) {
 		}
 		a.link.Heal()
 	})
+}
+
+// S4: a release whose reply is lost is known by the view.
+func TestReleaseKnownByTheView(t *testing.T) {
+	onLease(t, func(w *world, m *member, l *Lease) {
+		m.link.Set(kvfault.Write, kvfault.DropReply)
+		ctx, cancel := context.WithTimeout(w.Context(), 10*ttl)
+		defer cancel()
+		w.must(m.Withdraw(ctx, "s"))
+		m.link.Heal()
+		w.must(m.Withdraw(ctx, "s"))
+		if n := len(m.View().Leases); n != 0 {
+			w.Errorf("%d leases are left of a shard that was given back", n)
+		}
+	})
+}
+
+// A5: a handover whose reply is lost is known by the view, or by the answer to the
+// next attempt; where others have had the shard since, nobody can tell.
+func TestHandOverKnownByTheView(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		blind, movedOn bool
+		want           error
+	}{
+		{"view", false, false, nil},
+		{"next answer", true, false, nil},
+		{"moved on", true, true, ErrUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onLease(t, func(w *world, m *member, l *Lease) {
+				b := w.member("b")
+				var h leases
+				w.must(b.Contend(h.hold, "s"))
+				w.eventually("both know the other", func() bool { return len(m.View().Members) == 2 && len(b.View().Members) == 2 })
+				if c.blind {
+					m.tap.missChanges()
+				}
+				m.link.Set(kvfault.Write, kvfault.DropReply)
+				ctx, cancel := context.WithTimeout(w.Context(), 10*ttl)
+				defer cancel()
+				done := make(chan error, 1)
+				go func() { done <- m.HandOver(ctx, b.View().Session, "s") }()
+				h.await(w, 1)
+				if c.movedOn {
+					w.must(b.Withdraw(ctx, "s"))
+				}
+				m.link.Heal()
+				if err := <-done; !errors.Is(err, c.want) {
+					w.Errorf("handover: %v, want %v", err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// S12: a handler that has returned is not stuck, although what became of its last
+// commit is not known yet, and the shard is not given back before it is.
+func TestReturnedIsNotStuck(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		t.Run(fmt.Sprint("run ends ", ends), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				m := w.member("a", func(o *Options) { o.DrainBudget, o.CallTimeout = ttl/4, 5*ttl })
+				var h leases
+				w.must(m.Contend(func(ctx context.Context, l *Lease) error {
+					h.add(l)
+					<-ctx.Done()
+					return nil
+				}, "s"))
+				l := h.await(w, 1)
+				m.tap.onCommit(func(_ driver.Session, ctx context.Context, _ []driver.Write) ([]driver.CommitResult, error) {
+					<-ctx.Done()
+					return nil, ErrUnknown
+				})
+				go l.Append(w.Context(), nil)
+				synctest.Wait()
+				if ends {
+					start := time.Now()
+					err := m.end()
+					if err == nil || errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), "last commit") {
+						w.Errorf("Run: %v", err)
+					}
+					if took, most := time.Since(start), ttl/4+2*5*ttl; took > most {
+						w.Errorf("Run took %v to end, more than %v", took, most)
+					}
+				} else {
+					m.link.Cut()
+					w.eventually("the handler to return", func() bool { return len(m.said("return")) > 0 })
+				}
+				if got := m.said("stuck"); len(got) > 0 {
+					w.Errorf("hooks: %q", got)
+				}
+			})
+		})
+	}
+}
+
+// C6: full reads that take longer than the time between two resyncs, and longer
+// than TTL/2, bring a member back whose trust lapsed.
+func TestSlowReadsEndALapse(t *testing.T) {
+	onLease(t, func(w *world, m *member, l *Lease) {
+		m.link.Cut()
+		w.eventually("the lapse", func() bool { return l.Err() != nil })
+		m.tap.onLook(func(q driver.ObserveQuery) error {
+			if q.Since == "" {
+				time.Sleep(ttl * 3 / 4)
+			}
+			return nil
+		})
+		m.link.Heal()
+		start := time.Now()
+		w.eventually("trust again", func() bool { return m.View().Trusted })
+		if took := time.Since(start); took > 5*ttl {
+			w.Errorf("trusted again after %v", took)
+		}
+	})
+}
+
+// I1, S14: a store that changed halts the member, whichever call finds it.
+func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
+	changed := fmt.Errorf("another store: %w", ErrStoreChanged)
+	for name, find := range map[string]func(w *world, m *member, l *Lease){
+		"commit": func(w *world, m *member, l *Lease) {
+			m.tap.onCommit(func(driver.Session, context.Context, []driver.Write) ([]driver.CommitResult, error) {
+				return nil, changed
+			})
+			if _, err := l.Append(w.Context(), nil); !errors.Is(err, ErrStoreChanged) {
+				w.Errorf("append: %v", err)
+			}
+		},
+		"view": func(w *world, m *member, l *Lease) {
+			m.tap.onLook(func(driver.ObserveQuery) error { return changed })
+			other := w.member("b")
+			var h leases
+			w.must(other.Contend(h.hold, "other")) // ends the call under way
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onLease(t, func(w *world, m *member, l *Lease) {
+				find(w, m, l)
+				w.eventually("halt", func() bool { return m.View().Err != nil })
+				if err := l.Err(); !errors.Is(err, ErrStoreChanged) {
+					w.Errorf("Err is %v, want ErrStoreChanged", err)
+				}
+				if err := m.end(); !errors.Is(err, ErrStoreChanged) {
+					w.Errorf("Run: %v, want ErrStoreChanged", err)
+				}
+			})
+		})
+	}
 }

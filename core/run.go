@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -24,11 +25,13 @@ type run struct {
 	stopping  bool // ctx has ended
 	revoked   bool
 	lost      bool // revoked, and not to be given back
-	joined    bool // the handler has returned, or never started
+	returned  bool // the handler has returned; what it sent last may not be settled yet
+	joined    bool // that is settled too, or the handler never started
 	isStuck   bool
 	to        SessionID // successor asked for
 	outcome   error     // of a handover
 
+	done  chan struct{} // closed by the end of the lease's goroutine
 	gone  chan struct{} // closed when the shard is no longer this process's
 	stuck chan struct{} // closed when the handler is stuck
 
@@ -44,6 +47,7 @@ func (e *Elector) grant(eff *fsm.Effect) {
 		h:         e.contended[f.Shard],
 		headKnown: eff.HeadKnown,
 		since:     time.Now(),
+		done:      make(chan struct{}),
 		gone:      make(chan struct{}),
 		stuck:     make(chan struct{}),
 	}
@@ -62,6 +66,7 @@ func (e *Elector) grant(eff *fsm.Effect) {
 
 // serve is a lease's goroutine.
 func (e *Elector) serve(r *run) {
+	defer close(r.done)
 	if !r.headKnown {
 		e.readHead(r)
 	}
@@ -70,6 +75,10 @@ func (e *Elector) serve(r *run) {
 	if e.begin(r) {
 		began = time.Now()
 		err = r.h(r.ctx, r.lease)
+		e.mu.Lock()
+		r.returned, r.isStuck = true, false
+		e.snap.bump()
+		e.mu.Unlock()
 	}
 	r.lease.commits.settled() // S12: what is in flight is work, too
 	e.join(r, began, err)
@@ -91,6 +100,7 @@ func (e *Elector) readHead(r *run) {
 			c.mu.Unlock()
 			return
 		}
+		e.storeChanged(err)
 		t := time.NewTimer(wait/2 + time.Duration(rand.Int64N(int64(wait))))
 		select {
 		case <-t.C:
@@ -121,7 +131,7 @@ func (e *Elector) begin(r *run) bool {
 func (e *Elector) watch(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if r.joined || r.revoked || e.phase == stopped {
+	if r.returned || r.joined || r.revoked || e.phase == stopped {
 		return
 	}
 	idle := e.clk.now().Sub(fsm.Instant(r.lease.progress.Load()))
@@ -162,14 +172,14 @@ func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	case r.joined && r.lost:
 		r.lose(err)
 		e.finish(r)
-	case r.joined || !r.started:
+	case r.joined || r.returned || !r.started:
 	case cause == fsm.CauseDrainBudget || cause == fsm.CauseStalled:
 		e.markStuck(r, cause)
 	default:
 		r.overdue = time.AfterFunc(e.o.DrainBudget, func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			if !r.joined && e.phase != stopped {
+			if e.phase != stopped {
 				e.markStuck(r, cause)
 			}
 		})
@@ -183,7 +193,7 @@ func (r *run) lose(err error) {
 }
 
 func (e *Elector) markStuck(r *run, cause fsm.Cause) {
-	if r.isStuck {
+	if r.isStuck || r.returned || r.joined {
 		return
 	}
 	r.isStuck = true
@@ -244,11 +254,33 @@ func (e *Elector) transferred(h driver.Handover, err error) {
 	if r == nil || r.lease.fence != h.Fence || !r.joined {
 		return
 	}
+	var fenced *driver.FencedError
 	switch {
 	case err == nil:
 		e.finish(r)
+	case errors.As(err, &fenced) && fenced.Current != (driver.Owner{}):
+		// Perhaps an attempt before came, whose reply was lost: gone will tell.
 	case driver.NotApplied(err) && !isRetryable(err):
 		r.lose(fmt.Errorf("tenure: shard %q: not handed over: %w", h.Fence.Shard, err))
+		e.finish(r)
+	}
+}
+
+// gone: the record of a shard, which was of fence f, is owner's by now. Where a
+// reply told so before, the run is finished already.
+func (e *Elector) gone(f driver.Fence, owner driver.Owner) {
+	r := e.runs[f.Shard]
+	if r == nil || r.lease.fence != f || !r.joined || !r.revoked || r.lost {
+		return
+	}
+	switch {
+	case r.to == "" || owner.Session == r.to:
+		e.finish(r)
+	case owner.Token == f.Token:
+		e.released(f)
+	default:
+		r.lose(fmt.Errorf("tenure: shard %q: whether session %s had it is %w: a reply was lost, and the record names %q, token %d, by now",
+			f.Shard, r.to, ErrUnknown, owner.Session, owner.Token))
 		e.finish(r)
 	}
 }

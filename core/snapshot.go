@@ -76,6 +76,7 @@ func (e *Elector) View() *View {
 func (e *Elector) copyState() (*View, []driver.ShardState) {
 	v := &View{
 		Node: e.o.Node, Session: e.m.Session(), Trusted: e.m.Trusted(e.clk.now()), Err: e.halted,
+		Stopped: e.phase >= stopping,
 		Members: e.m.AppendMembers(nil), Contended: len(e.contended), gen: e.snap.gen,
 	}
 	v.Leases = make([]LeaseInfo, 0, len(e.runs))
@@ -90,7 +91,7 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 
 func (r *run) state() LeaseState {
 	switch {
-	case r.joined:
+	case r.joined || r.returned:
 		return LeaseReturned
 	case r.isStuck:
 		return LeaseStuck

@@ -25,9 +25,9 @@ func (e *Elector) drainQueue() {
 		for i := range effects {
 			e.do(&effects[i])
 		}
-		if in.Kind == fsm.InJoined && in.Err == nil && e.observing != nil {
+		if in.Kind == fsm.InJoined && in.Err == nil && e.observing != nil && !e.reading {
 			// The call under way asks for no heartbeats, and may already have told of
-			// this member: then nothing else would end it.
+			// this member: then nothing else would end it, unless it reads in full.
 			e.observing()
 		}
 		if changesView(&in, effects) {
@@ -110,7 +110,7 @@ func (e *Elector) do(eff *fsm.Effect) {
 		e.calls.Go(func() { e.call(c, s) })
 	case fsm.EffResync:
 		e.resync = true
-		if e.observing != nil {
+		if e.observing != nil && !e.reading {
 			e.observing()
 		}
 	case fsm.EffGrant:
@@ -120,6 +120,8 @@ func (e *Elector) do(eff *fsm.Effect) {
 		e.extend(eff.Session, eff.Until)
 	case fsm.EffRevoke:
 		e.revoke(eff.Fence, eff.Cause)
+	case fsm.EffGone:
+		e.gone(eff.Fence, eff.Owner)
 	case fsm.EffEvent:
 		e.event(eff)
 	}

@@ -14,6 +14,7 @@ type View struct {
 	Session SessionID // this member's session; empty before it joined, and while it joins again
 	Trusted bool      // the session was trusted when the snapshot was made
 	Err     error     // not nil: halted, nothing is granted any more (ErrStoreChanged)
+	Stopped bool      // Run hands everything back, or has ended
 
 	Members   []Member    // that live, this one included, by node and session
 	Shards    []Ownership // every shard seen or wanted, by name

@@ -47,11 +47,12 @@ type tap struct {
 	driver.Backend
 	mu     sync.Mutex
 	commit func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
-	around func(kind CallKind, do func()) // of joins, heartbeats and claims; may keep the reply back
-	beat   func() error                   // of each heartbeat before it is sent
-	closes int                            // so many of a session are refused
-	misses bool                           // changes of members and shards do not reach the watch
-	sizes  []int                          // operations of each commit
+	around func(kind CallKind, do func())    // of joins, heartbeats and claims; may keep the reply back
+	beat   func() error                      // of each heartbeat before it is sent
+	closes int                               // so many of a session are refused
+	look   func(q driver.ObserveQuery) error // of each Observe before it is sent
+	misses bool                              // changes of members and shards do not reach the watch
+	sizes  []int                             // operations of each commit
 	log    []string
 }
 
@@ -71,6 +72,14 @@ func (t *tap) Join(ctx context.Context, m driver.Member) (driver.Session, error)
 }
 
 func (t *tap) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View, error) {
+	t.mu.Lock()
+	look := t.look
+	t.mu.Unlock()
+	if look != nil {
+		if err := look(q); err != nil {
+			return nil, err
+		}
+	}
 	v, err := t.Backend.Observe(ctx, q)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,6 +87,14 @@ func (t *tap) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View,
 		return v, err
 	}
 	return &driver.View{Cursor: v.Cursor, Beats: v.Beats}, nil
+}
+
+// onLook has f asked before every Observe; one that it answers with an error is not
+// sent.
+func (t *tap) onLook(f func(driver.ObserveQuery) error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.look = f
 }
 
 func (t *tap) missChanges() {

@@ -170,6 +170,8 @@ func (h *handler) ready(v *core.View, _ *http.Request) (int, any) {
 	switch {
 	case v.Err != nil:
 		reasons = append(reasons, "halted: "+v.Err.Error())
+	case v.Stopped:
+		reasons = append(reasons, "stopping: what is held here is handed back")
 	case v.Contended > 0 && !v.Trusted:
 		reasons = append(reasons, "the session is not trusted: it has not joined yet, or its heartbeats fail")
 	case v.Contended == 0 && len(v.Members) == 0 && len(v.Shards) == 0:

@@ -96,6 +96,8 @@ func TestHealth(t *testing.T) {
 	if s := get[corehttp.Status](t, h, "/readyz", 503); len(s.Reasons) != 1 {
 		t.Errorf("got %+v", s)
 	}
+	v.Err, v.Stopped = nil, true
+	get[corehttp.Status](t, h, "/readyz", 503)
 	*v = core.View{Node: "n1"}
 	get[corehttp.Status](t, h, "/readyz", 503)
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -62,6 +63,21 @@ func NotApplied(err error) bool {
 // Unknown reports whether the outcome behind err is unknown: neither success nor
 // certainly not applied (rules E1 and S16).
 func Unknown(err error) bool { return err != nil && !NotApplied(err) }
+
+// Ended is the error of a context that is done, with its cause, for backends: client
+// libraries do not always say why a call ended. A cause that matches one of the
+// closed set, such as ErrSessionLost, is told in words only: it is why the caller
+// gave up, and says nothing of what became of the call (rule E1).
+func Ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	switch {
+	case err == cause:
+		return err
+	case NotApplied(cause):
+		return fmt.Errorf("%w: %v", err, cause)
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
 
 // HeldError is a denied claim, with the shard's record as it is (rule A4), also
 // when only Claim.Seen was stale and nobody holds the shard. It matches ErrHeld.

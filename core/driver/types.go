@@ -115,9 +115,6 @@ type AcquireResult struct {
 	Err   error
 }
 
-// Known reports whether the outcome is known: applied, or certainly not.
-func (r AcquireResult) Known() bool { return r.Err == nil || NotApplied(r.Err) }
-
 // EvictResult is the outcome of one Suspect. Evicted is true if this call
 // removed the record. Otherwise, with a nil Err, Current is the version that the
 // record has now, 0 if there is none.

@@ -129,6 +129,7 @@ func (m *Machine) fingerprint(d *digest) {
 		if m.lapsed {
 			d.instant(m.lapsedAt)
 			d.instant(m.heardAt)
+			d.instant(m.answered)
 			d.int(int64(m.deaf))
 			d.instant(max(m.quietTo, m.now))
 		}
@@ -213,7 +214,7 @@ func TestCloneCoversEveryField(t *testing.T) {
 		of   any
 		want string
 	}{
-		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins until lapsed lapsedAt heardAt beats beatAt beatSent deaf quietTo okSentAt viewed resyncAt peers alive watched minTTL shards index queue wants calls batch kept"},
+		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins until lapsed lapsedAt heardAt answered beats beatAt beatSent deaf quietTo okSentAt viewed resyncAt peers alive watched minTTL shards index queue wants calls batch kept"},
 		{shard{}, "name owner due notBefore own heirs slot tries returns flight want waiting burnt"},
 		{own{}, "lease running granted grantedAt endedAt drainBy to yield head headToken"},
 		{peer{}, "member hash version seenAt watched silent evictAt evicting listed"},

@@ -33,10 +33,58 @@
 //
 // # Rules
 //
-// The comments name the rules C1 to C11 and S1 to S16 of the design where the code
-// exists because of them. A simulation of several machines over a faulty store,
-// an exhaustive exploration and a fuzz target check them; each rule has been taken
-// out to see the simulation fail.
+// The comments name a rule where the code exists because of it. A simulation of
+// several machines over a faulty store, an exhaustive exploration and a fuzz target
+// check them; each rule has been taken out to see the simulation fail.
+//
+// What a machine does:
+//
+//   - C1: a token that a release, handover or close has named, or whose lease was
+//     revoked, is never granted here (again), whatever a reply or a view says later.
+//   - C2: on every view, reply and timer, a record that names this session is
+//     settled: granted, handed to oneself for a new token, or released.
+//   - C3: each attempt to join uses a fresh session. A join that finds its record
+//     already there starts no trust.
+//   - C4: every call has a time-out. A heartbeat is late after TTL/3, or when trust
+//     ends; the next is then sent, and after a failure within TTL/12.
+//   - C5: somebody else's silence counts only while the own heartbeats arrive: clocks
+//     restart after a gap, and an eviction follows an own heartbeat that was sent
+//     after the silence and succeeded.
+//   - C6: after a lapse of trust a member sends heartbeats only while its reads are
+//     answered; else it stays silent, and may be evicted.
+//   - C7: a lapse without an eviction leaves the shards where they are, each with a
+//     new token first.
+//   - C8: what has ended by now has ended before the input is looked at.
+//   - C9: candidates claim, and evict, in an order that all of them can work out:
+//     assignment, priority, rendezvous.
+//   - C10: a late heartbeat counts for what it is worth; up to three are outstanding.
+//   - C11: a preempted or superseded holder notices by its view, at the latest by a
+//     resync. Until then exclusion of trust is given up, never the fence.
+//
+// What holds for all of them together:
+//
+//   - S1: at most one process trusts its lease of a shard, but for C11.
+//   - S2: tokens of a shard strictly increase in the order of the grants.
+//   - S3: a write is accepted if and only if its fence is the current grant.
+//   - S4: a lease is reported after a confirmed grant; what a lost reply did is read.
+//   - S5: after any wait the grant is proven again.
+//   - S6: a lease that was revoked is never valid again under the same token.
+//   - S7: every call names exactly what it means; a stale one touches no later lease.
+//   - S8: trust counts from the instant at which the heartbeat was sent.
+//   - S9: a lease is revoked before trust ends, and is not valid after it in any case.
+//   - S10: a process that restarts is a new member.
+//   - S11: handlers of a shard start and are joined one after the other.
+//   - S12: a lease is given back after the work was joined, or not at all.
+//   - S13: views inform; the store decides; the state is read anew on a timer.
+//   - S14: a store that is not the one it was stops all grants.
+//   - S15: a repeated, late or duplicated call changes nothing.
+//   - S16: an error says not applied, applied, unknown, lost or fatal; one that does
+//     not means unknown.
+//
+// V1 to V6 are about progress: takeover in bounded time (V1), no error that ends
+// contention for good (V2), bounded and jittered load (V3), short leases that back
+// off (V4), one slow shard that delays no other (V5), and a stop that hands back
+// what it can in bounded time (V6).
 //
 // # What it does not do
 //

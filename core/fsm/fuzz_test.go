@@ -176,6 +176,10 @@ func (f *fuzzed) effect(e *Effect) {
 			f.t.Fatalf("revocation of %v: held %v", e.Fence, f.held[sh])
 		}
 		f.held[sh] = driver.Fence{}
+	case EffGone:
+		if f.held[sh] == e.Fence {
+			f.t.Fatalf("%v is gone, and was not revoked", e.Fence)
+		}
 	case EffExtend:
 		if f.until <= f.now && f.held != [3]driver.Fence{} {
 			f.t.Fatalf("extension of leases whose trust ended at %v, at %v", f.until, f.now)

@@ -82,6 +82,9 @@ const (
 	// InLeave: this process gives up its session for good. What is still held is
 	// revoked; the record is removed if no handler runs, else left to be evicted.
 	InLeave
+	// InStoreChanged: a call that is not the machine's own was answered with Err,
+	// which matches driver.ErrStoreChanged (I1).
+	InStoreChanged
 	// InPrefer: Heirs says, for each of Shards, who claims it first when it is free
 	// (C9), wanted here or not. Advice: a heir that does not live, or does not act,
 	// is passed over.
@@ -134,6 +137,10 @@ const (
 	EffExtend
 	// EffRevoke: Fence may not be used any more, because of Cause.
 	EffRevoke
+	// EffGone: the shard's record does not name Fence any more; Owner is the newer
+	// record. It comes once for each record of this session's that is known, after
+	// the EffRevoke of a lease that was granted by it, whoever wrote the newer one.
+	EffGone
 	// EffEvent: something an operator wants to see: Event, Peer, Err, Cause.
 	EffEvent
 )
@@ -151,6 +158,7 @@ type Effect struct {
 	Fences    []driver.Fence
 	Suspects  []driver.Suspect
 	Fence     driver.Fence
+	Owner     driver.Owner
 	Head      driver.Head
 	HeadKnown bool
 	Until     Instant

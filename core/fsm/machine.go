@@ -65,6 +65,7 @@ type Machine struct {
 	lapsed   bool    // live, but not trusted since lapsedAt
 	lapsedAt Instant
 	heardAt  Instant // when the newest read that was answered had been asked for; C6
+	answered Instant // when that answer came
 	beats    []beat  // outstanding
 	beatAt   Instant // when to send the next
 	beatSent Instant // when the last was sent
@@ -156,6 +157,10 @@ func (m *Machine) apply(in *Input) {
 		m.evicted(in)
 	case InLeave:
 		m.leave()
+	case InStoreChanged:
+		if m.phase != left && m.phase != halted {
+			m.halt(in.Err)
+		}
 	case InPrefer:
 		for k, s := range in.Shards[:min(len(in.Shards), len(in.Heirs))] {
 			m.prefer(s, in.Heirs[k])

@@ -65,6 +65,7 @@ type run struct {
 	held   bool // granted, and not revoked
 	active bool // the handler has not been joined
 	told   bool // to stop
+	gone   bool // the machine said that the record does not name it any more
 	fence  driver.Fence
 	burnt  driver.Token // never to be granted (again)
 
@@ -328,6 +329,17 @@ func (p *member) effect(e *Effect) {
 		}
 		p.until = e.Until
 		p.out.extended(p)
+	case EffGone:
+		r := &p.runs[p.shardIndex(e.Fence.Shard)]
+		if o := e.Owner; o.Token < e.Fence.Token || o.Token == e.Fence.Token && o.Session != "" {
+			p.rules.fail("C1", "m%d was told that token %d of %s is gone, by the older record %s", p.idx, e.Fence.Token, e.Fence.Shard, showOwner(o))
+		}
+		if r.fence == e.Fence {
+			if r.held || r.gone {
+				p.rules.fail("W1", "m%d was told that token %d of %s is gone, which is held or was told before", p.idx, e.Fence.Token, e.Fence.Shard)
+			}
+			r.gone = true
+		}
 	case EffResync:
 		p.out.resync(p)
 	case EffEvent:
@@ -511,6 +523,15 @@ func (p *member) after(in *Input, lost, halts bool) {
 		}
 		if !p.m.Trusted(p.now) {
 			p.rules.fail("S9", "m%d holds leases and does not trust its session", p.idx)
+		}
+	}
+	for i := range p.runs {
+		r := &p.runs[i]
+		if s := p.m.Session(); s == "" || r.fence.Session != s || r.gone {
+			continue
+		}
+		if o := p.m.shards[p.m.index[r.fence.Shard]].owner; o.Session != r.fence.Session || o.Token != r.fence.Token {
+			p.rules.fail("W1", "m%d was not told that token %d of %s is gone: the record is %s", p.idx, r.fence.Token, r.fence.Shard, showOwner(o))
 		}
 	}
 	switch in.Kind {

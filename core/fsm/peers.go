@@ -29,7 +29,9 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 	if v == nil {
 		return
 	}
-	m.heardAt = max(m.heardAt, sentAt)
+	if sentAt >= m.heardAt {
+		m.heardAt, m.answered = sentAt, m.now
+	}
 	changed, gone := false, false
 	for i := range v.Members {
 		changed = m.addPeer(&v.Members[i]) || changed

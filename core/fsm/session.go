@@ -79,13 +79,13 @@ func (m *Machine) resync() {
 	m.resyncAt = m.now.Add(d)
 }
 
-// mayBeat is C6: after a lapse, only who was answered a read since then, and not
-// long ago, may keep its record alive, and only until as many heartbeats as may
+// mayBeat is C6: after a lapse, only who asked for a read since then, and was
+// answered not long ago, may keep its record alive, and only until as many heartbeats as may
 // be outstanding went without an answer; then it stays silent long enough to be
 // evicted, before it tries again. Otherwise a member whose requests arrive but
 // whose replies do not would hold its shards for ever.
 func (m *Machine) mayBeat() bool {
-	return !m.lapsed || m.now >= m.quietTo && m.heardAt >= m.lapsedAt && m.now < m.heardAt.Add(m.cfg.Member.TTL/2)
+	return !m.lapsed || m.now >= m.quietTo && m.heardAt >= m.lapsedAt && m.now < m.answered.Add(m.cfg.Member.TTL/2)
 }
 
 // unheard counts a heartbeat after a lapse whose outcome is unknown. A refusal is

@@ -177,6 +177,7 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	if o.Token < s.owner.Token || o.Token == s.owner.Token && (o.Session != "" || s.owner.Session == "") {
 		return
 	}
+	was, mine := s.owner, m.mine(s)
 	s.burnt = s.burnt && o.Token == s.owner.Token
 	s.owner, s.waiting, s.tries = o, false, 0
 	if s.flight != noCall && m.mine(s) {
@@ -184,6 +185,9 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	}
 	if s.own != nil && s.own.lease != none && (o.Token != s.own.granted || o.Session != m.sess) {
 		m.revoke(i, CausePreempted)
+	}
+	if mine {
+		m.emit(Effect{Kind: EffGone, Fence: driver.Fence{Shard: s.name, Session: m.sess, Token: was.Token}, Owner: o})
 	}
 	if m.mine(s) && m.lapsed {
 		s.burn(o.Token)
@@ -251,7 +255,10 @@ func (m *Machine) settleMine(i int32, running bool) {
 	}
 	o := s.own
 	abandon := m.cfg.AbandonAfter > 0 && running && m.now >= o.endedAt.Add(m.cfg.AbandonAfter)
+	failed := m.now < s.notBefore && s.tries > 0 // the last attempt did
 	switch {
+	case abandon && failed:
+		m.schedule(i, s.notBefore)
 	case abandon:
 		o.yield = s.want
 		m.decide(release, i)
@@ -275,7 +282,7 @@ func (m *Machine) settleMine(i int32, running bool) {
 		if m.cfg.AbandonAfter > 0 {
 			m.schedule(i, o.endedAt.Add(m.cfg.AbandonAfter))
 		}
-	case m.now < s.notBefore && s.tries > 0: // the last attempt failed
+	case failed:
 		m.schedule(i, s.notBefore)
 	case !s.want && o.to != "" && o.to != m.sess && m.alive[o.to] != nil:
 		m.decide(transfer, i)

@@ -103,6 +103,8 @@ func showEffect(e *Effect) string {
 		fmt.Fprintf(&b, "extend until %s", showInstant(e.Until))
 	case EffRevoke:
 		fmt.Fprintf(&b, "revoke %s: %v", showFence(e.Fence), e.Cause)
+	case EffGone:
+		fmt.Fprintf(&b, "gone %s: %s", showFence(e.Fence), showOwner(e.Owner))
 	case EffEvent:
 		fmt.Fprintf(&b, "event: %v", e.Event)
 		if e.Peer.Session != "" {

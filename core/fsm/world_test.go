@@ -56,6 +56,8 @@ type process struct {
 	slow     bool  // replies are slow
 	observe  uint32
 	cursor   int64
+	full     bool // the call under way reads in full, and is left to end
+	again    bool // to read in full after it
 	wakeGen  uint32
 	wakeSet  Instant
 	spins    int
@@ -275,6 +277,7 @@ func (w *world) deliver(q *process, e *event) {
 	case evObserveTimeout:
 		if e.gen == q.observe {
 			q.observe++
+			q.full = false
 			w.at(q.cfg.Member.TTL/12, event{kind: evObserveAgain, proc: q.idx, inc: q.inc, gen: q.observe})
 		}
 	case evWrite:
@@ -556,7 +559,10 @@ func (w *world) reply(q *process, e *event) {
 			return
 		}
 		q.observe++
-		q.cursor = rep.cursor
+		q.cursor, q.full = rep.cursor, false
+		if q.again {
+			q.cursor, q.again = 0, false
+		}
 		w.step(q, rep.in)
 		if pkt.gen+1 == q.observe {
 			w.observe(q)
@@ -576,6 +582,7 @@ func (w *world) reply(q *process, e *event) {
 // observe starts the process's Observe call.
 func (w *world) observe(q *process) {
 	q.observe++
+	q.full, q.again = q.cursor == 0, false
 	pkt := &packet{proc: q.idx, inc: q.inc, kind: pktObserve, since: q.cursor, gen: q.observe, sentAt: q.local(w.now)}
 	pkt.watch = q.m.AppendWatch(nil)
 	if q.cursor == 0 || w.chance(0.5) { // a stream that hangs is noticed, or it is not
@@ -586,6 +593,10 @@ func (w *world) observe(q *process) {
 
 func (w *world) resync(p *member) {
 	q := w.procs[p.idx]
+	if q.full {
+		q.again = true
+		return
+	}
 	q.cursor = 0
 	q.observe++
 	// The call begins after the step: it asks with the watch of then.
