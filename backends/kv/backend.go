@@ -27,6 +27,7 @@ type Backend struct {
 	leases  leases
 	mirror  mirror
 	tail    tail
+	trimmed trimmed
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -38,7 +39,7 @@ type Backend struct {
 // Info returns what is constant after opening.
 func (b *Backend) Info() driver.Info { return b.info }
 
-// Close unblocks what is blocked, joins the watchers and closes the Store.
+// Close unblocks what is blocked, joins the goroutines and closes the Store.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {

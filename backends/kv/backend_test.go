@@ -131,6 +131,93 @@ func TestStoreChanged(t *testing.T) {
 	}
 }
 
+// TestStoreChangesBeforeTheWait: who begins to wait while another call finds out
+// that the store changed does not wait for ever.
+func TestStoreChangesBeforeTheWait(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(*fixture, driver.Cursor) error{
+		"observe": func(f *fixture, since driver.Cursor) error {
+			_, err := f.b.Observe(f.ctx, driver.ObserveQuery{Since: since, Beats: []driver.Beat{{Session: "none"}}})
+			return err
+		},
+		"tail": func(f *fixture, since driver.Cursor) error {
+			_, err := f.b.TailLog(f.ctx, since, 10)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t)
+			ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
+			defer cancel()
+			f.ctx = ctx
+			v, err := f.b.Observe(f.ctx, driver.ObserveQuery{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.link.Set(kvfault.Read, kvfault.HoldRequest) // it reads before it waits
+			ended := make(chan error, 1)
+			go func() { ended <- call(f, v.Cursor) }()
+			if err := f.link.AwaitHeld(f.ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+			f.link.Heal()
+			f.store.Tamper("test/!id", []byte(`{"v":1,"id":"x"}`))
+			_, err = f.b.Observe(f.ctx, driver.ObserveQuery{})
+			want(t, "the call that finds out", err, driver.ErrStoreChanged)
+			f.link.Deliver()
+			want(t, "the call that waits", <-ended, driver.ErrStoreChanged)
+			if ctx.Err() != nil {
+				t.Error("the call that waits ended only by its deadline")
+			}
+		})
+	}
+}
+
+// TestObserversOfDifferentBeats has two calls begin at once, of which each asks for
+// another's heartbeats: neither may take the other's watch away.
+func TestObserversOfDifferentBeats(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	ctx, cancel := context.WithTimeout(f.ctx, 30*time.Second)
+	defer cancel()
+	for round := range 3000 {
+		var sessions [2]driver.Session
+		for i := range sessions {
+			sessions[i] = f.join(driver.SessionID(fmt.Sprintf("%d-%d", round, i)))
+		}
+		v, err := f.b.Observe(ctx, driver.ObserveQuery{Beats: []driver.Beat{{Session: sessions[0].ID()}, {Session: sessions[1].ID()}}})
+		if err != nil || len(v.Beats) != 2 {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		ended := make(chan error, len(sessions))
+		for i := range sessions {
+			go func() {
+				next, err := f.b.Observe(ctx, driver.ObserveQuery{Since: v.Cursor, Beats: v.Beats[i : i+1]})
+				if err == nil && len(next.Beats) != 1 {
+					err = fmt.Errorf("got %+v", next)
+				}
+				ended <- err
+			}()
+		}
+		for _, s := range sessions {
+			if err := s.Beat(f.ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range sessions {
+			if err := <-ended; err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+		}
+		for _, s := range sessions {
+			if err := s.Close(f.ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func (f *fixture) raise(above driver.Token) {
 	f.t.Helper()
 	c := f.store.Client()
@@ -407,9 +494,7 @@ func TestTrimDeletesChunks(t *testing.T) {
 	if r := f.commit(f.ctx, a, fence, 32, driver.Op{Kind: driver.OpTrim, Through: 32}); r.Err != nil || r.Head.Oldest != 33 {
 		t.Fatalf("%+v", r)
 	}
-	if keys := f.store.Keys("test/!log/"); len(keys) != 1 {
-		t.Errorf("after the trim %d chunks are left, want 1: %v", len(keys), keys)
-	}
+	f.untilChunks(1)
 	page, err := f.b.ReadLog(f.ctx, "s", 32, 10)
 	if err != nil || len(page.Entries) != 1 || page.Entries[0].Seq != 33 {
 		t.Errorf("the rest of a commit trimmed in its middle: %+v, %v", page, err)
@@ -420,6 +505,112 @@ func TestTrimDeletesChunks(t *testing.T) {
 	var conflict *driver.ConflictError
 	if !errors.As(r.Err, &conflict) || conflict.Op != 0 {
 		t.Errorf("a trim beyond the head: %v; want a conflict of operation 0", r.Err)
+	}
+}
+
+// untilChunks waits until trimmed chunks were deleted.
+func (f *fixture) untilChunks(n int) {
+	f.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		keys := f.store.Keys("test/!log/")
+		if len(keys) == n {
+			return
+		}
+		if time.Now().After(end) {
+			f.t.Fatalf("after the trim %d chunks are left, want %d: %v", len(keys), n, keys)
+		}
+	}
+}
+
+// TestTrimDoesNotWait: a commit that trims, and those after it, do not wait for
+// what was trimmed to be deleted, and neither does Close.
+func TestTrimDoesNotWait(t *testing.T) {
+	t.Parallel()
+	f := on(t, memory.New(), 4)
+	ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
+	defer cancel()
+	f.ctx = ctx
+	a := f.join("a")
+	fence := f.acquire(a, "s", driver.Owner{})
+	for n := driver.WriteNo(1); n <= 30; n++ {
+		f.append(a, fence, n)
+	}
+	trim := func(n driver.WriteNo, through driver.Seq) {
+		t.Helper()
+		f.link.Set(kvfault.Read, kvfault.HoldRequest)
+		if r := f.commit(f.ctx, a, fence, n, driver.Op{Kind: driver.OpTrim, Through: through}); r.Err != nil || f.ctx.Err() != nil {
+			t.Fatalf("%+v, %v", r, f.ctx.Err())
+		}
+		if err := f.link.AwaitHeld(f.ctx, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trim(31, 10)
+	trim(32, 20) // joins the one under way
+	if r := f.append(a, fence, 33); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	if n := f.link.Held(); n != 1 {
+		t.Errorf("%d reads wait, want that of one goroutine", n)
+	}
+	f.link.Heal()
+	f.link.Deliver()
+	f.untilChunks(11)
+	trim(34, 30)
+	if err := f.b.Close(); err != nil || f.ctx.Err() != nil {
+		t.Errorf("closing while chunks are to be deleted: %v, %v", err, f.ctx.Err())
+	}
+	g := on(t, f.store, 4)
+	if r := g.commit(f.ctx, g.join("b"), fence, 35, driver.Op{Kind: driver.OpTrim, Through: 30}); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	g.untilChunks(1) // what was left over goes with the next trim
+}
+
+// TestReadLogIsBounded: a page of long entries is cut by its bytes, and one of a few
+// entries costs one read of the log.
+func TestReadLogIsBounded(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	a := f.join("a")
+	fence := f.acquire(a, "s", driver.Owner{})
+	const n = 300
+	size := func(seq int) int {
+		if seq <= 200 {
+			return 10
+		}
+		return 256 << 10
+	}
+	for i := 1; i <= n; i++ {
+		if r := f.commit(f.ctx, a, fence, driver.WriteNo(i), driver.Op{Kind: driver.OpAppend, Value: make([]byte, size(i))}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	for _, c := range []struct {
+		after       driver.Seq
+		limit       int
+		least, most int // entries
+		reads       int // beside the head's
+	}{
+		{0, 1, 1, 1, 1}, {0, 8, 8, 8, 1}, {290, 8, 8, 8, 1}, {295, 100, 5, 5, 1},
+		{0, 100, 100, 100, 3}, {0, 200, 200, 200, 4}, {200, 100, 15, 20, 2},
+	} {
+		before := f.link.Count(kvfault.Read)
+		page, err := f.b.ReadLog(f.ctx, "s", c.after, c.limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(page.Entries); got < c.least || got > c.most {
+			t.Errorf("%d entries after %d: got %d, want %d to %d", c.limit, c.after, got, c.least, c.most)
+		}
+		if reads := f.link.Count(kvfault.Read) - before - 1; reads > c.reads {
+			t.Errorf("%d entries after %d cost %d reads of the log, want %d", c.limit, c.after, reads, c.reads)
+		}
+		for i, e := range page.Entries {
+			if e.Seq != c.after+driver.Seq(i)+1 || len(e.Payload) != size(int(e.Seq)) {
+				t.Fatalf("%d entries after %d: number %d is %d, of %d bytes", c.limit, c.after, i, e.Seq, len(e.Payload))
+			}
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 	}
 	for i := range writes {
 		if results[i].Err == nil && trims(&writes[i]) {
-			b.collect(ctx, writes[i].Fence.Shard, results[i].Head.Oldest)
+			b.tidy(writes[i].Fence.Shard)
 		}
 	}
 	return results, nil
@@ -189,37 +189,6 @@ func (b *Backend) commit(w *driver.Write, l lease) (Txn, driver.Head) {
 	}
 	t.Ops[0] = Op{Key: b.keys.Head(shard), Value: encodeHead(head)}
 	return t, head
-}
-
-// collect deletes the chunks below oldest. The head already says that they are
-// gone, so it is tidying: it may fail, and the next trim goes over it again.
-func (b *Backend) collect(ctx context.Context, shard driver.ShardID, oldest driver.Seq) {
-	items := b.info.Limits.BatchItems
-	for from := ""; ; {
-		page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: from, Limit: items, KeysOnly: true})
-		if err != nil {
-			return
-		}
-		txns := make([]Txn, 0, len(page.Pairs))
-		for _, p := range page.Pairs {
-			_, last, ok := b.keys.splitChunk(p.Key)
-			if ok && last >= oldest {
-				break
-			}
-			if ok {
-				// On the condition that it is there: on some stores a transaction that
-				// changes nothing has no revision of its own.
-				txns = append(txns, Txn{If: []Compare{{Key: p.Key, Rev: Exists}}, Ops: []Op{{Key: p.Key, Delete: true}}})
-			}
-		}
-		if len(txns) == 0 {
-			return
-		}
-		if _, err := b.guarded(ctx, nil, &Batch{Txns: txns}); err != nil || len(txns) < items {
-			return
-		}
-		from = page.Pairs[len(page.Pairs)-1].Key
-	}
 }
 
 func trims(w *driver.Write) bool {

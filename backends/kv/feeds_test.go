@@ -704,15 +704,18 @@ func TestFeedsCleanUp(t *testing.T) {
 }
 
 // TestFeedsSlowTail: a tail that missed commits of one shard reads that shard's
-// log, and is reset only if it missed hundreds, or what it missed was trimmed.
+// log, and is reset only if it missed hundreds or megabytes, or what it missed was
+// trimmed.
 func TestFeedsSlowTail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		commits driver.WriteNo
+		size    int
 		trim    bool
 		reset   bool
 	}{
-		"a few": {5, false, false}, "some": {100, false, false}, "hundreds": {400, false, true}, "trimmed": {3, true, true},
+		"a few": {5, 1, false, false}, "some": {100, 1, false, false}, "hundreds": {400, 1, false, true},
+		"megabytes": {100, 128 << 10, false, true}, "trimmed": {3, 1, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -726,7 +729,7 @@ func TestFeedsSlowTail(t *testing.T) {
 			tail.until("s", 2)
 			f.link.Set(kvfault.Watch, kvfault.DropRequest)
 			for n := range c.commits {
-				ops := []driver.Op{{Kind: driver.OpAppend, Value: []byte("x")}}
+				ops := []driver.Op{{Kind: driver.OpAppend, Value: make([]byte, c.size)}}
 				if c.trim {
 					ops = append(ops, driver.Op{Kind: driver.OpTrim, Through: driver.Seq(n) + 2})
 				}
@@ -738,6 +741,7 @@ func TestFeedsSlowTail(t *testing.T) {
 				if r := w.commit(t.Context(), s, fence, c.commits+3, driver.Op{Kind: driver.OpTrim, Through: driver.Seq(c.commits) + 2}); r.Err != nil {
 					t.Fatal(r.Err)
 				}
+				w.untilChunks(0)
 			}
 			f.take()
 			f.link.Heal()
@@ -745,7 +749,11 @@ func TestFeedsSlowTail(t *testing.T) {
 			if reset := tail.resets > 1; reset != c.reset {
 				t.Errorf("after %d commits a tail was reset: %v; want %v", c.commits, reset, c.reset)
 			}
-			t.Logf("to catch up with %d commits cost %+v", c.commits, f.take())
+			cost := f.take()
+			if most := 9 << 20; cost.bytes > most {
+				t.Errorf("to catch up, %d bytes were read, want at most %d", cost.bytes, most)
+			}
+			t.Logf("to catch up with %d commits cost %+v", c.commits, cost)
 		})
 	}
 }

@@ -49,11 +49,11 @@ func (b *Backend) fill(ctx context.Context, changes []Change) ([]Change, error) 
 				continue // its commit was refused
 			}
 		} else {
-			page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: b.keys.Chunk(shard, prev+1), Limit: maxFilledChunks})
+			found, err := b.chunks(ctx, shard, prev+1, last-1, maxFilledChunks)
 			if err != nil {
 				return nil, err
 			}
-			for _, p := range page.Pairs {
+			for _, p := range found {
 				if p.Key < c.Key {
 					all = append(all, Change{Key: p.Key, Value: p.Value, Rev: p.Rev})
 				}

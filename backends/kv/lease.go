@@ -21,7 +21,8 @@ type lease struct {
 }
 
 // leases remembers the grants that this process uses, so that a commit needs no
-// read before it. Its size is bounded by the shards owned here.
+// read before it, and what became of those that it gave away or lost: at most one
+// for each shard of the namespace, of which the mirror knows all.
 type leases struct {
 	mu   sync.Mutex
 	m    map[driver.ShardID]lease

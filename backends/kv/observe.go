@@ -68,6 +68,10 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 			return nil, err
 		}
 		m.mu.Lock()
+		if len(q.Beats) > 0 && !m.covers(q) {
+			m.mu.Unlock()
+			continue // another call has just put its watch in the place of this one's
+		}
 		state, err := b.watchState()
 		if err != nil {
 			m.mu.Unlock()
@@ -78,7 +82,11 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 		v.Beats = differing(m.beats, q.Beats)
 		v.Cursor = b.cursor(m.seq)
 		changed := m.waiting()
+		err = b.readable(ctx) // under the lock: whatever ends this call later closes a channel
 		m.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
 		if v.Reset || len(v.Shards)+len(v.Members)+len(v.Gone)+len(v.Beats) > 0 {
 			return v, nil
 		}

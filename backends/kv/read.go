@@ -80,12 +80,12 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	if after+1 < head.Oldest {
 		return nil, &driver.TrimmedError{Shard: shard, Oldest: head.Oldest}
 	}
-	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: b.keys.Chunk(shard, after+1), Limit: min(limit, maxChunks)})
+	found, err := b.chunks(ctx, shard, after+1, after+min(driver.Seq(limit), head.Seq-after), maxChunks)
 	if err != nil {
 		return nil, b.readError(err)
 	}
 	next := after + 1
-	for _, p := range found.Pairs {
+	for _, p := range found {
 		_, last, ok := b.keys.splitChunk(p.Key)
 		if !ok {
 			continue
@@ -123,8 +123,39 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	return nil, &CorruptError{Key: b.keys.Chunk(shard, after+1), Reason: "the head names entries that are not there"}
 }
 
-// maxChunks bounds the records that one page of a log is read from.
-const maxChunks = 1024
+// Bounds of what one page of a log is read from. Records may be long: after a few
+// it is known how many more the bytes leave room for.
+const (
+	firstChunks  = 8
+	maxChunks    = 1024
+	maxPageBytes = 4 << 20 // about; one record counts whatever its length
+)
+
+// chunks reads at most limit records of a log from the one that has entry from on,
+// up to the one that has entry through, or a part of these if they are many bytes.
+func (b *Backend) chunks(ctx context.Context, shard driver.ShardID, from, through driver.Seq, limit int) ([]Pair, error) {
+	var found []Pair
+	start, bytes := b.keys.Chunk(shard, from), 0
+	for n := firstChunks; ; n = min(4*n, (maxPageBytes-bytes)*len(found)/bytes+1) {
+		n = int(min(driver.Seq(min(n, limit-len(found))), through-from+1)) // each has one entry or more
+		page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: n})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, page.Pairs...)
+		for _, p := range page.Pairs {
+			bytes += len(p.Key) + len(p.Value)
+		}
+		if len(page.Pairs) < n || len(found) >= limit || bytes >= maxPageBytes {
+			return found, nil
+		}
+		last := page.Pairs[n-1].Key
+		if last >= b.keys.Chunk(shard, through) {
+			return found, nil
+		}
+		start = last + "!" // the next key: spaces are not in any
+	}
+}
 
 func (b *Backend) head(ctx context.Context, shard driver.ShardID) (driver.Head, error) {
 	if b.life.Err() != nil {

@@ -89,7 +89,11 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 			t.changed = make(chan struct{})
 		}
 		changed := t.changed
+		err = b.readable(ctx) // under the lock: whatever ends this call later closes a channel
 		t.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
 		select {
 		case <-changed:
 		case <-r.done:

@@ -238,20 +238,20 @@ func (s *linked) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 
 func (s *linked) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
 	s.link.count(Watch)
-	if err := s.flows(ctx); err != nil {
-		return err
-	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	w := &watch{end: end}
-	s.link.track(w, true)
+	s.link.track(w, true) // before it looks at the fault, so that it misses none
 	defer s.link.track(w, false)
-	err := s.Store.Watch(ctx, prefixes, after, func(rev kv.Rev, changes []kv.Change) error {
-		if err := s.flows(ctx); err != nil {
-			return err
-		}
-		return fn(rev, changes)
-	})
+	err := s.flows(ctx)
+	if err == nil {
+		err = s.Store.Watch(ctx, prefixes, after, func(rev kv.Rev, changes []kv.Change) error {
+			if err := s.flows(ctx); err != nil {
+				return err
+			}
+			return fn(rev, changes)
+		})
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

@@ -121,6 +121,33 @@ func TestWatchStallsAndFails(t *testing.T) {
 	})
 }
 
+// TestWatchFailsWhileItBegins: a watch that the link does not let begin yet is under
+// way, and fails with the others.
+func TestWatchFailsWhileItBegins(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			link := new(kvfault.Link)
+			s := link.Wrap(memory.New().Client())
+			link.Set(kvfault.Watch, kvfault.DropRequest)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			cause, ended := errors.New("reset"), make(chan error, 1)
+			go func() {
+				ended <- s.Watch(ctx, []string{"k"}, 0, func(kv.Rev, []kv.Change) error { return nil })
+			}()
+			synctest.Wait()
+			link.SetError(kvfault.Watch, cause)
+			link.Heal()
+			synctest.Wait()
+			cancel()
+			if err := <-ended; !errors.Is(err, cause) {
+				t.Errorf("a watch that was made to fail ends with %v", err)
+			}
+		})
+	}
+}
+
 func TestCloseEndsWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,105 @@
+package kv
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// trimmed is the shards whose logs were trimmed and may still have chunks below
+// their oldest entry. The heads already say that those are gone, so deleting them
+// is tidying, which no commit waits for: one goroutine does it, shard by shard.
+type trimmed struct {
+	mu   sync.Mutex
+	due  map[driver.ShardID]struct{}
+	busy bool // the goroutine runs
+}
+
+// collectTimeout bounds each round of deleting, which no caller does.
+const collectTimeout = 10 * time.Second
+
+// tidy has a shard's trimmed chunks deleted. What is left, because that fails or
+// the process ends before, the shard's next trim deletes, whoever holds it then.
+func (b *Backend) tidy(shard driver.ShardID) {
+	t := &b.trimmed
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.due == nil {
+		t.due = make(map[driver.ShardID]struct{})
+	}
+	t.due[shard] = struct{}{}
+	if t.busy {
+		return
+	}
+	_, err := b.start(func(ctx context.Context, _ *run) error {
+		for {
+			shard, ok := t.next()
+			if !ok {
+				return nil
+			}
+			_ = b.collect(ctx, shard)
+		}
+	})
+	t.busy = err == nil
+}
+
+// next takes out a shard; with none left the goroutine ends.
+func (t *trimmed) next() (driver.ShardID, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for shard := range t.due {
+		delete(t.due, shard)
+		return shard, true
+	}
+	t.busy = false
+	return "", false
+}
+
+// collect deletes a shard's chunks below its oldest entry.
+func (b *Backend) collect(ctx context.Context, shard driver.ShardID) error {
+	for from := ""; ; {
+		next, err := b.collectFrom(ctx, shard, from)
+		if err != nil || next == "" {
+			return err
+		}
+		from = next
+	}
+}
+
+// collectFrom is one round, from a chunk's key on. It returns where to go on, if
+// there may be more. The head is read each time: after a restore from a backup,
+// entries that were trimmed are back.
+func (b *Backend) collectFrom(ctx context.Context, shard driver.ShardID, from string) (next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
+	head, err := b.head(ctx, shard)
+	if err != nil {
+		return "", err
+	}
+	items := b.info.Limits.BatchItems
+	page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: from, Limit: items, KeysOnly: true})
+	if err != nil {
+		return "", err
+	}
+	txns := make([]Txn, 0, len(page.Pairs))
+	for _, p := range page.Pairs {
+		_, last, ok := b.keys.splitChunk(p.Key)
+		if ok && last >= head.Oldest {
+			break
+		}
+		if ok {
+			// On the condition that it is there: on some stores a transaction that
+			// changes nothing has no revision of its own.
+			txns = append(txns, Txn{If: []Compare{{Key: p.Key, Rev: Exists}}, Ops: []Op{{Key: p.Key, Delete: true}}})
+		}
+	}
+	if len(txns) == 0 {
+		return "", nil
+	}
+	if _, err := b.guarded(ctx, nil, &Batch{Txns: txns}); err != nil || len(txns) < items {
+		return "", err
+	}
+	return page.Pairs[len(page.Pairs)-1].Key, nil
+}
