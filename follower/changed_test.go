@@ -5,6 +5,8 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +25,7 @@ func TestStoreWentBack(t *testing.T) {
 		raised bool // by a new owner, as after an operator raised the floor
 	}{
 		{"running", true, 0, false},
+		{"running, more entries later", true, 30, true},
 		{"restarted", false, 0, false},
 		{"restarted, some entries later", false, 3, true},
 		{"restarted, as many entries later", false, 10, true},
@@ -60,6 +63,7 @@ func TestStoreWentBack(t *testing.T) {
 					third := newOwner(w, w.open(), "third")
 					third.append("s", 1)
 				}
+				r.within(time.Hour)
 				err := r.wait()
 				if !errors.Is(err, core.ErrStoreChanged) {
 					w.Errorf("Run returned %v, want ErrStoreChanged", err)
@@ -75,6 +79,155 @@ func TestStoreWentBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStoreWentBackUnheard: T8, where the stream hangs, and other entries have been
+// appended before anything is asked again.
+func TestStoreWentBackUnheard(t *testing.T) {
+	for name, c := range map[string]struct {
+		o     Options
+		fault func(w *world, r *follow, b *tap, o *owner, back func())
+	}{
+		"the stream fails": {Options{Resync: time.Hour}, func(_ *world, _ *follow, b *tap, _ *owner, back func()) {
+			back()
+			b.setDown(errors.New("connection reset"))
+			time.Sleep(5 * time.Second)
+			b.setDown(nil)
+		}},
+		"the heads are news": {Options{Resync: time.Minute}, func(_ *world, _ *follow, _ *tap, _ *owner, back func()) { back() }},
+		"Sync": {Options{Resync: time.Hour}, func(_ *world, r *follow, _ *tap, _ *owner, back func()) {
+			back()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			r.Sync(ctx, "s")
+		}},
+		"a read fails": {Options{Resync: time.Hour, Batch: 5}, func(w *world, r *follow, b *tap, o *owner, back func()) {
+			o.append("s", 10)
+			b.mu.Lock()
+			b.read = func(_ driver.ShardID, after driver.Seq, page *driver.LogPage, err error) (*driver.LogPage, error) {
+				if after == 25 {
+					return nil, errors.New("connection reset")
+				}
+				return page, err
+			}
+			b.mu.Unlock()
+			go r.Sync(w.Context(), "s")
+			time.Sleep(20 * time.Millisecond)
+			back()
+			b.mu.Lock()
+			b.read = nil
+			b.mu.Unlock()
+		}},
+		"a read is answered late": {Options{Resync: time.Minute, Batch: 5, CallTimeout: time.Hour}, func(w *world, r *follow, b *tap, o *owner, back func()) {
+			o.append("s", 10)
+			answer := make(chan struct{})
+			b.mu.Lock()
+			b.read = func(shard driver.ShardID, after driver.Seq, page *driver.LogPage, err error) (*driver.LogPage, error) {
+				if after == 25 {
+					<-answer
+					return b.Backend.ReadLog(w.Context(), shard, after, 5)
+				}
+				return page, err
+			}
+			b.mu.Unlock()
+			go r.Sync(w.Context(), "s")
+			time.Sleep(20 * time.Millisecond)
+			back()
+			time.Sleep(2 * time.Minute)
+			close(answer)
+		}},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				first := newOwner(w, w.open(), "first")
+				first.append("other", 5)
+				first.append("s", 10)
+				backup := w.store.Snapshot()
+				first.append("s", 10)
+				b := &tap{Backend: w.open()}
+				b.tail = func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+					for since != "" { // it hangs
+						select {
+						case <-ctx.Done():
+							return nil, ctx.Err()
+						case <-time.After(time.Second):
+						}
+						if err := b.isDown(); err != nil {
+							return nil, err
+						}
+					}
+					return page, err
+				}
+				l := newLedger(w)
+				r := run(w, b, &c.o, Memory(l.apply, nil))
+				r.until("s", 20)
+				synctest.Wait()
+				c.fault(w, r, b, first, func() {
+					w.store.Restore(backup)
+					second := newOwner(w, w.open(), "second")
+					for range 50 { // as raising the floor does: tokens above all before
+						second.take("other")
+					}
+					second.append("s", 40)
+				})
+				r.within(time.Hour)
+				if _, ok := errors.AsType[*StoreChangedError](r.wait()); !ok {
+					w.Errorf("Run returned %v, want a *StoreChangedError", r.err)
+				}
+				for _, e := range l.applied["s"] {
+					if e.Token != l.applied["s"][0].Token {
+						w.Errorf("entry %d of another history was applied", e.Seq)
+						break
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestStreamOfBefore: entries that the stream brought and the store has lost since
+// are not applied after what took their place.
+func TestStreamOfBefore(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		l := newLedger(w)
+		step := make(chan struct{})
+		l.fail = func(b Batch) error {
+			if b.From.Seq == 8 {
+				<-step
+			}
+			return nil
+		}
+		b := &tap{Backend: w.open()}
+		b.tail = func(_ context.Context, _ driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+			if err == nil && len(page.Entries) > 0 && page.Entries[0].Seq == 9 {
+				for seq := 10; seq <= 20; seq++ {
+					page.Entries = append(page.Entries, driver.Entry{Shard: "s", Seq: driver.Seq(seq), Token: 99, Payload: []byte(strconv.Itoa(seq))})
+				}
+			}
+			return page, err
+		}
+		r := run(w, b, &Options{Batch: 1}, Memory(l.apply, nil))
+		r.until("s", o.append("s", 8))
+		synctest.Wait()
+		o.append("s", 1)
+		synctest.Wait() // it is being applied, and the others wait
+		w.store.BreakWatches()
+		o.append("s", 3)
+		time.Sleep(time.Minute)
+		close(step)
+		r.until("s", 12)
+		time.Sleep(time.Minute)
+		r.end()
+		if got := l.at("s"); got != 12 {
+			w.Errorf("applied up to %d, want 12", got)
+		}
+		for _, e := range l.applied["s"] {
+			if e.Token == 99 {
+				w.Errorf("entry %d was applied, which is lost", e.Seq)
+			}
+		}
+	})
 }
 
 // TestStoreLostShard: a shard with a position that the store does not list at all.

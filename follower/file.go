@@ -44,22 +44,28 @@ var _ Positions = (*File)(nil)
 // folder must. It does no I/O.
 func NewFile(path string) *File { return &File{path: path} }
 
-// Load reads the file. A damaged one is ErrCorrupt: put a copy back, or delete it
-// to have everything applied again.
+// Load reads the file, the first time; then it knows better, and returns what was
+// saved. A damaged one is ErrCorrupt: put a copy back, or delete it to have
+// everything applied again.
 func (f *File) Load(context.Context) (Checkpoint, error) {
-	f.writing.Lock()
-	defer f.writing.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.at != nil {
+		return f.checkpoint(), nil
+	}
 	cp, err := readFile(f.path)
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.store, f.at = cp.Store, make(map[string]Position, len(cp.Positions))
 	for _, p := range cp.Positions {
 		f.at[p.Shard] = p
 	}
 	return cp, nil
+}
+
+func (f *File) checkpoint() Checkpoint {
+	return Checkpoint{Store: f.store, Positions: slices.Collect(maps.Values(f.at))}
 }
 
 // Save makes a position durable.
@@ -80,7 +86,7 @@ func (f *File) Save(_ context.Context, store string, p Position) error {
 		return nil
 	}
 	f.mu.Lock()
-	cp := Checkpoint{Store: f.store, Positions: slices.Collect(maps.Values(f.at))}
+	cp := f.checkpoint()
 	covered := f.saves
 	f.mu.Unlock()
 	if err := writeFile(f.path, encodeFile(cp)); err != nil {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/core"
 )
@@ -47,6 +49,48 @@ func TestFile(t *testing.T) {
 	}
 	if left, err := filepath.Glob(path + "?*"); err != nil || left != nil {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestFileLoadsBesideSave: what another shard loads does not undo what is being
+// saved.
+func TestFileLoadsBesideSave(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "positions")
+	f := NewFile(path)
+	if _, err := f.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.writing.Lock() // a Save waits for its turn, as it may for one that is slow
+	saved := make(chan error, 1)
+	go func() { saved <- f.Save(context.Background(), "store", Position{"s", 5, 7}) }()
+	for has := false; !has; {
+		f.mu.Lock()
+		_, has = f.at["s"]
+		f.mu.Unlock()
+		runtime.Gosched()
+	}
+	loaded := make(chan error, 1)
+	go func() {
+		cp, err := f.Load(context.Background())
+		if err == nil && len(cp.Positions) != 1 {
+			err = fmt.Errorf("loaded %+v", cp)
+		}
+		loaded <- err
+	}()
+	select {
+	case err := <-loaded:
+		loaded <- err
+	case <-time.After(50 * time.Millisecond): // it waits for its turn, too
+	}
+	f.writing.Unlock()
+	for _, c := range []chan error{saved, loaded} {
+		if err := <-c; err != nil {
+			t.Error(err)
+		}
+	}
+	if cp, err := NewFile(path).Load(t.Context()); err != nil || len(cp.Positions) != 1 || cp.Positions[0].Seq != 5 {
+		t.Errorf("the file has %+v, %v", cp, err)
 	}
 }
 

@@ -83,8 +83,10 @@ func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	t.mu.Lock()
 	if t.phase == running && t.known && page.Head.Seq > 0 {
 		if s := t.shard(core.ShardID(shard)); s != nil {
-			s.learn(page.Head.Seq, time.Now())
+			news := page.Head.Seq > s.head
+			t.learn(s, page.Head.Seq, time.Now())
 			for _, l := range s.lanes {
+				l.verify = l.verify || news
 				t.start(l)
 			}
 		}
@@ -128,7 +130,7 @@ func (t *Tailer) Lag() Lag {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	total := Lag{Known: t.known, Time: t.silence(now), Err: t.broken}
+	total := Lag{Known: t.known, Time: t.silence(now), Err: t.deaf()}
 	for _, s := range t.shards {
 		l := t.lag(s, now)
 		total.Entries += l.Entries
@@ -179,14 +181,14 @@ func (t *Tailer) forget(s *shard) {
 
 // silence is since when new entries may be unknown, 0 while the stream works.
 func (t *Tailer) silence(now time.Time) time.Duration {
-	if t.broken == nil {
+	if t.deaf() == nil {
 		return 0
 	}
 	return now.Sub(t.sure)
 }
 
 func (t *Tailer) lag(s *shard, now time.Time) Lag {
-	lag := Lag{Shard: string(s.id), Head: s.head, Known: t.known, Time: t.silence(now), Err: t.broken}
+	lag := Lag{Shard: string(s.id), Head: s.head, Known: t.known, Time: t.silence(now), Err: t.deaf()}
 	for i, l := range s.lanes {
 		if i == 0 || l.pos.Seq < lag.Applied {
 			lag.Applied, lag.Applier = l.pos.Seq, l.f.name

@@ -34,7 +34,7 @@ type lane struct {
 
 	limit   int  // entries of the next batch
 	busy    bool // its goroutine lives
-	verify  bool // the entry at pos is to be compared before anything is applied
+	verify  bool // the entry at pos, if any, is to be compared before anything is applied
 	suspect bool // its head was seen behind pos: verify at once
 	err     error
 }
@@ -144,7 +144,8 @@ func (t *Tailer) failed(l *lane, err error, attempt int) {
 	t.mu.Lock()
 	l.err = err
 	l.taken = l.pos.Seq
-	l.limit = 1 // so that only the entry which fails is held back
+	l.verify = true // the store may be another one when it answers again
+	l.limit = 1     // so that only the entry which fails is held back
 	if errors.Is(err, ErrOrder) {
 		t.cut(l, len(l.buf)) // what else came with it is read again
 	}
@@ -180,9 +181,9 @@ func (t *Tailer) reload(ctx context.Context, l *lane) (ahead core.Seq) {
 func (t *Tailer) moveTo(l *lane, p Position) {
 	t.skip(l, p.Seq)
 	if p.Seq < l.pos.Seq {
-		l.s.reopen(time.Now())
+		l.s.reopen()
 	}
-	l.pos, l.taken, l.verify = p, p.Seq, p.Seq > 0
+	l.pos, l.taken, l.verify = p, p.Seq, true
 	l.s.prune()
 	l.s.changed.wake()
 }
@@ -232,30 +233,33 @@ func (t *Tailer) next(ctx context.Context, l *lane) (b Batch, more bool, err err
 		return Batch{}, false, nil
 	}
 	b = Batch{Store: t.store, From: l.pos}
-	verify, limit, head := l.verify, l.limit, l.s.head
+	verify, suspect, limit, head := l.verify && l.pos.Seq > 0, l.suspect, l.limit, l.s.head
 	if !verify && l.ready() {
 		b.Entries = t.cut(l, min(len(l.buf), limit))
 		l.taken = b.Last().Seq
 		t.mu.Unlock()
 		return b, true, inOrder(b)
 	}
+	l.verify, l.suspect = false, false // set again while this reads, they ask for another
 	t.mu.Unlock()
 
 	page, err := t.read(ctx, l, b.From, limit, verify)
-	if err != nil {
-		return Batch{}, true, err
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err != nil {
+		l.verify, l.suspect = l.verify || verify, l.suspect || suspect
+		return Batch{}, true, err
+	}
+	if l.verify && !verify && b.From.Seq > 0 {
+		return b, true, nil // it may be of another history than what was applied
+	}
 	b.Entries = page.Entries
-	l.verify, l.suspect = false, false
-	l.s.learn(page.Head.Seq, time.Now())
+	t.learn(l.s, page.Head.Seq, time.Now())
 	if len(b.Entries) == 0 {
 		// What was known of the head may be of before the store lost entries: it
 		// counts only if it is news since the read began.
 		if l.s.head == head {
-			l.s.head = page.Head.Seq
-			l.s.prune()
+			l.s.lower(page.Head.Seq)
 		}
 		return b, true, nil
 	}

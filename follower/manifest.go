@@ -27,7 +27,7 @@ type manifest struct {
 
 // part is one snapshot, whole or not.
 type part struct {
-	Name   string     `json:"name"` // token of the lease that wrote it, and Seq
+	Name   string     `json:"name"` // token of the lease that wrote it, Seq, and 16 random hex digits
 	Seq    core.Seq   `json:"seq"`
 	Token  core.Token `json:"token"` // of entry Seq
 	Bytes  int64      `json:"bytes"`
@@ -81,8 +81,8 @@ func decodeManifest(text []byte) (*manifest, error) {
 }
 
 // valid keeps what a store holds out of keys, names and loops unless this package
-// can have written it.
+// can have written it; names had no random digits once.
 func (p *part) valid() bool {
-	return regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}$`).MatchString(p.Name) &&
+	return regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}(-[0-9a-f]{16})?$`).MatchString(p.Name) &&
 		p.Seq > 0 && p.Token > 0 && p.Bytes >= 0 && p.Chunks >= 0 && p.Chunks <= maxChunks && (!p.Blob || p.Chunks == 0)
 }

@@ -40,7 +40,7 @@ func (t *Tailer) restore(ctx context.Context, l *lane, why error) error {
 		return fmt.Errorf("tenure: follower %q: shard %q: restoring the snapshot of entry %d: %w", l.f.name, from.Shard, snap.Seq, err)
 	}
 	t.mu.Lock()
-	l.s.learn(snap.Seq, time.Now())
+	t.learn(l.s, snap.Seq, time.Now())
 	l.err = nil
 	t.moveTo(l, snap.Position)
 	t.mu.Unlock()

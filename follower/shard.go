@@ -52,23 +52,37 @@ func (t *Tailer) shard(id core.ShardID) *shard {
 	return s
 }
 
-// learn takes in that the log has an entry seq.
-func (s *shard) learn(seq core.Seq, now time.Time) {
+// learn takes in that the log has an entry seq, not written before at.
+func (s *shard) learn(seq core.Seq, at time.Time) {
 	if seq <= s.head {
 		return
 	}
 	s.head = seq
-	if n := len(s.marks); n > 0 && now.Sub(s.marks[n-1].at) < markEvery {
+	n := len(s.marks)
+	for n > 0 && s.marks[n-1].at.After(at) {
+		n-- // what counted as younger counts as this old, so that marks are in order
+	}
+	s.marks = s.marks[:n]
+	if n > 0 && at.Sub(s.marks[n-1].at) < markEvery {
 		s.marks[n-1].through = seq
 		return
 	}
-	if len(s.marks) == maxMarks {
-		for i := range maxMarks / 2 {
-			s.marks[i] = mark{through: s.marks[2*i+1].through, at: s.marks[2*i].at}
-		}
-		s.marks = s.marks[:maxMarks/2]
+	if n == maxMarks {
+		s.merge()
 	}
-	s.marks = append(s.marks, mark{through: seq, at: now})
+	s.marks = append(s.marks, mark{through: seq, at: at})
+}
+
+// merge makes one mark of the two that are closest in time.
+func (s *shard) merge() {
+	k := 1
+	for i := range s.marks[1:] {
+		if s.marks[i+1].at.Sub(s.marks[i].at) < s.marks[k].at.Sub(s.marks[k-1].at) {
+			k = i + 1
+		}
+	}
+	s.marks[k-1].through = s.marks[k].through
+	s.marks = slices.Delete(s.marks, k, k+1)
 }
 
 // prune forgets when entries became known that all have applied.
@@ -88,14 +102,18 @@ func (s *shard) prune() {
 	}
 }
 
-// reopen makes all unapplied entries known as of now, or earlier if some were: a
-// position went back behind what the marks cover.
-func (s *shard) reopen(now time.Time) {
-	if len(s.marks) > 0 {
-		now = s.marks[0].at
+// lower takes in that the log ends at an earlier entry than was known.
+func (s *shard) lower(head core.Seq) {
+	s.head = head
+	for i := range s.marks {
+		s.marks[i].through = min(s.marks[i].through, head)
 	}
-	s.marks = append(s.marks[:0], mark{through: s.head, at: now})
+	s.prune()
 }
+
+// reopen forgets how old the entries known so far are: a position went back behind
+// what the marks cover.
+func (s *shard) reopen() { s.marks = append(s.marks[:0], mark{through: s.head}) }
 
 // age is how long the oldest entry after pos has been known; 0 if there is none.
 func (s *shard) age(pos core.Seq, now time.Time) time.Duration {

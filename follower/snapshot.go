@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/tenure-go/tenure/core"
 )
@@ -18,8 +19,10 @@ type Snapshot struct {
 
 // Blobs is a place for large snapshots, such as an object store or a folder that
 // all processes see; it belongs to one namespace. Safe for concurrent use. A name
-// is a shard's name, "/", and two numbers joined by "-". It is written, with one
-// content, then read, then deleted, and is not used again once it was deleted.
+// is a shard's name, "/", and digits, lower-case letters and "-". It is written,
+// with one content, then read, then deleted, and is not used again: each attempt to
+// write a snapshot has a name of its own, so that a Put or Delete that takes effect
+// late, after its error, damages nothing. Such a Put may leave a blob behind.
 type Blobs interface {
 	Put(ctx context.Context, name string, data []byte) error // durable when it returns nil
 	Get(ctx context.Context, name string) ([]byte, error)
@@ -178,7 +181,7 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 	}
 
 	p := &part{Seq: seq, Token: page.Entries[0].Token, Bytes: int64(len(state)), Sum: sum(state), Blob: s.o.Blobs != nil}
-	p.Name = fmt.Sprintf("%d-%d", lease.Token(), seq)
+	p.Name = fmt.Sprintf("%d-%d-%016x", lease.Token(), seq, rand.Uint64())
 	if !p.Blob {
 		p.Chunks = (len(state) + s.o.ChunkBytes - 1) / s.o.ChunkBytes
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -222,6 +223,7 @@ type blobs struct {
 	mu   sync.Mutex
 	data map[string][]byte
 	down bool
+	gone []string // names that were deleted
 }
 
 func (b *blobs) Put(_ context.Context, name string, data []byte) error {
@@ -248,6 +250,7 @@ func (b *blobs) Delete(_ context.Context, name string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.data, name)
+	b.gone = append(b.gone, name)
 	return nil
 }
 
@@ -272,7 +275,15 @@ func TestSnapshotBlobs(t *testing.T) {
 				w.Errorf("Read gives %v, %v", got, err)
 			}
 			place.down = false
-			for _, seq := range []core.Seq{10, 15, 20} {
+			if err := s.Write(lease.Context(), lease, 10, stateAfter(10)); err != nil {
+				return err
+			}
+			for name := range place.data {
+				if slices.Contains(place.gone, name) {
+					w.Errorf("the name %s is used again", name)
+				}
+			}
+			for _, seq := range []core.Seq{15, 20} {
 				if err := s.Write(lease.Context(), lease, seq, stateAfter(seq)); err != nil {
 					return err
 				}

@@ -28,7 +28,8 @@ type SQLApplyFunc func(ctx context.Context, tx *sql.Tx, b Batch) error
 // SQLOptions are the choices of NewSQL; nil and the zero value are the defaults.
 type SQLOptions struct {
 	// Table is the table of positions. Default "tenure_positions"; letters, digits
-	// and "_", at most 63 bytes, with one "." after a schema's name.
+	// and "_", at most 63 bytes, with one "." after a schema's name. It is quoted, so
+	// that PostgreSQL tells upper from lower case in it.
 	Table string
 	// Restore replaces the whole state of the snapshot's shard inside a
 	// transaction. Without it a shard whose log was trimmed ahead of the follower
@@ -95,7 +96,11 @@ func (s *SQL) text(d Dialect, stmt string) string {
 			stmt = strings.Replace(stmt, "?", fmt.Sprintf("$%d", i), 1)
 		}
 	}
-	return strings.ReplaceAll(stmt, "{positions}", s.o.Table)
+	quote := `"`
+	if d == MySQL {
+		quote = "`"
+	}
+	return strings.ReplaceAll(stmt, "{positions}", quote+strings.ReplaceAll(s.o.Table, ".", quote+"."+quote)+quote)
 }
 
 // Schema is the statement that makes the table of positions, for those who migrate

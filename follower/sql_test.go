@@ -26,14 +26,14 @@ func TestSQLText(t *testing.T) {
 	db := sql.OpenDB(noDatabase{})
 	t.Cleanup(func() { db.Close() })
 	apply := func(context.Context, *sql.Tx, Batch) error { return nil }
-	s, err := NewSQL(db, Postgres, "f", apply, &SQLOptions{Table: "app.positions"})
+	s, err := NewSQL(db, Postgres, "f", apply, &SQLOptions{Table: "app.order"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "UPDATE app.positions SET seq = $1, token = $2 WHERE follower = $3 AND shard = $4 AND store = $5 AND seq = $6 AND token = $7"; s.update != want {
+	if want := `UPDATE "app"."order" SET seq = $1, token = $2 WHERE follower = $3 AND shard = $4 AND store = $5 AND seq = $6 AND token = $7`; s.update != want {
 		t.Errorf("got %s", s.update)
 	}
-	if s, err = NewSQL(db, MySQL, "f", apply, nil); err != nil || !strings.Contains(s.Schema(), "ascii_bin") {
+	if s, err = NewSQL(db, MySQL, "f", apply, nil); err != nil || !strings.Contains(s.Schema(), "ascii_bin") || !strings.Contains(s.Schema(), "`tenure_positions`") {
 		t.Errorf("%v, %v", s.Schema(), err)
 	}
 	for _, bad := range []func() (*SQL, error){

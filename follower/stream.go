@@ -22,7 +22,7 @@ func (t *Tailer) stream(ctx context.Context) {
 		if attempt > 0 {
 			// The next call may wait for long without a word of what was missed, and
 			// of whether it works.
-			err = t.readHeads(ctx)
+			err = t.readHeads(ctx, true)
 		}
 		var page *core.TailPage
 		quiet, sent := false, time.Now()
@@ -39,14 +39,14 @@ func (t *Tailer) stream(ctx context.Context) {
 			attempt = 0
 			cursor = page.Cursor
 			if page.Reset {
-				t.heads(page.Heads, sent, true)
+				t.reset(page.Heads, sent)
 			}
 			t.entries(page.Entries)
 		case quiet:
 			attempt = 0
 		default:
 			attempt++
-			if !t.unheard(ctx, fmt.Errorf("tenure: following the log: %w", err), attempt) {
+			if !t.unheard(ctx, &t.broken, fmt.Errorf("tenure: following the log: %w", err), attempt) {
 				return
 			}
 		}
@@ -57,7 +57,7 @@ func (t *Tailer) stream(ctx context.Context) {
 func (t *Tailer) resync(ctx context.Context) {
 	pause := t.o.Resync
 	for attempt := 0; wait(ctx, pause); {
-		err := t.readHeads(ctx)
+		err := t.readHeads(ctx, false)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -65,7 +65,7 @@ func (t *Tailer) resync(ctx context.Context) {
 			attempt, pause = 0, t.o.Resync
 		default:
 			attempt++
-			if !t.unheard(ctx, fmt.Errorf("tenure: reading the heads: %w", err), attempt) {
+			if !t.unheard(ctx, &t.blind, fmt.Errorf("tenure: reading the heads: %w", err), attempt) {
 				return
 			}
 			pause = 0
@@ -73,37 +73,63 @@ func (t *Tailer) resync(ctx context.Context) {
 	}
 }
 
-func (t *Tailer) readHeads(ctx context.Context) error {
+// readHeads reads all heads; with anew the stream failed before.
+func (t *Tailer) readHeads(ctx context.Context, anew bool) error {
 	call, cancel := context.WithTimeout(ctx, t.o.CallTimeout)
 	defer cancel()
 	sent := time.Now()
 	page, err := t.b.TailLog(call, "", tailMax)
 	if err == nil {
-		t.heads(page.Heads, sent, false)
+		t.heads(page.Heads, sent, anew)
 	}
 	return err
 }
 
 // unheard takes in that the stream, or the reading of heads, failed, and waits
 // before it is tried again. It is false if that is for good.
-func (t *Tailer) unheard(ctx context.Context, err error, attempt int) bool {
+func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int) bool {
 	if errors.Is(err, core.ErrStoreChanged) || errors.Is(err, core.ErrClosed) {
 		t.halt(err)
 		return false
 	}
 	t.mu.Lock()
-	t.broken = err
+	*why = err
+	t.doubt()
 	t.mu.Unlock()
 	t.report(Failure{Attempt: attempt, Err: err})
 	return t.backOff(ctx, attempt)
 }
 
-// heads takes in every shard's head. A shard whose head is behind a position, or
-// missing, is looked at once more: what a page says may be older than what its
-// lane has read meanwhile.
-func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, reset bool) {
+// doubt has every lane compare the entry at its position before it applies
+// anything more: a store that could not be heard may come back with another
+// history (T8), of which what the stream brought before is no part.
+func (t *Tailer) doubt() {
+	for _, s := range t.shards {
+		for _, l := range s.lanes {
+			l.verify = true
+			t.cut(l, len(l.buf))
+		}
+	}
+}
+
+// reset takes in that the stream begins anew.
+func (t *Tailer) reset(heads []core.ShardHead, sent time.Time) {
+	t.heads(heads, sent, true)
+	if h := t.o.Hooks.OnReset; h != nil {
+		h(len(heads))
+	}
+}
+
+// heads takes in every shard's head; with anew nothing connects them to what was
+// heard before. A shard whose head is behind a position, or missing, is looked at
+// once more: what a page says may be older than what its lane has read meanwhile.
+func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, anew bool) {
 	now := time.Now()
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	if anew || t.deaf() != nil {
+		t.doubt()
+	}
 	t.sweep++
 	for _, h := range heads {
 		s := t.shard(h.Shard)
@@ -111,9 +137,10 @@ func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, reset bool) {
 			continue
 		}
 		s.sweep = t.sweep
-		s.learn(h.Head.Seq, now)
+		news := h.Head.Seq > s.head // that the stream did not bring: it may hang
+		t.learn(s, h.Head.Seq, now)
 		for _, l := range s.lanes {
-			l.verify = l.verify || reset && l.pos.Seq > 0
+			l.verify = l.verify || news
 			if h.Head.Seq < l.pos.Seq {
 				l.verify, l.suspect = true, true
 			}
@@ -135,11 +162,27 @@ func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, reset bool) {
 	if sent.After(t.sure) {
 		t.sure = sent
 	}
-	t.broken = nil
-	t.mu.Unlock()
-	if h := t.o.Hooks.OnReset; reset && h != nil {
-		h(len(heads))
+	t.blind = nil
+	if anew {
+		t.broken = nil // else the stream may wait yet before it tries again
 	}
+}
+
+// deaf is why not everything is heard; nil if it is.
+func (t *Tailer) deaf() error {
+	if t.broken != nil {
+		return t.broken
+	}
+	return t.blind
+}
+
+// learn takes in that a shard's log has an entry seq. Where nothing was heard for a
+// while, or ever, it may be as old as that.
+func (t *Tailer) learn(s *shard, seq core.Seq, now time.Time) {
+	if t.deaf() != nil || !t.known {
+		now = t.sure
+	}
+	s.learn(seq, now)
 }
 
 // entries takes in what the stream brought.
@@ -155,13 +198,13 @@ func (t *Tailer) entries(entries []core.Entry) {
 				continue
 			}
 		}
-		s.learn(e.Seq, now)
+		t.learn(s, e.Seq, now)
 		for _, l := range s.lanes {
 			t.offer(l, e)
 			t.start(l)
 		}
 	}
-	t.sure, t.broken = now, nil
+	t.sure, t.broken, t.blind = now, nil, nil
 }
 
 func (t *Tailer) report(f Failure) {

@@ -237,7 +237,7 @@ func TestBrokenStream(t *testing.T) {
 		}
 		down := errors.New("connection refused")
 		b.setDown(down)
-		w.store.BreakWatches()
+		synctest.Wait() // else the stream may yet bring the entry
 		o.append("s", 1)
 		time.Sleep(20 * time.Second)
 		err := r.Fresh("s", 10*time.Second)
@@ -255,6 +255,137 @@ func TestBrokenStream(t *testing.T) {
 			w.Errorf("after Run Fresh says %v", err)
 		}
 	})
+}
+
+// TestFreshIsHonest: entries that were there before the start, or came while the
+// store was not heard, do not count as news, until they are applied.
+func TestFreshIsHonest(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		o.append("s", 5)
+		b := &tap{Backend: w.open()}
+		l := newLedger(w)
+		step := make(chan struct{})
+		l.fail = func(Batch) error { <-step; return nil }
+		r := run(w, b, &Options{Batch: 5}, Memory(l.apply, nil))
+		time.Sleep(time.Second)
+		o.append("s", 5)
+		time.Sleep(time.Second)
+		if lag, err := r.ShardLag("s"); err != nil || !lag.Known || lag.Time < 1000*time.Hour {
+			w.Errorf("with entries from before the start the lag is %+v, %v", lag, err)
+		}
+		step <- struct{}{}
+		r.until("s", 5)
+		if lag, err := r.ShardLag("s"); err != nil || lag.Time != time.Second {
+			w.Errorf("with those applied the lag is %+v, %v, want 1s", lag, err)
+		}
+		step <- struct{}{}
+		r.until("s", 10)
+
+		b.setDown(errors.New("connection refused"))
+		synctest.Wait() // else the stream may yet bring them
+		o.append("s", 5)
+		time.Sleep(20 * time.Second)
+		b.setDown(nil)
+		time.Sleep(time.Minute)
+		if lag, err := r.ShardLag("s"); err != nil || lag.Err != nil || lag.Time < 80*time.Second || lag.Time > 3*time.Minute {
+			w.Errorf("with entries that came in an outage the lag is %+v, %v", lag, err)
+		}
+		step <- struct{}{}
+		r.until("s", 15)
+		if err := r.Fresh("s", 0); err != nil {
+			w.Errorf("after it Fresh says %v", err)
+		}
+		r.end()
+	})
+}
+
+// TestHeadsAreNoStream: while the stream waits to be tried again, the reading of
+// heads does not make it work.
+func TestHeadsAreNoStream(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		o.append("s", 1)
+		b := &tap{Backend: w.open()}
+		l := newLedger(w)
+		r := run(w, b, &Options{Resync: 10 * time.Second, BackoffMin: 10 * time.Minute, BackoffMax: 10 * time.Minute}, Memory(l.apply, nil))
+		r.until("s", 1)
+		synctest.Wait()
+		down := errors.New("connection reset")
+		b.mu.Lock()
+		b.tail = func(_ context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+			if since != "" {
+				return nil, down
+			}
+			return page, err
+		}
+		b.mu.Unlock()
+		w.store.BreakWatches()
+		time.Sleep(25*time.Second + time.Millisecond)
+		err := r.Fresh("s", 0)
+		if stale, ok := errors.AsType[*StaleError](err); !ok || stale.Lag.Time > 11*time.Second {
+			w.Errorf("while nothing is heard but the heads Fresh says %v", err)
+		}
+		b.mu.Lock()
+		b.tail = nil
+		b.mu.Unlock()
+		time.Sleep(11 * time.Minute)
+		if err := r.Fresh("s", 0); err != nil {
+			w.Errorf("after it came back Fresh says %v", err)
+		}
+		r.end()
+	})
+}
+
+// TestHeadTooHigh: a head that the log does not have is no lag for ever.
+func TestHeadTooHigh(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		b := &tap{Backend: w.open()}
+		l := newLedger(w)
+		r := run(w, b, &Options{Resync: time.Second}, Memory(l.apply, nil))
+		r.until("s", o.append("s", 5))
+		lied := false
+		b.mu.Lock()
+		b.tail = func(_ context.Context, _ driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+			if err == nil && len(page.Heads) > 0 && !lied {
+				lied = true
+				page.Heads[0].Head.Seq += 10
+			}
+			return page, err
+		}
+		b.mu.Unlock()
+		time.Sleep(time.Minute)
+		if lag, err := r.ShardLag("s"); err != nil || !lied || lag.Entries != 0 || lag.Time != 0 {
+			w.Errorf("the lag is %+v, %v", lag, err)
+		}
+		r.end()
+	})
+}
+
+// TestMarks: the age of what is not applied is never too small, and what is old
+// makes nothing else older than it needs to.
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	at := func(d time.Duration) time.Time { return time.Unix(1e6, 0).Add(d) }
+	s := &shard{lanes: []*lane{{}}}
+	s.learn(5, at(10*time.Second))
+	s.learn(9, at(0))
+	if got := s.age(5, at(20*time.Second)); got != 20*time.Second {
+		t.Errorf("entry 9 counts as %v old, want 20s", got)
+	}
+	s.reopen()
+	if got := s.age(2, at(20*time.Second)); got < 1000*time.Hour {
+		t.Errorf("after a position went back its entries count as %v old", got)
+	}
+	for i := range 1000 {
+		s.learn(core.Seq(10+i), at(time.Duration(i)*time.Millisecond))
+	}
+	s.lanes[0].pos.Seq = 500
+	s.prune()
+	if got := s.age(500, at(time.Second)); got < 509*time.Millisecond || got > time.Second {
+		t.Errorf("entry 501 counts as %v old, want about 509ms", got)
+	}
 }
 
 // TestLagInTime counts from when the oldest unapplied entry became known.

@@ -14,6 +14,7 @@ type tap struct {
 	tail  func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error)
 	read  func(shard driver.ShardID, after driver.Seq, page *driver.LogPage, err error) (*driver.LogPage, error)
 	down  error // what every call answers, without asking the store
+	ends  map[*context.CancelCauseFunc]bool
 	reads int
 	tails int
 }
@@ -26,7 +27,12 @@ func (p *tap) TailLog(ctx context.Context, since driver.Cursor, limit int) (*dri
 	if down != nil {
 		return nil, down
 	}
-	page, err := p.Backend.TailLog(ctx, since, limit)
+	call, end := p.open(ctx)
+	defer end()
+	page, err := p.Backend.TailLog(call, since, limit)
+	if call.Err() != nil && ctx.Err() == nil {
+		return nil, context.Cause(call)
+	}
 	if f != nil {
 		return f(ctx, since, page, err)
 	}
@@ -48,14 +54,42 @@ func (p *tap) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Se
 	return page, err
 }
 
+// open is a context that ends when the store goes down.
+func (p *tap) open(ctx context.Context) (context.Context, func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	if p.ends == nil {
+		p.ends = make(map[*context.CancelCauseFunc]bool)
+	}
+	p.ends[&cancel] = true
+	return ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		cancel(nil)
+		delete(p.ends, &cancel)
+	}
+}
+
 func (p *tap) count() (reads, tails int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reads, p.tails
 }
 
+func (p *tap) isDown() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.down
+}
+
 func (p *tap) setDown(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = err
+	if err != nil {
+		for end := range p.ends {
+			(*end)(err)
+		}
+	}
 }

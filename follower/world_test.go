@@ -221,6 +221,12 @@ func (r *follow) wait() error {
 	return r.err
 }
 
+// within ends Run after a while if nothing else does.
+func (r *follow) within(d time.Duration) {
+	timer := time.AfterFunc(d, r.stop)
+	r.t.Cleanup(func() { timer.Stop() })
+}
+
 // end ends Run, which must return nil.
 func (r *follow) end() {
 	r.t.Helper()
