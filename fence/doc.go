@@ -37,6 +37,12 @@
 //
 // # What it does not do
 //
+// It does not authenticate. A fence is a claim, and no credential: whoever may call
+// a protected service can raise the mark of a resource to any token, for good, and
+// so lock out the rightful owner. Authenticate callers first, and have the server
+// name the resource ([HTTPOptions].Resource, and its like for gRPC): the default is
+// the shard that the caller names.
+//
 // It does not decide who leads, and reads no clock. A mark kept in memory is
 // forgotten by a restart, after which a stale token may be admitted until somebody
 // seals: keep it in a file or a database.

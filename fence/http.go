@@ -37,7 +37,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // HTTPOptions of a Mark's Handler. Nil works.
 type HTTPOptions struct {
-	// Resource names what a request writes to. Default: the shard of its fence.
+	// Resource names what a request writes to. Default: the shard of its fence, which
+	// the caller chooses: set it unless every caller may write to every shard.
 	Resource func(r *http.Request, f driver.Fence) string
 	// Unfenced, if not nil, lets a request without the header pass to which it
 	// answers true, such as a read. Default: none passes.
@@ -72,6 +73,9 @@ type Problem struct {
 // run in Do, so that an answer of a higher token's request, or of a Seal, means that
 // no lower one runs any more. Otherwise it answers 412 (refused), 428 (no fence),
 // 400 (not a fence) or 503 (the mark's storage failed), with a Problem.
+//
+// It does not authenticate, and a caller can raise a mark for good: put what does
+// before it, and set Resource.
 func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 	if o == nil {
 		o = &HTTPOptions{}

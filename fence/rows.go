@@ -46,9 +46,10 @@ type Querier interface {
 
 // Update sets columns of the row with that key, and its fence, if the row was last
 // written by a lower token, or by f itself: one statement. Otherwise the error is a
-// *RefusedError, whose Resource is table:key, or matches ErrNoRow. Names of columns
-// are checked; values are bound. With q a transaction the caller rolls back after
-// an error.
+// *RefusedError, whose Resource is table:key, matches ErrNoRow, or matches
+// driver.ErrRetry: nothing was written, since the row came meanwhile; try again.
+// Names of columns are checked, which is driver.ErrInvalid; values are bound. With
+// q a transaction the caller rolls back after an error.
 func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, set map[string]any) error {
 	if err := driver.CheckFence(f); err != nil {
 		return err

@@ -13,15 +13,24 @@
 // [Error] turns back into a *fence.RefusedError; one without a fence with
 // InvalidArgument; one whose mark could not be checked with Unavailable.
 //
-// A stream is checked again with each message: the effect of a message lasts from
-// its receipt until the handler asks for the next one or returns, and in between
-// the fence may be refused.
+// A stream is checked again with each message that it receives: the effect of a
+// message lasts from its receipt until the handler asks for the next one or
+// returns. What the handler sends meanwhile is sent, since the effect was admitted.
+// What it sends at other times is checked too, and ends the stream with Aborted if
+// the lease was superseded. A refusal is of one message: it says nothing of those
+// before, which may have been applied, so a handler acknowledges each one.
+//
+// A fence is a claim, and no credential. Whoever may call the server can raise a
+// mark to any token, for good, and so lock out the rightful owner: authenticate
+// callers before these interceptors run, and name the resource on the server's side
+// ([Options].Resource).
 package fencegrpc
 
 import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -69,7 +78,8 @@ func outgoing(ctx context.Context) context.Context {
 
 // Options of a Server. Nil works.
 type Options struct {
-	// Resource names what a call writes to. Default: the shard of its fence.
+	// Resource names what a call writes to. Default: the shard of its fence, which
+	// the caller chooses: set it unless every caller may write to every shard.
 	Resource func(ctx context.Context, method string, f driver.Fence) string
 	// Unfenced, if not nil, lets a call without a fence pass to whose full method it
 	// answers true, such as a read. Default: none passes.
@@ -82,7 +92,9 @@ type Server struct {
 	opts Options
 }
 
-// NewServer returns interceptors over a Mark, which stays the caller's.
+// NewServer returns interceptors over a Mark, which stays the caller's. They do not
+// authenticate, and a caller can raise a mark for good: put what does before them,
+// and set Options.Resource.
 func NewServer(m *fence.Mark, o *Options) *Server {
 	s := &Server{mark: m}
 	if o != nil {
@@ -153,7 +165,8 @@ func (s *Server) incoming(ctx context.Context, method string) (f driver.Fence, r
 	return f, resource, true, nil
 }
 
-// stream is used by its handler as gRPC demands: one goroutine receives.
+// stream is used by its handler as gRPC demands: one goroutine receives, and one
+// sends, which may be another.
 type stream struct {
 	grpc.ServerStream
 	ctx      context.Context
@@ -161,7 +174,8 @@ type stream struct {
 	mark     *fence.Mark
 	resource string
 	fence    driver.Fence
-	end      func() // leaves the effect of the last message; nil outside of one
+	end      func()      // leaves the effect of the last message; nil outside of one
+	inside   atomic.Bool // an effect is under way
 }
 
 // Context carries the fence, and ends when a higher token is admitted while a
@@ -174,7 +188,9 @@ func (s *stream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	inside, end, err := s.mark.Enter(s.ctx, s.resource, s.fence)
+	// Not with s.ctx, which a higher token has ended: it would be the storage's
+	// failure then.
+	inside, end, err := s.mark.Enter(s.ServerStream.Context(), s.resource, s.fence)
 	if err != nil {
 		return toStatus(err)
 	}
@@ -183,18 +199,28 @@ func (s *stream) RecvMsg(m any) error {
 		stop()
 		end()
 	}
+	s.inside.Store(true)
 	return nil
 }
 
-// SendMsg refuses to answer under a superseded lease.
+// SendMsg sends what belongs to an effect, which was admitted: to refuse its
+// acknowledgement would have the caller repeat it. At other times it refuses to
+// speak under a superseded lease, without a word of what was applied before.
 func (s *stream) SendMsg(m any) error {
-	if err := s.mark.Admit(s.ctx, s.resource, s.fence); err != nil {
-		return toStatus(err)
+	if !s.inside.Load() {
+		err := s.mark.Admit(s.ServerStream.Context(), s.resource, s.fence)
+		switch {
+		case errors.Is(err, driver.ErrFenced):
+			return status.Error(codes.Aborted, "the lease was superseded; messages that were sent before may have been applied")
+		case err != nil:
+			return status.Error(codes.Unavailable, "the fence could not be checked; messages that were sent before may have been applied")
+		}
 	}
 	return s.ServerStream.SendMsg(m)
 }
 
 func (s *stream) leave() {
+	s.inside.Store(false)
 	if s.end != nil {
 		s.end()
 		s.end = nil
@@ -205,7 +231,7 @@ func toStatus(err error) error {
 	e, ok := errors.AsType[*fence.RefusedError](err)
 	if !ok {
 		// A storage's error may name hosts and users: it is not for clients.
-		return status.Error(codes.Unavailable, "the fence could not be checked; nothing was done; try again")
+		return status.Error(codes.Unavailable, "the fence could not be checked; what it came with was not applied; try again")
 	}
 	st, detailErr := status.New(codes.FailedPrecondition, e.Error()).WithDetails(&errdetails.ErrorInfo{
 		Reason: Reason, Domain: Domain,
@@ -221,7 +247,8 @@ func toStatus(err error) error {
 	return st.Err()
 }
 
-// Error returns the *fence.RefusedError that a call's error tells, or else err.
+// Error returns the *fence.RefusedError that a call's error tells, or else err. On a
+// stream it is about the message that was refused, and not about those before.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok || st.Code() != codes.FailedPrecondition {

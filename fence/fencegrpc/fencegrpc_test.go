@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,8 @@ func setup(t *testing.T, mark *fence.Mark, o *fencegrpc.Options) *grpc.ClientCon
 	return conn
 }
 
+// echo answers "told" once more when a higher token is kept waiting by it, and
+// "last" once more when there is no next message, after its effect.
 func echo(_ any, s grpc.ServerStream) error {
 	for {
 		m := &wrapperspb.StringValue{}
@@ -74,6 +77,20 @@ func echo(_ any, s grpc.ServerStream) error {
 			return nil
 		} else if err != nil {
 			return err
+		}
+		switch m.GetValue() {
+		case "told":
+			if err := s.SendMsg(m); err != nil {
+				return err
+			}
+			<-s.Context().Done()
+		case "last":
+			if err := s.SendMsg(m); err != nil {
+				return err
+			}
+			if err := s.RecvMsg(&wrapperspb.StringValue{}); err != io.EOF {
+				return err
+			}
 		}
 		if err := s.SendMsg(m); err != nil {
 			return err
@@ -199,5 +216,63 @@ func TestStream(t *testing.T) {
 	late := open(lease("a", 5))
 	if err := receive(late); !errors.Is(fencegrpc.Error(err), driver.ErrFenced) {
 		t.Errorf("a new stream of a superseded lease: %v", err)
+	}
+}
+
+// TestAcknowledged: what was applied is never answered by an error that says that
+// it was not, with a storage that looks at its context.
+func TestAcknowledged(t *testing.T) {
+	t.Parallel()
+	marks, err := fence.OpenFile(filepath.Join(t.TempDir(), "marks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := marks.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	mark := fence.NewMark(marks, nil)
+	conn := setup(t, mark, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	open := func(text string) grpc.ClientStream {
+		s, err := conn.NewStream(fence.NewContext(ctx, lease("a", 5)), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/ledger/Stream")
+		if err == nil {
+			err = s.SendMsg(wrapperspb.String(text))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	receive := func(s grpc.ClientStream) error { return s.RecvMsg(&wrapperspb.StringValue{}) }
+
+	busy, last := open("told"), open("last")
+	for _, s := range []grpc.ClientStream{busy, last} {
+		if err := receive(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sealed := make(chan error, 1)
+	go func() { sealed <- mark.Seal(ctx, "ledger", lease("b", 6)) }()
+	if err := receive(busy); err != nil {
+		t.Errorf("the acknowledgement of an effect that was admitted: %v", err)
+	}
+	if err := busy.SendMsg(wrapperspb.String("y")); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(busy); !errors.Is(fencegrpc.Error(err), driver.ErrFenced) {
+		t.Errorf("the next message: %v", err)
+	}
+	if err := last.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-sealed; err != nil {
+		t.Fatal(err)
+	}
+	err = receive(last)
+	if status.Code(err) != codes.Aborted || errors.Is(fencegrpc.Error(err), driver.ErrFenced) {
+		t.Errorf("an answer after the effect: %v", err)
 	}
 }
