@@ -17,6 +17,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		if err == nil {
 			break
 		}
+		lease.Progress()
 		if ctx.Err() != nil || !pause(ctx, retry) {
 			return nil
 		}
@@ -37,8 +38,10 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	began := time.Now()
 	var loads map[string]float64
 	for ctx.Err() == nil {
+		lease.Progress()
 		if m.o.Loads != nil {
 			loads = m.askLoads(ctx, loads)
+			lease.Progress()
 		}
 		v := m.e.View()
 		out, err := p.Next(time.Since(began), j.table, v, loads)
@@ -49,11 +52,11 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			if err := j.write(lease.Context(), lease, out.Change, size); err != nil {
 				return err
 			}
-			lease.Progress()
 			if m.o.OnPlan != nil {
 				m.o.OnPlan(out)
 			}
 		}
+		lease.Progress()
 		m.untilNext(ctx, lease, v, out.Again || m.o.Loads != nil)
 	}
 	return nil
@@ -67,6 +70,7 @@ func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View
 	if !pause(ctx, half) {
 		return
 	}
+	lease.Progress()
 	for !again && ctx.Err() == nil {
 		// In steps, so that a watchdog sees that this goes on.
 		limited, cancel := context.WithTimeout(ctx, m.o.Interval)

@@ -166,6 +166,7 @@ func (l *ledger) serve(k Keyspace, b core.Backend) core.Handler {
 		if err != nil {
 			return err
 		}
+		defer s.Close()
 		for ctx.Err() == nil {
 			for i := range ledgerKeys {
 				key := ledgerKey(i)
@@ -302,6 +303,42 @@ func (l *ledger) counts() map[string]int {
 		out[k] = n
 	}
 	return out
+}
+
+// Close ends and joins what goes on in the background, so that a handler leaves no
+// Take behind.
+func TestCloseJoinsTake(t *testing.T) {
+	bubble(t, func(w *world) {
+		k := Keyspace{Name: "orders", Layouts: []int{2, 4}}
+		joined := make(chan bool, 1)
+		w.member("a", func(m *member, o *Options) {
+			o.Shards = k.Specs()
+			m.handler = func(ctx context.Context, lease *core.Lease) error {
+				taking, took := make(chan struct{}), false
+				s, err := OpenSlice(ctx, m.b, lease, k, func(ctx context.Context, _ []string) ([]core.Op, error) {
+					close(taking)
+					<-ctx.Done()
+					time.Sleep(ttl / 10) // as a copy that is not interrupted at once
+					took = true
+					return nil, ctx.Err()
+				})
+				if err != nil {
+					return err
+				}
+				defer s.Close()
+				if lease.Shard() == "orders-0002" { // which gets keys of orders-0000
+					<-taking
+					s.Close()
+					joined <- took
+				}
+				<-ctx.Done()
+				return nil
+			}
+		})
+		if !<-joined {
+			w.Error("Take goes on after Close")
+		}
+	})
 }
 
 // A process that does not know the layout a shard is in must not serve it.

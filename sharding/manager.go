@@ -76,10 +76,11 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 // returns when none is left, or at the end of the leave budget. Then, and not
 // before, the Elector may be stopped.
 //
-// The error is nil if everything was handed over; it matches core.ErrStuck with
-// the names of shards whose handler does not return, or core.ErrStopped if the
-// Elector ended first. Run is called once. Every goroutine is joined when it
-// returns.
+// The error is nil if everything was handed over. At the end of the leave budget it
+// says how many shards are left, which the Elector gives back when it stops. It
+// matches core.ErrStuck, with their names, if the handlers of shards do not return,
+// and core.ErrStopped if the Elector ended first. Run is called once. Every
+// goroutine is joined when it returns.
 func (m *Manager) Run(ctx context.Context) error {
 	m.mu.Lock()
 	ran := m.ran
@@ -259,7 +260,7 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 			m.Drain(true)
 			budget.Reset(m.o.LeaveBudget)
 		case <-budget.C:
-			return m.late(v)
+			return m.late(m.e.View())
 		case err := <-failed:
 			return err
 		}
@@ -267,6 +268,9 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 			continue
 		}
 		began := time.Now()
+		if m.leaving() {
+			v = m.e.View() // the last one passed on may be from before a grant
+		}
 		empty, err := m.reconcile(v)
 		if err != nil {
 			return err
@@ -378,7 +382,11 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	if len(drop) > 0 {
 		_ = m.e.Withdraw(asked, drop...) // fails only because it does not wait
 	}
-	empty = leave && left == 0
+	// Until it is withdrawn a shard may be granted that this view does not show.
+	empty = leave && left == 0 && len(drop) == 0
+	if leave && len(drop) > 0 {
+		signal(m.wake)
+	}
 	if empty {
 		m.mu.Lock()
 		select {
@@ -495,7 +503,15 @@ func (m *Manager) markLeaving(v *core.View, leave bool) error {
 			return err
 		}
 		m.mark = name
-		return m.e.Contend(func(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }, name)
+		return m.e.Contend(m.holdMark, name)
+	}
+	return nil
+}
+
+// holdMark is the handler of the mark.
+func (m *Manager) holdMark(ctx context.Context, lease *core.Lease) error {
+	for pause(ctx, max(m.o.Interval/2, time.Millisecond/2)) {
+		lease.Progress()
 	}
 	return nil
 }
@@ -514,18 +530,12 @@ func (m *Manager) unmark() error {
 // late says what could not be handed over within the leave budget.
 func (m *Manager) late(v *core.View) error {
 	n := 0
-	if v != nil {
-		for i := range v.Leases {
-			if _, ours := slices.BinarySearch(m.names, string(v.Leases[i].Fence.Shard)); ours {
-				n++
-			}
+	for i := range v.Leases {
+		if _, ours := slices.BinarySearch(m.names, string(v.Leases[i].Fence.Shard)); ours {
+			n++
 		}
 	}
-	var err error
-	if v != nil {
-		err = stuckErr(v, m.names)
-	}
-	return errors.Join(fmt.Errorf("tenure: %d shards are not handed over within the leave budget: the elector releases them when it stops", n), err)
+	return errors.Join(fmt.Errorf("tenure: %d shards are not handed over within the leave budget: the elector releases them when it stops", n), stuckErr(v, m.names))
 }
 
 // stuckErr names the shards whose handler does not return.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -292,6 +293,84 @@ func lastSession(w *world, m *member) core.Session {
 		w.Fatal(err)
 	}
 	return s
+}
+
+// A member that is told to leave looks at what it has by then: a shard that was
+// granted since the last view is not forgotten, and nothing that withdrawing has
+// stopped but not ended.
+func TestLeaveLooksAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		free := make(chan struct{})
+		m := w.build("a", func(m *member, _ *Options) {
+			m.handler = func(ctx context.Context, _ *core.Lease) error {
+				<-ctx.Done()
+				<-free
+				return nil
+			}
+		})
+		views := make(chan *core.View)
+		ctx, leave := context.WithCancel(context.Background())
+		ran := make(chan error, 1)
+		go func() { ran <- m.loop(ctx, views, nil) }()
+		views <- m.e.View() // before anything was contended for, and no other after it
+		time.Sleep(ttl)
+		if n := len(m.e.View().Leases); n < 30 {
+			w.Fatalf("%d leases", n)
+		}
+		leave()
+		time.Sleep(ttl)
+		select {
+		case err := <-ran:
+			w.Errorf("it has left with %d leases: %v", len(m.e.View().Leases), err)
+			ran <- err
+		case <-m.Emptied():
+			w.Errorf("it is said to be empty with %d leases", len(m.e.View().Leases))
+		default:
+		}
+		close(free)
+		if err := <-ran; err != nil {
+			w.Error(err)
+		}
+		m.ran <- nil
+	})
+}
+
+// Assigner and marks report progress to the watchdog.
+func TestWatchdog(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.watchdog = 3 * interval
+		for _, n := range []string{"a", "b"} {
+			w.member(n, func(m *member, o *Options) {
+				o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil }
+				m.handler = func(ctx context.Context, l *core.Lease) error {
+					w.enter(m.node, l)
+					defer w.leave(m.node, l)
+					for pause(ctx, interval) {
+						l.Progress()
+					}
+					return nil
+				}
+			})
+		}
+		w.shares(2*ttl, map[string]int{"a": 15, "b": 15})
+		tokens := func() map[string]core.Token {
+			out := map[string]core.Token{}
+			for _, o := range w.members[1].e.View().Shards {
+				if o.Shard[0] == '_' && o.Session != "" {
+					out[o.Shard] = o.Token
+				}
+			}
+			return out
+		}
+		w.members[1].Drain(true)
+		<-w.members[1].Emptied()
+		time.Sleep(5 * interval)
+		before := tokens()
+		time.Sleep(100 * interval)
+		if after := tokens(); len(before) != 2 || !maps.Equal(before, after) {
+			w.Errorf("the leases were %v, and are %v", before, after)
+		}
+	})
 }
 
 // The reply to an assigner's read is lost, and it knows no more than that: it asks

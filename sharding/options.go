@@ -17,7 +17,8 @@ type Options struct {
 	// Assigner decides who owns what. Default: Minimal{}.
 	Assigner Assigner
 	// Interval is how often a plan is made at most; a member that joins gets its
-	// share within it. Default 1 s, at least 1 ms.
+	// share within it. Default 1 s, at least 1 ms; where core.Options.Watchdog is
+	// set, at most a third of that, since the assigner reports progress that often.
 	Interval time.Duration
 	// LeaveBudget is how long Run takes at most to have its shards taken over when
 	// its context ended. Default 30 s; more than core's DrainBudget, or one slow

@@ -22,6 +22,7 @@ type Slice struct {
 	k     Keyspace
 	lease *core.Lease
 	index int
+	stop  context.CancelFunc // of the background
 
 	mu    sync.Mutex
 	state cut
@@ -50,6 +51,10 @@ type Take func(ctx context.Context, from []string) ([]core.Op, error)
 // force. It belongs at the beginning of a handler, before the first write:
 //
 //	s, err := sharding.OpenSlice(ctx, backend, lease, keyspace, take)
+//	if err != nil {
+//		return err
+//	}
+//	defer s.Close()
 //
 // A shard goes from layout to layout in two steps. First it gives up the keys that
 // are others' in the next one, by a note that is committed under its lease before
@@ -61,7 +66,8 @@ type Take func(ctx context.Context, from []string) ([]core.Op, error)
 //
 // A shard further on than this process's keyspace is an error: the process is of
 // an older configuration, and must not serve it. take may be nil if nothing has to
-// be done. ctx bounds the background, too: give the handler's.
+// be done. ctx bounds the background, too: give the handler's. Close ends and joins
+// it, before the handler returns and the lease with it.
 func OpenSlice(ctx context.Context, b core.Backend, lease *core.Lease, k Keyspace, take Take) (*Slice, error) {
 	if err := k.Validate(); err != nil {
 		return nil, err
@@ -94,10 +100,13 @@ func OpenSlice(ctx context.Context, b core.Backend, lease *core.Lease, k Keyspac
 		}
 	}
 	if s.state.Taken && s.state.Layout == len(k.Layouts) {
+		s.stop = func() {}
 		close(s.whole)
 		return s, nil
 	}
+	ctx, s.stop = context.WithCancel(ctx)
 	go func() {
+		defer s.stop()
 		err := s.advance(ctx, b, take)
 		s.mu.Lock()
 		s.err = err
@@ -232,6 +241,14 @@ func (s *Slice) Layout() (layout int, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Layout, s.state.Taken
+}
+
+// Close ends what goes on in the background and waits for it, a Take that is under
+// way included, so that nothing of it outlives the lease (S12). It may be called
+// more than once; Whole fails afterwards unless the shard was whole before.
+func (s *Slice) Close() {
+	s.stop()
+	<-s.whole
 }
 
 // Whole waits until the shard has all keys that it can get under this lease. The

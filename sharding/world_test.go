@@ -23,8 +23,9 @@ const (
 // is left at the end fails the test.
 type world struct {
 	*testing.T
-	store   *memory.Store
-	members []*member
+	store    *memory.Store
+	members  []*member
+	watchdog time.Duration // of the electors
 
 	mu      sync.Mutex
 	holders map[string][]string // shard: who runs its handler
@@ -66,6 +67,16 @@ type member struct {
 
 func (w *world) member(node string, change ...func(*member, *Options)) *member {
 	w.Helper()
+	m := w.build(node, change...)
+	var manage context.Context
+	manage, m.stop = context.WithCancel(context.Background())
+	go func() { m.ran <- m.Run(manage) }()
+	return m
+}
+
+// build is a member whose manager does not run.
+func (w *world) build(node string, change ...func(*member, *Options)) *member {
+	w.Helper()
 	m := &member{w: w, node: node, link: &kvfault.Link{}, ran: make(chan error, 1), ended: make(chan error, 1)}
 	m.handler = m.hold
 	o := &Options{Shards: []string{"orders-00..29"}, Interval: interval, OnError: w.fail}
@@ -76,17 +87,16 @@ func (w *world) member(node string, change ...func(*member, *Options)) *member {
 	if m.b, err = memory.Open(context.Background(), w.store, "test", &memory.Options{Link: m.link}); err != nil {
 		w.Fatal(err)
 	}
-	if m.e, err = core.NewElector(m.b, &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7}); err != nil {
+	if m.e, err = core.NewElector(m.b, &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7, Watchdog: w.watchdog}); err != nil {
 		w.Fatal(err)
 	}
 	if m.Manager, err = NewManager(m.b, m.e, func(ctx context.Context, l *core.Lease) error { return m.handler(ctx, l) }, o); err != nil {
 		w.Fatal(err)
 	}
-	var elect, manage context.Context
+	var elect context.Context
 	elect, m.end = context.WithCancel(context.Background())
-	manage, m.stop = context.WithCancel(context.Background())
+	m.stop = func() {}
 	go func() { m.ended <- m.e.Run(elect) }()
-	go func() { m.ran <- m.Run(manage) }()
 	w.members = append(w.members, m)
 	return m
 }
