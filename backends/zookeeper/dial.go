@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -37,7 +36,7 @@ func (o *Options) dialer() dialer {
 		}
 		conn := tls.Client(raw, cfg)
 		if err := conn.HandshakeContext(ctx); err != nil {
-			return nil, errors.Join(fmt.Errorf("TLS: %w", err), raw.Close())
+			return nil, joined(fmt.Errorf("TLS: %w", err), raw.Close())
 		}
 		return conn, nil
 	}

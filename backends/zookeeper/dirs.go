@@ -27,7 +27,8 @@ const maxDirs = 1 << 16
 
 // missingDirs are the directories of shards that have to be made first, once the
 // store said that one is missing. Those of logs are made with the shard's record,
-// those of items with the first of them; all others with the namespace.
+// those of items with the first write of one, also a deletion, which asserts that it
+// is absent; all others with the namespace.
 func (a *application) missingDirs() []string {
 	if !a.dirs {
 		return nil
@@ -39,7 +40,7 @@ func (a *application) missingDirs() []string {
 	for _, ops := range a.ops() {
 		for _, op := range ops {
 			_, part := partOf(op.key)
-			if op.delete || part != "!item" && part != "!log" || seen[op.dir] {
+			if part != "!item" && part != "!log" || seen[op.dir] {
 				continue
 			}
 			seen[op.dir] = true
@@ -77,7 +78,7 @@ func (s *store) makeDirs(ctx context.Context, lk *link, dirs []string) error {
 			})
 		}
 		all.Wait()
-		return struct{}{}, errors.Join(errs...)
+		return struct{}{}, joined(errs...)
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return fmt.Errorf("tenure: zookeeper: %w: a directory of the namespace is gone: %w", driver.ErrStoreChanged, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -254,8 +255,8 @@ func ask(t *testing.T, s *servers.Server, command string) string {
 	return string(text)
 }
 
-// TestStoppedMember stalls the member that heartbeats go to: the next ones go to
-// another.
+// TestStoppedMember stalls the member that heartbeats go to: the one that waits in
+// vain ends the connection, and the next one goes to another.
 func TestStoppedMember(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
@@ -269,16 +270,27 @@ func TestStoppedMember(t *testing.T) {
 	}
 	b := openOn(t, Options{}, members...)
 	s := join(t, b, "n1")
-	try(t, "a heartbeat", time.Second, s.Beat)
-	b.store.beats.mu.Lock()
-	b.store.beats.current.cut()
-	for i, addr := range b.store.beats.servers {
-		if addr == follower.Addr() {
-			b.store.beats.next = i
-		}
+	line := b.store.beats
+	at := func() (lk *link, server string) {
+		try(t, "a connection", 10*time.Second, func(ctx context.Context) (err error) {
+			lk, err = line.link(ctx)
+			return err
+		})
+		return lk, lk.tap.RemoteAddr().String()
 	}
-	b.store.beats.mu.Unlock()
-	try(t, "a heartbeat", time.Second, s.Beat)
+	var before *link
+	try(t, "a heartbeat to the member", 10*time.Second, func(ctx context.Context) error {
+		lk, server := at()
+		if server == follower.Addr() {
+			before = lk
+			return s.Beat(ctx)
+		}
+		line.mu.Lock()
+		line.next = slices.Index(line.servers, follower.Addr())
+		line.mu.Unlock()
+		lk.cut()
+		return errors.Join(s.Beat(ctx), errors.New("it may have gone to another"))
+	})
 	if err := follower.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -287,9 +299,16 @@ func TestStoppedMember(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	const each = 500 * time.Millisecond
-	if errs := try(t, "a heartbeat", each, s.Beat); len(errs) > 4 {
-		t.Errorf("it took %d heartbeats of %v: %v", len(errs)+1, each, errs)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := s.Beat(ctx); !driver.Unknown(err) {
+		t.Fatalf("a heartbeat to a member that stands still: %v", err)
+	}
+	if now, server := at(); now == before || server == follower.Addr() {
+		t.Errorf("the next heartbeat goes to %s as well", server)
+	}
+	if errs := try(t, "a heartbeat", 500*time.Millisecond, s.Beat); len(errs) > 4 {
+		t.Errorf("it took %d heartbeats of half a second: %v", len(errs)+1, errs)
 	}
 }
 

@@ -106,6 +106,7 @@ type followed struct {
 	found
 	key   string
 	alone bool
+	armed bool // a watch is on it, or fired and was not taken yet
 }
 
 // on follows on one link, until it ends, which is errEnded, or fails.
@@ -131,10 +132,16 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 			at = kv.Rev(lk.tap.zxid.Load())
 			// A list in which a node is missing is behind the events of the transaction
 			// that deleted it: what else that wrote is read before it is told.
+			ours := false
 			for listed := true; listed && err == nil; {
 				fired := w.take()
 				listed = slices.ContainsFunc(f.scopes, func(sc scope) bool { _, ok := fired[sc.dir]; return ok })
-				err = f.some(ctx, lk, fired)
+				var read bool
+				read, err = f.some(ctx, lk, fired)
+				ours = ours || read
+			}
+			if err == nil && !ours {
+				continue // another follower's, on the same link
 			}
 		case <-again.C:
 			at = kv.Rev(lk.tap.zxid.Load())
@@ -173,36 +180,50 @@ func (f *follower) tell(at kv.Rev) error {
 	return f.fn(page)
 }
 
-// all reads everything, and arms the watches if they are not.
+// all reads everything, and arms the watches anew or, else, those that are not armed.
+// The directories come first: see on.
 func (f *follower) all(ctx context.Context, lk *link, arm bool) error {
+	var nodes []watched
 	for _, sc := range f.scopes {
-		if err := f.list(ctx, lk, sc, arm, true); err != nil {
+		listed, err := f.list(ctx, lk, sc, arm, true)
+		if err != nil {
 			return err
 		}
+		nodes = append(nodes, listed...)
+	}
+	if err := f.load(ctx, lk, nodes, arm); err != nil {
+		return err
 	}
 	return f.load(ctx, lk, f.alone, arm)
 }
 
-// some reads what fired, and arms it again.
-func (f *follower) some(ctx context.Context, lk *link, fired map[string]struct{}) error {
+// some reads what fired, and arms it again. It reports whether there was anything to
+// read.
+func (f *follower) some(ctx context.Context, lk *link, fired map[string]struct{}) (read bool, err error) {
+	var nodes []watched
 	for _, sc := range f.scopes {
 		if _, ok := fired[sc.dir]; ok {
-			if err := f.list(ctx, lk, sc, true, false); err != nil {
-				return err
+			read = true
+			fresh, err := f.list(ctx, lk, sc, true, false)
+			if err != nil {
+				return true, err
 			}
+			nodes = append(nodes, fresh...)
 		}
 	}
-	var nodes []watched
 	for node := range fired {
-		if r, ok := f.records[node]; ok {
+		// One without a watch was removed, and is listed if it is there again.
+		if r, ok := f.records[node]; ok && r.armed {
+			read = true
 			nodes = append(nodes, watched{r.key, node})
 		}
 	}
-	return f.load(ctx, lk, nodes, true)
+	return read, f.load(ctx, lk, nodes, true)
 }
 
-// list reads the names in a directory, and loads the records that are new, or all.
-func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) error {
+// list reads the names in a directory, and returns the records that have no watch
+// yet, or all.
+func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) ([]watched, error) {
 	names, err := call(ctx, lk, func(c *zk.Conn) ([]string, error) {
 		var (
 			names []string
@@ -216,9 +237,9 @@ func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) 
 		return names, err
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", sc.dir, err)
+		return nil, fmt.Errorf("%s: %w", sc.dir, err)
 	}
-	var fresh []watched
+	var nodes []watched
 	present := make(map[string]bool)
 	for _, key := range sc.keys(names) {
 		_, node, err := f.paths.node(key)
@@ -226,19 +247,21 @@ func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) 
 			continue // somebody else's
 		}
 		present[node] = true
-		if _, known := f.records[node]; !known || all {
-			fresh = append(fresh, watched{key, node})
+		if all || !f.records[node].armed {
+			nodes = append(nodes, watched{key, node})
 		}
 	}
 	maps.DeleteFunc(f.records, func(node string, r followed) bool {
 		dir, _ := split(node)
 		return dir == sc.dir && !r.alone && !present[node]
 	})
-	return f.load(ctx, lk, fresh, arm)
+	return nodes, nil
 }
 
-// load reads records. One of a directory that is gone is left out: the directory's
-// own watch tells when it is there again.
+// load reads records, and arms the watches of all or, else, of those that have none.
+// One of a directory that is gone stays as it was, until the directory's own watch,
+// which must follow, has it listed: only then is what else its removal wrote sure to
+// be read.
 func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool) error {
 	if len(nodes) == 0 {
 		return nil
@@ -247,11 +270,15 @@ func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool
 	for _, w := range f.alone {
 		alone[w.node] = true
 	}
+	armed := make([]bool, len(nodes))
+	for i, n := range nodes {
+		armed[i] = arm || !f.records[n.node].armed
+	}
 	all, err := call(ctx, lk, func(c *zk.Conn) ([]found, error) {
 		all := make([]found, len(nodes))
 		errs := make([]error, len(nodes))
 		if len(nodes) == 1 { // most of the time, and somebody waits for it
-			all[0], errs[0] = getWatched(c, nodes[0].node, arm, alone[nodes[0].node])
+			all[0], errs[0] = getWatched(c, nodes[0].node, armed[0], alone[nodes[0].node])
 			return all, errs[0]
 		}
 		var done sync.WaitGroup
@@ -259,12 +286,12 @@ func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool
 		for i, n := range nodes {
 			slots <- struct{}{}
 			done.Go(func() {
-				all[i], errs[i] = getWatched(c, n.node, arm, alone[n.node])
+				all[i], errs[i] = getWatched(c, n.node, armed[i], alone[n.node])
 				<-slots
 			})
 		}
 		done.Wait()
-		return all, errors.Join(errs...)
+		return all, joined(errs...)
 	})
 	if err != nil {
 		return err
@@ -275,9 +302,10 @@ func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool
 		}
 		f.remember(n.key, all[i])
 		if all[i].exists || alone[n.node] {
-			f.records[n.node] = followed{all[i], n.key, alone[n.node]}
-		} else {
-			delete(f.records, n.node)
+			f.records[n.node] = followed{all[i], n.key, alone[n.node], true}
+		} else if old, ok := f.records[n.node]; ok {
+			old.armed = false
+			f.records[n.node] = old
 		}
 	}
 	return nil

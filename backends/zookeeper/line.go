@@ -168,7 +168,7 @@ func (l *line) first() (*link, error) {
 			ask()
 		}
 	}
-	return nil, fmt.Errorf("tenure: zookeeper: %w: no server can be reached: %w", driver.ErrRetry, errors.Join(errs...))
+	return nil, fmt.Errorf("tenure: zookeeper: %w: no server can be reached: %w", driver.ErrRetry, joined(errs...))
 }
 
 // close joins everything, once the life of the line is over.
@@ -182,4 +182,19 @@ func (l *line) close() {
 // notSent is a call that ended before anything of it was sent.
 func notSent(err error) error {
 	return fmt.Errorf("tenure: zookeeper: %w: nothing was sent: %w", driver.ErrRetry, err)
+}
+
+// joined is errors.Join in one line.
+func joined(errs ...error) error {
+	var all error
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case all == nil:
+			all = err
+		default:
+			all = fmt.Errorf("%w; %w", all, err)
+		}
+	}
+	return all
 }

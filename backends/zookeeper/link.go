@@ -92,7 +92,7 @@ func newLink(ctx context.Context, raw net.Conn, server string, auth []byte, alon
 			return l.tap, nil
 		}))
 	if err != nil {
-		return nil, errors.Join(err, raw.Close())
+		return nil, joined(err, raw.Close())
 	}
 	l.conn = conn
 	go func() {
@@ -159,8 +159,12 @@ func (l *link) alive() bool {
 	}
 }
 
-// cut ends the connection at once.
-func (l *link) cut() { _ = l.tap.Close() }
+// cut ends the connection at once: no later call is given this link, although the
+// library has yet to notice.
+func (l *link) cut() {
+	l.over.Do(func() { close(l.down) })
+	_ = l.tap.Close()
+}
 
 // farewell is how long a server may take to end a session.
 const farewell = 200 * time.Millisecond

@@ -93,8 +93,8 @@ type rights struct {
 	admins []zk.ACL
 }
 
-// keeping are the fixed directories whose nodes are permanent: tokens and fences
-// rest on their versions, which would start again.
+// directory is the ACL of a directory. That of permanent nodes does not let them be
+// deleted: tokens and fences rest on their versions, which would start again.
 func (r rights) directory(permanent bool) []zk.ACL {
 	perms := int32(zk.PermRead | zk.PermWrite | zk.PermCreate)
 	if !permanent {

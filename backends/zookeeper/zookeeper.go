@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -41,17 +40,17 @@ func open(ctx context.Context, servers []string, namespace string, o *Options, p
 	}
 	keys, err := kv.NewKeys(namespace)
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, joined(err, s.Close())
 	}
 	over := whole(kv.Feeds(plain(s), kv.FeedOptions{Namespace: namespace, Lanes: pipeline, ReadKeys: 512}))
 	ko := limits(opts.Root)
 	ko.Backend, ko.Namespace, ko.Create = Name, namespace, opts.Create
 	b, err := kv.Open(ctx, over, ko)
 	if err != nil {
-		return nil, errors.Join(err, over.Close())
+		return nil, joined(err, over.Close())
 	}
 	if _, err := s.Get(ctx, keys.Identity()); err != nil {
-		return nil, errors.Join(err, b.Close())
+		return nil, joined(err, b.Close())
 	}
 	return &Backend{Backend: b, store: s, identity: keys.Identity(), opened: s.identity.Load()}, nil
 }
@@ -107,7 +106,7 @@ func connect(ctx context.Context, servers []string, namespace string, o *Options
 	}
 	s := newStore(paths{opts.Root}, r, addrs, opts.link())
 	if err := s.prepare(ctx, namespace, opts.Create); err != nil {
-		return nil, nil, errors.Join(err, s.Close())
+		return nil, nil, joined(err, s.Close())
 	}
 	return s, opts, nil
 }
@@ -178,7 +177,7 @@ func RaiseFloor(ctx context.Context, servers []string, namespace string, above d
 		return err
 	}
 	over := kv.Feeds(s, kv.FeedOptions{Namespace: namespace})
-	return errors.Join(kv.RaiseFloor(ctx, over, namespace, above), over.Close())
+	return joined(kv.RaiseFloor(ctx, over, namespace, above), over.Close())
 }
 
 // GuardOps returns operations for the front of a Multi of the caller's own on the

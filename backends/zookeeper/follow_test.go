@@ -1,0 +1,240 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/conformance/servers"
+)
+
+// stepped is a follower whose steps the test takes itself, on a link, and the lanes
+// it follows, which the test writes as another process does.
+type stepped struct {
+	*follower
+	t     *testing.T
+	link  *link
+	fired *watches
+	dir   string
+	admin *zk.Conn
+	page  *kv.Page // told last
+}
+
+// fromNew is the store of a namespace that nobody used before.
+func fromNew(t *testing.T, server *servers.Server) (s *store, namespace string) {
+	t.Helper()
+	namespace = t.Name() + "/" + rand.Text()[:8]
+	b, err := Open(t.Context(), []string{server.Addr()}, namespace, &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b.store, namespace
+}
+
+func step(t *testing.T) *stepped {
+	t.Helper()
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	s, namespace := fromNew(t, server)
+	lk, err := s.reads.link(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc, err := s.paths.scope(namespace + "/!feed/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &stepped{t: t, link: lk, fired: newWatches(), dir: sc.dir, admin: client(t, server)}
+	st.follower = &follower{store: s, scopes: []scope{sc}, records: make(map[string]followed), fn: func(p *kv.Page) error {
+		st.page = p
+		return nil
+	}}
+	t.Cleanup(lk.watch(st.fired))
+	return st
+}
+
+func (s *stepped) do(what string, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func (s *stepped) create(name, value string) {
+	s.t.Helper()
+	_, err := s.admin.Create(s.dir+"/"+name, []byte(value), 0, zk.WorldACL(zk.PermAll))
+	s.do("create", err)
+}
+
+// take waits until the watch of a node fired, and takes everything that did.
+func (s *stepped) take(node string) map[string]struct{} {
+	s.t.Helper()
+	all := make(map[string]struct{})
+	for ctx := bounded(s.t, 20*time.Second); ; {
+		for n := range s.fired.take() {
+			all[n] = struct{}{}
+		}
+		if _, ok := all[node]; ok {
+			return all
+		}
+		select {
+		case <-s.fired.wake:
+		case <-ctx.Done():
+			s.t.Fatalf("no watch of %s fired; of %v did", node, all)
+		}
+	}
+}
+
+// some reads what fired, as often as follower.on does.
+func (s *stepped) some(fired map[string]struct{}) {
+	s.t.Helper()
+	for listed := true; listed; fired = s.fired.take() {
+		_, listed = fired[s.dir]
+		_, err := s.follower.some(s.t.Context(), s.link, fired)
+		s.do("some", err)
+	}
+}
+
+// lanes are what the follower tells, as name=value.
+func (s *stepped) lanes() string {
+	s.t.Helper()
+	s.do("tell", s.tell(1))
+	var all []string
+	for _, p := range s.page.Pairs {
+		_, name := split(p.Key)
+		all = append(all, name+"="+string(p.Value))
+	}
+	return strings.Join(all, " ")
+}
+
+// TestFollowNewLane: a lane that the read without an event finds first has a watch
+// like any other, whether its directory's event comes before or after.
+func TestFollowNewLane(t *testing.T) {
+	t.Parallel()
+	s := step(t)
+	s.do("all", s.all(t.Context(), s.link, true))
+	s.create("n", "1")
+	s.do("again", s.all(t.Context(), s.link, false))
+	if got := s.lanes(); got != "n=1" {
+		t.Fatalf("told %q", got)
+	}
+	s.some(s.take(s.dir))
+	_, err := s.admin.Set(s.dir+"/n", []byte("2"), -1)
+	s.do("set", err)
+	s.some(s.take(s.dir + "/n"))
+	if got := s.lanes(); got != "n=2" {
+		t.Errorf("told %q, want n=2", got)
+	}
+}
+
+// TestFollowRemovedLane: a lane that is gone when it is read is told as gone only
+// together with what the transaction wrote that removed it, and is followed again
+// when it is made again.
+func TestFollowRemovedLane(t *testing.T) {
+	t.Parallel()
+	for name, arm := range map[string]bool{"event": true, "again": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := step(t)
+			s.create("a", "1")
+			s.create("b", "1")
+			s.do("all", s.all(t.Context(), s.link, true))
+			_, err := s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1}, &zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("farewell"), Version: -1})
+			s.do("remove", err)
+			// As a read of everything does that has listed a, and read b, before that.
+			s.do("load", s.load(t.Context(), s.link, []watched{{s.scopes[0].base + "a", s.dir + "/a"}}, arm))
+			if got := s.lanes(); got != "a=1 b=1" {
+				t.Errorf("told %q, want both as they were", got)
+			}
+			s.create("a", "2")
+			s.some(s.take(s.dir))
+			if got := s.lanes(); got != "a=2 b=farewell" {
+				t.Errorf("told %q, want both as they are", got)
+			}
+			_, err = s.admin.Set(s.dir+"/a", []byte("3"), -1)
+			s.do("set", err)
+			s.some(s.take(s.dir + "/a"))
+			_, err = s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1}, &zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("again"), Version: -1})
+			s.do("remove", err)
+			s.some(s.take(s.dir))
+			if got := s.lanes(); got != "b=again" {
+				t.Errorf("told %q, want b=again", got)
+			}
+		})
+	}
+}
+
+// TestFollowOnlyItsOwn: what another follower of the same link asked for costs
+// nothing and tells nothing.
+func TestFollowOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	s, ns := fromNew(t, pool.Get(t, servers.ZooKeeper, nil))
+	pages := make(chan []string, 1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	follow := func(who, prefix string) {
+		go func() {
+			ended <- s.Follow(ctx, []string{prefix}, func(p *kv.Page) error {
+				told := []string{who}
+				for _, r := range p.Pairs {
+					told = append(told, string(r.Value))
+				}
+				pages <- told
+				return nil
+			})
+		}()
+		if got := <-pages; !slices.Equal(got, []string{who}) {
+			t.Fatalf("told %q at first", got)
+		}
+	}
+	follow("lanes", ns+"/!feed/")
+	follow("beats", ns+"/!beat/x")
+	const beats = 30
+	lanes := 0
+	for i := range beats {
+		op := kv.Op{Key: ns + "/!beat/x", Value: fmt.Append(nil, i)}
+		if out, err := s.Apply(t.Context(), &kv.Batch{Heartbeat: true, Txns: []kv.Txn{{Ops: []kv.Op{op}}}}); err != nil || !out.Results[0].OK {
+			t.Fatal(out, err)
+		}
+		for told := false; !told; {
+			got := <-pages
+			if got[0] == "lanes" {
+				lanes++
+			}
+			told = slices.Equal(got, []string{"beats", fmt.Sprint(i)})
+		}
+	}
+	cancel()
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	if lanes > beats/3 { // each is told again every 15 s
+		t.Errorf("lanes were told %d times of %d heartbeats", lanes, beats)
+	}
+}
+
+// TestErrorsAreOneLine: also one that names several servers.
+func TestErrorsAreOneLine(t *testing.T) {
+	t.Parallel()
+	first, second := errors.New("first"), errors.New("second")
+	if err := joined(nil, first, nil, second); err.Error() != "first; second" || !errors.Is(err, first) || !errors.Is(err, second) {
+		t.Errorf("%q", err)
+	}
+	if err := joined(nil, nil); err != nil {
+		t.Error(err)
+	}
+	_, err := Open(bounded(t, 10*time.Second), []string{"127.0.0.1:1", "127.0.0.1:2"}, "app", nil)
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "127.0.0.1:1") || !strings.Contains(err.Error(), "127.0.0.1:2") {
+		t.Errorf("%q", err)
+	}
+}
