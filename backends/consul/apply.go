@@ -75,12 +75,8 @@ func (a *application) send(ctx context.Context, todo []int) []int {
 		return todo[1:]
 	}
 	sent, rest := todo[:n], todo[n:]
-	kind := a.s.lanes.requests
-	if a.b.Heartbeat {
-		kind = a.s.lanes.heartbeats
-	}
 	before := a.s.known.Load()
-	answer, err := a.s.write(ctx, r, kind)
+	answer, err := a.s.write(ctx, r, a.lanes())
 	if err != nil {
 		a.fail(sent, rest, err)
 		return nil
@@ -115,6 +111,15 @@ func (a *application) send(ctx context.Context, todo []int) []int {
 		}
 	}
 	return append(left, rest...)
+}
+
+// lanes are the kind that the batch goes by, and what is read of why it was refused
+// (rule E4).
+func (a *application) lanes() *laneKind {
+	if a.b.Heartbeat {
+		return a.s.lanes.heartbeats
+	}
+	return a.s.lanes.requests
 }
 
 // request fills a transaction with as many of the items as fit.
@@ -218,7 +223,7 @@ func (a *application) guardRefused(ctx context.Context, sent, rest []int) {
 	for i, c := range a.b.Guard {
 		keys[i] = c.Key
 	}
-	page, err := a.s.Get(ctx, keys...)
+	page, err := a.s.get(ctx, a.lanes(), keys)
 	if err != nil {
 		a.whole = refusedUnread(err)
 		return
@@ -235,7 +240,7 @@ func (a *application) explain(ctx context.Context) {
 	if len(keys) == 0 {
 		return
 	}
-	page, err := a.s.Get(ctx, keys...)
+	page, err := a.s.get(ctx, a.lanes(), keys)
 	pairs := []kv.Pair(nil)
 	if err == nil {
 		pairs = page.Pairs

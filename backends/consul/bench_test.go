@@ -250,6 +250,10 @@ func BenchmarkTail(b *testing.B) {
 // each shard, with 64 goroutines for many.
 func BenchmarkConsulLock(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
+	other, err := client(server)
+	if err != nil {
+		b.Fatal(err)
+	}
 	client, err := client(server)
 	if err != nil {
 		b.Fatal(err)
@@ -293,6 +297,45 @@ func BenchmarkConsulLock(b *testing.B) {
 			}
 			took = append(took, time.Since(start))
 			from = to
+		}
+		quantiles(b, took)
+	})
+	// What no handover can beat: a write, another client's blocking query of it, and
+	// its write.
+	b.Run("bare", func(b *testing.B) {
+		key := fresh()
+		clients := [2]*api.KV{client.KV(), other.KV()}
+		if _, err := clients[0].Put(&api.KVPair{Key: key}, nil); err != nil {
+			b.Fatal(err)
+		}
+		_, meta, err := clients[0].Get(key, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		index := meta.LastIndex
+		var took []time.Duration
+		for i := 0; b.Loop(); i++ {
+			from, to := clients[i%2], clients[1-i%2]
+			seen := make(chan error, 1)
+			go func() {
+				_, meta, err := to.Get(key, &api.QueryOptions{WaitIndex: index, RequireConsistent: true})
+				if err == nil {
+					index = meta.LastIndex
+				}
+				seen <- err
+			}()
+			time.Sleep(5 * time.Millisecond) // until it waits
+			start := time.Now()
+			if _, err := from.Put(&api.KVPair{Key: key, Value: fmt.Append(nil, i)}, nil); err != nil {
+				b.Fatal(err)
+			}
+			if err := <-seen; err != nil {
+				b.Fatal(err)
+			}
+			if _, err := to.Put(&api.KVPair{Key: key + "/written", Value: []byte("first")}, nil); err != nil {
+				b.Fatal(err)
+			}
+			took = append(took, time.Since(start))
 		}
 		quantiles(b, took)
 	})

@@ -17,10 +17,10 @@ import (
 // environment variables say, or else the agent on this host; a field that is set
 // wins over its variable.
 type Config struct {
-	Address    string // host:port, http://, https:// or unix://
+	Address    string // host:port, http://, https:// or unix://; a path behind the host is a proxy's
 	Datacenter string // default: that of the agent
 	Token      Secret // of the ACLs
-	TokenFile  string // read for each request; wins over Token
+	TokenFile  string // read for each request; wins over Token, and Options.Token over both
 	TLS        bool   // the same as an address of https://
 	CAFile     string // PEM; default: the system's
 	CertFile   string // PEM, with KeyFile: the client's certificate
@@ -74,7 +74,13 @@ func (c *Config) lanes(insecure bool) (*lanes, error) {
 func (c *Config) client(insecure bool) (*api.Config, error) {
 	cfg := api.DefaultConfig()
 	if c.Address != "" {
-		cfg.Address, cfg.Scheme = c.Address, "http"
+		cfg.Address = c.Address
+		if strings.HasPrefix(c.Address, "http://") { // it was asked for; anything else leaves CONSUL_HTTP_SSL on
+			cfg.Scheme = "http"
+		}
+	}
+	if strings.Contains(cfg.Address, "@") && !strings.HasPrefix(cfg.Address, "unix://") {
+		return nil, fmt.Errorf("tenure: %w: the address of consul holds a user: write it as https://host:port, a token goes into Token, the user of a proxy into CONSUL_HTTP_AUTH", driver.ErrInvalid)
 	}
 	if scheme, rest, ok := strings.Cut(cfg.Address, "://"); ok && scheme != "unix" {
 		if scheme != "http" && scheme != "https" {
@@ -86,6 +92,13 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 	}
 	if c.TLS {
 		cfg.Scheme = "https"
+	}
+	if !strings.HasPrefix(cfg.Address, "unix://") { // the client splits it off with a scheme only
+		host, path, _ := strings.Cut(cfg.Address, "/")
+		cfg.Address = host
+		if path = strings.TrimRight(path, "/"); path != "" {
+			cfg.PathPrefix = "/" + path
+		}
 	}
 	if c.Datacenter != "" {
 		cfg.Datacenter = c.Datacenter

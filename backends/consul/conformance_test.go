@@ -3,6 +3,7 @@ package consul
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -75,12 +76,13 @@ func harness(t *testing.T, server *servers.Server) conformance.Harness {
 	if err != nil {
 		t.Fatal(err)
 	}
+	suite := "suite/" + rand.Text()[:8]
 	var cases atomic.Int64
 	return conformance.Harness{
 		Name:    Name,
 		Version: fmt.Sprintf("Consul %v", self["Config"]["Version"]),
 		New: func(conformance.T) *conformance.Store {
-			s := &suiteStore{server: server, admin: admin, namespace: fmt.Sprintf("suite/case%d", cases.Add(1)), count: new(traffic)}
+			s := &suiteStore{server: server, admin: admin, namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1)), count: new(traffic)}
 			return s.conformance(t)
 		},
 	}

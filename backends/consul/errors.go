@@ -87,8 +87,10 @@ func (s *store) cause(ctx context.Context, err error) error {
 		return nil
 	case s.life.Err() != nil:
 		return errClosed
+	case ctx.Err() != nil && driver.NotApplied(err): // net/http answers with the context's cause
+		return driver.Ended(ctx)
 	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-		return fmt.Errorf("%w: %w", ctx.Err(), err)
+		return fmt.Errorf("%w: %w", driver.Ended(ctx), err)
 	}
 	return err
 }

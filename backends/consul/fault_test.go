@@ -332,16 +332,27 @@ func TestIdleCost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cursor := view.Cursor
-		settle := func(d time.Duration) {
-			ctx, cancel := context.WithTimeout(t.Context(), d)
-			defer cancel()
-			for {
-				v, err := b.Observe(ctx, driver.ObserveQuery{Since: cursor})
-				if err != nil {
-					return
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for cursor := view.Cursor; ctx.Err() == nil; {
+				if v, err := b.Observe(ctx, driver.ObserveQuery{Since: cursor}); err == nil {
+					cursor = v.Cursor
 				}
-				cursor = v.Cursor
+			}
+		}()
+		defer func() { cancel(); <-ended }()
+		// settle waits until nothing was asked for that long, however busy the machine.
+		settle := func(still time.Duration) {
+			last, since, end := count.total(), time.Now(), time.Now().Add(40*time.Second)
+			for pace := time.Tick(20 * time.Millisecond); time.Since(since) < still; <-pace {
+				if now := count.total(); now != last {
+					last, since = now, time.Now()
+				}
+				if time.Now().After(end) {
+					t.Fatal("requests go on and on")
+				}
 			}
 		}
 		settle(2 * time.Second)
@@ -374,27 +385,35 @@ func TestFollowWhenTheIndexGoesBack(t *testing.T) {
 			res.Header.Set("X-Consul-Index", fmt.Sprint(index))
 		}
 	}
-	keys, err := kv.NewKeys(fresh())
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts, err := (*Options)(nil).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newStore(n.lanes(t, server), keys, opts)
-	defer s.Close()
+	s, keys := storeOver(t, n.lanes(t, server))
 	const seconds = 5
 	ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
 	defer cancel()
 	told := 0
-	err = s.Follow(ctx, []string{keys.Feeds()}, func(*kv.Page) error { told++; return nil })
+	err := s.Follow(ctx, []string{keys.Feeds()}, func(*kv.Page) error { told++; return nil })
 	if !errors.Is(err, context.DeadlineExceeded) || told != 1 {
 		t.Errorf("told %d times, %v; want once, until the context ended", told, err)
 	}
 	if got := count.total(); got > 2*seconds+3 {
 		t.Errorf("%d requests in %d s, want at most two a second and three at first", got, seconds)
 	}
+}
+
+// storeOver is a store without a backend over it, in a namespace that nobody used
+// before.
+func storeOver(t *testing.T, l *lanes) (*store, kv.Keys) {
+	t.Helper()
+	keys, err := kv.NewKeys(fresh())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := (*Options)(nil).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(l, keys, o)
+	t.Cleanup(func() { s.Close() })
+	return s, keys
 }
 
 // TestReadIsNotOlderThanFollow: who was told of an index by a blocked query, and
@@ -407,16 +426,7 @@ func TestReadIsNotOlderThanFollow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := kv.NewKeys(fresh())
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts, err := (*Options)(nil).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newStore(newNetwork(new(traffic)).lanes(t, server), keys, opts)
-	defer s.Close()
+	s, keys := storeOver(t, newNetwork(new(traffic)).lanes(t, server))
 	for _, key := range []string{keys.Shard("s"), keys.Feed("lane")} { // by another process
 		if _, err := admin.KV().Put(&api.KVPair{Key: key, Value: []byte("x")}, nil); err != nil {
 			t.Fatal(err)
@@ -438,16 +448,7 @@ func TestReadIsNotOlderThanFollow(t *testing.T) {
 func TestHeartbeatsHaveTheirOwnSlot(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(new(traffic))
-	keys, err := kv.NewKeys(fresh())
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts, err := (*Options)(nil).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newStore(n.lanes(t, pool.Get(t, servers.Consul, nil)), keys, opts)
-	defer s.Close()
+	s, keys := storeOver(t, n.lanes(t, pool.Get(t, servers.Consul, nil)))
 	for range requestLanes {
 		if _, err := s.lanes.requests.take(t.Context(), s.life); err != nil {
 			t.Fatal(err)
@@ -497,16 +498,7 @@ func TestAcquireCost(t *testing.T) {
 func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(new(traffic))
-	keys, err := kv.NewKeys(fresh())
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts, err := (*Options)(nil).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newStore(n.lanes(t, pool.Get(t, servers.Consul, nil)), keys, opts)
-	defer s.Close()
+	s, keys := storeOver(t, n.lanes(t, pool.Get(t, servers.Consul, nil)))
 	apply := func(o kv.Op) kv.Rev {
 		out, err := s.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{o}}}})
 		if err != nil || !out.Results[0].OK {
@@ -525,5 +517,59 @@ func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	}
 	if rev := apply(kv.Op{Key: key, Value: []byte("v")}); rev <= last {
 		t.Errorf("a write has revision %d after %d, which was more than is true", rev, last)
+	}
+}
+
+// TestRefusedHeartbeatHasItsOwnSlot: also what is read of why a heartbeat was refused
+// waits for no other request (rule E4).
+func TestRefusedHeartbeatHasItsOwnSlot(t *testing.T) {
+	t.Parallel()
+	s, keys := storeOver(t, newNetwork(new(traffic)).lanes(t, pool.Get(t, servers.Consul, nil)))
+	for range requestLanes {
+		if _, err := s.lanes.requests.take(t.Context(), s.life); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := []kv.Compare{{Key: keys.Beat("x"), Rev: kv.Exists}}
+	put := kv.Txn{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	out, err := s.Apply(ctx, &kv.Batch{Heartbeat: true, Guard: gone, Txns: []kv.Txn{put}})
+	if err != nil || !out.Refused || len(out.Guard) != 1 {
+		t.Errorf("with a guard that does not hold: %+v, %v", out, err)
+	}
+	put.If, put.Else = gone, []string{keys.Beat("x")}
+	out, err = s.Apply(ctx, &kv.Batch{Heartbeat: true, Txns: []kv.Txn{put}})
+	if err != nil || out.Results[0].OK || out.Results[0].Err != nil || len(out.Results[0].Reads) != 1 {
+		t.Errorf("with a condition that does not hold: %+v, %v", out, err)
+	}
+}
+
+// over is a context that has ended, and of which nobody was told yet.
+type over struct{ context.Context }
+
+func (over) Err() error { return context.Canceled }
+
+// TestCloseLeavesNoConnection: a request that ends after Close, before its context
+// does, drops the connection that it leaves idle.
+func TestCloseLeavesNoConnection(t *testing.T) {
+	t.Parallel()
+	c, err := client(pool.Get(t, servers.Consul, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := 0
+	s, _ := storeOver(t, shared(c, func() { dropped++ }))
+	for _, want := range []int{0, 1} {
+		request, err := s.begin(t.Context(), s.lanes.requests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == 1 {
+			s.life = over{s.life}
+		}
+		if request.done(); dropped != want {
+			t.Errorf("connections were dropped %d times, want %d", dropped, want)
+		}
 	}
 }

@@ -170,14 +170,6 @@ func TestConnections(t *testing.T) {
 func TestDialInVain(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
-	keys, err := kv.NewKeys(fresh())
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts, err := (*Options)(nil).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var dials, open, most atomic.Int64
 	reach := dialer("")
 	tr := single(func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -196,8 +188,7 @@ func TestDialInVain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStore(shared(client, tr.CloseIdleConnections), keys, opts)
-	defer s.Close()
+	s, keys := storeOver(t, shared(client, tr.CloseIdleConnections))
 	beat := func(within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()

@@ -162,7 +162,7 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 		case <-h.done:
 			return h.res, h.err
 		case <-req.Context().Done():
-			return nil, req.Context().Err()
+			return nil, context.Cause(req.Context()) // as net/http does
 		}
 	case f == refuse:
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
@@ -186,7 +186,7 @@ var errCut = errors.New("connection reset by the test")
 func lost(req *http.Request, cut chan struct{}) error {
 	select {
 	case <-req.Context().Done():
-		return req.Context().Err()
+		return context.Cause(req.Context())
 	case <-cut:
 		return errCut
 	}

@@ -7,6 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,6 +42,9 @@ func TestOpenRefuses(t *testing.T) {
 		{"bytes", Config{Address: server.Addr()}, "app", Options{MaxTxnBytes: 4}, driver.ErrInvalid, "64 KiB"},
 		{"plaintext", Config{Address: "consul.example:8500", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
 		{"plaintext by scheme", Config{Address: "http://consul.example:8500", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
+		{"user", Config{Address: "http://root:planted-secret@consul.example:8500"}, "app", Options{}, driver.ErrInvalid, "holds a user"},
+		{"user without a scheme", Config{Address: "root:planted-secret@127.0.0.1:1"}, "app", Options{Insecure: true}, driver.ErrInvalid, "holds a user"},
+		{"user with a slash", Config{Address: "https://root:planted-secret/@127.0.0.1:1"}, "app", Options{}, driver.ErrInvalid, "holds a user"},
 		{"scheme", Config{Address: "ftp://consul.example", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
 		{"CA", Config{Address: "https://127.0.0.1:1", CAFile: filepath.Join(t.TempDir(), "none"), Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "none"},
 		{"nobody there", Config{Address: "127.0.0.1:1", Token: "planted-secret"}, "app", Options{}, nil, "refused"},
@@ -228,6 +235,66 @@ func TestTLS(t *testing.T) {
 		if b, err := OpenConfig(t.Context(), c, "app", nil); err == nil {
 			b.Close()
 			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// TestAddress: an address without a scheme leaves the environment's TLS on. Not
+// parallel, because it sets the environment.
+func TestAddress(t *testing.T) {
+	const on = "true"
+	for _, c := range []struct {
+		address, ssl string
+		tls          bool
+		want         string // scheme, address, path; empty for a refusal
+	}{
+		{"127.0.0.1:8500", "", false, "http 127.0.0.1:8500"},
+		{"127.0.0.1:8500", on, false, "https 127.0.0.1:8500"},
+		{"consul.example:8501", on, false, "https consul.example:8501"},
+		{"consul.example:8501", "", true, "https consul.example:8501"},
+		{"consul.example:8500", "", false, ""},
+		{"http://127.0.0.1:8500", on, false, "http 127.0.0.1:8500"},
+		{"http://consul.example:8500", on, false, ""},
+		{"https://consul.example", "", false, "https consul.example"},
+		{"https://consul.example:8501/", "", false, "https consul.example:8501"},
+		{"https://consul.example/a/consul/", "", false, "https consul.example/a/consul"},
+		{"127.0.0.1:8500/consul", "", false, "http 127.0.0.1:8500/consul"},
+		{"unix:///run/consul.sock", "", false, "http unix:///run/consul.sock"},
+	} {
+		t.Setenv(api.HTTPSSLEnvName, c.ssl)
+		got := ""
+		cfg, err := (&Config{Address: c.address, TLS: c.tls}).client(false)
+		if err == nil {
+			got = cfg.Scheme + " " + cfg.Address + cfg.PathPrefix
+		} else if !errors.Is(err, driver.ErrInvalid) {
+			t.Error(err)
+		}
+		if got != c.want {
+			t.Errorf("%s with %s=%s and TLS %v: %q, %v, want %q", c.address, api.HTTPSSLEnvName, c.ssl, c.tls, got, err, c.want)
+		}
+	}
+	t.Setenv(api.HTTPSSLEnvName, on)
+	t.Setenv(api.HTTPAddrEnvName, "consul.example/consul")
+	if cfg, err := (&Config{}).client(false); err != nil || cfg.Scheme != "https" || cfg.Address != "consul.example" || cfg.PathPrefix != "/consul" {
+		t.Errorf("from the environment: %+v, %v", cfg, err)
+	}
+}
+
+// TestPathPrefix reaches Consul through a proxy that has it below a path.
+func TestPathPrefix(t *testing.T) {
+	t.Parallel()
+	to := &url.URL{Scheme: "http", Host: pool.Get(t, servers.Consul, nil).Addr()}
+	proxy := httptest.NewServer(http.StripPrefix("/a/consul", httputil.NewSingleHostReverseProxy(to)))
+	defer proxy.Close()
+	for _, address := range []string{proxy.URL + "/a/consul/", strings.TrimPrefix(proxy.URL, "http://") + "/a/consul"} {
+		b, err := OpenConfig(t.Context(), Config{Address: address}, fresh(), &Options{Create: true})
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		acquire(t, join(t, b, "n1"), claims(1))
+		if err := b.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

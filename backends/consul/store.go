@@ -77,7 +77,8 @@ func (s *store) begin(ctx context.Context, kind *laneKind) (c *call, err error) 
 	unbind := context.AfterFunc(s.life, cancel)
 	c.ctx, c.client = bound, l.client
 	c.done = func() {
-		if bound.Err() != nil { // its dial may be under way
+		// Its dial may be under way; or Close dropped what was open before this was.
+		if bound.Err() != nil || s.life.Err() != nil {
 			l.drop()
 		}
 		unbind()
@@ -114,13 +115,18 @@ func (s *store) write(ctx context.Context, r *request, kind *laneKind) (*reply, 
 	return a, nil
 }
 
-// Get reads keys in transactions, each at one index. Nothing is decided by them
+// Get reads keys. See kv.Store.
+func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	return s.get(ctx, s.lanes.requests, keys)
+}
+
+// get reads keys in transactions, each at one index. Nothing is decided by them
 // without a compare, and yet they are read in consistent mode: an old leader would
 // show what others have replaced long since.
-func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+func (s *store) get(ctx context.Context, kind *laneKind, keys []string) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
 	for lo := 0; lo < len(keys); lo += s.ops {
-		rev, err := s.read(ctx, keys[lo:min(lo+s.ops, len(keys))], page)
+		rev, err := s.read(ctx, kind, keys[lo:min(lo+s.ops, len(keys))], page)
 		if err != nil {
 			return nil, err
 		}
@@ -131,9 +137,9 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return page, nil
 }
 
-func (s *store) read(ctx context.Context, keys []string, page *kv.Page) (kv.Rev, error) {
+func (s *store) read(ctx context.Context, kind *laneKind, keys []string, page *kv.Page) (kv.Rev, error) {
 	known, witness := s.known.Load(), s.witness.now()
-	c, err := s.begin(ctx, s.lanes.requests)
+	c, err := s.begin(ctx, kind)
 	if err != nil {
 		return 0, readError(err)
 	}
