@@ -32,16 +32,19 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	applied := func() bool { return slices.ContainsFunc(out.Results, func(r kv.Result) bool { return r.OK }) }
 	for len(queue) > 0 {
 		n, err := s.fit(b.Guard, queue)
+		if err != nil { // it alone is too large (rule A4)
+			fail(out, queue[:1], err)
+			queue = queue[1:]
+			continue
+		}
 		var again []unit
-		if err == nil {
-			var resp *etcdserverpb.TxnResponse
-			if resp, err = s.send(ctx, lane, request(b.Guard, queue[:n])); err == nil && resp.Succeeded {
-				again, err = outcome(out, queue[:n], resp)
-			} else if err == nil && !applied() {
-				return refused(b.Guard, resp)
-			} else if err == nil {
-				err = fmt.Errorf("tenure: %w: the guard moved within the batch", driver.ErrRetry)
-			}
+		resp, err := s.send(ctx, lane, request(b.Guard, queue[:n]))
+		if err == nil && resp.Succeeded {
+			again, err = outcome(out, queue[:n], resp)
+		} else if err == nil && !applied() {
+			return refused(b.Guard, resp)
+		} else if err == nil {
+			err = fmt.Errorf("tenure: %w: the guard moved within the batch", driver.ErrRetry)
 		}
 		if err == nil {
 			queue = append(queue[n:], again...)
@@ -50,14 +53,18 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 		if !applied() {
 			return nil, err
 		}
-		for _, u := range queue { // what came before counts
-			for i := range u.txns {
-				out.Results[u.at+i] = kv.Result{Err: err}
-			}
-		}
+		fail(out, queue, err) // what came before counts
 		return out, nil
 	}
 	return out, nil
+}
+
+func fail(out *kv.Outcome, units []unit, err error) {
+	for _, u := range units {
+		for i := range u.txns {
+			out.Results[u.at+i] = kv.Result{Err: err}
+		}
+	}
 }
 
 // units cuts the transactions of a batch into units of at most half of the width

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // TestUnits: a batch that holds is one request; a transaction that is refused takes
@@ -78,5 +80,17 @@ func TestUnits(t *testing.T) {
 	guard[0].Rev = kv.Exists
 	if out := apply(guard, puts(func(int) kv.Rev { return kv.Absent }), 1); !out.Refused || len(out.Guard) != 1 || out.Guard[0].Rev != 0 {
 		t.Errorf("a guard that does not hold: %+v", out)
+	}
+
+	// One that is too large fails alone, and nothing of it is sent.
+	st.maxBytes = 64 << 10
+	for at, requests := range []int64{1, 2, 1} {
+		txns := puts(func(int) kv.Rev { return kv.Exists })[:3]
+		txns[at].Ops[0].Value = make([]byte, 64<<10)
+		for i, r := range apply(nil, txns, requests).Results {
+			if i == at && (r.OK || !errors.Is(r.Err, driver.ErrTooLarge)) || i != at && (!r.OK || r.Err != nil) {
+				t.Errorf("beside transaction %d, which is too large, %d: %+v", at, i, r)
+			}
+		}
 	}
 }

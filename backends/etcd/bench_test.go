@@ -239,6 +239,33 @@ func BenchmarkHandover(b *testing.B) {
 		}
 		sampled(b, took)
 	})
+	// What no handover can beat: a write, another client's watch of it, and its write.
+	b.Run("bare", func(b *testing.B) {
+		key := fmt.Sprint("handover-bare", time.Now().UnixNano())
+		var clients [2]*clientv3.Client
+		var watches [2]clientv3.WatchChan
+		for i := range clients {
+			clients[i] = newClient(b, c)
+			watches[i] = clients[i].Watch(b.Context(), key, clientv3.WithCreatedNotify())
+			<-watches[i]
+		}
+		var took []time.Duration
+		for i := 0; b.Loop(); i++ {
+			start := time.Now()
+			if _, err := clients[i%2].Put(b.Context(), key, "given"); err != nil {
+				b.Fatal(err)
+			}
+			<-watches[1-i%2]
+			if _, err := clients[1-i%2].Put(b.Context(), key+"/written", "first"); err != nil {
+				b.Fatal(err)
+			}
+			took = append(took, time.Since(start))
+			b.StopTimer()
+			<-watches[i%2]
+			b.StartTimer()
+		}
+		sampled(b, took)
+	})
 }
 
 // BenchmarkAppend has 64 goroutines append entries of 128 bytes to one shard

@@ -20,12 +20,19 @@ import (
 )
 
 // OpenConfig opens a namespace through clients of its own, which Close closes: one
-// for everything and one for heartbeats. Where c leaves it open, broken
-// connections are tried again at least once a second, dead ones are found by
-// keep-alive within 13 s, and the client logs nothing. c.Context is not used.
+// for everything and one for heartbeats; Options.Heartbeats must be nil. Where c
+// leaves it open, broken connections are tried again at least once a second, dead
+// ones that carry a watch are found by keep-alive within 13 s, and the client logs
+// nothing. c.Context is not used.
 func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
+		return nil, err
+	}
+	if opts.Heartbeats != nil {
+		return nil, fmt.Errorf("tenure: %w: OpenConfig makes the client for heartbeats itself: leave Options.Heartbeats nil, or use Open", driver.ErrInvalid)
+	}
+	if err := checkUsers(c.Endpoints); err != nil {
 		return nil, err
 	}
 	if !opts.Insecure {
@@ -99,23 +106,39 @@ func withConfigDefaults(c *clientv3.Config) {
 	c.DialOptions = append(own, c.DialOptions...)
 }
 
+// checkUsers refuses a user and a password in an endpoint: etcd's client makes no
+// use of them, and messages name endpoints.
+func checkUsers(endpoints []string) error {
+	for i, e := range endpoints {
+		if strings.Contains(e, "@") && !strings.HasPrefix(e, "unix") { // whose names may begin with it
+			return fmt.Errorf("tenure: %w: endpoint %d of etcd holds a user: write it as https://host:port, the user goes into Username, the password into Password", driver.ErrInvalid, i+1)
+		}
+	}
+	return nil
+}
+
 // checkTransport refuses plaintext, and TLS that proves nothing, to another host.
-// The client takes what the first endpoint's scheme says for all.
+// The client takes what the first endpoint's scheme says for all in most calls,
+// credentials with them, and each endpoint's own in some: they must not differ.
 func checkTransport(c *clientv3.Config) error {
 	if len(c.Endpoints) == 0 {
 		return fmt.Errorf("tenure: %w: no endpoint of etcd: set Endpoints", driver.ErrInvalid)
 	}
-	scheme, _, ok := strings.Cut(c.Endpoints[0], "://")
-	protected := scheme == "https" || scheme == "unixs" || !ok && c.TLS != nil
-	if protected && c.TLS != nil && c.TLS.InsecureSkipVerify && c.TLS.VerifyConnection == nil && c.TLS.VerifyPeerCertificate == nil {
-		protected = false
-	}
-	for _, e := range c.Endpoints {
-		if !protected && !loopback(e) {
+	unchecked := c.TLS != nil && c.TLS.InsecureSkipVerify && c.TLS.VerifyConnection == nil && c.TLS.VerifyPeerCertificate == nil
+	for i, e := range c.Endpoints {
+		if encrypted(c, e) != encrypted(c, c.Endpoints[0]) {
+			return fmt.Errorf("tenure: %w: of etcd's endpoints the first and number %d differ in their schemes: use https for all", driver.ErrInvalid, i+1)
+		}
+		if (unchecked || !encrypted(c, e)) && !loopback(e) {
 			return fmt.Errorf("tenure: %w: the connection to etcd at %.80q would not be protected: use https and check the certificate, or set Insecure", driver.ErrInvalid, e)
 		}
 	}
 	return nil
+}
+
+func encrypted(c *clientv3.Config, endpoint string) bool {
+	scheme, _, ok := strings.Cut(endpoint, "://")
+	return strings.EqualFold(scheme, "https") || scheme == "unixs" || !ok && c.TLS != nil
 }
 
 func loopback(endpoint string) bool {

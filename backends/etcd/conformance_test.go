@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,7 +25,7 @@ import (
 // TestConformance runs the suite as a user with a password, who may use no other
 // keys than the suite's.
 func TestConformance(t *testing.T) {
-	server := pool.Get(t, servers.Etcd, &servers.Options{Config: []string{"bcrypt-cost = 4"}})
+	server := servers.New(t, servers.Etcd, &servers.Options{Config: []string{"bcrypt-cost = 4"}})
 	root, user := enableAuth(t, server, "readwrite", "suite/", clientv3.GetPrefixRangeEnd("suite/"))
 	conformance.Test(t, harness(t, root, user, nil))
 }
@@ -85,12 +86,13 @@ func harness(t *testing.T, admin, user clientv3.Config, network func(testing.TB)
 	if err != nil {
 		t.Fatal(err)
 	}
+	suite := "suite/" + rand.Text()[:8]
 	var cases atomic.Int64
 	return conformance.Harness{
 		Name:    Name,
 		Version: "etcd " + status.Version,
 		New: func(conformance.T) *conformance.Store {
-			s := &suiteStore{client: client, config: user, namespace: fmt.Sprintf("suite/case%d", cases.Add(1))}
+			s := &suiteStore{client: client, config: user, namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1))}
 			s.config.DialOptions = append(s.config.DialOptions, grpc.WithStatsHandler(&s.calls))
 			return s.conformance(t, network)
 		},

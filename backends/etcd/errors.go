@@ -20,7 +20,7 @@ func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) err
 		return errors.New("tenure: the backend was closed meanwhile")
 	}
 	if ctx.Err() != nil { // so that it can be matched
-		err = fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		err = fmt.Errorf("%w (%w)", err, driver.Ended(ctx))
 	}
 	is := func(targets ...error) bool {
 		for _, t := range targets {

@@ -187,3 +187,18 @@ func singles(txns []kv.Txn) (units []unit) {
 	}
 	return units
 }
+
+// TestCause: why a caller gave up says nothing of what became of its call (E1).
+func TestCause(t *testing.T) {
+	t.Parallel()
+	s := &store{life: t.Context()}
+	reason := errors.New("a reason")
+	for _, cause := range []error{reason, nil, driver.ErrSessionLost, &driver.FencedError{}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		err := s.failed(ctx, status.Error(codes.Canceled, "canceled"), true, false)
+		if !driver.Unknown(err) || !errors.Is(err, context.Canceled) || cause == reason && !errors.Is(err, reason) {
+			t.Errorf("because of %v: %v", cause, err)
+		}
+	}
+}

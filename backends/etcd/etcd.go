@@ -94,8 +94,8 @@ func (s *store) limits() driver.Limits {
 //
 //	resp, err := client.Txn(ctx).If(b.Guard(lease.Fence())...).Then(clientv3.OpPut("paid/42", "yes")).Commit()
 //
-// A refused transaction (resp.Succeeded is false) means that the lease is another's
-// by now. An error of Commit may mean either: look before sending it again.
+// A refused transaction (resp.Succeeded is false) means that the lease is no longer
+// the current grant. An error of Commit may mean either: look before sending it again.
 func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 	key, rev, held, ok := b.Granted(fence)
 	if !ok { // never true

@@ -76,12 +76,48 @@ func TestOpenRefuses(t *testing.T) {
 		refusedOpen(t, clientv3.Config{Endpoints: []string{"https://etcd.example:2379"}, TLS: &tls.Config{InsecureSkipVerify: true}}, nil, "Insecure")
 		refusedOpen(t, clientv3.Config{Endpoints: []string{"http://etcd.example:2379"}, TLS: &tls.Config{}}, nil, "https")
 	})
+	t.Run("mixed schemes", func(t *testing.T) {
+		t.Parallel()
+		for _, endpoints := range [][]string{
+			{"https://etcd-0.example:2379", "http://etcd-1.example:2379"},
+			{"https://etcd-0.example:2379", "http://127.0.0.1:1"},
+			{"HTTPS://etcd-0.example:2379", "HTTP://etcd-1.example:2379"},
+			{"http://127.0.0.1:1", "https://etcd-1.example:2379"},
+			{"etcd-0.example:2379", "http://etcd-1.example:2379"},
+			{"http://127.0.0.1:1", "etcd-1.example:2379"},
+		} {
+			c := clientv3.Config{Endpoints: endpoints, TLS: &tls.Config{}, Username: "app", Password: "app-password"}
+			if err := refusedOpen(t, c, nil, "schemes", "number 2"); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("got %v, want ErrInvalid", err)
+			}
+		}
+		refusedOpen(t, clientv3.Config{Endpoints: []string{"https://etcd-0.example:2379", "etcd-1.example:2379"}}, nil, "schemes")
+		same := clientv3.Config{Endpoints: []string{"HTTPS://etcd-0.example:2379", "https://10.0.0.1:2379", "etcd-1.example:2379"}, TLS: &tls.Config{}}
+		if err := checkTransport(&same); err != nil {
+			t.Errorf("https for all: %v", err)
+		}
+	})
+	t.Run("user in an endpoint", func(t *testing.T) {
+		t.Parallel()
+		for _, endpoint := range []string{"http://root:root-password@etcd.example:2379", "root:root-password@127.0.0.1:1", "https://root:root-password/@127.0.0.1:1"} {
+			for _, o := range []*Options{nil, {Insecure: true}} {
+				c := clientv3.Config{Endpoints: []string{"https://127.0.0.1:1", endpoint}}
+				if err := refusedOpen(t, c, o, "endpoint 2", "Username"); !errors.Is(err, driver.ErrInvalid) {
+					t.Errorf("got %v, want ErrInvalid", err)
+				}
+			}
+		}
+		refusedOpen(t, clientv3.Config{Endpoints: []string{"unix:@" + t.Name()}}, nil, "connect")
+	})
 	t.Run("options", func(t *testing.T) {
 		t.Parallel()
 		refusedOpen(t, good, &Options{MaxTxnOps: 200}, "max-txn-ops", "200")
 		refusedOpen(t, good, &Options{MaxTxnOps: 3}, "use 16 to")
 		refusedOpen(t, good, &Options{MaxRequestBytes: 1}, "64 KiB")
 		refusedOpen(t, clientv3.Config{}, nil, "endpoint")
+		if err := refusedOpen(t, good, &Options{Create: true, Heartbeats: newClient(t, good)}, "Heartbeats"); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("got %v, want ErrInvalid", err)
+		}
 	})
 	t.Run("names", func(t *testing.T) {
 		t.Parallel()

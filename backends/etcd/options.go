@@ -37,7 +37,7 @@ type Options struct {
 
 	// Heartbeats is a second client of the caller's, for heartbeats only, so that
 	// none waits on a connection behind a large write (rule E4). Default (nil): Open
-	// shares the client's connection, OpenConfig makes one.
+	// shares the client's connection. OpenConfig makes one itself, and refuses this.
 	Heartbeats *clientv3.Client
 
 	// Insecure lets OpenConfig talk to another host without TLS, or without checking
