@@ -101,13 +101,13 @@ func (b *Backend) begin(ctx context.Context) error {
 // writer's hints do not keep its readers busy as well.
 const hintPause = 500 * time.Microsecond
 
-// poll calls look until it reports that it is done, at least once per poll
-// period and after each hint (O2).
-func (b *Backend) poll(ctx context.Context, look func() (bool, error)) error {
+// poll calls look for a reader until it reports that it is done, at least once per
+// poll period and after each hint (O2).
+func (b *Backend) poll(ctx context.Context, reader Readers, look func() (bool, error)) error {
 	timer := time.NewTimer(b.info.Limits.PollPeriod)
 	defer timer.Stop()
 	for {
-		changed := b.store.Changed()
+		changed := b.store.Changed(reader)
 		if err := b.store.Check(); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (b *Backend) poll(ctx context.Context, look func() (bool, error)) error {
 		for due := false; !due; {
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("tenure: nothing changed: %w", context.Cause(ctx))
+				return fmt.Errorf("tenure: nothing changed: %w", driver.Ended(ctx))
 			case <-b.closing:
 				return errClosed
 			case <-changed:

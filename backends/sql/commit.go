@@ -58,10 +58,47 @@ func cloneWrites(writes []driver.Write) []driver.Write {
 	return writes
 }
 
-// commit decides and writes a batch in one transaction. Everything is checked
-// before anything is written, so the writes stay independent. The tail counters
-// are locked last.
+// commit decides and writes a batch in one transaction.
 func (b *Backend) commit(ctx context.Context, writes []driver.Write, results []driver.CommitResult) error {
+	if len(writes) == 1 && b.stmts.has(logsAppend) && onlyAppends(writes[0].Ops) {
+		if applied, err := b.commitAppend(ctx, &writes[0], &results[0]); applied || err != nil {
+			return err
+		}
+	}
+	return b.commitBatch(ctx, writes, results)
+}
+
+func onlyAppends(ops []driver.Op) bool {
+	return !slices.ContainsFunc(ops, func(op driver.Op) bool { return op.Kind != driver.OpAppend })
+}
+
+// commitAppend has one statement decide and write, which the store can send with
+// BEGIN and COMMIT at once, and reports whether the write was applied. Why it was
+// not, which is rare, commitBatch says.
+func (b *Backend) commitAppend(ctx context.Context, w *driver.Write, res *driver.CommitResult) (bool, error) {
+	seen := b.floor.Load()
+	payloads, cuts := joinPayloads(w.Ops)
+	head := driver.Head{Number: w.Number, Nonce: w.Nonce, Token: w.Fence.Token}
+	var floor int64
+	var applied *bool
+	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) (err error) {
+		applied, err = data.ask(ctx, logsAppend, []any{b.name, b.id, seen, string(w.Fence.Shard), string(w.Fence.Session),
+			int64(w.Fence.Token), int64(w.Number), int64(w.Nonce), bucketOf(w.Fence.Shard, b.buckets), len(w.Ops), array(cuts), payloads},
+			&floor, &head.Seq, &head.Oldest)
+		return err
+	})
+	if err != nil || !*applied {
+		return false, err
+	}
+	*res = driver.CommitResult{Head: head}
+	raise(&b.floor, floor)
+	return true, nil
+}
+
+// commitBatch reads and locks, decides, and writes. Everything is checked before
+// anything is written, so the writes stay independent. The tail counters are locked
+// last.
+func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, results []driver.CommitResult) error {
 	seen := b.floor.Load()
 	var floor int64
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
@@ -188,8 +225,7 @@ func (b *Backend) writeItems(ctx context.Context, data *Tx, w *driver.Write, bef
 	if res.Head.Oldest > max(before.Oldest, 1) {
 		log.trim = res.Head.Oldest - 1
 	}
-	log.payloads = make([]byte, 0, payloadBytes(w.Ops))
-	log.cuts = append(make([]int, 0, len(w.Ops)+1), 0)
+	log.payloads, log.cuts = joinPayloads(w.Ops)
 	values := []byte{}
 	var puts [][3]any
 	var deletes []string
@@ -204,9 +240,6 @@ func (b *Backend) writeItems(ctx context.Context, data *Tx, w *driver.Write, bef
 			values = append(values, op.Value...)
 		case driver.OpDelete:
 			deletes = append(deletes, op.Key)
-		case driver.OpAppend:
-			log.payloads = append(log.payloads, op.Value...)
-			log.cuts = append(log.cuts, len(log.payloads))
 		}
 	}
 	shard := string(w.Fence.Shard)
@@ -223,13 +256,24 @@ func (b *Backend) writeItems(ctx context.Context, data *Tx, w *driver.Write, bef
 	return log, nil
 }
 
-func payloadBytes(ops []driver.Op) (n int) {
+// joinPayloads puts the payloads of the entries appended one after the other, and
+// says where each begins, and the last ends.
+func joinPayloads(ops []driver.Op) (payloads []byte, cuts []int) {
+	size := 0
 	for i := range ops {
 		if ops[i].Kind == driver.OpAppend {
-			n += len(ops[i].Value)
+			size += len(ops[i].Value)
 		}
 	}
-	return n
+	payloads = make([]byte, 0, size)
+	cuts = append(make([]int, 0, len(ops)+1), 0)
+	for i := range ops {
+		if ops[i].Kind == driver.OpAppend {
+			payloads = append(payloads, ops[i].Value...)
+			cuts = append(cuts, len(payloads))
+		}
+	}
+	return payloads, cuts
 }
 
 // writeLogs appends and trims. Each bucket's counter orders the entries of its

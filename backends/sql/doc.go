@@ -6,10 +6,12 @@
 //
 //   - The tables, as versioned migrations (see [Migrate]).
 //   - The statements, one file of SQL that can be read and run by hand (see
-//     [Compile]). Every flow is lock, read, decide in Go, write: no decision
-//     relies on RETURNING, and lists travel as one JSON array, so that a batch is
-//     one statement whatever its length. What needs no answer is queued, so that
-//     a client library that can send several statements at once does (see [Runner]).
+//     [Compile]). Every flow is lock, read, decide in Go, write, and lists travel as
+//     one JSON array, so that a batch is one statement whatever its length. What
+//     needs no answer is queued, so that a client library that can send several
+//     statements at once does (see [Runner]). A dialect may have one statement more,
+//     which decides and writes what is most frequent, a commit that only appends; what
+//     it does not write is decided in Go.
 //   - A [Store], which runs transactions and says what a failure means.
 //
 // # Tables

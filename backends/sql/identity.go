@@ -53,9 +53,11 @@ func (b *Backend) identify(ctx context.Context, cfg Config) error {
 
 // identifyRoster returns the roster's identity and revision. Beside existing
 // data, whose identity is given, a missing roster needs NewRoster.
-func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string) (id string, revision int64, err error) {
+func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string) (string, int64, error) {
+	var id string
+	var revision int64
 	var found bool
-	err = b.store.ReadRoster(ctx, func(ctx context.Context, roster *Tx) (err error) {
+	err := b.store.ReadRoster(ctx, func(ctx context.Context, roster *Tx) (err error) {
 		found, err = roster.row(ctx, rosterRead, []any{b.name}, &id, &revision)
 		return err
 	})
@@ -79,13 +81,17 @@ func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string)
 		_, err = roster.row(ctx, rosterLock, []any{b.name}, &id, &revision)
 		return err
 	})
-	return id, revision, err
+	if err != nil {
+		return "", 0, err // a store may still be writing the others
+	}
+	return id, revision, nil
 }
 
 // create writes the data's identity, unless another process did so meanwhile. A
 // roster that has a revision already belongs to data that are gone.
-func (b *Backend) create(ctx context.Context, cfg Config, id string, revision int64) (ns namespace, err error) {
-	err = b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
+func (b *Backend) create(ctx context.Context, cfg Config, id string, revision int64) (namespace, error) {
+	var ns namespace
+	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) (err error) {
 		var found bool
 		if ns, found, err = readNamespace(ctx, data, namespaceLock, b.name); err != nil || found {
 			return err
@@ -104,7 +110,10 @@ func (b *Backend) create(ctx context.Context, cfg Config, id string, revision in
 		ns, _, err = readNamespace(ctx, data, namespaceLock, b.name)
 		return err
 	})
-	return ns, err
+	if err != nil {
+		return namespace{}, err // a store may still be writing ns
+	}
+	return ns, nil
 }
 
 func (b *Backend) countBuckets(ctx context.Context) error {
@@ -205,9 +214,13 @@ func (b *Backend) Floor(ctx context.Context) (driver.Token, error) {
 	return driver.Token(ns.floor()), b.readError(err)
 }
 
+// maxFloor leaves room for revisions above any floor that is set.
+const maxFloor = driver.Token(1) << 62
+
 // RaiseFloor makes every token granted from now on greater than to. It is an
 // operator's action after a restore from a backup: to must be at least the
-// highest token ever granted, which marks outside the store may know. from is the
+// highest token ever granted, which marks outside the store may know, and at most
+// 1<<62, so that there is room for tokens above it. from is the
 // floor that it acts on, as Floor reported it; if the floor has moved, the error
 // matches ErrConflict and nothing changes.
 func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
@@ -216,6 +229,9 @@ func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 	}
 	if from < 0 || to <= from {
 		return invalid("floor %d to %d: the new floor must be above the old one", from, to)
+	}
+	if to > maxFloor {
+		return invalid("floor %d: the highest is %d", to, maxFloor)
 	}
 	return b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		ns, found, err := readNamespace(ctx, data, namespaceLock, b.name)

@@ -61,13 +61,12 @@ func (l *Life) End() bool {
 
 // Cause adds to the error of a call why its context ended, which client libraries
 // do not always say. A call that was under way when the store closed is not
-// ErrClosed (E1).
+// ErrClosed.
 func Cause(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
-	if err == nil || cause == nil || cause == errClosed {
+	if err == nil || ctx.Err() == nil || context.Cause(ctx) == errClosed {
 		return err
 	}
-	return fmt.Errorf("%w: %w", err, cause)
+	return fmt.Errorf("%w: %w", err, driver.Ended(ctx))
 }
 
 var errClosed = fmt.Errorf("tenure: %w: open the backend again", driver.ErrClosed)

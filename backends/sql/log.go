@@ -40,7 +40,7 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 		}
 		through := min(page.Head.Seq, after+driver.Seq(min(limit, maxPage)))
 		size := 0
-		return data.rows(ctx, logsRead, []any{b.name, string(shard), int64(after), int64(through)}, func(r Row) error {
+		return data.rows(ctx, logsRead, []any{b.name, string(shard), int64(after), int64(through), pageBytes}, func(r Row) error {
 			c, err := scanChunk(r)
 			if err != nil {
 				return err
@@ -85,7 +85,7 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 		return b.tailReset(ctx)
 	}
 	var page *driver.TailPage
-	err := b.poll(ctx, func() (bool, error) {
+	err := b.poll(ctx, Tailers, func() (bool, error) {
 		var tails tails
 		err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) (err error) {
 			tails, err = b.readTails(ctx, data)
@@ -199,7 +199,7 @@ func (b *Backend) tailPage(ctx context.Context, since []int64, limit int) (*driv
 			}
 			from := at[bucket]
 			through := min(t.position[bucket], from+int64(left))
-			err := data.rows(ctx, logsTail, []any{b.name, bucket, from, through}, func(r Row) error {
+			err := data.rows(ctx, logsTail, []any{b.name, bucket, from, through, pageBytes - size}, func(r Row) error {
 				c, err := scanChunk(r)
 				if err != nil {
 					return err

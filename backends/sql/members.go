@@ -293,18 +293,22 @@ func (s *session) Close(ctx context.Context) error {
 	})
 }
 
-// scanMember reads a member's row. Metadata that does not decode are left out:
-// they are information only, and what is read from a store is untrusted.
-func scanMember(r Row) (driver.Member, error) {
-	var m driver.Member
+// scanMember reads a member's row, and reports whether it is one that could have
+// joined: what is read from a store is untrusted, and a TTL of 1 ns would have
+// everybody beat without a pause. Metadata that do not decode, or are too many, are
+// left out: they are information only.
+func scanMember(r Row) (m driver.Member, valid bool, err error) {
 	var ttl int64
 	var meta []byte
-	err := r.Scan(&m.Session, &m.Node, &ttl, &m.Priority, &m.Weight, &meta, &m.Supersede)
+	err = r.Scan(&m.Session, &m.Node, &ttl, &m.Priority, &m.Weight, &meta, &m.Supersede)
 	m.TTL = time.Duration(ttl)
 	if err == nil && len(meta) > 2 && len(meta) <= 4*driver.MaxMetaBytes+64*driver.MaxMetaEntries {
 		if json.Unmarshal(meta, &m.Meta) != nil {
 			m.Meta = nil
 		}
 	}
-	return m, err
+	if driver.CheckMember(m, driver.Limits{}) != nil {
+		m.Meta = nil
+	}
+	return m, err == nil && driver.CheckMember(m, driver.Limits{}) == nil, err
 }

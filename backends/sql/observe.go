@@ -34,7 +34,7 @@ func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.V
 		since = &observed{at[0], at[1], at[2]}
 	}
 	var view *driver.View
-	err := b.poll(ctx, func() (bool, error) {
+	err := b.poll(ctx, Observers, func() (bool, error) {
 		var err error
 		view, err = b.look(ctx, since, q.Beats)
 		return view != nil, err
@@ -152,14 +152,19 @@ func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *obs
 		if err != nil {
 			return err
 		}
+		if !view.Reset && since < revision-keepDepartures {
+			return fmt.Errorf("tenure: the roster of namespace %q changes faster than it is read: %w", b.name, driver.ErrRetry)
+		}
 		at.roster = revision
 		how, args := membersSince, []any{b.name, since}
 		if view.Reset {
 			how, args = membersAll, []any{b.name}
 		}
 		err = roster.rows(ctx, how, args, func(r Row) error {
-			m, err := scanMember(r)
-			members = append(members, m)
+			m, valid, err := scanMember(r)
+			if valid {
+				members = append(members, m)
+			}
 			return err
 		})
 		if err != nil || view.Reset {

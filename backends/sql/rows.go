@@ -39,7 +39,7 @@ func untilLocked(ctx context.Context, lock func() (left int, err error)) error {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			return fmt.Errorf("tenure: %w: the context ended while rows were locked: %w", driver.ErrRetry, context.Cause(ctx))
+			return fmt.Errorf("tenure: %w: the context ended while rows were locked: %w", driver.ErrRetry, driver.Ended(ctx))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -26,6 +27,9 @@ func TestCompile(t *testing.T) {
 	}
 	if args := s.bind(tailInsert, []any{"ns", 3}); args[0] != 3 || args[1] != "ns" {
 		t.Errorf("arguments %v, want [3 ns]", args)
+	}
+	if s, err := Compile(strings.Replace(file.String(), "-- name: logs_append", "", 1), "my_", place); err != nil || s.has(logsAppend) || !s.has(logsInsert) {
+		t.Errorf("without the optional statement: %v", err)
 	}
 	for what, bad := range map[string]string{
 		"a missing statement":    strings.Replace(file.String(), "-- name: tail_insert", "", 1),
@@ -69,6 +73,30 @@ func TestDecideClaim(t *testing.T) {
 		d := decideClaim(c.claim, "me", c.record, alive)
 		if d.grant != c.granted || !errors.Is(d.err, c.err) {
 			t.Errorf("%s: granted %v, %v; want %v, %v", c.name, d.grant, d.err, c.granted, c.err)
+		}
+	}
+}
+
+// TestCause: why a caller gave up can be matched, but for what would say that the
+// call was not applied (E1).
+func TestCause(t *testing.T) {
+	t.Parallel()
+	lost, reason := errors.New("connection lost"), errors.New("a reason")
+	for _, c := range []struct {
+		cause   error
+		matches bool
+	}{{reason, true}, {nil, true}, {driver.ErrSessionLost, false}, {&driver.FencedError{}, false}, {errClosed, false}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		if err := Cause(ctx, lost); err != lost {
+			t.Errorf("before the end: %v", err)
+		}
+		cancel(c.cause)
+		err := Cause(ctx, lost)
+		if !errors.Is(err, lost) || !driver.Unknown(err) || c.cause != nil && errors.Is(err, c.cause) != c.matches {
+			t.Errorf("because of %v: %v", c.cause, err)
+		}
+		if ended := driver.Ended(ctx); !errors.Is(ended, context.Canceled) || c.cause != nil && !strings.Contains(ended.Error(), c.cause.Error()) {
+			t.Errorf("because of %v the context ended with: %v", c.cause, ended)
 		}
 	}
 }

@@ -41,6 +41,7 @@ const (
 	itemRead
 	itemsList
 	logsInsert
+	logsAppend
 	logsRead
 	logsTail
 	logsTrim
@@ -123,10 +124,17 @@ var catalogue = [statementCount]struct {
 	// payloads at which each begins, and of the end. The position is the one that
 	// tail_advance made room for; without a counter the statement must fail.
 	logsInsert: {"logs_insert", []string{"namespace", "shard", "first", "last", "token", "number", "bucket", "cuts", "payloads"}},
+	// Optional: one commit that only appends, decided and written by one statement,
+	// whose row is locked before it is decided upon. It returns the namespace's floor,
+	// which must be at least seen, and the head's seq and oldest as it left them; or
+	// nothing, if it wrote nothing.
+	logsAppend: {"logs_append", []string{"namespace", "store_id", "seen", "shard", "session", "token", "number", "nonce", "bucket", "count", "cuts", "payloads"}},
 	// Both return the same columns: the rows, in order, that have the entries,
-	// or positions, after to through.
-	logsRead: {"logs_read", []string{"namespace", "shard", "after", "through"}},
-	logsTail: {"logs_tail", []string{"namespace", "bucket", "after", "through"}},
+	// or positions, after to through. Rows may be left out at the end, so that the
+	// payloads of those before the last have less than the number of bytes; a dialect
+	// that makes rows as they are read need not.
+	logsRead: {"logs_read", []string{"namespace", "shard", "after", "through", "bytes"}},
+	logsTail: {"logs_tail", []string{"namespace", "bucket", "after", "through", "bytes"}},
 	// Removes the rows all of whose entries are at or before through.
 	logsTrim: {"logs_trim", []string{"namespace", "shard", "through"}},
 	// Returns a row if the lease is current, and keeps it so until the transaction
@@ -219,6 +227,9 @@ func Compile(file, prefix string, placeholder func(i int) string) (*Statements, 
 	s := new(Statements)
 	for i, spec := range catalogue {
 		text, ok := texts[spec.name]
+		if !ok && Statement(i) == logsAppend {
+			continue // optional
+		}
 		if !ok {
 			return nil, fmt.Errorf("tenure: the dialect has no statement %q: add it", spec.name)
 		}
@@ -253,6 +264,9 @@ func compile(text string, params []string, placeholder func(int) string) (compil
 	return c, errors.Join(unknown...)
 }
 
+// has reports whether the dialect has an optional statement.
+func (s *Statements) has(of Statement) bool { return s.compiled[of].text != "" }
+
 // Text is the statement as it is sent, with the dialect's placeholders.
 func (s *Statements) Text(of Statement) string { return s.compiled[of].text }
 
@@ -266,12 +280,13 @@ func (s *Statements) bind(of Statement, params []any) []any {
 	return args
 }
 
-// wakes reports whether the statement moves something that Observe or TailLog
-// waits for, other than a heartbeat.
-func (s Statement) wakes() bool {
+// wakes says who waits for what the statement moves, other than for a heartbeat.
+func (s Statement) wakes() Readers {
 	switch s {
-	case namespaceRaise, namespaceRebase, rosterRaise, tailAdvance, tailTrim:
-		return true
+	case namespaceRaise, namespaceRebase, rosterRaise:
+		return Observers
+	case tailAdvance, tailTrim, logsAppend:
+		return Tailers
 	}
-	return false
+	return 0
 }

@@ -46,38 +46,67 @@ type Store interface {
 	// the store's own and that its owner rolls back, as Store describes.
 	Classify(err error) error
 
-	// Changed returns a channel that is closed at a hint that something changed.
-	// There need not be hints: readers poll as well.
-	Changed() <-chan struct{}
+	// Changed returns a channel that is closed at a hint that something changed for
+	// readers of the kind given. There need not be hints: readers poll as well.
+	Changed(of Readers) <-chan struct{}
 
 	// Close ends everything that is blocked, with ErrClosed, and leaves nothing
 	// behind (E3).
 	Close() error
 }
 
-// Wake is a broadcast to all who wait. The zero value is ready; safe for
+// Readers are kinds of blocked calls. A commit of entries, of which there can be
+// thousands a second, wakes no Observe (O3).
+type Readers uint8
+
+// The kinds, which can be combined.
+const (
+	Observers Readers = 1 << iota
+	Tailers
+	AllReaders = Observers | Tailers
+)
+
+// Wake is a broadcast to readers who wait. The zero value is ready; safe for
 // concurrent use.
-type Wake struct {
+type Wake struct{ observers, tailers signal }
+
+// C returns a channel that the next Broadcast to readers of one kind closes.
+func (w *Wake) C(of Readers) <-chan struct{} {
+	if of == Tailers {
+		return w.tailers.c()
+	}
+	return w.observers.c()
+}
+
+// Broadcast wakes all who wait, of the kinds given.
+func (w *Wake) Broadcast(to Readers) {
+	if to&Observers != 0 {
+		w.observers.broadcast()
+	}
+	if to&Tailers != 0 {
+		w.tailers.broadcast()
+	}
+}
+
+type signal struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// C returns a channel that the next Broadcast closes.
-func (w *Wake) C() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ch == nil {
-		w.ch = make(chan struct{})
+func (s *signal) c() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch == nil {
+		s.ch = make(chan struct{})
 	}
-	return w.ch
+	return s.ch
 }
 
-// Broadcast wakes all who wait on C.
-func (w *Wake) Broadcast() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ch != nil {
-		close(w.ch)
-		w.ch = nil
+func (s *signal) broadcast() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
 	}
 }

@@ -37,25 +37,25 @@ var ErrEnough = errors.New("enough rows")
 type Tx struct {
 	on    Runner
 	stmts *Statements
-	woke  bool
+	woke  Readers
 }
 
 // RunOn returns a Tx that runs statements on a runner.
 func RunOn(on Runner, stmts *Statements) *Tx { return &Tx{on: on, stmts: stmts} }
 
-// Woke reports whether a statement moved something that Observe or TailLog waits
-// for, other than a heartbeat.
-func (t *Tx) Woke() bool { return t.woke }
+// Woke says who waits for what the statements so far have moved, other than for a
+// heartbeat.
+func (t *Tx) Woke() Readers { return t.woke }
 
 // exec runs a statement and returns the number of rows it matched.
 func (t *Tx) exec(ctx context.Context, s Statement, params ...any) (int64, error) {
-	t.woke = t.woke || s.wakes()
+	t.woke |= s.wakes()
 	return t.on.Exec(ctx, s, t.stmts.bind(s, params))
 }
 
 // write queues a statement without rows.
 func (t *Tx) write(ctx context.Context, s Statement, params ...any) error {
-	t.woke = t.woke || s.wakes()
+	t.woke |= s.wakes()
 	return t.on.Queue(ctx, s, t.stmts.bind(s, params), nil)
 }
 
@@ -65,6 +65,7 @@ func (t *Tx) ask(ctx context.Context, s Statement, params []any, dest ...any) (*
 	found := new(bool)
 	err := t.on.Queue(ctx, s, t.stmts.bind(s, params), func(r Row) error {
 		*found = true
+		t.woke |= s.wakes()
 		return r.Scan(dest...)
 	})
 	return found, err

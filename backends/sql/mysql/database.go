@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// smallestPacket is what the server must take in one statement: the limits of a
-// write, twice.
+// smallestPacket is what the server must take in one statement: the keys and values
+// of a write (1 MiB), and ample room for what goes with them.
 const smallestPacket = 4 << 20
 
 var database = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,64}$`)
@@ -149,9 +149,9 @@ func opening(err error) error {
 func checkServer(ctx context.Context, conn *stdsql.Conn) (mariadb bool, err error) {
 	var version, format string
 	var readOnly, binlog bool
-	var flush, packet int
-	err = conn.QueryRowContext(ctx, "SELECT version(), @@global.read_only, @@global.innodb_flush_log_at_trx_commit, @@global.log_bin, @@global.binlog_format, @@max_allowed_packet").
-		Scan(&version, &readOnly, &flush, &binlog, &format, &packet)
+	var flush, sync, packet int
+	err = conn.QueryRowContext(ctx, "SELECT version(), @@global.read_only, @@global.innodb_flush_log_at_trx_commit, @@global.log_bin, @@global.sync_binlog, @@global.binlog_format, @@max_allowed_packet").
+		Scan(&version, &readOnly, &flush, &binlog, &sync, &format, &packet)
 	if err != nil {
 		return false, err
 	}
@@ -169,6 +169,8 @@ func checkServer(ctx context.Context, conn *stdsql.Conn) (mariadb bool, err erro
 		return refuse("the server is read-only: connect to the primary")
 	case flush == 0:
 		return refuse("innodb_flush_log_at_trx_commit is 0, so that a crash could lose acknowledged grants: set it to 1")
+	case binlog && sync != 1: // recovery takes back what the binary log does not have
+		return refuse("sync_binlog is %d, so that a crash of the machine could lose acknowledged grants: set it to 1", sync)
 	case binlog && format == "STATEMENT":
 		return refuse("binlog_format is STATEMENT, which does not allow READ COMMITTED: set it to ROW or MIXED")
 	case packet < smallestPacket:

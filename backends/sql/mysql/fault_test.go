@@ -53,6 +53,13 @@ func TestNetwork(t *testing.T) {
 	sqlfault.CheckNetwork(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
+// TestPageBytes: what a page leaves of a log is not sent.
+func TestPageBytes(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
+}
+
 // tx begins a transaction that is rolled back after the test.
 func tx(t *testing.T, db *stdsql.DB, level stdsql.IsolationLevel) *stdsql.Tx {
 	t.Helper()
@@ -238,6 +245,9 @@ func TestFence(t *testing.T) {
 		if !errors.Is(err, driver.ErrRetry) && (!errors.As(err, &fenced) || fenced.Fence != fence) {
 			t.Errorf("%v: the former fence: %v", level, err)
 		}
+		if want := (driver.Owner{Session: s.ID(), Token: res[0].Fence.Token}); fenced != nil && fenced.Current != want {
+			t.Errorf("%v: the former fence: the owner is %+v, want %+v", level, fenced.Current, want)
+		}
 		if err := old.Rollback(); err != nil {
 			t.Fatal(err)
 		}
@@ -258,6 +268,22 @@ func TestIdleCost(t *testing.T) {
 		}
 		return b
 	})
+}
+
+// TestWakes: commits wake no Observe of the same process.
+func TestWakes(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	if err := Migrate(t.Context(), dsn.Reveal(), nil); err != nil {
+		t.Fatal(err)
+	}
+	calls := new(sqlfault.Calls)
+	b, err := openFaulty(t.Context(), dsn.Reveal(), "app", Options{PollPeriod: 10 * time.Second}, calls, sqlfault.How{Wire: new(sqlfault.Wire)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	sqlfault.CheckWakes(t, b, b, calls)
 }
 
 // TestHeartbeatTable beats for 200 members and looks at what that left behind.

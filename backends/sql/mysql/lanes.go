@@ -12,6 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // lanes are connections for one purpose. Each is used by one call at a time, with
@@ -65,7 +66,7 @@ func (p *lanes) acquire(ctx context.Context) (*lane, error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("tenure: waiting for a connection: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("tenure: waiting for a connection: %w", driver.Ended(ctx))
 	}
 	p.mu.Lock()
 	if n := len(p.idle); n > 0 {

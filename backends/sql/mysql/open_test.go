@@ -62,11 +62,13 @@ func TestOpenRefuses(t *testing.T) {
 // TestServerSettings: settings under which a rule would not hold are refused.
 func TestServerSettings(t *testing.T) {
 	t.Parallel()
-	server := servers.New(t, servers.MariaDB, &servers.Options{Config: []string{"log-bin", "server-id = 1"}})
+	server := servers.New(t, servers.MariaDB, &servers.Options{Config: []string{"log-bin", "server-id = 1", "sync-binlog = 1"}})
 	dsn := server.Database(t)
 	admin := openDB(t, server.Admin())
 	for setting, back := range map[string]string{
 		"binlog_format = 'STATEMENT'":        "binlog_format = 'ROW'",
+		"sync_binlog = 0":                    "sync_binlog = 1",
+		"sync_binlog = 2":                    "sync_binlog = 1",
 		"innodb_flush_log_at_trx_commit = 0": "innodb_flush_log_at_trx_commit = 1",
 		"max_allowed_packet = 1048576":       "max_allowed_packet = 16777216",
 	} {

@@ -82,7 +82,8 @@ SELECT shard, session, token FROM tenure_shards
 WHERE namespace = :namespace AND revision > :revision ORDER BY revision, shard;
 
 -- name: owner_read
-SELECT session, token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
+-- In a transaction of the application, whose snapshot may be older than the owner.
+SELECT session, token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard LOCK IN SHARE MODE;
 
 -- name: head_read
 SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
@@ -127,18 +128,30 @@ VALUES (:namespace, :shard, :first, :last, :token, :number, :bucket,
   (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket), :cuts, :payloads);
 
 -- name: logs_read
-SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
-WHERE namespace = :namespace AND shard = :shard AND last_seq > :after AND last_seq <= coalesce(
-  (SELECT min(b.last_seq) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.shard = :shard AND b.last_seq >= :through),
-  :through)
-ORDER BY last_seq;
+-- The row whose payloads exceed the bytes is the last: all that is asked for would be
+-- sent, also what the reader leaves. Where the last of the cuts is, the payloads end.
+SELECT l.shard, l.first_seq, l.last_seq, l.token, l.number, l.position, l.cuts, l.payloads FROM (
+  SELECT last_seq, sum(bytes) OVER (ORDER BY last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM (
+    SELECT a.last_seq, CAST(SUBSTRING_INDEX(TRIM(TRAILING ']' FROM a.cuts), ',', -1) AS UNSIGNED) AS bytes FROM tenure_logs AS a
+    WHERE a.namespace = :namespace AND a.shard = :shard AND a.last_seq > :after AND a.last_seq <= coalesce(
+      (SELECT min(b.last_seq) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.shard = :shard AND b.last_seq >= :through),
+      :through)
+    ORDER BY a.last_seq LIMIT 1024) AS few) AS r
+STRAIGHT_JOIN tenure_logs AS l FORCE INDEX (PRIMARY) ON l.namespace = :namespace AND l.shard = :shard AND l.last_seq = r.last_seq
+WHERE r.earlier IS NULL OR r.earlier < :bytes
+ORDER BY l.last_seq;
 
 -- name: logs_tail
-SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
-WHERE namespace = :namespace AND bucket = :bucket AND position > :after AND position <= coalesce(
-  (SELECT min(b.position) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.bucket = :bucket AND b.position >= :through),
-  :through)
-ORDER BY position;
+SELECT l.shard, l.first_seq, l.last_seq, l.token, l.number, l.position, l.cuts, l.payloads FROM (
+  SELECT shard, last_seq, position, sum(bytes) OVER (ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM (
+    SELECT a.shard, a.last_seq, a.position, CAST(SUBSTRING_INDEX(TRIM(TRAILING ']' FROM a.cuts), ',', -1) AS UNSIGNED) AS bytes FROM tenure_logs AS a
+    WHERE a.namespace = :namespace AND a.bucket = :bucket AND a.position > :after AND a.position <= coalesce(
+      (SELECT min(b.position) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.bucket = :bucket AND b.position >= :through),
+      :through)
+    ORDER BY a.position LIMIT 1024) AS few) AS r
+STRAIGHT_JOIN tenure_logs AS l FORCE INDEX (PRIMARY) ON l.namespace = :namespace AND l.shard = r.shard AND l.last_seq = r.last_seq
+WHERE r.earlier IS NULL OR r.earlier < :bytes
+ORDER BY r.position;
 
 -- name: logs_trim
 DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through;

@@ -83,9 +83,7 @@ func (s *store) transaction(ctx context.Context, on *lanes, fn func(context.Cont
 		if _, err := l.conn.ExecContext(ctx, "COMMIT"); err != nil {
 			return false, commitFailed(err)
 		}
-		if tx.Woke() {
-			s.wake.Broadcast()
-		}
+		s.wake.Broadcast(tx.Woke())
 		return true, nil
 	}))
 }
@@ -151,7 +149,7 @@ func (s *store) Check() error { return nil }
 
 func (s *store) Classify(err error) error { return notApplied(err) }
 
-func (s *store) Changed() <-chan struct{} { return s.wake.C() }
+func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
 
 func (s *store) Close() error {
 	if !s.life.End() {

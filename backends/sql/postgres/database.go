@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	stdsql "database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"strconv"
 	"strings"
@@ -51,9 +53,20 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 			c.DefaultQueryExecMode = pgx.QueryExecModeExec
 		}
 	} else {
-		c.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt(idleLimit.Milliseconds(), 10)
+		maps.Copy(c.RuntimeParams, lockLimits)
 	}
 	return cfg, nil
+}
+
+// lockLimits have the server end the transaction, and with it the locks, of a
+// process that is stopped, or that the network no longer reaches: within 4 s, also
+// in the middle of a batch, where the session is not idle.
+var lockLimits = map[string]string{
+	"idle_in_transaction_session_timeout": strconv.FormatInt(idleLimit.Milliseconds(), 10),
+	"tcp_keepalives_idle":                 "1",
+	"tcp_keepalives_interval":             "1",
+	"tcp_keepalives_count":                "3",
+	"tcp_user_timeout":                    "4000",
 }
 
 // checkTransport refuses plaintext, and TLS that proves nothing, to another host.
@@ -61,12 +74,12 @@ func checkTransport(c *pgx.ConnConfig) error {
 	hosts := []struct {
 		host string
 		ok   bool
-	}{{c.Host, c.TLSConfig != nil && (!c.TLSConfig.InsecureSkipVerify || c.TLSConfig.VerifyPeerCertificate != nil)}}
+	}{{c.Host, provesName(c.TLSConfig)}}
 	for _, f := range c.Fallbacks {
 		hosts = append(hosts, struct {
 			host string
 			ok   bool
-		}{f.Host, f.TLSConfig != nil && (!f.TLSConfig.InsecureSkipVerify || f.TLSConfig.VerifyPeerCertificate != nil)})
+		}{f.Host, provesName(f.TLSConfig)})
 	}
 	for _, h := range hosts {
 		if !h.ok && !loopback(h.host) {
@@ -75,6 +88,11 @@ func checkTransport(c *pgx.ConnConfig) error {
 	}
 	return nil
 }
+
+// provesName reports whether only a server of the name that was asked for is
+// accepted. sslmode=verify-ca is not that: it sets InsecureSkipVerify and accepts
+// whatever the CA has signed.
+func provesName(c *tls.Config) bool { return c != nil && !c.InsecureSkipVerify }
 
 func loopback(host string) bool {
 	if strings.HasPrefix(host, "/") || host == "localhost" {
@@ -98,45 +116,45 @@ func Migrate(ctx context.Context, dsn string, o *Options) error {
 	}
 	with := *opts
 	with.Migrate = true
-	return prepareDatabase(ctx, cfg.ConnConfig, &with)
+	_, err = prepareDatabase(ctx, cfg.ConnConfig, &with)
+	return err
 }
 
-// prepareDatabase proves that the server and the tables can be used, and migrates
-// if it may.
-func prepareDatabase(ctx context.Context, cfg *pgx.ConnConfig, o *Options) error {
+// prepareDatabase proves that the server and the tables can be used, migrates if it
+// may, and returns the server's version, as server_version_num.
+func prepareDatabase(ctx context.Context, cfg *pgx.ConnConfig, o *Options) (server int, err error) {
 	c := cfg.Copy()
 	c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // migrations have many statements
 	if o.Password != nil {
-		var err error
 		if c.Password, err = o.Password(ctx); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	db := stdlib.OpenDB(*c)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	if err := checkServer(ctx, db); err != nil {
-		return opening(err)
+	if server, err = checkServer(ctx, db); err != nil {
+		return 0, opening(err)
 	}
 	sub, err := fs.Sub(files, "schema")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	m := sql.Migrations{Files: sub, Prefix: o.tables()}
 	version, err := schemaVersion(ctx, db, m)
 	if err != nil {
-		return opening(err)
+		return 0, opening(err)
 	}
 	if err := m.Check(version, o.Migrate); err != nil {
 		if version == 0 && !o.Migrate {
 			err = fmt.Errorf("tenure: %w: there are no tables %s*: run Migrate with the role that is to own them", driver.ErrUnsupported, m.Prefix)
 		}
-		return err
+		return 0, err
 	}
-	if !o.Migrate {
-		return nil
+	if o.Migrate {
+		err = opening(migrate(ctx, db, m, o.Schema))
 	}
-	return opening(migrate(ctx, db, m, o.Schema))
+	return server, err
 }
 
 func opening(err error) error {
@@ -149,20 +167,20 @@ func opening(err error) error {
 	return fmt.Errorf("tenure: opening the database: %w", err)
 }
 
-// checkServer refuses servers and settings under which a rule would not hold.
-func checkServer(ctx context.Context, db *stdsql.DB) error {
-	var version int
+// checkServer refuses servers and settings under which a rule would not hold, and
+// returns the server's version.
+func checkServer(ctx context.Context, db *stdsql.DB) (version int, err error) {
 	var standby bool
 	var readOnly, synchronous, encoding string
-	err := db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
+	err = db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
   current_setting('default_transaction_read_only'), current_setting('synchronous_commit'), current_setting('server_encoding')`).
 		Scan(&version, &standby, &readOnly, &synchronous, &encoding)
-	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("tenure: %w: %s", driver.ErrUnsupported, fmt.Sprintf(format, args...))
+	refuse := func(format string, args ...any) (int, error) {
+		return 0, fmt.Errorf("tenure: %w: %s", driver.ErrUnsupported, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case version < oldestVersion:
 		return refuse("the server has version %d: use PostgreSQL %d or later", version/10000, oldestVersion/10000)
 	case standby:
@@ -174,7 +192,7 @@ func checkServer(ctx context.Context, db *stdsql.DB) error {
 	case encoding != "UTF8" && encoding != "SQL_ASCII":
 		return refuse("the database has encoding %s: create it with UTF8", encoding)
 	}
-	return nil
+	return version, nil
 }
 
 func schemaVersion(ctx context.Context, on sql.Execer, m sql.Migrations) (int, error) {

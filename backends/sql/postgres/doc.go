@@ -40,7 +40,8 @@
 //     revision steps back then, which is noticed by every process that saw it
 //     (ErrStoreChanged); use synchronous replication, or raise the floor
 //     ([Backend.RaiseFloor]) after such a failover. Open refuses
-//     synchronous_commit = off for the same reason.
+//     synchronous_commit = off for the same reason. Leave fsync on: without it a
+//     crash of the machine does the same, and can damage the database.
 //   - It does not keep time, and compares no clock, of the client or the server.
 //   - It does not help against a transaction of the application that is left open:
 //     one that holds a fence keeps its shard from being taken, until the server

@@ -53,8 +53,17 @@ func notApplied(err error) error {
 // session may have committed before, as may one that does not answer.
 func commitFailed(err error) error {
 	var e *pgconn.PgError
-	if pgconn.SafeToRetry(err) || errors.As(err, &e) && e.Severity == "ERROR" {
+	if driver.NotApplied(err) || pgconn.SafeToRetry(err) || errors.As(err, &e) && severity(e) == "ERROR" {
 		return notApplied(err)
 	}
 	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
+}
+
+// severity is in English, as far as the server says it so: Severity follows its
+// lc_messages.
+func severity(e *pgconn.PgError) string {
+	if e.SeverityUnlocalized != "" {
+		return e.SeverityUnlocalized
+	}
+	return e.Severity
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
@@ -53,6 +56,13 @@ func TestNetwork(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	sqlfault.CheckNetwork(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
+}
+
+// TestPageBytes: what a page leaves of a log is not sent.
+func TestPageBytes(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
 // tx begins a transaction that is rolled back after the test.
@@ -152,15 +162,25 @@ func TestTooSlow(t *testing.T) {
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	other := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
 	exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := s.Commit(ctx, []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))})
-	if !errors.Is(err, driver.ErrRetry) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("commit behind a lock: %v", err)
+	for what, c := range map[string]struct {
+		op      driver.Op
+		unknown bool // COMMIT was sent with the statement that waits
+	}{
+		"of an entry": {driver.Op{Kind: driver.OpAppend, Value: []byte("a")}, true},
+		"of an item":  {driver.Op{Kind: driver.OpPut, Key: "a"}, false},
+	} {
+		// Why the caller gives up says nothing of the outcome (E1).
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, driver.ErrSessionLost)
+		_, err := s.Commit(ctx, []driver.Write{{Fence: granted[0].Fence, Number: 1, Nonce: 7, Ops: []driver.Op{c.op}}})
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrSessionLost) || driver.Unknown(err) != c.unknown || !c.unknown && !errors.Is(err, driver.ErrRetry) {
+			t.Errorf("commit %s behind a lock: %v", what, err)
+		}
 	}
 	if err := s.Beat(t.Context()); err != nil {
 		t.Errorf("a heartbeat meanwhile: %v", err)
 	}
+	awaitWaiting(t, openDB(t, dsn), 0)
 	if err := other.Rollback(); err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +234,43 @@ func TestIdleCost(t *testing.T) {
 	})
 }
 
+// TestWakes: commits wake no Observe of another process.
+func TestWakes(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	o, calls := Options{PollPeriod: 10 * time.Second}, new(sqlfault.Calls)
+	writer := open(t, dsn, o)
+	reader, err := openFaulty(t.Context(), dsn.Reveal(), "app", o, calls, sqlfault.How{Wire: new(sqlfault.Wire)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	sqlfault.CheckWakes(t, writer, reader, calls)
+}
+
+// TestHints: a process of an earlier release, whose notification does not say what
+// changed, wakes everybody.
+func TestHints(t *testing.T) {
+	t.Parallel()
+	h := &hints{self: "ME", of: "a/b"}
+	other := &hints{self: "YOU", of: "a/b"}
+	for _, readers := range []sql.Readers{sql.Observers, sql.Tailers, sql.AllReaders} {
+		if got := h.heard(other.message(readers)); got != readers {
+			t.Errorf("%q wakes %d, want %d", other.message(readers), got, readers)
+		}
+		if got := h.heard(h.message(readers)); got != 0 {
+			t.Errorf("%q, which is its own, wakes %d", h.message(readers), got)
+		}
+	}
+	for message, want := range map[string]sql.Readers{
+		"YOU a/b": sql.AllReaders, "YOU.later a/b": sql.AllReaders, "YOU a": 0, "YOU.tailers a/b/c": 0, "": 0, "ME a/b": 0,
+	} {
+		if got := h.heard(message); got != want {
+			t.Errorf("%q wakes %d, want %d", message, got, want)
+		}
+	}
+}
+
 // TestReadOnlyByDefault: transactions state what they are, so a default that was
 // changed at run time stops nobody.
 func TestReadOnlyByDefault(t *testing.T) {
@@ -231,7 +288,8 @@ func TestReadOnlyByDefault(t *testing.T) {
 		if err == nil && res[0].Err == nil {
 			break
 		}
-		if !errors.Is(err, driver.ErrRetry) { // of the connections that were ended
+		var ended *pgconn.PgError // of the connections that were
+		if !errors.As(err, &ended) || ended.Code != "57P01" {
 			t.Fatal(res, err)
 		}
 	}
@@ -264,10 +322,10 @@ func TestStandby(t *testing.T) {
 		t.Helper()
 		for { // what was in flight at the restart, and connections that ended with it, come first
 			err := call()
-			if err == nil || !errors.Is(err, driver.ErrRetry) {
+			if err == nil || driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry) {
 				t.Fatalf("%s: %v, want ErrRetry", what, err)
 			}
-			if strings.Contains(err.Error(), "target_session_attrs=read-write") {
+			if errors.Is(err, driver.ErrRetry) && strings.Contains(err.Error(), "target_session_attrs=read-write") {
 				return
 			}
 			if t.Context().Err() != nil || strings.Contains(err.Error(), "read-write mode") {

@@ -5,9 +5,12 @@ import (
 	"crypto/rand"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tenure-go/tenure/backends/sql"
 )
 
 const (
@@ -24,16 +27,16 @@ type hints struct {
 	s       *store
 	connect func(context.Context) (*pgx.Conn, error)
 	channel string // an identifier
-	self    string
-	message string
+	self    string // tells one's own from those of others
+	of      string // the namespace
 
-	due  chan struct{}
-	done sync.WaitGroup
+	pending atomic.Uint32 // the readers to be told about
+	due     chan struct{}
+	done    sync.WaitGroup
 }
 
 func newHints(s *store, connect func(context.Context) (*pgx.Conn, error), channel, namespace string) *hints {
-	self := rand.Text()
-	h := &hints{s: s, connect: connect, channel: channel, self: self, message: self + " " + namespace, due: make(chan struct{}, 1)}
+	h := &hints{s: s, connect: connect, channel: channel, self: rand.Text(), of: namespace, due: make(chan struct{}, 1)}
 	h.done.Go(h.teller)
 	h.done.Go(h.listener)
 	return h
@@ -42,8 +45,12 @@ func newHints(s *store, connect func(context.Context) (*pgx.Conn, error), channe
 // close waits for the goroutines, which end with the store's life.
 func (h *hints) close() { h.done.Wait() }
 
-// tell has the others told, soon.
-func (h *hints) tell() {
+// tell has the others told, soon, who of their readers waits for what changed.
+func (h *hints) tell(readers sql.Readers) {
+	if readers == 0 {
+		return
+	}
+	h.pending.Or(uint32(readers))
 	select {
 	case h.due <- struct{}{}:
 	default:
@@ -58,7 +65,7 @@ func (h *hints) teller() {
 			return
 		}
 		// What fails is made up for by polling.
-		_, _ = h.s.reads.Exec(h.s.life.Context(), "SELECT pg_notify($1, $2)", h.channel, h.message)
+		_, _ = h.s.reads.Exec(h.s.life.Context(), "SELECT pg_notify($1, $2)", h.channel, h.message(sql.Readers(h.pending.Swap(0))))
 		if !h.pause(tellPause) {
 			return
 		}
@@ -87,16 +94,40 @@ func (h *hints) listen(ctx context.Context) {
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
 		return
 	}
-	_, namespace, _ := strings.Cut(h.message, " ")
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return
 		}
-		if from, of, _ := strings.Cut(n.Payload, " "); of == namespace && from != h.self {
-			h.s.wake.Broadcast()
-		}
+		h.s.wake.Broadcast(h.heard(n.Payload))
 	}
+}
+
+// message is "process.readers namespace", without the readers if it is for all of
+// them. A process of an earlier release names none, and understands either.
+func (h *hints) message(readers sql.Readers) string {
+	switch readers {
+	case sql.Observers:
+		return h.self + ".observers " + h.of
+	case sql.Tailers:
+		return h.self + ".tailers " + h.of
+	}
+	return h.self + " " + h.of
+}
+
+// heard says which readers a message wakes.
+func (h *hints) heard(message string) sql.Readers {
+	from, of, _ := strings.Cut(message, " ")
+	self, readers, _ := strings.Cut(from, ".")
+	switch {
+	case of != h.of || self == h.self:
+		return 0
+	case readers == "observers":
+		return sql.Observers
+	case readers == "tailers":
+		return sql.Tailers
+	}
+	return sql.AllReaders
 }
 
 // pause reports whether the store still lives after d.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -71,6 +72,44 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("the error gives a password away: %s", text)
 			}
 		})
+	}
+}
+
+// TestLockLimits: the server ends transactions of a process that is stopped or cut
+// off.
+func TestLockLimits(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	o, err := (&Options{Migrate: true, NoNotify: true}).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stmts, err := compile(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := openStore(t.Context(), dsn.Reveal(), "app", o, stmts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	want := map[string]string{
+		"idle_in_transaction_session_timeout": "2s", "tcp_keepalives_idle": "1", "tcp_keepalives_interval": "1",
+		"tcp_keepalives_count": "3", "tcp_user_timeout": "4000",
+	}
+	show := func(setting string) (is string) {
+		if err := st.data.QueryRow(t.Context(), "SHOW "+setting).Scan(&is); err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	if version, err := strconv.Atoi(show("server_version_num")); err != nil || version >= transactionLimitVersion {
+		want["transaction_timeout"] = "5s"
+	}
+	for setting, want := range want {
+		if is := show(setting); is != want {
+			t.Errorf("%s is %s, want %s", setting, is, want)
+		}
 	}
 }
 
@@ -200,6 +239,12 @@ func TestTLS(t *testing.T) {
 		if b, err := Open(t.Context(), bad.Reveal(), "app", nil); err == nil {
 			b.Close()
 			t.Errorf("%s is accepted", name)
+		}
+	}
+	for _, mode := range []string{"verify-ca", "require"} { // which mean the same with a CA: whatever it signed
+		_, err := Open(t.Context(), "postgres://u@db.example/d?sslmode="+mode+"&sslrootcert="+server.CAFile(), "app", nil)
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "verify-full") {
+			t.Errorf("sslmode=%s to another host: %v", mode, err)
 		}
 	}
 }

@@ -125,18 +125,52 @@ VALUES (:namespace, :shard, :first::bigint, :last::bigint, :token::bigint, :numb
   (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket::integer),
   :cuts, :payloads::bytea);
 
+-- name: logs_append
+-- The conditions on the shard are part of its UPDATE, which looks at them again if it
+-- had to wait for the row: a sub-select would keep what it saw before (F1). The tail
+-- counter is locked after the shard. Without one the position is NULL, which fails.
+WITH ns AS (
+  SELECT base + revision AS floor FROM tenure_namespaces WHERE namespace = :namespace AND store_id = :store_id
+), held AS (
+  UPDATE tenure_shards SET number = :number::bigint, seq = seq + :count::bigint, oldest = greatest(oldest, 1),
+    nonce = :nonce::bigint, commit_token = :token::bigint
+  WHERE namespace = :namespace AND shard = :shard AND session = :session AND token = :token::bigint
+    AND number = :number::bigint - 1 AND (SELECT floor FROM ns) >= :seen::bigint
+  RETURNING seq, oldest
+), tail AS (
+  UPDATE tenure_tails SET position = position + :count::bigint
+  WHERE namespace = :namespace AND bucket = :bucket::integer AND EXISTS (SELECT FROM held)
+  RETURNING position
+), entry AS (
+  INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
+  SELECT :namespace::text, :shard::text, h.seq - :count::bigint + 1, h.seq, :token::bigint, :number::bigint,
+    :bucket::integer, t.position, :cuts::text, :payloads::bytea
+  FROM held AS h LEFT JOIN tail AS t ON true
+)
+SELECT ns.floor, held.seq, held.oldest FROM ns CROSS JOIN held;
+
 -- name: logs_read
-SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
-WHERE namespace = :namespace AND shard = :shard AND last_seq > :after::bigint AND last_seq <= coalesce(
-  (SELECT min(b.last_seq) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.shard = :shard AND b.last_seq >= :through::bigint),
-  :through::bigint)
+-- The row whose payloads exceed the bytes is the last: all that is asked for would be
+-- sent, also what the reader leaves. A row too many costs its length only.
+SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM (
+  SELECT *, sum(octet_length(payloads)) OVER (ORDER BY last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier
+  FROM tenure_logs
+  WHERE namespace = :namespace AND shard = :shard AND last_seq > :after::bigint AND last_seq <= coalesce(
+    (SELECT min(b.last_seq) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.shard = :shard AND b.last_seq >= :through::bigint),
+    :through::bigint)
+  ORDER BY last_seq LIMIT 1024) AS r
+WHERE earlier IS NULL OR earlier < :bytes::bigint
 ORDER BY last_seq;
 
 -- name: logs_tail
-SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
-WHERE namespace = :namespace AND bucket = :bucket::integer AND position > :after::bigint AND position <= coalesce(
-  (SELECT min(b.position) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.bucket = :bucket::integer AND b.position >= :through::bigint),
-  :through::bigint)
+SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM (
+  SELECT *, sum(octet_length(payloads)) OVER (ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier
+  FROM tenure_logs
+  WHERE namespace = :namespace AND bucket = :bucket::integer AND position > :after::bigint AND position <= coalesce(
+    (SELECT min(b.position) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.bucket = :bucket::integer AND b.position >= :through::bigint),
+    :through::bigint)
+  ORDER BY position LIMIT 1024) AS r
+WHERE earlier IS NULL OR earlier < :bytes::bigint
 ORDER BY position;
 
 -- name: logs_trim

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,8 +18,17 @@ const (
 	// most three heartbeats and a batch of each other kind in flight.
 	rosterConns = 3
 	readConns   = 3
+	// pingAfter is for how long a connection for the application's writes may have been
+	// unused without being tried first: a commit that goes out with all it needs, on
+	// one that has ended, would be unknown.
+	pingAfter = 50 * time.Millisecond
 	// idleLimit ends a transaction of a process that was stopped in it.
 	idleLimit = 2 * time.Second
+	// transactionLimit ends any transaction but a migration, where the server can: to
+	// wait for the rest of a batch, some of whose statements have run, is not to idle.
+	transactionLimit = 5 * time.Second
+	// transactionLimitVersion is the first such server, as server_version_num.
+	transactionLimitVersion = 170000
 )
 
 // store runs the shared code's transactions, each on a connection of the lane it
@@ -39,8 +49,12 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 	if err != nil {
 		return nil, err
 	}
-	if err := prepareDatabase(ctx, cfg.ConnConfig, o); err != nil {
+	version, err := prepareDatabase(ctx, cfg.ConnConfig, o)
+	if err != nil {
 		return nil, err
+	}
+	if !o.Pooler && version >= transactionLimitVersion {
+		cfg.ConnConfig.RuntimeParams["transaction_timeout"] = strconv.FormatInt(transactionLimit.Milliseconds(), 10)
 	}
 	s := &store{stmts: stmts, life: sql.NewLife(), write: []string{"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
 		read: []string{"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}}
@@ -59,6 +73,9 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 	}{{&s.data, o.MaxConns}, {&s.roster, rosterConns}, {&s.reads, readConns}} {
 		c := cfg.Copy()
 		c.MaxConns, c.MinConns = int32(lane.conns), 0
+		if lane.pool == &s.data {
+			c.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
+		}
 		if *lane.pool, err = pgxpool.NewWithConfig(ctx, c); err != nil {
 			return nil, fmt.Errorf("tenure: opening the database: %w", err)
 		}
@@ -104,11 +121,9 @@ func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(con
 		r.rollback(ctx)
 		return sql.Cause(ctx, commitFailed(err))
 	}
-	if tx.Woke() {
-		s.wake.Broadcast()
-		if s.hints != nil {
-			s.hints.tell()
-		}
+	s.wake.Broadcast(tx.Woke())
+	if s.hints != nil {
+		s.hints.tell(tx.Woke())
 	}
 	return nil
 }
@@ -166,7 +181,7 @@ func (s *store) Check() error { return nil }
 
 func (s *store) Classify(err error) error { return notApplied(err) }
 
-func (s *store) Changed() <-chan struct{} { return s.wake.C() }
+func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
 
 func (s *store) Close() error {
 	if !s.life.End() {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -217,4 +219,190 @@ func (h *harness) restore(ctx context.Context, suffix, from string) error {
 		return err
 	}
 	return inTx(ctx, db, statements)
+}
+
+// TestWakes: commits wake no Observe of the same process.
+func TestWakes(t *testing.T) {
+	t.Parallel()
+	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}
+	b, err := h.open(t.Context(), "app", &Options{PollPeriod: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	sqlfault.CheckWakes(t, b, b, &h.calls)
+}
+
+// newStore opens a store, to be closed, and returns what else a backend is made of.
+func newStore(t *testing.T) (*store, *Options, *sql.Statements) {
+	t.Helper()
+	o, err := (&Options{}).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := files.ReadFile("statements.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stmts, err := sql.Compile(string(text), o.TablePrefix, placeholder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := openStore(t.Context(), filepath.Join(t.TempDir(), "suite.db"), o, stmts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st, o, stmts
+}
+
+// TestCauseOfRunningCall: why a caller turned away from a transaction that runs does
+// not say what becomes of it (E1).
+func TestCauseOfRunningCall(t *testing.T) {
+	t.Parallel()
+	st, _, _ := newStore(t)
+	defer st.Close()
+	runs, end := make(chan struct{}), make(chan struct{})
+	defer close(end)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		<-runs
+		cancel(driver.ErrFenced)
+	}()
+	err := st.WriteData(ctx, func(context.Context, *sql.Tx) error {
+		close(runs)
+		<-end
+		return nil
+	})
+	if !driver.Unknown(err) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "fenced") {
+		t.Errorf("the call answers %v", err)
+	}
+}
+
+// impatient turns away from writes of one kind, which the store then makes.
+type impatient struct {
+	sql.Store
+	data, roster bool
+	late         sync.WaitGroup
+}
+
+var errTurnedAway = errors.New("turned away")
+
+func (s *impatient) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	if !s.data {
+		return s.Store.WriteData(ctx, fn)
+	}
+	s.late.Go(func() { _ = s.Store.WriteData(ctx, fn) })
+	return errTurnedAway
+}
+
+func (s *impatient) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	if !s.roster {
+		return s.Store.WriteRoster(ctx, fn)
+	}
+	s.late.Go(func() { _ = s.Store.WriteRoster(ctx, fn) })
+	return errTurnedAway
+}
+
+func (s *impatient) Close() error {
+	s.late.Wait()
+	return s.Store.Close()
+}
+
+// TestOpeningTurnsAway: an opening whose context ends while the identity is written
+// shares nothing with the store's goroutine, which the race detector would see.
+func TestOpeningTurnsAway(t *testing.T) {
+	t.Parallel()
+	for _, roster := range []bool{true, false} {
+		st, o, stmts := newStore(t)
+		_, err := sql.New(t.Context(), config("app", o, &impatient{Store: st, roster: roster, data: !roster}, stmts))
+		if !errors.Is(err, errTurnedAway) {
+			t.Error(err)
+		}
+	}
+}
+
+// hurried lets something happen before each snapshot of the roster.
+type hurried struct {
+	sql.Store
+	before func()
+}
+
+func (s *hurried) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	if s.before != nil {
+		s.before()
+	}
+	return s.Store.ReadRoster(ctx, fn)
+}
+
+// TestDeparturesForgottenMeanwhile: a look at the roster that comes so late that
+// departures after its cursor may be forgotten is not answered with the rest (O1).
+func TestDeparturesForgottenMeanwhile(t *testing.T) {
+	t.Parallel()
+	st, o, stmts := newStore(t)
+	roster := &hurried{Store: st}
+	b, err := sql.New(t.Context(), config("app", o, roster, stmts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqlfault.Join(t, b, "n1")
+	roster.before = func() {
+		h := &harness{path: st.data.path}
+		if err := h.exec(t.Context(), membersSuffix, "UPDATE tenure_rosters SET revision = revision + 5000"); err != nil {
+			t.Error(err)
+		}
+	}
+	if v, err := b.Observe(t.Context(), driver.ObserveQuery{Since: view.Cursor}); !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("observing from before 5,000 changes: %+v, %v; want ErrRetry", v, err)
+	}
+	roster.before = nil
+	if v, err := b.Observe(t.Context(), driver.ObserveQuery{Since: view.Cursor}); err != nil || !v.Reset || len(v.Members) != 1 {
+		t.Errorf("observing again: %+v, %v; want the full state", v, err)
+	}
+}
+
+// TestImpossibleMember: a record that no member could have joined with is not
+// reported, and one with too much metadata without them.
+func TestImpossibleMember(t *testing.T) {
+	t.Parallel()
+	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}
+	b, err := h.open(t.Context(), "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	good, bad, wordy := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2"), sqlfault.Join(t, b, "n3")
+	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ttl := range []string{"1", "0", "-1", "9223372036854775807"} {
+		err := h.exec(t.Context(), membersSuffix, "UPDATE tenure_rosters SET revision = revision + 1",
+			"UPDATE tenure_members SET revision = (SELECT revision FROM tenure_rosters)",
+			fmt.Sprintf("UPDATE tenure_members SET ttl_ns = %s WHERE session = '%s'", ttl, bad.ID()),
+			fmt.Sprintf("UPDATE tenure_members SET meta = '{\"k\":\"%s\"}' WHERE session = '%s'", strings.Repeat("x", driver.MaxMetaBytes), wordy.ID()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, since := range []driver.Cursor{"", view.Cursor} {
+			v, err := b.Observe(t.Context(), driver.ObserveQuery{Since: since})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []driver.SessionID
+			for _, m := range v.Members {
+				got = append(got, m.Session)
+				if m.Meta != nil {
+					t.Errorf("member %+v has metadata", m)
+				}
+			}
+			if len(got) != 2 || !slices.Contains(got, good.ID()) || !slices.Contains(got, wordy.ID()) {
+				t.Errorf("with a TTL of %s ns, since %q: members %v, want %v", ttl, since, got, []driver.SessionID{good.ID(), wordy.ID()})
+			}
+		}
+	}
 }

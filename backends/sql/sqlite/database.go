@@ -104,7 +104,7 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *sq
 	case d.snaps <- struct{}{}:
 		defer func() { <-d.snaps }()
 	case <-ctx.Done():
-		return fmt.Errorf("tenure: reading %s: %w", d.path, context.Cause(ctx))
+		return fmt.Errorf("tenure: reading %s: %w", d.path, driver.Ended(ctx))
 	}
 	tx, err := d.reads.BeginTx(ctx, &stdsql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -160,7 +160,7 @@ func whenFree(ctx context.Context, try func() error) error {
 		}
 		timer.Reset(wait)
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return fmt.Errorf("%w: %w", driver.Ended(ctx), err)
 		}
 	}
 }

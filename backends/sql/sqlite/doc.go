@@ -44,7 +44,10 @@
 //   - It cannot help against a process that is stopped (SIGSTOP, a frozen
 //     container) inside a write: SQLite has one writer, so everyone's writes to
 //     that file wait, each until its context ends, until the process goes on or is
-//     killed. Tenure's transactions take milliseconds; keep your own short.
+//     killed. Stopped inside a claim it holds both files, so that heartbeats wait as
+//     well; and claims that wait for a process stopped inside a write of the members'
+//     file hold the data file. Tenure's transactions take milliseconds; keep your own
+//     short.
 //   - It does not notice a members' or data file that was exchanged for an older
 //     copy while no process was running. After a restore, raise the floor
 //     ([Backend.RaiseFloor]) above every token ever granted.

@@ -59,7 +59,7 @@ func commitFailed(err error) error {
 
 // notSent is a call whose context ended before it took effect.
 func notSent(ctx context.Context) error {
-	return fmt.Errorf("tenure: %w: the context ended while another writer held the database: %w", driver.ErrRetry, context.Cause(ctx))
+	return fmt.Errorf("tenure: %w: the context ended while another writer held the database: %w", driver.ErrRetry, driver.Ended(ctx))
 }
 
 var errClosed = fmt.Errorf("tenure: %w: open the backend again", driver.ErrClosed)

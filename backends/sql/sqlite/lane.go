@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 type lane struct {
 	conn  *writer
 	check func() error
-	done  func() // called after each commit
+	done  func(sql.Readers) // called after each commit
 
 	jobs    chan *job
 	next    *job // taken from jobs, and cannot join the group of its time
@@ -49,7 +50,7 @@ const (
 
 func (j *job) start() bool { return j.state.CompareAndSwap(waiting, running) }
 
-func newLane(conn *writer, check func() error, done func()) *lane {
+func newLane(conn *writer, check func() error, done func(sql.Readers)) *lane {
 	l := &lane{
 		conn: conn, check: check, done: done,
 		jobs: make(chan *job), stop: make(chan struct{}), stopped: make(chan struct{}),
@@ -87,7 +88,7 @@ func (l *lane) do(ctx context.Context, fn func(context.Context, *sql.Tx) error, 
 	case err := <-j.reply:
 		return err
 	default:
-		return fmt.Errorf("tenure: the context ended in the transaction: %w", context.Cause(ctx))
+		return fmt.Errorf("tenure: the context ended in the transaction: %w", driver.Ended(ctx))
 	}
 }
 
@@ -179,6 +180,6 @@ func (l *lane) finish(err error) error {
 	if err := l.conn.commit(); err != nil {
 		return err
 	}
-	l.done()
+	l.done(l.conn.tx.Woke())
 	return nil
 }

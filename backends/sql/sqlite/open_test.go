@@ -5,6 +5,7 @@ import (
 	stdsql "database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -217,6 +218,11 @@ func TestStoreChanged(t *testing.T) {
 		floor, err := b.Floor(t.Context())
 		if err != nil || floor != 0 {
 			t.Errorf("floor %d, %v", floor, err)
+		}
+		for _, high := range []driver.Token{1<<62 + 1, math.MaxInt64} {
+			if err := b.RaiseFloor(t.Context(), floor, high); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("raising it to %d, which leaves no room: %v", high, err)
+			}
 		}
 		if err := b.RaiseFloor(t.Context(), floor, 1000); err != nil {
 			t.Fatal(err)

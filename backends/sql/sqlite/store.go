@@ -97,7 +97,7 @@ func (s *store) Check() error {
 
 func (s *store) Classify(err error) error { return notApplied(err) }
 
-func (s *store) Changed() <-chan struct{} { return s.wake.C() }
+func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
 
 func (s *store) Close() error {
 	var errs []error

@@ -16,7 +16,7 @@ type writer struct {
 	conn                  *stdsql.Conn // nil until first used, and after a failed rollback
 	beginStmt, commitStmt *stdsql.Stmt
 	prep                  *sql.Prepared
-	tx                    *sql.Tx
+	tx                    *sql.Tx // of the transaction that has begun
 }
 
 // begin takes the write lock, or ends with the context, or when stop is closed.
@@ -29,6 +29,7 @@ func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
 	for wait := firstWait; ; wait = min(wait*3/2, lastWait) {
 		_, err := w.beginStmt.ExecContext(context.Background())
 		if err == nil {
+			w.tx = sql.NewTx(w.prep, nil)
 			return nil
 		}
 		if !busy(err) {
@@ -61,7 +62,6 @@ func (w *writer) connect() error {
 	}
 	w.conn = conn
 	w.prep = sql.Prepare(conn, w.stmts)
-	w.tx = sql.NewTx(w.prep, nil)
 	if w.beginStmt, err = conn.PrepareContext(context.Background(), "BEGIN IMMEDIATE"); err == nil {
 		w.commitStmt, err = conn.PrepareContext(context.Background(), "COMMIT")
 	}

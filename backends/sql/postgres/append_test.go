@@ -1,0 +1,184 @@
+package postgres
+
+import (
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// inOneBucket returns claims on n shards whose entries one counter orders.
+func inOneBucket(n int) (claims []driver.Claim) {
+	for i := 0; len(claims) < n; i++ {
+		h := fnv.New32a()
+		fmt.Fprint(h, "s", i)
+		if h.Sum32()%buckets == 0 {
+			claims = append(claims, driver.Claim{Shard: driver.ShardID(fmt.Sprint("s", i))})
+		}
+	}
+	return claims
+}
+
+// awaitWaiting returns when so many transactions of the database wait for locks.
+func awaitWaiting(t *testing.T, db *stdsql.DB, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		var n int
+		if err := db.QueryRowContext(t.Context(), "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = current_database()").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d transactions wait for a lock, want %d", n, want)
+		}
+	}
+}
+
+// TestAppendAfterWait: a statement that decides and writes at once decides by what
+// is there when it has its locks.
+func TestAppendAfterWait(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	b := open(t, dsn, Options{})
+	db := openDB(t, dsn)
+	s := sqlfault.Join(t, b, "n1")
+	position := func() (n int64) {
+		if err := db.QueryRowContext(t.Context(), "SELECT sum(position) FROM tenure_tails").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	granted, _ := sqlfault.Acquire(t, s, inOneBucket(6))
+	for _, c := range []struct {
+		name, change string
+		of           []driver.AcquireResult
+		want         error
+	}{
+		{"of two shards with one counter", "UPDATE tenure_tails SET position = position + 1 WHERE bucket = 0", granted[:2], nil},
+		{"for a fence", "SELECT FROM tenure_shards WHERE shard = '%s' FOR UPDATE", granted[2:3], nil},
+		{"for a takeover", "UPDATE tenure_shards SET session = 'other', token = token + 1 WHERE shard = '%s'", granted[3:4], driver.ErrFenced},
+		{"for a release", "UPDATE tenure_shards SET session = '' WHERE shard = '%s'", granted[4:5], driver.ErrFenced},
+		{"for a commit", "UPDATE tenure_shards SET number = number + 1 WHERE shard = '%s'", granted[5:6], driver.ErrConflict},
+	} {
+		other := tx(t, db, stdsql.LevelReadCommitted)
+		text := c.change
+		if len(c.of) == 1 {
+			text = fmt.Sprintf(c.change, c.of[0].Fence.Shard)
+		}
+		exec(t, other, text)
+		answers := make([]driver.CommitResult, len(c.of))
+		var commits sync.WaitGroup
+		for i, g := range c.of {
+			commits.Go(func() {
+				res, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(g.Fence, 1, []byte("one"), []byte("two"))})
+				if err != nil {
+					res = []driver.CommitResult{{Err: err}}
+				}
+				answers[i] = res[0]
+			})
+		}
+		awaitWaiting(t, db, len(c.of))
+		before := position()
+		if err := other.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		commits.Wait()
+		added := int64(0)
+		if len(c.of) == 2 {
+			added++ // by the other transaction
+		}
+		for i, g := range c.of {
+			res := answers[i]
+			want := driver.Head{Number: 1, Seq: 2, Oldest: 1, Nonce: 7, Token: g.Fence.Token}
+			if !errors.Is(res.Err, c.want) || c.want == nil && res.Head != want {
+				t.Errorf("a wait %s: %+v; want %+v, %v", c.name, res, want, c.want)
+			}
+			entries := 0
+			if c.want == nil {
+				entries = 2
+			}
+			page, err := b.ReadLog(t.Context(), g.Fence.Shard, 0, 10)
+			if err != nil || len(page.Entries) != entries {
+				t.Errorf("a wait %s: the log has %+v, %v; want %d entries", c.name, page, err, entries)
+			}
+			added += int64(entries)
+		}
+		if n := position() - before; n != added {
+			t.Errorf("a wait %s: the counters rose by %d, want %d", c.name, n, added)
+		}
+	}
+}
+
+// TestAppendsShareACounter: commits of several shards at once, whose entries one
+// counter orders, are all told to a follower, each shard's in order.
+func TestAppendsShareACounter(t *testing.T) {
+	t.Parallel()
+	const shards, commits = 4, 50
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	b := open(t, dsn, Options{})
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, inOneBucket(shards))
+	page, err := b.TailLog(t.Context(), "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, shards)
+	for _, g := range granted {
+		go func() {
+			for number := driver.WriteNo(1); number <= commits; number++ {
+				res, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(g.Fence, number, []byte("one"), nil)})
+				if err == nil {
+					err = res[0].Err
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+			failed <- nil
+		}()
+	}
+	seen := map[driver.ShardID]driver.Seq{}
+	for n := 0; n < shards*commits*2; n += len(page.Entries) {
+		if page, err = b.TailLog(t.Context(), page.Cursor, 100); err != nil || page.Reset {
+			t.Fatal(page, err)
+		}
+		for _, e := range page.Entries {
+			if seen[e.Shard]++; e.Seq != seen[e.Shard] {
+				t.Fatalf("shard %q: entry %d follows %d", e.Shard, e.Seq, seen[e.Shard]-1)
+			}
+		}
+	}
+	for range granted {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAppendWithoutACounter leaves no head without its entry.
+func TestAppendWithoutACounter(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	b := open(t, dsn, Options{})
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	exec(t, openDB(t, dsn), "DELETE FROM tenure_tails")
+	res, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))})
+	if !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("commit: %+v, %v", res, err)
+	}
+	page, err := b.ReadLog(t.Context(), granted[0].Fence.Shard, 0, 1)
+	if err != nil || page.Head != (driver.Head{}) {
+		t.Errorf("the log: %+v, %v", page, err)
+	}
+}
