@@ -43,8 +43,8 @@ type actor struct {
 	call    func() (context.Context, context.CancelFunc)
 }
 
-// actors returns n of them over two shards. With wired their traffic goes
-// through the wire that it is called with.
+// actors returns n of them over two shards, each on a backend of its own or as open
+// has it.
 func (f *fixture) actors(n int, open func() driver.Backend) []*actor {
 	f.t.Helper()
 	ledgers := map[driver.ShardID]*ledger{"s": {}, "t": {}}
@@ -219,6 +219,7 @@ func pauseHolder(f *fixture) {
 		f.evict(holder)
 		next, nextSpare := heir.acquire(name("s")), heir.acquire(name("spare"))
 		release()
+		f.delivered(holder, name("s"))
 
 		var rule Rule
 		wrong := func() string {

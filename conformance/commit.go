@@ -92,6 +92,9 @@ func appliesWhenCurrent(f *fixture) {
 
 	r3 := a.write(fence, 3, trim(2))
 	f.must(F1, r3.Err == nil && r3.Head.Oldest == 3 && r3.Head.Seq == 3 && r3.Versions == nil, "a trim answers %+v, %v", r3, r3.Err)
+
+	r4 := a.write(a.acquire("bare"), 1, del("absent"))
+	f.must(F1, r4.Err == nil && r4.Head.Number == 1, "deleting what is absent, of a shard that never had an item, answers %+v, %v", r4, r4.Err)
 }
 
 func dataSurvivesLeases(f *fixture) {
@@ -270,6 +273,7 @@ func racesTakeover(f *fixture) {
 				return
 			}
 			a, b := holder, rival
+			version, _ := f.beatOf(a.ID())
 			var got driver.AcquireResult
 			write := func() {
 				for number := head.Number + 1; ; number++ {
@@ -292,7 +296,6 @@ func racesTakeover(f *fixture) {
 					}
 				},
 				func() {
-					version, _ := f.beatOf(a.ID())
 					if r := judge.suspect(a.ID(), version); !r.Evicted {
 						got.Err = fmt.Errorf("not evicted: %+v", r)
 						return
@@ -341,6 +344,7 @@ func lateRequestRefused(f *fixture) {
 			next = heir.preempt(shard)
 		}
 		release()
+		f.delivered(zombie, shard)
 		f.never(F1, func() string {
 			if now := f.head(shard); now != head || string(f.get(shard, "k").Value) != "v" {
 				return fmt.Sprintf("a commit under token %d that arrived after token %d was granted took effect: head %+v", fence.Token, next.Token, now)
@@ -391,6 +395,7 @@ func lateWriteOfSameLeaseRefused(f *fixture) {
 	f.must(F1, r.Err != nil, "a commit that never reached the store succeeded")
 	newer := other.commit(fence, put("k", "2"))
 	release()
+	f.delivered(a, "s")
 	f.never(F1, func() string {
 		if now := f.head("s"); now != newer || string(f.get("s", "k").Value) != "2" {
 			return fmt.Sprintf("commit %d, which arrived after another commit %d of the same lease, took effect: head %+v", head.Number+1, newer.Number, now)
@@ -452,12 +457,20 @@ func tooLargeBeforeSend(f *fixture) {
 	big := driver.Op{Kind: driver.OpAppend, Value: bytes.Repeat([]byte{0xff}, limits.WriteBytes)}
 	over := big
 	over.Value = append(slices.Clone(big.Value), 0)
+	var before Calls
+	if f.store.Calls != nil {
+		before = f.store.Calls()
+	}
 	for what, ops := range map[string][]driver.Op{
 		"one operation more than the limit": append(slices.Clone(full), appendOp("x")),
 		"one byte more than the limit":      {over},
 	} {
 		r := a.write(fence, 1, ops...)
 		f.must(E1, errors.Is(r.Err, driver.ErrTooLarge), "a write with %s answers %v; want ErrTooLarge", what, r.Err)
+	}
+	if f.store.Calls != nil {
+		after := f.store.Calls()
+		f.must(E1, after == before, "writes that were too large reached the store: %+v before, %+v after", before, after)
 	}
 	f.must(E1, f.head("s") == driver.Head{}, "a write that was too large changed the head to %+v", f.head("s"))
 	f.must(E1, a.write(fence, 1, full...).Err == nil, "a write with as many operations as the limit is refused")

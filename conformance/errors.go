@@ -143,9 +143,10 @@ func cancelledCallBlocksNobody(f *fixture) {
 	f.must(E3, time.Since(start) < 5*time.Second, "after cancelled calls another process's claim, commit and heartbeat took %v", time.Since(start))
 }
 
-// short is a context that ends soon, for calls that get no answer.
+// short is a context that ends soon, for calls that get no answer. Why it ends is
+// an error that is an answer elsewhere, and none here.
 func (f *fixture) short() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(f.ctx, 60*time.Millisecond)
+	return context.WithTimeoutCause(f.ctx, 60*time.Millisecond, driver.ErrSessionLost)
 }
 
 func lostReplyIsUnknown(f *fixture) {
@@ -219,20 +220,33 @@ func lostRequestIsUnknown(f *fixture) {
 func writeSentOnce(f *fixture) {
 	b, w := f.wire("DropReplies", func(w *Wire) bool { return w.DropReplies != nil })
 	a := f.joinOn(b, "a")
-	fence := a.acquire("s")
+	fence, moved, freed := a.acquire("s"), a.acquire("moved"), a.acquire("freed")
 	a.commit(fence, appendOp("x"))
-	for call, do := range map[string]func(context.Context) error{
-		"Commit": func(ctx context.Context) error { return a.writeCtx(ctx, newWrite(fence, 2, appendOp("y"))).Err },
-		"Beat":   a.Beat,
+	other := f.join("other")
+	version, _ := f.beatOf(other.ID())
+	for _, call := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"Commit", func(ctx context.Context) error { return a.writeCtx(ctx, newWrite(fence, 2, appendOp("y"))).Err }},
+		{"Beat", a.Beat},
+		{"Acquire", func(ctx context.Context) error { return a.claimCtx(ctx, driver.Claim{Shard: "new"}).Err }},
+		{"Transfer", func(ctx context.Context) error { return a.transferCtx(ctx, moved, a.ID()).Err }},
+		{"Release", func(ctx context.Context) error { return a.Release(ctx, []driver.Fence{freed}) }},
+		{"Evict", func(ctx context.Context) error {
+			return evictCtx(ctx, a, driver.Suspect{Session: other.ID(), Version: version})
+		}},
+		{"Join", func(ctx context.Context) error { _, err := b.Join(ctx, f.newcomer(b, "late")); return err }},
+		{"Close", a.Close},
 	} {
 		end := w.DropReplies()
 		before := f.store.Calls()
 		ctx, cancel := context.WithTimeout(f.ctx, 300*time.Millisecond)
-		err := do(ctx)
+		err := call.do(ctx)
 		cancel()
 		after := f.store.Calls()
 		end()
-		f.must(E2, err != nil && after.Writes-before.Writes <= 1, "%s without a reply for 300 ms wrote %d times and answers %v; want at most 1 and an error", call, after.Writes-before.Writes, err)
+		f.must(E2, err != nil && after.Writes-before.Writes <= 1, "%s without a reply for 300 ms wrote %d times and answers %v; want at most 1 and an error", call.name, after.Writes-before.Writes, err)
 	}
 }
 
@@ -519,10 +533,18 @@ func quarantined(f *fixture, kinds ...Tampering) {
 		res, err := a.Acquire(f.ctx, []driver.Claim{{Shard: fresh}, {Shard: shard, Seen: driver.Owner{Session: a.ID(), Token: bad.Token}}})
 		f.must(A4, err == nil && len(res) == 2 && res[0].Err == nil, "%s: a batch with a good claim answers %+v, %v", what, res, err)
 		f.must(A4, res[1].Err != nil, "%s: the claim that saw something else was granted: %+v", what, res[1].Fence)
+		claims := []driver.Claim{{Shard: shard}, {Shard: shard, Seen: seen(bad)}}
+		if what != CorruptMember { // whose record is there: preempting it is allowed
+			claims = append(claims, driver.Claim{Shard: shard, Seen: seen(bad), Preempt: true}, driver.Claim{Shard: shard, Preempt: true})
+		}
+		for _, c := range claims {
+			r := a.claimCtx(f.ctx, c) // once: what cannot be read may be answered with ErrRetry
+			f.must(A4, r.Err != nil, "%s: the claim that saw %+v (preempting: %v) was granted: %+v", what, c.Seen, c.Preempt, r.Fence)
+		}
 		f.must(A4, a.write(good, 1, appendOp("x")).Err == nil, "%s: a commit to a shard beside it is refused", what)
 		a.beat()
 		if what != CorruptMember {
-			r := a.write(driver.Fence{Shard: shard, Session: a.ID(), Token: bad.Token}, 1, appendOp("x"))
+			r := a.writeCtx(f.ctx, newWrite(driver.Fence{Shard: shard, Session: a.ID(), Token: bad.Token}, 1, appendOp("x")))
 			f.must(A4, r.Err != nil, "%s: a commit under a fence that was never granted is accepted", what)
 		}
 	}

@@ -218,7 +218,8 @@ func (l *ledger) checkRefusals() (found []damage) {
 	return found
 }
 
-// checkLog: the log has the accepted commits, no refused one, and its order.
+// checkLog: the log, which nobody trimmed, has the accepted commits, no refused
+// one, and its order. Numbers are the shard's, over all leases.
 func (l *ledger) checkLog(log []driver.Entry) (found []damage) {
 	at := map[string]driver.Entry{}
 	for i, e := range log {
@@ -226,6 +227,12 @@ func (l *ledger) checkLog(log []driver.Entry) (found []damage) {
 			found = append(found, damage{F1, fmt.Sprintf("one commit was applied twice, as entries %d and %d", dup.Seq, e.Seq)})
 		}
 		at[string(e.Payload)] = e
+		if i == 0 && e.Seq != 1 {
+			found = append(found, damage{L1, fmt.Sprintf("the log begins with entry %d", e.Seq)})
+		}
+		if i > 0 && e.Number <= log[i-1].Number {
+			found = append(found, damage{F1, fmt.Sprintf("entry %d is of commit %d, and the entry before it of commit %d", e.Seq, e.Number, log[i-1].Number)})
+		}
 		if i > 0 && e.Seq != log[i-1].Seq+1 {
 			found = append(found, damage{L1, fmt.Sprintf("entry %d follows entry %d", e.Seq, log[i-1].Seq)})
 		}

@@ -79,6 +79,14 @@ func TestLedger(t *testing.T) {
 			grants:  []granting{granted(1, 2, 1, 0)},
 			commits: []committing{wrote(3, 4, 1, 1, "x", nil)},
 		}, []driver.Entry{entry(1, 1, 1, "x"), entry(2, 1, 2, "x")}, F1},
+		{"a commit without a reply, and the next with its number", &ledger{
+			grants:  []granting{granted(1, 2, 1, 0)},
+			commits: []committing{wrote(3, 4, 1, 1, "x", lost), wrote(5, 6, 1, 1, "y", nil)},
+		}, []driver.Entry{entry(1, 1, 1, "x"), entry(2, 1, 1, "y")}, F1},
+		{"a log that begins later", &ledger{
+			grants:  []granting{granted(1, 2, 1, 0)},
+			commits: []committing{wrote(3, 4, 1, 1, "x", nil)},
+		}, []driver.Entry{entry(3, 1, 1, "x")}, L1},
 		{"commits numbered against their order", &ledger{
 			grants:  []granting{granted(1, 2, 1, 0)},
 			commits: []committing{wrote(3, 4, 1, 2, "y", nil), wrote(5, 6, 1, 1, "x", nil)},

@@ -216,11 +216,24 @@ func (t *tailer) next(ctx context.Context, most int) error {
 			}
 		}
 	}
+	if n := beforeLastCommit(page.Entries); len(page.Entries) > most && n >= most {
+		t.f.broken(L4, "a page of about %d entries has %d, and %d without those of its last commit", most, len(page.Entries), n)
+	}
 	for _, e := range page.Entries {
 		t.take(e)
 	}
 	t.cursor = page.Cursor
 	return nil
+}
+
+// beforeLastCommit is how many entries a page has before those of its last commit,
+// which need not be split.
+func beforeLastCommit(page []driver.Entry) int {
+	n := len(page)
+	for n > 0 && page[n-1].Shard == page[len(page)-1].Shard && page[n-1].Number == page[len(page)-1].Number {
+		n--
+	}
+	return n
 }
 
 func (t *tailer) take(e driver.Entry) {
@@ -377,6 +390,7 @@ func tailAllShards(f *fixture) {
 		for _, fence := range fences {
 			want[fence.Shard] = a.commit(fence, appendOp("x"), appendOp("y")).Seq
 		}
+		f.setup("tail", t.next(f.ctx, 5))
 		f.must(L4, t.until(want), "the tail stopped at %v; written were %v", t.at, want)
 	}
 	for shard, entries := range t.got {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -168,17 +169,13 @@ func (m *measurement) idle() {
 	var blocked sync.WaitGroup
 	blocked.Go(func() { _, _ = b.Observe(ctx, driver.ObserveQuery{Since: view.cursor, Beats: view.asked()}) })
 	blocked.Go(func() { _, _ = b.TailLog(ctx, tail.cursor, 10) })
-	settle := time.NewTimer(50*time.Millisecond + 2*m.limits.PollPeriod)
-	<-settle.C
-	before := f.store.Calls()
-	window := time.NewTimer(measureIdle)
-	<-window.C
-	after := f.store.Calls()
+	f.settled(m.limits.PollPeriod)
+	used, window := f.idleFor(measureIdle)
 	cancel()
 	blocked.Wait()
-	perMinute := float64(time.Minute / measureIdle)
-	m.add(float64(after.Reads-before.Reads)*perMinute, "/min", "reads of an idle process that follows views and logs")
-	m.add(float64(after.Writes-before.Writes)*perMinute, "/min", "writes of it, heartbeats aside")
+	perMinute := float64(time.Minute) / float64(window)
+	m.add(math.Round(float64(used.Reads)*perMinute), "/min", "reads of an idle process that follows views and logs")
+	m.add(math.Round(float64(used.Writes)*perMinute), "/min", "writes of it, heartbeats aside")
 }
 
 // median is the middle of n durations of f, in milliseconds.

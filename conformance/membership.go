@@ -112,6 +112,10 @@ func lateJoinFails(f *fixture) {
 	if len(late) == 0 {
 		f.setup("hold a join", errors.New("every one was answered"))
 	}
+	f.setup("join behind the late ones", f.settle(func() error {
+		_, err := b.Join(f.ctx, f.newcomer(b, "after"))
+		return err
+	}))
 	f.never(M3, func() string {
 		for _, m := range f.state().Members {
 			if late[m.Session] {
@@ -122,8 +126,19 @@ func lateJoinFails(f *fixture) {
 	})
 }
 
+// delivered waits until a write was answered that was sent behind those that a
+// wire released, which may be on their way yet. It is for a fence that never was.
+func (f *fixture) delivered(m *member, shard driver.ShardID) {
+	f.t.Helper()
+	fence := driver.Fence{Shard: shard, Session: newID(), Token: 1}
+	err := f.settle(func() error { return m.writeCtx(f.ctx, newWrite(fence, 1, appendOp("behind"))).Err })
+	if !errors.Is(err, driver.ErrFenced) {
+		f.setup("write behind what was held", fmt.Errorf("under a fence that never was: %v; want ErrFenced", err))
+	}
+}
+
 // never watches for a while whether something that must not happen does: long
-// enough for a request that was under way to arrive.
+// enough for a request that was under way to arrive, where no later one tells.
 func (f *fixture) never(r Rule, wrong func() string) {
 	f.t.Helper()
 	var what string
@@ -152,7 +167,6 @@ func repeatedJoinFails(f *fixture) {
 			if f.isMember(m.Session) {
 				f.fail(M3, "superseding left session %s alive", m.Session)
 			}
-			continue
 		}
 		for _, again := range []driver.Backend{b, f.open()} {
 			_, err = f.tryJoin(again, m)

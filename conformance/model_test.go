@@ -33,6 +33,7 @@ type state struct {
 	rev       int64 // counts changes of members and owners; a token is one
 	compacted int64
 	labels    map[string]driver.SessionID
+	used      map[driver.SessionID]bool // ids that have joined
 	members   map[driver.SessionID]*record
 	gone      map[driver.SessionID]int64
 	shards    map[driver.ShardID]*shard
@@ -64,7 +65,7 @@ func newModel(b bug) *model { return &model{bug: b, changed: make(chan struct{})
 
 func (s *state) clone() state {
 	c := *s
-	c.labels, c.gone = maps.Clone(s.labels), maps.Clone(s.gone)
+	c.labels, c.used, c.gone = maps.Clone(s.labels), maps.Clone(s.used), maps.Clone(s.gone)
 	c.members, c.shards = map[driver.SessionID]*record{}, map[driver.ShardID]*shard{}
 	for id, r := range s.members {
 		r := *r
@@ -111,6 +112,10 @@ var errCorrupt = errors.New("tenure: the record does not decode: repair it by ha
 
 func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResult {
 	s := m.shard(c.Shard)
+	if s.corrupt && m.bug == corruptIsFree {
+		s = &shard{items: s.items}
+		m.store.shards[c.Shard] = s
+	}
 	_, lives := m.store.members[s.owner.Session]
 	switch {
 	case s.corrupt:
@@ -272,8 +277,13 @@ func (m *model) remove(id driver.SessionID) {
 
 // join is the compare-and-set on the label's record: last is what was read of it.
 func (m *model) join(j driver.Member, last driver.SessionID) error {
-	switch now := m.store.labels[j.Node]; {
-	case now == j.Session && m.bug != joinRevives:
+	now := m.store.labels[j.Node]
+	used := m.store.used[j.Session]
+	if m.bug == remembersLastJoin {
+		used = now == j.Session
+	}
+	switch {
+	case used && m.bug != joinRevives:
 		return fmt.Errorf("tenure: session %s has joined before: %w", j.Session, driver.ErrConflict)
 	case now != last && m.bug != lateJoinRevives:
 		return fmt.Errorf("tenure: another session joined as %s: %w", j.Node, driver.ErrRetry)
@@ -282,7 +292,7 @@ func (m *model) join(j driver.Member, last driver.SessionID) error {
 		m.remove(last)
 	}
 	m.store.rev++
-	m.store.labels[j.Node] = j.Session
+	m.store.labels[j.Node], m.store.used[j.Session] = j.Session, true
 	j.Meta = maps.Clone(j.Meta)
 	m.store.members[j.Session] = &record{Member: j, version: driver.Version(m.store.rev), rev: m.store.rev}
 	m.wake()
@@ -351,6 +361,9 @@ func (m *model) page(since driver.Cursor, most int) *driver.TailPage {
 		return nil
 	}
 	p := &driver.TailPage{}
+	if m.bug == tailIgnoresMax {
+		most = modelTail
+	}
 	if ok {
 		p.Entries = slices.Clone(m.store.tail[at-m.store.tailed:][:min(int64(max(most, 1)), end-at)])
 		p.Cursor = m.cursor("tail", at+int64(len(p.Entries)))
@@ -376,6 +389,7 @@ func (m *model) create() {
 	m.store = state{
 		id:      rand.Text(),
 		labels:  map[string]driver.SessionID{},
+		used:    map[driver.SessionID]bool{},
 		members: map[driver.SessionID]*record{},
 		gone:    map[driver.SessionID]int64{},
 		shards:  map[driver.ShardID]*shard{},

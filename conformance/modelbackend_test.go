@@ -132,6 +132,9 @@ func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, 
 		if b.m.bug == unknownAsNotApplied {
 			return zero, fmt.Errorf("tenure: %w: %w", driver.ErrRetry, ctx.Err())
 		}
+		if b.m.bug == causeIsAnswer {
+			return zero, fmt.Errorf("tenure: no answer: %w", context.Cause(ctx))
+		}
 		return zero, fmt.Errorf("tenure: no answer: %w", ctx.Err())
 	case <-b.ended:
 		return zero, fmt.Errorf("tenure: the backend was closed while it waited")
@@ -250,7 +253,7 @@ func block[R any](ctx context.Context, b *modelBackend, try func() (R, bool)) (R
 		var changed chan struct{}
 		found := false
 		r, err := send(ctx, b, read, func() (R, error) {
-			if !first {
+			if !first && b.m.bug != readsWhileBlocked {
 				b.m.calls.Reads--
 			}
 			changed = b.m.changed
@@ -268,8 +271,13 @@ func block[R any](ctx context.Context, b *modelBackend, try func() (R, bool)) (R
 		if b.m.bug == ignoresContext {
 			done = nil
 		}
+		var again <-chan time.Time
+		if b.m.bug == readsWhileBlocked {
+			again = time.After(20 * time.Millisecond)
+		}
 		select {
 		case <-changed:
+		case <-again:
 		case <-done:
 			if b.m.bug == hidesContext {
 				return r, errors.New("tenure: time out")
@@ -407,7 +415,8 @@ func (s *modelSession) Beat(ctx context.Context) error {
 // do. With living the session must have a record.
 func batch[I, R any](ctx context.Context, s *modelSession, items []I, living bool, do func(I) R, failed func(error) R) ([]R, error) {
 	size := s.b.Info().Limits.BatchItems
-	if s.b.m.bug == oneCallPerItem {
+	_, handovers := any(items).([]driver.Handover)
+	if s.b.m.bug == oneCallPerItem || s.b.m.bug == oneCallPerHandover && handovers {
 		size = 1
 	}
 	var results []R
@@ -449,6 +458,9 @@ func (s *modelSession) Acquire(ctx context.Context, claims []driver.Claim) ([]dr
 		}
 		r := s.b.m.claim(s.id, c)
 		denied = denied || r.Err != nil
+		if r.Err != nil && s.b.m.bug == resendsPerDenied {
+			s.b.m.calls.Writes++
+		}
 		return r
 	}, acquireFailed)
 }
@@ -473,6 +485,9 @@ func (s *modelSession) Release(ctx context.Context, fences []driver.Fence) error
 
 func (s *modelSession) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
 	if err := driver.CheckWrites(writes, s.b.Info().Limits); err != nil {
+		if s.b.m.bug == tooLargeSent && errors.Is(err, driver.ErrTooLarge) {
+			_, _ = s.b.ReadLog(ctx, writes[0].Fence.Shard, 0, 0)
+		}
 		return nil, err
 	}
 	if s.b.m.bug == beatsBehindWrites {

@@ -38,6 +38,7 @@ const (
 	transferToAbsent
 	successOnLostReply
 	unknownAsNotApplied
+	causeIsAnswer
 	retriesWrites
 	noIdentityCheck
 	noProbe
@@ -47,6 +48,13 @@ const (
 	hidesContext
 	pageFromEnd
 	readsPastTrim
+	corruptIsFree
+	remembersLastJoin
+	tooLargeSent
+	tailIgnoresMax
+	readsWhileBlocked
+	oneCallPerHandover
+	resendsPerDenied
 
 	lying bug = 1 << 16
 )
@@ -70,6 +78,8 @@ func mutants() []mutant {
 		{claimNotIdempotent, "does not know its own grant again", "Acquire/Idempotent", conformance.A3},
 		{batchStopsAtDenied, "denies what follows a denied item", "Acquire/PartialBatch", conformance.A4},
 		{oneCallPerItem, "sends a batch item by item", "Acquire/BatchCost", conformance.A6},
+		{oneCallPerHandover, "sends handovers item by item", "Acquire/BatchCost", conformance.A6},
+		{resendsPerDenied, "sends a batch again for each denied item", "Acquire/BatchCost", conformance.A6},
 		{fenceCheckedApart, "checks the fence, and writes after", "Commit/RacesTakeover", conformance.F1},
 		{fenceCheckedApart, "checks the fence, and writes after", "Chaos/RandomOpsLinearizable", conformance.F1},
 		{numberNotChecked, "applies a write that was sent again", "Commit/RepeatedWriteRefused", conformance.F1},
@@ -82,17 +92,25 @@ func mutants() []mutant {
 		{lateJoinRevives, "joins without comparing the label's record", "Membership/LateJoinFails", conformance.M3},
 		{joinRevives, "joins again under a used id", "Membership/RepeatedJoinFails", conformance.M3},
 		{revivedOnReconnect, "writes its sessions again when the connection is back", "Membership/IdNeverRevivedOnReconnect", conformance.M1},
+		{remembersLastJoin, "knows only the latest id of a label", "Membership/RepeatedJoinFails", conformance.M3},
 		{beatKeepsVersion, "answers heartbeats without a change", "Membership/BeatChangesVersion", conformance.M1},
 		{beatByLabel, "heartbeats by the owner's name", "Membership/SupersedeEndsFormer", conformance.M3},
 		{beatPerShard, "writes once per shard for a heartbeat", "Membership/BeatCostConstant", conformance.M1},
+		{tailIgnoresMax, "answers a tail with all that there is", "Log/TailAllShards", conformance.L4},
 		{watchDropsDepartures, "does not report who left", "Views/NoLostFinalState", conformance.O1},
 		{cachesFullState, "answers a full state from memory", "Views/FullIsFresh", conformance.O1},
 		{beatsWakeAll, "wakes every reader for every heartbeat", "Views/BeatsOnlyAsAsked", conformance.O3},
+		{readsWhileBlocked, "reads over and over while a call is blocked", "Views/IdleIsQuiet", conformance.O3},
 		{transferToAbsent, "transfers to a session without a record", "Release/TransferToAbsentMemberRefused", conformance.A5},
 		{successOnLostReply, "takes a lost reply for success", "Errors/LostReplyIsUnknown", conformance.E1},
 		{unknownAsNotApplied, "takes a lost reply for a refusal", "Errors/LostReplyIsUnknown", conformance.E1},
+		{causeIsAnswer, "takes why the caller gave up for the answer", "Errors/LostReplyIsUnknown", conformance.E1},
 		{retriesWrites, "sends a write again that was not answered", "Errors/WriteSentOnce", conformance.E2},
 		{noIdentityCheck, "goes on with a store that was wiped", "Chaos/WipeStore", conformance.I1},
+		{noIdentityCheck, "goes on with a store that went back", "Chaos/RestoreOlderStore", conformance.I1},
+		{corruptIsFree, "takes a corrupt record for a free shard", "Errors/CorruptRecordsQuarantined", conformance.A4},
+		{corruptIsFree, "takes an oversized record for a free shard", "Errors/OversizedRecordInStore", conformance.A4},
+		{tooLargeSent, "asks the store before it looks at a write's size", "Commit/TooLargeBeforeSend", conformance.E1},
 		{noProbe, "opens a store that ignores conditions", "Errors/ProbeRefusesLyingStore", conformance.P1},
 		{beatsBehindWrites, "queues heartbeats behind commits", "Membership/BeatsNotBehindWrites", conformance.E4},
 		{ignoresContext, "blocks on after its context ended", "Views/ContextPrompt", conformance.O2},
@@ -112,8 +130,9 @@ func modelHarness(b bug) conformance.Harness {
 
 // TestModel shows that a backend that keeps the rules passes, so that what
 // kills a mutant is its bug.
+//
+// It is not parallel: cases that measure run alone.
 func TestModel(t *testing.T) {
-	t.Parallel()
 	conformance.Test(t, modelHarness(none))
 }
 

@@ -16,8 +16,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-func TestConformance(t *testing.T) {
-	t.Parallel()
+func TestConformance(t *testing.T) { // not parallel: cases that measure run alone
 	conformance.Test(t, conformance.Harness{
 		Name: Name,
 		New:  func(t conformance.T) *conformance.Store { return newHarness(t).store() },

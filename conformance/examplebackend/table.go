@@ -7,8 +7,11 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// maxHistory bounds the changes that are kept for watches.
-const maxHistory = 1 << 14
+// maxHistory and maxHistoryBytes bound the changes that are kept for watches.
+const (
+	maxHistory      = 1 << 14
+	maxHistoryBytes = 4 << 20
+)
 
 // table is what the journal says: the records in the order of their keys, and the
 // last changes. Values in it are never changed in place.
@@ -19,6 +22,7 @@ type table struct {
 	records map[string]kv.Pair
 	keys    []string
 	history []kv.Change
+	kept    int // bytes in history
 }
 
 // line is one line of the journal: what one batch of writes changed.
@@ -46,20 +50,32 @@ func (t *table) apply(l line) {
 		}
 		t.put(r)
 		if !l.Base {
-			t.history = append(t.history, kv.Change{Key: r.Key, Value: r.Value, Rev: r.Rev, Deleted: r.Deleted})
+			c := kv.Change{Key: r.Key, Value: r.Value, Rev: r.Rev, Deleted: r.Deleted}
+			t.history = append(t.history, c)
+			t.kept += size(c)
 		}
 	}
 	if l.Base {
 		t.floor = l.Rev
 	}
-	if len(t.history) > maxHistory {
-		n := len(t.history) / 2
-		for n < len(t.history) && t.history[n].Rev == t.history[n-1].Rev {
-			n++
-		}
-		t.floor = t.history[n-1].Rev
-		t.history = slices.Delete(t.history, 0, n)
+	if len(t.history) > maxHistory || t.kept > maxHistoryBytes {
+		t.forget()
 	}
+}
+
+func size(c kv.Change) int { return len(c.Key) + len(c.Value) }
+
+// forget drops the older half of the changes, whole lines of them.
+func (t *table) forget() {
+	n := (len(t.history) + 1) / 2
+	for n < len(t.history) && t.history[n].Rev == t.history[n-1].Rev {
+		n++
+	}
+	t.floor = t.history[n-1].Rev
+	for _, c := range t.history[:n] {
+		t.kept -= size(c)
+	}
+	t.history = slices.Delete(t.history, 0, n)
 }
 
 func (t *table) put(r record) {

@@ -44,6 +44,7 @@ const (
 	CheckSuperseded = "nothing-accepted-after-a-higher-grant"
 	CheckNumbers    = "number-sequence"
 	CheckTakeover   = "takeover-after-end"
+	CheckLife       = "one-life-of-a-session"
 	CheckLease      = "lease-linearizable"
 	CheckLog        = "log-linearizable"
 )
@@ -89,7 +90,8 @@ func Validate(h *History, o *Options) []Finding {
 	out = append(out, tokenOrder(x)...)
 	out = append(out, nothingSuperseded(x)...)
 	out = append(out, numberSequence(x)...)
-	return append(out, takeoverAfterEnd(x)...)
+	out = append(out, takeoverAfterEnd(x)...)
+	return append(out, oneLife(x)...)
 }
 
 // traffic finds that a history is too small to prove anything.

@@ -144,6 +144,13 @@ func TestDamage(t *testing.T) {
 
 		{name: "an entry that changed", check: CheckPrefix, rule: "T3", text: "entry 1 is token 5, number 1, digest x in one place and token 5, number 1, digest other in another",
 			damage: func(ops []Operation) { ops[read1].Entries[0].Digest = "other" }},
+		{name: "an entry that nobody wrote", check: CheckPrefix, rule: "T3", text: "entry 5 has token 9, number 4, digest q, which no write",
+			damage: func(ops []Operation) {
+				ops[read2].Entries = []Entry{entry4, {Seq: 5, Token: 9, Number: 4, Digest: "q"}}
+				ops[read2].Head = head(4, 5, 14, 9)
+			}},
+		{name: "an entry of a write that was refused", check: CheckPrefix, rule: "T3", text: "entry 2 has token 5, number 2, digest y, which no write",
+			damage: func(ops []Operation) { ops[commit2].Outcome, ops[commit2].Reason = Refused, "retry" }},
 		{name: "a gap in a page", check: CheckPrefix, rule: "L2", text: "has entry 3 where entry 2 belongs",
 			damage: func(ops []Operation) { ops[read1].Entries = []Entry{entry1, entry3} }},
 		{name: "a page beyond its head", check: CheckPrefix, rule: "L2", text: "has entry 3, beyond its own head 2",
@@ -194,6 +201,39 @@ func TestDamage(t *testing.T) {
 
 		{name: "a takeover from the living", check: CheckTakeover, rule: "A1", text: "sb took the shard from sa, which lived",
 			damage: func(ops []Operation) { ops[evictA].Outcome = Refused }},
+		{name: "a takeover from the living, whose label was superseded before it joined", check: CheckTakeover, rule: "A1", text: "sb took the shard from sa, which lived",
+			damage: func(ops []Operation) {
+				ops[evictA].Outcome = Refused
+				ops[joinA].Call, ops[joinA].Return = 7, 8
+			},
+			add: []Operation{{Process: "a.0", Kind: Join, Call: 5, Return: 6, Outcome: OK, Session: "s0", Node: "n1", Supersede: true}}},
+
+		{name: "an id that joins again", check: CheckLife, rule: "M3", text: "session sa joined twice",
+			add: []Operation{{Process: "a", Kind: Join, Call: 400, Return: 410, Outcome: OK, Session: "sa", Node: "n1"}}},
+		{name: "two evictions of one session", check: CheckLife, rule: "M2", text: "session sa was evicted twice",
+			add: []Operation{{Process: "c", Kind: Evict, Call: 115, Return: 125, Outcome: OK, Session: "sc", Target: "sa"}}},
+		{name: "an eviction of a session that left", check: CheckLife, rule: "M2", text: "session sa was evicted although it had left",
+			add: []Operation{{Process: "a", Kind: Leave, Call: 102, Return: 104, Outcome: OK, Session: "sa"}}},
+		{name: "a claim of the evicted", check: CheckLife, rule: "M1", text: "session sa took token 20 after its end",
+			add: []Operation{{Process: "a", Kind: Acquire, Shard: "other", Call: 121, Return: 125, Outcome: OK, Session: "sa",
+				Granted: driver.Fence{Shard: "other", Session: "sa", Token: 20}}}},
+		{name: "a claim of one that left", check: CheckLife, rule: "M1", text: "session sb took token 20 after its end",
+			add: []Operation{
+				{Process: "b", Kind: Leave, Call: 400, Return: 410, Outcome: OK, Session: "sb"},
+				{Process: "b", Kind: Acquire, Shard: "other", Call: 420, Return: 430, Outcome: OK, Session: "sb",
+					Granted: driver.Fence{Shard: "other", Session: "sb", Token: 20}},
+			}},
+		{name: "an eviction by the evicted", check: CheckLife, rule: "M1", text: "session sa evicted sd after its own end",
+			add: []Operation{{Process: "a", Kind: Evict, Call: 121, Return: 125, Outcome: OK, Session: "sa", Target: "sd"}}},
+		{name: "a handover to the evicted", check: CheckLife, rule: "A5", text: "session sa was given token 12 after its end",
+			damage: func(ops []Operation) {
+				ops[transferB].Target, ops[transferB].Granted = "sa", fence("sa", 12)
+			}},
+		{name: "a handover by the evicted", check: CheckLife, rule: "M1", text: "session sb handed token 9 over after its own end",
+			damage: func(ops []Operation) {
+				ops[transferB].Target, ops[transferB].Granted = "sc", fence("sc", 12)
+			},
+			add: []Operation{{Process: "c", Kind: Evict, Call: 204, Return: 205, Outcome: OK, Session: "sc", Target: "sb"}}},
 
 		{name: "two holders", check: CheckLease, rule: "A1", text: "no order of its 10 operations (leases)",
 			damage: func(ops []Operation) { ops[heldB].Outcome, ops[heldB].Granted = OK, fence("sb", 16) }},
@@ -282,6 +322,17 @@ func TestAllowed(t *testing.T) {
 		{name: "trust beyond being superseded, within the notice", o: &Options{Notice: 9}, damage: func(ops []Operation) {
 			ops[distrustA].Call = 150
 			ops[evictA] = Operation{Process: "a.2", ID: 9, Kind: Join, Call: 110, Return: 120, Outcome: OK, Session: "sc", Node: "n1", Supersede: true}
+		}},
+		{name: "a repeated handover that finds its success after the successor's end", damage: func(ops []Operation) {
+			ops[releaseB] = ops[transferB]
+			ops[releaseB].ID, ops[releaseB].Call, ops[releaseB].Return = 20, 250, 260
+			ops[transferB].Target, ops[releaseB].Target = "sd", "sd"
+			ops[transferB].Granted, ops[releaseB].Granted = fence("sd", 12), fence("sd", 12)
+			ops[evictA].Target = "none"
+			ops[joinA].Kind = "none"
+			ops[apply4] = Operation{Process: "b", ID: 17, Kind: Evict, Call: 222, Return: 225, Outcome: OK, Session: "sb", Target: "sd"}
+			ops[numberB].Kind, ops[heldB].Kind = "none", "none"
+			ops[acquireC].Seen = held("sd", 12)
 		}},
 		{name: "trust that ends with the process", damage: func(ops []Operation) {
 			ops[distrustA] = Operation{Process: "test", ID: 8, Kind: Exit, Call: 100, Return: 100, Outcome: OK, Ended: "a"}

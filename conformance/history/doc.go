@@ -15,9 +15,9 @@
 //   - Named validators, each for one property of the design: tokens-increase
 //     (S2), no-overlap-of-trust (S1), log-is-a-prefix (T1 to T4),
 //     accepted-writes-in-token-order and nothing-accepted-after-a-higher-grant
-//     (S3), number-sequence (S15) and takeover-after-end (A1). They are linear in
-//     the history's length and name what broke, where porcupine can only say that
-//     something did.
+//     (S3), number-sequence (S15), takeover-after-end (A1) and
+//     one-life-of-a-session (M1 to M3, A5). They are linear in the history's length
+//     and name what broke, where porcupine can only say that something did.
 //
 // [Save] writes a failing history to a directory, with porcupine's picture and the
 // command that replays it.

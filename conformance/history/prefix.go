@@ -9,9 +9,9 @@ import (
 )
 
 // logIsPrefix finds that readers, followers and writers of a shard did not see
-// one log: an entry that differs (T3), a gap in a page or in what was applied
-// (L2, T4), tokens that decrease (T2), and acknowledged entries that are missing
-// later (L2).
+// one log: an entry that differs, or that nobody wrote (T3), a gap in a page or in
+// what was applied (L2, T4), tokens that decrease (T2), and acknowledged entries
+// that are missing later (L2).
 func logIsPrefix(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
@@ -19,6 +19,7 @@ func logIsPrefix(x *index) []Finding {
 		for _, op := range x.of[shard] {
 			l.look(op)
 		}
+		l.written(x.of[shard])
 		l.order()
 		l.acknowledged(x.of[shard])
 		out = append(out, l.out...)
@@ -89,6 +90,27 @@ func (l *logView) see(op *Operation) {
 		if first.Entry != e {
 			l.report("T3", []*Operation{first.by, op}, "entry %d is token %d, number %d, digest %s in one place and token %d, number %d, digest %s in another",
 				e.Seq, first.Token, first.Number, first.Digest, e.Token, e.Number, e.Digest)
+		}
+	}
+}
+
+// written finds entries that are of no write, or of one that was refused.
+func (l *logView) written(ops []*Operation) {
+	wrote := map[Entry]bool{}
+	for _, op := range kind(ops, Commit, "") {
+		if op.Outcome == Refused {
+			continue
+		}
+		for _, e := range op.Entries {
+			e.Seq = 0
+			wrote[e] = true
+		}
+	}
+	for _, seq := range slices.Sorted(maps.Keys(l.at)) {
+		s := l.at[seq]
+		if e := s.Entry; !wrote[Entry{Token: e.Token, Number: e.Number, Digest: e.Digest}] {
+			l.report("T3", []*Operation{s.by}, "entry %d has token %d, number %d, digest %s, which no write that may have taken effect had",
+				seq, e.Token, e.Number, e.Digest)
 		}
 	}
 }

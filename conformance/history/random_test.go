@@ -404,6 +404,29 @@ var spoils = []spoil{
 		}
 		return op != nil
 	}},
+	{"a claim by the evicted", CheckLife, func(h *History, rng *rand.Rand) bool {
+		op := pick(h, rng, func(o *Operation) bool {
+			return o.Kind == Acquire && o.Reason == "lost" && slices.ContainsFunc(h.Operations, func(e Operation) bool {
+				return e.Kind == Evict && e.Outcome == OK && e.Target == o.Session && e.by(o.Call)
+			}) && !slices.ContainsFunc(h.Operations, func(p Operation) bool {
+				return (p.Kind == Acquire || p.Kind == Transfer) && p.Outcome != Refused && p.attempt() == o.attempt()
+			})
+		})
+		if op != nil {
+			op.Outcome, op.Reason = OK, ""
+			op.Granted = driver.Fence{Shard: op.Shard, Session: op.Session, Token: 1 << 40}
+		}
+		return op != nil
+	}},
+	{"an eviction twice", CheckLife, func(h *History, rng *rand.Rand) bool {
+		op := pick(h, rng, func(o *Operation) bool { return o.Kind == Evict && o.Outcome == OK })
+		if op != nil {
+			again := *op
+			again.ID += 1 << 20
+			h.Operations = append(h.Operations, again)
+		}
+		return op != nil
+	}},
 	{"a takeover from the living", CheckTakeover, func(h *History, rng *rand.Rand) bool {
 		x := newIndex(h)
 		preempted, given := attempts(x, preempts), attempts(x, transfers)

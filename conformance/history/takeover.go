@@ -7,12 +7,18 @@ import (
 // lives is what is known about sessions.
 type lives struct {
 	node       map[driver.SessionID]string  // of those whose join is in the history
+	joined     map[driver.SessionID]Instant // the earliest call that could have begun it
 	ends       map[driver.SessionID]Instant // the earliest call that could have ended it
 	supersedes map[string][]*Operation      // joins that supersede, by node
 }
 
 func endings(x *index) *lives {
-	l := &lives{node: map[driver.SessionID]string{}, ends: map[driver.SessionID]Instant{}, supersedes: map[string][]*Operation{}}
+	l := &lives{
+		node:       map[driver.SessionID]string{},
+		joined:     map[driver.SessionID]Instant{},
+		ends:       map[driver.SessionID]Instant{},
+		supersedes: map[string][]*Operation{},
+	}
 	for _, op := range x.all {
 		if op.Outcome == Refused {
 			continue
@@ -20,33 +26,36 @@ func endings(x *index) *lives {
 		switch op.Kind {
 		case Join:
 			l.node[op.Session] = op.Node
+			earliest(l.joined, op.Session, op.Call)
 			if op.Supersede {
 				l.supersedes[op.Node] = append(l.supersedes[op.Node], op)
 			}
 		case Evict:
-			l.end(op.Target, op.Call)
+			earliest(l.ends, op.Target, op.Call)
 		case Leave:
-			l.end(op.Session, op.Call)
+			earliest(l.ends, op.Session, op.Call)
 		}
 	}
 	return l
 }
 
-func (l *lives) end(s driver.SessionID, at Instant) {
-	if first, ok := l.ends[s]; !ok || at < first {
-		l.ends[s] = at
+// earliest keeps the earliest instant of each key.
+func earliest[K comparable](of map[K]Instant, key K, at Instant) {
+	if first, ok := of[key]; !ok || at < first {
+		of[key] = at
 	}
 }
 
 // superseded reports whether another session that superseded s could have joined
-// by the instant.
+// by the instant: not if it had joined before s did.
 func (l *lives) superseded(s driver.SessionID, by Instant) bool {
 	node, known := l.node[s]
 	if !known {
 		return false
 	}
 	for _, op := range l.supersedes[node] {
-		if op.Session != s && op.Call <= by {
+		before := op.Outcome == OK && op.by(l.joined[s])
+		if op.Session != s && op.Call <= by && !before {
 			return true
 		}
 	}

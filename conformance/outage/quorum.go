@@ -24,7 +24,8 @@ const patience = time.Minute
 // Quorum takes all but one of the servers away for ten TTLs, stalled and then killed,
 // under one elector for each server with shards of its own. open opens the backend of
 // elector i, and has it closed after the test. Nobody may be trusted by the end of
-// those TTLs, no member be evicted, and each shard must be its owner's afterwards.
+// those TTLs, no member be evicted, and each shard must be its owner's afterwards,
+// with a new token, because trust had lapsed (C7).
 func Quorum(t *testing.T, cluster *servers.Cluster, ttl time.Duration, open func(i int) driver.Backend) {
 	t.Helper()
 	members := cluster.Members()
@@ -32,7 +33,7 @@ func Quorum(t *testing.T, cluster *servers.Cluster, ttl time.Duration, open func
 	for i := range members {
 		g.add(t, open(i), fmt.Sprint("n", i), fmt.Sprint("s", 2*i), fmt.Sprint("s", 2*i+1))
 	}
-	before := g.owners(t)
+	before := g.owners(t, nil)
 	lost := members[:len(members)-1]
 	for _, fault := range []struct {
 		name       string
@@ -56,9 +57,11 @@ func Quorum(t *testing.T, cluster *servers.Cluster, ttl time.Duration, open func
 			}
 		}
 		each(t, lost, fault.back)
-		if after := g.owners(t); !maps.Equal(after, before) {
+		after := g.owners(t, before)
+		if !maps.EqualFunc(after, before, func(a, b driver.Owner) bool { return a.Session == b.Session }) {
 			t.Errorf("%s: owners are %v, and were %v", fault.name, after, before)
 		}
+		before = after
 	}
 }
 
@@ -110,16 +113,17 @@ func (g *group) add(t *testing.T, b driver.Backend, node string, shards ...strin
 	g.electors, g.shards = append(g.electors, e), append(g.shards, shards...)
 }
 
-// owners waits until every shard has an owner that uses it.
-func (g *group) owners(t *testing.T) map[string]core.SessionID {
+// owners waits until every shard has an owner that uses it, with a token above the
+// one that it had.
+func (g *group) owners(t *testing.T, before map[string]driver.Owner) map[string]driver.Owner {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for view := g.electors[0].View(); ; {
-		owners, used := map[string]core.SessionID{}, 0
+		owners, used := map[string]driver.Owner{}, 0
 		for _, s := range g.shards {
-			if o, ok := view.Owner(s); ok && o.Session != "" {
-				owners[s] = o.Session
+			if o, ok := view.Owner(s); ok && o.Session != "" && o.Token > before[s].Token {
+				owners[s] = driver.Owner{Session: o.Session, Token: o.Token}
 			}
 		}
 		for _, e := range g.electors {
@@ -134,7 +138,7 @@ func (g *group) owners(t *testing.T) map[string]core.SessionID {
 		}
 		stop()
 		if ctx.Err() != nil {
-			t.Fatalf("owners are %v, and %d leases are in use, want %d", owners, used, len(g.shards))
+			t.Fatalf("owners with a new token are %v, they were %v, and %d leases are in use, want %d of each", owners, before, used, len(g.shards))
 		}
 	}
 }

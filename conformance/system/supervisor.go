@@ -256,11 +256,15 @@ func (s *supervisor) quiet(ctx context.Context) error {
 			return err
 		}
 	}
-	before, err := s.heads(ctx)
-	if err != nil {
-		return err
+	var before, now map[driver.ShardID]driver.Head
+	var err error
+	reached := func() bool { // the store may have come back only now
+		before, err = s.heads(ctx)
+		return err == nil
 	}
-	var now map[driver.ShardID]driver.Head
+	if waited := s.await(ctx, "the store", slack, reached); waited != nil {
+		return errors.Join(waited, err)
+	}
 	written := func() bool {
 		if now, err = s.heads(ctx); err != nil {
 			return false
