@@ -314,13 +314,16 @@ func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 	}
 	i := slices.IndexFunc(openers, func(o core.Opener) bool { return o.Name == name })
 	if i < 0 {
-		hint := ""
+		told, hint := show(&node{value: name}, nil), ""
+		if n := c.tree.field("backend"); n != nil && n.secret {
+			told = hidden
+		}
 		for _, o := range openers {
 			if near(name, o.Name) {
 				hint = fmt.Sprintf(" (did you mean %q?)", o.Name)
 			}
 		}
-		return none, nil, fmt.Errorf("%s: %s.backend: %q is not a backend of this program%s: use one of %s", where, c.name, name, hint, there)
+		return none, nil, fmt.Errorf("%s: %s.backend: %s is not a backend of this program%s: use one of %s", where, c.name, told, hint, there)
 	}
 	part := c.set.Backends[name].n
 	if part == nil {

@@ -198,7 +198,9 @@ func TestMistakes(t *testing.T) {
 		{"meta key", "tenure:\n  meta: {'a b': x}", nil, []string{"tenure.meta", `"a b"`}},
 		{"secret file missing", "tenure:\n  backends:\n    postgres:\n      dsn: !file " + missing, nil, []string{"app.yaml:4: tenure.backends.postgres.dsn", missing, "no such file", "create the file"}},
 		{"secret variable missing", "tenure:\n  node: !env NODE_NAME", nil, []string{"app.yaml:2: tenure.node", "NODE_NAME", "set it"}},
-		{"unknown tag", "tenure:\n  node: !vault a", nil, []string{"app.yaml:2: tenure.node", "!vault", "use !file, !env"}},
+		{"unknown tag", "tenure:\n  node: !vault a", nil, []string{"app.yaml:2: tenure.node", "unknown tag", "use !file or !env", "quote"}},
+		{"unknown tag of YAML's", "tenure:\n  node: !!vault a", nil, []string{"app.yaml:2: tenure.node", "unknown tag", "quote"}},
+		{"alias of nothing", "tenure:\n  node: *one", nil, []string{"app.yaml is not YAML", "an alias has no anchor", "quote a value that begins with ! or *"}},
 		{"no backend", "tenure: {}", nil, []string{"tenure.backend: no backend is configured", "mysql, postgres, sqlite"}},
 		{"two backends", "tenure:\n  backends: {sqlite: {path: a, namespace: n}, mysql: {dsn: x, namespace: n}}", nil, []string{"tenure.backend: it is not set", "set it to one of mysql, sqlite"}},
 		{"unknown backend", "tenure:\n  backend: redis" + sq, nil, []string{"app.yaml:2: tenure.backend", `"redis"`, "use one of mysql, postgres, sqlite"}},
@@ -290,7 +292,7 @@ tenure:
       url: planted5
       port: 6379
 `
-	environ := []string{"NS=planted6", "TENURE__BACKENDS__MYSQL__PASSWORD_FILE=/run/secrets/pw"}
+	environ := []string{"NS=planted6", "NUMBER=40414243", "TENURE__BACKENDS__MYSQL__PASSWORD_FILE=/run/secrets/pw"}
 	c, err := load(t, text, environ...)
 	if err != nil {
 		t.Fatal(err)
@@ -320,6 +322,12 @@ tenure:
 		strings.Replace(text, `dsn: "u:`, `poll: "u:`, 1),
 		strings.Replace(text, "dsn: !file", "insecure: !file", 1),
 		strings.Replace(text, "dsn: !file", "poll: !file", 1),
+		strings.Replace(text, "meta:", "ttl: !env NUMBER\n  meta:", 1),
+		strings.Replace(text, "url: planted5", "password: !planted7", 1),
+		strings.Replace(text, "url: planted5", "password: !!planted7", 1),
+		strings.Replace(text, "url: planted5", "password: *planted8", 1),
+		strings.Replace(text, "backend: mysql", `backend: "u:planted9@tcp(127.0.0.1:1)/db"`, 1),
+		strings.Replace(text, "backend: mysql", "backend: !env NS", 1),
 	} {
 		c, err := load(t, bad, environ...)
 		if err == nil {
@@ -330,6 +338,13 @@ tenure:
 		}
 		fmt.Fprintf(&out, "%+v", err)
 	}
+	if c, err = load(t, text, append(environ, "TENURE__BACKEND=postgres://u:planted10@host/db")...); err != nil {
+		t.Fatal(err)
+	}
+	if err = c.Validate(openers()...); err == nil {
+		t.Error("a DSN was accepted as a backend's name")
+	}
+	fmt.Fprintf(&out, "%+v %s", err, c.Redacted())
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if c, err = load(t, strings.Replace(text, "    redis:\n      url: planted5\n      port: 6379\n", "", 1), environ...); err != nil {
@@ -340,7 +355,7 @@ tenure:
 		t.Error("opened")
 	}
 	fmt.Fprintf(&out, "%+v", err)
-	if i := strings.Index(out.String(), "planted"); i >= 0 {
+	if i := max(strings.Index(out.String(), "planted"), strings.Index(out.String(), "40414243")); i >= 0 {
 		t.Errorf("a secret is shown: ...%s", out.String()[max(0, i-200):min(out.Len(), i+20)])
 	}
 	for _, want := range []string{"backend: mysql", "namespace: orders", "/run/secrets/pw", "app.yaml:7", "port: 6379", "xxxxx"} {

@@ -93,7 +93,7 @@ func (p *problems) duration(n *node, path string, v reflect.Value) {
 		return
 	}
 	shown := show(n, v.Type())
-	if _, err := strconv.ParseFloat(n.value, 64); err == nil {
+	if _, err := strconv.ParseFloat(n.value, 64); err == nil && shown != hidden {
 		p.add(n, path, "%s has no unit: write %ss or %sms", shown, n.value, n.value)
 		return
 	}

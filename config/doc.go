@@ -27,8 +27,10 @@
 //
 // # What is checked
 //
-// Everything, before anything is opened: unknown keys, units, names, the relations
-// between durations, the backend's own part even when another one is chosen. Each
-// problem is one line that says where the value stands, what it is, and what to
-// write instead. Secrets are in none of them, nor in what a Config prints.
+// Before anything is opened: unknown keys, units, names, the relations between
+// durations, the backend's own part even when another one is chosen. The parts
+// sharding and follower are checked by what uses them, with Config.Section, and are
+// ignored where nothing does. Each problem is one line that says where the value
+// stands, what it is, and what to write instead. Secrets are in none of them, nor in
+// what a Config prints.
 package config

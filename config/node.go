@@ -79,6 +79,9 @@ func (r *reader) subtree(data []byte, path []string) (*node, error) {
 	var doc yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
 		return top, nil
+	} else if err != nil && strings.Contains(err.Error(), "unknown anchor") {
+		// The name may be a password that nobody quoted.
+		return nil, fmt.Errorf("tenure: configuration %s is not YAML: an alias has no anchor: %s", r.file, quoteHint)
 	} else if err != nil {
 		return nil, fmt.Errorf("tenure: configuration %s is not YAML: %w", r.file, err)
 	}
@@ -178,11 +181,16 @@ func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
 		if n.value, ok = r.env(y.Value); !ok {
 			return nil, fmt.Errorf("%s: %s: !env %s: the environment has no such variable: set it", where, path, y.Value)
 		}
-	case !strings.HasPrefix(tag, "!!"):
-		return nil, fmt.Errorf("%s: %s: tag %s is not known: use !file, !env or none", where, path, tag)
+	case !slices.Contains(yamlTags, tag): // which may be a password, too
+		return nil, fmt.Errorf("%s: %s: an unknown tag: use !file or !env, and %s", where, path, quoteHint)
 	}
 	return n, nil
 }
+
+const quoteHint = "quote a value that begins with ! or *"
+
+// yamlTags are what scalars have by themselves. A password may begin with two marks.
+var yamlTags = []string{"!!str", "!!bool", "!!int", "!!float", "!!timestamp", "!!binary", "!!merge"}
 
 // readSecret reads a small file without the line break at its end.
 func readSecret(path string) (string, error) {

@@ -4,4 +4,6 @@
 //   - outbox: decisions published to a broker in order, each exactly once;
 //   - cron: a job that runs on one machine, wired with fx, on any backend;
 //   - consumer: the partitions of a stream shared among members, wired with fx.
+//
+// They are a module of their own: run the commands in this folder.
 package examples

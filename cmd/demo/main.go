@@ -10,9 +10,9 @@
 // what the members show, are compared with the file. With -unfenced the same happens
 // without the fence, and damage is found.
 //
-// The logs are in a temporary SQLite database, or with -backend on a PostgreSQL or
-// MariaDB server that is started for the run and itself killed and restarted once,
-// or in an etcd of three members, of which one is, or in a ZooKeeper.
+// The logs are in a temporary SQLite database, or with -backend on a PostgreSQL,
+// MariaDB, ZooKeeper or Consul server that is started for the run and itself killed and
+// restarted once, or in an etcd of three members, of which one is.
 //
 //	go run ./cmd/demo
 //	go run ./cmd/demo -backend postgres

@@ -48,12 +48,14 @@ const usage = `The flight board shares real airports among processes, which come
 at them, and checks that no departure was lost, doubled or decided by a zombie.
 
 	go run ./cmd/demo [flags]
+	go run ./cmd/demo -simulate [flags]   a day of sharding over virtual time: -simulate -h
 
-SQLite needs no set-up. With -backend postgres, mysql, zookeeper or consul a server of the run's own
-is started, and killed and restarted once, if its programs are installed; with
-etcd three members, of which one is killed and restarted; or name yours with -dsn. A password in -dsn shows in the list of processes: the variables
-TENURE_POSTGRES_DSN and TENURE_MYSQL_DSN name a server, too, on which the run
-creates a database and drops it.
+SQLite needs no set-up. With -backend postgres, mysql, zookeeper or consul a server
+of the run's own is started, and killed and restarted once, if its programs are
+installed (make servers); with etcd three members, of which one is killed and
+restarted; or name yours with -dsn. A password in -dsn shows in the list of
+processes: the variables TENURE_POSTGRES_DSN and TENURE_MYSQL_DSN name a server,
+too, on which the run creates a database and drops it.
 
 Exit code 0: all holds. 1: it does not (with -unfenced: damage was found, as it
 must be). 2: bad input, or the run could not be finished. 3: -unfenced, and no
@@ -70,7 +72,12 @@ func parseOptions(args []string, stores []store, help io.Writer) (*options, erro
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.backend, "backend", stores[0].opener.Name, "the store: "+strings.Join(names(stores), ", "))
-	f.StringVar(&o.dsn, "dsn", "", "where the store is: the path of a database, postgres://user:password@host:port/database, user:password@tcp(host:port)/database, for etcd and zookeeper host:port,host:port, or for consul host:port (default: a temporary database, or a server of the run's own). Missing tables are made; each run uses a new namespace, which stays")
+	f.StringVar(&o.dsn, "dsn", "", `where the store is: the path of a database,
+postgres://user:password@host:port/database,
+user:password@tcp(host:port)/database,
+for etcd and zookeeper host:port,host:port, or for consul host:port
+(default: a temporary database, or a server of the run's own).
+Missing tables are made; each run uses a new namespace, which stays`)
 	f.StringVar(&o.namespace, "namespace", "flightboard", "the run's namespace is this, a slash and a random name")
 	f.StringVar(&o.flights, "flights", "", "another flights file, with columns "+flightsHeader)
 	f.IntVar(&o.members, "members", 3, fmt.Sprintf("member processes at first, %d to %d; one more joins", minMembers, maxMembers))

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,6 +155,26 @@ func TestConsumer(t *testing.T) {
 	}
 	b.RequireStop()
 	c.RequireStop()
+}
+
+// TestServe: what ends by itself, and what cannot be stopped in order, has failed.
+func TestServe(t *testing.T) {
+	ends := func(code int) fx.Option {
+		return fx.Invoke(func(lc fx.Lifecycle, sd fx.Shutdowner) {
+			lc.Append(fx.StartHook(func() error { return sd.Shutdown(fx.ExitCode(code)) }))
+		})
+	}
+	broken := errors.New("cannot be closed")
+	fails := fx.Invoke(func(lc fx.Lifecycle) { lc.Append(fx.StopHook(func() error { return broken })) })
+	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	defer cancel()
+	if err := serve(ctx, fx.New(fx.NopLogger, ends(0))); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+	err := serve(ctx, fx.New(fx.NopLogger, ends(3), fails))
+	if err == nil || !strings.Contains(err.Error(), "exit code 3") || !errors.Is(err, broken) {
+		t.Errorf("got %v, want the exit code and what stopping said", err)
+	}
 }
 
 // TestKeyspace: the program and its configuration divide accounts alike.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"log"
 	"log/slog"
 	"os/signal"
@@ -30,11 +32,12 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer nc.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, c, nc); err != nil {
-		log.Print(err)
+	err = run(ctx, c, nc)
+	stop()
+	nc.Close()
+	if err != nil {
+		log.Fatal(err)
 	}
 }
 
@@ -62,17 +65,26 @@ func run(ctx context.Context, c *config.Config, nc *nats.Conn) error {
 	if err != nil {
 		return err
 	}
-	a := fx.New(app(c, stream), fx.Supply(slog.Default()), fx.StopTimeout(c.StopTimeout()))
+	return serve(ctx, fx.New(app(c, stream), fx.Supply(slog.Default()), fx.StopTimeout(c.StopTimeout())))
+}
+
+// serve runs an application until ctx ends, or the application does by itself, which is
+// an error if it says so.
+func serve(ctx context.Context, a *fx.App) error {
 	if err := a.Start(ctx); err != nil {
 		return err
 	}
+	var failed error
 	select {
 	case <-ctx.Done():
-	case <-a.Wait():
+	case s := <-a.Wait():
+		if s.ExitCode != 0 {
+			failed = fmt.Errorf("ended with exit code %d", s.ExitCode)
+		}
 	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.StopTimeout())
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.StopTimeout())
 	defer cancel()
-	return a.Stop(stopping)
+	return errors.Join(failed, a.Stop(stopping))
 }
 
 // app is the application without its stream.

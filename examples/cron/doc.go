@@ -4,6 +4,10 @@
 //	go run ./cron -config cron/cron.yaml
 //	TENURE__BACKEND=etcd go run ./cron -config cron/cron.yaml
 //
+// The servers in cron.yaml are made up: put in yours, and set
+// TENURE__BACKENDS__ETCD__CREATE=true (for SQL servers ...__MIGRATE=true, too) the first
+// time.
+//
 // When the job ran last is an item under the leader's fence, written with the run
 // itself: a new leader goes on from there, and a former one that was stopped in the
 // middle cannot write it any more.

@@ -29,6 +29,22 @@ func TestRepository(t *testing.T) {
 	for _, f := range check(src) {
 		t.Error(f)
 	}
+	for _, r := range idle(src, rows) {
+		t.Errorf("the row of %s in the import table is for no package: remove it", r.pkg)
+	}
+}
+
+// TestIdle finds rows for packages that do not exist, or on which an earlier row decides.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	src := &tree{pkgs: []*pkg{{dir: "core"}, {dir: "cmd/demo/sub"}, {dir: "new"}}}
+	var got []string
+	for _, r := range idle(src, []row{{pkg: "core"}, {pkg: "core/fsm"}, {pkg: "cmd/demo/..."}, {pkg: "cmd/..."}}) {
+		got = append(got, r.pkg)
+	}
+	if want := []string{"core/fsm", "cmd/..."}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // TestChecks holds the checks against a module in which every rule is broken:

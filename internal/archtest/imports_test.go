@@ -9,7 +9,7 @@ import (
 func checkImports(t *tree, rows []row) []finding {
 	var out []finding
 	for _, p := range t.pkgs {
-		i := slices.IndexFunc(rows, func(r row) bool { return match([]string{r.pkg}, p.dir) })
+		i := deciding(rows, p)
 		if i < 0 {
 			out = append(out, t.at(p.files[0].Name, "package %s has no row in the import table: add one that says what it may import", p.dir))
 			continue
@@ -30,6 +30,28 @@ func checkImports(t *tree, rows []row) []finding {
 					out = append(out, t.at(spec, "%s may not import %s: beside the standard library it may import %s", p.dir, name, list(rows[i])))
 				}
 			}
+		}
+	}
+	return out
+}
+
+// deciding is the index of the row that decides on a package, negative if none does.
+func deciding(rows []row, p *pkg) int {
+	return slices.IndexFunc(rows, func(r row) bool { return match([]string{r.pkg}, p.dir) })
+}
+
+// idle are the rows that decide on no package.
+func idle(t *tree, rows []row) []row {
+	used := make([]bool, len(rows))
+	for _, p := range t.pkgs {
+		if i := deciding(rows, p); i >= 0 {
+			used[i] = true
+		}
+	}
+	var out []row
+	for i, r := range rows {
+		if !used[i] {
+			out = append(out, r)
 		}
 	}
 	return out
