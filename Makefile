@@ -1,6 +1,7 @@
-# Everything here needs Go and make only; the race detector also needs a C
-# compiler. "make help" lists the targets. Each step of "make test" and "make
-# check" is a target of its own, so that the one that failed can be run alone.
+# Everything here needs Go and make, the race detector a C compiler as well, and some
+# tests servers, which "make servers" installs where it can. "make help" lists the
+# targets. Each step of "make test" and "make check" is a target of its own, so that
+# the one that failed can be run alone.
 
 .DEFAULT_GOAL := help
 
@@ -13,7 +14,7 @@ SLOW_STEPS := mod cross faults conformance-more mutants simulation-long demo-see
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
-RACED := core|core/driver|(backends|conformance|fence|follower|sharding)(/.*)?
+RACED := core|core/(driver|corehttp)|tenurefx|(backends|conformance|fence|follower|sharding)(/.*)?
 # Packages, and tests of core/fsm, that have a step of their own.
 OWN_STEP := internal/archtest|cmd/demo(/.*)?
 # Those that kill, stop and cut real servers; they take minutes.
@@ -28,8 +29,11 @@ SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backend
 SYSTEM := ./conformance/system $(SERVED)
 # Platforms that the library is compiled for, as GOOS/GOARCH.
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
-# Folders that hold a go.mod.
+# Modules that must be tidy, and those whose dependencies are only compared with their
+# go.sum: it has what building them needs, while tidy asks for the tests of what they
+# depend on as well. Of tools/consul the checksum database lacks some.
 MODULES := . examples
+TOOLS := tools/etcd tools/containers
 
 # --- Sizes, to be changed on the command line: make simulation SEEDS=50. ------
 
@@ -68,7 +72,7 @@ help: ## List the targets
 .PHONY: test check
 test: ## All that is not slow: under 10 minutes on 2 cores
 	@MAKE="$(MAKE)" .ci/steps $(TEST_STEPS)
-check: ## What CI runs: test, and what is slow; under 30 minutes on 2 cores
+check: ## What CI runs: test, and what is slow; about 30 minutes on 2 cores, 45 cold
 	@MAKE="$(MAKE)" .ci/steps $(TEST_STEPS) $(SLOW_STEPS)
 
 .PHONY: lint
@@ -84,6 +88,7 @@ fmt: ## Fail if a file is not as gofmt writes it
 .PHONY: vet
 vet: ## go vet
 	go vet ./...
+	cd tools/containers && go vet ./...
 
 .PHONY: arch
 arch: ## Import rules, no hidden state
@@ -123,9 +128,9 @@ mutants: ## Broken cores and SQL backends, which the test named, or the simulati
 
 # Two backends at a time: their cases mostly wait.
 .PHONY: conformance conformance-long conformance-servers conformance-more
-conformance: ## The conformance suite on the embedded backends
+conformance: ## The conformance suite on the embedded backends and the example
 	$(say-race)
-	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=1 $(EMBEDDED)
+	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=1 $(EMBEDDED) ./conformance/examplebackend
 conformance-servers: ## The suite on the backends that need a server, in each mode
 	.ci/named '^TestConformance(SimpleProtocol|PgBouncer)?$$' -timeout=10m -p=2 $(SERVED)
 conformance-more: ## The suite on three servers, through a bad network, and its cases of restarted servers
@@ -163,7 +168,8 @@ follower-long: ## Followers killed KILLS times, over ENTRIES entries, BLOCKED fo
 
 .PHONY: examples
 examples: ## The example applications and their tests, in a module of their own
-	cd examples && go vet ./... && $(GOTEST) -timeout=5m ./...
+	$(say-race)
+	cd examples && go vet ./... && $(GOTEST) $(RACE) -timeout=5m ./...
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME, such as 1m, or 20000x inputs
@@ -171,7 +177,8 @@ fuzz: ## Every fuzz target for FUZZTIME, such as 1m, or 20000x inputs
 
 .PHONY: mod
 mod: ## Modules are tidy and as they were published
-	@for m in $(MODULES); do echo "$$m/go.mod"; (cd "$$m" && go mod verify && go mod tidy -diff) || exit 1; done
+	@for m in $(MODULES) $(TOOLS); do echo "$$m/go.mod"; (cd "$$m" && go mod verify) || exit 1; done
+	@for m in $(MODULES); do (cd "$$m" && go mod tidy -diff) || exit 1; done
 
 # Test files are compiled for Unix only: some of them stop and kill processes.
 .PHONY: cross
