@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -151,7 +152,7 @@ func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (clientv
 			}
 			link := new(kvfault.Link)
 			b, err := s.open(ctx, s.config, s.namespace, create, link.Wrap)
-			return b, linkWire(link), err
+			return b, kvwire.New(link), err
 		},
 		Calls: s.calls.calls,
 		Compact: func(ctx context.Context) error {
@@ -246,31 +247,6 @@ func (c *counter) HandleRPC(_ context.Context, s stats.RPCStats) {
 		c.waits.Add(1)
 	default:
 		c.others.Add(1)
-	}
-}
-
-func linkWire(l *kvfault.Link) *conformance.Wire {
-	set := func(f kvfault.Fault) func() func() {
-		return func() func() {
-			l.Set(kvfault.All, f)
-			return l.Heal
-		}
-	}
-	return &conformance.Wire{
-		DropRequests: set(kvfault.DropRequest),
-		DropReplies:  set(kvfault.DropReply),
-		Duplicate:    set(kvfault.Duplicate),
-		Hold: func() func() {
-			l.Set(kvfault.All, kvfault.HoldRequest)
-			return func() {
-				l.Heal()
-				l.Deliver()
-			}
-		},
-		Cut: func() func() {
-			l.SetError(kvfault.All, errors.New("connection refused"))
-			return l.Heal
-		},
 	}
 }
 

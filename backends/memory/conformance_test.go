@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -78,7 +79,7 @@ func (o opener) conformanceStore() *conformance.Store {
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
 			link := new(kvfault.Link)
 			b, err := open(ctx, namespace, &memory.Options{Link: link})
-			return b, wire(link), err
+			return b, kvwire.New(link), err
 		},
 		Calls: func() conformance.Calls {
 			c := store.Counts()
@@ -109,31 +110,6 @@ func (o opener) conformanceStore() *conformance.Store {
 		Restart: func(context.Context) error {
 			store.Restore(store.Snapshot())
 			return nil
-		},
-	}
-}
-
-func wire(l *kvfault.Link) *conformance.Wire {
-	set := func(f kvfault.Fault) func() func() {
-		return func() func() {
-			l.Set(kvfault.All, f)
-			return l.Heal
-		}
-	}
-	return &conformance.Wire{
-		DropRequests: set(kvfault.DropRequest),
-		DropReplies:  set(kvfault.DropReply),
-		Duplicate:    set(kvfault.Duplicate),
-		Hold: func() func() {
-			l.Set(kvfault.All, kvfault.HoldRequest)
-			return func() {
-				l.Heal()
-				l.Deliver()
-			}
-		},
-		Cut: func() func() {
-			l.SetError(kvfault.All, errors.New("connection refused"))
-			return l.Heal
 		},
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -177,7 +178,7 @@ func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (string,
 			}
 			link := new(kvfault.Link)
 			b, err := s.open(ctx, s.servers, s.namespace, nil, asItIs, link.Wrap)
-			return b, linkWire(link), err
+			return b, kvwire.New(link), err
 		},
 		Calls: s.count.calls,
 		// Lanes are all the history there is.
@@ -307,31 +308,6 @@ func (l lying) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 		c.Txns[i].If = nil
 	}
 	return l.Plain.Apply(ctx, c)
-}
-
-func linkWire(l *kvfault.Link) *conformance.Wire {
-	set := func(f kvfault.Fault) func() func() {
-		return func() func() {
-			l.Set(kvfault.All, f)
-			return l.Heal
-		}
-	}
-	return &conformance.Wire{
-		DropRequests: set(kvfault.DropRequest),
-		DropReplies:  set(kvfault.DropReply),
-		Duplicate:    set(kvfault.Duplicate),
-		Hold: func() func() {
-			l.Set(kvfault.All, kvfault.HoldRequest)
-			return func() {
-				l.Heal()
-				l.Deliver()
-			}
-		},
-		Cut: func() func() {
-			l.SetError(kvfault.All, errors.New("connection refused"))
-			return l.Heal
-		},
-	}
 }
 
 // frame is the length of a packet.

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -60,7 +61,7 @@ func (h *harness) store() *conformance.Store {
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
 			link := new(kvfault.Link)
 			b, err := h.open(ctx, harnessNamespace, true, link.Wrap)
-			return b, wire(link), err
+			return b, kvwire.New(link), err
 		},
 		Calls: h.calls,
 		Compact: func(ctx context.Context) error {
@@ -156,31 +157,6 @@ func tamper(c *client, what conformance.Tampering, name string) error {
 		return err
 	}
 	return c.journal.append(text)
-}
-
-func wire(l *kvfault.Link) *conformance.Wire {
-	set := func(f kvfault.Fault) func() func() {
-		return func() func() {
-			l.Set(kvfault.All, f)
-			return l.Heal
-		}
-	}
-	return &conformance.Wire{
-		DropRequests: set(kvfault.DropRequest),
-		DropReplies:  set(kvfault.DropReply),
-		Duplicate:    set(kvfault.Duplicate),
-		Hold: func() func() {
-			l.Set(kvfault.All, kvfault.HoldRequest)
-			return func() {
-				l.Heal()
-				l.Deliver()
-			}
-		},
-		Cut: func() func() {
-			l.SetError(kvfault.All, errors.New("the directory is out of reach"))
-			return l.Heal
-		},
-	}
 }
 
 // lying is a store that ignores the conditions of writes.

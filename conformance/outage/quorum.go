@@ -1,5 +1,6 @@
-// Package outage plays what happens to a store of several servers, under members
-// that are run by core: for the tests of backends.
+// Package outage strikes the servers of a store under members that are run by core:
+// for the tests of backends. Quorum takes a majority away; Lanes has package system
+// play its schedules on servers.
 //
 //	outage.Quorum(t, cluster, time.Second, func(i int) driver.Backend { ... })
 package outage

@@ -59,7 +59,8 @@ var rows = []row{
 	{pkg: "conformance/examplebackend", allow: []string{"core/driver", "backends/kv"}},
 	{pkg: "conformance/system", allow: []string{"core", "core/driver", "conformance/..."}},
 	{pkg: "conformance/servers"},
-	{pkg: "conformance/outage", allow: []string{"core", "core/driver", "conformance/servers"}},
+	{pkg: "conformance/outage", allow: []string{"core", "core/driver", "conformance/faultproxy", "conformance/servers", "conformance/system"}},
+	{pkg: "conformance/kvwire", allow: []string{"backends/kv/kvfault", "conformance"}},
 	{pkg: "conformance/live", allow: []string{anything}},
 
 	// What users need is in core: a demonstration or example that has to reach

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance/servers"
@@ -67,43 +66,22 @@ func BenchmarkAcquire10000(b *testing.B) {
 	})
 }
 
-// BenchmarkCommit appends batches of 128-byte entries to one shard's log, as group
-// commit does for as many producers.
-func BenchmarkCommit(b *testing.B) {
-	for _, n := range []int{1, 64, 500} {
-		b.Run(fmt.Sprintf("append%d", n), func(b *testing.B) {
-			s := sqlfault.Join(b, open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{}), "n1")
-			granted, _ := sqlfault.Acquire(b, s, sqlfault.Claims(1))
-			payloads := make([][]byte, n)
-			for i := range payloads {
-				payloads[i] = make([]byte, 128)
-			}
-			number := driver.WriteNo(0)
-			for b.Loop() {
-				number++
-				sqlfault.Commit(b, s, sqlfault.AppendOf(granted[0].Fence, number, payloads...))
-			}
-			b.ReportMetric(float64(int(number)*n)/b.Elapsed().Seconds(), "entries/s")
-		})
-	}
+// opened is a backend of a database of its own.
+func opened(b *testing.B) driver.Backend {
+	return open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{})
 }
 
 // BenchmarkAppend is what one shard's producers get. BenchmarkLeaseRow/append64 is
 // the same in plain SQL.
-func BenchmarkAppend(b *testing.B) {
-	sqlfault.BenchmarkAppend(b, func(b *testing.B) driver.Backend {
-		return open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{})
-	})
-}
+func BenchmarkAppend(b *testing.B)   { sqlfault.BenchmarkAppend(b, opened) }
+func BenchmarkCommit(b *testing.B)   { sqlfault.BenchmarkCommit(b, opened) }
+func BenchmarkBeat(b *testing.B)     { sqlfault.BenchmarkBeat(b, opened(b)) }
+func BenchmarkHandover(b *testing.B) { sqlfault.BenchmarkHandover(b, opened(b)) }
+func BenchmarkIdlePoll(b *testing.B) { sqlfault.BenchmarkIdlePoll(b, opened(b)) }
 
-// BenchmarkBeat changes one session's record.
-func BenchmarkBeat(b *testing.B) {
-	s := sqlfault.Join(b, open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{}), "n1")
-	for b.Loop() {
-		if err := s.Beat(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-	}
+func BenchmarkTail(b *testing.B) {
+	dsn := pool.Get(b, servers.MariaDB, nil).Database(b)
+	sqlfault.BenchmarkTail(b, open(b, dsn, Options{}), open(b, dsn, Options{}))
 }
 
 // BenchmarkHeartbeatTable is what 40,000 heartbeats of 200 members leave behind, on
@@ -112,75 +90,6 @@ func BenchmarkHeartbeatTable(b *testing.B) {
 	server := servers.New(b, servers.MariaDB, &servers.Options{NoSync: true})
 	for b.Loop() {
 		b.ReportMetric(float64(heartbeats(b, server.Database(b), 200, 200)), "pages")
-	}
-}
-
-// BenchmarkHandover passes a lease to another member, whose first write follows.
-func BenchmarkHandover(b *testing.B) {
-	be := open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{})
-	from, to := sqlfault.Join(b, be, "n1"), sqlfault.Join(b, be, "n2")
-	granted, _ := sqlfault.Acquire(b, from, sqlfault.Claims(1))
-	fence := granted[0].Fence
-	for b.Loop() {
-		res, err := from.Transfer(b.Context(), []driver.Handover{{Fence: fence, To: to.ID()}})
-		if err != nil || res[0].Err != nil {
-			b.Fatal(err, res)
-		}
-		fence = res[0].Fence
-		sqlfault.Commit(b, to, sqlfault.AppendOf(fence, res[0].Head.Number+1, []byte("first")))
-		from, to = to, from
-	}
-}
-
-// BenchmarkTail is how late a follower in another process has an entry, from the
-// acknowledgement of the commit.
-func BenchmarkTail(b *testing.B) {
-	dsn := pool.Get(b, servers.MariaDB, nil).Database(b)
-	s := sqlfault.Join(b, open(b, dsn, Options{}), "n1")
-	granted, _ := sqlfault.Acquire(b, s, sqlfault.Claims(1))
-	follower := open(b, dsn, Options{})
-	page, err := follower.TailLog(b.Context(), "", 100)
-	if err != nil {
-		b.Fatal(err)
-	}
-	type arrival struct {
-		at  time.Time
-		err error
-	}
-	arrived := make(chan arrival, 1)
-	number, lag := driver.WriteNo(0), time.Duration(0)
-	for b.Loop() {
-		number++
-		go func() {
-			var err error
-			page, err = follower.TailLog(b.Context(), page.Cursor, 100)
-			arrived <- arrival{time.Now(), err}
-		}()
-		sqlfault.Commit(b, s, sqlfault.AppendOf(granted[0].Fence, number, make([]byte, 128)))
-		committed := time.Now()
-		a := <-arrived
-		if a.err != nil {
-			b.Fatal(a.err)
-		}
-		lag += max(0, a.at.Sub(committed))
-	}
-	b.ReportMetric(float64(lag.Microseconds())/float64(number), "lag-µs/op")
-}
-
-// BenchmarkIdlePoll is one look at the store by a blocked Observe: its cost times
-// the polls per second is what an idle process costs.
-func BenchmarkIdlePoll(b *testing.B) {
-	be := open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{})
-	sqlfault.Join(b, be, "n1")
-	view, err := be.Observe(b.Context(), driver.ObserveQuery{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	beats := []driver.Beat{{Session: view.Members[0].Session}}
-	for b.Loop() {
-		if _, err := be.Observe(b.Context(), driver.ObserveQuery{Since: view.Cursor, Beats: beats}); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

@@ -1,52 +1,32 @@
 package postgres
 
 import (
-	"fmt"
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/outage"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/conformance/system"
 )
 
-// systemConfig runs the system suite on servers of its own, one for each seed that
-// is played at a time, which the schedule kills, stalls and cuts off. Each seed has
-// a namespace of its own.
 func systemConfig(t *testing.T) system.Config {
-	c := system.Config{Opener: Opener, Parallel: system.Lanes()}
-	type lane struct {
-		server *servers.Server
-		proxy  *faultproxy.Proxy
-		dsn    servers.DSN // through the proxy
-	}
-	idle := make(chan lane, c.Parallel)
-	for range c.Parallel {
+	return outage.Lanes(t, Opener, system.Lanes(), func() outage.Lane {
 		server := servers.New(t, servers.Postgres, nil)
 		dsn := server.Database(t)
 		if err := Migrate(t.Context(), dsn.Reveal(), nil); err != nil {
 			t.Fatal(err)
 		}
-		proxy, err := faultproxy.New(dsn.Addr(), nil)
-		if err != nil {
-			t.Fatal(err)
+		return outage.Lane{
+			Servers: []*servers.Server{server},
+			Addrs:   []string{dsn.Addr()},
+			Settings: func(through []string, namespace string) any {
+				// Not Settings, which would hide the password.
+				return map[string]any{"dsn": dsn.At(through[0]).Reveal(), "namespace": namespace, "create": true}
+			},
 		}
-		t.Cleanup(func() { proxy.Close() })
-		idle <- lane{server, proxy, dsn.At(proxy.Addr())}
-	}
-	c.Store = func(t *testing.T, seed uint64) *system.Store {
-		l := <-idle
-		t.Cleanup(func() { idle <- l })
-		return &system.Store{
-			// Not Settings, which would hide the password.
-			Options: map[string]any{"dsn": l.dsn.Reveal(), "namespace": fmt.Sprintf("system/seed%d", seed), "create": true},
-			Restart: l.server.Restart,
-			Pause:   system.Pausing(l.server.Stop, l.server.Cont),
-			Cut:     system.Cutting(l.proxy),
-		}
-	}
-	return c
+	})
 }
 
+// TestSystem is run with more seeds as -args -system.seeds=100.
 func TestSystem(t *testing.T) { system.Run(t, systemConfig(t)) }
 
 // TestControl takes the fence away, and expects the damage.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -209,7 +210,7 @@ func TestStoreChanged(t *testing.T) {
 		s := join(t, b, "n1")
 		token := acquire(t, s, "a", driver.Owner{}).Fence.Token
 		run(t, path, "UPDATE tenure_namespaces SET revision = 0")
-		if _, err := s.Acquire(t.Context(), claims(1)); !errors.Is(err, driver.ErrStoreChanged) {
+		if _, err := s.Acquire(t.Context(), sqlfault.Claims(1)); !errors.Is(err, driver.ErrStoreChanged) {
 			t.Errorf("acquire: %v", err)
 		}
 		if err := b.RaiseFloor(t.Context(), token+1, token+2); !errors.Is(err, driver.ErrConflict) {
