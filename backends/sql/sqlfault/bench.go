@@ -1,7 +1,11 @@
 package sqlfault
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,37 +59,62 @@ func BenchmarkHandover(b *testing.B, be driver.Backend) {
 	}
 }
 
-// BenchmarkTail is how late a follower in another process has an entry, from the
-// acknowledgement of the commit; both are backends of one namespace.
+// BenchmarkTail appends b.N entries of 128 bytes to one shard, one every millisecond,
+// and reports how late a follower in another process has each, from its
+// acknowledgement; both backends are of one namespace that is new.
 func BenchmarkTail(b *testing.B, leader, follower driver.Backend) {
-	s := Join(b, leader, "n1")
-	granted, _ := Acquire(b, s, Claims(1))
-	page, err := follower.TailLog(b.Context(), "", 100)
+	const producers, every = 8, time.Millisecond
+	lease, stop := lead(b, leader)
+	defer stop()
+	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second+10*every*time.Duration(b.N))
+	defer cancel()
+	page, err := follower.TailLog(ctx, "", 1024)
 	if err != nil {
 		b.Fatal(err)
 	}
-	type arrival struct {
-		at  time.Time
-		err error
-	}
-	arrived := make(chan arrival, 1)
-	number, lag := driver.WriteNo(0), time.Duration(0)
-	for b.Loop() {
-		number++
-		go func() {
-			var err error
-			page, err = follower.TailLog(b.Context(), page.Cursor, 100)
-			arrived <- arrival{time.Now(), err}
-		}()
-		Commit(b, s, AppendOf(granted[0].Fence, number, make([]byte, 128)))
-		committed := time.Now()
-		a := <-arrived
-		if a.err != nil {
-			b.Fatal(a.err)
+	acked, arrived := make([]time.Time, b.N), make([]time.Time, b.N)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for cursor, n := page.Cursor, 0; n < b.N; n += len(page.Entries) {
+			if page, err = follower.TailLog(ctx, cursor, 1024); err != nil {
+				b.Error(err)
+				return
+			}
+			for _, e := range page.Entries {
+				arrived[e.Seq-1] = time.Now()
+			}
+			cursor = page.Cursor
 		}
-		lag += max(0, a.at.Sub(committed))
+	})
+	var next atomic.Int64
+	b.ResetTimer()
+	start := time.Now()
+	for range producers {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
+				time.Sleep(time.Until(start.Add(time.Duration(i) * every)))
+				seq, err := lease.Append(ctx, make([]byte, 128))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				acked[seq-1] = time.Now()
+			}
+		})
 	}
-	b.ReportMetric(float64(lag.Microseconds())/float64(number), "lag-µs/op")
+	all.Wait()
+	b.StopTimer()
+	if b.Failed() {
+		return
+	}
+	late := make([]time.Duration, b.N)
+	for i := range late {
+		late[i] = max(0, arrived[i].Sub(acked[i]))
+	}
+	slices.Sort(late)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+	b.ReportMetric(float64(late[len(late)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(late[len(late)*99/100].Microseconds())/1000, "p99-ms")
 }
 
 // BenchmarkIdlePoll is one look at the store by a blocked Observe: its cost times
