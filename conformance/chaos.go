@@ -124,18 +124,33 @@ func (a *actor) learn(shard driver.ShardID, r driver.AcquireResult) {
 	}
 }
 
-// turmoil lets the actors act at once, between returns on a calm, and judges.
+// turmoil lets the actors act at once, between returns on a calm, and judges. On a
+// slow store it goes on, for a bounded time, until there is something to judge.
 func (f *fixture) turmoil(actors []*actor, round func(i int, act func())) {
 	f.t.Helper()
-	f.rounds(40, 1500*time.Millisecond, func(i int) {
-		round(i, func() {
+	n := 0
+	play := func(int) {
+		round(n, func() {
 			together(times(len(actors), func(k int) {
 				for range 6 {
 					actors[k].act()
 				}
 			})...)
 		})
-	})
+		n++
+	}
+	idle := func() bool {
+		for _, l := range actors[0].ledgers {
+			if l.accepted() == 0 {
+				return true
+			}
+		}
+		return false
+	}
+	f.rounds(40, 1500*time.Millisecond, play)
+	for start := time.Now(); idle() && time.Since(start) < 10*time.Second && f.ctx.Err() == nil && !f.failed(); {
+		play(n)
+	}
 	judge := f.join("judge")
 	for shard, l := range actors[0].ledgers {
 		f.quiesce(judge, judge.preempt(shard))
