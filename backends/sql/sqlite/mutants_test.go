@@ -20,7 +20,7 @@ func TestMutants(t *testing.T) {
 		name, killer string
 		edit         mutate.Edit
 	}{
-		{"E1: transactions are deferred, and fail when they come to write", "TestProcessesHammerOneFile", mutate.Edit{
+		{"E1: transactions are deferred, and fail when they come to write", "TestWriteWaitsForTheOther", mutate.Edit{
 			File: "writer.go", Old: "context.Background(), \"BEGIN IMMEDIATE\")", New: "context.Background(), \"BEGIN\")"}},
 	} {
 		t.Run(m.name, func(t *testing.T) {

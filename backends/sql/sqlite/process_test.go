@@ -214,6 +214,45 @@ func TestProcessesHammerOneFile(t *testing.T) {
 	}
 }
 
+// A write waits for another writer before it reads: what it read before would be
+// out of date, and SQLite would refuse it.
+func TestWriteWaitsForTheOther(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b := open(t, path, nil)
+	s := join(t, b, "n1")
+	fence := acquire(t, s, "a", driver.Owner{}).Fence
+	db, err := sqlite.OpenDB(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil) // another process's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	committed := make(chan error, 1)
+	go func() {
+		out, err := s.Commit(t.Context(), []driver.Write{appendOf(fence, 1, "x")})
+		if err == nil {
+			err = out[0].Err
+		}
+		committed <- err
+	}()
+	select {
+	case err := <-committed:
+		t.Fatalf("the commit ended while another transaction held the lock: %v", err)
+	case <-time.After(500 * time.Millisecond):
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-committed; err != nil {
+		t.Error(err)
+	}
+}
+
 // A process that is stopped inside a write transaction holds up writes, which end
 // with their contexts, but neither heartbeats nor reads; killing it frees them.
 func TestProcessStoppedInAWrite(t *testing.T) {
