@@ -102,13 +102,14 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	user, other := server.User(), "digest:admin:x"
-	b := openOn(t, Options{User: user.User(), Password: Secret(user.Password()), Admins: []string{other}}, server)
+	const root = "/rights" // of its own: who makes a root decides who may use it
+	b := openOn(t, Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}}, server)
 	s := join(t, b, "n1")
 	granted, _ := acquire(t, s, claims(1))
 	if err := commit(t.Context(), s, granted[0].Fence, 1, "a"); err != nil {
 		t.Fatal(err)
 	}
-	base := DefaultRoot + "/" + t.Name()
+	base := root + "/" + t.Name()
 	as := func(user, password string) *zk.Conn {
 		conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogger(silent{}))
 		if err != nil {
@@ -133,7 +134,7 @@ func TestRights(t *testing.T) {
 			t.Errorf("a stranger reads %s: %v", node, err)
 		}
 	}
-	if _, err := Open(t.Context(), addrs([]*servers.Server{server}), t.Name(), nil); err == nil || !strings.Contains(err.Error(), zk.ErrNoAuth.Error()) {
+	if _, err := Open(t.Context(), addrs([]*servers.Server{server}), t.Name(), &Options{Root: root}); err == nil || !strings.Contains(err.Error(), zk.ErrNoAuth.Error()) {
 		t.Errorf("a stranger opens it: %v", err)
 	}
 }
