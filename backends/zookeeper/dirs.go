@@ -99,9 +99,12 @@ func (s *store) makeDirs(ctx context.Context, lk *link, dirs []string) error {
 
 // create makes a directory unless it exists.
 func create(c *zk.Conn, node string, acl []zk.ACL) error {
-	_, err := c.Create(node, nil, 0, acl)
-	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+	switch _, err := c.Create(node, nil, 0, acl); {
+	case err == nil || errors.Is(err, zk.ErrNodeExists):
+		return nil
+	case errors.Is(err, zk.ErrNoAuth):
+		return fmt.Errorf("making %s: %w: the node above it is another user's; let Options.User create nodes there, or use another Options.Root", node, err)
+	default:
 		return fmt.Errorf("making %s: %w", node, err)
 	}
-	return nil
 }

@@ -137,6 +137,9 @@ func TestRights(t *testing.T) {
 	if _, err := Open(t.Context(), addrs([]*servers.Server{server}), t.Name(), &Options{Root: root}); err == nil || !strings.Contains(err.Error(), zk.ErrNoAuth.Error()) {
 		t.Errorf("a stranger opens it: %v", err)
 	}
+	if _, err := Open(t.Context(), addrs([]*servers.Server{server}), t.Name()+"2", &Options{Root: root, Create: true}); err == nil || !strings.Contains(err.Error(), "Options.Root") {
+		t.Errorf("a stranger makes another beside it: %v", err)
+	}
 }
 
 // TestGuardOps puts a fence into a Multi of the application's own.
