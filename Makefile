@@ -72,7 +72,7 @@ help: ## List the targets
 .PHONY: test check
 test: ## All that is not slow: under 10 minutes on 2 cores
 	@MAKE="$(MAKE)" .ci/steps $(TEST_STEPS)
-check: ## What CI runs: test, and what is slow; about 30 minutes on 2 cores, 45 cold
+check: ## What CI runs: test, and what is slow; about 33 minutes on 2 cores, more where all is to be compiled
 	@MAKE="$(MAKE)" .ci/steps $(TEST_STEPS) $(SLOW_STEPS)
 
 .PHONY: lint
