@@ -500,6 +500,34 @@ func TestNothingIsSentAfterLapse(t *testing.T) {
 	})
 }
 
+// A write that the store certainly did not apply is sent again while the lease is
+// valid, and never after it (S5).
+func TestRefusedCommitIsNotSentAfterLapse(t *testing.T) {
+	onLease(t, func(w *world, m *member, l *Lease) {
+		var mu sync.Mutex
+		before, after := 0, 0
+		m.tap.onCommit(func(driver.Session, context.Context, []driver.Write) ([]driver.CommitResult, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if l.Err() == nil {
+				before++
+			} else {
+				after++
+			}
+			return nil, fmt.Errorf("deadlock: %w", ErrRetry)
+		})
+		m.link.Set(kvfault.Heartbeat, kvfault.DropRequest)
+		if _, err := l.Append(w.Context(), nil); !errors.Is(err, ErrLapsed) || !NotApplied(err) {
+			w.Errorf("append: %v, want ErrLapsed", err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if before < 2 || after != 0 {
+			w.Errorf("sent %d times under the lease, %d times after it; want several, and none", before, after)
+		}
+	})
+}
+
 // A read that the lease did not outlive is not returned.
 func TestReadIsCheckedAfterwards(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {

@@ -47,6 +47,8 @@ var mutants = []mutant{
 		{File: "run.go", Old: "if r.ctx.Err() != nil {\n\t\treturn false\n\t}\n", New: ""}}},
 	{"S5: no proof after the wait behind another commit", "TestNothingIsSentAfterLapse", []mutate.Edit{
 		{File: "commit.go", Old: "if refuse == nil {\n\t\trefuse = l.Err()\n\t}\n", New: ""}}},
+	{"S5: a commit that was never sent is retried after its lease", "TestRefusedCommitIsNotSentAfterLapse", []mutate.Edit{
+		{File: "commit.go", Old: "\tif !sent {\n\t\treturn false\n\t}\n", New: ""}}},
 	{"S5: no proof after the wait for a read", "TestReadIsCheckedAfterwards", []mutate.Edit{
 		{File: "lease.go", Old: "\tif err := l.Err(); err != nil {\n\t\treturn none, err\n\t}\n\treturn v, nil\n", New: "\treturn v, nil\n"}}},
 	{"S5: the handler starts without the head", "TestHeadOutOfReach", []mutate.Edit{
@@ -93,6 +95,10 @@ var mutants = []mutant{
 		{File: "commit.go", Old: "\tl.e.storeChanged(out.err)\n", New: ""}}},
 	{"S14: a view's answer that the store changed is tried again", "TestStoreChangedIsFoundByAnyCall/view", []mutate.Edit{
 		{File: "calls.go", Old: "\t\t\te.storeChanged(err)\n", New: ""}}},
+	{"S14: a head's answer that the store changed is read again", "TestStoreChangedIsFoundByHead/grant", []mutate.Edit{
+		{File: "run.go", Old: "\t\te.storeChanged(err)\n", New: ""}}},
+	{"S14: the same, of a commit in doubt", "TestStoreChangedIsFoundByHead/commit_in_doubt", []mutate.Edit{
+		{File: "commit.go", Old: "\t\tr.l.e.storeChanged(err)\n", New: ""}}},
 	{"S4: what was released is known by the reply alone", "TestReleaseKnownByTheView", []mutate.Edit{
 		{File: "step.go", Old: "\t\te.gone(eff.Fence, eff.Owner)\n", New: ""}}},
 	{"A5: a handover whose reply was lost passes for refused", "TestHandOverKnownByTheView/moved_on", []mutate.Edit{

@@ -370,3 +370,45 @@ func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 		})
 	}
 }
+
+// I1, S14: so does a read of a shard's head: before the handler starts, and for a
+// commit in doubt.
+func TestStoreChangedIsFoundByHead(t *testing.T) {
+	changed := fmt.Errorf("another store: %w", ErrStoreChanged)
+	halts := func(w *world, m *member) {
+		w.Helper()
+		w.eventually("halt", func() bool { return m.View().Err != nil })
+		if err := m.end(); !errors.Is(err, ErrStoreChanged) {
+			w.Errorf("Run: %v, want ErrStoreChanged", err)
+		}
+	}
+	t.Run("grant", func(t *testing.T) {
+		onLease(t, func(w *world, m *member, l *Lease) {
+			b := w.member("b")
+			var h leases
+			w.must(b.Contend(h.hold, "s"))
+			w.eventually("both know the other", func() bool { return len(m.View().Members) == 2 && len(b.View().Members) == 2 })
+			b.tap.onReadLog(func() error { return changed })
+			// A successor learns of its lease by its view, which has no head.
+			w.must(m.HandOver(w.Context(), b.View().Session, "s"))
+			halts(w, b)
+			if h.count() != 0 {
+				w.Error("the handler was called")
+			}
+		})
+	})
+	t.Run("commit in doubt", func(t *testing.T) {
+		onLease(t, func(w *world, m *member, l *Lease) {
+			m.tap.onReadLog(func() error { return changed })
+			m.tap.onCommit(times(1, func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+				res, err := loseReply(next, ctx, ws)
+				w.takeOver(m, 0)
+				return res, err
+			}))
+			if _, err := l.Append(w.Context(), nil); !errors.Is(err, ErrUnknown) {
+				w.Errorf("append: %v, want ErrUnknown", err)
+			}
+			halts(w, m)
+		})
+	})
+}

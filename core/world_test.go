@@ -52,6 +52,7 @@ type tap struct {
 	closes int                               // so many of a session are refused
 	look   func(q driver.ObserveQuery) error // of each Observe before it is sent
 	misses bool                              // changes of members and shards do not reach the watch
+	read   func() error                      // of each ReadLog before it is sent
 	sizes  []int                             // operations of each commit
 	log    []string
 }
@@ -95,6 +96,26 @@ func (t *tap) onLook(f func(driver.ObserveQuery) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.look = f
+}
+
+func (t *tap) ReadLog(ctx context.Context, shard ShardID, after Seq, most int) (*driver.LogPage, error) {
+	t.mu.Lock()
+	read := t.read
+	t.mu.Unlock()
+	if read != nil {
+		if err := read(); err != nil {
+			return nil, err
+		}
+	}
+	return t.Backend.ReadLog(ctx, shard, after, most)
+}
+
+// onReadLog has f asked before every read of a log or head; one that it answers
+// with an error is not sent.
+func (t *tap) onReadLog(f func() error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.read = f
 }
 
 func (t *tap) missChanges() {
