@@ -38,6 +38,10 @@ func TestOpenRefuses(t *testing.T) {
 		{"colon", "app", here, Options{User: "me", Password: "planted:secret"}, driver.ErrInvalid, "colon"},
 		{"administrator", "app", here, Options{Admins: []string{"admin"}}, driver.ErrInvalid, "scheme:id"},
 		{"plaintext", "app", []string{"zk.example:2181"}, Options{User: "me", Password: "planted-secret"}, driver.ErrInvalid, "TLS"},
+		{"plaintext without a user", "app", []string{server.Addr(), "zk.example:2181"}, Options{}, driver.ErrInvalid, "TLS"},
+		{"unchecked certificate", "app", []string{"zk.example:2181"}, Options{TLS: &tls.Config{InsecureSkipVerify: true}}, driver.ErrInvalid, "certificate"},
+		{"unchecked with a password", "app", []string{"192.0.2.1"},
+			Options{User: "me", Password: "planted-secret", TLS: &tls.Config{InsecureSkipVerify: true}}, driver.ErrInvalid, "certificate"},
 		{"nobody there", "app", []string{"127.0.0.1:1"}, Options{Create: true, User: "me", Password: "planted-secret"}, driver.ErrRetry, "no server"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -50,6 +54,33 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("the error gives a password away: %s", text)
 			}
 		})
+	}
+}
+
+// TestInsecure: what TestOpenRefuses has refused is allowed where the options say
+// so, and on this machine.
+func TestInsecure(t *testing.T) {
+	t.Parallel()
+	unchecked := &tls.Config{InsecureSkipVerify: true}
+	checked := &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { return nil }}
+	for _, c := range []struct {
+		server  string
+		options Options
+		allowed bool
+	}{
+		{"zk.example", Options{}, false},
+		{"zk.example", Options{TLS: unchecked}, false},
+		{"zk.example", Options{Insecure: true}, true},
+		{"zk.example", Options{TLS: unchecked, Insecure: true}, true},
+		{"zk.example", Options{TLS: &tls.Config{}}, true},
+		{"zk.example", Options{TLS: checked}, true},
+		{"127.0.0.1:2181", Options{}, true},
+		{"[::1]:2181", Options{TLS: unchecked}, true},
+		{"localhost", Options{User: "me", Password: "planted"}, true},
+	} {
+		if _, err := c.options.checkServers([]string{c.server}); (err == nil) != c.allowed {
+			t.Errorf("%s with %+v: %v", c.server, c.options, err)
+		}
 	}
 }
 

@@ -45,8 +45,9 @@ type Options struct {
 	// It is not changed, and must not be while the backend is open.
 	TLS *tls.Config
 
-	// Insecure allows a password on a connection to another host without TLS.
-	// Default false: that is refused.
+	// Insecure allows a connection to another host without TLS, or without checking
+	// its certificate, with a user or without one: it carries tokens and what the
+	// application writes. Default false: that is refused.
 	Insecure bool
 
 	// dial replaces the connecting, in tests.
@@ -115,11 +116,18 @@ func (o *Options) checkServers(servers []string) ([]string, error) {
 			host, port = strings.Trim(s, "[]"), defaultPort
 		}
 		out[i] = net.JoinHostPort(host, port)
-		if o.User != "" && o.TLS == nil && !o.Insecure && !loopback(host) {
-			return nil, fmt.Errorf("tenure: %w: a password for %s without TLS could be read on the way: set Options.TLS, or Options.Insecure to allow it", driver.ErrInvalid, host)
+		if !o.Insecure && !o.protected() && !loopback(host) {
+			return nil, fmt.Errorf("tenure: %w: the connection to ZooKeeper at %.80q would not be protected: set Options.TLS and let it check the certificate, or set Options.Insecure", driver.ErrInvalid, host)
 		}
 	}
 	return out, nil
+}
+
+// protected reports whether connections are encrypted, and the server's
+// certificate is checked.
+func (o *Options) protected() bool {
+	c := o.TLS
+	return c != nil && (!c.InsecureSkipVerify || c.VerifyConnection != nil || c.VerifyPeerCertificate != nil)
 }
 
 func loopback(host string) bool {
