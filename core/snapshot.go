@@ -48,11 +48,13 @@ func (e *Elector) View() *View {
 	e.snap.lastMu.Lock()
 	defer e.snap.lastMu.Unlock()
 	e.mu.Lock()
-	if v := e.snap.last; v != nil && v.gen == e.snap.gen {
+	silent := e.m.AppendSilent(nil, e.clk.now())
+	if v := e.snap.last; v != nil && v.gen == e.snap.gen && slices.Equal(v.Silent, silent) {
 		e.mu.Unlock()
 		return v
 	}
 	v, states := e.copyState()
+	v.Silent = silent
 	e.mu.Unlock()
 
 	slices.SortFunc(v.Members, func(a, b Member) int {

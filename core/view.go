@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type View struct {
 	Stopped bool      // Run hands everything back, or has ended
 
 	Members   []Member    // that live, this one included, by node and session
+	Silent    []SessionID // of Members: no heartbeat was seen for the TTL, and nobody evicted them yet; see Unowned
 	Shards    []Ownership // every shard seen or wanted, by name
 	Leases    []LeaseInfo // own leases, those included whose handler still runs, by shard
 	Contended int         // shards that this member contends for
@@ -91,6 +93,27 @@ func (v *View) Member(id SessionID) (m Member, ok bool) {
 		}
 	}
 	return Member{}, false
+}
+
+// Unowned counts the shards that nobody serves: without an owner, of an owner that
+// does not live, or of one in Silent. Those whose name begins with "_" are counted
+// as reserved: they are Tenure's own, such as the assigner's, and stay without an
+// owner when the last member that uses them leaves.
+//
+// Up to 17 members, each sees the silence of all others; in a larger namespace it
+// sees that of its three predecessors, so that some member sees each.
+func (v *View) Unowned() (shards, reserved int) {
+	for i := range v.Shards {
+		o := &v.Shards[i]
+		switch {
+		case o.Node != "" && !slices.Contains(v.Silent, o.Session):
+		case strings.HasPrefix(o.Shard, "_"):
+			reserved++
+		default:
+			shards++
+		}
+	}
+	return shards, reserved
 }
 
 // Stuck returns the shards whose handler did not return in time.

@@ -51,12 +51,15 @@ type View struct {
 	Contended int      `json:"contended"`        // shards that this member contends for
 	Members   []Member `json:"members"`
 	// Shards are the first, or those after ?after=NAME; ?shard=NAME shows one only.
-	Shards    []Shard  `json:"shards"`
-	More      bool     `json:"more,omitempty"` // there are shards behind these
-	Unowned   int      `json:"unowned"`        // of all shards
-	Leases    []Lease  `json:"leases"`         // of this member
-	Stuck     []string `json:"stuck"`          // shards whose handler did not return in time
-	LastMoves []Move   `json:"last_moves"`     // of this member, oldest first
+	Shards []Shard `json:"shards"`
+	More   bool    `json:"more,omitempty"` // there are shards behind these
+	// Unowned and Reserved count, of all shards, those that nobody serves, as
+	// core.View.Unowned does: the reserved ones, Tenure's own, apart.
+	Unowned   int      `json:"unowned"`
+	Reserved  int      `json:"unowned_reserved"`
+	Leases    []Lease  `json:"leases"`     // of this member
+	Stuck     []string `json:"stuck"`      // shards whose handler did not return in time
+	LastMoves []Move   `json:"last_moves"` // of this member, oldest first
 }
 
 // Member is a member that lives.
@@ -66,6 +69,7 @@ type Member struct {
 	TTL      string            `json:"ttl"`
 	Priority int32             `json:"priority"`
 	Weight   int32             `json:"weight"`
+	Silent   bool              `json:"silent,omitempty"` // no heartbeat was seen for its TTL
 	Meta     map[string]string `json:"meta,omitempty"`
 }
 
@@ -230,13 +234,10 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	for _, m := range v.Members {
 		out.Members = append(out.Members, Member{
 			Node: m.Node, Session: string(m.Session), TTL: m.TTL.String(), Priority: m.Priority, Weight: m.Weight, Meta: m.Meta,
+			Silent: slices.Contains(v.Silent, m.Session),
 		})
 	}
-	for _, o := range v.Shards {
-		if o.Node == "" {
-			out.Unowned++
-		}
-	}
+	out.Unowned, out.Reserved = v.Unowned()
 	for _, o := range shards[:min(limit, len(shards))] {
 		out.Shards = append(out.Shards, shard(o))
 	}

@@ -13,6 +13,7 @@ type peer struct {
 	hash     uint64
 	version  driver.Version // last seen; 0 if not yet
 	seenAt   Instant        // arrival of the last change, or restart of the silence clock
+	newsAt   Instant        // arrival of the last change, or when it came to be watched
 	watched  bool
 	silent   bool    // for its TTL
 	evictAt  Instant // when it is this process's turn, once silent
@@ -65,6 +66,7 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 	for _, b := range v.Beats {
 		if p := m.alive[b.Session]; p != nil && p.version != b.Version {
 			p.version = b.Version
+			p.newsAt = m.now
 			p.heard(m.now)
 		}
 	}
@@ -87,7 +89,7 @@ func (m *Machine) addPeer(member *driver.Member) bool {
 		p.listed = true
 		return false
 	}
-	p := &peer{member: *member, hash: hash(member.Node), seenAt: m.now, listed: true}
+	p := &peer{member: *member, hash: hash(member.Node), seenAt: m.now, newsAt: m.now, listed: true}
 	i, _ := m.findPeer(id)
 	m.peers = slices.Insert(m.peers, i, p)
 	m.alive[id] = p
@@ -142,6 +144,7 @@ func (m *Machine) watch() {
 	for _, p := range m.peers {
 		if p.listed && !p.watched {
 			p.version = 0
+			p.newsAt = m.now
 			p.heard(m.now)
 		}
 		p.watched, p.listed = p.listed, false
@@ -210,6 +213,21 @@ func (m *Machine) watchSilence() {
 	m.emit(Effect{Kind: EffEvict, Call: c.id, Session: m.sess, Suspects: suspects, Timeout: m.cfg.CallTimeout})
 }
 
+// AppendSilent appends the sessions of members that are watched, and of which no
+// heartbeat was seen for their TTL although this session is trusted at now. Unlike
+// the silence that leads to an eviction (C5) it needs no proof: it is for operators.
+func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.SessionID {
+	if !m.Trusted(now) {
+		return b
+	}
+	for _, p := range m.watched {
+		if now >= p.newsAt.Add(p.member.TTL) {
+			b = append(b, p.member.Session)
+		}
+	}
+	return b
+}
+
 func (m *Machine) nextSilence() Instant {
 	at := Never
 	for _, p := range m.watched {
@@ -258,6 +276,7 @@ func (m *Machine) evicted(in *Input) {
 		case p.version == suspect.Version:
 			// It did beat, and the stream of changes has not said so.
 			p.version = in.Evictions[k].Current
+			p.newsAt = m.now
 			p.heard(m.now)
 			m.resync()
 		}
