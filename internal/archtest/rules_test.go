@@ -32,12 +32,13 @@ var rows = []row{
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "sharding", "follower", "go.uber.org/fx/..."}},
 
 	{pkg: "backends/kv", allow: []string{"core/driver"}},
+	{pkg: "backends/kv/route"},
 	{pkg: "backends/kv/kvfault", allow: []string{"core/driver", "backends/kv"}},
 	// The memory store is for tests, so it offers the faults too; no other may.
 	{pkg: "backends/memory", allow: []string{"core/driver", "backends/kv", "backends/kv/kvfault"}},
-	{pkg: "backends/etcd", allow: append([]string{"core/driver", "backends/kv"}, etcdClient...)},
-	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "github.com/hashicorp/consul/api"}},
-	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "github.com/go-zookeeper/zk"}},
+	{pkg: "backends/etcd", allow: append([]string{"core/driver", "backends/kv", "backends/kv/route"}, etcdClient...)},
+	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "backends/kv/route", "github.com/hashicorp/consul/api"}},
+	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "backends/kv/route", "github.com/go-zookeeper/zk"}},
 	{pkg: "backends/sql", allow: []string{"core/driver"}},
 	// For tests: it measures backends as core uses them.
 	{pkg: "backends/sql/sqlfault", allow: []string{"core", "core/driver", "backends/sql", "conformance", "conformance/faultproxy"}},

@@ -1,0 +1,132 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func cause(t *Trip) error { return context.Cause(t.Context) }
+
+// on fails unless the trip leads to a server.
+func on(t *testing.T, what string, trip *Trip, want int) *Trip {
+	t.Helper()
+	if trip.Server != want {
+		t.Errorf("%s goes to server %d, want %d", what, trip.Server, want)
+	}
+	return trip
+}
+
+func ends(t *testing.T, what string, trip *Trip, want error) {
+	t.Helper()
+	if got := cause(trip); !errors.Is(got, want) || (want == nil) != (got == nil) {
+		t.Errorf("%s ended with %v, want %v", what, got, want)
+	}
+}
+
+func TestSilentServerIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		r := New(ctx, 3, 1)
+		on(t, "a heartbeat", r.Beat(ctx), 1).Done(Answered)
+		call, watch := on(t, "a call", r.Call(ctx), 1), on(t, "a watch", r.Watch(ctx), 1)
+		hangs := on(t, "the next heartbeat", r.Beat(ctx), 1)
+		time.Sleep(100 * time.Millisecond)
+		second := on(t, "a heartbeat beside it", r.Beat(ctx), 2)
+		third := on(t, "one more", r.Beat(ctx), 0)
+		time.Sleep(30 * time.Millisecond)
+		second.Done(Answered)
+		ends(t, "a call on the silent server", call, ErrSilent)
+		ends(t, "a watch on it", watch, ErrSilent)
+		ends(t, "the heartbeat without an answer", hangs, nil)
+		on(t, "a call", r.Call(ctx), 2)
+		third.Done(Ended)
+		on(t, "a heartbeat", r.Beat(ctx), 2)
+		on(t, "one beside it", r.Beat(ctx), 0)
+		on(t, "one more", r.Beat(ctx), 2)
+
+		// The answer that came late makes it one of three again.
+		hangs.Done(Answered)
+		on(t, "a heartbeat", r.Beat(ctx), 1)
+	})
+}
+
+// TestStallOfTheStore: servers that answer again at the same time are not suspect,
+// whichever is first.
+func TestStallOfTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		r := New(ctx, 3, 0)
+		call, first := r.Call(ctx), r.Beat(ctx)
+		time.Sleep(100 * time.Millisecond)
+		second := r.Beat(ctx)
+		time.Sleep(200 * time.Millisecond)
+		second.Done(Answered)
+		ends(t, "a call", call, nil)
+		first.Done(Answered)
+		on(t, "a call", r.Call(ctx), 0)
+	})
+}
+
+func TestFailureMoves(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	r := New(ctx, 3, 0)
+	call, watch := r.Call(ctx), r.Watch(ctx)
+	r.Call(ctx).Done(Ended)
+	on(t, "a call after one that was given up", r.Call(ctx), 0).Done(Failed)
+	ends(t, "the other call", call, nil)
+	ends(t, "a watch", watch, ErrMoved)
+	on(t, "a call", r.Call(ctx), 1).Done(Failed)
+	on(t, "a call", r.Call(ctx), 2).Done(Failed)
+	on(t, "a call when all have failed", r.Call(ctx), 0)
+	call.Done(Failed)
+	on(t, "a heartbeat", r.Beat(ctx), 1).Done(Answered)
+	on(t, "a heartbeat", r.Beat(ctx), 1)
+}
+
+// TestOneServer: what was asked before the heartbeat that is answered ends, since it
+// may have been lost behind the server; what was asked after it goes on.
+func TestOneServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		r := New(ctx, 1, 0)
+		old, hangs := r.Call(ctx), r.Beat(ctx)
+		time.Sleep(100 * time.Millisecond)
+		second := r.Beat(ctx)
+		time.Sleep(time.Millisecond)
+		late := r.Call(ctx)
+		second.Done(Answered)
+		ends(t, "a call", old, ErrSilent)
+		ends(t, "a later call", late, nil)
+		time.Sleep(100 * time.Millisecond)
+		r.Beat(ctx).Done(Answered)
+		ends(t, "a later call, when that heartbeat still hangs,", late, nil)
+		hangs.Done(Failed)
+		late.Done(Failed)
+		on(t, "a call", r.Call(ctx), 0)
+	})
+}
+
+func TestLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		life, end := context.WithCancel(t.Context())
+		r := New(life, 2, 0)
+		call := r.Call(t.Context())
+		end()
+		synctest.Wait()
+		ends(t, "a call", call, context.Canceled)
+		call.Done(Ended)
+		trip := r.Call(t.Context())
+		trip.Done(Answered)
+		if r.Current() != 0 {
+			t.Errorf("the current server is %d, want 0", r.Current())
+		}
+	})
+}
