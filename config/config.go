@@ -108,7 +108,7 @@ func Load(o *LoadOptions) (*Config, error) {
 			}
 		}
 	}
-	r := &reader{file: file, left: maxNodes, env: func(name string) (string, bool) {
+	r := &reader{file: file, left: maxNodes, secrets: maxFile, env: func(name string) (string, bool) {
 		for _, kv := range environ {
 			if n, v, _ := strings.Cut(kv, "="); n == name {
 				return v, true
@@ -167,7 +167,7 @@ func (p *problems) settings(tree *node, path string, s *settings) {
 		case key == "" || i < 0:
 			p.unknown(n, path+"."+key, key, names)
 		default:
-			p.decode(n, path+"."+key, v.Field(i))
+			p.field(n, path+"."+key, v.Field(i))
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -196,8 +198,8 @@ func TestMistakes(t *testing.T) {
 		{"supersede without node", "tenure:\n  supersede: true", nil, []string{"app.yaml:2: tenure.supersede", "set node"}},
 		{"node with a slash", "tenure:\n  node: a/b", nil, []string{"app.yaml:2: tenure.node", `"a/b"`}},
 		{"meta key", "tenure:\n  meta: {'a b': x}", nil, []string{"tenure.meta", `"a b"`}},
-		{"secret file missing", "tenure:\n  backends:\n    postgres:\n      dsn: !file " + missing, nil, []string{"app.yaml:4: tenure.backends.postgres.dsn", missing, "no such file", "create the file"}},
-		{"secret variable missing", "tenure:\n  node: !env NODE_NAME", nil, []string{"app.yaml:2: tenure.node", "NODE_NAME", "set it"}},
+		{"secret file missing", "tenure:\n  backends:\n    postgres:\n      dsn: !file " + missing, nil, []string{"app.yaml:4: tenure.backends.postgres.dsn", "no such file", "create the file"}},
+		{"secret variable missing", "tenure:\n  node: !env NODE_NAME", nil, []string{"app.yaml:2: tenure.node", "no variable of the name after !env", "set it"}},
 		{"unknown tag", "tenure:\n  node: !vault a", nil, []string{"app.yaml:2: tenure.node", "unknown tag", "use !file or !env", "quote"}},
 		{"unknown tag of YAML's", "tenure:\n  node: !!vault a", nil, []string{"app.yaml:2: tenure.node", "unknown tag", "quote"}},
 		{"alias of nothing", "tenure:\n  node: *one", nil, []string{"app.yaml is not YAML", "an alias has no anchor", "quote a value that begins with ! or *"}},
@@ -256,17 +258,45 @@ func TestBombs(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	b.WriteString("a0: &a0 {x: y}\n")
-	for i := 1; i < 30; i++ {
+	for i := 1; i < 20; i++ {
 		fmt.Fprintf(&b, "a%d: &a%d [*a%d, *a%d]\n", i, i, i-1, i-1)
 	}
-	if _, err := load(t, b.String()+"tenure: {meta: {x: *a29}}"); err == nil || !strings.Contains(err.Error(), "aliases") {
+	if _, err := load(t, b.String()+"tenure: {meta: {x: *a19}}"); err == nil || !strings.Contains(err.Error(), "aliases") {
 		t.Errorf("aliases that multiply: %v", err)
 	}
-	if _, err := load(t, "tenure: &t {meta: *t}"); err == nil {
-		t.Error("an alias of itself was accepted")
+	large := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(large, make([]byte, 60<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t, "x: &x !file "+large+"\ntenure: {x: ["+strings.Repeat("*x, ", 1000)+"]}"); err == nil || !strings.Contains(err.Error(), "remove aliases") {
+		t.Errorf("aliases of a file: %v", err)
 	}
 	if _, err := load(t, strings.Repeat("#", 2<<20)); err == nil || !strings.Contains(err.Error(), "limit") {
 		t.Errorf("a large file: %v", err)
+	}
+}
+
+// TestCyclicAlias: a file of 1 KB cannot take gigabytes. It measures what the process
+// allocates, so nothing runs beside it.
+func TestCyclicAlias(t *testing.T) {
+	key := strings.Repeat("k", 200)
+	for _, text := range []string{
+		"tenure: &t {meta: *t}",
+		"tenure: &t {" + key + ": *t}",
+		"tenure: &t [*t, *t]",
+		"tenure: {a: &a {" + key + ": &b {c: *a, d: *b}}}",
+		"tenure: {" + strings.Repeat("k", 100<<10) + ": {" + strings.Repeat("a: b, c: d, ", 10) + "}}",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := load(t, text)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, core.ErrInvalid) || len(err.Error()) > 16<<10 {
+			t.Errorf("%.60s: got an error of %d bytes: %.200v", text, len(fmt.Sprint(err)), err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 16<<20 {
+			t.Errorf("%.60s: allocated %d bytes, want 16 MiB at most", text, got)
+		}
 	}
 }
 
@@ -328,6 +358,11 @@ tenure:
 		strings.Replace(text, "url: planted5", "password: *planted8", 1),
 		strings.Replace(text, "backend: mysql", `backend: "u:planted9@tcp(127.0.0.1:1)/db"`, 1),
 		strings.Replace(text, "backend: mysql", "backend: !env NS", 1),
+		strings.Replace(text, "url: planted5", "password: !env planted11", 1),
+		strings.Replace(text, "url: planted5", "password: !file planted12", 1),
+		strings.Replace(text, "url: planted5", "password: !file /planted13/x", 1),
+		strings.Replace(text, "backend: mysql", "backend: mysql\n  node: postgres://user:planted14@host/db", 1),
+		strings.Replace(text, "backend: mysql", "backend: mysql\n  ttl: host=db password=planted15", 1),
 	} {
 		c, err := load(t, bad, environ...)
 		if err == nil {
@@ -338,13 +373,10 @@ tenure:
 		}
 		fmt.Fprintf(&out, "%+v", err)
 	}
-	if c, err = load(t, text, append(environ, "TENURE__BACKEND=postgres://u:planted10@host/db")...); err != nil {
-		t.Fatal(err)
-	}
-	if err = c.Validate(openers()...); err == nil {
+	if _, err = load(t, text, append(environ, "TENURE__BACKEND=postgres://u:planted10@host/db")...); err == nil {
 		t.Error("a DSN was accepted as a backend's name")
 	}
-	fmt.Fprintf(&out, "%+v %s", err, c.Redacted())
+	fmt.Fprintf(&out, "%+v", err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if c, err = load(t, strings.Replace(text, "    redis:\n      url: planted5\n      port: 6379\n", "", 1), environ...); err != nil {
@@ -362,6 +394,64 @@ tenure:
 		if !strings.Contains(c.Redacted(openers()...)+out.String(), want) {
 			t.Errorf("Redacted hides %q:\n%s", want, c.Redacted(openers()...))
 		}
+	}
+}
+
+// TestPastedCredentials puts a data source name under each text key of each backend,
+// and malformed ones where they belong: no error has a part of the password.
+func TestPastedCredentials(t *testing.T) {
+	t.Parallel()
+	needed := map[string]string{
+		"sqlite": "path: /nonexistent/a.db", "postgres": "dsn: postgres://127.0.0.1:1/db", "mysql": "dsn: me@tcp(127.0.0.1:1)/db",
+		"etcd": "endpoints: ['http://127.0.0.1:1']", "consul": "address: http://127.0.0.1:1", "zookeeper": "servers: ['127.0.0.1:1']",
+	}
+	tried := 0
+	for _, o := range []core.Opener{sqlite.Opener, postgres.Opener, mysql.Opener, etcd.Opener, consul.Opener, zookeeper.Opener} {
+		settings := reflect.TypeOf(o.Settings)
+		for i := range settings.NumField() {
+			f := settings.Field(i)
+			key := f.Tag.Get("yaml")
+			values := []string{
+				"postgres://me:planted@127.0.0.1:1/db", "me:planted@tcp(127.0.0.1:1)/db", "https://me:planted@127.0.0.1:1", "me:planted@127.0.0.1:1",
+				"host=127.0.0.1 port=1 user=me password=planted dbname=db",
+				"postgres://me:x@planted@127.0.0.1:1/db", "postgres://me:x@planted/y@127.0.0.1:1/db", "postgres://me:x@planted?a=b@127.0.0.1:1/db",
+				"postgres://me:x@planted#y@127.0.0.1:1/db", "postgres://me:12/planted@127.0.0.1:1/db",
+				"me:x/planted@tcp(127.0.0.1:1)", "https://me:x/planted@127.0.0.1:1", "https://me:x@planted@127.0.0.1:1",
+			}
+			if strings.HasSuffix(key, "_file") { // its content instead of its name
+				values = append(values, "planted", "-----BEGIN PRIVATE KEY-----planted")
+			}
+			if key == "dsn" {
+				values = append(values, "me:x(planted)/db")
+			}
+			for _, value := range values {
+				tried++
+				part := "namespace: orders, insecure: true, " + needed[o.Name]
+				switch o.Name {
+				case "sqlite":
+					part = strings.Replace(part, "insecure: true, ", "", 1)
+				case "etcd":
+					if key != "username" && strings.HasPrefix(key, "password") {
+						part += ", username: me"
+					}
+				}
+				environ := []string{"TENURE__BACKENDS__" + strings.ToUpper(o.Name+"__"+key) + "=" + value}
+				c, err := load(t, "tenure: {open_timeout: 100ms, backends: {"+o.Name+": {"+part+"}}}", environ...)
+				if err == nil {
+					var b core.Backend
+					if b, err = c.Open(t.Context(), o); err == nil {
+						t.Errorf("%s.%s: opened with %s", o.Name, key, value)
+						_ = b.Close()
+					}
+				}
+				if text := fmt.Sprintf("%+v", err); strings.Contains(text, "planted") {
+					t.Errorf("%s.%s: %s: the error has a part of it: %s", o.Name, key, value, text)
+				}
+			}
+		}
+	}
+	if tried < 500 {
+		t.Errorf("tried %d, want 500 at least", tried)
 	}
 }
 

@@ -112,8 +112,22 @@ func (p *problems) structure(n *node, path string, v reflect.Value) {
 			p.unknown(n.fields[key], path+"."+key, key, names)
 			continue
 		}
-		p.decode(n.fields[key], path+"."+key, v.Field(i))
+		p.field(n.fields[key], path+"."+key, v.Field(i))
 	}
+}
+
+// field decodes one field of a struct. It refuses a credential under a key that is not
+// for one: whatever checks the value later would quote it.
+func (p *problems) field(n *node, path string, v reflect.Value) {
+	t := v.Type()
+	if t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.String && !isSecret(t) && (n.holdsPassword() || slices.ContainsFunc(n.items, (*node).holdsPassword)) {
+		p.add(n, path, "the value looks like one with a password, so it is not shown: this key is not for one")
+		return
+	}
+	p.decode(n, path, v)
 }
 
 // unknown reports a key that is none, with the one that was probably meant.

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // node is a value of the configuration, and where it came from.
@@ -57,16 +58,20 @@ func (n *node) field(key string) *node {
 
 // Bounds of what is read. Configuration is written by people.
 const (
-	maxFile   = 1 << 20
-	maxSecret = 64 << 10
-	maxNodes  = 10_000
+	maxFile  = 1 << 20
+	maxNodes = 10_000
+	maxDepth = 32
+	maxKey   = 256 // bytes
 )
 
-// reader turns YAML into nodes.
+// reader turns YAML into nodes. Aliases can repeat all that it makes, so that each
+// of its bounds is on the whole.
 type reader struct {
-	file string
-	env  func(string) (string, bool)
-	left int // nodes that may still be made, so that aliases cannot multiply for ever
+	file    string
+	env     func(string) (string, bool)
+	left    int // nodes that may still be made
+	secrets int // bytes that may still be read from files
+	depth   int
 }
 
 // subtree reads the mapping at path, such as tenure; an empty one if it is not there.
@@ -134,9 +139,14 @@ func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
 	if r.left--; r.left < 0 {
 		return nil, fmt.Errorf("%s: %s: more than %d values: remove aliases that repeat each other", where, path, maxNodes)
 	}
-	switch y.Kind {
-	case yaml.AliasNode:
+	if y.Kind == yaml.AliasNode {
 		return r.convert(y.Alias, path)
+	}
+	if r.depth++; r.depth > maxDepth {
+		return nil, fmt.Errorf("%s: %s: more than %d levels: remove an alias that contains itself, or groups", where, path, maxDepth)
+	}
+	defer func() { r.depth-- }()
+	switch y.Kind {
 	case yaml.SequenceNode:
 		n := &node{kind: list, where: where}
 		for i, item := range y.Content {
@@ -154,6 +164,9 @@ func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
 			if y.Content[i].Kind != yaml.ScalarNode || key == "<<" {
 				return nil, fmt.Errorf("%s: %s: a key is a plain word here: write it out", r.at(y.Content[i]), path)
 			}
+			if len(key) > maxKey {
+				return nil, fmt.Errorf("%s: %s: a key has %d bytes: the limit is %d", r.at(y.Content[i]), path, len(key), maxKey)
+			}
 			if _, twice := n.fields[key]; twice {
 				return nil, fmt.Errorf("%s: key %s.%s occurs twice: remove one", r.at(y.Content[i]), path, key)
 			}
@@ -165,6 +178,13 @@ func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
 		}
 		return n, nil
 	}
+	return r.scalar(y, path)
+}
+
+// scalar reads a value. Its errors do not quote what follows !file or !env, which may
+// be a password that was written there by mistake.
+func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
+	where := r.at(y)
 	n := &node{kind: scalar, value: y.Value, where: where}
 	switch tag := y.ShortTag(); {
 	case tag == "!!null":
@@ -172,14 +192,17 @@ func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
 	case tag == "!file":
 		n.secret = true
 		var err error
-		if n.value, err = readSecret(y.Value); err != nil {
-			return nil, fmt.Errorf("%s: %s: !file %s: %w: create the file, or correct the path", where, path, y.Value, err)
+		if n.value, err = driver.ReadSecret(y.Value); err != nil {
+			return nil, fmt.Errorf("%s: %s: the file after !file: %w: create the file, or correct the path", where, path, err)
+		}
+		if r.secrets -= len(n.value); r.secrets < 0 {
+			return nil, fmt.Errorf("%s: %s: the files after !file have more than %d bytes: remove aliases that repeat them", where, path, maxFile)
 		}
 	case tag == "!env":
 		n.secret = true
 		var ok bool
 		if n.value, ok = r.env(y.Value); !ok {
-			return nil, fmt.Errorf("%s: %s: !env %s: the environment has no such variable: set it", where, path, y.Value)
+			return nil, fmt.Errorf("%s: %s: the environment has no variable of the name after !env: set it, or correct the name", where, path)
 		}
 	case !slices.Contains(yamlTags, tag): // which may be a password, too
 		return nil, fmt.Errorf("%s: %s: an unknown tag: use !file or !env, and %s", where, path, quoteHint)
@@ -191,26 +214,6 @@ const quoteHint = "quote a value that begins with ! or *"
 
 // yamlTags are what scalars have by themselves. A password may begin with two marks.
 var yamlTags = []string{"!!str", "!!bool", "!!int", "!!float", "!!timestamp", "!!binary", "!!merge"}
-
-// readSecret reads a small file without the line break at its end.
-func readSecret(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		// The path is in the caller's error already.
-		if pe, ok := errors.AsType[*os.PathError](err); ok {
-			err = pe.Err
-		}
-		return "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", err
-	}
-	if len(text) > maxSecret {
-		return "", fmt.Errorf("it has more than %d bytes", maxSecret)
-	}
-	return strings.TrimRight(string(text), "\r\n"), nil
-}
 
 // overlay puts the environment's variables on top, in their order by name.
 func (n *node) overlay(prefix string, environ []string) error {

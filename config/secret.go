@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 )
 
@@ -23,8 +24,13 @@ func suspicious(key, value string) bool {
 			return true
 		}
 	}
-	return strings.Contains(value, "@") && strings.ContainsAny(value, ":/")
+	return strings.Contains(value, "@") && strings.ContainsAny(value, ":/") || password.MatchString(value)
 }
+
+// password matches a URL or data source name that has one.
+var password = regexp.MustCompile(`(?i)(://[^/@]*:.*@|^[^/:@]{2,}:.*@|\b(password|passwd|pwd)\s*=)`)
+
+func (n *node) holdsPassword() bool { return n.kind == scalar && password.MatchString(n.value) }
 
 // show quotes a value for a message, unless it may be a secret. t is nil where the
 // type is not known.

@@ -106,6 +106,12 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 	if c.Token != "" {
 		cfg.Token, cfg.TokenFile = string(c.Token), ""
 	}
+	for _, file := range []string{c.CAFile, c.CertFile, c.KeyFile} {
+		// The client's own error would quote the name, which may be a pasted key.
+		if _, err := os.Stat(file); file != "" && err != nil {
+			return nil, fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid, driver.WithoutPath(err))
+		}
+	}
 	tls := &cfg.TLSConfig
 	for _, set := range []struct {
 		to   *string
@@ -142,14 +148,14 @@ func local(address string) bool {
 
 func tokenFile(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
-		text, err := os.ReadFile(path)
+		text, err := driver.ReadSecret(path)
 		if err != nil {
 			return "", err
 		}
-		if token := strings.TrimSpace(string(text)); token != "" {
+		if token := strings.TrimSpace(text); token != "" {
 			return token, nil
 		}
-		return "", errors.New("the file " + path + " is empty")
+		return "", errors.New("the token's file is empty")
 	}
 }
 

@@ -46,9 +46,9 @@ func TestOpenRefuses(t *testing.T) {
 		{"user without a scheme", Config{Address: "root:planted-secret@127.0.0.1:1"}, "app", Options{Insecure: true}, driver.ErrInvalid, "holds a user"},
 		{"user with a slash", Config{Address: "https://root:planted-secret/@127.0.0.1:1"}, "app", Options{}, driver.ErrInvalid, "holds a user"},
 		{"scheme", Config{Address: "ftp://consul.example", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
-		{"CA", Config{Address: "https://127.0.0.1:1", CAFile: filepath.Join(t.TempDir(), "none"), Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "none"},
+		{"CA", Config{Address: "https://127.0.0.1:1", CAFile: filepath.Join(t.TempDir(), "none"), Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "no such file"},
 		{"nobody there", Config{Address: "127.0.0.1:1", Token: "planted-secret"}, "app", Options{}, nil, "refused"},
-		{"no token file", Config{Address: server.Addr(), TokenFile: filepath.Join(t.TempDir(), "none")}, "app", Options{}, nil, "none"},
+		{"no token file", Config{Address: server.Addr(), TokenFile: filepath.Join(t.TempDir(), "none")}, "app", Options{}, nil, "no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, err := OpenConfig(t.Context(), c.config, c.namespace, &c.options)

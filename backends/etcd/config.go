@@ -202,14 +202,14 @@ var Opener = driver.Opener{
 func (s *Settings) config() (clientv3.Config, error) {
 	c := clientv3.Config{Endpoints: s.Endpoints, Username: s.Username, Password: string(s.Password)}
 	wrong := func(what string, err error) (clientv3.Config, error) {
-		return c, fmt.Errorf("tenure: %w: etcd's %s: %w", driver.ErrInvalid, what, err)
+		return c, fmt.Errorf("tenure: %w: etcd's %s: %w", driver.ErrInvalid, what, driver.WithoutPath(err))
 	}
 	if s.PasswordFile != "" {
-		text, err := os.ReadFile(s.PasswordFile)
+		text, err := driver.ReadSecret(s.PasswordFile)
 		if err != nil {
 			return wrong("password_file", err)
 		}
-		c.Password = strings.TrimSpace(string(text))
+		c.Password = strings.TrimSpace(text)
 	}
 	if (c.Username == "") != (c.Password == "") {
 		return wrong("username", errors.New("it goes with a password, and a password with it"))

@@ -3,8 +3,6 @@ package sql
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -17,10 +15,10 @@ type Secret = driver.Secret
 // the line break at its end. Safe for concurrent use.
 func PasswordFile(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
-		text, err := os.ReadFile(path)
+		text, err := driver.ReadSecret(path)
 		if err != nil {
-			return "", fmt.Errorf("tenure: %w: reading the password: %w", driver.ErrRetry, err)
+			return "", fmt.Errorf("tenure: %w: reading the password's file: %w", driver.ErrRetry, err)
 		}
-		return strings.TrimRight(string(text), "\r\n"), nil
+		return text, nil
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -55,11 +54,11 @@ var Opener = driver.Opener{
 func (s *Settings) options() (*Options, error) {
 	o := &Options{Create: s.Create, Root: s.Root, User: s.User, Password: s.Password, Admins: s.Admins, Insecure: s.Insecure}
 	if s.PasswordFile != "" {
-		text, err := os.ReadFile(s.PasswordFile)
+		text, err := driver.ReadSecret(s.PasswordFile)
 		if err != nil {
 			return nil, fmt.Errorf("tenure: %w: reading password_file: %w", driver.ErrRetry, err)
 		}
-		o.Password = Secret(strings.TrimRight(string(text), "\r\n"))
+		o.Password = Secret(text)
 	}
 	if !s.TLS && s.CAFile == "" && s.CertFile == "" && s.KeyFile == "" {
 		return o, nil
@@ -68,7 +67,7 @@ func (s *Settings) options() (*Options, error) {
 	if s.CAFile != "" {
 		text, err := os.ReadFile(s.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("tenure: %w: reading ca_file: %w", driver.ErrInvalid, err)
+			return nil, fmt.Errorf("tenure: %w: reading ca_file: %w", driver.ErrInvalid, driver.WithoutPath(err))
 		}
 		o.TLS.RootCAs = x509.NewCertPool()
 		if !o.TLS.RootCAs.AppendCertsFromPEM(text) {
@@ -78,7 +77,7 @@ func (s *Settings) options() (*Options, error) {
 	if s.CertFile != "" || s.KeyFile != "" {
 		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("tenure: %w: cert_file and key_file: %w", driver.ErrInvalid, err)
+			return nil, fmt.Errorf("tenure: %w: cert_file and key_file: %w", driver.ErrInvalid, driver.WithoutPath(err))
 		}
 		o.TLS.Certificates = []tls.Certificate{pair}
 	}

@@ -1,9 +1,16 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"strings"
 )
+
+// maxSecret bounds a file with a credential, in bytes.
+const maxSecret = 64 << 10
 
 // Secret is a string that prints as xxxxx in every format, for the credentials in
 // a backend's settings. Convert it to string to use it. It does not hide in a field
@@ -23,3 +30,29 @@ func (s Secret) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, s.String(
 
 // MarshalText is String, for JSON, YAML and structured logs.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// ReadSecret reads a credential from a file of at most 64 KiB, without the line breaks
+// at its end. Its errors do not name the file: what was written as its name may be the
+// credential.
+func ReadSecret(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", WithoutPath(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", WithoutPath(err)
+	}
+	if len(text) > maxSecret {
+		return "", fmt.Errorf("the file has more than %d bytes", maxSecret)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// WithoutPath is an error of a file's operation without the file's name.
+func WithoutPath(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}

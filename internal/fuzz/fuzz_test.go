@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
@@ -16,6 +17,9 @@ func FuzzConfig(f *testing.F) {
 	f.Add("tenure: {backend: a, backends: {a: {path: x}}, ttl: 5s, meta: {b: c}}", "TENURE__TTL=3s")
 	f.Add("tenure: {meta: {a: !env X}}", "X=1")
 	f.Add("tenure: &a {backends: *a}", "TENURE__BACKENDS__A=1")
+	f.Add("x: &x {y: [*x, *x]}\ntenure: {meta: &m {a: &b [*m, *b]}, node: *x}", "A=1")
+	f.Add("a: &a {x: y}\nb: &b [*a, *a]\nc: &c [*b, *b]\ntenure: {meta: {x: *c}, ttl: *a}", "TENURE__META__B=1")
+	f.Add("tenure:\n  node: !env planted\n  ttl: !!int planted\n  meta: {<<: *planted}", "B=planted")
 	type settings struct {
 		Path  string `yaml:"path"`
 		Count *uint8 `yaml:"count"`
@@ -25,10 +29,17 @@ func FuzzConfig(f *testing.F) {
 		if strings.Contains(text, "!file") {
 			return // reads what the fuzzer makes up
 		}
+		began := time.Now()
 		c, err := config.Load(&config.LoadOptions{Path: "app.yaml", Data: []byte(text), Environ: []string{env}})
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("loading took %v", took)
+		}
 		if err != nil {
 			if !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("%v", err)
+			}
+			if got := len(err.Error()); got > 1<<20+100*len(text) {
+				t.Errorf("an error of %d bytes for %d", got, len(text))
 			}
 			return
 		}

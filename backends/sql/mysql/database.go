@@ -22,17 +22,22 @@ import (
 // of a write (1 MiB), and ample room for what goes with them.
 const smallestPacket = 4 << 20
 
-var database = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,64}$`)
+// Without its "@" or its "/" a DSN has a part of the password where these are, so no
+// error quotes them.
+var (
+	database = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,64}$`)
+	network  = regexp.MustCompile(`^[A-Za-z0-9_+-]+$`)
+)
 
 // parse reads the DSN, sets what the backend relies on, and refuses one under
 // which credentials or leases would travel in the clear.
 func parse(dsn string, o *Options) (*mysql.Config, error) {
 	cfg, err := mysql.ParseDSN(dsn)
-	if err != nil {
+	if err != nil || !network.MatchString(cfg.Net) {
 		return nil, fmt.Errorf("tenure: %w: the DSN is not understood: write it as user:password@tcp(host:port)/database?tls=true", driver.ErrInvalid)
 	}
 	if !database.MatchString(cfg.DBName) {
-		return nil, fmt.Errorf("tenure: %w: database %.80q: name one in the DSN, of letters, digits, \"_\", \"$\" and \"-\"", driver.ErrInvalid, cfg.DBName)
+		return nil, fmt.Errorf("tenure: %w: the DSN names no database of letters, digits, \"_\", \"$\" and \"-\": write it as user:password@tcp(host:port)/database?tls=true", driver.ErrInvalid)
 	}
 	if o.TLS != nil {
 		cfg.TLS, cfg.TLSConfig = withName(o.TLS, cfg.Addr), ""

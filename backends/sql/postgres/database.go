@@ -29,6 +29,9 @@ const migrationLock = 0x74656e757265 // "tenure"
 // parse reads the DSN and refuses one under which credentials or leases would
 // travel in the clear.
 func parse(dsn string, o *Options) (*pgxpool.Config, error) {
+	if err := checkEscapes(dsn); err != nil {
+		return nil, err
+	}
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: %w: the DSN is not understood: write it as postgres://user:password@host:port/database", driver.ErrInvalid)
@@ -56,6 +59,21 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 		maps.Copy(c.RuntimeParams, lockLimits)
 	}
 	return cfg, nil
+}
+
+// checkEscapes refuses a URL whose user or password has an "@" or "/" as it is: the
+// driver takes what follows for the host or the database, which errors name.
+func checkEscapes(dsn string) error {
+	scheme, rest, isURL := strings.Cut(dsn, "://")
+	if !isURL || scheme != "postgres" && scheme != "postgresql" {
+		return nil
+	}
+	user, rest, _ := strings.Cut(rest, "@")
+	if strings.Contains(rest, "@") || rest != "" && strings.Contains(user, "/") {
+		return fmt.Errorf("tenure: %w: the DSN has \"@\" where it separates nothing: write %%40 for \"@\" and %%2F for \"/\" in user, password and parameters",
+			driver.ErrInvalid)
+	}
+	return nil
 }
 
 // lockLimits have the server end the transaction, and with it the locks, of a
