@@ -321,7 +321,7 @@ func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View 
 			v.Members = append(v.Members, member)
 		}
 		for _, b := range beats {
-			if b.Session == id && b.Version != r.version || m.bug == beatsWakeAll && b.Version == 0 {
+			if b.Session == id && (b.Version < r.version || b.Version != r.version && m.bug == olderBeats) || m.bug == beatsWakeAll && b.Version == 0 {
 				v.Beats = append(v.Beats, driver.Beat{Session: id, Version: r.version})
 			}
 		}

@@ -31,6 +31,7 @@ const (
 	revivedOnReconnect
 	beatKeepsVersion
 	beatByLabel
+	olderBeats
 	beatPerShard
 	watchDropsDepartures
 	cachesFullState
@@ -94,6 +95,7 @@ func mutants() []mutant {
 		{revivedOnReconnect, "writes its sessions again when the connection is back", "Membership/IdNeverRevivedOnReconnect", conformance.M1},
 		{remembersLastJoin, "knows only the latest id of a label", "Membership/RepeatedJoinFails", conformance.M3},
 		{beatKeepsVersion, "answers heartbeats without a change", "Membership/BeatChangesVersion", conformance.M1},
+		{olderBeats, "reports any version that is not the one asked with", "Views/OlderBeatIsNoNews", conformance.O1},
 		{beatByLabel, "heartbeats by the owner's name", "Membership/SupersedeEndsFormer", conformance.M3},
 		{beatPerShard, "writes once per shard for a heartbeat", "Membership/BeatCostConstant", conformance.M1},
 		{tailIgnoresMax, "answers a tail with all that there is", "Log/TailAllShards", conformance.L4},

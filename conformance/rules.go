@@ -47,7 +47,7 @@ func (r Rule) Explain() string { _, line := r.text(); return line }
 func (r Rule) text() (title, line string) {
 	switch r {
 	case M1:
-		return "beat", "a heartbeat succeeds if and only if the session's record exists, changes its version, and costs the same however many shards are held"
+		return "beat", "a heartbeat succeeds if and only if the session's record exists, gives it a greater version, and costs the same however many shards are held"
 	case M2:
 		return "evict", "removes exactly the version named; a record that has changed since is untouched"
 	case M3:

@@ -27,6 +27,8 @@ func viewCases() []Case {
 			Shows: "a cursor from before a compaction still leads to the final state"},
 		{Area: area, Property: "ForeignCursor", Rules: []Rule{O1}, run: foreignCursor,
 			Shows: "bytes that are no cursor are answered with a reset, or refused"},
+		{Area: area, Property: "OlderBeatIsNoNews", Rules: []Rule{O1, M1}, run: olderBeatIsNoNews,
+			Shows: "a version that is older than the one that the caller knows is not reported as a heartbeat"},
 		{Area: area, Property: "BeatsOnlyAsAsked", Rules: []Rule{O1, O3}, run: beatsOnlyAsAsked,
 			Shows: "a heartbeat wakes those who asked for it, and nobody else"},
 		{Area: area, Property: "CommitsWakeNobody", Rules: []Rule{O3}, run: commitsWakeNobody,
@@ -276,6 +278,30 @@ func beatsOnlyAsAsked(f *fixture) {
 	absent := newID()
 	m.beats[absent] = 0
 	f.blocked(m, O3, "asking for a session without a record", func() {})
+}
+
+// olderBeatIsNoNews asks for what is newer than a version that this reader has not
+// been told yet, as after an eviction that was refused: there it is the next
+// heartbeat's.
+func olderBeatIsNoNews(f *fixture) {
+	a := f.join("a")
+	m := f.watch(f.open())
+	m.beats[a.ID()] = 0
+	f.must(O1, m.until(func() bool { return m.beats[a.ID()] != 0 }), "a beat asked for with version 0 is not reported at once")
+	for range 3 {
+		before := m.beats[a.ID()]
+		ahead := before + 1
+		m.beats[a.ID()] = ahead
+		f.blocked(m, O1, "a version that is older than the one asked with", func() {})
+		a.beat()
+		a.beat()
+		f.must(M1, m.until(func() bool { return m.beats[a.ID()] != ahead }), "a heartbeat that was asked for is not reported")
+		f.must(M1, m.beats[a.ID()] > ahead, "version %d was reported after two heartbeats behind version %d", m.beats[a.ID()], before)
+	}
+	m.beats[a.ID()]++
+	full, err := m.b.Observe(f.ctx, driver.ObserveQuery{Beats: m.asked()})
+	f.setup("read in full", err)
+	f.must(O1, len(full.Beats) == 0, "a full read reports %+v to a reader that knows version %d", full.Beats, m.beats[a.ID()])
 }
 
 func commitsWakeNobody(f *fixture) {

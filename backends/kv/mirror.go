@@ -236,11 +236,12 @@ func (m *mirror) view(since int64, full bool) *driver.View {
 	return v
 }
 
-// differing lists the heartbeats asked for whose version is not the one given.
-func differing(beats map[driver.SessionID]Rev, asked []driver.Beat) []driver.Beat {
+// newer lists the heartbeats asked for whose version is above the one given: the
+// caller may know one that the watch has yet to tell.
+func newer(beats map[driver.SessionID]Rev, asked []driver.Beat) []driver.Beat {
 	var d []driver.Beat
 	for _, a := range asked {
-		if rev := beats[a.Session]; rev != 0 && driver.Version(rev) != a.Version {
+		if rev := beats[a.Session]; driver.Version(rev) > a.Version {
 			d = append(d, driver.Beat{Session: a.Session, Version: driver.Version(rev)})
 		}
 	}

@@ -55,7 +55,7 @@ func (b *Backend) full(beats map[driver.SessionID]Rev, asked []driver.Beat) *dri
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v := m.view(0, true)
-	v.Beats = differing(beats, asked)
+	v.Beats = newer(beats, asked)
 	v.Cursor = b.cursor(m.seq)
 	return v
 }
@@ -79,7 +79,7 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 		}
 		beating := m.beating
 		v := m.view(since, since < m.floor)
-		v.Beats = differing(m.beats, q.Beats)
+		v.Beats = newer(m.beats, q.Beats)
 		v.Cursor = b.cursor(m.seq)
 		changed := m.waiting()
 		err = b.readable(ctx) // under the lock: whatever ends this call later closes a channel
@@ -185,7 +185,7 @@ func (b *Backend) watchState() (*run, error) {
 }
 
 // readBeats reads heartbeats. Where a watch was faster than the read, what it told
-// counts, so that no version goes back.
+// counts, so that no version goes back; a read may be newer than its page says.
 func (b *Backend) readBeats(ctx context.Context, of []driver.SessionID) (map[driver.SessionID]Rev, Rev, error) {
 	if len(of) == 0 {
 		return nil, 0, nil
@@ -203,13 +203,16 @@ func (b *Backend) readBeats(ctx context.Context, of []driver.SessionID) (map[dri
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, s := range of {
-		beats[s] = page.Pairs[i].Rev
-		if rev, watched := m.beats[s]; watched {
-			if rev > page.Rev {
-				beats[s] = rev
-			} else if m.beats[s] = beats[s]; rev != beats[s] {
-				m.wakeLocked()
-			}
+		read := page.Pairs[i].Rev
+		beats[s] = read
+		rev, watched := m.beats[s]
+		switch {
+		case !watched || read == rev:
+		case read < rev && (read != 0 || rev > page.Rev):
+			beats[s] = rev
+		default:
+			m.beats[s] = read
+			m.wakeLocked()
 		}
 	}
 	return beats, page.Rev, nil

@@ -99,7 +99,7 @@ func (b *Backend) newBeats(ctx context.Context, roster *Tx, asked []driver.Beat)
 	}
 	var changed []driver.Beat
 	for _, a := range asked {
-		if v, ok := versions[a.Session]; ok && v != a.Version {
+		if v := versions[a.Session]; v > a.Version {
 			changed = append(changed, driver.Beat{Session: a.Session, Version: v})
 		}
 	}

@@ -99,7 +99,7 @@ type Session interface {
 	// ID is the id that Member.Session gave to Join.
 	ID() SessionID
 
-	// Beat changes the version of the session's record. It succeeds if and only if
+	// Beat gives the session's record a greater version. It succeeds if and only if
 	// the record exists, whatever became of earlier beats. It is the one call per
 	// process and interval, and its cost does not depend on how many shards are
 	// held (M1). It never queues behind the application's writes (E4), and changes

@@ -16,8 +16,9 @@ type SessionID string
 // token travels together with its shard's name. Zero is never issued.
 type Token int64
 
-// Version is an opaque version of a stored record, compared for equality only;
-// positive for a record that exists.
+// Version is a version of a stored record, positive for a record that exists. An
+// item's is compared for equality only; a session's record has a greater one after
+// each heartbeat (rule M1).
 type Version int64
 
 // Values that Op.IfVersion takes beside the version of an item.
@@ -242,8 +243,9 @@ type View struct {
 	// in Gone only, or in neither.
 	Members []Member
 	Gone    []SessionID
-	// Beats has the sessions asked for whose version differs from the one given
-	// in the query. A session that has no record is not listed.
+	// Beats has the sessions asked for whose version is newer than the one given in
+	// the query: an older one is no sign of life. A session that has no record is
+	// not listed.
 	Beats []Beat
 	// Shards whose record changed since the cursor (all of them with Reset).
 	Shards []ShardState
