@@ -19,12 +19,15 @@ import (
 // maps. It shares nothing with the shipped backends, so that the suite is not
 // fitted to them, and it breaks one rule at a time for the mutants: see bug.
 type model struct {
-	bug bug
+	bug   bug
+	hoard bool // the store keeps every entry ever, as one without compaction does
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
 	calls   conformance.Calls
 	store   state
+	all     []driver.Entry  // with hoard
+	tailers []*modelBackend // of the mutant that keeps entries for them
 }
 
 // state is everything that is durable: what a snapshot has.
@@ -249,6 +252,12 @@ func (m *model) apply(s *shard, w driver.Write) driver.CommitResult {
 func (m *model) publish(e driver.Entry) {
 	at := len(m.store.tail)
 	m.store.tail = append(m.store.tail, e)
+	if m.hoard {
+		m.all = append(m.all, e)
+	}
+	for _, b := range m.tailers {
+		b.buffer = append(b.buffer, slices.Clone(e.Payload))
+	}
 	if m.bug == tailBySequence && len(e.Payload) > 1000 {
 		// The number is taken now, and the entry seen only later.
 		m.store.tail[at].Seq = 0

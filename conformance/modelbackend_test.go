@@ -28,6 +28,8 @@ type modelBackend struct {
 	lane  sync.Mutex   // of the mutant that has one for everything
 	full  *driver.View // of the mutant that caches
 	known map[driver.SessionID]*record
+
+	buffer [][]byte // of the mutant that keeps entries for a reader
 }
 
 type fault int
@@ -309,6 +311,10 @@ func (b *modelBackend) Observe(ctx context.Context, q driver.ObserveQuery) (*dri
 
 func (b *modelBackend) TailLog(ctx context.Context, since driver.Cursor, most int) (*driver.TailPage, error) {
 	return block(ctx, b, func() (*driver.TailPage, bool) {
+		if b.m.bug == buffersForReader && !slices.Contains(b.m.tailers, b) {
+			b.m.tailers = append(b.m.tailers, b)
+		}
+		b.buffer = nil
 		p := b.m.page(since, most)
 		return p, p != nil
 	})

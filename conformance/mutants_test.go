@@ -56,6 +56,7 @@ const (
 	readsWhileBlocked
 	oneCallPerHandover
 	resendsPerDenied
+	buffersForReader
 
 	lying bug = 1 << 16
 )
@@ -146,23 +147,54 @@ func TestMutantsAreKilled(t *testing.T) {
 	for _, m := range mutants() {
 		t.Run(m.killer+"/"+strings.ReplaceAll(m.does, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			report, err := conformance.Check(t.Context(), modelHarness(m.bug), m.killer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			failed := report.With(conformance.Failed)
-			if len(report.Results()) != 1 {
-				t.Fatalf("%s was not run alone:\n%v", m.killer, report)
-			}
-			if len(failed) != 1 {
-				t.Fatalf("a backend that %s passes %s:\n%v", m.does, m.killer, report)
-			}
-			for _, message := range failed[0].Messages {
-				if strings.HasPrefix(message, string(m.rule)+" "+m.rule.Title()+": ") && strings.HasSuffix(message, m.rule.Explain()) {
-					return
-				}
-			}
-			t.Errorf("a backend that %s fails %s without naming %s:\n%v", m.does, m.killer, m.rule, report)
+			m.mustDie(t, modelHarness(m.bug))
 		})
 	}
+}
+
+// TestSlowReaderIsMeasured: what is found is what a backend keeps for a reader, not what
+// the store keeps, though both are in this process.
+//
+// It is not parallel: the case measures the heap.
+func TestSlowReaderIsMeasured(t *testing.T) {
+	const slow = "Views/SlowReaderBounded"
+	hoards := func(b bug) conformance.Harness {
+		h := modelHarness(b)
+		h.New = func(conformance.T) *conformance.Store {
+			m := newModel(b)
+			m.hoard = true
+			return m.fixture()
+		}
+		return h
+	}
+	report, err := conformance.Check(t.Context(), hoards(none), slow)
+	if err != nil || len(report.With(conformance.Passed)) != 1 {
+		t.Errorf("a store that keeps every entry fails %s: %v\n%v", slow, err, report)
+	}
+	m := mutant{buffersForReader, "keeps entries for a reader that sleeps", slow, conformance.O2}
+	for name, h := range map[string]conformance.Harness{"small store": modelHarness(m.bug), "store that keeps all": hoards(m.bug)} {
+		t.Run(name, func(t *testing.T) { m.mustDie(t, h) })
+	}
+}
+
+// mustDie runs the case that must find the mutant, and no other.
+func (m mutant) mustDie(t *testing.T, h conformance.Harness) {
+	t.Helper()
+	report, err := conformance.Check(t.Context(), h, m.killer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := report.With(conformance.Failed)
+	if len(report.Results()) != 1 {
+		t.Fatalf("%s was not run alone:\n%v", m.killer, report)
+	}
+	if len(failed) != 1 {
+		t.Fatalf("a backend that %s passes %s:\n%v", m.does, m.killer, report)
+	}
+	for _, message := range failed[0].Messages {
+		if strings.HasPrefix(message, string(m.rule)+" "+m.rule.Title()+": ") && strings.HasSuffix(message, m.rule.Explain()) {
+			return
+		}
+	}
+	t.Errorf("a backend that %s fails %s without naming %s:\n%v", m.does, m.killer, m.rule, report)
 }
