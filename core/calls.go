@@ -132,6 +132,10 @@ func (e *Elector) observe(ctx context.Context) {
 			e.feed(fsm.Input{Kind: fsm.InObserved, View: v, SentAt: sent})
 		case wanted && !(errors.Is(err, context.DeadlineExceeded) && cursor != ""):
 			e.note.call(CallObserve, 0, e.clk.now().Sub(sent), err)
+			if errors.Is(err, ErrClosed) {
+				close(e.closed)
+				return
+			}
 			e.storeChanged(err)
 			e.pause(ctx)
 		}

@@ -41,6 +41,7 @@ type Elector struct {
 	callCtx context.Context
 	kick    chan struct{} // the timer has to be set anew
 	ended   chan struct{}
+	closed  chan struct{} // closed when the backend is, which is nobody's to do before Run returned
 
 	mu        sync.Mutex
 	m         *fsm.Machine
@@ -84,6 +85,7 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 	return &Elector{
 		b: b, info: info, o: c, clk: newClock(bootAhead), note: newNotifier(c.Hooks, c.Logger),
 		kick: make(chan struct{}, 1), ended: make(chan struct{}),
+		closed:    make(chan struct{}),
 		m:         fsm.New(c.machine()),
 		armed:     fsm.Never,
 		contended: make(map[ShardID]Handler),
@@ -102,8 +104,10 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 // ErrStuck, with the names of the shards whose handler did not return, and whose
 // session is left to be evicted; or ErrStoreChanged, after which nothing was
 // granted any more; or it says that the session could not be closed, or was not
-// since a commit was still in flight. No failure
-// of the store ends it before ctx does (V2).
+// since a commit was still in flight. No failure of the store ends it before ctx
+// does (V2). A backend that is closed meanwhile does, or was before Run: the leases
+// end at once, handlers have the drain budget to return, and the error matches
+// ErrClosed.
 //
 // Run is called once. Every goroutine is joined when it returns, but for handlers
 // and hooks that do not return.
@@ -122,7 +126,12 @@ func (e *Elector) Run(ctx context.Context) error {
 	loops.Go(func() { e.keepTime(loopCtx) })
 	loops.Go(func() { e.observe(loopCtx) })
 
-	<-ctx.Done()
+	var closedErr error
+	select {
+	case <-ctx.Done():
+	case <-e.closed:
+		closedErr = fmt.Errorf("tenure: %w: the backend: close it after Run has returned", ErrClosed)
+	}
 	stuck, unsettled := e.shutDown()
 	defer time.AfterFunc(e.o.CallTimeout, cancelCalls).Stop()
 	e.calls.Wait()
@@ -153,7 +162,7 @@ func (e *Elector) Run(ctx context.Context) error {
 		unsettledErr = fmt.Errorf("tenure: shard %q, of %d: what became of its last commit was not known in time: the session is left to be evicted",
 			unsettled[0].lease.fence.Shard, len(unsettled))
 	}
-	return errors.Join(e.halted, stuckErr, unsettledErr, e.closeErr, hookErr)
+	return errors.Join(closedErr, e.halted, stuckErr, unsettledErr, e.closeErr, hookErr)
 }
 
 // start makes the machine run: from here on Contend steps it.
@@ -180,6 +189,12 @@ func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	e.phase = stopping
 	e.snap.bump()
 	e.unwant(slices.Collect(maps.Keys(e.contended)), "", ErrShutdown)
+	select {
+	case <-e.closed: // nothing can be released
+		e.queue = append(e.queue, fsm.Input{Kind: fsm.InLeave})
+		e.drainQueue()
+	default:
+	}
 	e.changed.wake()
 	for late := false; !late && !e.emptied(); {
 		w := e.changed.wait()

@@ -3,10 +3,14 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -858,6 +862,104 @@ func TestRunSingleton(t *testing.T) {
 		}
 		if err := RunSingleton(ctx, b, "a/b", nil, nil); !errors.Is(err, ErrInvalid) {
 			w.Errorf("bad arguments: %v", err)
+		}
+	})
+}
+
+// A handler's error reaches somebody without a Logger, but for one that only says
+// that the handler was asked to stop.
+func TestHandlerErrorWithoutLogger(t *testing.T) {
+	if os.Getenv("TENURE_TEST_DEFAULT_LOGGER") == "" { // the default logger is the process's
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHandlerErrorWithoutLogger$", "-test.v")
+		cmd.Env = append(os.Environ(), "TENURE_TEST_DEFAULT_LOGGER=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		if n := strings.Count(string(out), "tenure: handler returned an error"); n != 1 || !strings.Contains(string(out), "shard=s1") ||
+			!strings.Contains(string(out), "error=boom") {
+			t.Errorf("%d lines on the default logger, want 1, of shard s1 with its error:\n%s", n, out)
+		}
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, store: memory.New()}
+		m := w.member("a", func(o *Options) { o.Hooks = Hooks{} })
+		var n atomic.Int32
+		w.must(m.Contend(func(ctx context.Context, _ *Lease) error {
+			if n.Add(1) == 1 {
+				return errors.New("boom")
+			}
+			<-ctx.Done()
+			return fmt.Errorf("stopping: %w", ctx.Err())
+		}, "s1"))
+		w.eventually("a second lease", func() bool { return n.Load() == 2 })
+		w.must(m.end())
+	})
+}
+
+// A backend that was closed, before Run or under it, ends Run and says so.
+func TestClosedBackend(t *testing.T) {
+	bubble(t, func(w *world) {
+		for _, before := range []bool{true, false} {
+			b, err := memory.Open(w.Context(), w.store, "test", nil)
+			w.must(err)
+			e, err := NewElector(b, &Options{Node: "a", TTL: ttl})
+			w.must(err)
+			var h leases
+			w.must(e.Contend(h.hold, "s"))
+			if before {
+				w.must(b.Close())
+			} else {
+				go func() { h.await(w, 1); _ = b.Close() }()
+			}
+			ctx, cancel := context.WithTimeout(w.Context(), 100*ttl)
+			begun := time.Now()
+			if err := e.Run(ctx); !errors.Is(err, ErrClosed) || ctx.Err() != nil || time.Since(begun) > 2*ttl {
+				w.Errorf("Run, closed before %v: %v after %v, want ErrClosed at once", before, err, time.Since(begun))
+			}
+			cancel()
+			if !before && (h.count() != 1 || h.all[0].Err() == nil) {
+				w.Errorf("%d leases, and the first is still valid", h.count())
+			}
+		}
+		b, err := memory.Open(w.Context(), w.store, "test", nil)
+		w.must(err)
+		w.must(b.Close())
+		ctx, cancel := context.WithTimeout(w.Context(), 100*ttl)
+		defer cancel()
+		if err := RunSingleton(ctx, b, "job", func(context.Context, *Lease) error { return nil }, nil); !errors.Is(err, ErrClosed) || ctx.Err() != nil {
+			w.Errorf("RunSingleton: %v, want ErrClosed at once", err)
+		}
+	})
+}
+
+// RunSingleton tells why its function did not succeed.
+func TestRunSingletonTellsLastError(t *testing.T) {
+	bubble(t, func(w *world) {
+		b, err := memory.Open(w.Context(), w.store, "test", nil)
+		w.must(err)
+		defer b.Close()
+		boom := errors.New("boom")
+		o := &Options{Node: "a", TTL: ttl, Logger: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithTimeout(w.Context(), 10*ttl)
+		defer cancel()
+		err = RunSingleton(ctx, b, "job", func(context.Context, *Lease) error { return boom }, o)
+		if !errors.Is(err, boom) || !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("%v, want both that time was up and what failed", err)
+		}
+		ctx, cancel = context.WithTimeout(w.Context(), 10*ttl)
+		defer cancel()
+		n := 0
+		err = RunSingleton(ctx, b, "job", func(ctx context.Context, _ *Lease) error {
+			if n++; n == 1 {
+				return boom
+			}
+			<-ctx.Done()
+			return fmt.Errorf("stopping: %w", context.Cause(ctx))
+		}, o)
+		if errors.Is(err, boom) || errors.Is(err, ErrShutdown) || !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("%v, want only that time was up: the last call did not fail", err)
 		}
 	})
 }

@@ -129,16 +129,23 @@ func (n *notifier) handlerStart(f Fence) {
 	}
 }
 
-func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error) {
-	if n.h.OnHandlerReturn == nil && (n.log == nil || err == nil) {
+// handlerReturn reports what a handler returned. With neither a hook nor a logger an
+// error goes to slog.Default, unless the handler was asked to stop and says so.
+func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bool) {
+	lost := n.h.OnHandlerReturn == nil && n.log == nil && err != nil && !asked
+	if n.h.OnHandlerReturn == nil && (n.log == nil || err == nil) && !lost {
 		return
 	}
 	n.post(func() {
 		if n.h.OnHandlerReturn != nil {
 			n.h.OnHandlerReturn(f, ran, err)
 		}
-		if err != nil {
-			n.info("tenure: handler returned an error", append(fenceAttrs(f), slog.Any("error", err))...)
+		const msg = "tenure: handler returned an error"
+		switch attrs := append(fenceAttrs(f), slog.Any("error", err)); {
+		case lost:
+			slog.Default().LogAttrs(context.Background(), slog.LevelWarn, msg, attrs...)
+		case err != nil:
+			n.info(msg, attrs...)
 		}
 	})
 }

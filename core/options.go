@@ -79,7 +79,8 @@ type Options struct {
 	Hooks Hooks
 	// Logger, if not nil, is told each grant and revocation at Info, and each
 	// refused write, stuck handler and lost session at Warn. It is called like a
-	// hook.
+	// hook. Without it, and without Hooks.OnHandlerReturn, a handler's error goes to
+	// slog.Default, since nothing else would show it.
 	Logger *slog.Logger
 	// Seed of jitter and back-off, for tests. 0, the default: random.
 	Seed uint64

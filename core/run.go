@@ -210,10 +210,11 @@ func (e *Elector) join(r *run, began time.Time, err error) {
 	defer e.mu.Unlock()
 	r.joined, r.isStuck = true, false
 	r.stopping = true
+	asked := isStop(r.ctx, err)
 	r.cancel(ErrReleased)
 	r.stopTimers()
 	if r.started {
-		e.note.handlerReturn(r.lease.fence, time.Since(began), err)
+		e.note.handlerReturn(r.lease.fence, time.Since(began), err, asked)
 	}
 	e.snap.move(r.lease.fence, MoveBack, err)
 	if e.phase == stopped {

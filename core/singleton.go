@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 )
 
 // RunSingleton runs h on at most one member of the namespace at a time, until h
@@ -12,7 +13,9 @@ import (
 // here and by the other members.
 //
 // When ctx ends first, h is asked to stop, the shard is given back, and the error
-// is ctx's, joined with Run's if something could not be given back. b stays the
+// is ctx's, joined with the one that h returned last, if any, and with Run's if
+// something could not be given back. When b is closed first, the error matches
+// ErrClosed. b stays the
 // caller's to close. The other members' RunSingleton go on: each runs h until
 // once for itself it returned nil.
 func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Options) error {
@@ -23,9 +26,15 @@ func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Op
 	run, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan struct{})
-	var once bool // only one handler runs at a time
+	var once bool                  // only one handler runs at a time
+	var last atomic.Pointer[error] // a stuck one may return after Run
 	err = e.Contend(func(ctx context.Context, lease *Lease) error {
 		err := h(ctx, lease)
+		if isStop(ctx, err) {
+			last.Store(nil)
+		} else {
+			last.Store(&err)
+		}
 		if err == nil && ctx.Err() == nil && !once {
 			once = true
 			close(done)
@@ -42,5 +51,13 @@ func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Op
 		return err
 	default:
 	}
+	if p := last.Load(); p != nil {
+		err = errors.Join(*p, err)
+	}
 	return errors.Join(context.Cause(ctx), err)
+}
+
+// isStop reports whether err says no more than that ctx, a handler's, has ended.
+func isStop(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }

@@ -138,26 +138,45 @@ func problem(w http.ResponseWriter, p Problem) {
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
 }
 
-// ResponseError returns the *RefusedError that a response tells, or nil if it tells
-// none. Of such a response it reads the body, at most 64 KiB; the caller closes it
-// in any case.
+// ResponseError returns why a Handler did not let the request pass, or nil if it
+// did: a *RefusedError (412), an error that matches driver.ErrInvalid (428 and 400:
+// the request carried no fence, or not one that the resource takes), or one that
+// matches driver.ErrRetry (503). Nothing was done in any of these cases. Of such a
+// response it reads the body, at most 64 KiB; the caller closes it in any case. Other
+// responses, also of these statuses, are the application's: nil.
 func ResponseError(r *http.Response) error {
-	if r.StatusCode != http.StatusPreconditionFailed {
+	switch r.StatusCode {
+	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusServiceUnavailable:
+	default:
 		return nil
 	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/problem+json" {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/problem+json" {
 		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<10))
+	var kind struct{ Type string }
+	if err == nil {
+		err = json.Unmarshal(body, &kind)
 	}
 	var p Problem
-	if err := json.NewDecoder(io.LimitReader(r.Body, 64<<10)).Decode(&p); err != nil {
-		return fmt.Errorf("tenure: reading why the fence was refused: %w", err)
+	switch kind.Type {
+	case ProblemRefused, ProblemMissing, ProblemInvalid, ProblemMark:
+		err = json.Unmarshal(body, &p)
 	}
-	if p.Type != ProblemRefused {
-		return nil
+	if err != nil {
+		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %w", r.StatusCode, err)
 	}
-	return &RefusedError{
-		Resource: p.Resource,
-		Fence:    driver.Fence{Shard: driver.ShardID(p.Shard), Session: driver.SessionID(p.Holder), Token: p.Token},
-		Current:  Holder{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder), Token: p.CurrentToken},
+	switch p.Type {
+	case ProblemRefused:
+		return &RefusedError{
+			Resource: p.Resource,
+			Fence:    driver.Fence{Shard: driver.ShardID(p.Shard), Session: driver.SessionID(p.Holder), Token: p.Token},
+			Current:  Holder{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder), Token: p.CurrentToken},
+		}
+	case ProblemMissing, ProblemInvalid:
+		return fmt.Errorf("tenure: %w: status %d: %.500q", driver.ErrInvalid, r.StatusCode, p.Detail)
+	case ProblemMark:
+		return fmt.Errorf("tenure: %w: status %d: %.500q", driver.ErrRetry, r.StatusCode, p.Detail)
 	}
+	return nil
 }

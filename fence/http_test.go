@@ -96,6 +96,40 @@ func TestHandlerStorageFails(t *testing.T) {
 	}
 }
 
+// TestResponseError: what a Handler refused never passes for done, and what the
+// application answers never for a refusal.
+func TestResponseError(t *testing.T) {
+	t.Parallel()
+	const problem = "application/problem+json"
+	for _, c := range []struct {
+		status    int
+		kind      string
+		body      string
+		want      error // nil: none
+		malformed bool
+	}{
+		{412, problem, `{"type":"` + fence.ProblemRefused + `","token":4}`, driver.ErrFenced, false},
+		{428, problem, `{"type":"` + fence.ProblemMissing + `","detail":"send it"}`, driver.ErrInvalid, false},
+		{400, problem, `{"type":"` + fence.ProblemInvalid + `","detail":"send \u001b another"}`, driver.ErrInvalid, false},
+		{503, problem, `{"type":"` + fence.ProblemMark + `"}`, driver.ErrRetry, false},
+		{200, problem, `{"type":"` + fence.ProblemRefused + `"}`, nil, false},
+		{400, problem, `{"type":"urn:shop:price","token":"of the shop"}`, nil, false},
+		{400, "text/plain", `{"type":"` + fence.ProblemInvalid + `"}`, nil, false},
+		{503, "", "", nil, false},
+		{412, problem, `{"type":`, nil, true},
+		{400, problem, `{"type":"` + fence.ProblemInvalid + `","token":"x"}`, nil, true},
+	} {
+		r := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.kind}}, Body: io.NopCloser(strings.NewReader(c.body))}
+		err := fence.ResponseError(r)
+		if (err != nil) != (c.want != nil || c.malformed) || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%d %s: %v, want %v", c.status, c.body, err, c.want)
+		}
+		if err != nil && strings.ContainsRune(err.Error(), 0x1b) {
+			t.Errorf("%d: an escape sequence of the server's in %q", c.status, err)
+		}
+	}
+}
+
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	m := fence.NewMark(&fence.Memory{}, nil)
@@ -120,8 +154,11 @@ func TestTransport(t *testing.T) {
 		}
 		return res.StatusCode, err
 	}
-	if status, err := post(t.Context()); status != 428 || err != nil {
+	if status, err := post(t.Context()); status != 428 || !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), fence.Header) {
 		t.Errorf("without a fence: %d, %v", status, err)
+	}
+	if status, err := post(fence.NewContext(t.Context(), driver.Fence{Shard: "a'b", Session: "s", Token: 1})); status != 400 || !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("with a shard that is none: %d, %v", status, err)
 	}
 	if status, err := post(fence.NewContext(t.Context(), lease("b", 6))); status != 200 || err != nil {
 		t.Errorf("got %d, %v", status, err)
