@@ -56,6 +56,8 @@ func (s *Store) has(field string) bool {
 		return s.OpenNamespace != nil
 	case "OpenLying":
 		return s.OpenLying != nil
+	case "OpenSeveral":
+		return s.OpenSeveral != nil
 	case "Calls":
 		return s.Calls != nil
 	case "Compact":

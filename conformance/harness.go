@@ -67,6 +67,10 @@ type Store struct {
 	// OpenFaulty opens another Backend whose traffic goes through a Wire.
 	OpenFaulty func(ctx context.Context) (driver.Backend, *Wire, error)
 
+	// OpenSeveral opens another Backend that reaches several servers of the store,
+	// each through a Wire of its own, with DropRequests.
+	OpenSeveral func(ctx context.Context) (driver.Backend, []*Wire, error)
+
 	// Calls counts what all Backends of this namespace asked of the store so far.
 	Calls func() Calls
 

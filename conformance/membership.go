@@ -53,6 +53,8 @@ func membershipCases() []Case {
 			Shows: "a heartbeat costs as many calls with many shards as with one"},
 		{Area: area, Property: "BeatsNotBehindWrites", Rules: []Rule{E4}, alone: true, run: beatsNotBehindWrites,
 			Shows: "heartbeats get through while the same process writes all it can"},
+		{Area: area, Property: "SilentServerIsLeft", Rules: []Rule{E4}, Needs: []string{"OpenSeveral"}, run: silentServer,
+			Shows: "with one of several servers silent, heartbeats go to another, and no call waits for its own time-out"},
 		{Area: area, Property: "MissingIdentityRefused", Rules: []Rule{I1}, Needs: []string{"OpenExisting"}, run: missingIdentityRefused,
 			Shows: "without Create a namespace that has no identity is an error, and is not created"},
 	}

@@ -93,7 +93,7 @@ func (r Rule) text() (title, line string) {
 	case E3:
 		return "no leak", "close unblocks everything and leaves no goroutine, connection or timer; a cancelled call blocks nobody"
 	case E4:
-		return "own lane", "heartbeats do not queue behind the application's writes"
+		return "own lane", "heartbeats do not queue behind the application's writes, and go to another server beside one that is silent"
 	case X1:
 		return "context", "the caller's context is the only time-out, and the one given to open is not used afterwards"
 	case P1:

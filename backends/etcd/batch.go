@@ -23,10 +23,6 @@ type unit struct {
 // transaction costs the server much less than many. Nothing of a unit that was
 // refused was applied, so its transactions are sent again each by itself.
 func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
-	lane := s.kv
-	if b.Heartbeat {
-		lane = s.beats
-	}
 	out := &kv.Outcome{Results: make([]kv.Result, len(b.Txns))}
 	queue := s.units(b.Txns)
 	applied := func() bool { return slices.ContainsFunc(out.Results, func(r kv.Result) bool { return r.OK }) }
@@ -38,7 +34,7 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 			continue
 		}
 		var again []unit
-		resp, err := s.send(ctx, lane, request(b.Guard, queue[:n]))
+		resp, err := s.send(ctx, b.Heartbeat, request(b.Guard, queue[:n]))
 		if err == nil && resp.Succeeded {
 			again, err = outcome(out, queue[:n], resp)
 		} else if err == nil && !applied() {

@@ -23,7 +23,7 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, st, err := dial(t.Context(), c, opts)
+	st, err := dial(t.Context(), c, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,18 +19,14 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// OpenConfig opens a namespace through clients of its own, which Close closes: one
-// for everything and one for heartbeats; Options.Heartbeats must be nil. Where c
-// leaves it open, broken connections are tried again at least once a second, dead
+// OpenConfig opens a namespace through a client of its own, which Close closes. Where
+// c leaves it open, broken connections are tried again at least once a second, dead
 // ones that carry a watch are found by keep-alive within 13 s, and the client logs
 // nothing. c.Context is not used.
 func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
-	}
-	if opts.Heartbeats != nil {
-		return nil, fmt.Errorf("tenure: %w: OpenConfig makes the client for heartbeats itself: leave Options.Heartbeats nil, or use Open", driver.ErrInvalid)
 	}
 	if err := checkUsers(c.Endpoints); err != nil {
 		return nil, err
@@ -40,52 +36,43 @@ func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Opt
 			return nil, err
 		}
 	}
-	client, st, err := dial(ctx, c, opts)
+	st, err := dial(ctx, c, opts)
 	if err != nil {
-		return nil, err
+		return nil, opening(namespace, err)
 	}
-	return open(ctx, st, client, namespace, opts, nil)
+	return open(ctx, st, namespace, opts, nil)
 }
 
-// dial makes the two clients and the store on them.
-func dial(ctx context.Context, c clientv3.Config, o *Options) (*clientv3.Client, *store, error) {
+// dial makes a client and the store on it.
+func dial(ctx context.Context, c clientv3.Config, o *Options) (*store, error) {
 	withConfigDefaults(&c)
 	life, end := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, end) // for as long as they are being made
+	stop := context.AfterFunc(ctx, end) // for as long as it is being made
 	defer stop()
 	c.Context = life
-	var clients [2]*clientv3.Client
-	release := func() error {
+	fail := func(err error) (*store, error) {
 		end()
-		var errs []error
-		for _, client := range clients {
-			if client != nil {
-				errs = append(errs, closed(client))
-			}
-		}
-		return errors.Join(errs...)
-	}
-	fail := func(err error) (*clientv3.Client, *store, error) {
-		return nil, nil, errors.Join(fmt.Errorf("tenure: cannot reach etcd at %.200s: %w", strings.Join(c.Endpoints, ", "), err), release())
+		return nil, fmt.Errorf("cannot reach etcd at %.200s: %w", strings.Join(c.Endpoints, ", "), err)
 	}
 	if c.Username != "" {
 		if err := reach(ctx, c); err != nil {
 			return fail(err)
 		}
 	}
-	for i := range clients {
-		var err error
-		if clients[i], err = clientv3.New(c); err != nil {
-			return fail(err)
-		}
-	}
-	o.Heartbeats = clients[1]
-	st, err := connect(clients[0], o)
+	client, err := clientv3.New(c)
 	if err != nil {
 		return fail(err)
 	}
-	st.release = release
-	return clients[0], st, nil
+	st, err := connect(ctx, client, o)
+	if err != nil {
+		_, err = fail(err)
+		return nil, errors.Join(err, closed(client))
+	}
+	st.release = func() error {
+		end()
+		return closed(client)
+	}
+	return st, nil
 }
 
 func withConfigDefaults(c *clientv3.Config) {

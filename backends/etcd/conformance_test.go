@@ -35,7 +35,37 @@ func TestConformance(t *testing.T) {
 func TestConformanceCluster(t *testing.T) {
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
 	c := config(t, cluster.Members()...)
-	conformance.Test(t, harness(t, c, c, nil))
+	h := harness(t, c, c, nil)
+	create := h.New
+	h.New = func(ct conformance.T) *conformance.Store {
+		s := create(ct)
+		s.OpenSeveral = several(t, c)
+		return s
+	}
+	conformance.Test(t, h)
+}
+
+// several opens backends that reach each member through a proxy.
+func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Backend, []*conformance.Wire, error) {
+	return func(ctx context.Context) (driver.Backend, []*conformance.Wire, error) {
+		through := c
+		through.Endpoints = nil
+		var wires []*conformance.Wire
+		for _, addr := range c.Endpoints {
+			proxy, err := faultproxy.New(addr, nil)
+			if err != nil {
+				return nil, nil, err
+			}
+			t.Cleanup(func() { proxy.Close() })
+			through.Endpoints = append(through.Endpoints, proxy.Addr())
+			wires = append(wires, proxyWire(t, proxy))
+		}
+		b, err := OpenConfig(ctx, through, fmt.Sprintf("several/%s", rand.Text()[:8]), &Options{Create: true})
+		if err != nil {
+			return nil, nil, err
+		}
+		return b, wires, nil
+	}
 }
 
 // TestConformanceNetwork runs what has to do with networks through a proxy that
@@ -113,11 +143,11 @@ func (s *suiteStore) open(ctx context.Context, c clientv3.Config, namespace stri
 	if err != nil {
 		return nil, err
 	}
-	client, st, err := dial(ctx, c, opts)
+	st, err := dial(ctx, c, opts)
 	if err != nil {
 		return nil, err
 	}
-	b, err := open(ctx, st, client, namespace, opts, wrap)
+	b, err := open(ctx, st, namespace, opts, wrap)
 	if err != nil {
 		return nil, err
 	}

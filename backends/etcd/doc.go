@@ -19,8 +19,8 @@
 //     which nothing was sent matches driver.ErrRetry.
 //   - Every call asks the member to have a leader, so that one in a minority
 //     refuses at once, and its watches end instead of falling silent.
-//   - Heartbeats have a connection of their own with OpenConfig. With Open they
-//     share the client's, unless Options.Heartbeats names a second client.
+//   - Heartbeats have a connection of their own. A member that does not answer them
+//     while another member does is left at once, with all calls: see package route.
 //
 // [Backend.Guard] is the fence for the application's own transactions.
 //

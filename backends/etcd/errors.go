@@ -17,7 +17,7 @@ import (
 // byte of it left this process.
 func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) error {
 	if s.life.Err() != nil {
-		return errors.New("tenure: the backend was closed meanwhile")
+		return errClosed()
 	}
 	if ctx.Err() != nil { // so that it can be matched
 		err = fmt.Errorf("%w (%w)", err, driver.Ended(ctx))
@@ -85,7 +85,9 @@ func (s *store) nudge(err error) {
 	if status.Code(native(err)) != codes.Unavailable {
 		return
 	}
-	for _, c := range s.conns {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.cluster.conns() {
 		c.ResetConnectBackoff()
 	}
 }

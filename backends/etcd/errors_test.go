@@ -32,7 +32,16 @@ func (r *refusing) Txn(context.Context, *etcdserverpb.TxnRequest) (*etcdserverpb
 	return nil, *r.err.Load()
 }
 
-// newRefusing starts one, and connects a store to it that heartbeats share.
+// versioned tells a version, as opening asks for.
+type versioned struct {
+	etcdserverpb.UnimplementedMaintenanceServer
+}
+
+func (versioned) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+	return &etcdserverpb.StatusResponse{Version: "3.7.3"}, nil
+}
+
+// newRefusing starts one, and connects a store to it.
 func newRefusing(t *testing.T) (*refusing, *store) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,6 +50,7 @@ func newRefusing(t *testing.T) (*refusing, *store) {
 	}
 	r, server := &refusing{}, grpc.NewServer()
 	etcdserverpb.RegisterKVServer(server, r)
+	etcdserverpb.RegisterMaintenanceServer(server, versioned{})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -48,7 +58,7 @@ func newRefusing(t *testing.T) (*refusing, *store) {
 		<-done
 	})
 	c := clientv3.Config{Endpoints: []string{listener.Addr().String()}, Logger: zap.NewNop()}
-	st, err := connect(newClient(t, c), &Options{MaxTxnOps: 16, MaxRequestBytes: 1 << 20, Heartbeats: newClient(t, c)})
+	st, err := connect(t.Context(), newClient(t, c), &Options{MaxTxnOps: 16, MaxRequestBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +126,7 @@ func TestNothingSent(t *testing.T) {
 	addr := listener.Addr().String()
 	listener.Close()
 	opts, _ := (*Options)(nil).withDefaults()
-	st, err := connect(newClient(t, clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()}), opts)
+	st, err := newStore(newClient(t, clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()}), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,23 +31,24 @@ var _ driver.Backend = (*Backend)(nil)
 // close, after the Backend. ctx bounds the opening only; nil options work. An
 // error says in one line what to change.
 //
-// The client's connection is used as it is, so what wraps client.KV or
-// client.Watcher, such as the prefix of clientv3/namespace, does not apply.
+// The Backend makes connections to the client's endpoints, with the client's
+// configuration, so what wraps client.KV or client.Watcher, such as the prefix of
+// clientv3/namespace, does not apply.
 func Open(ctx context.Context, client *clientv3.Client, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	st, err := connect(client, opts)
+	st, err := connect(ctx, client, opts)
 	if err != nil {
-		return nil, err
+		return nil, opening(namespace, err)
 	}
-	return open(ctx, st, client, namespace, opts, nil)
+	return open(ctx, st, namespace, opts, nil)
 }
 
 // open opens a namespace of a store, and closes the store if that fails. wrap, for
 // tests, puts something between the two.
-func open(ctx context.Context, st *store, client *clientv3.Client, namespace string, o *Options, wrap func(kv.Store) kv.Store) (_ *Backend, err error) {
+func open(ctx context.Context, st *store, namespace string, o *Options, wrap func(kv.Store) kv.Store) (_ *Backend, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, st.Close())
@@ -59,9 +60,6 @@ func open(ctx context.Context, st *store, client *clientv3.Client, namespace str
 	}
 	if err := st.discover(ctx, keys.Identity(), o.MaxTxnOps); err != nil {
 		return nil, opening(namespace, err)
-	}
-	if err := checkVersions(ctx, client); err != nil {
-		return nil, err
 	}
 	var over kv.Store = st
 	if wrap != nil {
@@ -117,9 +115,9 @@ func RaiseFloor(ctx context.Context, client *clientv3.Client, namespace string, 
 	if err != nil {
 		return err
 	}
-	st, err := connect(client, opts)
+	st, err := connect(ctx, client, opts)
 	if err != nil {
-		return err
+		return opening(namespace, err)
 	}
 	return errors.Join(kv.RaiseFloor(ctx, st, namespace, above), st.Close())
 }

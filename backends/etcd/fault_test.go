@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/stats"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance/outage"
@@ -102,90 +99,6 @@ func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
-	}
-}
-
-// route notes which member each transaction goes to.
-type route struct {
-	mu sync.Mutex
-	to []string
-}
-
-func (r *route) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
-func (r *route) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (r *route) HandleConn(context.Context, stats.ConnStats)                       {}
-
-func (r *route) HandleRPC(_ context.Context, s stats.RPCStats) {
-	if h, ok := s.(*stats.OutHeader); ok && h.FullMethod == "/etcdserverpb.KV/Txn" {
-		r.mu.Lock()
-		r.to = append(r.to, h.RemoteAddr.String())
-		r.mu.Unlock()
-	}
-}
-
-// TestMemberStalled: with one of three members stopped, heartbeats take turns among
-// the members, so that those which are tried again as core does go through.
-func TestMemberStalled(t *testing.T) {
-	t.Parallel()
-	const ttl, rounds = time.Second, 5
-	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
-	c := config(t, cluster.Members()...)
-	lane := new(route)
-	c.DialOptions = []grpc.DialOption{grpc.WithStatsHandler(lane)}
-	s := sqlfault.Join(t, openOn(t, c, Options{}), "n1")
-	resp, err := newClient(t, config(t, cluster.Members()...)).Status(t.Context(), c.Endpoints[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	follower := cluster.Members()[0]
-	if resp.Leader == resp.Header.MemberId {
-		follower = cluster.Members()[1]
-	}
-	for range 30 { // until the lane is connected to all
-		if err := s.Beat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		wait(t.Context(), 10*time.Millisecond)
-	}
-	if err := follower.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	lane.mu.Lock()
-	lane.to = nil
-	lane.mu.Unlock()
-	failed, inARow, most := 0, 0, 0
-	for range 3 * rounds {
-		ctx, cancel := context.WithTimeout(t.Context(), ttl/3)
-		if s.Beat(ctx) != nil {
-			failed++
-			inARow++
-			most = max(most, inARow)
-		} else {
-			inARow = 0
-		}
-		cancel()
-	}
-	if err := follower.Cont(); err != nil {
-		t.Fatal(err)
-	}
-	lane.mu.Lock()
-	defer lane.mu.Unlock()
-	stalled := 0
-	for i, to := range lane.to {
-		if to == follower.Addr() {
-			stalled++
-		}
-		if i > 0 && to == lane.to[i-1] {
-			t.Errorf("heartbeats %d and %d both went to %s", i, i+1, to)
-		}
-	}
-	// Trust bears two failures in a row, and turns leave it at one; the second is for
-	// a busy machine.
-	if most > 2 {
-		t.Errorf("%d heartbeats failed, %d of them in a row; want at most 2", failed, most)
-	}
-	if stalled != rounds || failed < stalled {
-		t.Errorf("%d of %d heartbeats went to the member that is stopped, and %d failed; want %d: %q", stalled, len(lane.to), failed, rounds, lane.to)
 	}
 }
 

@@ -115,9 +115,6 @@ func TestOpenRefuses(t *testing.T) {
 		refusedOpen(t, good, &Options{MaxTxnOps: 3}, "use 16 to")
 		refusedOpen(t, good, &Options{MaxRequestBytes: 1}, "64 KiB")
 		refusedOpen(t, clientv3.Config{}, nil, "endpoint")
-		if err := refusedOpen(t, good, &Options{Create: true, Heartbeats: newClient(t, good)}, "Heartbeats"); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("got %v, want ErrInvalid", err)
-		}
 	})
 	t.Run("names", func(t *testing.T) {
 		t.Parallel()
@@ -262,6 +259,26 @@ func TestClientStaysOpen(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), clientv3.NewCtxClient(context.Background()), "mine", nil); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a client without a connection: %v, want ErrInvalid", err)
+	}
+}
+
+// TestEndpointsAreFollowed: the client may learn of other members later.
+func TestEndpointsAreFollowed(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Etcd, nil)
+	client := newClient(t, config(t, server))
+	b, err := Open(t.Context(), client, t.Name(), &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	client.SetEndpoints("127.0.0.1:1", "127.0.0.1:2")
+	if page, err := b.ReadLog(bounded(t, 10*time.Second), "s", 0, 0); err == nil {
+		t.Errorf("a read without a member is answered with %+v", page)
+	}
+	client.SetEndpoints(server.Addr())
+	if _, err := b.ReadLog(bounded(t, 10*time.Second), "s", 0, 0); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -3,8 +3,6 @@ package etcd
 import (
 	"fmt"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -34,11 +32,6 @@ type Options struct {
 	// DefaultMaxRequestBytes; 64 KiB to 64 MiB. Change it together with
 	// max-request-bytes of all members.
 	MaxRequestBytes int
-
-	// Heartbeats is a second client of the caller's, for heartbeats only, so that
-	// none waits on a connection behind a large write (rule E4). Default (nil): Open
-	// shares the client's connection. OpenConfig makes one itself, and refuses this.
-	Heartbeats *clientv3.Client
 
 	// Insecure lets OpenConfig talk to another host without TLS, or without checking
 	// its certificate. Default false: that is refused.

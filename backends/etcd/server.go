@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -48,22 +49,21 @@ func tooMany(err error) bool {
 // one has answered: some may be down.
 const patience = 500 * time.Millisecond
 
-// checkVersions refuses a cluster of which a member that answers is too old.
-func checkVersions(ctx context.Context, client *clientv3.Client) error {
+// checkVersions refuses a cluster of which a member that answers is too old. It
+// returns one of those that answer, so that processes spread over them.
+func (c *cluster) checkVersions(ctx context.Context) (first int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {
-		endpoint string
-		resp     *clientv3.StatusResponse
-		err      error
+		member int
+		resp   *etcdserverpb.StatusResponse
+		err    error
 	}
-	endpoints := client.Endpoints()
-	answers := make(chan answer, len(endpoints))
-	left := 0
-	for _, e := range endpoints {
-		left++
+	left := len(c.endpoints)
+	answers := make(chan answer, left)
+	for i := range left {
 		go func() {
-			resp, err := client.Status(ctx, e)
-			answers <- answer{e, resp, err}
+			resp, err := etcdserverpb.NewMaintenanceClient(c.members[i].conn).Status(ctx, &etcdserverpb.StatusRequest{})
+			answers <- answer{i, resp, err}
 		}()
 	}
 	defer func() {
@@ -73,29 +73,29 @@ func checkVersions(ctx context.Context, client *clientv3.Client) error {
 		}
 	}()
 	var enough <-chan time.Time
-	var last error
+	var served []int
 	for left > 0 {
 		select {
 		case a := <-answers:
 			left--
 			if a.err != nil {
-				last = a.err
+				err = a.err
 				continue
 			}
 			if err := checkVersion(a.resp.Version); err != nil {
-				return fmt.Errorf("tenure: %w: etcd at %s %w", driver.ErrUnsupported, a.endpoint, err)
+				return 0, fmt.Errorf("%w: %s %w", driver.ErrUnsupported, c.endpoints[a.member], err)
 			}
-			if enough == nil {
+			if served = append(served, a.member); enough == nil {
 				enough = time.After(patience)
 			}
 		case <-enough:
-			return nil
+			return served[rand.IntN(len(served))], nil
 		}
 	}
-	if enough == nil {
-		return fmt.Errorf("tenure: no member of etcd tells its version: %w", last)
+	if served == nil {
+		return 0, fmt.Errorf("no member tells its version: %w", err)
 	}
-	return nil
+	return served[rand.IntN(len(served))], nil
 }
 
 // checkVersion refuses versions whose reads may be stale after a member's pause.

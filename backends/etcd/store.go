@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/route"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -26,58 +28,65 @@ const pageSize = 5000
 
 var _ kv.Store = (*store)(nil)
 
-// store is a kv.Store on the connections of clients.
+// store is a kv.Store on connections to the members of a client's cluster.
 type store struct {
-	kv       etcdserverpb.KVClient
-	beats    etcdserverpb.KVClient // the lane of heartbeats
-	watch    etcdserverpb.WatchClient
-	conns    []*grpc.ClientConn
+	client   *clientv3.Client
 	opts     []grpc.CallOption
 	maxOps   int
 	maxBytes int
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
-	release func() error // closes the clients that are its own
+	release func() error // closes the client if that is its own
+
+	mu      sync.Mutex
+	cluster *cluster
 }
 
-func connect(client *clientv3.Client, o *Options) (*store, error) {
-	lane := o.Heartbeats
-	if lane == nil {
-		lane = client
+// connect makes a store on a client's endpoints of which one answers.
+func connect(ctx context.Context, client *clientv3.Client, o *Options) (*store, error) {
+	s, err := newStore(client, o)
+	if err != nil {
+		return nil, err
 	}
-	if client.ActiveConnection() == nil || lane.ActiveConnection() == nil {
-		return nil, fmt.Errorf("tenure: %w: the client has no connection, as that of an embedded server: make one with clientv3.New", driver.ErrInvalid)
+	first, err := s.cluster.checkVersions(ctx)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
-	conn := client.ActiveConnection()
-	life, end := context.WithCancel(context.Background())
-	return &store{
-		kv: etcdserverpb.NewKVClient(conn), beats: etcdserverpb.NewKVClient(lane.ActiveConnection()),
-		watch: etcdserverpb.NewWatchClient(conn), conns: []*grpc.ClientConn{conn, lane.ActiveConnection()},
+	s.cluster.routes = route.New(s.life, len(s.cluster.members), first)
+	return s, nil
+}
+
+func newStore(client *clientv3.Client, o *Options) (*store, error) {
+	if client.ActiveConnection() == nil {
+		return nil, fmt.Errorf("%w: the client has no connection, as that of an embedded server: make one with clientv3.New", driver.ErrInvalid)
+	}
+	s := &store{
+		client: client,
 		opts: []grpc.CallOption{
 			grpc.MaxCallSendMsgSize(o.MaxRequestBytes + 512<<10), // what the server itself allows beyond it
 			grpc.MaxCallRecvMsgSize(math.MaxInt32),
 		},
-		maxOps: max(o.MaxTxnOps, minTxnOps), maxBytes: o.MaxRequestBytes,
-		life: life, end: end, release: func() error { return nil },
-	}, nil
+		maxOps: max(o.MaxTxnOps, minTxnOps), maxBytes: o.MaxRequestBytes, release: func() error { return nil },
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	var err error
+	if s.cluster, err = dialCluster(s.life, client); err != nil {
+		s.end()
+		return nil, err
+	}
+	return s, nil
 }
 
 // Close ends what is blocked.
 func (s *store) Close() error {
 	s.end()
-	return s.release()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.cluster.close(), s.release())
 }
 
-// bound is ctx, also ended by Close, with the demand that the member has a leader.
-func (s *store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	stop := context.AfterFunc(s.life, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
+func errClosed() error { return errors.New("tenure: the backend was closed meanwhile") }
 
 // maxRefusals is how often a call is sent whose token is refused: a member that lags
 // does not know a new one yet, and none is worth the whole time that a call has.
@@ -87,8 +96,20 @@ const maxRefusals = 4
 // again what certainly had no effect, such as a call whose token has expired; that
 // stays. It would also send a call again that the server, or something before it,
 // ended with a context's error: that ends this call's context first.
-func (s *store) send(ctx context.Context, lane etcdserverpb.KVClient, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
-	call, cancel := s.bound(ctx)
+func (s *store) send(ctx context.Context, heartbeat bool, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	way := (*route.Routes).Call
+	if heartbeat {
+		way = (*route.Routes).Beat
+	}
+	t, m, err := s.begin(ctx, way)
+	if err != nil {
+		return nil, s.failed(ctx, err, false, heartbeat)
+	}
+	lane := m.kv
+	if heartbeat {
+		lane = m.beats
+	}
+	call, cancel := context.WithCancel(t.Context)
 	defer cancel()
 	var at peer.Peer
 	var last atomic.Pointer[error] // of the last time it was sent
@@ -100,13 +121,13 @@ func (s *store) send(ctx context.Context, lane etcdserverpb.KVClient, r *etcdser
 			cancel()
 		}
 	}))...)
-	if err == nil {
-		return resp, nil
-	}
-	if l := last.Load(); l != nil && denied(*l) {
+	if l := last.Load(); err != nil && l != nil && denied(*l) {
 		err = *l // and not that the time for renewing the token ran out
 	}
-	return nil, s.failed(ctx, err, at.Addr != nil, lane == s.beats)
+	if err = finish(ctx, t, err); err == nil {
+		return resp, nil
+	}
+	return nil, s.failed(ctx, err, at.Addr != nil, heartbeat)
 }
 
 // Get reads keys in one transaction, or in as few as there may be.
@@ -114,7 +135,7 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
 	for part := range slices.Chunk(keys, s.maxOps) {
 		r := &etcdserverpb.TxnRequest{Success: reads(part)}
-		resp, err := s.send(ctx, s.kv, r)
+		resp, err := s.send(ctx, false, r)
 		if err != nil {
 			return nil, err
 		}
@@ -144,8 +165,19 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 }
 
 func (s *store) scan(ctx context.Context, q kv.Range) (*kv.Page, error) {
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
+	t, m, err := s.begin(ctx, (*route.Routes).Call)
+	if err != nil {
+		return nil, err
+	}
+	page, err := m.scan(t.Context, q, s.opts)
+	if err = finish(ctx, t, err); err != nil {
+		s.nudge(err)
+		return nil, err
+	}
+	return page, nil
+}
+
+func (m *member) scan(ctx context.Context, q kv.Range, opts []grpc.CallOption) (*kv.Page, error) {
 	page := &kv.Page{}
 	from, end := []byte(max(q.Prefix, q.From)), []byte(clientv3.GetPrefixRangeEnd(q.Prefix))
 	for {
@@ -153,11 +185,10 @@ func (s *store) scan(ctx context.Context, q kv.Range) (*kv.Page, error) {
 		if q.Limit > 0 {
 			limit = min(limit, q.Limit-len(page.Pairs))
 		}
-		resp, err := s.kv.Range(ctx, &etcdserverpb.RangeRequest{
+		resp, err := m.kv.Range(ctx, &etcdserverpb.RangeRequest{
 			Key: from, RangeEnd: end, Limit: int64(limit), Revision: int64(page.Rev), KeysOnly: q.KeysOnly,
-		}, s.opts...)
+		}, opts...)
 		if err != nil {
-			s.nudge(err)
 			return nil, err
 		}
 		if page.Rev == 0 {

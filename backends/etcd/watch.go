@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/route"
 )
 
 // Watch is one stream of etcd with a watch for each prefix. It ends with the
@@ -20,11 +21,18 @@ import (
 // prefixes the order of revisions holds for each of them; rev is the one that all
 // have reached.
 func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
-	stream, err := s.watch.Watch(ctx, s.opts...)
+	t, m, err := s.begin(ctx, (*route.Routes).Watch)
 	if err != nil {
-		s.nudge(err)
+		return fmt.Errorf("tenure: watching: %w", err)
+	}
+	err = finish(ctx, t, s.watch(t.Context, m, prefixes, after, fn))
+	s.nudge(err)
+	return err
+}
+
+func (s *store) watch(ctx context.Context, m *member, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
+	stream, err := m.watch.Watch(ctx, s.opts...)
+	if err != nil {
 		return fmt.Errorf("tenure: watching: %w", err)
 	}
 	for i, prefix := range prefixes {
@@ -42,7 +50,6 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 	for {
 		resp, err := stream.Recv()
 		if err != nil {
-			s.nudge(err)
 			return fmt.Errorf("tenure: watching: %w", err)
 		}
 		if err := s.checkWatch(ctx, resp, prefixes[0], after); err != nil {

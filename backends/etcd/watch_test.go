@@ -26,7 +26,7 @@ func TestWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := connect(client, opts)
+	st, err := connect(t.Context(), client, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

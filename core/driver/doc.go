@@ -37,7 +37,7 @@
 // Log: L1 order, L2 pages, L3 trim, L4 tail.
 // Views: O1 state, O2 prompt, O3 quiet.
 // Errors and resources: E1 closed error world, E2 no hidden retry, E3 no leak,
-// E4 own lane, X1 context, P1 probe.
+// E4 own lane, and no waiting for a silent server, X1 context, P1 probe.
 //
 // # What it does not do
 //

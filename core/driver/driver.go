@@ -104,6 +104,14 @@ type Session interface {
 	// process and interval, and its cost does not depend on how many shards are
 	// held (M1). It never queues behind the application's writes (E4), and changes
 	// no token (A2).
+	//
+	// Calls overlap: core sends another heartbeat, up to twelve, while one has no
+	// answer. Each goes over a connection that owes no answer to another heartbeat, and
+	// where the store has several servers, to another server (E4). A server that stays
+	// silent to a heartbeat while another server answers a later one is left: the calls
+	// under way on it end, a write with an unknown outcome, and new ones go elsewhere.
+	// After a call that ended with its context, too, the next one goes to another
+	// server. The backend starts no timer for any of it.
 	Beat(ctx context.Context) error
 
 	// Acquire claims shards. At every point of the store's order at most one

@@ -1,0 +1,144 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tenure-go/tenure/backends/kv/route"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// member is one endpoint: a connection for heartbeats (rule E4), and one for
+// everything else.
+type member struct {
+	conn, lane *grpc.ClientConn
+	kv, beats  etcdserverpb.KVClient
+	watch      etcdserverpb.WatchClient
+}
+
+// cluster is what a client's endpoints were when it was made.
+type cluster struct {
+	endpoints []string
+	members   []member
+	routes    *route.Routes
+}
+
+// dialCluster makes connections with the client's configuration and its token. A
+// single endpoint, which may be a load balancer, gets two members, so that a
+// heartbeat without an answer is followed by one on another connection.
+func dialCluster(life context.Context, client *clientv3.Client) (*cluster, error) {
+	c := &cluster{endpoints: client.Endpoints()}
+	if len(c.endpoints) == 0 {
+		return nil, fmt.Errorf("%w: the client has no endpoint: set Endpoints", driver.ErrInvalid)
+	}
+	for i := range max(2, len(c.endpoints)) {
+		var m member
+		for _, conn := range []**grpc.ClientConn{&m.conn, &m.lane} {
+			var err error
+			if *conn, err = client.Dial(c.endpoints[i%len(c.endpoints)]); err != nil {
+				c.members = append(c.members, m)
+				return nil, errors.Join(err, c.close())
+			}
+		}
+		m.kv, m.beats = etcdserverpb.NewKVClient(m.conn), etcdserverpb.NewKVClient(m.lane)
+		m.watch = etcdserverpb.NewWatchClient(m.conn)
+		c.members = append(c.members, m)
+	}
+	c.routes = route.New(life, len(c.members), rand.IntN(len(c.members)))
+	return c, nil
+}
+
+func (c *cluster) close() error {
+	var errs []error
+	for _, conn := range c.conns() {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *cluster) conns() []*grpc.ClientConn {
+	var all []*grpc.ClientConn
+	for _, m := range c.members {
+		all = append(all, m.conn, m.lane)
+	}
+	return slices.DeleteFunc(all, func(conn *grpc.ClientConn) bool { return conn == nil })
+}
+
+// members is the cluster of the client's endpoints, which change where the client
+// follows the members of etcd (AutoSyncInterval).
+func (s *store) members() (*cluster, error) {
+	endpoints := s.client.Endpoints()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() != nil {
+		return nil, errClosed()
+	}
+	if slices.Equal(s.cluster.endpoints, endpoints) {
+		return s.cluster, nil
+	}
+	next, err := dialCluster(s.life, s.client)
+	if err != nil {
+		return nil, err
+	}
+	former := s.cluster
+	s.cluster = next
+	_ = former.close() // which says that it was closed already
+	return next, nil
+}
+
+// begin chooses a member for a call, which is to demand that the member has a leader.
+func (s *store) begin(ctx context.Context, way func(*route.Routes, context.Context) *route.Trip) (*route.Trip, *member, error) {
+	c, err := s.members()
+	if err != nil {
+		return nil, nil, err
+	}
+	t := way(c.routes, clientv3.WithRequireLeader(ctx))
+	return t, &c.members[t.Server], nil
+}
+
+// finish ends a call of the caller's context ctx, and says in its error why the
+// member was left.
+func finish(ctx context.Context, t *route.Trip, err error) error {
+	left := context.Cause(t.Context)
+	switch {
+	case ctx.Err() != nil:
+		t.Done(lateness(ctx))
+	case left != nil:
+		t.Done(route.Ended)
+		if err != nil && (errors.Is(left, route.ErrSilent) || errors.Is(left, route.ErrMoved)) {
+			return fmt.Errorf("%w: %w", left, err)
+		}
+	default:
+		t.Done(verdict(err))
+	}
+	return err
+}
+
+// lateness is what the end of the caller's context says of a member.
+func lateness(ctx context.Context) route.Outcome {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return route.Failed
+	}
+	return route.Ended
+}
+
+// verdict is what an error says of a member. One without a leader, or with one that
+// does not answer it, is unavailable.
+func verdict(err error) route.Outcome {
+	if err != nil {
+		switch status.Code(native(err)) {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+			return route.Failed
+		}
+	}
+	return route.Answered
+}

@@ -1,0 +1,123 @@
+package conformance
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// beating sends heartbeats as core does while one has no answer, several outstanding,
+// until stop is called. It counts those that succeeded.
+func (m *member) beating() (succeeded *atomic.Int64, stop func()) {
+	const pace, outstanding = 50 * time.Millisecond, 12
+	succeeded = new(atomic.Int64)
+	ctx, cancel := context.WithCancel(m.f.ctx)
+	var all sync.WaitGroup
+	slots := make(chan struct{}, outstanding)
+	all.Go(func() {
+		tick := time.NewTicker(pace)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			select {
+			case slots <- struct{}{}:
+				all.Go(func() {
+					defer func() { <-slots }()
+					if m.Beat(ctx) == nil {
+						succeeded.Add(1)
+					}
+				})
+			default:
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return succeeded, func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// silentServer loses all that is sent to one server after the other. Heartbeats go
+// on, and calls that are under way on the silent server end, whatever their own time.
+func silentServer(f *fixture) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	b, wires, err := f.store.OpenSeveral(ctx)
+	f.setup("open on several servers", err)
+	f.keep(b)
+	m := f.joinOn(b, "a")
+	fence := m.acquire("s")
+	for i, w := range wires {
+		if w.DropRequests == nil {
+			f.skip("the harness lacks Wire.DropRequests")
+		}
+		heal := w.DropRequests()
+		f.besideSilence(m, fence, i)
+		heal()
+	}
+}
+
+// besideSilence uses a session while server i is silent.
+func (f *fixture) besideSilence(m *member, fence driver.Fence, i int) {
+	const bound = 10 * time.Second
+	calls := []struct {
+		name string
+		do   func(ctx context.Context) error
+	}{
+		{"a read of the view", func(ctx context.Context) error {
+			_, err := m.b.Observe(ctx, driver.ObserveQuery{})
+			return err
+		}},
+		{"a read of a log", func(ctx context.Context) error {
+			_, err := m.b.ReadLog(ctx, fence.Shard, 0, 0)
+			return err
+		}},
+		{"a claim", func(ctx context.Context) error {
+			return m.claimCtx(ctx, driver.Claim{Shard: "other"}).Err
+		}},
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	var ended atomic.Int64
+	for _, c := range calls {
+		all.Go(func() {
+			_ = c.do(ctx) // on the silent server, or on another
+			ended.Add(1)
+		})
+	}
+	succeeded, stop := m.beating()
+	defer stop()
+	f.must(E4, f.eventually(bound, func() bool { return succeeded.Load() > 0 }),
+		"with server %d silent no heartbeat succeeded in %v, though several were sent", i, bound)
+	f.must(E4, f.eventually(bound, func() bool { return int(ended.Load()) == len(calls) }),
+		"%d of %d calls still wait for server %d after %v, though heartbeats succeed", len(calls)-int(ended.Load()), len(calls), i, bound)
+	for _, c := range calls {
+		done := make(chan struct{})
+		all.Go(func() {
+			defer close(done)
+			for ctx.Err() == nil {
+				if c.do(ctx) == nil {
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+		f.must(E4, f.eventually(bound, func() bool {
+			select {
+			case <-done:
+				return true
+			default:
+				return false
+			}
+		}), "%s is not answered beside server %d, which is silent, in %v", c.name, i, bound)
+	}
+}
