@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/route"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -43,14 +44,12 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 		a.left[i] = i
 	}
 	a.out.Results = make([]kv.Result, len(b.Txns))
-	line := s.writes
 	if b.Heartbeat {
-		line = s.beats
+		err = a.beat(ctx)
+	} else if a.link, err = s.writes.link(ctx); err == nil {
+		err = a.run(ctx)
 	}
-	if a.link, err = line.link(ctx); err != nil {
-		return nil, err
-	}
-	if err := a.run(ctx); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if a.out.Refused || a.out.RiderRefused {
@@ -72,6 +71,38 @@ type application struct {
 	out    kv.Outcome
 	synced bool // the link's server has everything that was acknowledged before
 	dirs   bool // a directory of a shard is missing
+}
+
+// beat applies a heartbeat at the server that is to have it. Where that one cannot be
+// reached nothing was sent, and the next is asked.
+func (a *application) beat(ctx context.Context) error {
+	var errs []error
+	for range a.beats {
+		trip := a.routes.Beat(ctx)
+		lk, err := a.beats[trip.Server].link(trip.Context)
+		if err == nil {
+			a.link = lk
+			err = a.run(trip.Context)
+			trip.Done(said(trip.Context, err))
+			return err
+		}
+		trip.Done(said(trip.Context, err))
+		if errs = append(errs, err); ctx.Err() != nil || a.life.Err() != nil {
+			break
+		}
+	}
+	return joined(errs...)
+}
+
+// said is what the end of a call says about its server.
+func said(ctx context.Context, err error) route.Outcome {
+	switch {
+	case err == nil, driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry):
+		return route.Answered
+	case errors.Is(ctx.Err(), context.Canceled):
+		return route.Ended
+	}
+	return route.Failed
 }
 
 func (a *application) run(ctx context.Context) error {

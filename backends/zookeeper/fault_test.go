@@ -138,7 +138,7 @@ func TestConnectionsLost(t *testing.T) {
 	}
 	for range 3 {
 		sessions := []int64{}
-		for _, l := range []*line{b.store.beats, b.store.writes, b.store.reads} {
+		for _, l := range []*line{b.store.beats[b.store.routes.Current()], b.store.writes, b.store.reads} {
 			lk, err := l.link(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -152,7 +152,7 @@ func TestConnectionsLost(t *testing.T) {
 		conns = nil
 		mu.Unlock()
 		try(t, "a heartbeat", time.Second, s.Beat)
-		lk, err := b.store.beats.link(t.Context())
+		lk, err := b.store.beats[b.store.routes.Current()].link(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,60 +255,101 @@ func ask(t *testing.T, s *servers.Server, command string) string {
 	return string(text)
 }
 
-// TestStoppedMember stalls the member that heartbeats go to: the one that waits in
-// vain ends the connection, and the next one goes to another.
+// TestStoppedMember stalls the server that a process uses, with calls under way that
+// have all the time in the world: a second heartbeat beside the one without an answer
+// succeeds elsewhere, ends those calls, and all others go there.
 func TestStoppedMember(t *testing.T) {
 	t.Parallel()
-	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
-	members := cluster.Members()
+	members := servers.NewCluster(t, servers.ZooKeeper, 3, nil).Members()
 	leader := leaderOf(t, members)
-	var follower *servers.Server
-	for _, s := range members {
-		if s != leader {
-			follower = s
-		}
-	}
-	b := openOn(t, Options{}, members...)
+	stopped := slices.IndexFunc(members, func(s *servers.Server) bool { return s != leader })
+	b := usingServer(t, members, stopped)
 	s := join(t, b, "n1")
-	line := b.store.beats
-	at := func() (lk *link, server string) {
-		try(t, "a connection", 10*time.Second, func(ctx context.Context) (err error) {
-			lk, err = line.link(ctx)
-			return err
-		})
-		return lk, lk.tap.RemoteAddr().String()
+	granted, _ := acquire(t, s, claims(1))
+	if err := s.Beat(bounded(t, 20*time.Second)); err != nil {
+		t.Fatal(err)
 	}
-	var before *link
-	try(t, "a heartbeat to the member", 10*time.Second, func(ctx context.Context) error {
-		lk, server := at()
-		if server == follower.Addr() {
-			before = lk
-			return s.Beat(ctx)
-		}
-		line.mu.Lock()
-		line.next = slices.Index(line.servers, follower.Addr())
-		line.mu.Unlock()
-		lk.cut()
-		return errors.Join(s.Beat(ctx), errors.New("it may have gone to another"))
-	})
-	if err := follower.Stop(t.Context()); err != nil {
+	view, err := b.Observe(bounded(t, 20*time.Second), driver.ObserveQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := members[stopped].Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := follower.Cont(); err != nil {
+		if err := members[stopped].Cont(); err != nil {
 			t.Error(err)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if err := s.Beat(ctx); !driver.Unknown(err) {
-		t.Fatalf("a heartbeat to a member that stands still: %v", err)
+	long := bounded(t, time.Minute)
+	ended := make(chan error, 4)
+	go func() { ended <- s.Beat(long) }()
+	go func() { ended <- commit(long, s, granted[0].Fence, 1, "a") }()
+	go func() {
+		_, err := b.ReadLog(long, granted[0].Fence.Shard, 0, 10)
+		ended <- err
+	}()
+	time.Sleep(200 * time.Millisecond) // as core waits for a part of the TTL
+	if errs := try(t, "a heartbeat beside it", 2*time.Second, s.Beat); len(errs) > 0 {
+		t.Errorf("heartbeats beside the one without an answer: %v", errs)
 	}
-	if now, server := at(); now == before || server == follower.Addr() {
-		t.Errorf("the next heartbeat goes to %s as well", server)
+	if at := b.store.routes.Current(); at == stopped {
+		t.Error("the process still uses the server that is stopped")
 	}
-	if errs := try(t, "a heartbeat", 500*time.Millisecond, s.Beat); len(errs) > 4 {
-		t.Errorf("it took %d heartbeats of half a second: %v", len(errs)+1, errs)
+	// The first heartbeat may wait; the commit and the read do not.
+	for range 2 {
+		select {
+		case err := <-ended:
+			if err == nil || long.Err() != nil {
+				t.Errorf("a call to the server that is stopped: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("calls wait for a server that is known to be silent")
+		}
+	}
+	other := join(t, openOn(t, Options{}, leader), "n2")
+	for _, call := range []func(ctx context.Context) error{
+		func(ctx context.Context) error {
+			err := commit(ctx, s, granted[0].Fence, 1, "a")
+			if errors.Is(err, driver.ErrConflict) { // the one before was applied
+				return nil
+			}
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := b.ReadLog(ctx, granted[0].Fence.Shard, 0, 10)
+			return err
+		},
+		func(ctx context.Context) error { // the watch is there, too
+			v, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
+			if err == nil && !slices.ContainsFunc(v.Members, func(m driver.Member) bool { return m.Session == other.ID() }) {
+				err = errors.New("not told of the new member")
+			}
+			return err
+		},
+	} {
+		if errs := try(t, "a call", 5*time.Second, call); len(errs) > 1 {
+			t.Errorf("it took %d calls: %v", len(errs)+1, errs)
+		}
+	}
+}
+
+// usingServer opens a namespace of the test's own on an ensemble, and uses one of its
+// servers first.
+func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {
+	t.Helper()
+	for {
+		b, err := Open(bounded(t, 20*time.Second), addrs(members), t.Name(), &Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lk, err := b.store.writes.link(t.Context()); err == nil && lk.server == members[first].Addr() && b.store.routes.Current() == first {
+			t.Cleanup(func() { b.Close() })
+			return b
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

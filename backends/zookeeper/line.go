@@ -7,34 +7,38 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/kv/route"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
 const (
 	// dialTimeout bounds one round, the beginning of a session included.
 	dialTimeout = 5 * time.Second
-	// dialHedge is how long one server may take before the next is tried beside it: a
-	// server that stands still takes connections, but begins no session.
-	dialHedge = 300 * time.Millisecond
-	// dialHedges is how many attempts more that makes: a server that is just starting
-	// may forget the first.
+	// dialHedge is how long the servers asked may take before the next is tried beside
+	// them, again and again: a server that stands still takes connections, but begins
+	// no session, and those that elect a leader refuse them until it is elected.
+	dialHedge = 200 * time.Millisecond
+	// dialHedges is how many attempts more than there are servers may wait at once: a
+	// server that is just starting may forget the first.
 	dialHedges = 4
 	// dialPause is the least time between two rounds of servers that all failed.
 	dialPause = 20 * time.Millisecond
 )
 
-// line is the way to the store for one kind of call: one link at a time, and the
-// next one, to the next server, when it broke. Safe for concurrent use.
+// line is the way to the store for one kind of call: one link at a time, and a new
+// one when it broke or when another server became the current one of its routes. Safe
+// for concurrent use.
 type line struct {
 	dial    func(ctx context.Context, server string) (*link, error)
 	servers []string
+	routes  *route.Routes   // nil: there is one server
 	life    context.Context // ends with close
 
 	mu      sync.Mutex
 	closed  bool
 	current *link
+	avoid   string // a server that said nothing until a call gave up
 	round   *round
-	next    int // of servers
 	rest    time.Time
 	running sync.WaitGroup // rounds and links
 }
@@ -46,8 +50,8 @@ type round struct {
 	err  error
 }
 
-func newLine(life context.Context, servers []string, first int, dial func(context.Context, string) (*link, error)) *line {
-	return &line{life: life, servers: servers, next: first, dial: dial}
+func newLine(life context.Context, servers []string, routes *route.Routes, dial func(context.Context, string) (*link, error)) *line {
+	return &line{life: life, servers: servers, routes: routes, dial: dial}
 }
 
 var errShut = errors.New("tenure: zookeeper: the store was closed")
@@ -67,6 +71,9 @@ func (l *line) link(ctx context.Context) (*link, error) {
 		return l.current, nil
 	}
 	if l.round == nil {
+		if l.avoid = ""; l.current != nil && l.current.silent.Load() {
+			l.avoid = l.current.server
+		}
 		l.current = nil
 		l.round = &round{done: make(chan struct{})}
 		r := l.round
@@ -98,26 +105,65 @@ func (l *line) connect(r *round) {
 		case <-l.life.Done():
 		}
 	}
-	r.link, r.err = l.first()
+	moved := l.moved()
+	r.link, r.err = l.first(l.from())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.round = nil
 	l.rest = time.Now().Add(dialPause)
 	if lk := r.link; lk != nil {
 		l.current = lk
-		l.running.Go(func() {
-			select {
-			case <-lk.down:
-			case <-l.life.Done():
-			}
-			lk.close()
-		})
+		l.running.Go(func() { l.keep(lk, moved) })
+	} else if moved != nil {
+		moved.Done(route.Ended)
 	}
 	close(r.done)
 }
 
-// first returns the first link that any server gives.
-func (l *line) first() (*link, error) {
+// moved is a trip that ends when another server becomes the current one, nil where
+// there is none.
+func (l *line) moved() *route.Trip {
+	if l.routes == nil {
+		return nil
+	}
+	return l.routes.Watch(l.life)
+}
+
+// keep closes a link that broke, or that is to the former current server: what is
+// under way on it ends with an unknown outcome.
+func (l *line) keep(lk *link, moved *route.Trip) {
+	ends := l.life
+	if moved != nil {
+		ends = moved.Context
+		defer moved.Done(route.Ended)
+	}
+	select {
+	case <-lk.down:
+	case <-ends.Done():
+		if l.life.Err() == nil {
+			lk.cut()
+		}
+	}
+	lk.close()
+}
+
+// from is the server that is asked first: the current one, or the next after one that
+// said nothing.
+func (l *line) from() int {
+	if l.routes == nil {
+		return 0
+	}
+	at := l.routes.Current() % len(l.servers)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.servers[at] == l.avoid {
+		at++
+	}
+	return at
+}
+
+// first returns the first link that any server gives, asking them in turn.
+func (l *line) first(at int) (*link, error) {
 	ctx, cancel := context.WithTimeout(l.life, dialTimeout)
 	defer cancel()
 	type attempt struct {
@@ -127,11 +173,11 @@ func (l *line) first() (*link, error) {
 	attempts := make(chan attempt)
 	won := make(chan struct{})
 	defer close(won)
+	asked, pending := 0, 0
 	ask := func() {
-		l.mu.Lock()
-		server := l.servers[l.next%len(l.servers)]
-		l.next++
-		l.mu.Unlock()
+		server := l.servers[(at+asked)%len(l.servers)]
+		asked++
+		pending++
 		l.running.Go(func() {
 			lk, err := l.dial(ctx, server)
 			if err != nil {
@@ -150,22 +196,23 @@ func (l *line) first() (*link, error) {
 	defer hedge.Stop()
 	var errs []error
 	ask()
-	for asked, pending := 1, 1; pending > 0; {
-		more := len(l.servers)
+	for pending > 0 {
 		select {
 		case a := <-attempts:
 			if a.err == nil {
 				return a.link, nil
 			}
 			pending--
-			errs = append(errs, a.err)
+			if len(errs) < len(l.servers)+dialHedges {
+				errs = append(errs, a.err)
+			}
+			if asked < len(l.servers) {
+				ask()
+			}
 		case <-hedge.C:
-			more += dialHedges
-		}
-		if asked < more {
-			asked++
-			pending++
-			ask()
+			if pending < len(l.servers)+dialHedges {
+				ask()
+			}
 		}
 	}
 	return nil, fmt.Errorf("tenure: zookeeper: %w: no server can be reached: %w", driver.ErrRetry, joined(errs...))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -16,14 +17,18 @@ import (
 // session; a link lets it dial once only, so that a link that is down is over, and
 // whatever was in flight on it has an unknown outcome.
 type link struct {
-	conn *zk.Conn
-	tap  *tap
+	server string // as the options name it
+	conn   *zk.Conn
+	tap    *tap
 	// alone says that the server is no member of an ensemble. It ends all
 	// connections when it becomes one.
 	alone bool
-	up    chan struct{} // closed once there is a session
-	down  chan struct{} // closed when the connection has ended
-	done  chan struct{} // closed when the library's goroutines have ended
+	// silent says that a call gave up while nothing came from the server.
+	silent atomic.Bool
+
+	up   chan struct{} // closed once there is a session
+	down chan struct{} // closed when the connection has ended
+	done chan struct{} // closed when the library's goroutines have ended
 
 	ready, over sync.Once
 	slots       chan struct{}  // one for each call under way, whether or not somebody waits
@@ -73,7 +78,7 @@ var errEnded = errors.New("the connection has ended")
 // newLink begins a session on a connection, which it owns from then on.
 func newLink(ctx context.Context, raw net.Conn, server string, auth []byte, alone bool) (*link, error) {
 	l := &link{
-		tap: newTap(raw), alone: alone, up: make(chan struct{}), down: make(chan struct{}), done: make(chan struct{}),
+		server: server, tap: newTap(raw), alone: alone, up: make(chan struct{}), down: make(chan struct{}), done: make(chan struct{}),
 		slots: make(chan struct{}, maxCalls), watches: make(map[*watches]struct{}),
 	}
 	var dial sync.Once
@@ -222,6 +227,7 @@ func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T,
 // piles up behind this one.
 func (l *link) giveUp(ctx context.Context, began time.Time) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && l.tap.silentSince(began) && time.Since(began) > minPatience {
+		l.silent.Store(true)
 		l.cut()
 	}
 	return ctx.Err()

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/route"
 )
 
 var _ kv.Plain = (*store)(nil)
@@ -25,8 +26,12 @@ type store struct {
 
 	identity atomic.Pointer[identity] // as it was read last
 
-	// Heartbeats have a line of their own (rule E4), and so have reads and watches.
-	beats, writes, reads *line
+	// Heartbeats have their own lines (rule E4), one to each server, and so have reads
+	// and watches. Where one server is named, heartbeats have two lines to it: it may
+	// be several, and one connection may be lost unnoticed.
+	routes        *route.Routes
+	beats         []*line
+	writes, reads *line
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -45,9 +50,17 @@ func newStore(p paths, r rights, servers []string, dial func(context.Context, st
 	life, end := context.WithCancel(context.Background())
 	s := &store{paths: p, rights: r, life: life, end: end, dirs: make(map[string]struct{})}
 	s.marks.m = make(map[string]mark)
-	for i, l := range []**line{&s.beats, &s.writes, &s.reads} {
-		*l = newLine(life, servers, pick(len(servers))+i, dial)
+	n := max(2, len(servers))
+	s.routes = route.New(life, n, pick(n))
+	for i := range n {
+		at := i % len(servers)
+		s.beats = append(s.beats, newLine(life, servers[at:at+1], nil, dial))
 	}
+	var routes *route.Routes // of what follows the heartbeats to another server
+	if len(servers) > 1 {
+		routes = s.routes
+	}
+	s.writes, s.reads = newLine(life, servers, routes, dial), newLine(life, servers, routes, dial)
 	return s
 }
 
@@ -64,7 +77,7 @@ func pick(n int) int {
 func (s *store) Close() error {
 	s.end()
 	var all sync.WaitGroup
-	for _, l := range []*line{s.beats, s.writes, s.reads} {
+	for _, l := range append([]*line{s.writes, s.reads}, s.beats...) {
 		all.Go(l.close)
 	}
 	all.Wait()

@@ -20,6 +20,10 @@ var ErrMoved = errors.New("tenure: another server of the store is used from now 
 // answers that come late together, such as after an election, would decide.
 const patience = 4
 
+// least is how long a server must have been silent at least: a round trip takes one
+// millisecond, and a server that collects its garbage ten.
+const least = 100 * time.Millisecond
+
 // Outcome is what a call says about its server.
 type Outcome uint8
 
@@ -178,7 +182,7 @@ func (r *Routes) suspect(answered *Trip) {
 	for i := range r.servers {
 		s, silent := &r.servers[i], false
 		for t := range s.trips {
-			if t.kind == beat && !t.judged && t.start.Before(answered.start) && now.Sub(t.start) >= patience*took {
+			if t.kind == beat && !t.judged && t.start.Before(answered.start) && now.Sub(t.start) >= max(least, patience*took) {
 				t.judged, silent = true, true
 			}
 		}

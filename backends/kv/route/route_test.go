@@ -72,6 +72,27 @@ func TestStallOfTheStore(t *testing.T) {
 	})
 }
 
+// TestShortSilence: the heartbeats of several sessions are under way at once, and one
+// server answers a little later than another.
+func TestShortSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		r := New(ctx, 2, 0)
+		call, first, second := r.Call(ctx), r.Beat(ctx), r.Beat(ctx)
+		time.Sleep(time.Millisecond)
+		second.Done(Answered)
+		third := r.Beat(ctx)
+		time.Sleep(time.Millisecond)
+		on(t, "the third heartbeat", third, 1).Done(Answered)
+		time.Sleep(least - 3*time.Millisecond)
+		r.Beat(ctx).Done(Answered)
+		ends(t, "a call", call, nil)
+		first.Done(Answered)
+		on(t, "a call", r.Call(ctx), 0)
+	})
+}
+
 func TestFailureMoves(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
