@@ -298,6 +298,8 @@ func olderBeatIsNoNews(f *fixture) {
 		a.beat()
 		f.must(M1, m.until(func() bool { return m.beats[a.ID()] != ahead }), "a heartbeat that was asked for is not reported")
 		f.must(M1, m.beats[a.ID()] > ahead, "version %d was reported after two heartbeats behind version %d", m.beats[a.ID()], before)
+		now, _ := f.beatOf(a.ID())
+		f.must(M1, m.until(func() bool { return m.beats[a.ID()] == now }), "the version reported is %d; the record has %d", m.beats[a.ID()], now)
 	}
 	m.beats[a.ID()]++
 	full, err := m.b.Observe(f.ctx, driver.ObserveQuery{Beats: m.asked()})

@@ -25,13 +25,14 @@
 //     leader itself has applied what a follower acknowledged.
 //   - A connection is used until it breaks, and never by the client library again:
 //     whatever was in flight has an unknown outcome, and nothing is sent late. The
-//     next connection goes to the next server, with the one after it beside if that
-//     takes long.
+//     next server is asked where one refuses, and beside one that takes long.
 //   - Watches are armed by the reads that answer them, and all anew on a new
 //     connection. What changed is told by the lanes of kv.Feeds: a process holds a
 //     watch for each lane and each heartbeat that it follows, however many shards it
 //     wants.
-//   - Heartbeats have a connection of their own (rule E4), and so have reads.
+//   - Heartbeats have their own connections (rule E4), and so have reads. All go to
+//     one server, until a heartbeat beside a late one is answered by another: then
+//     all move there, and what the silent server owes ends with an unknown outcome.
 //
 // [Backend.GuardOps] is the fence for a Multi of the application's own.
 //

@@ -260,7 +260,9 @@ func ask(t *testing.T, s *servers.Server, command string) string {
 // succeeds elsewhere, ends those calls, and all others go there.
 func TestStoppedMember(t *testing.T) {
 	t.Parallel()
-	members := servers.NewCluster(t, servers.ZooKeeper, 3, nil).Members()
+	// The client's own pings end no connection in that time.
+	patient := &servers.Options{Config: []string{"minSessionTimeout = 60000", "maxSessionTimeout = 60000"}}
+	members := servers.NewCluster(t, servers.ZooKeeper, 3, patient).Members()
 	leader := leaderOf(t, members)
 	stopped := slices.IndexFunc(members, func(s *servers.Server) bool { return s != leader })
 	b := usingServer(t, members, stopped)

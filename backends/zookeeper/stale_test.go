@@ -1,0 +1,108 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/conformance/servers"
+)
+
+// TestReadsNeedMajority reads from a server whose peers stand still, before it has
+// noticed: what it has may be long out of date, and no read shows it (rules O1 and
+// I1). A bare read of the same connection does, which is the control.
+func TestReadsNeedMajority(t *testing.T) {
+	t.Parallel()
+	members := servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{Config: []string{"syncLimit = 30"}}).Members()
+	leader := leaderOf(t, members)
+	follower := members[0]
+	if follower == leader {
+		follower = members[1]
+	}
+	// In this order: the leader may be another one afterwards.
+	t.Run("leader", func(t *testing.T) { readsNeedMajority(t, leader, members) })
+	t.Run("follower", func(t *testing.T) { readsNeedMajority(t, follower, members) })
+}
+
+// A session's requests are answered in their order: each read has a connection of its
+// own, and so has the control.
+func readsNeedMajority(t *testing.T, server *servers.Server, members []*servers.Server) {
+	keys, err := kv.NewKeys(t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := map[string]func(context.Context, *store) error{
+		"Get": func(ctx context.Context, s *store) error { _, err := s.Get(ctx, keys.Identity()); return err },
+		"Range": func(ctx context.Context, s *store) error {
+			_, err := s.Range(ctx, kv.Range{Prefix: keys.State()})
+			return err
+		},
+		"Follow": func(ctx context.Context, s *store) error {
+			err := s.Follow(ctx, []string{keys.Feeds()}, func(*kv.Page) error { return errTold })
+			if errors.Is(err, errTold) {
+				return nil
+			}
+			return err
+		},
+	}
+	stores := make(map[string]*store)
+	for name := range reads {
+		s := openOn(t, Options{}, server).store
+		try(t, "a read", 5*time.Second, func(ctx context.Context) error {
+			_, err := s.Get(ctx, keys.Identity())
+			return err
+		})
+		stores[name] = s
+	}
+	s := openOn(t, Options{}, server).store
+	bare, err := s.reads.link(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range members {
+		if other == server {
+			continue
+		}
+		if err := other.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := other.Cont(); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	type answer struct {
+		read string
+		err  error
+	}
+	answers := make(chan answer, len(reads))
+	for name, read := range reads {
+		go func() { answers <- answer{name, read(ctx, stores[name])} }()
+	}
+	_, node, err := s.paths.node(keys.Identity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		f, err := call(bounded(t, 20*time.Second), bare, func(c *zk.Conn) (found, error) { return get(c, node, false) })
+		if err != nil || !f.exists {
+			t.Fatalf("the control: a read that asks nobody else: %v, %v", f.exists, err)
+		}
+	}
+	time.Sleep(500 * time.Millisecond) // more than the control took
+	cancel()
+	for range reads {
+		if a := <-answers; a.err == nil {
+			t.Errorf("%s was answered without a majority", a.read)
+		}
+	}
+}
+
+var errTold = errors.New("told")
