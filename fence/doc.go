@@ -4,7 +4,7 @@
 // is at least the highest that the resource has seen (rule S3).
 //
 //	mark := fence.NewMark(marks, &fence.Options{OnRefused: report})
-//	err := mark.Do(ctx, "ledger-7", lease.Fence(), func(ctx context.Context) error {
+//	err := mark.Do(ctx, "ledger/7", lease.Fence(), func(ctx context.Context) error {
 //		return transfer(ctx)
 //	})
 //
@@ -35,13 +35,19 @@
 // A resource that has not seen the new token cannot refuse the old one. A new
 // leader therefore seals: [Mark.Seal] at every resource before it announces itself.
 //
+// A resource has one shard whose leases write to it: by default the one that it is
+// named for, as "ledger" or "ledger/7" for shard "ledger"; [Options].MayWrite says
+// otherwise. Leases of other shards are refused with a [ForeignError], and do not move
+// the mark.
+//
 // # What it does not do
 //
 // It does not authenticate. A fence is a claim, and no credential: whoever may call
-// a protected service can raise the mark of a resource to any token, for good, and
-// so lock out the rightful owner. Authenticate callers first, and have the server
-// name the resource ([HTTPOptions].Resource, and its like for gRPC): the default is
-// the shard that the caller names.
+// a protected service can name the shard of a resource, raise its mark to any token,
+// for good, and so lock out the rightful owner. Authenticate callers first, have the
+// server name the resource ([HTTPOptions].Resource, and its like for gRPC: the default
+// is the shard that the caller names), and say which caller may use which shard
+// ([HTTPOptions].MayWrite).
 //
 // It does not decide who leads, and reads no clock. A mark kept in memory is
 // forgotten by a restart, after which a stale token may be admitted until somebody

@@ -1,12 +1,14 @@
 package fence
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -43,6 +45,9 @@ type HTTPOptions struct {
 	// Unfenced, if not nil, lets a request without the header pass to which it
 	// answers true, such as a read. Default: none passes.
 	Unfenced func(r *http.Request) bool
+	// MayWrite, if not nil, has to allow a request beside the Mark's own: for instance
+	// by whom the request was authenticated as. Others are answered 403.
+	MayWrite func(r *http.Request, f driver.Fence, resource string) bool
 }
 
 // Types of the problem documents (RFC 9457) that a Handler answers with.
@@ -50,8 +55,15 @@ const (
 	ProblemRefused = "urn:tenure:fence:refused" // 412
 	ProblemMissing = "urn:tenure:fence:missing" // 428
 	ProblemInvalid = "urn:tenure:fence:invalid" // 400
-	ProblemMark    = "urn:tenure:fence:mark"    // 503: the mark could not be read or raised
+	ProblemForeign = "urn:tenure:fence:foreign" // 403: another shard's resource
+	ProblemMark    = "urn:tenure:fence:mark"    // 503: the mark could not be read or raised, or ErrBusy
 )
+
+// answerTime is what a superseded request has to write its answer.
+const answerTime = time.Second
+
+// maxProblem bounds the body of a problem that is read, in bytes.
+const maxProblem = 64 << 10
 
 // Problem is the body of such an answer. Resource, Holder, Token, CurrentHolder and
 // CurrentToken are those of a refusal.
@@ -72,7 +84,14 @@ type Problem struct {
 // Handler lets requests pass to next only with a fence that the mark admits. They
 // run in Do, so that an answer of a higher token's request, or of a Seal, means that
 // no lower one runs any more. Otherwise it answers 412 (refused), 428 (no fence),
-// 400 (not a fence) or 503 (the mark's storage failed), with a Problem.
+// 400 (not a fence), 403 (another shard's resource) or 503 (the mark's storage failed,
+// or ErrBusy), with a Problem.
+//
+// A request that a higher token supersedes is ended: its context ends, reads of its
+// body fail at once, and writes of its answer a second later. Middleware in front needs
+// an Unwrap method for that (http.ResponseController); a next that waits for neither of
+// the three keeps a higher token waiting for up to Options.Wait. The server needs
+// time-outs of its own against clients that are slow without being superseded.
 //
 // It does not authenticate, and a caller can raise a mark for good: put what does
 // before it, and set Resource.
@@ -93,7 +112,7 @@ func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 		}
 		f, err := Parse(values[0])
 		if err == nil && len(values) > 1 {
-			err = errors.New("tenure: more than one fence")
+			err = fmt.Errorf("tenure: %w: more than one fence", driver.ErrInvalid)
 		}
 		resource := string(f.Shard)
 		if err == nil && o.Resource != nil {
@@ -102,21 +121,56 @@ func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 		if err == nil {
 			err = CheckResource(resource)
 		}
-		if err != nil {
-			problem(w, Problem{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "not a fence", Detail: err.Error()})
-			return
+		if err == nil && o.MayWrite != nil && !o.MayWrite(r, f, resource) {
+			err = &ForeignError{Resource: resource, Fence: f}
 		}
-		ctx, leave, err := m.Enter(r.Context(), resource, f)
 		if err != nil {
 			refuse(w, err)
 			return
 		}
-		defer leave()
+		ctx, e, err := m.enter(r.Context(), resource, f)
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		defer e.leave()
+		defer endWith(e.superseded, w)()
 		next.ServeHTTP(w, r.WithContext(NewContext(ctx, f)))
 	})
 }
 
+// endWith ends the reads and the writes of a request when superseded ends. done is
+// called before the handler returns.
+func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
+	ended := make(chan struct{})
+	stop := context.AfterFunc(superseded, func() {
+		defer close(ended)
+		control, now := http.NewResponseController(w), time.Now()
+		// Where it cannot be done, Options.Wait is the bound.
+		_ = control.SetReadDeadline(now)
+		_ = control.SetWriteDeadline(now.Add(answerTime))
+	})
+	return func() {
+		if !stop() {
+			<-ended
+		}
+	}
+}
+
 func refuse(w http.ResponseWriter, err error) {
+	if e, ok := errors.AsType[*ForeignError](err); ok {
+		problem(w, Problem{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource", Detail: e.Error(),
+			Resource: e.Resource, Shard: string(e.Fence.Shard), Holder: string(e.Fence.Session), Token: e.Fence.Token})
+		return
+	}
+	if errors.Is(err, driver.ErrInvalid) {
+		problem(w, Problem{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "not a fence", Detail: err.Error()})
+		return
+	}
+	if errors.Is(err, ErrBusy) {
+		problem(w, Problem{Type: ProblemMark, Status: http.StatusServiceUnavailable, Title: ErrBusy.Error(), Detail: "nothing was done; try again"})
+		return
+	}
 	e, ok := errors.AsType[*RefusedError](err)
 	if !ok {
 		// A storage's error may name hosts and users: it is not for clients.
@@ -139,40 +193,43 @@ func problem(w http.ResponseWriter, p Problem) {
 }
 
 // ResponseError returns why a Handler did not let the request pass, or nil if it
-// did: a *RefusedError (412), an error that matches driver.ErrInvalid (428 and 400:
+// did: a *RefusedError (412), a *ForeignError (403), an error that matches driver.ErrInvalid (428 and 400:
 // the request carried no fence, or not one that the resource takes), or one that
 // matches driver.ErrRetry (503). Nothing was done in any of these cases. Of such a
 // response it reads the body, at most 64 KiB; the caller closes it in any case. Other
 // responses, also of these statuses, are the application's: nil.
 func ResponseError(r *http.Response) error {
 	switch r.StatusCode {
-	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusServiceUnavailable:
+	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusForbidden, http.StatusServiceUnavailable:
 	default:
 		return nil
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/problem+json" {
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<10))
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxProblem))
 	var kind struct{ Type string }
 	if err == nil {
 		err = json.Unmarshal(body, &kind)
 	}
 	var p Problem
 	switch kind.Type {
-	case ProblemRefused, ProblemMissing, ProblemInvalid, ProblemMark:
+	case ProblemRefused, ProblemForeign, ProblemMissing, ProblemInvalid, ProblemMark:
 		err = json.Unmarshal(body, &p)
 	}
 	if err != nil {
 		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %w", r.StatusCode, err)
 	}
+	sent := driver.Fence{Shard: driver.ShardID(p.Shard), Session: driver.SessionID(p.Holder), Token: p.Token}
 	switch p.Type {
 	case ProblemRefused:
 		return &RefusedError{
 			Resource: p.Resource,
-			Fence:    driver.Fence{Shard: driver.ShardID(p.Shard), Session: driver.SessionID(p.Holder), Token: p.Token},
+			Fence:    sent,
 			Current:  Holder{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder), Token: p.CurrentToken},
 		}
+	case ProblemForeign:
+		return &ForeignError{Resource: p.Resource, Fence: sent}
 	case ProblemMissing, ProblemInvalid:
 		return fmt.Errorf("tenure: %w: status %d: %.500q", driver.ErrInvalid, r.StatusCode, p.Detail)
 	case ProblemMark:

@@ -23,7 +23,9 @@ func (*failing) Raise(context.Context, string, driver.Fence) (fence.Holder, erro
 
 func TestHandler(t *testing.T) {
 	t.Parallel()
-	m := fence.NewMark(&fence.Memory{}, nil)
+	m := fence.NewMark(&fence.Memory{}, &fence.Options{MayWrite: func(shard driver.ShardID, resource string) bool {
+		return shard == "ledger" && (resource == "ledger" || strings.HasPrefix(resource, "accounts/"))
+	}})
 	var seen []driver.Fence
 	app := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f, _ := fence.FromContext(r.Context())
@@ -52,6 +54,8 @@ func TestHandler(t *testing.T) {
 		{"none, a read", byPath, "GET", "/accounts/7", nil, 200, ""},
 		{"none, a write", byPath, "POST", "/accounts/7", nil, 428, fence.ProblemMissing},
 		{"nonsense", nil, "POST", "/", []string{"ledger"}, 400, fence.ProblemInvalid},
+		{"another shard's", byPath, "POST", "/orders/7", []string{"ledger/a/99"}, 403, fence.ProblemForeign},
+		{"another shard's by itself", nil, "POST", "/", []string{"other/a/99"}, 403, fence.ProblemForeign},
 		{"two", nil, "POST", "/", []string{"ledger/a/5", "ledger/b/6"}, 400, fence.ProblemInvalid},
 		{"no resource", byPath, "POST", "/", []string{"ledger/a/5"}, 400, fence.ProblemInvalid},
 	} {
@@ -112,6 +116,8 @@ func TestResponseError(t *testing.T) {
 		{428, problem, `{"type":"` + fence.ProblemMissing + `","detail":"send it"}`, driver.ErrInvalid, false},
 		{400, problem, `{"type":"` + fence.ProblemInvalid + `","detail":"send \u001b another"}`, driver.ErrInvalid, false},
 		{503, problem, `{"type":"` + fence.ProblemMark + `"}`, driver.ErrRetry, false},
+		{403, problem, `{"type":"` + fence.ProblemForeign + `","resource":"a\u001b"}`, driver.ErrInvalid, false},
+		{403, "text/plain", "", nil, false},
 		{200, problem, `{"type":"` + fence.ProblemRefused + `"}`, nil, false},
 		{400, problem, `{"type":"urn:shop:price","token":"of the shop"}`, nil, false},
 		{400, "text/plain", `{"type":"` + fence.ProblemInvalid + `"}`, nil, false},

@@ -16,6 +16,9 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
+// anyShard is for tests of what does not depend on the resource's name.
+func anyShard(driver.ShardID, string) bool { return true }
+
 func lease(session string, token driver.Token) driver.Fence {
 	return driver.Fence{Shard: "ledger", Session: driver.SessionID(session), Token: token}
 }
@@ -44,7 +47,7 @@ func TestAdmit(t *testing.T) {
 func testAdmit(t *testing.T, s fence.Storage) {
 	ctx := t.Context()
 	var told []*fence.RefusedError
-	m := fence.NewMark(s, &fence.Options{OnRefused: func(e *fence.RefusedError) { told = append(told, e) }})
+	m := fence.NewMark(s, &fence.Options{MayWrite: anyShard, OnRefused: func(e *fence.RefusedError) { told = append(told, e) }})
 	if h, err := m.Current(ctx, "r"); err != nil || h != (fence.Holder{}) {
 		t.Fatalf("a resource without a mark has %v, %v", h, err)
 	}
@@ -111,7 +114,7 @@ func TestAdmitInvalid(t *testing.T) {
 func TestDoExcludes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := fence.NewMark(&fence.Memory{}, nil)
+		m := fence.NewMark(&fence.Memory{}, &fence.Options{MayWrite: anyShard, Wait: time.Hour})
 		ctx := t.Context()
 		var all sync.WaitGroup
 		defer all.Wait()
@@ -160,6 +163,66 @@ func TestDoExcludes(t *testing.T) {
 	})
 }
 
+// TestWaitBounded: an effect that does not end keeps a higher token waiting for
+// Options.Wait, and the lower token out for good.
+func TestWaitBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, o := range []*fence.Options{nil, {Wait: time.Minute}} {
+			m := fence.NewMark(&fence.Memory{}, o)
+			want := fence.DefaultWait
+			if o != nil {
+				want = o.Wait
+			}
+			_, leave, err := m.Enter(t.Context(), "ledger/7", lease("a", 10))
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if err := m.Seal(t.Context(), "ledger/7", lease("b", 11)); !errors.Is(err, fence.ErrBusy) || time.Since(began) != want {
+				t.Errorf("after %v, want %v: %v", time.Since(began), want, err)
+			}
+			if err := m.Admit(t.Context(), "ledger/7", lease("a", 10)); !errors.Is(err, driver.ErrFenced) {
+				t.Errorf("the lower token: %v", err)
+			}
+			leave()
+			if err := m.Seal(t.Context(), "ledger/7", lease("b", 11)); err != nil {
+				t.Errorf("after the effect: %v", err)
+			}
+		}
+	})
+}
+
+// TestForeign: a lease of another shard writes nothing, and cannot lock out the owner.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	for name, s := range storages(t) {
+		t.Run(name, func(t *testing.T) {
+			m := fence.NewMark(s, nil)
+			for _, resource := range []string{"ledger", "ledger/7", "ledger/7/a"} {
+				for _, shard := range []driver.ShardID{"shard-a", "ledge", "ledger2", "Ledger"} {
+					f := driver.Fence{Shard: shard, Session: "a", Token: 99}
+					_, _, entered := m.Enter(t.Context(), resource, f)
+					for _, err := range []error{entered, m.Admit(t.Context(), resource, f), m.Seal(t.Context(), resource, f)} {
+						e, ok := errors.AsType[*fence.ForeignError](err)
+						if !ok || *e != (fence.ForeignError{Resource: resource, Fence: f}) || !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrFenced) {
+							t.Errorf("%s under a lease of %s: %v", resource, shard, err)
+						}
+					}
+				}
+				if err := m.Admit(t.Context(), resource, lease("b", 1)); err != nil {
+					t.Errorf("the owner of %s: %v", resource, err)
+				}
+			}
+			for _, resource := range []string{"ledger-7", "ledgers", "Ledger", "x/ledger"} {
+				if err := m.Admit(t.Context(), resource, lease("b", 1)); !errors.Is(err, driver.ErrInvalid) {
+					t.Errorf("%s: %v", resource, err)
+				}
+			}
+		})
+	}
+}
+
 // TestDoRandom: whatever comes in whatever order, effects never overlap with those
 // of another token, and run in the order of tokens.
 func TestDoRandom(t *testing.T) {
@@ -167,7 +230,7 @@ func TestDoRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			m := fence.NewMark(&fence.Memory{}, nil)
+			m := fence.NewMark(&fence.Memory{}, &fence.Options{MayWrite: anyShard, Wait: time.Hour})
 			var mu sync.Mutex
 			running := map[driver.Token]int{}
 			var highest driver.Token

@@ -21,12 +21,27 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("tenure: resource %q refuses token %d of session %q (shard %q): it has admitted token %d of session %q (shard %q)",
+	return fmt.Sprintf("tenure: resource %.200q refuses token %d of session %.64q (shard %.128q): it has admitted token %d of session %.64q (shard %.128q)",
 		e.Resource, e.Fence.Token, e.Fence.Session, e.Fence.Shard, e.Current.Token, e.Current.Session, e.Current.Shard)
 }
 
 // Is makes a RefusedError match driver.ErrFenced.
 func (e *RefusedError) Is(target error) bool { return target == driver.ErrFenced }
+
+// ForeignError is a write under the lease of a shard whose leases may not write to the
+// resource. It matches driver.ErrInvalid: nothing was done, and the mark is as it was.
+type ForeignError struct {
+	Resource string
+	Fence    driver.Fence // what the write carried
+}
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("tenure: resource %.200q is not written under leases of shard %.128q: use the lease of its own shard, or set MayWrite",
+		e.Resource, e.Fence.Shard)
+}
+
+// Is makes a ForeignError match driver.ErrInvalid.
+func (e *ForeignError) Is(target error) bool { return target == driver.ErrInvalid }
 
 // MaxResourceLen is the longest name of a resource, in bytes.
 const MaxResourceLen = 200

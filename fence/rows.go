@@ -34,6 +34,10 @@ type Rows struct {
 	Key     string  // column that identifies a row; required
 	Fence   string  // column of the token; required
 	Holder  string  // column of the session that wrote last; required
+	// MayWrite reports whether the leases of a shard may write to the row of a key;
+	// others are refused with a *ForeignError. Default: all may, since a key says
+	// nothing of a shard.
+	MayWrite func(shard driver.ShardID, key any) bool
 	// OnRefused is told each refusal, as Options.OnRefused.
 	OnRefused func(*RefusedError)
 }
@@ -46,7 +50,7 @@ type Querier interface {
 
 // Update sets columns of the row with that key, and its fence, if the row was last
 // written by a lower token, or by f itself: one statement. Otherwise the error is a
-// *RefusedError, whose Resource is table:key, matches ErrNoRow, or matches
+// *RefusedError or *ForeignError, whose Resource is table:key, matches ErrNoRow, or matches
 // driver.ErrRetry: nothing was written, since the row came meanwhile; try again.
 // Names of columns are checked, which is driver.ErrInvalid; values are bound. With
 // q a transaction the caller rolls back after an error.
@@ -57,6 +61,9 @@ func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, s
 	table, names, err := r.names()
 	if err != nil {
 		return err
+	}
+	if r.MayWrite != nil && !r.MayWrite(f.Shard, key) {
+		return &ForeignError{Resource: fmt.Sprintf("%s:%v", r.Table, key), Fence: f}
 	}
 	assign := make([]string, 0, len(set)+2)
 	args := make([]any, 0, len(set)+6)

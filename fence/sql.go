@@ -87,6 +87,8 @@ type SQLOptions struct {
 	// Table is the table of marks, with a schema before a dot if need be. Default
 	// "tenure_marks". Schema prints how to create it.
 	Table string
+	// MayWrite restricts AdmitTx, as Options.MayWrite a Mark. Default: ByName.
+	MayWrite func(shard driver.ShardID, resource string) bool
 	// OnRefused is told the refusals of AdmitTx, as Options.OnRefused those of a Mark.
 	OnRefused func(*RefusedError)
 }
@@ -100,6 +102,7 @@ type SQL struct {
 	db          *sql.DB
 	schema      string
 	raise, load string
+	mayWrite    func(driver.ShardID, string) bool
 	onRefused   func(*RefusedError)
 }
 
@@ -116,7 +119,10 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &SQL{db: db, onRefused: o.OnRefused}
+	s := &SQL{db: db, mayWrite: o.MayWrite, onRefused: o.OnRefused}
+	if s.mayWrite == nil {
+		s.mayWrite = ByName
+	}
 	text, tail := "VARCHAR(255)", ""
 	s.load = o.Dialect.bind("SELECT shard, session, token FROM " + table + " WHERE resource = ?")
 	insert := "INSERT INTO " + table + " AS m (resource, shard, session, token) VALUES (?, ?, ?, ?)"
@@ -151,11 +157,14 @@ func (s *SQL) Schema() string { return s.schema }
 // AdmitTx admits f inside the caller's own transaction, and locks the mark until
 // that ends: what the transaction writes takes effect if and only if f was not
 // superseded at its commit, and the mark is raised in the same step. It is the
-// first statement of the transaction. After a *RefusedError, or any other error,
-// the caller rolls back. Transactions on one resource come one after another.
+// first statement of the transaction. After a *RefusedError, a *ForeignError or any
+// other error, the caller rolls back. Transactions on one resource come one after another.
 func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) error {
 	if err := check(resource, f); err != nil {
 		return err
+	}
+	if !s.mayWrite(f.Shard, resource) {
+		return &ForeignError{Resource: resource, Fence: f}
 	}
 	current, err := s.raiseIn(ctx, tx, resource, f)
 	if err != nil {

@@ -110,7 +110,7 @@ func TestAdmitTx(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = tx.Rollback() }) // most have ended
-			return tx, s.AdmitTx(ctx, tx, "r", f)
+			return tx, s.AdmitTx(ctx, tx, "ledger/r", f)
 		}
 		tx, err := in(lease("a", 5))
 		if err != nil {
@@ -119,7 +119,7 @@ func TestAdmitTx(t *testing.T) {
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-		if h, err := s.Load(ctx, "r"); err != nil || h != (fence.Holder{}) {
+		if h, err := s.Load(ctx, "ledger/r"); err != nil || h != (fence.Holder{}) {
 			t.Fatalf("rolled back, the mark is %v, %v", h, err)
 		}
 		tx, err = in(lease("a", 5))
@@ -137,6 +137,14 @@ func TestAdmitTx(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		tx, err = in(driver.Fence{Shard: "ledge", Session: "c", Token: 99})
+		if e, ok := errors.AsType[*fence.ForeignError](err); !ok || e.Fence.Token != 99 || !errors.Is(err, driver.ErrInvalid) {
+			t.Fatalf("another shard's lease: %v", err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+
 		// The mark stays locked until the transaction ends: a successor waits for it,
 		// and finds what it did.
 		tx, err = in(lease("b", 6))
@@ -146,7 +154,7 @@ func TestAdmitTx(t *testing.T) {
 		var wait sync.WaitGroup
 		result := make(chan error, 1)
 		wait.Go(func() {
-			_, err := s.Raise(ctx, "r", lease("c", 7))
+			_, err := s.Raise(ctx, "ledger/r", lease("c", 7))
 			result <- err
 		})
 		select {
@@ -216,6 +224,15 @@ func TestRows(t *testing.T) {
 		}
 		if err := put(1, lease("b", 6), "late"); !errors.Is(err, driver.ErrFenced) {
 			t.Fatalf("after a seal: %v", err)
+		}
+		rows.MayWrite = func(shard driver.ShardID, key any) bool { return shard == "ledger" && key == 1 }
+		err := put(2, lease("c", 99), "another shard's")
+		if e, ok := errors.AsType[*fence.ForeignError](err); !ok || e.Resource != "orders:2" {
+			t.Fatalf("a row that the shard may not write: %v", err)
+		}
+		check(2, "other row")
+		if err := put(1, lease("c", 99), "own"); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -139,7 +139,7 @@ func openResource(kind, where string) (write, error) {
 			if err != nil {
 				return err
 			}
-			if err := s.AdmitTx(ctx, tx, "accounts", f); err != nil {
+			if err := s.AdmitTx(ctx, tx, "ledger/accounts", f); err != nil {
 				return errors.Join(err, tx.Rollback())
 			}
 			if _, err := tx.ExecContext(ctx, plain); err != nil {

@@ -10,8 +10,9 @@
 //	grpc.NewServer(grpc.UnaryInterceptor(in.Unary), grpc.StreamInterceptor(in.Stream))
 //
 // A refused call ends with FailedPrecondition and the details of the refusal, which
-// [Error] turns back into a *fence.RefusedError; one without a fence with
-// InvalidArgument; one whose mark could not be checked with Unavailable.
+// [Error] turns back into a *fence.RefusedError; one under the lease of a shard that may
+// not write to the resource with PermissionDenied and a *fence.ForeignError; one without
+// a fence with InvalidArgument; one whose mark could not be checked with Unavailable.
 //
 // A stream is checked again with each message that it receives: the effect of a
 // message lasts from its receipt until the handler asks for the next one or
@@ -19,6 +20,10 @@
 // What it sends at other times is checked too, and ends the stream with Aborted if
 // the lease was superseded. A refusal is of one message: it says nothing of those
 // before, which may have been applied, so a handler acknowledges each one.
+//
+// A call that a higher token supersedes is ended: its context ends, and, of a stream, a
+// SendMsg that has waited for a second for its client fails. A handler that waits for
+// neither keeps the higher token waiting for up to fence.Options.Wait.
 //
 // A fence is a claim, and no credential. Whoever may call the server can raise a
 // mark to any token, for good, and so lock out the rightful owner: authenticate
@@ -31,6 +36,7 @@ import (
 	"errors"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -45,11 +51,15 @@ import (
 // Key is the metadata that carries a fence, in the form of fence.Format.
 const Key = "tenure-fence"
 
-// Domain and reason of the ErrorInfo that a refused call's status carries.
+// Domain and reasons of the ErrorInfo that a refused call's status carries.
 const (
-	Domain = "tenure.fence"
-	Reason = "FENCE_REFUSED"
+	Domain        = "tenure.fence"
+	Reason        = "FENCE_REFUSED"
+	ReasonForeign = "FENCE_FOREIGN" // another shard's resource
 )
+
+// sendTime is what a superseded stream has to send what belongs to its last effect.
+const sendTime = time.Second
 
 // UnaryClient sends the fence of the context; a call without one passes unchanged.
 func UnaryClient() grpc.UnaryClientInterceptor {
@@ -84,6 +94,9 @@ type Options struct {
 	// Unfenced, if not nil, lets a call without a fence pass to whose full method it
 	// answers true, such as a read. Default: none passes.
 	Unfenced func(method string) bool
+	// MayWrite, if not nil, has to allow a call beside the Mark's own: for instance by
+	// whom the caller was authenticated as. Others end with PermissionDenied.
+	MayWrite func(ctx context.Context, method string, f driver.Fence, resource string) bool
 }
 
 // Server has the interceptors of a server. Safe for concurrent use.
@@ -162,6 +175,9 @@ func (s *Server) incoming(ctx context.Context, method string) (f driver.Fence, r
 	if err != nil {
 		return f, "", false, status.Error(codes.InvalidArgument, err.Error())
 	}
+	if s.opts.MayWrite != nil && !s.opts.MayWrite(ctx, method, f, resource) {
+		return f, "", false, toStatus(&fence.ForeignError{Resource: resource, Fence: f})
+	}
 	return f, resource, true, nil
 }
 
@@ -174,8 +190,10 @@ type stream struct {
 	mark     *fence.Mark
 	resource string
 	fence    driver.Fence
-	end      func()      // leaves the effect of the last message; nil outside of one
-	inside   atomic.Bool // an effect is under way
+	end      func() // leaves the effect of the last message; nil outside of one
+	// inside is the context of the effect that is under way, nil outside of one.
+	inside atomic.Pointer[context.Context]
+	stuck  atomic.Bool // a SendMsg was given up
 }
 
 // Context carries the fence, and ends when a higher token is admitted while a
@@ -199,7 +217,7 @@ func (s *stream) RecvMsg(m any) error {
 		stop()
 		end()
 	}
-	s.inside.Store(true)
+	s.inside.Store(&inside)
 	return nil
 }
 
@@ -207,7 +225,11 @@ func (s *stream) RecvMsg(m any) error {
 // acknowledgement would have the caller repeat it. At other times it refuses to
 // speak under a superseded lease, without a word of what was applied before.
 func (s *stream) SendMsg(m any) error {
-	if !s.inside.Load() {
+	inside := s.inside.Load()
+	if s.stuck.Load() {
+		return errStuck()
+	}
+	if inside == nil {
 		err := s.mark.Admit(s.ServerStream.Context(), s.resource, s.fence)
 		switch {
 		case errors.Is(err, driver.ErrFenced):
@@ -216,11 +238,38 @@ func (s *stream) SendMsg(m any) error {
 			return status.Error(codes.Unavailable, "the fence could not be checked; messages that were sent before may have been applied")
 		}
 	}
-	return s.ServerStream.SendMsg(m)
+	if inside == nil {
+		return s.ServerStream.SendMsg(m)
+	}
+	return s.sendInside(*inside, m)
+}
+
+// sendInside does not wait for a client that does not read for longer than sendTime
+// after the effect was superseded. gRPC offers no deadline for that: the goroutine that
+// is left ends with the stream, as soon as the handler has returned.
+func (s *stream) sendInside(inside context.Context, m any) error {
+	sent := make(chan error, 1)
+	go func() { sent <- s.ServerStream.SendMsg(m) }()
+	select {
+	case err := <-sent:
+		return err
+	case <-inside.Done():
+	}
+	select {
+	case err := <-sent:
+		return err
+	case <-time.After(sendTime):
+		s.stuck.Store(true)
+		return errStuck()
+	}
+}
+
+func errStuck() error {
+	return status.Error(codes.Aborted, "the lease was superseded, and the client does not read; messages that were sent before may have been applied")
 }
 
 func (s *stream) leave() {
-	s.inside.Store(false)
+	s.inside.Store(nil)
 	if s.end != nil {
 		s.end()
 		s.end = nil
@@ -228,40 +277,53 @@ func (s *stream) leave() {
 }
 
 func toStatus(err error) error {
+	if e, ok := errors.AsType[*fence.ForeignError](err); ok {
+		return withDetails(codes.PermissionDenied, e, ReasonForeign, map[string]string{"resource": e.Resource, "fence": fence.Format(e.Fence)})
+	}
+	if errors.Is(err, fence.ErrBusy) {
+		return status.Error(codes.Unavailable, fence.ErrBusy.Error()+"; what it came with was not applied; try again")
+	}
 	e, ok := errors.AsType[*fence.RefusedError](err)
 	if !ok {
 		// A storage's error may name hosts and users: it is not for clients.
 		return status.Error(codes.Unavailable, "the fence could not be checked; what it came with was not applied; try again")
 	}
-	st, detailErr := status.New(codes.FailedPrecondition, e.Error()).WithDetails(&errdetails.ErrorInfo{
-		Reason: Reason, Domain: Domain,
-		Metadata: map[string]string{
-			"resource": e.Resource, "fence": fence.Format(e.Fence),
-			"current_shard": string(e.Current.Shard), "current_holder": string(e.Current.Session),
-			"current_token": strconv.FormatInt(int64(e.Current.Token), 10),
-		},
+	return withDetails(codes.FailedPrecondition, e, Reason, map[string]string{
+		"resource": e.Resource, "fence": fence.Format(e.Fence),
+		"current_shard": string(e.Current.Shard), "current_holder": string(e.Current.Session),
+		"current_token": strconv.FormatInt(int64(e.Current.Token), 10),
 	})
+}
+
+func withDetails(code codes.Code, err error, reason string, metadata map[string]string) error {
+	st, detailErr := status.New(code, err.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain, Metadata: metadata})
 	if detailErr != nil {
-		return status.Error(codes.FailedPrecondition, e.Error())
+		return status.Error(code, err.Error())
 	}
 	return st.Err()
 }
 
-// Error returns the *fence.RefusedError that a call's error tells, or else err. On a
-// stream it is about the message that was refused, and not about those before.
+// Error returns the *fence.RefusedError or *fence.ForeignError that a call's error
+// carries, or else err. On a stream it is about the message that was refused, and not about those before.
 func Error(err error) error {
 	st, ok := status.FromError(err)
-	if !ok || st.Code() != codes.FailedPrecondition {
+	if !ok {
 		return err
 	}
 	for _, d := range st.Details() {
 		info, ok := d.(*errdetails.ErrorInfo)
-		if !ok || info.GetDomain() != Domain || info.GetReason() != Reason {
+		if !ok || info.GetDomain() != Domain {
 			continue
 		}
 		md := info.GetMetadata()
 		f, parseErr := fence.Parse(md["fence"])
 		if parseErr != nil {
+			return err
+		}
+		switch {
+		case st.Code() == codes.PermissionDenied && info.GetReason() == ReasonForeign:
+			return &fence.ForeignError{Resource: md["resource"], Fence: f}
+		case st.Code() != codes.FailedPrecondition || info.GetReason() != Reason:
 			return err
 		}
 		token, parseErr := strconv.ParseInt(md["current_token"], 10, 64)

@@ -69,7 +69,8 @@ func setup(t *testing.T, mark *fence.Mark, o *fencegrpc.Options) *grpc.ClientCon
 }
 
 // echo answers "told" once more when a higher token is kept waiting by it, and
-// "last" once more when there is no next message, after its effect.
+// "last" once more when there is no next message, after its effect, and "flood" until
+// it cannot.
 func echo(_ any, s grpc.ServerStream) error {
 	for {
 		m := &wrapperspb.StringValue{}
@@ -84,6 +85,12 @@ func echo(_ any, s grpc.ServerStream) error {
 				return err
 			}
 			<-s.Context().Done()
+		case "flood":
+			for {
+				if err := s.SendMsg(wrapperspb.String(strings.Repeat("x", 1<<10))); err != nil {
+					return err
+				}
+			}
 		case "last":
 			if err := s.SendMsg(m); err != nil {
 				return err
@@ -139,8 +146,9 @@ func TestUnary(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	mark := fence.NewMark(&fence.Memory{}, nil)
+	mark := fence.NewMark(&fence.Memory{}, &fence.Options{MayWrite: func(_ driver.ShardID, resource string) bool { return resource == "/ledger/Write" }})
 	conn := setup(t, mark, &fencegrpc.Options{
+		MayWrite: func(_ context.Context, _ string, f driver.Fence, _ string) bool { return f.Session != "stranger" },
 		Resource: func(_ context.Context, method string, _ driver.Fence) string { return method },
 		Unfenced: func(method string) bool { return method == "/ledger/Write" },
 	})
@@ -149,6 +157,11 @@ func TestOptions(t *testing.T) {
 	}
 	if _, err := call(fence.NewContext(t.Context(), lease("a", 5)), conn); err != nil {
 		t.Fatal(err)
+	}
+	_, err := call(fence.NewContext(t.Context(), lease("stranger", 9)), conn)
+	want := fence.ForeignError{Resource: "/ledger/Write", Fence: lease("stranger", 9)}
+	if e, ok := errors.AsType[*fence.ForeignError](fencegrpc.Error(err)); status.Code(err) != codes.PermissionDenied || !ok || *e != want {
+		t.Errorf("a caller that MayWrite refuses: %v", err)
 	}
 	if h, err := mark.Current(t.Context(), "/ledger/Write"); err != nil || h != lease("a", 5) {
 		t.Errorf("the mark is %v, %v", h, err)
@@ -216,6 +229,38 @@ func TestStream(t *testing.T) {
 	late := open(lease("a", 5))
 	if err := receive(late); !errors.Is(fencegrpc.Error(err), driver.ErrFenced) {
 		t.Errorf("a new stream of a superseded lease: %v", err)
+	}
+}
+
+// TestStalledStream: a stream whose client does not read cannot keep a higher token
+// waiting.
+func TestStalledStream(t *testing.T) {
+	t.Parallel()
+	mark := fence.NewMark(&fence.Memory{}, &fence.Options{Wait: time.Hour})
+	conn := setup(t, mark, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := conn.NewStream(fence.NewContext(ctx, lease("a", 10)), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/ledger/Stream")
+	if err == nil {
+		err = s.SendMsg(wrapperspb.String("flood"))
+	}
+	if err == nil {
+		err = s.RecvMsg(&wrapperspb.StringValue{}) // it is inside its effect, and sends the next
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mark.Seal(ctx, "ledger", lease("b", 11)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := call(fence.NewContext(ctx, lease("b", 11)), conn); err != nil || got != "ledger/b/11" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for err == nil {
+		err = s.RecvMsg(&wrapperspb.StringValue{})
+	}
+	if status.Code(err) != codes.Aborted {
+		t.Errorf("the stream ended with %v", err)
 	}
 }
 
