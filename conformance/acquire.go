@@ -138,6 +138,15 @@ func idempotent(f *fixture) {
 		f.must(A3, again.Err == nil && again.Fence == moved.Fence, "the transfer to %s repeated answers %+v, %v; want %+v", to.node, again.Fence, again.Err, moved.Fence)
 		other := a.transfer(fence, f.join("c").ID())
 		f.must(A3, errors.Is(other.Err, driver.ErrFenced), "the transferred fence can be transferred once more, to another session: %v", other.Err)
+
+		// What the session has by another grant is no earlier success of these.
+		stale := to.claim(claim)
+		owner, held := heldWith(stale.Err)
+		f.must(A3, held && owner == seen(moved.Fence), "a claim that saw an older record than the claimer's lease was granted from answers %+v, %v", stale.Fence, stale.Err)
+		renewed := to.transfer(moved.Fence, to.ID())
+		f.setup("transfer", renewed.Err)
+		stale = a.transfer(fence, to.ID())
+		f.must(A3, errors.Is(stale.Err, driver.ErrFenced), "a transfer repeated after another grant to the same session answers %+v, %v; want ErrFenced", stale.Fence, stale.Err)
 	}
 
 	fence := a.preempt("s")
@@ -237,14 +246,20 @@ func claimRacesEvict(f *fixture) {
 		var granted driver.AcquireResult
 		var evicted driver.EvictResult
 		var rival driver.AcquireResult
+		var after *driver.View
+		var lookErr error
 		together(
 			func() { granted = m.claim(driver.Claim{Shard: shard}) },
 			func() {
 				evicted = judge.suspect(m.ID(), version)
+				after, lookErr = judge.b.Observe(f.ctx, driver.ObserveQuery{})
 				rival = judge.claim(driver.Claim{Shard: shard})
 			},
 		)
 		f.setup("evict", evicted.Err)
+		f.setup("observe", lookErr)
+		f.must(M1, granted.Err != nil || ownerIn(after, shard) == seen(granted.Fence),
+			"a session was granted %+v after it was evicted: right after that the record was %+v", granted.Fence, ownerIn(after, shard))
 		f.must(M1, granted.Err == nil || errors.Is(granted.Err, driver.ErrSessionLost) || errors.Is(granted.Err, driver.ErrHeld),
 			"a claim that raced the claimer's eviction answers %v", granted.Err)
 		f.must(A1, granted.Err == nil != (rival.Err == nil), "two claims on a new shard answer %v and %v; want exactly one success", granted.Err, rival.Err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
@@ -123,10 +124,15 @@ func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResul
 	switch {
 	case s.corrupt:
 		return driver.AcquireResult{Err: errCorrupt}
-	case s.owner.Session == self && s.from == c.Seen.Token && s.owner != c.Seen && m.bug != claimNotIdempotent:
+	case s.owner.Session == self && (s.from == c.Seen.Token || m.bug == claimBySession) && s.owner != c.Seen && m.bug != claimNotIdempotent:
 		return driver.AcquireResult{Fence: driver.Fence{Shard: c.Shard, Session: self, Token: s.owner.Token}, Head: s.head}
 	case s.owner != c.Seen, lives && !c.Preempt && m.bug != claimTrustsView:
 		return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: s.owner}}
+	}
+	if m.bug == livesCheckedApart {
+		if m.pause(); s.owner != c.Seen {
+			return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: s.owner}}
+		}
 	}
 	return m.grant(c.Shard, self)
 }
@@ -141,15 +147,23 @@ func (m *model) transfer(h driver.Handover) driver.AcquireResult {
 		if !lives && m.bug != transferToAbsent {
 			return driver.AcquireResult{Err: fmt.Errorf("tenure: %w", driver.ErrNoTarget)}
 		}
+		if m.bug == livesCheckedApart {
+			if m.pause(); s.owner.Token != h.Fence.Token {
+				return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: s.owner}}
+			}
+		}
 		return m.grant(h.Fence.Shard, h.To)
-	case s.owner.Session == h.To && s.from == h.Fence.Token:
+	case s.owner.Session == h.To && (s.from == h.Fence.Token || m.bug == handoverByTarget):
 		return driver.AcquireResult{Fence: driver.Fence{Shard: h.Fence.Shard, Session: h.To, Token: s.owner.Token}, Head: s.head}
 	}
 	return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: s.owner}}
 }
 
-func (m *model) release(f driver.Fence) {
+func (m *model) release(f driver.Fence, believed bool) {
 	s := m.shard(f.Shard)
+	if believed && m.bug == releaseUnseen {
+		f.Session, f.Token = s.owner.Session, s.owner.Token
+	}
 	if s.owner.Session != f.Session || s.corrupt || (s.owner.Token != f.Token && m.bug != releaseByOwner) {
 		return
 	}
@@ -187,6 +201,13 @@ func (m *model) yield() {
 	for range 3 {
 		runtime.Gosched()
 	}
+	m.mu.Lock()
+}
+
+// pause is a longer one, in which others can do several things.
+func (m *model) pause() {
+	m.mu.Unlock()
+	<-time.After(time.Millisecond)
 	m.mu.Lock()
 }
 

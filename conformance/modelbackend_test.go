@@ -245,7 +245,7 @@ func (b *modelBackend) Join(ctx context.Context, j driver.Member) (driver.Sessio
 			return nil, err
 		}
 		b.known[j.Session] = b.m.store.members[j.Session]
-		return &modelSession{b: b, id: j.Session, node: j.Node}, nil
+		return &modelSession{b: b, id: j.Session, node: j.Node, granted: map[driver.ShardID]driver.Fence{}}, nil
 	})
 }
 
@@ -376,6 +376,8 @@ type modelSession struct {
 	b    *modelBackend
 	id   driver.SessionID
 	node string
+
+	granted map[driver.ShardID]driver.Fence // by Acquire; under the model's mutex
 }
 
 func (s *modelSession) ID() driver.SessionID { return s.id }
@@ -463,6 +465,9 @@ func (s *modelSession) Acquire(ctx context.Context, claims []driver.Claim) ([]dr
 			return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard}}
 		}
 		r := s.b.m.claim(s.id, c)
+		if r.Err == nil {
+			s.granted[c.Shard] = r.Fence
+		}
 		denied = denied || r.Err != nil
 		if r.Err != nil && s.b.m.bug == resendsPerDenied {
 			s.b.m.calls.Writes++
@@ -483,7 +488,7 @@ func (s *modelSession) Release(ctx context.Context, fences []driver.Fence) error
 		return err
 	}
 	res, err := batch(ctx, s, fences, false, func(f driver.Fence) error {
-		s.b.m.release(f)
+		s.b.m.release(f, s.granted[f.Shard] == f)
 		return nil
 	}, func(err error) error { return err })
 	return errors.Join(append(res, err)...)

@@ -57,6 +57,10 @@ const (
 	oneCallPerHandover
 	resendsPerDenied
 	buffersForReader
+	claimBySession
+	handoverByTarget
+	releaseUnseen
+	livesCheckedApart
 
 	lying bug = 1 << 16
 )
@@ -74,10 +78,15 @@ func mutants() []mutant {
 		{tokenResetOnRelease, "numbers tokens by a record that a release deletes", "Acquire/TokensIncreaseAcrossRelease", conformance.A2},
 		{tokenResetOnDelete, "numbers tokens by a record that goes with the shard's data", "Acquire/TokensIncreaseAcrossDeleteData", conformance.A2},
 		{releaseByOwner, "releases what the session holds, whatever the token", "Release/StaleIsNoop", conformance.R1},
+		{releaseUnseen, "releases what its process believes to hold", "Release/StaleIsNoop", conformance.R1},
+		{livesCheckedApart, "looks whether the claimer lives, and writes after", "Acquire/ClaimRacesEvict", conformance.M1},
+		{livesCheckedApart, "looks whether the target lives, and writes after", "Release/TransferRacesEvict", conformance.A5},
 		{evictIgnoresVersion, "evicts whatever version the record has", "Membership/EvictExactVersionOnly", conformance.M2},
 		{evictIgnoresVersion, "evicts whatever version the record has", "Membership/EvictLosesToBeat", conformance.M2},
 		{claimTrustsView, "takes the claim's word that the holder is dead", "Acquire/ClaimOnLiveHolderRefused", conformance.A1},
 		{claimNotIdempotent, "does not know its own grant again", "Acquire/Idempotent", conformance.A3},
+		{claimBySession, "takes any lease of the claimer for its claim's success", "Acquire/Idempotent", conformance.A3},
+		{handoverByTarget, "takes any lease of the target for the transfer's success", "Acquire/Idempotent", conformance.A3},
 		{batchStopsAtDenied, "denies what follows a denied item", "Acquire/PartialBatch", conformance.A4},
 		{oneCallPerItem, "sends a batch item by item", "Acquire/BatchCost", conformance.A6},
 		{oneCallPerHandover, "sends handovers item by item", "Acquire/BatchCost", conformance.A6},

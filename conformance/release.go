@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -21,6 +22,8 @@ func releaseCases() []Case {
 			Shows: "a transfer makes the successor the holder, with a higher token and the head as it is"},
 		{Area: area, Property: "TransferToAbsentMemberRefused", Rules: []Rule{A5}, run: transferToAbsentMemberRefused,
 			Shows: "a transfer to a session without a record is refused and the fence stays valid"},
+		{Area: area, Property: "TransferRacesEvict", Rules: []Rule{A5}, run: transferRacesEvict,
+			Shows: "a session that is evicted while a lease is transferred to it is not given it afterwards"},
 		{Area: area, Property: "TransferToSelfNewToken", Rules: []Rule{A5, A2}, run: transferToSelfNewToken,
 			Shows: "a transfer to oneself is a new lease and fences the old one"},
 		{Area: area, Property: "TransferToMemberThatDiesIsReclaimable", Rules: []Rule{A5, A1}, run: transferToMemberThatDies,
@@ -67,6 +70,10 @@ func releaseStaleIsNoop(f *fixture) {
 		f.must(R1, a.tryRelease(stale) == nil, "releasing a lease that another session took over is an error")
 		f.must(R1, f.owner("s") == seen(others), "releasing token %d freed another session's lease: the record is %+v", stale.Token, f.owner("s"))
 	}
+	mine := a.acquire("t")
+	others = b.preempt("t") // which a's process does not know
+	f.must(R1, a.tryRelease(mine) == nil, "releasing a lease that was preempted is an error")
+	f.must(R1, f.owner("t") == seen(others), "releasing token %d, which another process had preempted, freed its lease: the record is %+v", mine.Token, f.owner("t"))
 }
 
 func releaseDoubleIsNoop(f *fixture) {
@@ -113,6 +120,35 @@ func transferToAbsentMemberRefused(f *fixture) {
 		f.must(A5, f.owner("s") == seen(fence), "a refused transfer changed the record to %+v", f.owner("s"))
 	}
 	f.must(A5, a.write(fence, 1, appendOp("x")).Err == nil, "after refused transfers the fence is no longer valid")
+}
+
+func transferRacesEvict(f *fixture) {
+	a, judge, backend := f.join("a"), f.join("judge"), f.open()
+	fence := a.acquire("s")
+	f.rounds(200, time.Second, func(int) {
+		m := f.joinOn(backend, "m")
+		version, _ := f.beatOf(m.ID())
+		var moved driver.AcquireResult
+		var evicted driver.EvictResult
+		var after *driver.View
+		var lookErr error
+		together(
+			func() { moved = a.transfer(fence, m.ID()) },
+			func() {
+				evicted = judge.suspect(m.ID(), version)
+				after, lookErr = judge.b.Observe(f.ctx, driver.ObserveQuery{})
+			},
+		)
+		f.setup("evict", evicted.Err)
+		f.setup("observe", lookErr)
+		if moved.Err != nil {
+			f.must(A5, errors.Is(moved.Err, driver.ErrNoTarget), "a transfer that raced its target's eviction answers %v", moved.Err)
+			return
+		}
+		f.must(A5, ownerIn(after, "s") == seen(moved.Fence),
+			"%+v was granted to a session after it was evicted: right after that the record was %+v", moved.Fence, ownerIn(after, "s"))
+		fence = a.take(driver.Claim{Shard: "s", Seen: seen(moved.Fence)})
+	})
 }
 
 func transferToSelfNewToken(f *fixture) {
