@@ -220,18 +220,16 @@ const maxFloor = driver.Token(1) << 62
 // RaiseFloor makes every token granted from now on greater than to. It is an
 // operator's action after a restore from a backup: to must be at least the
 // highest token ever granted, which marks outside the store may know, and at most
-// 1<<62, so that there is room for tokens above it. from is the
-// floor that it acts on, as Floor reported it; if the floor has moved, the error
-// matches ErrConflict and nothing changes.
+// 1<<62, so that there is room for tokens above it. from is the floor that it acts
+// on, as Floor reported it; if the floor has moved and is still below to, the error
+// matches ErrConflict and nothing changes. A floor that is not below to stays. It is
+// safe to repeat.
 func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
-	if from < 0 || to <= from {
-		return invalid("floor %d to %d: the new floor must be above the old one", from, to)
-	}
-	if to > maxFloor {
-		return invalid("floor %d: the highest is %d", to, maxFloor)
+	if from < 0 || to < 0 || to > maxFloor {
+		return invalid("floor %d to %d: a floor is from 0 to %d", from, to, maxFloor)
 	}
 	return b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		ns, found, err := readNamespace(ctx, data, namespaceLock, b.name)
@@ -240,6 +238,9 @@ func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 		}
 		if !found || ns.id != b.id {
 			return storeChanged("namespace %q is not the one that was opened", b.name)
+		}
+		if ns.floor() >= int64(to) {
+			return nil
 		}
 		if ns.floor() != int64(from) {
 			return fmt.Errorf("tenure: %w: the floor is %d, not %d: read it again", driver.ErrConflict, ns.floor(), from)

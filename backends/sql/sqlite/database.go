@@ -3,10 +3,11 @@ package sqlite
 import (
 	"context"
 	stdsql "database/sql"
+	sqldriver "database/sql/driver"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"modernc.org/sqlite"
@@ -27,21 +28,38 @@ const readers = 4
 // context ends before. In WAL mode only recovery makes a read wait.
 const readWait = 60_000
 
-// database is one of the two files of a store.
+// database is one of the two databases of a store.
 type database struct {
-	file
+	path  string
+	files []file
 	reads *stdsql.DB
-	prep  *sql.Prepared
-	snaps chan struct{} // a slot per read transaction
-	lane  *lane
+	// anchor is never used: while it is open SQLite removes neither the write-ahead
+	// log nor the index of it, so that one that is gone was removed by somebody else.
+	anchor *stdsql.Conn
+	prep   *sql.Prepared
+	snaps  chan struct{} // a slot per read transaction
+	lane   *lane
 }
 
-func open(dsn string) (*stdsql.DB, error) {
+// open returns connections for a file that is in WAL mode already.
+func open(path string, busy int) (*stdsql.DB, error) {
+	return openDSN(path, dsn(path, false, busy))
+}
+
+func openDSN(path, dsn string) (*stdsql.DB, error) {
+	c, err := connector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return stdsql.OpenDB(asserted{c, path}), nil
+}
+
+func connector(dsn string) (sqldriver.Connector, error) {
 	c, err := sqlite.NewConnector(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: %w: database name: %w", driver.ErrInvalid, err)
 	}
-	return stdsql.OpenDB(c), nil
+	return c, nil
 }
 
 // openDatabase opens a file and brings its schema up to date.
@@ -53,6 +71,9 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 	if !exists && o.MustExist {
 		return nil, fmt.Errorf("tenure: there is no database file %s: check the path, or open it once without MustExist", path)
 	}
+	if err := checkLog(ctx, path); err != nil {
+		return nil, err
+	}
 	sub, err := fs.Sub(files, "schema/"+schema)
 	if err != nil {
 		return nil, err
@@ -61,30 +82,64 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 	if err := prepareFile(ctx, path, !exists, migrations); err != nil {
 		return nil, err
 	}
-	d := &database{file: file{path: path}}
-	if d.was, err = os.Stat(path); err != nil {
-		return nil, fmt.Errorf("tenure: looking at the database file: %w", err)
-	}
-	if d.reads, err = open(dsn(path, false, readWait)); err != nil {
+	d := &database{path: path, snaps: make(chan struct{}, readers)}
+	if d.reads, err = open(path, readWait); err != nil {
 		return nil, err
 	}
-	// One connection more than read transactions: preparing a statement on first
-	// use takes a connection of the pool while the transaction holds its own.
-	d.snaps = make(chan struct{}, readers)
-	d.reads.SetMaxOpenConns(readers + 1)
-	d.reads.SetMaxIdleConns(readers + 1)
+	// One connection more than the anchor and read transactions: preparing a statement
+	// on first use takes a connection of the pool while the transaction holds its own.
+	d.reads.SetMaxOpenConns(readers + 2)
+	d.reads.SetMaxIdleConns(readers + 2)
 	d.prep = sql.Prepare(d.reads, stmts)
+	if err := d.settle(ctx); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
 	return d, nil
 }
 
+// settle opens the anchor and remembers which files it uses.
+func (d *database) settle(ctx context.Context) (err error) {
+	main, err := newFile(d.path)
+	if err != nil {
+		return err
+	}
+	if d.anchor, err = d.reads.Conn(ctx); err != nil {
+		return explain(d.path, err)
+	}
+	d.files = append(d.files, main)
+	for _, suffix := range []string{logSuffix, indexSuffix} {
+		beside, err := newFile(d.path + suffix)
+		if err != nil {
+			return err
+		}
+		d.files = append(d.files, beside)
+	}
+	return nil
+}
+
+// check notices that a file was removed or replaced under the open handles, which
+// would go on as if nothing had happened (I1).
+func (d *database) check() error {
+	for i := range d.files {
+		if err := d.files[i].check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // newWriter returns a connection for writes, which waits for no lock by itself.
-func newWriter(path string, stmts *sql.Statements) (*writer, error) {
-	db, err := open(dsn(path, false, 0))
+func newWriter(ctx context.Context, path string, stmts *sql.Statements) (*writer, error) {
+	db, err := open(path, 0)
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	return &writer{db: db, stmts: stmts}, nil
+	w := &writer{path: path, db: db, stmts: stmts}
+	if err := whenFree(ctx, w.connect); err != nil {
+		return nil, errors.Join(explain(path, err), w.close())
+	}
+	return w, nil
 }
 
 func (d *database) close() error {
@@ -95,6 +150,9 @@ func (d *database) close() error {
 		}
 	}
 	d.prep.Close()
+	if d.anchor != nil {
+		d.anchor.Close()
+	}
 	return d.reads.Close()
 }
 
@@ -108,19 +166,20 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *sq
 	}
 	tx, err := d.reads.BeginTx(ctx, &stdsql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return fmt.Errorf("tenure: reading %s: %w", d.path, err)
+		return readFailed(d.path, fmt.Errorf("tenure: reading %s: %w", d.path, err))
 	}
 	defer tx.Rollback()
-	return fn(ctx, sql.NewTx(d.prep, tx))
+	return readFailed(d.path, fn(ctx, sql.NewTx(d.prep, tx)))
 }
 
 // prepareFile proves that the file is a database that this program can use,
 // before it writes anything, and then sets the journal mode and migrates.
 func prepareFile(ctx context.Context, path string, create bool, migrations sql.Migrations) error {
-	db, err := open(dsn(path, create, 0))
+	c, err := connector(dsn(path, create, 0))
 	if err != nil {
 		return err
 	}
+	db := stdsql.OpenDB(c)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	err = whenFree(ctx, func() error {

@@ -17,8 +17,10 @@
 // [Options].NewRoster.
 //
 // Every process must use the same path on the same host. Both files are in WAL
-// mode with full synchronisation: an acknowledged write survives a crash of the
-// machine, as far as its disk keeps what it acknowledged.
+// mode with full synchronisation, which every connection is asked for: an
+// acknowledged write survives a crash of the machine, as far as its disk keeps what
+// it acknowledged. A file, its -wal or its -shm file that is removed, replaced or
+// damaged under a running process is ErrStoreChanged (I1).
 //
 // # Tables
 //

@@ -25,9 +25,29 @@ func busy(err error) bool {
 	return c == lib.SQLITE_BUSY || c == lib.SQLITE_LOCKED
 }
 
-// notApplied classifies an error of a transaction that was rolled back (E1). A
-// damaged database stays unmapped: nothing about it is certain.
-func notApplied(err error) error {
+// damaged reports whether SQLite read what it never wrote: the file was overwritten,
+// or it or its log was cut or exchanged.
+func damaged(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	c := e.Code() & 0xff
+	return c == lib.SQLITE_CORRUPT || c == lib.SQLITE_NOTADB || e.Code() == lib.SQLITE_IOERR_SHORT_READ
+}
+
+// readFailed says that a read failed because the database is damaged (I1): it would
+// fail for ever.
+func readFailed(path string, err error) error {
+	if !damaged(err) || driver.NotApplied(err) {
+		return err
+	}
+	return fmt.Errorf("tenure: %w: the database %s, or its members' file, is damaged: %s: %w", driver.ErrStoreChanged, path, restoreAdvice, err)
+}
+
+// notApplied classifies an error of a transaction that was rolled back (E1).
+func notApplied(path string, err error) error {
+	err = readFailed(path, err)
 	if err == nil || driver.NotApplied(err) {
 		return err
 	}
@@ -50,9 +70,9 @@ func notApplied(err error) error {
 // commitFailed classifies the error of a COMMIT after the rollback. Without room
 // for its last frame a transaction is not in the write-ahead log; after any other
 // failure of the disk nobody can tell.
-func commitFailed(err error) error {
+func commitFailed(path string, err error) error {
 	if c := code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_BUSY {
-		return notApplied(err)
+		return notApplied(path, err)
 	}
 	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
 }

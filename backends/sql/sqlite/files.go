@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -17,7 +19,13 @@ import (
 // membersSuffix makes the name of the members' file from that of the data file.
 const membersSuffix = "-members"
 
-// file is a database file, and which file it was when it was opened. The file is
+// SQLite keeps the write-ahead log and its index beside a database file.
+const (
+	logSuffix   = "-wal"
+	indexSuffix = "-shm"
+)
+
+// file is a file of SQLite's, and which file it was when it was opened. The file is
 // only ever looked at by name: opening and closing it beside SQLite would drop
 // the process's POSIX locks on it.
 type file struct {
@@ -25,19 +33,61 @@ type file struct {
 	was  fs.FileInfo
 }
 
-// check notices that the file was removed or replaced under the open handles,
-// which would go on as if nothing had happened (I1).
+func newFile(path string) (file, error) {
+	was, err := os.Stat(path)
+	if err != nil {
+		return file{}, fmt.Errorf("tenure: looking at the database's files: %w", err)
+	}
+	return file{path, was}, nil
+}
+
+// check notices that the file was removed or replaced.
 func (f *file) check() error {
 	now, err := os.Stat(f.path)
+	how := ""
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("tenure: %w: %s was removed", driver.ErrStoreChanged, f.path)
+		how = "was removed"
 	case err != nil:
-		return fmt.Errorf("tenure: %w: looking at the database file: %w", driver.ErrRetry, err)
+		return fmt.Errorf("tenure: %w: looking at the database's files: %w", driver.ErrRetry, err)
 	case !os.SameFile(f.was, now):
-		return fmt.Errorf("tenure: %w: %s was replaced by another file", driver.ErrStoreChanged, f.path)
+		how = "was replaced by another file"
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("tenure: %w: %s %s while the database was open: %s", driver.ErrStoreChanged, f.path, how, restoreAdvice)
+}
+
+// restoreAdvice is what to do about a database that lost something.
+const restoreAdvice = "end every process that uses it, restore the data file and the members' file from a backup, and raise the floor"
+
+// checkLog refuses an index without the log that it is of: SQLite creates the log
+// before and removes it after, so somebody else removed it, and what was committed
+// since the last checkpoint is in no file that can be found. SQLite would begin an
+// empty log, and then fail for want of what the index promises.
+func checkLog(ctx context.Context, path string) error {
+	for range 3 { // an index that comes and goes meanwhile may have the same number
+		before, err := os.Stat(path + indexSuffix)
+		if err != nil {
+			return nil
+		}
+		if _, err := os.Stat(path + logSuffix); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		again, err := os.Stat(path + indexSuffix)
+		if err != nil || !os.SameFile(before, again) {
+			return nil
+		}
+		pause := time.NewTimer(10 * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return fmt.Errorf("tenure: opening %s: %w", path, driver.Ended(ctx))
+		}
+	}
+	return fmt.Errorf("tenure: %w: %s%s was removed while the database was in use: %s; without a backup, remove %s%s too, to go on with what is left",
+		driver.ErrStoreChanged, path, logSuffix, restoreAdvice, path, indexSuffix)
 }
 
 // checkPath looks at the name before anything is opened, and reports whether the

@@ -175,7 +175,7 @@ func (l *lane) apply(j *job) error {
 func (l *lane) finish(err error) error {
 	if err != nil {
 		l.conn.rollback()
-		return notApplied(err)
+		return notApplied(l.conn.path, err)
 	}
 	if err := l.conn.commit(); err != nil {
 		return err

@@ -172,7 +172,7 @@ func TestManyOpenAtOnce(t *testing.T) {
 
 func TestStoreChanged(t *testing.T) {
 	t.Parallel()
-	for _, suffix := range []string{"", "-members"} {
+	for _, suffix := range []string{"", "-wal", "-shm", "-members", "-members-wal", "-members-shm"} {
 		t.Run("removed"+suffix, func(t *testing.T) {
 			path := dbPath(t)
 			b := open(t, path, nil)
@@ -225,8 +225,13 @@ func TestStoreChanged(t *testing.T) {
 				t.Errorf("raising it to %d, which leaves no room: %v", high, err)
 			}
 		}
-		if err := b.RaiseFloor(t.Context(), floor, 1000); err != nil {
-			t.Fatal(err)
+		for _, try := range [][2]driver.Token{{floor, 1000}, {floor, 1000}, {floor, 500}, {1000, 1000}, {1000, 7}} {
+			if err := b.RaiseFloor(t.Context(), try[0], try[1]); err != nil {
+				t.Errorf("raising it from %d to %d, again or to what it is above already: %v", try[0], try[1], err)
+			}
+		}
+		if err := b.RaiseFloor(t.Context(), floor, 1001); !errors.Is(err, driver.ErrConflict) {
+			t.Errorf("raising another floor: %v", err)
 		}
 		if got := acquire(t, s, "b", driver.Owner{}).Fence.Token; got != 1001 {
 			t.Errorf("token %d, want 1001", got)

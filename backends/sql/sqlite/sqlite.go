@@ -117,5 +117,5 @@ func OpenDB(path string) (*stdsql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(dsn(path, false, userWait))
+	return open(path, userWait)
 }

@@ -39,13 +39,13 @@ func openStore(ctx context.Context, path string, o *Options, stmts *sql.Statemen
 		return nil, err
 	}
 	for _, d := range []*database{s.members, s.data} {
-		w, err := newWriter(d.path, stmts)
+		w, err := newWriter(ctx, d.path, stmts)
 		if err != nil {
 			return nil, err
 		}
 		d.lane = newLane(w, s.Check, s.wake.Broadcast)
 	}
-	if s.holder, err = newWriter(s.members.path, stmts); err != nil {
+	if s.holder, err = newWriter(ctx, s.members.path, stmts); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -85,7 +85,7 @@ func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx
 }
 
 func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return fn(ctx, sql.NewTx(s.data.prep, nil), sql.NewTx(s.members.prep, nil))
+	return readFailed(s.data.path, fn(ctx, sql.NewTx(s.data.prep, nil), sql.NewTx(s.members.prep, nil)))
 }
 
 func (s *store) Check() error {
@@ -95,7 +95,7 @@ func (s *store) Check() error {
 	return s.members.check()
 }
 
-func (s *store) Classify(err error) error { return notApplied(err) }
+func (s *store) Classify(err error) error { return notApplied(s.data.path, err) }
 
 func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
 

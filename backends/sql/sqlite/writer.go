@@ -11,6 +11,7 @@ import (
 
 // writer is a connection for write transactions. Not safe for concurrent use.
 type writer struct {
+	path                  string
 	db                    *stdsql.DB
 	stmts                 *sql.Statements
 	conn                  *stdsql.Conn // nil until first used, and after a failed rollback
@@ -22,19 +23,19 @@ type writer struct {
 // begin takes the write lock, or ends with the context, or when stop is closed.
 // Nothing was applied if it fails.
 func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
-	if err := w.connect(); err != nil {
-		return notApplied(err)
-	}
 	var timer *time.Timer
 	for wait := firstWait; ; wait = min(wait*3/2, lastWait) {
-		_, err := w.beginStmt.ExecContext(context.Background())
+		err := w.connect()
+		if err == nil {
+			_, err = w.beginStmt.ExecContext(context.Background())
+		}
 		if err == nil {
 			w.tx = sql.NewTx(w.prep, nil)
 			return nil
 		}
 		if !busy(err) {
 			w.drop()
-			return notApplied(err)
+			return notApplied(w.path, err)
 		}
 		if timer == nil {
 			timer = time.NewTimer(wait)
@@ -75,7 +76,7 @@ func (w *writer) commit() error {
 	_, err := w.commitStmt.ExecContext(context.Background())
 	if err != nil {
 		w.rollback()
-		return commitFailed(err)
+		return commitFailed(w.path, err)
 	}
 	return nil
 }

@@ -1,0 +1,187 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// untilHalted runs an Elector that serves a shard until it halts, for at most 30 s,
+// and returns what Run returns.
+func untilHalted(t *testing.T, b driver.Backend, serve core.Handler) error {
+	t.Helper()
+	e, err := core.NewElector(b, &core.Options{Node: "n", TTL: time.Second, DrainBudget: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Contend(serve, "a"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	for ctx.Err() == nil && e.View().Err == nil {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	return <-done
+}
+
+// TestLostFiles: a file that goes, or is replaced, under an Elector halts it, and no
+// new process begins in its stead as if nothing were missing (I1).
+func TestLostFiles(t *testing.T) {
+	t.Parallel()
+	for name, suffix := range map[string]string{
+		"data-wal": "-wal", "data-shm": "-shm", "members-wal": "-members-wal", "members-shm": "-members-shm",
+	} {
+		for _, how := range []string{"", " replaced"} {
+			t.Run(name+how, func(t *testing.T) {
+				t.Parallel()
+				path := dbPath(t)
+				b := open(t, path, nil)
+				err := untilHalted(t, b, func(ctx context.Context, l *core.Lease) error {
+					if _, err := l.Append(ctx, []byte("x")); err != nil {
+						t.Error(err)
+					}
+					if err := os.Remove(path + suffix); err != nil {
+						t.Error(err)
+					}
+					if how != "" {
+						if err := os.WriteFile(path+suffix, nil, 0o600); err != nil {
+							t.Error(err)
+						}
+					}
+					<-ctx.Done()
+					return nil
+				})
+				if !errors.Is(err, core.ErrStoreChanged) || !strings.Contains(err.Error(), path+suffix) {
+					t.Errorf("Run: %v, want ErrStoreChanged that names %s", err, suffix)
+				}
+				if strings.HasSuffix(suffix, "-wal") && how == "" {
+					refuse(t, path, "app", nil, driver.ErrStoreChanged, suffix+" was removed while the database was in use")
+				}
+			})
+		}
+	}
+}
+
+// TestLogIsRestored: a process that was halted for want of its log still has it: when
+// it ends, everything is in the database again.
+func TestLogIsRestored(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b, err := sqlite.Open(t.Context(), path, "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := join(t, b, "n1")
+	fence := acquire(t, s, "a", driver.Owner{}).Fence
+	commit(t, s, appendOf(fence, 1, "x"))
+	if err := os.Remove(path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("beat: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	page, err := open(t, path, nil).ReadLog(t.Context(), "a", 0, 10)
+	if err != nil || len(page.Entries) != 1 {
+		t.Errorf("%+v, %v; want the entry", page, err)
+	}
+}
+
+// TestCutLog: a process that finds a log shorter than its index says does not blame
+// the disk.
+func TestCutLog(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b := open(t, path, nil)
+	acquire(t, join(t, b, "n1"), "a", driver.Owner{})
+	if err := os.Truncate(path+"-wal", 0); err != nil {
+		t.Fatal(err)
+	}
+	refuse(t, path, "app", nil, driver.ErrStoreChanged, "is damaged: end every process")
+}
+
+// TestDamage: an Elector that meets a damaged page halts, whichever file it is of,
+// and whether it reads or writes.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		suffix, table string
+		meet          func(ctx context.Context, l *core.Lease) error
+	}{
+		"members": {"-members", "tenure_beats", nil},
+		"data":    {"", "tenure_shards", nil},
+		"log": {"", "tenure_logs", func(ctx context.Context, l *core.Lease) error {
+			_, err := l.Commit(ctx, core.Trim(1))
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := dbPath(t)
+			b, err := sqlite.Open(t.Context(), path, "app", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := join(t, b, "n1")
+			commit(t, s, appendOf(acquire(t, s, "a", driver.Owner{}).Fence, 1, "x"))
+			if err := errors.Join(s.Close(t.Context()), b.Close()); err != nil {
+				t.Fatal(err)
+			}
+			damage(t, path+c.suffix, c.table)
+			b, err = sqlite.Open(t.Context(), path, "app", nil)
+			if err == nil {
+				defer b.Close()
+				err = untilHalted(t, b, func(ctx context.Context, l *core.Lease) error {
+					if c.meet == nil {
+						return errors.New("a lease was granted")
+					}
+					return c.meet(ctx, l)
+				})
+			}
+			if !errors.Is(err, driver.ErrStoreChanged) || !strings.Contains(err.Error(), "is damaged: end every process") ||
+				!strings.Contains(err.Error(), filepath.Base(path)) {
+				t.Errorf("got %v, want ErrStoreChanged that says what to do", err)
+			}
+		})
+	}
+}
+
+// damage overwrites the first page of a table, of a database that nobody has open.
+func damage(t *testing.T, path, table string) {
+	t.Helper()
+	db, err := stdsql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page, size int64
+	err = db.QueryRowContext(t.Context(), "SELECT rootpage, (SELECT page_size FROM pragma_page_size) FROM sqlite_master WHERE name = ?", table).Scan(&page, &size)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(bytes.Repeat([]byte{0xff}, int(size)), (page-1)*size); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,64 @@
+package sqlite
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// asserted is a connector that asks each connection for the settings that Tenure
+// relies on, as the server backends ask theirs: the driver's name of a file only
+// requests them.
+type asserted struct {
+	sqldriver.Connector
+	path string
+}
+
+// Connect makes a connection, or refuses it with ErrUnsupported.
+func (a asserted) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := a.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.check(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+func (a asserted) check(ctx context.Context, conn sqldriver.Conn) error {
+	for _, s := range []struct{ name, want, advice string }{
+		{"journal_mode", "wal", "end whatever changed it and open the backend again"},
+		{"synchronous", "2", "use a release of the SQLite driver that sets it to 2 (full)"},
+	} {
+		got, err := pragma(ctx, conn, s.name)
+		if err != nil {
+			return fmt.Errorf("tenure: reading %s of %s: %w", s.name, a.path, err)
+		}
+		if got != s.want {
+			return fmt.Errorf("tenure: %w: a connection to %s uses %s %s, want %s: %s",
+				driver.ErrUnsupported, a.path, s.name, got, s.want, s.advice)
+		}
+	}
+	return nil
+}
+
+func pragma(ctx context.Context, conn sqldriver.Conn, name string) (string, error) {
+	query, ok := conn.(sqldriver.QueryerContext)
+	if !ok {
+		return "", fmt.Errorf("tenure: %w: the SQLite driver's connections take no queries", driver.ErrUnsupported)
+	}
+	rows, err := query.QueryContext(ctx, "PRAGMA "+name, nil)
+	if err != nil {
+		return "", err
+	}
+	value := make([]sqldriver.Value, len(rows.Columns()))
+	err = rows.Next(value)
+	if err = errors.Join(err, rows.Close()); err != nil {
+		return "", err
+	}
+	return fmt.Sprint(value[0]), nil
+}

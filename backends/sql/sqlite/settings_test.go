@@ -1,0 +1,113 @@
+package sqlite
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"modernc.org/sqlite"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// TestLiveSettings asks the connections that a store uses, and those of OpenDB.
+func TestLiveSettings(t *testing.T) {
+	t.Parallel()
+	st, _, _ := newStore(t)
+	defer st.Close()
+	user, err := OpenDB(st.data.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer user.Close()
+	for name, on := range map[string]interface {
+		QueryRowContext(ctx context.Context, query string, args ...any) *stdsql.Row
+	}{
+		"data, writes": st.data.lane.conn.conn, "data, reads": st.data.reads, "data, anchor": st.data.anchor,
+		"members, heartbeats": st.members.lane.conn.conn, "members, claims": st.holder.conn, "members, reads": st.members.reads,
+		"the application's": user,
+	} {
+		for setting, want := range map[string]string{"synchronous": "2", "journal_mode": "wal"} {
+			var got string
+			if err := on.QueryRowContext(t.Context(), "PRAGMA "+setting).Scan(&got); err != nil || got != want {
+				t.Errorf("%s: %s is %s, %v; want %s", name, setting, got, err, want)
+			}
+		}
+	}
+}
+
+// TestSettingsAreAsserted: a connection that uses other settings is refused.
+func TestSettingsAreAsserted(t *testing.T) {
+	t.Parallel()
+	st, _, _ := newStore(t)
+	defer st.Close()
+	plain := filepath.Join(t.TempDir(), "plain.db")
+	if db, err := stdsql.Open("sqlite", plain); err != nil {
+		t.Fatal(err)
+	} else if _, err := db.ExecContext(t.Context(), "CREATE TABLE t (n)"); errors.Join(err, db.Close()) != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, dsn, says string }{
+		{st.data.path, strings.Replace(dsn(st.data.path, false, 0), "synchronous%28full", "synchronous%28normal", 1), "uses synchronous 1, want 2"},
+		{plain, dsn(plain, false, 0), "uses journal_mode delete, want wal"},
+	} {
+		db, err := openDSN(c.path, c.dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.PingContext(t.Context()); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.path) {
+			t.Errorf("connecting: %v, want ErrUnsupported that says %q", err, c.says)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMembersAreLockedUntilCommit: while a claim is committed in the data file,
+// nobody can write the members' file (A1, M1).
+func TestMembersAreLockedUntilCommit(t *testing.T) {
+	t.Parallel()
+	st, o, stmts := newStore(t)
+	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	other, err := open(st.members.path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	conn, err := other.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s := sqlfault.Join(t, b, "n1")
+	commits, locked := 0, false
+	err = st.data.lane.conn.conn.Raw(func(c any) error {
+		c.(sqlite.HookRegisterer).RegisterCommitHook(func() int32 {
+			commits++
+			_, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+			if locked = busy(err); !locked {
+				_, err = conn.ExecContext(t.Context(), "ROLLBACK")
+				t.Errorf("members can be written while a claim on them is committed: %v", err)
+			}
+			return 0
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	if commits != 1 || !locked {
+		t.Errorf("%d commits, locked %v; want one, and locked", commits, locked)
+	}
+}
