@@ -76,7 +76,7 @@ func (a *application) send(ctx context.Context, todo []int) []int {
 	}
 	sent, rest := todo[:n], todo[n:]
 	before := a.s.known.Load()
-	answer, err := a.s.write(ctx, r, a.lanes())
+	answer, err := a.s.write(ctx, r, a.kind())
 	if err != nil {
 		a.fail(sent, rest, err)
 		return nil
@@ -113,13 +113,13 @@ func (a *application) send(ctx context.Context, todo []int) []int {
 	return append(left, rest...)
 }
 
-// lanes are the kind that the batch goes by, and what is read of why it was refused
+// kind is how the batch goes, and what is read of why it was refused
 // (rule E4).
-func (a *application) lanes() *laneKind {
+func (a *application) kind() kind {
 	if a.b.Heartbeat {
-		return a.s.lanes.heartbeats
+		return heartbeats
 	}
-	return a.s.lanes.requests
+	return requests
 }
 
 // request fills a transaction with as many of the items as fit.
@@ -223,7 +223,7 @@ func (a *application) guardRefused(ctx context.Context, sent, rest []int) {
 	for i, c := range a.b.Guard {
 		keys[i] = c.Key
 	}
-	page, err := a.s.get(ctx, a.lanes(), keys)
+	page, err := a.s.get(ctx, a.kind(), keys)
 	if err != nil {
 		a.whole = refusedUnread(err)
 		return
@@ -240,7 +240,7 @@ func (a *application) explain(ctx context.Context) {
 	if len(keys) == 0 {
 		return
 	}
-	page, err := a.s.get(ctx, a.lanes(), keys)
+	page, err := a.s.get(ctx, a.kind(), keys)
 	pairs := []kv.Pair(nil)
 	if err == nil {
 		pairs = page.Pairs

@@ -17,7 +17,10 @@ import (
 // environment variables say, or else the agent on this host; a field that is set
 // wins over its variable.
 type Config struct {
-	Address    string // host:port, http://, https:// or unix://; a path behind the host is a proxy's
+	Address string // host:port, http://, https:// or unix://; a path behind the host is a proxy's
+	// Addresses, instead of Address, are agents or servers of one datacenter: another
+	// one is used when the one in use fails or does not answer heartbeats.
+	Addresses  []string
 	Datacenter string // default: that of the agent
 	Token      Secret // of the ACLs
 	TokenFile  string // read for each request; wins over Token, and Options.Token over both
@@ -29,45 +32,61 @@ type Config struct {
 }
 
 // OpenConfig opens a namespace through clients of its own, which Close closes. They
-// have at most six connections.
+// have at most six connections, and more only while heartbeats have no answer.
 func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
 	opts := Options{}
 	if o != nil {
 		opts = *o
 	}
-	l, err := c.lanes(opts.Insecure)
+	all, err := c.lanes(opts.Insecure)
 	if err != nil {
 		return nil, err
 	}
 	if c.TokenFile != "" && opts.Token == nil {
 		opts.Token = tokenFile(c.TokenFile)
 	}
-	return open(ctx, l, namespace, &opts)
+	return open(ctx, all, namespace, &opts)
 }
 
-// lanes have a client each, with one connection.
-func (c *Config) lanes(insecure bool) (*lanes, error) {
-	cfg, err := c.client(insecure)
-	if err != nil {
-		return nil, err
+// lanes are those to each address. Each has a client, with one connection.
+func (c *Config) lanes(insecure bool) ([]*lanes, error) {
+	addresses := c.Addresses
+	switch {
+	case len(addresses) == 0:
+		addresses = []string{c.Address}
+	case c.Address != "":
+		return nil, fmt.Errorf("tenure: %w: Address and Addresses of consul are both set: use one", driver.ErrInvalid)
 	}
-	scheme, socket, _ := strings.Cut(cfg.Address, "://")
-	if scheme == "unix" {
-		cfg.Address = "localhost" // for the client, which would dial by itself
-	} else {
-		socket = ""
-	}
-	var all [maxLanes]*lane
-	for i := range all {
-		own := *cfg
-		own.Transport = single(dialer(socket))
-		client, err := api.NewClient(&own)
-		if err != nil {
-			return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
+	all := make([]*lanes, len(addresses))
+	for i, address := range addresses {
+		at := *c
+		if at.Address = address; address == "" && len(addresses) > 1 {
+			return nil, fmt.Errorf("tenure: %w: number %d of the addresses of consul is empty", driver.ErrInvalid, i+1)
 		}
-		all[i] = &lane{client: client, drop: own.Transport.CloseIdleConnections}
+		cfg, err := at.client(insecure)
+		if err != nil {
+			return nil, err
+		}
+		scheme, socket, _ := strings.Cut(cfg.Address, "://")
+		if scheme == "unix" {
+			cfg.Address = "localhost" // for the client, which would dial by itself
+		} else {
+			socket = ""
+		}
+		all[i], err = newLanes(len(addresses), func() (*lane, error) {
+			own := *cfg
+			own.Transport = single(dialer(socket))
+			client, err := api.NewClient(&own)
+			if err != nil {
+				return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
+			}
+			return &lane{client: client, drop: own.Transport.CloseIdleConnections}, nil
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	return newLanes(all), nil
+	return all, nil
 }
 
 // client is the configuration of a client, without a transport.
@@ -164,20 +183,21 @@ type Secret = driver.Secret
 
 // Settings are the Opener's options in configuration. See Config and Options.
 type Settings struct {
-	Address     string `json:"address" yaml:"address"`
-	Datacenter  string `json:"datacenter" yaml:"datacenter"`
-	Token       Secret `json:"token" yaml:"token"`
-	TokenFile   string `json:"token_file" yaml:"token_file"`
-	TLS         bool   `json:"tls" yaml:"tls"`
-	CAFile      string `json:"ca_file" yaml:"ca_file"`
-	CertFile    string `json:"cert_file" yaml:"cert_file"`
-	KeyFile     string `json:"key_file" yaml:"key_file"`
-	ServerName  string `json:"server_name" yaml:"server_name"`
-	Namespace   string `json:"namespace" yaml:"namespace"` // such as "orders"
-	Create      bool   `json:"create" yaml:"create"`
-	MaxTxnOps   int    `json:"max_txn_ops" yaml:"max_txn_ops"`
-	MaxTxnBytes int    `json:"max_txn_bytes" yaml:"max_txn_bytes"`
-	Insecure    bool   `json:"insecure" yaml:"insecure"`
+	Address     string   `json:"address" yaml:"address"`
+	Addresses   []string `json:"addresses" yaml:"addresses"` // instead of address: several agents or servers
+	Datacenter  string   `json:"datacenter" yaml:"datacenter"`
+	Token       Secret   `json:"token" yaml:"token"`
+	TokenFile   string   `json:"token_file" yaml:"token_file"`
+	TLS         bool     `json:"tls" yaml:"tls"`
+	CAFile      string   `json:"ca_file" yaml:"ca_file"`
+	CertFile    string   `json:"cert_file" yaml:"cert_file"`
+	KeyFile     string   `json:"key_file" yaml:"key_file"`
+	ServerName  string   `json:"server_name" yaml:"server_name"`
+	Namespace   string   `json:"namespace" yaml:"namespace"` // such as "orders"
+	Create      bool     `json:"create" yaml:"create"`
+	MaxTxnOps   int      `json:"max_txn_ops" yaml:"max_txn_ops"`
+	MaxTxnBytes int      `json:"max_txn_bytes" yaml:"max_txn_bytes"`
+	Insecure    bool     `json:"insecure" yaml:"insecure"`
 }
 
 // Opener opens this backend by name, "consul", from configuration.
@@ -189,7 +209,7 @@ var Opener = driver.Opener{
 			return nil, err
 		}
 		c := Config{
-			Address: s.Address, Datacenter: s.Datacenter, Token: s.Token, TokenFile: s.TokenFile, TLS: s.TLS,
+			Address: s.Address, Addresses: s.Addresses, Datacenter: s.Datacenter, Token: s.Token, TokenFile: s.TokenFile, TLS: s.TLS,
 			CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile, ServerName: s.ServerName,
 		}
 		b, err := OpenConfig(ctx, c, s.Namespace, &Options{Create: s.Create, MaxTxnOps: s.MaxTxnOps, MaxTxnBytes: s.MaxTxnBytes, Insecure: s.Insecure})

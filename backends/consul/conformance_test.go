@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -97,7 +98,7 @@ type suiteStore struct {
 }
 
 func (s *suiteStore) open(ctx context.Context, t testing.TB, n *network, namespace string, o Options) (driver.Backend, error) {
-	b, err := open(ctx, n.lanes(t, s.server), namespace, &o)
+	b, err := open(ctx, []*lanes{n.lanes(t, s.server)}, namespace, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -174,11 +175,48 @@ func (s *suiteStore) tamper(ctx context.Context, keys kv.Keys, what conformance.
 }
 
 // TestConformanceThree runs the suite on three servers, of which the backends use
-// one that need not be the leader.
+// one that need not be the leader; and one case with all of them, each through a proxy.
 func TestConformanceThree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: three servers have the same code path")
 	}
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
-	conformance.Test(t, harness(t, cluster.Members()[2]))
+	h := harness(t, cluster.Members()[2])
+	create := h.New
+	h.New = func(ct conformance.T) *conformance.Store {
+		s := create(ct)
+		s.OpenSeveral = func(ctx context.Context) (driver.Backend, []*conformance.Wire, error) {
+			return several(ctx, t, cluster)
+		}
+		return s
+	}
+	conformance.Test(t, h)
+}
+
+func several(ctx context.Context, t testing.TB, cluster *servers.Cluster) (driver.Backend, []*conformance.Wire, error) {
+	var c Config
+	var wires []*conformance.Wire
+	for _, addr := range cluster.Addrs() {
+		proxy, err := faultproxy.New(addr, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		t.Cleanup(func() { proxy.Close() })
+		c.Addresses = append(c.Addresses, proxy.Addr())
+		wires = append(wires, &conformance.Wire{DropRequests: func() func() {
+			if err := proxy.Set(faultproxy.BlackHole()); err != nil {
+				t.Error(err)
+			}
+			return func() {
+				if err := proxy.Set(faultproxy.Faults{}); err != nil {
+					t.Error(err)
+				}
+			}
+		}})
+	}
+	b, err := OpenConfig(ctx, c, fresh(), &Options{Create: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	return b, wires, nil
 }

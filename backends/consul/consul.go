@@ -25,13 +25,13 @@ var _ driver.Backend = (*Backend)(nil)
 // Open opens a namespace through a client of the caller's, which stays the
 // caller's: closing the Backend leaves it open. Its HTTP client must not set a
 // time-out, and must not repeat requests; at most six of the Backend's are under way
-// at once, and how many connections it keeps is its own matter. The context bounds
+// at once while heartbeats are answered, and how many connections it keeps is its own matter. The context bounds
 // the opening only. nil options work. An error says what to change.
 func Open(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
-	return open(ctx, shared(client, func() {}), namespace, o)
+	return open(ctx, []*lanes{shared(client, func() {})}, namespace, o)
 }
 
-func open(ctx context.Context, l *lanes, namespace string, o *Options) (*Backend, error) {
+func open(ctx context.Context, all []*lanes, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -40,7 +40,8 @@ func open(ctx context.Context, l *lanes, namespace string, o *Options) (*Backend
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(l, keys, opts)
+	s := newStore(all, keys, opts)
+	s.reach(ctx)
 	store := feeds(s, namespace)
 	shared, err := kv.Open(ctx, store, kv.Options{
 		Backend: Name, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestLanes, Fit: s.fit,
@@ -116,6 +117,6 @@ func RaiseFloor(ctx context.Context, client *api.Client, namespace string, above
 	if err != nil {
 		return err
 	}
-	store := feeds(newStore(shared(client, func() {}), keys, opts), namespace)
+	store := feeds(newStore([]*lanes{shared(client, func() {})}, keys, opts), namespace)
 	return errors.Join(kv.RaiseFloor(ctx, store, namespace, above), store.Close())
 }

@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -77,20 +76,4 @@ func readError(err error) error {
 		return fmt.Errorf("consul: %s: %w", adviceACL, err)
 	}
 	return fmt.Errorf("consul: %w", err)
-}
-
-// cause replaces the error of a request that ended because its context did, or
-// because the store was closed.
-func (s *store) cause(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case s.life.Err() != nil:
-		return errClosed
-	case ctx.Err() != nil && driver.NotApplied(err): // net/http answers with the context's cause
-		return driver.Ended(ctx)
-	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-		return fmt.Errorf("%w: %w", driver.Ended(ctx), err)
-	}
-	return err
 }

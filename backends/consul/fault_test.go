@@ -411,7 +411,7 @@ func storeOver(t *testing.T, l *lanes) (*store, kv.Keys) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStore(l, keys, o)
+	s := newStore([]*lanes{l}, keys, o)
 	t.Cleanup(func() { s.Close() })
 	return s, keys
 }
@@ -450,7 +450,7 @@ func TestHeartbeatsHaveTheirOwnSlot(t *testing.T) {
 	n := newNetwork(new(traffic))
 	s, keys := storeOver(t, n.lanes(t, pool.Get(t, servers.Consul, nil)))
 	for range requestLanes {
-		if _, err := s.lanes.requests.take(t.Context(), s.life); err != nil {
+		if _, err := s.addresses[0].kinds[requests].take(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -526,7 +526,7 @@ func TestRefusedHeartbeatHasItsOwnSlot(t *testing.T) {
 	t.Parallel()
 	s, keys := storeOver(t, newNetwork(new(traffic)).lanes(t, pool.Get(t, servers.Consul, nil)))
 	for range requestLanes {
-		if _, err := s.lanes.requests.take(t.Context(), s.life); err != nil {
+		if _, err := s.addresses[0].kinds[requests].take(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -561,7 +561,7 @@ func TestCloseLeavesNoConnection(t *testing.T) {
 	dropped := 0
 	s, _ := storeOver(t, shared(c, func() { dropped++ }))
 	for _, want := range []int{0, 1} {
-		request, err := s.begin(t.Context(), s.lanes.requests)
+		request, err := s.begin(t.Context(), requests)
 		if err != nil {
 			t.Fatal(err)
 		}

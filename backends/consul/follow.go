@@ -55,7 +55,7 @@ func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page)
 func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page, error) {
 	bound, cancel := context.WithTimeout(ctx, waitTime+waitTime/16+waitGrace)
 	defer cancel()
-	c, err := s.begin(bound, s.lanes.waits)
+	c, err := s.begin(bound, waits)
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -63,8 +63,8 @@ func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page
 	q := c.query()
 	q.WaitIndex, q.WaitTime = index, waitTime
 	found, meta, err := c.client.KV().List(prefix, q)
-	if err != nil {
-		return nil, readError(s.cause(ctx, err))
+	if err = c.heard(err); err != nil {
+		return nil, readError(err)
 	}
 	// Else a read after it could seem to be older: its own prefix may have changed
 	// earlier (rule I1).

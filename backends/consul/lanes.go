@@ -10,14 +10,26 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// How many requests a Backend has under way at once, at most six. HTTP carries one
-// at a time on a connection, so this bounds the connections in use as well. No kind
-// waits for another one (rule E4).
+// kind is what a request is for. HTTP carries one request at a time on a connection,
+// so the number of lanes bounds the connections in use as well. No kind waits for
+// another one (rule E4).
+type kind uint8
+
 const (
-	heartbeatLanes = 1
-	requestLanes   = 3
-	waitLanes      = 2 // blocked queries: the feeds, and the heartbeats asked for
-	maxLanes       = heartbeatLanes + requestLanes + waitLanes
+	heartbeats kind = iota
+	requests
+	waits // blocked queries: the feeds, and the heartbeats asked for
+	kinds
+)
+
+// How many requests of a kind a Backend has under way at once at one address. Core
+// has one heartbeat under way, and up to twelve while heartbeats have no answer.
+const (
+	maxHeartbeats = 12
+	requestLanes  = 3
+	waitLanes     = 2
+	// usualLanes are in use while heartbeats are answered.
+	usualLanes = 1 + requestLanes + waitLanes
 )
 
 // lane carries one request at a time.
@@ -26,17 +38,27 @@ type lane struct {
 	drop   func() // ends what the lane has open but does not use
 }
 
-// lanes are all of a Backend's, by kind.
+// lanes are those to one address, by kind.
 type lanes struct {
-	heartbeats, requests, waits *laneKind
-	all                         [maxLanes]*lane
+	kinds [kinds]*laneKind
+	all   []*lane
 }
 
-func newLanes(all [maxLanes]*lane) *lanes {
-	const first, second = heartbeatLanes, heartbeatLanes + requestLanes
-	return &lanes{
-		heartbeats: newLaneKind(all[:first]), requests: newLaneKind(all[first:second]), waits: newLaneKind(all[second:]), all: all,
+// newLanes makes the lanes to one of several addresses.
+func newLanes(addresses int, make func() (*lane, error)) (*lanes, error) {
+	l := new(lanes)
+	for k, n := range [kinds]int{heartbeats: (maxHeartbeats + addresses - 1) / addresses, requests: requestLanes, waits: waitLanes} {
+		first := len(l.all)
+		for range n {
+			one, err := make()
+			if err != nil {
+				return nil, err
+			}
+			l.all = append(l.all, one)
+		}
+		l.kinds[k] = newLaneKind(l.all[first:])
 	}
+	return l, nil
 }
 
 // laneKind are the lanes that may take each other's place. Those used last are
@@ -63,14 +85,12 @@ func (k *laneKind) give(l *lane) {
 	k.free <- struct{}{}
 }
 
-// take waits for a lane until ctx or life ends.
-func (k *laneKind) take(ctx, life context.Context) (*lane, error) {
+// take waits for a lane until ctx ends.
+func (k *laneKind) take(ctx context.Context) (*lane, error) {
 	select {
 	case <-k.free:
 	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-life.Done():
-		return nil, errClosed
+		return nil, context.Cause(ctx)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,11 +102,8 @@ func (k *laneKind) take(ctx, life context.Context) (*lane, error) {
 
 // shared are the lanes of one client, which has a pool of connections.
 func shared(client *api.Client, drop func()) *lanes {
-	var all [maxLanes]*lane
-	for i := range all {
-		all[i] = &lane{client: client, drop: drop}
-	}
-	return newLanes(all)
+	l, _ := newLanes(1, func() (*lane, error) { return &lane{client: client, drop: drop}, nil })
+	return l
 }
 
 func (l *lanes) drop() {

@@ -150,8 +150,8 @@ func TestConnections(t *testing.T) {
 		close(stop)
 		<-counted
 		t.Logf("%d shards: at most %d connections", shards, most)
-		if most > maxLanes || most < 4 {
-			t.Errorf("%d shards: %d connections, want at most %d, and some for writes, heartbeats and queries", shards, most, maxLanes)
+		if most > usualLanes || most < 4 {
+			t.Errorf("%d shards: %d connections, want at most %d, and some for writes, heartbeats and queries", shards, most, usualLanes)
 		}
 		if err := b.Close(); err != nil {
 			t.Error(err)

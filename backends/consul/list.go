@@ -57,14 +57,14 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 // list reads all records of a prefix, at one index.
 func (s *store) list(ctx context.Context, prefix string) (*kv.Page, error) {
 	known, witness := s.known.Load(), s.witness.now()
-	c, err := s.begin(ctx, s.lanes.requests)
+	c, err := s.begin(ctx, requests)
 	if err != nil {
 		return nil, readError(err)
 	}
 	defer c.done()
 	found, meta, err := c.client.KV().List(prefix, c.query())
-	if err != nil {
-		return nil, readError(s.cause(ctx, err))
+	if err = c.heard(err); err != nil {
+		return nil, readError(err)
 	}
 	page := pageOf(found)
 	for _, p := range page.Pairs {
@@ -76,14 +76,14 @@ func (s *store) list(ctx context.Context, prefix string) (*kv.Page, error) {
 // names reads the keys of a prefix from one on.
 func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, error) {
 	known := s.known.Load()
-	c, err := s.begin(ctx, s.lanes.requests)
+	c, err := s.begin(ctx, requests)
 	if err != nil {
 		return nil, nil, readError(err)
 	}
 	defer c.done()
 	all, meta, err := c.client.KV().Keys(q.Prefix, "", c.query())
-	if err != nil {
-		return nil, nil, readError(s.cause(ctx, err))
+	if err = c.heard(err); err != nil {
+		return nil, nil, readError(err)
 	}
 	names := all[:0]
 	for _, name := range all {

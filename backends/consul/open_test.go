@@ -16,11 +16,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -277,6 +279,37 @@ func TestAddress(t *testing.T) {
 	t.Setenv(api.HTTPAddrEnvName, "consul.example/consul")
 	if cfg, err := (&Config{}).client(false); err != nil || cfg.Scheme != "https" || cfg.Address != "consul.example" || cfg.PathPrefix != "/consul" {
 		t.Errorf("from the environment: %+v, %v", cfg, err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	good := pool.Get(t, servers.Consul, nil).Addr()
+	for _, c := range []Config{
+		{Address: good, Addresses: []string{good}}, {Addresses: []string{good, ""}}, {Addresses: []string{good, "consul.example:8500"}},
+	} {
+		if _, err := OpenConfig(t.Context(), c, fresh(), &Options{Create: true}); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("%+v: %v, want ErrInvalid", c, err)
+		}
+	}
+	// One that refuses, and one that takes connections and never answers, are no hindrance.
+	silent, err := faultproxy.New(good, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if err := silent.Set(faultproxy.Faults{Mute: true}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	b, err := OpenConfig(ctx, Config{Addresses: []string{"127.0.0.1:1", silent.Addr(), good}}, fresh(), &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, join(t, b, "n1"), claims(1))
+	if err := b.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -13,15 +13,17 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/route"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
 // store is a namespace of Consul's key-value store as a kv.Plain.
 type store struct {
-	lanes *lanes
-	token func(context.Context) (string, error) // nil: the client's own
-	ops   int                                   // per transaction
-	bytes int                                   // of a transaction's request
+	addresses []*lanes
+	routes    *route.Routes                         // among the addresses
+	token     func(context.Context) (string, error) // nil: the client's own
+	ops       int                                   // per transaction
+	bytes     int                                   // of a transaction's request
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -34,10 +36,10 @@ type store struct {
 
 var _ kv.Plain = (*store)(nil)
 
-func newStore(l *lanes, keys kv.Keys, o *Options) *store {
+func newStore(all []*lanes, keys kv.Keys, o *Options) *store {
 	life, end := context.WithCancel(context.Background())
 	return &store{
-		lanes: l, token: o.Token, ops: o.MaxTxnOps, bytes: o.MaxTxnBytes,
+		addresses: all, routes: route.New(life, len(all), 0), token: o.Token, ops: o.MaxTxnOps, bytes: o.MaxTxnBytes,
 		life: life, end: end, witness: witness{keys: keys},
 	}
 }
@@ -45,57 +47,133 @@ func newStore(l *lanes, keys kv.Keys, o *Options) *store {
 // Close ends what is blocked. A client of the caller's stays open.
 func (s *store) Close() error {
 	s.end()
-	s.lanes.drop()
+	for _, l := range s.addresses {
+		l.drop()
+	}
 	return nil
+}
+
+// reach makes the address that answers first the one to begin with, where there are
+// several. That none does is for the next request to tell.
+func (s *store) reach(ctx context.Context) {
+	if len(s.addresses) == 1 {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	answers := make(chan int, len(s.addresses))
+	for i, l := range s.addresses {
+		go func() {
+			if _, err := l.all[0].client.Status().LeaderWithQueryOptions(new(api.QueryOptions).WithContext(ctx)); err != nil {
+				i = -1
+			}
+			answers <- i
+		}()
+	}
+	first := -1
+	for range s.addresses {
+		if i := <-answers; i >= 0 && first < 0 {
+			first = i
+			cancel()
+		}
+	}
+	cancel()
+	s.routes = route.New(s.life, len(s.addresses), max(first, 0))
 }
 
 // call is a request that may be sent.
 type call struct {
-	ctx    context.Context // of the caller, and of the store's life
+	ctx    context.Context // of the trip
 	client *api.Client
 	token  string
 	done   func()
+
+	s       *store
+	caller  context.Context
+	outcome route.Outcome
 }
 
 func (c *call) query() *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true, Token: c.token}).WithContext(c.ctx)
 }
 
-// begin waits for a lane of the kind. An error means that nothing was sent.
-func (s *store) begin(ctx context.Context, kind *laneKind) (c *call, err error) {
-	c = &call{}
+// begin chooses an address and waits for a lane of the kind. An error means that
+// nothing was sent.
+func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
+	c = &call{s: s, caller: ctx}
 	if s.token != nil {
 		if c.token, err = s.token(ctx); err != nil {
 			return nil, fmt.Errorf("the ACL token: %w", err)
 		}
 	}
-	l, err := kind.take(ctx, s.life)
+	var t *route.Trip
+	switch k {
+	case heartbeats:
+		t = s.routes.Beat(ctx)
+	case requests:
+		t = s.routes.Call(ctx)
+	default:
+		t = s.routes.Watch(ctx)
+	}
+	c.ctx = t.Context
+	lanes := s.addresses[t.Server].kinds[k]
+	l, err := lanes.take(t.Context)
 	if err != nil {
+		err = c.heard(err)
+		t.Done(c.outcome)
 		return nil, err
 	}
-	bound, cancel := context.WithCancel(ctx)
-	unbind := context.AfterFunc(s.life, cancel)
-	c.ctx, c.client = bound, l.client
+	c.client = l.client
 	c.done = func() {
-		// Its dial may be under way; or Close dropped what was open before this was.
-		if bound.Err() != nil || s.life.Err() != nil {
+		ended := t.Context.Err() != nil
+		t.Done(c.outcome)
+		// Its dial may be under way; Close dropped what was open before this was; or
+		// the address is not used any more.
+		if ended || s.life.Err() != nil || s.routes.Current() != t.Server {
 			l.drop()
 		}
-		unbind()
-		cancel()
-		kind.give(l)
+		lanes.give(l)
 	}
 	return c, nil
 }
 
+// heard notes what the end of a request says of its address, and returns the error
+// for the caller: where the request ended because its context did, or because the
+// store was closed, that.
+func (c *call) heard(err error) error {
+	var refused api.StatusError
+	switch {
+	case err == nil:
+		c.outcome = route.Answered
+	case c.s.life.Err() != nil:
+		return errClosed
+	case c.caller.Err() != nil:
+		if errors.Is(c.caller.Err(), context.DeadlineExceeded) {
+			c.outcome = route.Failed
+		}
+		switch {
+		case driver.NotApplied(err): // net/http answers with the context's cause
+			return driver.Ended(c.caller)
+		case !errors.Is(err, c.caller.Err()):
+			return fmt.Errorf("%w: %w", driver.Ended(c.caller), err)
+		}
+	case c.ctx.Err() != nil:
+		return context.Cause(c.ctx) // the address was left
+	case errors.As(err, &refused) && refused.Code < http.StatusInternalServerError:
+		c.outcome = route.Answered
+	default:
+		c.outcome = route.Failed
+	}
+	return err
+}
+
 // write sends a transaction that changes something, once. A nil error means that
 // Consul decided: it was applied, or refused as the reply's errors say.
-func (s *store) write(ctx context.Context, r *request, kind *laneKind) (*reply, error) {
+func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	if r.bytes > s.bytes || len(r.ops) > s.ops {
 		return nil, fmt.Errorf("tenure: %w: a transaction of %d operations and about %d bytes: consul takes %d and %d",
 			driver.ErrTooLarge, len(r.ops), r.bytes, s.ops, s.bytes)
 	}
-	c, err := s.begin(ctx, kind)
+	c, err := s.begin(ctx, k)
 	if err != nil {
 		return nil, notSent(err)
 	}
@@ -103,6 +181,7 @@ func (s *store) write(ctx context.Context, r *request, kind *laneKind) (*reply, 
 	a := new(reply)
 	_, err = c.client.Raw().Write("/v1/txn", r.ops, a, (&api.WriteOptions{Token: c.token}).WithContext(c.ctx))
 	var status api.StatusError
+	err = c.heard(err)
 	if errors.As(err, &status) && status.Code == http.StatusConflict {
 		if err = json.Unmarshal([]byte(status.Body), a); err == nil && len(a.Errors) > 0 {
 			return a, nil
@@ -110,23 +189,23 @@ func (s *store) write(ctx context.Context, r *request, kind *laneKind) (*reply, 
 		return nil, fmt.Errorf("tenure: %w: consul refused a transaction without saying why", driver.ErrRetry)
 	}
 	if err != nil {
-		return nil, writeError(s.cause(ctx, err))
+		return nil, writeError(err)
 	}
 	return a, nil
 }
 
 // Get reads keys. See kv.Store.
 func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
-	return s.get(ctx, s.lanes.requests, keys)
+	return s.get(ctx, requests, keys)
 }
 
 // get reads keys in transactions, each at one index. Nothing is decided by them
 // without a compare, and yet they are read in consistent mode: an old leader would
 // show what others have replaced long since.
-func (s *store) get(ctx context.Context, kind *laneKind, keys []string) (*kv.Page, error) {
+func (s *store) get(ctx context.Context, k kind, keys []string) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
 	for lo := 0; lo < len(keys); lo += s.ops {
-		rev, err := s.read(ctx, kind, keys[lo:min(lo+s.ops, len(keys))], page)
+		rev, err := s.read(ctx, k, keys[lo:min(lo+s.ops, len(keys))], page)
 		if err != nil {
 			return nil, err
 		}
@@ -137,9 +216,9 @@ func (s *store) get(ctx context.Context, kind *laneKind, keys []string) (*kv.Pag
 	return page, nil
 }
 
-func (s *store) read(ctx context.Context, kind *laneKind, keys []string, page *kv.Page) (kv.Rev, error) {
+func (s *store) read(ctx context.Context, k kind, keys []string, page *kv.Page) (kv.Rev, error) {
 	known, witness := s.known.Load(), s.witness.now()
-	c, err := s.begin(ctx, kind)
+	c, err := s.begin(ctx, k)
 	if err != nil {
 		return 0, readError(err)
 	}
@@ -149,8 +228,8 @@ func (s *store) read(ctx context.Context, kind *laneKind, keys []string, page *k
 		ops[i] = &api.TxnOp{KV: &api.KVTxnOp{Verb: verbGetOrEmpty, Key: key}}
 	}
 	ok, a, _, err := c.client.Txn().Txn(ops, c.query())
-	if err != nil {
-		return 0, readError(s.cause(ctx, err))
+	if err = c.heard(err); err != nil {
+		return 0, readError(err)
 	}
 	if !ok {
 		if len(a.Errors) > 0 {
