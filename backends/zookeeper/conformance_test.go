@@ -157,7 +157,7 @@ func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (string,
 		t.Fatal(err)
 	}
 	node := s.options.Root + "/" + s.namespace
-	return &conformance.Store{
+	store := &conformance.Store{
 		Open: func(ctx context.Context) (driver.Backend, error) {
 			return s.open(ctx, s.servers, s.namespace, nil, asItIs, asItIs)
 		},
@@ -197,6 +197,26 @@ func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (string,
 			return s.tamper(keys, what, name)
 		},
 	}
+	if len(s.servers) > 1 {
+		store.OpenSeveral = func(ctx context.Context) (driver.Backend, []*conformance.Wire, error) { return s.several(ctx, t) }
+	}
+	return store
+}
+
+// several opens a backend that reaches each server through a proxy.
+func (s *suiteStore) several(ctx context.Context, t testing.TB) (driver.Backend, []*conformance.Wire, error) {
+	var through []string
+	var wires []*conformance.Wire
+	for _, server := range s.servers {
+		proxy, err := faultproxy.New(server, &faultproxy.Options{RequestFramer: frame})
+		if err != nil {
+			return nil, nil, err
+		}
+		t.Cleanup(func() { proxy.Close() })
+		through, wires = append(through, proxy.Addr()), append(wires, proxyWire(t, proxy))
+	}
+	b, err := s.open(ctx, through, s.namespace, nil, asItIs, asItIs)
+	return b, wires, err
 }
 
 // below lists the nodes below one, parents first.

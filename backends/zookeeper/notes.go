@@ -63,7 +63,8 @@ func (f *found) split(node string) {
 	}
 }
 
-// note remembers the marks that a lane's notes tell.
+// note remembers the marks that a lane's notes tell. Any member can have written them:
+// what is no key is left out.
 func (s *store) note(lane string, f found) {
 	if len(f.notes) == 0 || len(f.notes) > kv.MaxRiderBytes {
 		return
@@ -85,7 +86,11 @@ func (s *store) note(lane string, f found) {
 			m.rev = f.mark.rev
 		}
 		key := ns + "/" + words[0]
-		if _, part := partOf(key); (part == "!state" || part == "!head") && m.rev > 0 && m.rev <= f.mark.rev && created > 0 && version >= 0 {
+		part, _, _ := strings.Cut(words[0], "/")
+		if part != "!state" && part != "!head" {
+			continue
+		}
+		if _, _, err := s.paths.node(key); err == nil && m.rev > 0 && m.rev <= f.mark.rev && created > 0 && version >= 0 {
 			s.marks.put(key, m)
 		}
 	}

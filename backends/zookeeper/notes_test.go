@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
@@ -83,4 +85,54 @@ func TestNotes(t *testing.T) {
 		t.Errorf("marks %+v; want %+v", s.marks.m, want)
 	}
 	s.note("ns/!feed/state-x-1", found{notes: make([]byte, kv.MaxRiderBytes+1), mark: mark{rev: 9}})
+}
+
+// TestForeignRecords: a member writes a lane with a note that names no record, and
+// makes nodes whose names are no keys. The others read on.
+func TestForeignRecords(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	admin := client(t, server)
+	b := openOn(t, Options{}, server)
+	s := join(t, b, "n1")
+	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := DefaultRoot + "/" + t.Name()
+	for name, value := range map[string]string{
+		"!feed/s-0123456789AB-0":  "1 1 0\nx 1 1 1",
+		"!feed/a b":               "1 1 0\nx 1 1 1",
+		"!state/member/a b":       "{}",
+		"!state/shard/sp\u00e4t":  "1 free 3",
+		"!head/:":                 "",
+		"!beat/..:" + t.Name():    "",
+		"!state/shard/a::b":       "1 free 3",
+		"!node/" + t.Name() + " ": "",
+	} {
+		if _, err := admin.Create(node+"/"+name, []byte(value), 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	granted, _ := acquire(t, s, claims(1))
+	if err := commit(t.Context(), s, granted[0].Fence, 1, "a"); err != nil {
+		t.Error(err)
+	}
+	for told := false; !told; {
+		view, err = b.Observe(bounded(t, 20*time.Second), driver.ObserveQuery{Since: view.Cursor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sh := range view.Shards {
+			told = told || sh.Shard == granted[0].Fence.Shard && sh.Owner.Session == s.ID()
+		}
+	}
+	other := openOn(t, Options{}, server)
+	full, err := other.Observe(bounded(t, 20*time.Second), driver.ObserveQuery{})
+	if err != nil || len(full.Members) != 1 || len(full.Shards) != 1 {
+		t.Errorf("another process sees %+v, %v; want one member and one shard", full, err)
+	}
+	if got := entries(t, other, granted[0].Fence.Shard); got != "a" {
+		t.Errorf("another process reads %q", got)
+	}
 }

@@ -100,8 +100,17 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return page, nil
 }
 
-// list returns the keys of a scope, in no order.
+// list returns the keys of a scope, in no order. Nodes of other names are somebody
+// else's.
 func (s *store) list(ctx context.Context, lk *link, sc scope) ([]string, error) {
+	keys, err := s.leaves(ctx, lk, sc)
+	return slices.DeleteFunc(keys, func(key string) bool {
+		_, _, err := s.paths.node(key)
+		return err != nil
+	}), err
+}
+
+func (s *store) leaves(ctx context.Context, lk *link, sc scope) ([]string, error) {
 	names, err := s.children(ctx, lk, sc.dir)
 	if err != nil || !sc.nested {
 		return sc.keys(names), err
