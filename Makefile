@@ -10,13 +10,13 @@
 # Done in this order by "make test": quick ones first.
 TEST_STEPS := servers fmt vet arch unit race simulation conformance conformance-servers system demo-test examples
 # What "make check" does after those.
-SLOW_STEPS := mod cross faults conformance-more mutants simulation-long demo-seeds system-long fuzz follower-long
+SLOW_STEPS := docs mod cross faults conformance-more mutants simulation-long demo-seeds system-long fuzz follower-long
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
 RACED := core|core/(driver|corehttp)|tenurefx|(backends|conformance|fence|follower|sharding)(/.*)?
 # Packages, and tests of core/fsm, that have a step of their own.
-OWN_STEP := internal/archtest|cmd/demo(/.*)?
+OWN_STEP := internal/(archtest|doctest)|cmd/demo(/.*)?
 # Those that kill, stop and cut real servers; they take minutes.
 FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper)|conformance/servers|follower/stores
 SUITES := ^Test(Conformance|System|Control)
@@ -170,6 +170,10 @@ follower-long: ## Followers killed KILLS times, over ENTRIES entries, BLOCKED fo
 examples: ## The example applications and their tests, in a module of their own
 	$(say-race)
 	cd examples && go vet ./... && $(GOTEST) $(RACE) -timeout=5m ./...
+
+.PHONY: docs
+docs: ## Compile and run every block of Go in README.md and docs
+	$(GOTEST) -timeout=10m ./internal/doctest
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME, such as 1m, or 20000x inputs

@@ -253,6 +253,17 @@ func TestRaiseFloor(t *testing.T) {
 	want(t, "no namespace", kv.RaiseFloor(f.ctx, f.store.Client(), "none", 1), driver.ErrStoreChanged)
 }
 
+// TestFirstOpen: an empty store is most often a new one, so the error says first how a
+// namespace begins.
+func TestFirstOpen(t *testing.T) {
+	t.Parallel()
+	_, err := memory.Open(t.Context(), memory.New(), "test", &memory.Options{NoCreate: true})
+	want(t, "an empty store", err, driver.ErrStoreChanged)
+	if begin, wiped := strings.Index(err.Error(), "Create"), strings.Index(err.Error(), "wiped"); begin < 0 || wiped < begin {
+		t.Errorf("the error speaks of a wiped store before it says how to begin: %v", err)
+	}
+}
+
 // TestOverlappingHeartbeats has replies and requests arrive in any order: none of
 // that is a changed store (rules I1 and C10).
 func TestOverlappingHeartbeats(t *testing.T) {

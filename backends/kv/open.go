@@ -80,7 +80,7 @@ func openIdentity(ctx context.Context, s Store, keys Keys, create bool) (identit
 		return id, rev, err
 	}
 	if !create {
-		return identity{}, 0, fmt.Errorf("tenure: namespace %q: %w: it has no identity record, so the store is new, wiped or another one; set Create to begin a new namespace",
+		return identity{}, 0, fmt.Errorf("tenure: namespace %q has no identity record: to begin it, open it once with Create; if it was in use before: %w",
 			keys.ns, driver.ErrStoreChanged)
 	}
 	value, err := encodeJSON(identity{Format: jsonFormat, ID: rand.Text()})

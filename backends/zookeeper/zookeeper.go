@@ -130,8 +130,8 @@ func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) err
 			return struct{}{}, err
 		}
 		if !exists && !makeNew {
-			return struct{}{}, fmt.Errorf("%w: it has no identity record below %s, so the store is new, wiped or another one; set Create to begin a new namespace",
-				driver.ErrStoreChanged, own)
+			return struct{}{}, fmt.Errorf("there is no identity record below %s: to begin the namespace, open it once with Create; if it was in use before: %w",
+				own, driver.ErrStoreChanged)
 		}
 		for at := 1; at <= len(own); at++ {
 			if at < len(own) && own[at] != '/' {

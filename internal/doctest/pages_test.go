@@ -1,0 +1,111 @@
+package doctest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// block is a fenced block of a page.
+type block struct {
+	page string // relative to the repository, with slashes
+	line int
+	lang string
+	text string
+	next *block // the next block of the page, whatever its language, before the next heading
+}
+
+// name is the block's place, as a folder's name.
+func (b *block) name() string {
+	page := strings.TrimSuffix(strings.TrimPrefix(b.page, "docs/"), ".md")
+	return strings.ToLower(strings.ReplaceAll(page, "/", "-")) + "-" + strconv.Itoa(b.line)
+}
+
+func (b *block) String() string { return b.page + ":" + strconv.Itoa(b.line) }
+
+// isProgram tells a whole program from a part of one.
+func (b *block) isProgram() bool {
+	return strings.HasPrefix(b.text, "package main\n") && strings.Contains(b.text, "\nfunc main() {")
+}
+
+// pages are the documents for users.
+func pages(t *testing.T) []string {
+	t.Helper()
+	paths := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".md") {
+			path, err = filepath.Rel(root, path)
+			paths = append(paths, filepath.ToSlash(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// blocks are all blocks of a page.
+func blocks(t *testing.T, page string) []*block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(page)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*block
+	var open, last *block
+	for i, line := range strings.Split(string(text), "\n") {
+		lang, fenced := strings.CutPrefix(line, "```")
+		switch {
+		case open != nil && fenced:
+			all = append(all, open)
+			if last != nil {
+				last.next = open
+			}
+			last, open = open, nil
+		case open != nil:
+			open.text += line + "\n"
+		case fenced:
+			open = &block{page: page, line: i + 1, lang: lang}
+		case strings.HasPrefix(line, "#"):
+			last = nil
+		}
+	}
+	if open != nil {
+		t.Fatalf("%s: the block is not closed", open)
+	}
+	return all
+}
+
+func goBlocks(t *testing.T) []*block {
+	t.Helper()
+	var all []*block
+	for _, page := range pages(t) {
+		for _, b := range blocks(t, page) {
+			if b.lang == "go" {
+				all = append(all, b)
+			}
+		}
+	}
+	if len(all) < 10 {
+		t.Fatalf("%d blocks of Go: the pattern no longer finds them", len(all))
+	}
+	return all
+}
+
+// stamp is what package log puts before a line; pages leave it out.
+var stamp = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d `)
+
+// matches compares a line of a page with one that a program printed: "..." stands for
+// anything.
+func matches(want, got string) bool {
+	got = stamp.ReplaceAllString(got, "")
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(want), `\.\.\.`, `.*`)
+	return regexp.MustCompile("^" + pattern + "$").MatchString(got)
+}

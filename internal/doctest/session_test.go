@@ -1,0 +1,224 @@
+package doctest
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ample bounds every wait, on a machine that is busy.
+const ample = 90 * time.Second
+
+// session plays a block of a terminal: it does what follows a "$", with the program
+// of the page's block, and compares what is printed with the lines in between.
+//
+//	$ go run .            runs it, until it ends or the page shows ^C
+//	$ go build -o name .  so that ./name below is the program
+//	$ ./name &            runs it as a job, beside what follows
+//	$ kill -9 %1          kills the first job
+//	$ kill -INT %1        interrupts it, and waits for its end
+//	$ anything else       is the shell's
+//
+// "..." alone stands for any number of lines.
+type session struct {
+	*testing.T
+	dir    string
+	binary string
+	args   []string
+	lines  chan string
+	all    []*job
+	jobs   []*job
+	read   sync.WaitGroup
+}
+
+type job struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+func (s *session) start(name string, args ...string) *job {
+	s.Helper()
+	j := &job{cmd: exec.CommandContext(s.Context(), name, args...), done: make(chan struct{})}
+	j.cmd.Dir = s.dir
+	r, w, err := os.Pipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	j.cmd.Stdout, j.cmd.Stderr = w, w
+	err = j.cmd.Start()
+	w.Close()
+	if err != nil {
+		r.Close()
+		s.Fatal(err)
+	}
+	s.all = append(s.all, j)
+	s.read.Go(func() {
+		defer r.Close()
+		for lines := bufio.NewReader(r); ; {
+			line, err := lines.ReadString('\n')
+			if line != "" {
+				s.lines <- strings.TrimSuffix(line, "\n")
+			}
+			if err != nil {
+				if err != io.EOF {
+					s.lines <- "reading what it prints: " + err.Error()
+				}
+				break
+			}
+		}
+		j.err = j.cmd.Wait()
+		close(j.done)
+	})
+	return j
+}
+
+func (s *session) ended(j *job) {
+	s.Helper()
+	select {
+	case <-j.done:
+	case <-time.After(ample):
+		s.Fatalf("%s does not end", j.cmd)
+	}
+}
+
+// play runs the session of a console's block.
+func (s *session) play(console *block) {
+	s.Helper()
+	s.lines = make(chan string, 10_000)
+	defer s.end()
+	var fore *job
+	wild := false
+	command := false
+	for i, line := range strings.Split(strings.TrimSuffix(console.text, "\n"), "\n") {
+		where := console.page + ":" + strconv.Itoa(console.line+1+i)
+		cmd, isCommand := strings.CutPrefix(line, "$ ")
+		switch {
+		case isCommand:
+			s.finish(where, fore, wild)
+			fore, wild, command = s.command(where, cmd), false, true
+		case !command:
+			s.Fatalf("%s: the block begins without a command", where)
+		case line == "^C":
+			if fore == nil {
+				s.Fatalf("%s: ^C with nothing that runs", where)
+			}
+			s.signal(fore, syscall.SIGINT)
+		case line == "...":
+			wild = true
+		default:
+			s.expect(where, line, wild)
+			wild = false
+		}
+	}
+	s.finish(console.String(), fore, wild)
+}
+
+func (s *session) command(where, cmd string) *job {
+	s.Helper()
+	words := strings.Fields(cmd)
+	switch {
+	case cmd == "go run .":
+		return s.start(s.binary, s.args...)
+	case strings.HasPrefix(cmd, "go build -o ") && len(words) == 5:
+		if err := os.Symlink(s.binary, filepath.Join(s.dir, words[3])); err != nil {
+			s.Fatal(err)
+		}
+	case strings.HasPrefix(cmd, "./") && len(words) == 2 && words[1] == "&":
+		s.jobs = append(s.jobs, s.start(filepath.Join(s.dir, words[0])))
+	case len(words) == 3 && words[0] == "kill":
+		n, err := strconv.Atoi(strings.TrimPrefix(words[2], "%"))
+		sig, ok := map[string]syscall.Signal{"-9": syscall.SIGKILL, "-INT": syscall.SIGINT}[words[1]]
+		if err != nil || !ok || n < 1 || n > len(s.jobs) {
+			s.Fatalf("%s: %q", where, cmd)
+		}
+		s.signal(s.jobs[n-1], sig)
+		s.ended(s.jobs[n-1])
+	default:
+		return s.start("sh", "-c", cmd)
+	}
+	return nil
+}
+
+func (s *session) signal(j *job, sig syscall.Signal) {
+	s.Helper()
+	select {
+	case <-j.done:
+		s.Fatalf("%s has ended by itself: %v", j.cmd, j.err)
+	default:
+	}
+	if err := j.cmd.Process.Signal(sig); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// expect takes in lines up to the one wanted, which is the next unless wild.
+func (s *session) expect(where, want string, wild bool) {
+	s.Helper()
+	deadline := time.After(ample)
+	for {
+		select {
+		case got := <-s.lines:
+			if matches(want, got) {
+				return
+			}
+			if !wild {
+				s.Fatalf("%s: the page says\n\t%s\nand it printed\n\t%s", where, want, got)
+			}
+		case <-deadline:
+			s.Fatalf("%s: nothing printed %q", where, want)
+		}
+	}
+}
+
+// finish waits for the program in the foreground, which prints nothing more.
+func (s *session) finish(where string, fore *job, wild bool) {
+	s.Helper()
+	if fore == nil {
+		return
+	}
+	s.ended(fore)
+	var rest []string
+	for {
+		select {
+		case got := <-s.lines:
+			rest = append(rest, got)
+			if !wild {
+				s.Fatalf("%s: it printed as well\n\t%s", where, got)
+			}
+		default:
+			if fore.err != nil {
+				s.Fatalf("%s: %s: %v\n%s", where, fore.cmd, fore.err, strings.Join(rest, "\n"))
+			}
+			return
+		}
+	}
+}
+
+// end kills what still runs.
+func (s *session) end() {
+	for _, j := range s.all {
+		_ = j.cmd.Process.Kill() // it may have ended
+		<-j.done
+	}
+	stop := make(chan struct{})
+	go func() {
+		defer close(stop)
+		s.read.Wait()
+	}()
+	for {
+		select {
+		case <-s.lines:
+		case <-stop:
+			return
+		}
+	}
+}

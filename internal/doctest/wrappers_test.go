@@ -1,0 +1,305 @@
+package doctest
+
+import (
+	"strings"
+	"testing"
+)
+
+// wrapper makes a program, or a test, of a block that is a part of one: what the text
+// around it promises is checked there.
+type wrapper struct {
+	page string
+	has  string   // what the block has in it
+	text string   // with marker where the block belongs
+	args []string // of the program
+}
+
+// wrapped returns the block in its wrapper.
+func wrapped(t *testing.T, b *block, used map[int]bool) *wrapper {
+	t.Helper()
+	for i, w := range wrappers() {
+		if w.page == b.page && strings.Contains(b.text, w.has) && !used[i] {
+			used[i] = true
+			w.text = strings.Replace(w.text, marker, b.text, 1)
+			return &w
+		}
+	}
+	t.Fatalf("%s: the block is no program, and has no wrapper in wrappers_test.go:\n%s", b, b.text)
+	return nil
+}
+
+// must is in every wrapper.
+const must = `
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func check(ok bool, what string) {
+	if !ok {
+		panic("the page is wrong: " + what)
+	}
+}
+`
+
+// work has a lease do something, to show that what was opened works.
+const work = `
+func work(b core.Backend) (lease *core.Lease) {
+	must(core.RunSingleton(context.Background(), b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		_, err := l.Append(ctx, nil)
+		return err
+	}, nil))
+	return lease
+}
+`
+
+// opened is a wrapper of a block that opens a backend, as b, or raises its floor. A
+// namespace has to be there first.
+func opened(imports, begin, end string) string {
+	return "package main\n\nimport (\n\t\"context\"\n\n\t\"github.com/tenure-go/tenure/core\"\n" + imports + ")\n" + must + work +
+		"\nfunc main() {\n\tctx := context.Background()\n" + begin + "\n" + marker + "\n" + end + "\n}\n"
+}
+
+const reopened = `	must(err)
+	work(b)
+	must(b.Close())`
+
+// onEtcd, and the like, make the namespace and a client.
+const (
+	onEtcd = `	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:2379"}})
+	must(err)
+	defer client.Close()
+	open := func() *etcd.Backend {
+		b, err := etcd.Open(ctx, client, "orders", &etcd.Options{Create: true})
+		must(err)
+		return b
+	}`
+	etcdImports = `	"github.com/tenure-go/tenure/backends/etcd"
+	clientv3 "go.etcd.io/etcd/client/v3"
+`
+	onConsul = `	client, err := api.NewClient(&api.Config{Address: "127.0.0.1:8500"})
+	must(err)
+	open := func() *consul.Backend {
+		b, err := consul.Open(ctx, client, "orders", &consul.Options{Create: true})
+		must(err)
+		return b
+	}`
+	consulImports = `	"github.com/hashicorp/consul/api"
+	"github.com/tenure-go/tenure/backends/consul"
+`
+	onZooKeeper = `	open := func() *zookeeper.Backend {
+		b, err := zookeeper.Open(ctx, []string{"127.0.0.1:2181"}, "orders", &zookeeper.Options{Create: true})
+		must(err)
+		return b
+	}`
+	zooKeeperImports = `	"github.com/tenure-go/tenure/backends/zookeeper"
+`
+	// raised checks that tokens are above what was raised to.
+	begun  = "\n\tfirst := open()\n\twork(first)\n\tmust(first.Close())\n\t{"
+	raised = `	must(err)
+	}
+	b := open()
+	check(work(b).Token() > 1_000_000, "the floor is not raised")
+	must(b.Close())`
+	elsewhere = `	if len(os.Args) < 2 {
+		return // it names a host that is not there
+	}`
+	onSQL = `	b := open()
+	work(b)
+	{`
+	raisedSQL = `	must(err)
+	}
+	must(b.Close())
+	b = open()
+	check(work(b).Token() > 1_000_000, "the floor is not raised")
+	must(b.Close())`
+)
+
+// sqlOpen opens a namespace in a database of the page's server.
+func sqlOpen(pkg, dsn string) (imports, open string) {
+	return "\t\"github.com/tenure-go/tenure/backends/sql/" + pkg + "\"\n", `	open := func() *` + pkg + `.Backend {
+		b, err := ` + pkg + `.Open(ctx, "` + dsn + `", "orders", &` + pkg + `.Options{Create: true, Migrate: true})
+		must(err)
+		return b
+	}`
+}
+
+func wrappers() []wrapper {
+	postgresImports, onPostgres := sqlOpen("postgres", postgresDSN)
+	mysqlImports, onMySQL := sqlOpen("mysql", mysqlDSN)
+	return []wrapper{
+		{page: "docs/backends/etcd.md", has: "etcd.Open(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
+		{page: "docs/backends/etcd.md", has: "etcd.RaiseFloor(", text: opened(etcdImports, onEtcd+begun, raised)},
+		{page: "docs/backends/etcd.md", has: "client.Txn(", text: opened(etcdImports, onEtcd+`
+	b := open()
+	defer b.Close()
+	var lease *core.Lease
+	book := func() bool {`, `		must(err)
+		return resp.Succeeded
+	}
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		check(book(), "a current lease is refused")
+		return nil
+	}, nil))
+	check(!book(), "a former lease is not refused")`)},
+		{page: "docs/backends/consul.md", has: "consul.Open(", text: opened(consulImports, onConsul+begun, reopened+"\n\t}")},
+		{page: "docs/backends/consul.md", has: "consul.RaiseFloor(", text: opened(consulImports, onConsul+begun, raised)},
+		{page: "docs/backends/zookeeper.md", has: "zk-0", text: opened("\t\"crypto/tls\"\n\t\"os\"\n"+zooKeeperImports, elsewhere+`
+	password, tlsConfig := os.Args[1], &tls.Config{}`, reopened)},
+		{page: "docs/backends/zookeeper.md", has: "zookeeper.RaiseFloor(", text: opened(zooKeeperImports, onZooKeeper+begun, raised)},
+		{page: "docs/backends/zookeeper.md", has: "b.GuardOps(", text: opened("\t\"errors\"\n\t\"time\"\n\t\"github.com/go-zookeeper/zk\"\n"+zooKeeperImports, onZooKeeper+`
+	b := open()
+	defer b.Close()
+	conn, events, err := zk.Connect([]string{"127.0.0.1:2181"}, 10*time.Second, zk.WithLogInfo(false))
+	must(err)
+	defer conn.Close()
+	for e := range events {
+		if e.State == zk.StateHasSession {
+			break
+		}
+	}
+	_, err = conn.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))
+	must(err)
+	_, err = conn.Create("/app/paid", nil, 0, zk.WorldACL(zk.PermAll))
+	must(err)
+	paid := []byte("yes")
+	var lease *core.Lease
+	book := func() error {`, `		return err
+	}
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		must(book())
+		got, _, err := conn.Get("/app/paid")
+		must(err)
+		check(string(got) == "yes", "a current lease is refused")
+		return nil
+	}, nil))
+	err = book()
+	check(errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, core.ErrFenced), "a former lease is not refused")`)},
+		{page: "docs/backends/postgres.md", has: "db.example", text: opened("\t\"os\"\n"+postgresImports, elsewhere, reopened)},
+		{page: "docs/backends/postgres.md", has: "b.RaiseFloor(", text: opened(postgresImports, onPostgres+"\n"+onSQL, raisedSQL)},
+		{page: "docs/backends/mysql.md", has: "db.example", text: opened("\t\"os\"\n"+mysqlImports, elsewhere, reopened)},
+		{page: "docs/backends/mysql.md", has: "b.RaiseFloor(", text: opened(mysqlImports, onMySQL+"\n"+onSQL, raisedSQL)},
+		{page: "docs/backends/sqlite.md", has: "b.RaiseFloor(", text: opened("\t\"github.com/tenure-go/tenure/backends/sql/sqlite\"\n", `	open := func() *sqlite.Backend {
+		b, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+		must(err)
+		return b
+	}
+`+onSQL, raisedSQL)},
+		{page: "docs/following.md", has: "snapshots.Write(", text: snapshotsWrapper},
+		{page: "docs/sharding.md", has: "sharding.NewManager(", text: shardingWrapper},
+		{page: "docs/conformance.md", has: "conformance.Test(", text: suiteWrapper(`
+var addr, _ = os.MkdirTemp("", "store")
+
+func uniqueNamespace() string { return rand.Text() }
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	os.RemoveAll(addr)
+	os.Exit(code)
+}
+`, `	"crypto/rand"
+`), args: []string{"-test.run=TestConformance/Membership"}},
+		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper(`
+func newDirectory(t conformance.T) string {
+	dir, err := os.MkdirTemp("", "store")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+`, ""), args: []string{"-test.run=TestConformance/Membership"}},
+	}
+}
+
+const snapshotsWrapper = `package main
+
+import (
+	"context"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/follower"
+)
+` + must + `
+func main() {
+	ctx := context.Background()
+	b, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+	must(err)
+	defer b.Close()
+	snapshots, err := follower.NewSnapshotter(nil)
+	must(err)
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, lease *core.Lease) error {
+		seq, err := lease.Append(ctx, []byte("3"))
+		must(err)
+		state := []byte("3")
+		{
+` + marker + `
+			must(err)
+		}
+		got, err := snapshots.Read(ctx, b, "s1")
+		must(err)
+		check(got != nil && string(got.State) == "3", "the snapshot is not there")
+		return nil
+	}, nil))
+}
+`
+
+const shardingWrapper = `package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+)
+` + must + `
+func main() {
+	ctx, leave := context.WithTimeout(context.Background(), time.Minute)
+	defer leave()
+	background, stopElector := context.WithCancel(context.Background())
+	defer stopElector()
+	backend, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+	must(err)
+	defer backend.Close()
+	elector, err := core.NewElector(backend, nil)
+	must(err)
+	served := make(chan string, 2000)
+	serve := func(ctx context.Context, lease *core.Lease) error {
+		served <- lease.Shard()
+		<-ctx.Done()
+		return nil
+	}
+	go func() {
+		defer leave()
+		for range 1024 {
+			<-served
+		}
+	}()
+` + marker + `
+	must(err)
+	check(len(served) == 0, "other shards than the page's are served")
+}
+`
+
+// suiteWrapper runs the suite of a backend, for which the example's stands.
+func suiteWrapper(extra, imports string) string {
+	return `package pages
+
+import (
+	"context"
+` + imports + `	"os"
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance"
+	mystore "github.com/tenure-go/tenure/conformance/examplebackend"
+	"github.com/tenure-go/tenure/core/driver"
+)
+` + extra + marker
+}
