@@ -115,7 +115,6 @@ func TestBlocks(t *testing.T) {
 	used := make(map[int]bool)
 	port := freePort(t)
 	for _, b := range goBlocks(t) {
-		formatted(t, b)
 		x := &program{block: b, source: b.text}
 		if !b.isProgram() {
 			w := wrapped(t, b, used)
