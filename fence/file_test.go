@@ -142,6 +142,19 @@ func TestFileRewritten(t *testing.T) {
 	}
 }
 
+// TestFileIsPrivate: no other user can read the files, from the moment of their making.
+func TestFileIsPrivate(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "marks")
+	s := openFile(t, path)
+	raise(t, s, "r", lease("a", 1))
+	for _, name := range []string{path, path + ".lock"} {
+		if info, err := os.Lstat(name); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s is %v, %v", name, info, err)
+		}
+	}
+}
+
 func TestFileSecondProcessRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")

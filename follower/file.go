@@ -119,7 +119,11 @@ func readFile(path string) (Checkpoint, error) {
 // writeFile replaces the file so that a crash leaves the old content or the new.
 func writeFile(path string, data []byte) (err error) {
 	temp := path + ".new"
-	file, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	// A former process may have left one; what another user put there is not written to.
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -119,6 +119,35 @@ func TestFileDamage(t *testing.T) {
 	}
 }
 
+// TestFileIsPrivate: nobody else can read the file, and what another user puts where
+// the next one is written is not followed.
+func TestFileIsPrivate(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path, victim := filepath.Join(folder, "positions"), filepath.Join(folder, "victim")
+	for _, plant := range []func() error{
+		func() error { return os.Symlink(victim, path+".new") },
+		func() error { return os.WriteFile(path+".new", nil, 0o666) },
+	} {
+		if err := errors.Join(os.WriteFile(victim, []byte("kept"), 0o600), plant()); err != nil {
+			t.Fatal(err)
+		}
+		f := NewFile(path)
+		if _, err := f.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Save(t.Context(), "store", Position{"s", 1, 1}); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(victim); err != nil || string(text) != "kept" {
+			t.Errorf("the victim has %q, %v", text, err)
+		}
+		if info, err := os.Lstat(path); err != nil || info.Mode() != 0o600 {
+			t.Errorf("the file is %v, %v", info, err)
+		}
+	}
+}
+
 // TestFileFails: a save that does not reach the disk is an error, and the file
 // stays as it was.
 func TestFileFails(t *testing.T) {

@@ -43,7 +43,7 @@ type database struct {
 
 // open returns connections for a file that is in WAL mode already.
 func open(path string, busy int) (*stdsql.DB, error) {
-	return openDSN(path, dsn(path, false, busy))
+	return openDSN(path, dsn(path, busy))
 }
 
 func openDSN(path, dsn string) (*stdsql.DB, error) {
@@ -74,12 +74,17 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 	if err := checkLog(ctx, path); err != nil {
 		return nil, err
 	}
+	if !exists {
+		if err := createFile(path); err != nil {
+			return nil, err
+		}
+	}
 	sub, err := fs.Sub(files, "schema/"+schema)
 	if err != nil {
 		return nil, err
 	}
 	migrations := sql.Migrations{Files: sub, Prefix: o.TablePrefix}
-	if err := prepareFile(ctx, path, !exists, migrations); err != nil {
+	if err := prepareFile(ctx, path, migrations); err != nil {
 		return nil, err
 	}
 	d := &database{path: path, snaps: make(chan struct{}, readers)}
@@ -174,8 +179,8 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *sq
 
 // prepareFile proves that the file is a database that this program can use,
 // before it writes anything, and then sets the journal mode and migrates.
-func prepareFile(ctx context.Context, path string, create bool, migrations sql.Migrations) error {
-	c, err := connector(dsn(path, create, 0))
+func prepareFile(ctx context.Context, path string, migrations sql.Migrations) error {
+	c, err := connector(dsn(path, 0))
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,9 @@
 // it acknowledged. A file, its -wal or its -shm file that is removed, replaced or
 // damaged under a running process is ErrStoreChanged (I1).
 //
+// Files that are missing are created with mode 0600. Where processes of several users
+// share a database, create both beforehand, empty and with the mode that they need.
+//
 // # Tables
 //
 // Everything can be queried; the files under schema/ document each column. The

@@ -111,17 +111,32 @@ func checkPath(path string) (bool, error) {
 	return false, nil
 }
 
+// createFile creates an empty database that only this user can read; SQLite gives its
+// -wal and -shm files the same mode. The file gets its name when it is closed, since
+// another goroutine may have it open in SQLite from then on: see file.
+func createFile(path string) (err error) {
+	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
+	if err != nil {
+		return fmt.Errorf("tenure: creating the database file: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.Remove(temp.Name())) }()
+	if err := temp.Close(); err != nil {
+		return fmt.Errorf("tenure: creating the database file: %w", err)
+	}
+	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("tenure: creating the database file: %w: create it yourself, empty and with mode 0600", err)
+	}
+	return nil
+}
+
 // dsn makes the driver's name for a file. busy is SQLite's own wait for locks in
 // milliseconds, which the driver also ends with the call's context.
-func dsn(path string, create bool, busy int) string {
+func dsn(path string, busy int) string {
 	path = filepath.ToSlash(path)
 	if runtime.GOOS == "windows" && !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
 	q := url.Values{"mode": {"rw"}, "_txlock": {"immediate"}, "_error_rc": {"1"}}
-	if create {
-		q.Set("mode", "rwc")
-	}
 	q["_pragma"] = []string{"busy_timeout(" + strconv.Itoa(busy) + ")", "synchronous(full)"}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,38 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		refuse(t, path, "app", nil, driver.ErrStoreChanged, "data were removed")
 	})
+}
+
+// TestFilesArePrivate: no other user can read the files of a database in use.
+func TestFilesArePrivate(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	b, err := sqlite.Open(t.Context(), filepath.Join(folder, "tenure.db"), "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.Join(t.Context(), driver.Member{Session: "a", Node: "a", TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, name := range names {
+		got = append(got, name.Name())
+		if info, err := name.Info(); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s is %v, %v", name.Name(), info, err)
+		}
+	}
+	want := []string{"tenure.db", "tenure.db-members", "tenure.db-members-shm", "tenure.db-members-wal", "tenure.db-shm", "tenure.db-wal"}
+	if !slices.Equal(got, want) {
+		t.Errorf("files %q, want %q", got, want)
+	}
+	if err := errors.Join(s.Close(t.Context()), b.Close()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestManyOpenAtOnce(t *testing.T) {

@@ -53,8 +53,8 @@ func TestSettingsAreAsserted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ path, dsn, says string }{
-		{st.data.path, strings.Replace(dsn(st.data.path, false, 0), "synchronous%28full", "synchronous%28normal", 1), "uses synchronous 1, want 2"},
-		{plain, dsn(plain, false, 0), "uses journal_mode delete, want wal"},
+		{st.data.path, strings.Replace(dsn(st.data.path, 0), "synchronous%28full", "synchronous%28normal", 1), "uses synchronous 1, want 2"},
+		{plain, dsn(plain, 0), "uses journal_mode delete, want wal"},
 	} {
 		db, err := openDSN(c.path, c.dsn)
 		if err != nil {
