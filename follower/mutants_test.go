@@ -32,6 +32,8 @@ var mutants = []struct {
 	{"T6: a snapshot that does not reach the log is restored", "TestRandom", []mutate.Edit{
 		{File: "restore.go", Old: "snap.Seq+1 < trimmed.Oldest", New: "trimmed.Oldest < 0"},
 		{File: "snapshot.go", Old: "if m.Current == nil {\n\t\t\treturn nil, nil\n\t\t}", New: "if m.Current == nil {\n\t\t\treturn nil, nil\n\t\t}\n\t\tm.Current.Seq--"}}},
+	{"T2: a snapshot of a lower token is restored", "TestSnapshotOfLowerToken", []mutate.Edit{
+		{File: "restore.go", Old: "case snap.Token < from.Token:", New: "case snap.Token < 0:"}}},
 	{"T7: the log is trimmed before the snapshot is whole", "TestSnapshotCrash/after_1_commits,_replies_lost_false", []mutate.Edit{
 		{File: "snapshot.go", Old: "m.Spare = p\n\tif err := commit(ctx, lease, m.put());", New: "m.Spare = p\n\tif err := commit(ctx, lease, m.put(), s.trim(lease, seq)...);"}}},
 	{"T7: the former snapshot is removed first", "TestSnapshotCrash/after_2_commits,_replies_lost_false", []mutate.Edit{

@@ -34,7 +34,8 @@ func (t *Tailer) restore(ctx context.Context, l *lane, why error) error {
 	case snap.Seq <= from.Seq || snap.Seq+1 < trimmed.Oldest:
 		return fmt.Errorf("tenure: follower %q is at entry %d, the snapshot is of entry %d: %w: %w", l.f.name, from.Seq, snap.Seq, ErrNoSnapshot, why)
 	case snap.Token < from.Token:
-		return &OrderError{After: from, Got: snap.Position}
+		return fmt.Errorf("tenure: follower %q is at entry %d with token %d, the snapshot of entry %d has token %d, which is lower: %w: refused",
+			l.f.name, from.Seq, from.Token, snap.Seq, snap.Token, ErrOrder)
 	}
 	if err := r.Restore(ctx, from, snap); err != nil {
 		return fmt.Errorf("tenure: follower %q: shard %q: restoring the snapshot of entry %d: %w", l.f.name, from.Shard, snap.Seq, err)

@@ -352,3 +352,39 @@ func TestTrimmedAhead(t *testing.T) {
 		r.end()
 	})
 }
+
+// TestSnapshotOfLowerToken: one that an earlier owner wrote than that of the last
+// entry that was applied is of another history, and is not restored (T2).
+func TestSnapshotOfLowerToken(t *testing.T) {
+	bubble(t, func(w *world) {
+		s, err := NewSnapshotter(&SnapshotOptions{Keep: -1})
+		if err != nil {
+			w.Fatal(err)
+		}
+		b := w.open()
+		var token core.Token
+		if err := lead(w, b, func(lease *core.Lease) error {
+			token = lease.Token()
+			if err := appendTo(lease, 10); err != nil {
+				return err
+			}
+			return s.Write(lease.Context(), lease, 8, stateAfter(8))
+		}); err != nil {
+			w.Fatal(err)
+		}
+		for above, want := range []core.Seq{10, 0} {
+			at := Position{Shard: "s", Seq: 5, Token: token + core.Token(above)}
+			p := &inMemory{store: b.Info().StoreID, at: map[string]Position{"s": at}}
+			l := newLedger(w)
+			r := run(w, w.open(), &Options{Snapshots: s}, Stored(p, l.apply, l.restore))
+			time.Sleep(time.Minute)
+			if got := l.at("s"); got != want {
+				w.Errorf("from entry 5 with token %d, under a snapshot of token %d, applied up to %d, want %d", at.Token, token, got, want)
+			}
+			if lag, err := r.ShardLag("s"); err != nil || errors.Is(lag.Err, ErrOrder) != (want == 0) {
+				w.Errorf("from token %d the lag is %+v, %v", at.Token, lag, err)
+			}
+			r.end()
+		}
+	})
+}

@@ -142,6 +142,38 @@ func TestGapsWaitForABase(t *testing.T) {
 	}
 }
 
+// A plan that does not follow the table's is not applied: what it moves was planned
+// from another (W1).
+func TestPlanFollowsItsPredecessor(t *testing.T) {
+	t.Parallel()
+	begin := func() (*Table, *Change) {
+		table := &Table{}
+		base := &Change{Number: 4, Base: true, Specs: []string{"a", "b"}, Seats: []Seat{{0, Member{ID: "m0"}}, {1, Member{ID: "m1"}}},
+			Moves: []SlotMove{{Shard: 0, To: 0, Plan: 4, Why: Orphaned}, {Shard: 1, To: 0, Plan: 4, Why: Orphaned}}}
+		if err := table.Apply(base); err != nil {
+			t.Fatal(err)
+		}
+		return table, base
+	}
+	for _, number := range []int64{1, 3, 4, 5, 6, 7} {
+		table, base := begin()
+		before := *table
+		c := &Change{Number: number, Moves: []SlotMove{{Shard: 1, To: 1, Why: Shared}}}
+		follows := number == 5
+		j := &journal{table: &Table{}}
+		for i, change := range []*Change{base, c} {
+			j.add(&core.Entry{Seq: core.Seq(i + 1), Token: 1, Payload: change.encode(1 << 20)[0]})
+		}
+		if (j.gap == nil) != follows || (j.table.number == number && j.table.owner[1] == 1) != follows {
+			t.Errorf("plan %d in the log after plan 4: table of plan %d, gap %v", number, j.table.number, j.gap)
+		}
+		cloneOwners(table)
+		if err := table.Apply(c); (err == nil) != follows || !follows && !reflect.DeepEqual(*table, before) {
+			t.Errorf("plan %d applied to a table of plan 4: %v, %+v", number, err, table)
+		}
+	}
+}
+
 // Parts that do not belong together are no plan: one whose beginning is missing,
 // that of another assigner, or of another plan.
 func TestPartsBelongTogether(t *testing.T) {
