@@ -11,18 +11,30 @@ import (
 // The contract's errors that applications meet (rule E1). An error of these
 // means "certainly not applied".
 var (
-	ErrFenced       = driver.ErrFenced
-	ErrSessionLost  = driver.ErrSessionLost
-	ErrHeld         = driver.ErrHeld
-	ErrNoTarget     = driver.ErrNoTarget
-	ErrConflict     = driver.ErrConflict
-	ErrInvalid      = driver.ErrInvalid
-	ErrTooLarge     = driver.ErrTooLarge
-	ErrUnsupported  = driver.ErrUnsupported
+	// ErrFenced: the store refused a write since its lease is not the shard's current one. See FencedError.
+	ErrFenced = driver.ErrFenced
+	// ErrSessionLost: the session has no record in the store any more: it was evicted or superseded.
+	ErrSessionLost = driver.ErrSessionLost
+	// ErrHeld: another session holds the shard. See HeldError.
+	ErrHeld = driver.ErrHeld
+	// ErrNoTarget: the successor of a handover does not live.
+	ErrNoTarget = driver.ErrNoTarget
+	// ErrConflict: a precondition of a commit does not hold. See ConflictError.
+	ErrConflict = driver.ErrConflict
+	// ErrInvalid: an argument is outside its grammar or bounds. The error says which, and what to change.
+	ErrInvalid = driver.ErrInvalid
+	// ErrTooLarge: a write is above the backend's Limits. Nothing was sent.
+	ErrTooLarge = driver.ErrTooLarge
+	// ErrUnsupported: the store, or its configuration, cannot do this.
+	ErrUnsupported = driver.ErrUnsupported
+	// ErrStoreChanged: the store was wiped, restored or replaced. Nothing is granted until an operator decided.
 	ErrStoreChanged = driver.ErrStoreChanged
-	ErrClosed       = driver.ErrClosed
-	ErrRetry        = driver.ErrRetry
-	ErrTrimmed      = driver.ErrTrimmed
+	// ErrClosed: the backend or session was closed before the call began.
+	ErrClosed = driver.ErrClosed
+	// ErrRetry: the store did not apply it, and the same call may succeed later.
+	ErrRetry = driver.ErrRetry
+	// ErrTrimmed: the log's entries up to there were trimmed. See TrimmedError.
+	ErrTrimmed = driver.ErrTrimmed
 )
 
 // Why a handler's context ended: context.Cause of it matches one of these.
