@@ -70,6 +70,7 @@ var rows = []row{
 	{pkg: "examples/...", allow: []string{anything}, deny: []string{"core/driver"}},
 	{pkg: "tools/...", allow: []string{anything}},
 	{pkg: "internal/archtest"},
+	{pkg: "internal/doctest"},
 	{pkg: "internal/mutate"},
 }
 
