@@ -29,6 +29,18 @@ func TestMutants(t *testing.T) {
 		{"F1: the fence is read without a lock", races, []mutate.Edit{
 			{File: "statements.sql", Old: "r.shard = j FOR NO KEY UPDATE) AS s;", New: "r.shard = j OFFSET 0) AS s;"},
 			{File: "statements.sql", Old: "AND (SELECT floor FROM ns) >= :seen::bigint", New: "AND :seen::bigint < 0"}}}, // as every other commit
+		{"M1: a claim does not hold its own session's row", "TestEvictedWhileGranted/claimer", []mutate.Edit{{
+			File: "statements.sql", Old: "WHERE namespace = :namespace AND session = :session FOR KEY SHARE;",
+			New: "WHERE namespace = :namespace AND session = :session;"}}},
+		{"M1: a transfer does not either", "TestEvictedWhileGranted/giver", []mutate.Edit{{
+			File: "statements.sql", Old: "WHERE namespace = :namespace AND session = :session FOR KEY SHARE;",
+			New: "WHERE namespace = :namespace AND session = :session;"}}},
+		{"A5: a transfer does not hold its target's row", "TestEvictedWhileGranted/target", []mutate.Edit{{
+			File: "statements.sql", Old: "r.session = j FOR KEY SHARE) AS s;", New: "r.session = j OFFSET 0) AS s;"}}},
+		{"F1: a release does not wait for FenceTx", "TestOwnerChangesWaitForFences/release", []mutate.Edit{{
+			File: "statements.sql", Old: "r.shard = j FOR UPDATE) AS s;", New: "r.shard = j FOR NO KEY UPDATE) AS s;"}}},
+		{"F1: a claim does not either", "TestOwnerChangesWaitForFences/claim", []mutate.Edit{{
+			File: "statements.sql", Old: "FOR UPDATE SKIP LOCKED) AS s;", New: "FOR NO KEY UPDATE SKIP LOCKED) AS s;"}}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			if out, failed := mutate.Run(t, mutate.Build(t, m.edits...), m.killer, 2*time.Minute); !failed {
