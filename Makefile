@@ -20,7 +20,7 @@ OWN_STEP := internal/(archtest|doctest)|cmd/demo(/.*)?
 # Those that kill, stop and cut real servers; they take minutes.
 FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper)|conformance/servers|follower/stores
 SUITES := ^Test(Conformance|System|Control)
-OWN_STEP_TESTS := ^Test(Simulation|Mutants)$$
+OWN_STEP_TESTS := ^Test(Simulation|OutageEvictsNobody|Mutants)$$
 # Backends that must pass conformance on a machine without any server, and those
 # whose tests start one.
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
@@ -118,9 +118,9 @@ faults: ## Tests that kill, stop and cut real servers, under the race detector
 
 .PHONY: simulation simulation-long
 simulation: ## The state machine against a model store, SEEDS runs
-	.ci/named '^TestSimulation$$' -timeout=8m ./core/fsm -args -seeds=$(SEEDS)
+	.ci/named '^Test(Simulation|OutageEvictsNobody)$$' -timeout=8m ./core/fsm -args -seeds=$(SEEDS)
 simulation-long: ## The same, SEEDS_LONG runs
-	.ci/named '^TestSimulation$$' -timeout=15m ./core/fsm -args -seeds=$(SEEDS_LONG)
+	.ci/named '^Test(Simulation|OutageEvictsNobody)$$' -timeout=15m ./core/fsm -args -seeds=$(SEEDS_LONG)
 
 .PHONY: mutants
 mutants: ## Broken cores and backends, which the test named, or the simulation, must find

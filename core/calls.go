@@ -44,6 +44,9 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	case fsm.EffEvict:
 		in.Kind, kind, items = fsm.InEvicted, CallEvict, len(eff.Suspects)
 		in.Evictions, in.Err = s.Evict(ctx, eff.Suspects)
+	case fsm.EffRead:
+		in.Kind, kind = fsm.InRead, CallRead
+		_, in.Err = e.b.Get(ctx, readShard, "0")
 	case fsm.EffClose:
 		kind = CallClose
 		in.Err = closeSession(ctx, s, e.o.RankDelay)
@@ -80,6 +83,10 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	e.drainQueue()
 }
 
+// readShard is a shard that is never written: to read an item of it shows that the
+// store answers, and costs the same in every namespace.
+const readShard ShardID = "_read"
+
 // closeSession closes a session, again after delay while the store says that it did
 // not, until ctx ends: nobody else will, and the others would wait for its TTL.
 func closeSession(ctx context.Context, s driver.Session, delay time.Duration) error {
@@ -101,11 +108,14 @@ func closeSession(ctx context.Context, s driver.Session, delay time.Duration) er
 // observe keeps the process's one Observe call up, from cursor to cursor. A
 // resync ends the call under way and starts with an empty cursor; a member that
 // has not joined, whom the machine does not remind, reads in full by its own
-// timer (S13).
+// timer (S13). A full read gets a third of the TTL, or three times what the last one
+// took, and twice as long after each that failed, so that a server which hangs keeps
+// a member from the others for a short time only.
 func (e *Elector) observe(ctx context.Context) {
 	var cursor driver.Cursor
 	var beats []driver.Beat
 	full := e.clk.now() // when the full state was last asked for
+	patience := e.o.TTL / 3
 	for ctx.Err() == nil {
 		call, cancel := context.WithCancel(ctx)
 		e.mu.Lock()
@@ -119,7 +129,7 @@ func (e *Elector) observe(ctx context.Context) {
 
 		limit := max(full.Add(2*e.o.Resync).Sub(sent), e.o.CallTimeout)
 		if cursor == "" {
-			full, limit = sent, e.o.CallTimeout
+			full, limit = sent, min(patience, e.o.CallTimeout)
 		}
 		timed, stop := context.WithTimeout(call, limit)
 		v, err := e.b.Observe(timed, driver.ObserveQuery{Since: cursor, Beats: beats})
@@ -128,6 +138,9 @@ func (e *Elector) observe(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil:
+			if cursor == "" {
+				patience = max(e.o.TTL/3, 3*e.clk.now().Sub(sent))
+			}
 			cursor = v.Cursor
 			e.feed(fsm.Input{Kind: fsm.InObserved, View: v, SentAt: sent})
 		case wanted && !(errors.Is(err, context.DeadlineExceeded) && cursor != ""):
@@ -137,6 +150,9 @@ func (e *Elector) observe(ctx context.Context) {
 				return
 			}
 			e.storeChanged(err)
+			if cursor == "" {
+				patience = min(2*patience, e.o.CallTimeout)
+			}
 			e.pause(ctx)
 		}
 	}

@@ -90,6 +90,7 @@ const (
 	CallTransfer CallKind = "transfer"
 	CallRelease  CallKind = "release"
 	CallEvict    CallKind = "evict"
+	CallRead     CallKind = "read" // a small one, after a lapse: heartbeats wait for its answer
 	CallClose    CallKind = "close"
 	CallCommit   CallKind = "commit"
 	CallObserve  CallKind = "observe"

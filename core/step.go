@@ -104,7 +104,7 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 // do carries out one effect. e.mu is held.
 func (e *Elector) do(eff *fsm.Effect) {
 	switch eff.Kind {
-	case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffClose:
+	case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffRead, fsm.EffClose:
 		c := *eff
 		s := e.sessions[c.Session]
 		e.calls.Go(func() { e.call(c, s) })

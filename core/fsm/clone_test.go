@@ -15,7 +15,7 @@ import (
 func (m *Machine) clone() *Machine {
 	c := *m
 	c.out = nil
-	c.beats = slices.Clone(m.beats)
+	c.beats, c.reads = slices.Clone(m.beats), slices.Clone(m.reads)
 	c.peers, c.alive, c.watched = nil, make(map[driver.SessionID]*peer, len(m.alive)), nil
 	for _, p := range m.peers {
 		q := *p
@@ -109,7 +109,8 @@ func (d *digest) owner(o driver.Owner) {
 
 // fingerprint writes the machine's state. Left out are the configuration, what
 // follows from the rest (alive, index, out, wants, slot), the numbers of calls,
-// which only name them, and values that are not read in the current phase.
+// which only name them, the error that is only reported, and values that are not
+// read in the current phase.
 func (m *Machine) fingerprint(d *digest) {
 	d.int(int64(m.rng))
 	d.int(int64(m.phase))
@@ -128,9 +129,16 @@ func (m *Machine) fingerprint(d *digest) {
 		d.bool(m.lapsed)
 		if m.lapsed {
 			d.instant(m.lapsedAt)
+			for _, b := range m.reads {
+				d.instant(b.sentAt)
+			}
+			d.instant(max(m.readAt, m.now))
 			d.instant(m.heardAt)
 			d.instant(m.answered)
 			d.int(int64(m.deaf))
+			if m.deaf > 0 {
+				d.instant(m.deafAt)
+			}
 			d.instant(max(m.quietTo, m.now))
 		}
 		for _, b := range m.beats {
@@ -139,12 +147,14 @@ func (m *Machine) fingerprint(d *digest) {
 		d.instant(m.beatAt)
 		d.instant(m.beatSent)
 		d.instant(m.okSentAt)
+		d.int(int64(m.slow))
 		d.instant(m.resyncAt)
 	}
 	d.bool(m.viewed)
 	for _, p := range m.peers {
 		d.str(string(p.member.Session))
 		d.rev(int64(p.version))
+		d.instant(p.changed)
 		d.instant(p.seenAt)
 		d.bool(p.watched, p.silent, p.evicting, p.listed)
 		if p.silent {
@@ -155,6 +165,8 @@ func (m *Machine) fingerprint(d *digest) {
 		d.str(string(p.member.Session))
 	}
 	d.instant(Instant(m.minTTL) + m.now)
+	d.bool(m.wideTo != 0)
+	d.instant(max(m.wideTo, m.now))
 	for i := range m.shards {
 		s := &m.shards[i]
 		d.str(string(s.name))
@@ -184,6 +196,7 @@ func (m *Machine) fingerprint(d *digest) {
 	for k := range m.calls {
 		c := &m.calls[k]
 		d.bool(c.id != 0)
+		d.int(int64(c.failed))
 		if c.id != 0 {
 			for j, i := range c.shards {
 				d.int(int64(i))
@@ -214,12 +227,11 @@ func TestCloneCoversEveryField(t *testing.T) {
 		of   any
 		want string
 	}{
-		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins until lapsed lapsedAt heardAt answered beats beatAt beatSent deaf quietTo okSentAt viewed resyncAt peers alive watched minTTL shards index queue wants calls batch kept"},
+		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins until lapsed lapsedAt reads readAt heardAt answered beats beatAt beatSent beatErr deaf deafAt quietTo okSentAt slow viewed resyncAt peers alive watched minTTL wideTo shards index queue wants calls batch kept"},
 		{shard{}, "name owner due notBefore own heirs slot tries returns flight want waiting burnt"},
 		{own{}, "lease running granted grantedAt endedAt drainBy to yield head headToken"},
-		// newsAt decides nothing, so it is not in the fingerprint.
-		{peer{}, "member hash version seenAt newsAt watched silent evictAt evicting listed"},
-		{call{}, "id shards tokens suspects"},
+		{peer{}, "member hash version changed seenAt watched silent evictAt evicting listed"},
+		{call{}, "id failed shards tokens suspects"},
 		{beat{}, "call sentAt"},
 	} {
 		typ := reflect.TypeOf(x.of)

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,20 +11,28 @@ import (
 )
 
 // newCalmWorld makes a world without faults in which everybody wants every shard.
-func newCalmWorld(members, shards int) *world {
+func newCalmWorld(members, shards int) *world { return newCalmWorldOf(1, shards, sameTTL(members)) }
+
+// sameTTL is for newCalmWorldOf: each member's TTL is a second.
+func sameTTL(members int) []time.Duration {
+	return slices.Repeat([]time.Duration{time.Second}, members)
+}
+
+// newCalmWorldOf makes one of members with the TTLs given.
+func newCalmWorldOf(seed uint64, shards int, ttls []time.Duration) *world {
 	var names []driver.ShardID
 	for i := range shards {
 		names = append(names, driver.ShardID(fmt.Sprintf("s%d", i)))
 	}
-	w := &world{rng: rand.New(rand.NewPCG(1, 2)), store: newModelStore(names), quiet: true}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 2)), store: newModelStore(names), quiet: true}
 	w.plan.writeEvery = time.Second
-	for i := range members {
+	for i, ttl := range ttls {
 		cfg := Config{
-			Member:   driver.Member{Node: fmt.Sprintf("n%d", i), TTL: time.Second},
-			Interval: time.Second / 3, Jitter: 0.1, Margin: 100 * time.Millisecond,
+			Member:   driver.Member{Node: fmt.Sprintf("n%d", i), TTL: ttl},
+			Interval: ttl / 3, Jitter: 0.1, Margin: max(ttl/10, 50*time.Millisecond),
 			DrainBudget: 400 * time.Millisecond, Resync: time.Minute, CallTimeout: time.Second,
 			RankDelay: 20 * time.Millisecond, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second,
-			WatchAll: 16, WatchFew: 3, Seed: uint64(i),
+			WatchAll: 16, WatchFew: 3, Seed: seed<<16 + uint64(i),
 		}
 		w.procs = append(w.procs, &process{member: newMember(i, 1, cfg, w, w.store, nil), up: true, wakeSet: Never})
 	}

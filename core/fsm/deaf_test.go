@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -45,6 +46,8 @@ func TestUnansweredHeartbeatsGoSilent(t *testing.T) {
 					case EffBeat:
 						beats = append(beats, now)
 						due = append(due, reply{now.Add(50 * time.Millisecond), Input{Kind: InBeaten, Call: e.Call, Err: c.err}})
+					case EffRead:
+						due = append(due, reply{now, Input{Kind: InRead, Call: e.Call}})
 					case EffResync:
 						due = append(due, reply{now, Input{Kind: InObserved, SentAt: now, View: &driver.View{Reset: true}}})
 					case EffAcquire:
@@ -77,6 +80,145 @@ func TestUnansweredHeartbeatsGoSilent(t *testing.T) {
 			}
 			if last := beats[len(beats)-1]; last < Instant(17*ttl) {
 				t.Errorf("no heartbeat after %v", time.Duration(last))
+			}
+		})
+	}
+}
+
+// A bench is one machine, and the calls that it made.
+type bench struct {
+	m     *Machine
+	now   Instant
+	calls []Effect
+	got   []Effect // of the last step
+}
+
+const benchTTL = 1200 * time.Millisecond
+
+// newBench returns one that has joined at instant 0, without any delay.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{m: New(Config{
+		Member:     driver.Member{Node: "n", TTL: benchTTL},
+		NewSession: func() driver.SessionID { return "me" },
+		Interval:   benchTTL / 3, Margin: benchTTL / 10, DrainBudget: benchTTL, Resync: 30 * benchTTL, CallTimeout: benchTTL,
+		RankDelay: 10 * time.Millisecond, BackoffMin: 100 * time.Millisecond, BackoffMax: benchTTL,
+		WatchAll: 16, WatchFew: 3, Seed: 1,
+	})}
+	b.step(Input{Kind: InWant, Shard: "a"})
+	b.step(Input{Kind: InJoined, Call: b.take(t, EffJoin)})
+	return b
+}
+
+func (b *bench) step(in Input) {
+	b.got = append([]Effect(nil), b.m.Step(b.now, in)...)
+	for _, e := range b.got {
+		if e.Call != 0 {
+			b.calls = append(b.calls, e)
+		}
+	}
+}
+
+// pass lets d pass.
+func (b *bench) pass(d time.Duration) {
+	end := b.now.Add(d)
+	for at := b.m.WakeAt(); at <= end; at = b.m.WakeAt() {
+		b.now = max(b.now, at)
+		b.step(Input{})
+	}
+	b.now = end
+}
+
+func (b *bench) made(kind EffectKind) (n int) {
+	for _, e := range b.calls {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// take returns the oldest outstanding call of a kind, which the caller answers.
+func (b *bench) take(t *testing.T, kind EffectKind) CallID {
+	t.Helper()
+	for i, e := range b.calls {
+		if e.Kind == kind {
+			b.calls = append(b.calls[:i], b.calls[i+1:]...)
+			return e.Call
+		}
+	}
+	t.Fatalf("no call of kind %d is outstanding", kind)
+	return 0
+}
+
+// A server that says nothing costs no lease: a heartbeat that is unanswered after
+// TTL/12 is sent again, where another connection may carry it (C4).
+func TestSilentServerCostsNoLease(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.pass(benchTTL / 3)
+	b.take(t, EffBeat) // never answered
+	b.pass(benchTTL / 12)
+	b.step(Input{Kind: InBeaten, Call: b.take(t, EffBeat)})
+	if b.m.until < b.now.Add(benchTTL-benchTTL/10-benchTTL/12) {
+		t.Errorf("trusted until %v at %v", time.Duration(b.m.until), time.Duration(b.now))
+	}
+	b.pass(benchTTL / 4)
+	if n := b.made(EffBeat); n != 0 {
+		t.Errorf("%d heartbeats within TTL/4 of one that was answered at once, want none", n)
+	}
+}
+
+// An answer that was on its way while the process was stopped does not show that
+// the store can be heard now: heartbeats wait for a read that was asked for since.
+func TestReadFromBeforeTheLapse(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	asked := b.now
+	b.now = b.now.Add(2 * benchTTL) // stopped
+	b.step(Input{Kind: InObserved, SentAt: asked, View: &driver.View{Reset: true}})
+	b.pass(benchTTL / 2)
+	if n := b.made(EffBeat); n != 0 {
+		t.Fatalf("%d heartbeats before a read was answered", n)
+	}
+	b.step(Input{Kind: InRead, Call: b.take(t, EffRead)})
+	if b.made(EffBeat) != 1 {
+		t.Errorf("%d heartbeats after a read was answered, want 1", b.made(EffBeat))
+	}
+}
+
+// A record that gives one token to two sessions is proof of a store that forgot a
+// grant (S14), from whatever source it comes. A release keeps the token, and is none.
+func TestTokenOfTwoSessionsHalts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		first driver.Owner
+		then  driver.Owner
+		halts bool
+	}{
+		{"another session", driver.Owner{Session: "x", Token: 7}, driver.Owner{Session: "y", Token: 7}, true},
+		{"released", driver.Owner{Session: "x", Token: 7}, driver.Owner{Token: 7}, false},
+		{"late view", driver.Owner{Token: 7}, driver.Owner{Session: "x", Token: 7}, false},
+		{"same", driver.Owner{Session: "x", Token: 7}, driver.Owner{Session: "x", Token: 7}, false},
+		{"older", driver.Owner{Session: "x", Token: 7}, driver.Owner{Session: "y", Token: 6}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.step(Input{Kind: InObserved, View: &driver.View{Shards: []driver.ShardState{{Shard: "a", Owner: c.first}}}})
+			b.step(Input{Kind: InObserved, View: &driver.View{Shards: []driver.ShardState{{Shard: "a", Owner: c.then}}}})
+			var halted error
+			for _, e := range b.got {
+				if e.Kind == EffEvent && e.Event == EventHalted {
+					halted = e.Err
+				}
+			}
+			if halts := errors.Is(halted, driver.ErrStoreChanged); halts != c.halts {
+				t.Errorf("halted with %v, want %v", halted, c.halts)
+			}
+			if b.m.Session() == "" != c.halts {
+				t.Errorf("session %q", b.m.Session())
 			}
 		})
 	}

@@ -10,8 +10,8 @@
 //
 //	session:  idle -> joining -> live (trusted until) -> lost -> waiting -> joining ...
 //	                               live <-> lapsed          any -> left, halted
-//	peer:     heard (version, at) -> silent for its TTL -> my turn, and an own
-//	          heartbeat sent since then succeeded -> evicted
+//	peer:     heard (version, at) -> quiet for half its TTL: heartbeats every TTL/12
+//	          -> silent for its TTL, proven by them -> my turn -> evicted
 //	shard:    free -> (my turn) acquiring -> held -> draining -> releasing or
 //	          transferring -> free;  held, draining -> revoked on lapse, fence,
 //	          preemption, spent budget or loss of the session
@@ -45,19 +45,24 @@
 //     settled: granted, handed to oneself for a new token, or released.
 //   - C3: each attempt to join uses a fresh session. A join that finds its record
 //     already there starts no trust.
-//   - C4: every call has a time-out. A heartbeat is late after TTL/3, or when trust
-//     ends; the next is then sent, and after a failure within TTL/12.
-//   - C5: somebody else's silence counts only while the own heartbeats arrive: clocks
-//     restart after a gap, and an eviction follows an own heartbeat that was sent
-//     after the silence and succeeded.
-//   - C6: after a lapse of trust a member sends heartbeats only while its reads are
-//     answered; else it stays silent, and may be evicted.
+//   - C4: every call has a time-out. A heartbeat that is unanswered after TTL/12 is
+//     followed by another, by another connection where the backend has one; after
+//     TTL/6 on a store that was slow of late, and within TTL/12 after a failure.
+//   - C5: the silence of another member counts only while own heartbeats, the join
+//     included, prove that the store serves: all silence starts anew when one arrives
+//     later than half of the smallest TTL watched after the sending of the one before,
+//     and an eviction is sent only if the newest success is no older than that. While
+//     a watched member has been quiet for half its TTL, heartbeats go out every TTL/12,
+//     several outstanding, so that a slow store or a slow answer leaves no gap.
+//   - C6: after a lapse of trust a member sends heartbeats only while small reads that
+//     it asked for since are answered; else it stays silent, and may be evicted.
 //   - C7: a lapse without an eviction leaves the shards where they are, each with a
 //     new token first.
 //   - C8: what has ended by now has ended before the input is looked at.
 //   - C9: candidates claim, and evict, in an order that all of them can work out:
 //     assignment, priority, rendezvous.
-//   - C10: a late heartbeat counts for what it is worth; up to three are outstanding.
+//   - C10: a late heartbeat counts for what it is worth; up to twelve are outstanding,
+//     three of them sent after a lapse.
 //   - C11: a preempted or superseded holder notices by its view, at the latest by a
 //     resync. Until then exclusion of trust is given up, never the fence.
 //
@@ -76,7 +81,8 @@
 //   - S11: handlers of a shard start and are joined one after the other.
 //   - S12: a lease is given back after the work was joined, or not at all.
 //   - S13: views inform; the store decides; the state is read anew on a timer.
-//   - S14: a store that is not the one it was stops all grants.
+//   - S14: a store that is not the one it was stops all grants; so does one that
+//     grants a token again.
 //   - S15: a repeated, late or duplicated call changes nothing.
 //   - S16: an error says not applied, applied, unknown, lost or fatal; one that does
 //     not means unknown.

@@ -185,7 +185,7 @@ func (f *fuzzed) effect(e *Effect) {
 			f.t.Fatalf("extension of leases whose trust ended at %v, at %v", f.until, f.now)
 		}
 		f.until = e.Until
-	case EffJoin, EffBeat, EffAcquire, EffTransfer, EffRelease, EffEvict:
+	case EffJoin, EffBeat, EffAcquire, EffTransfer, EffRelease, EffEvict, EffRead:
 		if e.Timeout <= 0 || e.Session == "" {
 			f.t.Fatalf("call without a time-out or a session: %s", showEffect(e))
 		}

@@ -71,7 +71,7 @@ const (
 	InFenced
 	// InObserved: a page of changes, View, asked for at instant SentAt.
 	InObserved
-	// InJoined to InEvicted answer the effect with the same Call. Err is the
+	// InJoined to InRead answer the effect with the same Call. Err is the
 	// call-level error.
 	InJoined
 	InBeaten
@@ -79,6 +79,7 @@ const (
 	InTransferred // Results, one per handover
 	InReleased
 	InEvicted // Evictions, one per suspect
+	InRead
 	// InLeave: this process gives up its session for good. What is still held is
 	// revoked; the record is removed if no handler runs, else left to be evicted.
 	InLeave
@@ -117,7 +118,7 @@ type EffectKind uint8
 
 // The effects, and which fields of Effect they use.
 const (
-	// EffJoin to EffEvict ask for one call each, in the name of Session, with
+	// EffJoin to EffRead ask for one call each, in the name of Session, with
 	// Timeout. The runner answers every one of them exactly once.
 	EffJoin EffectKind = iota + 1 // Member
 	EffBeat
@@ -125,6 +126,9 @@ const (
 	EffTransfer // Handovers
 	EffRelease  // Fences
 	EffEvict    // Suspects
+	// EffRead asks for one small linearizable read, of anything: that it is answered
+	// is all that counts (C6).
+	EffRead
 	// EffClose asks to close Session. Nothing answers it.
 	EffClose
 	// EffResync asks to read the whole namespace anew: to end the Observe call

@@ -2,12 +2,19 @@ package fsm
 
 import (
 	"errors"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxBeats is how many heartbeats may be outstanding at once (C10).
-const maxBeats = 3
+// How many calls may be outstanding at once: heartbeats, enough for one every TTL/12
+// while the first of them may still be answered (C10); heartbeats sent after a
+// lapse; and reads after a lapse, each for half a TTL (C6).
+const (
+	maxBeats    = 12
+	lapsedBeats = 3
+	lapsedReads = 6
+)
 
 type phase uint8
 
@@ -32,8 +39,12 @@ const (
 	callKinds
 )
 
+// itemTime is what one item adds to the time-out of a batch.
+const itemTime = 2 * time.Millisecond
+
 type call struct {
 	id       CallID // 0: none outstanding
+	failed   uint8  // calls in a row that ended with an unknown outcome, up to 8
 	shards   []int32
 	tokens   []driver.Token // released, one per shard
 	suspects []driver.Suspect
@@ -64,14 +75,19 @@ type Machine struct {
 	until    Instant // end of trust: send instant of the best heartbeat + TTL - margin
 	lapsed   bool    // live, but not trusted since lapsedAt
 	lapsedAt Instant
+	reads    []beat  // outstanding, since the lapse
+	readAt   Instant // when to send the next
 	heardAt  Instant // when the newest read that was answered had been asked for; C6
 	answered Instant // when that answer came
 	beats    []beat  // outstanding
 	beatAt   Instant // when to send the next
 	beatSent Instant // when the last was sent
+	beatErr  error   // of the last one that failed since a success
 	deaf     int     // heartbeats since the lapse whose outcome is unknown; C6
+	deafAt   Instant // when the last of them was sent
 	quietTo  Instant // none is sent before
-	okSentAt Instant // the latest send instant among the successes, or -1; C5
+	okSentAt Instant // the latest send instant among the successes; C5
+	slow     Instant // the longest time that a heartbeat took of late
 
 	viewed   bool // the full state was seen
 	resyncAt Instant
@@ -80,6 +96,7 @@ type Machine struct {
 	alive   map[driver.SessionID]*peer
 	watched []*peer
 	minTTL  Instant // smallest TTL watched, or 0
+	wideTo  Instant // until then everybody is watched, since most of those watched fell silent
 
 	shards []shard
 	index  map[driver.ShardID]int32
@@ -95,9 +112,9 @@ type Machine struct {
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg: cfg, rng: rng(cfg.Seed),
-		okSentAt: -1, heardAt: -1,
-		alive: make(map[driver.SessionID]*peer),
-		index: make(map[driver.ShardID]int32),
+		heardAt: -1,
+		alive:   make(map[driver.SessionID]*peer),
+		index:   make(map[driver.ShardID]int32),
 	}
 }
 
@@ -155,6 +172,8 @@ func (m *Machine) apply(in *Input) {
 		m.released(in)
 	case InEvicted:
 		m.evicted(in)
+	case InRead:
+		m.read(in.Call, in.Err)
 	case InLeave:
 		m.leave()
 	case InStoreChanged:
@@ -177,7 +196,10 @@ func (m *Machine) advance() {
 		}
 	case live:
 		m.watchSilence()
-		if m.now >= m.beatAt && len(m.beats) < maxBeats && m.mayBeat() {
+		if m.mayRead() && m.now >= m.readAt {
+			m.sendRead()
+		}
+		if m.now >= m.beatAt && m.mayBeat() {
 			m.sendBeat()
 		}
 		if m.now >= m.resyncAt {
@@ -205,7 +227,10 @@ func (m *Machine) WakeAt() Instant {
 		if !m.lapsed {
 			at = min(at, m.until)
 		}
-		if len(m.beats) < maxBeats && m.mayBeat() {
+		if m.mayRead() {
+			at = min(at, m.readAt)
+		}
+		if m.mayBeat() {
 			at = min(at, m.beatAt)
 		}
 		if len(m.queue) > 0 {
@@ -272,11 +297,28 @@ func (m *Machine) fatal(err error) bool {
 	case errors.Is(err, driver.ErrStoreChanged):
 		m.halt(err)
 	case errors.Is(err, driver.ErrSessionLost):
-		m.lost()
+		m.lost(err)
 	default:
 		return false
 	}
 	return true
+}
+
+// ended counts the calls of a kind in a row whose outcome is unknown.
+func (c *call) ended(err error) {
+	if err == nil || !driver.Unknown(err) {
+		c.failed = 0
+		return
+	}
+	c.failed = min(c.failed+1, 8)
+}
+
+// callTimeout bounds a call about n items: less than the TTL on a store that
+// answers, so that a server that hangs delays no takeover, and up to CallTimeout
+// where such calls have failed before.
+func (m *Machine) callTimeout(k callKind, n int) time.Duration {
+	d := m.cfg.Member.TTL/2 + time.Duration(n)*itemTime
+	return min(d<<m.calls[k].failed, m.cfg.CallTimeout)
 }
 
 func (m *Machine) event(e Event, err error) {

@@ -188,7 +188,7 @@ func (p *member) before(in *Input, session driver.SessionID) (lost, halts bool) 
 		}
 	case InObserved:
 		lost = p.viewed(in.View, session)
-	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted:
+	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted, InRead:
 		c := p.call(in.Call)
 		if c == nil {
 			return false, false
@@ -243,8 +243,8 @@ func replyIs(in *Input, err error) bool {
 }
 
 func (p *member) addSuccess(s success) {
-	if len(p.successes) == 64 {
-		p.successes = append(p.successes[:0], p.successes[32:]...)
+	if len(p.successes) == 256 {
+		p.successes = append(p.successes[:0], p.successes[128:]...)
 	}
 	p.successes = append(p.successes, s)
 }
@@ -402,8 +402,11 @@ func (p *member) asks(e *Effect) {
 	}
 	p.calls = append(p.calls, c)
 	most := 1
-	if e.Kind == EffBeat {
-		most = maxBeats
+	switch e.Kind {
+	case EffBeat:
+		most = maxBeats + lapsedBeats
+	case EffRead:
+		most = lapsedReads
 	}
 	// Calls of a former session may still be outstanding: its replies are ignored.
 	n := 0
@@ -431,7 +434,7 @@ func (p *member) gives(f driver.Fence, toSelf bool) {
 }
 
 // evicts checks that the silence of a suspect was complete, and covered by own
-// heartbeats (C5).
+// heartbeats without a gap, up to now (C5).
 func (p *member) evicts(x driver.Suspect) {
 	h := find(p.peers, x.Session)
 	if h == nil || h.version != x.Version {
@@ -439,17 +442,14 @@ func (p *member) evicts(x driver.Suspect) {
 		return
 	}
 	ttl := h.member.TTL
-	start, sent, covered := h.at, Instant(-1), false
+	start, sent := h.at, Instant(-1)
 	for _, s := range p.successes {
 		if sent < 0 || s.at.Sub(sent) > ttl/2 {
 			start = max(start, s.at)
 		}
 		sent = max(sent, s.sentAt)
 	}
-	for _, s := range p.successes {
-		covered = covered || s.sentAt >= start.Add(ttl)
-	}
-	if p.now < start.Add(ttl) || !covered {
+	if p.now < start.Add(ttl) || p.now.Sub(sent) > ttl/2 {
 		p.rules.fail("C5", "m%d evicts %s, whose silence since %v is not covered by own heartbeats", p.idx, x.Session, showInstant(start))
 	}
 }

@@ -18,9 +18,9 @@ var (
 )
 
 // A mutant is the machine, or the store, with one rule taken out. The simulation
-// has to find it by one of the rules named. Rules in ignore are not checked: they
-// look into the machine and would find the mutant too easily, so that the harm
-// itself has to show.
+// has to find it by one of the rules named, or the test that breaks names has to
+// fail. Rules in ignore are not checked: they look into the machine and would find
+// the mutant too easily, so that the harm itself has to show.
 type mutant struct {
 	name   string
 	ignore string
@@ -37,19 +37,32 @@ var mutants = []mutant{
 		{File: "shards.go", Old: "if s.want || s.own != nil || m.mine(s) {\n\t\tm.schedule(i, m.now)\n\t}", New: "if s.want || s.own != nil {\n\t\tm.schedule(i, m.now)\n\t}"}}},
 	{"C2: an unanswered release is taken for done", "", "C2 W1 S1 C1", []mutate.Edit{
 		{File: "shards.go", Old: "\t\tif in.Err != nil {\n\t\t\tm.retryLater(i)\n\t\t\tcontinue\n\t\t}\n", New: ""}}},
-	{"C3: a join that finds its own record is a success", "C3,S8", "S1 S2", []mutate.Edit{
+	{"C3: a join that finds its own record is a success", "C3,S8,C5", "S1 S2", []mutate.Edit{
 		{File: "session.go", Old: "m.sess = m.cfg.NewSession() // fresh for each attempt: C3", New: "if m.sess == \"\" {\n\t\tm.sess = m.cfg.NewSession()\n\t}"},
 		{File: "session.go", Old: "m.phase, m.sess = waiting, \"\"", New: "m.phase = waiting"},
 		{File: "session.go", Old: "m.former = m.sess\n", New: "m.former, m.sess = m.sess, \"\"\n"},
 		{File: "session.go", Old: "\tif err != nil {\n\t\tif errors.Is(err, driver.ErrStoreChanged) {", New: "\tif err != nil && !errors.Is(err, driver.ErrConflict) {\n\t\tif errors.Is(err, driver.ErrStoreChanged) {"}}},
 	{"C5: silence during an outage counts", "C5", "outage", []mutate.Edit{
-		{File: "peers.go", Old: "if m.okSentAt < 0 || m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {", New: "if false {"}}},
+		{File: "peers.go", Old: "if m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {", New: "if false {"}}},
 	{"C5: late replies bridge an outage", "C5", "outage", []mutate.Edit{
 		{File: "peers.go", Old: "m.okSentAt = max(m.okSentAt, sentAt)", New: "m.okSentAt = m.now"}}},
-	{"C5: evict without a heartbeat since", "", "C5", []mutate.Edit{
-		{File: "peers.go", Old: "case m.okSentAt < p.silentAt():", New: "case false:"}}},
+	{"C5: evict without a heartbeat of late", "", "C5", []mutate.Edit{
+		{File: "peers.go", Old: " || p.version == 0 || !m.proven():", New: " || p.version == 0:"}}},
 	{"C6: a deaf member keeps beating", "", "C6", []mutate.Edit{
-		{File: "session.go", Old: "return !m.lapsed || m.now >= m.quietTo && m.heardAt >= m.lapsedAt && m.now < m.answered.Add(m.cfg.Member.TTL/2)", New: "return true"}}},
+		{File: "session.go", Old: "\tif !m.lapsed {\n\t\treturn len(m.beats) < maxBeats\n\t}\n", New: "\tif len(m.beats) < maxBeats || m.lapsed {\n\t\treturn len(m.beats) < maxBeats\n\t}\n"}}},
+	{"C5: a join is no proof", "", "TestFreshMemberTakesOver", []mutate.Edit{
+		{File: "session.go", Old: "m.beatSent, m.okSentAt = m.joinSent, m.joinSent", New: "m.beatSent, m.okSentAt = m.joinSent, -Instant(m.cfg.Member.TTL)"}}},
+	{"C5: no more heartbeats while a member is quiet", "", "TestTakeoverOnASlowStore", []mutate.Edit{
+		{File: "peers.go", Old: "\t\tif m.now >= p.quietAt() {\n\t\t\treturn true", New: "\t\tif false && m.now >= p.quietAt() {\n\t\t\treturn true"}}},
+	{"C5: a slow store is asked no earlier", "", "TestTakeoverOnASlowStore", []mutate.Edit{
+		{File: "session.go", Old: "return min(d, max(ttl/2-ttl/24-time.Duration(m.slow), ttl/12))", New: "return d"},
+		{File: "session.go", Old: "if m.slow > Instant(ttl/12) && !m.quiet() {\n\t\treturn ttl / 6\n\t}\n\treturn ttl / 12", New: "return ttl / 3"}}},
+	{"C4: an unanswered heartbeat is waited for", "", "TestSilentServerCostsNoLease", []mutate.Edit{
+		{File: "session.go", Old: "\treturn ttl / 12\n}", New: "\treturn ttl\n}"}}},
+	{"C6: a read asked for before the lapse counts", "", "TestReadFromBeforeTheLapse", []mutate.Edit{
+		{File: "session.go", Old: "m.heardAt >= m.lapsedAt && ", New: "m.answered >= m.lapsedAt && "}}},
+	{"C6: an outage counts as deafness", "", "TestOutageEvictsNobody", []mutate.Edit{
+		{File: "session.go", Old: "case !m.lapsed || m.deaf > 0 && since < ttl/4:", New: "case !m.lapsed:"}}},
 	{"C7: the same token after a lapse", "", "S6", []mutate.Edit{
 		{File: "shards.go", Old: "\ts.burn(s.own.granted)\n", New: "\tif cause != CauseLapsed {\n\t\ts.burn(s.own.granted)\n\t}\n"},
 		{File: "shards.go", Old: "\t\tif m.mine(s) {\n\t\t\ts.burn(s.owner.Token)\n", New: "\t\tif m.mine(s) && cause != CauseLapsed {\n\t\t\ts.burn(s.owner.Token)\n"}}},
@@ -67,6 +80,10 @@ var mutants = []mutant{
 		{File: "shards.go", Old: "case running: // not before the work was joined: S12", New: "case false:"}}},
 	{"S14: the store's change is not fatal", "", "S14 M1", []mutate.Edit{
 		{File: "machine.go", Old: "\tcase errors.Is(err, driver.ErrStoreChanged):\n\t\tm.halt(err)\n", New: "\tcase errors.Is(err, driver.ErrStoreChanged):\n"}}},
+	{"S14: a token of two sessions goes unnoticed", "", "TestTokenOfTwoSessionsHalts", []mutate.Edit{
+		{File: "shards.go", Old: "if o.Token == s.owner.Token && o.Session != s.owner.Session && o.Session != \"\" && s.owner.Session != \"\" {", New: "if false {"}}},
+	{"O3: the few that are watched are all that is watched", "", "TestMassDeath", []mutate.Edit{
+		{File: "peers.go", Old: "if 2*silent <= len(m.watched)", New: "if true || 2*silent <= len(m.watched)"}}},
 	{"M2: the store evicts whatever the version", "", "M2 S1", []mutate.Edit{
 		{File: "store_test.go", Old: "case m.version != x.Version:\n\t\t\tout", New: "case false:\n\t\t\tout"}}},
 	{"F1: the store ignores the number of a write", "", "S15", []mutate.Edit{
@@ -91,6 +108,13 @@ func TestMutants(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			binary := mutate.Build(t, m.edits...)
+			if strings.HasPrefix(m.breaks, "Test") {
+				out, err := exec.CommandContext(t.Context(), binary, "-test.run", "^"+m.breaks+"$").CombinedOutput()
+				if err == nil || !strings.Contains(string(out), "--- FAIL: "+m.breaks) {
+					t.Fatalf("survived %s: %v", m.breaks, err)
+				}
+				return
+			}
 			rule, seed, text := simulate(t, binary, m.ignore, "-seeds", "2000")
 			if rule == "" {
 				t.Fatalf("survived 2,000 seeds")

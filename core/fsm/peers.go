@@ -3,6 +3,7 @@ package fsm
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -12,8 +13,8 @@ type peer struct {
 	member   driver.Member
 	hash     uint64
 	version  driver.Version // last seen; 0 if not yet
-	seenAt   Instant        // arrival of the last change, or restart of the silence clock
-	newsAt   Instant        // arrival of the last change, or when it came to be watched
+	changed  Instant        // arrival of the last change
+	seenAt   Instant        // the same, or a later restart of the silence clock
 	watched  bool
 	silent   bool    // for its TTL
 	evictAt  Instant // when it is this process's turn, once silent
@@ -23,23 +24,29 @@ type peer struct {
 
 func (p *peer) silentAt() Instant { return p.seenAt.Add(p.member.TTL) }
 
-func (p *peer) heard(now Instant) { p.seenAt, p.silent = now, false }
+// quietAt is from when on the silence of p is worth proving: C5.
+func (p *peer) quietAt() Instant { return p.changed.Add(p.member.TTL / 2) }
+
+func (p *peer) restart(now Instant) { p.seenAt, p.silent = now, false }
+
+func (p *peer) heard(now Instant) {
+	p.changed = now
+	p.restart(now)
+}
 
 // observed takes in a page of changes.
 func (m *Machine) observed(v *driver.View, sentAt Instant) {
 	if v == nil {
 		return
 	}
-	if sentAt >= m.heardAt {
-		m.heardAt, m.answered = sentAt, m.now
-	}
+	m.heard(sentAt)
 	changed, gone := false, false
 	for i := range v.Members {
 		changed = m.addPeer(&v.Members[i]) || changed
 	}
 	for _, id := range v.Gone {
 		if id == m.sess && m.phase == live {
-			m.lost()
+			m.lost(nil)
 		}
 		gone = m.removePeer(id) || gone
 	}
@@ -66,7 +73,6 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 	for _, b := range v.Beats {
 		if p := m.alive[b.Session]; p != nil && p.version != b.Version {
 			p.version = b.Version
-			p.newsAt = m.now
 			p.heard(m.now)
 		}
 	}
@@ -89,7 +95,7 @@ func (m *Machine) addPeer(member *driver.Member) bool {
 		p.listed = true
 		return false
 	}
-	p := &peer{member: *member, hash: hash(member.Node), seenAt: m.now, newsAt: m.now, listed: true}
+	p := &peer{member: *member, hash: hash(member.Node), changed: m.now, seenAt: m.now, listed: true}
 	i, _ := m.findPeer(id)
 	m.peers = slices.Insert(m.peers, i, p)
 	m.alive[id] = p
@@ -126,7 +132,7 @@ func (m *Machine) watch() {
 	}
 	n := len(m.peers)
 	few := n
-	if n > m.cfg.WatchAll {
+	if n > m.cfg.WatchAll && m.wideTo == 0 {
 		few = min(n, m.cfg.WatchFew)
 	}
 	at, _ := m.findPeer(m.sess)
@@ -144,7 +150,6 @@ func (m *Machine) watch() {
 	for _, p := range m.peers {
 		if p.listed && !p.watched {
 			p.version = 0
-			p.newsAt = m.now
 			p.heard(m.now)
 		}
 		p.watched, p.listed = p.listed, false
@@ -165,25 +170,36 @@ func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 	return b
 }
 
-// covered is the gate of C5. A success proves that the store was reached at some
+// covered is one half of C5. A success proves that the store was reached at some
 // moment between its sending and its arrival. One that arrives long after the
 // sending of the one before restarts every silence clock: in between this
 // process, or the store, may have been away, and nobody's silence means anything.
 // Counting from arrival to arrival would let late replies bridge an outage.
 func (m *Machine) covered(sentAt Instant) {
-	if m.okSentAt < 0 || m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {
+	if m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {
 		for _, p := range m.watched {
-			p.heard(m.now)
+			p.restart(m.now)
 		}
 	}
 	m.okSentAt = max(m.okSentAt, sentAt)
 }
 
-// watchSilence finds who has been silent for its TTL and, when it is this
-// process's turn (C9) and an own heartbeat sent after that silence succeeded
-// (C5), evicts it. The turn comes first, so that not every member sends one.
+// proven is the other half: the newest success was sent so lately that silence is
+// covered up to now. The pipeline (quiet) brings one every TTL/12 after the round
+// trip; an older one may come from before an outage that lasts.
+func (m *Machine) proven() bool {
+	ttl := Instant(m.base())
+	return m.now-m.okSentAt <= min(ttl/2, ttl/6+m.slow)
+}
+
+// watchSilence finds members that were silent for their TTL and evicts those whose
+// turn is this process's (C9), if that silence is proven (C5).
 func (m *Machine) watchSilence() {
 	var suspects []driver.Suspect
+	if m.quiet() {
+		m.beatAt = min(m.beatAt, m.beatSent.Add(m.base()/12))
+	}
+	m.widen()
 	for _, p := range m.watched {
 		if m.now < p.silentAt() {
 			continue
@@ -194,11 +210,7 @@ func (m *Machine) watchSilence() {
 			m.emit(Effect{Kind: EffEvent, Event: EventPeerSilent, Peer: p.member})
 		}
 		switch {
-		case m.now < p.evictAt || p.evicting || m.lapsed || p.version == 0:
-		case m.okSentAt < p.silentAt():
-			if m.beatSent < p.silentAt() {
-				m.beatAt = min(m.beatAt, m.now)
-			}
+		case m.now < p.evictAt || p.evicting || m.lapsed || p.version == 0 || !m.proven():
 		case m.calls[evict].id == 0:
 			p.evicting = true
 			suspects = append(suspects, driver.Suspect{Session: p.member.Session, Version: p.version})
@@ -210,7 +222,46 @@ func (m *Machine) watchSilence() {
 	c := &m.calls[evict]
 	c.id = m.newCall()
 	c.suspects = append(c.suspects[:0], suspects...)
-	m.emit(Effect{Kind: EffEvict, Call: c.id, Session: m.sess, Suspects: suspects, Timeout: m.cfg.CallTimeout})
+	m.emit(Effect{Kind: EffEvict, Call: c.id, Session: m.sess, Suspects: suspects,
+		Timeout: m.callTimeout(evict, len(suspects))})
+}
+
+// quiet reports whether some watched member has been quiet for half its TTL. Then
+// heartbeats go out every TTL/12, so that a slow answer, or none, leaves no gap in
+// the proof that the store served this process meanwhile (C5).
+func (m *Machine) quiet() bool {
+	for _, p := range m.watched {
+		if m.now >= p.quietAt() {
+			return true
+		}
+	}
+	return false
+}
+
+// widen watches everybody for a while when most of the few that are watched are
+// silent: after the death of many, their heirs would else be found a few at a time,
+// a TTL each.
+func (m *Machine) widen() {
+	if m.wideTo != 0 {
+		if m.now >= m.wideTo {
+			m.wideTo = 0
+			m.watch()
+		}
+		return
+	}
+	silent, longest := 0, time.Duration(0)
+	for _, p := range m.watched {
+		longest = max(longest, p.member.TTL)
+		if m.now >= p.silentAt() {
+			silent++
+		}
+	}
+	if 2*silent <= len(m.watched) || len(m.watched) == len(m.peers) {
+		return
+	}
+	m.wideTo = m.now.Add(2 * longest)
+	m.watch()
+	m.resync()
 }
 
 // AppendSilent appends the sessions of members that are watched, and of which no
@@ -221,7 +272,7 @@ func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.Sessi
 		return b
 	}
 	for _, p := range m.watched {
-		if now >= p.newsAt.Add(p.member.TTL) {
+		if now >= p.changed.Add(p.member.TTL) {
 			b = append(b, p.member.Session)
 		}
 	}
@@ -234,6 +285,9 @@ func (m *Machine) nextSilence() Instant {
 		switch {
 		case !p.silent:
 			at = min(at, p.silentAt())
+			if q := p.quietAt(); q > m.now {
+				at = min(at, q)
+			}
 		case p.evictAt > m.now:
 			at = min(at, p.evictAt)
 		}
@@ -247,7 +301,8 @@ func (m *Machine) evicted(in *Input) {
 		return
 	}
 	suspects := c.suspects
-	*c = call{}
+	*c = call{failed: c.failed}
+	c.ended(in.Err)
 	if m.fatal(in.Err) {
 		return
 	}
@@ -276,7 +331,6 @@ func (m *Machine) evicted(in *Input) {
 		case p.version == suspect.Version:
 			// It did beat, and the stream of changes has not said so.
 			p.version = in.Evictions[k].Current
-			p.newsAt = m.now
 			p.heard(m.now)
 			m.resync()
 		}

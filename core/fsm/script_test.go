@@ -16,7 +16,7 @@ import (
 // model store, and shows what their machines ask for and report. The TTL is
 // 900 ms, the margin 100 ms, so trust lasts 800 ms; heartbeats are sent every
 // 300 ms. Delivery takes no time unless something is cut or held. Handlers return
-// at once when told to, unless stuck. Heartbeats and what extends trust are shown
+// at once when told to, unless stuck. Heartbeats, reads and what extends trust are shown
 // only with "run show".
 //
 //	cluster members=N [abandon=D]
@@ -46,7 +46,7 @@ type script struct {
 const everything EffectKind = 255
 
 func (s *script) log(p *member, text string) {
-	routine := strings.HasPrefix(text, "beat ") || strings.HasPrefix(text, "extend ") || strings.HasPrefix(text, "resync")
+	routine := strings.HasPrefix(text, "beat ") || strings.HasPrefix(text, "read ") || strings.HasPrefix(text, "extend ") || strings.HasPrefix(text, "resync")
 	if routine && !s.show {
 		return
 	}

@@ -39,10 +39,14 @@ func (m *Machine) joined(id CallID, err error) {
 	m.phase, m.joins = live, 0
 	m.until = m.joinSent.Add(m.cfg.Member.TTL - m.cfg.Margin)
 	m.lapsed = false
+	m.beatSent, m.okSentAt = m.joinSent, m.joinSent // it proves as much as a heartbeat: C5
+	m.slow, m.beatErr = 0, nil
 	m.beatAt = m.joinSent.Add(m.interval())
-	m.okSentAt = -1
 	m.resyncAt = m.now.Add(m.cfg.Resync)
 	m.event(EventJoined, nil)
+	for _, p := range m.peers {
+		p.watched = false // their silence counts from now on
+	}
 	m.watch()
 	m.dueAll(m.now)
 	m.lapse() // a reply that came too late starts no trust: S8
@@ -64,7 +68,8 @@ func (m *Machine) lapse() {
 	}
 	m.lapsed, m.lapsedAt = true, m.now
 	m.deaf, m.quietTo = 0, 0
-	m.event(EventLapsed, nil)
+	m.readAt = m.now
+	m.event(EventLapsed, m.beatErr)
 	m.revokeAll(CauseLapsed)
 	m.resync()
 }
@@ -72,81 +77,151 @@ func (m *Machine) lapse() {
 // resync asks for a full read, and for the next one in time.
 func (m *Machine) resync() {
 	m.emit(Effect{Kind: EffResync})
-	d := m.cfg.Resync
-	if m.lapsed {
-		d = min(d, m.cfg.Member.TTL/3)
-	}
-	m.resyncAt = m.now.Add(d)
+	m.resyncAt = m.now.Add(m.cfg.Resync)
 }
 
-// mayBeat is C6: after a lapse, only who asked for a read since then, and was
-// answered not long ago, may keep its record alive, and only until as many heartbeats as may
-// be outstanding went without an answer; then it stays silent long enough to be
+// mayBeat is C10 and C6: after a lapse a member may keep its record alive only if
+// it asked for a read since then and was answered not long ago, and only until a
+// few heartbeats went without an answer; then it stays silent long enough to be
 // evicted, before it tries again. Otherwise a member whose requests arrive but
 // whose replies do not would hold its shards for ever.
 func (m *Machine) mayBeat() bool {
-	return !m.lapsed || m.now >= m.quietTo && m.heardAt >= m.lapsedAt && m.now < m.answered.Add(m.cfg.Member.TTL/2)
+	if !m.lapsed {
+		return len(m.beats) < maxBeats
+	}
+	n := 0
+	for _, b := range m.beats {
+		if b.sentAt >= m.lapsedAt {
+			n++
+		}
+	}
+	return n < lapsedBeats && m.now >= m.quietTo &&
+		m.heardAt >= m.lapsedAt && m.now < m.answered.Add(m.cfg.Member.TTL/2)
 }
 
-// unheard counts a heartbeat after a lapse whose outcome is unknown. A refusal is
-// an answer.
-func (m *Machine) unheard() {
-	if m.deaf++; m.lapsed && m.deaf >= maxBeats {
-		m.deaf, m.quietTo = 0, m.now.Add(2*m.cfg.Member.TTL)
+// mayRead reports whether reads are asked for: while trust has lapsed, one every
+// TTL/12 until one is answered, then one every TTL/4. Each is small and bounded, so
+// that one which hangs delays no other, unlike a read of the whole namespace.
+func (m *Machine) mayRead() bool { return m.lapsed && len(m.reads) < lapsedReads }
+
+func (m *Machine) sendRead() {
+	id := m.newCall()
+	m.reads = append(m.reads, beat{id, m.now})
+	m.readAt = m.now.Add(m.cfg.Member.TTL / 12)
+	m.emit(Effect{Kind: EffRead, Call: id, Session: m.sess, Timeout: m.cfg.Member.TTL / 2})
+}
+
+func (m *Machine) read(id CallID, err error) {
+	sentAt, ok := take(&m.reads, id)
+	if !ok || m.phase != live || m.fatal(err) || err != nil {
+		return
+	}
+	m.heard(sentAt)
+	m.readAt = m.now.Add(m.cfg.Member.TTL / 4)
+}
+
+// heard notes that a read asked for at sentAt was answered.
+func (m *Machine) heard(sentAt Instant) {
+	if sentAt >= m.heardAt {
+		m.heardAt, m.answered = sentAt, m.now
 	}
 }
 
-// interval is the time to the next heartbeat: a third of the own TTL or of the
-// smallest one watched (C5), less jitter.
-func (m *Machine) interval() time.Duration {
-	d := m.cfg.Interval
+// take removes a call from those outstanding and returns when it was sent.
+func take(calls *[]beat, id CallID) (sentAt Instant, ok bool) {
+	for i, b := range *calls {
+		if b.call == id {
+			*calls = append((*calls)[:i], (*calls)[i+1:]...)
+			return b.sentAt, true
+		}
+	}
+	return 0, false
+}
+
+// unheard counts a heartbeat after a lapse whose outcome is unknown, and of several
+// that failed at about the same time one: an outage is not deafness. A refusal is an
+// answer.
+func (m *Machine) unheard(sentAt Instant) {
+	ttl := m.cfg.Member.TTL
+	switch since := sentAt.Sub(m.deafAt); {
+	case !m.lapsed || m.deaf > 0 && since < ttl/4:
+		return
+	case since > 2*ttl:
+		m.deaf = 0
+	}
+	m.deafAt = sentAt
+	if m.deaf++; m.deaf >= lapsedBeats {
+		m.deaf, m.quietTo = 0, m.now.Add(2*ttl)
+	}
+}
+
+// base is the time by which heartbeats are paced: the own TTL, or the smallest one
+// watched if that is less (C5).
+func (m *Machine) base() time.Duration {
+	ttl := m.cfg.Member.TTL
 	if m.minTTL > 0 {
-		d = min(d, time.Duration(m.minTTL/3))
+		ttl = min(ttl, time.Duration(m.minTTL))
 	}
-	return d - time.Duration(float64(d)*m.cfg.Jitter*m.rng.float())
+	return ttl
+}
+
+// interval is the time from a heartbeat that was answered to the next: a third of
+// the TTL, less jitter, and less again where the store is so slow that the answer
+// to the next would come too late to cover the silence of others (C5).
+func (m *Machine) interval() time.Duration {
+	ttl := m.base()
+	d := min(m.cfg.Interval, ttl/3)
+	d -= time.Duration(float64(d) * m.cfg.Jitter * m.rng.float())
+	return min(d, max(ttl/2-ttl/24-time.Duration(m.slow), ttl/12))
+}
+
+// late is how long a heartbeat may go unanswered before the next is sent, on
+// another connection where the store has several servers: C4. On a store that is
+// known to be slow it is longer, so that not every heartbeat is sent twice; after a
+// lapse, so that an outage does not use up those that may go unanswered (C6).
+func (m *Machine) late() time.Duration {
+	ttl := m.base()
+	if m.lapsed {
+		return ttl / 4
+	}
+	if m.slow > Instant(ttl/12) && !m.quiet() {
+		return ttl / 6
+	}
+	return ttl / 12
 }
 
 // sendBeat sends one, and plans the next for the moment at which this one is
-// late: C4. A late reply still counts for what it is worth, up to the trust that
-// it could give: C10.
+// late. A late reply still counts for what it is worth, up to the trust that it
+// could give: C10.
 func (m *Machine) sendBeat() {
 	id := m.newCall()
 	m.beats = append(m.beats, beat{id, m.now})
 	m.beatSent = m.now
-	ttl := m.cfg.Member.TTL
-	next := m.interval()
-	if !m.lapsed {
-		next = min(next, max(m.until.Sub(m.now), ttl/24))
-	}
-	m.beatAt = m.now.Add(next)
-	m.emit(Effect{Kind: EffBeat, Call: id, Session: m.sess, Timeout: ttl - m.cfg.Margin})
+	m.beatAt = m.now.Add(m.late())
+	m.emit(Effect{Kind: EffBeat, Call: id, Session: m.sess, Timeout: m.cfg.Member.TTL - m.cfg.Margin})
 }
 
 func (m *Machine) beaten(id CallID, err error) {
-	k := -1
-	for i := range m.beats {
-		if m.beats[i].call == id {
-			k = i
-		}
-	}
-	if k < 0 || m.phase != live {
-		return
-	}
-	sentAt := m.beats[k].sentAt
-	m.beats = append(m.beats[:k], m.beats[k+1:]...)
-	if m.fatal(err) {
+	sentAt, ok := take(&m.beats, id)
+	if !ok || m.phase != live || m.fatal(err) {
 		return
 	}
 	if err != nil {
 		ttl := m.cfg.Member.TTL
 		m.beatAt = min(m.beatAt, m.now.Add(ttl/24+m.rng.upTo(ttl/24)))
+		m.beatErr = err
 		m.event(EventBeatFailed, err)
 		if driver.Unknown(err) && sentAt >= m.lapsedAt {
-			m.unheard()
+			m.unheard(sentAt)
 		}
 		return
 	}
+	m.beatErr = nil
+	m.slow = max(m.now-sentAt, m.slow-m.slow/16)
 	m.covered(sentAt)
+	if m.okSentAt == m.beatSent {
+		m.beatAt = m.now.Add(m.untilNext())
+	}
 	until := sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)
 	if until <= m.until || until <= m.now {
 		return
@@ -155,17 +230,26 @@ func (m *Machine) beaten(id CallID, err error) {
 	m.emit(Effect{Kind: EffExtend, Session: m.sess, Until: until})
 	if m.lapsed {
 		m.lapsed = false
-		m.resyncAt = max(m.resyncAt, m.now.Add(m.cfg.Resync))
 		m.event(EventRegained, nil)
 		// Each shard needs a new token first: C7. One delay for all: one batch.
 		m.dueAll(m.now.Add(m.rng.upTo(m.cfg.Member.TTL / 24)))
 	}
 }
 
-// lost ends the session: it has no record any more.
-func (m *Machine) lost() {
+// untilNext is the time from now to the next heartbeat when the newest was
+// answered.
+func (m *Machine) untilNext() time.Duration {
+	at := m.beatSent.Add(m.interval())
+	if m.quiet() {
+		at = m.beatSent.Add(m.base() / 12)
+	}
+	return max(at.Sub(m.now), 0)
+}
+
+// lost ends the session, which has no record any more, as err says.
+func (m *Machine) lost(err error) {
 	m.revokeAll(CauseSessionLost)
-	m.event(EventSessionLost, nil)
+	m.event(EventSessionLost, err)
 	m.drop()
 	m.joins = 0
 	m.backOff()
@@ -174,7 +258,7 @@ func (m *Machine) lost() {
 // drop forgets what was outstanding in the session's name.
 func (m *Machine) drop() {
 	m.former = m.sess
-	m.beats = m.beats[:0]
+	m.beats, m.reads = m.beats[:0], m.reads[:0]
 	for k := range m.calls {
 		m.calls[k] = call{}
 		m.batch[k], m.kept[k] = m.batch[k][:0], m.kept[k][:0]

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -171,9 +172,17 @@ func (m *Machine) revokeAll(cause Cause) {
 func (s *shard) burn(t driver.Token) { s.burnt = s.burnt || t >= s.owner.Token }
 
 // learn takes in a record from any source. It counts only if it is newer than
-// the newest known: C1. A release keeps the token and clears the session.
+// the newest known: C1. A release keeps the token and clears the session. One token
+// of two sessions is proof that the store forgot a grant: S14.
 func (m *Machine) learn(i int32, o driver.Owner) {
 	s := &m.shards[i]
+	if o.Token == s.owner.Token && o.Session != s.owner.Session && o.Session != "" && s.owner.Session != "" {
+		if m.phase != left && m.phase != halted {
+			m.halt(fmt.Errorf("%w: token %d of shard %q was granted to session %s before, and belongs to session %s now: "+
+				"the store lost its newest writes", driver.ErrStoreChanged, o.Token, s.name, s.owner.Session, o.Session))
+		}
+		return
+	}
 	if o.Token < s.owner.Token || o.Token == s.owner.Token && (o.Session != "" || s.owner.Session == "") {
 		return
 	}
@@ -347,7 +356,7 @@ func (m *Machine) send() {
 		c.id = m.newCall()
 		c.shards, m.batch[k] = m.batch[k], c.shards[:0]
 		c.tokens = c.tokens[:0]
-		e := Effect{Call: c.id, Session: m.sess, Timeout: m.cfg.CallTimeout}
+		e := Effect{Call: c.id, Session: m.sess, Timeout: m.callTimeout(k, len(c.shards))}
 		switch k {
 		case acquire:
 			e.Kind, e.Claims = EffAcquire, make([]driver.Claim, len(c.shards))
@@ -388,6 +397,7 @@ func (m *Machine) reply(k callKind, in *Input) (shards []int32, ok bool) {
 	}
 	shards = c.shards
 	c.id = 0
+	c.ended(in.Err)
 	for _, i := range shards {
 		if m.shards[i].flight == k {
 			m.shards[i].flight = noCall

@@ -34,8 +34,8 @@ func showInput(in *Input) string {
 		b.WriteString("leave")
 	case InPrefer:
 		fmt.Fprintf(&b, "prefer %v for %v", in.Heirs, in.Shards)
-	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted:
-		names := [...]string{"joined", "beaten", "acquired", "transferred", "released", "evicted"}
+	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted, InRead:
+		names := [...]string{"joined", "beaten", "acquired", "transferred", "released", "evicted", "read"}
 		fmt.Fprintf(&b, "%s #%d", names[in.Kind-InJoined], in.Call)
 		for i := range in.Results {
 			if r := &in.Results[i]; r.Err != nil {
@@ -90,6 +90,8 @@ func showEffect(e *Effect) string {
 		for _, s := range e.Suspects {
 			fmt.Fprintf(&b, " %s version %d", s.Session, s.Version)
 		}
+	case EffRead:
+		call("read")
 	case EffClose:
 		fmt.Fprintf(&b, "close %s", e.Session)
 	case EffResync:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,9 @@ type world struct {
 	down     bool
 	sluggish bool // the store answers slowly
 	quiet    bool
+	trip     time.Duration // what a steady latency adds to each call, half of it each way
+	spikes   float64       // heartbeats of which the reply takes spike longer
+	spike    time.Duration
 	trace    *strings.Builder
 	stats    worldStats
 }
@@ -91,6 +95,7 @@ type packet struct {
 	label     int64 // join: revision of the label's record when the call began
 	since     int64 // observe
 	watch     []driver.Beat
+	streams   bool // observe: goes on after an answer
 	gen       uint32
 	sentAt    Instant
 	shard     int // head, commit
@@ -416,18 +421,36 @@ func (w *world) answer(pkt *packet) bool {
 		return false
 	}
 	w.sendBack(pkt, &parcel{in: Input{Kind: InObserved, View: v, SentAt: pkt.sentAt}, cursor: w.store.rev})
+	if pkt.streams {
+		w.stream(pkt, v)
+	}
 	return true
 }
 
-func (w *world) wakeObservers() {
-	keep := w.blocked[:0]
-	for _, pkt := range w.blocked {
-		if q := w.procs[pkt.proc]; q.inc == pkt.inc && q.observe == pkt.gen && !w.answer(pkt) {
-			keep = append(keep, pkt)
+// stream lets the store go on telling what changes, without being asked again,
+// until the process asks for something else.
+func (w *world) stream(pkt *packet, v *driver.View) {
+	next := *pkt
+	next.since = w.store.rev
+	next.watch = slices.Clone(pkt.watch)
+	for i := range next.watch {
+		for _, b := range v.Beats {
+			if b.Session == next.watch[i].Session {
+				next.watch[i].Version = b.Version
+			}
 		}
 	}
-	clear(w.blocked[len(keep):])
-	w.blocked = keep
+	w.blocked = append(w.blocked, &next)
+}
+
+func (w *world) wakeObservers() {
+	waiting := w.blocked
+	w.blocked = nil
+	for _, pkt := range waiting {
+		if q := w.procs[pkt.proc]; q.inc == pkt.inc && q.observe == pkt.gen && !w.answer(pkt) {
+			w.blocked = append(w.blocked, pkt)
+		}
+	}
 }
 
 // exec applies a request to the store and makes the reply.
@@ -452,6 +475,7 @@ func (w *world) exec(pkt *packet) *parcel {
 			w.judgeEviction(x)
 		}
 		in.Evictions, in.Err = s.evict(e.Session, e.Suspects)
+	case EffRead:
 	case EffClose:
 		s.remove(e.Session)
 		return nil
@@ -486,7 +510,8 @@ func (w *world) judgeEviction(x driver.Suspect) {
 }
 
 // judgeSuspicion checks, when an eviction is sent, that its suspect had its whole
-// TTL to beat since the last outage, unless its silence was complete before (C5).
+// TTL to beat since the last outage, unless it was silent for longer than half its
+// TTL while the store was up before (C5).
 func (w *world) judgeSuspicion(x driver.Suspect) {
 	m := w.store.member(x.Session)
 	if m == nil || m.version != x.Version {
@@ -495,7 +520,7 @@ func (w *world) judgeSuspicion(x driver.Suspect) {
 	slack := m.TTL / 250
 	for _, o := range w.outages {
 		down, since := time.Duration(o.to-o.from), time.Duration(w.now-o.to)
-		if down > m.TTL/2+slack && since < m.TTL-slack && m.beatAt > o.from-int64(m.TTL) {
+		if down > m.TTL/2+slack && since < m.TTL-slack && m.beatAt > o.from-int64(m.TTL/2) {
 			w.rules.fail(ruleOutage, "the eviction of session %s is sent %v after an outage of %v", x.Session, since, down)
 		}
 	}
@@ -522,6 +547,9 @@ func (w *world) lag(q *process, kind EffectKind) time.Duration {
 	ttl := q.cfg.Member.TTL
 	switch {
 	case w.quiet:
+		if kind == EffBeat && w.chance(w.spikes) {
+			return w.spike
+		}
 	case w.sluggish:
 		return w.between(0, 1500*time.Millisecond)
 	case q.slow:
@@ -535,7 +563,7 @@ func (w *world) lag(q *process, kind EffectKind) time.Duration {
 // delay is how long a packet takes.
 func (w *world) delay(reply bool) time.Duration {
 	if w.quiet {
-		return w.between(200*time.Microsecond, 4*time.Millisecond)
+		return w.trip/2 + w.between(200*time.Microsecond, 4*time.Millisecond)
 	}
 	x := w.rng.Float64()
 	switch {
@@ -558,6 +586,14 @@ func (w *world) reply(q *process, e *event) {
 		if pkt.gen != q.observe {
 			return
 		}
+		if pkt.streams && !q.again {
+			q.cursor, q.full = rep.cursor, false
+			w.step(q, rep.in)
+			if pkt.gen == q.observe && !sameSessions(pkt.watch, q.m.AppendWatch(nil)) {
+				w.observe(q)
+			}
+			return
+		}
 		q.observe++
 		q.cursor, q.full = rep.cursor, false
 		if q.again {
@@ -576,6 +612,9 @@ func (w *world) reply(q *process, e *event) {
 		w.committed(q, pkt, rep.commit)
 	default:
 		w.step(q, rep.in)
+		if pkt.kind == EffJoin && rep.in.Err == nil && !q.full {
+			w.observe(q) // the call under way asks for no heartbeats
+		}
 	}
 }
 
@@ -583,9 +622,9 @@ func (w *world) reply(q *process, e *event) {
 func (w *world) observe(q *process) {
 	q.observe++
 	q.full, q.again = q.cursor == 0, false
-	pkt := &packet{proc: q.idx, inc: q.inc, kind: pktObserve, since: q.cursor, gen: q.observe, sentAt: q.local(w.now)}
+	pkt := &packet{proc: q.idx, inc: q.inc, kind: pktObserve, since: q.cursor, gen: q.observe, sentAt: q.local(w.now), streams: w.trip > 0}
 	pkt.watch = q.m.AppendWatch(nil)
-	if q.cursor == 0 || w.chance(0.5) { // a stream that hangs is noticed, or it is not
+	if !pkt.streams && (q.cursor == 0 || w.chance(0.5)) { // a stream that hangs is noticed, or it is not
 		w.at(q.cfg.CallTimeout, event{kind: evObserveTimeout, proc: q.idx, inc: q.inc, gen: q.observe})
 	}
 	w.send(q, pkt)
@@ -615,6 +654,10 @@ func (w *world) event(p *member, e *Effect) {
 	case EventRegained:
 		w.stats.regained++
 	}
+}
+
+func sameSessions(a, b []driver.Beat) bool {
+	return slices.EqualFunc(a, b, func(x, y driver.Beat) bool { return x.Session == y.Session })
 }
 
 func (w *world) trusting(p *member, sh int) *driver.Fence {

@@ -103,6 +103,9 @@ func (w *world) arrive(m *member, e *fsm.Effect) {
 				w.end(x.Session)
 			}
 		}
+	case fsm.EffRead:
+		w.call("read", 1)
+		in.Kind = fsm.InRead
 	case fsm.EffClose:
 		w.call("close", 1)
 		w.end(e.Session)
