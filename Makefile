@@ -7,14 +7,19 @@
 
 # --- What runs where. To add a step: write its target, then list it here. -----
 
-# Done in this order by "make test": quick ones first.
-TEST_STEPS := servers fmt vet arch unit race simulation conformance conformance-servers system demo-test examples
-# What "make check" does after those.
-SLOW_STEPS := docs mod cross faults conformance-more mutants simulation-long demo-seeds system-long fuzz follower-long
+# Done in this order by "make test": quick ones first. They install nothing.
+TEST_STEPS := fmt vet arch quick-race simulation quick conformance-quick system
+# By "make test-all".
+ALL_STEPS := servers fmt vet vet-tools arch unit race simulation conformance conformance-servers system demo-test examples
+# What "make check" does after the steps of "make test": first what has found most.
+MORE_STEPS := race simulation-long conformance servers conformance-servers system-long faults conformance-more \
+	mutants follower-long docs demo-test demo-seeds examples vet-tools fuzz cross mod
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
 RACED := core|core/(driver|corehttp)|tenurefx|(backends|conformance|fence|follower|sharding)(/.*)?
+# Those of them that "make test" tests under it. The others' tests it runs without.
+QUICK_RACED := core|core/(driver|corehttp)|backends/(kv(/.*)?|memory)
 # Packages, and tests of core/fsm, that have a step of their own.
 OWN_STEP := internal/(archtest|doctest)|cmd/demo(/.*)?
 # Those that kill, stop and cut real servers; they take minutes.
@@ -46,6 +51,7 @@ SYSTEM_PARALLEL ?= 2
 GUARANTEE_SEEDS ?= 100
 GUARANTEE_CONTROLS ?= 20
 CONFORMANCE_COUNT ?= 2
+QUICK_AREAS ?= Membership|Acquire|Commit
 # A number of inputs: up to Go 1.27 a target may fail as its time is up (golang.org/issue/75804).
 FUZZTIME ?= 20000x
 DEMO_SEEDS ?= 1 2 3
@@ -69,11 +75,16 @@ packages = go list ./... | sed "s|^$$(go list -m)|.|"
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: test check
-test: ## All that is not slow: under 10 minutes on 2 cores
+.PHONY: test test-all check check-more
+test: ## What is quick, with the servers that are there: under 3 minutes on 2 cores
 	@MAKE="$(MAKE)" .ci/steps $(TEST_STEPS)
-check: ## What CI runs: test, and what is slow; about 33 minutes on 2 cores, more where all is to be compiled
-	@MAKE="$(MAKE)" .ci/steps $(TEST_STEPS) $(SLOW_STEPS)
+test-all: ## All that is not slow, after make servers: under 10 minutes on 2 cores
+	@MAKE="$(MAKE)" .ci/steps $(ALL_STEPS)
+check: ## What CI runs: test, then check-more; about 35 minutes on 2 cores
+	@TENURE_REQUIRE_SERVERS= MAKE="$(MAKE)" .ci/steps $(TEST_STEPS)
+	@$(MAKE) --no-print-directory check-more
+check-more: ## All the steps that make test leaves out, what has found most first
+	@MAKE="$(MAKE)" .ci/steps $(MORE_STEPS)
 
 .PHONY: lint
 lint: fmt vet arch ## fmt, vet, arch, and golangci-lint where it is installed
@@ -85,9 +96,10 @@ fmt: ## Fail if a file is not as gofmt writes it
 	@bad=$$(find . -name '*.go' -not -path './.*/*' -exec "$$(go env GOROOT)/bin/gofmt" -l {} +) || exit 1; \
 	[ -z "$$bad" ] || { echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; }
 
-.PHONY: vet
+.PHONY: vet vet-tools
 vet: ## go vet
 	go vet ./...
+vet-tools: ## go vet of the tool that starts containers, a module of its own
 	cd tools/containers && go vet ./...
 
 .PHONY: arch
@@ -111,6 +123,15 @@ race: ## The others' tests under the race detector, and a short simulation
 		$$($(packages) | grep -E '^\./($(RACED))$$' | grep -vE '^\./($(FAULTS))$$')
 	.ci/named '^TestSimulation$$' $(RACE) -timeout=5m ./core/fsm -args -seeds=$(SEEDS_RACE)
 
+# Two packages at a time: most of these tests wait.
+.PHONY: quick quick-race
+quick: ## Tests of every package that needs no server
+	$(GOTEST) -timeout=5m -p=2 -parallel=8 -skip='$(SUITES)|$(OWN_STEP_TESTS)' \
+		$$($(packages) | grep -vE '^\./($(QUICK_RACED)|$(FAULTS)|$(OWN_STEP))$$')
+quick-race: ## The core's, kv's and the memory backend's tests under the race detector
+	$(say-race)
+	$(GOTEST) $(RACE) -timeout=5m -p=2 -skip='$(SUITES)' $$($(packages) | grep -E '^\./($(QUICK_RACED))$$')
+
 .PHONY: faults
 faults: ## Tests that kill, stop and cut real servers, under the race detector
 	$(say-race)
@@ -127,7 +148,7 @@ mutants: ## Broken cores and backends, which the test named, or the simulation, 
 	.ci/named '^TestMutants$$' -timeout=15m -p=1 ./core ./core/fsm ./follower ./sharding ./backends/memory ./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql ./backends/zookeeper ./backends/consul -args -mutants
 
 # Two backends at a time: their cases mostly wait.
-.PHONY: conformance conformance-long conformance-servers conformance-more
+.PHONY: conformance conformance-long conformance-quick conformance-servers conformance-more
 conformance: ## The conformance suite on the embedded backends and the example
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=1 $(EMBEDDED) ./conformance/examplebackend
@@ -135,6 +156,9 @@ conformance-servers: ## The suite on the backends that need a server, in each mo
 	.ci/named '^TestConformance(SimpleProtocol|PgBouncer)?$$' -timeout=10m -p=2 $(SERVED)
 conformance-more: ## The suite on three servers, through a bad network, and its cases of restarted servers
 	.ci/named '^TestConformance(Restart|Network|Cluster|Three|Ensemble)' -timeout=10m -p=2 $(SERVED)
+conformance-quick: ## The suite on the embedded backends, and QUICK_AREAS of it where a server is there
+	.ci/named '^TestConformance' -timeout=5m -p=3 -parallel=8 $(EMBEDDED) ./conformance/examplebackend
+	.ci/named '^TestConformance$$/^($(QUICK_AREAS))$$' -timeout=5m -p=3 -parallel=8 $(SERVED)
 conformance-long: ## The embedded ones CONFORMANCE_COUNT times; 20 before a release
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=20m -p=1 -count=$(CONFORMANCE_COUNT) $(EMBEDDED)
