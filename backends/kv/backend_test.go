@@ -179,41 +179,46 @@ func TestStoreChangesBeforeTheWait(t *testing.T) {
 func TestObserversOfDifferentBeats(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
+	for round, start := 0, time.Now(); round < 3000 && time.Since(start) < 10*time.Second; round++ {
+		f.observeTwice(round)
+	}
+}
+
+func (f *fixture) observeTwice(round int) {
+	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.ctx, 30*time.Second)
 	defer cancel()
-	for round := range 3000 {
-		var sessions [2]driver.Session
-		for i := range sessions {
-			sessions[i] = f.join(driver.SessionID(fmt.Sprintf("%d-%d", round, i)))
-		}
-		v, err := f.b.Observe(ctx, driver.ObserveQuery{Beats: []driver.Beat{{Session: sessions[0].ID()}, {Session: sessions[1].ID()}}})
-		if err != nil || len(v.Beats) != 2 {
-			t.Fatalf("%+v, %v", v, err)
-		}
-		ended := make(chan error, len(sessions))
-		for i := range sessions {
-			go func() {
-				next, err := f.b.Observe(ctx, driver.ObserveQuery{Since: v.Cursor, Beats: v.Beats[i : i+1]})
-				if err == nil && len(next.Beats) != 1 {
-					err = fmt.Errorf("got %+v", next)
-				}
-				ended <- err
-			}()
-		}
-		for _, s := range sessions {
-			if err := s.Beat(f.ctx); err != nil {
-				t.Fatal(err)
+	var sessions [2]driver.Session
+	for i := range sessions {
+		sessions[i] = f.join(driver.SessionID(fmt.Sprintf("%d-%d", round, i)))
+	}
+	v, err := f.b.Observe(ctx, driver.ObserveQuery{Beats: []driver.Beat{{Session: sessions[0].ID()}, {Session: sessions[1].ID()}}})
+	if err != nil || len(v.Beats) != 2 {
+		f.t.Fatalf("%+v, %v", v, err)
+	}
+	ended := make(chan error, len(sessions))
+	for i := range sessions {
+		go func() {
+			next, err := f.b.Observe(ctx, driver.ObserveQuery{Since: v.Cursor, Beats: v.Beats[i : i+1]})
+			if err == nil && len(next.Beats) != 1 {
+				err = fmt.Errorf("got %+v", next)
 			}
+			ended <- err
+		}()
+	}
+	for _, s := range sessions {
+		if err := s.Beat(f.ctx); err != nil {
+			f.t.Fatal(err)
 		}
-		for range sessions {
-			if err := <-ended; err != nil {
-				t.Fatalf("round %d: %v", round, err)
-			}
+	}
+	for range sessions {
+		if err := <-ended; err != nil {
+			f.t.Fatalf("round %d: %v", round, err)
 		}
-		for _, s := range sessions {
-			if err := s.Close(f.ctx); err != nil {
-				t.Fatal(err)
-			}
+	}
+	for _, s := range sessions {
+		if err := s.Close(f.ctx); err != nil {
+			f.t.Fatal(err)
 		}
 	}
 }
