@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,6 +78,65 @@ func TestWatch(t *testing.T) {
 	defer cancel()
 	if err := st.Watch(ctx, []string{"watch/none/"}, before+2, never); err == nil || ctx.Err() == nil {
 		t.Errorf("at the end of its context: %v", err)
+	}
+}
+
+// TestWatchPosition: etcd answers a watch that is behind in parts, each under a header
+// with its newest revision. The position that a reader goes on from is that of the
+// events that it was given of every prefix (O1).
+func TestWatchPosition(t *testing.T) {
+	t.Parallel()
+	// A server of its own: another test compacts what this one is to read.
+	client := newClient(t, config(t, servers.New(t, servers.Etcd, &servers.Options{NoSync: true})))
+	opts, err := (&Options{MaxTxnOps: 100}).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := connect(t.Context(), client, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	first, err := client.Put(t.Context(), "position/first", "v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefixes := []string{"position/a/", "position/b/"}
+	const writers, each = 16, 160 // etcd puts at most 1,000 revisions into an answer
+	revs, failed := make([][]kv.Rev, writers), make([]error, writers)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for range each {
+				resp, err := client.Put(t.Context(), prefixes[w%2]+strconv.Itoa(w), "v")
+				if err != nil {
+					failed[w] = err
+					return
+				}
+				revs[w] = append(revs[w], kv.Rev(resp.Header.Revision))
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(failed...); err != nil {
+		t.Fatal(err)
+	}
+	all := slices.Sorted(slices.Values(slices.Concat(revs...)))
+	delivered, answers := 0, 0
+	err = st.Watch(bounded(t, 30*time.Second), prefixes, kv.Rev(first.Header.Revision), func(rev kv.Rev, changes []kv.Change) error {
+		answers++
+		delivered += len(changes)
+		if upTo, _ := slices.BinarySearch(all, rev+1); upTo > delivered {
+			t.Errorf("after answer %d the position is %d, and %d of the %d events up to it were delivered", answers, rev, delivered, upTo)
+			return errEnough
+		}
+		if delivered == len(all) {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) || answers < 2 {
+		t.Errorf("%d events in %d answers, %v; want several answers", delivered, answers, err)
 	}
 }
 
