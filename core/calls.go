@@ -142,6 +142,7 @@ func (e *Elector) observe(ctx context.Context) {
 				patience = max(e.o.TTL/3, 3*e.clk.now().Sub(sent))
 			}
 			cursor = v.Cursor
+			e.failedOver(v)
 			e.feed(fsm.Input{Kind: fsm.InObserved, View: v, SentAt: sent})
 		case wanted && !(errors.Is(err, context.DeadlineExceeded) && cursor != ""):
 			e.note.call(CallObserve, 0, e.clk.now().Sub(sent), err)

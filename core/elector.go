@@ -59,6 +59,10 @@ type Elector struct {
 	reading   bool               // that call reads in full, and is left to end
 	resync    bool
 
+	floor      Token // of the newest full view (I2)
+	floorKnown bool
+	acked      acknowledged
+
 	snap snapshots
 }
 
@@ -92,6 +96,7 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 		runs:      make(map[ShardID]*run),
 		sessions:  make(map[SessionID]driver.Session),
 		trust:     &trust{},
+		acked:     make(acknowledged),
 	}, nil
 }
 

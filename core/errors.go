@@ -70,6 +70,8 @@ var (
 	ErrContended = errors.New("already contended")
 	// ErrStopped: Run has ended, or is ending.
 	ErrStopped = errors.New("elector stopped")
+	// ErrStoreLost: a failover or restore lost acknowledged commits. See LostError.
+	ErrStoreLost = errors.New("the store lost acknowledged commits")
 	// ErrStuck: a handler did not return. See StuckError.
 	ErrStuck = errors.New("handler stuck")
 )

@@ -46,13 +46,15 @@ type SessionEventKind string
 // What happens to the own session.
 const (
 	SessionJoined     SessionEventKind = "joined"
-	SessionJoinFailed SessionEventKind = "join failed"      // Err; tried again after a back-off
-	SessionBeatFailed SessionEventKind = "heartbeat failed" // Err
-	SessionLapsed     SessionEventKind = "trust lapsed"     // all leases are revoked
-	SessionRegained   SessionEventKind = "trust regained"   // shards are kept, with new tokens
-	SessionLost       SessionEventKind = "session lost"     // evicted or superseded; joins anew
-	SessionHalted     SessionEventKind = "halted"           // Err matches ErrStoreChanged; nothing is granted
-	SessionCallFailed SessionEventKind = "call failed"      // Err of a claim, transfer, release or eviction
+	SessionJoinFailed SessionEventKind = "join failed"       // Err; tried again after a back-off
+	SessionBeatFailed SessionEventKind = "heartbeat failed"  // Err
+	SessionLapsed     SessionEventKind = "trust lapsed"      // all leases are revoked
+	SessionRegained   SessionEventKind = "trust regained"    // shards are kept, with new tokens
+	SessionLost       SessionEventKind = "session lost"      // evicted or superseded; joins anew
+	SessionHalted     SessionEventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
+	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease has a new token (I2)
+	SessionStoreLost  SessionEventKind = "store lost writes" // Err is a *LostError: one shard's, found after a failover
+	SessionCallFailed SessionEventKind = "call failed"       // Err of a claim, transfer, release or eviction
 )
 
 // SessionEvent is something that happened to this process's own session.

@@ -190,6 +190,8 @@ func (n *notifier) session(ev SessionEvent) {
 		switch ev.Kind {
 		case SessionJoined, SessionRegained:
 			n.info("tenure: session "+string(ev.Kind), attrs...)
+		case SessionFailedOver, SessionStoreLost:
+			n.warn("tenure: "+string(ev.Kind), attrs...)
 		case SessionLapsed, SessionLost, SessionHalted, SessionJoinFailed:
 			n.warn("tenure: session "+string(ev.Kind), attrs...)
 		}

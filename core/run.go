@@ -300,6 +300,7 @@ func (e *Elector) settleAll() {
 func (e *Elector) finish(r *run) {
 	if e.runs[r.lease.fence.Shard] == r {
 		delete(e.runs, r.lease.fence.Shard)
+		e.acked.keep(r)
 	}
 	select {
 	case <-r.gone:

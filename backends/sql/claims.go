@@ -13,6 +13,7 @@ type record struct {
 	owner   driver.Owner
 	granted driver.Token // the token that the current one was granted from (A3)
 	head    driver.Head
+	floor   driver.Token // of View: what a shard without a row counts as (I2)
 }
 
 // decision says what becomes of one claim or handover, given the shard's row.
@@ -24,10 +25,14 @@ type decision struct {
 
 // decideClaim applies rules A1, A3, A4 and A5 to a claim by the session self.
 func decideClaim(c driver.Claim, self driver.SessionID, r record, alive map[driver.SessionID]bool) decision {
+	seen := c.Seen
+	if r.granted == 0 && seen == (driver.Owner{Token: r.floor}) {
+		seen = driver.Owner{}
+	}
 	switch {
-	case r.owner.Session == self && r.owner.Token > c.Seen.Token && r.granted == c.Seen.Token:
+	case r.owner.Session == self && r.owner.Token > seen.Token && r.granted == seen.Token:
 		return decision{to: self}
-	case r.owner != c.Seen, alive[r.owner.Session] && !c.Preempt:
+	case r.owner != seen, alive[r.owner.Session] && !c.Preempt:
 		return decision{err: &driver.HeldError{Shard: c.Shard, Owner: r.owner}}
 	}
 	return decision{grant: true, to: self}
@@ -157,6 +162,7 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 			if exists {
 				r = unlocked
 			}
+			r.floor = driver.Token(ns.base)
 			d := part.decide(i, r, alive)
 			if d.grant && exists && !locked {
 				d = decision{err: errBusy("shard", names[i])}
@@ -193,7 +199,7 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 	if err == nil {
 		raise(&b.floor, floor)
 	}
-	return err
+	return b.adopting(ctx, err)
 }
 
 // readRoster proves that the session lives, and returns which of the sessions
@@ -283,5 +289,5 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 	if err == nil {
 		raise(&b.floor, floor)
 	}
-	return err
+	return b.adopting(ctx, err)
 }

@@ -140,7 +140,7 @@ func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, result
 	if err == nil {
 		raise(&b.floor, floor)
 	}
-	return err
+	return b.adopting(ctx, err)
 }
 
 // decideWrite applies rules F1 and F2: the fence first, then the number, then the

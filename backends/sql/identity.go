@@ -12,6 +12,7 @@ import (
 type namespace struct {
 	id             string
 	base, revision int64
+	incarnations
 }
 
 func (n namespace) floor() int64 { return n.base + n.revision }
@@ -42,6 +43,11 @@ func (b *Backend) identify(ctx context.Context, cfg Config) error {
 			return err
 		}
 	}
+	if ns.forked() {
+		if ns, revision, err = b.identifyAnew(ctx); err != nil {
+			return err
+		}
+	}
 	if ns.id != id {
 		return storeChanged("namespace %q has identity %s in the data and %s in the roster: they belong to different stores; restore both together", b.name, ns.id, id)
 	}
@@ -51,6 +57,30 @@ func (b *Backend) identify(ctx context.Context, cfg Config) error {
 	return b.countBuckets(ctx)
 }
 
+// identifyAnew goes on under the server's incarnation, and reads both again (I2).
+func (b *Backend) identifyAnew(ctx context.Context) (ns namespace, revision int64, err error) {
+	if err := b.adopt(ctx); err != nil {
+		return ns, 0, err
+	}
+	err = b.store.ReadData(ctx, func(ctx context.Context, data *Tx) (err error) {
+		ns, _, err = readNamespace(ctx, data, namespaceRead, b.name)
+		return err
+	})
+	if err != nil {
+		return ns, 0, err
+	}
+	err = b.store.ReadRoster(ctx, func(ctx context.Context, roster *Tx) (err error) {
+		_, err = readRosterRow(ctx, roster, rosterRead, b.name, new(string), &revision)
+		return err
+	})
+	return ns, revision, err
+}
+
+// readRosterRow reads the roster's identity and revision, if it has any.
+func readRosterRow(ctx context.Context, roster *Tx, how Statement, name string, id *string, revision *int64) (bool, error) {
+	return roster.row(ctx, how, []any{name}, id, revision, new(string), new(string))
+}
+
 // identifyRoster returns the roster's identity and revision. Beside existing
 // data, whose identity is given, a missing roster needs NewRoster.
 func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string) (string, int64, error) {
@@ -58,7 +88,7 @@ func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string)
 	var revision int64
 	var found bool
 	err := b.store.ReadRoster(ctx, func(ctx context.Context, roster *Tx) (err error) {
-		found, err = roster.row(ctx, rosterRead, []any{b.name}, &id, &revision)
+		found, err = readRosterRow(ctx, roster, rosterRead, b.name, &id, &revision)
 		return err
 	})
 	if err != nil || found {
@@ -68,7 +98,7 @@ func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string)
 		return "", 0, storeChanged("namespace %q has data but no roster: it was removed; restore it, or open once with NewRoster when no former member runs any more", b.name)
 	}
 	err = b.store.WriteRoster(ctx, func(ctx context.Context, roster *Tx) error {
-		found, err := roster.row(ctx, rosterLock, []any{b.name}, &id, &revision)
+		found, err := readRosterRow(ctx, roster, rosterLock, b.name, &id, &revision)
 		if err != nil || found {
 			return err
 		}
@@ -78,7 +108,7 @@ func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string)
 		if err := roster.write(ctx, rosterInsert, b.name, id); err != nil {
 			return err
 		}
-		_, err = roster.row(ctx, rosterLock, []any{b.name}, &id, &revision)
+		_, err = readRosterRow(ctx, roster, rosterLock, b.name, &id, &revision)
 		return err
 	})
 	if err != nil {
@@ -131,7 +161,7 @@ func (b *Backend) countBuckets(ctx context.Context) error {
 }
 
 func readNamespace(ctx context.Context, tx *Tx, how Statement, name string) (ns namespace, found bool, err error) {
-	found, err = tx.row(ctx, how, []any{name}, &ns.id, &ns.base, &ns.revision)
+	found, err = tx.row(ctx, how, []any{name}, &ns.id, &ns.base, &ns.revision, &ns.recorded, &ns.current)
 	return ns, found, err
 }
 
@@ -145,7 +175,7 @@ func (b *Backend) checkData(ctx context.Context, tx *Tx, how Statement, seen int
 // returns, once the queue has run.
 func (b *Backend) askData(ctx context.Context, tx *Tx, how Statement, seen int64) func() (namespace, error) {
 	ns := new(namespace)
-	found, err := tx.ask(ctx, how, []any{b.name}, &ns.id, &ns.base, &ns.revision)
+	found, err := tx.ask(ctx, how, []any{b.name}, &ns.id, &ns.base, &ns.revision, &ns.recorded, &ns.current)
 	return func() (namespace, error) {
 		if err == nil {
 			err = tx.flush(ctx)
@@ -163,6 +193,8 @@ func (b *Backend) compareData(ns namespace, found bool, seen int64) error {
 		return storeChanged("namespace %q has lost its identity", b.name)
 	case ns.id != b.id:
 		return storeChanged("namespace %q has identity %s and had %s", b.name, ns.id, b.id)
+	case ns.forked():
+		return &forkedError{b.name, ns.incarnations}
 	case ns.floor() < seen:
 		return storeChanged("namespace %q has token floor %d and had %d: an older copy was restored; raise the floor above every token granted since", b.name, ns.floor(), seen)
 	}
@@ -178,7 +210,8 @@ func (b *Backend) checkRoster(ctx context.Context, tx *Tx, how Statement, seen i
 func (b *Backend) askRoster(ctx context.Context, tx *Tx, how Statement, seen int64) func() (int64, error) {
 	var id string
 	var revision int64
-	found, err := tx.ask(ctx, how, []any{b.name}, &id, &revision)
+	var in incarnations
+	found, err := tx.ask(ctx, how, []any{b.name}, &id, &revision, &in.recorded, &in.current)
 	return func() (int64, error) {
 		if err == nil {
 			err = tx.flush(ctx)
@@ -190,6 +223,8 @@ func (b *Backend) askRoster(ctx context.Context, tx *Tx, how Statement, seen int
 			return 0, storeChanged("namespace %q has lost its roster", b.name)
 		case id != b.id:
 			return 0, storeChanged("the roster of namespace %q has identity %s and had %s", b.name, id, b.id)
+		case in.forked():
+			return 0, &forkedError{b.name, in}
 		case revision < seen:
 			return 0, storeChanged("the roster of namespace %q is at revision %d and was at %d: an older copy was restored; restart every member", b.name, revision, seen)
 		}

@@ -48,7 +48,7 @@ func (b *Backend) writeRoster(ctx context.Context, fn func(ctx context.Context, 
 	if err == nil {
 		raise(&b.rosterAt, now)
 	}
-	return err
+	return b.adopting(ctx, err)
 }
 
 // Join creates a session. See driver.Backend.
@@ -74,7 +74,7 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		return err
 	})
 	if err != nil {
-		return nil, notApplied(b.readError(err))
+		return nil, notApplied(b.adopting(ctx, b.readError(err)))
 	}
 	meta := "{}"
 	if len(m.Meta) > 0 {
@@ -209,7 +209,7 @@ func (s *session) Beat(ctx context.Context) error {
 	if err == nil {
 		raise(&s.acked, version)
 	}
-	return err
+	return s.b.adopting(ctx, err)
 }
 
 // Evict ends silent sessions. See driver.Session.

@@ -37,7 +37,7 @@ func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.V
 	err := b.poll(ctx, Observers, func() (bool, error) {
 		var err error
 		view, err = b.look(ctx, since, q.Beats)
-		return view != nil, err
+		return view != nil, b.adopting(ctx, err)
 	})
 	if err != nil {
 		return nil, err
@@ -134,7 +134,9 @@ func (b *Backend) changedShards(ctx context.Context, view *driver.View, at *obse
 		})
 	})
 	if err == nil {
-		view.Shards = shards
+		if view.Shards = shards; view.Reset {
+			view.Floor = driver.Token(at.base)
+		}
 		raise(&b.floor, at.base+at.revision)
 	}
 	return err

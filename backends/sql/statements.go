@@ -18,6 +18,7 @@ const (
 	namespaceLock
 	namespaceRaise
 	namespaceRebase
+	namespaceLift
 	tailInsert
 	tailsRead
 	tailAdvance
@@ -28,6 +29,7 @@ const (
 	shardsRead
 	shardsInsert
 	shardsGrant
+	shardsLift
 	shardsRelease
 	shardsAll
 	shardsSince
@@ -67,6 +69,7 @@ const (
 	beatInsert
 	beatLock
 	beatWrite
+	beatsLift
 	beatsRead
 	beatsDelete
 	departureRead
@@ -84,12 +87,16 @@ var catalogue = [statementCount]struct {
 	params []string
 }{
 	namespaceInsert: {"namespace_insert", []string{"namespace", "store_id"}},
+	// Both return the identity, the base, the revision, the incarnation on record, and
+	// the one under which the statement runs; '' where the store has none (I2).
 	namespaceRead:   {"namespace_read", []string{"namespace"}},
 	namespaceLock:   {"namespace_lock", []string{"namespace"}},
 	namespaceRaise:  {"namespace_raise", []string{"namespace", "revision"}},
 	namespaceRebase: {"namespace_rebase", []string{"namespace", "base"}},
-	tailInsert:      {"tail_insert", []string{"namespace", "bucket"}},
-	tailsRead:       {"tails_read", []string{"namespace"}},
+	// The three that lift are optional: for a store that has an incarnation (I2).
+	namespaceLift: {"namespace_lift", []string{"namespace", "base", "revision", "incarnation"}},
+	tailInsert:    {"tail_insert", []string{"namespace", "bucket"}},
+	tailsRead:     {"tails_read", []string{"namespace"}},
 	// Locks the counter until the transaction ends, last of all rows, and raises it
 	// by the number of entries that logs_insert will add.
 	tailAdvance: {"tail_advance", []string{"namespace", "bucket", "count"}},
@@ -106,6 +113,7 @@ var catalogue = [statementCount]struct {
 	// Grants shards that have no row, and shards that have one.
 	shardsInsert:  {"shards_insert", []string{"namespace", "shards", "session", "token", "revision"}},
 	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "revision"}},
+	shardsLift:    {"shards_lift", []string{"namespace", "token", "revision"}},
 	shardsRelease: {"shards_release", []string{"namespace", "shards", "revision"}},
 	shardsAll:     {"shards_all", []string{"namespace"}},
 	shardsSince:   {"shards_since", []string{"namespace", "revision"}},
@@ -144,6 +152,7 @@ var catalogue = [statementCount]struct {
 	probeUpdate:  {"probe_update", []string{"id", "version", "seen"}},
 	probeDelete:  {"probe_delete", []string{"id"}},
 	rosterInsert: {"roster_insert", []string{"namespace", "store_id"}},
+	// Both return the identity, the revision, and the incarnations as above.
 	rosterRead:   {"roster_read", []string{"namespace"}},
 	rosterLock:   {"roster_lock", []string{"namespace"}},
 	rosterRaise:  {"roster_raise", []string{"namespace", "revision"}},
@@ -164,6 +173,7 @@ var catalogue = [statementCount]struct {
 	beatInsert:       {"beat_insert", []string{"namespace", "session"}},
 	beatLock:         {"beat_lock", []string{"namespace", "session"}},
 	beatWrite:        {"beat_write", []string{"namespace", "session", "version"}},
+	beatsLift:        {"beats_lift", []string{"namespace", "by"}},
 	beatsRead:        {"beats_read", []string{"namespace", "sessions"}},
 	beatsDelete:      {"beats_delete", []string{"namespace", "sessions"}},
 	departureRead:    {"departure_read", []string{"namespace", "session"}},
@@ -191,6 +201,15 @@ var (
 )
 
 func (s Statement) String() string { return catalogue[s].name }
+
+// optional reports whether a dialect may lack the statement.
+func (s Statement) optional() bool {
+	switch s {
+	case logsAppend, namespaceLift, shardsLift, beatsLift:
+		return true
+	}
+	return false
+}
 
 // CheckPrefix validates the prefix of the tables' names: lower-case letters,
 // digits and "_", at most 32 bytes.
@@ -227,8 +246,8 @@ func Compile(file, prefix string, placeholder func(i int) string) (*Statements, 
 	s := new(Statements)
 	for i, spec := range catalogue {
 		text, ok := texts[spec.name]
-		if !ok && Statement(i) == logsAppend {
-			continue // optional
+		if !ok && Statement(i).optional() {
+			continue
 		}
 		if !ok {
 			return nil, fmt.Errorf("tenure: the dialect has no statement %q: add it", spec.name)
@@ -283,7 +302,7 @@ func (s *Statements) bind(of Statement, params []any) []any {
 // wakes says who waits for what the statement moves, other than for a heartbeat.
 func (s Statement) wakes() Readers {
 	switch s {
-	case namespaceRaise, namespaceRebase, rosterRaise:
+	case namespaceRaise, namespaceRebase, namespaceLift, rosterRaise:
 		return Observers
 	case tailAdvance, tailTrim, logsAppend:
 		return Tailers

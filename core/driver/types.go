@@ -249,6 +249,11 @@ type View struct {
 	Beats []Beat
 	// Shards whose record changed since the cursor (all of them with Reset).
 	Shards []ShardState
+	// Floor, with Reset, is a token that all grants since the floor of the namespace
+	// was last raised exceed: after a failover that may have lost grants, or by an
+	// operator (I2). A shard that is not listed counts as free with this token, and
+	// may be claimed so. 0 where it never was raised.
+	Floor Token
 }
 
 // Limits are a backend's bounds and habits. Constant after opening.

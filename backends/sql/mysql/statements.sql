@@ -6,20 +6,25 @@
 -- once and not for each slice.
 
 -- name: namespace_insert
-INSERT INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id)
+INSERT INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namespace, :store_id, CAST(@@global.server_id AS CHAR CHARACTER SET ascii))
 ON DUPLICATE KEY UPDATE namespace = namespace;
 
 -- name: namespace_read
-SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace;
+SELECT store_id, base, revision, incarnation, CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
+FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: namespace_lock
-SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace FOR UPDATE;
+SELECT store_id, base, revision, incarnation, CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
+FROM tenure_namespaces WHERE namespace = :namespace FOR UPDATE;
 
 -- name: namespace_raise
 UPDATE tenure_namespaces SET revision = :revision WHERE namespace = :namespace;
 
 -- name: namespace_rebase
 UPDATE tenure_namespaces SET base = :base WHERE namespace = :namespace;
+
+-- name: namespace_lift
+UPDATE tenure_namespaces SET base = :base, revision = :revision, incarnation = :incarnation WHERE namespace = :namespace;
 
 -- name: tail_insert
 INSERT INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket)
@@ -68,6 +73,10 @@ INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revis
 SELECT :namespace, j.name, :session, :token, 0, :revision
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 ON DUPLICATE KEY UPDATE granted_from = tenure_shards.token, session = VALUES(session), token = VALUES(token), revision = VALUES(revision);
+
+-- name: shards_lift
+-- The assignments are made from left to right.
+UPDATE tenure_shards SET granted_from = token, token = :token, revision = :revision WHERE namespace = :namespace;
 
 -- name: shards_release
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
@@ -176,10 +185,14 @@ INSERT INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id)
 ON DUPLICATE KEY UPDATE namespace = namespace;
 
 -- name: roster_read
-SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace;
+SELECT store_id, revision, COALESCE((SELECT n.incarnation FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''),
+  CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
+FROM tenure_rosters WHERE namespace = :namespace;
 
 -- name: roster_lock
-SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace FOR UPDATE;
+SELECT store_id, revision, COALESCE((SELECT n.incarnation FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''),
+  CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
+FROM tenure_rosters WHERE namespace = :namespace FOR UPDATE;
 
 -- name: roster_raise
 UPDATE tenure_rosters SET revision = :revision WHERE namespace = :namespace;
@@ -234,6 +247,9 @@ SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :ses
 
 -- name: beat_write
 UPDATE tenure_beats SET version = :version WHERE namespace = :namespace AND session = :session;
+
+-- name: beats_lift
+UPDATE tenure_beats SET version = version + :by WHERE namespace = :namespace;
 
 -- name: beats_read
 SELECT b.session, b.version FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -154,6 +155,11 @@ func prepareDatabase(ctx context.Context, cfg *pgx.ConnConfig, o *Options) (serv
 	if server, err = checkServer(ctx, db); err != nil {
 		return 0, opening(err)
 	}
+	if !o.NoIncarnation {
+		if err := checkIncarnation(ctx, db); err != nil {
+			return 0, opening(err)
+		}
+	}
 	sub, err := fs.Sub(files, "schema")
 	if err != nil {
 		return 0, err
@@ -211,6 +217,16 @@ func checkServer(ctx context.Context, db *stdsql.DB) (version int, err error) {
 		return refuse("the database has encoding %s: create it with UTF8", encoding)
 	}
 	return version, nil
+}
+
+// checkIncarnation refuses a server that does not say which history it has (I2).
+func checkIncarnation(ctx context.Context, db *stdsql.DB) error {
+	err := db.QueryRowContext(ctx, "SELECT "+incarnation).Scan(new(string))
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return fmt.Errorf("tenure: %w: the server does not say its system identifier and timeline: grant the role EXECUTE on pg_control_system and pg_walfile_name, or read about NoIncarnation: %w", driver.ErrUnsupported, err)
+	}
+	return err
 }
 
 func schemaVersion(ctx context.Context, on sql.Execer, m sql.Migrations) (int, error) {

@@ -15,6 +15,7 @@ var advice = map[string]string{
 	"40P01": "the transaction was part of a deadlock",
 	"25006": "the server is read-only: connect to the primary (target_session_attrs=read-write)",
 	"0A000": "the server refuses to write, as a standby does: connect to the primary (target_session_attrs=read-write)", // to BEGIN ... READ WRITE
+	"55000": "the server recovers, as a standby does: connect to the primary (target_session_attrs=read-write)",
 	"25P03": "the transaction idled for too long",
 	"53":    "the server is short of resources: room on disk, memory or connections",
 	"42501": "the role lacks a right: see the recipe for the run-time role",

@@ -58,6 +58,12 @@ type Options struct {
 	// DefaultMaxConns; 1 to 1000.
 	MaxConns int
 
+	// NoIncarnation is for a server that refuses pg_control_system or
+	// pg_walfile_name, as some hosted ones do: then nothing tells a promotion that lost
+	// grants from a restart, and the floor has to be raised by hand after each (rule
+	// I2). Every process must set it alike.
+	NoIncarnation bool
+
 	// Insecure allows a connection to another host without TLS, or without checking
 	// the name in the server's certificate. Default false: such a DSN is refused.
 	Insecure bool

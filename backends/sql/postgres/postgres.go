@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,12 @@ const buckets = 16
 // FenceTx or FencePgx was called and that sends no further statement. A stopped
 // process would otherwise keep its shard from being taken.
 const FenceIdleTimeout = 5 * time.Second
+
+// incarnation tells one history of a server from another (I2): a promotion and a
+// recovery to a point in time begin a new timeline, and another server has another
+// identifier. pg_control_checkpoint has the timeline of the last checkpoint only, which
+// is the former one right after a promotion.
+const incarnation = "((SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8))"
 
 //go:embed schema statements.sql
 var files embed.FS
@@ -69,7 +76,11 @@ func compile(o *Options, change ...func(string) string) (*sql.Statements, error)
 	if err != nil {
 		return nil, err
 	}
-	file := string(text)
+	now := incarnation
+	if o.NoIncarnation {
+		now = "''"
+	}
+	file := strings.ReplaceAll(string(text), "{incarnation}", now)
 	for _, c := range change {
 		file = c(file)
 	}

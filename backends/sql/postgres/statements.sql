@@ -4,22 +4,27 @@
 -- clause that keeps it one) makes the planner look each up by primary key, in the
 -- order of the list, whatever it believes about the sizes of tables; ctid names the
 -- rows found. The others, with = ANY, are for few rows.
+-- {incarnation} is what tells one history of the server from another.
 
 -- name: namespace_insert
-INSERT INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id)
+INSERT INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namespace, :store_id, {incarnation})
 ON CONFLICT DO NOTHING;
 
 -- name: namespace_read
-SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace;
+SELECT store_id, base, revision, incarnation, {incarnation} FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: namespace_lock
-SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY UPDATE;
+SELECT store_id, base, revision, incarnation, {incarnation} FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY UPDATE;
 
 -- name: namespace_raise
 UPDATE tenure_namespaces SET revision = :revision::bigint WHERE namespace = :namespace;
 
 -- name: namespace_rebase
 UPDATE tenure_namespaces SET base = :base::bigint WHERE namespace = :namespace;
+
+-- name: namespace_lift
+UPDATE tenure_namespaces SET base = :base::bigint, revision = :revision::bigint, incarnation = :incarnation::text
+WHERE namespace = :namespace;
 
 -- name: tail_insert
 INSERT INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket::integer)
@@ -66,6 +71,9 @@ FROM jsonb_array_elements_text(:shards::jsonb) AS j;
 UPDATE tenure_shards SET session = :session::text, token = :token::bigint, granted_from = token, revision = :revision::bigint
 WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
+
+-- name: shards_lift
+UPDATE tenure_shards SET granted_from = token, token = :token::bigint, revision = :revision::bigint WHERE namespace = :namespace;
 
 -- name: shards_release
 UPDATE tenure_shards SET session = '', revision = :revision::bigint
@@ -196,10 +204,12 @@ INSERT INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id)
 ON CONFLICT DO NOTHING;
 
 -- name: roster_read
-SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace;
+SELECT store_id, revision, coalesce((SELECT n.incarnation FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''), {incarnation}
+FROM tenure_rosters WHERE namespace = :namespace;
 
 -- name: roster_lock
-SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace FOR NO KEY UPDATE;
+SELECT store_id, revision, coalesce((SELECT n.incarnation FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''), {incarnation}
+FROM tenure_rosters WHERE namespace = :namespace FOR NO KEY UPDATE;
 
 -- name: roster_raise
 UPDATE tenure_rosters SET revision = :revision::bigint WHERE namespace = :namespace;
@@ -255,6 +265,9 @@ SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :ses
 
 -- name: beat_write
 UPDATE tenure_beats SET version = :version::bigint WHERE namespace = :namespace AND session = :session;
+
+-- name: beats_lift
+UPDATE tenure_beats SET version = version + :by::bigint WHERE namespace = :namespace;
 
 -- name: beats_read
 SELECT s.session, s.version

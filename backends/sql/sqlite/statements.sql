@@ -7,10 +7,10 @@
 INSERT OR IGNORE INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id);
 
 -- name: namespace_read
-SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace;
+SELECT store_id, base, revision, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: namespace_lock
-SELECT store_id, base, revision FROM tenure_namespaces WHERE namespace = :namespace;
+SELECT store_id, base, revision, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: namespace_raise
 UPDATE tenure_namespaces SET revision = :revision WHERE namespace = :namespace;
@@ -152,10 +152,10 @@ DELETE FROM tenure_probes WHERE id = :id;
 INSERT OR IGNORE INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id);
 
 -- name: roster_read
-SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace;
+SELECT store_id, revision, '', '' FROM tenure_rosters WHERE namespace = :namespace;
 
 -- name: roster_lock
-SELECT store_id, revision FROM tenure_rosters WHERE namespace = :namespace;
+SELECT store_id, revision, '', '' FROM tenure_rosters WHERE namespace = :namespace;
 
 -- name: roster_raise
 UPDATE tenure_rosters SET revision = :revision WHERE namespace = :namespace;
