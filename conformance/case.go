@@ -60,6 +60,8 @@ func (s *Store) has(field string) bool {
 		return s.OpenSeveral != nil
 	case "Calls":
 		return s.Calls != nil
+	case "Fork":
+		return s.Fork != nil
 	case "Compact":
 		return s.Compact != nil
 	case "Tamper":

@@ -29,6 +29,10 @@ func chaosCases() []Case {
 			Shows: "a store that was wiped grants nothing to those who knew it before"},
 		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{I1, A2}, Needs: []string{"Snapshot"}, run: restoreOlderStore,
 			Shows: "a store that went back to an older state grants nothing to those who knew the newer one"},
+		{Area: area, Property: "ForkedStore", Rules: []Rule{I2, A2}, Needs: []string{"Snapshot", "Fork"}, run: forkedStore,
+			Shows: "after a failover that lost grants no token repeats, no earlier lease is current, and members go on without an operator"},
+		{Area: area, Property: "ForkedStoreAgain", Rules: []Rule{I2}, Needs: []string{"Snapshot", "Fork"}, run: forkedStoreAware,
+			Shows: "the same where a claim is the first to meet the other history, and where a second failover forgets the first"},
 	}
 }
 

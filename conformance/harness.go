@@ -91,6 +91,10 @@ type Store struct {
 	// open Backends, together with the store's revision at that time.
 	Snapshot func(ctx context.Context) (restore func(context.Context) error, err error)
 
+	// Fork makes the store say that its history is another than before, as one does
+	// after a standby was promoted: nil where a store has no incarnation (I2).
+	Fork func(ctx context.Context) error
+
 	// Restart stops the store's process and starts it on the same data. Backends
 	// opened before may fail until it is back, and must then work on.
 	Restart func(ctx context.Context) error

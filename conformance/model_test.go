@@ -2,10 +2,11 @@ package conformance_test
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -35,6 +36,8 @@ type model struct {
 type state struct {
 	id        string
 	rev       int64 // counts changes of members and owners; a token is one
+	forked    bool  // its history is another than before
+	floor     driver.Token
 	compacted int64
 	labels    map[string]driver.SessionID
 	used      map[driver.SessionID]bool // ids that have joined
@@ -112,6 +115,32 @@ func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResu
 	return driver.AcquireResult{Fence: driver.Fence{Shard: id, Session: to, Token: token}, Head: s.head}
 }
 
+// lift makes a store go on whose history has forked: everything that only grows
+// grows by more than can have been lost, and beyond what the caller has seen.
+func (m *model) lift(seen int64) {
+	if !m.store.forked || m.bug == noForkCheck {
+		return
+	}
+	m.store.forked = false
+	if m.bug == forkKeepsTokens {
+		return
+	}
+	by := max(0, seen-m.store.rev) + 1<<40 + rand.Int64N(1<<44)
+	m.store.rev += by
+	m.store.floor, m.store.compacted = driver.Token(m.store.rev), m.store.rev
+	clear(m.store.gone)
+	m.store.rev++
+	for _, r := range m.store.members {
+		r.version += driver.Version(by)
+	}
+	for _, s := range m.store.shards {
+		if m.bug != forkKeepsLeases {
+			s.from, s.owner.Token = s.owner.Token, driver.Token(m.store.rev)
+		}
+	}
+	m.wake()
+}
+
 var errCorrupt = errors.New("tenure: the record does not decode: repair it by hand")
 
 func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResult {
@@ -121,6 +150,9 @@ func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResul
 		m.store.shards[c.Shard] = s
 	}
 	_, lives := m.store.members[s.owner.Session]
+	if s.from == 0 && c.Seen == (driver.Owner{Token: m.store.floor}) {
+		c.Seen = driver.Owner{}
+	}
 	switch {
 	case s.corrupt:
 		return driver.AcquireResult{Err: errCorrupt}
@@ -344,6 +376,9 @@ func (m *model) evict(s driver.Suspect) driver.EvictResult {
 // view is what differs from a revision, and with reset everything.
 func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View {
 	v := &driver.View{Reset: reset, Cursor: m.cursor("view", m.store.rev)}
+	if reset {
+		v.Floor = m.store.floor
+	}
 	for id, r := range m.store.members {
 		if r.rev > since && !r.corrupt {
 			member := r.Member
@@ -417,7 +452,7 @@ func (m *model) create() {
 		return
 	}
 	m.store = state{
-		id:      rand.Text(),
+		id:      crand.Text(),
 		labels:  map[string]driver.SessionID{},
 		used:    map[driver.SessionID]bool{},
 		members: map[driver.SessionID]*record{},
@@ -510,6 +545,12 @@ func (m *model) fixture() *conformance.Store {
 				m.wake()
 				return nil
 			}, nil
+		},
+		Fork: func(context.Context) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.store.forked = true
+			return nil
 		},
 		Restart: func(context.Context) error {
 			m.mu.Lock()

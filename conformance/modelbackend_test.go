@@ -147,6 +147,7 @@ func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, 
 func (b *modelBackend) check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.m.lift(b.rev)
 	if b.m.bug == noIdentityCheck {
 		b.m.create()
 		return nil

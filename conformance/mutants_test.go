@@ -42,6 +42,9 @@ const (
 	causeIsAnswer
 	retriesWrites
 	noIdentityCheck
+	noForkCheck
+	forkKeepsTokens
+	forkKeepsLeases
 	noProbe
 	leaks
 	beatsBehindWrites
@@ -120,6 +123,10 @@ func mutants() []mutant {
 		{retriesWrites, "sends a write again that was not answered", "Errors/WriteSentOnce", conformance.E2},
 		{noIdentityCheck, "goes on with a store that was wiped", "Chaos/WipeStore", conformance.I1},
 		{noIdentityCheck, "goes on with a store that went back", "Chaos/RestoreOlderStore", conformance.I1},
+		{noForkCheck, "does not ask for the store's history", "Chaos/ForkedStore", conformance.I2},
+		{forkKeepsTokens, "goes on with the tokens of before", "Chaos/ForkedStore", conformance.I2},
+		{forkKeepsTokens, "goes on with the tokens of before", "Chaos/ForkedStoreAgain", conformance.I2},
+		{forkKeepsLeases, "leaves the leases of before as they are", "Chaos/ForkedStore", conformance.I2},
 		{corruptIsFree, "takes a corrupt record for a free shard", "Errors/CorruptRecordsQuarantined", conformance.A4},
 		{corruptIsFree, "takes an oversized record for a free shard", "Errors/OversizedRecordInStore", conformance.A4},
 		{tooLargeSent, "asks the store before it looks at a write's size", "Commit/TooLargeBeforeSend", conformance.E1},

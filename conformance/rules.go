@@ -9,6 +9,7 @@ const (
 	M2 Rule = "M2"
 	M3 Rule = "M3"
 	I1 Rule = "I1"
+	I2 Rule = "I2"
 	A1 Rule = "A1"
 	A2 Rule = "A2"
 	A3 Rule = "A3"
@@ -35,7 +36,7 @@ const (
 
 // Rules returns every rule in the order of the contract.
 func Rules() []Rule {
-	return []Rule{M1, M2, M3, I1, A1, A2, A3, A4, A5, A6, R1, F1, F2, L1, L2, L3, L4, O1, O2, O3, E1, E2, E3, E4, X1, P1}
+	return []Rule{M1, M2, M3, I1, I2, A1, A2, A3, A4, A5, A6, R1, F1, F2, L1, L2, L3, L4, O1, O2, O3, E1, E2, E3, E4, X1, P1}
 }
 
 // Title is the short name of a rule, such as "fenced commit" for F1.
@@ -54,6 +55,8 @@ func (r Rule) text() (title, line string) {
 		return "join", "one compare-and-set on the label's record; late or repeated joins fail, and nothing revives an id"
 	case I1:
 		return "identity", "a wiped, restored or replaced store is noticed and refused until an operator decides"
+	case I2:
+		return "incarnation", "a failover or restore that lost grants is noticed where the store can say so, and no token is granted twice"
 	case A1:
 		return "mutual exclusion", "at every point of the store's order at most one session and token is current for a shard"
 	case A2:

@@ -5,13 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lift is by how much everything that only grows is raised when the store's history
-// may have forked: more than any number of grants, heartbeats or joins (I2).
-const lift = 1 << 40
+// Everything that only grows is raised by leastLift, which is more than any number of
+// grants, heartbeats or joins, and a random part below randomLift when the store's
+// history may have forked (I2), beyond all that this process has seen. Two failovers
+// from the same state, of which the second forgot the first, differ by the random part.
+const (
+	leastLift  = int64(1) << 40
+	randomLift = int64(1) << 44
+)
 
 // incarnations are the one that the namespace records, and the one of the server
 // that answers; both are empty where the store has none (I2).
@@ -65,11 +71,12 @@ func (b *Backend) adopt(ctx context.Context) error {
 		next := ns
 		next.recorded = ns.current
 		if ns.recorded != "" { // else the namespace is older than the column
-			if ns.base > math.MaxInt64-2*lift-ns.revision {
+			by := max(0, b.floor.Load()-ns.base) + leastLift + rand.Int64N(randomLift)
+			if ns.base > math.MaxInt64-2*by-ns.revision {
 				return fmt.Errorf("tenure: namespace %q: %w: its tokens are used up: begin a new namespace", b.name, driver.ErrUnsupported)
 			}
-			next.base, next.revision = ns.base+lift, ns.revision+1
-			if err := b.liftRecords(ctx, data, roster, next); err != nil {
+			next.base, next.revision = ns.base+by, ns.revision+1
+			if err := b.liftRecords(ctx, data, roster, next, by); err != nil {
 				return err
 			}
 		}
@@ -86,7 +93,7 @@ func (b *Backend) adopt(ctx context.Context) error {
 
 // liftRecords locks rows in the order in which all transactions do. No row is added
 // meanwhile: nothing is granted under an incarnation that is not recorded.
-func (b *Backend) liftRecords(ctx context.Context, data *Tx, open func() (*Tx, error), to namespace) error {
+func (b *Backend) liftRecords(ctx context.Context, data *Tx, open func() (*Tx, error), to namespace, by int64) error {
 	var names []string
 	err := data.rows(ctx, shardsAll, []any{b.name}, func(r Row) error {
 		var name string
@@ -111,8 +118,8 @@ func (b *Backend) liftRecords(ctx context.Context, data *Tx, open func() (*Tx, e
 	if _, err := readRosterRow(ctx, roster, rosterLock, b.name, new(string), &revision); err != nil {
 		return err
 	}
-	if err := roster.write(ctx, rosterRaise, b.name, revision+lift); err != nil {
+	if err := roster.write(ctx, rosterRaise, b.name, revision+by); err != nil {
 		return err
 	}
-	return roster.write(ctx, beatsLift, b.name, int64(lift))
+	return roster.write(ctx, beatsLift, b.name, by)
 }

@@ -131,6 +131,9 @@ func startContainers(ctx context.Context, kind Kind, n int, o *Options) (servers
 	if o.DiskBytes > 0 {
 		return nil, unavailable(kind, "a container has no disk of its own: unset %s", RuntimeVariable)
 	}
+	if o.Upstream != nil {
+		return nil, unavailable(kind, "a container has no upstream: unset %s", RuntimeVariable)
+	}
 	path, err := tool(kind, "containers")
 	if err != nil {
 		return nil, err

@@ -52,7 +52,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		{MariaDB, Options{DiskBytes: -1}, "negative"},
 		{PgBouncer, Options{}, "Upstream"},
 		{PgBouncer, Options{Upstream: &Server{kind: MariaDB}}, "Upstream"},
-		{Postgres, Options{Upstream: &Server{kind: Postgres}}, "Upstream"},
+		{Postgres, Options{Upstream: &Server{kind: MariaDB}}, "Upstream"},
+		{MariaDB, Options{Upstream: &Server{kind: Postgres}}, "Upstream"},
 	} {
 		s, err := Start(t.Context(), c.kind, &c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -57,7 +57,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		var err error
 		switch kind {
 		case Postgres:
-			_, err = postgresRecipe()
+			_, err = postgresRecipe(nil)
 		case MariaDB:
 			_, err = mariadbRecipe()
 		case PgBouncer:

@@ -58,7 +58,7 @@ type local struct {
 func findRecipe(kind Kind, o *Options) (recipe, error) {
 	switch kind {
 	case Postgres:
-		return postgresRecipe()
+		return postgresRecipe(o.Upstream)
 	case MariaDB:
 		return mariadbRecipe()
 	case PgBouncer:

@@ -29,8 +29,9 @@ type Options struct {
 	// DiskBytes is the size of a file system of the data's own, so that a test can
 	// fill it. Needs root. Default 0: the directory for temporary files.
 	DiskBytes int64
-	// Upstream is the server behind a PgBouncer, which must have been started here
-	// and stays the caller's to close.
+	// Upstream is the server behind a PgBouncer, or the primary of a PostgreSQL that
+	// is to be its asynchronous standby, with its databases and passwords. It must have
+	// been started here and stays the caller's to close.
 	Upstream *Server
 }
 
@@ -47,8 +48,8 @@ func (o *Options) check(kind Kind) error {
 		return fmt.Errorf("tenure: %s: DiskBytes %d is negative", kind, o.DiskBytes)
 	case kind == PgBouncer && (o.Upstream == nil || o.Upstream.kind != Postgres):
 		return fmt.Errorf("tenure: %s: set Options.Upstream to a PostgreSQL server", kind)
-	case kind != PgBouncer && o.Upstream != nil:
-		return fmt.Errorf("tenure: %s: Options.Upstream is for PgBouncer", kind)
+	case o.Upstream != nil && (kind != PgBouncer && kind != Postgres || o.Upstream.kind != Postgres):
+		return fmt.Errorf("tenure: %s: Options.Upstream is a PostgreSQL server, for PgBouncer and PostgreSQL", kind)
 	}
 	return nil
 }

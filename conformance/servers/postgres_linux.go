@@ -17,14 +17,22 @@ import (
 // ICU for the whole server.
 const oldestPostgres = 15
 
-func postgresRecipe() (recipe, error) {
+func postgresRecipe(upstream *Server) (recipe, error) {
 	bin, err := postgresBinaries()
 	if err != nil {
 		return recipe{}, err
 	}
+	prepare := preparePostgres
+	if upstream != nil {
+		primary, ok := upstream.inst.(*local)
+		if !ok {
+			return recipe{}, unavailable(Postgres, "its primary was named by %s: unset that to have one started", Postgres.variable())
+		}
+		prepare = func(ctx context.Context, l *local, bin string) error { return copyPostgres(ctx, l, primary, bin) }
+	}
 	return recipe{
 		accounts:  []string{"postgres", "nobody"},
-		prepare:   func(ctx context.Context, l *local) error { return preparePostgres(ctx, l, bin) },
+		prepare:   func(ctx context.Context, l *local) error { return prepare(ctx, l, bin) },
 		configure: configurePostgres,
 		command: func(l *local) (string, []string) {
 			return filepath.Join(bin, "postgres"), []string{"-D", l.path("data")}
@@ -81,6 +89,18 @@ func preparePostgres(ctx context.Context, l *local, bin string) error {
 	return l.run(ctx, role, filepath.Join(bin, "postgres"), "--single", "-D", l.path("data"), "postgres")
 }
 
+// copyPostgres makes the data of a standby of the primary.
+func copyPostgres(ctx context.Context, l, primary *local, bin string) error {
+	l.userPassword, l.adminPassword = primary.userPassword, primary.adminPassword
+	passwords, err := l.write("pgpass", fmt.Sprintf("*:*:*:%s:%s\n", adminName, primary.adminPassword))
+	if err != nil {
+		return err
+	}
+	source := fmt.Sprintf("host=127.0.0.1 port=%d user=%s passfile=%s", primary.port, adminName, passwords)
+	return l.run(ctx, "", filepath.Join(bin, "pg_basebackup"), "--dbname="+source, "--pgdata="+l.path("data"),
+		"--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+}
+
 func configurePostgres(l *local) error {
 	access, tls := "host", []string{"ssl = off"}
 	if l.files != nil {
@@ -89,11 +109,11 @@ func configurePostgres(l *local) error {
 			"ssl_cert_file = '" + l.files.serverCert + "'", "ssl_key_file = '" + l.files.serverKey + "'",
 		}
 	}
-	rule := access + " all all 127.0.0.1/32 scram-sha-256"
+	method := "127.0.0.1/32 scram-sha-256"
 	if l.opts.TLS == TLSMutual {
-		rule += " clientcert=verify-ca"
+		method += " clientcert=verify-ca"
 	}
-	hba, err := l.write("pg_hba.conf", "local all all scram-sha-256\n"+rule+"\n")
+	hba, err := l.write("pg_hba.conf", fmt.Sprintf("local all all scram-sha-256\n%s all all %s\n%[1]s replication %[3]s %[2]s\n", access, method, adminName))
 	if err != nil {
 		return err
 	}

@@ -62,9 +62,11 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 		New: func(t conformance.T) *conformance.Store {
 			d := &sqlfault.Database{DB: db, Namespace: fmt.Sprintf("suite/case%d", cases.Add(1))}
 			calls := new(sqlfault.Calls)
-			return d.Conformance(calls, func(ctx context.Context, namespace string, how sqlfault.How) (driver.Backend, error) {
+			s := d.Conformance(calls, func(ctx context.Context, namespace string, how sqlfault.How) (driver.Backend, error) {
 				return openFaulty(ctx, dsn.Reveal(), namespace, o, calls, how)
 			})
+			s.Fork = d.Fork
+			return s
 		},
 	}
 }

@@ -214,3 +214,22 @@ func TestChunks(t *testing.T) {
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	sqlfault.CheckChunks(t, open(t, dsn, Options{}), openDB(t, dsn))
 }
+
+// TestOlderTables: a namespace from before the incarnation was recorded goes on, and
+// the migration can be repeated where it was interrupted.
+func TestOlderTables(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	schema, err := files.ReadFile("schema/0001_tables.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := openDB(t, dsn.With("multiStatements", "true"))
+	sqlfault.CheckOlderTables(t, db, string(schema), "tenure_", func() sqlfault.Floored { return open(t, dsn, Options{}) })
+	if _, err := db.ExecContext(t.Context(), "UPDATE tenure_schema SET version = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Migrate(t.Context(), dsn.Reveal(), nil); err != nil {
+		t.Error(err)
+	}
+}

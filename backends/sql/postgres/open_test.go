@@ -269,3 +269,29 @@ func TestChunks(t *testing.T) {
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	sqlfault.CheckChunks(t, open(t, dsn, Options{}), openDB(t, dsn))
 }
+
+// TestOlderTables: a namespace from before the incarnation was recorded goes on.
+func TestOlderTables(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	schema, err := files.ReadFile("schema/0001_tables.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	simple := openDB(t, dsn.With("default_query_exec_mode", "simple_protocol"))
+	sqlfault.CheckOlderTables(t, simple, string(schema), "tenure_", func() sqlfault.Floored { return open(t, dsn, Options{}) })
+}
+
+// TestNoIncarnation: a server that keeps its timeline to itself is refused, unless
+// that is what was asked for.
+func TestNoIncarnation(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Postgres, &servers.Options{NoSync: true})
+	dsn := server.Database(t)
+	exec(t, openDB(t, server.Admin().Database(dsn.Name())), "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+	o := &Options{Create: true, Migrate: true}
+	if _, err := Open(t.Context(), dsn.Reveal(), "app", o); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "NoIncarnation") {
+		t.Errorf("opened without the right to ask for the timeline: %v", err)
+	}
+	sqlfault.Join(t, open(t, dsn, Options{NoIncarnation: true}), "n1")
+}

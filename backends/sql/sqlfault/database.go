@@ -81,6 +81,12 @@ func (d *Database) Snapshot(ctx context.Context) (restore func(context.Context) 
 	return func(ctx context.Context) error { return d.exec(ctx, statements...) }, nil
 }
 
+// Fork records another incarnation than the server has, as after a promotion or in a
+// copy.
+func (d *Database) Fork(ctx context.Context) error {
+	return d.exec(ctx, "UPDATE tenure_namespaces SET incarnation = 'another' WHERE")
+}
+
 // How says what is special about a backend to open.
 type How struct {
 	Existing bool // without Create

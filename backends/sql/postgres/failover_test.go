@@ -1,0 +1,311 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core"
+)
+
+var failoversFlag = flag.Int("failovers", 2, "how often an asynchronous standby is promoted that lacks grants")
+
+const failoverTTL = time.Second
+
+// TestAsynchronousPromotion promotes a standby that lacks the last grants and
+// commits. Processes that know nothing of them come first, those that hold them
+// later: no token is granted twice (I2), and every member serves or halts.
+func TestAsynchronousPromotion(t *testing.T) {
+	t.Parallel()
+	var sum drillResult
+	for i := range *failoversFlag {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			r := newDrill(t, Options{}).play()
+			if r.repeated > 0 || r.silent > 0 || r.reported == 0 {
+				t.Errorf("%+v", r)
+			}
+			sum.add(r)
+		})
+	}
+	t.Logf("%d promotions: %+v", *failoversFlag, sum)
+}
+
+// TestAsynchronousPromotionUnnoticed is the control: without an incarnation a token
+// is granted twice.
+func TestAsynchronousPromotionUnnoticed(t *testing.T) {
+	t.Parallel()
+	if r := newDrill(t, Options{NoIncarnation: true}).play(); r.repeated == 0 {
+		t.Errorf("no token was granted twice: the drill proves nothing: %+v", r)
+	}
+}
+
+// drillResult counts grants, tokens of a shard that were granted to two sessions,
+// members that neither serve nor halt, those that halted, and those that reported
+// what the store had lost.
+type drillResult struct{ grants, repeated, silent, halted, reported int }
+
+func (r *drillResult) add(o drillResult) {
+	r.grants += o.grants
+	r.repeated += o.repeated
+	r.silent += o.silent
+	r.halted += o.halted
+	r.reported += o.reported
+}
+
+// drill is a primary with an asynchronous standby, and the members that use it.
+type drill struct {
+	t         *testing.T
+	o         Options
+	dsn       servers.DSN
+	primary   *servers.Server
+	standby   *servers.Server
+	toPrimary *faultproxy.Proxy // of the members that hold what is lost
+	toStandby *faultproxy.Proxy
+
+	mu     sync.Mutex
+	grants map[core.Fence]bool
+	lost   map[*drillMember]bool // has reported that the store lost writes
+}
+
+type drillMember struct {
+	*core.Elector
+	name string
+}
+
+func newDrill(t *testing.T, o Options) *drill {
+	d := &drill{t: t, o: o, grants: make(map[core.Fence]bool), lost: make(map[*drillMember]bool)}
+	d.primary = servers.New(t, servers.Postgres, &servers.Options{NoSync: true})
+	var err error
+	d.dsn, err = d.primary.CreateDatabase(t.Context()) // it goes with its server
+	d.must(err)
+	d.must(Migrate(t.Context(), d.dsn.Reveal(), &o))
+	d.standby = servers.New(t, servers.Postgres, &servers.Options{NoSync: true, Upstream: d.primary})
+	d.toPrimary, d.toStandby = d.proxy(d.primary), d.proxy(d.standby)
+	d.must(d.toStandby.Refuse())
+	return d
+}
+
+func (d *drill) proxy(s *servers.Server) *faultproxy.Proxy {
+	p, err := faultproxy.New(s.Addr(), nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			d.t.Error(err)
+		}
+	})
+	return p
+}
+
+// start runs a member that reaches the servers at the addresses, in their order.
+func (d *drill) start(name string, addrs ...string) *drillMember {
+	d.t.Helper()
+	dsn := strings.Replace(d.dsn.Reveal(), d.dsn.Addr(), strings.Join(addrs, ","), 1)
+	dsn += "&target_session_attrs=read-write&connect_timeout=1"
+	o := d.o
+	o.Create = name == "old-1"
+	b, err := Open(d.t.Context(), dsn, "drill", &o)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	m := &drillMember{name: name}
+	m.Elector, err = core.NewElector(b, &core.Options{Node: name, TTL: failoverTTL, Resync: 5 * failoverTTL, Hooks: core.Hooks{
+		OnGrant: func(f core.Fence) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.grants[f] = true
+		},
+		OnSession: func(e core.SessionEvent) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if errors.Is(e.Err, core.ErrStoreLost) {
+				d.lost[m] = true
+			}
+		},
+	}})
+	if err != nil {
+		d.t.Fatal(errors.Join(err, b.Close()))
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(d.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	d.t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil && !errors.Is(err, core.ErrStoreChanged) {
+			d.t.Errorf("%s: %v", name, err)
+		}
+		if err := b.Close(); err != nil {
+			d.t.Error(err)
+		}
+	})
+	return m
+}
+
+// contend serves shards: each lease appends an entry, and holds on.
+func (m *drillMember) contend(t *testing.T, shards ...string) {
+	t.Helper()
+	err := m.Contend(func(ctx context.Context, l *core.Lease) error {
+		if _, err := l.Append(ctx, []byte(m.name)); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}, shards...)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serves reports whether the member holds the shard, with its commit made.
+func (m *drillMember) serves(shard string) bool {
+	for _, l := range m.View().Leases {
+		if string(l.Fence.Shard) == shard && l.State == core.LeaseHeld {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *drill) until(what string, ok func() bool) {
+	d.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			d.t.Fatalf("not in 30 s: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// play loses grants of three kinds: of a shard that the standby does not know, of one
+// that it knows under another owner, and to a session that it does not know.
+func (d *drill) play() drillResult {
+	t := d.t
+	shards := []string{"kept", "moved", "new", "stranger"}
+	giver, taker := d.start("old-1", d.toPrimary.Addr(), d.toStandby.Addr()), d.start("old-2", d.toPrimary.Addr(), d.toStandby.Addr())
+	giver.contend(t, "kept", "moved", "stranger")
+	d.until("old-1 serves", func() bool { return giver.serves("kept") && giver.serves("moved") && giver.serves("stranger") })
+	d.caughtUp()
+	d.must(d.standby.Kill(t.Context()))
+
+	taker.contend(t, "moved", "new")
+	d.until("old-2 serves new", func() bool { return taker.serves("new") })
+	d.must(giver.Withdraw(t.Context(), "moved"))
+	d.until("old-2 serves moved", func() bool { return taker.serves("moved") })
+	stranger := d.start("old-3", d.toPrimary.Addr(), d.toStandby.Addr())
+	stranger.contend(t, "stranger")
+	d.must(giver.Withdraw(t.Context(), "stranger"))
+	d.until("old-3 serves stranger", func() bool { return stranger.serves("stranger") })
+	old := []*drillMember{giver, taker, stranger}
+	for _, m := range old {
+		d.until(m.name+" knows all", func() bool {
+			v := m.View()
+			return !slices.ContainsFunc(shards, func(s string) bool { o, _ := v.Owner(s); return o.Node == "" })
+		})
+	}
+	d.must(d.toPrimary.Refuse())
+	d.must(d.primary.Kill(t.Context()))
+
+	d.promote()
+	fresh := d.start("fresh", d.standby.Addr())
+	fresh.contend(t, shards...)
+	d.until("the fresh member serves what nobody holds", func() bool { return fresh.serves("new") })
+	d.must(d.toStandby.Admit())
+	giver.contend(t, "moved", "stranger")
+
+	r := drillResult{}
+	all := append(old, fresh)
+	settled := func(m *drillMember) bool {
+		v := m.View()
+		return v.Err != nil || v.Trusted && d.agrees(m, all, shards)
+	}
+	deadline := time.Now().Add(30 * failoverTTL)
+	for !(settled(giver) && settled(taker) && settled(stranger) && settled(fresh)) && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, m := range all {
+		if !settled(m) {
+			r.silent++
+			t.Logf("%s neither serves nor halts: %+v", m.name, m.View())
+		}
+		if m.View().Err != nil {
+			r.halted++
+		}
+	}
+	d.judge(&r)
+	return r
+}
+
+// agrees reports whether the member knows a live owner of each shard, who holds it.
+func (d *drill) agrees(m *drillMember, all []*drillMember, shards []string) bool {
+	v := m.View()
+	for _, s := range shards {
+		o, _ := v.Owner(s)
+		k := slices.IndexFunc(all, func(m *drillMember) bool { return m.name == o.Node })
+		if k < 0 || !all[k].serves(s) || all[k].View().Session != o.Session {
+			return false
+		}
+	}
+	return true
+}
+
+// judge counts the tokens of a shard that were granted to two sessions.
+func (d *drill) judge(r *drillResult) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	type grant struct {
+		shard core.ShardID
+		token core.Token
+	}
+	granted := map[grant]int{}
+	for f := range d.grants {
+		granted[grant{f.Shard, f.Token}]++
+	}
+	for g, n := range granted {
+		if n > 1 {
+			r.repeated++
+			d.t.Logf("shard %q: token %d was granted to %d sessions", g.shard, g.token, n)
+		}
+	}
+	r.grants, r.reported = len(d.grants), len(d.lost)
+}
+
+// caughtUp waits until the standby has all that the primary has.
+func (d *drill) caughtUp() {
+	d.t.Helper()
+	db := openDB(d.t, d.primary.Admin())
+	d.until("the standby has caught up", func() bool {
+		var done bool
+		err := db.QueryRowContext(d.t.Context(), "SELECT coalesce(bool_and(flush_lsn >= pg_current_wal_lsn()), false) FROM pg_stat_replication").Scan(&done)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		return done
+	})
+}
+
+// promote starts the standby, whose primary is gone, and makes it one.
+func (d *drill) promote() {
+	d.t.Helper()
+	d.must(d.standby.Restart(d.t.Context()))
+	db := openDB(d.t, d.standby.Admin())
+	if _, err := db.ExecContext(d.t.Context(), "SELECT pg_promote()"); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *drill) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}

@@ -1,0 +1,48 @@
+package sqlfault
+
+import (
+	"context"
+	stdsql "database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Floored is a backend that tells its floor.
+type Floored interface {
+	driver.Backend
+	Floor(ctx context.Context) (driver.Token, error)
+}
+
+// CheckOlderTables has the namespace "app" of a release that recorded no incarnation,
+// in tables as their first version made them, go on with its tokens. Open migrates.
+func CheckOlderTables(t *testing.T, db *stdsql.DB, schema, prefix string, open func() Floored) {
+	t.Helper()
+	statements := []string{
+		sql.WithPrefix(schema, prefix),
+		"UPDATE tenure_schema SET version = 1",
+		"INSERT INTO tenure_namespaces (namespace, store_id, base, revision) VALUES ('app', 'old', 1000, 7)",
+		"INSERT INTO tenure_rosters (namespace, store_id, revision) VALUES ('app', 'old', 3)",
+	}
+	for bucket := range 16 {
+		statements = append(statements, fmt.Sprintf("INSERT INTO tenure_tails (namespace, bucket) VALUES ('app', %d)", bucket))
+	}
+	for _, s := range statements {
+		if _, err := db.ExecContext(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := open()
+	if floor, err := b.Floor(t.Context()); err != nil || floor != 1007 {
+		t.Errorf("the floor is %d, %v after the tables were migrated, want 1007", floor, err)
+	}
+	if granted, _ := Acquire(t, Join(t, b, "n1"), Claims(1)); granted[0].Fence.Token != 1008 {
+		t.Errorf("token %d, want 1008", granted[0].Fence.Token)
+	}
+	var incarnation string
+	if err := db.QueryRowContext(t.Context(), "SELECT incarnation FROM tenure_namespaces WHERE namespace = 'app'").Scan(&incarnation); err != nil || incarnation == "" {
+		t.Errorf("the incarnation on record is %q, %v", incarnation, err)
+	}
+}
