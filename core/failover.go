@@ -19,7 +19,8 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("tenure: shard %q: after a failover or restore the store has the commits up to %d and had acknowledged those up to %d, under token %d: compare what the application did with what the log has",
+	return fmt.Sprintf("tenure: shard %q: after a failover or restore the store has the commits up to %d "+
+		"and had acknowledged those up to %d, under token %d: compare what the application did with what the log has",
 		e.Fence.Shard, e.Found.Number, e.Acknowledged.Number, e.Fence.Token)
 }
 

@@ -39,11 +39,15 @@ func (f *forgetful) Observe(ctx context.Context, q driver.ObserveQuery) (*driver
 	floor, forgot := f.lost()
 	c := *v
 	c.Floor = floor
-	c.Shards = slices.DeleteFunc(slices.Clone(v.Shards), func(s driver.ShardState) bool { return slices.Contains(forgot, s.Shard) })
+	c.Shards = slices.DeleteFunc(slices.Clone(v.Shards), func(s driver.ShardState) bool {
+		return slices.Contains(forgot, s.Shard)
+	})
 	return &c, nil
 }
 
-func (f *forgetful) ReadLog(ctx context.Context, s driver.ShardID, after driver.Seq, limit int) (*driver.LogPage, error) {
+func (f *forgetful) ReadLog(
+	ctx context.Context, s driver.ShardID, after driver.Seq, limit int,
+) (*driver.LogPage, error) {
 	if _, forgot := f.lost(); slices.Contains(forgot, s) {
 		return &driver.LogPage{}, nil
 	}
@@ -91,8 +95,9 @@ func TestFailoverIsComparedAndReported(t *testing.T) {
 			return len(lost) == 2 && failedOver == 1
 		})
 		for _, s := range []ShardID{"held", "returned"} {
-			if e := lost[s]; e == nil || e.Acknowledged.Number != 2 || e.Found.Number != 0 || e.Fence.Token != held[string(s)].fence.Token {
-				w.Errorf("%s: reported %+v, want commits up to 2 under token %d", s, e, held[string(s)].fence.Token)
+			token := held[string(s)].fence.Token
+			if e := lost[s]; e == nil || e.Acknowledged.Number != 2 || e.Found.Number != 0 || e.Fence.Token != token {
+				w.Errorf("%s: reported %+v, want commits up to 2 under token %d", s, e, token)
 			}
 		}
 		if err := held["held"].Err(); !errors.Is(err, ErrLost) {

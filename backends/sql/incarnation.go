@@ -33,7 +33,8 @@ type forkedError struct {
 }
 
 func (e *forkedError) Error() string {
-	return fmt.Sprintf("tenure: namespace %q: the server's history is %q and the namespace was used under %q: a standby was promoted or a copy restored; tokens are raised first, try again",
+	return fmt.Sprintf("tenure: namespace %q: the server's history is %q and the namespace was used under %q: "+
+		"a standby was promoted or a copy restored; tokens are raised first, try again",
 		e.namespace, e.current, e.recorded)
 }
 
@@ -73,7 +74,8 @@ func (b *Backend) adopt(ctx context.Context) error {
 		if ns.recorded != "" { // else the namespace is older than the column
 			by := max(0, b.floor.Load()-ns.base) + leastLift + rand.Int64N(randomLift)
 			if ns.base > math.MaxInt64-2*by-ns.revision {
-				return fmt.Errorf("tenure: namespace %q: %w: its tokens are used up: begin a new namespace", b.name, driver.ErrUnsupported)
+				return fmt.Errorf("tenure: namespace %q: %w: its tokens are used up: begin a new namespace",
+					b.name, driver.ErrUnsupported)
 			}
 			next.base, next.revision = ns.base+by, ns.revision+1
 			if err := b.liftRecords(ctx, data, roster, next, by); err != nil {

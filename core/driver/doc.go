@@ -30,7 +30,8 @@
 // Each rule has a permanent id (M1, A2, F1, ...), stated at the method that it
 // binds. The conformance suite prints the id of a rule that a backend breaks.
 //
-// Membership: M1 beat, M2 evict, M3 join, I1 identity.
+// Membership: M1 beat, M2 evict, M3 join, I1 identity, I2
+// incarnation.
 // Leases: A1 mutual exclusion, A2 monotonic tokens, A3 idempotent, A4
 // independent, A5 transfer and preemption, A6 batch, R1 exact release.
 // Fenced writes: F1 fenced commit, F2 two failures.

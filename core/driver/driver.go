@@ -14,6 +14,16 @@ import "context"
 // option (Create) does it write a missing one; without it a missing identity is
 // an error, because it may mean a wiped store (I1).
 //
+// A store that can lose its acknowledged tail in a failover and go on says so by an
+// incarnation, which differs between two histories of it. The identity records it.
+// Acquire and Transfer take effect only under the recorded one, in the same atomic
+// step. A call that meets another one first records it and, in one step with that,
+// raises what only grows: the base by more than any number of grants, and with it the
+// token of every record, so that no lease of before is current; such a call is
+// ErrRetry. So no token is granted twice, whatever the store forgot. View.Floor says
+// that it happened (I2). A store without incarnations leaves that to an operator, and
+// its documentation says when.
+//
 // Errors are of the closed set of rule E1 or unknown. A backend does not retry
 // writes, and switches off what its client library would retry by itself (E2).
 // Names, sizes and numbers are checked with this package's Check functions

@@ -249,10 +249,11 @@ type View struct {
 	Beats []Beat
 	// Shards whose record changed since the cursor (all of them with Reset).
 	Shards []ShardState
-	// Floor, with Reset, is a token that all grants since the floor of the namespace
-	// was last raised exceed: after a failover that may have lost grants, or by an
-	// operator (I2). A shard that is not listed counts as free with this token, and
-	// may be claimed so. 0 where it never was raised.
+	// Floor, with Reset, is what the tokens of the namespace were last raised to,
+	// after a failover that may have lost grants or by an operator: all granted before
+	// are at most Floor, all granted since are above it (I2). A shard that is not listed
+	// counts as free with this token, and may be claimed so. 0 where they never were, or
+	// where the backend must be opened again for it.
 	Floor Token
 }
 

@@ -32,10 +32,12 @@
 //
 // # What it does not do
 //
-//   - It does not survive the loss of acknowledged commits: a replica that is
-//     promoted may have forgotten the last grants. The namespace's revision steps
-//     back then, which is noticed by every process that saw it (ErrStoreChanged);
-//     raise the floor ([Backend.RaiseFloor]) after such a failover.
+//   - It does not bring back what a replica lacks when it is promoted: the last grants
+//     and commits are lost. No token is granted twice nevertheless: the namespace
+//     records the server_id, and the first call under another one raises all tokens
+//     (I2). Members go on, and report commits that were acknowledged and are gone.
+//   - It does not notice an older copy that runs under the same server_id. Raise the
+//     floor ([Backend.RaiseFloor]) after a restore.
 //   - It does not know clusters that write on several nodes (Galera, group
 //     replication): let every process write to one node.
 //   - It does not keep time, and compares no clock, of the client or the server.

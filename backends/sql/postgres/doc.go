@@ -35,13 +35,14 @@
 //
 // # What it does not do
 //
-//   - It does not survive the loss of acknowledged commits: an asynchronous
-//     standby that is promoted may have forgotten the last grants. The namespace's
-//     revision steps back then, which is noticed by every process that saw it
-//     (ErrStoreChanged); use synchronous replication, or raise the floor
-//     ([Backend.RaiseFloor]) after such a failover. Open refuses
-//     synchronous_commit = off for the same reason. Leave fsync on: without it a
-//     crash of the machine does the same, and can damage the database.
+//   - It does not bring back what an asynchronous standby lacks when it is promoted:
+//     the last grants and commits are lost. No token is granted twice nevertheless:
+//     the namespace records the server's system identifier and timeline, and the first
+//     call under another one raises all tokens (I2). Members go on, and report commits
+//     that were acknowledged and are gone. Use synchronous replication to lose none.
+//   - It does not notice a loss within one timeline: a base backup that is started
+//     without recovery.signal, a snapshot of the disk, fsync = off. Raise the floor
+//     ([Backend.RaiseFloor]) after those. Open refuses synchronous_commit = off.
 //   - It does not keep time, and compares no clock, of the client or the server.
 //   - It does not help against a transaction of the application that is left open:
 //     one that holds a fence keeps its shard from being taken, until the server

@@ -118,7 +118,7 @@ func (d *drill) start(name string, addrs ...string) *drillMember {
 		d.t.Fatal(err)
 	}
 	m := &drillMember{name: name}
-	m.Elector, err = core.NewElector(b, &core.Options{Node: name, TTL: failoverTTL, Resync: 5 * failoverTTL, Hooks: core.Hooks{
+	hooks := core.Hooks{
 		OnGrant: func(f core.Fence) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -131,7 +131,10 @@ func (d *drill) start(name string, addrs ...string) *drillMember {
 				d.lost[m] = true
 			}
 		},
-	}})
+	}
+	m.Elector, err = core.NewElector(b, &core.Options{
+		Node: name, TTL: failoverTTL, Resync: 5 * failoverTTL, Hooks: hooks,
+	})
 	if err != nil {
 		d.t.Fatal(errors.Join(err, b.Close()))
 	}
@@ -191,9 +194,12 @@ func (d *drill) until(what string, ok func() bool) {
 func (d *drill) play() drillResult {
 	t := d.t
 	shards := []string{"kept", "moved", "new", "stranger"}
-	giver, taker := d.start("old-1", d.toPrimary.Addr(), d.toStandby.Addr()), d.start("old-2", d.toPrimary.Addr(), d.toStandby.Addr())
+	first, second := d.toPrimary.Addr(), d.toStandby.Addr()
+	giver, taker := d.start("old-1", first, second), d.start("old-2", first, second)
 	giver.contend(t, "kept", "moved", "stranger")
-	d.until("old-1 serves", func() bool { return giver.serves("kept") && giver.serves("moved") && giver.serves("stranger") })
+	d.until("old-1 serves", func() bool {
+		return giver.serves("kept") && giver.serves("moved") && giver.serves("stranger")
+	})
 	d.caughtUp()
 	d.must(d.standby.Kill(t.Context()))
 
@@ -201,7 +207,7 @@ func (d *drill) play() drillResult {
 	d.until("old-2 serves new", func() bool { return taker.serves("new") })
 	d.must(giver.Withdraw(t.Context(), "moved"))
 	d.until("old-2 serves moved", func() bool { return taker.serves("moved") })
-	stranger := d.start("old-3", d.toPrimary.Addr(), d.toStandby.Addr())
+	stranger := d.start("old-3", first, second)
 	stranger.contend(t, "stranger")
 	d.must(giver.Withdraw(t.Context(), "stranger"))
 	d.until("old-3 serves stranger", func() bool { return stranger.serves("stranger") })
@@ -285,7 +291,8 @@ func (d *drill) caughtUp() {
 	db := openDB(d.t, d.primary.Admin())
 	d.until("the standby has caught up", func() bool {
 		var done bool
-		err := db.QueryRowContext(d.t.Context(), "SELECT coalesce(bool_and(flush_lsn >= pg_current_wal_lsn()), false) FROM pg_stat_replication").Scan(&done)
+		err := db.QueryRowContext(d.t.Context(),
+			"SELECT coalesce(bool_and(flush_lsn >= pg_current_wal_lsn()), false) FROM pg_stat_replication").Scan(&done)
 		if err != nil {
 			d.t.Fatal(err)
 		}
