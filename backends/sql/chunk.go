@@ -35,6 +35,9 @@ func scanChunk(r Row) (*chunk, error) {
 	if err := json.Unmarshal(cuts, &c.cuts); err != nil {
 		return nil, c.damaged("its cuts are not numbers")
 	}
+	if driver.CheckShard(c.shard) != nil {
+		return nil, c.damaged("it is of no valid shard")
+	}
 	n := len(c.cuts) - 1
 	if n < 1 || c.first < 1 || c.last == math.MaxInt64 || c.last-c.first != driver.Seq(n-1) || c.cuts[0] != 0 || c.cuts[n] != len(c.payloads) {
 		return nil, c.damaged("its cuts do not fit")
@@ -55,5 +58,5 @@ func (c *chunk) entry(seq driver.Seq) driver.Entry {
 }
 
 func (c *chunk) damaged(why string) error {
-	return fmt.Errorf("tenure: shard %q, entries %d to %d: %w: %s: restore the database", c.shard, c.first, c.last, errDamaged, why)
+	return fmt.Errorf("tenure: shard %.128q, entries %d to %d: %w: %s: restore the database", c.shard, c.first, c.last, errDamaged, why)
 }

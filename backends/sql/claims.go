@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,11 +11,15 @@ import (
 
 // record is a shard's row.
 type record struct {
-	owner   driver.Owner
+	owner   driver.Owner // zero if it is damaged
+	damaged bool
 	granted driver.Token // the token that the current one was granted from (A3)
 	head    driver.Head
 	floor   driver.Token // of View: what a shard without a row counts as (I2)
 }
+
+// errDamagedOwner is a row of a shard that nobody can have written in order.
+var errDamagedOwner = errors.New("its row names no valid session and token")
 
 // decision says what becomes of one claim or handover, given the shard's row.
 type decision struct {
@@ -164,6 +169,9 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 			}
 			r.floor = driver.Token(ns.base)
 			d := part.decide(i, r, alive)
+			if r.damaged {
+				d = decision{err: fmt.Errorf("tenure: shard %q: %w: restore the database", shard, errDamagedOwner)}
+			}
 			if d.grant && exists && !locked {
 				d = decision{err: errBusy("shard", names[i])}
 			}

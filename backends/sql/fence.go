@@ -62,6 +62,8 @@ func (b *Backend) fence(fence driver.Fence, row func(s Statement, params []any, 
 	if _, err := row(ownerRead, []any{b.name, string(fence.Shard)}, &session, &token); err != nil {
 		return b.store.Classify(err)
 	}
-	refused.Current = driver.Owner{Session: driver.SessionID(session), Token: driver.Token(token)}
+	if current := (driver.Owner{Session: driver.SessionID(session), Token: driver.Token(token)}); isOwner(current) {
+		refused.Current = current
+	}
 	return refused
 }

@@ -168,7 +168,9 @@ func (b *Backend) tailReset(ctx context.Context) (*driver.TailPage, error) {
 		return data.rows(ctx, headsAll, []any{b.name}, func(r Row) error {
 			var h driver.ShardHead
 			err := scanHead(r, &h.Shard, &h.Head)
-			page.Heads = append(page.Heads, h)
+			if err == nil && driver.CheckShard(h.Shard) == nil {
+				page.Heads = append(page.Heads, h)
+			}
 			return err
 		})
 	})

@@ -129,7 +129,9 @@ func (b *Backend) changedShards(ctx context.Context, view *driver.View, at *obse
 			if err := r.Scan(&s.Shard, &s.Owner.Session, &s.Owner.Token); err != nil {
 				return err
 			}
-			shards = append(shards, s)
+			if driver.CheckShard(s.Shard) == nil && isOwner(s.Owner) { // else it is damaged
+				shards = append(shards, s)
+			}
 			return nil
 		})
 	})
@@ -177,7 +179,9 @@ func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *obs
 			if err := r.Scan(&id); err != nil {
 				return err
 			}
-			gone = append(gone, id)
+			if driver.CheckSession(id) == nil { // no other was ever a member
+				gone = append(gone, id)
+			}
 			return nil
 		})
 	})

@@ -58,10 +58,19 @@ func (b *Backend) readShards(ctx context.Context, data *Tx, how Statement, names
 		err := r.Scan(&shard, &rec.owner.Session, &rec.owner.Token, &rec.granted,
 			&rec.head.Number, &rec.head.Seq, &rec.head.Oldest, &nonce, &rec.head.Token)
 		rec.head.Nonce = driver.Nonce(nonce)
+		if rec.damaged = !isOwner(rec.owner); rec.damaged {
+			rec.owner = driver.Owner{}
+		}
 		records[shard] = rec
 		return err
 	})
 	return records, err
+}
+
+// isOwner reports whether a row can name that owner: what is read from a store is
+// untrusted, and names go on into views and logs.
+func isOwner(o driver.Owner) bool {
+	return o.Token > 0 && (o.Session == "" || driver.CheckSession(o.Session) == nil)
 }
 
 // claimShards locks and reads the rows that exist and that it can lock.

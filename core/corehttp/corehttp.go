@@ -14,6 +14,9 @@
 // process that was stopped may answer 200 once more after it was superseded. A load
 // balancer may go by it, a write may not: the lease decides, in the store.
 //
+// An answer has at most 2 MiB, whatever the namespace holds: lists end early then, and
+// say so.
+//
 // The handler takes GET and HEAD only and changes nothing. It tells names, metadata
 // and addresses of members: serve it on loopback, or where only operators reach it.
 package corehttp
@@ -24,6 +27,8 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -37,8 +42,8 @@ type Source interface {
 
 // Options of a Handler. Nil works.
 type Options struct {
-	// MaxShards bounds the shards in one answer of /view. Default 1000. The rest is
-	// asked for with ?after=NAME.
+	// MaxShards bounds the shards, and the leases, in one answer of /view. Default, and
+	// most, 1000. The rest of the shards is asked for with ?after=NAME.
 	MaxShards int
 }
 
@@ -50,6 +55,8 @@ type View struct {
 	Halted    string   `json:"halted,omitempty"` // why nothing is granted any more
 	Contended int      `json:"contended"`        // shards that this member contends for
 	Members   []Member `json:"members"`
+	// MoreMembers: there are members beside these, whose names and metadata are long.
+	MoreMembers bool `json:"more_members,omitempty"`
 	// Shards are the first, or those after ?after=NAME; ?shard=NAME shows one only.
 	Shards []Shard `json:"shards"`
 	More   bool    `json:"more,omitempty"` // there are shards behind these
@@ -57,8 +64,8 @@ type View struct {
 	// core.View.Unowned does: the reserved ones, Tenure's own, apart.
 	Unowned   int      `json:"unowned"`
 	Reserved  int      `json:"unowned_reserved"`
-	Leases    []Lease  `json:"leases"`     // of this member
-	Stuck     []string `json:"stuck"`      // shards whose handler did not return in time
+	Leases    []Lease  `json:"leases"`     // of this member; as many as shards at most
+	Stuck     []string `json:"stuck"`      // shards whose handler did not return in time; at most 100
 	LastMoves []Move   `json:"last_moves"` // of this member, oldest first
 }
 
@@ -118,9 +125,9 @@ type Problem struct {
 // Handler returns a handler for the paths of the package comment, of a
 // *core.Elector. Safe for concurrent use.
 func Handler(s Source, o *Options) http.Handler {
-	h := &handler{source: s, limit: 1000}
+	h := &handler{source: s, limit: maxShards}
 	if o != nil && o.MaxShards > 0 {
-		h.limit = o.MaxShards
+		h.limit = min(o.MaxShards, maxShards)
 	}
 	mux := http.NewServeMux()
 	for path, serve := range map[string]func(*core.View, *http.Request) (int, any){
@@ -139,9 +146,52 @@ func Handler(s Source, o *Options) http.Handler {
 	return mux
 }
 
+// Bounds of an answer. Together they keep it below 2 MiB.
+const (
+	maxShards  = 1000
+	maxStuck   = 100
+	maxMembers = 512 << 10 // bytes of what members told, as JSON
+	maxReason  = 1000      // bytes of an error
+)
+
 type handler struct {
 	source Source
 	limit  int
+
+	mu       sync.Mutex
+	counted  *core.View // of which the numbers are
+	unowned  int
+	reserved int
+}
+
+// count is View.Unowned, which looks at every shard: once for each snapshot.
+func (h *handler) count(v *core.View) (unowned, reserved int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.counted != v {
+		h.unowned, h.reserved = v.Unowned()
+		h.counted = v
+	}
+	return h.unowned, h.reserved
+}
+
+// reason is an error's text, which may have come from a store.
+func reason(err error) string {
+	text := err.Error()
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "..."
+	}
+	return text
+}
+
+// size is more than what a member takes in an answer.
+func size(m *core.Member) int {
+	const rest, escaped, indent = 300, 6, 30
+	n := rest + escaped*(len(m.Node)+len(m.Session))
+	for k, v := range m.Meta {
+		n += escaped*(len(k)+len(v)) + indent
+	}
+	return n
 }
 
 func reply(w http.ResponseWriter, status int, body any) {
@@ -163,7 +213,8 @@ func status(reasons []string) (int, any) {
 
 func (h *handler) health(v *core.View, _ *http.Request) (int, any) {
 	var reasons []string
-	for _, s := range v.Stuck() {
+	stuck := v.Stuck()
+	for _, s := range stuck[:min(len(stuck), maxStuck)] {
 		reasons = append(reasons, "the handler of shard "+s+" did not return in time: its shard waits for this process to end")
 	}
 	return status(reasons)
@@ -173,7 +224,7 @@ func (h *handler) ready(v *core.View, _ *http.Request) (int, any) {
 	var reasons []string
 	switch {
 	case v.Err != nil:
-		reasons = append(reasons, "halted: "+v.Err.Error())
+		reasons = append(reasons, "halted: "+reason(v.Err))
 	case v.Stopped:
 		reasons = append(reasons, "stopping: what is held here is handed back")
 	case v.Contended > 0 && !v.Trusted:
@@ -218,36 +269,46 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	if after := q.Get("after"); after != "" {
 		shards = shards[sort.Search(len(shards), func(i int) bool { return shards[i].Shard > after }):]
 	}
-	leases := v.Leases
-	if name := q.Get("shard"); name != "" {
-		shards = slices.DeleteFunc(slices.Clone(shards), func(o core.Ownership) bool { return o.Shard != name })
-		leases = slices.DeleteFunc(slices.Clone(leases), func(l core.LeaseInfo) bool { return string(l.Fence.Shard) != name })
+	leases, stuck := v.Leases, v.Stuck()
+	if name := q.Get("shard"); name != "" { // both are sorted by it
+		from := sort.Search(len(shards), func(i int) bool { return shards[i].Shard >= name })
+		to := sort.Search(len(shards), func(i int) bool { return shards[i].Shard > name })
+		shards = shards[from:to]
+		from = sort.Search(len(leases), func(i int) bool { return string(leases[i].Fence.Shard) >= name })
+		to = sort.Search(len(leases), func(i int) bool { return string(leases[i].Fence.Shard) > name })
+		leases = leases[from:to]
 	}
 	out := View{
 		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Contended: v.Contended, More: len(shards) > limit,
 		// Empty lists rather than null.
-		Members: []Member{}, Shards: []Shard{}, Leases: []Lease{}, LastMoves: []Move{}, Stuck: append([]string{}, v.Stuck()...),
+		Members: []Member{}, Shards: []Shard{}, Leases: []Lease{}, LastMoves: []Move{}, Stuck: append([]string{}, stuck[:min(len(stuck), maxStuck)]...),
 	}
 	if v.Err != nil {
-		out.Halted = v.Err.Error()
+		out.Halted = reason(v.Err)
 	}
-	for _, m := range v.Members {
+	left := maxMembers
+	for i := range v.Members {
+		m := &v.Members[i]
+		if left -= size(m); left < 0 {
+			out.MoreMembers = true
+			break
+		}
 		out.Members = append(out.Members, Member{
 			Node: m.Node, Session: string(m.Session), TTL: m.TTL.String(), Priority: m.Priority, Weight: m.Weight, Meta: m.Meta,
 			Silent: slices.Contains(v.Silent, m.Session),
 		})
 	}
-	out.Unowned, out.Reserved = v.Unowned()
+	out.Unowned, out.Reserved = h.count(v)
 	for _, o := range shards[:min(limit, len(shards))] {
 		out.Shards = append(out.Shards, shard(o))
 	}
-	for _, l := range leases {
+	for _, l := range leases[:min(h.limit, len(leases))] {
 		out.Leases = append(out.Leases, Lease{Shard: string(l.Fence.Shard), Token: l.Fence.Token, State: string(l.State), Since: l.Since})
 	}
 	for _, m := range v.Moves {
 		move := Move{At: m.At, Shard: string(m.Fence.Shard), Token: m.Fence.Token, Kind: string(m.Kind)}
 		if m.Err != nil {
-			move.Reason = m.Err.Error()
+			move.Reason = reason(m.Err)
 		}
 		out.LastMoves = append(out.LastMoves, move)
 	}

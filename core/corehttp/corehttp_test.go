@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,6 +127,46 @@ func TestView(t *testing.T) {
 	}
 	get[corehttp.Problem](t, h, "/view?limit=3", 400)
 	get[corehttp.Problem](t, h, "/view?limit=x", 400)
+}
+
+// TestBounded: no answer is larger than the package says, whatever the namespace holds,
+// and none costs more than what it shows. It measures what the process allocates, so
+// nothing runs beside it.
+func TestBounded(t *testing.T) {
+	const many = 20_000
+	long := strings.Repeat("n", 128)
+	v := &core.View{Node: "n1", Session: "S1", Trusted: true, Contended: many, Err: errors.New(strings.Repeat("\x00", 1<<20))}
+	for i := range many {
+		name := fmt.Sprintf("%s%06d", long[:122], i)
+		v.Shards = append(v.Shards, core.Ownership{Shard: name, Session: "S1", Token: core.Token(math.MaxInt64 - many + i), Node: long})
+		v.Leases = append(v.Leases, core.LeaseInfo{Fence: core.Fence{Shard: core.ShardID(name), Session: "S1", Token: 7}, State: core.LeaseStuck, Since: time.Now()})
+		v.Members = append(v.Members, core.Member{Session: core.SessionID(long[:64]), Node: long, TTL: time.Second,
+			Meta: map[string]string{"a": strings.Repeat("\x00", 2000)}})
+	}
+	for range 64 {
+		v.Moves = append(v.Moves, core.Move{Fence: v.Leases[0].Fence, Kind: core.MoveBack, Err: v.Err})
+	}
+	h := corehttp.Handler((*fixed)(v), &corehttp.Options{MaxShards: many})
+	for _, path := range []string{"/view", "/view?limit=1000", "/view?limit=100000", "/view?after=n", "/view?shard=" + v.Shards[many/2].Shard, "/healthz", "/readyz", "/leader?shard=" + v.Shards[7].Shard} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		if w.Body.Len() > 2<<20 {
+			t.Errorf("%.40s: an answer of %d bytes", path, w.Body.Len())
+		}
+	}
+	got := get[corehttp.View](t, h, "/view", 200)
+	if !got.More || !got.MoreMembers || len(got.Members) == 0 || len(got.Shards) != 1000 || got.Unowned != 0 {
+		t.Errorf("got %d members, %d shards, more %v, %v, %d unowned", len(got.Members), len(got.Shards), got.More, got.MoreMembers, got.Unowned)
+	}
+	v.Leases, v.Moves, v.Err = nil, nil, nil
+	v.Members = v.Members[:1]
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	one := get[corehttp.View](t, h, "/view?shard="+v.Shards[many/2].Shard, 200)
+	runtime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; len(one.Shards) != 1 || allocated > 512<<10 {
+		t.Errorf("showing %d shard of %d allocated %d bytes", len(one.Shards), many, allocated)
+	}
 }
 
 func TestReadOnly(t *testing.T) {

@@ -209,6 +209,12 @@ func TestPasswordOfEachConnection(t *testing.T) {
 	}
 }
 
+func TestNames(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	sqlfault.CheckNames(t, open(t, dsn, Options{}), openDB(t, dsn))
+}
+
 func TestChunks(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)

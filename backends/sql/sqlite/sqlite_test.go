@@ -130,6 +130,18 @@ func TestLife(t *testing.T) {
 	}
 }
 
+func TestNames(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b := open(t, path, nil)
+	db, err := sqlite.OpenDB(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	sqlfault.CheckNames(t, b, db)
+}
+
 func TestChunks(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)

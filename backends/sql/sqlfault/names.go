@@ -1,0 +1,79 @@
+package sqlfault
+
+import (
+	stdsql "database/sql"
+	"errors"
+	"testing"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// CheckNames has rows with names and tokens that nobody can have written in order, as
+// those of a compromised member: none comes out, and what else there is goes on.
+func CheckNames(t *testing.T, b driver.Backend, db *stdsql.DB) {
+	t.Helper()
+	s := Join(t, b, "n1")
+	granted, _ := Acquire(t, s, Claims(4))
+	escape := "\x1b[2J\n"
+	statements := []string{
+		"UPDATE tenure_shards SET session = 'x" + escape + "' WHERE shard = 'shard-00000'",
+		"UPDATE tenure_shards SET shard = 'y" + escape + "' WHERE shard = 'shard-00002'",
+		"UPDATE tenure_namespaces SET revision = revision + 1",
+	}
+	for _, st := range statements {
+		if _, err := db.ExecContext(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// Where the schema has a check of its own, this one stays as it was.
+	_, err := db.ExecContext(t.Context(), "UPDATE tenure_shards SET token = -5 WHERE shard = 'shard-00001'")
+	damaged, sound := []int{0, 1}, []int{3}
+	if err != nil {
+		damaged, sound = []int{0}, []int{1, 3}
+	}
+
+	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(view.Shards) != len(sound) || len(view.Members) != 1 {
+		t.Errorf("the view has %+v, want the shards %v only", view, sound)
+	}
+	tail, err := b.TailLog(t.Context(), "", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range tail.Heads {
+		if driver.CheckShard(h.Shard) != nil {
+			t.Errorf("the tail names %q", h.Shard)
+		}
+	}
+	for _, i := range append(damaged, 2) {
+		f := granted[i].Fence
+		results, err := s.Commit(t.Context(), []driver.Write{AppendOf(f, 1, nil)})
+		fenced, ok := errors.AsType[*driver.FencedError](errors.Join(err, results[0].Err))
+		if !ok || fenced.Current != (driver.Owner{}) {
+			t.Errorf("commit to %s: %v, %v, want it fenced, and no names", f.Shard, err, results[0].Err)
+		}
+	}
+	claims := Claims(4)
+	for i := range claims {
+		claims[i].Seen = driver.Owner{Session: "other", Token: 1}
+	}
+	results, err := s.Acquire(t.Context(), append(claims, driver.Claim{Shard: "fresh"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range damaged {
+		if err := results[i].Err; err == nil || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("claim of a damaged shard: %v", err)
+		}
+	}
+	if results[4].Err != nil {
+		t.Errorf("claim of another shard in the same batch: %v", results[4].Err)
+	}
+	for _, i := range sound {
+		Commit(t, s, AppendOf(granted[i].Fence, 1, nil))
+	}
+}
