@@ -24,6 +24,7 @@ func (c Case) Name() string { return c.Area + "/" + c.Property }
 func Cases() []Case {
 	return slices.Concat(
 		membershipCases(),
+		labelCases(),
 		acquireCases(),
 		tokenCases(),
 		releaseCases(),

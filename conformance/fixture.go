@@ -32,6 +32,7 @@ type fixture struct {
 	backends   []driver.Backend
 	reader     driver.Backend
 	observer   *member
+	restarts   int
 }
 
 func newFixture(t T, h *Harness, c Case, store *Store) *fixture {

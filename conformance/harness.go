@@ -7,6 +7,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
+// LongRun is the environment variable that has Test set [Harness.Long].
+const LongRun = "TENURE_CONFORMANCE_LONG"
+
 // Harness tells the suite how to reach one backend. Name and New are required.
 type Harness struct {
 	// Name of the backend, for the report.
@@ -26,8 +29,9 @@ type Harness struct {
 	// Serial runs one case after the other. The default is in parallel.
 	Serial bool
 
-	// Long multiplies the interleavings of the racing cases by about 20. The
-	// default is the short form, meant for every run.
+	// Long multiplies the interleavings of the racing cases by about 20, and the
+	// restarts under new node labels by 50. The default is the short form, meant for
+	// every run.
 	Long bool
 
 	// Timeout bounds each case; one that has not ended by then fails with the

@@ -40,6 +40,7 @@ type state struct {
 	floor     driver.Token
 	compacted int64
 	labels    map[string]driver.SessionID
+	removals  int                       // how often labels were removed
 	used      map[driver.SessionID]bool // ids that have joined
 	members   map[driver.SessionID]*record
 	gone      map[driver.SessionID]int64
@@ -338,8 +339,8 @@ func (m *model) remove(id driver.SessionID) {
 }
 
 // join is the compare-and-set on the label's record: last is what was read of it.
-func (m *model) join(j driver.Member, last driver.SessionID) error {
-	now := m.store.labels[j.Node]
+func (m *model) join(j driver.Member, last driver.SessionID, removals int) error {
+	now, known := m.store.labels[j.Node]
 	used := m.store.used[j.Session]
 	if m.bug == remembersLastJoin {
 		used = now == j.Session
@@ -347,7 +348,7 @@ func (m *model) join(j driver.Member, last driver.SessionID) error {
 	switch {
 	case used && m.bug != joinRevives:
 		return fmt.Errorf("tenure: session %s has joined before: %w", j.Session, driver.ErrConflict)
-	case now != last && m.bug != lateJoinRevives:
+	case now != last && m.bug != lateJoinRevives, removals != m.store.removals && m.bug != removalNotCompared:
 		return fmt.Errorf("tenure: another session joined as %s: %w", j.Node, driver.ErrRetry)
 	}
 	if j.Supersede {
@@ -358,7 +359,30 @@ func (m *model) join(j driver.Member, last driver.SessionID) error {
 	j.Meta = maps.Clone(j.Meta)
 	m.store.members[j.Session] = &record{Member: j, version: driver.Version(m.store.rev), rev: m.store.rev}
 	m.wake()
+	if !known && m.bug != labelsStay {
+		m.sweep()
+	}
 	return nil
+}
+
+// sweep removes the labels under which nobody lives, once there are many.
+func (m *model) sweep() {
+	idle := map[string]driver.SessionID{}
+	for label, id := range m.store.labels {
+		if m.store.members[id] == nil || m.bug == livingRemoved {
+			idle[label] = id
+		}
+	}
+	if len(idle) <= driver.MaxIdleLabels {
+		return
+	}
+	for label, id := range idle {
+		delete(m.store.labels, label)
+		if m.bug == removalForgets {
+			delete(m.store.used, id)
+		}
+	}
+	m.store.removals++
 }
 
 func (m *model) evict(s driver.Suspect) driver.EvictResult {

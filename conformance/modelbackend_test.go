@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -239,15 +240,19 @@ func (b *modelBackend) Join(ctx context.Context, j driver.Member) (driver.Sessio
 		return nil, err
 	}
 	b.m.mu.Lock()
-	last := b.m.store.labels[j.Node]
+	last, removals := b.m.store.labels[j.Node], b.m.store.removals
 	b.m.mu.Unlock()
 	return send(ctx, b, write, func() (driver.Session, error) {
-		if err := b.m.join(j, last); err != nil {
+		if err := b.m.join(j, last, removals); err != nil {
 			return nil, err
 		}
 		b.known[j.Session] = b.m.store.members[j.Session]
 		return &modelSession{b: b, id: j.Session, node: j.Node, granted: map[driver.ShardID]driver.Fence{}}, nil
 	})
+}
+
+func (b *modelBackend) Labels(ctx context.Context) ([]string, error) {
+	return send(ctx, b, read, func() ([]string, error) { return slices.Collect(maps.Keys(b.m.store.labels)), nil })
 }
 
 // block tries at every change until there is an answer.

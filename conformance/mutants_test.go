@@ -32,6 +32,10 @@ const (
 	beatKeepsVersion
 	beatByLabel
 	olderBeats
+	labelsStay
+	livingRemoved
+	removalForgets
+	removalNotCompared
 	beatPerShard
 	watchDropsDepartures
 	cachesFullState
@@ -108,6 +112,10 @@ func mutants() []mutant {
 		{revivedOnReconnect, "writes its sessions again when the connection is back", "Membership/IdNeverRevivedOnReconnect", conformance.M1},
 		{remembersLastJoin, "knows only the latest id of a label", "Membership/RepeatedJoinFails", conformance.M3},
 		{beatKeepsVersion, "answers heartbeats without a change", "Membership/BeatChangesVersion", conformance.M1},
+		{labelsStay, "keeps a record of every label for ever", "Labels/Bounded", conformance.M3},
+		{livingRemoved, "removes labels whose session lives", "Labels/OfTheLivingStay", conformance.M3},
+		{removalForgets, "forgets an id with its label", "Labels/IdNeverRevived", conformance.M3},
+		{removalNotCompared, "joins without comparing that labels were removed", "Labels/LateJoinFails", conformance.M3},
 		{olderBeats, "reports any version that is not the one asked with", "Views/OlderBeatIsNoNews", conformance.O1},
 		{beatByLabel, "heartbeats by the owner's name", "Membership/SupersedeEndsFormer", conformance.M3},
 		{beatPerShard, "writes once per shard for a heartbeat", "Membership/BeatCostConstant", conformance.M1},

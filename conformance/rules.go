@@ -52,7 +52,7 @@ func (r Rule) text() (title, line string) {
 	case M2:
 		return "evict", "removes exactly the version named; a record that has changed since is untouched"
 	case M3:
-		return "join", "one compare-and-set on the label's record; late or repeated joins fail, and nothing revives an id"
+		return "join", "one compare-and-set on the label's record; late or repeated joins fail, nothing revives an id, and records of idle labels are bounded"
 	case I1:
 		return "identity", "a wiped, restored or replaced store is noticed and refused until an operator decides"
 	case I2:

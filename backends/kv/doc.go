@@ -95,7 +95,8 @@
 //
 // It starts no timer, but to pace reads in full, and decides nothing by a clock but
 // how long hints are worth keeping. A session id is refused if it is one of
-// the last 16 that joined under its node label; core uses each id once (rule C3).
+// the last 16 that joined under its node label, or of the last 128 whose labels were
+// removed; core uses each id once (rule C3).
 // An error of ErrStoreChanged that comes from the revision of a write's own answer
 // tells of a write that the changed store did apply; nothing that store says counts
 // until an operator decided, so it is reported as what it is.

@@ -14,6 +14,8 @@ import (
 //
 //	<ns>/!id                      identity: a random id and the base of tokens
 //	<ns>/!node/<label>            the sessions that joined last under a node label
+//	<ns>/!node/!removed           what stands for labels that were removed; permanent
+//	<ns>/!node/!ended-<slot>      who evicted a session
 //	<ns>/!state/member/<session>  roster entry: written by join, never changed
 //	<ns>/!state/shard/<shard>     owner; permanent
 //	<ns>/!beat/<session>          what a heartbeat changes
@@ -34,6 +36,12 @@ func (k Keys) Identity() string { return k.ns + "/!id" }
 
 // Node is the key of a node label's record.
 func (k Keys) Node(label string) string { return k.ns + "/!node/" + label }
+
+// Nodes is the prefix of the node labels' records.
+func (k Keys) Nodes() string { return k.ns + "/!node/" }
+
+// Removed is the key of the record that every removal of a node label changes.
+func (k Keys) Removed() string { return k.ns + "/!node/!removed" }
 
 // State is the prefix of the roster and of the shards' records.
 func (k Keys) State() string { return k.ns + "/!state/" }

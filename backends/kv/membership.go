@@ -45,6 +45,8 @@ const maxNodeSessions = 16
 type nodeRecord struct {
 	Format   int                `json:"v"`
 	Sessions []driver.SessionID `json:"sessions"`
+	// Superseded are those of Sessions that the next one's join ended, if they lived.
+	Superseded []driver.SessionID `json:"superseded,omitempty"`
 }
 
 func (n nodeRecord) last() driver.SessionID {
@@ -54,9 +56,28 @@ func (n nodeRecord) last() driver.SessionID {
 	return n.Sessions[len(n.Sessions)-1]
 }
 
-func (n nodeRecord) with(s driver.SessionID) nodeRecord {
+// with is the record after s joined, and maybe superseded the last session.
+func (n nodeRecord) with(s driver.SessionID, supersede bool) nodeRecord {
 	keep := n.Sessions[max(0, len(n.Sessions)-maxNodeSessions+1):]
-	return nodeRecord{Format: jsonFormat, Sessions: append(slices.Clone(keep), s)}
+	next := nodeRecord{Format: jsonFormat, Sessions: append(slices.Clone(keep), s)}
+	for _, old := range n.Superseded {
+		if slices.Contains(keep, old) {
+			next.Superseded = append(next.Superseded, old)
+		}
+	}
+	if supersede && n.last() != "" {
+		next.Superseded = append(next.Superseded, n.last())
+	}
+	return next
+}
+
+// superseded returns the session that superseded s, none if that is not known.
+func (n nodeRecord) superseded(s driver.SessionID) driver.SessionID {
+	at := slices.Index(n.Sessions, s)
+	if at < 0 || at+1 == len(n.Sessions) || !slices.Contains(n.Superseded, s) {
+		return ""
+	}
+	return n.Sessions[at+1]
 }
 
 // decodeNode returns an empty record if there is none.

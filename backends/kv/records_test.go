@@ -124,7 +124,7 @@ func FuzzChunk(f *testing.F) {
 
 func FuzzJSONRecords(f *testing.F) {
 	id, _ := encodeJSON(identity{Format: 1, ID: "x", Base: 5})
-	node, _ := encodeJSON(nodeRecord{}.with("a"))
+	node, _ := encodeJSON(nodeRecord{}.with("a", false))
 	m, _ := encodeJSON(memberRecord{Format: 1, Member: driver.Member{Session: "a", Node: "n", TTL: time.Second}})
 	for _, seed := range [][]byte{id, node, m} {
 		f.Add(seed)
@@ -169,7 +169,7 @@ func TestNodeRecordRemembersTheLast(t *testing.T) {
 	t.Parallel()
 	n := nodeRecord{}
 	for i := range 3 * maxNodeSessions {
-		n = n.with(driver.SessionID(strings.Repeat("x", i+1)))
+		n = n.with(driver.SessionID(strings.Repeat("x", i+1)), false)
 	}
 	if len(n.Sessions) != maxNodeSessions || len(n.last()) != 3*maxNodeSessions {
 		t.Errorf("%d sessions, the last has %d bytes; want %d and %d", len(n.Sessions), len(n.last()), maxNodeSessions, 3*maxNodeSessions)

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -11,13 +12,15 @@ import (
 var _ driver.Session = (*session)(nil)
 
 type session struct {
-	b   *Backend
-	id  driver.SessionID
-	rev Rev // of the roster entry, which never changes
+	b    *Backend
+	id   driver.SessionID
+	rev  Rev // of the roster entry, which never changes
+	node string
 
-	beats atomic.Uint64 // heartbeats sent, so that no two have equal bytes
-	acked atomic.Int64  // highest revision that answered a heartbeat
-	lost  atomic.Bool   // for ever, even if a restored store shows it again (rule M1)
+	beats  atomic.Uint64 // heartbeats sent, so that no two have equal bytes
+	acked  atomic.Int64  // highest revision that answered a heartbeat
+	lost   atomic.Bool   // for ever, even if a restored store shows it again (rule M1)
+	closed atomic.Bool   // by this process
 }
 
 // Join creates a session. See driver.Backend.
@@ -30,7 +33,7 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		return nil, err
 	}
 	label, self, beat := b.keys.Node(m.Node), b.keys.Member(m.Session), b.keys.Beat(m.Session)
-	pairs, err := b.inspect(ctx, nil, []string{label, self})
+	pairs, err := b.inspect(ctx, nil, []string{label, self, b.keys.Removed()})
 	if err != nil {
 		return nil, err
 	}
@@ -38,10 +41,11 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	if err != nil {
 		return nil, notApplied(err)
 	}
-	if err := b.joinConflict(m, node, pairs[1]); err != nil {
+	removed := pairs[2]
+	if err := b.joinConflict(m, node, pairs[1], removed); err != nil {
 		return nil, err
 	}
-	value, err := encodeJSON(node.with(m.Session))
+	value, err := encodeJSON(node.with(m.Session, m.Supersede))
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +57,18 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	if former := node.last(); m.Supersede && former != "" {
 		ops = append(ops, Op{Key: b.keys.Member(former), Delete: true}, Op{Key: b.keys.Beat(former), Delete: true})
 	}
+	if removed.Rev == 0 {
+		first, err := b.firstJoin()
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, first...)
+	}
 	out, err := b.guarded(ctx, nil, &Batch{Txns: []Txn{{
-		If:   []Compare{{Key: label, Rev: pairs[0].Rev}, {Key: self, Rev: Absent}, {Key: beat, Rev: Absent}},
+		If: []Compare{{Key: label, Rev: pairs[0].Rev}, {Key: self, Rev: Absent}, {Key: beat, Rev: Absent},
+			{Key: b.keys.Removed(), Rev: removed.Rev}},
 		Ops:  ops,
-		Else: []string{label, self},
+		Else: []string{label, self, b.keys.Removed()},
 	}}})
 	if err != nil {
 		return nil, err
@@ -67,24 +79,24 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	}
 	if !r.OK {
 		if node, err := decodeNode(r.Reads[0]); err == nil {
-			if err := b.joinConflict(m, node, r.Reads[1]); err != nil {
+			if err := b.joinConflict(m, node, r.Reads[1], r.Reads[2]); err != nil {
 				return nil, err
 			}
 		}
-		return nil, fmt.Errorf("tenure: %w: another session joined under node label %q", driver.ErrRetry, m.Node)
+		return nil, fmt.Errorf("tenure: %w: another session joined under node label %q, or labels were removed, meanwhile",
+			driver.ErrRetry, m.Node)
 	}
-	s := &session{b: b, id: m.Session, rev: r.Rev}
+	s := &session{b: b, id: m.Session, rev: r.Rev, node: m.Node}
 	s.acked.Store(int64(r.Rev))
+	if pairs[0].Rev == 0 { // behind the join, which counts whatever becomes of this
+		b.sweepLabels(ctx)
+	}
 	return s, nil
 }
 
 // joinConflict refuses a session id that was used before (rule M3).
-func (b *Backend) joinConflict(m driver.Member, node nodeRecord, self Pair) error {
-	used := self.Rev != 0
-	for _, s := range node.Sessions {
-		used = used || s == m.Session
-	}
-	if !used {
+func (b *Backend) joinConflict(m driver.Member, node nodeRecord, self, removed Pair) error {
+	if self.Rev == 0 && !slices.Contains(node.Sessions, m.Session) && !slices.Contains(decodeRemoved(removed).Sessions, m.Session) {
 		return nil
 	}
 	return fmt.Errorf("tenure: %w: session id %q was used before: join with a fresh one", driver.ErrConflict, m.Session)
@@ -95,7 +107,7 @@ func (s *session) ID() driver.SessionID { return s.id }
 // alive refuses a session that is known to be lost.
 func (s *session) alive() error {
 	if s.lost.Load() {
-		return fmt.Errorf("tenure: %w: %q", driver.ErrSessionLost, s.id)
+		return &driver.SessionLostError{Session: s.id}
 	}
 	return nil
 }
@@ -152,6 +164,7 @@ func (s *session) Evict(ctx context.Context, suspects []driver.Suspect) ([]drive
 			Else: []string{beat},
 		}
 	}
+	s.notes(txns, suspects)
 	results := make([]driver.EvictResult, len(suspects))
 	err := s.b.write(ctx, s, txns, nil, func(i int, r *Result, err error) {
 		switch {
@@ -185,6 +198,9 @@ func (s *session) Close(ctx context.Context) error {
 		return fmt.Errorf("tenure: closing session %q: %w", s.id, err)
 	}
 	// Refused: the record is gone, which is what was asked for.
+	if out.Results[0].OK {
+		s.closed.Store(true)
+	}
 	s.lost.Store(true)
 	return nil
 }

@@ -17,18 +17,21 @@ const keepDepartures = 4096
 
 // session is a member's session. Safe for concurrent use.
 type session struct {
-	b     *Backend
-	id    driver.SessionID
-	acked atomic.Int64 // highest version of the beat acknowledged (I1)
+	b      *Backend
+	id     driver.SessionID
+	node   string
+	acked  atomic.Int64 // highest version of the beat acknowledged (I1)
+	closed atomic.Bool  // by this process
 }
 
-var _ driver.Session = (*session)(nil)
+var (
+	_ driver.Session   = (*session)(nil)
+	_ driver.Explainer = (*session)(nil)
+)
 
 func (s *session) ID() driver.SessionID { return s.id }
 
-func lost(id driver.SessionID) error {
-	return fmt.Errorf("tenure: session %q: %w: join again", id, driver.ErrSessionLost)
-}
+func lost(id driver.SessionID) error { return &driver.SessionLostError{Session: id} }
 
 // writeRoster runs fn in a transaction on the roster, after the identity check.
 // fn gets the roster's revision and returns the one it raised it to, or the same.
@@ -63,11 +66,15 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	// with: a write that arrives late finds another (M3).
 	var former driver.SessionID
 	var known bool
+	var removals string
 	seen := b.floor.Load()
 	err := b.store.Read(ctx, func(ctx context.Context, data, roster *Tx) error {
 		check := b.askData(ctx, data, namespaceRead, seen)
 		var err error
 		if known, err = roster.row(ctx, nodeRead, []any{b.name, m.Node}, &former); err != nil {
+			return err
+		}
+		if _, err = roster.row(ctx, nodeRead, []any{b.name, removedLabels}, &removals); err != nil {
 			return err
 		}
 		_, err = check()
@@ -82,6 +89,10 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	}
 	err = b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
 		var last driver.SessionID
+		var removed string
+		if _, err := roster.ask(ctx, nodeRead, []any{b.name, removedLabels}, &removed); err != nil {
+			return at, err
+		}
 		if _, err := roster.row(ctx, nodeRead, []any{b.name, m.Node}, &last); err != nil {
 			return at, err
 		}
@@ -91,19 +102,18 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		if last != former {
 			return at, fmt.Errorf("tenure: %w: another session joined as node %q meanwhile", driver.ErrRetry, m.Node)
 		}
+		if removed != removals {
+			return at, fmt.Errorf("tenure: %w: node labels were removed meanwhile", driver.ErrRetry)
+		}
 		if m.Supersede && known {
 			if _, err := b.lockMember(ctx, roster, former); err != nil {
 				return at, err
 			}
-			if err := b.depart(ctx, roster, []driver.SessionID{former}, at+1); err != nil {
+			if err := b.depart(ctx, roster, []driver.SessionID{former}, at+1, driver.LossSuperseded, m.Session); err != nil {
 				return at, err
 			}
 		}
-		record := nodeInsert
-		if known {
-			record = nodeUpdate
-		}
-		if err := roster.write(ctx, record, b.name, m.Node, string(m.Session)); err != nil {
+		if err := roster.write(ctx, nodeWrite, b.name, m.Node, string(m.Session)); err != nil {
 			return at, err
 		}
 		if err := roster.write(ctx, memberInsert, b.name, string(m.Session), m.Node, int64(m.TTL),
@@ -115,8 +125,11 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	if err != nil {
 		return nil, err
 	}
-	s := &session{b: b, id: m.Session}
+	s := &session{b: b, id: m.Session, node: m.Node}
 	s.acked.Store(1)
+	if !known { // behind the join, which counts whatever becomes of this
+		b.sweepLabels(ctx)
+	}
 	return s, nil
 }
 
@@ -162,8 +175,9 @@ func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []dr
 	return found, err
 }
 
-// depart removes those of the sessions that exist, and records at which revision.
-func (b *Backend) depart(ctx context.Context, roster *Tx, ids []driver.SessionID, revision int64) error {
+// depart removes those of the sessions that exist, and records at which revision,
+// how, and by whom.
+func (b *Backend) depart(ctx context.Context, roster *Tx, ids []driver.SessionID, revision int64, how driver.Loss, by driver.SessionID) error {
 	sessions := list(ids, same)
 	for _, step := range []struct {
 		stmt Statement
@@ -178,7 +192,7 @@ func (b *Backend) depart(ctx context.Context, roster *Tx, ids []driver.SessionID
 			return err
 		}
 	}
-	return nil
+	return b.noteEnd(ctx, roster, how, by, revision)
 }
 
 // Beat changes the version of the session's record. See driver.Session.
@@ -251,7 +265,7 @@ func (s *session) evict(ctx context.Context, suspects []driver.Suspect, results 
 		if len(gone) == 0 {
 			return at, nil
 		}
-		return at + 1, b.depart(ctx, roster, gone, at+1)
+		return at + 1, b.depart(ctx, roster, gone, at+1, driver.LossEvicted, s.id)
 	})
 }
 
@@ -284,13 +298,17 @@ func (s *session) Close(ctx context.Context) error {
 	if err := s.b.begin(ctx); err != nil {
 		return err
 	}
-	return s.b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
-		found, err := s.b.lockMember(ctx, roster, s.id)
-		if err != nil || !found {
+	found := false
+	err := s.b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (_ int64, err error) {
+		if found, err = s.b.lockMember(ctx, roster, s.id); err != nil || !found {
 			return at, err
 		}
-		return at + 1, s.b.depart(ctx, roster, []driver.SessionID{s.id}, at+1)
+		return at + 1, s.b.depart(ctx, roster, []driver.SessionID{s.id}, at+1, driver.LossClosed, s.id)
 	})
+	if err == nil && found {
+		s.closed.Store(true)
+	}
+	return err
 }
 
 // scanMember reads a member's row, and reports whether it is one that could have

@@ -56,9 +56,12 @@ const (
 	rosterLock
 	rosterRaise
 	nodeRead
-	nodeInsert
-	nodeUpdate
+	nodeWrite
+	nodesAll
+	nodesIdle
+	nodesDelete
 	memberInsert
+	memberNode
 	memberHold
 	membersPresent
 	membersHold
@@ -157,8 +160,14 @@ var catalogue = [statementCount]struct {
 	rosterLock:   {"roster_lock", []string{"namespace"}},
 	rosterRaise:  {"roster_raise", []string{"namespace", "revision"}},
 	nodeRead:     {"node_read", []string{"namespace", "node"}},
-	nodeInsert:   {"node_insert", []string{"namespace", "node", "session"}},
-	nodeUpdate:   {"node_update", []string{"namespace", "node", "session"}},
+	// Makes or changes the row. Rows whose names begin with "!", which no label may,
+	// are this package's: the three below leave them out.
+	nodeWrite: {"node_write", []string{"namespace", "node", "session"}},
+	nodesAll:  {"nodes_all", []string{"namespace"}},
+	// At most so many, in the order of their names, whose session is no member.
+	nodesIdle:    {"nodes_idle", []string{"namespace", "limit"}},
+	nodesDelete:  {"nodes_delete", []string{"namespace", "nodes"}},
+	memberNode:   {"member_node", []string{"namespace", "session"}},
 	memberInsert: {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta", "supersede", "revision"}},
 	// Both keep what they return from being removed until the transaction ends.
 	memberHold:     {"member_hold", []string{"namespace", "session"}},

@@ -18,7 +18,7 @@ var layout = []struct {
 	name      string
 	permanent bool
 }{
-	{"!state", true}, {"!state/member", false}, {"!state/shard", true}, {"!node", true}, {"!head", true},
+	{"!state", true}, {"!state/member", false}, {"!state/shard", true}, {"!node", false}, {"!head", true},
 	{"!log", true}, {"!item", true}, {"!beat", false}, {"!feed", false}, {"!probe", false},
 }
 

@@ -219,13 +219,17 @@ func (m *multi) op(op write, c cond, k *knowledge) {
 		m.remove(op.node, version, effect{key: op.key, kind: deleted})
 	case op.delete:
 		m.without(op.node)
-	case there:
+	case there, !known && isEnded(op.key):
 		m.set(op.node, op.value, version, effect{op.key, former, changed})
 	default:
 		m.create(op.node, op.value, m.rights.record(), effect{key: op.key, kind: created})
 		m.twin(op)
 	}
 }
+
+// isEnded reports whether a key is one of the records of how sessions ended, which
+// exist from the namespace's first join on.
+func isEnded(key string) bool { return strings.Contains(key, "/!node/!ended-") }
 
 // twin adds the node that is made together with a permanent one and that nobody
 // deletes: a shard's record stands and falls with the directory of its log, so that

@@ -23,7 +23,7 @@ func New(l *kvfault.Link) *conformance.Wire {
 		DropReplies:  set(kvfault.DropReply),
 		Duplicate:    set(kvfault.Duplicate),
 		Hold: func() func() {
-			l.Set(kvfault.All, kvfault.HoldRequest)
+			l.Set(kvfault.Write|kvfault.Heartbeat, kvfault.HoldRequest)
 			return func() {
 				l.Heal()
 				l.Deliver()

@@ -33,12 +33,19 @@ type Backend interface {
 	Info() Info
 
 	// Join creates the member's session, under an id that core made up for this
-	// attempt (M3). A permanent record per node label serialises joins: joining is
-	// one compare-and-set on it that creates the member record and, with
-	// Supersede, deletes exactly the session that the label's record names. A join
-	// that loses that race is ErrRetry. A late or repeated join fails on the
-	// compare with ErrConflict: nothing ever revives an id. Without Supersede
-	// several sessions may live under one label; they share nothing.
+	// attempt (M3). A record per node label serialises joins: joining is one
+	// compare-and-set on it that creates the member record and, with Supersede,
+	// deletes exactly the session that the label's record names. A join that loses
+	// that race is ErrRetry. A late or repeated join fails on the compare with
+	// ErrConflict: nothing ever revives an id. Without Supersede several sessions may
+	// live under one label; they share nothing.
+	//
+	// Labels may change with every restart, so a join under a new one removes records
+	// of labels under which nobody lives, once there are more than MaxIdleLabels. A
+	// removal changes one permanent record of the namespace that every join compares
+	// in its atomic step: a join that was sent before the removal fails with ErrRetry
+	// although it finds no label, as it was to. A removal takes effect only if the
+	// label's record is as it was before its sessions were found absent.
 	Join(ctx context.Context, m Member) (Session, error)
 
 	// Observe blocks until something changed since the query's cursor and returns

@@ -79,6 +79,57 @@ func Ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
+// Loss is how a session ended, as far as the store still knows.
+type Loss string
+
+// How sessions end. The zero value is not known.
+const (
+	LossEvicted    Loss = "evicted"    // by another member, to which it was silent for its TTL
+	LossSuperseded Loss = "superseded" // by a join under its node label
+	LossClosed     Loss = "closed"     // by itself
+)
+
+// SessionLostError is a session that has no record any more. It matches
+// ErrSessionLost. The call that finds a session lost does not ask why: By and Node
+// are what Explainer tells afterwards.
+type SessionLostError struct {
+	Session SessionID
+	Cause   Loss
+	By      SessionID // the session that evicted or superseded it, if known
+	Node    string    // By's node label
+}
+
+func (e *SessionLostError) Error() string {
+	switch e.Cause {
+	case LossEvicted:
+		return fmt.Sprintf("tenure: session %q was evicted by session %q of node %q: it was silent for its TTL", e.Session, e.By, e.Node)
+	case LossSuperseded:
+		return fmt.Sprintf("tenure: session %q was superseded by session %q under node label %q: if both run, give each a label of its own",
+			e.Session, e.By, e.Node)
+	case LossClosed:
+		return fmt.Sprintf("tenure: session %q was closed: join again", e.Session)
+	}
+	return fmt.Sprintf("tenure: session %q has no record any more: it was evicted, superseded or closed", e.Session)
+}
+
+// Is makes a SessionLostError match ErrSessionLost.
+func (e *SessionLostError) Is(target error) bool { return target == ErrSessionLost }
+
+// Explainer is a Session that can say afterwards how it ended. It is optional.
+type Explainer interface {
+	// Explain is called after the session was found lost, and costs one read at
+	// most. What the store does not know, or cannot tell before ctx ends, stays
+	// empty. The answer is for people and decides nothing: evictors leave their
+	// names in a few places, in the step that evicts, and later ones overwrite them.
+	Explain(ctx context.Context) *SessionLostError
+}
+
+// LabelLister is a Backend that lists the node labels that have a record, in no
+// order. It is optional, for operators and tests.
+type LabelLister interface {
+	Labels(ctx context.Context) ([]string, error)
+}
+
 // HeldError is a denied claim, with the shard's record as it is (rule A4), also
 // when only Claim.Seen was stale and nobody holds the shard. It matches ErrHeld.
 type HeldError struct {

@@ -17,6 +17,10 @@ const (
 	MaxMetaBytes      = 2048
 )
 
+// MaxIdleLabels is how many node labels under which nobody lives a namespace keeps
+// a record of (rule M3).
+const MaxIdleLabels = 64
+
 // Reserved reports whether name is Tenure's own: it starts with "_".
 func Reserved(name string) bool { return strings.HasPrefix(name, "_") }
 

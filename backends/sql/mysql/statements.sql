@@ -200,15 +200,28 @@ UPDATE tenure_rosters SET revision = :revision WHERE namespace = :namespace;
 -- name: node_read
 SELECT session FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
 
--- name: node_insert
-INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session);
+-- name: node_write
+INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
+ON DUPLICATE KEY UPDATE session = VALUES(session);
 
--- name: node_update
-UPDATE tenure_nodes SET session = :session WHERE namespace = :namespace AND node = :node;
+-- name: nodes_all
+SELECT node FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
+
+-- name: nodes_idle
+SELECT n.node FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
+  SELECT 1 FROM tenure_members AS m WHERE m.namespace = n.namespace AND m.session = n.session)
+ORDER BY n.node LIMIT :limit;
+
+-- name: nodes_delete
+DELETE d FROM JSON_TABLE(:nodes, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_nodes AS d FORCE INDEX (PRIMARY) ON d.namespace = :namespace AND d.node = j.name;
 
 -- name: member_insert
 INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, supersede, revision)
 VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :supersede, :revision);
+
+-- name: member_node
+SELECT node FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: member_hold
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session LOCK IN SHARE MODE;

@@ -217,15 +217,28 @@ UPDATE tenure_rosters SET revision = :revision::bigint WHERE namespace = :namesp
 -- name: node_read
 SELECT session FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
 
--- name: node_insert
-INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session);
+-- name: node_write
+INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
+ON CONFLICT (namespace, node) DO UPDATE SET session = excluded.session;
 
--- name: node_update
-UPDATE tenure_nodes SET session = :session WHERE namespace = :namespace AND node = :node;
+-- name: nodes_all
+SELECT node FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
+
+-- name: nodes_idle
+SELECT n.node FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
+  SELECT 1 FROM tenure_members AS m WHERE m.namespace = n.namespace AND m.session = n.session)
+ORDER BY n.node LIMIT :limit::integer;
+
+-- name: nodes_delete
+DELETE FROM tenure_nodes
+WHERE namespace = :namespace AND node = ANY (ARRAY(SELECT jsonb_array_elements_text(:nodes::jsonb)));
 
 -- name: member_insert
 INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, supersede, revision)
 VALUES (:namespace, :session, :node, :ttl_ns::bigint, :priority::integer, :weight::integer, :meta, :supersede::boolean, :revision::bigint);
+
+-- name: member_node
+SELECT node FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: member_hold
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session FOR KEY SHARE;

@@ -1,0 +1,91 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+var _ driver.Explainer = (*session)(nil)
+
+// endedSlots is how many evictions are remembered at most. A later one takes the
+// place of one that has the same slot.
+const endedSlots = 16
+
+// endedRecord says who evicted a session: it is written in the transaction that
+// does it, and decides nothing.
+type endedRecord struct {
+	Format  int              `json:"v"`
+	Session driver.SessionID `json:"session"`
+	By      driver.SessionID `json:"by"`
+	Node    string           `json:"node"` // of By
+}
+
+// Ended is the key of the record that may say how a session ended.
+func (k Keys) Ended(s driver.SessionID) string {
+	h := fnv.New32a()
+	h.Write([]byte(s))
+	return k.endedSlot(h.Sum32() % endedSlots)
+}
+
+func (k Keys) endedSlot(n uint32) string { return fmt.Sprintf("%s!ended-%02d", k.Nodes(), n) }
+
+// firstJoin makes the records that a namespace has from its first join on. Those of
+// how sessions ended are among them because a store may have to find out whether a
+// record exists before it writes it, for which an eviction must not wait.
+func (b *Backend) firstJoin() ([]Op, error) {
+	removed, err := encodeJSON(removedRecord{Format: jsonFormat})
+	if err != nil {
+		return nil, err
+	}
+	ended, err := encodeJSON(endedRecord{Format: jsonFormat})
+	if err != nil {
+		return nil, err
+	}
+	ops := []Op{{Key: b.keys.Removed(), Value: removed}}
+	for n := range uint32(endedSlots) {
+		ops = append(ops, Op{Key: b.keys.endedSlot(n), Value: ended})
+	}
+	return ops, nil
+}
+
+// notes adds to each eviction who did it. No two transactions of a batch may write
+// one record, so of two with one slot the first has it.
+func (s *session) notes(txns []Txn, suspects []driver.Suspect) {
+	taken := make(map[string]bool, endedSlots)
+	for i, v := range suspects {
+		key := s.b.keys.Ended(v.Session)
+		value, err := encodeJSON(endedRecord{Format: jsonFormat, Session: v.Session, By: s.id, Node: s.node})
+		if err == nil && !taken[key] {
+			taken[key] = true
+			txns[i].Ops = append(txns[i].Ops, Op{Key: key, Value: value})
+		}
+	}
+}
+
+// Explain says how the session ended. See driver.Explainer.
+func (s *session) Explain(ctx context.Context) *driver.SessionLostError {
+	e := &driver.SessionLostError{Session: s.id}
+	if s.closed.Load() {
+		e.Cause = driver.LossClosed
+		return e
+	}
+	page, err := s.b.get(ctx, []string{s.b.keys.Ended(s.id), s.b.keys.Node(s.node)})
+	if err != nil {
+		return e
+	}
+	var r endedRecord
+	if p := page.Pairs[0]; p.Rev != 0 && decodeJSON(p, &r, &r.Format) == nil && r.Session == s.id &&
+		driver.CheckSession(r.By) == nil && driver.CheckNode(r.Node) == nil {
+		e.Cause, e.By, e.Node = driver.LossEvicted, r.By, r.Node
+		return e
+	}
+	if node, err := decodeNode(page.Pairs[1]); err == nil {
+		if by := node.superseded(s.id); by != "" {
+			e.Cause, e.By, e.Node = driver.LossSuperseded, by, s.node
+		}
+	}
+	return e
+}

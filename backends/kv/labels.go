@@ -1,0 +1,149 @@
+package kv
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Bounds of what is kept of node labels under which nobody lives any more.
+const (
+	keepIdleLabels = driver.MaxIdleLabels / 2
+	maxRemoval     = 64  // labels, in one transaction
+	maxForgotten   = 128 // sessions of removed labels that are remembered
+)
+
+// removedRecord stands for all node labels that were removed. Every removal writes
+// it and every join compares it, so a join that was sent before a removal fails
+// although it finds no label (rule M3). It is never deleted.
+type removedRecord struct {
+	Format   int                `json:"v"`
+	Sessions []driver.SessionID `json:"sessions,omitempty"` // of removed labels, the last ones
+}
+
+// decodeRemoved returns an empty record for one that cannot be read: its revision
+// is what decides, and the next removal writes it again.
+func decodeRemoved(p Pair) removedRecord {
+	r := removedRecord{Format: jsonFormat}
+	if p.Rev == 0 || decodeJSON(p, &r, &r.Format) != nil {
+		return removedRecord{Format: jsonFormat}
+	}
+	return r
+}
+
+func (r removedRecord) with(sessions []driver.SessionID) removedRecord {
+	all := append(slices.Clone(r.Sessions), sessions...)
+	return removedRecord{Format: jsonFormat, Sessions: all[max(0, len(all)-maxForgotten):]}
+}
+
+// Labels lists the node labels that have a record. See driver.LabelLister.
+func (b *Backend) Labels(ctx context.Context) ([]string, error) {
+	page, err := b.store.Range(ctx, Range{Prefix: b.keys.Nodes(), KeysOnly: true})
+	if err != nil {
+		return nil, b.readError(err)
+	}
+	labels := make([]string, 0, len(page.Pairs))
+	for _, p := range page.Pairs {
+		if label := strings.TrimPrefix(p.Key, b.keys.Nodes()); driver.CheckNode(label) == nil {
+			labels = append(labels, label)
+		}
+	}
+	return labels, nil
+}
+
+// sweepLabels removes some of the node labels under which nobody lives, if there are
+// many: labels that change with every restart would fill the store. What fails is
+// left to the next join under a new label.
+func (b *Backend) sweepLabels(ctx context.Context) {
+	idle, err := b.idleLabels(ctx)
+	if err != nil || len(idle) <= driver.MaxIdleLabels {
+		return
+	}
+	// A store may need two operations for each, beside the record of removals.
+	n := min(len(idle)-keepIdleLabels, maxRemoval, (b.info.Limits.WriteOps-1)/2)
+	if n < 1 {
+		return
+	}
+	// One that cannot be removed, or is about to be used, must not keep the others.
+	rand.Shuffle(len(idle), func(i, j int) { idle[i], idle[j] = idle[j], idle[i] })
+	_ = b.removeLabels(ctx, idle[:n])
+}
+
+// idleLabels lists the labels under which no member lives, if they are many. A
+// member that joins meanwhile may be missing: removeLabels looks again.
+func (b *Backend) idleLabels(ctx context.Context) ([]string, error) {
+	labels, err := b.Labels(ctx)
+	if err != nil || len(labels) <= driver.MaxIdleLabels {
+		return nil, err
+	}
+	page, err := b.store.Range(ctx, Range{Prefix: b.keys.Members()})
+	if err != nil {
+		return nil, err
+	}
+	live := make(map[string]bool, len(page.Pairs))
+	for _, p := range page.Pairs {
+		if m, err := decodeMember(p, driver.SessionID(strings.TrimPrefix(p.Key, b.keys.Members()))); err == nil {
+			live[m.Node] = true
+		}
+	}
+	return slices.DeleteFunc(labels, func(label string) bool { return live[label] }), nil
+}
+
+// removeLabels removes those of the labels whose sessions have all ended. The order
+// of the reads matters: a session that a label names has joined, so if it is found
+// absent afterwards it is so for ever; and no other has joined under the label since
+// if its record is the same.
+func (b *Backend) removeLabels(ctx context.Context, labels []string) error {
+	keys := []string{b.keys.Removed()}
+	for _, label := range labels {
+		keys = append(keys, b.keys.Node(label))
+	}
+	found, err := b.inspect(ctx, nil, keys)
+	if err != nil {
+		return err
+	}
+	removed, found := found[0], found[1:]
+	var members []string
+	sessions := make([][]driver.SessionID, len(found))
+	for i, p := range found {
+		n, err := decodeNode(p)
+		if p.Rev == 0 || err != nil {
+			continue // gone, or for an operator
+		}
+		sessions[i] = n.Sessions
+		for _, s := range n.Sessions {
+			members = append(members, b.keys.Member(s))
+		}
+	}
+	page, err := b.get(ctx, members)
+	if err != nil {
+		return err
+	}
+	alive := make(map[string]bool)
+	for _, p := range page.Pairs {
+		alive[p.Key] = p.Rev != 0
+	}
+	t := Txn{If: []Compare{{Key: b.keys.Removed(), Rev: removed.Rev}}}
+	var gone []driver.SessionID
+	for i, p := range found {
+		if len(sessions[i]) == 0 || slices.ContainsFunc(sessions[i], func(s driver.SessionID) bool { return alive[b.keys.Member(s)] }) {
+			continue
+		}
+		t.If = append(t.If, Compare{Key: p.Key, Rev: p.Rev})
+		t.Ops = append(t.Ops, Op{Key: p.Key, Delete: true})
+		gone = append(gone, sessions[i]...)
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	value, err := encodeJSON(decodeRemoved(removed).with(gone))
+	if err != nil {
+		return err
+	}
+	t.Ops = append(t.Ops, Op{Key: b.keys.Removed(), Value: value})
+	_, err = b.guarded(ctx, nil, &Batch{Txns: []Txn{t}})
+	return err
+}

@@ -1,0 +1,187 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/kvwire"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// labelStore shows removals of node labels to a test before they are applied, and
+// may change what package kv sends, as a backend with a bug would have sent it.
+type labelStore struct {
+	kv.Store
+	bug     string
+	removal func(labels []string)
+}
+
+var limits = driver.Limits{BatchItems: 100, WriteOps: 100, WriteBytes: 1 << 20}
+
+func isRemoved(key string) bool { return strings.HasSuffix(key, "/!node/!removed") }
+func isMember(key string) bool  { return strings.Contains(key, "/!state/member/") }
+
+// removed are the labels that a batch removes.
+func removed(b *kv.Batch) (labels []string) {
+	for _, t := range b.Txns {
+		for _, op := range t.Ops {
+			if _, label, ok := strings.Cut(op.Key, "/!node/"); ok && op.Delete {
+				labels = append(labels, label)
+			}
+		}
+	}
+	return labels
+}
+
+func (s labelStore) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+	labels := removed(b)
+	if len(labels) > 0 && s.removal != nil {
+		s.removal(labels)
+	}
+	sent := *b
+	sent.Txns = slices.Clone(b.Txns)
+	for i := range sent.Txns {
+		t := &sent.Txns[i]
+		drop := func(key string) {
+			t.If = slices.DeleteFunc(slices.Clone(t.If), func(c kv.Compare) bool { return c.Key == key })
+		}
+		switch {
+		case s.bug == "never removes" && len(labels) > 0:
+			return &kv.Outcome{Results: make([]kv.Result, len(b.Txns))}, nil
+		case s.bug == "removes what has changed" && len(labels) > 0:
+			t.If = slices.DeleteFunc(slices.Clone(t.If), func(c kv.Compare) bool { return !isRemoved(c.Key) })
+		case s.bug == "joins whatever was removed" && len(labels) == 0,
+			s.bug == "removes in silence" && len(labels) > 0:
+			for _, c := range t.If {
+				if isRemoved(c.Key) {
+					drop(c.Key)
+				}
+			}
+		}
+		if s.bug == "removes in silence" && len(labels) > 0 {
+			t.Ops = slices.DeleteFunc(slices.Clone(t.Ops), func(op kv.Op) bool { return isRemoved(op.Key) })
+		}
+	}
+	return s.Store.Apply(ctx, &sent)
+}
+
+func (s labelStore) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	p, err := s.Store.Get(ctx, keys...)
+	if err == nil && s.bug == "takes everybody for dead" && isMember(keys[0]) {
+		p = &kv.Page{Rev: p.Rev, Pairs: slices.Clone(p.Pairs)}
+		for i := range p.Pairs {
+			p.Pairs[i] = kv.Pair{Key: keys[i]}
+		}
+	}
+	return p, err
+}
+
+func (s labelStore) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
+	p, err := s.Store.Range(ctx, q)
+	if err == nil && s.bug == "takes everybody for dead" && isMember(q.Prefix) {
+		p = &kv.Page{Rev: p.Rev}
+	}
+	return p, err
+}
+
+func labelHarness(bug string) conformance.Harness {
+	return conformance.Harness{Name: "labels", New: func(conformance.T) *conformance.Store {
+		store := memory.New()
+		open := func(ctx context.Context, s kv.Store) (driver.Backend, error) {
+			b, err := kv.Open(ctx, s, kv.Options{Backend: "labels", Namespace: "test", Create: true, Limits: limits})
+			if err != nil {
+				return nil, errors.Join(err, s.Close())
+			}
+			return b, nil
+		}
+		return &conformance.Store{
+			Open: func(ctx context.Context) (driver.Backend, error) {
+				return open(ctx, labelStore{Store: store.Client(), bug: bug})
+			},
+			OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
+				link := new(kvfault.Link)
+				b, err := open(ctx, labelStore{Store: link.Wrap(store.Client()), bug: bug})
+				return b, kvwire.New(link), err
+			},
+		}
+	}}
+}
+
+// TestLabelMutantsAreKilled: a backend that removes node labels in another way fails
+// the suite, in a case that says so.
+func TestLabelMutantsAreKilled(t *testing.T) {
+	t.Parallel()
+	for _, m := range []struct{ bug, killer string }{
+		{"never removes", "Labels/Bounded"},
+		{"takes everybody for dead", "Labels/OfTheLivingStay"},
+		{"joins whatever was removed", "Labels/LateJoinFails"},
+		{"removes in silence", "Labels/LateJoinFails"},
+		{"removes in silence", "Labels/IdNeverRevived"},
+	} {
+		t.Run(m.bug+"/"+m.killer, func(t *testing.T) {
+			t.Parallel()
+			report, err := conformance.Check(t.Context(), labelHarness(m.bug), m.killer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(report.With(conformance.Failed)) != 1 {
+				t.Errorf("a backend that %s passes %s:\n%v", m.bug, m.killer, report)
+			}
+			sound, err := conformance.Check(t.Context(), labelHarness(""), m.killer)
+			if err != nil || len(sound.With(conformance.Passed)) != 1 {
+				t.Errorf("a sound backend does not pass %s: %v\n%v", m.killer, err, sound)
+			}
+		})
+	}
+}
+
+// TestRemovalRacesJoin: a session joins under a label just before its removal is
+// applied, which leaves the record alone.
+func TestRemovalRacesJoin(t *testing.T) {
+	t.Parallel()
+	for bug, want := range map[string]bool{"": true, "removes what has changed": false} {
+		store := memory.New()
+		rival := on(t, store, 100)
+		var once sync.Once
+		var label string
+		b, err := kv.Open(t.Context(), labelStore{Store: store.Client(), bug: bug, removal: func(labels []string) {
+			once.Do(func() {
+				label = labels[0]
+				_, err := rival.b.Join(t.Context(), driver.Member{Session: "rival", Node: label, TTL: limits.MinTTL + 1e9})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}}, kv.Options{Backend: "test", Namespace: "test", Create: true, Limits: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		for i := range 3 * driver.MaxIdleLabels {
+			id := fmt.Sprint("s", i)
+			s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(id), Node: "n" + id, TTL: 1e9})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		labels, err := b.Labels(t.Context())
+		if err != nil || label == "" {
+			t.Fatalf("labels %v, %v; removing %q", labels, err, label)
+		}
+		if got := slices.Contains(labels, label); got != want {
+			t.Errorf("%q: the label of a session that joined before its removal has a record: %v, want %v", bug, got, want)
+		}
+	}
+}
