@@ -491,6 +491,7 @@ func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	sent := time.Now()
 	res, err := r.l.sess.Commit(ctx, []driver.Write{w})
 	e.note.call(CallCommit, len(w.Ops), time.Since(sent), err)
+	e.storeChanged(err)
 	if err != nil {
 		return driver.CommitResult{}, err
 	}

@@ -92,7 +92,14 @@ var mutants = []mutant{
 	{"S14: the store's change is not reported", "TestStoreChangedHalts", []mutate.Edit{
 		{File: "step.go", Old: "\t\te.halted = eff.Err\n", New: ""}}},
 	{"S14: a commit's answer that the store changed is the caller's alone", "TestStoreChangedIsFoundByAnyCall/commit", []mutate.Edit{
+		{File: "commit.go", Old: "\tl.e.storeChanged(out.err)\n", New: ""},
+		{File: "commit.go", Old: "\te.storeChanged(err)\n", New: ""}}},
+	{"S14: a head that went back is the caller's alone", "TestStoreChangedIsFoundByAnyCall/head_went_back", []mutate.Edit{
 		{File: "commit.go", Old: "\tl.e.storeChanged(out.err)\n", New: ""}}},
+	{"S14: the same, of a commit that is in doubt already", "TestStoreChangedIsFoundByAnyCall/commit_in_doubt", []mutate.Edit{
+		{File: "commit.go", Old: "\te.storeChanged(err)\n", New: ""}}},
+	{"S14: a read's answer that the store changed is the caller's alone", "TestStoreChangedIsFoundByAnyCall/read", []mutate.Edit{
+		{File: "lease.go", Old: "\t\tl.e.storeChanged(err)\n", New: ""}}},
 	{"S14: a view's answer that the store changed is tried again", "TestStoreChangedIsFoundByAnyCall/view", []mutate.Edit{
 		{File: "calls.go", Old: "\t\t\te.storeChanged(err)\n", New: ""}}},
 	{"S14: a head's answer that the store changed is read again", "TestStoreChangedIsFoundByHead/grant", []mutate.Edit{

@@ -349,6 +349,35 @@ func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 				w.Errorf("append: %v", err)
 			}
 		},
+		"head went back": func(w *world, m *member, l *Lease) {
+			_, err := l.Append(w.Context(), nil)
+			w.must(err)
+			m.tap.onCommit(func(_ driver.Session, _ context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+				return []driver.CommitResult{{Err: &driver.ConflictError{Shard: "s", Op: driver.NumberConflict, Head: driver.Head{}}}}, nil
+			})
+			if _, err := l.Append(w.Context(), nil); !errors.Is(err, ErrStoreChanged) {
+				w.Errorf("append: %v", err)
+			}
+		},
+		"commit in doubt": func(w *world, m *member, l *Lease) {
+			first := true
+			m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+				if first {
+					first = false
+					return loseReply(next, ctx, ws)
+				}
+				return nil, changed
+			})
+			if _, err := l.Append(w.Context(), nil); !errors.Is(err, ErrUnknown) {
+				w.Errorf("append: %v, want ErrUnknown", err)
+			}
+		},
+		"read": func(w *world, m *member, l *Lease) {
+			m.tap.onReadLog(func() error { return changed })
+			if _, err := l.ReadLog(w.Context(), 0, 1); !errors.Is(err, ErrStoreChanged) {
+				w.Errorf("read: %v", err)
+			}
+		},
 		"view": func(w *world, m *member, l *Lease) {
 			m.tap.onLook(func(driver.ObserveQuery) error { return changed })
 			other := w.member("b")
