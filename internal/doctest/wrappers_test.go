@@ -146,6 +146,19 @@ func wrappers() []wrapper {
 	}, nil))
 	check(!book(), "a former lease is not refused")`)},
 		{page: "docs/backends/consul.md", has: "consul.Open(", text: opened(consulImports, onConsul+begun, reopened+"\n\t}")},
+		{page: "docs/backends/consul.md", has: "b.GuardOp(", text: opened(consulImports+"\t\"errors\"\n\t\"fmt\"\n", onConsul+`
+	b := open()
+	defer b.Close()
+	var lease *core.Lease
+	book := func() error {`, `		must(err)
+		check(ok, "a current lease is refused: "+fmt.Sprint(resp.Errors))
+		return nil
+	}
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		return book()
+	}, nil))
+	check(errors.Is(book(), core.ErrFenced), "a former lease is not refused")`)},
 		{page: "docs/backends/consul.md", has: "consul.RaiseFloor(", text: opened(consulImports, onConsul+begun, raised)},
 		{page: "docs/backends/zookeeper.md", has: "zk-0", text: opened("\t\"crypto/tls\"\n\t\"os\"\n"+zooKeeperImports, elsewhere+`
 	password, tlsConfig := os.Args[1], &tls.Config{}`, reopened)},

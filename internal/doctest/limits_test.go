@@ -1,0 +1,59 @@
+package doctest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// TestLimits compares the limits that README.md states with those that the backends
+// had when their reports were made, and with the constants.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Limits\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	size, ops, ttl := "| bytes of one commit |", "| operations and entries of one commit |", "| shortest TTL |"
+	for _, backend := range []string{"sqlite", "postgres", "mysql", "etcd", "consul", "zookeeper"} {
+		l := readReport(t, backend).Limits
+		bytes := fmt.Sprintf(" %d KiB |", l.WriteBytes>>10)
+		if l.WriteBytes%(1<<20) == 0 {
+			bytes = fmt.Sprintf(" %d MiB |", l.WriteBytes>>20)
+		}
+		size += bytes
+		ops += fmt.Sprintf(" %d |", l.WriteOps)
+		ttl += fmt.Sprintf(" %d ms |", l.MinTTL.Milliseconds())
+	}
+	words := strings.Join(strings.Fields(section), " ")
+	for _, want := range []string{
+		size, ops, ttl,
+		fmt.Sprintf("have %d bytes, keys of items %d", driver.MaxNameLen, driver.MaxKeyLen),
+		fmt.Sprintf("a member %d entries and %d bytes", driver.MaxMetaEntries, driver.MaxMetaBytes),
+	} {
+		if !strings.Contains(words, want) {
+			t.Errorf("README.md does not say\n%s", want)
+		}
+	}
+}
+
+func readReport(t *testing.T, backend string) *conformance.Report {
+	t.Helper()
+	f, err := os.Open(filepath.Join(root, "docs", "reports", backend+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := conformance.ReadReport(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
