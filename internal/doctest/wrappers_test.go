@@ -163,7 +163,7 @@ func wrappers() []wrapper {
 		{page: "docs/backends/zookeeper.md", has: "zk-0", text: opened("\t\"crypto/tls\"\n\t\"os\"\n"+zooKeeperImports, elsewhere+`
 	password, tlsConfig := os.Args[1], &tls.Config{}`, reopened)},
 		{page: "docs/backends/zookeeper.md", has: "zookeeper.RaiseFloor(", text: opened(zooKeeperImports, onZooKeeper+begun, raised)},
-		{page: "docs/backends/zookeeper.md", has: "b.GuardOps(", text: opened("\t\"errors\"\n\t\"time\"\n\t\"github.com/go-zookeeper/zk\"\n"+zooKeeperImports, onZooKeeper+`
+		{page: "docs/backends/zookeeper.md", has: "b.GuardOps(", text: opened("\t\"errors\"\n\t\"fmt\"\n\t\"time\"\n\t\"github.com/go-zookeeper/zk\"\n"+zooKeeperImports, onZooKeeper+`
 	b := open()
 	defer b.Close()
 	conn, events, err := zk.Connect([]string{"127.0.0.1:2181"}, 10*time.Second, zk.WithLogInfo(false))
@@ -191,7 +191,10 @@ func wrappers() []wrapper {
 		return nil
 	}, nil))
 	err = book()
-	check(errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, core.ErrFenced), "a former lease is not refused")`)},
+	for deadline := time.Now().Add(time.Minute); errors.Is(err, core.ErrRetry) && time.Now().Before(deadline); {
+		err = book()
+	}
+	check(errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, core.ErrFenced), fmt.Sprint("a former lease is not refused: ", err))`)},
 		{page: "docs/backends/postgres.md", has: "db.example", text: opened("\t\"os\"\n"+postgresImports, elsewhere, reopened)},
 		{page: "docs/backends/postgres.md", has: "b.RaiseFloor(", text: opened(postgresImports, onPostgres+"\n"+onSQL, raisedSQL)},
 		{page: "docs/backends/mysql.md", has: "db.example", text: opened("\t\"os\"\n"+mysqlImports, elsewhere, reopened)},
