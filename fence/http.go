@@ -193,7 +193,7 @@ func problem(w http.ResponseWriter, p Problem) {
 }
 
 // ResponseError returns why a Handler did not let the request pass, or nil if it
-// did: a *RefusedError (412), a *ForeignError (403), an error that matches driver.ErrInvalid (428 and 400:
+// did: a *RefusedError (412; what is no fence or resource in it is left out), a *ForeignError (403), an error that matches driver.ErrInvalid (428 and 400:
 // the request carried no fence, or not one that the resource takes), or one that
 // matches driver.ErrRetry (503). Nothing was done in any of these cases. Of such a
 // response it reads the body, at most 64 KiB; the caller closes it in any case. Other
@@ -218,15 +218,19 @@ func ResponseError(r *http.Response) error {
 		err = json.Unmarshal(body, &p)
 	}
 	if err != nil {
-		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %w", r.StatusCode, err)
+		// Not wrapped: it may quote all that was read.
+		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %.200q", r.StatusCode, err.Error())
 	}
-	sent := driver.Fence{Shard: driver.ShardID(p.Shard), Session: driver.SessionID(p.Holder), Token: p.Token}
+	sent := known(driver.Fence{Shard: driver.ShardID(p.Shard), Session: driver.SessionID(p.Holder), Token: p.Token})
+	if CheckResource(p.Resource) != nil {
+		p.Resource = ""
+	}
 	switch p.Type {
 	case ProblemRefused:
 		return &RefusedError{
 			Resource: p.Resource,
 			Fence:    sent,
-			Current:  Holder{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder), Token: p.CurrentToken},
+			Current:  known(Holder{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder), Token: p.CurrentToken}),
 		}
 	case ProblemForeign:
 		return &ForeignError{Resource: p.Resource, Fence: sent}
@@ -236,4 +240,12 @@ func ResponseError(r *http.Response) error {
 		return fmt.Errorf("tenure: %w: status %d: %.500q", driver.ErrRetry, r.StatusCode, p.Detail)
 	}
 	return nil
+}
+
+// known is the fence that a response names, or none: names go on into logs.
+func known(f driver.Fence) driver.Fence {
+	if driver.CheckFence(f) != nil {
+		return driver.Fence{}
+	}
+	return f
 }

@@ -40,7 +40,7 @@ func ReadMessage(get func(key string) string) (Message, error) {
 	if text := get(MessageSeq); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n <= 0 {
-			return Message{}, fmt.Errorf("tenure: %w: %s %q is not a positive number", driver.ErrInvalid, MessageSeq, text)
+			return Message{}, fmt.Errorf("tenure: %w: %s %.40q is not a positive number", driver.ErrInvalid, MessageSeq, text)
 		}
 		m.Seq = driver.Seq(n)
 	}

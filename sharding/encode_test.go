@@ -1,6 +1,7 @@
 package sharding
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -207,6 +208,30 @@ func TestPartsBelongTogether(t *testing.T) {
 			t.Errorf("%s: the whole plan after it is not taken: %d, %v", name, j.table.number, j.gap)
 		}
 	}
+}
+
+// FuzzCut: whatever the item holds, it is a layout that there can be, or an error.
+func FuzzCut(f *testing.F) {
+	f.Add([]byte(`{"layout":2,"taken":true}`))
+	f.Add([]byte(`{"layout":256}`))
+	f.Add([]byte("null"))
+	f.Add([]byte(nil))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		c, err := readCut(&core.Item{Value: value})
+		if err != nil {
+			if c != (cut{}) {
+				t.Errorf("got %+v beside %v", c, err)
+			}
+			return
+		}
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readCut(&core.Item{Value: text}); err != nil || got != c {
+			t.Errorf("%+v became %+v, %v", c, got, err)
+		}
+	})
 }
 
 // FuzzPlan: whatever is in the log, reading it neither fails hard nor leaves a

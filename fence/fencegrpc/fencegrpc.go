@@ -317,7 +317,7 @@ func Error(err error) error {
 		}
 		md := info.GetMetadata()
 		f, parseErr := fence.Parse(md["fence"])
-		if parseErr != nil {
+		if parseErr != nil || fence.CheckResource(md["resource"]) != nil {
 			return err
 		}
 		switch {
@@ -330,9 +330,11 @@ func Error(err error) error {
 		if parseErr != nil {
 			return err
 		}
-		return &fence.RefusedError{Resource: md["resource"], Fence: f, Current: fence.Holder{
-			Shard: driver.ShardID(md["current_shard"]), Session: driver.SessionID(md["current_holder"]), Token: driver.Token(token),
-		}}
+		current := fence.Holder{Shard: driver.ShardID(md["current_shard"]), Session: driver.SessionID(md["current_holder"]), Token: driver.Token(token)}
+		if driver.CheckFence(current) != nil {
+			return err
+		}
+		return &fence.RefusedError{Resource: md["resource"], Fence: f, Current: current}
 	}
 	return err
 }
