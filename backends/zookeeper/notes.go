@@ -86,8 +86,8 @@ func (s *store) note(lane string, f found) {
 			m.rev = f.mark.rev
 		}
 		key := ns + "/" + words[0]
-		part, _, _ := strings.Cut(words[0], "/")
-		if part != "!state" && part != "!head" {
+		part, _, below := strings.Cut(words[0], "/")
+		if part != "!state" && part != "!head" || !below {
 			continue
 		}
 		if _, _, err := s.paths.node(key); err == nil && m.rev > 0 && m.rev <= f.mark.rev && created > 0 && version >= 0 {

@@ -1,0 +1,132 @@
+package zookeeper
+
+import (
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance/outage"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+var (
+	silentRounds = flag.Int("silent.rounds", 2, "how often each test of a silent server strikes")
+	silentTTLs   = flag.String("silent.ttls", "3s", "for members of these TTLs, separated by commas")
+)
+
+// cast runs three members on an ensemble.
+func cast(t *testing.T, ttl time.Duration, members []*servers.Server) *outage.Cast {
+	t.Helper()
+	return outage.NewCast(t, 3, ttl, addrs(members), func(through []string) driver.Backend {
+		b, err := Open(bounded(t, 20*time.Second), through, t.Name(), &Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	})
+}
+
+// uses is the server that a member uses.
+func uses(c *outage.Cast, member int) int { return c.Backend(member).(*Backend).store.routes.Current() }
+
+// eachTTL runs a test for each TTL, with its own ensemble.
+func eachTTL(t *testing.T, config []string, do func(t *testing.T, ttl time.Duration, members []*servers.Server)) {
+	for text := range strings.SplitSeq(*silentTTLs, ",") {
+		ttl, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(text, func(t *testing.T) {
+			do(t, ttl, servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{Config: config}).Members())
+		})
+	}
+}
+
+// TestSilentServer: the server that an owner uses says nothing more, and resets
+// nothing. Nobody's trust lapses, and nobody is evicted.
+func TestSilentServer(t *testing.T) {
+	eachTTL(t, nil, func(t *testing.T, ttl time.Duration, members []*servers.Server) {
+		c := cast(t, ttl, members)
+		for round := range *silentRounds {
+			owner := c.Settle()
+			silent := uses(c, owner)
+			c.Silence(silent)
+			time.Sleep(2 * ttl)
+			events, gap := c.Seen()
+			if len(events) > 0 || gap > ttl/2 {
+				t.Errorf("round %d: %q, and %v without an owner", round, events, gap)
+			}
+			if now := uses(c, owner); now == silent {
+				t.Errorf("round %d: the owner still uses the server", round)
+			}
+			t.Logf("round %d: %d events, %v without an owner", round, len(events), gap)
+			c.Heal()
+		}
+	})
+}
+
+// TestHolderAndServerDie: the owner's machine dies, and with it the server that a
+// successor uses.
+func TestHolderAndServerDie(t *testing.T) {
+	eachTTL(t, nil, func(t *testing.T, ttl time.Duration, members []*servers.Server) {
+		c := cast(t, ttl, members)
+		limit := ttl * 3 / 2
+		if ttl < 3*time.Second {
+			limit = 2 * ttl
+		}
+		var took []time.Duration
+		for round := range *silentRounds {
+			owner := c.Settle()
+			start := time.Now()
+			c.CutOff(owner)
+			c.Silence(uses(c, (owner+1+round%2)%3))
+			one := c.Takeover(owner, start)
+			if one > limit {
+				events, _ := c.Seen()
+				t.Errorf("round %d: it took %v, %.2f TTL: %q", round, one, one.Seconds()/ttl.Seconds(), events)
+			}
+			took = append(took, one)
+			c.Heal()
+		}
+		slices.Sort(took)
+		t.Logf("takeover in TTLs: median %.2f, longest %.2f of %d", took[len(took)/2].Seconds()/ttl.Seconds(),
+			took[len(took)-1].Seconds()/ttl.Seconds(), len(took))
+	})
+}
+
+// TestLeaderStopped stops the ensemble's leader for long enough to elect another. All
+// stop until then; afterwards the former owners go on, and nobody is evicted.
+func TestLeaderStopped(t *testing.T) {
+	const ttl, stopped = 2 * time.Second, 10 * time.Second
+	members := servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{Config: []string{"tickTime = 200"}}).Members()
+	c := cast(t, ttl, members)
+	for round := range *silentRounds {
+		c.Settle()
+		leader := leaderOf(t, members)
+		start := time.Now()
+		if err := leader.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		others := slices.DeleteFunc(slices.Clone(members), func(s *servers.Server) bool { return s == leader })
+		leaderOf(t, others)
+		election := time.Since(start)
+		time.Sleep(time.Until(start.Add(stopped)))
+		events, gap := c.Seen()
+		if err := leader.Cont(); err != nil {
+			t.Fatal(err)
+		}
+		if gap > election+2*ttl {
+			t.Errorf("round %d: %v without an owner, the election took %v: %q", round, gap, election, events)
+		}
+		for _, e := range events {
+			if strings.Contains(e, "evicted") || strings.Contains(e, "lost") {
+				t.Errorf("round %d: %q", round, events)
+			}
+		}
+		t.Logf("round %d: %v without an owner, the election took %v; %d events", round, gap, election, len(events))
+	}
+}
