@@ -66,10 +66,16 @@ func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page
 	if err = c.heard(err); err != nil {
 		return nil, readError(err)
 	}
+	page, err := pageOf(found)
+	if err == nil {
+		err = possible(meta.LastIndex)
+	}
+	if err != nil {
+		return nil, readError(err)
+	}
 	// Else a read after it could seem to be older: its own prefix may have changed
 	// earlier (rule I1).
 	s.learn(meta.LastIndex)
-	page := pageOf(found)
 	page.Rev = kv.Rev(meta.LastIndex)
 	return page, nil
 }

@@ -66,7 +66,10 @@ func (s *store) list(ctx context.Context, prefix string) (*kv.Page, error) {
 	if err = c.heard(err); err != nil {
 		return nil, readError(err)
 	}
-	page := pageOf(found)
+	page, err := pageOf(found)
+	if err != nil {
+		return nil, readError(err)
+	}
 	for _, p := range page.Pairs {
 		s.witness.check(witness, p)
 	}
@@ -102,6 +105,9 @@ func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, erro
 // prefix is that of its latest change, and goes back when Consul forgets what was
 // deleted; what was known before the read is in it as well.
 func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
+	if err := possible(meta.LastIndex); err != nil {
+		return readError(err)
+	}
 	index := max(known, meta.LastIndex)
 	if index == 0 {
 		return readError(errors.New("it answered without an index"))
@@ -111,10 +117,16 @@ func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	return nil
 }
 
-func pageOf(found api.KVPairs) *kv.Page {
+func pageOf(found api.KVPairs) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, len(found))}
 	for i, p := range found {
+		if p == nil {
+			return nil, errors.New("it answered with a record that is null")
+		}
+		if err := possible(p.ModifyIndex); err != nil {
+			return nil, err
+		}
 		page.Pairs[i] = (&entry{Key: p.Key, Value: p.Value, ModifyIndex: p.ModifyIndex}).pair()
 	}
-	return page
+	return page, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -232,7 +233,7 @@ func (s *store) read(ctx context.Context, k kind, keys []string, page *kv.Page) 
 		return 0, readError(err)
 	}
 	if !ok {
-		if len(a.Errors) > 0 {
+		if len(a.Errors) > 0 && a.Errors[0] != nil {
 			return 0, readError(errors.New(a.Errors[0].What))
 		}
 		return 0, readError(errors.New("a read was refused"))
@@ -242,9 +243,12 @@ func (s *store) read(ctx context.Context, k kind, keys []string, page *kv.Page) 
 	}
 	rev := known
 	for i, key := range keys {
-		e := a.Results[i].KV
-		if e == nil || e.Key != key {
+		if a.Results[i] == nil || a.Results[i].KV == nil || a.Results[i].KV.Key != key {
 			return 0, readError(fmt.Errorf("it answered without the record %q: %s", key, adviceACL))
+		}
+		e := a.Results[i].KV
+		if err := possible(e.ModifyIndex); err != nil {
+			return 0, readError(err)
 		}
 		rev = max(rev, e.ModifyIndex)
 		p := (&entry{Key: key, Value: e.Value, ModifyIndex: e.ModifyIndex}).pair()
@@ -253,6 +257,14 @@ func (s *store) read(ctx context.Context, k kind, keys []string, page *kv.Page) 
 	}
 	s.learn(rev)
 	return kv.Rev(rev), nil
+}
+
+// possible refuses an index that no revision can be.
+func possible(index uint64) error {
+	if index > math.MaxInt64 {
+		return fmt.Errorf("it answered with the index %d, which is above any: its address leads to something else than consul", index)
+	}
+	return nil
 }
 
 func (s *store) learn(index uint64) {

@@ -254,6 +254,9 @@ func (r *request) match(a *reply) ([]*entry, error) {
 			return nil, fmt.Errorf("consul answered without the record %q: give the token the right to read and write the namespace's prefix", r.ops[i].KV.Key)
 		}
 		entries[i] = a.Results[n].KV
+		if err := possible(entries[i].ModifyIndex); err != nil {
+			return nil, err
+		}
 		n++
 	}
 	return entries, nil
