@@ -66,6 +66,7 @@ func TestSilentServer(t *testing.T) {
 			t.Logf("round %d: %d events, %v without an owner", round, len(events), gap)
 			c.Heal()
 		}
+		c.Settle()
 	})
 }
 
@@ -92,6 +93,7 @@ func TestHolderAndServerDie(t *testing.T) {
 			took = append(took, one)
 			c.Heal()
 		}
+		c.Settle()
 		slices.Sort(took)
 		t.Logf("takeover in TTLs: median %.2f, longest %.2f of %d", took[len(took)/2].Seconds()/ttl.Seconds(),
 			took[len(took)-1].Seconds()/ttl.Seconds(), len(took))
@@ -129,4 +131,5 @@ func TestLeaderStopped(t *testing.T) {
 		}
 		t.Logf("round %d: %v without an owner, the election took %v; %d events", round, gap, election, len(events))
 	}
+	c.Settle()
 }
