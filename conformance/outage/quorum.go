@@ -1,6 +1,7 @@
 // Package outage strikes the servers of a store under members that are run by core:
-// for the tests of backends. Quorum takes a majority away; Lanes has package system
-// play its schedules on servers.
+// for the tests of backends. Quorum takes a majority away; a Cast silences one server,
+// or a member, without a word to the others; Lanes has package system play its
+// schedules on servers.
 //
 //	outage.Quorum(t, cluster, time.Second, func(i int) driver.Backend { ... })
 package outage
