@@ -485,7 +485,7 @@ type retrier struct {
 
 func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	e := r.l.e
-	limit := min(r.left(), max(e.o.TTL/2, time.Second)<<min(r.n, 10))
+	limit := min(r.left(), e.commitPatience()<<min(r.n/4, 10))
 	ctx, cancel := context.WithTimeout(e.callCtx, limit)
 	defer cancel()
 	sent := time.Now()
@@ -495,10 +495,21 @@ func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	if err != nil {
 		return driver.CommitResult{}, err
 	}
+	slow := e.slowCommit.Load()
+	e.slowCommit.Store(max(int64(time.Since(sent)), slow-slow/16))
 	if len(res) != 1 {
 		return driver.CommitResult{}, fmt.Errorf("tenure: the backend answered one write with %d results", len(res))
 	}
 	return res[0], res[0].Err
+}
+
+// commitPatience is how long a commit may go unanswered before it is sent again: half
+// a second, or eight times what commits took of late, up to half the TTL, or a second
+// if that is more. It is short because a commit that comes twice does no harm, so that
+// one that was lost with a server does not keep the shard waiting; it doubles every
+// four attempts, for writes that take longer than any before.
+func (e *Elector) commitPatience() time.Duration {
+	return min(max(500*time.Millisecond, 8*time.Duration(e.slowCommit.Load())), max(e.o.TTL/2, time.Second))
 }
 
 // left bounds the next call: a call time-out, and not past endBy.

@@ -383,6 +383,31 @@ func TestUnknownOutcomeThenFenced(t *testing.T) {
 	}
 }
 
+// A commit that was lost with a server is sent again soon, however long the server
+// stays away: not after a pause that grows with the time it was away.
+func TestCommitInDoubtIsSentAgainSoon(t *testing.T) {
+	for _, away := range []time.Duration{100 * time.Millisecond, time.Second, 1900 * time.Millisecond} {
+		t.Run(away.String(), func(t *testing.T) {
+			onLease(t, func(w *world, m *member, l *Lease) {
+				back := time.Now().Add(away)
+				m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+					if time.Now().Before(back) {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					return next.Commit(ctx, ws)
+				})
+				began := time.Now()
+				_, err := l.Append(w.Context(), []byte("x"))
+				w.must(err)
+				if late := time.Since(began) - away; late > 600*time.Millisecond {
+					w.Errorf("the commit was sent again %v after the store came back", late)
+				}
+			})
+		})
+	}
+}
+
 func TestStoreOutOfReach(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.tap.onCommit(loseRequest)

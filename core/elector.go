@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -37,11 +38,12 @@ type Elector struct {
 	clk  *clock
 	note *notifier
 
-	calls   sync.WaitGroup // calls to the backend that are under way
-	callCtx context.Context
-	kick    chan struct{} // the timer has to be set anew
-	ended   chan struct{}
-	closed  chan struct{} // closed when the backend is, which is nobody's to do before Run returned
+	calls      sync.WaitGroup // calls to the backend that are under way
+	callCtx    context.Context
+	kick       chan struct{} // the timer has to be set anew
+	ended      chan struct{}
+	slowCommit atomic.Int64  // the longest time that a commit took of late
+	closed     chan struct{} // closed when the backend is, which is nobody's to do before Run returned
 
 	mu        sync.Mutex
 	m         *fsm.Machine
