@@ -38,6 +38,20 @@ type FaultRuns struct {
 	Median float64 `json:"takeover_p50"`
 	P99    float64 `json:"takeover_p99"`
 	Most   float64 `json:"takeover_max"`
+
+	// The same by what befell the former owner: its process was killed; it was stopped;
+	// the store was away as well, and then they count from its return.
+	Crash  TakeoverTimes `json:"crash"`
+	Stop   TakeoverTimes `json:"stop"`
+	Outage TakeoverTimes `json:"outage"`
+}
+
+// TakeoverTimes says how long N takeovers took, in TTLs.
+type TakeoverTimes struct {
+	N      int     `json:"n"`
+	Median float64 `json:"p50"`
+	P99    float64 `json:"p99"`
+	Most   float64 `json:"max"`
 }
 
 func (f *FaultRuns) suffix() string {

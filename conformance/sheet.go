@@ -212,6 +212,9 @@ func underFaults(b *strings.Builder, all []*Report) {
 		{"from the strike to the new grant, in TTLs: median, 99 %, most", func(f *FaultRuns) string {
 			return fmt.Sprintf("%.2f, %.2f, %.2f", f.Median, f.P99, f.Most)
 		}},
+		{"of those whose process was killed", func(f *FaultRuns) string { return f.Crash.cell() }},
+		{"of those whose process was stopped", func(f *FaultRuns) string { return f.Stop.cell() }},
+		{"while the store was away as well, from its return", func(f *FaultRuns) string { return f.Outage.cell() }},
 	} {
 		row(x.name, func(r *Report) string { return x.cell(r.Faults) })
 	}
@@ -221,6 +224,13 @@ func underFaults(b *strings.Builder, all []*Report) {
 		}
 		return "not run"
 	})
+}
+
+func (t TakeoverTimes) cell() string {
+	if t.N == 0 {
+		return "not measured"
+	}
+	return fmt.Sprintf("%.2f, %.2f, %.2f of %d", t.Median, t.P99, t.Most, t.N)
 }
 
 // significant has three digits that mean something.

@@ -25,6 +25,7 @@ const (
 	checkShutdown  = "shutdown"
 	checkPlayed    = "played-to-the-end"
 	checkTakeovers = "enough-takeovers"
+	checkInTime    = "takeovers-in-time"
 	checkLate      = "writes-that-come-late"
 )
 
@@ -51,7 +52,7 @@ func newFinding(rule, check string, shard driver.ShardID, format string, args ..
 func (e *evidence) judge() []history.Finding {
 	var out []history.Finding
 	for _, check := range []func() []history.Finding{
-		e.logsInOrder, e.belief, e.once, e.handlers, e.reads, e.shortStops, e.outages,
+		e.logsInOrder, e.belief, e.once, e.handlers, e.reads, e.shortStops, e.outages, e.inTime,
 	} {
 		out = append(out, check()...)
 	}
@@ -254,6 +255,34 @@ type takeover struct {
 	from, to string // processes
 	took     time.Duration
 	forced   bool // the former owner was struck; took counts from then
+	cause    cause
+	alone    bool          // nothing else was struck meanwhile
+	longest  time.Duration // call that any other process made meanwhile
+}
+
+// cause says why an owner was taken over from.
+type cause string
+
+const (
+	causeCrash  cause = "crash"  // its process was killed
+	causeStop   cause = "stop"   // its process was stopped
+	causeOutage cause = "outage" // and the store was away as well: counted from its return
+)
+
+// inTime finds takeovers that took longer than a TTL and half of one, of a struck
+// owner while nothing else was struck (V1). The half is for the order of claims, the
+// poll period and a few round trips of a quiet machine; what this machine was slower
+// by shows in the calls of the others.
+func (e *evidence) inTime() []history.Finding {
+	var out []history.Finding
+	for _, t := range e.takeovers() {
+		bound := e.config.TTL*3/2 + 5*t.longest
+		if t.forced && t.alone && t.cause != causeOutage && t.took > bound {
+			out = append(out, newFinding("V1", checkInTime, t.shard, "%s took over from %s %v after its %s, want at most %v",
+				t.to, t.from, t.took, t.cause, bound))
+		}
+	}
+	return out
 }
 
 // takeovers returns every change of owner between processes, and how long it took
@@ -284,11 +313,41 @@ func (e *evidence) takeovers() []takeover {
 			}
 			for _, k := range e.strikes {
 				if k.process == t.from && k.step.Fault.takesOver() && k.at > former.Return && k.at < now.Return && (k.over == 0 || k.over > now.Call) {
-					t.forced, t.took = true, time.Duration(now.Return-k.at)
+					e.force(&t, k, now)
 				}
 			}
 			out = append(out, t)
 		}
 	}
 	return out
+}
+
+// force notes that t was the consequence of strike k, and what else went on until the
+// new grant.
+func (e *evidence) force(t *takeover, k *strike, now *history.Operation) {
+	t.forced, t.took, t.alone, t.cause = true, time.Duration(now.Return-k.at), true, causeStop
+	switch k.step.Fault {
+	case faultKill, faultRestart, faultSupersede:
+		t.cause = causeCrash
+	}
+	ttl := history.Instant(e.config.TTL)
+	for _, o := range e.strikes {
+		if o == k || o.at > now.Return || o.over != 0 && o.over < k.at-ttl {
+			continue
+		}
+		t.alone = false
+		if o.step.Fault.ofStore() {
+			t.cause = causeOutage
+			if o.over > k.at {
+				t.took = min(t.took, max(0, time.Duration(now.Return-o.over)))
+			}
+		}
+	}
+	t.longest = 0
+	for i := range e.history.Operations {
+		op := &e.history.Operations[i]
+		if op.Process != t.from && op.Return > k.at && op.Call < now.Return && op.Return > op.Call && op.Kind != history.Trust {
+			t.longest = max(t.longest, time.Duration(op.Return-op.Call))
+		}
+	}
 }

@@ -54,10 +54,14 @@ func good() *evidence {
 	return e
 }
 
+func lastNote(e *evidence, process string) *note {
+	return &e.journals[process][len(e.journals[process])-1]
+}
+
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	entry := func(e *evidence, i int) *driver.Entry { return &e.logs["s"][i] }
-	last := func(e *evidence, process string) *note { return &e.journals[process][len(e.journals[process])-1] }
+	last := lastNote
 	for _, c := range []struct {
 		name, want string
 		spoil      func(e *evidence)
@@ -94,6 +98,17 @@ func TestJudge(t *testing.T) {
 			e.journals["a"] = append(e.journals["a"], note{Is: noteWrong, Shard: "s", Token: 1, Wrong: "differs"})
 		}},
 		{"a lapse after a short stop", "S9 " + checkShortStop, func(e *evidence) { last(e, "a").Why = fmt.Sprint(core.CauseLapsed) }},
+		{"a takeover in time", "", func(e *evidence) {
+			e.strikes = []*strike{{step: step{Fault: faultKill}, process: "a", at: lastNote(e, "a").At - 1}}
+		}},
+		{"a takeover that takes too long", "V1 " + checkInTime, func(e *evidence) {
+			e.strikes = []*strike{{step: step{Fault: faultKill}, process: "a", at: lastNote(e, "a").At - 1}}
+			for i := range e.history.Operations {
+				if op := &e.history.Operations[i]; op.Process == "b" {
+					op.Call, op.Return = op.Call+history.Instant(2*testTTL), op.Return+history.Instant(2*testTTL)
+				}
+			}
+		}},
 		{"an eviction in an outage", "C5 " + checkOutage, func(e *evidence) {
 			e.history.Operations = append(e.history.Operations, history.Operation{Process: "a", Kind: history.Evict, Target: "sb",
 				Call: e.strikes[1].at + 5, Return: e.strikes[1].at + 6, Outcome: history.OK})

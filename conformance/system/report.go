@@ -29,16 +29,17 @@ type Report struct {
 	Late       int // writes that were held, and sent when another member had been granted the shard
 	Damage     int // entries accepted under a superseded token
 
-	Overlap   time.Duration   // the longest overlap of trust
-	Takeovers int             // changes of a shard's owner between processes
-	Took      []time.Duration // of those by force: from the strike to the new grant, sorted
-	Strikes   map[string]int  // faults, by name
+	Overlap   time.Duration             // the longest overlap of trust
+	Takeovers int                       // changes of a shard's owner between processes
+	Took      []time.Duration           // of those by force: from the strike to the new grant, sorted
+	Apart     map[cause][]time.Duration // the same by cause
+	Strikes   map[string]int            // faults, by name
 }
 
 // measure takes the figures of one run.
 func (e *evidence) measure(found []history.Finding) *Report {
 	r := &Report{Backend: e.config.Opener.Name, TTL: e.config.TTL, Control: e.config.Control, Runs: 1,
-		Members: len(e.journals), Strikes: map[string]int{}}
+		Members: len(e.journals), Strikes: map[string]int{}, Apart: map[cause][]time.Duration{}}
 	settled := map[string]bool{} // by digest: writes whose outcome core told
 	for _, notes := range e.journals {
 		for _, n := range notes {
@@ -66,6 +67,7 @@ func (e *evidence) measure(found []history.Finding) *Report {
 		r.Takeovers++
 		if t.forced {
 			r.Took = append(r.Took, t.took)
+			r.Apart[t.cause] = append(r.Apart[t.cause], t.took)
 		}
 	}
 	slices.Sort(r.Took)
@@ -122,7 +124,10 @@ func (r *Report) add(o *Report) {
 	r.Took = append(r.Took, o.Took...)
 	slices.Sort(r.Took)
 	if r.Strikes == nil {
-		r.Strikes = map[string]int{}
+		r.Strikes, r.Apart = map[string]int{}, map[cause][]time.Duration{}
+	}
+	for c, took := range o.Apart {
+		r.Apart[c] = append(r.Apart[c], took...)
 	}
 	for f, n := range o.Strikes {
 		r.Strikes[f] += n
@@ -130,12 +135,20 @@ func (r *Report) add(o *Report) {
 }
 
 // quantile of the takeovers by force, in TTLs; 0 without any.
-func (r *Report) quantile(q float64) float64 {
-	if len(r.Took) == 0 {
+func (r *Report) quantile(q float64) float64 { return r.quantileOf(r.Took, q) }
+
+func (r *Report) quantileOf(took []time.Duration, q float64) float64 {
+	if len(took) == 0 {
 		return 0
 	}
-	i := min(int(q*float64(len(r.Took))), len(r.Took)-1)
-	return float64(r.Took[i]) / float64(r.TTL)
+	i := min(int(q*float64(len(took))), len(took)-1)
+	return float64(took[i]) / float64(r.TTL)
+}
+
+// apart has the quantiles of the takeovers of one cause.
+func (r *Report) apart(c cause) conformance.TakeoverTimes {
+	took := slices.Sorted(slices.Values(r.Apart[c]))
+	return conformance.TakeoverTimes{N: len(took), Median: r.quantileOf(took, 0.5), P99: r.quantileOf(took, 0.99), Most: r.quantileOf(took, 1)}
 }
 
 // faultRuns is the report as it is saved for a sheet of guarantees.
@@ -146,6 +159,7 @@ func (r *Report) faultRuns() *conformance.FaultRuns {
 		Ambiguous: r.Ambiguous, Resolved: r.Resolved, Unresolved: r.Unresolved, Late: r.Late, Damage: r.Damage,
 		Overlap: r.overlap(), Takeovers: r.Takeovers, ByForce: len(r.Took),
 		Median: r.quantile(0.5), P99: r.quantile(0.99), Most: r.quantile(1),
+		Crash: r.apart(causeCrash), Stop: r.apart(causeStop), Outage: r.apart(causeOutage),
 	}
 }
 
@@ -165,6 +179,10 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "overlap of trust: %d microseconds at most\n", r.overlap())
 	fmt.Fprintf(&b, "takeovers: %d, of which %d by force after %.2f / %.2f / %.2f / %.2f TTL (least, median, 90 %%, most)\n",
 		r.Takeovers, len(r.Took), r.quantile(0), r.quantile(0.5), r.quantile(0.9), r.quantile(1))
+	for _, c := range []cause{causeCrash, causeStop, causeOutage} {
+		t := r.apart(c)
+		fmt.Fprintf(&b, "  by %s: %d, %.2f / %.2f / %.2f TTL (median, 99 %%, most)\n", c, t.N, t.Median, t.P99, t.Most)
+	}
 	var faults []string
 	for f := range r.Strikes {
 		faults = append(faults, f)
