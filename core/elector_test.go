@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -873,6 +874,35 @@ func TestRunSingleton(t *testing.T) {
 			w.Errorf("bad arguments: %v", err)
 		}
 	})
+}
+
+// The log of a lapse says what is wrong with the store: its last error, or silence.
+func TestLapseSaysWhy(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault func(*kvfault.Link)
+		want  string
+	}{
+		"error":   {func(l *kvfault.Link) { l.SetError(kvfault.All, errReset) }, errReset.Error()},
+		"silence": {(*kvfault.Link).Cut, "no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				var log strings.Builder // called by one goroutine
+				m := w.member("a", func(o *Options) { o.Hooks, o.Logger = Hooks{}, slog.New(slog.NewTextHandler(&log, nil)) })
+				var h leases
+				w.must(m.Contend(h.hold, "s"))
+				h.await(w, 1)
+				c.fault(m.link)
+				time.Sleep(2 * ttl)
+				m.link.Heal()
+				w.must(m.end())
+				line := regexp.MustCompile(`.*trust lapsed.*`).FindString(log.String())
+				if !strings.Contains(line, c.want) {
+					t.Errorf("the log does not say %q: %q", c.want, line)
+				}
+			})
+		})
+	}
 }
 
 // A handler's error reaches somebody without a Logger, but for one that only says

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tenure-go/tenure/core/fsm"
@@ -147,7 +148,11 @@ func (e *Elector) event(eff *fsm.Effect) {
 		e.settleAll()
 	}
 	if kind, ok := sessionEvent(eff.Event); ok {
-		e.note.session(SessionEvent{Kind: kind, Session: eff.Session, Err: eff.Err})
+		err := eff.Err
+		if kind == SessionLapsed && err == nil {
+			err = errors.New("heartbeats have no answer: the store, or the way to it, is silent")
+		}
+		e.note.session(SessionEvent{Kind: kind, Session: eff.Session, Err: err})
 	}
 	if kind, ok := peerEvent(eff.Event); ok {
 		e.note.peer(PeerEvent{Kind: kind, Peer: eff.Peer})
