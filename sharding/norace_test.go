@@ -2,6 +2,5 @@
 
 package sharding
 
-import "time"
-
-var restartScale = scale{shards: 1000, interval: 100 * time.Millisecond}
+// restartScale is how many shards the rolling restart has.
+const restartScale = 1000

@@ -2,6 +2,5 @@
 
 package sharding
 
-import "time"
-
-var restartScale = scale{shards: 200, interval: time.Second}
+// restartScale is how many shards the rolling restart has: fewer where all is slower.
+const restartScale = 200
