@@ -27,12 +27,16 @@ func forkedStore(f *fixture) {
 	f.rollBack(func() {
 		late = f.join("late")
 		late.acquire("t")
+		f.join("later")
+		f.join("last")
 		newest = b.preempt("s")
 		for range 3 {
 			a.beat()
 			b.beat()
 			b.commit(newest, appendOp("y"))
 		}
+		_, err := a.b.Observe(f.ctx, driver.ObserveQuery{})
+		f.setup("observe", err)
 	})
 
 	fresh := f.join("fresh")

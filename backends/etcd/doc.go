@@ -14,6 +14,9 @@
 //   - A token is the revision of the write that granted the lease. A claim, a fence
 //     and a heartbeat compare revisions, in the transaction that writes; no lease
 //     of etcd is used, and no election.
+//   - The id of the cluster is the store's incarnation (rule I2). Opening under another
+//     one than that on record, as of a restored cluster, raises the tokens; a process
+//     that meets another one later stops with driver.ErrStoreChanged.
 //   - Writes are sent once: the client's own retry of a call that ended with a
 //     deadline or a cancellation on the server's side is switched off. A write of
 //     which nothing was sent matches driver.ErrRetry.

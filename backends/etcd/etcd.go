@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -67,6 +68,7 @@ func open(ctx context.Context, st *store, namespace string, o *Options, wrap fun
 	}
 	b, err := kv.Open(ctx, over, kv.Options{
 		Backend: Name, Namespace: namespace, Create: o.Create, Limits: st.limits(), Pipeline: pipeline,
+		Incarnation: strconv.FormatUint(st.clusterID.Load(), 16),
 	})
 	if err != nil {
 		return nil, opening(namespace, err)

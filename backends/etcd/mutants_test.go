@@ -24,6 +24,12 @@ func TestMutants(t *testing.T) {
 			File: "watch.go", Old: "\t\t\trev = changes[n].Rev\n", New: ""}}},
 		{"O1: of several prefixes the one that is ahead counts", "TestWatchPosition", []mutate.Edit{{
 			File: "watch.go", Old: "fn(slices.Min(reached), changes)", New: "fn(slices.Max(reached), changes)"}}},
+		{"I2: answers of another cluster count", "TestRestoredCluster", []mutate.Edit{{
+			File: "store.go", Old: "|| s.clusterID.Load() == id {", New: "|| s.clusterID.Load() != 0 {"}}},
+		{"I2: the tokens of another cluster go on", "TestRestoredCluster", []mutate.Edit{{
+			File: "../kv/incarnation.go", Old: "id.Base += leastLift + rand.N(randomLift);", New: "id.Base += 0 * rand.N(randomLift);"}}},
+		{"I2: no cluster is on record", "TestRestoredCluster", []mutate.Edit{{
+			File: "etcd.go", Old: "strconv.FormatUint(st.clusterID.Load(), 16)", New: "strconv.FormatUint(1, 16)"}}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			if out, failed := mutate.Run(t, mutate.Build(t, m.edits...), m.killer, 2*time.Minute); !failed {

@@ -39,6 +39,8 @@ type store struct {
 	end     context.CancelFunc
 	release func() error // closes the client if that is its own
 
+	clusterID atomic.Uint64 // of the first answer (I2)
+
 	mu      sync.Mutex
 	cluster *cluster
 }
@@ -125,9 +127,22 @@ func (s *store) send(ctx context.Context, heartbeat bool, r *etcdserverpb.TxnReq
 		err = *l // and not that the time for renewing the token ran out
 	}
 	if err = finish(ctx, t, err); err == nil {
-		return resp, nil
+		return resp, s.sameCluster(resp.Header)
 	}
 	return nil, s.failed(ctx, err, at.Addr != nil, heartbeat)
+}
+
+// sameCluster refuses the answer of another cluster than the one that was opened. A
+// restored one begins with the same records, so that its transactions may hold before
+// anybody recorded it: what it granted is not used, and tokens are raised beyond it
+// when the namespace is opened again (I2).
+func (s *store) sameCluster(h *etcdserverpb.ResponseHeader) error {
+	id := h.GetClusterId()
+	if s.clusterID.CompareAndSwap(0, id) || s.clusterID.Load() == id {
+		return nil
+	}
+	return fmt.Errorf("tenure: %w: cluster %x of etcd answers, and %x was opened: it was restored or replaced; start this process again",
+		driver.ErrStoreChanged, id, s.clusterID.Load())
 }
 
 // Get reads keys in one transaction, or in as few as there may be.
@@ -169,7 +184,7 @@ func (s *store) scan(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := m.scan(t.Context, q, s.opts)
+	page, err := m.scan(t.Context, q, s)
 	if err = finish(ctx, t, err); err != nil {
 		s.nudge(err)
 		return nil, err
@@ -177,7 +192,7 @@ func (s *store) scan(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return page, nil
 }
 
-func (m *member) scan(ctx context.Context, q kv.Range, opts []grpc.CallOption) (*kv.Page, error) {
+func (m *member) scan(ctx context.Context, q kv.Range, s *store) (*kv.Page, error) {
 	page := &kv.Page{}
 	from, end := []byte(max(q.Prefix, q.From)), []byte(clientv3.GetPrefixRangeEnd(q.Prefix))
 	for {
@@ -187,7 +202,10 @@ func (m *member) scan(ctx context.Context, q kv.Range, opts []grpc.CallOption) (
 		}
 		resp, err := m.kv.Range(ctx, &etcdserverpb.RangeRequest{
 			Key: from, RangeEnd: end, Limit: int64(limit), Revision: int64(page.Rev), KeysOnly: q.KeysOnly,
-		}, opts...)
+		}, s.opts...)
+		if err == nil {
+			err = s.sameCluster(resp.Header)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -52,6 +52,9 @@ func (s *store) watch(ctx context.Context, m *member, prefixes []string, after k
 		if err != nil {
 			return fmt.Errorf("tenure: watching: %w", err)
 		}
+		if err := s.sameCluster(resp.Header); err != nil {
+			return err
+		}
 		if err := s.checkWatch(ctx, resp, prefixes[0], after); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 // the key, so that shard "1" never matches "10".
 //
 //	<ns>/!id                      identity: a random id and the base of tokens
+//	<ns>/!incarnation             the history of the store, where it tells one from another
 //	<ns>/!node/<label>            the sessions that joined last under a node label
 //	<ns>/!node/!removed           what stands for labels that were removed; permanent
 //	<ns>/!node/!ended-<slot>      who evicted a session
@@ -33,6 +34,9 @@ func NewKeys(namespace string) (Keys, error) {
 
 // Identity is the key of the namespace's identity record.
 func (k Keys) Identity() string { return k.ns + "/!id" }
+
+// Incarnation is the key of the record of the store's incarnation.
+func (k Keys) Incarnation() string { return k.ns + "/!incarnation" }
 
 // Node is the key of a node label's record.
 func (k Keys) Node(label string) string { return k.ns + "/!node/" + label }

@@ -18,6 +18,11 @@ type Options struct {
 	// Create writes the namespace's identity if it has none. Without it that is an
 	// error, because it may mean a wiped store (rule I1).
 	Create bool
+	// Incarnation tells one history of the store from another; without spaces. Open
+	// records it, and raises the tokens where it finds another on record (rule I2). The
+	// Store answers driver.ErrStoreChanged once the store has another. Empty for a store
+	// that has none.
+	Incarnation string
 	// Limits of the store. BatchItems, WriteOps and WriteBytes must be positive.
 	Limits driver.Limits
 	// Pipeline is how many batches of one call are under way at once. 0 means 1.
@@ -59,6 +64,11 @@ func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	id, rev, err := openIdentity(ctx, s, keys, o.Create)
 	if err != nil {
 		return nil, err
+	}
+	if o.Incarnation != "" {
+		if id, rev, err = adopt(ctx, s, keys, o.Incarnation); err != nil {
+			return nil, err
+		}
 	}
 	life, end := context.WithCancel(context.Background())
 	b := &Backend{

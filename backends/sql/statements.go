@@ -156,10 +156,10 @@ var catalogue = [statementCount]struct {
 	probeDelete:  {"probe_delete", []string{"id"}},
 	rosterInsert: {"roster_insert", []string{"namespace", "store_id"}},
 	// Both return the identity, the revision, and the incarnations as above.
-	rosterRead:   {"roster_read", []string{"namespace"}},
-	rosterLock:   {"roster_lock", []string{"namespace"}},
-	rosterRaise:  {"roster_raise", []string{"namespace", "revision"}},
-	nodeRead:     {"node_read", []string{"namespace", "node"}},
+	rosterRead:  {"roster_read", []string{"namespace"}},
+	rosterLock:  {"roster_lock", []string{"namespace"}},
+	rosterRaise: {"roster_raise", []string{"namespace", "revision"}},
+	nodeRead:    {"node_read", []string{"namespace", "node"}},
 	// Makes or changes the row. Rows whose names begin with "!", which no label may,
 	// are this package's: the three below leave them out.
 	nodeWrite: {"node_write", []string{"namespace", "node", "session"}},

@@ -16,6 +16,10 @@ func TestMutants(t *testing.T) {
 	if !*mutantsFlag {
 		t.Skip("needs -mutants: it builds the package once for each mutant")
 	}
+	const (
+		forked      = "TestConformanceSimpleProtocol/Chaos/ForkedStore"
+		forkedAgain = "TestConformanceSimpleProtocol/Chaos/ForkedStoreAgain"
+	)
 	const races = "TestConformanceSimpleProtocol/Commit/RacesTakeover"
 	for _, m := range []struct {
 		name, killer string
@@ -41,6 +45,24 @@ func TestMutants(t *testing.T) {
 			File: "statements.sql", Old: "r.shard = j FOR UPDATE) AS s;", New: "r.shard = j FOR NO KEY UPDATE) AS s;"}}},
 		{"F1: a claim does not either", "TestOwnerChangesWaitForFences/claim", []mutate.Edit{{
 			File: "statements.sql", Old: "FOR UPDATE SKIP LOCKED) AS s;", New: "FOR NO KEY UPDATE SKIP LOCKED) AS s;"}}},
+		{"I2: the incarnation is not compared", forked, []mutate.Edit{{
+			File: "../incarnation.go", Old: `return i.current != "" && i.recorded != i.current`, New: "return false"}}},
+		{"I2: it is compared before a grant, and not in the same step", forkedAgain, []mutate.Edit{
+			{File: "statements.sql", Old: "incarnation, {incarnation} FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY",
+				New: "incarnation, incarnation FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY"},
+			{File: "statements.sql", Old: "''), {incarnation}\nFROM tenure_rosters WHERE namespace = :namespace;",
+				New: "''), ''\nFROM tenure_rosters WHERE namespace = :namespace;"},
+			{File: "../incarnation.go", Old: "if !found || locked != ns {", New: "if !found || locked.id != ns.id {"}}},
+		{"I2: the base is not raised", forked, []mutate.Edit{{
+			File: "../incarnation.go", Old: "next.base, next.revision = ns.base+by, ns.revision+1", New: "next.revision = ns.revision + 1"}}},
+		{"I2: two failovers from one state raise it alike", forkedAgain, []mutate.Edit{
+			{File: "../incarnation.go", Old: "max(0, b.floor.Load()-ns.base) + leastLift + rand.Int64N(randomLift)", New: "leastLift + 0*rand.Int64N(randomLift)"}}},
+		{"I2: records keep their tokens", forked, []mutate.Edit{{
+			File: "../incarnation.go", Old: "err := data.write(ctx, shardsLift, b.name, to.floor(), to.revision); err != nil", New: "to.id == b.name"}}},
+		{"I2: heartbeats step back", forked, []mutate.Edit{{
+			File: "../incarnation.go", Old: "return roster.write(ctx, beatsLift, b.name, by)", New: "return nil"}}},
+		{"I2: the roster steps back", forked, []mutate.Edit{{
+			File: "../incarnation.go", Old: "rosterRaise, b.name, revision+by)", New: "rosterRaise, b.name, revision+0*by)"}}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			if out, failed := mutate.Run(t, mutate.Build(t, m.edits...), m.killer, 2*time.Minute); !failed {

@@ -1,0 +1,116 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// restore writes the records of one server to an empty one, with their revisions, as
+// a snapshot has them.
+func restore(t *testing.T, from, to *clientv3.Client) {
+	t.Helper()
+	ctx := bounded(t, 30*time.Second)
+	all, err := from.Get(ctx, "\x00", clientv3.WithFromKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(all.Kvs, func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.ModRevision, b.ModRevision) })
+	now, err := to.Get(ctx, "padding")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := now.Header.Revision
+	for rest := all.Kvs; len(rest) > 0; {
+		rev := rest[0].ModRevision
+		for at+1 < rev {
+			resp, err := to.Put(ctx, "padding", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = resp.Header.Revision
+		}
+		var ops []clientv3.Op
+		for len(rest) > 0 && rest[0].ModRevision == rev {
+			ops = append(ops, clientv3.OpPut(string(rest[0].Key), string(rest[0].Value)))
+			rest = rest[1:]
+		}
+		resp, err := to.Txn(ctx).Then(ops...).Commit()
+		if err != nil || resp.Header.Revision != rev {
+			t.Fatalf("restored at revision %d, want %d: %v", resp.Header.Revision, rev, err)
+		}
+		at = rev
+	}
+}
+
+// I2: a cluster that was restored under another id. A process of before uses nothing
+// that it is granted there, and a new one is granted no token a second time.
+func TestRestoredCluster(t *testing.T) {
+	t.Parallel()
+	one := servers.New(t, servers.Etcd, &servers.Options{NoSync: true})
+	two := servers.New(t, servers.Etcd, &servers.Options{NoSync: true})
+	client := newClient(t, config(t, one))
+	b, err := Open(t.Context(), client, "app", &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	join := func(b *Backend, id driver.SessionID) driver.Session {
+		s, err := b.Join(t.Context(), driver.Member{Session: id, Node: string(id), TTL: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	claim := func(ctx context.Context, s driver.Session, shard driver.ShardID) (driver.Fence, error) {
+		r, err := s.Acquire(ctx, []driver.Claim{{Shard: shard}})
+		if err == nil {
+			err = r[0].Err
+		}
+		if err != nil {
+			return driver.Fence{}, err
+		}
+		return r[0].Fence, nil
+	}
+	old := join(b, "old")
+	if _, err := claim(t.Context(), old, "s"); err != nil {
+		t.Fatal(err)
+	}
+	restore(t, client, newClient(t, config(t, two)))
+	other, err := OpenConfig(t.Context(), config(t, one), "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	lost, err := claim(t.Context(), join(other, "other"), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	client.SetEndpoints(two.Addr())
+	if f, err := claim(t.Context(), old, "u"); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a claim to a restored cluster: %+v, %v, want ErrStoreChanged", f, err)
+	}
+	if err := old.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a heartbeat to a restored cluster: %v, want ErrStoreChanged", err)
+	}
+
+	fresh, err := OpenConfig(t.Context(), config(t, two), "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	again, err := claim(t.Context(), join(fresh, "fresh"), "t")
+	if err != nil || again.Token < lost.Token+1<<39 {
+		t.Errorf("after the restore token %d was granted, %v; token %d had been granted before", again.Token, err, lost.Token)
+	}
+}
