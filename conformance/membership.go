@@ -37,6 +37,8 @@ func membershipCases() []Case {
 			Shows: "evict names one version, and reports the one it found instead"},
 		{Area: area, Property: "EvictLosesToBeat", Rules: []Rule{M1, M2}, run: evictLosesToBeat,
 			Shows: "of a heartbeat and an evict of the version before it exactly one succeeds"},
+		{Area: area, Property: "LossIsExplained", Rules: []Rule{M1, M3, X1}, run: lossIsExplained,
+			Shows: "a session that was lost can say afterwards by whom it was evicted or superseded"},
 		{Area: area, Property: "CloseFreesAll", Rules: []Rule{M1, A1}, run: closeFreesAll,
 			Shows: "the shards of a closed session can be taken at once, the others cannot"},
 		{Area: area, Property: "CloseIsOneWrite", Rules: []Rule{M1}, Needs: []string{"Calls"}, alone: true, run: closeIsOneWrite,
@@ -387,6 +389,41 @@ func evictLosesToBeat(f *fixture) {
 			f.fail(M1, "a heartbeat and an evict at once answer %v and %+v: one of them should have won", beat, evict)
 		}
 	})
+}
+
+func lossIsExplained(f *fixture) {
+	evicted, superseded, closed := f.join("a"), f.join("b"), f.join("c")
+	if _, ok := evicted.Session.(driver.Explainer); !ok {
+		f.skip("the backend's sessions do not say how they ended (driver.Explainer)")
+	}
+	f.evict(evicted)
+	b := f.open()
+	next := f.newcomer(b, "b")
+	next.Supersede = true
+	_, err := f.tryJoin(b, next)
+	f.setup("supersede", err)
+	f.setup("close", closed.Close(f.ctx))
+	for _, c := range []struct {
+		m    *member
+		want driver.SessionLostError
+	}{
+		{evicted, driver.SessionLostError{Cause: driver.LossEvicted, By: f.observer.ID(), Node: "observer"}},
+		{superseded, driver.SessionLostError{Cause: driver.LossSuperseded, By: next.Session, Node: "b"}},
+		{closed, driver.SessionLostError{Cause: driver.LossClosed}},
+	} {
+		c.want.Session = c.m.ID()
+		err := c.m.Beat(f.ctx)
+		var lost *driver.SessionLostError
+		f.must(M1, errors.Is(err, driver.ErrSessionLost), "the heartbeat of a session that was %s answers %v", c.want.Cause, err)
+		f.must(M1, errors.As(err, &lost) && lost.Session == c.m.ID(), "the heartbeat of a session that was %s answers %#v; want a *SessionLostError of it", c.want.Cause, err)
+		got := *c.m.Session.(driver.Explainer).Explain(f.ctx)
+		f.must(M1, got == c.want, "a session that was %s explains it as %+v; want %+v", c.want.Cause, got, c.want)
+	}
+	// Without an answer of the store it says less, and says it in time.
+	ctx, cancel := context.WithCancel(f.ctx)
+	cancel()
+	got := evicted.Session.(driver.Explainer).Explain(ctx)
+	f.must(X1, got != nil && got.Session == evicted.ID(), "with a context that is done a lost session explains %+v", got)
 }
 
 func closeFreesAll(f *fixture) {

@@ -156,6 +156,9 @@ type (
 	// [driver.ConflictError].
 	ConflictError = driver.ConflictError
 
+	// SessionLostError says how a session ended and by whom, as far as the store knows.
+	// It matches [ErrSessionLost]. Its fields are those of [driver.SessionLostError].
+	SessionLostError = driver.SessionLostError
 	// TrimmedError is a read below the oldest entry of a log: restore a snapshot. It
 	// matches [ErrTrimmed]. Its fields are those of [driver.TrimmedError].
 	TrimmedError = driver.TrimmedError

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 func TestLeaseFromGrantToRelease(t *testing.T) {
@@ -689,6 +691,66 @@ func TestSupersedeEndsFormer(t *testing.T) {
 		}
 		m.stop()
 	})
+}
+
+// TestSessionLostSaysByWhom: hook and log name the session that ended this one, and
+// how; the log says "session" once.
+func TestSessionLostSaysByWhom(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause driver.Loss
+		end   func(w *world, m *member) *member
+	}{
+		"evicted": {driver.LossEvicted, func(w *world, m *member) *member {
+			other := w.member("other")
+			w.must(other.Contend((&leases{}).hold, "t"))
+			w.eventually("they see each other", func() bool { return len(other.said("peer a joined")) > 0 })
+			m.link.Cut()
+			w.eventually("it is evicted", func() bool { return len(other.said("peer a evicted")) > 0 })
+			return other
+		}},
+		"superseded": {driver.LossSuperseded, func(w *world, _ *member) *member {
+			return w.member("a", func(o *Options) { o.Supersede = true })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				var log bytes.Buffer
+				var mu sync.Mutex
+				var lost *SessionLostError
+				m := w.member("a", func(o *Options) {
+					o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+					o.Hooks.OnSession = func(ev SessionEvent) {
+						mu.Lock()
+						defer mu.Unlock()
+						if ev.Kind == SessionLost {
+							lost, _ = errors.AsType[*SessionLostError](ev.Err)
+						}
+					}
+				})
+				w.must(m.Contend((&leases{}).hold, "s"))
+				w.eventually("it has joined", func() bool { return m.View().Session != "" })
+				former := m.View().Session
+				other := c.end(w, m)
+				w.must(other.Contend((&leases{}).hold, "s"))
+				w.eventually("the other has joined", func() bool { return other.View().Session != "" })
+				by := other.View().Session
+				m.link.Heal()
+				w.eventually("it has lost its session", func() bool { mu.Lock(); defer mu.Unlock(); return lost != nil })
+				if want := (SessionLostError{Session: former, Cause: c.cause, By: by, Node: other.o.Node}); *lost != want {
+					w.Errorf("got %+v, want %+v", *lost, want)
+				}
+				if !errors.Is(lost, ErrSessionLost) {
+					w.Errorf("%v does not match ErrSessionLost", lost)
+				}
+				m.end()
+				text := log.String()
+				if strings.Contains(text, "session session") || !strings.Contains(text, `msg="tenure: session lost"`) ||
+					!strings.Contains(text, string(by)) {
+					w.Errorf("the log has %s", text)
+				}
+			})
+		})
+	}
 }
 
 func TestIdleIsQuiet(t *testing.T) {

@@ -75,7 +75,7 @@ func (e *Elector) failedOver(v *driver.View) {
 	if !raised || e.phase != running {
 		return
 	}
-	e.note.session(SessionEvent{Kind: SessionFailedOver, Session: e.m.Session()})
+	e.note.session(SessionEvent{Kind: SessionFailedOver, Session: e.m.Session()}, nil)
 	for _, r := range e.runs {
 		e.acked.keep(r)
 	}
@@ -94,7 +94,7 @@ func (e *Elector) compare(acked []lastCommit, floor Token) {
 			if err == nil {
 				if h := page.Head; h.Number < m.head.Number || h.Number == m.head.Number && h.Nonce != m.head.Nonce {
 					e.note.session(SessionEvent{Kind: SessionStoreLost, Session: m.fence.Session,
-						Err: &LostError{Fence: m.fence, Acknowledged: m.head, Found: h}})
+						Err: &LostError{Fence: m.fence, Acknowledged: m.head, Found: h}}, nil)
 				}
 				break
 			}

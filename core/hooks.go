@@ -50,7 +50,7 @@ const (
 	SessionBeatFailed SessionEventKind = "heartbeat failed"  // Err
 	SessionLapsed     SessionEventKind = "trust lapsed"      // Err: of the last heartbeat, or that none was answered; all leases are revoked
 	SessionRegained   SessionEventKind = "trust regained"    // shards are kept, with new tokens
-	SessionLost       SessionEventKind = "session lost"      // evicted or superseded; joins anew
+	SessionLost       SessionEventKind = "session lost"      // Err, a *SessionLostError, says by whom, if known; joins anew
 	SessionHalted     SessionEventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
 	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease has a new token (I2)
 	SessionStoreLost  SessionEventKind = "store lost writes" // Err is a *LostError: one shard's, found after a failover

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // maxEvents bounds what waits for slow hooks.
@@ -175,11 +177,24 @@ func (n *notifier) refused(f Fence, current Owner) {
 	})
 }
 
-func (n *notifier) session(ev SessionEvent) {
+// explainTimeout bounds how long hooks and log wait to learn how a session ended.
+const explainTimeout = time.Second
+
+// session reports what happened to the own session; lost is the one that was lost,
+// if any, which is asked how. That is done here, not in the call that found it lost:
+// nothing waits for it but hooks and log.
+func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 	if n.h.OnSession == nil && n.log == nil {
 		return
 	}
 	n.post(func() {
+		if x, ok := lost.(driver.Explainer); ok {
+			ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+			if why := x.Explain(ctx); why.Cause != "" || ev.Err == nil {
+				ev.Err = why
+			}
+			cancel()
+		}
 		if n.h.OnSession != nil {
 			n.h.OnSession(ev)
 		}
@@ -189,13 +204,21 @@ func (n *notifier) session(ev SessionEvent) {
 		}
 		switch ev.Kind {
 		case SessionJoined, SessionRegained:
-			n.info("tenure: session "+string(ev.Kind), attrs...)
+			n.info("tenure: "+ev.Kind.message(), attrs...)
 		case SessionFailedOver, SessionStoreLost:
 			n.warn("tenure: "+string(ev.Kind), attrs...)
 		case SessionLapsed, SessionLost, SessionHalted, SessionJoinFailed:
-			n.warn("tenure: session "+string(ev.Kind), attrs...)
+			n.warn("tenure: "+ev.Kind.message(), attrs...)
 		}
 	})
+}
+
+// message says what happened, and to what.
+func (k SessionEventKind) message() string {
+	if k == SessionLost {
+		return string(k) // which names the session itself
+	}
+	return "session " + string(k)
 }
 
 func (n *notifier) peer(ev PeerEvent) {

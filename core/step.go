@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/core/fsm"
 )
 
@@ -139,11 +140,13 @@ func (e *Elector) extend(s SessionID, until fsm.Instant) {
 }
 
 func (e *Elector) event(eff *fsm.Effect) {
+	var lost driver.Session
 	switch eff.Event {
 	case fsm.EventHalted:
 		e.halted = eff.Err
 		e.settleAll()
 	case fsm.EventSessionLost:
+		lost = e.sessions[eff.Session]
 		delete(e.sessions, eff.Session)
 		e.settleAll()
 	}
@@ -152,7 +155,7 @@ func (e *Elector) event(eff *fsm.Effect) {
 		if kind == SessionLapsed && err == nil {
 			err = errors.New("heartbeats have no answer: the store, or the way to it, is silent")
 		}
-		e.note.session(SessionEvent{Kind: kind, Session: eff.Session, Err: err})
+		e.note.session(SessionEvent{Kind: kind, Session: eff.Session, Err: err}, lost)
 	}
 	if kind, ok := peerEvent(eff.Event); ok {
 		e.note.peer(PeerEvent{Kind: kind, Peer: eff.Peer})

@@ -202,6 +202,10 @@ func (s *tapSession) Close(ctx context.Context) error {
 	return s.Session.Close(ctx)
 }
 
+func (s *tapSession) Explain(ctx context.Context) *driver.SessionLostError {
+	return s.Session.(driver.Explainer).Explain(ctx)
+}
+
 func (t *tap) note(what string, fences ...driver.Fence) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
