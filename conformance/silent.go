@@ -61,6 +61,26 @@ func silentServer(f *fixture) {
 		f.besideSilence(m, fence, i)
 		heal()
 	}
+	for i, w := range wires {
+		heal := w.DropRequests()
+		f.afterDeadline(m, fence, i)
+		heal()
+	}
+}
+
+// afterDeadline reads without any heartbeat while server i is silent: after a read
+// that ended with its context the next one goes to another server.
+func (f *fixture) afterDeadline(m *member, fence driver.Fence, i int) {
+	const each, tries = 500 * time.Millisecond, 20
+	for range tries {
+		ctx, cancel := context.WithTimeout(f.ctx, each)
+		_, err := m.b.ReadLog(ctx, fence.Shard, 0, 0)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	f.fail(E4, "with server %d silent %d reads in a row had no answer in %v each", i, tries, each)
 }
 
 // besideSilence uses a session while server i is silent.
