@@ -145,7 +145,7 @@ simulation-long: ## The same, SEEDS_LONG runs
 
 .PHONY: mutants
 mutants: ## Broken cores and backends, which the test named, or the simulation, must find
-	.ci/named '^TestMutants$$' -timeout=15m -p=1 ./core ./core/fsm ./follower ./sharding ./backends/memory ./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul -args -mutants
+	.ci/named '^TestMutants$$' -timeout=15m -p=1 ./core ./core/fsm ./follower ./sharding ./backends/memory ./backends/kv/route ./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul -args -mutants
 
 # Two backends at a time: their cases mostly wait.
 .PHONY: conformance conformance-long conformance-quick conformance-servers conformance-more

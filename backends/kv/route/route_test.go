@@ -47,6 +47,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 		on(t, "a heartbeat", r.Beat(ctx), 2)
 		on(t, "one beside it", r.Beat(ctx), 0)
 		on(t, "one more", r.Beat(ctx), 2)
+		on(t, "one more", r.Beat(ctx), 0)
 
 		// The answer that came late makes it one of three again.
 		hangs.Done(Answered)
