@@ -13,7 +13,7 @@ TEST_STEPS := fmt vet arch quick-race simulation quick conformance-quick system
 ALL_STEPS := servers fmt vet vet-tools arch unit race simulation conformance conformance-servers system demo-test examples
 # What "make check" does after the steps of "make test": first what has found most.
 MORE_STEPS := race simulation-long conformance servers conformance-servers system-long faults conformance-more \
-	mutants follower-long docs demo-test demo-seeds examples vet-tools fuzz cross mod
+	mutants follower-long docs demo-test demo-seeds examples vet-tools fuzz cross mod vuln
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
@@ -103,7 +103,7 @@ vet-tools: ## go vet of the tool that starts containers, a module of its own
 	cd tools/containers && go vet ./...
 
 .PHONY: arch
-arch: ## Import rules, no hidden state
+arch: ## Import rules, no hidden state, licences of dependencies
 	$(GOTEST) -timeout=1m ./internal/archtest
 
 .PHONY: servers
@@ -202,6 +202,10 @@ docs: ## Compile and run every block of Go in README.md and docs
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME, such as 1m, or 20000x inputs
 	.ci/fuzz $(FUZZTIME)
+
+.PHONY: vuln
+vuln: ## Known vulnerabilities, where the database can be reached
+	.ci/vuln
 
 .PHONY: mod
 mod: ## Modules are tidy and as they were published
