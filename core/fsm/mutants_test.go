@@ -84,6 +84,8 @@ var mutants = []mutant{
 		{File: "shards.go", Old: "if o.Token == s.owner.Token && o.Session != s.owner.Session && o.Session != \"\" && s.owner.Session != \"\" {", New: "if false {"}}},
 	{"O3: the few that are watched are all that is watched", "", "TestMassDeath", []mutate.Edit{
 		{File: "peers.go", Old: "if 2*silent <= len(m.watched)", New: "if true || 2*silent <= len(m.watched)"}}},
+	{"V4: every loss of a superseding session is the first", "", "TestDuelIsDamped", []mutate.Edit{
+		{File: "session.go", Old: "if !m.cfg.Member.Supersede || m.now.Sub(m.joinSent) > duel*m.cfg.Member.TTL {", New: "if true {"}}},
 	{"M2: the store evicts whatever the version", "", "M2 S1", []mutate.Edit{
 		{File: "store_test.go", Old: "case m.version != x.Version:\n\t\t\tout", New: "case false:\n\t\t\tout"}}},
 	{"F1: the store ignores the number of a write", "", "S15", []mutate.Edit{

@@ -36,7 +36,7 @@ func (m *Machine) joined(id CallID, err error) {
 		m.backOff()
 		return
 	}
-	m.phase, m.joins = live, 0
+	m.phase = live
 	m.until = m.joinSent.Add(m.cfg.Member.TTL - m.cfg.Margin)
 	m.lapsed = false
 	m.beatSent, m.okSentAt = m.joinSent, m.joinSent // it proves as much as a heartbeat: C5
@@ -251,9 +251,16 @@ func (m *Machine) lost(err error) {
 	m.revokeAll(CauseSessionLost)
 	m.event(EventSessionLost, err)
 	m.drop()
-	m.joins = 0
+	if !m.cfg.Member.Supersede || m.now.Sub(m.joinSent) > duel*m.cfg.Member.TTL {
+		m.joins = 0
+	}
 	m.backOff()
 }
+
+// duel is for how many TTLs a superseding session has to live before its loss counts
+// as the first: two processes under one label end each other in turn, and the waits
+// before their joins double.
+const duel = 10
 
 // drop forgets what was outstanding in the session's name.
 func (m *Machine) drop() {

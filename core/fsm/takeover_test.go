@@ -158,3 +158,26 @@ func TestMassDeath(t *testing.T) {
 		})
 	}
 }
+
+// TestDuelIsDamped: two processes that supersede each other under one label do so
+// less and less often (V4).
+func TestDuelIsDamped(t *testing.T) {
+	t.Parallel()
+	w := newCalmWorldOf(1, 1, sameTTL(2))
+	for _, q := range w.procs {
+		q.m.cfg.BackoffMax = 30 * time.Second
+		q.m.cfg.Member.Node, q.m.cfg.Member.Supersede = "n", true
+	}
+	w.run(int64(20 * time.Second))
+	w.store.remove(w.procs[0].m.Session())
+	w.store.remove(w.procs[1].m.Session())
+	w.wakeObservers()
+	w.run(w.now + int64(10*time.Second))
+	early := w.store.stats.supersedes
+	w.run(w.now + int64(2*time.Minute))
+	late := w.store.stats.supersedes - early
+	t.Logf("%d supersessions in the first 10s, %d in the 2 minutes after", early, late)
+	if early == 0 || late > 12 {
+		t.Errorf("%d supersessions in the first 10s and %d in the 2 minutes after: want some, and at most 12", early, late)
+	}
+}
