@@ -5,6 +5,7 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,7 @@ import (
 // and returns what Run returns.
 func untilHalted(t *testing.T, b driver.Backend, serve core.Handler) error {
 	t.Helper()
-	e, err := core.NewElector(b, &core.Options{Node: "n", TTL: time.Second, DrainBudget: time.Second})
+	e, err := core.NewElector(b, &core.Options{Node: "n", TTL: time.Second, DrainBudget: time.Second, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +66,12 @@ func TestLostFiles(t *testing.T) {
 					<-ctx.Done()
 					return nil
 				})
-				if !errors.Is(err, core.ErrStoreChanged) || !strings.Contains(err.Error(), path+suffix) {
+				// A connection that was made meanwhile may have met an empty file first.
+				if !errors.Is(err, core.ErrStoreChanged) || !strings.Contains(err.Error(), path+suffix) && !strings.Contains(err.Error(), "is damaged") {
 					t.Errorf("Run: %v, want ErrStoreChanged that names %s", err, suffix)
 				}
-				if strings.HasSuffix(suffix, "-wal") && how == "" {
-					refuse(t, path, "app", nil, driver.ErrStoreChanged, suffix+" was removed while the database was in use")
+				if strings.HasSuffix(suffix, "-wal") {
+					refuse(t, path, "app", nil, driver.ErrStoreChanged, "end every process that uses it")
 				}
 			})
 		}
@@ -94,6 +96,7 @@ func TestLogIsRestored(t *testing.T) {
 	if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
 		t.Errorf("beat: %v", err)
 	}
+	refuse(t, path, "app", nil, driver.ErrStoreChanged, "-wal was removed while the database was in use")
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}

@@ -42,7 +42,7 @@ func TestMutants(t *testing.T) {
 			File: "database.go", Old: "[]string{logSuffix, indexSuffix}", New: "[]string{indexSuffix}"}}},
 		{"I1: an index that was removed is not missed", "TestStoreChanged/removed-shm", []mutate.Edit{{
 			File: "database.go", Old: "[]string{logSuffix, indexSuffix}", New: "[]string{logSuffix}"}}},
-		{"I1: a database is opened without its log", "TestLostFiles/data-wal", []mutate.Edit{{
+		{"I1: a database is opened without its log", "TestLogIsRestored", []mutate.Edit{{
 			File: "database.go", Old: "if err := checkLog(ctx, path); err != nil {", New: "if err := checkLog(ctx, path); false {"}}},
 		{"I1: a damaged database is read again", "TestCutLog", []mutate.Edit{{
 			File: "errors.go", Old: "\tif !damaged(err) ||", New: "\tif !false ||"}}},
