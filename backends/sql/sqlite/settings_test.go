@@ -111,3 +111,22 @@ func TestMembersAreLockedUntilCommit(t *testing.T) {
 		t.Errorf("%d commits, locked %v; want one, and locked", commits, locked)
 	}
 }
+
+// TestClosedIsNotChanged: the last to close a database removes its log, which a call
+// under way is not to take for a changed store.
+func TestClosedIsNotChanged(t *testing.T) {
+	t.Parallel()
+	st, _, _ := newStore(t)
+	if err := st.Check(); err != nil {
+		t.Errorf("open: %v", err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.data.check(); err == nil {
+		t.Error("the log is still there: nothing is shown")
+	}
+	if err := st.Check(); !errors.Is(err, driver.ErrClosed) || errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("closed: %v, want ErrClosed", err)
+	}
+}

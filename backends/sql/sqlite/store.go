@@ -88,11 +88,21 @@ func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, ros
 	return readFailed(s.data.path, fn(ctx, sql.NewTx(s.data.prep, nil), sql.NewTx(s.members.prep, nil)))
 }
 
+// Check looks at the files. Those that SQLite removes as the last process closes them
+// are not missed.
 func (s *store) Check() error {
-	if err := s.data.check(); err != nil {
-		return err
+	err := s.data.check()
+	if err == nil {
+		err = s.members.check()
 	}
-	return s.members.check()
+	if err != nil {
+		select {
+		case <-s.stop:
+			return errClosed
+		default:
+		}
+	}
+	return err
 }
 
 func (s *store) Classify(err error) error { return notApplied(s.data.path, err) }
