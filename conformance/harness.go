@@ -35,7 +35,8 @@ type Harness struct {
 	Long bool
 
 	// Timeout bounds each case; one that has not ended by then fails with the
-	// stacks of all goroutines. Default 30 s, or 10 min with Long.
+	// stacks of all goroutines. Default 2 min, so that a busy machine is not taken for
+	// a hang, or 10 min with Long.
 	Timeout time.Duration
 
 	// Skip names cases ("Area/Property") that this store cannot pass, with the

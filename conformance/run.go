@@ -104,7 +104,7 @@ func (h *Harness) timeout() time.Duration {
 	case h.Long:
 		return 10 * time.Minute
 	}
-	return 30 * time.Second
+	return 2 * time.Minute
 }
 
 func run(t T, h Harness, cases []Case) *Report {
