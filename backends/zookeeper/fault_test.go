@@ -336,6 +336,59 @@ func TestStoppedMember(t *testing.T) {
 	}
 }
 
+// TestSlowServer: a read that gives up in vain does not end the connection, and with
+// it the others, while the server answers on another one.
+func TestSlowServer(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	proxy, err := faultproxy.New(server.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	b, err := Open(t.Context(), []string{proxy.Addr()}, t.Name(), &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	s := join(t, b, "n1")
+	lk, err := b.store.reads.link(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := proxy.Conns()
+	at := slices.IndexFunc(conns, func(c *faultproxy.Conn) bool { return c.Client().String() == lk.tap.LocalAddr().String() })
+	if err := conns[at].Set(faultproxy.Faults{Replies: faultproxy.Flow{Hold: true}}); err != nil {
+		t.Fatal(err)
+	}
+	patient := make(chan error, 1)
+	go func() {
+		_, err := b.ReadLog(bounded(t, time.Minute), "s", 0, 0)
+		patient <- err
+	}()
+	hasty, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.ReadLog(hasty, "s", 0, 0)
+		done <- err
+	}()
+	for hasty.Err() == nil {
+		if err := s.Beat(bounded(t, 20*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a read that is not answered in its time: %v", err)
+	}
+	if err := conns[at].Set(faultproxy.Faults{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-patient; err != nil {
+		t.Errorf("a read that is answered late, but in its time: %v", err)
+	}
+}
+
 // usingServer opens a namespace of the test's own on an ensemble, and uses one of its
 // servers first.
 func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {

@@ -14,7 +14,7 @@ func FuzzTap(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2}, uint8(5))
 	f.Add([]byte{0x80, 0, 0, 0, 0}, uint8(1))
 	f.Fuzz(func(t *testing.T, stream []byte, size uint8) {
-		whole, cut := newTap(nil), newTap(nil)
+		whole, cut := newTap(nil, nil), newTap(nil, nil)
 		whole.feed(stream)
 		for rest := stream; len(rest) > 0; {
 			n := min(len(rest), int(size%32)+1)

@@ -76,9 +76,9 @@ func (silent) Printf(string, ...any) {}
 var errEnded = errors.New("the connection has ended")
 
 // newLink begins a session on a connection, which it owns from then on.
-func newLink(ctx context.Context, raw net.Conn, server string, auth []byte, alone bool) (*link, error) {
+func newLink(ctx context.Context, raw net.Conn, server string, v *voice, auth []byte, alone bool) (*link, error) {
 	l := &link{
-		server: server, tap: newTap(raw), alone: alone, up: make(chan struct{}), down: make(chan struct{}), done: make(chan struct{}),
+		server: server, tap: newTap(raw, v), alone: alone, up: make(chan struct{}), down: make(chan struct{}), done: make(chan struct{}),
 		slots: make(chan struct{}, maxCalls), watches: make(map[*watches]struct{}),
 	}
 	var dial sync.Once
@@ -224,9 +224,12 @@ func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T,
 
 // giveUp ends a wait that began at a moment. A server that has said nothing since
 // stands still, or cannot be reached: the next call asks another one, and nothing
-// piles up behind this one.
+// piles up behind this one. One that speaks on other connections is slow, and a new
+// connection would make it slower; but this one may be lost.
 func (l *link) giveUp(ctx context.Context, began time.Time) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && l.tap.silentSince(began) && time.Since(began) > minPatience {
+	waited := time.Since(began)
+	silent := l.tap.own.silentSince(began) && (l.tap.server.silentSince(began) || waited > lostPatience)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && silent && waited > minPatience {
 		l.silent.Store(true)
 		l.cut()
 	}
@@ -265,6 +268,9 @@ func (l *link) end() {
 	l.calls.Done()
 }
 
-// minPatience is how long a server may be silent before a call that gives up ends
-// its connection.
-const minPatience = 50 * time.Millisecond
+// How long a connection may be silent before a call that gives up ends it: where its
+// server says nothing at all, and where it speaks on others.
+const (
+	minPatience  = 50 * time.Millisecond
+	lostPatience = 2 * time.Second
+)

@@ -284,7 +284,7 @@ func TestTap(t *testing.T) {
 	packet(-2, 98, 0)
 	packet(2, 9, 100)
 	for at := range stream {
-		tap := newTap(nil)
+		tap := newTap(nil, nil)
 		tap.feed(stream[:at])
 		tap.feed(stream[at:])
 		if got := tap.zxid.Load(); got != 9 {

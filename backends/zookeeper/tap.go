@@ -12,9 +12,9 @@ import (
 // nor when anything came last.
 type tap struct {
 	net.Conn
-	start time.Time
-	zxid  atomic.Int64 // of the latest reply
-	heard atomic.Int64 // when the latest bytes came, as time since start
+	own    *voice
+	server *voice       // of all connections to the server
+	zxid   atomic.Int64 // of the latest reply
 
 	// Used by the one goroutine that reads.
 	head  [16]byte // of the frame: its length and, but for the first, xid and zxid
@@ -23,21 +23,34 @@ type tap struct {
 	begun bool     // the first frame, which has another header, is over
 }
 
-func newTap(conn net.Conn) *tap { return &tap{Conn: conn, start: time.Now()} }
+func newTap(conn net.Conn, server *voice) *tap {
+	return &tap{Conn: conn, own: newVoice(), server: server}
+}
 
 // Read reads along.
 func (t *tap) Read(p []byte) (int, error) {
 	n, err := t.Conn.Read(p)
 	if n > 0 {
-		t.heard.Store(int64(time.Since(t.start)))
+		t.own.speak()
+		t.server.speak()
 		t.feed(p[:n])
 	}
 	return n, err
 }
 
+// voice is when something came last. Safe for concurrent use.
+type voice struct {
+	start time.Time
+	heard atomic.Int64 // as time since start
+}
+
+func newVoice() *voice { return &voice{start: time.Now()} }
+
+func (v *voice) speak() { v.heard.Store(int64(time.Since(v.start))) }
+
 // silentSince reports whether nothing came since a moment.
-func (t *tap) silentSince(moment time.Time) bool {
-	return t.heard.Load() < int64(moment.Sub(t.start))
+func (v *voice) silentSince(moment time.Time) bool {
+	return v.heard.Load() < int64(moment.Sub(v.start))
 }
 
 func (t *tap) feed(p []byte) {
