@@ -48,7 +48,7 @@ const (
 	SessionJoined     SessionEventKind = "joined"
 	SessionJoinFailed SessionEventKind = "join failed"       // Err; tried again after a back-off
 	SessionBeatFailed SessionEventKind = "heartbeat failed"  // Err
-	SessionLapsed     SessionEventKind = "trust lapsed"      // Err: of the last heartbeat, or that none was answered; all leases are revoked
+	SessionLapsed     SessionEventKind = "trust lapsed"      // Err: the last heartbeat's, or that none was answered
 	SessionRegained   SessionEventKind = "trust regained"    // shards are kept, with new tokens
 	SessionLost       SessionEventKind = "session lost"      // Err, a *SessionLostError, says by whom, if known; joins anew
 	SessionHalted     SessionEventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
