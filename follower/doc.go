@@ -29,8 +29,9 @@
 //
 // There is one TailLog stream per Tailer whatever it follows. What comes by it is
 // kept up to a bound; a shard that is further behind is read with ReadLog, a few at
-// a time and at a bounded pace. The stream only says what there is: every Resync
-// the heads are read as well, so that a watch which died in silence is found.
+// a time and at a bounded pace. The stream only says what there is: every Resync,
+// and every Pulse while Fresh is asked, the heads are read as well, so that a watch
+// which died in silence is found.
 //
 // # Trimmed logs
 //

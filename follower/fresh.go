@@ -15,10 +15,26 @@ import (
 // costs a map look-up. With a bound of 0 everything that is known must have been
 // applied. An error that matches core.ErrInvalid says that nobody follows the
 // shard.
+//
+// Where the stream hangs in silence, or the process or machine was stopped, it vouches
+// for at most 2 * Options.Pulse after the last proof that everything was heard; the age
+// of an older proof counts as lag. Proofs are made while Fresh is asked, at least once
+// in Options.Resync, so the first answer after a pause may be that it is stale.
 func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 	lag, err := t.ShardLag(shard)
 	if err != nil {
 		return err
+	}
+	now := time.Now()
+	t.mu.Lock()
+	t.asked = now
+	if age := t.unproven(now); age > 2*t.o.Pulse {
+		lag.Time = max(lag.Time, age)
+	}
+	t.mu.Unlock()
+	select {
+	case t.ask <- struct{}{}:
+	default:
 	}
 	if lag.Known && lag.Time <= bound {
 		return nil

@@ -34,6 +34,10 @@ type Options struct {
 	// missed, and the longest wait of one call of the stream. Default 30 s, at
 	// least 10 ms.
 	Resync time.Duration
+	// Pulse is how often all heads are read besides while Fresh is asked, which proves
+	// that what the stream brings is all there is. Fresh vouches for nothing when the
+	// last proof is older than 2 * Pulse. Default 1.5 s, at least 10 ms.
+	Pulse time.Duration
 	// CallTimeout bounds every other call to the store, and a 30th of the time to
 	// read a snapshot. Default 10 s.
 	CallTimeout time.Duration
@@ -97,6 +101,7 @@ func (o *Options) resolve() (*Options, error) {
 	def(&c.Reads, 4)
 	def(&c.ReadRate, 1000)
 	def(&c.Resync, 30*time.Second)
+	def(&c.Pulse, 1500*time.Millisecond)
 	def(&c.CallTimeout, 10*time.Second)
 	def(&c.BackoffMin, 50*time.Millisecond)
 	def(&c.BackoffMax, max(30*time.Second, c.BackoffMin))
@@ -112,6 +117,8 @@ func (o *Options) resolve() (*Options, error) {
 		return nil, optErr("Reads %d is outside 1 to 65536", c.Reads)
 	case c.Resync < 10*time.Millisecond:
 		return nil, optErr("Resync %v is below 10ms, and would read all heads that often: raise it", c.Resync)
+	case c.Pulse < 10*time.Millisecond:
+		return nil, optErr("Pulse %v is below 10ms, and would read all heads that often: raise it", c.Pulse)
 	case c.CallTimeout < 0 || c.BackoffMin < 0 || c.DrainBudget < 0:
 		return nil, optErr("CallTimeout %v, BackoffMin %v or DrainBudget %v is negative: leave it 0 for its default", c.CallTimeout, c.BackoffMin, c.DrainBudget)
 	case c.BackoffMax < c.BackoffMin:

@@ -73,6 +73,35 @@ func (t *Tailer) resync(ctx context.Context) {
 	}
 }
 
+// pulse reads all heads while Fresh is asked: a stream that hangs, and a process that
+// was stopped, do not know it by themselves. Failures are for resync to report; here
+// they are no proof.
+func (t *Tailer) pulse(ctx context.Context) {
+	for {
+		select {
+		case <-t.ask:
+		case <-ctx.Done():
+			return
+		}
+		for asked := true; asked; {
+			_ = t.readHeads(ctx, false)
+			if !wait(ctx, t.o.Pulse) {
+				return
+			}
+			t.mu.Lock()
+			asked = time.Since(t.asked) < t.o.Resync
+			t.mu.Unlock()
+		}
+	}
+}
+
+// unproven is how long ago a reading of all heads was sent that succeeded. The wall
+// clock counts as well, since the monotonic one stops while the machine sleeps: where
+// it was set forward a proof is older than it is, which costs another.
+func (t *Tailer) unproven(now time.Time) time.Duration {
+	return max(now.Sub(t.proven), now.Round(0).Sub(t.wall))
+}
+
 // readHeads reads all heads; with anew the stream failed before.
 func (t *Tailer) readHeads(ctx context.Context, anew bool) error {
 	call, cancel := context.WithTimeout(ctx, t.o.CallTimeout)
@@ -161,6 +190,9 @@ func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, anew bool) {
 	t.known = t.phase == running
 	if sent.After(t.sure) {
 		t.sure = sent
+	}
+	if sent.After(t.proven) || sent.Round(0).After(t.wall) {
+		t.proven, t.wall = sent, sent.Round(0)
 	}
 	t.blind = nil
 	if anew {

@@ -35,9 +35,13 @@ type Tailer struct {
 
 	known  bool      // the heads were read once
 	sure   time.Time // everything acknowledged before was heard of
+	proven time.Time // when a reading of all heads was sent that succeeded, the latest
+	wall   time.Time // the same without its monotonic part, which stops while the machine sleeps
+	asked  time.Time // when Fresh was asked, the latest
 	broken error     // why the stream fails; nil while it works
 	blind  error     // why reading the heads fails
 	ended  chan struct{}
+	ask    chan struct{} // holds one token: Fresh waits for a proof
 }
 
 type phase uint8
@@ -72,6 +76,7 @@ func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 		reads:  make(chan struct{}, c.Reads),
 		shards: make(map[core.ShardID]*shard),
 		ended:  make(chan struct{}),
+		ask:    make(chan struct{}, 1),
 	}, nil
 }
 
@@ -145,6 +150,7 @@ func (t *Tailer) Run(ctx context.Context) error {
 	t.all.Go(func() {
 		if t.load(run) {
 			t.all.Go(func() { t.resync(run) })
+			t.all.Go(func() { t.pulse(run) })
 			t.stream(run)
 		}
 	})

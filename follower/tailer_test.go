@@ -247,7 +247,7 @@ func TestBrokenStream(t *testing.T) {
 		b.setDown(nil)
 		r.until("s", 2)
 		time.Sleep(time.Minute)
-		if err := r.Fresh("s", 0); err != nil {
+		if err := r.freshAgain("s", 0); err != nil {
 			w.Errorf("after it came back Fresh says %v", err)
 		}
 		r.end()
@@ -293,7 +293,7 @@ func TestFreshIsHonest(t *testing.T) {
 		}
 		step <- struct{}{}
 		r.until("s", 15)
-		if err := r.Fresh("s", 0); err != nil {
+		if err := r.freshAgain("s", 0); err != nil {
 			w.Errorf("after it Fresh says %v", err)
 		}
 		r.end()
@@ -330,7 +330,7 @@ func TestHeadsAreNoStream(t *testing.T) {
 		b.tail = nil
 		b.mu.Unlock()
 		time.Sleep(11 * time.Minute)
-		if err := r.Fresh("s", 0); err != nil {
+		if err := r.freshAgain("s", 0); err != nil {
 			w.Errorf("after it came back Fresh says %v", err)
 		}
 		r.end()

@@ -1,0 +1,118 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// freshAgain asks, which has the heads read anew, and asks once more.
+func (r *follow) freshAgain(shard string, bound time.Duration) error {
+	_ = r.Fresh(shard, bound)
+	time.Sleep(time.Millisecond)
+	return r.Fresh(shard, bound)
+}
+
+// TestFreshOnSilence: a store that is silent without an error, stream and reads, is
+// noticed within two pulses, and vouched for again once it answers.
+func TestFreshOnSilence(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		b := &tap{Backend: w.open()}
+		l := newLedger(w)
+		r := run(w, b, &Options{CallTimeout: time.Second}, Memory(l.apply, nil))
+		r.until("s", o.append("s", 1))
+		for range 100 { // the log is quiet, and readers ask
+			if err := r.Fresh("s", 0); err != nil {
+				w.Fatalf("while all works Fresh says %v", err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		b.mu.Lock()
+		b.tail = func(ctx context.Context, _ driver.Cursor, _ *driver.TailPage, _ error) (*driver.TailPage, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		b.mu.Unlock()
+		began := time.Now()
+		for r.Fresh("s", time.Second) == nil {
+			if time.Since(began) > time.Minute {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(began); took > 2*r.o.Pulse+10*time.Millisecond {
+			w.Errorf("a silent store was vouched for for %v, want at most two pulses of %v", took, r.o.Pulse)
+		}
+		b.mu.Lock()
+		b.tail = nil
+		b.mu.Unlock()
+		time.Sleep(r.o.CallTimeout + r.o.Pulse)
+		if err := r.Fresh("s", 0); err != nil {
+			w.Errorf("after it came back Fresh says %v", err)
+		}
+		r.end()
+	})
+}
+
+// TestPulseFindsWhatTheStreamMissed: the stream hangs alone.
+func TestPulseFindsWhatTheStreamMissed(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		b := &tap{Backend: w.open()}
+		var hangs atomic.Bool
+		b.tail = func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+			if since != "" && hangs.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return page, err
+		}
+		l := newLedger(w)
+		r := run(w, b, nil, Memory(l.apply, nil))
+		r.until("s", o.append("s", 1))
+		hangs.Store(true)
+		_ = r.Fresh("s", 0)
+		time.Sleep(10 * time.Millisecond)
+		last, began := o.append("s", 1), time.Now()
+		r.until("s", last)
+		if took := time.Since(began); took > 2*r.o.Pulse {
+			w.Errorf("while readers ask an entry that the stream holds back was applied after %v, want two pulses of %v", took, r.o.Pulse)
+		}
+		r.end()
+	})
+}
+
+// TestFreshAfterAStop: a process that was stopped, or whose machine slept, does not
+// vouch for what it heard before.
+func TestFreshAfterAStop(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		l := newLedger(w)
+		r := run(w, w.open(), &Options{Resync: time.Hour}, Memory(l.apply, nil))
+		r.until("s", o.append("s", 1))
+		for name, stop := range map[string]func(){
+			"stopped": func() { time.Sleep(10 * time.Second) }, // it asks nothing meanwhile, as then
+			"asleep":  func() { r.mu.Lock(); r.wall = r.wall.Add(-time.Hour); r.mu.Unlock() },
+		} {
+			if name == "stopped" {
+				r.mu.Lock()
+				r.asked = time.Time{} // nor does the pulse that it began
+				r.mu.Unlock()
+			}
+			stop()
+			if err := r.Fresh("s", time.Second); !errors.Is(err, ErrStale) {
+				w.Errorf("after it was %s Fresh says %v, want ErrStale", name, err)
+			}
+			time.Sleep(2 * r.o.Pulse)
+			if err := r.Fresh("s", 0); err != nil {
+				w.Errorf("some time after it was %s Fresh says %v", name, err)
+			}
+		}
+		r.end()
+	})
+}
