@@ -24,6 +24,8 @@ func TestMutants(t *testing.T) {
 			File: "statements.sql",
 			Old:  "-- name: shards_hold\nSELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token\nFROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j\nSTRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;",
 			New:  "-- name: shards_hold\nSELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token\nFROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j\nSTRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name;"}},
+		{"I2: the server_id is not compared with the grant", "TestServerID", mutate.Edit{
+			File: "../incarnation.go", Old: `return i.current != "" && i.recorded != i.current`, New: "return false"}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			if out, failed := mutate.Run(t, mutate.Build(t, m.edit), m.killer, 2*time.Minute); !failed {

@@ -243,3 +243,22 @@ func TestOlderTables(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestServerID: a server with another server_id has another history.
+func TestServerID(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, &servers.Options{NoSync: true})
+	dsn := server.Database(t)
+	b := open(t, dsn, Options{})
+	s := sqlfault.Join(t, b, "n1")
+	before, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	exec(t, openDB(t, server.Admin()), "SET GLOBAL server_id = 77")
+	again := []driver.Claim{{Shard: "another"}}
+	if res, err := s.Acquire(t.Context(), again); !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("the first claim under another server_id: %+v, %v, want ErrRetry", res, err)
+	}
+	after, _ := sqlfault.Acquire(t, s, again)
+	if after[0].Fence.Token < before[0].Fence.Token+1<<40 {
+		t.Errorf("token %d after %d, want 2^40 more", after[0].Fence.Token, before[0].Fence.Token)
+	}
+}
