@@ -33,6 +33,8 @@ func chaosCases() []Case {
 			Shows: "after a failover that lost grants no token repeats, no earlier lease is current, and members go on without an operator"},
 		{Area: area, Property: "ForkedStoreAgain", Rules: []Rule{I2}, Needs: []string{"Snapshot", "Fork"}, run: forkedStoreAware,
 			Shows: "the same where a claim is the first to meet the other history, and where a second failover forgets the first"},
+		{Area: area, Property: "ForkedStoreCommit", Rules: []Rule{I2, F1}, Needs: []string{"Snapshot", "Fork"}, run: forkedStoreCommit,
+			Shows: "a commit under a lease of before a failover is not applied, though it is the first to meet the other history"},
 	}
 }
 

@@ -99,3 +99,14 @@ func forkedStoreAware(f *fixture) {
 		}
 	}
 }
+
+// forkedStoreCommit: an entry under the token of one that was lost would pass for it.
+func forkedStoreCommit(f *fixture) {
+	a := f.join("a")
+	kept := a.acquire("s")
+	f.rollBack(func() { a.commit(kept, appendOp("lost")) })
+	first := a.writeCtx(f.ctx, newWrite(kept, 1, appendOp("another")))
+	f.must(I2, first.Err != nil, "a commit under a lease of before a failover is applied: %+v", first.Head)
+	again := a.write(kept, 1, appendOp("another"))
+	f.must(I2, errors.Is(again.Err, driver.ErrFenced), "the commit again answers %v; want ErrFenced", again.Err)
+}

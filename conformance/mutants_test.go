@@ -135,6 +135,7 @@ func mutants() []mutant {
 		{forkKeepsTokens, "goes on with the tokens of before", "Chaos/ForkedStore", conformance.I2},
 		{forkKeepsTokens, "goes on with the tokens of before", "Chaos/ForkedStoreAgain", conformance.I2},
 		{forkKeepsLeases, "leaves the leases of before as they are", "Chaos/ForkedStore", conformance.I2},
+		{forkKeepsLeases, "leaves the leases of before as they are", "Chaos/ForkedStoreCommit", conformance.I2},
 		{corruptIsFree, "takes a corrupt record for a free shard", "Errors/CorruptRecordsQuarantined", conformance.A4},
 		{corruptIsFree, "takes an oversized record for a free shard", "Errors/OversizedRecordInStore", conformance.A4},
 		{tooLargeSent, "asks the store before it looks at a write's size", "Commit/TooLargeBeforeSend", conformance.E1},

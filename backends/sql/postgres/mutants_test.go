@@ -59,6 +59,8 @@ func TestMutants(t *testing.T) {
 			{File: "../incarnation.go", Old: "max(0, b.floor.Load()-ns.base) + leastLift + rand.Int64N(randomLift)", New: "leastLift + 0*rand.Int64N(randomLift)"}}},
 		{"I2: records keep their tokens", forked, []mutate.Edit{{
 			File: "../incarnation.go", Old: "err := data.write(ctx, shardsLift, b.name, to.floor(), to.revision); err != nil", New: "to.id == b.name"}}},
+		{"I2: an append does not ask", forked + "Commit", []mutate.Edit{{
+			File: "statements.sql", Old: " AND {incarnation} IN (incarnation, '')\n", New: "\n"}}},
 		{"I2: heartbeats step back", forked, []mutate.Edit{{
 			File: "../incarnation.go", Old: "return roster.write(ctx, beatsLift, b.name, by)", New: "return nil"}}},
 		{"I2: the roster steps back", forked, []mutate.Edit{{

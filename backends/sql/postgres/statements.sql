@@ -138,7 +138,8 @@ VALUES (:namespace, :shard, :first::bigint, :last::bigint, :token::bigint, :numb
 -- had to wait for the row: a sub-select would keep what it saw before (F1). The tail
 -- counter is locked after the shard. Without one the position is NULL, which fails.
 WITH ns AS (
-  SELECT base + revision AS floor FROM tenure_namespaces WHERE namespace = :namespace AND store_id = :store_id
+  SELECT base + revision AS floor FROM tenure_namespaces
+  WHERE namespace = :namespace AND store_id = :store_id AND {incarnation} IN (incarnation, '')
 ), held AS (
   UPDATE tenure_shards SET number = :number::bigint, seq = seq + :count::bigint, oldest = greatest(oldest, 1),
     nonce = :nonce::bigint, commit_token = :token::bigint
