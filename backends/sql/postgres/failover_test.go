@@ -250,6 +250,13 @@ func (d *drill) play() drillResult {
 			r.halted++
 		}
 	}
+	if !d.o.NoIncarnation {
+		d.until("a member reports what was lost", func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return len(d.lost) > 0
+		})
+	}
 	d.judge(&r)
 	return r
 }
