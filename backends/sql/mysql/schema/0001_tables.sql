@@ -93,7 +93,7 @@ CREATE TABLE IF NOT EXISTS tenure_rosters (
     revision  BIGINT NOT NULL DEFAULT 0
 ) ENGINE = InnoDB;
 
--- The session that joined last under each node label. Never deleted.
+-- The session that joined last under each node label. Removed when many have no member.
 CREATE TABLE IF NOT EXISTS tenure_nodes (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     node      VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

@@ -94,7 +94,7 @@ CREATE TABLE tenure_rosters (
     revision  bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
--- The session that joined last under each node label. Never deleted.
+-- The session that joined last under each node label. Removed when many have no member.
 CREATE TABLE tenure_nodes (
     namespace text COLLATE "C" NOT NULL,
     node      text COLLATE "C" NOT NULL,

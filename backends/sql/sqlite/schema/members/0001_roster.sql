@@ -10,7 +10,7 @@ CREATE TABLE tenure_rosters (
     revision  INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- The session that joined last under each node label. Never deleted.
+-- The session that joined last under each node label. Removed when many have no member.
 CREATE TABLE tenure_nodes (
     namespace TEXT NOT NULL,
     node      TEXT NOT NULL,

@@ -1,0 +1,65 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// lateRoster keeps the first transaction on the roster back until others are done.
+type lateRoster struct {
+	sql.Store
+	others func()
+}
+
+func (s *lateRoster) WriteRoster(ctx context.Context, fn func(ctx context.Context, roster *sql.Tx) error) error {
+	if others := s.others; others != nil {
+		s.others = nil
+		others()
+	}
+	return s.Store.WriteRoster(ctx, fn)
+}
+
+// TestLateJoinAfterRemoval: M3. Between a join's look and its write its label was used
+// and removed, so that it finds none, as before.
+func TestLateJoinAfterRemoval(t *testing.T) {
+	t.Parallel()
+	st, o, stmts := newStore(t)
+	late := &lateRoster{Store: st}
+	b, err := sql.New(t.Context(), config("app", o, late, stmts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	join := func(id, node string) (driver.Session, error) {
+		return b.Join(t.Context(), driver.Member{Session: driver.SessionID(id), Node: node, TTL: time.Second})
+	}
+	labels := func() []string {
+		all, err := b.Labels(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	late.others = func() {
+		for i := 0; i == 0 || slices.Contains(labels(), "0"); i++ {
+			node := fmt.Sprint(i)
+			s, err := join("s"+node, node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := join("late", "0"); !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("a join whose label was used and removed meanwhile answers %v, want ErrRetry", err)
+	}
+}
