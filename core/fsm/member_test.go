@@ -264,7 +264,7 @@ func (p *member) viewed(v *driver.View, session driver.SessionID) (lost bool) {
 		}
 	}
 	for _, b := range v.Beats {
-		if h := find(peers, b.Session); h != nil && h.version != b.Version {
+		if h := find(peers, b.Session); h != nil && b.Version > h.version {
 			h.version, h.at = b.Version, p.now
 		}
 	}

@@ -71,7 +71,7 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 		m.learn(m.shard(v.Shards[i].Shard), v.Shards[i].Owner)
 	}
 	for _, b := range v.Beats {
-		if p := m.alive[b.Session]; p != nil && p.version != b.Version {
+		if p := m.alive[b.Session]; p != nil && b.Version > p.version { // M1
 			p.version = b.Version
 			p.heard(m.now)
 		}
@@ -88,7 +88,7 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 // addPeer reports whether the member is new.
 func (m *Machine) addPeer(member *driver.Member) bool {
 	id := member.Session
-	if id == m.sess || id == m.former || id == "" {
+	if id == m.sess || id == m.former && m.phase != live || id == "" {
 		return false
 	}
 	if p := m.alive[id]; p != nil {
