@@ -11,8 +11,9 @@
 TEST_STEPS := fmt vet arch quick-race simulation quick conformance-quick system
 # By "make test-all".
 ALL_STEPS := servers fmt vet vet-tools arch unit race simulation conformance conformance-servers system demo-test examples
-# What "make check" does after the steps of "make test": first what has found most.
-MORE_STEPS := race simulation-long conformance servers conformance-servers system-long faults conformance-more \
+# What "make check" does after the steps of "make test": the servers that all of it
+# needs, then first what has found most.
+MORE_STEPS := servers race simulation-long conformance conformance-servers system-long faults conformance-more \
 	mutants follower-long docs demo-test demo-seeds examples vet-tools fuzz cross mod vuln
 
 # Packages that are tested under the race detector; the others are in "unit".

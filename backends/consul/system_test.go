@@ -39,3 +39,6 @@ func TestControl(t *testing.T) {
 	c.Control, c.Seeds = true, 1
 	system.Run(t, c)
 }
+
+// TestFresh: a member that has just come takes over within the TTL.
+func TestFresh(t *testing.T) { outage.Fresh(t, systemConfig(t, 1, 1)) }

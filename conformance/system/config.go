@@ -90,7 +90,7 @@ func (c Config) withDefaults() (Config, error) {
 	setInt(&c.MinWrites, 1000)
 	setInt(&c.MinTakeovers, 5)
 	if c.TTL == 0 {
-		c.TTL = 500 * time.Millisecond
+		c.TTL = TTL(500 * time.Millisecond)
 	}
 	if c.Pace == 0 {
 		c.Pace = c.TTL / 50

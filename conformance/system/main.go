@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -41,6 +42,7 @@ const (
 	seedFlag     = "system.seed"
 	controlFlag  = "system.control"
 	parallelFlag = "system.parallel"
+	ttlFlag      = "system.ttl"
 )
 
 // AddFlags is a part of Main, for a TestMain that does more. Call it before the
@@ -50,12 +52,21 @@ func AddFlags(fs *flag.FlagSet) {
 	fs.Uint64(firstFlag, 1, "the first of the seeds that the system suite runs")
 	fs.Uint64(seedFlag, 0, "the one seed that the system suite runs; 0: many")
 	fs.Int(parallelFlag, 1, "how many seeds the system suite plays at a time, each on a server of its own, where the test can")
+	fs.Duration(ttlFlag, 0, "the TTL of the members; 0: as the test says")
 	fs.Bool(controlFlag, false, "run the system suite without the fence, which must do damage")
 }
 
 // Lanes is how many seeds the flag -system.parallel asks for at a time, at least 1:
 // for a Config.Parallel, and as many servers.
 func Lanes() int { return max(1, flagged[int](flag.CommandLine, parallelFlag)) }
+
+// TTL is what the flag -system.ttl says, or standard.
+func TTL(standard time.Duration) time.Duration {
+	if ttl := flagged[time.Duration](flag.CommandLine, ttlFlag); ttl > 0 {
+		return ttl
+	}
+	return standard
+}
 
 // flagged returns a flag's value, the zero value if AddFlags was not called.
 func flagged[T any](fs *flag.FlagSet, name string) T {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/conformance/outage"
 	"github.com/tenure-go/tenure/conformance/system"
 )
 
@@ -67,4 +68,9 @@ func TestSystem(t *testing.T) {
 // TestControl takes the fence away, and expects the damage.
 func TestControl(t *testing.T) {
 	system.Run(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore, Parallel: system.Lanes(), Seeds: 1, Control: true})
+}
+
+// TestFresh: a member that has just come takes over within the TTL.
+func TestFresh(t *testing.T) {
+	outage.Fresh(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore})
 }
