@@ -29,7 +29,7 @@ var mutants = []mutant{
 	{"S8: trust from the reply's instant", "TestTrustCountsFromSending", []mutate.Edit{
 		{File: "step.go", Old: "case fsm.EffExtend:\n\t\te.extend(eff.Session, eff.Until)", New: "case fsm.EffExtend:\n\t\te.extend(eff.Session, e.clk.now().Add(e.o.TTL-e.o.Margin))"}}},
 	{"S8: the same, in the machine", "TestTrustCountsFromSending", []mutate.Edit{
-		{File: "fsm/session.go", Old: "until := sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
+		{File: "fsm/session.go", Old: "until := b.sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
 	{"S8: trust from the wall clock", "TestClockIgnoresWallTime", []mutate.Edit{
 		{File: "clock.go", Old: "int64(time.Since(c.start))", New: "time.Now().UnixNano() - c.start.UnixNano()"}}},
 	{"S9: suspended time does not count", "TestSuspendedTimeCounts", []mutate.Edit{

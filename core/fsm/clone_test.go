@@ -131,6 +131,7 @@ func (m *Machine) fingerprint(d *digest) {
 			d.instant(m.lapsedAt)
 			for _, b := range m.reads {
 				d.instant(b.sentAt)
+				d.bool(b.other)
 			}
 			d.instant(max(m.readAt, m.now))
 			d.instant(m.heardAt)
@@ -143,6 +144,7 @@ func (m *Machine) fingerprint(d *digest) {
 		}
 		for _, b := range m.beats {
 			d.instant(b.sentAt)
+			d.bool(b.other)
 		}
 		d.instant(m.beatAt)
 		d.instant(m.beatSent)
@@ -232,7 +234,7 @@ func TestCloneCoversEveryField(t *testing.T) {
 		{own{}, "lease running granted grantedAt endedAt drainBy to yield head headToken"},
 		{peer{}, "member hash version changed seenAt watched silent evictAt evicting listed"},
 		{call{}, "id failed shards tokens suspects"},
-		{beat{}, "call sentAt"},
+		{beat{}, "call sentAt other"},
 	} {
 		typ := reflect.TypeOf(x.of)
 		var names []string

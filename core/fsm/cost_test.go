@@ -30,7 +30,7 @@ func newCalmWorldOf(seed uint64, shards int, ttls []time.Duration) *world {
 		cfg := Config{
 			Member:   driver.Member{Node: fmt.Sprintf("n%d", i), TTL: ttl},
 			Interval: ttl / 3, Jitter: 0.1, Margin: max(ttl/10, 50*time.Millisecond),
-			DrainBudget: 400 * time.Millisecond, Resync: time.Minute, CallTimeout: time.Second,
+			DrainBudget: 400 * time.Millisecond, Resync: time.Minute, CallTimeout: max(ttl, time.Second),
 			RankDelay: 20 * time.Millisecond, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second,
 			WatchAll: 16, WatchFew: 3, Seed: seed<<16 + uint64(i),
 		}

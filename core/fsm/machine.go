@@ -7,11 +7,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// How many calls may be outstanding at once: heartbeats, enough for one every TTL/12
-// while the first of them may still be answered (C10); heartbeats sent after a
-// lapse; and reads after a lapse, each for half a TTL (C6).
+// How many calls may be outstanding at once: heartbeats, of which the first manyBeats
+// may be as close as a twelfth of the smallest TTL watched, and the others are a
+// twelfth of the own TTL apart, so that there is always room for one (C10); heartbeats
+// sent after a lapse; and reads after a lapse, each for half a TTL (C6).
 const (
-	maxBeats    = 12
+	manyBeats   = 12
+	maxBeats    = 24
 	lapsedBeats = 3
 	lapsedReads = 6
 )
@@ -50,9 +52,11 @@ type call struct {
 	suspects []driver.Suspect
 }
 
+// A beat is an outstanding heartbeat, or a read after a lapse.
 type beat struct {
 	call   CallID
 	sentAt Instant
+	other  bool // of a heartbeat: the read sent with it was answered; of a read: that heartbeat failed
 }
 
 // Machine is one member's side of the lease protocol: a pure state machine

@@ -406,7 +406,7 @@ func (p *member) asks(e *Effect) {
 	case EffBeat:
 		most = maxBeats + lapsedBeats
 	case EffRead:
-		most = lapsedReads
+		most = lapsedReads + lapsedBeats
 	}
 	// Calls of a former session may still be outstanding: its replies are ignored.
 	n := 0

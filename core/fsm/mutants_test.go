@@ -56,13 +56,18 @@ var mutants = []mutant{
 		{File: "peers.go", Old: "\t\tif m.now >= p.quietAt() {\n\t\t\treturn true", New: "\t\tif false && m.now >= p.quietAt() {\n\t\t\treturn true"}}},
 	{"C5: a slow store is asked no earlier", "", "TestTakeoverOnASlowStore", []mutate.Edit{
 		{File: "session.go", Old: "return min(d, max(ttl/2-ttl/24-time.Duration(m.slow), ttl/12))", New: "return d"},
-		{File: "session.go", Old: "if m.slow > Instant(ttl/12) && !m.quiet() {\n\t\treturn ttl / 6\n\t}\n\treturn ttl / 12", New: "return ttl / 3"}}},
+		{File: "session.go", Old: "\t\treturn max(ttl/6, m.pace())\n\t}\n\treturn m.pace()\n", New: "\t}\n\treturn ttl / 3\n"}}},
 	{"C4: an unanswered heartbeat is waited for", "", "TestSilentServerCostsNoLease", []mutate.Edit{
-		{File: "session.go", Old: "\treturn ttl / 12\n}", New: "\treturn ttl\n}"}}},
+		{File: "session.go", Old: "\treturn m.pace()\n}", New: "\treturn ttl\n}"}}},
 	{"C6: a read asked for before the lapse counts", "", "TestReadFromBeforeTheLapse", []mutate.Edit{
 		{File: "session.go", Old: "m.heardAt >= m.lapsedAt && ", New: "m.answered >= m.lapsedAt && "}}},
+	{"C10: a full pipeline leaves no room for one's own heartbeat", "", "TestLongOutageBesideAShortTTL", []mutate.Edit{
+		{File: "session.go", Old: "\tif len(m.beats) >= manyBeats {\n\t\treturn m.cfg.Member.TTL / 12\n\t}\n", New: ""}}},
 	{"C6: an outage counts as deafness", "", "TestOutageEvictsNobody", []mutate.Edit{
+		{File: "session.go", Old: "\t\t\tif b.other {\n", New: "\t\t\tif true {\n"},
 		{File: "session.go", Old: "case !m.lapsed || m.deaf > 0 && since < ttl/4:", New: "case !m.lapsed:"}}},
+	{"C6: heartbeats that nobody answers are sent for ever", "", "TestUnansweredHeartbeatsGoSilent", []mutate.Edit{
+		{File: "session.go", Old: "if m.deaf++; m.deaf >= lapsedBeats {", New: "if m.deaf++; m.deaf < 0 {"}}},
 	{"C7: the same token after a lapse", "", "S6", []mutate.Edit{
 		{File: "shards.go", Old: "\ts.burn(s.own.granted)\n", New: "\tif cause != CauseLapsed {\n\t\ts.burn(s.own.granted)\n\t}\n"},
 		{File: "shards.go", Old: "\t\tif m.mine(s) {\n\t\t\ts.burn(s.owner.Token)\n", New: "\t\tif m.mine(s) && cause != CauseLapsed {\n\t\t\ts.burn(s.owner.Token)\n"}}},
@@ -71,7 +76,7 @@ var mutants = []mutant{
 	{"C11: a preempted holder does not notice", "W1", "C11 S2 C2", []mutate.Edit{
 		{File: "shards.go", Old: "if s.own != nil && s.own.lease != none && (o.Token != s.own.granted || o.Session != m.sess) {", New: "if false {"}}},
 	{"S8: trust from the arrival of the reply", "S8", "S1", []mutate.Edit{
-		{File: "session.go", Old: "until := sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
+		{File: "session.go", Old: "until := b.sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
 	{"S8: the same, in a join", "", "S8", []mutate.Edit{
 		{File: "session.go", Old: "m.until = m.joinSent.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "m.until = m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
 	{"S11: a grant while the former handler runs", "", "S11", []mutate.Edit{

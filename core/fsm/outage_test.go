@@ -47,6 +47,26 @@ func TestOutageEvictsNobody(t *testing.T) {
 
 const outagesOfARun = 5
 
+// TestLongOutageBesideAShortTTL: a member that watches one of a much shorter TTL sends
+// heartbeats at that one's pace while the store is away and says nothing. So many
+// without an answer leave room for its own: it is trusted all the time, since the
+// outage is shorter than its TTL.
+func TestLongOutageBesideAShortTTL(t *testing.T) {
+	t.Parallel()
+	w := newCalmWorldOf(1, 1, []time.Duration{8 * time.Second, 500 * time.Millisecond})
+	w.run(int64(20 * time.Second))
+	w.deadSilent = true
+	w.down = true
+	w.outages = append(w.outages, outage{from: w.now})
+	w.run(w.now + int64(4*time.Second))
+	w.restore()
+	lapses := w.stats.lapses
+	w.run(w.now + int64(8*time.Second))
+	if w.stats.lapses > lapses || w.store.stats.evictions > 0 {
+		t.Errorf("%d lapses and %d evictions after an outage of half the TTL", w.stats.lapses-lapses, w.store.stats.evictions)
+	}
+}
+
 // runOutages plays one world without any other fault, and reports an eviction, a
 // session that ended, a broken rule, or a shard that has no owner at the end.
 func runOutages(seed uint64) (err error) {

@@ -197,7 +197,7 @@ func (m *Machine) proven() bool {
 func (m *Machine) watchSilence() {
 	var suspects []driver.Suspect
 	if m.quiet() {
-		m.beatAt = min(m.beatAt, m.beatSent.Add(m.base()/12))
+		m.beatAt = min(m.beatAt, m.beatSent.Add(m.pace()))
 	}
 	m.widen()
 	for _, p := range m.watched {

@@ -106,18 +106,22 @@ func (m *Machine) mayRead() bool { return m.lapsed && len(m.reads) < lapsedReads
 
 func (m *Machine) sendRead() {
 	id := m.newCall()
-	m.reads = append(m.reads, beat{id, m.now})
+	m.reads = append(m.reads, beat{call: id, sentAt: m.now})
 	m.readAt = m.now.Add(m.cfg.Member.TTL / 12)
 	m.emit(Effect{Kind: EffRead, Call: id, Session: m.sess, Timeout: m.cfg.Member.TTL / 2})
 }
 
 func (m *Machine) read(id CallID, err error) {
-	sentAt, ok := take(&m.reads, id)
+	r, ok := take(&m.reads, id)
 	if !ok || m.phase != live || m.fatal(err) || err != nil {
 		return
 	}
-	m.heard(sentAt)
+	m.heard(r.sentAt)
 	m.readAt = m.now.Add(m.cfg.Member.TTL / 4)
+	if r.other {
+		m.unheard(r.sentAt)
+	}
+	together(m.beats, r.sentAt)
 }
 
 // heard notes that a read asked for at sentAt was answered.
@@ -127,20 +131,29 @@ func (m *Machine) heard(sentAt Instant) {
 	}
 }
 
-// take removes a call from those outstanding and returns when it was sent.
-func take(calls *[]beat, id CallID) (sentAt Instant, ok bool) {
+// take removes a call from those outstanding.
+func take(calls *[]beat, id CallID) (b beat, ok bool) {
 	for i, b := range *calls {
 		if b.call == id {
 			*calls = append((*calls)[:i], (*calls)[i+1:]...)
-			return b.sentAt, true
+			return b, true
 		}
 	}
-	return 0, false
+	return beat{}, false
 }
 
-// unheard counts a heartbeat after a lapse whose outcome is unknown, and of several
-// that failed at about the same time one: an outage is not deafness. A refusal is an
-// answer.
+// together notes in the call that was sent with another at sentAt what became of that.
+func together(calls []beat, sentAt Instant) {
+	for i := range calls {
+		if calls[i].sentAt == sentAt {
+			calls[i].other = true
+		}
+	}
+}
+
+// unheard counts a heartbeat after a lapse whose outcome is unknown although the read
+// that was sent with it was answered: neither was, in an outage. Of several that were
+// sent at about the same time one counts. A refusal is an answer.
 func (m *Machine) unheard(sentAt Instant) {
 	ttl := m.cfg.Member.TTL
 	switch since := sentAt.Sub(m.deafAt); {
@@ -175,6 +188,14 @@ func (m *Machine) interval() time.Duration {
 	return min(d, max(ttl/2-ttl/24-time.Duration(m.slow), ttl/12))
 }
 
+// pace is the time between two heartbeats that are sent without waiting for answers.
+func (m *Machine) pace() time.Duration {
+	if len(m.beats) >= manyBeats {
+		return m.cfg.Member.TTL / 12
+	}
+	return m.base() / 12
+}
+
 // late is how long a heartbeat may go unanswered before the next is sent, on
 // another connection where the store has several servers: C4. On a store that is
 // known to be slow it is longer, so that not every heartbeat is sent twice; after a
@@ -185,24 +206,27 @@ func (m *Machine) late() time.Duration {
 		return ttl / 4
 	}
 	if m.slow > Instant(ttl/12) && !m.quiet() {
-		return ttl / 6
+		return max(ttl/6, m.pace())
 	}
-	return ttl / 12
+	return m.pace()
 }
 
 // sendBeat sends one, and plans the next for the moment at which this one is
 // late. A late reply still counts for what it is worth, up to the trust that it
 // could give: C10.
 func (m *Machine) sendBeat() {
+	if m.lapsed && len(m.reads) < lapsedReads+lapsedBeats {
+		m.sendRead() // what becomes of the two tells deafness from an outage
+	}
 	id := m.newCall()
-	m.beats = append(m.beats, beat{id, m.now})
+	m.beats = append(m.beats, beat{call: id, sentAt: m.now})
 	m.beatSent = m.now
 	m.beatAt = m.now.Add(m.late())
 	m.emit(Effect{Kind: EffBeat, Call: id, Session: m.sess, Timeout: m.cfg.Member.TTL - m.cfg.Margin})
 }
 
 func (m *Machine) beaten(id CallID, err error) {
-	sentAt, ok := take(&m.beats, id)
+	b, ok := take(&m.beats, id)
 	if !ok || m.phase != live || m.fatal(err) {
 		return
 	}
@@ -211,18 +235,21 @@ func (m *Machine) beaten(id CallID, err error) {
 		m.beatAt = min(m.beatAt, m.now.Add(ttl/24+m.rng.upTo(ttl/24)))
 		m.beatErr = err
 		m.event(EventBeatFailed, err)
-		if driver.Unknown(err) && sentAt >= m.lapsedAt {
-			m.unheard(sentAt)
+		if driver.Unknown(err) && b.sentAt >= m.lapsedAt {
+			if b.other {
+				m.unheard(b.sentAt)
+			}
+			together(m.reads, b.sentAt)
 		}
 		return
 	}
 	m.beatErr = nil
-	m.slow = max(m.now-sentAt, m.slow-m.slow/16)
-	m.covered(sentAt)
+	m.slow = max(m.now-b.sentAt, m.slow-m.slow/16)
+	m.covered(b.sentAt)
 	if m.okSentAt == m.beatSent {
 		m.beatAt = m.now.Add(m.untilNext())
 	}
-	until := sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)
+	until := b.sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)
 	if until <= m.until || until <= m.now {
 		return
 	}
@@ -241,7 +268,7 @@ func (m *Machine) beaten(id CallID, err error) {
 func (m *Machine) untilNext() time.Duration {
 	at := m.beatSent.Add(m.interval())
 	if m.quiet() {
-		at = m.beatSent.Add(m.base() / 12)
+		at = m.beatSent.Add(m.pace())
 	}
 	return max(at.Sub(m.now), 0)
 }

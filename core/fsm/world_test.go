@@ -16,24 +16,25 @@ import (
 // between them, the clocks, and the handlers. Everything in it follows from its
 // seed.
 type world struct {
-	rng      *rand.Rand
-	rules    ignored
-	store    *modelStore
-	now      int64 // real time, nanoseconds
-	seq      uint64
-	events   eventHeap
-	procs    []*process
-	blocked  []*packet // Observe calls that wait for a change
-	plan     plan
-	outages  []outage
-	down     bool
-	sluggish bool // the store answers slowly
-	quiet    bool
-	trip     time.Duration // what a steady latency adds to each call, half of it each way
-	spikes   float64       // heartbeats of which the reply takes spike longer
-	spike    time.Duration
-	trace    *strings.Builder
-	stats    worldStats
+	rng        *rand.Rand
+	rules      ignored
+	store      *modelStore
+	now        int64 // real time, nanoseconds
+	seq        uint64
+	events     eventHeap
+	procs      []*process
+	blocked    []*packet // Observe calls that wait for a change
+	plan       plan
+	outages    []outage
+	down       bool
+	deadSilent bool // while it is down no call fails, and none is answered
+	sluggish   bool // the store answers slowly
+	quiet      bool
+	trip       time.Duration // what a steady latency adds to each call, half of it each way
+	spikes     float64       // heartbeats of which the reply takes spike longer
+	spike      time.Duration
+	trace      *strings.Builder
+	stats      worldStats
 }
 
 type outage struct{ from, to int64 }
@@ -382,7 +383,7 @@ func (w *world) arrive(pkt *packet) {
 		return
 	}
 	if w.down {
-		if w.chance(0.3) {
+		if !w.deadSilent && w.chance(0.3) {
 			w.sendBack(pkt, w.failure(pkt))
 		}
 		return
