@@ -300,7 +300,8 @@ func TestReadOnlyByDefault(t *testing.T) {
 }
 
 // TestStandby: on a server that comes back as a standby nothing is granted or
-// committed, and the error says why; nobody is lost, and everything can be read.
+// committed, and the error says why; nobody is lost, and everything can be read. When
+// it is promoted sessions go on, and leases under new tokens (I2).
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, nil)
@@ -351,8 +352,31 @@ func TestStandby(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 	exec(t, openDB(t, server.Admin()), "SELECT pg_promote()")
-	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
-	if err := s.Beat(t.Context()); err != nil {
-		t.Error(err)
+	for { // connections that ended, and the calls that find another history, come first
+		err := s.Beat(t.Context())
+		if err == nil {
+			break
+		}
+		if driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry) || t.Context().Err() != nil {
+			t.Fatalf("heartbeat after the promotion: %v", err)
+		}
 	}
+	old := granted[0].Fence
+	res, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(old, 1, []byte("b"))})
+	if err == nil {
+		err = res[0].Err
+	}
+	if !errors.Is(err, driver.ErrFenced) {
+		t.Errorf("commit under a lease of before the promotion: %v, want ErrFenced", err)
+	}
+	v, err := b.Observe(t.Context(), driver.ObserveQuery{})
+	if err != nil || len(v.Shards) != 1 || v.Shards[0].Owner.Session != s.ID() || v.Shards[0].Owner.Token <= old.Token {
+		t.Fatalf("after the promotion the view is %+v: %v", v, err)
+	}
+	raised := driver.Fence{Shard: old.Shard, Session: s.ID(), Token: v.Shards[0].Owner.Token}
+	again, err := s.Transfer(t.Context(), []driver.Handover{{Fence: raised, To: s.ID()}})
+	if err != nil || again[0].Err != nil {
+		t.Fatalf("a new token after the promotion: %+v, %v", again, err)
+	}
+	sqlfault.Commit(t, s, sqlfault.AppendOf(again[0].Fence, 1, []byte("b")))
 }

@@ -32,7 +32,8 @@ const FenceIdleTimeout = 5 * time.Second
 // recovery to a point in time begin a new timeline, and another server has another
 // identifier. pg_control_checkpoint has the timeline of the last checkpoint only, which
 // is the former one right after a promotion.
-const incarnation = "((SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8))"
+const incarnation = "CASE WHEN pg_is_in_recovery() THEN '' ELSE " +
+	"(SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 
 //go:embed schema statements.sql
 var files embed.FS
