@@ -113,10 +113,8 @@ var mutants = []mutant{
 	{"S12: a handler that returned is stuck until its last commit is settled", "TestReturnedIsNotStuck", []mutate.Edit{
 		{File: "run.go", Old: "r.isStuck || r.returned || r.joined", New: "r.isStuck || r.joined"},
 		{File: "run.go", Old: "case r.joined || r.returned || !r.started:", New: "case r.joined || !r.started:"}}},
-	{"C6: a resync ends the full read before it", "TestSlowReadsEndALapse", []mutate.Edit{
+	{"S13: a resync ends the full read before it", "TestResyncLeavesAFullRead", []mutate.Edit{
 		{File: "step.go", Old: "e.observing != nil && !e.reading {\n\t\t\te.observing()\n\t\t}\n\tcase fsm.EffGrant", New: "e.observing != nil {\n\t\t\te.observing()\n\t\t}\n\tcase fsm.EffGrant"}}},
-	{"C6: a read is fresh from its sending on", "TestSlowReadsEndALapse", []mutate.Edit{
-		{File: "fsm/session.go", Old: "m.now < m.answered.Add", New: "m.now < m.heardAt.Add"}}},
 	{"S3: a refused write does not end the lease", "TestFencedCommit", []mutate.Edit{
 		{File: "commit.go", Old: "\tl.e.feed(fsm.Input{Kind: fsm.InFenced, Shard: l.fence.Shard, Token: l.fence.Token, Owner: current})\n", New: ""}}},
 

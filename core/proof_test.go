@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
 )
 
 // S8: however late replies come, trust counts from when the heartbeat was sent.
@@ -334,6 +335,36 @@ func TestSlowReadsEndALapse(t *testing.T) {
 		if took := time.Since(start); took > 5*ttl {
 			w.Errorf("trusted again after %v", took)
 		}
+	})
+}
+
+// S13: a full read that takes longer than the time between two resyncs is left to
+// end, and another one follows; a call that waits for changes is ended.
+func TestResyncLeavesAFullRead(t *testing.T) {
+	onLease(t, func(w *world, m *member, l *Lease) {
+		m.tap.onLook(func(q driver.ObserveQuery) error {
+			if q.Since == "" {
+				time.Sleep(ttl / 4)
+			}
+			return nil
+		})
+		resync := func() (reading, ended bool) {
+			m.Elector.mu.Lock()
+			defer m.Elector.mu.Unlock()
+			end := m.observing
+			m.observing = func() { ended = true; end() }
+			m.do(&fsm.Effect{Kind: fsm.EffResync})
+			m.observing = end
+			return m.reading, ended
+		}
+		if reading, ended := resync(); reading || !ended {
+			w.Errorf("a call that waits: reading %v, ended %v", reading, ended)
+		}
+		time.Sleep(ttl / 8)
+		if reading, ended := resync(); !reading || ended {
+			w.Errorf("a full read under way: reading %v, ended %v", reading, ended)
+		}
+		time.Sleep(ttl)
 	})
 }
 

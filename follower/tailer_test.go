@@ -239,7 +239,11 @@ func TestBrokenStream(t *testing.T) {
 		b.setDown(down)
 		synctest.Wait() // else the stream may yet bring the entry
 		o.append("s", 1)
-		time.Sleep(20 * time.Second)
+		time.Sleep(2 * time.Second) // less than two pulses: only the stream's end says so
+		if err := r.Fresh("s", time.Second); !errors.Is(err, ErrStale) {
+			w.Errorf("2 s after the stream broke Fresh says %v", err)
+		}
+		time.Sleep(18 * time.Second)
 		err := r.Fresh("s", 10*time.Second)
 		if stale, ok := errors.AsType[*StaleError](err); !ok || stale.Lag.Time < 20*time.Second || !errors.Is(err, down) {
 			w.Errorf("20 s after the stream broke Fresh says %v", err)

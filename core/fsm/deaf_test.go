@@ -187,6 +187,21 @@ func TestReadFromBeforeTheLapse(t *testing.T) {
 	}
 }
 
+// A read of the whole namespace may take longer than half a TTL: its answer permits
+// heartbeats from when it came.
+func TestSlowReadIsFresh(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.pass(benchTTL) // nothing is answered
+	asked := b.now
+	b.pass(benchTTL * 6 / 10)
+	before := b.made(EffBeat)
+	b.step(Input{Kind: InObserved, SentAt: asked, View: &driver.View{Reset: true}})
+	if n := b.made(EffBeat) - before; n != 1 {
+		t.Errorf("%d heartbeats at the answer of a read that took 0.6 TTL, want 1", n)
+	}
+}
+
 // A record that gives one token to two sessions is proof of a store that forgot a
 // grant (S14), from whatever source it comes. A release keeps the token, and is none.
 func TestTokenOfTwoSessionsHalts(t *testing.T) {

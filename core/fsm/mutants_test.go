@@ -66,6 +66,8 @@ var mutants = []mutant{
 	{"C6: an outage counts as deafness", "", "TestOutageEvictsNobody", []mutate.Edit{
 		{File: "session.go", Old: "\t\t\tif b.other {\n", New: "\t\t\tif true {\n"},
 		{File: "session.go", Old: "case !m.lapsed || m.deaf > 0 && since < ttl/4:", New: "case !m.lapsed:"}}},
+	{"C6: a read is fresh from its sending on", "", "TestSlowReadIsFresh", []mutate.Edit{
+		{File: "session.go", Old: "m.now < m.answered.Add", New: "m.now < m.heardAt.Add"}}},
 	{"C6: heartbeats that nobody answers are sent for ever", "", "TestUnansweredHeartbeatsGoSilent", []mutate.Edit{
 		{File: "session.go", Old: "if m.deaf++; m.deaf >= lapsedBeats {", New: "if m.deaf++; m.deaf < 0 {"}}},
 	{"C7: the same token after a lapse", "", "S6", []mutate.Edit{

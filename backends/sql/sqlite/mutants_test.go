@@ -37,7 +37,7 @@ func TestMutants(t *testing.T) {
 		{"A3: a handover is taken for done, whoever granted it", "TestConformance/Acquire/Idempotent", []mutate.Edit{{
 			File: "../claims.go", Old: "r.owner.Token > h.Fence.Token && r.granted == h.Fence.Token:", New: "r.owner.Token > h.Fence.Token:"}}},
 		{"A3: a claim is answered by the session alone", "TestConformance/Acquire/Idempotent", []mutate.Edit{{
-			File: "../claims.go", Old: "r.owner.Token > c.Seen.Token && r.granted == c.Seen.Token:", New: "r.owner.Token > c.Seen.Token:"}}},
+			File: "../claims.go", Old: "r.owner.Token > seen.Token && r.granted == seen.Token:", New: "r.owner.Token > seen.Token:"}}},
 		{"I1: a log that was removed is not missed", "TestStoreChanged/removed-wal", []mutate.Edit{{
 			File: "database.go", Old: "[]string{logSuffix, indexSuffix}", New: "[]string{indexSuffix}"}}},
 		{"I1: an index that was removed is not missed", "TestStoreChanged/removed-shm", []mutate.Edit{{
