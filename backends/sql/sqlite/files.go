@@ -117,7 +117,7 @@ func checkPath(path string) (bool, error) {
 func createFile(path string) (err error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
-		return fmt.Errorf("tenure: creating the database file: %w", err)
+		return fmt.Errorf("tenure: creating the database file: its directory cannot be written: check its rights: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.Remove(temp.Name())) }()
 	if err := temp.Close(); err != nil {
