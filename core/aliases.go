@@ -159,6 +159,7 @@ type (
 	// SessionLostError says how a session ended and by whom, as far as the store knows.
 	// It matches [ErrSessionLost]. Its fields are those of [driver.SessionLostError].
 	SessionLostError = driver.SessionLostError
+
 	// TrimmedError is a read below the oldest entry of a log: restore a snapshot. It
 	// matches [ErrTrimmed]. Its fields are those of [driver.TrimmedError].
 	TrimmedError = driver.TrimmedError

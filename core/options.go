@@ -69,7 +69,9 @@ type Options struct {
 	// Resync is the time between two full reads of the namespace, which find what
 	// a watch missed. Default 10 TTL, at least 30 s.
 	Resync time.Duration
-	// CallTimeout bounds every call but heartbeats. Default the TTL, at least 5 s.
+	// CallTimeout bounds every call but heartbeats. Default the TTL, at least 5 s. Calls
+	// begin with less, a third to half of the TTL and more for a large batch, and get
+	// twice as long after each that had no answer.
 	CallTimeout time.Duration
 	// RankDelay is the time that the k-th candidate for a shard leaves to the one
 	// before it. Default 1.5 times the poll period, at least 10 ms.

@@ -61,8 +61,9 @@
 //   - C8: what has ended by now has ended before the input is looked at.
 //   - C9: candidates claim, and evict, in an order that all of them can work out:
 //     assignment, priority, rendezvous.
-//   - C10: a late heartbeat counts for what it is worth; up to twelve are outstanding,
-//     three of them sent after a lapse.
+//   - C10: a late heartbeat counts for what it is worth. Up to 24 are outstanding: from
+//     the twelfth on they are a twelfth of the own TTL apart, however short the TTLs
+//     watched. Of those sent after a lapse, three are.
 //   - C11: a preempted or superseded holder notices by its view, at the latest by a
 //     resync. Until then exclusion of trust is given up, never the fence.
 //
