@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -143,10 +144,10 @@ func invalid(errs ...error) error {
 // settings decodes the subtree, and keeps the parts of others as they are.
 func (p *problems) settings(tree *node, path string, s *settings) {
 	v := reflect.ValueOf(s).Elem()
-	names := fieldNames(v.Type())
+	known := fields(v.Type())
 	for _, key := range tree.keys {
 		n := tree.fields[key]
-		switch i := slices.Index(names, key); {
+		switch f, is := known[key]; {
 		case key == "backends":
 			if n.kind != mapping && n.kind != absent {
 				p.add(n, path+".backends", "got %s: write the name of a backend below it, and its keys below that", n.kind)
@@ -164,10 +165,10 @@ func (p *problems) settings(tree *node, path string, s *settings) {
 			s.Sharding.n = n
 		case key == "follower":
 			s.Follower.n = n
-		case key == "" || i < 0:
-			p.unknown(n, path+"."+key, key, names)
+		case !is:
+			p.unknown(n, path+"."+key, key, slices.Collect(maps.Keys(known)))
 		default:
-			p.field(n, path+"."+key, v.Field(i))
+			p.field(n, path+"."+key, v.FieldByIndex(f.Index))
 		}
 	}
 }
@@ -472,13 +473,12 @@ func known(string) trusted { return plain }
 
 // typed goes by the fields of a struct.
 func typed(t reflect.Type) func(string) trusted {
-	names := fieldNames(t)
+	known := fields(t)
 	return func(key string) trusted {
-		i := slices.Index(names, key)
-		switch {
-		case i < 0:
+		switch f, is := known[key]; {
+		case !is:
 			return unknown
-		case isSecret(t.Field(i).Type):
+		case isSecret(f.Type):
 			return secret
 		}
 		return plain

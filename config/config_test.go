@@ -35,7 +35,7 @@ func load(t *testing.T, text string, environ ...string) (*config.Config, error) 
 }
 
 func openers() []core.Opener {
-	return []core.Opener{sqlite.Opener, postgres.Opener, mysql.Opener}
+	return []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener()}
 }
 
 const good = `
@@ -101,7 +101,7 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := c.Open(t.Context(), watched(postgres.Opener), watched(sqlite.Opener))
+	b, err := c.Open(t.Context(), watched(postgres.Opener()), watched(sqlite.Opener()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestOpenChecksLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Open(t.Context(), sqlite.Opener); err == nil || !strings.Contains(err.Error(), "app.yaml:1: tenure.ttl: ") || !strings.Contains(err.Error(), "floor") {
+	if _, err := c.Open(t.Context(), sqlite.Opener()); err == nil || !strings.Contains(err.Error(), "app.yaml:1: tenure.ttl: ") || !strings.Contains(err.Error(), "floor") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -167,7 +167,7 @@ func TestMistakes(t *testing.T) {
 		{"letters swapped", "tenure:\n  tlt: 1s", nil, []string{"tenure.tlt", `"ttl"`}},
 		{"twice", "tenure:\n  ttl: 1s\n  ttl: 2s", nil, []string{"app.yaml:3: key tenure.ttl occurs twice", "remove one"}},
 		{"subtree twice", "tenure: {}\ntenure: {}", nil, []string{"app.yaml:2: key tenure occurs twice"}},
-		{"not YAML", "tenure: [", nil, []string{"app.yaml is not YAML", "line 1"}},
+		{"not YAML", "tenure: [", nil, []string{"app.yaml is not YAML", "yaml: line "}},
 		{"two documents", "tenure: {}\n---\ntenure: {}", nil, []string{"app.yaml has more than one YAML document", "keep one"}},
 		{"subtree is a value", "tenure: yes", nil, []string{"app.yaml:1: tenure", "keys are expected"}},
 		{"subtree is a list", "tenure: [ttl]", nil, []string{"app.yaml:1: tenure", "keys are expected"}},
@@ -340,7 +340,7 @@ tenure:
 	fmt.Fprintf(&out, "%v %+v %#v %s %q %x", c, *c, c, c, c, c)
 	fmt.Fprintf(&out, "%v %+v %#v", holder{*c}, holder{*c}, struct{ c *config.Config }{c})
 	out.WriteString(c.Redacted() + c.Redacted(openers()...))
-	if err := c.Validate(openers()...); err != nil { // redis is none
+	if err := c.Validate(openers()...); err != nil { // redis is not one of them
 		out.WriteString(err.Error())
 	} else {
 		t.Error("a part of an unknown backend was accepted")
@@ -397,6 +397,19 @@ tenure:
 	}
 }
 
+// keys are those of a struct, and of the structs that it embeds.
+func keys(t reflect.Type) (all []string) {
+	for i := range t.NumField() {
+		switch f := t.Field(i); {
+		case f.Anonymous:
+			all = append(all, keys(f.Type)...)
+		case f.Tag.Get("yaml") != "-":
+			all = append(all, f.Tag.Get("yaml"))
+		}
+	}
+	return all
+}
+
 // TestPastedCredentials puts a data source name under each text key of each backend,
 // and malformed ones where they belong: no error has a part of the password.
 func TestPastedCredentials(t *testing.T) {
@@ -406,11 +419,8 @@ func TestPastedCredentials(t *testing.T) {
 		"etcd": "endpoints: ['http://127.0.0.1:1']", "consul": "address: http://127.0.0.1:1", "zookeeper": "servers: ['127.0.0.1:1']",
 	}
 	tried := 0
-	for _, o := range []core.Opener{sqlite.Opener, postgres.Opener, mysql.Opener, etcd.Opener, consul.Opener, zookeeper.Opener} {
-		settings := reflect.TypeOf(o.Settings)
-		for i := range settings.NumField() {
-			f := settings.Field(i)
-			key := f.Tag.Get("yaml")
+	for _, o := range []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener()} {
+		for _, key := range keys(reflect.TypeOf(o.Settings)) {
 			values := []string{
 				"postgres://me:planted@127.0.0.1:1/db", "me:planted@tcp(127.0.0.1:1)/db", "https://me:planted@127.0.0.1:1", "me:planted@127.0.0.1:1",
 				"host=127.0.0.1 port=1 user=me password=planted dbname=db",
@@ -495,7 +505,7 @@ func TestSchema(t *testing.T) {
 func TestCredentialsAreSecret(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for _, o := range []core.Opener{memory.Opener(), sqlite.Opener, postgres.Opener, mysql.Opener, etcd.Opener, consul.Opener, zookeeper.Opener} {
+	for _, o := range []core.Opener{memory.Opener(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener()} {
 		if o.Settings == nil {
 			t.Errorf("%s: its opener does not tell its settings", o.Name)
 			continue

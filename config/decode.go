@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -105,14 +106,14 @@ func (p *problems) structure(n *node, path string, v reflect.Value) {
 		p.add(n, path, "got %s: write keys below it", n.kind)
 		return
 	}
-	names := fieldNames(v.Type())
+	known := fields(v.Type())
 	for _, key := range n.keys {
-		i := slices.Index(names, key)
-		if key == "" || i < 0 {
-			p.unknown(n.fields[key], path+"."+key, key, names)
+		f, is := known[key]
+		if !is {
+			p.unknown(n.fields[key], path+"."+key, key, slices.Collect(maps.Keys(known)))
 			continue
 		}
-		p.field(n.fields[key], path+"."+key, v.Field(i))
+		p.field(n.fields[key], path+"."+key, v.FieldByIndex(f.Index))
 	}
 }
 
@@ -130,9 +131,9 @@ func (p *problems) field(n *node, path string, v reflect.Value) {
 	p.decode(n, path, v)
 }
 
-// unknown reports a key that is none, with the one that was probably meant.
-func (p *problems) unknown(n *node, path, key string, names []string) {
-	known := slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" })))
+// unknown reports an unknown key, with the key that was probably meant.
+func (p *problems) unknown(n *node, path, key string, known []string) {
+	slices.Sort(known)
 	for _, name := range known {
 		if near(key, name) {
 			p.add(n, path, "unknown key %q: did you mean %q?", key, name)
@@ -176,18 +177,24 @@ func (p *problems) list(n *node, path string, v reflect.Value) {
 	v.Set(s)
 }
 
-// fieldNames are the keys of a struct's fields, by index; "" for a field that has
-// none.
-func fieldNames(t reflect.Type) []string {
-	names := make([]string, t.NumField())
-	for i := range names {
+// fields are those of a struct that have a key, by their keys. Those of an embedded
+// struct are among them where its tag says "inline".
+func fields(t reflect.Type) map[string]reflect.StructField {
+	all := make(map[string]reflect.StructField, t.NumField())
+	for i := range t.NumField() {
 		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if f.IsExported() && name != "-" {
-			names[i] = name
+		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case f.Anonymous && options == "inline":
+			for name, inner := range fields(f.Type) {
+				inner.Index = append([]int{i}, inner.Index...)
+				all[name] = inner
+			}
+		case f.IsExported() && name != "-" && name != "":
+			all[name] = f
 		}
 	}
-	return names
+	return all
 }
 
 // near reports whether a was probably meant to be b: one letter more, less or

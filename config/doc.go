@@ -14,7 +14,7 @@
 //	  drain_budget: 5s
 //
 //	c, err := config.Load(&config.LoadOptions{Path: "app.yaml"})
-//	b, err := c.Open(ctx, sqlite.Opener, postgres.Opener)
+//	b, err := c.Open(ctx, sqlite.Opener(), postgres.Opener())
 //	e, err := core.NewElector(b, c.Options())
 //
 // # Where values come from

@@ -33,12 +33,9 @@ func Schema(openers ...core.Opener) ([]byte, error) {
 // object describes a struct by its yaml tags.
 func object(t reflect.Type) map[string]any {
 	properties := map[string]any{}
-	for i, name := range fieldNames(t) {
-		if name == "" {
-			continue
-		}
-		p := schemaOf(t.Field(i).Type)
-		if doc := t.Field(i).Tag.Get("doc"); doc != "" {
+	for name, f := range fields(t) {
+		p := schemaOf(f.Type)
+		if doc := f.Tag.Get("doc"); doc != "" {
 			p["description"] = doc
 		}
 		properties[name] = p

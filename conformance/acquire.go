@@ -364,6 +364,35 @@ func largeBatchSplit(f *fixture) {
 	}
 }
 
+// commitEach appends an entry under each of a member's fences, in one call.
+func commitEach(f *fixture, m *member, fences []driver.Fence) {
+	writes := make([]driver.Write, len(fences))
+	for i, fence := range fences {
+		writes[i] = newWrite(fence, 1, appendOp("x"))
+	}
+	res, err := m.Commit(f.ctx, writes)
+	f.setup("commit to many", err)
+	for _, r := range res {
+		f.setup("commit to one of many", r.Err)
+	}
+}
+
+// transferEach hands all shards over in one call, and returns the new fences.
+func transferEach(f *fixture, from *member, fences []driver.Fence, to driver.SessionID) []driver.Fence {
+	moves := make([]driver.Handover, len(fences))
+	for i, fence := range fences {
+		moves[i] = driver.Handover{Fence: fence, To: to}
+	}
+	res, err := from.Transfer(f.ctx, moves)
+	f.setup("transfer many", err)
+	moved := make([]driver.Fence, len(fences))
+	for i, r := range res {
+		f.setup("transfer one of many", r.Err)
+		moved[i] = r.Fence
+	}
+	return moved
+}
+
 func batchCost(f *fixture) {
 	a, b, c := f.join("a"), f.join("b"), f.join("c")
 	items := max(a.b.Info().Limits.BatchItems, 1)
@@ -385,29 +414,8 @@ func batchCost(f *fixture) {
 		call    func()
 	}{
 		{"acquiring free shards", n, 3, 0, nil, func() { fences = a.hold(n) }},
-		{"committing", n, 4, 0, nil, func() {
-			writes := make([]driver.Write, n)
-			for i, fence := range fences {
-				writes[i] = newWrite(fence, 1, appendOp("x"))
-			}
-			res, err := a.Commit(f.ctx, writes)
-			f.setup("commit to many", err)
-			for _, r := range res {
-				f.setup("commit to one of many", r.Err)
-			}
-		}},
-		{"transferring", n, 4, 2, nil, func() {
-			moves := make([]driver.Handover, n)
-			for i, fence := range fences {
-				moves[i] = driver.Handover{Fence: fence, To: b.ID()}
-			}
-			res, err := a.Transfer(f.ctx, moves)
-			f.setup("transfer many", err)
-			for i, r := range res {
-				f.setup("transfer one of many", r.Err)
-				fences[i] = r.Fence
-			}
-		}},
+		{"committing", n, 4, 0, nil, func() { commitEach(f, a, fences) }},
+		{"transferring", n, 4, 2, nil, func() { fences = transferEach(f, a, fences, b.ID()) }},
 		{"releasing what another acquired", n, 4, 3, nil, func() { b.release(fences...) }},
 		{"acquiring shards of which some are held", n, 4, 5, func() {
 			for i, fence := range fences {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -43,23 +45,22 @@ func chaosCases() []Case {
 type actor struct {
 	*member
 	peers   []driver.SessionID
-	ledgers map[driver.ShardID]*ledger
 	records map[driver.ShardID]driver.Owner
 	fences  map[driver.ShardID][]driver.Fence // granted to it, oldest first
 	call    func() (context.Context, context.CancelFunc)
 }
 
-// actors returns n of them over two shards, each on a backend of its own or as open
-// has it.
-func (f *fixture) actors(n int, open func() driver.Backend) []*actor {
+// acted returns the shards of the actors.
+func acted() []driver.ShardID { return []driver.ShardID{"s", "t"} }
+
+// actors returns n of them, each on a backend of its own or as open has it.
+func (f *fixture) actors(n int, r *history.Recorder, open func() driver.Backend) []*actor {
 	f.t.Helper()
-	ledgers := map[driver.ShardID]*ledger{"s": {}, "t": {}}
 	all := make([]*actor, n)
 	var ids []driver.SessionID
 	for i := range all {
 		all[i] = &actor{
-			member:  f.joinOn(open(), fmt.Sprint("actor-", i)),
-			ledgers: ledgers,
+			member:  f.joinOn(open(), fmt.Sprint("actor-", i)).recorded(r),
 			records: map[driver.ShardID]driver.Owner{},
 			fences:  map[driver.ShardID][]driver.Fence{},
 			call:    func() (context.Context, context.CancelFunc) { return f.ctx, func() {} },
@@ -74,14 +75,13 @@ func (f *fixture) actors(n int, open func() driver.Backend) []*actor {
 
 // act does one random thing.
 func (a *actor) act() {
-	shard := driver.ShardID([]string{"s", "t"}[rand.N(2)])
-	l, f := a.ledgers[shard], a.f
+	shard := acted()[rand.N(2)]
 	ctx, cancel := a.call()
 	defer cancel()
 	held := a.fences[shard]
 	if len(held) == 0 || rand.N(5) == 0 {
 		claim := driver.Claim{Shard: shard, Seen: a.records[shard], Preempt: rand.N(2) == 0}
-		a.learn(shard, l.granting(func() driver.AcquireResult { return a.claimCtx(ctx, claim) }))
+		a.learn(shard, a.claimCtx(ctx, claim))
 		return
 	}
 	// Mostly the latest lease it knows of, sometimes an older one, as a zombie.
@@ -92,17 +92,14 @@ func (a *actor) act() {
 	switch rand.N(8) {
 	case 0:
 		to := a.peers[rand.N(len(a.peers))]
-		a.learn(shard, l.transferring(fence, func() driver.AcquireResult { return a.transferCtx(ctx, fence, to) }))
+		a.learn(shard, a.transferCtx(ctx, fence, to))
 	case 1:
-		start := l.now()
-		err := a.Release(ctx, []driver.Fence{fence})
-		l.ending(start, fence, err)
-		if err == nil {
+		if a.Release(ctx, []driver.Fence{fence}) == nil {
 			a.records[shard] = driver.Owner{Token: fence.Token}
 		}
 	case 2:
 		if err := a.Beat(ctx); errors.Is(err, driver.ErrSessionLost) || errors.Is(err, driver.ErrStoreChanged) {
-			f.Errorf("a heartbeat of a session that nobody ended answers %v", err)
+			a.f.Errorf("a heartbeat of a session that nobody ended answers %v", err)
 		}
 	default:
 		page, err := a.b.ReadLog(ctx, shard, 0, 0)
@@ -110,7 +107,7 @@ func (a *actor) act() {
 			return
 		}
 		// Right before the write, so that only the fence stops a zombie.
-		l.appending(fence, page.Head.Number+1, func(w driver.Write) driver.CommitResult { return a.writeCtx(ctx, w) })
+		a.writeCtx(ctx, newWrite(fence, page.Head.Number+1, appendUnique()))
 	}
 }
 
@@ -132,7 +129,7 @@ func (a *actor) learn(shard driver.ShardID, r driver.AcquireResult) {
 
 // turmoil lets the actors act at once, between returns on a calm, and judges. On a
 // slow store it goes on, for a bounded time, until there is something to judge.
-func (f *fixture) turmoil(actors []*actor, round func(i int, act func())) {
+func (f *fixture) turmoil(actors []*actor, r *history.Recorder, round func(i int, act func())) {
 	f.t.Helper()
 	n := 0
 	play := func(int) {
@@ -146,42 +143,39 @@ func (f *fixture) turmoil(actors []*actor, round func(i int, act func())) {
 		n++
 	}
 	idle := func() bool {
-		for _, l := range actors[0].ledgers {
-			if l.accepted() == 0 {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(acted(), func(s driver.ShardID) bool { return accepted(r, s) == 0 })
 	}
 	f.rounds(40, 1500*time.Millisecond, play)
 	for start := time.Now(); idle() && time.Since(start) < 10*time.Second && f.ctx.Err() == nil && !f.failed(); {
 		play(n)
 	}
-	judge := f.join("judge")
-	for shard, l := range actors[0].ledgers {
-		f.quiesce(judge, judge.preempt(shard))
-		if l.accepted() == 0 {
+	judge := f.join("judge").recorded(r)
+	for _, shard := range acted() {
+		if accepted(r, shard) == 0 {
 			f.Errorf("%s cannot be judged: no commit to shard %q was accepted", F1, shard)
 		}
-		f.judge(l, shard)
+		f.quiesce(judge, judge.preempt(shard))
 	}
+	f.judge(r, acted()...)
 }
 
 func randomOps(f *fixture) {
-	f.turmoil(f.actors(4, f.open), func(_ int, act func()) { act() })
+	r := f.recorder()
+	f.turmoil(f.actors(4, r, f.open), r, func(_ int, act func()) { act() })
 }
 
 func loseReplies(f *fixture) {
 	b, w := f.wire("DropReplies", func(w *Wire) bool { return w.DropReplies != nil })
-	actors := append(f.actors(2, f.open), f.actors(2, func() driver.Backend { return b })...)
+	r := f.recorder()
+	actors := append(f.actors(2, r, f.open), f.actors(2, r, func() driver.Backend { return b })...)
 	for _, a := range actors[2:] {
-		a.ledgers, a.peers = actors[0].ledgers, actors[0].peers
+		a.peers = actors[0].peers
 	}
 	lossy := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(f.ctx, time.Duration(5+rand.N(10))*time.Millisecond)
 	}
 	calm := actors[0].call
-	f.turmoil(actors, func(i int, act func()) {
+	f.turmoil(actors, r, func(i int, act func()) {
 		for _, a := range actors[2:] {
 			a.call = calm
 			if i%2 == 1 {
@@ -197,12 +191,13 @@ func loseReplies(f *fixture) {
 
 func duplicateRequests(f *fixture) {
 	b, w := f.wire("Duplicate", func(w *Wire) bool { return w.Duplicate != nil })
-	actors := append(f.actors(2, f.open), f.actors(2, func() driver.Backend { return b })...)
+	r := f.recorder()
+	actors := append(f.actors(2, r, f.open), f.actors(2, r, func() driver.Backend { return b })...)
 	for _, a := range actors[2:] {
-		a.ledgers, a.peers = actors[0].ledgers, actors[0].peers
+		a.peers = actors[0].peers
 	}
 	defer w.Duplicate()()
-	f.turmoil(actors, func(_ int, act func()) { act() })
+	f.turmoil(actors, r, func(_ int, act func()) { act() })
 }
 
 func pauseHolder(f *fixture) {

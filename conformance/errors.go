@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -41,20 +42,27 @@ func errorCases() []Case {
 			Shows: "Close ends blocked calls with ErrClosed"},
 		{Area: area, Property: "ProbeRefusesLyingStore", Rules: []Rule{P1}, Needs: []string{"OpenLying"}, run: probeRefusesLyingStore,
 			Shows: "a store that ignores conditions does not open"},
-		{Area: area, Property: "CorruptRecordsQuarantined", Rules: []Rule{A4, O1}, Needs: []string{"Tamper"}, run: func(f *fixture) {
+		{Area: area, Property: "CorruptRecordsQuarantined", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"}, run: func(f *fixture) {
 			quarantined(f, CorruptShard, CorruptMember)
 		}, Shows: "a record that does not decode is never granted and blocks nothing else"},
-		{Area: area, Property: "OversizedRecordInStore", Rules: []Rule{A4, O1}, Needs: []string{"Tamper"}, run: func(f *fixture) {
+		{Area: area, Property: "OversizedRecordInStore", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"}, run: func(f *fixture) {
 			quarantined(f, OversizeShard)
 		}, Shows: "the same for a record that is far too large"},
+		{Area: area, Property: "ImpossibleRecordInStore", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"}, run: func(f *fixture) {
+			quarantined(f, ImpossibleShard)
+		}, Shows: "the same for a record with a token that was never granted"},
+		{Area: area, Property: "DamagedHead", Rules: []Rule{A4, D1}, Needs: []string{"Tamper"}, run: damagedHead,
+			Shows: "under a head that cannot be read commits fail at once, the shard is not granted again, and it can be released"},
+		{Area: area, Property: "DamagedEntry", Rules: []Rule{L2, L4, D1}, Needs: []string{"Tamper"}, run: damagedEntry,
+			Shows: "an entry that cannot be read ends the reading of that log, in no silence, and nothing else"},
 	}
 }
 
 func cancelledWriteIsUnknown(f *fixture) {
-	a := f.join("a")
 	const shard driver.ShardID = "s"
-	l := &ledger{}
-	first := l.claim(a, driver.Claim{Shard: shard})
+	r := f.recorder()
+	a := f.join("a").recorded(r)
+	first := a.claim(driver.Claim{Shard: shard})
 	f.setup("acquire", first.Err)
 	f.rounds(400, time.Second, func(int) {
 		ctx, cancel := context.WithCancel(f.ctx)
@@ -62,9 +70,7 @@ func cancelledWriteIsUnknown(f *fixture) {
 		next := f.head(shard).Number + 1
 		delay := rand.N(100 * time.Microsecond)
 		together(
-			func() {
-				l.appending(first.Fence, next, func(w driver.Write) driver.CommitResult { return a.writeCtx(ctx, w) })
-			},
+			func() { a.writeCtx(ctx, newWrite(first.Fence, next, appendUnique())) },
 			func() {
 				pause := time.NewTimer(delay)
 				<-pause.C
@@ -73,7 +79,7 @@ func cancelledWriteIsUnknown(f *fixture) {
 		)
 	})
 	f.quiesce(a, first.Fence)
-	f.judge(l, shard)
+	f.judge(r, shard)
 }
 
 // quiesce waits until nothing that was cancelled can take effect any more: a
@@ -522,7 +528,7 @@ func quarantined(f *fixture, kinds ...Tampering) {
 		}
 		f.setup(string(what), err)
 		tried++
-
+		f.named(what, name, f.state())
 		v, err := f.read().Observe(f.ctx, driver.ObserveQuery{})
 		f.must(O1, err == nil, "%s: observing answers %v; want everything else", what, err)
 		f.must(O1, ownerIn(v, good.Shard) == seen(good), "%s: the view has %+v of a shard beside it; want %+v", what, ownerIn(v, good.Shard), seen(good))
@@ -540,15 +546,121 @@ func quarantined(f *fixture, kinds ...Tampering) {
 		for _, c := range claims {
 			r := a.claimCtx(f.ctx, c) // once: what cannot be read may be answered with ErrRetry
 			f.must(A4, r.Err != nil, "%s: the claim that saw %+v (preempting: %v) was granted: %+v", what, c.Seen, c.Preempt, r.Fence)
+			f.must(D1, what == CorruptMember || isDamaged(r.Err, shard), "%s: the claim that saw %+v answers %v; want a DamagedError", what, c.Seen, r.Err)
 		}
 		f.must(A4, a.write(good, 1, appendOp("x")).Err == nil, "%s: a commit to a shard beside it is refused", what)
 		a.beat()
 		if what != CorruptMember {
 			r := a.writeCtx(f.ctx, newWrite(driver.Fence{Shard: shard, Session: a.ID(), Token: bad.Token}, 1, appendOp("x")))
 			f.must(A4, r.Err != nil, "%s: a commit under a fence that was never granted is accepted", what)
+			r = victim.writeCtx(f.ctx, newWrite(bad, 1, appendOp("x")))
+			f.must(D1, isDamaged(r.Err, shard), "%s: a commit of its owner answers %v; want a DamagedError, which may not be tried again", what, r.Err)
+			f.must(D1, victim.tryRelease(bad) == nil, "%s: its owner cannot release it", what)
 		}
 	}
 	if tried == 0 {
 		f.skip("the store's schema makes this tampering impossible")
+	}
+}
+
+// isDamaged reports whether an error names a damaged record of the shard, and asks for
+// nothing to be tried again.
+func isDamaged(err error, shard driver.ShardID) bool {
+	d, ok := errors.AsType[*driver.DamagedError](err)
+	return ok && errors.Is(err, driver.ErrDamaged) && !errors.Is(err, driver.ErrRetry) && d.Shard == shard && d.Why != "" &&
+		strings.Contains(d.Key, string(shard)) && utf8.ValidString(d.Error()) &&
+		!strings.ContainsAny(d.Error(), "\x1b\n") && len(d.Error()) < 1000
+}
+
+func namedIn(damaged []*driver.DamagedError, name string) bool {
+	for _, d := range damaged {
+		if strings.Contains(d.Key, name) && d.Why != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// named: a full view names the damaged record.
+func (f *fixture) named(what Tampering, name string, v *driver.View) {
+	f.t.Helper()
+	f.must(D1, namedIn(v.Damaged, name), "%s: the view does not name it; it names %v", what, v.Damaged)
+	f.must(D1, len(v.Damaged) <= driver.MaxDamaged, "%s: the view names %d records", what, len(v.Damaged))
+}
+
+func damagedHead(f *fixture) {
+	a, b := f.join("a"), f.join("b")
+	bad, good := a.acquire("bad"), a.acquire("good")
+	a.commit(bad, appendOp("x"))
+	f.setup("tamper", f.store.Tamper(f.ctx, CorruptHead, "bad"))
+	for number := driver.WriteNo(1); number <= 3; number++ {
+		r := a.writeCtx(f.ctx, newWrite(bad, number, appendOp("y")))
+		f.must(D1, isDamaged(r.Err, "bad"), "commit %d under a damaged head answers %v; want a DamagedError", number, r.Err)
+	}
+	_, err := f.open().ReadLog(f.ctx, "bad", 0, 10)
+	f.must(D1, isDamaged(err, "bad"), "reading the log under it answers %v", err)
+	tells := f.tells(f.open())
+	f.must(D1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
+	f.must(D1, tells("good", 1), "the tail does not go on")
+	f.must(D1, a.tryRelease(bad) == nil, "the lease cannot be released")
+
+	// A store may find out when it has granted the claim, and then only.
+	granted := 0
+	for range 3 {
+		seen := f.owner("bad")
+		r := b.claimCtx(f.ctx, driver.Claim{Shard: "bad", Seen: seen})
+		f.must(A4, r.Err != nil, "a shard whose head is damaged was granted: %+v", r)
+		if now := f.owner("bad"); now != seen {
+			granted++
+			f.must(A4, driver.Unknown(r.Err), "the claim answers %v, and the record went from %+v to %+v", r.Err, seen, now)
+			f.must(D1, b.tryRelease(driver.Fence{Shard: "bad", Session: now.Session, Token: now.Token}) == nil, "what was granted cannot be released")
+			continue
+		}
+		f.must(D1, isDamaged(r.Err, "bad"), "the claim answers %v; want a DamagedError", r.Err)
+	}
+	f.must(D1, granted <= 1, "a shard whose head is damaged changed owner %d times", granted)
+	b.beat()
+}
+
+func damagedEntry(f *fixture) {
+	a := f.join("a")
+	bad, good := a.acquire("bad"), a.acquire("good")
+	a.commit(bad, appendOp("x"))
+	a.commit(bad, appendOp("y"))
+	f.setup("tamper", f.store.Tamper(f.ctx, CorruptEntry, "bad"))
+	_, err := f.open().ReadLog(f.ctx, "bad", 0, 10)
+	f.must(D1, isDamaged(err, "bad"), "reading a damaged entry answers %v; want a DamagedError", err)
+	page, err := f.read().ReadLog(f.ctx, "bad", 1, 10)
+	f.must(L2, err == nil && len(page.Entries) == 1 && string(page.Entries[0].Payload) == "y", "the entry behind it reads as %+v, %v", page, err)
+	tells := f.tells(f.open())
+	f.must(D1, a.write(bad, 3, appendOp("z")).Err == nil, "a commit behind it is refused")
+	f.must(D1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
+	f.must(L4, tells("bad", 3) && tells("good", 1), "the tail does not go on")
+}
+
+// tells tails all logs from now on. The function that it returns reports whether the
+// tail tells of an entry of a shard, by itself or in a head, within the bound for news.
+func (f *fixture) tells(b driver.Backend) func(driver.ShardID, driver.Seq) bool {
+	f.t.Helper()
+	page, err := b.TailLog(f.ctx, "", 10)
+	f.setup("tail", err)
+	seen := make(map[driver.ShardID]driver.Seq)
+	return func(shard driver.ShardID, seq driver.Seq) bool {
+		ctx, cancel := context.WithTimeout(f.ctx, f.prompt(b))
+		defer cancel()
+		for seen[shard] < seq {
+			next, err := b.TailLog(ctx, page.Cursor, 10)
+			if err != nil {
+				return false
+			}
+			page = next
+			for _, e := range page.Entries {
+				seen[e.Shard] = max(seen[e.Shard], e.Seq)
+			}
+			for _, h := range page.Heads {
+				seen[h.Shard] = max(seen[h.Shard], h.Head.Seq)
+			}
+		}
+		return true
 	}
 }

@@ -324,9 +324,14 @@ func (f *fixture) head(shard driver.ShardID) driver.Head {
 // log reads the whole log of a shard, from the entry after the one given.
 func (f *fixture) log(shard driver.ShardID, after driver.Seq) []driver.Entry {
 	f.t.Helper()
+	return f.logOf(f.read(), shard, after)
+}
+
+func (f *fixture) logOf(b driver.Backend, shard driver.ShardID, after driver.Seq) []driver.Entry {
+	f.t.Helper()
 	var all []driver.Entry
 	for {
-		page, err := f.read().ReadLog(f.ctx, shard, after, 1000)
+		page, err := b.ReadLog(f.ctx, shard, after, 1000)
 		f.setup("read the log", err)
 		if len(page.Entries) == 0 {
 			return all
@@ -492,6 +497,9 @@ func del(key string) driver.Op { return driver.Op{Kind: driver.OpDelete, Key: ke
 func appendOp(payload string) driver.Op {
 	return driver.Op{Kind: driver.OpAppend, Value: []byte(payload)}
 }
+
+// appendUnique appends an entry with a payload that no other has.
+func appendUnique() driver.Op { return appendOp(string(newID())) }
 
 func trim(through driver.Seq) driver.Op { return driver.Op{Kind: driver.OpTrim, Through: through} }
 

@@ -125,6 +125,14 @@ const (
 	// OversizeShard replaces a shard's record by a mebibyte of bytes, or as much as
 	// the store takes.
 	OversizeShard Tampering = "oversize shard"
+	// ImpossibleShard gives a shard's record a token that was never granted.
+	ImpossibleShard Tampering = "impossible shard"
+	// CorruptHead replaces a shard's head in the same way as CorruptShard its record.
+	CorruptHead Tampering = "corrupt head"
+	// CorruptEntry does so with the record of a shard's log that ends with entry 1.
+	CorruptEntry Tampering = "corrupt entry"
+	// CorruptBeat replaces what the heartbeats of a session change.
+	CorruptBeat Tampering = "corrupt heartbeat"
 	// RewriteShard writes a shard's record again as it is.
 	RewriteShard Tampering = "rewrite shard"
 	// RemoveShard removes a shard's record of its owner, which is permanent.

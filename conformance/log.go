@@ -114,11 +114,10 @@ func wrongNumberConflicts(f *fixture) {
 
 func noGapUnderConcurrency(f *fixture) {
 	const writers, shard = 4, driver.ShardID("s")
-	a := f.join("a")
+	rec := f.recorder()
+	a := f.join("a").recorded(rec)
 	fence := a.acquire(shard)
-	members := []*member{a, a, f.join("b"), f.join("c")}
-	l := &ledger{}
-	l.granting(func() driver.AcquireResult { return driver.AcquireResult{Fence: fence} })
+	members := []*member{a, a, f.join("b").recorded(rec), f.join("c").recorded(rec)}
 	var next atomic.Int64
 	var read sync.WaitGroup
 	done := make(chan struct{})
@@ -128,7 +127,7 @@ func noGapUnderConcurrency(f *fixture) {
 		together(times(writers, func(i int) {
 			for range 3 {
 				n := driver.WriteNo(next.Load() + 1)
-				if r := l.append(members[i], fence, n); r.Err == nil {
+				if r := members[i].write(fence, n, appendUnique()); r.Err == nil {
 					next.Store(int64(r.Head.Number))
 				} else if !errors.Is(r.Err, driver.ErrConflict) {
 					f.broken(F1, "a commit that raced others answers %v; want success or ErrConflict", r.Err)
@@ -139,10 +138,10 @@ func noGapUnderConcurrency(f *fixture) {
 	})
 	close(done)
 	read.Wait()
-	if l.accepted() == 0 {
+	if accepted(rec, shard) == 0 {
 		f.Errorf("%s cannot be judged: no commit was accepted", L1)
 	}
-	f.judge(l, shard)
+	f.judge(rec, shard)
 }
 
 // readPrefixes reads a log over and over until done, and checks that each page

@@ -54,7 +54,7 @@ func membershipCases() []Case {
 		{Area: area, Property: "BeatCostConstant", Rules: []Rule{M1}, Needs: []string{"Calls"}, alone: true, run: beatCostConstant,
 			Shows: "a heartbeat costs as many calls with many shards as with one"},
 		{Area: area, Property: "BeatsNotBehindWrites", Rules: []Rule{E4}, alone: true, run: beatsNotBehindWrites,
-			Shows: "heartbeats get through while the same process writes all it can"},
+			Shows: "heartbeats and pings get through while the same process writes all it can"},
 		{Area: area, Property: "SilentServerIsLeft", Rules: []Rule{E4}, Needs: []string{"OpenSeveral"}, run: silentServer,
 			Shows: "with one of several servers silent, heartbeats go to another, and no call waits for its own time-out"},
 		{Area: area, Property: "MissingIdentityRefused", Rules: []Rule{I1}, Needs: []string{"OpenExisting"}, run: missingIdentityRefused,
@@ -589,27 +589,35 @@ func beatsNotBehindWrites(f *fixture) {
 			}
 		})
 	}
-	loaded := f.eventually(10*time.Second, func() bool { return busy.Load() >= writers })
+	loaded := f.eventually(time.Minute, func() bool { return busy.Load() >= writers })
 	// A heartbeat is due every third of the TTL, and has as long.
 	bound := max(limits.MinTTL, time.Second) / 3
-	const beats = 10
-	late := 0
+	const beats = 10 // and as many pings
+	late, latePings := 0, 0
 	pace := time.NewTicker(5 * time.Millisecond)
 	defer pace.Stop()
-	for i := 0; i < beats && late <= beats/2; i++ {
+	for i := 0; i < beats && late <= beats/2 && latePings <= beats/2; i++ {
 		<-pace.C
 		start := time.Now()
 		m.beat()
 		if time.Since(start) > bound {
 			late++
 		}
+		start = time.Now()
+		if _, err := m.b.Get(f.ctx, driver.PingShard, "0"); err != nil {
+			f.setup("ping the store", err)
+		}
+		if time.Since(start) > bound {
+			latePings++
+		}
 	}
 	stop()
 	load.Wait()
 	if !loaded {
-		f.setup("load the store", errors.New("in 10 s the writers were not answered once each"))
+		f.setup("load the store", errors.New("in a minute the writers were not answered once each"))
 	}
 	f.must(E4, late <= beats/2, "%d of %d heartbeats took longer than %v beside %d writers", late, beats, bound, writers)
+	f.must(E4, latePings <= beats/2, "%d of %d pings took longer than %v beside %d writers", latePings, beats, bound, writers)
 }
 
 func missingIdentityRefused(f *fixture) {

@@ -64,6 +64,8 @@ type shard struct {
 	entries []driver.Entry
 	items   map[string]driver.Item
 	corrupt bool
+	badHead bool
+	badLog  bool  // entry 1
 	counter int64 // of the mutants that number by something else
 }
 
@@ -142,7 +144,14 @@ func (m *model) lift(seen int64) {
 	m.wake()
 }
 
-var errCorrupt = errors.New("tenure: the record does not decode: repair it by hand")
+// damaged is the error of what needs a record that cannot be read.
+func (m *model) damaged(key string, id driver.ShardID) error {
+	err := error(driver.Damaged(key, id, "it does not decode"))
+	if m.bug == damageIsRetry {
+		err = fmt.Errorf("%w: %w", err, driver.ErrRetry)
+	}
+	return err
+}
 
 func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResult {
 	s := m.shard(c.Shard)
@@ -155,8 +164,8 @@ func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResul
 		c.Seen = driver.Owner{}
 	}
 	switch {
-	case s.corrupt:
-		return driver.AcquireResult{Err: errCorrupt}
+	case s.corrupt, s.badHead && m.bug != badHeadUsed:
+		return driver.AcquireResult{Err: m.damaged("shard/"+string(c.Shard), c.Shard)}
 	case s.owner.Session == self && (s.from == c.Seen.Token || m.bug == claimBySession) && s.owner != c.Seen && m.bug != claimNotIdempotent:
 		return driver.AcquireResult{Fence: driver.Fence{Shard: c.Shard, Session: self, Token: s.owner.Token}, Head: s.head}
 	case s.owner != c.Seen, lives && !c.Preempt && m.bug != claimTrustsView:
@@ -175,7 +184,7 @@ func (m *model) transfer(h driver.Handover) driver.AcquireResult {
 	_, lives := m.store.members[h.To]
 	switch {
 	case s.corrupt:
-		return driver.AcquireResult{Err: errCorrupt}
+		return driver.AcquireResult{Err: m.damaged("shard/"+string(h.Fence.Shard), h.Fence.Shard)}
 	case s.owner == (driver.Owner{Session: h.Fence.Session, Token: h.Fence.Token}) && s.owner.Session != "":
 		if !lives && m.bug != transferToAbsent {
 			return driver.AcquireResult{Err: fmt.Errorf("tenure: %w", driver.ErrNoTarget)}
@@ -213,8 +222,8 @@ func (m *model) commit(w driver.Write) driver.CommitResult {
 	fenced := s.owner != (driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token})
 	conflict := m.conflict(s, w)
 	switch {
-	case s.corrupt:
-		return driver.CommitResult{Err: errCorrupt}
+	case s.corrupt, s.badHead && !fenced && m.bug != badHeadUsed:
+		return driver.CommitResult{Err: m.damaged("shard/"+string(w.Fence.Shard), w.Fence.Shard)}
 	case fenced && conflict != nil && m.bug == conflictBeforeFence:
 		return driver.CommitResult{Err: conflict}
 	case fenced:
@@ -404,6 +413,9 @@ func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View 
 		v.Floor = m.store.floor
 	}
 	for id, r := range m.store.members {
+		if r.rev > since && r.corrupt && m.bug != damageIsHidden {
+			v.Damaged = append(v.Damaged, driver.Damaged("member/"+string(id), "", "it does not decode"))
+		}
 		if r.rev > since && !r.corrupt {
 			member := r.Member
 			member.Meta = maps.Clone(r.Meta)
@@ -421,6 +433,9 @@ func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View 
 		}
 	}
 	for id, s := range m.store.shards {
+		if s.rev > since && s.corrupt && m.bug != damageIsHidden {
+			v.Damaged = append(v.Damaged, driver.Damaged("shard/"+string(id), id, "it does not decode"))
+		}
 		if s.rev > since && !s.corrupt {
 			v.Shards = append(v.Shards, driver.ShardState{Shard: id, Owner: s.owner})
 		}
@@ -463,7 +478,7 @@ func (m *model) page(since driver.Cursor, most int) *driver.TailPage {
 	}
 	p = &driver.TailPage{Reset: true, Cursor: m.cursor("tail", end)}
 	for id, s := range m.store.shards {
-		if s.head.Number > 0 {
+		if s.head.Number > 0 && !s.badHead {
 			p.Heads = append(p.Heads, driver.ShardHead{Shard: id, Head: s.head})
 		}
 	}
@@ -490,10 +505,17 @@ func (m *model) tamper(what conformance.Tampering, name string) error {
 	defer m.mu.Unlock()
 	s := m.store.shards[driver.ShardID(name)]
 	switch what {
-	case conformance.CorruptShard, conformance.OversizeShard:
-		s.corrupt = true
+	case conformance.CorruptShard, conformance.OversizeShard, conformance.ImpossibleShard:
+		m.store.rev++
+		s.corrupt, s.rev = true, m.store.rev
 	case conformance.CorruptMember:
+		m.store.rev++
 		m.store.members[driver.SessionID(name)].corrupt = true
+		m.store.members[driver.SessionID(name)].rev = m.store.rev
+	case conformance.CorruptHead:
+		s.badHead = true
+	case conformance.CorruptEntry:
+		s.badLog = true
 	case conformance.RemoveShard:
 		m.store.rev++
 		s.owner, s.from, s.rev = driver.Owner{}, 0, m.store.rev

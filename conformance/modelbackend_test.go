@@ -333,10 +333,19 @@ func (b *modelBackend) ReadLog(ctx context.Context, id driver.ShardID, after dri
 	return send(ctx, b, read, func() (*driver.LogPage, error) {
 		s := b.m.shard(id)
 		page := &driver.LogPage{Head: s.head}
+		if s.badHead && b.m.bug != badHeadUsed {
+			return nil, b.m.damaged("shard/"+string(id), id)
+		}
 		if most > 0 && after+1 < s.head.Oldest && b.m.bug != readsPastTrim {
 			return nil, &driver.TrimmedError{Shard: id, Oldest: s.head.Oldest}
 		}
 		for _, e := range s.entries {
+			if e.Seq == 1 && s.badLog && after == 0 {
+				if b.m.bug == badEntrySkipped {
+					continue
+				}
+				return nil, b.m.damaged("log/"+string(id), id)
+			}
 			if e.Seq > after && (len(page.Entries) < most || b.m.bug == pageFromEnd) {
 				page.Entries = append(page.Entries, e)
 			}

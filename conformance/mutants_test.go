@@ -57,6 +57,10 @@ const (
 	pageFromEnd
 	readsPastTrim
 	corruptIsFree
+	damageIsHidden
+	damageIsRetry
+	badHeadUsed
+	badEntrySkipped
 	remembersLastJoin
 	tooLargeSent
 	tailIgnoresMax
@@ -138,6 +142,11 @@ func mutants() []mutant {
 		{forkKeepsLeases, "leaves the leases of before as they are", "Chaos/ForkedStoreCommit", conformance.I2},
 		{corruptIsFree, "takes a corrupt record for a free shard", "Errors/CorruptRecordsQuarantined", conformance.A4},
 		{corruptIsFree, "takes an oversized record for a free shard", "Errors/OversizedRecordInStore", conformance.A4},
+		{corruptIsFree, "takes an impossible record for a free shard", "Errors/ImpossibleRecordInStore", conformance.A4},
+		{damageIsHidden, "names no damaged record", "Errors/CorruptRecordsQuarantined", conformance.D1},
+		{damageIsRetry, "asks to try again what a damaged record refuses", "Errors/CorruptRecordsQuarantined", conformance.D1},
+		{badHeadUsed, "goes on under a head that cannot be read", "Errors/DamagedHead", conformance.D1},
+		{badEntrySkipped, "skips an entry that cannot be read", "Errors/DamagedEntry", conformance.D1},
 		{tooLargeSent, "asks the store before it looks at a write's size", "Commit/TooLargeBeforeSend", conformance.E1},
 		{noProbe, "opens a store that ignores conditions", "Errors/ProbeRefusesLyingStore", conformance.P1},
 		{beatsBehindWrites, "queues heartbeats behind commits", "Membership/BeatsNotBehindWrites", conformance.E4},

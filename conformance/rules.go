@@ -26,6 +26,7 @@ const (
 	O1 Rule = "O1"
 	O2 Rule = "O2"
 	O3 Rule = "O3"
+	D1 Rule = "D1"
 	E1 Rule = "E1"
 	E2 Rule = "E2"
 	E3 Rule = "E3"
@@ -36,7 +37,7 @@ const (
 
 // Rules returns every rule in the order of the contract.
 func Rules() []Rule {
-	return []Rule{M1, M2, M3, I1, I2, A1, A2, A3, A4, A5, A6, R1, F1, F2, L1, L2, L3, L4, O1, O2, O3, E1, E2, E3, E4, X1, P1}
+	return []Rule{M1, M2, M3, I1, I2, A1, A2, A3, A4, A5, A6, R1, F1, F2, L1, L2, L3, L4, O1, O2, O3, D1, E1, E2, E3, E4, X1, P1}
 }
 
 // Title is the short name of a rule, such as "fenced commit" for F1.
@@ -89,6 +90,9 @@ func (r Rule) text() (title, line string) {
 		return "prompt", "changes are reported at once or within the poll period, calls end with their context, slow readers cost bounded memory"
 	case O3:
 		return "quiet", "without a change nothing is asked of the store but what blocks or polls; heartbeats not asked for wake nobody"
+	case D1:
+		return "damaged records", "a record that cannot be read is named, fails what needs it with ErrDamaged at once, " +
+			"is never granted, and disturbs nothing else"
 	case E1:
 		return "closed error world", "an error of the closed set means certainly not applied; everything else is unknown"
 	case E2:
@@ -96,7 +100,8 @@ func (r Rule) text() (title, line string) {
 	case E3:
 		return "no leak", "close unblocks everything and leaves no goroutine, connection or timer; a cancelled call blocks nobody"
 	case E4:
-		return "own lane", "heartbeats do not queue behind the application's writes, and go to another server beside one that is silent"
+		return "own connection", "heartbeats, and reads of driver.PingShard, do not queue behind other calls; " +
+			"heartbeats go to another server beside one that is silent"
 	case X1:
 		return "context", "the caller's context is the only time-out, and the one given to open is not used afterwards"
 	case P1:

@@ -117,25 +117,7 @@ func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.W
 					return
 				}
 				records[shard] = seen(r.Fence)
-				var err error
-				switch rand.N(6) {
-				case 0:
-					err = m.transfer(r.Fence, bystander.ID()).Err
-				case 1:
-					err = m.tryRelease(r.Fence)
-				case 2:
-					if err = m.Close(f.ctx); err == nil {
-						var s driver.Session
-						if s, err = f.tryJoin(m.b, f.newcomer(m.b, m.node)); err != nil {
-							f.Errorf("joining again answers %v", err)
-							return
-						}
-						m.Session = s
-					}
-				case 3:
-					err = m.Beat(f.ctx)
-				}
-				if err != nil && !driver.NotApplied(err) {
+				if err := f.move(m, bystander, r.Fence); err != nil && !driver.NotApplied(err) {
 					f.Errorf("an operation without a fault answers %v", err)
 					return
 				}
@@ -143,6 +125,28 @@ func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.W
 		})
 	}
 	return &wg
+}
+
+// move has a member pass a lease on, release it, leave and join again, or beat.
+func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
+	switch rand.N(6) {
+	case 0:
+		return m.transfer(fence, bystander.ID()).Err
+	case 1:
+		return m.tryRelease(fence)
+	case 2:
+		if err := m.Close(f.ctx); err != nil {
+			return err
+		}
+		s, err := f.tryJoin(m.b, f.newcomer(m.b, m.node))
+		if err != nil {
+			return fmt.Errorf("joining again: %v", err) // whatever it is
+		}
+		m.Session = s
+	case 3:
+		return m.Beat(f.ctx)
+	}
+	return nil
 }
 
 // during runs fn over and over beside churn, for a while.

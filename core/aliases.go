@@ -81,6 +81,11 @@ type (
 	// Payload. Its fields are those of [driver.Entry].
 	Entry = driver.Entry
 
+	// DamagedError names a record of the store that cannot be read: its Key, the Shard it
+	// belongs to, and Why. It matches ErrDamaged. Its fields are those of
+	// [driver.DamagedError].
+	DamagedError = driver.DamagedError
+
 	// LogPage is a contiguous part of one shard's log, and its Head. Its fields are
 	// those of [driver.LogPage].
 	LogPage = driver.LogPage

@@ -3,28 +3,20 @@ package core
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/core/fsm"
 )
 
-// call makes the call that an effect asks for and gives the machine its reply. It
-// runs in a goroutine of its own.
+// call makes the call that an effect asks for, in its own goroutine, and gives the
+// machine the reply, which nobody judges before.
 func (e *Elector) call(eff fsm.Effect, s driver.Session) {
-	limit := eff.Timeout
-	if eff.Kind == fsm.EffClose {
-		limit = e.o.CallTimeout
-	}
-	ctx, cancel := context.WithTimeout(e.callCtx, limit)
+	ctx, cancel := context.WithTimeout(e.callCtx, eff.Timeout)
 	defer cancel()
 	in := fsm.Input{Call: eff.Call}
 	kind, items := CallKind(""), 0
 	sent := time.Now()
-	if s == nil && eff.Kind != fsm.EffJoin {
-		return // a session that never was: nothing to close
-	}
 	switch eff.Kind {
 	case fsm.EffJoin:
 		in.Kind, kind = fsm.InJoined, CallJoin
@@ -46,46 +38,23 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 		in.Evictions, in.Err = s.Evict(ctx, eff.Suspects)
 	case fsm.EffRead:
 		in.Kind, kind = fsm.InRead, CallRead
-		_, in.Err = e.b.Get(ctx, readShard, "0")
+		_, in.Err = e.b.Get(ctx, driver.PingShard, "0")
 	case fsm.EffClose:
-		kind = CallClose
+		in.Kind, kind = fsm.InClosed, CallClose
 		in.Err = closeSession(ctx, s, e.o.RankDelay)
 	}
 	e.note.call(kind, items, time.Since(sent), in.Err)
+	e.damaged(in.Err)
+	e.resultsDamaged(in.Results)
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch eff.Kind {
-	case fsm.EffClose:
-		delete(e.sessions, eff.Session)
-		if in.Err != nil && !errors.Is(in.Err, ErrSessionLost) {
-			e.closeErr = fmt.Errorf("tenure: session %s could not be closed and is left to be evicted: %w", eff.Session, in.Err)
-		}
-		return
-	case fsm.EffJoin:
-		if in.Err == nil {
-			e.sessions[eff.Session] = s
-		}
-	case fsm.EffRelease:
-		if in.Err == nil {
-			for _, f := range eff.Fences {
-				e.released(f)
-			}
-		}
-	case fsm.EffTransfer:
-		if in.Err == nil && len(in.Results) == len(eff.Handovers) {
-			for i, h := range eff.Handovers {
-				e.transferred(h, in.Results[i].Err)
-			}
-		}
+	if eff.Kind == fsm.EffJoin && in.Err == nil {
+		e.sessions[eff.Session] = s
 	}
 	e.queue = append(e.queue, in)
 	e.drainQueue()
 }
-
-// readShard is a shard that is never written: to read an item of it shows that the
-// store answers, and costs the same in every namespace.
-const readShard ShardID = "_read"
 
 // closeSession closes a session, again after delay while the store says that it did
 // not, until ctx ends: nobody else will, and the others would wait for its TTL.
@@ -142,6 +111,7 @@ func (e *Elector) observe(ctx context.Context) {
 				patience = max(e.o.TTL/3, 3*e.clk.now().Sub(sent))
 			}
 			cursor = v.Cursor
+			e.viewDamaged(v)
 			e.failedOver(v)
 			e.feed(fsm.Input{Kind: fsm.InObserved, View: v, SentAt: sent})
 		case wanted && !(errors.Is(err, context.DeadlineExceeded) && cursor != ""):

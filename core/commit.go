@@ -37,6 +37,8 @@ type Committed struct {
 //   - ErrFenced: somebody else was granted the shard; the lease is lost.
 //   - *ConflictError: a precondition does not hold; Op is its index in ops.
 //   - ErrInvalid, ErrTooLarge: refused before anything was sent.
+//   - *DamagedError: the shard's record or head cannot be read; nothing can be
+//     committed before it is mended.
 //   - ErrLost, ErrReleased: the lease was not valid any more; nothing was sent.
 //   - ErrRetry with ctx's error: ctx ended before it was sent.
 //   - ErrUnknown: ctx ended while it was in flight, or the store stayed out of
@@ -386,6 +388,8 @@ func (l *Lease) settle(base driver.Head, ops []driver.Op) outcome {
 			}
 			base = h // certainly not applied; somebody else wrote under this fence
 			w.Number, w.Nonce = h.Number+1, newNonce()
+		case errors.Is(err, driver.ErrDamaged) && unknown: // nothing tells before it is mended
+			return outcome{err: l.unknown(err), last: true}
 		case errors.Is(err, driver.ErrRetry):
 		case driver.NotApplied(err) && !unknown:
 			return outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, err), last: errors.Is(err, ErrStoreChanged)}
@@ -500,6 +504,7 @@ func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	if len(res) != 1 {
 		return driver.CommitResult{}, fmt.Errorf("tenure: the backend answered one write with %d results", len(res))
 	}
+	e.damaged(res[0].Err)
 	return res[0], res[0].Err
 }
 
@@ -529,7 +534,8 @@ func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
 		cancel()
 		r.l.e.note.call(CallReadHead, 0, time.Since(sent), err)
 		r.l.e.storeChanged(err)
-		if err == nil || errors.Is(err, driver.ErrTrimmed) || !r.wait(true) {
+		r.l.e.damaged(err)
+		if err == nil || errors.Is(err, driver.ErrTrimmed) || errors.Is(err, driver.ErrDamaged) || !r.wait(true) {
 			return page, err
 		}
 	}

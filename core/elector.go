@@ -65,7 +65,8 @@ type Elector struct {
 	floorKnown bool
 	acked      acknowledged
 
-	snap snapshots
+	snap    snapshots
+	damages damages
 }
 
 type phase uint8
@@ -99,6 +100,7 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 		sessions:  make(map[SessionID]driver.Session),
 		trust:     &trust{},
 		acked:     make(acknowledged),
+		damages:   damages{keep: max(damageResyncs*c.Resync, 2*damageAgain)},
 	}, nil
 }
 
@@ -218,11 +220,10 @@ func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	e.phase = stopped
 	for s, r := range e.runs {
 		switch {
-		case r.joined:
-		case r.returned || !r.started:
-			unsettled = append(unsettled, r)
-		default:
+		case r.state.running():
 			stuck = append(stuck, string(s))
+		case r.state != runJoined:
+			unsettled = append(unsettled, r)
 		}
 		r.stopTimers()
 	}
@@ -237,7 +238,7 @@ func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 // handler runs, but for those that are stuck.
 func (e *Elector) emptied() bool {
 	for _, r := range e.runs {
-		if !r.isStuck {
+		if r.state != runStuck {
 			return false
 		}
 	}
@@ -292,7 +293,7 @@ type Preference struct {
 }
 
 // Prefer tells this member in which order the members claim shards (C9): those
-// named before all others, which follow by priority and rendezvous as ever. It is
+// named before all others, which follow by priority, then by rendezvous hash. It is
 // advice, for shards contended here or not, and lasts until the next for the same
 // shard. Members that were told different things only claim more often than
 // needed. Package sharding uses it; ErrInvalid for a name outside the grammar.
@@ -328,7 +329,8 @@ func (e *Elector) Withdraw(ctx context.Context, shards ...string) error {
 // goes to session to in one write (A5), whose process gets it at once if it
 // contends for it, and gives it back otherwise. Handlers are asked to stop with
 // ErrHandover. If the successor does not live the shard is released instead, and
-// the error matches ErrNoTarget; if a lease was lost first, it matches ErrLost.
+// the error matches ErrNoTarget; if a lease was lost first, it matches ErrLost. It
+// is also an error if another HandOver, a Contend here or the end of Run came first.
 func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) error {
 	if err := driver.CheckSession(to); err != nil {
 		return err
@@ -365,10 +367,10 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 	var errs []error
 	for _, r := range waits {
 		select {
-		case <-r.gone:
+		case <-r.settled:
 		default:
 			select {
-			case <-r.gone:
+			case <-r.settled:
 			case <-r.stuck:
 			case <-e.ended:
 			case <-ctx.Done():
@@ -376,10 +378,11 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 			}
 		}
 		e.mu.Lock()
-		if !r.joined && !r.returned {
+		switch {
+		case r.state < runReturned:
 			stuck = append(stuck, r.lease.Shard())
-		} else if err := r.outcome; err != nil && to != "" {
-			errs = append(errs, err)
+		case to != "":
+			errs = append(errs, r.handedOver(to))
 		}
 		e.mu.Unlock()
 	}
@@ -394,9 +397,6 @@ func (e *Elector) unwant(shards []ShardID, to SessionID, cause error) {
 	for _, s := range shards {
 		delete(e.contended, s)
 		if r := e.runs[s]; r != nil {
-			if to != "" {
-				r.to = to
-			}
 			e.askToStop(r, cause)
 		}
 	}

@@ -97,7 +97,7 @@ func TestLapseAndRegain(t *testing.T) {
 		time.Sleep(left - 1)
 		w.must(l.Err())
 		m.Elector.mu.Lock() // so that no timer can have ended the lease
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		err := l.Err()
 		m.Elector.mu.Unlock()
 		if !errors.Is(err, ErrLapsed) || !errors.Is(err, ErrLost) {

@@ -33,6 +33,8 @@ var (
 	ErrClosed = driver.ErrClosed
 	// ErrRetry: the store did not apply it, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry
+	// ErrDamaged: a record in the store cannot be read. See DamagedError.
+	ErrDamaged = driver.ErrDamaged
 	// ErrTrimmed: the log's entries up to there were trimmed. See TrimmedError.
 	ErrTrimmed = driver.ErrTrimmed
 )
@@ -144,5 +146,3 @@ func (e *StuckError) Error() string {
 
 // Is makes a StuckError match ErrStuck.
 func (e *StuckError) Is(target error) bool { return target == ErrStuck }
-
-func isRetryable(err error) bool { return errors.Is(err, ErrRetry) || errors.Is(err, ErrNoTarget) }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,6 +100,9 @@ func (e *Elector) compare(acked []lastCommit, floor Token) {
 				break
 			}
 			e.storeChanged(err)
+			if e.damaged(err); errors.Is(err, driver.ErrDamaged) {
+				break
+			}
 			e.mu.Lock()
 			over := e.phase != running
 			e.mu.Unlock()

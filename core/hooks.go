@@ -29,6 +29,10 @@ type Hooks struct {
 	// OnRefused: the store refused a write under fence; current is the record that
 	// refused it, zero where the store does not tell. Somebody else took over.
 	OnRefused func(fence Fence, current Owner)
+	// OnDamaged: a record of the store cannot be read (D1). Reported once for each
+	// record, and at most once a minute if it becomes damaged in other ways; at most 64
+	// records at a time, beyond which View.DamagedTotal counts on.
+	OnDamaged func(*DamagedError)
 	// OnSession: something happened to this process's own session.
 	OnSession func(SessionEvent)
 	// OnPeer: something happened to another member.

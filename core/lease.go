@@ -128,6 +128,7 @@ func guarded[T any](l *Lease, read func() (T, error)) (T, error) {
 	v, err := read()
 	if err != nil {
 		l.e.storeChanged(err)
+		l.e.damaged(err)
 		return none, fmt.Errorf("tenure: shard %q: read: %w", l.fence.Shard, err)
 	}
 	if err := l.Err(); err != nil {

@@ -80,7 +80,7 @@ type Options struct {
 	// Hooks are told what happens.
 	Hooks Hooks
 	// Logger, if not nil, is told each grant and revocation at Info, and each
-	// refused write, stuck handler and lost session at Warn. It is called like a
+	// refused write, stuck handler, lost session and damaged record at Warn. It is called like a
 	// hook. Without it, and without Hooks.OnHandlerReturn, a handler's error goes to
 	// slog.Default, since nothing else would show it.
 	Logger *slog.Logger

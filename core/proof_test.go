@@ -276,6 +276,79 @@ func TestHandOverKnownByTheView(t *testing.T) {
 	}
 }
 
+// A5: a handover whose shard is contended for here again before it was sent did not
+// happen, although the store answers it: the shard stays, under a new token. What a
+// reply means is for the machine to say.
+func TestHandOverOfShardContendedAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a"), w.member("b")
+		var ha, hb leases
+		stopped, free := make(chan struct{}), make(chan struct{})
+		w.must(a.Contend(func(ctx context.Context, l *Lease) error {
+			ha.add(l)
+			<-ctx.Done()
+			close(stopped)
+			<-free
+			return nil
+		}, "s"))
+		l := ha.await(w, 1)
+		w.must(b.Contend(hb.hold, "s"))
+		w.eventually("a sees b", func() bool { return len(a.View().Members) == 2 })
+		done := make(chan error, 1)
+		go func() { done <- a.HandOver(w.Context(), b.View().Session, "s") }()
+		<-stopped
+		w.must(a.Contend(ha.hold, "s"))
+		close(free)
+		if again := ha.await(w, 2); again.Token() <= l.Token() || hb.count() != 0 {
+			w.Errorf("token %d after %d, %d leases of b", again.Token(), l.Token(), hb.count())
+		}
+		if err := <-done; err == nil || !strings.Contains(err.Error(), string(a.View().Session)) {
+			w.Errorf("handover: %v, want an error that names a's session", err)
+		}
+	})
+}
+
+// A handover that the store refuses for good ends with its error, although the machine
+// tries again.
+func TestHandOverRefused(t *testing.T) {
+	onLease(t, func(w *world, m *member, l *Lease) {
+		b := w.member("b")
+		w.must(b.Contend((&leases{}).hold, "t"))
+		w.eventually("both know the other", func() bool { return len(m.View().Members) == 2 })
+		m.tap.onTransfer(func([]driver.Handover) []driver.AcquireResult {
+			return []driver.AcquireResult{{Err: fmt.Errorf("no room: %w", ErrTooLarge)}}
+		})
+		if err := m.HandOver(w.Context(), b.View().Session, "s"); !errors.Is(err, ErrTooLarge) {
+			w.Errorf("handover: %v, want ErrTooLarge", err)
+		}
+		if n := len(m.View().Leases); n != 0 {
+			w.Errorf("%d leases are left of a shard whose handler returned", n)
+		}
+		m.tap.onTransfer(nil)
+		w.eventually("the next attempt", func() bool { o, _ := b.View().Owner("s"); return o.Session != l.Fence().Session })
+	})
+}
+
+// A handover that Run's end overtakes says so.
+func TestHandOverEndsWithRun(t *testing.T) {
+	onLease(t, func(w *world, m *member, l *Lease) {
+		b := w.member("b")
+		w.must(b.Contend((&leases{}).hold, "t"))
+		w.eventually("both know the other", func() bool { return len(m.View().Members) == 2 })
+		m.link.Set(kvfault.Write, kvfault.DropRequest)
+		done := make(chan error, 1)
+		go func() { done <- m.HandOver(w.Context(), b.View().Session, "s") }()
+		synctest.Wait()
+		if err := m.end(); err == nil {
+			w.Error("Run: no error, although the session could not be closed")
+		}
+		var ended *RevokedError
+		if err := <-done; !errors.As(err, &ended) || ended.Fence != l.Fence() {
+			w.Errorf("handover: %v, want how the lease ended", err)
+		}
+	})
+}
+
 // S12: a handler that has returned is not stuck, although what became of its last
 // commit is not known yet, and the shard is not given back before it is.
 func TestReturnedIsNotStuck(t *testing.T) {

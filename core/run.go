@@ -11,72 +11,84 @@ import (
 	"github.com/tenure-go/tenure/core/fsm"
 )
 
-// run is one lease here and its handler, from the grant until the handler is
-// joined and the shard is no longer this process's. Elector.mu guards it.
+// run is one lease here and its handler, from the grant until the machine says that the
+// lease is settled. Elector.mu guards it.
 type run struct {
 	lease  *Lease
 	h      Handler // nil: nobody serves it
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	since  time.Time
+	state  runState
+	end    fsm.Effect // once settled: how
 
-	headKnown bool
-	started   bool // the handler was called
-	stopping  bool // ctx has ended
-	revoked   bool
-	lost      bool // revoked, and not to be given back
-	returned  bool // the handler has returned; what it sent last may not be settled yet
-	joined    bool // that is settled too, or the handler never started
-	isStuck   bool
-	to        SessionID // successor asked for
-	outcome   error     // of a handover
-
-	done  chan struct{} // closed by the end of the lease's goroutine
-	gone  chan struct{} // closed when the shard is no longer this process's
-	stuck chan struct{} // closed when the handler is stuck
+	done    chan struct{} // closed by the end of the lease's goroutine
+	settled chan struct{} // closed when the lease is settled
+	stuck   chan struct{} // closed when the handler is stuck
 
 	watchdog, overdue *time.Timer
 }
 
-// grant starts a lease. The machine has joined the handler of the one before
-// (S11).
+// A runState is how far a run is. Each state leads to later ones only:
+//
+//	starting -> held        the handler is called
+//	starting -> returned    asked to stop, or revoked, before that
+//	held -> draining        the handler is asked to stop
+//	held, draining -> revoked
+//	revoked -> stuck        the handler does not return
+//	held ... stuck -> returned -> joined
+//
+// The machine decides when the lease is settled, and how.
+type runState uint8
+
+const (
+	runStarting runState = iota // the head may have to be read first
+	runHeld                     // the handler runs
+	runDraining                 // asked to stop
+	runRevoked                  // as well, and the lease may not be used
+	runStuck                    // as well, beyond the drain budget
+	runReturned                 // no handler runs; its last commits may not be settled
+	runJoined                   // they are
+)
+
+// running reports whether the handler was called and has not returned.
+func (s runState) running() bool { return s > runStarting && s < runReturned }
+
+// grant starts a lease. The machine has settled the one before (S11).
 func (e *Elector) grant(eff *fsm.Effect) {
 	f := eff.Fence
 	r := &run{
-		lease:     e.newLease(f, e.sessions[f.Session], e.trust, eff.Head),
-		h:         e.contended[f.Shard],
-		headKnown: eff.HeadKnown,
-		since:     time.Now(),
-		done:      make(chan struct{}),
-		gone:      make(chan struct{}),
-		stuck:     make(chan struct{}),
+		lease:   e.newLease(f, e.sessions[f.Session], e.trust, eff.Head),
+		h:       e.contended[f.Shard],
+		since:   time.Now(),
+		done:    make(chan struct{}),
+		settled: make(chan struct{}),
+		stuck:   make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	if old := e.runs[f.Shard]; old != nil {
-		e.finish(old)
-	}
 	e.runs[f.Shard] = r
 	e.snap.move(f, MoveGranted, nil)
 	e.note.grant(f)
 	if r.h == nil || r.lease.sess == nil {
+		r.state = runReturned
 		r.cancel(ErrWithdrawn)
 	}
-	go e.serve(r)
+	go e.serve(r, eff.HeadKnown)
 }
 
 // serve is a lease's goroutine.
-func (e *Elector) serve(r *run) {
+func (e *Elector) serve(r *run, headKnown bool) {
 	defer close(r.done)
-	if !r.headKnown {
-		e.readHead(r)
-	}
 	var began time.Time
 	var err error
-	if e.begin(r) {
+	if !headKnown {
+		err = e.readHead(r)
+	}
+	if err == nil && e.begin(r) {
 		began = time.Now()
 		err = r.h(r.ctx, r.lease)
 		e.mu.Lock()
-		r.returned, r.isStuck = true, false
+		r.state = runReturned
 		e.snap.bump()
 		e.mu.Unlock()
 	}
@@ -84,9 +96,10 @@ func (e *Elector) serve(r *run) {
 	e.join(r, began, err)
 }
 
-// readHead finds the shard's head, which no earlier lease can move any more. It
-// gives up with the run.
-func (e *Elector) readHead(r *run) {
+// readHead finds the shard's head, which no earlier lease can move any more. It gives
+// up with the run, and with an error if the head is damaged: nothing could be committed,
+// so that the lease is given back (D1).
+func (e *Elector) readHead(r *run) error {
 	for wait := 5 * time.Millisecond; r.ctx.Err() == nil; wait = min(2*wait, max(e.o.TTL/12, 5*time.Millisecond)) {
 		ctx, cancel := context.WithTimeout(r.ctx, e.o.CallTimeout)
 		sent := time.Now()
@@ -98,9 +111,13 @@ func (e *Elector) readHead(r *run) {
 			c.mu.Lock()
 			c.head = page.Head
 			c.mu.Unlock()
-			return
+			return nil
 		}
 		e.storeChanged(err)
+		if errors.Is(err, driver.ErrDamaged) {
+			e.damaged(err)
+			return err
+		}
 		t := time.NewTimer(wait/2 + time.Duration(rand.Int64N(int64(wait))))
 		select {
 		case <-t.C:
@@ -108,16 +125,17 @@ func (e *Elector) readHead(r *run) {
 		}
 		t.Stop()
 	}
+	return nil
 }
 
 // begin reports whether the handler is to be called.
 func (e *Elector) begin(r *run) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if r.ctx.Err() != nil {
+	if r.state != runStarting {
 		return false
 	}
-	r.started = true
+	r.state = runHeld
 	r.lease.Progress()
 	if e.o.Watchdog > 0 {
 		r.watchdog = time.AfterFunc(e.o.Watchdog, func() { e.watch(r) })
@@ -131,7 +149,7 @@ func (e *Elector) begin(r *run) bool {
 func (e *Elector) watch(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if r.returned || r.joined || r.revoked || e.phase == stopped {
+	if r.state > runDraining || e.phase == stopped {
 		return
 	}
 	idle := e.clk.now().Sub(fsm.Instant(r.lease.progress.Load()))
@@ -145,10 +163,14 @@ func (e *Elector) watch(r *run) {
 
 // askToStop ends the handler's context. Later causes change nothing.
 func (e *Elector) askToStop(r *run, cause error) {
-	if r.stopping || r.joined {
+	switch r.state {
+	case runStarting:
+		r.state = runReturned
+	case runHeld:
+		r.state = runDraining
+	default:
 		return
 	}
-	r.stopping = true
 	r.cancel(cause)
 	e.snap.move(r.lease.fence, MoveStopped, cause)
 }
@@ -156,47 +178,38 @@ func (e *Elector) askToStop(r *run, cause error) {
 // revoke ends the lease of fence f.
 func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	r := e.runs[f.Shard]
-	if r == nil || r.lease.fence != f || r.revoked {
-		return
-	}
-	r.revoked = true
-	r.lost = cause != fsm.CauseReleased && cause != fsm.CauseReturned
 	err := r.lease.end(cause)
-	r.stopping = true
 	r.cancel(err)
-	if r.lost {
+	if cause != fsm.CauseReleased && cause != fsm.CauseReturned {
 		e.snap.move(f, MoveRevoked, err)
 	}
 	e.note.revoke(f, cause)
 	switch {
-	case r.joined && r.lost:
-		r.lose(err)
-		e.finish(r)
-	case r.joined || r.returned || !r.started:
-	case cause == fsm.CauseDrainBudget || cause == fsm.CauseStalled:
+	case r.state == runStarting:
+		r.state = runReturned
+		return
+	case !r.state.running():
+		return
+	}
+	r.state = runRevoked
+	if cause == fsm.CauseDrainBudget || cause == fsm.CauseStalled {
 		e.markStuck(r, cause)
-	default:
-		r.overdue = time.AfterFunc(e.o.DrainBudget, func() {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			if e.phase != stopped {
-				e.markStuck(r, cause)
-			}
-		})
+		return
 	}
-}
-
-func (r *run) lose(err error) {
-	if r.outcome == nil {
-		r.outcome = err
-	}
+	r.overdue = time.AfterFunc(e.o.DrainBudget, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.phase != stopped {
+			e.markStuck(r, cause)
+		}
+	})
 }
 
 func (e *Elector) markStuck(r *run, cause fsm.Cause) {
-	if r.isStuck || r.returned || r.joined {
+	if r.state != runRevoked {
 		return
 	}
-	r.isStuck = true
+	r.state = runStuck
 	close(r.stuck)
 	e.snap.move(r.lease.fence, MoveStuck, nil)
 	e.note.stuck(r.lease.fence, cause)
@@ -204,16 +217,15 @@ func (e *Elector) markStuck(r *run, cause fsm.Cause) {
 	e.snap.bump()
 }
 
-// join takes in that the handler has returned, or never was called.
+// join notes that the handler has returned, or never was called.
 func (e *Elector) join(r *run, began time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r.joined, r.isStuck = true, false
-	r.stopping = true
+	r.state = runJoined
 	asked := isStop(r.ctx, err)
 	r.cancel(ErrReleased)
 	r.stopTimers()
-	if r.started {
+	if !began.IsZero() {
 		e.note.handlerReturn(r.lease.fence, time.Since(began), err, asked)
 	}
 	e.snap.move(r.lease.fence, MoveBack, err)
@@ -222,10 +234,6 @@ func (e *Elector) join(r *run, began time.Time, err error) {
 	}
 	e.queue = append(e.queue, fsm.Input{Kind: fsm.InDrained, Shard: r.lease.fence.Shard, Token: r.lease.fence.Token})
 	e.drainQueue()
-	if r.lost {
-		r.lose(context.Cause(r.lease.ctx))
-		e.finish(r)
-	}
 }
 
 func (r *run) stopTimers() {
@@ -237,76 +245,35 @@ func (r *run) stopTimers() {
 	}
 }
 
-// released: the store has no lease of fence f any more.
-func (e *Elector) released(f driver.Fence) {
-	r := e.runs[f.Shard]
-	if r == nil || r.lease.fence != f || !r.joined {
-		return // another lease's, or abandoned
-	}
-	if r.to != "" {
-		r.lose(fmt.Errorf("tenure: shard %q: released instead: %w", f.Shard, ErrNoTarget))
-	}
-	e.finish(r)
+// settle forgets a run whose lease is settled, and wakes those that wait for it.
+func (e *Elector) settle(eff *fsm.Effect) {
+	r := e.runs[eff.Fence.Shard]
+	delete(e.runs, eff.Fence.Shard)
+	e.acked.keep(r)
+	r.end = *eff
+	close(r.settled)
+	e.changed.wake()
+	e.snap.bump()
 }
 
-// transferred: a handover of the lease was answered with err.
-func (e *Elector) transferred(h driver.Handover, err error) {
-	r := e.runs[h.Fence.Shard]
-	if r == nil || r.lease.fence != h.Fence || !r.joined {
-		return
-	}
-	var fenced *driver.FencedError
-	switch {
-	case err == nil:
-		e.finish(r)
-	case errors.As(err, &fenced) && fenced.Current != (driver.Owner{}):
-		// Perhaps an attempt before came, whose reply was lost: gone will tell.
-	case driver.NotApplied(err) && !isRetryable(err):
-		r.lose(fmt.Errorf("tenure: shard %q: not handed over: %w", h.Fence.Shard, err))
-		e.finish(r)
-	}
-}
-
-// gone: the record of a shard, which was of fence f, is owner's by now. Where a
-// reply told so before, the run is finished already.
-func (e *Elector) gone(f driver.Fence, owner driver.Owner) {
-	r := e.runs[f.Shard]
-	if r == nil || r.lease.fence != f || !r.joined || !r.revoked || r.lost {
-		return
-	}
-	switch {
-	case r.to == "" || owner.Session == r.to:
-		e.finish(r)
-	case owner.Token == f.Token:
-		e.released(f)
-	default:
-		r.lose(fmt.Errorf("tenure: shard %q: whether session %s had it is %w: a reply was lost, and the record names %q, token %d, by now",
-			f.Shard, r.to, ErrUnknown, owner.Session, owner.Token))
-		e.finish(r)
-	}
-}
-
-// settleAll: the session is gone, and whatever it held.
-func (e *Elector) settleAll() {
-	for _, r := range e.runs {
-		if r.joined {
-			r.lose(&RevokedError{Fence: r.lease.fence, Cause: fsm.CauseSessionLost})
-			e.finish(r)
+// handedOver says whether the lease went to session to, as far as it is settled.
+func (r *run) handedOver(to SessionID) error {
+	shard := r.lease.fence.Shard
+	switch end := &r.end; end.Outcome {
+	case fsm.OutcomeTransferred:
+		if end.Owner.Session != to {
+			return fmt.Errorf("tenure: shard %q: not handed over to %s: a later HandOver, or Contend, gave it to %s",
+				shard, to, end.Owner.Session)
 		}
+	case fsm.OutcomeReleased:
+		return fmt.Errorf("tenure: shard %q: released instead: %w", shard, ErrNoTarget)
+	case fsm.OutcomeUnknown:
+		return fmt.Errorf("tenure: shard %q: hand-over to %s: %w: the reply was lost, and the shard now belongs to %q",
+			shard, to, ErrUnknown, end.Owner.Session)
+	case fsm.OutcomeRefused:
+		return fmt.Errorf("tenure: shard %q: not handed over: %w", shard, end.Err)
+	case fsm.OutcomeLost:
+		return &RevokedError{Fence: end.Fence, Cause: end.Cause}
 	}
-}
-
-// finish forgets a run.
-func (e *Elector) finish(r *run) {
-	if e.runs[r.lease.fence.Shard] == r {
-		delete(e.runs, r.lease.fence.Shard)
-		e.acked.keep(r)
-	}
-	select {
-	case <-r.gone:
-	default:
-		close(r.gone)
-		e.changed.wake()
-		e.snap.bump()
-	}
+	return nil
 }

@@ -49,6 +49,9 @@ func (e *Elector) View() *View {
 	defer e.snap.lastMu.Unlock()
 	e.mu.Lock()
 	silent := e.m.AppendSilent(nil, e.clk.now())
+	if e.damages.forget(time.Now()) {
+		e.snap.bump()
+	}
 	if v := e.snap.last; v != nil && v.gen == e.snap.gen && slices.Equal(v.Silent, silent) {
 		e.mu.Unlock()
 		return v
@@ -80,10 +83,11 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 		Node: e.o.Node, Session: e.m.Session(), Trusted: e.m.Trusted(e.clk.now()), Err: e.halted,
 		Stopped: e.phase >= stopping,
 		Members: e.m.AppendMembers(nil), Contended: len(e.contended), gen: e.snap.gen,
+		Damaged: e.damages.list(), DamagedTotal: e.damages.total,
 	}
 	v.Leases = make([]LeaseInfo, 0, len(e.runs))
 	for _, r := range e.runs {
-		v.Leases = append(v.Leases, LeaseInfo{Fence: r.lease.fence, State: r.state(), Since: r.since})
+		v.Leases = append(v.Leases, LeaseInfo{Fence: r.lease.fence, State: leaseStates[r.state], Since: r.since})
 	}
 	v.Moves = make([]Move, 0, len(e.snap.moves))
 	v.Moves = append(v.Moves, e.snap.moves[e.snap.next:]...)
@@ -91,20 +95,9 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 	return v, e.m.AppendShards(nil)
 }
 
-func (r *run) state() LeaseState {
-	switch {
-	case r.joined || r.returned:
-		return LeaseReturned
-	case r.isStuck:
-		return LeaseStuck
-	case r.revoked:
-		return LeaseRevoked
-	case r.stopping:
-		return LeaseDraining
-	case r.started:
-		return LeaseHeld
-	}
-	return LeaseStarting
+var leaseStates = [...]LeaseState{
+	runStarting: LeaseStarting, runHeld: LeaseHeld, runDraining: LeaseDraining, runRevoked: LeaseRevoked,
+	runStuck: LeaseStuck, runReturned: LeaseReturned, runJoined: LeaseReturned,
 }
 
 // WaitView waits for a snapshot that is newer than after, which may be nil for

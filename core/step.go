@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -95,7 +96,9 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 		case fsm.EffGrant, fsm.EffRevoke:
 			return true
 		case fsm.EffEvent:
-			if ev := effects[i].Event; ev != fsm.EventBeatFailed && ev != fsm.EventCallFailed {
+			switch effects[i].Event {
+			case fsm.EventBeatFailed, fsm.EventCallFailed, fsm.EventCloseFailed:
+			default:
 				return true
 			}
 		}
@@ -106,7 +109,8 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 // do carries out one effect. e.mu is held.
 func (e *Elector) do(eff *fsm.Effect) {
 	switch eff.Kind {
-	case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffRead, fsm.EffClose:
+	case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffRead,
+		fsm.EffClose:
 		c := *eff
 		s := e.sessions[c.Session]
 		e.calls.Go(func() { e.call(c, s) })
@@ -122,8 +126,8 @@ func (e *Elector) do(eff *fsm.Effect) {
 		e.extend(eff.Session, eff.Until)
 	case fsm.EffRevoke:
 		e.revoke(eff.Fence, eff.Cause)
-	case fsm.EffGone:
-		e.gone(eff.Fence, eff.Owner)
+	case fsm.EffSettled:
+		e.settle(eff)
 	case fsm.EffEvent:
 		e.event(eff)
 	}
@@ -144,11 +148,11 @@ func (e *Elector) event(eff *fsm.Effect) {
 	switch eff.Event {
 	case fsm.EventHalted:
 		e.halted = eff.Err
-		e.settleAll()
 	case fsm.EventSessionLost:
 		lost = e.sessions[eff.Session]
 		delete(e.sessions, eff.Session)
-		e.settleAll()
+	case fsm.EventCloseFailed:
+		e.closeErr = fmt.Errorf("tenure: session %s could not be closed and is left to be evicted: %w", eff.Session, eff.Err)
 	}
 	if kind, ok := sessionEvent(eff.Event); ok {
 		err := eff.Err

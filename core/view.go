@@ -24,6 +24,12 @@ type View struct {
 	Contended int         // shards that this member contends for
 	Moves     []Move      // of this member, the newest 64, oldest first
 
+	// Damaged are records of the store that cannot be read, up to 64, by key: those met
+	// within the last two Options.Resync, and at least 2 min. DamagedTotal counts all
+	// that were found since the start, those included that are not listed.
+	Damaged      []*DamagedError
+	DamagedTotal int
+
 	gen uint64
 }
 

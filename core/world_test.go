@@ -47,13 +47,14 @@ type tap struct {
 	driver.Backend
 	mu     sync.Mutex
 	commit func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
-	around func(kind CallKind, do func())    // of joins, heartbeats and claims; may keep the reply back
-	beat   func() error                      // of each heartbeat before it is sent
-	closes int                               // so many of a session are refused
-	look   func(q driver.ObserveQuery) error // of each Observe before it is sent
-	misses bool                              // changes of members and shards do not reach the watch
-	read   func() error                      // of each ReadLog before it is sent
-	sizes  []int                             // operations of each commit
+	around func(kind CallKind, do func())                 // of joins, heartbeats and claims; may keep the reply back
+	beat   func() error                                   // of each heartbeat before it is sent
+	closes int                                            // so many of a session are refused
+	look   func(q driver.ObserveQuery) error              // of each Observe before it is sent
+	misses bool                                           // changes of members and shards do not reach the watch
+	read   func() error                                   // of each ReadLog before it is sent
+	moved  func([]driver.Handover) []driver.AcquireResult // answers transfers instead of the store
+	sizes  []int                                          // operations of each commit
 	log    []string
 }
 
@@ -183,6 +184,23 @@ func (s *tapSession) Commit(ctx context.Context, w []driver.Write) ([]driver.Com
 		return f(s.Session, ctx, w)
 	}
 	return s.Session.Commit(ctx, w)
+}
+
+// onTransfer has f answer every transfer; nil has the store do it.
+func (t *tap) onTransfer(f func([]driver.Handover) []driver.AcquireResult) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.moved = f
+}
+
+func (s *tapSession) Transfer(ctx context.Context, h []driver.Handover) ([]driver.AcquireResult, error) {
+	s.t.mu.Lock()
+	f := s.t.moved
+	s.t.mu.Unlock()
+	if f != nil {
+		return f(h), nil
+	}
+	return s.Session.Transfer(ctx, h)
 }
 
 func (s *tapSession) Release(ctx context.Context, fences []driver.Fence) error {

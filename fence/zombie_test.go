@@ -2,11 +2,13 @@ package fence_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -76,7 +78,8 @@ func writer(args []string) int {
 			}
 			return nil
 		}
-		return errors.Join(core.RunSingleton(ctx, b, "ledger", lead, &core.Options{TTL: zombieTTL}), b.Close())
+		return errors.Join(core.RunSingleton(ctx, b, "ledger", lead, &core.Options{
+			TTL: zombieTTL, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))}), b.Close())
 	}()
 	if err != nil {
 		fmt.Println("failed:", err)
@@ -282,7 +285,8 @@ func startWriter(t *testing.T, args ...string) *process {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*ample)
 	p := &process{t: t, cmd: exec.CommandContext(ctx, exe, append([]string{writerArg}, args...)...), lines: make(chan string, 100)}
-	p.cmd.Stderr = os.Stderr
+	var log bytes.Buffer // read when the process has ended
+	p.cmd.Stderr = &log
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -305,6 +309,9 @@ func startWriter(t *testing.T, args ...string) *process {
 		cancel() // kills it, stopped or not
 		<-read
 		_ = p.cmd.Wait() // killed
+		if t.Failed() {
+			t.Logf("a writer's log:\n%s", log.String())
+		}
 	})
 	return p
 }
@@ -316,6 +323,11 @@ func (p *process) stop(election string) {
 	for deadline := time.Now().Add(ample); ; {
 		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			p.t.Fatal(err)
+		}
+		// Until all of its threads have stopped, one of them may begin a transaction.
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+			p.t.Fatalf("the process did not stop: status %v, %v", status, err)
 		}
 		if !isLocked(p.t, election) && !isLocked(p.t, election+"-members") {
 			return

@@ -18,7 +18,8 @@ import (
 //
 // Where the stream hangs in silence, or the process or machine was stopped, it vouches
 // for at most 2 * Options.Pulse after the last proof that everything was heard; the age
-// of an older proof counts as lag. Proofs are made while Fresh is asked, at least once
+// of an older proof counts as lag, also of entries that the next proof shows and that
+// are not applied yet. Proofs are made while Fresh is asked, at least once
 // in Options.Resync, so the first answer after a pause may be that it is stale.
 func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 	lag, err := t.ShardLag(shard)
@@ -28,8 +29,11 @@ func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 	now := time.Now()
 	t.mu.Lock()
 	t.asked = now
-	if age := t.unproven(now); age > 2*t.o.Pulse {
+	if age := t.proven.age(now); age > 2*t.o.Pulse {
 		lag.Time = max(lag.Time, age)
+	}
+	if s := t.shards[core.ShardID(shard)]; s != nil && lag.Applied < s.missed {
+		lag.Time = max(lag.Time, s.missedSince.age(now))
 	}
 	t.mu.Unlock()
 	select {
@@ -101,7 +105,7 @@ func (t *Tailer) Sync(ctx context.Context, shard string) error {
 		if s := t.shard(core.ShardID(shard)); s != nil {
 			news := page.Head.Seq > s.head
 			t.learn(s, page.Head.Seq, time.Now())
-			for _, l := range s.lanes {
+			for _, l := range s.cursors {
 				l.verify = l.verify || news
 				t.start(l)
 			}
@@ -165,7 +169,7 @@ func (t *Tailer) Position(applier, shard string) Position {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.shards[core.ShardID(shard)]; s != nil {
-		for _, l := range s.lanes {
+		for _, l := range s.cursors {
 			if l.f.name == applier {
 				return l.pos
 			}
@@ -187,7 +191,7 @@ func (t *Tailer) forget(s *shard) {
 	if s.waiting > 0 || s.head > 0 {
 		return
 	}
-	for _, l := range s.lanes {
+	for _, l := range s.cursors {
 		if l.busy || l.pos.Seq > 0 {
 			return
 		}
@@ -205,7 +209,7 @@ func (t *Tailer) silence(now time.Time) time.Duration {
 
 func (t *Tailer) lag(s *shard, now time.Time) Lag {
 	lag := Lag{Shard: string(s.id), Head: s.head, Known: t.known, Time: t.silence(now), Err: t.deaf()}
-	for i, l := range s.lanes {
+	for i, l := range s.cursors {
 		if i == 0 || l.pos.Seq < lag.Applied {
 			lag.Applied, lag.Applier = l.pos.Seq, l.f.name
 		}

@@ -97,7 +97,7 @@ func TestFreshAfterAStop(t *testing.T) {
 		r.until("s", o.append("s", 1))
 		for name, stop := range map[string]func(){
 			"stopped": func() { time.Sleep(10 * time.Second) }, // it asks nothing meanwhile, as then
-			"asleep":  func() { r.mu.Lock(); r.wall = r.wall.Add(-time.Hour); r.mu.Unlock() },
+			"asleep":  func() { r.mu.Lock(); r.proven.wall = r.proven.wall.Add(-time.Hour); r.mu.Unlock() },
 		} {
 			if name == "stopped" {
 				r.mu.Lock()
@@ -115,4 +115,60 @@ func TestFreshAfterAStop(t *testing.T) {
 		}
 		r.end()
 	})
+}
+
+// TestFreshAfterAGap: entries that were written while the process was stopped are as old as the last proof
+// before it, although they are heard of only now.
+func TestFreshAfterAGap(t *testing.T) {
+	bubble(t, func(w *world) {
+		o := newOwner(w, w.open(), "owner")
+		l := newLedger(w)
+		b := &tap{Backend: w.open()}
+		var stopped, held atomic.Bool
+		b.tail = func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+			if stopped.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return page, err
+		}
+		l.fail = func(Batch) error {
+			if held.Load() {
+				return errors.New("held")
+			}
+			return nil
+		}
+		r := run(w, b, &Options{CallTimeout: time.Second}, Memory(l.apply, nil))
+		r.until("s", o.append("s", 1))
+		if err := r.freshAgain("s", time.Second); err != nil {
+			w.Fatal(err)
+		}
+		stopped.Store(true)
+		held.Store(true)
+		time.Sleep(3 * r.o.Pulse)
+		o.append("s", 1)
+		time.Sleep(3 * r.o.Pulse)
+		stopped.Store(false)
+		for end := time.Now().Add(time.Minute); !provenWithin(r, r.o.Pulse); time.Sleep(time.Millisecond) {
+			_ = r.Fresh("s", 0)
+			if time.Now().After(end) {
+				w.Fatal("no proof in a minute")
+			}
+		}
+		if err := r.Fresh("s", 2*r.o.Pulse); !errors.Is(err, ErrStale) {
+			w.Errorf("an entry of the time that it missed is not applied, and Fresh says %v", err)
+		}
+		held.Store(false)
+		r.until("s", 2)
+		if err := r.freshAgain("s", 0); err != nil {
+			w.Errorf("all is applied, and Fresh says %v", err)
+		}
+		r.end()
+	})
+}
+
+func provenWithin(r *follow, d time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proven.age(time.Now()) <= d
 }

@@ -54,8 +54,8 @@ type Options struct {
 
 	// Hooks are told what happens.
 	Hooks Hooks
-	// Logger, if not nil, is told each failure at Warn, and each restored snapshot
-	// at Info.
+	// Logger, if not nil, is told each failure at Warn, of a damaged log once a minute,
+	// and each restored snapshot at Info.
 	Logger *slog.Logger
 }
 

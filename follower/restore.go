@@ -14,7 +14,7 @@ import (
 const snapshotCalls = 30
 
 // restore puts a snapshot in place of what was trimmed (L3, T6).
-func (t *Tailer) restore(ctx context.Context, l *lane, why error) error {
+func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	trimmed, _ := errors.AsType[*core.TrimmedError](why)
 	t.mu.Lock()
 	from := l.pos

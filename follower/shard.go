@@ -13,10 +13,13 @@ type shard struct {
 	id      core.ShardID
 	head    core.Seq // last entry known
 	marks   []mark
-	lanes   []*lane
+	cursors []*cursor
 	waiting int    // callers of WaitFor
-	changed signal // a lane advanced
+	changed signal // a cursor advanced
 	sweep   uint64 // the last reading of all heads that listed it
+
+	missed      core.Seq // entries up to this one may be as old as missedSince
+	missedSince instant
 }
 
 // mark says when entries became known: those up to through, and after the mark
@@ -46,7 +49,7 @@ func (t *Tailer) shard(id core.ShardID) *shard {
 				s = &shard{id: id}
 				t.shards[id] = s
 			}
-			s.lanes = append(s.lanes, &lane{f: f, s: s, pos: Position{Shard: string(id)}, limit: min(firstLimit, t.o.Batch)})
+			s.cursors = append(s.cursors, &cursor{f: f, s: s, pos: Position{Shard: string(id)}, limit: min(firstLimit, t.o.Batch)})
 		}
 	}
 	return s
@@ -85,12 +88,26 @@ func (s *shard) merge() {
 	s.marks = slices.Delete(s.marks, k, k+1)
 }
 
-// prune forgets when entries became known that all have applied.
-func (s *shard) prune() {
+// applied is the last entry that all have applied.
+func (s *shard) applied() core.Seq {
 	least := s.head
-	for _, l := range s.lanes {
+	for _, l := range s.cursors {
 		least = min(least, l.pos.Seq)
 	}
+	return least
+}
+
+// miss takes in that entries known now may have been written at any time since.
+func (s *shard) miss(since instant) {
+	if s.missed <= s.applied() {
+		s.missedSince = since
+	}
+	s.missed = s.head
+}
+
+// prune forgets when entries became known that all have applied.
+func (s *shard) prune() {
+	least := s.applied()
 	n := 0
 	for n < len(s.marks) && s.marks[n].through <= least {
 		n++
@@ -104,7 +121,7 @@ func (s *shard) prune() {
 
 // lower takes in that the log ends at an earlier entry than was known.
 func (s *shard) lower(head core.Seq) {
-	s.head = head
+	s.head, s.missed = head, min(s.missed, head)
 	for i := range s.marks {
 		s.marks[i].through = min(s.marks[i].through, head)
 	}

@@ -13,49 +13,34 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/intercept"
 )
 
-// doomed is the backend of a process whose commits end after some: the store is
-// never reached by the next, or its reply is lost.
+// doomed ends the commits of a process after some: the store is never reached by the
+// next, or its reply is lost.
 type doomed struct {
-	driver.Backend
 	mu      sync.Mutex
 	left    int
 	replies bool // the last commit is applied, and its reply lost
 }
 
-type doomedSession struct {
-	driver.Session
-	d *doomed
-}
-
-func (d *doomed) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
-	s, err := d.Backend.Join(ctx, m)
-	return &doomedSession{s, d}, err
-}
-
-func (s *doomedSession) Commit(ctx context.Context, w []driver.Write) ([]driver.CommitResult, error) {
-	s.d.mu.Lock()
-	s.d.left--
-	left := s.d.left
-	s.d.mu.Unlock()
-	if left < 0 {
-		if left == -1 && s.d.replies {
-			s.Session.Commit(ctx, w)
-		}
-		return nil, errors.New("gone")
+func (d *doomed) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+	if c.Op != intercept.Commit && c.Op != intercept.Beat {
+		return proceed(ctx)
 	}
-	return s.Session.Commit(ctx, w)
-}
-
-func (s *doomedSession) Beat(ctx context.Context) error {
-	s.d.mu.Lock()
-	left := s.d.left
-	s.d.mu.Unlock()
-	if left < 0 {
-		return errors.New("gone")
+	d.mu.Lock()
+	if c.Op == intercept.Commit {
+		d.left--
 	}
-	return s.Session.Beat(ctx)
+	left := d.left
+	d.mu.Unlock()
+	if left >= 0 {
+		return proceed(ctx)
+	}
+	if c.Op == intercept.Commit && left == -1 && d.replies {
+		proceed(ctx)
+	}
+	return errors.New("gone")
 }
 
 // lead runs f as the owner of shard s, and returns its error once it was given
@@ -117,8 +102,8 @@ func TestSnapshotCrash(t *testing.T) {
 					}); err != nil {
 						w.Fatal(err)
 					}
-					d := &doomed{Backend: w.open(), left: 1 << 20, replies: replies}
-					died := lead(w, d, func(lease *core.Lease) error {
+					d := &doomed{left: 1 << 20, replies: replies}
+					died := lead(w, intercept.Wrap(w.open(), d.around), func(lease *core.Lease) error {
 						if err := appendTo(lease, 10); err != nil {
 							return err
 						}

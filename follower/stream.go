@@ -14,7 +14,7 @@ import (
 const tailMax = 1024
 
 // stream is the process's one TailLog stream. It only says what there is, and
-// brings entries that lanes may keep; what it does not bring is read.
+// brings entries that cursors may keep; what it does not bring is read.
 func (t *Tailer) stream(ctx context.Context) {
 	var cursor core.Cursor
 	for attempt := 0; ctx.Err() == nil; {
@@ -95,11 +95,16 @@ func (t *Tailer) pulse(ctx context.Context) {
 	}
 }
 
-// unproven is how long ago a reading of all heads was sent that succeeded. The wall
-// clock counts as well, since the monotonic one stops while the machine sleeps: where
-// it was set forward a proof is older than it is, which costs another.
-func (t *Tailer) unproven(now time.Time) time.Duration {
-	return max(now.Sub(t.proven), now.Round(0).Sub(t.wall))
+// instant is a time without its monotonic part beside it, since the monotonic clock
+// stops while the machine sleeps.
+type instant struct{ mono, wall time.Time }
+
+func instantOf(at time.Time) instant { return instant{mono: at, wall: at.Round(0)} }
+
+// age is by the clock that says more: where the wall clock was set forward a proof is
+// older than it is, which costs another.
+func (i instant) age(now time.Time) time.Duration {
+	return max(now.Sub(i.mono), now.Round(0).Sub(i.wall))
 }
 
 // readHeads reads all heads; with anew the stream failed before.
@@ -125,16 +130,16 @@ func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int
 	*why = err
 	t.doubt()
 	t.mu.Unlock()
-	t.report(Failure{Attempt: attempt, Err: err})
+	t.report(Failure{Attempt: attempt, Err: err}, false)
 	return t.backOff(ctx, attempt)
 }
 
-// doubt has every lane compare the entry at its position before it applies
+// doubt has every cursor compare the entry at its position before it applies
 // anything more: a store that could not be heard may come back with another
 // history (T8), of which what the stream brought before is no part.
 func (t *Tailer) doubt() {
 	for _, s := range t.shards {
-		for _, l := range s.lanes {
+		for _, l := range s.cursors {
 			l.verify = true
 			t.cut(l, len(l.buf))
 		}
@@ -151,7 +156,7 @@ func (t *Tailer) reset(heads []core.ShardHead, sent time.Time) {
 
 // heads takes in every shard's head; with anew nothing connects them to what was
 // heard before. A shard whose head is behind a position, or missing, is looked at
-// once more: what a page says may be older than what its lane has read meanwhile.
+// once more: what a page says may be older than what its cursor has read meanwhile.
 func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, anew bool) {
 	now := time.Now()
 	t.mu.Lock()
@@ -160,6 +165,7 @@ func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, anew bool) {
 		t.doubt()
 	}
 	t.sweep++
+	gap := t.known && t.proven.age(now) > 2*t.o.Pulse
 	for _, h := range heads {
 		s := t.shard(h.Shard)
 		if s == nil {
@@ -168,7 +174,10 @@ func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, anew bool) {
 		s.sweep = t.sweep
 		news := h.Head.Seq > s.head // that the stream did not bring: it may hang
 		t.learn(s, h.Head.Seq, now)
-		for _, l := range s.lanes {
+		if gap {
+			s.miss(t.proven)
+		}
+		for _, l := range s.cursors {
 			l.verify = l.verify || news
 			if h.Head.Seq < l.pos.Seq {
 				l.verify, l.suspect = true, true
@@ -180,7 +189,7 @@ func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, anew bool) {
 		if s.sweep == t.sweep {
 			continue
 		}
-		for _, l := range s.lanes {
+		for _, l := range s.cursors {
 			if l.pos.Seq > 0 {
 				l.verify, l.suspect = true, true
 				t.start(l)
@@ -191,8 +200,8 @@ func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, anew bool) {
 	if sent.After(t.sure) {
 		t.sure = sent
 	}
-	if sent.After(t.proven) || sent.Round(0).After(t.wall) {
-		t.proven, t.wall = sent, sent.Round(0)
+	if sent.After(t.proven.mono) || sent.Round(0).After(t.proven.wall) {
+		t.proven = instantOf(sent)
 	}
 	t.blind = nil
 	if anew {
@@ -231,7 +240,7 @@ func (t *Tailer) entries(entries []core.Entry) {
 			}
 		}
 		t.learn(s, e.Seq, now)
-		for _, l := range s.lanes {
+		for _, l := range s.cursors {
 			t.offer(l, e)
 			t.start(l)
 		}
@@ -239,11 +248,12 @@ func (t *Tailer) entries(entries []core.Entry) {
 	t.sure, t.broken, t.blind = now, nil, nil
 }
 
-func (t *Tailer) report(f Failure) {
+// report tells of a failure; quiet leaves out the log, which has it already (D1).
+func (t *Tailer) report(f Failure, quiet bool) {
 	if h := t.o.Hooks.OnError; h != nil {
 		h(f)
 	}
-	if t.o.Logger != nil {
+	if t.o.Logger != nil && !quiet {
 		t.o.Logger.LogAttrs(context.Background(), slog.LevelWarn, "tenure: follower failed, trying again", slog.String("applier", f.Applier),
 			slog.String("shard", f.From.Shard), slog.Int64("after", int64(f.From.Seq)), slog.Int("attempt", f.Attempt), slog.Any("error", f.Err))
 	}

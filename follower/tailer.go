@@ -30,13 +30,12 @@ type Tailer struct {
 	halted   error // why Run ends although its context did not
 	followed []*followed
 	shards   map[core.ShardID]*shard
-	buffered int // bytes in the buffers of all lanes
+	buffered int // bytes in the buffers of all cursors
 	sweep    uint64
 
 	known  bool      // the heads were read once
 	sure   time.Time // everything acknowledged before was heard of
-	proven time.Time // when a reading of all heads was sent that succeeded, the latest
-	wall   time.Time // the same without its monotonic part, which stops while the machine sleeps
+	proven instant   // when a reading of all heads was sent that succeeded, the latest
 	asked  time.Time // when Fresh was asked, the latest
 	broken error     // why the stream fails; nil while it works
 	blind  error     // why reading the heads fails
@@ -189,7 +188,7 @@ func (t *Tailer) stuck() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range t.shards {
-		for _, l := range s.lanes {
+		for _, l := range s.cursors {
 			if l.busy {
 				return fmt.Errorf("tenure: %w: follower %q has not returned from shard %q within the drain budget: make it return when its context ends", ErrStuck, l.f.name, s.id)
 			}
@@ -211,7 +210,8 @@ func (t *Tailer) load(ctx context.Context) bool {
 				t.halt(err)
 				return false
 			}
-			t.report(Failure{Applier: f.name, Attempt: attempt, Err: fmt.Errorf("tenure: follower %q: loading its positions: %w", f.name, err)})
+			err = fmt.Errorf("tenure: follower %q: loading its positions: %w", f.name, err)
+			t.report(Failure{Applier: f.name, Attempt: attempt, Err: err}, false)
 			if !t.backOff(ctx, attempt) {
 				return false
 			}
@@ -229,7 +229,7 @@ func (t *Tailer) resume(f *followed, saved map[core.ShardID]Position) {
 		if !f.wants(id) {
 			continue
 		}
-		for _, l := range t.shard(id).lanes {
+		for _, l := range t.shard(id).cursors {
 			if l.f == f {
 				t.moveTo(l, p)
 			}

@@ -372,7 +372,7 @@ func TestHeadTooHigh(t *testing.T) {
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) time.Time { return time.Unix(1e6, 0).Add(d) }
-	s := &shard{lanes: []*lane{{}}}
+	s := &shard{cursors: []*cursor{{}}}
 	s.learn(5, at(10*time.Second))
 	s.learn(9, at(0))
 	if got := s.age(5, at(20*time.Second)); got != 20*time.Second {
@@ -385,7 +385,7 @@ func TestMarks(t *testing.T) {
 	for i := range 1000 {
 		s.learn(core.Seq(10+i), at(time.Duration(i)*time.Millisecond))
 	}
-	s.lanes[0].pos.Seq = 500
+	s.cursors[0].pos.Seq = 500
 	s.prune()
 	if got := s.age(500, at(time.Second)); got < 509*time.Millisecond || got > time.Second {
 		t.Errorf("entry 501 counts as %v old, want about 509ms", got)

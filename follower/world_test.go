@@ -20,7 +20,6 @@ import (
 type world struct {
 	*testing.T
 	store *memory.Store
-	opts  Options
 }
 
 func bubble(t *testing.T, f func(w *world)) {
@@ -43,7 +42,6 @@ type owner struct {
 	t     testing.TB
 	b     driver.Backend
 	s     driver.Session
-	mu    sync.Mutex
 	fence map[driver.ShardID]driver.Fence
 	head  map[driver.ShardID]driver.Head
 	nonce driver.Nonce

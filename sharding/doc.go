@@ -12,7 +12,7 @@
 //
 // # Who decides what
 //
-//   - The lease decides who owns a shard, as ever. A wrong or late plan costs time,
+//   - The lease decides who owns a shard. A wrong or late plan costs time,
 //     never safety.
 //   - The assigner plans. It is an ordinary leader, the holder of the reserved shard
 //     "_assigner": it sees members and owners in its view, an [Assigner], which is a

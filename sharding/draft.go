@@ -193,13 +193,10 @@ func (d *draft) plan(share []int) *Plan {
 	return p
 }
 
-// shares says how many of n shards each member should have: the floor or the
-// ceiling of its weighted share. The ceilings go to those who hold more than the
-// floor, so that the fewest shards move.
-func shares(n int, members []Member, fits []bool, have []int) []int {
-	weight := make([]int64, len(members))
-	full := make([]bool, len(members))
-	total, open := int64(0), false
+// weights returns the weight of each member that fits, 1 for all if none has any, and
+// their sum, and whether any of them takes shards.
+func weights(members []Member, fits []bool) (weight []int64, total int64, open bool) {
+	weight = make([]int64, len(members))
 	for i := range members {
 		if fits[i] {
 			weight[i] = int64(max(members[i].Weight, 0))
@@ -207,14 +204,25 @@ func shares(n int, members []Member, fits []bool, have []int) []int {
 			open = open || !members[i].Full
 		}
 	}
-	if total == 0 {
-		for i := range members {
-			if fits[i] {
-				weight[i] = 1
-				total++
-			}
+	for i := range members {
+		if fits[i] && total == 0 {
+			weight[i] = 1
 		}
 	}
+	if total == 0 {
+		for _, w := range weight {
+			total += w
+		}
+	}
+	return weight, total, open
+}
+
+// shares says how many of n shards each member should have: the floor or the
+// ceiling of its weighted share. The ceilings go to those who hold more than the
+// floor, so that the fewest shards move.
+func shares(n int, members []Member, fits []bool, have []int) []int {
+	weight, total, open := weights(members, fits)
+	full := make([]bool, len(members))
 	share := make([]int, len(members))
 	if total == 0 {
 		return share

@@ -94,7 +94,7 @@ func (k Keyspace) index(shard string) (int, error) {
 	digits, ok := strings.CutPrefix(shard, k.Name+"-")
 	i, err := strconv.Atoi(digits)
 	if !ok || err != nil || i < 0 || k.shard(i) != shard {
-		return 0, fmt.Errorf("tenure: %w: shard %q is none of keyspace %q", core.ErrInvalid, shard, k.Name)
+		return 0, fmt.Errorf("tenure: %w: shard %q does not belong to keyspace %q", core.ErrInvalid, shard, k.Name)
 	}
 	return i, nil
 }

@@ -187,11 +187,8 @@ func (p *Planner) shards(now time.Duration, t *Table, v *core.View, c *Cluster, 
 			if next == nil {
 				next = heirs(t.members, t.owner)
 			}
-			if h := next[i]; h != None {
+			if h := next[i]; h != None && assigned[h] != None && !c.Members[assigned[h]].Full {
 				s.Owner = assigned[h]
-			}
-			if s.Owner != None && c.Members[s.Owner].Full {
-				s.Owner = None
 			}
 		case to == has, has == None:
 			s.Owner = to
@@ -199,23 +196,10 @@ func (p *Planner) shards(now time.Duration, t *Table, v *core.View, c *Cluster, 
 		case to == None:
 			s.Owner, s.Moved = has, t.number+1
 		default:
-			f, moving := p.inFlight[int32(i)]
-			if !moving {
-				f = flight{tokens[i], now}
-				p.inFlight[int32(i)] = f
-			}
 			out.Again = true
-			if now-f.since > lost*p.Penalty {
-				p.inFlight[int32(i)], p.repeat[int32(i)] = flight{f.token, now}, true
-			}
-			if s.Owner = to; f.token != tokens[i] { // it was there, or refused, and somebody else took it
+			if s.Owner = to; p.refused(now, int32(i), tokens[i]) {
 				s.Owner, s.Moved = has, t.number+1
-				delete(p.inFlight, int32(i))
-				if id := c.Members[to].ID; !struck[id] && !c.Members[to].Drain {
-					struck[id] = true
-					p.strike(now, id)
-					c.Members[to].Full = true
-				}
+				p.strikeOnce(now, &c.Members[to], struck)
 			}
 		}
 		out.Again = out.Again || s.Fixed
@@ -224,6 +208,33 @@ func (p *Planner) shards(now time.Duration, t *Table, v *core.View, c *Cluster, 
 		out.Again = out.Again || c.Members[i].Full || c.Members[i].Drain
 	}
 	return tokens
+}
+
+// refused follows the move of a shard that another member than the assigned one has,
+// whose record has the token. It reports whether the move has ended there: the shard
+// was with the assigned member, or was refused, and another one took it.
+func (p *Planner) refused(now time.Duration, shard int32, token core.Token) bool {
+	f, moving := p.inFlight[shard]
+	if !moving {
+		f = flight{token, now}
+		p.inFlight[shard] = f
+	}
+	if now-f.since > lost*p.Penalty {
+		p.inFlight[shard], p.repeat[shard] = flight{f.token, now}, true
+	}
+	if f.token == token {
+		return false
+	}
+	delete(p.inFlight, shard)
+	return true
+}
+
+// strikeOnce gives a member that refused shards one strike for all of them.
+func (p *Planner) strikeOnce(now time.Duration, m *Member, struck map[core.SessionID]bool) {
+	if !struck[m.ID] && !m.Drain {
+		struck[m.ID], m.Full = true, true
+		p.strike(now, m.ID)
+	}
 }
 
 func (p *Planner) strike(now time.Duration, id core.SessionID) {
@@ -260,13 +271,10 @@ func (p *Planner) cooling(now time.Duration) int64 {
 	return maxNumber
 }
 
-// change is what makes the table say what the plan does; nil if it does already.
-func (p *Planner) change(now time.Duration, t *Table, c *Cluster, plan *Plan, assigned []int32, tokens []core.Token, fresh bool) *Change {
-	ch := &Change{Number: t.number + 1, Base: fresh}
-	if fresh {
-		ch.Specs = t.specs
-	}
-	slots := make([]int32, len(c.Members)) // member to slot
+// seat gives every member a slot of the table, and returns them by member. assigned
+// has the members that are there already, by slot.
+func (ch *Change) seat(t *Table, members []Member, assigned []int32) []int32 {
+	slots := make([]int32, len(members))
 	for i := range slots {
 		slots[i] = None
 	}
@@ -282,7 +290,7 @@ func (p *Planner) change(now time.Duration, t *Table, c *Cluster, plan *Plan, as
 		slots[m] = int32(slot)
 	}
 	next := int32(len(t.members))
-	for i, m := range c.Members {
+	for i, m := range members {
 		m.Full = false
 		switch {
 		case slots[i] != None:
@@ -297,6 +305,16 @@ func (p *Planner) change(now time.Duration, t *Table, c *Cluster, plan *Plan, as
 		}
 		ch.Seats = append(ch.Seats, Seat{slots[i], m})
 	}
+	return slots
+}
+
+// change is what makes the table say what the plan does; nil if it does already.
+func (p *Planner) change(now time.Duration, t *Table, c *Cluster, plan *Plan, assigned []int32, tokens []core.Token, fresh bool) *Change {
+	ch := &Change{Number: t.number + 1, Base: fresh}
+	if fresh {
+		ch.Specs = t.specs
+	}
+	slots := ch.seat(t, c.Members, assigned)
 	why := map[int32]Reason{}
 	for _, m := range plan.Moves {
 		why[m.Shard] = m.Why

@@ -173,7 +173,7 @@ func readCut(item *core.Item) (c cut, err error) {
 		return cut{}, nil
 	}
 	if err := json.Unmarshal(item.Value, &c); err != nil || c.Layout < 1 || c.Layout > 255 {
-		return cut{}, fmt.Errorf("its item %s is none of this package's: restore it, or choose another namespace", cutKey)
+		return cut{}, fmt.Errorf("its item %s was not written by this package: restore it, or choose another namespace", cutKey)
 	}
 	return c, nil
 }

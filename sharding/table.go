@@ -106,13 +106,9 @@ type SlotMove struct {
 func (t *Table) Apply(c *Change) error {
 	next := *t
 	if c.Base {
-		names, err := Expand(c.Specs...)
-		if err != nil {
+		var err error
+		if next, err = unassigned(c.Specs); err != nil {
 			return err
-		}
-		next = Table{specs: c.Specs, names: names, owner: make([]int32, len(names)), moved: make([]int64, len(names)), why: make([]Reason, len(names))}
-		for i := range next.owner {
-			next.owner[i] = None
 		}
 	} else if c.Number != t.number+1 || t.names == nil {
 		return fmt.Errorf("sharding: plan %d does not follow plan %d", c.Number, t.number)
@@ -154,6 +150,20 @@ func (t *Table) Apply(c *Change) error {
 	}
 	*t = next
 	return nil
+}
+
+// unassigned is a table whose shards have no owner.
+func unassigned(specs []string) (Table, error) {
+	names, err := Expand(specs...)
+	if err != nil {
+		return Table{}, err
+	}
+	n := len(names)
+	t := Table{specs: specs, names: names, owner: make([]int32, n), moved: make([]int64, n), why: make([]Reason, n)}
+	for i := range t.owner {
+		t.owner[i] = None
+	}
+	return t, nil
 }
 
 // base is the whole table as a change.

@@ -2,7 +2,7 @@
 //
 //	fx.New(
 //		fx.Provide(loadConfig),                              // *config.Config
-//		tenurefx.Backends(sqlite.Opener, postgres.Opener),   // what may be chosen
+//		tenurefx.Backends(sqlite.Opener(), postgres.Opener()),   // what may be chosen
 //		tenurefx.Module(),                                   // *core.Elector
 //		fx.Provide(tenurefx.AsElection(newScheduler)),       // func(...) tenurefx.Election
 //	)

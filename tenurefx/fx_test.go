@@ -82,7 +82,7 @@ func TestModule(t *testing.T) {
 			defer mu.Unlock()
 			return log.Write(p)
 		}), nil))),
-		tenurefx.Backends(postgres.Opener, sqlite.Opener),
+		tenurefx.Backends(postgres.Opener(), sqlite.Opener()),
 		tenurefx.Module(),
 		fx.Provide(
 			tenurefx.AsElection(func() tenurefx.Election {
@@ -169,7 +169,7 @@ func TestWork(t *testing.T) {
 	stop := make(chan struct{})
 	app := fxtest.New(t,
 		fx.Supply(sqliteConf(t, "")),
-		tenurefx.Backends(sqlite.Opener), tenurefx.Module(),
+		tenurefx.Backends(sqlite.Opener()), tenurefx.Module(),
 		fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
 			return tenurefx.Work{
 				Shards: []string{"only"},
@@ -202,7 +202,7 @@ func TestStopIsBounded(t *testing.T) {
 	granted, release, wrote := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	app := fx.New(fx.NopLogger,
 		fx.Supply(sqliteConf(t, "")),
-		tenurefx.Backends(sqlite.Opener), tenurefx.Module(),
+		tenurefx.Backends(sqlite.Opener()), tenurefx.Module(),
 		fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
 			return tenurefx.Election{Shards: []string{"only"}, Handler: func(_ context.Context, l *core.Lease) error {
 				close(granted)
@@ -243,7 +243,7 @@ func TestSharding(t *testing.T) {
 	held := map[string]int{} // by shard
 	news := make(chan struct{}, 1)
 	app := func(node string) *fxtest.App {
-		return fxtest.New(t, fx.Supply(c, optionsOf(c, node)), tenurefx.Backends(sqlite.Opener), tenurefx.Module(), tenurefx.Sharding(),
+		return fxtest.New(t, fx.Supply(c, optionsOf(c, node)), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(), tenurefx.Sharding(),
 			fx.Provide(func() tenurefx.ShardHandler {
 				return func(ctx context.Context, l *core.Lease) error {
 					count := func(n int) {
@@ -305,7 +305,7 @@ func TestFollower(t *testing.T) {
 	c := sqliteConf(t, ", follower: {batch: 10}")
 	applied := make(chan struct{})
 	var got []string
-	reader := fxtest.New(t, fx.Supply(c), tenurefx.Backends(sqlite.Opener), tenurefx.Follower(),
+	reader := fxtest.New(t, fx.Supply(c), tenurefx.Backends(sqlite.Opener()), tenurefx.Follower(),
 		fx.Provide(tenurefx.AsFollowing(func() tenurefx.Following {
 			return tenurefx.Following{Name: "test", Shards: []string{"only"}, Applier: follower.Memory(func(_ context.Context, b follower.Batch) error {
 				for _, e := range b.Entries {
@@ -316,7 +316,7 @@ func TestFollower(t *testing.T) {
 				return nil
 			}, nil)}
 		})))
-	writer := fxtest.New(t, fx.Supply(c), tenurefx.Backends(sqlite.Opener), tenurefx.Module(),
+	writer := fxtest.New(t, fx.Supply(c), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(),
 		fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
 			return tenurefx.Election{Shards: []string{"only"}, Handler: func(ctx context.Context, l *core.Lease) error {
 				for i := range 3 {
@@ -345,11 +345,11 @@ func TestRefused(t *testing.T) {
 		o    fx.Option
 		want string
 	}{
-		"no backend there":   {fx.Options(fx.Supply(conf(t, "tenure: {backend: redis}")), tenurefx.Backends(sqlite.Opener), tenurefx.Module()), "redis"},
-		"election twice":     {fx.Options(fx.Supply(sqliteConf(t, "")), tenurefx.Backends(sqlite.Opener), tenurefx.Module(), twice("a")), "already contended"},
-		"no handler":         {fx.Options(fx.Supply(sqliteConf(t, "")), tenurefx.Backends(sqlite.Opener), tenurefx.Module(), twice("")), "no handler"},
-		"sharding's section": {fx.Options(fx.Supply(sqliteConf(t, ", sharding: {shard: [a]}")), tenurefx.Backends(sqlite.Opener), tenurefx.Module(), tenurefx.Sharding(), fx.Provide(func() tenurefx.ShardHandler { return nil })), `did you mean "shards"`},
-		"follower's section": {fx.Options(fx.Supply(sqliteConf(t, ", follower: {batch: many}")), tenurefx.Backends(sqlite.Opener), tenurefx.Follower()), "follower.batch"},
+		"no backend there":   {fx.Options(fx.Supply(conf(t, "tenure: {backend: redis}")), tenurefx.Backends(sqlite.Opener()), tenurefx.Module()), "redis"},
+		"election twice":     {fx.Options(fx.Supply(sqliteConf(t, "")), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(), twice("a")), "already contended"},
+		"no handler":         {fx.Options(fx.Supply(sqliteConf(t, "")), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(), twice("")), "no handler"},
+		"sharding's section": {fx.Options(fx.Supply(sqliteConf(t, ", sharding: {shard: [a]}")), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(), tenurefx.Sharding(), fx.Provide(func() tenurefx.ShardHandler { return nil })), `did you mean "shards"`},
+		"follower's section": {fx.Options(fx.Supply(sqliteConf(t, ", follower: {batch: many}")), tenurefx.Backends(sqlite.Opener()), tenurefx.Follower()), "follower.batch"},
 	} {
 		app := fx.New(fx.NopLogger, c.o)
 		if err := app.Err(); err == nil || !strings.Contains(err.Error(), c.want) {

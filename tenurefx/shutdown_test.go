@@ -92,7 +92,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 				m := &member{leads: make(chan struct{})}
 				var first sync.Once
 				m.app = fx.New(fx.NopLogger, fx.StopTimeout(ample), fx.Supply(c, o),
-					tenurefx.Backends(sqlite.Opener, postgres.Opener, mysql.Opener, etcd.Opener, consul.Opener, zookeeper.Opener),
+					tenurefx.Backends(sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener()),
 					tenurefx.Module(), fx.Populate(&m.elector),
 					fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
 						return tenurefx.Election{Shards: []string{"only"}, Handler: func(ctx context.Context, l *core.Lease) error {
@@ -206,7 +206,7 @@ func TestHungHandlerIsFenced(t *testing.T) {
 			c := conf(t, "tenure: {ttl: 1s, drain_budget: 500ms, backends: {"+name+": "+part(t)+"}}")
 			noLeaks(t)
 			open := func() *hung {
-				b, err := c.Open(t.Context(), sqlite.Opener, postgres.Opener, mysql.Opener, etcd.Opener, consul.Opener, zookeeper.Opener)
+				b, err := c.Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -291,7 +291,7 @@ func TestHungHandlerIsFenced(t *testing.T) {
 // sequence without gaps.
 func checkLog(t *testing.T, text string, accepted int64) {
 	t.Helper()
-	b, err := conf(t, text).Open(t.Context(), sqlite.Opener, postgres.Opener, mysql.Opener, etcd.Opener, consul.Opener, zookeeper.Opener)
+	b, err := conf(t, text).Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,23 +5,24 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
 // Apply runs a batch. A transaction of Consul is all or nothing: when some items
 // of a request are refused, Consul names them all, and the others are sent again
 // without them (rule A6).
-func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
-	a := &application{s: s, b: b, out: &kv.Outcome{Results: make([]kv.Result, len(b.Txns))}}
+	a := &application{s: s, b: b, out: &changelog.Outcome{Outcome: kv.Outcome{Results: make([]kv.Result, len(b.Txns))}}}
 	todo := make([]int, len(b.Txns))
 	for i := range todo {
 		todo[i] = i
 	}
-	if b.Rider != nil {
-		a.ride(ctx, todo)
+	if b.Piggyback != nil {
+		a.together(ctx, todo)
 	} else {
 		for len(todo) > 0 && !a.over {
 			todo = a.send(ctx, todo)
@@ -30,7 +31,7 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	if a.whole != nil {
 		return nil, a.whole
 	}
-	if a.out.Refused || a.out.RiderRefused {
+	if a.out.Refused || a.out.PiggybackRefused {
 		return a.out, nil
 	}
 	a.explain(ctx)
@@ -41,20 +42,20 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 // application is a batch under way.
 type application struct {
 	s       *store
-	b       *kv.Batch
-	out     *kv.Outcome
+	b       *changelog.Batch
+	out     *changelog.Outcome
 	refused []int // transactions whose conditions did not hold
 	decided bool  // something was applied, or may have been
 	over    bool
 	whole   error // of the batch, of which nothing is decided
 }
 
-// ride sends a batch with a rider, which everything that is applied must share:
-// what does not fit into one transaction is left to the next call.
-func (a *application) ride(ctx context.Context, todo []int) {
+// together sends a batch with a piggybacked transaction, with which everything that is
+// applied must go: what does not fit into one transaction is left to the next call.
+func (a *application) together(ctx context.Context, todo []int) {
 	for len(todo) > 0 && !a.over {
 		rest := a.send(ctx, todo)
-		if !a.out.Rider.OK {
+		if !a.out.Piggyback.OK {
 			todo = rest // refused items were taken out
 			continue
 		}
@@ -98,8 +99,8 @@ func (a *application) send(ctx context.Context, todo []int) []int {
 	case refused[guardPart]:
 		a.guardRefused(ctx, sent, rest)
 		return nil
-	case refused[riderPart]:
-		a.out.RiderRefused, a.over = true, true
+	case refused[piggybackPart]:
+		a.out.PiggybackRefused, a.over = true, true
 		return nil
 	}
 	left := make([]int, 0, len(todo))
@@ -126,8 +127,8 @@ func (a *application) kind() kind {
 func (a *application) request(todo []int) (r *request, n int, witness kv.Pair) {
 	r = &request{ops: make([]operation, 0, a.s.ops)}
 	r.guard(a.b.Guard)
-	if a.b.Rider != nil {
-		r.txn(a.b.Rider, riderPart)
+	if a.b.Piggyback != nil {
+		r.txn(a.b.Piggyback, piggybackPart)
 	}
 	// A heartbeat tells by itself what it replaced.
 	if !a.b.Heartbeat {
@@ -172,8 +173,8 @@ func (a *application) applied(r *request, answer *reply, before uint64, witness 
 		case witnessPart:
 			a.s.witness.check(witness, entries[p.lo].pair())
 			continue
-		case riderPart:
-			a.out.Rider = kv.Result{OK: true, Rev: kv.Rev(index)}
+		case piggybackPart:
+			a.out.Piggyback = kv.Result{OK: true, Rev: kv.Rev(index)}
 			continue
 		}
 		res := kv.Result{OK: true, Rev: kv.Rev(index), Prev: p.prevIs}

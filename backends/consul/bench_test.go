@@ -17,7 +17,7 @@ import (
 func openOn(t testing.TB, server *servers.Server, namespace string, count *traffic) *Backend {
 	t.Helper()
 	n := newNetwork(count)
-	b, err := open(t.Context(), []*lanes{n.lanes(t, server)}, namespace, &Options{Create: true})
+	b, err := open(t.Context(), []*slots{n.slots(t, server)}, namespace, &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,18 +17,18 @@ import (
 // environment variables say, or else the agent on this host; a field that is set
 // wins over its variable.
 type Config struct {
-	Address string // host:port, http://, https:// or unix://; a path behind the host is a proxy's
+	Address string `json:"address" yaml:"address"` // host:port, http://, https:// or unix://; a path behind the host is a proxy's
 	// Addresses, instead of Address, are agents or servers of one datacenter: another
 	// one is used when the one in use fails or does not answer heartbeats.
-	Addresses  []string
-	Datacenter string // default: that of the agent
-	Token      Secret // of the ACLs
-	TokenFile  string // read for each request; wins over Token, and Options.Token over both
-	TLS        bool   // the same as an address of https://
-	CAFile     string // PEM; default: the system's
-	CertFile   string // PEM, with KeyFile: the client's certificate
-	KeyFile    string
-	ServerName string // expected in the server's certificate; default: the host of Address
+	Addresses  []string `json:"addresses" yaml:"addresses"`
+	Datacenter string   `json:"datacenter" yaml:"datacenter"` // default: that of the agent
+	Token      Secret   `json:"token" yaml:"token"`           // of the ACLs
+	TokenFile  string   `json:"token_file" yaml:"token_file"` // read for each request; wins over Token, and Options.Token over both
+	TLS        bool     `json:"tls" yaml:"tls"`               // the same as an address of https://
+	CAFile     string   `json:"ca_file" yaml:"ca_file"`       // PEM; default: the system's
+	CertFile   string   `json:"cert_file" yaml:"cert_file"`   // PEM, with KeyFile: the client's certificate
+	KeyFile    string   `json:"key_file" yaml:"key_file"`
+	ServerName string   `json:"server_name" yaml:"server_name"` // expected in the server's certificate; default: the host of Address
 }
 
 // OpenConfig opens a namespace through clients of its own, which Close closes. They
@@ -38,7 +38,7 @@ func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*B
 	if o != nil {
 		opts = *o
 	}
-	all, err := c.lanes(opts.Insecure)
+	all, err := c.slots(opts.Insecure)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*B
 	return open(ctx, all, namespace, &opts)
 }
 
-// lanes are those to each address. Each has a client, with one connection.
-func (c *Config) lanes(insecure bool) ([]*lanes, error) {
+// slots are those to each address. Each has a client, with one connection.
+func (c *Config) slots(insecure bool) ([]*slots, error) {
 	addresses := c.Addresses
 	switch {
 	case len(addresses) == 0:
@@ -57,7 +57,7 @@ func (c *Config) lanes(insecure bool) ([]*lanes, error) {
 	case c.Address != "":
 		return nil, fmt.Errorf("tenure: %w: Address and Addresses of consul are both set: use one", driver.ErrInvalid)
 	}
-	all := make([]*lanes, len(addresses))
+	all := make([]*slots, len(addresses))
 	for i, address := range addresses {
 		at := *c
 		if at.Address = address; address == "" && len(addresses) > 1 {
@@ -73,14 +73,14 @@ func (c *Config) lanes(insecure bool) ([]*lanes, error) {
 		} else {
 			socket = ""
 		}
-		all[i], err = newLanes(len(addresses), func() (*lane, error) {
+		all[i], err = newSlots(len(addresses), func() (*slot, error) {
 			own := *cfg
 			own.Transport = single(dialer(socket))
 			client, err := api.NewClient(&own)
 			if err != nil {
 				return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
 			}
-			return &lane{client: client, drop: own.Transport.CloseIdleConnections}, nil
+			return &slot{client: client, drop: own.Transport.CloseIdleConnections}, nil
 		})
 		if err != nil {
 			return nil, err
@@ -181,41 +181,16 @@ func tokenFile(path string) func(context.Context) (string, error) {
 // Secret is a string that prints as xxxxx in every format.
 type Secret = driver.Secret
 
-// Settings are the Opener's options in configuration. See Config and Options.
+// Settings are the Opener's options in configuration.
 type Settings struct {
-	Address     string   `json:"address" yaml:"address"`
-	Addresses   []string `json:"addresses" yaml:"addresses"` // instead of address: several agents or servers
-	Datacenter  string   `json:"datacenter" yaml:"datacenter"`
-	Token       Secret   `json:"token" yaml:"token"`
-	TokenFile   string   `json:"token_file" yaml:"token_file"`
-	TLS         bool     `json:"tls" yaml:"tls"`
-	CAFile      string   `json:"ca_file" yaml:"ca_file"`
-	CertFile    string   `json:"cert_file" yaml:"cert_file"`
-	KeyFile     string   `json:"key_file" yaml:"key_file"`
-	ServerName  string   `json:"server_name" yaml:"server_name"`
-	Namespace   string   `json:"namespace" yaml:"namespace"` // such as "orders"
-	Create      bool     `json:"create" yaml:"create"`
-	MaxTxnOps   int      `json:"max_txn_ops" yaml:"max_txn_ops"`
-	MaxTxnBytes int      `json:"max_txn_bytes" yaml:"max_txn_bytes"`
-	Insecure    bool     `json:"insecure" yaml:"insecure"`
+	Config    `yaml:",inline"`
+	Namespace string `json:"namespace" yaml:"namespace"` // such as "orders"
+	Options   `yaml:",inline"`
 }
 
 // Opener opens this backend by name, "consul", from configuration.
-var Opener = driver.Opener{
-	Name: Name, Settings: Settings{},
-	Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
-		var s Settings
-		if err := decode(&s); err != nil {
-			return nil, err
-		}
-		c := Config{
-			Address: s.Address, Addresses: s.Addresses, Datacenter: s.Datacenter, Token: s.Token, TokenFile: s.TokenFile, TLS: s.TLS,
-			CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile, ServerName: s.ServerName,
-		}
-		b, err := OpenConfig(ctx, c, s.Namespace, &Options{Create: s.Create, MaxTxnOps: s.MaxTxnOps, MaxTxnBytes: s.MaxTxnBytes, Insecure: s.Insecure})
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
-	},
+func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+
+func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
+	return OpenConfig(ctx, s.Config, s.Namespace, &s.Options)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -98,7 +98,7 @@ type suiteStore struct {
 }
 
 func (s *suiteStore) open(ctx context.Context, t testing.TB, n *network, namespace string, o Options) (driver.Backend, error) {
-	b, err := open(ctx, []*lanes{n.lanes(t, s.server)}, namespace, &o)
+	b, err := open(ctx, []*slots{n.slots(t, s.server)}, namespace, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +132,8 @@ func (s *suiteStore) conformance(t testing.TB) *conformance.Store {
 			return b, n.wire(), err
 		},
 		Calls: s.count.calls,
-		// Lanes are all the history there is.
-		Compact: func(ctx context.Context) error { return s.removeAll(ctx, keys.Feeds()) },
+		// Change logs are all the history there is.
+		Compact: func(ctx context.Context) error { return s.removeAll(ctx, keys.ChangeLogs()) },
 		Wipe:    func(ctx context.Context) error { return s.removeAll(ctx, s.namespace+"/") },
 		Tamper: func(ctx context.Context, what conformance.Tampering, name string) error {
 			return s.tamper(ctx, keys, what, name)
@@ -147,18 +147,12 @@ func (s *suiteStore) removeAll(ctx context.Context, prefix string) error {
 }
 
 func (s *suiteStore) tamper(ctx context.Context, keys kv.Keys, what conformance.Tampering, name string) error {
-	shard := keys.Shard(driver.ShardID(name))
-	put := func(key, value string) error {
+	if key, value, ok := kvwire.Damage(keys, what, name, 500<<10); ok {
 		_, err := s.admin.KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, new(api.WriteOptions).WithContext(ctx))
 		return err
 	}
+	shard := keys.Shard(driver.ShardID(name))
 	switch what {
-	case conformance.CorruptShard:
-		return put(shard, "\xff\x00 held")
-	case conformance.CorruptMember:
-		return put(keys.Member(driver.SessionID(name)), `{"v":1,`)
-	case conformance.OversizeShard:
-		return put(shard, "1 held "+strings.Repeat("x", 500<<10))
 	case conformance.RewriteShard:
 		p, _, err := s.admin.KV().Get(shard, new(api.QueryOptions).WithContext(ctx))
 		if err != nil || p == nil {

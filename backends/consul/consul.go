@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -28,10 +29,10 @@ var _ driver.Backend = (*Backend)(nil)
 // at once while heartbeats are answered, and how many connections it keeps is its own matter. The context bounds
 // the opening only. nil options work. An error says what to change.
 func Open(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
-	return open(ctx, []*lanes{shared(client, func() {})}, namespace, o)
+	return open(ctx, []*slots{shared(client, func() {})}, namespace, o)
 }
 
-func open(ctx context.Context, all []*lanes, namespace string, o *Options) (*Backend, error) {
+func open(ctx context.Context, all []*slots, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -42,9 +43,9 @@ func open(ctx context.Context, all []*lanes, namespace string, o *Options) (*Bac
 	}
 	s := newStore(all, keys, opts)
 	s.reach(ctx)
-	store := feeds(s, namespace)
+	store := logged(s, keys)
 	shared, err := kv.Open(ctx, store, kv.Options{
-		Backend: Name, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestLanes, Fit: s.fit,
+		Backend: Name, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestSlots, Fit: s.fit,
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -52,15 +53,15 @@ func open(ctx context.Context, all []*lanes, namespace string, o *Options) (*Bac
 	return &Backend{Backend: shared}, nil
 }
 
-func feeds(s *store, namespace string) kv.Store {
-	return kv.Feeds(s, kv.FeedOptions{Namespace: namespace, Lanes: requestLanes, ReadKeys: s.ops})
+func logged(s *store, keys kv.Keys) kv.Store {
+	return changelog.New(s, keys, changelog.Options{Parallel: requestSlots, ReadKeys: s.ops})
 }
 
-// What a transaction has beside its items: two conditions of the guard, the rider,
-// and the witness.
+// What a transaction has beside its items: two conditions of the guard, the
+// piggybacked transaction, and the witness.
 const (
-	reserved      = 2 + 2*kv.MaxRiderOps + 1
-	reservedBytes = reserved*(operationOverhead+2<<10) + 2*kv.MaxRiderBytes
+	reserved      = 2 + 2*changelog.MaxPiggybackOps + 1
+	reservedBytes = reserved*(operationOverhead+2<<10) + 2*changelog.MaxPiggybackBytes
 )
 
 func limits(s *store) driver.Limits {
@@ -117,6 +118,6 @@ func RaiseFloor(ctx context.Context, client *api.Client, namespace string, above
 	if err != nil {
 		return err
 	}
-	store := feeds(newStore([]*lanes{shared(client, func() {})}, keys, opts), namespace)
+	store := logged(newStore([]*slots{shared(client, func() {})}, keys, opts), keys)
 	return errors.Join(kv.RaiseFloor(ctx, store, namespace, above), store.Close())
 }

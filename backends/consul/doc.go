@@ -21,7 +21,7 @@
 //
 // A transaction has at most 128 operations and 512 KiB, so that about forty shards
 // are claimed in one. What a store with an incremental watch would tell is kept in
-// feed lanes (see kv.Feeds): a change costs each process the lanes, not the shards.
+// change logs (see package changelog): a change costs each process those, not the shards.
 //
 // # Connections
 //
@@ -31,7 +31,8 @@
 // While heartbeats are answered it has at most six requests under way at once, whatever
 // the number of shards: one for heartbeats, which never wait for other requests (rule
 // E4), three for those, and two blocked queries. Heartbeats without an answer are
-// followed by others, on further connections. With [OpenConfig] each request has a
+// followed by others, on further connections, and pings after a lapse of trust have
+// their own. With [OpenConfig] each request has a
 // client with at most one connection. With [Open] the client's pool decides: Go's HTTP
 // client may keep a few idle connections more, because it goes on dialing for a request
 // that found another. Do not set MaxConnsPerHost for that: dials into a network that is

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/conformance/outage"
 	"github.com/tenure-go/tenure/conformance/servers"
@@ -385,12 +386,12 @@ func TestFollowWhenTheIndexGoesBack(t *testing.T) {
 			res.Header.Set("X-Consul-Index", fmt.Sprint(index))
 		}
 	}
-	s, keys := storeOver(t, n.lanes(t, server))
+	s, keys := storeOver(t, n.slots(t, server))
 	const seconds = 5
 	ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
 	defer cancel()
 	told := 0
-	err := s.Follow(ctx, []string{keys.Feeds()}, func(*kv.Page) error { told++; return nil })
+	err := s.Follow(ctx, []string{keys.ChangeLogs()}, func(*kv.Page) error { told++; return nil })
 	if !errors.Is(err, context.DeadlineExceeded) || told != 1 {
 		t.Errorf("told %d times, %v; want once, until the context ended", told, err)
 	}
@@ -401,7 +402,7 @@ func TestFollowWhenTheIndexGoesBack(t *testing.T) {
 
 // storeOver is a store without a backend over it, in a namespace that nobody used
 // before.
-func storeOver(t *testing.T, l *lanes) (*store, kv.Keys) {
+func storeOver(t *testing.T, l *slots) (*store, kv.Keys) {
 	t.Helper()
 	keys, err := kv.NewKeys(fresh())
 	if err != nil {
@@ -411,7 +412,7 @@ func storeOver(t *testing.T, l *lanes) (*store, kv.Keys) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStore([]*lanes{l}, keys, o)
+	s := newStore([]*slots{l}, keys, o)
 	t.Cleanup(func() { s.Close() })
 	return s, keys
 }
@@ -426,15 +427,15 @@ func TestReadIsNotOlderThanFollow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, keys := storeOver(t, newNetwork(new(traffic)).lanes(t, server))
-	for _, key := range []string{keys.Shard("s"), keys.Feed("lane")} { // by another process
+	s, keys := storeOver(t, newNetwork(new(traffic)).slots(t, server))
+	for _, key := range []string{keys.Shard("s"), keys.ChangeLogs() + "log-a-1"} { // by another process
 		if _, err := admin.KV().Put(&api.KVPair{Key: key, Value: []byte("x")}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var told kv.Rev
 	enough := errors.New("enough")
-	if err := s.Follow(t.Context(), []string{keys.Feeds()}, func(p *kv.Page) error { told = p.Rev; return enough }); !errors.Is(err, enough) {
+	if err := s.Follow(t.Context(), []string{keys.ChangeLogs()}, func(p *kv.Page) error { told = p.Rev; return enough }); !errors.Is(err, enough) {
 		t.Fatal(err)
 	}
 	page, err := s.Range(t.Context(), kv.Range{Prefix: keys.State()})
@@ -448,8 +449,8 @@ func TestReadIsNotOlderThanFollow(t *testing.T) {
 func TestHeartbeatsHaveTheirOwnSlot(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(new(traffic))
-	s, keys := storeOver(t, n.lanes(t, pool.Get(t, servers.Consul, nil)))
-	for range requestLanes {
+	s, keys := storeOver(t, n.slots(t, pool.Get(t, servers.Consul, nil)))
+	for range requestSlots {
 		if _, err := s.addresses[0].kinds[requests].take(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -457,13 +458,35 @@ func TestHeartbeatsHaveTheirOwnSlot(t *testing.T) {
 	put := []kv.Txn{{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := s.Apply(ctx, &kv.Batch{Heartbeat: true, Txns: put}); err != nil {
+	if _, err := s.Apply(ctx, &changelog.Batch{Batch: kv.Batch{Heartbeat: true, Txns: put}}); err != nil {
 		t.Errorf("a heartbeat: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := s.Apply(ctx, &kv.Batch{Txns: put}); !errors.Is(err, driver.ErrRetry) {
+	if _, err := s.Apply(ctx, &changelog.Batch{Batch: kv.Batch{Txns: put}}); !errors.Is(err, driver.ErrRetry) {
 		t.Errorf("another write: %v, want ErrRetry, as nothing was sent", err)
+	}
+}
+
+// TestPingsHaveTheirOwnSlots: a ping passes while every slot for other requests is
+// taken, also by requests that the server holds for seconds because it has no leader.
+func TestPingsHaveTheirOwnSlots(t *testing.T) {
+	t.Parallel()
+	s, keys := storeOver(t, newNetwork(new(traffic)).slots(t, pool.Get(t, servers.Consul, nil)))
+	for range requestSlots {
+		if _, err := s.addresses[0].kinds[requests].take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := s.Get(ctx, keys.Item(driver.PingShard, "0")); err != nil {
+		t.Errorf("a ping: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Get(short, keys.Item("s", "0")); err == nil {
+		t.Error("another read passes although every slot is taken")
 	}
 }
 
@@ -498,9 +521,9 @@ func TestAcquireCost(t *testing.T) {
 func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(new(traffic))
-	s, keys := storeOver(t, n.lanes(t, pool.Get(t, servers.Consul, nil)))
+	s, keys := storeOver(t, n.slots(t, pool.Get(t, servers.Consul, nil)))
 	apply := func(o kv.Op) kv.Rev {
-		out, err := s.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{o}}}})
+		out, err := s.Apply(t.Context(), &changelog.Batch{Batch: kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{o}}}}})
 		if err != nil || !out.Results[0].OK {
 			t.Fatal(err, out)
 		}
@@ -524,8 +547,8 @@ func TestDeletesHaveGrowingRevisions(t *testing.T) {
 // waits for no other request (rule E4).
 func TestRefusedHeartbeatHasItsOwnSlot(t *testing.T) {
 	t.Parallel()
-	s, keys := storeOver(t, newNetwork(new(traffic)).lanes(t, pool.Get(t, servers.Consul, nil)))
-	for range requestLanes {
+	s, keys := storeOver(t, newNetwork(new(traffic)).slots(t, pool.Get(t, servers.Consul, nil)))
+	for range requestSlots {
 		if _, err := s.addresses[0].kinds[requests].take(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -534,12 +557,12 @@ func TestRefusedHeartbeatHasItsOwnSlot(t *testing.T) {
 	put := kv.Txn{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	out, err := s.Apply(ctx, &kv.Batch{Heartbeat: true, Guard: gone, Txns: []kv.Txn{put}})
+	out, err := s.Apply(ctx, &changelog.Batch{Batch: kv.Batch{Heartbeat: true, Guard: gone, Txns: []kv.Txn{put}}})
 	if err != nil || !out.Refused || len(out.Guard) != 1 {
 		t.Errorf("with a guard that does not hold: %+v, %v", out, err)
 	}
 	put.If, put.Else = gone, []string{keys.Beat("x")}
-	out, err = s.Apply(ctx, &kv.Batch{Heartbeat: true, Txns: []kv.Txn{put}})
+	out, err = s.Apply(ctx, &changelog.Batch{Batch: kv.Batch{Heartbeat: true, Txns: []kv.Txn{put}}})
 	if err != nil || out.Results[0].OK || out.Results[0].Err != nil || len(out.Results[0].Reads) != 1 {
 		t.Errorf("with a condition that does not hold: %+v, %v", out, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -75,7 +76,7 @@ func FuzzAnswers(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newStore([]*lanes{shared(c, func() {})}, keys, o)
+		s := newStore([]*slots{shared(c, func() {})}, keys, o)
 		defer s.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -106,13 +107,13 @@ func FuzzAnswers(f *testing.F) {
 		if err := s.Follow(ctx, []string{ns + "/!feed/"}, func(p *kv.Page) error { page("a watch", p, nil); return told }); err == nil {
 			t.Error("a watch ended without an error")
 		}
-		out, err := s.Apply(ctx, &kv.Batch{
+		out, err := s.Apply(ctx, &changelog.Batch{Batch: kv.Batch{
 			Guard: []kv.Compare{{Key: "a/!id", Rev: 3}},
 			Txns: []kv.Txn{
 				{If: []kv.Compare{{Key: key, Rev: 8}}, Ops: []kv.Op{{Key: key, Value: []byte("2")}}, Else: []string{key}, Prev: true},
 				{Ops: []kv.Op{{Key: "a/!item/s/x", Delete: true}}, Then: []string{key}},
 			},
-		})
+		}})
 		if err == nil {
 			outcome(t, out)
 		} else if errors.Is(err, driver.ErrStoreChanged) {
@@ -124,7 +125,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-func outcome(t *testing.T, out *kv.Outcome) {
+func outcome(t *testing.T, out *changelog.Outcome) {
 	if !out.Refused && len(out.Results) != 2 {
 		t.Fatalf("%d results of two transactions", len(out.Results))
 	}

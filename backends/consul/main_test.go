@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if code, is := system.Member(Opener); is {
+	if code, is := system.Member(Opener()); is {
 		os.Exit(code)
 	}
 	system.AddFlags(flag.CommandLine)

@@ -102,8 +102,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// lanes are those of a caller's client of the server, through the network.
-func (n *network) lanes(t testing.TB, server *servers.Server) *lanes {
+// slots are those of a caller's client of the server, through the network.
+func (n *network) slots(t testing.TB, server *servers.Server) *slots {
 	t.Helper()
 	cfg := api.DefaultConfig()
 	cfg.Address, cfg.HttpClient = server.Addr(), &http.Client{Transport: n}

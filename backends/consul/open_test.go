@@ -20,9 +20,9 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/outage"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -69,9 +69,9 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestSettingsHideTheToken(t *testing.T) {
 	t.Parallel()
-	s := Settings{Token: "planted-secret"}
+	s := Settings{Config: Config{Token: "planted-secret"}}
 	printed, err := json.Marshal(s)
-	if text := fmt.Sprintf("%v %+v %#v %s %q %x", s, s, s, printed, s.Token, s.Token); err != nil || strings.Contains(text, "planted") ||
+	if text := fmt.Sprintf("%v %+v %#v %s %q %x", s, s, s, printed, s.Config.Token, s.Config.Token); err != nil || strings.Contains(text, "planted") ||
 		strings.Contains(text, hex.EncodeToString([]byte("planted-secret"))) {
 		t.Errorf("the settings print as %s, %v", text, err)
 	}
@@ -127,10 +127,9 @@ func TestRunTimePolicy(t *testing.T) {
 		}
 		return b.Close()
 	}
-	token := runTime(t, admin, "suite")
 	h := conformance.Harness{Name: Name, New: func(ct conformance.T) *conformance.Store {
-		// One policy covers the folder, with an identity for each case in it.
 		namespace := "suite/" + rand.Text()
+		token := runTime(t, admin, namespace)
 		return &conformance.Store{Open: func(ctx context.Context) (driver.Backend, error) {
 			if err := create(ctx, namespace); err != nil {
 				return nil, err
@@ -151,27 +150,89 @@ func TestRunTimePolicy(t *testing.T) {
 		t.Error(report)
 	}
 
-	if err := create(t.Context(), "app"); err != nil {
-		t.Fatal(err)
+	for _, namespace := range []string{"app", "app/eu"} {
+		if err := create(t.Context(), namespace); err != nil {
+			t.Fatal(err)
+		}
 	}
-	keys, err := kv.NewKeys("app")
+	token := runTime(t, admin, "app")
+	c, err := api.NewClient(&api.Config{Address: server.Addr(), Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := api.NewClient(&api.Config{Address: server.Addr(), Token: runTime(t, admin, "app")})
-	if err != nil {
-		t.Fatal(err)
+	put := func(key string) error {
+		_, err := c.KV().Put(&api.KVPair{Key: key, Value: []byte("mine")}, nil)
+		return err
 	}
-	_, identity := c.KV().Delete(keys.Identity(), nil)
-	_, rewrite := c.KV().Put(&api.KVPair{Key: keys.Identity(), Value: []byte("x")}, nil)
-	_, tree := c.KV().DeleteTree("app/", nil)
-	_, other := c.KV().Put(&api.KVPair{Key: "other/x"}, nil)
-	for what, err := range map[string]error{"delete the identity": identity, "write the identity": rewrite, "delete the namespace": tree, "write elsewhere": other} {
+	remove := func(prefix string) error {
+		_, err := c.KV().DeleteTree(prefix, nil)
+		return err
+	}
+	_, identity := c.KV().Delete("app/!id", nil)
+	_, _, below := c.KV().Get("app/eu/!id", nil)
+	for what, err := range map[string]error{
+		"delete the identity": identity, "write the identity": put("app/!id"), "delete the namespace": remove("app/"),
+		"delete all that is Tenure's": remove("app/!"), "write elsewhere": put("other/x"), "write beside": put("app/x"),
+		"write an identity further below": put("app/eu/!id"), "write a shard further below": put("app/eu/!state/shard/s"),
+		"delete further below": remove("app/eu/"), "read further below": below,
+	} {
 		var status api.StatusError
 		if !errors.As(err, &status) || status.Code != 403 {
 			t.Errorf("%s: %v, want a refusal", what, err)
 		}
 	}
+	// The page says that this is possible.
+	b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	last, _ := acquire(t, join(t, b, "n1"), claims(1))
+	if err := remove("app/!state/"); err != nil {
+		t.Errorf("deleting all shards and members: %v", err)
+	}
+	if _, err := b.Join(t.Context(), driver.Member{Session: "late", Node: "n2", TTL: time.Minute}); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a process that saw what was removed joins: %v, want ErrStoreChanged", err)
+	}
+	later, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer later.Close()
+	if anew, _ := acquire(t, join(t, later, "n3"), claims(1)); anew[0].Token <= last[0].Token {
+		t.Errorf("token %d after %d, when the record was removed", anew[0].Token, last[0].Token)
+	}
+}
+
+// TestIdentityTampered: whoever overwrites or removes the identity stops the members.
+func TestIdentityTampered(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Consul, nil)
+	c, err := api.NewClient(&api.Config{Address: server.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(value string) func(string) error {
+		return func(namespace string) error {
+			_, err := c.KV().Put(&api.KVPair{Key: namespace + "/!id", Value: []byte(value)}, nil)
+			return err
+		}
+	}
+	outage.Identity(t, func(t *testing.T, namespace string) driver.Backend {
+		b, err := OpenConfig(t.Context(), Config{Address: server.Addr()}, namespace, &Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}, map[string]func(string) error{
+		"garbage": put("garbage"),
+		"another": put(`{"v":1,"id":"ANOTHER","base":0}`),
+		"removed": func(namespace string) error {
+			_, err := c.KV().Delete(namespace+"/!id", nil)
+			return err
+		},
+	})
 }
 
 // TestTokenRevoked: without its right a member's writes are certainly not applied,
@@ -192,8 +253,8 @@ func TestTokenRevoked(t *testing.T) {
 		}
 	}
 	write(token)
-	settings := Settings{Address: server.Addr(), TokenFile: file, Namespace: "app"}
-	b, err := Opener.Open(t.Context(), func(to any) error { *to.(*Settings) = settings; return nil })
+	settings := Settings{Config: Config{Address: server.Addr(), TokenFile: file}, Namespace: "app"}
+	b, err := Opener().Open(t.Context(), func(to any) error { *to.(*Settings) = settings; return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,26 +20,26 @@ const (
 type Options struct {
 	// Create writes the namespace's identity if it has none. Without it a missing
 	// identity is an error, because it may mean a wiped store (rule I1).
-	Create bool
+	Create bool `json:"create" yaml:"create"`
 
 	// MaxTxnOps is how many operations one transaction may have. Default (0)
 	// DefaultMaxTxnOps, which is what Consul takes; less where something before it
 	// takes less, at least 32.
-	MaxTxnOps int
+	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
 	// MaxTxnBytes is how long a transaction's request may be. Default (0)
 	// DefaultMaxTxnBytes; 64 KiB to 16 MiB. Only raise it together with the servers'
 	// txn_max_req_len and kv_max_value_size.
-	MaxTxnBytes int
+	MaxTxnBytes int `json:"max_txn_bytes" yaml:"max_txn_bytes"`
 
-	// Token, if set, is asked for the ACL token of each request, in the place of the
+	// Token, if set, is asked for the ACL token of each request, instead of the
 	// client's: for tokens that change. It must be safe for concurrent use and must
 	// not block.
-	Token func(ctx context.Context) (string, error)
+	Token func(ctx context.Context) (string, error) `json:"-" yaml:"-"`
 
 	// Insecure lets OpenConfig reach another host without TLS, or without checking
 	// its certificate. Default false: that is refused.
-	Insecure bool
+	Insecure bool `json:"insecure" yaml:"insecure"`
 }
 
 // withDefaults returns a copy with the defaults filled in, or what to change.

@@ -14,17 +14,19 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/backends/kv/route"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// store is a namespace of Consul's key-value store as a kv.Plain.
+// store is a namespace of Consul's key-value store as a changelog.Store.
 type store struct {
-	addresses []*lanes
+	addresses []*slots
 	routes    *route.Routes                         // among the addresses
 	token     func(context.Context) (string, error) // nil: the client's own
 	ops       int                                   // per transaction
 	bytes     int                                   // of a transaction's request
+	ping      string                                // the key that pings read
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -35,12 +37,13 @@ type store struct {
 	witness witness
 }
 
-var _ kv.Plain = (*store)(nil)
+var _ changelog.Store = (*store)(nil)
 
-func newStore(all []*lanes, keys kv.Keys, o *Options) *store {
+func newStore(all []*slots, keys kv.Keys, o *Options) *store {
 	life, end := context.WithCancel(context.Background())
 	return &store{
 		addresses: all, routes: route.New(life, len(all), 0), token: o.Token, ops: o.MaxTxnOps, bytes: o.MaxTxnBytes,
+		ping: keys.Item(driver.PingShard, "0"),
 		life: life, end: end, witness: witness{keys: keys},
 	}
 }
@@ -97,7 +100,7 @@ func (c *call) query() *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true, Token: c.token}).WithContext(c.ctx)
 }
 
-// begin chooses an address and waits for a lane of the kind. An error means that
+// begin chooses an address and waits for a slot of the kind. An error means that
 // nothing was sent.
 func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	c = &call{s: s, caller: ctx}
@@ -110,14 +113,14 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	switch k {
 	case heartbeats:
 		t = s.routes.Beat(ctx)
-	case requests:
+	case requests, pings:
 		t = s.routes.Call(ctx)
 	default:
 		t = s.routes.Watch(ctx)
 	}
 	c.ctx = t.Context
-	lanes := s.addresses[t.Server].kinds[k]
-	l, err := lanes.take(t.Context)
+	slots := s.addresses[t.Server].kinds[k]
+	l, err := slots.take(t.Context)
 	if err != nil {
 		err = c.heard(err)
 		t.Done(c.outcome)
@@ -132,7 +135,7 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 		if ended || s.life.Err() != nil || s.routes.Current() != t.Server {
 			l.drop()
 		}
-		lanes.give(l)
+		slots.give(l)
 	}
 	return c, nil
 }
@@ -197,7 +200,11 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 
 // Get reads keys. See kv.Store.
 func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
-	return s.get(ctx, requests, keys)
+	k := requests
+	if len(keys) == 1 && keys[0] == s.ping {
+		k = pings
+	}
+	return s.get(ctx, k, keys)
 }
 
 // get reads keys in transactions, each at one index. Nothing is decided by them

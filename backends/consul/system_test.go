@@ -11,7 +11,7 @@ import (
 // systemConfig has the members of a run reach the first server only, as they would
 // their agent.
 func systemConfig(t *testing.T, members, parallel int) system.Config {
-	return outage.Lanes(t, Opener, parallel, func() outage.Lane {
+	return outage.Lanes(t, Opener(), parallel, func() outage.Lane {
 		cluster := servers.NewCluster(t, servers.Consul, members, nil)
 		return outage.Lane{
 			Servers: cluster.Members(),

@@ -69,16 +69,16 @@ func condition(c kv.Compare) operation {
 type part struct {
 	lo, hi int
 	shared []int // conditions that it has in common with earlier ones
-	index  int   // of the transaction in the batch; guardPart or riderPart
+	index  int   // of the transaction in the batch; guardPart or piggybackPart
 	prev   int   // the operation that tells Prev, -1 if prevRev does
 	prevIs kv.Rev
 	then   int // the first operation of Then
 }
 
 const (
-	guardPart   = -1
-	riderPart   = -2
-	witnessPart = -3
+	guardPart     = -1
+	piggybackPart = -2
+	witnessPart   = -3
 )
 
 // request is a transaction of the HTTP API.

@@ -135,9 +135,6 @@ func size(t *kv.Txn) int {
 	for _, op := range t.Ops {
 		n += len(op.Key) + len(op.Value) + overhead
 	}
-	for _, p := range t.Known {
-		n += len(p.Value) + overhead
-	}
 	for _, key := range t.Then {
 		n += len(key) + overhead
 	}
@@ -195,9 +192,6 @@ func nested(txns []kv.Txn) *etcdserverpb.TxnRequest {
 				continue
 			}
 			p.put.Key, p.put.Value, p.put.PrevKv = []byte(op.Key), op.Value, prev
-			if i == 0 {
-				p.put.Value = t.Told()
-			}
 			p.is.RequestPut = &p.put
 			p.op.Request = &p.is
 		}

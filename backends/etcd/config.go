@@ -147,43 +147,29 @@ func loopback(endpoint string) bool {
 // Secret is a string that prints as xxxxx in every format.
 type Secret = driver.Secret
 
-// Settings are the Opener's options in configuration. See Options.
+// Settings are the Opener's options in configuration.
 type Settings struct {
-	Endpoints       []string `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
-	Username        string   `json:"username" yaml:"username"`
-	Password        Secret   `json:"password" yaml:"password"`
-	PasswordFile    string   `json:"password_file" yaml:"password_file"` // read when opening; wins over password
-	CAFile          string   `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
-	CertFile        string   `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
-	KeyFile         string   `json:"key_file" yaml:"key_file"`
-	ServerName      string   `json:"server_name" yaml:"server_name"` // expected in the certificate; default: the endpoint's host
-	Namespace       string   `json:"namespace" yaml:"namespace"`     // such as "orders"
-	Create          bool     `json:"create" yaml:"create"`
-	MaxTxnOps       int      `json:"max_txn_ops" yaml:"max_txn_ops"`
-	MaxRequestBytes int      `json:"max_request_bytes" yaml:"max_request_bytes"`
-	Insecure        bool     `json:"insecure" yaml:"insecure"`
+	Endpoints    []string `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
+	Username     string   `json:"username" yaml:"username"`
+	Password     Secret   `json:"password" yaml:"password"`
+	PasswordFile string   `json:"password_file" yaml:"password_file"` // read when opening; wins over password
+	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
+	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
+	KeyFile      string   `json:"key_file" yaml:"key_file"`
+	ServerName   string   `json:"server_name" yaml:"server_name"` // expected in the certificate; default: the endpoint's host
+	Namespace    string   `json:"namespace" yaml:"namespace"`     // such as "orders"
+	Options      `yaml:",inline"`
 }
 
 // Opener opens this backend by name, "etcd", from configuration.
-var Opener = driver.Opener{
-	Name: Name, Settings: Settings{},
-	Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
-		var s Settings
-		if err := decode(&s); err != nil {
-			return nil, err
-		}
-		c, err := s.config()
-		if err != nil {
-			return nil, err
-		}
-		b, err := OpenConfig(ctx, c, s.Namespace, &Options{
-			Create: s.Create, MaxTxnOps: s.MaxTxnOps, MaxRequestBytes: s.MaxRequestBytes, Insecure: s.Insecure,
-		})
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
-	},
+func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+
+func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
+	c, err := s.config()
+	if err != nil {
+		return nil, err
+	}
+	return OpenConfig(ctx, c, s.Namespace, &s.Options)
 }
 
 func (s *Settings) config() (clientv3.Config, error) {

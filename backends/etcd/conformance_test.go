@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -215,18 +214,12 @@ func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (clientv
 }
 
 func (s *suiteStore) tamper(ctx context.Context, keys kv.Keys, what conformance.Tampering, name string) error {
-	shard := keys.Shard(driver.ShardID(name))
-	put := func(key, value string) error {
+	if key, value, ok := kvwire.Damage(keys, what, name, 1<<20); ok {
 		_, err := s.client.Put(ctx, key, value)
 		return err
 	}
+	shard := keys.Shard(driver.ShardID(name))
 	switch what {
-	case conformance.CorruptShard:
-		return put(shard, "\xff\x00 held")
-	case conformance.CorruptMember:
-		return put(keys.Member(driver.SessionID(name)), `{"v":1,`)
-	case conformance.OversizeShard:
-		return put(shard, "1 held "+strings.Repeat("x", 1<<20))
 	case conformance.RewriteShard:
 		_, err := s.client.Put(ctx, shard, "", clientv3.WithIgnoreValue())
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-go/tenure/conformance/outage"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/intercept"
 )
 
 // TestClusterStruck appends to a log, each entry exactly once, while the leader
@@ -26,7 +27,7 @@ func TestClusterStruck(t *testing.T) {
 	members := cluster.Members()
 	c := config(t, members...)
 	client := newClient(t, c)
-	b := impatient{openOn(t, c, Options{})}
+	b := intercept.Wrap(openOn(t, c, Options{}), impatient)
 	n, seen := 0, driver.WriteNo(0)
 	sqlfault.StrikeWhileWriting(t, b, 9, func(ctx context.Context) (int, error) {
 		// Strike only where there was progress.
@@ -52,19 +53,13 @@ func TestClusterStruck(t *testing.T) {
 }
 
 // impatient gives every commit a time-out, as core does.
-type impatient struct{ *Backend }
-
-type impatientSession struct{ driver.Session }
-
-func (b impatient) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
-	s, err := b.Backend.Join(ctx, m)
-	return impatientSession{s}, err
-}
-
-func (s impatientSession) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
-	return s.Session.Commit(ctx, writes)
+func impatient(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+	if c.Op == intercept.Commit {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+	}
+	return proceed(ctx)
 }
 
 // moveLeader asks the leader to give way to another member.

@@ -21,7 +21,7 @@ var pool servers.Pool
 var outageRounds = flag.Int("outage.rounds", 0, "rounds at each of three TTLs of the tests that take servers away; 0: a few at one")
 
 func TestMain(m *testing.M) {
-	if code, is := system.Member(Opener); is {
+	if code, is := system.Member(Opener()); is {
 		os.Exit(code)
 	}
 	if how := os.Getenv(candidateVariable); how != "" {

@@ -13,28 +13,18 @@ var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the backend
 // TestMutants takes one rule out of the backend at a time, and expects the test that
 // is named to fail.
 func TestMutants(t *testing.T) {
-	if !*mutantsFlag {
-		t.Skip("needs -mutants: it builds the package once for each mutant")
-	}
-	for _, m := range []struct {
-		name, killer string
-		edits        []mutate.Edit
-	}{
-		{"O1: a watch's position is that of the header", "TestWatchPosition", []mutate.Edit{{
+	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+		{Name: "O1: a watch's position is that of the header", Killer: "TestWatchPosition", Edits: []mutate.Edit{{
 			File: "watch.go", Old: "\t\t\trev = changes[n].Rev\n", New: ""}}},
-		{"O1: of several prefixes the one that is ahead counts", "TestWatchPosition", []mutate.Edit{{
+		{Name: "O1: of several prefixes the one that is ahead counts", Killer: "TestWatchPosition", Edits: []mutate.Edit{{
 			File: "watch.go", Old: "fn(slices.Min(reached), changes)", New: "fn(slices.Max(reached), changes)"}}},
-		{"I2: answers of another cluster count", "TestRestoredCluster", []mutate.Edit{{
+		{Name: "I2: answers of another cluster count", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
 			File: "store.go", Old: "|| s.clusterID.Load() == id {", New: "|| s.clusterID.Load() != 0 {"}}},
-		{"I2: the tokens of another cluster go on", "TestRestoredCluster", []mutate.Edit{{
+		{Name: "I2: the tokens of another cluster go on", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
 			File: "../kv/incarnation.go", Old: "id.Base += leastLift + rand.N(randomLift);", New: "id.Base += 0 * rand.N(randomLift);"}}},
-		{"I2: no cluster is on record", "TestRestoredCluster", []mutate.Edit{{
+		{Name: "I2: no cluster is on record", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
 			File: "etcd.go", Old: "strconv.FormatUint(st.clusterID.Load(), 16)", New: "strconv.FormatUint(1, 16)"}}},
-	} {
-		t.Run(m.name, func(t *testing.T) {
-			if out, failed := mutate.Run(t, mutate.Build(t, m.edits...), m.killer, 2*time.Minute); !failed {
-				t.Errorf("survived %s:\n%s", m.killer, out)
-			}
-		})
-	}
+		{Name: "I1: an identity that was overwritten goes unnoticed", Killer: "TestIdentityTampered/garbage", Edits: []mutate.Edit{{
+			File: "../kv/backend.go", Old: "{{Key: b.keys.Identity(), Rev: b.idRev}}", New: "{{Key: b.keys.Identity(), Rev: Exists}}"}}},
+	})
 }

@@ -168,7 +168,7 @@ func TestTLS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := Opener.Open(t.Context(), func(into any) error { return json.Unmarshal(settings, into) })
+			b, err := Opener().Open(t.Context(), func(into any) error { return json.Unmarshal(settings, into) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -336,7 +336,7 @@ func TestRaiseFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := b.Join(t.Context(), driver.Member{Session: "late", Node: "n1", TTL: time.Second}); !errors.Is(err, driver.ErrStoreChanged) {
-		t.Errorf("a join by who opened it before: %v, want ErrStoreChanged", err)
+		t.Errorf("a join through the Backend that was open before: %v, want ErrStoreChanged", err)
 	}
 	granted, _ := sqlfault.Acquire(t, sqlfault.Join(t, openOn(t, c, Options{}), "n1"), sqlfault.Claims(1))
 	if token := granted[0].Fence.Token; token <= above {

@@ -21,21 +21,21 @@ const minTxnOps = 16
 type Options struct {
 	// Create writes the namespace's identity if it has none. Without it a missing
 	// identity is an error, because it may mean a wiped store (rule I1).
-	Create bool
+	Create bool `json:"create" yaml:"create"`
 
 	// MaxTxnOps is how many operations one transaction may have. Default (0): asked
 	// of the server, at most DefaultMaxTxnOps; 16 to 10,000. Only raise it together
 	// with max-txn-ops of all members.
-	MaxTxnOps int
+	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
 	// MaxRequestBytes is how long a request may be. Default (0)
 	// DefaultMaxRequestBytes; 64 KiB to 64 MiB. Change it together with
 	// max-request-bytes of all members.
-	MaxRequestBytes int
+	MaxRequestBytes int `json:"max_request_bytes" yaml:"max_request_bytes"`
 
 	// Insecure lets OpenConfig talk to another host without TLS, or without checking
 	// its certificate. Default false: that is refused.
-	Insecure bool
+	Insecure bool `json:"insecure" yaml:"insecure"`
 }
 
 // withDefaults returns a copy with the defaults filled in, or what to change.

@@ -9,8 +9,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/conformance/outage"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -110,15 +110,62 @@ func TestRecipe(t *testing.T) {
 	if err := errors.Join(other.Release(t.Context(), []driver.Fence{moved[0].Fence}), other.Close(t.Context())); err != nil {
 		t.Error(err)
 	}
-	client := newClient(t, user)
-	keys, err := kv.NewKeys("orders")
+	below, err := OpenConfig(t.Context(), root, "orders/eu", &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Put(t.Context(), keys.Identity(), "mine"); !denied(err) {
-		t.Errorf("writing the identity: %v, want a refusal", err)
+	defer below.Close()
+	client := newClient(t, user)
+	for what, write := range map[string]func() error{
+		"write the identity":              func() error { _, err := client.Put(t.Context(), "orders/!id", "mine"); return err },
+		"delete the identity":             func() error { _, err := client.Delete(t.Context(), "orders/!id"); return err },
+		"write the incarnation":           func() error { _, err := client.Put(t.Context(), "orders/!incarnation", "1 mine"); return err },
+		"delete the namespace":            func() error { _, err := client.Delete(t.Context(), "orders/", clientv3.WithPrefix()); return err },
+		"delete all that is Tenure's":     func() error { _, err := client.Delete(t.Context(), "orders/!", clientv3.WithPrefix()); return err },
+		"write an identity further below": func() error { _, err := client.Put(t.Context(), "orders/eu/!id", "mine"); return err },
+		"write a shard further below":     func() error { _, err := client.Put(t.Context(), "orders/eu/!state/shard/s", "mine"); return err },
+		"read further below":              func() error { _, err := client.Get(t.Context(), "orders/eu/!id"); return err },
+		"write elsewhere":                 func() error { _, err := client.Put(t.Context(), "orders2/!id", "mine"); return err },
+		"write beside":                    func() error { _, err := client.Put(t.Context(), "orders/app", "mine"); return err },
+	} {
+		if err := write(); !denied(err) {
+			t.Errorf("%s: %v, want a refusal", what, err)
+		}
 	}
-	if _, err := client.Delete(t.Context(), "orders/", clientv3.WithPrefix()); !denied(err) {
-		t.Errorf("deleting the namespace: %v, want a refusal", err)
+	// The page says that this is possible.
+	last, _ := sqlfault.Acquire(t, sqlfault.Join(t, b, "n3"), []driver.Claim{{Shard: "another"}})
+	if res, err := client.Delete(t.Context(), "orders/!state/", clientv3.WithPrefix()); err != nil || res.Deleted < 200 {
+		t.Errorf("deleting all shards and members: %+v, %v", res, err)
 	}
+	if anew, _ := sqlfault.Acquire(t, sqlfault.Join(t, b, "n4"), []driver.Claim{{Shard: "another"}}); anew[0].Fence.Token <= last[0].Fence.Token {
+		t.Errorf("token %d after %d, when the record was removed", anew[0].Fence.Token, last[0].Fence.Token)
+	}
+}
+
+// TestIdentityTampered: whoever overwrites or removes the identity stops the members.
+func TestIdentityTampered(t *testing.T) {
+	t.Parallel()
+	c := config(t, pool.Get(t, servers.Etcd, nil))
+	client := newClient(t, c)
+	put := func(value string) func(string) error {
+		return func(namespace string) error {
+			_, err := client.Put(t.Context(), namespace+"/!id", value)
+			return err
+		}
+	}
+	outage.Identity(t, func(t *testing.T, namespace string) driver.Backend {
+		b, err := OpenConfig(t.Context(), c, namespace, &Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}, map[string]func(string) error{
+		"garbage": put("garbage"),
+		"another": put(`{"v":1,"id":"ANOTHER","base":0}`),
+		"removed": func(namespace string) error {
+			_, err := client.Delete(t.Context(), namespace+"/!id")
+			return err
+		},
+	})
 }

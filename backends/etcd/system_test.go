@@ -9,7 +9,7 @@ import (
 )
 
 func systemConfig(t *testing.T, members, parallel int) system.Config {
-	return outage.Lanes(t, Opener, parallel, func() outage.Lane {
+	return outage.Lanes(t, Opener(), parallel, func() outage.Lane {
 		cluster := servers.NewCluster(t, servers.Etcd, members, nil)
 		return outage.Lane{
 			Servers: cluster.Members(),

@@ -70,7 +70,6 @@ func (s *store) watch(ctx context.Context, m *member, prefixes []string, after k
 		changes := make([]kv.Change, len(resp.Events))
 		for n, e := range resp.Events {
 			changes[n] = kv.Change{Key: string(e.Kv.Key), Value: e.Kv.Value, Rev: kv.Rev(e.Kv.ModRevision), Deleted: e.Type == mvccpb.Event_DELETE}
-			changes[n].Known = kv.ToldWith(&changes[n])
 			rev = changes[n].Rev
 		}
 		reached[i] = max(reached[i], rev)

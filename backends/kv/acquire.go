@@ -2,8 +2,10 @@ package kv
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	"github.com/tenure-go/tenure/backends/kv/internal/record"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -11,8 +13,9 @@ import (
 //
 // The compare of a claim is on the revision of the shard's record, which also
 // fixes its session. That the record at this revision is the one the claim saw
-// is known from the mirror, else it is read first: the caller's word for who the
-// holder is must not decide (rule A1).
+// is known from the mirror, else it is read first: the caller's idea of the holder is
+// never trusted (rule A1). With the record its head is read, and first, too, where it
+// was found damaged (rule D1).
 func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.AcquireResult, error) {
 	if err := driver.CheckClaims(claims); err != nil {
 		return nil, err
@@ -25,7 +28,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	for i, c := range claims {
 		if c.Seen == (driver.Owner{}) {
 			seen[i] = Absent
-		} else if owner, rev, ok := b.mirror.shard(c.Shard); ok && owner == c.Seen {
+		} else if owner, rev, ok := b.mirror.shard(c.Shard); ok && owner == c.Seen && !b.leases.spoilt(c.Shard) {
 			seen[i] = rev
 		} else {
 			ask = append(ask, i)
@@ -44,12 +47,17 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 		}
 		for n, i := range ask {
 			record, head := pairs[2*n], pairs[2*n+1]
-			if owner, _, err := b.owner(record); err == nil && owner == claims[i].Seen {
-				seen[i] = record.Rev
-				send = append(send, i)
+			owner, _, err := b.owner(record)
+			if err != nil || owner != claims[i].Seen {
+				results[i] = s.denied(claims[i], record, head)
 				continue
 			}
-			results[i] = s.denied(claims[i], record, head)
+			if _, err := decodeHead(head); err != nil { // D1
+				results[i].Err = err
+				continue
+			}
+			seen[i] = record.Rev
+			send = append(send, i)
 		}
 	}
 	txns := make([]Txn, len(send))
@@ -99,7 +107,7 @@ func (s *session) claim(c driver.Claim, seen Rev) Txn {
 	}
 	return Txn{
 		If:   conds,
-		Ops:  []Op{{Key: shard, Value: shardRecord{session: s.id, from: c.Seen.Token}.encode()}},
+		Ops:  []Op{{Key: shard, Value: shardRecord{Session: s.id, From: c.Seen.Token}.Encode()}},
 		Then: then,
 		Else: []string{shard, head},
 	}
@@ -112,7 +120,7 @@ func (s *session) denied(c driver.Claim, record, head Pair) driver.AcquireResult
 	if err != nil {
 		return driver.AcquireResult{Err: notApplied(err)}
 	}
-	if owner.Session == s.id && r.from == c.Seen.Token && owner != c.Seen {
+	if owner.Session == s.id && r.From == c.Seen.Token && owner != c.Seen {
 		return s.b.granted(c.Shard, s.id, record.Rev, head)
 	}
 	return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: owner}}
@@ -127,8 +135,12 @@ func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, rev Rev, he
 		l.head, l.headRev, l.headKnown = h, head.Rev, true
 	}
 	b.leases.put(shard, l)
-	// With a corrupt head the lease is granted and yet of no use: an unknown
-	// outcome, until the record was repaired.
+	b.leases.spoil(shard, err)
+	if err != nil {
+		// The lease is granted, so that the error must not say that it was not, and is
+		// of no use: the caller gives it back, and the next claim is refused (D1).
+		err = fmt.Errorf("tenure: shard %q was granted with a head of no use: %v", shard, err)
+	}
 	return driver.AcquireResult{Fence: f, Head: h, Err: err}
 }
 
@@ -157,18 +169,15 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 		if h.To != s.id { // the batch's guard has it otherwise
 			conds = append(conds, Compare{Key: target, Rev: Exists})
 		}
+		value := shardRecord{Session: h.To, From: h.Fence.Token}.Encode()
+		if l, ok := b.leases.get(h.Fence.Shard); ok && l.headKnown && l.rev == at.rev {
+			value = record.AppendHead(value, knownHead(l))
+		}
 		txns[n] = Txn{
 			If:   conds,
-			Ops:  []Op{{Key: shard, Value: shardRecord{session: h.To, from: h.Fence.Token}.encode()}},
+			Ops:  []Op{{Key: shard, Value: value}},
 			Then: []string{head},
 			Else: []string{shard, head, target},
-		}
-		if l, ok := b.leases.get(h.Fence.Shard); ok && l.headKnown && l.rev == at.rev {
-			known := Pair{Key: head, Rev: l.headRev}
-			if l.headRev != 0 {
-				known.Value = encodeHead(l.head)
-			}
-			txns[n].Known = []Pair{known}
 		}
 	}
 	err = b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
@@ -189,13 +198,21 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 	return results, nil
 }
 
+// knownHead is the head of a lease, to go behind the record of its successor.
+func knownHead(l lease) record.Head {
+	if l.headRev == 0 {
+		return record.Head{}
+	}
+	return record.Head{Rev: int64(l.headRev), Text: encodeHead(l.head)}
+}
+
 // refused answers a transfer that the records do not allow.
 func (s *session) refused(h driver.Handover, record, head Pair, target bool) driver.AcquireResult {
 	owner, r, err := s.b.owner(record)
 	switch {
 	case err != nil:
 		return driver.AcquireResult{Err: notApplied(err)}
-	case owner.Session == h.To && r.from == h.Fence.Token && owner.Token != h.Fence.Token:
+	case owner.Session == h.To && r.From == h.Fence.Token && owner.Token != h.Fence.Token:
 		return s.b.granted(h.Fence.Shard, h.To, record.Rev, head) // rule A3
 	case owner.Session != h.Fence.Session || owner.Token != h.Fence.Token:
 		return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: owner}}

@@ -153,14 +153,14 @@ func (b *Backend) owner(p Pair) (driver.Owner, shardRecord, error) {
 	if p.Rev == 0 {
 		return driver.Owner{}, shardRecord{}, nil
 	}
-	r, err := decodeShard(p)
+	r, err := decodeShard(p, b.base)
 	if err != nil {
 		return driver.Owner{}, shardRecord{}, err
 	}
-	if r.session == "" {
-		return driver.Owner{Token: r.token}, r, nil
+	if r.Session == "" {
+		return driver.Owner{Token: r.Token}, r, nil
 	}
-	return driver.Owner{Session: r.session, Token: b.token(p.Rev)}, r, nil
+	return driver.Owner{Session: r.Session, Token: b.token(p.Rev)}, r, nil
 }
 
 // readError classifies the failure of a read.

@@ -644,13 +644,15 @@ func TestCorruptRecords(t *testing.T) {
 		t.Errorf("the log before a corrupt chunk: %+v, %v; want 1 entry", page, err)
 	}
 	_, err = f.b.ReadLog(f.ctx, "s", 1, 10)
-	want(t, "the corrupt chunk", err, kv.ErrCorrupt)
+	want(t, "the corrupt chunk", err, driver.ErrDamaged)
 	f.store.Tamper("test/!head/s", []byte("junk"))
 	_, err = f.b.ReadLog(f.ctx, "s", 0, 10)
-	want(t, "reading under a corrupt head", err, kv.ErrCorrupt)
+	want(t, "reading under a corrupt head", err, driver.ErrDamaged)
 	r := f.append(a, fence, 3)
-	want(t, "a commit under a corrupt head", r.Err, kv.ErrCorrupt)
-	want(t, "a commit under a corrupt head", r.Err, driver.ErrRetry)
+	want(t, "a commit under a corrupt head", r.Err, driver.ErrDamaged)
+	if errors.Is(r.Err, driver.ErrRetry) {
+		t.Errorf("a commit under a corrupt head may be tried again: %v", r.Err)
+	}
 	f.store.Tamper("test/!state/shard/s", []byte("junk"))
 	if err := a.Release(f.ctx, []driver.Fence{good}); err != nil {
 		t.Errorf("another shard: %v", err)
@@ -659,13 +661,13 @@ func TestCorruptRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "claiming a corrupt shard", rs[0].Err, kv.ErrCorrupt)
+	want(t, "claiming a corrupt shard", rs[0].Err, driver.ErrDamaged)
 	if rs[1].Err != nil {
 		t.Errorf("claiming another shard beside it: %v", rs[1].Err)
 	}
 	f.store.Tamper("test/!node/n-b", []byte("junk"))
 	_, err = f.b.Join(f.ctx, driver.Member{Session: "b", Node: "n-b", TTL: time.Second})
-	want(t, "joining under a corrupt label", err, kv.ErrCorrupt)
+	want(t, "joining under a corrupt label", err, driver.ErrDamaged)
 }
 
 func TestObserveReportsABrokenWatch(t *testing.T) {

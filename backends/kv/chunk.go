@@ -42,7 +42,7 @@ func encodeChunk(token driver.Token, number driver.WriteNo, payloads [][]byte) [
 // length, whatever the record says.
 func decodeChunk(p Pair, shard driver.ShardID, last driver.Seq) (chunk, error) {
 	corrupt := func(reason string) (chunk, error) {
-		return chunk{}, &CorruptError{Key: p.Key, Reason: reason}
+		return chunk{}, corrupt(p.Key, reason)
 	}
 	head, b, reason := chunkHead(p.Value, last)
 	if reason != "" {

@@ -19,41 +19,9 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 		return nil, err
 	}
 	results := make([]driver.CommitResult, len(writes))
-	plans := make([]lease, len(writes))
-	send := make([]int, 0, len(writes))
-	var ask []int
-	for i := range writes {
-		w := &writes[i]
-		l, ok := b.leases.get(w.Fence.Shard)
-		ok = ok && l.headKnown && l.owner == driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token} && l.head.Number+1 == w.Number
-		if ok && firstConflict(w, l.head, nil) < 0 {
-			plans[i] = l
-			send = append(send, i)
-		} else {
-			ask = append(ask, i)
-		}
-	}
-	if len(ask) > 0 {
-		var keys []string
-		for _, i := range ask {
-			keys = append(keys, b.evidence(&writes[i])...)
-		}
-		pairs, err := b.inspect(ctx, nil, keys)
-		if err != nil {
-			return nil, err
-		}
-		for _, i := range ask {
-			n := len(b.evidence(&writes[i]))
-			l, err := b.judge(&writes[i], pairs[:n])
-			pairs = pairs[n:]
-			if err != nil {
-				results[i].Err = err
-				continue
-			}
-			b.leases.put(writes[i].Fence.Shard, l)
-			plans[i] = l
-			send = append(send, i)
-		}
+	plans, send, err := b.plan(ctx, writes, results)
+	if err != nil {
+		return nil, err
 	}
 	txns := make([]Txn, len(send))
 	heads := make([]driver.Head, len(send))
@@ -66,7 +34,7 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 		}
 		return bytes
 	}
-	err := b.write(ctx, nil, txns, size, func(n int, r *Result, err error) {
+	err = b.write(ctx, nil, txns, size, func(n int, r *Result, err error) {
 		i := send[n]
 		w := &writes[i]
 		switch {
@@ -95,6 +63,47 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 		}
 	}
 	return results, nil
+}
+
+// plan returns the lease under which each write is sent, and which writes are: all but
+// those that a read, of what this process does not know, shows to have no chance. The
+// results of these have the error.
+func (b *Backend) plan(ctx context.Context, writes []driver.Write, results []driver.CommitResult) (plans []lease, send []int, err error) {
+	plans, send = make([]lease, len(writes)), make([]int, 0, len(writes))
+	var ask []int
+	var keys []string
+	for i := range writes {
+		w := &writes[i]
+		l, ok := b.leases.get(w.Fence.Shard)
+		ok = ok && l.headKnown && l.owner == driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token} && l.head.Number+1 == w.Number
+		if ok && firstConflict(w, l.head, nil) < 0 {
+			plans[i] = l
+			send = append(send, i)
+		} else {
+			ask = append(ask, i)
+			keys = append(keys, b.evidence(w)...)
+		}
+	}
+	if len(ask) == 0 {
+		return plans, send, nil
+	}
+	pairs, err := b.inspect(ctx, nil, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, i := range ask {
+		n := len(b.evidence(&writes[i]))
+		l, err := b.judge(&writes[i], pairs[:n])
+		pairs = pairs[n:]
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		b.leases.put(writes[i].Fence.Shard, l)
+		plans[i] = l
+		send = append(send, i)
+	}
+	return plans, send, nil
 }
 
 // evidence is the keys of the records that decide a write, in the order that

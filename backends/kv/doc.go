@@ -34,8 +34,8 @@
 // one round trip, each with at most two conditions, or three and one for each
 // operation of a commit. The store splits a batch further if it must.
 //
-// A store without such a watch, as Consul and ZooKeeper are, implements [Plain]
-// and is opened as kv.Open(ctx, kv.Feeds(client, ...), ...).
+// A store without such a watch, as Consul and ZooKeeper are, implements the Store of
+// package changelog, which gives it one: kv.Open(ctx, changelog.New(client, keys, ...), ...).
 //
 // # How the contract is met
 //
@@ -67,36 +67,15 @@
 // anew: a Backend retries nothing by itself. An Observe without a cursor reads the
 // store and corrects what the watch may have missed.
 //
-// # Feeds
-//
-// Where a store cannot say what changed, the processes tell each other: every write
-// of a roster entry, a shard's record or a chunk carries, in the same transaction,
-// the names of what it may change, in one of a few records of its process, its feed
-// lanes. A lane is a ring of about 2 KiB with a number for each of its writes, so
-// that a reader sees what it missed. All processes follow all lanes, with one blocked
-// call each, read the records named, and never believe a name to be more than that.
-// A write of one shard's record, or of one short chunk, puts the record beside its
-// name, and with a hand-over the head, so that the successor's first commit needs no
-// read; the commit compares both like any other.
-//
-//   - A lane's write compares the one before, so one transaction at a time carries a
-//     lane. What is not answered leaves it unknown: it is read before its next use,
-//     and what is still under way is refused by the compare.
-//   - Ownership and logs have lanes of their own, and heartbeats need none (rule E4).
-//   - A reader who missed names reads in full: everybody after a change of hundreds
-//     of records, as often as one read takes a third of the time.
-//   - Of one shard's commits a lane keeps eight. A tail that missed more, up to
-//     hundreds, reads that shard's log, and nobody is reset.
-//   - A lane that nobody writes, for a minute or, if it is long, ten seconds, is
-//     removed by the next write of another process, which says up to where it had
-//     told: readers lose nothing. So lanes need no timers, and no sessions.
+// A hand-over writes the head behind the shard's record, as the former owner knows it,
+// so that the successor learns it with the change and its first commit needs no read.
+// Other readers of the record ignore it, and the commit compares the head like any other.
 //
 // # What it does not do
 //
-// It starts no timer, but to pace reads in full, and decides nothing by a clock but
-// how long hints are worth keeping. A session id is refused if it is one of
-// the last 16 that joined under its node label, or of the last 128 whose labels were
-// removed; core uses each id once (rule C3).
+// It starts no timer, and decides nothing by a clock. A session id is refused if it is
+// one of the last 16 that joined under its node label, or of the last 128 whose labels
+// were removed; core uses each id once (rule C3).
 // An error of ErrStoreChanged that comes from the revision of a write's own answer
 // tells of a write that the changed store did apply; nothing that store says counts
 // until an operator decided, so it is reported as what it is.

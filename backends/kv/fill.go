@@ -40,29 +40,36 @@ func (b *Backend) fill(ctx context.Context, changes []Change) ([]Change, error) 
 			continue
 		}
 		reads++
-		if c.Deleted {
-			head, err := b.head(ctx, shard)
-			if err != nil && !errors.Is(err, ErrCorrupt) {
-				return nil, err
-			}
-			if err == nil && head.Seq < last {
-				continue // its commit was refused
-			}
-		} else {
-			found, err := b.chunks(ctx, shard, prev+1, last-1, maxFilledChunks)
-			if err != nil {
-				return nil, err
-			}
-			for _, p := range found {
-				if p.Key < c.Key {
-					all = append(all, Change{Key: p.Key, Value: p.Value, Rev: p.Rev})
-				}
-			}
+		before, written, err := b.missing(ctx, shard, c, prev, last)
+		if err != nil {
+			return nil, err
 		}
-		at[shard] = last
-		all = append(all, c)
+		if written {
+			at[shard] = last
+			all = append(append(all, before...), c)
+		}
 	}
 	return all, nil
+}
+
+// missing reads what a change leaves out: the chunks between the entries prev and last,
+// or whether a chunk that is deleted was written at all.
+func (b *Backend) missing(ctx context.Context, shard driver.ShardID, c Change,
+	prev, last driver.Seq) (before []Change, written bool, err error) {
+	if c.Deleted {
+		head, err := b.head(ctx, shard)
+		if errors.Is(err, driver.ErrDamaged) {
+			return nil, true, nil
+		}
+		return nil, err == nil && head.Seq >= last, err // else its commit was refused
+	}
+	found, err := b.chunks(ctx, shard, prev+1, last-1, maxFilledChunks)
+	for _, p := range found {
+		if p.Key < c.Key {
+			before = append(before, Change{Key: p.Key, Value: p.Value, Rev: p.Rev})
+		}
+	}
+	return before, err == nil, err
 }
 
 // follows reports whether the change is the chunk that comes after entry prev, or

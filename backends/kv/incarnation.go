@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/tenure-go/tenure/backends/kv/internal/record"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -36,14 +37,14 @@ func adopt(ctx context.Context, s Store, keys Keys, current string) (identity, R
 		}
 		txn := Txn{
 			If:  []Compare{{Key: was.Key, Rev: was.Rev}, {Key: recorded.Key, Rev: recorded.Rev}},
-			Ops: []Op{{Key: recorded.Key, Value: []byte(format + " " + current)}},
+			Ops: []Op{{Key: recorded.Key, Value: []byte(record.Format + " " + current)}},
 		}
 		if recorded.Rev != 0 {
-			l := line{rest: recorded.Value}
-			l.format()
-			former := string(l.word())
-			if l.reason != "" {
-				return identity{}, 0, &CorruptError{Key: recorded.Key, Reason: l.reason}
+			l := record.Line{Rest: recorded.Value}
+			l.Format(record.MaxLen)
+			former := string(l.Word())
+			if l.Reason != "" {
+				return identity{}, 0, corrupt(recorded.Key, l.Reason)
 			}
 			if former == current {
 				return id, was.Rev, nil

@@ -22,7 +22,7 @@ import (
 //	<ns>/!beat/<session>          what a heartbeat changes
 //	<ns>/!head/<shard>            number of commits, head of the log
 //	<ns>/!log/<shard>/<seq>       the entries of one commit, under the last one's number
-//	<ns>/!feed/<lane>             hints of what changed, where a store cannot tell
+//	<ns>/!feed/<name>             a change log, where a store has no watch: see package changelog
 //	<ns>/!item/<shard>/<key>      an item: the application's bytes as they are
 //	<ns>/!probe/<random>          scratch key while opening
 type Keys struct{ ns string }
@@ -85,11 +85,8 @@ func (k Keys) Chunk(s driver.ShardID, last driver.Seq) string {
 	return fmt.Sprintf("%s/!log/%s/%0*x", k.ns, s, seqDigits, int64(last))
 }
 
-// Feeds is the prefix of the lanes that tell what changed; see Feeds, the function.
-func (k Keys) Feeds() string { return k.ns + "/!feed/" }
-
-// Feed is the key of a lane.
-func (k Keys) Feed(lane string) string { return k.ns + "/!feed/" + lane }
+// ChangeLogs is the prefix of the records of package changelog.
+func (k Keys) ChangeLogs() string { return k.ns + "/!feed/" }
 
 // Items is the prefix of a shard's items.
 func (k Keys) Items(s driver.ShardID) string { return k.ns + "/!item/" + string(s) + "/" }

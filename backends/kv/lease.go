@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tenure-go/tenure/backends/kv/internal/record"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -24,36 +25,58 @@ type lease struct {
 // read before it, and what became of those that it gave away or lost: at most one
 // for each shard of the namespace, of which the mirror knows all.
 type leases struct {
-	mu   sync.Mutex
-	m    map[driver.ShardID]lease
-	told map[driver.ShardID]lease // what the watch told of grants, to whomever: at most maxToldLeases
+	mu sync.Mutex
+	m  map[driver.ShardID]lease
+	// watched are grants that the watch delivered with their heads, of any session.
+	watched map[driver.ShardID]lease // at most maxWatchedLeases
+	bad     map[driver.ShardID]bool  // whose head was damaged at a grant: at most maxWatchedLeases
 }
 
-const maxToldLeases = 1024
+const maxWatchedLeases = 1024
 
 func (l *leases) init() {
 	l.m = make(map[driver.ShardID]lease)
-	l.told = make(map[driver.ShardID]lease)
+	l.watched = make(map[driver.ShardID]lease)
+	l.bad = make(map[driver.ShardID]bool)
+}
+
+// spoil remembers whether a shard's head is damaged.
+func (l *leases) spoil(s driver.ShardID, damaged error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case damaged == nil:
+		delete(l.bad, s)
+	case len(l.bad) < maxWatchedLeases:
+		l.bad[s] = true
+	}
+}
+
+// spoilt reports whether a shard's head was damaged when it was looked at last.
+func (l *leases) spoilt(s driver.ShardID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bad[s]
 }
 
 func (l *leases) get(s driver.ShardID) (lease, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v, ok := l.m[s]
-	if t, also := l.told[s]; also && (!ok || t.rev > v.rev || t.rev == v.rev && !v.headKnown) {
+	if t, also := l.watched[s]; also && (!ok || t.rev > v.rev || t.rev == v.rev && !v.headKnown) {
 		return t, true
 	}
 	return v, ok
 }
 
-// tell remembers a grant that the watch told of, with the shard's head.
-func (l *leases) tell(s driver.ShardID, v lease) {
+// putWatched remembers a grant that the watch delivered with the shard's head.
+func (l *leases) putWatched(s driver.ShardID, v lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.told) >= maxToldLeases {
-		clear(l.told) // what is missing is read
+	if len(l.watched) >= maxWatchedLeases {
+		clear(l.watched) // what is missing is read
 	}
-	l.told[s] = v
+	l.watched[s] = v
 }
 
 // put remembers what was learned, unless something newer is known.
@@ -65,8 +88,8 @@ func (l *leases) put(s driver.ShardID, v lease) {
 		return
 	}
 	l.m[s] = v
-	if l.told[s].rev <= v.rev {
-		delete(l.told, s)
+	if l.watched[s].rev <= v.rev {
+		delete(l.watched, s)
 	}
 }
 
@@ -77,26 +100,31 @@ func (l *leases) drop(s driver.ShardID, upTo Rev) {
 	if l.m[s].rev <= upTo {
 		delete(l.m, s)
 	}
-	if l.told[s].rev <= upTo {
-		delete(l.told, s)
+	if l.watched[s].rev <= upTo {
+		delete(l.watched, s)
 	}
 }
 
-// learn takes over what a watched change of a shard tells beside its owner.
+// learn takes over the head that a watched change of a shard has behind its record.
 func (b *Backend) learn(c Change) {
 	shard, ok := strings.CutPrefix(c.Key, b.keys.Shards())
-	if !ok || len(c.Known) != 1 || c.Known[0].Key != b.keys.Head(driver.ShardID(shard)) {
+	if !ok {
 		return
 	}
+	_, h, ok := record.CutHead(c.Value)
+	if !ok || Rev(h.Rev) >= c.Rev {
+		return
+	}
+	known := Pair{Key: b.keys.Head(driver.ShardID(shard)), Value: h.Text, Rev: Rev(h.Rev)}
 	owner, _, err := b.owner(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev})
 	if err != nil || owner.Session == "" {
 		return
 	}
-	head, err := decodeHead(c.Known[0])
+	head, err := decodeHead(known)
 	if err != nil {
 		return
 	}
-	b.leases.tell(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: c.Known[0].Rev, headKnown: true})
+	b.leases.putWatched(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: known.Rev, headKnown: true})
 }
 
 // current returns the revision at which the shard's record was f, as far as this
@@ -150,5 +178,5 @@ func (b *Backend) Granted(f driver.Fence) (key string, rev Rev, held []byte, ok 
 	if driver.CheckFence(f) != nil || rev == 0 {
 		return "", 0, nil, false
 	}
-	return b.keys.Shard(f.Shard), rev, []byte(format + " held " + string(f.Session) + " "), true
+	return b.keys.Shard(f.Shard), rev, []byte(record.Format + " held " + string(f.Session) + " "), true
 }

@@ -31,7 +31,7 @@ func decodeIdentity(p Pair) (identity, error) {
 		return identity{}, err
 	}
 	if len(id.ID) == 0 || len(id.ID) > driver.MaxNameLen || id.Base < 0 || id.Base > maxBase {
-		return identity{}, &CorruptError{Key: p.Key, Reason: "no valid id and base"}
+		return identity{}, corrupt(p.Key, "no valid id and base")
 	}
 	return id, nil
 }
@@ -91,7 +91,7 @@ func decodeNode(p Pair) (nodeRecord, error) {
 	}
 	for _, s := range n.Sessions {
 		if driver.CheckSession(s) != nil {
-			return nodeRecord{}, &CorruptError{Key: p.Key, Reason: "no valid session"}
+			return nodeRecord{}, corrupt(p.Key, "no valid session")
 		}
 	}
 	return n, nil
@@ -109,23 +109,23 @@ func decodeMember(p Pair, session driver.SessionID) (driver.Member, error) {
 		return driver.Member{}, err
 	}
 	if r.Member.Session != session {
-		return driver.Member{}, &CorruptError{Key: p.Key, Reason: "it names another session"}
+		return driver.Member{}, corrupt(p.Key, "it names another session")
 	}
 	if err := driver.CheckMember(r.Member, driver.Limits{}); err != nil {
-		return driver.Member{}, &CorruptError{Key: p.Key, Reason: err.Error()}
+		return driver.Member{}, corrupt(p.Key, err.Error())
 	}
 	return r.Member, nil
 }
 
 func decodeJSON(p Pair, into any, format *int) error {
 	if len(p.Value) > maxJSONRecord {
-		return &CorruptError{Key: p.Key, Reason: "too long"}
+		return corrupt(p.Key, "too long")
 	}
 	if err := json.Unmarshal(p.Value, into); err != nil {
-		return &CorruptError{Key: p.Key, Reason: "not JSON of the expected form"}
+		return corrupt(p.Key, "not JSON of the expected form")
 	}
 	if *format != jsonFormat {
-		return &CorruptError{Key: p.Key, Reason: "unknown format"}
+		return corrupt(p.Key, "unknown format")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"errors"
 	"strings"
 	"sync"
 
@@ -26,8 +27,9 @@ type mirror struct {
 	floor   int64 // departures up to here may have been forgotten
 	shards  recent[driver.ShardID, driver.Owner]
 	members recent[driver.SessionID, member]
-	gone    int                      // members that are kept as departures
-	beats   map[driver.SessionID]Rev // heartbeats that are watched; 0: no record
+	damaged recent[string, *driver.DamagedError] // by key; up to driver.MaxDamaged
+	gone    int                                  // members that are kept as departures
+	beats   map[driver.SessionID]Rev             // heartbeats that are watched; 0: no record
 	asks    map[*driver.ObserveQuery]struct{}
 	changed chan struct{} // closed by the next change; nil if nobody waits
 	state   *run          // watch of the state
@@ -44,6 +46,7 @@ func (m *mirror) init(keys Keys, base driver.Token) {
 	m.keys, m.base = keys, base
 	m.shards.init()
 	m.members.init()
+	m.damaged.init()
 	m.asks = make(map[*driver.ObserveQuery]struct{})
 }
 
@@ -91,6 +94,8 @@ func (m *mirror) load(page *Page) {
 		m.seq = 1
 	}
 	m.shards.expect(len(page.Pairs))
+	m.damaged = recent[string, *driver.DamagedError]{} // what is damaged is met again
+	m.damaged.init()
 	seen := make(map[driver.SessionID]struct{})
 	for _, p := range page.Pairs {
 		if s, ok := strings.CutPrefix(p.Key, m.keys.Members()); ok {
@@ -123,6 +128,7 @@ func (m *mirror) follow(rev Rev, changes []Change) {
 		case !c.Deleted:
 			m.put(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev})
 		default:
+			m.damage(c.Key, nil)
 			if s, ok := strings.CutPrefix(c.Key, m.keys.Members()); ok {
 				m.depart(driver.SessionID(s), c.Rev)
 			}
@@ -134,22 +140,25 @@ func (m *mirror) follow(rev Rev, changes []Change) {
 	}
 }
 
-// put takes over a record that is newer than what the mirror has. A corrupt one,
-// and one under a key that is no name, is left out: who needs it meets its error,
-// and nobody else is held up.
+// put takes over a record that is newer than what the mirror has. A damaged one, and
+// one under a key that is no name, is noted and left out: callers that need it get its
+// error; others proceed (D1).
 func (m *mirror) put(p Pair) {
 	if name, ok := strings.CutPrefix(p.Key, m.keys.Shards()); ok {
 		it, known := m.shards.get(driver.ShardID(name))
 		if known && it.rev >= p.Rev {
 			return
 		}
-		r, err := decodeShard(p)
-		if err != nil || driver.CheckShard(driver.ShardID(name)) != nil {
+		r, err := decodeShard(p, m.base)
+		if driver.CheckShard(driver.ShardID(name)) != nil {
+			err = corrupt(p.Key, "its name is not valid")
+		}
+		if m.damage(p.Key, err) {
 			return
 		}
-		owner := driver.Owner{Token: r.token}
-		if r.session != "" {
-			owner = driver.Owner{Session: m.intern(r.session), Token: m.base + driver.Token(p.Rev)}
+		owner := driver.Owner{Token: r.Token}
+		if r.Session != "" {
+			owner = driver.Owner{Session: m.intern(r.Session), Token: m.base + driver.Token(p.Rev)}
 		}
 		if !known { // a key of its own, not a part of a longer string
 			name = strings.Clone(name)
@@ -167,12 +176,29 @@ func (m *mirror) put(p Pair) {
 		return
 	}
 	v, err := decodeMember(p, session)
-	if err != nil {
+	if m.damage(p.Key, err) {
 		return
 	}
 	m.revive(session)
 	m.seq++
 	m.members.set(v.Session, member{Member: v}, p.Rev, m.seq)
+}
+
+// damage notes that a record is damaged, or no longer is, and reports whether it is.
+// One that is known already wakes nobody, whatever becomes of its bytes.
+func (m *mirror) damage(key string, err error) bool {
+	var d *driver.DamagedError
+	if !errors.As(err, &d) {
+		if len(m.damaged.index) > 0 {
+			m.damaged.remove(key)
+		}
+		return false
+	}
+	if _, known := m.damaged.get(key); !known && len(m.damaged.index) < driver.MaxDamaged {
+		m.seq++
+		m.damaged.set(strings.Clone(key), d, 0, m.seq)
+	}
+	return true
 }
 
 // depart notes that a session's record is gone.
@@ -232,6 +258,9 @@ func (m *mirror) view(since int64, full bool) *driver.View {
 		case !full:
 			v.Gone = append(v.Gone, it.key)
 		}
+	})
+	m.damaged.since(since, func(it *recentItem[string, *driver.DamagedError]) {
+		v.Damaged = append(v.Damaged, it.val)
 	})
 	return v
 }

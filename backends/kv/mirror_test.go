@@ -70,7 +70,7 @@ func TestMirrorMergesReadAndWatch(t *testing.T) {
 	t.Parallel()
 	m := newMirror(t)
 	shard := func(s driver.SessionID, rev Rev) Pair {
-		return Pair{Key: m.keys.Shard("s"), Value: shardRecord{session: s}.encode(), Rev: rev}
+		return Pair{Key: m.keys.Shard("s"), Value: shardRecord{Session: s}.Encode(), Rev: rev}
 	}
 	m.load(&Page{Rev: 10, Pairs: []Pair{memberPair(t, m.keys, "a", 3), memberPair(t, m.keys, "b", 4), shard("a", 5)}})
 	at := m.seq

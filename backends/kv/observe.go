@@ -70,7 +70,7 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 		m.mu.Lock()
 		if len(q.Beats) > 0 && !m.covers(q) {
 			m.mu.Unlock()
-			continue // another call has just put its watch in the place of this one's
+			continue // another call has just replaced this watch
 		}
 		state, err := b.watchState()
 		if err != nil {
@@ -87,7 +87,7 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 		if err != nil {
 			return nil, err
 		}
-		if v.Reset || len(v.Shards)+len(v.Members)+len(v.Gone)+len(v.Beats) > 0 {
+		if v.Reset || len(v.Shards)+len(v.Members)+len(v.Gone)+len(v.Beats)+len(v.Damaged) > 0 {
 			return v, nil
 		}
 		var beatsDone <-chan struct{} // nil, which never ends, without beats

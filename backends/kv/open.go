@@ -28,9 +28,9 @@ type Options struct {
 	// Pipeline is how many batches of one call are under way at once. 0 means 1.
 	Pipeline int
 	// Fit, if not nil, says how many of the first transactions the store carries in
-	// one atomic step, beside a guard of two conditions and, on a Plain, a rider; at
-	// least 1. It is for a store whose room is counted in more than transactions. nil
-	// means BatchItems of them, and WriteBytes.
+	// one atomic step, beside a guard of two conditions; at least 1. It is for a store
+	// whose room is counted in more than transactions. nil means BatchItems of them, and
+	// WriteBytes.
 	Fit func(txns []Txn) int
 }
 

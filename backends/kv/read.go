@@ -84,35 +84,12 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	if err != nil {
 		return nil, b.readError(err)
 	}
-	next := after + 1
-	for _, p := range found {
-		_, last, ok := b.keys.splitChunk(p.Key)
-		if !ok {
-			continue
-		}
-		c, err := decodeChunk(p, shard, last)
-		if err != nil {
-			if len(page.Entries) > 0 {
-				return page, nil // what precedes it can be read
-			}
-			return nil, err
-		}
-		if c.entries[0].Seq > next {
-			break
-		}
-		for _, e := range c.entries {
-			if e.Seq < next {
-				continue
-			}
-			if e.Seq > head.Seq || len(page.Entries) == limit {
-				return page, nil
-			}
-			page.Entries = append(page.Entries, e)
-			next++
-		}
-	}
+	page.Entries, err = b.entries(found, shard, after+1, head.Seq, limit)
 	if len(page.Entries) > 0 {
-		return page, nil
+		return page, nil // also what precedes a record that cannot be read
+	}
+	if err != nil {
+		return nil, err
 	}
 	if head, err = b.head(ctx, shard); err != nil {
 		return nil, err
@@ -120,7 +97,36 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	if after+1 < head.Oldest {
 		return nil, &driver.TrimmedError{Shard: shard, Oldest: head.Oldest}
 	}
-	return nil, &CorruptError{Key: b.keys.Chunk(shard, after+1), Reason: "the head names entries that are not there"}
+	return nil, corrupt(b.keys.Chunk(shard, after+1), "the head names entries that are not there")
+}
+
+// entries are those in the records of a log from one on, in order and without a hole, up
+// to another one, at most limit. After an error they are those before the bad record.
+func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through driver.Seq, limit int) (all []driver.Entry, err error) {
+	for _, p := range records {
+		_, last, ok := b.keys.splitChunk(p.Key)
+		if !ok {
+			continue
+		}
+		c, err := decodeChunk(p, shard, last)
+		if err != nil {
+			return all, err
+		}
+		if c.entries[0].Seq > next {
+			return all, nil
+		}
+		for _, e := range c.entries {
+			if e.Seq < next {
+				continue
+			}
+			if e.Seq > through || len(all) == limit {
+				return all, nil
+			}
+			all = append(all, e)
+			next++
+		}
+	}
+	return all, nil
 }
 
 // Bounds of what one page of a log is read from. Records may be long: after a few

@@ -9,22 +9,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/kv/internal/record"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
 func TestShardRecordRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, want := range []shardRecord{
-		{session: "a", from: 0},
-		{session: "s-1.x", from: math.MaxInt64},
-		{token: 1},
-		{token: math.MaxInt64},
+		{Session: "a", From: 0},
+		{Session: "s-1.x", From: math.MaxInt64},
+		{Token: 1},
+		{Token: math.MaxInt64},
 	} {
-		got, err := decodeShard(Pair{Value: want.encode(), Rev: 1})
+		got, err := parseShard(Pair{Value: want.Encode(), Rev: 1})
 		if err != nil || got != want {
-			t.Errorf("%q decodes to %+v, %v; want %+v", want.encode(), got, err, want)
+			t.Errorf("%q decodes to %+v, %v; want %+v", want.Encode(), got, err, want)
 		}
-		got, err = decodeShard(Pair{Value: append(want.encode(), " later"...), Rev: 1})
+		got, err = parseShard(Pair{Value: append(want.Encode(), " later"...), Rev: 1})
 		if err != nil || got != want {
 			t.Errorf("an unknown field is not ignored: %+v, %v", got, err)
 		}
@@ -35,10 +36,23 @@ func TestShardRecordCorrupt(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{
 		"", "1", "1 held", "1 held a", "1 held a x", "1 held a -1", "1 held _a 1", "1 held a/b 1", "1  held a 1",
-		"1 free", "1 free 0", "1 free 9223372036854775808", "2 held a 1", "1 kept a 1", "1 held a 1" + strings.Repeat(" ", maxLineRecord),
+		"1 free", "1 free 0", "1 free 9223372036854775808", "2 held a 1", "1 kept a 1", "1 held a 1" + strings.Repeat(" ", record.MaxLen),
 	} {
-		if r, err := decodeShard(Pair{Key: "k", Value: []byte(bad), Rev: 1}); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%q decodes to %+v, %v; want ErrCorrupt", bad, r, err)
+		if r, err := parseShard(Pair{Key: "k", Value: []byte(bad), Rev: 1}); !errors.Is(err, driver.ErrDamaged) {
+			t.Errorf("%q decodes to %+v, %v; want ErrDamaged", bad, r, err)
+		}
+	}
+}
+
+// TestShardRecordImpossible: a token above the record's own was never granted.
+func TestShardRecordImpossible(t *testing.T) {
+	t.Parallel()
+	for text, damaged := range map[string]bool{
+		"1 free 107": false, "1 free 108": true, "1 held a 106": false, "1 held a 107": true, "1 free 9223372036854775807": true,
+	} {
+		_, err := decodeShard(Pair{Key: "n/!state/shard/s", Value: []byte(text), Rev: 7}, 100)
+		if d, _ := errors.AsType[*driver.DamagedError](err); damaged != (d != nil) || damaged && d.Shard != "s" {
+			t.Errorf("%q at revision 7 above 100: %v; want it damaged: %v", text, err, damaged)
 		}
 	}
 }
@@ -47,7 +61,7 @@ func TestHeadRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, want := range []driver.Head{
 		{Number: 1, Seq: 0, Oldest: 1, Nonce: 1, Token: 1},
-		{Number: maxCount, Seq: maxCount, Oldest: maxCount + 1, Nonce: math.MaxUint64, Token: math.MaxInt64},
+		{Number: driver.MaxCount, Seq: driver.MaxCount, Oldest: driver.MaxCount + 1, Nonce: math.MaxUint64, Token: math.MaxInt64},
 	} {
 		got, err := decodeHead(Pair{Value: encodeHead(want), Rev: 1})
 		if err != nil || got != want {
@@ -58,8 +72,8 @@ func TestHeadRoundTrip(t *testing.T) {
 		t.Errorf("no record decodes to %+v, %v; want the zero head", got, err)
 	}
 	for _, bad := range []string{"1 0 0 1 1 1", "1 1 5 7 1 1", "1 1 0 0 1 1", "1 1 1 1 0 1", "1 1 1 1 1"} {
-		if h, err := decodeHead(Pair{Value: []byte(bad), Rev: 1}); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%q decodes to %+v, %v; want ErrCorrupt", bad, h, err)
+		if h, err := decodeHead(Pair{Value: []byte(bad), Rev: 1}); !errors.Is(err, driver.ErrDamaged) {
+			t.Errorf("%q decodes to %+v, %v; want ErrDamaged", bad, h, err)
 		}
 	}
 }
@@ -68,14 +82,14 @@ func FuzzShard(f *testing.F) {
 	f.Add([]byte("1 held a 12"))
 	f.Add([]byte("1 free 12"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := decodeShard(Pair{Value: b, Rev: 1})
+		r, err := parseShard(Pair{Value: b, Rev: 1})
 		if err != nil {
-			if !errors.Is(err, ErrCorrupt) {
+			if !errors.Is(err, driver.ErrDamaged) {
 				t.Fatal(err)
 			}
 			return
 		}
-		if again, err := decodeShard(Pair{Value: r.encode(), Rev: 1}); err != nil || again != r {
+		if again, err := parseShard(Pair{Value: r.Encode(), Rev: 1}); err != nil || again != r {
 			t.Fatalf("%q decodes to %+v, which is written and read as %+v, %v", b, r, again, err)
 		}
 	})
@@ -86,7 +100,7 @@ func FuzzHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeHead(Pair{Value: b, Rev: 1})
 		if err != nil {
-			if !errors.Is(err, ErrCorrupt) {
+			if !errors.Is(err, driver.ErrDamaged) {
 				t.Fatal(err)
 			}
 			return
@@ -103,7 +117,7 @@ func FuzzChunk(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, last int64) {
 		c, err := decodeChunk(Pair{Value: b}, "s", driver.Seq(last))
 		if err != nil {
-			if !errors.Is(err, ErrCorrupt) {
+			if !errors.Is(err, driver.ErrDamaged) {
 				t.Fatal(err)
 			}
 			return

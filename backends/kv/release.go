@@ -58,9 +58,8 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	}
 	b := s.b
 	failed := make([]error, len(fences))
-	known, err := b.locate(ctx, nil, fences, func(i int, record, _ Pair) {
-		_, _, failed[i] = b.owner(record) // a record of another lease is a no-op
-	})
+	// A record of another lease, or one that is damaged, has no such lease: a no-op.
+	known, err := b.locate(ctx, nil, fences, func(int, Pair, Pair) {})
 	if err != nil {
 		return err
 	}
@@ -70,7 +69,7 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 		key := b.keys.Shard(f.Shard)
 		txns[n] = Txn{
 			If:  []Compare{{Key: key, Rev: at.rev}},
-			Ops: []Op{{Key: key, Value: shardRecord{token: f.Token}.encode()}},
+			Ops: []Op{{Key: key, Value: shardRecord{Token: f.Token}.Encode()}},
 		}
 	}
 	err = b.write(ctx, nil, txns, nil, func(n int, r *Result, err error) {

@@ -56,8 +56,11 @@ type Store interface {
 	// rev is the revision up to which everything was delivered, and one revision is
 	// never split over two calls of fn; with several prefixes, order and calls may
 	// be those of each prefix by itself. Changes of one key may be merged into the
-	// last one. ErrCompacted says that changes since after are lost. The calls of
-	// fn come one after another, and none after Watch returned.
+	// last one. A change may be delivered again, and may be later than rev. Of several
+	// chunks of one shard, whose predecessors are found by its number, the last is
+	// enough, and a chunk that was never written may be delivered as deleted.
+	// ErrCompacted says that changes since after are lost. The calls of fn come one
+	// after another, and none after Watch returned.
 	Watch(ctx context.Context, prefixes []string, after Rev, fn func(rev Rev, changes []Change) error) error
 
 	// Close ends what is blocked, with an error outside the closed set, and frees
@@ -89,10 +92,6 @@ type Txn struct {
 	Else []string
 	// Prev asks for the revision that the record of Ops[0] had before.
 	Prev bool
-	// Known are records that who learns of this transaction will need, as the caller
-	// knows them. They decide nothing: [Feeds] passes them on, another store may with
-	// [Txn.Told].
-	Known []Pair
 }
 
 // Batch is a number of transactions under one guard.
@@ -102,13 +101,6 @@ type Batch struct {
 	Heartbeat bool
 	Guard     []Compare
 	Txns      []Txn
-	// Rider, if not nil, is applied in the same atomic step as whatever is applied
-	// of Txns, only with some of them, and its records have the revision of that step.
-	// If its conditions do not hold, nothing is
-	// applied and Outcome.RiderRefused is true. All that a store applies of a batch
-	// with a rider it applies in one atomic step. Only [Feeds] sends one, and only to
-	// a [Plain]; it is at most MaxRiderOps conditions and operations.
-	Rider *Txn
 }
 
 // Outcome is the answer to a Batch.
@@ -119,15 +111,8 @@ type Outcome struct {
 	// Guard then has the records of the guard's keys, in order.
 	Refused bool
 	Guard   []Pair
-	// RiderRefused is true if the rider's conditions did not hold, so that nothing
-	// was applied, and nothing else is told.
-	RiderRefused bool
-	// Results has one result for each transaction, in order, unless Refused or
-	// RiderRefused.
+	// Results has one result for each transaction, in order, unless Refused.
 	Results []Result
-	// Rider is the result of the rider; OK is false if no transaction was applied.
-	// Its Rev is 0 if the store does not tell.
-	Rider Result
 }
 
 // Result is the outcome of one Txn.
@@ -176,6 +161,4 @@ type Change struct {
 	Value   []byte
 	Rev     Rev
 	Deleted bool
-	// Known are records of Txn.Known: as they were at some time before.
-	Known []Pair
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/internal/watchless"
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
@@ -21,14 +22,14 @@ func TestConformance(t *testing.T) {
 	conformance.Test(t, conformance.Harness{Name: "memory", New: newConformanceStore(memory.Open)})
 }
 
-// TestConformanceFeeds runs the suite over the same store without its watch, as
+// TestConformanceChangeLogs runs the suite over the same store without its watch, as
 // backends on Consul and ZooKeeper see theirs. Not in parallel: cases that measure
 // the process must not see the other suite's.
-func TestConformanceFeeds(t *testing.T) {
-	conformance.Test(t, conformance.Harness{Name: "feeds", New: newConformanceStore(openFeeds)})
+func TestConformanceChangeLogs(t *testing.T) {
+	conformance.Test(t, conformance.Harness{Name: "changelog", New: newConformanceStore(openChangeLogs)})
 }
 
-func openFeeds(ctx context.Context, s *memory.Store, namespace string, o *memory.Options) (*kv.Backend, error) {
+func openChangeLogs(ctx context.Context, s *memory.Store, namespace string, o *memory.Options) (*kv.Backend, error) {
 	if o == nil {
 		o = &memory.Options{}
 	}
@@ -36,9 +37,13 @@ func openFeeds(ctx context.Context, s *memory.Store, namespace string, o *memory
 	if o.Link != nil {
 		c = o.Link.Wrap(c)
 	}
-	c = kv.Feeds(kvfault.Plain(c), kv.FeedOptions{Namespace: namespace})
+	keys, err := kv.NewKeys(namespace)
+	if err != nil {
+		return nil, err
+	}
+	c = changelog.New(watchless.New(c), keys, changelog.Options{})
 	b, err := kv.Open(ctx, c, kv.Options{
-		Backend: "feeds", Namespace: namespace, Create: !o.NoCreate, Pipeline: 4,
+		Backend: "changelog", Namespace: namespace, Create: !o.NoCreate, Pipeline: 4,
 		Limits: driver.Limits{BatchItems: 60, WriteOps: 256, WriteBytes: 1 << 20, MinTTL: 10 * time.Millisecond},
 	})
 	if err != nil {
@@ -115,14 +120,12 @@ func (o opener) conformanceStore() *conformance.Store {
 }
 
 func tamper(store *memory.Store, keys kv.Keys, what conformance.Tampering, name string) error {
+	if key, value, ok := kvwire.Damage(keys, what, name, 1<<20); ok {
+		store.Tamper(key, []byte(value))
+		return nil
+	}
 	shard := keys.Shard(driver.ShardID(name))
 	switch what {
-	case conformance.CorruptShard:
-		store.Tamper(shard, []byte("\xff\x00 held"))
-	case conformance.CorruptMember:
-		store.Tamper(keys.Member(driver.SessionID(name)), []byte(`{"v":1,`))
-	case conformance.OversizeShard:
-		store.Tamper(shard, []byte("1 held "+strings.Repeat("x", 1<<20)))
 	case conformance.RewriteShard:
 		value, ok := store.Record(shard)
 		if !ok {

@@ -53,11 +53,7 @@ type Config struct {
 // Opener chooses this backend in configuration as "memory". Each backend that it
 // opens has a store of its own, which ends with the process.
 func Opener() driver.Opener {
-	return driver.Opener{Name: "memory", Settings: Config{}, Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
-		var c Config
-		if err := decode(&c); err != nil {
-			return nil, err
-		}
+	return driver.NewOpener("memory", func(ctx context.Context, c *Config) (*kv.Backend, error) {
 		return Open(ctx, New(), c.Namespace, nil)
-	}}
+	})
 }

@@ -38,8 +38,10 @@ type Backend struct {
 	info    driver.Info
 	buckets int64
 
-	floor    atomic.Int64 // highest base + revision seen (I1)
-	rosterAt atomic.Int64 // highest revision of the roster seen (I1)
+	floor    atomic.Int64 // highest base + revision seen, and durable (I1)
+	rosterAt atomic.Int64 // highest revision of the roster seen, and durable (I1)
+	durable  durable
+	slot     string // of barriers
 
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -53,7 +55,7 @@ var _ driver.Backend = (*Backend)(nil)
 // from then on, and closes it when it fails.
 func New(ctx context.Context, cfg Config) (*Backend, error) {
 	b := &Backend{
-		store: cfg.Store, stmts: cfg.Statements, name: cfg.Namespace, closing: make(chan struct{}),
+		store: cfg.Store, stmts: cfg.Statements, name: cfg.Namespace, closing: make(chan struct{}), slot: barrierSlot(),
 	}
 	if err := b.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -102,11 +104,12 @@ func (b *Backend) begin(ctx context.Context) error {
 const hintPause = 500 * time.Microsecond
 
 // poll calls look for a reader until it reports that it is done, at least once per
-// poll period and after each hint (O2).
+// poll period and after each hint (O2). Anybody may send hints: each that leads to
+// nothing doubles the pause before the next counts, until none came for a poll period.
 func (b *Backend) poll(ctx context.Context, reader Readers, look func() (bool, error)) error {
 	timer := time.NewTimer(b.info.Limits.PollPeriod)
 	defer timer.Stop()
-	for {
+	for pause := hintPause; ; {
 		changed := b.store.Changed(reader)
 		if err := b.store.Check(); err != nil {
 			return err
@@ -114,7 +117,7 @@ func (b *Backend) poll(ctx context.Context, reader Readers, look func() (bool, e
 		if done, err := look(); done || err != nil {
 			return b.readError(err)
 		}
-		next := time.Now().Add(hintPause)
+		next := time.Now().Add(pause)
 		timer.Reset(b.info.Limits.PollPeriod)
 		for due := false; !due; {
 			select {
@@ -128,6 +131,9 @@ func (b *Backend) poll(ctx context.Context, reader Readers, look func() (bool, e
 			case <-timer.C:
 				due = true
 			}
+		}
+		if pause = min(2*pause, b.info.Limits.PollPeriod); changed != nil {
+			pause = hintPause
 		}
 	}
 }

@@ -2,15 +2,11 @@ package sql
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
-
-// errDamaged is a row of a log that does not make sense.
-var errDamaged = errors.New("its row in the table of logs is damaged")
 
 // chunk is what one commit appended to a shard's log, in one row: however many
 // entries a group commit has, the store writes one row and its keys. A chunk that
@@ -26,28 +22,44 @@ type chunk struct {
 }
 
 // scanChunk reads a row, and proves that entry can cut it.
-func scanChunk(r Row) (*chunk, error) {
+func (b *Backend) scanChunk(r Row) (*chunk, error) {
 	c := new(chunk)
 	var cuts []byte
-	if err := r.Scan(&c.shard, &c.first, &c.last, &c.token, &c.number, &c.position, &cuts, &c.payloads); err != nil {
+	var size int64
+	err := r.Scan(&c.shard, &c.first, &c.last, &c.token, &c.number, &c.position, &cuts, &size, &c.payloads)
+	if err != nil {
 		return nil, err
 	}
+	if why := c.check(cuts, size); why != "" {
+		return nil, b.damagedChunk(c, why)
+	}
+	return c, nil
+}
+
+// check decodes where to cut the payloads, and says why they cannot be, or nothing.
+func (c *chunk) check(cuts []byte, size int64) (why string) {
+	if int64(len(c.payloads)) != size {
+		return "its payloads are too many bytes, or not as many as its cuts say"
+	}
 	if err := json.Unmarshal(cuts, &c.cuts); err != nil {
-		return nil, c.damaged("its cuts are not numbers")
+		return "its cuts are not numbers"
 	}
 	if driver.CheckShard(c.shard) != nil {
-		return nil, c.damaged("it is of no valid shard")
+		return whyName
+	}
+	if c.token < 1 || c.number < 1 {
+		return "it has no token and number of a commit"
 	}
 	n := len(c.cuts) - 1
 	if n < 1 || c.first < 1 || c.last == math.MaxInt64 || c.last-c.first != driver.Seq(n-1) || c.cuts[0] != 0 || c.cuts[n] != len(c.payloads) {
-		return nil, c.damaged("its cuts do not fit")
+		return "its cuts do not fit"
 	}
 	for i := range n {
 		if c.cuts[i] > c.cuts[i+1] {
-			return nil, c.damaged("its cuts do not ascend")
+			return "its cuts do not ascend"
 		}
 	}
-	return c, nil
+	return ""
 }
 
 // entry is one of the chunk's. Its payload shares the chunk's memory.
@@ -57,6 +69,6 @@ func (c *chunk) entry(seq driver.Seq) driver.Entry {
 	return driver.Entry{Shard: c.shard, Seq: seq, Token: c.token, Number: c.number, Payload: c.payloads[from:to:to]}
 }
 
-func (c *chunk) damaged(why string) error {
-	return fmt.Errorf("tenure: shard %.128q, entries %d to %d: %w: %s: restore the database", c.shard, c.first, c.last, errDamaged, why)
+func (b *Backend) damagedChunk(c *chunk, why string) error {
+	return b.damaged("logs", fmt.Sprintf("%.128s, entries %d to %d", c.shard, c.first, c.last), c.shard, why)
 }

@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,14 +11,11 @@ import (
 // record is a shard's row.
 type record struct {
 	owner   driver.Owner // zero if it is damaged
-	damaged bool
+	why     string       // it is damaged: in its owner or its head
 	granted driver.Token // the token that the current one was granted from (A3)
 	head    driver.Head
 	floor   driver.Token // of View: what a shard without a row counts as (I2)
 }
-
-// errDamagedOwner is a row of a shard that nobody can have written in order.
-var errDamagedOwner = errors.New("its row names no valid session and token")
 
 // decision says what becomes of one claim or handover, given the shard's row.
 type decision struct {
@@ -140,7 +136,8 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 			known = append(known, names[i])
 		}
 	}
-	var floor int64
+	var shown sight
+	var wrote bool
 	err := b.store.WriteOwners(ctx, func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error {
 		records, err := b.claimShards(ctx, data, known)
 		if err != nil {
@@ -158,56 +155,88 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 		if err != nil {
 			return err
 		}
-		grants := make(map[grantKind][]string)
-		token := driver.Token(ns.floor() + 1)
-		for i := range results {
-			shard := driver.ShardID(names[i])
-			r, locked := records[shard]
-			unlocked, exists := late[shard]
-			if exists {
-				r = unlocked
-			}
-			r.floor = driver.Token(ns.base)
-			d := part.decide(i, r, alive)
-			if r.damaged {
-				d = decision{err: fmt.Errorf("tenure: shard %q: %w: restore the database", shard, errDamagedOwner)}
-			}
-			if d.grant && exists && !locked {
-				d = decision{err: errBusy("shard", names[i])}
-			}
-			results[i] = driver.AcquireResult{Err: d.err}
-			if d.err == nil {
-				results[i].Head = r.head
-				results[i].Fence = driver.Fence{Shard: shard, Session: d.to, Token: r.owner.Token}
-			}
-			if d.grant {
-				results[i].Fence.Token = token
-				kind := grantKind{d.to, shardsInsert}
-				if locked {
-					kind.how = shardsGrant
-				}
-				grants[kind] = append(grants[kind], names[i])
-			}
-		}
-		floor = ns.floor()
-		if len(grants) == 0 {
+		var grants map[grantKind][]string
+		grants, shown = b.decideAll(part, names, ns, records, late, alive, results)
+		if wrote = len(grants) > 0; !wrote {
 			return nil
 		}
-		floor++
-		if err := data.write(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {
-			return err
-		}
-		for kind, shards := range grants {
-			if err := data.write(ctx, kind.how, b.name, array(shards), string(kind.to), int64(token), ns.revision+1); err != nil {
-				return err
-			}
-		}
-		return nil
+		shown.floor++
+		return data.writeGrants(ctx, b.name, grants, ns)
 	})
 	if err == nil {
-		raise(&b.floor, floor)
+		err = b.settle(ctx, wrote, shown)
 	}
 	return b.adopting(ctx, err)
+}
+
+// decideAll decides on each item of a batch: from its record as it was locked, or else
+// as it was read late. It returns the shards to write, and what the results show.
+func (b *Backend) decideAll(part batch, names []string, ns namespace, locked, late map[driver.ShardID]record,
+	alive map[driver.SessionID]bool, results []driver.AcquireResult) (map[grantKind][]string, sight) {
+	shown := sight{floor: ns.floor()}
+	token := driver.Token(ns.floor() + 1)
+	grants := make(map[grantKind][]string)
+	for i := range results {
+		shard := driver.ShardID(names[i])
+		r, held := locked[shard]
+		unlocked, exists := late[shard]
+		if exists {
+			r = unlocked
+		}
+		r.floor = driver.Token(ns.base)
+		if exists || held {
+			r.judge(ns.floor())
+		}
+		d := b.allow(shard, r, part.decide(i, r, alive), exists && !held)
+		results[i] = d.result(shard, r, token)
+		if d.err == nil {
+			shown.heads = append(shown.heads, driver.ShardHead{Shard: shard, Head: r.head})
+		}
+		if d.grant {
+			kind := grantKind{d.to, shardsInsert}
+			if held {
+				kind.how = shardsGrant
+			}
+			grants[kind] = append(grants[kind], names[i])
+		}
+	}
+	return grants, shown
+}
+
+// writeGrants raises the namespace's revision by one, whose token all shards get.
+func (t *Tx) writeGrants(ctx context.Context, name string, grants map[grantKind][]string, ns namespace) error {
+	if err := t.write(ctx, namespaceRaise, name, ns.revision+1); err != nil {
+		return err
+	}
+	for kind, shards := range grants {
+		if err := t.write(ctx, kind.how, name, array(shards), string(kind.to), ns.floor()+1, ns.revision+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allow refuses what a decision cannot bring about: a damaged record, or a grant of a
+// row that another transaction holds.
+func (b *Backend) allow(shard driver.ShardID, r record, d decision, busy bool) decision {
+	if err := b.damagedShard(shard, r); err != nil {
+		return decision{err: err}
+	}
+	if d.grant && busy {
+		return decision{err: errBusy("shard", string(shard))}
+	}
+	return d
+}
+
+// result is the answer for one item, which gets the token if it is granted.
+func (d decision) result(shard driver.ShardID, r record, token driver.Token) driver.AcquireResult {
+	if d.err != nil {
+		return driver.AcquireResult{Err: d.err}
+	}
+	if !d.grant {
+		token = r.owner.Token
+	}
+	return driver.AcquireResult{Head: r.head, Fence: driver.Fence{Shard: shard, Session: d.to, Token: token}}
 }
 
 // readRoster proves that the session lives, and returns which of the sessions
@@ -272,6 +301,7 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 	seen := b.floor.Load()
 	var floor int64
+	var wrote bool
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		records, err := b.readShards(ctx, data, shardsLock, namesOf(fences, func(f driver.Fence) string { return string(f.Shard) }))
 		if err != nil {
@@ -285,7 +315,7 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 		}
 		ns, err := b.checkData(ctx, data, namespaceLock, seen)
 		floor = ns.floor()
-		if err != nil || len(shards) == 0 {
+		if wrote = len(shards) > 0; err != nil || !wrote {
 			return err
 		}
 		floor++
@@ -295,7 +325,7 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 		return data.write(ctx, shardsRelease, b.name, array(shards), ns.revision+1)
 	})
 	if err == nil {
-		raise(&b.floor, floor)
+		err = b.settle(ctx, wrote, sight{floor: floor})
 	}
 	return b.adopting(ctx, err)
 }

@@ -101,7 +101,9 @@ func (b *Backend) commitAppend(ctx context.Context, w *driver.Write, res *driver
 func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, results []driver.CommitResult) error {
 	seen := b.floor.Load()
 	var floor int64
+	var heads []driver.ShardHead // as the writes left them
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
+		heads = nil
 		check := b.askData(ctx, data, namespaceRead, seen)
 		records, err := b.readShards(ctx, data, shardsHold, namesOf(writes, func(w driver.Write) string { return string(w.Fence.Shard) }))
 		if err != nil {
@@ -111,7 +113,9 @@ func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, result
 		if err != nil {
 			return err
 		}
-		floor = ns.floor()
+		if floor, err = b.judge(ctx, data, records, ns.floor(), seen); err != nil {
+			return err
+		}
 		var logs []logChange
 		for i := range writes {
 			results[i], err = b.decideWrite(ctx, data, &writes[i], records[writes[i].Fence.Shard])
@@ -131,22 +135,46 @@ func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, result
 			if err != nil {
 				return err
 			}
+			heads = append(heads, driver.ShardHead{Shard: writes[i].Fence.Shard, Head: h})
 			if log.appends() > 0 || log.trim > 0 {
 				logs = append(logs, log)
 			}
 		}
 		return b.writeLogs(ctx, data, logs)
 	})
+	if err == nil && len(heads) == 0 && b.showsEarly() {
+		err = b.barrier(ctx) // for what the refusals say of owners and heads
+	}
 	if err == nil {
-		raise(&b.floor, floor)
+		err = b.settle(ctx, true, sight{floor: floor, heads: heads})
 	}
 	return b.adopting(ctx, err)
 }
 
+// judge says which of the records have a token that was never granted. floor was read
+// before the records, so that it is read again for one that seems to.
+func (b *Backend) judge(ctx context.Context, data *Tx, records map[driver.ShardID]record, floor, seen int64) (int64, error) {
+	for shard, r := range records {
+		if int64(r.owner.Token) > floor {
+			ns, err := b.checkData(ctx, data, namespaceRead, seen)
+			if err != nil {
+				return floor, err
+			}
+			floor = max(floor, ns.floor())
+		}
+		r.judge(floor)
+		records[shard] = r
+	}
+	return floor, nil
+}
+
 // decideWrite applies rules F1 and F2: the fence first, then the number, then the
-// preconditions in the order of the operations. The result carries the head that
-// the write will leave, or the refusal.
+// preconditions in the order of the operations; and D1 before them all. The result
+// carries the head that the write will leave, or the refusal.
 func (b *Backend) decideWrite(ctx context.Context, data *Tx, w *driver.Write, r record) (driver.CommitResult, error) {
+	if err := b.damagedShard(w.Fence.Shard, r); err != nil {
+		return driver.CommitResult{Err: err}, nil
+	}
 	if r.owner != (driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token}) {
 		return driver.CommitResult{Err: &driver.FencedError{Fence: w.Fence, Current: r.owner}}, nil
 	}

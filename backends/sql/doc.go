@@ -11,7 +11,8 @@
 //     needs no answer is queued, so that a client library that can send several
 //     statements at once does (see [Runner]). A dialect may have one statement more,
 //     which decides and writes what is most frequent, a commit that only appends; what
-//     it does not write is decided in Go.
+//     it does not write is decided in Go. A database that shows commits before they are
+//     durable needs the two statements of a barrier.
 //   - A [Store], which runs transactions and says what a failure means.
 //
 // # Tables

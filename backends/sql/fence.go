@@ -4,6 +4,7 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
+	"math"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -62,7 +63,7 @@ func (b *Backend) fence(fence driver.Fence, row func(s Statement, params []any, 
 	if _, err := row(ownerRead, []any{b.name, string(fence.Shard)}, &session, &token); err != nil {
 		return b.store.Classify(err)
 	}
-	if current := (driver.Owner{Session: driver.SessionID(session), Token: driver.Token(token)}); isOwner(current) {
+	if current := (driver.Owner{Session: driver.SessionID(session), Token: driver.Token(token)}); checkOwner(current, 0, math.MaxInt64) == "" {
 		refused.Current = current
 	}
 	return refused

@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -49,7 +50,8 @@ func (b *Backend) identify(ctx context.Context, cfg Config) error {
 		}
 	}
 	if ns.id != id {
-		return storeChanged("namespace %q has identity %s in the data and %s in the roster: they belong to different stores; restore both together", b.name, ns.id, id)
+		return storeChanged("namespace %q has identity %.64q in the data and %.64q in the roster: "+
+			"they belong to different stores; restore both together", b.name, ns.id, id)
 	}
 	b.id = id
 	b.floor.Store(ns.floor())
@@ -97,7 +99,7 @@ func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string)
 	if dataID != "" && !cfg.NewRoster {
 		return "", 0, storeChanged("namespace %q has data but no roster: it was removed; restore it, or open once with NewRoster when no former member runs any more", b.name)
 	}
-	err = b.store.WriteRoster(ctx, func(ctx context.Context, roster *Tx) error {
+	err = makeRow(ctx, b.store.WriteRoster, func(ctx context.Context, roster *Tx) error {
 		found, err := readRosterRow(ctx, roster, rosterLock, b.name, &id, &revision)
 		if err != nil || found {
 			return err
@@ -117,11 +119,22 @@ func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string)
 	return id, revision, nil
 }
 
+// makeRow runs a transaction that makes a row unless it is there. On MariaDB processes that try to make it while another
+// one does get shared locks first, and deadlock when they ask for exclusive ones. The row is there when they try again.
+func makeRow(ctx context.Context, in func(context.Context, func(context.Context, *Tx) error) error,
+	f func(context.Context, *Tx) error) error {
+	err := in(ctx, f)
+	if errors.Is(err, driver.ErrRetry) {
+		err = in(ctx, f)
+	}
+	return err
+}
+
 // create writes the data's identity, unless another process did so meanwhile. A
 // roster that has a revision already belongs to data that are gone.
 func (b *Backend) create(ctx context.Context, cfg Config, id string, revision int64) (namespace, error) {
 	var ns namespace
-	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) (err error) {
+	err := makeRow(ctx, b.store.WriteData, func(ctx context.Context, data *Tx) (err error) {
 		var found bool
 		if ns, found, err = readNamespace(ctx, data, namespaceLock, b.name); err != nil || found {
 			return err
@@ -192,7 +205,7 @@ func (b *Backend) compareData(ns namespace, found bool, seen int64) error {
 	case !found:
 		return storeChanged("namespace %q has lost its identity", b.name)
 	case ns.id != b.id:
-		return storeChanged("namespace %q has identity %s and had %s", b.name, ns.id, b.id)
+		return storeChanged("namespace %q has identity %.64q and had %.64q", b.name, ns.id, b.id)
 	case ns.forked():
 		return &forkedError{b.name, ns.incarnations}
 	case ns.floor() < seen:
@@ -222,7 +235,7 @@ func (b *Backend) askRoster(ctx context.Context, tx *Tx, how Statement, seen int
 		case !*found:
 			return 0, storeChanged("namespace %q has lost its roster", b.name)
 		case id != b.id:
-			return 0, storeChanged("the roster of namespace %q has identity %s and had %s", b.name, id, b.id)
+			return 0, storeChanged("the roster of namespace %q has identity %.64q and had %.64q", b.name, id, b.id)
 		case in.forked():
 			return 0, &forkedError{b.name, in}
 		case revision < seen:
@@ -246,6 +259,9 @@ func (b *Backend) Floor(ctx context.Context) (driver.Token, error) {
 		}
 		return err
 	})
+	if err == nil {
+		err = b.settle(ctx, false, sight{floor: ns.floor()})
+	}
 	return driver.Token(ns.floor()), b.readError(err)
 }
 
@@ -266,7 +282,9 @@ func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 	if from < 0 || to < 0 || to > maxFloor {
 		return invalid("floor %d to %d: a floor is from 0 to %d", from, to, maxFloor)
 	}
-	return b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
+	var floor int64
+	var wrote bool
+	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		ns, found, err := readNamespace(ctx, data, namespaceLock, b.name)
 		if err != nil {
 			return err
@@ -274,7 +292,8 @@ func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 		if !found || ns.id != b.id {
 			return storeChanged("namespace %q is not the one that was opened", b.name)
 		}
-		if ns.floor() >= int64(to) {
+		floor = max(ns.floor(), int64(to))
+		if wrote = ns.floor() < int64(to); !wrote {
 			return nil
 		}
 		if ns.floor() != int64(from) {
@@ -283,4 +302,8 @@ func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 		_, err = data.exec(ctx, namespaceRebase, b.name, int64(to)-ns.revision)
 		return err
 	})
+	if err == nil {
+		err = b.settle(ctx, wrote, sight{floor: floor})
+	}
+	return err
 }

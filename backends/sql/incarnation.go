@@ -33,7 +33,7 @@ type forkedError struct {
 }
 
 func (e *forkedError) Error() string {
-	return fmt.Sprintf("tenure: namespace %q: the server's history is %q and the namespace was used under %q: "+
+	return fmt.Sprintf("tenure: namespace %q: the server's history is %.64q and the namespace was used under %.64q: "+
 		"a standby was promoted or a copy restored; tokens are raised first, try again",
 		e.namespace, e.current, e.recorded)
 }
@@ -42,8 +42,14 @@ func (e *forkedError) Error() string {
 func (e *forkedError) Is(target error) bool { return target == driver.ErrRetry }
 
 // adopting returns the error of a call. If it is that the store's history has
-// forked, it first makes the namespace go on under the new one.
+// forked, it first makes the namespace go on under the new one. A session that is said
+// to be lost stays so.
 func (b *Backend) adopting(ctx context.Context, err error) error {
+	if errors.Is(err, driver.ErrSessionLost) && b.showsEarly() {
+		if early := b.barrier(ctx); early != nil {
+			return early
+		}
+	}
 	var forked *forkedError
 	if !errors.As(err, &forked) {
 		return err

@@ -19,10 +19,25 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 	}
 	it := driver.Item{Key: key}
 	var found bool
-	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) (err error) {
-		found, err = data.row(ctx, itemRead, []any{b.name, string(shard), key}, &it.Version, &it.Value)
+	var size int
+	var seen sight
+	read := b.store.Read
+	if shard == driver.PingShard {
+		read = b.store.Ping
+	}
+	err := read(ctx, func(ctx context.Context, data, _ *Tx) (err error) {
+		found, err = data.row(ctx, itemRead, []any{b.name, string(shard), key}, &it.Version, &size, &it.Value)
+		if err == nil {
+			seen, err = b.headAfter(ctx, data, shard)
+		}
 		return err
 	})
+	if err == nil {
+		err = b.settle(ctx, false, seen)
+	}
+	if err == nil && found {
+		err = b.checkItem(shard, &it, size)
+	}
 	if err != nil || !found {
 		return nil, b.readError(err)
 	}
@@ -41,19 +56,41 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string)
 		return nil, err
 	}
 	var items []driver.Item
+	var seen sight
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
 		items = nil
-		return data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix)}, func(r Row) error {
+		err := data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix)}, func(r Row) error {
 			var it driver.Item
-			err := r.Scan(&it.Key, &it.Version, &it.Value)
+			var size int
+			if err := r.Scan(&it.Key, &it.Version, &size, &it.Value); err != nil {
+				return err
+			}
 			items = append(items, it)
-			return err
+			return b.checkItem(shard, &it, size)
 		})
+		if err == nil {
+			seen, err = b.headAfter(ctx, data, shard)
+		}
+		return err
 	})
+	if err == nil {
+		err = b.settle(ctx, false, seen)
+	}
 	if err != nil {
 		return nil, b.readError(err)
 	}
 	return items, nil
+}
+
+// checkItem refuses an item that the database did not send, or under no valid key.
+func (b *Backend) checkItem(shard driver.ShardID, it *driver.Item, size int) error {
+	switch {
+	case driver.CheckKey(it.Key) != nil:
+		return b.damaged("items", string(shard)+" "+it.Key, shard, whyName)
+	case size != len(it.Value):
+		return b.damaged("items", string(shard)+" "+it.Key, shard, "its value is too many bytes")
+	}
+	return nil
 }
 
 // after returns the first key that is greater than all keys with the prefix, or

@@ -30,7 +30,7 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	err := b.store.ReadData(ctx, func(ctx context.Context, data *Tx) error {
 		*page = driver.LogPage{}
 		err := data.rows(ctx, headRead, []any{b.name, string(shard)}, func(r Row) error {
-			return scanHead(r, new(string), &page.Head)
+			return b.scanHead(r, shard, new(string), &page.Head)
 		})
 		if err != nil || limit == 0 || after >= page.Head.Seq {
 			return err
@@ -41,12 +41,12 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 		through := min(page.Head.Seq, after+driver.Seq(min(limit, maxPage)))
 		size := 0
 		return data.rows(ctx, logsRead, []any{b.name, string(shard), int64(after), int64(through), pageBytes}, func(r Row) error {
-			c, err := scanChunk(r)
+			c, err := b.scanChunk(r)
 			if err != nil {
 				return err
 			}
 			if c.first > after+driver.Seq(len(page.Entries))+1 {
-				return c.damaged("entries before it are missing")
+				return b.damagedChunk(c, "entries before it are missing")
 			}
 			for seq := after + driver.Seq(len(page.Entries)) + 1; seq <= min(c.last, through); seq++ {
 				e := c.entry(seq)
@@ -58,17 +58,28 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 			return nil
 		})
 	})
+	if err == nil || errors.Is(err, driver.ErrTrimmed) {
+		if early := b.settle(ctx, false, sight{heads: []driver.ShardHead{{Shard: shard, Head: page.Head}}}); early != nil {
+			err = early
+		}
+	}
 	if err != nil {
 		return nil, b.readError(err)
 	}
 	return page, nil
 }
 
-func scanHead(r Row, shard any, h *driver.Head) error {
+func (b *Backend) scanHead(r Row, shard driver.ShardID, name *string, h *driver.Head) error {
 	var nonce int64
-	err := r.Scan(shard, &h.Number, &h.Seq, &h.Oldest, &nonce, &h.Token)
+	if err := r.Scan(name, &h.Number, &h.Seq, &h.Oldest, &nonce, &h.Token); err != nil {
+		return err
+	}
 	h.Nonce = driver.Nonce(nonce)
-	return err
+	if why := driver.CheckHead(*h); why != "" {
+		*h = driver.Head{}
+		return b.damaged("shards", string(shard), shard, why)
+	}
+	return nil
 }
 
 // TailLog blocks until any shard has new entries. See driver.Backend. A poll is
@@ -167,13 +178,20 @@ func (b *Backend) tailReset(ctx context.Context) (*driver.TailPage, error) {
 		page.Cursor = b.cursor("t", t.position...)
 		return data.rows(ctx, headsAll, []any{b.name}, func(r Row) error {
 			var h driver.ShardHead
-			err := scanHead(r, &h.Shard, &h.Head)
-			if err == nil && driver.CheckShard(h.Shard) == nil {
+			var name string
+			err := b.scanHead(r, "", &name, &h.Head)
+			if errors.Is(err, driver.ErrDamaged) {
+				return nil // ReadLog says so
+			}
+			if h.Shard = driver.ShardID(name); err == nil && driver.CheckShard(h.Shard) == nil {
 				page.Heads = append(page.Heads, h)
 			}
 			return err
 		})
 	})
+	if err == nil {
+		err = b.settle(ctx, false, sight{heads: page.Heads})
+	}
 	if err != nil {
 		return nil, b.readError(err)
 	}
@@ -194,42 +212,70 @@ func (b *Backend) tailPage(ctx context.Context, since []int64, limit int) (*driv
 			return nil
 		}
 		at := append([]int64(nil), since...)
-		left, size := min(limit, maxPage), 0
+		room := &room{entries: min(limit, maxPage), bytes: pageBytes}
 		for bucket := range at {
-			if t.position[bucket] == at[bucket] || left == 0 || size >= pageBytes {
+			if t.position[bucket] == at[bucket] || room.full() {
 				continue
 			}
-			from := at[bucket]
-			through := min(t.position[bucket], from+int64(left))
-			err := data.rows(ctx, logsTail, []any{b.name, bucket, from, through, pageBytes - size}, func(r Row) error {
-				c, err := scanChunk(r)
-				if err != nil {
-					return err
-				}
-				for seq := c.last - driver.Seq(min(c.position-from, int64(c.last-c.first)+1)) + 1; seq <= c.last; seq++ {
-					if left == 0 || size >= pageBytes {
-						return ErrEnough
-					}
-					e := c.entry(seq)
-					page.Entries = append(page.Entries, e)
-					at[bucket] = c.position - int64(c.last-seq)
-					left--
-					size += len(e.Payload)
-				}
-				return nil
-			})
-			if err != nil {
+			if at[bucket], err = b.tailBucket(ctx, data, bucket, at[bucket], t.position[bucket], room, page); err != nil {
 				return err
 			}
 		}
 		page.Cursor = b.cursor("t", at...)
 		return nil
 	})
-	if err == nil && skip || errors.Is(err, errDamaged) {
+	if err == nil && skip || errors.Is(err, driver.ErrDamaged) {
 		return b.tailReset(ctx) // ReadLog says whose log is damaged; the others' go on
+	}
+	if err == nil {
+		err = b.settle(ctx, false, b.lastOf(page.Entries))
 	}
 	if err != nil {
 		return nil, err
 	}
 	return page, nil
+}
+
+// room is what a page still takes.
+type room struct{ entries, bytes int }
+
+func (r *room) full() bool { return r.entries == 0 || r.bytes <= 0 }
+
+// tailBucket adds to a page what follows a position of one bucket, up to its end or as
+// much as there is room for, and returns the position that was reached.
+func (b *Backend) tailBucket(ctx context.Context, data *Tx, bucket int, from, end int64, room *room,
+	page *driver.TailPage) (at int64, err error) {
+	at = from
+	through := min(end, from+int64(room.entries))
+	err = data.rows(ctx, logsTail, []any{b.name, bucket, from, through, room.bytes}, func(r Row) error {
+		c, err := b.scanChunk(r)
+		if err != nil {
+			return err
+		}
+		for seq := c.last - driver.Seq(min(c.position-from, int64(c.last-c.first)+1)) + 1; seq <= c.last; seq++ {
+			if room.full() {
+				return ErrEnough
+			}
+			e := c.entry(seq)
+			page.Entries = append(page.Entries, e)
+			at = c.position - int64(c.last-seq)
+			room.entries--
+			room.bytes -= len(e.Payload)
+		}
+		return nil
+	})
+	return at, err
+}
+
+// lastOf is what entries show of their shards' heads.
+func (b *Backend) lastOf(entries []driver.Entry) (s sight) {
+	if !b.showsEarly() {
+		return s
+	}
+	for i, e := range entries {
+		if i+1 == len(entries) || entries[i+1].Shard != e.Shard {
+			s.heads = append(s.heads, driver.ShardHead{Shard: e.Shard, Head: driver.Head{Token: e.Token, Number: e.Number}})
+		}
+	}
+	return s
 }

@@ -21,6 +21,7 @@ type session struct {
 	id     driver.SessionID
 	node   string
 	acked  atomic.Int64 // highest version of the beat acknowledged (I1)
+	tried  atomic.Int64 // highest version of the beat written, whatever became of it
 	closed atomic.Bool  // by this process
 }
 
@@ -38,18 +39,20 @@ func lost(id driver.SessionID) error { return &driver.SessionLostError{Session: 
 func (b *Backend) writeRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx, revision int64) (int64, error)) error {
 	seen := b.rosterAt.Load()
 	var now int64
+	var wrote bool
 	err := b.store.WriteRoster(ctx, func(ctx context.Context, roster *Tx) error {
 		at, err := b.checkRoster(ctx, roster, rosterLock, seen)
 		if err != nil {
 			return err
 		}
-		if now, err = fn(ctx, roster, at); err != nil || now == at {
+		now, err = fn(ctx, roster, at)
+		if wrote = now != at; err != nil || !wrote {
 			return err
 		}
 		return roster.write(ctx, rosterRaise, b.name, now)
 	})
 	if err == nil {
-		raise(&b.rosterAt, now)
+		err = b.settle(ctx, wrote, sight{roster: now})
 	}
 	return b.adopting(ctx, err)
 }
@@ -62,75 +65,97 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	if err := driver.CheckMember(m, b.info.Limits); err != nil {
 		return nil, err
 	}
-	// What the label's record says before the write is what the write compares it
-	// with: a write that arrives late finds another (M3).
-	var former driver.SessionID
-	var known bool
-	var removals string
-	seen := b.floor.Load()
-	err := b.store.Read(ctx, func(ctx context.Context, data, roster *Tx) error {
-		check := b.askData(ctx, data, namespaceRead, seen)
-		var err error
-		if known, err = roster.row(ctx, nodeRead, []any{b.name, m.Node}, &former); err != nil {
-			return err
-		}
-		if _, err = roster.row(ctx, nodeRead, []any{b.name, removedLabels}, &removals); err != nil {
-			return err
-		}
-		_, err = check()
-		return err
-	})
+	before, err := b.readLabel(ctx, m.Node)
 	if err != nil {
 		return nil, notApplied(b.adopting(ctx, b.readError(err)))
 	}
-	meta := "{}"
-	if len(m.Meta) > 0 {
-		meta = array(m.Meta)
-	}
 	err = b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
-		var last driver.SessionID
-		var removed string
-		if _, err := roster.ask(ctx, nodeRead, []any{b.name, removedLabels}, &removed); err != nil {
+		if err := b.checkLabel(ctx, roster, m, before); err != nil {
 			return at, err
 		}
-		if _, err := roster.row(ctx, nodeRead, []any{b.name, m.Node}, &last); err != nil {
-			return at, err
-		}
-		if err := b.checkUnused(ctx, roster, m.Session, last); err != nil {
-			return at, err
-		}
-		if last != former {
-			return at, fmt.Errorf("tenure: %w: another session joined as node %q meanwhile", driver.ErrRetry, m.Node)
-		}
-		if removed != removals {
-			return at, fmt.Errorf("tenure: %w: node labels were removed meanwhile", driver.ErrRetry)
-		}
-		if m.Supersede && known {
-			if _, err := b.lockMember(ctx, roster, former); err != nil {
+		if m.Supersede && before.known {
+			if _, err := b.lockMember(ctx, roster, before.session); err != nil {
 				return at, err
 			}
-			if err := b.depart(ctx, roster, []driver.SessionID{former}, at+1, driver.LossSuperseded, m.Session); err != nil {
+			if err := b.depart(ctx, roster, []driver.SessionID{before.session}, at+1, driver.LossSuperseded, m.Session); err != nil {
 				return at, err
 			}
 		}
-		if err := roster.write(ctx, nodeWrite, b.name, m.Node, string(m.Session)); err != nil {
-			return at, err
-		}
-		if err := roster.write(ctx, memberInsert, b.name, string(m.Session), m.Node, int64(m.TTL),
-			m.Priority, m.Weight, meta, m.Supersede, at+1); err != nil {
-			return at, err
-		}
-		return at + 1, roster.write(ctx, beatInsert, b.name, string(m.Session))
+		return at + 1, b.insertMember(ctx, roster, m, at+1)
 	})
 	if err != nil {
 		return nil, err
 	}
 	s := &session{b: b, id: m.Session, node: m.Node}
 	s.acked.Store(1)
-	if !known { // behind the join, which counts whatever becomes of this
+	if !before.known { // behind the join, which counts whatever becomes of this
 		b.sweepLabels(ctx)
 	}
 	return s, nil
+}
+
+// label is the record of a node label as a join finds it. The write of the join
+// compares it: a write that arrives late finds another record (M3).
+type label struct {
+	known    bool
+	session  driver.SessionID // that used it last
+	removals string           // of labels that were not used for long
+}
+
+func (b *Backend) readLabel(ctx context.Context, node string) (l label, err error) {
+	seen := b.floor.Load()
+	err = b.store.Read(ctx, func(ctx context.Context, data, roster *Tx) error {
+		check := b.askData(ctx, data, namespaceRead, seen)
+		var err error
+		if l.known, err = roster.row(ctx, nodeRead, []any{b.name, node}, &l.session); err != nil {
+			return err
+		}
+		if _, err = roster.row(ctx, nodeRead, []any{b.name, removedLabels}, &l.removals); err != nil {
+			return err
+		}
+		_, err = check()
+		return err
+	})
+	return l, err
+}
+
+// checkLabel refuses a join whose session was used before, or whose label changed
+// since it was read.
+func (b *Backend) checkLabel(ctx context.Context, roster *Tx, m driver.Member, before label) error {
+	var last driver.SessionID
+	var removed string
+	if _, err := roster.ask(ctx, nodeRead, []any{b.name, removedLabels}, &removed); err != nil {
+		return err
+	}
+	if _, err := roster.row(ctx, nodeRead, []any{b.name, m.Node}, &last); err != nil {
+		return err
+	}
+	if err := b.checkUnused(ctx, roster, m.Session, last); err != nil {
+		return err
+	}
+	if last != before.session {
+		return fmt.Errorf("tenure: %w: another session joined as node %q meanwhile", driver.ErrRetry, m.Node)
+	}
+	if removed != before.removals {
+		return fmt.Errorf("tenure: %w: node labels were removed meanwhile", driver.ErrRetry)
+	}
+	return nil
+}
+
+// insertMember writes the records of a new session at a revision of the roster.
+func (b *Backend) insertMember(ctx context.Context, roster *Tx, m driver.Member, at int64) error {
+	meta := "{}"
+	if len(m.Meta) > 0 {
+		meta = array(m.Meta)
+	}
+	if err := roster.write(ctx, nodeWrite, b.name, m.Node, string(m.Session)); err != nil {
+		return err
+	}
+	if err := roster.write(ctx, memberInsert, b.name, string(m.Session), m.Node, int64(m.TTL),
+		m.Priority, m.Weight, meta, m.Supersede, at); err != nil {
+		return err
+	}
+	return roster.write(ctx, beatInsert, b.name, string(m.Session))
 }
 
 // notApplied marks the error of a read before anything was written.
@@ -217,7 +242,9 @@ func (s *session) Beat(ctx context.Context) error {
 		if version < acked {
 			return storeChanged("session %q has beat %d and had %d acknowledged", s.id, version, acked)
 		}
-		version++
+		// A version that was seen, and then taken back, would hide a heartbeat, and be evicted.
+		version = max(version, s.tried.Load()) + 1
+		raise(&s.tried, version)
 		return roster.write(ctx, beatWrite, s.b.name, string(s.id), version)
 	})
 	if err == nil {
@@ -311,22 +338,25 @@ func (s *session) Close(ctx context.Context) error {
 	return err
 }
 
-// scanMember reads a member's row, and reports whether it is one that could have
-// joined: what is read from a store is untrusted, and a TTL of 1 ns would have
-// everybody beat without a pause. Metadata that do not decode, or are too many, are
-// left out: they are information only.
-func scanMember(r Row) (m driver.Member, valid bool, err error) {
+// scanMember reads a member's row, and says why it is damaged, or nothing. What is
+// read from a store is untrusted: a TTL of 1 ns would have everybody beat without a
+// pause, so that a row with which nobody could have joined is no member's. Metadata
+// that do not decode, or are too many, are left out: they are information only.
+func scanMember(r Row) (m driver.Member, why string, err error) {
 	var ttl int64
 	var meta []byte
-	err = r.Scan(&m.Session, &m.Node, &ttl, &m.Priority, &m.Weight, &meta, &m.Supersede)
-	m.TTL = time.Duration(ttl)
-	if err == nil && len(meta) > 2 && len(meta) <= 4*driver.MaxMetaBytes+64*driver.MaxMetaEntries {
-		if json.Unmarshal(meta, &m.Meta) != nil {
-			m.Meta = nil
-		}
+	if err := r.Scan(&m.Session, &m.Node, &ttl, &m.Priority, &m.Weight, &meta, &m.Supersede); err != nil {
+		return m, "", err
 	}
-	if driver.CheckMember(m, driver.Limits{}) != nil {
+	m.TTL = time.Duration(ttl)
+	if json.Unmarshal(meta, &m.Meta) != nil {
+		m.Meta, why = nil, "its metadata are too many bytes, or no JSON object of strings"
+	}
+	if err := driver.CheckMember(m, driver.Limits{}); err != nil {
+		m.Meta, why = nil, err.Error()
+	}
+	if len(m.Meta) == 0 {
 		m.Meta = nil
 	}
-	return m, err == nil && driver.CheckMember(m, driver.Limits{}) == nil, err
+	return m, why, nil
 }

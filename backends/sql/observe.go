@@ -85,6 +85,9 @@ func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat
 	if !reset && at == *since && len(view.Beats) == 0 {
 		return nil, nil
 	}
+	if err := b.settle(ctx, false, sight{floor: at.base + at.revision, roster: at.roster}); err != nil {
+		return nil, err
+	}
 	view.Cursor = b.cursor("o", at.base, at.revision, at.roster)
 	return view, nil
 }
@@ -110,8 +113,9 @@ func (b *Backend) newBeats(ctx context.Context, roster *Tx, asked []driver.Beat)
 func (b *Backend) changedShards(ctx context.Context, view *driver.View, at *observed, seen int64) error {
 	since := at.revision
 	var shards []driver.ShardState
+	var damaged []*driver.DamagedError
 	err := b.store.ReadData(ctx, func(ctx context.Context, data *Tx) error {
-		shards = nil
+		shards, damaged = nil, nil
 		ns, err := b.checkData(ctx, data, namespaceRead, seen)
 		if err != nil {
 			return err
@@ -129,17 +133,23 @@ func (b *Backend) changedShards(ctx context.Context, view *driver.View, at *obse
 			if err := r.Scan(&s.Shard, &s.Owner.Session, &s.Owner.Token); err != nil {
 				return err
 			}
-			if driver.CheckShard(s.Shard) == nil && isOwner(s.Owner) { // else it is damaged
-				shards = append(shards, s)
+			why := checkOwner(s.Owner, 0, ns.floor())
+			if driver.CheckShard(s.Shard) != nil {
+				why = whyName
 			}
+			if why != "" {
+				damaged = note(damaged, b.damaged("shards", string(s.Shard), s.Shard, why))
+				return nil
+			}
+			shards = append(shards, s)
 			return nil
 		})
 	})
 	if err == nil {
+		view.Damaged = note(view.Damaged, damaged...)
 		if view.Shards = shards; view.Reset {
 			view.Floor = driver.Token(at.base)
 		}
-		raise(&b.floor, at.base+at.revision)
 	}
 	return err
 }
@@ -150,8 +160,9 @@ func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *obs
 	since := at.roster
 	var members []driver.Member
 	var gone []driver.SessionID
+	var damaged []*driver.DamagedError
 	err := b.store.ReadRoster(ctx, func(ctx context.Context, roster *Tx) error {
-		members, gone = nil, nil
+		members, gone, damaged = nil, nil, nil
 		revision, err := b.checkRoster(ctx, roster, rosterRead, seen)
 		if err != nil {
 			return err
@@ -165,11 +176,17 @@ func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *obs
 			how, args = membersAll, []any{b.name}
 		}
 		err = roster.rows(ctx, how, args, func(r Row) error {
-			m, valid, err := scanMember(r)
-			if valid {
+			m, why, err := scanMember(r)
+			if err != nil {
+				return err
+			}
+			if why != "" {
+				damaged = note(damaged, b.damaged("members", string(m.Session), "", why))
+			}
+			if driver.CheckMember(m, driver.Limits{}) == nil {
 				members = append(members, m)
 			}
-			return err
+			return nil
 		})
 		if err != nil || view.Reset {
 			return err
@@ -187,7 +204,7 @@ func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *obs
 	})
 	if err == nil {
 		view.Members, view.Gone = members, gone
-		raise(&b.rosterAt, at.roster)
+		view.Damaged = note(view.Damaged, damaged...)
 	}
 	return err
 }

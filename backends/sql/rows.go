@@ -1,8 +1,10 @@
 package sql
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -58,19 +60,21 @@ func (b *Backend) readShards(ctx context.Context, data *Tx, how Statement, names
 		err := r.Scan(&shard, &rec.owner.Session, &rec.owner.Token, &rec.granted,
 			&rec.head.Number, &rec.head.Seq, &rec.head.Oldest, &nonce, &rec.head.Token)
 		rec.head.Nonce = driver.Nonce(nonce)
-		if rec.damaged = !isOwner(rec.owner); rec.damaged {
-			rec.owner = driver.Owner{}
-		}
+		rec.judge(math.MaxInt64)
 		records[shard] = rec
 		return err
 	})
 	return records, err
 }
 
-// isOwner reports whether a row can name that owner: what is read from a store is
-// untrusted, and names go on into views and logs.
-func isOwner(o driver.Owner) bool {
-	return o.Token > 0 && (o.Session == "" || driver.CheckSession(o.Session) == nil)
+// judge says why the row cannot be used, while no token above floor was granted. One
+// without a valid owner names nobody.
+func (r *record) judge(floor int64) {
+	if why := checkOwner(r.owner, r.granted, floor); why != "" {
+		r.owner, r.why = driver.Owner{}, cmp.Or(r.why, why)
+	} else if r.why == "" {
+		r.why = driver.CheckHead(r.head)
+	}
 }
 
 // claimShards locks and reads the rows that exist and that it can lock.

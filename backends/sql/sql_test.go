@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -150,6 +153,73 @@ func TestInBatches(t *testing.T) {
 	}
 }
 
+// hinted is a store that does nothing but hint.
+type hinted struct {
+	Store
+	wake Wake
+}
+
+func (h *hinted) Check() error                       { return nil }
+func (h *hinted) Changed(of Readers) <-chan struct{} { return h.wake.C(of) }
+
+// TestPollHints: hints without a change cost few looks, however many they are, and one
+// with a change behind it is looked after at once, or within the poll period.
+func TestPollHints(t *testing.T) {
+	t.Parallel()
+	const (
+		period = 50 * time.Millisecond
+		most   = 8 // hints that count, each after twice the pause of the one before
+	)
+	// wait returns how many looks a poll took, and how late it saw a change.
+	wait := func(t *testing.T, hints func(*hinted) (changed time.Time)) (looks int, late time.Duration) {
+		store := new(hinted)
+		b := &Backend{store: store, info: driver.Info{Limits: driver.Limits{PollPeriod: period}}, closing: make(chan struct{})}
+		var changed atomic.Bool
+		done := make(chan error, 1)
+		var seen time.Time
+		go func() {
+			done <- b.poll(t.Context(), Observers, func() (bool, error) {
+				looks++
+				seen = time.Now()
+				return changed.Load(), nil
+			})
+		}()
+		synctest.Wait()
+		at := hints(store)
+		changed.Store(true)
+		store.wake.Broadcast(Observers)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		return looks, seen.Sub(at)
+	}
+	flood := func(s *hinted, d time.Duration) {
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Microsecond) {
+			s.wake.Broadcast(Observers)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const long = 10 * time.Second
+		looks, late := wait(t, func(s *hinted) time.Time { flood(s, long); return time.Now() })
+		if limit := int(long/period) + most + 1; looks > limit || late > period {
+			t.Errorf("a flood of %v took %d looks, and the change was seen after %v; want at most %d and %v", long, looks, late, limit, period)
+		}
+		for name, hints := range map[string]func(*hinted){
+			"without a hint before": func(*hinted) { time.Sleep(time.Second + period/2) },
+			"after a false hint": func(s *hinted) {
+				time.Sleep(time.Second + period/2)
+				s.wake.Broadcast(Observers)
+				time.Sleep(2 * hintPause)
+			},
+			"after a flood": func(s *hinted) { flood(s, time.Second); time.Sleep(2*period + period/2) },
+		} {
+			if _, late := wait(t, func(s *hinted) time.Time { hints(s); return time.Now() }); late > 0 {
+				t.Errorf("%s a change was seen after %v, want at once", name, late)
+			}
+		}
+	})
+}
+
 // cells is a row as it might be in a table of logs.
 type cells struct {
 	first, last int64
@@ -159,7 +229,9 @@ type cells struct {
 
 func (c cells) Scan(dest ...any) error {
 	*dest[1].(*driver.Seq), *dest[2].(*driver.Seq) = driver.Seq(c.first), driver.Seq(c.last)
-	*dest[6].(*[]byte), *dest[7].(*[]byte) = []byte(c.cuts), c.payloads
+	*dest[0].(*driver.ShardID) = "s"
+	*dest[3].(*driver.Token), *dest[4].(*driver.WriteNo) = 1, 1
+	*dest[6].(*[]byte), *dest[7].(*int64), *dest[8].(*[]byte) = []byte(c.cuts), int64(len(c.payloads)), c.payloads
 	return nil
 }
 
@@ -171,9 +243,10 @@ func FuzzChunk(f *testing.F) {
 	f.Add(int64(1), int64(1), "[-1,2]", []byte("ab"))
 	f.Add(int64(-1<<63), int64(1<<63-1), "[0,1]", []byte("a"))
 	f.Fuzz(func(t *testing.T, first, last int64, cuts string, payloads []byte) {
-		c, err := scanChunk(cells{first, last, cuts, payloads})
+		b := &Backend{stmts: new(Statements)}
+		c, err := b.scanChunk(cells{first, last, cuts, payloads})
 		if err != nil {
-			if !errors.Is(err, errDamaged) {
+			if !errors.Is(err, driver.ErrDamaged) {
 				t.Error(err)
 			}
 			return

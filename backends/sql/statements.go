@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // Statement names one statement of a dialect's file.
@@ -51,6 +53,8 @@ const (
 	probeInsert
 	probeUpdate
 	probeDelete
+	barrierWrite
+	barrierInsert
 	rosterInsert
 	rosterRead
 	rosterLock
@@ -128,7 +132,8 @@ var catalogue = [statementCount]struct {
 	// items: an array of [key, offset, length]; values: one blob that they slice.
 	itemsPut:    {"items_put", []string{"namespace", "shard", "version", "items", "values"}},
 	itemsDelete: {"items_delete", []string{"namespace", "shard", "keys"}},
-	itemRead:    {"item_read", []string{"namespace", "shard", "key"}},
+	// Both return how many bytes a value has before it.
+	itemRead: {"item_read", []string{"namespace", "shard", "key"}},
 	// high is the first key after the range, and empty for no bound.
 	itemsList: {"items_list", []string{"namespace", "shard", "low", "high"}},
 	// Adds one commit's entries, first to last. cuts: an array of the offsets in
@@ -143,18 +148,24 @@ var catalogue = [statementCount]struct {
 	// Both return the same columns: the rows, in order, that have the entries,
 	// or positions, after to through. Rows may be left out at the end, so that the
 	// payloads of those before the last have less than the number of bytes; a dialect
-	// that makes rows as they are read need not.
+	// that makes rows as they are read need not. Before the payloads they have their
+	// number of bytes.
 	logsRead: {"logs_read", []string{"namespace", "shard", "after", "through", "bytes"}},
 	logsTail: {"logs_tail", []string{"namespace", "bucket", "after", "through", "bytes"}},
 	// Removes the rows all of whose entries are at or before through.
 	logsTrim: {"logs_trim", []string{"namespace", "shard", "through"}},
 	// Returns a row if the lease is current, and keeps it so until the transaction
 	// ends.
-	fenceTouch:   {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id"}},
-	probeInsert:  {"probe_insert", []string{"id"}},
-	probeUpdate:  {"probe_update", []string{"id", "version", "seen"}},
-	probeDelete:  {"probe_delete", []string{"id"}},
-	rosterInsert: {"roster_insert", []string{"namespace", "store_id"}},
+	fenceTouch:  {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id"}},
+	probeInsert: {"probe_insert", []string{"id"}},
+	probeUpdate: {"probe_update", []string{"id", "version", "seen"}},
+	probeDelete: {"probe_delete", []string{"id"}},
+	// Optional: for a database that shows commits before they are durable. Each is run
+	// outside any transaction. The first changes a row, if there is one; the second makes
+	// it, if there is none.
+	barrierWrite:  {"barrier_write", []string{"id"}},
+	barrierInsert: {"barrier_insert", []string{"id"}},
+	rosterInsert:  {"roster_insert", []string{"namespace", "store_id"}},
 	// Both return the identity, the revision, and the incarnations as above.
 	rosterRead:  {"roster_read", []string{"namespace"}},
 	rosterLock:  {"roster_lock", []string{"namespace"}},
@@ -193,7 +204,10 @@ var catalogue = [statementCount]struct {
 
 // Statements are a dialect's statements, ready to be prepared. Immutable, safe
 // for concurrent use.
-type Statements struct{ compiled [statementCount]compiled }
+type Statements struct {
+	compiled [statementCount]compiled
+	prefix   string // of the tables, with a schema's or database's name, if any
+}
 
 type compiled struct {
 	text string
@@ -206,15 +220,63 @@ var (
 	table     = regexp.MustCompile(`\btenure_`)
 	prefixes  = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
 	// A prefix may follow the quoted name of a schema or database.
+	bounded   = regexp.MustCompile("bounded\\(((?:[a-z]+\\.)?`?([a-z_]+)`?)\\)")
 	qualified = regexp.MustCompile("^(\"[a-z_][a-z0-9_]{0,62}\"\\.|`[A-Za-z0-9_$-]{1,64}`\\.)?[a-z_][a-z0-9_]{0,31}$")
 )
+
+// Width is the most bytes that a column of text or bytes may have, 0 if there is no
+// such column: the limits of names, of a commit, and of what encodes them. The schemas
+// check it. Statements read such a column as bounded(column): what is wider, in a row
+// that an administrator or an older schema let in, never leaves the database.
+func Width(column string) int {
+	switch column {
+	case "namespace":
+		return 1040
+	case "store_id", "incarnation", "id":
+		return 64
+	case "shard", "node":
+		return driver.MaxNameLen
+	case "session":
+		return driver.MaxSessionLen
+	case "key":
+		return driver.MaxKeyLen
+	case "meta":
+		return 16 << 10
+	case "cuts":
+		return 64 << 10
+	case "payloads", "value":
+		return 1 << 20
+	}
+	return 0
+}
+
+// tooWide stands for text that is too wide. No name, and nothing in JSON, is that.
+const tooWide = "!"
+
+// bound expands bounded(column). Bytes that are too wide are NULL.
+func bound(text string) (string, error) {
+	var unknown []error
+	text = bounded.ReplaceAllStringFunc(text, func(call string) string {
+		m := bounded.FindStringSubmatch(call)
+		width := Width(m[2])
+		if width == 0 {
+			unknown = append(unknown, fmt.Errorf("column %q has no width", m[2]))
+		}
+		wide := " ELSE '" + tooWide + "'"
+		if m[2] == "payloads" || m[2] == "value" {
+			wide = ""
+		}
+		return fmt.Sprintf("CASE WHEN octet_length(%s) <= %d THEN %s%s END", m[1], width, m[1], wide)
+	})
+	return text, errors.Join(unknown...)
+}
 
 func (s Statement) String() string { return catalogue[s].name }
 
 // optional reports whether a dialect may lack the statement.
 func (s Statement) optional() bool {
 	switch s {
-	case logsAppend, namespaceLift, shardsLift, beatsLift:
+	case logsAppend, namespaceLift, shardsLift, beatsLift, barrierWrite, barrierInsert:
 		return true
 	}
 	return false
@@ -252,7 +314,7 @@ func Compile(file, prefix string, placeholder func(i int) string) (*Statements, 
 		}
 		texts[file[m[2]:m[3]]] = strings.TrimSuffix(strings.TrimSpace(file[m[1]:end]), ";")
 	}
-	s := new(Statements)
+	s := &Statements{prefix: prefix}
 	for i, spec := range catalogue {
 		text, ok := texts[spec.name]
 		if !ok && Statement(i).optional() {
@@ -262,6 +324,10 @@ func Compile(file, prefix string, placeholder func(i int) string) (*Statements, 
 			return nil, fmt.Errorf("tenure: the dialect has no statement %q: add it", spec.name)
 		}
 		delete(texts, spec.name)
+		text, err := bound(text)
+		if err != nil {
+			return nil, fmt.Errorf("tenure: statement %q: %w", spec.name, err)
+		}
 		c, err := compile(WithPrefix(text, prefix), spec.params, placeholder)
 		if err != nil {
 			return nil, fmt.Errorf("tenure: statement %q: %w", spec.name, err)

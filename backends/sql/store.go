@@ -35,8 +35,13 @@ type Store interface {
 	ReadRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
 	// Read runs fn, which makes single reads outside any transaction: each sees
-	// what was committed before it (Get, List, and the looks of a poll).
+	// what was committed before it (Get, List, and the looks of a poll). A barrier's
+	// write, too, is a transaction by itself.
 	Read(ctx context.Context, fn func(ctx context.Context, data, roster *Tx) error) error
+
+	// Ping is Read for a single small read, which does not wait behind other calls
+	// (E4).
+	Ping(ctx context.Context, fn func(ctx context.Context, data, roster *Tx) error) error
 
 	// Check says whether the store is still the one that was opened, as far as
 	// that can be told without asking the database (I1).

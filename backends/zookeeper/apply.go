@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/backends/kv/route"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -17,21 +18,21 @@ import (
 // record that another process changed meanwhile.
 const maxRounds = 8
 
-// Apply applies what it can of a batch in one Multi. See kv.Plain.
+// Apply applies what it can of a batch in one Multi. See changelog.Store.
 //
 // A Multi is all or nothing, and tells which operation was refused. What was
 // compared is then read, on the same connection, whose server has everything by
 // then that the refusal rests on; the transactions that cannot be applied are
 // answered from that, and the rest is sent again (rule A6). A Multi whose reply was
 // lost is never sent again.
-func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
-	a := &application{store: s, batch: b, known: knowledge{make(map[string]found), &s.marks}}
+func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
+	a := &application{store: s, batch: b, known: knowledge{make(map[string]found), &s.stats}}
 	var err error
 	if a.guard, err = s.txn(&kv.Txn{If: b.Guard}); err != nil {
 		return nil, err
 	}
-	if b.Rider != nil {
-		if a.rider, err = s.txn(b.Rider); err != nil {
+	if b.Piggyback != nil {
+		if a.piggyback, err = s.txn(b.Piggyback); err != nil {
 			return nil, err
 		}
 	}
@@ -52,7 +53,7 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.out.Refused || a.out.RiderRefused {
+	if a.out.Refused || a.out.PiggybackRefused {
 		a.out.Results = nil
 	}
 	return &a.out, nil
@@ -61,16 +62,16 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 // application is one call of Apply.
 type application struct {
 	*store
-	batch  *kv.Batch
-	link   *link
-	guard  txn
-	rider  txn
-	txns   []txn
-	left   []int // transactions that were not answered yet
-	known  knowledge
-	out    kv.Outcome
-	synced bool // the link's server has everything that was acknowledged before
-	dirs   bool // a directory of a shard is missing
+	batch     *changelog.Batch
+	link      *link
+	guard     txn
+	piggyback txn
+	txns      []txn
+	left      []int // transactions that were not answered yet
+	known     knowledge
+	out       changelog.Outcome
+	synced    bool // the link's server has everything that was acknowledged before
+	dirs      bool // a directory of a shard is missing
 }
 
 // beat applies a heartbeat at the server that is to have it. Where that one cannot be
@@ -147,7 +148,7 @@ func (a *application) answer(err error) {
 // compared lists the conditions of all that is left.
 func (a *application) compared() []cond {
 	conds := slices.Clone(a.guard.conds)
-	conds = append(conds, a.rider.conds...)
+	conds = append(conds, a.piggyback.conds...)
 	for _, i := range a.left {
 		conds = append(conds, a.txns[i].conds...)
 	}
@@ -206,7 +207,7 @@ func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 
 // ops are the operations of all that is left.
 func (a *application) ops() [][]write {
-	all := [][]write{a.rider.ops}
+	all := [][]write{a.piggyback.ops}
 	for _, i := range a.left {
 		all = append(all, a.txns[i].ops)
 	}
@@ -225,7 +226,7 @@ func (a *application) identityCond() *cond {
 }
 
 // sift takes out what is known not to hold. It reports whether the guard or the
-// rider is refused, which it then says in the outcome.
+// piggybacked transaction is refused, which it then says in the outcome.
 func (a *application) sift() (refused bool) {
 	failing := func(t *txn) bool {
 		return slices.ContainsFunc(t.conds, func(c cond) bool {
@@ -238,8 +239,8 @@ func (a *application) sift() (refused bool) {
 		return true
 	}
 	a.left = slices.DeleteFunc(a.left, func(i int) bool { return failing(&a.txns[i]) })
-	if len(a.left) > 0 && failing(&a.rider) {
-		a.out.RiderRefused = true
+	if len(a.left) > 0 && failing(&a.piggyback) {
+		a.out.PiggybackRefused = true
 		return true
 	}
 	return false
@@ -277,13 +278,13 @@ func (a *application) send(ctx context.Context) (done bool, err error) {
 	if c := a.identityCond(); c != nil {
 		id := a.identity.Load()
 		if id == nil || id.marker == "" {
-			return false, fmt.Errorf("tenure: zookeeper: %w: the record %s is none", driver.ErrStoreChanged, c.key)
+			return false, fmt.Errorf("tenure: zookeeper: %w: the record %s is not one that this package wrote", driver.ErrStoreChanged, c.key)
 		}
 		dir, _ := split(c.node)
 		m.check(dir+"/"+id.marker, anyVersion, effect{key: c.key, kind: marked})
 	}
-	rider := a.annotated()
-	m.txn(&rider, &a.known)
+	piggyback := a.withStats()
+	m.txn(&piggyback, &a.known)
 	for _, i := range a.left {
 		m.txn(&a.txns[i], &a.known)
 	}
@@ -294,10 +295,10 @@ func (a *application) send(ctx context.Context) (done bool, err error) {
 	if err := a.makeDirs(ctx, a.link, a.missingDirs()); err != nil {
 		return false, notApplied(err)
 	}
-	former := make([]mark, len(m.effect))
+	former := make([]stat, len(m.effect))
 	for i, e := range m.effect {
 		if e.kind == changed {
-			former[i], _ = a.marks.get(e.key)
+			former[i], _ = a.stats.get(e.key)
 		}
 	}
 	type reply struct {
@@ -377,7 +378,7 @@ func nodeOf(op any) string {
 
 // applied takes over the answer to a Multi that was applied. former is what was
 // known of the records before it was sent.
-func (a *application) applied(m *multi, parts []zk.MultiResponse, former []mark) {
+func (a *application) applied(m *multi, parts []zk.MultiResponse, former []stat) {
 	rev := kv.Rev(a.link.tap.zxid.Load()) // of this write or a later one
 	for _, p := range parts {
 		if p.Stat != nil {
@@ -389,16 +390,16 @@ func (a *application) applied(m *multi, parts []zk.MultiResponse, former []mark)
 	for i, e := range m.effect {
 		switch e.kind {
 		case deleted:
-			a.marks.drop(e.key)
+			a.stats.drop(e.key)
 		case created:
-			a.marks.put(e.key, mark{rev, int64(rev), 0})
+			a.stats.put(e.key, stat{rev, int64(rev), 0})
 		case changed:
-			now := markOf(parts[i].Stat)
+			now := statOf(parts[i].Stat)
 			if e.former.created != 0 && e.former.created != now.created {
 				strange = fmt.Errorf("tenure: zookeeper: %w: the record %s was deleted and made again", driver.ErrStoreChanged, e.key)
 			}
 			before[e.key] = previous(former[i], now)
-			a.marks.put(e.key, now)
+			a.stats.put(e.key, now)
 		default:
 			continue
 		}
@@ -413,14 +414,14 @@ func (a *application) applied(m *multi, parts []zk.MultiResponse, former []mark)
 			r.Prev = before[a.txns[i].ops[0].key]
 		}
 	}
-	a.out.Rider.OK, a.out.Rider.Rev = a.batch.Rider != nil, rev
+	a.out.Piggyback.OK, a.out.Piggyback.Rev = a.batch.Piggyback != nil, rev
 	a.left = nil
 }
 
 // previous is the revision that a record had before a write, by its versions. 0 if
 // other writes came between; 1, which no record has, if it was another record or an
 // older state of it, so that the store must have gone back.
-func previous(former, now mark) kv.Rev {
+func previous(former, now stat) kv.Rev {
 	switch {
 	case former.rev == 0:
 		return 0

@@ -57,7 +57,7 @@ func (l *link) catchUp(ctx context.Context, node string) (kv.Rev, error) {
 	}
 }
 
-// caughtUp is catchUp for who does not ask how far the server is: one that stands
+// caughtUp is catchUp without reading the server's zxid: one that stands
 // alone has applied what it acknowledged.
 func (l *link) caughtUp(ctx context.Context, node string) error {
 	if l.alone {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"regexp"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
@@ -137,12 +137,13 @@ type suiteStore struct {
 	count     *traffic
 }
 
-func (s *suiteStore) open(ctx context.Context, servers []string, namespace string, change func(*Options), plain func(kv.Plain) kv.Plain, whole func(kv.Store) kv.Store) (driver.Backend, error) {
+func (s *suiteStore) open(ctx context.Context, servers []string, namespace string, change func(*Options),
+	below func(changelog.Store) changelog.Store, whole func(kv.Store) kv.Store) (driver.Backend, error) {
 	o := s.options
 	if change != nil {
 		change(&o)
 	}
-	b, err := open(ctx, servers, namespace, &o, plain, whole)
+	b, err := open(ctx, servers, namespace, &o, below, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +169,7 @@ func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (string,
 			return s.open(ctx, s.servers, s.namespace+suffix, nil, asItIs, asItIs)
 		},
 		OpenLying: func(ctx context.Context) (driver.Backend, error) {
-			return s.open(ctx, s.servers, s.namespace, nil, func(p kv.Plain) kv.Plain { return lying{p} }, asItIs)
+			return s.open(ctx, s.servers, s.namespace, nil, func(s changelog.Store) changelog.Store { return lying{s} }, asItIs)
 		},
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
 			if network != nil {
@@ -181,7 +182,7 @@ func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (string,
 			return b, kvwire.New(link), err
 		},
 		Calls: s.count.calls,
-		// Lanes are all the history there is.
+		// Change logs are all the history there is.
 		Compact: func(context.Context) error { return s.removeBelow(node + "/!feed") },
 		Wipe:    func(context.Context) error { return s.removeBelow(node) },
 		Snapshot: func(context.Context) (func(context.Context) error, error) {
@@ -288,25 +289,22 @@ func (s *suiteStore) makeAgain(all []copied) error {
 
 func (s *suiteStore) tamper(keys kv.Keys, what conformance.Tampering, name string) error {
 	p := paths{s.options.Root}
-	_, shard, err := p.node(keys.Shard(driver.ShardID(name)))
-	if err != nil {
-		return err
-	}
 	set := func(node, value string) error {
 		_, err := s.admin.Set(node, []byte(value), -1)
 		return err
 	}
-	switch what {
-	case conformance.CorruptShard:
-		return set(shard, "\xff\x00 held")
-	case conformance.CorruptMember:
-		_, member, err := p.node(keys.Member(driver.SessionID(name)))
+	if key, value, ok := kvwire.Damage(keys, what, name, 1<<20-1<<10); ok {
+		_, node, err := p.node(key)
 		if err != nil {
 			return err
 		}
-		return set(member, `{"v":1,`)
-	case conformance.OversizeShard:
-		return set(shard, "1 held "+strings.Repeat("x", 1<<20-1<<10))
+		return set(node, value)
+	}
+	_, shard, err := p.node(keys.Shard(driver.ShardID(name)))
+	if err != nil {
+		return err
+	}
+	switch what {
 	case conformance.RewriteShard:
 		value, _, err := s.admin.Get(shard)
 		if err != nil {
@@ -320,14 +318,14 @@ func (s *suiteStore) tamper(keys kv.Keys, what conformance.Tampering, name strin
 }
 
 // lying is a store that ignores conditions.
-type lying struct{ kv.Plain }
+type lying struct{ changelog.Store }
 
-func (l lying) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
-	c := &kv.Batch{Heartbeat: b.Heartbeat, Txns: slices.Clone(b.Txns), Rider: b.Rider}
+func (l lying) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
+	c := &changelog.Batch{Batch: kv.Batch{Heartbeat: b.Heartbeat, Txns: slices.Clone(b.Txns)}, Piggyback: b.Piggyback}
 	for i := range c.Txns {
 		c.Txns[i].If = nil
 	}
-	return l.Plain.Apply(ctx, c)
+	return l.Store.Apply(ctx, c)
 }
 
 // frame is the length of a packet.

@@ -15,9 +15,9 @@
 //   - A batch is one Multi, all or nothing. When it is refused, what it compared is
 //     read on the same connection; what cannot be applied is answered from that, and
 //     the rest is sent again. Several travel at once.
-//   - With a lane, which tells of another process's write, come the versions of what
-//     was written, in lines of this package's own below the lane's. So the successor
-//     of a hand-over commits without a read.
+//   - A change log of package changelog has the versions of what another process wrote,
+//     in lines of this package below its own. So the successor of a hand-over commits
+//     without a read.
 //   - ZooKeeper has no check that a node does not exist: creating and deleting it in
 //     the same Multi is one.
 //   - A read follows a write that changes nothing, shared by all reads that wait for
@@ -27,9 +27,8 @@
 //     whatever was in flight has an unknown outcome, and nothing is sent late. The
 //     next server is asked where one refuses, and beside one that takes long.
 //   - Watches are armed by the reads that answer them, and all anew on a new
-//     connection. What changed is told by the lanes of kv.Feeds: a process holds a
-//     watch for each lane and each heartbeat that it follows, however many shards it
-//     wants.
+//     connection. A process holds a watch for each change log and each heartbeat that
+//     it follows, however many shards it wants.
 //   - Heartbeats have their own connections (rule E4), and so have reads. All go to
 //     one server, until a heartbeat beside a late one is answered by another: then
 //     all move there, and what the silent server owes ends with an unknown outcome.

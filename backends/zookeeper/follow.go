@@ -19,7 +19,7 @@ import (
 // fired (rule S13).
 const rederive = 15 * time.Second
 
-// watches collects the nodes whose watches fired. The client library calls mark as
+// watches collects the nodes whose watches fired. The client library calls fire as
 // the events come, before any reply that is behind them, and drops nothing.
 type watches struct {
 	mu    sync.Mutex
@@ -31,7 +31,7 @@ func newWatches() *watches {
 	return &watches{fired: make(map[string]struct{}), wake: make(chan struct{}, 1)}
 }
 
-func (w *watches) mark(node string) {
+func (w *watches) fire(node string) {
 	w.mu.Lock()
 	w.fired[node] = struct{}{}
 	w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *watches) take() map[string]struct{} {
 	return fired
 }
 
-// Follow keeps watches on what is followed. See kv.Plain.
+// Follow keeps watches on what is followed. See changelog.Store.
 //
 // A watch fires once, so it is armed again by the read that answers it, and a read
 // never precedes its watch. When the connection ends, so do all watches: everything
@@ -131,7 +131,7 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 			// What fired later than this is not in the reads, and not promised.
 			at = kv.Rev(lk.tap.zxid.Load())
 			// A list in which a node is missing is behind the events of the transaction
-			// that deleted it: what else that wrote is read before it is told.
+			// that deleted it: what else that wrote is read before it is delivered.
 			ours := false
 			for listed := true; listed && err == nil; {
 				fired := w.take()
@@ -297,8 +297,8 @@ func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool
 		return err
 	}
 	for i, n := range nodes {
-		if old, ok := f.records[n.node]; ok && all[i].exists && all[i].mark.rev < old.mark.rev {
-			return fmt.Errorf("%s has revision %d after %d was read: the store went back", n.node, all[i].mark.rev, old.mark.rev)
+		if old, ok := f.records[n.node]; ok && all[i].exists && all[i].stat.rev < old.stat.rev {
+			return fmt.Errorf("%s has revision %d after %d was read: the store went back", n.node, all[i].stat.rev, old.stat.rev)
 		}
 		f.remember(n.key, all[i])
 		if all[i].exists || alone[n.node] {
@@ -318,7 +318,7 @@ func getWatched(c *zk.Conn, node string, arm, alone bool) (found, error) {
 		value, stat, _, err := c.GetW(node)
 		switch {
 		case err == nil:
-			f := found{value: value, mark: markOf(stat), exists: true}
+			f := found{value: value, stat: statOf(stat), exists: true}
 			f.split(node)
 			return f, nil
 		case !errors.Is(err, zk.ErrNoNode):

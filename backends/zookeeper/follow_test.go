@@ -13,10 +13,11 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/conformance/servers"
 )
 
-// stepped is a follower whose steps the test takes itself, on a link, and the lanes
+// stepped is a follower whose steps the test takes itself, on a link, and the change logs
 // it follows, which the test writes as another process does.
 type stepped struct {
 	*follower
@@ -103,8 +104,8 @@ func (s *stepped) some(fired map[string]struct{}) {
 	}
 }
 
-// lanes are what the follower tells, as name=value.
-func (s *stepped) lanes() string {
+// logs are what the follower tells, as name=value.
+func (s *stepped) logs() string {
 	s.t.Helper()
 	s.do("tell", s.tell(1))
 	var all []string
@@ -115,30 +116,30 @@ func (s *stepped) lanes() string {
 	return strings.Join(all, " ")
 }
 
-// TestFollowNewLane: a lane that the read without an event finds first has a watch
+// TestFollowNewChangeLog: a change log that the read without an event finds first has a watch
 // like any other, whether its directory's event comes before or after.
-func TestFollowNewLane(t *testing.T) {
+func TestFollowNewChangeLog(t *testing.T) {
 	t.Parallel()
 	s := step(t)
 	s.do("all", s.all(t.Context(), s.link, true))
 	s.create("n", "1")
 	s.do("again", s.all(t.Context(), s.link, false))
-	if got := s.lanes(); got != "n=1" {
+	if got := s.logs(); got != "n=1" {
 		t.Fatalf("told %q", got)
 	}
 	s.some(s.take(s.dir))
 	_, err := s.admin.Set(s.dir+"/n", []byte("2"), -1)
 	s.do("set", err)
 	s.some(s.take(s.dir + "/n"))
-	if got := s.lanes(); got != "n=2" {
+	if got := s.logs(); got != "n=2" {
 		t.Errorf("told %q, want n=2", got)
 	}
 }
 
-// TestFollowRemovedLane: a lane that is gone when it is read is told as gone only
+// TestFollowRemovedChangeLog: a change log that is gone when it is read is told as gone only
 // together with what the transaction wrote that removed it, and is followed again
 // when it is made again.
-func TestFollowRemovedLane(t *testing.T) {
+func TestFollowRemovedChangeLog(t *testing.T) {
 	t.Parallel()
 	for name, arm := range map[string]bool{"event": true, "again": false} {
 		t.Run(name, func(t *testing.T) {
@@ -147,16 +148,16 @@ func TestFollowRemovedLane(t *testing.T) {
 			s.create("a", "1")
 			s.create("b", "1")
 			s.do("all", s.all(t.Context(), s.link, true))
-			_, err := s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1}, &zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("farewell"), Version: -1})
+			_, err := s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1}, &zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("tombstone"), Version: -1})
 			s.do("remove", err)
 			// As a read of everything does that has listed a, and read b, before that.
 			s.do("load", s.load(t.Context(), s.link, []watched{{s.scopes[0].base + "a", s.dir + "/a"}}, arm))
-			if got := s.lanes(); got != "a=1 b=1" {
+			if got := s.logs(); got != "a=1 b=1" {
 				t.Errorf("told %q, want both as they were", got)
 			}
 			s.create("a", "2")
 			s.some(s.take(s.dir))
-			if got := s.lanes(); got != "a=2 b=farewell" {
+			if got := s.logs(); got != "a=2 b=tombstone" {
 				t.Errorf("told %q, want both as they are", got)
 			}
 			_, err = s.admin.Set(s.dir+"/a", []byte("3"), -1)
@@ -165,7 +166,7 @@ func TestFollowRemovedLane(t *testing.T) {
 			_, err = s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1}, &zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("again"), Version: -1})
 			s.do("remove", err)
 			s.some(s.take(s.dir))
-			if got := s.lanes(); got != "b=again" {
+			if got := s.logs(); got != "b=again" {
 				t.Errorf("told %q, want b=again", got)
 			}
 		})
@@ -195,19 +196,19 @@ func TestFollowOnlyItsOwn(t *testing.T) {
 			t.Fatalf("told %q at first", got)
 		}
 	}
-	follow("lanes", ns+"/!feed/")
+	follow("logs", ns+"/!feed/")
 	follow("beats", ns+"/!beat/x")
 	const beats = 30
-	lanes := 0
+	logs := 0
 	for i := range beats {
 		op := kv.Op{Key: ns + "/!beat/x", Value: fmt.Append(nil, i)}
-		if out, err := s.Apply(t.Context(), &kv.Batch{Heartbeat: true, Txns: []kv.Txn{{Ops: []kv.Op{op}}}}); err != nil || !out.Results[0].OK {
+		if out, err := s.Apply(t.Context(), &changelog.Batch{Batch: kv.Batch{Heartbeat: true, Txns: []kv.Txn{{Ops: []kv.Op{op}}}}}); err != nil || !out.Results[0].OK {
 			t.Fatal(out, err)
 		}
 		for told := false; !told; {
 			got := <-pages
-			if got[0] == "lanes" {
-				lanes++
+			if got[0] == "logs" {
+				logs++
 			}
 			told = slices.Equal(got, []string{"beats", fmt.Sprint(i)})
 		}
@@ -218,8 +219,8 @@ func TestFollowOnlyItsOwn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if lanes > beats/3 { // each is told again every 15 s
-		t.Errorf("lanes were told %d times of %d heartbeats", lanes, beats)
+	if logs > beats/3 { // each is told again every 15 s
+		t.Errorf("change logs were told %d times of %d heartbeats", logs, beats)
 	}
 }
 

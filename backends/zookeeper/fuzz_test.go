@@ -30,9 +30,9 @@ func FuzzTap(f *testing.F) {
 	})
 }
 
-// FuzzNotes reads a lane as any member may have written it: nothing else is learned
-// of it than marks of records of the namespace, none of which is later than the lane.
-func FuzzNotes(f *testing.F) {
+// FuzzSentStats reads a change log as any member may have written it: nothing else is
+// learned of it than stats of records of the namespace, none of which is later.
+func FuzzSentStats(f *testing.F) {
 	f.Add("1 2 3\n!state/shard/s1 0 77 7\n!head/s1 70 60 3", int64(99))
 	f.Add("\nx 1 1 1", int64(9))
 	f.Add("\n!state/../!id 5 5 5\n!beat/x 1 1 1\n!head/ 1 1 1", int64(9))
@@ -43,13 +43,13 @@ func FuzzNotes(f *testing.F) {
 		}
 		s := newStore(paths{"/t"}, rights{}, []string{"nowhere"}, nil)
 		defer s.Close()
-		lane := found{value: []byte(value), mark: mark{rev: kv.Rev(rev)}, exists: true}
-		lane.split("/t/a/b/!feed/x")
-		if strings.Contains(string(lane.value), "\n") {
-			t.Errorf("the lane itself is %q", lane.value)
+		log := found{value: []byte(value), stat: stat{rev: kv.Rev(rev)}, exists: true}
+		log.split("/t/a/b/!feed/x")
+		if strings.Contains(string(log.value), "\n") {
+			t.Errorf("the change log itself is %q", log.value)
 		}
-		s.note("a/b/!feed/x", lane)
-		for key, m := range s.marks.m {
+		s.learnSent("a/b/!feed/x", log)
+		for key, m := range s.stats.m {
 			if !strings.HasPrefix(key, "a/b/!state/") && !strings.HasPrefix(key, "a/b/!head/") {
 				t.Errorf("a note tells of %q", key)
 			}
@@ -57,7 +57,7 @@ func FuzzNotes(f *testing.F) {
 				t.Errorf("a note tells of a record that cannot be: %v", err)
 			}
 			if m.rev <= 0 || m.rev > kv.Rev(rev) || m.version < 0 || m.created <= 0 {
-				t.Errorf("a note of a lane at %d tells of %+v", rev, m)
+				t.Errorf("a change log at %d has the stat %+v", rev, m)
 			}
 		}
 	})

@@ -138,7 +138,7 @@ func (l *link) event(ev zk.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for w := range l.watches {
-		w.mark(ev.Path)
+		w.fire(ev.Path)
 	}
 }
 
@@ -171,8 +171,8 @@ func (l *link) cut() {
 	_ = l.tap.Close()
 }
 
-// farewell is how long a server may take to end a session.
-const farewell = 200 * time.Millisecond
+// closeWait is how long a server may take to end a session.
+const closeWait = 200 * time.Millisecond
 
 // close ends the session, if the server answers, and joins everything.
 func (l *link) close() {
@@ -184,7 +184,7 @@ func (l *link) close() {
 		l.conn.Close()
 		close(closed)
 	}()
-	limit := time.NewTimer(farewell)
+	limit := time.NewTimer(closeWait)
 	defer limit.Stop()
 	select {
 	case <-l.done:

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if code, is := system.Member(Opener); is {
+	if code, is := system.Member(Opener()); is {
 		os.Exit(code)
 	}
 	system.AddFlags(flag.CommandLine)

@@ -86,7 +86,7 @@ func TestInsecure(t *testing.T) {
 
 func TestSecret(t *testing.T) {
 	t.Parallel()
-	s := Settings{Password: "planted"}
+	s := Settings{Options: Options{Password: "planted"}}
 	text, err := json.Marshal(s)
 	if all := fmt.Sprintf("%v %+v %#v %s %s", s, s, s, s.Password, text); err != nil || strings.Contains(all, "planted") {
 		t.Errorf("the password shows: %s, %v", all, err)
@@ -111,7 +111,7 @@ func TestTLS(t *testing.T) {
 		d.DisallowUnknownFields()
 		return d.Decode(into)
 	}
-	b, err := Opener.Open(bounded(t, 30*time.Second), decode)
+	b, err := Opener().Open(bounded(t, 30*time.Second), decode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,12 +127,13 @@ func TestTLS(t *testing.T) {
 }
 
 // TestRights: beside an administrator, the run-time user cannot remove the record
-// of a shard, a head or the identity, nor give itself the right, and nobody else
-// reads anything.
+// of a shard, a head or the identity, nor change the identity, nor give itself the
+// right, and nobody else reads anything.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
-	user, other := server.User(), "digest:admin:x"
+	user := server.User()
+	other := "digest:" + zk.DigestACL(0, "boss", "boss-password")[0].ID
 	const root = "/rights" // of its own: who makes a root decides who may use it
 	b := openOn(t, Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}}, server)
 	s := join(t, b, "n1")
@@ -165,10 +166,41 @@ func TestRights(t *testing.T) {
 			t.Errorf("a stranger reads %s: %v", node, err)
 		}
 	}
-	if _, err := Open(t.Context(), addrs([]*servers.Server{server}), t.Name(), &Options{Root: root}); err == nil || !strings.Contains(err.Error(), zk.ErrNoAuth.Error()) {
+	if _, err := own.Set(base+"/!id", []byte("mine"), -1); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("writing the identity: %v", err)
+	}
+	if _, err := own.Multi(&zk.DeleteRequest{Path: base + "/!id", Version: -1}, &zk.CreateRequest{Path: base + "/!id", Data: []byte("mine"), Acl: zk.WorldACL(zk.PermAll)}); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("making the identity again: %v", err)
+	}
+	// The page says that this is possible.
+	for _, node := range []string{base + "/!state/shard" + shard, base + "/!head" + shard, base + "/!state/member/" + string(s.ID())} {
+		value, stat, err := own.Get(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := own.Set(node, value, stat.Version); err != nil {
+			t.Errorf("writing %s: %v", node, err)
+		}
+	}
+	servers := addrs([]*servers.Server{server})
+	if err := RaiseFloor(t.Context(), servers, t.Name(), 1<<50, &Options{Root: root, User: user.User(), Password: Secret(user.Password())}); err == nil {
+		t.Error("the run-time user raises the floor")
+	}
+	if err := RaiseFloor(t.Context(), servers, t.Name(), 1<<50, &Options{Root: root, User: "boss", Password: "boss-password", Admins: []string{other}}); err != nil {
+		t.Errorf("an administrator raises the floor: %v", err)
+	}
+	again, err := Open(t.Context(), servers, t.Name(), &Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if res, _ := acquire(t, join(t, again, "n2"), []driver.Claim{{Shard: "another"}}); res[0].Fence.Token <= 1<<50 {
+		t.Errorf("token %d after the floor was raised to %d", res[0].Fence.Token, int64(1)<<50)
+	}
+	if _, err := Open(t.Context(), servers, t.Name(), &Options{Root: root}); err == nil || !strings.Contains(err.Error(), zk.ErrNoAuth.Error()) {
 		t.Errorf("a stranger opens it: %v", err)
 	}
-	if _, err := Open(t.Context(), addrs([]*servers.Server{server}), t.Name()+"2", &Options{Root: root, Create: true}); err == nil || !strings.Contains(err.Error(), "Options.Root") {
+	if _, err := Open(t.Context(), servers, t.Name()+"2", &Options{Root: root, Create: true}); err == nil || !strings.Contains(err.Error(), "Options.Root") {
 		t.Errorf("a stranger makes another beside it: %v", err)
 	}
 }
@@ -231,7 +263,7 @@ func TestGuardOps(t *testing.T) {
 	}
 }
 
-// TestNames maps keys to nodes and back, and refuses what is none.
+// TestNames maps keys to nodes and back, and refuses other texts.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	p := paths{"/tenure"}

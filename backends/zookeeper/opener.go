@@ -13,46 +13,32 @@ import (
 // Secret is a string that prints as xxxxx in every format.
 type Secret = driver.Secret
 
-// Settings are the Opener's options in configuration. See Options.
+// Settings are the Opener's options in configuration.
 type Settings struct {
-	Servers      []string `json:"servers" yaml:"servers"`     // each host:port
-	Namespace    string   `json:"namespace" yaml:"namespace"` // such as "orders"
-	Create       bool     `json:"create" yaml:"create"`
-	Root         string   `json:"root" yaml:"root"`
-	User         string   `json:"user" yaml:"user"`
-	Password     Secret   `json:"password" yaml:"password"`
+	Servers      []string `json:"servers" yaml:"servers"`             // each host:port
+	Namespace    string   `json:"namespace" yaml:"namespace"`         // such as "orders"
 	PasswordFile string   `json:"password_file" yaml:"password_file"` // read once, when opening; replaces password
-	Admins       []string `json:"admins" yaml:"admins"`               // each scheme:id
 	TLS          bool     `json:"tls" yaml:"tls"`                     // with the machine's CAs, unless ca_file is set
 	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; means tls
 	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, the client's, with key_file; means tls
 	KeyFile      string   `json:"key_file" yaml:"key_file"`
 	ServerName   string   `json:"server_name" yaml:"server_name"` // in the servers' certificates, where it is not the host
-	Insecure     bool     `json:"insecure" yaml:"insecure"`
+	Options      `yaml:",inline"`
 }
 
 // Opener opens this backend by name, "zookeeper", from configuration.
-var Opener = driver.Opener{
-	Name: Name, Settings: Settings{},
-	Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
-		var s Settings
-		if err := decode(&s); err != nil {
-			return nil, err
-		}
-		o, err := s.options()
-		if err != nil {
-			return nil, err
-		}
-		b, err := Open(ctx, s.Servers, s.Namespace, o)
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
-	},
+func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+
+func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
+	o, err := s.options()
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, s.Servers, s.Namespace, o)
 }
 
 func (s *Settings) options() (*Options, error) {
-	o := &Options{Create: s.Create, Root: s.Root, User: s.User, Password: s.Password, Admins: s.Admins, Insecure: s.Insecure}
+	o := &s.Options
 	if s.PasswordFile != "" {
 		text, err := driver.ReadSecret(s.PasswordFile)
 		if err != nil {

@@ -23,32 +23,32 @@ type Options struct {
 	// Create writes the namespace's identity, and makes its directories, if it has
 	// none. Without it a missing identity is an error, because it may mean a wiped
 	// store (rule I1).
-	Create bool
+	Create bool `json:"create" yaml:"create"`
 
 	// Root is the node below which namespaces are. Default ("") DefaultRoot; names
 	// of letters, digits, "_", "-" and ".", each after a "/". Create makes it if it
 	// is missing.
-	Root string
+	Root string `json:"root" yaml:"root"`
 
 	// User and Password are for digest authentication. Every node is then made for
 	// this user alone, and the administrators; otherwise for everybody. Neither may
 	// hold a colon. ZooKeeper sends the password as it is, so it needs TLS.
-	User     string
-	Password Secret
+	User     string `json:"user" yaml:"user"`
+	Password Secret `json:"password" yaml:"password"`
 
 	// Admins may do everything to what is made from now on, each as
 	// "scheme:id": "digest:admin:hash" or "x509:CN=admin". Where there are some,
 	// nobody else may change ACLs or remove a permanent record, such as a shard's.
-	Admins []string
+	Admins []string `json:"admins" yaml:"admins"`
 
 	// TLS, if not nil, is how to connect. An empty ServerName is the server's host.
 	// It is not changed, and must not be while the backend is open.
-	TLS *tls.Config
+	TLS *tls.Config `json:"-" yaml:"-"`
 
 	// Insecure allows a connection to another host without TLS, or without checking
 	// its certificate, with a user or without one: it carries tokens and what the
 	// application writes. Default false: that is refused.
-	Insecure bool
+	Insecure bool `json:"insecure" yaml:"insecure"`
 
 	// dial replaces the connecting, in tests.
 	dial dialer

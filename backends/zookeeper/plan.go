@@ -59,7 +59,7 @@ func (s *store) txn(t *kv.Txn) (txn, error) {
 // it, and else what is remembered.
 type knowledge struct {
 	fresh map[string]found
-	marks *marks
+	stats *stats
 }
 
 // verdict on a condition.
@@ -73,26 +73,26 @@ const (
 
 // judge looks at a condition. An older read than the condition's revision does not
 // happen: reads follow a write on the same connection.
-func (k *knowledge) judge(c cond) (verdict, mark) {
+func (k *knowledge) judge(c cond) (verdict, stat) {
 	f, read := k.fresh[c.key]
 	switch {
 	case read && c.rev == kv.Absent, read && c.rev == kv.Exists:
 		if f.exists == (c.rev == kv.Exists) {
-			return holds, f.mark
+			return holds, f.stat
 		}
-		return fails, mark{}
+		return fails, stat{}
 	case c.rev <= 0:
-		return holds, mark{}
+		return holds, stat{}
 	case read:
-		if f.exists && f.mark.rev == c.rev {
-			return holds, f.mark
+		if f.exists && f.stat.rev == c.rev {
+			return holds, f.stat
 		}
-		return fails, mark{}
+		return fails, stat{}
 	}
-	if m, ok := k.marks.get(c.key); ok && m.rev == c.rev && !c.volatile {
+	if m, ok := k.stats.get(c.key); ok && m.rev == c.rev && !c.volatile {
 		return holds, m
 	}
-	return unsure, mark{}
+	return unsure, stat{}
 }
 
 // exists tells whether a record is there, as far as that is known.
@@ -100,7 +100,7 @@ func (k *knowledge) exists(key string) (there, known bool) {
 	if f, ok := k.fresh[key]; ok {
 		return f.exists, true
 	}
-	if _, ok := k.marks.get(key); ok {
+	if _, ok := k.stats.get(key); ok {
 		return true, true
 	}
 	return false, false
@@ -113,13 +113,13 @@ type multi struct {
 	absent map[string]bool
 	bytes  int
 	rights rights
-	stats  bool // an operation's answer tells the zxid
+	zxid   bool // an operation's answer has the zxid
 }
 
 // effect is what an operation does to a record: its key is empty for none.
 type effect struct {
 	key    string
-	former mark // that the operation compares with, if any
+	former stat // that the operation compares with, if any
 	kind   effectKind
 }
 
@@ -156,7 +156,7 @@ func (m *multi) create(node string, value []byte, acl []zk.ACL, e effect) {
 
 func (m *multi) set(node string, value []byte, version int32, e effect) {
 	m.add(&zk.SetDataRequest{Path: node, Data: value, Version: version}, len(node)+len(value), e)
-	m.stats = true
+	m.zxid = true
 }
 
 func (m *multi) remove(node string, version int32, e effect) {
@@ -206,7 +206,7 @@ func (m *multi) txn(t *txn, k *knowledge) {
 // op adds an operation, and with it the condition on the same record, if c has one.
 func (m *multi) op(op write, c cond, k *knowledge) {
 	there, known := k.exists(op.key)
-	version, former := int32(anyVersion), mark{}
+	version, former := int32(anyVersion), stat{}
 	if c.key != "" {
 		there, known = c.rev != kv.Absent, true
 		if c.rev > 0 {
@@ -222,7 +222,7 @@ func (m *multi) op(op write, c cond, k *knowledge) {
 	case there, !known && isEnded(op.key):
 		m.set(op.node, op.value, version, effect{op.key, former, changed})
 	default:
-		m.create(op.node, op.value, m.rights.record(), effect{key: op.key, kind: created})
+		m.create(op.node, op.value, m.rights.of(op.key), effect{key: op.key, kind: created})
 		m.twin(op)
 	}
 }
@@ -249,7 +249,7 @@ func (m *multi) twin(op write) {
 
 // finish makes sure that the answer tells the zxid: that of a create does not.
 func (m *multi) finish() {
-	if m.stats {
+	if m.zxid {
 		return
 	}
 	var best *zk.CreateRequest
@@ -259,9 +259,15 @@ func (m *multi) finish() {
 			best, key = c, m.effect[i].key
 		}
 	}
-	if best != nil {
-		m.set(best.Path, best.Data, 0, effect{key: key, kind: changed})
+	if best == nil {
+		return
 	}
+	if _, part := partOf(key); part == "!id" && len(m.rights.admins) > 0 { // which its maker may not change
+		dir, _ := split(best.Path)
+		m.set(dir, nil, anyVersion, effect{})
+		return
+	}
+	m.set(best.Path, best.Data, 0, effect{key: key, kind: changed})
 }
 
 // maxPacket is what a server takes with its default of jute.maxbuffer, less what

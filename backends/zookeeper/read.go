@@ -21,19 +21,19 @@ const (
 	listFirst = 64
 )
 
-// found is a node as it was read. It has no mark if there is none.
+// found is a node as it was read. It has no stat if there is none.
 type found struct {
 	value  []byte
-	mark   mark
+	stat   stat
 	exists bool
-	notes  []byte // of a lane
+	sent   []byte // the stats in a change log
 }
 
 func (f found) pair(key string) kv.Pair {
 	if !f.exists {
 		return kv.Pair{Key: key}
 	}
-	return kv.Pair{Key: key, Value: f.value, Rev: f.mark.rev}
+	return kv.Pair{Key: key, Value: f.value, Rev: f.stat.rev}
 }
 
 // Get reads records. See kv.Store. Its revision may be long past.
@@ -138,6 +138,26 @@ func (s *store) children(ctx context.Context, lk *link, dir string) ([]string, e
 	})
 }
 
+// listed returns the names in those directories of which many records are asked for, by
+// how many are.
+func (s *store) listed(ctx context.Context, lk *link, dirs map[string]int) (map[string]map[string]bool, error) {
+	there := make(map[string]map[string]bool)
+	for dir, n := range dirs {
+		if n < listFirst {
+			continue
+		}
+		names, err := s.children(ctx, lk, dir)
+		if err != nil {
+			return nil, err
+		}
+		there[dir] = make(map[string]bool, len(names))
+		for _, name := range names {
+			there[dir][name] = true
+		}
+	}
+	return there, nil
+}
+
 // read reads records, in order and many at once.
 func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool) ([]found, error) {
 	nodes := make([]string, len(keys))
@@ -151,20 +171,9 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool
 		dirs[dir]++
 	}
 	ask := make([]int, 0, len(keys))
-	there := make(map[string]map[string]bool) // of directories that were listed
-	for dir, n := range dirs {
-		if n < listFirst {
-			continue
-		}
-		names, err := s.children(ctx, lk, dir)
-		if err != nil {
-			return nil, err
-		}
-		set := make(map[string]bool, len(names))
-		for _, name := range names {
-			set[name] = true
-		}
-		there[dir] = set
+	there, err := s.listed(ctx, lk, dirs)
+	if err != nil {
+		return nil, err
 	}
 	for i, node := range nodes {
 		dir, name := split(node)
@@ -231,7 +240,7 @@ func get(c *zk.Conn, node string, keysOnly bool) (found, error) {
 	if !f.exists {
 		return found{}, nil
 	}
-	f.mark = markOf(stat)
+	f.stat = statOf(stat)
 	f.split(node)
 	return f, nil
 }
@@ -244,14 +253,14 @@ func (s *store) remember(key string, f found) {
 		return
 	case "!id":
 		if f.exists && f.value != nil {
-			s.identity.Store(&identity{mark: f.mark, marker: marker(f.value)})
+			s.identity.Store(&identity{stat: f.stat, marker: marker(f.value)})
 		}
 	}
 	if f.exists {
-		s.marks.put(key, f.mark)
-		s.note(key, f)
+		s.stats.put(key, f.stat)
+		s.learnSent(key, f)
 	} else {
-		s.marks.drop(key)
+		s.stats.drop(key)
 	}
 }
 

@@ -42,7 +42,7 @@ func readsNeedMajority(t *testing.T, server *servers.Server, members []*servers.
 			return err
 		},
 		"Follow": func(ctx context.Context, s *store) error {
-			err := s.Follow(ctx, []string{keys.Feeds()}, func(*kv.Page) error { return errTold })
+			err := s.Follow(ctx, []string{keys.ChangeLogs()}, func(*kv.Page) error { return errTold })
 			if errors.Is(err, errTold) {
 				return nil
 			}

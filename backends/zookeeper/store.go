@@ -11,18 +11,18 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/backends/kv/route"
 )
 
-var _ kv.Plain = (*store)(nil)
+var _ changelog.Store = (*store)(nil)
 
-// store is a kv.Plain on ZooKeeper: permanent nodes, compared by their versions,
+// store is a changelog.Store on ZooKeeper: permanent nodes, compared by their versions,
 // with zxids for revisions. Nothing rests on sessions. Safe for concurrent use.
 type store struct {
 	paths  paths
 	rights rights
-	marks  marks
+	stats  stats
 
 	identity atomic.Pointer[identity] // as it was read last
 
@@ -42,14 +42,14 @@ type store struct {
 
 // identity is what the store has to know of the namespace's identity record.
 type identity struct {
-	mark   mark
+	stat   stat
 	marker string // name of the node that was made together with it
 }
 
 func newStore(p paths, r rights, servers []string, dial func(context.Context, string) (*link, error)) *store {
 	life, end := context.WithCancel(context.Background())
 	s := &store{paths: p, rights: r, life: life, end: end, dirs: make(map[string]struct{})}
-	s.marks.m = make(map[string]mark)
+	s.stats.m = make(map[string]stat)
 	n := max(2, len(servers))
 	s.routes = route.New(life, n, pick(n))
 	for i := range n {
@@ -118,6 +118,15 @@ func (r rights) directory(permanent bool) []zk.ACL {
 
 // record is the ACL of a record: the right to delete it is its directory's.
 func (r rights) record() []zk.ACL { return r.list(zk.PermRead | zk.PermWrite) }
+
+// of is the ACL of the record of a key. The identity, on which tokens rest, is for
+// administrators to change, if there are any.
+func (r rights) of(key string) []zk.ACL {
+	if _, part := partOf(key); part == "!id" && len(r.admins) > 0 {
+		return r.list(zk.PermRead)
+	}
+	return r.record()
+}
 
 func (r rights) list(perms int32) []zk.ACL {
 	if len(r.admins) == 0 {

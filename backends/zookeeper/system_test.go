@@ -9,13 +9,13 @@ import (
 )
 
 func systemConfig(t *testing.T, members, parallel int) system.Config {
-	return outage.Lanes(t, Opener, parallel, func() outage.Lane {
+	return outage.Lanes(t, Opener(), parallel, func() outage.Lane {
 		cluster := servers.NewCluster(t, servers.ZooKeeper, members, nil)
 		return outage.Lane{
 			Servers: cluster.Members(),
 			Addrs:   cluster.Addrs(),
 			Settings: func(through []string, namespace string) any {
-				return Settings{Servers: through, Namespace: namespace, Create: true}
+				return Settings{Servers: through, Namespace: namespace, Options: Options{Create: true}}
 			},
 		}
 	})

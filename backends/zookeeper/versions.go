@@ -8,37 +8,37 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// mark is what a node is compared by. A revision is a Mzxid, and no two writes of
+// stat is what a node is compared by. A revision is a Mzxid, and no two writes of
 // a node have the same, so a revision fixes the data version once and for all; the
 // version alone does not fix the revision, because a node that was deleted and made
 // again counts from 0. Created, its Czxid, tells such nodes apart.
-type mark struct {
+type stat struct {
 	rev     kv.Rev
 	created int64
 	version int32
 }
 
-func markOf(s *zk.Stat) mark { return mark{kv.Rev(s.Mzxid), s.Czxid, s.Version} }
+func statOf(s *zk.Stat) stat { return stat{kv.Rev(s.Mzxid), s.Czxid, s.Version} }
 
-// maxMarks bounds what is remembered. What was forgotten is read again.
-const maxMarks = 1 << 18
+// maxStats bounds what is remembered. What was forgotten is read again.
+const maxStats = 1 << 18
 
-// marks remembers the versions of records that this process wrote or read. They
+// stats remembers the versions of records that this process wrote or read. They
 // are never wrong, only out of date. Safe for concurrent use.
-type marks struct {
+type stats struct {
 	mu sync.Mutex
-	m  map[string]mark // by key
+	m  map[string]stat // by key
 }
 
-func (m *marks) get(key string) (mark, bool) {
+func (m *stats) get(key string) (stat, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.m[key]
 	return v, ok
 }
 
-// put remembers a mark, unless a later one is known: replies overtake each other.
-func (m *marks) put(key string, v mark) {
+// put remembers a stat, unless a later one is known: replies overtake each other.
+func (m *stats) put(key string, v stat) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if old, ok := m.m[key]; ok {
@@ -47,7 +47,7 @@ func (m *marks) put(key string, v mark) {
 		}
 		return
 	}
-	if len(m.m) >= maxMarks {
+	if len(m.m) >= maxStats {
 		for some := range m.m {
 			delete(m.m, some)
 			break
@@ -56,7 +56,7 @@ func (m *marks) put(key string, v mark) {
 	m.m[key] = v
 }
 
-func (m *marks) drop(key string) {
+func (m *stats) drop(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.m, key)

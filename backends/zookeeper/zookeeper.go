@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -29,11 +30,12 @@ var _ driver.Backend = (*Backend)(nil)
 // bounds the opening only. nil options work. An error says in one line what to
 // change.
 func Open(ctx context.Context, servers []string, namespace string, o *Options) (*Backend, error) {
-	return open(ctx, servers, namespace, o, func(p kv.Plain) kv.Plain { return p }, func(s kv.Store) kv.Store { return s })
+	return open(ctx, servers, namespace, o, func(s changelog.Store) changelog.Store { return s }, func(s kv.Store) kv.Store { return s })
 }
 
 // open lets tests wrap what it makes.
-func open(ctx context.Context, servers []string, namespace string, o *Options, plain func(kv.Plain) kv.Plain, whole func(kv.Store) kv.Store) (*Backend, error) {
+func open(ctx context.Context, servers []string, namespace string, o *Options,
+	below func(changelog.Store) changelog.Store, whole func(kv.Store) kv.Store) (*Backend, error) {
 	s, opts, err := connect(ctx, servers, namespace, o)
 	if err != nil {
 		return nil, err
@@ -42,7 +44,7 @@ func open(ctx context.Context, servers []string, namespace string, o *Options, p
 	if err != nil {
 		return nil, joined(err, s.Close())
 	}
-	over := whole(kv.Feeds(plain(s), kv.FeedOptions{Namespace: namespace, Lanes: pipeline, ReadKeys: 512}))
+	over := whole(changelog.New(below(s), keys, changelog.Options{Parallel: pipeline, ReadKeys: 512}))
 	ko := limits(opts.Root)
 	ko.Backend, ko.Namespace, ko.Create = Name, namespace, opts.Create
 	b, err := kv.Open(ctx, over, ko)
@@ -55,8 +57,8 @@ func open(ctx context.Context, servers []string, namespace string, o *Options, p
 	return &Backend{Backend: b, store: s, identity: keys.Identity(), opened: s.identity.Load()}, nil
 }
 
-// pipeline is how many batches of one call are under way at once. Each has a feed
-// lane.
+// pipeline is how many batches of one call are under way at once. Each has a
+// change log.
 const pipeline = 4
 
 // limits are those of namespaces below a root.
@@ -71,7 +73,7 @@ func limits(root string) kv.Options {
 // fit counts the transactions that go into one packet, for names that are longer
 // than their keys by root: a server that gets more ends the connection.
 func fit(txns []kv.Txn, root int) int {
-	const reserve = kv.MaxRiderBytes + 16<<10 // the guard, the rider and their names
+	const reserve = changelog.MaxPiggybackBytes + 16<<10 // the guard, the piggybacked transaction and their names
 	size := 0
 	for i := range txns {
 		for _, c := range txns[i].If {
@@ -165,7 +167,8 @@ func makeFixed(c *zk.Conn, node string, acl []zk.ACL) error {
 
 // RaiseFloor makes every token granted from now on in a namespace greater than
 // above: what an operator does after the ensemble was restored from a backup. See
-// kv.RaiseFloor. It needs no Create.
+// kv.RaiseFloor. It needs no Create. Where Options.Admins name administrators, who alone
+// may write the identity, Options.User has to be one of them.
 func RaiseFloor(ctx context.Context, servers []string, namespace string, above driver.Token, o *Options) error {
 	if o != nil {
 		c := *o
@@ -176,7 +179,11 @@ func RaiseFloor(ctx context.Context, servers []string, namespace string, above d
 	if err != nil {
 		return err
 	}
-	over := kv.Feeds(s, kv.FeedOptions{Namespace: namespace})
+	keys, err := kv.NewKeys(namespace)
+	if err != nil {
+		return joined(err, s.Close())
+	}
+	over := changelog.New(s, keys, changelog.Options{})
 	return joined(kv.RaiseFloor(ctx, over, namespace, above), over.Close())
 }
 
@@ -196,13 +203,13 @@ func (b *Backend) GuardOps(ctx context.Context, fence driver.Fence) ([]any, erro
 	if err != nil {
 		return nil, err
 	}
-	m, ok := b.store.marks.get(cond.Key)
+	m, ok := b.store.stats.get(cond.Key)
 	if !ok || m.rev != cond.Rev {
 		page, err := b.store.Get(ctx, cond.Key)
 		if err != nil {
 			return nil, err
 		}
-		if m, ok = b.store.marks.get(cond.Key); !ok || m.rev != cond.Rev || page.Pairs[0].Rev != cond.Rev {
+		if m, ok = b.store.stats.get(cond.Key); !ok || m.rev != cond.Rev || page.Pairs[0].Rev != cond.Rev {
 			return nil, fmt.Errorf("tenure: zookeeper: %w: the shard's record moved meanwhile", driver.ErrRetry)
 		}
 	}
@@ -213,7 +220,7 @@ func (b *Backend) GuardOps(ctx context.Context, fence driver.Fence) ([]any, erro
 	dir, _ := split(id)
 	return []any{
 		&zk.CheckVersionRequest{Path: dir + "/" + b.opened.marker, Version: anyVersion},
-		&zk.CheckVersionRequest{Path: id, Version: b.opened.mark.version},
+		&zk.CheckVersionRequest{Path: id, Version: b.opened.stat.version},
 		&zk.CheckVersionRequest{Path: node, Version: m.version},
 	}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -36,6 +37,8 @@ type director struct {
 	quit     chan struct{}
 	members  []*seat
 	children []*child // every one ever started
+	dir      string   // of the files in which they record their calls
+	calls    []string // those files
 	history  *history
 	began    time.Time
 	cleared  int // departures let through
@@ -55,8 +58,8 @@ type seat struct {
 
 // direct runs the whole play and returns once no child is left. The error is of
 // something that kept it from going on.
-func (d *director) direct(ctx context.Context) error {
-	defer d.end()
+func (d *director) direct(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, d.end()) }()
 	d.began = time.Now()
 	if d.server != nil {
 		d.say(toneNone, "the logs are in %s", d.server.place)
@@ -105,14 +108,15 @@ func (d *director) direct(ctx context.Context) error {
 // start gives a seat a new process.
 func (d *director) start(s *seat) error {
 	c := d.config
-	c.Node = s.node
+	c.Node, c.Process = s.node, fmt.Sprintf("%s.%d", s.node, len(d.children)+1)
+	c.Calls = filepath.Join(d.dir, c.Process)
 	child, err := startChild(c, d.reports, d.quit)
 	if err != nil {
 		return err
 	}
-	d.children = append(d.children, child)
+	d.children, d.calls = append(d.children, child), append(d.calls, c.Calls)
 	s.child, s.status = child, statusStarting
-	return child.order(order{Do: doRelease, Upto: d.cleared})
+	return child.Order(order{Do: doRelease, Upto: d.cleared})
 }
 
 // killAndRestart kills a member, waits until the others have taken over, and
@@ -123,7 +127,7 @@ func (d *director) killAndRestart(ctx context.Context) error {
 	w := d.watchMoves(s.node + " killed")
 	owned := d.history.owned(s.node)
 	d.history.strike(s.node, sigKill, monotonic())
-	if err := s.child.signal(killSignal); err != nil {
+	if err := s.child.Strike(); err != nil {
 		return err
 	}
 	d.say(toneChaos, "%s killed with SIGKILL; it owned %s", s.node, count(len(owned), "airport"))
@@ -136,7 +140,7 @@ func (d *director) killAndRestart(ctx context.Context) error {
 		return err
 	}
 	w = d.watchMoves(s.node + " restarted")
-	d.say(toneChaos, "%s restarted as process %d", s.node, s.child.cmd.Process.Pid)
+	d.say(toneChaos, "%s restarted as process %d", s.node, s.child.PID())
 	if err := d.await(ctx, "the restarted member to have its share", d.settled); err != nil {
 		return err
 	}
@@ -156,7 +160,7 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	}
 	s.status = statusStopped
 	moves := d.watchMoves(s.node + " stopped")
-	if err := s.child.signal(stopSignal); err != nil {
+	if err := s.child.Stop(); err != nil {
 		return err
 	}
 	stopped := time.Now()
@@ -179,13 +183,13 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	d.moved(moves)
 
 	zombies := len(d.history.zombies)
-	if err := s.child.order(order{Do: doRelease, Upto: d.cleared}); err != nil {
+	if err := s.child.Order(order{Do: doRelease, Upto: d.cleared}); err != nil {
 		return err
 	}
-	if err := s.child.order(order{Do: doSend}); err != nil {
+	if err := s.child.Order(order{Do: doSend}); err != nil {
 		return err
 	}
-	if err := s.child.signal(continueSignal); err != nil {
+	if err := s.child.Continue(); err != nil {
 		return err
 	}
 	s.status = statusRunning
@@ -234,7 +238,7 @@ func (d *director) holdWrite(ctx context.Context, s *seat) (string, error) {
 	if d.waiting(airport) == 0 {
 		airport = busy[0]
 	}
-	if err := s.child.order(order{Do: doHold, Airport: airport}); err != nil {
+	if err := s.child.Order(order{Do: doHold, Airport: airport}); err != nil {
 		return "", err
 	}
 	if err := d.await(ctx, "a write of "+airport+" to stop", func() bool { return d.held != nil }); err != nil {
@@ -300,12 +304,14 @@ func (d *director) restartServer(ctx context.Context) error {
 
 // end kills what still runs and waits for it. Afterwards no child and no
 // goroutine of the director is left.
-func (d *director) end() {
+func (d *director) end() error {
 	close(d.quit)
+	var errs []error
 	for _, c := range d.children {
-		c.kill()
+		errs = append(errs, c.end())
 	}
 	d.screen.show(d.scene())
+	return errors.Join(errs...)
 }
 
 // await handles what the members tell, lets departures through and redraws until
@@ -353,7 +359,7 @@ func (d *director) clearSome(passed time.Duration) error {
 	d.cleared = upto
 	for _, s := range d.members {
 		if s.status == statusRunning || s.status == statusStarting {
-			if err := s.child.order(order{Do: doRelease, Upto: upto}); err != nil {
+			if err := s.child.Order(order{Do: doRelease, Upto: upto}); err != nil {
 				return err
 			}
 		}
@@ -415,7 +421,7 @@ func (d *director) heardEnd(s *seat, err error) error {
 	if err == nil {
 		return fmt.Errorf("demo: %s ended by itself", s.node)
 	}
-	return fmt.Errorf("demo: %s: %w: %s", s.node, err, s.child.stderr)
+	return fmt.Errorf("demo: %s: %w", s.node, err)
 }
 
 func (d *director) seat(node string) *seat {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/harness"
+	"github.com/tenure-go/tenure/internal/intercept"
 )
 
 // fakeStore answers commits from a script; everything else is not called.
@@ -62,12 +64,12 @@ func TestGate(t *testing.T) {
 	refused := &core.FencedError{Fence: core.Fence{Shard: "ATL", Token: 41}, Current: core.Owner{Session: "new", Token: 57}}
 	f := &fakeStore{answers: []core.CommitResult{{}, {Err: refused}, {}, {}}}
 	events := make(chan event, 10)
-	g := newGate(f, func(e event) { events <- e })
-	s, err := g.Join(t.Context(), core.Member{})
+	g := newGate(func(e event) { events <- e })
+	s, err := intercept.Wrap(f, g.Around).Join(t.Context(), core.Member{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.hold("ATL")
+	g.Hold("ATL", harness.BeforeSend)
 	if _, err := s.Commit(t.Context(), []core.Write{writeOf("BOS", 3, 1)}); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func TestGate(t *testing.T) {
 	case <-time.After(20 * time.Millisecond): // long enough to see a gate that lets all pass
 	}
 	cancel()
-	g.release()
+	g.Send()
 	if res := next(t, done); !errors.Is(res[0].Err, core.ErrFenced) {
 		t.Errorf("got %v, want the store's answer", res[0].Err)
 	}
@@ -128,12 +130,12 @@ func TestGateTellsAirportsOnly(t *testing.T) {
 	t.Parallel()
 	f := &fakeStore{answers: []core.CommitResult{{}, {Err: &core.FencedError{}}, {Err: &core.FencedError{}}}}
 	events := make(chan event, 10)
-	g := newGate(f, func(e event) { events <- e })
-	s, err := g.Join(t.Context(), core.Member{})
+	g := newGate(func(e event) { events <- e })
+	s, err := intercept.Wrap(f, g.Around).Join(t.Context(), core.Member{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.hold("ATL")
+	g.Hold("ATL", harness.BeforeSend)
 	done := make(chan error, 1)
 	go func() {
 		_, err := s.Commit(t.Context(), []core.Write{writeOf("_assigner", 2, 1), writeOf("ATL", 41, 133)})
@@ -142,7 +144,7 @@ func TestGateTellsAirportsOnly(t *testing.T) {
 	if e := next(t, events); e.Is != isHeld || len(e.Writes) != 1 || e.Writes[0].Airport != "ATL" {
 		t.Errorf("held %+v, want the write of ATL", e)
 	}
-	g.release()
+	g.Send()
 	if err := next(t, done); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +158,7 @@ func TestGateTellsAirportsOnly(t *testing.T) {
 func TestUnfencedLeavesPlans(t *testing.T) {
 	t.Parallel()
 	f := &fakeStore{answers: []core.CommitResult{{Err: &core.FencedError{Current: core.Owner{Session: "new", Token: 57}}}}}
-	s, err := unfenced{f}.Join(t.Context(), core.Member{})
+	s, err := harness.Unfenced(f).Join(t.Context(), core.Member{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +178,7 @@ func TestUnfenced(t *testing.T) {
 		{Err: &core.ConflictError{Shard: "ATL", Op: core.NumberConflict, Head: core.Head{Number: 140}}},
 		{Head: core.Head{Number: 141}},
 	}}
-	s, err := unfenced{f}.Join(t.Context(), core.Member{})
+	s, err := harness.Unfenced(f).Join(t.Context(), core.Member{})
 	if err != nil {
 		t.Fatal(err)
 	}

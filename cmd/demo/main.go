@@ -7,7 +7,8 @@
 // every member shows all airports, by a follower.Tailer. Meanwhile the director
 // kills one member, has a fourth one join, stops another between the last check of
 // a write and its sending, drains one, and shuts one down. At the end the logs, and
-// what the members show, are compared with the file. With -unfenced the same happens
+// what the members show, are compared with the file, and what the members called and
+// were answered is judged by package conformance/history. With -unfenced the same happens
 // without the fence, and damage is found.
 //
 // The logs are in a temporary SQLite database, or with -backend on a PostgreSQL,
@@ -34,6 +35,7 @@ import (
 	"syscall"
 	"time"
 
+	calls "github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core"
 )
 
@@ -111,6 +113,11 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 	if err != nil {
 		return nil, "", err
 	}
+	dir, err := os.MkdirTemp("", "tenure-demo-calls-")
+	if err != nil {
+		return nil, "", fmt.Errorf("demo: no temporary directory: %w: set TMPDIR", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	p, err := openPlace(ctx, o)
 	if err != nil {
 		return nil, "", err
@@ -132,7 +139,7 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 		o: o, server: p.server, flights: flights, cities: cities, history: newHistory(), screen: newScreen(progress),
 		schedule: newSchedule(o.seed, o.nodes(), flights.total),
 		config:   memberConfig{Backend: o.backend, DSN: p.dsn, Namespace: p.namespace, Flights: o.flights, TTL: o.ttl, Unfenced: o.unfenced},
-		reports:  make(chan childReport), quit: make(chan struct{}),
+		reports:  make(chan childReport), quit: make(chan struct{}), dir: dir,
 	}
 	for _, n := range o.nodes() {
 		d.members = append(d.members, &seat{node: n})
@@ -146,7 +153,7 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 		Backend: o.backend, Members: o.members, TTLMillis: o.ttl.Milliseconds(), Seed: o.seed, Unfenced: o.unfenced,
 		Seconds: time.Since(d.began).Seconds(), Airports: len(flights.airports), Departures: flights.total,
 	}
-	if err := r.examine(ctx, p.backend, flights); err != nil {
+	if err := r.examine(ctx, p.backend, flights, d.calls); err != nil {
 		return nil, "", err
 	}
 	r.measure(d.history, o.ttl)
@@ -160,10 +167,16 @@ const (
 	readLimit = 30 * time.Second // for reading all logs
 )
 
-// examine reads every airport's log and compares it with the truth.
-func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable) error {
+// examine reads every airport's log and compares it with the truth, and judges what
+// the members recorded of their calls.
+func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable, recorded []string) error {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
+	rec, err := calls.NewRecorder("director")
+	if err != nil {
+		return err
+	}
+	b = calls.Wrap(b, rec)
 	for _, airport := range flights.airports {
 		var log []entry
 		for {
@@ -181,5 +194,24 @@ func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable
 		r.Decisions += len(log)
 		r.Damage.checkLog(airport, flights.from[airport], log)
 	}
-	return nil
+	h, err := calls.Load(recorded...)
+	if err != nil {
+		return fmt.Errorf("demo: what the members recorded: %w", err)
+	}
+	return r.judgeCalls(calls.Merge(h, rec.History()))
+}
+
+// judgeCalls finds what no order of the store can explain. Such a history is kept,
+// but for the control, where it is expected.
+func (r *report) judgeCalls(h *calls.History) (err error) {
+	found := calls.Check(h, nil)
+	r.Calls.N, r.Calls.Contradictions = len(h.Operations), len(found)
+	for _, f := range found[:min(len(found), maxExamples)] {
+		r.Calls.Examples = append(r.Calls.Examples, fmt.Sprintf("%s %s: %s: %s", f.Rule, f.Check, f.Shard, f.Message))
+	}
+	if len(found) > 0 && !r.Unfenced {
+		again := fmt.Sprintf("go run ./cmd/demo -backend %s -seed %d", r.Backend, r.Seed)
+		r.Calls.Kept, err = calls.Save(os.TempDir(), "tenure-demo", again, h, found)
+	}
+	return err
 }

@@ -9,8 +9,11 @@ import (
 	"io"
 	"time"
 
+	calls "github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/internal/harness"
+	"github.com/tenure-go/tenure/internal/intercept"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -19,8 +22,9 @@ import (
 type member struct {
 	config  memberConfig
 	flights *timetable
-	out     *lineWriter
-	gate    *gate
+	out     *harness.Writer
+	rec     *calls.Recorder
+	gate    *harness.Gate
 	elector *core.Elector
 	manager *sharding.Manager
 	board   *board
@@ -37,9 +41,9 @@ const (
 
 // runMember is the main function of a child process. The end of in ends it.
 func runMember(in io.Reader, out io.Writer) int {
-	lines := newLineReader(in)
-	m := &member{out: &lineWriter{w: out}, clear: newClearance()}
-	if err := lines.read(&m.config); err != nil {
+	lines := harness.NewReader(in)
+	m := &member{out: harness.NewWriter(out), clear: newClearance()}
+	if err := lines.Read(&m.config); err != nil {
 		m.tell(event{Is: isFailed, Cause: "no configuration: " + err.Error()})
 		return exitInput
 	}
@@ -54,7 +58,7 @@ func runMember(in io.Reader, out io.Writer) int {
 // tell, and the end of the input ends this process.
 func (m *member) tell(e event) {
 	e.At = monotonic()
-	_ = m.out.write(e)
+	_ = m.out.Write(e)
 }
 
 // trouble tells the director what goes wrong between this member and the store.
@@ -67,10 +71,11 @@ func (m *member) trouble(what string, err error) {
 // assemble makes the parts of the member.
 func (m *member) assemble(b core.Backend) (err error) {
 	if m.config.Unfenced {
-		b = unfenced{b}
+		b = harness.Unfenced(b)
 	}
-	m.gate = newGate(b, m.tell)
-	m.elector, err = core.NewElector(m.gate, &core.Options{
+	m.gate = newGate(m.tell)
+	store := calls.Wrap(intercept.Wrap(b, m.gate.Around), m.rec)
+	m.elector, err = core.NewElector(store, &core.Options{
 		Node: m.config.Node, TTL: m.config.TTL, Supersede: true,
 		// The members share the processors of one machine, so that an heir may be
 		// late: with less an airport goes to another first, and moves twice.
@@ -80,7 +85,7 @@ func (m *member) assemble(b core.Backend) (err error) {
 	if err != nil {
 		return err
 	}
-	m.manager, err = sharding.NewManager(m.gate, m.elector, m.work, &sharding.Options{
+	m.manager, err = sharding.NewManager(store, m.elector, m.work, &sharding.Options{
 		Shards: m.flights.airports, Interval: m.config.TTL / planningParts, LeaveBudget: leaveBudget + m.config.TTL,
 		Poll:    m.config.TTL, // only in case: the tailer wakes it
 		OnPlan:  m.planned,
@@ -90,7 +95,7 @@ func (m *member) assemble(b core.Backend) (err error) {
 		return err
 	}
 	m.board = newBoard(monotonic())
-	m.tailer, err = follower.NewTailer(m.gate, &follower.Options{
+	m.tailer, err = follower.NewTailer(store, &follower.Options{
 		BackoffMax: m.config.TTL, Hooks: follower.Hooks{OnError: func(f follower.Failure) { m.trouble("board", f.Err) }},
 	})
 	if err != nil {
@@ -117,8 +122,7 @@ func (m *member) planned(o *sharding.Outcome) {
 	m.tell(event{Is: isPlanned, Count: len(o.Change.Moves), Cause: reasons(by)})
 }
 
-func (m *member) run(lines *lineReader) error {
-	var err error
+func (m *member) run(lines *harness.Reader) (err error) {
 	if m.flights, err = openTimetable(m.config.Flights); err != nil {
 		return err
 	}
@@ -133,6 +137,10 @@ func (m *member) run(lines *lineReader) error {
 		return err
 	}
 	defer b.Close()
+	if m.rec, err = calls.Create(m.config.Calls, m.config.Process); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.rec.Close()) }()
 	if err := m.assemble(b); err != nil {
 		return err
 	}
@@ -142,17 +150,7 @@ func (m *member) run(lines *lineReader) error {
 		startPart("the manager", m.manager.Run, ended), startPart("the elector", m.elector.Run, ended), startPart("the tailer", m.tailer.Run, ended),
 	}
 
-	orders := make(chan order)
-	go func() { // ends with the process: nothing can interrupt a read of standard input
-		defer close(orders)
-		for {
-			var o order
-			if lines.read(&o) != nil {
-				return
-			}
-			orders <- o
-		}
-	}()
+	orders := harness.All[order](lines)
 	m.tell(event{Is: isUp})
 	for {
 		select {
@@ -163,16 +161,16 @@ func (m *member) run(lines *lineReader) error {
 			return fmt.Errorf("%s ended by itself: %w", p.name, cmpErr(p.err, errors.New("without an error")))
 		case o, ok := <-orders:
 			if !ok {
-				m.gate.release()
+				m.gate.Send()
 				return endParts(parts, quitLimit)
 			}
 			switch o.Do {
 			case doRelease:
 				m.clear.raise(o.Upto)
 			case doHold:
-				m.gate.hold(o.Airport)
+				m.gate.Hold(core.ShardID(o.Airport), harness.BeforeSend)
 			case doSend:
-				m.gate.release()
+				m.gate.Send()
 			case doDrain:
 				m.manager.Drain(true)
 				emptied := m.manager.Emptied()

@@ -101,7 +101,7 @@ func (d *director) scene() scene {
 		owned := d.history.owned(s.node)
 		row := memberRow{node: s.node, status: s.status, airports: len(owned)}
 		if s.child != nil {
-			row.pid = s.child.cmd.Process.Pid
+			row.pid = s.child.PID()
 		}
 		slices.SortStableFunc(owned, func(a, b string) int { return len(d.flights.from[b]) - len(d.flights.from[a]) })
 		row.busiest = owned[:min(busiestFew, len(owned))]

@@ -1,13 +1,6 @@
 package main
 
-import (
-	"bufio"
-	"encoding/json"
-	"fmt"
-	"io"
-	"sync"
-	"time"
-)
+import "time"
 
 // The director and its members talk in lines of JSON: a memberConfig and then
 // orders on a member's standard input, events on its standard output. The end of
@@ -15,9 +8,6 @@ import (
 
 // memberEnv marks a child process of the director.
 const memberEnv = "TENURE_DEMO_MEMBER"
-
-// maxLine bounds one line of the protocol, in bytes.
-const maxLine = 1 << 20
 
 // memberConfig is the first line that a member reads.
 type memberConfig struct {
@@ -28,6 +18,8 @@ type memberConfig struct {
 	Flights   string        `json:"flights,omitempty"` // path; empty is the embedded file
 	TTL       time.Duration `json:"ttl"`
 	Unfenced  bool          `json:"unfenced,omitempty"`
+	Process   string        `json:"process"` // this incarnation, such as "member-1.5"
+	Calls     string        `json:"calls"`   // file to create, for what it calls and is answered
 }
 
 // What an order asks for.
@@ -95,44 +87,4 @@ type write struct {
 	Outcome   string `json:"outcome,omitempty"`
 	Current   int64  `json:"current,omitempty"` // the token that refused it
 	Cause     string `json:"cause,omitempty"`
-}
-
-// lineWriter writes one value per line. Safe for concurrent use.
-type lineWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lineWriter) write(v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("demo: encode a line: %w", err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, err = l.w.Write(append(b, '\n'))
-	return err
-}
-
-// lineReader reads what a lineWriter wrote. Not safe for concurrent use.
-type lineReader struct{ s *bufio.Scanner }
-
-func newLineReader(r io.Reader) *lineReader {
-	s := bufio.NewScanner(r)
-	s.Buffer(nil, maxLine)
-	return &lineReader{s}
-}
-
-// read fills v from the next line; io.EOF at the end.
-func (l *lineReader) read(v any) error {
-	if !l.s.Scan() {
-		if err := l.s.Err(); err != nil {
-			return fmt.Errorf("demo: read a line: %w", err)
-		}
-		return io.EOF
-	}
-	if err := json.Unmarshal(l.s.Bytes(), v); err != nil {
-		return fmt.Errorf("demo: not a line of the protocol: %w", err)
-	}
-	return nil
 }

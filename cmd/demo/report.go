@@ -40,6 +40,14 @@ type boards struct {
 	P95    float64 `json:"lag_p95_ms"`
 }
 
+// callsJudged is what package history says of the calls that the processes recorded.
+type callsJudged struct {
+	N              int      `json:"n"`
+	Contradictions int      `json:"contradictions"` // that no order of the store explains
+	Examples       []string `json:"examples,omitempty"`
+	Kept           string   `json:"kept,omitempty"` // directory with the history
+}
+
 // A report is the outcome of a run.
 type report struct {
 	Backend    string            `json:"backend"`
@@ -61,6 +69,7 @@ type report struct {
 	Refused    int               `json:"zombie_writes_refused"`
 	Accepted   int               `json:"zombie_writes_accepted"`
 	Boards     boards            `json:"boards"`
+	Calls      callsJudged       `json:"calls"`
 	Damage     damage            `json:"damage"`
 	Passed     bool              `json:"passed"`
 	Failures   []string          `json:"failures,omitempty"`
@@ -116,6 +125,9 @@ func (r *report) judge() {
 		}
 	}
 	fail(r.Damage.total() > 0, "the logs differ from the file")
+	fail(r.Calls.Contradictions > 0, "%s among the calls, kept in %s",
+		count(r.Calls.Contradictions, "contradiction"), r.Calls.Kept)
+	fail(r.Calls.N == 0, "no call was recorded")
 	fail(r.Attempted == 0, "no zombie tried to write, so the run proves nothing about the fence")
 	fail(r.Attempted > 0 && r.Refused == 0, "no zombie's write was refused")
 	fail(r.Accepted > 0, "%s of a zombie accepted", count(r.Accepted, "write"))
@@ -166,6 +178,7 @@ func (r *report) print(w io.Writer) error {
 		row("server killed", "%s, away for %.0f ms at most", count(s.N, "time"), s.Max)
 	}
 	row("boards of the members", "%d, %d as the file says; from decision to board %.1f ms, %.0f ms at p95", r.Boards.N, r.Boards.N-r.Boards.Wrong, r.Boards.Median, r.Boards.P95)
+	row("calls judged", "%s, %s", thousands(r.Calls.N), count(r.Calls.Contradictions, "contradiction"))
 	row("writes by zombies", "%d attempted, %d refused, %d accepted", r.Attempted, r.Refused, r.Accepted)
 	b.WriteString("\n")
 	for _, m := range r.Moves {
@@ -184,9 +197,9 @@ func (r *report) print(w io.Writer) error {
 	if r.Damage.Broken > 0 {
 		row("broken", "%d", r.Damage.Broken)
 	}
-	if len(r.Damage.Examples) > 0 {
+	if examples := slices.Concat(r.Damage.Examples, r.Calls.Examples); len(examples) > 0 {
 		b.WriteString("\n  for example\n")
-		for _, e := range r.Damage.Examples {
+		for _, e := range examples {
 			fmt.Fprintf(&b, "    %s\n", e)
 		}
 	}

@@ -11,7 +11,7 @@ func wholeReport() *report {
 		Takeovers: map[string]spread{sigKill: {71, 0.81, 0.9, 0.97}, sigStop: {75, 0.8, 0.92, 0.96}},
 		Handovers: spread{221, 1.2, 4.5, 30.4}, Attempted: 4, Refused: 4,
 		Plans: 12, Moves: []reshare{{"member-1 killed", 73, 73}, {"member-4 joined", 55, 55}, {"member-2 drained", 56, 55}},
-		Boards: boards{N: 3, Median: 4.25, P95: 31.7},
+		Boards: boards{N: 3, Median: 4.25, P95: 31.7}, Calls: callsJudged{N: 123456},
 	}
 }
 
@@ -24,6 +24,9 @@ func TestReport(t *testing.T) {
 	}{
 		{"pass", func(*report) {}, exitOK},
 		{"lost", func(r *report) { r.Damage = damage{Lost: 1, Examples: []string{"ATL: departure 7 has no decision"}} }, exitDamage},
+		{"contradiction", func(r *report) {
+			r.Calls = callsJudged{N: 9, Contradictions: 1, Kept: "/tmp/tenure-demo-1", Examples: []string{"S2 tokens-increase: ATL: token 3 was granted after token 7"}}
+		}, exitDamage},
 		{"no-zombie", func(r *report) { r.Attempted, r.Refused = 0, 0 }, exitDamage},
 		{"zombie-accepted", func(r *report) { r.Refused, r.Accepted = 3, 1 }, exitDamage},
 		{"no-takeover", func(r *report) { r.Takeovers[sigKill] = spread{} }, exitDamage},

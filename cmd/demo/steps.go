@@ -16,7 +16,7 @@ func (d *director) join(ctx context.Context) error {
 	if err := d.start(s); err != nil {
 		return err
 	}
-	d.say(toneChaos, "%s joins as process %d", s.node, s.child.cmd.Process.Pid)
+	d.say(toneChaos, "%s joins as process %d", s.node, s.child.PID())
 	w := d.watchMoves(s.node + " joined")
 	if err := d.await(ctx, "the member that joins to have its share", d.settled); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (d *director) drain(ctx context.Context) error {
 	s := d.seat(d.schedule.drain)
 	s.status = statusDraining
 	w := d.watchMoves(s.node + " drained")
-	if err := s.child.order(order{Do: doDrain}); err != nil {
+	if err := s.child.Order(order{Do: doDrain}); err != nil {
 		return err
 	}
 	d.say(toneChaos, "%s drained; it owns %s", s.node, count(len(d.history.owned(s.node)), "airport"))
@@ -50,7 +50,7 @@ func (d *director) leave(ctx context.Context) error {
 	s := d.seat(d.schedule.leave)
 	s.status = statusLeaving
 	w := d.watchMoves(s.node + " shut down")
-	if err := s.child.order(order{Do: doLeave}); err != nil {
+	if err := s.child.Order(order{Do: doLeave}); err != nil {
 		return err
 	}
 	d.say(toneChaos, "%s asked to shut down; it owns %s", s.node, count(len(d.history.owned(s.node)), "airport"))
@@ -74,7 +74,7 @@ func (d *director) closeDown(ctx context.Context) error {
 			continue
 		}
 		left = append(left, s)
-		if err := s.child.order(order{Do: doShow}); err != nil {
+		if err := s.child.Order(order{Do: doShow}); err != nil {
 			return err
 		}
 	}
@@ -84,7 +84,7 @@ func (d *director) closeDown(ctx context.Context) error {
 	slices.SortStableFunc(left, func(a, b *seat) int { return len(d.history.owned(a.node)) - len(d.history.owned(b.node)) })
 	for _, s := range left {
 		s.status = statusLeaving
-		if err := s.child.order(order{Do: doLeave}); err != nil {
+		if err := s.child.Order(order{Do: doLeave}); err != nil {
 			return err
 		}
 		if err := d.await(ctx, "the members to leave", func() bool { return s.status == statusLeft }); err != nil {

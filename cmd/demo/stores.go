@@ -54,7 +54,7 @@ type store struct {
 func stores() []store {
 	return []store{
 		{
-			opener:    sqlite.Opener,
+			opener:    sqlite.Opener(),
 			minTTL:    250 * time.Millisecond,
 			check:     checkPath,
 			temporary: func(dir string) string { return filepath.Join(dir, "board.db") },
@@ -75,7 +75,7 @@ func stores() []store {
 			},
 		},
 		{
-			opener:  postgres.Opener,
+			opener:  postgres.Opener(),
 			minTTL:  500 * time.Millisecond,
 			server:  &serverKind{kind: servers.Postgres, install: "PostgreSQL 15 or later (on Debian: apt-get install postgresql)"},
 			migrate: func(ctx context.Context, dsn string) error { return postgres.Migrate(ctx, dsn, nil) },
@@ -84,7 +84,7 @@ func stores() []store {
 			late:    serverLate,
 		},
 		{
-			opener:  mysql.Opener,
+			opener:  mysql.Opener(),
 			minTTL:  500 * time.Millisecond,
 			check:   checkMySQL,
 			server:  &serverKind{kind: servers.MariaDB, install: "MariaDB 10.6 or later (on Debian: apt-get install mariadb-server)"},
@@ -94,7 +94,7 @@ func stores() []store {
 			late:    serverLate,
 		},
 		{
-			opener: etcd.Opener,
+			opener: etcd.Opener(),
 			minTTL: 500 * time.Millisecond,
 			check:  checkEndpoints,
 			server: &serverKind{kind: servers.Etcd, members: 3, install: "etcd 3.7 (make servers builds it; else apt-get install etcd-server, where that is recent enough)"},
@@ -105,7 +105,7 @@ func stores() []store {
 			late:  "check that a majority of the members runs and answers",
 		},
 		{
-			opener: zookeeper.Opener,
+			opener: zookeeper.Opener(),
 			minTTL: 500 * time.Millisecond,
 			check:  checkEndpoints,
 			server: &serverKind{kind: servers.ZooKeeper, members: 1, install: "Java and ZooKeeper 3.8 (on Debian: apt-get install default-jre-headless libzookeeper-java)"},
@@ -116,7 +116,7 @@ func stores() []store {
 			late:  "check that a majority of the servers runs and answers",
 		},
 		{
-			opener: consul.Opener,
+			opener: consul.Opener(),
 			minTTL: 500 * time.Millisecond,
 			check:  checkEndpoints,
 			server: &serverKind{kind: servers.Consul, members: 1, install: "Consul 1.14 or later (make servers builds it)"},

@@ -122,7 +122,7 @@ func decisionAt(l *core.Lease, number core.Seq) (decision, error) {
 	return decodeDecision(page.Entries[0].Payload)
 }
 
-// clearance is how many departures of the file may be decided by now. Safe for
+// clearance is how many departures of the file may be decided already. Safe for
 // concurrent use.
 type clearance struct {
 	mu     sync.Mutex

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -134,20 +133,17 @@ func tamper(c *client, what conformance.Tampering, name string) error {
 		return err
 	}
 	r := record{Key: keys.Shard(driver.ShardID(name))}
-	switch what {
-	case conformance.CorruptShard:
-		r.Value = []byte("\xff\x00 held")
-	case conformance.CorruptMember:
-		r = record{Key: keys.Member(driver.SessionID(name)), Value: []byte(`{"v":1,`)}
-	case conformance.OversizeShard:
-		r.Value = []byte("1 held " + strings.Repeat("x", 1<<20))
-	case conformance.RewriteShard:
+	key, value, damage := kvwire.Damage(keys, what, name, 1<<20)
+	switch {
+	case damage:
+		r = record{Key: key, Value: []byte(value)}
+	case what == conformance.RewriteShard:
 		p, ok := c.journal.table.records[r.Key]
 		if !ok {
 			return fmt.Errorf("there is no record %q", r.Key)
 		}
 		r.Value = p.Value
-	case conformance.RemoveShard:
+	case what == conformance.RemoveShard:
 		r.Deleted = true
 	default:
 		return errors.ErrUnsupported

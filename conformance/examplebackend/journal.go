@@ -156,7 +156,7 @@ func (j *journal) compact(force bool) error {
 	return j.refresh()
 }
 
-// replace puts a file with this text in the place of another one, durably.
+// replace replaces a file by one with this text, durably.
 func replace(path string, text []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

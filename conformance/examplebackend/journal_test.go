@@ -159,16 +159,16 @@ func TestOptions(t *testing.T) {
 		return func(into any) error { *into.(*Settings) = s; return nil }
 	}
 	for name, s := range map[string]Settings{
-		"no directory":      {Namespace: "ns", Create: true},
+		"no directory":      {Namespace: "ns", Options: Options{Create: true}},
 		"missing directory": {Dir: dir, Namespace: "ns"},
-		"bad namespace":     {Dir: dir, Namespace: "../ns", Create: true},
-		"bad poll period":   {Dir: dir, Namespace: "ns", Create: true, Poll: 1},
+		"bad namespace":     {Dir: dir, Namespace: "../ns", Options: Options{Create: true}},
+		"bad poll period":   {Dir: dir, Namespace: "ns", Options: Options{Create: true, PollPeriod: 1}},
 	} {
-		if _, err := Opener.Open(t.Context(), decode(s)); err == nil {
+		if _, err := Opener().Open(t.Context(), decode(s)); err == nil {
 			t.Errorf("%s: opened; want an error", name)
 		}
 	}
-	b, err := Opener.Open(t.Context(), decode(Settings{Dir: dir, Namespace: "ns", Create: true}))
+	b, err := Opener().Open(t.Context(), decode(Settings{Dir: dir, Namespace: "ns", Options: Options{Create: true}}))
 	if err != nil {
 		t.Fatal(err)
 	}

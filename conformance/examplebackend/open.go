@@ -22,35 +22,25 @@ type Options struct {
 	// Create makes the directory and the namespace if they are not there. Default
 	// false: what is missing is an error, because it may mean a wrong path or a lost
 	// disk (rule I1).
-	Create bool
+	Create bool `json:"create" yaml:"create"`
 
 	// PollPeriod is how late a change made by another process may be reported.
 	// Default (0) DefaultPollPeriod; 1 ms to 10 s.
-	PollPeriod time.Duration
+	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 }
 
 // Settings are the Opener's options in configuration.
 type Settings struct {
-	Dir       string        `json:"dir" yaml:"dir"`
-	Namespace string        `json:"namespace" yaml:"namespace"`
-	Create    bool          `json:"create" yaml:"create"` // see Options.Create
-	Poll      time.Duration `json:"poll" yaml:"poll"`     // see Options.PollPeriod
+	Dir       string `json:"dir" yaml:"dir"`
+	Namespace string `json:"namespace" yaml:"namespace"`
+	Options   `yaml:",inline"`
 }
 
 // Opener opens this backend by name, "example", from configuration.
-var Opener = driver.Opener{
-	Name: Name,
-	Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
-		var s Settings
-		if err := decode(&s); err != nil {
-			return nil, err
-		}
-		b, err := Open(ctx, s.Dir, s.Namespace, &Options{Create: s.Create, PollPeriod: s.Poll})
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
-	},
+func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+
+func openSettings(ctx context.Context, s *Settings) (*kv.Backend, error) {
+	return Open(ctx, s.Dir, s.Namespace, &s.Options)
 }
 
 // Open opens a namespace of the store in a directory. Any number of processes of

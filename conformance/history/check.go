@@ -11,9 +11,6 @@ import (
 
 // Options of Check. The zero value works.
 type Options struct {
-	// Timeout bounds porcupine over all models and shards together; 0 is 30 s. A
-	// shard that is not decided by then is a finding.
-	Timeout time.Duration
 	// Notice is how long a holder may go on trusting a lease that was preempted,
 	// or whose session was superseded, after the next one is trusted: the
 	// library's resync interval (rule C11). 0 allows no overlap at all.
@@ -23,11 +20,10 @@ type Options struct {
 	MinGrants, MinCommits int
 }
 
-// Finding is one thing that cannot have happened in a correct system, or that
-// could not be decided.
+// Finding is one thing that cannot have happened in a correct system.
 type Finding struct {
 	Rule       string         // of the design, such as "S1"
-	Check      string         // the validator or model
+	Check      string         // the validator, or the model of package linearizable
 	Shard      driver.ShardID // empty if it is about no single one
 	Message    string         // one line
 	Operations []Operation    // those that the message is about
@@ -45,12 +41,9 @@ const (
 	CheckNumbers    = "number-sequence"
 	CheckTakeover   = "takeover-after-end"
 	CheckLife       = "one-life-of-a-session"
-	CheckLease      = "lease-linearizable"
-	CheckLog        = "log-linearizable"
+	CheckHeads      = "writes-agree-with-the-heads-of-grants"
+	CheckFenced     = "fenced-for-a-reason"
 )
-
-// RuleUndecided is the Rule of a finding that porcupine could not decide in time.
-const RuleUndecided = "undecided"
 
 // String is the rule, the check, the shard and the message, and below them the
 // operations with their instants.
@@ -67,18 +60,10 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Check judges a history by every validator and model, and returns what it found,
-// none if the history is good. A nil o is the zero Options. It is safe for
-// concurrent use, and takes O(n log n) beside porcupine.
+// Check judges a history by every validator, and returns what it found, none if the
+// history is good. A nil o is the zero Options. It is safe for concurrent use, and
+// takes O(n log n).
 func Check(h *History, o *Options) []Finding {
-	if o == nil {
-		o = &Options{}
-	}
-	return append(Validate(h, o), Linearizable(h, o)...)
-}
-
-// Validate judges a history by the named validators only.
-func Validate(h *History, o *Options) []Finding {
 	if o == nil {
 		o = &Options{}
 	}
@@ -91,7 +76,9 @@ func Validate(h *History, o *Options) []Finding {
 	out = append(out, nothingSuperseded(x)...)
 	out = append(out, numberSequence(x)...)
 	out = append(out, takeoverAfterEnd(x)...)
-	return append(out, oneLife(x)...)
+	out = append(out, oneLife(x)...)
+	out = append(out, headsOfGrants(x)...)
+	return append(out, fencedForAReason(x)...)
 }
 
 // traffic finds that a history is too small to prove anything.

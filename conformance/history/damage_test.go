@@ -1,4 +1,4 @@
-package history
+package history_test
 
 import (
 	"slices"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/tenure-go/tenure/conformance/history"
+	"github.com/tenure-go/tenure/conformance/history/linearizable"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -98,9 +100,14 @@ func good() *History {
 	return &History{Operations: ops}
 }
 
+// both judges by the validators and the models.
+func both(h *History, o *Options) []Finding {
+	return append(Check(h, o), linearizable.Check(h, 20*time.Second)...)
+}
+
 func TestGoodHistory(t *testing.T) {
 	t.Parallel()
-	for _, f := range Check(good(), &Options{MinGrants: 4, MinCommits: 2}) {
+	for _, f := range both(good(), &Options{MinGrants: 4, MinCommits: 2}) {
 		t.Errorf("got %v, want nothing found", f)
 	}
 }
@@ -149,7 +156,7 @@ func TestDamage(t *testing.T) {
 				ops[read2].Entries = []Entry{entry4, {Seq: 5, Token: 9, Number: 4, Digest: "q"}}
 				ops[read2].Head = head(4, 5, 14, 9)
 			}},
-		{name: "an entry of a write that was refused", check: CheckPrefix, rule: "T3", text: "entry 2 has token 5, number 2, digest y, which no write",
+		{name: "an entry of a write that was refused", check: CheckPrefix, rule: "S16", text: "entry 2 has token 5, number 2, digest y, which only a write that was refused had",
 			damage: func(ops []Operation) { ops[commit2].Outcome, ops[commit2].Reason = Refused, "retry" }},
 		{name: "a gap in a page", check: CheckPrefix, rule: "L2", text: "has entry 3 where entry 2 belongs",
 			damage: func(ops []Operation) { ops[read1].Entries = []Entry{entry1, entry3} }},
@@ -235,37 +242,55 @@ func TestDamage(t *testing.T) {
 			},
 			add: []Operation{{Process: "c", Kind: Evict, Call: 204, Return: 205, Outcome: OK, Session: "sc", Target: "sb"}}},
 
-		{name: "two holders", check: CheckLease, rule: "A1", text: "no order of its 10 operations (leases)",
+		{name: "two holders", check: linearizable.Lease, rule: "A1", text: "no order of its 10 operations (leases)",
 			damage: func(ops []Operation) { ops[heldB].Outcome, ops[heldB].Granted = OK, fence("sb", 16) }},
-		{name: "denied although free as seen", check: CheckLease, rule: "A1", text: "no order",
+		{name: "denied although free as seen", check: linearizable.Lease, rule: "A1", text: "no order",
 			damage: func(ops []Operation) { ops[heldB].Current = held("", 12) }},
-		{name: "denied by a record that never was", check: CheckLease, rule: "A1", text: "no order",
+		{name: "denied by a record that never was", check: linearizable.Lease, rule: "A1", text: "no order",
 			damage: func(ops []Operation) { ops[heldB].Current = held("sx", 14) }},
-		{name: "fenced although current", check: CheckLease, rule: "A1", text: "no order",
+		{name: "fenced although current", check: linearizable.Lease, rule: "A1", text: "no order",
 			damage: func(ops []Operation) { ops[commit3].Outcome, ops[commit3].Reason = Refused, ReasonFenced }},
-		{name: "conflict although fenced", check: CheckLease, rule: "A1", text: "no order",
+		{name: "conflict although fenced", check: linearizable.Lease, rule: "A1", text: "no order",
 			damage: func(ops []Operation) { ops[fencedA].Reason = ReasonConflict }},
-		{name: "accepted although fenced", check: CheckLease, rule: "A1", text: "no order",
+		{name: "accepted although fenced", check: linearizable.Lease, rule: "A1", text: "no order",
 			damage: func(ops []Operation) { ops[fencedA].Outcome = OK }},
-		{name: "a lease for somebody else", check: CheckLease, rule: "A1", text: "no order",
+		{name: "a lease for somebody else", check: linearizable.Lease, rule: "A1", text: "no order",
 			damage: func(ops []Operation) { ops[acquireC].Granted.Session = "sx" }},
-		{name: "a handover without effect", check: CheckLease, rule: "A1", text: "no order",
+		{name: "a handover without effect", check: linearizable.Lease, rule: "A1", text: "no order",
 			damage: func(ops []Operation) { ops[releaseB].Fence, ops[numberB].Fence = fence("sb", 9), fence("sb", 9) }},
 
-		{name: "a stale head at a grant", check: CheckLog, rule: "F1", text: "no order",
+		{name: "a stale head at a grant", check: linearizable.Log, rule: "F1", text: "no order",
 			damage: func(ops []Operation) { ops[acquireC].Head = head(2, 3, 12, 5) }},
-		{name: "a stale read", check: CheckLog, rule: "F1", text: "no order",
+		{name: "a stale read", check: linearizable.Log, rule: "F1", text: "no order",
 			damage: func(ops []Operation) { ops[read2].Entries, ops[read2].Head = nil, head(2, 3, 12, 5) }},
-		{name: "a write that skips a number", check: CheckLog, rule: "F1", text: "no order",
+		{name: "a write that skips a number", check: linearizable.Log, rule: "F1", text: "no order",
 			damage: func(ops []Operation) { ops[commit3].Number, ops[commit3].Head.Number = 4, 4 }},
-		{name: "a number refused although the next", check: CheckLog, rule: "F1", text: "no order",
+		{name: "a number refused although the next", check: linearizable.Log, rule: "F1", text: "no order",
 			damage: func(ops []Operation) { ops[numberB].Number = 4 }},
-		{name: "an acknowledged write that is lost", check: CheckLog, rule: "F1", text: "no order",
+		{name: "an acknowledged write that is lost", check: linearizable.Log, rule: "F1", text: "no order",
 			damage: func(ops []Operation) {
 				ops[transferB].Head, ops[acquireC].Head, ops[read2].Head = head(2, 3, 12, 5), head(2, 3, 12, 5), head(2, 3, 12, 5)
 			}},
-		{name: "a refused write that took effect", check: CheckLog, rule: "F1", text: "no order",
+		{name: "a refused write that took effect", check: linearizable.Log, rule: "F1", text: "no order",
 			damage: func(ops []Operation) { ops[commit2].Outcome, ops[commit2].Reason = Refused, "retry" }},
+
+		{name: "a write beyond the head of a later grant", check: CheckHeads, rule: "F1", text: "write 3 was accepted under token 9, although token 15 was granted at a head of 2 writes",
+			damage: func(ops []Operation) { ops[acquireC].Head = head(2, 3, 12, 5) }},
+		{name: "a write below the head of an earlier grant", check: CheckHeads, rule: "F1", text: "write 3 under token 9 lies below the head of 3 writes that the grant of token 5 reported",
+			damage: func(ops []Operation) { ops[acquireA].Head = head(3, 4, 13, 5) }},
+		{name: "fenced for no reason", check: CheckFenced, rule: "F1", text: "a write under token 9 was fenced, although nothing had ended",
+			damage: func(ops []Operation) { ops[commit3].Outcome, ops[commit3].Reason = Refused, ReasonFenced }},
+		{name: "an entry that is there twice", check: CheckPrefix, rule: "S15", text: "entries 4 to 5 have token 9 and number 3, and no one write",
+			damage: func(ops []Operation) {
+				again := entry4
+				again.Seq = 5
+				ops[read2].Entries, ops[read2].Head = []Entry{entry4, again}, head(3, 5, 13, 9)
+			}},
+		{name: "a number sent after a higher one", check: CheckNumbers, rule: "S15", text: "write 2 was accepted, and sent when write 3 had been acknowledged",
+			damage: func(ops []Operation) {
+				ops[commit2].Outcome, ops[commit2].Head = OK, head(2, 3, 12, 5)
+				ops[commit2].Call, ops[commit2].Return = 181, 182
+			}},
 
 		{name: "too few grants", check: CheckTraffic, rule: "traffic", text: "4 grants", o: &Options{MinGrants: 5}},
 		{name: "too few commits", check: CheckTraffic, rule: "traffic", text: "2 commits", o: &Options{MinCommits: 3}},
@@ -277,7 +302,7 @@ func TestDamage(t *testing.T) {
 				c.damage(h.Operations)
 			}
 			h = Merge(h, &History{Operations: c.add})
-			wantFinding(t, Check(h, c.o), c.check, c.rule, c.text)
+			wantFinding(t, both(h, c.o), c.check, c.rule, c.text)
 		})
 	}
 }
@@ -345,7 +370,7 @@ func TestAllowed(t *testing.T) {
 			t.Parallel()
 			h := good()
 			c.damage(h.Operations)
-			for _, f := range Check(h, c.o) {
+			for _, f := range both(h, c.o) {
 				t.Errorf("got %v, want nothing found", f)
 			}
 		})
@@ -366,7 +391,7 @@ func TestOverlapIsMeasured(t *testing.T) {
 		trust("c", 3, 57*ms-345678, 80*ms),
 		trust("c", 4, 70*ms, 90*ms), // the same process
 	}})
-	found := Validate(h, nil)
+	found := Check(h, nil)
 	if len(found) != 1 {
 		t.Fatalf("got %v, want one finding", found)
 	}

@@ -7,20 +7,16 @@
 // their own ([Create]); [Load] merges them. All instants come from one monotonic
 // clock of the host ([Now]), so they can be compared over processes.
 //
-// [Check] judges a [History] in two ways, and returns what it found:
+// [Check] judges a [History] by named validators, each for one property of the
+// design, and returns what it found: tokens-increase (S2), no-overlap-of-trust (S1),
+// log-is-a-prefix (T1 to T4, S15, S16), accepted-writes-in-token-order and
+// nothing-accepted-after-a-higher-grant (S3), number-sequence (S15),
+// takeover-after-end (A1), one-life-of-a-session (M1 to M3, A5),
+// writes-agree-with-the-heads-of-grants and fenced-for-a-reason (F1). They need only
+// the standard library. Package linearizable, beside this one, asks porcupine whether
+// any order of the operations explains their outcomes.
 //
-//   - Linearizability, by porcupine: the fenced lease and the fenced log, each
-//     shard by itself. An operation of unknown outcome may have taken effect at
-//     any instant after its call, or never.
-//   - Named validators, each for one property of the design: tokens-increase
-//     (S2), no-overlap-of-trust (S1), log-is-a-prefix (T1 to T4),
-//     accepted-writes-in-token-order and nothing-accepted-after-a-higher-grant
-//     (S3), number-sequence (S15), takeover-after-end (A1) and
-//     one-life-of-a-session (M1 to M3, A5). They are linear in the history's length
-//     and name what broke, where porcupine can only say that something did.
-//
-// [Save] writes a failing history to a directory, with porcupine's picture and the
-// command that replays it.
+// [Save] writes a failing history to a directory, with the command that replays it.
 //
 // A history must hold all that was done to its shards, from a namespace without
 // records on: an operation that nobody recorded looks like damage. That is why a

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/conformance/history"
+	"github.com/tenure-go/tenure/conformance/history/linearizable"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -29,11 +30,13 @@ func Example() {
 	op.Outcome, op.Head = history.OK, driver.Head{Number: 1, Nonce: 42, Token: 7}
 	r.Return(op)
 
-	for _, f := range history.Check(r.History(), nil) {
+	h := r.History()
+	for _, f := range append(history.Check(h, nil), linearizable.Check(h, 0)...) {
 		fmt.Println(f.Rule, f.Check)
 	}
 	// Output:
 	// S3 nothing-accepted-after-a-higher-grant
+	// F1 writes-agree-with-the-heads-of-grants
 	// A1 lease-linearizable
 	// F1 log-linearizable
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -37,6 +38,9 @@ func (h *History) Count(k Kind, o Outcome) int {
 	}
 	return n
 }
+
+// never is after every instant.
+const never Instant = math.MaxInt64
 
 // index is a history by shard.
 type index struct {

@@ -8,7 +8,7 @@ import (
 )
 
 // numberSequence finds that accepted writes are not numbered 1, 2, 3 ... each
-// once (S15), or that the log's entries are not numbered on from one to the next
+// once and in the order of time (S15), or that the log's entries are not numbered on from one to the next
 // (L1). A number may be missing where a write of unknown outcome had it.
 func numberSequence(x *index) []Finding {
 	var out []Finding
@@ -52,6 +52,22 @@ func numbers(shard driver.ShardID, ops []*Operation) (out []Finding) {
 			}
 		}
 		last = op
+	}
+	// In the order of the calls: newest is the highest number answered by then.
+	slices.SortStableFunc(accepted, func(a, b *Operation) int { return cmp.Compare(a.Call, b.Call) })
+	answered := slices.SortedFunc(slices.Values(accepted), byReturn)
+	newest := &Operation{}
+	for _, op := range accepted {
+		for len(answered) > 0 && answered[0].Return < op.Call {
+			if answered[0].Number > newest.Number {
+				newest = answered[0]
+			}
+			answered = answered[1:]
+		}
+		if newest.Number > op.Number {
+			report("S15", []*Operation{newest, op}, "write %d was accepted, and sent when write %d had been acknowledged",
+				op.Number, newest.Number)
+		}
 	}
 	return out
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // logIsPrefix finds that readers, followers and writers of a shard did not see
-// one log: an entry that differs, or that nobody wrote (T3), a gap in a page or in
-// what was applied (L2, T4), tokens that decrease (T2), and acknowledged entries
-// that are missing later (L2).
+// one log: an entry that differs, or that nobody wrote (T3), that a refused write had
+// (S16) or that was written twice (S15), a gap in a page or in what was applied (L2,
+// T4), tokens that decrease (T2), and acknowledged entries that are missing later (L2).
 func logIsPrefix(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
@@ -94,25 +94,74 @@ func (l *logView) see(op *Operation) {
 	}
 }
 
-// written finds entries that are of no write, or of one that was refused.
+// written finds entries that are of no write (T3), or of one that was refused (S16),
+// and entries of one number that no single write appended: one took effect twice, or
+// two did (S15).
 func (l *logView) written(ops []*Operation) {
-	wrote := map[Entry]bool{}
+	type name struct {
+		token  driver.Token
+		number driver.WriteNo
+	}
+	writes := map[name][]*Operation{}
+	wrote, refused := map[Entry]bool{}, map[Entry]bool{}
 	for _, op := range kind(ops, Commit, "") {
+		into := wrote
 		if op.Outcome == Refused {
-			continue
+			into = refused
+		} else {
+			n := name{op.Fence.Token, op.Number}
+			writes[n] = append(writes[n], op)
 		}
 		for _, e := range op.Entries {
 			e.Seq = 0
-			wrote[e] = true
+			into[e] = true
 		}
 	}
-	for _, seq := range slices.Sorted(maps.Keys(l.at)) {
-		s := l.at[seq]
-		if e := s.Entry; !wrote[Entry{Token: e.Token, Number: e.Number, Digest: e.Digest}] {
-			l.report("T3", []*Operation{s.by}, "entry %d has token %d, number %d, digest %s, which no write that may have taken effect had",
-				seq, e.Token, e.Number, e.Digest)
+	seqs := slices.Sorted(maps.Keys(l.at))
+	for start, end := 0, 0; start < len(seqs); start = end {
+		first := l.at[seqs[start]]
+		var run []Entry
+		known := true
+		for end < len(seqs) && seqs[end] == first.Seq+driver.Seq(end-start) {
+			s := l.at[seqs[end]]
+			if s.Token != first.Token || s.Number != first.Number {
+				break
+			}
+			e := s.Entry
+			e.Seq = 0
+			switch {
+			case wrote[e]:
+			case refused[e]:
+				l.report("S16", []*Operation{s.by},
+					"entry %d has token %d, number %d, digest %s, which only a write that was refused had",
+					s.Seq, e.Token, e.Number, e.Digest)
+			default:
+				l.report("T3", []*Operation{s.by},
+					"entry %d has token %d, number %d, digest %s, which no write that may have taken effect had",
+					s.Seq, e.Token, e.Number, e.Digest)
+			}
+			known = known && wrote[e]
+			run = append(run, e)
+			end++
+		}
+		n := name{first.Token, first.Number}
+		if known && !slices.ContainsFunc(writes[n], func(op *Operation) bool { return op.appends(run) }) {
+			l.report("S15", append([]*Operation{first.by}, writes[n]...),
+				"entries %d to %d have token %d and number %d, and no one write appended them",
+				first.Seq, first.Seq+driver.Seq(len(run)-1), n.token, n.number)
 		}
 	}
+}
+
+// appends reports whether the entries, without their places, are some of those that
+// the write appends, one after the other.
+func (o *Operation) appends(run []Entry) bool {
+	for i := 0; i+len(run) <= len(o.Entries); i++ {
+		if slices.EqualFunc(o.Entries[i:i+len(run)], run, func(e, r Entry) bool { e.Seq = 0; return e == r }) {
+			return true
+		}
+	}
+	return false
 }
 
 // order finds tokens and numbers that decrease along the log.

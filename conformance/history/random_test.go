@@ -1,12 +1,13 @@
-package history
+package history_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
+	. "github.com/tenure-go/tenure/conformance/history"
+	"github.com/tenure-go/tenure/conformance/history/linearizable"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -176,9 +177,7 @@ func (w *world) apply(f *flight) {
 		}
 	case Read:
 		op.Head = s.head
-		for _, e := range s.log[min(int(op.After), len(s.log)):] {
-			op.Entries = append(op.Entries, e)
-		}
+		op.Entries = append(op.Entries, s.log[min(int(op.After), len(s.log)):]...)
 	case Acquire:
 		repeated := s.owner.Session == op.Session && s.from == op.Seen && s.owner.Token > 0 && s.from != s.owner
 		switch {
@@ -295,14 +294,11 @@ func accepted(o *Operation) bool { return o.Kind == Commit && o.Outcome == OK }
 
 var spoils = []spoil{
 	{"a token lowered", CheckTokens, func(h *History, rng *rand.Rand) bool {
-		all := grants(newIndex(h).all)
-		late := slices.DeleteFunc(slices.Clone(all), func(g *grant) bool {
-			return !slices.ContainsFunc(all, func(o *grant) bool { return o.last < g.first && o.fence.Token > 1 })
-		})
+		late := Later(h)
 		if len(late) == 0 {
 			return false
 		}
-		late[rng.IntN(len(late))].by.Granted.Token = 1
+		late[rng.IntN(len(late))].Granted.Token = 1
 		return true
 	}},
 	{"trust prolonged", CheckOverlap, func(h *History, rng *rand.Rand) bool {
@@ -342,7 +338,7 @@ var spoils = []spoil{
 	{"a zombie's write accepted", CheckSuperseded, func(h *History, rng *rand.Rand) bool {
 		op := pick(h, rng, func(o *Operation) bool {
 			return o.Kind == Commit && o.Reason == ReasonFenced && slices.ContainsFunc(h.Operations, func(g Operation) bool {
-				return g.Shard == o.Shard && g.Outcome == OK && g.Granted.Token > o.Fence.Token && g.by(o.Call)
+				return g.Shard == o.Shard && g.Outcome == OK && g.Granted.Token > o.Fence.Token && g.By(o.Call)
 			})
 		})
 		if op != nil {
@@ -373,7 +369,7 @@ var spoils = []spoil{
 		}
 		return op != nil
 	}},
-	{"an accepted write called fenced", CheckLog, func(h *History, rng *rand.Rand) bool {
+	{"an accepted write called fenced", linearizable.Log, func(h *History, rng *rand.Rand) bool {
 		op := pick(h, rng, accepted)
 		if op != nil {
 			op.Outcome, op.Reason = Refused, ReasonFenced
@@ -383,7 +379,7 @@ var spoils = []spoil{
 			return accepted(&o) && o.Shard == op.Shard && o.Number == op.Number+1
 		})
 	}},
-	{"a lease granted twice", CheckLease, func(h *History, rng *rand.Rand) bool {
+	{"a lease granted twice", linearizable.Lease, func(h *History, rng *rand.Rand) bool {
 		op := pick(h, rng, func(o *Operation) bool {
 			return o.Reason == ReasonHeld && o.Current.Session != o.Session && o.Current != o.Seen
 		})
@@ -393,10 +389,10 @@ var spoils = []spoil{
 		}
 		return op != nil
 	}},
-	{"a read of the past", CheckLog, func(h *History, rng *rand.Rand) bool {
+	{"a read of the past", linearizable.Log, func(h *History, rng *rand.Rand) bool {
 		op := pick(h, rng, func(o *Operation) bool {
 			return o.Kind == Read && o.Outcome == OK && slices.ContainsFunc(h.Operations, func(p Operation) bool {
-				return accepted(&p) && p.Shard == o.Shard && p.Number > 1 && p.by(o.Call)
+				return accepted(&p) && p.Shard == o.Shard && p.Number > 1 && p.By(o.Call)
 			})
 		})
 		if op != nil {
@@ -407,9 +403,9 @@ var spoils = []spoil{
 	{"a claim by the evicted", CheckLife, func(h *History, rng *rand.Rand) bool {
 		op := pick(h, rng, func(o *Operation) bool {
 			return o.Kind == Acquire && o.Reason == "lost" && slices.ContainsFunc(h.Operations, func(e Operation) bool {
-				return e.Kind == Evict && e.Outcome == OK && e.Target == o.Session && e.by(o.Call)
+				return e.Kind == Evict && e.Outcome == OK && e.Target == o.Session && e.By(o.Call)
 			}) && !slices.ContainsFunc(h.Operations, func(p Operation) bool {
-				return (p.Kind == Acquire || p.Kind == Transfer) && p.Outcome != Refused && p.attempt() == o.attempt()
+				return (p.Kind == Acquire || p.Kind == Transfer) && p.Outcome != Refused && p.SameAttempt(o)
 			})
 		})
 		if op != nil {
@@ -428,14 +424,11 @@ var spoils = []spoil{
 		return op != nil
 	}},
 	{"a takeover from the living", CheckTakeover, func(h *History, rng *rand.Rand) bool {
-		x := newIndex(h)
-		preempted, given := attempts(x, preempts), attempts(x, transfers)
-		op := pick(h, rng, func(o *Operation) bool {
-			return o.Kind == Acquire && o.Outcome == OK && o.Seen.Session != "" && !preempted[o.attempt()] && !given[o.attempt()]
-		})
-		if op == nil {
+		unforced := Unforced(h)
+		if len(unforced) == 0 {
 			return false
 		}
+		op := unforced[rng.IntN(len(unforced))]
 		h.Operations = slices.DeleteFunc(slices.Clone(h.Operations), func(o Operation) bool { return o.Kind == Evict && o.Target == op.Seen.Session })
 		return true
 	}},
@@ -456,7 +449,7 @@ func TestRandomHistories(t *testing.T) {
 		for _, op := range h.Operations {
 			total[op.Outcome]++
 		}
-		if found := Check(h, &Options{Timeout: 20 * time.Second}); len(found) > 0 {
+		if found := both(h, nil); len(found) > 0 {
 			t.Fatalf("seed %d: got %v, want nothing found", seed, found[0])
 		}
 		for i, s := range spoils {
@@ -465,12 +458,8 @@ func TestRandomHistories(t *testing.T) {
 			if !s.do(bad, rng) {
 				continue
 			}
-			judge := Validate
-			if s.check == CheckLease || s.check == CheckLog {
-				judge = Linearizable
-			}
-			found := judge(bad, &Options{Timeout: 20 * time.Second})
-			if !slices.ContainsFunc(found, func(f Finding) bool { return f.Check == s.check && f.Rule != RuleUndecided }) {
+			found := both(bad, nil)
+			if !slices.ContainsFunc(found, func(f Finding) bool { return f.Check == s.check && f.Rule != linearizable.RuleUndecided }) {
 				t.Errorf("seed %d, %s: got %v, want a finding of %s", seed, s.name, found, s.check)
 			}
 			caught[s.name]++

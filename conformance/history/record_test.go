@@ -1,4 +1,4 @@
-package history
+package history_test
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/memory"
+	. "github.com/tenure-go/tenure/conformance/history"
+	"github.com/tenure-go/tenure/conformance/history/linearizable"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -93,7 +95,7 @@ func TestWrapInMemory(t *testing.T) {
 	run(t, func(string) *Recorder { return r })
 	h := r.History()
 	// One process holds all the trust here, so only the files below judge overlap.
-	for _, f := range Check(h, &Options{MinGrants: 12, MinCommits: 24}) {
+	for _, f := range both(h, &Options{MinGrants: 12, MinCommits: 24}) {
 		t.Errorf("got %v, want nothing found", f)
 	}
 	if n := h.Count(Commit, Refused); n != 12 {
@@ -127,7 +129,7 @@ func TestFilesOfSeveralProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range Check(h, &Options{MinGrants: 12, MinCommits: 24}) {
+	for _, f := range both(h, &Options{MinGrants: 12, MinCommits: 24}) {
 		t.Errorf("got %v, want nothing found", f)
 	}
 	if n := h.Count(Trust, OK); n != 12 {
@@ -164,7 +166,7 @@ func TestKilledProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(h.Operations) != 2 || h.Operations[0].Outcome != OK || h.Operations[0].Return < h.Operations[0].Call ||
-		!h.Operations[1].open() || h.Operations[1].Nonce != 7 {
+		h.Operations[1].Outcome != "" || h.Operations[1].Nonce != 7 {
 		t.Errorf("got %+v, want the grant, and the commit without an outcome", h.Operations)
 	}
 	if _, err := Create(path, "killed"); err == nil {
@@ -227,7 +229,7 @@ func TestSave(t *testing.T) {
 	h := good()
 	h.Operations[read2].Head = head(2, 3, 12, 5)
 	h.Operations[read2].Entries = nil
-	found := Check(h, nil)
+	found := both(h, nil)
 	const replay = "go test ./conformance/system -run Chaos -args -seed 7"
 	path, err := Save(t.TempDir(), "chaos", replay, h, found)
 	if err != nil {
@@ -248,6 +250,9 @@ func TestSave(t *testing.T) {
 	}
 	if want := Merge(h); !reflect.DeepEqual(back, want) {
 		t.Errorf("loaded %+v, want what was saved, %+v", back, want)
+	}
+	if err := linearizable.Draw(path, h, found); err != nil {
+		t.Fatal(err)
 	}
 	page, err := os.ReadFile(filepath.Join(path, "log-linearizable-s.html"))
 	if err != nil || !bytes.Contains(page, []byte("<html")) || !bytes.Contains(page, []byte("a.2#23 read after 3")) {
@@ -270,9 +275,9 @@ func TestUndecided(t *testing.T) {
 			Fence: fence(driver.SessionID(fmt.Sprint("s", i)), driver.Token(i+2)), Target: driver.SessionID(fmt.Sprint("s", (i+1)%40))})
 	}
 	ops = append(ops, Operation{Process: "c", ID: 1, Kind: Commit, Shard: "s", Call: 101, Return: 102, Outcome: OK, Fence: fence("nobody", 1), Number: 1})
-	found := Linearizable(&History{Operations: ops}, &Options{Timeout: 50 * time.Millisecond})
-	wantFinding(t, found, CheckLease, RuleUndecided, "did not decide its 81 operations (leases) within 50ms")
-	wantFinding(t, found, CheckLog, RuleUndecided, "raise Options.Timeout")
+	found := linearizable.Check(&History{Operations: ops}, 50*time.Millisecond)
+	wantFinding(t, found, linearizable.Lease, linearizable.RuleUndecided, "did not decide its 81 operations (leases) within 50ms")
+	wantFinding(t, found, linearizable.Log, linearizable.RuleUndecided, "raise the timeout")
 }
 
 func TestClock(t *testing.T) {

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// maxListed bounds the findings that are written out and pictured; the rest are
-// counted.
+// maxListed bounds the findings that are written out; the rest are counted.
 const maxListed = 50
 
 // Save writes a failing history below dir, into a new directory whose name begins
@@ -17,7 +16,6 @@ const maxListed = 50
 //
 //	findings.txt     replay, and every finding with its operations
 //	history.jsonl    the history, for Load
-//	<model>-<shard>.html   porcupine's picture of each shard that a model refused
 //
 // replay is one line: the command that runs the same again, with its seed.
 func Save(dir, name, replay string, h *History, found []Finding) (path string, err error) {
@@ -40,11 +38,6 @@ func Save(dir, name, replay string, h *History, found []Finding) (path string, e
 	}
 	errs := []error{os.WriteFile(filepath.Join(path, "findings.txt"), []byte(b.String()), 0o644)}
 	errs = append(errs, writeFile(filepath.Join(path, "history.jsonl"), h))
-	for _, f := range found[:min(len(found), maxListed)] {
-		if f.pictured() {
-			errs = append(errs, picture(h, f, filepath.Join(path, fmt.Sprintf("%s-%s.html", f.Check, f.Shard))))
-		}
-	}
 	if err := errors.Join(errs...); err != nil {
 		return path, fmt.Errorf("tenure: history: saving a failure: %w", err)
 	}

@@ -5,171 +5,112 @@ import (
 	"errors"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/intercept"
 )
 
 // Wrap returns b with all that bears on leases, commits and logs recorded, one
 // Operation for each item of a batch. Heartbeats, views, items and tails pass
 // unrecorded. It does not own r; closing it closes b.
-func Wrap(b driver.Backend, r *Recorder) driver.Backend { return &backend{Backend: b, r: r} }
-
-type backend struct {
-	driver.Backend
-	r *Recorder
+func Wrap(b driver.Backend, r *Recorder) driver.Backend {
+	return intercept.Wrap(b, r.around)
 }
 
-type session struct {
-	driver.Session
-	r *Recorder
+// WrapSession does the same for one session. Its join is not recorded.
+func WrapSession(s driver.Session, r *Recorder) driver.Session {
+	return intercept.WrapSession(s, r.around)
 }
 
-var (
-	_ driver.Backend = (*backend)(nil)
-	_ driver.Session = (*session)(nil)
-)
-
-// Join records the join.
-func (b *backend) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
-	op := b.r.Call(Operation{Kind: Join, Session: m.Session, Node: m.Node, Supersede: m.Supersede})
-	s, err := b.Backend.Join(ctx, m)
-	op.end(err)
-	b.r.Return(op)
-	if err != nil {
-		return nil, err
-	}
-	return &session{Session: s, r: b.r}, nil
-}
-
-// ReadLog records the page.
-func (b *backend) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Seq, max int) (*driver.LogPage, error) {
-	op := b.r.Call(Operation{Kind: Read, Shard: shard, After: after})
-	page, err := b.Backend.ReadLog(ctx, shard, after, max)
-	op.end(err)
-	if err != nil {
-		op.Outcome = Refused // a read has no effect, whatever became of it
-	} else {
-		op.Head = page.Head
-		for _, e := range page.Entries {
-			op.Entries = append(op.Entries, entry(e))
-		}
-	}
-	b.r.Return(op)
-	return page, err
-}
-
-// Acquire records each claim.
-func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.AcquireResult, error) {
-	ops := make([]Operation, len(claims))
-	for i, c := range claims {
-		ops[i] = s.r.Call(Operation{Kind: Acquire, Shard: c.Shard, Session: s.ID(), Seen: c.Seen, Preempt: c.Preempt})
-	}
-	res, err := s.Session.Acquire(ctx, claims)
-	s.granted(ops, res, err)
-	return res, err
-}
-
-// Transfer records each handover.
-func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.AcquireResult, error) {
-	ops := make([]Operation, len(to))
-	for i, h := range to {
-		ops[i] = s.r.Call(Operation{Kind: Transfer, Shard: h.Fence.Shard, Session: s.ID(), Fence: h.Fence, Target: h.To})
-	}
-	res, err := s.Session.Transfer(ctx, to)
-	s.granted(ops, res, err)
-	return res, err
-}
-
-func (s *session) granted(ops []Operation, res []driver.AcquireResult, err error) {
+func (r *Recorder) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+	ops := begun(c)
 	for i := range ops {
-		if err != nil || i >= len(res) {
-			ops[i].end(orMissing(err))
-		} else {
-			ops[i].end(res[i].Err)
-			if res[i].Err == nil {
-				ops[i].Granted, ops[i].Head = res[i].Fence, res[i].Head
-			}
-		}
-		s.r.Return(ops[i])
+		ops[i] = r.Call(ops[i])
 	}
-}
-
-// Release records each fence.
-func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
-	ops := make([]Operation, len(fences))
-	for i, f := range fences {
-		ops[i] = s.r.Call(Operation{Kind: Release, Shard: f.Shard, Session: s.ID(), Fence: f})
-	}
-	err := s.Session.Release(ctx, fences)
+	err := proceed(ctx)
 	for i := range ops {
-		ops[i].end(err)
-		s.r.Return(ops[i])
+		ops[i].ended(c, i, err)
+		r.Return(ops[i])
 	}
 	return err
 }
 
-// Commit records each write.
-func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
-	ops := make([]Operation, len(writes))
-	for i, w := range writes {
-		op := Operation{Kind: Commit, Shard: w.Fence.Shard, Session: s.ID(), Fence: w.Fence, Number: w.Number, Nonce: w.Nonce}
+// begun returns an operation for each item of the call, and none for a call that is
+// not recorded.
+func begun(c *intercept.Call) (ops []Operation) {
+	switch c.Op {
+	case intercept.Join:
+		m := c.Member
+		return []Operation{{Kind: Join, Session: m.Session, Node: m.Node, Supersede: m.Supersede}}
+	case intercept.ReadLog:
+		return []Operation{{Kind: Read, Shard: c.Shard, After: c.After}}
+	case intercept.Close:
+		ops = []Operation{{Kind: Leave}}
+	}
+	for _, x := range c.Claims {
+		ops = append(ops, Operation{Kind: Acquire, Shard: x.Shard, Seen: x.Seen, Preempt: x.Preempt})
+	}
+	for _, x := range c.Handovers {
+		ops = append(ops, Operation{Kind: Transfer, Shard: x.Fence.Shard, Fence: x.Fence, Target: x.To})
+	}
+	for _, f := range c.Fences {
+		ops = append(ops, Operation{Kind: Release, Shard: f.Shard, Fence: f})
+	}
+	for _, x := range c.Suspects {
+		ops = append(ops, Operation{Kind: Evict, Target: x.Session})
+	}
+	for _, w := range c.Writes {
+		op := Operation{Kind: Commit, Shard: w.Fence.Shard, Fence: w.Fence, Number: w.Number, Nonce: w.Nonce}
 		for _, o := range w.Ops {
 			if o.Kind == driver.OpAppend {
 				op.Entries = append(op.Entries, Entry{Token: w.Fence.Token, Number: w.Number, Digest: Digest(o.Value)})
 			}
 		}
-		ops[i] = s.r.Call(op)
+		ops = append(ops, op)
 	}
-	res, err := s.Session.Commit(ctx, writes)
 	for i := range ops {
-		if err != nil || i >= len(res) {
-			ops[i].end(orMissing(err))
-		} else {
-			ops[i].end(res[i].Err)
-			ops[i].committed(res[i].Head)
-		}
-		s.r.Return(ops[i])
+		ops[i].Session = c.Session.ID()
 	}
-	return res, err
+	return ops
 }
 
-// Evict records each suspect.
-func (s *session) Evict(ctx context.Context, suspects []driver.Suspect) ([]driver.EvictResult, error) {
-	ops := make([]Operation, len(suspects))
-	for i, x := range suspects {
-		ops[i] = s.r.Call(Operation{Kind: Evict, Session: s.ID(), Target: x.Session})
+// ended sets what became of item i of the call.
+func (o *Operation) ended(c *intercept.Call, i int, err error) {
+	results := map[Kind]int{
+		Acquire: len(c.Granted), Transfer: len(c.Granted), Commit: len(c.Committed), Evict: len(c.Evicted),
 	}
-	res, err := s.Session.Evict(ctx, suspects)
-	for i := range ops {
-		switch {
-		case err != nil || i >= len(res):
-			ops[i].end(orMissing(err))
-		case res[i].Err == nil && !res[i].Evicted:
-			ops[i].Outcome, ops[i].Reason = Refused, "changed or gone"
-		default:
-			ops[i].end(res[i].Err)
+	if n, batch := results[o.Kind]; batch && err == nil && i >= n {
+		err = errMissing
+	}
+	if err != nil {
+		o.end(err)
+		if o.Kind == Read {
+			o.Outcome = Refused // a read has no effect, whatever became of it
 		}
-		s.r.Return(ops[i])
+		return
 	}
-	return res, err
-}
-
-// Close records the leaving.
-func (s *session) Close(ctx context.Context) error {
-	op := s.r.Call(Operation{Kind: Leave, Session: s.ID()})
-	err := s.Session.Close(ctx)
-	op.end(err)
-	s.r.Return(op)
-	return err
+	switch o.Kind {
+	case Acquire, Transfer:
+		if o.end(c.Granted[i].Err); o.Outcome == OK {
+			o.Granted, o.Head = c.Granted[i].Fence, c.Granted[i].Head
+		}
+	case Commit:
+		o.end(c.Committed[i].Err)
+		o.committed(c.Committed[i].Head)
+	case Evict:
+		if o.end(c.Evicted[i].Err); o.Outcome == OK && !c.Evicted[i].Evicted {
+			o.Outcome, o.Reason = Refused, "changed or gone"
+		}
+	case Read:
+		o.Outcome, o.Head = OK, c.Page.Head
+		for _, e := range c.Page.Entries {
+			o.Entries = append(o.Entries, entry(e))
+		}
+	default:
+		o.Outcome = OK
+	}
 }
 
 // errMissing stands for a result that a backend did not return.
 var errMissing = errors.New("the backend returned no result for this item")
-
-func orMissing(err error) error {
-	if err == nil {
-		return errMissing
-	}
-	return err
-}
 
 // end sets the outcome that err tells (rule E1).
 func (o *Operation) end(err error) {

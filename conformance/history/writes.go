@@ -50,31 +50,36 @@ type proof struct {
 	token driver.Token
 }
 
+// ends returns the proofs of grants in the order of the replies, and the first release
+// of each lease.
+func ends(ops []*Operation) (proofs []proof, released map[driver.Fence]*Operation) {
+	released = map[driver.Fence]*Operation{}
+	for _, op := range ops {
+		switch {
+		case op.Return == 0:
+			continue
+		case op.Outcome == OK && op.Granted.Token > 0:
+			proofs = append(proofs, proof{op, op.Granted.Token})
+		case op.Outcome == Refused && op.Current.Token > 0:
+			proofs = append(proofs, proof{op, op.Current.Token})
+		}
+		if op.Outcome == OK && op.Kind == Release {
+			if first := released[op.Fence]; first == nil || op.Return < first.Return {
+				released[op.Fence] = op
+			}
+		}
+	}
+	slices.SortStableFunc(proofs, func(a, b proof) int { return byReturn(a.op, b.op) })
+	return proofs, released
+}
+
 // nothingSuperseded finds writes that were accepted although, before they were
 // sent, a higher token was known to be granted, or their lease to be released
 // (S3, F1).
 func nothingSuperseded(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
-		var proofs []proof
-		released := map[driver.Fence]*Operation{}
-		for _, op := range x.of[shard] {
-			if op.Return == 0 {
-				continue
-			}
-			if op.Outcome == OK && op.Granted.Token > 0 {
-				proofs = append(proofs, proof{op, op.Granted.Token})
-			}
-			if op.Outcome == Refused && op.Current.Token > 0 {
-				proofs = append(proofs, proof{op, op.Current.Token})
-			}
-			if op.Outcome == OK && op.Kind == Release {
-				if first := released[op.Fence]; first == nil || op.Return < first.Return {
-					released[op.Fence] = op
-				}
-			}
-		}
-		slices.SortStableFunc(proofs, func(a, b proof) int { return byReturn(a.op, b.op) })
+		proofs, released := ends(x.of[shard])
 		var highest proof
 		// The commits are in the order of their calls.
 		for _, w := range kind(x.of[shard], Commit, OK) {

@@ -27,7 +27,7 @@ func onEtcd(dsn string, s settings) (*target, error) {
 	endpoints := strings.Split(dsn, ",")
 	return &target{
 		where: dsn,
-		open:  s.opens(etcd.Opener, "endpoints", endpoints),
+		open:  s.opens(etcd.Opener(), "endpoints", endpoints),
 		remove: func(ctx context.Context, namespaces []string) (string, error) {
 			secured, err := s.tls(strings.HasPrefix(dsn, "https://"))
 			if err != nil {
@@ -59,7 +59,7 @@ func onEtcd(dsn string, s settings) (*target, error) {
 func onConsul(dsn string, s settings) (*target, error) {
 	return &target{
 		where: dsn,
-		open:  s.opens(consul.Opener, "address", dsn),
+		open:  s.opens(consul.Opener(), "address", dsn),
 		remove: func(ctx context.Context, namespaces []string) (string, error) {
 			c := api.Config{
 				Address: dsn, Datacenter: s.text("datacenter", ""), Token: cmp.Or(s.fileIn("token_file"), s.text("token", "")),
@@ -94,7 +94,7 @@ func onZooKeeper(dsn string, s settings) (*target, error) {
 	servers := strings.Split(dsn, ",")
 	return &target{
 		where: dsn,
-		open:  s.opens(zookeeper.Opener, "servers", servers),
+		open:  s.opens(zookeeper.Opener(), "servers", servers),
 		remove: func(ctx context.Context, namespaces []string) (string, error) {
 			c, err := s.zookeeper(servers)
 			if err != nil {

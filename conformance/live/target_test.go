@@ -91,7 +91,7 @@ func onMemory(string, settings) (*target, error) {
 func onSQLite(path string, s settings) (*target, error) {
 	return &target{
 		where: path,
-		open:  s.opens(sqlite.Opener, "path", path),
+		open:  s.opens(sqlite.Opener(), "path", path),
 		remove: func(ctx context.Context, namespaces []string) (string, error) {
 			prefix := s.text("table_prefix", "tenure_")
 			data, err := sqlite.OpenDB(path)
@@ -120,7 +120,7 @@ func onPostgres(dsn string, s settings) (*target, error) {
 	return &target{
 		where:   fmt.Sprintf("%s on %s:%d as %s", cfg.Database, cfg.Host, cfg.Port, cfg.User),
 		secrets: []string{dsn, cfg.Password},
-		open:    s.opens(postgres.Opener, "dsn", dsn),
+		open:    s.opens(postgres.Opener(), "dsn", dsn),
 		remove: func(ctx context.Context, namespaces []string) (string, error) {
 			if p := s.passwordIn(); p != "" {
 				cfg.Password = p
@@ -143,7 +143,7 @@ func onMySQL(dsn string, s settings) (*target, error) {
 	return &target{
 		where:   fmt.Sprintf("%s on %s as %s", cfg.DBName, cfg.Addr, cfg.User),
 		secrets: []string{dsn, cfg.Passwd},
-		open:    s.opens(mysql.Opener, "dsn", dsn),
+		open:    s.opens(mysql.Opener(), "dsn", dsn),
 		remove: func(ctx context.Context, namespaces []string) (string, error) {
 			if p := s.passwordIn(); p != "" {
 				cfg.Passwd = p

@@ -11,14 +11,22 @@
 set -euo pipefail
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive PATH="$PATH:/usr/sbin:/sbin"
 
+# With --missing it installs nothing, and says whose tests are skipped.
+only=${1:-}
+
 # Built again where the module's file is newer, that is after a change of version.
 cd "$(dirname "$0")/../.."
+absent=()
 for tool in tools/*/; do
 	tool=$(basename "$tool")
 	bin=.cache/bin/$tool
 	[ "tools/$tool/go.mod" -nt "$bin" ] || [ "tools/$tool/main.go" -nt "$bin" ] || continue
 	# Only of use where a Docker engine answers.
 	[ "$tool" != containers ] || docker info >/dev/null 2>&1 || continue
+	if [ -n "$only" ]; then
+		[ -x "$bin" ] || absent+=("$tool")
+		continue
+	fi
 	echo "servers for tests: building $tool"
 	mkdir -p .cache/bin
 	if package=$(GOWORK=off go -C "tools/$tool" list tool) &&
@@ -30,7 +38,7 @@ for tool in tools/*/; do
 		echo "tests that need it are skipped" >&2
 	fi
 done
-tools/containers/images.sh
+[ -n "$only" ] || tools/containers/images.sh
 
 missing=()
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || missing+=(postgresql)
@@ -42,6 +50,11 @@ if [ ! -e /usr/share/java/zookeeper.jar ] || [ ! -e /usr/share/java/slf4j-simple
 	missing+=(libzookeeper-java libslf4j-java)
 fi
 command -v java >/dev/null || missing+=(default-jre-headless)
+if [ -n "$only" ]; then
+	absent+=("${missing[@]}")
+	[ ${#absent[@]} -eq 0 ] || echo "skipped, until make servers: tests that need ${absent[*]}"
+	exit 0
+fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 give_up() {

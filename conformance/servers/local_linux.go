@@ -247,7 +247,7 @@ func (l *local) killProcess(pid int) error {
 		return err
 	}
 	if !slices.Contains(pids, pid) {
-		return errors.New("it is none of its processes")
+		return errors.New("it is not one of its processes")
 	}
 	return signal(pid, syscall.SIGKILL)
 }

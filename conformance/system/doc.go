@@ -1,10 +1,10 @@
 // Package system tests the safety of a backend together with core, with real
 // processes and real faults.
 //
-//	func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener)) }
+//	func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 //
 //	func TestSystem(t *testing.T) {
-//		system.Run(t, system.Config{Opener: sqlite.Opener, Store: func(t *testing.T, seed uint64) *system.Store {
+//		system.Run(t, system.Config{Opener: sqlite.Opener(), Store: func(t *testing.T, seed uint64) *system.Store {
 //			path := filepath.Join(t.TempDir(), "tenure.db")
 //			return &system.Store{Options: sqlite.Settings{Path: path, Namespace: "system"}}
 //		}})
@@ -12,7 +12,7 @@
 //
 //	go test ./mystore -run '^TestSystem$' -v -args -system.seeds=100 -system.parallel=2
 //
-//	-system.seeds N     so many seeds, in the place of what the test says
+//	-system.seeds N     so many seeds, instead of the test's number
 //	-system.first F     beginning with this one and not with 1
 //	-system.seed S      one seed, to play a failure again
 //	-system.parallel N  so many at a time, where the test has a server for each

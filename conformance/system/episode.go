@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/harness"
 )
 
 // strikeAll plays the schedule. At least one member is left alone at any time.
@@ -97,7 +98,7 @@ func (s *supervisor) choose(st step) *seat {
 	seat := free[int(st.Who*float64(len(free)))]
 	if st.Owner {
 		for _, other := range free {
-			if len(s.watch.owned(other.proc.name)) > len(s.watch.owned(seat.proc.name)) {
+			if len(s.watch.owned(other.proc.Name)) > len(s.watch.owned(seat.proc.Name)) {
 				seat = other
 			}
 		}
@@ -137,15 +138,15 @@ func (s *supervisor) strikeMember(ctx context.Context, st step, seat *seat) erro
 	p := seat.proc
 	switch st.Fault {
 	case faultKill, faultRestart, faultSupersede:
-		s.begin(st, p.name)
-		if err := p.kill(); err != nil {
+		s.begin(st, p.Name)
+		if err := p.Kill(); err != nil {
 			return err
 		}
-		s.rec.Exited(p.name)
+		s.rec.Exited(p.Name)
 		pause(ctx, st.For)
 		return s.restart(ctx, seat, st.Fault == faultSupersede)
 	case faultLeave:
-		s.begin(st, p.name)
+		s.begin(st, p.Name)
 		if err := s.leave(ctx, seat); err != nil {
 			return err
 		}
@@ -154,9 +155,9 @@ func (s *supervisor) strikeMember(ctx context.Context, st step, seat *seat) erro
 	case faultStop, faultShort:
 		return s.stop(ctx, st, p, nil)
 	case faultSend:
-		return s.stopHolding(ctx, st, p, holdSend)
+		return s.stopHolding(ctx, st, p, harness.BeforeSend)
 	case faultReply:
-		return s.stopHolding(ctx, st, p, holdReply)
+		return s.stopHolding(ctx, st, p, harness.AfterReply)
 	case faultWithdraw, faultHandOver:
 		return s.give(ctx, st, p)
 	}
@@ -171,17 +172,17 @@ func (s *supervisor) restart(ctx context.Context, seat *seat, supersede bool) er
 		return err
 	}
 	p := seat.proc
-	err := s.await(ctx, p.name+" to start", slack+s.ttls(settleTTLs), func() bool { return p.isUp() || p.ended() })
-	if p.ended() {
-		return fmt.Errorf("tenure: system: %s ended by itself: %w", p.name, p.err)
+	err := s.await(ctx, p.Name+" to start", slack+s.ttls(settleTTLs), func() bool { return p.isUp() || p.Ended() })
+	if p.Ended() {
+		return fmt.Errorf("tenure: system: %s ended by itself: %w", p.Name, p.Err())
 	}
 	return err
 }
 
 // stop stops a process for the step's time, and until then says so.
 func (s *supervisor) stop(ctx context.Context, st step, p *process, until func() bool) error {
-	k := s.begin(st, p.name)
-	if err := p.signal(stopSignal); err != nil {
+	k := s.begin(st, p.Name)
+	if err := p.Stop(); err != nil {
 		return err
 	}
 	pause(ctx, st.For)
@@ -190,16 +191,16 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 		// Without a takeover the process goes on as it was.
 		err := s.await(ctx, "the takeover", s.ttls(10), until)
 		late = err == nil && st.Fault == faultSend
-		if err := p.order(order{Do: doSend}); err != nil {
+		if err := p.Order(order{Do: doSend}); err != nil {
 			return err
 		}
 	}
 	before := p.sends()
-	err := p.signal(continueSignal)
+	err := p.Continue()
 	over := history.Now()
 	if late {
 		// What strikes next must not strike the write before the store has it.
-		err := s.await(ctx, "the late write", lateLimit, func() bool { return p.sends() > before || p.ended() })
+		err := s.await(ctx, "the late write", harness.LateLimit, func() bool { return p.sends() > before || p.Ended() })
 		late = err == nil && p.sends() > before
 	}
 	s.mu.Lock()
@@ -210,12 +211,12 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 
 // stopHolding stops a process in the middle of a write, until somebody else was
 // granted the shard.
-func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where holdPoint) error {
+func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where harness.Point) error {
 	before, _ := p.holds()
-	held := func() bool { n, _ := p.holds(); return n > before || p.ended() }
-	own := s.watch.owned(p.name)
+	held := func() bool { n, _ := p.holds(); return n > before || p.Ended() }
+	own := s.watch.owned(p.Name)
 	for _, shard := range rotate(own, st.Shard) {
-		if err := p.order(order{Do: doHold, Shard: shard, Where: where}); err != nil {
+		if err := p.Order(order{Do: doHold, Shard: shard, Where: where}); err != nil {
 			return err
 		}
 		if err := s.await(ctx, "a write to be held", s.ttls(2), held); err == nil {
@@ -224,7 +225,7 @@ func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where
 		}
 	}
 	// It has no shard that it writes to: what it may hold yet is sent.
-	if err := p.order(order{Do: doSend}); err != nil {
+	if err := p.Order(order{Do: doSend}); err != nil {
 		return err
 	}
 	return s.stop(ctx, st, p, nil)
@@ -232,7 +233,7 @@ func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where
 
 // give has a member withdraw a shard, or hand it over, for a while.
 func (s *supervisor) give(ctx context.Context, st step, p *process) error {
-	own := rotate(s.watch.owned(p.name), st.Shard)
+	own := rotate(s.watch.owned(p.Name), st.Shard)
 	if len(own) == 0 {
 		return nil
 	}
@@ -243,8 +244,8 @@ func (s *supervisor) give(ctx context.Context, st step, p *process) error {
 			return nil
 		}
 	}
-	s.begin(st, p.name)
-	if err := p.order(o); err != nil {
+	s.begin(st, p.Name)
+	if err := p.Order(o); err != nil {
 		return err
 	}
 	pause(ctx, st.For+s.ttls(0.2))
@@ -257,7 +258,7 @@ func (s *supervisor) successor(not *process) driver.SessionID {
 	defer s.mu.Unlock()
 	for _, seat := range s.seats {
 		if !seat.busy && seat.proc != not {
-			if id := s.watch.session(seat.proc.name); id != "" {
+			if id := s.watch.session(seat.proc.Name); id != "" {
 				return id
 			}
 		}

@@ -26,6 +26,8 @@ type note struct {
 	Seq    driver.Seq `json:"seq,omitempty"`    // of wrote
 	Why    string     `json:"why,omitempty"`    // of wrote and stopped
 	Wrong  string     `json:"wrong,omitempty"`  // of wrong
+
+	Took history.Instant `json:"took,omitempty"` // of slow
 }
 
 type noteKind string
@@ -36,6 +38,7 @@ const (
 	noteWrites  noteKind = "writes"  // a write is about to be made
 	noteWrote   noteKind = "wrote"   // and what became of it
 	noteWrong   noteKind = "wrong"   // something was read under a valid lease that cannot be
+	noteSlow    noteKind = "slow"    // a heartbeat, or a ping, ended that took more than TTL/20
 )
 
 // outcome is what core told of a write.

@@ -86,7 +86,7 @@ func (e *evidence) belief() []history.Finding {
 			p, err := decodePayload(entry.Payload)
 			switch {
 			case err != nil:
-				out = append(out, newFinding("T3", checkBelief, shard, "entry %d is none that a member wrote: %v", entry.Seq, err))
+				out = append(out, newFinding("T3", checkBelief, shard, "entry %d was not written by a member: %v", entry.Seq, err))
 			case p.Token != entry.Token:
 				out = append(out, newFinding("S3", checkBelief, shard, "entry %d was written by %s under token %d, and was accepted when token %d was current",
 					entry.Seq, p.Process, p.Token, entry.Token))
@@ -258,6 +258,7 @@ type takeover struct {
 	cause    cause
 	alone    bool          // nothing else was struck meanwhile
 	longest  time.Duration // call that any other process made meanwhile
+	waited   time.Duration // of that time, to waited for slow answers to heartbeats
 }
 
 // cause says why an owner was taken over from.
@@ -272,11 +273,12 @@ const (
 // inTime finds takeovers that took longer than a TTL and half of one, of a struck
 // owner while nothing else was struck (V1). The half is for the order of claims, the
 // poll period and a few round trips of a quiet machine; what this machine was slower
-// by shows in the calls of the others.
+// by shows in the calls of the others, and in how long the one that took over waited
+// for the store's answers to its heartbeats.
 func (e *evidence) inTime() []history.Finding {
 	var out []history.Finding
 	for _, t := range e.takeovers() {
-		bound := e.config.TTL*3/2 + 5*t.longest
+		bound := e.config.TTL*3/2 + 5*t.longest + t.waited
 		if t.forced && t.alone && t.cause != causeOutage && t.took > bound {
 			out = append(out, newFinding("V1", checkInTime, t.shard, "%s took over from %s %v after its %s, want at most %v",
 				t.to, t.from, t.took, t.cause, bound))
@@ -350,4 +352,23 @@ func (e *evidence) force(t *takeover, k *strike, now *history.Operation) {
 			t.longest = max(t.longest, time.Duration(op.Return-op.Call))
 		}
 	}
+	t.waited = e.waited(t.to, k.at, now.Return)
+}
+
+// waited is for how much of the time a process had a slow heartbeat, or ping, under way.
+func (e *evidence) waited(process string, from, to history.Instant) (all time.Duration) {
+	var slow []note
+	for _, n := range e.journals[process] {
+		if n.Is == noteSlow {
+			slow = append(slow, n)
+		}
+	}
+	slices.SortFunc(slow, func(a, b note) int { return cmp.Compare(a.At-a.Took, b.At-b.Took) })
+	for _, n := range slow {
+		if begin, end := max(from, n.At-n.Took), min(to, n.At); end > begin {
+			all += time.Duration(end - begin)
+			from = end
+		}
+	}
+	return all
 }

@@ -61,6 +61,22 @@ func lastNote(e *evidence, process string) *note {
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	entry := func(e *evidence, i int) *driver.Entry { return &e.logs["s"][i] }
+	// late has b take over two TTLs late, while heartbeats of a process were slow.
+	late := func(slow string) func(*evidence) {
+		return func(e *evidence) {
+			at := lastNote(e, "a").At
+			e.strikes = []*strike{{step: step{Fault: faultKill}, process: "a", at: at - 1}}
+			for i := range e.history.Operations {
+				if op := &e.history.Operations[i]; op.Process == "b" {
+					op.Call, op.Return = op.Call+history.Instant(2*testTTL), op.Return+history.Instant(2*testTTL)
+				}
+			}
+			for i := range history.Instant(8) { // they overlap
+				took := history.Instant(testTTL / 2)
+				e.journals[slow] = append(e.journals[slow], note{Is: noteSlow, At: at + took + i*took/3, Took: took})
+			}
+		}
+	}
 	last := lastNote
 	for _, c := range []struct {
 		name, want string
@@ -101,14 +117,9 @@ func TestJudge(t *testing.T) {
 		{"a takeover in time", "", func(e *evidence) {
 			e.strikes = []*strike{{step: step{Fault: faultKill}, process: "a", at: lastNote(e, "a").At - 1}}
 		}},
-		{"a takeover that takes too long", "V1 " + checkInTime, func(e *evidence) {
-			e.strikes = []*strike{{step: step{Fault: faultKill}, process: "a", at: lastNote(e, "a").At - 1}}
-			for i := range e.history.Operations {
-				if op := &e.history.Operations[i]; op.Process == "b" {
-					op.Call, op.Return = op.Call+history.Instant(2*testTTL), op.Return+history.Instant(2*testTTL)
-				}
-			}
-		}},
+		{"a takeover that takes too long", "V1 " + checkInTime, late("-")},
+		{"a takeover while the store was slow", "", late("b")},
+		{"a takeover while only others found it slow", "V1 " + checkInTime, late("c")},
 		{"an eviction in an outage", "C5 " + checkOutage, func(e *evidence) {
 			e.history.Operations = append(e.history.Operations, history.Operation{Process: "a", Kind: history.Evict, Target: "sb",
 				Call: e.strikes[1].at + 5, Return: e.strikes[1].at + 6, Outcome: history.OK})

@@ -16,7 +16,7 @@ const memberEnv = "TENURE_SYSTEM_MEMBER"
 // one, and otherwise adds the flags and runs the tests. The result is the status
 // to exit with.
 //
-//	func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener)) }
+//	func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 func Main(m *testing.M, openers ...driver.Opener) int {
 	if code, is := Member(openers...); is {
 		return code

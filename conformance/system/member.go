@@ -2,7 +2,6 @@ package system
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/harness"
+	"github.com/tenure-go/tenure/internal/intercept"
 )
 
 // openLimit bounds the opening of the store.
@@ -20,7 +21,7 @@ const openLimit = 20 * time.Second
 // runMember is a member process: it reads orders from in until that ends, and
 // writes events to out. The result is its exit status.
 func runMember(in io.Reader, out, errs io.Writer, openers []driver.Opener) int {
-	m := &member{out: &lines{w: out}}
+	m := &member{out: harness.NewWriter(out)}
 	if err := m.run(in, openers); err != nil {
 		fmt.Fprintln(errs, err)
 		return 1
@@ -32,21 +33,18 @@ func runMember(in io.Reader, out, errs io.Writer, openers []driver.Opener) int {
 // goroutines start.
 type member struct {
 	config  memberConfig
-	out     *lines
+	out     *harness.Writer
 	rec     *history.Recorder
 	journal *journal
-	gate    *gate
+	gate    *harness.Gate
 	wire    *wire
 	elector *core.Elector
 	work    *worker
 }
 
 func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
-	orders := scanLines(in)
-	if !orders.Scan() {
-		return errors.New("tenure: system: a member was given no configuration")
-	}
-	if err := json.Unmarshal(orders.Bytes(), &m.config); err != nil {
+	orders := harness.NewReader(in)
+	if err := orders.Read(&m.config); err != nil {
 		return fmt.Errorf("tenure: system: a member's configuration: %w", err)
 	}
 	c := &m.config
@@ -66,17 +64,24 @@ func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
 	defer func() { err = errors.Join(err, b.Close()) }()
 	m.wire = newWire(c.TTL, c.Seed)
 	defer m.wire.close()
-	m.gate = &gate{tell: m.tell}
-	if c.Control {
-		b = unfenced{b}
+	m.gate = &harness.Gate{
+		Held: func(writes []driver.Write) { m.tell(event{Is: isHeld, Token: writes[0].Fence.Token}) },
+		Late: func(_ *intercept.Call, held bool, _ error) {
+			if held {
+				m.tell(event{Is: isSent})
+			}
+		},
 	}
-	recorded := history.Wrap(tap(tap(b, m.gate.around), m.wire.around), m.rec)
+	if c.Control {
+		b = harness.Unfenced(b)
+	}
+	recorded := history.Wrap(intercept.Wrap(intercept.Wrap(b, m.gate.Around), m.wire.around), m.rec)
 	m.work = &worker{process: c.Process, pace: c.Pace, patience: 4 * c.TTL, rec: m.rec, journal: m.journal}
 	m.elector, err = core.NewElector(recorded, &core.Options{
 		Node: c.Node, Supersede: c.Supersede, TTL: c.TTL, Margin: marginOf(c.TTL),
 		Meta:        map[string]string{metaProcess: c.Process},
 		DrainBudget: 6 * c.TTL, BackoffMax: 2 * c.TTL, CallTimeout: max(4*c.TTL, 2*time.Second),
-		Resync: 4 * c.TTL, Seed: c.Seed,
+		Resync: 4 * c.TTL, Seed: c.Seed, Hooks: core.Hooks{OnCall: m.slow},
 	})
 	if err != nil {
 		return err
@@ -84,7 +89,14 @@ func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
 	if err := m.elector.Contend(m.work.serve, c.Shards...); err != nil {
 		return err
 	}
-	return m.obey(readOrders(orders))
+	return m.obey(harness.All[order](orders))
+}
+
+// slow notes a heartbeat or ping that shows how slow the store is just now.
+func (m *member) slow(c core.Call) {
+	if (c.Kind == core.CallBeat || c.Kind == core.CallRead) && c.Took > m.config.TTL/20 {
+		m.journal.add(note{Is: noteSlow, Took: history.Instant(c.Took)})
+	}
 }
 
 // metaProcess is where a member's metadata has its process.
@@ -103,7 +115,7 @@ func (m *member) open(openers []driver.Opener) (driver.Backend, error) {
 
 // tell writes an event. If nobody reads any more the process ends soon: its input
 // has ended, too.
-func (m *member) tell(e event) { _ = m.out.write(e) }
+func (m *member) tell(e event) { _ = m.out.Write(e) }
 
 // obey runs the elector and follows orders until one says to leave, or there are
 // no more.
@@ -124,20 +136,20 @@ func (m *member) obey(orders <-chan order) error {
 			switch {
 			case !more:
 				stop()
-				m.gate.send()
+				m.gate.Send()
 				<-ended // within the drain budget; the supervisor may kill it sooner
 				return errors.New("tenure: system: the supervisor has gone")
 			case o.Do == doHold:
-				m.gate.hold(o.Shard, o.Where)
+				m.gate.Hold(o.Shard, o.Where)
 			case o.Do == doSend:
-				m.gate.send()
+				m.gate.Send()
 			case o.Do == doCalm:
 				m.wire.settle()
 			case o.Do == doWithdraw, o.Do == doHandOver:
 				moves.Go(func() { m.move(ctx, o) })
 			case o.Do == doLeave:
 				stop()
-				m.gate.send()
+				m.gate.Send()
 				if err := <-ended; err != nil {
 					return err
 				}
@@ -167,24 +179,4 @@ func (m *member) move(ctx context.Context, o order) {
 	}
 	// Refused while another move of the shard has put it back, or at the end.
 	_ = m.elector.Contend(m.work.serve, string(o.Shard))
-}
-
-// readOrders reads lines until there are no more. The goroutine ends with the
-// process: nothing can interrupt a read of standard input.
-func readOrders(in interface {
-	Scan() bool
-	Bytes() []byte
-}) <-chan order {
-	out := make(chan order)
-	go func() {
-		defer close(out)
-		for in.Scan() {
-			var o order
-			if json.Unmarshal(in.Bytes(), &o) != nil {
-				return
-			}
-			out <- o
-		}
-	}()
-	return out
 }

@@ -29,7 +29,7 @@ func startMember(t *testing.T, l *launcher) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.kill(); err != nil {
+		if err := p.Kill(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -42,12 +42,12 @@ func TestMemberEndsWithItsInput(t *testing.T) {
 	l := newLauncher()
 	t.Cleanup(l.close)
 	p := startMember(t, l)
-	if err := p.stdin.Close(); err != nil {
+	if err := p.CloseInput(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the member to end", p.ended)
-	if p.err == nil || !strings.Contains(p.err.Error(), "supervisor has gone") {
-		t.Errorf("it ended with %v", p.err)
+	within(t, "the member to end", p.Ended)
+	if p.Err() == nil || !strings.Contains(p.Err().Error(), "supervisor has gone") {
+		t.Errorf("it ended with %v", p.Err())
 	}
 }
 
@@ -56,11 +56,11 @@ func TestStoppedMemberEndsWithItsSupervisor(t *testing.T) {
 	t.Parallel()
 	l := newLauncher()
 	p := startMember(t, l)
-	if err := p.signal(stopSignal); err != nil {
+	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	l.close()
-	within(t, "the member to end", p.ended)
+	within(t, "the member to end", p.Ended)
 }
 
 // The runtime never ends the main thread, so that what it started would not die
@@ -88,15 +88,15 @@ func TestMemberRefusesAnUnknownOpener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the member to end", p.ended)
-	if p.err == nil || !strings.Contains(p.err.Error(), `no opener "nosuch"`) {
-		t.Errorf("it ended with %v", p.err)
+	within(t, "the member to end", p.Ended)
+	if p.Err() == nil || !strings.Contains(p.Err().Error(), `no opener "nosuch"`) {
+		t.Errorf("it ended with %v", p.Err())
 	}
 }
 
 // TestNothingIsLeft runs a short seed and looks for what it left.
 func TestNothingIsLeft(t *testing.T) {
-	c, err := Config{Opener: sqlite.Opener, Members: 3, Steps: minSteps, MinWrites: 1, MinTakeovers: 1, TTL: testTTL / 2,
+	c, err := Config{Opener: sqlite.Opener(), Members: 3, Steps: minSteps, MinWrites: 1, MinTakeovers: 1, TTL: testTTL / 2,
 		Store: func(t *testing.T, _ uint64) *Store {
 			return &Store{Options: sqlite.Settings{Path: filepath.Join(t.TempDir(), "tenure.db"), Namespace: "system"}}
 		}}.withDefaults()
@@ -111,8 +111,8 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("only %d processes were started, and a restart was due", len(s.journals))
 	}
 	for _, seat := range s.seats {
-		if !seat.proc.ended() {
-			t.Errorf("%s is left", seat.proc.name)
+		if !seat.proc.Ended() {
+			t.Errorf("%s is left", seat.proc.Name)
 		}
 	}
 	for process := range s.journals {

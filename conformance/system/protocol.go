@@ -1,13 +1,11 @@
 package system
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
-	"sync"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/harness"
 )
 
 // memberConfig is the first line that a member reads.
@@ -30,7 +28,7 @@ type memberConfig struct {
 type order struct {
 	Do    orderKind        `json:"do"`
 	Shard driver.ShardID   `json:"shard,omitempty"`
-	Where holdPoint        `json:"where,omitempty"` // of doHold
+	Where harness.Point    `json:"where,omitempty"` // of doHold
 	To    driver.SessionID `json:"to,omitempty"`    // of doHandOver
 	For   time.Duration    `json:"for,omitempty"`   // until it contends again
 }
@@ -60,29 +58,3 @@ const (
 	isSent eventKind = "sent" // it went to the store, and was answered or given up
 	isLeft eventKind = "left" // all was handed back
 )
-
-// lines writes values as lines, each by one write. Safe for concurrent use.
-type lines struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lines) write(v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, err = l.w.Write(append(b, '\n'))
-	return err
-}
-
-// maxLine bounds a line of the protocol and of a journal, in bytes.
-const maxLine = 1 << 20
-
-func scanLines(r io.Reader) *bufio.Scanner {
-	s := bufio.NewScanner(r)
-	s.Buffer(nil, maxLine)
-	return s
-}

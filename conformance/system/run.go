@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/history"
+	"github.com/tenure-go/tenure/conformance/history/linearizable"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -111,9 +112,10 @@ func (c *Config) run(t *testing.T, seed uint64) *Report {
 		found = append(found, e.judge()...)
 	}
 	if c.Control { // what has no order is long looked for
-		found = append(found, history.Validate(e.history, nil)...)
+		found = append(found, history.Check(e.history, nil)...)
 	} else {
-		found = append(found, history.Check(e.history, &history.Options{MinCommits: c.MinWrites, Timeout: time.Minute})...)
+		found = append(found, history.Check(e.history, &history.Options{MinCommits: c.MinWrites})...)
+		found = append(found, linearizable.Check(e.history, time.Minute)...)
 	}
 	r := e.measure(found)
 	if r.Takeovers < c.MinTakeovers {
@@ -195,6 +197,9 @@ func (c *Config) explain(t *testing.T, s *supervisor, h *history.History, found 
 	}
 	fmt.Fprintf(&b, "what was done:\n%s", s.story())
 	path, err := history.Save(os.TempDir(), fmt.Sprintf("tenure-system-%s-seed%d", c.Opener.Name, s.seed), replay, h, found)
+	if err == nil {
+		err = linearizable.Draw(path, h, found)
+	}
 	if err != nil {
 		fmt.Fprintf(&b, "%v\n", err)
 	}

@@ -203,8 +203,8 @@ func (s *supervisor) ended() error {
 		return s.err
 	}
 	for _, seat := range s.seats {
-		if p := seat.proc; p != nil && !seat.busy && p.ended() {
-			return fmt.Errorf("tenure: system: %s ended by itself: %w", p.name, p.err)
+		if p := seat.proc; p != nil && !seat.busy && p.Ended() {
+			return fmt.Errorf("tenure: system: %s ended by itself: %w", p.Name, p.Err())
 		}
 	}
 	return nil
@@ -235,7 +235,7 @@ func (s *supervisor) runs(process string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, seat := range s.seats {
-		if p := seat.proc; p != nil && p.name == process && !p.ended() {
+		if p := seat.proc; p != nil && p.Name == process && !p.Ended() {
 			return true
 		}
 	}
@@ -252,7 +252,7 @@ func (s *supervisor) find(rule, check string, shard driver.ShardID, format strin
 // written to (W1), and the traffic to suffice. Then everybody leaves.
 func (s *supervisor) quiet(ctx context.Context) error {
 	for _, seat := range s.seats {
-		if err := seat.proc.order(order{Do: doCalm}); err != nil {
+		if err := seat.proc.Order(order{Do: doCalm}); err != nil {
 			return err
 		}
 	}
@@ -358,16 +358,16 @@ func (s *supervisor) leaveAll(ctx context.Context) error {
 // leave has a member hand back what it has and end.
 func (s *supervisor) leave(ctx context.Context, seat *seat) error {
 	p := seat.proc
-	if err := p.order(order{Do: doLeave}); err != nil {
+	if err := p.Order(order{Do: doLeave}); err != nil {
 		return err
 	}
-	err := s.await(ctx, p.name+" to leave", slack+s.ttls(settleTTLs), p.ended)
-	if !p.ended() {
+	err := s.await(ctx, p.Name+" to leave", slack+s.ttls(settleTTLs), p.Ended)
+	if !p.Ended() {
 		return err
 	}
-	s.rec.Exited(p.name)
-	if p.err != nil || !p.hasLeft() {
-		s.find("V6", checkShutdown, "", "%s was asked to leave and did not end well: %v", p.name, p.err)
+	s.rec.Exited(p.Name)
+	if p.Err() != nil || !p.hasLeft() {
+		s.find("V6", checkShutdown, "", "%s was asked to leave and did not end well: %v", p.Name, p.Err())
 	}
 	return nil
 }
@@ -379,8 +379,8 @@ func (s *supervisor) killAll() error {
 	defer s.mu.Unlock()
 	var errs []error
 	for _, seat := range s.seats {
-		if p := seat.proc; p != nil && !p.ended() {
-			errs = append(errs, p.kill())
+		if p := seat.proc; p != nil && !p.Ended() {
+			errs = append(errs, p.Kill())
 		}
 	}
 	return errors.Join(errs...)

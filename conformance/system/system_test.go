@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-go/tenure/conformance/system"
 )
 
-func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener)) }
+func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 
 // sqliteStore is a new database in the test's folder. Each of its files has one
 // writer at a time, so that a transaction on both pauses the store, and one on the
@@ -42,7 +42,7 @@ func sqliteStore(t *testing.T, _ uint64) *system.Store {
 		}
 	}
 	return &system.Store{
-		Options: sqlite.Settings{Path: path, Namespace: "system", Poll: 5 * time.Millisecond},
+		Options: sqlite.Settings{Path: path, Namespace: "system", Options: sqlite.Options{PollPeriod: 5 * time.Millisecond}},
 		Pause:   occupyAll(path, path+"-members"),
 		Cut:     occupyAll(path + "-members"),
 	}
@@ -62,15 +62,15 @@ func occupy(ctx context.Context, path string) (release func() error, err error) 
 }
 
 func TestSystem(t *testing.T) {
-	system.Run(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore, Parallel: system.Lanes()})
+	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore, Parallel: system.Lanes()})
 }
 
 // TestControl takes the fence away, and expects the damage.
 func TestControl(t *testing.T) {
-	system.Run(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore, Parallel: system.Lanes(), Seeds: 1, Control: true})
+	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore, Parallel: system.Lanes(), Seeds: 1, Control: true})
 }
 
 // TestFresh: a member that has just come takes over within the TTL.
 func TestFresh(t *testing.T) {
-	outage.Fresh(t, system.Config{Opener: sqlite.Opener, Store: sqliteStore})
+	outage.Fresh(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore})
 }

@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/harness"
+	"github.com/tenure-go/tenure/internal/intercept"
 )
 
 // errLost is what a caller gets whose request or reply was lost: the outcome is
@@ -49,19 +52,19 @@ const (
 )
 
 // draw decides what becomes of a call, and how late it is.
-func (w *wire) draw(k callKind) (mishap, time.Duration) {
+func (w *wire) draw(op intercept.Op) (mishap, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.rand.IntN(outOfThousand)
 	late := time.Duration(w.rand.Int64N(int64(w.ttl * 3 / 2)))
 	switch {
-	case w.calm || k == callClose: // a process that leaves must be able to
+	case w.calm || op == intercept.Close: // a process that leaves must be able to
 		return none, 0
 	case n < requestsLost:
 		return loseRequest, 0
 	case n < requestsLost+repliesLost:
 		return loseReply, 0
-	case n < requestsLost+repliesLost+requestsLate && k != callJoin:
+	case n < requestsLost+repliesLost+requestsLate && op != intercept.Join:
 		// A join asks the store first: as a whole it is not one request.
 		return deliverLate, late
 	}
@@ -74,14 +77,17 @@ func (w *wire) settle() {
 	w.calm = true
 }
 
-// around is the wire's part in a call.
-func (w *wire) around(ctx context.Context, c call, do func(context.Context) error) error {
-	what, late := w.draw(c.kind)
+// around is the wire's part in a call. It is an intercept.Around.
+func (w *wire) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+	if !c.Op.Writes() {
+		return proceed(ctx)
+	}
+	what, late := w.draw(c.Op)
 	switch what {
 	case loseRequest:
 		return errLost
 	case loseReply:
-		_ = do(ctx) // nobody learns it
+		_ = proceed(ctx) // nobody learns it
 		return errLost
 	case deliverLate:
 		w.late.Go(func() {
@@ -92,13 +98,13 @@ func (w *wire) around(ctx context.Context, c call, do func(context.Context) erro
 			case <-w.ctx.Done():
 				return
 			}
-			ctx, cancel := context.WithTimeout(w.ctx, lateLimit)
+			ctx, cancel := context.WithTimeout(w.ctx, harness.LateLimit)
 			defer cancel()
-			_ = do(ctx)
+			_ = proceed(ctx)
 		})
 		return errLost
 	}
-	return do(ctx)
+	return proceed(ctx)
 }
 
 // close drops what was not delivered yet, and waits for what is under way.

@@ -67,6 +67,10 @@ type View struct {
 	Leases    []Lease  `json:"leases"`     // of this member; as many as shards at most
 	Stuck     []string `json:"stuck"`      // shards whose handler did not return in time; at most 100
 	LastMoves []Move   `json:"last_moves"` // of this member, oldest first
+	// Damaged are records of the store that cannot be read, at most 64; DamagedTotal
+	// counts all that were found since the start. See core.View.
+	Damaged      []*core.DamagedError `json:"damaged,omitempty"`
+	DamagedTotal int                  `json:"damaged_total"`
 }
 
 // Member is a member that lives.
@@ -286,6 +290,7 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	if v.Err != nil {
 		out.Halted = reason(v.Err)
 	}
+	out.Damaged, out.DamagedTotal = v.Damaged, v.DamagedTotal
 	left := maxMembers
 	for i := range v.Members {
 		m := &v.Members[i]

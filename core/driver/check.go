@@ -125,38 +125,52 @@ func CheckWrite(w Write, l Limits) error {
 	size, keys := 0, 0
 	for i := range w.Ops {
 		op := &w.Ops[i]
+		if err := checkOp(i, op); err != nil {
+			return err
+		}
 		size += len(op.Key) + len(op.Value)
-		switch op.Kind {
-		case OpPut, OpDelete:
+		if op.keyed() {
 			keys++
-			if err := CheckKey(op.Key); err != nil {
-				return err
-			}
-			if op.IfVersion < Absent {
-				return invalid("operation %d: IfVersion %d is neither AnyVersion, Absent nor an item's version", i, op.IfVersion)
-			}
-		case OpAppend:
-		case OpTrim:
-			if op.Through < 0 {
-				return invalid("operation %d: trim through %d is negative", i, op.Through)
-			}
-		default:
-			return invalid("operation %d has kind %d, which does not exist", i, op.Kind)
 		}
 	}
 	if l.WriteBytes > 0 && size > l.WriteBytes {
 		return tooLarge("write of shard %q has %d bytes of keys and values: this store takes %d; split it", w.Fence.Shard, size, l.WriteBytes)
 	}
-	if keys > 1 {
-		seen := make(map[string]struct{}, keys)
-		for i := range w.Ops {
-			if k := w.Ops[i].Key; w.Ops[i].Kind == OpPut || w.Ops[i].Kind == OpDelete {
-				if _, dup := seen[k]; dup {
-					return invalid("operation %d: key %q occurs twice in one write", i, k)
-				}
-				seen[k] = struct{}{}
-			}
+	if keys < 2 {
+		return nil
+	}
+	seen := make(map[string]struct{}, keys)
+	for i := range w.Ops {
+		if !w.Ops[i].keyed() {
+			continue
 		}
+		k := w.Ops[i].Key
+		if _, dup := seen[k]; dup {
+			return invalid("operation %d: key %q occurs twice in one write", i, k)
+		}
+		seen[k] = struct{}{}
+	}
+	return nil
+}
+
+func (o *Op) keyed() bool { return o.Kind == OpPut || o.Kind == OpDelete }
+
+func checkOp(i int, op *Op) error {
+	switch op.Kind {
+	case OpPut, OpDelete:
+		if err := CheckKey(op.Key); err != nil {
+			return err
+		}
+		if op.IfVersion < Absent {
+			return invalid("operation %d: IfVersion %d is neither AnyVersion, Absent nor an item's version", i, op.IfVersion)
+		}
+	case OpAppend:
+	case OpTrim:
+		if op.Through < 0 {
+			return invalid("operation %d: trim through %d is negative", i, op.Through)
+		}
+	default:
+		return invalid("operation %d has kind %d, which does not exist", i, op.Kind)
 	}
 	return nil
 }

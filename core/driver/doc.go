@@ -30,6 +30,9 @@
 // Each rule has a permanent id (M1, A2, F1, ...), stated at the method that it
 // binds. The conformance suite prints the id of a rule that a backend breaks.
 //
+// A crash of the store takes back nothing that a call has answered, be it a write or a
+// read; the version of a heartbeat may go back, and never comes again.
+//
 // Membership: M1 beat, M2 evict, M3 join, I1 identity, I2
 // incarnation.
 // Leases: A1 mutual exclusion, A2 monotonic tokens, A3 idempotent, A4
@@ -37,8 +40,9 @@
 // Fenced writes: F1 fenced commit, F2 two failures.
 // Log: L1 order, L2 pages, L3 trim, L4 tail.
 // Views: O1 state, O2 prompt, O3 quiet.
+// Damage: D1 damaged records.
 // Errors and resources: E1 closed error world, E2 no hidden retry, E3 no leak,
-// E4 own lane, and no waiting for a silent server, X1 context, P1 probe.
+// E4 own connection for heartbeats and pings, and no waiting for a silent server, X1 context, P1 probe.
 //
 // # What it does not do
 //

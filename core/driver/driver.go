@@ -24,6 +24,15 @@ import "context"
 // that it happened (I2). A store without incarnations leaves that to an operator, and
 // its documentation says when.
 //
+// A record that no release writes, or that is longer than any, is damaged, and
+// nothing in it is believed (D1). Observe leaves it out and names it in View.Damaged;
+// metadata of a member that cannot be read are left out alone. What needs the record
+// has no effect and fails with *DamagedError: a claim or transfer of the shard whose
+// record or head it is, a commit to it, a read of that head, log or item. A store that
+// learns of a damaged head only when it has granted the claim answers with an unknown
+// outcome, and refuses this process's next claim. Releasing a lease whose shard's
+// record is damaged is a successful no-op. All else goes on.
+//
 // Errors are of the closed set of rule E1 or unknown. A backend does not retry
 // writes, and switches off what its client library would retry by itself (E2).
 // Names, sizes and numbers are checked with this package's Check functions
@@ -53,7 +62,8 @@ type Backend interface {
 	// a cursor that the store can no longer serve; otherwise the page holds every
 	// shard and member whose state differs from that at the cursor, departures
 	// included, and the beats asked for. Intermediate states may be merged; time
-	// never goes backwards, not over several calls of one Backend either (O1).
+	// never goes backwards, not over several calls of one Backend either, nor over a
+	// crash of the store (O1).
 	//
 	// A change is reported at once where the store pushes, within
 	// Limits.PollPeriod elsewhere. The call ends promptly with its context. One
@@ -122,7 +132,7 @@ type Session interface {
 	// held (M1). It never queues behind the application's writes (E4), and changes
 	// no token (A2).
 	//
-	// Calls overlap: core sends another heartbeat, up to twelve, while one has no
+	// Calls overlap: core sends another heartbeat, up to 24, while one has no
 	// answer. Each goes over a connection that owes no answer to another heartbeat, and
 	// where the store has several servers, to another server (E4). A server that stays
 	// silent to a heartbeat while another server answers a later one is left: the calls
@@ -173,6 +183,23 @@ type Session interface {
 	// Close removes the session's record: one write, which frees everything it
 	// held. Closing a session whose record is gone is no error.
 	Close(ctx context.Context) error
+}
+
+// NewOpener returns the Opener of a backend by its name. Its settings are decoded into
+// an S, which open gets.
+func NewOpener[S any, B Backend](name string, open func(ctx context.Context, s *S) (B, error)) Opener {
+	var zero S
+	return Opener{Name: name, Settings: zero, Open: func(ctx context.Context, decode func(any) error) (Backend, error) {
+		var s S
+		if err := decode(&s); err != nil {
+			return nil, err
+		}
+		b, err := open(ctx, &s)
+		if err != nil {
+			return nil, err // and not a Backend that holds a nil
+		}
+		return b, nil
+	}}
 }
 
 // Opener is the plain value by which a backend is chosen in configuration. Open

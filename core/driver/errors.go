@@ -39,6 +39,10 @@ var (
 	// between joins, or a context that was done before anything was sent.
 	ErrRetry = errors.New("not applied, may be tried again")
 
+	// ErrDamaged: a record of the store cannot be read, and what needs it cannot go on
+	// until it is mended. Reads answer it as well. See DamagedError.
+	ErrDamaged = errors.New("damaged: a record of the store cannot be read")
+
 	// ErrTrimmed is the one error of reads that is not of the set above: the
 	// entry asked for was trimmed. See TrimmedError.
 	ErrTrimmed = errors.New("trimmed: the log no longer holds that entry")
@@ -46,7 +50,7 @@ var (
 
 var notApplied = [...]error{
 	ErrFenced, ErrSessionLost, ErrHeld, ErrNoTarget, ErrConflict, ErrInvalid, ErrTooLarge,
-	ErrUnsupported, ErrStoreChanged, ErrClosed, ErrRetry,
+	ErrUnsupported, ErrStoreChanged, ErrClosed, ErrRetry, ErrDamaged,
 }
 
 // NotApplied reports whether err is of the closed set of rule E1, so that the

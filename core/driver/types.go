@@ -4,6 +4,11 @@ import (
 	"time"
 )
 
+// PingShard is the shard of a ping: after a lapse of trust core reads its item "0",
+// which is never written, and sends heartbeats only while such reads are answered. It
+// makes up to nine at a time, and a Get of it waits for no other call (E4).
+const PingShard ShardID = "_read"
+
 // ShardID names a shard, the unit of leadership. See CheckShard.
 type ShardID string
 
@@ -249,6 +254,9 @@ type View struct {
 	Beats []Beat
 	// Shards whose record changed since the cursor (all of them with Reset).
 	Shards []ShardState
+	// Damaged names records of shards and members that cannot be read (D1): those that
+	// were met since the cursor, all of them with Reset, up to MaxDamaged.
+	Damaged []*DamagedError
 	// Floor, with Reset, is what the tokens of the namespace were last raised to,
 	// after a failover that may have lost grants or by an operator: all granted before
 	// are at most Floor, all granted since are above it (I2). A shard that is not listed

@@ -35,7 +35,7 @@ func TestAbandonBacksOff(t *testing.T) {
 			case EffRelease:
 				releases++
 				due = append(due, Input{Kind: InReleased, Call: e.Call, Err: driver.ErrRetry})
-			case EffResync, EffGrant, EffExtend, EffRevoke, EffGone, EffEvent:
+			case EffResync, EffGrant, EffExtend, EffRevoke, EffSettled, EffEvent:
 			default:
 				t.Fatalf("asked for %s", showEffect(&e))
 			}

@@ -117,7 +117,7 @@ func (m *Machine) fingerprint(d *digest) {
 	d.str(string(m.sess))
 	d.str(string(m.former))
 	if m.phase == joining || m.phase == left {
-		d.bool(m.joinCall != 0)
+		d.bool(m.joinCall != 0, m.closing != 0)
 		d.instant(m.joinSent)
 	}
 	if m.phase == idle || m.phase == waiting {
@@ -182,12 +182,15 @@ func (m *Machine) fingerprint(d *digest) {
 		d.str(string(s.heirs[1]))
 		if o := s.own; o != nil {
 			d.int(int64(o.lease))
-			d.bool(o.running, o.yield)
-			d.rev(int64(o.granted))
+			d.bool(o.yield)
+			d.int(int64(o.cause))
+			d.str(string(o.fence.Session))
+			d.rev(int64(o.fence.Token))
 			d.instant(o.grantedAt)
 			d.instant(o.endedAt)
 			d.instant(o.drainBy)
 			d.str(string(o.to))
+			d.str(string(o.sentTo))
 			d.rev(int64(o.headToken))
 			d.int(int64(o.head.Number))
 		}
@@ -229,9 +232,9 @@ func TestCloneCoversEveryField(t *testing.T) {
 		of   any
 		want string
 	}{
-		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins until lapsed lapsedAt reads readAt heardAt answered beats beatAt beatSent beatErr deaf deafAt quietTo okSentAt slow viewed resyncAt peers alive watched minTTL wideTo shards index queue wants calls batch kept"},
+		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins closing until lapsed lapsedAt reads readAt heardAt answered beats beatAt beatSent beatErr deaf deafAt quietTo okSentAt slow viewed resyncAt peers alive watched minTTL wideTo shards index queue wants calls batch kept"},
 		{shard{}, "name owner due notBefore own heirs slot tries returns flight want waiting burnt"},
-		{own{}, "lease running granted grantedAt endedAt drainBy to yield head headToken"},
+		{own{}, "lease cause fence grantedAt endedAt drainBy to sentTo yield head headToken"},
 		{peer{}, "member hash version changed seenAt watched silent evictAt evicting listed"},
 		{call{}, "id failed shards tokens suspects"},
 		{beat{}, "call sentAt other"},

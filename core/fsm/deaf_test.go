@@ -203,7 +203,7 @@ func TestSlowReadIsFresh(t *testing.T) {
 }
 
 // A record that gives one token to two sessions is proof of a store that forgot a
-// grant (S14), from whatever source it comes. A release keeps the token, and is none.
+// grant (S14), from whatever source it comes. A release keeps the token, and is not a grant.
 func TestTokenOfTwoSessionsHalts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

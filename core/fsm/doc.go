@@ -15,6 +15,16 @@
 //	shard:    free -> (my turn) acquiring -> held -> draining -> releasing or
 //	          transferring -> free;  held, draining -> revoked on lapse, fence,
 //	          preemption, spent budget or loss of the session
+//	lease:    granted -> revoked -> settled, once each
+//
+// # Replies
+//
+// The machine judges every reply, and the runner judges none: it carries out effects.
+// A lease is revoked when it may not be used any more, and settled when its handler
+// was joined and it is decided what became of the shard ([EffSettled]): released,
+// transferred, lost, refused or unknown. A reply may decide that, or a view that comes
+// before the reply or without one, or the end of the session; callers that wait for
+// the lease learn the same outcome from each.
 //
 // # Time
 //
@@ -58,7 +68,7 @@
 //     it asked for since are answered; else it stays silent, and may be evicted.
 //   - C7: a lapse without an eviction leaves the shards where they are, each with a
 //     new token first.
-//   - C8: what has ended by now has ended before the input is looked at.
+//   - C8: trust and budgets that ran out end before the input is looked at.
 //   - C9: candidates claim, and evict, in an order that all of them can work out:
 //     assignment, priority, rendezvous.
 //   - C10: a late heartbeat counts for what it is worth. Up to 24 are outstanding: from

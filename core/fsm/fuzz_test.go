@@ -20,6 +20,7 @@ type fuzzed struct {
 	ids   int
 	calls []asked
 	held  [3]driver.Fence
+	open  [3]driver.Fence // granted, and not settled
 	last  [3]driver.Token // of the last Grant
 	until Instant
 	seen  [EffEvent + 1]int // effects, by kind
@@ -167,25 +168,26 @@ func (f *fuzzed) effect(e *Effect) {
 	f.seen[e.Kind]++
 	switch e.Kind {
 	case EffGrant:
-		if f.held[sh] != (driver.Fence{}) || e.Fence.Token <= f.last[sh] || e.Until <= f.now || e.Fence.Session != f.m.sess {
+		if f.held[sh] != (driver.Fence{}) || f.open[sh] != (driver.Fence{}) || e.Fence.Token <= f.last[sh] || e.Until <= f.now || e.Fence.Session != f.m.sess {
 			f.t.Fatalf("grant of %v until %v at %v: held %v, last token %d", e.Fence, e.Until, f.now, f.held[sh], f.last[sh])
 		}
-		f.held[sh], f.last[sh], f.until = e.Fence, e.Fence.Token, e.Until
+		f.held[sh], f.open[sh], f.last[sh], f.until = e.Fence, e.Fence, e.Fence.Token, e.Until
 	case EffRevoke:
 		if f.held[sh] != e.Fence {
 			f.t.Fatalf("revocation of %v: held %v", e.Fence, f.held[sh])
 		}
 		f.held[sh] = driver.Fence{}
-	case EffGone:
-		if f.held[sh] == e.Fence {
-			f.t.Fatalf("%v is gone, and was not revoked", e.Fence)
+	case EffSettled:
+		if f.held[sh] == e.Fence || f.open[sh] != e.Fence || e.Outcome == 0 {
+			f.t.Fatalf("%v is settled as %v: held %v, not settled %v", e.Fence, e.Outcome, f.held[sh], f.open[sh])
 		}
+		f.open[sh] = driver.Fence{}
 	case EffExtend:
 		if f.until <= f.now && f.held != [3]driver.Fence{} {
 			f.t.Fatalf("extension of leases whose trust ended at %v, at %v", f.until, f.now)
 		}
 		f.until = e.Until
-	case EffJoin, EffBeat, EffAcquire, EffTransfer, EffRelease, EffEvict, EffRead:
+	case EffJoin, EffBeat, EffAcquire, EffTransfer, EffRelease, EffEvict, EffRead, EffClose:
 		if e.Timeout <= 0 || e.Session == "" {
 			f.t.Fatalf("call without a time-out or a session: %s", showEffect(e))
 		}

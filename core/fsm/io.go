@@ -71,7 +71,7 @@ const (
 	InFenced
 	// InObserved: a page of changes, View, asked for at instant SentAt.
 	InObserved
-	// InJoined to InRead answer the effect with the same Call. Err is the
+	// InJoined to InClosed answer the effect with the same Call. Err is the
 	// call-level error.
 	InJoined
 	InBeaten
@@ -80,6 +80,7 @@ const (
 	InReleased
 	InEvicted // Evictions, one per suspect
 	InRead
+	InClosed
 	// InLeave: this process gives up its session for good. What is still held is
 	// revoked; the record is removed if no handler runs, else left to be evicted.
 	InLeave
@@ -118,8 +119,8 @@ type EffectKind uint8
 
 // The effects, and which fields of Effect they use.
 const (
-	// EffJoin to EffRead ask for one call each, in the name of Session, with
-	// Timeout. The runner answers every one of them exactly once.
+	// EffJoin to EffClose ask for one call each, in the name of Session, with
+	// Timeout. The runner answers every one of them exactly once, and judges no reply.
 	EffJoin EffectKind = iota + 1 // Member
 	EffBeat
 	EffAcquire  // Claims
@@ -129,7 +130,7 @@ const (
 	// EffRead asks for one small linearizable read, of anything: that it is answered
 	// is all that counts (C6).
 	EffRead
-	// EffClose asks to close Session. Nothing answers it.
+	// EffClose asks to close Session.
 	EffClose
 	// EffResync asks to read the whole namespace anew: to end the Observe call
 	// under way and to start one with an empty cursor. A call with an empty cursor
@@ -141,10 +142,11 @@ const (
 	EffExtend
 	// EffRevoke: Fence may not be used any more, because of Cause.
 	EffRevoke
-	// EffGone: the shard's record does not name Fence any more; Owner is the newer
-	// record. It comes once for each record of this session's that is known, after
-	// the EffRevoke of a lease that was granted by it, whoever wrote the newer one.
-	EffGone
+	// EffSettled: the lease of Fence is over, as Outcome says. It comes exactly once for
+	// each EffGrant: after the EffRevoke, after the handler was joined, and before the
+	// next EffGrant of the shard. It fixes what callers that wait for the lease are
+	// answered, whether a reply, a view or the end of the session decided it.
+	EffSettled
 	// EffEvent: something an operator wants to see: Event, Peer, Err, Cause.
 	EffEvent
 )
@@ -167,6 +169,7 @@ type Effect struct {
 	HeadKnown bool
 	Until     Instant
 	Cause     Cause
+	Outcome   Outcome
 	Event     Event
 	Peer      driver.Member
 	Err       error
@@ -203,6 +206,27 @@ func (c Cause) String() string {
 	return "unknown"
 }
 
+// Outcome says how a lease was settled.
+type Outcome uint8
+
+// The outcomes of an EffSettled, and which of its fields they use.
+const (
+	// OutcomeReleased: the shard was released.
+	OutcomeReleased Outcome = iota + 1
+	// OutcomeTransferred: the shard was transferred to the session in Owner, which is
+	// this process's own where the shard was wanted here again.
+	OutcomeTransferred
+	// OutcomeUnknown: the record is Owner, of a later lease, and no reply says what
+	// became of the shard before that.
+	OutcomeUnknown
+	// OutcomeRefused: the store refused the transfer, because of Err. The machine tries
+	// again, but nobody waits for that.
+	OutcomeRefused
+	// OutcomeLost: the lease was revoked before its handler returned, or the session
+	// ended before the shard was given back, because of Cause.
+	OutcomeLost
+)
+
 // Event says what an EffEvent reports.
 type Event uint8
 
@@ -220,6 +244,7 @@ const (
 	EventPeerEvicted                  // this process evicted Peer
 	EventCallFailed                   // a claim, transfer, release or eviction: Err
 	EventHalted                       // Err; nothing is granted any more
+	EventCloseFailed                  // Err; Session is left to be evicted
 )
 
 var eventNames = [...]string{
@@ -227,6 +252,7 @@ var eventNames = [...]string{
 	EventLapsed: "trust lapsed", EventRegained: "trust regained", EventSessionLost: "session lost",
 	EventPeerJoined: "peer joined", EventPeerGone: "peer gone", EventPeerSilent: "peer silent",
 	EventPeerEvicted: "peer evicted", EventCallFailed: "call failed", EventHalted: "halted",
+	EventCloseFailed: "close failed",
 }
 
 func (e Event) String() string {

@@ -70,11 +70,12 @@ type Machine struct {
 
 	phase    phase
 	sess     driver.SessionID // joined or joining as; empty otherwise
-	former   driver.SessionID // the session lost last
+	former   driver.SessionID // the session lost or left last
 	joinCall CallID
 	joinSent Instant
 	joinAt   Instant // end of the back-off
 	joins    int     // attempts that failed in a row
+	closing  CallID
 
 	until    Instant // end of trust: send instant of the best heartbeat + TTL - margin
 	lapsed   bool    // live, but not trusted since lapsedAt
@@ -178,6 +179,8 @@ func (m *Machine) apply(in *Input) {
 		m.evicted(in)
 	case InRead:
 		m.read(in.Call, in.Err)
+	case InClosed:
+		m.closed(in.Call, in.Err)
 	case InLeave:
 		m.leave()
 	case InStoreChanged:
@@ -264,7 +267,7 @@ func (m *Machine) Trusted(now Instant) bool {
 func (m *Machine) Settled() bool {
 	for i := range m.shards {
 		s := &m.shards[i]
-		if s.flight != noCall || s.own != nil && (s.own.running || s.own.lease != none) || m.mine(s) {
+		if s.flight != noCall || s.lease() != none || m.mine(s) {
 			return false
 		}
 	}

@@ -65,9 +65,10 @@ type run struct {
 	held   bool // granted, and not revoked
 	active bool // the handler has not been joined
 	told   bool // to stop
-	gone   bool // the machine said that the record does not name it any more
+	open   bool // granted, and not settled
 	fence  driver.Fence
-	burnt  driver.Token // never to be granted (again)
+	sentTo driver.SessionID // by the last transfer of it
+	burnt  driver.Token     // never to be granted (again)
 
 	number  driver.WriteNo // of the last commit known
 	known   bool
@@ -109,16 +110,6 @@ func (p *member) shardIndex(name driver.ShardID) int {
 		}
 	}
 	panic("unknown shard " + name)
-}
-
-func (p *member) outstanding(kind EffectKind) int {
-	n := 0
-	for i := range p.calls {
-		if p.calls[i].kind == kind {
-			n++
-		}
-	}
-	return n
 }
 
 func (p *member) call(id CallID) *asked {
@@ -329,17 +320,9 @@ func (p *member) effect(e *Effect) {
 		}
 		p.until = e.Until
 		p.out.extended(p)
-	case EffGone:
-		r := &p.runs[p.shardIndex(e.Fence.Shard)]
-		if o := e.Owner; o.Token < e.Fence.Token || o.Token == e.Fence.Token && o.Session != "" {
-			p.rules.fail("C1", "m%d was told that token %d of %s is gone, by the older record %s", p.idx, e.Fence.Token, e.Fence.Shard, showOwner(o))
-		}
-		if r.fence == e.Fence {
-			if r.held || r.gone {
-				p.rules.fail("W1", "m%d was told that token %d of %s is gone, which is held or was told before", p.idx, e.Fence.Token, e.Fence.Shard)
-			}
-			r.gone = true
-		}
+	case EffSettled:
+		p.settled(e)
+		p.out.event(p, e)
 	case EffResync:
 		p.out.resync(p)
 	case EffEvent:
@@ -388,6 +371,9 @@ func (p *member) asks(e *Effect) {
 		for _, x := range e.Handovers {
 			c.shards = append(c.shards, x.Fence.Shard)
 			p.gives(x.Fence, x.To == e.Session)
+			if r := &p.runs[p.shardIndex(x.Fence.Shard)]; r.fence == x.Fence {
+				r.sentTo = x.To
+			}
 		}
 	case EffRelease:
 		for _, x := range e.Fences {
@@ -466,6 +452,8 @@ func (p *member) grant(e *Effect) {
 		p.rules.fail("S5", "m%d was granted %s at or after the end of its trust, or under another session", p.idx, e.Fence.Shard)
 	case p.isHalted || p.isLeft:
 		p.rules.fail("S14", "m%d was granted %s although it left, or the store changed", p.idx, e.Fence.Shard)
+	case r.open:
+		p.rules.fail("W1", "m%d was granted %s before token %d was settled", p.idx, e.Fence.Shard, r.fence.Token)
 	}
 	if e.Fence.Token <= r.burnt || e.Fence.Token <= r.fence.Token {
 		p.rules.fail("S6", "m%d was granted %s with token %d again: it was revoked, or given away", p.idx, e.Fence.Shard, e.Fence.Token)
@@ -490,9 +478,40 @@ func (p *member) grant(e *Effect) {
 			p.rules.fail("S1", "two processes trust %s: m%d token %d, and session %s token %d", e.Fence.Shard, p.idx, e.Fence.Token, f.Session, f.Token)
 		}
 	}
-	*r = run{held: true, active: true, fence: e.Fence, burnt: r.burnt, number: e.Head.Number, known: e.HeadKnown}
+	*r = run{held: true, active: true, open: true, fence: e.Fence, burnt: r.burnt, number: e.Head.Number, known: e.HeadKnown}
 	p.until = e.Until
 	p.out.granted(p, sh)
+}
+
+// settled checks that a lease is reported as settled once, after its handler was
+// joined, and that the outcome is what the store has.
+func (p *member) settled(e *Effect) {
+	r := &p.runs[p.shardIndex(e.Fence.Shard)]
+	if r.fence != e.Fence || r.held || r.active || !r.open {
+		p.rules.fail("W1", "m%d: %s, which is held, or whose handler runs, or which was settled before", p.idx, showEffect(e))
+	}
+	r.open = false
+	o, released := e.Owner, driver.Owner{Token: e.Fence.Token}
+	valid := false
+	switch e.Outcome {
+	case OutcomeReleased:
+		valid = o == released
+	case OutcomeTransferred:
+		valid = o.Token > e.Fence.Token && o.Session == r.sentTo
+	case OutcomeUnknown:
+		valid = o.Token > e.Fence.Token && (o.Session == "" || o.Session != r.sentTo)
+	case OutcomeRefused:
+		valid = e.Err != nil && r.sentTo != ""
+	case OutcomeLost:
+		valid = e.Cause != 0
+	}
+	if !valid {
+		p.rules.fail("A5", "m%d: %s, which was sent to %q: the record is %s", p.idx, showEffect(e), r.sentTo, showOwner(o))
+	}
+	named := driver.Owner{Session: e.Fence.Session, Token: e.Fence.Token}
+	if e.Outcome < OutcomeRefused && p.store.shard(e.Fence.Shard).owner == named {
+		p.rules.fail("S4", "m%d: %s, which the store still names", p.idx, showEffect(e))
+	}
 }
 
 func (p *member) revoke(e *Effect) {
@@ -527,11 +546,12 @@ func (p *member) after(in *Input, lost, halts bool) {
 	}
 	for i := range p.runs {
 		r := &p.runs[i]
-		if s := p.m.Session(); s == "" || r.fence.Session != s || r.gone {
-			continue
+		if !r.open || r.active && !r.held {
+			continue // it is settled, or will be when its handler was joined
 		}
-		if o := p.m.shards[p.m.index[r.fence.Shard]].owner; o.Session != r.fence.Session || o.Token != r.fence.Token {
-			p.rules.fail("W1", "m%d was not told that token %d of %s is gone: the record is %s", p.idx, r.fence.Token, r.fence.Shard, showOwner(o))
+		o := p.m.shards[p.m.index[r.fence.Shard]].owner
+		if o.Session != r.fence.Session || o.Token != r.fence.Token || o.Session != p.m.Session() {
+			p.rules.fail("W1", "m%d did not settle %s: the record is %s", p.idx, showFence(r.fence), showOwner(o))
 		}
 	}
 	switch in.Kind {

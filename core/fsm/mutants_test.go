@@ -31,7 +31,7 @@ type mutant struct {
 var mutants = []mutant{
 	{"C1: a token given away is granted again", "", "S6", []mutate.Edit{
 		{File: "shards.go", Old: "{ s.burnt = s.burnt || t >= s.owner.Token }", New: "{}"}}},
-	{"C1: the same, by its harm", "S6,S2,S15", "S1", []mutate.Edit{
+	{"C1: the same, by its harm", "S6,S2,S15,W1", "S1", []mutate.Edit{
 		{File: "shards.go", Old: "{ s.burnt = s.burnt || t >= s.owner.Token }", New: "{}"}}},
 	{"C2: a record that names this session is not reconciled", "", "C2 W1", []mutate.Edit{
 		{File: "shards.go", Old: "if s.want || s.own != nil || m.mine(s) {\n\t\tm.schedule(i, m.now)\n\t}", New: "if s.want || s.own != nil {\n\t\tm.schedule(i, m.now)\n\t}"}}},
@@ -71,12 +71,12 @@ var mutants = []mutant{
 	{"C6: heartbeats that nobody answers are sent for ever", "", "TestUnansweredHeartbeatsGoSilent", []mutate.Edit{
 		{File: "session.go", Old: "if m.deaf++; m.deaf >= lapsedBeats {", New: "if m.deaf++; m.deaf < 0 {"}}},
 	{"C7: the same token after a lapse", "", "S6", []mutate.Edit{
-		{File: "shards.go", Old: "\ts.burn(s.own.granted)\n", New: "\tif cause != CauseLapsed {\n\t\ts.burn(s.own.granted)\n\t}\n"},
+		{File: "shards.go", Old: "\ts.burn(o.fence.Token)\n", New: "\tif cause != CauseLapsed {\n\t\ts.burn(o.fence.Token)\n\t}\n"},
 		{File: "shards.go", Old: "\t\tif m.mine(s) {\n\t\t\ts.burn(s.owner.Token)\n", New: "\t\tif m.mine(s) && cause != CauseLapsed {\n\t\t\ts.burn(s.owner.Token)\n"}}},
 	{"C8: a reply after a stall revives", "", "C8", []mutate.Edit{
 		{File: "machine.go", Old: "\tm.lapse() // before the input is looked at: C8\n\tm.apply(&in)\n", New: "\tm.apply(&in)\n\tm.lapse()\n"}}},
 	{"C11: a preempted holder does not notice", "W1", "C11 S2 C2", []mutate.Edit{
-		{File: "shards.go", Old: "if s.own != nil && s.own.lease != none && (o.Token != s.own.granted || o.Session != m.sess) {", New: "if false {"}}},
+		{File: "shards.go", Old: "case lease.trusted():\n\t\tm.revoke(i, CausePreempted)", New: "case false:\n\t\tm.revoke(i, CausePreempted)"}}},
 	{"S8: trust from the arrival of the reply", "S8", "S1", []mutate.Edit{
 		{File: "session.go", Old: "until := b.sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
 	{"S8: the same, in a join", "", "S8", []mutate.Edit{
@@ -85,6 +85,14 @@ var mutants = []mutant{
 		{File: "shards.go", Old: "\t\t\tif !running {\n\t\t\t\tm.grant(i)\n\t\t\t}\n", New: "\t\t\tm.grant(i)\n"}}},
 	{"S12: release before the work was joined", "", "S12", []mutate.Edit{
 		{File: "shards.go", Old: "case running: // not before the work was joined: S12", New: "case false:"}}},
+	{"S4: a lease counts as released when its handler returned", "", "S4", []mutate.Edit{
+		{File: "shards.go", Old: "\t\tm.revoke(i, CauseReleased)\n\t\to.lease = returned\n", New: "\t\tm.revoke(i, CauseReleased)\n\t\tm.settled(o, Effect{Outcome: OutcomeReleased, Owner: driver.Owner{Token: token}})\n"}}},
+	{"S4: what a view shows of a lease that is given back is not told", "", "W1", []mutate.Edit{
+		{File: "shards.go", Old: "case lease == returned:", New: "case false:"}}},
+	{"S4: a lease that is given back is forgotten with its session", "", "W1", []mutate.Edit{
+		{File: "session.go", Old: "if s.lease() == returned {", New: "if false {"}}},
+	{"A5: whoever has the shard is the successor", "", "A5", []mutate.Edit{
+		{File: "shards.go", Old: "r.Session != \"\" && r.Session == o.sentTo:", New: "r.Session != \"\":"}}},
 	{"S14: the store's change is not fatal", "", "S14 M1", []mutate.Edit{
 		{File: "machine.go", Old: "\tcase errors.Is(err, driver.ErrStoreChanged):\n\t\tm.halt(err)\n", New: "\tcase errors.Is(err, driver.ErrStoreChanged):\n"}}},
 	{"S14: a token of two sessions goes unnoticed", "", "TestTokenOfTwoSessionsHalts", []mutate.Edit{

@@ -22,7 +22,8 @@ func (m *Machine) joined(id CallID, err error) {
 	}
 	m.joinCall = 0
 	if m.phase == left && err == nil {
-		m.emit(Effect{Kind: EffClose, Session: m.sess})
+		m.close()
+		m.former, m.sess = m.sess, ""
 	}
 	if m.phase != joining {
 		return
@@ -277,7 +278,7 @@ func (m *Machine) untilNext() time.Duration {
 func (m *Machine) lost(err error) {
 	m.revokeAll(CauseSessionLost)
 	m.event(EventSessionLost, err)
-	m.drop()
+	m.drop(CauseSessionLost)
 	if !m.cfg.Member.Supersede || m.now.Sub(m.joinSent) > duel*m.cfg.Member.TTL {
 		m.joins = 0
 	}
@@ -289,8 +290,9 @@ func (m *Machine) lost(err error) {
 // before their joins double.
 const duel = 10
 
-// drop forgets what was outstanding in the session's name.
-func (m *Machine) drop() {
+// drop forgets what was outstanding in the session's name. Leases that were being
+// given back are lost, because of cause.
+func (m *Machine) drop(cause Cause) {
 	m.former = m.sess
 	m.beats, m.reads = m.beats[:0], m.reads[:0]
 	for k := range m.calls {
@@ -298,7 +300,11 @@ func (m *Machine) drop() {
 		m.batch[k], m.kept[k] = m.batch[k][:0], m.kept[k][:0]
 	}
 	for i := range m.shards {
-		m.shards[i].flight = noCall
+		s := &m.shards[i]
+		s.flight = noCall
+		if s.lease() == returned {
+			m.settled(s.own, Effect{Outcome: OutcomeLost, Cause: cause})
+		}
 	}
 	for _, p := range m.peers {
 		p.evicting = false
@@ -308,7 +314,7 @@ func (m *Machine) drop() {
 func (m *Machine) halt(err error) {
 	m.revokeAll(CauseStoreChanged)
 	m.event(EventHalted, err)
-	m.drop()
+	m.drop(CauseStoreChanged)
 	m.phase, m.sess = halted, ""
 }
 
@@ -317,9 +323,9 @@ func (m *Machine) leave() {
 	case live:
 		m.revokeAll(CauseLeft)
 		if !m.running() {
-			m.emit(Effect{Kind: EffClose, Session: m.sess})
+			m.close()
 		}
-		m.drop()
+		m.drop(CauseLeft)
 		m.sess = ""
 	case left, halted:
 		return
@@ -331,9 +337,24 @@ func (m *Machine) leave() {
 
 func (m *Machine) running() bool {
 	for i := range m.shards {
-		if o := m.shards[i].own; o != nil && o.running {
+		if m.shards[i].lease().running() {
 			return true
 		}
 	}
 	return false
+}
+
+func (m *Machine) close() {
+	m.closing = m.newCall()
+	m.emit(Effect{Kind: EffClose, Call: m.closing, Session: m.sess, Timeout: m.cfg.CallTimeout})
+}
+
+func (m *Machine) closed(id CallID, err error) {
+	if id != m.closing || id == 0 {
+		return
+	}
+	m.closing = 0
+	if err != nil && !errors.Is(err, driver.ErrSessionLost) {
+		m.emit(Effect{Kind: EffEvent, Event: EventCloseFailed, Session: m.former, Err: err})
+	}
 }

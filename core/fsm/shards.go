@@ -26,26 +26,48 @@ type shard struct {
 	burnt     bool // the record's token, and all before it, are never granted (again): C1
 }
 
+// A leaseState is how far this process's lease of a shard is.
+//
+//	none -> held                 granted
+//	held -> draining             unwanted: its handler is to return
+//	held, draining -> returned   its handler returned
+//	held, draining -> revoked    lost while its handler runs
+//	returned -> none             settled: the record moved on, or the session ended
+//	revoked -> none              settled: its handler returned
 type leaseState uint8
 
 const (
-	none leaseState = iota
-	held
-	draining
+	none     leaseState = iota // never granted, or settled
+	held                       // trusted; its handler runs
+	draining                   // trusted until drainBy; its handler runs
+	revoked                    // may not be used; its handler runs
+	returned                   // may not be used; the record still names it
 )
+
+func (l leaseState) trusted() bool { return l == held || l == draining }
+
+func (l leaseState) running() bool { return l.trusted() || l == revoked }
 
 // own is the part of a shard that this process owns, owned or is about to.
 type own struct {
 	lease     leaseState
-	running   bool         // the handler has not been joined
-	granted   driver.Token // of the last Grant
+	cause     Cause        // of the last Revoke
+	fence     driver.Fence // of the last Grant
 	grantedAt Instant
 	endedAt   Instant // of the last Revoke
 	drainBy   Instant
 	to        driver.SessionID // successor named by InUnwant
+	sentTo    driver.SessionID // successor named by the last transfer sent
 	yield     bool             // to be released although wanted
 	head      driver.Head
 	headToken driver.Token // the grant that head belongs to
+}
+
+func (s *shard) lease() leaseState {
+	if s.own == nil {
+		return none
+	}
+	return s.own.lease
 }
 
 // shard returns the index of a shard, which it adds if it is new.
@@ -113,21 +135,23 @@ func (m *Machine) prefer(name driver.ShardID, h Heirs) {
 	}
 }
 
-// drained: the handler was joined. A lease that it still had is over.
+// drained notes that the handler was joined, which ends the lease if that is still held.
 func (m *Machine) drained(name driver.ShardID, token driver.Token) {
 	i := m.shard(name)
 	s := &m.shards[i]
 	o := s.own
-	if o == nil || !o.running || o.granted != token {
+	if !s.lease().running() || o.fence.Token != token {
 		return
 	}
-	o.running = false
 	switch o.lease {
+	case revoked:
+		m.settled(o, Effect{Outcome: OutcomeLost, Cause: o.cause})
 	case draining:
 		m.revoke(i, CauseReleased)
+		o.lease = returned
 	case held:
 		m.revoke(i, CauseReturned)
-		o.yield = true
+		o.lease, o.yield = returned, true
 		if m.now.Sub(o.grantedAt) > m.cfg.BackoffMax {
 			s.returns = 0
 		}
@@ -139,7 +163,7 @@ func (m *Machine) drained(name driver.ShardID, token driver.Token) {
 
 func (m *Machine) endLease(name driver.ShardID, token driver.Token, cause Cause) {
 	i := m.shard(name)
-	if o := m.shards[i].own; o != nil && o.lease != none && o.granted == token {
+	if s := &m.shards[i]; s.lease().trusted() && s.own.fence.Token == token {
 		m.revoke(i, cause)
 	}
 }
@@ -147,10 +171,29 @@ func (m *Machine) endLease(name driver.ShardID, token driver.Token, cause Cause)
 // revoke ends the lease that is held. Its token is burnt: C1, S6.
 func (m *Machine) revoke(i int32, cause Cause) {
 	s := &m.shards[i]
-	s.own.lease, s.own.endedAt = none, m.now
-	s.burn(s.own.granted)
-	m.emit(Effect{Kind: EffRevoke, Fence: driver.Fence{Shard: s.name, Session: m.sess, Token: s.own.granted}, Cause: cause})
+	o := s.own
+	o.lease, o.cause, o.endedAt = revoked, cause, m.now
+	s.burn(o.fence.Token)
+	m.emit(Effect{Kind: EffRevoke, Fence: o.fence, Cause: cause})
 	m.schedule(i, m.now)
+}
+
+// settled reports how the lease ended, which e says.
+func (m *Machine) settled(o *own, e Effect) {
+	o.lease = none
+	e.Kind, e.Fence = EffSettled, o.fence
+	m.emit(e)
+}
+
+// outcome says how a lease that was being given back ended, given the shard's new record.
+func (o *own) outcome(r driver.Owner) Outcome {
+	switch {
+	case r == driver.Owner{Token: o.fence.Token}:
+		return OutcomeReleased
+	case r.Session != "" && r.Session == o.sentTo:
+		return OutcomeTransferred
+	}
+	return OutcomeUnknown
 }
 
 // revokeAll ends every lease and burns every token that names this session,
@@ -158,7 +201,7 @@ func (m *Machine) revoke(i int32, cause Cause) {
 func (m *Machine) revokeAll(cause Cause) {
 	for i := range m.shards {
 		s := &m.shards[i]
-		if s.own != nil && s.own.lease != none {
+		if s.lease().trusted() {
 			m.revoke(int32(i), cause)
 		}
 		if m.mine(s) {
@@ -186,17 +229,16 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	if o.Token < s.owner.Token || o.Token == s.owner.Token && (o.Session != "" || s.owner.Session == "") {
 		return
 	}
-	was, mine := s.owner, m.mine(s)
 	s.burnt = s.burnt && o.Token == s.owner.Token
 	s.owner, s.waiting, s.tries = o, false, 0
 	if s.flight != noCall && m.mine(s) {
 		s.notBefore = m.now.Add(m.cfg.Member.TTL / 24) // the reply is on its way, and tells the head too
 	}
-	if s.own != nil && s.own.lease != none && (o.Token != s.own.granted || o.Session != m.sess) {
+	switch lease := s.lease(); { // of the record before this one
+	case lease.trusted():
 		m.revoke(i, CausePreempted)
-	}
-	if mine {
-		m.emit(Effect{Kind: EffGone, Fence: driver.Fence{Shard: s.name, Session: m.sess, Token: was.Token}, Owner: o})
+	case lease == returned:
+		m.settled(s.own, Effect{Outcome: s.own.outcome(o), Owner: o})
 	}
 	if m.mine(s) && m.lapsed {
 		s.burn(o.Token)
@@ -230,39 +272,39 @@ func (m *Machine) dueFree() {
 // so that it does not matter which event, view or timer led here (C2).
 func (m *Machine) settle(i int32) {
 	s := &m.shards[i]
-	o := s.own
-	if o != nil && o.lease == draining && m.now >= o.drainBy {
+	if s.lease() == draining && m.now >= s.own.drainBy {
 		m.revoke(i, CauseDrainBudget)
 	}
-	running := o != nil && o.running
 	if s.want && s.flight != release && m.mine(s) && !s.burnt && m.now >= s.notBefore {
 		s.flight = noCall // the record confirms what no reply has told: C2
 	}
-	switch {
+	switch lease := s.lease(); {
 	case s.flight != noCall:
 		if m.now < s.notBefore {
 			m.schedule(i, s.notBefore)
 		}
-	case o != nil && o.lease == draining:
-		m.schedule(i, o.drainBy)
-	case o != nil && o.lease == held:
+	case lease == draining:
+		m.schedule(i, s.own.drainBy)
+	case lease == held:
 	case m.mine(s):
-		m.settleMine(i, running)
-	case running: // an earlier lease's handler: S11
+		m.settleMine(i)
+	case lease == revoked: // an earlier lease's handler: S11
 	case s.want && m.free(s):
 		m.settleFree(i)
-	case o != nil:
+	default:
 		s.own = nil // nothing left to remember
 	}
 }
 
-// settleMine: the record names this session, and no lease is held.
-func (m *Machine) settleMine(i int32, running bool) {
+// settleMine decides about a shard whose record names this session, and of which no
+// lease is held.
+func (m *Machine) settleMine(i int32) {
 	s := &m.shards[i]
 	if s.own == nil {
 		s.own = &own{}
 	}
 	o := s.own
+	running := o.lease == revoked
 	abandon := m.cfg.AbandonAfter > 0 && running && m.now >= o.endedAt.Add(m.cfg.AbandonAfter)
 	failed := m.now < s.notBefore && s.tries > 0 // the last attempt did
 	switch {
@@ -325,10 +367,10 @@ func (m *Machine) settleFree(i int32) {
 func (m *Machine) grant(i int32) {
 	s := &m.shards[i]
 	o := s.own
-	o.lease, o.running, o.granted, o.grantedAt = held, true, s.owner.Token, m.now
-	o.to, o.yield = "", false
-	e := Effect{Kind: EffGrant, Session: m.sess, Until: m.until,
-		Fence: driver.Fence{Shard: s.name, Session: m.sess, Token: s.owner.Token}}
+	o.lease, o.grantedAt = held, m.now
+	o.fence = driver.Fence{Shard: s.name, Session: m.sess, Token: s.owner.Token}
+	o.to, o.sentTo, o.yield = "", "", false
+	e := Effect{Kind: EffGrant, Session: m.sess, Until: m.until, Fence: o.fence}
 	if o.headToken == s.owner.Token {
 		e.Head, e.HeadKnown = o.head, true
 	}
@@ -382,6 +424,7 @@ func (m *Machine) send() {
 			if !s.want {
 				to = s.own.to
 			}
+			s.own.sentTo = to
 			e.Handovers[j] = driver.Handover{Fence: f, To: to}
 		}
 		m.emit(e)
@@ -439,12 +482,27 @@ func (m *Machine) transferred(in *Input) {
 			return
 		}
 		s := &m.shards[i]
-		if !s.want && s.own != nil && j < len(in.Results) && errors.Is(in.Results[j].Err, driver.ErrNoTarget) {
-			s.own.to = "" // then it is released
-			continue
+		if in.Err == nil && j < len(in.Results) {
+			switch err := in.Results[j].Err; {
+			case !s.want && s.own != nil && errors.Is(err, driver.ErrNoTarget):
+				s.own.to = "" // then it is released
+				continue
+			case s.lease() == returned && refused(err):
+				m.settled(s.own, Effect{Outcome: OutcomeRefused, Err: err})
+			}
 		}
 		ok = m.result(i, in, j)
 	}
+}
+
+// refused reports whether err says that a transfer was not applied, and that trying
+// again may not help. A fence that names the current record refuses nothing for
+// certain: an earlier attempt may have been applied, which learn judges.
+func refused(err error) bool {
+	if f, ok := errors.AsType[*driver.FencedError](err); ok && f.Current != (driver.Owner{}) {
+		return false
+	}
+	return driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry) && !errors.Is(err, driver.ErrNoTarget)
 }
 
 // result takes in one item of a batch; false if it took the session with it.
@@ -476,6 +534,10 @@ func (m *Machine) result(i int32, in *Input, j int) bool {
 		m.learn(i, heldErr.Owner)
 	case errors.As(r.Err, &fenced) && fenced.Current != (driver.Owner{}):
 		m.learn(i, fenced.Current)
+	case errors.Is(r.Err, driver.ErrDamaged): // D1: until somebody mends it
+		s := &m.shards[i]
+		s.notBefore, s.tries = m.now.Add(m.rng.backoff(m.cfg.BackoffMax, m.cfg.BackoffMax, 0)), 1
+		return true
 	default:
 		m.event(EventCallFailed, r.Err)
 	}
@@ -496,7 +558,7 @@ func (m *Machine) released(in *Input) {
 			m.retryLater(i)
 			continue
 		}
-		// The record may name a later lease of this session by now: R1.
+		// The record may name a later lease of this session: R1.
 		if m.mine(s) && s.owner.Token == m.calls[release].tokens[j] {
 			m.learn(i, driver.Owner{Token: s.owner.Token})
 		}

@@ -34,8 +34,8 @@ func showInput(in *Input) string {
 		b.WriteString("leave")
 	case InPrefer:
 		fmt.Fprintf(&b, "prefer %v for %v", in.Heirs, in.Shards)
-	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted, InRead:
-		names := [...]string{"joined", "beaten", "acquired", "transferred", "released", "evicted", "read"}
+	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted, InRead, InClosed:
+		names := [...]string{"joined", "beaten", "acquired", "transferred", "released", "evicted", "read", "closed"}
 		fmt.Fprintf(&b, "%s #%d", names[in.Kind-InJoined], in.Call)
 		for i := range in.Results {
 			if r := &in.Results[i]; r.Err != nil {
@@ -93,7 +93,8 @@ func showEffect(e *Effect) string {
 	case EffRead:
 		call("read")
 	case EffClose:
-		fmt.Fprintf(&b, "close %s", e.Session)
+		call("close")
+		fmt.Fprintf(&b, " of %s", e.Session)
 	case EffResync:
 		b.WriteString("resync")
 	case EffGrant:
@@ -105,8 +106,14 @@ func showEffect(e *Effect) string {
 		fmt.Fprintf(&b, "extend until %s", showInstant(e.Until))
 	case EffRevoke:
 		fmt.Fprintf(&b, "revoke %s: %v", showFence(e.Fence), e.Cause)
-	case EffGone:
-		fmt.Fprintf(&b, "gone %s: %s", showFence(e.Fence), showOwner(e.Owner))
+	case EffSettled:
+		fmt.Fprintf(&b, "settled %s: %v", showFence(e.Fence), e.Outcome)
+		switch e.Outcome {
+		case OutcomeTransferred, OutcomeUnknown:
+			fmt.Fprintf(&b, ": %s", showOwner(e.Owner))
+		case OutcomeLost:
+			fmt.Fprintf(&b, ": %v", e.Cause)
+		}
 	case EffEvent:
 		fmt.Fprintf(&b, "event: %v", e.Event)
 		if e.Peer.Session != "" {
@@ -119,6 +126,18 @@ func showEffect(e *Effect) string {
 		fmt.Fprintf(&b, "effect %d", e.Kind)
 	}
 	return b.String()
+}
+
+var outcomeNames = [...]string{
+	OutcomeReleased: "released", OutcomeTransferred: "transferred", OutcomeUnknown: "unknown",
+	OutcomeRefused: "refused", OutcomeLost: "lost",
+}
+
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) && outcomeNames[o] != "" {
+		return outcomeNames[o]
+	}
+	return "none"
 }
 
 func showInstant(t Instant) string {

@@ -120,14 +120,24 @@ func TestFreshMemberTakesOver(t *testing.T) {
 // TestMassDeath: when most members die at once, the survivors find all of the dead
 // within a TTL more than if there had been few of them (V1, O3).
 func TestMassDeath(t *testing.T) {
+	massDeath(t, [][2]int{{40, 38}, {40, 20}, {100, 90}, {100, 10}})
+}
+
+// TestMassDeathOfHundreds takes half a minute.
+func TestMassDeathOfHundreds(t *testing.T) {
+	massDeath(t, [][2]int{{460, 440}})
+}
+
+func massDeath(t *testing.T, cases [][2]int) {
 	t.Parallel()
 	const ttl = time.Second
-	for _, c := range []struct{ members, dead int }{{40, 38}, {40, 20}, {100, 90}, {100, 10}} {
-		t.Run(fmt.Sprintf("%d of %d", c.dead, c.members), func(t *testing.T) {
+	for _, c := range cases {
+		members, dead := c[0], c[1]
+		t.Run(fmt.Sprintf("%d of %d", dead, members), func(t *testing.T) {
 			t.Parallel()
-			w := newCalmWorldOf(uint64(c.members+c.dead), 2*c.members, sameTTL(c.members))
+			w := newCalmWorldOf(uint64(members+dead), 2*members, sameTTL(members))
 			w.run(int64(5 * time.Second))
-			for _, i := range w.rng.Perm(c.members)[:c.dead] {
+			for _, i := range w.rng.Perm(members)[:dead] {
 				w.procs[i].up = false
 			}
 			from := w.now

@@ -53,7 +53,6 @@ type process struct {
 	ppm      int64 // rate of its clock, off true
 	up       bool
 	paused   bool
-	resumeAt int64
 	inbox    []event // while paused
 	reqCut   bool
 	repCut   bool
@@ -408,7 +407,7 @@ func (w *world) arrive(pkt *packet) {
 // failure is the reply when the store cannot be reached.
 func (w *world) failure(pkt *packet) *parcel {
 	switch pkt.kind {
-	case pktObserve, pktHead, EffClose:
+	case pktObserve, pktHead:
 		return nil
 	case pktCommit:
 		return &parcel{commit: driver.CommitResult{Err: errNetwork}}
@@ -479,7 +478,6 @@ func (w *world) exec(pkt *packet) *parcel {
 	case EffRead:
 	case EffClose:
 		s.remove(e.Session)
-		return nil
 	case pktHead:
 		return &parcel{head: s.shards[pkt.shard].head}
 	case pktCommit:

@@ -91,7 +91,7 @@ func serve(ctx context.Context, a *fx.App) error {
 func app(c *config.Config, stream jetstream.Stream) fx.Option {
 	return fx.Options(
 		fx.Supply(c),
-		tenurefx.Backends(sqlite.Opener),
+		tenurefx.Backends(sqlite.Opener()),
 		tenurefx.Module(),
 		tenurefx.Sharding(),
 		fx.Provide(func() tenurefx.ShardHandler { return handler(stream) }),

@@ -35,7 +35,7 @@ func main() {
 func app(c *config.Config, every time.Duration, job func(context.Context) (string, error)) fx.Option {
 	return fx.Options(
 		fx.Supply(c),
-		tenurefx.Backends(memory.Opener(), sqlite.Opener, postgres.Opener, mysql.Opener, etcd.Opener, consul.Opener, zookeeper.Opener),
+		tenurefx.Backends(memory.Opener(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener()),
 		tenurefx.Module(),
 		fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
 			return tenurefx.Election{Shards: []string{"cron"}, Handler: func(ctx context.Context, lease *core.Lease) error {

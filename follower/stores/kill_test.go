@@ -24,8 +24,8 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// childEnv makes this binary a follower: how it keeps its positions, and the
-// folder of everything.
+// childEnv makes this binary a follower: how it keeps its positions, or "fresh", and
+// the folder of everything.
 const childEnv = "TENURE_FOLLOWER_CHILD"
 
 // child follows until it is interrupted, or killed.
@@ -33,6 +33,9 @@ func child() error {
 	way, folder, _ := strings.Cut(os.Getenv(childEnv), ":")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if way == "fresh" {
+		return askFresh(ctx, folder)
+	}
 	b, err := sqlite.Open(ctx, filepath.Join(folder, "log.db"), "app", nil)
 	if err != nil {
 		return err

@@ -28,17 +28,20 @@ var rows = []row{
 	{pkg: "core/corehttp", allow: []string{"core", "core/driver"}},
 	{pkg: "core", allow: []string{"core/driver", "core/fsm"}},
 
-	{pkg: "config", allow: []string{"core", "core/driver", "go.yaml.in/yaml/v3"}},
+	{pkg: "config", allow: []string{"core", "core/driver", "go.yaml.in/yaml/v4"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "sharding", "follower", "go.uber.org/fx/..."}},
 
-	{pkg: "backends/kv", allow: []string{"core/driver"}},
+	{pkg: "backends/kv", allow: []string{"core/driver", "backends/kv/internal/record"}},
+	{pkg: "backends/kv/internal/record", allow: []string{"core/driver"}},
+	{pkg: "backends/kv/changelog", allow: []string{"core/driver", "backends/kv", "backends/kv/internal/record"}},
+	{pkg: "backends/internal/watchless", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog"}},
 	{pkg: "backends/kv/route"},
 	{pkg: "backends/kv/kvfault", allow: []string{"core/driver", "backends/kv"}},
 	// The memory store is for tests, so it offers the faults too; no other may.
 	{pkg: "backends/memory", allow: []string{"core/driver", "backends/kv", "backends/kv/kvfault"}},
 	{pkg: "backends/etcd", allow: append([]string{"core/driver", "backends/kv", "backends/kv/route"}, etcdClient...)},
-	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "backends/kv/route", "github.com/hashicorp/consul/api"}},
-	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "backends/kv/route", "github.com/go-zookeeper/zk"}},
+	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route", "github.com/hashicorp/consul/api"}},
+	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route", "github.com/go-zookeeper/zk"}},
 	{pkg: "backends/sql", allow: []string{"core/driver"}},
 	// For tests: it measures backends as core uses them.
 	{pkg: "backends/sql/sqlfault", allow: []string{"core", "core/driver", "backends/sql", "conformance", "conformance/faultproxy"}},
@@ -54,14 +57,19 @@ var rows = []row{
 	// The details of a status are messages of a module beside grpc's.
 	{pkg: "fence/fencegrpc", allow: []string{"core/driver", "fence", "google.golang.org/grpc/...", "google.golang.org/genproto/googleapis/rpc/errdetails"}},
 
-	{pkg: "conformance", allow: []string{"core/driver"}},
-	{pkg: "conformance/history", allow: []string{"core/driver", "conformance", "github.com/anishathalye/porcupine"}},
+	{pkg: "conformance", allow: []string{"core/driver", "conformance/history"}},
+	{pkg: "conformance/history", allow: []string{"core/driver", "internal/intercept"}},
+	// Beside history, so that what only validates does not need porcupine.
+	{pkg: "conformance/history/linearizable", allow: []string{
+		"core/driver", "conformance/history", "github.com/anishathalye/porcupine",
+	}},
 	{pkg: "conformance/faultproxy"},
 	{pkg: "conformance/examplebackend", allow: []string{"core/driver", "backends/kv"}},
-	{pkg: "conformance/system", allow: []string{"core", "core/driver", "conformance/..."}},
+	{pkg: "conformance/system", allow: []string{"core", "core/driver", "conformance/...", "internal/harness", "internal/intercept"}},
 	{pkg: "conformance/servers"},
+	{pkg: "conformance/garbage", allow: []string{"conformance", "core", "core/driver"}},
 	{pkg: "conformance/outage", allow: []string{"core", "core/driver", "conformance/faultproxy", "conformance/servers", "conformance/system"}},
-	{pkg: "conformance/kvwire", allow: []string{"backends/kv/kvfault", "conformance"}},
+	{pkg: "conformance/kvwire", allow: []string{"backends/kv", "backends/kv/kvfault", "conformance", "core/driver"}},
 	{pkg: "conformance/live", allow: []string{anything}},
 
 	// What users need is in core: a demonstration or example that has to reach
@@ -71,6 +79,8 @@ var rows = []row{
 	{pkg: "tools/...", allow: []string{anything}},
 	{pkg: "internal/archtest"},
 	{pkg: "internal/doctest"},
+	{pkg: "internal/harness", allow: []string{"core/driver", "internal/intercept"}},
+	{pkg: "internal/intercept", allow: []string{"core/driver"}},
 	{pkg: "internal/mutate"},
 }
 

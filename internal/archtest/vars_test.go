@@ -19,7 +19,6 @@ var readOnly = []string{
 //   - a compile-time assertion: var _ Interface = (*Type)(nil);
 //   - embedded files;
 //   - an error, named for it, or another package's error under its name;
-//   - exported, the plain value that describes a backend: driver.Opener{...};
 //   - not exported, a literal, or the result of a function of readOnly;
 //
 // and nothing may ever assign to it or to a part of it, or take its address.
@@ -72,14 +71,11 @@ func (t *tree) constant(name *ast.Ident, value ast.Expr, info *types.Info) bool 
 	case *ast.SelectorExpr:
 		return isErr && packageOf(value, info) != ""
 	case *ast.CompositeLit:
-		var from, typ string
+		var from string
 		if sel, ok := value.Type.(*ast.SelectorExpr); ok {
-			from, typ = packageOf(sel, info), sel.Sel.Name
+			from = packageOf(sel, info)
 		}
-		if name.IsExported() {
-			return from == t.module+"/core/driver" && typ == "Opener"
-		}
-		return from != "sync" && from != "sync/atomic"
+		return !name.IsExported() && from != "sync" && from != "sync/atomic"
 	case *ast.BasicLit:
 		return !name.IsExported()
 	}

@@ -30,7 +30,7 @@ func hastyShards(t *testing.T, mod string, all []*program) string {
 // closing entry, also where the interrupt comes in the middle of a commit.
 func closes(t *testing.T, binary string) {
 	for n := range 20 {
-		s := &session{T: t, dir: t.TempDir(), binary: binary, lines: make(chan string, 10_000)}
+		s := &session{T: t, dir: t.TempDir(), binary: binary, lines: make(chan printed, 10_000)}
 		j := s.start(binary)
 		for range 3 {
 			s.expect("README.md", "...: its log ends at 0", true)

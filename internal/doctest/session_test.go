@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,16 +28,23 @@ const ample = 90 * time.Second
 //	$ kill -INT %1        interrupts it, and waits for its end
 //	$ anything else       is the shell's
 //
-// "..." alone stands for any number of lines.
+// "..." alone stands for any number of lines. What two programs print beside each other
+// comes in any order, as in a terminal.
 type session struct {
 	*testing.T
 	dir    string
 	binary string
 	args   []string
-	lines  chan string
+	lines  chan printed
+	early  []printed // that the page has not shown yet
 	all    []*job
 	jobs   []*job
 	read   sync.WaitGroup
+}
+
+type printed struct {
+	by   *job
+	line string
 }
 
 type job struct {
@@ -66,11 +74,11 @@ func (s *session) start(name string, args ...string) *job {
 		for lines := bufio.NewReader(r); ; {
 			line, err := lines.ReadString('\n')
 			if line != "" {
-				s.lines <- strings.TrimSuffix(line, "\n")
+				s.lines <- printed{j, strings.TrimSuffix(line, "\n")}
 			}
 			if err != nil {
 				if err != io.EOF {
-					s.lines <- "reading what it prints: " + err.Error()
+					s.lines <- printed{j, "reading what it prints: " + err.Error()}
 				}
 				break
 			}
@@ -93,7 +101,7 @@ func (s *session) ended(j *job) {
 // play runs the session of a console's block.
 func (s *session) play(console *block) {
 	s.Helper()
-	s.lines = make(chan string, 10_000)
+	s.lines = make(chan printed, 10_000)
 	defer s.end()
 	var fore *job
 	wild := false
@@ -120,6 +128,9 @@ func (s *session) play(console *block) {
 		}
 	}
 	s.finish(console.String(), fore, wild)
+	if len(s.early) > 0 && !wild {
+		s.Fatalf("%s: it printed as well\n\t%s", console, s.early[0].line)
+	}
 }
 
 func (s *session) command(where, cmd string) *job {
@@ -160,21 +171,33 @@ func (s *session) signal(j *job, sig syscall.Signal) {
 	}
 }
 
-// expect takes in lines up to the one wanted, which is the next unless wild.
+// expect takes in lines up to the one wanted, which is a program's next unless wild.
 func (s *session) expect(where, want string, wild bool) {
 	s.Helper()
 	deadline := time.After(ample)
 	for {
-		select {
-		case got := <-s.lines:
-			if matches(want, got) {
+		blocked := make(map[*job]bool) // by a line that is not the one wanted
+		for i, got := range s.early {
+			if matches(want, got.line) && !blocked[got.by] {
+				s.early = slices.Delete(s.early, i, i+1)
+				if wild {
+					s.early = s.early[i:]
+				}
 				return
 			}
-			if !wild {
-				s.Fatalf("%s: the page says\n\t%s\nand it printed\n\t%s", where, want, got)
-			}
+			blocked[got.by] = !wild
+		}
+		if wild {
+			s.early = nil
+		}
+		if len(blocked) == len(s.all) && !wild {
+			s.Fatalf("%s: the page says\n\t%s\nand it printed\n\t%s", where, want, s.early[0].line)
+		}
+		select {
+		case got := <-s.lines:
+			s.early = append(s.early, got)
 		case <-deadline:
-			s.Fatalf("%s: nothing printed %q", where, want)
+			s.Fatalf("%s: nothing printed %q, but %v", where, want, s.early)
 		}
 	}
 }
@@ -187,19 +210,25 @@ func (s *session) finish(where string, fore *job, wild bool) {
 	}
 	s.ended(fore)
 	var rest []string
-	for {
+	for more := true; more; {
 		select {
 		case got := <-s.lines:
-			rest = append(rest, got)
-			if !wild {
-				s.Fatalf("%s: it printed as well\n\t%s", where, got)
-			}
+			s.early = append(s.early, got)
 		default:
-			if fore.err != nil {
-				s.Fatalf("%s: %s: %v\n%s", where, fore.cmd, fore.err, strings.Join(rest, "\n"))
-			}
-			return
+			more = false
 		}
+	}
+	s.early = slices.DeleteFunc(s.early, func(p printed) bool {
+		if p.by == fore {
+			rest = append(rest, p.line)
+		}
+		return p.by == fore
+	})
+	switch {
+	case len(rest) > 0 && !wild:
+		s.Fatalf("%s: it printed as well\n\t%s", where, rest[0])
+	case fore.err != nil:
+		s.Fatalf("%s: %s: %v\n%s", where, fore.cmd, fore.err, strings.Join(rest, "\n"))
 	}
 }
 

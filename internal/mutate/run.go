@@ -2,10 +2,57 @@ package mutate
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
+
+// A Mutant is broken code, and the test, such as "TestCommit/lost_reply", that has to fail
+// because of it.
+type Mutant struct {
+	Name, Killer string
+	Edits        []Edit
+}
+
+// All builds each mutant and runs its killer, which has to fail, or to hang, within the
+// limit, after it passed without the mutant. It skips t unless it is on, which a flag of
+// the caller's says: each mutant costs a build. Parallel is for killers that need no
+// server and no quiet machine.
+func All(t *testing.T, on bool, limit time.Duration, parallel bool, mutants []Mutant) {
+	t.Helper()
+	if !on {
+		t.Skip("needs -mutants: it builds the package once for each mutant")
+	}
+	run := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			if parallel {
+				t.Parallel()
+			}
+			f(t)
+		})
+	}
+	run("none", func(t *testing.T) {
+		binary := Build(t)
+		var killers []string
+		for _, m := range mutants {
+			killers = append(killers, m.Killer)
+		}
+		slices.Sort(killers)
+		for _, killer := range slices.Compact(killers) {
+			if out, failed := Run(t, binary, killer, limit); failed {
+				t.Errorf("%s fails without a mutant:\n%s", killer, out)
+			}
+		}
+	})
+	for _, m := range mutants {
+		run(m.Name, func(t *testing.T) {
+			if out, failed := Run(t, Build(t, m.Edits...), m.Killer, limit); !failed {
+				t.Errorf("survived %s:\n%s", m.Killer, out)
+			}
+		})
+	}
+}
 
 // Run runs one test of a binary, such as "TestCommit/lost_reply", and tells whether
 // it failed. A test that hangs ends at the limit, and that is a failure too. A test

@@ -141,10 +141,8 @@ type world struct {
 	r       *Result
 }
 
-// Simulate runs one world to its end. The same Config gives the same Result, but
-// for Took.
-func Simulate(c Config) (*Result, error) {
-	began := time.Now()
+// complete fills in the defaults, and refuses what cannot be simulated.
+func (c *Config) complete() error {
 	for _, d := range []struct {
 		v   *time.Duration
 		def time.Duration
@@ -154,7 +152,7 @@ func Simulate(c Config) (*Result, error) {
 			*d.v = d.def
 		}
 		if *d.v < 0 {
-			return nil, fmt.Errorf("tenure: %w: a time of the simulation is negative", core.ErrInvalid)
+			return fmt.Errorf("tenure: %w: a time of the simulation is negative", core.ErrInvalid)
 		}
 	}
 	if c.Members == 0 {
@@ -173,7 +171,17 @@ func Simulate(c Config) (*Result, error) {
 		c.Assigner = sharding.Minimal{}
 	}
 	if c.Members < 2 || c.Members > 10_000 || c.Shards < 1 || c.Shards > 1<<20 || c.Churn < 0 {
-		return nil, fmt.Errorf("tenure: %w: simulate 2 to 10,000 members, 1 to 1,048,576 shards and no negative churn", core.ErrInvalid)
+		return fmt.Errorf("tenure: %w: simulate 2 to 10,000 members, 1 to 1,048,576 shards and no negative churn", core.ErrInvalid)
+	}
+	return nil
+}
+
+// Simulate runs one world to its end. The same Config gives the same Result, but
+// for Took.
+func Simulate(c Config) (*Result, error) {
+	began := time.Now()
+	if err := c.complete(); err != nil {
+		return nil, err
 	}
 	specs := []string{fmt.Sprintf("shard-%07d..%d", 0, c.Shards-1)}
 	names, err := sharding.Expand(specs...)

@@ -45,64 +45,17 @@ func (w *world) arrive(m *member, e *fsm.Effect) {
 		}
 	case fsm.EffAcquire:
 		w.call("acquire", len(e.Claims))
-		in.Kind = fsm.InAcquired
-		w.rev++
-		for _, c := range e.Claims {
-			s := w.index[c.Shard]
-			o := w.owners[s]
-			if o != c.Seen || o.Session != "" && w.records[o.Session] != nil {
-				in.Results = append(in.Results, driver.AcquireResult{Err: &driver.HeldError{Owner: o}})
-				continue
-			}
-			in.Results = append(in.Results, w.give(s, e.Session))
-		}
+		in.Kind, in.Results = fsm.InAcquired, w.acquire(e)
 	case fsm.EffTransfer:
 		w.call("transfer", len(e.Handovers))
-		in.Kind = fsm.InTransferred
-		w.rev++
-		var away []int32
-		for _, h := range e.Handovers {
-			s := w.index[h.Fence.Shard]
-			switch o := w.owners[s]; {
-			case o.Session != e.Session || o.Token != h.Fence.Token:
-				in.Results = append(in.Results, driver.AcquireResult{Err: &driver.FencedError{Current: o}})
-			case w.records[h.To] == nil:
-				in.Results = append(in.Results, driver.AcquireResult{Err: driver.ErrNoTarget})
-			default:
-				in.Results = append(in.Results, w.give(s, h.To))
-				if h.To != e.Session {
-					away = append(away, s)
-				}
-			}
-		}
-		if len(away) > 0 {
-			w.after(4*w.c.Delay, event{kind: again, m: m, shards: away})
-		}
+		in.Kind, in.Results = fsm.InTransferred, w.transfer(m, e)
 	case fsm.EffRelease:
 		w.call("release", len(e.Fences))
-		in.Kind = fsm.InReleased
-		in.Err = nil
-		for _, f := range e.Fences {
-			if s := w.index[f.Shard]; w.owners[s] == (driver.Owner{Session: f.Session, Token: f.Token}) {
-				w.owners[s].Session = ""
-				w.changed(change{shard: s})
-			}
-		}
+		in.Kind, in.Err = fsm.InReleased, nil
+		w.release(e)
 	case fsm.EffEvict:
 		w.call("evict", len(e.Suspects))
-		in.Kind = fsm.InEvicted
-		for _, x := range e.Suspects {
-			r := w.records[x.Session]
-			switch {
-			case r == nil:
-				in.Evictions = append(in.Evictions, driver.EvictResult{})
-			case r.version != x.Version:
-				in.Evictions = append(in.Evictions, driver.EvictResult{Current: r.version})
-			default:
-				in.Evictions = append(in.Evictions, driver.EvictResult{Evicted: true})
-				w.end(x.Session)
-			}
-		}
+		in.Kind, in.Evictions = fsm.InEvicted, w.evict(e)
 	case fsm.EffRead:
 		w.call("read", 1)
 		in.Kind = fsm.InRead
@@ -112,6 +65,68 @@ func (w *world) arrive(m *member, e *fsm.Effect) {
 		return
 	}
 	w.after(w.c.Delay, event{kind: reply, m: m, in: &in})
+}
+
+func (w *world) acquire(e *fsm.Effect) (results []driver.AcquireResult) {
+	w.rev++
+	for _, c := range e.Claims {
+		s := w.index[c.Shard]
+		o := w.owners[s]
+		if o != c.Seen || o.Session != "" && w.records[o.Session] != nil {
+			results = append(results, driver.AcquireResult{Err: &driver.HeldError{Owner: o}})
+			continue
+		}
+		results = append(results, w.give(s, e.Session))
+	}
+	return results
+}
+
+func (w *world) transfer(m *member, e *fsm.Effect) (results []driver.AcquireResult) {
+	w.rev++
+	var away []int32
+	for _, h := range e.Handovers {
+		s := w.index[h.Fence.Shard]
+		switch o := w.owners[s]; {
+		case o.Session != e.Session || o.Token != h.Fence.Token:
+			results = append(results, driver.AcquireResult{Err: &driver.FencedError{Current: o}})
+		case w.records[h.To] == nil:
+			results = append(results, driver.AcquireResult{Err: driver.ErrNoTarget})
+		default:
+			results = append(results, w.give(s, h.To))
+			if h.To != e.Session {
+				away = append(away, s)
+			}
+		}
+	}
+	if len(away) > 0 {
+		w.after(4*w.c.Delay, event{kind: again, m: m, shards: away})
+	}
+	return results
+}
+
+func (w *world) release(e *fsm.Effect) {
+	for _, f := range e.Fences {
+		if s := w.index[f.Shard]; w.owners[s] == (driver.Owner{Session: f.Session, Token: f.Token}) {
+			w.owners[s].Session = ""
+			w.changed(change{shard: s})
+		}
+	}
+}
+
+func (w *world) evict(e *fsm.Effect) (results []driver.EvictResult) {
+	for _, x := range e.Suspects {
+		r := w.records[x.Session]
+		switch {
+		case r == nil:
+			results = append(results, driver.EvictResult{})
+		case r.version != x.Version:
+			results = append(results, driver.EvictResult{Current: r.version})
+		default:
+			results = append(results, driver.EvictResult{Evicted: true})
+			w.end(x.Session)
+		}
+	}
+	return results
 }
 
 func (w *world) give(s int32, to core.SessionID) driver.AcquireResult {
@@ -162,36 +177,9 @@ func (w *world) look(m *member) {
 	regroup := false
 	if !m.full {
 		m.full, v.Reset, regroup = true, true, true
-		for _, id := range w.ids() {
-			v.Members = append(v.Members, w.records[id].Member)
-		}
-		v.Shards = make([]driver.ShardState, len(w.owners))
-		for s, o := range w.owners {
-			v.Shards[s] = driver.ShardState{Shard: w.names[s], Owner: o}
-			if w.records[o.Session] == nil {
-				free = append(free, int32(s))
-			}
-		}
+		free = w.everything(v)
 	} else {
-		for _, c := range w.changes[m.cursor:] {
-			switch {
-			case c.member != nil:
-				if w.records[c.member.Session] != nil {
-					v.Members = append(v.Members, *c.member)
-				}
-				regroup = true
-			case c.gone != "":
-				v.Gone = append(v.Gone, c.gone)
-				regroup = true
-				free = append(free, c.free...)
-			default:
-				o := w.owners[c.shard]
-				v.Shards = append(v.Shards, driver.ShardState{Shard: w.names[c.shard], Owner: o})
-				if o.Session == "" {
-					free = append(free, c.shard)
-				}
-			}
-		}
+		free, regroup = w.since(m.cursor, v)
 	}
 	m.cursor = len(w.changes)
 	// Who claims first is told when it matters: for what is free. To a machine it
@@ -212,6 +200,46 @@ func (w *world) look(m *member) {
 	if regroup {
 		w.rewatch(m)
 	}
+}
+
+// everything fills in a view of all records, and returns the shards without an owner.
+func (w *world) everything(v *driver.View) (free []int32) {
+	for _, id := range w.ids() {
+		v.Members = append(v.Members, w.records[id].Member)
+	}
+	v.Shards = make([]driver.ShardState, len(w.owners))
+	for s, o := range w.owners {
+		v.Shards[s] = driver.ShardState{Shard: w.names[s], Owner: o}
+		if w.records[o.Session] == nil {
+			free = append(free, int32(s))
+		}
+	}
+	return free
+}
+
+// since fills in a view of the changes after a cursor, and returns the shards that
+// lost their owner, and whether members came or went.
+func (w *world) since(cursor int, v *driver.View) (free []int32, regroup bool) {
+	for _, c := range w.changes[cursor:] {
+		switch {
+		case c.member != nil:
+			if w.records[c.member.Session] != nil {
+				v.Members = append(v.Members, *c.member)
+			}
+			regroup = true
+		case c.gone != "":
+			v.Gone = append(v.Gone, c.gone)
+			regroup = true
+			free = append(free, c.free...)
+		default:
+			o := w.owners[c.shard]
+			v.Shards = append(v.Shards, driver.ShardState{Shard: w.names[c.shard], Owner: o})
+			if o.Session == "" {
+				free = append(free, c.shard)
+			}
+		}
+	}
+	return free, regroup
 }
 
 // ids are the sessions in the store, in their order.

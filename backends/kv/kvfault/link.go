@@ -158,12 +158,14 @@ func (l *Link) waiting() <-chan struct{} {
 	return l.moved
 }
 
-func (l *Link) fault(k Kind) (Fault, error, <-chan struct{}) {
+// fault returns the fault of a kind of call, what closes when faults change, and the
+// error of a call that fails.
+func (l *Link) fault(k Kind) (f Fault, moved <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for bit := range l.faults {
 		if k == 1<<bit {
-			return l.faults[bit], l.failure(), l.waiting()
+			return l.faults[bit], l.waiting(), l.failure()
 		}
 	}
 	return None, nil, nil
@@ -261,7 +263,7 @@ func (s *linked) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn 
 // flows waits until the link lets watches through.
 func (s *linked) flows(ctx context.Context) error {
 	for {
-		fault, err, moved := s.link.fault(Watch)
+		fault, moved, err := s.link.fault(Watch)
 		switch fault {
 		case None, Duplicate, Replay:
 			return nil
@@ -288,7 +290,7 @@ func pass[T any](ctx context.Context, s *linked, kind Kind, call func(context.Co
 	l := s.link
 	l.count(kind)
 	var none T
-	fault, err, _ := l.fault(kind)
+	fault, _, err := l.fault(kind)
 	switch fault {
 	case DropRequest:
 		return none, s.wait(ctx, nil)

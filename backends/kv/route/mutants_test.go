@@ -12,27 +12,17 @@ var mutantsFlag = flag.Bool("mutants", false, "break the choice of servers, and 
 
 // TestMutants makes one change at a time, and expects the test that is named to fail.
 func TestMutants(t *testing.T) {
-	if !*mutantsFlag {
-		t.Skip("needs -mutants: it builds the package once for each mutant")
-	}
-	for _, m := range []struct{ name, killer, old, new string }{
-		{"heartbeats wait behind one without an answer", "TestSilentServerIsLeft", "if s.beats > 0 {", "if s.beats > 100 {"},
-		{"calls wait on a silent server", "TestSilentServerIsLeft", "t.cancel(ErrSilent)", "_ = t"},
-		{"new calls go to a silent server", "TestSilentServerIsLeft", "r.move(answered.Server)", "_ = answered"},
-		{"a heartbeat without an answer ends with the calls", "TestSilentServerIsLeft", "if t.kind != beat && (i", "if (i"},
-		{"a silent server is preferred for heartbeats", "TestSilentServerIsLeft", "		s.failed = r.events\n		if i == r.current {", "		if i == r.current {"},
-		{"servers that stall together are suspect", "TestStallOfTheStore", "patience*took", "0*took"},
-		{"a failure changes nothing", "TestFailureMoves", "r.move(r.best(t.Server))", "_ = t"},
-		{"watches stay on a server that heartbeats left", "TestFailureMoves", "t.cancel(ErrMoved)", "_ = t"},
-		{"a heartbeat ends later calls, too", "TestOneServer", "i != answered.Server || t.start.Before(answered.start)", "true"},
-		{"one heartbeat ends calls again and again", "TestOneServer", "t.judged, silent = true, true", "silent = true"},
-		{"calls outlive their backend", "TestLife", "t.cancel(context.Cause(r.life))", "_ = t"},
-	} {
-		t.Run(m.name, func(t *testing.T) {
-			edit := mutate.Edit{File: "route.go", Old: m.old, New: m.new}
-			if out, failed := mutate.Run(t, mutate.Build(t, edit), m.killer, time.Minute); !failed {
-				t.Errorf("survived %s:\n%s", m.killer, out)
-			}
-		})
-	}
+	mutate.All(t, *mutantsFlag, time.Minute, false, []mutate.Mutant{
+		{Name: "heartbeats wait behind one without an answer", Killer: "TestSilentServerIsLeft", Edits: []mutate.Edit{{File: "route.go", Old: "if s.beats > 0 {", New: "if s.beats > 100 {"}}},
+		{Name: "calls wait on a silent server", Killer: "TestSilentServerIsLeft", Edits: []mutate.Edit{{File: "route.go", Old: "t.cancel(ErrSilent)", New: "_ = t"}}},
+		{Name: "new calls go to a silent server", Killer: "TestSilentServerIsLeft", Edits: []mutate.Edit{{File: "route.go", Old: "r.move(answered.Server)", New: "_ = answered"}}},
+		{Name: "a heartbeat without an answer ends with the calls", Killer: "TestSilentServerIsLeft", Edits: []mutate.Edit{{File: "route.go", Old: "if t.kind != beat && (i", New: "if (i"}}},
+		{Name: "a silent server is preferred for heartbeats", Killer: "TestSilentServerIsLeft", Edits: []mutate.Edit{{File: "route.go", Old: "		s.failed = r.events\n		if i == r.current {", New: "		if i == r.current {"}}},
+		{Name: "servers that stall together are suspect", Killer: "TestStallOfTheStore", Edits: []mutate.Edit{{File: "route.go", Old: "patience*took", New: "0*took"}}},
+		{Name: "a failure changes nothing", Killer: "TestFailureMoves", Edits: []mutate.Edit{{File: "route.go", Old: "r.move(r.best(t.Server))", New: "_ = t"}}},
+		{Name: "watches stay on a server that heartbeats left", Killer: "TestFailureMoves", Edits: []mutate.Edit{{File: "route.go", Old: "t.cancel(ErrMoved)", New: "_ = t"}}},
+		{Name: "a heartbeat ends later calls, too", Killer: "TestOneServer", Edits: []mutate.Edit{{File: "route.go", Old: "i != answered.Server || t.start.Before(answered.start)", New: "true"}}},
+		{Name: "one heartbeat ends calls again and again", Killer: "TestOneServer", Edits: []mutate.Edit{{File: "route.go", Old: "t.judged, silent = true, true", New: "silent = true"}}},
+		{Name: "calls outlive their backend", Killer: "TestLife", Edits: []mutate.Edit{{File: "route.go", Old: "t.cancel(context.Cause(r.life))", New: "_ = t"}}},
+	})
 }

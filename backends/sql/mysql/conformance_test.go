@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	stdsql "database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -49,6 +50,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	unbound(t, db)
 	o.MaxConns = 2
 	var version string
 	if err := db.QueryRowContext(t.Context(), "SELECT version()").Scan(&version); err != nil {
@@ -69,6 +71,56 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 			return s
 		},
 	}
+}
+
+// unbound takes the schema's checks away, and gives columns wider types, as an
+// administrator may.
+func unbound(t *testing.T, db *stdsql.DB) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `SELECT CONCAT('ALTER TABLE ', table_name, ' DROP CONSTRAINT ', constraint_name)
+FROM information_schema.table_constraints WHERE table_schema = database() AND constraint_type = 'CHECK' AND constraint_name LIKE '%bounds%'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var statements []string
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		statements = append(statements, text)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil || len(statements) < 10 {
+		t.Fatalf("%d checks, %v", len(statements), err)
+	}
+	const ascii, text, bytes = "LONGTEXT CHARACTER SET ascii COLLATE ascii_bin NOT NULL", "LONGTEXT CHARACTER SET utf8mb4 NOT NULL", "LONGBLOB NOT NULL"
+	for _, c := range [][3]string{
+		{"namespaces", "store_id", ascii}, {"shards", "session", ascii}, {"nodes", "session", ascii}, {"members", "node", ascii},
+		{"members", "meta", text}, {"logs", "cuts", ascii}, {"logs", "payloads", bytes}, {"items", "value", bytes},
+	} {
+		statements = append(statements, fmt.Sprintf("ALTER TABLE tenure_%s MODIFY %s %s", c[0], c[1], c[2]))
+	}
+	for _, text := range statements {
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestBounds: the schema takes the largest of everything, and nothing beyond.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	b, db := open(t, dsn, Options{}), openDB(t, dsn)
+	sqlfault.CheckBounds(t, b, func(string) *stdsql.DB { return db }, sqlfault.OfServers())
+}
+
+// TestWideRows is not parallel: it counts what is allocated.
+func TestWideRows(t *testing.T) {
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	b, db := open(t, dsn, Options{}), openDB(t, dsn)
+	unbound(t, db)
+	sqlfault.CheckWide(t, b, func(string) *stdsql.DB { return db }, sqlfault.OfServers())
 }
 
 func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sqlfault.Calls, how sqlfault.How) (driver.Backend, error) {

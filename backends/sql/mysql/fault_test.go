@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
@@ -53,6 +54,33 @@ func TestNetwork(t *testing.T) {
 	sqlfault.CheckNetwork(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
+// TestPings: a ping waits for no read.
+func TestPings(t *testing.T) {
+	t.Parallel()
+	o, err := (&Options{Migrate: true, Create: true}).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := parse(pool.Get(t, servers.MariaDB, nil).Database(t).Reveal(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stmts, err := compile(tables(cfg, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := openStore(t.Context(), cfg, o, stmts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	sqlfault.CheckPings(t, b, st, readConns)
+}
+
 // TestPageBytes: what a page leaves of a log is not sent.
 func TestPageBytes(t *testing.T) {
 	t.Parallel()
@@ -89,10 +117,14 @@ func TestReadOnly(t *testing.T) {
 	server := servers.New(t, servers.MariaDB, nil)
 	dsn := server.Database(t)
 	b := open(t, dsn, Options{})
+	reader := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	admin := openDB(t, server.Admin())
 	exec(t, admin, "SET GLOBAL read_only = 1")
+	if view, err := reader.Observe(t.Context(), driver.ObserveQuery{}); err != nil || len(view.Shards) != 1 {
+		t.Errorf("observing what is new, without the right to write a barrier: %+v, %v", view, err)
+	}
 	_, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))})
 	if !errors.Is(err, driver.ErrRetry) {
 		t.Errorf("commit: %v", err)

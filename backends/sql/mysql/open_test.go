@@ -118,6 +118,20 @@ func TestMigrateAtOnce(t *testing.T) {
 	}
 }
 
+// block returns the SQL that the documentation marks.
+func block(t *testing.T, mark string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/backends/mysql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)<!-- " + mark + " -->\n```sql\n(.*?)```").FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("the documentation has no block %q", mark)
+	}
+	return string(found[1])
+}
+
 // restricted migrates as the owner of the database and returns how the run-time
 // user of the documentation's recipe reaches it.
 func restricted(t *testing.T, server *servers.Server, dsn servers.DSN) servers.DSN {
@@ -125,17 +139,9 @@ func restricted(t *testing.T, server *servers.Server, dsn servers.DSN) servers.D
 	if err := Migrate(t.Context(), dsn.Reveal(), nil); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("../../../docs/backends/mysql.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := regexp.MustCompile("(?s)<!-- recipe -->\n```sql\n(.*?)```").FindSubmatch(text)
-	if block == nil {
-		t.Fatal("the documentation has no recipe")
-	}
 	app := "app_" + dsn.Name()[len(dsn.Name())-8:]
 	admin := openDB(t, server.Admin())
-	recipe := strings.NewReplacer("tenure_app", app, "'...'", "'"+dsn.Password()+"'", " app.", " "+dsn.Name()+".").Replace(string(block[1]))
+	recipe := strings.NewReplacer("tenure_app", app, "'...'", "'"+dsn.Password()+"'", " app.", " "+dsn.Name()+".").Replace(block(t, "recipe"))
 	for statement := range strings.SplitSeq(strings.TrimSpace(recipe), ";\n") {
 		exec(t, admin, strings.TrimSuffix(statement, ";"))
 	}
@@ -153,14 +159,61 @@ func TestRunTimeUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	sqlfault.Acquire(t, sqlfault.Join(t, b, "n1"), sqlfault.Claims(1))
+	another, err := Open(t.Context(), app.Reveal(), "another", &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer another.Close()
+	for _, b := range []*Backend{b, another} {
+		s := sqlfault.Join(t, b, "n1")
+		sqlfault.Acquire(t, s, sqlfault.Claims(1))
+		granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2)[1:])
+		sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")))
+	}
+	const noTable, noColumn = 1142, 1143
 	db := openDB(t, app)
-	for _, text := range []string{
-		"DELETE FROM tenure_shards", "DELETE FROM tenure_namespaces", "TRUNCATE tenure_shards", "DROP TABLE tenure_shards",
-		"DELETE FROM tenure_tails", "DELETE FROM tenure_rosters", "UPDATE tenure_schema SET version = 0",
+	for text, code := range map[string]uint16{
+		"DELETE FROM tenure_shards":                                    noTable,
+		"DELETE FROM tenure_namespaces":                                noTable,
+		"DELETE FROM tenure_tails":                                     noTable,
+		"DELETE FROM tenure_rosters":                                   noTable,
+		"TRUNCATE tenure_shards":                                       noTable,
+		"TRUNCATE tenure_logs":                                         noTable,
+		"DROP TABLE tenure_shards":                                     noTable,
+		"ALTER TABLE tenure_shards DROP COLUMN token":                  noTable,
+		"RENAME TABLE tenure_shards TO renamed":                        noTable,
+		"REPLACE INTO tenure_namespaces VALUES ('app', 'x', 0, 0, '')": noTable,
+		"UPDATE tenure_schema SET version = 0":                         noTable,
+		"UPDATE tenure_shards SET shard = 'renamed'":                   noColumn,
+		"UPDATE tenure_shards SET namespace = 'renamed'":               noColumn,
+		"UPDATE tenure_namespaces SET namespace = 'renamed'":           noColumn,
+		"UPDATE tenure_namespaces SET store_id = 'replaced'":           noColumn,
+		"INSERT INTO tenure_namespaces (namespace, store_id) VALUES ('app', 'x') ON DUPLICATE KEY UPDATE store_id = 'x'": noColumn,
+		"UPDATE tenure_rosters SET namespace = 'renamed'":                                                                noColumn,
+		"UPDATE tenure_rosters SET store_id = 'replaced'":                                                                noColumn,
+		"UPDATE tenure_tails SET bucket = bucket + 16":                                                                   noColumn,
+		"UPDATE tenure_logs SET payloads = 'replaced'":                                                                   noTable,
+		"UPDATE tenure_logs SET token = 1":                                                                               noTable,
+		"UPDATE tenure_members SET session = 'renamed'":                                                                  noTable,
+		"UPDATE tenure_departures SET revision = 0":                                                                      noTable,
 	} {
-		if _, err := db.ExecContext(t.Context(), text); number(err) != 1142 {
-			t.Errorf("%s: %v, want a refusal", text, err)
+		if _, err := db.ExecContext(t.Context(), text); number(err) != code {
+			t.Errorf("%s: %v, want a refusal with number %d", text, err, code)
+		}
+	}
+	// The page says what the user can do, in namespaces other than its own as well.
+	for text := range strings.SplitSeq(strings.TrimSpace(block(t, "possible")), "\n") {
+		possible, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := possible.ExecContext(t.Context(), text); err != nil {
+			t.Errorf("%s: %v; the page says that it is possible", text, err)
+		} else if n, err := res.RowsAffected(); err != nil || n == 0 {
+			t.Errorf("%s: changed nothing, %v", text, err)
+		}
+		if err := possible.Rollback(); err != nil {
+			t.Fatal(err)
 		}
 	}
 	// The user of an earlier release: labels stay, and nothing else is different.

@@ -2,45 +2,25 @@ package mysql
 
 import (
 	"context"
-	"time"
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Settings are the Opener's options in configuration. See Options.
+// Settings are the Opener's options in configuration.
 type Settings struct {
-	DSN          sql.Secret    `json:"dsn" yaml:"dsn"`                     // user:password@tcp(host:port)/database?tls=true
-	PasswordFile string        `json:"password_file" yaml:"password_file"` // read for each new connection; replaces the DSN's
-	Namespace    string        `json:"namespace" yaml:"namespace"`         // such as "orders"
-	TablePrefix  string        `json:"table_prefix" yaml:"table_prefix"`
-	Create       bool          `json:"create" yaml:"create"`
-	Migrate      bool          `json:"migrate" yaml:"migrate"`
-	NewRoster    bool          `json:"new_roster" yaml:"new_roster"`
-	Poll         time.Duration `json:"poll" yaml:"poll"`
-	MaxConns     int           `json:"max_conns" yaml:"max_conns"`
-	Insecure     bool          `json:"insecure" yaml:"insecure"`
+	DSN          sql.Secret `json:"dsn" yaml:"dsn"`                     // user:password@tcp(host:port)/database?tls=true
+	PasswordFile string     `json:"password_file" yaml:"password_file"` // read for each new connection; replaces the DSN's
+	Namespace    string     `json:"namespace" yaml:"namespace"`         // such as "orders"
+	Options      `yaml:",inline"`
 }
 
 // Opener opens this backend by name, "mysql", from configuration.
-var Opener = driver.Opener{
-	Name: Name, Settings: Settings{},
-	Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
-		var s Settings
-		if err := decode(&s); err != nil {
-			return nil, err
-		}
-		o := &Options{
-			TablePrefix: s.TablePrefix, Create: s.Create, Migrate: s.Migrate, NewRoster: s.NewRoster,
-			PollPeriod: s.Poll, MaxConns: s.MaxConns, Insecure: s.Insecure,
-		}
-		if s.PasswordFile != "" {
-			o.Password = sql.PasswordFile(s.PasswordFile)
-		}
-		b, err := Open(ctx, string(s.DSN), s.Namespace, o)
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
-	},
+func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+
+func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
+	if s.PasswordFile != "" {
+		s.Password = sql.PasswordFile(s.PasswordFile)
+	}
+	return Open(ctx, string(s.DSN), s.Namespace, &s.Options)
 }

@@ -22,40 +22,40 @@ const (
 type Options struct {
 	// TablePrefix begins the name of every table. Default ("") "tenure_";
 	// lower-case letters, digits and "_", at most 32 bytes.
-	TablePrefix string
+	TablePrefix string `json:"table_prefix" yaml:"table_prefix"`
 
 	// Create writes the namespace's identity if it has none. Without it a missing
 	// identity is an error, because it may mean a wiped store (rule I1).
-	Create bool
+	Create bool `json:"create" yaml:"create"`
 
-	// Migrate brings the tables up to date when opening, in the place of a step of
-	// its own with another user. It needs the right to create tables.
-	Migrate bool
+	// Migrate brings the tables up to date when opening, instead of a
+	// separate step run by another user. It needs the right to create tables.
+	Migrate bool `json:"migrate" yaml:"migrate"`
 
-	// NewRoster is an operator's word that no member of this namespace runs any
-	// more: a missing roster is accepted beside existing data.
-	NewRoster bool
+	// NewRoster asserts that no member of this namespace is running:
+	// a missing roster is accepted beside existing data.
+	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
 	// PollPeriod is how late a change made by another process may be reported.
 	// Default (0) DefaultPollPeriod; 1 ms to 10 s. Failover takes this much longer
 	// at most.
-	PollPeriod time.Duration
+	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
 	// MaxConns is how many connections write, at most. Default (0)
 	// DefaultMaxConns; 1 to 1000.
-	MaxConns int
+	MaxConns int `json:"max_conns" yaml:"max_conns"`
 
 	// TLS, if set, replaces what the DSN says about TLS. It is not changed.
-	TLS *tls.Config
+	TLS *tls.Config `json:"-" yaml:"-"`
 
 	// Insecure allows a connection to another host without TLS, or without checking
 	// the server's certificate. Default false: such a DSN is refused.
-	Insecure bool
+	Insecure bool `json:"insecure" yaml:"insecure"`
 
-	// Password, if set, is asked for the password of each new connection, in the
-	// place of the DSN's: for passwords that change. It must be safe for concurrent
+	// Password, if set, is asked for the password of each new connection, instead of
+	// the DSN's: for passwords that change. It must be safe for concurrent
 	// use.
-	Password func(ctx context.Context) (string, error)
+	Password func(ctx context.Context) (string, error) `json:"-" yaml:"-"`
 }
 
 // withDefaults returns a copy with the defaults filled in, or what to change.

@@ -6,15 +6,14 @@
 -- once and not for each slice.
 
 -- name: namespace_insert
-INSERT INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namespace, :store_id, CAST(@@global.server_id AS CHAR CHARACTER SET ascii))
-ON DUPLICATE KEY UPDATE namespace = namespace;
+INSERT IGNORE INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namespace, :store_id, CAST(@@global.server_id AS CHAR CHARACTER SET ascii));
 
 -- name: namespace_read
-SELECT store_id, base, revision, incarnation, CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
+SELECT bounded(store_id), base, revision, bounded(incarnation), CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
 FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: namespace_lock
-SELECT store_id, base, revision, incarnation, CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
+SELECT bounded(store_id), base, revision, bounded(incarnation), CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
 FROM tenure_namespaces WHERE namespace = :namespace FOR UPDATE;
 
 -- name: namespace_raise
@@ -27,8 +26,7 @@ UPDATE tenure_namespaces SET base = :base WHERE namespace = :namespace;
 UPDATE tenure_namespaces SET base = :base, revision = :revision, incarnation = :incarnation WHERE namespace = :namespace;
 
 -- name: tail_insert
-INSERT INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket)
-ON DUPLICATE KEY UPDATE namespace = namespace;
+INSERT IGNORE INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket);
 
 -- name: tails_read
 SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
@@ -43,22 +41,22 @@ UPDATE tenure_tails SET trimmed = greatest(trimmed, coalesce((SELECT a.position 
 WHERE namespace = :namespace AND bucket = :bucket;
 
 -- name: shards_claim
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE SKIP LOCKED;
 
 -- name: shards_lock
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
 
 -- name: shards_hold
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
 
 -- name: shards_read
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name;
 
@@ -68,15 +66,17 @@ SELECT :namespace, j.name, :session, :token, 0, :revision
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j;
 
 -- name: shards_grant
--- In one pass, unlike UPDATE with a join. The rows exist, and are locked.
-INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
-SELECT :namespace, j.name, :session, :token, 0, :revision
-FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-ON DUPLICATE KEY UPDATE granted_from = tenure_shards.token, session = VALUES(session), token = VALUES(token), revision = VALUES(revision);
+-- Not an upsert, for which MariaDB asks for the right to change the primary key. The
+-- assignments are made from left to right.
+UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
+SET s.granted_from = s.token, s.session = :session, s.token = :token, s.revision = :revision;
 
 -- name: shards_lift
+-- Leaves out rows that are damaged, of which the schema refuses any change.
 -- The assignments are made from left to right.
-UPDATE tenure_shards SET granted_from = token, token = :token, revision = :revision WHERE namespace = :namespace;
+UPDATE tenure_shards SET granted_from = token, token = :token, revision = :revision
+WHERE namespace = :namespace AND token > 0 AND octet_length(session) <= 64;
 
 -- name: shards_release
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
@@ -84,22 +84,22 @@ STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespa
 SET s.session = '', s.revision = :revision;
 
 -- name: shards_all
-SELECT shard, session, token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
+SELECT bounded(shard), bounded(session), token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
 
 -- name: shards_since
-SELECT shard, session, token FROM tenure_shards
+SELECT bounded(shard), bounded(session), token FROM tenure_shards
 WHERE namespace = :namespace AND revision > :revision ORDER BY revision, shard;
 
 -- name: owner_read
 -- In a transaction of the application, whose snapshot may be older than the owner.
-SELECT session, token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard LOCK IN SHARE MODE;
+SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard LOCK IN SHARE MODE;
 
 -- name: head_read
 SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND shard = :shard;
 
 -- name: heads_all
-SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
+SELECT bounded(shard), number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 
 -- name: head_write
@@ -124,10 +124,10 @@ DELETE i FROM JSON_TABLE(:keys, '$[*]' COLUMNS (name VARCHAR(512) CHARACTER SET 
 STRAIGHT_JOIN tenure_items AS i FORCE INDEX (PRIMARY) ON i.namespace = :namespace AND i.shard = :shard AND i.`key` = j.name;
 
 -- name: item_read
-SELECT version, value FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND `key` = :key;
+SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND `key` = :key;
 
 -- name: items_list
-SELECT `key`, version, value FROM tenure_items
+SELECT bounded(`key`), version, octet_length(value), bounded(value) FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND `key` >= :low AND (:high = '' OR `key` < :high)
 ORDER BY `key`;
 
@@ -138,10 +138,13 @@ VALUES (:namespace, :shard, :first, :last, :token, :number, :bucket,
 
 -- name: logs_read
 -- The row whose payloads exceed the bytes is the last: all that is asked for would be
--- sent, also what the reader leaves. Where the last of the cuts is, the payloads end.
-SELECT l.shard, l.first_seq, l.last_seq, l.token, l.number, l.position, l.cuts, l.payloads FROM (
-  SELECT last_seq, sum(bytes) OVER (ORDER BY last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM (
-    SELECT a.last_seq, CAST(SUBSTRING_INDEX(TRIM(TRAILING ']' FROM a.cuts), ',', -1) AS UNSIGNED) AS bytes FROM tenure_logs AS a
+-- sent, also what the reader leaves. Where the last of the cuts is, the payloads end;
+-- if they do not, they are not sent.
+SELECT bounded(l.shard), l.first_seq, l.last_seq, l.token, l.number, l.position, bounded(l.cuts), octet_length(l.payloads),
+  CASE WHEN octet_length(l.payloads) = r.ends THEN bounded(l.payloads) END FROM (
+  SELECT last_seq, ends, sum(ends + width) OVER (ORDER BY last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM (
+    SELECT a.last_seq, octet_length(a.cuts) AS width,
+      least(CAST(SUBSTRING_INDEX(TRIM(TRAILING ']' FROM bounded(a.cuts)), ',', -1) AS UNSIGNED), 16777216) AS ends FROM tenure_logs AS a
     WHERE a.namespace = :namespace AND a.shard = :shard AND a.last_seq > :after AND a.last_seq <= coalesce(
       (SELECT min(b.last_seq) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.shard = :shard AND b.last_seq >= :through),
       :through)
@@ -151,9 +154,11 @@ WHERE r.earlier IS NULL OR r.earlier < :bytes
 ORDER BY l.last_seq;
 
 -- name: logs_tail
-SELECT l.shard, l.first_seq, l.last_seq, l.token, l.number, l.position, l.cuts, l.payloads FROM (
-  SELECT shard, last_seq, position, sum(bytes) OVER (ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM (
-    SELECT a.shard, a.last_seq, a.position, CAST(SUBSTRING_INDEX(TRIM(TRAILING ']' FROM a.cuts), ',', -1) AS UNSIGNED) AS bytes FROM tenure_logs AS a
+SELECT bounded(l.shard), l.first_seq, l.last_seq, l.token, l.number, l.position, bounded(l.cuts), octet_length(l.payloads),
+  CASE WHEN octet_length(l.payloads) = r.ends THEN bounded(l.payloads) END FROM (
+  SELECT shard, last_seq, position, ends, sum(ends + width) OVER (ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM (
+    SELECT a.shard, a.last_seq, a.position, octet_length(a.cuts) AS width,
+      least(CAST(SUBSTRING_INDEX(TRIM(TRAILING ']' FROM bounded(a.cuts)), ',', -1) AS UNSIGNED), 16777216) AS ends FROM tenure_logs AS a
     WHERE a.namespace = :namespace AND a.bucket = :bucket AND a.position > :after AND a.position <= coalesce(
       (SELECT min(b.position) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.bucket = :bucket AND b.position >= :through),
       :through)
@@ -180,17 +185,24 @@ UPDATE tenure_probes SET version = :version WHERE id = :id AND version = :seen;
 -- name: probe_delete
 DELETE FROM tenure_probes WHERE id = :id;
 
+-- name: barrier_write
+-- Commits are visible before the redo log has them. This one is acknowledged when the
+-- log has it, and with it all that came before.
+UPDATE tenure_probes SET version = version % 1000000 + 1 WHERE id = :id;
+
+-- name: barrier_insert
+INSERT IGNORE INTO tenure_probes (id, version) VALUES (:id, 1);
+
 -- name: roster_insert
-INSERT INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id)
-ON DUPLICATE KEY UPDATE namespace = namespace;
+INSERT IGNORE INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id);
 
 -- name: roster_read
-SELECT store_id, revision, COALESCE((SELECT n.incarnation FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''),
+SELECT bounded(store_id), revision, COALESCE((SELECT bounded(n.incarnation) FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''),
   CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
 FROM tenure_rosters WHERE namespace = :namespace;
 
 -- name: roster_lock
-SELECT store_id, revision, COALESCE((SELECT n.incarnation FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''),
+SELECT bounded(store_id), revision, COALESCE((SELECT bounded(n.incarnation) FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''),
   CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
 FROM tenure_rosters WHERE namespace = :namespace FOR UPDATE;
 
@@ -198,17 +210,17 @@ FROM tenure_rosters WHERE namespace = :namespace FOR UPDATE;
 UPDATE tenure_rosters SET revision = :revision WHERE namespace = :namespace;
 
 -- name: node_read
-SELECT session FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
+SELECT bounded(session) FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
 
 -- name: node_write
 INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
 ON DUPLICATE KEY UPDATE session = VALUES(session);
 
 -- name: nodes_all
-SELECT node FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
+SELECT bounded(node) FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
 
 -- name: nodes_idle
-SELECT n.node FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
+SELECT bounded(n.node) FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
   SELECT 1 FROM tenure_members AS m WHERE m.namespace = n.namespace AND m.session = n.session)
 ORDER BY n.node LIMIT :limit;
 
@@ -221,7 +233,7 @@ INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, 
 VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :supersede, :revision);
 
 -- name: member_node
-SELECT node FROM tenure_members WHERE namespace = :namespace AND session = :session;
+SELECT bounded(node) FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: member_hold
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session LOCK IN SHARE MODE;
@@ -241,11 +253,11 @@ STRAIGHT_JOIN tenure_beats AS b FORCE INDEX (PRIMARY) ON b.namespace = :namespac
 FOR UPDATE SKIP LOCKED;
 
 -- name: members_all
-SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
 WHERE namespace = :namespace ORDER BY session;
 
 -- name: members_since
-SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
 WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
 
 -- name: members_delete
@@ -262,7 +274,7 @@ SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :ses
 UPDATE tenure_beats SET version = :version WHERE namespace = :namespace AND session = :session;
 
 -- name: beats_lift
-UPDATE tenure_beats SET version = version + :by WHERE namespace = :namespace;
+UPDATE tenure_beats SET version = version + :by WHERE namespace = :namespace AND version BETWEEN 1 AND 4611686018427387904;
 
 -- name: beats_read
 SELECT b.session, b.version FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
@@ -281,7 +293,7 @@ SELECT m.namespace, m.session, :revision FROM JSON_TABLE(:sessions, '$[*]' COLUM
 STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name;
 
 -- name: departures_since
-SELECT session FROM tenure_departures
+SELECT bounded(session) FROM tenure_departures
 WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
 
 -- name: departures_trim

@@ -15,6 +15,7 @@ const (
 	// most three heartbeats and a batch of each other kind in flight.
 	rosterConns = 3
 	readConns   = 3
+	pingConns   = 3
 	// idleLimit ends, on MariaDB, a transaction of a process that was stopped in
 	// it, and lockLimit a wait for a lock, whose caller may be gone. In seconds.
 	idleLimit = 2
@@ -24,12 +25,13 @@ const (
 	sessionLimit = 10
 )
 
-// store runs the shared code's transactions, each on a connection of the lanes it
+// store runs the shared code's transactions, each on a connection of the connections it
 // belongs to.
 type store struct {
-	data, roster, reads *lanes
-	wake                sql.Wake
-	life                *sql.Life
+	data, roster, reads, pings *connections
+
+	wake sql.Wake
+	life *sql.Life
 }
 
 var _ sql.Store = (*store)(nil)
@@ -47,31 +49,36 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.St
 	write := []string{strict, limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", "SET SESSION autocommit = 0"}
 	// Each single read has a snapshot of its own, each transaction one for all.
-	read := []string{strict, limit, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET SESSION autocommit = 1"}
+	// A barrier's write is one of them.
+	read := []string{strict, limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
+		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE", "SET SESSION autocommit = 1"}
 	s := &store{life: sql.NewLife()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.data, err = newLanes(cfg, stmts, o.MaxConns, write...); err != nil {
+	if s.data, err = newConnections(cfg, stmts, o.MaxConns, write...); err != nil {
 		return nil, err
 	}
-	if s.roster, err = newLanes(cfg, stmts, rosterConns, write...); err != nil {
+	if s.roster, err = newConnections(cfg, stmts, rosterConns, write...); err != nil {
 		return nil, err
 	}
-	s.reads, err = newLanes(cfg, stmts, readConns, read...)
+	if s.reads, err = newConnections(cfg, stmts, readConns, read...); err != nil {
+		return nil, err
+	}
+	s.pings, err = newConnections(cfg, stmts, pingConns, read...)
 	return s, err
 }
 
 // transaction runs fn in a write transaction, which its first statement begins.
-func (s *store) transaction(ctx context.Context, on *lanes, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) transaction(ctx context.Context, on *connections, fn func(context.Context, *sql.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return sql.Cause(ctx, on.with(ctx, func(l *lane) (bool, error) {
+	return sql.Cause(ctx, on.with(ctx, func(l *connection) (bool, error) {
 		tx := sql.NewTx(l.prep, nil)
 		if err := fn(ctx, tx); err != nil {
 			_, ending := l.conn.ExecContext(ctx, "ROLLBACK")
@@ -103,26 +110,30 @@ func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.T
 }
 
 func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	return s.reading(ctx, true, fn)
+	return s.reading(ctx, s.reads, true, fn)
 }
 
 func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	return s.reading(ctx, true, fn)
+	return s.reading(ctx, s.reads, true, fn)
+}
+
+func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
+	return s.reading(ctx, s.pings, false, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
 }
 
 func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, false, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+	return s.reading(ctx, s.reads, false, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
 }
 
-// reading runs fn on a connection for reads, on one snapshot or on one for each
+// reading runs fn on a connection of those given, on one snapshot or on one for each
 // statement.
-func (s *store) reading(ctx context.Context, snapshot bool, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *sql.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return sql.Cause(ctx, s.reads.with(ctx, func(l *lane) (bool, error) {
+	return sql.Cause(ctx, on.with(ctx, func(l *connection) (bool, error) {
 		run := func(text string) error {
 			_, err := l.conn.ExecContext(ctx, text)
 			return err
@@ -134,8 +145,11 @@ func (s *store) reading(ctx context.Context, snapshot bool, fn func(context.Cont
 		if err == nil {
 			err = fn(ctx, sql.NewTx(l.prep, nil))
 		}
-		if stale(err) {
+		switch {
+		case stale(err):
 			return false, &staleError{err}
+		case number(err) == errReadOnlyOption || number(err) == errReadOnlyServer:
+			err = fmt.Errorf("%w: %w", sql.ErrReadOnly, err)
 		}
 		keep := true
 		if snapshot {
@@ -156,7 +170,7 @@ func (s *store) Close() error {
 		return nil
 	}
 	var errs []error
-	for _, p := range []*lanes{s.data, s.roster, s.reads} {
+	for _, p := range []*connections{s.data, s.roster, s.reads, s.pings} {
 		if p != nil {
 			errs = append(errs, p.close())
 		}

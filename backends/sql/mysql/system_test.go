@@ -3,13 +3,15 @@ package mysql
 import (
 	"testing"
 
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance/outage"
 	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/conformance/system"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 func systemConfig(t *testing.T) system.Config {
-	return outage.Lanes(t, Opener, system.Lanes(), func() outage.Lane {
+	return outage.Lanes(t, Opener(), system.Lanes(), func() outage.Lane {
 		server := servers.New(t, servers.MariaDB, nil)
 		dsn := server.Database(t)
 		if err := Migrate(t.Context(), dsn.Reveal(), nil); err != nil {
@@ -38,3 +40,21 @@ func TestControl(t *testing.T) {
 
 // TestFresh: a member that has just come takes over within the TTL.
 func TestFresh(t *testing.T) { outage.Fresh(t, systemConfig(t)) }
+
+// TestIdentityTampered: whoever overwrites or removes the identity stops the members.
+func TestIdentityTampered(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	if err := Migrate(t.Context(), dsn.Reveal(), nil); err != nil {
+		t.Fatal(err)
+	}
+	db := openDB(t, dsn)
+	outage.Identity(t, func(t *testing.T, namespace string) driver.Backend {
+		b, err := Open(t.Context(), dsn.Reveal(), namespace, &Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}, sqlfault.TamperIdentity(db, db))
+}

@@ -65,9 +65,10 @@ func TestAppendAfterWait(t *testing.T) {
 	}{
 		{"of two shards with one counter", "UPDATE tenure_tails SET position = position + 1 WHERE bucket = 0", granted[:2], nil},
 		{"for a fence", "SELECT FROM tenure_shards WHERE shard = '%s' FOR UPDATE", granted[2:3], nil},
-		{"for a takeover", "UPDATE tenure_shards SET session = 'other', token = token + 1 WHERE shard = '%s'", granted[3:4], driver.ErrFenced},
+		{"for a takeover", "WITH raised AS (UPDATE tenure_namespaces SET revision = revision + 1)\n" +
+			"UPDATE tenure_shards SET session = 'other', token = token + 1 WHERE shard = '%s'", granted[3:4], driver.ErrFenced},
 		{"for a release", "UPDATE tenure_shards SET session = '' WHERE shard = '%s'", granted[4:5], driver.ErrFenced},
-		{"for a commit", "UPDATE tenure_shards SET number = number + 1 WHERE shard = '%s'", granted[5:6], driver.ErrConflict},
+		{"for a commit", "UPDATE tenure_shards SET number = number + 1, oldest = 1, nonce = 1, commit_token = token WHERE shard = '%s'", granted[5:6], driver.ErrConflict},
 	} {
 		other := tx(t, db, stdsql.LevelReadCommitted)
 		text := c.change

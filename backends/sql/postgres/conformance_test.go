@@ -63,6 +63,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	unbound(t, db)
 	o.MaxConns = 2
 	var version string
 	if err := db.QueryRowContext(t.Context(), "SHOW server_version").Scan(&version); err != nil {
@@ -83,6 +84,40 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 			return s
 		},
 	}
+}
+
+// unbound takes the schema's checks away, as an administrator may, and as in tables of
+// before them.
+func unbound(t *testing.T, db *stdsql.DB) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), `DO $$ DECLARE c record; BEGIN
+  FOR c IN SELECT conrelid::regclass AS on_table, conname FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0
+  LOOP EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', c.on_table, c.conname); END LOOP; END $$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBounds: the schema takes the largest of everything, and nothing beyond.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	b, db := open(t, dsn, Options{}), openDB(t, dsn)
+	sqlfault.CheckBounds(t, b, func(string) *stdsql.DB { return db }, wide)
+}
+
+// TestWideRows is not parallel: it counts what is allocated.
+func TestWideRows(t *testing.T) {
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	b, db := open(t, dsn, Options{}), openDB(t, dsn)
+	unbound(t, db)
+	sqlfault.CheckWide(t, b, func(string) *stdsql.DB { return db }, wide)
+}
+
+// wide makes strings, and bytes, of the letter x.
+var wide = sqlfault.Wide{
+	Text:  sqlfault.OfServers().Text,
+	Bytes: func(n int) string { return sqlfault.OfServers().Bytes(n) + "::bytea" },
 }
 
 func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sqlfault.Calls, how sqlfault.How) (driver.Backend, error) {

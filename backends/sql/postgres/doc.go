@@ -17,7 +17,7 @@
 //
 // Heartbeats, reads and the application's writes each have connections of their
 // own, so that none waits for another (E4): at most [Options].MaxConns for writes,
-// and six more. A statement that is cancelled costs its connection. One more
+// and six more; after a lapse of trust three for pings. A statement that is cancelled costs its connection. One more
 // listens for changes, unless there is a pooler.
 //
 // Behind a pooler in transaction mode, such as PgBouncer, set Options.Pooler:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +57,29 @@ func TestNetwork(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	sqlfault.CheckNetwork(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
+}
+
+// TestPings: a ping waits for no read.
+func TestPings(t *testing.T) {
+	t.Parallel()
+	o, err := (&Options{Migrate: true, Create: true, NoNotify: true}).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stmts, err := compile(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := openStore(t.Context(), pool.Get(t, servers.Postgres, nil).Database(t).Reveal(), "app", o, stmts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	sqlfault.CheckPings(t, b, st, readConns)
 }
 
 // TestPageBytes: what a page leaves of a log is not sent.
@@ -248,6 +272,91 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, writer, reader, calls)
 }
 
+// TestNotifyFlood: a role without any grant sends notifications as fast as it can. A
+// member reads little more often than it polls, and a hand-over goes through meanwhile.
+func TestNotifyFlood(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Postgres, nil)
+	dsn := server.Database(t)
+	writer, calls := open(t, dsn, Options{}), new(sqlfault.Calls)
+	reader, err := openFaulty(t.Context(), dsn.Reveal(), "app", Options{}, calls, sqlfault.How{Wire: new(sqlfault.Wire)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	s, heir := sqlfault.Join(t, writer, "n1"), sqlfault.Join(t, reader, "n2")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	view, err := reader.Observe(t.Context(), driver.ObserveQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "nobody_" + dsn.Name()[len(dsn.Name())-8:]
+	admin := openDB(t, server.Admin().Database(dsn.Name()))
+	exec(t, admin, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", nobody, dsn.Password()))
+	t.Cleanup(func() { _, _ = admin.Exec("DROP ROLE " + nobody) })
+	db := openDB(t, dsn.As(nobody, dsn.Password()))
+
+	const (
+		lasts  = 2 * time.Second
+		enough = 5000 // notifications, at least
+		more   = 25   // reads beside those of polling
+	)
+	stop, flooded := make(chan struct{}), make(chan error, 1)
+	var sent atomic.Int64
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				flooded <- nil
+				return
+			default:
+			}
+			text := fmt.Sprintf("SELECT pg_notify('tenure_changed', x || '.observers app') FROM generate_series(%d, %d) AS x", n*10, n*10+9)
+			if _, err := db.ExecContext(t.Context(), text); err != nil {
+				flooded <- err
+				return
+			}
+			sent.Add(10)
+		}
+	}()
+	observed := make(chan error, 1)
+	go func() {
+		v, err := reader.Observe(t.Context(), driver.ObserveQuery{Since: view.Cursor})
+		if err == nil && (len(v.Shards) != 1 || v.Shards[0].Owner.Session != heir.ID()) {
+			err = fmt.Errorf("the view is %+v", v)
+		}
+		observed <- err
+	}()
+	start, before := time.Now(), calls.Reads.Load()
+	for deadline := start.Add(time.Minute); sent.Load() < enough || time.Since(start) < lasts; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d notifications in a minute", sent.Load())
+		}
+	}
+	res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: granted[0].Fence, To: heir.ID()}})
+	if err != nil || res[0].Err != nil {
+		t.Fatal(res, err)
+	}
+	select {
+	case err := <-observed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the hand-over is not seen during the flood")
+	}
+	reads, most := calls.Reads.Load()-before, int64(time.Since(start)/DefaultPollPeriod)+more
+	sqlfault.Commit(t, heir, sqlfault.AppendOf(res[0].Fence, 1, []byte("a")))
+	close(stop)
+	if err := <-flooded; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d notifications in %v caused %d reads", sent.Load(), time.Since(start), reads)
+	if reads > most {
+		t.Errorf("%d reads, want at most %d", reads, most)
+	}
+}
+
 // TestHints: a process of an earlier release, whose notification does not say what
 // changed, wakes everybody.
 func TestHints(t *testing.T) {
@@ -269,6 +378,22 @@ func TestHints(t *testing.T) {
 			t.Errorf("%q wakes %d, want %d", message, got, want)
 		}
 	}
+}
+
+// FuzzHeard hears whatever a role may send: it wakes readers, or nobody.
+func FuzzHeard(f *testing.F) {
+	h := &hints{self: "ME", of: "a/b"}
+	for _, message := range []string{"YOU.observers a/b", "YOU.tailers a/b", "YOU a/b", "ME a/b", "a/b", ". a/b", "YOU.observers", " a/b", "", "\x00 a/b"} {
+		f.Add(message)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		got := h.heard(message)
+		from, of, _ := strings.Cut(message, " ")
+		mine := from == h.self || strings.HasPrefix(from, h.self+".")
+		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^sql.AllReaders != 0 {
+			t.Errorf("%q wakes %d", message, got)
+		}
+	})
 }
 
 // TestReadOnlyByDefault: transactions state what they are, so a default that was

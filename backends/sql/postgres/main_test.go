@@ -13,7 +13,7 @@ import (
 var pool servers.Pool
 
 func TestMain(m *testing.M) {
-	if code, is := system.Member(Opener); is {
+	if code, is := system.Member(Opener()); is {
 		os.Exit(code)
 	}
 	system.AddFlags(flag.CommandLine)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	stdsql "database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/sqlfault"
@@ -158,19 +161,18 @@ func TestMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// recipe returns the statements of the documentation's block for roles, for the
-// roles given.
-func recipe(t *testing.T, owner, app, password string) string {
+// block returns the SQL that the documentation marks.
+func block(t *testing.T, mark string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/backends/postgres.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile("(?s)<!-- recipe -->\n```sql\n(.*?)```").FindSubmatch(text)
-	if block == nil {
-		t.Fatal("the documentation has no recipe")
+	found := regexp.MustCompile("(?s)<!-- " + mark + " -->\n```sql\n(.*?)```").FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("the documentation has no block %q", mark)
 	}
-	return strings.NewReplacer("tenure_owner", owner, "tenure_app", app, "'...'", "'"+password+"'").Replace(string(block[1]))
+	return string(found[1])
 }
 
 // restricted migrates as the owner of the database and returns how the run-time
@@ -182,7 +184,7 @@ func restricted(t *testing.T, server *servers.Server, dsn servers.DSN, o *Option
 	}
 	app := "app_" + dsn.Name()[len(dsn.Name())-8:]
 	admin := openDB(t, server.Admin().Database(dsn.Name()))
-	exec(t, admin, recipe(t, dsn.User(), app, dsn.Password()))
+	exec(t, admin, strings.NewReplacer("tenure_app", app, "'...'", "'"+dsn.Password()+"'").Replace(block(t, "recipe")))
 	t.Cleanup(func() { _, _ = admin.Exec("DROP OWNED BY " + app + "; DROP ROLE " + app) })
 	return dsn.As(app, dsn.Password())
 }
@@ -197,15 +199,67 @@ func TestRunTimeRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	s := sqlfault.Join(t, b, "n1")
-	sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	another, err := Open(t.Context(), app.Reveal(), "another", &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer another.Close()
+	for _, b := range []*Backend{b, another} {
+		s := sqlfault.Join(t, b, "n1")
+		sqlfault.Acquire(t, s, sqlfault.Claims(1))
+		granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2)[1:])
+		sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")))
+	}
+	const noRight, falls = "42501", "23000"
 	db := openDB(t, app)
-	for _, text := range []string{
-		"DELETE FROM tenure_shards", "DELETE FROM tenure_namespaces", "TRUNCATE tenure_shards", "DROP TABLE tenure_shards",
-		"DELETE FROM tenure_tails", "DELETE FROM tenure_rosters", "UPDATE tenure_schema SET version = 0",
+	exec(t, db, "UPDATE tenure_namespaces SET base = 100") // as by RaiseFloor
+	for text, code := range map[string]string{
+		"DELETE FROM tenure_shards":                                                                         noRight,
+		"DELETE FROM tenure_namespaces":                                                                     noRight,
+		"DELETE FROM tenure_tails":                                                                          noRight,
+		"DELETE FROM tenure_rosters":                                                                        noRight,
+		"TRUNCATE tenure_shards":                                                                            noRight,
+		"TRUNCATE tenure_logs":                                                                              noRight,
+		"DROP TABLE tenure_shards":                                                                          noRight,
+		"DROP TRIGGER falls ON tenure_shards":                                                               noRight,
+		"DROP FUNCTION tenure_refuse()":                                                                     noRight,
+		"ALTER TABLE tenure_shards DISABLE TRIGGER ALL":                                                     noRight,
+		"ALTER TABLE tenure_shards DROP CONSTRAINT tenure_shards_token_check":                               noRight,
+		"SET session_replication_role = replica":                                                            noRight,
+		"UPDATE tenure_schema SET version = 0":                                                              noRight,
+		"UPDATE tenure_shards SET shard = 'renamed'":                                                        noRight,
+		"UPDATE tenure_shards SET namespace = 'renamed'":                                                    noRight,
+		"UPDATE tenure_namespaces SET namespace = 'renamed'":                                                noRight,
+		"UPDATE tenure_namespaces SET store_id = 'replaced'":                                                noRight,
+		"UPDATE tenure_rosters SET namespace = 'renamed'":                                                   noRight,
+		"UPDATE tenure_rosters SET store_id = 'replaced'":                                                   noRight,
+		"UPDATE tenure_tails SET bucket = bucket + 16":                                                      noRight,
+		"UPDATE tenure_logs SET payloads = 'replaced'":                                                      noRight,
+		"UPDATE tenure_logs SET token = 1":                                                                  noRight,
+		"UPDATE tenure_items SET key = 'renamed'":                                                           noRight,
+		"UPDATE tenure_members SET session = 'renamed'":                                                     noRight,
+		"UPDATE tenure_departures SET revision = 0":                                                         noRight,
+		"UPDATE tenure_shards SET token = token - 1 WHERE token > 1":                                        falls,
+		"UPDATE tenure_namespaces SET base = base - 1":                                                      falls,
+		"UPDATE tenure_namespaces SET revision = 0":                                                         falls,
+		"UPDATE tenure_namespaces SET revision = revision - 1, base = base + 1":                             falls,
+		"INSERT INTO tenure_namespaces VALUES ('app') ON CONFLICT (namespace) DO UPDATE SET store_id = 'x'": noRight,
 	} {
-		if _, err := db.ExecContext(t.Context(), text); err == nil || !strings.Contains(err.Error(), "42501") {
-			t.Errorf("%s: %v, want a refusal", text, err)
+		var refused *pgconn.PgError
+		if _, err := db.ExecContext(t.Context(), text); !errors.As(err, &refused) || refused.Code != code {
+			t.Errorf("%s: %v, want a refusal with code %s", text, err, code)
+		}
+	}
+	// The page says what the role can do, in namespaces other than its own as well.
+	for text := range strings.SplitSeq(strings.TrimSpace(block(t, "possible")), "\n") {
+		possible := tx(t, db, stdsql.LevelReadCommitted)
+		if res, err := possible.ExecContext(t.Context(), text); err != nil {
+			t.Errorf("%s: %v; the page says that it is possible", text, err)
+		} else if n, err := res.RowsAffected(); err != nil || n == 0 {
+			t.Errorf("%s: changed nothing, %v", text, err)
+		}
+		if err := possible.Rollback(); err != nil {
+			t.Fatal(err)
 		}
 	}
 	// The role of an earlier release: labels stay, and nothing else is different.
@@ -221,8 +275,8 @@ func TestTLS(t *testing.T) {
 	if err := os.WriteFile(file, []byte(dsn.Password()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	settings := Settings{DSN: sql.Secret(dsn.As(dsn.User(), "outdated").Reveal()), PasswordFile: file, Namespace: "app", Create: true, Migrate: true}
-	b, err := Opener.Open(t.Context(), func(to any) error { *to.(*Settings) = settings; return nil })
+	settings := Settings{DSN: sql.Secret(dsn.As(dsn.User(), "outdated").Reveal()), PasswordFile: file, Namespace: "app", Options: Options{Create: true, Migrate: true}}
+	b, err := Opener().Open(t.Context(), func(to any) error { *to.(*Settings) = settings; return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

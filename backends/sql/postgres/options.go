@@ -24,54 +24,54 @@ const (
 type Options struct {
 	// Schema holds the tables. Default ("") "public"; lower-case letters, digits
 	// and "_". Migrate creates it if it is missing.
-	Schema string
+	Schema string `json:"schema" yaml:"schema"`
 
 	// TablePrefix begins the name of every table. Default ("") "tenure_";
 	// lower-case letters, digits and "_", at most 32 bytes.
-	TablePrefix string
+	TablePrefix string `json:"table_prefix" yaml:"table_prefix"`
 
 	// Create writes the namespace's identity if it has none. Without it a missing
 	// identity is an error, because it may mean a wiped store (rule I1).
-	Create bool
+	Create bool `json:"create" yaml:"create"`
 
-	// Migrate brings the tables up to date when opening, in the place of a step of
-	// its own with another role. It needs the right to create tables.
-	Migrate bool
+	// Migrate brings the tables up to date when opening, instead of a
+	// separate step run by another role. It needs the right to create tables.
+	Migrate bool `json:"migrate" yaml:"migrate"`
 
-	// NewRoster is an operator's word that no member of this namespace runs any
-	// more: a missing roster is accepted beside existing data.
-	NewRoster bool
+	// NewRoster asserts that no member of this namespace is running:
+	// a missing roster is accepted beside existing data.
+	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
 	// PollPeriod is how late a change made by another process may be reported.
 	// Default (0) DefaultPollPeriod; 1 ms to 10 s. Notifications make it earlier,
 	// except for heartbeats, so that failover takes this much longer at most.
-	PollPeriod time.Duration
+	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
 	// Pooler says that connections go through a pooler in transaction mode.
 	// Statements are then not prepared, and there are no notifications.
-	Pooler bool
+	Pooler bool `json:"pooler" yaml:"pooler"`
 
 	// NoNotify leaves out notifications (LISTEN and NOTIFY): changes are polled.
-	NoNotify bool
+	NoNotify bool `json:"no_notify" yaml:"no_notify"`
 
 	// MaxConns is how many connections write, at most. Default (0)
 	// DefaultMaxConns; 1 to 1000.
-	MaxConns int
+	MaxConns int `json:"max_conns" yaml:"max_conns"`
 
 	// NoIncarnation is for a server that refuses pg_control_system or
 	// pg_walfile_name, as some hosted ones do: then nothing tells a promotion that lost
 	// grants from a restart, and the floor has to be raised by hand after each (rule
 	// I2). Every process must set it alike.
-	NoIncarnation bool
+	NoIncarnation bool `json:"no_incarnation" yaml:"no_incarnation"`
 
 	// Insecure allows a connection to another host without TLS, or without checking
 	// the name in the server's certificate. Default false: such a DSN is refused.
-	Insecure bool
+	Insecure bool `json:"insecure" yaml:"insecure"`
 
-	// Password, if set, is asked for the password of each new connection, in the
-	// place of the DSN's: for passwords that change. It must be safe for concurrent
+	// Password, if set, is asked for the password of each new connection, instead of
+	// the DSN's: for passwords that change. It must be safe for concurrent
 	// use.
-	Password func(ctx context.Context) (string, error)
+	Password func(ctx context.Context) (string, error) `json:"-" yaml:"-"`
 }
 
 var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)

@@ -11,10 +11,10 @@ INSERT INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namesp
 ON CONFLICT DO NOTHING;
 
 -- name: namespace_read
-SELECT store_id, base, revision, incarnation, {incarnation} FROM tenure_namespaces WHERE namespace = :namespace;
+SELECT bounded(store_id), base, revision, bounded(incarnation), {incarnation} FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: namespace_lock
-SELECT store_id, base, revision, incarnation, {incarnation} FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY UPDATE;
+SELECT bounded(store_id), base, revision, bounded(incarnation), {incarnation} FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY UPDATE;
 
 -- name: namespace_raise
 UPDATE tenure_namespaces SET revision = :revision::bigint WHERE namespace = :namespace;
@@ -43,22 +43,22 @@ UPDATE tenure_tails SET trimmed = greatest(trimmed, (SELECT a.position FROM tenu
 WHERE namespace = :namespace AND bucket = :bucket::integer;
 
 -- name: shards_claim
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j FOR UPDATE SKIP LOCKED) AS s;
 
 -- name: shards_lock
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j FOR UPDATE) AS s;
 
 -- name: shards_hold
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j FOR NO KEY UPDATE) AS s;
 
 -- name: shards_read
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS s;
 
@@ -73,7 +73,9 @@ WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::js
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
 -- name: shards_lift
-UPDATE tenure_shards SET granted_from = token, token = :token::bigint, revision = :revision::bigint WHERE namespace = :namespace;
+-- Leaves out rows that are damaged, of which the schema refuses any change.
+UPDATE tenure_shards SET granted_from = token, token = :token::bigint, revision = :revision::bigint
+WHERE namespace = :namespace AND token > 0 AND octet_length(session) <= 64;
 
 -- name: shards_release
 UPDATE tenure_shards SET session = '', revision = :revision::bigint
@@ -81,21 +83,21 @@ WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::js
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
 -- name: shards_all
-SELECT shard, session, token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
+SELECT bounded(shard), bounded(session), token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
 
 -- name: shards_since
-SELECT shard, session, token FROM tenure_shards
+SELECT bounded(shard), bounded(session), token FROM tenure_shards
 WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, shard;
 
 -- name: owner_read
-SELECT session, token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
+SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
 
 -- name: head_read
 SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND shard = :shard;
 
 -- name: heads_all
-SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
+SELECT bounded(shard), number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 
 -- name: head_write
@@ -120,10 +122,10 @@ WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:keys::json
   SELECT r.ctid FROM tenure_items AS r WHERE r.namespace = :namespace AND r.shard = :shard AND r.key = j OFFSET 0) AS k));
 
 -- name: item_read
-SELECT version, value FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
+SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
 
 -- name: items_list
-SELECT key, version, value FROM tenure_items
+SELECT bounded(key), version, octet_length(value), bounded(value) FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high::text = '' OR key < :high::text)
 ORDER BY key;
 
@@ -145,6 +147,8 @@ WITH ns AS (
     nonce = :nonce::bigint, commit_token = :token::bigint
   WHERE namespace = :namespace AND shard = :shard AND session = :session AND token = :token::bigint
     AND number = :number::bigint - 1 AND (SELECT floor FROM ns) >= :seen::bigint
+    AND (number = 0 AND seq = 0 AND oldest = 0 OR
+      seq BETWEEN 0 AND 4611686018427387904 AND oldest BETWEEN 1 AND seq + 1 AND commit_token > 0 AND nonce <> 0)
   RETURNING seq, oldest
 ), tail AS (
   UPDATE tenure_tails SET position = position + :count::bigint
@@ -161,8 +165,8 @@ SELECT ns.floor, held.seq, held.oldest FROM ns CROSS JOIN held;
 -- name: logs_read
 -- The row whose payloads exceed the bytes is the last: all that is asked for would be
 -- sent, also what the reader leaves. A row too many costs its length only.
-SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM (
-  SELECT *, sum(octet_length(payloads)) OVER (ORDER BY last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier
+SELECT bounded(shard), first_seq, last_seq, token, number, position, bounded(cuts), octet_length(payloads), bounded(payloads) FROM (
+  SELECT *, sum(octet_length(payloads) + octet_length(cuts)) OVER (ORDER BY last_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier
   FROM tenure_logs
   WHERE namespace = :namespace AND shard = :shard AND last_seq > :after::bigint AND last_seq <= coalesce(
     (SELECT min(b.last_seq) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.shard = :shard AND b.last_seq >= :through::bigint),
@@ -172,8 +176,8 @@ WHERE earlier IS NULL OR earlier < :bytes::bigint
 ORDER BY last_seq;
 
 -- name: logs_tail
-SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM (
-  SELECT *, sum(octet_length(payloads)) OVER (ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier
+SELECT bounded(shard), first_seq, last_seq, token, number, position, bounded(cuts), octet_length(payloads), bounded(payloads) FROM (
+  SELECT *, sum(octet_length(payloads) + octet_length(cuts)) OVER (ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier
   FROM tenure_logs
   WHERE namespace = :namespace AND bucket = :bucket::integer AND position > :after::bigint AND position <= coalesce(
     (SELECT min(b.position) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.bucket = :bucket::integer AND b.position >= :through::bigint),
@@ -205,28 +209,28 @@ INSERT INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id)
 ON CONFLICT DO NOTHING;
 
 -- name: roster_read
-SELECT store_id, revision, coalesce((SELECT n.incarnation FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''), {incarnation}
+SELECT bounded(store_id), revision, coalesce((SELECT bounded(n.incarnation) FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''), {incarnation}
 FROM tenure_rosters WHERE namespace = :namespace;
 
 -- name: roster_lock
-SELECT store_id, revision, coalesce((SELECT n.incarnation FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''), {incarnation}
+SELECT bounded(store_id), revision, coalesce((SELECT bounded(n.incarnation) FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''), {incarnation}
 FROM tenure_rosters WHERE namespace = :namespace FOR NO KEY UPDATE;
 
 -- name: roster_raise
 UPDATE tenure_rosters SET revision = :revision::bigint WHERE namespace = :namespace;
 
 -- name: node_read
-SELECT session FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
+SELECT bounded(session) FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
 
 -- name: node_write
 INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
 ON CONFLICT (namespace, node) DO UPDATE SET session = excluded.session;
 
 -- name: nodes_all
-SELECT node FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
+SELECT bounded(node) FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
 
 -- name: nodes_idle
-SELECT n.node FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
+SELECT bounded(n.node) FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
   SELECT 1 FROM tenure_members AS m WHERE m.namespace = n.namespace AND m.session = n.session)
 ORDER BY n.node LIMIT :limit::integer;
 
@@ -239,7 +243,7 @@ INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, 
 VALUES (:namespace, :session, :node, :ttl_ns::bigint, :priority::integer, :weight::integer, :meta, :supersede::boolean, :revision::bigint);
 
 -- name: member_node
-SELECT node FROM tenure_members WHERE namespace = :namespace AND session = :session;
+SELECT bounded(node) FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: member_hold
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session FOR KEY SHARE;
@@ -260,11 +264,11 @@ WHERE m.namespace = :namespace AND m.session = ANY (ARRAY(SELECT jsonb_array_ele
 ORDER BY m.session FOR UPDATE SKIP LOCKED;
 
 -- name: members_all
-SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
 WHERE namespace = :namespace ORDER BY session;
 
 -- name: members_since
-SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
 WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, session;
 
 -- name: members_delete
@@ -281,7 +285,7 @@ SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :ses
 UPDATE tenure_beats SET version = :version::bigint WHERE namespace = :namespace AND session = :session;
 
 -- name: beats_lift
-UPDATE tenure_beats SET version = version + :by::bigint WHERE namespace = :namespace;
+UPDATE tenure_beats SET version = version + :by::bigint WHERE namespace = :namespace AND version BETWEEN 1 AND 4611686018427387904;
 
 -- name: beats_read
 SELECT s.session, s.version
@@ -301,7 +305,7 @@ SELECT namespace, session, :revision::bigint FROM tenure_members
 WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
 
 -- name: departures_since
-SELECT session FROM tenure_departures
+SELECT bounded(session) FROM tenure_departures
 WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, session;
 
 -- name: departures_trim

@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// Connections beside those for the application's writes. The machine has at
-	// most three heartbeats and a batch of each other kind in flight.
+	// Connections beside those for the application's writes. Pings have none but
+	// after a lapse of trust.
 	rosterConns = 3
 	readConns   = 3
+	pingConns   = 3
 	// pingAfter is for how long a connection for the application's writes may have been
 	// unused without being tried first: a commit that goes out with all it needs, on
 	// one that has ended, would be unknown.
@@ -31,15 +32,16 @@ const (
 	transactionLimitVersion = 170000
 )
 
-// store runs the shared code's transactions, each on a connection of the lane it
+// store runs the shared code's transactions, each on a connection of the pool it
 // belongs to.
 type store struct {
-	data, roster, reads *pgxpool.Pool
-	stmts               *sql.Statements
-	write, read         []string // what begins a transaction
-	wake                sql.Wake
-	hints               *hints // nil if changes are polled only
-	life                *sql.Life
+	data, roster, reads, pings *pgxpool.Pool
+
+	stmts       *sql.Statements
+	write, read []string // what begins a transaction
+	wake        sql.Wake
+	hints       *hints // nil if changes are polled only
+	life        *sql.Life
 }
 
 var _ sql.Store = (*store)(nil)
@@ -67,16 +69,16 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	for _, lane := range []struct {
+	for _, part := range []struct {
 		pool  **pgxpool.Pool
 		conns int
-	}{{&s.data, o.MaxConns}, {&s.roster, rosterConns}, {&s.reads, readConns}} {
+	}{{&s.data, o.MaxConns}, {&s.roster, rosterConns}, {&s.reads, readConns}, {&s.pings, pingConns}} {
 		c := cfg.Copy()
-		c.MaxConns, c.MinConns = int32(lane.conns), 0
-		if lane.pool == &s.data {
+		c.MaxConns, c.MinConns = int32(part.conns), 0
+		if part.pool == &s.data {
 			c.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 		}
-		if *lane.pool, err = pgxpool.NewWithConfig(ctx, c); err != nil {
+		if *part.pool, err = pgxpool.NewWithConfig(ctx, c); err != nil {
 			return nil, fmt.Errorf("tenure: opening the database: %w", err)
 		}
 	}
@@ -143,25 +145,29 @@ func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.T
 }
 
 func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	return s.reading(ctx, s.read, fn)
+	return s.reading(ctx, s.reads, s.read, fn)
 }
 
 func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	return s.reading(ctx, s.read, fn)
+	return s.reading(ctx, s.reads, s.read, fn)
 }
 
 func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, nil, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+	return s.reading(ctx, s.reads, nil, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
 }
 
-// reading runs fn on a connection for reads, which the transaction begins, if any.
-func (s *store) reading(ctx context.Context, begin []string, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
+	return s.reading(ctx, s.pings, nil, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+}
+
+// reading runs fn on a connection of the pool, after the statements in begin.
+func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string, fn func(context.Context, *sql.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	conn, err := s.reads.Acquire(ctx)
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return sql.Cause(ctx, fmt.Errorf("tenure: reading: %w", err))
 	}
@@ -190,7 +196,7 @@ func (s *store) Close() error {
 	if s.hints != nil {
 		s.hints.close()
 	}
-	for _, p := range []*pgxpool.Pool{s.data, s.roster, s.reads} {
+	for _, p := range []*pgxpool.Pool{s.data, s.roster, s.reads, s.pings} {
 		if p != nil {
 			p.Close()
 		}

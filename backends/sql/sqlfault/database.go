@@ -44,19 +44,13 @@ func (d *Database) Compact(ctx context.Context) error {
 	return d.exec(ctx, "UPDATE tenure_rosters SET revision = revision + 10000 WHERE")
 }
 
-// Tamper writes a shard's or a member's record.
+// Tamper writes a shard's or a member's record, or what belongs to them.
 func (d *Database) Tamper(ctx context.Context, what conformance.Tampering, name string) error {
-	shard := fmt.Sprintf(" WHERE shard = '%s' AND", name)
-	switch what {
-	case conformance.CorruptMember:
-		return d.exec(ctx, fmt.Sprintf("UPDATE tenure_members SET meta = '{{{', revision = revision + 1 WHERE session = '%s' AND", name),
-			"UPDATE tenure_rosters SET revision = revision + 1 WHERE")
-	case conformance.RewriteShard:
-		return d.exec(ctx, "UPDATE tenure_shards SET token = token"+shard)
-	case conformance.RemoveShard:
-		return d.exec(ctx, "DELETE FROM tenure_shards"+shard)
+	data, roster := Damage(what, name, OfServers())
+	if len(data)+len(roster) == 0 {
+		return errors.ErrUnsupported
 	}
-	return errors.ErrUnsupported // the columns are typed and bounded
+	return d.exec(ctx, append(data, roster...)...)
 }
 
 // Wipe removes every row.

@@ -3,6 +3,7 @@ package sqlfault
 import (
 	stdsql "database/sql"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -52,9 +53,12 @@ func CheckNames(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	for _, i := range append(damaged, 2) {
 		f := granted[i].Fence
 		results, err := s.Commit(t.Context(), []driver.Write{AppendOf(f, 1, nil)})
-		fenced, ok := errors.AsType[*driver.FencedError](errors.Join(err, results[0].Err))
-		if !ok || fenced.Current != (driver.Owner{}) {
-			t.Errorf("commit to %s: %v, %v, want it fenced, and no names", f.Shard, err, results[0].Err)
+		want := driver.ErrDamaged
+		if i == 2 { // the row of its name is gone
+			want = driver.ErrFenced
+		}
+		if err != nil || !errors.Is(results[0].Err, want) || strings.Contains(results[0].Err.Error(), "\x1b") {
+			t.Errorf("commit to %s: %v, %v, want it refused as %v, and no names", f.Shard, err, results[0].Err, want)
 		}
 	}
 	claims := Claims(4)
@@ -66,7 +70,7 @@ func CheckNames(t *testing.T, b driver.Backend, db *stdsql.DB) {
 		t.Fatal(err)
 	}
 	for _, i := range damaged {
-		if err := results[i].Err; err == nil || errors.Is(err, driver.ErrHeld) {
+		if err := results[i].Err; !errors.Is(err, driver.ErrDamaged) {
 			t.Errorf("claim of a damaged shard: %v", err)
 		}
 	}

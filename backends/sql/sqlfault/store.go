@@ -56,3 +56,9 @@ func (s *Store) Read(ctx context.Context, fn func(ctx context.Context, data, ros
 	s.Calls.Reads.Add(1)
 	return s.Wire.pass(ctx, func(ctx context.Context) error { return s.Store.Read(ctx, fn) })
 }
+
+// Ping counts and passes on.
+func (s *Store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
+	s.Calls.Reads.Add(1)
+	return s.Wire.pass(ctx, func(ctx context.Context) error { return s.Store.Ping(ctx, fn) })
+}

@@ -61,7 +61,7 @@ func (h *harness) store() *conformance.Store {
 	}
 	return &conformance.Store{
 		Open:         open(harnessNamespace, Options{}),
-		OpenExisting: open(harnessNamespace, Options{MustExist: true}),
+		OpenExisting: open(harnessNamespace, Options{Create: new(false)}),
 		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
 			return h.open(ctx, harnessNamespace+suffix, nil)
 		},
@@ -113,13 +113,17 @@ func (h *harness) openOn(ctx context.Context, namespace string, o *Options, w *s
 	return b, nil
 }
 
-// exec runs statements on one of the files, past the driver.
+// exec runs statements on one of the files, past the driver and the schema's checks.
 func (h *harness) exec(ctx context.Context, suffix string, statements ...string) error {
 	db, err := OpenDB(h.path + suffix)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(ctx, "PRAGMA ignore_check_constraints = 1"); err != nil {
+		return err
+	}
 	return inTx(ctx, db, statements)
 }
 
@@ -137,17 +141,72 @@ func inTx(ctx context.Context, db *stdsql.DB, statements []string) error {
 	return tx.Commit()
 }
 
+// wide makes strings, and bytes, of the letter x.
+var wide = sqlfault.Wide{
+	Text:  func(n int) string { return fmt.Sprintf("printf('%%.*c', %d, 'x')", n) },
+	Bytes: func(n int) string { return fmt.Sprintf("zeroblob(%d)", n) },
+}
+
 func (h *harness) tamper(ctx context.Context, what conformance.Tampering, name string) error {
-	switch what {
-	case conformance.CorruptMember:
-		return h.exec(ctx, membersSuffix, fmt.Sprintf("UPDATE tenure_members SET meta = '{{{', revision = revision + 1 WHERE session = '%s'", name),
-			"UPDATE tenure_rosters SET revision = revision + 1")
-	case conformance.RewriteShard:
-		return h.exec(ctx, "", fmt.Sprintf("UPDATE tenure_shards SET token = token WHERE shard = '%s'", name))
-	case conformance.RemoveShard:
-		return h.exec(ctx, "", fmt.Sprintf("DELETE FROM tenure_shards WHERE shard = '%s'", name))
+	data, roster := sqlfault.Damage(what, name, wide)
+	if len(data)+len(roster) == 0 {
+		return errors.ErrUnsupported
 	}
-	return errors.ErrUnsupported // the columns are typed and bounded
+	for suffix, statements := range map[string][]string{"": data, membersSuffix: roster} {
+		for i := range statements {
+			statements[i] += " namespace = '" + harnessNamespace + "'"
+		}
+		if err := h.exec(ctx, suffix, statements...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestBounds: the schema takes the largest of everything, and nothing beyond.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	b, db := openBeside(t, false)
+	sqlfault.CheckBounds(t, b, db, wide)
+}
+
+// TestWideRows is not parallel: it counts what is allocated.
+func TestWideRows(t *testing.T) {
+	b, db := openBeside(t, true)
+	sqlfault.CheckWide(t, b, db, wide)
+}
+
+// openBeside opens a backend, and both of its files past it.
+func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string) *stdsql.DB) {
+	t.Helper()
+	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}
+	b, err := h.open(t.Context(), "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	beside := make(map[string]*stdsql.DB)
+	for _, suffix := range []string{"", membersSuffix} {
+		db, err := OpenDB(h.path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		db.SetMaxOpenConns(1)
+		if unchecked {
+			if _, err := db.ExecContext(t.Context(), "PRAGMA ignore_check_constraints = 1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		beside[suffix] = db
+	}
+	return b, func(table string) *stdsql.DB {
+		switch table {
+		case "rosters", "nodes", "members", "beats", "departures":
+			return beside[membersSuffix]
+		}
+		return beside[""]
+	}
 }
 
 func (h *harness) wipe(ctx context.Context) error {

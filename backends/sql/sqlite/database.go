@@ -35,10 +35,10 @@ type database struct {
 	reads *stdsql.DB
 	// anchor is never used: while it is open SQLite removes neither the write-ahead
 	// log nor the index of it, so that one that is gone was removed by somebody else.
-	anchor *stdsql.Conn
-	prep   *sql.Prepared
-	snaps  chan struct{} // a slot per read transaction
-	lane   *lane
+	anchor    *stdsql.Conn
+	prep      *sql.Prepared
+	snaps     chan struct{} // a slot per read transaction
+	committer *committer
 }
 
 // open returns connections for a file that is in WAL mode already.
@@ -68,8 +68,8 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 	if err != nil {
 		return nil, err
 	}
-	if !exists && o.MustExist {
-		return nil, fmt.Errorf("tenure: there is no database file %s: check the path, or open it once without MustExist", path)
+	if !exists && !o.create() {
+		return nil, fmt.Errorf("tenure: there is no database file %s: check the path, or open it once with Create", path)
 	}
 	if err := checkLog(ctx, path); err != nil {
 		return nil, err
@@ -148,8 +148,8 @@ func newWriter(ctx context.Context, path string, stmts *sql.Statements) (*writer
 }
 
 func (d *database) close() error {
-	if d.lane != nil {
-		if err := d.lane.close(); err != nil {
+	if d.committer != nil {
+		if err := d.committer.close(); err != nil {
 			d.reads.Close()
 			return err
 		}

@@ -51,7 +51,7 @@ func refuse(t *testing.T, path, namespace string, o *sqlite.Options, want error,
 
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
-	exists := &sqlite.Options{MustExist: true}
+	exists := &sqlite.Options{Create: new(false)}
 	t.Run("directory missing", func(t *testing.T) {
 		refuse(t, filepath.Join(t.TempDir(), "no", "app.db"), "app", nil, driver.ErrInvalid, "create it")
 	})
@@ -367,16 +367,16 @@ func TestWriteBehindALock(t *testing.T) {
 func TestOpener(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
-	b, err := sqlite.Opener.Open(t.Context(), func(into any) error {
+	b, err := sqlite.Opener().Open(t.Context(), func(into any) error {
 		s := into.(*sqlite.Settings)
-		s.Path, s.Namespace, s.Poll = path, "orders", 20*time.Millisecond
+		s.Path, s.Namespace, s.PollPeriod = path, "orders", 20*time.Millisecond
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if i := b.Info(); i.Backend != sqlite.Opener.Name || i.Namespace != "orders" || i.Limits.PollPeriod != 20*time.Millisecond {
+	if i := b.Info(); i.Backend != sqlite.Opener().Name || i.Namespace != "orders" || i.Limits.PollPeriod != 20*time.Millisecond {
 		t.Errorf("info %+v", i)
 	}
 }

@@ -17,22 +17,24 @@ type Options struct {
 	// PollPeriod is how late a change made by another process may be reported.
 	// Default (0) DefaultPollPeriod; 1 ms to 10 s. Changes made through the same
 	// Backend are reported at once.
-	PollPeriod time.Duration
+	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
-	// MustExist refuses to create anything: the files, the tables and the
-	// namespace's identity must be there. Set it where a missing database means a
-	// wrong path or a lost disk (rule I1).
-	MustExist bool
+	// Create makes the files, the tables and the namespace's identity if they are
+	// missing. Default (nil) true, unlike the backends of servers. With new(false) a
+	// missing one is an error: for where it means a wrong path or a lost disk (rule I1).
+	Create *bool `json:"create" yaml:"create"`
 
-	// NewRoster is an operator's word that no member of this namespace runs any
-	// more: an empty members' file is accepted beside existing data, as after a
+	// NewRoster asserts that no member of this namespace is running:
+	// an empty members' file is accepted beside existing data, as after a
 	// restore of the data file alone.
-	NewRoster bool
+	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
 	// TablePrefix begins the name of every table. Default ("") "tenure_";
 	// lower-case letters, digits and "_", at most 32 bytes.
-	TablePrefix string
+	TablePrefix string `json:"table_prefix" yaml:"table_prefix"`
 }
+
+func (o *Options) create() bool { return o.Create == nil || *o.Create }
 
 // withDefaults returns a copy with the defaults filled in, or what to change.
 func (o *Options) withDefaults() (*Options, error) {

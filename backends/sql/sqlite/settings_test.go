@@ -28,8 +28,8 @@ func TestLiveSettings(t *testing.T) {
 	for name, on := range map[string]interface {
 		QueryRowContext(ctx context.Context, query string, args ...any) *stdsql.Row
 	}{
-		"data, writes": st.data.lane.conn.conn, "data, reads": st.data.reads, "data, anchor": st.data.anchor,
-		"members, heartbeats": st.members.lane.conn.conn, "members, claims": st.holder.conn, "members, reads": st.members.reads,
+		"data, writes": st.data.committer.conn.conn, "data, reads": st.data.reads, "data, anchor": st.data.anchor,
+		"members, heartbeats": st.members.committer.conn.conn, "members, claims": st.holder.conn, "members, reads": st.members.reads,
 		"the application's": user,
 	} {
 		for setting, want := range map[string]string{"synchronous": "2", "journal_mode": "wal"} {
@@ -91,7 +91,7 @@ func TestMembersAreLockedUntilCommit(t *testing.T) {
 	defer conn.Close()
 	s := sqlfault.Join(t, b, "n1")
 	commits, locked := 0, false
-	err = st.data.lane.conn.conn.Raw(func(c any) error {
+	err = st.data.committer.conn.conn.Raw(func(c any) error {
 		c.(sqlite.HookRegisterer).RegisterCommitHook(func() int32 {
 			commits++
 			_, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")

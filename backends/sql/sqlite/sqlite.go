@@ -32,7 +32,7 @@ var _ driver.Backend = (*Backend)(nil)
 
 // Open opens the namespace in the database file at path, and in the members' file
 // beside it, path + "-members". It creates what is missing unless
-// Options.MustExist is set. The context bounds the opening only. nil options
+// Options.Create is false. The context bounds the opening only. nil options
 // work. An error says in one line what to change; a store that lost one of its
 // parts is ErrStoreChanged.
 func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, error) {
@@ -78,7 +78,7 @@ func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) s
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
 			PollPeriod: o.PollPeriod, MinTTL: 250 * time.Millisecond,
 		},
-		Create: !o.MustExist, NewRoster: o.NewRoster, Buckets: 1,
+		Create: o.create(), NewRoster: o.NewRoster, Buckets: 1,
 	}
 }
 

@@ -7,10 +7,10 @@
 INSERT OR IGNORE INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id);
 
 -- name: namespace_read
-SELECT store_id, base, revision, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
+SELECT bounded(store_id), base, revision, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: namespace_lock
-SELECT store_id, base, revision, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
+SELECT bounded(store_id), base, revision, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: namespace_raise
 UPDATE tenure_namespaces SET revision = :revision WHERE namespace = :namespace;
@@ -33,22 +33,22 @@ UPDATE tenure_tails SET trimmed = max(trimmed, coalesce((SELECT a.position FROM 
 WHERE namespace = :namespace AND bucket = :bucket;
 
 -- name: shards_lock
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = j.value;
 
 -- name: shards_claim
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = j.value;
 
 -- name: shards_hold
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = j.value;
 
 -- name: shards_read
-SELECT s.shard, s.session, s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = j.value;
 
@@ -67,21 +67,21 @@ UPDATE tenure_shards SET session = '', revision = :revision
 WHERE namespace = :namespace AND shard IN (SELECT value FROM json_each(:shards));
 
 -- name: shards_all
-SELECT shard, session, token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
+SELECT bounded(shard), bounded(session), token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
 
 -- name: shards_since
-SELECT shard, session, token FROM tenure_shards
+SELECT bounded(shard), bounded(session), token FROM tenure_shards
 WHERE namespace = :namespace AND revision > :revision ORDER BY revision, shard;
 
 -- name: owner_read
-SELECT session, token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
+SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
 
 -- name: head_read
 SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND shard = :shard;
 
 -- name: heads_all
-SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
+SELECT bounded(shard), number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 
 -- name: head_write
@@ -103,10 +103,10 @@ DELETE FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key IN (SELECT value FROM json_each(:keys));
 
 -- name: item_read
-SELECT version, value FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
+SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
 
 -- name: items_list
-SELECT key, version, value FROM tenure_items
+SELECT bounded(key), version, octet_length(value), bounded(value) FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high = '' OR key < :high)
 ORDER BY key;
 
@@ -117,14 +117,14 @@ VALUES (:namespace, :shard, :first, :last, :token, :number, :bucket,
   :cuts, coalesce(:payloads, x''));
 
 -- name: logs_read
-SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
+SELECT bounded(shard), first_seq, last_seq, token, number, position, bounded(cuts), octet_length(payloads), bounded(payloads) FROM tenure_logs
 WHERE namespace = :namespace AND shard = :shard AND last_seq > :after AND last_seq <= coalesce(
   (SELECT min(b.last_seq) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.shard = :shard AND b.last_seq >= :through),
   :through)
 ORDER BY last_seq;
 
 -- name: logs_tail
-SELECT shard, first_seq, last_seq, token, number, position, cuts, payloads FROM tenure_logs
+SELECT bounded(shard), first_seq, last_seq, token, number, position, bounded(cuts), octet_length(payloads), bounded(payloads) FROM tenure_logs
 WHERE namespace = :namespace AND bucket = :bucket AND position > :after AND position <= coalesce(
   (SELECT min(b.position) FROM tenure_logs AS b WHERE b.namespace = :namespace AND b.bucket = :bucket AND b.position >= :through),
   :through)
@@ -152,26 +152,26 @@ DELETE FROM tenure_probes WHERE id = :id;
 INSERT OR IGNORE INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id);
 
 -- name: roster_read
-SELECT store_id, revision, '', '' FROM tenure_rosters WHERE namespace = :namespace;
+SELECT bounded(store_id), revision, '', '' FROM tenure_rosters WHERE namespace = :namespace;
 
 -- name: roster_lock
-SELECT store_id, revision, '', '' FROM tenure_rosters WHERE namespace = :namespace;
+SELECT bounded(store_id), revision, '', '' FROM tenure_rosters WHERE namespace = :namespace;
 
 -- name: roster_raise
 UPDATE tenure_rosters SET revision = :revision WHERE namespace = :namespace;
 
 -- name: node_read
-SELECT session FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
+SELECT bounded(session) FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
 
 -- name: node_write
 INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
 ON CONFLICT (namespace, node) DO UPDATE SET session = excluded.session;
 
 -- name: nodes_all
-SELECT node FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
+SELECT bounded(node) FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
 
 -- name: nodes_idle
-SELECT n.node FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
+SELECT bounded(n.node) FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
   SELECT 1 FROM tenure_members AS m WHERE m.namespace = n.namespace AND m.session = n.session)
 ORDER BY n.node LIMIT :limit;
 
@@ -184,7 +184,7 @@ INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, 
 VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :supersede, :revision);
 
 -- name: member_node
-SELECT node FROM tenure_members WHERE namespace = :namespace AND session = :session;
+SELECT bounded(node) FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: member_hold
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session;
@@ -202,11 +202,11 @@ SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_bea
 WHERE b.namespace = :namespace AND b.session = j.value;
 
 -- name: members_all
-SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
 WHERE namespace = :namespace ORDER BY session;
 
 -- name: members_since
-SELECT session, node, ttl_ns, priority, weight, meta, supersede FROM tenure_members
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
 WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
 
 -- name: members_delete
@@ -239,7 +239,7 @@ SELECT :namespace, m.session, :revision FROM json_each(:sessions) AS j CROSS JOI
 WHERE m.namespace = :namespace AND m.session = j.value;
 
 -- name: departures_since
-SELECT session FROM tenure_departures
+SELECT bounded(session) FROM tenure_departures
 WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
 
 -- name: departures_trim

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/backends/sql"
 )
 
-// store runs the shared code's transactions on the two files. The data lane
-// writes the data file, the members' lane the members' file. A claim holds the
+// store runs the shared code's transactions on the two files. The data committer
+// writes the data file, the members' committer the members' file. A claim holds the
 // members' write lock, on a connection of its own, from before it looks at a
 // member until the data are committed: an eviction, a join or a leave comes
 // before or after the claim, never in between (A1). It takes the data file's lock
@@ -17,7 +17,7 @@ import (
 // for the time of the decision, so that heartbeats hardly wait (E4).
 type store struct {
 	data, members *database
-	holder        *writer // of the members' lock for claims; used by the data lane only
+	holder        *writer // of the members' lock for claims; used by the data committer only
 	wake          sql.Wake
 	stop          chan struct{}
 	closeOnce     sync.Once
@@ -43,7 +43,7 @@ func openStore(ctx context.Context, path string, o *Options, stmts *sql.Statemen
 		if err != nil {
 			return nil, err
 		}
-		d.lane = newLane(w, s.Check, s.wake.Broadcast)
+		d.committer = newCommitter(w, s.Check, s.wake.Broadcast)
 	}
 	if s.holder, err = newWriter(ctx, s.members.path, stmts); err != nil {
 		return nil, err
@@ -52,11 +52,11 @@ func openStore(ctx context.Context, path string, o *Options, stmts *sql.Statemen
 }
 
 func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	return s.data.lane.do(ctx, fn, nil)
+	return s.data.committer.do(ctx, fn, nil)
 }
 
 func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
-	return s.members.lane.do(ctx, fn, nil)
+	return s.members.committer.do(ctx, fn, nil)
 }
 
 func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
@@ -73,7 +73,7 @@ func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.T
 			s.holder.rollback()
 		}
 	}
-	return s.data.lane.do(ctx, func(ctx context.Context, data *sql.Tx) error { return fn(ctx, data, hold) }, release)
+	return s.data.committer.do(ctx, func(ctx context.Context, data *sql.Tx) error { return fn(ctx, data, hold) }, release)
 }
 
 func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
@@ -86,6 +86,11 @@ func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx
 
 func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
 	return readFailed(s.data.path, fn(ctx, sql.NewTx(s.data.prep, nil), sql.NewTx(s.members.prep, nil)))
+}
+
+// Ping is Read: reads of a file wait for nothing.
+func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
+	return s.Read(ctx, fn)
 }
 
 // Check looks at the files. Those that SQLite removes as the last process closes them

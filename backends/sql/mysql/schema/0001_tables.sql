@@ -79,7 +79,8 @@ CREATE TABLE IF NOT EXISTS tenure_tails (
     PRIMARY KEY (namespace, bucket)
 ) ENGINE = InnoDB;
 
--- Scratch rows by which opening proves that conditions are honoured.
+-- Scratch rows by which opening proves that conditions are honoured, and at most 64 that
+-- are written before what was just read is handed out.
 CREATE TABLE IF NOT EXISTS tenure_probes (
     id      VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     version BIGINT NOT NULL

@@ -16,7 +16,7 @@ import (
 	"example.com/synthetic/core/driver"
 )
 
-var Opener = driver.Opener{Name: "etcd"}
+var Opener = driver.Opener{Name: "etcd"} // want `package-level state Opener`
 
 func Open(c *clientv3.Client) error {
 	slog.Info("open")

@@ -1,0 +1,214 @@
+package consul
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/changelog"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// sockets lists those that lead to a port of this host and that a process still
+// has: what is merely being closed belongs to none.
+func sockets(t *testing.T, port int) map[string]bool {
+	t.Helper()
+	file, err := os.Open("/proc/self/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	open := map[string]bool{} // by the own end
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) < 10 {
+			continue
+		}
+		_, hex, _ := strings.Cut(f[2], ":")
+		if to, err := strconv.ParseUint(hex, 16, 16); err == nil && int(to) == port && f[9] != "0" {
+			open[f[1]] = true
+		}
+	}
+	return open
+}
+
+// load uses a backend in every way at once until it did so many commits, and cuts
+// many calls short.
+func load(t *testing.T, b *Backend, s driver.Session, fences []driver.Fence, commits int64) {
+	other := join(t, b, "n2")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	watch := func(do func() error) {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if err := do(); err != nil && !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var cursor, tail driver.Cursor
+	watch(func() error {
+		v, err := b.Observe(ctx, driver.ObserveQuery{Since: cursor, Beats: []driver.Beat{{Session: other.ID()}}})
+		if err == nil {
+			cursor = v.Cursor
+		}
+		return err
+	})
+	watch(func() error {
+		p, err := b.TailLog(ctx, tail, 100)
+		if err == nil {
+			tail = p.Cursor
+		}
+		return err
+	})
+	watch(func() error { return s.Beat(ctx) })
+	for i := range 4 { // each cancelled read costs the slot its connection
+		watch(func() error {
+			short, cancel := context.WithTimeout(ctx, time.Duration(i+1)*500*time.Microsecond)
+			defer cancel()
+			_, err := b.List(short, fences[0].Shard, "")
+			return err
+		})
+	}
+	var done atomic.Int64
+	for _, f := range fences[:min(20, len(fences))] {
+		number := driver.WriteNo(0)
+		watch(func() error {
+			number++
+			done.Add(1)
+			return tryCommit(ctx, s, entry1(f, number, []byte("x")))
+		})
+	}
+	again(t, "commits", func(context.Context) error {
+		if got := done.Load(); got < commits && !t.Failed() {
+			return fmt.Errorf("%d of %d", got, commits)
+		}
+		return nil
+	})
+	cancel()
+	all.Wait()
+}
+
+// usualSlots are in use while heartbeats are answered.
+const usualSlots = 1 + requestSlots + waitSlots
+
+// TestConnections: a process has at most six connections, whatever the number of its
+// shards, also while calls are cut short.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 10_000} {
+		server := servers.New(t, servers.Consul, nil) // whose port nobody else connects to
+		_, text, err := net.SplitHostPort(server.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		port, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most, stop, counted := 0, make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(counted)
+			var before map[string]bool
+			for pace := time.NewTicker(5 * time.Millisecond); ; {
+				// One that is being closed is not there the next time, and the kernel's
+				// list is not of one instant.
+				now, lasting := sockets(t, port), 0
+				for own := range now {
+					if before[own] {
+						lasting++
+					}
+				}
+				most, before = max(most, lasting), now
+				select {
+				case <-stop:
+					pace.Stop()
+					return
+				case <-pace.C:
+				}
+			}
+		}()
+		b, err := OpenConfig(t.Context(), Config{Address: server.Addr()}, "app", &Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := join(t, b, "n1")
+		fences, _ := acquire(t, s, claims(shards))
+		load(t, b, s, fences, 100)
+		close(stop)
+		<-counted
+		t.Logf("%d shards: at most %d connections", shards, most)
+		if most > usualSlots || most < 4 {
+			t.Errorf("%d shards: %d connections, want at most %d, and some for writes, heartbeats and queries", shards, most, usualSlots)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		again(t, "closing", func(context.Context) error {
+			if left := len(sockets(t, port)); left > 0 {
+				return fmt.Errorf("%d connections are left", left)
+			}
+			return nil
+		})
+	}
+}
+
+// TestDialInVain: a dial that is under way when its heartbeat has given up does not
+// keep out the next one, nor is there a second connection.
+func TestDialInVain(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Consul, nil)
+	var dials, open, most atomic.Int64
+	reach := dialer("")
+	tr := single(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) == 1 { // the network is cut
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		conn, err := reach(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		raise(&most, open.Add(1))
+		return &countedConn{Conn: conn, closed: func() { open.Add(-1) }}, nil
+	})
+	client, err := api.NewClient(&api.Config{Address: server.Addr(), Transport: tr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, keys := storeOver(t, shared(client, tr.CloseIdleConnections))
+	beat := func(within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		_, err := s.Apply(ctx, &changelog.Batch{Batch: kv.Batch{Heartbeat: true, Txns: []kv.Txn{{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}}}})
+		return err
+	}
+	if err := beat(50 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a heartbeat into a network that is cut: %v", err)
+	}
+	for range 3 {
+		if err := beat(10 * time.Second); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+	// On a busy machine http.Transport may give a connection up, and dial again.
+	if dials.Load() < 2 || most.Load() != 1 {
+		t.Errorf("%d dials and %d connections at once, want at least 2, and 1", dials.Load(), most.Load())
+	}
+}

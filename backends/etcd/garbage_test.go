@@ -1,0 +1,21 @@
+package etcd
+
+import (
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/garbage"
+	"github.com/tenure-go/tenure/conformance/servers"
+)
+
+var garbageFor = garbage.Flag()
+
+// TestGarbage is not parallel: it looks at the heap. Garbage is written as the run-time
+// user.
+func TestGarbage(t *testing.T) {
+	server := servers.New(t, servers.Etcd, &servers.Options{Config: []string{"bcrypt-cost = 4"}})
+	_, user := enableAuth(t, server, "readwrite", "suite/", clientv3.GetPrefixRangeEnd("suite/"))
+	garbage.Test(t, harness(t, user, user, nil).New(conformance.Wrap(t)), 4, *garbageFor)
+}

@@ -1,0 +1,243 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// writers are this process's change logs of one kind. One transaction at a time carries
+// a change log, since each compares the one before; a caller blocks while all are in
+// use.
+type writers struct {
+	kind     kind
+	instance string
+	slots    chan struct{} // holds one token for each that is taken
+
+	mu    sync.Mutex
+	all   []*writer
+	named int // names given so far
+}
+
+// writer is one change log of this process. Only the call that has taken it may touch
+// it.
+type writer struct {
+	name  string
+	taken bool // guarded by writers.mu
+	// What its record is, as far as known: after an outcome that is unknown, or a
+	// refusal, it is read before it is used again. A request that is still on its way
+	// cannot be applied after the next one, which moves the record.
+	known bool
+	rev   kv.Rev // 0: there is no record
+	log   changeLog
+}
+
+func (w *writers) init(k kind, instance string, n int) {
+	w.kind, w.instance = k, instance
+	w.slots = make(chan struct{}, n)
+	w.all = make([]*writer, n)
+	for i := range w.all {
+		w.all[i] = &writer{}
+		w.rename(w.all[i])
+	}
+}
+
+// rename gives a change log a name that none has had: a record that somebody removed,
+// or damaged, is not written again, so that nobody takes its end for a new beginning.
+func (w *writers) rename(l *writer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.named++
+	l.name = w.kind.prefix() + w.instance + "-" + strconv.Itoa(w.named)
+	l.known, l.rev, l.log = true, 0, changeLog{}
+}
+
+// take waits for a change log that is free. The first ones are preferred, so that a
+// process has as many records as it has transactions under way.
+func (w *writers) take(ctx context.Context) (*writer, error) {
+	select {
+	case w.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, notSent(fmt.Errorf("tenure: waiting for other writes: %w", ctx.Err()))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.all[slices.IndexFunc(w.all, func(l *writer) bool { return !l.taken })]
+	l.taken = true
+	return l, nil
+}
+
+func (w *writers) give(l *writer) {
+	w.mu.Lock()
+	l.taken = false
+	w.mu.Unlock()
+	<-w.slots
+}
+
+// mine reports whether a change log is one that this process may still write.
+func (w *writers) mine(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.all, func(l *writer) bool { return l.name == name })
+}
+
+// maxRefusals is how often a batch is sent again because its piggybacked transaction
+// was refused. Each time something that was late, or a process that removes change
+// logs, came between.
+const maxRefusals = 8
+
+// Apply adds the entries of what the batch changes. Heartbeats change nothing that has
+// entries, so they never wait for a change log (rule E4).
+func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+	names := changed(s.keys, b)
+	var taken [kinds]*writer
+	for k := range kinds {
+		if len(names[k]) == 0 {
+			continue
+		}
+		w, err := s.writers[k].take(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer s.writers[k].give(w)
+		taken[k] = w
+	}
+	send := Batch{Batch: *b}
+	if taken == [kinds]*writer{} {
+		out, err := s.below.Apply(ctx, &send)
+		if err != nil {
+			return nil, err
+		}
+		return &out.Outcome, nil
+	}
+	send.Txns, send.Head = withoutHeads(s.keys, b.Txns)
+	for refused := range maxRefusals {
+		// A removal may have been why the last try was refused.
+		next, err := s.piggyback(ctx, b, names, taken, refused == 0)
+		if err != nil {
+			return nil, err
+		}
+		send.Piggyback = next.txn
+		out, err := s.below.Apply(ctx, &send)
+		for k, w := range taken {
+			if w != nil {
+				w.settle(next.logs[k], out, err)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !out.PiggybackRefused {
+			return &out.Outcome, unlogged(out)
+		}
+	}
+	return nil, fmt.Errorf("tenure: %w: its change logs moved too often meanwhile", driver.ErrRetry)
+}
+
+// next is the next write of some change logs.
+type next struct {
+	txn  *kv.Txn
+	logs [kinds]changeLog // as they are then
+}
+
+// piggyback makes the next write of the change logs taken for a batch. With clean it
+// removes a change log that nobody writes any more.
+func (s *store) piggyback(ctx context.Context, b *kv.Batch, names [kinds][]string, taken [kinds]*writer,
+	clean bool) (*next, error) {
+	t := &kv.Txn{}
+	n := &next{txn: t}
+	for k, w := range taken {
+		if w == nil {
+			continue
+		}
+		k := kind(k)
+		if err := s.recall(ctx, k, w); err != nil {
+			return nil, notSent(err)
+		}
+		entries := names[k]
+		if name, at, ok := s.stale(k); ok && clean && len(t.Ops)+2 <= MaxPiggybackOps {
+			t.If = append(t.If, kv.Compare{Key: s.key(name), Rev: at.rev})
+			t.Ops = append(t.Ops, kv.Op{Key: s.key(name), Delete: true})
+			entries = append([]string{tombstone(name, at.seq)}, entries...)
+		}
+		l := w.log.with(k, entries, time.Now())
+		if len(names[k]) == 1 {
+			l = l.withInline(names[k][0], inlineValue(s.keys, k, b))
+		}
+		t.If = append(t.If, kv.Compare{Key: s.key(w.name), Rev: w.rev})
+		t.Ops = append(t.Ops, kv.Op{Key: s.key(w.name), Value: l.encode()})
+		n.logs[k] = l
+	}
+	return n, nil
+}
+
+// settle takes over what is known of a change log after a batch that carried it.
+func (w *writer) settle(next changeLog, out *Outcome, err error) {
+	switch {
+	case err != nil:
+		w.known = driver.NotApplied(err)
+	case out.Refused:
+	case out.Piggyback.OK && out.Piggyback.Rev > 0:
+		w.rev, w.log = out.Piggyback.Rev, next.written(out.Piggyback.Rev)
+	default:
+		w.known = !out.PiggybackRefused && !out.Piggyback.OK && unlogged(out) == nil
+		for _, r := range out.Results {
+			w.known = w.known && r.Err == nil
+		}
+	}
+}
+
+// unlogged is an error if something was applied without its entry: by a store that does
+// not keep to its contract, so that no observer would learn of it.
+func unlogged(out *Outcome) error {
+	if !out.Refused && !out.Piggyback.OK && slices.ContainsFunc(out.Results, func(r kv.Result) bool { return r.OK }) {
+		return errors.New("tenure: the store applied a write without the change log that has to go with it")
+	}
+	return nil
+}
+
+// recall reads a change log whose record is not known, and leaves one that was removed.
+func (s *store) recall(ctx context.Context, k kind, w *writer) error {
+	if w.known {
+		s.mu.Lock()
+		gone := s.observers[k].gone(w.name, w.rev, s.complete)
+		s.mu.Unlock()
+		if gone {
+			s.writers[k].rename(w)
+		}
+		return nil
+	}
+	page, err := s.below.Get(ctx, s.key(w.name))
+	if err != nil {
+		return err
+	}
+	if len(page.Pairs) != 1 {
+		return fmt.Errorf("tenure: the store answered %d of 1 keys", len(page.Pairs))
+	}
+	l, err := decode(page.Pairs[0])
+	if err != nil { // which a missing record is as well
+		s.writers[k].rename(w)
+		return nil
+	}
+	w.known, w.rev, w.log = true, page.Pairs[0].Rev, l
+	return nil
+}
+
+// stale picks a change log that nobody has written for as long as they are kept.
+func (s *store) stale(k kind) (string, position, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.observers[k].stale(time.Now(), s.retention, s.writers[k].mine)
+}
+
+// notSent is a write that failed before anything of it was sent.
+func notSent(err error) error {
+	return fmt.Errorf("tenure: %w: nothing was sent: %w", driver.ErrRetry, err)
+}

@@ -1,0 +1,200 @@
+package changelog
+
+import (
+	"container/list"
+	"slices"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+// maxChanged is how many changed keys an observer remembers. A watch that is further
+// behind has to read all, as one that missed so many would rather do.
+const maxChanged = 1024
+
+// observer is what this process has read of the change logs of one kind: up to which
+// write it has read each, and which keys their entries named. It does no I/O. Not safe
+// for concurrent use.
+type observer struct {
+	kind  kind
+	keys  kv.Keys
+	begun bool // a page was read
+	logs  map[string]position
+
+	// order has the changed keys in the order of their numbers, each once, with the
+	// revision of the change log that named it last, and the inline value if that had one.
+	order   list.List                // of changedKey
+	changed map[string]*list.Element // by key
+	seq     int64                    // the number of the latest changed key
+	lost    int64                    // a watch that has read up to a number below this one has missed some
+	// floor is the revision up to which changed keys may be missing: for a state read
+	// at this revision or later they are not needed.
+	floor kv.Rev
+}
+
+// position is how far a change log was read.
+type position struct {
+	seq     int64
+	rev     kv.Rev    // of its record
+	size    int       // of its record, in bytes
+	since   time.Time // when it was first seen like this, on this process's clock
+	removed int64     // the number of writes in its tombstone, 0 if there is none
+}
+
+func (o *observer) init(keys kv.Keys, k kind) {
+	o.keys, o.kind = keys, k
+	o.logs = make(map[string]position)
+	o.changed = make(map[string]*list.Element)
+}
+
+// look reads a page of change logs, of a store that has shown revision latest. It
+// reports false if change logs went back, or are gone without a tombstone: then the
+// store itself may have gone back.
+func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool) {
+	sane = true
+	whole := true   // nothing was missed
+	var lost kv.Rev // up to which revision what was missed was written
+	here := make(map[string]struct{}, len(page))
+	for _, p := range page {
+		k, name, ok := kindOf(o.keys, p.Key)
+		if !ok || k != o.kind {
+			continue
+		}
+		here[name] = struct{}{}
+		at, known := o.logs[name]
+		if known && at.rev == p.Rev {
+			continue
+		}
+		l, err := decode(p)
+		if err != nil {
+			// Its entries cannot be known. Its writer will leave it for another.
+			l = changeLog{seq: at.seq, floor: at.seq + 1, lost: p.Rev}
+		}
+		if p.Rev < at.rev || l.seq < at.seq {
+			sane = false
+		}
+		tombstones := o.read(l, p.Rev, at.seq)
+		if l.floor > at.seq {
+			whole = false
+			lost = max(lost, l.lost)
+		}
+		if tombstones && !o.begun {
+			// The entries of the change log that is gone cannot be known.
+			whole = false
+			lost = max(lost, p.Rev)
+		}
+		at = o.logs[name]
+		o.logs[name] = position{seq: l.seq, rev: p.Rev, size: len(p.Value), since: now, removed: at.removed}
+	}
+	for name, at := range o.logs {
+		if _, ok := here[name]; ok {
+			continue
+		}
+		switch {
+		case !o.begun: // see tombstones
+		case at.removed == 0:
+			sane = false
+		case at.removed != at.seq:
+			whole = false
+			lost = latest
+		}
+		delete(o.logs, name)
+	}
+	switch {
+	case !o.begun:
+		// A reader that has read the state after what was lost can go on from there.
+		o.begun = true
+		o.floor = max(o.floor, lost)
+	case !whole || !sane:
+		o.forget(max(lost, latest))
+	}
+	return sane
+}
+
+// read takes over the entries of a change log behind its write number seq, and reports
+// whether there was a tombstone among them.
+func (o *observer) read(l changeLog, rev kv.Rev, seq int64) (tombstones bool) {
+	for _, e := range slices.Backward(l.entries) {
+		if e.seq <= seq {
+			continue
+		}
+		if name, last, ok := splitTombstone(e.name); ok {
+			at := o.logs[name]
+			at.removed = last
+			o.logs[name] = at
+			tombstones = true
+			continue
+		}
+		key, ok := keyOf(o.keys, o.kind, e.name)
+		if !ok {
+			continue
+		}
+		o.seq++
+		c := changedKey{key: key, rev: rev, inline: e.inline, seq: o.seq}
+		if is, ok := o.changed[key]; ok {
+			// An entry that is read late is of an older write.
+			if before := is.Value.(changedKey); before.rev >= rev {
+				c.rev, c.inline = before.rev, before.inline
+			}
+			o.order.Remove(is)
+		}
+		o.changed[key] = o.order.PushBack(c)
+	}
+	for o.order.Len() > maxChanged {
+		c := o.order.Remove(o.order.Front()).(changedKey)
+		delete(o.changed, c.key)
+		o.lost, o.floor = max(o.lost, c.seq), max(o.floor, c.rev)
+	}
+	return tombstones
+}
+
+// forget makes every watch read all, because something was missed that was written at
+// revision rev at the latest.
+func (o *observer) forget(rev kv.Rev) {
+	o.seq++
+	o.lost, o.floor = o.seq, rev
+	o.order.Init()
+	clear(o.changed)
+}
+
+// since returns the changed keys behind number seq, in their order, and those only that
+// a state read at revision after may not have. ok is false if some were missed.
+func (o *observer) since(seq int64, after kv.Rev) (keys []changedKey, ok bool) {
+	if seq < o.lost {
+		return nil, false
+	}
+	for e := o.order.Back(); e != nil; e = e.Prev() {
+		c := e.Value.(changedKey)
+		if c.seq <= seq {
+			break
+		}
+		if c.rev > after {
+			keys = append(keys, c)
+		}
+	}
+	slices.Reverse(keys)
+	return keys, true
+}
+
+// stale picks a change log that was not written for a while and is not one of mine. One
+// that is long is not kept as long: everybody reads it at every change, and its entries
+// are of no use any more.
+func (o *observer) stale(now time.Time, retention time.Duration, mine func(name string) bool) (string, position, bool) {
+	for name, at := range o.logs {
+		keep := retention
+		if at.size > maxIdle {
+			keep = min(keep, maxAge)
+		}
+		if at.rev != 0 && at.removed == 0 && now.Sub(at.since) >= keep && !mine(name) {
+			return name, at, true
+		}
+	}
+	return "", position{}, false
+}
+
+// gone reports whether a change log that was written at revision rev is gone, as far as
+// a page shows that has everything up to revision complete.
+func (o *observer) gone(name string, rev, complete kv.Rev) bool {
+	_, here := o.logs[name]
+	return o.begun && rev != 0 && rev <= complete && !here
+}

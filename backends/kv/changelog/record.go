@@ -1,0 +1,170 @@
+package changelog
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/internal/record"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Bounds of a change log. A reader reads all change logs whenever one of them changes,
+// so their bytes are what a change costs each process.
+const (
+	maxBytes  = 2 << 10
+	maxIdle   = 512              // bytes of one that may stay when nobody writes it
+	maxChunks = 8                // entries of one shard's log; readers that are further behind read the log itself
+	maxAge    = 10 * time.Second // of an entry, on the writer's clock, at the next write of the change log
+	maxInline = 768              // bytes of an inline value, beside maxBytes
+)
+
+// changeLog is what a change log's record says: how many writes it has had, and the
+// names of the records that the latest of them may have changed. The entries are
+// complete behind write number floor: a reader that has read the change log up to
+// there, or the whole state at that write's revision, has missed nothing; any other
+// must read all. Entries are hints, never facts (rule S13). An inline value was written
+// in the same transaction, and is what a read at that revision would have returned.
+type changeLog struct {
+	seq     int64 // of the latest write
+	floor   int64
+	lost    kv.Rev  // the revision of write number floor, or a later one
+	entries []entry // the latest first
+}
+
+// entry is the name of a record that a write may have changed.
+type entry struct {
+	seq    int64 // of the write
+	name   string
+	inline string // only of the latest write; see inlineValue
+	// Of the write, as far as this process knows.
+	rev kv.Rev    // at the latest; 0 before it was written
+	at  time.Time // at the earliest; zero if it was read
+}
+
+// with is the change log after one more write.
+func (l changeLog) with(k kind, names []string, now time.Time) changeLog {
+	next := changeLog{seq: l.seq + 1, floor: l.floor, lost: l.lost}
+	all := make([]entry, 0, len(names)+len(l.entries))
+	for _, n := range names {
+		all = append(all, entry{seq: next.seq, name: n, at: now})
+	}
+	all = append(all, l.entries...)
+	later := make(map[string]int, len(all))
+	size := 0
+	for _, e := range all {
+		if e.at.IsZero() {
+			e.at = now
+		}
+		e.inline = ""
+		group, most := k.group(e.name)
+		size += len(" 65535:") + len(e.name)
+		full := size > maxBytes || now.Sub(e.at) > maxAge
+		if n := later[group]; n > 0 && (full || n >= most) {
+			size -= len(" 65535:") + len(e.name)
+			continue // a later one stands in for it
+		}
+		if full {
+			next.floor, next.lost = e.seq, e.rev
+			break
+		}
+		later[group]++
+		next.entries = append(next.entries, e)
+	}
+	// A write of which some entries are gone has none.
+	for n := len(next.entries); n > 0 && next.entries[n-1].seq <= next.floor; n-- {
+		next.entries = next.entries[:n-1]
+	}
+	return next
+}
+
+// withInline gives the entry of the latest write for name its inline value.
+func (l changeLog) withInline(name, value string) changeLog {
+	for i, e := range l.entries {
+		if e.seq == l.seq && e.name == name {
+			l.entries[i].inline = value
+		}
+	}
+	return l
+}
+
+// written is the change log once its latest write has been applied at a revision. What
+// is not known of its earlier ones, because it was read, happened before.
+func (l changeLog) written(rev kv.Rev) changeLog {
+	if l.floor == l.seq {
+		l.lost = rev
+	}
+	for i := range l.entries {
+		if l.entries[i].rev == 0 {
+			l.entries[i].rev = rev
+		}
+	}
+	return l
+}
+
+// encode writes one line: format, number of writes, floor, lost (0 if it is the
+// revision of this very write), and the entries, each name behind a colon and, unless
+// it is of the same write as the one before, the number of writes since; and behind it
+// its inline value.
+func (l changeLog) encode() []byte {
+	b := make([]byte, 0, 256)
+	b = append(b, record.Format+" "...)
+	b = strconv.AppendInt(b, l.seq, 10)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, l.floor, 10)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, int64(l.lost), 10)
+	last := int64(-1)
+	for _, e := range l.entries {
+		b = append(b, ' ')
+		if e.seq != last {
+			b = strconv.AppendInt(b, l.seq-e.seq, 10)
+			last = e.seq
+		}
+		b = append(b, ':')
+		b = append(b, e.name...)
+		if e.inline != "" {
+			b = append(b, " ="...)
+			b = append(b, e.inline...)
+		}
+	}
+	return b
+}
+
+// decode reads a change log's record. Its names are copies of the record's bytes, of
+// which keyOf has to make sense.
+func decode(p kv.Pair) (changeLog, error) {
+	text := record.Line{Rest: p.Value}
+	text.Format(MaxPiggybackBytes)
+	l := changeLog{seq: text.Number(), floor: text.Number(), lost: kv.Rev(text.Number())}
+	if l.seq < 1 || l.seq > driver.MaxCount || l.floor > l.seq || l.lost > p.Rev {
+		text.Fail("counts do not fit together")
+	}
+	for at := l.seq; text.Reason == "" && len(text.Rest) > 0; {
+		word := string(text.Word())
+		ago, name, ok := strings.Cut(word, ":")
+		if !ok {
+			value, is := strings.CutPrefix(word, "=")
+			if n := len(l.entries); is && n > 0 && l.entries[n-1].seq == l.seq {
+				l.entries[n-1].inline = value
+			}
+			continue // else of a later version
+		}
+		if ago != "" {
+			n, err := strconv.ParseInt(ago, 10, 64)
+			if err != nil || n < 0 || l.seq-n > at {
+				text.Fail("the names are not in order")
+			}
+			at = l.seq - n
+		}
+		if name == "" || at <= l.floor {
+			text.Fail("a name is missing, or should not be there")
+		}
+		l.entries = append(l.entries, entry{seq: at, name: name})
+	}
+	if text.Reason != "" {
+		return changeLog{}, driver.Damaged(p.Key, "", text.Reason)
+	}
+	return l.written(p.Rev), nil
+}

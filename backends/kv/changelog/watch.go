@@ -1,0 +1,425 @@
+package changelog
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+// New makes a Store a kv.Store for the namespace of keys: it keeps change logs, and
+// serves Watch from them. The kv.Store owns s.
+//
+// Its Watch is of prefixes that are all below Keys.State, all below Keys.Logs, or all
+// elsewhere, such as heartbeats, which are followed as they are; others are refused
+// with errors.ErrUnsupported. It answers a reader that missed entries with
+// kv.ErrCompacted: soon after a change of hundreds of records, as rarely as a read in
+// full takes long.
+func New(s Store, keys kv.Keys, o Options) kv.Store {
+	l := &store{
+		below: s, keys: keys,
+		readKeys:  cmp.Or(o.ReadKeys, 64),
+		retention: cmp.Or(o.Retention, time.Minute),
+	}
+	l.life, l.end = context.WithCancel(context.Background())
+	instance := rand.Text()[:12]
+	for k := range kinds {
+		l.writers[k].init(k, instance, cmp.Or(o.Parallel, 4))
+		l.observers[k].init(keys, k)
+	}
+	return l
+}
+
+// store is a kv.Store over a Store.
+type store struct {
+	below     Store
+	keys      kv.Keys
+	readKeys  int
+	retention time.Duration
+	writers   [kinds]writers
+
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	running sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	begun     bool // the change logs were read
+	observers [kinds]observer
+	complete  kv.Rev               // the observers have everything up to here
+	latest    kv.Rev               // the latest revision that a page has shown
+	moved     [kinds]int64         // how far the observers were after the last page
+	wake      [kinds]chan struct{} // closed when an observer moves; nil if nobody waits
+	reader    *reader
+	full      [kinds]fullRead // the latest
+}
+
+// reader is the goroutine that follows the change logs.
+type reader struct {
+	began chan struct{} // closed by its first page
+	pages int
+	done  chan struct{}
+	err   error // after done
+}
+
+// fullRead is when a read of everything ended, and how long it took.
+type fullRead struct {
+	end  time.Time
+	took time.Duration
+}
+
+// key is the key of a change log.
+func (s *store) key(name string) string { return s.keys.ChangeLogs() + name }
+
+var errClosed = errors.New("tenure: the store was closed")
+
+// Get is that of the Store.
+func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	return s.below.Get(ctx, keys...)
+}
+
+// Range is that of the Store. It sees what the change logs showed before it began, so
+// its revision is at least that: a watch that needs everything read again can begin
+// there. The first read of everything reads the change logs before it, so that such a
+// watch finds out what became of them.
+func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
+	if q.Prefix == s.keys.State() || q.Prefix == s.keys.Heads() {
+		if err := s.baseline(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	var latest kv.Rev
+	if s.reader != nil && s.reader.err == nil {
+		latest = s.latest
+	}
+	s.mu.Unlock()
+	start := time.Now()
+	page, err := s.below.Range(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	switch q.Prefix {
+	case s.keys.State():
+		s.full[stateKind] = fullRead{time.Now(), time.Since(start)}
+	case s.keys.Heads():
+		s.full[logKind] = fullRead{time.Now(), time.Since(start)}
+	}
+	s.mu.Unlock()
+	page.Rev = max(page.Rev, latest)
+	return page, nil
+}
+
+// Close joins the reader.
+func (s *store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	err := s.below.Close()
+	s.running.Wait()
+	return err
+}
+
+// logged is the kind of the change logs that have the changes of keys with a prefix, if
+// any have.
+func (s *store) logged(prefix string) (kind, bool) {
+	switch {
+	case strings.HasPrefix(prefix, s.keys.State()):
+		return stateKind, true
+	case strings.HasPrefix(prefix, s.keys.Logs()):
+		return logKind, true
+	}
+	return 0, false
+}
+
+// Watch delivers changes. See kv.Store, and New for the prefixes.
+func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
+	logged := 0
+	var kind kind
+	for _, p := range prefixes {
+		if k, ok := s.logged(p); ok {
+			if logged > 0 && k != kind {
+				return fmt.Errorf("tenure: a watch of both state and logs: %w", errors.ErrUnsupported)
+			}
+			kind = k
+			logged++
+		}
+	}
+	switch logged {
+	case 0:
+		return s.follow(ctx, prefixes, after, fn)
+	case len(prefixes):
+		return s.watch(ctx, kind, prefixes, after, fn)
+	}
+	return fmt.Errorf("tenure: a watch of state or logs and of other records at once: %w", errors.ErrUnsupported)
+}
+
+// watchFunc is what a watch calls with changes. See kv.Store.
+type watchFunc = func(rev kv.Rev, changes []kv.Change) error
+
+// watch delivers the changes that are in the change logs of a kind.
+func (s *store) watch(ctx context.Context, kind kind, prefixes []string, after kv.Rev, fn watchFunc) error {
+	r, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	o := &s.observers[kind]
+	rev := after // up to which fn was called last
+	at := int64(-1)
+	for {
+		s.mu.Lock()
+		if at < 0 {
+			if after < o.floor {
+				s.mu.Unlock()
+				return s.missed(ctx, kind)
+			}
+			at = o.lost
+		}
+		keys, ok := o.since(at, rev)
+		now, complete := o.seq, s.complete
+		if s.wake[kind] == nil {
+			s.wake[kind] = make(chan struct{})
+		}
+		wake := s.wake[kind]
+		s.mu.Unlock()
+		if !ok {
+			return s.missed(ctx, kind)
+		}
+		if len(keys) > 0 {
+			keys = slices.DeleteFunc(keys, func(c changedKey) bool {
+				return !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(c.key, p) })
+			})
+			if err := s.deliver(ctx, kind, keys, rev, max(rev, complete), fn); err != nil {
+				return err
+			}
+			rev = max(rev, complete)
+		}
+		at = now
+		select {
+		case <-wake:
+		case <-r.done:
+			return r.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// maxReadChunks is how many chunks are read, and kept in memory, at once.
+const maxReadChunks = 16
+
+// deliver reads the changed keys that have no inline value, and calls fn with those that
+// are newer than revision after; everything up to rev is delivered then.
+func (s *store) deliver(ctx context.Context, kind kind, changed []changedKey, after, rev kv.Rev, fn watchFunc) error {
+	atOnce := s.readKeys
+	if kind == logKind {
+		atOnce = min(atOnce, maxReadChunks)
+		// Each shard's in order, over all that is read at once.
+		slices.SortFunc(changed, func(a, b changedKey) int { return strings.Compare(a.key, b.key) })
+	}
+	var changes []kv.Change
+	for len(changed) > 0 {
+		n := min(atOnce, len(changed))
+		found, err := s.changes(ctx, changed[:n], after)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, found...)
+		changed = changed[n:]
+		if len(changed) > 0 && kind == stateKind {
+			continue
+		}
+		upTo := after // nothing, until all was read
+		if len(changed) == 0 {
+			upTo = rev
+		}
+		slices.SortStableFunc(changes, func(a, b kv.Change) int { return cmp.Compare(a.Rev, b.Rev) })
+		if err := fn(upTo, changes); err != nil {
+			return err
+		}
+		changes = nil
+	}
+	return nil
+}
+
+// changes are those of some changed keys, read where they have no inline value.
+func (s *store) changes(ctx context.Context, changed []changedKey, after kv.Rev) (changes []kv.Change, err error) {
+	var read []changedKey
+	var keys []string
+	for _, c := range changed {
+		if change, ok := c.change(s.keys); ok {
+			changes = append(changes, change)
+			continue
+		}
+		read, keys = append(read, c), append(keys, c.key)
+	}
+	if len(keys) == 0 {
+		return changes, nil
+	}
+	page, err := s.below.Get(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	if len(page.Pairs) != len(keys) {
+		return nil, fmt.Errorf("tenure: the store answered %d of %d keys", len(page.Pairs), len(keys))
+	}
+	for i, p := range page.Pairs {
+		switch {
+		case p.Rev == 0: // it was deleted at that revision at the latest
+			changes = append(changes, kv.Change{Key: read[i].key, Rev: read[i].rev, Deleted: true})
+		case p.Rev > after:
+			changes = append(changes, kv.Change{Key: read[i].key, Value: p.Value, Rev: p.Rev})
+		}
+	}
+	return changes, nil
+}
+
+// missed requests a read of everything, but leaves time between two of them: while
+// thousands of records change, each process reads them a few times and not thousands of
+// times.
+func (s *store) missed(ctx context.Context, kind kind) error {
+	s.mu.Lock()
+	last := s.full[kind]
+	s.mu.Unlock()
+	rest := time.Until(last.end.Add(min(2*last.took, time.Second)))
+	if rest <= 0 {
+		return kv.ErrCompacted
+	}
+	t := time.NewTimer(rest)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return kv.ErrCompacted
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.life.Done():
+		return errClosed
+	}
+}
+
+// read makes sure that the change logs are followed, and were read once.
+func (s *store) read(ctx context.Context) (*reader, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, errClosed
+	}
+	r := s.reader
+	if r == nil || r.err != nil {
+		r = &reader{began: make(chan struct{}), done: make(chan struct{})}
+		s.reader = r
+		s.running.Go(func() {
+			err := s.below.Follow(s.life, []string{s.keys.ChangeLogs()}, func(p *kv.Page) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.look(p)
+				if r.pages++; r.pages == 1 {
+					close(r.began)
+				}
+				return nil
+			})
+			if err == nil {
+				err = errors.New("tenure: the store ended a watch without an error")
+			}
+			s.mu.Lock()
+			r.err = err
+			s.mu.Unlock()
+			close(r.done)
+		})
+	}
+	s.mu.Unlock()
+	select {
+	case <-r.began:
+		return r, nil
+	case <-r.done:
+		return nil, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// baseline reads the change logs unless they were read before.
+func (s *store) baseline(ctx context.Context) error {
+	s.mu.Lock()
+	begun := s.begun
+	s.mu.Unlock()
+	if begun {
+		return nil
+	}
+	page, err := s.below.Range(ctx, kv.Range{Prefix: s.keys.ChangeLogs()})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.begun { // else another page was faster, and may be later
+		s.look(page)
+	}
+	return nil
+}
+
+// look takes over a page of change logs. The caller holds the lock.
+func (s *store) look(p *kv.Page) {
+	now := time.Now()
+	s.begun = true
+	here := p.Rev
+	for _, l := range p.Pairs {
+		here = max(here, l.Rev)
+	}
+	s.complete, s.latest = max(s.complete, p.Rev), max(s.latest, here)
+	sane := true
+	for k := range s.observers {
+		sane = s.observers[k].look(p.Pairs, s.latest, now) && sane
+	}
+	if !sane { // what the store showed before says nothing about what it is now
+		s.complete, s.latest = p.Rev, here
+		for k := range s.observers {
+			s.observers[k].forget(here)
+		}
+	}
+	for k := range s.observers {
+		if s.observers[k].seq != s.moved[k] && s.wake[k] != nil {
+			close(s.wake[k])
+			s.wake[k] = nil
+		}
+		s.moved[k] = s.observers[k].seq
+	}
+}
+
+// follow watches a few records as they are.
+func (s *store) follow(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
+	known := make(map[string]kv.Rev)
+	rev := after
+	return s.below.Follow(ctx, prefixes, func(p *kv.Page) error {
+		rev = max(rev, p.Rev)
+		var changes []kv.Change
+		here := make(map[string]struct{}, len(p.Pairs))
+		for _, r := range p.Pairs {
+			here[r.Key] = struct{}{}
+			if r.Rev > max(after, known[r.Key]) {
+				changes = append(changes, kv.Change{Key: r.Key, Value: r.Value, Rev: r.Rev})
+			}
+			known[r.Key] = r.Rev
+		}
+		for key, was := range known {
+			if _, ok := here[key]; !ok {
+				changes = append(changes, kv.Change{Key: key, Rev: max(rev, was+1), Deleted: true})
+				delete(known, key)
+			}
+		}
+		if len(changes) == 0 {
+			return nil
+		}
+		slices.SortFunc(changes, func(a, b kv.Change) int { return cmp.Compare(a.Rev, b.Rev) })
+		return fn(rev, changes)
+	})
+}

@@ -1,0 +1,152 @@
+package mysql
+
+import (
+	"context"
+	stdsql "database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// connections are those for one purpose. Each is used by one call at a time, with
+// statements prepared once on it. COMMIT is a statement like any other here,
+// because that of database/sql cannot be cancelled. Safe for concurrent use.
+type connections struct {
+	db    *stdsql.DB
+	stmts *sql.Statements
+	slots chan struct{}
+
+	mu   sync.Mutex
+	idle []*connection
+}
+
+type connection struct {
+	conn *stdsql.Conn
+	prep *sql.Prepared
+	used bool // before the call that has it
+}
+
+// newConnections makes at most n connections, each of which runs the statements first.
+func newConnections(cfg *mysql.Config, stmts *sql.Statements, n int, first ...string) (*connections, error) {
+	c, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: opening the database: %w", err)
+	}
+	return &connections{db: stdsql.OpenDB(connector{c, first}), stmts: stmts, slots: make(chan struct{}, n)}, nil
+}
+
+// connector runs statements on each new connection.
+type connector struct {
+	sqldriver.Connector
+	first []string
+}
+
+func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range c.first {
+		if _, err := conn.(sqldriver.ExecerContext).ExecContext(ctx, text, nil); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+// acquire returns a connection, which must be released or dropped.
+func (p *connections) acquire(ctx context.Context) (*connection, error) {
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("tenure: waiting for a connection: %w", driver.Ended(ctx))
+	}
+	p.mu.Lock()
+	if n := len(p.idle); n > 0 {
+		l := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		return l, nil
+	}
+	p.mu.Unlock()
+	conn, err := p.db.Conn(ctx)
+	if err != nil {
+		<-p.slots
+		return nil, fmt.Errorf("tenure: connecting: %w", err)
+	}
+	return &connection{conn: conn, prep: sql.Prepare(conn, p.stmts)}, nil
+}
+
+// release keeps a connection on which nothing is under way.
+func (p *connections) release(l *connection) {
+	l.used = true
+	p.mu.Lock()
+	p.idle = append(p.idle, l)
+	p.mu.Unlock()
+	<-p.slots
+}
+
+// drop closes a connection, and what is under way on it.
+func (p *connections) drop(l *connection) {
+	l.close()
+	<-p.slots
+}
+
+// close closes the connection for good: the pool would hand it out again. What
+// fails does so because it is closed already.
+func (l *connection) close() {
+	_ = l.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+	_ = l.prep.Close()
+	_ = l.conn.Close()
+}
+
+// close closes the connections, of which none may be in use.
+func (p *connections) close() error {
+	p.mu.Lock()
+	idle := slices.Clone(p.idle)
+	p.idle = nil
+	p.mu.Unlock()
+	for _, l := range idle {
+		l.close()
+	}
+	return p.db.Close()
+}
+
+// with runs do on a connection. If do fails because a connection that was kept had
+// ended meanwhile, do runs again, on another: so it must be safe to run again after
+// such a failure. A connection on which something failed is dropped.
+func (p *connections) with(ctx context.Context, do func(l *connection) (keep bool, err error)) error {
+	for {
+		l, err := p.acquire(ctx)
+		if err != nil {
+			return notApplied(err)
+		}
+		reused := l.used
+		keep, err := do(l)
+		if keep {
+			p.release(l)
+			return err
+		}
+		p.drop(l)
+		var again *staleError
+		if !errors.As(err, &again) {
+			return err
+		}
+		if err = again.err; !reused || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// staleError is the error of a call that had no effect, on a connection that had
+// ended.
+type staleError struct{ err error }
+
+func (e *staleError) Error() string { return e.err.Error() }

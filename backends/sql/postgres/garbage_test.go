@@ -1,0 +1,27 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlfault"
+	"github.com/tenure-go/tenure/conformance/garbage"
+	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+var garbageFor = garbage.Flag()
+
+// TestGarbage is not parallel: it looks at the heap. Garbage is written as the run-time
+// role, under the checks of the schema.
+func TestGarbage(t *testing.T) {
+	server := pool.Get(t, servers.Postgres, nil)
+	dsn := server.Database(t)
+	app := restricted(t, server, dsn, nil)
+	d := &sqlfault.Database{DB: openDB(t, app), Namespace: "garbage"}
+	calls := new(sqlfault.Calls)
+	store := d.Conformance(calls, func(ctx context.Context, namespace string, how sqlfault.How) (driver.Backend, error) {
+		return openFaulty(ctx, app.Reveal(), namespace, Options{}, calls, how)
+	})
+	garbage.Test(t, store, 4, *garbageFor)
+}

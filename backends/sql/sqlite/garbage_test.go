@@ -1,0 +1,16 @@
+package sqlite
+
+import (
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/garbage"
+)
+
+var garbageFor = garbage.Flag()
+
+// TestGarbage is not parallel: it looks at the heap. There is one writer, as each process
+// has one to a file: whoever may write can keep the file's lock from all others anyway.
+func TestGarbage(t *testing.T) {
+	garbage.Test(t, newHarness(conformance.Wrap(t)).store(), 1, *garbageFor)
+}

@@ -1,0 +1,123 @@
+-- What a row may hold: no name, number or value is ever beyond. SQLite adds a check to a
+-- table only by making the table anew. The copy leaves the checks out: what is there
+-- already is reported as damaged when it is read. (Releases of SQLite before 3.43, with
+-- which people look at such files, do not know octet_length.)
+PRAGMA ignore_check_constraints = 1;
+DROP VIEW tenure_entries;
+
+-- One row per namespace, never deleted. A token is base + revision; the revision
+-- is raised once per batch of ownership changes.
+ALTER TABLE tenure_namespaces RENAME TO tenure_namespaces_unbounded;
+CREATE TABLE tenure_namespaces (
+    namespace TEXT    NOT NULL PRIMARY KEY,
+    store_id  TEXT    NOT NULL,
+    base      INTEGER NOT NULL DEFAULT 0,
+    revision  INTEGER NOT NULL DEFAULT 0,
+    CONSTRAINT namespaces_bounds CHECK (
+        length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(store_id AS BLOB)) <= 64 AND base >= 0 AND
+        revision >= 0)
+) STRICT, WITHOUT ROWID;
+INSERT INTO tenure_namespaces SELECT * FROM tenure_namespaces_unbounded;
+DROP TABLE tenure_namespaces_unbounded;
+
+-- One row per shard, never deleted: who owns it, under which token, and the head
+-- of its commits and its log. session is '' when nobody holds it, and token stays
+-- that of the last lease. A session that has no row in tenure_members is dead.
+ALTER TABLE tenure_shards RENAME TO tenure_shards_unbounded;
+CREATE TABLE tenure_shards (
+    namespace    TEXT    NOT NULL,
+    shard        TEXT    NOT NULL,
+    session      TEXT    NOT NULL,
+    token        INTEGER NOT NULL,
+    granted_from INTEGER NOT NULL,           -- the token before this one
+    revision     INTEGER NOT NULL,           -- of the namespace, at the last change of owner
+    number       INTEGER NOT NULL DEFAULT 0, -- commits so far
+    seq          INTEGER NOT NULL DEFAULT 0, -- last entry of the log
+    oldest       INTEGER NOT NULL DEFAULT 0, -- first entry that is left
+    nonce        INTEGER NOT NULL DEFAULT 0, -- of the last commit
+    commit_token INTEGER NOT NULL DEFAULT 0, -- of the lease that made the last commit
+    PRIMARY KEY (namespace, shard),
+    CONSTRAINT shards_bounds CHECK (
+        length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(shard AS BLOB)) <= 128 AND
+        length(CAST(session AS BLOB)) <= 64 AND token > 0 AND granted_from >= 0 AND revision >= 0)
+) STRICT, WITHOUT ROWID;
+INSERT INTO tenure_shards SELECT * FROM tenure_shards_unbounded;
+DROP TABLE tenure_shards_unbounded;
+CREATE INDEX tenure_shards_revision ON tenure_shards (namespace, revision);
+
+-- Keys and values written under leases. version is the number of the shard's
+-- commit that wrote the value.
+ALTER TABLE tenure_items RENAME TO tenure_items_unbounded;
+CREATE TABLE tenure_items (
+    namespace TEXT    NOT NULL,
+    shard     TEXT    NOT NULL,
+    key       TEXT    NOT NULL,
+    version   INTEGER NOT NULL,
+    value     BLOB    NOT NULL,
+    PRIMARY KEY (namespace, shard, key),
+    CONSTRAINT items_bounds CHECK (
+        length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(shard AS BLOB)) <= 128 AND
+        length(CAST(key AS BLOB)) <= 512 AND length(value) <= 1048576 AND version > 0)
+) STRICT;
+INSERT INTO tenure_items SELECT * FROM tenure_items_unbounded;
+DROP TABLE tenure_items_unbounded;
+
+-- The decision logs: one row per commit that appended, with all its entries, whose
+-- numbers are first_seq to last_seq. They count from 1 without gaps in each shard.
+-- position orders the entries of all shards of a bucket as they were committed, and
+-- is that of the last entry here. tenure_entries shows the entries one by one.
+ALTER TABLE tenure_logs RENAME TO tenure_logs_unbounded;
+CREATE TABLE tenure_logs (
+    namespace TEXT    NOT NULL,
+    shard     TEXT    NOT NULL,
+    first_seq INTEGER NOT NULL,
+    last_seq  INTEGER NOT NULL,
+    token     INTEGER NOT NULL,
+    number    INTEGER NOT NULL,
+    bucket    INTEGER NOT NULL,
+    position  INTEGER NOT NULL,
+    cuts      TEXT    NOT NULL, -- a JSON array: where each payload begins, and the last ends
+    payloads  BLOB    NOT NULL, -- one after the other
+    PRIMARY KEY (namespace, shard, last_seq),
+    CONSTRAINT logs_bounds CHECK (
+        length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(shard AS BLOB)) <= 128 AND
+        length(CAST(cuts AS BLOB)) <= 65536 AND length(payloads) <= 1048576 AND first_seq > 0 AND
+        last_seq >= first_seq AND token > 0 AND number > 0 AND bucket >= 0 AND position > 0)
+) STRICT;
+INSERT INTO tenure_logs SELECT * FROM tenure_logs_unbounded;
+DROP TABLE tenure_logs_unbounded;
+CREATE UNIQUE INDEX tenure_logs_position ON tenure_logs (namespace, bucket, position);
+
+-- The counters behind position. trimmed is the highest position removed.
+ALTER TABLE tenure_tails RENAME TO tenure_tails_unbounded;
+CREATE TABLE tenure_tails (
+    namespace TEXT    NOT NULL,
+    bucket    INTEGER NOT NULL,
+    position  INTEGER NOT NULL DEFAULT 0,
+    trimmed   INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (namespace, bucket),
+    CONSTRAINT tails_bounds CHECK (
+        length(CAST(namespace AS BLOB)) <= 1040 AND bucket >= 0 AND position >= 0 AND
+        (trimmed BETWEEN 0 AND position))
+) STRICT, WITHOUT ROWID;
+INSERT INTO tenure_tails SELECT * FROM tenure_tails_unbounded;
+DROP TABLE tenure_tails_unbounded;
+
+-- Scratch rows by which opening proves that conditions are honoured.
+ALTER TABLE tenure_probes RENAME TO tenure_probes_unbounded;
+CREATE TABLE tenure_probes (
+    id      TEXT    NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL,
+    CONSTRAINT probes_bounds CHECK (
+        length(CAST(id AS BLOB)) <= 64 AND version > 0)
+) STRICT, WITHOUT ROWID;
+INSERT INTO tenure_probes SELECT * FROM tenure_probes_unbounded;
+DROP TABLE tenure_probes_unbounded;
+
+-- One row per entry, for people.
+CREATE VIEW tenure_entries AS
+SELECT a.namespace, a.shard, a.first_seq + c.key AS seq, a.token, a.number,
+       coalesce(substr(a.payloads, c.value + 1, (a.cuts ->> (c.key + 1)) - c.value), x'') AS payload
+FROM tenure_logs AS a JOIN json_each(a.cuts) AS c ON c.key <= a.last_seq - a.first_seq;
+
+PRAGMA ignore_check_constraints = 0;

@@ -1,0 +1,16 @@
+package zookeeper
+
+import (
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/garbage"
+	"github.com/tenure-go/tenure/conformance/servers"
+)
+
+var garbageFor = garbage.Flag()
+
+// TestGarbage is not parallel: it looks at the heap.
+func TestGarbage(t *testing.T) {
+	garbage.Test(t, harness(t, nil, pool.Get(t, servers.ZooKeeper, nil)).New(conformance.Wrap(t)), 4, *garbageFor)
+}

@@ -1,0 +1,153 @@
+package stores_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/follower"
+)
+
+const (
+	freshPulse = 100 * time.Millisecond
+	freshBound = 50 * time.Millisecond
+)
+
+// askFresh follows shard a and asks every millisecond whether a read may be served.
+// It prints each answer: when it asked, what was applied after the answer, and 1 for fresh.
+func askFresh(ctx context.Context, folder string) error {
+	b, err := sqlite.Open(ctx, filepath.Join(folder, "log.db"), "app", nil)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	tailer, err := follower.NewTailer(b, &follower.Options{Pulse: freshPulse, Resync: time.Hour})
+	if err != nil {
+		return err
+	}
+	discard := follower.Memory(func(context.Context, follower.Batch) error { return nil }, nil)
+	if err := tailer.Follow("test", discard, "a"); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- tailer.Run(ctx); stop() }()
+	for ctx.Err() == nil {
+		asked, fresh := time.Now(), 0
+		if tailer.Fresh("a", freshBound) == nil {
+			fresh = 1
+		}
+		fmt.Println(asked.UnixNano(), tailer.Position("test", "a").Seq, fresh)
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	return <-done
+}
+
+// TestFreshStopped stops a follower with SIGSTOP again and again while entries are made. Whenever it says fresh,
+// everything is applied that was acknowledged two pulses and the bound before.
+func TestFreshStopped(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	b, err := sqlite.Open(t.Context(), filepath.Join(folder, "log.db"), "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	o := newOwner(t, b)
+	var acknowledged []time.Time // by number
+	o.append("a", 1)
+	acknowledged = append(acknowledged, time.Time{}, time.Now())
+
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), childEnv+"=fresh:"+folder)
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := sync.OnceValue(child.Wait)
+	t.Cleanup(func() { child.Process.Kill(); ended() })
+
+	type answer struct {
+		asked   int64
+		applied driver.Seq
+		fresh   int
+	}
+	var answers []answer
+	var reader sync.WaitGroup
+	first := make(chan struct{})
+	reader.Go(func() {
+		for in := bufio.NewScanner(out); in.Scan(); {
+			var a answer
+			if _, err := fmt.Sscan(in.Text(), &a.asked, &a.applied, &a.fresh); err != nil {
+				t.Errorf("answer %q: %v", in.Text(), err)
+			}
+			if answers = append(answers, a); len(answers) == 1 {
+				close(first)
+			}
+		}
+	})
+	select {
+	case <-first:
+	case <-time.After(time.Minute):
+		t.Fatal("the follower says nothing in a minute")
+	}
+	produce := func(d time.Duration) {
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			o.append("a", 1)
+			acknowledged = append(acknowledged, time.Now())
+		}
+	}
+	for range *stops {
+		produce(time.Duration(rand.IntN(300)) * time.Millisecond)
+		if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		produce(4*freshPulse + time.Duration(rand.IntN(1000))*time.Millisecond)
+		if err := child.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	produce(500 * time.Millisecond)
+	if err := child.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	reader.Wait()
+	if err := ended(); err != nil {
+		t.Error(err)
+	}
+
+	fresh, owed := 0, 0
+	for _, a := range answers {
+		if a.fresh == 0 {
+			continue
+		}
+		fresh++
+		limit := time.Unix(0, a.asked).Add(-2*freshPulse - freshBound)
+		for owed+1 < len(acknowledged) && acknowledged[owed+1].Before(limit) {
+			owed++
+		}
+		if int(a.applied) < owed {
+			t.Errorf("fresh with entry %d applied, while entry %d was acknowledged %v before", a.applied, owed,
+				time.Unix(0, a.asked).Sub(acknowledged[owed]))
+		}
+	}
+	t.Logf("%d stops, %d entries, %d answers, %d of them fresh", *stops, len(acknowledged)-1, len(answers), fresh)
+	if fresh == 0 {
+		t.Error("no answer said fresh: this run shows nothing")
+	}
+}

@@ -1,0 +1,9 @@
+//go:build unix && !linux
+
+package harness
+
+import "syscall"
+
+// attributes puts a process into a group of its own, so that an interrupt from the
+// terminal reaches its parent only.
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

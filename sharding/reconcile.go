@@ -1,0 +1,203 @@
+package sharding
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// A step is what a member does about one shard.
+type step uint8
+
+const (
+	keep     step = iota // as it is
+	contend              // for the shard
+	withdraw             // from the shard
+	handOver             // to the successor
+)
+
+// A situation is all that decides on the step for one shard.
+type situation struct {
+	contended bool            // the elector contends for it
+	state     core.LeaseState // of the own lease; empty without one
+	leave     bool            // this member is to be emptied
+	alone     bool            // and nobody is left who takes its shards
+	successor core.SessionID  // of a lease that can be handed over; empty without one
+}
+
+func (s situation) step() step {
+	switch {
+	case s.state == "" && s.contended == !s.leave:
+		return keep
+	case s.state == "" && s.leave:
+		return withdraw
+	case s.state == "":
+		return contend
+	case !s.yields():
+		return keep
+	case s.successor != "":
+		return handOver
+	case s.alone:
+		return withdraw
+	}
+	return keep
+}
+
+// yields reports whether the lease can be handed over.
+func (s situation) yields() bool {
+	return s.contended && (s.state == core.LeaseHeld || s.state == core.LeaseStarting)
+}
+
+// steps are those for all shards, by what is to be done.
+type steps struct {
+	contend, withdraw []string
+	handOver          map[core.SessionID][]int
+	left              int // leases that are still to be given away before this member is empty
+}
+
+// reconcile does what the table and the view ask for. It reports whether this
+// member is leaving and has nothing left. It decides from the present state
+// alone, so what was missed in between does not matter.
+func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
+	m.mu.Lock()
+	table, leave := m.table, m.drained
+	m.mu.Unlock()
+	if table != m.known {
+		if err := m.learn(table); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case !leave:
+		m.leftAt = time.Time{}
+	case m.leftAt.IsZero():
+		m.leftAt = time.Now()
+	}
+	if err := m.markLeaving(v, leave); err != nil {
+		return false, err
+	}
+	others := slices.ContainsFunc(v.Members, func(x core.Member) bool { return x.Session != v.Session && (m.o.Takes == nil || m.o.Takes(x)) })
+	alone := leave && (!others || time.Since(m.leftAt) > 4*m.o.Interval)
+	todo := m.steps(v, leave, alone)
+	if err := m.carryOut(todo, leave); err != nil || !leave {
+		return false, err
+	}
+	// Until it is withdrawn a shard may be granted that this view does not show.
+	if len(todo.withdraw) > 0 {
+		signal(m.wake)
+		return false, nil
+	}
+	if todo.left > 0 {
+		return false, nil
+	}
+	m.noteEmptied()
+	return true, nil
+}
+
+// steps decides on every shard.
+func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
+	todo := &steps{handOver: map[core.SessionID][]int{}}
+	leases := v.Leases // sorted, as the names are
+	for i, name := range m.names {
+		for len(leases) > 0 && cmp.Compare(string(leases[0].Fence.Shard), name) < 0 {
+			leases = leases[1:]
+		}
+		s := situation{contended: m.contended[i], leave: leave, alone: alone}
+		if len(leases) > 0 && string(leases[0].Fence.Shard) == name {
+			s.state = leases[0].State
+			if s.state != core.LeaseStuck && s.state != core.LeaseRevoked {
+				todo.left++
+			}
+			if s.yields() {
+				if token := leases[0].Fence.Token; token != m.seen[i].token {
+					m.seen[i] = sight{token, m.known.number}
+				}
+				s.successor = m.successor(v, i, leave, alone)
+			}
+		}
+		switch s.step() {
+		case contend:
+			todo.contend = append(todo.contend, name)
+			m.contended[i] = true
+		case withdraw:
+			todo.withdraw = append(todo.withdraw, name)
+			m.contended[i] = false
+		case handOver:
+			todo.handOver[s.successor] = append(todo.handOver[s.successor], i)
+			m.contended[i] = false
+		}
+	}
+	return todo
+}
+
+// carryOut asks the elector for the steps. What becomes of a hand-over or a withdrawal
+// shows in later views, so that a handler that does not return delays nobody.
+func (m *Manager) carryOut(todo *steps, leave bool) error {
+	if len(todo.contend) > 0 {
+		if err := m.e.Contend(m.h, todo.contend...); err != nil {
+			return err
+		}
+	}
+	// After the shards: the first to contend joins, and a member that is seen may be
+	// given a shard at once.
+	if err := m.standForAssigner(!leave); err != nil {
+		return err
+	}
+	asked, cancel := context.WithCancel(context.Background())
+	cancel()
+	for to, list := range todo.handOver {
+		names := make([]string, len(list))
+		for k, i := range list {
+			names[k] = m.names[i]
+		}
+		if err := m.e.HandOver(asked, to, names...); errors.Is(err, core.ErrInvalid) {
+			for _, i := range list {
+				m.contended[i] = true // the view was old: the successor is this process now
+			}
+		}
+	}
+	if len(todo.withdraw) > 0 {
+		_ = m.e.Withdraw(asked, todo.withdraw...) // fails only because it does not wait
+	}
+	return nil
+}
+
+// noteEmptied closes the channel of Emptied.
+func (m *Manager) noteEmptied() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.emptied:
+	default:
+		if m.drained {
+			close(m.emptied)
+		}
+	}
+}
+
+// successor returns the member to hand an own shard over to; empty if there is none.
+func (m *Manager) successor(v *core.View, i int, leave, alone bool) core.SessionID {
+	k := m.at[i]
+	if k == None {
+		return ""
+	}
+	to := m.known.session(int(k))
+	if to != "" && to != v.Session {
+		if _, lives := v.Member(to); lives && (leave || m.known.number > m.seen[i].number) {
+			return to
+		}
+		return ""
+	}
+	if alone && m.heirs[k] != None {
+		if to = m.known.members[m.heirs[k]].ID; to != v.Session {
+			if _, lives := v.Member(to); lives {
+				return to
+			}
+		}
+	}
+	return ""
+}
