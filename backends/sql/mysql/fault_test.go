@@ -194,19 +194,11 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 	if err := commitBoth(); !errors.Is(err, driver.ErrRetry) || number(err) != errLockWait {
 		t.Errorf("commit behind a lock: %v", err)
 	}
-	committed := make(chan error, 1)
 	// The transaction with the fewest changes is the deadlock's victim.
 	exec(t, other, "UPDATE tenure_shards SET nonce = nonce + 1 WHERE namespace = 'app' AND shard = 'shard-00001'")
+	committed := make(chan error, 1)
 	go func() { committed <- commitBoth() }()
-	deadline := time.Now().Add(10 * time.Second)
-	admin := openDB(t, pool.Get(t, servers.MariaDB, nil).Admin())
-	for waiting := 0; waiting == 0; {
-		err := admin.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.innodb_trx AS x JOIN information_schema.processlist AS p
-ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, dsn.Name()).Scan(&waiting)
-		if err != nil || time.Now().After(deadline) {
-			t.Fatal("nobody waits", err)
-		}
-	}
+	awaitLockWait(t, dsn)
 	lock("shard-00000")
 	if err := <-committed; !errors.Is(err, driver.ErrRetry) || number(err) != errDeadlock {
 		t.Errorf("commit in a deadlock: %v", err)
@@ -217,6 +209,26 @@ ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, d
 	if err := commitBoth(); err != nil {
 		t.Error(err)
 	}
+}
+
+// awaitLockWait returns when a statement of the database waits for a lock.
+func awaitLockWait(t *testing.T, dsn servers.DSN) {
+	t.Helper()
+	admin := openDB(t, pool.Get(t, servers.MariaDB, nil).Admin())
+	for deadline := time.Now().Add(lockLimit * time.Second); time.Now().Before(deadline); {
+		var waiting int
+		err := admin.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.innodb_trx AS x JOIN information_schema.processlist AS p
+ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, dsn.Name()).Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waiting > 0 {
+			return
+		}
+		// InnoDB renews that table only when nobody has read it for 100 ms.
+		time.Sleep(150 * time.Millisecond)
+	}
+	t.Fatal("no statement waits for a lock")
 }
 
 // TestTooSlow: a call ends with its context although a lock is not to be had, and
