@@ -24,7 +24,7 @@ QUICK_RACED := core|core/(driver|corehttp)|backends/memory
 # Packages, and tests of core/fsm, that have a step of their own.
 OWN_STEP := internal/(archtest|doctest)|cmd/demo(/.*)?
 # Those that kill, stop and cut real servers; they take minutes.
-FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper)|conformance/servers|follower/stores
+FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper)|internal/servers|follower/stores
 SUITES := ^Test(Conformance|System|Control)
 OWN_STEP_TESTS := ^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds|Mutants)$$
 # Backends that must pass conformance on a machine without any server, and those
@@ -80,7 +80,7 @@ help: ## List the targets
 .PHONY: test test-all check check-more
 test: ## What is quick, with the servers that are there: under 3 minutes on 2 cores
 	@MAKE="$(MAKE)" .ci/steps $(TEST_STEPS)
-	@conformance/servers/install.sh --missing
+	@internal/servers/install.sh --missing
 test-all: ## All that is not slow, after make servers: under 10 minutes on 2 cores
 	@MAKE="$(MAKE)" .ci/steps $(ALL_STEPS)
 check: ## What CI runs: test, then check-more; about 55 minutes on 2 cores
@@ -111,7 +111,7 @@ arch: ## Import rules, no hidden state, licences of dependencies
 
 .PHONY: servers
 servers: ## Install the servers that tests need, where that is possible
-	conformance/servers/install.sh
+	internal/servers/install.sh
 
 .PHONY: unit
 unit: ## Tests of the packages that share nothing between goroutines
@@ -154,13 +154,13 @@ mutants: ## Broken cores and backends, which the test named, or the simulation, 
 .PHONY: conformance conformance-long conformance-quick conformance-servers conformance-more
 conformance: ## The conformance suite on the embedded backends and the example
 	$(say-race)
-	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=1 $(EMBEDDED) ./conformance/examplebackend
+	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=1 $(EMBEDDED) ./internal/examplebackend
 conformance-servers: ## The suite on the backends that need a server, in each mode
 	.ci/named '^TestConformance(SimpleProtocol|PgBouncer)?$$' -timeout=10m -p=2 $(SERVED)
 conformance-more: ## The suite on three servers, through a bad network, and its cases of restarted servers
 	.ci/named '^TestConformance(Restart|Network|Cluster|Three|Ensemble)' -timeout=10m -p=2 $(SERVED)
 conformance-quick: ## The suite on the embedded backends, and QUICK_AREAS of it where a server is there
-	.ci/named '^TestConformance' -timeout=5m -p=3 -parallel=8 $(EMBEDDED) ./conformance/examplebackend
+	.ci/named '^TestConformance' -timeout=5m -p=3 -parallel=8 $(EMBEDDED) ./internal/examplebackend
 	.ci/named '^TestConformance$$/^($(QUICK_AREAS))$$' -timeout=5m -p=5 -parallel=8 $(SERVED)
 conformance-long: ## The embedded ones CONFORMANCE_COUNT times; 20 before a release
 	$(say-race)

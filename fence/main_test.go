@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // pool holds the servers that the tests share.

@@ -14,9 +14,9 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // database is one that the tests run on.

@@ -25,9 +25,9 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/backends/zookeeper"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
 	"github.com/tenure-go/tenure/tenurefx"
 )
 

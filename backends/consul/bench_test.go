@@ -9,8 +9,8 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // openOn opens a namespace on a server through a network of its own.

@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/conformance/kvwire"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 func TestConformance(t *testing.T) {

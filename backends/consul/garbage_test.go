@@ -5,7 +5,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/garbage"
-	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 var garbageFor = garbage.Flag()

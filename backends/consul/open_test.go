@@ -22,9 +22,9 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
-	"github.com/tenure-go/tenure/conformance/outage"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/outage"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 func TestOpenRefuses(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/tenure-go/tenure/conformance/outage"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/outage"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // opening returns a function that opens backends on one namespace.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // sockets lists those that lead to a port of this host and that a process still

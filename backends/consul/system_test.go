@@ -3,9 +3,9 @@ package consul
 import (
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/outage"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/conformance/system"
+	"github.com/tenure-go/tenure/internal/outage"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // systemConfig has the members of a run reach the first server only, as they would

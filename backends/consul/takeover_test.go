@@ -12,8 +12,8 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // Variables that make the test binary a holder: how, where, and of what.

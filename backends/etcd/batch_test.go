@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // TestUnits: a batch that holds is one request; a transaction that is refused takes

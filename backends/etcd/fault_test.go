@@ -12,11 +12,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tenure-go/tenure/backends/sql/sqlfault"
-	"github.com/tenure-go/tenure/conformance/outage"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/intercept"
+	"github.com/tenure-go/tenure/internal/outage"
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 // TestClusterStruck appends to a log, each entry exactly once, while the leader

@@ -9,9 +9,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tenure-go/tenure/conformance/outage"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/outage"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // openingOn returns a function that opens backends on one namespace.

@@ -13,8 +13,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // candidateVariable makes the test binary a candidate of BenchmarkTakeover: it

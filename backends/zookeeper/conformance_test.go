@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/conformance/kvwire"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // TestConformance runs the suite as the documentation's run-time user, beside an

@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // try repeats a call until it succeeds, each time with a bound of its own, as core

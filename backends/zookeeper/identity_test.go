@@ -6,9 +6,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tenure-go/tenure/conformance/outage"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/outage"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // TestIdentityTampered: whoever overwrites or removes the identity stops the members.

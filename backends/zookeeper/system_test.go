@@ -3,9 +3,9 @@ package zookeeper
 import (
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/outage"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/conformance/system"
+	"github.com/tenure-go/tenure/internal/outage"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 func systemConfig(t *testing.T, members, parallel int) system.Config {

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/tenure-go/tenure/sharding/simulation"
+	"github.com/tenure-go/tenure/internal/simulation"
 )
 
 const simulateUsage = `The sharding simulation runs members and shards over virtual time while members

@@ -20,8 +20,8 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/backends/zookeeper"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // A store is a backend that the demonstration can use.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
-	"github.com/tenure-go/tenure/conformance/outage"
 	"github.com/tenure-go/tenure/conformance/system"
+	"github.com/tenure-go/tenure/internal/outage"
 )
 
 func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }

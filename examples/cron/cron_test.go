@@ -15,7 +15,7 @@ import (
 	"go.uber.org/fx/fxtest"
 
 	"github.com/tenure-go/tenure/config"
-	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // pool holds the servers that the tests share.

@@ -11,9 +11,9 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/tenure-go/tenure/backends/memory"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 func dsn(path string) string {

@@ -43,15 +43,12 @@ var rows = []row{
 	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route", "github.com/hashicorp/consul/api"}},
 	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route", "github.com/go-zookeeper/zk"}},
 	{pkg: "backends/sql", allow: []string{"core/driver"}},
-	// For tests: it measures backends as core uses them.
-	{pkg: "backends/sql/sqlfault", allow: []string{"core", "core/driver", "backends/sql", "conformance", "conformance/faultproxy"}},
 	{pkg: "backends/sql/sqlite", allow: []string{"core/driver", "backends/sql", "modernc.org/sqlite/..."}},
 	{pkg: "backends/sql/postgres", allow: []string{"core/driver", "backends/sql", "github.com/jackc/pgx/v5/..."}},
 	{pkg: "backends/sql/mysql", allow: []string{"core/driver", "backends/sql", "github.com/go-sql-driver/mysql"}},
 
 	{pkg: "follower", allow: []string{"core", "core/driver"}},
 	{pkg: "sharding", allow: []string{"core", "core/driver", "follower"}},
-	{pkg: "sharding/simulation", allow: []string{"core", "core/driver", "core/fsm", "follower", "sharding"}},
 
 	{pkg: "fence", allow: []string{"core/driver"}},
 	// The details of a status are messages of a module beside grpc's.
@@ -64,11 +61,8 @@ var rows = []row{
 		"core/driver", "conformance/history", "github.com/anishathalye/porcupine",
 	}},
 	{pkg: "conformance/faultproxy"},
-	{pkg: "conformance/examplebackend", allow: []string{"core/driver", "backends/kv"}},
 	{pkg: "conformance/system", allow: []string{"core", "core/driver", "conformance/...", "internal/harness", "internal/intercept"}},
-	{pkg: "conformance/servers"},
 	{pkg: "conformance/garbage", allow: []string{"conformance", "core", "core/driver"}},
-	{pkg: "conformance/outage", allow: []string{"core", "core/driver", "conformance/faultproxy", "conformance/servers", "conformance/system"}},
 	{pkg: "conformance/kvwire", allow: []string{"backends/kv", "backends/kv/kvfault", "conformance", "core/driver"}},
 	{pkg: "conformance/live", allow: []string{anything}},
 
@@ -82,6 +76,12 @@ var rows = []row{
 	{pkg: "internal/harness", allow: []string{"core/driver", "internal/intercept"}},
 	{pkg: "internal/intercept", allow: []string{"core/driver"}},
 	{pkg: "internal/mutate"},
+	{pkg: "internal/examplebackend", allow: []string{"core/driver", "backends/kv"}},
+	{pkg: "internal/outage", allow: []string{"core", "core/driver", "conformance/faultproxy", "internal/servers", "conformance/system"}},
+	{pkg: "internal/servers"},
+	{pkg: "internal/simulation", allow: []string{"core", "core/driver", "core/fsm", "follower", "sharding"}},
+	// It measures backends as core uses them.
+	{pkg: "internal/sqlfault", allow: []string{"core", "core/driver", "backends/sql", "conformance", "conformance/faultproxy"}},
 }
 
 // impure is what the state machine may not import: it does no I/O, waits for

@@ -34,7 +34,25 @@ func module(t *testing.T) string {
 		"\nrequire " + path + " v0.0.0\n\nreplace " + path + " => " + tree + "\n"
 	write(t, filepath.Join(dir, "go.mod"), text)
 	write(t, filepath.Join(dir, "go.sum"), string(sum))
+	copyBackend(t, filepath.Join(root, "internal", "examplebackend"), filepath.Join(dir, "mystore"))
 	return dir
+}
+
+// copyBackend makes the example of a backend the reader's: it builds there only if all
+// that it uses is exported.
+func copyBackend(t *testing.T, from, to string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(from, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the example in %s: %d files, %v", from, len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(to, filepath.Base(file)), string(text))
+	}
 }
 
 func write(t *testing.T, path, text string) {

@@ -12,7 +12,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // needs is what a page's programs and fragments are run with: a server, and how the

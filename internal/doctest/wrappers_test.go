@@ -304,7 +304,7 @@ func main() {
 }
 `
 
-// suiteWrapper runs the suite of a backend, for which the example's stands.
+// suiteWrapper runs the suite of a backend, for which the example of this repository stands.
 func suiteWrapper(extra, imports string) string {
 	return `package pages
 
@@ -314,8 +314,8 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance"
-	mystore "github.com/tenure-go/tenure/conformance/examplebackend"
 	"github.com/tenure-go/tenure/core/driver"
+	mystore "pages/mystore"
 )
 ` + extra + marker
 }

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/backends/sql"
-	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 // TestConformance runs the suite as the documentation's run-time user.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql/sqlfault"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 var roundsFlag = flag.Int("rounds", 3, "how often TestReadsSurviveKill kills its server")

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql"
-	"github.com/tenure-go/tenure/backends/sql/sqlfault"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 // TestKilledAtCommit ends the connection 200 times from the server's side while it

@@ -3,9 +3,9 @@ package mysql
 import (
 	"testing"
 
-	"github.com/tenure-go/tenure/backends/sql/sqlfault"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 // TestLargestWrite makes one of as many operations and bytes as are allowed.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql/sqlfault"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 // inOneBucket returns claims on n shards whose entries one counter orders.

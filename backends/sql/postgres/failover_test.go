@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/conformance/faultproxy"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 var failoversFlag = flag.Int("failovers", 2, "how often an asynchronous standby is promoted that lacks grants")

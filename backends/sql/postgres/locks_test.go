@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql/sqlfault"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 // TestEvictedWhileGranted: while a claim or a transfer has yet to commit, neither the

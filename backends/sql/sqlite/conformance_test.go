@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql"
-	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 func TestConformance(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/tenure-go/tenure/backends/sql"
-	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 // TestLiveSettings asks the connections that a store uses, and those of OpenDB.

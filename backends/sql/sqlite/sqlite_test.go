@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql/sqlfault"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 func dbPath(t testing.TB) string { return filepath.Join(t.TempDir(), "app.db") }

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // patience bounds how long electors may take to own everything: an election of the

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance/faultproxy"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/conformance/system"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // Lane is a store that one seed of the system suite at a time is played on.

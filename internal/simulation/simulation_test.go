@@ -11,7 +11,7 @@ var long = flag.Bool("long", false, "a virtual day with 100,000 shards, and one 
 // TestDay: through crashes, leaves and joins no shard is forgotten, few more move
 // than must, and the calls do not depend on the number of shards.
 //
-//	go test ./sharding/simulation -v -timeout 60m -args -long
+//	go test ./internal/simulation -v -timeout 60m -args -long
 func TestDay(t *testing.T) {
 	sizes := []Config{{Members: 20, Shards: 500, Time: 4 * time.Hour, Churn: 0.3}, {Members: 20, Shards: 4000, Time: 4 * time.Hour, Churn: 0.3}}
 	if *long {

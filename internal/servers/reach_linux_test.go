@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/servers"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // TestImpassableFolder has temporary files where a server's user cannot come.

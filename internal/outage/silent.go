@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/conformance/faultproxy"
-	"github.com/tenure-go/tenure/conformance/servers"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
 )
 
 // members is how many processes contend in the tests of silent servers.
