@@ -18,7 +18,7 @@ MORE_STEPS := servers race simulation-long conformance conformance-servers syste
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
-RACED := core|core/(driver|corehttp)|tenurefx|(backends|conformance|fence|follower|sharding)(/.*)?
+RACED := core|core/(driver|corehttp)|tenurefx|(backends|conformance|fence|follower|sharding)(/.*)?|internal/(examplebackend|harness|intercept|outage|servers|simulation|sqlfault)
 # Those of them that "make test" tests under it. The others' tests it runs without.
 QUICK_RACED := core|core/(driver|corehttp)|backends/memory
 # Packages, and tests of core/fsm, that have a step of their own.
