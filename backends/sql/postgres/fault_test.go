@@ -163,7 +163,10 @@ func TestDeadlock(t *testing.T) {
 		}
 		return n
 	}
-	for waiting() == 0 {
+	for deadline := time.Now().Add(20 * time.Second); waiting() == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the commit does not wait for a lock")
+		}
 	}
 	exec(t, other, "SELECT * FROM tenure_shards WHERE shard = 'shard-00000' FOR UPDATE")
 	if err := <-committed; !errors.Is(err, driver.ErrRetry) {
@@ -193,18 +196,23 @@ func TestTooSlow(t *testing.T) {
 		"of an entry": {driver.Op{Kind: driver.OpAppend, Value: []byte("a")}, true},
 		"of an item":  {driver.Op{Kind: driver.OpPut, Key: "a"}, false},
 	} {
-		// Why the caller gives up says nothing of the outcome (E1).
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, driver.ErrSessionLost)
-		_, err := s.Commit(ctx, []driver.Write{{Fence: granted[0].Fence, Number: 1, Nonce: 7, Ops: []driver.Op{c.op}}})
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrSessionLost) || driver.Unknown(err) != c.unknown || !c.unknown && !errors.Is(err, driver.ErrRetry) {
+		ctx, giveUp := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Commit(ctx, []driver.Write{{Fence: granted[0].Fence, Number: 1, Nonce: 7, Ops: []driver.Op{c.op}}})
+			ended <- err
+		}()
+		awaitWaiting(t, openDB(t, dsn), 1)
+		giveUp(driver.ErrSessionLost) // why the caller gives up says nothing of the outcome (E1)
+		err := <-ended
+		if !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrSessionLost) || driver.Unknown(err) != c.unknown || !c.unknown && !errors.Is(err, driver.ErrRetry) {
 			t.Errorf("commit %s behind a lock: %v", what, err)
 		}
+		awaitWaiting(t, openDB(t, dsn), 0)
 	}
 	if err := s.Beat(t.Context()); err != nil {
 		t.Errorf("a heartbeat meanwhile: %v", err)
 	}
-	awaitWaiting(t, openDB(t, dsn), 0)
 	if err := other.Rollback(); err != nil {
 		t.Fatal(err)
 	}
