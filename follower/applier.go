@@ -41,9 +41,9 @@ type Restorer interface {
 	Restore(ctx context.Context, from Position, s *Snapshot) error
 }
 
-// Checkpoint is what an Applier remembers.
+// Checkpoint is the state that an Applier keeps between runs.
 type Checkpoint struct {
-	Store     string // Batch.Store of what was applied; empty if nothing was
+	Store     string // Batch.Store of the applied entries; empty if there are none
 	Positions []Position
 }
 

@@ -40,7 +40,7 @@ func TestStoreWentBack(t *testing.T) {
 				backup := w.store.Snapshot()
 				first.append("s", 10)
 
-				l := newLedger(w)
+				l := newApplication(w)
 				o := &Options{Resync: time.Second}
 				r := run(w, w.open(), o, Stored(NewFile(path), l.apply, nil))
 				r.until("s", 20)
@@ -59,7 +59,7 @@ func TestStoreWentBack(t *testing.T) {
 				if !c.while {
 					r = run(w, w.open(), o, Stored(NewFile(path), l.apply, nil))
 				}
-				if c.anew == 10 { // the same head as before: the next entry tells
+				if c.anew == 10 { // the same head as before: the next entry shows the difference
 					third := newOwner(w, w.open(), "third")
 					third.append("s", 1)
 				}
@@ -86,56 +86,63 @@ func TestStoreWentBack(t *testing.T) {
 func TestStoreWentBackUnheard(t *testing.T) {
 	for name, c := range map[string]struct {
 		o     Options
-		fault func(w *world, r *follow, b *tap, o *owner, back func())
+		fault func(w *world, r *follow, b *faultyBackend, o *owner, back func())
 	}{
-		"the stream fails": {Options{Resync: time.Hour}, func(_ *world, _ *follow, b *tap, _ *owner, back func()) {
-			back()
-			b.setDown(errors.New("connection reset"))
-			time.Sleep(5 * time.Second)
-			b.setDown(nil)
-		}},
-		"the heads are news": {Options{Resync: time.Minute}, func(_ *world, _ *follow, _ *tap, _ *owner, back func()) { back() }},
-		"Sync": {Options{Resync: time.Hour}, func(_ *world, r *follow, _ *tap, _ *owner, back func()) {
+		"the stream fails": {Options{Resync: time.Hour},
+			func(_ *world, _ *follow, b *faultyBackend, _ *owner, back func()) {
+				back()
+				b.setDown(errors.New("connection reset"))
+				time.Sleep(5 * time.Second)
+				b.setDown(nil)
+			}},
+		"the heads are news": {Options{Resync: time.Minute}, func(_ *world, _ *follow, _ *faultyBackend, _ *owner, back func()) { back() }},
+		"Sync": {Options{Resync: time.Hour}, func(_ *world, r *follow, _ *faultyBackend, _ *owner, back func()) {
 			back()
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			r.Sync(ctx, "s")
 		}},
-		"a read fails": {Options{Resync: time.Hour, Batch: 5}, func(w *world, r *follow, b *tap, o *owner, back func()) {
-			o.append("s", 10)
-			b.mu.Lock()
-			b.read = func(_ driver.ShardID, after driver.Seq, page *driver.LogPage, err error) (*driver.LogPage, error) {
-				if after == 25 {
-					return nil, errors.New("connection reset")
+		"a read fails": {Options{Resync: time.Hour, Batch: 5},
+			func(w *world, r *follow, b *faultyBackend, o *owner, back func()) {
+				o.append("s", 10)
+				b.mu.Lock()
+				b.read = func(
+					_ driver.ShardID, after driver.Seq, page *driver.LogPage, err error,
+				) (*driver.LogPage, error) {
+					if after == 25 {
+						return nil, errors.New("connection reset")
+					}
+					return page, err
 				}
-				return page, err
-			}
-			b.mu.Unlock()
-			go r.Sync(w.Context(), "s")
-			time.Sleep(20 * time.Millisecond)
-			back()
-			b.mu.Lock()
-			b.read = nil
-			b.mu.Unlock()
-		}},
-		"a read is answered late": {Options{Resync: time.Minute, Batch: 5, CallTimeout: time.Hour}, func(w *world, r *follow, b *tap, o *owner, back func()) {
-			o.append("s", 10)
-			answer := make(chan struct{})
-			b.mu.Lock()
-			b.read = func(shard driver.ShardID, after driver.Seq, page *driver.LogPage, err error) (*driver.LogPage, error) {
-				if after == 25 {
-					<-answer
-					return b.Backend.ReadLog(w.Context(), shard, after, 5)
+				b.mu.Unlock()
+				go r.Sync(w.Context(), "s")
+				time.Sleep(20 * time.Millisecond)
+				back()
+				b.mu.Lock()
+				b.read = nil
+				b.mu.Unlock()
+			}},
+		"a read is answered late": {Options{Resync: time.Minute, Batch: 5, CallTimeout: time.Hour},
+			func(w *world, r *follow, b *faultyBackend, o *owner, back func()) {
+				o.append("s", 10)
+				answer := make(chan struct{})
+				b.mu.Lock()
+				b.read = func(
+					shard driver.ShardID, after driver.Seq, page *driver.LogPage, err error,
+				) (*driver.LogPage, error) {
+					if after == 25 {
+						<-answer
+						return b.Backend.ReadLog(w.Context(), shard, after, 5)
+					}
+					return page, err
 				}
-				return page, err
-			}
-			b.mu.Unlock()
-			go r.Sync(w.Context(), "s")
-			time.Sleep(20 * time.Millisecond)
-			back()
-			time.Sleep(2 * time.Minute)
-			close(answer)
-		}},
+				b.mu.Unlock()
+				go r.Sync(w.Context(), "s")
+				time.Sleep(20 * time.Millisecond)
+				back()
+				time.Sleep(2 * time.Minute)
+				close(answer)
+			}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			bubble(t, func(w *world) {
@@ -144,8 +151,10 @@ func TestStoreWentBackUnheard(t *testing.T) {
 				first.append("s", 10)
 				backup := w.store.Snapshot()
 				first.append("s", 10)
-				b := &tap{Backend: w.open()}
-				b.tail = func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+				b := &faultyBackend{Backend: w.open()}
+				b.tail = func(
+					ctx context.Context, since driver.Cursor, page *driver.TailPage, err error,
+				) (*driver.TailPage, error) {
 					for since != "" { // it hangs
 						select {
 						case <-ctx.Done():
@@ -158,7 +167,7 @@ func TestStoreWentBackUnheard(t *testing.T) {
 					}
 					return page, err
 				}
-				l := newLedger(w)
+				l := newApplication(w)
 				r := run(w, b, &c.o, Memory(l.apply, nil))
 				r.until("s", 20)
 				synctest.Wait()
@@ -186,11 +195,11 @@ func TestStoreWentBackUnheard(t *testing.T) {
 }
 
 // TestStreamOfBefore: entries that the stream brought and the store has lost since
-// are not applied after what took their place.
+// are not applied after the entries that replaced them.
 func TestStreamOfBefore(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		l := newLedger(w)
+		l := newApplication(w)
 		step := make(chan struct{})
 		l.fail = func(b Batch) error {
 			if b.From.Seq == 8 {
@@ -198,11 +207,12 @@ func TestStreamOfBefore(t *testing.T) {
 			}
 			return nil
 		}
-		b := &tap{Backend: w.open()}
+		b := &faultyBackend{Backend: w.open()}
 		b.tail = func(_ context.Context, _ driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
 			if err == nil && len(page.Entries) > 0 && page.Entries[0].Seq == 9 {
 				for seq := 10; seq <= 20; seq++ {
-					page.Entries = append(page.Entries, driver.Entry{Shard: "s", Seq: driver.Seq(seq), Token: 99, Payload: []byte(strconv.Itoa(seq))})
+					page.Entries = append(page.Entries, driver.Entry{Shard: "s", Seq: driver.Seq(seq), Token: 99,
+						Payload: []byte(strconv.Itoa(seq))})
 				}
 			}
 			return page, err
@@ -235,8 +245,8 @@ func TestStoreLostShard(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
 		o.append("s", 3)
-		b := &tap{Backend: w.open()}
-		r := run(w, b, &Options{Resync: time.Second}, Memory(newLedger(w).apply, nil))
+		b := &faultyBackend{Backend: w.open()}
+		r := run(w, b, &Options{Resync: time.Second}, Memory(newApplication(w).apply, nil))
 		r.until("s", 3)
 		b.mu.Lock()
 		b.tail = func(_ context.Context, _ driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
@@ -267,7 +277,7 @@ func TestAnotherStore(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
 		o.append("s", 3)
-		l := newLedger(w)
+		l := newApplication(w)
 		p := &inMemory{store: "another", at: map[string]Position{"s": {Shard: "s", Seq: 1, Token: o.fence["s"].Token}}}
 		err := run(w, w.open(), nil, Stored(p, l.apply, nil)).wait()
 		if !errors.Is(err, core.ErrStoreChanged) || l.calls > 0 {
@@ -276,8 +286,8 @@ func TestAnotherStore(t *testing.T) {
 	})
 }
 
-// TestRefusedEntries: a gap and a lower token are never applied, whoever brings
-// them.
+// TestRefusedEntries: a gap and a lower token are never applied, from the stream or
+// from a read.
 func TestRefusedEntries(t *testing.T) {
 	for name, damage := range map[string]func(e []driver.Entry) []driver.Entry{
 		"lower token": func(e []driver.Entry) []driver.Entry {
@@ -305,18 +315,22 @@ func TestRefusedEntries(t *testing.T) {
 				o := newOwner(w, w.open(), "owner")
 				o.append("s", 5)
 				o.take("s")
-				b := &tap{Backend: w.open()}
-				l := newLedger(w)
+				b := &faultyBackend{Backend: w.open()}
+				l := newApplication(w)
 				r := run(w, b, nil, Memory(l.apply, nil))
 				r.until("s", 5)
 				b.mu.Lock()
-				b.tail = func(_ context.Context, _ driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+				b.tail = func(
+					_ context.Context, _ driver.Cursor, page *driver.TailPage, err error,
+				) (*driver.TailPage, error) {
 					if err == nil {
 						page.Entries = damage(page.Entries)
 					}
 					return page, err
 				}
-				b.read = func(_ driver.ShardID, _ driver.Seq, page *driver.LogPage, err error) (*driver.LogPage, error) {
+				b.read = func(
+					_ driver.ShardID, _ driver.Seq, page *driver.LogPage, err error,
+				) (*driver.LogPage, error) {
 					if err == nil {
 						page.Entries = damage(page.Entries)
 					}
@@ -328,7 +342,7 @@ func TestRefusedEntries(t *testing.T) {
 				o.append("s", 3)
 				time.Sleep(time.Minute)
 				if got := l.at("s"); got != 7 {
-					w.Errorf("applied up to %d, want 7, what precedes the damage", got)
+					w.Errorf("applied up to %d, want 7, the entry before the damage", got)
 				}
 				if err := r.Fresh("s", time.Hour); err != nil {
 					w.Errorf("Fresh says %v", err)

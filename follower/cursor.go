@@ -15,7 +15,7 @@ const (
 	firstLimit = 64
 	// batchBytes is the size of a batch above which the next has fewer entries.
 	batchBytes = 1 << 20
-	// entryBytes is what an entry costs beside its payload.
+	// entryBytes is the cost of an entry beside its payload.
 	entryBytes = 96
 )
 
@@ -28,7 +28,7 @@ type cursor struct {
 	pos   Position // applied
 	taken core.Seq // applied, or in the batch that is being applied
 	// buf is a contiguous run of entries that came by the stream, somewhere after
-	// taken. What is missing before it is read.
+	// taken. Entries missing before it are read.
 	buf   []core.Entry
 	bytes int // of buf
 
@@ -37,7 +37,7 @@ type cursor struct {
 	verify  bool // the entry at pos, if any, is to be compared before anything is applied
 	suspect bool // its head was seen behind pos: verify at once
 	err     error
-	told    time.Time // when it was logged last that the shard's log is damaged
+	warned  time.Time // when it was logged last that the shard's log is damaged
 }
 
 // due reports whether there is something to do.
@@ -48,7 +48,7 @@ func (l *cursor) due() bool {
 // ready reports whether the next entry is in the buffer.
 func (l *cursor) ready() bool { return len(l.buf) > 0 && l.buf[0].Seq == l.pos.Seq+1 }
 
-// offer keeps an entry of the stream if it fits behind what is kept.
+// offer keeps an entry of the stream if it follows the entries kept.
 func (t *Tailer) offer(l *cursor, e core.Entry) {
 	if e.Seq <= l.taken {
 		return
@@ -79,7 +79,7 @@ func (t *Tailer) cut(l *cursor, n int) []core.Entry {
 	return head
 }
 
-// skip drops what the buffer holds up to seq.
+// skip drops the buffer's entries up to seq.
 func (t *Tailer) skip(l *cursor, seq core.Seq) {
 	n := 0
 	for n < len(l.buf) && l.buf[n].Seq <= seq {
@@ -88,7 +88,7 @@ func (t *Tailer) skip(l *cursor, seq core.Seq) {
 	t.cut(l, n)
 }
 
-// start has a goroutine work for the cursor if there is something to do.
+// start starts a goroutine for the cursor if there is something to do.
 func (t *Tailer) start(l *cursor) {
 	if t.phase != running || l.busy || !l.due() {
 		return
@@ -148,20 +148,20 @@ func (t *Tailer) failed(l *cursor, err error, attempt int) {
 	l.verify = true // the store may be another one when it answers again
 	l.limit = 1     // so that only the entry which fails is held back
 	if errors.Is(err, ErrOrder) {
-		t.cut(l, len(l.buf)) // what else came with it is read again
+		t.cut(l, len(l.buf)) // the entries that came with it are read again
 	}
 	from, quiet := l.pos, false
 	if now := time.Now(); errors.Is(err, core.ErrDamaged) {
-		if quiet = !l.told.IsZero() && now.Sub(l.told) < time.Minute; !quiet {
-			l.told = now
+		if quiet = !l.warned.IsZero() && now.Sub(l.warned) < time.Minute; !quiet {
+			l.warned = now
 		}
 	}
 	t.mu.Unlock()
 	t.report(Failure{Applier: l.f.name, From: from, Attempt: attempt, Err: err}, quiet)
 }
 
-// reload asks the Applier where the shard is, and returns how far ahead of where
-// it was that is.
+// reload asks the Applier for the shard's position, and returns by how much it is
+// ahead of the known one.
 func (t *Tailer) reload(ctx context.Context, l *cursor) (ahead core.Seq) {
 	saved, err := t.positions(ctx, l.f)
 	if errors.Is(err, core.ErrStoreChanged) {
@@ -183,7 +183,7 @@ func (t *Tailer) reload(ctx context.Context, l *cursor) (ahead core.Seq) {
 	return ahead
 }
 
-// moveTo sets a cursor's position to what its Applier says.
+// moveTo sets a cursor's position to its Applier's.
 func (t *Tailer) moveTo(l *cursor, p Position) {
 	t.skip(l, p.Seq)
 	if p.Seq < l.pos.Seq {
@@ -206,7 +206,8 @@ func (t *Tailer) advance(ctx context.Context, l *cursor) (more bool, err error) 
 	}
 	began := time.Now()
 	if err := l.f.applier.Apply(ctx, b); err != nil {
-		return true, fmt.Errorf("tenure: follower %q: shard %q: applying entry %d: %w", l.f.name, b.From.Shard, b.From.Seq+1, err)
+		return true, fmt.Errorf("tenure: follower %q: shard %q: applying entry %d: %w", l.f.name, b.From.Shard,
+			b.From.Seq+1, err)
 	}
 	size := 0
 	for i := range b.Entries {
@@ -225,12 +226,12 @@ func (t *Tailer) advance(ctx context.Context, l *cursor) (more bool, err error) 
 	l.s.changed.wake()
 	t.mu.Unlock()
 	if h := t.o.Hooks.OnApply; h != nil {
-		h(l.f.name, last, len(b.Entries), time.Since(began))
+		h(Applied{Applier: l.f.name, Position: last, Entries: len(b.Entries), Took: time.Since(began)})
 	}
 	return true, nil
 }
 
-// next takes what follows the position from the buffer, or reads it.
+// next takes the entries after the position from the buffer, or reads them.
 func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err error) {
 	t.mu.Lock()
 	if !l.due() {
@@ -257,13 +258,13 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 		return Batch{}, true, err
 	}
 	if l.verify && !verify && b.From.Seq > 0 {
-		return b, true, nil // it may be of another history than what was applied
+		return b, true, nil // it may be of another history than the applied entries
 	}
 	b.Entries = page.Entries
 	t.learn(l.s, page.Head.Seq, time.Now())
 	if len(b.Entries) == 0 {
-		// What was known of the head may be of before the store lost entries: it
-		// counts only if it is news since the read began.
+		// The head known before may be older than the store's loss of entries: it
+		// counts only if it changed since the read began.
 		if l.s.head == head {
 			l.s.lower(page.Head.Seq)
 		}
@@ -274,8 +275,8 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 	return b, true, nil
 }
 
-// read reads what follows a position, in order. With verify it reads the entry at
-// the position as well, which must be the one that was applied.
+// read reads the entries after a position, in order. With verify it reads the entry
+// at the position as well, which must be the applied one.
 func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, verify bool) (*core.LogPage, error) {
 	overlap := 0
 	if verify {
@@ -291,19 +292,22 @@ func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, 
 		return nil, err
 	}
 	if page.Head.Seq < from.Seq {
-		return nil, &StoreChangedError{Applier: l.f.name, Position: from, Found: fmt.Sprintf("its log ends at entry %d", page.Head.Seq)}
+		return nil, &StoreChangedError{Applier: l.f.name, Position: from,
+			Found: fmt.Sprintf("its log ends at entry %d", page.Head.Seq)}
 	}
 	if overlap == 1 {
 		if len(page.Entries) == 0 || page.Entries[0].Seq != from.Seq {
 			return nil, fmt.Errorf("tenure: shard %q: %w: the head is entry %d, but reading entry %d gave another or none", from.Shard, ErrOrder, page.Head.Seq, from.Seq)
 		}
 		if got := page.Entries[0].Token; got != from.Token {
-			return nil, &StoreChangedError{Applier: l.f.name, Position: from, Found: fmt.Sprintf("that entry has token %d", got)}
+			return nil, &StoreChangedError{Applier: l.f.name, Position: from,
+				Found: fmt.Sprintf("that entry has token %d", got)}
 		}
 		page.Entries = page.Entries[1:]
 	}
 	if len(page.Entries) == 0 && page.Head.Seq > from.Seq && limit > 0 {
-		return nil, fmt.Errorf("tenure: shard %q: %w: the head is entry %d, but reading after entry %d gave none", from.Shard, ErrOrder, page.Head.Seq, from.Seq)
+		return nil, fmt.Errorf("tenure: shard %q: %w: the head is entry %d, but reading after entry %d gave none",
+			from.Shard, ErrOrder, page.Head.Seq, from.Seq)
 	}
 	return page, inOrder(Batch{From: from, Entries: page.Entries})
 }

@@ -20,21 +20,22 @@ func TestDamagedLog(t *testing.T) {
 		o := newOwner(w, w.open(), "owner")
 		o.append("s", 5)
 		o.take("s")
-		b := &tap{Backend: w.open()}
+		b := &faultyBackend{Backend: w.open()}
 		b.read = func(shard driver.ShardID, _ driver.Seq, page *driver.LogPage, err error) (*driver.LogPage, error) {
 			if err == nil && len(page.Entries) > 0 {
 				return nil, driver.Damaged("log/s/5", shard, "its cuts do not fit")
 			}
 			return page, err
 		}
-		l := newLedger(w)
+		l := newApplication(w)
 		var log bytes.Buffer // read when all are durably blocked
 		failures := 0
-		r := run(w, b, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Hooks: Hooks{OnError: func(f Failure) {
-			if errors.Is(f.Err, core.ErrDamaged) {
-				failures++
-			}
-		}}}, Memory(l.apply, nil))
+		r := run(w, b, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Hooks: Hooks{OnError: func(f Failure) {
+				if errors.Is(f.Err, core.ErrDamaged) {
+					failures++
+				}
+			}}}, Memory(l.apply, nil))
 		const minutes = 10
 		time.Sleep(minutes * time.Minute)
 		synctest.Wait()

@@ -16,8 +16,8 @@
 //     application's own database: each effect happens exactly once, also over a
 //     crash, and also where two processes follow under one name by mistake.
 //   - [Stored] applies first and saves the position afterwards, in a [File] or in
-//     what the application has: after a crash some entries come again, and
-//     (shard, seq) tells which. [Memory] keeps the position in the process: every
+//     the application's own store: after a crash some entries come again,
+//     identified by (shard, seq). [Memory] keeps the position in the process: every
 //     start begins with the first entry, or a snapshot.
 //
 // # Order
@@ -25,28 +25,29 @@
 // Within a shard entries come one after the other (T1 to T4). Between shards there
 // is no order: shards are applied at the same time, and a slow or failing one does
 // not hold up the others. An entry that cannot be applied is tried again, with
-// back-off, until it can: none is ever skipped, [Hooks] and [Tailer.Lag] tell.
+// back-off, until it can: none is ever skipped, and [Hooks] and [Tailer.Lag] report
+// it.
 //
-// There is one TailLog stream per Tailer whatever it follows. What comes by it is
-// kept up to a bound; a shard that is further behind is read with ReadLog, a few at
-// a time and at a bounded pace. The stream only says what there is: every Resync,
-// and every Pulse while Fresh is asked, the heads are read as well, so that a watch
-// which died in silence is found.
+// A Tailer has one TailLog stream, however many shards it follows. Entries from it
+// are kept up to a bound; a shard that is further behind is read with ReadLog, a
+// few at a time and at a bounded pace. The stream only says what there is: every
+// Resync, and every Pulse while Fresh is asked, the heads are read as well, so that
+// a watch which died in silence is found.
 //
 // # Trimmed logs
 //
 // A [Snapshotter] lets a shard's owner write a snapshot of its state, under the
-// fence, and trim the log behind it. A follower that needs what was trimmed
-// restores the snapshot and goes on from there.
+// fence, and trim the log behind it. A follower that needs trimmed entries restores
+// the snapshot and goes on from there.
 //
 // # Lag, and reads
 //
-// [Tailer.Fresh] tells whether a read may be served from the projection, and
+// [Tailer.Fresh] reports whether a read may be served from the projection, and
 // [Tailer.WaitFor] waits for one's own write, whose [Position] may travel as a
 // string. Lag in time compares no clocks of different machines: it is how long ago
 // this process learned of the oldest entry that it has not applied yet. To that the
-// store adds the time that news take, one way where it pushes and
-// Limits.PollPeriod elsewhere. [Tailer.Sync] asks the store instead, and is certain.
+// store adds the time that news take, one way where it pushes and Limits.PollPeriod
+// elsewhere. [Tailer.Sync] asks the store instead, and is certain.
 //
 // # A store that went back
 //

@@ -17,7 +17,7 @@ var (
 	// ErrCorrupt: a position file or a snapshot is damaged. Nothing of it was used.
 	ErrCorrupt = errors.New("corrupt")
 	// ErrNoSnapshot: entries were trimmed, and no snapshot covers them.
-	ErrNoSnapshot = errors.New("no snapshot covers what was trimmed")
+	ErrNoSnapshot = errors.New("no snapshot covers the trimmed entries")
 	// ErrStuck: an Applier did not return. See Options.DrainBudget.
 	ErrStuck = errors.New("applier stuck")
 )
@@ -27,14 +27,16 @@ var (
 type StoreChangedError struct {
 	Applier  string
 	Position Position // of the Applier; the zero value if the whole store is another one
-	Found    string   // what the store has instead
+	Found    string   // the store's state instead
 }
 
 func (e *StoreChangedError) Error() string {
 	if e.Position == (Position{}) {
-		return fmt.Sprintf("tenure: follower %q: the store is not the one that its positions belong to: %s; if that is intended, rebuild the projection and delete its positions", e.Applier, e.Found)
+		return fmt.Sprintf("tenure: follower %q: the store is not the one that its positions belong to: %s; if that "+
+			"is intended, rebuild the projection and delete its positions", e.Applier, e.Found)
 	}
-	return fmt.Sprintf("tenure: follower %q applied shard %q up to entry %d with token %d, but %s: the store lost entries; find out which effects to undo, then rebuild the projection and delete its positions",
+	return fmt.Sprintf("tenure: follower %q applied shard %q up to entry %d with token %d, but %s: the store lost "+
+		"entries; find out which effects to undo, then rebuild the projection and delete its positions",
 		e.Applier, e.Position.Shard, e.Position.Seq, e.Position.Token, e.Found)
 }
 
@@ -51,9 +53,11 @@ type OrderError struct {
 
 func (e *OrderError) Error() string {
 	if e.Got.Seq != e.After.Seq+1 {
-		return fmt.Sprintf("tenure: shard %q: entry %d came after entry %d: the store's answer has a gap", e.After.Shard, e.Got.Seq, e.After.Seq)
+		return fmt.Sprintf("tenure: shard %q: entry %d came after entry %d: the store's answer has a gap",
+			e.After.Shard, e.Got.Seq, e.After.Seq)
 	}
-	return fmt.Sprintf("tenure: shard %q: entry %d has token %d, lower than %d of the entry before: refused", e.After.Shard, e.Got.Seq, e.Got.Token, e.After.Token)
+	return fmt.Sprintf("tenure: shard %q: entry %d has token %d, lower than %d of the entry before: refused",
+		e.After.Shard, e.Got.Seq, e.Got.Token, e.After.Token)
 }
 
 // Is makes an OrderError match ErrOrder.

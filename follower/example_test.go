@@ -23,7 +23,7 @@ func Example() {
 		return b
 	}
 
-	// The projection, in a process of its own.
+	// The projection, in another process.
 	replica := open()
 	defer replica.Close()
 	balance := make(map[string]int) // Apply is called for one shard at a time, and there is one

@@ -19,13 +19,13 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxFile bounds what is read of a position file: some 400,000 shards.
+// maxFile bounds the bytes read of a position file: some 400,000 shards.
 const maxFile = 64 << 20
 
-// File keeps positions in one small text file with a checksum. Each Save writes
-// the file anew, under another name, syncs it, renames it, and syncs the folder,
-// so a crash leaves the old positions or the new. What arrives while one is being
-// written goes into the next. Safe for concurrent use, by one process.
+// File keeps positions in one small text file with a checksum. Each Save writes the
+// file anew, under another name, syncs it, renames it, and syncs the folder, so a
+// crash leaves the old positions or the new. Positions that arrive during a write
+// go into the next. Safe for concurrent use, by one process.
 type File struct {
 	path string
 
@@ -44,8 +44,8 @@ var _ Positions = (*File)(nil)
 // folder must. It does no I/O.
 func NewFile(path string) *File { return &File{path: path} }
 
-// Load reads the file, the first time; then it knows better, and returns what was
-// saved. A damaged one is ErrCorrupt: put a copy back, or delete it to have
+// Load reads the file the first time, and afterwards returns the positions saved
+// since. A damaged one is ErrCorrupt: put a copy back, or delete it to have
 // everything applied again.
 func (f *File) Load(context.Context) (Checkpoint, error) {
 	f.mu.Lock()
@@ -111,7 +111,8 @@ func readFile(path string) (Checkpoint, error) {
 	}
 	cp, err := decodeFile(data)
 	if err != nil {
-		return Checkpoint{}, fmt.Errorf("tenure: position file %q is %w: %w; put a copy back, or delete it to have everything applied again", path, ErrCorrupt, err)
+		return Checkpoint{}, fmt.Errorf("tenure: position file %q is %w: %w; put a copy back, or delete it to have "+
+			"everything applied again", path, ErrCorrupt, err)
 	}
 	return cp, nil
 }
@@ -119,7 +120,7 @@ func readFile(path string) (Checkpoint, error) {
 // writeFile replaces the file so that a crash leaves the old content or the new.
 func writeFile(path string, data []byte) (err error) {
 	temp := path + ".new"
-	// A former process may have left one; what another user put there is not written to.
+	// A former process may have left one; a file that another user put there is not written to.
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -165,7 +166,7 @@ func encodeFile(cp Checkpoint) []byte {
 	return b.Bytes()
 }
 
-// decodeFile reads what encodeFile wrote, and nothing else.
+// decodeFile reads the output of encodeFile, and nothing else.
 func decodeFile(data []byte) (Checkpoint, error) {
 	if len(data) > maxFile {
 		return Checkpoint{}, fmt.Errorf("it has more than %d bytes", maxFile)

@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestFile: what was saved is loaded, by many at once, and nothing else is.
+// TestFile: saved positions are loaded, by many at once, and nothing else is.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "positions")
@@ -31,7 +31,8 @@ func TestFile(t *testing.T) {
 	for i := range 20 {
 		all.Go(func() {
 			for seq := range 10 {
-				if err := f.Save(context.Background(), "store", Position{fmt.Sprint("s", i), core.Seq(seq + 1), 7}); err != nil {
+				if err := f.Save(context.Background(), "store",
+					Position{fmt.Sprint("s", i), core.Seq(seq + 1), 7}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -52,8 +53,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileLoadsBesideSave: what another shard loads does not undo what is being
-// saved.
+// TestFileLoadsBesideSave: a load for one shard does not undo a save under way for
+// another.
 func TestFileLoadsBesideSave(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "positions")
@@ -119,8 +120,8 @@ func TestFileDamage(t *testing.T) {
 	}
 }
 
-// TestFileIsPrivate: nobody else can read the file, and what another user puts where
-// the next one is written is not followed.
+// TestFileIsPrivate: nobody else can read the file, and a link that another user
+// puts at the temporary path is not followed.
 func TestFileIsPrivate(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -170,7 +171,8 @@ func TestFileFails(t *testing.T) {
 
 func FuzzFile(f *testing.F) {
 	f.Add(encodeFile(Checkpoint{}))
-	f.Add(encodeFile(Checkpoint{Store: "x", Positions: []Position{{"a", 1, 2}, {"a", 1, 2}, {"b.c-d_9", 1 << 60, 1 << 62}}}))
+	f.Add(encodeFile(Checkpoint{Store: "x",
+		Positions: []Position{{"a", 1, 2}, {"a", 1, 2}, {"b.c-d_9", 1 << 60, 1 << 62}}}))
 	f.Add([]byte(fileHead + fileTail + "00000000\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cp, err := decodeFile(data)

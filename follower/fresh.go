@@ -74,7 +74,8 @@ func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error 
 		case t.phase == stopped:
 			return fmt.Errorf("tenure: shard %q: %w before entry %d was applied", shard, core.ErrStopped, seq)
 		case ctx.Err() != nil:
-			return fmt.Errorf("tenure: shard %q: waiting for entry %d: %w: %w", shard, seq, context.Cause(ctx), &StaleError{Lag: lag})
+			return fmt.Errorf("tenure: shard %q: waiting for entry %d: %w: %w", shard, seq, context.Cause(ctx),
+				&StaleError{Lag: lag})
 		}
 		changed := s.changed.wait()
 		t.mu.Unlock()
@@ -87,9 +88,9 @@ func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error 
 	}
 }
 
-// Sync asks the store for the shard's head and waits until it is applied. What is
-// read from the projection afterwards is at least as new as anything acknowledged
-// before the call. Otherwise as WaitFor.
+// Sync asks the store for the shard's head and waits until it is applied. A later
+// read of the projection is at least as new as any write acknowledged before the
+// call. Otherwise as WaitFor.
 func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -163,8 +164,8 @@ func (t *Tailer) Lag() Lag {
 	return total
 }
 
-// Position is what the Applier of that name has applied of a shard; with Seq 0
-// nothing. What Apply is busy with does not count.
+// Position is the shard's position in the Applier of that name; Seq 0 means none. A
+// batch that Apply is still applying does not count.
 func (t *Tailer) Position(applier, shard string) Position {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,8 +186,8 @@ func (t *Tailer) followedShard(shard string) (*shard, error) {
 	return nil, fmt.Errorf("tenure: %w: nobody follows shard %q", core.ErrInvalid, shard)
 }
 
-// forget drops what was kept only because somebody asked for the shard: the names
-// may come from outside.
+// forget drops state kept only because a caller asked for the shard: the names may
+// come from outside.
 func (t *Tailer) forget(s *shard) {
 	if s.waiting > 0 || s.head > 0 {
 		return

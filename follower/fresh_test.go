@@ -22,8 +22,8 @@ func (r *follow) freshAgain(shard string, bound time.Duration) error {
 func TestFreshOnSilence(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		b := &tap{Backend: w.open()}
-		l := newLedger(w)
+		b := &faultyBackend{Backend: w.open()}
+		l := newApplication(w)
 		r := run(w, b, &Options{CallTimeout: time.Second}, Memory(l.apply, nil))
 		r.until("s", o.append("s", 1))
 		for range 100 { // the log is quiet, and readers ask
@@ -63,16 +63,18 @@ func TestFreshOnSilence(t *testing.T) {
 func TestPulseFindsWhatTheStreamMissed(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		b := &tap{Backend: w.open()}
+		b := &faultyBackend{Backend: w.open()}
 		var hangs atomic.Bool
-		b.tail = func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+		b.tail = func(
+			ctx context.Context, since driver.Cursor, page *driver.TailPage, err error,
+		) (*driver.TailPage, error) {
 			if since != "" && hangs.Load() {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
 			return page, err
 		}
-		l := newLedger(w)
+		l := newApplication(w)
 		r := run(w, b, nil, Memory(l.apply, nil))
 		r.until("s", o.append("s", 1))
 		hangs.Store(true)
@@ -88,11 +90,11 @@ func TestPulseFindsWhatTheStreamMissed(t *testing.T) {
 }
 
 // TestFreshAfterAStop: a process that was stopped, or whose machine slept, does not
-// vouch for what it heard before.
+// vouch for entries that it received before.
 func TestFreshAfterAStop(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		l := newLedger(w)
+		l := newApplication(w)
 		r := run(w, w.open(), &Options{Resync: time.Hour}, Memory(l.apply, nil))
 		r.until("s", o.append("s", 1))
 		for name, stop := range map[string]func(){
@@ -122,10 +124,12 @@ func TestFreshAfterAStop(t *testing.T) {
 func TestFreshAfterAGap(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		l := newLedger(w)
-		b := &tap{Backend: w.open()}
+		l := newApplication(w)
+		b := &faultyBackend{Backend: w.open()}
 		var stopped, held atomic.Bool
-		b.tail = func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+		b.tail = func(
+			ctx context.Context, since driver.Cursor, page *driver.TailPage, err error,
+		) (*driver.TailPage, error) {
 			if stopped.Load() {
 				<-ctx.Done()
 				return nil, ctx.Err()

@@ -32,7 +32,7 @@ type Lag struct {
 }
 
 // StaleError says that a projection may not serve a read. It matches ErrStale, and
-// what Lag.Err matches.
+// every error that Lag.Err matches.
 type StaleError struct {
 	Bound time.Duration
 	Lag   Lag
@@ -46,7 +46,8 @@ func (e *StaleError) Error() string {
 	if !e.Lag.Known {
 		return fmt.Sprintf("tenure: shard %q: nothing is known of its log yet%s", e.Lag.Shard, why)
 	}
-	return fmt.Sprintf("tenure: shard %q is %d entries and %v behind, above the bound of %v%s", e.Lag.Shard, e.Lag.Entries, e.Lag.Time, e.Bound, why)
+	return fmt.Sprintf("tenure: shard %q is %d entries and %v behind, above the bound of %v%s", e.Lag.Shard,
+		e.Lag.Entries, e.Lag.Time, e.Bound, why)
 }
 
 // Is makes a StaleError match ErrStale.

@@ -10,8 +10,8 @@ import (
 
 const (
 	manifestKey = "_snapshot/manifest"
-	// maxManifest bounds what is decoded of a record that anybody with the right to
-	// write to the store may have put there.
+	// maxManifest bounds the bytes decoded of a record, which anybody with the
+	// right to write to the store may have put there.
 	maxManifest = 4 << 10
 	maxChunks   = 1 << 20
 )
@@ -20,8 +20,8 @@ const (
 type manifest struct {
 	Version int   `json:"version"`
 	Current *part `json:"current,omitempty"`
-	// Spare is what may be there in whole or in part and does not count: a snapshot
-	// that is being written, or the one before while it is being removed.
+	// Spare is a part that may exist in whole or in part and does not count: a
+	// snapshot that is being written, or the one before while it is being removed.
 	Spare *part `json:"spare,omitempty"`
 }
 
@@ -74,14 +74,15 @@ func decodeManifest(text []byte) (*manifest, error) {
 	}
 	for _, p := range []*part{m.Current, m.Spare} {
 		if p != nil && !p.valid() {
-			return nil, fmt.Errorf("%w: snapshot %.80q of entry %d, %d bytes in %d chunks", ErrCorrupt, p.Name, p.Seq, p.Bytes, p.Chunks)
+			return nil, fmt.Errorf("%w: snapshot %.80q of entry %d, %d bytes in %d chunks", ErrCorrupt, p.Name, p.Seq,
+				p.Bytes, p.Chunks)
 		}
 	}
 	return m, nil
 }
 
-// valid keeps what a store holds out of keys, names and loops unless this package
-// can have written it; names had no random digits once.
+// valid rejects stored values that this package cannot have written, before they
+// reach keys, names and loops; names had no random digits once.
 func (p *part) valid() bool {
 	return regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}(-[0-9a-f]{16})?$`).MatchString(p.Name) &&
 		p.Seq > 0 && p.Token > 0 && p.Bytes >= 0 && p.Chunks >= 0 && p.Chunks <= maxChunks && (!p.Blob || p.Chunks == 0)

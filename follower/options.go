@@ -19,9 +19,9 @@ type Options struct {
 	// A shard that blocks takes one of them; one that failed and waits takes none.
 	Parallel int
 	// Buffer bounds the bytes of entries that came by the stream and wait for an
-	// Applier. Default 16 MiB, at least 64 KiB; a shard has at most a 64th. What
-	// does not fit is read again when its turn comes. Beside it a Tailer holds at
-	// most Parallel batches of each Applier and one page of the stream.
+	// Applier. Default 16 MiB, at least 64 KiB; a shard has at most a 64th. Entries
+	// that do not fit are read again when their turn comes. Beside it a Tailer
+	// holds at most Parallel batches of each Applier and one page of the stream.
 	Buffer int
 	// Reads is how many reads for catching up run at a time, over all Appliers.
 	// Default 4.
@@ -30,13 +30,13 @@ type Options struct {
 	// no bound.
 	ReadRate int
 
-	// Resync is the time between two reads of all heads, which find what the stream
-	// missed, and the longest wait of one call of the stream. Default 30 s, at
-	// least 10 ms.
+	// Resync is the time between two reads of all heads, which find entries that
+	// the stream missed, and the longest wait of one call of the stream. Default 30
+	// s, at least 10 ms.
 	Resync time.Duration
 	// Pulse is how often all heads are read besides while Fresh is asked, which proves
-	// that what the stream brings is all there is. Fresh vouches for nothing when the
-	// last proof is older than 2 * Pulse. Default 1.5 s, at least 10 ms.
+	// that the stream brings every entry. Fresh vouches for nothing when the last
+	// proof is older than 2 * Pulse. Default 1.5 s, at least 10 ms.
 	Pulse time.Duration
 	// CallTimeout bounds every other call to the store, and a 30th of the time to
 	// read a snapshot. Default 10 s.
@@ -52,26 +52,44 @@ type Options struct {
 	// with nil options. Followers and owners need the same.
 	Snapshots *Snapshotter
 
-	// Hooks are told what happens.
+	// Hooks report events to the application.
 	Hooks Hooks
-	// Logger, if not nil, is told each failure at Warn, of a damaged log once a minute,
+	// Logger, if not nil, gets each failure at Warn, of a damaged log once a minute,
 	// and each restored snapshot at Info.
 	Logger *slog.Logger
 }
 
-// Hooks are functions to be told what happens. Any may be nil. They are called
-// from the goroutine in which it happened, several at a time, and must return
-// quickly and not call the Tailer.
+// Hooks are called on events. Any may be nil. They run in the goroutine of the
+// event, several at a time, and must return quickly and not call the Tailer.
 type Hooks struct {
 	// OnError: the store or an Applier failed, and is tried again.
 	OnError func(Failure)
-	// OnApply: a batch was applied. The Position is the shard's after it.
-	OnApply func(applier string, p Position, entries int, took time.Duration)
+	// OnApply: a batch was applied.
+	OnApply func(Applied)
 	// OnRestore: a snapshot was restored.
-	OnRestore func(applier string, p Position)
+	OnRestore func(Restored)
 	// OnReset: the stream could not go on from its cursor, and all heads were read.
 	// The first time is the beginning.
-	OnReset func(shards int)
+	OnReset func(Reset)
+}
+
+// Applied is a batch that was applied.
+type Applied struct {
+	Applier  string
+	Position Position // the shard's after it
+	Entries  int
+	Took     time.Duration
+}
+
+// Restored is a snapshot that was restored.
+type Restored struct {
+	Applier  string
+	Position Position
+}
+
+// Reset is a new beginning of the stream.
+type Reset struct {
+	Shards int // those whose heads were read
 }
 
 // Failure is something that did not work and is tried again.
@@ -89,7 +107,7 @@ func (o *Options) Validate() error {
 	return err
 }
 
-// resolve returns a copy with the defaults filled in, or says what is wrong.
+// resolve returns a copy with the defaults filled in, or an error for the first that is invalid.
 func (o *Options) resolve() (*Options, error) {
 	var c Options
 	if o != nil {
@@ -120,7 +138,8 @@ func (o *Options) resolve() (*Options, error) {
 	case c.Pulse < 10*time.Millisecond:
 		return nil, optErr("Pulse %v is below 10ms, and would read all heads that often: raise it", c.Pulse)
 	case c.CallTimeout < 0 || c.BackoffMin < 0 || c.DrainBudget < 0:
-		return nil, optErr("CallTimeout %v, BackoffMin %v or DrainBudget %v is negative: leave it 0 for its default", c.CallTimeout, c.BackoffMin, c.DrainBudget)
+		return nil, optErr("CallTimeout %v, BackoffMin %v or DrainBudget %v is negative: leave it 0 for its default",
+			c.CallTimeout, c.BackoffMin, c.DrainBudget)
 	case c.BackoffMax < c.BackoffMin:
 		return nil, optErr("BackoffMax %v is below BackoffMin %v: raise it", c.BackoffMax, c.BackoffMin)
 	}

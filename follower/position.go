@@ -23,9 +23,9 @@ func (p Position) String() string {
 	return p.Shard + ":" + strconv.FormatInt(int64(p.Seq), 10) + ":" + strconv.FormatInt(int64(p.Token), 10)
 }
 
-// ParsePosition reads what String wrote, and nothing else. What comes from outside
-// may name any shard: WaitFor refuses one that is not followed. The error matches
-// core.ErrInvalid.
+// ParsePosition reads the form that String writes, and nothing else. A position
+// from outside may name any shard: WaitFor refuses one that is not followed. The
+// error matches core.ErrInvalid.
 func ParsePosition(s string) (Position, error) {
 	parts := strings.SplitN(s, ":", 4)
 	if len(parts) != 3 {
@@ -43,7 +43,7 @@ func ParsePosition(s string) (Position, error) {
 	return p, nil
 }
 
-// check refuses what no log can have.
+// check refuses positions that no log can have.
 func (p Position) check() error {
 	if err := core.CheckShard(p.Shard); err != nil {
 		return err
@@ -55,5 +55,6 @@ func (p Position) check() error {
 }
 
 func badPosition(s string) error {
-	return fmt.Errorf("tenure: %w: position %.200q is not shard:seq:token, with neither below 0 and no entry without a token", core.ErrInvalid, s)
+	return fmt.Errorf("tenure: %w: position %.200q is not shard:seq:token, with neither below 0 and no entry without "+
+		"a token", core.ErrInvalid, s)
 }

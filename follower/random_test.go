@@ -22,9 +22,9 @@ var (
 
 // TestRandom follows through a store whose stream loses, doubles and withholds
 // entries and starts anew, whose calls fail, whose logs are trimmed behind
-// snapshots, with an Applier that fails, and over restarts: what is applied is a
-// prefix of each log at every instant, and all of it once the faults are over (T4,
-// T6, T7).
+// snapshots, with an Applier that fails, and over restarts: the applied entries are
+// a prefix of each log at every instant, and all of it once the faults are over
+// (T4, T6, T7).
 func TestRandom(t *testing.T) {
 	from, to := 1, *seeds
 	if *seed > 0 {
@@ -40,10 +40,10 @@ func TestRandom(t *testing.T) {
 type chaos struct {
 	*world
 	rnd    *rand.Rand
-	b      *tap
+	b      *faultyBackend
 	saved  inMemory // over restarts
 	owner  *owner
-	ledger *ledger
+	app    *application
 	follow *follow
 	faults atomic.Bool
 	snap   map[driver.ShardID]*part
@@ -51,19 +51,19 @@ type chaos struct {
 
 var errFault = errors.New("fault")
 
-// hit is true in one of n calls while there are faults. Tailer's goroutines run one
-// at a time as far as tap and ledger lock, but in no fixed order: a seed gives a
-// schedule of what the owner does, not of everything.
+// hit is true in one of n calls while there are faults. Tailer's goroutines run one at a time as
+// far as the backend and the application lock, but in no fixed order: a seed fixes the owner's
+// schedule, not everything.
 func (c *chaos) hit(n int) bool { return c.faults.Load() && rand.IntN(n) == 0 }
 
 func (c *chaos) run() {
-	c.b = &tap{Backend: c.open(), tail: c.tail, read: c.read}
+	c.b = &faultyBackend{Backend: c.open(), tail: c.tail, read: c.read}
 	c.owner = newOwner(c, c.open(), "owner")
 	c.snap = make(map[driver.ShardID]*part)
 	c.saved.at = make(map[string]Position)
-	c.ledger = newLedger(c)
-	c.ledger.again = true
-	c.ledger.fail = func(Batch) error {
+	c.app = newApplication(c)
+	c.app.again = true
+	c.app.fail = func(Batch) error {
 		if c.hit(5) {
 			return errFault
 		}
@@ -99,7 +99,7 @@ func (c *chaos) run() {
 	c.faults.Store(false)
 	for _, s := range shards {
 		c.follow.until(string(s), c.owner.head[s].Seq)
-		if got := c.ledger.at(string(s)); got != c.owner.head[s].Seq {
+		if got := c.app.at(string(s)); got != c.owner.head[s].Seq {
 			c.Errorf("shard %s: applied up to %d of %d", s, got, c.owner.head[s].Seq)
 		}
 	}
@@ -108,7 +108,7 @@ func (c *chaos) run() {
 
 func (c *chaos) start() {
 	c.follow = run(c, c.b, &Options{Batch: 16, Buffer: 64 << 10, Resync: 5 * time.Second, BackoffMax: time.Second},
-		Stored(&c.saved, c.ledger.apply, c.ledger.restore))
+		Stored(&c.saved, c.app.apply, c.app.restore))
 }
 
 // snapshot writes one as a Snapshotter does, in one commit, and trims behind it.
@@ -123,8 +123,10 @@ func (c *chaos) snapshot(s driver.ShardID) {
 	}
 	at := page.Entries[0]
 	state := stateAfter(at.Seq)
-	p := &part{Name: fmt.Sprintf("%d-%d", at.Token, at.Seq), Seq: at.Seq, Token: at.Token, Bytes: int64(len(state)), Sum: sum(state), Chunks: 1}
-	ops := []driver.Op{(&manifest{Version: 1, Current: p}).put(), core.Put(p.chunk(0), state), core.Trim(at.Seq - core.Seq(c.rnd.IntN(4)))}
+	p := &part{Name: fmt.Sprintf("%d-%d", at.Token, at.Seq), Seq: at.Seq, Token: at.Token, Bytes: int64(len(state)),
+		Sum: sum(state), Chunks: 1}
+	ops := []driver.Op{(&manifest{Version: 1, Current: p}).put(), core.Put(p.chunk(0), state),
+		core.Trim(at.Seq - core.Seq(c.rnd.IntN(4)))}
 	if old := c.snap[s]; old != nil && old.Name != p.Name {
 		ops = append(ops, core.Delete(old.chunk(0)))
 	}

@@ -13,7 +13,7 @@ import (
 // snapshotCalls is how many times as long as a call reading a snapshot may take.
 const snapshotCalls = 30
 
-// restore puts a snapshot in place of what was trimmed (L3, T6).
+// restore puts a snapshot in place of the trimmed entries (L3, T6).
 func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	trimmed, _ := errors.AsType[*core.TrimmedError](why)
 	t.mu.Lock()
@@ -32,13 +32,16 @@ func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	case snap == nil:
 		return fmt.Errorf("tenure: follower %q is at entry %d: %w: %w", l.f.name, from.Seq, ErrNoSnapshot, why)
 	case snap.Seq <= from.Seq || snap.Seq+1 < trimmed.Oldest:
-		return fmt.Errorf("tenure: follower %q is at entry %d, the snapshot is of entry %d: %w: %w", l.f.name, from.Seq, snap.Seq, ErrNoSnapshot, why)
+		return fmt.Errorf("tenure: follower %q is at entry %d, the snapshot is of entry %d: %w: %w", l.f.name, from.Seq,
+			snap.Seq, ErrNoSnapshot, why)
 	case snap.Token < from.Token:
-		return fmt.Errorf("tenure: follower %q is at entry %d with token %d, the snapshot of entry %d has token %d, which is lower: %w: refused",
+		return fmt.Errorf("tenure: follower %q is at entry %d with token %d, the snapshot of entry %d has token %d, "+
+			"which is lower: %w: refused",
 			l.f.name, from.Seq, from.Token, snap.Seq, snap.Token, ErrOrder)
 	}
 	if err := r.Restore(ctx, from, snap); err != nil {
-		return fmt.Errorf("tenure: follower %q: shard %q: restoring the snapshot of entry %d: %w", l.f.name, from.Shard, snap.Seq, err)
+		return fmt.Errorf("tenure: follower %q: shard %q: restoring the snapshot of entry %d: %w", l.f.name, from.Shard,
+			snap.Seq, err)
 	}
 	t.mu.Lock()
 	t.learn(l.s, snap.Seq, time.Now())
@@ -46,10 +49,11 @@ func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	t.moveTo(l, snap.Position)
 	t.mu.Unlock()
 	if h := t.o.Hooks.OnRestore; h != nil {
-		h(l.f.name, snap.Position)
+		h(Restored{Applier: l.f.name, Position: snap.Position})
 	}
 	if t.o.Logger != nil {
-		t.o.Logger.LogAttrs(ctx, slog.LevelInfo, "tenure: follower restored a snapshot", slog.String("applier", l.f.name),
+		t.o.Logger.LogAttrs(ctx, slog.LevelInfo, "tenure: follower restored a snapshot",
+			slog.String("applier", l.f.name),
 			slog.String("shard", from.Shard), slog.Int64("from", int64(from.Seq)), slog.Int64("to", int64(snap.Seq)))
 	}
 	return nil

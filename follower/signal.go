@@ -1,7 +1,7 @@
 package follower
 
-// signal wakes whoever waits for a change. It belongs to a mutex, under which
-// both methods are called.
+// signal wakes the goroutines that wait for a change. It belongs to a mutex, under
+// which both methods are called.
 type signal struct{ ch chan struct{} }
 
 // wait returns a channel that the next wake closes.

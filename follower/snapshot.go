@@ -21,12 +21,12 @@ type Snapshot struct {
 // all processes see; it belongs to one namespace. Safe for concurrent use. A name
 // is a shard's name, "/", and digits, lower-case letters and "-". It is written,
 // with one content, then read, then deleted, and is not used again: each attempt to
-// write a snapshot has a name of its own, so that a Put or Delete that takes effect
+// write a snapshot has its own name, so that a Put or Delete that takes effect
 // late, after its error, damages nothing. Such a Put may leave a blob behind.
 type Blobs interface {
 	Put(ctx context.Context, name string, data []byte) error // durable when it returns nil
 	Get(ctx context.Context, name string) ([]byte, error)
-	Delete(ctx context.Context, name string) error // nil if there is none
+	Delete(ctx context.Context, name string) error // nil if it does not exist
 }
 
 // SnapshotOptions are the choices of NewSnapshotter; nil and the zero value are the
@@ -55,7 +55,7 @@ type SnapshotOptions struct {
 // A snapshot is written beside the one before, then named in a manifest by one
 // fenced commit that also trims the log, and only then the one before is removed.
 // So a crash at any step leaves a whole snapshot and every entry after it (T7), and
-// the next Write removes what was left over. The items are below "_snapshot/".
+// the next Write removes the remains. The items are below "_snapshot/".
 type Snapshotter struct{ o SnapshotOptions }
 
 // NewSnapshotter returns a Snapshotter. Nil options work; the error matches
@@ -100,15 +100,17 @@ func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*
 	}
 }
 
-// state reads what a part of the manifest names, and compares its checksum.
+// state reads the snapshot that a part of the manifest names, and compares its checksum.
 func (s *Snapshotter) state(ctx context.Context, get getter, shard string, p *part) ([]byte, error) {
 	if p.Bytes > int64(s.o.MaxBytes) {
-		return nil, fmt.Errorf("%w: it has %d bytes: raise MaxBytes above %d if that is right", ErrCorrupt, p.Bytes, s.o.MaxBytes)
+		return nil, fmt.Errorf("%w: it has %d bytes: raise MaxBytes above %d if that is right", ErrCorrupt, p.Bytes,
+			s.o.MaxBytes)
 	}
 	var state []byte
 	if p.Blob {
 		if s.o.Blobs == nil {
-			return nil, fmt.Errorf("%w: it was written with Blobs, and this Snapshotter has none: give both the same", core.ErrInvalid)
+			return nil, fmt.Errorf("%w: it was written with Blobs, and this Snapshotter has none: give both the same",
+				core.ErrInvalid)
 		}
 		var err error
 		if state, err = s.o.Blobs.Get(ctx, p.blob(shard)); err != nil {
@@ -154,7 +156,8 @@ func (s *Snapshotter) Write(ctx context.Context, lease *core.Lease, seq core.Seq
 
 func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {
 	if len(state) > s.o.MaxBytes {
-		return fmt.Errorf("%w: the state has %d bytes: raise MaxBytes above %d, here and in every follower", core.ErrTooLarge, len(state), s.o.MaxBytes)
+		return fmt.Errorf("%w: the state has %d bytes: raise MaxBytes above %d, here and in every follower",
+			core.ErrTooLarge, len(state), s.o.MaxBytes)
 	}
 	m, err := readManifest(func(key string) (*core.Item, error) { return lease.Get(ctx, key) })
 	if err != nil {
@@ -180,7 +183,8 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 		return fmt.Errorf("%w: the log ends at entry %d", core.ErrInvalid, page.Head.Seq)
 	}
 
-	p := &part{Seq: seq, Token: page.Entries[0].Token, Bytes: int64(len(state)), Sum: sum(state), Blob: s.o.Blobs != nil}
+	p := &part{Seq: seq, Token: page.Entries[0].Token, Bytes: int64(len(state)), Sum: sum(state),
+		Blob: s.o.Blobs != nil}
 	p.Name = fmt.Sprintf("%d-%d-%016x", lease.Token(), seq, rand.Uint64())
 	if !p.Blob {
 		p.Chunks = (len(state) + s.o.ChunkBytes - 1) / s.o.ChunkBytes
@@ -229,7 +233,7 @@ func (s *Snapshotter) trim(lease *core.Lease, seq core.Seq) []core.Op {
 	return []core.Op{core.Trim(through)}
 }
 
-// remove removes a part and whatever there is of it.
+// remove removes a part, complete or not.
 func (s *Snapshotter) remove(ctx context.Context, lease *core.Lease, p *part) error {
 	if p.Blob {
 		if s.o.Blobs == nil {

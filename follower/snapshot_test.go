@@ -87,7 +87,7 @@ func TestSnapshotCrash(t *testing.T) {
 		for crash := range commits {
 			t.Run(fmt.Sprintf("after %d commits, replies lost %v", crash, replies), func(t *testing.T) {
 				bubble(t, func(w *world) {
-					lagging := newLedger(w)
+					lagging := newApplication(w)
 					r := run(w, w.open(), o, Memory(lagging.apply, lagging.restore))
 					if err := lead(w, w.open(), func(lease *core.Lease) error {
 						if err := appendTo(lease, 20); err != nil {
@@ -117,12 +117,13 @@ func TestSnapshotCrash(t *testing.T) {
 					}
 					check := func(last core.Seq) {
 						w.Helper()
-						l := newLedger(w)
+						l := newApplication(w)
 						f := run(w, w.open(), o, Memory(l.apply, l.restore))
 						f.until("s", last)
 						f.end()
 						if l.at("s") != last || l.from["s"] < 30 {
-							w.Errorf("a new follower restored entry %d and applied up to %d, want %d", l.from["s"], l.at("s"), last)
+							w.Errorf("a new follower restored entry %d and applied up to %d, want %d", l.from["s"],
+								l.at("s"), last)
 						}
 					}
 					check(40)
@@ -142,7 +143,8 @@ func TestSnapshotCrash(t *testing.T) {
 					lagging.onApply(nil)
 					r.until("s", 50)
 					if lagging.from["s"] < 38 || lagging.at("s") != 50 {
-						w.Errorf("the lagging follower restored entry %d and applied up to %d", lagging.from["s"], lagging.at("s"))
+						w.Errorf("the lagging follower restored entry %d and applied up to %d", lagging.from["s"],
+							lagging.at("s"))
 					}
 					r.end()
 				})
@@ -151,8 +153,8 @@ func TestSnapshotCrash(t *testing.T) {
 	}
 }
 
-// TestSnapshotKeeps as many entries as it should, refuses what is out of order, and
-// can be repeated.
+// TestSnapshotKeeps as many entries as it should, refuses an entry out of order,
+// and can be repeated.
 func TestSnapshotKeeps(t *testing.T) {
 	bubble(t, func(w *world) {
 		s, err := NewSnapshotter(&SnapshotOptions{Keep: 7, MaxBytes: 4000})
@@ -280,7 +282,7 @@ func TestSnapshotBlobs(t *testing.T) {
 		if len(place.data) != 1 {
 			w.Errorf("%d blobs are left, want one", len(place.data))
 		}
-		l := newLedger(w)
+		l := newApplication(w)
 		r := run(w, b, &Options{Snapshots: s}, Memory(l.apply, l.restore))
 		r.until("s", 20)
 		r.end()
@@ -303,7 +305,7 @@ func TestTrimmedAhead(t *testing.T) {
 		o := newOwner(w, w.open(), "owner")
 		o.append("s", 10)
 		o.commit("s", core.Trim(5))
-		with, without := newLedger(w), newLedger(w)
+		with, without := newApplication(w), newApplication(w)
 		tailer, err := NewTailer(w.open(), nil)
 		if err != nil {
 			w.Fatal(err)
@@ -314,7 +316,8 @@ func TestTrimmedAhead(t *testing.T) {
 		}
 		r := begin(w, tailer)
 		time.Sleep(time.Minute)
-		if lag, err := r.ShardLag("s"); err != nil || !errors.Is(lag.Err, ErrNoSnapshot) || !errors.Is(lag.Err, core.ErrTrimmed) {
+		if lag, err := r.ShardLag("s"); err != nil || !errors.Is(lag.Err, ErrNoSnapshot) ||
+			!errors.Is(lag.Err, core.ErrTrimmed) {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
 		s, err := NewSnapshotter(nil)
@@ -331,7 +334,8 @@ func TestTrimmedAhead(t *testing.T) {
 		if got := with.at("s"); got != 10 || with.from["s"] != 8 {
 			w.Errorf("restored entry %d and applied up to %d", with.from["s"], got)
 		}
-		if lag, err := r.ShardLag("s"); err != nil || lag.Applier != "without" || lag.Applied != 0 || !errors.Is(lag.Err, core.ErrUnsupported) {
+		if lag, err := r.ShardLag("s"); err != nil || lag.Applier != "without" || lag.Applied != 0 ||
+			!errors.Is(lag.Err, core.ErrUnsupported) {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
 		r.end()
@@ -360,11 +364,12 @@ func TestSnapshotOfLowerToken(t *testing.T) {
 		for above, want := range []core.Seq{10, 0} {
 			at := Position{Shard: "s", Seq: 5, Token: token + core.Token(above)}
 			p := &inMemory{store: b.Info().StoreID, at: map[string]Position{"s": at}}
-			l := newLedger(w)
+			l := newApplication(w)
 			r := run(w, w.open(), &Options{Snapshots: s}, Stored(p, l.apply, l.restore))
 			time.Sleep(time.Minute)
 			if got := l.at("s"); got != want {
-				w.Errorf("from entry 5 with token %d, under a snapshot of token %d, applied up to %d, want %d", at.Token, token, got, want)
+				w.Errorf("from entry 5 with token %d, under a snapshot of token %d, applied up to %d, want %d",
+					at.Token, token, got, want)
 			}
 			if lag, err := r.ShardLag("s"); err != nil || errors.Is(lag.Err, ErrOrder) != (want == 0) {
 				w.Errorf("from token %d the lag is %+v, %v", at.Token, lag, err)

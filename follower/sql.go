@@ -29,7 +29,7 @@ type SQLApplyFunc func(ctx context.Context, tx *sql.Tx, b Batch) error
 type SQLOptions struct {
 	// Table is the table of positions. Default "tenure_positions"; letters, digits
 	// and "_", at most 63 bytes, with one "." after a schema's name. It is quoted, so
-	// that PostgreSQL tells upper from lower case in it.
+	// PostgreSQL distinguishes upper and lower case in it.
 	Table string
 	// Restore replaces the whole state of the snapshot's shard inside a
 	// transaction. Without it a shard whose log was trimmed ahead of the follower
@@ -53,10 +53,10 @@ type SQL struct {
 
 var _ Restorer = (*SQL)(nil)
 
-// NewSQL returns an Applier on db, which stays the caller's. The name tells
-// several followers in one database apart and must stay the same over restarts; it
-// is a label as core.CheckNode describes. It does no I/O: see Create. Nil options
-// work; the error matches core.ErrInvalid.
+// NewSQL returns an Applier on db, which stays the caller's. The name distinguishes
+// several followers in one database and must stay the same over restarts; it is a
+// label as core.CheckNode describes. It does no I/O: see Create. Nil options work;
+// the error matches core.ErrInvalid.
 func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
 	s := &SQL{db: db, name: name, apply: apply}
 	if o != nil {
@@ -80,12 +80,14 @@ func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOption
 	if d == MySQL {
 		name128 = "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL"
 	}
-	s.create = s.text(d, "CREATE TABLE IF NOT EXISTS {positions} (follower "+name128+", shard "+name128+", store "+name128+
+	s.create = s.text(d, "CREATE TABLE IF NOT EXISTS {positions} (follower "+name128+", shard "+name128+", store "+
+		name128+
 		", seq BIGINT NOT NULL, token BIGINT NOT NULL, PRIMARY KEY (follower, shard))")
 	s.load = s.text(d, "SELECT shard, store, seq, token FROM {positions} WHERE follower = ?")
 	s.find = s.text(d, "SELECT seq FROM {positions} WHERE follower = ? AND shard = ?")
 	s.insert = s.text(d, "INSERT INTO {positions} (follower, shard, store, seq, token) VALUES (?, ?, ?, ?, ?)")
-	s.update = s.text(d, "UPDATE {positions} SET seq = ?, token = ? WHERE follower = ? AND shard = ? AND store = ? AND seq = ? AND token = ?")
+	s.update = s.text(d, "UPDATE {positions} SET seq = ?, token = ? WHERE follower = ? AND shard = ? AND store = ? "+
+		"AND seq = ? AND token = ?")
 	return s, nil
 }
 
@@ -103,8 +105,8 @@ func (s *SQL) text(d Dialect, stmt string) string {
 	return strings.ReplaceAll(stmt, "{positions}", quote+strings.ReplaceAll(s.o.Table, ".", quote+"."+quote)+quote)
 }
 
-// Schema is the statement that makes the table of positions, for those who migrate
-// with another role. Run time needs the rights to select, insert and update.
+// Schema is the statement that makes the table of positions, for migrations by
+// another role. Run time needs the rights to select, insert and update.
 func (s *SQL) Schema() string { return s.create }
 
 // Create makes the table of positions unless it is there.
@@ -119,7 +121,8 @@ func (s *SQL) Create(ctx context.Context) error {
 func (s *SQL) Load(ctx context.Context) (Checkpoint, error) {
 	rows, err := s.db.QueryContext(ctx, s.load, s.name)
 	if err != nil {
-		return Checkpoint{}, fmt.Errorf("tenure: reading the positions: %w; is there a table %s? See Create", err, s.o.Table)
+		return Checkpoint{}, fmt.Errorf("tenure: reading the positions: %w; is there a table %s? See Create", err,
+			s.o.Table)
 	}
 	defer rows.Close()
 	var cp Checkpoint
@@ -130,7 +133,8 @@ func (s *SQL) Load(ctx context.Context) (Checkpoint, error) {
 			return Checkpoint{}, fmt.Errorf("tenure: reading the positions: %w", err)
 		}
 		if cp.Store != "" && store != cp.Store {
-			return Checkpoint{}, fmt.Errorf("tenure: %w: follower %q has positions of the stores %q and %q", core.ErrStoreChanged, s.name, cp.Store, store)
+			return Checkpoint{}, fmt.Errorf("tenure: %w: follower %q has positions of the stores %q and %q",
+				core.ErrStoreChanged, s.name, cp.Store, store)
 		}
 		cp.Store = store
 		cp.Positions = append(cp.Positions, p)
@@ -157,7 +161,7 @@ func (s *SQL) Restore(ctx context.Context, from Position, snap *Snapshot) error 
 
 // in does effect in a transaction that moves the position. A lost reply to the
 // commit is an error like any other: the batch is tried again, finds the position
-// moved, and Load tells how far.
+// moved, and Load returns it.
 func (s *SQL) in(ctx context.Context, store string, from, to Position, effect func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -184,7 +188,8 @@ func (s *SQL) move(ctx context.Context, tx *sql.Tx, store string, from, to Posit
 		_, err := tx.ExecContext(ctx, s.insert, s.name, to.Shard, store, int64(to.Seq), int64(to.Token))
 		return err
 	}
-	res, err := tx.ExecContext(ctx, s.update, int64(to.Seq), int64(to.Token), s.name, to.Shard, store, int64(from.Seq), int64(from.Token))
+	res, err := tx.ExecContext(ctx, s.update, int64(to.Seq), int64(to.Token), s.name, to.Shard, store, int64(from.Seq),
+		int64(from.Token))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (noDatabase) Connect(context.Context) (driver.Conn, error) {
 
 func (noDatabase) Driver() driver.Driver { return nil }
 
-// TestSQLText: names and placeholders of each dialect, and what is refused.
+// TestSQLText: names and placeholders of each dialect, and refused names.
 func TestSQLText(t *testing.T) {
 	t.Parallel()
 	db := sql.OpenDB(noDatabase{})
@@ -33,7 +33,8 @@ func TestSQLText(t *testing.T) {
 	if want := `UPDATE "app"."order" SET seq = $1, token = $2 WHERE follower = $3 AND shard = $4 AND store = $5 AND seq = $6 AND token = $7`; s.update != want {
 		t.Errorf("got %s", s.update)
 	}
-	if s, err = NewSQL(db, MySQL, "f", apply, nil); err != nil || !strings.Contains(s.Schema(), "ascii_bin") || !strings.Contains(s.Schema(), "`tenure_positions`") {
+	if s, err = NewSQL(db, MySQL, "f", apply, nil); err != nil || !strings.Contains(s.Schema(), "ascii_bin") ||
+		!strings.Contains(s.Schema(), "`tenure_positions`") {
 		t.Errorf("%v, %v", s.Schema(), err)
 	}
 	for _, bad := range []func() (*SQL, error){
@@ -50,7 +51,8 @@ func TestSQLText(t *testing.T) {
 	if _, err := s.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "Create") {
 		t.Errorf("without the table: %v", err)
 	}
-	if err := s.Apply(t.Context(), Batch{From: Position{Shard: "s"}, Entries: []core.Entry{{Seq: 1, Token: 1}}}); err == nil {
+	if err := s.Apply(t.Context(), Batch{From: Position{Shard: "s"},
+		Entries: []core.Entry{{Seq: 1, Token: 1}}}); err == nil {
 		t.Error("applied without a database")
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Positions is where Stored keeps how far each shard was applied: a File, or what
-// the application has. Safe for concurrent use.
+// Positions is where Stored keeps each shard's position: a File, or a store of the
+// application. Safe for concurrent use.
 type Positions interface {
-	// Load returns what was saved last for each shard.
+	// Load returns the last position saved for each shard.
 	Load(ctx context.Context) (Checkpoint, error)
 	// Save makes a position durable before it returns nil. The store is
 	// Batch.Store. Calls for one shard come one after the other.
@@ -61,7 +61,8 @@ func (s *stored) Restore(ctx context.Context, _ Position, snap *Snapshot) error 
 }
 
 func errNoRestore(snap *Snapshot) error {
-	return fmt.Errorf("tenure: %w: restoring the snapshot %v, which is needed because the log was trimmed: give the Applier a RestoreFunc", core.ErrUnsupported, snap.Position)
+	return fmt.Errorf("tenure: %w: restoring the snapshot %v, which is needed because the log was trimmed: give the "+
+		"Applier a RestoreFunc", core.ErrUnsupported, snap.Position)
 }
 
 // inMemory is Positions in the process's memory.

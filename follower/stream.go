@@ -13,15 +13,15 @@ import (
 // tailMax is about how many entries one page of the stream has.
 const tailMax = 1024
 
-// stream is the process's one TailLog stream. It only says what there is, and
-// brings entries that cursors may keep; what it does not bring is read.
+// stream is the process's one TailLog stream. It announces entries and brings some
+// that cursors may keep; cursors read the rest.
 func (t *Tailer) stream(ctx context.Context) {
 	var cursor core.Cursor
 	for attempt := 0; ctx.Err() == nil; {
 		err := error(nil)
 		if attempt > 0 {
-			// The next call may wait for long without a word of what was missed, and
-			// of whether it works.
+			// The next call may wait for long without reporting the missed entries,
+			// or whether it works.
 			err = t.readHeads(ctx, true)
 		}
 		var page *core.TailPage
@@ -53,7 +53,7 @@ func (t *Tailer) stream(ctx context.Context) {
 	}
 }
 
-// resync reads all heads from time to time, which finds what the stream missed.
+// resync reads all heads from time to time, which finds entries that the stream missed.
 func (t *Tailer) resync(ctx context.Context) {
 	pause := t.o.Resync
 	for attempt := 0; wait(ctx, pause); {
@@ -135,8 +135,8 @@ func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int
 }
 
 // doubt has every cursor compare the entry at its position before it applies
-// anything more: a store that could not be heard may come back with another
-// history (T8), of which what the stream brought before is no part.
+// anything more: a store that could not be heard may come back with another history
+// (T8), which lacks the entries that the stream brought before.
 func (t *Tailer) doubt() {
 	for _, s := range t.shards {
 		for _, l := range s.cursors {
@@ -150,13 +150,13 @@ func (t *Tailer) doubt() {
 func (t *Tailer) reset(heads []core.ShardHead, sent time.Time) {
 	t.heads(heads, sent, true)
 	if h := t.o.Hooks.OnReset; h != nil {
-		h(len(heads))
+		h(Reset{Shards: len(heads)})
 	}
 }
 
 // heads takes in every shard's head; with anew nothing connects them to what was
 // heard before. A shard whose head is behind a position, or missing, is looked at
-// once more: what a page says may be older than what its cursor has read meanwhile.
+// once more: the page may be older than the log that its cursor has read meanwhile.
 func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, anew bool) {
 	now := time.Now()
 	t.mu.Lock()
@@ -226,7 +226,7 @@ func (t *Tailer) learn(s *shard, seq core.Seq, now time.Time) {
 	s.learn(seq, now)
 }
 
-// entries takes in what the stream brought.
+// entries takes in a page of the stream.
 func (t *Tailer) entries(entries []core.Entry) {
 	now := time.Now()
 	t.mu.Lock()
@@ -248,13 +248,16 @@ func (t *Tailer) entries(entries []core.Entry) {
 	t.sure, t.broken, t.blind = now, nil, nil
 }
 
-// report tells of a failure; quiet leaves out the log, which has it already (D1).
+// report reports a failure to the hook and the log; quiet leaves out the log, which
+// has it already (D1).
 func (t *Tailer) report(f Failure, quiet bool) {
 	if h := t.o.Hooks.OnError; h != nil {
 		h(f)
 	}
 	if t.o.Logger != nil && !quiet {
-		t.o.Logger.LogAttrs(context.Background(), slog.LevelWarn, "tenure: follower failed, trying again", slog.String("applier", f.Applier),
-			slog.String("shard", f.From.Shard), slog.Int64("after", int64(f.From.Seq)), slog.Int("attempt", f.Attempt), slog.Any("error", f.Err))
+		t.o.Logger.LogAttrs(context.Background(), slog.LevelWarn, "tenure: follower failed, trying again",
+			slog.String("applier", f.Applier),
+			slog.String("shard", f.From.Shard), slog.Int64("after", int64(f.From.Seq)), slog.Int("attempt", f.Attempt),
+			slog.Any("error", f.Err))
 	}
 }

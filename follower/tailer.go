@@ -51,7 +51,7 @@ const (
 	stopped
 )
 
-// followed is one Applier and what it follows.
+// followed is one Applier and the shards that it follows.
 type followed struct {
 	name     string
 	applier  Applier
@@ -90,7 +90,8 @@ func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
 		return err
 	}
 	if a == nil || len(shards) == 0 {
-		return fmt.Errorf("tenure: %w: follower %q needs an Applier and at least one shard; \"*\" stands for all", core.ErrInvalid, name)
+		return fmt.Errorf("tenure: %w: follower %q needs an Applier and at least one shard; \"*\" stands for all",
+			core.ErrInvalid, name)
 	}
 	for _, p := range shards {
 		if prefix, ok := strings.CutSuffix(p, "*"); ok && prefix == "" {
@@ -105,9 +106,10 @@ func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
 		return fmt.Errorf("tenure: %w: follower %q comes after Run was called", core.ErrInvalid, name)
 	}
 	if slices.ContainsFunc(t.followed, func(f *followed) bool { return f.name == name }) {
-		return fmt.Errorf("tenure: %w: there are two followers %q: give each a name of its own", core.ErrInvalid, name)
+		return fmt.Errorf("tenure: %w: there are two followers %q: give each its own name", core.ErrInvalid, name)
 	}
-	t.followed = append(t.followed, &followed{name: name, applier: a, patterns: slices.Clone(shards), slots: make(chan struct{}, t.o.Parallel)})
+	t.followed = append(t.followed, &followed{name: name, applier: a, patterns: slices.Clone(shards),
+		slots: make(chan struct{}, t.o.Parallel)})
 	return nil
 }
 
@@ -128,9 +130,9 @@ func (f *followed) wants(s core.ShardID) bool {
 // their context and joined. No failure of the store or of an Applier ends it
 // before, but for:
 //
-//   - *StoreChangedError, or another error that matches core.ErrStoreChanged: what
-//     was applied is not in the store any more (T8). It stays so when Run is called
-//     anew, until an operator decided.
+//   - *StoreChangedError, or another error that matches core.ErrStoreChanged:
+//     applied entries are not in the store any more (T8). Every later Run fails the
+//     same way, until an operator intervenes.
 //   - core.ErrClosed: the backend was closed.
 //
 // The error matches ErrStuck when an Applier did not return within
@@ -190,11 +192,13 @@ func (t *Tailer) stuck() error {
 	for _, s := range t.shards {
 		for _, l := range s.cursors {
 			if l.busy {
-				return fmt.Errorf("tenure: %w: follower %q has not returned from shard %q within the drain budget: make it return when its context ends", ErrStuck, l.f.name, s.id)
+				return fmt.Errorf("tenure: %w: follower %q has not returned from shard %q within the drain budget: "+
+					"make it return when its context ends", ErrStuck, l.f.name, s.id)
 			}
 		}
 	}
-	return fmt.Errorf("tenure: %w: a follower has not returned its positions within the drain budget: make Load return when its context ends", ErrStuck)
+	return fmt.Errorf("tenure: %w: a follower has not returned its positions within the drain budget: make Load "+
+		"return when its context ends", ErrStuck)
 }
 
 // load asks each Applier where it is.
@@ -244,7 +248,8 @@ func (t *Tailer) positions(ctx context.Context, f *followed) (map[core.ShardID]P
 		return nil, err
 	}
 	if cp.Store != t.store && (cp.Store != "" || len(cp.Positions) > 0) {
-		return nil, &StoreChangedError{Applier: f.name, Found: fmt.Sprintf("this is %q, they are of %q", t.store, cp.Store)}
+		return nil, &StoreChangedError{Applier: f.name, Found: fmt.Sprintf("this is %q, they are of %q", t.store,
+			cp.Store)}
 	}
 	saved := make(map[core.ShardID]Position, len(cp.Positions))
 	for _, p := range cp.Positions {

@@ -13,15 +13,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestFollow: several Appliers with different shards, what was there before and
-// what comes, over several tokens.
+// TestFollow: several Appliers with different shards, entries from before and after
+// the start, over several tokens.
 func TestFollow(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
 		for _, s := range []driver.ShardID{"orders-1", "orders-2", "eu", "_assigner"} {
 			o.append(s, 700) // more than one batch
 		}
-		all, some, reserved := newLedger(w), newLedger(w), newLedger(w)
+		all, some, reserved := newApplication(w), newApplication(w), newApplication(w)
 		tailer, err := NewTailer(w.open(), nil)
 		if err != nil {
 			w.Fatal(err)
@@ -44,7 +44,7 @@ func TestFollow(t *testing.T) {
 			}
 		}
 		for _, c := range []struct {
-			l     *ledger
+			l     *application
 			shard string
 			want  core.Seq
 		}{
@@ -70,8 +70,8 @@ func TestOneStream(t *testing.T) {
 		for i := range 50 {
 			o.append(driver.ShardID(fmt.Sprint("s", i)), 1)
 		}
-		b := &tap{Backend: w.open()}
-		l := newLedger(w)
+		b := &faultyBackend{Backend: w.open()}
+		l := newApplication(w)
 		r := run(w, b, nil, Memory(l.apply, nil))
 		for i := range 50 {
 			r.until(fmt.Sprint("s", i), 1)
@@ -96,12 +96,12 @@ func TestOneStream(t *testing.T) {
 }
 
 // TestFailingEntry: an entry that cannot be applied is tried again with back-off
-// and never skipped, what comes before it is applied, and others go on.
+// and never skipped, the entries before it are applied, and others go on.
 func TestFailingEntry(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
 		o.append("bad", 300)
-		l := newLedger(w)
+		l := newApplication(w)
 		broken := errors.New("disk full")
 		l.fail = func(b Batch) error {
 			if b.Shard() == "bad" && b.Last().Seq >= 250 {
@@ -110,7 +110,8 @@ func TestFailingEntry(t *testing.T) {
 			return nil
 		}
 		var failures []Failure
-		r := run(w, w.open(), &Options{Hooks: Hooks{OnError: func(f Failure) { failures = append(failures, f) }}}, Memory(l.apply, nil))
+		r := run(w, w.open(), &Options{Hooks: Hooks{OnError: func(f Failure) { failures = append(failures, f) }}},
+			Memory(l.apply, nil))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if got := l.at("bad"); got != 249 {
@@ -136,12 +137,12 @@ func TestFailingEntry(t *testing.T) {
 	})
 }
 
-// TestBlockedShard: one that is blocked holds up nobody else, and what waits for
-// it is bounded.
+// TestBlockedShard: a blocked one holds up no other shard, and the entries that
+// wait for it are bounded.
 func TestBlockedShard(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		l := newLedger(w)
+		l := newApplication(w)
 		free := make(chan struct{})
 		l.fail = func(b Batch) error {
 			if b.Shard() == "slow" {
@@ -198,16 +199,18 @@ func TestStreamIsOnlyAHint(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			bubble(t, func(w *world) {
 				o := newOwner(w, w.open(), "owner")
-				b := &tap{Backend: w.open()}
+				b := &faultyBackend{Backend: w.open()}
 				n := 0
-				b.tail = func(_ context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+				b.tail = func(
+					_ context.Context, since driver.Cursor, page *driver.TailPage, err error,
+				) (*driver.TailPage, error) {
 					if err == nil && since != "" {
 						n++
 						page.Entries = tail(n, page.Entries)
 					}
 					return page, err
 				}
-				l := newLedger(w)
+				l := newApplication(w)
 				r := run(w, b, nil, Memory(l.apply, nil))
 				last := driver.Seq(0)
 				for range 200 {
@@ -221,12 +224,12 @@ func TestStreamIsOnlyAHint(t *testing.T) {
 	}
 }
 
-// TestBrokenStream: Fresh does not vouch for what the stream cannot know.
+// TestBrokenStream: Fresh does not vouch for entries that the stream cannot know of.
 func TestBrokenStream(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		b := &tap{Backend: w.open()}
-		l := newLedger(w)
+		b := &faultyBackend{Backend: w.open()}
+		l := newApplication(w)
 		r := run(w, b, nil, Memory(l.apply, nil))
 		if err := r.Fresh("s", time.Hour); !errors.Is(err, ErrStale) {
 			w.Errorf("before the store was heard Fresh says %v", err)
@@ -245,7 +248,8 @@ func TestBrokenStream(t *testing.T) {
 		}
 		time.Sleep(18 * time.Second)
 		err := r.Fresh("s", 10*time.Second)
-		if stale, ok := errors.AsType[*StaleError](err); !ok || stale.Lag.Time < 20*time.Second || !errors.Is(err, down) {
+		if stale, ok := errors.AsType[*StaleError](err); !ok || stale.Lag.Time < 20*time.Second ||
+			!errors.Is(err, down) {
 			w.Errorf("20 s after the stream broke Fresh says %v", err)
 		}
 		b.setDown(nil)
@@ -267,8 +271,8 @@ func TestFreshIsHonest(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
 		o.append("s", 5)
-		b := &tap{Backend: w.open()}
-		l := newLedger(w)
+		b := &faultyBackend{Backend: w.open()}
+		l := newApplication(w)
 		step := make(chan struct{})
 		l.fail = func(Batch) error { <-step; return nil }
 		r := run(w, b, &Options{Batch: 5}, Memory(l.apply, nil))
@@ -292,7 +296,8 @@ func TestFreshIsHonest(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		b.setDown(nil)
 		time.Sleep(time.Minute)
-		if lag, err := r.ShardLag("s"); err != nil || lag.Err != nil || lag.Time < 80*time.Second || lag.Time > 3*time.Minute {
+		if lag, err := r.ShardLag("s"); err != nil || lag.Err != nil || lag.Time < 80*time.Second ||
+			lag.Time > 3*time.Minute {
 			w.Errorf("with entries that came in an outage the lag is %+v, %v", lag, err)
 		}
 		step <- struct{}{}
@@ -310,14 +315,17 @@ func TestHeadsAreNoStream(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
 		o.append("s", 1)
-		b := &tap{Backend: w.open()}
-		l := newLedger(w)
-		r := run(w, b, &Options{Resync: 10 * time.Second, BackoffMin: 10 * time.Minute, BackoffMax: 10 * time.Minute}, Memory(l.apply, nil))
+		b := &faultyBackend{Backend: w.open()}
+		l := newApplication(w)
+		r := run(w, b, &Options{Resync: 10 * time.Second, BackoffMin: 10 * time.Minute, BackoffMax: 10 * time.Minute},
+			Memory(l.apply, nil))
 		r.until("s", 1)
 		synctest.Wait()
 		down := errors.New("connection reset")
 		b.mu.Lock()
-		b.tail = func(_ context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+		b.tail = func(
+			_ context.Context, since driver.Cursor, page *driver.TailPage, err error,
+		) (*driver.TailPage, error) {
 			if since != "" {
 				return nil, down
 			}
@@ -345,8 +353,8 @@ func TestHeadsAreNoStream(t *testing.T) {
 func TestHeadTooHigh(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		b := &tap{Backend: w.open()}
-		l := newLedger(w)
+		b := &faultyBackend{Backend: w.open()}
+		l := newApplication(w)
 		r := run(w, b, &Options{Resync: time.Second}, Memory(l.apply, nil))
 		r.until("s", o.append("s", 5))
 		lied := false
@@ -367,9 +375,9 @@ func TestHeadTooHigh(t *testing.T) {
 	})
 }
 
-// TestMarks: the age of what is not applied is never too small, and what is old
-// makes nothing else older than it needs to.
-func TestMarks(t *testing.T) {
+// TestArrivals: the age of unapplied entries is never too small, and an old entry
+// makes no other older than it needs to.
+func TestArrivals(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) time.Time { return time.Unix(1e6, 0).Add(d) }
 	s := &shard{cursors: []*cursor{{}}}
@@ -396,7 +404,7 @@ func TestMarks(t *testing.T) {
 func TestLagInTime(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		l := newLedger(w)
+		l := newApplication(w)
 		step := make(chan struct{})
 		l.fail = func(Batch) error { <-step; return nil }
 		r := run(w, w.open(), &Options{Batch: 1}, Memory(l.apply, nil))
@@ -415,7 +423,7 @@ func TestLagInTime(t *testing.T) {
 			step <- struct{}{}
 		}
 		r.until("s", 10)
-		for range 1000 { // many marks: never younger than the truth
+		for range 1000 { // many arrivals: never younger than the truth
 			o.append("s", 1)
 			synctest.Wait()
 			time.Sleep(100 * time.Millisecond)
@@ -436,31 +444,35 @@ func TestLagInTime(t *testing.T) {
 	})
 }
 
-// TestWaitForAndSync: what one wrote oneself, and what anybody wrote.
+// TestWaitForAndSync: the caller's own writes, and everybody's.
 func TestWaitForAndSync(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		b := &tap{Backend: w.open()}
-		b.tail = func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error) {
+		b := &faultyBackend{Backend: w.open()}
+		b.tail = func(
+			ctx context.Context, since driver.Cursor, page *driver.TailPage, err error,
+		) (*driver.TailPage, error) {
 			if err == nil && since != "" { // a stream without news
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
 			return page, err
 		}
-		l := newLedger(w)
+		l := newApplication(w)
 		r := run(w, b, nil, Memory(l.apply, nil), "orders-*")
 		synctest.Wait()
 		last := o.append("orders-1", 3)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		if err := r.WaitFor(ctx, "orders-1", last); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrStale) {
+		if err := r.WaitFor(ctx, "orders-1", last); !errors.Is(err, context.DeadlineExceeded) ||
+			!errors.Is(err, ErrStale) {
 			w.Errorf("without news WaitFor says %v", err)
 		}
 		if err := r.Sync(w.Context(), "orders-1"); err != nil || l.at("orders-1") != last {
 			w.Errorf("Sync says %v with %d of %d applied", err, l.at("orders-1"), last)
 		}
-		for _, err := range []error{r.WaitFor(w.Context(), "eu", 1), r.Sync(w.Context(), "eu"), r.Fresh("eu", 0), r.WaitFor(w.Context(), "a/b", 1)} {
+		for _, err := range []error{r.WaitFor(w.Context(), "eu", 1), r.Sync(w.Context(), "eu"), r.Fresh("eu", 0),
+			r.WaitFor(w.Context(), "a/b", 1)} {
 			if !errors.Is(err, core.ErrInvalid) {
 				w.Errorf("for a shard that nobody follows: %v", err)
 			}
@@ -485,11 +497,11 @@ func TestWaitForAndSync(t *testing.T) {
 	})
 }
 
-// TestStuckApplier: Run returns within its budget and says who is stuck.
+// TestStuckApplier: Run returns within its budget and names the Applier that is stuck.
 func TestStuckApplier(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
-		l := newLedger(w)
+		l := newApplication(w)
 		free := make(chan struct{})
 		l.fail = func(Batch) error { <-free; return nil }
 		r := run(w, w.open(), nil, Memory(l.apply, nil))
@@ -497,18 +509,20 @@ func TestStuckApplier(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		r.stop()
-		if err := r.wait(); !errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), `"s"`) || time.Since(began) != 10*time.Second {
+		if err := r.wait(); !errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), `"s"`) ||
+			time.Since(began) != 10*time.Second {
 			w.Errorf("Run returned %v after %v", err, time.Since(began))
 		}
 		close(free)
 	})
 }
 
-// TestRefusals: what is wrong is said at once.
+// TestRefusals: mistakes are reported at once.
 func TestRefusals(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()
-		for _, o := range []*Options{{Batch: -1}, {Buffer: 1}, {Resync: time.Millisecond}, {BackoffMax: 1}, {CallTimeout: -1}, {Parallel: 1 << 20}, {Reads: -1}} {
+		for _, o := range []*Options{{Batch: -1}, {Buffer: 1}, {Resync: time.Millisecond}, {BackoffMax: 1},
+			{CallTimeout: -1}, {Parallel: 1 << 20}, {Reads: -1}} {
 			if _, err := NewTailer(b, o); !errors.Is(err, core.ErrInvalid) {
 				w.Errorf("%+v: %v", *o, err)
 			}
@@ -517,9 +531,10 @@ func TestRefusals(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		a := Memory(newLedger(w).apply, nil)
+		a := Memory(newApplication(w).apply, nil)
 		for _, err := range []error{
-			tailer.Follow("a b", a, "*"), tailer.Follow("x", nil, "*"), tailer.Follow("x", a), tailer.Follow("x", a, "a*b"), tailer.Follow("x", a, ""),
+			tailer.Follow("a b", a, "*"), tailer.Follow("x", nil, "*"), tailer.Follow("x", a),
+			tailer.Follow("x", a, "a*b"), tailer.Follow("x", a, ""),
 		} {
 			if !errors.Is(err, core.ErrInvalid) {
 				w.Errorf("Follow: %v", err)
@@ -547,7 +562,7 @@ func TestRefusals(t *testing.T) {
 func TestClosedBackend(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()
-		r := run(w, b, nil, Memory(newLedger(w).apply, nil))
+		r := run(w, b, nil, Memory(newApplication(w).apply, nil))
 		synctest.Wait()
 		b.Close()
 		if err := r.wait(); !errors.Is(err, core.ErrClosed) {

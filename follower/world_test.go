@@ -53,7 +53,8 @@ func newOwner(t testing.TB, b driver.Backend, id string) *owner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &owner{t: t, b: b, s: s, fence: make(map[driver.ShardID]driver.Fence), head: make(map[driver.ShardID]driver.Head)}
+	return &owner{t: t, b: b, s: s, fence: make(map[driver.ShardID]driver.Fence),
+		head: make(map[driver.ShardID]driver.Head)}
 }
 
 // take preempts the shard, with a new token.
@@ -93,7 +94,8 @@ func (o *owner) commit(shard driver.ShardID, ops ...driver.Op) driver.Seq {
 		o.take(shard)
 	}
 	o.nonce++
-	r, err := o.s.Commit(o.t.Context(), []driver.Write{{Fence: o.fence[shard], Number: o.head[shard].Number + 1, Nonce: o.nonce, Ops: ops}})
+	r, err := o.s.Commit(o.t.Context(),
+		[]driver.Write{{Fence: o.fence[shard], Number: o.head[shard].Number + 1, Nonce: o.nonce, Ops: ops}})
 	if err == nil {
 		err = r[0].Err
 	}
@@ -104,23 +106,23 @@ func (o *owner) commit(shard driver.ShardID, ops ...driver.Op) driver.Seq {
 	return r[0].Head.Seq
 }
 
-// ledger is an Applier's application: it remembers what was applied, and complains
-// about what is out of order.
-type ledger struct {
+// application is an Applier's application: it records applied entries, and fails the
+// test on one out of order.
+type application struct {
 	t       testing.TB
 	mu      sync.Mutex
 	applied map[string][]core.Entry
-	from    map[string]core.Seq // what a snapshot stood for
+	from    map[string]core.Seq // the position of a snapshot
 	calls   int
 	again   bool                // entries may come again
 	fail    func(b Batch) error // may refuse or block, before anything is applied
 }
 
-func newLedger(t testing.TB) *ledger {
-	return &ledger{t: t, applied: make(map[string][]core.Entry), from: make(map[string]core.Seq)}
+func newApplication(t testing.TB) *application {
+	return &application{t: t, applied: make(map[string][]core.Entry), from: make(map[string]core.Seq)}
 }
 
-func (l *ledger) apply(_ context.Context, b Batch) error {
+func (l *application) apply(_ context.Context, b Batch) error {
 	l.mu.Lock()
 	fail := l.fail
 	l.calls++
@@ -148,7 +150,7 @@ func (l *ledger) apply(_ context.Context, b Batch) error {
 	return nil
 }
 
-func (l *ledger) restore(_ context.Context, s *Snapshot) error {
+func (l *application) restore(_ context.Context, s *Snapshot) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if got, want := string(s.State), string(stateAfter(s.Seq)); got != want {
@@ -163,17 +165,17 @@ func stateAfter(seq core.Seq) []byte {
 	return fmt.Appendf(nil, "state after %d%s", seq, strings.Repeat(".", 2500))
 }
 
-func (l *ledger) seq(shard string) core.Seq {
+func (l *application) seq(shard string) core.Seq {
 	return l.from[shard] + core.Seq(len(l.applied[shard]))
 }
 
-func (l *ledger) at(shard string) core.Seq {
+func (l *application) at(shard string) core.Seq {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seq(shard)
 }
 
-func (l *ledger) onApply(f func(b Batch) error) {
+func (l *application) onApply(f func(b Batch) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fail = f

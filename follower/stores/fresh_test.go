@@ -23,8 +23,9 @@ const (
 	freshBound = 50 * time.Millisecond
 )
 
-// askFresh follows shard a and asks every millisecond whether a read may be served.
-// It prints each answer: when it asked, what was applied after the answer, and 1 for fresh.
+// askFresh follows shard a and asks every millisecond whether a read may be served. It
+// prints for each answer the time of the question, the entry applied after the answer, and
+// 1 for fresh.
 func askFresh(ctx context.Context, folder string) error {
 	b, err := sqlite.Open(ctx, filepath.Join(folder, "log.db"), "app", nil)
 	if err != nil {

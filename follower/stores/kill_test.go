@@ -47,7 +47,7 @@ func child() error {
 	}
 	defer done()
 	tailer, err := follower.NewTailer(b, &follower.Options{Batch: 32, Hooks: follower.Hooks{
-		OnApply: func(string, follower.Position, int, time.Duration) { fmt.Print(".") },
+		OnApply: func(follower.Applied) { fmt.Print(".") },
 		OnError: func(f follower.Failure) { fmt.Fprintln(os.Stderr, f.Err) },
 	}})
 	if err != nil {
@@ -59,8 +59,8 @@ func child() error {
 	return tailer.Run(ctx)
 }
 
-// keep opens what the follower has of its own: a database with effects and
-// positions, or a file of effects and a file of positions.
+// keep opens the follower's own storage: a database with effects and positions, or
+// a file of effects and a file of positions.
 func keep(ctx context.Context, way, folder string) (follower.Applier, func() error, error) {
 	if way == "sql" {
 		db, err := sql.Open("sqlite", dsn(filepath.Join(folder, "app.db")))
@@ -79,19 +79,20 @@ func keep(ctx context.Context, way, folder string) (follower.Applier, func() err
 		return nil, nil, err
 	}
 	var mu sync.Mutex
-	return follower.Stored(follower.NewFile(filepath.Join(folder, "positions")), func(_ context.Context, b follower.Batch) error {
-		var text []byte
-		for _, e := range b.Entries {
-			text = fmt.Appendf(text, "%s %d %s\n", e.Shard, e.Seq, e.Payload)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		_, err := effects.Write(text)
-		return err
-	}, nil), effects.Close, nil
+	return follower.Stored(follower.NewFile(filepath.Join(folder, "positions")),
+		func(_ context.Context, b follower.Batch) error {
+			var text []byte
+			for _, e := range b.Entries {
+				text = fmt.Appendf(text, "%s %d %s\n", e.Shard, e.Seq, e.Payload)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			_, err := effects.Write(text)
+			return err
+		}, nil), effects.Close, nil
 }
 
-// wholeLines takes off what a killed process wrote of a line.
+// wholeLines removes a last line that a killed process wrote in part.
 func wholeLines(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -169,7 +170,8 @@ func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, wan
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		var last core.Seq
 		if way == "sql" {
-			if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(seq), 0) FROM effects WHERE shard = ?", shard).Scan(&last); err != nil {
+			if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(seq), 0) FROM effects WHERE shard = ?",
+				shard).Scan(&last); err != nil {
 				t.Fatal(err)
 			}
 		} else {
@@ -216,7 +218,7 @@ func readEffects(t *testing.T, path, shard string) (last core.Seq, doubled int) 
 	return last, doubled
 }
 
-// process is a follower of its own.
+// process is a follower in its own process.
 type process struct {
 	t   *testing.T
 	cmd *exec.Cmd

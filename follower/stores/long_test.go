@@ -52,7 +52,8 @@ func TestNoGaps(t *testing.T) {
 		for _, s := range shards {
 			f.until(string(s), o.head[s].Seq)
 		}
-		t.Logf("%s: %d entries made and followed in %v, followed again in %v", p.name, made, took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+		t.Logf("%s: %d entries made and followed in %v, followed again in %v", p.name, made,
+			took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
 		f.end()
 		if a, b := applied.Load(), again.Load(); a != int64(made) || b != int64(made) {
 			t.Errorf("applied %d and %d of %d entries", a, b, made)
@@ -71,7 +72,8 @@ func contiguous(t testing.TB) (follower.Applier, *atomic.Int64) {
 		defer mu.Unlock()
 		for _, e := range b.Entries {
 			if e.Seq != last[e.Shard]+1 || string(e.Payload) != strconv.Itoa(int(e.Seq)) {
-				t.Errorf("shard %s: entry %d with payload %.20q came after entry %d", e.Shard, e.Seq, e.Payload, last[e.Shard])
+				t.Errorf("shard %s: entry %d with payload %.20q came after entry %d", e.Shard, e.Seq, e.Payload,
+					last[e.Shard])
 			}
 			last[e.Shard] = e.Seq
 			count.Add(1)
@@ -109,7 +111,8 @@ func TestLag(t *testing.T) {
 		for i := range n {
 			time.Sleep(time.Until(began.Add(time.Duration(i) * time.Millisecond))) // the pace
 			stamp := binary.LittleEndian.AppendUint64(nil, uint64(time.Since(zero)))
-			w := driver.Write{Fence: o.fence["s"], Number: o.head["s"].Number + 1, Nonce: 1, Ops: []driver.Op{core.Append(stamp)}}
+			w := driver.Write{Fence: o.fence["s"], Number: o.head["s"].Number + 1, Nonce: 1,
+				Ops: []driver.Op{core.Append(stamp)}}
 			r, err := o.s.Commit(t.Context(), []driver.Write{w})
 			if err != nil || r[0].Err != nil {
 				t.Fatal(err, r)
@@ -128,8 +131,10 @@ func TestLag(t *testing.T) {
 		slices.Sort(lag)
 		made := float64(n) / (acks[n-1] - acks[0]).Seconds()
 		t.Logf("%s: at %.0f entries/s, lag after the acknowledgment: median %v, p99 %v; since sending: median %v, p99 %v", p.name, made,
-			lag[n/2].Round(time.Microsecond), lag[n*99/100].Round(time.Microsecond), sent[n/2].Round(time.Microsecond), sent[n*99/100].Round(time.Microsecond))
-		if bound := 50 * time.Millisecond; p.pushed && lag[n/2] > bound { // the figure is read, not asserted: other work may share the cores
+			lag[n/2].Round(time.Microsecond), lag[n*99/100].Round(time.Microsecond), sent[n/2].Round(time.Microsecond),
+			sent[n*99/100].Round(time.Microsecond))
+		// the figure is read, not asserted: other work may share the cores
+		if bound := 50 * time.Millisecond; p.pushed && lag[n/2] > bound {
 			t.Errorf("the median lag is %v, above %v", lag[n/2], bound)
 		}
 	})
@@ -144,20 +149,21 @@ func TestBoundedMemory(t *testing.T) {
 	var busy sync.Once
 	started := make(chan struct{})
 	var applied atomic.Int64
-	f := run(t, open(), &follower.Options{Buffer: 4 << 20}, follower.Memory(func(ctx context.Context, b follower.Batch) error {
-		busy.Do(func() { close(started) })
-		select {
-		case <-free:
-		case <-ctx.Done():
-		}
-		for _, e := range b.Entries {
-			if !bytes.HasPrefix(e.Payload, []byte(strconv.Itoa(int(e.Seq)))) {
-				return errors.New("a payload is another entry's")
+	f := run(t, open(), &follower.Options{Buffer: 4 << 20},
+		follower.Memory(func(ctx context.Context, b follower.Batch) error {
+			busy.Do(func() { close(started) })
+			select {
+			case <-free:
+			case <-ctx.Done():
 			}
-		}
-		applied.Add(int64(len(b.Entries)))
-		return ctx.Err()
-	}, nil))
+			for _, e := range b.Entries {
+				if !bytes.HasPrefix(e.Payload, []byte(strconv.Itoa(int(e.Seq)))) {
+					return errors.New("a payload is another entry's")
+				}
+			}
+			applied.Add(int64(len(b.Entries)))
+			return ctx.Err()
+		}, nil))
 	shards := make([]driver.ShardID, 100)
 	for i := range shards {
 		shards[i] = driver.ShardID("s" + strconv.Itoa(i))
@@ -181,7 +187,8 @@ func TestBoundedMemory(t *testing.T) {
 		}
 	}
 	grown := int64(highest) - int64(before)
-	t.Logf("%d MiB made while the applier was blocked for %v: the heap grew by %.1f MiB", made>>20, *blocked, float64(grown)/(1<<20))
+	t.Logf("%d MiB made while the applier was blocked for %v: the heap grew by %.1f MiB", made>>20, *blocked,
+		float64(grown)/(1<<20))
 	// The buffer, a page of the stream, and 16 batches, the first of which have at
 	// most 64 entries.
 	if bound := int64(4<<20 + 8<<20 + 16*64*(4<<10+96)); grown > bound {

@@ -15,7 +15,8 @@ import (
 var (
 	kills   = flag.Int("kills", 4, "how often a follower is killed, in each way of keeping its positions")
 	stops   = flag.Int("stops", 4, "how often a follower is stopped with SIGSTOP")
-	entries = flag.Int("entries", 20_000, "entries followed without a gap on SQLite and PostgreSQL; a tenth on the others")
+	entries = flag.Int("entries", 20_000,
+		"entries followed without a gap on SQLite and PostgreSQL; a tenth on the others")
 	all     = flag.Bool("all", false, "follow on every store that can be had, not on the embedded ones alone")
 	lagFor  = flag.Duration("lagfor", time.Second, "how long the lag is measured at 1,000 entries per second")
 	blocked = flag.Duration("blocked", 2*time.Second, "how long an applier is blocked while memory is measured")

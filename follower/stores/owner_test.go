@@ -53,7 +53,8 @@ func (o *owner) appendSized(shard driver.ShardID, n, size int) driver.Seq {
 		payload = strconv.AppendInt(payload, int64(o.head[shard].Seq)+int64(i)+1, 10)
 		ops[i] = core.Append(payload[:max(size, len(payload))])
 	}
-	w := driver.Write{Fence: o.fence[shard], Number: o.head[shard].Number + 1, Nonce: driver.Nonce(rand.Uint64() | 1), Ops: ops}
+	w := driver.Write{Fence: o.fence[shard], Number: o.head[shard].Number + 1, Nonce: driver.Nonce(rand.Uint64() | 1),
+		Ops: ops}
 	for {
 		r, err := o.s.Commit(o.t.Context(), []driver.Write{w})
 		if err == nil {

@@ -34,11 +34,15 @@ func places() []place {
 	return []place{
 		{name: "memory", pushed: true, open: func(t testing.TB) func() driver.Backend {
 			store := memory.New()
-			return opens(t, func(ctx context.Context) (driver.Backend, error) { return memory.Open(ctx, store, "app", nil) })
+			return opens(t, func(ctx context.Context) (driver.Backend, error) {
+				return memory.Open(ctx, store, "app", nil)
+			})
 		}},
 		{name: "sqlite", many: true, open: func(t testing.TB) func() driver.Backend {
 			path := filepath.Join(t.TempDir(), "log.db")
-			return opens(t, func(ctx context.Context) (driver.Backend, error) { return sqlite.Open(ctx, path, "app", nil) })
+			return opens(t, func(ctx context.Context) (driver.Backend, error) {
+				return sqlite.Open(ctx, path, "app", nil)
+			})
 		}},
 		{name: "postgres", server: true, many: true, pushed: true, open: func(t testing.TB) func() driver.Backend {
 			dsn := pool.Get(t, servers.Postgres, nil).Database(t)

@@ -35,7 +35,8 @@ const effectsTable = "CREATE TABLE IF NOT EXISTS effects (shard TEXT, seq INTEGE
 
 func insertEffects(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
 	for _, e := range b.Entries {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?, ?, ?)", string(e.Shard), int64(e.Seq), string(e.Payload)); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?, ?, ?)", string(e.Shard), int64(e.Seq),
+			string(e.Payload)); err != nil {
 			return err
 		}
 	}
@@ -44,10 +45,11 @@ func insertEffects(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
 
 func newSQL(t testing.TB, db *sql.DB, apply follower.SQLApplyFunc) *follower.SQL {
 	t.Helper()
-	s, err := follower.NewSQL(db, follower.SQLite, "test", apply, &follower.SQLOptions{Restore: func(ctx context.Context, tx *sql.Tx, s *follower.Snapshot) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM effects WHERE shard = ?", s.Shard)
-		return err
-	}})
+	s, err := follower.NewSQL(db, follower.SQLite, "test", apply,
+		&follower.SQLOptions{Restore: func(ctx context.Context, tx *sql.Tx, s *follower.Snapshot) error {
+			_, err := tx.ExecContext(ctx, "DELETE FROM effects WHERE shard = ?", s.Shard)
+			return err
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,8 @@ func newSQL(t testing.TB, db *sql.DB, apply follower.SQLApplyFunc) *follower.SQL
 func checkEffects(t testing.TB, db *sql.DB, shard string, want core.Seq) {
 	t.Helper()
 	var n, distinct, last int64
-	err := db.QueryRowContext(t.Context(), "SELECT COUNT(*), COUNT(DISTINCT seq), MAX(seq) FROM effects WHERE shard = ? AND payload = CAST(seq AS TEXT)", shard).Scan(&n, &distinct, &last)
+	err := db.QueryRowContext(t.Context(), "SELECT COUNT(*), COUNT(DISTINCT seq), MAX(seq) FROM effects WHERE shard = "+
+		"? AND payload = CAST(seq AS TEXT)", shard).Scan(&n, &distinct, &last)
 	if err != nil || n != int64(want) || distinct != n || last != n {
 		t.Errorf("shard %s has %d effects of %d entries up to %d, %v, want %d", shard, n, distinct, last, err, want)
 	}
@@ -86,7 +89,8 @@ func TestSQLTwice(t *testing.T) {
 	o := newOwner(t, b)
 	for range 2 {
 		applier := newSQL(t, openDB(t, path), insertEffects)
-		followers = append(followers, run(t, b, &follower.Options{BackoffMin: time.Millisecond, BackoffMax: 5 * time.Millisecond, Batch: 8}, applier))
+		followers = append(followers, run(t, b,
+			&follower.Options{BackoffMin: time.Millisecond, BackoffMax: 5 * time.Millisecond, Batch: 8}, applier))
 	}
 	for range 20 {
 		for _, shard := range []core.ShardID{"a", "b"} {
@@ -169,10 +173,12 @@ func TestSQLRestore(t *testing.T) {
 	if err := s.Restore(t.Context(), at(10), snap); err != nil {
 		t.Fatal(err)
 	}
-	if cp, err := s.Load(t.Context()); err != nil || cp.Store != "x" || len(cp.Positions) != 1 || cp.Positions[0] != at(20) {
+	if cp, err := s.Load(t.Context()); err != nil || cp.Store != "x" || len(cp.Positions) != 1 ||
+		cp.Positions[0] != at(20) {
 		t.Errorf("loaded %+v, %v", cp, err)
 	}
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO tenure_positions VALUES ('test', 'other', 'y', 1, 1)"); err != nil {
+	if _, err := db.ExecContext(t.Context(),
+		"INSERT INTO tenure_positions VALUES ('test', 'other', 'y', 1, 1)"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Load(t.Context()); !errors.Is(err, core.ErrStoreChanged) {
@@ -206,18 +212,21 @@ func TestSQLDialects(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { b.Close() })
-			s, err := follower.NewSQL(db, c.dialect, "test", func(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
-				for _, e := range b.Entries {
-					if _, err := tx.ExecContext(ctx, c.insert, string(e.Shard), int64(e.Seq), string(e.Payload)); err != nil {
-						return err
+			s, err := follower.NewSQL(db, c.dialect, "test",
+				func(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
+					for _, e := range b.Entries {
+						if _, err := tx.ExecContext(ctx, c.insert, string(e.Shard), int64(e.Seq),
+							string(e.Payload)); err != nil {
+							return err
+						}
 					}
-				}
-				return nil
-			}, nil)
+					return nil
+				}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.ExecContext(t.Context(), "CREATE TABLE effects (shard VARCHAR(20), seq BIGINT, payload VARCHAR(20))"); err != nil {
+			if _, err := db.ExecContext(t.Context(), "CREATE TABLE effects (shard VARCHAR(20), seq BIGINT, payload "+
+				"VARCHAR(20))"); err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(s.Create(t.Context()), s.Create(t.Context())); err != nil {
@@ -227,12 +236,14 @@ func TestSQLDialects(t *testing.T) {
 			o.append("a", 100)
 			o.append("A", 100) // another shard, also where case does not count
 			lost := 0
-			f := run(t, b, &follower.Options{BackoffMin: time.Millisecond, Batch: 8, Parallel: 1}, &lossy{SQL: s, lost: &lost})
+			f := run(t, b, &follower.Options{BackoffMin: time.Millisecond, Batch: 8, Parallel: 1},
+				&lossy{SQL: s, lost: &lost})
 			f.until("a", 100)
 			f.until("A", 100)
 			f.end()
 			var n, distinct int
-			err = db.QueryRowContext(t.Context(), "SELECT COUNT(*), COUNT(DISTINCT payload) FROM effects").Scan(&n, &distinct)
+			err = db.QueryRowContext(t.Context(),
+				"SELECT COUNT(*), COUNT(DISTINCT payload) FROM effects").Scan(&n, &distinct)
 			if err != nil || n != 200 || distinct != 100 || lost == 0 {
 				t.Errorf("%d effects of %d entries, %v, with %d replies lost", n, distinct, err, lost)
 			}

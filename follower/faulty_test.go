@@ -7,19 +7,19 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// tap sits between a Tailer and its backend and may change what the store answers.
-type tap struct {
+// faultyBackend sits between a Tailer and its backend and may change the store's answers.
+type faultyBackend struct {
 	driver.Backend
 	mu    sync.Mutex
 	tail  func(ctx context.Context, since driver.Cursor, page *driver.TailPage, err error) (*driver.TailPage, error)
 	read  func(shard driver.ShardID, after driver.Seq, page *driver.LogPage, err error) (*driver.LogPage, error)
-	down  error // what every call answers, without asking the store
+	down  error // the answer to every call, without asking the store
 	ends  map[*context.CancelCauseFunc]bool
 	reads int
 	tails int
 }
 
-func (p *tap) TailLog(ctx context.Context, since driver.Cursor, limit int) (*driver.TailPage, error) {
+func (p *faultyBackend) TailLog(ctx context.Context, since driver.Cursor, limit int) (*driver.TailPage, error) {
 	p.mu.Lock()
 	f, down := p.tail, p.down
 	p.tails++
@@ -39,7 +39,9 @@ func (p *tap) TailLog(ctx context.Context, since driver.Cursor, limit int) (*dri
 	return page, err
 }
 
-func (p *tap) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Seq, limit int) (*driver.LogPage, error) {
+func (p *faultyBackend) ReadLog(
+	ctx context.Context, shard driver.ShardID, after driver.Seq, limit int,
+) (*driver.LogPage, error) {
 	p.mu.Lock()
 	f, down := p.read, p.down
 	p.reads++
@@ -55,7 +57,7 @@ func (p *tap) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Se
 }
 
 // open is a context that ends when the store goes down.
-func (p *tap) open(ctx context.Context) (context.Context, func()) {
+func (p *faultyBackend) open(ctx context.Context) (context.Context, func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -71,19 +73,19 @@ func (p *tap) open(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-func (p *tap) count() (reads, tails int) {
+func (p *faultyBackend) count() (reads, tails int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reads, p.tails
 }
 
-func (p *tap) isDown() error {
+func (p *faultyBackend) isDown() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.down
 }
 
-func (p *tap) setDown(err error) {
+func (p *faultyBackend) setDown(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = err
