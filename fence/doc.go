@@ -42,9 +42,9 @@
 //
 // # What it does not do
 //
-// It does not authenticate. A fence is a claim, and no credential: whoever may call
-// a protected service can name the shard of a resource, raise its mark to any token,
-// for good, and so lock out the rightful owner. Authenticate callers first, have the
+// It does not authenticate. A fence is a claim, and no credential: any caller of a
+// protected service can name the shard of a resource, raise its mark to any token, for
+// good, and so lock out the rightful owner. Authenticate callers first, have the
 // server name the resource ([HTTPOptions].Resource, and its like for gRPC: the default
 // is the shard that the caller names), and say which caller may use which shard
 // ([HTTPOptions].MayWrite).

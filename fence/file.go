@@ -30,7 +30,7 @@ type File struct {
 	file   *os.File
 	lock   io.Closer
 	marks  map[string]Holder
-	broken error // after a failed write: what is on disk is not known
+	broken error // after a failed write: the content on disk is not known
 }
 
 // maxLine bounds a line, well above the longest that Raise writes.
@@ -96,7 +96,8 @@ func readMarks(r io.Reader) (marks map[string]Holder, lines int, good int64, err
 		lines++
 		m, err := decodeMark(line)
 		if err != nil {
-			return nil, 0, 0, fmt.Errorf("line %d: %w: restore the file, or remove it and seal every resource anew", lines, err)
+			return nil, 0, 0, fmt.Errorf("line %d: %w: restore the file, or remove it and seal every resource anew",
+				lines, err)
 		}
 		if m.Fence.Token > marks[m.Resource].Token {
 			marks[m.Resource] = m.Fence
@@ -163,7 +164,7 @@ func (s *File) rewrite() (err error) {
 }
 
 // Raise implements Storage. After a failed write every later one fails, until the
-// file is opened anew, which finds out what was written.
+// file is opened anew, which reads the content on disk.
 func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (Holder, error) {
 	if err := check(resource, f); err != nil {
 		return Holder{}, err

@@ -28,8 +28,8 @@ func raise(t *testing.T, s fence.Storage, resource string, f driver.Fence) {
 	}
 }
 
-// TestFileSurvives cuts the file at every byte, as a crash may: what was answered
-// before the last raise is never forgotten.
+// TestFileSurvives cuts the file at every byte, as a crash may: no mark answered
+// before the last raise is forgotten.
 func TestFileSurvives(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
@@ -91,7 +91,8 @@ func TestFileDamage(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fence.OpenFile(path); err == nil || !strings.Contains(err.Error(), "line 1") || !strings.Contains(err.Error(), path) {
+	if _, err := fence.OpenFile(path); err == nil || !strings.Contains(err.Error(), "line 1") ||
+		!strings.Contains(err.Error(), path) {
 		t.Fatalf("got %v, want an error that names the file and the line", err)
 	}
 	// It was refused without being held open, or changed.
@@ -159,7 +160,7 @@ func TestFileSecondProcessRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
 	s := openFile(t, path)
-	// A second open file is to flock what another process is.
+	// To flock a second open file is like another process.
 	if _, err := fence.OpenFile(path); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Fatalf("got %v", err)
 	}

@@ -39,8 +39,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // HTTPOptions of a Mark's Handler. Nil works.
 type HTTPOptions struct {
-	// Resource names what a request writes to. Default: the shard of its fence, which
-	// the caller chooses: set it unless every caller may write to every shard.
+	// Resource names the resource that a request writes to. Default: the shard of its
+	// fence, which the caller chooses: set it unless every caller may write to every
+	// shard.
 	Resource func(r *http.Request, f driver.Fence) string
 	// Unfenced, if not nil, lets a request without the header pass to which it
 	// answers true, such as a read. Default: none passes.
@@ -59,7 +60,7 @@ const (
 	ProblemMark    = "urn:tenure:fence:mark"    // 503: the mark could not be read or raised, or ErrBusy
 )
 
-// answerTime is what a superseded request has to write its answer.
+// answerTime is the time that a superseded request has to write its answer.
 const answerTime = time.Second
 
 // maxProblem bounds the body of a problem that is read, in bytes.
@@ -89,12 +90,12 @@ type Problem struct {
 //
 // A request that a higher token supersedes is ended: its context ends, reads of its
 // body fail at once, and writes of its answer a second later. Middleware in front needs
-// an Unwrap method for that (http.ResponseController); a next that waits for neither of
-// the three keeps a higher token waiting for up to Options.Wait. The server needs
-// time-outs of its own against clients that are slow without being superseded.
+// an Unwrap method for that (http.ResponseController); a next that waits for none of
+// the three keeps a higher token waiting for up to Options.Wait. The server needs its
+// own time-outs against clients that are slow without being superseded.
 //
-// It does not authenticate, and a caller can raise a mark for good: put what does
-// before it, and set Resource.
+// It does not authenticate, and a caller can raise a mark for good: put an
+// authenticating handler before it, and set Resource.
 func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 	if o == nil {
 		o = &HTTPOptions{}
@@ -106,7 +107,8 @@ func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			problem(w, Problem{Type: ProblemMissing, Status: http.StatusPreconditionRequired, Title: "the request has no fence",
+			problem(w, Problem{Type: ProblemMissing, Status: http.StatusPreconditionRequired,
+				Title:  "the request has no fence",
 				Detail: "send the lease's fence in the header " + Header})
 			return
 		}
@@ -159,27 +161,32 @@ func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 
 func refuse(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*ForeignError](err); ok {
-		problem(w, Problem{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource", Detail: e.Error(),
+		problem(w, Problem{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
+			Detail:   e.Error(),
 			Resource: e.Resource, Shard: string(e.Fence.Shard), Holder: string(e.Fence.Session), Token: e.Fence.Token})
 		return
 	}
 	if errors.Is(err, driver.ErrInvalid) {
-		problem(w, Problem{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "not a fence", Detail: err.Error()})
+		problem(w, Problem{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "not a fence",
+			Detail: err.Error()})
 		return
 	}
 	if errors.Is(err, ErrBusy) {
-		problem(w, Problem{Type: ProblemMark, Status: http.StatusServiceUnavailable, Title: ErrBusy.Error(), Detail: "nothing was done; try again"})
+		problem(w, Problem{Type: ProblemMark, Status: http.StatusServiceUnavailable, Title: ErrBusy.Error(),
+			Detail: "nothing was done; try again"})
 		return
 	}
 	e, ok := errors.AsType[*RefusedError](err)
 	if !ok {
 		// A storage's error may name hosts and users: it is not for clients.
-		problem(w, Problem{Type: ProblemMark, Status: http.StatusServiceUnavailable, Title: "the fence could not be checked",
+		problem(w, Problem{Type: ProblemMark, Status: http.StatusServiceUnavailable,
+			Title:  "the fence could not be checked",
 			Detail: "nothing was done; try again"})
 		return
 	}
 	problem(w, Problem{
-		Type: ProblemRefused, Status: http.StatusPreconditionFailed, Title: "the lease was superseded", Detail: e.Error(),
+		Type: ProblemRefused, Status: http.StatusPreconditionFailed, Title: "the lease was superseded",
+		Detail:   e.Error(),
 		Resource: e.Resource, Shard: string(e.Fence.Shard), Holder: string(e.Fence.Session), Token: e.Fence.Token,
 		CurrentShard: string(e.Current.Shard), CurrentHolder: string(e.Current.Session), CurrentToken: e.Current.Token,
 	})
@@ -192,19 +199,21 @@ func problem(w http.ResponseWriter, p Problem) {
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
 }
 
-// ResponseError returns why a Handler did not let the request pass, or nil if it
-// did: a *RefusedError (412; what is no fence or resource in it is left out), a *ForeignError (403), an error that matches driver.ErrInvalid (428 and 400:
-// the request carried no fence, or not one that the resource takes), or one that
-// matches driver.ErrRetry (503). Nothing was done in any of these cases. Of such a
-// response it reads the body, at most 64 KiB; the caller closes it in any case. Other
-// responses, also of these statuses, are the application's: nil.
+// ResponseError returns the reason for which a Handler refused the request, or nil if it passed: a
+// *RefusedError (412; invalid fences and resources in it are left out), a *ForeignError (403), an
+// error that matches driver.ErrInvalid (428 and 400: the request carried no fence, or not one that
+// the resource takes), or one that matches driver.ErrRetry (503). Nothing was done in any of these
+// cases. Of such a response it reads the body, at most 64 KiB; the caller closes it in any case.
+// Other responses, also of these statuses, are the application's: nil.
 func ResponseError(r *http.Response) error {
 	switch r.StatusCode {
-	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusForbidden, http.StatusServiceUnavailable:
+	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusForbidden,
+		http.StatusServiceUnavailable:
 	default:
 		return nil
 	}
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/problem+json" {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
+		media != "application/problem+json" {
 		return nil
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxProblem))
@@ -219,7 +228,8 @@ func ResponseError(r *http.Response) error {
 	}
 	if err != nil {
 		// Not wrapped: it may quote all that was read.
-		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %.200q", r.StatusCode, err.Error())
+		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %.200q", r.StatusCode,
+			err.Error())
 	}
 	sent := known(driver.Fence{Shard: driver.ShardID(p.Shard), Session: driver.SessionID(p.Holder), Token: p.Token})
 	if CheckResource(p.Resource) != nil {
@@ -230,7 +240,8 @@ func ResponseError(r *http.Response) error {
 		return &RefusedError{
 			Resource: p.Resource,
 			Fence:    sent,
-			Current:  known(Holder{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder), Token: p.CurrentToken}),
+			Current: known(Holder{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder),
+				Token: p.CurrentToken}),
 		}
 	case ProblemForeign:
 		return &ForeignError{Resource: p.Resource, Fence: sent}

@@ -78,7 +78,8 @@ func TestHandler(t *testing.T) {
 			continue
 		}
 		var p fence.Problem
-		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Type != c.problem || p.Status != c.status || w.Header().Get("Content-Type") != "application/problem+json" {
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Type != c.problem || p.Status != c.status ||
+			w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %v: %s", c.name, err, w.Body)
 		}
 	}
@@ -95,13 +96,14 @@ func TestHandlerStorageFails(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
 	r.Header.Set(fence.Header, "ledger/a/5")
 	h.ServeHTTP(w, r)
-	if w.Code != 503 || strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "marks.internal") {
+	if w.Code != 503 || strings.Contains(w.Body.String(), "secret") ||
+		strings.Contains(w.Body.String(), "marks.internal") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }
 
-// TestResponseError: what a Handler refused never passes for done, and what the
-// application answers never for a refusal.
+// TestResponseError: a Handler's refusal never passes for success, and the
+// application's answer never for a refusal.
 func TestResponseError(t *testing.T) {
 	t.Parallel()
 	const problem = "application/problem+json"
@@ -125,7 +127,8 @@ func TestResponseError(t *testing.T) {
 		{412, problem, `{"type":`, nil, true},
 		{400, problem, `{"type":"` + fence.ProblemInvalid + `","token":"x"}`, nil, true},
 	} {
-		r := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.kind}}, Body: io.NopCloser(strings.NewReader(c.body))}
+		r := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.kind}},
+			Body: io.NopCloser(strings.NewReader(c.body))}
 		err := fence.ResponseError(r)
 		if (err != nil) != (c.want != nil || c.malformed) || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%d %s: %v, want %v", c.status, c.body, err, c.want)
@@ -160,11 +163,13 @@ func TestTransport(t *testing.T) {
 		}
 		return res.StatusCode, err
 	}
-	if status, err := post(t.Context()); status != 428 || !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), fence.Header) {
+	if status, err := post(t.Context()); status != 428 || !errors.Is(err, driver.ErrInvalid) ||
+		!strings.Contains(err.Error(), fence.Header) {
 		t.Errorf("without a fence: %d, %v", status, err)
 	}
-	if status, err := post(fence.NewContext(t.Context(), driver.Fence{Shard: "a'b", Session: "s", Token: 1})); status != 400 || !errors.Is(err, driver.ErrInvalid) {
-		t.Errorf("with a shard that is none: %d, %v", status, err)
+	if status, err := post(fence.NewContext(t.Context(),
+		driver.Fence{Shard: "a'b", Session: "s", Token: 1})); status != 400 || !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("with an invalid shard: %d, %v", status, err)
 	}
 	if status, err := post(fence.NewContext(t.Context(), lease("b", 6))); status != 200 || err != nil {
 		t.Errorf("got %d, %v", status, err)

@@ -20,7 +20,7 @@ type Storage interface {
 	// then: in one atomic step. f was admitted if and only if it is that mark. After
 	// an error the mark may have been raised or not.
 	Raise(ctx context.Context, resource string, f driver.Fence) (Holder, error)
-	// Load returns the resource's mark, the zero Holder if there is none.
+	// Load returns the resource's mark, or the zero Holder.
 	Load(ctx context.Context, resource string) (Holder, error)
 }
 
@@ -40,8 +40,8 @@ type Options struct {
 	// Wait bounds how long a token waits for effects of lower ones, which have been
 	// cancelled: more than they take to end. Default 10 s.
 	Wait time.Duration
-	// OnRefused is told every refusal, with resource, holder, token and what refused
-	// it, from the goroutine whose write was refused. It must return soon.
+	// OnRefused is called for every refusal, in the goroutine whose write was
+	// refused. It must return soon.
 	OnRefused func(*RefusedError)
 }
 
@@ -57,7 +57,7 @@ type Mark struct {
 	gates map[string]*gate // of resources with something running or waiting
 }
 
-// gate has what runs at a resource, or waits to.
+// gate holds the effects that run at a resource, or wait to.
 type gate struct {
 	running map[*effect]struct{}
 	left    chan struct{} // closed when one leaves
@@ -95,11 +95,11 @@ func NewMark(s Storage, o *Options) *Mark {
 	return m
 }
 
-// Admit raises the resource's mark to f if it is higher, and returns nil if f is
-// the mark then. Otherwise the error is a *RefusedError, or a *ForeignError if leases
-// of f's shard may not write to the resource at all. It says nothing about a
-// later instant: what follows it is not protected from a newer holder, unless the
-// resource itself takes only one writer. See Do.
+// Admit raises the resource's mark to f if it is higher, and returns nil if f is the
+// mark then. Otherwise the error is a *RefusedError, or a *ForeignError if leases of
+// f's shard may not write to the resource at all. It says nothing about a later
+// instant: a write after it is not protected from a newer holder, unless the resource
+// itself takes only one writer. See Do.
 //
 // An error that does not match driver.ErrFenced or driver.ErrInvalid comes from the
 // Storage: the write must not go on, and may be tried again.
@@ -135,8 +135,8 @@ func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect f
 }
 
 // Seal raises the resource's mark to f, and returns when no effect of a lower token
-// runs in this process any more: what a new leader does at every resource before
-// it announces itself. Errors are those of Admit; or ErrBusy, or ctx's, while it
+// runs in this process any more. A new leader calls it for every resource before it
+// announces itself. Errors are those of Admit; or ErrBusy, or ctx's, while it
 // waits: the mark is raised nevertheless then.
 func (m *Mark) Seal(ctx context.Context, resource string, f driver.Fence) error {
 	return m.Do(ctx, resource, f, func(context.Context) error { return nil })
@@ -173,7 +173,9 @@ func (m *Mark) refuse(e *RefusedError) error {
 
 // Enter is the beginning of Do, for an effect that is no function: leave ends it,
 // and is to be called once. With an error there is nothing to leave.
-func (m *Mark) Enter(ctx context.Context, resource string, f driver.Fence) (inside context.Context, leave func(), err error) {
+func (m *Mark) Enter(
+	ctx context.Context, resource string, f driver.Fence,
+) (inside context.Context, leave func(), err error) {
 	inside, e, err := m.enter(ctx, resource, f)
 	if err != nil {
 		return nil, nil, err
@@ -181,7 +183,9 @@ func (m *Mark) Enter(ctx context.Context, resource string, f driver.Fence) (insi
 	return inside, e.leave, nil
 }
 
-func (m *Mark) enter(ctx context.Context, resource string, f driver.Fence) (inside context.Context, e *effect, err error) {
+func (m *Mark) enter(
+	ctx context.Context, resource string, f driver.Fence,
+) (inside context.Context, e *effect, err error) {
 	if err := m.check(resource, f); err != nil {
 		return nil, nil, err
 	}
@@ -235,7 +239,8 @@ func (m *Mark) await(ctx context.Context, resource string, g *gate, f driver.Fen
 		select {
 		case <-left:
 		case <-over:
-			return fmt.Errorf("tenure: resource %q: %w after %v: have them end with their context", resource, ErrBusy, m.wait)
+			return fmt.Errorf("tenure: resource %q: %w after %v: have them end with their context", resource, ErrBusy,
+				m.wait)
 		case <-ctx.Done():
 			return fmt.Errorf("tenure: resource %q: waiting for the effects of a lower token: %w", resource, ctx.Err())
 		}

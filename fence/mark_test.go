@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// anyShard is for tests of what does not depend on the resource's name.
+// anyShard is for tests that do not depend on the resource's name.
 func anyShard(driver.ShardID, string) bool { return true }
 
 func lease(session string, token driver.Token) driver.Fence {
@@ -46,8 +46,10 @@ func TestAdmit(t *testing.T) {
 
 func testAdmit(t *testing.T, s fence.Storage) {
 	ctx := t.Context()
-	var told []*fence.RefusedError
-	m := fence.NewMark(s, &fence.Options{MayWrite: anyShard, OnRefused: func(e *fence.RefusedError) { told = append(told, e) }})
+	var reported []*fence.RefusedError
+	m := fence.NewMark(s, &fence.Options{MayWrite: anyShard, OnRefused: func(e *fence.RefusedError) {
+		reported = append(reported, e)
+	}})
 	if h, err := m.Current(ctx, "r"); err != nil || h != (fence.Holder{}) {
 		t.Fatalf("a resource without a mark has %v, %v", h, err)
 	}
@@ -82,8 +84,9 @@ func testAdmit(t *testing.T, s fence.Storage) {
 		if !ok || !errors.Is(err, driver.ErrFenced) || !driver.NotApplied(err) {
 			t.Fatalf("step %d: got %v, want a RefusedError", i, err)
 		}
-		if e.Resource != st.resource || e.Fence != st.f || e.Current != st.refused || len(told) != refusals || told[refusals-1] != e {
-			t.Fatalf("step %d: got %+v, told %d times, want current %v", i, e, len(told), st.refused)
+		if e.Resource != st.resource || e.Fence != st.f || e.Current != st.refused || len(reported) != refusals ||
+			reported[refusals-1] != e {
+			t.Fatalf("step %d: got %+v, reported %d times, want current %v", i, e, len(reported), st.refused)
 		}
 	}
 	if m.Refused() != uint64(refusals) {
@@ -97,12 +100,14 @@ func testAdmit(t *testing.T, s fence.Storage) {
 func TestAdmitInvalid(t *testing.T) {
 	t.Parallel()
 	m := fence.NewMark(&fence.Memory{}, nil)
-	for _, resource := range []string{"", "a b", "a\x00", "é", `a"b`, "a'b", `a\b`, "a`b", "a\n", string(make([]byte, 201))} {
+	for _, resource := range []string{"", "a b", "a\x00", "é", `a"b`, "a'b", `a\b`, "a`b", "a\n",
+		string(make([]byte, 201))} {
 		if err := m.Admit(t.Context(), resource, lease("a", 1)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("resource %q: got %v, want ErrInvalid", resource, err)
 		}
 	}
-	for _, f := range []driver.Fence{{}, lease("a", 0), lease("a", -1), lease("", 1), {Shard: "a/b", Session: "s", Token: 1}} {
+	for _, f := range []driver.Fence{{}, lease("a", 0), lease("a", -1), lease("", 1),
+		{Shard: "a/b", Session: "s", Token: 1}} {
 		if err := m.Seal(t.Context(), "r", f); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("fence %v: got %v, want ErrInvalid", f, err)
 		}
@@ -110,7 +115,7 @@ func TestAdmitInvalid(t *testing.T) {
 }
 
 // TestDoExcludes: the effect of a higher token begins after those of lower ones
-// have ended, and theirs are told.
+// have ended, and their contexts end.
 func TestDoExcludes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +129,8 @@ func TestDoExcludes(t *testing.T) {
 			all.Go(func() {
 				err := m.Do(ctx, "r", lease("a", 1), func(ctx context.Context) error {
 					<-ctx.Done()
-					if e, ok := errors.AsType[*fence.RefusedError](context.Cause(ctx)); !ok || e.Current != lease("b", 2) {
+					if e, ok := errors.AsType[*fence.RefusedError](context.Cause(ctx)); !ok ||
+						e.Current != lease("b", 2) {
 						t.Errorf("the effect's context ended by %v", context.Cause(ctx))
 					}
 					<-finish
@@ -148,7 +154,7 @@ func TestDoExcludes(t *testing.T) {
 		if err := m.Seal(ctx, "other", lease("b", 2)); err != nil {
 			t.Fatalf("another resource: %v", err)
 		}
-		all.Go(func() { // cancelled effects end one by one, in time of their own
+		all.Go(func() { // cancelled effects end one by one, each in its own time
 			time.Sleep(time.Minute)
 			finish <- struct{}{}
 			finish <- struct{}{}
@@ -179,7 +185,8 @@ func TestWaitBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			if err := m.Seal(t.Context(), "ledger/7", lease("b", 11)); !errors.Is(err, fence.ErrBusy) || time.Since(began) != want {
+			if err := m.Seal(t.Context(), "ledger/7", lease("b", 11)); !errors.Is(err, fence.ErrBusy) ||
+				time.Since(began) != want {
 				t.Errorf("after %v, want %v: %v", time.Since(began), want, err)
 			}
 			if err := m.Admit(t.Context(), "ledger/7", lease("a", 10)); !errors.Is(err, driver.ErrFenced) {
@@ -203,9 +210,11 @@ func TestForeign(t *testing.T) {
 				for _, shard := range []driver.ShardID{"shard-a", "ledge", "ledger2", "Ledger"} {
 					f := driver.Fence{Shard: shard, Session: "a", Token: 99}
 					_, _, entered := m.Enter(t.Context(), resource, f)
-					for _, err := range []error{entered, m.Admit(t.Context(), resource, f), m.Seal(t.Context(), resource, f)} {
+					for _, err := range []error{entered, m.Admit(t.Context(), resource, f),
+						m.Seal(t.Context(), resource, f)} {
 						e, ok := errors.AsType[*fence.ForeignError](err)
-						if !ok || *e != (fence.ForeignError{Resource: resource, Fence: f}) || !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrFenced) {
+						if !ok || *e != (fence.ForeignError{Resource: resource, Fence: f}) ||
+							!errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrFenced) {
 							t.Errorf("%s under a lease of %s: %v", resource, shard, err)
 						}
 					}
@@ -223,8 +232,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestDoRandom: whatever comes in whatever order, effects never overlap with those
-// of another token, and run in the order of tokens.
+// TestDoRandom: in any order of arrival, effects never overlap with those of
+// another token, and run in the order of tokens.
 func TestDoRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -277,7 +286,8 @@ func TestFormat(t *testing.T) {
 	if got := fence.Format(f); got != "ledger/S1/42" {
 		t.Errorf("got %q", got)
 	}
-	for _, bad := range []string{"", "a", "a/b", "a/b/c", "a/b/0", "a/b/-1", "a/b/01", "a/b/+1", "a/b/1/2", "/b/1", "a//1", "a/b/99999999999999999999", "a b/c/1"} {
+	for _, bad := range []string{"", "a", "a/b", "a/b/c", "a/b/0", "a/b/-1", "a/b/01", "a/b/+1", "a/b/1/2", "/b/1",
+		"a//1", "a/b/99999999999999999999", "a b/c/1"} {
 		if f, err := fence.Parse(bad); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%q: got %v, %v, want ErrInvalid", bad, f, err)
 		}

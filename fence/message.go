@@ -13,9 +13,9 @@ const (
 	MessageSeq   = "tenure-seq"
 )
 
-// Message is what a message published for an entry of a decision log carries: a
-// consumer refuses a token lower than one it has seen of the shard, and drops what
-// it has by shard and number. Seq 0 is a message that is no entry.
+// Message is the metadata of a message published for an entry of a decision log: a
+// consumer refuses a token lower than one it has seen of the shard, and drops
+// duplicates by shard and number. Seq 0 is a message that is no entry.
 type Message struct {
 	Fence driver.Fence
 	Seq   driver.Seq
@@ -30,7 +30,7 @@ func (m Message) Set(set func(key, value string)) {
 }
 
 // ReadMessage reads the metadata through a function such as a header's Get, which
-// returns "" for what is not there. The error matches driver.ErrInvalid.
+// returns "" for a missing key. The error matches driver.ErrInvalid.
 func ReadMessage(get func(key string) string) (Message, error) {
 	f, err := Parse(get(MessageFence))
 	if err != nil {
@@ -40,7 +40,8 @@ func ReadMessage(get func(key string) string) (Message, error) {
 	if text := get(MessageSeq); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n <= 0 {
-			return Message{}, fmt.Errorf("tenure: %w: %s %.40q is not a positive number", driver.ErrInvalid, MessageSeq, text)
+			return Message{}, fmt.Errorf("tenure: %w: %s %.40q is not a positive number", driver.ErrInvalid, MessageSeq,
+				text)
 		}
 		m.Seq = driver.Seq(n)
 	}

@@ -21,7 +21,8 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("tenure: resource %.200q refuses token %d of session %.64q (shard %.128q): it has admitted token %d of session %.64q (shard %.128q)",
+	return fmt.Sprintf("tenure: resource %.200q refuses token %d of session %.64q (shard %.128q): it has admitted "+
+		"token %d of session %.64q (shard %.128q)",
 		e.Resource, e.Fence.Token, e.Fence.Session, e.Fence.Shard, e.Current.Token, e.Current.Session, e.Current.Shard)
 }
 
@@ -36,7 +37,8 @@ type ForeignError struct {
 }
 
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("tenure: resource %.200q is not written under leases of shard %.128q: use the lease of its own shard, or set MayWrite",
+	return fmt.Sprintf("tenure: resource %.200q is not written under leases of shard %.128q: use the lease of its own "+
+		"shard, or set MayWrite",
 		e.Resource, e.Fence.Shard)
 }
 
@@ -51,12 +53,14 @@ const MaxResourceLen = 200
 // driver.ErrInvalid.
 func CheckResource(resource string) error {
 	if resource == "" || len(resource) > MaxResourceLen {
-		return fmt.Errorf("tenure: %w: a resource's name has %d bytes: use 1 to %d", driver.ErrInvalid, len(resource), MaxResourceLen)
+		return fmt.Errorf("tenure: %w: a resource's name has %d bytes: use 1 to %d", driver.ErrInvalid, len(resource),
+			MaxResourceLen)
 	}
 	for i := range len(resource) {
 		switch c := resource[i]; {
 		case c <= ' ', c > '~', c == '"', c == '\'', c == '\\', c == '`':
-			return fmt.Errorf("tenure: %w: the resource's name %q has %q at byte %d: use printable ASCII without spaces, quotes and backslashes",
+			return fmt.Errorf("tenure: %w: the resource's name %q has %q at byte %d: use printable ASCII without "+
+				"spaces, quotes and backslashes",
 				driver.ErrInvalid, resource, c, i)
 		}
 	}

@@ -24,8 +24,8 @@ var ErrNoRow = errors.New("no such row")
 //
 //	fence BIGINT NOT NULL DEFAULT 0, fenced_by VARCHAR(255) NOT NULL DEFAULT ''
 //
-// What is not written through Rows, or with the same condition, is not protected. A
-// row that the new leader has not written yet does not refuse the former one: where
+// A write that bypasses Rows, without the same condition, is not protected. A row
+// that the new leader has not written yet does not refuse the former one: where
 // that matters seal, by SQL.AdmitTx and a mark for the table. The fields are not
 // changed once it is used; it is safe for concurrent use then.
 type Rows struct {
@@ -38,7 +38,7 @@ type Rows struct {
 	// others are refused with a *ForeignError. Default: all may, since a key says
 	// nothing of a shard.
 	MayWrite func(shard driver.ShardID, key any) bool
-	// OnRefused is told each refusal, as Options.OnRefused.
+	// OnRefused is called for each refusal, as Options.OnRefused.
 	OnRefused func(*RefusedError)
 }
 
@@ -69,7 +69,8 @@ func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, s
 	args := make([]any, 0, len(set)+6)
 	for _, column := range slices.Sorted(maps.Keys(set)) {
 		if column == r.Key || column == r.Fence || column == r.Holder {
-			return fmt.Errorf("tenure: %w: column %q is set by Rows itself, or identifies the row", driver.ErrInvalid, column)
+			return fmt.Errorf("tenure: %w: column %q is set by Rows itself, or identifies the row", driver.ErrInvalid,
+				column)
 		}
 		name, err := r.Dialect.name("column", column)
 		if err != nil {
@@ -81,7 +82,8 @@ func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, s
 	token, session := int64(f.Token), string(f.Session)
 	args = append(args, token, session, key, token, token, session)
 	res, err := q.ExecContext(ctx, r.Dialect.bind("UPDATE "+table+" SET "+strings.Join(assign, ", ")+
-		" WHERE "+names.key+" = ? AND ("+names.fence+" < ? OR ("+names.fence+" = ? AND "+names.holder+" = ?))"), args...)
+		" WHERE "+names.key+" = ? AND ("+names.fence+" < ? OR ("+names.fence+" = ? AND "+names.holder+" = ?))"),
+		args...)
 	if err != nil {
 		return fmt.Errorf("tenure: updating a row of %s: %w", r.Table, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Dialect is how a database writes what this package asks of it.
+// Dialect selects the SQL of a database.
 type Dialect string
 
 // The dialects. MySQL is MariaDB's too.
@@ -57,7 +57,8 @@ func (d Dialect) name(what, name string) (string, error) {
 	}
 	for i, p := range parts {
 		if !isIdentifier(p) {
-			return "", fmt.Errorf("tenure: %w: %s %q: use a letter or _, then letters, digits and _, at most 63", driver.ErrInvalid, what, name)
+			return "", fmt.Errorf("tenure: %w: %s %q: use a letter or _, then letters, digits and _, at most 63",
+				driver.ErrInvalid, what, name)
 		}
 		parts[i] = quote + p + quote
 	}
@@ -89,7 +90,7 @@ type SQLOptions struct {
 	Table string
 	// MayWrite restricts AdmitTx, as Options.MayWrite a Mark. Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
-	// OnRefused is told the refusals of AdmitTx, as Options.OnRefused those of a Mark.
+	// OnRefused is called for the refusals of AdmitTx, as Options.OnRefused for those of a Mark.
 	OnRefused func(*RefusedError)
 }
 
@@ -128,7 +129,7 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 	insert := "INSERT INTO " + table + " AS m (resource, shard, session, token) VALUES (?, ?, ?, ?)"
 	switch o.Dialect {
 	case MySQL:
-		// Compared byte by byte, whatever the server's default.
+		// Compared byte by byte, independent of the server's default.
 		tail = " CHARACTER SET ascii COLLATE ascii_bin"
 		// Assigned from left to right, so the token comes last.
 		s.raise = strings.Replace(insert, " AS m", "", 1) + " ON DUPLICATE KEY UPDATE" +
@@ -139,7 +140,8 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 	case SQLite, Postgres:
 		// The row is locked even where the condition does not hold.
 		s.raise = o.Dialect.bind(insert + " ON CONFLICT (resource) DO UPDATE SET" +
-			" shard = excluded.shard, session = excluded.session, token = excluded.token WHERE excluded.token > m.token")
+			" shard = excluded.shard, session = excluded.session, token = excluded.token WHERE excluded.token > " +
+			"m.token")
 	}
 	s.schema = "CREATE TABLE IF NOT EXISTS " + table + " (\n" +
 		"\tresource " + text + tail + " NOT NULL PRIMARY KEY,\n" +
@@ -154,11 +156,11 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 // be able to delete its rows.
 func (s *SQL) Schema() string { return s.schema }
 
-// AdmitTx admits f inside the caller's own transaction, and locks the mark until
-// that ends: what the transaction writes takes effect if and only if f was not
-// superseded at its commit, and the mark is raised in the same step. It is the
-// first statement of the transaction. After a *RefusedError, a *ForeignError or any
-// other error, the caller rolls back. Transactions on one resource come one after another.
+// AdmitTx admits f inside the caller's own transaction, and locks the mark until that
+// ends: the transaction's writes take effect if and only if f was not superseded at its
+// commit, and the mark is raised in the same step. It is the first statement of the
+// transaction. After a *RefusedError, a *ForeignError or any other error, the caller rolls
+// back. Transactions on one resource come one after another.
 func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) error {
 	if err := check(resource, f); err != nil {
 		return err
@@ -180,7 +182,7 @@ func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver
 	return e
 }
 
-// Raise implements Storage, in a transaction of its own.
+// Raise implements Storage, in its own transaction.
 func (s *SQL) Raise(ctx context.Context, resource string, f driver.Fence) (current Holder, err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -193,7 +195,8 @@ func (s *SQL) Raise(ctx context.Context, resource string, f driver.Fence) (curre
 }
 
 func (s *SQL) raiseIn(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) (Holder, error) {
-	if _, err := tx.ExecContext(ctx, s.raise, resource, string(f.Shard), string(f.Session), int64(f.Token)); err != nil {
+	if _, err := tx.ExecContext(ctx, s.raise, resource, string(f.Shard), string(f.Session),
+		int64(f.Token)); err != nil {
 		return Holder{}, err
 	}
 	return scanMark(tx.QueryRowContext(ctx, s.load, resource))

@@ -102,8 +102,10 @@ func TestAdmitTx(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, dialect fence.Dialect, db *sql.DB) {
 		ctx := t.Context()
-		var told []*fence.RefusedError
-		s := marks(t, db, fence.SQLOptions{Dialect: dialect, Table: "fences", OnRefused: func(e *fence.RefusedError) { told = append(told, e) }})
+		var reported []*fence.RefusedError
+		s := marks(t, db, fence.SQLOptions{Dialect: dialect, Table: "fences", OnRefused: func(e *fence.RefusedError) {
+			reported = append(reported, e)
+		}})
 		in := func(f driver.Fence) (*sql.Tx, error) {
 			tx, err := db.BeginTx(ctx, nil)
 			if err != nil {
@@ -130,15 +132,17 @@ func TestAdmitTx(t *testing.T) {
 			t.Fatal(err)
 		}
 		tx, err = in(lease("b", 4))
-		if e, ok := errors.AsType[*fence.RefusedError](err); !ok || e.Current != lease("a", 5) || len(told) != 1 || told[0] != e {
-			t.Fatalf("got %v, told %v", err, told)
+		if e, ok := errors.AsType[*fence.RefusedError](err); !ok || e.Current != lease("a", 5) || len(reported) != 1 ||
+			reported[0] != e {
+			t.Fatalf("got %v, reported %v", err, reported)
 		}
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
 
 		tx, err = in(driver.Fence{Shard: "ledge", Session: "c", Token: 99})
-		if e, ok := errors.AsType[*fence.ForeignError](err); !ok || e.Fence.Token != 99 || !errors.Is(err, driver.ErrInvalid) {
+		if e, ok := errors.AsType[*fence.ForeignError](err); !ok || e.Fence.Token != 99 ||
+			!errors.Is(err, driver.ErrInvalid) {
 			t.Fatalf("another shard's lease: %v", err)
 		}
 		if err := tx.Rollback(); err != nil {
@@ -146,7 +150,7 @@ func TestAdmitTx(t *testing.T) {
 		}
 
 		// The mark stays locked until the transaction ends: a successor waits for it,
-		// and finds what it did.
+		// and finds its writes.
 		tx, err = in(lease("b", 6))
 		if err != nil {
 			t.Fatal(err)
@@ -179,17 +183,20 @@ func TestRows(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, dialect fence.Dialect, db *sql.DB) {
 		ctx := t.Context()
-		execute(t, db, "CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, state VARCHAR(100), fence BIGINT NOT NULL DEFAULT 0, fenced_by VARCHAR(255) NOT NULL DEFAULT '')")
+		execute(t, db, "CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, state VARCHAR(100), fence BIGINT NOT "+
+			"NULL DEFAULT 0, fenced_by VARCHAR(255) NOT NULL DEFAULT '')")
 		execute(t, db, "INSERT INTO orders (id, state) VALUES (1, 'new'), (2, 'new')")
 		refused := 0
-		rows := &fence.Rows{Dialect: dialect, Table: "orders", Key: "id", Fence: "fence", Holder: "fenced_by", OnRefused: func(*fence.RefusedError) { refused++ }}
+		rows := &fence.Rows{Dialect: dialect, Table: "orders", Key: "id", Fence: "fence", Holder: "fenced_by",
+			OnRefused: func(*fence.RefusedError) { refused++ }}
 		put := func(id int, f driver.Fence, state string) error {
 			return rows.Update(ctx, db, f, id, map[string]any{"state": state})
 		}
 		check := func(id int, want string) {
 			t.Helper()
 			var got string
-			if err := db.QueryRowContext(ctx, dialectText(dialect, "SELECT state FROM orders WHERE id = ?"), id).Scan(&got); err != nil || got != want {
+			if err := db.QueryRowContext(ctx, dialectText(dialect, "SELECT state FROM orders WHERE id = ?"),
+				id).Scan(&got); err != nil || got != want {
 				t.Fatalf("row %d is %q, %v, want %q", id, got, err, want)
 			}
 		}
@@ -201,12 +208,13 @@ func TestRows(t *testing.T) {
 		check(1, "paid'; --")
 		for _, f := range []driver.Fence{lease("b", 4), lease("b", 5)} {
 			err := put(1, f, "stale")
-			if e, ok := errors.AsType[*fence.RefusedError](err); !ok || e.Resource != "orders:1" || e.Current.Token != 5 || e.Current.Session != "a" {
+			if e, ok := errors.AsType[*fence.RefusedError](err); !ok || e.Resource != "orders:1" ||
+				e.Current.Token != 5 || e.Current.Session != "a" {
 				t.Fatalf("%v: got %v", f, err)
 			}
 		}
 		if refused != 2 {
-			t.Errorf("told of %d refusals, want 2", refused)
+			t.Errorf("OnRefused was called %d times, want 2", refused)
 		}
 		check(1, "paid'; --")
 		if err := put(2, lease("b", 4), "other row"); err != nil {
@@ -249,7 +257,8 @@ func TestSQLNames(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{`m"; DROP TABLE x; --`, "a b", "a.b.c", "1a", "a`", "", ".", strings.Repeat("a", 64)} {
 		if bad != "" { // the default
-			if _, err := fence.NewSQL(nil, fence.SQLOptions{Dialect: fence.SQLite, Table: bad}); !errors.Is(err, driver.ErrInvalid) {
+			if _, err := fence.NewSQL(nil, fence.SQLOptions{Dialect: fence.SQLite, Table: bad}); !errors.Is(err,
+				driver.ErrInvalid) {
 				t.Errorf("table %q: %v", bad, err)
 			}
 		}
@@ -261,12 +270,14 @@ func TestSQLNames(t *testing.T) {
 			}
 		}
 		r := fence.Rows{Dialect: fence.SQLite, Table: "t", Key: "id", Fence: "fence", Holder: "by"}
-		if err := r.Update(t.Context(), noQuery{t}, lease("a", 1), 1, map[string]any{bad: 1}); !errors.Is(err, driver.ErrInvalid) {
+		if err := r.Update(t.Context(), noQuery{t}, lease("a", 1), 1,
+			map[string]any{bad: 1}); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("column %q: %v", bad, err)
 		}
 	}
 	r := fence.Rows{Dialect: fence.SQLite, Table: "t", Key: "id", Fence: "fence", Holder: "by"}
-	if err := r.Update(t.Context(), noQuery{t}, lease("a", 1), 1, map[string]any{"fence": 1}); !errors.Is(err, driver.ErrInvalid) {
+	if err := r.Update(t.Context(), noQuery{t}, lease("a", 1), 1,
+		map[string]any{"fence": 1}); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("the fence's own column: %v", err)
 	}
 	if _, err := fence.NewSQL(nil, fence.SQLOptions{Dialect: "oracle"}); !errors.Is(err, driver.ErrInvalid) {

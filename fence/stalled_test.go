@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// TestStalledRequest: a request that falls silent, in its body or in what it takes of
-// the answer, cannot keep a higher token waiting.
+// TestStalledRequest: a client that falls silent while it sends the body or reads the
+// answer cannot keep a higher token waiting.
 func TestStalledRequest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

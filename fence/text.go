@@ -15,7 +15,7 @@ func Format(f driver.Fence) string {
 	return string(f.Shard) + "/" + string(f.Session) + "/" + strconv.FormatInt(int64(f.Token), 10)
 }
 
-// Parse reads what Format wrote. The error matches driver.ErrInvalid.
+// Parse reads the form that Format writes. The error matches driver.ErrInvalid.
 func Parse(s string) (driver.Fence, error) {
 	parts := strings.Split(s, "/")
 	if len(s) > 512 || len(parts) != 3 {
@@ -23,7 +23,8 @@ func Parse(s string) (driver.Fence, error) {
 	}
 	token, err := strconv.ParseInt(parts[2], 10, 64)
 	if err != nil || strconv.FormatInt(token, 10) != parts[2] {
-		return driver.Fence{}, fmt.Errorf("tenure: %w: the token of a fence is a positive decimal number", driver.ErrInvalid)
+		return driver.Fence{}, fmt.Errorf("tenure: %w: the token of a fence is a positive decimal number",
+			driver.ErrInvalid)
 	}
 	f := driver.Fence{Shard: driver.ShardID(parts[0]), Session: driver.SessionID(parts[1]), Token: driver.Token(token)}
 	return f, driver.CheckFence(f)
@@ -32,7 +33,8 @@ func Parse(s string) (driver.Fence, error) {
 type contextKey struct{}
 
 // NewContext returns a context that carries a fence to Transport and to the
-// interceptors of package fencegrpc: what a handler does first with its lease's.
+// interceptors of package fencegrpc. A handler calls it first with its lease's
+// fence.
 func NewContext(ctx context.Context, f driver.Fence) context.Context {
 	return context.WithValue(ctx, contextKey{}, f)
 }

@@ -79,7 +79,8 @@ func writer(args []string) int {
 			return nil
 		}
 		return errors.Join(core.RunSingleton(ctx, b, "ledger", lead, &core.Options{
-			TTL: zombieTTL, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))}), b.Close())
+			TTL: zombieTTL, Logger: slog.New(slog.NewTextHandler(os.Stderr,
+				&slog.HandlerOptions{Level: slog.LevelDebug}))}), b.Close())
 	}()
 	if err != nil {
 		fmt.Println("failed:", err)
@@ -88,7 +89,7 @@ func writer(args []string) int {
 	return 0
 }
 
-// resource is the server's side: it counts what it accepts.
+// resource is the server's side: it counts accepted writes.
 type resource struct {
 	where    string
 	accepted func() int
@@ -118,7 +119,8 @@ func openResource(kind, where string) (write, error) {
 		conn, err := grpc.NewClient(where, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithUnaryInterceptor(fencegrpc.UnaryClient()))
 		return func(ctx context.Context, f driver.Fence) error {
-			return fencegrpc.Error(conn.Invoke(fence.NewContext(ctx, f), "/ledger/Write", &emptypb.Empty{}, &emptypb.Empty{}))
+			return fencegrpc.Error(conn.Invoke(fence.NewContext(ctx, f), "/ledger/Write", &emptypb.Empty{},
+				&emptypb.Empty{}))
 		}, err
 	}
 	db, err := sql.Open("sqlite", sqliteDSN(where))
@@ -185,20 +187,21 @@ func serveResource(t *testing.T, kind string) resource {
 			opts = append(opts, grpc.UnaryInterceptor(fencegrpc.NewServer(mark, nil).Unary))
 		}
 		s := grpc.NewServer(opts...)
-		s.RegisterService(&grpc.ServiceDesc{ServiceName: "ledger", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
-			MethodName: "Write",
-			Handler: func(_ any, ctx context.Context, dec func(any) error, in grpc.UnaryServerInterceptor) (any, error) {
-				req := &emptypb.Empty{}
-				if err := dec(req); err != nil {
-					return nil, err
-				}
-				do := func(context.Context, any) (any, error) { n <- <-n + 1; return req, nil }
-				if in == nil {
-					return do(ctx, req)
-				}
-				return in(ctx, req, &grpc.UnaryServerInfo{FullMethod: "/ledger/Write"}, do)
-			},
-		}}}, nil)
+		s.RegisterService(&grpc.ServiceDesc{ServiceName: "ledger", HandlerType: (*any)(nil),
+			Methods: []grpc.MethodDesc{{
+				MethodName: "Write",
+				Handler: func(_ any, ctx context.Context, dec func(any) error, in grpc.UnaryServerInterceptor) (any, error) {
+					req := &emptypb.Empty{}
+					if err := dec(req); err != nil {
+						return nil, err
+					}
+					do := func(context.Context, any) (any, error) { n <- <-n + 1; return req, nil }
+					if in == nil {
+						return do(ctx, req)
+					}
+					return in(ctx, req, &grpc.UnaryServerInfo{FullMethod: "/ledger/Write"}, do)
+				},
+			}}}, nil)
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -216,7 +219,8 @@ func serveResource(t *testing.T, kind string) resource {
 	path := filepath.Join(t.TempDir(), "app.db")
 	db := openDB(t, "sqlite", sqliteDSN(path))
 	marks(t, db, fence.SQLOptions{Dialect: fence.SQLite})
-	execute(t, db, "CREATE TABLE accounts (id BIGINT PRIMARY KEY, writes BIGINT NOT NULL DEFAULT 0, fence BIGINT NOT NULL DEFAULT 0, fenced_by TEXT NOT NULL DEFAULT '')")
+	execute(t, db, "CREATE TABLE accounts (id BIGINT PRIMARY KEY, writes BIGINT NOT NULL DEFAULT 0, fence BIGINT NOT "+
+		"NULL DEFAULT 0, fenced_by TEXT NOT NULL DEFAULT '')")
 	execute(t, db, "INSERT INTO accounts (id) VALUES (1)")
 	return resource{path, func() int {
 		var n int
@@ -231,7 +235,7 @@ func TestZombie(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		kind   string
-		zombie string // what becomes of its write
+		zombie string // the outcome of its write
 	}{
 		{"http", "refused"},
 		{"grpc", "refused"},
@@ -284,7 +288,8 @@ func startWriter(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*ample)
-	p := &process{t: t, cmd: exec.CommandContext(ctx, exe, append([]string{writerArg}, args...)...), lines: make(chan string, 100)}
+	p := &process{t: t, cmd: exec.CommandContext(ctx, exe, append([]string{writerArg}, args...)...),
+		lines: make(chan string, 100)}
 	var log bytes.Buffer // read when the process has ended
 	p.cmd.Stderr = &log
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -326,7 +331,8 @@ func (p *process) stop(election string) {
 		}
 		// Until all of its threads have stopped, one of them may begin a transaction.
 		var status syscall.WaitStatus
-		if _, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		if _, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil ||
+			!status.Stopped() {
 			p.t.Fatalf("the process did not stop: status %v, %v", status, err)
 		}
 		if !isLocked(p.t, election) && !isLocked(p.t, election+"-members") {

@@ -16,10 +16,10 @@
 //
 // A stream is checked again with each message that it receives: the effect of a
 // message lasts from its receipt until the handler asks for the next one or
-// returns. What the handler sends meanwhile is sent, since the effect was admitted.
-// What it sends at other times is checked too, and ends the stream with Aborted if
-// the lease was superseded. A refusal is of one message: it says nothing of those
-// before, which may have been applied, so a handler acknowledges each one.
+// returns. Messages that the handler sends meanwhile pass, since the effect was
+// admitted. At other times they are checked too, and end the stream with Aborted if
+// the lease was superseded. A refusal is of one message: it says nothing about
+// those before, which may have been applied, so a handler acknowledges each one.
 //
 // A call that a higher token supersedes is ended: its context ends, and, of a stream, a
 // SendMsg that has waited for a second for its client fails. A handler that waits for
@@ -58,19 +58,25 @@ const (
 	ReasonForeign = "FENCE_FOREIGN" // another shard's resource
 )
 
-// sendTime is what a superseded stream has to send what belongs to its last effect.
+// sendTime is the time that a superseded stream has to send the replies of its last effect.
 const sendTime = time.Second
 
 // UnaryClient sends the fence of the context; a call without one passes unchanged.
 func UnaryClient() grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return func(
+		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption,
+	) error {
 		return invoke(outgoing(ctx), method, req, reply, cc, opts...)
 	}
 }
 
 // StreamClient is UnaryClient for streams.
 func StreamClient() grpc.StreamClientInterceptor {
-	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return func(
+		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer,
+		opts ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
 		return open(outgoing(ctx), desc, cc, method, opts...)
 	}
 }
@@ -88,8 +94,9 @@ func outgoing(ctx context.Context) context.Context {
 
 // Options of a Server. Nil works.
 type Options struct {
-	// Resource names what a call writes to. Default: the shard of its fence, which
-	// the caller chooses: set it unless every caller may write to every shard.
+	// Resource names the resource that a call writes to. Default: the shard of its
+	// fence, which the caller chooses: set it unless every caller may write to
+	// every shard.
 	Resource func(ctx context.Context, method string, f driver.Fence) string
 	// Unfenced, if not nil, lets a call without a fence pass to whose full method it
 	// answers true, such as a read. Default: none passes.
@@ -106,8 +113,8 @@ type Server struct {
 }
 
 // NewServer returns interceptors over a Mark, which stays the caller's. They do not
-// authenticate, and a caller can raise a mark for good: put what does before them,
-// and set Options.Resource.
+// authenticate, and a caller can raise a mark for good: put an authenticating
+// interceptor before them, and set Options.Resource.
 func NewServer(m *fence.Mark, o *Options) *Server {
 	s := &Server{mark: m}
 	if o != nil {
@@ -117,7 +124,9 @@ func NewServer(m *fence.Mark, o *Options) *Server {
 }
 
 // Unary is a grpc.UnaryServerInterceptor. The handler runs in Mark.Do.
-func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) Unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
 	f, resource, fenced, err := s.incoming(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
@@ -152,14 +161,17 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	return handler(srv, st)
 }
 
-func (s *Server) incoming(ctx context.Context, method string) (f driver.Fence, resource string, fenced bool, err error) {
+func (s *Server) incoming(
+	ctx context.Context, method string,
+) (f driver.Fence, resource string, fenced bool, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	values := md.Get(Key)
 	if len(values) == 0 {
 		if s.opts.Unfenced != nil && s.opts.Unfenced(method) {
 			return f, "", false, nil
 		}
-		return f, "", false, status.Errorf(codes.InvalidArgument, "the call has no fence: send the lease's fence in the metadata %s", Key)
+		return f, "", false, status.Errorf(codes.InvalidArgument,
+			"the call has no fence: send the lease's fence in the metadata %s", Key)
 	}
 	f, err = fence.Parse(values[0])
 	if err == nil && len(values) > 1 {
@@ -221,9 +233,9 @@ func (s *stream) RecvMsg(m any) error {
 	return nil
 }
 
-// SendMsg sends what belongs to an effect, which was admitted: to refuse its
-// acknowledgement would have the caller repeat it. At other times it refuses to
-// speak under a superseded lease, without a word of what was applied before.
+// SendMsg sends the messages of an admitted effect: without its acknowledgement the
+// caller would repeat it. At other times it refuses to send under a superseded
+// lease, and says nothing about earlier effects.
 func (s *stream) SendMsg(m any) error {
 	inside := s.inside.Load()
 	if s.stuck.Load() {
@@ -233,9 +245,11 @@ func (s *stream) SendMsg(m any) error {
 		err := s.mark.Admit(s.ServerStream.Context(), s.resource, s.fence)
 		switch {
 		case errors.Is(err, driver.ErrFenced):
-			return status.Error(codes.Aborted, "the lease was superseded; messages that were sent before may have been applied")
+			return status.Error(codes.Aborted, "the lease was superseded; messages that were sent before may have "+
+				"been applied")
 		case err != nil:
-			return status.Error(codes.Unavailable, "the fence could not be checked; messages that were sent before may have been applied")
+			return status.Error(codes.Unavailable, "the fence could not be checked; messages that were sent before "+
+				"may have been applied")
 		}
 	}
 	if inside == nil {
@@ -265,7 +279,8 @@ func (s *stream) sendInside(inside context.Context, m any) error {
 }
 
 func errStuck() error {
-	return status.Error(codes.Aborted, "the lease was superseded, and the client does not read; messages that were sent before may have been applied")
+	return status.Error(codes.Aborted, "the lease was superseded, and the client does not read; messages that were "+
+		"sent before may have been applied")
 }
 
 func (s *stream) leave() {
@@ -278,15 +293,16 @@ func (s *stream) leave() {
 
 func toStatus(err error) error {
 	if e, ok := errors.AsType[*fence.ForeignError](err); ok {
-		return withDetails(codes.PermissionDenied, e, ReasonForeign, map[string]string{"resource": e.Resource, "fence": fence.Format(e.Fence)})
+		return withDetails(codes.PermissionDenied, e, ReasonForeign,
+			map[string]string{"resource": e.Resource, "fence": fence.Format(e.Fence)})
 	}
 	if errors.Is(err, fence.ErrBusy) {
-		return status.Error(codes.Unavailable, fence.ErrBusy.Error()+"; what it came with was not applied; try again")
+		return status.Error(codes.Unavailable, fence.ErrBusy.Error()+"; its message was not applied; try again")
 	}
 	e, ok := errors.AsType[*fence.RefusedError](err)
 	if !ok {
 		// A storage's error may name hosts and users: it is not for clients.
-		return status.Error(codes.Unavailable, "the fence could not be checked; what it came with was not applied; try again")
+		return status.Error(codes.Unavailable, "the fence could not be checked; its message was not applied; try again")
 	}
 	return withDetails(codes.FailedPrecondition, e, Reason, map[string]string{
 		"resource": e.Resource, "fence": fence.Format(e.Fence),
@@ -296,7 +312,8 @@ func toStatus(err error) error {
 }
 
 func withDetails(code codes.Code, err error, reason string, metadata map[string]string) error {
-	st, detailErr := status.New(code, err.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain, Metadata: metadata})
+	st, detailErr := status.New(code, err.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain,
+		Metadata: metadata})
 	if detailErr != nil {
 		return status.Error(code, err.Error())
 	}
@@ -330,7 +347,8 @@ func Error(err error) error {
 		if parseErr != nil {
 			return err
 		}
-		current := fence.Holder{Shard: driver.ShardID(md["current_shard"]), Session: driver.SessionID(md["current_holder"]), Token: driver.Token(token)}
+		current := fence.Holder{Shard: driver.ShardID(md["current_shard"]),
+			Session: driver.SessionID(md["current_holder"]), Token: driver.Token(token)}
 		if driver.CheckFence(current) != nil {
 			return err
 		}

@@ -35,16 +35,18 @@ func setup(t *testing.T, mark *fence.Mark, o *fencegrpc.Options) *grpc.ClientCon
 	s := grpc.NewServer(grpc.UnaryInterceptor(in.Unary), grpc.StreamInterceptor(in.Stream))
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "ledger", HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Write", Handler: func(_ any, ctx context.Context, dec func(any) error, in grpc.UnaryServerInterceptor) (any, error) {
-			req := &wrapperspb.StringValue{}
-			if err := dec(req); err != nil {
-				return nil, err
-			}
-			return in(ctx, req, &grpc.UnaryServerInfo{FullMethod: "/ledger/Write"}, func(ctx context.Context, req any) (any, error) {
-				f, _ := fence.FromContext(ctx)
-				return wrapperspb.String(fence.Format(f)), nil
-			})
-		}}},
+		Methods: []grpc.MethodDesc{{MethodName: "Write",
+			Handler: func(_ any, ctx context.Context, dec func(any) error, in grpc.UnaryServerInterceptor) (any, error) {
+				req := &wrapperspb.StringValue{}
+				if err := dec(req); err != nil {
+					return nil, err
+				}
+				return in(ctx, req, &grpc.UnaryServerInfo{FullMethod: "/ledger/Write"},
+					func(ctx context.Context, req any) (any, error) {
+						f, _ := fence.FromContext(ctx)
+						return wrapperspb.String(fence.Format(f)), nil
+					})
+			}}},
 		Streams: []grpc.StreamDesc{{StreamName: "Stream", ServerStreams: true, ClientStreams: true, Handler: echo}},
 	}, nil)
 	l := bufconn.Listen(1 << 16)
@@ -68,7 +70,7 @@ func setup(t *testing.T, mark *fence.Mark, o *fencegrpc.Options) *grpc.ClientCon
 	return conn
 }
 
-// echo answers "told" once more when a higher token is kept waiting by it, and
+// echo answers "superseded" once more when a higher token is kept waiting by it, and
 // "last" once more when there is no next message, after its effect, and "flood" until
 // it cannot.
 func echo(_ any, s grpc.ServerStream) error {
@@ -80,7 +82,7 @@ func echo(_ any, s grpc.ServerStream) error {
 			return err
 		}
 		switch m.GetValue() {
-		case "told":
+		case "superseded":
 			if err := s.SendMsg(m); err != nil {
 				return err
 			}
@@ -134,8 +136,10 @@ func TestUnary(t *testing.T) {
 	if _, err := call(t.Context(), conn); status.Code(err) != codes.InvalidArgument || fencegrpc.Error(err) != err {
 		t.Errorf("without a fence: %v", err)
 	}
-	for _, bad := range [][]string{{fencegrpc.Key, "nonsense"}, {fencegrpc.Key, "ledger/a/5", fencegrpc.Key, "ledger/a/6"}} {
-		if _, err := call(metadata.AppendToOutgoingContext(t.Context(), bad...), conn); status.Code(err) != codes.InvalidArgument {
+	for _, bad := range [][]string{{fencegrpc.Key, "nonsense"},
+		{fencegrpc.Key, "ledger/a/5", fencegrpc.Key, "ledger/a/6"}} {
+		if _, err := call(metadata.AppendToOutgoingContext(t.Context(), bad...),
+			conn); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
@@ -146,7 +150,8 @@ func TestUnary(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	mark := fence.NewMark(&fence.Memory{}, &fence.Options{MayWrite: func(_ driver.ShardID, resource string) bool { return resource == "/ledger/Write" }})
+	mark := fence.NewMark(&fence.Memory{},
+		&fence.Options{MayWrite: func(_ driver.ShardID, resource string) bool { return resource == "/ledger/Write" }})
 	conn := setup(t, mark, &fencegrpc.Options{
 		MayWrite: func(_ context.Context, _ string, f driver.Fence, _ string) bool { return f.Session != "stranger" },
 		Resource: func(_ context.Context, method string, _ driver.Fence) string { return method },
@@ -160,7 +165,8 @@ func TestOptions(t *testing.T) {
 	}
 	_, err := call(fence.NewContext(t.Context(), lease("stranger", 9)), conn)
 	want := fence.ForeignError{Resource: "/ledger/Write", Fence: lease("stranger", 9)}
-	if e, ok := errors.AsType[*fence.ForeignError](fencegrpc.Error(err)); status.Code(err) != codes.PermissionDenied || !ok || *e != want {
+	if e, ok := errors.AsType[*fence.ForeignError](fencegrpc.Error(err)); status.Code(err) != codes.PermissionDenied ||
+		!ok || *e != want {
 		t.Errorf("a caller that MayWrite refuses: %v", err)
 	}
 	if h, err := mark.Current(t.Context(), "/ledger/Write"); err != nil || h != lease("a", 5) {
@@ -184,7 +190,7 @@ func TestStorageFails(t *testing.T) {
 }
 
 // TestStream: an open stream is refused from the message on that follows a higher
-// token, and one in the middle of an effect is told to end.
+// token, and one in the middle of an effect has its context ended.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	mark := fence.NewMark(&fence.Memory{}, nil)
@@ -192,7 +198,8 @@ func TestStream(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	open := func(f driver.Fence) grpc.ClientStream {
-		s, err := conn.NewStream(fence.NewContext(ctx, f), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/ledger/Stream")
+		s, err := conn.NewStream(fence.NewContext(ctx, f), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+			"/ledger/Stream")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +231,7 @@ func TestStream(t *testing.T) {
 		t.Errorf("a stream of a superseded lease: %v", err)
 	}
 	if err := receive(busy); err == nil {
-		t.Error("the effect under way was not told")
+		t.Error("the context of the effect under way did not end")
 	}
 	late := open(lease("a", 5))
 	if err := receive(late); !errors.Is(fencegrpc.Error(err), driver.ErrFenced) {
@@ -240,7 +247,8 @@ func TestStalledStream(t *testing.T) {
 	conn := setup(t, mark, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, err := conn.NewStream(fence.NewContext(ctx, lease("a", 10)), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/ledger/Stream")
+	s, err := conn.NewStream(fence.NewContext(ctx, lease("a", 10)),
+		&grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/ledger/Stream")
 	if err == nil {
 		err = s.SendMsg(wrapperspb.String("flood"))
 	}
@@ -264,8 +272,8 @@ func TestStalledStream(t *testing.T) {
 	}
 }
 
-// TestAcknowledged: what was applied is never answered by an error that says that
-// it was not, with a storage that looks at its context.
+// TestAcknowledged: an applied message is never answered by an error that says it
+// was not, with a storage that looks at its context.
 func TestAcknowledged(t *testing.T) {
 	t.Parallel()
 	marks, err := fence.OpenFile(filepath.Join(t.TempDir(), "marks"))
@@ -282,7 +290,8 @@ func TestAcknowledged(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	open := func(text string) grpc.ClientStream {
-		s, err := conn.NewStream(fence.NewContext(ctx, lease("a", 5)), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/ledger/Stream")
+		s, err := conn.NewStream(fence.NewContext(ctx, lease("a", 5)),
+			&grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/ledger/Stream")
 		if err == nil {
 			err = s.SendMsg(wrapperspb.String(text))
 		}
@@ -293,7 +302,7 @@ func TestAcknowledged(t *testing.T) {
 	}
 	receive := func(s grpc.ClientStream) error { return s.RecvMsg(&wrapperspb.StringValue{}) }
 
-	busy, last := open("told"), open("last")
+	busy, last := open("superseded"), open("last")
 	for _, s := range []grpc.ClientStream{busy, last} {
 		if err := receive(s); err != nil {
 			t.Fatal(err)
