@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Defaults of LoadOptions, and of what only this package's keys say.
+// Defaults of LoadOptions, and of keys that only this package has.
 const (
 	DefaultKey         = "tenure"
 	DefaultEnvPrefix   = "TENURE__"
@@ -52,7 +52,7 @@ type settings struct {
 	Node         string            `yaml:"node" doc:"label of the machine or replica; default: the host name"`
 	Priority     int32             `yaml:"priority" doc:"members with a higher one claim first"`
 	Weight       int32             `yaml:"weight" doc:"capacity relative to the others; default 1"`
-	Meta         map[string]string `yaml:"meta" doc:"told to the other members, such as an address"`
+	Meta         map[string]string `yaml:"meta" doc:"shown to the other members, such as an address"`
 	Supersede    bool              `yaml:"supersede" doc:"end the session that joined last under this node; needs node"`
 	TTL          time.Duration     `yaml:"ttl" doc:"how long others wait in silence before they take over; default 10s"`
 	Heartbeat    time.Duration     `yaml:"heartbeat" doc:"time between two heartbeats; default ttl/3"`
@@ -68,10 +68,10 @@ type settings struct {
 	RankDelay    time.Duration     `yaml:"rank_delay" doc:"time that a candidate leaves to the one before it; default 10ms"`
 
 	OpenTimeout time.Duration `yaml:"open_timeout" doc:"bounds the opening of the backend; default 10s"`
-	StopTimeout time.Duration `yaml:"stop_timeout" doc:"what the process has to stop, as its supervisor or fx was told; default 15s"`
+	StopTimeout time.Duration `yaml:"stop_timeout" doc:"the time that the supervisor, or fx, gives the process to stop; default 15s"`
 }
 
-// raw is the part of somebody else, who decodes it later.
+// raw is another package's part, which that package decodes later.
 type raw struct{ n *node }
 
 // Config is a configuration that was loaded: complete, and checked as far as that
@@ -84,7 +84,7 @@ type Config struct {
 }
 
 // Load reads the configuration. Its error has a line for each problem, with the
-// place, the key, the value and what to write instead; it matches core.ErrInvalid.
+// place, the key, the value and a correction; it matches core.ErrInvalid.
 func Load(o *LoadOptions) (*Config, error) {
 	if o == nil {
 		o = &LoadOptions{}
@@ -150,7 +150,8 @@ func (p *problems) settings(tree *node, path string, s *settings) {
 		switch f, is := known[key]; {
 		case key == "backends":
 			if n.kind != mapping && n.kind != absent {
-				p.add(n, path+".backends", "got %s: write the name of a backend below it, and its keys below that", n.kind)
+				p.add(n, path+".backends", "got %s: write the name of a backend below it, and its keys below that",
+					n.kind)
 				continue
 			}
 			s.Backends = make(map[string]raw, len(n.keys))
@@ -173,8 +174,8 @@ func (p *problems) settings(tree *node, path string, s *settings) {
 	}
 }
 
-// Options are the options of an Elector that the configuration says. The caller
-// adds what no file can say, such as hooks and a logger.
+// Options are the configured options of an Elector. The caller adds those that no
+// file can express, such as hooks and a logger.
 func (c *Config) Options() *core.Options {
 	s := c.set
 	meta := make(map[string]string, len(s.Meta))
@@ -213,8 +214,9 @@ func (c *Config) Warnings() []string {
 		drain = 10 * time.Second
 	}
 	if stop := c.StopTimeout(); drain > stop-stop/5 {
-		w = append(w, fmt.Sprintf("%s: %s.drain_budget: a handler may take %v to return, and the process has %v to stop (stop_timeout): "+
-			"lower drain_budget to %v, or give the process more and say so in stop_timeout; else leases of slow handlers are left to be evicted",
+		w = append(w, fmt.Sprintf("%s: %s.drain_budget: a handler may take %v to return, and the process has %v to "+
+			"stop (stop_timeout): lower drain_budget to %v, or give the process more and say so in stop_timeout; "+
+			"else leases of slow handlers are left to be evicted",
 			c.whereOf("drain_budget"), c.name, drain, stop, stop-stop/5))
 	}
 	return w
@@ -306,25 +308,28 @@ func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 		slices.Sort(parts)
 		switch len(parts) {
 		case 0:
-			return none, nil, fmt.Errorf("%s: %s.backend: no backend is configured: set it to one of %s, and its keys below %s.backends", where, c.name, there, c.name)
+			return none, nil, fmt.Errorf("%s: %s.backend: no backend is configured: set it to one of %s, and its keys "+
+				"below %s.backends", where, c.name, there, c.name)
 		case 1:
 			name, where = parts[0], c.set.Backends[parts[0]].n.where
 		default:
-			return none, nil, fmt.Errorf("%s: %s.backend: it is not set, and there are several backends: set it to one of %s", where, c.name, strings.Join(parts, ", "))
+			return none, nil, fmt.Errorf("%s: %s.backend: it is not set, and there are several backends: set it to "+
+				"one of %s", where, c.name, strings.Join(parts, ", "))
 		}
 	}
 	i := slices.IndexFunc(openers, func(o core.Opener) bool { return o.Name == name })
 	if i < 0 {
-		told, hint := show(&node{value: name}, nil), ""
+		shown, hint := show(&node{value: name}, nil), ""
 		if n := c.tree.field("backend"); n != nil && n.secret {
-			told = hidden
+			shown = hidden
 		}
 		for _, o := range openers {
 			if near(name, o.Name) {
 				hint = fmt.Sprintf(" (did you mean %q?)", o.Name)
 			}
 		}
-		return none, nil, fmt.Errorf("%s: %s.backend: %s is not a backend of this program%s: use one of %s", where, c.name, told, hint, there)
+		return none, nil, fmt.Errorf("%s: %s.backend: %s is not a backend of this program%s: use one of %s", where,
+			c.name, shown, hint, there)
 	}
 	part := c.set.Backends[name].n
 	if part == nil {
@@ -361,7 +366,8 @@ func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend
 // relations checks the options of the Elector against each other and the backend.
 func (c *Config) relations(p *problems, l core.Limits) {
 	for _, key := range []string{"open_timeout", "stop_timeout"} {
-		if d := map[string]time.Duration{"open_timeout": c.set.OpenTimeout, "stop_timeout": c.set.StopTimeout}[key]; d < 0 {
+		if d := map[string]time.Duration{"open_timeout": c.set.OpenTimeout,
+			"stop_timeout": c.set.StopTimeout}[key]; d < 0 {
 			p.add(c.tree.fields[key], c.name+"."+key, "%v is negative: leave it out for its default", d)
 		}
 	}
@@ -422,7 +428,7 @@ func (c *Config) whereOf(key string) string {
 	return c.tree.where
 }
 
-// Format prints Redacted without types, whatever the verb.
+// Format prints Redacted without types, for every verb.
 func (c Config) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, c.Redacted()) }
 
 // MarshalText is Redacted without types, for JSON and structured logs.
@@ -431,9 +437,9 @@ func (c Config) MarshalText() ([]byte, error) { return []byte(c.Redacted()), nil
 // LogValue is Redacted without types.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.Redacted()) }
 
-// Redacted prints the configuration, with where each value comes from, and xxxxx
-// for what is a secret: by the type that the backend's opener gives it, by !file or
-// !env, or because it looks like one. Of a backend without an opener here every
+// Redacted prints the configuration, with the source of each value, and xxxxx for
+// secrets: values that are secret by the type that the backend's opener gives them,
+// by !file or !env, or by their look. Of a backend without an opener here every
 // string is taken for one.
 func (c Config) Redacted(openers ...core.Opener) string {
 	if c.tree == nil {

@@ -60,19 +60,22 @@ tenure:
 
 func TestLoad(t *testing.T) {
 	t.Parallel()
-	c, err := load(t, good, "TENURE__TTL=3s", "TENURE__META__ZONE=eu", "TENURE__BACKENDS__POSTGRES__MAX_CONNS=9", "OTHER=1", "TENURE_TTL=1s")
+	c, err := load(t, good, "TENURE__TTL=3s", "TENURE__META__ZONE=eu", "TENURE__BACKENDS__POSTGRES__MAX_CONNS=9",
+		"OTHER=1", "TENURE_TTL=1s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := c.Options()
-	if o.Node != "n1" || o.Priority != 3 || o.TTL != 3*time.Second || o.DrainBudget != 90*time.Second || o.Jitter != 0.2 ||
+	if o.Node != "n1" || o.Priority != 3 || o.TTL != 3*time.Second || o.DrainBudget != 90*time.Second ||
+		o.Jitter != 0.2 ||
 		o.Meta["addr"] != "n1:80" || o.Meta["zone"] != "eu" || o.Margin != 0 {
 		t.Errorf("got %+v", o)
 	}
 	if err := c.Validate(openers()...); err != nil {
 		t.Error(err)
 	}
-	if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0], "app.yaml:17: tenure.drain_budget") || !strings.Contains(w[0], "stop_timeout") {
+	if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0], "app.yaml:17: tenure.drain_budget") ||
+		!strings.Contains(w[0], "stop_timeout") {
 		t.Errorf("got warnings %q", w)
 	}
 	for _, none := range []string{"", "http: {}", "tenure:", "tenure: {}"} {
@@ -113,15 +116,17 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenChecksLimits: what only the opened backend knows is checked, too, and the
-// backend closed.
+// TestOpenChecksLimits: limits that only the opened backend knows are checked, too,
+// and the backend is closed.
 func TestOpenChecksLimits(t *testing.T) {
 	t.Parallel()
-	c, err := load(t, "tenure: {ttl: 20ms, backends: {sqlite: {path: '"+filepath.Join(t.TempDir(), "a.db")+"', namespace: a}}}")
+	c, err := load(t, "tenure: {ttl: 20ms, backends: {sqlite: {path: '"+filepath.Join(t.TempDir(), "a.db")+
+		"', namespace: a}}}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Open(t.Context(), sqlite.Opener()); err == nil || !strings.Contains(err.Error(), "app.yaml:1: tenure.ttl: ") || !strings.Contains(err.Error(), "floor") {
+	if _, err := c.Open(t.Context(), sqlite.Opener()); err == nil ||
+		!strings.Contains(err.Error(), "app.yaml:1: tenure.ttl: ") || !strings.Contains(err.Error(), "floor") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -188,34 +193,51 @@ func TestMistakes(t *testing.T) {
 		{"negative", "tenure:\n  drain_budget: -1s", nil, []string{"app.yaml:2: tenure.drain_budget", "-1s", "default"}},
 		{"negative weight", "tenure:\n  weight: -1", nil, []string{"app.yaml:2: tenure.weight", "-1"}},
 		{"negative stop_timeout", "tenure:\n  stop_timeout: -1s", nil, []string{"tenure.stop_timeout", "-1s is negative"}},
-		{"heartbeat against ttl", "tenure:\n  ttl: 5s\n  heartbeat: 4s", nil, []string{"app.yaml:3: tenure.heartbeat", "heartbeat 4s", "ttl 5s", "lower it to at most"}},
-		{"margin too large", "tenure:\n  ttl: 3s\n  margin: 2s", nil, []string{"app.yaml:3: tenure.margin", "margin 2s", "lower it, or raise ttl above 6s"}},
+		{"heartbeat against ttl", "tenure:\n  ttl: 5s\n  heartbeat: 4s", nil,
+			[]string{"app.yaml:3: tenure.heartbeat", "heartbeat 4s", "ttl 5s", "lower it to at most"}},
+		{"margin too large", "tenure:\n  ttl: 3s\n  margin: 2s", nil,
+			[]string{"app.yaml:3: tenure.margin", "margin 2s", "lower it, or raise ttl above 6s"}},
 		{"margin too small", "tenure:\n  ttl: 10s\n  margin: 1ms", nil, []string{"app.yaml:3: tenure.margin", "margin 1ms", "raise it"}},
-		{"backoff", "tenure:\n  backoff_min: 1m\n  backoff_max: 1s", nil, []string{"tenure.backoff_max", "backoff_max 1s is below backoff_min 1m", "raise it"}},
-		{"resync against ttl", "tenure:\n  ttl: 1m\n  resync: 30s", nil, []string{"tenure.resync", "resync 30s is below the ttl 1m", "raise it"}},
+		{"backoff", "tenure:\n  backoff_min: 1m\n  backoff_max: 1s", nil,
+			[]string{"tenure.backoff_max", "backoff_max 1s is below backoff_min 1m", "raise it"}},
+		{"resync against ttl", "tenure:\n  ttl: 1m\n  resync: 30s", nil,
+			[]string{"tenure.resync", "resync 30s is below the ttl 1m", "raise it"}},
 		{"watchdog", "tenure:\n  watchdog: 10us", nil, []string{"tenure.watchdog", "watchdog 10", "raise it"}},
 		{"ttl too long", "tenure:\n  ttl: 48h", nil, []string{"app.yaml:2: tenure.ttl", "48h", "24h"}},
 		{"supersede without node", "tenure:\n  supersede: true", nil, []string{"app.yaml:2: tenure.supersede", "set node"}},
 		{"node with a slash", "tenure:\n  node: a/b", nil, []string{"app.yaml:2: tenure.node", `"a/b"`}},
 		{"meta key", "tenure:\n  meta: {'a b': x}", nil, []string{"tenure.meta", `"a b"`}},
-		{"secret file missing", "tenure:\n  backends:\n    postgres:\n      dsn: !file " + missing, nil, []string{"app.yaml:4: tenure.backends.postgres.dsn", "no such file", "create the file"}},
-		{"secret variable missing", "tenure:\n  node: !env NODE_NAME", nil, []string{"app.yaml:2: tenure.node", "no variable of the name after !env", "set it"}},
+		{"secret file missing", "tenure:\n  backends:\n    postgres:\n      dsn: !file " + missing, nil,
+			[]string{"app.yaml:4: tenure.backends.postgres.dsn", "no such file", "create the file"}},
+		{"secret variable missing", "tenure:\n  node: !env NODE_NAME", nil,
+			[]string{"app.yaml:2: tenure.node", "no variable of the name after !env", "set it"}},
 		{"unknown tag", "tenure:\n  node: !vault a", nil, []string{"app.yaml:2: tenure.node", "unknown tag", "use !file or !env", "quote"}},
 		{"unknown tag of YAML's", "tenure:\n  node: !!vault a", nil, []string{"app.yaml:2: tenure.node", "unknown tag", "quote"}},
-		{"alias of nothing", "tenure:\n  node: *one", nil, []string{"app.yaml is not YAML", "an alias has no anchor", "quote a value that begins with ! or *"}},
+		{"alias of nothing", "tenure:\n  node: *one", nil, []string{"app.yaml is not YAML", "an alias has no anchor",
+			"quote a value that begins with ! or *"}},
 		{"no backend", "tenure: {}", nil, []string{"tenure.backend: no backend is configured", "mysql, postgres, sqlite"}},
-		{"two backends", "tenure:\n  backends: {sqlite: {path: a, namespace: n}, mysql: {dsn: x, namespace: n}}", nil, []string{"tenure.backend: it is not set", "set it to one of mysql, sqlite"}},
-		{"unknown backend", "tenure:\n  backend: redis" + sq, nil, []string{"app.yaml:2: tenure.backend", `"redis"`, "use one of mysql, postgres, sqlite"}},
+		{"two backends", "tenure:\n  backends: {sqlite: {path: a, namespace: n}, mysql: {dsn: x, namespace: n}}", nil,
+			[]string{"tenure.backend: it is not set", "set it to one of mysql, sqlite"}},
+		{"unknown backend", "tenure:\n  backend: redis" + sq, nil,
+			[]string{"app.yaml:2: tenure.backend", `"redis"`, "use one of mysql, postgres, sqlite"}},
 		{"backend misspelt", "tenure:\n  backend: postgre" + sq, nil, []string{`"postgre"`, `did you mean "postgres"?`}},
-		{"part of an unknown backend", "tenure:\n  backend: sqlite\n  backends:\n    sqlite: {path: a, namespace: n}\n    redis: {addr: b}", nil, []string{"app.yaml:5: tenure.backends.redis", "unknown key", "sqlite"}},
-		{"backends is a value", "tenure:\n  backends: sqlite", nil, []string{"app.yaml:2: tenure.backends", "write the name of a backend below it"}},
-		{"backend's part is a value", "tenure:\n  backends:\n    sqlite: a.db", nil, []string{"app.yaml:3: tenure.backends.sqlite", "write the backend's keys below it"}},
-		{"unknown key of a backend", "tenure:\n  backends:\n    sqlite:\n      path: a\n      namespce: n", nil, []string{"app.yaml:5: tenure.backends.sqlite.namespce", `did you mean "namespace"?`}},
-		{"unknown key of a backend that is not chosen", "tenure:\n  backend: sqlite\n  backends:\n    sqlite: {path: a, namespace: n}\n    mysql: {host: b}", nil, []string{"app.yaml:5: tenure.backends.mysql.host", "dsn"}},
-		{"unit of a backend's key", "tenure:\n  backends:\n    sqlite: {path: a, namespace: n, poll: 50}", nil, []string{"app.yaml:3: tenure.backends.sqlite.poll", `"50" has no unit`}},
-		{"environment: unknown key", "", []string{"TENURE__HEARTBEET=1s"}, []string{"TENURE__HEARTBEET: tenure.heartbeet", `did you mean "heartbeat"?`}},
+		{"part of an unknown backend", "tenure:\n  backend: sqlite\n  backends:\n    sqlite: {path: a, namespace: " +
+			"n}\n    redis: {addr: b}", nil, []string{"app.yaml:5: tenure.backends.redis", "unknown key", "sqlite"}},
+		{"backends is a value", "tenure:\n  backends: sqlite", nil,
+			[]string{"app.yaml:2: tenure.backends", "write the name of a backend below it"}},
+		{"backend's part is a value", "tenure:\n  backends:\n    sqlite: a.db", nil,
+			[]string{"app.yaml:3: tenure.backends.sqlite", "write the backend's keys below it"}},
+		{"unknown key of a backend", "tenure:\n  backends:\n    sqlite:\n      path: a\n      namespce: n", nil,
+			[]string{"app.yaml:5: tenure.backends.sqlite.namespce", `did you mean "namespace"?`}},
+		{"unknown key of a backend that is not chosen", "tenure:\n  backend: sqlite\n  backends:\n    sqlite: {path: " +
+			"a, namespace: n}\n    mysql: {host: b}", nil, []string{"app.yaml:5: tenure.backends.mysql.host", "dsn"}},
+		{"unit of a backend's key", "tenure:\n  backends:\n    sqlite: {path: a, namespace: n, poll: 50}", nil,
+			[]string{"app.yaml:3: tenure.backends.sqlite.poll", `"50" has no unit`}},
+		{"environment: unknown key", "", []string{"TENURE__HEARTBEET=1s"},
+			[]string{"TENURE__HEARTBEET: tenure.heartbeet", `did you mean "heartbeat"?`}},
 		{"environment: no unit", "", []string{"TENURE__TTL=5"}, []string{"TENURE__TTL: tenure.ttl", `"5" has no unit`}},
-		{"environment: below a value", "tenure:\n  ttl: 1s", []string{"TENURE__TTL__X=5"}, []string{"TENURE__TTL__X: ttl is a value in app.yaml:2", "correct the name"}},
+		{"environment: below a value", "tenure:\n  ttl: 1s", []string{"TENURE__TTL__X=5"},
+			[]string{"TENURE__TTL__X: ttl is a value in app.yaml:2", "correct the name"}},
 		{"environment: empty part", "", []string{"TENURE____TTL=5s"}, []string{"TENURE____TTL: a part of the name is empty"}},
 		{"environment: unknown backend", good, []string{"TENURE__BACKEND=redis"}, []string{"TENURE__BACKEND: tenure.backend", `"redis"`}},
 	}
@@ -245,7 +267,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestAllAtOnce: several mistakes are told together, a line each.
+// TestAllAtOnce: several mistakes are reported together, a line each.
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := load(t, "tenure:\n  ttl: 10\n  colour: red\n  weight: x")
@@ -261,14 +283,16 @@ func TestBombs(t *testing.T) {
 	for i := 1; i < 20; i++ {
 		fmt.Fprintf(&b, "a%d: &a%d [*a%d, *a%d]\n", i, i, i-1, i-1)
 	}
-	if _, err := load(t, b.String()+"tenure: {meta: {x: *a19}}"); err == nil || !strings.Contains(err.Error(), "aliases") {
+	if _, err := load(t, b.String()+"tenure: {meta: {x: *a19}}"); err == nil ||
+		!strings.Contains(err.Error(), "aliases") {
 		t.Errorf("aliases that multiply: %v", err)
 	}
 	large := filepath.Join(t.TempDir(), "large")
 	if err := os.WriteFile(large, make([]byte, 60<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := load(t, "x: &x !file "+large+"\ntenure: {x: ["+strings.Repeat("*x, ", 1000)+"]}"); err == nil || !strings.Contains(err.Error(), "remove aliases") {
+	if _, err := load(t, "x: &x !file "+large+"\ntenure: {x: ["+strings.Repeat("*x, ", 1000)+"]}"); err == nil ||
+		!strings.Contains(err.Error(), "remove aliases") {
 		t.Errorf("aliases of a file: %v", err)
 	}
 	if _, err := load(t, strings.Repeat("#", 2<<20)); err == nil || !strings.Contains(err.Error(), "limit") {
@@ -276,8 +300,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestCyclicAlias: a file of 1 KB cannot take gigabytes. It measures what the process
-// allocates, so nothing runs beside it.
+// TestCyclicAlias: a file of 1 KB cannot take gigabytes. It measures the process's
+// allocations, so nothing runs beside it.
 func TestCyclicAlias(t *testing.T) {
 	key := strings.Repeat("k", 200)
 	for _, text := range []string{
@@ -379,7 +403,8 @@ tenure:
 	fmt.Fprintf(&out, "%+v", err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if c, err = load(t, strings.Replace(text, "    redis:\n      url: planted5\n      port: 6379\n", "", 1), environ...); err != nil {
+	if c, err = load(t, strings.Replace(text, "    redis:\n      url: planted5\n      port: 6379\n", "", 1),
+		environ...); err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.Open(ctx, openers()...) // nothing listens there
@@ -390,7 +415,8 @@ tenure:
 	if i := max(strings.Index(out.String(), "planted"), strings.Index(out.String(), "40414243")); i >= 0 {
 		t.Errorf("a secret is shown: ...%s", out.String()[max(0, i-200):min(out.Len(), i+20)])
 	}
-	for _, want := range []string{"backend: mysql", "namespace: orders", "/run/secrets/pw", "app.yaml:7", "port: 6379", "xxxxx"} {
+	for _, want := range []string{"backend: mysql", "namespace: orders", "/run/secrets/pw", "app.yaml:7", "port: 6379",
+		"xxxxx"} {
 		if !strings.Contains(c.Redacted(openers()...)+out.String(), want) {
 			t.Errorf("Redacted hides %q:\n%s", want, c.Redacted(openers()...))
 		}
@@ -415,16 +441,21 @@ func keys(t reflect.Type) (all []string) {
 func TestPastedCredentials(t *testing.T) {
 	t.Parallel()
 	needed := map[string]string{
-		"sqlite": "path: /nonexistent/a.db", "postgres": "dsn: postgres://127.0.0.1:1/db", "mysql": "dsn: me@tcp(127.0.0.1:1)/db",
-		"etcd": "endpoints: ['http://127.0.0.1:1']", "consul": "address: http://127.0.0.1:1", "zookeeper": "servers: ['127.0.0.1:1']",
+		"sqlite": "path: /nonexistent/a.db", "postgres": "dsn: postgres://127.0.0.1:1/db",
+		"mysql": "dsn: me@tcp(127.0.0.1:1)/db",
+		"etcd":  "endpoints: ['http://127.0.0.1:1']", "consul": "address: http://127.0.0.1:1",
+		"zookeeper": "servers: ['127.0.0.1:1']",
 	}
 	tried := 0
-	for _, o := range []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener()} {
+	for _, o := range []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(),
+		zookeeper.Opener()} {
 		for _, key := range keys(reflect.TypeOf(o.Settings)) {
 			values := []string{
-				"postgres://me:planted@127.0.0.1:1/db", "me:planted@tcp(127.0.0.1:1)/db", "https://me:planted@127.0.0.1:1", "me:planted@127.0.0.1:1",
+				"postgres://me:planted@127.0.0.1:1/db", "me:planted@tcp(127.0.0.1:1)/db",
+				"https://me:planted@127.0.0.1:1", "me:planted@127.0.0.1:1",
 				"host=127.0.0.1 port=1 user=me password=planted dbname=db",
-				"postgres://me:x@planted@127.0.0.1:1/db", "postgres://me:x@planted/y@127.0.0.1:1/db", "postgres://me:x@planted?a=b@127.0.0.1:1/db",
+				"postgres://me:x@planted@127.0.0.1:1/db", "postgres://me:x@planted/y@127.0.0.1:1/db",
+				"postgres://me:x@planted?a=b@127.0.0.1:1/db",
 				"postgres://me:x@planted#y@127.0.0.1:1/db", "postgres://me:12/planted@127.0.0.1:1/db",
 				"me:x/planted@tcp(127.0.0.1:1)", "https://me:x/planted@127.0.0.1:1", "https://me:x@planted@127.0.0.1:1",
 			}
@@ -488,9 +519,11 @@ func TestSchema(t *testing.T) {
 	}
 	backends := s.Properties["backends"]
 	if s.AdditionalProperties != false || s.Properties["ttl"].Pattern == "" || s.Properties["ttl"].Description == "" ||
-		fmt.Sprint(s.Properties["backend"].Enum) != "[mysql postgres sqlite]" || backends.AdditionalProperties != false ||
+		fmt.Sprint(s.Properties["backend"].Enum) != "[mysql postgres sqlite]" ||
+		backends.AdditionalProperties != false ||
 		backends.Properties["sqlite"].AdditionalProperties != false ||
-		!backends.Properties["postgres"].Properties["dsn"].WriteOnly || backends.Properties["postgres"].Properties["namespace"].WriteOnly {
+		!backends.Properties["postgres"].Properties["dsn"].WriteOnly ||
+		backends.Properties["postgres"].Properties["namespace"].WriteOnly {
 		t.Errorf("got %s", text)
 	}
 	for name, p := range s.Properties {
@@ -500,14 +533,15 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestCredentialsAreSecret: of every backend, what may hold a credential has a type
-// that says so.
+// TestCredentialsAreSecret: every setting of a backend that may hold a credential
+// has a secret type.
 func TestCredentialsAreSecret(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for _, o := range []core.Opener{memory.Opener(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener()} {
+	for _, o := range []core.Opener{memory.Opener(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
+		consul.Opener(), zookeeper.Opener()} {
 		if o.Settings == nil {
-			t.Errorf("%s: its opener does not tell its settings", o.Name)
+			t.Errorf("%s: its opener does not state its settings", o.Name)
 			continue
 		}
 		text, err := config.Schema(o)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// problems collects what is wrong, one line each.
+// problems collects mistakes, one line each.
 type problems struct{ errs []error }
 
 func (p *problems) add(n *node, path, format string, args ...any) {
@@ -118,13 +118,14 @@ func (p *problems) structure(n *node, path string, v reflect.Value) {
 }
 
 // field decodes one field of a struct. It refuses a credential under a key that is not
-// for one: whatever checks the value later would quote it.
+// for one: a later check of the value would quote it.
 func (p *problems) field(n *node, path string, v reflect.Value) {
 	t := v.Type()
 	if t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	if t.Kind() == reflect.String && !isSecret(t) && (n.holdsPassword() || slices.ContainsFunc(n.items, (*node).holdsPassword)) {
+	if t.Kind() == reflect.String && !isSecret(t) &&
+		(n.holdsPassword() || slices.ContainsFunc(n.items, (*node).holdsPassword)) {
 		p.add(n, path, "the value looks like one with a password, so it is not shown: this key is not for one")
 		return
 	}

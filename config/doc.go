@@ -1,5 +1,5 @@
-// Package config reads what an application says about Tenure in its configuration
-// file: which backend, where it is, and how this member behaves.
+// Package config reads Tenure's part of an application's configuration file: the
+// backend, its address, and the behaviour of this member.
 //
 //	tenure:
 //	  backend: postgres            # one of the names below; needed if there are several
@@ -28,9 +28,8 @@
 // # What is checked
 //
 // Before anything is opened: unknown keys, units, names, the relations between
-// durations, the backend's own part even when another one is chosen. The parts
-// sharding and follower are checked by what uses them, with Config.Section, and are
-// ignored where nothing does. Each problem is one line that says where the value
-// stands, what it is, and what to write instead. Secrets are in none of them, nor in
-// what a Config prints.
+// durations, the backend's own part even when another one is chosen. The packages
+// that use the parts sharding and follower check them, with Config.Section; without
+// a user they are ignored. Each problem is one line with the place, the value and a
+// correction. No such line, and no output of a Config, has a secret.
 package config

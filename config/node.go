@@ -56,7 +56,7 @@ func (n *node) field(key string) *node {
 	return n.fields[key]
 }
 
-// Bounds of what is read. Configuration is written by people.
+// Bounds of the input. Configuration is written by people.
 const (
 	maxFile  = 1 << 20
 	maxNodes = 10_000
@@ -96,13 +96,15 @@ func (r *reader) subtree(data []byte, path []string) (*node, error) {
 	at := doc.Content[0]
 	for i, key := range path {
 		if at.Kind != yaml.MappingNode {
-			return nil, fmt.Errorf("%s: %s: got %s where keys are expected", r.at(at), strings.Join(path[:i], "."), describe(at))
+			return nil, fmt.Errorf("%s: %s: got %s where keys are expected", r.at(at), strings.Join(path[:i], "."),
+				describe(at))
 		}
 		next := -1
 		for k := 0; k < len(at.Content); k += 2 {
 			if at.Content[k].Value == key {
 				if next >= 0 {
-					return nil, fmt.Errorf("%s: key %s occurs twice: remove one", r.at(at.Content[k]), strings.Join(path[:i+1], "."))
+					return nil, fmt.Errorf("%s: key %s occurs twice: remove one", r.at(at.Content[k]),
+						strings.Join(path[:i+1], "."))
 				}
 				next = k + 1
 			}
@@ -137,13 +139,15 @@ func describe(y *yaml.Node) string {
 func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
 	where := r.at(y)
 	if r.left--; r.left < 0 {
-		return nil, fmt.Errorf("%s: %s: more than %d values: remove aliases that repeat each other", where, path, maxNodes)
+		return nil, fmt.Errorf("%s: %s: more than %d values: remove aliases that repeat each other", where, path,
+			maxNodes)
 	}
 	if y.Kind == yaml.AliasNode {
 		return r.convert(y.Alias, path)
 	}
 	if r.depth++; r.depth > maxDepth {
-		return nil, fmt.Errorf("%s: %s: more than %d levels: remove an alias that contains itself, or groups", where, path, maxDepth)
+		return nil, fmt.Errorf("%s: %s: more than %d levels: remove an alias that contains itself, or groups", where,
+			path, maxDepth)
 	}
 	defer func() { r.depth-- }()
 	switch y.Kind {
@@ -165,7 +169,8 @@ func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
 				return nil, fmt.Errorf("%s: %s: a key is a plain word here: write it out", r.at(y.Content[i]), path)
 			}
 			if len(key) > maxKey {
-				return nil, fmt.Errorf("%s: %s: a key has %d bytes: the limit is %d", r.at(y.Content[i]), path, len(key), maxKey)
+				return nil, fmt.Errorf("%s: %s: a key has %d bytes: the limit is %d", r.at(y.Content[i]), path,
+					len(key), maxKey)
 			}
 			if _, twice := n.fields[key]; twice {
 				return nil, fmt.Errorf("%s: key %s.%s occurs twice: remove one", r.at(y.Content[i]), path, key)
@@ -181,8 +186,8 @@ func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
 	return r.scalar(y, path)
 }
 
-// scalar reads a value. Its errors do not quote what follows !file or !env, which may
-// be a password that was written there by mistake.
+// scalar reads a value. Its errors do not quote the text after !file or !env, which
+// may be a password written there by mistake.
 func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
 	where := r.at(y)
 	n := &node{kind: scalar, value: y.Value, where: where}
@@ -193,7 +198,8 @@ func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
 		n.secret = true
 		var err error
 		if n.value, err = driver.ReadSecret(y.Value); err != nil {
-			return nil, fmt.Errorf("%s: %s: the file after !file: %w: create the file, or correct the path", where, path, err)
+			return nil, fmt.Errorf("%s: %s: the file after !file: %w: create the file, or correct the path", where,
+				path, err)
 		}
 		if r.secrets -= len(n.value); r.secrets < 0 {
 			return nil, fmt.Errorf("%s: %s: the files after !file have more than %d bytes: remove aliases that repeat them", where, path, maxFile)
@@ -202,7 +208,8 @@ func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
 		n.secret = true
 		var ok bool
 		if n.value, ok = r.env(y.Value); !ok {
-			return nil, fmt.Errorf("%s: %s: the environment has no variable of the name after !env: set it, or correct the name", where, path)
+			return nil, fmt.Errorf("%s: %s: the environment has no variable of the name after !env: set it, or "+
+				"correct the name", where, path)
 		}
 	case !slices.Contains(yamlTags, tag): // which may be a password, too
 		return nil, fmt.Errorf("%s: %s: an unknown tag: use !file or !env, and %s", where, path, quoteHint)
@@ -212,7 +219,8 @@ func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
 
 const quoteHint = "quote a value that begins with ! or *"
 
-// yamlTags are what scalars have by themselves. A password may begin with two marks.
+// yamlTags are the tags that scalars have by themselves. A password may begin with
+// two exclamation marks.
 var yamlTags = []string{"!!str", "!!bool", "!!int", "!!float", "!!timestamp", "!!binary", "!!merge"}
 
 // overlay puts the environment's variables on top, in their order by name.

@@ -9,8 +9,8 @@ import (
 
 const hidden = "xxxxx"
 
-// isSecret reports whether a type hides its value when it is printed: a string
-// with a Format method of its own, as the backends' Settings use for credentials.
+// isSecret reports whether a type hides its value when it is printed: a string with
+// its own Format method, as the backends' Settings use for credentials.
 func isSecret(t reflect.Type) bool {
 	return t.Kind() == reflect.String && t.Implements(reflect.TypeFor[fmt.Formatter]())
 }
@@ -19,7 +19,8 @@ func isSecret(t reflect.Type) bool {
 // not say so: by its key, or because it is a URL with a user.
 func suspicious(key, value string) bool {
 	key = strings.ToLower(key)
-	for _, word := range []string{"password", "passwd", "secret", "token", "credential", "dsn", "private", "apikey", "api_key"} {
+	for _, word := range []string{"password", "passwd", "secret", "token", "credential", "dsn", "private", "apikey",
+		"api_key"} {
 		if strings.Contains(key, word) && !strings.HasSuffix(key, "_file") {
 			return true
 		}

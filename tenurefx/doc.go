@@ -2,7 +2,7 @@
 //
 //	fx.New(
 //		fx.Provide(loadConfig),                              // *config.Config
-//		tenurefx.Backends(sqlite.Opener(), postgres.Opener()),   // what may be chosen
+//		tenurefx.Backends(sqlite.Opener(), postgres.Opener()),   // the choice
 //		tenurefx.Module(),                                   // *core.Elector
 //		fx.Provide(tenurefx.AsElection(newScheduler)),       // func(...) tenurefx.Election
 //	)
@@ -10,18 +10,17 @@
 // # What runs when
 //
 // The backend that the configuration chooses is opened when something first needs
-// it, within open_timeout; the others never connect. An application that supplies a
-// core.Backend of its own leaves Backends out; that one is used and not closed.
+// it, within open_timeout; the others never connect. An application that supplies
+// its own core.Backend leaves Backends out; that one is used and not closed.
 //
-// A start hook begins the run and returns at once: who leads is decided in the
-// background, by the store. The context of a start hook never reaches the run. A
-// stop hook ends it: handlers are asked to stop, each lease is given back when its
-// handler returned, and then the backend is closed. It keeps to the deadline of its
-// context, with a tenth and at least a second kept for what comes after; a handler
-// that takes longer keeps its shard until its session is evicted, and whatever it
-// still writes is refused by the fence. Config.Warnings, which are logged, tell when the drain
-// budget does not fit stop_timeout. A run that ends by itself shuts the application
-// down with exit code 1.
+// A start hook begins the run and returns at once: the store elects the leader in the
+// background. The context of a start hook never reaches the run. A stop hook ends it: handlers
+// are asked to stop, each lease is given back when its handler returned, and then the backend
+// is closed. It keeps to the deadline of its context, with a tenth and at least a second kept
+// for later hooks; a handler that takes longer keeps its shard until its session is evicted,
+// and the fence refuses its later writes. Config.Warnings, which are logged, say when the
+// drain budget does not fit stop_timeout. A run that ends by itself shuts the application down
+// with exit code 1.
 //
 // # What it does not do
 //

@@ -38,16 +38,16 @@ func AsHooks(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(hooksGroup))
 }
 
-// Work is what runs while a shard is held: started when it is granted, stopped and
-// joined before it is given back.
+// Work runs while a shard is held: it is started when the shard is granted, and
+// stopped and joined before it is given back.
 type Work struct {
 	Shards []string
 	// Start begins the work and returns; ctx ends when the lease may not be used any
-	// more, so what it starts may keep it. With an error the shard is given back and
-	// tried again after a back-off.
+	// more, so the work may keep it. With an error the shard is given back and tried
+	// again after a back-off.
 	Start func(ctx context.Context, lease *core.Lease) error
 	// Stop ends the work and returns when it has ended. ctx ends when the lease may
-	// not be used any more: what is still open then has to be dropped.
+	// not be used any more: drop the work that is still open then.
 	Stop func(ctx context.Context) error
 }
 
@@ -62,7 +62,7 @@ func (w Work) Election() Election {
 	}}
 }
 
-// ElectorParams is what an Elector is made from.
+// ElectorParams are the inputs of NewElector.
 type ElectorParams struct {
 	fx.In
 
@@ -72,13 +72,13 @@ type ElectorParams struct {
 	Options   *core.Options `optional:"true"`
 	Elections []Election    `group:"tenure.elections"`
 	Hooks     []core.Hooks  `group:"tenure.hooks"`
-	// Logger becomes core.Options.Logger, unless Options have one, and is told the
+	// Logger becomes core.Options.Logger, unless Options have one, and gets the
 	// configuration's warnings.
 	Logger *slog.Logger `optional:"true"`
 }
 
-// NewElector returns an Elector that contends for what the elections say. The caller
-// runs it.
+// NewElector returns an Elector that contends for the shards of the elections. The
+// caller runs it.
 func NewElector(p ElectorParams) (*core.Elector, error) {
 	o := p.Options
 	switch {
@@ -115,7 +115,7 @@ func NewElector(p ElectorParams) (*core.Elector, error) {
 }
 
 // Backends provides the core.Backend that *config.Config chooses among openers, and
-// closes it after what uses it has stopped.
+// closes it after its users have stopped.
 func Backends(openers ...core.Opener) fx.Option {
 	return fx.Provide(func(lc fx.Lifecycle, c *config.Config) (core.Backend, error) {
 		b, err := c.Open(context.Background(), openers...) // within open_timeout
@@ -172,7 +172,8 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 				}
 				return nil
 			case <-ctx.Done():
-				return fmt.Errorf("tenure: the %s had not stopped in time: what it still holds is taken over by other members: %w", name, context.Cause(ctx))
+				return fmt.Errorf("tenure: the %s had not stopped in time: other members take over the shards that it "+
+					"still holds: %w", name, context.Cause(ctx))
 			}
 		},
 	}
@@ -180,7 +181,7 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 
 // early keeps a tenth of the time to the deadline for the hooks that come after, and
 // a second if that is no more than half: a store that syncs its files as it closes
-// takes as long, and fx then tells nothing but that the deadline passed.
+// takes as long, and fx then reports only that the deadline passed.
 func early(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

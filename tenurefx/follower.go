@@ -39,7 +39,7 @@ func AsFollowing(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(followGroup))
 }
 
-// TailerParams is what a Tailer is made from.
+// TailerParams are the inputs of NewTailer.
 type TailerParams struct {
 	fx.In
 
@@ -51,7 +51,7 @@ type TailerParams struct {
 	Logger     *slog.Logger      `optional:"true"`
 }
 
-// NewTailer returns a Tailer with what follows. The caller runs it.
+// NewTailer returns a Tailer with the followings. The caller runs it.
 func NewTailer(p TailerParams) (*follower.Tailer, error) {
 	var s FollowerSettings
 	if p.Config != nil {

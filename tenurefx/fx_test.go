@@ -39,7 +39,8 @@ func conf(t *testing.T, text string) *config.Config {
 }
 
 func sqliteConf(t *testing.T, more string) *config.Config {
-	return conf(t, "tenure: {ttl: 10s, backends: {sqlite: {path: '"+filepath.Join(t.TempDir(), "t.db")+"', namespace: app}}"+more+"}")
+	return conf(t, "tenure: {ttl: 10s, backends: {sqlite: {path: '"+filepath.Join(t.TempDir(), "t.db")+
+		"', namespace: app}}"+more+"}")
 }
 
 // noLeaks fails the test if it leaves goroutines behind.
@@ -50,7 +51,8 @@ func noLeaks(t *testing.T) {
 		for deadline := time.Now().Add(ample); runtime.NumGoroutine() > before; {
 			if time.Now().After(deadline) {
 				buf := make([]byte, 1<<20)
-				t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+				t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before,
+					buf[:runtime.Stack(buf, true)])
 			}
 			<-time.After(time.Millisecond)
 		}
@@ -74,7 +76,8 @@ func TestModule(t *testing.T) {
 	var hooks [2]atomic.Int32
 	var log strings.Builder
 	var mu sync.Mutex
-	c := conf(t, "tenure: {backend: sqlite, ttl: 10s, drain_budget: 14s, backends: {sqlite: {path: '"+filepath.Join(t.TempDir(), "t.db")+
+	c := conf(t, "tenure: {backend: sqlite, ttl: 10s, drain_budget: 14s, backends: {sqlite: {path: '"+
+		filepath.Join(t.TempDir(), "t.db")+
 		"', namespace: app}, postgres: {dsn: 'postgres://nobody@127.0.0.1:1/none', namespace: app}}}")
 	app := fxtest.New(t,
 		fx.Supply(c, slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
@@ -86,7 +89,9 @@ func TestModule(t *testing.T) {
 		tenurefx.Module(),
 		fx.Provide(
 			tenurefx.AsElection(func() tenurefx.Election {
-				return tenurefx.Election{Shards: []string{"only"}, Handler: func(ctx context.Context, l *core.Lease) error {
+				return tenurefx.Election{Shards: []string{"only"}, Handler: func(
+					ctx context.Context, l *core.Lease,
+				) error {
 					if _, err := l.Append(ctx, []byte("x")); err != nil {
 						return err
 					}
@@ -101,7 +106,8 @@ func TestModule(t *testing.T) {
 			}),
 			tenurefx.AsHooks(func() core.Hooks { return core.Hooks{OnGrant: func(core.Fence) { hooks[0].Add(1) }} }),
 			tenurefx.AsHooks(func() core.Hooks {
-				return core.Hooks{OnGrant: func(core.Fence) { hooks[1].Add(1) }, OnRevoke: func(core.Fence, core.Cause) {}}
+				return core.Hooks{OnGrant: func(core.Fence) { hooks[1].Add(1) },
+					OnRevoke: func(core.Fence, core.Cause) {}}
 			}),
 		),
 	)
@@ -197,7 +203,7 @@ func TestWork(t *testing.T) {
 }
 
 // TestStopIsBounded: a handler that does not return is left behind at the deadline,
-// the store is closed, and what the handler writes then is refused.
+// the store is closed, and the handler's later writes are refused.
 func TestStopIsBounded(t *testing.T) {
 	granted, release, wrote := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	app := fx.New(fx.NopLogger,
@@ -243,7 +249,8 @@ func TestSharding(t *testing.T) {
 	held := map[string]int{} // by shard
 	news := make(chan struct{}, 1)
 	app := func(node string) *fxtest.App {
-		return fxtest.New(t, fx.Supply(c, optionsOf(c, node)), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(), tenurefx.Sharding(),
+		return fxtest.New(t, fx.Supply(c, optionsOf(c, node)), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(),
+			tenurefx.Sharding(),
 			fx.Provide(func() tenurefx.ShardHandler {
 				return func(ctx context.Context, l *core.Lease) error {
 					count := func(n int) {
@@ -299,7 +306,7 @@ func TestSharding(t *testing.T) {
 	b.RequireStop()
 }
 
-// TestFollower: what one application decides another follows.
+// TestFollower: one application follows another's decisions.
 func TestFollower(t *testing.T) {
 	noLeaks(t)
 	c := sqliteConf(t, ", follower: {batch: 10}")
@@ -307,7 +314,9 @@ func TestFollower(t *testing.T) {
 	var got []string
 	reader := fxtest.New(t, fx.Supply(c), tenurefx.Backends(sqlite.Opener()), tenurefx.Follower(),
 		fx.Provide(tenurefx.AsFollowing(func() tenurefx.Following {
-			return tenurefx.Following{Name: "test", Shards: []string{"only"}, Applier: follower.Memory(func(_ context.Context, b follower.Batch) error {
+			return tenurefx.Following{Name: "test", Shards: []string{"only"}, Applier: follower.Memory(func(
+				_ context.Context, b follower.Batch,
+			) error {
 				for _, e := range b.Entries {
 					if got = append(got, string(e.Payload)); len(got) == 3 {
 						close(applied)
@@ -338,18 +347,24 @@ func TestFollower(t *testing.T) {
 	}
 }
 
-// TestRefused: what is wrong is told when the application is made. Fx stops nothing
+// TestRefused: mistakes are reported when the application is made. Fx stops nothing
 // of an application that it could not make, so the backend stays open.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    fx.Option
 		want string
 	}{
-		"no backend there":   {fx.Options(fx.Supply(conf(t, "tenure: {backend: redis}")), tenurefx.Backends(sqlite.Opener()), tenurefx.Module()), "redis"},
-		"election twice":     {fx.Options(fx.Supply(sqliteConf(t, "")), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(), twice("a")), "already contended"},
-		"no handler":         {fx.Options(fx.Supply(sqliteConf(t, "")), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(), twice("")), "no handler"},
-		"sharding's section": {fx.Options(fx.Supply(sqliteConf(t, ", sharding: {shard: [a]}")), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(), tenurefx.Sharding(), fx.Provide(func() tenurefx.ShardHandler { return nil })), `did you mean "shards"`},
-		"follower's section": {fx.Options(fx.Supply(sqliteConf(t, ", follower: {batch: many}")), tenurefx.Backends(sqlite.Opener()), tenurefx.Follower()), "follower.batch"},
+		"no backend there": {fx.Options(fx.Supply(conf(t, "tenure: {backend: redis}")),
+			tenurefx.Backends(sqlite.Opener()), tenurefx.Module()), "redis"},
+		"election twice": {fx.Options(fx.Supply(sqliteConf(t, "")), tenurefx.Backends(sqlite.Opener()),
+			tenurefx.Module(), twice("a")), "already contended"},
+		"no handler": {fx.Options(fx.Supply(sqliteConf(t, "")), tenurefx.Backends(sqlite.Opener()),
+			tenurefx.Module(), twice("")), "no handler"},
+		"sharding's section": {fx.Options(fx.Supply(sqliteConf(t, ", sharding: {shard: [a]}")),
+			tenurefx.Backends(sqlite.Opener()), tenurefx.Module(), tenurefx.Sharding(),
+			fx.Provide(func() tenurefx.ShardHandler { return nil })), `did you mean "shards"`},
+		"follower's section": {fx.Options(fx.Supply(sqliteConf(t, ", follower: {batch: many}")),
+			tenurefx.Backends(sqlite.Opener()), tenurefx.Follower()), "follower.batch"},
 	} {
 		app := fx.New(fx.NopLogger, c.o)
 		if err := app.Err(); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -369,7 +384,8 @@ func twice(shard string) fx.Option {
 		if shard == "" {
 			return tenurefx.Election{Shards: []string{"b"}}
 		}
-		return tenurefx.Election{Shards: []string{shard}, Handler: func(context.Context, *core.Lease) error { return nil }}
+		return tenurefx.Election{Shards: []string{shard},
+			Handler: func(context.Context, *core.Lease) error { return nil }}
 	}
 	return fx.Provide(tenurefx.AsElection(one), tenurefx.AsElection(func() tenurefx.Election { return one() }))
 }

@@ -29,7 +29,7 @@ type ShardingSettings struct {
 // application provides one.
 type ShardHandler core.Handler
 
-// ManagerParams is what a Manager and its Router are made from.
+// ManagerParams are the inputs of NewManager.
 type ManagerParams struct {
 	fx.In
 

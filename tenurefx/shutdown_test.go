@@ -49,19 +49,23 @@ func stores(namespace string) map[string]func(t *testing.T) string {
 			return fmt.Sprintf("{namespace: %s, path: %q}", namespace, filepath.Join(t.TempDir(), "stop.db"))
 		},
 		"postgres": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: %s, create: true, migrate: true, dsn: %q}", namespace, start(t, servers.Postgres).Database(t).Reveal())
+			return fmt.Sprintf("{namespace: %s, create: true, migrate: true, dsn: %q}", namespace,
+				start(t, servers.Postgres).Database(t).Reveal())
 		},
 		"mysql": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: %s, create: true, migrate: true, dsn: %q}", namespace, start(t, servers.MariaDB).Database(t).Reveal())
+			return fmt.Sprintf("{namespace: %s, create: true, migrate: true, dsn: %q}", namespace,
+				start(t, servers.MariaDB).Database(t).Reveal())
 		},
 		"etcd": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: %s, create: true, endpoints: [%q]}", namespace, "http://"+start(t, servers.Etcd).Addr())
+			return fmt.Sprintf("{namespace: %s, create: true, endpoints: [%q]}", namespace,
+				"http://"+start(t, servers.Etcd).Addr())
 		},
 		"consul": func(t *testing.T) string {
 			return fmt.Sprintf("{namespace: %s, create: true, address: %q}", namespace, start(t, servers.Consul).Addr())
 		},
 		"zookeeper": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: %s, create: true, servers: [%q]}", namespace, start(t, servers.ZooKeeper).Addr())
+			return fmt.Sprintf("{namespace: %s, create: true, servers: [%q]}", namespace,
+				start(t, servers.ZooKeeper).Addr())
 		},
 	}
 }
@@ -92,10 +96,13 @@ func TestShutdownUnderLoad(t *testing.T) {
 				m := &member{leads: make(chan struct{})}
 				var first sync.Once
 				m.app = fx.New(fx.NopLogger, fx.StopTimeout(ample), fx.Supply(c, o),
-					tenurefx.Backends(sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener()),
+					tenurefx.Backends(sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
+						consul.Opener(), zookeeper.Opener()),
 					tenurefx.Module(), fx.Populate(&m.elector),
 					fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
-						return tenurefx.Election{Shards: []string{"only"}, Handler: func(ctx context.Context, l *core.Lease) error {
+						return tenurefx.Election{Shards: []string{"only"}, Handler: func(
+							ctx context.Context, l *core.Lease,
+						) error {
 							if leading.Add(1) != 1 {
 								t.Error("two lead")
 							}
@@ -155,7 +162,8 @@ func TestShutdownUnderLoad(t *testing.T) {
 			}
 			stop(m)
 			slices.Sort(took)
-			t.Logf("%s: %d stops under load, %d entries; from the stop to the next leader's first entry: median %v, maximum %v",
+			t.Logf("%s: %d stops under load, %d entries; from the stop to the next leader's first entry: median %v, "+
+				"maximum %v",
 				name, *rounds, accepted.Load(), took[len(took)/2], took[len(took)-1])
 			if most := took[len(took)-1]; most > 10*time.Second { // a third of the TTL
 				t.Errorf("a handover took %v: it waited for an eviction", most)
@@ -165,7 +173,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 	}
 }
 
-// standby waits until the member knows who leads: from then on it is told.
+// standby waits until the member knows the leader: from then on it learns of changes.
 func standby(t *testing.T, m *member) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ample)
@@ -197,8 +205,8 @@ func (h *hung) Join(ctx context.Context, m driver.Member) (driver.Session, error
 }
 
 // TestHungHandlerIsFenced: a handler that hangs past the deadline of the stop does
-// no harm. The stop ends in time and says so, the next member takes over, and what
-// the handler writes then, past its lease and straight to the store, is refused by
+// no harm. The stop ends in time and says so, the next member takes over, and the
+// handler's later writes, past its lease and straight to the store, are refused by
 // the store.
 func TestHungHandlerIsFenced(t *testing.T) {
 	for name, part := range stores("hangs-" + strings.ToLower(rand.Text()[:8])) {
@@ -206,14 +214,16 @@ func TestHungHandlerIsFenced(t *testing.T) {
 			c := conf(t, "tenure: {ttl: 1s, drain_budget: 500ms, backends: {"+name+": "+part(t)+"}}")
 			noLeaks(t)
 			open := func() *hung {
-				b, err := c.Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener())
+				b, err := c.Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
+					consul.Opener(), zookeeper.Opener())
 				if err != nil {
 					t.Fatal(err)
 				}
 				return &hung{Backend: b}
 			}
 			app := func(node string, b core.Backend, h core.Handler) *fx.App {
-				a := fx.New(fx.NopLogger, fx.Supply(fx.Annotate(b, fx.As(new(core.Backend))), optionsOf(c, node)), tenurefx.Module(),
+				a := fx.New(fx.NopLogger, fx.Supply(fx.Annotate(b, fx.As(new(core.Backend))), optionsOf(c, node)),
+					tenurefx.Module(),
 					fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
 						return tenurefx.Election{Shards: []string{"only"}, Handler: h}
 					})))
@@ -264,7 +274,9 @@ func TestHungHandlerIsFenced(t *testing.T) {
 			if _, err := lease.Append(t.Context(), []byte("late")); err == nil {
 				t.Error("the lease accepted a write after the stop")
 			}
-			late, err := b.session.Commit(t.Context(), []driver.Write{{Fence: lease.Fence(), Number: 2, Nonce: 1, Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("late")}}}})
+			late, err := b.session.Commit(t.Context(),
+				[]driver.Write{{Fence: lease.Fence(), Number: 2, Nonce: 1,
+					Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("late")}}}})
 			if err == nil {
 				err = late[0].Err
 			}
@@ -291,7 +303,8 @@ func TestHungHandlerIsFenced(t *testing.T) {
 // sequence without gaps.
 func checkLog(t *testing.T, text string, accepted int64) {
 	t.Helper()
-	b, err := conf(t, text).Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener())
+	b, err := conf(t, text).Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
+		consul.Opener(), zookeeper.Opener())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,8 @@ func handler(stream jetstream.Stream) tenurefx.ShardHandler {
 			switch {
 			case ctx.Err() != nil:
 				return nil // asked to stop
-			case errors.Is(err, jetstream.ErrNoMessages), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+			case errors.Is(err, jetstream.ErrNoMessages), errors.Is(err, nats.ErrTimeout),
+				errors.Is(err, context.DeadlineExceeded):
 				continue
 			case err != nil:
 				return err

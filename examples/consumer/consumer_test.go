@@ -157,7 +157,7 @@ func TestConsumer(t *testing.T) {
 	c.RequireStop()
 }
 
-// TestServe: what ends by itself, and what cannot be stopped in order, has failed.
+// TestServe: a server that ends by itself, or cannot be stopped in order, has failed.
 func TestServe(t *testing.T) {
 	ends := func(code int) fx.Option {
 		return fx.Invoke(func(lc fx.Lifecycle, sd fx.Shutdowner) {
@@ -173,7 +173,7 @@ func TestServe(t *testing.T) {
 	}
 	err := serve(ctx, fx.New(fx.NopLogger, ends(3), fails))
 	if err == nil || !strings.Contains(err.Error(), "exit code 3") || !errors.Is(err, broken) {
-		t.Errorf("got %v, want the exit code and what stopping said", err)
+		t.Errorf("got %v, want the exit code and the error of stopping", err)
 	}
 }
 

@@ -38,13 +38,16 @@ func parts() map[string]func(t *testing.T) string {
 			return fmt.Sprintf("{namespace: cron, path: %q}", filepath.Join(t.TempDir(), "cron.db"))
 		},
 		"postgres": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: cron, create: true, migrate: true, dsn: %q}", start(servers.Postgres)(t).Database(t).Reveal())
+			return fmt.Sprintf("{namespace: cron, create: true, migrate: true, dsn: %q}",
+				start(servers.Postgres)(t).Database(t).Reveal())
 		},
 		"mysql": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: cron, create: true, migrate: true, dsn: %q}", start(servers.MariaDB)(t).Database(t).Reveal())
+			return fmt.Sprintf("{namespace: cron, create: true, migrate: true, dsn: %q}",
+				start(servers.MariaDB)(t).Database(t).Reveal())
 		},
 		"etcd": func(t *testing.T) string {
-			return fmt.Sprintf("{namespace: cron, create: true, endpoints: [%q]}", "http://"+start(servers.Etcd)(t).Addr())
+			return fmt.Sprintf("{namespace: cron, create: true, endpoints: [%q]}",
+				"http://"+start(servers.Etcd)(t).Addr())
 		},
 		"consul": func(t *testing.T) string {
 			return fmt.Sprintf("{namespace: cron, create: true, address: %q}", start(servers.Consul)(t).Addr())
@@ -65,7 +68,8 @@ func TestApp(t *testing.T) {
 				text += "    memory: {namespace: cron}\n"
 			}
 			load := func() *config.Config {
-				c, err := config.Load(&config.LoadOptions{Path: "cron.yaml", Data: []byte(text), Environ: []string{"TENURE__BACKEND=" + name}})
+				c, err := config.Load(&config.LoadOptions{Path: "cron.yaml", Data: []byte(text),
+					Environ: []string{"TENURE__BACKEND=" + name}})
 				if err != nil {
 					t.Fatal(err)
 				}

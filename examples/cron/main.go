@@ -35,14 +35,18 @@ func main() {
 func app(c *config.Config, every time.Duration, job func(context.Context) (string, error)) fx.Option {
 	return fx.Options(
 		fx.Supply(c),
-		tenurefx.Backends(memory.Opener(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener()),
+		tenurefx.Backends(memory.Opener(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
+			consul.Opener(), zookeeper.Opener()),
 		tenurefx.Module(),
 		fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
-			return tenurefx.Election{Shards: []string{"cron"}, Handler: func(ctx context.Context, lease *core.Lease) error {
+			return tenurefx.Election{Shards: []string{"cron"}, Handler: func(
+				ctx context.Context, lease *core.Lease,
+			) error {
 				for tick := time.Tick(every); ; {
 					report, err := job(ctx)
 					if err == nil { // in one step, under the fence
-						_, err = lease.Commit(lease.Context(), core.Put("last", []byte(report)), core.Append([]byte(report)))
+						_, err = lease.Commit(lease.Context(), core.Put("last", []byte(report)),
+							core.Append([]byte(report)))
 					}
 					if err != nil {
 						return err

@@ -22,7 +22,8 @@ import (
 func main() {
 	db := flag.String("db", "outbox.db", "the database file, made if it is missing")
 	shard := flag.String("shard", "orders", "the shard to contend for")
-	url := flag.String("nats", "", "a NATS server with JetStream; empty: one in this process, with its data beside the database")
+	url := flag.String("nats", "", "a NATS server with JetStream; empty: one in this process, with its data beside "+
+		"the database")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -47,14 +48,16 @@ func run(ctx context.Context, path, shard, url string) (err error) {
 	if err != nil {
 		return err
 	}
-	tailer, err := follower.NewTailer(b, &follower.Options{Hooks: follower.Hooks{OnError: func(f follower.Failure) { log.Print(f.Err) }}})
+	tailer, err := follower.NewTailer(b,
+		&follower.Options{Hooks: follower.Hooks{OnError: func(f follower.Failure) { log.Print(f.Err) }}})
 	if err != nil {
 		return err
 	}
 	if err := tailer.Follow("outbox", r, "*"); err != nil {
 		return err
 	}
-	consumer, err := r.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
+	consumer, err := r.stream.OrderedConsumer(ctx,
+		jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,8 @@ func (r *relay) Load(ctx context.Context) (follower.Checkpoint, error) {
 		}
 		store := msg.Header.Get(headerStore)
 		if cp.Store != "" && cp.Store != store {
-			return follower.Checkpoint{}, fmt.Errorf("%w: the stream has decisions of %q and of %q", core.ErrStoreChanged, cp.Store, store)
+			return follower.Checkpoint{}, fmt.Errorf("%w: the stream has decisions of %q and of %q",
+				core.ErrStoreChanged, cp.Store, store)
 		}
 		cp.Store = store
 		cp.Positions = append(cp.Positions, p)
@@ -130,5 +131,6 @@ func (r *relay) Apply(ctx context.Context, b follower.Batch) error {
 
 func conflict(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }

@@ -84,7 +84,8 @@ func TestExactlyOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if before := last[p.Shard]; p.Seq != before.Seq+1 || p.Token < before.Token || string(msg.Data()) != fmt.Sprint(p.Seq) || msg.Subject() != subject(p.Shard) {
+		if before := last[p.Shard]; p.Seq != before.Seq+1 || p.Token < before.Token ||
+			string(msg.Data()) != fmt.Sprint(p.Seq) || msg.Subject() != subject(p.Shard) {
 			t.Errorf("%v with %q on %s came after %v", p, msg.Data(), msg.Subject(), before)
 		}
 		last[p.Shard] = p

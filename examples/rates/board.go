@@ -65,7 +65,7 @@ type board struct {
 
 	mu   sync.RWMutex
 	t    *table
-	asOf time.Time // whatever was set before is in t
+	asOf time.Time // every rate set before is in t
 }
 
 // refresh reads the table.
@@ -82,7 +82,8 @@ func (d *board) refresh(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.t != nil && t.Token < d.t.Token {
-		return fmt.Errorf("the table was written under token %d, and an older copy under %d: the store went back", t.Token, d.t.Token)
+		return fmt.Errorf("the table was written under token %d, and an older copy under %d: the store went back",
+			t.Token, d.t.Token)
 	}
 	if sent.After(d.asOf) {
 		d.t, d.asOf = t, sent
@@ -90,7 +91,7 @@ func (d *board) refresh(ctx context.Context) error {
 	return nil
 }
 
-// follow refreshes the copy until ctx ends. What fails is reported and tried again.
+// follow refreshes the copy until ctx ends. A failure is reported and tried again.
 func (d *board) follow(ctx context.Context, every time.Duration, failed func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -84,7 +84,7 @@ func TestZombie(t *testing.T) {
 		}
 		check(1.2)
 		if got, err := d.rate("GBP/USD", time.Second); err != nil || got != 1.3 {
-			t.Errorf("what the former leader had set: %v, %v", got, err)
+			t.Errorf("the rates of the former leader: %v, %v", got, err)
 		}
 		time.Sleep(10 * time.Second)
 		if _, err := d.rate("EUR/USD", 5*time.Second); err == nil || !strings.Contains(err.Error(), "10s old") {
