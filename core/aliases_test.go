@@ -54,7 +54,7 @@ func TestAliasesAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	if n < 30 || !composite["driver.Fence"] {
+	if n < 20 || !composite["driver.Fence"] {
 		t.Errorf("%d aliases, and Fence is a struct: %v: the test no longer finds them", n, composite["driver.Fence"])
 	}
 }

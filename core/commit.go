@@ -16,9 +16,9 @@ import (
 
 // Committed is what a Commit did.
 type Committed struct {
-	Number WriteNo // of the commit; several callers may share one
-	First  Seq     // of the first entry that this call appended; 0 if none
-	Last   Seq     // of the last; the entries between are this call's too
+	Number driver.WriteNo // of the commit; several callers may share one
+	First  Seq            // of the first entry that this call appended; 0 if none
+	Last   Seq            // of the last; the entries between are this call's too
 	// Versions has, for each operation, the version that a Put gave its item, 0
 	// for other kinds. Nil without a Put, and where an unknown outcome was settled
 	// by reading back: Get tells then.
@@ -71,7 +71,7 @@ func (l *Lease) Commit(ctx context.Context, ops ...Op) (Committed, error) {
 // Append appends one entry to the shard's decision log and returns its number. It
 // is a Commit of one.
 func (l *Lease) Append(ctx context.Context, payload []byte) (Seq, error) {
-	c, err := l.Commit(ctx, Op{Kind: OpAppend, Value: payload})
+	c, err := l.Commit(ctx, Op{Kind: driver.OpAppend, Value: payload})
 	return c.Last, err
 }
 
@@ -122,13 +122,13 @@ func (l *Lease) newPending(ops []Op) (*pending, error) {
 		buf = append(buf, op.Value...)
 		op.Value = buf[from:len(buf):len(buf)]
 		switch op.Kind {
-		case OpAppend:
+		case driver.OpAppend:
 			p.appends++
-		case OpTrim:
+		case driver.OpTrim:
 			p.solo = true
-		case OpPut, OpDelete:
+		case driver.OpPut, driver.OpDelete:
 			p.keyed = true
-			p.solo = p.solo || op.IfVersion != AnyVersion
+			p.solo = p.solo || op.IfVersion != driver.AnyVersion
 		}
 	}
 	return p, nil

@@ -285,19 +285,19 @@ func (w *world) takeOver(m *member, appends int) {
 	b := m.tap.Backend
 	s, err := b.Join(ctx, Member{Session: newSessionID(), Node: "thief", TTL: ttl})
 	w.must(err)
-	v, err := b.Observe(ctx, ObserveQuery{})
+	v, err := b.Observe(ctx, driver.ObserveQuery{})
 	w.must(err)
-	var seen Owner
+	var seen driver.Owner
 	for _, st := range v.Shards {
 		if st.Shard == "s" {
 			seen = st.Owner
 		}
 	}
-	got, err := s.Acquire(ctx, []Claim{{Shard: "s", Seen: seen, Preempt: true}})
+	got, err := s.Acquire(ctx, []driver.Claim{{Shard: "s", Seen: seen, Preempt: true}})
 	w.must(err)
 	w.must(got[0].Err)
 	for i := range appends {
-		r, err := s.Commit(ctx, []Write{{Fence: got[0].Fence, Number: got[0].Head.Number + 1 + WriteNo(i), Nonce: 9, Ops: []Op{Append([]byte("thief"))}}})
+		r, err := s.Commit(ctx, []driver.Write{{Fence: got[0].Fence, Number: got[0].Head.Number + 1 + driver.WriteNo(i), Nonce: 9, Ops: []Op{Append([]byte("thief"))}}})
 		w.must(err)
 		w.must(r[0].Err)
 	}
@@ -372,7 +372,7 @@ func TestUnknownOutcomeThenFenced(t *testing.T) {
 						}
 					}
 				}
-				if applied := c.want == nil && c.ops[0].Kind == OpAppend; applied != (mine == 1) {
+				if applied := c.want == nil && c.ops[0].Kind == driver.OpAppend; applied != (mine == 1) {
 					w.Errorf("%d entries of mine", mine)
 				}
 				if _, err := l.Append(w.Context(), nil); !NotApplied(err) {
@@ -587,7 +587,7 @@ func TestRetryableRefusalIsRetried(t *testing.T) {
 // once, and the next is taken.
 func TestNumberIsTakenAnew(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
-		r, err := l.sess.(*tapSession).Session.Commit(w.Context(), []Write{{Fence: l.Fence(), Number: 1, Nonce: 5, Ops: []Op{Append(nil)}}})
+		r, err := l.sess.(*tapSession).Session.Commit(w.Context(), []driver.Write{{Fence: l.Fence(), Number: 1, Nonce: 5, Ops: []Op{Append(nil)}}})
 		w.must(err)
 		w.must(r[0].Err)
 		seq, err := l.Append(w.Context(), nil)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
 )
 
 // The contract's errors that applications meet (rule E1). An error of these
@@ -15,8 +16,6 @@ var (
 	ErrFenced = driver.ErrFenced
 	// ErrSessionLost: the session has no record in the store any more: it was evicted or superseded.
 	ErrSessionLost = driver.ErrSessionLost
-	// ErrHeld: another session holds the shard. See HeldError.
-	ErrHeld = driver.ErrHeld
 	// ErrNoTarget: the successor of a handover does not live.
 	ErrNoTarget = driver.ErrNoTarget
 	// ErrConflict: a precondition of a commit does not hold. See ConflictError.
@@ -89,10 +88,11 @@ func NotApplied(err error) bool {
 
 // RevokedError says which lease ended and why. It matches ErrLost unless the
 // lease was given back, and beside it what caused it: ErrLapsed, ErrFenced,
-// ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled or ErrReleased.
+// ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled or ErrReleased. Cause says
+// it in a few words, for logs and metrics.
 type RevokedError struct {
 	Fence Fence
-	Cause Cause
+	Cause fsm.Cause
 }
 
 func (e *RevokedError) Error() string {
@@ -109,17 +109,17 @@ func (e *RevokedError) Is(target error) bool {
 
 func (e *RevokedError) sentinel() error {
 	switch e.Cause {
-	case CauseLapsed:
+	case fsm.CauseLapsed:
 		return ErrLapsed
-	case CauseFenced, CausePreempted:
+	case fsm.CauseFenced, fsm.CausePreempted:
 		return ErrFenced
-	case CauseSessionLost:
+	case fsm.CauseSessionLost:
 		return ErrSessionLost
-	case CauseStoreChanged:
+	case fsm.CauseStoreChanged:
 		return ErrStoreChanged
-	case CauseDrainBudget:
+	case fsm.CauseDrainBudget:
 		return ErrDrainBudget
-	case CauseStalled:
+	case fsm.CauseStalled:
 		return ErrStalled
 	}
 	return ErrReleased

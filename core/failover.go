@@ -70,7 +70,7 @@ func (e *Elector) failedOver(v *driver.View) {
 	}
 	for _, s := range e.m.AppendShards(nil) {
 		if t := s.Owner.Token; !listed[s.Shard] && t != 0 && t <= v.Floor {
-			v.Shards = append(v.Shards, driver.ShardState{Shard: s.Shard, Owner: Owner{Token: v.Floor}})
+			v.Shards = append(v.Shards, driver.ShardState{Shard: s.Shard, Owner: driver.Owner{Token: v.Floor}})
 		}
 	}
 	if !raised || e.phase != running {

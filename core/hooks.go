@@ -15,8 +15,8 @@ import (
 type Hooks struct {
 	// OnGrant: the lease was granted. Its handler starts next.
 	OnGrant func(Fence)
-	// OnRevoke: the lease may not be used any more.
-	OnRevoke func(Fence, Cause)
+	// OnRevoke: the lease may not be used any more; errors.Is tells why.
+	OnRevoke func(*RevokedError)
 	// OnHandlerStart: the handler was called.
 	OnHandlerStart func(Fence)
 	// OnHandlerReturn: the handler returned err after it ran for the given time,
@@ -25,10 +25,10 @@ type Hooks struct {
 	OnHandlerReturn func(fence Fence, ran time.Duration, err error)
 	// OnStuck: the lease is revoked, and its handler has not returned within the
 	// drain budget, or stalled. The shard is not released until it does.
-	OnStuck func(Fence, Cause)
-	// OnRefused: the store refused a write under fence; current is the record that
-	// refused it, zero where the store does not tell. Somebody else took over.
-	OnRefused func(fence Fence, current Owner)
+	OnStuck func(*RevokedError)
+	// OnRefused: the store refused a write by its fence, since another session took over.
+	// Current is zero where the store does not tell which.
+	OnRefused func(*FencedError)
 	// OnDamaged: a record of the store cannot be read (D1). Reported once for each
 	// record, and at most once a minute if it becomes damaged in other ways; at most 64
 	// records at a time, beyond which View.DamagedTotal counts on.

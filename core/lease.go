@@ -40,7 +40,7 @@ type trust struct {
 }
 
 func (e *Elector) newLease(f Fence, sess driver.Session, t *trust, head Head) *Lease {
-	l := &Lease{e: e, clk: e.clk, fence: f, sess: sess, trust: t, lapse: &RevokedError{Fence: f, Cause: CauseLapsed}}
+	l := &Lease{e: e, clk: e.clk, fence: f, sess: sess, trust: t, lapse: &RevokedError{Fence: f, Cause: fsm.CauseLapsed}}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.commits.head = head
 	l.progress.Store(int64(e.clk.now()))

@@ -140,7 +140,7 @@ var mutants = []mutate.Mutant{
 	{Name: "T1: group commit tells its callers one number", Killer: "TestGroupCommit", Edits: []mutate.Edit{
 		{File: "commit.go", Old: "\t\t\tnext += Seq(p.appends)\n", New: ""}}},
 	{Name: "F2: group commit merges preconditions", Killer: "TestWhatIsMerged", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "p.solo = p.solo || op.IfVersion != AnyVersion", New: ""}}},
+		{File: "commit.go", Old: "p.solo = p.solo || op.IfVersion != driver.AnyVersion", New: ""}}},
 	{Name: "F1: group commit merges two writes of one key", Killer: "TestWhatIsMerged", Edits: []mutate.Edit{
 		{File: "commit.go", Old: "\t\t\t\t\treturn n // a key is once in each pending: it is another caller's\n", New: ""}}},
 	{Name: "F2: one caller's refusal is everybody's", Killer: "TestRefusalOfMergedWriteIsOnesOwn", Edits: []mutate.Edit{

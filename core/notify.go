@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
 )
 
 // maxEvents bounds what waits for slow hooks.
@@ -113,13 +114,13 @@ func (n *notifier) grant(f Fence) {
 	})
 }
 
-func (n *notifier) revoke(f Fence, c Cause) {
+func (n *notifier) revoke(f Fence, c fsm.Cause) {
 	if n.h.OnRevoke == nil && n.log == nil {
 		return
 	}
 	n.post(func() {
 		if n.h.OnRevoke != nil {
-			n.h.OnRevoke(f, c)
+			n.h.OnRevoke(&RevokedError{Fence: f, Cause: c})
 		}
 		n.info("tenure: lease ended", append(fenceAttrs(f), slog.String("cause", c.String()))...)
 	})
@@ -152,25 +153,25 @@ func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bo
 	})
 }
 
-func (n *notifier) stuck(f Fence, c Cause) {
+func (n *notifier) stuck(f Fence, c fsm.Cause) {
 	if n.h.OnStuck == nil && n.log == nil {
 		return
 	}
 	n.post(func() {
 		if n.h.OnStuck != nil {
-			n.h.OnStuck(f, c)
+			n.h.OnStuck(&RevokedError{Fence: f, Cause: c})
 		}
 		n.warn("tenure: handler stuck: its shard is not released", append(fenceAttrs(f), slog.String("cause", c.String()))...)
 	})
 }
 
-func (n *notifier) refused(f Fence, current Owner) {
+func (n *notifier) refused(f Fence, current driver.Owner) {
 	if n.h.OnRefused == nil && n.log == nil {
 		return
 	}
 	n.post(func() {
 		if n.h.OnRefused != nil {
-			n.h.OnRefused(f, current)
+			n.h.OnRefused(&FencedError{Fence: f, Current: current})
 		}
 		n.warn("tenure: write refused by its fence", append(fenceAttrs(f),
 			slog.Int64("current_token", int64(current.Token)), slog.String("current_session", string(current.Session)))...)

@@ -2,6 +2,8 @@ package core
 
 import (
 	"errors"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
 	"math"
 	"strings"
 	"testing"
@@ -75,16 +77,16 @@ func TestHostNode(t *testing.T) {
 			t.Errorf("sanitise(%q) = %q, want %q", in, got, want)
 		}
 	}
-	if err := CheckNode(hostNode()); err != nil {
+	if err := driver.CheckNode(hostNode()); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestRevokedErrorMatches(t *testing.T) {
 	t.Parallel()
-	for c := CauseReleased; c <= CauseStoreChanged; c++ {
+	for c := fsm.CauseReleased; c <= fsm.CauseStoreChanged; c++ {
 		err := error(&RevokedError{Fence: Fence{Shard: "s", Token: 7}, Cause: c})
-		given := c == CauseReleased || c == CauseReturned || c == CauseLeft
+		given := c == fsm.CauseReleased || c == fsm.CauseReturned || c == fsm.CauseLeft
 		if errors.Is(err, ErrLost) == given || errors.Is(err, ErrReleased) != given || !NotApplied(err) {
 			t.Errorf("%v: lost %v, released %v", err, errors.Is(err, ErrLost), errors.Is(err, ErrReleased))
 		}

@@ -263,11 +263,11 @@ func (w *world) newMember(node string, change ...func(*Options)) *member {
 	}
 	o.Hooks = Hooks{
 		OnGrant:         func(f Fence) { say("grant %s", f.Shard) },
-		OnRevoke:        func(f Fence, c Cause) { say("revoke %s: %v", f.Shard, c) },
+		OnRevoke:        func(e *RevokedError) { say("revoke %s: %v", e.Fence.Shard, e.Cause) },
 		OnHandlerStart:  func(f Fence) { say("start %s", f.Shard) },
 		OnHandlerReturn: func(f Fence, _ time.Duration, err error) { say("return %s: %v", f.Shard, err) },
-		OnStuck:         func(f Fence, c Cause) { say("stuck %s: %v", f.Shard, c) },
-		OnRefused:       func(f Fence, o Owner) { say("refused %s", f.Shard) },
+		OnStuck:         func(e *RevokedError) { say("stuck %s: %v", e.Fence.Shard, e.Cause) },
+		OnRefused:       func(e *FencedError) { say("refused %s", e.Fence.Shard) },
 		OnSession:       func(ev SessionEvent) { say("session %s", ev.Kind) },
 		OnPeer:          func(ev PeerEvent) { say("peer %s %s", ev.Peer.Node, ev.Kind) },
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // Dialect is how a database wants its statements.
@@ -55,7 +56,7 @@ var _ Restorer = (*SQL)(nil)
 
 // NewSQL returns an Applier on db, which stays the caller's. The name distinguishes
 // several followers in one database and must stay the same over restarts; it is a
-// label as core.CheckNode describes. It does no I/O: see Create. Nil options work;
+// label as core.CheckShard describes. It does no I/O: see Create. Nil options work;
 // the error matches core.ErrInvalid.
 func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
 	s := &SQL{db: db, name: name, apply: apply}
@@ -69,7 +70,7 @@ func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOption
 	if db == nil || apply == nil {
 		return nil, fmt.Errorf("tenure: %w: follower %q needs a database and a function", core.ErrInvalid, name)
 	}
-	if err := core.CheckNode(name); err != nil {
+	if err := driver.CheckNode(name); err != nil {
 		return nil, err
 	}
 	if len(s.o.Table) > 127 || !regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}$`).MatchString(s.o.Table) {

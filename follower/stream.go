@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // tailMax is about how many entries one page of the stream has.
@@ -16,7 +17,7 @@ const tailMax = 1024
 // stream is the process's one TailLog stream. It announces entries and brings some
 // that cursors may keep; cursors read the rest.
 func (t *Tailer) stream(ctx context.Context) {
-	var cursor core.Cursor
+	var cursor driver.Cursor
 	for attempt := 0; ctx.Err() == nil; {
 		err := error(nil)
 		if attempt > 0 {
@@ -24,7 +25,7 @@ func (t *Tailer) stream(ctx context.Context) {
 			// or whether it works.
 			err = t.readHeads(ctx, true)
 		}
-		var page *core.TailPage
+		var page *driver.TailPage
 		quiet, sent := false, time.Now()
 		if err == nil {
 			call, cancel := context.WithTimeout(ctx, t.o.Resync)
@@ -147,7 +148,7 @@ func (t *Tailer) doubt() {
 }
 
 // reset takes in that the stream begins anew.
-func (t *Tailer) reset(heads []core.ShardHead, sent time.Time) {
+func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 	t.heads(heads, sent, true)
 	if h := t.o.Hooks.OnReset; h != nil {
 		h(Reset{Shards: len(heads)})
@@ -157,7 +158,7 @@ func (t *Tailer) reset(heads []core.ShardHead, sent time.Time) {
 // heads takes in every shard's head; with anew nothing connects them to what was
 // heard before. A shard whose head is behind a position, or missing, is looked at
 // once more: the page may be older than the log that its cursor has read meanwhile.
-func (t *Tailer) heads(heads []core.ShardHead, sent time.Time, anew bool) {
+func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, anew bool) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()

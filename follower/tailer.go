@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // Tailer reads the decision logs of a namespace for one process and hands them to
@@ -83,10 +84,10 @@ func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 // its name, or several by a prefix and "*"; "*" alone stands for all but reserved
 // ones, which are to be named. Several Appliers may follow one shard, each at its
 // own pace. The name, which must differ from the others' and is a label as
-// core.CheckNode describes, stands in errors and hooks. The error matches
+// core.CheckShard describes, stands in errors and hooks. The error matches
 // core.ErrInvalid.
 func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
-	if err := core.CheckNode(name); err != nil {
+	if err := driver.CheckNode(name); err != nil {
 		return err
 	}
 	if a == nil || len(shards) == 0 {

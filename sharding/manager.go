@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // Manager shares a set of shards among the members of a namespace, for one
@@ -216,7 +217,7 @@ const (
 
 // tail waits for entries of the assigner's log.
 func (m *Manager) tail(ctx context.Context) {
-	var cursor core.Cursor
+	var cursor driver.Cursor
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, resync) // a reply may have been lost: X1
 		page, err := m.b.TailLog(limited, cursor, tailPage)

@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // Members get even shares, one that joins gets its share within an interval, with
@@ -259,7 +260,7 @@ func TestHalfWrittenPlan(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		res, err := s.Commit(w.Context(), []core.Write{{
+		res, err := s.Commit(w.Context(), []driver.Write{{
 			Fence: core.Fence{Shard: assigner, Session: o.Session, Token: o.Token}, Number: head.Head.Number + 1, Nonce: 1,
 			Ops: []core.Op{core.Append(parts[0])},
 		}})
@@ -283,7 +284,7 @@ func TestHalfWrittenPlan(t *testing.T) {
 
 // lastSession is another session on the member's backend: the store looks at the
 // fence, not at who sends it.
-func lastSession(w *world, m *member) core.Session {
+func lastSession(w *world, m *member) driver.Session {
 	s, err := m.b.Join(w.Context(), core.Member{Session: "0123", Node: "forger", TTL: time.Hour})
 	if err != nil {
 		w.Fatal(err)

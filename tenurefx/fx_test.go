@@ -107,7 +107,7 @@ func TestModule(t *testing.T) {
 			tenurefx.AsHooks(func() core.Hooks { return core.Hooks{OnGrant: func(core.Fence) { hooks[0].Add(1) }} }),
 			tenurefx.AsHooks(func() core.Hooks {
 				return core.Hooks{OnGrant: func(core.Fence) { hooks[1].Add(1) },
-					OnRevoke: func(core.Fence, core.Cause) {}}
+					OnRevoke: func(*core.RevokedError) {}}
 			}),
 		),
 	)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/harness"
 	"github.com/tenure-go/tenure/internal/intercept"
 )
@@ -16,7 +17,7 @@ import (
 // of it.
 func newGate(tell func(event)) *harness.Gate {
 	return &harness.Gate{
-		Held: func(writes []core.Write) { tell(event{Is: isHeld, Writes: ofAirports(seen(writes))}) },
+		Held: func(writes []driver.Write) { tell(event{Is: isHeld, Writes: ofAirports(seen(writes))}) },
 		Late: func(c *intercept.Call, _ bool, err error) {
 			told := seen(c.Writes)
 			for i := range told {
@@ -55,13 +56,13 @@ func (w *write) judge(err error) {
 }
 
 // seen describes writes for the director.
-func seen(writes []core.Write) []write {
+func seen(writes []driver.Write) []write {
 	out := make([]write, len(writes))
 	for i, w := range writes {
 		out[i] = write{Airport: string(w.Fence.Shard), Token: int64(w.Fence.Token)}
 		for _, op := range w.Ops {
 			d, err := decodeDecision(op.Value)
-			if op.Kind != core.OpAppend || err != nil {
+			if op.Kind != driver.OpAppend || err != nil {
 				continue
 			}
 			if out[i].Departure == 0 {

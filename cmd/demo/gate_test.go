@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/harness"
 	"github.com/tenure-go/tenure/internal/intercept"
 )
@@ -15,23 +16,23 @@ import (
 // fakeStore answers commits from a script; everything else is not called.
 type fakeStore struct {
 	core.Backend
-	answers []core.CommitResult
-	writes  []core.Write
+	answers []driver.CommitResult
+	writes  []driver.Write
 	ctxErr  []error
 }
 
-func (f *fakeStore) Join(context.Context, core.Member) (core.Session, error) {
+func (f *fakeStore) Join(context.Context, core.Member) (driver.Session, error) {
 	return fakeSession{f: f}, nil
 }
 
 type fakeSession struct {
-	core.Session
+	driver.Session
 	f *fakeStore
 }
 
 func (s fakeSession) Beat(context.Context) error { return nil }
 
-func (s fakeSession) Commit(ctx context.Context, writes []core.Write) ([]core.CommitResult, error) {
+func (s fakeSession) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
 	s.f.writes = append(s.f.writes, writes...)
 	s.f.ctxErr = append(s.f.ctxErr, ctx.Err())
 	out := s.f.answers[:len(writes)]
@@ -39,10 +40,10 @@ func (s fakeSession) Commit(ctx context.Context, writes []core.Write) ([]core.Co
 	return out, nil
 }
 
-func writeOf(airport string, token, count int) core.Write {
+func writeOf(airport string, token, count int) driver.Write {
 	d := decision{Departure: 100 + count, Count: count, Token: int64(token)}
-	return core.Write{
-		Fence: core.Fence{Shard: core.ShardID(airport), Session: "old", Token: core.Token(token)}, Number: core.WriteNo(count), Nonce: 1,
+	return driver.Write{
+		Fence: core.Fence{Shard: core.ShardID(airport), Session: "old", Token: core.Token(token)}, Number: driver.WriteNo(count), Nonce: 1,
 		Ops: []core.Op{core.Append(d.encode())},
 	}
 }
@@ -61,8 +62,8 @@ func next[T any](t *testing.T, c <-chan T) T {
 // TestGate holds a write, ends its context, and sends it all the same.
 func TestGate(t *testing.T) {
 	t.Parallel()
-	refused := &core.FencedError{Fence: core.Fence{Shard: "ATL", Token: 41}, Current: core.Owner{Session: "new", Token: 57}}
-	f := &fakeStore{answers: []core.CommitResult{{}, {Err: refused}, {}, {}}}
+	refused := &core.FencedError{Fence: core.Fence{Shard: "ATL", Token: 41}, Current: driver.Owner{Session: "new", Token: 57}}
+	f := &fakeStore{answers: []driver.CommitResult{{}, {Err: refused}, {}, {}}}
 	events := make(chan event, 10)
 	g := newGate(func(e event) { events <- e })
 	s, err := intercept.Wrap(f, g.Around).Join(t.Context(), core.Member{})
@@ -70,14 +71,14 @@ func TestGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Hold("ATL", harness.BeforeSend)
-	if _, err := s.Commit(t.Context(), []core.Write{writeOf("BOS", 3, 1)}); err != nil {
+	if _, err := s.Commit(t.Context(), []driver.Write{writeOf("BOS", 3, 1)}); err != nil {
 		t.Fatal(err)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan []core.CommitResult, 1)
+	done := make(chan []driver.CommitResult, 1)
 	go func() {
-		res, _ := s.Commit(ctx, []core.Write{writeOf("ATL", 41, 133)})
+		res, _ := s.Commit(ctx, []driver.Write{writeOf("ATL", 41, 133)})
 		done <- res
 	}()
 	held := next(t, events)
@@ -86,7 +87,7 @@ func TestGate(t *testing.T) {
 	}
 	behind := make(chan error, 1)
 	go func() {
-		_, err := s.Commit(ctx, []core.Write{writeOf("DEN", 5, 9)})
+		_, err := s.Commit(ctx, []driver.Write{writeOf("DEN", 5, 9)})
 		behind <- err
 	}()
 	beaten := make(chan error, 1)
@@ -119,7 +120,7 @@ func TestGate(t *testing.T) {
 	if e := next(t, events); e.Is != isAnswered || e.Writes[0].Airport != "DEN" || e.Writes[0].Outcome != wasAccepted || f.ctxErr[2] != nil {
 		t.Errorf("the write that waited behind: %+v, sent with %v", e, f.ctxErr[2])
 	}
-	if _, err := s.Commit(t.Context(), []core.Write{writeOf("ATL", 41, 134)}); err != nil || len(events) != 0 {
+	if _, err := s.Commit(t.Context(), []driver.Write{writeOf("ATL", 41, 134)}); err != nil || len(events) != 0 {
 		t.Errorf("a later write: error %v, %d events, want it to pass in silence", err, len(events))
 	}
 }
@@ -128,7 +129,7 @@ func TestGate(t *testing.T) {
 // the report is about departures.
 func TestGateTellsAirportsOnly(t *testing.T) {
 	t.Parallel()
-	f := &fakeStore{answers: []core.CommitResult{{}, {Err: &core.FencedError{}}, {Err: &core.FencedError{}}}}
+	f := &fakeStore{answers: []driver.CommitResult{{}, {Err: &core.FencedError{}}, {Err: &core.FencedError{}}}}
 	events := make(chan event, 10)
 	g := newGate(func(e event) { events <- e })
 	s, err := intercept.Wrap(f, g.Around).Join(t.Context(), core.Member{})
@@ -138,7 +139,7 @@ func TestGateTellsAirportsOnly(t *testing.T) {
 	g.Hold("ATL", harness.BeforeSend)
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Commit(t.Context(), []core.Write{writeOf("_assigner", 2, 1), writeOf("ATL", 41, 133)})
+		_, err := s.Commit(t.Context(), []driver.Write{writeOf("_assigner", 2, 1), writeOf("ATL", 41, 133)})
 		done <- err
 	}()
 	if e := next(t, events); e.Is != isHeld || len(e.Writes) != 1 || e.Writes[0].Airport != "ATL" {
@@ -157,12 +158,12 @@ func TestGateTellsAirportsOnly(t *testing.T) {
 // Tenure's own.
 func TestUnfencedLeavesPlans(t *testing.T) {
 	t.Parallel()
-	f := &fakeStore{answers: []core.CommitResult{{Err: &core.FencedError{Current: core.Owner{Session: "new", Token: 57}}}}}
+	f := &fakeStore{answers: []driver.CommitResult{{Err: &core.FencedError{Current: driver.Owner{Session: "new", Token: 57}}}}}
 	s, err := harness.Unfenced(f).Join(t.Context(), core.Member{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := s.Commit(t.Context(), []core.Write{writeOf("_assigner", 2, 1)})
+	res, err := s.Commit(t.Context(), []driver.Write{writeOf("_assigner", 2, 1)})
 	if err != nil || !errors.Is(res[0].Err, core.ErrFenced) || len(f.writes) != 1 {
 		t.Errorf("got %+v, %v after %d writes, want the refusal of one", res, err, len(f.writes))
 	}
@@ -171,18 +172,18 @@ func TestUnfencedLeavesPlans(t *testing.T) {
 // TestUnfenced sees a dead fence and a taken number overridden, and nothing else.
 func TestUnfenced(t *testing.T) {
 	t.Parallel()
-	current := core.Owner{Session: "new", Token: 57}
+	current := driver.Owner{Session: "new", Token: 57}
 	other := &core.ConflictError{Shard: "ATL", Op: 0}
-	f := &fakeStore{answers: []core.CommitResult{
+	f := &fakeStore{answers: []driver.CommitResult{
 		{Err: &core.FencedError{Current: current}}, {Err: other},
-		{Err: &core.ConflictError{Shard: "ATL", Op: core.NumberConflict, Head: core.Head{Number: 140}}},
+		{Err: &core.ConflictError{Shard: "ATL", Op: driver.NumberConflict, Head: core.Head{Number: 140}}},
 		{Head: core.Head{Number: 141}},
 	}}
 	s, err := harness.Unfenced(f).Join(t.Context(), core.Member{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := s.Commit(t.Context(), []core.Write{writeOf("ATL", 41, 133), writeOf("BOS", 3, 1)})
+	res, err := s.Commit(t.Context(), []driver.Write{writeOf("ATL", 41, 133), writeOf("BOS", 3, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func TestUnfenced(t *testing.T) {
 	if want := (core.Fence{Shard: "ATL", Session: "new", Token: 57}); last.Fence != want || last.Number != 141 {
 		t.Errorf("sent again as %+v number %d, want %+v number 141", last.Fence, last.Number, want)
 	}
-	if got := seen([]core.Write{last})[0]; got.Count != 133 {
+	if got := seen([]driver.Write{last})[0]; got.Count != 133 {
 		t.Errorf("the decision was changed: %+v", got)
 	}
 }

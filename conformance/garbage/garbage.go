@@ -252,9 +252,9 @@ func (w *witness) run(t *testing.T, store *conformance.Store, node string, shard
 	t.Cleanup(func() { b.Close() })
 	isGood := func(f core.Fence) bool { return f.Shard[0] == 'g' }
 	e, err := core.NewElector(b, &core.Options{TTL: ttl, Node: node, Logger: slog.New(&lines{w: w, node: node}), Hooks: core.Hooks{
-		OnRevoke: func(f core.Fence, c core.Cause) {
-			if isGood(f) {
-				w.note("%s lost %s: %v", node, f.Shard, c)
+		OnRevoke: func(e *core.RevokedError) {
+			if isGood(e.Fence) {
+				w.note("%s lost %s: %v", node, e.Fence.Shard, e.Cause)
 			}
 		},
 		OnSession: func(ev core.SessionEvent) {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/conformance/history"
-	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
 )
 
 // The checks of this package, beside those of package history.
@@ -196,7 +196,7 @@ func (e *evidence) shortStops() []history.Finding {
 			}
 		}
 		for _, n := range e.journals[k.process] {
-			if n.Is != noteStopped || n.Why != fmt.Sprint(core.CauseLapsed) || n.At < k.at {
+			if n.Is != noteStopped || n.Why != fmt.Sprint(fsm.CauseLapsed) || n.At < k.at {
 				continue
 			}
 			for l, end := range until {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/conformance/history"
-	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
 )
 
 // good is the evidence of a run of two processes without a fault: a wrote entries
@@ -113,7 +113,7 @@ func TestJudge(t *testing.T) {
 		{"a wrong reading", "F1 " + checkRead, func(e *evidence) {
 			e.journals["a"] = append(e.journals["a"], note{Is: noteWrong, Shard: "s", Token: 1, Wrong: "differs"})
 		}},
-		{"a lapse after a short stop", "S9 " + checkShortStop, func(e *evidence) { last(e, "a").Why = fmt.Sprint(core.CauseLapsed) }},
+		{"a lapse after a short stop", "S9 " + checkShortStop, func(e *evidence) { last(e, "a").Why = fmt.Sprint(fsm.CauseLapsed) }},
 		{"a takeover in time", "", func(e *evidence) {
 			e.strikes = []*strike{{step: step{Fault: faultKill}, process: "a", at: lastNote(e, "a").At - 1}}
 		}},

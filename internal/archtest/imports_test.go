@@ -24,7 +24,7 @@ func checkImports(t *tree, rows []row) []finding {
 				if !own {
 					target = name
 				}
-				denied := match(rows[i].deny, target)
+				denied := match(rows[i].deny, target) && rows[i].except != t.fset.Position(f.Pos()).Filename
 				allowed := match(rows[i].allow, target) || !own && standard(name)
 				if denied || !allowed {
 					out = append(out, t.at(spec, "%s may not import %s: beside the standard library it may import %s", p.dir, name, list(rows[i])))
