@@ -84,7 +84,7 @@ var rows = []row{
 	{pkg: "internal/servers"},
 	{pkg: "internal/simulation", allow: []string{"core", "core/driver", "core/fsm", "follower", "sharding"}},
 	// It measures backends as core uses them.
-	{pkg: "internal/sqlfault", allow: []string{"core", "core/driver", "backends/sql", "conformance", "conformance/faultproxy"}},
+	{pkg: "internal/sqlfault", allow: []string{"conformance/system", "internal/outage", "internal/servers", "core", "core/driver", "backends/sql", "conformance", "conformance/faultproxy"}},
 }
 
 // impure is what the state machine may not import: it does no I/O, waits for

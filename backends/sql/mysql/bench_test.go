@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	stdsql "database/sql"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -27,42 +26,11 @@ func open(t testing.TB, dsn servers.DSN, o Options) *Backend {
 	return b
 }
 
-func openDB(t testing.TB, dsn servers.DSN) *stdsql.DB {
-	t.Helper()
-	db, err := stdsql.Open("mysql", dsn.Reveal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
-}
-
 // BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, and
 // from a member that was evicted.
 func BenchmarkAcquire10000(b *testing.B) {
-	b.Run("takeover", func(b *testing.B) {
-		be := open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{})
-		s := sqlfault.Join(b, be, "n0")
-		_, next := sqlfault.Acquire(b, s, sqlfault.Claims(10_000))
-		for i := 0; b.Loop(); i++ {
-			b.StopTimer()
-			heir := sqlfault.Join(b, be, fmt.Sprint("n", i+1))
-			b.StartTimer()
-			res, err := heir.Evict(b.Context(), []driver.Suspect{{Session: s.ID(), Version: 1}})
-			if err != nil || !res[0].Evicted {
-				b.Fatal(err, res)
-			}
-			_, next = sqlfault.Acquire(b, heir, next)
-			s = heir
-		}
-	})
-	b.Run("first", func(b *testing.B) {
-		for b.Loop() {
-			b.StopTimer()
-			s := sqlfault.Join(b, open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{MaxConns: 1}), "n")
-			b.StartTimer()
-			sqlfault.Acquire(b, s, sqlfault.Claims(10_000))
-		}
+	sqlfault.BenchmarkAcquire10000(b, opened, func(b *testing.B) driver.Backend {
+		return open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{MaxConns: 1})
 	})
 }
 
@@ -96,10 +64,10 @@ func BenchmarkHeartbeatTable(b *testing.B) {
 // BenchmarkLeaseRow is the plain SQL baseline: one statement per lease taken, and
 // one transaction per entry appended under a lock of the lease's row.
 func BenchmarkLeaseRow(b *testing.B) {
-	db := openDB(b, pool.Get(b, servers.MariaDB, nil).Database(b))
+	db := setup.DB(b, pool.Get(b, servers.MariaDB, nil).Database(b))
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
-	exec(b, db, "CREATE TABLE lease (name VARCHAR(64) PRIMARY KEY, holder VARCHAR(64), token BIGINT, expires DATETIME(6))",
+	sqlfault.Exec(b, db, "CREATE TABLE lease (name VARCHAR(64) PRIMARY KEY, holder VARCHAR(64), token BIGINT, expires DATETIME(6))",
 		"CREATE TABLE log (name VARCHAR(64), seq BIGINT, payload BLOB, PRIMARY KEY (name, seq))",
 		"INSERT INTO lease VALUES ('s0', 'me', 1, now())") // of the appends
 	b.Run("acquire1", func(b *testing.B) {

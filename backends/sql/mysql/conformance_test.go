@@ -111,14 +111,14 @@ FROM information_schema.table_constraints WHERE table_schema = database() AND co
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
-	b, db := open(t, dsn, Options{}), openDB(t, dsn)
+	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 	sqlfault.CheckBounds(t, b, func(string) *stdsql.DB { return db }, sqlfault.OfServers())
 }
 
 // TestWideRows is not parallel: it counts what is allocated.
 func TestWideRows(t *testing.T) {
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
-	b, db := open(t, dsn, Options{}), openDB(t, dsn)
+	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 	unbound(t, db)
 	sqlfault.CheckWide(t, b, func(string) *stdsql.DB { return db }, sqlfault.OfServers())
 }

@@ -330,7 +330,7 @@ func TestBarriers(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	writer, reader := open(t, dsn, Options{}), open(t, dsn, Options{})
-	db := openDB(t, dsn)
+	db := setup.DB(t, dsn)
 	count := func() (n int) {
 		t.Helper()
 		err := db.QueryRowContext(t.Context(), "SELECT coalesce(sum(version), 0) FROM tenure_probes WHERE id LIKE 'barrier-%'").Scan(&n)

@@ -19,7 +19,7 @@ func TestKilledAtCommit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
 	dsn := server.Database(t)
-	db := openDB(t, server.Admin())
+	db := setup.DB(t, server.Admin())
 	last := 0
 	sqlfault.StrikeWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
 		var id int
@@ -88,28 +88,6 @@ func TestPageBytes(t *testing.T) {
 	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
-// tx begins a transaction that is rolled back after the test.
-func tx(t *testing.T, db *stdsql.DB, level stdsql.IsolationLevel) *stdsql.Tx {
-	t.Helper()
-	tx, err := db.BeginTx(t.Context(), &stdsql.TxOptions{Isolation: level})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback() })
-	return tx
-}
-
-func exec(t testing.TB, tx interface {
-	ExecContext(context.Context, string, ...any) (stdsql.Result, error)
-}, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if _, err := tx.ExecContext(t.Context(), text); err != nil {
-			t.Fatal(text, err)
-		}
-	}
-}
-
 // TestReadOnly: nothing is granted or committed meanwhile, nobody is lost, and
 // everything can be read.
 func TestReadOnly(t *testing.T) {
@@ -120,8 +98,8 @@ func TestReadOnly(t *testing.T) {
 	reader := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	admin := openDB(t, server.Admin())
-	exec(t, admin, "SET GLOBAL read_only = 1")
+	admin := setup.DB(t, server.Admin())
+	sqlfault.Exec(t, admin, "SET GLOBAL read_only = 1")
 	if view, err := reader.Observe(t.Context(), driver.ObserveQuery{}); err != nil || len(view.Shards) != 1 {
 		t.Errorf("observing what is new, without the right to write a barrier: %+v, %v", view, err)
 	}
@@ -138,7 +116,7 @@ func TestReadOnly(t *testing.T) {
 	if _, err := Open(t.Context(), dsn.Reveal(), "app", nil); !errors.Is(err, driver.ErrUnsupported) {
 		t.Errorf("open: %v", err)
 	}
-	exec(t, admin, "SET GLOBAL read_only = 0")
+	sqlfault.Exec(t, admin, "SET GLOBAL read_only = 0")
 	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
 	if err := s.Beat(t.Context()); err != nil {
 		t.Error(err)
@@ -154,8 +132,8 @@ func TestStoppedTransaction(t *testing.T) {
 	former, heir := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
 	_, next := sqlfault.Acquire(t, former, sqlfault.Claims(3))
 	other := sqlfault.Join(t, b, "n3")
-	stopped := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
-	exec(t, stopped, "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = 'shard-00001' FOR UPDATE",
+	stopped := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	sqlfault.Exec(t, stopped, "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = 'shard-00001' FOR UPDATE",
 		"SELECT * FROM tenure_members WHERE namespace = 'app' AND session = '"+string(other.ID())+"' LOCK IN SHARE MODE")
 	evicted, err := heir.Evict(t.Context(), []driver.Suspect{{Session: other.ID(), Version: 1}, {Session: former.ID(), Version: 1}})
 	if err != nil || !errors.Is(evicted[0].Err, driver.ErrRetry) || !evicted[1].Evicted {
@@ -180,10 +158,10 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2))
-	db := openDB(t, dsn)
-	other := tx(t, db, stdsql.LevelReadCommitted)
+	db := setup.DB(t, dsn)
+	other := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
 	lock := func(shard string) {
-		exec(t, other, "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = '"+shard+"' FOR UPDATE")
+		sqlfault.Exec(t, other, "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = '"+shard+"' FOR UPDATE")
 	}
 	lock("shard-00001")
 	commitBoth := func() error {
@@ -195,7 +173,7 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 		t.Errorf("commit behind a lock: %v", err)
 	}
 	// The transaction with the fewest changes is the deadlock's victim.
-	exec(t, other, "UPDATE tenure_shards SET nonce = nonce + 1 WHERE namespace = 'app' AND shard = 'shard-00001'")
+	sqlfault.Exec(t, other, "UPDATE tenure_shards SET nonce = nonce + 1 WHERE namespace = 'app' AND shard = 'shard-00001'")
 	committed := make(chan error, 1)
 	go func() { committed <- commitBoth() }()
 	awaitLockWait(t, dsn)
@@ -214,7 +192,7 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 // awaitLockWait returns when a statement of the database waits for a lock.
 func awaitLockWait(t *testing.T, dsn servers.DSN) {
 	t.Helper()
-	admin := openDB(t, pool.Get(t, servers.MariaDB, nil).Admin())
+	admin := setup.DB(t, pool.Get(t, servers.MariaDB, nil).Admin())
 	for deadline := time.Now().Add(lockLimit * time.Second); time.Now().Before(deadline); {
 		var waiting int
 		err := admin.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.innodb_trx AS x JOIN information_schema.processlist AS p
@@ -239,8 +217,8 @@ func TestTooSlow(t *testing.T) {
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	other := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
-	exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
+	other := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	sqlfault.Exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := s.Commit(ctx, []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))})
@@ -265,21 +243,21 @@ func TestFence(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b := open(t, dsn, Options{})
-	db := openDB(t, dsn)
-	exec(t, db, "CREATE TABLE deposits (amount INT)")
+	db := setup.DB(t, dsn)
+	sqlfault.Exec(t, db, "CREATE TABLE deposits (amount INT)")
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	fence := granted[0].Fence
 	for _, level := range []stdsql.IsolationLevel{stdsql.LevelReadCommitted, stdsql.LevelRepeatableRead, stdsql.LevelSerializable} {
-		first, old := tx(t, db, level), tx(t, db, level)
+		first, old := sqlfault.Tx(t, db, level), sqlfault.Tx(t, db, level)
 		if err := b.FenceTx(t.Context(), first, fence); err != nil {
 			t.Fatalf("%v: %v", level, err)
 		}
-		exec(t, first, "INSERT INTO deposits VALUES (1)")
+		sqlfault.Exec(t, first, "INSERT INTO deposits VALUES (1)")
 		if err := first.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		exec(t, old, "SELECT count(*) FROM tenure_nodes") // takes the snapshot, before the takeover
+		sqlfault.Exec(t, old, "SELECT count(*) FROM tenure_nodes") // takes the snapshot, before the takeover
 		res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: fence, To: s.ID()}})
 		if err != nil || res[0].Err != nil {
 			t.Fatal(res, err)
@@ -343,8 +321,8 @@ func TestHeartbeatTable(t *testing.T) {
 // heartbeats returns the pages, of 16 KiB, of the table afterwards.
 func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int) {
 	sqlfault.Heartbeats(t, open(t, dsn, Options{}), members, rounds)
-	db := openDB(t, dsn)
-	exec(t, db, "ANALYZE TABLE tenure_beats")
+	db := setup.DB(t, dsn)
+	sqlfault.Exec(t, db, "ANALYZE TABLE tenure_beats")
 	err := db.QueryRowContext(t.Context(), `SELECT (data_length + index_length) DIV 16384 FROM information_schema.tables
 WHERE table_schema = DATABASE() AND table_name = 'tenure_beats'`).Scan(&pages)
 	if err != nil {

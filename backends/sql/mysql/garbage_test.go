@@ -18,7 +18,7 @@ func TestGarbage(t *testing.T) {
 	server := pool.Get(t, servers.MariaDB, nil)
 	dsn := server.Database(t)
 	app := restricted(t, server, dsn)
-	d := &sqlfault.Database{DB: openDB(t, app), Namespace: "garbage"}
+	d := &sqlfault.Database{DB: setup.DB(t, app), Namespace: "garbage"}
 	calls := new(sqlfault.Calls)
 	store := d.Conformance(calls, func(ctx context.Context, namespace string, how sqlfault.How) (driver.Backend, error) {
 		return openFaulty(ctx, app.Reveal(), namespace, Options{}, calls, how)

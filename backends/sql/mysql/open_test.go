@@ -24,7 +24,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec(t, openDB(t, newer), "UPDATE tenure_schema SET version = 99")
+	sqlfault.Exec(t, setup.DB(t, newer), "UPDATE tenure_schema SET version = 99")
 	for _, c := range []struct {
 		name, dsn, namespace string
 		options              Options
@@ -64,7 +64,7 @@ func TestServerSettings(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, &servers.Options{Config: []string{"log-bin", "server-id = 1", "sync-binlog = 1"}})
 	dsn := server.Database(t)
-	admin := openDB(t, server.Admin())
+	admin := setup.DB(t, server.Admin())
 	for setting, back := range map[string]string{
 		"binlog_format = 'STATEMENT'":        "binlog_format = 'ROW'",
 		"sync_binlog = 0":                    "sync_binlog = 1",
@@ -72,12 +72,12 @@ func TestServerSettings(t *testing.T) {
 		"innodb_flush_log_at_trx_commit = 0": "innodb_flush_log_at_trx_commit = 1",
 		"max_allowed_packet = 1048576":       "max_allowed_packet = 16777216",
 	} {
-		exec(t, admin, "SET GLOBAL "+setting)
+		sqlfault.Exec(t, admin, "SET GLOBAL "+setting)
 		name, _, _ := strings.Cut(setting, " ")
 		if err := Migrate(t.Context(), dsn.Reveal(), nil); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", setting, err)
 		}
-		exec(t, admin, "SET GLOBAL "+back)
+		sqlfault.Exec(t, admin, "SET GLOBAL "+back)
 	}
 	sqlfault.Acquire(t, sqlfault.Join(t, open(t, dsn, Options{}), "n1"), sqlfault.Claims(1))
 }
@@ -140,10 +140,10 @@ func restricted(t *testing.T, server *servers.Server, dsn servers.DSN) servers.D
 		t.Fatal(err)
 	}
 	app := "app_" + dsn.Name()[len(dsn.Name())-8:]
-	admin := openDB(t, server.Admin())
+	admin := setup.DB(t, server.Admin())
 	recipe := strings.NewReplacer("tenure_app", app, "'...'", "'"+dsn.Password()+"'", " app.", " "+dsn.Name()+".").Replace(block(t, "recipe"))
 	for statement := range strings.SplitSeq(strings.TrimSpace(recipe), ";\n") {
-		exec(t, admin, strings.TrimSuffix(statement, ";"))
+		sqlfault.Exec(t, admin, strings.TrimSuffix(statement, ";"))
 	}
 	t.Cleanup(func() { _, _ = admin.Exec("DROP USER " + app) })
 	return dsn.As(app, dsn.Password())
@@ -171,7 +171,7 @@ func TestRunTimeUser(t *testing.T) {
 		sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")))
 	}
 	const noTable, noColumn = 1142, 1143
-	db := openDB(t, app)
+	db := setup.DB(t, app)
 	for text, code := range map[string]uint16{
 		"DELETE FROM tenure_shards":                                    noTable,
 		"DELETE FROM tenure_namespaces":                                noTable,
@@ -217,7 +217,7 @@ func TestRunTimeUser(t *testing.T) {
 		}
 	}
 	// The user of an earlier release: labels stay, and nothing else is different.
-	exec(t, openDB(t, server.Admin()), "REVOKE DELETE ON "+dsn.Name()+".tenure_nodes FROM "+app.User())
+	sqlfault.Exec(t, setup.DB(t, server.Admin()), "REVOKE DELETE ON "+dsn.Name()+".tenure_nodes FROM "+app.User())
 	sqlfault.Labels(t, b)
 }
 
@@ -269,13 +269,13 @@ func TestPasswordOfEachConnection(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
-	sqlfault.CheckNames(t, open(t, dsn, Options{}), openDB(t, dsn))
+	sqlfault.CheckNames(t, open(t, dsn, Options{}), setup.DB(t, dsn))
 }
 
 func TestChunks(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
-	sqlfault.CheckChunks(t, open(t, dsn, Options{}), openDB(t, dsn))
+	sqlfault.CheckChunks(t, open(t, dsn, Options{}), setup.DB(t, dsn))
 }
 
 // TestOlderTables: a namespace from before the incarnation was recorded goes on, and
@@ -287,7 +287,7 @@ func TestOlderTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := openDB(t, dsn.With("multiStatements", "true"))
+	db := setup.DB(t, dsn.With("multiStatements", "true"))
 	sqlfault.CheckOlderTables(t, db, string(schema), "tenure_", func() sqlfault.Floored { return open(t, dsn, Options{}) })
 	if _, err := db.ExecContext(t.Context(), "UPDATE tenure_schema SET version = 1"); err != nil {
 		t.Fatal(err)
@@ -305,7 +305,7 @@ func TestServerID(t *testing.T) {
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	before, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	exec(t, openDB(t, server.Admin()), "SET GLOBAL server_id = 77")
+	sqlfault.Exec(t, setup.DB(t, server.Admin()), "SET GLOBAL server_id = 77")
 	again := []driver.Claim{{Shard: "another"}}
 	if res, err := s.Acquire(t.Context(), again); !errors.Is(err, driver.ErrRetry) {
 		t.Errorf("the first claim under another server_id: %+v, %v, want ErrRetry", res, err)

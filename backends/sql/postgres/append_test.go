@@ -49,7 +49,7 @@ func TestAppendAfterWait(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
-	db := openDB(t, dsn)
+	db := setup.DB(t, dsn)
 	s := sqlfault.Join(t, b, "n1")
 	position := func() (n int64) {
 		if err := db.QueryRowContext(t.Context(), "SELECT sum(position) FROM tenure_tails").Scan(&n); err != nil {
@@ -70,12 +70,12 @@ func TestAppendAfterWait(t *testing.T) {
 		{"for a release", "UPDATE tenure_shards SET session = '' WHERE shard = '%s'", granted[4:5], driver.ErrFenced},
 		{"for a commit", "UPDATE tenure_shards SET number = number + 1, oldest = 1, nonce = 1, commit_token = token WHERE shard = '%s'", granted[5:6], driver.ErrConflict},
 	} {
-		other := tx(t, db, stdsql.LevelReadCommitted)
+		other := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
 		text := c.change
 		if len(c.of) == 1 {
 			text = fmt.Sprintf(c.change, c.of[0].Fence.Shard)
 		}
-		exec(t, other, text)
+		sqlfault.Exec(t, other, text)
 		answers := make([]driver.CommitResult, len(c.of))
 		var commits sync.WaitGroup
 		for i, g := range c.of {
@@ -173,7 +173,7 @@ func TestAppendWithoutACounter(t *testing.T) {
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	exec(t, openDB(t, dsn), "DELETE FROM tenure_tails")
+	sqlfault.Exec(t, setup.DB(t, dsn), "DELETE FROM tenure_tails")
 	res, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))})
 	if !errors.Is(err, driver.ErrRetry) {
 		t.Errorf("commit: %+v, %v", res, err)

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	stdsql "database/sql"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -27,46 +26,11 @@ func open(t testing.TB, dsn servers.DSN, o Options) *Backend {
 	return b
 }
 
-func openDB(t testing.TB, dsn servers.DSN) *stdsql.DB {
-	t.Helper()
-	db, err := stdsql.Open("pgx", dsn.Reveal())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
-}
-
 // BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, and
 // from a member that was evicted.
 func BenchmarkAcquire10000(b *testing.B) {
-	be := open(b, pool.Get(b, servers.Postgres, nil).Database(b), Options{})
-	b.Run("takeover", func(b *testing.B) {
-		s := sqlfault.Join(b, be, "n0")
-		_, next := sqlfault.Acquire(b, s, sqlfault.Claims(10_000))
-		for i := 0; b.Loop(); i++ {
-			b.StopTimer()
-			heir := sqlfault.Join(b, be, fmt.Sprint("n", i+1))
-			b.StartTimer()
-			res, err := heir.Evict(b.Context(), []driver.Suspect{{Session: s.ID(), Version: 1}})
-			if err != nil || !res[0].Evicted {
-				b.Fatal(err, res)
-			}
-			_, next = sqlfault.Acquire(b, heir, next)
-			s = heir
-		}
-	})
-	b.Run("first", func(b *testing.B) {
-		for i := 0; b.Loop(); i++ {
-			b.StopTimer()
-			fresh := open(b, pool.Get(b, servers.Postgres, nil).Database(b), Options{NoNotify: true, MaxConns: 1})
-			s := sqlfault.Join(b, fresh, "n")
-			b.StartTimer()
-			sqlfault.Acquire(b, s, sqlfault.Claims(10_000))
-			b.StopTimer()
-			fresh.Close()
-			b.StartTimer()
-		}
+	sqlfault.BenchmarkAcquire10000(b, opened, func(b *testing.B) driver.Backend {
+		return open(b, pool.Get(b, servers.Postgres, nil).Database(b), Options{NoNotify: true, MaxConns: 1})
 	})
 }
 
@@ -102,18 +66,14 @@ func BenchmarkHeartbeatTable(b *testing.B) {
 // BenchmarkLeaseRow is the plain SQL baseline: one transaction per lease renewed,
 // and one per entry appended under a lock of the lease's row.
 func BenchmarkLeaseRow(b *testing.B) {
-	db := openDB(b, pool.Get(b, servers.Postgres, nil).Database(b))
+	db := setup.DB(b, pool.Get(b, servers.Postgres, nil).Database(b))
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
-	for _, text := range []string{
+	sqlfault.Exec(b, db,
 		"CREATE TABLE lease (name text PRIMARY KEY, holder text, token bigint, expires timestamptz)",
 		"CREATE TABLE log (name text, seq bigint, payload bytea, PRIMARY KEY (name, seq))",
 		"INSERT INTO lease VALUES ('s0', 'me', 1, now())", // of the appends
-	} {
-		if _, err := db.ExecContext(b.Context(), text); err != nil {
-			b.Fatal(err)
-		}
-	}
+	)
 	b.Run("acquire1", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			_, err := db.ExecContext(b.Context(), `INSERT INTO lease VALUES ($1, 'me', 1, now() + interval '10 s')

@@ -102,14 +102,14 @@ func unbound(t *testing.T, db *stdsql.DB) {
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
-	b, db := open(t, dsn, Options{}), openDB(t, dsn)
+	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 	sqlfault.CheckBounds(t, b, func(string) *stdsql.DB { return db }, wide)
 }
 
 // TestWideRows is not parallel: it counts what is allocated.
 func TestWideRows(t *testing.T) {
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
-	b, db := open(t, dsn, Options{}), openDB(t, dsn)
+	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 	unbound(t, db)
 	sqlfault.CheckWide(t, b, func(string) *stdsql.DB { return db }, wide)
 }

@@ -298,7 +298,7 @@ func (d *drill) judge(r *drillResult) {
 // caughtUp waits until the standby has all that the primary has.
 func (d *drill) caughtUp() {
 	d.t.Helper()
-	db := openDB(d.t, d.primary.Admin())
+	db := setup.DB(d.t, d.primary.Admin())
 	d.until("the standby has caught up", func() bool {
 		var done bool
 		err := db.QueryRowContext(d.t.Context(),
@@ -314,7 +314,7 @@ func (d *drill) caughtUp() {
 func (d *drill) promote() {
 	d.t.Helper()
 	d.must(d.standby.Restart(d.t.Context()))
-	db := openDB(d.t, d.standby.Admin())
+	db := setup.DB(d.t, d.standby.Admin())
 	if _, err := db.ExecContext(d.t.Context(), "SELECT pg_promote()"); err != nil {
 		d.t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestKilledAtCommit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, &servers.Options{Config: []string{"commit_delay = 3000", "commit_siblings = 0"}})
 	dsn := server.Database(t)
-	db := openDB(t, server.Admin().Database(dsn.Name()))
+	db := setup.DB(t, server.Admin().Database(dsn.Name()))
 	last := 0
 	out := sqlfault.StrikeWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
 		var pid int
@@ -89,28 +89,6 @@ func TestPageBytes(t *testing.T) {
 	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
-// tx begins a transaction that is rolled back after the test.
-func tx(t *testing.T, db *stdsql.DB, level stdsql.IsolationLevel) *stdsql.Tx {
-	t.Helper()
-	tx, err := db.BeginTx(t.Context(), &stdsql.TxOptions{Isolation: level})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tx.Rollback() })
-	return tx
-}
-
-func exec(t *testing.T, tx interface {
-	ExecContext(context.Context, string, ...any) (stdsql.Result, error)
-}, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if _, err := tx.ExecContext(t.Context(), text); err != nil {
-			t.Fatal(text, err)
-		}
-	}
-}
-
 // TestStoppedTransaction: one that is left open stands in the way of its own shards
 // and session only.
 func TestStoppedTransaction(t *testing.T) {
@@ -120,8 +98,8 @@ func TestStoppedTransaction(t *testing.T) {
 	former, heir := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
 	_, next := sqlfault.Acquire(t, former, sqlfault.Claims(3))
 	other := sqlfault.Join(t, b, "n3")
-	stopped := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
-	exec(t, stopped, "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE",
+	stopped := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	sqlfault.Exec(t, stopped, "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE",
 		"SELECT * FROM tenure_members WHERE node = 'n3' FOR KEY SHARE")
 	evicted, err := heir.Evict(t.Context(), []driver.Suspect{{Session: other.ID(), Version: 1}, {Session: former.ID(), Version: 1}})
 	if err != nil || !errors.Is(evicted[0].Err, driver.ErrRetry) || !evicted[1].Evicted {
@@ -148,9 +126,9 @@ func TestDeadlock(t *testing.T) {
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2))
-	db := openDB(t, dsn)
-	other := tx(t, openDB(t, server.Admin().Database(dsn.Name())), stdsql.LevelReadCommitted)
-	exec(t, other, "SET LOCAL deadlock_timeout = '1min'", "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE")
+	db := setup.DB(t, dsn)
+	other := sqlfault.Tx(t, setup.DB(t, server.Admin().Database(dsn.Name())), stdsql.LevelReadCommitted)
+	sqlfault.Exec(t, other, "SET LOCAL deadlock_timeout = '1min'", "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE")
 	committed := make(chan error, 1)
 	go func() {
 		_, err := s.Commit(t.Context(), []driver.Write{
@@ -168,7 +146,7 @@ func TestDeadlock(t *testing.T) {
 			t.Fatal("the commit does not wait for a lock")
 		}
 	}
-	exec(t, other, "SELECT * FROM tenure_shards WHERE shard = 'shard-00000' FOR UPDATE")
+	sqlfault.Exec(t, other, "SELECT * FROM tenure_shards WHERE shard = 'shard-00000' FOR UPDATE")
 	if err := <-committed; !errors.Is(err, driver.ErrRetry) {
 		t.Errorf("commit in a deadlock: %v, want ErrRetry", err)
 	}
@@ -187,8 +165,8 @@ func TestTooSlow(t *testing.T) {
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	other := tx(t, openDB(t, dsn), stdsql.LevelReadCommitted)
-	exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
+	other := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	sqlfault.Exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
 	for what, c := range map[string]struct {
 		op      driver.Op
 		unknown bool // COMMIT was sent with the statement that waits
@@ -202,13 +180,13 @@ func TestTooSlow(t *testing.T) {
 			_, err := s.Commit(ctx, []driver.Write{{Fence: granted[0].Fence, Number: 1, Nonce: 7, Ops: []driver.Op{c.op}}})
 			ended <- err
 		}()
-		awaitWaiting(t, openDB(t, dsn), 1)
+		awaitWaiting(t, setup.DB(t, dsn), 1)
 		giveUp(driver.ErrSessionLost) // why the caller gives up says nothing of the outcome (E1)
 		err := <-ended
 		if !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrSessionLost) || driver.Unknown(err) != c.unknown || !c.unknown && !errors.Is(err, driver.ErrRetry) {
 			t.Errorf("commit %s behind a lock: %v", what, err)
 		}
-		awaitWaiting(t, openDB(t, dsn), 0)
+		awaitWaiting(t, setup.DB(t, dsn), 0)
 	}
 	if err := s.Beat(t.Context()); err != nil {
 		t.Errorf("a heartbeat meanwhile: %v", err)
@@ -239,7 +217,7 @@ func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int, 
 	if err := b.Close(); err != nil { // the server's statistics come with the end of a session
 		t.Fatal(err)
 	}
-	db := openDB(t, dsn)
+	db := setup.DB(t, dsn)
 	deadline := time.Now().Add(20 * time.Second)
 	for updates := 0; updates < members*rounds; {
 		err := db.QueryRowContext(t.Context(), `SELECT pg_relation_size(relid) / 8192, n_tup_upd, 100.0 * n_tup_hot_upd / greatest(n_tup_upd, 1)
@@ -299,10 +277,10 @@ func TestNotifyFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	nobody := "nobody_" + dsn.Name()[len(dsn.Name())-8:]
-	admin := openDB(t, server.Admin().Database(dsn.Name()))
-	exec(t, admin, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", nobody, dsn.Password()))
+	admin := setup.DB(t, server.Admin().Database(dsn.Name()))
+	sqlfault.Exec(t, admin, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", nobody, dsn.Password()))
 	t.Cleanup(func() { _, _ = admin.Exec("DROP ROLE " + nobody) })
-	db := openDB(t, dsn.As(nobody, dsn.Password()))
+	db := setup.DB(t, dsn.As(nobody, dsn.Password()))
 
 	const (
 		lasts  = 2 * time.Second
@@ -412,8 +390,8 @@ func TestReadOnlyByDefault(t *testing.T) {
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	db := openDB(t, dsn)
-	exec(t, db, fmt.Sprintf("ALTER DATABASE %q SET default_transaction_read_only = on", dsn.Name()),
+	db := setup.DB(t, dsn)
+	sqlfault.Exec(t, db, fmt.Sprintf("ALTER DATABASE %q SET default_transaction_read_only = on", dsn.Name()),
 		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 	write := sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))
 	for {
@@ -443,7 +421,7 @@ func TestStandby(t *testing.T) {
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	var data string
-	if err := openDB(t, server.Admin()).QueryRowContext(t.Context(), "SHOW data_directory").Scan(&data); err != nil {
+	if err := setup.DB(t, server.Admin()).QueryRowContext(t.Context(), "SHOW data_directory").Scan(&data); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(data, "standby.signal"), nil, 0o644); err != nil {
@@ -484,7 +462,7 @@ func TestStandby(t *testing.T) {
 	if _, err := Open(t.Context(), dsn.Reveal(), "app", nil); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("open: %v", err)
 	}
-	exec(t, openDB(t, server.Admin()), "SELECT pg_promote()")
+	sqlfault.Exec(t, setup.DB(t, server.Admin()), "SELECT pg_promote()")
 	for { // connections that ended, and the calls that find another history, come first
 		err := s.Beat(t.Context())
 		if err == nil {

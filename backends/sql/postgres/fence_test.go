@@ -17,8 +17,8 @@ func TestFence(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
-	db := openDB(t, dsn)
-	exec(t, db, "CREATE TABLE deposits (amount int)")
+	db := setup.DB(t, dsn)
+	sqlfault.Exec(t, db, "CREATE TABLE deposits (amount int)")
 	conn, err := pgx.Connect(t.Context(), dsn.Reveal())
 	if err != nil {
 		t.Fatal(err)
@@ -29,12 +29,12 @@ func TestFence(t *testing.T) {
 	fence := granted[0].Fence
 
 	for _, level := range []stdsql.IsolationLevel{stdsql.LevelReadCommitted, stdsql.LevelRepeatableRead, stdsql.LevelSerializable} {
-		first, second := tx(t, db, level), tx(t, db, level)
+		first, second := sqlfault.Tx(t, db, level), sqlfault.Tx(t, db, level)
 		for _, tx := range []*stdsql.Tx{first, second} { // fences of one lease do not wait for each other
 			if err := b.FenceTx(t.Context(), tx, fence); err != nil {
 				t.Fatalf("%v: %v", level, err)
 			}
-			exec(t, tx, "INSERT INTO deposits VALUES (1)")
+			sqlfault.Exec(t, tx, "INSERT INTO deposits VALUES (1)")
 		}
 		sqlfault.Commit(t, s, sqlfault.AppendOf(fence, granted[0].Head.Number+1, []byte("beside"))) // nor do commits for them
 		granted[0].Head.Number++
@@ -78,7 +78,7 @@ func TestFence(t *testing.T) {
 		t.Fatal(res.Err)
 	}
 	var fenced *driver.FencedError
-	late := tx(t, db, stdsql.LevelReadCommitted)
+	late := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
 	if err := b.FenceTx(t.Context(), late, fence); !errors.As(err, &fenced) || fenced.Current.Token != res.Fence.Token {
 		t.Errorf("the former fence: %v", err)
 	}
@@ -94,8 +94,8 @@ func TestFenceOfOldSnapshot(t *testing.T) {
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	old := tx(t, openDB(t, dsn), stdsql.LevelRepeatableRead)
-	exec(t, old, "SELECT 1 FROM tenure_shards")
+	old := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelRepeatableRead)
+	sqlfault.Exec(t, old, "SELECT 1 FROM tenure_shards")
 	res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: granted[0].Fence, To: s.ID()}})
 	if err != nil || res[0].Err != nil {
 		t.Fatal(res, err)

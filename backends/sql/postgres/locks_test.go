@@ -18,7 +18,7 @@ func TestEvictedWhileGranted(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
-	db := openDB(t, dsn)
+	db := setup.DB(t, dsn)
 	judge := sqlfault.Join(t, b, "judge")
 	for name, c := range map[string]struct {
 		transfer bool
@@ -40,8 +40,8 @@ func TestEvictedWhileGranted(t *testing.T) {
 				}
 			}
 			// Tokens come from the namespace's row, which is locked last.
-			last := tx(t, db, stdsql.LevelReadCommitted)
-			exec(t, last, "SELECT * FROM tenure_namespaces FOR UPDATE")
+			last := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
+			sqlfault.Exec(t, last, "SELECT * FROM tenure_namespaces FOR UPDATE")
 			granted := make(chan bool, 1)
 			go func() {
 				res, err := grant()
@@ -72,7 +72,7 @@ func TestOwnerChangesWaitForFences(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
-	db := openDB(t, dsn)
+	db := setup.DB(t, dsn)
 	s, other := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
 	claim := func(ctx context.Context, f driver.Fence) error {
 		seen := driver.Owner{Session: f.Session, Token: f.Token}
@@ -90,7 +90,7 @@ func TestOwnerChangesWaitForFences(t *testing.T) {
 				t.Fatal(res, err)
 			}
 			fence := res[0].Fence
-			fenced := tx(t, db, stdsql.LevelReadCommitted)
+			fenced := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
 			if err := b.FenceTx(t.Context(), fenced, fence); err != nil {
 				t.Fatal(err)
 			}

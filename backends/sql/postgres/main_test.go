@@ -1,16 +1,31 @@
 package postgres
 
 import (
+	"context"
 	"flag"
 	"os"
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance/system"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 // pool holds the servers that the tests share.
 var pool servers.Pool
+
+var setup = &sqlfault.Setup{
+	Kind: servers.Postgres, Pool: &pool, Driver: "pgx", Opener: Opener(),
+	Migrate: func(ctx context.Context, dsn string) error { return Migrate(ctx, dsn, nil) },
+	Open: func(ctx context.Context, dsn, namespace string) (driver.Backend, error) {
+		b, err := Open(ctx, dsn, namespace, &Options{Create: true})
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	},
+}
 
 func TestMain(m *testing.M) {
 	if code, is := system.Member(Opener()); is {

@@ -25,9 +25,9 @@ func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
 	dsn := server.Database(t)
-	admin := openDB(t, server.Admin().Database(dsn.Name()))
+	admin := setup.DB(t, server.Admin().Database(dsn.Name()))
 	role := func(name, setting string) servers.DSN {
-		exec(t, admin, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", name, dsn.Password()), fmt.Sprintf("ALTER ROLE %s SET %s", name, setting))
+		sqlfault.Exec(t, admin, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", name, dsn.Password()), fmt.Sprintf("ALTER ROLE %s SET %s", name, setting))
 		t.Cleanup(func() { _, _ = admin.Exec("DROP ROLE " + name) })
 		return dsn.As(name, dsn.Password())
 	}
@@ -38,7 +38,7 @@ func TestOpenRefuses(t *testing.T) {
 	if err := Migrate(t.Context(), newer.Reveal(), nil); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, openDB(t, newer), "UPDATE tenure_schema SET version = 99")
+	sqlfault.Exec(t, setup.DB(t, newer), "UPDATE tenure_schema SET version = 99")
 	existing := server.Database(t)
 	if err := Migrate(t.Context(), existing.Reveal(), nil); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestSchemaAndPrefix(t *testing.T) {
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")))
 	var n int
-	if err := openDB(t, dsn).QueryRowContext(t.Context(), "SELECT count(*) FROM coordination.t_entries").Scan(&n); err != nil || n != 1 {
+	if err := setup.DB(t, dsn).QueryRowContext(t.Context(), "SELECT count(*) FROM coordination.t_entries").Scan(&n); err != nil || n != 1 {
 		t.Errorf("%d entries, %v", n, err)
 	}
 	other := open(t, dsn, Options{})
@@ -183,8 +183,8 @@ func restricted(t *testing.T, server *servers.Server, dsn servers.DSN, o *Option
 		t.Fatal(err)
 	}
 	app := "app_" + dsn.Name()[len(dsn.Name())-8:]
-	admin := openDB(t, server.Admin().Database(dsn.Name()))
-	exec(t, admin, strings.NewReplacer("tenure_app", app, "'...'", "'"+dsn.Password()+"'").Replace(block(t, "recipe")))
+	admin := setup.DB(t, server.Admin().Database(dsn.Name()))
+	sqlfault.Exec(t, admin, strings.NewReplacer("tenure_app", app, "'...'", "'"+dsn.Password()+"'").Replace(block(t, "recipe")))
 	t.Cleanup(func() { _, _ = admin.Exec("DROP OWNED BY " + app + "; DROP ROLE " + app) })
 	return dsn.As(app, dsn.Password())
 }
@@ -211,8 +211,8 @@ func TestRunTimeRole(t *testing.T) {
 		sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")))
 	}
 	const noRight, falls = "42501", "23000"
-	db := openDB(t, app)
-	exec(t, db, "UPDATE tenure_namespaces SET base = 100") // as by RaiseFloor
+	db := setup.DB(t, app)
+	sqlfault.Exec(t, db, "UPDATE tenure_namespaces SET base = 100") // as by RaiseFloor
 	for text, code := range map[string]string{
 		"DELETE FROM tenure_shards":                                                                         noRight,
 		"DELETE FROM tenure_namespaces":                                                                     noRight,
@@ -252,7 +252,7 @@ func TestRunTimeRole(t *testing.T) {
 	}
 	// The page says what the role can do, in namespaces other than its own as well.
 	for text := range strings.SplitSeq(strings.TrimSpace(block(t, "possible")), "\n") {
-		possible := tx(t, db, stdsql.LevelReadCommitted)
+		possible := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
 		if res, err := possible.ExecContext(t.Context(), text); err != nil {
 			t.Errorf("%s: %v; the page says that it is possible", text, err)
 		} else if n, err := res.RowsAffected(); err != nil || n == 0 {
@@ -263,7 +263,7 @@ func TestRunTimeRole(t *testing.T) {
 		}
 	}
 	// The role of an earlier release: labels stay, and nothing else is different.
-	exec(t, openDB(t, server.Admin().Database(dsn.Name())), "REVOKE DELETE ON public.tenure_nodes FROM "+app.User())
+	sqlfault.Exec(t, setup.DB(t, server.Admin().Database(dsn.Name())), "REVOKE DELETE ON public.tenure_nodes FROM "+app.User())
 	sqlfault.Labels(t, b)
 }
 
@@ -324,13 +324,13 @@ func TestPasswordOfEachConnection(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
-	sqlfault.CheckNames(t, open(t, dsn, Options{}), openDB(t, dsn))
+	sqlfault.CheckNames(t, open(t, dsn, Options{}), setup.DB(t, dsn))
 }
 
 func TestChunks(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
-	sqlfault.CheckChunks(t, open(t, dsn, Options{}), openDB(t, dsn))
+	sqlfault.CheckChunks(t, open(t, dsn, Options{}), setup.DB(t, dsn))
 }
 
 // TestOlderTables: a namespace from before the incarnation was recorded goes on.
@@ -341,7 +341,7 @@ func TestOlderTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	simple := openDB(t, dsn.With("default_query_exec_mode", "simple_protocol"))
+	simple := setup.DB(t, dsn.With("default_query_exec_mode", "simple_protocol"))
 	sqlfault.CheckOlderTables(t, simple, string(schema), "tenure_", func() sqlfault.Floored { return open(t, dsn, Options{}) })
 }
 
@@ -351,7 +351,7 @@ func TestNoIncarnation(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, &servers.Options{NoSync: true})
 	dsn := server.Database(t)
-	exec(t, openDB(t, server.Admin().Database(dsn.Name())), "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+	sqlfault.Exec(t, setup.DB(t, server.Admin().Database(dsn.Name())), "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
 	o := &Options{Create: true, Migrate: true}
 	if _, err := Open(t.Context(), dsn.Reveal(), "app", o); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "NoIncarnation") {
 		t.Errorf("opened without the right to ask for the timeline: %v", err)
