@@ -14,7 +14,7 @@ import (
 
 func membershipCases() []Case {
 	const area = "Membership"
-	return []Case{
+	return append([]Case{
 		{Area: area, Property: "JoinTellsAll", Rules: []Rule{M3, O1}, run: joinTellsAll,
 			Shows: "a member's view of another has everything that it joined with"},
 		{Area: area, Property: "LateJoinFails", Rules: []Rule{M3}, Needs: []string{"Wire.Hold"}, run: lateJoinFails,
@@ -59,7 +59,7 @@ func membershipCases() []Case {
 			Shows: "with one of several servers silent, heartbeats go to another, and no call waits for its own time-out"},
 		{Area: area, Property: "MissingIdentityRefused", Rules: []Rule{I1}, Needs: []string{"OpenExisting"}, run: missingIdentityRefused,
 			Shows: "without Create a namespace that has no identity is an error, and is not created"},
-	}
+	}, updateCases()...)
 }
 
 func joinTellsAll(f *fixture) {
@@ -322,6 +322,7 @@ func (f *fixture) lost(how string, end func(*member)) {
 			"Acquire":  m.claim(driver.Claim{Shard: "new"}).Err,
 			"Transfer": m.transfer(held, other.ID()).Err,
 			"Evict":    m.suspect(other.ID(), version).Err,
+			"Update":   m.update(driver.MemberState{Update: 1}),
 		} {
 			if !errors.Is(err, driver.ErrSessionLost) {
 				f.broken(M1, "%s of a session that was %s answers %v; want ErrSessionLost", call, how, err)

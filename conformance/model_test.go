@@ -374,6 +374,36 @@ func (m *model) join(j driver.Member, last driver.SessionID, removals int) error
 	return nil
 }
 
+// update replaces the mutable part of a session's record.
+func (m *model) update(id driver.SessionID, st driver.MemberState) error {
+	r := m.store.members[id]
+	switch {
+	case r == nil && m.bug == updateRevives:
+		r = &record{Member: driver.Member{Session: id, Node: "n", TTL: time.Second}, version: 1}
+		m.store.members[id] = r
+	case r == nil:
+		return fmt.Errorf("tenure: %w", driver.ErrSessionLost)
+	case st.Update == r.Update && m.bug != repeatedUpdateRefused:
+		return nil
+	case st.Update <= r.Update && m.bug != olderUpdates:
+		return fmt.Errorf("tenure: update %d is not above %d: %w", st.Update, r.Update, driver.ErrConflict)
+	}
+	if m.bug == updateForgetsRest {
+		r.Member = driver.Member{Session: id, Node: r.Node, TTL: time.Second}
+	}
+	r.MemberState = st
+	r.Meta = maps.Clone(st.Meta)
+	if m.bug == updateIsBeat {
+		r.version++
+	}
+	if m.bug != updateUnseen {
+		m.store.rev++
+		r.rev = m.store.rev
+	}
+	m.wake()
+	return nil
+}
+
 // sweep removes the labels under which nobody lives, once there are many.
 func (m *model) sweep() {
 	idle := map[string]driver.SessionID{}

@@ -524,6 +524,23 @@ func (s *modelSession) Commit(ctx context.Context, writes []driver.Write) ([]dri
 	return batch(ctx, s, writes, false, s.b.m.commit, func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
 }
 
+func (s *modelSession) Update(ctx context.Context, st driver.MemberState) error {
+	if err := driver.CheckUpdate(st); err != nil && s.b.m.bug != uncheckedUpdate {
+		return err
+	}
+	_, err := send(ctx, s.b, write, func() (struct{}, error) { return struct{}{}, s.b.m.update(s.id, st) })
+	if driver.Unknown(err) && s.b.m.bug == updateSentLate {
+		time.AfterFunc(20*time.Millisecond, func() {
+			s.b.m.mu.Lock()
+			defer s.b.m.mu.Unlock()
+			if r := s.b.m.store.members[s.id]; r != nil {
+				r.MemberState = st
+			}
+		})
+	}
+	return err
+}
+
 func (s *modelSession) Evict(ctx context.Context, suspects []driver.Suspect) ([]driver.EvictResult, error) {
 	if err := driver.CheckSuspects(suspects); err != nil {
 		return nil, err

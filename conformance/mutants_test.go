@@ -37,6 +37,14 @@ const (
 	removalForgets
 	removalNotCompared
 	beatPerShard
+	updateUnseen
+	updateForgetsRest
+	updateIsBeat
+	updateRevives
+	olderUpdates
+	updateSentLate
+	repeatedUpdateRefused
+	uncheckedUpdate
 	watchDropsDepartures
 	cachesFullState
 	beatsWakeAll
@@ -123,6 +131,16 @@ func mutants() []mutant {
 		{olderBeats, "reports any version that is not the one asked with", "Views/OlderBeatIsNoNews", conformance.O1},
 		{beatByLabel, "heartbeats by the owner's name", "Membership/SupersedeEndsFormer", conformance.M3},
 		{beatPerShard, "writes once per shard for a heartbeat", "Membership/BeatCostConstant", conformance.M1},
+		{updateUnseen, "does not report updates", "Membership/UpdateTellsAll", conformance.O1},
+		{updateForgetsRest, "writes the whole record with an update", "Membership/UpdateTellsAll", conformance.M4},
+		{updateIsBeat, "counts an update as a heartbeat", "Membership/UpdateIsNoBeat", conformance.M4},
+		{updateIsBeat, "counts an update as a heartbeat", "Membership/UpdateRevivesNothing", conformance.M4},
+		{updateRevives, "makes a record for an update that finds none", "Membership/UpdateRevivesNothing", conformance.M4},
+		{updateRevives, "makes a record for an update that finds none", "Membership/BeatAfterCloseIsLost", conformance.M1},
+		{olderUpdates, "lets an older update replace a later one", "Membership/UpdatesInOrder", conformance.M4},
+		{updateSentLate, "writes an update that was given up after a later one", "Membership/LateUpdateHasNoEffect", conformance.M4},
+		{repeatedUpdateRefused, "does not know its own update again", "Membership/UpdateLostReply", conformance.M4},
+		{uncheckedUpdate, "writes updates of any size", "Membership/UpdateRefusedBeforeSend", conformance.M4},
 		{tailIgnoresMax, "answers a tail with all that there is", "Log/TailAllShards", conformance.L4},
 		{watchDropsDepartures, "does not report who left", "Views/NoLostFinalState", conformance.O1},
 		{cachesFullState, "answers a full state from memory", "Views/FullIsFresh", conformance.O1},

@@ -8,6 +8,7 @@ const (
 	M1 Rule = "M1"
 	M2 Rule = "M2"
 	M3 Rule = "M3"
+	M4 Rule = "M4"
 	I1 Rule = "I1"
 	I2 Rule = "I2"
 	A1 Rule = "A1"
@@ -37,7 +38,7 @@ const (
 
 // Rules returns every rule in the order of the contract.
 func Rules() []Rule {
-	return []Rule{M1, M2, M3, I1, I2, A1, A2, A3, A4, A5, A6, R1, F1, F2, L1, L2, L3, L4, O1, O2, O3, D1, E1, E2, E3, E4, X1, P1}
+	return []Rule{M1, M2, M3, M4, I1, I2, A1, A2, A3, A4, A5, A6, R1, F1, F2, L1, L2, L3, L4, O1, O2, O3, D1, E1, E2, E3, E4, X1, P1}
 }
 
 // Title is the short name of a rule, such as "fenced commit" for F1.
@@ -54,6 +55,9 @@ func (r Rule) text() (title, line string) {
 		return "evict", "removes exactly the version named; a record that has changed since is untouched"
 	case M3:
 		return "join", "one compare-and-set on the label's record; late or repeated joins fail, nothing revives an id, and records of idle labels are bounded"
+	case M4:
+		return "update", "replaces the mutable part of the session's own record if it exists; late and repeated updates undo nothing, " +
+			"and none is a heartbeat"
 	case I1:
 		return "identity", "a wiped, restored or replaced store is noticed and refused until an operator decides"
 	case I2:

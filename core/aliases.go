@@ -34,9 +34,13 @@ type (
 	// of [driver.Fence].
 	Fence = driver.Fence
 
-	// Member is what a member tells the others: Session, Node, TTL, Priority, Weight and
-	// Meta. Its fields are those of [driver.Member].
+	// Member is what a member tells the others: Session, Node, TTL and its MemberState.
+	// Its fields are those of [driver.Member].
 	Member = driver.Member
+
+	// MemberState is what a member may change while it runs: Priority, Weight, Meta and
+	// Draining. Its fields are those of [driver.MemberState].
+	MemberState = driver.MemberState
 
 	// Version is the version of an item, an int64, for [PutIf] and [DeleteIf].
 	Version = driver.Version

@@ -186,8 +186,8 @@ func (o *Options) resolve(l Limits) (*Options, error) {
 }
 
 func (o *Options) member(id SessionID) Member {
-	return Member{Session: id, Node: o.Node, TTL: o.TTL, Priority: o.Priority, Weight: o.Weight,
-		Meta: o.Meta, Supersede: o.Supersede}
+	return Member{Session: id, Node: o.Node, TTL: o.TTL, Supersede: o.Supersede,
+		MemberState: driver.MemberState{Priority: o.Priority, Weight: o.Weight, Meta: o.Meta}}
 }
 
 func (o *Options) machine() fsm.Config {

@@ -13,7 +13,7 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	p := &Planner{Assigner: Minimal{}, Specs: []string{"s-0..3"}, Penalty: time.Second}
 	table := &Table{}
-	v := &core.View{Members: []core.Member{{Session: "a", Node: "a", Weight: 1}}}
+	v := &core.View{Members: []core.Member{{Session: "a", Node: "a", MemberState: core.MemberState{Weight: 1}}}}
 	for _, s := range []string{"s-0", "s-1", "s-2", "s-3"} {
 		v.Shards = append(v.Shards, core.Ownership{Shard: s, Session: "a", Token: 1})
 	}
@@ -30,7 +30,7 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 		return out.Change
 	}
 	next(0)
-	v.Members = append(v.Members, core.Member{Session: "b", Node: "b", Weight: 1})
+	v.Members = append(v.Members, core.Member{Session: "b", Node: "b", MemberState: core.MemberState{Weight: 1}})
 	if c := next(time.Second); c == nil || len(c.Moves) != 2 {
 		t.Fatalf("%+v, want two moves to b", c)
 	}
@@ -65,7 +65,7 @@ func TestPlanAmongHeirs(t *testing.T) {
 		table := &Table{}
 		v := &core.View{}
 		for _, n := range []string{"a", "b", "c", "d"} {
-			v.Members = append(v.Members, core.Member{Session: core.SessionID(n), Node: n, Weight: 1})
+			v.Members = append(v.Members, core.Member{Session: core.SessionID(n), Node: n, MemberState: core.MemberState{Weight: 1}})
 		}
 		plan := func(now time.Duration) *Change {
 			out, err := p.Next(now, table, v, nil)

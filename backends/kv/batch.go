@@ -114,12 +114,12 @@ func (b *Backend) guarded(ctx context.Context, s *session, batch *Batch) (*Outco
 	if err := s.alive(); err != nil {
 		return nil, err
 	}
-	out, err := b.apply(ctx, batch, Compare{Key: b.keys.Member(s.id), Rev: s.rev})
+	out, err := b.apply(ctx, batch, Compare{Key: b.keys.Member(s.id), Rev: Exists})
 	if err == nil && out.Refused {
-		if out.Guard[1].Rev != s.rev {
+		if out.Guard[1].Rev == 0 {
 			return nil, s.end()
 		}
-		return nil, retry("the session's record moved")
+		return nil, retry("the namespace's identity moved")
 	}
 	return out, err
 }
@@ -170,7 +170,7 @@ func (b *Backend) inspect(ctx context.Context, s *session, keys []string) ([]Pai
 	if err := b.checkIdentity(page.Pairs[0]); err != nil {
 		return nil, err
 	}
-	if s != nil && page.Pairs[1].Rev != s.rev {
+	if s != nil && page.Pairs[1].Rev == 0 {
 		return nil, s.end()
 	}
 	return page.Pairs[first:], nil

@@ -17,7 +17,7 @@ import (
 //	<ns>/!node/<label>            the sessions that joined last under a node label
 //	<ns>/!node/!removed           what stands for labels that were removed; permanent
 //	<ns>/!node/!ended-<slot>      who evicted a session
-//	<ns>/!state/member/<session>  roster entry: written by join, never changed
+//	<ns>/!state/member/<session>  roster entry: written by join and update
 //	<ns>/!state/shard/<shard>     owner; permanent
 //	<ns>/!beat/<session>          what a heartbeat changes
 //	<ns>/!head/<shard>            number of commits, head of the log

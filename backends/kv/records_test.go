@@ -136,6 +136,21 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
+// TestOlderMember: a record of a release without updates is a member without any.
+func TestOlderMember(t *testing.T) {
+	t.Parallel()
+	value := `{"v":1,"member":{"session":"a","node":"n","ttl":1000000000,"priority":-1,"weight":7,"meta":{"k":"v"},"supersede":true}}`
+	want := driver.Member{Session: "a", Node: "n", TTL: time.Second, Supersede: true,
+		MemberState: driver.MemberState{Priority: -1, Weight: 7, Meta: map[string]string{"k": "v"}}}
+	m, err := decodeMember(Pair{Key: "k", Value: []byte(value), Rev: 1}, "a")
+	if err != nil || !reflect.DeepEqual(m, want) {
+		t.Errorf("read as %+v, %v; want %+v", m, err, want)
+	}
+	if b, err := encodeJSON(memberRecord{Format: jsonFormat, Member: want}); err != nil || string(b) != value {
+		t.Errorf("written as %s, %v", b, err)
+	}
+}
+
 func FuzzJSONRecords(f *testing.F) {
 	id, _ := encodeJSON(identity{Format: 1, ID: "x", Base: 5})
 	node, _ := encodeJSON(nodeRecord{}.with("a", false))

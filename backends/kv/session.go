@@ -14,7 +14,6 @@ var _ driver.Session = (*session)(nil)
 type session struct {
 	b    *Backend
 	id   driver.SessionID
-	rev  Rev // of the roster entry, which never changes
 	node string
 
 	beats  atomic.Uint64 // heartbeats sent, so that no two have equal bytes
@@ -86,7 +85,7 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		return nil, fmt.Errorf("tenure: %w: another session joined under node label %q, or labels were removed, meanwhile",
 			driver.ErrRetry, m.Node)
 	}
-	s := &session{b: b, id: m.Session, rev: r.Rev, node: m.Node}
+	s := &session{b: b, id: m.Session, node: m.Node}
 	s.acked.Store(int64(r.Rev))
 	if pairs[0].Rev == 0 { // behind the join, which counts whatever becomes of this
 		b.sweepLabels(ctx)
@@ -147,6 +146,64 @@ func (s *session) Beat(ctx context.Context) error {
 	}
 }
 
+// Update replaces the mutable part of the session's roster entry. See driver.Session.
+// The entry is no guard of its own write: the write compares the revision that was read.
+func (s *session) Update(ctx context.Context, st driver.MemberState) error {
+	if err := driver.CheckUpdate(st); err != nil {
+		return err
+	}
+	if err := s.alive(); err != nil {
+		return err
+	}
+	key := s.b.keys.Member(s.id)
+	found, err := s.b.inspect(ctx, nil, []string{key})
+	if err != nil {
+		return err
+	}
+	m, err := s.updates(found[0], st)
+	if err != nil || m.Update == st.Update {
+		return err
+	}
+	m.MemberState = st
+	value, err := encodeJSON(memberRecord{Format: jsonFormat, Member: m})
+	if err != nil {
+		return err
+	}
+	out, err := s.b.guarded(ctx, nil, &Batch{Txns: []Txn{{
+		If:   []Compare{{Key: key, Rev: found[0].Rev}},
+		Ops:  []Op{{Key: key, Value: value}},
+		Else: []string{key},
+	}}})
+	if err != nil {
+		return err
+	}
+	r := out.Results[0]
+	if r.Err != nil {
+		return fmt.Errorf("tenure: updating session %q: %w", s.id, r.Err)
+	}
+	if r.OK {
+		return nil
+	}
+	if m, err = s.updates(r.Reads[0], st); err != nil || m.Update == st.Update {
+		return err
+	}
+	return retry("the session's record moved")
+}
+
+// updates returns the member as a roster entry has it, unless a later update than st
+// has replaced it.
+func (s *session) updates(entry Pair, st driver.MemberState) (driver.Member, error) {
+	if entry.Rev == 0 {
+		return driver.Member{}, s.end()
+	}
+	m, err := decodeMember(entry, s.id)
+	if err == nil && m.Update > st.Update {
+		err = fmt.Errorf("tenure: %w: session %q has update %d already: number updates in their order",
+			driver.ErrConflict, s.id, m.Update)
+	}
+	return m, err
+}
+
 // Evict ends other sessions. See driver.Session.
 func (s *session) Evict(ctx context.Context, suspects []driver.Suspect) ([]driver.EvictResult, error) {
 	if err := driver.CheckSuspects(suspects); err != nil {
@@ -188,7 +245,7 @@ func (s *session) Evict(ctx context.Context, suspects []driver.Suspect) ([]drive
 func (s *session) Close(ctx context.Context) error {
 	member := s.b.keys.Member(s.id)
 	out, err := s.b.guarded(ctx, nil, &Batch{Txns: []Txn{{
-		If:  []Compare{{Key: member, Rev: s.rev}},
+		If:  []Compare{{Key: member, Rev: Exists}},
 		Ops: []Op{{Key: member, Delete: true}, {Key: s.b.keys.Beat(s.id), Delete: true}},
 	}}})
 	if err != nil {

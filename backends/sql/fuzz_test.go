@@ -23,6 +23,8 @@ func (v values) Scan(dest ...any) error {
 			*d = v[i].(string)
 		case *driver.SessionID:
 			*d = driver.SessionID(v[i].(string))
+		case *driver.UpdateNo:
+			*d = driver.UpdateNo(v[i].(int64))
 		case *int64:
 			*d = v[i].(int64)
 		case *int32:
@@ -64,13 +66,13 @@ func fit(text string) bool {
 // FuzzMember reads what may be in a member's row: one that could have joined, or a
 // reason that fits into a log line.
 func FuzzMember(f *testing.F) {
-	f.Add("S", "n1", int64(time.Second), int32(0), int32(1), []byte("{}"), false)
-	f.Add("S", "n1", int64(time.Second), int32(0), int32(1), []byte(`{"addr":"10.0.0.1"}`), true)
-	f.Add("S", "n1", int64(1), int32(0), int32(-1), []byte(`{"a":1}`), true)
-	f.Add("\x1b[2J", "\n", int64(math.MinInt64), int32(math.MaxInt32), int32(math.MinInt32), []byte(`{"a":"\u0000"}`), true)
-	f.Add("S", "n1", int64(time.Second), int32(0), int32(1), []byte("null"), false)
-	f.Fuzz(func(t *testing.T, session, node string, ttl int64, priority, weight int32, meta []byte, supersede bool) {
-		m, why, err := scanMember(values{session, node, ttl, priority, weight, meta, supersede})
+	f.Add("S", "n1", int64(time.Second), int32(0), int32(1), []byte("{}"), int64(0), false)
+	f.Add("S", "n1", int64(time.Second), int32(0), int32(1), []byte(`{"addr":"10.0.0.1"}`), int64(3), true)
+	f.Add("S", "n1", int64(1), int32(0), int32(-1), []byte(`{"a":1}`), int64(-1), true)
+	f.Add("\x1b[2J", "\n", int64(math.MinInt64), int32(math.MaxInt32), int32(math.MinInt32), []byte(`{"a":"\u0000"}`), int64(math.MaxInt64), true)
+	f.Add("S", "n1", int64(time.Second), int32(0), int32(1), []byte("null"), int64(0), false)
+	f.Fuzz(func(t *testing.T, session, node string, ttl int64, priority, weight int32, meta []byte, updates int64, flags bool) {
+		m, why, err := scanMember(values{session, node, ttl, priority, weight, meta, flags, updates, flags})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +84,8 @@ func FuzzMember(f *testing.F) {
 			t.Errorf("%+v passes: %v", m, invalid)
 		case why != "" && m.Meta != nil:
 			t.Errorf("%+v, which is damaged (%s), keeps its metadata", m, why)
-		case why == "" && (string(m.Session) != session || m.Node != node || int64(m.TTL) != ttl || m.Supersede != supersede):
+		case why == "" && (string(m.Session) != session || m.Node != node || int64(m.TTL) != ttl || m.Supersede != flags ||
+			m.Draining != flags || int64(m.Update) != updates):
 			t.Errorf("%+v is not what was read", m)
 		}
 	})

@@ -144,18 +144,21 @@ func (b *Backend) checkLabel(ctx context.Context, roster *Tx, m driver.Member, b
 
 // insertMember writes the records of a new session at a revision of the roster.
 func (b *Backend) insertMember(ctx context.Context, roster *Tx, m driver.Member, at int64) error {
-	meta := "{}"
-	if len(m.Meta) > 0 {
-		meta = array(m.Meta)
-	}
 	if err := roster.write(ctx, nodeWrite, b.name, m.Node, string(m.Session)); err != nil {
 		return err
 	}
 	if err := roster.write(ctx, memberInsert, b.name, string(m.Session), m.Node, int64(m.TTL),
-		m.Priority, m.Weight, meta, m.Supersede, at); err != nil {
+		m.Priority, m.Weight, metaText(m.Meta), m.Draining, int64(m.Update), m.Supersede, at); err != nil {
 		return err
 	}
 	return roster.write(ctx, beatInsert, b.name, string(m.Session))
+}
+
+func metaText(meta map[string]string) string {
+	if len(meta) == 0 {
+		return "{}"
+	}
+	return array(meta)
 }
 
 // notApplied marks the error of a read before anything was written.
@@ -253,6 +256,28 @@ func (s *session) Beat(ctx context.Context) error {
 	return s.b.adopting(ctx, err)
 }
 
+// Update replaces the mutable part of the session's row. See driver.Session.
+func (s *session) Update(ctx context.Context, st driver.MemberState) error {
+	if err := s.b.begin(ctx); err != nil {
+		return err
+	}
+	if err := driver.CheckUpdate(st); err != nil {
+		return err
+	}
+	return s.b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
+		m, err := s.b.lockState(ctx, roster, s.id)
+		switch {
+		case err != nil || m.Update == st.Update:
+			return at, err
+		case m.Update > st.Update:
+			return at, fmt.Errorf("tenure: %w: session %q has update %d already: number updates in their order",
+				driver.ErrConflict, s.id, m.Update)
+		}
+		return at + 1, roster.write(ctx, memberUpdate, s.b.name, string(s.id), st.Priority, st.Weight, metaText(st.Meta),
+			st.Draining, int64(st.Update), at+1)
+	})
+}
+
 // Evict ends silent sessions. See driver.Session.
 func (s *session) Evict(ctx context.Context, suspects []driver.Suspect) ([]driver.EvictResult, error) {
 	if err := s.b.begin(ctx); err != nil {
@@ -345,7 +370,7 @@ func (s *session) Close(ctx context.Context) error {
 func scanMember(r Row) (m driver.Member, why string, err error) {
 	var ttl int64
 	var meta []byte
-	if err := r.Scan(&m.Session, &m.Node, &ttl, &m.Priority, &m.Weight, &meta, &m.Supersede); err != nil {
+	if err := r.Scan(&m.Session, &m.Node, &ttl, &m.Priority, &m.Weight, &meta, &m.Draining, &m.Update, &m.Supersede); err != nil {
 		return m, "", err
 	}
 	m.TTL = time.Duration(ttl)

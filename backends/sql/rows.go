@@ -153,3 +153,33 @@ func (b *Backend) lockMember(ctx context.Context, roster *Tx, id driver.SessionI
 	}
 	return len(versions) > 0, err
 }
+
+// lockState locks a member to be updated, and returns it.
+func (b *Backend) lockState(ctx context.Context, roster *Tx, id driver.SessionID) (m driver.Member, err error) {
+	found, busy, why := false, false, ""
+	err = untilLocked(ctx, func() (int, error) {
+		err := roster.rows(ctx, memberLock, []any{b.name, string(id)}, func(r Row) (err error) {
+			found = true
+			m, why, err = scanMember(r)
+			return err
+		})
+		if err != nil || found {
+			busy = false
+			return 0, err
+		}
+		left, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
+		busy = left[id]
+		return len(left), err
+	})
+	switch {
+	case err != nil:
+		return m, err
+	case busy:
+		return m, errBusy("session", string(id))
+	case !found:
+		return m, lost(id)
+	case why != "" && driver.CheckMember(m, driver.Limits{}) != nil: // an update replaces bad metadata
+		return m, b.damaged("members", string(id), "", why)
+	}
+	return m, nil
+}

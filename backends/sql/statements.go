@@ -67,6 +67,8 @@ const (
 	memberInsert
 	memberNode
 	memberHold
+	memberLock
+	memberUpdate
 	membersPresent
 	membersHold
 	membersLock
@@ -176,13 +178,19 @@ var catalogue = [statementCount]struct {
 	nodeWrite: {"node_write", []string{"namespace", "node", "session"}},
 	nodesAll:  {"nodes_all", []string{"namespace"}},
 	// At most so many, in the order of their names, whose session is no member.
-	nodesIdle:    {"nodes_idle", []string{"namespace", "limit"}},
-	nodesDelete:  {"nodes_delete", []string{"namespace", "nodes"}},
-	memberNode:   {"member_node", []string{"namespace", "session"}},
-	memberInsert: {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta", "supersede", "revision"}},
+	nodesIdle:   {"nodes_idle", []string{"namespace", "limit"}},
+	nodesDelete: {"nodes_delete", []string{"namespace", "nodes"}},
+	memberNode:  {"member_node", []string{"namespace", "session"}},
+	memberInsert: {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta",
+		"draining", "updates", "supersede", "revision"}},
 	// Both keep what they return from being removed until the transaction ends.
-	memberHold:     {"member_hold", []string{"namespace", "session"}},
-	membersHold:    {"members_hold", []string{"namespace", "sessions"}},
+	memberHold:  {"member_hold", []string{"namespace", "session"}},
+	membersHold: {"members_hold", []string{"namespace", "sessions"}},
+	// Locks a member's row to be updated, unless another transaction has locked it, and
+	// returns the columns of members_all.
+	memberLock: {"member_lock", []string{"namespace", "session"}},
+	memberUpdate: {"member_update", []string{"namespace", "session", "priority", "weight", "meta", "draining",
+		"updates", "revision"}},
 	membersPresent: {"members_present", []string{"namespace", "sessions"}},
 	// Locks members and their beats, leaving out those that another transaction has
 	// locked, and returns sessions and versions.

@@ -41,7 +41,7 @@ func sample() *core.View {
 	own := core.Fence{Shard: "orders-1", Session: "S1", Token: 7}
 	return &core.View{
 		Node: "n1", Session: "S1", Trusted: true, Contended: 3,
-		Members: []core.Member{{Session: "S1", Node: "n1", TTL: 10 * time.Second}, {Session: "S2", Node: "n2", TTL: 10 * time.Second, Meta: map[string]string{"addr": "n2:80"}}},
+		Members: []core.Member{{Session: "S1", Node: "n1", TTL: 10 * time.Second}, {Session: "S2", Node: "n2", TTL: 10 * time.Second, MemberState: core.MemberState{Meta: map[string]string{"addr": "n2:80"}}}},
 		Shards: []core.Ownership{
 			{Shard: "orders-1", Session: "S1", Token: 7, Node: "n1"},
 			{Shard: "orders-2", Session: "S2", Token: 8, Node: "n2"},
@@ -141,7 +141,7 @@ func TestBounded(t *testing.T) {
 		v.Shards = append(v.Shards, core.Ownership{Shard: name, Session: "S1", Token: core.Token(math.MaxInt64 - many + i), Node: long})
 		v.Leases = append(v.Leases, core.LeaseInfo{Fence: core.Fence{Shard: core.ShardID(name), Session: "S1", Token: 7}, State: core.LeaseStuck, Since: time.Now()})
 		v.Members = append(v.Members, core.Member{Session: core.SessionID(long[:64]), Node: long, TTL: time.Second,
-			Meta: map[string]string{"a": strings.Repeat("\x00", 2000)}})
+			MemberState: core.MemberState{Meta: map[string]string{"a": strings.Repeat("\x00", 2000)}}})
 	}
 	for range 64 {
 		v.Moves = append(v.Moves, core.Move{Fence: v.Leases[0].Fence, Kind: core.MoveBack, Err: v.Err})

@@ -20,14 +20,29 @@ func CheckMember(m Member, l Limits) error {
 	if m.TTL < time.Millisecond || m.TTL > 24*time.Hour {
 		return invalid("TTL %v is outside 1ms to 24h", m.TTL)
 	}
-	if m.Weight < 0 {
-		return invalid("weight %d is negative", m.Weight)
+	return checkState(m.MemberState)
+}
+
+// CheckUpdate validates an update of a member.
+func CheckUpdate(st MemberState) error {
+	if st.Update == 0 {
+		return invalid("an update without a number: count the updates of a session from 1")
 	}
-	if len(m.Meta) > MaxMetaEntries {
-		return invalid("member metadata has %d entries: the limit is %d", len(m.Meta), MaxMetaEntries)
+	return checkState(st)
+}
+
+func checkState(st MemberState) error {
+	if st.Update < 0 || int64(st.Update) > MaxCount {
+		return invalid("update number %d is outside 0 to %d", st.Update, int64(MaxCount))
+	}
+	if st.Weight < 0 {
+		return invalid("weight %d is negative", st.Weight)
+	}
+	if len(st.Meta) > MaxMetaEntries {
+		return invalid("member metadata has %d entries: the limit is %d", len(st.Meta), MaxMetaEntries)
 	}
 	n := 0
-	for k, v := range m.Meta {
+	for k, v := range st.Meta {
 		if err := checkName("metadata key", k, MaxNameLen); err != nil {
 			return err
 		}

@@ -33,8 +33,7 @@
 // A crash of the store takes back nothing that a call has answered, be it a write or a
 // read; the version of a heartbeat may go back, and never comes again.
 //
-// Membership: M1 beat, M2 evict, M3 join, I1 identity, I2
-// incarnation.
+// Membership: M1 beat, M2 evict, M3 join, M4 update, I1 identity, I2 incarnation.
 // Leases: A1 mutual exclusion, A2 monotonic tokens, A3 idempotent, A4
 // independent, A5 transfer and preemption, A6 batch, R1 exact release.
 // Fenced writes: F1 fenced commit, F2 two failures.

@@ -28,7 +28,8 @@ import "context"
 // nothing in it is believed (D1). Observe leaves it out and names it in View.Damaged;
 // metadata of a member that cannot be read are left out alone. What needs the record
 // has no effect and fails with *DamagedError: a claim or transfer of the shard whose
-// record or head it is, a commit to it, a read of that head, log or item. A store that
+// record or head it is, a commit to it, a read of that head, log or item, an update of
+// the member whose record it is. A store that
 // learns of a damaged head only when it has granted the claim answers with an unknown
 // outcome, and refuses this process's next claim. Releasing a lease whose shard's
 // record is damaged is a successful no-op. All else goes on.
@@ -105,7 +106,7 @@ type Backend interface {
 }
 
 // Session is a member's claim to be alive. All methods are safe for concurrent
-// use. After eviction or close Beat, Acquire, Transfer and Evict answer
+// use. After eviction or close Beat, Acquire, Transfer, Update and Evict answer
 // ErrSessionLost, for ever; Release is a successful no-op; Commit is decided by
 // the shard's record alone (M1).
 //
@@ -175,6 +176,16 @@ type Session interface {
 	// session alone does not fence: only a new grant does. A write's fence may name
 	// any session: the store looks at the record, not at the caller.
 	Commit(ctx context.Context, writes []Write) ([]CommitResult, error)
+
+	// Update replaces the mutable part of the session's own record, and nothing else of
+	// it: identity, node label and TTL stay. It takes effect if and only if the record
+	// exists and its Update is below st.Update, in one atomic step; so updates that
+	// arrive late or twice never undo later ones. The number that the record has already
+	// is a success without effect, which makes an update whose outcome is unknown safe to
+	// repeat; a lower one is ErrConflict. A session without a record is ErrSessionLost,
+	// and stays so. Observers learn of an update as of a join (O1). It changes no
+	// version of a heartbeat, which neither counts as one nor fails because of it (M4).
+	Update(ctx context.Context, st MemberState) error
 
 	// Evict removes exactly the versions named of other sessions' records; a
 	// record that has changed since is untouched and reported so (M2).

@@ -38,6 +38,10 @@ type Seq int64
 // WriteNo numbers the commits of a shard: 1, 2, 3 ... over all its leases.
 type WriteNo int64
 
+// UpdateNo numbers the updates of a session's record in the order in which they are
+// meant. Numbers may be left out.
+type UpdateNo int64
+
 // Nonce is a random number that tells one attempt to commit from another with
 // the same number. Zero is not used.
 type Nonce uint64
@@ -72,18 +76,26 @@ type Head struct {
 	Token  Token   `json:"token,omitempty"`  // of the lease that made the last commit
 }
 
-// Member is what a session tells the others when it joins. It never changes
-// while the session lives.
+// Member is what a session tells the others. Only its MemberState changes while the
+// session lives.
 type Member struct {
-	Session  SessionID         `json:"session"`
-	Node     string            `json:"node"`           // label of the machine or replica; need not be unique
-	TTL      time.Duration     `json:"ttl"`            // how long the others wait in silence before they evict
-	Priority int32             `json:"priority"`       // higher claims first
-	Weight   int32             `json:"weight"`         // capacity; relative, at least 0
-	Meta     map[string]string `json:"meta,omitempty"` // small, such as an address
+	Session SessionID     `json:"session"`
+	Node    string        `json:"node"` // label of the machine or replica; need not be unique
+	TTL     time.Duration `json:"ttl"`  // how long the others wait in silence before they evict
+	MemberState
 	// Supersede ends the session that joined last under the same node label, in
 	// the same write. For labels that the platform keeps unique.
 	Supersede bool `json:"supersede,omitempty"`
+}
+
+// MemberState is the part of a member that Session.Update replaces (M4).
+type MemberState struct {
+	Priority int32             `json:"priority"`           // higher claims first
+	Weight   int32             `json:"weight"`             // capacity; relative, at least 0
+	Meta     map[string]string `json:"meta,omitempty"`     // small, such as an address
+	Draining bool              `json:"draining,omitempty"` // it is to be given no work, and gives back what it has
+	// Update numbers the updates of one session; it is 0 as the session joined.
+	Update UpdateNo `json:"update,omitempty"`
 }
 
 // Beat is a session and the version of its record that a heartbeat last made.
@@ -243,9 +255,9 @@ type ShardState struct {
 type View struct {
 	Cursor Cursor
 	Reset  bool
-	// Members that joined since the cursor (all of them with Reset), and Gone,
-	// the sessions that ended. A session that joined and ended in between may be
-	// in Gone only, or in neither.
+	// Members that joined or were updated since the cursor (all of them with Reset),
+	// and Gone, the sessions that ended. A session that joined and ended in between
+	// may be in Gone only, or in neither.
 	Members []Member
 	Gone    []SessionID
 	// Beats has the sessions asked for whose version is newer than the one given in

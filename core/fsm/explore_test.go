@@ -73,7 +73,7 @@ func newCosmos(members int) *cosmos {
 	c := &cosmos{store: newModelStore([]driver.ShardID{"s"})}
 	for i := range members {
 		cfg := Config{
-			Member:   driver.Member{Node: fmt.Sprintf("n%d", i), TTL: 900 * time.Millisecond, Priority: int32(members - i)},
+			Member:   driver.Member{Node: fmt.Sprintf("n%d", i), TTL: 900 * time.Millisecond, MemberState: driver.MemberState{Priority: int32(members - i)}},
 			Interval: 300 * time.Millisecond, Margin: 100 * time.Millisecond,
 			DrainBudget: 300 * time.Millisecond, Resync: 2 * time.Second, CallTimeout: 900 * time.Millisecond,
 			RankDelay: 20 * time.Millisecond, BackoffMin: 50 * time.Millisecond, BackoffMax: 400 * time.Millisecond,

@@ -32,7 +32,7 @@ func TestTurnIsThePlaceInOrder(t *testing.T) {
 		}
 		var all []driver.Member
 		for i, p := range priorities[:min(len(priorities), 8)] {
-			m := driver.Member{Session: driver.SessionID(fmt.Sprintf("s%d", i)), Node: fmt.Sprintf("n%d", i), Priority: int32(p % 3), TTL: time.Second}
+			m := driver.Member{Session: driver.SessionID(fmt.Sprintf("s%d", i)), Node: fmt.Sprintf("n%d", i), MemberState: driver.MemberState{Priority: int32(p % 3)}, TTL: time.Second}
 			if sameNode {
 				m.Node = "n"
 			}

@@ -55,7 +55,7 @@ func newWorld(seed uint64, rules ignored) *world {
 			node = "n"
 		}
 		cfg := Config{
-			Member:   driver.Member{Node: node, TTL: ttl, Priority: int32(rng.IntN(2))},
+			Member:   driver.Member{Node: node, TTL: ttl, MemberState: driver.MemberState{Priority: int32(rng.IntN(2))}},
 			Interval: ttl / 3, Jitter: 0.1, Margin: max(ttl/10, 50*time.Millisecond),
 			DrainBudget: 400 * time.Millisecond, Resync: 2 * time.Second, CallTimeout: callTimeout,
 			RankDelay: 20 * time.Millisecond, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second,

@@ -8,6 +8,7 @@ package intercept
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -30,6 +31,7 @@ const (
 	Transfer Op = "transfer"
 	Release  Op = "release"
 	Commit   Op = "commit"
+	Update   Op = "update"
 	Evict    Op = "evict"
 	Close    Op = "close"
 )
@@ -61,6 +63,7 @@ type Call struct {
 	Handovers []driver.Handover   // Transfer
 	Fences    []driver.Fence      // Release
 	Writes    []driver.Write      // Commit
+	State     driver.MemberState  // Update
 	Suspects  []driver.Suspect    // Evict
 
 	// The results, once proceed has returned without an error. An Around may change
@@ -237,6 +240,12 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 		return nil, err
 	}
 	return c.Committed, nil
+}
+
+func (s *session) Update(ctx context.Context, st driver.MemberState) error {
+	st.Meta = maps.Clone(st.Meta)
+	c := &Call{Op: Update, Session: s.Session, State: st}
+	return s.around(ctx, c, func(ctx context.Context) error { return s.Session.Update(ctx, c.State) })
 }
 
 func (s *session) Evict(ctx context.Context, suspects []driver.Suspect) ([]driver.EvictResult, error) {

@@ -46,7 +46,7 @@ func TestEveryMethod(t *testing.T) {
 			}
 		}
 	}
-	want := []Op{Get, Join, List, Observe, ReadLog, TailLog, Acquire, Beat, Close, Commit, Evict, Release, Transfer}
+	want := []Op{Get, Join, List, Observe, ReadLog, TailLog, Acquire, Beat, Close, Commit, Evict, Release, Transfer, Update}
 	if !slices.Equal(seen, want) {
 		t.Errorf("intercepted %v, want %v", seen, want)
 	}

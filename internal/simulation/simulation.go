@@ -308,7 +308,7 @@ func (w *world) start() {
 	m := &member{node: fmt.Sprintf("node-%d", w.nodes), up: true, held: map[int32]core.Token{}, wakeAt: fsm.Never}
 	ttl := w.c.TTL
 	m.m = fsm.New(fsm.Config{
-		Member: driver.Member{Node: m.node, TTL: ttl, Weight: 1},
+		Member: driver.Member{Node: m.node, TTL: ttl, MemberState: driver.MemberState{Weight: 1}},
 		NewSession: func() driver.SessionID {
 			w.sessions++
 			m.id = core.SessionID(fmt.Sprintf("%016x", uint64(w.sessions)*0x9e3779b97f4a7c15))

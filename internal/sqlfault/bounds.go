@@ -44,7 +44,8 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 	}
 	Join(t, b, "gone").Close(t.Context())
 	session := driver.SessionID((rand.Text() + rand.Text() + rand.Text())[:driver.MaxSessionLen])
-	s, err := b.Join(t.Context(), driver.Member{Session: session, Node: name(driver.MaxNameLen), TTL: 10 * time.Second, Meta: meta})
+	s, err := b.Join(t.Context(), driver.Member{Session: session, Node: name(driver.MaxNameLen), TTL: 10 * time.Second,
+		MemberState: driver.MemberState{Meta: meta}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	stdsql "database/sql"
 	"fmt"
+	"reflect"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
@@ -25,6 +27,9 @@ func CheckOlderTables(t *testing.T, db *stdsql.DB, schema, prefix string, open f
 		"UPDATE tenure_schema SET version = 1",
 		"INSERT INTO tenure_namespaces (namespace, store_id, base, revision) VALUES ('app', 'old', 1000, 7)",
 		"INSERT INTO tenure_rosters (namespace, store_id, revision) VALUES ('app', 'old', 3)",
+		"INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, supersede, revision) " +
+			"VALUES ('app', 'S', 'n0', 1000000000, -1, 7, '{\"a\":\"b\"}', false, 3)",
+		"INSERT INTO tenure_beats (namespace, session) VALUES ('app', 'S')",
 	}
 	for bucket := range 16 {
 		statements = append(statements, fmt.Sprintf("INSERT INTO tenure_tails (namespace, bucket) VALUES ('app', %d)", bucket))
@@ -37,6 +42,12 @@ func CheckOlderTables(t *testing.T, db *stdsql.DB, schema, prefix string, open f
 	b := open()
 	if floor, err := b.Floor(t.Context()); err != nil || floor != 1007 {
 		t.Errorf("the floor is %d, %v after the tables were migrated, want 1007", floor, err)
+	}
+	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
+	want := []driver.Member{{Session: "S", Node: "n0", TTL: time.Second,
+		MemberState: driver.MemberState{Priority: -1, Weight: 7, Meta: map[string]string{"a": "b"}}}}
+	if err != nil || !reflect.DeepEqual(view.Members, want) {
+		t.Errorf("after the tables were migrated the view is %+v, %v; want the members %+v", view, err, want)
 	}
 	if granted, _ := Acquire(t, Join(t, b, "n1"), Claims(1)); granted[0].Fence.Token != 1008 {
 		t.Errorf("token %d, want 1008", granted[0].Fence.Token)

@@ -24,6 +24,14 @@ func Join(t testing.TB, b driver.Backend, node string) driver.Session {
 	return s
 }
 
+// Update changes a member that joined just now.
+func Update(t testing.TB, s driver.Session) {
+	t.Helper()
+	if err := s.Update(t.Context(), driver.MemberState{Draining: true, Update: 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Claims returns claims on n shards without a record.
 func Claims(n int) []driver.Claim {
 	c := make([]driver.Claim, n)

@@ -169,6 +169,7 @@ func TestRunTimeUser(t *testing.T) {
 		sqlfault.Acquire(t, s, sqlfault.Claims(1))
 		granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2)[1:])
 		sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")))
+		sqlfault.Update(t, s)
 	}
 	const noTable, noColumn = 1142, 1143
 	db := setup.DB(t, app)
@@ -194,7 +195,7 @@ func TestRunTimeUser(t *testing.T) {
 		"UPDATE tenure_tails SET bucket = bucket + 16":                                                                   noColumn,
 		"UPDATE tenure_logs SET payloads = 'replaced'":                                                                   noTable,
 		"UPDATE tenure_logs SET token = 1":                                                                               noTable,
-		"UPDATE tenure_members SET session = 'renamed'":                                                                  noTable,
+		"UPDATE tenure_members SET session = 'renamed'":                                                                  noColumn,
 		"UPDATE tenure_departures SET revision = 0":                                                                      noTable,
 	} {
 		if _, err := db.ExecContext(t.Context(), text); number(err) != code {

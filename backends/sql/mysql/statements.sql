@@ -229,8 +229,9 @@ DELETE d FROM JSON_TABLE(:nodes, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET
 STRAIGHT_JOIN tenure_nodes AS d FORCE INDEX (PRIMARY) ON d.namespace = :namespace AND d.node = j.name;
 
 -- name: member_insert
-INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, supersede, revision)
-VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :supersede, :revision);
+INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, draining, updates,
+  supersede, revision)
+VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :draining, :updates, :supersede, :revision);
 
 -- name: member_node
 SELECT bounded(node) FROM tenure_members WHERE namespace = :namespace AND session = :session;
@@ -241,6 +242,15 @@ SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :s
 -- name: members_hold
 SELECT m.session FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name LOCK IN SHARE MODE;
+
+-- name: member_lock
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
+FROM tenure_members WHERE namespace = :namespace AND session = :session FOR UPDATE SKIP LOCKED;
+
+-- name: member_update
+UPDATE tenure_members SET priority = :priority, weight = :weight, meta = :meta, draining = :draining,
+  updates = :updates, revision = :revision
+WHERE namespace = :namespace AND session = :session;
 
 -- name: members_present
 SELECT m.session FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
@@ -253,12 +263,12 @@ STRAIGHT_JOIN tenure_beats AS b FORCE INDEX (PRIMARY) ON b.namespace = :namespac
 FOR UPDATE SKIP LOCKED;
 
 -- name: members_all
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
-WHERE namespace = :namespace ORDER BY session;
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
+FROM tenure_members WHERE namespace = :namespace ORDER BY session;
 
 -- name: members_since
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
-WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
+FROM tenure_members WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
 
 -- name: members_delete
 DELETE d FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j

@@ -209,6 +209,7 @@ func TestRunTimeRole(t *testing.T) {
 		sqlfault.Acquire(t, s, sqlfault.Claims(1))
 		granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2)[1:])
 		sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")))
+		sqlfault.Update(t, s)
 	}
 	const noRight, falls = "42501", "23000"
 	db := setup.DB(t, app)

@@ -239,8 +239,10 @@ DELETE FROM tenure_nodes
 WHERE namespace = :namespace AND node = ANY (ARRAY(SELECT jsonb_array_elements_text(:nodes::jsonb)));
 
 -- name: member_insert
-INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, supersede, revision)
-VALUES (:namespace, :session, :node, :ttl_ns::bigint, :priority::integer, :weight::integer, :meta, :supersede::boolean, :revision::bigint);
+INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, draining, updates,
+  supersede, revision)
+VALUES (:namespace, :session, :node, :ttl_ns::bigint, :priority::integer, :weight::integer, :meta, :draining::boolean,
+  :updates::bigint, :supersede::boolean, :revision::bigint);
 
 -- name: member_node
 SELECT bounded(node) FROM tenure_members WHERE namespace = :namespace AND session = :session;
@@ -253,6 +255,15 @@ SELECT s.session
 FROM jsonb_array_elements_text(:sessions::jsonb) AS j CROSS JOIN LATERAL (
   SELECT * FROM tenure_members AS r WHERE r.namespace = :namespace AND r.session = j FOR KEY SHARE) AS s;
 
+-- name: member_lock
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
+FROM tenure_members WHERE namespace = :namespace AND session = :session FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: member_update
+UPDATE tenure_members SET priority = :priority::integer, weight = :weight::integer, meta = :meta, draining = :draining::boolean,
+  updates = :updates::bigint, revision = :revision::bigint
+WHERE namespace = :namespace AND session = :session;
+
 -- name: members_present
 SELECT s.session
 FROM jsonb_array_elements_text(:sessions::jsonb) AS j CROSS JOIN LATERAL (
@@ -264,12 +275,12 @@ WHERE m.namespace = :namespace AND m.session = ANY (ARRAY(SELECT jsonb_array_ele
 ORDER BY m.session FOR UPDATE SKIP LOCKED;
 
 -- name: members_all
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
-WHERE namespace = :namespace ORDER BY session;
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
+FROM tenure_members WHERE namespace = :namespace ORDER BY session;
 
 -- name: members_since
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
-WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, session;
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
+FROM tenure_members WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, session;
 
 -- name: members_delete
 DELETE FROM tenure_members

@@ -180,14 +180,24 @@ DELETE FROM tenure_nodes
 WHERE namespace = :namespace AND node IN (SELECT value FROM json_each(:nodes));
 
 -- name: member_insert
-INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, supersede, revision)
-VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :supersede, :revision);
+INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, draining, updates,
+  supersede, revision)
+VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :draining, :updates, :supersede, :revision);
 
 -- name: member_node
 SELECT bounded(node) FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: member_hold
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session;
+
+-- name: member_lock
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
+FROM tenure_members WHERE namespace = :namespace AND session = :session;
+
+-- name: member_update
+UPDATE tenure_members SET priority = :priority, weight = :weight, meta = :meta, draining = :draining,
+  updates = :updates, revision = :revision
+WHERE namespace = :namespace AND session = :session;
 
 -- name: members_present
 SELECT m.session FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
@@ -202,12 +212,12 @@ SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_bea
 WHERE b.namespace = :namespace AND b.session = j.value;
 
 -- name: members_all
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
-WHERE namespace = :namespace ORDER BY session;
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
+FROM tenure_members WHERE namespace = :namespace ORDER BY session;
 
 -- name: members_since
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), supersede FROM tenure_members
-WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
+SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
+FROM tenure_members WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
 
 -- name: members_delete
 DELETE FROM tenure_members

@@ -1,0 +1,316 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func updateCases() []Case {
+	const area = "Membership"
+	return []Case{
+		{Area: area, Property: "UpdateTellsAll", Rules: []Rule{M4, O1}, run: updateTellsAll,
+			Shows: "the others see an update as they see a join, and everything else of the member as it was"},
+		{Area: area, Property: "UpdateIsNoBeat", Rules: []Rule{M4, M1, M2}, run: updateIsNoBeat,
+			Shows: "an update changes no heartbeat's version, wakes nobody who waits for one, and saves nobody from eviction"},
+		{Area: area, Property: "UpdateBesideCalls", Rules: []Rule{M4, M1, A1}, run: updateBesideCalls,
+			Shows: "heartbeats, claims and hand-overs succeed beside updates of the same session, which stays the holder"},
+		{Area: area, Property: "UpdatesInOrder", Rules: []Rule{M4}, run: updatesInOrder,
+			Shows: "an update with a lower number than the last has no effect, and one with the same number is a success without effect"},
+		{Area: area, Property: "LateUpdateHasNoEffect", Rules: []Rule{M4}, Needs: []string{"Wire.Hold"}, run: lateUpdate,
+			Shows: "an update that arrives around a later one does not undo it"},
+		{Area: area, Property: "UpdateLostReply", Rules: []Rule{M4, E1}, Needs: []string{"Wire.DropReplies"}, run: updateLostReply,
+			Shows: "an update whose reply was lost is unknown, and repeating it succeeds"},
+		{Area: area, Property: "UpdateRevivesNothing", Rules: []Rule{M4, M1, M3}, run: updateRevivesNothing,
+			Shows: "an update that races an eviction does not prevent it, and brings nobody back"},
+		{Area: area, Property: "UpdateRefusedBeforeSend", Rules: []Rule{M4, E1}, run: updateRefused,
+			Shows: "an update outside the limits is refused before anything is asked of the store"},
+	}
+}
+
+// update sends an update until it is decided.
+func (m *member) update(st driver.MemberState) (err error) {
+	m.f.retry(func() error {
+		err = m.Update(m.f.ctx, st)
+		return err
+	})
+	return err
+}
+
+// updated is an update that must succeed.
+func (m *member) updated(st driver.MemberState) {
+	m.f.t.Helper()
+	m.f.must(M4, m.update(st) == nil, "update %d of a live session fails", st.Update)
+}
+
+// found returns a member as a full view has it.
+func (f *fixture) found(id driver.SessionID) (driver.Member, bool) {
+	f.t.Helper()
+	for _, m := range f.state().Members {
+		if m.Session == id {
+			return m, true
+		}
+	}
+	return driver.Member{}, false
+}
+
+func sameState(a, b driver.MemberState) bool {
+	return a.Priority == b.Priority && a.Weight == b.Weight && a.Draining == b.Draining && a.Update == b.Update &&
+		maps.Equal(a.Meta, b.Meta)
+}
+
+// stateIs wants the record of a session that lives to have a state.
+func (f *fixture) stateIs(id driver.SessionID, want driver.MemberState, after string) {
+	f.t.Helper()
+	got, ok := f.found(id)
+	f.must(M4, ok, "after %s a session that nobody ended is no member", after)
+	f.must(M4, sameState(got.MemberState, want), "after %s the member has %+v; want %+v", after, got.MemberState, want)
+}
+
+func updateTellsAll(f *fixture) {
+	b := f.open()
+	joined := f.newcomer(b, "node-1.example")
+	joined.Priority, joined.Weight, joined.Meta = 2, 7, map[string]string{"addr": "10.0.0.1:99", "old": "x"}
+	s, err := f.tryJoin(b, joined)
+	f.setup("join", err)
+	m := &member{Session: s, f: f, b: b, node: joined.Node}
+	other := f.open()
+	view, err := other.Observe(f.ctx, driver.ObserveQuery{})
+	f.setup("observe", err)
+	for i, want := range []driver.MemberState{
+		{Priority: -3, Weight: 0, Meta: map[string]string{"addr": "\"ü\"", "empty": ""}, Draining: true, Update: 1},
+		{Update: 2},
+		{Priority: 1 << 30, Weight: 1 << 30, Draining: true, Update: driver.MaxCount - 1},
+		{Weight: 1, Update: driver.MaxCount},
+	} {
+		m.updated(want)
+		got, seen := driver.Member{}, false
+		for !seen {
+			ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
+			next, err := other.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
+			cancel()
+			f.must(O1, err == nil, "waiting for an update to be in the view answers %v", err)
+			view = next
+			for _, v := range view.Members {
+				if v.Session == m.ID() {
+					got, seen = v, v.Update == want.Update
+				}
+			}
+		}
+		f.must(M4, sameState(got.MemberState, want), "update %d to %+v is seen as %+v", i, want, got.MemberState)
+		f.must(M4, got.Node == joined.Node && got.TTL == joined.TTL && got.Supersede == joined.Supersede,
+			"update %d made %+v of a member that joined as %+v", i, got, joined)
+		f.stateIs(m.ID(), want, "an update")
+	}
+}
+
+func updateIsNoBeat(f *fixture) {
+	m := f.join("a")
+	m.beat()
+	before, _ := f.beatOf(m.ID())
+	other := f.read()
+	view, err := other.Observe(f.ctx, driver.ObserveQuery{})
+	f.setup("observe", err)
+	asked := []driver.Beat{{Session: m.ID(), Version: before}}
+	for n := range driver.UpdateNo(5) {
+		m.updated(driver.MemberState{Weight: int32(n), Update: n + 1})
+	}
+	for last := driver.UpdateNo(0); last < 5; {
+		view, err = other.Observe(f.ctx, driver.ObserveQuery{Since: view.Cursor, Beats: asked})
+		f.setup("observe an update", err)
+		f.must(M4, len(view.Beats) == 0, "an update is reported as the heartbeats %+v", view.Beats)
+		for _, v := range view.Members {
+			if v.Session == m.ID() {
+				last = v.Update
+			}
+		}
+	}
+	after, found := f.beatOf(m.ID())
+	f.must(M4, found && after == before, "after 5 updates the heartbeat's version is %d; it was %d", after, before)
+	m.beat()
+	next, _ := f.beatOf(m.ID())
+	f.must(M1, next > before, "a heartbeat behind updates gave version %d after %d", next, before)
+	m.updated(driver.MemberState{Update: 6})
+	r := f.join("b").suspect(m.ID(), next)
+	f.must(M2, r.Err == nil && r.Evicted, "evicting the version of the last heartbeat, with an update since, gives %+v", r)
+	f.must(M4, errors.Is(m.update(driver.MemberState{Update: 7}), driver.ErrSessionLost), "an evicted session was updated")
+}
+
+func updateBesideCalls(f *fixture) {
+	m, other, heir := f.join("a"), f.join("b"), f.join("c")
+	held := m.acquire("held")
+	number := driver.UpdateNo(0)
+	f.rounds(100, time.Second, func(i int) {
+		number++
+		shard := driver.ShardID(fmt.Sprintf("s%d", i))
+		var update, beat error
+		var claimed, stolen driver.AcquireResult
+		together(
+			func() { update = m.update(driver.MemberState{Weight: int32(i), Update: number}) },
+			func() { beat = m.Beat(f.ctx) },
+			func() { claimed = m.claim(driver.Claim{Shard: shard}) },
+			func() {
+				stolen = other.claim(driver.Claim{Shard: "held", Seen: driver.Owner{Session: m.ID(), Token: held.Token}})
+			},
+		)
+		f.must(M4, update == nil, "an update beside other calls of its session answers %v", update)
+		f.must(M1, beat == nil, "a heartbeat beside an update answers %v", beat)
+		f.must(M4, claimed.Err == nil, "a claim beside an update of the claimer answers %v", claimed.Err)
+		f.must(A1, errors.Is(stolen.Err, driver.ErrHeld), "a claim on a shard whose holder is being updated answers %v", stolen.Err)
+		r := heir.transfer(heir.give(claimed.Fence, m), heir.ID())
+		f.must(M4, r.Err == nil, "handing over to oneself answers %v", r.Err)
+	})
+	f.stateIs(m.ID(), driver.MemberState{Weight: int32(number - 1), Update: number}, "updates beside other calls")
+}
+
+// give hands from's lease over to m, and returns m's fence.
+func (m *member) give(fence driver.Fence, from *member) driver.Fence {
+	m.f.t.Helper()
+	r := from.transfer(fence, m.ID())
+	m.f.must(M4, r.Err == nil, "a hand-over by a session that was updated answers %v", r.Err)
+	return r.Fence
+}
+
+func updatesInOrder(f *fixture) {
+	m := f.join("a")
+	third := driver.MemberState{Priority: 3, Meta: map[string]string{"n": "3"}, Update: 3}
+	m.updated(third)
+	for _, n := range []driver.UpdateNo{1, 2} {
+		err := m.update(driver.MemberState{Weight: 9, Draining: true, Update: n})
+		f.must(M4, errors.Is(err, driver.ErrConflict), "update %d after update 3 answers %v; want ErrConflict", n, err)
+		f.stateIs(m.ID(), third, fmt.Sprintf("update %d behind update 3", n))
+	}
+	f.must(M4, m.update(driver.MemberState{Weight: 9, Update: 3}) == nil, "repeating the last update fails")
+	f.stateIs(m.ID(), third, "repeating the last update")
+	view := f.state()
+	f.must(M4, m.update(third) == nil, "repeating the last update fails")
+	fifth := driver.MemberState{Weight: 5, Update: 5}
+	m.updated(fifth)
+	next, err := f.read().Observe(f.ctx, driver.ObserveQuery{Since: view.Cursor})
+	f.must(O1, err == nil && !next.Reset && len(next.Members) == 1, "after an update the view has %+v, %v; want one member", next, err)
+	f.stateIs(m.ID(), fifth, "update 5")
+
+	racing := f.join("b")
+	f.rounds(50, time.Second, func(i int) {
+		n := driver.UpdateNo(2*i + 1)
+		var low, high error
+		together(
+			func() { low = racing.update(driver.MemberState{Weight: 1, Update: n}) },
+			func() { high = racing.update(driver.MemberState{Weight: 2, Update: n + 1}) },
+		)
+		f.must(M4, high == nil, "the higher of two updates at once answers %v", high)
+		f.must(M4, low == nil || errors.Is(low, driver.ErrConflict), "the lower of two updates at once answers %v; want success or ErrConflict", low)
+		f.stateIs(racing.ID(), driver.MemberState{Weight: 2, Update: n + 1}, "two updates at once")
+	})
+}
+
+func lateUpdate(f *fixture) {
+	b, w := f.wire("Hold", func(w *Wire) bool { return w.Hold != nil })
+	m := f.joinOn(b, "a")
+	number, unknown := driver.UpdateNo(0), 0
+	var last driver.MemberState
+	for range 25 {
+		release := w.Hold()
+		ctx, cancel := context.WithTimeout(f.ctx, 30*time.Millisecond)
+		err := m.Update(ctx, driver.MemberState{Weight: 1, Draining: true, Update: number + 1})
+		cancel()
+		if err != nil {
+			unknown++
+		}
+		last = driver.MemberState{Weight: 2, Update: number + 2}
+		number += 2
+		together(release, func() {
+			err = f.settle(func() error { return m.Update(f.ctx, last) })
+		})
+		f.must(M4, err == nil, "an update behind one that was given up answers %v", err)
+		f.stateIs(m.ID(), last, "an update that overtook another")
+	}
+	if unknown == 0 {
+		f.setup("hold an update", errors.New("every one was answered"))
+	}
+	f.never(M4, func() string {
+		if got, _ := f.found(m.ID()); !sameState(got.MemberState, last) {
+			return fmt.Sprintf("an update that was given up has replaced a later one: the member has %+v", got.MemberState)
+		}
+		return ""
+	})
+}
+
+func updateLostReply(f *fixture) {
+	b, w := f.wire("DropReplies", func(w *Wire) bool { return w.DropReplies != nil })
+	m := f.joinOn(b, "a")
+	m.beat()
+	for n := range driver.UpdateNo(3) {
+		want := driver.MemberState{Weight: int32(n), Draining: n%2 == 0, Update: n + 1}
+		end := w.DropReplies()
+		ctx, cancel := context.WithTimeout(f.ctx, 50*time.Millisecond)
+		err := m.Update(ctx, want)
+		cancel()
+		end()
+		f.must(E1, err != nil, "an update without a reply succeeded")
+		err = f.settle(func() error { return m.Update(f.ctx, want) })
+		f.must(M4, err == nil, "an update that is repeated because its reply was lost answers %v", err)
+		f.stateIs(m.ID(), want, "a repeated update")
+	}
+}
+
+func updateRevivesNothing(f *fixture) {
+	a, backend := f.join("a"), f.open()
+	f.rounds(100, time.Second, func(i int) {
+		b := f.joinOn(backend, fmt.Sprint("b", i%3))
+		seen, _ := f.beatOf(b.ID())
+		var update error
+		var evict driver.EvictResult
+		together(
+			func() { update = b.update(driver.MemberState{Weight: 3, Update: 1}) },
+			func() { evict = a.suspect(b.ID(), seen) },
+		)
+		f.must(M4, evict.Err == nil && evict.Evicted, "an eviction beside an update gives %+v: an update is no sign of life", evict)
+		f.must(M4, update == nil || errors.Is(update, driver.ErrSessionLost), "an update beside an eviction answers %v", update)
+		for n := range driver.UpdateNo(2) {
+			err := b.update(driver.MemberState{Update: 5 + n})
+			f.must(M4, errors.Is(err, driver.ErrSessionLost), "the update of an evicted session answers %v; want ErrSessionLost", err)
+		}
+		f.must(M3, !f.isMember(b.ID()), "an update brought an evicted session back")
+	})
+}
+
+func updateRefused(f *fixture) {
+	m := f.join("a")
+	want := driver.MemberState{Weight: 1, Update: 1}
+	m.updated(want)
+	many := make(map[string]string)
+	for i := range driver.MaxMetaEntries + 1 {
+		many[fmt.Sprint("k", i)] = ""
+	}
+	var before Calls
+	if f.store.Calls != nil {
+		before = f.store.Calls()
+	}
+	for what, st := range map[string]driver.MemberState{
+		"no number":              {Weight: 2},
+		"a negative number":      {Weight: 2, Update: -1},
+		"too high a number":      {Weight: 2, Update: driver.MaxCount + 1},
+		"a negative weight":      {Weight: -1, Update: 2},
+		"too many metadata":      {Meta: many, Update: 2},
+		"metadata without a key": {Meta: map[string]string{"": "x"}, Update: 2},
+		"too long metadata":      {Meta: map[string]string{"k": strings.Repeat("x", driver.MaxMetaBytes)}, Update: 2},
+	} {
+		err := m.Update(f.ctx, st)
+		f.must(M4, errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrTooLarge),
+			"an update with %s answers %v; want ErrInvalid or ErrTooLarge", what, err)
+	}
+	if f.store.Calls != nil {
+		after := f.store.Calls()
+		f.must(M4, after == before, "updates outside the limits reached the store: %+v before, %+v after", before, after)
+	}
+	f.stateIs(m.ID(), want, "updates that were refused")
+	largest := driver.MemberState{Meta: map[string]string{"k": strings.Repeat("x", driver.MaxMetaBytes-1)}, Update: 2}
+	m.updated(largest)
+	f.stateIs(m.ID(), largest, "the largest update")
+}
