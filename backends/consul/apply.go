@@ -50,8 +50,8 @@ type application struct {
 	whole   error // of the batch, of which nothing is decided
 }
 
-// together sends a batch with a piggybacked transaction, with which everything that is
-// applied must go: what does not fit into one transaction is left to the next call.
+// together sends a batch with a piggybacked transaction, with which all applied items
+// must go: items that do not fit into one transaction are left to the next call.
 func (a *application) together(ctx context.Context, todo []int) {
 	for len(todo) > 0 && !a.over {
 		rest := a.send(ctx, todo)
@@ -66,12 +66,12 @@ func (a *application) together(ctx context.Context, todo []int) {
 	}
 }
 
-// send sends what fits of the items into one request, and returns what is left to
-// be sent.
+// send sends as many of the items as fit into one request, and returns the rest.
 func (a *application) send(ctx context.Context, todo []int) []int {
 	r, n, witness := a.request(todo)
 	if n == 0 { // the first does not fit even alone
-		a.out.Results[todo[0]].Err = fmt.Errorf("tenure: %w: its transaction has more operations or bytes than consul takes (%d, %d)",
+		a.out.Results[todo[0]].Err = fmt.Errorf("tenure: %w: its transaction has more operations or bytes than consul "+
+			"takes (%d, %d)",
 			driver.ErrTooLarge, a.s.ops, a.s.bytes)
 		return todo[1:]
 	}
@@ -114,8 +114,8 @@ func (a *application) send(ctx context.Context, todo []int) []int {
 	return append(left, rest...)
 }
 
-// kind is how the batch goes, and what is read of why it was refused
-// (rule E4).
+// kind is the kind of the batch's requests, those that read the reason of a refusal
+// included (rule E4).
 func (a *application) kind() kind {
 	if a.b.Heartbeat {
 		return heartbeats
@@ -130,7 +130,7 @@ func (a *application) request(todo []int) (r *request, n int, witness kv.Pair) {
 	if a.b.Piggyback != nil {
 		r.txn(a.b.Piggyback, piggybackPart)
 	}
-	// A heartbeat tells by itself what it replaced.
+	// A heartbeat's answer has the record that it replaced.
 	if !a.b.Heartbeat {
 		if witness = a.s.witness.now(); witness.Rev != 0 {
 			r.look(witness.Key)
@@ -147,8 +147,8 @@ func (a *application) request(todo []int) (r *request, n int, witness kv.Pair) {
 	return r, n, witness
 }
 
-// applied takes the results of a request that was applied. All of it has one
-// index, which Consul tells only of what was put; before is below it.
+// applied takes the results of a request that was applied. All of it has one index,
+// which Consul returns only for records that were put; before is below it.
 func (a *application) applied(r *request, answer *reply, before uint64, witness kv.Pair) error {
 	entries, err := r.match(answer)
 	if err != nil {
@@ -160,8 +160,8 @@ func (a *application) applied(r *request, answer *reply, before uint64, witness 
 			index = entries[i].ModifyIndex
 		}
 	}
-	// One that only deletes is later than all that was known when it was sent. That
-	// bound is remembered as well, or the next one would be told the same (rule I1).
+	// One that only deletes is later than every index known when it was sent. That
+	// bound is remembered as well, or the next one would return the same (rule I1).
 	if index == 0 {
 		index = before + 1
 	}
@@ -194,8 +194,8 @@ func (a *application) applied(r *request, answer *reply, before uint64, witness 
 	return nil
 }
 
-// fail ends the batch with the error of the items sent. The rest was never sent,
-// and what was refused before is explained all the same.
+// fail ends the batch with the error of the items sent. The rest was never sent;
+// items refused before are explained all the same.
 func (a *application) fail(sent, rest []int, err error) {
 	a.over = true
 	if !a.decided && len(a.refused) == 0 {
@@ -232,7 +232,7 @@ func (a *application) guardRefused(ctx context.Context, sent, rest []int) {
 	a.out.Refused, a.out.Guard, a.out.Results = true, page.Pairs, nil
 }
 
-// explain reads what the refused transactions ask for then: once for all.
+// explain reads the records that refused transactions ask for, once for all of them.
 func (a *application) explain(ctx context.Context) {
 	var keys []string
 	for _, i := range a.refused {
@@ -256,7 +256,8 @@ func (a *application) explain(ctx context.Context) {
 	}
 }
 
-// refusedUnread is what was certainly not applied, and nobody knows why.
+// refusedUnread is the result of a transaction that was certainly not applied, for
+// an unknown reason.
 func refusedUnread(err error) error {
 	return fmt.Errorf("tenure: %w: consul refused it, and did not say why: %w", driver.ErrRetry, err)
 }

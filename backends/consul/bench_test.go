@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
-// openOn opens a namespace on a server through a network of its own.
+// openOn opens a namespace on a server through its own network.
 func openOn(t testing.TB, server *servers.Server, namespace string, count *traffic) *Backend {
 	t.Helper()
 	n := newNetwork(count)
@@ -34,7 +34,8 @@ func fresh() string { return "test/" + rand.Text() }
 
 func join(t testing.TB, b driver.Backend, node string) driver.Session {
 	t.Helper()
-	s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: node, TTL: 10 * time.Second})
+	s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: node,
+		TTL: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,8 @@ func acquire(t testing.TB, s driver.Session, batch []driver.Claim) (fences []dri
 			t.Fatalf("%+v: %v", batch[i], r.Err)
 		}
 		fences = append(fences, r.Fence)
-		next = append(next, driver.Claim{Shard: r.Fence.Shard, Seen: driver.Owner{Session: r.Fence.Session, Token: r.Fence.Token}})
+		next = append(next, driver.Claim{Shard: r.Fence.Shard,
+			Seen: driver.Owner{Session: r.Fence.Session, Token: r.Fence.Token}})
 	}
 	return fences, next
 }
@@ -92,7 +94,9 @@ func observed(t testing.TB, b driver.Backend, cursor driver.Cursor, want driver.
 			t.Fatal(err)
 		}
 		cursor = v.Cursor
-		if slices.ContainsFunc(v.Shards, func(s driver.ShardState) bool { return s.Shard == want.Shard && s.Owner.Token >= want.Token }) {
+		if slices.ContainsFunc(v.Shards, func(s driver.ShardState) bool {
+			return s.Shard == want.Shard && s.Owner.Token >= want.Token
+		}) {
 			return cursor
 		}
 	}
@@ -116,18 +120,19 @@ func BenchmarkAcquire10000(b *testing.B) {
 		_, next := acquire(b, s, claims(10_000))
 		for i := 0; b.Loop(); i++ {
 			b.StopTimer()
-			heir := join(b, be, fmt.Sprint("n", i+1))
+			successor := join(b, be, fmt.Sprint("n", i+1))
 			view, err := be.Observe(b.Context(), driver.ObserveQuery{Beats: []driver.Beat{{Session: s.ID()}}})
 			if err != nil || len(view.Beats) != 1 {
 				b.Fatal(err, view)
 			}
 			b.StartTimer()
-			res, err := heir.Evict(b.Context(), []driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}})
+			res, err := successor.Evict(b.Context(),
+				[]driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}})
 			if err != nil || !res[0].Evicted {
 				b.Fatal(err, res)
 			}
-			_, next = acquire(b, heir, next)
-			s = heir
+			_, next = acquire(b, successor, next)
+			s = successor
 		}
 	})
 }
@@ -212,8 +217,8 @@ func BenchmarkBeat(b *testing.B) {
 	}
 }
 
-// BenchmarkTail is how late a follower in another process has an entry, from the
-// acknowledgement of the commit, and what it received for it.
+// BenchmarkTail measures the time from the acknowledgement of a commit until a
+// follower in another process has the entry, and the bytes that it received for it.
 func BenchmarkTail(b *testing.B) {
 	server, ns := pool.Get(b, servers.Consul, nil), fresh()
 	s := join(b, openOn(b, server, ns, new(traffic)), "n1")
@@ -246,7 +251,7 @@ func BenchmarkTail(b *testing.B) {
 	b.ReportMetric(float64(count.bytes.Load()-before)/float64(number), "received-B/op")
 }
 
-// BenchmarkConsulLock is what a user would pick: a lock of Consul's own client for
+// BenchmarkConsulLock measures the alternative: a lock of Consul's own client for
 // each shard, with 64 goroutines for many.
 func BenchmarkConsulLock(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
@@ -267,7 +272,8 @@ func BenchmarkConsulLock(b *testing.B) {
 		return id
 	}
 	lock := func(b *testing.B, key, session string) *api.Lock {
-		l, err := client.LockOpts(&api.LockOptions{Key: key, Session: session, LockDelay: time.Millisecond, LockWaitTime: time.Second})
+		l, err := client.LockOpts(&api.LockOptions{Key: key, Session: session, LockDelay: time.Millisecond,
+			LockWaitTime: time.Second})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -300,8 +306,8 @@ func BenchmarkConsulLock(b *testing.B) {
 		}
 		quantiles(b, took)
 	})
-	// What no handover can beat: a write, another client's blocking query of it, and
-	// its write.
+	// The lower bound of a hand-over: a write, another client's blocking query of
+	// it, and its write.
 	b.Run("bare", func(b *testing.B) {
 		key := fresh()
 		clients := [2]*api.KV{client.KV(), other.KV()}
@@ -357,7 +363,7 @@ func BenchmarkConsulLock(b *testing.B) {
 			b.StartTimer()
 		}
 	})
-	b.Run("acquire10000", func(b *testing.B) { // without what a lock does beside it
+	b.Run("acquire10000", func(b *testing.B) { // without the other steps of a lock
 		for b.Loop() {
 			b.StopTimer()
 			id, root := session(b), fresh()

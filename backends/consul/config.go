@@ -13,25 +13,28 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Config says how to reach Consul. The zero Config is what the CONSUL_HTTP_*
-// environment variables say, or else the agent on this host; a field that is set
-// wins over its variable.
+// Config says how to reach Consul. The zero Config stands for the CONSUL_HTTP_*
+// environment variables, or else the agent on this host; a field that is set wins
+// over its variable.
 type Config struct {
-	Address string `json:"address" yaml:"address"` // host:port, http://, https:// or unix://; a path behind the host is a proxy's
+	// host:port, http://, https:// or unix://; a path behind the host is a proxy's
+	Address string `json:"address" yaml:"address"`
 	// Addresses, instead of Address, are agents or servers of one datacenter: another
 	// one is used when the one in use fails or does not answer heartbeats.
 	Addresses  []string `json:"addresses" yaml:"addresses"`
 	Datacenter string   `json:"datacenter" yaml:"datacenter"` // default: that of the agent
 	Token      Secret   `json:"token" yaml:"token"`           // of the ACLs
-	TokenFile  string   `json:"token_file" yaml:"token_file"` // read for each request; wins over Token, and Options.Token over both
-	TLS        bool     `json:"tls" yaml:"tls"`               // the same as an address of https://
-	CAFile     string   `json:"ca_file" yaml:"ca_file"`       // PEM; default: the system's
-	CertFile   string   `json:"cert_file" yaml:"cert_file"`   // PEM, with KeyFile: the client's certificate
-	KeyFile    string   `json:"key_file" yaml:"key_file"`
-	ServerName string   `json:"server_name" yaml:"server_name"` // expected in the server's certificate; default: the host of Address
+	// read for each request; wins over Token, and Options.Token over both
+	TokenFile string `json:"token_file" yaml:"token_file"`
+	TLS       bool   `json:"tls" yaml:"tls"`             // the same as an address of https://
+	CAFile    string `json:"ca_file" yaml:"ca_file"`     // PEM; default: the system's
+	CertFile  string `json:"cert_file" yaml:"cert_file"` // PEM, with KeyFile: the client's certificate
+	KeyFile   string `json:"key_file" yaml:"key_file"`
+	// expected in the server's certificate; default: the host of Address
+	ServerName string `json:"server_name" yaml:"server_name"`
 }
 
-// OpenConfig opens a namespace through clients of its own, which Close closes. They
+// OpenConfig opens a namespace through its own clients, which Close closes. They
 // have at most six connections, and more only while heartbeats have no answer.
 func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
 	opts := Options{}
@@ -99,11 +102,13 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 		}
 	}
 	if strings.Contains(cfg.Address, "@") && !strings.HasPrefix(cfg.Address, "unix://") {
-		return nil, fmt.Errorf("tenure: %w: the address of consul holds a user: write it as https://host:port, a token goes into Token, the user of a proxy into CONSUL_HTTP_AUTH", driver.ErrInvalid)
+		return nil, fmt.Errorf("tenure: %w: the address of consul holds a user: write it as https://host:port, a "+
+			"token goes into Token, the user of a proxy into CONSUL_HTTP_AUTH", driver.ErrInvalid)
 	}
 	if scheme, rest, ok := strings.Cut(cfg.Address, "://"); ok && scheme != "unix" {
 		if scheme != "http" && scheme != "https" {
-			return nil, fmt.Errorf("tenure: %w: the address of consul begins with %q: use http, https or unix", driver.ErrInvalid, scheme)
+			return nil, fmt.Errorf("tenure: %w: the address of consul begins with %q: use http, https or unix",
+				driver.ErrInvalid, scheme)
 		}
 		if cfg.Address = rest; scheme == "https" {
 			cfg.Scheme = scheme
@@ -128,7 +133,8 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 	for _, file := range []string{c.CAFile, c.CertFile, c.KeyFile} {
 		// The client's own error would quote the name, which may be a pasted key.
 		if _, err := os.Stat(file); file != "" && err != nil {
-			return nil, fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid, driver.WithoutPath(err))
+			return nil, fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid,
+				driver.WithoutPath(err))
 		}
 	}
 	tls := &cfg.TLSConfig
@@ -143,9 +149,11 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 	if !insecure && !local(cfg.Address) {
 		switch {
 		case cfg.Scheme != "https":
-			return nil, fmt.Errorf("tenure: %w: consul at %s would be reached without TLS: use https, or set Insecure", driver.ErrInvalid, cfg.Address)
+			return nil, fmt.Errorf("tenure: %w: consul at %s would be reached without TLS: use https, or set Insecure",
+				driver.ErrInvalid, cfg.Address)
 		case tls.InsecureSkipVerify:
-			return nil, fmt.Errorf("tenure: %w: CONSUL_HTTP_SSL_VERIFY is off: name the CA instead, or set Insecure", driver.ErrInvalid)
+			return nil, fmt.Errorf("tenure: %w: CONSUL_HTTP_SSL_VERIFY is off: name the CA instead, or set Insecure",
+				driver.ErrInvalid)
 		}
 	}
 	return cfg, nil

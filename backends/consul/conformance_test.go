@@ -38,7 +38,8 @@ func TestConformanceRestart(t *testing.T) {
 		s.Snapshot = func(ctx context.Context) (func(context.Context) error, error) { return snapshot(ctx, server) }
 		return s
 	}
-	report, err := conformance.Check(t.Context(), h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore", "Chaos/RestoreOlderStore")
+	report, err := conformance.Check(t.Context(), h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore",
+		"Chaos/RestoreOlderStore")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func snapshot(ctx context.Context, server *servers.Server) (func(context.Context
 	}, err
 }
 
-// harness runs the suite on a server. Each case has a namespace of its own.
+// harness runs the suite on a server. Each case has its own namespace.
 func harness(t *testing.T, server *servers.Server) conformance.Harness {
 	admin, err := client(server)
 	if err != nil {
@@ -83,7 +84,8 @@ func harness(t *testing.T, server *servers.Server) conformance.Harness {
 		Name:    Name,
 		Version: fmt.Sprintf("Consul %v", self["Config"]["Version"]),
 		New: func(conformance.T) *conformance.Store {
-			s := &suiteStore{server: server, admin: admin, namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1)), count: new(traffic)}
+			s := &suiteStore{server: server, admin: admin, namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1)),
+				count: new(traffic)}
 			return s.conformance(t)
 		},
 	}
@@ -97,7 +99,9 @@ type suiteStore struct {
 	count     *traffic
 }
 
-func (s *suiteStore) open(ctx context.Context, t testing.TB, n *network, namespace string, o Options) (driver.Backend, error) {
+func (s *suiteStore) open(
+	ctx context.Context, t testing.TB, n *network, namespace string, o Options,
+) (driver.Backend, error) {
 	b, err := open(ctx, []*slots{n.slots(t, s.server)}, namespace, &o)
 	if err != nil {
 		return nil, err

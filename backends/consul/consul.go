@@ -23,11 +23,11 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens a namespace through a client of the caller's, which stays the
-// caller's: closing the Backend leaves it open. Its HTTP client must not set a
-// time-out, and must not repeat requests; at most six of the Backend's are under way
-// at once while heartbeats are answered, and how many connections it keeps is its own matter. The context bounds
-// the opening only. nil options work. An error says what to change.
+// Open opens a namespace through the caller's client, which stays the caller's: closing the Backend
+// leaves it open. Its HTTP client must not set a time-out, and must not repeat requests; at most
+// six of the Backend's are under way at once while heartbeats are answered, and how many
+// connections it keeps is its own matter. The context bounds the opening only. nil options work. An
+// error says what to change.
 func Open(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
 	return open(ctx, []*slots{shared(client, func() {})}, namespace, o)
 }
@@ -57,8 +57,8 @@ func logged(s *store, keys kv.Keys) kv.Store {
 	return changelog.New(s, keys, changelog.Options{Parallel: requestSlots, ReadKeys: s.ops})
 }
 
-// What a transaction has beside its items: two conditions of the guard, the
-// piggybacked transaction, and the witness.
+// The operations of a transaction beside its items: two conditions of the guard,
+// the piggybacked transaction, and the witness.
 const (
 	reserved      = 2 + 2*changelog.MaxPiggybackOps + 1
 	reservedBytes = reserved*(operationOverhead+2<<10) + 2*changelog.MaxPiggybackBytes
@@ -93,7 +93,7 @@ func (s *store) fit(txns []kv.Txn) int {
 //	guard, err := b.GuardOp(ctx, fence)
 //	ok, res, _, err := client.Txn().Txn(api.TxnOps{guard, put}, nil)
 //
-// Put it first, so that the error of operation 0 tells a dead fence from any other
+// Put it first, so that an error of operation 0 means a dead fence and no other
 // refusal. The transaction must write something: Consul serves one that only reads
 // or checks like a read, which may be stale. A fence that is not current is
 // *driver.FencedError.

@@ -5,23 +5,23 @@
 //	b, err := consul.Open(ctx, client, "orders", nil)
 //
 // [OpenConfig] makes the client itself. Consul 1.14 or later; tested with 1.16.
-// docs/backends/consul.md has the ACL policy, the limits, and what to watch.
+// docs/backends/consul.md has the ACL policy, the limits, and the metrics to watch.
 //
 // # Fencing your own transactions
 //
 // [Backend.GuardOp] is the operation that makes a transaction of yours on the same
 // Consul take effect only if the lease is the shard's current grant.
 //
-// # What is used of Consul
+// # Consul's features in use
 //
 // Transactions of the key-value store, in which every decision is a compare of the
 // index of a record's last change; reads in consistent mode; and blocked queries.
 // Nothing hangs on a session, a health check or an agent: whichever agent a request
 // goes through may restart at any time.
 //
-// A transaction has at most 128 operations and 512 KiB, so that about forty shards
-// are claimed in one. What a store with an incremental watch would tell is kept in
-// change logs (see package changelog): a change costs each process those, not the shards.
+// A transaction has at most 128 operations and 512 KiB, so that about forty shards are
+// claimed in one. Change logs replace an incremental watch (see package changelog): a
+// change costs each process a read of those, not of the shards.
 //
 // # Connections
 //
@@ -32,11 +32,11 @@
 // the number of shards: one for heartbeats, which never wait for other requests (rule
 // E4), three for those, and two blocked queries. Heartbeats without an answer are
 // followed by others, on further connections, and pings after a lapse of trust have
-// their own. With [OpenConfig] each request has a
-// client with at most one connection. With [Open] the client's pool decides: Go's HTTP
-// client may keep a few idle connections more, because it goes on dialing for a request
-// that found another. Do not set MaxConnsPerHost for that: dials into a network that is
-// cut would use it up, and heartbeats would wait for them.
+// their own. With [OpenConfig] each request has a client with at most one connection.
+// With [Open] the client's pool decides: Go's HTTP client may keep a few idle
+// connections more, because it goes on dialing for a request that found another
+// connection. Do not set MaxConnsPerHost for that: dials into a network that is cut
+// would use it up, and heartbeats would wait for them.
 //
 // # What it does not do
 //

@@ -13,13 +13,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// errClosed is outside the closed set: what was under way may have been applied.
+// errClosed is outside the closed set: a call under way may have been applied.
 var errClosed = errors.New("tenure: the client of consul was closed")
 
-// writeError classifies the failure of a request that was sent to change
-// something (rule E1). What Consul says before it hands a transaction to its log
-// is certain, and so is a connection that was never made. Everything else is
-// unknown: an agent answers 500 when it lost the leader, before or after.
+// writeError classifies the failure of a request that was sent to change something
+// (rule E1). A refusal from before Consul hands the transaction to its log is
+// certain, and so is a connection that was never made. Everything else is unknown:
+// an agent answers 500 when it lost the leader, before or after.
 func writeError(err error) error {
 	var status api.StatusError
 	if errors.As(err, &status) {
@@ -29,7 +29,8 @@ func writeError(err error) error {
 		case http.StatusForbidden, http.StatusUnauthorized:
 			return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, adviceACL, err)
 		case http.StatusRequestEntityTooLarge:
-			return fmt.Errorf("tenure: %w: raise txn_max_req_len or lower Options.MaxTxnBytes and MaxTxnOps: %w", driver.ErrTooLarge, err)
+			return fmt.Errorf("tenure: %w: raise txn_max_req_len or lower Options.MaxTxnBytes and MaxTxnOps: %w",
+				driver.ErrTooLarge, err)
 		case http.StatusTooManyRequests:
 			return fmt.Errorf("tenure: %w: consul limits requests or connections (limits.http_max_conns_per_client): %w", driver.ErrRetry, err)
 		}

@@ -34,8 +34,8 @@ func tryCommit(ctx context.Context, s driver.Session, w driver.Write) error {
 	return err
 }
 
-// again repeats what fails for want of a leader, for as long as an election and a
-// loaded machine may take.
+// again repeats a call that fails for want of a leader, for as long as an election
+// and a loaded machine may take.
 func again(t *testing.T, what string, do func(context.Context) error) {
 	t.Helper()
 	deadline := time.Now().Add(40 * time.Second)
@@ -58,9 +58,9 @@ func pausing(after func()) <-chan time.Time {
 	return time.After(20 * time.Millisecond)
 }
 
-// TestQuorumLost: with two of three servers gone nothing is decided, and nobody is
-// told that it lost anything. With one of them back the same session holds the same
-// lease.
+// TestQuorumLost: with two of three servers gone nothing is decided, and no member
+// learns that it lost anything. With one of them back the same session holds the
+// same lease.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
@@ -68,7 +68,7 @@ func TestQuorumLost(t *testing.T) {
 	s := join(t, b, "n1")
 	fences, next := acquire(t, s, claims(1))
 	commit(t, s, entry1(fences[0], 1, []byte("before")))
-	heir := join(t, b, "n2")
+	successor := join(t, b, "n2")
 	for _, m := range cluster.Members()[1:] {
 		if err := m.Kill(t.Context()); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestQuorumLost(t *testing.T) {
 	})
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
 		beat := s.Beat(short(t))
-		claim, err := heir.Acquire(short(t), next)
+		claim, err := successor.Acquire(short(t), next)
 		if err == nil {
 			err = claim[0].Err
 		}
@@ -97,7 +97,7 @@ func TestQuorumLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(t, "a heartbeat after the quorum is back", s.Beat)
-	// What could not be told may have been appended, so the head is read.
+	// A commit without an answer may have been appended, so the head is read.
 	var head driver.Head
 	again(t, "reading", func(ctx context.Context) error {
 		page, err := b.ReadLog(ctx, fences[0].Shard, 0, 0)
@@ -202,7 +202,7 @@ func TestServerStopped(t *testing.T) {
 	})
 }
 
-// TestRepliesLost holds what the server answers: it was applied, and nobody knows.
+// TestRepliesLost holds the server's answers: the calls were applied, and nobody knows.
 func TestRepliesLost(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -246,7 +246,8 @@ func TestRepliesLost(t *testing.T) {
 // nothing, and says so.
 func TestConnectionLimit(t *testing.T) {
 	t.Parallel()
-	server := servers.New(t, servers.Consul, &servers.Options{Config: []string{"limits = { http_max_conns_per_client = 8 }"}})
+	server := servers.New(t, servers.Consul,
+		&servers.Options{Config: []string{"limits = { http_max_conns_per_client = 8 }"}})
 	b := openOn(t, server, "app", new(traffic))
 	s := join(t, b, "n1")
 	greedy := transport(dialer(""))
@@ -254,12 +255,13 @@ func TestConnectionLimit(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{}, 16)
-	for range cap(ended) { // each blocks on a connection of its own
+	for range cap(ended) { // each blocks on its own connection
 		go func() {
 			defer func() { ended <- struct{}{} }()
 			for ctx.Err() == nil {
 				// Consul notices that nobody waits any more when the query ends.
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server.Addr()+"/v1/kv/none?index=1000000&wait=10s", nil)
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server.Addr()+
+					"/v1/kv/none?index=1000000&wait=10s", nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -302,7 +304,8 @@ func TestConnectionLimit(t *testing.T) {
 // TestValueLimit: a server that takes less than was configured has applied nothing.
 func TestValueLimit(t *testing.T) {
 	t.Parallel()
-	server := servers.New(t, servers.Consul, &servers.Options{Config: []string{"limits = { kv_max_value_size = 65536, txn_max_req_len = 65536 }"}})
+	server := servers.New(t, servers.Consul,
+		&servers.Options{Config: []string{"limits = { kv_max_value_size = 65536, txn_max_req_len = 65536 }"}})
 	b := openOn(t, server, "app", new(traffic))
 	s := join(t, b, "n1")
 	fences, _ := acquire(t, s, claims(1))
@@ -318,8 +321,8 @@ func TestValueLimit(t *testing.T) {
 	commit(t, s, entry1(fences[0], 1, []byte("small")))
 }
 
-// TestIdleCost counts what a process that owns shards, observes and follows asks of
-// the store while nothing happens, for 1 and for 10,000 shards.
+// TestIdleCost counts the requests of a process that owns shards, observes and
+// follows while nothing happens, for 1 and for 10,000 shards.
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Consul, nil) // nobody else's writes
@@ -367,7 +370,8 @@ func TestIdleCost(t *testing.T) {
 		return [3]int64{count.reads.Load() - reads, count.writes.Load() - writes, count.waits.Load() - waits}
 	}
 	one, many := cost("one", 1), cost("many", 10_000)
-	t.Logf("%d heartbeats: %d reads, %d writes, %d blocked queries; with 10,000 shards %v", heartbeats, one[0], one[1], one[2], many)
+	t.Logf("%d heartbeats: %d reads, %d writes, %d blocked queries; with 10,000 shards %v", heartbeats, one[0], one[1],
+		one[2], many)
 	if one != many || one[1] != heartbeats || one[0] != 0 {
 		t.Errorf("reads, writes and blocked queries %v and %v, want the same, and [0 %d _]", one, many, heartbeats)
 	}
@@ -390,10 +394,10 @@ func TestFollowWhenTheIndexGoesBack(t *testing.T) {
 	const seconds = 5
 	ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)
 	defer cancel()
-	told := 0
-	err := s.Follow(ctx, []string{keys.ChangeLogs()}, func(*kv.Page) error { told++; return nil })
-	if !errors.Is(err, context.DeadlineExceeded) || told != 1 {
-		t.Errorf("told %d times, %v; want once, until the context ended", told, err)
+	delivered := 0
+	err := s.Follow(ctx, []string{keys.ChangeLogs()}, func(*kv.Page) error { delivered++; return nil })
+	if !errors.Is(err, context.DeadlineExceeded) || delivered != 1 {
+		t.Errorf("delivered %d times, %v; want once, until the context ended", delivered, err)
 	}
 	if got := count.total(); got > 2*seconds+3 {
 		t.Errorf("%d requests in %d s, want at most two a second and three at first", got, seconds)
@@ -417,9 +421,9 @@ func storeOver(t *testing.T, l *slots) (*store, kv.Keys) {
 	return s, keys
 }
 
-// TestReadIsNotOlderThanFollow: who was told of an index by a blocked query, and
-// then reads another prefix, which last changed before, does not see a store that
-// went back.
+// TestReadIsNotOlderThanFollow: a client that has an index from a blocked query,
+// and then reads another prefix, which last changed before, does not see a store
+// that went back.
 func TestReadIsNotOlderThanFollow(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -433,14 +437,15 @@ func TestReadIsNotOlderThanFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var told kv.Rev
+	var delivered kv.Rev
 	enough := errors.New("enough")
-	if err := s.Follow(t.Context(), []string{keys.ChangeLogs()}, func(p *kv.Page) error { told = p.Rev; return enough }); !errors.Is(err, enough) {
+	if err := s.Follow(t.Context(), []string{keys.ChangeLogs()},
+		func(p *kv.Page) error { delivered = p.Rev; return enough }); !errors.Is(err, enough) {
 		t.Fatal(err)
 	}
 	page, err := s.Range(t.Context(), kv.Range{Prefix: keys.State()})
-	if err != nil || page.Rev < told {
-		t.Errorf("a read at revision %+v, %v, after %d was told", page, err, told)
+	if err != nil || page.Rev < delivered {
+		t.Errorf("a read at revision %+v, %v, after %d was delivered", page, err, delivered)
 	}
 }
 
@@ -491,12 +496,12 @@ func TestPingsHaveTheirOwnSlots(t *testing.T) {
 }
 
 // TestAcquireCost counts the requests of 10,000 claims, for the first time and after
-// their holder was evicted: what a loaded machine cannot change.
+// their holder was evicted: a count, which a loaded machine cannot change.
 func TestAcquireCost(t *testing.T) {
 	t.Parallel()
 	count := new(traffic)
 	b := openOn(t, pool.Get(t, servers.Consul, nil), fresh(), count)
-	s, heir := join(t, b, "n1"), join(t, b, "n2")
+	s, successor := join(t, b, "n1"), join(t, b, "n2")
 	before := count.writes.Load()
 	_, next := acquire(t, s, claims(10_000))
 	first := count.writes.Load() - before
@@ -505,10 +510,11 @@ func TestAcquireCost(t *testing.T) {
 		t.Fatal(err, view)
 	}
 	before = count.writes.Load()
-	if res, err := heir.Evict(t.Context(), []driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}}); err != nil || !res[0].Evicted {
+	if res, err := successor.Evict(t.Context(),
+		[]driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}}); err != nil || !res[0].Evicted {
 		t.Fatal(err, res)
 	}
-	acquire(t, heir, next)
+	acquire(t, successor, next)
 	takeover := count.writes.Load() - before
 	t.Logf("10,000 shards: %d writes at first, %d for a takeover", first, takeover)
 	if first > 100 || takeover > 190 {
@@ -516,8 +522,8 @@ func TestAcquireCost(t *testing.T) {
 	}
 }
 
-// TestDeletesHaveGrowingRevisions: Consul tells no index of a deletion, and two in a
-// row must not look like a store that stands still or went back.
+// TestDeletesHaveGrowingRevisions: Consul returns no index for a deletion, and two
+// in a row must not look like a store that stands still or went back.
 func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(new(traffic))
@@ -543,8 +549,8 @@ func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	}
 }
 
-// TestRefusedHeartbeatHasItsOwnSlot: also what is read of why a heartbeat was refused
-// waits for no other request (rule E4).
+// TestRefusedHeartbeatHasItsOwnSlot: the read of the reason of a heartbeat's refusal
+// waits for no other request either (rule E4).
 func TestRefusedHeartbeatHasItsOwnSlot(t *testing.T) {
 	t.Parallel()
 	s, keys := storeOver(t, newNetwork(new(traffic)).slots(t, pool.Get(t, servers.Consul, nil)))
@@ -568,7 +574,7 @@ func TestRefusedHeartbeatHasItsOwnSlot(t *testing.T) {
 	}
 }
 
-// over is a context that has ended, and of which nobody was told yet.
+// over is a context that has ended, but whose Done channel is still open.
 type over struct{ context.Context }
 
 func (over) Err() error { return context.Canceled }

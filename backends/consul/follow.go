@@ -9,13 +9,13 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Follow asks for what the prefixes have in common with one blocked query after
-// another, which is one connection whatever their number. The queries are in
-// consistent mode: a server that was the leader may show what was before.
+// Follow queries the common prefix of the prefixes with one blocked query after
+// another, which takes one connection for any number of them. The queries are in
+// consistent mode: a former leader may return old records.
 func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error {
 	common := commonPrefix(prefixes)
 	seed := maphash.MakeSeed()
-	var told uint64 // hash of what fn was called with
+	var seen uint64 // hash of the page that fn was called with
 	var index uint64
 	first, idle := true, 0
 	for {
@@ -26,11 +26,11 @@ func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page)
 		}
 		ans := answer{asked: asked, index: uint64(page.Rev), waited: asked > 0 && time.Since(start) >= waitTime}
 		keep(page, prefixes)
-		if now := fingerprint(seed, page); first || now != told {
+		if now := fingerprint(seed, page); first || now != seen {
 			if err := fn(page); err != nil {
 				return err
 			}
-			ans.changed, first, told = true, false, now
+			ans.changed, first, seen = true, false, now
 		}
 		idle++
 		if ans.changed || ans.waited {
@@ -97,7 +97,7 @@ func keep(page *kv.Page, prefixes []string) {
 	page.Pairs = pairs
 }
 
-// fingerprint tells pages apart by their records' keys and indexes.
+// fingerprint distinguishes pages by their records' keys and indexes.
 func fingerprint(seed maphash.Seed, page *kv.Page) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)

@@ -32,13 +32,14 @@ func (a *answering) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Body.Close()
 	}
 	return &http.Response{
-		Status: strconv.Itoa(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
-		Header: http.Header{"X-Consul-Index": {a.index}}, Body: io.NopCloser(bytes.NewReader(a.body)),
+		Status: strconv.Itoa(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Request: req,
+		Header:  http.Header{"X-Consul-Index": {a.index}}, Body: io.NopCloser(bytes.NewReader(a.body)),
 	}, nil
 }
 
-// FuzzAnswers gives any answer to each kind of request. It is an error, or what was
-// asked for: no record has a revision that cannot be, and nobody waits or falls over.
+// FuzzAnswers gives any answer to each kind of request. The result is an error or
+// valid: no record has an impossible revision, and no call hangs or panics.
 func FuzzAnswers(f *testing.F) {
 	const ns, key = "a", "a/!state/shard/s"
 	for _, body := range []string{
@@ -49,7 +50,8 @@ func FuzzAnswers(f *testing.F) {
 		`{"Results":[null]}`,
 		`{"Results":[{"KV":null}]}`,
 		`{"Results":[{"KV":{"Key":"` + key + `","ModifyIndex":18446744073709551615}}],"Errors":[]}`,
-		`{"Results":[{"KV":{"Key":"a/!id","ModifyIndex":3}},{"KV":{"Key":"` + key + `","Value":"MQ==","ModifyIndex":9}}]}`,
+		`{"Results":[{"KV":{"Key":"a/!id","ModifyIndex":3}},{"KV":{"Key":"` + key +
+			`","Value":"MQ==","ModifyIndex":9}}]}`,
 		`{"Errors":[{"OpIndex":0,"What":"index is stale"},{"OpIndex":-1,"What":""},null]}`,
 	} {
 		for _, status := range []int{200, 409, 500} {
@@ -103,8 +105,9 @@ func FuzzAnswers(f *testing.F) {
 		page("a range of keys", p, err)
 		p, err = s.Range(ctx, kv.Range{Prefix: ns + "/!state/", Limit: 3})
 		page("a part of a range", p, err)
-		told := errors.New("told")
-		if err := s.Follow(ctx, []string{ns + "/!feed/"}, func(p *kv.Page) error { page("a watch", p, nil); return told }); err == nil {
+		stop := errors.New("stop")
+		if err := s.Follow(ctx, []string{ns + "/!feed/"},
+			func(p *kv.Page) error { page("a watch", p, nil); return stop }); err == nil {
 			t.Error("a watch ended without an error")
 		}
 		out, err := s.Apply(ctx, &changelog.Batch{Batch: kv.Batch{

@@ -10,30 +10,30 @@ const (
 	// waitGrace is how much later than that an answer may come before the
 	// connection counts as dead.
 	waitGrace = 10 * time.Second
-	// idlePace is the time between queries that told nothing new with an index that
-	// went back or stood still: at most two a second.
+	// idlePace is the time between queries that returned nothing new with an index
+	// that went back or stood still: at most two a second.
 	idlePace = 500 * time.Millisecond
 	// spuriousPace is the same with an index that moved on. The index of an empty
 	// prefix is that of the whole store.
 	spuriousPace = 20 * time.Millisecond
 )
 
-// answer is what came back from a blocked query.
+// answer is the answer to a blocked query.
 type answer struct {
 	asked   uint64 // the index that was asked with; 0 does not block
 	index   uint64 // X-Consul-Index
-	changed bool   // the records differ from those told before
+	changed bool   // the records differ from those delivered before
 	waited  bool   // the query blocked for its whole time
 }
 
-// turn says how to go on after an answer: the index to ask with next, and what to
-// wait before. idle is how many answers in a row told nothing new, this one
-// included, and is kept by the caller.
+// turn returns the next step after an answer: the index to ask with, and the pause
+// before. idle is the number of answers in a row without news, this one included;
+// the caller keeps it.
 //
-// The documented rules: an index that went back (the server was restored, or
-// forgot what was deleted last) starts again at 0; an index below 1 counts as 1,
-// because 0 would not block; an answer is no proof of a change; and clients limit
-// their rate. The first answer in vain is free, because the rules above cause one.
+// The documented rules: an index that went back (the server was restored, or forgot
+// the last deletion) starts again at 0; an index below 1 counts as 1, because 0
+// would not block; an answer is no proof of a change; and clients limit their rate.
+// The first answer in vain is free, because the rules above cause one.
 func turn(a answer, idle int) (next uint64, pause time.Duration) {
 	next = max(a.index, 1)
 	if next < a.asked {

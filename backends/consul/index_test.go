@@ -34,7 +34,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestTurnRate plays servers that answer at once, whatever they are asked.
+// TestTurnRate plays servers that answer every query at once.
 func TestTurnRate(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]func(asked uint64, n int) uint64{

@@ -102,8 +102,8 @@ func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, erro
 }
 
 // date gives a page the index up to which everything is in it. The index of a
-// prefix is that of its latest change, and goes back when Consul forgets what was
-// deleted; what was known before the read is in it as well.
+// prefix is that of its latest change, and goes back when Consul forgets a
+// deletion; the index known before the read is in it as well.
 func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	if err := possible(meta.LastIndex); err != nil {
 		return readError(err)

@@ -14,8 +14,9 @@ var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the backend
 // is named to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
-		{Name: "O1: the leader answers reads without asking its peers", Killer: "TestReadsNeedMajority/leader", Edits: []mutate.Edit{{
-			File: "store.go", Old: "RequireConsistent: true", New: "RequireConsistent: false"}}},
+		{Name: "O1: the leader answers reads without asking its peers", Killer: "TestReadsNeedMajority/leader",
+			Edits: []mutate.Edit{{
+				File: "store.go", Old: "RequireConsistent: true", New: "RequireConsistent: false"}}},
 		{Name: "O1: any server answers reads", Killer: "TestReadsNeedMajority/follower", Edits: []mutate.Edit{{
 			File: "store.go", Old: "RequireConsistent: true", New: "AllowStale: true"}}},
 		{Name: "E4: pings wait for slots like other reads", Killer: "TestPingsHaveTheirOwnSlots", Edits: []mutate.Edit{{

@@ -35,19 +35,19 @@ func (c *traffic) calls() conformance.Calls {
 
 func (c *traffic) total() int64 { return c.reads.Load() + c.writes.Load() + c.waits.Load() }
 
-// network is a client's transport with switches for its faults. It knows what a
-// request is for, as a proxy of bytes would not.
+// network is a client's transport with switches for its faults. It knows the
+// purpose of a request, which a proxy of bytes would not.
 type network struct {
 	base  *http.Transport
 	count *traffic
 	alter func(ops []operation) // of transactions, if not nil
-	// answer changes what comes back, if not nil; of one request at a time.
+	// answer changes the answer, if not nil; of one request at a time.
 	answer func(*http.Response)
 
 	mu    sync.Mutex
 	fault fault
 	held  []*held
-	cut   chan struct{} // closed to fail what is under way
+	cut   chan struct{} // closed to fail the requests under way
 }
 
 type fault uint8
@@ -251,7 +251,7 @@ func (n *network) set(f fault) {
 
 func (n *network) heal() { n.set(none) }
 
-// deliver sends what was held, in order.
+// deliver sends the held requests, in order.
 func (n *network) deliver() {
 	n.mu.Lock()
 	waiting := n.held

@@ -43,14 +43,19 @@ func TestOpenRefuses(t *testing.T) {
 		{"operations", Config{Address: server.Addr()}, "app", Options{MaxTxnOps: 4}, driver.ErrInvalid, "32 to 128"},
 		{"bytes", Config{Address: server.Addr()}, "app", Options{MaxTxnBytes: 4}, driver.ErrInvalid, "64 KiB"},
 		{"plaintext", Config{Address: "consul.example:8500", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
-		{"plaintext by scheme", Config{Address: "http://consul.example:8500", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
+		{"plaintext by scheme", Config{Address: "http://consul.example:8500", Token: "planted-secret"}, "app",
+			Options{}, driver.ErrInvalid, "https"},
 		{"user", Config{Address: "http://root:planted-secret@consul.example:8500"}, "app", Options{}, driver.ErrInvalid, "holds a user"},
-		{"user without a scheme", Config{Address: "root:planted-secret@127.0.0.1:1"}, "app", Options{Insecure: true}, driver.ErrInvalid, "holds a user"},
-		{"user with a slash", Config{Address: "https://root:planted-secret/@127.0.0.1:1"}, "app", Options{}, driver.ErrInvalid, "holds a user"},
+		{"user without a scheme", Config{Address: "root:planted-secret@127.0.0.1:1"}, "app", Options{Insecure: true},
+			driver.ErrInvalid, "holds a user"},
+		{"user with a slash", Config{Address: "https://root:planted-secret/@127.0.0.1:1"}, "app", Options{},
+			driver.ErrInvalid, "holds a user"},
 		{"scheme", Config{Address: "ftp://consul.example", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
-		{"CA", Config{Address: "https://127.0.0.1:1", CAFile: filepath.Join(t.TempDir(), "none"), Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "no such file"},
+		{"CA", Config{Address: "https://127.0.0.1:1", CAFile: filepath.Join(t.TempDir(), "none"),
+			Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "no such file"},
 		{"nobody there", Config{Address: "127.0.0.1:1", Token: "planted-secret"}, "app", Options{}, nil, "refused"},
-		{"no token file", Config{Address: server.Addr(), TokenFile: filepath.Join(t.TempDir(), "none")}, "app", Options{}, nil, "no such file"},
+		{"no token file", Config{Address: server.Addr(), TokenFile: filepath.Join(t.TempDir(), "none")}, "app",
+			Options{}, nil, "no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, err := OpenConfig(t.Context(), c.config, c.namespace, &c.options)
@@ -71,7 +76,8 @@ func TestSettingsHideTheToken(t *testing.T) {
 	t.Parallel()
 	s := Settings{Config: Config{Token: "planted-secret"}}
 	printed, err := json.Marshal(s)
-	if text := fmt.Sprintf("%v %+v %#v %s %q %x", s, s, s, printed, s.Config.Token, s.Config.Token); err != nil || strings.Contains(text, "planted") ||
+	if text := fmt.Sprintf("%v %+v %#v %s %q %x", s, s, s, printed, s.Config.Token, s.Config.Token); err != nil ||
+		strings.Contains(text, "planted") ||
 		strings.Contains(text, hex.EncodeToString([]byte("planted-secret"))) {
 		t.Errorf("the settings print as %s, %v", text, err)
 	}
@@ -104,7 +110,8 @@ func runTime(t *testing.T, admin *api.Client, namespace string) string {
 	if block == nil {
 		t.Fatal("the documentation has no recipe")
 	}
-	policy, _, err := admin.ACL().PolicyCreate(&api.ACLPolicy{Name: "p" + rand.Text(), Rules: strings.ReplaceAll(string(block[1]), "orders/", namespace+"/")}, nil)
+	policy, _, err := admin.ACL().PolicyCreate(&api.ACLPolicy{Name: "p" + rand.Text(),
+		Rules: strings.ReplaceAll(string(block[1]), "orders/", namespace+"/")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +122,8 @@ func runTime(t *testing.T, admin *api.Client, namespace string) string {
 	return token.SecretID
 }
 
-// TestRunTimePolicy runs the suite with the documentation's policy, and tries what
-// it must not allow.
+// TestRunTimePolicy runs the suite with the documentation's policy, and tries the
+// calls that it must not allow.
 func TestRunTimePolicy(t *testing.T) {
 	t.Parallel()
 	server, admin := guarded(t)
@@ -141,7 +148,8 @@ func TestRunTimePolicy(t *testing.T) {
 			return b, nil
 		}}
 	}}
-	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Acquire/PartialBatch", "Commit/AppliesWhenCurrent",
+	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Acquire/PartialBatch",
+		"Commit/AppliesWhenCurrent",
 		"Commit/FencedAfterTakeover", "Membership/SupersedeEndsFormer", "Log/TailAllShards", "Views/FullThenDelta")
 	if err != nil {
 		t.Fatal(err)
@@ -173,8 +181,9 @@ func TestRunTimePolicy(t *testing.T) {
 	for what, err := range map[string]error{
 		"delete the identity": identity, "write the identity": put("app/!id"), "delete the namespace": remove("app/"),
 		"delete all that is Tenure's": remove("app/!"), "write elsewhere": put("other/x"), "write beside": put("app/x"),
-		"write an identity further below": put("app/eu/!id"), "write a shard further below": put("app/eu/!state/shard/s"),
-		"delete further below": remove("app/eu/"), "read further below": below,
+		"write an identity further below": put("app/eu/!id"),
+		"write a shard further below":     put("app/eu/!state/shard/s"),
+		"delete further below":            remove("app/eu/"), "read further below": below,
 	} {
 		var status api.StatusError
 		if !errors.As(err, &status) || status.Code != 403 {
@@ -191,8 +200,9 @@ func TestRunTimePolicy(t *testing.T) {
 	if err := remove("app/!state/"); err != nil {
 		t.Errorf("deleting all shards and members: %v", err)
 	}
-	if _, err := b.Join(t.Context(), driver.Member{Session: "late", Node: "n2", TTL: time.Minute}); !errors.Is(err, driver.ErrStoreChanged) {
-		t.Errorf("a process that saw what was removed joins: %v, want ErrStoreChanged", err)
+	if _, err := b.Join(t.Context(), driver.Member{Session: "late", Node: "n2",
+		TTL: time.Minute}); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a process that saw the removed namespace joins: %v, want ErrStoreChanged", err)
 	}
 	later, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, "app", nil)
 	if err != nil {
@@ -204,7 +214,7 @@ func TestRunTimePolicy(t *testing.T) {
 	}
 }
 
-// TestIdentityTampered: whoever overwrites or removes the identity stops the members.
+// TestIdentityTampered: overwriting or removing the identity stops the members.
 func TestIdentityTampered(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -236,7 +246,7 @@ func TestIdentityTampered(t *testing.T) {
 }
 
 // TestTokenRevoked: without its right a member's writes are certainly not applied,
-// and it is not told that its session was lost.
+// and the error does not say that its session was lost.
 func TestTokenRevoked(t *testing.T) {
 	t.Parallel()
 	server, admin := guarded(t)
@@ -333,12 +343,14 @@ func TestAddress(t *testing.T) {
 			t.Error(err)
 		}
 		if got != c.want {
-			t.Errorf("%s with %s=%s and TLS %v: %q, %v, want %q", c.address, api.HTTPSSLEnvName, c.ssl, c.tls, got, err, c.want)
+			t.Errorf("%s with %s=%s and TLS %v: %q, %v, want %q", c.address, api.HTTPSSLEnvName, c.ssl, c.tls, got, err,
+				c.want)
 		}
 	}
 	t.Setenv(api.HTTPSSLEnvName, on)
 	t.Setenv(api.HTTPAddrEnvName, "consul.example/consul")
-	if cfg, err := (&Config{}).client(false); err != nil || cfg.Scheme != "https" || cfg.Address != "consul.example" || cfg.PathPrefix != "/consul" {
+	if cfg, err := (&Config{}).client(false); err != nil || cfg.Scheme != "https" || cfg.Address != "consul.example" ||
+		cfg.PathPrefix != "/consul" {
 		t.Errorf("from the environment: %+v, %v", cfg, err)
 	}
 }
@@ -364,7 +376,8 @@ func TestAddresses(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	b, err := OpenConfig(ctx, Config{Addresses: []string{"127.0.0.1:1", silent.Addr(), good}}, fresh(), &Options{Create: true})
+	b, err := OpenConfig(ctx, Config{Addresses: []string{"127.0.0.1:1", silent.Addr(), good}}, fresh(),
+		&Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +411,7 @@ func TestGuardOp(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
 	b := openOn(t, server, fresh(), new(traffic))
-	former, heir := join(t, b, "n1"), join(t, b, "n2")
+	former, successor := join(t, b, "n1"), join(t, b, "n2")
 	fences, next := acquire(t, former, claims(1))
 	guard, err := b.GuardOp(t.Context(), fences[0])
 	if err != nil {
@@ -414,19 +427,20 @@ func TestGuardOp(t *testing.T) {
 		t.Fatalf("under the lease: %v, %+v, %v", ok, res, err)
 	}
 	next[0].Preempt = true
-	acquire(t, heir, next)
+	acquire(t, successor, next)
 	ok, res, _, err := c.Txn().Txn(api.TxnOps{guard, put}, nil)
 	if err != nil || ok || len(res.Errors) != 1 || res.Errors[0].OpIndex != 0 {
 		t.Errorf("after a takeover: %v, %+v, %v; want operation 0 refused", ok, res, err)
 	}
 	var fenced *driver.FencedError
-	if _, err := openOn(t, server, b.Info().Namespace, new(traffic)).GuardOp(t.Context(), fences[0]); !errors.As(err, &fenced) {
+	if _, err := openOn(t, server, b.Info().Namespace, new(traffic)).GuardOp(t.Context(), fences[0]); !errors.As(err,
+		&fenced) {
 		t.Errorf("the guard of a dead fence: %v, want FencedError", err)
 	}
 }
 
-// TestRaiseFloor: tokens are above the floor from then on, and who was there before
-// has to open again.
+// TestRaiseFloor: tokens are above the floor from then on, and former backends have
+// to open again.
 func TestRaiseFloor(t *testing.T) {
 	t.Parallel()
 	server, ns := pool.Get(t, servers.Consul, nil), fresh()

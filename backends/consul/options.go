@@ -22,9 +22,9 @@ type Options struct {
 	// identity is an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// MaxTxnOps is how many operations one transaction may have. Default (0)
-	// DefaultMaxTxnOps, which is what Consul takes; less where something before it
-	// takes less, at least 32.
+	// MaxTxnOps bounds the operations of one transaction. Default (0)
+	// DefaultMaxTxnOps, Consul's own limit; set it lower for a proxy that takes
+	// less, to at least 32.
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
 	// MaxTxnBytes is how long a transaction's request may be. Default (0)
@@ -42,7 +42,7 @@ type Options struct {
 	Insecure bool `json:"insecure" yaml:"insecure"`
 }
 
-// withDefaults returns a copy with the defaults filled in, or what to change.
+// withDefaults returns a copy with the defaults filled in, or an error that says what to change.
 func (o *Options) withDefaults() (*Options, error) {
 	c := Options{}
 	if o != nil {
@@ -55,10 +55,12 @@ func (o *Options) withDefaults() (*Options, error) {
 		c.MaxTxnOps = DefaultMaxTxnOps
 	}
 	if c.MaxTxnOps < 32 || c.MaxTxnOps > DefaultMaxTxnOps {
-		return nil, fmt.Errorf("tenure: %w: %d operations in a transaction: use 32 to %d", driver.ErrInvalid, c.MaxTxnOps, DefaultMaxTxnOps)
+		return nil, fmt.Errorf("tenure: %w: %d operations in a transaction: use 32 to %d", driver.ErrInvalid,
+			c.MaxTxnOps, DefaultMaxTxnOps)
 	}
 	if c.MaxTxnBytes < 64<<10 || c.MaxTxnBytes > 16<<20 {
-		return nil, fmt.Errorf("tenure: %w: %d bytes in a transaction: use 64 KiB to 16 MiB", driver.ErrInvalid, c.MaxTxnBytes)
+		return nil, fmt.Errorf("tenure: %w: %d bytes in a transaction: use 64 KiB to 16 MiB", driver.ErrInvalid,
+			c.MaxTxnBytes)
 	}
 	return &c, nil
 }

@@ -52,7 +52,8 @@ func TestHolderAndServerDie(t *testing.T) {
 func TestLeaderStops(t *testing.T) {
 	t.Parallel()
 	// Else a server that was stopped is taken for dead, and has no vote for 10 s after.
-	cluster := servers.NewCluster(t, servers.Consul, 3, &servers.Options{Config: []string{"autopilot = { cleanup_dead_servers = false }"}})
+	cluster := servers.NewCluster(t, servers.Consul, 3,
+		&servers.Options{Config: []string{"autopilot = { cleanup_dead_servers = false }"}})
 	var clients []*api.Client
 	for _, s := range cluster.Members() {
 		c, err := client(s)

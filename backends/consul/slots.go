@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// kind is what a request is for. HTTP carries one request at a time on a connection,
-// so the number of slots bounds the connections in use as well. No kind waits for
-// another one (rule E4).
+// kind is the purpose of a request. HTTP carries one request at a time on a
+// connection, so the number of slots bounds the connections in use as well. No kind
+// waits for another one (rule E4).
 type kind uint8
 
 const (
@@ -36,7 +36,7 @@ const (
 // slot carries one request at a time.
 type slot struct {
 	client *api.Client
-	drop   func() // ends what the slot has open but does not use
+	drop   func() // closes the slot's open but unused connections
 }
 
 // slots are those to one address, by kind.
@@ -49,7 +49,8 @@ type slots struct {
 func newSlots(addresses int, make func() (*slot, error)) (*slots, error) {
 	l := new(slots)
 	for k, n := range [kinds]int{
-		heartbeats: (maxHeartbeats + addresses - 1) / addresses, requests: requestSlots, pings: maxPings, waits: waitSlots,
+		heartbeats: (maxHeartbeats + addresses - 1) / addresses, requests: requestSlots, pings: maxPings,
+		waits: waitSlots,
 	} {
 		first := len(l.all)
 		for range n {

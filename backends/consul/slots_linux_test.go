@@ -23,7 +23,7 @@ import (
 )
 
 // sockets lists those that lead to a port of this host and that a process still
-// has: what is merely being closed belongs to none.
+// has: one that is merely being closed belongs to none.
 func sockets(t *testing.T, port int) map[string]bool {
 	t.Helper()
 	file, err := os.Open("/proc/self/net/tcp")
@@ -108,8 +108,8 @@ func load(t *testing.T, b *Backend, s driver.Session, fences []driver.Fence, com
 // usualSlots are in use while heartbeats are answered.
 const usualSlots = 1 + requestSlots + waitSlots
 
-// TestConnections: a process has at most six connections, whatever the number of its
-// shards, also while calls are cut short.
+// TestConnections: a process has at most six connections, for any number of shards,
+// also while calls are cut short.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 10_000} {
@@ -155,7 +155,8 @@ func TestConnections(t *testing.T) {
 		<-counted
 		t.Logf("%d shards: at most %d connections", shards, most)
 		if most > usualSlots || most < 4 {
-			t.Errorf("%d shards: %d connections, want at most %d, and some for writes, heartbeats and queries", shards, most, usualSlots)
+			t.Errorf("%d shards: %d connections, want at most %d, and some for writes, heartbeats and queries", shards,
+				most, usualSlots)
 		}
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -196,7 +197,8 @@ func TestDialInVain(t *testing.T) {
 	beat := func(within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		_, err := s.Apply(ctx, &changelog.Batch{Batch: kv.Batch{Heartbeat: true, Txns: []kv.Txn{{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}}}})
+		_, err := s.Apply(ctx, &changelog.Batch{Batch: kv.Batch{Heartbeat: true,
+			Txns: []kv.Txn{{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}}}})
 		return err
 	}
 	if err := beat(50 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {

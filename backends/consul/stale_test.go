@@ -13,7 +13,7 @@ import (
 )
 
 // TestReadsNeedMajority reads from a server whose peers stand still, before it has
-// noticed: what it has may be long out of date, and no read shows it (rules O1 and
+// noticed: its data may be long out of date, and no read returns it (rules O1 and
 // I1). The weaker modes of reading do, which is the control: of the leader the
 // default, of another server the one that allows stale answers.
 func TestReadsNeedMajority(t *testing.T) {
@@ -23,7 +23,9 @@ func TestReadsNeedMajority(t *testing.T) {
 	leader := leaderOf(t, members)
 	// In this order: the leader may be another one afterwards.
 	t.Run("leader", func(t *testing.T) { readsNeedMajority(t, members, leader, &api.QueryOptions{}) })
-	t.Run("follower", func(t *testing.T) { readsNeedMajority(t, members, (leader+1)%3, &api.QueryOptions{AllowStale: true}) })
+	t.Run("follower", func(t *testing.T) {
+		readsNeedMajority(t, members, (leader+1)%3, &api.QueryOptions{AllowStale: true})
+	})
 }
 
 // leaderOf is the index of the server that leads.

@@ -31,8 +31,8 @@ type store struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	// known is the highest index that the server told of. Whatever is read
-	// consistently after that is at least as new.
+	// known is the highest index received from the server. Every later consistent
+	// read is at least as new.
 	known   atomic.Uint64
 	witness witness
 }
@@ -48,7 +48,7 @@ func newStore(all []*slots, keys kv.Keys, o *Options) *store {
 	}
 }
 
-// Close ends what is blocked. A client of the caller's stays open.
+// Close ends blocked calls. The caller's client stays open.
 func (s *store) Close() error {
 	s.end()
 	for _, l := range s.addresses {
@@ -58,7 +58,7 @@ func (s *store) Close() error {
 }
 
 // reach makes the address that answers first the one to begin with, where there are
-// several. That none does is for the next request to tell.
+// several. If none answers, the next request reports it.
 func (s *store) reach(ctx context.Context) {
 	if len(s.addresses) == 1 {
 		return
@@ -130,8 +130,8 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	c.done = func() {
 		ended := t.Context.Err() != nil
 		t.Done(c.outcome)
-		// Its dial may be under way; Close dropped what was open before this was; or
-		// the address is not used any more.
+		// Its dial may be under way; Close dropped the open connections before this
+		// one was open; or the address is not used any more.
 		if ended || s.life.Err() != nil || s.routes.Current() != t.Server {
 			l.drop()
 		}
@@ -140,9 +140,9 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	return c, nil
 }
 
-// heard notes what the end of a request says of its address, and returns the error
-// for the caller: where the request ended because its context did, or because the
-// store was closed, that.
+// heard notes the outcome of a request for its address, and returns the error for
+// the caller: the context's, or that the store was closed, where that ended the
+// request.
 func (c *call) heard(err error) error {
 	var refused api.StatusError
 	switch {
@@ -209,7 +209,7 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 
 // get reads keys in transactions, each at one index. Nothing is decided by them
 // without a compare, and yet they are read in consistent mode: an old leader would
-// show what others have replaced long since.
+// return records that others have replaced long since.
 func (s *store) get(ctx context.Context, k kind, keys []string) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
 	for lo := 0; lo < len(keys); lo += s.ops {
@@ -269,7 +269,8 @@ func (s *store) read(ctx context.Context, k kind, keys []string, page *kv.Page) 
 // possible refuses an index that no revision can be.
 func possible(index uint64) error {
 	if index > math.MaxInt64 {
-		return fmt.Errorf("it answered with the index %d, which is above any: its address leads to something else than consul", index)
+		return fmt.Errorf("it answered with the index %d, which is above any: its address leads to something else "+
+			"than consul", index)
 	}
 	return nil
 }
@@ -285,8 +286,8 @@ func (s *store) learn(index uint64) {
 
 // witness is the permanent record that this process saw last, with its index. The
 // log's index, of which tokens are made, goes on after a snapshot was restored, so
-// only records tell: one that is older than it was shows that the store went back
-// (rule I1).
+// only records show it: one that is older than before means that the store went
+// back (rule I1).
 type witness struct {
 	keys kv.Keys
 
@@ -301,7 +302,7 @@ func (w *witness) now() kv.Pair {
 	return w.pair
 }
 
-// check compares a record with what was known of it when it was asked for, and
+// check compares a record with the version known when it was asked for, and
 // remembers it.
 func (w *witness) check(before kv.Pair, p kv.Pair) {
 	if !strings.HasPrefix(p.Key, w.keys.Shards()) && !strings.HasPrefix(p.Key, w.keys.Heads()) {
@@ -317,7 +318,7 @@ func (w *witness) check(before kv.Pair, p kv.Pair) {
 	}
 }
 
-// rev is what an outcome says of the store's revision: nothing, or that it stepped
+// rev is the step of the store's revision that an outcome shows: none, or a step
 // back.
 func (w *witness) rev() kv.Rev {
 	w.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
-// Variables that make the test binary a holder: how, where, and of what.
+// Variables that make the test binary a holder: the way, the address, and the namespace.
 const (
 	holderVariable = "TENURE_CONSUL_TEST_HOLDER"
 	takeoverTTL    = time.Second
@@ -62,7 +62,8 @@ func elect(ctx context.Context, address, name string, led func()) error {
 		return err
 	}
 	defer b.Close()
-	e, err := core.NewElector(b, &core.Options{TTL: takeoverTTL, Node: fmt.Sprint("p", os.Getpid(), "-", time.Now().UnixNano())})
+	e, err := core.NewElector(b, &core.Options{TTL: takeoverTTL,
+		Node: fmt.Sprint("p", os.Getpid(), "-", time.Now().UnixNano())})
 	if err != nil {
 		return err
 	}
@@ -96,10 +97,10 @@ func startHolder(b *testing.B, kind string, server *servers.Server, name string)
 	return cmd
 }
 
-// BenchmarkTakeover is the time from the SIGKILL of a holder in a process of its own
-// until a standby leads, as a multiple of the TTL of one second; and the same with a
-// lock of Consul's client, whose smallest TTL is ten seconds, for a few rounds. Run it
-// with -benchtime=30x.
+// BenchmarkTakeover is the time from the SIGKILL of a holder in another process until
+// a standby leads, as a multiple of the TTL of one second; and the same with a lock of
+// Consul's client, whose smallest TTL is ten seconds, for a few rounds. Run it with
+// -benchtime=30x.
 func BenchmarkTakeover(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
 	b.Run("tenure", func(b *testing.B) {

@@ -64,13 +64,12 @@ func condition(c kv.Compare) operation {
 	return operation{keyOperation{Verb: verbCheckIndex, Key: c.Key, Index: uint64(c.Rev)}}
 }
 
-// part is what one kv.Txn, or a guard, became: the operations [lo, hi) of a
-// request.
+// part is a kv.Txn, or a guard, as the operations [lo, hi) of a request.
 type part struct {
 	lo, hi int
 	shared []int // conditions that it has in common with earlier ones
 	index  int   // of the transaction in the batch; guardPart or piggybackPart
-	prev   int   // the operation that tells Prev, -1 if prevRev does
+	prev   int   // the operation whose result is Prev, -1 if prevIs is
 	prevIs kv.Rev
 	then   int // the first operation of Then
 }
@@ -126,9 +125,9 @@ func (r *request) look(key string) {
 	r.parts = append(r.parts, part{lo: lo, hi: len(r.ops), index: witnessPart, prev: -1})
 }
 
-// txn adds a transaction. Its conditions come first, except those on a record
-// that it puts, which are a part of the put. Operations are carried out in their
-// order and none of a batch mentions what another one writes, so that this is as
+// txn adds a transaction. Its conditions come first, except those on a record that
+// it puts, which are a part of the put. Operations are carried out in their order
+// and none of a batch mentions a record that another one writes, so that this is as
 // good as evaluating all conditions before.
 func (r *request) txn(t *kv.Txn, index int) {
 	p := part{lo: len(r.ops), index: index, prev: -1}
@@ -175,9 +174,9 @@ func (r *request) txn(t *kv.Txn, index int) {
 	r.parts = append(r.parts, p)
 }
 
-// deletes reports whether all that a transaction does is to delete the record on
-// which its only condition is. That it is there is not asked then, which would send
-// back its value: the transaction is told as applied where it was gone already.
+// deletes reports whether a transaction only deletes the record of its only
+// condition. Then its existence is not checked, which would send back its value:
+// the transaction counts as applied where the record was gone already.
 func deletes(t *kv.Txn, key string) bool {
 	return len(t.If) == 1 && len(t.Ops) == 1 && t.Ops[0].Delete && t.Ops[0].Key == key
 }
@@ -223,7 +222,7 @@ type reply struct {
 	}
 }
 
-// entry is a record as the HTTP API tells it.
+// entry is a record in the form of the HTTP API.
 type entry struct {
 	Key         string
 	Value       []byte
@@ -242,7 +241,7 @@ func (e *entry) pair() kv.Pair {
 }
 
 // match finds the entry of each operation, nil for those that have none. Consul
-// leaves out, without a word, what the token may not read.
+// silently leaves out entries that the token may not read.
 func (r *request) match(a *reply) ([]*entry, error) {
 	entries := make([]*entry, len(r.ops))
 	n := 0
@@ -251,7 +250,8 @@ func (r *request) match(a *reply) ([]*entry, error) {
 			continue
 		}
 		if n == len(a.Results) || a.Results[n].KV == nil || a.Results[n].KV.Key != r.ops[i].KV.Key {
-			return nil, fmt.Errorf("consul answered without the record %q: give the token the right to read and write the namespace's prefix", r.ops[i].KV.Key)
+			return nil, fmt.Errorf("consul answered without the record %q: give the token the right to read and write "+
+				"the namespace's prefix", r.ops[i].KV.Key)
 		}
 		entries[i] = a.Results[n].KV
 		if err := possible(entries[i].ModifyIndex); err != nil {

@@ -26,19 +26,21 @@ func TestOperations(t *testing.T) {
 		txn  kv.Txn
 		want string
 	}{
-		{"a compare of what is put is part of the put",
+		{"a compare of a record that is put is part of the put",
 			kv.Txn{If: []kv.Compare{{Key: "a", Rev: 7}}, Ops: []kv.Op{{Key: "a"}}}, "cas a"},
 		{"absence too",
 			kv.Txn{If: []kv.Compare{{Key: "a", Rev: kv.Absent}}, Ops: []kv.Op{{Key: "a"}}}, "cas a"},
-		{"existence is read, and tells the revision before",
+		{"existence is read, and returns the revision before",
 			kv.Txn{If: []kv.Compare{{Key: "a", Rev: kv.Exists}}, Ops: []kv.Op{{Key: "a"}}, Prev: true}, "get a, set a"},
 		{"delete-cas of a missing record succeeds, so it is not used",
-			kv.Txn{If: []kv.Compare{{Key: "a", Rev: 7}}, Ops: []kv.Op{{Key: "a", Delete: true}}}, "check-index a, delete a"},
+			kv.Txn{If: []kv.Compare{{Key: "a", Rev: 7}}, Ops: []kv.Op{{Key: "a", Delete: true}}},
+			"check-index a, delete a"},
 		{"conditions, puts, reads",
-			kv.Txn{If: []kv.Compare{{Key: "b", Rev: kv.Absent}, {Key: "a", Rev: 3}}, Ops: []kv.Op{{Key: "a"}, {Key: "c"}}, Then: []string{"d"}},
+			kv.Txn{If: []kv.Compare{{Key: "b", Rev: kv.Absent}, {Key: "a", Rev: 3}},
+				Ops: []kv.Op{{Key: "a"}, {Key: "c"}}, Then: []string{"d"}},
 			"check-not-exists b, cas a, set c, get-or-empty d"},
 		{"nothing is compared", kv.Txn{Ops: []kv.Op{{Key: "a"}}, Prev: true}, "get-or-empty a, set a"},
-		{"tidying does not fetch what it removes",
+		{"tidying does not fetch the records that it removes",
 			kv.Txn{If: []kv.Compare{{Key: "a", Rev: kv.Exists}}, Ops: []kv.Op{{Key: "a", Delete: true}}}, "delete a"},
 	} {
 		r := new(request)
@@ -63,7 +65,8 @@ func TestSharedConditions(t *testing.T) {
 	t.Parallel()
 	r := new(request)
 	for i, key := range []string{"a", "b"} {
-		r.txn(&kv.Txn{If: []kv.Compare{{Key: key, Rev: 3}, {Key: "holder", Rev: kv.Absent}}, Ops: []kv.Op{{Key: key}}}, i)
+		r.txn(&kv.Txn{If: []kv.Compare{{Key: key, Rev: 3}, {Key: "holder", Rev: kv.Absent}}, Ops: []kv.Op{{Key: key}}},
+			i)
 	}
 	if got, want := verbs(r), "check-not-exists holder, cas a, cas b"; got != want {
 		t.Fatalf("got %s, want %s", got, want)
@@ -118,9 +121,9 @@ func TestWitness(t *testing.T) {
 	w.check(kv.Pair{}, shard(5))
 	before := w.now()
 	w.check(kv.Pair{}, shard(9)) // learned while a read is under way
-	w.check(before, shard(5))    // which tells what was there when it was sent
+	w.check(before, shard(5))    // a read of the state when it was sent
 	if w.rev() != 0 {
-		t.Error("a read that is older than what was learned since shows no step back")
+		t.Error("a read that is older than a later answer shows no step back")
 	}
 	w.check(w.now(), kv.Pair{Key: keys.Beat("x"), Rev: 1})
 	if w.rev() != 0 || w.now().Key != keys.Shard("s") {
@@ -146,7 +149,8 @@ func TestCommonPrefix(t *testing.T) {
 	}
 	page := &kv.Page{Pairs: []kv.Pair{{Key: "n/a"}, {Key: "n/b"}, {Key: "n/c"}}}
 	keep(page, []string{"n/a", "n/c"})
-	if got := len(page.Pairs); got != 2 || !slices.ContainsFunc(page.Pairs, func(p kv.Pair) bool { return p.Key == "n/c" }) {
+	if got := len(page.Pairs); got != 2 ||
+		!slices.ContainsFunc(page.Pairs, func(p kv.Pair) bool { return p.Key == "n/c" }) {
 		t.Errorf("got %v, want the records of the prefixes", page.Pairs)
 	}
 }

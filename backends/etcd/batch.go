@@ -49,7 +49,7 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 		if !applied() {
 			return nil, err
 		}
-		fail(out, queue, err) // what came before counts
+		fail(out, queue, err) // earlier results count
 		return out, nil
 	}
 	return out, nil
@@ -114,7 +114,8 @@ func (s *store) fit(guard []kv.Compare, units []unit) (int, error) {
 			if i > 0 {
 				return i, nil
 			}
-			return 0, fmt.Errorf("tenure: %w: a transaction of %d operations and %d bytes: etcd takes %d and %d here; split it",
+			return 0, fmt.Errorf("tenure: %w: a transaction of %d operations and %d bytes: etcd takes %d and %d here; "+
+				"split it",
 				driver.ErrTooLarge, w, n, s.maxOps-1, s.maxBytes)
 		}
 		bytes += n
@@ -123,7 +124,7 @@ func (s *store) fit(guard []kv.Compare, units []unit) (int, error) {
 	return len(units), nil
 }
 
-// overhead is more than what the encoding adds to a key or a value.
+// overhead is more than the encoding adds to a key or a value.
 const overhead = 48
 
 // size is a bound on the length of a transaction in a request.
@@ -157,8 +158,8 @@ func request(guard []kv.Compare, units []unit) *etcdserverpb.TxnRequest {
 	return r
 }
 
-// nested is one unit. What is to be read when it is refused is left out if there
-// are several transactions in it: they are sent again then.
+// nested is one unit. The reads for its refusal are left out if it has several
+// transactions: they are sent again then.
 func nested(txns []kv.Txn) *etcdserverpb.TxnRequest {
 	r := &etcdserverpb.TxnRequest{
 		Compare: make([]*etcdserverpb.Compare, 0, len(txns)),
@@ -204,7 +205,8 @@ func nested(txns []kv.Txn) *etcdserverpb.TxnRequest {
 // begins again with every creation.
 func compares(cs []*etcdserverpb.Compare, conds []kv.Compare) []*etcdserverpb.Compare {
 	for _, cond := range conds {
-		c := &etcdserverpb.Compare{Key: []byte(cond.Key), Target: etcdserverpb.Compare_MOD, Result: etcdserverpb.Compare_EQUAL,
+		c := &etcdserverpb.Compare{Key: []byte(cond.Key), Target: etcdserverpb.Compare_MOD,
+			Result:      etcdserverpb.Compare_EQUAL,
 			TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: int64(cond.Rev)}}
 		if cond.Rev == kv.Exists {
 			c.Result = etcdserverpb.Compare_GREATER
@@ -238,18 +240,21 @@ func refused(guard []kv.Compare, resp *etcdserverpb.TxnResponse) (*kv.Outcome, e
 	for i, c := range guard {
 		keys[i] = c.Key
 	}
-	return &kv.Outcome{Rev: kv.Rev(resp.Header.GetRevision()), Refused: true, Guard: appendPairs(nil, keys, resp.Responses)}, nil
+	return &kv.Outcome{Rev: kv.Rev(resp.Header.GetRevision()), Refused: true,
+		Guard: appendPairs(nil, keys, resp.Responses)}, nil
 }
 
-// outcome takes over the results of one request, and returns what is to be sent
-// again. An answer of another shape than the request's leaves its outcome unknown.
+// outcome takes over the results of one request, and returns the transactions to
+// send again. An answer of another shape than the request's leaves its outcome
+// unknown.
 func outcome(out *kv.Outcome, units []unit, resp *etcdserverpb.TxnResponse) (again []unit, err error) {
 	if len(resp.Responses) != len(units) {
 		return nil, short("transactions", len(resp.Responses), len(units))
 	}
 	rev := kv.Rev(resp.Header.GetRevision())
 	for i, u := range units { // before anything is taken over
-		if got, want := resp.Responses[i].GetResponseTxn(), u.answers(resp.Responses[i].GetResponseTxn().GetSucceeded()); len(got.GetResponses()) != want {
+		if got, want := resp.Responses[i].GetResponseTxn(),
+			u.answers(resp.Responses[i].GetResponseTxn().GetSucceeded()); len(got.GetResponses()) != want {
 			return nil, short("operations", len(got.GetResponses()), want)
 		}
 	}

@@ -56,7 +56,8 @@ func TestUnits(t *testing.T) {
 	guard := []kv.Compare{{Key: "units/guard", Rev: kv.Absent}}
 	first := apply(guard, puts(func(int) kv.Rev { return kv.Absent }), 1)
 	for i, r := range first.Results {
-		if !r.OK || r.Rev != first.Rev || r.Prev != 0 || len(r.Reads) != 1 || r.Reads[0].Key != key(i) || r.Reads[0].Rev != r.Rev {
+		if !r.OK || r.Rev != first.Rev || r.Prev != 0 || len(r.Reads) != 1 || r.Reads[0].Key != key(i) ||
+			r.Reads[0].Rev != r.Rev {
 			t.Fatalf("transaction %d: %+v", i, r)
 		}
 	}
@@ -70,7 +71,8 @@ func TestUnits(t *testing.T) {
 	for i, r := range second.Results {
 		switch {
 		case stale[i]:
-			if r.OK || len(r.Reads) != 2 || r.Reads[0].Rev != 0 || r.Reads[1].Key != key(i) || r.Reads[1].Rev != first.Rev {
+			if r.OK || len(r.Reads) != 2 || r.Reads[0].Rev != 0 || r.Reads[1].Key != key(i) ||
+				r.Reads[1].Rev != first.Rev {
 				t.Fatalf("stale transaction %d: %+v", i, r)
 			}
 		case !r.OK || r.Prev != first.Rev || len(r.Reads) != 1 || r.Reads[0].Rev != r.Rev:
@@ -78,7 +80,8 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	guard[0].Rev = kv.Exists
-	if out := apply(guard, puts(func(int) kv.Rev { return kv.Absent }), 1); !out.Refused || len(out.Guard) != 1 || out.Guard[0].Rev != 0 {
+	if out := apply(guard, puts(func(int) kv.Rev { return kv.Absent }), 1); !out.Refused || len(out.Guard) != 1 ||
+		out.Guard[0].Rev != 0 {
 		t.Errorf("a guard that does not hold: %+v", out)
 	}
 

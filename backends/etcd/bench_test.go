@@ -20,8 +20,8 @@ import (
 )
 
 // Each benchmark alternates nothing and prints medians: run it a few times, on a
-// quiet machine. What a user would pick instead, concurrency.Election, stands
-// beside it, on the same server.
+// quiet machine. The alternative, concurrency.Election, stands beside it, on the
+// same server.
 
 // sampled reports the median, and the extremes that matter.
 func sampled(b *testing.B, took []time.Duration) {
@@ -64,20 +64,21 @@ func BenchmarkAcquire10000(b *testing.B) {
 		var took []time.Duration
 		for i := 0; b.Loop(); i++ {
 			b.StopTimer()
-			heir := sqlfault.Join(b, be, fmt.Sprint("n", i+1))
+			successor := sqlfault.Join(b, be, fmt.Sprint("n", i+1))
 			view, err := be.Observe(b.Context(), driver.ObserveQuery{Beats: []driver.Beat{{Session: s.ID()}}})
 			if err != nil || len(view.Beats) != 1 {
 				b.Fatal(view, err)
 			}
 			b.StartTimer()
 			start := time.Now()
-			res, err := heir.Evict(b.Context(), []driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}})
+			res, err := successor.Evict(b.Context(),
+				[]driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}})
 			if err != nil || !res[0].Evicted {
 				b.Fatal(err, res)
 			}
-			_, next = sqlfault.Acquire(b, heir, next)
+			_, next = sqlfault.Acquire(b, successor, next)
 			took = append(took, time.Since(start))
-			s = heir
+			s = successor
 		}
 		sampled(b, took)
 	})
@@ -95,7 +96,8 @@ func BenchmarkAcquire10000(b *testing.B) {
 			for range 64 {
 				all.Go(func() {
 					for i := next.Add(1); i <= shards; i = next.Add(1) {
-						if err := concurrency.NewElection(session, prefix+fmt.Sprint(i)).Campaign(b.Context(), "n"); err != nil {
+						if err := concurrency.NewElection(session, prefix+fmt.Sprint(i)).Campaign(b.Context(),
+							"n"); err != nil {
 							b.Error(err)
 							return
 						}
@@ -210,7 +212,8 @@ func BenchmarkHandover(b *testing.B) {
 				if err := to.Campaign(b.Context(), "n"); err != nil {
 					b.Error(err)
 				}
-				_, err := client.Txn(b.Context()).If(clientv3.Compare(clientv3.CreateRevision(to.Key()), "=", to.Rev())).
+				_, err := client.Txn(b.Context()).If(clientv3.Compare(clientv3.CreateRevision(to.Key()), "=",
+					to.Rev())).
 					Then(clientv3.OpPut(prefix+"written", "first")).Commit()
 				if err != nil {
 					b.Error(err)
@@ -229,7 +232,7 @@ func BenchmarkHandover(b *testing.B) {
 				}
 				queued = resp.Count-written.Count == 2
 			}
-			time.Sleep(watchCatchesUp) // else what is measured is the server's timer
+			time.Sleep(watchCatchesUp) // else it measures the server's timer
 			b.StartTimer()
 			start := time.Now()
 			if err := from.Resign(b.Context()); err != nil {
@@ -239,7 +242,7 @@ func BenchmarkHandover(b *testing.B) {
 		}
 		sampled(b, took)
 	})
-	// What no handover can beat: a write, another client's watch of it, and its write.
+	// The lower bound of a hand-over: a write, another client's watch of it, and its write.
 	b.Run("bare", func(b *testing.B) {
 		key := fmt.Sprint("handover-bare", time.Now().UnixNano())
 		var clients [2]*clientv3.Client
@@ -346,7 +349,7 @@ func TestIdleCost(t *testing.T) {
 		idle := func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			for { // what was written until now is still to be told
+			for { // earlier writes are still to be delivered
 				next, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
 				if err != nil {
 					return
@@ -372,7 +375,8 @@ func TestIdleCost(t *testing.T) {
 		return after
 	}
 	one, many := cost("idle/one", 1), cost("idle/many", 10_000)
-	t.Logf("%d heartbeats, and a blocked view: reads, writes, watches and others %v; with 10,000 shards %v", beats, one, many)
+	t.Logf("%d heartbeats, and a blocked view: reads, writes, watches and others %v; with 10,000 shards %v", beats, one,
+		many)
 	if want := [4]int64{0, beats, 0, 0}; one != want || many != want {
 		t.Errorf("got %v and %v, want %v", one, many, want)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// OpenConfig opens a namespace through a client of its own, which Close closes. Where
-// c leaves it open, broken connections are tried again at least once a second, dead
+// OpenConfig opens a namespace through its own client, which Close closes. Where c
+// leaves it open, broken connections are tried again at least once a second, dead
 // ones that carry a watch are found by keep-alive within 13 s, and the client logs
 // nothing. c.Context is not used.
 func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
@@ -83,7 +83,8 @@ func withConfigDefaults(c *clientv3.Config) {
 		c.Logger = zap.NewNop()
 	}
 	quick := grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+		Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+			MaxDelay: time.Second},
 		MinConnectTimeout: 3 * time.Second,
 	})
 	own := []grpc.DialOption{quick}
@@ -98,26 +99,30 @@ func withConfigDefaults(c *clientv3.Config) {
 func checkUsers(endpoints []string) error {
 	for i, e := range endpoints {
 		if strings.Contains(e, "@") && !strings.HasPrefix(e, "unix") { // whose names may begin with it
-			return fmt.Errorf("tenure: %w: endpoint %d of etcd holds a user: write it as https://host:port, the user goes into Username, the password into Password", driver.ErrInvalid, i+1)
+			return fmt.Errorf("tenure: %w: endpoint %d of etcd holds a user: write it as https://host:port, the user "+
+				"goes into Username, the password into Password", driver.ErrInvalid, i+1)
 		}
 	}
 	return nil
 }
 
 // checkTransport refuses plaintext, and TLS that proves nothing, to another host.
-// The client takes what the first endpoint's scheme says for all in most calls,
-// credentials with them, and each endpoint's own in some: they must not differ.
+// The client uses the first endpoint's scheme for all endpoints in most calls, with
+// credentials, and each endpoint's own in some: they must not differ.
 func checkTransport(c *clientv3.Config) error {
 	if len(c.Endpoints) == 0 {
 		return fmt.Errorf("tenure: %w: no endpoint of etcd: set Endpoints", driver.ErrInvalid)
 	}
-	unchecked := c.TLS != nil && c.TLS.InsecureSkipVerify && c.TLS.VerifyConnection == nil && c.TLS.VerifyPeerCertificate == nil
+	unchecked := c.TLS != nil && c.TLS.InsecureSkipVerify && c.TLS.VerifyConnection == nil &&
+		c.TLS.VerifyPeerCertificate == nil
 	for i, e := range c.Endpoints {
 		if encrypted(c, e) != encrypted(c, c.Endpoints[0]) {
-			return fmt.Errorf("tenure: %w: of etcd's endpoints the first and number %d differ in their schemes: use https for all", driver.ErrInvalid, i+1)
+			return fmt.Errorf("tenure: %w: of etcd's endpoints the first and number %d differ in their schemes: use "+
+				"https for all", driver.ErrInvalid, i+1)
 		}
 		if (unchecked || !encrypted(c, e)) && !loopback(e) {
-			return fmt.Errorf("tenure: %w: the connection to etcd at %.80q would not be protected: use https and check the certificate, or set Insecure", driver.ErrInvalid, e)
+			return fmt.Errorf("tenure: %w: the connection to etcd at %.80q would not be protected: use https and "+
+				"check the certificate, or set Insecure", driver.ErrInvalid, e)
 		}
 	}
 	return nil
@@ -156,9 +161,10 @@ type Settings struct {
 	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
 	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
 	KeyFile      string   `json:"key_file" yaml:"key_file"`
-	ServerName   string   `json:"server_name" yaml:"server_name"` // expected in the certificate; default: the endpoint's host
-	Namespace    string   `json:"namespace" yaml:"namespace"`     // such as "orders"
-	Options      `yaml:",inline"`
+	// expected in the certificate; default: the endpoint's host
+	ServerName string `json:"server_name" yaml:"server_name"`
+	Namespace  string `json:"namespace" yaml:"namespace"` // such as "orders"
+	Options    `yaml:",inline"`
 }
 
 // Opener opens this backend by name, "etcd", from configuration.

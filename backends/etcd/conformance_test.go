@@ -22,8 +22,8 @@ import (
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
-// TestConformance runs the suite as a user with a password, who may use no other
-// keys than the suite's.
+// TestConformance runs the suite as a user with a password and with rights to the
+// suite's keys only.
 func TestConformance(t *testing.T) {
 	server := servers.New(t, servers.Etcd, &servers.Options{Config: []string{"bcrypt-cost = 4"}})
 	root, user := enableAuth(t, server, "readwrite", "suite/", clientv3.GetPrefixRangeEnd("suite/"))
@@ -67,8 +67,8 @@ func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Back
 	}
 }
 
-// TestConformanceNetwork runs what has to do with networks through a proxy that
-// knows nothing of what passes through it.
+// TestConformanceNetwork runs the cases about networks through a proxy that does
+// not parse its traffic.
 func TestConformanceNetwork(t *testing.T) {
 	server := pool.Get(t, servers.Etcd, nil)
 	c := config(t, server)
@@ -108,9 +108,11 @@ func TestConformanceRestart(t *testing.T) {
 }
 
 // harness runs the suite with backends as user, and its own access to the store as
-// admin. Each case has a namespace of its own. Without a network, faults are
-// caused between the backend and its client.
-func harness(t *testing.T, admin, user clientv3.Config, network func(testing.TB) (clientv3.Config, *conformance.Wire)) conformance.Harness {
+// admin. Each case has its own namespace. Without a network, faults are caused
+// between the backend and its client.
+func harness(
+	t *testing.T, admin, user clientv3.Config, network func(testing.TB) (clientv3.Config, *conformance.Wire),
+) conformance.Harness {
 	client := newClient(t, admin)
 	status, err := client.Status(t.Context(), admin.Endpoints[0])
 	if err != nil {
@@ -137,7 +139,9 @@ type suiteStore struct {
 	calls     counter
 }
 
-func (s *suiteStore) open(ctx context.Context, c clientv3.Config, namespace string, o Options, wrap func(kv.Store) kv.Store) (driver.Backend, error) {
+func (s *suiteStore) open(
+	ctx context.Context, c clientv3.Config, namespace string, o Options, wrap func(kv.Store) kv.Store,
+) (driver.Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -153,7 +157,9 @@ func (s *suiteStore) open(ctx context.Context, c clientv3.Config, namespace stri
 	return b, nil
 }
 
-func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (clientv3.Config, *conformance.Wire)) *conformance.Store {
+func (s *suiteStore) conformance(
+	t testing.TB, network func(testing.TB) (clientv3.Config, *conformance.Wire),
+) *conformance.Store {
 	keys, err := kv.NewKeys(s.namespace)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@
 //
 //   - A batch is one transaction of etcd: its guard is the outer condition, and
 //     each of its transactions is nested, so that they are independent of each
-//     other. What is more than the server's operation limit takes is split.
+//     other. Batches above the server's operation limit are split.
 //   - A token is the revision of the write that granted the lease. A claim, a fence
 //     and a heartbeat compare revisions, in the transaction that writes; no lease
 //     of etcd is used, and no election.
@@ -22,10 +22,10 @@
 //     which nothing was sent matches driver.ErrRetry.
 //   - Every call asks the member to have a leader, so that one in a minority
 //     refuses at once, and its watches end instead of falling silent.
-//   - Heartbeats have a connection of their own. A member that does not answer them
+//   - Heartbeats have their own connection. A member that does not answer them
 //     while another member does is left at once, with all calls: see package route.
 //
 // [Backend.Guard] is the fence for the application's own transactions.
 //
-// What is stored under which key, roles, limits and costs: docs/backends/etcd.md.
+// Keys, roles, limits and costs: docs/backends/etcd.md.
 package etcd

@@ -12,9 +12,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// failed classifies the error of a transaction (rule E1). What is not listed is
-// unknown. sent is false if the call had no connection at its end, so that no
-// byte of it left this process.
+// failed classifies the error of a transaction (rule E1). Errors not listed are
+// unknown. sent is false if the call had no connection at its end, so that no byte
+// of it left this process.
 func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) error {
 	if s.life.Err() != nil {
 		return errClosed()
@@ -35,24 +35,28 @@ func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) err
 		s.nudge(err)
 		return fmt.Errorf("tenure: %w: nothing was sent to etcd: %w", driver.ErrRetry, err)
 	case is(rpctypes.ErrTooManyOps):
-		return fmt.Errorf("tenure: %w: set max-txn-ops of all members as it was when this process started, or start it again: %w", driver.ErrTooLarge, err)
+		return fmt.Errorf("tenure: %w: set max-txn-ops of all members as it was when this process started, or start "+
+			"it again: %w", driver.ErrTooLarge, err)
 	case is(rpctypes.ErrRequestTooLarge):
-		return fmt.Errorf("tenure: %w: max-request-bytes of the server is lower than Options.MaxRequestBytes: %w", driver.ErrTooLarge, err)
+		return fmt.Errorf("tenure: %w: max-request-bytes of the server is lower than Options.MaxRequestBytes: %w",
+			driver.ErrTooLarge, err)
 	case is(rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests), denied(err),
-		// A full disk may be told by the apply of the very write that filled it, so it
-		// is unknown. A heartbeat's refusal is an answer: applied or not, nothing is
-		// granted by it, and a member must not be taken for deaf because of it.
+		// A full disk may be reported by the apply of the very write that filled it,
+		// so the outcome is unknown. A heartbeat's refusal is an answer: applied or
+		// not, nothing is granted by it, and a member must not be taken for deaf
+		// because of it.
 		heartbeat && is(rpctypes.ErrNoSpace):
 		return fmt.Errorf("tenure: %w: etcd refused it: %w", driver.ErrRetry, err)
 	case is(rpctypes.ErrNoSpace):
-		return fmt.Errorf("tenure: etcd is full: raise quota-backend-bytes or compact and defragment, then disarm the alarm: %w", err)
+		return fmt.Errorf("tenure: etcd is full: raise quota-backend-bytes or compact and defragment, then disarm the "+
+			"alarm: %w", err)
 	}
 	return err
 }
 
-// denied reports whether etcd refused who asks. Tokens are checked before a
-// request is proposed, and rights again when it is applied, before it changes
-// anything. A token that has expired is renewed by the client.
+// denied reports whether etcd refused the user. Tokens are checked before a request
+// is proposed, and rights again when it is applied, before it changes anything. A
+// token that has expired is renewed by the client.
 func denied(err error) bool {
 	if err == nil {
 		return false

@@ -32,7 +32,7 @@ func (r *refusing) Txn(context.Context, *etcdserverpb.TxnRequest) (*etcdserverpb
 	return nil, *r.err.Load()
 }
 
-// versioned tells a version, as opening asks for.
+// versioned answers the question for the version, as opening asks it.
 type versioned struct {
 	etcdserverpb.UnimplementedMaintenanceServer
 }
@@ -66,7 +66,7 @@ func newRefusing(t *testing.T) (*refusing, *store) {
 	return r, st
 }
 
-// TestErrors: what the server answers becomes one of the closed set only where it
+// TestErrors: the server's error becomes one of the closed set only where it
 // certainly applied nothing (rule E1), and a write is sent once (rule E2).
 func TestErrors(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestErrors(t *testing.T) {
 		{rpctypes.ErrGRPCUnhealthy, nil, nil},
 		{status.Error(codes.DeadlineExceeded, "the server's own"), nil, nil},
 		{status.Error(codes.Canceled, "by something before the server"), nil, nil},
-		{status.Error(codes.Unavailable, "what no version says yet"), nil, nil},
+		{status.Error(codes.Unavailable, "an error of no version yet"), nil, nil},
 		{errors.New("anything"), nil, nil},
 	} {
 		r.err.Store(&c.err)
@@ -198,7 +198,7 @@ func singles(txns []kv.Txn) (units []unit) {
 	return units
 }
 
-// TestCause: why a caller gave up says nothing of what became of its call (E1).
+// TestCause: a caller's reason to give up says nothing about the outcome of its call (E1).
 func TestCause(t *testing.T) {
 	t.Parallel()
 	s := &store{life: t.Context()}

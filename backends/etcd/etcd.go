@@ -29,12 +29,12 @@ type Backend struct {
 var _ driver.Backend = (*Backend)(nil)
 
 // Open opens a namespace through the caller's client, which stays the caller's to
-// close, after the Backend. ctx bounds the opening only; nil options work. An
-// error says in one line what to change.
+// close, after the Backend. ctx bounds the opening only; nil options work. An error
+// says in one line how to correct it.
 //
 // The Backend makes connections to the client's endpoints, with the client's
-// configuration, so what wraps client.KV or client.Watcher, such as the prefix of
-// clientv3/namespace, does not apply.
+// configuration, so wrappers of client.KV or client.Watcher, such as the prefix of
+// clientv3/namespace, do not apply.
 func Open(ctx context.Context, client *clientv3.Client, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -49,7 +49,9 @@ func Open(ctx context.Context, client *clientv3.Client, namespace string, o *Opt
 
 // open opens a namespace of a store, and closes the store if that fails. wrap, for
 // tests, puts something between the two.
-func open(ctx context.Context, st *store, namespace string, o *Options, wrap func(kv.Store) kv.Store) (_ *Backend, err error) {
+func open(
+	ctx context.Context, st *store, namespace string, o *Options, wrap func(kv.Store) kv.Store,
+) (_ *Backend, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, st.Close())
@@ -110,7 +112,7 @@ func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 }
 
 // RaiseFloor makes every token granted from now on in a namespace greater than
-// above: what an operator does after a restore from a snapshot, with the highest
+// above. An operator calls it after a restore from a snapshot, with the highest
 // token known from logs, marks or metrics, before any process is started again.
 func RaiseFloor(ctx context.Context, client *clientv3.Client, namespace string, above driver.Token) error {
 	opts, err := (*Options)(nil).withDefaults()
@@ -126,7 +128,8 @@ func RaiseFloor(ctx context.Context, client *clientv3.Client, namespace string, 
 
 func opening(namespace string, err error) error {
 	if denied(err) {
-		return fmt.Errorf("tenure: etcd refuses this user namespace %q: grant it the role of docs/backends/etcd.md: %w", namespace, err)
+		return fmt.Errorf("tenure: etcd refuses this user namespace %q: grant it the role of docs/backends/etcd.md: %w",
+			namespace, err)
 	}
 	return fmt.Errorf("tenure: cannot open namespace %q in etcd: %w", namespace, err)
 }

@@ -30,7 +30,7 @@ func TestClusterStruck(t *testing.T) {
 	b := intercept.Wrap(openOn(t, c, Options{}), impatient)
 	n, seen := 0, driver.WriteNo(0)
 	sqlfault.StrikeWhileWriting(t, b, 9, func(ctx context.Context) (int, error) {
-		// Strike only where there was progress.
+		// Inject a fault only after progress.
 		if page, err := b.ReadLog(ctx, "struck", 0, 1); err != nil || page.Head.Number < seen+10 {
 			return 0, nil
 		} else {
@@ -106,11 +106,12 @@ func TestQuorumLost(t *testing.T) {
 	outage.Quorum(t, cluster, 500*time.Millisecond, func(int) driver.Backend { return openOn(t, c, Options{}) })
 }
 
-// TestFull raises the space alarm: what can be read stays readable, heartbeats are
-// refused and not unanswered, and after the alarm the lease goes on.
+// TestFull raises the space alarm: reads go on, heartbeats are refused and not left
+// unanswered, and after the alarm the lease goes on.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"quota-backend-bytes = 16777216"}})
+	server := servers.New(t, servers.Etcd,
+		&servers.Options{NoSync: true, Config: []string{"quota-backend-bytes = 16777216"}})
 	c := config(t, server)
 	client, b := newClient(t, c), openOn(t, c, Options{})
 	s := sqlfault.Join(t, b, "n1")
@@ -129,7 +130,7 @@ func TestFull(t *testing.T) {
 		err = res[0].Err
 	}
 	if err == nil || driver.NotApplied(err) || !strings.Contains(err.Error(), "quota-backend-bytes") {
-		t.Errorf("a commit: %v, want an unknown outcome that says what to do", err)
+		t.Errorf("a commit: %v, want an unknown outcome with advice", err)
 	}
 	if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrRetry) {
 		t.Errorf("a heartbeat: %v, want ErrRetry", err)
@@ -163,7 +164,8 @@ func TestFull(t *testing.T) {
 // reads and watches, and no call fails for it.
 func TestTokensExpire(t *testing.T) {
 	t.Parallel()
-	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"auth-token-ttl = 1", "bcrypt-cost = 4"}})
+	server := servers.New(t, servers.Etcd,
+		&servers.Options{NoSync: true, Config: []string{"auth-token-ttl = 1", "bcrypt-cost = 4"}})
 	_, user := enableAuth(t, server, "readwrite", t.Name()+"/", clientv3.GetPrefixRangeEnd(t.Name()+"/"))
 	b := openOn(t, user, Options{})
 	s := sqlfault.Join(t, b, "n1")

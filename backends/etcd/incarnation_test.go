@@ -111,6 +111,7 @@ func TestRestoredCluster(t *testing.T) {
 	defer fresh.Close()
 	again, err := claim(t.Context(), join(fresh, "fresh"), "t")
 	if err != nil || again.Token < lost.Token+1<<39 {
-		t.Errorf("after the restore token %d was granted, %v; token %d had been granted before", again.Token, err, lost.Token)
+		t.Errorf("after the restore token %d was granted, %v; token %d had been granted before", again.Token, err,
+			lost.Token)
 	}
 }

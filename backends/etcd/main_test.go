@@ -18,7 +18,8 @@ import (
 // pool holds the servers that the tests share.
 var pool servers.Pool
 
-var outageRounds = flag.Int("outage.rounds", 0, "rounds at each of three TTLs of the tests that take servers away; 0: a few at one")
+var outageRounds = flag.Int("outage.rounds", 0, "rounds at each of three TTLs of the tests that take servers away; 0: "+
+	"a few at one")
 
 func TestMain(m *testing.M) {
 	if code, is := system.Member(Opener()); is {

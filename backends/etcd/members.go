@@ -20,12 +20,12 @@ import (
 // member is one endpoint: a connection for heartbeats (rule E4), and one for
 // everything else.
 type member struct {
-	conn, lane *grpc.ClientConn
-	kv, beats  etcdserverpb.KVClient
-	watch      etcdserverpb.WatchClient
+	conn, beatConn *grpc.ClientConn
+	kv, beats      etcdserverpb.KVClient
+	watch          etcdserverpb.WatchClient
 }
 
-// cluster is what a client's endpoints were when it was made.
+// cluster is the set of a client's endpoints when it was made.
 type cluster struct {
 	endpoints []string
 	members   []member
@@ -42,14 +42,14 @@ func dialCluster(life context.Context, client *clientv3.Client) (*cluster, error
 	}
 	for i := range max(2, len(c.endpoints)) {
 		var m member
-		for _, conn := range []**grpc.ClientConn{&m.conn, &m.lane} {
+		for _, conn := range []**grpc.ClientConn{&m.conn, &m.beatConn} {
 			var err error
 			if *conn, err = client.Dial(c.endpoints[i%len(c.endpoints)]); err != nil {
 				c.members = append(c.members, m)
 				return nil, errors.Join(err, c.close())
 			}
 		}
-		m.kv, m.beats = etcdserverpb.NewKVClient(m.conn), etcdserverpb.NewKVClient(m.lane)
+		m.kv, m.beats = etcdserverpb.NewKVClient(m.conn), etcdserverpb.NewKVClient(m.beatConn)
 		m.watch = etcdserverpb.NewWatchClient(m.conn)
 		c.members = append(c.members, m)
 	}
@@ -68,7 +68,7 @@ func (c *cluster) close() error {
 func (c *cluster) conns() []*grpc.ClientConn {
 	var all []*grpc.ClientConn
 	for _, m := range c.members {
-		all = append(all, m.conn, m.lane)
+		all = append(all, m.conn, m.beatConn)
 	}
 	return slices.DeleteFunc(all, func(conn *grpc.ClientConn) bool { return conn == nil })
 }
@@ -96,7 +96,9 @@ func (s *store) members() (*cluster, error) {
 }
 
 // begin chooses a member for a call, which is to demand that the member has a leader.
-func (s *store) begin(ctx context.Context, way func(*route.Routes, context.Context) *route.Trip) (*route.Trip, *member, error) {
+func (s *store) begin(
+	ctx context.Context, way func(*route.Routes, context.Context) *route.Trip,
+) (*route.Trip, *member, error) {
 	c, err := s.members()
 	if err != nil {
 		return nil, nil, err
@@ -123,7 +125,7 @@ func finish(ctx context.Context, t *route.Trip, err error) error {
 	return err
 }
 
-// lateness is what the end of the caller's context says of a member.
+// lateness is the verdict on a member when the caller's context ends.
 func lateness(ctx context.Context) route.Outcome {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return route.Failed
@@ -131,8 +133,8 @@ func lateness(ctx context.Context) route.Outcome {
 	return route.Ended
 }
 
-// verdict is what an error says of a member. One without a leader, or with one that
-// does not answer it, is unavailable.
+// verdict is the verdict on a member after an error. One without a leader, or with
+// one that does not answer it, is unavailable.
 func verdict(err error) route.Outcome {
 	if err != nil {
 		switch status.Code(native(err)) {

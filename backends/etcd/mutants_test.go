@@ -16,15 +16,19 @@ func TestMutants(t *testing.T) {
 	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
 		{Name: "O1: a watch's position is that of the header", Killer: "TestWatchPosition", Edits: []mutate.Edit{{
 			File: "watch.go", Old: "\t\t\trev = changes[n].Rev\n", New: ""}}},
-		{Name: "O1: of several prefixes the one that is ahead counts", Killer: "TestWatchPosition", Edits: []mutate.Edit{{
-			File: "watch.go", Old: "fn(slices.Min(reached), changes)", New: "fn(slices.Max(reached), changes)"}}},
+		{Name: "O1: of several prefixes the one that is ahead counts", Killer: "TestWatchPosition",
+			Edits: []mutate.Edit{{
+				File: "watch.go", Old: "fn(slices.Min(reached), changes)", New: "fn(slices.Max(reached), changes)"}}},
 		{Name: "I2: answers of another cluster count", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
 			File: "store.go", Old: "|| s.clusterID.Load() == id {", New: "|| s.clusterID.Load() != 0 {"}}},
 		{Name: "I2: the tokens of another cluster go on", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
-			File: "../kv/incarnation.go", Old: "id.Base += leastLift + rand.N(randomLift);", New: "id.Base += 0 * rand.N(randomLift);"}}},
+			File: "../kv/incarnation.go", Old: "id.Base += leastLift + rand.N(randomLift);",
+			New: "id.Base += 0 * rand.N(randomLift);"}}},
 		{Name: "I2: no cluster is on record", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
 			File: "etcd.go", Old: "strconv.FormatUint(st.clusterID.Load(), 16)", New: "strconv.FormatUint(1, 16)"}}},
-		{Name: "I1: an identity that was overwritten goes unnoticed", Killer: "TestIdentityTampered/garbage", Edits: []mutate.Edit{{
-			File: "../kv/backend.go", Old: "{{Key: b.keys.Identity(), Rev: b.idRev}}", New: "{{Key: b.keys.Identity(), Rev: Exists}}"}}},
+		{Name: "I1: an identity that was overwritten goes unnoticed", Killer: "TestIdentityTampered/garbage",
+			Edits: []mutate.Edit{{
+				File: "../kv/backend.go", Old: "{{Key: b.keys.Identity(), Rev: b.idRev}}",
+				New: "{{Key: b.keys.Identity(), Rev: Exists}}"}}},
 	})
 }

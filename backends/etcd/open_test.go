@@ -60,7 +60,8 @@ func TestOpenRefuses(t *testing.T) {
 	})
 	t.Run("not etcd", func(t *testing.T) {
 		t.Parallel()
-		refusedOpen(t, with(func(c *clientv3.Config) { c.TLS = &tls.Config{ServerName: "127.0.0.1"} }), nil, "handshake")
+		refusedOpen(t, with(func(c *clientv3.Config) { c.TLS = &tls.Config{ServerName: "127.0.0.1"} }), nil,
+			"handshake")
 	})
 	t.Run("new store", func(t *testing.T) {
 		t.Parallel()
@@ -73,8 +74,10 @@ func TestOpenRefuses(t *testing.T) {
 		for _, endpoint := range []string{"etcd.example:2379", "http://10.0.0.1:2379", "etcd.example"} {
 			refusedOpen(t, clientv3.Config{Endpoints: []string{endpoint}}, nil, "https")
 		}
-		refusedOpen(t, clientv3.Config{Endpoints: []string{"https://etcd.example:2379"}, TLS: &tls.Config{InsecureSkipVerify: true}}, nil, "Insecure")
-		refusedOpen(t, clientv3.Config{Endpoints: []string{"http://etcd.example:2379"}, TLS: &tls.Config{}}, nil, "https")
+		refusedOpen(t, clientv3.Config{Endpoints: []string{"https://etcd.example:2379"},
+			TLS: &tls.Config{InsecureSkipVerify: true}}, nil, "Insecure")
+		refusedOpen(t, clientv3.Config{Endpoints: []string{"http://etcd.example:2379"}, TLS: &tls.Config{}}, nil,
+			"https")
 	})
 	t.Run("mixed schemes", func(t *testing.T) {
 		t.Parallel()
@@ -91,15 +94,18 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("got %v, want ErrInvalid", err)
 			}
 		}
-		refusedOpen(t, clientv3.Config{Endpoints: []string{"https://etcd-0.example:2379", "etcd-1.example:2379"}}, nil, "schemes")
-		same := clientv3.Config{Endpoints: []string{"HTTPS://etcd-0.example:2379", "https://10.0.0.1:2379", "etcd-1.example:2379"}, TLS: &tls.Config{}}
+		refusedOpen(t, clientv3.Config{Endpoints: []string{"https://etcd-0.example:2379", "etcd-1.example:2379"}}, nil,
+			"schemes")
+		same := clientv3.Config{Endpoints: []string{"HTTPS://etcd-0.example:2379", "https://10.0.0.1:2379",
+			"etcd-1.example:2379"}, TLS: &tls.Config{}}
 		if err := checkTransport(&same); err != nil {
 			t.Errorf("https for all: %v", err)
 		}
 	})
 	t.Run("user in an endpoint", func(t *testing.T) {
 		t.Parallel()
-		for _, endpoint := range []string{"http://root:root-password@etcd.example:2379", "root:root-password@127.0.0.1:1", "https://root:root-password/@127.0.0.1:1"} {
+		for _, endpoint := range []string{"http://root:root-password@etcd.example:2379",
+			"root:root-password@127.0.0.1:1", "https://root:root-password/@127.0.0.1:1"} {
 			for _, o := range []*Options{nil, {Insecure: true}} {
 				c := clientv3.Config{Endpoints: []string{"https://127.0.0.1:1", endpoint}}
 				if err := refusedOpen(t, c, o, "endpoint 2", "Username"); !errors.Is(err, driver.ErrInvalid) {
@@ -162,7 +168,8 @@ func TestTLS(t *testing.T) {
 			// The same from configuration.
 			cert, key := server.ClientFiles()
 			settings, err := json.Marshal(map[string]any{
-				"endpoints": []string{"https://" + server.Addr()}, "ca_file": server.CAFile(), "cert_file": cert, "key_file": key,
+				"endpoints": []string{"https://" + server.Addr()}, "ca_file": server.CAFile(), "cert_file": cert,
+				"key_file":  key,
 				"namespace": "configured", "create": true,
 			})
 			if err != nil {
@@ -179,8 +186,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestOperationLimit: a server's lower limit is found and kept to, and one that
-// was lowered afterwards is told from a failure.
+// TestOperationLimit: a server's lower limit is found and kept to, and one lowered
+// later is not taken for a failure.
 func TestOperationLimit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"max-txn-ops = 40"}})
@@ -194,7 +201,8 @@ func TestOperationLimit(t *testing.T) {
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(200))
 	w := driver.Write{Fence: granted[0].Fence, Number: 1, Nonce: 1}
 	for i := range limits.WriteOps {
-		w.Ops = append(w.Ops, driver.Op{Kind: driver.OpPut, Key: fmt.Sprint("k", i), Value: []byte("v"), IfVersion: driver.Absent})
+		w.Ops = append(w.Ops, driver.Op{Kind: driver.OpPut, Key: fmt.Sprint("k", i), Value: []byte("v"),
+			IfVersion: driver.Absent})
 	}
 	sqlfault.Commit(t, s, w)
 	w.Number, w.Ops = 2, append(w.Ops, driver.Op{Kind: driver.OpAppend})
@@ -257,7 +265,8 @@ func TestClientStaysOpen(t *testing.T) {
 	if _, err := client.Get(t.Context(), "x"); err != nil {
 		t.Error(err)
 	}
-	if _, err := Open(t.Context(), clientv3.NewCtxClient(context.Background()), "mine", nil); !errors.Is(err, driver.ErrInvalid) {
+	if _, err := Open(t.Context(), clientv3.NewCtxClient(context.Background()), "mine",
+		nil); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a client without a connection: %v, want ErrInvalid", err)
 	}
 }
@@ -288,7 +297,7 @@ func TestGuard(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))
 	client, b := newClient(t, c), openOn(t, c, Options{})
-	former, heir := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
+	former, successor := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
 	granted, _ := sqlfault.Acquire(t, former, sqlfault.Claims(1))
 	f := granted[0].Fence
 	paid := func(f driver.Fence) bool {
@@ -303,22 +312,23 @@ func TestGuard(t *testing.T) {
 		t.Error("refused under the current grant")
 	}
 	other, before, after := f, f, f
-	other.Session, before.Session, after.Session = heir.ID(), "0", "zzz" // on both sides of its own
+	other.Session, before.Session, after.Session = successor.ID(), "0", "zzz" // on both sides of its own
 	next := f
 	next.Token++
-	for _, wrong := range []driver.Fence{other, before, after, next, {}, {Shard: f.Shard, Session: f.Session, Token: -1}, {Shard: "none", Session: f.Session, Token: f.Token}} {
+	for _, wrong := range []driver.Fence{other, before, after, next, {},
+		{Shard: f.Shard, Session: f.Session, Token: -1}, {Shard: "none", Session: f.Session, Token: f.Token}} {
 		if paid(wrong) {
 			t.Errorf("applied under %+v, which nobody was granted", wrong)
 		}
 	}
-	moved, err := former.Transfer(t.Context(), []driver.Handover{{Fence: f, To: heir.ID()}})
+	moved, err := former.Transfer(t.Context(), []driver.Handover{{Fence: f, To: successor.ID()}})
 	if err != nil || moved[0].Err != nil {
 		t.Fatal(moved, err)
 	}
 	if paid(f) || !paid(moved[0].Fence) {
 		t.Error("after the handover the former fence holds, or the new one does not")
 	}
-	if err := heir.Release(t.Context(), []driver.Fence{moved[0].Fence}); err != nil {
+	if err := successor.Release(t.Context(), []driver.Fence{moved[0].Fence}); err != nil {
 		t.Fatal(err)
 	}
 	if paid(moved[0].Fence) {
@@ -326,7 +336,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestRaiseFloor: tokens go on above what an operator says, once opened again.
+// TestRaiseFloor: tokens go on above the operator's floor, once opened again.
 func TestRaiseFloor(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))
@@ -335,7 +345,8 @@ func TestRaiseFloor(t *testing.T) {
 	if err := RaiseFloor(t.Context(), newClient(t, c), t.Name(), above); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Join(t.Context(), driver.Member{Session: "late", Node: "n1", TTL: time.Second}); !errors.Is(err, driver.ErrStoreChanged) {
+	if _, err := b.Join(t.Context(), driver.Member{Session: "late", Node: "n1",
+		TTL: time.Second}); !errors.Is(err, driver.ErrStoreChanged) {
 		t.Errorf("a join through the Backend that was open before: %v, want ErrStoreChanged", err)
 	}
 	granted, _ := sqlfault.Acquire(t, sqlfault.Join(t, openOn(t, c, Options{}), "n1"), sqlfault.Claims(1))

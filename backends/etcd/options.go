@@ -38,7 +38,7 @@ type Options struct {
 	Insecure bool `json:"insecure" yaml:"insecure"`
 }
 
-// withDefaults returns a copy with the defaults filled in, or what to change.
+// withDefaults returns a copy with the defaults filled in, or an error that says what to change.
 func (o *Options) withDefaults() (*Options, error) {
 	c := Options{}
 	if o != nil {
@@ -48,10 +48,12 @@ func (o *Options) withDefaults() (*Options, error) {
 		c.MaxRequestBytes = DefaultMaxRequestBytes
 	}
 	if c.MaxTxnOps != 0 && (c.MaxTxnOps < minTxnOps || c.MaxTxnOps > 10_000) {
-		return nil, fmt.Errorf("tenure: %w: %d operations in a transaction: use %d to 10000, or 0 to ask the server", driver.ErrInvalid, c.MaxTxnOps, minTxnOps)
+		return nil, fmt.Errorf("tenure: %w: %d operations in a transaction: use %d to 10000, or 0 to ask the server",
+			driver.ErrInvalid, c.MaxTxnOps, minTxnOps)
 	}
 	if c.MaxRequestBytes < 64<<10 || c.MaxRequestBytes > 64<<20 {
-		return nil, fmt.Errorf("tenure: %w: %d bytes in a request: use 64 KiB to 64 MiB", driver.ErrInvalid, c.MaxRequestBytes)
+		return nil, fmt.Errorf("tenure: %w: %d bytes in a request: use 64 KiB to 64 MiB", driver.ErrInvalid,
+			c.MaxRequestBytes)
 	}
 	return &c, nil
 }

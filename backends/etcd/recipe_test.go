@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
-// runRecipe does what the documentation's etcdctl commands do.
+// runRecipe does the same as the documentation's etcdctl commands.
 func runRecipe(t *testing.T, admin *clientv3.Client) (user, password string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/backends/etcd.md")
@@ -35,7 +35,8 @@ func runRecipe(t *testing.T, admin *clientv3.Client) (user, password string) {
 		case "etcdctl role add":
 			_, err = admin.RoleAdd(ctx, w[3])
 		case "etcdctl role grant-permission":
-			kind := map[string]clientv3.PermissionType{"read": clientv3.PermissionType(clientv3.PermRead), "readwrite": clientv3.PermissionType(clientv3.PermReadWrite)}
+			kind := map[string]clientv3.PermissionType{"read": clientv3.PermissionType(clientv3.PermRead),
+				"readwrite": clientv3.PermissionType(clientv3.PermReadWrite)}
 			right, known := kind[w[4]]
 			if !known {
 				t.Fatalf("right %q", w[4])
@@ -56,8 +57,8 @@ func runRecipe(t *testing.T, admin *clientv3.Client) (user, password string) {
 	return user, password
 }
 
-// TestRecipe uses a namespace as the documentation's user, who may do all that the
-// driver does, and may not touch the identity or another namespace.
+// TestRecipe uses a namespace as the documentation's user, with rights for all that
+// the driver does, and none to the identity or another namespace.
 func TestRecipe(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"bcrypt-cost = 4"}})
@@ -104,10 +105,12 @@ func TestRecipe(t *testing.T) {
 	if err != nil || len(view.Beats) != 1 {
 		t.Fatal(view, err)
 	}
-	if res, err := other.Evict(t.Context(), []driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}}); err != nil || !res[0].Evicted {
+	if res, err := other.Evict(t.Context(),
+		[]driver.Suspect{{Session: s.ID(), Version: view.Beats[0].Version}}); err != nil || !res[0].Evicted {
 		t.Error(res, err)
 	}
-	if err := errors.Join(other.Release(t.Context(), []driver.Fence{moved[0].Fence}), other.Close(t.Context())); err != nil {
+	if err := errors.Join(other.Release(t.Context(), []driver.Fence{moved[0].Fence}),
+		other.Close(t.Context())); err != nil {
 		t.Error(err)
 	}
 	below, err := OpenConfig(t.Context(), root, "orders/eu", &Options{Create: true})
@@ -117,16 +120,46 @@ func TestRecipe(t *testing.T) {
 	defer below.Close()
 	client := newClient(t, user)
 	for what, write := range map[string]func() error{
-		"write the identity":              func() error { _, err := client.Put(t.Context(), "orders/!id", "mine"); return err },
-		"delete the identity":             func() error { _, err := client.Delete(t.Context(), "orders/!id"); return err },
-		"write the incarnation":           func() error { _, err := client.Put(t.Context(), "orders/!incarnation", "1 mine"); return err },
-		"delete the namespace":            func() error { _, err := client.Delete(t.Context(), "orders/", clientv3.WithPrefix()); return err },
-		"delete all that is Tenure's":     func() error { _, err := client.Delete(t.Context(), "orders/!", clientv3.WithPrefix()); return err },
-		"write an identity further below": func() error { _, err := client.Put(t.Context(), "orders/eu/!id", "mine"); return err },
-		"write a shard further below":     func() error { _, err := client.Put(t.Context(), "orders/eu/!state/shard/s", "mine"); return err },
-		"read further below":              func() error { _, err := client.Get(t.Context(), "orders/eu/!id"); return err },
-		"write elsewhere":                 func() error { _, err := client.Put(t.Context(), "orders2/!id", "mine"); return err },
-		"write beside":                    func() error { _, err := client.Put(t.Context(), "orders/app", "mine"); return err },
+		"write the identity": func() error {
+			_, err := client.Put(t.Context(), "orders/!id", "mine")
+			return err
+		},
+		"delete the identity": func() error {
+			_, err := client.Delete(t.Context(), "orders/!id")
+			return err
+		},
+		"write the incarnation": func() error {
+			_, err := client.Put(t.Context(), "orders/!incarnation", "1 mine")
+			return err
+		},
+		"delete the namespace": func() error {
+			_, err := client.Delete(t.Context(), "orders/", clientv3.WithPrefix())
+			return err
+		},
+		"delete all that is Tenure's": func() error {
+			_, err := client.Delete(t.Context(), "orders/!", clientv3.WithPrefix())
+			return err
+		},
+		"write an identity further below": func() error {
+			_, err := client.Put(t.Context(), "orders/eu/!id", "mine")
+			return err
+		},
+		"write a shard further below": func() error {
+			_, err := client.Put(t.Context(), "orders/eu/!state/shard/s", "mine")
+			return err
+		},
+		"read further below": func() error {
+			_, err := client.Get(t.Context(), "orders/eu/!id")
+			return err
+		},
+		"write elsewhere": func() error {
+			_, err := client.Put(t.Context(), "orders2/!id", "mine")
+			return err
+		},
+		"write beside": func() error {
+			_, err := client.Put(t.Context(), "orders/app", "mine")
+			return err
+		},
 	} {
 		if err := write(); !denied(err) {
 			t.Errorf("%s: %v, want a refusal", what, err)
@@ -134,15 +167,17 @@ func TestRecipe(t *testing.T) {
 	}
 	// The page says that this is possible.
 	last, _ := sqlfault.Acquire(t, sqlfault.Join(t, b, "n3"), []driver.Claim{{Shard: "another"}})
-	if res, err := client.Delete(t.Context(), "orders/!state/", clientv3.WithPrefix()); err != nil || res.Deleted < 200 {
+	if res, err := client.Delete(t.Context(), "orders/!state/", clientv3.WithPrefix()); err != nil ||
+		res.Deleted < 200 {
 		t.Errorf("deleting all shards and members: %+v, %v", res, err)
 	}
-	if anew, _ := sqlfault.Acquire(t, sqlfault.Join(t, b, "n4"), []driver.Claim{{Shard: "another"}}); anew[0].Fence.Token <= last[0].Fence.Token {
+	if anew, _ := sqlfault.Acquire(t, sqlfault.Join(t, b, "n4"),
+		[]driver.Claim{{Shard: "another"}}); anew[0].Fence.Token <= last[0].Fence.Token {
 		t.Errorf("token %d after %d, when the record was removed", anew[0].Fence.Token, last[0].Fence.Token)
 	}
 }
 
-// TestIdentityTampered: whoever overwrites or removes the identity stops the members.
+// TestIdentityTampered: overwriting or removing the identity stops the members.
 func TestIdentityTampered(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))

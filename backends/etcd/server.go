@@ -15,9 +15,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// discover finds how many operations the server takes in a transaction, up to the
-// default or what is configured, with reads of one key. It is also the first call
-// over a connection, and fails with the reason where there is none.
+// discover finds the number of operations that the server takes in a transaction,
+// up to the default or the configured number, with reads of one key. It is also the
+// first call over a connection, and fails with the reason where there is none.
 func (s *store) discover(ctx context.Context, key string, configured int) error {
 	try := func(n int) error {
 		s.maxOps = n
@@ -34,9 +34,11 @@ func (s *store) discover(ctx context.Context, key string, configured int) error 
 	}
 	switch {
 	case tooMany(err) && configured != 0:
-		return fmt.Errorf("tenure: %w: the server takes fewer than Options.MaxTxnOps = %d operations in a transaction: lower it, or raise max-txn-ops of all members", driver.ErrInvalid, configured)
+		return fmt.Errorf("tenure: %w: the server takes fewer than Options.MaxTxnOps = %d operations in a "+
+			"transaction: lower it, or raise max-txn-ops of all members", driver.ErrInvalid, configured)
 	case tooMany(err):
-		return fmt.Errorf("tenure: %w: the server takes fewer than %d operations in a transaction: raise max-txn-ops of all members", driver.ErrUnsupported, minTxnOps)
+		return fmt.Errorf("tenure: %w: the server takes fewer than %d operations in a transaction: raise max-txn-ops "+
+			"of all members", driver.ErrUnsupported, minTxnOps)
 	}
 	return err
 }
@@ -93,7 +95,7 @@ func (c *cluster) checkVersions(ctx context.Context) (first int, err error) {
 		}
 	}
 	if served == nil {
-		return 0, fmt.Errorf("no member tells its version: %w", err)
+		return 0, fmt.Errorf("no member answers with its version: %w", err)
 	}
 	return served[rand.IntN(len(served))], nil
 }
@@ -102,7 +104,7 @@ func (c *cluster) checkVersions(ctx context.Context) (first int, err error) {
 func checkVersion(version string) error {
 	var major, minor, patch int
 	if n, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n != 3 {
-		return fmt.Errorf("tells the version %.40q, which is not understood: %w", version, err)
+		return fmt.Errorf("has version %.40q, which cannot be parsed: %w", version, err)
 	}
 	at := [3]int{major, minor, patch}
 	for _, floor := range [][3]int{{3, 5, 28}, {3, 6, 9}} {
@@ -126,7 +128,7 @@ func reach(ctx context.Context, c clientv3.Config) error {
 	}
 	_, err = etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
 	if denied(err) {
-		err = nil // it answers, which is what was asked
+		err = nil // it answers, which suffices
 	}
 	return errors.Join(err, closed(client))
 }

@@ -88,5 +88,6 @@ func TestLeaderStops(t *testing.T) {
 		return err
 	}
 	rounds := max(1, *outageRounds/3)
-	outage.LeaderStops(t, cluster, 2*time.Second, 10*time.Second, rounds, leader, read, openingOn(t, config(t, cluster.Members()...)))
+	outage.LeaderStops(t, cluster, 2*time.Second, 10*time.Second, rounds, leader, read,
+		openingOn(t, config(t, cluster.Members()...)))
 }

@@ -61,12 +61,13 @@ func connect(ctx context.Context, client *clientv3.Client, o *Options) (*store, 
 
 func newStore(client *clientv3.Client, o *Options) (*store, error) {
 	if client.ActiveConnection() == nil {
-		return nil, fmt.Errorf("%w: the client has no connection, as that of an embedded server: make one with clientv3.New", driver.ErrInvalid)
+		return nil, fmt.Errorf("%w: the client has no connection, as that of an embedded server: make one with "+
+			"clientv3.New", driver.ErrInvalid)
 	}
 	s := &store{
 		client: client,
 		opts: []grpc.CallOption{
-			grpc.MaxCallSendMsgSize(o.MaxRequestBytes + 512<<10), // what the server itself allows beyond it
+			grpc.MaxCallSendMsgSize(o.MaxRequestBytes + 512<<10), // the server's own allowance beyond it
 			grpc.MaxCallRecvMsgSize(math.MaxInt32),
 		},
 		maxOps: max(o.MaxTxnOps, minTxnOps), maxBytes: o.MaxRequestBytes, release: func() error { return nil },
@@ -80,7 +81,7 @@ func newStore(client *clientv3.Client, o *Options) (*store, error) {
 	return s, nil
 }
 
-// Close ends what is blocked.
+// Close ends blocked calls.
 func (s *store) Close() error {
 	s.end()
 	s.mu.Lock()
@@ -94,11 +95,13 @@ func errClosed() error { return errors.New("tenure: the backend was closed meanw
 // does not know a new one yet, and none is worth the whole time that a call has.
 const maxRefusals = 4
 
-// send sends one transaction, once (rule E2). The client's interceptor would send
-// again what certainly had no effect, such as a call whose token has expired; that
-// stays. It would also send a call again that the server, or something before it,
-// ended with a context's error: that ends this call's context first.
-func (s *store) send(ctx context.Context, heartbeat bool, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+// send sends one transaction, once (rule E2). The client's interceptor sends a call
+// without any effect again, such as one whose token has expired; that stays. It
+// would also send a call again that the server, or something before it, ended with
+// a context's error: that ends this call's context first.
+func (s *store) send(
+	ctx context.Context, heartbeat bool, r *etcdserverpb.TxnRequest,
+) (*etcdserverpb.TxnResponse, error) {
 	way := (*route.Routes).Call
 	if heartbeat {
 		way = (*route.Routes).Beat
@@ -107,16 +110,16 @@ func (s *store) send(ctx context.Context, heartbeat bool, r *etcdserverpb.TxnReq
 	if err != nil {
 		return nil, s.failed(ctx, err, false, heartbeat)
 	}
-	lane := m.kv
+	client := m.kv
 	if heartbeat {
-		lane = m.beats
+		client = m.beats
 	}
 	call, cancel := context.WithCancel(t.Context)
 	defer cancel()
 	var at peer.Peer
 	var last atomic.Pointer[error] // of the last time it was sent
 	var refusals atomic.Int32
-	resp, err := lane.Txn(call, r, append(slices.Clip(s.opts), grpc.Peer(&at), grpc.OnFinish(func(err error) {
+	resp, err := client.Txn(call, r, append(slices.Clip(s.opts), grpc.Peer(&at), grpc.OnFinish(func(err error) {
 		last.Store(&err)
 		c := status.Code(err)
 		if c == codes.DeadlineExceeded || c == codes.Canceled || denied(err) && refusals.Add(1) == maxRefusals {
@@ -134,14 +137,15 @@ func (s *store) send(ctx context.Context, heartbeat bool, r *etcdserverpb.TxnReq
 
 // sameCluster refuses the answer of another cluster than the one that was opened. A
 // restored one begins with the same records, so that its transactions may hold before
-// anybody recorded it: what it granted is not used, and tokens are raised beyond it
-// when the namespace is opened again (I2).
+// anybody recorded it: its grants are not used, and tokens are raised beyond it when
+// the namespace is opened again (I2).
 func (s *store) sameCluster(h *etcdserverpb.ResponseHeader) error {
 	id := h.GetClusterId()
 	if s.clusterID.CompareAndSwap(0, id) || s.clusterID.Load() == id {
 		return nil
 	}
-	return fmt.Errorf("tenure: %w: cluster %x of etcd answers, and %x was opened: it was restored or replaced; start this process again",
+	return fmt.Errorf("tenure: %w: cluster %x of etcd answers, and %x was opened: it was restored or replaced; start "+
+		"this process again",
 		driver.ErrStoreChanged, id, s.clusterID.Load())
 }
 

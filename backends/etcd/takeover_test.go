@@ -99,7 +99,7 @@ func BenchmarkTakeover(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		b.StopTimer()
-		heir := startCandidate(b, how)
+		successor := startCandidate(b, how)
 		joined(b, server, how, 2)
 		// Killed at any point between two heartbeats.
 		time.Sleep(time.Duration(len(took)*37%100) * takeoverTTL / 300)
@@ -108,8 +108,8 @@ func BenchmarkTakeover(b *testing.B) {
 		if err := leader.cmd.Process.Kill(); err != nil {
 			b.Fatal(err)
 		}
-		took = append(took, first(b, heir).Sub(start))
-		leader = heir
+		took = append(took, first(b, successor).Sub(start))
+		leader = successor
 	}
 	sampled(b, took)
 	b.ReportMetric(took[len(took)/2].Seconds()/takeoverTTL.Seconds(), "p50-TTL")

@@ -15,11 +15,11 @@ import (
 )
 
 // Watch is one stream of etcd with a watch for each prefix. It ends with the
-// connection, or when the member has lost its leader: whoever asks begins it anew,
-// at the revision that it has seen. Progress notifications move that revision on
-// where nothing changes, so that it is not compacted meanwhile. Among several
-// prefixes the order of revisions holds for each of them; rev is the one that all
-// have reached.
+// connection, or when the member has lost its leader: the caller begins it anew, at
+// the revision that it has seen. Progress notifications move that revision on where
+// nothing changes, so that it is not compacted meanwhile. Among several prefixes
+// the order of revisions holds for each of them; rev is the one that all have
+// reached.
 func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
 	t, m, err := s.begin(ctx, (*route.Routes).Watch)
 	if err != nil {
@@ -30,7 +30,9 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 	return err
 }
 
-func (s *store) watch(ctx context.Context, m *member, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
+func (s *store) watch(
+	ctx context.Context, m *member, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error,
+) error {
 	stream, err := m.watch.Watch(ctx, s.opts...)
 	if err != nil {
 		return fmt.Errorf("tenure: watching: %w", err)
@@ -69,7 +71,8 @@ func (s *store) watch(ctx context.Context, m *member, prefixes []string, after k
 		rev := kv.Rev(resp.Header.GetRevision())
 		changes := make([]kv.Change, len(resp.Events))
 		for n, e := range resp.Events {
-			changes[n] = kv.Change{Key: string(e.Kv.Key), Value: e.Kv.Value, Rev: kv.Rev(e.Kv.ModRevision), Deleted: e.Type == mvccpb.Event_DELETE}
+			changes[n] = kv.Change{Key: string(e.Kv.Key), Value: e.Kv.Value, Rev: kv.Rev(e.Kv.ModRevision),
+				Deleted: e.Type == mvccpb.Event_DELETE}
 			rev = changes[n].Rev
 		}
 		reached[i] = max(reached[i], rev)
@@ -88,7 +91,7 @@ func (s *store) checkWatch(ctx context.Context, resp *etcdserverpb.WatchResponse
 	case resp.Canceled:
 		return fmt.Errorf("tenure: etcd ended a watch: %w", errors.New(resp.CancelReason))
 	case resp.Created && kv.Rev(resp.Header.GetRevision()) < after:
-		// A member that lags tells no revision either; a read waits for it.
+		// A member that lags returns no revision either; a read waits for it.
 		page, err := s.scan(ctx, kv.Range{Prefix: prefix, Limit: 1, KeysOnly: true})
 		if err != nil {
 			return fmt.Errorf("tenure: watching: %w", err)

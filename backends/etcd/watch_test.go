@@ -47,7 +47,9 @@ func TestWatch(t *testing.T) {
 	}
 	seen := map[string][]string{}
 	n, reached := 0, kv.Rev(0)
-	err = st.Watch(bounded(t, 20*time.Second), []string{"watch/a/", "watch/b/"}, before, func(rev kv.Rev, changes []kv.Change) error {
+	err = st.Watch(bounded(t, 20*time.Second), []string{"watch/a/", "watch/b/"}, before, func(
+		rev kv.Rev, changes []kv.Change,
+	) error {
 		if rev < reached {
 			t.Errorf("reached %d after %d", rev, reached)
 		}
@@ -61,17 +63,20 @@ func TestWatch(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, errEnough) || !slices.Equal(seen["watch/a/"], []string{"watch/a/1", "watch/a/2"}) || !slices.Equal(seen["watch/b/"], []string{"watch/b/1", "watch/b/2"}) {
+	if !errors.Is(err, errEnough) || !slices.Equal(seen["watch/a/"], []string{"watch/a/1", "watch/a/2"}) ||
+		!slices.Equal(seen["watch/b/"], []string{"watch/b/1", "watch/b/2"}) {
 		t.Errorf("got %v, %v", seen, err)
 	}
 	never := func(kv.Rev, []kv.Change) error { return errors.New("called") }
-	if err := st.Watch(bounded(t, 20*time.Second), []string{"watch/a/"}, before+1_000_000_000, never); !errors.Is(err, kv.ErrCompacted) {
+	if err := st.Watch(bounded(t, 20*time.Second), []string{"watch/a/"}, before+1_000_000_000,
+		never); !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("from a revision to come: %v, want ErrCompacted", err)
 	}
 	if _, err := client.Compact(t.Context(), int64(before)+1); err != nil {
 		t.Fatal(err)
 	}
-	if err := st.Watch(bounded(t, 20*time.Second), []string{"watch/a/"}, before-1, never); !errors.Is(err, kv.ErrCompacted) {
+	if err := st.Watch(bounded(t, 20*time.Second), []string{"watch/a/"}, before-1,
+		never); !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("from a compacted revision: %v, want ErrCompacted", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -86,7 +91,7 @@ func TestWatch(t *testing.T) {
 // events that it was given of every prefix (O1).
 func TestWatchPosition(t *testing.T) {
 	t.Parallel()
-	// A server of its own: another test compacts what this one is to read.
+	// Its own server: another test compacts revisions that this one reads.
 	client := newClient(t, config(t, servers.New(t, servers.Etcd, &servers.Options{NoSync: true})))
 	opts, err := (&Options{MaxTxnOps: 100}).withDefaults()
 	if err != nil {
@@ -123,11 +128,14 @@ func TestWatchPosition(t *testing.T) {
 	}
 	all := slices.Sorted(slices.Values(slices.Concat(revs...)))
 	delivered, answers := 0, 0
-	err = st.Watch(bounded(t, 30*time.Second), prefixes, kv.Rev(first.Header.Revision), func(rev kv.Rev, changes []kv.Change) error {
+	err = st.Watch(bounded(t, 30*time.Second), prefixes, kv.Rev(first.Header.Revision), func(
+		rev kv.Rev, changes []kv.Change,
+	) error {
 		answers++
 		delivered += len(changes)
 		if upTo, _ := slices.BinarySearch(all, rev+1); upTo > delivered {
-			t.Errorf("after answer %d the position is %d, and %d of the %d events up to it were delivered", answers, rev, delivered, upTo)
+			t.Errorf("after answer %d the position is %d, and %d of the %d events up to it were delivered", answers,
+				rev, delivered, upTo)
 			return errEnough
 		}
 		if delivered == len(all) {

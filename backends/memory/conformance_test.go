@@ -88,7 +88,8 @@ func (o opener) conformanceStore() *conformance.Store {
 		},
 		Calls: func() conformance.Calls {
 			c := store.Counts()
-			return conformance.Calls{Reads: int64(c.Reads), Writes: int64(c.Writes + c.Heartbeats), Waits: int64(c.Watches)}
+			return conformance.Calls{Reads: int64(c.Reads), Writes: int64(c.Writes + c.Heartbeats),
+				Waits: int64(c.Watches)}
 		},
 		Compact: func(context.Context) error {
 			store.Compact()

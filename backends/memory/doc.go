@@ -1,7 +1,7 @@
 // Package memory is the reference store: linearizable, in this process's memory,
-// with switches for what goes wrong with stores and networks. It is for tests,
-// examples and learning, and not for production: nothing survives the process,
-// and no other process can reach it.
+// with switches for faults of stores and networks. It is for tests, examples and
+// learning, and not for production: nothing survives the process, and no other
+// process can reach it.
 //
 // A [Store] is the server. Each backend opened on it stands for one process:
 //
@@ -9,10 +9,9 @@
 //	a, err := memory.Open(ctx, store, "orders", nil)
 //	b, err := memory.Open(ctx, store, "orders", nil)
 //
-// What an accident does to a server, the Store's methods do: Wipe, Restore an
-// older Snapshot, Compact, BreakWatches, Tamper, SetLying. What a network does to
-// one process, Options.Link does: see package kvfault. Counts says what the store
-// was asked.
+// The Store's methods play accidents of a server: Wipe, Restore an older Snapshot,
+// Compact, BreakWatches, Tamper, SetLying. Options.Link plays faults of one
+// process's network: see package kvfault. Counts returns the numbers of calls.
 //
 // # What it does not do
 //

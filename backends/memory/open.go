@@ -45,13 +45,13 @@ func Open(ctx context.Context, s *Store, namespace string, o *Options) (*kv.Back
 	return b, nil
 }
 
-// Config is what a configuration says for this backend.
+// Config is this backend's part of a configuration.
 type Config struct {
 	Namespace string `yaml:"namespace" json:"namespace"`
 }
 
 // Opener chooses this backend in configuration as "memory". Each backend that it
-// opens has a store of its own, which ends with the process.
+// opens has its own store, which ends with the process.
 func Opener() driver.Opener {
 	return driver.NewOpener("memory", func(ctx context.Context, c *Config) (*kv.Backend, error) {
 		return Open(ctx, New(), c.Namespace, nil)

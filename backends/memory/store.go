@@ -23,7 +23,7 @@ const (
 // mutex, gone with the process. Any number of backends, as of different
 // processes, may be opened on one Store. Safe for concurrent use.
 //
-// The methods below New are switches for tests: they do to the store what an
+// The methods below New are switches for tests: they act on the store as an
 // operator or an accident would.
 type Store struct {
 	mu        sync.Mutex
@@ -65,8 +65,8 @@ func (s *Store) Rev() kv.Rev {
 	return s.rev
 }
 
-// SetLying makes the store apply every transaction whatever its conditions and
-// guards say, until it is called with false: a store that opening must refuse.
+// SetLying makes the store apply every transaction, against its conditions and
+// guards, until it is called with false: a store that opening must refuse.
 func (s *Store) SetLying(lying bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,8 @@ func (s *Store) Snapshot() *Snapshot {
 	return &Snapshot{rev: s.rev, records: maps.Clone(s.records)}
 }
 
-// Restore puts a backup in place of what the store holds, its revision included,
-// and breaks every watch.
+// Restore replaces the store's content, its revision included, by a backup, and
+// breaks every watch.
 func (s *Store) Restore(b *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,7 +264,7 @@ func (s *Store) compact(n int) {
 	s.history = slices.Delete(s.history, 0, n)
 }
 
-// read returns a copy: what a caller does with it must not reach the store.
+// read returns a copy: a caller's changes must not reach the store.
 func (s *Store) read(key string) kv.Pair {
 	p, ok := s.records[key]
 	if !ok {
@@ -331,7 +331,9 @@ func (w *watcher) signal() {
 
 var errBroken = errors.New("memory: the watch was broken")
 
-func (s *Store) watch(ctx context.Context, closed <-chan struct{}, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
+func (s *Store) watch(
+	ctx context.Context, closed <-chan struct{}, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error,
+) error {
 	w := &watcher{prefixes: slices.Clone(prefixes), ready: make(chan struct{}, 1)}
 	w.signal()
 	s.mu.Lock()
@@ -365,7 +367,7 @@ func (s *Store) watch(ctx context.Context, closed <-chan struct{}, prefixes []st
 	}
 }
 
-// changes returns what a watcher has not seen, and up to which revision.
+// changes returns the changes that a watcher has not seen, and their revision.
 func (s *Store) changes(w *watcher, after kv.Rev) (kv.Rev, []kv.Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,7 +378,8 @@ func (s *Store) changes(w *watcher, after kv.Rev) (kv.Rev, []kv.Change, error) {
 		return 0, nil, kv.ErrCompacted
 	}
 	var found []kv.Change
-	first, _ := slices.BinarySearchFunc(s.history, after+1, func(c kv.Change, rev kv.Rev) int { return int(c.Rev - rev) })
+	first, _ := slices.BinarySearchFunc(s.history, after+1,
+		func(c kv.Change, rev kv.Rev) int { return int(c.Rev - rev) })
 	for _, c := range s.history[first:] {
 		if w.matches(c.Key) {
 			c.Value = bytes.Clone(c.Value)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestStoreAgainstModel applies random transactions to the store and to a plain
-// map, and compares results, ranges and what a watch tells.
+// map, and compares results, ranges and the changes of a watch.
 func TestStoreAgainstModel(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -33,7 +33,8 @@ func TestStoreAgainstModel(t *testing.T) {
 		cond := kv.Compare{Key: key, Rev: []kv.Rev{have, kv.Absent, kv.Exists, have + 1}[rng.IntN(4)]}
 		holds := cond.Rev == have || cond.Rev == kv.Exists && have != 0
 		op := kv.Op{Key: key, Value: fmt.Append(nil, i), Delete: rng.IntN(3) == 0}
-		out, err := c.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{If: []kv.Compare{cond}, Ops: []kv.Op{op}, Else: []string{key}, Prev: true}}})
+		out, err := c.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{If: []kv.Compare{cond}, Ops: []kv.Op{op},
+			Else: []string{key}, Prev: true}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,8 @@ func TestStoreAgainstModel(t *testing.T) {
 		}
 		if len(want) > 5 {
 			page, err = c.Range(t.Context(), kv.Range{Prefix: prefix, From: want[2], Limit: 2, KeysOnly: true})
-			if err != nil || len(page.Pairs) != 2 || page.Pairs[0].Key != want[2] || page.Pairs[1].Key != want[3] || page.Pairs[0].Value != nil {
+			if err != nil || len(page.Pairs) != 2 || page.Pairs[0].Key != want[2] || page.Pairs[1].Key != want[3] ||
+				page.Pairs[0].Value != nil {
 				t.Fatalf("two keys from %s: %+v, %v", want[2], page, err)
 			}
 		}
@@ -103,7 +105,7 @@ func TestStoreAgainstModel(t *testing.T) {
 	}
 	for key, r := range model {
 		if watched := key[0] != 'c'; watched && seen[key] != r.value || !watched && seen[key] != "" {
-			t.Fatalf("the watch tells %q of %s, want %q", seen[key], key, r.value)
+			t.Fatalf("the watch delivers %q of %s, want %q", seen[key], key, r.value)
 		}
 	}
 }
@@ -189,7 +191,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	for range 200_000 {
 		s.Tamper("k", payload)
 	}
-	if err := c.Watch(t.Context(), []string{"k"}, 1, func(kv.Rev, []kv.Change) error { return nil }); !errors.Is(err, kv.ErrCompacted) {
+	if err := c.Watch(t.Context(), []string{"k"}, 1,
+		func(kv.Rev, []kv.Change) error { return nil }); !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("a watch from the first of 200,000 changes: %v; want ErrCompacted", err)
 	}
 }

@@ -18,13 +18,13 @@ import (
 // record that another process changed meanwhile.
 const maxRounds = 8
 
-// Apply applies what it can of a batch in one Multi. See changelog.Store.
+// Apply applies as much as possible of a batch in one Multi. See changelog.Store.
 //
-// A Multi is all or nothing, and tells which operation was refused. What was
-// compared is then read, on the same connection, whose server has everything by
-// then that the refusal rests on; the transactions that cannot be applied are
-// answered from that, and the rest is sent again (rule A6). A Multi whose reply was
-// lost is never sent again.
+// A Multi is all or nothing, and its error names the refused operation. Then the
+// compared records are read, on the same connection, whose server has applied every
+// write that the refusal depends on; transactions that cannot be applied are
+// answered from that read, and the rest is sent again (rule A6). A Multi whose
+// reply was lost is never sent again.
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
 	a := &application{store: s, batch: b, known: knowledge{make(map[string]found), &s.stats}}
 	var err error
@@ -95,7 +95,7 @@ func (a *application) beat(ctx context.Context) error {
 	return joined(errs...)
 }
 
-// said is what the end of a call says about its server.
+// said is the evidence that the end of a call gives about its server.
 func said(ctx context.Context, err error) route.Outcome {
 	switch {
 	case err == nil, driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry):
@@ -116,7 +116,7 @@ func (a *application) run(ctx context.Context) error {
 			return a.refuse(ctx)
 		}
 		if again {
-			continue // what was just learned may have to be learned with it
+			continue // the records just learned may have to be learned with it
 		}
 		if len(a.left) == 0 {
 			break
@@ -155,9 +155,8 @@ func (a *application) compared() []cond {
 	return conds
 }
 
-// learn reads what has to be known before the rest can be sent; with all of it
-// after a refusal, when everything has to be learned again. It reports whether it
-// read anything.
+// learn reads the records needed before the rest can be sent; with all, after a
+// refusal, every record is read again. It reports whether it read anything.
 func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 	var keys []string
 	want := make(map[string]bool)
@@ -225,8 +224,8 @@ func (a *application) identityCond() *cond {
 	return nil
 }
 
-// sift takes out what is known not to hold. It reports whether the guard or the
-// piggybacked transaction is refused, which it then says in the outcome.
+// sift takes out transactions known not to hold. It reports whether the guard or
+// the piggybacked transaction is refused, and records that in the outcome.
 func (a *application) sift() (refused bool) {
 	failing := func(t *txn) bool {
 		return slices.ContainsFunc(t.conds, func(c cond) bool {
@@ -270,15 +269,16 @@ func (a *application) refuse(ctx context.Context) error {
 	return nil
 }
 
-// send sends what is left. It reports whether that was applied; if not it has
-// learned why.
+// send sends the remaining transactions. It reports whether they were applied; if
+// not it has learned the reason.
 func (a *application) send(ctx context.Context) (done bool, err error) {
 	m := &multi{absent: make(map[string]bool), rights: a.rights}
 	m.txn(&a.guard, &a.known)
 	if c := a.identityCond(); c != nil {
 		id := a.identity.Load()
 		if id == nil || id.marker == "" {
-			return false, fmt.Errorf("tenure: zookeeper: %w: the record %s is not one that this package wrote", driver.ErrStoreChanged, c.key)
+			return false, fmt.Errorf("tenure: zookeeper: %w: the record %s is not one that this package wrote",
+				driver.ErrStoreChanged, c.key)
 		}
 		dir, _ := split(c.node)
 		m.check(dir+"/"+id.marker, anyVersion, effect{key: c.key, kind: marked})
@@ -307,7 +307,7 @@ func (a *application) send(ctx context.Context) (done bool, err error) {
 	}
 	r, err := call(ctx, a.link, func(c *zk.Conn) (reply, error) {
 		parts, err := c.Multi(m.ops...)
-		if len(parts) == len(m.ops) { // whatever it says, it is the store's own answer
+		if len(parts) == len(m.ops) { // with any error in it, it is the store's own answer
 			return reply{parts, err}, nil
 		}
 		return reply{}, err
@@ -336,7 +336,7 @@ func (a *application) refused(ctx context.Context, m *multi, at int, cause error
 	switch {
 	case e.kind == marked:
 		if v, _ := a.known.judge(*a.identityCond()); v == holds {
-			a.known.fresh[e.key] = found{} // another one than its version says, or what is left of it
+			a.known.fresh[e.key] = found{} // another node than its version says, or the rest of one
 		}
 	case e.kind == born && errors.Is(cause, zk.ErrNodeExists) && !a.known.fresh[e.key].exists:
 		a.removed(e.key, nodeOf(m.ops[at]))
@@ -376,10 +376,10 @@ func nodeOf(op any) string {
 	return ""
 }
 
-// applied takes over the answer to a Multi that was applied. former is what was
-// known of the records before it was sent.
+// applied takes over the answer to a Multi that was applied. former has the records
+// as known before it was sent.
 func (a *application) applied(m *multi, parts []zk.MultiResponse, former []stat) {
-	rev := kv.Rev(a.link.tap.zxid.Load()) // of this write or a later one
+	rev := kv.Rev(a.link.wire.zxid.Load()) // of this write or a later one
 	for _, p := range parts {
 		if p.Stat != nil {
 			rev = kv.Rev(p.Stat.Mzxid) // all have the same
@@ -396,7 +396,8 @@ func (a *application) applied(m *multi, parts []zk.MultiResponse, former []stat)
 		case changed:
 			now := statOf(parts[i].Stat)
 			if e.former.created != 0 && e.former.created != now.created {
-				strange = fmt.Errorf("tenure: zookeeper: %w: the record %s was deleted and made again", driver.ErrStoreChanged, e.key)
+				strange = fmt.Errorf("tenure: zookeeper: %w: the record %s was deleted and made again",
+					driver.ErrStoreChanged, e.key)
 			}
 			before[e.key] = previous(former[i], now)
 			a.stats.put(e.key, now)
@@ -433,8 +434,8 @@ func previous(former, now stat) kv.Rev {
 	return 0
 }
 
-// explain reads what the transactions ask for: those that were applied, Then, and
-// the others, Else. Where that fails, the outcome of what was applied is unknown.
+// explain reads the records that the transactions ask for: applied ones by Then,
+// the others by Else. Where that fails, the outcome of the applied ones is unknown.
 func (a *application) explain(ctx context.Context) {
 	var keys []string
 	index := make(map[string]int)

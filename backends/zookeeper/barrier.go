@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// barrier is one write that changes nothing, for everybody who asked for one before
-// it was sent.
+// barrier is one write that changes nothing, shared by all calls that asked for one
+// before it was sent.
 type barrier struct {
 	done chan struct{}
 	at   kv.Rev
@@ -57,8 +57,8 @@ func (l *link) catchUp(ctx context.Context, node string) (kv.Rev, error) {
 	}
 }
 
-// caughtUp is catchUp without reading the server's zxid: one that stands
-// alone has applied what it acknowledged.
+// caughtUp is catchUp without reading the server's zxid: one that stands alone has
+// applied every write that it acknowledged.
 func (l *link) caughtUp(ctx context.Context, node string) error {
 	if l.alone {
 		return nil
@@ -80,6 +80,6 @@ func (l *link) raise(b, former *barrier, node string) {
 	} else {
 		_, b.err = l.conn.Multi(&zk.CheckVersionRequest{Path: node, Version: anyVersion})
 	}
-	b.at = kv.Rev(l.tap.zxid.Load())
+	b.at = kv.Rev(l.wire.zxid.Load())
 	close(b.done)
 }

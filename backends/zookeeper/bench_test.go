@@ -16,7 +16,8 @@ import (
 
 func join(t testing.TB, b driver.Backend, node string) driver.Session {
 	t.Helper()
-	m := driver.Member{Session: driver.SessionID(fmt.Sprintf("%s-%d", node, time.Now().UnixNano())), Node: node, TTL: 10 * time.Second}
+	m := driver.Member{Session: driver.SessionID(fmt.Sprintf("%s-%d", node, time.Now().UnixNano())), Node: node,
+		TTL: 10 * time.Second}
 	s, err := b.Join(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +53,8 @@ func acquire(t testing.TB, s driver.Session, c []driver.Claim) ([]driver.Acquire
 }
 
 // warmUps is how many calls of BenchmarkAcquire10000 are not counted: a server has
-// just started, and its virtual machine still interprets what it runs. The very
-// first is reported apart, as cold-ms.
+// just started, and its virtual machine still interprets its code. The very first
+// is reported apart, as cold-ms.
 const warmUps = 3
 
 // BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, each
@@ -99,7 +100,7 @@ func BenchmarkAcquire10000(b *testing.B) {
 		once := func() time.Duration {
 			b.StopTimer()
 			n++
-			heir := join(b, be, fmt.Sprint("n", n))
+			successor := join(b, be, fmt.Sprint("n", n))
 			if err := s.Close(b.Context()); err != nil {
 				b.Fatal(err)
 			}
@@ -108,8 +109,8 @@ func BenchmarkAcquire10000(b *testing.B) {
 			}
 			b.StartTimer()
 			start := time.Now()
-			_, next = acquire(b, heir, next)
-			s = heir
+			_, next = acquire(b, successor, next)
+			s = successor
 			return time.Since(start)
 		}
 		timed(b, warmUps, once)
@@ -150,7 +151,8 @@ func empty(b *testing.B, conn *zk.Conn, dir string) {
 // fresh opens a namespace that nobody used before.
 func fresh(b *testing.B, server *servers.Server, name string) *Backend {
 	b.Helper()
-	be, err := Open(b.Context(), []string{server.Addr()}, fmt.Sprint("bench/", name, time.Now().UnixNano()), &Options{Create: true})
+	be, err := Open(b.Context(), []string{server.Addr()}, fmt.Sprint("bench/", name, time.Now().UnixNano()),
+		&Options{Create: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -161,8 +163,8 @@ func fresh(b *testing.B, server *servers.Server, name string) *Backend {
 const (
 	// warmHandovers are not counted, of either kind; see warmUps.
 	warmHandovers = 1000
-	// handoverRest is between two of them: what others read after one is not the next
-	// one's cost.
+	// handoverRest is the pause between two of them: reads by others after one are
+	// not a cost of the next.
 	handoverRest = 3 * time.Millisecond
 )
 
@@ -281,7 +283,7 @@ func BenchmarkHandover(b *testing.B) {
 		}
 		timed(b, warmHandovers, once)
 	})
-	// What no handover between two who each write can beat: a write, another client's
+	// The lower bound of a hand-over between two writers: a write, another client's
 	// event and read of it, and its write.
 	b.Run("bare", func(b *testing.B) {
 		node := fmt.Sprint("/handover-bare", time.Now().UnixNano())
@@ -335,7 +337,7 @@ func TestWatches(t *testing.T) {
 	if err != nil || len(view.Shards) != 10_000 {
 		t.Fatal(len(view.Shards), err)
 	}
-	// It follows until it is told of one more member.
+	// It follows until it sees one more member.
 	done := make(chan error, 1)
 	go func() {
 		beats := []driver.Beat{{Session: view.Members[0].Session}}

@@ -38,8 +38,8 @@ func TestConformanceEnsemble(t *testing.T) {
 	conformance.Test(t, harness(t, nil, cluster.Members()...))
 }
 
-// TestConformanceNetwork runs what has to do with networks through a proxy that
-// knows nothing but where a packet ends.
+// TestConformanceNetwork runs the cases about networks through a proxy that parses
+// only the boundaries of packets.
 func TestConformanceNetwork(t *testing.T) {
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	conformance.Test(t, harness(t, func(t testing.TB) (string, *conformance.Wire) {
@@ -99,10 +99,12 @@ func serverVersion(addr string) (string, error) {
 	return string(version[1]), nil
 }
 
-// harness runs the suite on the members of an ensemble. Each case has a namespace
-// of its own. Without a network, faults are caused between the backend and its
+// harness runs the suite on the members of an ensemble. Each case has its own
+// namespace. Without a network, faults are caused between the backend and its
 // client.
-func harness(t *testing.T, network func(testing.TB) (string, *conformance.Wire), members ...*servers.Server) conformance.Harness {
+func harness(
+	t *testing.T, network func(testing.TB) (string, *conformance.Wire), members ...*servers.Server,
+) conformance.Harness {
 	admin := client(t, members...)
 	user := members[0].User()
 	super := "digest:" + zk.DigestACL(0, members[0].Admin().User(), members[0].Admin().Password())[0].ID
@@ -120,7 +122,8 @@ func harness(t *testing.T, network func(testing.TB) (string, *conformance.Wire),
 				admin: admin, servers: addrs(members), count: new(traffic),
 				namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1)),
 			}
-			s.options = Options{Create: true, Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{super}, dial: s.count.dial}
+			s.options = Options{Create: true, Root: root, User: user.User(), Password: Secret(user.Password()),
+				Admins: []string{super}, dial: s.count.dial}
 			return s.conformance(t, network)
 		},
 	}
@@ -152,7 +155,9 @@ func (s *suiteStore) open(ctx context.Context, servers []string, namespace strin
 
 func asItIs[T any](v T) T { return v }
 
-func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (string, *conformance.Wire)) *conformance.Store {
+func (s *suiteStore) conformance(
+	t testing.TB, network func(testing.TB) (string, *conformance.Wire),
+) *conformance.Store {
 	keys, err := kv.NewKeys(s.namespace)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +174,8 @@ func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (string,
 			return s.open(ctx, s.servers, s.namespace+suffix, nil, asItIs, asItIs)
 		},
 		OpenLying: func(ctx context.Context) (driver.Backend, error) {
-			return s.open(ctx, s.servers, s.namespace, nil, func(s changelog.Store) changelog.Store { return lying{s} }, asItIs)
+			return s.open(ctx, s.servers, s.namespace, nil, func(s changelog.Store) changelog.Store { return lying{s} },
+				asItIs)
 		},
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
 			if network != nil {
@@ -199,7 +205,9 @@ func (s *suiteStore) conformance(t testing.TB, network func(testing.TB) (string,
 		},
 	}
 	if len(s.servers) > 1 {
-		store.OpenSeveral = func(ctx context.Context) (driver.Backend, []*conformance.Wire, error) { return s.several(ctx, t) }
+		store.OpenSeveral = func(ctx context.Context) (driver.Backend, []*conformance.Wire, error) {
+			return s.several(ctx, t)
+		}
 	}
 	return store
 }
@@ -237,7 +245,7 @@ func (s *suiteStore) below(node string) ([]string, error) {
 	return all, nil
 }
 
-// removeBelow removes what is below a node, and what others put there meanwhile.
+// removeBelow removes the nodes below a node, and those that others put there meanwhile.
 func (s *suiteStore) removeBelow(node string) error {
 	for {
 		all, err := s.below(node)
@@ -245,7 +253,8 @@ func (s *suiteStore) removeBelow(node string) error {
 			return err
 		}
 		for _, n := range slices.Backward(all) {
-			if err := s.admin.Delete(n, -1); err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNotEmpty) {
+			if err := s.admin.Delete(n, -1); err != nil && !errors.Is(err, zk.ErrNoNode) &&
+				!errors.Is(err, zk.ErrNotEmpty) {
 				return err
 			}
 		}
@@ -336,9 +345,10 @@ func frame(b []byte) int {
 	return 4 + int(b[0])<<24 + int(b[1])<<16 + int(b[2])<<8 + int(b[3])
 }
 
-// isWrite tells create, delete, setData and multi from other packets.
+// isWrite reports whether a packet is a create, delete, setData or multi.
 func isWrite(frame []byte) bool {
-	return len(frame) >= 12 && frame[8] == 0 && frame[9] == 0 && frame[10] == 0 && slices.Contains([]byte{1, 2, 5, 14}, frame[11])
+	return len(frame) >= 12 && frame[8] == 0 && frame[9] == 0 && frame[10] == 0 &&
+		slices.Contains([]byte{1, 2, 5, 14}, frame[11])
 }
 
 func proxyWire(t testing.TB, p *faultproxy.Proxy) *conformance.Wire {

@@ -62,11 +62,11 @@ func (o *Options) link() func(ctx context.Context, server string) (*link, error)
 	}
 }
 
-// askTimeout bounds how long a server is asked what it is.
+// askTimeout bounds the question to a server whether it stands alone.
 const askTimeout = 200 * time.Millisecond
 
 // standsAlone asks a server whether it is no member of an ensemble, by a command
-// that is allowed by default. One that does not tell may be a member.
+// that is allowed by default. One that does not answer may be a member.
 func standsAlone(ctx context.Context, dial dialer, server string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

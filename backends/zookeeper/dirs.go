@@ -12,8 +12,8 @@ import (
 )
 
 // layout is the fixed directories of a namespace, below its own, and whether their
-// nodes are permanent: those are what tokens, fences and log numbers rest on, and
-// nobody but an administrator may delete one.
+// nodes are permanent: tokens, fences and log numbers depend on those, and only an
+// administrator may delete one.
 var layout = []struct {
 	name      string
 	permanent bool
@@ -81,7 +81,8 @@ func (s *store) makeDirs(ctx context.Context, lk *link, dirs []string) error {
 		return struct{}{}, joined(errs...)
 	})
 	if errors.Is(err, zk.ErrNoNode) {
-		return fmt.Errorf("tenure: zookeeper: %w: a directory of the namespace is gone: %w", driver.ErrStoreChanged, err)
+		return fmt.Errorf("tenure: zookeeper: %w: a directory of the namespace is gone: %w", driver.ErrStoreChanged,
+			err)
 	}
 	if err != nil {
 		return err
@@ -103,7 +104,8 @@ func create(c *zk.Conn, node string, acl []zk.ACL) error {
 	case err == nil || errors.Is(err, zk.ErrNodeExists):
 		return nil
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Errorf("making %s: %w: the node above it is another user's; let Options.User create nodes there, or use another Options.Root", node, err)
+		return fmt.Errorf("making %s: %w: the node above it is another user's; let Options.User create nodes there, "+
+			"or use another Options.Root", node, err)
 	default:
 		return fmt.Errorf("making %s: %w", node, err)
 	}

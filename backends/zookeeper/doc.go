@@ -9,20 +9,20 @@
 //   - A revision is a zxid: the Mzxid of a record. ZooKeeper compares data versions,
 //     which fix no revision by themselves, because a node that was deleted and made
 //     again counts from 0. So a revision is mapped to the version that was seen with
-//     it, and what a fence rests on is never deleted: the run-time role has no right
-//     to. A namespace that was removed and made again is told by a node named after
-//     its random id, which every write checks.
-//   - A batch is one Multi, all or nothing. When it is refused, what it compared is
-//     read on the same connection; what cannot be applied is answered from that, and
-//     the rest is sent again. Several travel at once.
-//   - A change log of package changelog has the versions of what another process wrote,
-//     in lines of this package below its own. So the successor of a hand-over commits
-//     without a read.
+//     it, and a record that a fence depends on is never deleted: the run-time role
+//     has no right to. A namespace that was removed and made again is detected by a
+//     node named after its random id, which every write checks.
+//   - A batch is one Multi, all or nothing. When it is refused, the compared records
+//     are read on the same connection; transactions that cannot be applied are
+//     answered from that, and the rest is sent again. Several travel at once.
+//   - A change log of package changelog has the versions of the records that another
+//     process wrote, in lines that this package adds. So the successor of a hand-over
+//     commits without a read.
 //   - ZooKeeper has no check that a node does not exist: creating and deleting it in
 //     the same Multi is one.
 //   - A read follows a write that changes nothing, shared by all reads that wait for
 //     one. ZooKeeper's sync is not enough: on the leader it may answer before the
-//     leader itself has applied what a follower acknowledged.
+//     leader itself has applied a write that a follower acknowledged.
 //   - A connection is used until it breaks, and never by the client library again:
 //     whatever was in flight has an unknown outcome, and nothing is sent late. The
 //     next server is asked where one refuses, and beside one that takes long.
@@ -31,7 +31,7 @@
 //     it follows, however many shards it wants.
 //   - Heartbeats have their own connections (rule E4), and so have reads. All go to
 //     one server, until a heartbeat beside a late one is answered by another: then
-//     all move there, and what the silent server owes ends with an unknown outcome.
+//     all move there, and calls to the silent server end with an unknown outcome.
 //
 // [Backend.GuardOps] is the fence for a Multi of the application's own.
 //
@@ -42,5 +42,5 @@
 // former owner remembers. It does not compare clocks, and starts no server. It does
 // not use the dynamic configuration of an ensemble: name all servers.
 //
-// What is stored in which node, rights, limits and costs: docs/backends/zookeeper.md.
+// Nodes, rights, limits and costs: docs/backends/zookeeper.md.
 package zookeeper

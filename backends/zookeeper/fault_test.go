@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
-// try repeats a call until it succeeds, each time with a bound of its own, as core
-// does with heartbeats. It returns the errors on the way.
+// try repeats a call until it succeeds, each time with its own bound, as core does
+// with heartbeats. It returns the errors on the way.
 func try(t *testing.T, what string, each time.Duration, do func(ctx context.Context) error) []error {
 	t.Helper()
 	all := bounded(t, time.Minute)
@@ -53,7 +53,8 @@ func entries(t *testing.T, b *Backend, shard driver.ShardID) string {
 }
 
 func appendOf(f driver.Fence, n driver.WriteNo, text string) []driver.Write {
-	return []driver.Write{{Fence: f, Number: n, Nonce: driver.Nonce(n), Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte(text)}}}}
+	return []driver.Write{{Fence: f, Number: n, Nonce: driver.Nonce(n),
+		Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte(text)}}}}
 }
 
 func commit(ctx context.Context, s driver.Session, f driver.Fence, n driver.WriteNo, text string) error {
@@ -68,7 +69,8 @@ func commit(ctx context.Context, s driver.Session, f driver.Fence, n driver.Writ
 // nothing that matters hangs on them.
 func TestSessionExpired(t *testing.T) {
 	t.Parallel()
-	server := servers.New(t, servers.ZooKeeper, &servers.Options{Config: []string{"tickTime = 100", "maxSessionTimeout = 1000"}})
+	server := servers.New(t, servers.ZooKeeper,
+		&servers.Options{Config: []string{"tickTime = 100", "maxSessionTimeout = 1000"}})
 	proxy, err := faultproxy.New(server.Addr(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +141,7 @@ func TestConnectionsLost(t *testing.T) {
 	}
 	for range 3 {
 		sessions := []int64{}
-		for _, l := range []*line{b.store.beats[b.store.routes.Current()], b.store.writes, b.store.reads} {
+		for _, l := range []*connector{b.store.beats[b.store.routes.Current()], b.store.writes, b.store.reads} {
 			lk, err := l.link(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -200,8 +202,9 @@ func TestLeaderLost(t *testing.T) {
 		try(t, "a commit", 2*time.Second, func(ctx context.Context) error {
 			err := commit(ctx, s, fence, number, text)
 			var conflict *driver.ConflictError
-			if errors.As(err, &conflict) && conflict.Head.Number == number && conflict.Head.Nonce == driver.Nonce(number) {
-				return nil // what was unknown was applied
+			if errors.As(err, &conflict) && conflict.Head.Number == number &&
+				conflict.Head.Nonce == driver.Nonce(number) {
+				return nil // the write with an unknown outcome was applied
 			}
 			return err
 		})
@@ -224,7 +227,7 @@ func TestLeaderLost(t *testing.T) {
 	}
 }
 
-// leaderOf asks each member what it is.
+// leaderOf asks each member for its role.
 func leaderOf(t *testing.T, members []*servers.Server) *servers.Server {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -239,8 +242,8 @@ func leaderOf(t *testing.T, members []*servers.Server) *servers.Server {
 	return nil
 }
 
-// ask sends one of the server's commands of four letters. The answer is empty if
-// there is none.
+// ask sends one of the server's commands of four letters. Without an answer it
+// returns "".
 func ask(t *testing.T, s *servers.Server, command string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
@@ -328,7 +331,8 @@ func TestStoppedMember(t *testing.T) {
 		},
 		func(ctx context.Context) error { // the watch is there, too
 			v, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
-			if err == nil && !slices.ContainsFunc(v.Members, func(m driver.Member) bool { return m.Session == other.ID() }) {
+			if err == nil && !slices.ContainsFunc(v.Members,
+				func(m driver.Member) bool { return m.Session == other.ID() }) {
 				err = errors.New("not told of the new member")
 			}
 			return err
@@ -361,7 +365,9 @@ func TestSlowServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	conns := proxy.Conns()
-	at := slices.IndexFunc(conns, func(c *faultproxy.Conn) bool { return c.Client().String() == lk.tap.LocalAddr().String() })
+	at := slices.IndexFunc(conns, func(c *faultproxy.Conn) bool {
+		return c.Client().String() == lk.wire.LocalAddr().String()
+	})
 	if err := conns[at].Set(faultproxy.Faults{Replies: faultproxy.Flow{Hold: true}}); err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +408,8 @@ func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lk, err := b.store.writes.link(t.Context()); err == nil && lk.server == members[first].Addr() && b.store.routes.Current() == first {
+		if lk, err := b.store.writes.link(t.Context()); err == nil && lk.server == members[first].Addr() &&
+			b.store.routes.Current() == first {
 			t.Cleanup(func() { b.Close() })
 			return b
 		}
@@ -465,8 +472,8 @@ func TestMadeAgain(t *testing.T) {
 	if err := admin.Delete(node, -1); err != nil {
 		t.Fatal(err)
 	}
-	heir := join(t, openOn(t, Options{}, server), "n2")
-	res, err := heir.Acquire(t.Context(), claims(1))
+	successor := join(t, openOn(t, Options{}, server), "n2")
+	res, err := successor.Acquire(t.Context(), claims(1))
 	if err == nil {
 		err = res[0].Err
 	}
@@ -546,7 +553,7 @@ func TestVersionsDoNotPass(t *testing.T) {
 }
 
 // TestPacketLimit fills transactions to what Limits allow, with long names: the
-// server takes them, and what is more is refused before it is sent.
+// server takes them, and larger ones are refused before they are sent.
 func TestPacketLimit(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -587,7 +594,8 @@ func TestLaggingFollower(t *testing.T) {
 	writer := openOn(t, Options{}, members[0])
 	s := join(t, writer, "n1")
 	granted, _ := acquire(t, s, claims(1))
-	readers := []*Backend{openOn(t, Options{}, members[0]), openOn(t, Options{}, members[1]), openOn(t, Options{}, members[2])}
+	readers := []*Backend{openOn(t, Options{}, members[0]), openOn(t, Options{}, members[1]),
+		openOn(t, Options{}, members[2])}
 	for n := driver.WriteNo(1); n <= 50; n++ {
 		if err := commit(t.Context(), s, granted[0].Fence, n, "x"); err != nil {
 			t.Fatal(err)

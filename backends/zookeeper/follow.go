@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// rederive is how often what is followed is read anew without a watch having
-// fired (rule S13).
+// rederive is the period after which followed records are read anew without a watch
+// having fired (rule S13).
 const rederive = 15 * time.Second
 
 // watches collects the nodes whose watches fired. The client library calls fire as
@@ -41,7 +41,7 @@ func (w *watches) fire(node string) {
 	}
 }
 
-// take returns what fired since the last call.
+// take returns the nodes whose watches fired since the last call.
 func (w *watches) take() map[string]struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *watches) take() map[string]struct{} {
 	return fired
 }
 
-// Follow keeps watches on what is followed. See changelog.Store.
+// Follow keeps watches on the followed nodes. See changelog.Store.
 //
 // A watch fires once, so it is armed again by the read that answers it, and a read
 // never precedes its watch. When the connection ends, so do all watches: everything
@@ -120,7 +120,7 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 	if err := f.all(ctx, lk, true); err != nil {
 		return f.ended(lk, err)
 	}
-	if err := f.tell(at); err != nil {
+	if err := f.deliver(at); err != nil {
 		return err
 	}
 	again := time.NewTicker(rederive)
@@ -128,10 +128,10 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 	for {
 		select {
 		case <-w.wake:
-			// What fired later than this is not in the reads, and not promised.
-			at = kv.Rev(lk.tap.zxid.Load())
+			// Changes whose watches fire later are not in the reads, and not promised.
+			at = kv.Rev(lk.wire.zxid.Load())
 			// A list in which a node is missing is behind the events of the transaction
-			// that deleted it: what else that wrote is read before it is delivered.
+			// that deleted it: its other writes are read before it is delivered.
 			ours := false
 			for listed := true; listed && err == nil; {
 				fired := w.take()
@@ -144,7 +144,7 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 				continue // another follower's, on the same link
 			}
 		case <-again.C:
-			at = kv.Rev(lk.tap.zxid.Load())
+			at = kv.Rev(lk.wire.zxid.Load())
 			err = f.all(ctx, lk, false)
 		case <-lk.down:
 			return errEnded
@@ -154,7 +154,7 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 		if err != nil {
 			return f.ended(lk, err)
 		}
-		if err := f.tell(at); err != nil {
+		if err := f.deliver(at); err != nil {
 			return err
 		}
 	}
@@ -168,8 +168,8 @@ func (f *follower) ended(lk *link, err error) error {
 	return readError(err)
 }
 
-// tell delivers everything that is known.
-func (f *follower) tell(at kv.Rev) error {
+// deliver delivers every known record.
+func (f *follower) deliver(at kv.Rev) error {
 	page := &kv.Page{Rev: at, Pairs: make([]kv.Pair, 0, len(f.records))}
 	for _, r := range f.records {
 		if r.exists {
@@ -197,8 +197,8 @@ func (f *follower) all(ctx context.Context, lk *link, arm bool) error {
 	return f.load(ctx, lk, f.alone, arm)
 }
 
-// some reads what fired, and arms it again. It reports whether there was anything to
-// read.
+// some reads the nodes whose watches fired, and arms them again. It reports whether
+// there was anything to read.
 func (f *follower) some(ctx context.Context, lk *link, fired map[string]struct{}) (read bool, err error) {
 	var nodes []watched
 	for _, sc := range f.scopes {
@@ -260,8 +260,8 @@ func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) 
 
 // load reads records, and arms the watches of all or, else, of those that have none.
 // One of a directory that is gone stays as it was, until the directory's own watch,
-// which must follow, has it listed: only then is what else its removal wrote sure to
-// be read.
+// which must follow, has it listed: only then are the other writes of its removal
+// sure to be read.
 func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool) error {
 	if len(nodes) == 0 {
 		return nil
@@ -298,7 +298,8 @@ func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool
 	}
 	for i, n := range nodes {
 		if old, ok := f.records[n.node]; ok && all[i].exists && all[i].stat.rev < old.stat.rev {
-			return fmt.Errorf("%s has revision %d after %d was read: the store went back", n.node, all[i].stat.rev, old.stat.rev)
+			return fmt.Errorf("%s has revision %d after %d was read: the store went back", n.node, all[i].stat.rev,
+				old.stat.rev)
 		}
 		f.remember(n.key, all[i])
 		if all[i].exists || alone[n.node] {

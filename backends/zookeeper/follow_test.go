@@ -26,7 +26,7 @@ type stepped struct {
 	fired *watches
 	dir   string
 	admin *zk.Conn
-	page  *kv.Page // told last
+	page  *kv.Page // delivered last
 }
 
 // fromNew is the store of a namespace that nobody used before.
@@ -54,10 +54,11 @@ func step(t *testing.T) *stepped {
 		t.Fatal(err)
 	}
 	st := &stepped{t: t, link: lk, fired: newWatches(), dir: sc.dir, admin: client(t, server)}
-	st.follower = &follower{store: s, scopes: []scope{sc}, records: make(map[string]followed), fn: func(p *kv.Page) error {
-		st.page = p
-		return nil
-	}}
+	st.follower = &follower{store: s, scopes: []scope{sc}, records: make(map[string]followed),
+		fn: func(p *kv.Page) error {
+			st.page = p
+			return nil
+		}}
 	t.Cleanup(lk.watch(st.fired))
 	return st
 }
@@ -94,7 +95,7 @@ func (s *stepped) take(node string) map[string]struct{} {
 	}
 }
 
-// some reads what fired, as often as follower.on does.
+// some reads nodes whose watches fired, as often as follower.on does.
 func (s *stepped) some(fired map[string]struct{}) {
 	s.t.Helper()
 	for listed := true; listed; fired = s.fired.take() {
@@ -104,10 +105,10 @@ func (s *stepped) some(fired map[string]struct{}) {
 	}
 }
 
-// logs are what the follower tells, as name=value.
+// logs are the records that the follower delivers, as name=value.
 func (s *stepped) logs() string {
 	s.t.Helper()
-	s.do("tell", s.tell(1))
+	s.do("deliver", s.deliver(1))
 	var all []string
 	for _, p := range s.page.Pairs {
 		_, name := split(p.Key)
@@ -125,20 +126,20 @@ func TestFollowNewChangeLog(t *testing.T) {
 	s.create("n", "1")
 	s.do("again", s.all(t.Context(), s.link, false))
 	if got := s.logs(); got != "n=1" {
-		t.Fatalf("told %q", got)
+		t.Fatalf("delivered %q", got)
 	}
 	s.some(s.take(s.dir))
 	_, err := s.admin.Set(s.dir+"/n", []byte("2"), -1)
 	s.do("set", err)
 	s.some(s.take(s.dir + "/n"))
 	if got := s.logs(); got != "n=2" {
-		t.Errorf("told %q, want n=2", got)
+		t.Errorf("delivered %q, want n=2", got)
 	}
 }
 
-// TestFollowRemovedChangeLog: a change log that is gone when it is read is told as gone only
-// together with what the transaction wrote that removed it, and is followed again
-// when it is made again.
+// TestFollowRemovedChangeLog: a change log that is gone when it is read is delivered as gone
+// only together with the other writes of the transaction that removed it, and is followed
+// again when it is made again.
 func TestFollowRemovedChangeLog(t *testing.T) {
 	t.Parallel()
 	for name, arm := range map[string]bool{"event": true, "again": false} {
@@ -148,33 +149,35 @@ func TestFollowRemovedChangeLog(t *testing.T) {
 			s.create("a", "1")
 			s.create("b", "1")
 			s.do("all", s.all(t.Context(), s.link, true))
-			_, err := s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1}, &zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("tombstone"), Version: -1})
+			_, err := s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1},
+				&zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("tombstone"), Version: -1})
 			s.do("remove", err)
 			// As a read of everything does that has listed a, and read b, before that.
 			s.do("load", s.load(t.Context(), s.link, []watched{{s.scopes[0].base + "a", s.dir + "/a"}}, arm))
 			if got := s.logs(); got != "a=1 b=1" {
-				t.Errorf("told %q, want both as they were", got)
+				t.Errorf("delivered %q, want both as they were", got)
 			}
 			s.create("a", "2")
 			s.some(s.take(s.dir))
 			if got := s.logs(); got != "a=2 b=tombstone" {
-				t.Errorf("told %q, want both as they are", got)
+				t.Errorf("delivered %q, want both as they are", got)
 			}
 			_, err = s.admin.Set(s.dir+"/a", []byte("3"), -1)
 			s.do("set", err)
 			s.some(s.take(s.dir + "/a"))
-			_, err = s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1}, &zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("again"), Version: -1})
+			_, err = s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1},
+				&zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("again"), Version: -1})
 			s.do("remove", err)
 			s.some(s.take(s.dir))
 			if got := s.logs(); got != "b=again" {
-				t.Errorf("told %q, want b=again", got)
+				t.Errorf("delivered %q, want b=again", got)
 			}
 		})
 	}
 }
 
-// TestFollowOnlyItsOwn: what another follower of the same link asked for costs
-// nothing and tells nothing.
+// TestFollowOnlyItsOwn: another follower of the same link costs nothing and
+// delivers nothing here.
 func TestFollowOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 	s, ns := fromNew(t, pool.Get(t, servers.ZooKeeper, nil))
@@ -184,16 +187,16 @@ func TestFollowOnlyItsOwn(t *testing.T) {
 	follow := func(who, prefix string) {
 		go func() {
 			ended <- s.Follow(ctx, []string{prefix}, func(p *kv.Page) error {
-				told := []string{who}
+				got := []string{who}
 				for _, r := range p.Pairs {
-					told = append(told, string(r.Value))
+					got = append(got, string(r.Value))
 				}
-				pages <- told
+				pages <- got
 				return nil
 			})
 		}()
 		if got := <-pages; !slices.Equal(got, []string{who}) {
-			t.Fatalf("told %q at first", got)
+			t.Fatalf("delivered %q at first", got)
 		}
 	}
 	follow("logs", ns+"/!feed/")
@@ -202,15 +205,17 @@ func TestFollowOnlyItsOwn(t *testing.T) {
 	logs := 0
 	for i := range beats {
 		op := kv.Op{Key: ns + "/!beat/x", Value: fmt.Append(nil, i)}
-		if out, err := s.Apply(t.Context(), &changelog.Batch{Batch: kv.Batch{Heartbeat: true, Txns: []kv.Txn{{Ops: []kv.Op{op}}}}}); err != nil || !out.Results[0].OK {
+		if out, err := s.Apply(t.Context(),
+			&changelog.Batch{Batch: kv.Batch{Heartbeat: true, Txns: []kv.Txn{{Ops: []kv.Op{op}}}}}); err != nil ||
+			!out.Results[0].OK {
 			t.Fatal(out, err)
 		}
-		for told := false; !told; {
+		for seen := false; !seen; {
 			got := <-pages
 			if got[0] == "logs" {
 				logs++
 			}
-			told = slices.Equal(got, []string{"beats", fmt.Sprint(i)})
+			seen = slices.Equal(got, []string{"beats", fmt.Sprint(i)})
 		}
 	}
 	cancel()
@@ -219,8 +224,8 @@ func TestFollowOnlyItsOwn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if logs > beats/3 { // each is told again every 15 s
-		t.Errorf("change logs were told %d times of %d heartbeats", logs, beats)
+	if logs > beats/3 { // each is delivered again every 15 s
+		t.Errorf("change logs were delivered %d times of %d heartbeats", logs, beats)
 	}
 }
 
@@ -228,14 +233,16 @@ func TestFollowOnlyItsOwn(t *testing.T) {
 func TestErrorsAreOneLine(t *testing.T) {
 	t.Parallel()
 	first, second := errors.New("first"), errors.New("second")
-	if err := joined(nil, first, nil, second); err.Error() != "first; second" || !errors.Is(err, first) || !errors.Is(err, second) {
+	if err := joined(nil, first, nil, second); err.Error() != "first; second" || !errors.Is(err, first) ||
+		!errors.Is(err, second) {
 		t.Errorf("%q", err)
 	}
 	if err := joined(nil, nil); err != nil {
 		t.Error(err)
 	}
 	_, err := Open(bounded(t, 10*time.Second), []string{"127.0.0.1:1", "127.0.0.1:2"}, "app", nil)
-	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "127.0.0.1:1") || !strings.Contains(err.Error(), "127.0.0.1:2") {
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "127.0.0.1:1") ||
+		!strings.Contains(err.Error(), "127.0.0.1:2") {
 		t.Errorf("%q", err)
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// FuzzTap cuts what comes from a server in two ways: what is learned of it does not
-// depend on where the network cut it.
-func FuzzTap(f *testing.F) {
+// FuzzFrames cuts a server's bytes in two ways: the result does not depend on where
+// the network cuts them.
+func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0}, uint8(3))
 	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2}, uint8(5))
 	f.Add([]byte{0x80, 0, 0, 0, 0}, uint8(1))
 	f.Fuzz(func(t *testing.T, stream []byte, size uint8) {
-		whole, cut := newTap(nil, nil), newTap(nil, nil)
+		whole, cut := newObservedConn(nil, nil), newObservedConn(nil, nil)
 		whole.feed(stream)
 		for rest := stream; len(rest) > 0; {
 			n := min(len(rest), int(size%32)+1)
@@ -25,7 +25,8 @@ func FuzzTap(f *testing.F) {
 			t.Errorf("zxid %d, and %d in pieces of %d bytes", a, b, size%32+1)
 		}
 		if whole.have != cut.have || whole.left != cut.left || whole.head != cut.head {
-			t.Errorf("the state is %v %d %d, and in pieces %v %d %d", whole.head, whole.have, whole.left, cut.head, cut.have, cut.left)
+			t.Errorf("the state is %v %d %d, and in pieces %v %d %d", whole.head, whole.have, whole.left, cut.head,
+				cut.have, cut.left)
 		}
 	})
 }
@@ -51,10 +52,10 @@ func FuzzSentStats(f *testing.F) {
 		s.learnSent("a/b/!feed/x", log)
 		for key, m := range s.stats.m {
 			if !strings.HasPrefix(key, "a/b/!state/") && !strings.HasPrefix(key, "a/b/!head/") {
-				t.Errorf("a note tells of %q", key)
+				t.Errorf("a change log has the stat of %q", key)
 			}
 			if _, _, err := s.paths.node(key); err != nil {
-				t.Errorf("a note tells of a record that cannot be: %v", err)
+				t.Errorf("a change log has the stat of an impossible record: %v", err)
 			}
 			if m.rev <= 0 || m.rev > kv.Rev(rev) || m.version < 0 || m.created <= 0 {
 				t.Errorf("a change log at %d has the stat %+v", rev, m)
@@ -63,8 +64,8 @@ func FuzzSentStats(f *testing.F) {
 	})
 }
 
-// FuzzNames lists a directory with a node of any name: what passes for a key leads
-// to that node and to no other.
+// FuzzNames lists a directory with a node of any name: a name that passes for a key
+// leads to that node and to no other.
 func FuzzNames(f *testing.F) {
 	f.Add("!item/eu/", "config:db")
 	f.Add("!item/eu/config/", "config:db")

@@ -11,13 +11,13 @@ import (
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
-// TestIdentityTampered: whoever overwrites or removes the identity stops the members.
+// TestIdentityTampered: overwriting or removing the identity stops the members.
 func TestIdentityTampered(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	admin := client(t, server)
 	user := server.User()
-	// The one who makes a directory is the only one who may write there.
+	// Only the user that makes a directory may write there.
 	root := func(namespace string) string { return "/" + strings.ReplaceAll(namespace, "/", "-") }
 	node := func(namespace string) string { return root(namespace) + "/" + namespace + "/!id" }
 	outage.Identity(t, func(t *testing.T, namespace string) driver.Backend {

@@ -13,13 +13,13 @@ import (
 )
 
 // link is one connection to one server, and one session. The client library would
-// connect anew by itself, send then what was queued before, and replace an expired
+// connect anew by itself, then send requests queued before, and replace an expired
 // session; a link lets it dial once only, so that a link that is down is over, and
-// whatever was in flight on it has an unknown outcome.
+// every request in flight on it has an unknown outcome.
 type link struct {
 	server string // as the options name it
 	conn   *zk.Conn
-	tap    *tap
+	wire   *observedConn
 	// alone says that the server is no member of an ensemble. It ends all
 	// connections when it becomes one.
 	alone bool
@@ -44,13 +44,12 @@ type link struct {
 // maxCalls is how many calls are under way on a link at once.
 const maxCalls = 64
 
-// sessionTimeout is what links ask for. A server that answers no ping for two
-// thirds of it is given up, and earlier if a call has waited in vain; sessions mean
-// nothing else here. A busy server answers pings late, too.
+// sessionTimeout is the time-out of links' sessions. A server that answers no ping
+// for two thirds of it is given up, and earlier if a call has waited in vain;
+// sessions mean nothing else here. A busy server answers pings late, too.
 const sessionTimeout = 10 * time.Second
 
-// maxReply bounds what a server may send at once, such as the names of a
-// directory's nodes.
+// maxReply bounds the bytes of one reply, such as the names of a directory's nodes.
 const maxReply = 64 << 20
 
 // onlyOnce gives the library one server, and then none.
@@ -78,7 +77,8 @@ var errEnded = errors.New("the connection has ended")
 // newLink begins a session on a connection, which it owns from then on.
 func newLink(ctx context.Context, raw net.Conn, server string, v *voice, auth []byte, alone bool) (*link, error) {
 	l := &link{
-		server: server, tap: newTap(raw, v), alone: alone, up: make(chan struct{}), down: make(chan struct{}), done: make(chan struct{}),
+		server: server, wire: newObservedConn(raw, v), alone: alone, up: make(chan struct{}), down: make(chan struct{}),
+		done:  make(chan struct{}),
 		slots: make(chan struct{}, maxCalls), watches: make(map[*watches]struct{}),
 	}
 	var dial sync.Once
@@ -94,7 +94,7 @@ func newLink(ctx context.Context, raw net.Conn, server string, v *voice, auth []
 				l.over.Do(func() { close(l.down) })
 				return nil, err
 			}
-			return l.tap, nil
+			return l.wire, nil
 		}))
 	if err != nil {
 		return nil, joined(err, raw.Close())
@@ -142,7 +142,7 @@ func (l *link) event(ev zk.Event) {
 	}
 }
 
-// watch has w told of every node whose watch fires, until the function that it
+// watch calls w.fire for every node whose watch fires, until the function that it
 // returns is called.
 func (l *link) watch(w *watches) (stop func()) {
 	l.mu.Lock()
@@ -168,7 +168,7 @@ func (l *link) alive() bool {
 // library has yet to notice.
 func (l *link) cut() {
 	l.over.Do(func() { close(l.down) })
-	_ = l.tap.Close()
+	_ = l.wire.Close()
 }
 
 // closeWait is how long a server may take to end a session.
@@ -228,7 +228,7 @@ func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T,
 // connection would make it slower; but this one may be lost.
 func (l *link) giveUp(ctx context.Context, began time.Time) error {
 	waited := time.Since(began)
-	silent := l.tap.own.silentSince(began) && (l.tap.server.silentSince(began) || waited > lostPatience)
+	silent := l.wire.own.silentSince(began) && (l.wire.server.silentSince(began) || waited > lostPatience)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && silent && waited > minPatience {
 		l.silent.Store(true)
 		l.cut()

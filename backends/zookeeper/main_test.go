@@ -131,7 +131,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// isBarrier tells a Multi of one check from others: behind its path and version
+// isBarrier reports whether a Multi is of one check: behind its path and version
 // comes the last header.
 func isBarrier(p []byte) bool {
 	const check, path = 13, 12 + 9

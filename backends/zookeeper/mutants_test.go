@@ -14,19 +14,27 @@ var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the backend
 // is named to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
-		{Name: "O1: a read does not wait until its server has caught up", Killer: "TestReadsNeedMajority/follower", Edits: []mutate.Edit{{
-			File: "barrier.go", Old: "\tif l.alone {\n\t\treturn nil\n", New: "\tif l != nil {\n\t\treturn nil\n"}}},
-		{Name: "O1: the leader is believed to have caught up", Killer: "TestReadsNeedMajority/leader", Edits: []mutate.Edit{{
-			File: "barrier.go", Old: "\tif l.alone {\n\t\t_, b.err =", New: "\tif l != nil {\n\t\t_, b.err ="}}},
-		{Name: "I1: a range is dated without a barrier", Killer: "TestReadsNeedMajority/follower", Edits: []mutate.Edit{{
-			File: "read.go", Old: "at, err := lk.catchUp(ctx, s.paths.root)", New: "at, err := kv.Rev(lk.tap.zxid.Load()), error(nil)"}}},
-		{Name: "O1: a watch begins with what its server has", Killer: "TestReadsNeedMajority/follower", Edits: []mutate.Edit{{
-			File: "follow.go", Old: "at, err := lk.catchUp(ctx, f.paths.root)", New: "at, err := kv.Rev(lk.tap.zxid.Load()), error(nil)"}}},
+		{Name: "O1: a read does not wait until its server has caught up", Killer: "TestReadsNeedMajority/follower",
+			Edits: []mutate.Edit{{
+				File: "barrier.go", Old: "\tif l.alone {\n\t\treturn nil\n", New: "\tif l != nil {\n\t\treturn nil\n"}}},
+		{Name: "O1: the leader is believed to have caught up", Killer: "TestReadsNeedMajority/leader",
+			Edits: []mutate.Edit{{
+				File: "barrier.go", Old: "\tif l.alone {\n\t\t_, b.err =", New: "\tif l != nil {\n\t\t_, b.err ="}}},
+		{Name: "I1: a range is dated without a barrier", Killer: "TestReadsNeedMajority/follower",
+			Edits: []mutate.Edit{{
+				File: "read.go", Old: "at, err := lk.catchUp(ctx, s.paths.root)",
+				New: "at, err := kv.Rev(lk.wire.zxid.Load()), error(nil)"}}},
+		{Name: "O1: a watch begins with its server's state", Killer: "TestReadsNeedMajority/follower",
+			Edits: []mutate.Edit{{
+				File: "follow.go", Old: "at, err := lk.catchUp(ctx, f.paths.root)",
+				New: "at, err := kv.Rev(lk.wire.zxid.Load()), error(nil)"}}},
 		{Name: "I1: the run-time user may write the identity", Killer: "TestRights", Edits: []mutate.Edit{{
 			File: "store.go", Old: `part == "!id" && len(r.admins) > 0`, New: `part == "!id" && len(r.admins) < 0`}}},
 		{Name: "E4: calls stay on a server that is silent", Killer: "TestStoppedMember", Edits: []mutate.Edit{{
-			File: "line.go", Old: "\t\tif l.life.Err() == nil {\n\t\t\tlk.cut()\n\t\t}\n", New: "\t\tif l.life.Err() == nil {\n\t\t\t<-lk.down\n\t\t}\n"}}},
+			File: "connector.go", Old: "\t\tif l.life.Err() == nil {\n\t\t\tlk.cut()\n\t\t}\n",
+			New: "\t\tif l.life.Err() == nil {\n\t\t\t<-lk.down\n\t\t}\n"}}},
 		{Name: "E4: a heartbeat waits behind the one before", Killer: "TestStoppedMember", Edits: []mutate.Edit{{
-			File: "apply.go", Old: "a.beats[trip.Server].link(trip.Context)", New: "a.beats[a.routes.Current()].link(trip.Context)"}}},
+			File: "apply.go", Old: "a.beats[trip.Server].link(trip.Context)",
+			New: "a.beats[a.routes.Current()].link(trip.Context)"}}},
 	})
 }

@@ -39,10 +39,13 @@ func TestOpenRefuses(t *testing.T) {
 		{"administrator", "app", here, Options{Admins: []string{"admin"}}, driver.ErrInvalid, "scheme:id"},
 		{"plaintext", "app", []string{"zk.example:2181"}, Options{User: "me", Password: "planted-secret"}, driver.ErrInvalid, "TLS"},
 		{"plaintext without a user", "app", []string{server.Addr(), "zk.example:2181"}, Options{}, driver.ErrInvalid, "TLS"},
-		{"unchecked certificate", "app", []string{"zk.example:2181"}, Options{TLS: &tls.Config{InsecureSkipVerify: true}}, driver.ErrInvalid, "certificate"},
+		{"unchecked certificate", "app", []string{"zk.example:2181"},
+			Options{TLS: &tls.Config{InsecureSkipVerify: true}}, driver.ErrInvalid, "certificate"},
 		{"unchecked with a password", "app", []string{"192.0.2.1"},
-			Options{User: "me", Password: "planted-secret", TLS: &tls.Config{InsecureSkipVerify: true}}, driver.ErrInvalid, "certificate"},
-		{"nobody there", "app", []string{"127.0.0.1:1"}, Options{Create: true, User: "me", Password: "planted-secret"}, driver.ErrRetry, "no server"},
+			Options{User: "me", Password: "planted-secret", TLS: &tls.Config{InsecureSkipVerify: true}},
+			driver.ErrInvalid, "certificate"},
+		{"nobody there", "app", []string{"127.0.0.1:1"}, Options{Create: true, User: "me", Password: "planted-secret"},
+			driver.ErrRetry, "no server"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -57,8 +60,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestInsecure: what TestOpenRefuses has refused is allowed where the options say
-// so, and on this machine.
+// TestInsecure: connections that TestOpenRefuses has refused are allowed by
+// options, and on this machine.
 func TestInsecure(t *testing.T) {
 	t.Parallel()
 	unchecked := &tls.Config{InsecureSkipVerify: true}
@@ -88,7 +91,8 @@ func TestSecret(t *testing.T) {
 	t.Parallel()
 	s := Settings{Options: Options{Password: "planted"}}
 	text, err := json.Marshal(s)
-	if all := fmt.Sprintf("%v %+v %#v %s %s", s, s, s, s.Password, text); err != nil || strings.Contains(all, "planted") {
+	if all := fmt.Sprintf("%v %+v %#v %s %s", s, s, s, s.Password, text); err != nil ||
+		strings.Contains(all, "planted") {
 		t.Errorf("the password shows: %s, %v", all, err)
 	}
 }
@@ -99,8 +103,9 @@ func TestTLS(t *testing.T) {
 	cert, key := server.ClientFiles()
 	user := server.User()
 	settings := map[string]any{
-		"servers": []string{server.Addr()}, "namespace": "app", "create": true, "user": user.User(), "password": user.Password(),
-		"ca_file": server.CAFile(), "cert_file": cert, "key_file": key,
+		"servers": []string{server.Addr()}, "namespace": "app", "create": true, "user": user.User(),
+		"password": user.Password(),
+		"ca_file":  server.CAFile(), "cert_file": cert, "key_file": key,
 	}
 	decode := func(into any) error {
 		text, err := json.Marshal(settings)
@@ -120,7 +125,8 @@ func TestTLS(t *testing.T) {
 		t.Error(err)
 	}
 	for name, cfg := range map[string]*tls.Config{"none": nil, "another CA": {MinVersion: tls.VersionTLS12}} {
-		if _, err := Open(bounded(t, 10*time.Second), []string{server.Addr()}, "app", &Options{TLS: cfg}); !errors.Is(err, driver.ErrRetry) {
+		if _, err := Open(bounded(t, 10*time.Second), []string{server.Addr()}, "app",
+			&Options{TLS: cfg}); !errors.Is(err, driver.ErrRetry) {
 			t.Errorf("with TLS %s: %v", name, err)
 		}
 	}
@@ -134,8 +140,9 @@ func TestRights(t *testing.T) {
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	user := server.User()
 	other := "digest:" + zk.DigestACL(0, "boss", "boss-password")[0].ID
-	const root = "/rights" // of its own: who makes a root decides who may use it
-	b := openOn(t, Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}}, server)
+	const root = "/rights" // its own: the maker of a root decides on its users
+	b := openOn(t, Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}},
+		server)
 	s := join(t, b, "n1")
 	granted, _ := acquire(t, s, claims(1))
 	if err := commit(t.Context(), s, granted[0].Fence, 1, "a"); err != nil {
@@ -155,12 +162,13 @@ func TestRights(t *testing.T) {
 	}
 	own, stranger := as(user.User(), user.Password()), as("stranger", "x")
 	shard := "/" + string(granted[0].Fence.Shard)
-	for _, node := range []string{base + "/!state/shard" + shard, base + "/!head" + shard, base + "/!id", base + "/!log" + shard} {
+	for _, node := range []string{base + "/!state/shard" + shard, base + "/!head" + shard, base + "/!id",
+		base + "/!log" + shard} {
 		if err := own.Delete(node, -1); !errors.Is(err, zk.ErrNoAuth) && !errors.Is(err, zk.ErrNotEmpty) {
 			t.Errorf("removing %s: %v", node, err)
 		}
 		if _, err := own.SetACL(node, zk.WorldACL(zk.PermAll), -1); !errors.Is(err, zk.ErrNoAuth) {
-			t.Errorf("changing who may remove %s: %v", node, err)
+			t.Errorf("changing the right to remove %s: %v", node, err)
 		}
 		if _, _, err := stranger.Get(node); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("a stranger reads %s: %v", node, err)
@@ -169,11 +177,14 @@ func TestRights(t *testing.T) {
 	if _, err := own.Set(base+"/!id", []byte("mine"), -1); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("writing the identity: %v", err)
 	}
-	if _, err := own.Multi(&zk.DeleteRequest{Path: base + "/!id", Version: -1}, &zk.CreateRequest{Path: base + "/!id", Data: []byte("mine"), Acl: zk.WorldACL(zk.PermAll)}); !errors.Is(err, zk.ErrNoAuth) {
+	if _, err := own.Multi(&zk.DeleteRequest{Path: base + "/!id", Version: -1},
+		&zk.CreateRequest{Path: base + "/!id", Data: []byte("mine"),
+			Acl: zk.WorldACL(zk.PermAll)}); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("making the identity again: %v", err)
 	}
 	// The page says that this is possible.
-	for _, node := range []string{base + "/!state/shard" + shard, base + "/!head" + shard, base + "/!state/member/" + string(s.ID())} {
+	for _, node := range []string{base + "/!state/shard" + shard, base + "/!head" + shard, base + "/!state/member/" +
+		string(s.ID())} {
 		value, stat, err := own.Get(node)
 		if err != nil {
 			t.Fatal(err)
@@ -183,13 +194,16 @@ func TestRights(t *testing.T) {
 		}
 	}
 	servers := addrs([]*servers.Server{server})
-	if err := RaiseFloor(t.Context(), servers, t.Name(), 1<<50, &Options{Root: root, User: user.User(), Password: Secret(user.Password())}); err == nil {
+	if err := RaiseFloor(t.Context(), servers, t.Name(), 1<<50,
+		&Options{Root: root, User: user.User(), Password: Secret(user.Password())}); err == nil {
 		t.Error("the run-time user raises the floor")
 	}
-	if err := RaiseFloor(t.Context(), servers, t.Name(), 1<<50, &Options{Root: root, User: "boss", Password: "boss-password", Admins: []string{other}}); err != nil {
+	if err := RaiseFloor(t.Context(), servers, t.Name(), 1<<50,
+		&Options{Root: root, User: "boss", Password: "boss-password", Admins: []string{other}}); err != nil {
 		t.Errorf("an administrator raises the floor: %v", err)
 	}
-	again, err := Open(t.Context(), servers, t.Name(), &Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}})
+	again, err := Open(t.Context(), servers, t.Name(),
+		&Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,10 +211,12 @@ func TestRights(t *testing.T) {
 	if res, _ := acquire(t, join(t, again, "n2"), []driver.Claim{{Shard: "another"}}); res[0].Fence.Token <= 1<<50 {
 		t.Errorf("token %d after the floor was raised to %d", res[0].Fence.Token, int64(1)<<50)
 	}
-	if _, err := Open(t.Context(), servers, t.Name(), &Options{Root: root}); err == nil || !strings.Contains(err.Error(), zk.ErrNoAuth.Error()) {
+	if _, err := Open(t.Context(), servers, t.Name(), &Options{Root: root}); err == nil ||
+		!strings.Contains(err.Error(), zk.ErrNoAuth.Error()) {
 		t.Errorf("a stranger opens it: %v", err)
 	}
-	if _, err := Open(t.Context(), servers, t.Name()+"2", &Options{Root: root, Create: true}); err == nil || !strings.Contains(err.Error(), "Options.Root") {
+	if _, err := Open(t.Context(), servers, t.Name()+"2", &Options{Root: root, Create: true}); err == nil ||
+		!strings.Contains(err.Error(), "Options.Root") {
 		t.Errorf("a stranger makes another beside it: %v", err)
 	}
 }
@@ -228,11 +244,11 @@ func TestGuardOps(t *testing.T) {
 	if err := pay(guard); err != nil {
 		t.Error("under the current fence:", err)
 	}
-	heir := join(t, b, "n2")
+	successor := join(t, b, "n2")
 	if err := former.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	taken, _ := acquire(t, heir, next)
+	taken, _ := acquire(t, successor, next)
 	if err := pay(guard); !errors.Is(err, zk.ErrBadVersion) {
 		t.Error("under a former fence:", err)
 	}
@@ -244,7 +260,7 @@ func TestGuardOps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := pay(guard); err != nil {
-		t.Error("under the heir's fence:", err)
+		t.Error("under the successor's fence:", err)
 	}
 	if err := RaiseFloor(t.Context(), []string{server.Addr()}, t.Name(), taken[0].Fence.Token+1000, nil); err != nil {
 		t.Fatal(err)
@@ -252,7 +268,7 @@ func TestGuardOps(t *testing.T) {
 	if err := pay(guard); !errors.Is(err, zk.ErrBadVersion) {
 		t.Error("after the floor was raised:", err)
 	}
-	if err := heir.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+	if err := successor.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
 		t.Error("a heartbeat after the floor was raised:", err)
 	}
 	b = openOn(t, Options{}, server)
@@ -279,7 +295,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %s in %s, %v", key, node, dir, err)
 		}
 	}
-	for _, key := range []string{"", "a", "!id", "a/!state", "a/!state/shard", "a/!item/eu/", "a/!beat/..", "a/!beat/x:y", "a/!beat/\x00", "a/!beat/é", "a//!id"} {
+	for _, key := range []string{"", "a", "!id", "a/!state", "a/!state/shard", "a/!item/eu/", "a/!beat/..",
+		"a/!beat/x:y", "a/!beat/\x00", "a/!beat/é", "a//!id"} {
 		if _, node, err := p.node(key); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%q is %s, %v", key, node, err)
 		}
@@ -288,7 +305,8 @@ func TestNames(t *testing.T) {
 	if err != nil || s.nested || s.dir != "/tenure/a/!item/eu" {
 		t.Fatal(s, err)
 	}
-	if keys := s.keys([]string{"config:db", "config2", "config:db:x"}); fmt.Sprint(keys) != "[a/!item/eu/config/db a/!item/eu/config/db/x]" {
+	if keys := s.keys([]string{"config:db", "config2", "config:db:x"}); fmt.Sprint(keys) != "[a/!item/eu/config/db "+
+		"a/!item/eu/config/db/x]" {
 		t.Error(keys)
 	}
 	if s, err := p.scope("a/!state/"); err != nil || !s.nested || s.below("shard").dir != "/tenure/a/!state/shard" {
@@ -296,8 +314,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestTap cuts a stream of packets at every place.
-func TestTap(t *testing.T) {
+// TestFrames cuts a stream of packets at every place.
+func TestFrames(t *testing.T) {
 	t.Parallel()
 	stream := append([]byte{0, 0, 0, 20}, make([]byte, 20)...) // of a connect response
 	packet := func(xid int32, zxid int64, size int) {
@@ -316,10 +334,10 @@ func TestTap(t *testing.T) {
 	packet(-2, 98, 0)
 	packet(2, 9, 100)
 	for at := range stream {
-		tap := newTap(nil, nil)
-		tap.feed(stream[:at])
-		tap.feed(stream[at:])
-		if got := tap.zxid.Load(); got != 9 {
+		conn := newObservedConn(nil, nil)
+		conn.feed(stream[:at])
+		conn.feed(stream[at:])
+		if got := conn.zxid.Load(); got != 9 {
 			t.Fatalf("cut at %d: zxid %d, want 9", at, got)
 		}
 	}

@@ -22,8 +22,9 @@ type Settings struct {
 	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; means tls
 	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, the client's, with key_file; means tls
 	KeyFile      string   `json:"key_file" yaml:"key_file"`
-	ServerName   string   `json:"server_name" yaml:"server_name"` // in the servers' certificates, where it is not the host
-	Options      `yaml:",inline"`
+	// in the servers' certificates, where it is not the host
+	ServerName string `json:"server_name" yaml:"server_name"`
+	Options    `yaml:",inline"`
 }
 
 // Opener opens this backend by name, "zookeeper", from configuration.

@@ -36,9 +36,9 @@ type Options struct {
 	User     string `json:"user" yaml:"user"`
 	Password Secret `json:"password" yaml:"password"`
 
-	// Admins may do everything to what is made from now on, each as
-	// "scheme:id": "digest:admin:hash" or "x509:CN=admin". Where there are some,
-	// nobody else may change ACLs or remove a permanent record, such as a shard's.
+	// Admins have all rights to nodes made from now on, each as "scheme:id":
+	// "digest:admin:hash" or "x509:CN=admin". With Admins nobody else may change
+	// ACLs or remove a permanent record, such as a shard's.
 	Admins []string `json:"admins" yaml:"admins"`
 
 	// TLS, if not nil, is how to connect. An empty ServerName is the server's host.
@@ -46,8 +46,8 @@ type Options struct {
 	TLS *tls.Config `json:"-" yaml:"-"`
 
 	// Insecure allows a connection to another host without TLS, or without checking
-	// its certificate, with a user or without one: it carries tokens and what the
-	// application writes. Default false: that is refused.
+	// its certificate, with a user or without one: it carries tokens and the
+	// application's data. Default false: that is refused.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 
 	// dial replaces the connecting, in tests.
@@ -56,7 +56,7 @@ type Options struct {
 
 var rootName = regexp.MustCompile(`^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$`)
 
-// withDefaults returns a copy with the defaults filled in, or what to change.
+// withDefaults returns a copy with the defaults filled in, or an error that says what to change.
 func (o *Options) withDefaults() (*Options, error) {
 	c := Options{}
 	if o != nil {
@@ -66,13 +66,16 @@ func (o *Options) withDefaults() (*Options, error) {
 		c.Root = DefaultRoot
 	}
 	if !rootName.MatchString(c.Root) || len(c.Root) > 255 {
-		return nil, fmt.Errorf("tenure: %w: root %.80q: write it as %s, at most 255 bytes", driver.ErrInvalid, c.Root, DefaultRoot)
+		return nil, fmt.Errorf("tenure: %w: root %.80q: write it as %s, at most 255 bytes", driver.ErrInvalid, c.Root,
+			DefaultRoot)
 	}
 	if (c.User == "") != (c.Password == "") {
-		return nil, fmt.Errorf("tenure: %w: digest authentication needs a user and a password, or neither", driver.ErrInvalid)
+		return nil, fmt.Errorf("tenure: %w: digest authentication needs a user and a password, or neither",
+			driver.ErrInvalid)
 	}
 	if strings.Contains(c.User, ":") || strings.Contains(string(c.Password), ":") {
-		return nil, fmt.Errorf("tenure: %w: a user or password of digest authentication has a colon: use one without", driver.ErrInvalid)
+		return nil, fmt.Errorf("tenure: %w: a user or password of digest authentication has a colon: use one without",
+			driver.ErrInvalid)
 	}
 	if _, err := c.rights(); err != nil {
 		return nil, err
@@ -80,7 +83,7 @@ func (o *Options) withDefaults() (*Options, error) {
 	return &c, nil
 }
 
-// maxAdmins bounds what each node's ACL adds to a packet.
+// maxAdmins bounds the bytes that each node's ACL adds to a packet.
 const maxAdmins = 4
 
 func (o *Options) rights() (rights, error) {
@@ -89,19 +92,21 @@ func (o *Options) rights() (rights, error) {
 		r.own = zk.DigestACL(0, o.User, string(o.Password))
 	}
 	if len(o.Admins) > maxAdmins {
-		return r, fmt.Errorf("tenure: %w: %d administrators: name at most %d", driver.ErrInvalid, len(o.Admins), maxAdmins)
+		return r, fmt.Errorf("tenure: %w: %d administrators: name at most %d", driver.ErrInvalid, len(o.Admins),
+			maxAdmins)
 	}
 	for _, a := range o.Admins {
 		scheme, id, ok := strings.Cut(a, ":")
 		if !ok || scheme == "" || id == "" || len(a) > 255 {
-			return r, fmt.Errorf("tenure: %w: an administrator is not written as scheme:id, such as digest:admin:hash", driver.ErrInvalid)
+			return r, fmt.Errorf("tenure: %w: an administrator is not written as scheme:id, such as digest:admin:hash",
+				driver.ErrInvalid)
 		}
 		r.admins = append(r.admins, zk.ACL{Scheme: scheme, ID: id})
 	}
 	return r, nil
 }
 
-// checkServers returns the servers with their ports, or what to change.
+// checkServers returns the servers with their ports, or an error that says what to change.
 func (o *Options) checkServers(servers []string) ([]string, error) {
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("tenure: %w: no servers: name at least one as host:port", driver.ErrInvalid)
@@ -109,7 +114,8 @@ func (o *Options) checkServers(servers []string) ([]string, error) {
 	out := make([]string, len(servers))
 	for i, s := range servers {
 		if strings.ContainsAny(s, "/@, ") || s == "" {
-			return nil, fmt.Errorf("tenure: %w: server %d is not written as host:port; a root goes into Options.Root, a user into Options.User", driver.ErrInvalid, i+1)
+			return nil, fmt.Errorf("tenure: %w: server %d is not written as host:port; a root goes into Options.Root, "+
+				"a user into Options.User", driver.ErrInvalid, i+1)
 		}
 		host, port, err := net.SplitHostPort(s)
 		if err != nil {
@@ -117,7 +123,8 @@ func (o *Options) checkServers(servers []string) ([]string, error) {
 		}
 		out[i] = net.JoinHostPort(host, port)
 		if !o.Insecure && !o.protected() && !loopback(host) {
-			return nil, fmt.Errorf("tenure: %w: the connection to ZooKeeper at %.80q would not be protected: set Options.TLS and let it check the certificate, or set Options.Insecure", driver.ErrInvalid, host)
+			return nil, fmt.Errorf("tenure: %w: the connection to ZooKeeper at %.80q would not be protected: set "+
+				"Options.TLS and let it check the certificate, or set Options.Insecure", driver.ErrInvalid, host)
 		}
 	}
 	return out, nil

@@ -55,8 +55,8 @@ func (s *store) txn(t *kv.Txn) (txn, error) {
 	return out, nil
 }
 
-// knowledge is what is known of records while a batch is applied: what was read for
-// it, and else what is remembered.
+// knowledge is the known state of records while a batch is applied: as read for it,
+// or else as remembered.
 type knowledge struct {
 	fresh map[string]found
 	stats *stats
@@ -95,7 +95,7 @@ func (k *knowledge) judge(c cond) (verdict, stat) {
 	return unsure, stat{}
 }
 
-// exists tells whether a record is there, as far as that is known.
+// exists reports whether a record exists, as far as that is known.
 func (k *knowledge) exists(key string) (there, known bool) {
 	if f, ok := k.fresh[key]; ok {
 		return f.exists, true
@@ -116,7 +116,7 @@ type multi struct {
 	zxid   bool // an operation's answer has the zxid
 }
 
-// effect is what an operation does to a record: its key is empty for none.
+// effect is an operation's effect on a record: its key is empty for none.
 type effect struct {
 	key    string
 	former stat // that the operation compares with, if any
@@ -247,7 +247,7 @@ func (m *multi) twin(op write) {
 	}
 }
 
-// finish makes sure that the answer tells the zxid: that of a create does not.
+// finish makes sure that the answer has the zxid: that of a create has not.
 func (m *multi) finish() {
 	if m.zxid {
 		return
@@ -255,7 +255,8 @@ func (m *multi) finish() {
 	var best *zk.CreateRequest
 	var key string
 	for i, op := range m.ops {
-		if c, ok := op.(*zk.CreateRequest); ok && m.effect[i].kind == created && (best == nil || len(c.Data) < len(best.Data)) {
+		if c, ok := op.(*zk.CreateRequest); ok && m.effect[i].kind == created &&
+			(best == nil || len(c.Data) < len(best.Data)) {
 			best, key = c, m.effect[i].key
 		}
 	}
@@ -270,8 +271,7 @@ func (m *multi) finish() {
 	m.set(best.Path, best.Data, 0, effect{key: key, kind: changed})
 }
 
-// maxPacket is what a server takes with its default of jute.maxbuffer, less what
-// headers need.
+// maxPacket is the server's default of jute.maxbuffer, less room for headers.
 const maxPacket = 1<<20 - 4<<10
 
 func tooMuch(size int) string {

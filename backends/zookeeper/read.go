@@ -21,7 +21,7 @@ const (
 	listFirst = 64
 )
 
-// found is a node as it was read. It has no stat if there is none.
+// found is a node as it was read. It has no stat if the node does not exist.
 type found struct {
 	value  []byte
 	stat   stat
@@ -45,7 +45,7 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	if err := lk.caughtUp(ctx, s.paths.root); err != nil {
 		return nil, readError(err)
 	}
-	at := kv.Rev(lk.tap.zxid.Load())
+	at := kv.Rev(lk.wire.zxid.Load())
 	all, err := s.read(ctx, lk, keys, false)
 	if err != nil {
 		return nil, readError(err)
@@ -245,7 +245,7 @@ func get(c *zk.Conn, node string, keysOnly bool) (found, error) {
 	return f, nil
 }
 
-// remember keeps what compares need of a record that was read.
+// remember keeps the stat of a record that was read, for compares.
 func (s *store) remember(key string, f found) {
 	_, part := partOf(key)
 	switch part {
@@ -264,7 +264,7 @@ func (s *store) remember(key string, f found) {
 	}
 }
 
-// readError classifies the failure of a read: what was not sent is no different.
+// readError classifies the failure of a read, sent or not.
 func readError(err error) error {
 	return fmt.Errorf("tenure: zookeeper: reading: %w", err)
 }

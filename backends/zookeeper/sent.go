@@ -91,7 +91,8 @@ func (s *store) learnSent(log string, f found) {
 		if part != "!state" && part != "!head" || !below {
 			continue
 		}
-		if _, _, err := s.paths.node(key); err == nil && m.rev > 0 && m.rev <= f.stat.rev && created > 0 && version >= 0 {
+		if _, _, err := s.paths.node(key); err == nil && m.rev > 0 && m.rev <= f.stat.rev && created > 0 &&
+			version >= 0 {
 			s.stats.put(key, m)
 		}
 	}

@@ -44,14 +44,14 @@ func TestHandoverReads(t *testing.T) {
 			t.Fatal(err, res)
 		}
 		fence = res[0].Fence
-		for told := (driver.Owner{}); told.Token != fence.Token; {
+		for seen := (driver.Owner{}); seen.Token != fence.Token; {
 			view, err := to.b.Observe(bounded(t, 20*time.Second), driver.ObserveQuery{Since: to.cursor})
 			if err != nil {
 				t.Fatal(err)
 			}
 			to.cursor = view.Cursor
 			for _, sh := range view.Shards {
-				told = sh.Owner
+				seen = sh.Owner
 			}
 		}
 		before := to.traffic.calls()
@@ -69,7 +69,8 @@ func TestSentStats(t *testing.T) {
 	t.Parallel()
 	s := &store{stats: stats{m: make(map[string]stat)}}
 	f := found{value: []byte("1 1 0 0 0:shard/a\n!state/shard/a 0 4 2 later\n!head/a 7 5 3\n" +
-		"!head/b 90 5 3\n!head/c 7 0 3\n!head/d 7 5 -1\n!head/e 7 5\n!head/f x 5 3\n!item/a/b 7 5 3\n\n"), stat: stat{rev: 9}, exists: true}
+		"!head/b 90 5 3\n!head/c 7 0 3\n!head/d 7 5 -1\n!head/e 7 5\n!head/f x 5 3\n!item/a/b 7 5 3\n\n"),
+		stat: stat{rev: 9}, exists: true}
 	f.split("/tenure/ns/!feed/state-x-1")
 	if string(f.value) != "1 1 0 0 0:shard/a" {
 		t.Errorf("the change log is %q", f.value)
@@ -118,13 +119,13 @@ func TestForeignRecords(t *testing.T) {
 	if err := commit(t.Context(), s, granted[0].Fence, 1, "a"); err != nil {
 		t.Error(err)
 	}
-	for told := false; !told; {
+	for seen := false; !seen; {
 		view, err = b.Observe(bounded(t, 20*time.Second), driver.ObserveQuery{Since: view.Cursor})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, sh := range view.Shards {
-			told = told || sh.Shard == granted[0].Fence.Shard && sh.Owner.Session == s.ID()
+			seen = seen || sh.Shard == granted[0].Fence.Shard && sh.Owner.Session == s.ID()
 		}
 	}
 	other := openOn(t, Options{}, server)

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	silentRounds = flag.Int("silent.rounds", 2, "how often each test of a silent server strikes")
+	silentRounds = flag.Int("silent.rounds", 2, "faults in each test of a silent server")
 	silentTTLs   = flag.String("silent.ttls", "3s", "for members of these TTLs, separated by commas")
 )
 
@@ -35,8 +35,8 @@ func cast(t *testing.T, ttl time.Duration, members []*servers.Server) *outage.Ca
 // uses is the server that a member uses.
 func uses(c *outage.Cast, member int) int { return c.Backend(member).(*Backend).store.routes.Current() }
 
-// control is a session past all proxies, which tells how long the ensemble, or the
-// machine under the test, left it without an answer.
+// control is a session past all proxies, which measures how long the ensemble, or
+// the machine under the test, left it without an answer.
 type control struct {
 	mu      sync.Mutex
 	last    time.Time
@@ -112,7 +112,8 @@ func TestSilentServer(t *testing.T) {
 			time.Sleep(2 * ttl)
 			events, gap := c.Seen()
 			if stall := control.take(true); stall > ttl/6 && stalls < 10**silentRounds {
-				t.Logf("round %d does not count: the ensemble or this machine stood still for %v: %q", round, stall, events)
+				t.Logf("round %d does not count: the ensemble or this machine stood still for %v: %q", round, stall,
+					events)
 				stalls++
 				round--
 				c.Heal()
@@ -150,7 +151,8 @@ func TestHolderAndServerDie(t *testing.T) {
 			c.Silence(uses(c, (owner+1+round%2)%3))
 			one := c.Takeover(owner, start)
 			if stall := control.take(true); stall > ttl/6 && stalls < 10**silentRounds {
-				t.Logf("round %d does not count: the ensemble or this machine stood still for %v; it took %v", round, stall, one)
+				t.Logf("round %d does not count: the ensemble or this machine stood still for %v; it took %v", round,
+					stall, one)
 				stalls++
 				round--
 				c.Heal()
@@ -174,7 +176,8 @@ func TestHolderAndServerDie(t *testing.T) {
 // stop until then; afterwards the former owners go on, and nobody is evicted.
 func TestLeaderStopped(t *testing.T) {
 	const ttl, stopped = 2 * time.Second, 10 * time.Second
-	members := servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{Config: []string{"tickTime = 200"}}).Members()
+	members := servers.NewCluster(t, servers.ZooKeeper, 3,
+		&servers.Options{Config: []string{"tickTime = 200"}}).Members()
 	c := cast(t, ttl, members)
 	for round := range *silentRounds {
 		c.Settle()

@@ -13,11 +13,12 @@ import (
 )
 
 // TestReadsNeedMajority reads from a server whose peers stand still, before it has
-// noticed: what it has may be long out of date, and no read shows it (rules O1 and
+// noticed: its data may be long out of date, and no read returns it (rules O1 and
 // I1). A bare read of the same connection does, which is the control.
 func TestReadsNeedMajority(t *testing.T) {
 	t.Parallel()
-	members := servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{Config: []string{"syncLimit = 30"}}).Members()
+	members := servers.NewCluster(t, servers.ZooKeeper, 3,
+		&servers.Options{Config: []string{"syncLimit = 30"}}).Members()
 	leader := leaderOf(t, members)
 	follower := members[0]
 	if follower == leader {
@@ -28,8 +29,8 @@ func TestReadsNeedMajority(t *testing.T) {
 	t.Run("follower", func(t *testing.T) { readsNeedMajority(t, follower, members) })
 }
 
-// A session's requests are answered in their order: each read has a connection of its
-// own, and so has the control.
+// A session's requests are answered in their order: each read has its own connection,
+// and so has the control.
 func readsNeedMajority(t *testing.T, server *servers.Server, members []*servers.Server) {
 	keys, err := kv.NewKeys(t.Name())
 	if err != nil {
@@ -42,8 +43,8 @@ func readsNeedMajority(t *testing.T, server *servers.Server, members []*servers.
 			return err
 		},
 		"Follow": func(ctx context.Context, s *store) error {
-			err := s.Follow(ctx, []string{keys.ChangeLogs()}, func(*kv.Page) error { return errTold })
-			if errors.Is(err, errTold) {
+			err := s.Follow(ctx, []string{keys.ChangeLogs()}, func(*kv.Page) error { return errDelivered })
+			if errors.Is(err, errDelivered) {
 				return nil
 			}
 			return err
@@ -105,4 +106,4 @@ func readsNeedMajority(t *testing.T, server *servers.Server, members []*servers.
 	}
 }
 
-var errTold = errors.New("told")
+var errDelivered = errors.New("delivered")

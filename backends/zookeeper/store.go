@@ -30,8 +30,8 @@ type store struct {
 	// and watches. Where one server is named, heartbeats have two lines to it: it may
 	// be several, and one connection may be lost unnoticed.
 	routes        *route.Routes
-	beats         []*line
-	writes, reads *line
+	beats         []*connector
+	writes, reads *connector
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -40,7 +40,7 @@ type store struct {
 	dirs map[string]struct{} // directories that are known to exist
 }
 
-// identity is what the store has to know of the namespace's identity record.
+// identity is the state that the store needs of the namespace's identity record.
 type identity struct {
 	stat   stat
 	marker string // name of the node that was made together with it
@@ -54,13 +54,13 @@ func newStore(p paths, r rights, servers []string, dial func(context.Context, st
 	s.routes = route.New(life, n, pick(n))
 	for i := range n {
 		at := i % len(servers)
-		s.beats = append(s.beats, newLine(life, servers[at:at+1], nil, dial))
+		s.beats = append(s.beats, newConnector(life, servers[at:at+1], nil, dial))
 	}
-	var routes *route.Routes // of what follows the heartbeats to another server
+	var routes *route.Routes // of the calls that follow the heartbeats to another server
 	if len(servers) > 1 {
 		routes = s.routes
 	}
-	s.writes, s.reads = newLine(life, servers, routes, dial), newLine(life, servers, routes, dial)
+	s.writes, s.reads = newConnector(life, servers, routes, dial), newConnector(life, servers, routes, dial)
 	return s
 }
 
@@ -77,7 +77,7 @@ func pick(n int) int {
 func (s *store) Close() error {
 	s.end()
 	var all sync.WaitGroup
-	for _, l := range append([]*line{s.writes, s.reads}, s.beats...) {
+	for _, l := range append([]*connector{s.writes, s.reads}, s.beats...) {
 		all.Go(l.close)
 	}
 	all.Wait()
@@ -86,8 +86,8 @@ func (s *store) Close() error {
 
 // marker names the node that is made together with an identity record, by the
 // record's random id. A namespace that was removed and made again has records with
-// the same versions as before; only a name tells them apart (rule I1). Empty if
-// the record is none.
+// the same versions as before; only a name distinguishes them (rule I1). It is
+// empty for an invalid record.
 func marker(value []byte) string {
 	var id struct {
 		ID string `json:"id"`
@@ -98,7 +98,7 @@ func marker(value []byte) string {
 	return "!id" + separator + id.ID
 }
 
-// rights are the ACLs of what the store creates.
+// rights are the ACLs of nodes that the store creates.
 type rights struct {
 	// own are the schemes and ids of the run-time role.
 	own []zk.ACL

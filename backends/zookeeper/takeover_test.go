@@ -71,7 +71,8 @@ func candidate(how string) error {
 	go func() {
 		view := e.View()
 		for view != nil && ctx.Err() == nil {
-			if slices.ContainsFunc(view.Members, func(m core.Member) bool { return m.Node == fmt.Sprint("p", os.Getpid()) }) {
+			if slices.ContainsFunc(view.Members,
+				func(m core.Member) bool { return m.Node == fmt.Sprint("p", os.Getpid()) }) {
 				fmt.Println("joined")
 				return
 			}
@@ -89,7 +90,8 @@ type process struct {
 
 func startCandidate(b *testing.B, how string) *process {
 	b.Helper()
-	p := &process{cmd: exec.CommandContext(b.Context(), os.Args[0]), joined: make(chan time.Time, 1), leads: make(chan time.Time, 1)}
+	p := &process{cmd: exec.CommandContext(b.Context(), os.Args[0]), joined: make(chan time.Time, 1),
+		leads: make(chan time.Time, 1)}
 	p.cmd.Env = append(os.Environ(), candidateVariable+"="+how)
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
@@ -135,17 +137,17 @@ func BenchmarkTakeover(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				b.StopTimer()
-				heir := startCandidate(b, how)
-				first(b, heir.joined)
-				// Killed at any point between two heartbeats, once the heir knows of them.
+				successor := startCandidate(b, how)
+				first(b, successor.joined)
+				// Killed at any point between two heartbeats, once the successor knows of them.
 				time.Sleep(takeoverTTL + time.Duration(len(took)*37%100)*c.ttl/300)
 				b.StartTimer()
 				start := time.Now()
 				if err := leader.cmd.Process.Kill(); err != nil {
 					b.Fatal(err)
 				}
-				took = append(took, first(b, heir.leads).Sub(start))
-				leader = heir
+				took = append(took, first(b, successor.leads).Sub(start))
+				leader = successor
 			}
 			sampled(b, took)
 			b.ReportMetric(took[len(took)/2].Seconds()/c.ttl.Seconds(), "p50-TTL")

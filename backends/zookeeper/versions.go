@@ -8,10 +8,11 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// stat is what a node is compared by. A revision is a Mzxid, and no two writes of
-// a node have the same, so a revision fixes the data version once and for all; the
-// version alone does not fix the revision, because a node that was deleted and made
-// again counts from 0. Created, its Czxid, tells such nodes apart.
+// stat identifies a version of a node in compares. A revision is a Mzxid, and no
+// two writes of a node have the same, so a revision fixes the data version once and
+// for all; the version alone does not fix the revision, because a node that was
+// deleted and made again counts from 0. Created, its Czxid, distinguishes such
+// nodes.
 type stat struct {
 	rev     kv.Rev
 	created int64
@@ -20,7 +21,7 @@ type stat struct {
 
 func statOf(s *zk.Stat) stat { return stat{kv.Rev(s.Mzxid), s.Czxid, s.Version} }
 
-// maxStats bounds what is remembered. What was forgotten is read again.
+// maxStats bounds the remembered stats. Forgotten ones are read again.
 const maxStats = 1 << 18
 
 // stats remembers the versions of records that this process wrote or read. They

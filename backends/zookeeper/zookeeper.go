@@ -27,13 +27,14 @@ type Backend struct {
 var _ driver.Backend = (*Backend)(nil)
 
 // Open opens the namespace on the ensemble of servers, each host:port. The context
-// bounds the opening only. nil options work. An error says in one line what to
-// change.
+// bounds the opening only. nil options work. An error says in one line how to
+// correct it.
 func Open(ctx context.Context, servers []string, namespace string, o *Options) (*Backend, error) {
-	return open(ctx, servers, namespace, o, func(s changelog.Store) changelog.Store { return s }, func(s kv.Store) kv.Store { return s })
+	return open(ctx, servers, namespace, o, func(s changelog.Store) changelog.Store { return s },
+		func(s kv.Store) kv.Store { return s })
 }
 
-// open lets tests wrap what it makes.
+// open lets tests wrap the stores that it makes.
 func open(ctx context.Context, servers []string, namespace string, o *Options,
 	below func(changelog.Store) changelog.Store, whole func(kv.Store) kv.Store) (*Backend, error) {
 	s, opts, err := connect(ctx, servers, namespace, o)
@@ -132,7 +133,8 @@ func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) err
 			return struct{}{}, err
 		}
 		if !exists && !makeNew {
-			return struct{}{}, fmt.Errorf("there is no identity record below %s: to begin the namespace, open it once with Create; if it was in use before: %w",
+			return struct{}{}, fmt.Errorf("there is no identity record below %s: to begin the namespace, open it once "+
+				"with Create; if it was in use before: %w",
 				own, driver.ErrStoreChanged)
 		}
 		for at := 1; at <= len(own); at++ {
@@ -165,10 +167,10 @@ func makeFixed(c *zk.Conn, node string, acl []zk.ACL) error {
 	return create(c, node, acl)
 }
 
-// RaiseFloor makes every token granted from now on in a namespace greater than
-// above: what an operator does after the ensemble was restored from a backup. See
-// kv.RaiseFloor. It needs no Create. Where Options.Admins name administrators, who alone
-// may write the identity, Options.User has to be one of them.
+// RaiseFloor makes every token granted from now on in a namespace greater than above. An
+// operator calls it after the ensemble was restored from a backup. See kv.RaiseFloor. It
+// needs no Create. Where Options.Admins name administrators, only they may write the
+// identity, and Options.User has to be one of them.
 func RaiseFloor(ctx context.Context, servers []string, namespace string, above driver.Token, o *Options) error {
 	if o != nil {
 		c := *o

@@ -31,9 +31,9 @@ type writers struct {
 type writer struct {
 	name  string
 	taken bool // guarded by writers.mu
-	// What its record is, as far as known: after an outcome that is unknown, or a
-	// refusal, it is read before it is used again. A request that is still on its way
-	// cannot be applied after the next one, which moves the record.
+	// Its record, as far as known: after an unknown outcome or a refusal it is read
+	// before it is used again. A request that is still on its way cannot be applied
+	// after the next one, which moves the record.
 	known bool
 	rev   kv.Rev // 0: there is no record
 	log   changeLog
@@ -93,7 +93,7 @@ func (w *writers) mine(name string) bool {
 // logs, came between.
 const maxRefusals = 8
 
-// Apply adds the entries of what the batch changes. Heartbeats change nothing that has
+// Apply adds the entries of the batch's changes. Heartbeats change nothing that has
 // entries, so they never wait for a change log (rule E4).
 func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	names := changed(s.keys, b)
@@ -178,7 +178,7 @@ func (s *store) piggyback(ctx context.Context, b *kv.Batch, names [kinds][]strin
 	return n, nil
 }
 
-// settle takes over what is known of a change log after a batch that carried it.
+// settle takes over the state of a change log after a batch that carried it.
 func (w *writer) settle(next changeLog, out *Outcome, err error) {
 	switch {
 	case err != nil:

@@ -13,10 +13,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// BenchmarkClaims10000 claims 10,000 shards in batches of 60, four at once: new
-// ones, and those of a member that was evicted. It compares a store that has a watch
-// with the same one through change logs, and is done when another process has it all in
-// its view. What it measures is this package: the store is in memory.
+// BenchmarkClaims10000 claims 10,000 shards in batches of 60, four at once: new ones,
+// and those of a member that was evicted. It compares a store that has a watch with the
+// same one through change logs, and is done when another process has it all in its
+// view. It measures this package: the store is in memory.
 func BenchmarkClaims10000(b *testing.B) {
 	for _, through := range []string{"watch", "changelog"} {
 		open := func(b *testing.B, s *memory.Store) *kv.Backend {
@@ -44,7 +44,7 @@ func BenchmarkClaims10000(b *testing.B) {
 					for i := range claims {
 						claims[i].Shard = driver.ShardID(fmt.Sprintf("shard-%05d", i))
 					}
-					s := joinBench(b, claimer, "heir")
+					s := joinBench(b, claimer, "successor")
 					if takeover {
 						former := joinBench(b, claimer, "former")
 						got, err := former.Acquire(b.Context(), claims)
@@ -79,7 +79,7 @@ func BenchmarkClaims10000(b *testing.B) {
 							b.Fatal(err)
 						}
 						for _, sh := range v.Shards {
-							if sh.Owner.Session == "heir" {
+							if sh.Owner.Session == "successor" {
 								seen[sh.Shard] = true
 							}
 						}

@@ -30,16 +30,16 @@ type Store interface {
 	Range(ctx context.Context, q kv.Range) (*kv.Page, error)
 
 	// Follow calls fn with all records whose key begins with one of the prefixes: at
-	// once, and again each time something among them may have changed, until ctx
-	// ends, fn fails, or the store can no longer serve it; it never returns nil.
-	// Intermediate states may be merged, the last is never lost, and a call may
-	// repeat a page. A page is not older than the ones before it, record by record,
-	// those of former calls included. Where a store cannot read all at one revision,
-	// it lists the keys first, and then reads the values, or knows that they are still
-	// what they were: a page in which a record is missing shows what else the
-	// transaction wrote that removed it. Page.Rev is a revision up to which everything
-	// is in the page, 0 if the store does not report one; it may decrease. The calls of
-	// fn come one after another, and none after Follow returned.
+	// once, and again each time something among them may have changed, until ctx ends,
+	// fn fails, or the store can no longer serve it; it never returns nil. Intermediate
+	// states may be merged, the last is never lost, and a call may repeat a page. A
+	// page is not older than the ones before it, record by record, those of former
+	// calls included. Where a store cannot read all at one revision, it lists the keys
+	// first, and then reads the values, or knows that they are unchanged: a page in
+	// which a record is missing shows the other writes of the transaction that removed
+	// it. Page.Rev is a revision up to which everything is in the page, 0 if the store
+	// does not report one; it may decrease. The calls of fn come one after another, and
+	// none after Follow returned.
 	//
 	// A prefix ends with "/" or is a whole key. It is for tens to a few hundreds of
 	// small records: change logs and heartbeats.
@@ -49,12 +49,12 @@ type Store interface {
 	Close() error
 }
 
-// Batch is a batch of kv.Store, and what goes with it.
+// Batch is a batch of kv.Store with a piggybacked transaction.
 type Batch struct {
 	kv.Batch
-	// Piggyback, if not nil, is applied in the same atomic step as whatever is applied
-	// of Txns, only with some of them, and its records have the revision of that step.
-	// If its conditions do not hold, nothing is applied and Outcome.PiggybackRefused is
+	// Piggyback, if not nil, is applied in the same atomic step as the applied ones of
+	// Txns, only with some of them, and its records have the revision of that step. If
+	// its conditions do not hold, nothing is applied and Outcome.PiggybackRefused is
 	// true. All that a store applies of a batch with a Piggyback it applies in one
 	// atomic step. It has at most MaxPiggybackOps conditions and operations.
 	Piggyback *kv.Txn
@@ -77,9 +77,9 @@ type Outcome struct {
 
 // Options says how New serves a Store. The zero value works.
 type Options struct {
-	// Parallel is how many batches that change one kind of records, ownership or logs,
-	// are under way at once; more wait. Each has a change log of its own. 0 means 4. It
-	// should be at least kv.Options.Pipeline.
+	// Parallel bounds the batches under way that change one kind of records, ownership
+	// or logs; more wait. Each has its own change log. 0 means 4. It should be at least
+	// kv.Options.Pipeline.
 	Parallel int
 	// ReadKeys is how many keys go into one Get. 0 means 64.
 	ReadKeys int

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// meter counts what a process asks of a store without a watch, and what its
-// answers weigh.
+// meter counts a process's calls to a store without a watch, and the bytes of the
+// answers.
 type meter struct {
 	changelog.Store
 	onGet func(names []string) // before a Get returns
@@ -300,9 +300,9 @@ func (f *process) acquireAll(s driver.Session, claims []driver.Claim) []driver.F
 	return fences
 }
 
-// TestCostOfAChange: a change of ownership or a commit costs each process one
-// return of Follow, a long commit also one Get of one key, and few bytes, whatever
-// the namespace holds. Ten members that have all written before are followed by one more.
+// TestCostOfAChange: a change of ownership or a commit costs each process one return of
+// Follow, a long commit also one Get of one key, and few bytes, for a namespace of any
+// size. Ten members that have all written before are followed by one more.
 func TestCostOfAChange(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 10_000} {
@@ -343,7 +343,8 @@ func costOfAChange(t *testing.T, shards int) {
 		t.Logf("%s, %d shards of %d members: %d returns of Follow, %d Gets of %d keys, %d Ranges for %d changes; "+
 			"%d bytes each",
 			what, shards, n, got.follows, got.gets, got.keys, got.ranges, rounds, got.bytes/rounds)
-		if got.follows > rounds || got.gets > gets*rounds || got.keys > gets*rounds || got.ranges > 0 || got.writes > 0 {
+		if got.follows > rounds || got.gets > gets*rounds || got.keys > gets*rounds || got.ranges > 0 ||
+			got.writes > 0 {
 			t.Errorf("%s, %d times, costs %+v; want one return of Follow and %d Gets each", what, rounds, got, gets)
 		}
 	}
@@ -367,7 +368,8 @@ func costOfAChange(t *testing.T, shards int) {
 	measure("a commit of many bytes", 1, func(m *member) {
 		m.n++
 		long := driver.Op{Kind: driver.OpAppend, Value: make([]byte, 2000)}
-		r, err := m.s.Commit(t.Context(), []driver.Write{{Fence: m.fence, Number: m.n, Nonce: 1, Ops: []driver.Op{long}}})
+		r, err := m.s.Commit(t.Context(), []driver.Write{{Fence: m.fence, Number: m.n, Nonce: 1,
+			Ops: []driver.Op{long}}})
 		if err != nil || r[0].Err != nil {
 			t.Fatal(err, r)
 		}
@@ -378,9 +380,8 @@ func costOfAChange(t *testing.T, shards int) {
 	}
 }
 
-// TestHandover: the first commit of a successor needs no read, and what the
-// former owner said of the head decides nothing: with an older head it is as if
-// nothing had been said.
+// TestHandover: the first commit of a successor needs no read, and the head from
+// the former owner decides nothing: with an older head it is as if there were none.
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	for _, older := range []bool{false, true} {
@@ -435,7 +436,7 @@ func TestHandover(t *testing.T) {
 }
 
 // TestIdle: a namespace in which nothing happens costs nothing, for an hour,
-// however much it holds and whatever its members did before.
+// whatever its size and its members' past.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 10_000} {
@@ -471,7 +472,7 @@ func TestIdle(t *testing.T) {
 					})
 					all = append(all, f)
 				}
-				time.Sleep(5 * time.Second) // what the claims left to do
+				time.Sleep(5 * time.Second) // for work left by the claims
 				for _, f := range all {
 					f.take()
 				}
@@ -488,8 +489,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestRepeatedPages: pages that tell nothing new, with revisions that go back,
-// as Consul's index does, cost nothing, and hide nothing.
+// TestRepeatedPages: pages without news, with revisions that go back, as Consul's
+// index does, cost nothing, and hide nothing.
 func TestRepeatedPages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -528,7 +529,7 @@ func TestRepeatedPages(t *testing.T) {
 			f.take()
 			time.Sleep(10 * time.Second)
 			if got := f.take(); got.gets+got.ranges > 0 {
-				t.Fatalf("change %d: ten seconds of pages that tell nothing cost %+v", n, got)
+				t.Fatalf("change %d: ten seconds of pages without news cost %+v", n, got)
 			}
 		}
 		if v.resets != 1 {
@@ -537,8 +538,8 @@ func TestRepeatedPages(t *testing.T) {
 	})
 }
 
-// TestManyChanges: what changes thousands of records at once is read in full a
-// few times, and not one by one.
+// TestManyChanges: a change of thousands of records at once is read in full a few
+// times, and not one by one.
 func TestManyChanges(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -557,8 +558,8 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// TestLostReplies: whatever becomes of a write that was not answered, its
-// change log goes on, and nobody misses anything.
+// TestLostReplies: after a write without an answer, applied or not, its change log
+// goes on, and no reader misses anything.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]kvfault.Fault{
@@ -768,9 +769,8 @@ func TestCleanUp(t *testing.T) {
 	})
 }
 
-// TestSlowTail: a tail that missed commits of one shard reads that shard's
-// log, and is reset only if it missed hundreds or megabytes, or what it missed was
-// trimmed.
+// TestSlowTail: a tail that missed commits of one shard reads that shard's log, and
+// is reset only if it missed hundreds or megabytes, or missed trimmed entries.
 func TestSlowTail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -841,7 +841,8 @@ func TestRefusedCommit(t *testing.T) {
 		t.Fatal(err, r)
 	}
 	write := func(f driver.Fence) driver.Write {
-		return driver.Write{Fence: f, Number: 2, Nonce: 2, Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("x")}}}
+		return driver.Write{Fence: f, Number: 2, Nonce: 2,
+			Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("x")}}}
 	}
 	r, err := s.Commit(t.Context(), []driver.Write{write(good), write(bad)})
 	if err != nil || r[0].Err != nil {
@@ -891,7 +892,8 @@ func TestWatch(t *testing.T) {
 		s := changelog.New(watchless.New(memory.New().Client()), keys, changelog.Options{})
 		none := func(kv.Rev, []kv.Change) error { return nil }
 		for _, prefixes := range [][]string{{keys.State(), keys.Logs()}, {keys.State(), keys.Beats()}} {
-			want(t, fmt.Sprintf("a watch of %q", prefixes), s.Watch(t.Context(), prefixes, 0, none), errors.ErrUnsupported)
+			want(t, fmt.Sprintf("a watch of %q", prefixes), s.Watch(t.Context(), prefixes, 0, none),
+				errors.ErrUnsupported)
 		}
 		put := func(key, value string) kv.Rev {
 			out, err := s.Apply(t.Context(), &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{{Key: key, Value: []byte(value)}}}}})
@@ -907,7 +909,8 @@ func TestWatch(t *testing.T) {
 			got = append(got, c...)
 			return stop
 		}
-		want(t, "a watch from before it first looked", s.Watch(t.Context(), []string{keys.State()}, first-1, take), stop)
+		want(t, "a watch from before it first looked", s.Watch(t.Context(), []string{keys.State()}, first-1, take),
+			stop)
 		if len(got) != 1 || got[0].Rev != first {
 			t.Errorf("a watch from before it first looked has %+v; want the change at %d", got, first)
 		}
@@ -924,9 +927,9 @@ func TestWatch(t *testing.T) {
 		if len(got) != 1 || got[0].Key != keys.Shard("two") || got[0].Rev != rev {
 			t.Errorf("a watch of two has %+v", got)
 		}
-		// What was delivered before it began is delivered again, if it is later.
+		// Changes delivered before it began are delivered again, if they are later.
 		got = nil
-		want(t, "a watch of what is known", s.Watch(t.Context(), []string{keys.State()}, first, take), stop)
+		want(t, "a watch of known changes", s.Watch(t.Context(), []string{keys.State()}, first, take), stop)
 		if len(got) != 2 {
 			t.Errorf("a watch from the beginning has %+v", got)
 		}

@@ -1,7 +1,6 @@
 // Package changelog gives a watch to a store that has none, as Consul and ZooKeeper
 // are: the processes write change logs beside their records, and read each other's.
-// [New] makes a kv.Store of a [Store], which nobody above it can tell from one with a
-// watch.
+// [New] makes a kv.Store of a [Store]; to its callers it is like one with a watch.
 //
 //	process A                          the store                        process B
 //
@@ -16,14 +15,14 @@
 //	   v                       |   3: shard/s9         |             | 1, it would read all
 //	Store.Apply -------------> +-----------------------+ --------> Store.Follow
 //	       one transaction     | !state/shard/s1       |    one blocked call for all change
-//	       writes both         |   held by b           |    logs; Store.Get for what has no
-//	                           +-----------------------+    value in them
+//	       writes both         |   held by b           |    logs; Store.Get for those without
+//	                           +-----------------------+    a value in them
 //
 // # The words
 //
 // A change log is one record of at most about 3 KiB. One process writes it. Its
-// [Batch.Piggyback] goes with every batch that writes a roster entry, a shard's record
-// or a chunk of a log, so no change is without an entry.
+// [Batch.Piggyback] goes with every batch that writes a member's record, a shard's
+// record or a chunk of a log, so no change is without an entry.
 //
 // An entry is the name of a record that a write may have changed. A write of one
 // shard's record, or of one short chunk, has the record in the entry, its inline value,
@@ -39,12 +38,12 @@
 //
 //   - A write of a change log compares the one before, so one transaction at a time
 //     carries a change log. After an outcome that is unknown it is read before its next
-//     use, and the compare refuses what is still under way.
-//   - Ownership and logs have change logs of their own, and heartbeats need none
-//     (rule E4).
+//     use, and the compare refuses writes still under way.
+//   - Ownership and logs have separate change logs, and heartbeats need none (rule
+//     E4).
 //   - All processes follow all change logs with one blocked call each. A change costs
-//     each process one return of that call and at most one Get, whatever the namespace
-//     holds.
+//     each process one return of that call and at most one Get, for a namespace of any
+//     size.
 //   - Readers that missed entries read in full: all of them after a change of hundreds
 //     of records, as often as one read takes a third of the time.
 //   - Of one shard's chunks a change log keeps eight. A tail that missed more, up to

@@ -11,13 +11,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// kind is the kind of records whose changes a change log has. Each kind has change
-// logs of its own, so that claims do not queue behind commits, nor push their entries
+// kind is the kind of records whose changes a change log has. Each kind has its own
+// change logs, so that claims do not queue behind commits, nor push their entries
 // out.
 type kind int
 
 const (
-	stateKind kind = iota // the roster and the shards' records
+	stateKind kind = iota // the members' and the shards' records
 	logKind               // chunks
 	kinds
 )
@@ -98,9 +98,9 @@ func keyOf(keys kv.Keys, k kind, name string) (key string, ok bool) {
 	return "", false
 }
 
-// group is what a later entry may stand in for an earlier one by, and how many of one
-// group are worth keeping: for a record one, of its own name. From the latest chunk of
-// a shard a reader finds those before it, at the price of a read more.
+// group is the group of an entry, in which a later entry replaces earlier ones, and
+// the number of a group's entries worth keeping: for a record its own name, and one.
+// From the latest chunk of a shard a reader finds those before it, with one more read.
 func (k kind) group(name string) (string, int) {
 	if shard, _, ok := strings.Cut(name, "/"); ok && k == logKind && !strings.HasPrefix(name, tombstoneMark) {
 		return shard, maxChunks

@@ -18,21 +18,21 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// mutant is a Store that breaks its contract, or hides what a reader of change logs must
-// heed.
+// mutant is a Store that breaks its contract, or hides changes that a reader of change
+// logs must heed.
 type mutant struct {
 	changelog.Store
 	bug     string
 	readers *readers
 }
 
-// readers is what the processes on one store read.
+// readers are the reads of the processes on one store.
 type readers struct {
 	follow atomic.Bool // one follows the change logs
 	next   atomic.Pointer[look]
 }
 
-// look is a read that is waited for, of what a batch will write.
+// look is a read, which a batch waits for, of the records that it will write.
 type look struct {
 	b    *changelog.Batch
 	once sync.Once
@@ -120,7 +120,8 @@ func mutantHarness(bug string) conformance.Harness {
 			s := changelog.New(&mutant{watchless.New(store.Client()), bug, readers}, keys, changelog.Options{})
 			b, err := kv.Open(ctx, s, kv.Options{
 				Backend: "changelog", Namespace: "test", Create: true,
-				Limits: driver.Limits{BatchItems: 60, WriteOps: 256, WriteBytes: 1 << 20, MinTTL: 10 * time.Millisecond},
+				Limits: driver.Limits{BatchItems: 60, WriteOps: 256, WriteBytes: 1 << 20,
+					MinTTL: 10 * time.Millisecond},
 			})
 			if err != nil {
 				return nil, errors.Join(err, s.Close())

@@ -12,9 +12,9 @@ import (
 // behind has to read all, as one that missed so many would rather do.
 const maxChanged = 1024
 
-// observer is what this process has read of the change logs of one kind: up to which
-// write it has read each, and which keys their entries named. It does no I/O. Not safe
-// for concurrent use.
+// observer is the state of this process's reading of the change logs of one kind: the
+// last write read of each, and the keys that their entries named. It does no I/O. Not
+// safe for concurrent use.
 type observer struct {
 	kind  kind
 	keys  kv.Keys
@@ -38,7 +38,7 @@ type position struct {
 	rev     kv.Rev    // of its record
 	size    int       // of its record, in bytes
 	since   time.Time // when it was first seen like this, on this process's clock
-	removed int64     // the number of writes in its tombstone, 0 if there is none
+	removed int64     // the number of writes in its tombstone, 0 without one
 }
 
 func (o *observer) init(keys kv.Keys, k kind) {
@@ -53,7 +53,7 @@ func (o *observer) init(keys kv.Keys, k kind) {
 func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool) {
 	sane = true
 	whole := true   // nothing was missed
-	var lost kv.Rev // up to which revision what was missed was written
+	var lost kv.Rev // the revision up to which missed entries were written
 	here := make(map[string]struct{}, len(page))
 	for _, p := range page {
 		k, name, ok := kindOf(o.keys, p.Key)
@@ -102,7 +102,7 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 	}
 	switch {
 	case !o.begun:
-		// A reader that has read the state after what was lost can go on from there.
+		// A reader that has read the state after the lost entries can go on from there.
 		o.begun = true
 		o.floor = max(o.floor, lost)
 	case !whole || !sane:

@@ -42,7 +42,7 @@ type world struct {
 	after    kv.Rev
 	knows    map[string]int // how many changes of a group the reader knows
 	full     int            // how often it read all
-	partial  int            // how often it read what changed
+	partial  int            // how often it read changed records
 }
 
 type worldLog struct {
@@ -147,7 +147,7 @@ func (w *world) look(torn bool) {
 	w.complete = max(w.complete, complete)
 }
 
-// read takes what the observer has, as Watch and its caller do.
+// read takes the observer's changes, as Watch and its caller do.
 func (w *world) read(t *testing.T) {
 	t.Helper()
 	for range 3 {
@@ -204,7 +204,7 @@ func (w *world) readAll() {
 	}
 }
 
-// TestObserverMissesNothing: whatever pages a reader sees, torn or late, it knows
+// TestObserverMissesNothing: with any pages, torn or late, a reader knows
 // everything up to the revision that goes with them, and in the end everything.
 func TestObserverMissesNothing(t *testing.T) {
 	t.Parallel()
@@ -215,7 +215,8 @@ func TestObserverMissesNothing(t *testing.T) {
 			for seed := range uint64(12) {
 				w := &world{
 					rng: rand.New(rand.NewPCG(seed, uint64(k))), kind: k, keys: keysOf(t), now: time.Unix(0, 0),
-					logs: map[string]*worldLog{}, wrote: map[string][]kv.Rev{}, shown: map[string]kv.Rev{}, knows: map[string]int{},
+					logs: map[string]*worldLog{}, wrote: map[string][]kv.Rev{}, shown: map[string]kv.Rev{},
+					knows: map[string]int{},
 				}
 				w.o.init(w.keys, k)
 				for range 400 {
@@ -248,7 +249,8 @@ func TestObserverMissesNothing(t *testing.T) {
 				w.read(t)
 				for group, revs := range w.wrote {
 					if w.knows[group] != len(revs) {
-						t.Fatalf("seed %d: of %d changes of %s the reader knows %d", seed, len(revs), group, w.knows[group])
+						t.Fatalf("seed %d: of %d changes of %s the reader knows %d", seed, len(revs), group,
+							w.knows[group])
 					}
 				}
 				full, partial = full+w.full, partial+w.partial

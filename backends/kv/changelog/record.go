@@ -11,7 +11,7 @@ import (
 )
 
 // Bounds of a change log. A reader reads all change logs whenever one of them changes,
-// so their bytes are what a change costs each process.
+// so a change costs each process their bytes.
 const (
 	maxBytes  = 2 << 10
 	maxIdle   = 512              // bytes of one that may stay when nobody writes it
@@ -20,12 +20,12 @@ const (
 	maxInline = 768              // bytes of an inline value, beside maxBytes
 )
 
-// changeLog is what a change log's record says: how many writes it has had, and the
+// changeLog is the content of a change log's record: the number of its writes, and the
 // names of the records that the latest of them may have changed. The entries are
 // complete behind write number floor: a reader that has read the change log up to
 // there, or the whole state at that write's revision, has missed nothing; any other
 // must read all. Entries are hints, never facts (rule S13). An inline value was written
-// in the same transaction, and is what a read at that revision would have returned.
+// in the same transaction, and equals a read at that revision.
 type changeLog struct {
 	seq     int64 // of the latest write
 	floor   int64
@@ -89,8 +89,8 @@ func (l changeLog) withInline(name, value string) changeLog {
 	return l
 }
 
-// written is the change log once its latest write has been applied at a revision. What
-// is not known of its earlier ones, because it was read, happened before.
+// written is the change log once its latest write has been applied at a revision. Its
+// earlier writes, unknown because the record was read, happened before.
 func (l changeLog) written(rev kv.Rev) changeLog {
 	if l.floor == l.seq {
 		l.lost = rev

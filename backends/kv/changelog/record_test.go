@@ -38,7 +38,8 @@ func TestChangeLogRoundTrip(t *testing.T) {
 func TestChangeLogCorrupt(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{
-		"", "1", "1 1", "1 1 0", "1 0 0 0", "1 1 2 0", "2 1 0 0", "1 1 -1 0", "1 1 x 0", "1 1 0 x", "1 2 1 2", "1 5 0 0 0:",
+		"", "1", "1 1", "1 1 0", "1 0 0 0", "1 1 2 0", "2 1 0 0", "1 1 -1 0", "1 1 x 0", "1 1 0 x", "1 2 1 2",
+		"1 5 0 0 0:",
 		"1 5 0 0 -1:a", "1 5 0 0 2:a 1:b", "1 5 0 0 6:a", "1 5 3 0 2:a", "1 5 5 0 :a", "1 5 0 0 9223372036854775807:a",
 		"1 5 0 0 x:a", "1 5 0 0  0:a", "1 4611686018427387905 0 0", "1 5 0 0" + strings.Repeat(" x", MaxPiggybackBytes),
 	} {
@@ -48,8 +49,8 @@ func TestChangeLogCorrupt(t *testing.T) {
 	}
 }
 
-// FuzzChangeLog checks that what can be read is written alike, and that what is read
-// costs no more than its bytes.
+// FuzzChangeLog checks that a record that can be read is written alike, and costs no
+// more than its bytes to read.
 func FuzzChangeLog(f *testing.F) {
 	f.Add([]byte("1 5 2 1 0:shard/a :shard/b 2:member/x"))
 	f.Add([]byte("1 70 2 1 3:s/ff 60:!state/7 later"))
@@ -61,7 +62,7 @@ func FuzzChangeLog(f *testing.F) {
 		}
 		again, err := decode(kv.Pair{Key: "k", Value: l.encode(), Rev: 1})
 		if err != nil || !reflect.DeepEqual(again, l) {
-			t.Errorf("%q decodes to %+v, and what that encodes to %+v, %v", b, l, again, err)
+			t.Errorf("%q decodes to %+v, and its encoding to %+v, %v", b, l, again, err)
 		}
 		for k := range kinds {
 			next := l.with(k, []string{"shard/a"}, time.Now())
@@ -161,7 +162,8 @@ func TestChangeLogBounds(t *testing.T) {
 		l = l.with(logKind, []string{fmt.Sprintf("hot/%x", n+1)}, now)
 	}
 	if len(l.entries) != maxChunks || l.floor != 0 {
-		t.Errorf("100 commits to one shard leave %d entries and floor %d; want %d and 0", len(l.entries), l.floor, maxChunks)
+		t.Errorf("100 commits to one shard leave %d entries and floor %d; want %d and 0", len(l.entries), l.floor,
+			maxChunks)
 	}
 	l = l.with(logKind, []string{"other/1"}, now.Add(2*maxAge))
 	if len(l.entries) != 1 || l.floor != 100 {
@@ -173,6 +175,7 @@ func TestChangeLogBounds(t *testing.T) {
 	}
 	l = changeLog{}.with(stateKind, many, now)
 	if len(l.entries) != 0 || l.floor != 1 {
-		t.Errorf("1000 names in one write leave %d entries and floor %d; want none, and read all", len(l.entries), l.floor)
+		t.Errorf("1000 names in one write leave %d entries and floor %d; want none, and read all", len(l.entries),
+			l.floor)
 	}
 }

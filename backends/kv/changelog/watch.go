@@ -85,10 +85,10 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return s.below.Get(ctx, keys...)
 }
 
-// Range is that of the Store. It sees what the change logs showed before it began, so
-// its revision is at least that: a watch that needs everything read again can begin
-// there. The first read of everything reads the change logs before it, so that such a
-// watch finds out what became of them.
+// Range is that of the Store. It sees every change that the change logs showed before
+// it began, so its revision is at least theirs: a watch that needs everything read
+// again can begin there. The first read of everything reads the change logs before
+// it, so that such a watch learns their state.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if q.Prefix == s.keys.State() || q.Prefix == s.keys.Heads() {
 		if err := s.baseline(ctx); err != nil {
@@ -163,7 +163,7 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 	return fmt.Errorf("tenure: a watch of state or logs and of other records at once: %w", errors.ErrUnsupported)
 }
 
-// watchFunc is what a watch calls with changes. See kv.Store.
+// watchFunc is the function that a watch calls with changes. See kv.Store.
 type watchFunc = func(rev kv.Rev, changes []kv.Change) error
 
 // watch delivers the changes that are in the change logs of a kind.
@@ -380,7 +380,7 @@ func (s *store) look(p *kv.Page) {
 	for k := range s.observers {
 		sane = s.observers[k].look(p.Pairs, s.latest, now) && sane
 	}
-	if !sane { // what the store showed before says nothing about what it is now
+	if !sane { // earlier pages say nothing about the store's present state
 		s.complete, s.latest = p.Rev, here
 		for k := range s.observers {
 			s.observers[k].forget(here)

@@ -1,7 +1,7 @@
 // Package kvfault puts a faulty network between a backend of package kv and its
-// store: for tests. A [Link] wraps any kv.Store and loses, holds, repeats or
-// fails what passes through it, by the kind of call. It starts no goroutine, and
-// waits on channels and contexts only, so that it works under testing/synctest.
+// store: for tests. A [Link] wraps any kv.Store and loses, holds, repeats or fails
+// calls, by their kind. It starts no goroutine, and waits on channels and contexts
+// only, so that it works under testing/synctest.
 package kvfault
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Fault is what a Link does to a call.
+// Fault is the treatment of a call by a Link.
 type Fault uint8
 
 // The faults. A call that waits ends with its context's error, which leaves its
@@ -47,7 +47,7 @@ type Link struct {
 	faults [8]Fault // by bit of Kind
 	err    error
 	held   []func()
-	moved  chan struct{} // closed when a switch, or what is held, changes
+	moved  chan struct{} // closed when a switch, or the set of held calls, changes
 	counts [8]int
 	// watches under way, to be ended by Fail
 	watches map[*watch]struct{}
@@ -76,7 +76,7 @@ func (l *Link) Set(kinds Kind, f Fault) {
 // Cut loses everything from now on, in silence. See Heal.
 func (l *Link) Cut() { l.Set(All, DropRequest) }
 
-// Heal lets everything pass from now on. What is held stays held.
+// Heal lets every call pass from now on. Held calls stay held.
 func (l *Link) Heal() { l.Set(All, None) }
 
 // SetError makes calls of some kinds fail with err; watches under way end with it.
@@ -88,7 +88,7 @@ func (l *Link) SetError(kinds Kind, err error) {
 	l.Set(kinds, Fail)
 }
 
-// Count returns how many calls of some kinds were made, whatever became of them.
+// Count returns the number of calls of some kinds, with any outcome.
 func (l *Link) Count(kinds Kind) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,8 +158,8 @@ func (l *Link) waiting() <-chan struct{} {
 	return l.moved
 }
 
-// fault returns the fault of a kind of call, what closes when faults change, and the
-// error of a call that fails.
+// fault returns the fault of a kind of call, the channel that closes when faults
+// change, and the error of a call that fails.
 func (l *Link) fault(k Kind) (f Fault, moved <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,7 +225,7 @@ func (s *linked) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	if b.Heartbeat {
 		kind = Heartbeat
 	}
-	// The caller may use its batch again, the network keeps what was sent.
+	// The caller may use its batch again; the network keeps the one sent.
 	sent := *b
 	return pass(ctx, s, kind, func(ctx context.Context) (*kv.Outcome, error) { return s.Store.Apply(ctx, &sent) })
 }

@@ -17,7 +17,7 @@ func put(key string) *kv.Batch {
 }
 
 // TestEveryFault checks for each fault whether the caller gets a reply, and how
-// often the store applied the call, before and after what is held was delivered.
+// often the store applied the call, before and after held calls were delivered.
 func TestEveryFault(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("refused")

@@ -24,13 +24,13 @@ const patience = 4
 // millisecond, and a server that collects its garbage ten.
 const least = 100 * time.Millisecond
 
-// Outcome is what a call says about its server.
+// Outcome is the evidence that a call gives about its server.
 type Outcome uint8
 
 // Outcomes of a call.
 const (
 	Ended    Outcome = iota // nothing: its caller gave it up
-	Answered                // the server decided the call, whatever its answer
+	Answered                // the server decided the call, with any answer
 	Failed                  // it was refused, lost, or had no answer by its deadline
 )
 
@@ -182,7 +182,8 @@ func (r *Routes) suspect(answered *Trip) {
 	for i := range r.servers {
 		s, silent := &r.servers[i], false
 		for t := range s.trips {
-			if t.kind == beat && !t.judged && t.start.Before(answered.start) && now.Sub(t.start) >= max(least, patience*took) {
+			if t.kind == beat && !t.judged && t.start.Before(answered.start) &&
+				now.Sub(t.start) >= max(least, patience*took) {
 				t.judged, silent = true, true
 			}
 		}
@@ -190,7 +191,7 @@ func (r *Routes) suspect(answered *Trip) {
 			continue
 		}
 		for t := range s.trips {
-			// What began later on the server that answers now is well.
+			// Calls that began later on the server that answers now go on.
 			if t.kind != beat && (i != answered.Server || t.start.Before(answered.start)) {
 				t.cancel(ErrSilent)
 			}

@@ -111,8 +111,8 @@ func TestFailureMoves(t *testing.T) {
 	on(t, "a heartbeat", r.Beat(ctx), 1)
 }
 
-// TestOneServer: what was asked before the heartbeat that is answered ends, since it
-// may have been lost behind the server; what was asked after it goes on.
+// TestOneServer: a call from before the answered heartbeat ends, since it may have
+// been lost behind the server; a later call goes on.
 func TestOneServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

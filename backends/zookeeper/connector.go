@@ -25,10 +25,10 @@ const (
 	dialPause = 20 * time.Millisecond
 )
 
-// line is the way to the store for one kind of call: one link at a time, and a new
-// one when it broke or when another server became the current one of its routes. Safe
-// for concurrent use.
-type line struct {
+// connector keeps the link for one kind of call: one at a time, and a new one when it
+// broke or when another server became the current one of its routes. Safe for
+// concurrent use.
+type connector struct {
 	dial    func(ctx context.Context, server string) (*link, error)
 	servers []string
 	routes  *route.Routes   // nil: there is one server
@@ -50,14 +50,16 @@ type round struct {
 	err  error
 }
 
-func newLine(life context.Context, servers []string, routes *route.Routes, dial func(context.Context, string) (*link, error)) *line {
-	return &line{life: life, servers: servers, routes: routes, dial: dial}
+func newConnector(
+	life context.Context, servers []string, routes *route.Routes, dial func(context.Context, string) (*link, error),
+) *connector {
+	return &connector{life: life, servers: servers, routes: routes, dial: dial}
 }
 
 var errShut = errors.New("tenure: zookeeper: the store was closed")
 
 // link returns a live link, and connects where there is none.
-func (l *line) link(ctx context.Context) (*link, error) {
+func (l *connector) link(ctx context.Context) (*link, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
@@ -93,7 +95,7 @@ func (l *line) link(ctx context.Context) (*link, error) {
 
 // connect tries each server. It is not bound to the call that asked for it:
 // others wait for it as well.
-func (l *line) connect(r *round) {
+func (l *connector) connect(r *round) {
 	l.mu.Lock()
 	pause := time.Until(l.rest)
 	l.mu.Unlock()
@@ -120,18 +122,18 @@ func (l *line) connect(r *round) {
 	close(r.done)
 }
 
-// moved is a trip that ends when another server becomes the current one, nil where
-// there is none.
-func (l *line) moved() *route.Trip {
+// moved is a trip that ends when another server becomes the current one, nil
+// without routes.
+func (l *connector) moved() *route.Trip {
 	if l.routes == nil {
 		return nil
 	}
 	return l.routes.Watch(l.life)
 }
 
-// keep closes a link that broke, or that is to the former current server: what is
-// under way on it ends with an unknown outcome.
-func (l *line) keep(lk *link, moved *route.Trip) {
+// keep closes a link that broke, or that is to the former current server: calls
+// under way on it end with an unknown outcome.
+func (l *connector) keep(lk *link, moved *route.Trip) {
 	ends := l.life
 	if moved != nil {
 		ends = moved.Context
@@ -149,7 +151,7 @@ func (l *line) keep(lk *link, moved *route.Trip) {
 
 // from is the server that is asked first: the current one, or the next after one that
 // said nothing.
-func (l *line) from() int {
+func (l *connector) from() int {
 	if l.routes == nil {
 		return 0
 	}
@@ -163,7 +165,7 @@ func (l *line) from() int {
 }
 
 // first returns the first link that any server gives, asking them in turn.
-func (l *line) first(at int) (*link, error) {
+func (l *connector) first(at int) (*link, error) {
 	ctx, cancel := context.WithTimeout(l.life, dialTimeout)
 	defer cancel()
 	type attempt struct {
@@ -218,8 +220,8 @@ func (l *line) first(at int) (*link, error) {
 	return nil, fmt.Errorf("tenure: zookeeper: %w: no server can be reached: %w", driver.ErrRetry, joined(errs...))
 }
 
-// close joins everything, once the life of the line is over.
-func (l *line) close() {
+// close joins everything, once the life of the connector is over.
+func (l *connector) close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()

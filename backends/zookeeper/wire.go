@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// tap reads along on a connection, because the client library tells neither the
-// zxid that every reply has in its header, by which the server says how far it is,
-// nor when anything came last.
-type tap struct {
+// observedConn observes the bytes read from a connection, because the client
+// library reports neither the zxid in the header of every reply, up to which the
+// server has applied writes, nor the time of the last byte.
+type observedConn struct {
 	net.Conn
 	own    *voice
 	server *voice       // of all connections to the server
@@ -23,12 +23,12 @@ type tap struct {
 	begun bool     // the first frame, which has another header, is over
 }
 
-func newTap(conn net.Conn, server *voice) *tap {
-	return &tap{Conn: conn, own: newVoice(), server: server}
+func newObservedConn(conn net.Conn, server *voice) *observedConn {
+	return &observedConn{Conn: conn, own: newVoice(), server: server}
 }
 
-// Read reads along.
-func (t *tap) Read(p []byte) (int, error) {
+// Read observes the bytes that it returns.
+func (t *observedConn) Read(p []byte) (int, error) {
 	n, err := t.Conn.Read(p)
 	if n > 0 {
 		t.own.speak()
@@ -38,7 +38,7 @@ func (t *tap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// voice is when something came last. Safe for concurrent use.
+// voice is the time of the last byte received. Safe for concurrent use.
 type voice struct {
 	start time.Time
 	heard atomic.Int64 // as time since start
@@ -53,7 +53,7 @@ func (v *voice) silentSince(moment time.Time) bool {
 	return v.heard.Load() < int64(moment.Sub(v.start))
 }
 
-func (t *tap) feed(p []byte) {
+func (t *observedConn) feed(p []byte) {
 	for len(p) > 0 {
 		if t.have < 4 {
 			n := copy(t.head[t.have:4], p)
@@ -76,7 +76,7 @@ func (t *tap) feed(p []byte) {
 }
 
 // frame looks at a complete frame. Events and pings have a negative xid.
-func (t *tap) frame() {
+func (t *observedConn) frame() {
 	if !t.begun {
 		t.begun = true
 		return
