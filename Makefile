@@ -13,7 +13,7 @@ TEST_STEPS := fmt vet arch quick-race simulation quick conformance-quick system
 ALL_STEPS := servers fmt vet vet-tools arch unit race simulation conformance conformance-servers system demo-test examples
 # What "make check" does after the steps of "make test": the servers that all of it
 # needs, then first what has found most.
-MORE_STEPS := servers race simulation-long conformance conformance-servers system-long faults conformance-more \
+MORE_STEPS := servers race-others simulation-long conformance conformance-servers system-long faults conformance-more \
 	mutants follower-long docs demo-test demo-seeds examples vet-tools analysis fuzz cross mod vuln
 
 # Packages that are tested under the race detector; the others are in "unit".
@@ -119,11 +119,12 @@ unit: ## Tests of the packages that share nothing between goroutines
 		$$($(packages) | grep -vE '^\./($(RACED)|$(OWN_STEP))$$')
 
 # One package at a time: their tests measure time on cores that they share.
-.PHONY: race
-race: ## The others' tests under the race detector, and a short simulation
+.PHONY: race race-others
+race-others: RACED_BEFORE := |$(QUICK_RACED)
+race race-others: ## The others' tests under the race detector, and a short simulation; race-others leaves out those of quick-race
 	$(say-race)
 	$(GOTEST) $(RACE) -timeout=10m -p=1 -skip='$(SUITES)' \
-		$$($(packages) | grep -E '^\./($(RACED))$$' | grep -vE '^\./($(FAULTS))$$')
+		$$($(packages) | grep -E '^\./($(RACED))$$' | grep -vE '^\./($(FAULTS)$(RACED_BEFORE))$$')
 	.ci/named '^TestSimulation$$' $(RACE) -timeout=5m ./core/fsm -args -seeds=$(SEEDS_RACE)
 
 # Four packages at a time: most of these tests wait.

@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -18,21 +19,23 @@ type Mutant struct {
 // All builds each mutant and runs its killer, which has to fail, or to hang, within the
 // limit, after it passed without the mutant. It skips t unless it is on, which a flag of
 // the caller's says: each mutant costs a build. Parallel is for killers that need no
-// server and no quiet machine.
+// server and no quiet machine; of the others one runs at a time, while the next mutant is
+// built.
 func All(t *testing.T, on bool, limit time.Duration, parallel bool, mutants []Mutant) {
 	t.Helper()
 	if !on {
 		t.Skip("needs -mutants: it builds the package once for each mutant")
 	}
-	run := func(name string, f func(t *testing.T)) {
-		t.Run(name, func(t *testing.T) {
-			if parallel {
-				t.Parallel()
-			}
-			f(t)
-		})
+	var one sync.Mutex
+	kill := func(t *testing.T, binary, killer string) (string, bool) {
+		if !parallel {
+			one.Lock()
+			defer one.Unlock()
+		}
+		return Run(t, binary, killer, limit)
 	}
-	run("none", func(t *testing.T) {
+	t.Run("none", func(t *testing.T) {
+		t.Parallel()
 		binary := Build(t)
 		var killers []string
 		for _, m := range mutants {
@@ -40,14 +43,15 @@ func All(t *testing.T, on bool, limit time.Duration, parallel bool, mutants []Mu
 		}
 		slices.Sort(killers)
 		for _, killer := range slices.Compact(killers) {
-			if out, failed := Run(t, binary, killer, limit); failed {
+			if out, failed := kill(t, binary, killer); failed {
 				t.Errorf("%s fails without a mutant:\n%s", killer, out)
 			}
 		}
 	})
 	for _, m := range mutants {
-		run(m.Name, func(t *testing.T) {
-			if out, failed := Run(t, Build(t, m.Edits...), m.Killer, limit); !failed {
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			if out, failed := kill(t, Build(t, m.Edits...), m.Killer); !failed {
 				t.Errorf("survived %s:\n%s", m.Killer, out)
 			}
 		})
