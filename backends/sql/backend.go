@@ -151,6 +151,8 @@ func (b *Backend) readError(err error) error {
 	}
 }
 
+var errClosed = fmt.Errorf("tenure: %w: open the backend again", driver.ErrClosed)
+
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w: %s", driver.ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -4,7 +4,7 @@
 //
 // A backend consists of three parts:
 //
-//   - The tables, as versioned migrations (see [Migrate]).
+//   - The tables, as versioned migrations.
 //   - The statements, one file of SQL that can be read and run by hand (see
 //     [Compile]). Every flow is lock, read, decide in Go, write, and lists travel as
 //     one JSON array, so that a batch is one statement whatever its length. What

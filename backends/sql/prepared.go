@@ -8,23 +8,24 @@ import (
 	"sync"
 )
 
-// Preparer prepares statements: a *sql.DB or a *sql.Conn.
-type Preparer interface {
+// preparer is a *sql.DB or a *sql.Conn.
+type preparer interface {
 	PrepareContext(ctx context.Context, query string) (*stdsql.Stmt, error)
 }
 
 // Prepared holds statements prepared once on a connection or a pool. Safe for
 // concurrent use.
 type Prepared struct {
-	on    Preparer
+	on    preparer
 	stmts *Statements
 
 	mu    sync.Mutex
 	ready [statementCount]*stdsql.Stmt
 }
 
-// Prepare returns the statements as they are prepared on first use.
-func Prepare(on Preparer, stmts *Statements) *Prepared {
+// Prepare returns the statements, which are prepared on a *sql.DB or *sql.Conn when
+// they are first used.
+func Prepare(on preparer, stmts *Statements) *Prepared {
 	return &Prepared{on: on, stmts: stmts}
 }
 

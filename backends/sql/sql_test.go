@@ -1,9 +1,9 @@
 package sql
 
 import (
-	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -80,30 +80,6 @@ func TestDecideClaim(t *testing.T) {
 	}
 }
 
-// TestCause: why a caller gave up can be matched, but for what would say that the
-// call was not applied (E1).
-func TestCause(t *testing.T) {
-	t.Parallel()
-	lost, reason := errors.New("connection lost"), errors.New("a reason")
-	for _, c := range []struct {
-		cause   error
-		matches bool
-	}{{reason, true}, {nil, true}, {driver.ErrSessionLost, false}, {&driver.FencedError{}, false}, {errClosed, false}} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		if err := Cause(ctx, lost); err != lost {
-			t.Errorf("before the end: %v", err)
-		}
-		cancel(c.cause)
-		err := Cause(ctx, lost)
-		if !errors.Is(err, lost) || !driver.Unknown(err) || c.cause != nil && errors.Is(err, c.cause) != c.matches {
-			t.Errorf("because of %v: %v", c.cause, err)
-		}
-		if ended := driver.Ended(ctx); !errors.Is(ended, context.Canceled) || c.cause != nil && !strings.Contains(ended.Error(), c.cause.Error()) {
-			t.Errorf("because of %v the context ended with: %v", c.cause, ended)
-		}
-	}
-}
-
 func FuzzCursor(f *testing.F) {
 	b := &Backend{id: "ID"}
 	f.Add("o:ID:1:2:3")
@@ -156,11 +132,24 @@ func TestInBatches(t *testing.T) {
 // hinted is a store that does nothing but hint.
 type hinted struct {
 	Store
-	wake Wake
+	mu   sync.Mutex
+	hint chan struct{}
 }
 
-func (h *hinted) Check() error                       { return nil }
-func (h *hinted) Changed(of Readers) <-chan struct{} { return h.wake.C(of) }
+func (h *hinted) Check() error { return nil }
+
+func (h *hinted) Changed(Readers) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hint
+}
+
+func (h *hinted) broadcast() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.hint)
+	h.hint = make(chan struct{})
+}
 
 // TestPollHints: hints without a change cost few looks, however many they are, and one
 // with a change behind it is looked after at once, or within the poll period.
@@ -172,7 +161,7 @@ func TestPollHints(t *testing.T) {
 	)
 	// wait returns how many looks a poll took, and how late it saw a change.
 	wait := func(t *testing.T, hints func(*hinted) (changed time.Time)) (looks int, late time.Duration) {
-		store := new(hinted)
+		store := &hinted{hint: make(chan struct{})}
 		b := &Backend{store: store, info: driver.Info{Limits: driver.Limits{PollPeriod: period}}, closing: make(chan struct{})}
 		var changed atomic.Bool
 		done := make(chan error, 1)
@@ -187,7 +176,7 @@ func TestPollHints(t *testing.T) {
 		synctest.Wait()
 		at := hints(store)
 		changed.Store(true)
-		store.wake.Broadcast(Observers)
+		store.broadcast()
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +184,7 @@ func TestPollHints(t *testing.T) {
 	}
 	flood := func(s *hinted, d time.Duration) {
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Microsecond) {
-			s.wake.Broadcast(Observers)
+			s.broadcast()
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +197,7 @@ func TestPollHints(t *testing.T) {
 			"without a hint before": func(*hinted) { time.Sleep(time.Second + period/2) },
 			"after a false hint": func(s *hinted) {
 				time.Sleep(time.Second + period/2)
-				s.wake.Broadcast(Observers)
+				s.broadcast()
 				time.Sleep(2 * hintPause)
 			},
 			"after a flood": func(s *hinted) { flood(s, time.Second); time.Sleep(2*period + period/2) },

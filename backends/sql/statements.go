@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
 // Statement names one statement of a dialect's file.
@@ -225,38 +225,10 @@ type compiled struct {
 var (
 	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+)\s*$`)
 	parameter = regexp.MustCompile(`(^|[^:a-z_]):([a-z_]+)`)
-	table     = regexp.MustCompile(`\btenure_`)
-	prefixes  = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
 	// A prefix may follow the quoted name of a schema or database.
 	bounded   = regexp.MustCompile("bounded\\(((?:[a-z]+\\.)?`?([a-z_]+)`?)\\)")
 	qualified = regexp.MustCompile("^(\"[a-z_][a-z0-9_]{0,62}\"\\.|`[A-Za-z0-9_$-]{1,64}`\\.)?[a-z_][a-z0-9_]{0,31}$")
 )
-
-// Width is the most bytes that a column of text or bytes may have, 0 if there is no
-// such column: the limits of names, of a commit, and of what encodes them. The schemas
-// check it. Statements read such a column as bounded(column): what is wider, in a row
-// that an administrator or an older schema let in, never leaves the database.
-func Width(column string) int {
-	switch column {
-	case "namespace":
-		return 1040
-	case "store_id", "incarnation", "id":
-		return 64
-	case "shard", "node":
-		return driver.MaxNameLen
-	case "session":
-		return driver.MaxSessionLen
-	case "key":
-		return driver.MaxKeyLen
-	case "meta":
-		return 16 << 10
-	case "cuts":
-		return 64 << 10
-	case "payloads", "value":
-		return 1 << 20
-	}
-	return 0
-}
 
 // tooWide stands for text that is too wide. No name, and nothing in JSON, is that.
 const tooWide = "!"
@@ -266,7 +238,7 @@ func bound(text string) (string, error) {
 	var unknown []error
 	text = bounded.ReplaceAllStringFunc(text, func(call string) string {
 		m := bounded.FindStringSubmatch(call)
-		width := Width(m[2])
+		width := sqlschema.Width(m[2])
 		if width == 0 {
 			unknown = append(unknown, fmt.Errorf("column %q has no width", m[2]))
 		}
@@ -288,21 +260,6 @@ func (s Statement) optional() bool {
 		return true
 	}
 	return false
-}
-
-// CheckPrefix validates the prefix of the tables' names: lower-case letters,
-// digits and "_", at most 32 bytes.
-func CheckPrefix(prefix string) error {
-	if !prefixes.MatchString(prefix) {
-		return invalid("table prefix %.40q: use lower-case letters, digits and \"_\", at most 32 bytes, a letter first", prefix)
-	}
-	return nil
-}
-
-// WithPrefix replaces the default prefix of table and index names, "tenure_", in
-// SQL text. The prefix must have passed CheckPrefix.
-func WithPrefix(text, prefix string) string {
-	return table.ReplaceAllLiteralString(text, prefix)
 }
 
 // Compile reads a dialect's file: sections that begin with "-- name: x", each
@@ -336,7 +293,7 @@ func Compile(file, prefix string, placeholder func(i int) string) (*Statements, 
 		if err != nil {
 			return nil, fmt.Errorf("tenure: statement %q: %w", spec.name, err)
 		}
-		c, err := compile(WithPrefix(text, prefix), spec.params, placeholder)
+		c, err := compile(sqlschema.WithPrefix(text, prefix), spec.params, placeholder)
 		if err != nil {
 			return nil, fmt.Errorf("tenure: statement %q: %w", spec.name, err)
 		}

@@ -1,9 +1,6 @@
 package sql
 
-import (
-	"context"
-	"sync"
-)
+import "context"
 
 // Store runs the shared code's transactions on one database product. All methods
 // are safe for concurrent use.
@@ -68,50 +65,4 @@ type Readers uint8
 const (
 	Observers Readers = 1 << iota
 	Tailers
-	AllReaders = Observers | Tailers
 )
-
-// Wake is a broadcast to readers who wait. The zero value is ready; safe for
-// concurrent use.
-type Wake struct{ observers, tailers signal }
-
-// C returns a channel that the next Broadcast to readers of one kind closes.
-func (w *Wake) C(of Readers) <-chan struct{} {
-	if of == Tailers {
-		return w.tailers.c()
-	}
-	return w.observers.c()
-}
-
-// Broadcast wakes all who wait, of the kinds given.
-func (w *Wake) Broadcast(to Readers) {
-	if to&Observers != 0 {
-		w.observers.broadcast()
-	}
-	if to&Tailers != 0 {
-		w.tailers.broadcast()
-	}
-}
-
-type signal struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-func (s *signal) c() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ch == nil {
-		s.ch = make(chan struct{})
-	}
-	return s.ch
-}
-
-func (s *signal) broadcast() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ch != nil {
-		close(s.ch)
-		s.ch = nil
-	}
-}

@@ -22,6 +22,9 @@ const anything = "*"
 // etcd's client takes its call options from gRPC and its logger from zap.
 var etcdClient = []string{"go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/...", "go.uber.org/zap"}
 
+// ofDialects is what each SQL dialect of this repository imports.
+var ofDialects = []string{"core/driver", "backends/sql", "backends/sql/internal/dialect", "internal/sqlschema"}
+
 // rows is the import table. The first row that matches a package decides, and each
 // decides on one.
 var rows = []row{
@@ -44,10 +47,11 @@ var rows = []row{
 	{pkg: "backends/etcd", allow: append([]string{"core/driver", "backends/kv", "backends/kv/route"}, etcdClient...)},
 	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route", "github.com/hashicorp/consul/api"}},
 	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route", "github.com/go-zookeeper/zk"}},
-	{pkg: "backends/sql", allow: []string{"core/driver"}},
-	{pkg: "backends/sql/sqlite", allow: []string{"core/driver", "backends/sql", "modernc.org/sqlite/..."}},
-	{pkg: "backends/sql/postgres", allow: []string{"core/driver", "backends/sql", "github.com/jackc/pgx/v5/..."}},
-	{pkg: "backends/sql/mysql", allow: []string{"core/driver", "backends/sql", "github.com/go-sql-driver/mysql"}},
+	{pkg: "backends/sql", allow: []string{"core/driver", "internal/sqlschema"}},
+	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql"}},
+	{pkg: "backends/sql/sqlite", allow: append([]string{"modernc.org/sqlite/..."}, ofDialects...)},
+	{pkg: "backends/sql/postgres", allow: append([]string{"github.com/jackc/pgx/v5/..."}, ofDialects...)},
+	{pkg: "backends/sql/mysql", allow: append([]string{"github.com/go-sql-driver/mysql"}, ofDialects...)},
 
 	{pkg: "follower", allow: []string{"core", "core/driver"}},
 	{pkg: "sharding", allow: []string{"core", "core/driver", "follower"}},
@@ -82,9 +86,13 @@ var rows = []row{
 	{pkg: "internal/examplebackend", allow: []string{"core/driver", "backends/kv"}},
 	{pkg: "internal/outage", allow: []string{"core", "core/driver", "conformance/faultproxy", "internal/servers", "conformance/system"}},
 	{pkg: "internal/servers"},
+	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
 	{pkg: "internal/simulation", allow: []string{"core", "core/driver", "core/fsm", "follower", "sharding"}},
 	// It measures backends as core uses them.
-	{pkg: "internal/sqlfault", allow: []string{"conformance/system", "internal/outage", "internal/servers", "core", "core/driver", "backends/sql", "conformance", "conformance/faultproxy"}},
+	{pkg: "internal/sqlfault", allow: []string{
+		"core", "core/driver", "backends/sql", "conformance", "conformance/faultproxy", "conformance/system",
+		"internal/outage", "internal/servers", "internal/sqlschema",
+	}},
 }
 
 // impure is what the state machine may not import: it does no I/O, waits for

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
 // Wide is how a dialect writes so many letters "x", and bytes.
@@ -78,7 +78,7 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 	}
 	for _, table := range slices.Sorted(maps.Keys(columns)) {
 		for _, column := range columns[table] {
-			width := sql.Width(column)
+			width := sqlschema.Width(column)
 			quoted := column
 			if column == "key" {
 				quoted = keyColumn(db(table))

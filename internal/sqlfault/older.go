@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
 // Floored is a backend that tells its floor.
@@ -23,7 +23,7 @@ type Floored interface {
 func CheckOlderTables(t *testing.T, db *stdsql.DB, schema, prefix string, open func() Floored) {
 	t.Helper()
 	statements := []string{
-		sql.WithPrefix(schema, prefix),
+		sqlschema.WithPrefix(schema, prefix),
 		"UPDATE tenure_schema SET version = 1",
 		"INSERT INTO tenure_namespaces (namespace, store_id, base, revision) VALUES ('app', 'old', 1000, 7)",
 		"INSERT INTO tenure_rosters (namespace, store_id, revision) VALUES ('app', 'old', 3)",

@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
 // smallestPacket is what the server must take in one statement: the keys and values
@@ -123,7 +123,7 @@ func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (mariad
 	if err != nil {
 		return false, err
 	}
-	m := sql.Migrations{Files: sub, Prefix: tables(cfg, o)}
+	m := sqlschema.Migrations{Files: sub, Prefix: tables(cfg, o)}
 	version, err := schemaVersion(ctx, conn, m)
 	if err != nil {
 		return false, opening(err)
@@ -201,7 +201,7 @@ func parseVersion(s string) (major, minor int) {
 	return major, minor
 }
 
-func schemaVersion(ctx context.Context, on sql.Execer, m sql.Migrations) (int, error) {
+func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrations) (int, error) {
 	version, err := m.Version(ctx, on)
 	if number(err) == errNoTable || errors.Is(err, stdsql.ErrNoRows) {
 		return 0, nil
@@ -211,7 +211,7 @@ func schemaVersion(ctx context.Context, on sql.Execer, m sql.Migrations) (int, e
 
 // migrate looks at the version again under a lock: another process may have
 // migrated meanwhile. The lock is the connection's, and ends with it.
-func migrate(ctx context.Context, conn *stdsql.Conn, m sql.Migrations) error {
+func migrate(ctx context.Context, conn *stdsql.Conn, m sqlschema.Migrations) error {
 	const lock = "tenure migration"
 	for {
 		var got stdsql.NullBool

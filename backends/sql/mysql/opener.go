@@ -3,15 +3,15 @@ package mysql
 import (
 	"context"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
 // Settings are the Opener's options in configuration.
 type Settings struct {
-	DSN          sql.Secret `json:"dsn" yaml:"dsn"`                     // user:password@tcp(host:port)/database?tls=true
-	PasswordFile string     `json:"password_file" yaml:"password_file"` // read for each new connection; replaces the DSN's
-	Namespace    string     `json:"namespace" yaml:"namespace"`         // such as "orders"
+	DSN          driver.Secret `json:"dsn" yaml:"dsn"`                     // user:password@tcp(host:port)/database?tls=true
+	PasswordFile string        `json:"password_file" yaml:"password_file"` // read for each new connection; replaces the DSN's
+	Namespace    string        `json:"namespace" yaml:"namespace"`         // such as "orders"
 	Options      `yaml:",inline"`
 }
 
@@ -20,7 +20,7 @@ func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	if s.PasswordFile != "" {
-		s.Password = sql.PasswordFile(s.PasswordFile)
+		s.Password = dialect.PasswordFile(s.PasswordFile)
 	}
 	return Open(ctx, string(s.DSN), s.Namespace, &s.Options)
 }

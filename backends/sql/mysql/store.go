@@ -8,6 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 )
 
 const (
@@ -30,8 +31,8 @@ const (
 type store struct {
 	data, roster, reads, pings *connections
 
-	wake sql.Wake
-	life *sql.Life
+	wake dialect.Wake
+	life *dialect.Life
 }
 
 var _ sql.Store = (*store)(nil)
@@ -52,7 +53,7 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.St
 	// A barrier's write is one of them.
 	read := []string{strict, limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE", "SET SESSION autocommit = 1"}
-	s := &store{life: sql.NewLife()}
+	s := &store{life: dialect.NewLife()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -78,7 +79,7 @@ func (s *store) transaction(ctx context.Context, on *connections, fn func(contex
 		return err
 	}
 	defer done()
-	return sql.Cause(ctx, on.with(ctx, func(l *connection) (bool, error) {
+	return dialect.Cause(ctx, on.with(ctx, func(l *connection) (bool, error) {
 		tx := sql.NewTx(l.prep, nil)
 		if err := fn(ctx, tx); err != nil {
 			_, ending := l.conn.ExecContext(ctx, "ROLLBACK")
@@ -133,7 +134,7 @@ func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn 
 		return err
 	}
 	defer done()
-	return sql.Cause(ctx, on.with(ctx, func(l *connection) (bool, error) {
+	return dialect.Cause(ctx, on.with(ctx, func(l *connection) (bool, error) {
 		run := func(text string) error {
 			_, err := l.conn.ExecContext(ctx, text)
 			return err

@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
 // oldestVersion is the oldest server, as server_version_num.
@@ -164,7 +164,7 @@ func prepareDatabase(ctx context.Context, cfg *pgx.ConnConfig, o *Options) (serv
 	if err != nil {
 		return 0, err
 	}
-	m := sql.Migrations{Files: sub, Prefix: o.tables()}
+	m := sqlschema.Migrations{Files: sub, Prefix: o.tables()}
 	version, err := schemaVersion(ctx, db, m)
 	if err != nil {
 		return 0, opening(err)
@@ -229,7 +229,7 @@ func checkIncarnation(ctx context.Context, db *stdsql.DB) error {
 	return err
 }
 
-func schemaVersion(ctx context.Context, on sql.Execer, m sql.Migrations) (int, error) {
+func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrations) (int, error) {
 	var found bool
 	err := on.QueryRowContext(ctx, "SELECT to_regclass('"+m.Prefix+"schema') IS NOT NULL").Scan(&found)
 	if err != nil || !found {
@@ -240,7 +240,7 @@ func schemaVersion(ctx context.Context, on sql.Execer, m sql.Migrations) (int, e
 
 // migrate looks at the version again under a lock: another process may have
 // migrated meanwhile.
-func migrate(ctx context.Context, db *stdsql.DB, m sql.Migrations, schema string) (err error) {
+func migrate(ctx context.Context, db *stdsql.DB, m sqlschema.Migrations, schema string) (err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err

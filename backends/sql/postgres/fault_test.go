@@ -349,7 +349,7 @@ func TestHints(t *testing.T) {
 	t.Parallel()
 	h := &hints{self: "ME", of: "a/b"}
 	other := &hints{self: "YOU", of: "a/b"}
-	for _, readers := range []sql.Readers{sql.Observers, sql.Tailers, sql.AllReaders} {
+	for _, readers := range []sql.Readers{sql.Observers, sql.Tailers, sql.Observers | sql.Tailers} {
 		if got := h.heard(other.message(readers)); got != readers {
 			t.Errorf("%q wakes %d, want %d", other.message(readers), got, readers)
 		}
@@ -358,7 +358,7 @@ func TestHints(t *testing.T) {
 		}
 	}
 	for message, want := range map[string]sql.Readers{
-		"YOU a/b": sql.AllReaders, "YOU.later a/b": sql.AllReaders, "YOU a": 0, "YOU.tailers a/b/c": 0, "": 0, "ME a/b": 0,
+		"YOU a/b": sql.Observers | sql.Tailers, "YOU.later a/b": sql.Observers | sql.Tailers, "YOU a": 0, "YOU.tailers a/b/c": 0, "": 0, "ME a/b": 0,
 	} {
 		if got := h.heard(message); got != want {
 			t.Errorf("%q wakes %d, want %d", message, got, want)
@@ -376,7 +376,7 @@ func FuzzHeard(f *testing.F) {
 		got := h.heard(message)
 		from, of, _ := strings.Cut(message, " ")
 		mine := from == h.self || strings.HasPrefix(from, h.self+".")
-		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^sql.AllReaders != 0 {
+		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^sql.Observers|sql.Tailers != 0 {
 			t.Errorf("%q wakes %d", message, got)
 		}
 	})

@@ -127,7 +127,7 @@ func (h *hints) heard(message string) sql.Readers {
 	case readers == "tailers":
 		return sql.Tailers
 	}
-	return sql.AllReaders
+	return sql.Observers | sql.Tailers
 }
 
 // pause reports whether the store still lives after d.

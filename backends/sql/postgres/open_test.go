@@ -15,7 +15,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/servers"
 	"github.com/tenure-go/tenure/internal/sqlfault"
@@ -276,7 +275,7 @@ func TestTLS(t *testing.T) {
 	if err := os.WriteFile(file, []byte(dsn.Password()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	settings := Settings{DSN: sql.Secret(dsn.As(dsn.User(), "outdated").Reveal()), PasswordFile: file, Namespace: "app", Options: Options{Create: true, Migrate: true}}
+	settings := Settings{DSN: driver.Secret(dsn.As(dsn.User(), "outdated").Reveal()), PasswordFile: file, Namespace: "app", Options: Options{Create: true, Migrate: true}}
 	b, err := Opener().Open(t.Context(), func(to any) error { *to.(*Settings) = settings; return nil })
 	if err != nil {
 		t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
 const (
@@ -103,7 +103,7 @@ func (o *Options) withDefaults() (*Options, error) {
 	if c.MaxConns < 1 || c.MaxConns > 1000 {
 		return nil, fmt.Errorf("tenure: %w: %d connections: use 1 to 1000", driver.ErrInvalid, c.MaxConns)
 	}
-	return &c, sql.CheckPrefix(c.TablePrefix)
+	return &c, sqlschema.CheckPrefix(c.TablePrefix)
 }
 
 // tables begins the name of every table in a statement.

@@ -137,7 +137,7 @@ func (b *Backend) FencePgx(ctx context.Context, tx pgx.Tx, fence driver.Fence) e
 
 func (b *Backend) fence(ctx context.Context, fence driver.Fence, row func(text string, args []any, dest ...any) (bool, error)) error {
 	limited := false
-	return b.FenceOn(ctx, fence, func(text string, args []any, dest ...any) (bool, error) {
+	return sql.FenceOn(ctx, b.Backend, fence, func(text string, args []any, dest ...any) (bool, error) {
 		if !limited {
 			limited = true
 			if _, err := row(limitIdle(), nil, new(string)); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 )
 
 const (
@@ -39,9 +40,9 @@ type store struct {
 
 	stmts       *sql.Statements
 	write, read []string // what begins a transaction
-	wake        sql.Wake
+	wake        dialect.Wake
 	hints       *hints // nil if changes are polled only
-	life        *sql.Life
+	life        *dialect.Life
 }
 
 var _ sql.Store = (*store)(nil)
@@ -58,7 +59,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 	if !o.Pooler && version >= transactionLimitVersion {
 		cfg.ConnConfig.RuntimeParams["transaction_timeout"] = strconv.FormatInt(transactionLimit.Milliseconds(), 10)
 	}
-	s := &store{stmts: stmts, life: sql.NewLife(), write: []string{"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
+	s := &store{stmts: stmts, life: dialect.NewLife(), write: []string{"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"},
 		read: []string{"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}}
 	if o.Pooler {
 		limit := fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", idleLimit.Milliseconds())
@@ -110,18 +111,18 @@ func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(con
 	defer done()
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
-		return sql.Cause(ctx, notApplied(err))
+		return dialect.Cause(ctx, notApplied(err))
 	}
 	defer conn.Release()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: s.write}
 	tx := sql.RunOn(r, s.stmts)
 	if err := fn(ctx, tx); err != nil {
 		r.rollback(ctx)
-		return sql.Cause(ctx, notApplied(err))
+		return dialect.Cause(ctx, notApplied(err))
 	}
 	if err := r.commit(ctx); err != nil {
 		r.rollback(ctx)
-		return sql.Cause(ctx, commitFailed(err))
+		return dialect.Cause(ctx, commitFailed(err))
 	}
 	s.wake.Broadcast(tx.Woke())
 	if s.hints != nil {
@@ -169,7 +170,7 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 	defer done()
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
-		return sql.Cause(ctx, fmt.Errorf("tenure: reading: %w", err))
+		return dialect.Cause(ctx, fmt.Errorf("tenure: reading: %w", err))
 	}
 	defer conn.Release()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: begin}
@@ -178,7 +179,7 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 	}
 	r.rollback(ctx)
 	if err != nil {
-		return sql.Cause(ctx, err)
+		return dialect.Cause(ctx, err)
 	}
 	return nil
 }

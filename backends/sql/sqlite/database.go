@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
 //go:embed schema statements.sql
@@ -83,7 +84,7 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 	if err != nil {
 		return nil, err
 	}
-	migrations := sql.Migrations{Files: sub, Prefix: o.TablePrefix}
+	migrations := sqlschema.Migrations{Files: sub, Prefix: o.TablePrefix}
 	if err := prepareFile(ctx, path, migrations); err != nil {
 		return nil, err
 	}
@@ -179,7 +180,7 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *sq
 
 // prepareFile proves that the file is a database that this program can use,
 // before it writes anything, and then sets the journal mode and migrates.
-func prepareFile(ctx context.Context, path string, migrations sql.Migrations) error {
+func prepareFile(ctx context.Context, path string, migrations sqlschema.Migrations) error {
 	c, err := connector(dsn(path, 0))
 	if err != nil {
 		return err
@@ -229,7 +230,7 @@ func whenFree(ctx context.Context, try func() error) error {
 	}
 }
 
-func schemaVersion(ctx context.Context, conn *stdsql.Conn, migrations sql.Migrations) (int, error) {
+func schemaVersion(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.Migrations) (int, error) {
 	var n int
 	err := conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?",
 		migrations.Prefix+"schema").Scan(&n)
@@ -252,7 +253,7 @@ func useWAL(ctx context.Context, conn *stdsql.Conn, path string) error {
 
 // migrate looks at the version again under the write lock: another process may
 // have migrated meanwhile.
-func migrate(ctx context.Context, conn *stdsql.Conn, migrations sql.Migrations) (err error) {
+func migrate(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.Migrations) (err error) {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
 // DefaultPollPeriod is how often a blocked Observe or TailLog looks for changes
@@ -51,5 +51,5 @@ func (o *Options) withDefaults() (*Options, error) {
 	if c.PollPeriod < time.Millisecond || c.PollPeriod > 10*time.Second {
 		return nil, fmt.Errorf("tenure: %w: poll period %v is outside 1ms to 10s", driver.ErrInvalid, c.PollPeriod)
 	}
-	return &c, sql.CheckPrefix(c.TablePrefix)
+	return &c, sqlschema.CheckPrefix(c.TablePrefix)
 }

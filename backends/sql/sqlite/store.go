@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 )
 
 // store runs the shared code's transactions on the two files. The data committer
@@ -18,7 +19,7 @@ import (
 type store struct {
 	data, members *database
 	holder        *writer // of the members' lock for claims; used by the data committer only
-	wake          sql.Wake
+	wake          dialect.Wake
 	stop          chan struct{}
 	closeOnce     sync.Once
 }

@@ -1,4 +1,5 @@
-package sql
+// Package dialect is what the stores of the dialects beside it share.
+package dialect
 
 import (
 	"context"

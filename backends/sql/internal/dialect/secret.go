@@ -1,4 +1,4 @@
-package sql
+package dialect
 
 import (
 	"context"
@@ -6,10 +6,6 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 )
-
-// Secret is a string that prints as xxxxx in every format: a data source name
-// may hold a password.
-type Secret = driver.Secret
 
 // PasswordFile returns a function that reads a password from a file, without
 // the line break at its end. Safe for concurrent use.

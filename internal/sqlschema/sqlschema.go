@@ -1,0 +1,56 @@
+// Package sqlschema is what the schemas of the SQL dialects have in common: the prefix of
+// their names, the widths of their columns, and their versions.
+package sqlschema
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+var (
+	table    = regexp.MustCompile(`\btenure_`)
+	prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
+)
+
+// CheckPrefix validates the prefix of the tables' names: lower-case letters,
+// digits and "_", at most 32 bytes.
+func CheckPrefix(prefix string) error {
+	if !prefixes.MatchString(prefix) {
+		return fmt.Errorf("tenure: %w: table prefix %.40q: use lower-case letters, digits and \"_\", at most 32 bytes, a letter first", driver.ErrInvalid, prefix)
+	}
+	return nil
+}
+
+// WithPrefix replaces the default prefix of table and index names, "tenure_", in
+// SQL text. The prefix must have passed CheckPrefix.
+func WithPrefix(text, prefix string) string {
+	return table.ReplaceAllLiteralString(text, prefix)
+}
+
+// Width is the most bytes that a column of text or bytes may have, 0 if there is no
+// such column: the limits of names, of a commit, and of what encodes them. The schemas
+// check it. Statements read such a column as bounded(column): what is wider, in a row
+// that an administrator or an older schema let in, never leaves the database.
+func Width(column string) int {
+	switch column {
+	case "namespace":
+		return 1040
+	case "store_id", "incarnation", "id":
+		return 64
+	case "shard", "node":
+		return driver.MaxNameLen
+	case "session":
+		return driver.MaxSessionLen
+	case "key":
+		return driver.MaxKeyLen
+	case "meta":
+		return 16 << 10
+	case "cuts":
+		return 64 << 10
+	case "payloads", "value":
+		return 1 << 20
+	}
+	return 0
+}
