@@ -22,9 +22,9 @@ func acquireCases() []Case {
 		{Area: area, Property: "PartialBatch", Rules: []Rule{A4}, run: partialBatch,
 			Shows: "free, held and stale claims in one batch are each answered by themselves, in order"},
 		{Area: area, Property: "HeldReportsOwner", Rules: []Rule{A4}, run: heldReportsOwner,
-			Shows: "a denied claim tells the record as it is, free or held, and can be made good with it"},
+			Shows: "a denied claim returns the record as it is, free or held, and succeeds when repeated with it"},
 		{Area: area, Property: "ClaimOnLiveHolderRefused", Rules: []Rule{A1}, run: claimOnLiveHolderRefused,
-			Shows: "the store looks whether the holder lives, whatever the claim saw"},
+			Shows: "the store checks whether the holder lives, against the claim's view"},
 		{Area: area, Property: "ClaimRacesEvict", Rules: []Rule{A1, M1}, run: claimRacesEvict,
 			Shows: "a session that is evicted while it claims gets nothing afterwards"},
 		{Area: area, Property: "ClaimWithStaleSeen", Rules: []Rule{A1, A4}, run: claimWithStaleSeen,
@@ -35,8 +35,10 @@ func acquireCases() []Case {
 			Shows: "a batch over the store's limit is split, with denied items anywhere in it"},
 		{Area: area, Property: "BatchCost", Rules: []Rule{A6}, Needs: []string{"Calls"}, alone: true, run: batchCost,
 			Shows: "a batch of any call takes round trips by the batch and not by the item, also with denied ones in it"},
-		{Area: area, Property: "OutOfBandWriteDetected", Rules: []Rule{A2, F1}, Needs: []string{"Tamper"}, run: outOfBandWriteDetected,
-			Shows: "a shard's record that was rewritten or removed past the driver grants no commit that the record does not show, and no old token"},
+		{Area: area, Property: "OutOfBandWriteDetected", Rules: []Rule{A2, F1}, Needs: []string{"Tamper"},
+			run: outOfBandWriteDetected,
+			Shows: "a shard's record that was rewritten or removed past the driver grants no commit that the record " +
+				"does not show, and no old token"},
 	}
 }
 
@@ -91,13 +93,15 @@ func manyContenders(f *fixture) {
 				continue
 			}
 			if winner >= 0 {
-				f.fail(A1, "sessions %s and %s were both granted the shard: tokens %d and %d", members[winner].ID(), members[i].ID(), results[winner].Fence.Token, r.Fence.Token)
+				f.fail(A1, "sessions %s and %s were both granted the shard: tokens %d and %d", members[winner].ID(),
+					members[i].ID(), results[winner].Fence.Token, r.Fence.Token)
 			}
 			winner = i
 		}
 		f.must(A1, winner >= 0, "of %d claims at once none succeeded; the first: %v", n, results[0].Err)
 		fence := results[winner].Fence
-		f.must(A1, fence.Session == members[winner].ID() && fence.Shard == "s", "session %s was granted the fence %+v", members[winner].ID(), fence)
+		f.must(A1, fence.Session == members[winner].ID() && fence.Shard == "s", "session %s was granted the fence %+v",
+			members[winner].ID(), fence)
 		f.must(A2, fence.Token > newest, "token %d was granted after token %d", fence.Token, newest)
 		newest = fence.Token
 		for i, r := range results {
@@ -119,8 +123,11 @@ func idempotent(f *fixture) {
 	f.setup("claim", first.Err)
 	for _, when := range []string{"at once", "after a heartbeat", "after a commit"} {
 		again := a.claim(claim)
-		f.must(A3, again.Err == nil && again.Fence == first.Fence, "the claim repeated %s answers %+v, %v; want %+v", when, again.Fence, again.Err, first.Fence)
-		f.must(A3, again.Head.Number == f.head("s").Number, "the claim repeated %s reports a head of %d commits; the shard has %d", when, again.Head.Number, f.head("s").Number)
+		f.must(A3, again.Err == nil && again.Fence == first.Fence, "the claim repeated %s answers %+v, %v; want %+v",
+			when, again.Fence, again.Err, first.Fence)
+		f.must(A3, again.Head.Number == f.head("s").Number,
+			"the claim repeated %s reports a head of %d commits; the shard has %d", when, again.Head.Number,
+			f.head("s").Number)
 		if when == "at once" {
 			a.beat()
 		} else {
@@ -135,31 +142,38 @@ func idempotent(f *fixture) {
 		moved := a.transfer(fence, to.ID())
 		f.setup("transfer", moved.Err)
 		again := a.transfer(fence, to.ID())
-		f.must(A3, again.Err == nil && again.Fence == moved.Fence, "the transfer to %s repeated answers %+v, %v; want %+v", to.node, again.Fence, again.Err, moved.Fence)
+		f.must(A3, again.Err == nil && again.Fence == moved.Fence,
+			"the transfer to %s repeated answers %+v, %v; want %+v", to.node, again.Fence, again.Err, moved.Fence)
 		other := a.transfer(fence, f.join("c").ID())
-		f.must(A3, errors.Is(other.Err, driver.ErrFenced), "the transferred fence can be transferred once more, to another session: %v", other.Err)
+		f.must(A3, errors.Is(other.Err, driver.ErrFenced),
+			"the transferred fence can be transferred once more, to another session: %v", other.Err)
 
-		// What the session has by another grant is no earlier success of these.
+		// A lease that the session has by another grant is no earlier success of these.
 		stale := to.claim(claim)
 		owner, held := heldWith(stale.Err)
-		f.must(A3, held && owner == seen(moved.Fence), "a claim that saw an older record than the claimer's lease was granted from answers %+v, %v", stale.Fence, stale.Err)
+		f.must(A3, held && owner == seen(moved.Fence), "a claim that saw an older record than the claimer's lease was "+
+			"granted from answers %+v, %v", stale.Fence, stale.Err)
 		renewed := to.transfer(moved.Fence, to.ID())
 		f.setup("transfer", renewed.Err)
 		stale = a.transfer(fence, to.ID())
-		f.must(A3, errors.Is(stale.Err, driver.ErrFenced), "a transfer repeated after another grant to the same session answers %+v, %v; want ErrFenced", stale.Fence, stale.Err)
+		f.must(A3, errors.Is(stale.Err, driver.ErrFenced),
+			"a transfer repeated after another grant to the same session answers %+v, %v; want ErrFenced", stale.Fence,
+			stale.Err)
 	}
 
 	fence := a.preempt("s")
 	a.release(fence)
 	r = a.claim(claim)
 	owner, held := heldWith(r.Err)
-	f.must(A3, held && owner == driver.Owner{Token: fence.Token}, "the first claim repeated after its lease was over answers %+v, %v", r.Fence, r.Err)
+	f.must(A3, held && owner == driver.Owner{Token: fence.Token},
+		"the first claim repeated after its lease was over answers %+v, %v", r.Fence, r.Err)
 
 	afresh := driver.Claim{Shard: "s", Seen: owner}
 	second := a.claim(afresh)
 	f.setup("claim", second.Err)
 	again := a.claim(afresh)
-	f.must(A3, again.Err == nil && again.Fence == second.Fence, "a claim after a release repeated answers %+v, %v; want %+v", again.Fence, again.Err, second.Fence)
+	f.must(A3, again.Err == nil && again.Fence == second.Fence,
+		"a claim after a release repeated answers %+v, %v; want %+v", again.Fence, again.Err, second.Fence)
 }
 
 func tokenStableAcrossBeats(f *fixture) {
@@ -168,7 +182,8 @@ func tokenStableAcrossBeats(f *fixture) {
 	for i := range 10 {
 		a.beat()
 		a.commit(fence, appendOp("x"), put("k", "v"))
-		f.must(A2, f.owner("s") == seen(fence), "after heartbeat and commit %d the record is %+v; want %+v", i, f.owner("s"), seen(fence))
+		f.must(A2, f.owner("s") == seen(fence), "after heartbeat and commit %d the record is %+v; want %+v", i,
+			f.owner("s"), seen(fence))
 	}
 }
 
@@ -186,14 +201,18 @@ func partialBatch(f *fixture) {
 		{Shard: "free-4"},
 	}
 	res, err := a.Acquire(f.ctx, claims)
-	f.must(A4, err == nil && len(res) == len(claims), "a batch with denied claims answers %d results, %v; want %d", len(res), err, len(claims))
+	f.must(A4, err == nil && len(res) == len(claims), "a batch with denied claims answers %d results, %v; want %d",
+		len(res), err, len(claims))
 	for i, want := range map[int]driver.Owner{1: seen(held), 2: {Token: gone.Token}, 4: {}} {
 		owner, isHeld := heldWith(res[i].Err)
-		f.must(A4, isHeld && owner == want, "claim %d (%q) answers %v; want a *HeldError with %+v", i, claims[i].Shard, res[i].Err, want)
+		f.must(A4, isHeld && owner == want, "claim %d (%q) answers %v; want a *HeldError with %+v", i, claims[i].Shard,
+			res[i].Err, want)
 	}
 	for _, i := range []int{0, 3, 5} {
-		f.must(A4, res[i].Err == nil && res[i].Fence.Shard == claims[i].Shard && res[i].Fence.Session == a.ID(), "claim %d (%q) of a free shard answers %+v, %v", i, claims[i].Shard, res[i].Fence, res[i].Err)
-		f.must(A4, f.owner(claims[i].Shard) == seen(res[i].Fence), "the record of %q is %+v; granted was %+v", claims[i].Shard, f.owner(claims[i].Shard), res[i].Fence)
+		f.must(A4, res[i].Err == nil && res[i].Fence.Shard == claims[i].Shard && res[i].Fence.Session == a.ID(),
+			"claim %d (%q) of a free shard answers %+v, %v", i, claims[i].Shard, res[i].Fence, res[i].Err)
+		f.must(A4, f.owner(claims[i].Shard) == seen(res[i].Fence), "the record of %q is %+v; granted was %+v",
+			claims[i].Shard, f.owner(claims[i].Shard), res[i].Fence)
 	}
 	f.must(A4, f.owner("held") == seen(held), "a denied claim changed the record to %+v", f.owner("held"))
 
@@ -204,8 +223,10 @@ func partialBatch(f *fixture) {
 		{Fence: res[5].Fence, To: a.ID()},
 	})
 	f.must(A4, err == nil && len(moved) == 4, "a batch with refused transfers answers %d results, %v", len(moved), err)
-	f.must(A4, errors.Is(moved[0].Err, driver.ErrNoTarget) && moved[1].Err == nil && errors.Is(moved[2].Err, driver.ErrFenced) && moved[3].Err == nil,
-		"transfers to an absent session, to another, under a wrong fence and to self answer %v, %v, %v, %v", moved[0].Err, moved[1].Err, moved[2].Err, moved[3].Err)
+	f.must(A4, errors.Is(moved[0].Err, driver.ErrNoTarget) && moved[1].Err == nil &&
+		errors.Is(moved[2].Err, driver.ErrFenced) && moved[3].Err == nil,
+		"transfers to an absent session, to another, under a wrong fence and to self answer %v, %v, %v, %v",
+		moved[0].Err, moved[1].Err, moved[2].Err, moved[3].Err)
 }
 
 func heldReportsOwner(f *fixture) {
@@ -224,17 +245,20 @@ func heldReportsOwner(f *fixture) {
 	f.must(A4, r.Err == nil, "a claim with the record that the denied one reported answers %v", r.Err)
 	r = b.claim(driver.Claim{Shard: "never", Seen: driver.Owner{Token: 5}})
 	owner, held := heldWith(r.Err)
-	f.must(A4, held && owner == driver.Owner{}, "a denied claim of a shard without a record answers %v; want a *HeldError with the zero Owner", r.Err)
+	f.must(A4, held && owner == driver.Owner{}, "a denied claim of a shard without a record answers %v; want a "+
+		"*HeldError with the zero Owner", r.Err)
 }
 
 func claimOnLiveHolderRefused(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	fence := a.acquire("s")
 	r := b.claim(driver.Claim{Shard: "s", Seen: seen(fence)})
-	f.must(A1, errors.Is(r.Err, driver.ErrHeld), "a claim that saw the record exactly takes a shard whose holder lives: %+v, %v", r.Fence, r.Err)
+	f.must(A1, errors.Is(r.Err, driver.ErrHeld), "a claim that saw the record exactly takes a shard whose holder "+
+		"lives: %+v, %v", r.Fence, r.Err)
 	f.evict(a)
 	r = b.claim(driver.Claim{Shard: "s", Seen: seen(fence)})
-	f.must(A1, r.Err == nil && r.Fence.Token > fence.Token, "the same claim after the holder was evicted answers %+v, %v", r.Fence, r.Err)
+	f.must(A1, r.Err == nil && r.Fence.Token > fence.Token,
+		"the same claim after the holder was evicted answers %+v, %v", r.Fence, r.Err)
 }
 
 func claimRacesEvict(f *fixture) {
@@ -259,10 +283,13 @@ func claimRacesEvict(f *fixture) {
 		f.setup("evict", evicted.Err)
 		f.setup("observe", lookErr)
 		f.must(M1, granted.Err != nil || ownerIn(after, shard) == seen(granted.Fence),
-			"a session was granted %+v after it was evicted: right after that the record was %+v", granted.Fence, ownerIn(after, shard))
-		f.must(M1, granted.Err == nil || errors.Is(granted.Err, driver.ErrSessionLost) || errors.Is(granted.Err, driver.ErrHeld),
+			"a session was granted %+v after it was evicted: right after that the record was %+v", granted.Fence,
+			ownerIn(after, shard))
+		f.must(M1, granted.Err == nil || errors.Is(granted.Err, driver.ErrSessionLost) ||
+			errors.Is(granted.Err, driver.ErrHeld),
 			"a claim that raced the claimer's eviction answers %v", granted.Err)
-		f.must(A1, granted.Err == nil != (rival.Err == nil), "two claims on a new shard answer %v and %v; want exactly one success", granted.Err, rival.Err)
+		f.must(A1, granted.Err == nil != (rival.Err == nil),
+			"two claims on a new shard answer %v and %v; want exactly one success", granted.Err, rival.Err)
 		late := m.claim(driver.Claim{Shard: shard + "-late"})
 		f.must(M1, errors.Is(late.Err, driver.ErrSessionLost), "an evicted session claims: %v", late.Err)
 	})
@@ -275,9 +302,11 @@ func claimWithStaleSeen(f *fixture) {
 	second := a.acquire("s")
 	f.evict(a)
 	want := seen(second)
-	for _, stale := range []driver.Owner{{}, seen(first), {Token: first.Token}, {Token: second.Token}, {Session: b.ID(), Token: second.Token}} {
+	for _, stale := range []driver.Owner{{}, seen(first), {Token: first.Token}, {Token: second.Token},
+		{Session: b.ID(), Token: second.Token}} {
 		r := b.claim(driver.Claim{Shard: "s", Seen: stale})
-		f.must(A1, errors.Is(r.Err, driver.ErrHeld), "a claim that saw %+v where the record is %+v answers %+v, %v", stale, want, r.Fence, r.Err)
+		f.must(A1, errors.Is(r.Err, driver.ErrHeld), "a claim that saw %+v where the record is %+v answers %+v, %v",
+			stale, want, r.Fence, r.Err)
 		owner, _ := heldWith(r.Err)
 		f.must(A4, owner == want, "the denied claim reports %+v; the record is %+v", owner, want)
 	}
@@ -292,12 +321,15 @@ func preemptExactTokenOnly(f *fixture) {
 	second := a.acquire("s")
 	for _, stale := range []driver.Owner{{}, seen(first), {Token: second.Token}} {
 		r := b.claim(driver.Claim{Shard: "s", Seen: stale, Preempt: true})
-		f.must(A5, errors.Is(r.Err, driver.ErrHeld), "preempting %+v where the record is %+v answers %+v, %v", stale, seen(second), r.Fence, r.Err)
+		f.must(A5, errors.Is(r.Err, driver.ErrHeld), "preempting %+v where the record is %+v answers %+v, %v", stale,
+			seen(second), r.Fence, r.Err)
 	}
 	f.must(A5, a.write(second, 1, appendOp("x")).Err == nil, "after refused preemptions the holder cannot commit")
 	r := b.claim(driver.Claim{Shard: "s", Seen: seen(second), Preempt: true})
-	f.must(A5, r.Err == nil && r.Fence.Token > second.Token, "preempting exactly the record answers %+v, %v", r.Fence, r.Err)
-	f.must(A5, f.owner("s") == seen(r.Fence), "after a preemption the record is %+v; granted was %+v", f.owner("s"), r.Fence)
+	f.must(A5, r.Err == nil && r.Fence.Token > second.Token, "preempting exactly the record answers %+v, %v", r.Fence,
+		r.Err)
+	f.must(A5, f.owner("s") == seen(r.Fence), "after a preemption the record is %+v; granted was %+v", f.owner("s"),
+		r.Fence)
 	late := a.write(second, 2, appendOp("y"))
 	f.must(A5, errors.Is(late.Err, driver.ErrFenced), "a preempted fence commits: %v", late.Err)
 	f.must(A5, a.Beat(f.ctx) == nil, "preempting one shard ended the holder's session")
@@ -329,7 +361,8 @@ func largeBatchSplit(f *fixture) {
 			f.must(A4, errors.Is(r.Err, driver.ErrHeld), "claim %d of %d, of a held shard, answers %v", i, n, r.Err)
 			continue
 		}
-		f.must(A4, r.Err == nil && r.Fence.Shard == claims[i].Shard, "claim %d of %d answers %+v, %v", i, n, r.Fence, r.Err)
+		f.must(A4, r.Err == nil && r.Fence.Shard == claims[i].Shard, "claim %d of %d answers %+v, %v", i, n, r.Fence,
+			r.Err)
 		fences = append(fences, r.Fence)
 		number := driver.WriteNo(1)
 		if i%7 == 3 {
@@ -338,10 +371,12 @@ func largeBatchSplit(f *fixture) {
 		writes = append(writes, newWrite(r.Fence, number, put("k", "v")))
 	}
 	done, err := a.Commit(f.ctx, writes)
-	f.must(A6, err == nil && len(done) == len(writes), "a batch of %d writes answers %d results, %v", len(writes), len(done), err)
+	f.must(A6, err == nil && len(done) == len(writes), "a batch of %d writes answers %d results, %v", len(writes),
+		len(done), err)
 	for i, r := range done {
 		if writes[i].Number == 2 {
-			f.must(A4, errors.Is(r.Err, driver.ErrConflict), "write %d of %d, with a wrong number, answers %v", i, n, r.Err)
+			f.must(A4, errors.Is(r.Err, driver.ErrConflict), "write %d of %d, with a wrong number, answers %v", i, n,
+				r.Err)
 		} else {
 			f.must(A4, r.Err == nil && r.Head.Number == 1, "write %d of %d answers head %+v, %v", i, n, r.Head, r.Err)
 		}
@@ -351,9 +386,11 @@ func largeBatchSplit(f *fixture) {
 		moves[i] = driver.Handover{Fence: fence, To: b.ID()}
 	}
 	moved, err := a.Transfer(f.ctx, moves)
-	f.must(A6, err == nil && len(moved) == len(moves), "a batch of %d transfers answers %d results, %v", len(moves), len(moved), err)
+	f.must(A6, err == nil && len(moved) == len(moves), "a batch of %d transfers answers %d results, %v", len(moves),
+		len(moved), err)
 	for i, r := range moved {
-		f.must(A4, r.Err == nil && r.Fence.Shard == fences[i].Shard && r.Fence.Session == b.ID(), "transfer %d of %d answers %+v, %v", i, n, r.Fence, r.Err)
+		f.must(A4, r.Err == nil && r.Fence.Shard == fences[i].Shard && r.Fence.Session == b.ID(),
+			"transfer %d of %d answers %+v, %v", i, n, r.Fence, r.Err)
 		fences[i] = r.Fence
 	}
 	b.release(fences...)
@@ -416,11 +453,11 @@ func batchCost(f *fixture) {
 		{"acquiring free shards", n, 3, 0, nil, func() { fences = a.hold(n) }},
 		{"committing", n, 4, 0, nil, func() { commitEach(f, a, fences) }},
 		{"transferring", n, 4, 2, nil, func() { fences = transferEach(f, a, fences, b.ID()) }},
-		{"releasing what another acquired", n, 4, 3, nil, func() { b.release(fences...) }},
+		{"releasing another's shards", n, 4, 3, nil, func() { b.release(fences...) }},
 		{"acquiring shards of which some are held", n, 4, 5, func() {
 			for i, fence := range fences {
 				claims[i] = driver.Claim{Shard: fence.Shard, Seen: driver.Owner{Token: fence.Token}}
-				if denied[i] { // by the store only, as the record is what was seen
+				if denied[i] { // by the store only, as the record is as seen
 					claims[i].Seen = seen(c.take(claims[i]))
 				}
 			}
@@ -430,7 +467,8 @@ func batchCost(f *fixture) {
 			fences = nil
 			for i, r := range res {
 				if denied[i] {
-					f.must(A6, errors.Is(r.Err, driver.ErrHeld), "claim %d of %d, of a held shard, answers %v", i, n, r.Err)
+					f.must(A6, errors.Is(r.Err, driver.ErrHeld), "claim %d of %d, of a held shard, answers %v", i, n,
+						r.Err)
 				} else {
 					f.setup("acquire one of many", r.Err)
 					fences = append(fences, r.Fence)
@@ -466,7 +504,8 @@ func batchCost(f *fixture) {
 		reads, writes := after.Reads-before.Reads, after.Writes-before.Writes
 		limit := step.each*batches + 2
 		f.must(A6, writes <= limit && reads+writes <= limit+step.reads*int64(step.n),
-			"%s: %d items took %d writes and %d reads in %d batches of %d", step.what, step.n, writes, reads, batches, items)
+			"%s: %d items took %d writes and %d reads in %d batches of %d", step.what, step.n, writes, reads, batches,
+			items)
 	}
 }
 
@@ -488,12 +527,14 @@ func outOfBandWriteDetected(f *fixture) {
 		now := f.owner(shard)
 		switch {
 		case r.Err == nil:
-			f.must(F1, now == seen(fence), "%s: a commit under %+v was accepted; the record is %+v", what, seen(fence), now)
+			f.must(F1, now == seen(fence), "%s: a commit under %+v was accepted; the record is %+v", what, seen(fence),
+				now)
 		case errors.Is(r.Err, driver.ErrFenced):
 			f.must(F1, now != seen(fence), "%s: a commit under the fence that the record shows answers %v", what, r.Err)
 			newest = max(newest, now.Token)
 		default:
-			f.must(F1, driver.NotApplied(r.Err), "%s: a commit answers %v; want an error of the closed set", what, r.Err)
+			f.must(F1, driver.NotApplied(r.Err), "%s: a commit answers %v; want an error of the closed set", what,
+				r.Err)
 		}
 		f.evict(a)
 		b := f.join("b")
@@ -502,7 +543,8 @@ func outOfBandWriteDetected(f *fixture) {
 			continue
 		}
 		f.setup("acquire after tampering", grant.Err)
-		f.must(A2, grant.Fence.Token > newest, "%s: token %d was granted after token %d", what, grant.Fence.Token, newest)
+		f.must(A2, grant.Fence.Token > newest, "%s: token %d was granted after token %d", what, grant.Fence.Token,
+			newest)
 		r = a.write(fence, 2, appendOp("z"))
 		f.must(F1, errors.Is(r.Err, driver.ErrFenced), "%s: a superseded commit answers %v", what, r.Err)
 	}

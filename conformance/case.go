@@ -11,7 +11,7 @@ type Case struct {
 	Property string
 	Rules    []Rule   // that a failure may name
 	Needs    []string // fields of Store and Wire without which it is skipped
-	Shows    string   // what it shows, in one line
+	Shows    string   // its statement, in one line
 
 	run   func(*fixture)
 	alone bool // measures the process or the store, so nothing may run beside it
@@ -47,8 +47,8 @@ func (c Case) missing(s *Store) []string {
 	return missing
 }
 
-// has reports whether the store offers a function by the name of its field. A
-// function of the Wire can be told only once one was opened: see fixture.wire.
+// has reports whether the store offers a function, by the name of its field. A
+// function of the Wire is known only once one was opened: see fixture.wire.
 func (s *Store) has(field string) bool {
 	switch field {
 	case "OpenExisting":

@@ -16,32 +16,43 @@ func chaosCases() []Case {
 	const area = "Chaos"
 	return []Case{
 		{Area: area, Property: "RandomOpsLinearizable", Rules: []Rule{A1, A2, F1, L1, E1}, run: randomOps,
-			Shows: "whatever several members do at random, what they are told has an order that the log agrees with"},
-		{Area: area, Property: "LoseReplies", Rules: []Rule{A1, A2, F1, L1, E1}, Needs: []string{"Wire.DropReplies"}, run: loseReplies,
+			Shows: "the answers to random calls of several members have an order that the log agrees with"},
+		{Area: area, Property: "LoseReplies", Rules: []Rule{A1, A2, F1, L1, E1}, Needs: []string{"Wire.DropReplies"},
+			run:   loseReplies,
 			Shows: "the same while replies are lost"},
-		{Area: area, Property: "DuplicateRequests", Rules: []Rule{A1, A2, F1, L1, E1}, Needs: []string{"Wire.Duplicate"}, run: duplicateRequests,
+		{Area: area, Property: "DuplicateRequests", Rules: []Rule{A1, A2, F1, L1, E1},
+			Needs: []string{"Wire.Duplicate"}, run: duplicateRequests,
 			Shows: "the same while requests arrive twice"},
-		{Area: area, Property: "PauseHolder", Rules: []Rule{F1, R1, M1, A1}, Needs: []string{"Wire.Hold"}, run: pauseHolder,
-			Shows: "whatever a holder had in flight arrives after its shard was taken over, and changes nothing"},
+		{Area: area, Property: "PauseHolder", Rules: []Rule{F1, R1, M1, A1}, Needs: []string{"Wire.Hold"},
+			run:   pauseHolder,
+			Shows: "requests that a holder had in flight arrive after its shard was taken over, and change nothing"},
 		{Area: area, Property: "CutHolder", Rules: []Rule{F1, M1, E1}, Needs: []string{"Wire.Cut"}, run: cutHolder,
 			Shows: "a holder without a connection learns that it lost its lease when the connection is back, and not before"},
-		{Area: area, Property: "RestartStore", Rules: []Rule{A1, F1, M1, E3}, Needs: []string{"Restart"}, run: restartStore,
+		{Area: area, Property: "RestartStore", Rules: []Rule{A1, F1, M1, E3}, Needs: []string{"Restart"},
+			run:   restartStore,
 			Shows: "a restart of the store ends no session, lease, item or entry, and open backends go on"},
 		{Area: area, Property: "WipeStore", Rules: []Rule{I1}, Needs: []string{"Wipe"}, run: wipeStore,
-			Shows: "a store that was wiped grants nothing to those who knew it before"},
-		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{I1, A2}, Needs: []string{"Snapshot"}, run: restoreOlderStore,
-			Shows: "a store that went back to an older state grants nothing to those who knew the newer one"},
-		{Area: area, Property: "ForkedStore", Rules: []Rule{I2, A2}, Needs: []string{"Snapshot", "Fork"}, run: forkedStore,
-			Shows: "after a failover that lost grants no token repeats, no earlier lease is current, and members go on without an operator"},
-		{Area: area, Property: "ForkedStoreAgain", Rules: []Rule{I2}, Needs: []string{"Snapshot", "Fork"}, run: forkedStoreAware,
-			Shows: "the same where a claim is the first to meet the other history, and where a second failover forgets the first"},
-		{Area: area, Property: "ForkedStoreCommit", Rules: []Rule{I2, F1}, Needs: []string{"Snapshot", "Fork"}, run: forkedStoreCommit,
-			Shows: "a commit under a lease of before a failover is not applied, though it is the first to meet the other history"},
+			Shows: "a store that was wiped grants nothing to members from before"},
+		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{I1, A2}, Needs: []string{"Snapshot"},
+			run:   restoreOlderStore,
+			Shows: "a store that went back to an older state grants nothing to members that knew the newer one"},
+		{Area: area, Property: "ForkedStore", Rules: []Rule{I2, A2}, Needs: []string{"Snapshot", "Fork"},
+			run: forkedStore,
+			Shows: "after a failover that lost grants no token repeats, no earlier lease is current, and members go " +
+				"on without an operator"},
+		{Area: area, Property: "ForkedStoreAgain", Rules: []Rule{I2}, Needs: []string{"Snapshot", "Fork"},
+			run: forkedStoreAware,
+			Shows: "the same where a claim is the first to meet the other history, and where a second failover " +
+				"forgets the first"},
+		{Area: area, Property: "ForkedStoreCommit", Rules: []Rule{I2, F1}, Needs: []string{"Snapshot", "Fork"},
+			run: forkedStoreCommit,
+			Shows: "a commit under a lease of before a failover is not applied, though it is the first to meet the " +
+				"other history"},
 	}
 }
 
-// actor is a member that does random things to a few shards, and remembers what
-// it was told.
+// actor is a member that makes random calls on a few shards, and records the
+// answers.
 type actor struct {
 	*member
 	peers   []driver.SessionID
@@ -53,7 +64,7 @@ type actor struct {
 // acted returns the shards of the actors.
 func acted() []driver.ShardID { return []driver.ShardID{"s", "t"} }
 
-// actors returns n of them, each on a backend of its own or as open has it.
+// actors returns n actors, each on its own backend or as open has it.
 func (f *fixture) actors(n int, r *history.Recorder, open func() driver.Backend) []*actor {
 	f.t.Helper()
 	all := make([]*actor, n)
@@ -205,10 +216,10 @@ func pauseHolder(f *fixture) {
 	other := f.open()
 	for i := range 3 {
 		name := func(s string) driver.ShardID { return driver.ShardID(fmt.Sprint(s, i)) }
-		holder, heir := f.joinOn(b, "holder"), f.joinOn(other, "heir")
+		holder, successor := f.joinOn(b, "holder"), f.joinOn(other, "successor")
 		fence, spare := holder.acquire(name("s")), holder.acquire(name("spare"))
 		head := holder.commit(fence, put("k", "v"), appendOp("x"))
-		heirBeat, _ := f.beatOf(heir.ID())
+		successorBeat, _ := f.beatOf(successor.ID())
 
 		release := w.Hold()
 		together(
@@ -228,12 +239,12 @@ func pauseHolder(f *fixture) {
 			func() {
 				ctx, cancel := f.short()
 				defer cancel()
-				_ = evictCtx(ctx, holder, driver.Suspect{Session: heir.ID(), Version: heirBeat})
+				_ = evictCtx(ctx, holder, driver.Suspect{Session: successor.ID(), Version: successorBeat})
 			},
 		)
-		heir.beat()
+		successor.beat()
 		f.evict(holder)
-		next, nextSpare := heir.acquire(name("s")), heir.acquire(name("spare"))
+		next, nextSpare := successor.acquire(name("s")), successor.acquire(name("spare"))
 		release()
 		f.delivered(holder, name("s"))
 
@@ -245,14 +256,17 @@ func pauseHolder(f *fixture) {
 				return fmt.Sprintf("a commit that arrived after the takeover took effect: head %+v", f.head(name("s")))
 			case f.owner(name("s")) != seen(next):
 				rule = R1
-				return fmt.Sprintf("a release that arrived after the takeover changed the record to %+v", f.owner(name("s")))
+				return fmt.Sprintf("a release that arrived after the takeover changed the record to %+v",
+					f.owner(name("s")))
 			case f.owner(name("spare")) != seen(nextSpare):
 				rule = A1
-				return fmt.Sprintf("a transfer that arrived after the takeover changed the record to %+v", f.owner(name("spare")))
+				return fmt.Sprintf("a transfer that arrived after the takeover changed the record to %+v",
+					f.owner(name("spare")))
 			case f.owner(name("new")) != driver.Owner{}:
 				rule = A1
-				return fmt.Sprintf("a claim that arrived after its session was evicted took the shard: %+v", f.owner(name("new")))
-			case f.isMember(holder.ID()) || !f.isMember(heir.ID()):
+				return fmt.Sprintf("a claim that arrived after its session was evicted took the shard: %+v",
+					f.owner(name("new")))
+			case f.isMember(holder.ID()) || !f.isMember(successor.ID()):
 				rule = M1
 				return "a heartbeat brought an evicted session back, or its evict of an older version ended another"
 			}
@@ -262,13 +276,14 @@ func pauseHolder(f *fixture) {
 		if f.eventually(150*time.Millisecond, func() bool { what = wrong(); return what != "" }) {
 			f.fail(rule, "%s", what)
 		}
-		f.must(M1, errors.Is(f.settle(func() error { return holder.Beat(f.ctx) }), driver.ErrSessionLost), "the resumed holder's heartbeat does not tell that its session is lost")
+		f.must(M1, errors.Is(f.settle(func() error { return holder.Beat(f.ctx) }), driver.ErrSessionLost),
+			"the resumed holder's heartbeat does not report that its session is lost")
 	}
 }
 
 func cutHolder(f *fixture) {
 	b, w := f.wire("Cut", func(w *Wire) bool { return w.Cut != nil })
-	holder, heir := f.joinOn(b, "holder"), f.join("heir")
+	holder, successor := f.joinOn(b, "holder"), f.join("successor")
 	fence := holder.acquire("s")
 	head := holder.commit(fence, appendOp("x"))
 	heal := w.Cut()
@@ -279,18 +294,22 @@ func cutHolder(f *fixture) {
 			"Commit":  holder.writeCtx(ctx, newWrite(fence, head.Number+1, appendOp("cut"))).Err,
 			"Acquire": holder.claimCtx(ctx, driver.Claim{Shard: "t"}).Err,
 		} {
-			f.must(E1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)), "%s without a connection answers %v; want an error outside of the closed set", call, err)
+			f.must(E1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)),
+				"%s without a connection answers %v; want an error outside of the closed set", call, err)
 		}
 		cancel()
 	}
 	f.evict(holder)
-	next := heir.acquire("s")
+	next := successor.acquire("s")
 	heal()
 	err := f.settle(func() error { return holder.write(fence, f.head("s").Number+1, appendOp("stale")).Err })
-	f.must(F1, errors.Is(err, driver.ErrFenced), "the former holder's commit after its connection came back answers %v; want ErrFenced", err)
+	f.must(F1, errors.Is(err, driver.ErrFenced), "the former holder's commit after its connection came back answers "+
+		"%v; want ErrFenced", err)
 	err = f.settle(func() error { return holder.Beat(f.ctx) })
-	f.must(M1, errors.Is(err, driver.ErrSessionLost), "the former holder's heartbeat after its connection came back answers %v; want ErrSessionLost", err)
-	f.must(F1, f.head("s") == head && heir.write(next, head.Number+1, appendOp("y")).Err == nil, "commits of the cut holder took effect, or the heir's does not: head %+v", f.head("s"))
+	f.must(M1, errors.Is(err, driver.ErrSessionLost), "the former holder's heartbeat after its connection came back "+
+		"answers %v; want ErrSessionLost", err)
+	f.must(F1, f.head("s") == head && successor.write(next, head.Number+1, appendOp("y")).Err == nil,
+		"commits of the cut holder took effect, or the successor's does not: head %+v", f.head("s"))
 }
 
 func restartStore(f *fixture) {
@@ -304,8 +323,10 @@ func restartStore(f *fixture) {
 			err := f.settle(func() error { return member.Beat(f.ctx) })
 			f.must(M1, err == nil, "a heartbeat after a restart of the store answers %v", err)
 		}
-		f.must(A1, f.owner("s") == seen(fence), "after a restart of the store the record is %+v; want %+v", f.owner("s"), seen(fence))
-		f.must(F1, f.head("s") == head && len(f.log("s", 0)) == int(head.Seq) && f.get("s", "k") != nil, "after a restart of the store the head is %+v; want %+v", f.head("s"), head)
+		f.must(A1, f.owner("s") == seen(fence), "after a restart of the store the record is %+v; want %+v",
+			f.owner("s"), seen(fence))
+		f.must(F1, f.head("s") == head && len(f.log("s", 0)) == int(head.Seq) && f.get("s", "k") != nil,
+			"after a restart of the store the head is %+v; want %+v", f.head("s"), head)
 		w := a.write(fence, head.Number+1, appendOp("y"))
 		f.must(F1, w.Err == nil, "after a restart of the store the holder's commit answers %v", w.Err)
 		head = w.Head
@@ -337,10 +358,12 @@ func wipeStore(f *fixture) {
 		}
 		for _, m := range []*member{a, b} {
 			_, err := f.tryJoin(m.b, f.newcomer(m.b, m.node))
-			f.must(I1, errors.Is(err, driver.ErrStoreChanged), "joining on a store that was wiped%s answers %v; want ErrStoreChanged", when, err)
+			f.must(I1, errors.Is(err, driver.ErrStoreChanged),
+				"joining on a store that was wiped%s answers %v; want ErrStoreChanged", when, err)
 		}
 		err := a.Beat(f.ctx)
-		f.must(I1, errors.Is(err, driver.ErrStoreChanged), "a heartbeat on a store that was wiped%s answers %v; want ErrStoreChanged", when, err)
+		f.must(I1, errors.Is(err, driver.ErrStoreChanged),
+			"a heartbeat on a store that was wiped%s answers %v; want ErrStoreChanged", when, err)
 	}
 	refused("")
 	if f.store.OpenExisting != nil {
@@ -348,7 +371,8 @@ func wipeStore(f *fixture) {
 		f.must(I1, err != nil, "a store that was wiped opens without Create")
 	}
 	anew := f.open()
-	f.must(I1, anew.Info().StoreID != a.b.Info().StoreID, "a store that was wiped and created anew has the same identity")
+	f.must(I1, anew.Info().StoreID != a.b.Info().StoreID,
+		"a store that was wiped and created anew has the same identity")
 	n := f.joinOn(anew, "c")
 	n.take(driver.Claim{Shard: "s"})
 	refused(" and created anew")
@@ -371,14 +395,18 @@ func restoreOlderStore(f *fixture) {
 	f.setup("restore", restore(f.ctx))
 
 	beat := a.Beat(f.ctx)
-	f.must(I1, errors.Is(beat, driver.ErrStoreChanged), "a heartbeat that replaces a version older than one that was acknowledged answers %v; want ErrStoreChanged", beat)
+	f.must(I1, errors.Is(beat, driver.ErrStoreChanged), "a heartbeat that replaces a version older than one that was "+
+		"acknowledged answers %v; want ErrStoreChanged", beat)
 	for range 2 {
 		r := b.claim(driver.Claim{Shard: "s", Seen: seen(fence), Preempt: true})
 		if r.Err == nil {
-			f.must(A2, r.Fence.Token > newest, "token %d was granted after the store went back; token %d had been granted before", r.Fence.Token, newest)
+			f.must(A2, r.Fence.Token > newest, "token %d was granted after the store went back; token %d had been "+
+				"granted before", r.Fence.Token, newest)
 		}
-		f.must(I1, errors.Is(r.Err, driver.ErrStoreChanged), "a claim on a store that went back answers %+v, %v; want ErrStoreChanged", r.Fence, r.Err)
+		f.must(I1, errors.Is(r.Err, driver.ErrStoreChanged),
+			"a claim on a store that went back answers %+v, %v; want ErrStoreChanged", r.Fence, r.Err)
 	}
 	_, err = c.b.Join(f.ctx, f.newcomer(c.b, "d"))
-	f.must(I1, errors.Is(err, driver.ErrStoreChanged), "a join on a store that went back answers %v; want ErrStoreChanged", err)
+	f.must(I1, errors.Is(err, driver.ErrStoreChanged),
+		"a join on a store that went back answers %v; want ErrStoreChanged", err)
 }

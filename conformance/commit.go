@@ -29,7 +29,7 @@ func commitCases() []Case {
 		}),
 		fencedAfter("Preempt", func(_ *fixture, _, b *member, fence driver.Fence) { b.preempt(fence.Shard) }),
 		{Area: area, Property: "EvictionAloneDoesNotFence", Rules: []Rule{F1}, run: evictionAloneDoesNotFence,
-			Shows: "only a new grant fences; until then the record decides, whoever sends the commit"},
+			Shows: "only a new grant fences; until then the record decides, for any sender of the commit"},
 		{Area: area, Property: "FencedBeatsConflict", Rules: []Rule{F2}, run: fencedBeatsConflict,
 			Shows: "a dead fence is reported as such although number and preconditions fail as well"},
 		{Area: area, Property: "NothingOnFailure", Rules: []Rule{F2}, run: nothingOnFailure,
@@ -43,15 +43,20 @@ func commitCases() []Case {
 		{Area: area, Property: "IndependentWrites", Rules: []Rule{A4, F1}, run: independentWrites,
 			Shows: "of several writes in one call each is decided by itself"},
 		{Area: area, Property: "RacesTakeover", Rules: []Rule{A1, A2, F1, L1}, run: racesTakeover,
-			Shows: "commits that race releases, transfers, preemptions and evictions are accepted under the latest grant only"},
-		{Area: area, Property: "LateRequestRefused", Rules: []Rule{F1, E1}, Needs: []string{"Wire.Hold"}, run: lateRequestRefused,
+			Shows: "commits that race releases, transfers, preemptions and evictions are accepted under the latest " +
+				"grant only"},
+		{Area: area, Property: "LateRequestRefused", Rules: []Rule{F1, E1}, Needs: []string{"Wire.Hold"},
+			run:   lateRequestRefused,
 			Shows: "a commit that arrives after a takeover does nothing"},
-		{Area: area, Property: "DuplicateRequestHarmless", Rules: []Rule{F1, A3}, Needs: []string{"Wire.Duplicate"}, run: duplicateRequestHarmless,
+		{Area: area, Property: "DuplicateRequestHarmless", Rules: []Rule{F1, A3}, Needs: []string{"Wire.Duplicate"},
+			run:   duplicateRequestHarmless,
 			Shows: "requests that are delivered twice take effect once"},
-		{Area: area, Property: "LateWriteOfSameLeaseRefused", Rules: []Rule{F1}, Needs: []string{"Wire.Hold"}, run: lateWriteOfSameLeaseRefused,
+		{Area: area, Property: "LateWriteOfSameLeaseRefused", Rules: []Rule{F1}, Needs: []string{"Wire.Hold"},
+			run:   lateWriteOfSameLeaseRefused,
 			Shows: "a commit that arrives after a later one of the same lease does nothing"},
 		{Area: area, Property: "RepeatedWriteRefused", Rules: []Rule{F1, F2}, run: repeatedWriteRefused,
-			Shows: "the same write sent again is a conflict of the number, with the head that tells that it was applied"},
+			Shows: "the same write sent again is a conflict of the number, with the head that shows that it was " +
+				"applied"},
 		{Area: area, Property: "NumberMustBeNext", Rules: []Rule{F1, F2}, run: numberMustBeNext,
 			Shows: "a commit has the number after the head's, or no effect"},
 		{Area: area, Property: "TooLargeBeforeSend", Rules: []Rule{E1}, run: tooLargeBeforeSend,
@@ -64,22 +69,29 @@ func commitCases() []Case {
 func appliesWhenCurrent(f *fixture) {
 	a := f.join("a")
 	fence := a.acquire("s")
-	f.must(F1, f.head("s") == driver.Head{}, "a shard without a commit has the head %+v; want the zero one", f.head("s"))
+	f.must(F1, f.head("s") == driver.Head{}, "a shard without a commit has the head %+v; want the zero one",
+		f.head("s"))
 	w := newWrite(fence, 1, put("b", "2"), appendOp("x"), put("a/1", "1"), appendOp("y"))
 	r := a.writeCtx(f.ctx, w)
 	f.must(F1, r.Err == nil, "the first commit answers %v", r.Err)
 	want := driver.Head{Number: 1, Seq: 2, Oldest: 1, Nonce: w.Nonce, Token: fence.Token}
-	f.must(F1, r.Head == want && f.head("s") == want, "the first commit's head is %+v, and reads as %+v; want %+v", r.Head, f.head("s"), want)
-	f.must(F1, len(r.Versions) == 4 && r.Versions[0] > 0 && r.Versions[2] > 0 && r.Versions[1] == 0 && r.Versions[3] == 0,
+	f.must(F1, r.Head == want && f.head("s") == want, "the first commit's head is %+v, and reads as %+v; want %+v",
+		r.Head, f.head("s"), want)
+	f.must(F1, len(r.Versions) == 4 && r.Versions[0] > 0 && r.Versions[2] > 0 && r.Versions[1] == 0 &&
+		r.Versions[3] == 0,
 		"the versions of put, append, put, append are %v; want positive ones for the puts and 0 else", r.Versions)
 	item := f.get("s", "a/1")
-	f.must(F1, item != nil && item.Key == "a/1" && string(item.Value) == "1" && item.Version == r.Versions[2], "the item that was put reads as %+v; its version was %v", item, r.Versions[2])
+	f.must(F1, item != nil && item.Key == "a/1" && string(item.Value) == "1" && item.Version == r.Versions[2],
+		"the item that was put reads as %+v; its version was %v", item, r.Versions[2])
 
-	r2 := a.write(fence, 2, putIf("b", "3", r.Versions[0]), del("a/1"), putIf("c", "4", driver.Absent), del("absent"), appendOp("z"))
-	f.must(F1, r2.Err == nil && r2.Head.Number == 2 && r2.Head.Seq == 3, "a commit whose preconditions hold answers %+v, %v", r2.Head, r2.Err)
+	r2 := a.write(fence, 2, putIf("b", "3", r.Versions[0]), del("a/1"), putIf("c", "4", driver.Absent), del("absent"),
+		appendOp("z"))
+	f.must(F1, r2.Err == nil && r2.Head.Number == 2 && r2.Head.Seq == 3,
+		"a commit whose preconditions hold answers %+v, %v", r2.Head, r2.Err)
 	items, err := f.read().List(f.ctx, "s", "")
 	f.setup("list", err)
-	f.must(F1, len(items) == 2 && items[0].Key == "b" && string(items[0].Value) == "3" && items[1].Key == "c" && items[0].Version == r2.Versions[0],
+	f.must(F1, len(items) == 2 && items[0].Key == "b" && string(items[0].Value) == "3" && items[1].Key == "c" &&
+		items[0].Version == r2.Versions[0],
 		"after put b, delete a/1, put c the items are %+v", items)
 	f.must(F1, f.get("s", "a/1") == nil, "a deleted item is still there")
 
@@ -91,10 +103,12 @@ func appliesWhenCurrent(f *fixture) {
 	f.must(F1, got == "x1/1/true y2/1/true z3/2/true ", "the log is %q", got)
 
 	r3 := a.write(fence, 3, trim(2))
-	f.must(F1, r3.Err == nil && r3.Head.Oldest == 3 && r3.Head.Seq == 3 && r3.Versions == nil, "a trim answers %+v, %v", r3, r3.Err)
+	f.must(F1, r3.Err == nil && r3.Head.Oldest == 3 && r3.Head.Seq == 3 && r3.Versions == nil, "a trim answers %+v, %v",
+		r3, r3.Err)
 
 	r4 := a.write(a.acquire("bare"), 1, del("absent"))
-	f.must(F1, r4.Err == nil && r4.Head.Number == 1, "deleting what is absent, of a shard that never had an item, answers %+v, %v", r4, r4.Err)
+	f.must(F1, r4.Err == nil && r4.Head.Number == 1, "deleting an absent item, of a shard that never had one, answers "+
+		"%+v, %v", r4, r4.Err)
 }
 
 func dataSurvivesLeases(f *fixture) {
@@ -107,7 +121,8 @@ func dataSurvivesLeases(f *fixture) {
 	item := f.get("s", "k")
 	f.must(F1, item != nil && string(item.Value) == "v", "after a takeover the item is %+v", item)
 	next := b.write(r.Fence, head.Number+1, appendOp("y"))
-	f.must(F1, next.Err == nil && next.Head.Seq == head.Seq+1 && next.Head.Token == r.Fence.Token, "the new owner's first commit answers %+v, %v", next.Head, next.Err)
+	f.must(F1, next.Err == nil && next.Head.Seq == head.Seq+1 && next.Head.Token == r.Fence.Token,
+		"the new owner's first commit answers %+v, %v", next.Head, next.Err)
 }
 
 func fencedAfter(how string, end func(f *fixture, a, b *member, fence driver.Fence)) Case {
@@ -122,11 +137,15 @@ func fencedAfter(how string, end func(f *fixture, a, b *member, fence driver.Fen
 				r := by.write(fence, head.Number+1, appendOp("stale"), put("k", "stale"))
 				var fenced *driver.FencedError
 				f.must(F1, r.Err != nil, "a commit under a fence that is over was accepted")
-				f.must(F2, errors.Is(r.Err, driver.ErrFenced) && errors.As(r.Err, &fenced), "a commit under a fence that is over answers %v; want a *FencedError", r.Err)
+				f.must(F2, errors.Is(r.Err, driver.ErrFenced) && errors.As(r.Err, &fenced),
+					"a commit under a fence that is over answers %v; want a *FencedError", r.Err)
 				now := f.owner("s")
-				f.must(F2, fenced.Fence == fence && (fenced.Current == now || fenced.Current == driver.Owner{}), "the *FencedError has fence %+v and record %+v; they are %+v and %+v", fenced.Fence, fenced.Current, fence, now)
+				f.must(F2, fenced.Fence == fence && (fenced.Current == now || fenced.Current == driver.Owner{}),
+					"the *FencedError has fence %+v and record %+v; they are %+v and %+v", fenced.Fence, fenced.Current,
+					fence, now)
 			}
-			f.must(F1, f.head("s") == head && string(f.get("s", "k").Value) == "v", "refused commits changed the head to %+v and the item to %+v", f.head("s"), f.get("s", "k"))
+			f.must(F1, f.head("s") == head && string(f.get("s", "k").Value) == "v",
+				"refused commits changed the head to %+v and the item to %+v", f.head("s"), f.get("s", "k"))
 		}}
 }
 
@@ -134,12 +153,15 @@ func evictionAloneDoesNotFence(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	fence := a.acquire("s")
 	f.evict(a)
-	f.must(F1, a.write(fence, 1, appendOp("x")).Err == nil, "a commit under the latest grant is refused because its session was evicted")
-	f.must(F1, b.write(fence, 2, appendOp("y")).Err == nil, "a commit under the latest grant is refused because another session sent it")
+	f.must(F1, a.write(fence, 1, appendOp("x")).Err == nil,
+		"a commit under the latest grant is refused because its session was evicted")
+	f.must(F1, b.write(fence, 2, appendOp("y")).Err == nil,
+		"a commit under the latest grant is refused because another session sent it")
 	forged := fence
 	forged.Session = b.ID()
 	r := b.write(forged, 3, appendOp("z"))
-	f.must(F1, errors.Is(r.Err, driver.ErrFenced), "a fence with the right token and the wrong session commits: %v", r.Err)
+	f.must(F1, errors.Is(r.Err, driver.ErrFenced), "a fence with the right token and the wrong session commits: %v",
+		r.Err)
 }
 
 func fencedBeatsConflict(f *fixture) {
@@ -148,14 +170,16 @@ func fencedBeatsConflict(f *fixture) {
 	a.commit(fence, put("k", "v"))
 	b.preempt("s")
 	for what, w := range map[string]driver.Write{
-		"a wrong number":                  newWrite(fence, 7, put("k", "x")),
-		"a failed precondition":           newWrite(fence, 2, putIf("k", "x", driver.Absent)),
-		"both":                            newWrite(fence, 1, putIf("k", "x", driver.Absent), putIf("l", "x", 99)),
-		"a trim beyond the log's head":    newWrite(fence, 2, trim(50)),
-		"a shard that was never acquired": newWrite(driver.Fence{Shard: "none", Session: a.ID(), Token: fence.Token}, 1, putIf("k", "x", 9)),
+		"a wrong number":               newWrite(fence, 7, put("k", "x")),
+		"a failed precondition":        newWrite(fence, 2, putIf("k", "x", driver.Absent)),
+		"both":                         newWrite(fence, 1, putIf("k", "x", driver.Absent), putIf("l", "x", 99)),
+		"a trim beyond the log's head": newWrite(fence, 2, trim(50)),
+		"a shard that was never acquired": newWrite(driver.Fence{Shard: "none", Session: a.ID(), Token: fence.Token}, 1,
+			putIf("k", "x", 9)),
 	} {
 		r := a.writeCtx(f.ctx, w)
-		f.must(F2, errors.Is(r.Err, driver.ErrFenced) && !errors.Is(r.Err, driver.ErrConflict), "a dead fence with %s answers %v; want ErrFenced", what, r.Err)
+		f.must(F2, errors.Is(r.Err, driver.ErrFenced) && !errors.Is(r.Err, driver.ErrConflict),
+			"a dead fence with %s answers %v; want ErrFenced", what, r.Err)
 	}
 }
 
@@ -167,16 +191,18 @@ func nothingOnFailure(f *fixture) {
 	dead := fence
 	dead.Token++
 	for what, w := range map[string]driver.Write{
-		"a failed precondition at the end": newWrite(fence, 2, slices.Concat(ops, []driver.Op{putIf("other", "1", 1)})...),
-		"a number that is not the next":    newWrite(fence, 3, ops...),
-		"a dead fence":                     newWrite(dead, 2, ops...),
+		"a failed precondition at the end": newWrite(fence, 2,
+			slices.Concat(ops, []driver.Op{putIf("other", "1", 1)})...),
+		"a number that is not the next": newWrite(fence, 3, ops...),
+		"a dead fence":                  newWrite(dead, 2, ops...),
 	} {
 		r := a.writeCtx(f.ctx, w)
 		f.must(F2, driver.NotApplied(r.Err), "a write with %s answers %v", what, r.Err)
 		items, err := f.read().List(f.ctx, "s", "")
 		f.setup("list", err)
 		f.must(F2, len(items) == 1 && items[0].Key == "k" && f.head("s") == head && len(f.log("s", 0)) == 1,
-			"a write with %s had an effect: items %+v, head %+v, %d entries", what, items, f.head("s"), len(f.log("s", 0)))
+			"a write with %s had an effect: items %+v, head %+v, %d entries", what, items, f.head("s"),
+			len(f.log("s", 0)))
 	}
 	f.must(F2, a.write(fence, 2, ops...).Err == nil, "after refused writes the next is refused too")
 }
@@ -192,18 +218,22 @@ func conflictNamesOp(f *fixture) {
 		ops  []driver.Op
 		op   int
 	}{
-		{"put if absent of what is there", []driver.Op{putIf("k", "x", driver.Absent)}, 0},
+		{"put if absent of a present item", []driver.Op{putIf("k", "x", driver.Absent)}, 0},
 		{"put if another version", []driver.Op{put("a", "x"), appendOp("y"), putIf("k", "x", right+1000)}, 2},
-		{"put if a version of what is absent", []driver.Op{put("a", "x"), putIf("none", "x", right)}, 1},
-		{"delete if another version", []driver.Op{putIf("a", "x", driver.Absent), {Kind: driver.OpDelete, Key: "k", IfVersion: right + 1000}}, 1},
+		{"put if a version of an absent item", []driver.Op{put("a", "x"), putIf("none", "x", right)}, 1},
+		{"delete if another version", []driver.Op{putIf("a", "x", driver.Absent),
+			{Kind: driver.OpDelete, Key: "k", IfVersion: right + 1000}}, 1},
 		{"the first of two that fail", []driver.Op{putIf("k", "x", right+1000), putIf("none", "x", right)}, 0},
 	} {
 		r := a.write(fence, 2, c.ops...)
 		var conflict *driver.ConflictError
-		f.must(F2, errors.As(r.Err, &conflict) && errors.Is(r.Err, driver.ErrConflict), "%s answers %v; want a *ConflictError", c.what, r.Err)
-		f.must(F2, conflict.Op == c.op && conflict.Shard == "s" && conflict.Head == head, "%s gives %+v; want operation %d and head %+v", c.what, conflict, c.op, head)
+		f.must(F2, errors.As(r.Err, &conflict) && errors.Is(r.Err, driver.ErrConflict),
+			"%s answers %v; want a *ConflictError", c.what, r.Err)
+		f.must(F2, conflict.Op == c.op && conflict.Shard == "s" && conflict.Head == head,
+			"%s gives %+v; want operation %d and head %+v", c.what, conflict, c.op, head)
 	}
-	r = a.write(fence, 2, putIf("k", "x", right), driver.Op{Kind: driver.OpDelete, Key: "none", IfVersion: driver.Absent})
+	r = a.write(fence, 2, putIf("k", "x", right),
+		driver.Op{Kind: driver.OpDelete, Key: "none", IfVersion: driver.Absent})
 	f.must(F2, r.Err == nil, "preconditions that hold answer %v", r.Err)
 }
 
@@ -219,7 +249,8 @@ func versionsNeverRepeat(f *fixture) {
 		had[r.Versions[0]] = true
 		if last != 0 {
 			stale := a.write(fence, n+1, putIf("k", "x", last))
-			f.must(F2, errors.Is(stale.Err, driver.ErrConflict), "a precondition on the version before a deletion holds: %v", stale.Err)
+			f.must(F2, errors.Is(stale.Err, driver.ErrConflict),
+				"a precondition on the version before a deletion holds: %v", stale.Err)
 		}
 		last = r.Versions[0]
 		f.setup("delete", a.write(fence, n+1, del("k")).Err)
@@ -233,7 +264,8 @@ func oldLeaseSameSession(f *fixture) {
 	a.release(old)
 	now := a.acquire("s")
 	r := a.write(old, 2, appendOp("stale"))
-	f.must(F1, errors.Is(r.Err, driver.ErrFenced), "a released lease of the session that holds the shard again commits: %v", r.Err)
+	f.must(F1, errors.Is(r.Err, driver.ErrFenced),
+		"a released lease of the session that holds the shard again commits: %v", r.Err)
 	f.must(F1, a.write(now, 2, appendOp("y")).Err == nil, "the session's present lease does not commit")
 }
 
@@ -250,10 +282,13 @@ func independentWrites(f *fixture) {
 		newWrite(ok2, 1, put("k", "v")),
 	})
 	f.must(A4, err == nil && len(res) == 5, "five writes answer %d results, %v", len(res), err)
-	f.must(A4, res[0].Err == nil && res[4].Err == nil, "good writes beside refused ones answer %v and %v", res[0].Err, res[4].Err)
-	f.must(A4, errors.Is(res[1].Err, driver.ErrFenced) && errors.Is(res[2].Err, driver.ErrConflict) && errors.Is(res[3].Err, driver.ErrConflict),
+	f.must(A4, res[0].Err == nil && res[4].Err == nil, "good writes beside refused ones answer %v and %v", res[0].Err,
+		res[4].Err)
+	f.must(A4, errors.Is(res[1].Err, driver.ErrFenced) && errors.Is(res[2].Err, driver.ErrConflict) &&
+		errors.Is(res[3].Err, driver.ErrConflict),
 		"a fenced, a conflicting and a misnumbered write answer %v, %v, %v", res[1].Err, res[2].Err, res[3].Err)
-	f.must(F1, f.head("ok1").Seq == 1 && f.get("ok2", "k") != nil && f.head("conflict").Number == 0 && f.head("number").Number == 0, "the effects are not those of the results")
+	f.must(F1, f.head("ok1").Seq == 1 && f.get("ok2", "k") != nil && f.head("conflict").Number == 0 &&
+		f.head("number").Number == 0, "the effects are not those of the results")
 }
 
 // takeover is a way in which a shard changes hands.
@@ -342,19 +377,20 @@ func lateRequestRefused(f *fixture) {
 	other := f.open()
 	for i, how := range []string{"evict", "preempt"} {
 		shard := driver.ShardID(fmt.Sprintf("s%d", i))
-		zombie, heir := f.joinOn(b, "zombie"), f.joinOn(other, "heir")
+		zombie, successor := f.joinOn(b, "zombie"), f.joinOn(other, "successor")
 		fence := zombie.acquire(shard)
 		head := zombie.commit(fence, appendOp("x"), put("k", "v"))
 		release := w.Hold()
 		r := f.heldWrite(zombie, newWrite(fence, head.Number+1, appendOp("late"), put("k", "late")))
 		f.must(E1, r.Err != nil, "a commit that never reached the store succeeded")
-		f.must(E1, driver.Unknown(r.Err) || errors.Is(r.Err, driver.ErrRetry), "a commit that was sent and not answered is answered %v; want an error outside of the closed set", r.Err)
+		f.must(E1, driver.Unknown(r.Err) || errors.Is(r.Err, driver.ErrRetry),
+			"a commit that was sent and not answered is answered %v; want an error outside of the closed set", r.Err)
 		var next driver.Fence
 		if how == "evict" {
 			f.evict(zombie)
-			next = heir.acquire(shard)
+			next = successor.acquire(shard)
 		} else {
-			next = heir.preempt(shard)
+			next = successor.preempt(shard)
 		}
 		release()
 		f.delivered(zombie, shard)
@@ -364,7 +400,8 @@ func lateRequestRefused(f *fixture) {
 			}
 			return ""
 		})
-		f.must(F1, heir.write(next, head.Number+1, appendOp("y")).Err == nil, "the new owner cannot commit after a late request of the former one")
+		f.must(F1, successor.write(next, head.Number+1, appendOp("y")).Err == nil,
+			"the new owner cannot commit after a late request of the former one")
 	}
 }
 
@@ -382,20 +419,26 @@ func duplicateRequestHarmless(f *fixture) {
 	var newest driver.Fence
 	for i := range 5 {
 		r := a.claim(driver.Claim{Shard: "s", Seen: f.owner("s")})
-		f.must(A3, r.Err == nil && f.owner("s") == seen(r.Fence), "a claim that was delivered twice answers %+v, %v; the record is %+v", r.Fence, r.Err, f.owner("s"))
+		f.must(A3, r.Err == nil && f.owner("s") == seen(r.Fence),
+			"a claim that was delivered twice answers %+v, %v; the record is %+v", r.Fence, r.Err, f.owner("s"))
 		n := driver.WriteNo(i + 1)
 		done := a.write(r.Fence, n, appendOp("x"))
 		f.must(F1, done.Err == nil, "a commit that was delivered twice answers %v", done.Err)
 		head := f.head("s")
-		f.must(F1, head.Number == n && head.Seq == driver.Seq(n), "after %d commits that were delivered twice the head is %+v", n, head)
+		f.must(F1, head.Number == n && head.Seq == driver.Seq(n),
+			"after %d commits that were delivered twice the head is %+v", n, head)
 		moved := a.transfer(r.Fence, a.ID())
-		f.must(A3, moved.Err == nil && f.owner("s") == seen(moved.Fence), "a transfer that was delivered twice answers %+v, %v; the record is %+v", moved.Fence, moved.Err, f.owner("s"))
+		f.must(A3, moved.Err == nil && f.owner("s") == seen(moved.Fence),
+			"a transfer that was delivered twice answers %+v, %v; the record is %+v", moved.Fence, moved.Err,
+			f.owner("s"))
 		a.beat()
 		a.release(moved.Fence)
 		newest = moved.Fence
 	}
-	f.must(A3, f.owner("s") == driver.Owner{Token: newest.Token}, "after a release that was delivered twice the record is %+v", f.owner("s"))
-	f.must(A3, other.claim(driver.Claim{Shard: "s", Seen: driver.Owner{Token: newest.Token}}).Err == nil, "the shard cannot be taken after duplicated requests")
+	f.must(A3, f.owner("s") == driver.Owner{Token: newest.Token},
+		"after a release that was delivered twice the record is %+v", f.owner("s"))
+	f.must(A3, other.claim(driver.Claim{Shard: "s", Seen: driver.Owner{Token: newest.Token}}).Err == nil,
+		"the shard cannot be taken after duplicated requests")
 }
 
 func lateWriteOfSameLeaseRefused(f *fixture) {
@@ -426,9 +469,12 @@ func repeatedWriteRefused(f *fixture) {
 	for range 3 {
 		again := a.writeCtx(f.ctx, w)
 		var conflict *driver.ConflictError
-		f.must(F1, again.Err != nil && f.head("s") == first.Head, "a write that was sent twice was applied twice: head %+v, %v", f.head("s"), again.Err)
-		f.must(F2, errors.As(again.Err, &conflict), "a write that was sent twice answers %v; want a *ConflictError", again.Err)
-		f.must(F2, conflict.Op == driver.NumberConflict && conflict.Head == first.Head, "a write that was sent twice gives %+v; want NumberConflict and head %+v", conflict, first.Head)
+		f.must(F1, again.Err != nil && f.head("s") == first.Head,
+			"a write that was sent twice was applied twice: head %+v, %v", f.head("s"), again.Err)
+		f.must(F2, errors.As(again.Err, &conflict), "a write that was sent twice answers %v; want a *ConflictError",
+			again.Err)
+		f.must(F2, conflict.Op == driver.NumberConflict && conflict.Head == first.Head,
+			"a write that was sent twice gives %+v; want NumberConflict and head %+v", conflict, first.Head)
 	}
 	f.must(F1, len(f.log("s", 0)) == 1, "a write that was sent twice appended %d entries", len(f.log("s", 0)))
 }
@@ -444,8 +490,11 @@ func numberMustBeNext(f *fixture) {
 			}
 			r := a.write(fence, wrong, appendOp("wrong"))
 			var conflict *driver.ConflictError
-			f.must(F1, r.Err != nil && f.head("s") == head, "after %d commits a write with number %d was accepted", n-1, wrong)
-			f.must(F2, errors.As(r.Err, &conflict) && conflict.Op == driver.NumberConflict && conflict.Head == head, "a write with number %d after %d commits answers %v; want NumberConflict and head %+v", wrong, n-1, r.Err, head)
+			f.must(F1, r.Err != nil && f.head("s") == head, "after %d commits a write with number %d was accepted", n-1,
+				wrong)
+			f.must(F2, errors.As(r.Err, &conflict) && conflict.Op == driver.NumberConflict && conflict.Head == head,
+				"a write with number %d after %d commits answers %v; want NumberConflict and head %+v", wrong, n-1,
+				r.Err, head)
 		}
 		r := a.write(fence, n, put("k", "v"))
 		f.must(F1, r.Err == nil && r.Head.Number == n, "write %d answers %+v, %v", n, r.Head, r.Err)
@@ -461,7 +510,9 @@ func numberMustBeNext(f *fixture) {
 func tooLargeBeforeSend(f *fixture) {
 	a := f.join("a")
 	limits := a.b.Info().Limits
-	f.must(E1, limits.WriteOps > 0 && limits.WriteBytes > 0 && limits.BatchItems > 0, "Info().Limits has %d operations, %d bytes, %d items; want positive limits", limits.WriteOps, limits.WriteBytes, limits.BatchItems)
+	f.must(E1, limits.WriteOps > 0 && limits.WriteBytes > 0 && limits.BatchItems > 0,
+		"Info().Limits has %d operations, %d bytes, %d items; want positive limits", limits.WriteOps, limits.WriteBytes,
+		limits.BatchItems)
 	fence := a.acquire("s")
 	full := make([]driver.Op, limits.WriteOps)
 	for i := range full {
@@ -483,14 +534,16 @@ func tooLargeBeforeSend(f *fixture) {
 	}
 	if f.store.Calls != nil {
 		after := f.store.Calls()
-		f.must(E1, after == before, "writes that were too large reached the store: %+v before, %+v after", before, after)
+		f.must(E1, after == before, "writes that were too large reached the store: %+v before, %+v after", before,
+			after)
 	}
 	f.must(E1, f.head("s") == driver.Head{}, "a write that was too large changed the head to %+v", f.head("s"))
 	f.must(E1, a.write(fence, 1, full...).Err == nil, "a write with as many operations as the limit is refused")
 	r := a.write(fence, 2, big)
 	f.must(E1, r.Err == nil, "a write of as many bytes as the limit answers %v", r.Err)
 	log := f.log("s", 0)
-	f.must(E1, len(log) == 1 && bytes.Equal(log[0].Payload, big.Value), "an entry of the largest size does not read back")
+	f.must(E1, len(log) == 1 && bytes.Equal(log[0].Payload, big.Value),
+		"an entry of the largest size does not read back")
 }
 
 func binaryAndEmptyValues(f *fixture) {
@@ -500,10 +553,12 @@ func binaryAndEmptyValues(f *fixture) {
 	for i := range every {
 		every[i] = byte(i)
 	}
-	values := [][]byte{nil, {}, {0}, every, []byte("'; DROP TABLE x; --"), []byte("\xff\xfe%s%00"), []byte(strings.Repeat("é", 100))}
+	values := [][]byte{nil, {}, {0}, every, []byte("'; DROP TABLE x; --"), []byte("\xff\xfe%s%00"),
+		[]byte(strings.Repeat("é", 100))}
 	var ops []driver.Op
 	for i, v := range values {
-		ops = append(ops, driver.Op{Kind: driver.OpPut, Key: fmt.Sprintf("k%d", i), Value: slices.Clone(v)}, driver.Op{Kind: driver.OpAppend, Value: slices.Clone(v)})
+		ops = append(ops, driver.Op{Kind: driver.OpPut, Key: fmt.Sprintf("k%d", i), Value: slices.Clone(v)},
+			driver.Op{Kind: driver.OpAppend, Value: slices.Clone(v)})
 	}
 	f.setup("commit", a.write(fence, 1, ops...).Err)
 	for i := range ops {

@@ -18,9 +18,9 @@
 //		})
 //	}
 //
-// Open is enough to begin with. What else a [Store] offers (faults of the
-// network, a compaction, a restart, counting calls) lets more cases run; those
-// that cannot are skipped, and the report lists them with the reason.
+// Open is enough to begin with. Other functions of a [Store] (faults of the
+// network, a compaction, a restart, counting calls) let more cases run; those that
+// cannot are skipped, and the report lists them with the reason.
 //
 // [Run] does the same under any [T], and [Check] outside of go test.
 //
@@ -28,7 +28,7 @@
 //
 // The suite does not stop processes and knows no store: real servers, killed and
 // cut off, are the system suite's. It shows the presence of faults. The racing
-// cases look at thousands of interleavings in the short form and at twenty times
-// as many with [Harness.Long]; each records what its clients were told and has it
-// checked against the order that the store must have had.
+// cases look at thousands of interleavings in the short form and at twenty times as
+// many with [Harness.Long]; each records its clients' answers and checks them
+// against the order that the store must have had.
 package conformance

@@ -76,7 +76,8 @@ func casesTable() string {
 		for _, r := range c.Rules {
 			rules = append(rules, string(r))
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c.Name(), c.Shows, strings.Join(rules, " "), strings.Join(c.Needs, ", "))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c.Name(), c.Shows, strings.Join(rules, " "),
+			strings.Join(c.Needs, ", "))
 	}
 	return b.String()
 }

@@ -16,17 +16,21 @@ import (
 func errorCases() []Case {
 	const area = "Errors"
 	return []Case{
-		{Area: area, Property: "CancelledWriteIsUnknown", Rules: []Rule{E1, F1, L1, A1, A2}, run: cancelledWriteIsUnknown,
+		{Area: area, Property: "CancelledWriteIsUnknown", Rules: []Rule{E1, F1, L1, A1, A2},
+			run:   cancelledWriteIsUnknown,
 			Shows: "a commit that is cancelled on its way is in the log exactly if it may be"},
 		{Area: area, Property: "DoneContext", Rules: []Rule{E1, X1}, run: doneContext,
 			Shows: "a call whose context is done fails and changes nothing"},
 		{Area: area, Property: "CancelledCallBlocksNobody", Rules: []Rule{E3}, run: cancelledCallBlocksNobody,
 			Shows: "calls that were given up leave no lock behind"},
-		{Area: area, Property: "LostReplyIsUnknown", Rules: []Rule{E1}, Needs: []string{"Wire.DropReplies"}, run: lostReplyIsUnknown,
+		{Area: area, Property: "LostReplyIsUnknown", Rules: []Rule{E1}, Needs: []string{"Wire.DropReplies"},
+			run:   lostReplyIsUnknown,
 			Shows: "without a reply neither success nor failure is assumed, and one read settles it"},
-		{Area: area, Property: "LostRequestIsUnknown", Rules: []Rule{E1, X1}, Needs: []string{"Wire.DropRequests"}, run: lostRequestIsUnknown,
+		{Area: area, Property: "LostRequestIsUnknown", Rules: []Rule{E1, X1}, Needs: []string{"Wire.DropRequests"},
+			run:   lostRequestIsUnknown,
 			Shows: "a request that never arrived looks the same, ends with its context, and had no effect"},
-		{Area: area, Property: "WriteSentOnce", Rules: []Rule{E2}, Needs: []string{"Wire.DropReplies", "Calls"}, alone: true, run: writeSentOnce,
+		{Area: area, Property: "WriteSentOnce", Rules: []Rule{E2}, Needs: []string{"Wire.DropReplies", "Calls"},
+			alone: true, run: writeSentOnce,
 			Shows: "a write without a reply is not sent again"},
 		{Area: area, Property: "EveryErrorClassified", Rules: []Rule{E1}, run: everyErrorClassified,
 			Shows: "refusals match their sentinel, carry their detail and begin with tenure:"},
@@ -35,24 +39,29 @@ func errorCases() []Case {
 		{Area: area, Property: "InvalidNames", Rules: []Rule{E1}, run: invalidNames,
 			Shows: "names, keys and numbers outside the grammar are refused before any I/O"},
 		{Area: area, Property: "NoGoroutineLeak", Rules: []Rule{E3}, run: noGoroutineLeak,
-			Shows: "after Close no goroutine of the backend is left, whatever was cancelled before"},
+			Shows: "after Close no goroutine of the backend is left, after any cancelled calls"},
 		{Area: area, Property: "ConcurrentUse", Rules: []Rule{E3}, run: concurrentUse,
 			Shows: "every method may be called from many goroutines of one backend"},
 		{Area: area, Property: "CloseUnblocks", Rules: []Rule{E3, E1}, run: closeUnblocks,
 			Shows: "Close ends blocked calls with ErrClosed"},
-		{Area: area, Property: "ProbeRefusesLyingStore", Rules: []Rule{P1}, Needs: []string{"OpenLying"}, run: probeRefusesLyingStore,
+		{Area: area, Property: "ProbeRefusesLyingStore", Rules: []Rule{P1}, Needs: []string{"OpenLying"},
+			run:   probeRefusesLyingStore,
 			Shows: "a store that ignores conditions does not open"},
-		{Area: area, Property: "CorruptRecordsQuarantined", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"}, run: func(f *fixture) {
-			quarantined(f, CorruptShard, CorruptMember)
-		}, Shows: "a record that does not decode is never granted and blocks nothing else"},
-		{Area: area, Property: "OversizedRecordInStore", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"}, run: func(f *fixture) {
-			quarantined(f, OversizeShard)
-		}, Shows: "the same for a record that is far too large"},
-		{Area: area, Property: "ImpossibleRecordInStore", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"}, run: func(f *fixture) {
-			quarantined(f, ImpossibleShard)
-		}, Shows: "the same for a record with a token that was never granted"},
+		{Area: area, Property: "CorruptRecordsQuarantined", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"},
+			run: func(f *fixture) {
+				quarantined(f, CorruptShard, CorruptMember)
+			}, Shows: "a record that does not decode is never granted and blocks nothing else"},
+		{Area: area, Property: "OversizedRecordInStore", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"},
+			run: func(f *fixture) {
+				quarantined(f, OversizeShard)
+			}, Shows: "the same for a record that is far too large"},
+		{Area: area, Property: "ImpossibleRecordInStore", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"},
+			run: func(f *fixture) {
+				quarantined(f, ImpossibleShard)
+			}, Shows: "the same for a record with a token that was never granted"},
 		{Area: area, Property: "DamagedHead", Rules: []Rule{A4, D1}, Needs: []string{"Tamper"}, run: damagedHead,
-			Shows: "under a head that cannot be read commits fail at once, the shard is not granted again, and it can be released"},
+			Shows: "under a head that cannot be read commits fail at once, the shard is not granted again, and it can " +
+				"be released"},
 		{Area: area, Property: "DamagedEntry", Rules: []Rule{L2, L4, D1}, Needs: []string{"Tamper"}, run: damagedEntry,
 			Shows: "an entry that cannot be read ends the reading of that log, in no silence, and nothing else"},
 	}
@@ -82,8 +91,8 @@ func cancelledWriteIsUnknown(f *fixture) {
 	f.judge(r, shard)
 }
 
-// quiesce waits until nothing that was cancelled can take effect any more: a
-// commit of an empty put beats whatever is still under way to the number.
+// quiesce waits until no cancelled call can take effect any more: a commit of an
+// empty put takes the number before any commit still under way.
 func (f *fixture) quiesce(m *member, fence driver.Fence) {
 	f.t.Helper()
 	if !f.eventually(5*time.Second, func() bool {
@@ -116,9 +125,11 @@ func doneContext(f *fixture) {
 		"List":     func() error { _, err := a.b.List(done, "s", ""); return err }(),
 	} {
 		f.must(X1, err != nil, "%s with a context that is done succeeds", call)
-		f.must(E1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry), "%s with a context that is done answers %v; want ErrRetry or the context's error", call, err)
+		f.must(E1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry),
+			"%s with a context that is done answers %v; want ErrRetry or the context's error", call, err)
 	}
-	f.must(E1, f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{} && f.head("s") == driver.Head{} && f.isMember(b.ID()) && !f.isMember(late.Session),
+	f.must(E1, f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{} && f.head("s") == driver.Head{} &&
+		f.isMember(b.ID()) && !f.isMember(late.Session),
 		"calls with a context that was done changed the store: %+v", f.state())
 }
 
@@ -146,7 +157,8 @@ func cancelledCallBlocksNobody(f *fixture) {
 	next := b.preempt("s")
 	b.commit(next, appendOp("y"))
 	b.beat()
-	f.must(E3, time.Since(start) < 5*time.Second, "after cancelled calls another process's claim, commit and heartbeat took %v", time.Since(start))
+	f.must(E3, time.Since(start) < 5*time.Second,
+		"after cancelled calls another process's claim, commit and heartbeat took %v", time.Since(start))
 }
 
 // short is a context that ends soon, for calls that get no answer. Why it ends is
@@ -164,7 +176,8 @@ func lostReplyIsUnknown(f *fixture) {
 	check := func(call string, err error) {
 		f.t.Helper()
 		f.must(E1, err != nil, "%s without a reply succeeds", call)
-		f.must(E1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry), "%s without a reply answers %v, which claims to know the outcome", call, err)
+		f.must(E1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry),
+			"%s without a reply answers %v, which claims to know the outcome", call, err)
 	}
 	ctx, cancel := f.short()
 	r := a.writeCtx(ctx, write)
@@ -183,7 +196,8 @@ func lostReplyIsUnknown(f *fixture) {
 	head := f.head("s")
 	switch {
 	case head.Number == 1:
-		f.must(E1, driver.Unknown(r.Err) && head.Nonce == write.Nonce, "a commit that took effect was answered %v, and the head is %+v", r.Err, head)
+		f.must(E1, driver.Unknown(r.Err) && head.Nonce == write.Nonce,
+			"a commit that took effect was answered %v, and the head is %+v", r.Err, head)
 	default:
 		f.must(E1, head == driver.Head{}, "one commit of unknown outcome left the head %+v", head)
 	}
@@ -191,7 +205,8 @@ func lostReplyIsUnknown(f *fixture) {
 		f.must(E1, driver.Unknown(claim.Err), "a claim that took effect was answered %v", claim.Err)
 		again := driver.AcquireResult{}
 		err := f.settle(func() error { again = a.claim(driver.Claim{Shard: "t"}); return again.Err })
-		f.must(E1, err == nil && seen(again.Fence) == f.owner("t"), "the claim repeated answers %+v, %v; the record is %+v", again.Fence, err, f.owner("t"))
+		f.must(E1, err == nil && seen(again.Fence) == f.owner("t"),
+			"the claim repeated answers %+v, %v; the record is %+v", again.Fence, err, f.owner("t"))
 	}
 	if f.owner("s").Session == other.ID() {
 		f.must(E1, driver.Unknown(moved.Err), "a transfer that took effect was answered %v", moved.Err)
@@ -213,10 +228,13 @@ func lostRequestIsUnknown(f *fixture) {
 		ctx, cancel := f.short()
 		err := do(ctx)
 		cancel()
-		f.must(E1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)), "%s without an answer gives %v; want an error outside of the closed set", call, err)
+		f.must(E1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)),
+			"%s without an answer gives %v; want an error outside of the closed set", call, err)
 	}
-	f.must(X1, time.Since(start) < 4*(60*time.Millisecond+2*time.Second), "four calls without an answer, with a context of 60 ms each, took %v", time.Since(start))
-	f.must(E1, f.head("s") == driver.Head{} && f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{}, "requests that never arrived changed the store")
+	f.must(X1, time.Since(start) < 4*(60*time.Millisecond+2*time.Second),
+		"four calls without an answer, with a context of 60 ms each, took %v", time.Since(start))
+	f.must(E1, f.head("s") == driver.Head{} && f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{},
+		"requests that never arrived changed the store")
 	end()
 	f.setup("beat after the fault", f.settle(func() error { return a.Beat(f.ctx) }))
 	r := f.settle(func() error { return a.write(fence, 1, appendOp("y")).Err })
@@ -252,7 +270,9 @@ func writeSentOnce(f *fixture) {
 		cancel()
 		after := f.store.Calls()
 		end()
-		f.must(E2, err != nil && after.Writes-before.Writes <= 1, "%s without a reply for 300 ms wrote %d times and answers %v; want at most 1 and an error", call.name, after.Writes-before.Writes, err)
+		f.must(E2, err != nil && after.Writes-before.Writes <= 1,
+			"%s without a reply for 300 ms wrote %d times and answers %v; want at most 1 and an error", call.name,
+			after.Writes-before.Writes, err)
 	}
 }
 
@@ -281,11 +301,13 @@ func everyErrorClassified(f *fixture) {
 		{"a transfer to nobody", a.transfer(fence, newID()).Err, driver.ErrNoTarget},
 		{"a transfer of another's lease", b.transfer(fence, b.ID()).Err, driver.ErrInvalid},
 		{"a heartbeat of an evicted session", gone.Beat(f.ctx), driver.ErrSessionLost},
-		{"an oversized write", a.write(fence, 1, driver.Op{Kind: driver.OpAppend, Value: make([]byte, limits.WriteBytes+1)}).Err, driver.ErrTooLarge},
+		{"an oversized write", a.write(fence, 1,
+			driver.Op{Kind: driver.OpAppend, Value: make([]byte, limits.WriteBytes+1)}).Err, driver.ErrTooLarge},
 		{"a read of a trimmed entry", readErr, driver.ErrTrimmed},
 	} {
 		f.must(E1, errors.Is(c.err, c.want), "%s answers %v; want it to match %q", c.what, c.err, c.want)
-		f.must(E1, strings.HasPrefix(c.err.Error(), "tenure: ") && !strings.Contains(c.err.Error(), "\n"), "%s has the message %q; want one line that begins with \"tenure: \"", c.what, c.err)
+		f.must(E1, strings.HasPrefix(c.err.Error(), "tenure: ") && !strings.Contains(c.err.Error(), "\n"),
+			"%s has the message %q; want one line that begins with \"tenure: \"", c.what, c.err)
 	}
 }
 
@@ -318,7 +340,8 @@ func closedBackend(f *fixture) {
 // badNames are names that no shard, node or key may have.
 func badNames() []string {
 	return []string{
-		"", ".", "..", ".a", "-a", "a/", "/a", "a//b", "../a", "a/../b", "a\x00b", "a b", "a\n", "a%2Fb", "%00", "ä", "🙂",
+		"", ".", "..", ".a", "-a", "a/", "/a", "a//b", "../a", "a/../b", "a\x00b", "a b", "a\n", "a%2Fb", "%00", "ä",
+		"🙂",
 		"'", "a'b", `a"b`, "a`b", "a;b", "a\\b", "a:b", "a*", "a?b", "\xff", strings.Repeat("a", 4096),
 	}
 }
@@ -383,13 +406,16 @@ func invalidNames(f *fixture) {
 		after := f.store.Calls()
 		f.must(E1, after == before, "invalid calls reached the store: %+v before, %+v after", before, after)
 	}
-	f.must(E1, len(f.state().Shards) == 1 && f.head("s") == driver.Head{}, "invalid calls changed the store: %+v", f.state())
+	f.must(E1, len(f.state().Shards) == 1 && f.head("s") == driver.Head{}, "invalid calls changed the store: %+v",
+		f.state())
 
 	longest := driver.ShardID("a." + strings.Repeat("-", driver.MaxNameLen-3) + "_")
 	long := a.claim(driver.Claim{Shard: longest})
-	f.must(E1, long.Err == nil && f.owner(longest) == seen(long.Fence), "a name of %d bytes answers %v", driver.MaxNameLen, long.Err)
+	f.must(E1, long.Err == nil && f.owner(longest) == seen(long.Fence), "a name of %d bytes answers %v",
+		driver.MaxNameLen, long.Err)
 	key := "a/" + strings.Repeat("b", driver.MaxKeyLen-2)
-	f.must(E1, a.write(long.Fence, 1, put(key, "v")).Err == nil && f.get(longest, key) != nil, "a key of %d bytes does not work", driver.MaxKeyLen)
+	f.must(E1, a.write(long.Fence, 1, put(key, "v")).Err == nil && f.get(longest, key) != nil,
+		"a key of %d bytes does not work", driver.MaxKeyLen)
 }
 
 func noGoroutineLeak(f *fixture) {
@@ -470,7 +496,8 @@ func concurrentUse(f *fixture) {
 			}
 		}
 		for _, fence := range fences {
-			f.must(E3, f.owner(fence.Shard) == seen(fence), "after calls at once the record of %q is %+v; want %+v", fence.Shard, f.owner(fence.Shard), seen(fence))
+			f.must(E3, f.owner(fence.Shard) == seen(fence), "after calls at once the record of %q is %+v; want %+v",
+				fence.Shard, f.owner(fence.Shard), seen(fence))
 		}
 	})
 }
@@ -496,7 +523,8 @@ func closeUnblocks(f *fixture) {
 		for range 2 * each {
 			select {
 			case err := <-got:
-				f.must(E1, errors.Is(err, driver.ErrClosed), "a blocked call answers %v when its backend is closed; want ErrClosed", err)
+				f.must(E1, errors.Is(err, driver.ErrClosed),
+					"a blocked call answers %v when its backend is closed; want ErrClosed", err)
 			case <-limit.C:
 				f.fail(E3, "Close left a call blocked")
 			}
@@ -508,7 +536,8 @@ func closeUnblocks(f *fixture) {
 func probeRefusesLyingStore(f *fixture) {
 	b, err := f.tryOpen(f.store.OpenLying)
 	f.must(P1, err != nil, "a store that ignores the conditions of writes opens: %+v", b)
-	f.must(P1, strings.HasPrefix(err.Error(), "tenure: "), "a store that ignores conditions is refused with %q; want a message that begins with \"tenure: \"", err)
+	f.must(P1, strings.HasPrefix(err.Error(), "tenure: "),
+		"a store that ignores conditions is refused with %q; want a message that begins with \"tenure: \"", err)
 }
 
 func quarantined(f *fixture, kinds ...Tampering) {
@@ -530,31 +559,40 @@ func quarantined(f *fixture, kinds ...Tampering) {
 		tried++
 		f.named(what, name, f.state())
 		v, err := f.read().Observe(f.ctx, driver.ObserveQuery{})
-		f.must(O1, err == nil, "%s: observing answers %v; want everything else", what, err)
-		f.must(O1, ownerIn(v, good.Shard) == seen(good), "%s: the view has %+v of a shard beside it; want %+v", what, ownerIn(v, good.Shard), seen(good))
+		f.must(O1, err == nil, "%s: observing answers %v; want every other record", what, err)
+		f.must(O1, ownerIn(v, good.Shard) == seen(good), "%s: the view has %+v of a shard beside it; want %+v", what,
+			ownerIn(v, good.Shard), seen(good))
 		v, err = f.open().Observe(f.ctx, driver.ObserveQuery{})
-		f.must(O1, err == nil && ownerIn(v, good.Shard) == seen(good), "%s: a backend opened afterwards observes %+v, %v", what, v, err)
+		f.must(O1, err == nil && ownerIn(v, good.Shard) == seen(good),
+			"%s: a backend opened afterwards observes %+v, %v", what, v, err)
 
 		fresh := driver.ShardID(fmt.Sprint("fresh", i))
-		res, err := a.Acquire(f.ctx, []driver.Claim{{Shard: fresh}, {Shard: shard, Seen: driver.Owner{Session: a.ID(), Token: bad.Token}}})
-		f.must(A4, err == nil && len(res) == 2 && res[0].Err == nil, "%s: a batch with a good claim answers %+v, %v", what, res, err)
-		f.must(A4, res[1].Err != nil, "%s: the claim that saw something else was granted: %+v", what, res[1].Fence)
+		res, err := a.Acquire(f.ctx, []driver.Claim{{Shard: fresh},
+			{Shard: shard, Seen: driver.Owner{Session: a.ID(), Token: bad.Token}}})
+		f.must(A4, err == nil && len(res) == 2 && res[0].Err == nil, "%s: a batch with a good claim answers %+v, %v",
+			what, res, err)
+		f.must(A4, res[1].Err != nil, "%s: the claim with another view was granted: %+v", what, res[1].Fence)
 		claims := []driver.Claim{{Shard: shard}, {Shard: shard, Seen: seen(bad)}}
-		if what != CorruptMember { // whose record is there: preempting it is allowed
-			claims = append(claims, driver.Claim{Shard: shard, Seen: seen(bad), Preempt: true}, driver.Claim{Shard: shard, Preempt: true})
+		if what != CorruptMember { // the record exists: preempting it is allowed
+			claims = append(claims, driver.Claim{Shard: shard, Seen: seen(bad), Preempt: true},
+				driver.Claim{Shard: shard, Preempt: true})
 		}
 		for _, c := range claims {
-			r := a.claimCtx(f.ctx, c) // once: what cannot be read may be answered with ErrRetry
-			f.must(A4, r.Err != nil, "%s: the claim that saw %+v (preempting: %v) was granted: %+v", what, c.Seen, c.Preempt, r.Fence)
-			f.must(D1, what == CorruptMember || isDamaged(r.Err, shard), "%s: the claim that saw %+v answers %v; want a DamagedError", what, c.Seen, r.Err)
+			r := a.claimCtx(f.ctx, c) // once: an unreadable record may be answered with ErrRetry
+			f.must(A4, r.Err != nil, "%s: the claim that saw %+v (preempting: %v) was granted: %+v", what, c.Seen,
+				c.Preempt, r.Fence)
+			f.must(D1, what == CorruptMember || isDamaged(r.Err, shard),
+				"%s: the claim that saw %+v answers %v; want a DamagedError", what, c.Seen, r.Err)
 		}
 		f.must(A4, a.write(good, 1, appendOp("x")).Err == nil, "%s: a commit to a shard beside it is refused", what)
 		a.beat()
 		if what != CorruptMember {
-			r := a.writeCtx(f.ctx, newWrite(driver.Fence{Shard: shard, Session: a.ID(), Token: bad.Token}, 1, appendOp("x")))
+			r := a.writeCtx(f.ctx, newWrite(driver.Fence{Shard: shard, Session: a.ID(), Token: bad.Token}, 1,
+				appendOp("x")))
 			f.must(A4, r.Err != nil, "%s: a commit under a fence that was never granted is accepted", what)
 			r = victim.writeCtx(f.ctx, newWrite(bad, 1, appendOp("x")))
-			f.must(D1, isDamaged(r.Err, shard), "%s: a commit of its owner answers %v; want a DamagedError, which may not be tried again", what, r.Err)
+			f.must(D1, isDamaged(r.Err, shard), "%s: a commit of its owner answers %v; want a DamagedError, which may "+
+				"not be tried again", what, r.Err)
 			f.must(D1, victim.tryRelease(bad) == nil, "%s: its owner cannot release it", what)
 		}
 	}
@@ -567,7 +605,8 @@ func quarantined(f *fixture, kinds ...Tampering) {
 // nothing to be tried again.
 func isDamaged(err error, shard driver.ShardID) bool {
 	d, ok := errors.AsType[*driver.DamagedError](err)
-	return ok && errors.Is(err, driver.ErrDamaged) && !errors.Is(err, driver.ErrRetry) && d.Shard == shard && d.Why != "" &&
+	return ok && errors.Is(err, driver.ErrDamaged) && !errors.Is(err, driver.ErrRetry) && d.Shard == shard &&
+		d.Why != "" &&
 		strings.Contains(d.Key, string(shard)) && utf8.ValidString(d.Error()) &&
 		!strings.ContainsAny(d.Error(), "\x1b\n") && len(d.Error()) < 1000
 }
@@ -595,13 +634,14 @@ func damagedHead(f *fixture) {
 	f.setup("tamper", f.store.Tamper(f.ctx, CorruptHead, "bad"))
 	for number := driver.WriteNo(1); number <= 3; number++ {
 		r := a.writeCtx(f.ctx, newWrite(bad, number, appendOp("y")))
-		f.must(D1, isDamaged(r.Err, "bad"), "commit %d under a damaged head answers %v; want a DamagedError", number, r.Err)
+		f.must(D1, isDamaged(r.Err, "bad"), "commit %d under a damaged head answers %v; want a DamagedError", number,
+			r.Err)
 	}
 	_, err := f.open().ReadLog(f.ctx, "bad", 0, 10)
 	f.must(D1, isDamaged(err, "bad"), "reading the log under it answers %v", err)
-	tells := f.tells(f.open())
+	tailing := f.tailing(f.open())
 	f.must(D1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
-	f.must(D1, tells("good", 1), "the tail does not go on")
+	f.must(D1, tailing("good", 1), "the tail does not go on")
 	f.must(D1, a.tryRelease(bad) == nil, "the lease cannot be released")
 
 	// A store may find out when it has granted the claim, and then only.
@@ -612,8 +652,10 @@ func damagedHead(f *fixture) {
 		f.must(A4, r.Err != nil, "a shard whose head is damaged was granted: %+v", r)
 		if now := f.owner("bad"); now != seen {
 			granted++
-			f.must(A4, driver.Unknown(r.Err), "the claim answers %v, and the record went from %+v to %+v", r.Err, seen, now)
-			f.must(D1, b.tryRelease(driver.Fence{Shard: "bad", Session: now.Session, Token: now.Token}) == nil, "what was granted cannot be released")
+			f.must(A4, driver.Unknown(r.Err), "the claim answers %v, and the record went from %+v to %+v", r.Err, seen,
+				now)
+			f.must(D1, b.tryRelease(driver.Fence{Shard: "bad", Session: now.Session, Token: now.Token}) == nil,
+				"the granted lease cannot be released")
 			continue
 		}
 		f.must(D1, isDamaged(r.Err, "bad"), "the claim answers %v; want a DamagedError", r.Err)
@@ -631,16 +673,17 @@ func damagedEntry(f *fixture) {
 	_, err := f.open().ReadLog(f.ctx, "bad", 0, 10)
 	f.must(D1, isDamaged(err, "bad"), "reading a damaged entry answers %v; want a DamagedError", err)
 	page, err := f.read().ReadLog(f.ctx, "bad", 1, 10)
-	f.must(L2, err == nil && len(page.Entries) == 1 && string(page.Entries[0].Payload) == "y", "the entry behind it reads as %+v, %v", page, err)
-	tells := f.tells(f.open())
+	f.must(L2, err == nil && len(page.Entries) == 1 && string(page.Entries[0].Payload) == "y",
+		"the entry behind it reads as %+v, %v", page, err)
+	tailing := f.tailing(f.open())
 	f.must(D1, a.write(bad, 3, appendOp("z")).Err == nil, "a commit behind it is refused")
 	f.must(D1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
-	f.must(L4, tells("bad", 3) && tells("good", 1), "the tail does not go on")
+	f.must(L4, tailing("bad", 3) && tailing("good", 1), "the tail does not go on")
 }
 
-// tells tails all logs from now on. The function that it returns reports whether the
-// tail tells of an entry of a shard, by itself or in a head, within the bound for news.
-func (f *fixture) tells(b driver.Backend) func(driver.ShardID, driver.Seq) bool {
+// tailing tails all logs from now on. The function that it returns reports whether the
+// tail brings an entry of a shard, by itself or in a head, within the bound for news.
+func (f *fixture) tailing(b driver.Backend) func(driver.ShardID, driver.Seq) bool {
 	f.t.Helper()
 	page, err := b.TailLog(f.ctx, "", 10)
 	f.setup("tail", err)

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// FaultRuns has the figures of what package system played on a backend: real
-// processes, struck by real faults. With ReportDir in the environment that package
-// saves them; a sheet shows them beside the report of the suite.
+// FaultRuns has the figures of package system's runs on a backend: real processes
+// under real faults. With ReportDir in the environment that package saves them;
+// WriteMarkdown shows them beside the report of the suite.
 type FaultRuns struct {
 	Control bool          `json:"control"` // without the fence: Failed runs did damage
 	TTL     time.Duration `json:"ttl"`     // nanoseconds
@@ -23,7 +23,7 @@ type FaultRuns struct {
 
 	Processes  int `json:"processes"`
 	Accepted   int `json:"accepted"`   // fenced writes
-	Refused    int `json:"refused"`    // as core told their callers
+	Refused    int `json:"refused"`    // as core reported to the callers
 	Fenced     int `json:"fenced"`     // requests, by the store
 	Ambiguous  int `json:"ambiguous"`  // writes with an attempt of unknown outcome
 	Resolved   int `json:"resolved"`   // of those
@@ -32,15 +32,15 @@ type FaultRuns struct {
 	Overlap    int `json:"overlap_us"` // the longest of trust, in microseconds
 	Takeovers  int `json:"takeovers"`
 	ByForce    int `json:"by_force"`
-	Unresolved int `json:"unresolved"` // told as unknown
+	Unresolved int `json:"unresolved"` // reported as unknown
 
-	// From a strike to the new grant, in TTLs.
+	// From a fault to the new grant, in TTLs.
 	Median float64 `json:"takeover_p50"`
 	P99    float64 `json:"takeover_p99"`
 	Most   float64 `json:"takeover_max"`
 
-	// The same by what befell the former owner: its process was killed; it was stopped;
-	// the store was away as well, and then they count from its return.
+	// The same by the former owner's fault: its process was killed; it was stopped; the
+	// store was away as well, and then they count from its return.
 	Crash  TakeoverTimes `json:"crash"`
 	Stop   TakeoverTimes `json:"stop"`
 	Outage TakeoverTimes `json:"outage"`
@@ -70,8 +70,8 @@ func (f *FaultRuns) Save(dir, backend string) error {
 	return os.WriteFile(filepath.Join(dir, backend+f.suffix()), append(b, '\n'), 0o644)
 }
 
-// ReadReports reads every report in a directory, with what was saved of the runs
-// under faults beside it. Those named come first, in that order.
+// ReadReports reads every report in a directory, with the figures of runs under
+// faults saved beside it. Those named come first, in that order.
 func ReadReports(dir string, first ...string) ([]*Report, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {

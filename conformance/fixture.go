@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// fixture is what a case works with: a fresh namespace, the backends that it
-// opened there, and the way to fail. Methods that end the case (fail, setup and
-// all that return no error) may be called in the case's own goroutine only.
+// fixture holds the state of a case: a fresh namespace, the backends that it opened
+// there, and the way to fail. Methods that end the case (fail, setup and all that
+// return no error) may be called in the case's own goroutine only.
 type fixture struct {
 	t     T
 	h     *Harness
@@ -98,7 +98,7 @@ func (f *fixture) record(message string) {
 	f.t.Errorf("%s", message)
 }
 
-// abandon reports a hung case; what its goroutines report from then on is lost.
+// abandon reports a hung case; later reports of its goroutines are lost.
 func (f *fixture) abandon(format string, args ...any) {
 	f.t.Helper()
 	f.Errorf(format, args...)
@@ -192,7 +192,7 @@ func (f *fixture) read() driver.Backend {
 	return f.reader
 }
 
-// member is one process's session, on a backend of its own.
+// member is one process's session, on its own backend.
 type member struct {
 	driver.Session
 	f    *fixture
@@ -222,7 +222,7 @@ func (f *fixture) tryJoin(b driver.Backend, m driver.Member) (s driver.Session, 
 	return s, err
 }
 
-// retry repeats what answers driver.ErrRetry, a bounded number of times.
+// retry repeats a call that answers driver.ErrRetry, a bounded number of times.
 func (f *fixture) retry(call func() error) {
 	for try := range 100 {
 		if err := call(); !errors.Is(err, driver.ErrRetry) {
@@ -262,7 +262,8 @@ func (f *fixture) evict(m *member) {
 	res := f.observer.suspect(m.ID(), version)
 	f.setup("evict "+m.node, res.Err)
 	if !res.Evicted {
-		f.setup("evict "+m.node, fmt.Errorf("not evicted at version %d; the record has version %d", version, res.Current))
+		f.setup("evict "+m.node, fmt.Errorf("not evicted at version %d; the record has version %d", version,
+			res.Current))
 	}
 }
 
@@ -414,7 +415,7 @@ func (m *member) acquire(shard driver.ShardID) driver.Fence {
 	return m.take(driver.Claim{Shard: shard, Seen: m.f.owner(shard)})
 }
 
-// preempt takes a shard whoever holds it.
+// preempt takes a shard from any holder.
 func (m *member) preempt(shard driver.ShardID) driver.Fence {
 	m.f.t.Helper()
 	return m.take(driver.Claim{Shard: shard, Seen: m.f.owner(shard), Preempt: true})

@@ -6,8 +6,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// rollBack has the store forget what the lose function does, and say that its
-// history is another one.
+// rollBack has the store forget the writes of lose, and announce another history.
 func (f *fixture) rollBack(lose func()) {
 	f.t.Helper()
 	restore, err := f.store.Snapshot(f.ctx)
@@ -42,7 +41,8 @@ func forkedStore(f *fixture) {
 	fresh := f.join("fresh")
 	r := fresh.claim(driver.Claim{Shard: "t"})
 	f.must(I2, r.Err == nil, "a claim on a shard whose only grant was lost in a failover answers %v", r.Err)
-	f.must(I2, r.Fence.Token > newest.Token, "token %d was granted after a failover; token %d had been granted before", r.Fence.Token, newest.Token)
+	f.must(I2, r.Fence.Token > newest.Token, "token %d was granted after a failover; token %d had been granted before",
+		r.Fence.Token, newest.Token)
 	for _, m := range []*member{a, b, late} {
 		var err error
 		f.retry(func() error {
@@ -53,10 +53,12 @@ func forkedStore(f *fixture) {
 		if m == late {
 			want = driver.ErrSessionLost
 		}
-		f.must(I2, errors.Is(err, want), "a heartbeat of session %s after a failover answers %v; want %v", m.node, err, want)
+		f.must(I2, errors.Is(err, want), "a heartbeat of session %s after a failover answers %v; want %v", m.node, err,
+			want)
 	}
 	c := a.write(kept, 2, appendOp("z"))
-	f.must(I2, errors.Is(c.Err, driver.ErrFenced), "a commit under a lease of before a failover answers %v; want ErrFenced", c.Err)
+	f.must(I2, errors.Is(c.Err, driver.ErrFenced), "a commit under a lease of before a failover answers %v; want "+
+		"ErrFenced", c.Err)
 
 	var v *driver.View
 	f.retry(func() (err error) {
@@ -64,14 +66,17 @@ func forkedStore(f *fixture) {
 		return err
 	})
 	f.must(I2, v != nil && v.Reset, "a full read after a failover fails")
-	f.must(I2, v.Floor >= newest.Token, "the floor after a failover is %d; token %d had been granted before", v.Floor, newest.Token)
+	f.must(I2, v.Floor >= newest.Token, "the floor after a failover is %d; token %d had been granted before", v.Floor,
+		newest.Token)
 	owner := ownerIn(v, "s")
 	f.must(I2, owner.Session == a.ID() && owner.Token > newest.Token,
-		"the record of a lease of before a failover is %+v; want session %s and a token above %d", owner, a.ID(), newest.Token)
+		"the record of a lease of before a failover is %+v; want session %s and a token above %d", owner, a.ID(),
+		newest.Token)
 	for range 2 {
 		again := b.claim(driver.Claim{Shard: "u", Seen: driver.Owner{Token: v.Floor}})
 		f.must(I2, again.Err == nil && again.Fence.Token > r.Fence.Token,
-			"a claim on a shard that the store forgot, seen free with the floor %d, answers %+v, %v", v.Floor, again.Fence, again.Err)
+			"a claim on a shard that the store forgot, seen free with the floor %d, answers %+v, %v", v.Floor,
+			again.Fence, again.Err)
 	}
 }
 
@@ -87,10 +92,12 @@ func forkedStoreAware(f *fixture) {
 		f.setup("restore", restore(f.ctx))
 		f.setup("fork", f.store.Fork(f.ctx))
 		first := a.claimCtx(f.ctx, driver.Claim{Shard: "t"})
-		f.must(I2, first.Err != nil || !granted[first.Fence.Token], "the first claim after a failover is granted token %d, which was granted before", first.Fence.Token)
+		f.must(I2, first.Err != nil || !granted[first.Fence.Token],
+			"the first claim after a failover is granted token %d, which was granted before", first.Fence.Token)
 		r := a.claim(driver.Claim{Shard: "t"})
 		f.must(I2, r.Err == nil, "claims after a failover answer %v", r.Err)
-		f.must(I2, !granted[r.Fence.Token] || r.Fence == first.Fence, "token %d was granted after a failover, and before it as well", r.Fence.Token)
+		f.must(I2, !granted[r.Fence.Token] || r.Fence == first.Fence,
+			"token %d was granted after a failover, and before it as well", r.Fence.Token)
 		granted[r.Fence.Token] = true
 		for _, m := range []*member{b, a} {
 			token := m.preempt("s").Token

@@ -10,12 +10,12 @@ import (
 // LongRun is the environment variable that has Test set [Harness.Long].
 const LongRun = "TENURE_CONFORMANCE_LONG"
 
-// Harness tells the suite how to reach one backend. Name and New are required.
+// Harness describes how the suite reaches one backend. Name and New are required.
 type Harness struct {
 	// Name of the backend, for the report.
 	Name string
 
-	// Version of the store as it tells itself, such as "PostgreSQL 15.14", and
+	// Version of the store as it reports itself, such as "PostgreSQL 15.14", and
 	// Options that the backend or the store was given beside the defaults, for the
 	// report. Both may be empty. No secrets.
 	Version, Options string
@@ -73,10 +73,10 @@ type Store struct {
 	OpenFaulty func(ctx context.Context) (driver.Backend, *Wire, error)
 
 	// OpenSeveral opens another Backend that reaches several servers of the store,
-	// each through a Wire of its own, with DropRequests.
+	// each through its own Wire, with DropRequests.
 	OpenSeveral func(ctx context.Context) (driver.Backend, []*Wire, error)
 
-	// Calls counts what all Backends of this namespace asked of the store so far.
+	// Calls counts the calls to the store of all Backends of this namespace so far.
 	Calls func() Calls
 
 	// Compact makes the store forget the history that a cursor taken before could
@@ -105,8 +105,8 @@ type Store struct {
 	Restart func(ctx context.Context) error
 }
 
-// Calls counts round trips to the store by kind. A transaction counts once,
-// whatever it consists of.
+// Calls counts round trips to the store by kind. A transaction of any size counts
+// once.
 type Calls struct {
 	Reads  int64 // answered at once, changing nothing; polls included
 	Writes int64 // that change the store, or would have
@@ -120,7 +120,7 @@ type Tampering string
 const (
 	// CorruptShard replaces a shard's record by bytes that do not decode.
 	CorruptShard Tampering = "corrupt shard"
-	// CorruptMember replaces what a member told about itself in the same way.
+	// CorruptMember replaces a member's data about itself in the same way.
 	CorruptMember Tampering = "corrupt member"
 	// OversizeShard replaces a shard's record by a mebibyte of bytes, or as much as
 	// the store takes.
@@ -131,7 +131,7 @@ const (
 	CorruptHead Tampering = "corrupt head"
 	// CorruptEntry does so with the record of a shard's log that ends with entry 1.
 	CorruptEntry Tampering = "corrupt entry"
-	// CorruptBeat replaces what the heartbeats of a session change.
+	// CorruptBeat replaces the record that a session's heartbeats change.
 	CorruptBeat Tampering = "corrupt heartbeat"
 	// RewriteShard writes a shard's record again as it is.
 	RewriteShard Tampering = "rewrite shard"
@@ -153,24 +153,25 @@ type Wire struct {
 	DropReplies func() (end func())
 
 	// Hold keeps requests back: only those that would change the store, if the
-	// harness can tell, so that a call of several steps gets to the one that
-	// matters. release delivers them, in order, also those whose
-	// caller has given up since, and returns when they have reached the store or,
-	// where that cannot be told, have been sent.
+	// harness knows them, so that a call of several steps gets to the one that
+	// matters. release delivers them, in order, also those whose caller has given
+	// up since, and returns when they have reached the store or, where that cannot
+	// be observed, have been sent.
 	Hold func() (release func())
 
 	// Duplicate delivers every request twice, one right after the other, and the
 	// first one's reply.
 	//
-	// Only a harness that can tell one request from the next can do it: a decorator
+	// Only a harness that knows the boundaries of requests can do it: a decorator
 	// of the store's client, or a proxy with a framer for a protocol in which a
-	// request stands for itself. It stays nil where a connection has a state that a
-	// request is part of: of SQL a transaction is a conversation, in which a
+	// request stands for itself. It stays nil where a request is part of a
+	// connection's state: an SQL transaction is a conversation, in which a
 	// statement that comes twice is another statement, and its reply would be taken
 	// for the next one's. There a late second delivery does not exist on the wire
-	// either, and Commit/RepeatedWriteRefused shows what the same write sent twice
-	// does. HTTP and gRPC requests stand for themselves; ZooKeeper's carry a number
-	// that the connection counts, so that a proxy has to drop the second answer.
+	// either, and Commit/RepeatedWriteRefused shows the effect of the same write
+	// sent twice. HTTP and gRPC requests stand for themselves; ZooKeeper's carry a
+	// number that the connection counts, so that a proxy has to drop the second
+	// answer.
 	Duplicate func() (end func())
 
 	// Cut breaks the connection: calls in flight and new ones fail with an error,

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// recorder keeps what the members of a case did to their shards and were answered,
+// recorder keeps the calls of a case's members on their shards, and the answers,
 // for judge.
 func (f *fixture) recorder() *history.Recorder {
 	f.t.Helper()
@@ -35,8 +35,8 @@ func accepted(r *history.Recorder, shard driver.ShardID) int {
 }
 
 // judge reads the whole logs of shards, which nobody trimmed, and fails the case for
-// what no order of the store could explain, at most five times for each rule. No call
-// is in flight any more.
+// answers that no order of the store could explain, at most five times for each rule.
+// No call is in flight any more.
 func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	f.t.Helper()
 	b := history.Wrap(f.read(), r)

@@ -19,7 +19,8 @@ func labelCases() []Case {
 			Shows: "the label of a session that lives is not removed, and its successor supersedes it"},
 		{Area: area, Property: "IdNeverRevived", Rules: []Rule{M3}, run: removedLabelRevivesNoID,
 			Shows: "an id stays used after the record of its label was removed"},
-		{Area: area, Property: "LateJoinFails", Rules: []Rule{M3}, Needs: []string{"Wire.Hold"}, run: removedLabelKeepsLateJoinOut,
+		{Area: area, Property: "LateJoinFails", Rules: []Rule{M3}, Needs: []string{"Wire.Hold"},
+			run:   removedLabelKeepsLateJoinOut,
 			Shows: "a join that arrives after its label was used and removed creates nothing"},
 	}
 }
@@ -64,7 +65,8 @@ func labelsBounded(f *fixture) {
 		}
 		// Beside the idle ones: the member's, the observer's, and the last.
 		labels, most := f.nodeLabels(), driver.MaxIdleLabels+3
-		f.must(M3, len(labels) <= most, "after %d restarts under new labels %d have a record; want at most %d", n+1, len(labels), most)
+		f.must(M3, len(labels) <= most, "after %d restarts under new labels %d have a record; want at most %d", n+1,
+			len(labels), most)
 	}
 	f.t.Logf("%d restarts under new labels leave records of %d", restarts, len(f.nodeLabels()))
 }
@@ -103,7 +105,8 @@ func removedLabelRevivesNoID(f *fixture) {
 			removed++
 			dead = slices.DeleteFunc(dead, func(m driver.Member) bool { return m.Session == me.Session })
 			_, err := f.tryJoin(f.read(), me)
-			f.must(M3, errors.Is(err, driver.ErrConflict), "joining again under an id whose label was removed answers %v; want ErrConflict", err)
+			f.must(M3, errors.Is(err, driver.ErrConflict),
+				"joining again under an id whose label was removed answers %v; want ErrConflict", err)
 			f.must(M3, !f.isMember(me.Session), "an id whose label was removed is a member again")
 		}
 	}

@@ -23,27 +23,31 @@ func logCases() []Case {
 		{Area: area, Property: "WrongNumberConflicts", Rules: []Rule{F2, L1}, run: wrongNumberConflicts,
 			Shows: "an append that expects another head is refused, and uses up no number"},
 		{Area: area, Property: "NoGapUnderConcurrency", Rules: []Rule{L1, L2, F1}, run: noGapUnderConcurrency,
-			Shows: "whatever commits at once, a reader sees prefixes without gaps"},
+			Shows: "under concurrent commits a reader sees prefixes without gaps"},
 		{Area: area, Property: "FirstStartedLastCommitted", Rules: []Rule{L4}, run: firstStartedLastCommitted,
-			Shows: "a tail over many shards misses no entry, although commits overlap and end in another order than they began"},
+			Shows: "a tail over many shards misses no entry, although commits overlap and end in another order than " +
+				"they began"},
 		{Area: area, Property: "TailBlocksAndWakes", Rules: []Rule{L4, O2}, run: tailBlocksAndWakes,
 			Shows: "a tail waits for the next entry and then has it"},
 		{Area: area, Property: "TailResumes", Rules: []Rule{L4}, run: tailResumes,
 			Shows: "a cursor goes on where it was taken, in another process too"},
 		{Area: area, Property: "TailAllShards", Rules: []Rule{L4}, run: tailAllShards,
-			Shows: "one tail has the entries of every shard, also of those made later, in pages of about the size asked for"},
+			Shows: "one tail has the entries of every shard, also of those made later, in pages of about the size " +
+				"asked for"},
 		{Area: area, Property: "ResetCarriesHeads", Rules: []Rule{L4}, run: resetCarriesHeads,
 			Shows: "an empty or foreign cursor is answered with every shard's head"},
 		{Area: area, Property: "TailNeverSkipsTrimmed", Rules: []Rule{L4}, run: tailNeverSkipsTrimmed,
-			Shows: "a tail whose next entries were trimmed is told, by a reset"},
-		{Area: area, Property: "TailResetAfterCompaction", Rules: []Rule{L4}, Needs: []string{"Compact"}, run: tailResetAfterCompaction,
-			Shows: "a tail whose history was compacted has every entry or is told"},
+			Shows: "a tail whose next entries were trimmed gets a reset"},
+		{Area: area, Property: "TailResetAfterCompaction", Rules: []Rule{L4}, Needs: []string{"Compact"},
+			run:   tailResetAfterCompaction,
+			Shows: "a tail whose history was compacted has every entry or gets a reset"},
 		{Area: area, Property: "TrimmedIsReported", Rules: []Rule{L3}, run: trimmedIsReported,
 			Shows: "reading below the oldest entry names the oldest that is left"},
 		{Area: area, Property: "SeqSurvivesFullTrim", Rules: []Rule{L3, L1}, run: seqSurvivesFullTrim,
 			Shows: "numbers go on after everything was trimmed and the shard changed hands"},
 		{Area: area, Property: "NonceResolvesUnknown", Rules: []Rule{F1}, run: nonceResolvesUnknown,
-			Shows: "the head has number, nonce and token of the last commit, so that one read settles an unknown outcome"},
+			Shows: "the head has number, nonce and token of the last commit, so that one read settles an unknown " +
+				"outcome"},
 		{Area: area, Property: "MaxSizeEntries", Rules: []Rule{L2}, run: maxSizeEntries,
 			Shows: "several entries of the largest size are read and tailed, in as many pages as it takes"},
 	}
@@ -53,7 +57,8 @@ func logContiguous(f *fixture) {
 	a := f.join("a")
 	fence := a.acquire("s")
 	page, err := f.read().ReadLog(f.ctx, "none", 0, 10)
-	f.must(L2, err == nil && len(page.Entries) == 0 && page.Head == driver.Head{}, "the log of a shard without a record reads as %+v, %v", page, err)
+	f.must(L2, err == nil && len(page.Entries) == 0 && page.Head == driver.Head{},
+		"the log of a shard without a record reads as %+v, %v", page, err)
 	const entries = 30
 	for i := 0; i < entries; i += 3 {
 		a.commit(fence, appendOp(fmt.Sprint(i+1)), put("k", "v"), appendOp(fmt.Sprint(i+2)), appendOp(fmt.Sprint(i+3)))
@@ -64,13 +69,16 @@ func logContiguous(f *fixture) {
 	}{{0, 0}, {0, 1}, {0, 7}, {0, 1000}, {10, 5}, {29, 10}, {30, 10}, {31, 10}} {
 		page, err := f.read().ReadLog(f.ctx, "s", read.after, read.max)
 		f.must(L2, err == nil, "reading %d entries after %d answers %v", read.max, read.after, err)
-		f.must(L2, page.Head.Seq == entries && page.Head.Oldest == 1 && page.Head.Number == 10, "a page's head is %+v after %d entries in 10 commits", page.Head, entries)
+		f.must(L2, page.Head.Seq == entries && page.Head.Oldest == 1 && page.Head.Number == 10,
+			"a page's head is %+v after %d entries in 10 commits", page.Head, entries)
 		f.must(L2, len(page.Entries) <= read.max, "reading %d entries gave %d", read.max, len(page.Entries))
-		f.must(L2, len(page.Entries) > 0 || read.max == 0 || read.after >= entries, "reading %d entries after %d gave none", read.max, read.after)
+		f.must(L2, len(page.Entries) > 0 || read.max == 0 || read.after >= entries,
+			"reading %d entries after %d gave none", read.max, read.after)
 		for i, e := range page.Entries {
 			want := read.after + driver.Seq(i) + 1
 			f.must(L2, e.Seq == want, "entry %d of the page after %d is number %d", i, read.after, e.Seq)
-			f.must(L1, string(e.Payload) == fmt.Sprint(want) && e.Shard == "s" && e.Token == fence.Token && e.Number == driver.WriteNo((want+2)/3),
+			f.must(L1, string(e.Payload) == fmt.Sprint(want) && e.Shard == "s" && e.Token == fence.Token &&
+				e.Number == driver.WriteNo((want+2)/3),
 				"entry %d of the page after %d is %+v (%q)", i, read.after, e, e.Payload)
 		}
 	}
@@ -100,12 +108,14 @@ func wrongNumberConflicts(f *fixture) {
 	for n := driver.WriteNo(1); n <= 5; n++ {
 		for range 3 {
 			r := a.write(fence, n+1, appendOp("wrong"))
-			f.must(F2, errors.Is(r.Err, driver.ErrConflict), "an append with number %d after %d commits answers %v", n+1, n-1, r.Err)
+			f.must(F2, errors.Is(r.Err, driver.ErrConflict), "an append with number %d after %d commits answers %v",
+				n+1, n-1, r.Err)
 			r = a.write(fence, n, appendOp("wrong"), putIf("k", "v", 77))
 			f.must(F2, errors.Is(r.Err, driver.ErrConflict), "an append with a failed precondition answers %v", r.Err)
 		}
 		r := a.write(fence, n, appendOp("x"))
-		f.must(L1, r.Err == nil && r.Head.Seq == driver.Seq(n), "after refused appends commit %d has the head %+v, %v", n, r.Head, r.Err)
+		f.must(L1, r.Err == nil && r.Head.Seq == driver.Seq(n), "after refused appends commit %d has the head %+v, %v",
+			n, r.Head, r.Err)
 	}
 	for i, e := range f.log("s", 0) {
 		f.must(L1, e.Seq == driver.Seq(i+1) && string(e.Payload) == "x", "entry %d of the log is %+v", i, e)
@@ -162,7 +172,8 @@ func (f *fixture) readPrefixes(b driver.Backend, shard driver.ShardID, done <-ch
 		}
 		for _, e := range page.Entries {
 			if e.Seq != at+1 || e.Token < token {
-				f.broken(L2, "a page after entry %d with token %d goes on with entry %d of token %d", at, token, e.Seq, e.Token)
+				f.broken(L2, "a page after entry %d with token %d goes on with entry %d of token %d", at, token, e.Seq,
+					e.Token)
 				return
 			}
 			at, token = e.Seq, e.Token
@@ -177,7 +188,7 @@ func (f *fixture) readPrefixes(b driver.Backend, shard driver.ShardID, done <-ch
 	}
 }
 
-// tailer follows every shard's log, and checks the order of what it gets.
+// tailer follows every shard's log, and checks the order of the entries.
 type tailer struct {
 	f      *fixture
 	b      driver.Backend
@@ -216,7 +227,8 @@ func (t *tailer) next(ctx context.Context, most int) error {
 		}
 	}
 	if n := beforeLastCommit(page.Entries); len(page.Entries) > most && n >= most {
-		t.f.broken(L4, "a page of about %d entries has %d, and %d without those of its last commit", most, len(page.Entries), n)
+		t.f.broken(L4, "a page of about %d entries has %d, and %d without those of its last commit", most,
+			len(page.Entries), n)
 	}
 	for _, e := range page.Entries {
 		t.take(e)
@@ -258,7 +270,8 @@ func (t *tailer) catchUp(ctx context.Context, h driver.ShardHead) error {
 			return err
 		}
 		if len(page.Entries) == 0 {
-			t.f.broken(L4, "a reset reports entry %d as the head of shard %q; the log ends at %d", h.Head.Seq, h.Shard, t.at[h.Shard])
+			t.f.broken(L4, "a reset reports entry %d as the head of shard %q; the log ends at %d", h.Head.Seq, h.Shard,
+				t.at[h.Shard])
 			return nil
 		}
 		for _, e := range page.Entries {
@@ -374,7 +387,8 @@ func tailResumes(f *fixture) {
 		}
 		a.commit(fence, appendOp("x"), appendOp("y"))
 		a.commit(fence, appendOp("z"))
-		f.must(L4, t.until(map[driver.ShardID]driver.Seq{"s": f.head("s").Seq}), "the tail resumed at entry %d of %d did not go on", t.at["s"], f.head("s").Seq)
+		f.must(L4, t.until(map[driver.ShardID]driver.Seq{"s": f.head("s").Seq}),
+			"the tail resumed at entry %d of %d did not go on", t.at["s"], f.head("s").Seq)
 	}
 	f.must(L4, len(t.got["s"]) == 15, "15 entries were appended, the tail had %d", len(t.got["s"]))
 }
@@ -394,7 +408,8 @@ func tailAllShards(f *fixture) {
 	}
 	for shard, entries := range t.got {
 		for i, e := range entries {
-			f.must(L4, e.Seq == driver.Seq(i+1) && e.Token > 0 && len(e.Payload) == 1, "shard %q: entry %d of the tail is %+v", shard, i, e)
+			f.must(L4, e.Seq == driver.Seq(i+1) && e.Token > 0 && len(e.Payload) == 1,
+				"shard %q: entry %d of the tail is %+v", shard, i, e)
 		}
 	}
 }
@@ -408,13 +423,16 @@ func resetCarriesHeads(f *fixture) {
 	emptied := a.acquire("trimmed")
 	a.commit(emptied, appendOp("x"))
 	want["trimmed"] = a.commit(emptied, trim(1))
-	for _, cursor := range []driver.Cursor{"", "not a cursor", "\x00\xff", "9999999999999999999999", driver.Cursor(bytes.Repeat([]byte("7."), 5000))} {
+	for _, cursor := range []driver.Cursor{"", "not a cursor", "\x00\xff", "9999999999999999999999",
+		driver.Cursor(bytes.Repeat([]byte("7."), 5000))} {
 		page, err := f.read().TailLog(f.ctx, cursor, 10)
 		if cursor != "" && errors.Is(err, driver.ErrInvalid) {
 			continue
 		}
 		f.must(L4, err == nil, "a tail from the cursor %.20q answers %v; want a reset or ErrInvalid", cursor, err)
-		f.must(L4, page.Reset && len(page.Entries) == 0 && page.Cursor != "", "a tail from the cursor %.20q has Reset %v, %d entries and cursor %q", cursor, page.Reset, len(page.Entries), page.Cursor)
+		f.must(L4, page.Reset && len(page.Entries) == 0 && page.Cursor != "",
+			"a tail from the cursor %.20q has Reset %v, %d entries and cursor %q", cursor, page.Reset,
+			len(page.Entries), page.Cursor)
 		got := map[driver.ShardID]driver.Head{}
 		for _, h := range page.Heads {
 			got[h.Shard] = h.Head
@@ -433,8 +451,10 @@ func tailNeverSkipsTrimmed(f *fixture) {
 	a.commit(other, appendOp("x"))
 	a.commit(fence, trim(2))
 	a.commit(fence, appendOp("4"))
-	f.must(L4, t.until(map[driver.ShardID]driver.Seq{"s": 4, "other": 1}), "the tail over trimmed entries stopped at %v", t.at)
-	f.must(L4, len(t.got["s"]) == 4 || t.resets > 1, "the tail left out trimmed entries without a reset: it had %d of 4", len(t.got["s"]))
+	f.must(L4, t.until(map[driver.ShardID]driver.Seq{"s": 4, "other": 1}),
+		"the tail over trimmed entries stopped at %v", t.at)
+	f.must(L4, len(t.got["s"]) == 4 || t.resets > 1,
+		"the tail left out trimmed entries without a reset: it had %d of 4", len(t.got["s"]))
 	f.must(L4, len(t.got["other"]) == 1, "the tail had %d entries of the other shard; want 1", len(t.got["other"]))
 }
 
@@ -447,9 +467,11 @@ func tailResetAfterCompaction(f *fixture) {
 		f.setup("compact", f.store.Compact(f.ctx))
 		a.commit(fence, appendOp("z"))
 		t.b = f.open()
-		f.must(L4, t.until(map[driver.ShardID]driver.Seq{"s": f.head("s").Seq}), "after a compaction the tail stopped at %v", t.at)
+		f.must(L4, t.until(map[driver.ShardID]driver.Seq{"s": f.head("s").Seq}),
+			"after a compaction the tail stopped at %v", t.at)
 	}
-	f.must(L4, len(t.got["s"]) == 9, "9 entries were appended and none trimmed; after compactions the tail had %d", len(t.got["s"]))
+	f.must(L4, len(t.got["s"]) == 9, "9 entries were appended and none trimmed; after compactions the tail had %d",
+		len(t.got["s"]))
 }
 
 func trimmedIsReported(f *fixture) {
@@ -459,23 +481,30 @@ func trimmedIsReported(f *fixture) {
 	for _, through := range []driver.Seq{2, 1, 4} {
 		head := a.commit(fence, trim(through))
 		oldest := max(through, 2) + 1
-		f.must(L3, head.Oldest == oldest && head.Seq == 4, "trimming through %d gives the head %+v; want oldest %d", through, head, oldest)
+		f.must(L3, head.Oldest == oldest && head.Seq == 4, "trimming through %d gives the head %+v; want oldest %d",
+			through, head, oldest)
 		for after := driver.Seq(0); after <= 5; after++ {
 			page, err := f.read().ReadLog(f.ctx, "s", after, 10)
 			if after+1 < oldest {
 				var trimmed *driver.TrimmedError
-				f.must(L3, errors.As(err, &trimmed) && errors.Is(err, driver.ErrTrimmed), "reading after %d where the oldest entry is %d answers %+v, %v; want a *TrimmedError", after, oldest, page, err)
-				f.must(L3, trimmed.Oldest == oldest && trimmed.Shard == "s", "the *TrimmedError is %+v; want oldest %d", trimmed, oldest)
+				f.must(L3, errors.As(err, &trimmed) && errors.Is(err, driver.ErrTrimmed),
+					"reading after %d where the oldest entry is %d answers %+v, %v; want a *TrimmedError", after,
+					oldest, page, err)
+				f.must(L3, trimmed.Oldest == oldest && trimmed.Shard == "s", "the *TrimmedError is %+v; want oldest %d",
+					trimmed, oldest)
 			} else {
 				want := max(0, 4-int(after))
-				f.must(L3, err == nil && len(page.Entries) == want && page.Head == head, "reading after %d where the oldest entry is %d answers %+v, %v; want %d entries", after, oldest, page, err, want)
+				f.must(L3, err == nil && len(page.Entries) == want && page.Head == head,
+					"reading after %d where the oldest entry is %d answers %+v, %v; want %d entries", after, oldest,
+					page, err, want)
 			}
 		}
 		page, err := f.read().ReadLog(f.ctx, "s", 0, 0)
 		f.must(L3, err == nil && page.Head == head, "reading the head of a trimmed log answers %+v, %v", page, err)
 	}
 	r := a.write(fence, f.head("s").Number+1, trim(5))
-	f.must(L3, errors.Is(r.Err, driver.ErrConflict) || errors.Is(r.Err, driver.ErrInvalid), "a trim beyond the log's head answers %v; want an error", r.Err)
+	f.must(L3, errors.Is(r.Err, driver.ErrConflict) || errors.Is(r.Err, driver.ErrInvalid),
+		"a trim beyond the log's head answers %v; want an error", r.Err)
 }
 
 func seqSurvivesFullTrim(f *fixture) {
@@ -484,16 +513,20 @@ func seqSurvivesFullTrim(f *fixture) {
 	last := a.commit(fence, appendOp("1"), appendOp("2"), appendOp("3"))
 	for i := range 3 {
 		trimmed := a.commit(fence, trim(last.Seq))
-		f.must(L3, trimmed.Oldest == last.Seq+1 && trimmed.Seq == last.Seq, "after everything was trimmed the head is %+v", trimmed)
+		f.must(L3, trimmed.Oldest == last.Seq+1 && trimmed.Seq == last.Seq,
+			"after everything was trimmed the head is %+v", trimmed)
 		f.setup("close", a.Close(f.ctx))
 		a, b = b, f.join(fmt.Sprint("c", i))
 		r := a.claim(driver.Claim{Shard: "s", Seen: f.owner("s")})
-		f.must(L3, r.Err == nil && r.Head == trimmed, "a grant after everything was trimmed answers head %+v, %v; want %+v", r.Head, r.Err, trimmed)
+		f.must(L3, r.Err == nil && r.Head == trimmed,
+			"a grant after everything was trimmed answers head %+v, %v; want %+v", r.Head, r.Err, trimmed)
 		fence = r.Fence
 		w := a.write(fence, trimmed.Number+1, trim(trimmed.Seq), appendOp("next"))
-		f.must(L3, w.Err == nil && w.Head.Seq == last.Seq+1 && w.Head.Number == trimmed.Number+1, "the entry after everything was trimmed has the head %+v, %v; the last was %d", w.Head, w.Err, last.Seq)
+		f.must(L3, w.Err == nil && w.Head.Seq == last.Seq+1 && w.Head.Number == trimmed.Number+1,
+			"the entry after everything was trimmed has the head %+v, %v; the last was %d", w.Head, w.Err, last.Seq)
 		log := f.log("s", last.Seq)
-		f.must(L1, len(log) == 1 && log[0].Seq == last.Seq+1 && log[0].Token == fence.Token, "the log after everything was trimmed is %+v", log)
+		f.must(L1, len(log) == 1 && log[0].Seq == last.Seq+1 && log[0].Token == fence.Token,
+			"the log after everything was trimmed is %+v", log)
 		last = w.Head
 	}
 }
@@ -505,9 +538,11 @@ func nonceResolvesUnknown(f *fixture) {
 		w := newWrite(fence, n, put("k", "v"), appendOp("x"))
 		f.setup("commit", a.writeCtx(f.ctx, w).Err)
 		head := f.head("s")
-		f.must(F1, head.Number == n && head.Nonce == w.Nonce && head.Token == fence.Token, "after commit %d with nonce %d and token %d the head is %+v", n, w.Nonce, fence.Token, head)
+		f.must(F1, head.Number == n && head.Nonce == w.Nonce && head.Token == fence.Token,
+			"after commit %d with nonce %d and token %d the head is %+v", n, w.Nonce, fence.Token, head)
 		refused := a.write(fence, n, put("k", "x"))
-		f.must(F1, refused.Err != nil && f.head("s") == head, "a refused commit (%v) changed the head to %+v", refused.Err, f.head("s"))
+		f.must(F1, refused.Err != nil && f.head("s") == head, "a refused commit (%v) changed the head to %+v",
+			refused.Err, f.head("s"))
 		a.release(fence)
 		fence = a.acquire("s")
 		f.must(F1, f.head("s") == head, "a release and a grant changed the head to %+v", f.head("s"))
@@ -523,11 +558,13 @@ func maxSizeEntries(f *fixture) {
 	for i := range entries {
 		a.commit(fence, driver.Op{Kind: driver.OpAppend, Value: bytes.Repeat([]byte{byte(i)}, size)})
 	}
-	f.must(L2, t.until(map[driver.ShardID]driver.Seq{"s": entries}), "the tail of entries of %d bytes stopped at %v", size, t.at)
+	f.must(L2, t.until(map[driver.ShardID]driver.Seq{"s": entries}), "the tail of entries of %d bytes stopped at %v",
+		size, t.at)
 	for from, got := range map[string][]driver.Entry{"log": f.log("s", 0), "tail": t.got["s"]} {
 		f.must(L2, len(got) == entries, "the %s has %d of %d entries of %d bytes", from, len(got), entries, size)
 		for i, e := range got {
-			f.must(L2, len(e.Payload) == size && e.Payload[0] == byte(i) && e.Payload[size-1] == byte(i), "entry %d of the %s has %d bytes; want %d", e.Seq, from, len(e.Payload), size)
+			f.must(L2, len(e.Payload) == size && e.Payload[0] == byte(i) && e.Payload[size-1] == byte(i),
+				"entry %d of the %s has %d bytes; want %d", e.Seq, from, len(e.Payload), size)
 		}
 	}
 }

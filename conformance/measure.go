@@ -32,7 +32,7 @@ func (r *Report) measure(t T, h Harness) {
 	t.Helper()
 	var m measurement
 	c := Case{
-		Area: "Measure", Property: "Bounds", Rules: []Rule{A6, M1, O2, O3, E1}, Shows: "what calls cost", alone: true,
+		Area: "Measure", Property: "Bounds", Rules: []Rule{A6, M1, O2, O3, E1}, Shows: "the cost of calls", alone: true,
 		run: func(f *fixture) {
 			m.f = f
 			m.run()
@@ -97,11 +97,11 @@ func (m *measurement) run() {
 	other := f.watch(f.open())
 	i := 0
 	m.add(median(40, func() {
-		shard := driver.ShardID(fmt.Sprintf("told-%d", i))
+		shard := driver.ShardID(fmt.Sprintf("seen-%d", i))
 		i++
 		a.acquire(shard)
-		f.must(O2, other.until(func() bool { return other.shards[shard].Token != 0 }), "a grant was not told")
-	}), "ms", "from claiming a shard until another process was told, median")
+		f.must(O2, other.until(func() bool { return other.shards[shard].Token != 0 }), "a grant was not seen")
+	}), "ms", "from claiming a shard until another process saw it, median")
 	m.handover(a, other)
 	m.held(a, fence)
 }
@@ -132,10 +132,11 @@ func (m *measurement) held(a *member, fence driver.Fence) {
 		}
 	})
 	const spare = 0.9 - 1.0/3 // of a TTL, for the answer
-	m.add(float64(slowest)/spare/float64(time.Millisecond), "ms", "shortest TTL kept by the slowest heartbeat in %v, commits beside it", measureIdle)
+	m.add(float64(slowest)/spare/float64(time.Millisecond), "ms",
+		"shortest TTL kept by the slowest heartbeat in %v, commits beside it", measureIdle)
 }
 
-// handover times what a planned change of owner costs: from the transfer to the
+// handover measures the time of a planned change of owner: from the transfer to the
 // first commit of the successor, which learns of its lease by its view.
 func (m *measurement) handover(a *member, view *mirror) {
 	f := m.f
@@ -146,18 +147,18 @@ func (m *measurement) handover(a *member, view *mirror) {
 		shard := driver.ShardID(fmt.Sprintf("handed-%d", i))
 		i++
 		fence = a.acquire(shard)
-		f.must(O2, view.until(func() bool { return view.shards[shard].Token == fence.Token }), "a grant was not told")
+		f.must(O2, view.until(func() bool { return view.shards[shard].Token == fence.Token }), "a grant was not seen")
 	}, func() {
 		_, err := a.Transfer(f.ctx, []driver.Handover{{Fence: fence, To: b.ID()}})
 		f.setup("transfer", err)
-		told := func() bool { return view.shards[fence.Shard].Session == b.ID() }
-		f.must(O2, view.until(told), "a transfer was not told")
+		seen := func() bool { return view.shards[fence.Shard].Session == b.ID() }
+		f.must(O2, view.until(seen), "a transfer was not seen")
 		own := driver.Fence{Shard: fence.Shard, Session: b.ID(), Token: view.shards[fence.Shard].Token}
 		f.setup("the successor's commit", b.write(own, 1, appendOp("first")).Err)
 	}), "ms", "planned handover, until the new owner's first commit, median")
 }
 
-// idle counts what a process asks of the store that only watches.
+// idle counts the calls of a process that only watches.
 func (m *measurement) idle() {
 	f := m.f
 	if f.store.Calls == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// mirror keeps the state of a namespace as Observe tells it, and checks that it
+// mirror keeps the state of a namespace as Observe reports it, and checks that it
 // never goes back. Not safe for concurrent use.
 type mirror struct {
 	f       *fixture
@@ -81,9 +81,11 @@ func (m *mirror) apply(v *driver.View) {
 	}
 	for _, s := range v.Shards {
 		if s.Owner.Token < m.newest[s.Shard] {
-			m.f.broken(O1, "shard %q went back in the view from token %d to token %d", s.Shard, m.newest[s.Shard], s.Owner.Token)
+			m.f.broken(O1, "shard %q went back in the view from token %d to token %d", s.Shard, m.newest[s.Shard],
+				s.Owner.Token)
 		}
-		if s.Owner.Token == m.newest[s.Shard] && m.shards[s.Shard].Session == "" && s.Owner.Session != "" && m.shards[s.Shard].Token != 0 {
+		if s.Owner.Token == m.newest[s.Shard] && m.shards[s.Shard].Session == "" && s.Owner.Session != "" &&
+			m.shards[s.Shard].Token != 0 {
 			m.f.broken(O1, "shard %q went back in the view from released to held with token %d", s.Shard, s.Owner.Token)
 		}
 		m.newest[s.Shard] = s.Owner.Token
@@ -97,7 +99,8 @@ func (m *mirror) apply(v *driver.View) {
 	for _, beat := range v.Beats {
 		before, asked := m.beats[beat.Session]
 		if !asked || beat.Version == before {
-			m.f.broken(O1, "the page has version %d of session %s; asked for: %v, known: %d", beat.Version, beat.Session, asked, before)
+			m.f.broken(O1, "the page has version %d of session %s; asked for: %v, known: %d", beat.Version,
+				beat.Session, asked, before)
 		}
 		if asked {
 			m.beats[beat.Session] = beat.Version
@@ -106,7 +109,7 @@ func (m *mirror) apply(v *driver.View) {
 	m.members, m.shards = members, shards
 }
 
-// same reports whether the mirror has what a full state has.
+// same reports whether the mirror equals a full state.
 func (m *mirror) same(full *driver.View) bool {
 	if len(full.Members) != len(m.members) || len(full.Shards) != len(m.shards) {
 		return false

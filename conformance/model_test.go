@@ -32,7 +32,7 @@ type model struct {
 	tailers []*modelBackend // of the mutant that keeps entries for them
 }
 
-// state is everything that is durable: what a snapshot has.
+// state is the durable state, which a snapshot has.
 type state struct {
 	id        string
 	rev       int64 // counts changes of members and owners; a token is one
@@ -118,8 +118,8 @@ func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResu
 	return driver.AcquireResult{Fence: driver.Fence{Shard: id, Session: to, Token: token}, Head: s.head}
 }
 
-// lift makes a store go on whose history has forked: everything that only grows
-// grows by more than can have been lost, and beyond what the caller has seen.
+// lift makes a store go on whose history has forked: each counter grows by more
+// than can have been lost, and beyond the caller's view.
 func (m *model) lift(seen int64) {
 	if !m.store.forked || m.bug == noForkCheck {
 		return
@@ -144,7 +144,7 @@ func (m *model) lift(seen int64) {
 	m.wake()
 }
 
-// damaged is the error of what needs a record that cannot be read.
+// damaged is the error of calls that need a record that cannot be read.
 func (m *model) damaged(key string, id driver.ShardID) error {
 	err := error(driver.Damaged(key, id, "it does not decode"))
 	if m.bug == damageIsRetry {
@@ -166,8 +166,10 @@ func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResul
 	switch {
 	case s.corrupt, s.badHead && m.bug != badHeadUsed:
 		return driver.AcquireResult{Err: m.damaged("shard/"+string(c.Shard), c.Shard)}
-	case s.owner.Session == self && (s.from == c.Seen.Token || m.bug == claimBySession) && s.owner != c.Seen && m.bug != claimNotIdempotent:
-		return driver.AcquireResult{Fence: driver.Fence{Shard: c.Shard, Session: self, Token: s.owner.Token}, Head: s.head}
+	case s.owner.Session == self && (s.from == c.Seen.Token || m.bug == claimBySession) && s.owner != c.Seen &&
+		m.bug != claimNotIdempotent:
+		return driver.AcquireResult{Fence: driver.Fence{Shard: c.Shard, Session: self, Token: s.owner.Token},
+			Head: s.head}
 	case s.owner != c.Seen, lives && !c.Preempt && m.bug != claimTrustsView:
 		return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: s.owner}}
 	}
@@ -196,7 +198,8 @@ func (m *model) transfer(h driver.Handover) driver.AcquireResult {
 		}
 		return m.grant(h.Fence.Shard, h.To)
 	case s.owner.Session == h.To && (s.from == h.Fence.Token || m.bug == handoverByTarget):
-		return driver.AcquireResult{Fence: driver.Fence{Shard: h.Fence.Shard, Session: h.To, Token: s.owner.Token}, Head: s.head}
+		return driver.AcquireResult{Fence: driver.Fence{Shard: h.Fence.Shard, Session: h.To, Token: s.owner.Token},
+			Head: s.head}
 	}
 	return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: s.owner}}
 }
@@ -286,7 +289,8 @@ func (m *model) apply(s *shard, w driver.Write) driver.CommitResult {
 			if m.bug == logByCounter {
 				s.head.Seq = max(s.head.Seq, driver.Seq(s.counter))
 			}
-			e := driver.Entry{Shard: w.Fence.Shard, Seq: s.head.Seq, Token: w.Fence.Token, Number: number, Payload: slices.Clone(op.Value)}
+			e := driver.Entry{Shard: w.Fence.Shard, Seq: s.head.Seq, Token: w.Fence.Token, Number: number,
+				Payload: slices.Clone(op.Value)}
 			s.entries = append(s.entries, e)
 			m.publish(e)
 		case driver.OpTrim:
@@ -347,7 +351,7 @@ func (m *model) remove(id driver.SessionID) {
 	m.wake()
 }
 
-// join is the compare-and-set on the label's record: last is what was read of it.
+// join is the compare-and-set on the label's record: last is the record as read.
 func (m *model) join(j driver.Member, last driver.SessionID, removals int) error {
 	now, known := m.store.labels[j.Node]
 	used := m.store.used[j.Session]
@@ -436,7 +440,7 @@ func (m *model) evict(s driver.Suspect) driver.EvictResult {
 	return driver.EvictResult{Evicted: true}
 }
 
-// view is what differs from a revision, and with reset everything.
+// view has the differences from a revision, and with reset everything.
 func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View {
 	v := &driver.View{Reset: reset, Cursor: m.cursor("view", m.store.rev)}
 	if reset {
@@ -452,7 +456,8 @@ func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View 
 			v.Members = append(v.Members, member)
 		}
 		for _, b := range beats {
-			if b.Session == id && (b.Version < r.version || b.Version != r.version && m.bug == olderBeats) || m.bug == beatsWakeAll && b.Version == 0 {
+			if b.Session == id && (b.Version < r.version || b.Version != r.version && m.bug == olderBeats) ||
+				m.bug == beatsWakeAll && b.Version == 0 {
 				v.Beats = append(v.Beats, driver.Beat{Session: id, Version: r.version})
 			}
 		}

@@ -21,12 +21,12 @@ type modelBackend struct {
 	id        string
 	ended     chan struct{}
 
-	mu    sync.Mutex // also guards what follows, taken after model.mu
+	mu    sync.Mutex // also guards the fields below, taken after model.mu
 	ends  bool
 	rev   int64 // highest acknowledged
 	fault fault
 	held  []func()
-	lane  sync.Mutex   // of the mutant that has one for everything
+	all   sync.Mutex   // of the mutant that has one for everything
 	full  *driver.View // of the mutant that caches
 	known map[driver.SessionID]*record
 
@@ -64,7 +64,8 @@ func (m *model) open(ctx context.Context, namespace string, create bool) (*model
 	if m.store.id == "" {
 		return nil, fmt.Errorf("tenure: the namespace has no identity: create it, or look where its data went")
 	}
-	return &modelBackend{m: m, namespace: namespace, id: m.store.id, ended: make(chan struct{}), known: map[driver.SessionID]*record{}}, nil
+	return &modelBackend{m: m, namespace: namespace, id: m.store.id, ended: make(chan struct{}),
+		known: map[driver.SessionID]*record{}}, nil
 }
 
 // call is a kind of round trip.
@@ -326,7 +327,9 @@ func (b *modelBackend) TailLog(ctx context.Context, since driver.Cursor, most in
 	})
 }
 
-func (b *modelBackend) ReadLog(ctx context.Context, id driver.ShardID, after driver.Seq, most int) (*driver.LogPage, error) {
+func (b *modelBackend) ReadLog(
+	ctx context.Context, id driver.ShardID, after driver.Seq, most int,
+) (*driver.LogPage, error) {
 	if err := driver.CheckShard(id); err != nil {
 		return nil, err
 	}
@@ -412,8 +415,8 @@ func (s *modelSession) alive() (*record, error) {
 
 func (s *modelSession) Beat(ctx context.Context) error {
 	if s.b.m.bug == beatsBehindWrites {
-		s.b.lane.Lock()
-		defer s.b.lane.Unlock()
+		s.b.all.Lock()
+		defer s.b.all.Unlock()
 	}
 	_, err := send(ctx, s.b, write, func() (struct{}, error) {
 		r, err := s.alive()
@@ -434,9 +437,11 @@ func (s *modelSession) Beat(ctx context.Context) error {
 	return err
 }
 
-// batch sends items in calls of the batch size; what an item comes to is up to
-// do. With living the session must have a record.
-func batch[I, R any](ctx context.Context, s *modelSession, items []I, living bool, do func(I) R, failed func(error) R) ([]R, error) {
+// batch sends items in calls of the batch size; do decides each item's result. With
+// living the session must have a record.
+func batch[I, R any](
+	ctx context.Context, s *modelSession, items []I, living bool, do func(I) R, failed func(error) R,
+) ([]R, error) {
 	size := s.b.Info().Limits.BatchItems
 	_, handovers := any(items).([]driver.Handover)
 	if s.b.m.bug == oneCallPerItem || s.b.m.bug == oneCallPerHandover && handovers {
@@ -517,11 +522,12 @@ func (s *modelSession) Commit(ctx context.Context, writes []driver.Write) ([]dri
 		return nil, err
 	}
 	if s.b.m.bug == beatsBehindWrites {
-		s.b.lane.Lock()
-		defer s.b.lane.Unlock()
+		s.b.all.Lock()
+		defer s.b.all.Unlock()
 		<-time.After(20 * time.Millisecond)
 	}
-	return batch(ctx, s, writes, false, s.b.m.commit, func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
+	return batch(ctx, s, writes, false, s.b.m.commit,
+		func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
 }
 
 func (s *modelSession) Update(ctx context.Context, st driver.MemberState) error {
@@ -545,7 +551,8 @@ func (s *modelSession) Evict(ctx context.Context, suspects []driver.Suspect) ([]
 	if err := driver.CheckSuspects(suspects); err != nil {
 		return nil, err
 	}
-	return batch(ctx, s, suspects, true, s.b.m.evict, func(err error) driver.EvictResult { return driver.EvictResult{Err: err} })
+	return batch(ctx, s, suspects, true, s.b.m.evict,
+		func(err error) driver.EvictResult { return driver.EvictResult{Err: err} })
 }
 
 func (s *modelSession) Close(ctx context.Context) error {

@@ -95,18 +95,19 @@ type mutant struct {
 func mutants() []mutant {
 	return []mutant{
 		{tokenResetOnRelease, "numbers tokens by a record that a release deletes", "Acquire/TokensIncreaseAcrossRelease", conformance.A2},
-		{tokenResetOnDelete, "numbers tokens by a record that goes with the shard's data", "Acquire/TokensIncreaseAcrossDeleteData", conformance.A2},
-		{releaseByOwner, "releases what the session holds, whatever the token", "Release/StaleIsNoop", conformance.R1},
-		{releaseUnseen, "releases what its process believes to hold", "Release/StaleIsNoop", conformance.R1},
+		{tokenResetOnDelete, "numbers tokens by a record that goes with the shard's data",
+			"Acquire/TokensIncreaseAcrossDeleteData", conformance.A2},
+		{releaseByOwner, "releases the session's lease, of any token", "Release/StaleIsNoop", conformance.R1},
+		{releaseUnseen, "releases the lease that its process believes to hold", "Release/StaleIsNoop", conformance.R1},
 		{livesCheckedApart, "looks whether the claimer lives, and writes after", "Acquire/ClaimRacesEvict", conformance.M1},
 		{livesCheckedApart, "looks whether the target lives, and writes after", "Release/TransferRacesEvict", conformance.A5},
-		{evictIgnoresVersion, "evicts whatever version the record has", "Membership/EvictExactVersionOnly", conformance.M2},
-		{evictIgnoresVersion, "evicts whatever version the record has", "Membership/EvictLosesToBeat", conformance.M2},
+		{evictIgnoresVersion, "evicts a record of any version", "Membership/EvictExactVersionOnly", conformance.M2},
+		{evictIgnoresVersion, "evicts a record of any version", "Membership/EvictLosesToBeat", conformance.M2},
 		{claimTrustsView, "takes the claim's word that the holder is dead", "Acquire/ClaimOnLiveHolderRefused", conformance.A1},
 		{claimNotIdempotent, "does not know its own grant again", "Acquire/Idempotent", conformance.A3},
 		{claimBySession, "takes any lease of the claimer for its claim's success", "Acquire/Idempotent", conformance.A3},
 		{handoverByTarget, "takes any lease of the target for the transfer's success", "Acquire/Idempotent", conformance.A3},
-		{batchStopsAtDenied, "denies what follows a denied item", "Acquire/PartialBatch", conformance.A4},
+		{batchStopsAtDenied, "denies the items after a denied one", "Acquire/PartialBatch", conformance.A4},
 		{oneCallPerItem, "sends a batch item by item", "Acquire/BatchCost", conformance.A6},
 		{oneCallPerHandover, "sends handovers item by item", "Acquire/BatchCost", conformance.A6},
 		{resendsPerDenied, "sends a batch again for each denied item", "Acquire/BatchCost", conformance.A6},
@@ -121,7 +122,8 @@ func mutants() []mutant {
 		{tailBySequence, "numbers the tail before the entry can be seen", "Log/FirstStartedLastCommitted", conformance.L4},
 		{lateJoinRevives, "joins without comparing the label's record", "Membership/LateJoinFails", conformance.M3},
 		{joinRevives, "joins again under a used id", "Membership/RepeatedJoinFails", conformance.M3},
-		{revivedOnReconnect, "writes its sessions again when the connection is back", "Membership/IdNeverRevivedOnReconnect", conformance.M1},
+		{revivedOnReconnect, "writes its sessions again when the connection is back",
+			"Membership/IdNeverRevivedOnReconnect", conformance.M1},
 		{remembersLastJoin, "knows only the latest id of a label", "Membership/RepeatedJoinFails", conformance.M3},
 		{beatKeepsVersion, "answers heartbeats without a change", "Membership/BeatChangesVersion", conformance.M1},
 		{labelsStay, "keeps a record of every label for ever", "Labels/Bounded", conformance.M3},
@@ -142,7 +144,7 @@ func mutants() []mutant {
 		{repeatedUpdateRefused, "does not know its own update again", "Membership/UpdateLostReply", conformance.M4},
 		{uncheckedUpdate, "writes updates of any size", "Membership/UpdateRefusedBeforeSend", conformance.M4},
 		{tailIgnoresMax, "answers a tail with all that there is", "Log/TailAllShards", conformance.L4},
-		{watchDropsDepartures, "does not report who left", "Views/NoLostFinalState", conformance.O1},
+		{watchDropsDepartures, "does not report departures", "Views/NoLostFinalState", conformance.O1},
 		{cachesFullState, "answers a full state from memory", "Views/FullIsFresh", conformance.O1},
 		{beatsWakeAll, "wakes every reader for every heartbeat", "Views/BeatsOnlyAsAsked", conformance.O3},
 		{readsWhileBlocked, "reads over and over while a call is blocked", "Views/IdleIsQuiet", conformance.O3},
@@ -162,14 +164,14 @@ func mutants() []mutant {
 		{corruptIsFree, "takes an oversized record for a free shard", "Errors/OversizedRecordInStore", conformance.A4},
 		{corruptIsFree, "takes an impossible record for a free shard", "Errors/ImpossibleRecordInStore", conformance.A4},
 		{damageIsHidden, "names no damaged record", "Errors/CorruptRecordsQuarantined", conformance.D1},
-		{damageIsRetry, "asks to try again what a damaged record refuses", "Errors/CorruptRecordsQuarantined", conformance.D1},
+		{damageIsRetry, "asks to repeat calls that a damaged record refuses", "Errors/CorruptRecordsQuarantined", conformance.D1},
 		{badHeadUsed, "goes on under a head that cannot be read", "Errors/DamagedHead", conformance.D1},
 		{badEntrySkipped, "skips an entry that cannot be read", "Errors/DamagedEntry", conformance.D1},
 		{tooLargeSent, "asks the store before it looks at a write's size", "Commit/TooLargeBeforeSend", conformance.E1},
 		{noProbe, "opens a store that ignores conditions", "Errors/ProbeRefusesLyingStore", conformance.P1},
 		{beatsBehindWrites, "queues heartbeats behind commits", "Membership/BeatsNotBehindWrites", conformance.E4},
 		{ignoresContext, "blocks on after its context ended", "Views/ContextPrompt", conformance.O2},
-		{hidesContext, "answers an ended context with an error of its own", "Views/ContextPrompt", conformance.X1},
+		{hidesContext, "answers an ended context with its own error", "Views/ContextPrompt", conformance.X1},
 		{pageFromEnd, "reads the newest entries first", "Log/Contiguous", conformance.L2},
 		{readsPastTrim, "goes on behind trimmed entries in silence", "Log/TrimmedIsReported", conformance.L3},
 		{leaks, "leaves a goroutine behind", "Errors/NoGoroutineLeak", conformance.E3},
@@ -183,8 +185,8 @@ func modelHarness(b bug) conformance.Harness {
 	}
 }
 
-// TestModel shows that a backend that keeps the rules passes, so that what
-// kills a mutant is its bug.
+// TestModel shows that a backend that keeps the rules passes, so that a mutant's
+// bug is the only cause of its death.
 //
 // It is not parallel: cases that measure run alone.
 func TestModel(t *testing.T) {
@@ -193,7 +195,7 @@ func TestModel(t *testing.T) {
 
 // TestMutantsAreKilled runs each mutant through the case that must find it, and
 // through no other, so that a case finds its bug when it is run alone. Every case
-// has a store of its own, so that it does in the whole suite as well.
+// has its own store, so that it does in the whole suite as well.
 func TestMutantsAreKilled(t *testing.T) {
 	t.Parallel()
 	for _, m := range mutants() {
@@ -204,8 +206,8 @@ func TestMutantsAreKilled(t *testing.T) {
 	}
 }
 
-// TestSlowReaderIsMeasured: what is found is what a backend keeps for a reader, not what
-// the store keeps, though both are in this process.
+// TestSlowReaderIsMeasured: the case measures the memory that a backend keeps for a
+// reader, not the store's, though both are in this process.
 //
 // It is not parallel: the case measures the heap.
 func TestSlowReaderIsMeasured(t *testing.T) {
@@ -224,7 +226,8 @@ func TestSlowReaderIsMeasured(t *testing.T) {
 		t.Errorf("a store that keeps every entry fails %s: %v\n%v", slow, err, report)
 	}
 	m := mutant{buffersForReader, "keeps entries for a reader that sleeps", slow, conformance.O2}
-	for name, h := range map[string]conformance.Harness{"small store": modelHarness(m.bug), "store that keeps all": hoards(m.bug)} {
+	for name, h := range map[string]conformance.Harness{"small store": modelHarness(m.bug),
+		"store that keeps all": hoards(m.bug)} {
 		t.Run(name, func(t *testing.T) { m.mustDie(t, h) })
 	}
 }
@@ -244,7 +247,8 @@ func (m mutant) mustDie(t *testing.T, h conformance.Harness) {
 		t.Fatalf("a backend that %s passes %s:\n%v", m.does, m.killer, report)
 	}
 	for _, message := range failed[0].Messages {
-		if strings.HasPrefix(message, string(m.rule)+" "+m.rule.Title()+": ") && strings.HasSuffix(message, m.rule.Explain()) {
+		if strings.HasPrefix(message, string(m.rule)+" "+m.rule.Title()+": ") &&
+			strings.HasSuffix(message, m.rule.Explain()) {
 			return
 		}
 	}

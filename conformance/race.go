@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// rounds calls round until it was called most times or the budget is spent,
-// but at least a few times whatever the store takes, and stops at the first
-// failure. Long multiplies both by 20.
+// rounds calls round until it was called most times or the budget is spent, but at
+// least a few times on a store of any speed, and stops at the first failure. Long
+// multiplies both by 20.
 func (f *fixture) rounds(most int, budget time.Duration, round func(i int)) {
 	const least = 8
 	if f.h.Long {

@@ -52,8 +52,8 @@ func (r *recorder) Run(name string, f func(T)) bool {
 	return !child.failed
 }
 
-// do runs f in a goroutine, because Fatalf and Skipf end it, and then what
-// Cleanup was given, last first.
+// do runs f in a goroutine, because Fatalf and Skipf end it, and then the functions
+// given to Cleanup, last first.
 func (r *recorder) do(f func(T)) {
 	r.ctx, r.cancel = context.WithCancel(r.ctx)
 	r.wait(func() { f(r) })

@@ -32,7 +32,7 @@ type Result struct {
 // Report lists what a run did. Complete once Run or Check returned.
 type Report struct {
 	Backend string
-	Version string // of the store, as the harness tells
+	Version string // of the store, as the harness has it
 	Options string // of the backend and the store, where they are not the defaults
 
 	// Limits, Measures and Platform are set by ReadReport, and for ReportDir.
@@ -67,7 +67,7 @@ func (r *Report) With(o Outcome) []Result {
 	return slices.DeleteFunc(r.Results(), func(res Result) bool { return res.Outcome != o })
 }
 
-// about is what is known of the store, to stand behind the backend's name.
+// about describes the store, to stand behind the backend's name.
 func (r *Report) about() string {
 	if about := strings.TrimPrefix(strings.TrimSuffix(r.Version+", "+r.Options, ", "), ", "); about != "" {
 		return " (" + about + ")"
@@ -79,7 +79,8 @@ func (r *Report) about() string {
 func (r *Report) String() string {
 	var b strings.Builder
 	failed, skipped := r.With(Failed), r.With(Skipped)
-	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped", r.Backend+r.about(), len(r.With(Passed)), len(failed), len(skipped))
+	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped", r.Backend+r.about(), len(r.With(Passed)), len(failed),
+		len(skipped))
 	for _, res := range slices.Concat(failed, skipped) {
 		fmt.Fprintf(&b, "\n  %s %s", res.Outcome, res.Case)
 		for _, m := range res.Messages {

@@ -38,40 +38,48 @@ const (
 
 // Rules returns every rule in the order of the contract.
 func Rules() []Rule {
-	return []Rule{M1, M2, M3, M4, I1, I2, A1, A2, A3, A4, A5, A6, R1, F1, F2, L1, L2, L3, L4, O1, O2, O3, D1, E1, E2, E3, E4, X1, P1}
+	return []Rule{M1, M2, M3, M4, I1, I2, A1, A2, A3, A4, A5, A6, R1, F1, F2, L1, L2, L3, L4, O1, O2, O3, D1, E1, E2,
+		E3, E4, X1, P1}
 }
 
 // Title is the short name of a rule, such as "fenced commit" for F1.
 func (r Rule) Title() string { title, _ := r.text(); return title }
 
-// Explain says in one line what a rule asks for.
+// Explain returns a rule's title and its content in one line.
 func (r Rule) Explain() string { _, line := r.text(); return line }
 
 func (r Rule) text() (title, line string) {
 	switch r {
 	case M1:
-		return "beat", "a heartbeat succeeds if and only if the session's record exists, gives it a greater version, and costs the same however many shards are held"
+		return "beat", "a heartbeat succeeds if and only if the session's record exists, gives it a greater version, " +
+			"and costs the same however many shards are held"
 	case M2:
 		return "evict", "removes exactly the version named; a record that has changed since is untouched"
 	case M3:
-		return "join", "one compare-and-set on the label's record; late or repeated joins fail, nothing revives an id, and records of idle labels are bounded"
+		return "join", "one compare-and-set on the label's record; late or repeated joins fail, nothing revives an " +
+			"id, and records of idle labels are bounded"
 	case M4:
-		return "update", "replaces the mutable part of the session's own record if it exists; late and repeated updates undo nothing, " +
+		return "update", "replaces the mutable part of the session's own record if it exists; late and repeated " +
+			"updates undo nothing, " +
 			"and none is a heartbeat"
 	case I1:
 		return "identity", "a wiped, restored or replaced store is noticed and refused until an operator decides"
 	case I2:
-		return "incarnation", "a failover or restore that lost grants is noticed where the store can say so, and no token is granted twice"
+		return "incarnation", "a failover or restore that lost grants is noticed where the store can say so, and no " +
+			"token is granted twice"
 	case A1:
-		return "mutual exclusion", "at every point of the store's order at most one session and token is current for a shard"
+		return "mutual exclusion", "at every point of the store's order at most one session and token is current for " +
+			"a shard"
 	case A2:
 		return "monotonic tokens", "a new lease's token is greater than every token granted before it in the namespace"
 	case A3:
 		return "idempotent", "a repeated claim or transfer finds its own earlier success and returns the same fence"
 	case A4:
-		return "independent", "results are per item, in order; a denied item affects no other and carries the record as it is"
+		return "independent", "results are per item, in order; a denied item affects no other and carries the record " +
+			"as it is"
 	case A5:
-		return "transfer and preemption", "take effect only from exactly the token named, and only to a session that has a record"
+		return "transfer and preemption", "take effect only from exactly the token named, and only to a session that " +
+			"has a record"
 	case A6:
 		return "batch", "n items take a number of round trips proportional to n / BatchItems"
 	case R1:
@@ -79,7 +87,8 @@ func (r Rule) text() (title, line string) {
 	case F1:
 		return "fenced commit", "a write takes effect only under the shard's latest grant and with the next number"
 	case F2:
-		return "two failures", "a dead fence is ErrFenced, a failed precondition or number is *ConflictError, and neither has any effect"
+		return "two failures", "a dead fence is ErrFenced, a failed precondition or number is *ConflictError, and " +
+			"neither has any effect"
 	case L1:
 		return "log order", "entries are 1, 2, 3 ... without gaps, their tokens never decrease, and none ever changes"
 	case L2:
@@ -87,22 +96,28 @@ func (r Rule) text() (title, line string) {
 	case L3:
 		return "trim", "reading below the oldest entry is *TrimmedError, and numbers never restart"
 	case L4:
-		return "tail", "every entry at least once, each shard's in order and contiguous, or a reset with all heads; never a silent skip"
+		return "tail", "every entry at least once, each shard's in order and contiguous, or a reset with all heads; " +
+			"never a silent skip"
 	case O1:
-		return "state", "a page holds everything that differs from the cursor, departures included, and time never goes backwards"
+		return "state", "a page holds everything that differs from the cursor, departures included, and time never " +
+			"goes backwards"
 	case O2:
-		return "prompt", "changes are reported at once or within the poll period, calls end with their context, slow readers cost bounded memory"
+		return "prompt", "changes are reported at once or within the poll period, calls end with their context, slow " +
+			"readers cost bounded memory"
 	case O3:
-		return "quiet", "without a change nothing is asked of the store but what blocks or polls; heartbeats not asked for wake nobody"
+		return "quiet", "without a change the store gets no calls but those that block or poll; heartbeats not asked " +
+			"for wake nobody"
 	case D1:
-		return "damaged records", "a record that cannot be read is named, fails what needs it with ErrDamaged at once, " +
+		return "damaged records", "a record that cannot be read is named, fails calls that need it with ErrDamaged at once, " +
 			"is never granted, and disturbs nothing else"
 	case E1:
-		return "closed error world", "an error of the closed set means certainly not applied; everything else is unknown"
+		return "closed error world", "an error of the closed set means certainly not applied; everything else is " +
+			"unknown"
 	case E2:
 		return "no hidden retry", "a backend sends a write once"
 	case E3:
-		return "no leak", "close unblocks everything and leaves no goroutine, connection or timer; a cancelled call blocks nobody"
+		return "no leak", "close unblocks everything and leaves no goroutine, connection or timer; a cancelled call " +
+			"blocks nobody"
 	case E4:
 		return "own connection", "heartbeats, and reads of driver.PingShard, do not queue behind other calls; " +
 			"heartbeats go to another server beside one that is silent"

@@ -25,8 +25,8 @@ func Test(t *testing.T, h Harness) {
 }
 
 // TestCases runs the named cases only, as Test does, and fails if one is skipped: for
-// faults that need a store of their own. With [ReportDir] in the environment their
-// outcomes take the place of those in the report that Test has written there.
+// faults that need a separate store. With [ReportDir] in the environment their
+// outcomes replace those in the report that Test has written there.
 func TestCases(t *testing.T, h Harness, names ...string) {
 	t.Helper()
 	cases, err := named(names)
@@ -49,9 +49,9 @@ func Run(t T, h Harness) *Report {
 	return run(t, h, Cases())
 }
 
-// Check runs the named cases, or all without a name, outside of go test, one
-// after the other. The error is about the harness or the names; what the cases
-// found is in the report.
+// Check runs the named cases, or all without a name, outside of go test, one after
+// the other. The error is about the harness or the names; the cases' findings are
+// in the report.
 func Check(ctx context.Context, h Harness, names ...string) (*Report, error) {
 	cases, err := named(names)
 	if err != nil {
@@ -80,7 +80,7 @@ func named(names []string) ([]Case, error) {
 	return cases, nil
 }
 
-// check returns what is wrong with the harness, or "".
+// check returns the harness's mistake, or "".
 func (h *Harness) check() string {
 	if h.Name == "" || h.New == nil {
 		return "Harness.Name and Harness.New are required"
@@ -135,8 +135,8 @@ func run(t T, h Harness, cases []Case) *Report {
 	return report
 }
 
-// runCase runs a case in a goroutine of its own, so that a driver that hangs
-// fails the case instead of hanging the run.
+// runCase runs a case in its own goroutine, so that a driver that hangs fails the
+// case instead of hanging the run.
 func runCase(t T, h *Harness, c Case, report *Report) {
 	t.Helper()
 	res := Result{Case: c.Name(), Rules: c.Rules, Outcome: Failed, Messages: []string{"the harness's New failed"}}
@@ -171,7 +171,8 @@ func runCase(t T, h *Harness, c Case, report *Report) {
 	select {
 	case <-done:
 	case <-limit.C:
-		f.abandon("%s: hung: %s\nstill running after %v; all goroutines:\n%s", c.Rules[0], c.Shows, h.timeout(), stacks())
+		f.abandon("%s: hung: %s\nstill running after %v; all goroutines:\n%s", c.Rules[0], c.Shows, h.timeout(),
+			stacks())
 	}
 	res.Elapsed = time.Since(start)
 	failures, reason := f.result()

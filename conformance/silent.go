@@ -43,8 +43,8 @@ func (m *member) beating() (succeeded *atomic.Int64, stop func()) {
 	}
 }
 
-// silentServer loses all that is sent to one server after the other. Heartbeats go
-// on, and calls that are under way on the silent server end, whatever their own time.
+// silentServer loses all requests to one server after the other. Heartbeats go on,
+// and calls under way on the silent server end, before any deadline of their own.
 func silentServer(f *fixture) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
@@ -119,7 +119,8 @@ func (f *fixture) besideSilence(m *member, fence driver.Fence, i int) {
 	f.must(E4, f.eventually(bound, func() bool { return succeeded.Load() > 0 }),
 		"with server %d silent no heartbeat succeeded in %v, though several were sent", i, bound)
 	f.must(E4, f.eventually(bound, func() bool { return int(ended.Load()) == len(calls) }),
-		"%d of %d calls still wait for server %d after %v, though heartbeats succeed", len(calls)-int(ended.Load()), len(calls), i, bound)
+		"%d of %d calls still wait for server %d after %v, though heartbeats succeed", len(calls)-int(ended.Load()),
+		len(calls), i, bound)
 	for _, c := range calls {
 		done := make(chan struct{})
 		all.Go(func() {

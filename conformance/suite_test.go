@@ -49,14 +49,15 @@ func TestCasesAreNamedOnce(t *testing.T) {
 	had := map[string]bool{}
 	for _, c := range conformance.Cases() {
 		if had[c.Name()] || !grammar.MatchString(c.Name()) || c.Shows == "" || len(c.Rules) == 0 {
-			t.Errorf("case %q (rules %v, shows %q): want a name of its own like Area/Property, a rule, and what it shows", c.Name(), c.Rules, c.Shows)
+			t.Errorf("case %q (rules %v, shows %q): want its own name like Area/Property, a rule, and a statement",
+				c.Name(), c.Rules, c.Shows)
 		}
 		had[c.Name()] = true
 	}
 }
 
-// TestOpenIsEnough: a harness without any fault runs what it can, and says what
-// it cannot.
+// TestOpenIsEnough: a harness without any fault runs the cases that it can, and
+// lists the others.
 func TestOpenIsEnough(t *testing.T) {
 	t.Parallel()
 	h := modelHarness(none)
@@ -64,7 +65,8 @@ func TestOpenIsEnough(t *testing.T) {
 		return &conformance.Store{Open: newModel(none).fixture().Open}
 	}
 	h.Skip = map[string]string{"Acquire/Exclusive": "for the test"}
-	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Chaos/WipeStore", "Commit/LateRequestRefused", "Release/ExactOnly")
+	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Chaos/WipeStore",
+		"Commit/LateRequestRefused", "Release/ExactOnly")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +111,7 @@ func TestFailingHarnessIsAFailure(t *testing.T) {
 	}
 }
 
-// hangs never answers a heartbeat, whatever its context says.
+// hangs never answers a heartbeat, even when its context ends.
 func hangs(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 	if c.Op == intercept.Beat {
 		<-make(chan struct{})
@@ -135,7 +137,8 @@ func TestHungDriverFailsWithStacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(report); !strings.Contains(got, "M1: hung") || !strings.Contains(got, "conformance_test.hangs(") {
+	if got := fmt.Sprint(report); !strings.Contains(got, "M1: hung") ||
+		!strings.Contains(got, "conformance_test.hangs(") {
 		t.Errorf("a driver that hangs gives\n%s\nwant a failure of M1 with the stack of hangs", got)
 	}
 }

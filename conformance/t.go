@@ -6,8 +6,8 @@ import (
 )
 
 // T is the part of *testing.T that the suite uses. [Wrap] makes one of a
-// *testing.T; [Check] brings its own, so that the suite also runs outside of
-// go test. The methods mean what they mean in package testing.
+// *testing.T; [Check] brings its own, so that the suite also runs outside of go
+// test. The methods have their meaning of package testing.
 type T interface {
 	Name() string
 	Context() context.Context

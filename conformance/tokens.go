@@ -87,7 +87,8 @@ type tokenHolder struct {
 
 func (h *tokenHolder) granted(fence driver.Fence) {
 	h.f.t.Helper()
-	h.f.must(A2, fence.Token > h.newest, "token %d of shard %q was granted after token %d", fence.Token, fence.Shard, h.newest)
+	h.f.must(A2, fence.Token > h.newest, "token %d of shard %q was granted after token %d", fence.Token, fence.Shard,
+		h.newest)
 	h.fence, h.newest = fence, fence.Token
 }
 

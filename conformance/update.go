@@ -17,14 +17,18 @@ func updateCases() []Case {
 		{Area: area, Property: "UpdateTellsAll", Rules: []Rule{M4, O1}, run: updateTellsAll,
 			Shows: "the others see an update as they see a join, and everything else of the member as it was"},
 		{Area: area, Property: "UpdateIsNoBeat", Rules: []Rule{M4, M1, M2}, run: updateIsNoBeat,
-			Shows: "an update changes no heartbeat's version, wakes nobody who waits for one, and saves nobody from eviction"},
+			Shows: "an update changes no heartbeat's version, wakes nobody who waits for one, and saves nobody from " +
+				"eviction"},
 		{Area: area, Property: "UpdateBesideCalls", Rules: []Rule{M4, M1, A1}, run: updateBesideCalls,
 			Shows: "heartbeats, claims and hand-overs succeed beside updates of the same session, which stays the holder"},
 		{Area: area, Property: "UpdatesInOrder", Rules: []Rule{M4}, run: updatesInOrder,
-			Shows: "an update with a lower number than the last has no effect, and one with the same number is a success without effect"},
-		{Area: area, Property: "LateUpdateHasNoEffect", Rules: []Rule{M4}, Needs: []string{"Wire.Hold"}, run: lateUpdate,
+			Shows: "an update with a lower number than the last has no effect, and one with the same number is a " +
+				"success without effect"},
+		{Area: area, Property: "LateUpdateHasNoEffect", Rules: []Rule{M4}, Needs: []string{"Wire.Hold"},
+			run:   lateUpdate,
 			Shows: "an update that arrives around a later one does not undo it"},
-		{Area: area, Property: "UpdateLostReply", Rules: []Rule{M4, E1}, Needs: []string{"Wire.DropReplies"}, run: updateLostReply,
+		{Area: area, Property: "UpdateLostReply", Rules: []Rule{M4, E1}, Needs: []string{"Wire.DropReplies"},
+			run:   updateLostReply,
 			Shows: "an update whose reply was lost is unknown, and repeating it succeeds"},
 		{Area: area, Property: "UpdateRevivesNothing", Rules: []Rule{M4, M1, M3}, run: updateRevivesNothing,
 			Shows: "an update that races an eviction does not prevent it, and brings nobody back"},
@@ -137,8 +141,10 @@ func updateIsNoBeat(f *fixture) {
 	f.must(M1, next > before, "a heartbeat behind updates gave version %d after %d", next, before)
 	m.updated(driver.MemberState{Update: 6})
 	r := f.join("b").suspect(m.ID(), next)
-	f.must(M2, r.Err == nil && r.Evicted, "evicting the version of the last heartbeat, with an update since, gives %+v", r)
-	f.must(M4, errors.Is(m.update(driver.MemberState{Update: 7}), driver.ErrSessionLost), "an evicted session was updated")
+	f.must(M2, r.Err == nil && r.Evicted, "evicting the version of the last heartbeat, with an update since, gives %+v",
+		r)
+	f.must(M4, errors.Is(m.update(driver.MemberState{Update: 7}), driver.ErrSessionLost),
+		"an evicted session was updated")
 }
 
 func updateBesideCalls(f *fixture) {
@@ -155,13 +161,15 @@ func updateBesideCalls(f *fixture) {
 			func() { beat = m.Beat(f.ctx) },
 			func() { claimed = m.claim(driver.Claim{Shard: shard}) },
 			func() {
-				stolen = other.claim(driver.Claim{Shard: "held", Seen: driver.Owner{Session: m.ID(), Token: held.Token}})
+				stolen = other.claim(driver.Claim{Shard: "held",
+					Seen: driver.Owner{Session: m.ID(), Token: held.Token}})
 			},
 		)
 		f.must(M4, update == nil, "an update beside other calls of its session answers %v", update)
 		f.must(M1, beat == nil, "a heartbeat beside an update answers %v", beat)
 		f.must(M4, claimed.Err == nil, "a claim beside an update of the claimer answers %v", claimed.Err)
-		f.must(A1, errors.Is(stolen.Err, driver.ErrHeld), "a claim on a shard whose holder is being updated answers %v", stolen.Err)
+		f.must(A1, errors.Is(stolen.Err, driver.ErrHeld), "a claim on a shard whose holder is being updated answers %v",
+			stolen.Err)
 		r := heir.transfer(heir.give(claimed.Fence, m), heir.ID())
 		f.must(M4, r.Err == nil, "handing over to oneself answers %v", r.Err)
 	})
@@ -192,7 +200,8 @@ func updatesInOrder(f *fixture) {
 	fifth := driver.MemberState{Weight: 5, Update: 5}
 	m.updated(fifth)
 	next, err := f.read().Observe(f.ctx, driver.ObserveQuery{Since: view.Cursor})
-	f.must(O1, err == nil && !next.Reset && len(next.Members) == 1, "after an update the view has %+v, %v; want one member", next, err)
+	f.must(O1, err == nil && !next.Reset && len(next.Members) == 1,
+		"after an update the view has %+v, %v; want one member", next, err)
 	f.stateIs(m.ID(), fifth, "update 5")
 
 	racing := f.join("b")
@@ -204,7 +213,8 @@ func updatesInOrder(f *fixture) {
 			func() { high = racing.update(driver.MemberState{Weight: 2, Update: n + 1}) },
 		)
 		f.must(M4, high == nil, "the higher of two updates at once answers %v", high)
-		f.must(M4, low == nil || errors.Is(low, driver.ErrConflict), "the lower of two updates at once answers %v; want success or ErrConflict", low)
+		f.must(M4, low == nil || errors.Is(low, driver.ErrConflict),
+			"the lower of two updates at once answers %v; want success or ErrConflict", low)
 		f.stateIs(racing.ID(), driver.MemberState{Weight: 2, Update: n + 1}, "two updates at once")
 	})
 }
@@ -235,7 +245,8 @@ func lateUpdate(f *fixture) {
 	}
 	f.never(M4, func() string {
 		if got, _ := f.found(m.ID()); !sameState(got.MemberState, last) {
-			return fmt.Sprintf("an update that was given up has replaced a later one: the member has %+v", got.MemberState)
+			return fmt.Sprintf("an update that was given up has replaced a later one: the member has %+v",
+				got.MemberState)
 		}
 		return ""
 	})
@@ -270,11 +281,14 @@ func updateRevivesNothing(f *fixture) {
 			func() { update = b.update(driver.MemberState{Weight: 3, Update: 1}) },
 			func() { evict = a.suspect(b.ID(), seen) },
 		)
-		f.must(M4, evict.Err == nil && evict.Evicted, "an eviction beside an update gives %+v: an update is no sign of life", evict)
-		f.must(M4, update == nil || errors.Is(update, driver.ErrSessionLost), "an update beside an eviction answers %v", update)
+		f.must(M4, evict.Err == nil && evict.Evicted, "an eviction beside an update gives %+v: an update is no sign "+
+			"of life", evict)
+		f.must(M4, update == nil || errors.Is(update, driver.ErrSessionLost), "an update beside an eviction answers %v",
+			update)
 		for n := range driver.UpdateNo(2) {
 			err := b.update(driver.MemberState{Update: 5 + n})
-			f.must(M4, errors.Is(err, driver.ErrSessionLost), "the update of an evicted session answers %v; want ErrSessionLost", err)
+			f.must(M4, errors.Is(err, driver.ErrSessionLost),
+				"the update of an evicted session answers %v; want ErrSessionLost", err)
 		}
 		f.must(M3, !f.isMember(b.ID()), "an update brought an evicted session back")
 	})
@@ -307,7 +321,8 @@ func updateRefused(f *fixture) {
 	}
 	if f.store.Calls != nil {
 		after := f.store.Calls()
-		f.must(M4, after == before, "updates outside the limits reached the store: %+v before, %+v after", before, after)
+		f.must(M4, after == before, "updates outside the limits reached the store: %+v before, %+v after", before,
+			after)
 	}
 	f.stateIs(m.ID(), want, "updates that were refused")
 	largest := driver.MemberState{Meta: map[string]string{"k": strings.Repeat("x", driver.MaxMetaBytes-1)}, Update: 2}

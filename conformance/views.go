@@ -24,25 +24,28 @@ func viewCases() []Case {
 			Shows: "after any burst of changes a follower arrives at the final state"},
 		{Area: area, Property: "NeverBackwards", Rules: []Rule{O1}, run: neverBackwards,
 			Shows: "over all calls of one backend, full and partial, no shard's token goes down and nobody comes back"},
-		{Area: area, Property: "ResetAfterCompaction", Rules: []Rule{O1}, Needs: []string{"Compact"}, run: resetAfterCompaction,
+		{Area: area, Property: "ResetAfterCompaction", Rules: []Rule{O1}, Needs: []string{"Compact"},
+			run:   resetAfterCompaction,
 			Shows: "a cursor from before a compaction still leads to the final state"},
 		{Area: area, Property: "ForeignCursor", Rules: []Rule{O1}, run: foreignCursor,
 			Shows: "bytes that are no cursor are answered with a reset, or refused"},
 		{Area: area, Property: "OlderBeatIsNoNews", Rules: []Rule{O1, M1}, run: olderBeatIsNoNews,
 			Shows: "a version that is older than the one that the caller knows is not reported as a heartbeat"},
 		{Area: area, Property: "BeatsOnlyAsAsked", Rules: []Rule{O1, O3}, run: beatsOnlyAsAsked,
-			Shows: "a heartbeat wakes those who asked for it, and nobody else"},
+			Shows: "a heartbeat wakes the readers that asked for it, and nobody else"},
 		{Area: area, Property: "CommitsWakeNobody", Rules: []Rule{O3}, run: commitsWakeNobody,
 			Shows: "commits change no record, so they are not in the view"},
 		{Area: area, Property: "ContextPrompt", Rules: []Rule{O2, X1}, run: contextPrompt,
 			Shows: "a blocked call ends with its context, and leaves the next one unharmed"},
 		{Area: area, Property: "SlowReaderBounded", Rules: []Rule{O2}, alone: true, run: slowReaderBounded,
-			Shows: "what a slow reader has not asked for yet is not kept in memory for it"},
-		{Area: area, Property: "IdleIsQuiet", Rules: []Rule{O3}, Needs: []string{"Calls"}, alone: true, run: idleIsQuiet,
+			Shows: "changes that a slow reader has not asked for yet are not kept in memory for it"},
+		{Area: area, Property: "IdleIsQuiet", Rules: []Rule{O3}, Needs: []string{"Calls"}, alone: true,
+			run:   idleIsQuiet,
 			Shows: "blocked calls on an unchanged namespace ask the store for nothing but polls"},
 		{Area: area, Property: "PrefixNoCrossTalk", Rules: []Rule{O1, A1, L2}, run: prefixNoCrossTalk,
 			Shows: "shards 1 and 10 share nothing, nor do keys that begin alike"},
-		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []Rule{O1, A1, L4}, Needs: []string{"OpenNamespace"}, run: namespaceNoCrossTalk,
+		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []Rule{O1, A1, L4}, Needs: []string{"OpenNamespace"},
+			run:   namespaceNoCrossTalk,
 			Shows: "namespaces of one store, also nested ones, share nothing"},
 	}
 }
@@ -51,7 +54,8 @@ func fullThenDelta(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	fence := a.acquire("s")
 	m := f.watch(f.open())
-	f.must(O1, m.same(f.state()) && len(m.members) == 2 && m.shards["s"] == seen(fence), "the first page has members %v and shards %v", m.members, m.shards)
+	f.must(O1, m.same(f.state()) && len(m.members) == 2 && m.shards["s"] == seen(fence),
+		"the first page has members %v and shards %v", m.members, m.shards)
 
 	var c *member
 	for _, step := range []struct {
@@ -61,7 +65,8 @@ func fullThenDelta(f *fixture) {
 	}{
 		{"a join", func() { c = f.join("c") }, func() bool { return m.members[c.ID()].Node == "c" }},
 		{"a claim", func() { c.acquire("t") }, func() bool { return m.shards["t"].Session == c.ID() }},
-		{"a transfer", func() { f.setup("transfer", a.transfer(fence, b.ID()).Err) }, func() bool { return m.shards["s"].Session == b.ID() }},
+		{"a transfer", func() { f.setup("transfer", a.transfer(fence, b.ID()).Err) },
+			func() bool { return m.shards["s"].Session == b.ID() }},
 		{"a release", func() {
 			now := m.shards["s"]
 			b.release(driver.Fence{Shard: "s", Session: now.Session, Token: now.Token})
@@ -70,9 +75,11 @@ func fullThenDelta(f *fixture) {
 		{"an evict", func() { f.evict(c) }, func() bool { return m.gone[c.ID()] }},
 	} {
 		step.do()
-		f.must(O2, m.until(step.seen), "%s was not reported: members %v, gone %v, shards %v", step.what, m.members, m.gone, m.shards)
+		f.must(O2, m.until(step.seen), "%s was not reported: members %v, gone %v, shards %v", step.what, m.members,
+			m.gone, m.shards)
 	}
-	f.must(O1, m.shards["t"].Session == c.ID(), "the shard of a session that ended has the record %+v; only a new grant changes it", m.shards["t"])
+	f.must(O1, m.shards["t"].Session == c.ID(), "the shard of a session that ended has the record %+v; only a new "+
+		"grant changes it", m.shards["t"])
 }
 
 func fullIsFresh(f *fixture) {
@@ -85,7 +92,9 @@ func fullIsFresh(f *fixture) {
 		fence := a.acquire(driver.ShardID(fmt.Sprintf("s%d", i)))
 		v, err := others[i%2].Observe(f.ctx, driver.ObserveQuery{})
 		f.setup("observe", err)
-		f.must(O1, v.Reset && ownerIn(v, fence.Shard) == seen(fence), "a full state asked for after token %d was granted has the record %+v", fence.Token, ownerIn(v, fence.Shard))
+		f.must(O1, v.Reset && ownerIn(v, fence.Shard) == seen(fence),
+			"a full state asked for after token %d was granted has the record %+v", fence.Token,
+			ownerIn(v, fence.Shard))
 	})
 }
 
@@ -140,7 +149,7 @@ func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 		}
 		s, err := f.tryJoin(m.b, f.newcomer(m.b, m.node))
 		if err != nil {
-			return fmt.Errorf("joining again: %v", err) // whatever it is
+			return fmt.Errorf("joining again: %v", err) // any error
 		}
 		m.Session = s
 	case 3:
@@ -169,7 +178,9 @@ func noLostFinalState(f *fixture) {
 		})
 		full := f.state()
 		for _, m := range mirrors {
-			f.must(O1, m.until(func() bool { return m.same(full) }), "round %d: a follower that asked %d times ended with members %v and shards %v; the state is %+v", i, m.pages, m.members, m.shards, full)
+			f.must(O1, m.until(func() bool { return m.same(full) }),
+				"round %d: a follower that asked %d times ended with members %v and shards %v; the state is %+v", i,
+				m.pages, m.members, m.shards, full)
 		}
 	})
 }
@@ -208,7 +219,8 @@ func resetAfterCompaction(f *fixture) {
 			m.b = f.open()
 		}
 		full := f.state()
-		f.must(O1, m.until(func() bool { return m.same(full) }), "after a compaction a follower has members %v and shards %v; the state is %+v", m.members, m.shards, full)
+		f.must(O1, m.until(func() bool { return m.same(full) }),
+			"after a compaction a follower has members %v and shards %v; the state is %+v", m.members, m.shards, full)
 	}
 	f.must(O1, m.gone[leaver.ID()], "a member that left before the compaction is still in the view")
 }
@@ -216,12 +228,14 @@ func resetAfterCompaction(f *fixture) {
 func foreignCursor(f *fixture) {
 	a := f.join("a")
 	fence := a.acquire("s")
-	for _, cursor := range []driver.Cursor{"x", "-1", "\x00\xff\xfe", "9999999999999999999999", "{\"rev\":1}", driver.Cursor(make([]byte, 1<<16))} {
+	for _, cursor := range []driver.Cursor{"x", "-1", "\x00\xff\xfe", "9999999999999999999999", "{\"rev\":1}",
+		driver.Cursor(make([]byte, 1<<16))} {
 		v, err := f.read().Observe(f.ctx, driver.ObserveQuery{Since: cursor})
 		if errors.Is(err, driver.ErrInvalid) {
 			continue
 		}
-		f.must(O1, err == nil && v.Reset && ownerIn(v, "s") == seen(fence), "observing from the cursor %.20q answers %+v, %v; want the full state or ErrInvalid", cursor, v, err)
+		f.must(O1, err == nil && v.Reset && ownerIn(v, "s") == seen(fence),
+			"observing from the cursor %.20q answers %+v, %v; want the full state or ErrInvalid", cursor, v, err)
 	}
 }
 
@@ -271,28 +285,31 @@ func beatsOnlyAsAsked(f *fixture) {
 	})
 
 	m.beats[a.ID()] = 0
-	f.must(O1, m.until(func() bool { return m.beats[a.ID()] != 0 }), "a beat asked for with version 0 is not reported at once")
+	f.must(O1, m.until(func() bool { return m.beats[a.ID()] != 0 }),
+		"a beat asked for with version 0 is not reported at once")
 	for range 5 {
 		before := m.beats[a.ID()]
 		f.blocked(m, O3, "the heartbeats of another session than the one asked for", b.beat)
 		a.beat()
-		f.must(O1, m.until(func() bool { return m.beats[a.ID()] != before }), "a heartbeat that was asked for is not reported")
+		f.must(O1, m.until(func() bool { return m.beats[a.ID()] != before }),
+			"a heartbeat that was asked for is not reported")
 		now, _ := f.beatOf(a.ID())
-		f.must(O1, m.until(func() bool { return m.beats[a.ID()] == now }), "the version reported is %d; the record has %d", m.beats[a.ID()], now)
+		f.must(O1, m.until(func() bool { return m.beats[a.ID()] == now }),
+			"the version reported is %d; the record has %d", m.beats[a.ID()], now)
 	}
 	absent := newID()
 	m.beats[absent] = 0
 	f.blocked(m, O3, "asking for a session without a record", func() {})
 }
 
-// olderBeatIsNoNews asks for what is newer than a version that this reader has not
-// been told yet, as after an eviction that was refused: there it is the next
-// heartbeat's.
+// olderBeatIsNoNews asks for changes after a version that this reader has not seen
+// yet, as after an eviction that was refused: there it is the next heartbeat's.
 func olderBeatIsNoNews(f *fixture) {
 	a := f.join("a")
 	m := f.watch(f.open())
 	m.beats[a.ID()] = 0
-	f.must(O1, m.until(func() bool { return m.beats[a.ID()] != 0 }), "a beat asked for with version 0 is not reported at once")
+	f.must(O1, m.until(func() bool { return m.beats[a.ID()] != 0 }),
+		"a beat asked for with version 0 is not reported at once")
 	for range 3 {
 		before := m.beats[a.ID()]
 		ahead := before + 1
@@ -300,15 +317,19 @@ func olderBeatIsNoNews(f *fixture) {
 		f.blocked(m, O1, "a version that is older than the one asked with", func() {})
 		a.beat()
 		a.beat()
-		f.must(M1, m.until(func() bool { return m.beats[a.ID()] != ahead }), "a heartbeat that was asked for is not reported")
-		f.must(M1, m.beats[a.ID()] > ahead, "version %d was reported after two heartbeats behind version %d", m.beats[a.ID()], before)
+		f.must(M1, m.until(func() bool { return m.beats[a.ID()] != ahead }),
+			"a heartbeat that was asked for is not reported")
+		f.must(M1, m.beats[a.ID()] > ahead, "version %d was reported after two heartbeats behind version %d",
+			m.beats[a.ID()], before)
 		now, _ := f.beatOf(a.ID())
-		f.must(M1, m.until(func() bool { return m.beats[a.ID()] == now }), "the version reported is %d; the record has %d", m.beats[a.ID()], now)
+		f.must(M1, m.until(func() bool { return m.beats[a.ID()] == now }),
+			"the version reported is %d; the record has %d", m.beats[a.ID()], now)
 	}
 	m.beats[a.ID()]++
 	full, err := m.b.Observe(f.ctx, driver.ObserveQuery{Beats: m.asked()})
 	f.setup("read in full", err)
-	f.must(O1, len(full.Beats) == 0, "a full read reports %+v to a reader that knows version %d", full.Beats, m.beats[a.ID()])
+	f.must(O1, len(full.Beats) == 0, "a full read reports %+v to a reader that knows version %d", full.Beats,
+		m.beats[a.ID()])
 }
 
 func commitsWakeNobody(f *fixture) {
@@ -348,7 +369,8 @@ func contextPrompt(f *fixture) {
 			limit := time.NewTimer(2 * time.Second)
 			select {
 			case err := <-got:
-				f.must(X1, errors.Is(err, context.Canceled), "%s answers %v after its context was cancelled; want context.Canceled", call, err)
+				f.must(X1, errors.Is(err, context.Canceled),
+					"%s answers %v after its context was cancelled; want context.Canceled", call, err)
 			case <-limit.C:
 				f.fail(O2, "%s goes on for 2 s after its context was cancelled", call)
 			}
@@ -356,7 +378,8 @@ func contextPrompt(f *fixture) {
 		}
 		ctx, cancel := context.WithTimeout(f.ctx, 10*time.Millisecond)
 		err := block(ctx)
-		f.must(X1, errors.Is(err, context.DeadlineExceeded), "%s answers %v at its deadline; want context.DeadlineExceeded", call, err)
+		f.must(X1, errors.Is(err, context.DeadlineExceeded),
+			"%s answers %v at its deadline; want context.DeadlineExceeded", call, err)
 		cancel()
 	}
 	a.commit(fence, appendOp("x"))
@@ -389,11 +412,13 @@ func slowReaderBounded(f *fixture) {
 		if with-without < written/3 {
 			break
 		}
-		f.must(O2, asleep < 16<<20, "while a reader slept, %d bytes were appended and trimmed; the process still grows by %d for each %d, and without a reader by %d", asleep, with, written, without)
+		f.must(O2, asleep < 16<<20, "while a reader slept, %d bytes were appended and trimmed; the process still "+
+			"grows by %d for each %d, and without a reader by %d", asleep, with, written, without)
 	}
 	full := f.state()
 	f.must(O2, slow.until(func() bool { return slow.same(full) }), "a slow reader does not arrive at the state")
-	f.must(O2, tail.until(map[driver.ShardID]driver.Seq{"s": driver.Seq(w.n)}), "a slow tail does not arrive at entry %d: %v", w.n, tail.at)
+	f.must(O2, tail.until(map[driver.ShardID]driver.Seq{"s": driver.Seq(w.n)}),
+		"a slow tail does not arrive at entry %d: %v", w.n, tail.at)
 }
 
 // appender appends to a shard and trims it.
@@ -467,7 +492,8 @@ func idleIsQuiet(f *fixture) {
 	cancel()
 	blocked.Wait()
 	f.must(O3, used.Writes == 0, "an idle namespace was written to %d times in %v", used.Writes, window)
-	f.must(O3, used.Reads <= polls(window, poll), "an idle namespace was read %d times in %v; want at most %d", used.Reads, window, polls(window, poll))
+	f.must(O3, used.Reads <= polls(window, poll), "an idle namespace was read %d times in %v; want at most %d",
+		used.Reads, window, polls(window, poll))
 	f.must(O3, used.Waits <= maxWaits, "an idle namespace was waited for %d times anew in %v", used.Waits, window)
 }
 
@@ -488,7 +514,7 @@ func quiet(used Calls, window, poll time.Duration) bool {
 	return used.Writes == 0 && used.Reads <= polls(window, poll) && used.Waits <= maxWaits
 }
 
-// idleFor waits about as long, and returns what was asked of the store meanwhile.
+// idleFor waits about as long, and returns the calls to the store meanwhile.
 func (f *fixture) idleFor(d time.Duration) (used Calls, window time.Duration) {
 	start, before := time.Now(), f.store.Calls()
 	timer := time.NewTimer(d)
@@ -498,11 +524,12 @@ func (f *fixture) idleFor(d time.Duration) (used Calls, window time.Duration) {
 	case <-f.ctx.Done():
 	}
 	after := f.store.Calls()
-	return Calls{Reads: after.Reads - before.Reads, Writes: after.Writes - before.Writes, Waits: after.Waits - before.Waits}, time.Since(start)
+	return Calls{Reads: after.Reads - before.Reads, Writes: after.Writes - before.Writes,
+		Waits: after.Waits - before.Waits}, time.Since(start)
 }
 
-// settled waits, for a bounded time, until calls that began to block have made what
-// reads they begin with, and only polls are left.
+// settled waits, for a bounded time, until calls that began to block have made
+// their first reads, and only polls are left.
 func (f *fixture) settled(poll time.Duration) {
 	for start := time.Now(); time.Since(start) < 5*time.Second && f.ctx.Err() == nil; {
 		if used, window := f.idleFor(100*time.Millisecond + 2*poll); used.Waits == 0 && quiet(used, window, poll) {
@@ -521,17 +548,21 @@ func prefixNoCrossTalk(f *fixture) {
 		m.commit(fences[shard], put("k", string(shard)), put("k/1", "x"), put("k0", "x"), appendOp(string(shard)))
 	}
 	for shard, fence := range fences {
-		f.must(A1, f.owner(shard) == seen(fence), "the record of shard %q is %+v; granted was %+v", shard, f.owner(shard), fence)
+		f.must(A1, f.owner(shard) == seen(fence), "the record of shard %q is %+v; granted was %+v", shard,
+			f.owner(shard), fence)
 		item, log := f.get(shard, "k"), f.log(shard, 0)
-		f.must(L2, item != nil && string(item.Value) == string(shard) && len(log) == 1 && string(log[0].Payload) == string(shard), "shard %q has the item %+v and the log %+v", shard, item, log)
+		f.must(L2, item != nil && string(item.Value) == string(shard) && len(log) == 1 &&
+			string(log[0].Payload) == string(shard), "shard %q has the item %+v and the log %+v", shard, item, log)
 	}
 	for prefix, want := range map[string]int{"": 3, "k": 3, "k/": 1, "k0": 1, "k/1": 1, "K": 0} {
 		items, err := f.read().List(f.ctx, "1", prefix)
-		f.must(L2, err == nil && len(items) == want, "listing %q gives %+v, %v; want %d items", prefix, items, err, want)
+		f.must(L2, err == nil && len(items) == want, "listing %q gives %+v, %v; want %d items", prefix, items, err,
+			want)
 	}
 	a.commit(fences["1"], del("k"), trim(1))
 	a.release(fences["1"])
-	f.must(L2, f.get("10", "k") != nil && f.get("1", "k/1") != nil && len(f.log("10", 0)) == 1, "deleting in shard 1 deleted in shard 10, or other keys")
+	f.must(L2, f.get("10", "k") != nil && f.get("1", "k/1") != nil && len(f.log("10", 0)) == 1,
+		"deleting in shard 1 deleted in shard 10, or other keys")
 	f.must(A1, f.owner("10") == seen(fences["10"]), "releasing shard 1 changed shard 10 to %+v", f.owner("10"))
 }
 
@@ -542,14 +573,18 @@ func namespaceNoCrossTalk(f *fixture) {
 	m := f.watch(f.open())
 	for _, suffix := range []string{"/s", "0", ".x", "/members"} {
 		open := func() driver.Backend {
-			b, err := f.tryOpen(func(ctx context.Context) (driver.Backend, error) { return f.store.OpenNamespace(ctx, suffix) })
+			b, err := f.tryOpen(func(ctx context.Context) (driver.Backend, error) {
+				return f.store.OpenNamespace(ctx, suffix)
+			})
 			f.setup("open the namespace "+suffix, err)
 			return b
 		}
 		b := open()
-		f.must(O1, b.Info().StoreID != home.b.Info().StoreID && b.Info().Namespace != home.b.Info().Namespace, "namespace %q shares name or identity with its neighbour", suffix)
+		f.must(O1, b.Info().StoreID != home.b.Info().StoreID && b.Info().Namespace != home.b.Info().Namespace,
+			"namespace %q shares name or identity with its neighbour", suffix)
 		v, err := b.Observe(f.ctx, driver.ObserveQuery{})
-		f.must(O1, err == nil && len(v.Members) == 0 && len(v.Shards) == 0, "a new namespace %q has the state %+v, %v", suffix, v, err)
+		f.must(O1, err == nil && len(v.Members) == 0 && len(v.Shards) == 0, "a new namespace %q has the state %+v, %v",
+			suffix, v, err)
 		tail := f.tail(b)
 		f.must(L4, len(tail.at) == 0, "a new namespace %q has the logs %v", suffix, tail.at)
 		n := f.joinOn(b, "a")
@@ -557,9 +592,12 @@ func namespaceNoCrossTalk(f *fixture) {
 		f.must(A1, r.Err == nil, "a shard of namespace %q whose name is held in another answers %v", suffix, r.Err)
 		w := n.write(r.Fence, 1, appendOp("other"), put("k", "other"))
 		f.must(A1, w.Err == nil, "a commit in namespace %q answers %v", suffix, w.Err)
-		f.must(L4, tail.until(map[driver.ShardID]driver.Seq{"s": 1}) && string(tail.got["s"][0].Payload) == "other", "the tail of namespace %q has %+v", suffix, tail.got)
+		f.must(L4, tail.until(map[driver.ShardID]driver.Seq{"s": 1}) && string(tail.got["s"][0].Payload) == "other",
+			"the tail of namespace %q has %+v", suffix, tail.got)
 	}
-	f.must(A1, f.owner("s") == seen(fence) && string(f.get("s", "k").Value) == "home" && len(f.log("s", 0)) == 1, "writes in other namespaces changed this one's shard to %+v, %+v", f.owner("s"), f.get("s", "k"))
+	f.must(A1, f.owner("s") == seen(fence) && string(f.get("s", "k").Value) == "home" && len(f.log("s", 0)) == 1,
+		"writes in other namespaces changed this one's shard to %+v, %+v", f.owner("s"), f.get("s", "k"))
 	home.acquire("after")
-	f.must(O1, m.until(func() bool { return m.shards["after"].Session == home.ID() }) && len(m.members) == 1 && len(m.shards) == 2, "the view has other namespaces' members %v or shards %v", m.members, m.shards)
+	f.must(O1, m.until(func() bool { return m.shards["after"].Session == home.ID() }) && len(m.members) == 1 &&
+		len(m.shards) == 2, "the view has other namespaces' members %v or shards %v", m.members, m.shards)
 }

@@ -11,9 +11,9 @@ import (
 // systemConfig has the members of a run reach the first server only, as they would
 // their agent.
 func systemConfig(t *testing.T, members, parallel int) system.Config {
-	return outage.Lanes(t, Opener(), parallel, func() outage.Lane {
+	return outage.SystemConfig(t, Opener(), parallel, func() outage.Deployment {
 		cluster := servers.NewCluster(t, servers.Consul, members, nil)
-		return outage.Lane{
+		return outage.Deployment{
 			Servers: cluster.Members(),
 			Addrs:   cluster.Addrs()[:1],
 			Settings: func(through []string, namespace string) any {
@@ -24,7 +24,7 @@ func systemConfig(t *testing.T, members, parallel int) system.Config {
 }
 
 // TestSystem is run with more seeds as -args -system.seeds=100.
-func TestSystem(t *testing.T) { system.Run(t, systemConfig(t, 1, system.Lanes())) }
+func TestSystem(t *testing.T) { system.Run(t, systemConfig(t, 1, system.Parallel())) }
 
 // TestSystemThree runs on three.
 func TestSystemThree(t *testing.T) {
@@ -35,7 +35,7 @@ func TestSystemThree(t *testing.T) {
 
 // TestControl takes the fence away, and expects the damage.
 func TestControl(t *testing.T) {
-	c := systemConfig(t, 1, system.Lanes())
+	c := systemConfig(t, 1, system.Parallel())
 	c.Control, c.Seeds = true, 1
 	system.Run(t, c)
 }

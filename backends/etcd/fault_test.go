@@ -29,9 +29,9 @@ func TestClusterStruck(t *testing.T) {
 	client := newClient(t, c)
 	b := intercept.Wrap(openOn(t, c, Options{}), impatient)
 	n, seen := 0, driver.WriteNo(0)
-	sqlfault.StrikeWhileWriting(t, b, 9, func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, b, 9, func(ctx context.Context) (int, error) {
 		// Inject a fault only after progress.
-		if page, err := b.ReadLog(ctx, "struck", 0, 1); err != nil || page.Head.Number < seen+10 {
+		if page, err := b.ReadLog(ctx, "faulted", 0, 1); err != nil || page.Head.Number < seen+10 {
 			return 0, nil
 		} else {
 			seen = page.Head.Number

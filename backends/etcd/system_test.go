@@ -9,9 +9,9 @@ import (
 )
 
 func systemConfig(t *testing.T, members, parallel int) system.Config {
-	return outage.Lanes(t, Opener(), parallel, func() outage.Lane {
+	return outage.SystemConfig(t, Opener(), parallel, func() outage.Deployment {
 		cluster := servers.NewCluster(t, servers.Etcd, members, nil)
-		return outage.Lane{
+		return outage.Deployment{
 			Servers: cluster.Members(),
 			Addrs:   cluster.Addrs(),
 			Settings: func(through []string, namespace string) any {
@@ -22,7 +22,7 @@ func systemConfig(t *testing.T, members, parallel int) system.Config {
 }
 
 // TestSystem is run with more seeds as -args -system.seeds=100.
-func TestSystem(t *testing.T) { system.Run(t, systemConfig(t, 1, system.Lanes())) }
+func TestSystem(t *testing.T) { system.Run(t, systemConfig(t, 1, system.Parallel())) }
 
 // TestSystemCluster runs on three.
 func TestSystemCluster(t *testing.T) {
@@ -33,7 +33,7 @@ func TestSystemCluster(t *testing.T) {
 
 // TestControl takes the fence away, and expects the damage.
 func TestControl(t *testing.T) {
-	c := systemConfig(t, 1, system.Lanes())
+	c := systemConfig(t, 1, system.Parallel())
 	c.Control, c.Seeds = true, 1
 	system.Run(t, c)
 }

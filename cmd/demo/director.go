@@ -127,7 +127,7 @@ func (d *director) killAndRestart(ctx context.Context) error {
 	w := d.watchMoves(s.node + " killed")
 	owned := d.history.owned(s.node)
 	d.history.strike(s.node, sigKill, monotonic())
-	if err := s.child.Strike(); err != nil {
+	if err := s.child.SendKill(); err != nil {
 		return err
 	}
 	d.say(toneChaos, "%s killed with SIGKILL; it owned %s", s.node, count(len(owned), "airport"))

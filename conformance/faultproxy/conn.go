@@ -26,7 +26,7 @@ type Conn struct {
 	mu      sync.Mutex
 	faults  Faults
 	mute    bool          // the server was never dialled
-	changed chan struct{} // closed, and replaced, at each change of what is guarded by mu
+	changed chan struct{} // closed, and replaced, at each change of the fields guarded by mu
 	server  *net.TCPConn  // nil until dialled
 	over    bool          // both sides are closed, or about to be
 	pumps   [2]*pump      // by direction; nil until dialled
@@ -50,8 +50,8 @@ func (c *Conn) Set(f Faults) error {
 	return nil
 }
 
-// Reset cuts the connection with a reset on both sides. What is held is lost.
-// The connection's goroutines end soon after.
+// Reset cuts the connection with a reset on both sides. Held bytes are lost. The
+// connection's goroutines end soon after.
 func (c *Conn) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,8 +100,8 @@ func (c *Conn) resetLocked() {
 	c.proxy.count(func(s *Stats) { s.Resets++ })
 }
 
-// abort closes a connection so that its peer sees a reset. What could fail is
-// only that it is closed already.
+// abort closes a connection so that its peer sees a reset. It fails only if the
+// connection is closed already.
 func abort(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()
@@ -140,7 +140,7 @@ func (c *Conn) close() {
 	}
 }
 
-// drain reads and drops what a muted client sends, until either end gives up.
+// drain reads and drops a muted client's bytes, until either end gives up.
 func (c *Conn) drain() {
 	buf := make([]byte, 4<<10)
 	for {

@@ -1,15 +1,15 @@
 // Package faultproxy is a TCP proxy for tests that stands between a client and a
-// real server and does to the bytes what a bad network does: loses them, holds
-// them and delivers them late, slows them down, repeats them, cuts the
-// connection with a reset or without a word.
+// real server and treats the bytes as a bad network does: loses them, holds them
+// and delivers them late, slows them down, repeats them, cuts the connection with a
+// reset or silently.
 //
-// [New] listens on loopback and forwards to one server. [Proxy.Set] changes what
-// happens, for open and new connections or, with [Proxy.SetNew], for new ones
-// only; a [Conn] can be treated by itself. The proxy does not look into what it
-// carries, so TLS passes through untouched; with a [Framer] for the protocol it
-// counts requests, and a [Flow.Decide] function can lose or repeat single ones.
-// [Proxy.Stats] counts connections, bytes and frames, and [Proxy.Wait] blocks
-// until the counts are as a test wants them, so that no test needs to sleep:
+// [New] listens on loopback and forwards to one server. [Proxy.Set] changes the
+// faults, for open and new connections or, with [Proxy.SetNew], for new ones only;
+// a [Conn] can be treated by itself. The proxy does not parse the bytes, so TLS
+// passes through untouched; with a [Framer] for the protocol it counts requests,
+// and a [Flow.Decide] function can lose or repeat single ones. [Proxy.Stats] counts
+// connections, bytes and frames, and [Proxy.Wait] blocks until the counts are as a
+// test wants them, so that no test needs to sleep:
 //
 //	p.Set(faultproxy.Faults{Replies: faultproxy.Flow{Hold: true}})
 //	go client.Commit(...)

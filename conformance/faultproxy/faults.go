@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Faults is what a proxy does to a connection. The zero Faults forwards
-// everything at once.
+// Faults are the faults of a connection. The zero Faults forwards everything at
+// once.
 type Faults struct {
 	Requests Flow // from the client to the server
 	Replies  Flow // from the server to the client
 	// Mute accepts connections and never answers: the server is not dialled, and
-	// what the client sends is dropped. It is decided when a connection is
-	// accepted; lifting it resets those that it muted.
+	// the client's bytes are dropped. It is decided when a connection is accepted;
+	// lifting it resets those that it muted.
 	Mute bool
 }
 
-// Flow is what a proxy does to one direction of a connection.
+// Flow has the faults of one direction of a connection.
 type Flow struct {
-	// Swallow loses everything, the end of the stream included, and what is held
+	// Swallow loses everything, the end of the stream included, and the bytes held
 	// or delayed at that moment as well. See the package comment for what happens
 	// when it is lifted. It goes before all else.
 	Swallow bool
 	// Hold keeps everything, in order and the end of the stream included, until it
 	// is lifted. When Options.MaxHeld bytes are kept the sender is no longer read.
 	Hold bool
-	// Latency delays every piece by this much after it was read. 0 is none.
+	// Latency delays every piece by this much after it was read. Default 0.
 	Latency time.Duration
-	// Drip forwards single bytes, this far apart. 0 forwards what there is.
+	// Drip forwards single bytes, this far apart. 0 forwards all bytes at once.
 	Drip time.Duration
 	// Decide is asked about each frame, in the order of the stream; nil passes
 	// all. It needs a Framer for this direction, and must not keep or change the
@@ -36,7 +36,7 @@ type Flow struct {
 	Decide func(frame []byte) Verdict
 }
 
-// Verdict is what happens to one frame.
+// Verdict is the treatment of one frame.
 type Verdict uint8
 
 // The verdicts.
@@ -54,7 +54,7 @@ func BlackHole() Faults {
 }
 
 // Framer returns the length of the first frame of b, which may be more than b
-// holds; 0 if b is too short to tell; or a negative number if b does not start
+// holds; 0 if b is too short to decide; or a negative number if b does not start
 // with a frame, after which the rest of the stream passes unframed. It is called
 // again with the same bytes and more behind them, must not keep or change b, and
 // must be safe for concurrent use.

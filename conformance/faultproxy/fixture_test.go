@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// bound is how long a test waits for what must happen.
+// bound is how long a test waits for an event that must happen.
 const bound = 20 * time.Second
 
 // server answers each line with "re:" and the line, and keeps what it received.
@@ -85,7 +85,7 @@ func (s *server) serve(c net.Conn) {
 		s.note(func() { s.got.Write(b) })
 		if b[0] == '\n' {
 			if _, err := c.Write(append([]byte("re:"), line...)); err != nil {
-				continue // the next read tells
+				continue // the next read fails
 			}
 			line = nil
 		}
@@ -141,7 +141,8 @@ func setup(t *testing.T, o *Options) *fixture {
 			t.Errorf("Close: %v", err)
 		}
 		if st := p.Stats(); st.Open != 0 || st.Requests.Held != 0 || st.Replies.Held != 0 {
-			t.Errorf("after Close there are %d connections open, %d and %d bytes held", st.Open, st.Requests.Held, st.Replies.Held)
+			t.Errorf("after Close there are %d connections open, %d and %d bytes held", st.Open, st.Requests.Held,
+				st.Replies.Held)
 		}
 	})
 	return f
@@ -220,9 +221,8 @@ func (c *client) wantReset() {
 	}
 }
 
-// wantSilence wants that nothing, not even an end, is there to be read. That
-// nothing will come is not waited for: what would bring it has been seen to be
-// lost.
+// wantSilence wants that nothing, not even an end, is there to be read. It does not
+// wait for silence: the bytes that could come have been seen to be lost.
 func (c *client) wantSilence() {
 	c.t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {

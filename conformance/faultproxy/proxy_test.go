@@ -101,7 +101,7 @@ func TestHoldRequestsAndReleaseLater(t *testing.T) {
 	f.s.received(t, "a\nb\n")
 }
 
-// A client that gave up does not take back what it sent: the late request that
+// A client that gave up does not take back its request: the late request that
 // fencing is for.
 func TestHeldRequestOutlivesItsClient(t *testing.T) {
 	t.Parallel()
@@ -454,7 +454,8 @@ func TestOneConnectionOnly(t *testing.T) {
 	f.wait("two connections", func(s Stats) bool { return s.Open == 2 })
 	conns := f.Conns()
 	if len(conns) != 2 || conns[0].Client().String() != a.LocalAddr().String() {
-		t.Fatalf("%d connections, the first of client %v; want 2, the first of %v", len(conns), conns[0].Client(), a.LocalAddr())
+		t.Fatalf("%d connections, the first of client %v; want 2, the first of %v", len(conns), conns[0].Client(),
+			a.LocalAddr())
 	}
 	if err := conns[0].Set(swallowReplies); err != nil {
 		t.Fatal(err)
@@ -537,7 +538,8 @@ func TestClosed(t *testing.T) {
 	if err := <-waited; !errors.Is(err, ErrClosed) {
 		t.Errorf("Wait = %v, want ErrClosed", err)
 	}
-	for name, err := range map[string]error{"Set": f.Set(Faults{}), "SetNew": f.SetNew(Faults{}), "Refuse": f.Refuse(), "Admit": f.Admit()} {
+	for name, err := range map[string]error{"Set": f.Set(Faults{}), "SetNew": f.SetNew(Faults{}), "Refuse": f.Refuse(),
+		"Admit": f.Admit()} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s = %v, want ErrClosed", name, err)
 		}
@@ -575,7 +577,8 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	faults.Go(func() {
-		all := []Faults{{}, BlackHole(), holdRequests, holdReplies, {Mute: true}, {Requests: Flow{Decide: decide("x", Duplicate)}},
+		all := []Faults{{}, BlackHole(), holdRequests, holdReplies, {Mute: true},
+			{Requests: Flow{Decide: decide("x", Duplicate)}},
 			{Replies: Flow{Drip: time.Millisecond}}, {Requests: Flow{Latency: time.Millisecond}}}
 		pace := time.NewTicker(200 * time.Microsecond) // leaves the processors to the clients
 		defer pace.Stop()

@@ -8,8 +8,8 @@ import (
 )
 
 // pump carries one direction of a connection: one goroutine reads into a queue,
-// another forwards from it. What a fault does is decided when the queue is left,
-// so that it applies to what waits as well.
+// another forwards from it. Faults apply when bytes leave the queue, so that they
+// apply to waiting bytes as well.
 type pump struct {
 	c        *Conn
 	dir      direction
@@ -70,7 +70,7 @@ func (p *pump) room() bool {
 	}
 }
 
-// take queues what was read, by frames where there is a framer.
+// take queues the bytes read, by frames where there is a framer.
 func (p *pump) take(b []byte) {
 	if p.framer == nil {
 		p.put(b)
@@ -162,15 +162,15 @@ func (p *pump) write() {
 			if x.reset {
 				p.c.Reset()
 			} else {
-				_ = p.dst.CloseWrite() // fails only if the receiver has gone, which its own reader tells
+				_ = p.dst.CloseWrite() // fails only if the receiver has gone, which its own reader reports
 			}
 			return
 		}
 		n, err := p.dst.Write(x.data)
 		p.c.mu.Lock()
 		p.hold(-len(x.data))
-		// The receiver has gone, and its own reader says so. What it sent before may
-		// be waiting in the other direction, so the connection is not cut here.
+		// The receiver has gone, and its own reader reports it. Its earlier bytes
+		// may be waiting in the other direction, so the connection is not cut here.
 		p.lost = p.lost || err != nil
 		p.c.proxy.count(func(s *Stats) {
 			s.flow(p.dir).Forwarded += int64(n)
@@ -217,8 +217,8 @@ func (p *pump) wait(changed <-chan struct{}, pause time.Duration) {
 	}
 }
 
-// pop takes what the faults let pass now. If nothing, pause says how long to
-// wait unless something changes, 0 for ever. The caller holds c.mu.
+// pop takes the bytes that the faults let pass now. Without any, pause is the time
+// to wait unless something changes, 0 for ever. The caller holds c.mu.
 func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration) {
 	f := p.c.faults.flow(p.dir)
 	if f.Swallow || p.lost {
@@ -245,8 +245,8 @@ func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration)
 	return x, true, false, 0
 }
 
-// discard loses what is queued, and reports whether the end was among it. The
-// caller holds c.mu.
+// discard loses the queue, and reports whether the end was among it. The caller
+// holds c.mu.
 func (p *pump) discard() (ended bool) {
 	n := 0
 	for _, x := range p.queue {
@@ -264,7 +264,7 @@ func (p *pump) discard() (ended bool) {
 	return ended
 }
 
-// abandon counts as lost what the end of the connection left in the queue.
+// abandon counts as lost the bytes that the end of the connection left in the queue.
 func (p *pump) abandon() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()

@@ -2,7 +2,7 @@ package faultproxy
 
 import "context"
 
-// Stats counts what a proxy did since it was made.
+// Stats are the counts of a proxy since it was made.
 type Stats struct {
 	Accepted   int64 // connections accepted
 	Open       int64 // of them, those not ended yet
@@ -65,7 +65,7 @@ func (p *Proxy) Wait(ctx context.Context, cond func(Stats) bool) error {
 	}
 }
 
-// count changes the counts and wakes who waits for them.
+// count changes the counts and wakes the goroutines that wait for them.
 func (p *Proxy) count(f func(*Stats)) {
 	p.countMu.Lock()
 	defer p.countMu.Unlock()

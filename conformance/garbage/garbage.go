@@ -1,8 +1,8 @@
 // Package garbage has one compromised member write garbage to a store, as fast as it
-// can, beside members run by core: shards' records, heads, log entries, and the members'
-// and heartbeats' records of its own. The others keep their
-// leases on the shards that it leaves alone, their memory stays bounded, and their log
-// names each damaged record once a minute at most. It is for the tests of backends.
+// can, beside members run by core: shards' records, heads, log entries, and its own
+// member's and heartbeat's records. The others keep their leases on the shards that it
+// leaves alone, their memory stays bounded, and their log names each damaged record once
+// a minute at most. It is for the tests of backends.
 package garbage
 
 import (
@@ -65,7 +65,8 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 	}
 	t.Cleanup(func() { culprit.Close() })
 	session := driver.SessionID("culprit")
-	if _, err := culprit.Join(t.Context(), driver.Member{Session: session, Node: "culprit", TTL: 10 * time.Minute}); err != nil {
+	if _, err := culprit.Join(t.Context(),
+		driver.Member{Session: session, Node: "culprit", TTL: 10 * time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	before := heap()
@@ -96,9 +97,11 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 			}
 		}
 	}
-	t.Logf("%d records written in %v, %d refused; %d commits to the other shards; heap %d KiB before, %d after, %d at most with garbage; "+
+	t.Logf("%d records written in %v, %d refused; %d commits to the other shards; heap %d KiB before, %d after, %d at "+
+		"most with garbage; "+
 		"%d records named, at most %d times by one member; damage in the view of one: %d",
-		written.Load(), during, refused.Load(), commits, before>>10, after>>10, peak.Load()>>10, len(w.lines), most, members[0].View().DamagedTotal)
+		written.Load(), during, refused.Load(), commits, before>>10, after>>10, peak.Load()>>10, len(w.lines), most,
+		members[0].View().DamagedTotal)
 	// A machine on which a file takes that long to be written costs leases by itself.
 	judge := t.Errorf
 	if pause := time.Duration(still.Load()); pause > ttl/3 && len(w.events) > 0 {
@@ -109,7 +112,8 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 		judge("%s", event)
 	}
 	if written.Load() == 0 || commits == 0 || len(w.lines) == 0 {
-		t.Errorf("%d records of garbage, %d commits, %d records named: this shows nothing", written.Load(), commits, len(w.lines))
+		t.Errorf("%d records of garbage, %d commits, %d records named: this shows nothing", written.Load(), commits,
+			len(w.lines))
 	}
 	if after > before+growth {
 		t.Errorf("the heap grew by %d bytes, want at most %d", after-before, growth)
@@ -118,7 +122,10 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 
 // spoil writes garbage of every kind over the records of shards and of a session, until ctx
 // ends, as the writer with number n.
-func spoil(ctx context.Context, store *conformance.Store, n int, shards []string, session string, written, refused *atomic.Int64) {
+func spoil(
+	ctx context.Context, store *conformance.Store, n int, shards []string, session string, written,
+	refused *atomic.Int64,
+) {
 	var large time.Time
 	kinds := []conformance.Tampering{conformance.CorruptShard, conformance.CorruptHead, conformance.CorruptEntry,
 		conformance.CorruptMember, conformance.CorruptBeat, conformance.ImpossibleShard}
@@ -153,8 +160,8 @@ func measure(ctx context.Context, peak *atomic.Uint64) {
 	}
 }
 
-// standstill writes a file of its own over and over until ctx ends, and returns the
-// longest that took: by no lock or connection that garbage could be in the way of.
+// standstill writes its own file over and over until ctx ends, and returns the
+// longest time of a write. It uses no lock or connection that garbage could block.
 func standstill(ctx context.Context, dir string) (longest time.Duration) {
 	file, err := os.Create(filepath.Join(dir, "control"))
 	if err != nil {
@@ -175,7 +182,7 @@ func standstill(ctx context.Context, dir string) (longest time.Duration) {
 	return longest
 }
 
-// heap is what is in use after a collection.
+// heap is the memory in use after a collection.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -184,7 +191,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// witness notes what the honest members go through.
+// witness records the events of the honest members.
 type witness struct {
 	mu      sync.Mutex
 	judging bool
@@ -251,24 +258,25 @@ func (w *witness) run(t *testing.T, store *conformance.Store, node string, shard
 	}
 	t.Cleanup(func() { b.Close() })
 	isGood := func(f core.Fence) bool { return f.Shard[0] == 'g' }
-	e, err := core.NewElector(b, &core.Options{TTL: ttl, Node: node, Logger: slog.New(&lines{w: w, node: node}), Hooks: core.Hooks{
-		OnRevoke: func(e *core.RevokedError) {
-			if isGood(e.Fence) {
-				w.note("%s lost %s: %v", node, e.Fence.Shard, e.Cause)
-			}
-		},
-		OnSession: func(ev core.SessionEvent) {
-			switch ev.Kind {
-			case core.SessionLapsed, core.SessionLost, core.SessionHalted:
-				w.note("%s: %s: %v", node, ev.Kind, ev.Err)
-			}
-		},
-		OnPeer: func(ev core.PeerEvent) {
-			if ev.Kind == core.PeerEvicted {
-				w.note("%s evicted %s", node, ev.Peer.Node)
-			}
-		},
-	}})
+	e, err := core.NewElector(b, &core.Options{TTL: ttl, Node: node, Logger: slog.New(&lines{w: w, node: node}),
+		Hooks: core.Hooks{
+			OnRevoke: func(e *core.RevokedError) {
+				if isGood(e.Fence) {
+					w.note("%s lost %s: %v", node, e.Fence.Shard, e.Cause)
+				}
+			},
+			OnSession: func(ev core.SessionEvent) {
+				switch ev.Kind {
+				case core.SessionLapsed, core.SessionLost, core.SessionHalted:
+					w.note("%s: %s: %v", node, ev.Kind, ev.Err)
+				}
+			},
+			OnPeer: func(ev core.PeerEvent) {
+				if ev.Kind == core.PeerEvicted {
+					w.note("%s evicted %s", node, ev.Peer.Node)
+				}
+			},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,8 +60,8 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Check judges a history by every validator, and returns what it found, none if the
-// history is good. A nil o is the zero Options. It is safe for concurrent use, and
+// Check judges a history by every validator, and returns their findings, none for a
+// good history. A nil o is the zero Options. It is safe for concurrent use, and
 // takes O(n log n).
 func Check(h *History, o *Options) []Finding {
 	if o == nil {
@@ -93,7 +93,8 @@ func traffic(h *History, o *Options) []Finding {
 	} {
 		if c.got < c.want {
 			out = append(out, Finding{Rule: "traffic", Check: CheckTraffic,
-				Message: fmt.Sprintf("%d %s are in the history, and fewer than %d prove nothing: run longer, or with fewer faults", c.got, c.what, c.want)})
+				Message: fmt.Sprintf("%d %s are in the history, and fewer than %d prove nothing: run longer, or with "+
+					"fewer faults", c.got, c.what, c.want)})
 		}
 	}
 	return out

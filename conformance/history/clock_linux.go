@@ -12,7 +12,8 @@ import (
 func Now() Instant {
 	const clockMonotonic = 1
 	var ts syscall.Timespec
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)),
+		0); errno != 0 {
 		panic("tenure: history: the kernel has no monotonic clock: " + errno.Error())
 	}
 	return Instant(ts.Nano())

@@ -67,29 +67,42 @@ func good() *History {
 		return es
 	}
 	ops := []Operation{
-		joinA:     {Process: "a", Kind: Join, Call: 1, Return: 2, Outcome: OK, Session: "sa", Node: "n1"},
-		joinB:     {Process: "b", Kind: Join, Call: 3, Return: 4, Outcome: OK, Session: "sb", Node: "n2"},
-		acquireA:  {Process: "a", Kind: Acquire, Call: 10, Return: 20, Outcome: OK, Session: "sa", Granted: fence("sa", 5)},
-		trustA:    {Process: "a", Kind: Trust, Call: 21, Return: 21, Outcome: OK, Fence: fence("sa", 5), Until: 300},
-		commit1:   {Process: "a", Kind: Commit, Call: 30, Return: 40, Outcome: OK, Fence: fence("sa", 5), Number: 1, Nonce: 11, Entries: []Entry{entry1}, Head: head(1, 1, 11, 5)},
-		commit2:   {Process: "a", Kind: Commit, Call: 50, Return: 60, Outcome: Unknown, Fence: fence("sa", 5), Number: 2, Nonce: 12, Entries: unnumbered(entry2, entry3)},
-		read1:     {Process: "a", Kind: Read, Call: 70, Return: 80, Outcome: OK, Entries: []Entry{entry1, entry2, entry3}, Head: head(2, 3, 12, 5)},
+		joinA: {Process: "a", Kind: Join, Call: 1, Return: 2, Outcome: OK, Session: "sa", Node: "n1"},
+		joinB: {Process: "b", Kind: Join, Call: 3, Return: 4, Outcome: OK, Session: "sb", Node: "n2"},
+		acquireA: {Process: "a", Kind: Acquire, Call: 10, Return: 20, Outcome: OK, Session: "sa",
+			Granted: fence("sa", 5)},
+		trustA: {Process: "a", Kind: Trust, Call: 21, Return: 21, Outcome: OK, Fence: fence("sa", 5), Until: 300},
+		commit1: {Process: "a", Kind: Commit, Call: 30, Return: 40, Outcome: OK, Fence: fence("sa", 5), Number: 1,
+			Nonce: 11, Entries: []Entry{entry1}, Head: head(1, 1, 11, 5)},
+		commit2: {Process: "a", Kind: Commit, Call: 50, Return: 60, Outcome: Unknown, Fence: fence("sa", 5),
+			Number: 2, Nonce: 12, Entries: unnumbered(entry2, entry3)},
+		read1: {Process: "a", Kind: Read, Call: 70, Return: 80, Outcome: OK,
+			Entries: []Entry{entry1, entry2, entry3}, Head: head(2, 3, 12, 5)},
 		distrustA: {Process: "a", Kind: Distrust, Call: 100, Return: 100, Outcome: OK, Fence: fence("sa", 5)},
 		evictA:    {Process: "b", Kind: Evict, Call: 110, Return: 120, Outcome: OK, Session: "sb", Target: "sa"},
-		acquireB:  {Process: "b", Kind: Acquire, Call: 130, Return: 140, Outcome: OK, Session: "sb", Seen: held("sa", 5), Granted: fence("sb", 9), Head: head(2, 3, 12, 5)},
-		trustB:    {Process: "b", Kind: Trust, Call: 141, Return: 141, Outcome: OK, Fence: fence("sb", 9), Until: 1000},
-		fencedA:   {Process: "a", Kind: Commit, Call: 150, Return: 160, Outcome: Refused, Reason: ReasonFenced, Current: held("sb", 9), Fence: fence("sa", 5), Number: 3, Nonce: 99},
-		commit3:   {Process: "b", Kind: Commit, Call: 170, Return: 180, Outcome: OK, Fence: fence("sb", 9), Number: 3, Nonce: 13, Entries: []Entry{entry4}, Head: head(3, 4, 13, 9)},
-		apply1:    {Process: "f", Kind: Apply, Call: 200, Return: 200, Outcome: OK, Entries: []Entry{entry1}},
-		apply2:    {Process: "f", Kind: Apply, Call: 201, Return: 201, Outcome: OK, Entries: []Entry{entry2}},
-		apply3:    {Process: "f", Kind: Apply, Call: 202, Return: 202, Outcome: OK, Entries: []Entry{entry3}},
-		apply4:    {Process: "f", Kind: Apply, Call: 203, Return: 203, Outcome: OK, Entries: []Entry{entry4}},
-		transferB: {Process: "b", Kind: Transfer, Call: 210, Return: 220, Outcome: OK, Session: "sb", Fence: fence("sb", 9), Target: "sb", Granted: fence("sb", 12), Head: head(3, 4, 13, 9)},
-		numberB:   {Process: "b", Kind: Commit, Call: 230, Return: 240, Outcome: Refused, Reason: ReasonNumber, Fence: fence("sb", 12), Number: 3, Nonce: 14},
-		releaseB:  {Process: "b", Kind: Release, Call: 250, Return: 260, Outcome: OK, Session: "sb", Fence: fence("sb", 12)},
-		acquireC:  {Process: "a.2", Kind: Acquire, Call: 270, Return: 280, Outcome: OK, Session: "sc", Seen: held("", 12), Granted: fence("sc", 15), Head: head(3, 4, 13, 9)},
-		heldB:     {Process: "b", Kind: Acquire, Call: 275, Return: 285, Outcome: Refused, Reason: ReasonHeld, Session: "sb", Seen: held("", 12), Current: held("sc", 15)},
-		read2:     {Process: "a.2", Kind: Read, Call: 290, Return: 310, Outcome: OK, After: 3, Entries: []Entry{entry4}, Head: head(3, 4, 13, 9)},
+		acquireB: {Process: "b", Kind: Acquire, Call: 130, Return: 140, Outcome: OK, Session: "sb",
+			Seen: held("sa", 5), Granted: fence("sb", 9), Head: head(2, 3, 12, 5)},
+		trustB: {Process: "b", Kind: Trust, Call: 141, Return: 141, Outcome: OK, Fence: fence("sb", 9), Until: 1000},
+		fencedA: {Process: "a", Kind: Commit, Call: 150, Return: 160, Outcome: Refused, Reason: ReasonFenced,
+			Current: held("sb", 9), Fence: fence("sa", 5), Number: 3, Nonce: 99},
+		commit3: {Process: "b", Kind: Commit, Call: 170, Return: 180, Outcome: OK, Fence: fence("sb", 9), Number: 3,
+			Nonce: 13, Entries: []Entry{entry4}, Head: head(3, 4, 13, 9)},
+		apply1: {Process: "f", Kind: Apply, Call: 200, Return: 200, Outcome: OK, Entries: []Entry{entry1}},
+		apply2: {Process: "f", Kind: Apply, Call: 201, Return: 201, Outcome: OK, Entries: []Entry{entry2}},
+		apply3: {Process: "f", Kind: Apply, Call: 202, Return: 202, Outcome: OK, Entries: []Entry{entry3}},
+		apply4: {Process: "f", Kind: Apply, Call: 203, Return: 203, Outcome: OK, Entries: []Entry{entry4}},
+		transferB: {Process: "b", Kind: Transfer, Call: 210, Return: 220, Outcome: OK, Session: "sb",
+			Fence: fence("sb", 9), Target: "sb", Granted: fence("sb", 12), Head: head(3, 4, 13, 9)},
+		numberB: {Process: "b", Kind: Commit, Call: 230, Return: 240, Outcome: Refused, Reason: ReasonNumber,
+			Fence: fence("sb", 12), Number: 3, Nonce: 14},
+		releaseB: {Process: "b", Kind: Release, Call: 250, Return: 260, Outcome: OK, Session: "sb",
+			Fence: fence("sb", 12)},
+		acquireC: {Process: "a.2", Kind: Acquire, Call: 270, Return: 280, Outcome: OK, Session: "sc",
+			Seen: held("", 12), Granted: fence("sc", 15), Head: head(3, 4, 13, 9)},
+		heldB: {Process: "b", Kind: Acquire, Call: 275, Return: 285, Outcome: Refused, Reason: ReasonHeld,
+			Session: "sb", Seen: held("", 12), Current: held("sc", 15)},
+		read2: {Process: "a.2", Kind: Read, Call: 290, Return: 310, Outcome: OK, After: 3, Entries: []Entry{entry4},
+			Head: head(3, 4, 13, 9)},
 	}
 	for i := range ops {
 		ops[i].ID = int64(i + 1)
@@ -140,23 +153,30 @@ func TestDamage(t *testing.T) {
 			damage: func(ops []Operation) { ops[acquireA].Granted.Token = 0 }},
 		{name: "a token granted twice", check: CheckTokens, rule: "S2", text: "token 5 was granted to both sa and sb",
 			damage: func(ops []Operation) { ops[acquireB].Granted.Token = 5 }},
-		{name: "a token that is too low for the namespace", check: CheckTokens, rule: "S2", text: `token 8 was granted after token 9 of shard "s"`,
-			add: []Operation{{Process: "b", Kind: Acquire, Shard: "other", Call: 400, Return: 410, Outcome: OK, Session: "sb",
+		{name: "a token that is too low for the namespace", check: CheckTokens, rule: "S2",
+			text: `token 8 was granted after token 9 of shard "s"`,
+			add: []Operation{{Process: "b", Kind: Acquire, Shard: "other", Call: 400, Return: 410, Outcome: OK,
+				Session: "sb",
 				Granted: driver.Fence{Shard: "other", Session: "sb", Token: 8}}}},
 
-		{name: "trust beyond the takeover", check: CheckOverlap, rule: "S1", text: "a trusted sa:5 and b trusted sb:9 at the same time for 1 microseconds, the longest of 1 overlaps",
+		{name: "trust beyond the takeover", check: CheckOverlap, rule: "S1",
+			text:   "a trusted sa:5 and b trusted sb:9 at the same time for 1 microseconds, the longest of 1 overlaps",
 			damage: func(ops []Operation) { ops[distrustA].Call = 150 }},
 		{name: "trust beyond a preemption and the notice", check: CheckOverlap, rule: "S1", text: "for 1 microseconds",
-			damage: func(ops []Operation) { ops[distrustA].Call, ops[acquireB].Preempt = 150, true }, o: &Options{Notice: 8}},
+			damage: func(ops []Operation) { ops[distrustA].Call, ops[acquireB].Preempt = 150, true },
+			o:      &Options{Notice: 8}},
 
-		{name: "an entry that changed", check: CheckPrefix, rule: "T3", text: "entry 1 is token 5, number 1, digest x in one place and token 5, number 1, digest other in another",
+		{name: "an entry that changed", check: CheckPrefix, rule: "T3",
+			text:   "entry 1 is token 5, number 1, digest x in one place and token 5, number 1, digest other in another",
 			damage: func(ops []Operation) { ops[read1].Entries[0].Digest = "other" }},
-		{name: "an entry that nobody wrote", check: CheckPrefix, rule: "T3", text: "entry 5 has token 9, number 4, digest q, which no write",
+		{name: "an entry that nobody wrote", check: CheckPrefix, rule: "T3",
+			text: "entry 5 has token 9, number 4, digest q, which no write",
 			damage: func(ops []Operation) {
 				ops[read2].Entries = []Entry{entry4, {Seq: 5, Token: 9, Number: 4, Digest: "q"}}
 				ops[read2].Head = head(4, 5, 14, 9)
 			}},
-		{name: "an entry of a write that was refused", check: CheckPrefix, rule: "S16", text: "entry 2 has token 5, number 2, digest y, which only a write that was refused had",
+		{name: "an entry of a write that was refused", check: CheckPrefix, rule: "S16",
+			text:   "entry 2 has token 5, number 2, digest y, which only a write that was refused had",
 			damage: func(ops []Operation) { ops[commit2].Outcome, ops[commit2].Reason = Refused, "retry" }},
 		{name: "a gap in a page", check: CheckPrefix, rule: "L2", text: "has entry 3 where entry 2 belongs",
 			damage: func(ops []Operation) { ops[read1].Entries = []Entry{entry1, entry3} }},
@@ -174,19 +194,25 @@ func TestDamage(t *testing.T) {
 				low.Token = 4
 				ops[read1].Entries[2], ops[apply3].Entries = low, []Entry{low}
 			}},
-		{name: "an acknowledged entry that is missing", check: CheckPrefix, rule: "L2", text: "the head at entry 3, although entry 4 had been acknowledged",
+		{name: "an acknowledged entry that is missing", check: CheckPrefix, rule: "L2",
+			text:   "the head at entry 3, although entry 4 had been acknowledged",
 			damage: func(ops []Operation) { ops[read2].Entries, ops[read2].Head = nil, head(2, 3, 12, 5) }},
 
-		{name: "a number under a lower token", check: CheckTokenOrder, rule: "S3", text: "write 4 was accepted under token 5 after write 3 under token 9",
-			add: []Operation{{Process: "a", Kind: Commit, Shard: "s", Call: 165, Return: 190, Outcome: OK, Fence: fence("sa", 5), Number: 4, Nonce: 98, Head: head(4, 4, 98, 5)}}},
-		{name: "a later write under a lower token", check: CheckTokenOrder, rule: "S3", text: "a write under token 5 was accepted, although one under token 9",
+		{name: "a number under a lower token", check: CheckTokenOrder, rule: "S3",
+			text: "write 4 was accepted under token 5 after write 3 under token 9",
+			add: []Operation{{Process: "a", Kind: Commit, Shard: "s", Call: 165, Return: 190, Outcome: OK,
+				Fence: fence("sa", 5), Number: 4, Nonce: 98, Head: head(4, 4, 98, 5)}}},
+		{name: "a later write under a lower token", check: CheckTokenOrder, rule: "S3",
+			text: "a write under token 5 was accepted, although one under token 9",
 			damage: func(ops []Operation) {
 				ops[numberB].Outcome, ops[numberB].Fence, ops[numberB].Number = OK, fence("sa", 5), 0
 			}},
 
-		{name: "a zombie's write accepted", check: CheckSuperseded, rule: "S3", text: "write 3 was accepted under token 5, sent when token 9 was known to be granted",
+		{name: "a zombie's write accepted", check: CheckSuperseded, rule: "S3",
+			text:   "write 3 was accepted under token 5, sent when token 9 was known to be granted",
 			damage: func(ops []Operation) { ops[fencedA].Outcome = OK }},
-		{name: "a zombie's write accepted after a refusal that told", check: CheckSuperseded, rule: "S3", text: "sent when token 9 was known",
+		{name: "a zombie's write accepted after a refusal that showed the token", check: CheckSuperseded, rule: "S3",
+			text: "sent when token 9 was known",
 			damage: func(ops []Operation) {
 				ops[acquireB].Outcome = Unknown
 				ops[acquireB].Granted = driver.Fence{}
@@ -194,35 +220,46 @@ func TestDamage(t *testing.T) {
 				ops[transferB].Outcome = Unknown
 				ops[transferB].Granted = driver.Fence{}
 			}},
-		{name: "a write accepted after its release", check: CheckSuperseded, rule: "F1", text: "under token 12, sent when that lease had been released",
-			add: []Operation{{Process: "b", Kind: Commit, Shard: "s", Call: 262, Return: 265, Outcome: OK, Fence: fence("sb", 12), Number: 4, Nonce: 97, Head: head(4, 4, 97, 12)}}},
+		{name: "a write accepted after its release", check: CheckSuperseded, rule: "F1",
+			text: "under token 12, sent when that lease had been released",
+			add: []Operation{{Process: "b", Kind: Commit, Shard: "s", Call: 262, Return: 265, Outcome: OK,
+				Fence: fence("sb", 12), Number: 4, Nonce: 97, Head: head(4, 4, 97, 12)}}},
 
 		{name: "a number twice", check: CheckNumbers, rule: "S15", text: "two writes were accepted as number 3",
 			damage: func(ops []Operation) { ops[numberB].Outcome = OK }},
 		{name: "a number that nobody had", check: CheckNumbers, rule: "S15", text: "number 2 was skipped",
 			damage: func(ops []Operation) { ops[commit2].Outcome, ops[commit2].Reason = Refused, "retry" }},
-		{name: "an acknowledgement with another's head", check: CheckNumbers, rule: "S15", text: "acknowledged with the head of write 3, nonce 77",
+		{name: "an acknowledgement with another's head", check: CheckNumbers, rule: "S15",
+			text:   "acknowledged with the head of write 3, nonce 77",
 			damage: func(ops []Operation) { ops[commit3].Head.Nonce = 77 }},
-		{name: "entries that are not numbered on", check: CheckNumbers, rule: "L1", text: "write 2 appended 2 entries after entry 1, and left the head at 4",
+		{name: "entries that are not numbered on", check: CheckNumbers, rule: "L1",
+			text:   "write 2 appended 2 entries after entry 1, and left the head at 4",
 			damage: func(ops []Operation) { ops[commit2].Outcome, ops[commit2].Head = OK, head(2, 4, 12, 5) }},
 
-		{name: "a takeover from the living", check: CheckTakeover, rule: "A1", text: "sb took the shard from sa, which lived",
+		{name: "a takeover from the living", check: CheckTakeover, rule: "A1",
+			text:   "sb took the shard from sa, which lived",
 			damage: func(ops []Operation) { ops[evictA].Outcome = Refused }},
-		{name: "a takeover from the living, whose label was superseded before it joined", check: CheckTakeover, rule: "A1", text: "sb took the shard from sa, which lived",
+		{name: "a takeover from the living, whose label was superseded before it joined", check: CheckTakeover,
+			rule: "A1", text: "sb took the shard from sa, which lived",
 			damage: func(ops []Operation) {
 				ops[evictA].Outcome = Refused
 				ops[joinA].Call, ops[joinA].Return = 7, 8
 			},
-			add: []Operation{{Process: "a.0", Kind: Join, Call: 5, Return: 6, Outcome: OK, Session: "s0", Node: "n1", Supersede: true}}},
+			add: []Operation{{Process: "a.0", Kind: Join, Call: 5, Return: 6, Outcome: OK, Session: "s0", Node: "n1",
+				Supersede: true}}},
 
 		{name: "an id that joins again", check: CheckLife, rule: "M3", text: "session sa joined twice",
-			add: []Operation{{Process: "a", Kind: Join, Call: 400, Return: 410, Outcome: OK, Session: "sa", Node: "n1"}}},
+			add: []Operation{{Process: "a", Kind: Join, Call: 400, Return: 410, Outcome: OK, Session: "sa",
+				Node: "n1"}}},
 		{name: "two evictions of one session", check: CheckLife, rule: "M2", text: "session sa was evicted twice",
-			add: []Operation{{Process: "c", Kind: Evict, Call: 115, Return: 125, Outcome: OK, Session: "sc", Target: "sa"}}},
-		{name: "an eviction of a session that left", check: CheckLife, rule: "M2", text: "session sa was evicted although it had left",
-			add: []Operation{{Process: "a", Kind: Leave, Call: 102, Return: 104, Outcome: OK, Session: "sa"}}},
+			add: []Operation{{Process: "c", Kind: Evict, Call: 115, Return: 125, Outcome: OK, Session: "sc",
+				Target: "sa"}}},
+		{name: "an eviction of a session that left", check: CheckLife, rule: "M2",
+			text: "session sa was evicted although it had left",
+			add:  []Operation{{Process: "a", Kind: Leave, Call: 102, Return: 104, Outcome: OK, Session: "sa"}}},
 		{name: "a claim of the evicted", check: CheckLife, rule: "M1", text: "session sa took token 20 after its end",
-			add: []Operation{{Process: "a", Kind: Acquire, Shard: "other", Call: 121, Return: 125, Outcome: OK, Session: "sa",
+			add: []Operation{{Process: "a", Kind: Acquire, Shard: "other", Call: 121, Return: 125, Outcome: OK,
+				Session: "sa",
 				Granted: driver.Fence{Shard: "other", Session: "sa", Token: 20}}}},
 		{name: "a claim of one that left", check: CheckLife, rule: "M1", text: "session sb took token 20 after its end",
 			add: []Operation{
@@ -230,17 +267,22 @@ func TestDamage(t *testing.T) {
 				{Process: "b", Kind: Acquire, Shard: "other", Call: 420, Return: 430, Outcome: OK, Session: "sb",
 					Granted: driver.Fence{Shard: "other", Session: "sb", Token: 20}},
 			}},
-		{name: "an eviction by the evicted", check: CheckLife, rule: "M1", text: "session sa evicted sd after its own end",
-			add: []Operation{{Process: "a", Kind: Evict, Call: 121, Return: 125, Outcome: OK, Session: "sa", Target: "sd"}}},
-		{name: "a handover to the evicted", check: CheckLife, rule: "A5", text: "session sa was given token 12 after its end",
+		{name: "an eviction by the evicted", check: CheckLife, rule: "M1",
+			text: "session sa evicted sd after its own end",
+			add: []Operation{{Process: "a", Kind: Evict, Call: 121, Return: 125, Outcome: OK, Session: "sa",
+				Target: "sd"}}},
+		{name: "a handover to the evicted", check: CheckLife, rule: "A5",
+			text: "session sa was given token 12 after its end",
 			damage: func(ops []Operation) {
 				ops[transferB].Target, ops[transferB].Granted = "sa", fence("sa", 12)
 			}},
-		{name: "a handover by the evicted", check: CheckLife, rule: "M1", text: "session sb handed token 9 over after its own end",
+		{name: "a handover by the evicted", check: CheckLife, rule: "M1",
+			text: "session sb handed token 9 over after its own end",
 			damage: func(ops []Operation) {
 				ops[transferB].Target, ops[transferB].Granted = "sc", fence("sc", 12)
 			},
-			add: []Operation{{Process: "c", Kind: Evict, Call: 204, Return: 205, Outcome: OK, Session: "sc", Target: "sb"}}},
+			add: []Operation{{Process: "c", Kind: Evict, Call: 204, Return: 205, Outcome: OK, Session: "sc",
+				Target: "sb"}}},
 
 		{name: "two holders", check: linearizable.Lease, rule: "A1", text: "no order of its 10 operations (leases)",
 			damage: func(ops []Operation) { ops[heldB].Outcome, ops[heldB].Granted = OK, fence("sb", 16) }},
@@ -269,24 +311,30 @@ func TestDamage(t *testing.T) {
 			damage: func(ops []Operation) { ops[numberB].Number = 4 }},
 		{name: "an acknowledged write that is lost", check: linearizable.Log, rule: "F1", text: "no order",
 			damage: func(ops []Operation) {
-				ops[transferB].Head, ops[acquireC].Head, ops[read2].Head = head(2, 3, 12, 5), head(2, 3, 12, 5), head(2, 3, 12, 5)
+				ops[transferB].Head, ops[acquireC].Head, ops[read2].Head = head(2, 3, 12, 5), head(2, 3, 12, 5),
+					head(2, 3, 12, 5)
 			}},
 		{name: "a refused write that took effect", check: linearizable.Log, rule: "F1", text: "no order",
 			damage: func(ops []Operation) { ops[commit2].Outcome, ops[commit2].Reason = Refused, "retry" }},
 
-		{name: "a write beyond the head of a later grant", check: CheckHeads, rule: "F1", text: "write 3 was accepted under token 9, although token 15 was granted at a head of 2 writes",
+		{name: "a write beyond the head of a later grant", check: CheckHeads, rule: "F1",
+			text:   "write 3 was accepted under token 9, although token 15 was granted at a head of 2 writes",
 			damage: func(ops []Operation) { ops[acquireC].Head = head(2, 3, 12, 5) }},
-		{name: "a write below the head of an earlier grant", check: CheckHeads, rule: "F1", text: "write 3 under token 9 lies below the head of 3 writes that the grant of token 5 reported",
+		{name: "a write below the head of an earlier grant", check: CheckHeads, rule: "F1",
+			text:   "write 3 under token 9 lies below the head of 3 writes that the grant of token 5 reported",
 			damage: func(ops []Operation) { ops[acquireA].Head = head(3, 4, 13, 5) }},
-		{name: "fenced for no reason", check: CheckFenced, rule: "F1", text: "a write under token 9 was fenced, although nothing had ended",
+		{name: "fenced for no reason", check: CheckFenced, rule: "F1",
+			text:   "a write under token 9 was fenced, although nothing had ended",
 			damage: func(ops []Operation) { ops[commit3].Outcome, ops[commit3].Reason = Refused, ReasonFenced }},
-		{name: "an entry that is there twice", check: CheckPrefix, rule: "S15", text: "entries 4 to 5 have token 9 and number 3, and no one write",
+		{name: "an entry that is there twice", check: CheckPrefix, rule: "S15",
+			text: "entries 4 to 5 have token 9 and number 3, and no one write",
 			damage: func(ops []Operation) {
 				again := entry4
 				again.Seq = 5
 				ops[read2].Entries, ops[read2].Head = []Entry{entry4, again}, head(3, 5, 13, 9)
 			}},
-		{name: "a number sent after a higher one", check: CheckNumbers, rule: "S15", text: "write 2 was accepted, and sent when write 3 had been acknowledged",
+		{name: "a number sent after a higher one", check: CheckNumbers, rule: "S15",
+			text: "write 2 was accepted, and sent when write 3 had been acknowledged",
 			damage: func(ops []Operation) {
 				ops[commit2].Outcome, ops[commit2].Head = OK, head(2, 3, 12, 5)
 				ops[commit2].Call, ops[commit2].Return = 181, 182
@@ -344,10 +392,12 @@ func TestAllowed(t *testing.T) {
 		{name: "trust beyond a preemption, within the notice", o: &Options{Notice: 9}, damage: func(ops []Operation) {
 			ops[distrustA].Call, ops[acquireB].Preempt = 150, true
 		}},
-		{name: "trust beyond being superseded, within the notice", o: &Options{Notice: 9}, damage: func(ops []Operation) {
-			ops[distrustA].Call = 150
-			ops[evictA] = Operation{Process: "a.2", ID: 9, Kind: Join, Call: 110, Return: 120, Outcome: OK, Session: "sc", Node: "n1", Supersede: true}
-		}},
+		{name: "trust beyond being superseded, within the notice", o: &Options{Notice: 9},
+			damage: func(ops []Operation) {
+				ops[distrustA].Call = 150
+				ops[evictA] = Operation{Process: "a.2", ID: 9, Kind: Join, Call: 110, Return: 120, Outcome: OK,
+					Session: "sc", Node: "n1", Supersede: true}
+			}},
 		{name: "a repeated handover that finds its success after the successor's end", damage: func(ops []Operation) {
 			ops[releaseB] = ops[transferB]
 			ops[releaseB].ID, ops[releaseB].Call, ops[releaseB].Return = 20, 250, 260
@@ -355,12 +405,14 @@ func TestAllowed(t *testing.T) {
 			ops[transferB].Granted, ops[releaseB].Granted = fence("sd", 12), fence("sd", 12)
 			ops[evictA].Target = "none"
 			ops[joinA].Kind = "none"
-			ops[apply4] = Operation{Process: "b", ID: 17, Kind: Evict, Call: 222, Return: 225, Outcome: OK, Session: "sb", Target: "sd"}
+			ops[apply4] = Operation{Process: "b", ID: 17, Kind: Evict, Call: 222, Return: 225, Outcome: OK,
+				Session: "sb", Target: "sd"}
 			ops[numberB].Kind, ops[heldB].Kind = "none", "none"
 			ops[acquireC].Seen = held("sd", 12)
 		}},
 		{name: "trust that ends with the process", damage: func(ops []Operation) {
-			ops[distrustA] = Operation{Process: "test", ID: 8, Kind: Exit, Call: 100, Return: 100, Outcome: OK, Ended: "a"}
+			ops[distrustA] = Operation{Process: "test", ID: 8, Kind: Exit, Call: 100, Return: 100, Outcome: OK,
+				Ended: "a"}
 		}},
 		{name: "a follower that begins from a snapshot", damage: func(ops []Operation) {
 			ops[apply1].Kind, ops[apply1].Entries, ops[apply1].After = Restore, nil, 1
@@ -382,7 +434,8 @@ func TestOverlapIsMeasured(t *testing.T) {
 	t.Parallel()
 	ms := Instant(time.Millisecond)
 	trust := func(process string, token driver.Token, from, until Instant) Operation {
-		return Operation{Process: process, Kind: Trust, Shard: "s", Call: from, Return: from, Outcome: OK, Fence: fence(driver.SessionID(process), token), Until: until}
+		return Operation{Process: process, Kind: Trust, Shard: "s", Call: from, Return: from, Outcome: OK,
+			Fence: fence(driver.SessionID(process), token), Until: until}
 	}
 	h := Merge(&History{Operations: []Operation{
 		trust("a", 1, 10*ms, 20*ms),
@@ -395,7 +448,8 @@ func TestOverlapIsMeasured(t *testing.T) {
 	if len(found) != 1 {
 		t.Fatalf("got %v, want one finding", found)
 	}
-	wantFinding(t, found, CheckOverlap, "S1", "b trusted b:2 and c trusted c:3 at the same time for 3346 microseconds, the longest of 2 overlaps")
+	wantFinding(t, found, CheckOverlap, "S1",
+		"b trusted b:2 and c trusted c:3 at the same time for 3346 microseconds, the longest of 2 overlaps")
 	if want := 3*time.Millisecond + 345678; found[0].Overlap != want {
 		t.Errorf("the overlap is %v, want %v", found[0].Overlap, want)
 	}

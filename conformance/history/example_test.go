@@ -17,7 +17,8 @@ func Example() {
 		return
 	}
 	grant := func(session driver.SessionID, seen driver.Owner, token driver.Token) driver.Fence {
-		op := r.Call(history.Operation{Kind: history.Acquire, Shard: "orders", Session: session, Seen: seen, Preempt: true})
+		op := r.Call(history.Operation{Kind: history.Acquire, Shard: "orders", Session: session, Seen: seen,
+			Preempt: true})
 		// ... here the store is called ...
 		op.Outcome, op.Granted = history.OK, driver.Fence{Shard: "orders", Session: session, Token: token}
 		r.Return(op)

@@ -8,8 +8,8 @@ func (o *Operation) By(at Instant) bool { return o.by(at) }
 // SameAttempt reports whether one of the two may find the success of the other.
 func (o *Operation) SameAttempt(p *Operation) bool { return o.attempt() == p.attempt() }
 
-// Later returns the operations that were granted a lease after another was, of a
-// token above 1, whatever the order was.
+// Later returns the operations that were granted a lease of a token above 1, in any
+// order.
 func Later(h *History) []*Operation {
 	all := grants(newIndex(h).all)
 	var out []*Operation

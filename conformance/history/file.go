@@ -23,7 +23,7 @@ type header struct {
 
 // Load reads and merges the files of several processes. Each must be of another
 // process, and all of one host since it was booted last. A last line without an
-// end is what a killed process left of it, and is left out.
+// end, which a killed process leaves, is left out.
 func Load(paths ...string) (*History, error) {
 	var parts []*History
 	seen := map[string]string{}
@@ -35,12 +35,14 @@ func Load(paths ...string) (*History, error) {
 		}
 		if head.Process != "" {
 			if other, dup := seen[head.Process]; dup {
-				return nil, fmt.Errorf("tenure: history: %s and %s are both of process %q: name each incarnation differently", other, path, head.Process)
+				return nil, fmt.Errorf("tenure: history: %s and %s are both of process %q: name each incarnation "+
+					"differently", other, path, head.Process)
 			}
 			seen[head.Process] = path
 		}
 		if clock != "" && head.Clock != clock {
-			return nil, fmt.Errorf("tenure: history: %s was recorded on another host, or before it was started again: its instants cannot be compared", path)
+			return nil, fmt.Errorf("tenure: history: %s was recorded on another host, or before it was started again: "+
+				"its instants cannot be compared", path)
 		}
 		clock = head.Clock
 		parts = append(parts, h)
@@ -124,13 +126,14 @@ func strict(line []byte, into any) error {
 	return d.Decode(into)
 }
 
-// check refuses what no recorder writes.
+// check refuses lines that no recorder writes.
 func (o *Operation) check(head header) error {
 	if head.Process != "" && o.Process != head.Process {
 		return fmt.Errorf("operation %d is of process %q in the file of %q", o.ID, o.Process, head.Process)
 	}
 	if o.Process == "" || o.ID < 1 || o.Kind == "" || o.Call <= 0 || o.Return != 0 && o.Return < o.Call {
-		return fmt.Errorf("operation %d of %q has no process, number or kind, or returned before it was called", o.ID, o.Process)
+		return fmt.Errorf("operation %d of %q has no process, number or kind, or returned before it was called", o.ID,
+			o.Process)
 	}
 	if o.Shard != "" {
 		return driver.CheckShard(o.Shard)
@@ -138,7 +141,7 @@ func (o *Operation) check(head header) error {
 	return nil
 }
 
-// encode writes a history as one file without a process of its own.
+// encode writes a history as one file without a process.
 func (h *History) encode(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	e := json.NewEncoder(b)

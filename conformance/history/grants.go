@@ -15,9 +15,9 @@ type grant struct {
 	by          *Operation // that with the earliest reply
 }
 
-// attempt is what makes two claims the same, so that a later one may find the
-// success of an earlier one (rule A3): the record names who received it, and from
-// which lease. A claim may so find a transfer.
+// attempt identifies equal claims, of which a later one may find the success of an
+// earlier one (rule A3): the record names the receiver, and the former lease. A
+// claim may so find a transfer.
 type attempt struct {
 	shard    driver.ShardID
 	receiver driver.SessionID

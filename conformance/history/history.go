@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// History is what was recorded, in the order of the calls. It is a plain value;
-// nothing in this package changes one.
+// History has the recorded operations, in the order of the calls. It is a plain
+// value; nothing in this package changes one.
 type History struct {
 	Operations []Operation
 }

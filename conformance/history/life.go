@@ -19,25 +19,29 @@ func oneLife(x *index) []Finding {
 		switch op.Kind {
 		case Join:
 			if first := joins[op.Session]; first != nil {
-				out = append(out, finding("M3", CheckLife, "", []*Operation{first, op}, "session %s joined twice", op.Session))
+				out = append(out, finding("M3", CheckLife, "", []*Operation{first, op}, "session %s joined twice",
+					op.Session))
 			}
 			joins[op.Session] = op
 		case Evict:
 			end := ended[op.Target]
 			switch first := evicts[op.Target]; {
 			case first != nil:
-				out = append(out, finding("M2", CheckLife, "", []*Operation{first, op}, "session %s was evicted twice", op.Target))
+				out = append(out, finding("M2", CheckLife, "", []*Operation{first, op}, "session %s was evicted twice",
+					op.Target))
 			case end != nil && end.by(op.Call):
-				out = append(out, finding("M2", CheckLife, "", []*Operation{end, op}, "session %s was evicted although it had left before", op.Target))
+				out = append(out, finding("M2", CheckLife, "", []*Operation{end, op},
+					"session %s was evicted although it had left before", op.Target))
 			}
 			evicts[op.Target] = op
 			if end := ended[op.Session]; end != nil && end.by(op.Call) {
-				out = append(out, finding("M1", CheckLife, "", []*Operation{end, op}, "session %s evicted %s after its own end", op.Session, op.Target))
+				out = append(out, finding("M1", CheckLife, "", []*Operation{end, op},
+					"session %s evicted %s after its own end", op.Session, op.Target))
 			}
 		}
 	}
-	// A repeated claim or handover may find a success from before the end (A3): what
-	// counts is the first call that could have brought the lease about.
+	// A repeated claim or handover may find a success from before the end (A3): the
+	// first call that could have created the lease counts.
 	for _, g := range grants(x.all) {
 		to := g.fence.Session
 		if end := ended[to]; end != nil && end.by(g.first) {
@@ -45,11 +49,13 @@ func oneLife(x *index) []Finding {
 			if g.by.Kind == Transfer {
 				rule, how = "A5", "was given"
 			}
-			out = append(out, finding(rule, CheckLife, g.fence.Shard, []*Operation{end, g.by}, "session %s %s token %d after its end", to, how, g.fence.Token))
+			out = append(out, finding(rule, CheckLife, g.fence.Shard, []*Operation{end, g.by},
+				"session %s %s token %d after its end", to, how, g.fence.Token))
 		}
 		if from := g.by.Session; g.by.Kind == Transfer && from != to {
 			if end := ended[from]; end != nil && end.by(g.first) {
-				out = append(out, finding("M1", CheckLife, g.fence.Shard, []*Operation{end, g.by}, "session %s handed token %d over after its own end", from, g.by.Fence.Token))
+				out = append(out, finding("M1", CheckLife, g.fence.Shard, []*Operation{end, g.by},
+					"session %s handed token %d over after its own end", from, g.by.Fence.Token))
 			}
 		}
 	}

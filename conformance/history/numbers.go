@@ -34,19 +34,24 @@ func numbers(shard driver.ShardID, ops []*Operation) (out []Finding) {
 	last := &Operation{} // none yet: number 0 and an empty log
 	for _, op := range accepted {
 		if op.Head.Number != op.Number || op.Head.Nonce != op.Nonce || op.Head.Token != op.Fence.Token {
-			report("S15", []*Operation{op}, "write %d was acknowledged with the head of write %d, nonce %d, token %d", op.Number, op.Head.Number, op.Head.Nonce, op.Head.Token)
+			report("S15", []*Operation{op}, "write %d was acknowledged with the head of write %d, nonce %d, token %d",
+				op.Number, op.Head.Number, op.Head.Nonce, op.Head.Token)
 		}
 		switch {
 		case op.Number == last.Number:
 			report("S15", []*Operation{last, op}, "two writes were accepted as number %d", op.Number)
 		case op.Number == last.Number+1:
 			if want := last.Head.Seq + driver.Seq(len(op.Entries)); op.Head.Seq != want {
-				report("L1", []*Operation{last, op}, "write %d appended %d entries after entry %d, and left the head at %d", op.Number, len(op.Entries), last.Head.Seq, op.Head.Seq)
+				report("L1", []*Operation{last, op},
+					"write %d appended %d entries after entry %d, and left the head at %d", op.Number, len(op.Entries),
+					last.Head.Seq, op.Head.Seq)
 			}
 		default:
 			for n := last.Number + 1; n < op.Number; n++ {
 				if !unknown[n] {
-					report("S15", []*Operation{last, op}, "write %d follows write %d: number %d was skipped, as no write had it, not even one of unknown outcome", op.Number, last.Number, n)
+					report("S15", []*Operation{last, op},
+						"write %d follows write %d: number %d was skipped, as no write had it, not even one of "+
+							"unknown outcome", op.Number, last.Number, n)
 					break
 				}
 			}
@@ -65,7 +70,8 @@ func numbers(shard driver.ShardID, ops []*Operation) (out []Finding) {
 			answered = answered[1:]
 		}
 		if newest.Number > op.Number {
-			report("S15", []*Operation{newest, op}, "write %d was accepted, and sent when write %d had been acknowledged",
+			report("S15", []*Operation{newest, op},
+				"write %d was accepted, and sent when write %d had been acknowledged",
 				op.Number, newest.Number)
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Kind says what an Operation is.
+// Kind is the kind of an Operation.
 type Kind string
 
 // The kinds. The first group are calls of a driver.Session or Backend, one
-// Operation for each item of a batch; the second are what a process noted about
-// itself, or a test about a process.
+// Operation for each item of a batch; the second are a process's notes about
+// itself, or a test's about a process.
 const (
 	Join     Kind = "join"     // Session, Node, Supersede
 	Acquire  Kind = "acquire"  // Session, Seen, Preempt -> Granted, Head; refused: Current
@@ -32,10 +32,10 @@ const (
 	Restore  Kind = "restore"  // After: a follower goes on after that entry, from a snapshot
 )
 
-// Outcome says what is known about an Operation.
+// Outcome is the known outcome of an Operation.
 type Outcome string
 
-// The outcomes. What has none was called and did not return.
+// The outcomes. An Operation without one was called and did not return.
 const (
 	OK      Outcome = "ok"      // took effect
 	Refused Outcome = "refused" // certainly had no effect; see Operation.Reason
@@ -72,13 +72,14 @@ type Operation struct {
 	Number    driver.WriteNo   `json:"number,omitempty"`
 	Nonce     driver.Nonce     `json:"nonce,omitempty"`
 	After     driver.Seq       `json:"after,omitempty"`
-	Entries   []Entry          `json:"entries,omitempty"` // of a commit: what it appends, numbered only when it is ok
-	Until     Instant          `json:"until,omitempty"`
-	Ended     string           `json:"ended,omitempty"`
+	// of a commit: the entries that it appends, numbered only when it is ok
+	Entries []Entry `json:"entries,omitempty"`
+	Until   Instant `json:"until,omitempty"`
+	Ended   string  `json:"ended,omitempty"`
 
 	Granted driver.Fence `json:"granted,omitzero"`
 	Head    driver.Head  `json:"head,omitzero"`
-	Current driver.Owner `json:"current,omitzero"` // the record that refused it, where the store told
+	Current driver.Owner `json:"current,omitzero"` // the record that refused it, where the store returned it
 }
 
 // Entry is an entry of a shard's log, its payload replaced by a digest.

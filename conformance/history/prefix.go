@@ -8,10 +8,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// logIsPrefix finds that readers, followers and writers of a shard did not see
-// one log: an entry that differs, or that nobody wrote (T3), that a refused write had
-// (S16) or that was written twice (S15), a gap in a page or in what was applied (L2,
-// T4), tokens that decrease (T2), and acknowledged entries that are missing later (L2).
+// logIsPrefix finds that readers, followers and writers of a shard did not see one log:
+// an entry that differs, or that nobody wrote (T3), that a refused write had (S16) or
+// that was written twice (S15), a gap in a page or in the applied entries (L2, T4),
+// tokens that decrease (T2), and acknowledged entries that are missing later (L2).
 func logIsPrefix(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
@@ -55,12 +55,14 @@ func (l *logView) look(op *Operation) {
 		l.see(op)
 		for i, e := range op.Entries {
 			if want := op.After + driver.Seq(i) + 1; e.Seq != want {
-				l.report("L2", []*Operation{op}, "a page after entry %d has entry %d where entry %d belongs", op.After, e.Seq, want)
+				l.report("L2", []*Operation{op}, "a page after entry %d has entry %d where entry %d belongs", op.After,
+					e.Seq, want)
 				break
 			}
 		}
 		if n := len(op.Entries); n > 0 && op.Entries[n-1].Seq > op.Head.Seq {
-			l.report("L2", []*Operation{op}, "a page has entry %d, beyond its own head %d", op.Entries[n-1].Seq, op.Head.Seq)
+			l.report("L2", []*Operation{op}, "a page has entry %d, beyond its own head %d", op.Entries[n-1].Seq,
+				op.Head.Seq)
 		}
 	case Restore:
 		l.position[op.Process] = op.After
@@ -73,7 +75,8 @@ func (l *logView) look(op *Operation) {
 			case began:
 				l.report("T4", []*Operation{op}, "%s applied entry %d after entry %d", op.Process, e.Seq, last)
 			default:
-				l.report("T4", []*Operation{op}, "%s began with entry %d, neither the first nor from a snapshot", op.Process, e.Seq)
+				l.report("T4", []*Operation{op}, "%s began with entry %d, neither the first nor from a snapshot",
+					op.Process, e.Seq)
 			}
 			l.position[op.Process] = e.Seq
 		}
@@ -88,7 +91,8 @@ func (l *logView) see(op *Operation) {
 			continue
 		}
 		if first.Entry != e {
-			l.report("T3", []*Operation{first.by, op}, "entry %d is token %d, number %d, digest %s in one place and token %d, number %d, digest %s in another",
+			l.report("T3", []*Operation{first.by, op}, "entry %d is token %d, number %d, digest %s in one place and "+
+				"token %d, number %d, digest %s in another",
 				e.Seq, first.Token, first.Number, first.Digest, e.Token, e.Number, e.Digest)
 		}
 	}
@@ -170,7 +174,8 @@ func (l *logView) order() {
 	for _, seq := range slices.Sorted(maps.Keys(l.at)) {
 		s := l.at[seq]
 		if last.by != nil && (s.Token < last.Token || s.Number < last.Number) {
-			l.report("T2", []*Operation{last.by, s.by}, "entry %d has token %d and number %d, after entry %d with token %d and number %d",
+			l.report("T2", []*Operation{last.by, s.by},
+				"entry %d has token %d and number %d, after entry %d with token %d and number %d",
 				seq, s.Token, s.Number, last.Seq, last.Token, last.Number)
 		}
 		last = s
@@ -181,7 +186,8 @@ func (l *logView) order() {
 // before they began.
 func (l *logView) acknowledged(ops []*Operation) {
 	commits := slices.SortedFunc(slices.Values(kind(ops, Commit, OK)), byReturn)
-	reads := slices.SortedFunc(slices.Values(kind(ops, Read, OK)), func(a, b *Operation) int { return cmp.Compare(a.Call, b.Call) })
+	reads := slices.SortedFunc(slices.Values(kind(ops, Read, OK)),
+		func(a, b *Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var newest *Operation
 	for _, r := range reads {
 		for len(commits) > 0 && commits[0].Return < r.Call {
@@ -191,7 +197,8 @@ func (l *logView) acknowledged(ops []*Operation) {
 			commits = commits[1:]
 		}
 		if newest != nil && r.Head.Seq < newest.Head.Seq {
-			l.report("L2", []*Operation{newest, r}, "a read found the head at entry %d, although entry %d had been acknowledged", r.Head.Seq, newest.Head.Seq)
+			l.report("L2", []*Operation{newest, r}, "a read found the head at entry %d, although entry %d had been "+
+				"acknowledged", r.Head.Seq, newest.Head.Seq)
 		}
 	}
 }

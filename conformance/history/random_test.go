@@ -34,8 +34,7 @@ type tiny struct {
 	log         []Entry
 }
 
-// player is a client: it has one operation in flight, and believes what it was
-// told last.
+// player is a client: it has one operation in flight, and believes the last answer.
 type player struct {
 	name    string
 	life    int
@@ -49,7 +48,7 @@ type player struct {
 type flight struct {
 	at      int // in world.ops
 	by      *player
-	done    Operation // what the store answers
+	done    Operation // the store's answer
 	applied bool
 }
 
@@ -108,10 +107,11 @@ func (w *world) join(p *player) {
 	p.session = driver.SessionID(fmt.Sprintf("%s-%d", p.name, p.life))
 	p.owner, p.head = map[driver.ShardID]driver.Owner{}, map[driver.ShardID]driver.Head{}
 	w.now++
-	w.add(Operation{Process: p.name, Kind: Join, Call: w.now, Return: w.now, Outcome: OK, Session: p.session, Node: p.name})
+	w.add(Operation{Process: p.name, Kind: Join, Call: w.now, Return: w.now, Outcome: OK, Session: p.session,
+		Node: p.name})
 }
 
-// distrust ends the trust in a lease now, whoever has it.
+// distrust ends the trust in a lease now, of any holder.
 func (w *world) distrust(f driver.Fence) {
 	if op, ok := w.trust[f]; ok {
 		op.Until = w.now
@@ -150,13 +150,14 @@ func (w *world) call(p *player) {
 			op.Number-- // as a late one
 		}
 		for i := range w.rng.IntN(3) {
-			op.Entries = append(op.Entries, Entry{Token: mine.Token, Number: op.Number, Digest: fmt.Sprint(w.nonce, ".", i)})
+			op.Entries = append(op.Entries, Entry{Token: mine.Token, Number: op.Number,
+				Digest: fmt.Sprint(w.nonce, ".", i)})
 		}
 	}
 	p.flight = &flight{at: w.add(op), by: p, done: w.ops[len(w.ops)-1]}
 }
 
-// apply lets the store do what an operation asks, now.
+// apply lets the store carry out an operation, now.
 func (w *world) apply(f *flight) {
 	f.applied = true
 	op := &f.done
@@ -257,7 +258,8 @@ func (w *world) answer(p *player, f *flight) {
 		p.head[op.Shard] = op.Head
 		if s.owner == p.owner[op.Shard] && op.Granted.Session == p.session && !w.dead[p.session] && w.rng.IntN(2) == 0 {
 			if _, already := w.trust[op.Granted]; !already {
-				w.trust[op.Granted] = Operation{Process: p.name, Kind: Trust, Shard: op.Shard, Call: w.now, Return: w.now, Outcome: OK, Fence: op.Granted}
+				w.trust[op.Granted] = Operation{Process: p.name, Kind: Trust, Shard: op.Shard, Call: w.now,
+					Return: w.now, Outcome: OK, Fence: op.Granted}
 			}
 		}
 	case op.Outcome == OK && op.Kind == Release:
@@ -304,7 +306,8 @@ var spoils = []spoil{
 	{"trust prolonged", CheckOverlap, func(h *History, rng *rand.Rand) bool {
 		op := pick(h, rng, func(o *Operation) bool {
 			return o.Kind == Trust && slices.ContainsFunc(h.Operations, func(p Operation) bool {
-				return p.Kind == Trust && p.Shard == o.Shard && p.Process != o.Process && p.Call >= o.Until && p.Until > p.Call
+				return p.Kind == Trust && p.Shard == o.Shard && p.Process != o.Process && p.Call >= o.Until &&
+					p.Until > p.Call
 			})
 		})
 		if op != nil {
@@ -321,7 +324,9 @@ var spoils = []spoil{
 				}
 			}
 		}
-		op := pick(h, rng, func(o *Operation) bool { return o.Kind == Read && len(o.Entries) > 0 && seen[o.Entries[0]] > 1 })
+		op := pick(h, rng, func(o *Operation) bool {
+			return o.Kind == Read && len(o.Entries) > 0 && seen[o.Entries[0]] > 1
+		})
 		if op != nil {
 			op.Entries = slices.Clone(op.Entries)
 			op.Entries[0].Digest = "changed"
@@ -337,9 +342,10 @@ var spoils = []spoil{
 	}},
 	{"a zombie's write accepted", CheckSuperseded, func(h *History, rng *rand.Rand) bool {
 		op := pick(h, rng, func(o *Operation) bool {
-			return o.Kind == Commit && o.Reason == ReasonFenced && slices.ContainsFunc(h.Operations, func(g Operation) bool {
-				return g.Shard == o.Shard && g.Outcome == OK && g.Granted.Token > o.Fence.Token && g.By(o.Call)
-			})
+			return o.Kind == Commit && o.Reason == ReasonFenced &&
+				slices.ContainsFunc(h.Operations, func(g Operation) bool {
+					return g.Shard == o.Shard && g.Outcome == OK && g.Granted.Token > o.Fence.Token && g.By(o.Call)
+				})
 		})
 		if op != nil {
 			op.Outcome, op.Reason, op.Current = OK, "", driver.Owner{}
@@ -360,9 +366,10 @@ var spoils = []spoil{
 	}},
 	{"a zombie's write in the order", CheckTokenOrder, func(h *History, rng *rand.Rand) bool {
 		op := pick(h, rng, func(o *Operation) bool {
-			return accepted(o) && o.Number > 1 && o.Fence.Token > 1 && slices.ContainsFunc(h.Operations, func(p Operation) bool {
-				return accepted(&p) && p.Shard == o.Shard && p.Number < o.Number && p.Fence.Token > 1
-			})
+			return accepted(o) && o.Number > 1 && o.Fence.Token > 1 &&
+				slices.ContainsFunc(h.Operations, func(p Operation) bool {
+					return accepted(&p) && p.Shard == o.Shard && p.Number < o.Number && p.Fence.Token > 1
+				})
 		})
 		if op != nil {
 			op.Fence.Token = 1
@@ -429,13 +436,14 @@ var spoils = []spoil{
 			return false
 		}
 		op := unforced[rng.IntN(len(unforced))]
-		h.Operations = slices.DeleteFunc(slices.Clone(h.Operations), func(o Operation) bool { return o.Kind == Evict && o.Target == op.Seen.Session })
+		h.Operations = slices.DeleteFunc(slices.Clone(h.Operations),
+			func(o Operation) bool { return o.Kind == Evict && o.Target == op.Seen.Session })
 		return true
 	}},
 }
 
-// TestRandomHistories wants that what a sequential store did is found good, and
-// that every damaged copy is found out by the check that is for it.
+// TestRandomHistories: the history of a sequential store is good, and each damaged
+// copy fails the check that is for it.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)
@@ -459,7 +467,9 @@ func TestRandomHistories(t *testing.T) {
 				continue
 			}
 			found := both(bad, nil)
-			if !slices.ContainsFunc(found, func(f Finding) bool { return f.Check == s.check && f.Rule != linearizable.RuleUndecided }) {
+			if !slices.ContainsFunc(found, func(f Finding) bool {
+				return f.Check == s.check && f.Rule != linearizable.RuleUndecided
+			}) {
 				t.Errorf("seed %d, %s: got %v, want a finding of %s", seed, s.name, found, s.check)
 			}
 			caught[s.name]++

@@ -201,10 +201,12 @@ func TestLoadRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Load(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err == nil || !strings.Contains(err.Error(), "another host") {
+	if _, err := Load(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err == nil ||
+		!strings.Contains(err.Error(), "another host") {
 		t.Errorf("two clocks: error %v, want one with %q", err, "another host")
 	}
-	if _, err := Load(filepath.Join(dir, "a"), filepath.Join(dir, "a")); err == nil || !strings.Contains(err.Error(), "both of process") {
+	if _, err := Load(filepath.Join(dir, "a"), filepath.Join(dir, "a")); err == nil ||
+		!strings.Contains(err.Error(), "both of process") {
 		t.Errorf("one process twice: error %v, want one with %q", err, "both of process")
 	}
 }
@@ -217,7 +219,7 @@ func TestReturnOfAStranger(t *testing.T) {
 	}
 	r.Return(Operation{Process: "b", ID: 1})
 	if err := r.Close(); err == nil || !strings.Contains(err.Error(), "return what Call gave") {
-		t.Errorf("Close = %v, want what was wrong", err)
+		t.Errorf("Close = %v, want the mistake", err)
 	}
 	if _, err := NewRecorder(""); err == nil {
 		t.Error("a recorder without a name was made")
@@ -239,7 +241,8 @@ func TestSave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"replay: " + replay + "\n", "F1 log-linearizable: shard \"s\"", "L2 log-is-a-prefix", "[290, 310] a.2#23 read after 3"} {
+	for _, want := range []string{"replay: " + replay + "\n", "F1 log-linearizable: shard \"s\"", "L2 log-is-a-prefix",
+		"[290, 310] a.2#23 read after 3"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("findings.txt is %s\nwant %q in it", text, want)
 		}
@@ -249,7 +252,7 @@ func TestSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := Merge(h); !reflect.DeepEqual(back, want) {
-		t.Errorf("loaded %+v, want what was saved, %+v", back, want)
+		t.Errorf("loaded %+v, want the saved %+v", back, want)
 	}
 	if err := linearizable.Draw(path, h, found); err != nil {
 		t.Fatal(err)
@@ -263,20 +266,25 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// TestUndecided gives porcupine a history that is too hard for the time, and
-// wants to be told.
+// TestUndecided gives porcupine a history that is too hard for the time, and wants
+// an error.
 func TestUndecided(t *testing.T) {
 	t.Parallel()
 	var ops []Operation
 	for i := range 40 {
-		ops = append(ops, Operation{Process: "a", ID: int64(i + 1), Kind: Acquire, Shard: "s", Call: 1, Return: 100, Outcome: Unknown,
+		ops = append(ops, Operation{Process: "a", ID: int64(i + 1), Kind: Acquire, Shard: "s", Call: 1, Return: 100,
+			Outcome: Unknown,
 			Session: driver.SessionID(fmt.Sprint("s", i)), Seen: driver.Owner{}, Preempt: true})
-		ops = append(ops, Operation{Process: "b", ID: int64(i + 1), Kind: Transfer, Shard: "s", Call: 1, Return: 100, Outcome: Unknown,
-			Fence: fence(driver.SessionID(fmt.Sprint("s", i)), driver.Token(i+2)), Target: driver.SessionID(fmt.Sprint("s", (i+1)%40))})
+		ops = append(ops, Operation{Process: "b", ID: int64(i + 1), Kind: Transfer, Shard: "s", Call: 1, Return: 100,
+			Outcome: Unknown,
+			Fence:   fence(driver.SessionID(fmt.Sprint("s", i)), driver.Token(i+2)),
+			Target:  driver.SessionID(fmt.Sprint("s", (i+1)%40))})
 	}
-	ops = append(ops, Operation{Process: "c", ID: 1, Kind: Commit, Shard: "s", Call: 101, Return: 102, Outcome: OK, Fence: fence("nobody", 1), Number: 1})
+	ops = append(ops, Operation{Process: "c", ID: 1, Kind: Commit, Shard: "s", Call: 101, Return: 102, Outcome: OK,
+		Fence: fence("nobody", 1), Number: 1})
 	found := linearizable.Check(&History{Operations: ops}, 50*time.Millisecond)
-	wantFinding(t, found, linearizable.Lease, linearizable.RuleUndecided, "did not decide its 81 operations (leases) within 50ms")
+	wantFinding(t, found, linearizable.Lease, linearizable.RuleUndecided,
+		"did not decide its 81 operations (leases) within 50ms")
 	wantFinding(t, found, linearizable.Log, linearizable.RuleUndecided, "raise the timeout")
 }
 

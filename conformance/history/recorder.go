@@ -27,7 +27,7 @@ type Recorder struct {
 // The process's name must be another for each incarnation and not be empty.
 func NewRecorder(process string) (*Recorder, error) {
 	if process == "" {
-		return nil, errors.New("tenure: history: the process has no name: give each incarnation one of its own")
+		return nil, errors.New("tenure: history: the process has no name: give each incarnation its own")
 	}
 	return &Recorder{process: process}, nil
 }
@@ -82,7 +82,7 @@ func (r *Recorder) Return(op Operation) {
 	r.write(op)
 }
 
-// Note notes what happened at this instant, or was known at it.
+// Note notes an event of this instant, or a fact known at it.
 func (r *Recorder) Note(op Operation) {
 	op.Call = Now()
 	op.Return, op.Outcome = op.Call, OK
@@ -103,7 +103,7 @@ func (r *Recorder) Distrust(f driver.Fence) {
 	r.Note(Operation{Kind: Distrust, Shard: f.Shard, Fence: f})
 }
 
-// Exited notes that another process has ended, and with it what it trusted.
+// Exited notes that another process has ended, and with it its trust.
 func (r *Recorder) Exited(process string) { r.Note(Operation{Kind: Exit, Ended: process}) }
 
 // Applied notes that a follower applied an entry.
@@ -120,7 +120,7 @@ func entry(e driver.Entry) Entry {
 	return Entry{Seq: e.Seq, Token: e.Token, Number: e.Number, Digest: Digest(e.Payload)}
 }
 
-// History returns a copy of what was recorded in memory.
+// History returns a copy of the operations recorded in memory.
 func (r *Recorder) History() *History {
 	r.mu.Lock()
 	defer r.mu.Unlock()

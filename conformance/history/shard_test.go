@@ -25,7 +25,9 @@ func TestOneShard(t *testing.T) {
 		}
 		return o
 	}
-	grantedTo := func(session driver.SessionID, start, end Instant, token driver.Token, number driver.WriteNo) Operation {
+	grantedTo := func(
+		session driver.SessionID, start, end Instant, token driver.Token, number driver.WriteNo,
+	) Operation {
 		o := op(Acquire, start, end, nil)
 		o.Session, o.Granted, o.Head.Number = session, fence(session, token), number
 		return o

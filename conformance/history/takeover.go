@@ -4,7 +4,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lives is what is known about sessions.
+// lives has the known lives of sessions.
 type lives struct {
 	node       map[driver.SessionID]string  // of those whose join is in the history
 	joined     map[driver.SessionID]Instant // the earliest call that could have begun it
@@ -95,7 +95,8 @@ func takeoverAfterEnd(x *index) []Finding {
 			continue
 		}
 		out = append(out, finding("A1", CheckTakeover, op.Shard, []*Operation{op},
-			"%s took the shard from %s, which lived: nothing that could end it had been called, and the claim did not preempt", op.Session, holder))
+			"%s took the shard from %s, which lived: nothing that could end it had been called, and the claim did not "+
+				"preempt", op.Session, holder))
 	}
 	return out
 }

@@ -21,7 +21,8 @@ func tokensIncrease(x *index) []Finding {
 		k := key{g.fence.Shard, g.fence.Token}
 		switch other := seen[k]; {
 		case g.fence.Token <= 0:
-			out = append(out, finding("S2", CheckTokens, k.shard, []*Operation{g.by}, "token %d was granted, which is not positive", k.token))
+			out = append(out, finding("S2", CheckTokens, k.shard, []*Operation{g.by},
+				"token %d was granted, which is not positive", k.token))
 		case other != nil:
 			out = append(out, finding("S2", CheckTokens, k.shard, []*Operation{other.by, g.by},
 				"token %d was granted to both %s and %s", k.token, other.fence.Session, g.fence.Session))

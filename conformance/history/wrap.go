@@ -72,7 +72,7 @@ func begun(c *intercept.Call) (ops []Operation) {
 	return ops
 }
 
-// ended sets what became of item i of the call.
+// ended sets the outcome of item i of the call.
 func (o *Operation) ended(c *intercept.Call, i int, err error) {
 	results := map[Kind]int{
 		Acquire: len(c.Granted), Transfer: len(c.Granted), Commit: len(c.Committed), Evict: len(c.Evicted),
@@ -83,7 +83,7 @@ func (o *Operation) ended(c *intercept.Call, i int, err error) {
 	if err != nil {
 		o.end(err)
 		if o.Kind == Read {
-			o.Outcome = Refused // a read has no effect, whatever became of it
+			o.Outcome = Refused // a read has no effect, with any outcome
 		}
 		return
 	}
@@ -112,7 +112,7 @@ func (o *Operation) ended(c *intercept.Call, i int, err error) {
 // errMissing stands for a result that a backend did not return.
 var errMissing = errors.New("the backend returned no result for this item")
 
-// end sets the outcome that err tells (rule E1).
+// end sets the outcome that err stands for (rule E1).
 func (o *Operation) end(err error) {
 	if err == nil {
 		o.Outcome = OK

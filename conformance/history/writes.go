@@ -17,7 +17,8 @@ func tokenOrder(x *index) []Finding {
 		for i := 1; i < len(accepted); i++ {
 			if a, b := accepted[i-1], accepted[i]; a.Fence.Token > b.Fence.Token {
 				out = append(out, finding("S3", CheckTokenOrder, shard, []*Operation{a, b},
-					"write %d was accepted under token %d after write %d under token %d", b.Number, b.Fence.Token, a.Number, a.Fence.Token))
+					"write %d was accepted under token %d after write %d under token %d", b.Number, b.Fence.Token,
+					a.Number, a.Fence.Token))
 			}
 		}
 		// From the highest token down: early is the write under a higher token that
@@ -29,7 +30,8 @@ func tokenOrder(x *index) []Finding {
 			for end < len(accepted) && accepted[end].Fence.Token == accepted[start].Fence.Token {
 				if early != nil && early.Return < accepted[end].Call {
 					out = append(out, finding("S3", CheckTokenOrder, shard, []*Operation{early, accepted[end]},
-						"a write under token %d was accepted, although one under token %d had been accepted before it was sent", accepted[end].Fence.Token, early.Fence.Token))
+						"a write under token %d was accepted, although one under token %d had been accepted before it "+
+							"was sent", accepted[end].Fence.Token, early.Fence.Token))
 				}
 				end++
 			}
@@ -44,7 +46,7 @@ func tokenOrder(x *index) []Finding {
 	return out
 }
 
-// proof is a reply that tells that a lease was granted.
+// proof is a reply that proves that a lease was granted.
 type proof struct {
 	op    *Operation
 	token driver.Token
@@ -91,11 +93,13 @@ func nothingSuperseded(x *index) []Finding {
 			}
 			if highest.token > w.Fence.Token {
 				out = append(out, finding("S3", CheckSuperseded, shard, []*Operation{highest.op, w},
-					"write %d was accepted under token %d, sent when token %d was known to be granted", w.Number, w.Fence.Token, highest.token))
+					"write %d was accepted under token %d, sent when token %d was known to be granted", w.Number,
+					w.Fence.Token, highest.token))
 			}
 			if r := released[w.Fence]; r != nil && r.by(w.Call) {
 				out = append(out, finding("F1", CheckSuperseded, shard, []*Operation{r, w},
-					"write %d was accepted under token %d, sent when that lease had been released", w.Number, w.Fence.Token))
+					"write %d was accepted under token %d, sent when that lease had been released", w.Number,
+					w.Fence.Token))
 			}
 		}
 	}

@@ -21,10 +21,10 @@
 //	-serial   one case after the other, for a store that others use.
 //	-long     about 20 times as many interleavings.
 //
-// Each case has a namespace of its own below one with a random name, and nothing
-// outside of them is touched. Afterwards their records are deleted by a connection
-// of the suite's own, as far as its user may. The summary says what was removed,
-// and what is left.
+// Each case has its own namespace below one with a random name, and nothing outside
+// of them is touched. Afterwards a connection of the suite deletes their records,
+// as far as its user may. The summary lists the removed records, and the remaining
+// ones.
 //
 // No output has the password: where it stands in the data source name, or comes
 // from an option (password, token, or a file of one), it is cut out of every
@@ -33,7 +33,7 @@
 // # What it does not do
 //
 // It causes no faults. The cases that need one (lost replies, a cut, a wiped or
-// restarted store) are skipped, and the summary lists them with what they lack:
-// the backend's own tests run them. It loads the store for a while: not the thing
-// to do to a database in production at its busiest hour.
+// restarted store) are skipped, and the summary lists them with the reason: the
+// backend's own tests run them. It loads the store for a while: do not run it on a
+// production database at its busiest hour.
 package live

@@ -19,7 +19,8 @@ import (
 )
 
 var (
-	backendFlag = flag.String("backend", "", "backend to run the suite on: "+strings.Join(slices.Sorted(maps.Keys(backends())), ", "))
+	backendFlag = flag.String("backend", "", "backend to run the suite on: "+
+		strings.Join(slices.Sorted(maps.Keys(backends())), ", "))
 	dsnFlag     = flag.String("dsn", "", "where the store is; default: the environment variable TENURE_LIVE_DSN")
 	optionsFlag = flag.String("options", "", "more settings of the backend, as a JSON object")
 	reportFlag  = flag.String("report", "", "file to write the summary to")
@@ -68,7 +69,7 @@ type run struct {
 	namespaces []string
 }
 
-// do runs the suite, removes what it left, and returns the summary.
+// do runs the suite, removes its records, and returns the summary.
 func (r *run) do(t conformance.T) string {
 	t.Helper()
 	defer r.clean(t) // also when the suite ends this goroutine
@@ -140,8 +141,8 @@ func (r *run) store(conformance.T) *conformance.Store {
 	}
 }
 
-// clean removes the namespaces, and says what it removed and what is left. Not
-// being allowed to is no failure: a role need not have the right to delete.
+// clean removes the namespaces, and describes the removed and the remaining
+// records. A refusal is no failure: a role need not have the right to delete.
 func (r *run) clean(t conformance.T) (what, left string) {
 	t.Helper()
 	r.mu.Lock()
@@ -162,7 +163,7 @@ func (r *run) clean(t conformance.T) (what, left string) {
 	return what, r.left
 }
 
-// scrub cuts secrets out of what is shown.
+// scrub cuts secrets out of the output.
 func (t *target) scrub(text string) string {
 	for _, s := range t.secrets {
 		text = strings.ReplaceAll(text, s, "xxxxx")

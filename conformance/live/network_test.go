@@ -62,8 +62,10 @@ func onConsul(dsn string, s settings) (*target, error) {
 		open:  s.opens(consul.Opener(), "address", dsn),
 		remove: func(ctx context.Context, namespaces []string) (string, error) {
 			c := api.Config{
-				Address: dsn, Datacenter: s.text("datacenter", ""), Token: cmp.Or(s.fileIn("token_file"), s.text("token", "")),
-				TLSConfig: api.TLSConfig{Address: s.text("server_name", ""), CAFile: s.text("ca_file", ""), CertFile: s.text("cert_file", ""), KeyFile: s.text("key_file", "")},
+				Address: dsn, Datacenter: s.text("datacenter", ""),
+				Token: cmp.Or(s.fileIn("token_file"), s.text("token", "")),
+				TLSConfig: api.TLSConfig{Address: s.text("server_name", ""), CAFile: s.text("ca_file", ""),
+					CertFile: s.text("cert_file", ""), KeyFile: s.text("key_file", "")},
 			}
 			if s["tls"] == true {
 				c.Scheme = "https"
@@ -185,7 +187,7 @@ func removedRecords(records int64, namespaces []string) string {
 	return fmt.Sprintf("%d records of %d namespaces", records, len(namespaces))
 }
 
-// tls is what the options say of TLS, nil if nothing asks for it.
+// tls is the options' TLS configuration, nil if none asks for it.
 func (s settings) tls(asked bool) (*tls.Config, error) {
 	if !asked {
 		return nil, nil

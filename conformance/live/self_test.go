@@ -34,7 +34,9 @@ func liveAt(t *testing.T, dsn string, args ...string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	run := exec.CommandContext(ctx, self, append([]string{"-test.v", "-test.run", "^TestLive$/^(Acquire|Commit)$/^(Exclusive|AppliesWhenCurrent|LateRequestRefused)$"}, args...)...)
+	run := exec.CommandContext(ctx, self,
+		append([]string{"-test.v", "-test.run",
+			"^TestLive$/^(Acquire|Commit)$/^(Exclusive|AppliesWhenCurrent|LateRequestRefused)$"}, args...)...)
 	run.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TENURE_LIVE_DSN=") })
 	if dsn != "" {
 		run.Env = append(run.Env, "TENURE_LIVE_DSN="+dsn)
@@ -47,7 +49,8 @@ func TestLiveOnSQLite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, report := filepath.Join(dir, "live.db"), filepath.Join(dir, "report.txt")
-	out, err := live(t, "-backend", "sqlite", "-dsn", path, "-options", `{"table_prefix":"mine_","poll":5000000}`, "-report", report)
+	out, err := live(t, "-backend", "sqlite", "-dsn", path, "-options", `{"table_prefix":"mine_","poll":5000000}`,
+		"-report", report)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -92,7 +95,8 @@ func TestLiveOnServers(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			dsn := pool.Get(t, kind, nil).Database(t)
-			out, err := liveAt(t, dsn.Reveal(), "-backend", backend, "-options", `{"migrate":true,"table_prefix":"mine_"}`)
+			out, err := liveAt(t, dsn.Reveal(), "-backend", backend, "-options",
+				`{"migrate":true,"table_prefix":"mine_"}`)
 			if err != nil || !strings.Contains(out, backend+": 2 passed, 0 failed, 1 skipped") {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -108,7 +112,8 @@ func TestLiveOnServers(t *testing.T) {
 
 func TestLiveOnNetworkStores(t *testing.T) {
 	t.Parallel()
-	for backend, kind := range map[string]servers.Kind{"etcd": servers.Etcd, "consul": servers.Consul, "zookeeper": servers.ZooKeeper} {
+	for backend, kind := range map[string]servers.Kind{"etcd": servers.Etcd, "consul": servers.Consul,
+		"zookeeper": servers.ZooKeeper} {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			out, err := live(t, "-backend", backend, "-dsn", pool.Get(t, kind, nil).Addr())
@@ -150,16 +155,24 @@ func TestRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown backend":      {[]string{"-backend", "paper"}, "consul, etcd, memory, mysql, postgres, sqlite, zookeeper"},
-		"no dsn":               {[]string{"-backend", "sqlite"}, "-dsn names where the store is"},
-		"options are no JSON":  {[]string{"-backend", "memory", "-options", "poll"}, "no JSON object"},
-		"unknown option":       {[]string{"-backend", "sqlite", "-dsn", "x.db", "-options", `{"pool":1}`}, `unknown field "pool"`},
-		"chosen by the suite":  {[]string{"-backend", "sqlite", "-dsn", "x.db", "-options", `{"create":false}`}, "leave it out"},
-		"no PostgreSQL there":  {[]string{"-backend", "postgres", "-dsn", "postgres://me:" + planted + "@127.0.0.1:1/db"}, "cannot open postgres at db on 127.0.0.1:1 as me"},
-		"no MySQL there":       {[]string{"-backend", "mysql", "-dsn", "me:" + planted + "@tcp(127.0.0.1:1)/db"}, "cannot open mysql at db on 127.0.0.1:1 as me"},
-		"no DSN of PostgreSQL": {[]string{"-backend", "postgres", "-dsn", "postgres://me:" + planted + "@[::1/db"}, "the DSN is not understood"},
-		"no DSN of MySQL":      {[]string{"-backend", "mysql", "-dsn", "me:" + planted + "@tcp[/db"}, "the DSN is not understood"},
-		"password in a file":   {[]string{"-backend", "postgres", "-dsn", "postgres://me@127.0.0.1:1/" + planted, "-options", `{"password_file":"` + passwords + `"}`}, "at xxxxx on 127.0.0.1:1 as me"},
+		"unknown backend": {[]string{"-backend", "paper"},
+			"consul, etcd, memory, mysql, postgres, sqlite, zookeeper"},
+		"no dsn":              {[]string{"-backend", "sqlite"}, "-dsn names where the store is"},
+		"options are no JSON": {[]string{"-backend", "memory", "-options", "poll"}, "no JSON object"},
+		"unknown option": {[]string{"-backend", "sqlite", "-dsn", "x.db", "-options", `{"pool":1}`},
+			`unknown field "pool"`},
+		"chosen by the suite": {[]string{"-backend", "sqlite", "-dsn", "x.db", "-options", `{"create":false}`},
+			"leave it out"},
+		"no PostgreSQL there": {[]string{"-backend", "postgres", "-dsn", "postgres://me:" + planted +
+			"@127.0.0.1:1/db"}, "cannot open postgres at db on 127.0.0.1:1 as me"},
+		"no MySQL there": {[]string{"-backend", "mysql", "-dsn", "me:" + planted + "@tcp(127.0.0.1:1)/db"},
+			"cannot open mysql at db on 127.0.0.1:1 as me"},
+		"no DSN of PostgreSQL": {[]string{"-backend", "postgres", "-dsn", "postgres://me:" + planted + "@[::1/db"},
+			"the DSN is not understood"},
+		"no DSN of MySQL": {[]string{"-backend", "mysql", "-dsn", "me:" + planted + "@tcp[/db"},
+			"the DSN is not understood"},
+		"password in a file": {[]string{"-backend", "postgres", "-dsn", "postgres://me@127.0.0.1:1/" + planted,
+			"-options", `{"password_file":"` + passwords + `"}`}, "at xxxxx on 127.0.0.1:1 as me"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -29,8 +29,8 @@ type target struct {
 	where   string   // it is, without secrets
 	secrets []string // that no output may have
 	open    func(ctx context.Context, namespace string, create bool) (driver.Backend, error)
-	remove  func(ctx context.Context, namespaces []string) (string, error) // says what it removed
-	left    string                                                         // what stays after that
+	remove  func(ctx context.Context, namespaces []string) (string, error) // describes the removed records
+	left    string                                                         // describes the remaining records
 }
 
 // settings are the options of a backend by their names in configuration.
@@ -47,7 +47,8 @@ func backends() map[string]func(dsn string, s settings) (*target, error) {
 func newTarget(backend, dsn, options string) (*target, error) {
 	find, ok := backends()[backend]
 	if !ok {
-		return nil, fmt.Errorf("there is no backend %q: name one of %s", backend, strings.Join(slices.Sorted(maps.Keys(backends())), ", "))
+		return nil, fmt.Errorf("there is no backend %q: name one of %s", backend,
+			strings.Join(slices.Sorted(maps.Keys(backends())), ", "))
 	}
 	s := settings{}
 	if options != "" {
@@ -68,7 +69,8 @@ func newTarget(backend, dsn, options string) (*target, error) {
 		return nil, err
 	}
 	t.backend = backend
-	t.secrets = slices.DeleteFunc(append(t.secrets, s.passwordIn(), s.text("password", ""), s.text("token", ""), s.fileIn("token_file")), func(s string) bool { return s == "" })
+	t.secrets = slices.DeleteFunc(append(t.secrets, s.passwordIn(), s.text("password", ""), s.text("token", ""),
+		s.fileIn("token_file")), func(s string) bool { return s == "" })
 	return t, nil
 }
 
@@ -154,7 +156,8 @@ func onMySQL(dsn string, s settings) (*target, error) {
 			}
 			db := sql.OpenDB(connector)
 			defer db.Close()
-			rows, err := deleteRows(ctx, db, s.text("table_prefix", "tenure_"), slices.Concat(dataTables(), memberTables()), "?", namespaces)
+			rows, err := deleteRows(ctx, db, s.text("table_prefix", "tenure_"),
+				slices.Concat(dataTables(), memberTables()), "?", namespaces)
 			return removed(rows, namespaces), err
 		},
 		left: "the tables",
@@ -172,7 +175,9 @@ func memberTables() []string {
 // deleteRows deletes by exact namespace, which the tables' keys begin with, in each
 // table that the user may delete from. The prefix was checked by the backend that
 // opened with it.
-func deleteRows(ctx context.Context, db *sql.DB, prefix string, tables []string, placeholder string, namespaces []string) (int64, error) {
+func deleteRows(
+	ctx context.Context, db *sql.DB, prefix string, tables []string, placeholder string, namespaces []string,
+) (int64, error) {
 	sum := int64(0)
 	var errs []error
 	for _, table := range tables {
@@ -221,7 +226,9 @@ func (s settings) fileIn(option string) string {
 }
 
 // opens opens by configuration, as an application does.
-func (s settings) opens(o driver.Opener, key string, dsn any) func(context.Context, string, bool) (driver.Backend, error) {
+func (s settings) opens(
+	o driver.Opener, key string, dsn any,
+) func(context.Context, string, bool) (driver.Backend, error) {
 	return func(ctx context.Context, namespace string, create bool) (driver.Backend, error) {
 		all := maps.Clone(s)
 		all["namespace"], all["create"], all[key] = namespace, create, dsn

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Config says what Run runs. Opener and Store are required; the zero value of
+// Config configures Run. Opener and Store are required; the zero value of
 // everything else is the standard run, which takes 6 to 10 s for each seed.
 type Config struct {
 	// Opener opens the backend, here and in the members. It must be among those
@@ -38,8 +38,8 @@ type Config struct {
 	Seeds int
 
 	// Parallel is how many seeds are played at a time. Default 1; more need a server
-	// each, because a fault of the store would strike all that share it. Lanes gives
-	// what the flag -system.parallel asks for.
+	// each, because a fault of the store would hit all that share it. Parallel
+	// returns the value of the flag -system.parallel.
 	Parallel int
 
 	// MinWrites and MinTakeovers are how many accepted writes, and changes of a
@@ -53,10 +53,10 @@ type Config struct {
 	Control bool
 }
 
-// Store is an empty namespace for one run, and what can be done to its store. A
-// fault may be nil; the schedules then do without it.
+// Store is an empty namespace for one run, with the faults of its store. A fault
+// may be nil; the schedules then do without it.
 type Store struct {
-	// Options are what the opener decodes, as a value that encoding/json can write
+	// Options are the opener's settings, as a value that encoding/json can write
 	// and read back: the backend's own settings, or a map. They say how to reach
 	// the store, so that another process can; they appear in no output.
 	Options any
@@ -78,7 +78,7 @@ const (
 	minSteps   = 4
 )
 
-// withDefaults returns a copy with the defaults filled in, or what to change.
+// withDefaults returns a copy with the defaults filled in, or an error that says what to change.
 func (c Config) withDefaults() (Config, error) {
 	if c.Opener.Name == "" || c.Opener.Open == nil || c.Store == nil {
 		return c, errors.New("tenure: system: Config.Opener and Config.Store are required")
@@ -97,10 +97,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case c.Members != 0 && (c.Members < minMembers || c.Members > maxMembers):
-		return c, fmt.Errorf("tenure: system: Config.Members is %d: %d to %d, or 0 for the seed to decide", c.Members, minMembers, maxMembers)
+		return c, fmt.Errorf("tenure: system: Config.Members is %d: %d to %d, or 0 for the seed to decide", c.Members,
+			minMembers, maxMembers)
 	case c.Steps < minSteps:
 		return c, fmt.Errorf("tenure: system: Config.Steps is %d: at least %d", c.Steps, minSteps)
-	case c.Shards < 1 || c.Seeds < 1 || c.Parallel < 1 || c.MinWrites < 0 || c.MinTakeovers < 0 || c.TTL < 0 || c.Pace < 0:
+	case c.Shards < 1 || c.Seeds < 1 || c.Parallel < 1 || c.MinWrites < 0 || c.MinTakeovers < 0 || c.TTL < 0 ||
+		c.Pace < 0:
 		return c, errors.New("tenure: system: a number of Config is negative: leave it 0 for its default")
 	}
 	return c, nil

@@ -29,8 +29,8 @@
 //
 // For each seed the test starts 3 to 8 copies of its own binary as members, which
 // contend for a few shards through core.Elector. Each handler appends entries as
-// fast as it may, with what it believes in them: its token, its count, the head of
-// the log. A schedule from the seed strikes them: SIGKILL, with a restart after or
+// fast as it may, with its beliefs in them: its token, its count, the head of the
+// log. A schedule from the seed injects faults: SIGKILL, with a restart after or
 // inside the TTL, superseding or not; SIGSTOP past the TTL at any moment, between
 // core's check of a write and its sending, and between sending and reply; SIGSTOP
 // within the margin, which nobody may notice; leaving, withdrawing and handing
@@ -40,20 +40,20 @@
 // At the end everybody contends in quiet. Every shard must be written to (W1);
 // then all leave in order, and every log is read.
 //
-// # What is judged
+// # The judges
 //
-// Package history judges what each process recorded of its calls and of its
-// trust, through its validators and porcupine. This package compares the logs with
-// what core told each writer: acknowledged writes are there exactly once, refused
-// ones are not (S15, S16); no entry was accepted under another token than its
-// writer believed in (S3); handlers start and stop in order (S11); a stop within
-// the margin ends no lease (S9); an outage evicts nobody (C5). A run with too
-// little traffic fails, and so does a control, the same schedule without the
-// fence, that does no damage.
+// Package history judges each process's record of its calls and of its trust,
+// through its validators and porcupine. This package compares the logs with core's
+// answers to each writer: acknowledged writes are there exactly once, refused ones
+// are not (S15, S16); no entry was accepted under another token than its writer
+// believed in (S3); handlers start and stop in order (S11); a stop within the
+// margin ends no lease (S9); an outage evicts nobody (C5). A run with too little
+// traffic fails, and so does a control, the same schedule without the fence, that
+// does no damage.
 //
 // # What it does not do
 //
-// The schedule follows the seed; what the processes make of it does not, as they
-// run on a real scheduler and a real store. A failing seed may need some
-// repetitions to fail again; its history is kept.
+// The schedule follows the seed; the processes' course does not, as they run on a
+// real scheduler and a real store. A failing seed may need some repetitions to fail
+// again; its history is kept.
 package system

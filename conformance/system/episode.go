@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/harness"
 )
 
-// strikeAll plays the schedule. At least one member is left alone at any time.
-func (s *supervisor) strikeAll(ctx context.Context) error {
+// injectAll plays the schedule. At least one member is left alone at any time.
+func (s *supervisor) injectAll(ctx context.Context) error {
 	defer s.episodes.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -25,18 +25,18 @@ func (s *supervisor) strikeAll(ctx context.Context) error {
 			if err := s.alone(ctx); err != nil {
 				return err
 			}
-			if err := s.strikeStore(ctx, st); err != nil {
+			if err := s.faultStore(ctx, st); err != nil {
 				return err
 			}
 			continue
 		}
-		var victim *seat
+		var victim *node
 		choose := func() bool { victim = s.choose(st); return victim != nil }
-		if err := s.await(ctx, "a member that can be struck", slack+s.ttls(settleTTLs), choose); err != nil {
+		if err := s.await(ctx, "a member free for a fault", slack+s.ttls(settleTTLs), choose); err != nil {
 			return err
 		}
 		s.episodes.Go(func() {
-			err := s.strikeMember(ctx, st, victim)
+			err := s.faultMember(ctx, st, victim)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			victim.busy = false
@@ -48,12 +48,13 @@ func (s *supervisor) strikeAll(ctx context.Context) error {
 	return s.alone(ctx)
 }
 
-// minLate is how many writes a run should hold until another member was granted
-// the shard: what the fence is there for. Without any a run proves nothing.
+// minLate is the number of writes that a run should hold until another member was
+// granted the shard: the writes that the fence is for. Without any a run proves
+// nothing.
 const minLate = 2
 
 // goesOn reports whether a schedule has a step n. It has more than planned, up to
-// twice as many, while there was too little of what the run is to show.
+// twice as many, while there was too little evidence.
 func (s *supervisor) goesOn(n int) bool {
 	switch {
 	case n < s.config.Steps:
@@ -68,7 +69,7 @@ func (s *supervisor) goesOn(n int) bool {
 func (s *supervisor) lateWrites() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.strikes {
+	for _, k := range s.injections {
 		if k.late {
 			n++
 		}
@@ -83,40 +84,40 @@ func (s *supervisor) alone(ctx context.Context) error {
 }
 
 // choose picks a member for a step and makes it busy; nil if there is none now.
-func (s *supervisor) choose(st step) *seat {
+func (s *supervisor) choose(st step) *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var free []*seat
-	for _, seat := range s.seats {
-		if !seat.busy && seat.proc.isUp() {
-			free = append(free, seat)
+	var free []*node
+	for _, node := range s.nodes {
+		if !node.busy && node.proc.isUp() {
+			free = append(free, node)
 		}
 	}
 	if len(free) < 2 {
 		return nil
 	}
-	seat := free[int(st.Who*float64(len(free)))]
+	node := free[int(st.Who*float64(len(free)))]
 	if st.Owner {
 		for _, other := range free {
-			if len(s.watch.owned(other.proc.Name)) > len(s.watch.owned(seat.proc.Name)) {
-				seat = other
+			if len(s.watch.owned(other.proc.Name)) > len(s.watch.owned(node.proc.Name)) {
+				node = other
 			}
 		}
 	}
-	seat.busy = true
-	return seat
+	node.busy = true
+	return node
 }
 
-// begin notes a strike.
-func (s *supervisor) begin(st step, process string) *strike {
-	k := &strike{step: st, process: process, at: history.Now()}
+// begin records an injected fault.
+func (s *supervisor) begin(st step, process string) *injection {
+	k := &injection{step: st, process: process, at: history.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.strikes = append(s.strikes, k)
+	s.injections = append(s.injections, k)
 	return k
 }
 
-func (s *supervisor) strikeStore(ctx context.Context, st step) error {
+func (s *supervisor) faultStore(ctx context.Context, st step) error {
 	k := s.begin(st, "")
 	defer func() { k.over = history.Now() }()
 	if st.Fault == faultReboot {
@@ -134,8 +135,8 @@ func (s *supervisor) strikeStore(ctx context.Context, st step) error {
 	return heal()
 }
 
-func (s *supervisor) strikeMember(ctx context.Context, st step, seat *seat) error {
-	p := seat.proc
+func (s *supervisor) faultMember(ctx context.Context, st step, node *node) error {
+	p := node.proc
 	switch st.Fault {
 	case faultKill, faultRestart, faultSupersede:
 		s.begin(st, p.Name)
@@ -144,14 +145,14 @@ func (s *supervisor) strikeMember(ctx context.Context, st step, seat *seat) erro
 		}
 		s.rec.Exited(p.Name)
 		pause(ctx, st.For)
-		return s.restart(ctx, seat, st.Fault == faultSupersede)
+		return s.restart(ctx, node, st.Fault == faultSupersede)
 	case faultLeave:
 		s.begin(st, p.Name)
-		if err := s.leave(ctx, seat); err != nil {
+		if err := s.leave(ctx, node); err != nil {
 			return err
 		}
 		pause(ctx, st.For)
-		return s.restart(ctx, seat, false)
+		return s.restart(ctx, node, false)
 	case faultStop, faultShort:
 		return s.stop(ctx, st, p, nil)
 	case faultSend:
@@ -161,17 +162,17 @@ func (s *supervisor) strikeMember(ctx context.Context, st step, seat *seat) erro
 	case faultWithdraw, faultHandOver:
 		return s.give(ctx, st, p)
 	}
-	return fmt.Errorf("tenure: system: %q strikes no member", st.Fault)
+	return fmt.Errorf("tenure: system: %q is no fault of a member", st.Fault)
 }
 
-func (s *supervisor) restart(ctx context.Context, seat *seat, supersede bool) error {
+func (s *supervisor) restart(ctx context.Context, node *node, supersede bool) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := s.start(seat, supersede); err != nil {
+	if err := s.start(node, supersede); err != nil {
 		return err
 	}
-	p := seat.proc
+	p := node.proc
 	err := s.await(ctx, p.Name+" to start", slack+s.ttls(settleTTLs), func() bool { return p.isUp() || p.Ended() })
 	if p.Ended() {
 		return fmt.Errorf("tenure: system: %s ended by itself: %w", p.Name, p.Err())
@@ -199,7 +200,7 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 	err := p.Continue()
 	over := history.Now()
 	if late {
-		// What strikes next must not strike the write before the store has it.
+		// The next fault must not hit the write before the store has it.
 		err := s.await(ctx, "the late write", harness.LateLimit, func() bool { return p.sends() > before || p.Ended() })
 		late = err == nil && p.sends() > before
 	}
@@ -221,10 +222,13 @@ func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where
 		}
 		if err := s.await(ctx, "a write to be held", s.ttls(2), held); err == nil {
 			_, token := p.holds()
-			return s.stop(ctx, st, p, func() bool { o, _ := s.watch.owner(shard); return o.Token > token && o.Session != "" })
+			return s.stop(ctx, st, p, func() bool {
+				o, _ := s.watch.owner(shard)
+				return o.Token > token && o.Session != ""
+			})
 		}
 	}
-	// It has no shard that it writes to: what it may hold yet is sent.
+	// It has no shard that it writes to: a write that it may still hold is sent.
 	if err := p.Order(order{Do: doSend}); err != nil {
 		return err
 	}
@@ -256,9 +260,9 @@ func (s *supervisor) give(ctx context.Context, st step, p *process) error {
 func (s *supervisor) successor(not *process) driver.SessionID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, seat := range s.seats {
-		if !seat.busy && seat.proc != not {
-			if id := s.watch.session(seat.proc.Name); id != "" {
+	for _, node := range s.nodes {
+		if !node.busy && node.proc != not {
+			if id := s.watch.session(node.proc.Name); id != "" {
 				return id
 			}
 		}

@@ -45,8 +45,10 @@ func TestJournalOfAKilledProcess(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	base := Config{
-		Opener: driver.Opener{Name: "x", Open: func(context.Context, func(any) error) (driver.Backend, error) { return nil, nil }},
-		Store:  func(*testing.T, uint64) *Store { return &Store{} },
+		Opener: driver.Opener{Name: "x", Open: func(context.Context, func(any) error) (driver.Backend, error) {
+			return nil, nil
+		}},
+		Store: func(*testing.T, uint64) *Store { return &Store{} },
 	}
 	c, err := base.withDefaults()
 	if err != nil || c.TTL != testTTL || c.Pace != 10*time.Millisecond || c.MinWrites != 1000 || c.MinTakeovers != 5 {
@@ -86,8 +88,10 @@ func TestFlags(t *testing.T) {
 func TestFailureSaysHowToReplayIt(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	c := Config{Opener: driver.Opener{Name: "sqlite"}}
-	s := &supervisor{seed: 17, strikes: []*strike{{step: step{Fault: faultKill}, process: "m1.1", at: 5}, {step: step{Fault: faultPause}, at: 9}}}
-	h := &history.History{Operations: []history.Operation{{Process: "m1.1", ID: 1, Kind: history.Join, Call: 1, Return: 2, Outcome: history.OK}}}
+	s := &supervisor{seed: 17, injections: []*injection{{step: step{Fault: faultKill}, process: "m1.1", at: 5},
+		{step: step{Fault: faultPause}, at: 9}}}
+	h := &history.History{Operations: []history.Operation{{Process: "m1.1", ID: 1, Kind: history.Join, Call: 1,
+		Return: 2, Outcome: history.OK}}}
 	var found []history.Finding
 	for range maxShown + 1 {
 		found = append(found, newFinding("S3", checkBelief, "s1", "a former owner wrote"))

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// note is one line of a member's journal: what its handlers did and were told, as
-// an application sees it. The calls below it are in the history.
+// note is one line of a member's journal: its handlers' calls and their answers, as
+// an application sees them. The calls below it are in the history.
 type note struct {
 	Is    noteKind        `json:"is"`
 	At    history.Instant `json:"at"`
@@ -36,12 +36,12 @@ const (
 	noteStarted noteKind = "started" // the handler was called
 	noteStopped noteKind = "stopped" // it returns; Why its context ended
 	noteWrites  noteKind = "writes"  // a write is about to be made
-	noteWrote   noteKind = "wrote"   // and what became of it
+	noteWrote   noteKind = "wrote"   // and its outcome
 	noteWrong   noteKind = "wrong"   // something was read under a valid lease that cannot be
 	noteSlow    noteKind = "slow"    // a heartbeat, or a ping, ended that took more than TTL/20
 )
 
-// outcome is what core told of a write.
+// outcome is core's answer to a write.
 type outcome string
 
 const (
@@ -85,8 +85,8 @@ func (j *journal) close() error {
 	return errors.Join(j.err, j.file.Close())
 }
 
-// loadJournal reads a journal. A last line without an end is what a killed process
-// left of it.
+// loadJournal reads a journal. A last line without an end comes from a killed
+// process.
 func loadJournal(path string) ([]note, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -107,8 +107,8 @@ func loadJournal(path string) ([]note, error) {
 	return notes, nil
 }
 
-// payload is an entry of a shard's log, and the value of its item: who wrote it,
-// and what that process believed.
+// payload is an entry of a shard's log, and the value of its item: the writer's
+// process, and its beliefs.
 type payload struct {
 	Process string       `json:"process"`
 	N       int64        `json:"n"`

@@ -29,13 +29,13 @@ const (
 	checkLate      = "writes-that-come-late"
 )
 
-// evidence is what a run left.
+// evidence is the output of a run.
 type evidence struct {
-	config   Config
-	history  *history.History
-	journals map[string][]note // by process
-	logs     map[driver.ShardID][]driver.Entry
-	strikes  []*strike
+	config     Config
+	history    *history.History
+	journals   map[string][]note // by process
+	logs       map[driver.ShardID][]driver.Entry
+	injections []*injection
 }
 
 // written names a write over processes.
@@ -66,11 +66,13 @@ func (e *evidence) logsInOrder() []history.Finding {
 	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
 		for i, entry := range e.logs[shard] {
 			if want := driver.Seq(i + 1); entry.Seq != want {
-				out = append(out, newFinding("T1", checkLog, shard, "entry %d is where entry %d belongs", entry.Seq, want))
+				out = append(out, newFinding("T1", checkLog, shard, "entry %d is where entry %d belongs", entry.Seq,
+					want))
 				break
 			}
 			if i > 0 && entry.Token < e.logs[shard][i-1].Token {
-				out = append(out, newFinding("T2", checkLog, shard, "entry %d has token %d, after token %d", entry.Seq, entry.Token, e.logs[shard][i-1].Token))
+				out = append(out, newFinding("T2", checkLog, shard, "entry %d has token %d, after token %d", entry.Seq,
+					entry.Token, e.logs[shard][i-1].Token))
 			}
 		}
 	}
@@ -86,12 +88,15 @@ func (e *evidence) belief() []history.Finding {
 			p, err := decodePayload(entry.Payload)
 			switch {
 			case err != nil:
-				out = append(out, newFinding("T3", checkBelief, shard, "entry %d was not written by a member: %v", entry.Seq, err))
+				out = append(out, newFinding("T3", checkBelief, shard, "entry %d was not written by a member: %v",
+					entry.Seq, err))
 			case p.Token != entry.Token:
-				out = append(out, newFinding("S3", checkBelief, shard, "entry %d was written by %s under token %d, and was accepted when token %d was current",
+				out = append(out, newFinding("S3", checkBelief, shard,
+					"entry %d was written by %s under token %d, and was accepted when token %d was current",
 					entry.Seq, p.Process, p.Token, entry.Token))
 			case p.Head+1 != entry.Seq:
-				out = append(out, newFinding("S15", checkBelief, shard, "entry %d was written by %s as entry %d, and something came between under its own token %d",
+				out = append(out, newFinding("S15", checkBelief, shard,
+					"entry %d was written by %s as entry %d, and something came between under its own token %d",
 					entry.Seq, p.Process, p.Head+1, p.Token))
 			}
 		}
@@ -120,13 +125,17 @@ func (e *evidence) once() []history.Finding {
 			what := fmt.Sprintf("write %d of %s under token %d", n.N, process, n.Token)
 			switch {
 			case len(found) > 1:
-				out = append(out, newFinding("S15", checkOnce, n.Shard, "%s is in the log %d times, as entries %d and %d", what, len(found), found[0].Seq, found[1].Seq))
+				out = append(out, newFinding("S15", checkOnce, n.Shard,
+					"%s is in the log %d times, as entries %d and %d", what, len(found), found[0].Seq, found[1].Seq))
 			case n.Out == wasAccepted && len(found) == 0:
-				out = append(out, newFinding("S16", checkOnce, n.Shard, "%s was acknowledged as entry %d and is not in the log", what, n.Seq))
+				out = append(out, newFinding("S16", checkOnce, n.Shard,
+					"%s was acknowledged as entry %d and is not in the log", what, n.Seq))
 			case n.Out == wasAccepted && (found[0].Seq != n.Seq || found[0].Shard != "" && found[0].Shard != n.Shard):
-				out = append(out, newFinding("S16", checkOnce, n.Shard, "%s was acknowledged as entry %d and is entry %d", what, n.Seq, found[0].Seq))
+				out = append(out, newFinding("S16", checkOnce, n.Shard,
+					"%s was acknowledged as entry %d and is entry %d", what, n.Seq, found[0].Seq))
 			case n.Out == wasRefused && len(found) > 0:
-				out = append(out, newFinding("S16", checkOnce, n.Shard, "%s was refused (%s) and is entry %d", what, n.Why, found[0].Seq))
+				out = append(out, newFinding("S16", checkOnce, n.Shard, "%s was refused (%s) and is entry %d", what,
+					n.Why, found[0].Seq))
 			}
 		}
 	}
@@ -144,15 +153,18 @@ func (e *evidence) handlers() []history.Finding {
 			switch n.Is {
 			case noteStarted:
 				if t, is := running[n.Shard]; is {
-					out = append(out, newFinding("S11", checkHandlers, n.Shard, "%s started token %d before the handler of token %d had returned", process, n.Token, t))
+					out = append(out, newFinding("S11", checkHandlers, n.Shard,
+						"%s started token %d before the handler of token %d had returned", process, n.Token, t))
 				}
 				if n.Token <= newest[n.Shard] {
-					out = append(out, newFinding("S11", checkHandlers, n.Shard, "%s started token %d after token %d", process, n.Token, newest[n.Shard]))
+					out = append(out, newFinding("S11", checkHandlers, n.Shard, "%s started token %d after token %d",
+						process, n.Token, newest[n.Shard]))
 				}
 				running[n.Shard], newest[n.Shard] = n.Token, n.Token
 			case noteStopped:
 				if t, is := running[n.Shard]; !is || t != n.Token {
-					out = append(out, newFinding("S11", checkHandlers, n.Shard, "%s stopped token %d, which had not been started", process, n.Token))
+					out = append(out, newFinding("S11", checkHandlers, n.Shard,
+						"%s stopped token %d, which had not been started", process, n.Token))
 				}
 				delete(running, n.Shard)
 			}
@@ -161,13 +173,14 @@ func (e *evidence) handlers() []history.Finding {
 	return out
 }
 
-// reads passes on what handlers found wrong (F1).
+// reads passes on mistakes that handlers found (F1).
 func (e *evidence) reads() []history.Finding {
 	var out []history.Finding
 	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
 		for _, n := range e.journals[process] {
 			if n.Is == noteWrong {
-				out = append(out, newFinding("F1", checkRead, n.Shard, "%s under token %d: %s", process, n.Token, n.Wrong))
+				out = append(out, newFinding("F1", checkRead, n.Shard, "%s under token %d: %s", process, n.Token,
+					n.Wrong))
 			}
 		}
 	}
@@ -183,7 +196,7 @@ func (e *evidence) shortStops() []history.Finding {
 	}
 	until := map[lease]history.Instant{} // as known when the process was stopped
 	var out []history.Finding
-	for _, k := range e.strikes {
+	for _, k := range e.injections {
 		if k.step.Fault != faultShort {
 			continue
 		}
@@ -201,7 +214,8 @@ func (e *evidence) shortStops() []history.Finding {
 			}
 			for l, end := range until {
 				if l.fence.Shard == n.Shard && l.fence.Token == n.Token && n.At < end {
-					out = append(out, newFinding("S9", checkShortStop, n.Shard, "%s was stopped for %v at most, and dropped token %d as lapsed %v before its trust ended",
+					out = append(out, newFinding("S9", checkShortStop, n.Shard,
+						"%s was stopped for %v at most, and dropped token %d as lapsed %v before its trust ended",
 						k.process, time.Duration(k.over-k.at), n.Token, time.Duration(end-n.At)))
 				}
 			}
@@ -225,22 +239,23 @@ func (e *evidence) outages() []history.Finding {
 	}
 	ttl := history.Instant(e.config.TTL)
 	var out []history.Finding
-	for _, k := range e.strikes {
+	for _, k := range e.injections {
 		if !k.step.Fault.ofStore() {
 			continue
 		}
-		struck := map[string]bool{}
-		for _, other := range e.strikes {
+		faulted := map[string]bool{}
+		for _, other := range e.injections {
 			if other.at < k.over+ttl && (other.over == 0 || other.over > k.at-2*ttl) {
-				struck[other.process] = true
+				faulted[other.process] = true
 			}
 		}
 		for _, op := range e.history.Operations {
 			if op.Kind != history.Evict || op.Outcome != history.OK || op.Call < k.at || op.Call > k.over+ttl/2 {
 				continue
 			}
-			if victim := process[op.Target]; victim != "" && !struck[victim] {
-				f := newFinding("C5", checkOutage, "", "%s evicted %s while nobody could write to the store", op.Process, victim)
+			if victim := process[op.Target]; victim != "" && !faulted[victim] {
+				f := newFinding("C5", checkOutage, "", "%s evicted %s while nobody could write to the store",
+					op.Process, victim)
 				f.Operations = []history.Operation{op}
 				out = append(out, f)
 			}
@@ -254,9 +269,9 @@ type takeover struct {
 	shard    driver.ShardID
 	from, to string // processes
 	took     time.Duration
-	forced   bool // the former owner was struck; took counts from then
+	forced   bool // the former owner had a fault; took counts from then
 	cause    cause
-	alone    bool          // nothing else was struck meanwhile
+	alone    bool          // there was no other fault meanwhile
 	longest  time.Duration // call that any other process made meanwhile
 	waited   time.Duration // of that time, to waited for slow answers to heartbeats
 }
@@ -270,25 +285,26 @@ const (
 	causeOutage cause = "outage" // and the store was away as well: counted from its return
 )
 
-// inTime finds takeovers that took longer than a TTL and half of one, of a struck
-// owner while nothing else was struck (V1). The half is for the order of claims, the
-// poll period and a few round trips of a quiet machine; what this machine was slower
-// by shows in the calls of the others, and in how long the one that took over waited
-// for the store's answers to its heartbeats.
+// inTime finds takeovers that took longer than a TTL and half of one, after a fault
+// of the owner without another fault meanwhile (V1). The half is for the order of
+// claims, the poll period and a few round trips of a quiet machine; the delay of a
+// slower machine shows in the calls of the others, and in how long the one that took
+// over waited for the store's answers to its heartbeats.
 func (e *evidence) inTime() []history.Finding {
 	var out []history.Finding
 	for _, t := range e.takeovers() {
 		bound := e.config.TTL*3/2 + 5*t.longest + t.waited
 		if t.forced && t.alone && t.cause != causeOutage && t.took > bound {
-			out = append(out, newFinding("V1", checkInTime, t.shard, "%s took over from %s %v after its %s, want at most %v",
+			out = append(out, newFinding("V1", checkInTime, t.shard,
+				"%s took over from %s %v after its %s, want at most %v",
 				t.to, t.from, t.took, t.cause, bound))
 		}
 	}
 	return out
 }
 
-// takeovers returns every change of owner between processes, and how long it took
-// after a strike that the former owner did not live through as an owner.
+// takeovers returns every change of owner between processes, and the time that it
+// took after a fault that the former owner did not survive as an owner.
 func (e *evidence) takeovers() []takeover {
 	process := map[driver.SessionID]string{}
 	granted := map[driver.ShardID][]*history.Operation{}
@@ -313,8 +329,9 @@ func (e *evidence) takeovers() []takeover {
 			if t.from == t.to {
 				continue
 			}
-			for _, k := range e.strikes {
-				if k.process == t.from && k.step.Fault.takesOver() && k.at > former.Return && k.at < now.Return && (k.over == 0 || k.over > now.Call) {
+			for _, k := range e.injections {
+				if k.process == t.from && k.step.Fault.takesOver() && k.at > former.Return && k.at < now.Return &&
+					(k.over == 0 || k.over > now.Call) {
 					e.force(&t, k, now)
 				}
 			}
@@ -324,16 +341,16 @@ func (e *evidence) takeovers() []takeover {
 	return out
 }
 
-// force notes that t was the consequence of strike k, and what else went on until the
+// force notes that t was the consequence of fault k, and the other faults until the
 // new grant.
-func (e *evidence) force(t *takeover, k *strike, now *history.Operation) {
+func (e *evidence) force(t *takeover, k *injection, now *history.Operation) {
 	t.forced, t.took, t.alone, t.cause = true, time.Duration(now.Return-k.at), true, causeStop
 	switch k.step.Fault {
 	case faultKill, faultRestart, faultSupersede:
 		t.cause = causeCrash
 	}
 	ttl := history.Instant(e.config.TTL)
-	for _, o := range e.strikes {
+	for _, o := range e.injections {
 		if o == k || o.at > now.Return || o.over != 0 && o.over < k.at-ttl {
 			continue
 		}
@@ -348,7 +365,8 @@ func (e *evidence) force(t *takeover, k *strike, now *history.Operation) {
 	t.longest = 0
 	for i := range e.history.Operations {
 		op := &e.history.Operations[i]
-		if op.Process != t.from && op.Return > k.at && op.Call < now.Return && op.Return > op.Call && op.Kind != history.Trust {
+		if op.Process != t.from && op.Return > k.at && op.Call < now.Return && op.Return > op.Call &&
+			op.Kind != history.Trust {
 			t.longest = max(t.longest, time.Duration(op.Return-op.Call))
 		}
 	}

@@ -14,7 +14,8 @@ import (
 // 1 and 2 under token 1, was stopped for a moment, and b wrote entry 3 under token
 // 5.
 func good() *evidence {
-	e := &evidence{config: Config{TTL: testTTL}, journals: map[string][]note{}, logs: map[driver.ShardID][]driver.Entry{}, history: &history.History{}}
+	e := &evidence{config: Config{TTL: testTTL}, journals: map[string][]note{},
+		logs: map[driver.ShardID][]driver.Entry{}, history: &history.History{}}
 	at := history.Instant(1000)
 	add := func(process string, n note) {
 		at += 1000
@@ -44,13 +45,15 @@ func good() *evidence {
 	granted("a", "sa", 1)
 	write("a", 1, 1)
 	write("a", 2, 1)
-	e.strikes = append(e.strikes, &strike{step: step{Fault: faultShort}, process: "a", at: at + 1, over: at + 2})
+	e.injections = append(e.injections, &injection{step: step{Fault: faultShort}, process: "a", at: at + 1,
+		over: at + 2})
 	at += 1000
 	add("a", note{Is: noteStopped, Token: 1, Why: "withdrawn"})
 	granted("b", "sb", 5)
 	write("b", 1, 5)
 	at += history.Instant(10 * testTTL)
-	e.strikes = append(e.strikes, &strike{step: step{Fault: faultPause}, at: at, over: at + history.Instant(testTTL)})
+	e.injections = append(e.injections,
+		&injection{step: step{Fault: faultPause}, at: at, over: at + history.Instant(testTTL)})
 	return e
 }
 
@@ -65,7 +68,7 @@ func TestJudge(t *testing.T) {
 	late := func(slow string) func(*evidence) {
 		return func(e *evidence) {
 			at := lastNote(e, "a").At
-			e.strikes = []*strike{{step: step{Fault: faultKill}, process: "a", at: at - 1}}
+			e.injections = []*injection{{step: step{Fault: faultKill}, process: "a", at: at - 1}}
 			for i := range e.history.Operations {
 				if op := &e.history.Operations[i]; op.Process == "b" {
 					op.Call, op.Return = op.Call+history.Instant(2*testTTL), op.Return+history.Instant(2*testTTL)
@@ -115,14 +118,15 @@ func TestJudge(t *testing.T) {
 		}},
 		{"a lapse after a short stop", "S9 " + checkShortStop, func(e *evidence) { last(e, "a").Why = fmt.Sprint(fsm.CauseLapsed) }},
 		{"a takeover in time", "", func(e *evidence) {
-			e.strikes = []*strike{{step: step{Fault: faultKill}, process: "a", at: lastNote(e, "a").At - 1}}
+			e.injections = []*injection{{step: step{Fault: faultKill}, process: "a", at: lastNote(e, "a").At - 1}}
 		}},
 		{"a takeover that takes too long", "V1 " + checkInTime, late("-")},
 		{"a takeover while the store was slow", "", late("b")},
 		{"a takeover while only others found it slow", "V1 " + checkInTime, late("c")},
 		{"an eviction in an outage", "C5 " + checkOutage, func(e *evidence) {
-			e.history.Operations = append(e.history.Operations, history.Operation{Process: "a", Kind: history.Evict, Target: "sb",
-				Call: e.strikes[1].at + 5, Return: e.strikes[1].at + 6, Outcome: history.OK})
+			e.history.Operations = append(e.history.Operations, history.Operation{Process: "a", Kind: history.Evict,
+				Target: "sb",
+				Call:   e.injections[1].at + 5, Return: e.injections[1].at + 6, Outcome: history.OK})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -153,7 +157,8 @@ func TestMeasure(t *testing.T) {
 	e := good()
 	f := driver.Fence{Shard: "s", Session: "sa", Token: 1}
 	commit := func(digest string, o history.Outcome, reason string) {
-		e.history.Operations = append(e.history.Operations, history.Operation{Process: "a", Kind: history.Commit, Shard: "s", Fence: f,
+		e.history.Operations = append(e.history.Operations, history.Operation{Process: "a", Kind: history.Commit,
+			Shard: "s", Fence: f,
 			Outcome: o, Reason: reason, Entries: []history.Entry{{Token: 1, Digest: digest}}})
 	}
 	commit("x", history.Unknown, "lost")
@@ -162,11 +167,13 @@ func TestMeasure(t *testing.T) {
 	commit("y", history.Unknown, "lost")
 	commit("z", history.Refused, history.ReasonFenced)
 	e.journals["a"][2].Digest = "x"
-	e.strikes = append([]*strike{{step: step{Fault: faultKill}, process: "a", at: e.history.Operations[3].Call - 500}}, e.strikes...)
+	e.injections = append([]*injection{{step: step{Fault: faultKill}, process: "a",
+		at: e.history.Operations[3].Call - 500}}, e.injections...)
 	r := e.measure([]history.Finding{{Overlap: 3 * time.Microsecond}, {Rule: "S3", Check: checkBelief}})
-	r.add(&Report{Runs: 1, Accepted: 10, TTL: testTTL, Took: []time.Duration{2 * testTTL}, Strikes: map[string]int{string(faultKill): 1}})
+	r.add(&Report{Runs: 1, Accepted: 10, TTL: testTTL, Took: []time.Duration{2 * testTTL},
+		Faults: map[string]int{string(faultKill): 1}})
 	if r.Runs != 2 || r.Accepted != 13 || r.Fenced != 1 || r.Ambiguous != 2 || r.Resolved != 1 || r.Damage != 1 ||
-		r.Overlap != 3*time.Microsecond || r.Takeovers != 1 || len(r.Took) != 2 || r.Strikes[string(faultKill)] != 2 {
+		r.Overlap != 3*time.Microsecond || r.Takeovers != 1 || len(r.Took) != 2 || r.Faults[string(faultKill)] != 2 {
 		t.Errorf("measured %+v", r)
 	}
 	if got := r.quantile(1); got != 2 {

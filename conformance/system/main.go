@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// memberEnv tells a process that it is a member.
+// memberEnv makes a process a member.
 const memberEnv = "TENURE_SYSTEM_MEMBER"
 
 // Main is for TestMain: it makes this test binary a member when Run started it as
@@ -51,16 +51,16 @@ func AddFlags(fs *flag.FlagSet) {
 	fs.Int(seedsFlag, 0, "how many seeds the system suite runs; 0: as the test says")
 	fs.Uint64(firstFlag, 1, "the first of the seeds that the system suite runs")
 	fs.Uint64(seedFlag, 0, "the one seed that the system suite runs; 0: many")
-	fs.Int(parallelFlag, 1, "how many seeds the system suite plays at a time, each on a server of its own, where the test can")
+	fs.Int(parallelFlag, 1, "how many seeds the system suite plays at a time, each on its own server, where the test can")
 	fs.Duration(ttlFlag, 0, "the TTL of the members; 0: as the test says")
 	fs.Bool(controlFlag, false, "run the system suite without the fence, which must do damage")
 }
 
-// Lanes is how many seeds the flag -system.parallel asks for at a time, at least 1:
-// for a Config.Parallel, and as many servers.
-func Lanes() int { return max(1, flagged[int](flag.CommandLine, parallelFlag)) }
+// Parallel is the value of the flag -system.parallel, at least 1: for a
+// Config.Parallel, and as many servers.
+func Parallel() int { return max(1, flagged[int](flag.CommandLine, parallelFlag)) }
 
-// TTL is what the flag -system.ttl says, or standard.
+// TTL is the value of the flag -system.ttl, or standard.
 func TTL(standard time.Duration) time.Duration {
 	if ttl := flagged[time.Duration](flag.CommandLine, ttlFlag); ttl > 0 {
 		return ttl

@@ -65,10 +65,10 @@ func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
 	m.wire = newWire(c.TTL, c.Seed)
 	defer m.wire.close()
 	m.gate = &harness.Gate{
-		Held: func(writes []driver.Write) { m.tell(event{Is: isHeld, Token: writes[0].Fence.Token}) },
+		Held: func(writes []driver.Write) { m.report(event{Is: isHeld, Token: writes[0].Fence.Token}) },
 		Late: func(_ *intercept.Call, held bool, _ error) {
 			if held {
-				m.tell(event{Is: isSent})
+				m.report(event{Is: isSent})
 			}
 		},
 	}
@@ -113,9 +113,9 @@ func (m *member) open(openers []driver.Opener) (driver.Backend, error) {
 	return nil, fmt.Errorf("tenure: system: this binary's TestMain gives Main no opener %q", m.config.Opener)
 }
 
-// tell writes an event. If nobody reads any more the process ends soon: its input
+// report writes an event. If nobody reads any more the process ends soon: its input
 // has ended, too.
-func (m *member) tell(e event) { _ = m.out.Write(e) }
+func (m *member) report(e event) { _ = m.out.Write(e) }
 
 // obey runs the elector and follows orders until one says to leave, or there are
 // no more.
@@ -127,7 +127,7 @@ func (m *member) obey(orders <-chan order) error {
 	var moves sync.WaitGroup
 	defer moves.Wait()
 	defer stop() // before the moves are waited for
-	m.tell(event{Is: isUp})
+	m.report(event{Is: isUp})
 	for {
 		select {
 		case err := <-ended:
@@ -153,7 +153,7 @@ func (m *member) obey(orders <-chan order) error {
 				if err := <-ended; err != nil {
 					return err
 				}
-				m.tell(event{Is: isLeft})
+				m.report(event{Is: isLeft})
 				return nil
 			}
 		}

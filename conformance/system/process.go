@@ -54,7 +54,7 @@ func (l *launcher) run() {
 	}
 }
 
-// close ends the thread, and on Linux with it what it started.
+// close ends the thread, and on Linux with it the processes that it started.
 func (l *launcher) close() {
 	close(l.requests)
 	l.ended.Wait()

@@ -63,8 +63,8 @@ func TestStoppedMemberEndsWithItsSupervisor(t *testing.T) {
 	within(t, "the member to end", p.Ended)
 }
 
-// The runtime never ends the main thread, so that what it started would not die
-// with a launcher that runs on it.
+// The runtime never ends the main thread, so that its processes would not die with
+// a launcher that runs on it.
 func TestLauncherLeavesTheMainThread(t *testing.T) {
 	// One of these goroutines is on the main thread, or becomes so, more often than
 	// not: they are more than the threads that there are.
@@ -84,7 +84,8 @@ func TestMemberRefusesAnUnknownOpener(t *testing.T) {
 	l := newLauncher()
 	t.Cleanup(l.close)
 	dir := t.TempDir()
-	p, err := l.start(memberConfig{Opener: "nosuch", Process: "m1.1", History: filepath.Join(dir, "h"), Journal: filepath.Join(dir, "j")})
+	p, err := l.start(memberConfig{Opener: "nosuch", Process: "m1.1", History: filepath.Join(dir, "h"),
+		Journal: filepath.Join(dir, "j")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,9 +95,10 @@ func TestMemberRefusesAnUnknownOpener(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft runs a short seed and looks for what it left.
+// TestNothingIsLeft runs a short seed and looks for processes and files that it left.
 func TestNothingIsLeft(t *testing.T) {
-	c, err := Config{Opener: sqlite.Opener(), Members: 3, Steps: minSteps, MinWrites: 1, MinTakeovers: 1, TTL: testTTL / 2,
+	c, err := Config{Opener: sqlite.Opener(), Members: 3, Steps: minSteps, MinWrites: 1, MinTakeovers: 1,
+		TTL: testTTL / 2,
 		Store: func(t *testing.T, _ uint64) *Store {
 			return &Store{Options: sqlite.Settings{Path: filepath.Join(t.TempDir(), "tenure.db"), Namespace: "system"}}
 		}}.withDefaults()
@@ -110,9 +112,9 @@ func TestNothingIsLeft(t *testing.T) {
 	if len(s.journals) < 4 {
 		t.Errorf("only %d processes were started, and a restart was due", len(s.journals))
 	}
-	for _, seat := range s.seats {
-		if !seat.proc.Ended() {
-			t.Errorf("%s is left", seat.proc.Name)
+	for _, node := range s.nodes {
+		if !node.proc.Ended() {
+			t.Errorf("%s is left", node.proc.Name)
 		}
 	}
 	for process := range s.journals {

@@ -37,7 +37,7 @@ type orderKind string
 
 const (
 	doHold     orderKind = "hold"     // the shard's next write, at a point
-	doSend     orderKind = "send"     // what is held, and hold nothing any more
+	doSend     orderKind = "send"     // the held write, and hold nothing any more
 	doWithdraw orderKind = "withdraw" // the shard
 	doHandOver orderKind = "handover" // the shard
 	doCalm     orderKind = "calm"     // no more faults of the wire

@@ -31,16 +31,16 @@ type Report struct {
 
 	Overlap   time.Duration             // the longest overlap of trust
 	Takeovers int                       // changes of a shard's owner between processes
-	Took      []time.Duration           // of those by force: from the strike to the new grant, sorted
+	Took      []time.Duration           // of those by force: from the fault to the new grant, sorted
 	Apart     map[cause][]time.Duration // the same by cause
-	Strikes   map[string]int            // faults, by name
+	Faults    map[string]int            // faults, by name
 }
 
 // measure takes the figures of one run.
 func (e *evidence) measure(found []history.Finding) *Report {
 	r := &Report{Backend: e.config.Opener.Name, TTL: e.config.TTL, Control: e.config.Control, Runs: 1,
-		Members: len(e.journals), Strikes: map[string]int{}, Apart: map[cause][]time.Duration{}}
-	settled := map[string]bool{} // by digest: writes whose outcome core told
+		Members: len(e.journals), Faults: map[string]int{}, Apart: map[cause][]time.Duration{}}
+	settled := map[string]bool{} // by digest: writes whose outcome core reported
 	for _, notes := range e.journals {
 		for _, n := range notes {
 			switch n.Out {
@@ -71,8 +71,8 @@ func (e *evidence) measure(found []history.Finding) *Report {
 		}
 	}
 	slices.Sort(r.Took)
-	for _, k := range e.strikes {
-		r.Strikes[string(k.step.Fault)]++
+	for _, k := range e.injections {
+		r.Faults[string(k.step.Fault)]++
 		if k.late {
 			r.Late++
 		}
@@ -80,7 +80,7 @@ func (e *evidence) measure(found []history.Finding) *Report {
 	return r
 }
 
-// requests counts what the store was asked for.
+// requests counts the calls to the store.
 func (r *Report) requests(h *history.History, settled map[string]bool) {
 	ambiguous := map[string]bool{}
 	for i := range h.Operations {
@@ -123,14 +123,14 @@ func (r *Report) add(o *Report) {
 	r.Takeovers += o.Takeovers
 	r.Took = append(r.Took, o.Took...)
 	slices.Sort(r.Took)
-	if r.Strikes == nil {
-		r.Strikes, r.Apart = map[string]int{}, map[cause][]time.Duration{}
+	if r.Faults == nil {
+		r.Faults, r.Apart = map[string]int{}, map[cause][]time.Duration{}
 	}
 	for c, took := range o.Apart {
 		r.Apart[c] = append(r.Apart[c], took...)
 	}
-	for f, n := range o.Strikes {
-		r.Strikes[f] += n
+	for f, n := range o.Faults {
+		r.Faults[f] += n
 	}
 }
 
@@ -148,10 +148,11 @@ func (r *Report) quantileOf(took []time.Duration, q float64) float64 {
 // apart has the quantiles of the takeovers of one cause.
 func (r *Report) apart(c cause) conformance.TakeoverTimes {
 	took := slices.Sorted(slices.Values(r.Apart[c]))
-	return conformance.TakeoverTimes{N: len(took), Median: r.quantileOf(took, 0.5), P99: r.quantileOf(took, 0.99), Most: r.quantileOf(took, 1)}
+	return conformance.TakeoverTimes{N: len(took), Median: r.quantileOf(took, 0.5), P99: r.quantileOf(took, 0.99),
+		Most: r.quantileOf(took, 1)}
 }
 
-// faultRuns is the report as it is saved for a sheet of guarantees.
+// faultRuns is the report as saved for docs/guarantees.md.
 func (r *Report) faultRuns() *conformance.FaultRuns {
 	return &conformance.FaultRuns{
 		Control: r.Control, TTL: r.TTL, Runs: r.Runs, Failed: r.Failed, Processes: r.Members,
@@ -173,24 +174,29 @@ func (r *Report) String() string {
 	if r.Control {
 		name, failed = name+" without the fence", "damage"
 	}
-	fmt.Fprintf(&b, "%s, TTL %v: %d of %d runs with %s, %d processes\n", name, r.TTL, r.Failed, r.Runs, failed, r.Members)
-	fmt.Fprintf(&b, "writes: %d accepted, %d refused (%d requests by the fence), %d ambiguous of which %d resolved, %d reported as unknown, %d held until after a takeover, %d accepted under a superseded token\n",
+	fmt.Fprintf(&b, "%s, TTL %v: %d of %d runs with %s, %d processes\n", name, r.TTL, r.Failed, r.Runs, failed,
+		r.Members)
+	fmt.Fprintf(&b, "writes: %d accepted, %d refused (%d requests by the fence), %d ambiguous of which %d resolved, "+
+		"%d reported as unknown, %d held until after a takeover, %d accepted under a superseded token\n",
 		r.Accepted, r.Refused, r.Fenced, r.Ambiguous, r.Resolved, r.Unresolved, r.Late, r.Damage)
 	fmt.Fprintf(&b, "overlap of trust: %d microseconds at most\n", r.overlap())
-	fmt.Fprintf(&b, "takeovers: %d, of which %d by force after %.2f / %.2f / %.2f / %.2f TTL (least, median, 90 %%, most)\n",
+	fmt.Fprintf(&b, "takeovers: %d, of which %d by force after %.2f / %.2f / %.2f / %.2f TTL (least, median, 90 %%, "+
+		"most)\n",
 		r.Takeovers, len(r.Took), r.quantile(0), r.quantile(0.5), r.quantile(0.9), r.quantile(1))
 	for _, c := range []cause{causeCrash, causeStop, causeOutage} {
 		t := r.apart(c)
 		fmt.Fprintf(&b, "  by %s: %d, %.2f / %.2f / %.2f TTL (median, 99 %%, most)\n", c, t.N, t.Median, t.P99, t.Most)
 	}
 	var faults []string
-	for f := range r.Strikes {
+	for f := range r.Faults {
 		faults = append(faults, f)
 	}
-	slices.SortFunc(faults, func(a, b string) int { return cmp.Or(-cmp.Compare(r.Strikes[a], r.Strikes[b]), cmp.Compare(a, b)) })
+	slices.SortFunc(faults, func(a, b string) int {
+		return cmp.Or(-cmp.Compare(r.Faults[a], r.Faults[b]), cmp.Compare(a, b))
+	})
 	b.WriteString("faults:")
 	for _, f := range faults {
-		fmt.Fprintf(&b, " %d x %s;", r.Strikes[f], f)
+		fmt.Fprintf(&b, " %d x %s;", r.Faults[f], f)
 	}
 	return strings.TrimSuffix(b.String(), ";")
 }

@@ -28,8 +28,8 @@ const seedLimit = 5 * time.Minute
 //
 // With conformance.ReportDir in the environment the figures are saved there.
 //
-// It needs Linux, where processes share a clock, and skips elsewhere. It is not
-// for parallel tests: what it measures is time.
+// It needs Linux, where processes share a clock, and skips elsewhere. It is not for
+// parallel tests: it measures time.
 func Run(t *testing.T, c Config) *Report {
 	t.Helper()
 	if !supported {
@@ -69,7 +69,8 @@ func Run(t *testing.T, c Config) *Report {
 		}
 	}
 	if c.Control && total.Failed*20 < total.Runs*19 {
-		t.Errorf("without the fence only %d of %d runs did damage: the schedule is too kind, and zero violations with the fence prove nothing", total.Failed, total.Runs)
+		t.Errorf("without the fence only %d of %d runs did damage: the schedule is too kind, and zero violations with "+
+			"the fence prove nothing", total.Failed, total.Runs)
 	}
 	return total
 }
@@ -111,7 +112,7 @@ func (c *Config) run(t *testing.T, seed uint64) *Report {
 	} else {
 		found = append(found, e.judge()...)
 	}
-	if c.Control { // what has no order is long looked for
+	if c.Control { // the search for an order that does not exist takes long
 		found = append(found, history.Check(e.history, nil)...)
 	} else {
 		found = append(found, history.Check(e.history, &history.Options{MinCommits: c.MinWrites})...)
@@ -119,15 +120,18 @@ func (c *Config) run(t *testing.T, seed uint64) *Report {
 	}
 	r := e.measure(found)
 	if r.Takeovers < c.MinTakeovers {
-		found = append(found, newFinding("traffic", checkTakeovers, "", "a shard's owner changed %d times, and fewer than %d prove nothing", r.Takeovers, c.MinTakeovers))
+		found = append(found, newFinding("traffic", checkTakeovers, "",
+			"a shard's owner changed %d times, and fewer than %d prove nothing", r.Takeovers, c.MinTakeovers))
 	}
 	if r.Late == 0 {
-		found = append(found, newFinding("traffic", checkLate, "", "no write was held until another member had been granted the shard, which is what the fence is for"))
+		found = append(found, newFinding("traffic", checkLate, "",
+			"no write was held until another member had been granted the shard, the case that the fence is for"))
 	}
 	if c.Control && r.Damage > 0 || !c.Control && len(found) > 0 {
 		r.Failed = 1
 	}
-	t.Logf("played in %v, judged in %v: %v", played.Round(time.Millisecond), (time.Since(began) - played).Round(time.Millisecond), r)
+	t.Logf("played in %v, judged in %v: %v", played.Round(time.Millisecond),
+		(time.Since(began) - played).Round(time.Millisecond), r)
 	switch {
 	case !c.Control && len(found) > 0:
 		t.Error(c.explain(t, s, e.history, found))
@@ -152,9 +156,9 @@ func (c *Config) play(t *testing.T, seed uint64) (*supervisor, error) {
 	return s, s.play(ctx)
 }
 
-// evidence reads what the processes left.
+// evidence reads the processes' files.
 func (s *supervisor) evidence() (*evidence, error) {
-	e := &evidence{config: s.config, journals: map[string][]note{}, logs: s.logs, strikes: s.strikes}
+	e := &evidence{config: s.config, journals: map[string][]note{}, logs: s.logs, injections: s.injections}
 	var err error
 	if e.history, err = history.Load(s.written()...); err != nil {
 		return nil, err
@@ -175,10 +179,10 @@ func (s *supervisor) written() []string {
 	})
 }
 
-// story is what was done to whom, one line each.
+// story lists the faults, one line each.
 func (s *supervisor) story() string {
 	var b strings.Builder
-	for _, k := range s.strikes {
+	for _, k := range s.injections {
 		fmt.Fprintf(&b, "\t%v\n", k)
 	}
 	return b.String()
@@ -195,8 +199,9 @@ func (c *Config) explain(t *testing.T, s *supervisor, h *history.History, found 
 	for _, f := range found[:min(len(found), maxShown)] {
 		fmt.Fprintf(&b, "%v\n", f)
 	}
-	fmt.Fprintf(&b, "what was done:\n%s", s.story())
-	path, err := history.Save(os.TempDir(), fmt.Sprintf("tenure-system-%s-seed%d", c.Opener.Name, s.seed), replay, h, found)
+	fmt.Fprintf(&b, "the faults:\n%s", s.story())
+	path, err := history.Save(os.TempDir(), fmt.Sprintf("tenure-system-%s-seed%d", c.Opener.Name, s.seed), replay, h,
+		found)
 	if err == nil {
 		err = linearizable.Draw(path, h, found)
 	}

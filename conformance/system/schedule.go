@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fault is what happens to a member, or to the store.
+// fault is a kind of fault of a member, or of the store.
 type fault string
 
 const (
@@ -25,10 +25,10 @@ const (
 	faultCut       fault = "the store is cut off"
 )
 
-// ofStore reports whether the fault strikes the store and not a member.
+// ofStore reports whether the fault is of the store and not of a member.
 func (f fault) ofStore() bool { return f == faultReboot || f == faultPause || f == faultCut }
 
-// takesOver reports whether others may take over what the member had.
+// takesOver reports whether others may take over the member's shards.
 func (f fault) takesOver() bool {
 	switch f {
 	case faultKill, faultRestart, faultSupersede, faultStop, faultSend, faultReply:
@@ -42,7 +42,7 @@ type step struct {
 	Fault fault
 	After time.Duration // since the step before it began
 	For   time.Duration // until it is over
-	Who   float64       // which member, as a share of those that can be struck
+	Who   float64       // which member, as a share of the free ones
 	Owner bool          // the member with the most shards instead
 	Shard float64       // which of its shards, as a share
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// supervisor plays one seed: it starts the members, strikes them and the store by
-// a schedule, and leaves their histories in dir. One goroutine uses it, but for
-// what its mutex guards and what an episode does to its own seat.
+// supervisor plays one seed: it starts the members, injects faults into them and
+// the store by a schedule, and leaves their histories in dir. One goroutine uses
+// it, but for the fields that its mutex guards and an episode's own node.
 type supervisor struct {
 	config   Config
 	seed     uint64
@@ -30,28 +30,28 @@ type supervisor struct {
 	backend  driver.Backend // recorded
 	watch    *watcher
 	launcher *launcher
-	seats    []*seat
+	nodes    []*node
 
-	episodes sync.WaitGroup
-	mu       sync.Mutex
-	err      error     // the first of the episodes'
-	strikes  []*strike // in the order of their beginning
-	findings []history.Finding
-	paths    []string // of all histories
-	journals map[string]string
-	logs     map[driver.ShardID][]driver.Entry // as read at the end
+	episodes   sync.WaitGroup
+	mu         sync.Mutex
+	err        error        // the first of the episodes'
+	injections []*injection // in the order of their beginning
+	findings   []history.Finding
+	paths      []string // of all histories
+	journals   map[string]string
+	logs       map[driver.ShardID][]driver.Entry // as read at the end
 }
 
-// seat is a member's place: its node label, and the process that has it now.
-type seat struct {
-	node  string
+// node is a member: its label, and the process that has it now.
+type node struct {
+	label string
 	count int      // processes so far
 	proc  *process // nil before the first
 	busy  bool     // an episode has it; under supervisor.mu
 }
 
-// strike is a fault as it happened.
-type strike struct {
+// injection is a fault as it happened.
+type injection struct {
 	step    step
 	process string // empty: the store
 	at      history.Instant
@@ -59,7 +59,7 @@ type strike struct {
 	late    bool            // it held a write until another member was granted the shard, and then sent it
 }
 
-func (s *strike) String() string {
+func (s *injection) String() string {
 	who := s.process
 	if who == "" {
 		who = "store"
@@ -78,8 +78,8 @@ func (s *supervisor) ttls(n float64) time.Duration {
 	return time.Duration(n * float64(s.config.TTL))
 }
 
-// play runs the seed. The error is of something that kept it from going on; what
-// the members did wrong is in the histories and in findings.
+// play runs the seed. The error is the reason for which it could not go on; the
+// members' mistakes are in the histories and in findings.
 func (s *supervisor) play(ctx context.Context) (err error) {
 	if s.options, err = json.Marshal(s.store.Options); err != nil {
 		return fmt.Errorf("tenure: system: Store.Options: %w", err)
@@ -109,10 +109,10 @@ func (s *supervisor) play(ctx context.Context) (err error) {
 	defer s.launcher.close()
 	defer func() { err = errors.Join(err, s.killAll()) }()
 	for i := range s.members() {
-		s.seats = append(s.seats, &seat{node: fmt.Sprintf("m%d", i+1)})
+		s.nodes = append(s.nodes, &node{label: fmt.Sprintf("m%d", i+1)})
 	}
-	for _, seat := range s.seats {
-		if err := s.start(seat, false); err != nil {
+	for _, node := range s.nodes {
+		if err := s.start(node, false); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (s *supervisor) play(ctx context.Context) (err error) {
 	if err := s.await(ctx, "every shard to have an owner", slack+s.ttls(settleTTLs), s.owned); err != nil {
 		return err
 	}
-	if err := s.strikeAll(ctx); err != nil {
+	if err := s.injectAll(ctx); err != nil {
 		return err
 	}
 	return s.quiet(ctx)
@@ -149,12 +149,12 @@ func (s *supervisor) historyOf(process string) string {
 	return path
 }
 
-// start gives a seat a new process.
-func (s *supervisor) start(seat *seat, supersede bool) error {
-	seat.count++
-	name := fmt.Sprintf("%s.%d", seat.node, seat.count)
+// start gives a node a new process.
+func (s *supervisor) start(node *node, supersede bool) error {
+	node.count++
+	name := fmt.Sprintf("%s.%d", node.label, node.count)
 	c := memberConfig{
-		Opener: s.config.Opener.Name, Options: s.options, Node: seat.node, Process: name, Supersede: supersede,
+		Opener: s.config.Opener.Name, Options: s.options, Node: node.label, Process: name, Supersede: supersede,
 		TTL: s.config.TTL, Pace: s.config.Pace, Seed: seedOf(s.seed, name), Control: s.config.Control,
 		History: s.historyOf(name), Journal: filepath.Join(s.dir, name+".journal"),
 	}
@@ -168,7 +168,7 @@ func (s *supervisor) start(seat *seat, supersede bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.journals[name] = c.Journal
-	seat.proc = p
+	node.proc = p
 	return nil
 }
 
@@ -202,8 +202,8 @@ func (s *supervisor) ended() error {
 	if s.err != nil {
 		return s.err
 	}
-	for _, seat := range s.seats {
-		if p := seat.proc; p != nil && !seat.busy && p.Ended() {
+	for _, node := range s.nodes {
+		if p := node.proc; p != nil && !node.busy && p.Ended() {
 			return fmt.Errorf("tenure: system: %s ended by itself: %w", p.Name, p.Err())
 		}
 	}
@@ -213,8 +213,8 @@ func (s *supervisor) ended() error {
 func (s *supervisor) allUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, seat := range s.seats {
-		if seat.proc == nil || !seat.proc.isUp() {
+	for _, node := range s.nodes {
+		if node.proc == nil || !node.proc.isUp() {
 			return false
 		}
 	}
@@ -234,8 +234,8 @@ func (s *supervisor) owned() bool {
 func (s *supervisor) runs(process string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, seat := range s.seats {
-		if p := seat.proc; p != nil && p.Name == process && !p.Ended() {
+	for _, node := range s.nodes {
+		if p := node.proc; p != nil && p.Name == process && !p.Ended() {
 			return true
 		}
 	}
@@ -251,8 +251,8 @@ func (s *supervisor) find(rule, check string, shard driver.ShardID, format strin
 // quiet lets all members contend without faults: each shard must come to be
 // written to (W1), and the traffic to suffice. Then everybody leaves.
 func (s *supervisor) quiet(ctx context.Context) error {
-	for _, seat := range s.seats {
-		if err := seat.proc.Order(order{Do: doCalm}); err != nil {
+	for _, node := range s.nodes {
+		if err := node.proc.Order(order{Do: doCalm}); err != nil {
 			return err
 		}
 	}
@@ -271,7 +271,8 @@ func (s *supervisor) quiet(ctx context.Context) error {
 		}
 		for _, shard := range s.shards {
 			o, process := s.watch.owner(shard)
-			if now[shard].Number <= before[shard].Number || now[shard].Token != o.Token || process == "" || !s.runs(process) {
+			if now[shard].Number <= before[shard].Number || now[shard].Token != o.Token || process == "" ||
+				!s.runs(process) {
 				return false
 			}
 		}
@@ -282,8 +283,11 @@ func (s *supervisor) quiet(ctx context.Context) error {
 			return ended
 		}
 		for _, shard := range s.shards {
-			if o, process := s.watch.owner(shard); now[shard].Number <= before[shard].Number || now[shard].Token != o.Token {
-				s.find("W1", checkForgotten, shard, "in a quiet namespace nobody wrote to it: its record names session %q (process %q) with token %d, its head was number %d and is number %d with token %d",
+			if o, process := s.watch.owner(shard); now[shard].Number <= before[shard].Number ||
+				now[shard].Token != o.Token {
+				s.find("W1", checkForgotten, shard,
+					"in a quiet namespace nobody wrote to it: its record names session %q (process %q) with token %d, "+
+						"its head was number %d and is number %d with token %d",
 					o.Session, process, o.Token, before[shard].Number, now[shard].Number, now[shard].Token)
 			}
 		}
@@ -341,23 +345,23 @@ func (s *supervisor) heads(ctx context.Context) (map[driver.ShardID]driver.Head,
 	return out, nil
 }
 
-// leaveAll has every member hand back what it has and end.
+// leaveAll has every member hand back its shards and end.
 func (s *supervisor) leaveAll(ctx context.Context) error {
 	var all sync.WaitGroup
-	errs := make([]error, len(s.seats))
-	for i, seat := range s.seats {
+	errs := make([]error, len(s.nodes))
+	for i, node := range s.nodes {
 		s.mu.Lock()
-		seat.busy = true
+		node.busy = true
 		s.mu.Unlock()
-		all.Go(func() { errs[i] = s.leave(ctx, seat) })
+		all.Go(func() { errs[i] = s.leave(ctx, node) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// leave has a member hand back what it has and end.
-func (s *supervisor) leave(ctx context.Context, seat *seat) error {
-	p := seat.proc
+// leave has a member hand back its shards and end.
+func (s *supervisor) leave(ctx context.Context, node *node) error {
+	p := node.proc
 	if err := p.Order(order{Do: doLeave}); err != nil {
 		return err
 	}
@@ -378,8 +382,8 @@ func (s *supervisor) killAll() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
-	for _, seat := range s.seats {
-		if p := seat.proc; p != nil && !p.Ended() {
+	for _, node := range s.nodes {
+		if p := node.proc; p != nil && !p.Ended() {
 			errs = append(errs, p.Kill())
 		}
 	}

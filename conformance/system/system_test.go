@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 
 // sqliteStore is a new database in the test's folder. Each of its files has one
 // writer at a time, so that a transaction on both pauses the store, and one on the
-// members' file alone cuts off whatever keeps sessions, but no commits.
+// members' file alone cuts off heartbeats, but no commits.
 func sqliteStore(t *testing.T, _ uint64) *system.Store {
 	path := filepath.Join(t.TempDir(), "tenure.db")
 	occupyAll := func(paths ...string) func(context.Context) (func() error, error) {
@@ -42,9 +42,10 @@ func sqliteStore(t *testing.T, _ uint64) *system.Store {
 		}
 	}
 	return &system.Store{
-		Options: sqlite.Settings{Path: path, Namespace: "system", Options: sqlite.Options{PollPeriod: 5 * time.Millisecond}},
-		Pause:   occupyAll(path, path+"-members"),
-		Cut:     occupyAll(path + "-members"),
+		Options: sqlite.Settings{Path: path, Namespace: "system",
+			Options: sqlite.Options{PollPeriod: 5 * time.Millisecond}},
+		Pause: occupyAll(path, path+"-members"),
+		Cut:   occupyAll(path + "-members"),
 	}
 }
 
@@ -62,12 +63,13 @@ func occupy(ctx context.Context, path string) (release func() error, err error) 
 }
 
 func TestSystem(t *testing.T) {
-	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore, Parallel: system.Lanes()})
+	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore, Parallel: system.Parallel()})
 }
 
 // TestControl takes the fence away, and expects the damage.
 func TestControl(t *testing.T) {
-	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore, Parallel: system.Lanes(), Seeds: 1, Control: true})
+	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore, Parallel: system.Parallel(), Seeds: 1,
+		Control: true})
 }
 
 // TestFresh: a member that has just come takes over within the TTL.

@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// watcher is the supervisor's picture of the namespace. It chooses victims by it
-// and waits for it; what happened is judged by the histories. Safe for concurrent
-// use.
+// watcher is the supervisor's picture of the namespace. The supervisor chooses
+// victims by it and waits for it; the histories are the judges' evidence. Safe for
+// concurrent use.
 type watcher struct {
 	mu        sync.Mutex
 	owners    map[driver.ShardID]driver.Owner

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/intercept"
 )
 
-// errLost is what a caller gets whose request or reply was lost: the outcome is
+// errLost is the error of a call whose request or reply was lost: the outcome is
 // unknown (E1).
 var errLost = errors.New("tenure: system: lost on the wire")
 
@@ -33,7 +33,7 @@ func newWire(ttl time.Duration, seed uint64) *wire {
 	return &wire{ttl: ttl, ctx: ctx, stop: stop, rand: rand.New(rand.NewPCG(seed, 0x31fe))}
 }
 
-// mishap is what becomes of a call on the wire.
+// mishap is the fate of a call on the wire.
 type mishap int
 
 const (
@@ -51,7 +51,7 @@ const (
 	outOfThousand = 1000
 )
 
-// draw decides what becomes of a call, and how late it is.
+// draw decides the fate of a call, and its delay.
 func (w *wire) draw(op intercept.Op) (mishap, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *wire) around(ctx context.Context, c *intercept.Call, proceed func(conte
 	return proceed(ctx)
 }
 
-// close drops what was not delivered yet, and waits for what is under way.
+// close drops undelivered calls, and waits for those under way.
 func (w *wire) close() {
 	w.stop()
 	w.late.Wait()

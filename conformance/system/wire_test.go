@@ -67,7 +67,7 @@ func TestWireDropsWhatIsLateAtTheEnd(t *testing.T) {
 		before := time.Now()
 		w.close()
 		if waited := time.Since(before); waited > 0 {
-			t.Errorf("it waited %v for what was late", waited)
+			t.Errorf("it waited %v for late calls", waited)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // worker has a member's handler, which writes to its shard as fast as pace allows,
-// and reads what it wrote.
+// and reads its own writes.
 type worker struct {
 	process  string
 	pace     time.Duration
@@ -129,7 +129,7 @@ func (w *worker) write(ctx context.Context, lease *core.Lease) error {
 }
 
 func (w *worker) commit(lease *core.Lease, b []byte) (driver.Seq, error) {
-	// Not the lease's context: core is to find out what became of a write that was
+	// Not the lease's context: core is to find out the outcome of a write that was
 	// in flight when the lease was lost.
 	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
@@ -137,7 +137,7 @@ func (w *worker) commit(lease *core.Lease, b []byte) (driver.Seq, error) {
 	return c.Last, err
 }
 
-// read compares the log's last entry and the item with what the lease knows of
+// read compares the log's last entry and the item with the lease's knowledge of
 // them. Core has checked after each reading that the lease was valid.
 func (w *worker) read(lease *core.Lease) error {
 	ctx, cancel := context.WithTimeout(lease.Context(), w.patience)

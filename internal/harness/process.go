@@ -127,8 +127,8 @@ func (p *Process) Kill() error {
 	}
 }
 
-// Strike kills the process, stopped or not, and does not wait.
-func (p *Process) Strike() error { return p.signal(os.Kill) }
+// SendKill kills the process, stopped or not, and does not wait.
+func (p *Process) SendKill() error { return p.signal(os.Kill) }
 
 func (p *Process) signal(s os.Signal) error {
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -1,6 +1,6 @@
-// Package outage strikes the servers of a store under members that are run by core:
+// Package outage injects faults into the servers of a store under members that are run by core:
 // for the tests of backends. Quorum takes a majority away; a Cast silences one server,
-// or a member, without a word to the others; Lanes has package system play its
+// or a member, without a word to the others; SystemConfig has package system play its
 // schedules on servers.
 //
 //	outage.Quorum(t, cluster, time.Second, func(i int) driver.Backend { ... })

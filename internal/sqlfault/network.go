@@ -64,7 +64,7 @@ func CheckNetwork(t *testing.T, server string, open func(addr string) driver.Bac
 		},
 	}
 	next := 0
-	strike(t, open(proxy.Addr()), int64(4*len(faults)), patience, func(ctx context.Context) (int, error) {
+	faultWhileWriting(t, open(proxy.Addr()), int64(4*len(faults)), patience, func(ctx context.Context) (int, error) {
 		next++
 		return 1, faults[next%len(faults)](ctx)
 	}, func(o Outcomes) bool { return o.UnknownApplied > 0 && o.Refused > 0 })

@@ -45,10 +45,10 @@ func (s *Setup) migrated(t testing.TB, server *servers.Server) servers.DSN {
 
 // System plays the system suite with a server to each of the runs that are parallel.
 func (s *Setup) System(t *testing.T) system.Config {
-	return outage.Lanes(t, s.Opener, system.Lanes(), func() outage.Lane {
+	return outage.SystemConfig(t, s.Opener, system.Parallel(), func() outage.Deployment {
 		server := servers.New(t, s.Kind, nil)
 		dsn := s.migrated(t, server)
-		return outage.Lane{
+		return outage.Deployment{
 			Servers: []*servers.Server{server},
 			Addrs:   []string{dsn.Addr()},
 			Settings: func(through []string, namespace string) any {

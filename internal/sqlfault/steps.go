@@ -164,22 +164,22 @@ func show(entries []driver.Entry) string {
 	return text.String()
 }
 
-// StrikeWhileWriting appends until a number of strikes has hit something, and then
-// reads what is there.
-func StrikeWhileWriting(t *testing.T, b driver.Backend, strikes int64, hit func(ctx context.Context) (hits int, err error)) Outcomes {
+// FaultWhileWriting appends until a number of faults has hit something, and then
+// reads the log.
+func FaultWhileWriting(t *testing.T, b driver.Backend, faults int64, hit func(ctx context.Context) (hits int, err error)) Outcomes {
 	t.Helper()
-	return strike(t, b, strikes, 0, hit, func(Outcomes) bool { return true })
+	return faultWhileWriting(t, b, faults, 0, hit, func(Outcomes) bool { return true })
 }
 
-// strike does so with a writer that gives each attempt so much time, 0 for all
-// there is, and until there was enough of what is looked for.
-func strike(t *testing.T, b driver.Backend, strikes int64, patience time.Duration, hit func(ctx context.Context) (hits int, err error), enough func(Outcomes) bool) Outcomes {
+// faultWhileWriting does so with a writer that gives each attempt so much time, 0
+// for no bound, and until there was enough.
+func faultWhileWriting(t *testing.T, b driver.Backend, faults int64, patience time.Duration, hit func(ctx context.Context) (hits int, err error), enough func(Outcomes) bool) Outcomes {
 	t.Helper()
 	bounded, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	ctx, end := context.WithCancelCause(bounded)
 	defer end(nil)
-	w, err := NewWriter(ctx, b, "struck")
+	w, err := NewWriter(ctx, b, "faulted")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,8 +187,8 @@ func strike(t *testing.T, b driver.Backend, strikes int64, patience time.Duratio
 	var hits atomic.Int64
 	var last atomic.Bool
 	done := make(chan error, 1)
-	// Between two strikes something is written: a server that is struck again as soon
-	// as it is back serves nobody.
+	// Between two faults something is written: a server that fails again as soon as
+	// it is back serves nobody.
 	wrote := make(chan struct{}, 1)
 	go func() {
 		for !last.Load() {
@@ -203,7 +203,7 @@ func strike(t *testing.T, b driver.Backend, strikes int64, patience time.Duratio
 				continue
 			}
 			select {
-			case <-wrote: // perhaps from before the strike
+			case <-wrote: // perhaps from before the fault
 			default:
 			}
 			select {
@@ -217,7 +217,7 @@ func strike(t *testing.T, b driver.Backend, strikes int64, patience time.Duratio
 		if err := w.Append(ctx); err != nil {
 			t.Fatalf("%v (%v), after %+v", err, context.Cause(ctx), w.Outcomes)
 		}
-		last.Store(hits.Load() >= strikes && enough(w.Outcomes))
+		last.Store(hits.Load() >= faults && enough(w.Outcomes))
 		select {
 		case wrote <- struct{}{}:
 		default:

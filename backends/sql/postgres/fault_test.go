@@ -28,7 +28,7 @@ func TestKilledAtCommit(t *testing.T) {
 	dsn := server.Database(t)
 	db := setup.DB(t, server.Admin().Database(dsn.Name()))
 	last := 0
-	out := sqlfault.StrikeWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
+	out := sqlfault.FaultWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
 		var pid int
 		err := db.QueryRowContext(ctx, `SELECT CASE WHEN pg_terminate_backend(pid) THEN pid END FROM (SELECT pid FROM pg_stat_activity
   WHERE application_name = 'tenure' AND pid <> $1 AND state = 'active' AND query = 'COMMIT' LIMIT 1) AS committing`, last).Scan(&pid)
@@ -48,7 +48,7 @@ func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, nil)
 	dsn := server.Database(t)
-	sqlfault.StrikeWhileWriting(t, open(t, dsn, Options{}), 3, func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{}), 3, func(ctx context.Context) (int, error) {
 		return 1, server.Restart(ctx)
 	})
 }

@@ -10,14 +10,14 @@ import (
 
 // record is a shard's record in the models: its owner, the owner it was granted
 // from (rule A3), and the highest token granted. Where the grant was of unknown
-// outcome, nobody was told its token: then it is open, and above the floor.
+// outcome, nobody knows its token: then it is open, and above the floor.
 type record struct {
 	owner, from driver.Owner
 	open        bool
 	floor       driver.Token
 }
 
-// holds reports whether the record can be o, and what is known of it if it is.
+// holds reports whether the record can be o, and returns it with the token known if so.
 func (r record) holds(o driver.Owner) (record, bool) {
 	if !r.open {
 		return r, r.owner == o
@@ -34,8 +34,8 @@ func (r record) current(f driver.Fence) (record, bool) {
 	return r.holds(driver.Owner{Session: f.Session, Token: f.Token})
 }
 
-// grant makes session the owner; token 0 is one that nobody was told. false if
-// the token is not greater than all before it (rule A2).
+// grant makes session the owner; token 0 is one that nobody knows. It returns false
+// if the token is not greater than all before it (rule A2).
 func (r record) grant(session driver.SessionID, token driver.Token) (record, bool) {
 	floor := r.floor
 	if r.open {
@@ -73,8 +73,8 @@ func (r record) take(op *history.Operation) (next record, repeated, ok bool) {
 	return next, false, ok
 }
 
-// step is the fenced lease: what an operation does to the record, and whether it
-// can have had the outcome it had.
+// step is the fenced lease: an operation's effect on the record, and whether its
+// outcome was possible.
 //
 // An operation of unknown outcome takes effect if it can. That it never did is
 // covered too: it did not return, so it may come last.

@@ -4,8 +4,8 @@
 // itself. An operation of unknown outcome may have taken effect at any instant after
 // its call, or never.
 //
-// It stands beside the validators of package history, which name what broke, where a
-// model can only say that something did. A program that only validates does not
+// It stands beside the validators of package history, which name the broken rule,
+// where a model can only say that one broke. A program that only validates does not
 // import this package, and so not porcupine.
 package linearizable
 
@@ -79,8 +79,7 @@ func spec[S comparable](step func(S, *history.Operation) (S, bool)) porcupine.Mo
 // open reports whether the outcome is not known.
 func open(o *history.Operation) bool { return o.Outcome != history.OK && o.Outcome != history.Refused }
 
-// bears reports whether the operation did something to its shard, or tells
-// something about it.
+// bears reports whether the operation changed its shard, or shows its state.
 func bears(o *history.Operation) bool {
 	switch o.Kind {
 	case history.Acquire, history.Transfer, history.Release, history.Commit:

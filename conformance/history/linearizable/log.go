@@ -12,11 +12,11 @@ import (
 // commit that made each.
 type fencedLog struct {
 	record
-	head driver.Head // without Oldest, which rule L3 has cases of its own for
+	head driver.Head // without Oldest, which has its own cases of rule L3
 }
 
-// step is the fenced log: a commit takes effect if and only if its fence is
-// current and its number the next (rule F1); a grant and a read tell the head.
+// step is the fenced log: a commit takes effect if and only if its fence is current
+// and its number the next (rule F1); a grant and a read show the head.
 func (l fencedLog) step(op *history.Operation) (fencedLog, bool) {
 	before := l.record
 	r, ok := l.record.step(op)
@@ -27,8 +27,8 @@ func (l fencedLog) step(op *history.Operation) (fencedLog, bool) {
 	switch op.Kind {
 	case history.Acquire, history.Transfer:
 		// A repeated claim may read the head apart, when the next owner has moved it.
-		told := op.Outcome == history.OK && op.Head.Token <= op.Granted.Token
-		return l, !told || l.at(op.Head)
+		known := op.Outcome == history.OK && op.Head.Token <= op.Granted.Token
+		return l, !known || l.at(op.Head)
 	case history.Read:
 		return l, l.at(op.Head)
 	case history.Commit:
@@ -55,7 +55,8 @@ func (l fencedLog) at(h driver.Head) bool {
 }
 
 func (l fencedLog) after(op *history.Operation) driver.Head {
-	return driver.Head{Number: op.Number, Seq: l.head.Seq + driver.Seq(len(op.Entries)), Nonce: op.Nonce, Token: op.Fence.Token}
+	return driver.Head{Number: op.Number, Seq: l.head.Seq + driver.Seq(len(op.Entries)), Nonce: op.Nonce,
+		Token: op.Fence.Token}
 }
 
 // String describes the log, for the picture.

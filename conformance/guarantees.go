@@ -51,7 +51,8 @@ type fileResult struct {
 
 // WriteJSON writes the report, without the times that its cases took.
 func (r *Report) WriteJSON(w io.Writer) error {
-	f := file{Backend: r.Backend, Version: r.Version, Options: r.Options, Platform: r.Platform, Limits: r.Limits, Measures: r.Measures}
+	f := file{Backend: r.Backend, Version: r.Version, Options: r.Options, Platform: r.Platform, Limits: r.Limits,
+		Measures: r.Measures}
 	for _, res := range r.Results() {
 		f.Results = append(f.Results, fileResult{Case: res.Case, Outcome: res.Outcome, Messages: res.Messages})
 	}
@@ -60,14 +61,15 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(f)
 }
 
-// ReadReport reads what WriteJSON wrote. Rules are those of the case today; a case
-// that the suite no longer has is left out.
+// ReadReport reads the output of WriteJSON. Rules are those of the case today; a
+// case that the suite no longer has is left out.
 func ReadReport(r io.Reader) (*Report, error) {
 	var f file
 	if err := json.NewDecoder(r).Decode(&f); err != nil {
 		return nil, fmt.Errorf("tenure: reading a conformance report: %w", err)
 	}
-	report := &Report{Backend: f.Backend, Version: f.Version, Options: f.Options, Platform: f.Platform, Limits: f.Limits, Measures: f.Measures}
+	report := &Report{Backend: f.Backend, Version: f.Version, Options: f.Options, Platform: f.Platform,
+		Limits: f.Limits, Measures: f.Measures}
 	cases := Cases()
 	for _, res := range f.Results {
 		i := slices.IndexFunc(cases, func(c Case) bool { return c.Name() == res.Case })
@@ -82,7 +84,8 @@ func ReadReport(r io.Reader) (*Report, error) {
 func (r *Report) save(t *testing.T, h Harness, dir string) {
 	t.Helper()
 	r.measure(Wrap(t), h)
-	r.Platform = Platform{Made: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
+	r.Platform = Platform{Made: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), OS: runtime.GOOS,
+		Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
 	if err := r.writeFile(filepath.Join(dir, h.Name+".json")); err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +124,8 @@ func (r *Report) writeFile(path string) error {
 	return err
 }
 
-// WriteMarkdown writes a sheet that compares backends: the rules that their
-// reports prove, what they could not be asked, their limits and measures.
+// WriteMarkdown writes tables that compare backends: the rules that their reports
+// prove, the cases that they could not run, their limits and measures.
 func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	var b strings.Builder
 	row := func(first string, cell func(*Report) string) {
@@ -146,7 +149,7 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	row("items of a batch in one round trip", func(r *Report) string { return fmt.Sprint(r.Limits.BatchItems) })
 	row("operations of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteOps) })
 	row("bytes of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteBytes) })
-	row("a change is told", func(r *Report) string {
+	row("a change is visible", func(r *Report) string {
 		if r.Limits.PollPeriod == 0 {
 			return "at once"
 		}
@@ -157,8 +160,9 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	b.WriteString("\n## Measured\n\n")
 	for _, r := range reports {
 		p := r.Platform
-		fmt.Fprintf(&b, "%s%s: %s, %s on %s/%s with %d CPUs.\n\n", r.Backend, r.about(), p.Made.Format(time.DateOnly), p.Go, p.OS, p.Arch, p.CPUs)
-		b.WriteString("| what | |\n|---|---|\n")
+		fmt.Fprintf(&b, "%s%s: %s, %s on %s/%s with %d CPUs.\n\n", r.Backend, r.about(), p.Made.Format(time.DateOnly),
+			p.Go, p.OS, p.Arch, p.CPUs)
+		b.WriteString("| figure | |\n|---|---|\n")
 		for _, m := range r.Measures {
 			fmt.Fprintf(&b, "| %s | %s%s |\n", m.Name, significant(m.Value), strings.Replace(" "+m.Unit, " /", "/", 1))
 		}
@@ -203,13 +207,14 @@ func underFaults(b *strings.Builder, all []*Report) {
 		{"TTL", func(f *FaultRuns) string { return f.TTL.String() }},
 		{"runs with violations", func(f *FaultRuns) string { return fmt.Sprintf("%d of %d", f.Failed, f.Runs) }},
 		{"writes accepted", func(f *FaultRuns) string { return fmt.Sprint(f.Accepted) }},
-		{"writes refused, and requests that the fence refused", func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Refused, f.Fenced) }},
+		{"writes refused, and requests that the fence refused",
+			func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Refused, f.Fenced) }},
 		{"ambiguous writes, and of those resolved", func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Ambiguous, f.Resolved) }},
 		{"writes sent after a takeover", func(f *FaultRuns) string { return fmt.Sprint(f.Late) }},
 		{"entries accepted under a superseded token", func(f *FaultRuns) string { return fmt.Sprint(f.Damage) }},
 		{"longest overlap of trust", func(f *FaultRuns) string { return fmt.Sprintf("%d µs", f.Overlap) }},
 		{"takeovers, and of those by force", func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Takeovers, f.ByForce) }},
-		{"from the strike to the new grant, in TTLs: median, 99 %, most", func(f *FaultRuns) string {
+		{"from the fault to the new grant, in TTLs: median, 99 %, most", func(f *FaultRuns) string {
 			return fmt.Sprintf("%.2f, %.2f, %.2f", f.Median, f.P99, f.Most)
 		}},
 		{"of those whose process was killed", func(f *FaultRuns) string { return f.Crash.cell() }},

@@ -20,7 +20,8 @@ import (
 func TestGuarantees(t *testing.T) {
 	t.Parallel()
 	const path = "../docs/guarantees.md"
-	reports, err := conformance.ReadReports("../docs/reports", "memory", "sqlite", "postgres", "mysql", "etcd", "consul", "zookeeper")
+	reports, err := conformance.ReadReports("../docs/reports", "memory", "sqlite", "postgres", "mysql", "etcd",
+		"consul", "zookeeper")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,27 +32,28 @@ func TestGuarantees(t *testing.T) {
 	}
 	for _, r := range reports {
 		if len(r.Measures) == 0 || len(r.With(conformance.Failed)) > 0 {
-			t.Errorf("the report of %s has %d measures and %d failures: make it again", r.Backend, len(r.Measures), len(r.With(conformance.Failed)))
+			t.Errorf("the report of %s has %d measures and %d failures: make it again", r.Backend, len(r.Measures),
+				len(r.With(conformance.Failed)))
 		}
 		if f := r.Faults; f != nil && (f.Failed > 0 || f.Damage > 0 || f.Overlap > 0) {
 			t.Errorf("the system suite on %s found %+v", r.Backend, f)
 		}
 	}
-	var sheet bytes.Buffer
-	if err := conformance.WriteMarkdown(&sheet, reports...); err != nil {
+	var tables bytes.Buffer
+	if err := conformance.WriteMarkdown(&tables, reports...); err != nil {
 		t.Fatal(err)
 	}
 	old, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin, end = "<!-- begin sheet -->\n", "<!-- end sheet -->"
+	const begin, end = "<!-- begin tables -->\n", "<!-- end tables -->"
 	head, rest, found := strings.Cut(string(old), begin)
 	_, tail, closed := strings.Cut(rest, end)
 	if !found || !closed {
 		t.Fatalf("%s lacks the lines %q and %q", path, begin, end)
 	}
-	text := head + begin + sheet.String() + end + tail
+	text := head + begin + tables.String() + end + tail
 	if text == string(old) {
 		return
 	}
@@ -68,11 +70,13 @@ func TestFaultRuns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, backend := range map[string]string{"a.json": "a", "b.json": "b"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(`{"backend":"`+backend+`","version":"Store 7","options":"fast"}`), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name),
+			[]byte(`{"backend":"`+backend+`","version":"Store 7","options":"fast"}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	runs := &conformance.FaultRuns{TTL: 500 * time.Millisecond, Runs: 20, Accepted: 23456, Ambiguous: 70, Resolved: 60, Median: 0.876}
+	runs := &conformance.FaultRuns{TTL: 500 * time.Millisecond, Runs: 20, Accepted: 23456, Ambiguous: 70, Resolved: 60,
+		Median: 0.876}
 	control := &conformance.FaultRuns{Control: true, Runs: 20, Failed: 19, Damage: 123}
 	for _, f := range []*conformance.FaultRuns{runs, control} {
 		if err := f.Save(dir, "b"); err != nil {
@@ -83,20 +87,23 @@ func TestFaultRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(reports) != 2 || reports[0].Backend != "b" || !reflect.DeepEqual(reports[0].Faults, runs) || !reflect.DeepEqual(reports[0].Control, control) ||
+	if len(reports) != 2 || reports[0].Backend != "b" || !reflect.DeepEqual(reports[0].Faults, runs) ||
+		!reflect.DeepEqual(reports[0].Control, control) ||
 		reports[1].Faults != nil {
 		t.Fatalf("got %+v", reports)
 	}
-	var sheet bytes.Buffer
-	if err := conformance.WriteMarkdown(&sheet, reports...); err != nil {
+	var tables bytes.Buffer
+	if err := conformance.WriteMarkdown(&tables, reports...); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| real processes, killed, stopped and cut off | b |\n", "| runs with violations | 0 of 20 |", "| writes accepted | 23456 |",
-		"| ambiguous writes, and of those resolved | 70, 60 |", "median, 99 %, most | 0.88,", "damaged entries | 19 of 20, 123 |", "b (Store 7, fast): ",
+		"| real processes, killed, stopped and cut off | b |\n", "| runs with violations | 0 of 20 |",
+		"| writes accepted | 23456 |",
+		"| ambiguous writes, and of those resolved | 70, 60 |", "median, 99 %, most | 0.88,",
+		"damaged entries | 19 of 20, 123 |", "b (Store 7, fast): ",
 	} {
-		if !strings.Contains(sheet.String(), want) {
-			t.Errorf("the sheet lacks %q:\n%s", want, sheet.String())
+		if !strings.Contains(tables.String(), want) {
+			t.Errorf("the tables lacks %q:\n%s", want, tables.String())
 		}
 	}
 	if err := os.Rename(filepath.Join(dir, "a.json"), filepath.Join(dir, "c.json")); err != nil {
@@ -113,7 +120,8 @@ func TestCasesTakeTheirPlace(t *testing.T) {
 	t.Setenv(conformance.ReportDir, dir)
 	const name = "Chaos/WipeStore"
 	path := filepath.Join(dir, "model.json")
-	if err := os.WriteFile(path, []byte(`{"backend":"model","results":[{"case":"`+name+`","outcome":"skipped"},{"case":"Acquire/Exclusive","outcome":"passed"}]}`), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(`{"backend":"model","results":[{"case":"`+name+
+		`","outcome":"skipped"},{"case":"Acquire/Exclusive","outcome":"passed"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("run", func(t *testing.T) { conformance.TestCases(t, modelHarness(none), name) })
@@ -126,13 +134,14 @@ func TestCasesTakeTheirPlace(t *testing.T) {
 	}
 }
 
-// TestReportFile runs a passed and a skipped case, and reads back what was
-// written.
+// TestReportFile runs a passed and a skipped case, and reads the report back.
 func TestReportFile(t *testing.T) {
 	t.Parallel()
 	h := conformance.Harness{Name: "memory", New: func(conformance.T) *conformance.Store {
 		store := memory.New()
-		return &conformance.Store{Open: func(ctx context.Context) (driver.Backend, error) { return memory.Open(ctx, store, "report", nil) }}
+		return &conformance.Store{Open: func(ctx context.Context) (driver.Backend, error) {
+			return memory.Open(ctx, store, "report", nil)
+		}}
 	}}
 	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Chaos/WipeStore")
 	if err != nil {
@@ -158,19 +167,20 @@ func TestReportFile(t *testing.T) {
 			t.Errorf("%+v was not read back: %+v", r, again.Results())
 		}
 	}
-	if again.Backend != "memory" || again.Limits != report.Limits || !reflect.DeepEqual(again.Measures, report.Measures) {
+	if again.Backend != "memory" || again.Limits != report.Limits ||
+		!reflect.DeepEqual(again.Measures, report.Measures) {
 		t.Errorf("got back %+v, want %+v", again, report)
 	}
-	var sheet bytes.Buffer
-	if err := conformance.WriteMarkdown(&sheet, again); err != nil {
+	var tables bytes.Buffer
+	if err := conformance.WriteMarkdown(&tables, again); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| **A1** mutual exclusion | 1 |", "| **I1** identity | 0 of 1 |", "| a change is told | within 10ns |",
+		"| **A1** mutual exclusion | 1 |", "| **I1** identity | 0 of 1 |", "| a change is visible | within 10ns |",
 		"| steps | 12300/s |", "* `Chaos/WipeStore` skipped: the harness lacks Wipe",
 	} {
-		if !strings.Contains(sheet.String(), want) {
-			t.Errorf("the sheet lacks %q:\n%s", want, sheet.String())
+		if !strings.Contains(tables.String(), want) {
+			t.Errorf("the tables lacks %q:\n%s", want, tables.String())
 		}
 	}
 	if _, err := conformance.ReadReport(strings.NewReader("{")); err == nil {
