@@ -47,9 +47,9 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestChecks holds the checks against a module in which every rule is broken:
-// the findings must be those of its want comments, one for one. Lines without
-// one are what the rules allow.
+// TestChecks holds the checks against a module in which every rule is broken: the
+// findings must be those of its want comments, one for one. The rules allow lines
+// without one.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("testdata", "module")
@@ -74,7 +74,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestMatch tells a folder from one whose name only begins alike.
+// TestMatch distinguishes a folder from one whose name only begins alike.
 func TestMatch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// vague are names that say nothing about what a package is for.
+// vague are names that say nothing about a package's purpose.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base"}
 
-// checkForbidden finds what no package may contain, and what those that places
-// lists may not:
+// checkForbidden finds constructs that no package may contain, and those that the
+// packages in places may not:
 //
 //   - a package name that says nothing;
-//   - func init: what a program does must follow from what it calls;
+//   - func init: a program's behaviour must follow from its calls;
 //   - an interface for the clock: the machine is handed instants, and the runner
 //     is tested under testing/synctest;
 //   - a transaction of type any: the compiler would not see the wrong one;
@@ -27,7 +27,7 @@ func checkForbidden(t *tree, places layout) []finding {
 	for _, p := range t.pkgs {
 		for _, name := range []string{p.files[0].Name.Name, path.Base(p.dir)} {
 			if slices.Contains(vague, name) {
-				out = append(out, t.at(p.files[0].Name, "package name %s says nothing: name it for what it provides", name))
+				out = append(out, t.at(p.files[0].Name, "package name %s says nothing: name it for its content", name))
 				break
 			}
 		}
@@ -64,7 +64,8 @@ func (t *tree) checkAnywhere(f *ast.File) []finding {
 		case *ast.InterfaceType:
 			for _, m := range n.Methods.List {
 				if len(m.Names) == 1 && m.Names[0].Name == "Now" {
-					out = append(out, t.at(m, "interface for the clock: hand over instants, or test under testing/synctest"))
+					out = append(out, t.at(m, "interface for the clock: hand over instants, or test under "+
+						"testing/synctest"))
 				}
 			}
 		}
@@ -80,7 +81,8 @@ func (t *tree) checkPure(f *ast.File, info *types.Info) []finding {
 		case *ast.SelectorExpr:
 			from := packageOf(n, info)
 			if names, limited := pureNames[from]; limited && !slices.Contains(names, n.Sel.Name) {
-				out = append(out, t.at(n, "%s.%s in the pure machine: of %s it may use %s", from, n.Sel.Name, from, strings.Join(names, ", ")))
+				out = append(out, t.at(n, "%s.%s in the pure machine: of %s it may use %s", from, n.Sel.Name, from,
+					strings.Join(names, ", ")))
 			}
 		case *ast.GoStmt:
 			out = append(out, t.at(n, "goroutine in the pure machine"))

@@ -11,7 +11,8 @@ func checkImports(t *tree, rows []row) []finding {
 	for _, p := range t.pkgs {
 		i := deciding(rows, p)
 		if i < 0 {
-			out = append(out, t.at(p.files[0].Name, "package %s has no row in the import table: add one that says what it may import", p.dir))
+			out = append(out, t.at(p.files[0].Name, "package %s has no row in the import table: add one with its "+
+				"allowed imports", p.dir))
 			continue
 		}
 		for _, f := range p.files {
@@ -27,7 +28,8 @@ func checkImports(t *tree, rows []row) []finding {
 				denied := match(rows[i].deny, target) && rows[i].except != t.fset.Position(f.Pos()).Filename
 				allowed := match(rows[i].allow, target) || !own && standard(name)
 				if denied || !allowed {
-					out = append(out, t.at(spec, "%s may not import %s: beside the standard library it may import %s", p.dir, name, list(rows[i])))
+					out = append(out, t.at(spec, "%s may not import %s: beside the standard library it may import %s",
+						p.dir, name, list(rows[i])))
 				}
 			}
 		}

@@ -41,7 +41,8 @@ func licenceOf(text string) string {
 // one, tests apart.
 func TestLicences(t *testing.T) {
 	t.Parallel()
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}", "./...")
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
+		"{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}", "./...")
 	list.Dir = filepath.Join("..", "..")
 	list.Stderr = os.Stderr
 	out, err := list.Output()
@@ -74,7 +75,8 @@ func TestLicences(t *testing.T) {
 			found++
 			got := licenceOf(string(text))
 			if got == "" {
-				t.Errorf("%s: %s is of no licence that is allowed: use another module, or add the licence here", path, e.Name())
+				t.Errorf("%s: %s is of no licence that is allowed: use another module, or add the licence here", path,
+					e.Name())
 			}
 			t.Logf("%s: %s", path, got)
 		}
@@ -84,7 +86,7 @@ func TestLicences(t *testing.T) {
 	}
 }
 
-// TestLicenceOf: what is not allowed is not taken for something that is.
+// TestLicenceOf: a forbidden licence is not taken for an allowed one.
 func TestLicenceOf(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -93,10 +95,12 @@ func TestLicenceOf(t *testing.T) {
 		"GNU AFFERO GENERAL PUBLIC LICENSE":     "",
 		"GNU LESSER GENERAL PUBLIC LICENSE":     "",
 		"Business Source License 1.1":           "",
-		"Permission is hereby granted, free of charge, to any person obtaining a copy of this software, under the GNU General Public License": "",
-		"Apache License\n  Version 2.0, with the Commons Clause":                                                                              "",
-		"Mozilla Public License Version 2.0 ... Secondary License means the GNU General Public License":                                       "MPL-2.0",
-		"  Apache License\n     Version 2.0, January 2004":                                                                                    "Apache-2.0",
+		"Permission is hereby granted, free of charge, to any person obtaining a copy of this software, under the GNU " +
+			"General Public License": "",
+		"Apache License\n  Version 2.0, with the Commons Clause": "",
+		"Mozilla Public License Version 2.0 ... Secondary License means the GNU General Public " +
+			"License": "MPL-2.0",
+		"  Apache License\n     Version 2.0, January 2004": "Apache-2.0",
 	} {
 		if got := licenceOf(text); got != want {
 			t.Errorf("%q is taken for %q, want %q", text, got, want)

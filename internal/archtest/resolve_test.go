@@ -10,9 +10,9 @@ import (
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
-// hollow imports every package as an empty one: what names mean inside one
-// package is all that the checks need, so nothing has to be compiled and files
-// for every platform are read alike.
+// hollow imports every package as an empty one: the checks need only the meaning of
+// names inside one package, so nothing has to be compiled and files for every
+// platform are read alike.
 type hollow struct{}
 
 func (hollow) Import(importPath string) (*types.Package, error) {
@@ -26,7 +26,7 @@ func (hollow) Import(importPath string) (*types.Package, error) {
 	return p, nil
 }
 
-// resolve finds what the identifiers of a package refer to.
+// resolve finds the objects of a package's identifiers.
 func (t *tree) resolve(p *pkg) *types.Info {
 	info := &types.Info{
 		Defs:       map[*ast.Ident]types.Object{},

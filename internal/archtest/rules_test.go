@@ -1,17 +1,17 @@
 package archtest
 
-// row says what the files of one package, or of several, may import beside the
-// standard library.
+// row has the allowed imports of one package, or of several, beside the standard
+// library.
 type row struct {
 	// pkg is the package's folder relative to the root of the repository. A last
 	// element "..." matches the folder before it and everything below.
 	pkg string
-	// allow lists what may be imported, in the same form: a path whose first
-	// element has a dot is another module's, any other is this repository's.
-	// The word anything allows all.
+	// allow lists allowed imports, in the same form: a path whose first element has
+	// a dot is another module's, any other is this repository's. The word anything
+	// allows all.
 	allow []string
-	// deny lists what may not be imported although allow, or being in the
-	// standard library, would let it.
+	// deny lists forbidden imports that allow, or being in the standard library,
+	// would let pass.
 	deny []string
 	// except is a file for which deny does not count, relative to the root.
 	except string
@@ -20,7 +20,8 @@ type row struct {
 const anything = "*"
 
 // etcd's client takes its call options from gRPC and its logger from zap.
-var etcdClient = []string{"go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/...", "go.uber.org/zap"}
+var etcdClient = []string{"go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/...",
+	"go.uber.org/zap"}
 
 // ofDialects is what each SQL dialect of this repository imports.
 var ofDialects = []string{"core/driver", "backends/sql", "backends/sql/internal/dialect", "internal/sqlschema"}
@@ -58,23 +59,25 @@ var rows = []row{
 
 	{pkg: "fence", allow: []string{"core/driver"}},
 	// The details of a status are messages of a module beside grpc's.
-	{pkg: "fence/fencegrpc", allow: []string{"core/driver", "fence", "google.golang.org/grpc/...", "google.golang.org/genproto/googleapis/rpc/errdetails"}},
+	{pkg: "fence/fencegrpc", allow: []string{"core/driver", "fence", "google.golang.org/grpc/...",
+		"google.golang.org/genproto/googleapis/rpc/errdetails"}},
 
 	{pkg: "conformance", allow: []string{"core/driver", "conformance/history"}},
 	{pkg: "conformance/history", allow: []string{"core/driver", "internal/intercept"}},
-	// Beside history, so that what only validates does not need porcupine.
+	// Beside history, so that a program that only validates does not need porcupine.
 	{pkg: "conformance/history/linearizable", allow: []string{
 		"core/driver", "conformance/history", "github.com/anishathalye/porcupine",
 	}},
 	{pkg: "conformance/faultproxy"},
-	{pkg: "conformance/system", allow: []string{"core", "core/driver", "core/fsm", "conformance/...", "internal/harness", "internal/intercept"}},
+	{pkg: "conformance/system", allow: []string{"core", "core/driver", "core/fsm", "conformance/...",
+		"internal/harness", "internal/intercept"}},
 	{pkg: "conformance/garbage", allow: []string{"conformance", "core", "core/driver"}},
 	{pkg: "conformance/kvwire", allow: []string{"backends/kv", "backends/kv/kvfault", "conformance", "core/driver"}},
 	{pkg: "conformance/live", allow: []string{anything}},
 
-	// What users need is in core: a demonstration or example that has to reach
-	// for the driver shows that something is missing there. The gate is no user: it
-	// holds writes between core and the backend.
+	// Core has everything that users need: a demonstration or example that has to
+	// reach for the driver shows that something is missing there. The gate is no
+	// user: it holds writes between core and the backend.
 	{pkg: "cmd/demo/...", allow: []string{anything}, deny: []string{"core/driver"}, except: "cmd/demo/gate.go"},
 	{pkg: "examples/...", allow: []string{anything}, deny: []string{"core/driver"}},
 	{pkg: "tools/...", allow: []string{anything}},
@@ -95,7 +98,7 @@ var rows = []row{
 	}},
 }
 
-// impure is what the state machine may not import: it does no I/O, waits for
+// impure are imports forbidden to the state machine: it does no I/O, waits for
 // nothing and shares nothing. Of time and math/rand it may use the names in
 // pureNames.
 var impure = []string{
@@ -113,7 +116,7 @@ var pureNames = map[string][]string{
 
 // layout says which packages the checks of forbid_test.go are for.
 type layout struct {
-	pure    []string // no clock, no goroutine, no randomness of its own
+	pure    []string // no clock, no goroutine, no randomness
 	silent  []string // write no log line and nothing to standard output
 	program []string // wiring of whole programs: package-level variables are theirs to have
 }

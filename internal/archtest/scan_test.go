@@ -54,12 +54,14 @@ func load(root string) (*tree, error) {
 		}
 		base := d.Name()
 		if d.IsDir() {
-			if name != root && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+			if name != root && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") ||
+				strings.HasPrefix(base, "_")) {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		if !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+		if !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") || strings.HasPrefix(base, ".") ||
+			strings.HasPrefix(base, "_") {
 			return nil
 		}
 		rel, err := filepath.Rel(root, name)

@@ -40,7 +40,8 @@ func checkVars(t *tree, places layout) []finding {
 					v := spec.(*ast.ValueSpec)
 					for i, name := range v.Names {
 						globals[info.Defs[name]] = true
-						if name.Name != "_" && !embedded(g, v) && !(i < len(v.Values) && t.constant(name, v.Values[i], info)) {
+						if name.Name != "_" && !embedded(g, v) &&
+							!(i < len(v.Values) && t.constant(name, v.Values[i], info)) {
 							out = append(out, t.at(name, "package-level state %s: keep it in a value that somebody owns", name.Name))
 						}
 					}
@@ -84,19 +85,21 @@ func (t *tree) constant(name *ast.Ident, value ast.Expr, info *types.Info) bool 
 
 func embedded(g *ast.GenDecl, v *ast.ValueSpec) bool {
 	for _, doc := range []*ast.CommentGroup{g.Doc, v.Doc} {
-		if doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") }) {
+		if doc != nil && slices.ContainsFunc(doc.List,
+			func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") }) {
 			return true
 		}
 	}
 	return false
 }
 
-// writes finds what changes a package-level variable, this package's or another's.
+// writes finds code that changes a package-level variable, this package's or another's.
 func (t *tree) writes(f *ast.File, info *types.Info, globals map[types.Object]bool) []finding {
 	var out []finding
 	check := func(target ast.Expr, doing string) {
 		if name := t.global(target, info, globals); name != "" {
-			out = append(out, t.at(target, "%s the package-level variable %s: keep it in a value that somebody owns", doing, name))
+			out = append(out, t.at(target, "%s the package-level variable %s: keep it in a value that somebody owns",
+				doing, name))
 		}
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -127,7 +130,8 @@ func (t *tree) writes(f *ast.File, info *types.Info, globals map[types.Object]bo
 			}
 		case *ast.CallExpr:
 			if id, ok := n.Fun.(*ast.Ident); ok && len(n.Args) > 0 {
-				if _, builtin := info.Uses[id].(*types.Builtin); builtin && slices.Contains([]string{"delete", "clear", "copy"}, id.Name) {
+				if _, builtin := info.Uses[id].(*types.Builtin); builtin &&
+					slices.Contains([]string{"delete", "clear", "copy"}, id.Name) {
 					check(n.Args[0], "changes")
 				}
 			}

@@ -12,8 +12,8 @@ import (
 // marker is where a wrapper has the block.
 const marker = "/* the block */"
 
-// module makes a module for programs that use this repository as a user's would, from
-// what is in the tree.
+// module makes a module for programs that use this repository, in its present state,
+// as a user's would.
 func module(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,7 +77,7 @@ func goTool(t *testing.T, dir string, args ...string) {
 }
 
 // formatted fails the test if the block is not as gofmt writes it. Parts of a program
-// may differ in blanks within a line, which depend on what is around them.
+// may differ in blanks within a line, which depend on the lines around them.
 func formatted(t *testing.T, b *block) {
 	t.Helper()
 	got, err := format.Source([]byte(b.text))

@@ -26,7 +26,7 @@ func hastyShards(t *testing.T, mod string, all []*program) string {
 	return ""
 }
 
-// closes shows what the README says of its handler: each shard's log ends with the
+// closes shows the README's claim about its handler: each shard's log ends with the
 // closing entry, also where the interrupt comes in the middle of a commit.
 func closes(t *testing.T, binary string) {
 	for n := range 20 {

@@ -14,7 +14,7 @@ var (
 	nothing = regexp.MustCompile("[^a-z0-9 -]")
 )
 
-// TestLinks: what the pages link to within the repository is there, headings too.
+// TestLinks: the targets of the pages' links within the repository exist, headings too.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	n := 0

@@ -18,7 +18,7 @@ type block struct {
 	line int
 	lang string
 	text string
-	next *block // the next block of the page, whatever its language, before the next heading
+	next *block // the next block of the page, of any language, before the next heading
 }
 
 // name is the block's place, as a folder's name.
@@ -29,7 +29,7 @@ func (b *block) name() string {
 
 func (b *block) String() string { return b.page + ":" + strconv.Itoa(b.line) }
 
-// isProgram tells a whole program from a part of one.
+// isProgram reports whether a block is a whole program.
 func (b *block) isProgram() bool {
 	return strings.HasPrefix(b.text, "package main\n") && strings.Contains(b.text, "\nfunc main() {")
 }
@@ -99,7 +99,7 @@ func goBlocks(t *testing.T) []*block {
 	return all
 }
 
-// stamp is what package log puts before a line; pages leave it out.
+// stamp is package log's prefix of a line; pages leave it out.
 var stamp = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d `)
 
 // matches compares a line of a page with one that a program printed: "..." stands for

@@ -15,12 +15,12 @@ import (
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
-// needs is what a page's programs and fragments are run with: a server, and how the
-// page writes its address.
+// needs are the requirements of a page's programs and fragments: a server, and the
+// page's spelling of its address.
 type needs struct {
 	kind   servers.Kind
 	writes string                      // as the page writes the address, or the DSN
-	is     func(db servers.DSN) string // what replaces it
+	is     func(db servers.DSN) string // its replacement
 }
 
 // The data sources that pages write.
@@ -29,7 +29,7 @@ const (
 	mysqlDSN    = "root:secret@tcp(127.0.0.1:3306)/app"
 )
 
-// pagesNeed tells the pages whose blocks need a server.
+// pagesNeed lists the pages whose blocks need a server.
 func pagesNeed() map[string]needs {
 	addr := func(db servers.DSN) string { return db.Addr() }
 	dsn := func(db servers.DSN) string { return db.Reveal() }
@@ -52,7 +52,7 @@ type program struct {
 }
 
 // plant has the servers of the machine. A server that cannot be had is an error here,
-// which skips what needs it.
+// which skips the blocks that need it.
 type plant struct {
 	started map[servers.Kind]*servers.Server
 	failed  map[servers.Kind]error
@@ -107,7 +107,7 @@ func (p *plant) located(t *testing.T, b *block, source string) string {
 }
 
 // TestBlocks compiles and runs every block of Go in the pages for users, and compares
-// what programs print with the console's block that follows them.
+// the output of programs with the console's block that follows them.
 func TestBlocks(t *testing.T) {
 	p := startServers(t)
 	mod := module(t)
@@ -165,7 +165,7 @@ func (x *program) run(t *testing.T, port string) {
 		return
 	}
 	if x.next == nil || x.next.lang != "console" {
-		t.Fatalf("%s: a program is followed by a block ```console with what it prints", x.block)
+		t.Fatalf("%s: a program is followed by a block ```console with its output", x.block)
 	}
 	console := *x.next
 	console.text = strings.ReplaceAll(console.text, "127.0.0.1:8080", port)

@@ -18,18 +18,18 @@ import (
 // ample bounds every wait, on a machine that is busy.
 const ample = 90 * time.Second
 
-// session plays a block of a terminal: it does what follows a "$", with the program
-// of the page's block, and compares what is printed with the lines in between.
+// session plays a block of a terminal: it runs the commands after a "$", with the
+// program of the page's block, and compares the output with the lines in between.
 //
 //	$ go run .            runs it, until it ends or the page shows ^C
 //	$ go build -o name .  so that ./name below is the program
-//	$ ./name &            runs it as a job, beside what follows
+//	$ ./name &            runs it as a job, beside the next lines
 //	$ kill -9 %1          kills the first job
 //	$ kill -INT %1        interrupts it, and waits for its end
 //	$ anything else       is the shell's
 //
-// "..." alone stands for any number of lines. What two programs print beside each other
-// comes in any order, as in a terminal.
+// "..." alone stands for any number of lines. The output of two programs beside each
+// other comes in any order, as in a terminal.
 type session struct {
 	*testing.T
 	dir    string
@@ -78,7 +78,7 @@ func (s *session) start(name string, args ...string) *job {
 			}
 			if err != nil {
 				if err != io.EOF {
-					s.lines <- printed{j, "reading what it prints: " + err.Error()}
+					s.lines <- printed{j, "reading its output: " + err.Error()}
 				}
 				break
 			}
@@ -232,7 +232,7 @@ func (s *session) finish(where string, fore *job, wild bool) {
 	}
 }
 
-// end kills what still runs.
+// end kills the programs that still run.
 func (s *session) end() {
 	for _, j := range s.all {
 		_ = j.cmd.Process.Kill() // it may have ended

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// wrapper makes a program, or a test, of a block that is a part of one: what the text
-// around it promises is checked there.
+// wrapper makes a program, or a test, of a block that is a part of one, and checks
+// the promises of the text around it.
 type wrapper struct {
 	page string
-	has  string   // what the block has in it
+	has  string   // a text in the block
 	text string   // with marker where the block belongs
 	args []string // of the program
 }
@@ -43,7 +43,7 @@ func check(ok bool, what string) {
 }
 `
 
-// work has a lease do something, to show that what was opened works.
+// work uses a lease, to show that the opened backend works.
 const work = `
 func work(b core.Backend) (lease *core.Lease) {
 	must(core.RunSingleton(context.Background(), b, "s1", func(ctx context.Context, l *core.Lease) error {
@@ -58,7 +58,8 @@ func work(b core.Backend) (lease *core.Lease) {
 // opened is a wrapper of a block that opens a backend, as b, or raises its floor. A
 // namespace has to be there first.
 func opened(imports, begin, end string) string {
-	return "package main\n\nimport (\n\t\"context\"\n\n\t\"github.com/tenure-go/tenure/core\"\n" + imports + ")\n" + must + work +
+	return "package main\n\nimport (\n\t\"context\"\n\n\t\"github.com/tenure-go/tenure/core\"\n" + imports + ")\n" +
+		must + work +
 		"\nfunc main() {\n\tctx := context.Background()\n" + begin + "\n" + marker + "\n" + end + "\n}\n"
 }
 
@@ -96,7 +97,7 @@ const (
 	}`
 	zooKeeperImports = `	"github.com/tenure-go/tenure/backends/zookeeper"
 `
-	// raised checks that tokens are above what was raised to.
+	// raised checks that tokens are above the raised floor.
 	begun  = "\n\tfirst := open()\n\twork(first)\n\tmust(first.Close())\n\t{"
 	raised = `	must(err)
 	}

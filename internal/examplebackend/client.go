@@ -25,7 +25,7 @@ const (
 	rest = 500 * time.Microsecond
 )
 
-// errClosed ends what is blocked. It is outside the closed set of rule E1.
+// errClosed ends blocked calls. It is outside the closed set of rule E1.
 var errClosed = errors.New("tenure: the store was closed")
 
 // client is one process's access to a directory: a kv.Store.
@@ -43,7 +43,7 @@ type client struct {
 	looked  time.Time     // when the journal's length was last looked at
 	rested  time.Time     // until when others may have the lock
 
-	reads, writes atomic.Int64 // of the file; for tests of what calls cost
+	reads, writes atomic.Int64 // of the file; for tests of the cost of calls
 }
 
 var _ kv.Store = (*client)(nil)
@@ -125,8 +125,9 @@ func (c *client) apply(b *kv.Batch) (*kv.Outcome, error) {
 		if text, err = encodeLine(l); err != nil {
 			return nil, notSent(err)
 		}
-		// Only who has the exclusive lock touches the journal now, so the mutex is
-		// free for readers, who find the table out of date and wait for the lock.
+		// Only the holder of the exclusive lock touches the journal now, so the
+		// mutex is free for readers, which find the table out of date and wait for
+		// the lock.
 		if err := c.journal.append(text); err != nil {
 			return nil, err
 		}
@@ -235,7 +236,7 @@ func (c *client) look(ctx context.Context) error {
 	return c.catchUp(ctx)
 }
 
-// catchUp reads what was appended, under the shared lock if there is anything.
+// catchUp reads appended lines, under the shared lock if there are any.
 func (c *client) catchUp(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -258,7 +259,7 @@ func (c *client) catchUp(ctx context.Context) error {
 	return c.refresh()
 }
 
-// refresh reads the journal on and tells the watches.
+// refresh reads new lines of the journal and wakes the watches.
 func (c *client) refresh() error {
 	rev, loads := c.journal.table.rev, c.journal.loads
 	err := c.journal.refresh()
@@ -274,7 +275,7 @@ func (c *client) wake() {
 }
 
 // lock takes the lock file, and gives up with ctx: an error means that nothing was
-// written. Who yields gives way to others after each write of its own.
+// written. With yield it gives way to others after each of its writes.
 func (c *client) lock(ctx context.Context, exclusive, yields bool) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -45,12 +45,16 @@ func newHarness(t conformance.T) *harness {
 	return &harness{dir: dir}
 }
 
-// store offers what a directory can offer. There is no process to restart, so
-// Restart is missing, and the suite says so.
+// store offers the faults of a directory. There is no process to restart, so
+// Restart is missing, and the suite reports that.
 func (h *harness) store() *conformance.Store {
 	return &conformance.Store{
-		Open:         func(ctx context.Context) (driver.Backend, error) { return h.open(ctx, harnessNamespace, true, plain) },
-		OpenExisting: func(ctx context.Context) (driver.Backend, error) { return h.open(ctx, harnessNamespace, false, plain) },
+		Open: func(ctx context.Context) (driver.Backend, error) {
+			return h.open(ctx, harnessNamespace, true, plain)
+		},
+		OpenExisting: func(ctx context.Context) (driver.Backend, error) {
+			return h.open(ctx, harnessNamespace, false, plain)
+		},
 		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
 			return h.open(ctx, harnessNamespace+suffix, true, plain)
 		},
@@ -87,7 +91,9 @@ func (h *harness) store() *conformance.Store {
 
 func plain(s kv.Store) kv.Store { return s }
 
-func (h *harness) open(ctx context.Context, namespace string, create bool, wrap func(kv.Store) kv.Store) (driver.Backend, error) {
+func (h *harness) open(
+	ctx context.Context, namespace string, create bool, wrap func(kv.Store) kv.Store,
+) (driver.Backend, error) {
 	c, err := newClient(h.dir, &Options{Create: create})
 	if err != nil {
 		return nil, err

@@ -9,14 +9,14 @@
 // and views would be work to invent again, and to prove.
 //
 //	<dir>/journal   one line for each batch of writes, with a checksum
-//	<dir>/lock      locked exclusively to append, shared to read what is new
+//	<dir>/lock      locked exclusively to append, shared to read new lines
 //
 // The journal is the store: replaying it gives the records, its line count is the
-// revision, and what was appended since a revision is what changed. So a watch is
-// a look at the length of the file (driver.Limits.PollPeriod), and a read that
-// finds the length unchanged has every acknowledged write without a lock. A write
-// is acknowledged after fsync. A torn last line was never acknowledged; the next
-// writer cuts it off. A journal that has become much longer than what it says is
+// revision, and the lines after a revision are the changes since. So a watch is a
+// look at the length of the file (driver.Limits.PollPeriod), and a read that finds
+// the length unchanged has every acknowledged write without a lock. A write is
+// acknowledged after fsync. A torn last line was never acknowledged; the next
+// writer cuts it off. A journal that has become much longer than its records is
 // rewritten beside itself and renamed into place.
 //
 // # What it does not do

@@ -31,7 +31,7 @@ const (
 type journal struct {
 	dir       string
 	compactAt int64
-	file      *os.File // nil while there is none
+	file      *os.File // nil while it does not exist
 	info      os.FileInfo
 	end       int64 // of the last valid line
 	table     table
@@ -40,8 +40,8 @@ type journal struct {
 
 func (j *journal) path() string { return filepath.Join(j.dir, "journal") }
 
-// current reports whether everything that was ever acknowledged is in the table.
-// It needs no lock: whatever was acknowledged is in the file before.
+// current reports whether every acknowledged write is in the table. It needs no
+// lock: a write is in the file before its acknowledgement.
 func (j *journal) current() (bool, error) {
 	info, err := os.Stat(j.path())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +53,7 @@ func (j *journal) current() (bool, error) {
 	return j.file != nil && os.SameFile(info, j.info) && info.Size() == j.end, nil
 }
 
-// refresh reads what others appended. Under the lock file, shared or exclusive.
+// refresh reads lines that others appended. Under the lock file, shared or exclusive.
 func (j *journal) refresh() error {
 	info, err := os.Stat(j.path())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -137,7 +137,8 @@ func TestCompaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if page.Rev != last || page.Pairs[0].Rev != kept || string(page.Pairs[0].Value) != "still here" || string(page.Pairs[1].Value) != "199" {
+	if page.Rev != last || page.Pairs[0].Rev != kept || string(page.Pairs[0].Value) != "still here" ||
+		string(page.Pairs[1].Value) != "199" {
 		t.Errorf("after compaction the reader has %+v; want revision %d, kept at %d, k 199", page, last, kept)
 	}
 	if reader.journal.loads == before {

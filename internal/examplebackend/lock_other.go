@@ -11,5 +11,6 @@ import (
 )
 
 func tryLock(*os.File, bool) (bool, error) {
-	return false, fmt.Errorf("tenure: %w: package examplebackend locks files with flock, which %s lacks", driver.ErrUnsupported, runtime.GOOS)
+	return false, fmt.Errorf("tenure: %w: package examplebackend locks files with flock, which %s lacks",
+		driver.ErrUnsupported, runtime.GOOS)
 }

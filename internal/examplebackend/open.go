@@ -20,7 +20,7 @@ const DefaultPollPeriod = 10 * time.Millisecond
 // Options for Open. The zero value, and nil, work.
 type Options struct {
 	// Create makes the directory and the namespace if they are not there. Default
-	// false: what is missing is an error, because it may mean a wrong path or a lost
+	// false: a missing one is an error, because it may mean a wrong path or a lost
 	// disk (rule I1).
 	Create bool `json:"create" yaml:"create"`
 

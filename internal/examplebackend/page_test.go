@@ -16,7 +16,7 @@ var (
 )
 
 // TestPage holds docs/writing-a-backend.md against the suite and the tree: the
-// cases that it names run, and what it links to is there.
+// cases that it names run, and the targets of its links exist.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	const docs = "../../docs"

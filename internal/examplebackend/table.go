@@ -13,8 +13,8 @@ const (
 	maxHistoryBytes = 4 << 20
 )
 
-// table is what the journal says: the records in the order of their keys, and the
-// last changes. Values in it are never changed in place.
+// table is the content of the journal: the records in the order of their keys, and
+// the last changes. Values in it are never changed in place.
 type table struct {
 	rev     kv.Rev
 	floor   kv.Rev // changes up to here are not in history
@@ -25,7 +25,7 @@ type table struct {
 	kept    int // bytes in history
 }
 
-// line is one line of the journal: what one batch of writes changed.
+// line is one line of the journal: the changes of one batch of writes.
 type line struct {
 	Rev  kv.Rev   `json:"rev"`
 	Base bool     `json:"base,omitempty"` // a record of a journal that was rewritten, not a change
@@ -140,7 +140,8 @@ func (t *table) since(after kv.Rev, prefixes []string) ([]kv.Change, bool) {
 	if after < t.floor || after > t.rev {
 		return nil, false
 	}
-	first, _ := slices.BinarySearchFunc(t.history, after+1, func(c kv.Change, rev kv.Rev) int { return int(c.Rev - rev) })
+	first, _ := slices.BinarySearchFunc(t.history, after+1,
+		func(c kv.Change, rev kv.Rev) int { return int(c.Rev - rev) })
 	var found []kv.Change
 	for _, c := range t.history[first:] {
 		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(c.Key, p) }) {
@@ -150,9 +151,9 @@ func (t *table) since(after kv.Rev, prefixes []string) ([]kv.Change, bool) {
 	return found, true
 }
 
-// plan evaluates a batch whose guard holds: the line that it comes to, and each
-// transaction's outcome but for what it reads. All conditions may be looked at
-// first, because no transaction writes what another one mentions.
+// plan evaluates a batch whose guard holds: the line to append, and each
+// transaction's outcome without its reads. All conditions may be evaluated first,
+// because no transaction writes a record that another one mentions.
 func (t *table) plan(b *kv.Batch) (line, []kv.Result) {
 	l := line{Rev: t.rev + 1}
 	results := make([]kv.Result, len(b.Txns))

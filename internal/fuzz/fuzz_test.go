@@ -41,7 +41,7 @@ func FuzzConfig(f *testing.F) {
 	opener := core.Opener{Name: "a", Settings: settings{}}
 	f.Fuzz(func(t *testing.T, text, env string) {
 		if strings.Contains(text, "!file") {
-			return // reads what the fuzzer makes up
+			return // reads the fuzzer's input
 		}
 		began := time.Now()
 		c, err := config.Load(&config.LoadOptions{Path: "app.yaml", Data: []byte(text), Environ: []string{env}})
@@ -62,8 +62,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// checkText fails for an error that is long, or that has what a terminal or a log would
-// act on.
+// checkText fails for an error that is long, or that has characters that a terminal or
+// a log would act on.
 func checkText(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -75,7 +75,7 @@ func checkText(t *testing.T, err error) {
 	}
 }
 
-// checkRefused fails for a refusal whose names are not what they can be.
+// checkRefused fails for a refusal with invalid names.
 func checkRefused(t *testing.T, err error) {
 	t.Helper()
 	checkText(t, err)
@@ -99,11 +99,14 @@ func checkRefused(t *testing.T, err error) {
 
 func FuzzResponse(f *testing.F) {
 	const problem = "application/problem+json"
-	for _, kind := range []string{fence.ProblemRefused, fence.ProblemForeign, fence.ProblemInvalid, fence.ProblemMissing, fence.ProblemMark} {
-		f.Add(412, problem, `{"type":"`+kind+`","detail":"a\u001bb","resource":"ledger/7","shard":"ledger","holder":"a","token":4,"current_shard":"ledger","current_holder":"b","current_token":5}`)
+	for _, kind := range []string{fence.ProblemRefused, fence.ProblemForeign, fence.ProblemInvalid,
+		fence.ProblemMissing, fence.ProblemMark} {
+		f.Add(412, problem, `{"type":"`+kind+
+			`","detail":"a\u001bb","resource":"ledger/7","shard":"ledger","holder":"a","token":4,"current_shard":"ledger","current_holder":"b","current_token":5}`)
 	}
 	f.Add(403, problem, `{"type":"`+fence.ProblemForeign+`","token":`+strings.Repeat("1", 50_000)+`}`)
-	f.Add(400, problem+"; charset=utf-8", `{"type":"`+fence.ProblemInvalid+`","detail":"`+strings.Repeat("x", 50_000)+`"}`)
+	f.Add(400, problem+"; charset=utf-8", `{"type":"`+fence.ProblemInvalid+`","detail":"`+strings.Repeat("x", 50_000)+
+		`"}`)
 	f.Fuzz(func(t *testing.T, status int, kind, body string) {
 		r := &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}
 		checkRefused(t, fence.ResponseError(r))
@@ -133,8 +136,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzMarks opens a file of marks with any two lines behind their checksums, and with
-// what follows them.
+// FuzzMarks opens a file of marks with any two lines behind their checksums, and any
+// text after them.
 func FuzzMarks(f *testing.F) {
 	f.Add(`{"resource":"ledger","fence":{"shard":"ledger","session":"a","token":5}}`, `{"resource":"ledger","fence":{"shard":"ledger","session":"b","token":4}}`, "cut sho")
 	f.Add(`{"resource":"a\u001b","fence":{"shard":"ledger","session":"a","token":5}}`, "null", "\n")

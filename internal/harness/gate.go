@@ -40,7 +40,7 @@ type Gate struct {
 	mu    sync.Mutex
 	shard driver.ShardID // whose next write is to be held
 	where Point
-	open  chan struct{} // closed to send what is held
+	open  chan struct{} // closed to send the held writes
 	sent  int           // writes that were held and have gone on
 }
 
@@ -54,7 +54,7 @@ func (g *Gate) Hold(shard driver.ShardID, where Point) {
 	g.shard, g.where = shard, where
 }
 
-// Send lets what is held go, and holds nothing any more.
+// Send lets the held writes go, and holds nothing any more.
 func (g *Gate) Send() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,7 +65,7 @@ func (g *Gate) Send() {
 	}
 }
 
-// takes returns what the call has to wait for, if it is the one to be held.
+// takes returns the channel that the call has to wait for, if it is the one to be held.
 func (g *Gate) takes(c *intercept.Call) (where Point, open <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -39,10 +39,10 @@ func waitsBehind() bool {
 func TestGate(t *testing.T) {
 	for _, where := range []Point{BeforeSend, AfterReply} {
 		t.Run(string(where), func(t *testing.T) {
-			told := make(chan driver.Token, 4)
+			tokens := make(chan driver.Token, 4)
 			ended := make(chan bool, 4)
 			g := &Gate{
-				Held: func(writes []driver.Write) { told <- writes[0].Fence.Token },
+				Held: func(writes []driver.Write) { tokens <- writes[0].Fence.Token },
 				Late: func(_ *intercept.Call, held bool, err error) {
 					if err != nil {
 						t.Errorf("a late write: %v", err)
@@ -53,7 +53,8 @@ func TestGate(t *testing.T) {
 			commit := func(ctx context.Context, shard driver.ShardID, made *atomic.Bool) <-chan error {
 				out := make(chan error, 1)
 				go func() {
-					c := &intercept.Call{Op: intercept.Commit, Writes: []driver.Write{{Fence: driver.Fence{Shard: shard, Token: 7}}}}
+					c := &intercept.Call{Op: intercept.Commit,
+						Writes: []driver.Write{{Fence: driver.Fence{Shard: shard, Token: 7}}}}
 					out <- g.Around(ctx, c, func(ctx context.Context) error {
 						made.Store(true)
 						return ctx.Err()
@@ -68,7 +69,7 @@ func TestGate(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			first := commit(ctx, "a", &held)
-			if token := <-told; token != 7 {
+			if token := <-tokens; token != 7 {
 				t.Errorf("held token %d", token)
 			}
 			if held.Load() != (where == AfterReply) {

@@ -32,7 +32,7 @@ func (l *Writer) Write(v any) error {
 	return err
 }
 
-// Reader reads what a Writer wrote. Not safe for concurrent use.
+// Reader reads the output of a Writer. Not safe for concurrent use.
 type Reader struct{ s *bufio.Scanner }
 
 // NewReader returns a Reader of r.

@@ -87,8 +87,8 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Err is how the process ended, with the end of what it wrote to standard error; nil
-// if its status was 0. Call it after Done.
+// Err is the process's exit, with the end of its standard error; nil if its status
+// was 0. Call it after Done.
 func (p *Process) Err() error { return p.err }
 
 // Order sends one line.
@@ -137,7 +137,7 @@ func (p *Process) signal(s os.Signal) error {
 	return nil
 }
 
-// tail keeps the end of what is written to it. Safe for concurrent use.
+// tail keeps the end of the bytes written to it. Safe for concurrent use.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte

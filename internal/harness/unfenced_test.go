@@ -32,11 +32,14 @@ func TestUnfenced(t *testing.T) {
 	if err != nil || res[0].Err != nil {
 		t.Fatal(err, res)
 	}
-	stale := driver.Write{Fence: res[0].Fence, Number: 1, Nonce: 1, Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("stale")}}}
-	if res, err = former.Transfer(ctx, []driver.Handover{{Fence: stale.Fence, To: "owner"}}); err != nil || res[0].Err != nil {
+	stale := driver.Write{Fence: res[0].Fence, Number: 1, Nonce: 1,
+		Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("stale")}}}
+	if res, err = former.Transfer(ctx, []driver.Handover{{Fence: stale.Fence, To: "owner"}}); err != nil ||
+		res[0].Err != nil {
 		t.Fatal(err, res)
 	}
-	w := driver.Write{Fence: res[0].Fence, Number: 1, Nonce: 2, Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("good")}}}
+	w := driver.Write{Fence: res[0].Fence, Number: 1, Nonce: 2,
+		Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("good")}}}
 	if got, err := owner.Commit(ctx, []driver.Write{w}); err != nil || got[0].Err != nil {
 		t.Fatal(err, got)
 	}
@@ -44,7 +47,8 @@ func TestUnfenced(t *testing.T) {
 	if err != nil || got[0].Err != nil || got[0].Head.Seq != 2 {
 		t.Errorf("the control refused a stale write: %v, %+v", err, got)
 	}
-	if got, err := former.Commit(ctx, []driver.Write{w}); err != nil || got[0].Err != nil && !errors.Is(got[0].Err, driver.ErrConflict) {
+	if got, err := former.Commit(ctx, []driver.Write{w}); err != nil || got[0].Err != nil &&
+		!errors.Is(got[0].Err, driver.ErrConflict) {
 		t.Errorf("a repeated write: %v, %+v", err, got)
 	}
 }

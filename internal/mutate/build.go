@@ -29,7 +29,8 @@ func Build(t testing.TB, edits ...Edit) string {
 	}
 	binary := filepath.Join(dir, "mutant.test")
 	// Without symbols, because linking takes most of the time.
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", file, "-o", binary, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", file, "-o",
+		binary, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go test -c: %v\n%s", err, out)
 	}

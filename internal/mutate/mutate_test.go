@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/mutate"
 )
 
-// right is what TestRight judges, and what TestBuild breaks.
+// right is judged by TestRight, and broken by TestBuild.
 func right() bool { return true }
 
 func TestRight(t *testing.T) {
@@ -27,7 +27,8 @@ func TestBuild(t *testing.T) {
 	}
 	// The texts are taken apart, so that each is there once.
 	binary := mutate.Build(t,
-		mutate.Edit{File: "mutate_test.go", Old: "func right() bool" + " { return true }", New: "func right() bool { return false |" + "| wrong }"},
+		mutate.Edit{File: "mutate_test.go", Old: "func right() bool" + " { return true }",
+			New: "func right() bool { return false |" + "| wrong }"},
 		mutate.Edit{File: "mutate_test.go", Old: "|" + "| wrong", New: ""})
 	out, err := exec.CommandContext(t.Context(), binary, "-test.run", "^TestRight$").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "--- FAIL: TestRight") {

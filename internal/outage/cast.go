@@ -39,12 +39,14 @@ type actor struct {
 	began   atomic.Pointer[time.Time]  // when it was
 }
 
-// castShard is what the members contend for.
+// castShard is the shard that the members contend for.
 const castShard = "shard"
 
 // NewCast runs n members until the end of the test. open opens the backend of one,
 // which reaches the servers at the addresses through, in their order.
-func NewCast(t testing.TB, n int, ttl time.Duration, servers []string, open func(through []string) driver.Backend) *Cast {
+func NewCast(
+	t testing.TB, n int, ttl time.Duration, servers []string, open func(through []string) driver.Backend,
+) *Cast {
 	t.Helper()
 	c := &Cast{t: t, ttl: ttl}
 	for i := range n {
@@ -120,7 +122,7 @@ func (c *Cast) event(format string, args ...any) {
 	c.events = append(c.events, fmt.Sprintf(format, args...))
 }
 
-// sample looks who owns the shard.
+// sample reads the owner of the shard.
 func (c *Cast) sample(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -147,7 +149,7 @@ func (c *Cast) sample(ctx context.Context) {
 	}
 }
 
-// owner is the member whose lease may be used now, -1 if there is none.
+// owner is the member whose lease may be used now, or -1.
 func (c *Cast) owner() int {
 	for i, m := range c.members {
 		if l := m.lease.Load(); l != nil && l.Err() == nil {
@@ -209,7 +211,7 @@ func (c *Cast) CutOff(member int) {
 	}
 }
 
-// Heal ends what Silence and CutOff did.
+// Heal ends Silence and CutOff.
 func (c *Cast) Heal() {
 	c.t.Helper()
 	for _, m := range c.members {
@@ -241,8 +243,8 @@ func (c *Cast) Takeover(former int, start time.Time) time.Duration {
 	return 0
 }
 
-// Seen is what happened since the members settled: lapses of trust, sessions lost and
-// evictions, and the longest time without an owner.
+// Seen counts the events since the members settled: lapses of trust, sessions lost
+// and evictions, and the longest time without an owner.
 func (c *Cast) Seen() (events []string, gap time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

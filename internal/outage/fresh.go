@@ -14,10 +14,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Fresh has a member crash and another one take over that has just come: one that
-// starts afterwards, as a lone process that is restarted, and one that joined a moment
-// before. Both own the shard a TTL later and a little (V1): a fifth of the TTL, what
-// opening the store takes, and more where the store answers slowly meanwhile. The TTL is a second, or as the flag
+// Fresh has a member crash and another one take over that has just come: one that starts
+// afterwards, as a lone process that is restarted, and one that joined a moment before. Both own
+// the shard a TTL later and a little (V1): a fifth of the TTL, the time that opening the store
+// takes, and more where the store answers slowly meanwhile. The TTL is a second, or as the flag
 // -system.ttl says.
 func Fresh(t *testing.T, c system.Config) {
 	t.Helper()
@@ -61,7 +61,8 @@ func Fresh(t *testing.T, c system.Config) {
 		}
 		took := second.owns(t, ttl).Sub(crashed)
 		slowest := second.slowest()
-		t.Logf("%s: TTL %v, took over after %v, of which %v to open the store; slowest call %v", x.name, ttl, took.Round(time.Millisecond),
+		t.Logf("%s: TTL %v, took over after %v, of which %v to open the store; slowest call %v", x.name, ttl,
+			took.Round(time.Millisecond),
 			opening.Round(time.Millisecond), slowest)
 		if limit := opening + ttl + ttl/5 + 5*slowest; took > limit {
 			t.Errorf("%s: took over after %v, want at most %v", x.name, took, limit)
@@ -70,7 +71,7 @@ func Fresh(t *testing.T, c system.Config) {
 	}
 }
 
-// lone is a process of its own, as far as a store can tell.
+// lone is another process, as far as a store can see.
 type lone struct {
 	backend driver.Backend
 	granted chan time.Time

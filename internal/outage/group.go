@@ -28,7 +28,7 @@ type contenders struct {
 	hosts []*host
 
 	mu      sync.Mutex
-	changed chan struct{} // closed by what happens next
+	changed chan struct{} // closed by the next event
 	lapsed  []string      // node labels
 	evicted []string
 	serves  int // host whose handler runs; -1: none
@@ -41,7 +41,9 @@ type contenders struct {
 const contended = "s"
 
 // contend runs n electors until the end of the test.
-func contend(t *testing.T, addrs []string, n int, ttl time.Duration, open func(through []string) driver.Backend) *contenders {
+func contend(
+	t *testing.T, addrs []string, n int, ttl time.Duration, open func(through []string) driver.Backend,
+) *contenders {
 	t.Helper()
 	c := &contenders{t: t, ttl: ttl, changed: make(chan struct{}), serves: -1, since: time.Now()}
 	for i := range n {
@@ -182,7 +184,7 @@ func (c *contenders) until(what string, ok func() bool) time.Time {
 }
 
 // settled waits until all are trusted members that all know each other, the shard is
-// served, and a heartbeat's interval has passed; forgets what was noted; and returns the
+// served, and a heartbeat's interval has passed; forgets earlier notes; and returns the
 // host that serves the shard.
 func (c *contenders) settled() (holder int) {
 	c.t.Helper()

@@ -17,7 +17,10 @@ import (
 // applied from then on, and all halt with ErrStoreChanged at their next write, which is a
 // heartbeat at the latest, within the TTL, and say why (I1). open opens a namespace, and may create it.
 // A way whose name begins with "roster" leaves the data's identity as it is.
-func Identity(t *testing.T, open func(t *testing.T, namespace string) driver.Backend, ways map[string]func(namespace string) error) {
+func Identity(
+	t *testing.T, open func(t *testing.T, namespace string) driver.Backend,
+	ways map[string]func(namespace string) error,
+) {
 	t.Helper()
 	const ttl = 3 * time.Second
 	for way, tamper := range ways {
@@ -30,12 +33,12 @@ func Identity(t *testing.T, open func(t *testing.T, namespace string) driver.Bac
 				m := newWitness(t, open(t, namespace), ttl, shard)
 				members, leases = append(members, m), append(leases, m.owns(t))
 			}
-			heir := newWitness(t, open(t, namespace), ttl, "s1")
-			members = append(members, heir)
+			successor := newWitness(t, open(t, namespace), ttl, "s1")
+			members = append(members, successor)
 			select {
-			case <-heir.joined:
+			case <-successor.joined:
 			case <-time.After(patience):
-				t.Fatal("the heir does not join")
+				t.Fatal("the successor does not join")
 			}
 			if err := tamper(namespace); err != nil {
 				t.Fatal(err)
@@ -45,7 +48,7 @@ func Identity(t *testing.T, open func(t *testing.T, namespace string) driver.Bac
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*ttl)
 			defer cancel()
 			for _, l := range leases {
-				// The copy in the roster of a database is no business of commits.
+				// Commits do not check the copy in the roster of a database.
 				if _, err := l.Append(ctx, []byte("late")); err == nil && !strings.HasPrefix(way, "roster") {
 					t.Error("a commit is applied")
 				}
@@ -118,7 +121,9 @@ func (m *witness) owns(t *testing.T) *core.Lease {
 	}
 }
 
-func (m *witness) halts(t *testing.T, i int, namespace string, since time.Time, ttl time.Duration, late <-chan time.Time) {
+func (m *witness) halts(
+	t *testing.T, i int, namespace string, since time.Time, ttl time.Duration, late <-chan time.Time,
+) {
 	t.Helper()
 	select {
 	case err := <-m.halted:
@@ -126,7 +131,7 @@ func (m *witness) halts(t *testing.T, i int, namespace string, since time.Time, 
 		t.Logf("member %d halted after %v, slowest call %v: %v", i, took.Round(time.Millisecond), slowest, err)
 		if !errors.Is(err, core.ErrStoreChanged) || !strings.Contains(err.Error(), `"`+namespace+`"`) ||
 			!strings.Contains(err.Error(), "identity") && !strings.Contains(err.Error(), "roster") {
-			t.Errorf("member %d halts with %q: it should name the namespace and say what became of its identity", i, err)
+			t.Errorf("member %d halts with %q: it should name the namespace and the state of its identity", i, err)
 		}
 		if limit := ttl + 5*slowest; took > limit {
 			t.Errorf("member %d halted after %v, want at most %v", i, took, limit)

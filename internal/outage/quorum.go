@@ -24,7 +24,7 @@ import (
 const patience = time.Minute
 
 // Quorum takes all but one of the servers away for ten TTLs, stalled and then killed,
-// under one elector for each server with shards of its own. open opens the backend of
+// under one elector for each server with its own shards. open opens the backend of
 // elector i, and has it closed after the test. Nobody may be trusted by the end of
 // those TTLs, no member be evicted, and each shard must be its owner's afterwards,
 // with a new token, because trust had lapsed (C7).
@@ -140,7 +140,8 @@ func (g *group) owners(t *testing.T, before map[string]driver.Owner) map[string]
 		}
 		stop()
 		if ctx.Err() != nil {
-			t.Fatalf("owners with a new token are %v, they were %v, and %d leases are in use, want %d of each", owners, before, used, len(g.shards))
+			t.Fatalf("owners with a new token are %v, they were %v, and %d leases are in use, want %d of each", owners,
+				before, used, len(g.shards))
 		}
 	}
 }

@@ -39,7 +39,8 @@ func Silent(t *testing.T, addrs []string, ttl time.Duration, rounds int, open fu
 		}
 		judged++
 		if len(lapsed)+len(evicted) > 0 {
-			t.Errorf("round %d, server %d silent for %v at a TTL of %v: lapsed %q, evicted %q; want none", judged, server, 2*ttl, ttl, lapsed, evicted)
+			t.Errorf("round %d, server %d silent for %v at a TTL of %v: lapsed %q, evicted %q; want none", judged,
+				server, 2*ttl, ttl, lapsed, evicted)
 		}
 	}
 	t.Logf("%d rounds at a TTL of %v", judged, ttl)
@@ -76,7 +77,9 @@ func EachTTL(t *testing.T, rounds int, test func(t *testing.T, ttl time.Duration
 // together with the server that another member uses. A takeover takes one and a half
 // TTLs at most, in a round in which the store and the machine were there, as in Silent;
 // on a machine too busy for that when the holder dies alone, half a TTL more than then.
-func HolderDies(t *testing.T, addrs []string, ttl time.Duration, rounds int, open func(through []string) driver.Backend) {
+func HolderDies(
+	t *testing.T, addrs []string, ttl time.Duration, rounds int, open func(through []string) driver.Backend,
+) {
 	t.Helper()
 	c := contend(t, addrs, members, ttl, open)
 	c.control(past(open(addrs)))
@@ -111,12 +114,12 @@ func (c *contenders) takeover(withServer bool) (took float64, judged bool) {
 		ways = append(ways, c.to(server)...)
 	}
 	c.pass(rand.N(c.ttl / 3)) // at any point between two heartbeats
-	struck := time.Now()
+	began := time.Now()
 	heal := c.silence(ways...)
 	defer heal()
 	took = c.until(fmt.Sprintf("a takeover from n%d, server %d", holder, server), func() bool {
 		return c.serves >= 0 && c.serves != holder
-	}).Sub(struck).Seconds() / c.ttl.Seconds()
+	}).Sub(began).Seconds() / c.ttl.Seconds()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if away := c.awayNow(); away > 0 {
@@ -130,7 +133,10 @@ func (c *contenders) takeover(withServer bool) (took float64, judged bool) {
 // The shard may be without a handler for two TTLs and as long as the store, of which
 // read reads without that server and by other means, does not answer. No member that
 // lives may be evicted.
-func LeaderStops(t *testing.T, cluster *servers.Cluster, ttl, stop time.Duration, rounds int, leader func() int, read func(context.Context) error, open func(through []string) driver.Backend) {
+func LeaderStops(
+	t *testing.T, cluster *servers.Cluster, ttl, stop time.Duration, rounds int, leader func() int,
+	read func(context.Context) error, open func(through []string) driver.Backend,
+) {
 	t.Helper()
 	c := contend(t, cluster.Addrs(), members, ttl, open)
 	for round := range rounds {
@@ -153,7 +159,8 @@ func LeaderStops(t *testing.T, cluster *servers.Cluster, ttl, stop time.Duration
 		t.Logf("round %d: without an owner for %v, the store did not answer for %v, lapsed %q, evicted %q",
 			round, longest.Round(time.Millisecond), away.Round(time.Millisecond), lapsed, evicted)
 		if longest > 2*ttl+away || len(evicted) > 0 {
-			t.Errorf("round %d: without an owner for %v, want at most %v and %v; evicted %q, want none", round, longest, 2*ttl, away, evicted)
+			t.Errorf("round %d: without an owner for %v, want at most %v and %v; evicted %q, want none", round, longest,
+				2*ttl, away, evicted)
 		}
 	}
 }

@@ -16,8 +16,8 @@ type Cluster struct {
 }
 
 // StartCluster starts a store of n members, of a kind that has clusters, and
-// returns when every member serves. Options are each member's. ctx bounds the
-// start only; the caller closes the cluster. What this machine does not have is
+// returns when every member serves. Options are each member's. ctx bounds the start
+// only; the caller closes the cluster. A kind that this machine does not have is
 // ErrUnavailable.
 func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, error) {
 	if err := kind.check(); err != nil {
@@ -39,8 +39,8 @@ func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, 
 	return &Cluster{kind: kind, members: members}, nil
 }
 
-// NewCluster starts a cluster for one test, which may do to it what it likes. It
-// is closed after the test, and the ends of its logs are shown if the test
+// NewCluster starts a cluster for one test, which may stop, kill and reconfigure
+// it. It is closed after the test, and the ends of its logs are shown if the test
 // failed. A cluster that cannot be had is treated as by Unavailable.
 func NewCluster(t testing.TB, kind Kind, n int, o *Options) *Cluster {
 	t.Helper()

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// startLocalCluster starts n members as processes of this machine, each with a
-// directory, a janitor and ports of its own; a single server is a cluster of one.
-// Passwords and certificates are common to all.
+// startLocalCluster starts n members as processes of this machine, each with its
+// own directory, janitor and ports; a single server is a cluster of one. Passwords
+// and certificates are common to all.
 func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (servers []*Server, err error) {
 	if inContainers() {
 		return startContainers(ctx, kind, n, o)
@@ -20,7 +20,7 @@ func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (serve
 		return nil, fmt.Errorf("tenure: %s has no clusters here: start one server", kind)
 	}
 	if o.DiskBytes > 0 && os.Getuid() != 0 {
-		return nil, unavailable(kind, "a disk of %d bytes of its own needs root, to mount it", o.DiskBytes)
+		return nil, unavailable(kind, "a separate disk of %d bytes needs root, to mount it", o.DiskBytes)
 	}
 	members := make([]*local, n)
 	user, admin := randomHex(16), randomHex(16)
@@ -29,7 +29,8 @@ func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (serve
 		if err != nil {
 			return nil, err
 		}
-		members[i] = &local{kind: kind, opts: o, recipe: r, index: i, members: members, userPassword: user, adminPassword: admin}
+		members[i] = &local{kind: kind, opts: o, recipe: r, index: i, members: members, userPassword: user,
+			adminPassword: admin}
 	}
 	defer func() {
 		if err == nil {

@@ -20,8 +20,8 @@ const (
 	consulPorts
 )
 
-// consulRecipe runs one server. ACLs are off unless a line of Options.Config
-// turns them on, which is HCL and wins over what is set here:
+// consulRecipe runs one server. ACLs are off unless a line of Options.Config turns
+// them on, which is HCL and wins over the settings here:
 //
 //	acl = { enabled = true, default_policy = "deny", tokens = { initial_management = "<UUID>" } }
 func consulRecipe() (recipe, error) {
@@ -38,7 +38,8 @@ func consulRecipe() (recipe, error) {
 			return configureConsul(l)
 		},
 		command: func(l *local) (string, []string) {
-			return path, []string{"agent", "-config-file=" + l.path("conf", "consul.json"), "-config-file=" + l.path("conf", "extra.hcl")}
+			return path, []string{"agent", "-config-file=" + l.path("conf", "consul.json"), "-config-file=" +
+				l.path("conf", "extra.hcl")}
 		},
 		probe: func(conn net.Conn) error { return probeConsul(conn, member.files) },
 		dsns: func(l *local) (user, admin, local DSN) {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestConsul: it keeps what was written when it is killed, and stands still when
-// it is stopped. Three servers go on without one.
+// TestConsul: it keeps its data when it is killed, and stands still when it is
+// stopped. Three servers go on without one.
 func TestConsul(t *testing.T) {
 	t.Parallel()
 	t.Run("one", func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestConsul(t *testing.T) {
 			}
 		}
 		if status := request(t, s, http.MethodGet, "/v1/kv/kept?raw"); status != http.StatusOK {
-			t.Errorf("what was written before the restart: status %d", status)
+			t.Errorf("a key from before the restart: status %d", status)
 		}
 	})
 	t.Run("three", func(t *testing.T) {
@@ -51,7 +51,8 @@ func TestConsulContainers(t *testing.T) {
 	// Closed by their tests' ends.
 	t.Run("three", testConsulThree)
 	t.Run("TLS", func(t *testing.T) {
-		s, err := Start(bounded(t, 2*startTimeout), Consul, &Options{TLS: TLSMutual, Config: []string{"limits = { http_max_conns_per_client = 100 }"}})
+		s, err := Start(bounded(t, 2*startTimeout), Consul,
+			&Options{TLS: TLSMutual, Config: []string{"limits = { http_max_conns_per_client = 100 }"}})
 		Unavailable(t, Consul, err)
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -77,7 +78,7 @@ func testConsulThree(t *testing.T) {
 	m := c.Members()
 	put(t, m[0], "common")
 	for _, s := range m {
-		eventually(t, "what was written", func() bool {
+		eventually(t, "the key", func() bool {
 			return request(t, s, http.MethodGet, "/v1/kv/common?raw&consistent") == http.StatusOK
 		})
 	}
@@ -100,7 +101,7 @@ func testConsulThree(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range m {
-		eventually(t, "what was written before the restart", func() bool {
+		eventually(t, "the key from before the restart", func() bool {
 			return request(t, s, http.MethodGet, "/v1/kv/common?raw&consistent") == http.StatusOK
 		})
 	}
@@ -116,7 +117,8 @@ func put(t *testing.T, s *Server, key string) {
 // request returns the status, 0 if there is no answer.
 func request(t *testing.T, s *Server, method, path string) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(bounded(t, 10*time.Second), method, "http://"+s.Addr()+path, strings.NewReader("value"))
+	req, err := http.NewRequestWithContext(bounded(t, 10*time.Second), method, "http://"+s.Addr()+path,
+		strings.NewReader("value"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func findImage(kind Kind) (image, error) {
 	return image{}, unavailable(kind, "it is not run in containers here: unset %s", RuntimeVariable)
 }
 
-// etcdContainers need no port of their own: each is a host.
+// etcdContainers need no separate ports: each is a host.
 func etcdContainers(names []string, files *certificates, o *Options) ([][]string, error) {
 	cluster := make([]etcdMember, len(names))
 	for i, name := range names {
@@ -61,7 +61,7 @@ func etcdContainers(names []string, files *certificates, o *Options) ([][]string
 	return commands, nil
 }
 
-// consulContainers need no port of their own either.
+// consulContainers need no separate ports either.
 func consulContainers(names []string, files *certificates, o *Options) ([][]string, error) {
 	commands := make([][]string, len(names))
 	for i, name := range names {
@@ -101,7 +101,7 @@ type fleet struct {
 	out  *json.Decoder
 }
 
-// What goes to the command and comes from it.
+// The messages to and from the command.
 type (
 	fleetRequest struct {
 		Do      string        `json:"do"`
@@ -122,14 +122,14 @@ type (
 	}
 )
 
-// startContainers starts n members as containers that have a network of their own.
+// startContainers starts n members as containers with a network.
 func startContainers(ctx context.Context, kind Kind, n int, o *Options) (servers []*Server, err error) {
 	img, err := findImage(kind)
 	if err != nil {
 		return nil, err
 	}
 	if o.DiskBytes > 0 {
-		return nil, unavailable(kind, "a container has no disk of its own: unset %s", RuntimeVariable)
+		return nil, unavailable(kind, "a container has no separate disk: unset %s", RuntimeVariable)
 	}
 	if o.Upstream != nil {
 		return nil, unavailable(kind, "a container has no upstream: unset %s", RuntimeVariable)
@@ -202,8 +202,8 @@ func (f *fleet) command(path string) error {
 	return nil
 }
 
-// members says what each container runs. Certificates are where the server's
-// options say, below /conf.
+// members describes each container. Certificates are where the server's options
+// say, below /conf.
 func (f *fleet) members(ctx context.Context, n int, o *Options) ([]fleetMember, error) {
 	var inside *certificates
 	contents := map[string][]byte{}

@@ -90,11 +90,12 @@ func (s *Server) Database(t testing.TB) DSN {
 // exec opens a superuser's connection past TLS and proxies for one task.
 func (s *Server) exec(ctx context.Context, do func(*sql.DB) error) error {
 	if s.kind == ZooKeeper || s.kind == Etcd || s.kind == Consul {
-		return errors.New("it has no databases: give each test a namespace of its own")
+		return errors.New("it has no databases: give each test its own namespace")
 	}
 	name := s.kind.driver()
 	if !slices.Contains(sql.Drivers(), name) {
-		return fmt.Errorf("database/sql has no driver %q: import github.com/jackc/pgx/v5/stdlib or github.com/go-sql-driver/mysql in the test", name)
+		return fmt.Errorf("database/sql has no driver %q: import github.com/jackc/pgx/v5/stdlib or "+
+			"github.com/go-sql-driver/mysql in the test", name)
 	}
 	db, err := sql.Open(name, s.local.Reveal())
 	if err != nil {

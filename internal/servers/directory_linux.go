@@ -15,16 +15,16 @@ import (
 
 const (
 	directoryPrefix = "tenure-server-"
-	// maxSocketPath is what fits into a Unix socket's address, with the name that
-	// PostgreSQL gives to it.
+	// maxSocketPath is the longest path that fits into a Unix socket's address,
+	// with the name that PostgreSQL gives to it.
 	maxSocketPath = 80
 )
 
 //go:embed janitor.sh
 var janitorScript string
 
-// plainPath is what may stand in configuration files and in the janitor's
-// patterns without quoting.
+// plainPath matches paths that need no quoting in configuration files and in the
+// janitor's patterns.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
 
 // directory is a server's own directory: configuration, data, log. A locked file
@@ -82,7 +82,7 @@ func newDirectory(ctx context.Context) (d *directory, err error) {
 func cleaner(ctx context.Context, path string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-c", janitorScript, "janitor", path)
 	cmd.Dir = "/"
-	// In a session of its own an interrupt from the terminal does not reach it.
+	// In its own session an interrupt from the terminal does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }
@@ -112,7 +112,7 @@ func tryLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes what owners and janitors that died together left behind. Only
+// sweep removes the directories of owners and janitors that died together. Only
 // directories of this user are touched, and none that is just being made.
 func sweep(ctx context.Context) error {
 	paths, err := filepath.Glob(filepath.Join(os.TempDir(), directoryPrefix+"*"))
@@ -131,7 +131,7 @@ func sweep(ctx context.Context) error {
 		if err != nil {
 			continue
 		}
-		// Another process may sweep at the same time: what matters is that it is gone.
+		// Another process may sweep at the same time: it only has to be gone.
 		err = cleaner(ctx, path).Run()
 		_ = lock.Close()
 		if _, there := os.Lstat(path); there == nil {

@@ -1,6 +1,6 @@
-// Package servers starts real servers for tests, benchmarks and the
-// demonstration: processes of the test's own on loopback, with data directories
-// and passwords of their own, on ports that were free.
+// Package servers starts real servers for tests, benchmarks and the demonstration:
+// the test's own processes on loopback, with their own data directories and
+// passwords, on ports that were free.
 //
 //	var pool servers.Pool
 //
@@ -19,9 +19,9 @@
 //		s.Restart(ctx)
 //	}
 //
-// A [Pool] shares a server between the tests of one binary, each with a database
-// of its own. A test that kills, stops or reconfigures a server starts one with
-// [New]; what is not a test starts one with [Start] and closes it.
+// A [Pool] shares a server between the tests of one binary, each with its own
+// database. A test that kills, stops or reconfigures a server starts one with
+// [New]; a program that is no test starts one with [Start] and closes it.
 //
 // # Where servers come from
 //
@@ -34,24 +34,24 @@
 //
 // [StartCluster] and [NewCluster] start several members of a kind that has clusters.
 //
-// With TENURE_SERVERS_RUNTIME=container etcd and Consul run in containers instead,
-// each a host of its own, where a Docker engine answers: the official image, or that
-// of TENURE_ETCD_IMAGE and TENURE_CONSUL_IMAGE. The same tests then run with them. A command that is a module
-// of its own, tools/containers, keeps what that needs out of this module; "make
-// servers" builds it, and makes the image where it cannot be pulled.
+// With TENURE_SERVERS_RUNTIME=container etcd and Consul run in containers instead, each a separate
+// host, where a Docker engine answers: the official image, or that of TENURE_ETCD_IMAGE and
+// TENURE_CONSUL_IMAGE. The same tests then run with them. A command in a separate module,
+// tools/containers, keeps its dependencies out of this module; "make servers" builds it, and makes
+// the image where it cannot be pulled.
 //
 // A server that cannot be had is [ErrUnavailable]. [New] and [Pool.Get] then skip
 // the test with the reason, or fail it where TENURE_REQUIRE_SERVERS lists the kind,
 // separated by commas, or is "all".
 //
-// # What is left behind
+// # Clean-up
 //
-// Nothing, also after a panic, an interrupt or SIGKILL: the kernel kills a server
-// when the process that started it dies, and a janitor, a small shell script that
-// waits for that death, ends what the kernel does not reach (PostgreSQL's stopped
-// children) and removes the directory. What even the janitor could not do,
-// because it was killed too, the next start does. Containers are removed by the
-// command that started them, when its input ends.
+// Nothing is left behind, also after a panic, an interrupt or SIGKILL: the kernel
+// kills a server when the process that started it dies, and a janitor, a small
+// shell script that waits for that death, ends processes that the kernel does not
+// reach (PostgreSQL's stopped children) and removes the directory. If the janitor
+// was killed too, the next start cleans up. Containers are removed by the command
+// that started them, when its input ends.
 //
 // # What it does not do
 //

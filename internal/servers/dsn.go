@@ -73,7 +73,7 @@ func (d DSN) Reveal() string { return d.format(d.password) }
 // String is the DSN with the password replaced.
 func (d DSN) String() string { return d.format("xxxxx") }
 
-// Format prints String whatever the verb.
+// Format prints String for every verb.
 func (d DSN) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, d.String()) }
 
 // MarshalText is String, for JSON and structured logs.
@@ -122,7 +122,7 @@ func postgresDSN(addr string, files *certificates) DSN {
 	return d
 }
 
-// parseDSN reads what the environment gives. Its errors do not hold the text.
+// parseDSN reads a DSN of the environment. Its errors do not hold the text.
 func parseDSN(kind Kind, text string) (DSN, error) {
 	switch kind {
 	case MariaDB:
@@ -134,7 +134,8 @@ func parseDSN(kind Kind, text string) (DSN, error) {
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") || u.Hostname() == "" {
 		return DSN{}, errors.New("write it as postgres://user:password@host:port/database")
 	}
-	d := DSN{kind: kind, network: "tcp", addr: u.Host, user: u.User.Username(), database: strings.TrimPrefix(u.Path, "/"), params: u.Query()}
+	d := DSN{kind: kind, network: "tcp", addr: u.Host, user: u.User.Username(),
+		database: strings.TrimPrefix(u.Path, "/"), params: u.Query()}
 	d.password, _ = u.User.Password()
 	if u.Port() == "" {
 		d.addr = net.JoinHostPort(u.Hostname(), "5432")
@@ -155,7 +156,8 @@ func parseZooKeeper(text string) (DSN, error) {
 	}
 	for server := range strings.SplitSeq(d.addr, ",") {
 		if _, _, err := net.SplitHostPort(server); err != nil {
-			return DSN{}, errors.New("write it as host:port,host:port, with user:password@ before it where nodes are not open to all")
+			return DSN{}, errors.New("write it as host:port,host:port, with user:password@ before it where nodes are " +
+				"not open to all")
 		}
 	}
 	return d, nil

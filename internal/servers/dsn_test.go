@@ -17,7 +17,8 @@ func TestDSNRevealsOnRequestOnly(t *testing.T) {
 		want string
 	}{
 		{postgresDSN("127.0.0.1:5432", nil).As("u", secret).Database("d"), "postgres://u:p%40ss%3Aw%2Frd@127.0.0.1:5432/d?sslmode=disable"},
-		{DSN{kind: MariaDB, network: "tcp", addr: "127.0.0.1:3306"}.As("u", secret).Database("d").With("timeout", "1s"), "u:p@ss:w/rd@tcp(127.0.0.1:3306)/d?timeout=1s"},
+		{DSN{kind: MariaDB, network: "tcp", addr: "127.0.0.1:3306"}.As("u", secret).Database("d").With("timeout", "1s"),
+			"u:p@ss:w/rd@tcp(127.0.0.1:3306)/d?timeout=1s"},
 	} {
 		if got := c.dsn.Reveal(); got != c.want {
 			t.Errorf("Reveal: got %s, want %s", got, c.want)
@@ -43,7 +44,8 @@ func TestDSNIsAValue(t *testing.T) {
 	t.Parallel()
 	d := postgresDSN("127.0.0.1:5432", nil).As("u", "p")
 	before := d.Reveal()
-	if got := d.At("127.0.0.1:9").With("a", "b").Database("c").Reveal(); got != "postgres://u:p@127.0.0.1:9/c?a=b&sslmode=disable" {
+	if got := d.At("127.0.0.1:9").With("a",
+		"b").Database("c").Reveal(); got != "postgres://u:p@127.0.0.1:9/c?a=b&sslmode=disable" {
 		t.Errorf("changed copy: got %s", got)
 	}
 	if got := d.Reveal(); got != before {

@@ -16,7 +16,8 @@ import (
 
 // etcdKey puts or reads a key through the HTTP gateway of a member.
 func etcdKey(ctx context.Context, s *Server, call, body string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Addr()+"/v3/kv/"+call, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Addr()+"/v3/kv/"+call,
+		strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -37,7 +38,7 @@ const (
 	readKey = `{"key": "a2V5"}`
 )
 
-// mustHave waits until a member has what putKey put.
+// mustHave waits until a member has the key of putKey.
 func mustHave(t *testing.T, s *Server) {
 	t.Helper()
 	var last error

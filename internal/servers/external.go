@@ -32,7 +32,7 @@ func fromEnvironment(ctx context.Context, kind Kind, variable string, o *Options
 		return nil, fmt.Errorf("tenure: %s is not understood: %w", variable, err)
 	}
 	s := &Server{kind: kind, user: d, admin: d, local: d, inst: external{variable}}
-	if kind == ZooKeeper { // it has no database, and whoever uses it connects
+	if kind == ZooKeeper { // it has no database, and its users connect
 		return s, nil
 	}
 	if err := s.exec(ctx, func(*sql.DB) error { return nil }); err != nil {

@@ -66,7 +66,7 @@ func Unavailable(t testing.TB, kind Kind, err error) {
 }
 
 // variable is the name of the environment variable that names a running server,
-// empty if there is none for this kind.
+// empty for a kind without one.
 func (k Kind) variable() string {
 	switch k {
 	case Postgres:

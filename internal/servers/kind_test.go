@@ -34,7 +34,8 @@ func TestUnavailablePolicy(t *testing.T) {
 		v := &verdict{}
 		Unavailable(v, Postgres, c.err)
 		if v.skipped != c.skipped || v.failed != c.failed {
-			t.Errorf("%s=%q, error %v: got skipped %v, failed %v, want %v, %v", RequireVariable, c.require, c.err, v.skipped, v.failed, c.skipped, c.failed)
+			t.Errorf("%s=%q, error %v: got skipped %v, failed %v, want %v, %v", RequireVariable, c.require, c.err,
+				v.skipped, v.failed, c.skipped, c.failed)
 		}
 	}
 }

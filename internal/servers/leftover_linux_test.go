@@ -114,7 +114,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 				t.Error("the child ended well, want it dead")
 			}
 			for _, path := range directories {
-				eventually(t, "what is left in "+path, func() bool {
+				eventually(t, "the clean-up of "+path, func() bool {
 					pids, err := processes(filepath.Join(path, "data"))
 					_, there := os.Lstat(path)
 					return err == nil && len(pids) == 0 && errors.Is(there, os.ErrNotExist)
@@ -151,8 +151,8 @@ func listed(t *testing.T) string {
 	return string(text)
 }
 
-// TestSweep finds what an owner and its janitor left that died together, and
-// leaves alone what has an owner or is new.
+// TestSweep: the directory of an owner and its janitor that died together is
+// removed; one that has an owner, or is new, stays.
 func TestSweep(t *testing.T) {
 	tmp, err := os.MkdirTemp("", "tenure-sweep-")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// recipe is what is particular to a kind of server.
+// recipe has the particulars of a kind of server.
 type recipe struct {
 	// accounts are the users that may run it when this process is root, where the
 	// server refuses to be; the first that exists is taken.
@@ -73,7 +73,7 @@ func findRecipe(kind Kind, o *Options) (recipe, error) {
 	return recipe{}, unavailable(kind, "it is not started here")
 }
 
-// prepare makes what does not depend on ports: folders, certificates, data.
+// prepare makes everything that does not depend on ports: folders, certificates, data.
 func (l *local) prepare(ctx context.Context) error {
 	if os.Getuid() == 0 && len(l.recipe.accounts) > 0 {
 		var err error
@@ -96,7 +96,8 @@ func (l *local) prepare(ctx context.Context) error {
 	}
 	if l.opts.DiskBytes > 0 {
 		size := fmt.Sprintf("size=%d,mode=0700", l.opts.DiskBytes)
-		if err := syscall.Mount("tmpfs", l.path("data"), "tmpfs", syscall.MS_NODEV|syscall.MS_NOSUID, size); err != nil {
+		if err := syscall.Mount("tmpfs", l.path("data"), "tmpfs", syscall.MS_NODEV|syscall.MS_NOSUID,
+			size); err != nil {
 			return fmt.Errorf("mount a disk: %w", err)
 		}
 		if err := l.own(l.path("data")); err != nil {
@@ -141,7 +142,8 @@ func (l *local) launch(ctx context.Context) error {
 		return last == nil, nil
 	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("no connection at %s: %w (%v)", l.addr(), err, last), l.kill(context.WithoutCancel(ctx)))
+		return errors.Join(fmt.Errorf("no connection at %s: %w (%v)", l.addr(), err, last),
+			l.kill(context.WithoutCancel(ctx)))
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func mariadbRecipe() (recipe, error) {
 	}, nil
 }
 
-// lookPath finds what Debian keeps out of the PATH of ordinary users, too.
+// lookPath also finds binaries that Debian keeps out of the PATH of ordinary users.
 func lookPath(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -56,7 +56,8 @@ func lookPath(name string) (string, error) {
 func systemTables() ([]string, error) {
 	for _, share := range []string{"/usr/share/mysql", "/usr/share/mariadb"} {
 		var paths []string
-		for _, name := range []string{"mysql_system_tables", "mysql_performance_tables", "mysql_system_tables_data", "maria_add_gis_sp_bootstrap"} {
+		for _, name := range []string{"mysql_system_tables", "mysql_performance_tables", "mysql_system_tables_data",
+			"maria_add_gis_sp_bootstrap"} {
 			path := filepath.Join(share, name+".sql")
 			if _, err := os.Stat(path); err == nil {
 				paths = append(paths, path)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// TLS says what a server asks of connections over TCP. Its CA is made for it.
+// TLS is a server's requirement of connections over TCP. Its CA is made for it.
 type TLS uint8
 
 // The levels of TLS.
@@ -18,7 +18,7 @@ const (
 // Options of a server; nil means the zero Options. Passwords are always required
 // and generated. A server from the environment is as it is, and takes none.
 type Options struct {
-	// TLS is what the server asks of connections over TCP. Default TLSOff.
+	// TLS is the server's requirement of connections over TCP. Default TLSOff.
 	TLS TLS
 	// Config has extra lines for the server's configuration file, which win over
 	// those before: "name = value", in the section of the server.
@@ -38,7 +38,8 @@ type Options struct {
 func (o *Options) check(kind Kind) error {
 	for _, line := range o.Config {
 		if strings.ContainsAny(line, "\r\n\x00") {
-			return fmt.Errorf("tenure: %s: configuration line %q holds a line break: give one line per element", kind, line)
+			return fmt.Errorf("tenure: %s: configuration line %q holds a line break: give one line per element", kind,
+				line)
 		}
 	}
 	switch {

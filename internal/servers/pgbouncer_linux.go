@@ -14,7 +14,8 @@ func pgbouncerRecipe(upstream *Server) (recipe, error) {
 	}
 	behind, ok := upstream.inst.(*local)
 	if !ok {
-		return recipe{}, unavailable(PgBouncer, "its PostgreSQL was named by %s: unset that to have one started", Postgres.variable())
+		return recipe{}, unavailable(PgBouncer, "its PostgreSQL was named by %s: unset that to have one started",
+			Postgres.variable())
 	}
 	return recipe{
 		accounts:  []string{"postgres", "nobody"},
@@ -30,7 +31,8 @@ func pgbouncerRecipe(upstream *Server) (recipe, error) {
 }
 
 func configurePgBouncer(l, behind *local) error {
-	users, err := l.write("users", fmt.Sprintf("%q %q\n%q %q\n", userName, behind.userPassword, adminName, behind.adminPassword))
+	users, err := l.write("users", fmt.Sprintf("%q %q\n%q %q\n", userName, behind.userPassword, adminName,
+		behind.adminPassword))
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func configurePgBouncer(l, behind *local) error {
 			"client_tls_cert_file = "+l.files.serverCert, "client_tls_key_file = "+l.files.serverKey)
 	}
 	if up := behind.files; up != nil {
-		// The upstream's files are its own user's, who may be another.
+		// The upstream's files belong to its own user, which may be another.
 		ca, err := l.copy("upstream-ca.pem", up.ca)
 		if err != nil {
 			return err

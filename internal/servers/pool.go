@@ -14,7 +14,7 @@ import (
 // cores busy takes ten times as long as an idle one.
 const startTimeout = time.Minute
 
-// New starts a server for one test, which may do to it what it likes. It is
+// New starts a server for one test, which may stop, kill and reconfigure it. It is
 // closed after the test, and the end of its log is shown if the test failed. A
 // server that cannot be had is treated as by Unavailable.
 func New(t testing.TB, kind Kind, o *Options) *Server {

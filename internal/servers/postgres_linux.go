@@ -26,7 +26,8 @@ func postgresRecipe(upstream *Server) (recipe, error) {
 	if upstream != nil {
 		primary, ok := upstream.inst.(*local)
 		if !ok {
-			return recipe{}, unavailable(Postgres, "its primary was named by %s: unset that to have one started", Postgres.variable())
+			return recipe{}, unavailable(Postgres, "its primary was named by %s: unset that to have one started",
+				Postgres.variable())
 		}
 		prepare = func(ctx context.Context, l *local, bin string) error { return copyPostgres(ctx, l, primary, bin) }
 	}
@@ -48,7 +49,7 @@ func postgresRecipe(upstream *Server) (recipe, error) {
 	}, nil
 }
 
-// postgresBinaries finds the newest of Debian's versions, or what is in the PATH.
+// postgresBinaries finds the newest of Debian's versions, or the one in the PATH.
 func postgresBinaries() (string, error) {
 	paths, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil {
@@ -69,7 +70,8 @@ func postgresBinaries() (string, error) {
 			return filepath.Dir(path), nil
 		}
 	}
-	return "", unavailable(Postgres, "no initdb of version %d or later in /usr/lib/postgresql or the PATH: run make servers, or set %s", oldestPostgres, Postgres.variable())
+	return "", unavailable(Postgres, "no initdb of version %d or later in /usr/lib/postgresql or the PATH: run make "+
+		"servers, or set %s", oldestPostgres, Postgres.variable())
 }
 
 // preparePostgres makes the data. The collation is not that of bytes, as in
@@ -113,7 +115,8 @@ func configurePostgres(l *local) error {
 	if l.opts.TLS == TLSMutual {
 		method += " clientcert=verify-ca"
 	}
-	hba, err := l.write("pg_hba.conf", fmt.Sprintf("local all all scram-sha-256\n%s all all %s\n%[1]s replication %[3]s %[2]s\n", access, method, adminName))
+	hba, err := l.write("pg_hba.conf", fmt.Sprintf("local all all scram-sha-256\n%s all all %s\n%[1]s replication "+
+		"%[3]s %[2]s\n", access, method, adminName))
 	if err != nil {
 		return err
 	}

@@ -74,15 +74,15 @@ func (l *local) run(ctx context.Context, stdin, path string, args ...string) err
 	return nil
 }
 
-// environment keeps what the caller's environment says about databases (PGPORT,
-// MYSQL_HOST) away from servers.
+// environment keeps the caller's variables about databases (PGPORT, MYSQL_HOST)
+// away from servers.
 func environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "LC_ALL=C", "HOME=/", "TZ=UTC"}
 }
 
 // processes lists those that work in or below a directory. PostgreSQL gives each
-// child a session of its own, and children outlive their parent for a moment, so
-// neither process groups nor parents would tell.
+// child its own session, and children outlive their parent for a moment, so neither
+// process groups nor parents would do.
 func processes(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

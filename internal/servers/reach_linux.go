@@ -21,12 +21,13 @@ func (l *local) reach(ctx context.Context) error {
 	if where == "" {
 		where = filepath.Dir(l.dir.path)
 	}
-	return fmt.Errorf("it does not run as root, and its user (uid %d) may not pass through %s: set TMPDIR to a folder that every user may pass through, such as /tmp, or run this as another user than root: %w",
+	return fmt.Errorf("it does not run as root, and its user (uid %d) may not pass through %s: set TMPDIR to a folder "+
+		"that every user may pass through, such as /tmp, or run this as another user than root: %w",
 		l.account.uid, where, err)
 }
 
-// barrier is the first folder on the way to path whose mode lets the account not
-// through, "" if there is none.
+// barrier is the first folder on the way to path whose mode does not let the
+// account through, or "".
 func (a *account) barrier(path string) string {
 	blocked := ""
 	for ; ; path = filepath.Dir(path) {

@@ -31,7 +31,7 @@ func TestImpassableFolder(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(err.Error(), "may not pass through "+closed+": set TMPDIR") {
-			t.Errorf("%s: got %v, want what to change", kind, err)
+			t.Errorf("%s: got %v, want advice", kind, err)
 		}
 		if left, err := os.ReadDir(closed); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)

@@ -65,7 +65,7 @@ func (s *Server) Kind() Kind { return s.kind }
 // Addr is the server's host:port.
 func (s *Server) Addr() string { return s.user.addr }
 
-// User reaches the server as an ordinary user, the one who owns what
+// User reaches the server as an ordinary user, the owner of the databases that
 // CreateDatabase creates. For a server from the environment it is the user given
 // there.
 func (s *Server) User() DSN { return s.user }
@@ -106,8 +106,8 @@ func (s *Server) Kill(ctx context.Context) error {
 	return s.fault("kill", func(i instance) error { return i.kill(ctx) })
 }
 
-// Restart kills what runs and starts the server again on the same port and data.
-// It returns when the server takes connections.
+// Restart kills the server, if it runs, and starts it again on the same port and
+// data. It returns when the server takes connections.
 func (s *Server) Restart(ctx context.Context) error {
 	return s.fault("restart", func(i instance) error { return i.restart(ctx) })
 }
@@ -130,7 +130,7 @@ func (s *Server) KillProcess(pid int) error {
 	return s.fault(fmt.Sprintf("kill process %d of", pid), func(i instance) error { return i.killProcess(pid) })
 }
 
-// Logs is the end of what the server wrote, at most 16 KiB, without the generated
+// Logs is the end of the server's log, at most 16 KiB, without the generated
 // passwords. Empty for a server from the environment, and after Close.
 func (s *Server) Logs() string { return redact(s.inst.logs(), s.user.password, s.admin.password) }
 

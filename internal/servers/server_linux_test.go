@@ -292,7 +292,8 @@ func TestSmallDiskFills(t *testing.T) {
 	s := fresh(t, Postgres, &Options{DiskBytes: 64 << 20, NoSync: true})
 	db := open(t, s.Database(t))
 	mustExec(t, db, "CREATE TABLE x (t text)")
-	_, err := db.ExecContext(bounded(t, 60*time.Second), "INSERT INTO x SELECT repeat(md5(n::text), 60) FROM generate_series(1, 100000) n")
+	_, err := db.ExecContext(bounded(t, 60*time.Second),
+		"INSERT INTO x SELECT repeat(md5(n::text), 60) FROM generate_series(1, 100000) n")
 	if err == nil || !strings.Contains(err.Error(), "53100") {
 		t.Errorf("got %v from a write of 190 MB to a disk of 64 MB, want SQLSTATE 53100, disk full", err)
 	}
@@ -306,14 +307,16 @@ func TestTLSIsRequired(t *testing.T) {
 			t.Parallel()
 			s := fresh(t, Postgres, &Options{TLS: level, NoSync: true})
 			d := s.Database(t)
-			if got := count(t, open(t, d), "SELECT count(*) FROM pg_stat_ssl WHERE ssl AND pid = pg_backend_pid()"); got != 1 {
+			if got := count(t, open(t, d), "SELECT count(*) FROM pg_stat_ssl WHERE ssl AND pid = "+
+				"pg_backend_pid()"); got != 1 {
 				t.Error("the connection has no TLS")
 			}
 			if err := open(t, d.With("sslmode", "disable")).PingContext(t.Context()); err == nil {
 				t.Error("a connection without TLS was accepted")
 			}
 			if level == TLSMutual {
-				bare := postgresDSN(d.Addr(), &certificates{ca: s.CAFile()}).As(d.User(), d.Password()).Database(d.Name())
+				bare := postgresDSN(d.Addr(), &certificates{ca: s.CAFile()}).As(d.User(),
+					d.Password()).Database(d.Name())
 				if err := open(t, bare).PingContext(t.Context()); err == nil {
 					t.Error("a client without a certificate was accepted")
 				}

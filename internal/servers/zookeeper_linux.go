@@ -20,16 +20,18 @@ import (
 // archive's jars, keep the server.
 const zookeeperJars = "/usr/share/java"
 
-// zookeeperRecipe runs a standalone server, or one member of an ensemble. Its administrator is the digest user
-// "super", who may do everything; ordinary users of digest authentication need no
-// preparation: whoever knows the name and password that a node's ACL names is it.
+// zookeeperRecipe runs a standalone server, or one member of an ensemble. Its administrator is the
+// digest user "super" with all rights; ordinary users of digest authentication need no preparation:
+// a client with the name and password of a node's ACL is that user.
 func zookeeperRecipe() (recipe, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
-		return recipe{}, unavailable(ZooKeeper, "no java in the PATH: run make servers, or set %s", ZooKeeper.variable())
+		return recipe{}, unavailable(ZooKeeper, "no java in the PATH: run make servers, or set %s",
+			ZooKeeper.variable())
 	}
 	if _, err := os.Stat(filepath.Join(zookeeperJars, "zookeeper.jar")); err != nil {
-		return recipe{}, unavailable(ZooKeeper, "no zookeeper.jar in %s: run make servers, or set %s", zookeeperJars, ZooKeeper.variable())
+		return recipe{}, unavailable(ZooKeeper, "no zookeeper.jar in %s: run make servers, or set %s", zookeeperJars,
+			ZooKeeper.variable())
 	}
 	var serve *local
 	return recipe{
@@ -66,12 +68,13 @@ func zookeeperArguments(l *local, class string) []string {
 	args := []string{
 		"-Xmx256m", "-XX:+UseSerialGC", "-XX:-UsePerfData",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + zookeeperSuper + ":" + base64.StdEncoding.EncodeToString(sum[:]),
+		"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + zookeeperSuper + ":" +
+			base64.StdEncoding.EncodeToString(sum[:]),
 	}
 	if l.files != nil {
 		args = append(args, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
 	}
-	// The first names what else it needs, but not all that TLS does, and no logger.
+	// The first names its dependencies, but not all of TLS's, and no logger.
 	jars := []string{"zookeeper.jar", "netty-codec.jar", "netty-resolver.jar", "slf4j-simple.jar"}
 	for i, jar := range jars {
 		jars[i] = filepath.Join(zookeeperJars, jar)
@@ -95,8 +98,9 @@ func configureZooKeeper(l *local) error {
 	return err
 }
 
-// zookeeperPeers is what makes a server a member. Peers talk in plaintext over
-// loopback, and wait for each other as long as the defaults of the documentation.
+// zookeeperPeers is the configuration that makes a server a member. Peers talk in
+// plaintext over loopback, and wait for each other as long as the defaults of the
+// documentation.
 func zookeeperPeers(l *local) ([]string, error) {
 	id := l.path("data", "myid")
 	if err := os.WriteFile(id, []byte(strconv.Itoa(l.index+1)+"\n"), 0o600); err != nil {

@@ -117,8 +117,8 @@ func BenchmarkTail(b *testing.B, leader, follower driver.Backend) {
 	b.ReportMetric(float64(late[len(late)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// BenchmarkIdlePoll is one look at the store by a blocked Observe: its cost times
-// the polls per second is what an idle process costs.
+// BenchmarkIdlePoll is one look at the store by a blocked Observe: an idle process
+// costs that times the polls per second.
 func BenchmarkIdlePoll(b *testing.B, be driver.Backend) {
 	Join(b, be, "n1")
 	view, err := be.Observe(b.Context(), driver.ObserveQuery{})

@@ -57,7 +57,8 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 	}
 	Commit(t, s, AppendOf(f, 1, entries...))
 	Commit(t, s, AppendOf(f, 2, make([]byte, limits.WriteBytes)))
-	put := driver.Op{Kind: driver.OpPut, Key: name(driver.MaxKeyLen), Value: make([]byte, limits.WriteBytes-driver.MaxKeyLen)}
+	put := driver.Op{Kind: driver.OpPut, Key: name(driver.MaxKeyLen),
+		Value: make([]byte, limits.WriteBytes-driver.MaxKeyLen)}
 	Commit(t, s, driver.Write{Fence: f, Number: 3, Nonce: 1, Ops: []driver.Op{put}})
 	page, err := b.ReadLog(t.Context(), f.Shard, 0, limits.WriteOps+1)
 	if err != nil || len(page.Entries) != limits.WriteOps+1 {
@@ -67,7 +68,8 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 		t.Errorf("the largest item: %v", err)
 	}
 	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
-	if err != nil || len(view.Members) != 1 || !maps.Equal(view.Members[0].Meta, meta) || len(view.Shards) != 1 || len(view.Damaged) > 0 {
+	if err != nil || len(view.Members) != 1 || !maps.Equal(view.Members[0].Meta, meta) || len(view.Shards) != 1 ||
+		len(view.Damaged) > 0 {
 		t.Errorf("the longest names: %+v, %v", view, err)
 	}
 
@@ -91,7 +93,8 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 			}
 		}
 	}
-	if _, err := db("probes").ExecContext(t.Context(), "INSERT INTO tenure_probes (id, version) VALUES ("+w.Text(65)+", 1)"); err == nil {
+	if _, err := db("probes").ExecContext(t.Context(), "INSERT INTO tenure_probes (id, version) VALUES ("+w.Text(65)+
+		", 1)"); err == nil {
 		t.Error("tenure_probes.id takes 65 bytes")
 	}
 }
@@ -124,9 +127,9 @@ func (w Wide) widen(t *testing.T, db func(table string) *stdsql.DB, wide int) {
 }
 
 // CheckWide has rows with 8 MiB where names, metadata, values and entries are, in
-// tables whose checks and types an administrator took away: what needs one gets an
-// error, and none is ever loaded. Not for a test that runs beside others: it counts
-// what the process allocates.
+// tables whose checks and types an administrator took away: calls that need one get
+// an error, and none is ever loaded. Not for a test that runs beside others: it
+// counts the process's allocations.
 func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB, w Wide) {
 	t.Helper()
 	const wide = 8 << 20
@@ -134,7 +137,8 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	granted, _ := Acquire(t, s, Claims(3))
 	for i, g := range granted {
 		put := driver.Op{Kind: driver.OpPut, Key: "k", Value: []byte("v")}
-		Commit(t, s, driver.Write{Fence: g.Fence, Number: 1, Nonce: 1, Ops: []driver.Op{put, {Kind: driver.OpAppend, Value: []byte(fmt.Sprint(i))}}})
+		Commit(t, s, driver.Write{Fence: g.Fence, Number: 1, Nonce: 1,
+			Ops: []driver.Op{put, {Kind: driver.OpAppend, Value: []byte(fmt.Sprint(i))}}})
 	}
 	tail, err := b.TailLog(t.Context(), "", 1)
 	if err != nil {
@@ -145,7 +149,8 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	view, err := b.Observe(t.Context(), driver.ObserveQuery{})
-	if err != nil || len(view.Shards) != 2 || len(view.Members) != 1 || view.Members[0].Meta != nil || len(view.Damaged) != 3 {
+	if err != nil || len(view.Shards) != 2 || len(view.Members) != 1 || view.Members[0].Meta != nil ||
+		len(view.Damaged) != 3 {
 		t.Errorf("the view is %+v, %v; want 2 shards, 1 member, and 3 damaged records", view, err)
 	}
 	damaged := func(what string, err error) {
@@ -160,7 +165,8 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	} else {
 		damaged("the claim", claims[0].Err)
 	}
-	writes, err := s.Commit(t.Context(), []driver.Write{AppendOf(granted[0].Fence, 2, nil), AppendOf(granted[1].Fence, 3, nil)})
+	writes, err := s.Commit(t.Context(),
+		[]driver.Write{AppendOf(granted[0].Fence, 2, nil), AppendOf(granted[1].Fence, 3, nil)})
 	if err != nil || writes[1].Err != nil {
 		t.Errorf("commits: %+v, %v", writes, err)
 	} else {
@@ -183,7 +189,8 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	if page, err := b.TailLog(t.Context(), tail.Cursor, 10); err != nil || !page.Reset {
 		t.Errorf("the tail over a wide row: %+v, %v; want a reset", page, err)
 	}
-	if again, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: "n2", TTL: 10 * time.Second}); err != nil {
+	if again, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: "n2",
+		TTL: 10 * time.Second}); err != nil {
 		t.Errorf("a join under a label whose row is wide: %v", err)
 	} else if err := again.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -195,7 +202,8 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	if n := after.TotalAlloc - before.TotalAlloc; n > wide {
 		t.Errorf("all these calls allocated %d bytes, want less than one of the values of %d", n, wide)
 	}
-	if _, err := db("namespaces").ExecContext(t.Context(), "UPDATE tenure_namespaces SET store_id = "+w.Text(wide)); err != nil {
+	if _, err := db("namespaces").ExecContext(t.Context(), "UPDATE tenure_namespaces SET store_id = "+
+		w.Text(wide)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Observe(t.Context(), driver.ObserveQuery{}); !errors.Is(err, driver.ErrStoreChanged) {
@@ -203,7 +211,7 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	}
 }
 
-// Damage is what a tampering does: to the data's tables and to the roster's, by
+// Damage is the effect of a tampering on the data's tables and on the roster's, by
 // statements that end in a condition to which one on the namespace is added. The checks
 // of the schema must be off.
 func Damage(what conformance.Tampering, name string, w Wide) (data, roster []string) {
@@ -221,13 +229,15 @@ func Damage(what conformance.Tampering, name string, w Wide) (data, roster []str
 	case conformance.CorruptHead:
 		return shard("number = -7, oldest = 9"), nil
 	case conformance.CorruptEntry:
-		return []string{fmt.Sprintf("UPDATE tenure_logs SET cuts = '{{{' WHERE shard = '%s' AND last_seq = 1 AND", name)}, nil
+		return []string{fmt.Sprintf("UPDATE tenure_logs SET cuts = '{{{' WHERE shard = '%s' AND last_seq = 1 AND",
+			name)}, nil
 	case conformance.RewriteShard:
 		return []string{fmt.Sprintf("UPDATE tenure_shards SET token = token WHERE shard = '%s' AND", name)}, nil
 	case conformance.RemoveShard:
 		return []string{fmt.Sprintf("DELETE FROM tenure_shards WHERE shard = '%s' AND", name)}, nil
 	case conformance.CorruptBeat:
-		return nil, []string{fmt.Sprintf("UPDATE tenure_beats SET version = version + 1000003 WHERE session = '%s' AND", name)}
+		return nil, []string{fmt.Sprintf("UPDATE tenure_beats SET version = version + 1000003 WHERE session = '%s' AND",
+			name)}
 	case conformance.CorruptMember:
 		return nil, []string{"UPDATE tenure_rosters SET revision = revision + 1 WHERE",
 			fmt.Sprintf("UPDATE tenure_members SET meta = '{{{', revision = revision + 1000000 WHERE session = '%s' AND", name)}

@@ -21,7 +21,8 @@ type Database struct {
 
 // tables are those with rows of a namespace.
 func (d *Database) tables() []string {
-	return []string{"namespaces", "shards", "items", "logs", "tails", "rosters", "nodes", "members", "beats", "departures"}
+	return []string{"namespaces", "shards", "items", "logs", "tails", "rosters", "nodes", "members", "beats",
+		"departures"}
 }
 
 // exec runs statements that end in a condition on the namespace, in one
@@ -44,7 +45,7 @@ func (d *Database) Compact(ctx context.Context) error {
 	return d.exec(ctx, "UPDATE tenure_rosters SET revision = revision + 10000 WHERE")
 }
 
-// Tamper writes a shard's or a member's record, or what belongs to them.
+// Tamper writes a shard's or a member's record, or one that belongs to them.
 func (d *Database) Tamper(ctx context.Context, what conformance.Tampering, name string) error {
 	data, roster := Damage(what, name, OfServers())
 	if len(data)+len(roster) == 0 {
@@ -67,10 +68,12 @@ func (d *Database) Snapshot(ctx context.Context) (restore func(context.Context) 
 	copies := fmt.Sprintf("copy_%d_", time.Now().UnixNano())
 	var statements []string
 	for _, t := range d.tables() {
-		if err := d.exec(ctx, fmt.Sprintf("CREATE TABLE %s%s AS SELECT * FROM tenure_%s WHERE", copies, t, t)); err != nil {
+		if err := d.exec(ctx, fmt.Sprintf("CREATE TABLE %s%s AS SELECT * FROM tenure_%s WHERE", copies, t,
+			t)); err != nil {
 			return nil, err
 		}
-		statements = append(statements, "DELETE FROM tenure_"+t+" WHERE", "INSERT INTO tenure_"+t+" SELECT * FROM "+copies+t+" WHERE")
+		statements = append(statements, "DELETE FROM tenure_"+t+" WHERE", "INSERT INTO tenure_"+t+" SELECT * FROM "+
+			copies+t+" WHERE")
 	}
 	return func(ctx context.Context) error { return d.exec(ctx, statements...) }, nil
 }
@@ -81,7 +84,7 @@ func (d *Database) Fork(ctx context.Context) error {
 	return d.exec(ctx, "UPDATE tenure_namespaces SET incarnation = 'another' WHERE")
 }
 
-// How says what is special about a backend to open.
+// How has the particulars of a backend to open.
 type How struct {
 	Existing bool // without Create
 	Lying    bool // the probe's condition always holds
@@ -90,7 +93,9 @@ type How struct {
 
 // Conformance describes the namespace to the suite, given how to open a backend
 // on a namespace. Calls are those that the backends' stores count.
-func (d *Database) Conformance(calls *Calls, open func(ctx context.Context, namespace string, how How) (driver.Backend, error)) *conformance.Store {
+func (d *Database) Conformance(
+	calls *Calls, open func(ctx context.Context, namespace string, how How) (driver.Backend, error),
+) *conformance.Store {
 	with := func(suffix string, how How) func(context.Context) (driver.Backend, error) {
 		how.Wire = new(Wire)
 		return func(ctx context.Context) (driver.Backend, error) { return open(ctx, d.Namespace+suffix, how) }
@@ -105,7 +110,8 @@ func (d *Database) Conformance(calls *Calls, open func(ctx context.Context, name
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
 			w := new(Wire)
 			b, err := open(ctx, d.Namespace, How{Wire: w})
-			return b, &conformance.Wire{DropRequests: w.DropRequests, DropReplies: w.DropReplies, Hold: w.Hold, Cut: w.Cut}, err
+			return b, &conformance.Wire{DropRequests: w.DropRequests, DropReplies: w.DropReplies, Hold: w.Hold,
+				Cut: w.Cut}, err
 		},
 		Calls: func() conformance.Calls {
 			return conformance.Calls{Reads: calls.Reads.Load(), Writes: calls.Writes.Load()}

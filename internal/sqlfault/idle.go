@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// CheckIdleCost counts what a process that owns shards and observes asks of the
-// store, for 1 and for 10,000 shards. open opens a namespace that polls every 10 s.
+// CheckIdleCost counts the calls of a process that owns shards and observes, for 1
+// and for 10,000 shards. open opens a namespace that polls every 10 s.
 func CheckIdleCost(t *testing.T, open func(namespace string, calls *Calls) driver.Backend) {
 	t.Helper()
 	const heartbeats = 20
@@ -34,7 +34,8 @@ func CheckIdleCost(t *testing.T, open func(namespace string, calls *Calls) drive
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor}); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		return calls.Reads.Load() - reads, calls.Writes.Load() - writes

@@ -10,7 +10,7 @@ import (
 )
 
 // CheckNames has rows with names and tokens that nobody can have written in order, as
-// those of a compromised member: none comes out, and what else there is goes on.
+// those of a compromised member: none comes out, and the other records go on.
 func CheckNames(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	t.Helper()
 	s := Join(t, b, "n1")
@@ -27,7 +27,7 @@ func CheckNames(t *testing.T, b driver.Backend, db *stdsql.DB) {
 		}
 	}
 
-	// Where the schema has a check of its own, this one stays as it was.
+	// Where the schema has its own check, this one stays as it was.
 	_, err := db.ExecContext(t.Context(), "UPDATE tenure_shards SET token = -5 WHERE shard = 'shard-00001'")
 	damaged, sound := []int{0, 1}, []int{3}
 	if err != nil {

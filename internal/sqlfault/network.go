@@ -13,9 +13,9 @@ import (
 const patience = 250 * time.Millisecond
 
 // CheckNetwork writes through a proxy that cuts connections, loses requests and
-// replies, delivers late what nobody waits for any more, and lets single bytes
-// through, in the middle of statements as well, until some commits were applied
-// unheard: each entry is in the log once.
+// replies, delivers requests late after their callers gave up, and lets single
+// bytes through, in the middle of statements as well, until some commits were
+// applied unheard: each entry is in the log once.
 func CheckNetwork(t *testing.T, server string, open func(addr string) driver.Backend) {
 	t.Helper()
 	proxy, err := faultproxy.New(server, nil)
@@ -42,23 +42,31 @@ func CheckNetwork(t *testing.T, server string, open func(addr string) driver.Bac
 			return err
 		},
 		func(ctx context.Context) error { // requests lost
-			return during(ctx, faultproxy.Faults{Requests: faultproxy.Flow{Swallow: true}}, func(before, now faultproxy.Stats) bool {
+			return during(ctx, faultproxy.Faults{Requests: faultproxy.Flow{Swallow: true}}, func(
+				before, now faultproxy.Stats,
+			) bool {
 				return now.Requests.Swallowed > before.Requests.Swallowed
 			})
 		},
 		func(ctx context.Context) error { // replies lost
-			return during(ctx, faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}, func(before, now faultproxy.Stats) bool {
+			return during(ctx, faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}, func(
+				before, now faultproxy.Stats,
+			) bool {
 				return now.Replies.Swallowed > before.Replies.Swallowed
 			})
 		},
 		func(ctx context.Context) error { // delivered after the caller has connected anew
-			return during(ctx, faultproxy.Faults{Requests: faultproxy.Flow{Hold: true}}, func(before, now faultproxy.Stats) bool {
+			return during(ctx, faultproxy.Faults{Requests: faultproxy.Flow{Hold: true}}, func(
+				before, now faultproxy.Stats,
+			) bool {
 				return now.Accepted > before.Accepted && now.Requests.Held > 0
 			})
 		},
 		func(ctx context.Context) error { // dripping
 			drip := faultproxy.Flow{Drip: 50 * time.Microsecond}
-			return during(ctx, faultproxy.Faults{Requests: drip, Replies: drip}, func(before, now faultproxy.Stats) bool {
+			return during(ctx, faultproxy.Faults{Requests: drip, Replies: drip}, func(
+				before, now faultproxy.Stats,
+			) bool {
 				return now.Requests.Forwarded > before.Requests.Forwarded+1000
 			})
 		},

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// Floored is a backend that tells its floor.
+// Floored is a backend that returns its floor.
 type Floored interface {
 	driver.Backend
 	Floor(ctx context.Context) (driver.Token, error)
@@ -32,7 +32,8 @@ func CheckOlderTables(t *testing.T, db *stdsql.DB, schema, prefix string, open f
 		"INSERT INTO tenure_beats (namespace, session) VALUES ('app', 'S')",
 	}
 	for bucket := range 16 {
-		statements = append(statements, fmt.Sprintf("INSERT INTO tenure_tails (namespace, bucket) VALUES ('app', %d)", bucket))
+		statements = append(statements, fmt.Sprintf("INSERT INTO tenure_tails (namespace, bucket) VALUES ('app', %d)",
+			bucket))
 	}
 	for _, s := range statements {
 		if _, err := db.ExecContext(t.Context(), s); err != nil {
@@ -53,7 +54,9 @@ func CheckOlderTables(t *testing.T, db *stdsql.DB, schema, prefix string, open f
 		t.Errorf("token %d, want 1008", granted[0].Fence.Token)
 	}
 	var incarnation string
-	if err := db.QueryRowContext(t.Context(), "SELECT incarnation FROM tenure_namespaces WHERE namespace = 'app'").Scan(&incarnation); err != nil || incarnation == "" {
+	if err := db.QueryRowContext(t.Context(),
+		"SELECT incarnation FROM tenure_namespaces WHERE namespace = 'app'").Scan(&incarnation); err != nil ||
+		incarnation == "" {
 		t.Errorf("the incarnation on record is %q, %v", incarnation, err)
 	}
 }

@@ -34,7 +34,8 @@ func CheckPageBytes(t *testing.T, server string, open func(addr string) driver.B
 			before := proxy.Stats().Replies.Forwarded
 			entries := read()
 			if n := proxy.Stats().Replies.Forwarded - before; n > most {
-				t.Errorf("%s: a page of %d entries after %d costs %d bytes, want at most %d", reading, len(entries), seq, n, most)
+				t.Errorf("%s: a page of %d entries after %d costs %d bytes, want at most %d", reading, len(entries),
+					seq, n, most)
 			}
 			if len(entries) == 0 {
 				t.Fatalf("%s: no entries after %d", reading, seq)

@@ -12,14 +12,15 @@ import (
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
-// Setup is what the tests of PostgreSQL and of MySQL set up alike.
+// Setup is the common set-up of the tests of PostgreSQL and of MySQL.
 type Setup struct {
 	Kind    servers.Kind
 	Pool    *servers.Pool
 	Driver  string // its name in database/sql
 	Opener  driver.Opener
 	Migrate func(ctx context.Context, dsn string) error
-	Open    func(ctx context.Context, dsn, namespace string) (driver.Backend, error) // makes a namespace that is missing
+	// makes a namespace that is missing
+	Open func(ctx context.Context, dsn, namespace string) (driver.Backend, error)
 }
 
 // DB opens a database for the test's own statements.
@@ -105,14 +106,14 @@ func BenchmarkAcquire10000(b *testing.B, opened, fresh func(b *testing.B) driver
 		_, next := Acquire(b, s, Claims(10_000))
 		for i := 0; b.Loop(); i++ {
 			b.StopTimer()
-			heir := Join(b, be, fmt.Sprint("n", i+1))
+			successor := Join(b, be, fmt.Sprint("n", i+1))
 			b.StartTimer()
-			res, err := heir.Evict(b.Context(), []driver.Suspect{{Session: s.ID(), Version: 1}})
+			res, err := successor.Evict(b.Context(), []driver.Suspect{{Session: s.ID(), Version: 1}})
 			if err != nil || !res[0].Evicted {
 				b.Fatal(err, res)
 			}
-			_, next = Acquire(b, heir, next)
-			s = heir
+			_, next = Acquire(b, successor, next)
+			s = successor
 		}
 	})
 	b.Run("first", func(b *testing.B) {

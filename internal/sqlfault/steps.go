@@ -17,7 +17,8 @@ import (
 // Join joins under a new session id, with a TTL of 10 seconds.
 func Join(t testing.TB, b driver.Backend, node string) driver.Session {
 	t.Helper()
-	s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: node, TTL: 10 * time.Second})
+	s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(rand.Text()), Node: node,
+		TTL: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +42,11 @@ func Claims(n int) []driver.Claim {
 	return c
 }
 
-// Acquire makes claims that must all be granted, and returns what they return, and
-// the claims that would follow.
-func Acquire(t testing.TB, s driver.Session, batch []driver.Claim) (results []driver.AcquireResult, next []driver.Claim) {
+// Acquire makes claims that must all be granted, and returns their results, and the
+// claims that would follow.
+func Acquire(
+	t testing.TB, s driver.Session, batch []driver.Claim,
+) (results []driver.AcquireResult, next []driver.Claim) {
 	t.Helper()
 	results, err := s.Acquire(t.Context(), batch)
 	if err != nil {
@@ -53,7 +56,8 @@ func Acquire(t testing.TB, s driver.Session, batch []driver.Claim) (results []dr
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
-		next = append(next, driver.Claim{Shard: r.Fence.Shard, Seen: driver.Owner{Session: s.ID(), Token: r.Fence.Token}})
+		next = append(next, driver.Claim{Shard: r.Fence.Shard,
+			Seen: driver.Owner{Session: s.ID(), Token: r.Fence.Token}})
 	}
 	return results, next
 }
@@ -114,7 +118,7 @@ func CheckChunks(t *testing.T, b driver.Backend, db *stdsql.DB) {
 		t.Errorf("reading entry 6, which is trimmed: %v", err)
 	}
 	if page, err := b.ReadLog(t.Context(), f.Shard, 6, 4); err != nil || show(page.Entries) != "7:3 " {
-		t.Errorf("what is left: %s, %v", show(page.Entries), err)
+		t.Errorf("the remaining log: %s, %v", show(page.Entries), err)
 	}
 	if page, err := b.TailLog(t.Context(), start.Cursor, 1); err != nil || !page.Reset {
 		t.Errorf("tailing from before the trim: %+v, %v", page, err)
@@ -166,14 +170,19 @@ func show(entries []driver.Entry) string {
 
 // FaultWhileWriting appends until a number of faults has hit something, and then
 // reads the log.
-func FaultWhileWriting(t *testing.T, b driver.Backend, faults int64, hit func(ctx context.Context) (hits int, err error)) Outcomes {
+func FaultWhileWriting(
+	t *testing.T, b driver.Backend, faults int64, hit func(ctx context.Context) (hits int, err error),
+) Outcomes {
 	t.Helper()
 	return faultWhileWriting(t, b, faults, 0, hit, func(Outcomes) bool { return true })
 }
 
 // faultWhileWriting does so with a writer that gives each attempt so much time, 0
 // for no bound, and until there was enough.
-func faultWhileWriting(t *testing.T, b driver.Backend, faults int64, patience time.Duration, hit func(ctx context.Context) (hits int, err error), enough func(Outcomes) bool) Outcomes {
+func faultWhileWriting(
+	t *testing.T, b driver.Backend, faults int64, patience time.Duration,
+	hit func(ctx context.Context) (hits int, err error), enough func(Outcomes) bool,
+) Outcomes {
 	t.Helper()
 	bounded, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

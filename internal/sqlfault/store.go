@@ -11,8 +11,7 @@ import (
 // once, counts as one as well. Safe for concurrent use.
 type Calls struct{ Reads, Writes atomic.Int64 }
 
-// Store is a store behind a wire, which counts what is asked of it. Safe for
-// concurrent use.
+// Store is a store behind a wire, which counts its calls. Safe for concurrent use.
 type Store struct {
 	sql.Store
 	Calls *Calls
@@ -34,7 +33,9 @@ func (s *Store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.T
 }
 
 // WriteOwners counts and passes on.
-func (s *Store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
+func (s *Store) WriteOwners(
+	ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error,
+) error {
 	s.Calls.Writes.Add(1)
 	return s.Wire.pass(ctx, func(ctx context.Context) error { return s.Store.WriteOwners(ctx, fn) })
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // CheckWakes makes many commits while an Observe waits, and many changes of owner
-// while a TailLog waits: neither looks for what the other waits for (O3). The reader
+// while a TailLog waits: neither polls for the other's changes (O3). The reader
 // polls every 10 s and may be the writer itself; calls are the reader's.
 func CheckWakes(t *testing.T, writer, reader driver.Backend, calls *Calls) {
 	t.Helper()
@@ -43,7 +43,7 @@ func CheckWakes(t *testing.T, writer, reader driver.Backend, calls *Calls) {
 		for woken := false; !woken; {
 			own()
 			if time.Since(changed) > 5*time.Second {
-				t.Fatalf("O2: %s is not woken by what it waits for", reading)
+				t.Fatalf("O2: %s is not woken by a change that it waits for", reading)
 			}
 			select {
 			case err := <-done:
@@ -55,7 +55,8 @@ func CheckWakes(t *testing.T, writer, reader driver.Backend, calls *Calls) {
 			}
 		}
 		if n := calls.Reads.Load() - before; n > looks {
-			t.Errorf("O3: %s made %d reads during %d changes that it does not wait for; want at most %d", reading, n, changes, looks)
+			t.Errorf("O3: %s made %d reads during %d changes that it does not wait for; want at most %d", reading, n,
+				changes, looks)
 		}
 	}
 	check("Observe", func() error {

@@ -11,12 +11,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Outcomes counts what became of the commits of a Writer.
+// Outcomes counts the outcomes of a Writer's commits.
 type Outcomes struct{ Acknowledged, Refused, Unknown, UnknownApplied int }
 
-// Writer appends 1, 2, 3 ... to one shard's log under one lease, each exactly
-// once, whatever happens to the store: it reads back what became of a commit whose
-// outcome is unknown, as core does. Used by one goroutine.
+// Writer appends 1, 2, 3 ... to one shard's log under one lease, each exactly once,
+// under any fault of the store: it reads the outcome of a commit back where it is
+// unknown, as core does. Used by one goroutine.
 type Writer struct {
 	Outcomes
 	b     driver.Backend
@@ -55,7 +55,8 @@ func (w *Writer) Append(ctx context.Context) error {
 		case err == nil:
 			w.Acknowledged++
 			return nil
-		case errors.As(err, &conflict) && unsure && conflict.Head.Number == number && conflict.Head.Nonce == write.Nonce:
+		case errors.As(err, &conflict) && unsure && conflict.Head.Number == number &&
+			conflict.Head.Nonce == write.Nonce:
 			w.UnknownApplied++
 			w.head = conflict.Head
 			return nil
@@ -93,7 +94,7 @@ func (w *Writer) limit(ctx context.Context) (context.Context, context.CancelFunc
 
 // Check reads the whole log, which must hold each entry once and in order. Reads
 // that fail are tried again, as long as the context allows: their connections may
-// have been struck before.
+// have had a fault before.
 func (w *Writer) Check(ctx context.Context) error {
 	after := driver.Seq(0)
 	for after < w.head.Seq {
