@@ -46,8 +46,10 @@ var rows = []row{
 	// The memory store is for tests, so it offers the faults too; no other may.
 	{pkg: "backends/memory", allow: []string{"core/driver", "backends/kv", "backends/kv/kvfault"}},
 	{pkg: "backends/etcd", allow: append([]string{"core/driver", "backends/kv", "backends/kv/route"}, etcdClient...)},
-	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route", "github.com/hashicorp/consul/api"}},
-	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route", "github.com/go-zookeeper/zk"}},
+	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route",
+		"github.com/hashicorp/consul/api"}},
+	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog",
+		"backends/kv/route", "github.com/go-zookeeper/zk"}},
 	{pkg: "backends/sql", allow: []string{"core/driver", "internal/sqlschema"}},
 	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql"}},
 	{pkg: "backends/sql/sqlite", allow: append([]string{"modernc.org/sqlite/..."}, ofDialects...)},
