@@ -68,7 +68,7 @@ func TestNotifierOrderAndBound(t *testing.T) {
 	t.Parallel()
 	var got []int
 	dropped := 0
-	n := newNotifier(Hooks{OnDropped: func(k int) { dropped += k }}, nil)
+	n := newNotifier(Hooks{OnDropped: func(d Dropped) { dropped += d.Events }}, nil)
 	for i := range maxEvents + 10 {
 		n.post(func() { got = append(got, i) })
 	}

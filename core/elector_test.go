@@ -596,7 +596,7 @@ func TestContendEdges(t *testing.T) {
 func TestSlowHookDelaysNoHeartbeat(t *testing.T) {
 	bubble(t, func(w *world) {
 		block := make(chan struct{})
-		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(Fence) { <-block } })
+		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(LeaseEvent) { <-block } })
 		var h leases
 		w.must(m.Contend(h.hold, "s"))
 		l := h.await(w, 1)
@@ -609,7 +609,7 @@ func TestSlowHookDelaysNoHeartbeat(t *testing.T) {
 func TestHooksThatDoNotReturn(t *testing.T) {
 	bubble(t, func(w *world) {
 		block := make(chan struct{})
-		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(Fence) { <-block } })
+		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(LeaseEvent) { <-block } })
 		var h leases
 		w.must(m.Contend(h.hold, "s"))
 		h.await(w, 1)

@@ -14,15 +14,15 @@ import (
 // end, at most the drain budget.
 type Hooks struct {
 	// OnGrant: the lease was granted. Its handler starts next.
-	OnGrant func(Fence)
+	OnGrant func(LeaseEvent)
 	// OnRevoke: the lease may not be used any more; errors.Is tells why.
 	OnRevoke func(*RevokedError)
 	// OnHandlerStart: the handler was called.
-	OnHandlerStart func(Fence)
-	// OnHandlerReturn: the handler returned err after it ran for the given time,
-	// and its commits are settled. Exactly one for each OnHandlerStart, unless the
+	OnHandlerStart func(LeaseEvent)
+	// OnHandlerReturn: the handler returned Err after it Ran for that time, and its
+	// commits are settled. Exactly one for each OnHandlerStart, unless the
 	// handler never returns.
-	OnHandlerReturn func(fence Fence, ran time.Duration, err error)
+	OnHandlerReturn func(LeaseEvent)
 	// OnStuck: the lease is revoked, and its handler has not returned within the
 	// drain budget, or stalled. The shard is not released until it does.
 	OnStuck func(*RevokedError)
@@ -40,9 +40,19 @@ type Hooks struct {
 	// OnCall: a call to the backend ended. Observe is reported only when it fails,
 	// because it waits.
 	OnCall func(Call)
-	// OnDropped: so many events were lost because hooks were too slow.
-	OnDropped func(n int)
+	// OnDropped: events were lost because hooks were too slow.
+	OnDropped func(Dropped)
 }
+
+// LeaseEvent is something that happened to a lease of this process.
+type LeaseEvent struct {
+	Fence Fence
+	Ran   time.Duration // its handler; in OnHandlerReturn
+	Err   error         // that its handler returned; in OnHandlerReturn
+}
+
+// Dropped says how many events were lost.
+type Dropped struct{ Events int }
 
 // SessionEventKind says what happened to the own session.
 type SessionEventKind string

@@ -69,7 +69,7 @@ func (n *notifier) run() {
 		n.mu.Unlock()
 		if dropped > 0 {
 			if n.h.OnDropped != nil {
-				n.h.OnDropped(dropped)
+				n.h.OnDropped(Dropped{Events: dropped})
 			}
 			n.warn("tenure: hooks are too slow: events dropped", slog.Int("events", dropped))
 		}
@@ -108,7 +108,7 @@ func (n *notifier) grant(f Fence) {
 	}
 	n.post(func() {
 		if n.h.OnGrant != nil {
-			n.h.OnGrant(f)
+			n.h.OnGrant(LeaseEvent{Fence: f})
 		}
 		n.info("tenure: lease granted", fenceAttrs(f)...)
 	})
@@ -128,7 +128,7 @@ func (n *notifier) revoke(f Fence, c fsm.Cause) {
 
 func (n *notifier) handlerStart(f Fence) {
 	if h := n.h.OnHandlerStart; h != nil {
-		n.post(func() { h(f) })
+		n.post(func() { h(LeaseEvent{Fence: f}) })
 	}
 }
 
@@ -141,7 +141,7 @@ func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bo
 	}
 	n.post(func() {
 		if n.h.OnHandlerReturn != nil {
-			n.h.OnHandlerReturn(f, ran, err)
+			n.h.OnHandlerReturn(LeaseEvent{Fence: f, Ran: ran, Err: err})
 		}
 		const msg = "tenure: handler returned an error"
 		switch attrs := append(fenceAttrs(f), slog.Any("error", err)); {

@@ -262,10 +262,10 @@ func (w *world) newMember(node string, change ...func(*Options)) *member {
 		m.events = append(m.events, fmt.Sprintf(format, args...))
 	}
 	o.Hooks = Hooks{
-		OnGrant:         func(f Fence) { say("grant %s", f.Shard) },
+		OnGrant:         func(e LeaseEvent) { say("grant %s", e.Fence.Shard) },
 		OnRevoke:        func(e *RevokedError) { say("revoke %s: %v", e.Fence.Shard, e.Cause) },
-		OnHandlerStart:  func(f Fence) { say("start %s", f.Shard) },
-		OnHandlerReturn: func(f Fence, _ time.Duration, err error) { say("return %s: %v", f.Shard, err) },
+		OnHandlerStart:  func(e LeaseEvent) { say("start %s", e.Fence.Shard) },
+		OnHandlerReturn: func(e LeaseEvent) { say("return %s: %v", e.Fence.Shard, e.Err) },
 		OnStuck:         func(e *RevokedError) { say("stuck %s: %v", e.Fence.Shard, e.Cause) },
 		OnRefused:       func(e *FencedError) { say("refused %s", e.Fence.Shard) },
 		OnSession:       func(ev SessionEvent) { say("session %s", ev.Kind) },

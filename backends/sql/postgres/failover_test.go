@@ -122,10 +122,10 @@ func (d *drill) start(name string, addrs ...string) *drillMember {
 	}
 	m := &drillMember{name: name}
 	hooks := core.Hooks{
-		OnGrant: func(f core.Fence) {
+		OnGrant: func(e core.LeaseEvent) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.grants[f] = true
+			d.grants[e.Fence] = true
 		},
 		OnSession: func(e core.SessionEvent) {
 			d.mu.Lock()
