@@ -16,9 +16,9 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// A board is what a member shows of every airport, whoever owns it. It is built
-// from the logs, in memory, so that a process which starts reads them from the
-// first entry. Safe for concurrent use.
+// A board is a member's display of every airport, of any owner. It is built from
+// the logs, in memory, so that a process which starts reads them from the first
+// entry. Safe for concurrent use.
 type board struct {
 	began int64 // host's monotonic clock, nanoseconds
 

@@ -16,8 +16,8 @@ const twoAirports = flightsHeader + `
 13,2001-01-01T02:10,DTW,LAS,30,1750
 `
 
-// TestBoard sees a board that was built from the right decisions equal the file,
-// whatever their tokens and batches, and any other differ.
+// TestBoard: a board built from the right decisions, in any tokens and batches,
+// equals the file, and any other differs.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	flights, err := parseTimetable(strings.NewReader(twoAirports))

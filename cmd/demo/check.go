@@ -9,8 +9,7 @@ type entry struct {
 	payload []byte
 }
 
-// damage counts what is wrong with the logs. All zero: the logs are exactly the
-// truth.
+// damage counts the mistakes in the logs. All zero: the logs are exactly the truth.
 type damage struct {
 	Lost       int      `json:"lost"`         // departures without a decision
 	Doubled    int      `json:"doubled"`      // decisions for a departure that had one
@@ -35,7 +34,7 @@ func (d *damage) note(counter *int, format string, args ...any) {
 }
 
 // checkLog compares one airport's log with the truth computed from the file, and
-// adds what it finds to d.
+// adds its findings to d.
 func (d *damage) checkLog(airport string, departures []departure, log []entry) {
 	want := truth(departures)
 	at := make(map[int]int, len(want))
@@ -56,17 +55,20 @@ func (d *damage) checkLog(airport string, departures []departure, log []entry) {
 		}
 		switch highest = max(highest, e.token); {
 		case got.Token < highest:
-			d.note(&d.Superseded, "%s: entry %d (departure %d) was written under token %d, and accepted when token %d had been granted",
+			d.note(&d.Superseded, "%s: entry %d (departure %d) was written under token %d, and accepted when token %d "+
+				"had been granted",
 				airport, e.seq, got.Departure, got.Token, highest)
 		case e.token < highest:
-			d.note(&d.Superseded, "%s: entry %d (departure %d) was accepted under token %d after token %d", airport, e.seq, got.Departure, e.token, highest)
+			d.note(&d.Superseded, "%s: entry %d (departure %d) was accepted under token %d after token %d", airport,
+				e.seq, got.Departure, e.token, highest)
 		}
 		highest = max(highest, got.Token)
 		switch {
 		case seen[pos]:
 			d.note(&d.Doubled, "%s: entry %d decides departure %d for the second time", airport, e.seq, got.Departure)
 		case pos < newest:
-			d.note(&d.OutOfOrder, "%s: entry %d decides departure %d after departure %d", airport, e.seq, got.Departure, want[newest].Departure)
+			d.note(&d.OutOfOrder, "%s: entry %d decides departure %d after departure %d", airport, e.seq, got.Departure,
+				want[newest].Departure)
 		}
 		seen[pos] = true
 		newest = max(newest, pos)

@@ -23,12 +23,12 @@ type childReport struct {
 	err   error // of an ended child: nil if it exited with status 0
 }
 
-// startChild runs this program as a member. What it tells goes to reports until
-// quit is closed; its end is the last report. On Linux the calling goroutine must
-// be locked to a thread that lives as long as the director.
+// startChild runs this program as a member. Its events go to reports until quit is
+// closed; its end is the last report. On Linux the calling goroutine must be locked
+// to a thread that lives as long as the director.
 func startChild(c memberConfig, reports chan<- childReport, quit <-chan struct{}) (*child, error) {
 	k := &child{}
-	tell := func(r childReport) {
+	send := func(r childReport) {
 		select {
 		case reports <- r:
 		case <-quit:
@@ -36,7 +36,7 @@ func startChild(c memberConfig, reports chan<- childReport, quit <-chan struct{}
 	}
 	take := func(events *harness.Reader) {
 		for e := range harness.All[event](events) {
-			tell(childReport{from: k, event: e})
+			send(childReport{from: k, event: e})
 		}
 	}
 	var err error
@@ -45,7 +45,7 @@ func startChild(c memberConfig, reports chan<- childReport, quit <-chan struct{}
 	}
 	k.joined.Go(func() {
 		<-k.Done()
-		tell(childReport{from: k, ended: true, err: k.Err()})
+		send(childReport{from: k, ended: true, err: k.Err()})
 	})
 	return k, nil
 }

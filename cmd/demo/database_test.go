@@ -89,8 +89,8 @@ func TestRefusedDatabase(t *testing.T) {
 	})
 }
 
-// TestNamedDatabase opens a database that is in use by others: the run has a
-// namespace of its own in it, and what was there stays.
+// TestNamedDatabase opens a database that is in use by others: the run has its own
+// namespace in it, and the other data stays.
 func TestNamedDatabase(t *testing.T) {
 	path := database(t)
 	o, err := parseOptions([]string{"-dsn", path, "-namespace", "boards/today"}, stores(), nil)
@@ -107,7 +107,8 @@ func TestNamedDatabase(t *testing.T) {
 		}
 	}
 	var n int
-	row := openDB(t, path).QueryRowContext(t.Context(), "SELECT count(*) FROM tenure_namespaces WHERE namespace = 'earlier' OR namespace LIKE 'boards/today/run-%'")
+	row := openDB(t, path).QueryRowContext(t.Context(),
+		"SELECT count(*) FROM tenure_namespaces WHERE namespace = 'earlier' OR namespace LIKE 'boards/today/run-%'")
 	if err := row.Scan(&n); err != nil || n != 3 {
 		t.Errorf("%d namespaces, %v, want 3", n, err)
 	}

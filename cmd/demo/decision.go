@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// A decision is what an airport's owner appends for one departure: the airport's
-// figures up to and including it. The last decision of a log is all that the
-// next owner needs to continue.
+// A decision is the entry that an airport's owner appends for one departure: the
+// airport's figures up to and including it. The last decision of a log is all that
+// the next owner needs to continue.
 type decision struct {
 	Departure int     `json:"departure"` // id in the flights file
 	Count     int     `json:"count"`     // departures so far
@@ -30,7 +30,7 @@ func (s decision) next(d departure, token int64) decision {
 	return n
 }
 
-// facts is the decision without what the file does not determine.
+// facts is the decision with only the figures that the file determines.
 func (s decision) facts() decision {
 	s.Token, s.At = 0, 0
 	return s

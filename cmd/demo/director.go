@@ -23,11 +23,11 @@ const (
 	busiestFew = 4
 )
 
-// A director starts the members, lets departures through, strikes, and keeps the
-// history. It is used by one goroutine.
+// A director starts the members, lets departures through, injects faults, and keeps
+// the history. It is used by one goroutine.
 type director struct {
 	o        *options
-	server   *server // the run's own, to strike at; else nil
+	server   *server // the run's own, for faults; else nil
 	flights  *timetable
 	schedule schedule
 	screen   *screen
@@ -35,7 +35,7 @@ type director struct {
 
 	reports  chan childReport
 	quit     chan struct{}
-	members  []*seat
+	members  []*node
 	children []*child // every one ever started
 	dir      string   // of the files in which they record their calls
 	calls    []string // those files
@@ -49,9 +49,9 @@ type director struct {
 	held     []write // that wait at the stopped member's gate
 }
 
-// A seat is a member's place: its node label, and the process that has it now.
-type seat struct {
-	node   string
+// A node is a member: its label, and its present process.
+type node struct {
+	label  string
 	child  *child
 	status string
 }
@@ -64,7 +64,8 @@ func (d *director) direct(ctx context.Context) (err error) {
 	if d.server != nil {
 		d.say(toneNone, "the logs are in %s", d.server.place)
 	}
-	d.say(toneNone, "%s at %d airports, shared by %s", count(d.flights.total, "departure"), len(d.flights.airports), count(len(d.members), "process"))
+	d.say(toneNone, "%s at %d airports, shared by %s", count(d.flights.total, "departure"), len(d.flights.airports),
+		count(len(d.members), "process"))
 	for _, s := range d.members {
 		if err := d.start(s); err != nil {
 			return err
@@ -88,7 +89,8 @@ func (d *director) direct(ctx context.Context) (err error) {
 	}
 	for i, step := range steps {
 		d.limit = step.at
-		if err := d.await(ctx, "the departures before the next step", func() bool { return d.history.decided >= d.limit }); err != nil {
+		if err := d.await(ctx, "the departures before the next step",
+			func() bool { return d.history.decided >= d.limit }); err != nil {
 			return err
 		}
 		d.limit = d.flights.total
@@ -99,16 +101,17 @@ func (d *director) direct(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := d.await(ctx, "the last departures", func() bool { return d.history.decided >= d.flights.total }); err != nil {
+	if err := d.await(ctx, "the last departures",
+		func() bool { return d.history.decided >= d.flights.total }); err != nil {
 		return err
 	}
 	return d.closeDown(ctx)
 }
 
-// start gives a seat a new process.
-func (d *director) start(s *seat) error {
+// start gives a node a new process.
+func (d *director) start(s *node) error {
 	c := d.config
-	c.Node, c.Process = s.node, fmt.Sprintf("%s.%d", s.node, len(d.children)+1)
+	c.Node, c.Process = s.label, fmt.Sprintf("%s.%d", s.label, len(d.children)+1)
 	c.Calls = filepath.Join(d.dir, c.Process)
 	child, err := startChild(c, d.reports, d.quit)
 	if err != nil {
@@ -122,25 +125,25 @@ func (d *director) start(s *seat) error {
 // killAndRestart kills a member, waits until the others have taken over, and
 // starts it again.
 func (d *director) killAndRestart(ctx context.Context) error {
-	s := d.seat(d.schedule.kill)
+	s := d.node(d.schedule.kill)
 	s.status = statusKilled
-	w := d.watchMoves(s.node + " killed")
-	owned := d.history.owned(s.node)
-	d.history.strike(s.node, sigKill, monotonic())
+	w := d.watchMoves(s.label + " killed")
+	owned := d.history.owned(s.label)
+	d.history.addFault(s.label, sigKill, monotonic())
 	if err := s.child.SendKill(); err != nil {
 		return err
 	}
-	d.say(toneChaos, "%s killed with SIGKILL; it owned %s", s.node, count(len(owned), "airport"))
+	d.say(toneChaos, "%s killed with SIGKILL; it owned %s", s.label, count(len(owned), "airport"))
 	if err := d.await(ctx, "the takeover of the killed member's airports", d.settled); err != nil {
 		return err
 	}
-	d.sayTakeovers(s.node, w.before)
+	d.sayTakeovers(s.label, w.before)
 	d.moved(w)
 	if err := d.start(s); err != nil {
 		return err
 	}
-	w = d.watchMoves(s.node + " restarted")
-	d.say(toneChaos, "%s restarted as process %d", s.node, s.child.PID())
+	w = d.watchMoves(s.label + " restarted")
+	d.say(toneChaos, "%s restarted as process %d", s.label, s.child.PID())
 	if err := d.await(ctx, "the restarted member to have its share", d.settled); err != nil {
 		return err
 	}
@@ -153,33 +156,36 @@ func (d *director) killAndRestart(ctx context.Context) error {
 // to be sent, resumes it when another member has taken over and written, and so
 // has a zombie write.
 func (d *director) stopInMidWrite(ctx context.Context) error {
-	s := d.seat(d.schedule.stop)
+	s := d.node(d.schedule.stop)
 	airport, err := d.holdWrite(ctx, s)
 	if err != nil {
 		return err
 	}
 	s.status = statusStopped
-	moves := d.watchMoves(s.node + " stopped")
+	moves := d.watchMoves(s.label + " stopped")
 	if err := s.child.Stop(); err != nil {
 		return err
 	}
 	stopped := time.Now()
-	d.history.strike(s.node, sigStop, monotonic())
+	d.history.addFault(s.label, sigStop, monotonic())
 	w := d.held[slices.IndexFunc(d.held, func(w write) bool { return w.Airport == airport })]
-	d.say(toneChaos, "%s stopped with SIGSTOP between check and send of %s #%d (token %d)", s.node, d.place(airport), w.Count, w.Token)
+	d.say(toneChaos, "%s stopped with SIGSTOP between check and send of %s #%d (token %d)", s.label, d.place(airport),
+		w.Count, w.Token)
 	over := func() bool {
 		l := d.history.newest(airport)
-		return d.settled() && l.token > w.Token && d.history.counts[airport] >= w.Count && time.Since(stopped) > d.o.ttl*3/2
+		return d.settled() && l.token > w.Token && d.history.counts[airport] >= w.Count &&
+			time.Since(stopped) > d.o.ttl*3/2
 	}
 	if err := d.await(ctx, "the takeover of the stopped member's airports", over); err != nil {
 		return err
 	}
 	for _, p := range d.history.passages()[moves.before:] {
 		if p.airport == airport {
-			d.say(toneNone, "%s taken over by %s with token %d after %.2f TTL", airport, p.to.member, p.to.token, d.ttls(p.took))
+			d.say(toneNone, "%s taken over by %s with token %d after %.2f TTL", airport, p.to.member, p.to.token,
+				d.ttls(p.took))
 		}
 	}
-	d.sayTakeovers(s.node, moves.before)
+	d.sayTakeovers(s.label, moves.before)
 	d.moved(moves)
 
 	zombies := len(d.history.zombies)
@@ -193,16 +199,19 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 		return err
 	}
 	s.status = statusRunning
-	moves = d.watchMoves(s.node + " resumed")
-	d.say(toneChaos, "%s resumed after %.2f TTL; it still believes in its leases and sends its write", s.node, d.ttls(time.Since(stopped)))
-	if err := d.await(ctx, "the answer to the zombie's write", func() bool { return len(d.history.zombies) > zombies }); err != nil {
+	moves = d.watchMoves(s.label + " resumed")
+	d.say(toneChaos, "%s resumed after %.2f TTL; it still believes in its leases and sends its write", s.label,
+		d.ttls(time.Since(stopped)))
+	if err := d.await(ctx, "the answer to the zombie's write",
+		func() bool { return len(d.history.zombies) > zombies }); err != nil {
 		return err
 	}
 	if err := d.await(ctx, "the resumed member to have its share", d.settled); err != nil {
 		return err
 	}
 	if n := len(d.history.zombies) - zombies - len(d.held); n > 0 {
-		d.say(toneNone, "%s of %s had waited behind it: %d of %d refused", count(n, "more write"), s.node, d.refused(), len(d.history.zombies))
+		d.say(toneNone, "%s of %s had waited behind it: %d of %d refused", count(n, "more write"), s.label, d.refused(),
+			len(d.history.zombies))
 	}
 	d.sayHandovers(moves.before)
 	d.moved(moves)
@@ -211,7 +220,9 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 
 // isHeld reports whether w is one of the writes last held.
 func (d *director) isHeld(w write) bool {
-	return slices.ContainsFunc(d.held, func(h write) bool { return h.Airport == w.Airport && h.Token == w.Token && h.Count == w.Count })
+	return slices.ContainsFunc(d.held, func(h write) bool {
+		return h.Airport == w.Airport && h.Token == w.Token && h.Count == w.Count
+	})
 }
 
 // refused is how many zombie writes the store refused.
@@ -226,12 +237,13 @@ func (d *director) refused() int {
 }
 
 // holdWrite has a busy airport's next write held at the gate of a member.
-func (d *director) holdWrite(ctx context.Context, s *seat) (string, error) {
+func (d *director) holdWrite(ctx context.Context, s *node) (string, error) {
 	d.held = nil
-	owned := d.history.owned(s.node)
+	owned := d.history.owned(s.label)
 	slices.SortStableFunc(owned, func(a, b string) int { return d.waiting(b) - d.waiting(a) })
 	if len(owned) == 0 || d.waiting(owned[0]) == 0 {
-		return "", fmt.Errorf("demo: %s owns no airport with departures to come: use a longer flights file, or another -seed", s.node)
+		return "", fmt.Errorf("demo: %s owns no airport with departures to come: use a longer flights file, or "+
+			"another -seed", s.label)
 	}
 	busy := owned[:min(3, len(owned))]
 	airport := busy[d.schedule.stopPick%uint64(len(busy))]
@@ -263,7 +275,7 @@ func (d *director) waiting(airport string) int {
 // departure that came due meanwhile is decided.
 func (d *director) restartServer(ctx context.Context) error {
 	granted := d.history.granted
-	struck := time.Now()
+	killed := time.Now()
 	if err := d.server.Kill(ctx); errors.Is(err, servers.ErrUnsupported) {
 		return nil // the environment named it, and it is not ours to kill
 	} else if err != nil {
@@ -291,19 +303,21 @@ func (d *director) restartServer(ctx context.Context) error {
 	} else if failed != nil {
 		return fmt.Errorf("demo: %w", failed)
 	}
-	d.history.serverAway = append(d.history.serverAway, time.Since(struck))
-	d.say(toneChaos, "%s runs again after %.2f s", d.server.victim, time.Since(struck).Seconds())
+	d.history.serverAway = append(d.history.serverAway, time.Since(killed))
+	d.say(toneChaos, "%s runs again after %.2f s", d.server.victim, time.Since(killed).Seconds())
 	due := d.cleared
-	if err := d.await(ctx, "the work to go on", func() bool { return d.settled() && d.history.decided >= due }); err != nil {
+	if err := d.await(ctx, "the work to go on",
+		func() bool { return d.settled() && d.history.decided >= due }); err != nil {
 		return err
 	}
-	d.say(toneGood, "the departures of the outage are decided %.2f s after the kill, with %s", time.Since(struck).Seconds(),
+	d.say(toneGood, "the departures of the outage are decided %.2f s after the kill, with %s",
+		time.Since(killed).Seconds(),
 		count(d.history.granted-granted, "new lease"))
 	return nil
 }
 
-// end kills what still runs and waits for it. Afterwards no child and no
-// goroutine of the director is left.
+// end kills the processes that still run and waits for them. Afterwards no child
+// and no goroutine of the director is left.
 func (d *director) end() error {
 	close(d.quit)
 	var errs []error
@@ -314,7 +328,7 @@ func (d *director) end() error {
 	return errors.Join(errs...)
 }
 
-// await handles what the members tell, lets departures through and redraws until
+// await handles the members' events, lets departures through and redraws until
 // done, at most some time that grows with the TTL and the duration.
 func (d *director) await(ctx context.Context, what string, done func() bool) error {
 	limit := stepLimit + stepTTLs*d.o.ttl + d.o.duration
@@ -340,9 +354,11 @@ func (d *director) await(ctx context.Context, what string, done func() bool) err
 		case <-late.C:
 			missing := cmp.Or(d.unsettled(), "all airports are owned, in even shares")
 			if d.trouble != "" {
-				return fmt.Errorf("demo: waited %v for %s (%s): remove what troubles %s", limit, what, missing, d.trouble)
+				return fmt.Errorf("demo: waited %v for %s (%s): mend the last failure: %s", limit, what, missing,
+					d.trouble)
 			}
-			return fmt.Errorf("demo: waited %v for %s (%s): the machine may be too busy; use a longer -ttl, or -v to see more", limit, what, missing)
+			return fmt.Errorf("demo: waited %v for %s (%s): the machine may be too busy; use a longer -ttl, or -v to "+
+				"see more", limit, what, missing)
 		}
 	}
 	return nil
@@ -369,7 +385,7 @@ func (d *director) clearSome(passed time.Duration) error {
 
 // hear handles one report of a child.
 func (d *director) hear(r childReport) error {
-	i := slices.IndexFunc(d.members, func(s *seat) bool { return s.child == r.from })
+	i := slices.IndexFunc(d.members, func(s *node) bool { return s.child == r.from })
 	if i < 0 {
 		return nil // of a process that was replaced
 	}
@@ -378,7 +394,7 @@ func (d *director) hear(r childReport) error {
 		return d.heardEnd(s, r.err)
 	}
 	e := r.event
-	d.history.apply(s.node, e)
+	d.history.apply(s.label, e)
 	switch e.Is {
 	case isUp:
 		s.status = statusRunning
@@ -387,29 +403,29 @@ func (d *director) hear(r childReport) error {
 			s.status = statusDrained
 		}
 	case isPlanned:
-		d.detail("%s planned: %s (%s)", s.node, count(e.Count, "move"), e.Cause)
+		d.detail("%s planned: %s (%s)", s.label, count(e.Count, "move"), e.Cause)
 	case isHeld:
 		d.held = e.Writes
 	case isAnswered:
 		for _, w := range e.Writes {
 			if d.isHeld(w) || w.Outcome != wasRefused {
-				d.sayZombie(s.node, w)
+				d.sayZombie(s.label, w)
 			}
 		}
 	case isTrouble:
-		d.trouble = s.node + ": " + e.Cause
+		d.trouble = s.label + ": " + e.Cause
 		d.detail("%s", d.trouble)
 	case isFailed:
-		return fmt.Errorf("demo: %s: %s", s.node, e.Cause)
+		return fmt.Errorf("demo: %s: %s", s.label, e.Cause)
 	case isGranted:
-		d.detail("%s owns %s with token %d", s.node, e.Airport, e.Token)
+		d.detail("%s owns %s with token %d", s.label, e.Airport, e.Token)
 	case isEnded:
-		d.detail("%s's lease of %s with token %d ended: %s", s.node, e.Airport, e.Token, e.Cause)
+		d.detail("%s's lease of %s with token %d ended: %s", s.label, e.Airport, e.Token, e.Cause)
 	}
 	return nil
 }
 
-func (d *director) heardEnd(s *seat, err error) error {
+func (d *director) heardEnd(s *node, err error) error {
 	switch {
 	case s.status == statusKilled:
 		return nil
@@ -419,13 +435,13 @@ func (d *director) heardEnd(s *seat, err error) error {
 	}
 	s.status = statusGone
 	if err == nil {
-		return fmt.Errorf("demo: %s ended by itself", s.node)
+		return fmt.Errorf("demo: %s ended by itself", s.label)
 	}
-	return fmt.Errorf("demo: %s: %w", s.node, err)
+	return fmt.Errorf("demo: %s: %w", s.label, err)
 }
 
-func (d *director) seat(node string) *seat {
-	return d.members[slices.IndexFunc(d.members, func(s *seat) bool { return s.node == node })]
+func (d *director) node(label string) *node {
+	return d.members[slices.IndexFunc(d.members, func(s *node) bool { return s.label == label })]
 }
 
 func (d *director) ttls(t time.Duration) float64 { return float64(t) / float64(d.o.ttl) }

@@ -94,21 +94,25 @@ func parseTimetable(r io.Reader) (*timetable, error) {
 		}
 		id, err := strconv.Atoi(row[0])
 		if err != nil || id <= lastID {
-			return nil, fmt.Errorf("line %d: id %.40q is not a number above %d, the one before it: correct that line", line, row[0], lastID)
+			return nil, fmt.Errorf("line %d: id %.40q is not a number above %d, the one before it: correct that line",
+				line, row[0], lastID)
 		}
 		at, err := time.Parse(departureLayout, row[1])
 		if err != nil || at.Before(lastAt) {
-			return nil, fmt.Errorf("line %d: departure %.40q is not a time like %q at or after the one before it: correct that line", line, row[1], departureLayout)
+			return nil, fmt.Errorf("line %d: departure %.40q is not a time like %q at or after the one before it: "+
+				"correct that line", line, row[1], departureLayout)
 		}
 		if err := core.CheckShard(row[2]); err != nil {
 			return nil, fmt.Errorf("line %d: origin: %w", line, err)
 		}
 		if strings.HasPrefix(row[2], "_") {
-			return nil, fmt.Errorf("line %d: origin %q starts with %q, which is reserved: correct that line", line, row[2], "_")
+			return nil, fmt.Errorf("line %d: origin %q starts with %q, which is reserved: correct that line", line,
+				row[2], "_")
 		}
 		delay, err := strconv.Atoi(row[4])
 		if err != nil || delay < -maxDelayMinutes || delay > maxDelayMinutes {
-			return nil, fmt.Errorf("line %d: delay %.40q is not a number of minutes within a week: correct that line", line, row[4])
+			return nil, fmt.Errorf("line %d: delay %.40q is not a number of minutes within a week: correct that line",
+				line, row[4])
 		}
 		origin := strings.Clone(row[2])
 		t.from[origin] = append(t.from[origin], departure{id: id, pos: t.total, delay: delay})

@@ -13,22 +13,21 @@ import (
 
 // newGate returns a gate below core, which lets the director stop this process
 // between the checks that core makes before a write and the sending of it. It reports
-// each write that is held, and each that is sent late, a zombie's, with what became
-// of it.
-func newGate(tell func(event)) *harness.Gate {
+// each write that is held, and each that is sent late, a zombie's, with its outcome.
+func newGate(report func(event)) *harness.Gate {
 	return &harness.Gate{
-		Held: func(writes []driver.Write) { tell(event{Is: isHeld, Writes: ofAirports(seen(writes))}) },
+		Held: func(writes []driver.Write) { report(event{Is: isHeld, Writes: ofAirports(seen(writes))}) },
 		Late: func(c *intercept.Call, _ bool, err error) {
-			told := seen(c.Writes)
-			for i := range told {
+			late := seen(c.Writes)
+			for i := range late {
 				outcome := err
 				if err == nil {
 					outcome = c.Committed[i].Err
 				}
-				told[i].judge(outcome)
+				late[i].judge(outcome)
 			}
-			if told = ofAirports(told); len(told) > 0 {
-				tell(event{Is: isAnswered, Writes: told})
+			if late = ofAirports(late); len(late) > 0 {
+				report(event{Is: isAnswered, Writes: late})
 			}
 		},
 	}
@@ -39,7 +38,7 @@ func ofAirports(writes []write) []write {
 	return slices.DeleteFunc(writes, func(w write) bool { return strings.HasPrefix(w.Airport, "_") })
 }
 
-// judge fills in what became of a write.
+// judge fills in the outcome of a write.
 func (w *write) judge(err error) {
 	var fenced *core.FencedError
 	switch {

@@ -43,7 +43,8 @@ func (s fakeSession) Commit(ctx context.Context, writes []driver.Write) ([]drive
 func writeOf(airport string, token, count int) driver.Write {
 	d := decision{Departure: 100 + count, Count: count, Token: int64(token)}
 	return driver.Write{
-		Fence: core.Fence{Shard: core.ShardID(airport), Session: "old", Token: core.Token(token)}, Number: driver.WriteNo(count), Nonce: 1,
+		Fence:  core.Fence{Shard: core.ShardID(airport), Session: "old", Token: core.Token(token)},
+		Number: driver.WriteNo(count), Nonce: 1,
 		Ops: []core.Op{core.Append(d.encode())},
 	}
 }
@@ -62,7 +63,8 @@ func next[T any](t *testing.T, c <-chan T) T {
 // TestGate holds a write, ends its context, and sends it all the same.
 func TestGate(t *testing.T) {
 	t.Parallel()
-	refused := &core.FencedError{Fence: core.Fence{Shard: "ATL", Token: 41}, Current: driver.Owner{Session: "new", Token: 57}}
+	refused := &core.FencedError{Fence: core.Fence{Shard: "ATL", Token: 41},
+		Current: driver.Owner{Session: "new", Token: 57}}
 	f := &fakeStore{answers: []driver.CommitResult{{}, {Err: refused}, {}, {}}}
 	events := make(chan event, 10)
 	g := newGate(func(e event) { events <- e })
@@ -82,7 +84,8 @@ func TestGate(t *testing.T) {
 		done <- res
 	}()
 	held := next(t, events)
-	if want := []write{{Airport: "ATL", Token: 41, Departure: 233, Count: 133}}; held.Is != isHeld || !reflect.DeepEqual(held.Writes, want) {
+	if want := []write{{Airport: "ATL", Token: 41, Departure: 233, Count: 133}}; held.Is != isHeld ||
+		!reflect.DeepEqual(held.Writes, want) {
 		t.Errorf("held %+v, want %+v", held, want)
 	}
 	behind := make(chan error, 1)
@@ -117,7 +120,8 @@ func TestGate(t *testing.T) {
 	if w := answered.Writes[0]; answered.Is != isAnswered || w.Outcome != wasRefused || w.Current != 57 {
 		t.Errorf("answered %+v", answered)
 	}
-	if e := next(t, events); e.Is != isAnswered || e.Writes[0].Airport != "DEN" || e.Writes[0].Outcome != wasAccepted || f.ctxErr[2] != nil {
+	if e := next(t, events); e.Is != isAnswered || e.Writes[0].Airport != "DEN" || e.Writes[0].Outcome != wasAccepted ||
+		f.ctxErr[2] != nil {
 		t.Errorf("the write that waited behind: %+v, sent with %v", e, f.ctxErr[2])
 	}
 	if _, err := s.Commit(t.Context(), []driver.Write{writeOf("ATL", 41, 134)}); err != nil || len(events) != 0 {
@@ -149,7 +153,8 @@ func TestGateTellsAirportsOnly(t *testing.T) {
 	if err := next(t, done); err != nil {
 		t.Fatal(err)
 	}
-	if e := next(t, events); e.Is != isAnswered || len(e.Writes) != 1 || e.Writes[0].Airport != "ATL" || e.Writes[0].Outcome != wasRefused {
+	if e := next(t, events); e.Is != isAnswered || len(e.Writes) != 1 || e.Writes[0].Airport != "ATL" ||
+		e.Writes[0].Outcome != wasRefused {
 		t.Errorf("answered %+v, want the refusal of ATL's write", e)
 	}
 }

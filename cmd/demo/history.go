@@ -17,14 +17,14 @@ type lease struct {
 	planned bool // ended on purpose: drained and handed over
 }
 
-// Names of the signals of strikes.
+// Names of the signals of faults.
 const (
 	sigKill = "SIGKILL"
 	sigStop = "SIGSTOP"
 )
 
-// A strike is what the director did to a member without asking it.
-type strike struct {
+// A fault is a signal that the director sent to a member.
+type fault struct {
 	member string
 	signal string
 	at     int64
@@ -34,8 +34,8 @@ type strike struct {
 type passage struct {
 	airport  string
 	from, to lease
-	signal   string        // of the strike that made it a takeover; empty for a planned handover
-	took     time.Duration // from the strike, or the end of the former lease, to the resumption
+	signal   string        // of the fault that made it a takeover; empty for a planned hand-over
+	took     time.Duration // from the fault, or the end of the former lease, to the resumption
 }
 
 // history is all that the director knows about leases and decisions, from the
@@ -45,12 +45,12 @@ type history struct {
 	counts  map[string]int     // decisions accepted, by airport
 	decided int                // their sum
 	granted int                // leases
-	strikes []strike
+	faults  []fault
 	zombies []write // sent late, with their outcome
 	plans   int     // written by assigners
 
 	reshares []reshare
-	boards   map[string]string // what members showed at the end
+	boards   map[string]string // the members' boards at the end
 	lags     []float64         // of their boards, milliseconds
 
 	serverAway []time.Duration // of each restart of the server, from its kill on
@@ -105,9 +105,9 @@ func (h *history) count(airport string, n int) {
 	}
 }
 
-// strike records that a member was sent a signal.
-func (h *history) strike(member, signal string, at int64) {
-	h.strikes = append(h.strikes, strike{member, signal, at})
+// addFault records a signal that was sent to a member.
+func (h *history) addFault(member, signal string, at int64) {
+	h.faults = append(h.faults, fault{member, signal, at})
 }
 
 // newest is the airport's lease with the highest token; the zero lease if there
@@ -133,9 +133,8 @@ func (h *history) owned(member string) []string {
 	return out
 }
 
-// passages lists the takeovers and planned handovers that have completed, in
-// order of their completion. A strike that met the former owner makes a passage
-// a takeover.
+// passages lists the takeovers and planned handovers that have completed, in order
+// of their completion. A fault of the former owner makes a passage a takeover.
 func (h *history) passages() []passage {
 	var out []passage
 	for airport, ls := range h.leases {
@@ -145,7 +144,7 @@ func (h *history) passages() []passage {
 				continue
 			}
 			p := passage{airport: airport, from: from, to: to}
-			if s, ok := h.struck(from, to); ok {
+			if s, ok := h.faultBetween(from, to); ok {
 				p.signal, p.took = s.signal, time.Duration(to.resumed-s.at)
 			} else if from.planned {
 				p.took = time.Duration(to.resumed - from.ended)
@@ -161,11 +160,12 @@ func (h *history) passages() []passage {
 	return out
 }
 
-func (h *history) struck(from, to lease) (strike, bool) {
-	for _, s := range h.strikes {
-		if s.member == from.member && from.granted <= s.at && s.at <= to.granted && (from.ended == 0 || s.at < from.ended) {
+func (h *history) faultBetween(from, to lease) (fault, bool) {
+	for _, s := range h.faults {
+		if s.member == from.member && from.granted <= s.at && s.at <= to.granted &&
+			(from.ended == 0 || s.at < from.ended) {
 			return s, true
 		}
 	}
-	return strike{}, false
+	return fault{}, false
 }

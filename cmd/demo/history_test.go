@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// TestPassages applies one story, whatever the order in which pipes deliver it.
+// TestPassages applies one story, in any order in which pipes may deliver it.
 func TestPassages(t *testing.T) {
 	t.Parallel()
-	type told struct {
+	type reported struct {
 		by string
 		e  event
 	}
-	story := []told{
+	story := []reported{
 		{"m1", event{Is: isGranted, At: 100, Airport: "ATL", Token: 3}},
 		{"m1", event{Is: isResumed, At: 110, Airport: "ATL", Token: 3}},
 		{"m1", event{Is: isWrote, At: 120, Airport: "ATL", Token: 3, Count: 4}},
@@ -34,7 +34,7 @@ func TestPassages(t *testing.T) {
 	}
 	for seed := range uint64(50) {
 		h := newHistory()
-		h.strike("m1", sigStop, 200)
+		h.addFault("m1", sigStop, 200)
 		for _, i := range rand.New(rand.NewPCG(seed, 1)).Perm(len(story)) {
 			h.apply(story[i].by, story[i].e)
 		}
@@ -51,7 +51,8 @@ func TestPassages(t *testing.T) {
 			t.Fatalf("seed %d: took %d, want %d", seed, took, want)
 		}
 		if h.decided != 6 || h.granted != 5 || len(h.zombies) != 1 {
-			t.Fatalf("seed %d: %d decided, %d granted, %d zombie writes, want 6, 5, 1", seed, h.decided, h.granted, len(h.zombies))
+			t.Fatalf("seed %d: %d decided, %d granted, %d zombie writes, want 6, 5, 1", seed, h.decided, h.granted,
+				len(h.zombies))
 		}
 		if got := h.owned("m1"); !reflect.DeepEqual(got, []string{"ATL"}) {
 			t.Fatalf("seed %d: m1 owns %v, want ATL", seed, got)

@@ -1,15 +1,14 @@
 //go:build unix
 
-// Command demo is the flight board: 20,000 real departures from 220 airports,
-// each airport a shard, shared by three member processes of this program with a
-// sharding.Manager. The owner of an airport appends one decision per departure to
-// the airport's log, under its fencing token, from where the former owner stopped;
-// every member shows all airports, by a follower.Tailer. Meanwhile the director
-// kills one member, has a fourth one join, stops another between the last check of
-// a write and its sending, drains one, and shuts one down. At the end the logs, and
-// what the members show, are compared with the file, and what the members called and
-// were answered is judged by package conformance/history. With -unfenced the same happens
-// without the fence, and damage is found.
+// Command demo is the flight board: 20,000 real departures from 220 airports, each
+// airport a shard, shared by three member processes of this program with a
+// sharding.Manager. The owner of an airport appends one decision per departure to the
+// airport's log, under its fencing token, from where the former owner stopped; every
+// member shows all airports, by a follower.Tailer. Meanwhile the director kills one
+// member, has a fourth one join, stops another between the last check of a write and its
+// sending, drains one, and shuts one down. At the end the logs, and the members' boards,
+// are compared with the file, and package conformance/history judges the members' calls
+// and the answers. With -unfenced it runs without the fence, and finds damage.
 //
 // The logs are in a temporary SQLite database, or with -backend on a PostgreSQL,
 // MariaDB, ZooKeeper or Consul server that is started for the run and itself killed and
@@ -138,11 +137,12 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 	d := &director{
 		o: o, server: p.server, flights: flights, cities: cities, history: newHistory(), screen: newScreen(progress),
 		schedule: newSchedule(o.seed, o.nodes(), flights.total),
-		config:   memberConfig{Backend: o.backend, DSN: p.dsn, Namespace: p.namespace, Flights: o.flights, TTL: o.ttl, Unfenced: o.unfenced},
-		reports:  make(chan childReport), quit: make(chan struct{}), dir: dir,
+		config: memberConfig{Backend: o.backend, DSN: p.dsn, Namespace: p.namespace, Flights: o.flights, TTL: o.ttl,
+			Unfenced: o.unfenced},
+		reports: make(chan childReport), quit: make(chan struct{}), dir: dir,
 	}
 	for _, n := range o.nodes() {
-		d.members = append(d.members, &seat{node: n})
+		d.members = append(d.members, &node{label: n})
 	}
 	err = d.direct(ctx)
 	d.screen.close()
@@ -167,8 +167,8 @@ const (
 	readLimit = 30 * time.Second // for reading all logs
 )
 
-// examine reads every airport's log and compares it with the truth, and judges what
-// the members recorded of their calls.
+// examine reads every airport's log and compares it with the truth, and judges the
+// members' records of their calls.
 func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable, recorded []string) error {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -196,13 +196,13 @@ func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable
 	}
 	h, err := calls.Load(recorded...)
 	if err != nil {
-		return fmt.Errorf("demo: what the members recorded: %w", err)
+		return fmt.Errorf("demo: the members' records: %w", err)
 	}
 	return r.judgeCalls(calls.Merge(h, rec.History()))
 }
 
-// judgeCalls finds what no order of the store can explain. Such a history is kept,
-// but for the control, where it is expected.
+// judgeCalls finds answers that no order of the store can explain. Such a history
+// is kept, but for the control, where it is expected.
 func (r *report) judgeCalls(h *calls.History) (err error) {
 	found := calls.Check(h, nil)
 	r.Calls.N, r.Calls.Contradictions = len(h.Operations), len(found)

@@ -10,6 +10,7 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "demo: it stops and kills processes by signals, which this system lacks: run it on Linux, macOS or another Unix")
+	fmt.Fprintln(os.Stderr, "demo: it stops and kills processes by signals, which this system lacks: run it on Linux, "+
+		"macOS or another Unix")
 	os.Exit(2)
 }

@@ -61,7 +61,7 @@ func TestRun(t *testing.T) {
 		{"unfenced", []string{"-unfenced"}, exitDamage},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			runtime.LockOSThread() // each subtest is a goroutine of its own
+			runtime.LockOSThread() // each subtest has its own goroutine
 			defer runtime.UnlockOSThread()
 			playShort(t, c.code, c.args...)
 		})
@@ -93,7 +93,8 @@ func playShort(t *testing.T, wantCode int, more ...string) *report {
 		t.Errorf("%d departures, %d zombie writes: too little to judge", r.Departures, r.Attempted)
 	}
 	if len(r.Moves) != 7 || r.Boards.N != 3 || r.Boards.Wrong > 0 && !r.Unfenced {
-		t.Errorf("moves %+v, boards %+v: want 7 times that members came and went, and 3 boards as the file says", r.Moves, r.Boards)
+		t.Errorf("moves %+v, boards %+v: want 7 times that members came and went, and 3 boards as the file says",
+			r.Moves, r.Boards)
 	}
 	if r.Unfenced && (r.Damage.Superseded == 0 || r.Damage.Doubled == 0) {
 		t.Errorf("damage %+v, want entries doubled and accepted under a superseded token", r.Damage)

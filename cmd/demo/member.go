@@ -33,10 +33,10 @@ type member struct {
 }
 
 const (
-	leaveBudget   = 10 * time.Second // for having all airports taken over, beside a TTL
-	quitLimit     = 5 * time.Second  // for each part of a member to end when the director is gone
-	planningParts = 10               // plans in a TTL, at most
-	heirParts     = 20               // of a TTL, one of which the second in order leaves to an heir
+	leaveBudget    = 10 * time.Second // for having all airports taken over, beside a TTL
+	quitLimit      = 5 * time.Second  // for each part of a member to end when the director is gone
+	planningParts  = 10               // plans in a TTL, at most
+	successorParts = 20               // of a TTL, one of which the second in order leaves to the first
 )
 
 // runMember is the main function of a child process. The end of in ends it.
@@ -44,27 +44,27 @@ func runMember(in io.Reader, out io.Writer) int {
 	lines := harness.NewReader(in)
 	m := &member{out: harness.NewWriter(out), clear: newClearance()}
 	if err := lines.Read(&m.config); err != nil {
-		m.tell(event{Is: isFailed, Cause: "no configuration: " + err.Error()})
+		m.report(event{Is: isFailed, Cause: "no configuration: " + err.Error()})
 		return exitInput
 	}
 	if err := m.run(lines); err != nil {
-		m.tell(event{Is: isFailed, Cause: err.Error()})
+		m.report(event{Is: isFailed, Cause: err.Error()})
 		return exitDamage
 	}
 	return exitOK
 }
 
-// tell sends an event to the director. Without a director there is nobody to
-// tell, and the end of the input ends this process.
-func (m *member) tell(e event) {
+// report sends an event to the director. Without a director the end of the input
+// ends this process.
+func (m *member) report(e event) {
 	e.At = monotonic()
 	_ = m.out.Write(e)
 }
 
-// trouble tells the director what goes wrong between this member and the store.
+// trouble reports to the director a failure between this member and the store.
 func (m *member) trouble(what string, err error) {
 	if err != nil {
-		m.tell(event{Is: isTrouble, Cause: fmt.Sprintf("%s: %v", what, err)})
+		m.report(event{Is: isTrouble, Cause: fmt.Sprintf("%s: %v", what, err)})
 	}
 }
 
@@ -73,13 +73,13 @@ func (m *member) assemble(b core.Backend) (err error) {
 	if m.config.Unfenced {
 		b = harness.Unfenced(b)
 	}
-	m.gate = newGate(m.tell)
+	m.gate = newGate(m.report)
 	store := calls.Wrap(intercept.Wrap(b, m.gate.Around), m.rec)
 	m.elector, err = core.NewElector(store, &core.Options{
 		Node: m.config.Node, TTL: m.config.TTL, Supersede: true,
-		// The members share the processors of one machine, so that an heir may be
-		// late: with less an airport goes to another first, and moves twice.
-		RankDelay: max(m.config.TTL/heirParts, b.Info().Limits.PollPeriod*3/2),
+		// The members share the processors of one machine, so that a successor may
+		// be late: with less an airport goes to another first, and moves twice.
+		RankDelay: max(m.config.TTL/successorParts, b.Info().Limits.PollPeriod*3/2),
 		Hooks:     core.Hooks{OnSession: func(e core.SessionEvent) { m.trouble(fmt.Sprint(e.Kind), e.Err) }},
 	})
 	if err != nil {
@@ -96,7 +96,9 @@ func (m *member) assemble(b core.Backend) (err error) {
 	}
 	m.board = newBoard(monotonic())
 	m.tailer, err = follower.NewTailer(store, &follower.Options{
-		BackoffMax: m.config.TTL, Hooks: follower.Hooks{OnError: func(f follower.Failure) { m.trouble("board", f.Err) }},
+		BackoffMax: m.config.TTL, Hooks: follower.Hooks{OnError: func(f follower.Failure) {
+			m.trouble("board", f.Err)
+		}},
 	})
 	if err != nil {
 		return err
@@ -110,16 +112,16 @@ func (m *member) assemble(b core.Backend) (err error) {
 	}, nil), sharding.AssignerShard)
 }
 
-// planned tells of a plan that this member wrote, and why it moves what it moves.
+// planned reports a plan that this member wrote, and the reasons for its moves.
 func (m *member) planned(o *sharding.Outcome) {
 	if len(o.Change.Moves) == 0 {
-		return // who takes part has changed, and nothing has to move
+		return // the members have changed, and nothing has to move
 	}
 	by := map[string]int{}
 	for _, move := range o.Change.Moves {
 		by[move.Why.String()]++
 	}
-	m.tell(event{Is: isPlanned, Count: len(o.Change.Moves), Cause: reasons(by)})
+	m.report(event{Is: isPlanned, Count: len(o.Change.Moves), Cause: reasons(by)})
 }
 
 func (m *member) run(lines *harness.Reader) (err error) {
@@ -144,14 +146,15 @@ func (m *member) run(lines *harness.Reader) (err error) {
 	if err := m.assemble(b); err != nil {
 		return err
 	}
-	// They end in this order: the elector carries out what the manager asks for.
+	// They end in this order: the elector carries out the manager's requests.
 	ended := make(chan *part, 3)
 	parts := []*part{
-		startPart("the manager", m.manager.Run, ended), startPart("the elector", m.elector.Run, ended), startPart("the tailer", m.tailer.Run, ended),
+		startPart("the manager", m.manager.Run, ended), startPart("the elector", m.elector.Run, ended),
+		startPart("the tailer", m.tailer.Run, ended),
 	}
 
 	orders := harness.All[order](lines)
-	m.tell(event{Is: isUp})
+	m.report(event{Is: isUp})
 	for {
 		select {
 		case p := <-ended:
@@ -176,14 +179,14 @@ func (m *member) run(lines *harness.Reader) (err error) {
 				emptied := m.manager.Emptied()
 				go func() { // ends with the process at the latest
 					<-emptied
-					m.tell(event{Is: isEmptied})
+					m.report(event{Is: isEmptied})
 				}()
 			case doShow:
 				go m.show() // the same
 			case doLeave:
 				err := endParts(parts, leaveBudget+m.config.TTL+quitLimit)
 				if err == nil {
-					m.tell(event{Is: isLeft})
+					m.report(event{Is: isLeft})
 				}
 				return err
 			}
@@ -198,8 +201,7 @@ func cmpErr(err, otherwise error) error {
 	return otherwise
 }
 
-// show tells the director what the board shows once it has every departure of
-// the file.
+// show reports the board to the director once it has every departure of the file.
 func (m *member) show() {
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
 	defer cancel()
@@ -209,7 +211,7 @@ func (m *member) show() {
 			break
 		}
 	}
-	m.tell(m.board.shown())
+	m.report(m.board.shown())
 }
 
 // A part is something that runs in a member until it is stopped.

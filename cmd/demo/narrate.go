@@ -33,7 +33,8 @@ func (d *director) sayTakeovers(from string, before int) {
 		}
 	}
 	if s := spreadOf(took); s.N > 0 {
-		d.say(toneGood, "%s of %s taken over by %s: %.2f to %.2f TTL", count(s.N, "airport"), from, d.parts(by), s.Min, s.Max)
+		d.say(toneGood, "%s of %s taken over by %s: %.2f to %.2f TTL", count(s.N, "airport"), from, d.parts(by), s.Min,
+			s.Max)
 	}
 }
 
@@ -48,16 +49,19 @@ func (d *director) sayHandovers(before int) {
 		}
 	}
 	if s := spreadOf(took); s.N > 0 {
-		d.say(toneGood, "%s handed over to %s: median %.1f ms, at most %.1f ms", count(s.N, "airport"), d.parts(by), s.Median, s.Max)
+		d.say(toneGood, "%s handed over to %s: median %.1f ms, at most %.1f ms", count(s.N, "airport"), d.parts(by),
+			s.Median, s.Max)
 	}
 }
 
 func (d *director) sayZombie(node string, w write) {
 	switch w.Outcome {
 	case wasRefused:
-		d.say(toneGood, "%s: write of %s #%d under token %d refused by the store (current token %d)", node, w.Airport, w.Count, w.Token, w.Current)
+		d.say(toneGood, "%s: write of %s #%d under token %d refused by the store (current token %d)", node, w.Airport,
+			w.Count, w.Token, w.Current)
 	case wasAccepted:
-		d.say(toneBad, "%s: write of %s #%d under token %d ACCEPTED although superseded", node, w.Airport, w.Count, w.Token)
+		d.say(toneBad, "%s: write of %s #%d under token %d ACCEPTED although superseded", node, w.Airport, w.Count,
+			w.Token)
 	default:
 		d.say(toneChaos, "%s: write of %s #%d under token %d failed: %s", node, w.Airport, w.Count, w.Token, w.Cause)
 	}
@@ -67,8 +71,8 @@ func (d *director) sayZombie(node string, w write) {
 func (d *director) parts(by map[string]int) string {
 	var out []string
 	for _, s := range d.members {
-		if n := by[s.node]; n > 0 {
-			out = append(out, fmt.Sprintf("%s (%d)", s.node, n))
+		if n := by[s.label]; n > 0 {
+			out = append(out, fmt.Sprintf("%s (%d)", s.label, n))
 		}
 	}
 	return strings.Join(out, " and ")
@@ -77,7 +81,7 @@ func (d *director) parts(by map[string]int) string {
 func (d *director) shares() string {
 	by := map[string]int{}
 	for _, s := range d.members {
-		by[s.node] = len(d.history.owned(s.node))
+		by[s.label] = len(d.history.owned(s.label))
 	}
 	return d.parts(by)
 }
@@ -94,12 +98,13 @@ func (d *director) place(airport string) string {
 func (d *director) scene() scene {
 	sc := scene{
 		title:   fmt.Sprintf("Tenure flight board   %s, TTL %v, seed %d", d.o.backend, d.o.ttl, d.o.seed),
-		elapsed: time.Since(d.began), decided: d.history.decided, total: d.flights.total, airports: len(d.flights.airports),
-		notes: d.notes, unfenced: d.o.unfenced, refused: d.refused(),
+		elapsed: time.Since(d.began), decided: d.history.decided, total: d.flights.total,
+		airports: len(d.flights.airports),
+		notes:    d.notes, unfenced: d.o.unfenced, refused: d.refused(),
 	}
 	for _, s := range d.members {
-		owned := d.history.owned(s.node)
-		row := memberRow{node: s.node, status: s.status, airports: len(owned)}
+		owned := d.history.owned(s.label)
+		row := memberRow{node: s.label, status: s.status, airports: len(owned)}
 		if s.child != nil {
 			row.pid = s.child.PID()
 		}

@@ -37,15 +37,15 @@ type options struct {
 	verbose   bool
 }
 
-// Bounds of what is asked for. The TTL's floor is the store's.
+// Bounds of the options. The TTL's floor is the store's.
 const (
 	minMembers, maxMembers   = 2, 9
 	minDuration, maxDuration = 4 * time.Second, time.Hour
 	maxTTL                   = time.Minute
 )
 
-const usage = `The flight board shares real airports among processes, which come and go, strikes
-at them, and checks that no departure was lost, doubled or decided by a zombie.
+const usage = `The flight board shares real airports among processes, which come and go, injects
+faults, and checks that no departure was lost, doubled or decided by a zombie.
 
 	go run ./cmd/demo [flags]
 	go run ./cmd/demo -simulate [flags]   a day of sharding over virtual time: -simulate -h
@@ -80,10 +80,11 @@ for etcd and zookeeper host:port,host:port, or for consul host:port
 Missing tables are made; each run uses a new namespace, which stays`)
 	f.StringVar(&o.namespace, "namespace", "flightboard", "the run's namespace is this, a slash and a random name")
 	f.StringVar(&o.flights, "flights", "", "another flights file, with columns "+flightsHeader)
-	f.IntVar(&o.members, "members", 3, fmt.Sprintf("member processes at first, %d to %d; one more joins", minMembers, maxMembers))
+	f.IntVar(&o.members, "members", 3, fmt.Sprintf("member processes at first, %d to %d; one more joins", minMembers,
+		maxMembers))
 	f.DurationVar(&o.ttl, "ttl", time.Second, "how long a member may be silent before others take over")
-	f.Uint64Var(&o.seed, "seed", 1, "chooses whom the director strikes, and when")
-	f.DurationVar(&o.duration, "duration", 20*time.Second, "how long the departures take; the strikes may add to it")
+	f.Uint64Var(&o.seed, "seed", 1, "chooses the members that get faults, and when")
+	f.DurationVar(&o.duration, "duration", 20*time.Second, "how long the departures take; the faults may add to it")
 	f.BoolVar(&o.unfenced, "unfenced", false, "the control: writes check neither fence nor order; must end with damage")
 	f.BoolVar(&o.json, "json", false, "write the report as JSON to standard output, and the progress to standard error")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary database of sqlite, and say how to look at it")
@@ -108,11 +109,14 @@ func (o *options) validate(stores []store) error {
 	s, ok := storeNamed(stores, o.backend)
 	switch {
 	case !ok:
-		return fmt.Errorf("unknown backend %s: use one of %s with -backend", quote(o.backend), strings.Join(names(stores), ", "))
+		return fmt.Errorf("unknown backend %s: use one of %s with -backend", quote(o.backend),
+			strings.Join(names(stores), ", "))
 	case o.keep && o.dsn != "":
-		return errors.New("-keep is for the temporary database: the run's logs in one named with -dsn always stay; leave -keep out")
+		return errors.New("-keep is for the temporary database: the run's logs in one named with -dsn always stay; " +
+			"leave -keep out")
 	case o.keep && s.temporary == nil:
-		return errors.New("-keep is for the temporary database of sqlite: name a server of yours with -dsn, where the run's logs stay")
+		return errors.New("-keep is for the temporary database of sqlite: name a server of yours with -dsn, where the " +
+			"run's logs stay")
 	case o.members < minMembers || o.members > maxMembers:
 		return fmt.Errorf("%d members: use %d to %d with -members", o.members, minMembers, maxMembers)
 	case o.duration < minDuration || o.duration > maxDuration:

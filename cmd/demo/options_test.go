@@ -39,14 +39,21 @@ func TestRefusedInput(t *testing.T) {
 		{"MySQL's address for sqlite", []string{"-dsn", "app:SECRET@tcp(127.0.0.1:3306)/app"}, "-backend mysql"},
 		{"keywords for sqlite", []string{"-dsn", "host=127.0.0.1 password=SECRET"}, "-backend postgres"},
 		{"path for postgres", []string{"-backend", "postgres", "-dsn", "board.db"}, "write it as postgres://"},
-		{"MySQL's address for postgres", []string{"-backend", "postgres", "-dsn", "app:SECRET@tcp(127.0.0.1:3306)/app"}, "write it as postgres://"},
-		{"malformed address for postgres", []string{"-backend", "postgres", "-dsn", "postgres://app:SEC RET@127.0.0.1:port/app"}, "write it as postgres://"},
+		{"MySQL's address for postgres", []string{"-backend", "postgres", "-dsn", "app:SECRET@tcp(127.0.0.1:3306)/app"},
+			"write it as postgres://"},
+		{"malformed address for postgres", []string{"-backend", "postgres", "-dsn",
+			"postgres://app:SEC RET@127.0.0.1:port/app"}, "write it as postgres://"},
 		{"path for mysql", []string{"-backend", "mysql", "-dsn", "board.db"}, "write it as user:password@tcp"},
-		{"PostgreSQL's address for mysql", []string{"-backend", "mysql", "-dsn", "postgres://app:SECRET@127.0.0.1/app"}, "write it as user:password@tcp"},
-		{"no database for mysql", []string{"-backend", "mysql", "-dsn", "app:SECRET@tcp(127.0.0.1:3306)/"}, "write it as user:password@tcp"},
-		{"password with a slash for mysql", []string{"-backend", "mysql", "-dsn", "app:x/SECRET@tcp(127.0.0.1:3306)"}, "write it as user:password@tcp"},
-		{"in the clear to another host", []string{"-backend", "postgres", "-dsn", "postgres://app:SECRET@192.0.2.1/app?sslmode=disable"}, "sslmode=verify-full"},
-		{"no server for postgres", []string{"-backend", "postgres", "-dsn", "postgres://app:SECRET@127.0.0.1:1/app"}, "opening the database"},
+		{"PostgreSQL's address for mysql", []string{"-backend", "mysql", "-dsn", "postgres://app:SECRET@127.0.0.1/app"},
+			"write it as user:password@tcp"},
+		{"no database for mysql", []string{"-backend", "mysql", "-dsn", "app:SECRET@tcp(127.0.0.1:3306)/"},
+			"write it as user:password@tcp"},
+		{"password with a slash for mysql", []string{"-backend", "mysql", "-dsn", "app:x/SECRET@tcp(127.0.0.1:3306)"},
+			"write it as user:password@tcp"},
+		{"in the clear to another host", []string{"-backend", "postgres", "-dsn",
+			"postgres://app:SECRET@192.0.2.1/app?sslmode=disable"}, "sslmode=verify-full"},
+		{"no server for postgres", []string{"-backend", "postgres", "-dsn", "postgres://app:SECRET@127.0.0.1:1/app"},
+			"opening the database"},
 		{"no server for mysql", []string{"-backend", "mysql", "-dsn", "app:SECRET@tcp(127.0.0.1:1)/app"}, "opening the database"},
 		{"address as an argument", []string{"-backend", "postgres", "postgres://app:SECRET@127.0.0.1/app"}, "unexpected argument"},
 		{"address as the backend", []string{"-backend", "postgres://app:SECRET@127.0.0.1/app"}, "unknown backend"},
@@ -65,7 +72,8 @@ func TestRefusedInput(t *testing.T) {
 		{"flights file is a directory", []string{"-flights", t.TempDir()}, "directory"},
 		{"empty flights file", []string{"-flights", badFlights(t, "")}, "it is empty"},
 		{"malformed flights file", []string{"-flights", badFlights(t, flightsHeader+"\n1,2\n")}, "correct that line"},
-		{"name in the flights file", []string{"-flights", badFlights(t, flightsHeader+"\n1,2001-01-01T00:47,'; DROP TABLE,LAS,66,1\n")}, "line 2: origin"},
+		{"name in the flights file", []string{"-flights",
+			badFlights(t, flightsHeader+"\n1,2001-01-01T00:47,'; DROP TABLE,LAS,66,1\n")}, "line 2: origin"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refuse(t, c.args, c.want) })
 	}
@@ -90,7 +98,8 @@ func refuse(t *testing.T, args []string, want string) {
 	if code := run(context.Background(), args, &out, &errs); code != exitInput {
 		t.Errorf("exit code %d, want %d", code, exitInput)
 	}
-	if got := errs.String(); !strings.HasPrefix(got, "demo: ") || strings.Count(got, "\n") != 1 || !strings.Contains(got, want) {
+	if got := errs.String(); !strings.HasPrefix(got, "demo: ") || strings.Count(got, "\n") != 1 ||
+		!strings.Contains(got, want) {
 		t.Errorf("got %q, want one line with %q", got, want)
 	}
 	if strings.Contains(errs.String(), "SEC") {
@@ -114,11 +123,12 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("got %+v", o)
 	}
 	var help strings.Builder
-	if _, err := parseOptions([]string{"-h"}, stores(), &help); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-unfenced") {
+	if _, err := parseOptions([]string{"-h"}, stores(), &help); !errors.Is(err, flag.ErrHelp) ||
+		!strings.Contains(help.String(), "-unfenced") {
 		t.Errorf("got %v and %q, want the usage", err, help.String())
 	}
 	if !strings.Contains(help.String(), "-simulate") {
-		t.Error("the usage does not tell of -simulate")
+		t.Error("the usage does not mention -simulate")
 	}
 	for line := range strings.Lines(help.String()) {
 		if len(line) > 100 {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// A place is where a run keeps its logs: a namespace of its own, in a temporary
+// A place is where a run keeps its logs: its own namespace, in a temporary
 // database, on a server started for it, or in the database that was named.
 type place struct {
 	store     store
@@ -23,8 +23,8 @@ type place struct {
 	keep      bool
 }
 
-// openPlace creates the run's namespace. If that fails, what it created is
-// removed.
+// openPlace creates the run's namespace. If that fails, it removes everything that
+// it created.
 func openPlace(ctx context.Context, o *options) (*place, error) {
 	s, _ := storeNamed(stores(), o.backend)
 	p := &place{store: s, dsn: o.dsn, namespace: o.namespace + "/" + runName(), keep: o.keep}
@@ -104,7 +104,7 @@ func (p *place) close(failed bool) error {
 	return nil
 }
 
-// remove removes what was created, but nothing that was there before.
+// remove removes everything that was created, but nothing that was there before.
 func (p *place) remove() error {
 	if p.server != nil {
 		return p.server.close()

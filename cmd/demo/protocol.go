@@ -19,16 +19,16 @@ type memberConfig struct {
 	TTL       time.Duration `json:"ttl"`
 	Unfenced  bool          `json:"unfenced,omitempty"`
 	Process   string        `json:"process"` // this incarnation, such as "member-1.5"
-	Calls     string        `json:"calls"`   // file to create, for what it calls and is answered
+	Calls     string        `json:"calls"`   // file to create, for its calls and their answers
 }
 
-// What an order asks for.
+// The kinds of orders.
 const (
 	doRelease = "release" // departures before position Upto may be decided
 	doHold    = "hold"    // hold the next write of Airport at the gate
-	doSend    = "send"    // send what is held
+	doSend    = "send"    // send the held writes
 	doDrain   = "drain"   // hand everything over and go on without
-	doShow    = "show"    // tell what the board shows
+	doShow    = "show"    // report the board
 	doLeave   = "leave"   // hand everything over and exit
 )
 
@@ -39,15 +39,15 @@ type order struct {
 	Airport string `json:"airport,omitempty"`
 }
 
-// What an event tells.
+// The kinds of events.
 const (
 	isUp       = "up"       // the member has opened the store and takes part
 	isGranted  = "granted"  // Airport is owned under Token
-	isResumed  = "resumed"  // the new owner read the log, and wrote what was waiting, if anything was
+	isResumed  = "resumed"  // the new owner read the log, and wrote the waiting departures, if any
 	isWrote    = "wrote"    // a write was accepted; the airport has Count decisions
 	isEnded    = "ended"    // the lease of Airport under Token ended; Planned or not, for Cause
 	isHeld     = "held"     // Writes passed every check of the process and wait at the gate
-	isAnswered = "answered" // Writes were sent late, and what became of them
+	isAnswered = "answered" // Writes were sent late, with their outcomes
 	isPlanned  = "planned"  // a plan that moves Count airports was written, for Cause
 	isEmptied  = "emptied"  // the member was drained and owns nothing any more
 	isShown    = "shown"    // the board has Count entries, with the digest Board, each after one of Lags
@@ -71,7 +71,7 @@ type event struct {
 	Lags    []int64 `json:"lags,omitempty"` // microseconds
 }
 
-// What became of a write that was sent late.
+// The outcomes of a write that was sent late.
 const (
 	wasRefused  = "refused"  // by the fence
 	wasAccepted = "accepted" // the store took it

@@ -29,18 +29,19 @@ func (s spread) in(format, unit string) string {
 	if s.N == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("%s, in "+format+" to "+format+" %s, median "+format, thousands(s.N), s.Min, s.Max, unit, s.Median)
+	return fmt.Sprintf("%s, in "+format+" to "+format+" %s, median "+format, thousands(s.N), s.Min, s.Max, unit,
+		s.Median)
 }
 
-// boards is what the members showed at the end, and how soon.
+// boards are the members' boards at the end, and their lags.
 type boards struct {
 	N      int     `json:"n"`
-	Wrong  int     `json:"wrong"` // not what the file says
+	Wrong  int     `json:"wrong"` // different from the file
 	Median float64 `json:"lag_median_ms"`
 	P95    float64 `json:"lag_p95_ms"`
 }
 
-// callsJudged is what package history says of the calls that the processes recorded.
+// callsJudged is package history's judgement of the calls that the processes recorded.
 type callsJudged struct {
 	N              int      `json:"n"`
 	Contradictions int      `json:"contradictions"` // that no order of the store explains
@@ -75,7 +76,7 @@ type report struct {
 	Failures   []string          `json:"failures,omitempty"`
 }
 
-// measure fills in what the history tells.
+// measure fills in the figures of the history.
 func (r *report) measure(h *history, ttl time.Duration) {
 	takeovers := map[string][]float64{}
 	var handovers []float64
@@ -103,7 +104,7 @@ func (r *report) measure(h *history, ttl time.Duration) {
 	}
 }
 
-// compareBoards compares what the members showed with the truth.
+// compareBoards compares the members' boards with the truth.
 func (r *report) compareBoards(h *history, want string) {
 	for _, board := range h.boards {
 		r.Boards.N++
@@ -116,7 +117,7 @@ func (r *report) compareBoards(h *history, want string) {
 	}
 }
 
-// judge decides whether everything holds, and says what does not.
+// judge decides whether everything holds, and lists the failures.
 func (r *report) judge() {
 	var failures []string
 	fail := func(bad bool, format string, args ...any) {
@@ -167,7 +168,8 @@ func (r *report) print(w io.Writer) error {
 		b.WriteString(", UNFENCED (the control)")
 	}
 	b.WriteString("\n\n")
-	row("departures processed", "%s at %d airports; %s entries in their logs", thousands(r.Departures), r.Airports, thousands(r.Decisions))
+	row("departures processed", "%s at %d airports; %s entries in their logs", thousands(r.Departures), r.Airports,
+		thousands(r.Decisions))
 	row("leases granted", "%s", thousands(r.Leases))
 	for _, s := range []string{sigKill, sigStop} {
 		row("takeovers after "+s, "%s", r.Takeovers[s].in("%.2f", "TTL"))
@@ -177,7 +179,8 @@ func (r *report) print(w io.Writer) error {
 	if s := spreadOf(r.ServerAway); s.N > 0 {
 		row("server killed", "%s, away for %.0f ms at most", count(s.N, "time"), s.Max)
 	}
-	row("boards of the members", "%d, %d as the file says; from decision to board %.1f ms, %.0f ms at p95", r.Boards.N, r.Boards.N-r.Boards.Wrong, r.Boards.Median, r.Boards.P95)
+	row("boards of the members", "%d, %d as the file says; from decision to board %.1f ms, %.0f ms at p95", r.Boards.N,
+		r.Boards.N-r.Boards.Wrong, r.Boards.Median, r.Boards.P95)
 	row("calls judged", "%s, %s", thousands(r.Calls.N), count(r.Calls.Contradictions, "contradiction"))
 	row("writes by zombies", "%d attempted, %d refused, %d accepted", r.Attempted, r.Refused, r.Accepted)
 	b.WriteString("\n")
@@ -213,9 +216,10 @@ func (r *report) verdict() string {
 	case r.Unfenced && r.Damage.total() == 0:
 		return "INCONCLUSIVE: without the fence damage was expected, and none was found. Try another -seed."
 	case r.Unfenced && r.Damage.Superseded > 0:
-		return "DAMAGED, as it must be without the fence: a process that had been stopped wrote\ninto its successor's log. Run again without -unfenced."
+		return "DAMAGED, as it must be without the fence: a process that had been stopped wrote\ninto its successor's " +
+			"log. Run again without -unfenced."
 	case r.Passed:
-		return "PASS: every log is exactly what the file says, whatever was done to the members."
+		return "PASS: every log matches the file exactly, through every fault of the members."
 	}
 	return "FAIL: " + strings.Join(r.Failures, "; ") + "."
 }

@@ -7,10 +7,12 @@ import (
 
 func wholeReport() *report {
 	return &report{
-		Backend: "sqlite", Members: 3, TTLMillis: 1000, Seed: 7, Seconds: 23.4, Airports: 220, Departures: 20000, Decisions: 20000, Leases: 655,
+		Backend: "sqlite", Members: 3, TTLMillis: 1000, Seed: 7, Seconds: 23.4, Airports: 220, Departures: 20000,
+		Decisions: 20000, Leases: 655,
 		Takeovers: map[string]spread{sigKill: {71, 0.81, 0.9, 0.97}, sigStop: {75, 0.8, 0.92, 0.96}},
 		Handovers: spread{221, 1.2, 4.5, 30.4}, Attempted: 4, Refused: 4,
-		Plans: 12, Moves: []reshare{{"member-1 killed", 73, 73}, {"member-4 joined", 55, 55}, {"member-2 drained", 56, 55}},
+		Plans: 12, Moves: []reshare{{"member-1 killed", 73, 73}, {"member-4 joined", 55, 55},
+			{"member-2 drained", 56, 55}},
 		Boards: boards{N: 3, Median: 4.25, P95: 31.7}, Calls: callsJudged{N: 123456},
 	}
 }
@@ -25,7 +27,8 @@ func TestReport(t *testing.T) {
 		{"pass", func(*report) {}, exitOK},
 		{"lost", func(r *report) { r.Damage = damage{Lost: 1, Examples: []string{"ATL: departure 7 has no decision"}} }, exitDamage},
 		{"contradiction", func(r *report) {
-			r.Calls = callsJudged{N: 9, Contradictions: 1, Kept: "/tmp/tenure-demo-1", Examples: []string{"S2 tokens-increase: ATL: token 3 was granted after token 7"}}
+			r.Calls = callsJudged{N: 9, Contradictions: 1, Kept: "/tmp/tenure-demo-1",
+				Examples: []string{"S2 tokens-increase: ATL: token 3 was granted after token 7"}}
 		}, exitDamage},
 		{"no-zombie", func(r *report) { r.Attempted, r.Refused = 0, 0 }, exitDamage},
 		{"zombie-accepted", func(r *report) { r.Refused, r.Accepted = 3, 1 }, exitDamage},
@@ -37,7 +40,8 @@ func TestReport(t *testing.T) {
 		{"no-board", func(r *report) { r.Boards = boards{} }, exitDamage},
 		{"control", func(r *report) {
 			r.Unfenced, r.Refused, r.Accepted, r.Decisions = true, 0, 4, 20004
-			r.Damage = damage{Doubled: 4, Superseded: 4, Examples: []string{"ATL: entry 137 decides departure 2051 for the second time"}}
+			r.Damage = damage{Doubled: 4, Superseded: 4,
+				Examples: []string{"ATL: entry 137 decides departure 2051 for the second time"}}
 		}, exitDamage},
 		{"control-without-damage", func(r *report) { r.Unfenced = true }, exitInconclusive},
 	} {
@@ -61,7 +65,7 @@ func TestReport(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	t.Parallel()
 	h := newHistory()
-	h.strike("m1", sigKill, 1000e6)
+	h.addFault("m1", sigKill, 1000e6)
 	for _, e := range []struct {
 		by string
 		event

@@ -15,7 +15,7 @@ type screen struct {
 	w     io.Writer
 	fd    int // of the terminal; -1 is a pipe or a file
 	drawn int // lines of the last frame
-	shown int // percent of the progress last told in lines
+	shown int // percent of the progress last printed in lines
 	notes int // written as lines so far
 }
 
@@ -28,7 +28,7 @@ func newScreen(w io.Writer) *screen {
 	return s
 }
 
-// progressStep is how often lines tell the progress, in percent.
+// progressStep is the step between printed progress lines, in percent.
 const progressStep = 10
 
 // show draws the scene. Failures to write are left to the report, which follows
@@ -69,7 +69,8 @@ func (s *screen) lines(sc scene) {
 		for i, m := range sc.members {
 			owned[i] = fmt.Sprintf("%s %d", m.node, m.airports)
 		}
-		io.WriteString(s.w, note{at: sc.elapsed, text: fmt.Sprintf("%d %%: %s departures; airports: %s", s.shown, thousands(sc.decided), strings.Join(owned, ", "))}.line())
+		io.WriteString(s.w, note{at: sc.elapsed, text: fmt.Sprintf("%d %%: %s departures; airports: %s", s.shown,
+			thousands(sc.decided), strings.Join(owned, ", "))}.line())
 	}
 }
 

@@ -14,14 +14,14 @@ import (
 // for a run.
 type serverKind struct {
 	kind    servers.Kind
-	install string // what to install to have it
+	install string // the installation to advise
 	members int    // of a cluster; 0 for one server with databases
 }
 
-// A server is the run's own: a database of its own on it, or a whole cluster. It
+// A server is the run's own, with a database for the run, or a whole cluster. It
 // ends with this process, however that ends.
 type server struct {
-	*servers.Server             // the one that is struck
+	*servers.Server             // the one that is killed
 	place           string      // for the narration
 	victim          string      // the same
 	dsn             string      // with passwords
@@ -78,7 +78,7 @@ func (k serverKind) start(ctx context.Context) (*server, error) {
 	}, nil
 }
 
-// explain says what to do about a server that cannot be started.
+// explain adds advice to the error of a server that cannot be started.
 func (k serverKind) explain(err error) error {
 	if errors.Is(err, servers.ErrUnavailable) {
 		return fmt.Errorf("demo: install %s, or name a running server with -dsn: %w", k.install, err)
@@ -86,5 +86,5 @@ func (k serverKind) explain(err error) error {
 	return fmt.Errorf("demo: %w", err)
 }
 
-// close ends what was started.
+// close ends the started servers.
 func (s *server) close() error { return s.end() }

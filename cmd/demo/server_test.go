@@ -22,7 +22,7 @@ func TestServers(t *testing.T) {
 		backend  string
 		driver   string // of database/sql
 		variable string // names a server, which is then not killed
-		refused  string // what is said about a wrong password
+		refused  string // the error of a wrong password
 	}{
 		{"postgres", "pgx", "TENURE_POSTGRES_DSN", "refused the credentials"},
 		{"mysql", "mysql", "TENURE_MYSQL_DSN", "Access denied"},
@@ -57,7 +57,7 @@ func TestClusters(t *testing.T) {
 			defer runtime.UnlockOSThread()
 			own, err := s.server.start(t.Context())
 			servers.Unavailable(t, s.server.kind, err)
-			for range 2 { // each has a namespace of its own
+			for range 2 { // each has its own namespace
 				o, err := parseOptions([]string{"-backend", s.opener.Name, "-dsn", own.dsn}, stores(), nil)
 				if err != nil {
 					t.Fatal(err)
@@ -80,10 +80,11 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// useNamed opens a place twice in one database: each has a namespace of its own,
-// which stays. Credentials that the server refuses are not shown.
+// useNamed opens a place twice in one database: each has its own namespace, which
+// stays. Credentials that the server refuses are not shown.
 func useNamed(t *testing.T, backend, driver string, dsn servers.DSN, refused string) {
-	o, err := parseOptions([]string{"-backend", backend, "-dsn", dsn.Reveal(), "-namespace", "boards/today"}, stores(), nil)
+	o, err := parseOptions([]string{"-backend", backend, "-dsn", dsn.Reveal(), "-namespace", "boards/today"}, stores(),
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,14 +103,15 @@ func useNamed(t *testing.T, backend, driver string, dsn servers.DSN, refused str
 	}
 	defer db.Close()
 	var n int
-	row := db.QueryRowContext(t.Context(), "SELECT count(*) FROM tenure_namespaces WHERE namespace LIKE 'boards/today/run-%'")
+	row := db.QueryRowContext(t.Context(), "SELECT count(*) FROM tenure_namespaces WHERE namespace LIKE "+
+		"'boards/today/run-%'")
 	if err := row.Scan(&n); err != nil || n != 2 {
 		t.Errorf("%d namespaces, %v, want 2", n, err)
 	}
 	refuse(t, []string{"-backend", backend, "-dsn", dsn.As(dsn.User(), "SECRET").Reveal()}, refused)
 }
 
-// TestNoServer sees a missing server end in what to do about it.
+// TestNoServer: a missing server ends the run with advice.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	for _, s := range stores() {
@@ -122,7 +124,8 @@ func TestNoServer(t *testing.T) {
 				t.Errorf("%q does not say %q", got, want)
 			}
 		}
-		if got := oneLine(s.server.explain(errors.New("tenure: its log ends:\n" + strings.Repeat("line\n", 1000)))); len(got) > 2*maxLineRunes {
+		if got := oneLine(s.server.explain(errors.New("tenure: its log ends:\n" +
+			strings.Repeat("line\n", 1000)))); len(got) > 2*maxLineRunes {
 			t.Errorf("a line of %d bytes", len(got))
 		}
 	}

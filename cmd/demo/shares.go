@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A reshare is one change of who takes part, and how many airports it moved.
+// A reshare is one change of the members that take part, and the number of airports that it moved.
 type reshare struct {
 	What  string `json:"what"`
 	Moved int    `json:"moved"`
@@ -17,7 +17,7 @@ type reshare struct {
 // members which have so many now have shares that differ by at most one.
 func leastMoves(have []int, shards int) int {
 	have = slices.Sorted(slices.Values(have))
-	slices.Reverse(have) // the larger shares stay with who has most
+	slices.Reverse(have) // the larger shares stay with the members that have most
 	kept := 0
 	for i, n := range have {
 		share := shards / len(have)

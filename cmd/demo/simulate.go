@@ -14,7 +14,7 @@ import (
 
 const simulateUsage = `The sharding simulation runs members and shards over virtual time while members
 crash, leave and join, and prints how many shards moved, for how long they had no
-owner, and what the store was asked.
+owner, and the calls to the store.
 
 	go run ./cmd/demo -simulate [flags]
 

@@ -21,7 +21,8 @@ func TestSimulate(t *testing.T) {
 		{"-simulate -speed 3", exitInput, "-speed"},
 	} {
 		var out strings.Builder
-		if code := run(t.Context(), strings.Fields(c.args), &out, &out); code != c.code || !strings.Contains(out.String(), c.want) {
+		if code := run(t.Context(), strings.Fields(c.args), &out, &out); code != c.code ||
+			!strings.Contains(out.String(), c.want) {
 			t.Errorf("%s: exit code %d, want %d, and %q in:\n%s", c.args, code, c.code, c.want, out.String())
 		}
 	}

@@ -11,13 +11,13 @@ import (
 
 // join starts one member more, and waits until it has its share.
 func (d *director) join(ctx context.Context) error {
-	s := &seat{node: nodeName(len(d.members) + 1)}
+	s := &node{label: nodeName(len(d.members) + 1)}
 	d.members = append(d.members, s)
 	if err := d.start(s); err != nil {
 		return err
 	}
-	d.say(toneChaos, "%s joins as process %d", s.node, s.child.PID())
-	w := d.watchMoves(s.node + " joined")
+	d.say(toneChaos, "%s joins as process %d", s.label, s.child.PID())
+	w := d.watchMoves(s.label + " joined")
 	if err := d.await(ctx, "the member that joins to have its share", d.settled); err != nil {
 		return err
 	}
@@ -28,32 +28,32 @@ func (d *director) join(ctx context.Context) error {
 
 // drain has a member emptied, which runs on without any airport.
 func (d *director) drain(ctx context.Context) error {
-	s := d.seat(d.schedule.drain)
+	s := d.node(d.schedule.drain)
 	s.status = statusDraining
-	w := d.watchMoves(s.node + " drained")
+	w := d.watchMoves(s.label + " drained")
 	if err := s.child.Order(order{Do: doDrain}); err != nil {
 		return err
 	}
-	d.say(toneChaos, "%s drained; it owns %s", s.node, count(len(d.history.owned(s.node)), "airport"))
+	d.say(toneChaos, "%s drained; it owns %s", s.label, count(len(d.history.owned(s.label)), "airport"))
 	emptied := func() bool { return s.status == statusDrained && d.settled() }
 	if err := d.await(ctx, "the drained member to be emptied", emptied); err != nil {
 		return err
 	}
 	d.sayHandovers(w.before)
-	d.say(toneNone, "%s owns nothing, and goes on showing all airports", s.node)
+	d.say(toneNone, "%s owns nothing, and goes on showing all airports", s.label)
 	d.moved(w)
 	return nil
 }
 
 // leave shuts a member down gracefully.
 func (d *director) leave(ctx context.Context) error {
-	s := d.seat(d.schedule.leave)
+	s := d.node(d.schedule.leave)
 	s.status = statusLeaving
-	w := d.watchMoves(s.node + " shut down")
+	w := d.watchMoves(s.label + " shut down")
 	if err := s.child.Order(order{Do: doLeave}); err != nil {
 		return err
 	}
-	d.say(toneChaos, "%s asked to shut down; it owns %s", s.node, count(len(d.history.owned(s.node)), "airport"))
+	d.say(toneChaos, "%s asked to shut down; it owns %s", s.label, count(len(d.history.owned(s.label)), "airport"))
 	gone := func() bool { return s.status == statusLeft && d.settled() }
 	if err := d.await(ctx, "the member that leaves to hand over", gone); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (d *director) leave(ctx context.Context) error {
 func (d *director) closeDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endLimit+stepTTLs*d.o.ttl)
 	defer cancel()
-	var left []*seat
+	var left []*node
 	for _, s := range d.members {
 		if s.status == statusLeft {
 			continue
@@ -78,10 +78,13 @@ func (d *director) closeDown(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := d.await(ctx, "the members to show their boards", func() bool { return len(d.history.boards) == len(left) }); err != nil {
+	if err := d.await(ctx, "the members to show their boards",
+		func() bool { return len(d.history.boards) == len(left) }); err != nil {
 		return err
 	}
-	slices.SortStableFunc(left, func(a, b *seat) int { return len(d.history.owned(a.node)) - len(d.history.owned(b.node)) })
+	slices.SortStableFunc(left, func(a, b *node) int {
+		return len(d.history.owned(a.label)) - len(d.history.owned(b.label))
+	})
 	for _, s := range left {
 		s.status = statusLeaving
 		if err := s.child.Order(order{Do: doLeave}); err != nil {
@@ -100,8 +103,8 @@ type moves struct {
 	before int // passages
 }
 
-// watchMoves begins to count, after the members' statuses say who is to take part
-// and before anything has moved.
+// watchMoves begins to count, after the members' statuses are set and before
+// anything has moved.
 func (d *director) watchMoves(what string) moves {
 	var have []int
 	for _, node := range d.takers() {
@@ -120,7 +123,7 @@ func (d *director) takers() []string {
 	var out []string
 	for _, s := range d.members {
 		if s.status == statusRunning || s.status == statusStarting {
-			out = append(out, s.node)
+			out = append(out, s.label)
 		}
 	}
 	return out
@@ -133,7 +136,7 @@ func (d *director) settled() bool { return d.unsettled() == "" }
 func (d *director) unsettled() string {
 	for _, s := range d.members {
 		if s.status == statusStarting {
-			return s.node + " has not started"
+			return s.label + " has not started"
 		}
 	}
 	return d.history.unsettled(d.flights.airports, d.takers())

@@ -28,19 +28,19 @@ import (
 type store struct {
 	opener core.Opener
 	minTTL time.Duration // its floor, if that is known before it is opened
-	// check, if not nil, refuses what cannot be the store's place. Its error does
-	// not quote the place, which may hold a password.
+	// check, if not nil, refuses a text that cannot be the store's place. Its error
+	// does not quote the place, which may hold a password.
 	check func(dsn string) error
 	// temporary is a place of the store inside a directory of its own; nil for a
 	// server.
 	temporary func(dir string) string
-	// server is what is started where no place is given; nil for a store without.
+	// server is the server to start where no place is given; nil for a store without.
 	server *serverKind
-	// migrate, if not nil, makes the tables, a step of its own before opening.
+	// migrate, if not nil, makes the tables, in a separate step before opening.
 	migrate func(ctx context.Context, dsn string) error
-	// options is what the opener decodes.
+	// options are the opener's settings.
 	options func(dsn, namespace string, create bool) map[string]any
-	// limit bounds the opening and probing; late says what to do when it ran out.
+	// limit bounds the opening and probing; late is the advice when it ran out.
 	limit time.Duration
 	late  string
 	// files are those that opening a place may create; nil for a server.
@@ -50,7 +50,7 @@ type store struct {
 	look func(dsn, namespace string) string
 }
 
-// stores lists what -backend may name; the first is the default.
+// stores lists the values of -backend; the first is the default.
 func stores() []store {
 	return []store{
 		{
@@ -75,19 +75,21 @@ func stores() []store {
 			},
 		},
 		{
-			opener:  postgres.Opener(),
-			minTTL:  500 * time.Millisecond,
-			server:  &serverKind{kind: servers.Postgres, install: "PostgreSQL 15 or later (on Debian: apt-get install postgresql)"},
+			opener: postgres.Opener(),
+			minTTL: 500 * time.Millisecond,
+			server: &serverKind{kind: servers.Postgres, install: "PostgreSQL 15 or later (on Debian: apt-get install " +
+				"postgresql)"},
 			migrate: func(ctx context.Context, dsn string) error { return postgres.Migrate(ctx, dsn, nil) },
 			options: serverOptions,
 			limit:   serverLimit,
 			late:    serverLate,
 		},
 		{
-			opener:  mysql.Opener(),
-			minTTL:  500 * time.Millisecond,
-			check:   checkMySQL,
-			server:  &serverKind{kind: servers.MariaDB, install: "MariaDB 10.6 or later (on Debian: apt-get install mariadb-server)"},
+			opener: mysql.Opener(),
+			minTTL: 500 * time.Millisecond,
+			check:  checkMySQL,
+			server: &serverKind{kind: servers.MariaDB,
+				install: "MariaDB 10.6 or later (on Debian: apt-get install mariadb-server)"},
 			migrate: func(ctx context.Context, dsn string) error { return mysql.Migrate(ctx, dsn, nil) },
 			options: serverOptions,
 			limit:   serverLimit,
@@ -97,7 +99,9 @@ func stores() []store {
 			opener: etcd.Opener(),
 			minTTL: 500 * time.Millisecond,
 			check:  checkEndpoints,
-			server: &serverKind{kind: servers.Etcd, members: 3, install: "etcd 3.7 (make servers builds it; else apt-get install etcd-server, where that is recent enough)"},
+			server: &serverKind{kind: servers.Etcd, members: 3,
+				install: "etcd 3.7 (make servers builds it; else apt-get install etcd-server, where that is recent " +
+					"enough)"},
 			options: func(dsn, namespace string, create bool) map[string]any {
 				return map[string]any{"endpoints": strings.Split(dsn, ","), "namespace": namespace, "create": create}
 			},
@@ -108,7 +112,8 @@ func stores() []store {
 			opener: zookeeper.Opener(),
 			minTTL: 500 * time.Millisecond,
 			check:  checkEndpoints,
-			server: &serverKind{kind: servers.ZooKeeper, members: 1, install: "Java and ZooKeeper 3.8 (on Debian: apt-get install default-jre-headless libzookeeper-java)"},
+			server: &serverKind{kind: servers.ZooKeeper, members: 1,
+				install: "Java and ZooKeeper 3.8 (on Debian: apt-get install default-jre-headless libzookeeper-java)"},
 			options: func(dsn, namespace string, create bool) map[string]any {
 				return map[string]any{"servers": strings.Split(dsn, ","), "namespace": namespace, "create": create}
 			},
@@ -119,7 +124,8 @@ func stores() []store {
 			opener: consul.Opener(),
 			minTTL: 500 * time.Millisecond,
 			check:  checkEndpoints,
-			server: &serverKind{kind: servers.Consul, members: 1, install: "Consul 1.14 or later (make servers builds it)"},
+			server: &serverKind{kind: servers.Consul, members: 1,
+				install: "Consul 1.14 or later (make servers builds it)"},
 			options: func(dsn, namespace string, create bool) map[string]any {
 				return map[string]any{"address": dsn, "namespace": namespace, "create": create}
 			},
@@ -141,16 +147,19 @@ func serverOptions(dsn, namespace string, create bool) map[string]any {
 // checkPath keeps the address of a server from being taken for a path, of which
 // errors would then show the password.
 func checkPath(dsn string) error {
-	if strings.Contains(dsn, "://") || strings.Contains(dsn, "@tcp(") || strings.Contains(dsn, "@unix(") || strings.Contains(dsn, "password=") {
-		return errors.New("-dsn looks like a server's, and for sqlite it is the path of a database: choose the server with -backend postgres or -backend mysql")
+	if strings.Contains(dsn, "://") || strings.Contains(dsn, "@tcp(") || strings.Contains(dsn, "@unix(") ||
+		strings.Contains(dsn, "password=") {
+		return errors.New("-dsn looks like a server's, and for sqlite it is the path of a database: choose the server " +
+			"with -backend postgres or -backend mysql")
 	}
 	return nil
 }
 
-// checkEndpoints refuses what cannot be a list of addresses.
+// checkEndpoints refuses a text that cannot be a list of addresses.
 func checkEndpoints(dsn string) error {
 	if dsn == "" || strings.ContainsAny(dsn, "@ ?") {
-		return errors.New("-dsn is not understood: write it as https://host:port,https://host:port, or host:port on this machine; a store that asks for a password is not for the demonstration")
+		return errors.New("-dsn is not understood: write it as https://host:port,https://host:port, or host:port on " +
+			"this machine; a store that asks for a password is not for the demonstration")
 	}
 	return nil
 }

@@ -91,7 +91,8 @@ func frame(s scene, t size) []string {
 		out = append(out, text)
 	}
 	add(bold, fmt.Sprintf("%s  %6.1f s", s.title, s.elapsed.Seconds()))
-	add("", fmt.Sprintf("%s %s of %s departures", bar(s.decided, s.total, 40, '█', '░'), thousands(s.decided), thousands(s.total)))
+	add("", fmt.Sprintf("%s %s of %s departures", bar(s.decided, s.total, 40, '█', '░'), thousands(s.decided),
+		thousands(s.total)))
 	add("", "")
 	for _, m := range s.members {
 		tone := toneNone

@@ -19,7 +19,8 @@ func sample() scene {
 		notes: []note{
 			{at: 300 * time.Millisecond, text: "all airports are owned"},
 			{at: 3100 * time.Millisecond, tone: toneChaos, text: "member-1 killed with SIGKILL; it owned 71 airports"},
-			{at: 4 * time.Second, tone: toneGood, text: "71 airports of member-1 taken over by member-2 (33) and member-3 (38): 0.81 to 0.95 TTL"},
+			{at: 4 * time.Second, tone: toneGood, text: "71 airports of member-1 taken over by member-2 (33) and " +
+				"member-3 (38): 0.81 to 0.95 TTL"},
 			{at: 12 * time.Second, tone: toneBad, text: "member-2: write of ATL #133 under token 41 ACCEPTED although superseded"},
 		},
 	}

@@ -21,16 +21,17 @@ const (
 // ended, and appends a decision for each departure that is due from there on.
 func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 	airport, token := l.Shard(), int64(l.Token())
-	m.tell(event{Is: isGranted, Airport: airport, Token: token})
+	m.report(event{Is: isGranted, Airport: airport, Token: token})
 	defer func() {
 		e := event{Is: isEnded, Airport: airport, Token: token}
 		if cause := context.Cause(ctx); cause != nil {
 			e.Cause = cause.Error()
-			e.Planned = l.Err() == nil && (errors.Is(cause, core.ErrWithdrawn) || errors.Is(cause, core.ErrHandover) || errors.Is(cause, core.ErrShutdown))
+			e.Planned = l.Err() == nil && (errors.Is(cause, core.ErrWithdrawn) || errors.Is(cause, core.ErrHandover) ||
+				errors.Is(cause, core.ErrShutdown))
 		} else if err != nil {
 			e.Cause = err.Error()
 		}
-		m.tell(e)
+		m.report(e)
 	}()
 
 	departures := m.flights.from[airport]
@@ -42,7 +43,7 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 		if len(ops) == 0 {
 			if !resumed {
 				resumed = true
-				m.tell(event{Is: isResumed, Airport: airport, Token: token, Count: last.Count})
+				m.report(event{Is: isResumed, Airport: airport, Token: token, Count: last.Count})
 			}
 			select {
 			case <-ctx.Done():
@@ -58,9 +59,9 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 			if !resumed {
 				resumed, e.Is = true, isResumed
 			}
-			m.tell(e)
+			m.report(e)
 		} else if l.Err() == nil {
-			last, err = reread(ctx, l) // applied or not, the log tells
+			last, err = reread(ctx, l) // applied or not, the log shows
 		}
 		if ctx.Err() != nil {
 			return nil
