@@ -12,11 +12,11 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
@@ -110,7 +110,7 @@ func (s *suiteStore) open(
 }
 
 func (s *suiteStore) conformance(t testing.TB) *conformance.Store {
-	keys, err := kv.NewKeys(s.namespace)
+	keys, err := kvkeys.New(s.namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +150,8 @@ func (s *suiteStore) removeAll(ctx context.Context, prefix string) error {
 	return err
 }
 
-func (s *suiteStore) tamper(ctx context.Context, keys kv.Keys, what conformance.Tampering, name string) error {
-	if key, value, ok := kvwire.Damage(keys, what, name, 500<<10); ok {
+func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conformance.Tampering, name string) error {
+	if key, value, ok := kvwire.Damage(string(keys), what, name, 500<<10); ok {
 		_, err := s.admin.KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, new(api.WriteOptions).WithContext(ctx))
 		return err
 	}

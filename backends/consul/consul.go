@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // Name is the backend's name in Info and of its Opener.
@@ -37,13 +38,13 @@ func open(ctx context.Context, all []*slots, namespace string, o *Options) (*Bac
 	if err != nil {
 		return nil, err
 	}
-	keys, err := kv.NewKeys(namespace)
+	keys, err := kvkeys.New(namespace)
 	if err != nil {
 		return nil, err
 	}
 	s := newStore(all, keys, opts)
 	s.reach(ctx)
-	store := logged(s, keys)
+	store := logged(s, namespace)
 	shared, err := kv.Open(ctx, store, kv.Options{
 		Backend: Name, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestSlots, Fit: s.fit,
 	})
@@ -53,8 +54,8 @@ func open(ctx context.Context, all []*slots, namespace string, o *Options) (*Bac
 	return &Backend{Backend: shared}, nil
 }
 
-func logged(s *store, keys kv.Keys) kv.Store {
-	return changelog.New(s, keys, changelog.Options{Parallel: requestSlots, ReadKeys: s.ops})
+func logged(s *store, namespace string) kv.Store {
+	return changelog.New(s, namespace, changelog.Options{Parallel: requestSlots, ReadKeys: s.ops})
 }
 
 // The operations of a transaction beside its items: two conditions of the guard,
@@ -98,7 +99,7 @@ func (s *store) fit(txns []kv.Txn) int {
 // or checks like a read, which may be stale. A fence that is not current is
 // *driver.FencedError.
 func (b *Backend) GuardOp(ctx context.Context, f driver.Fence) (*api.TxnOp, error) {
-	c, err := b.Guard(ctx, f)
+	c, err := kv.Guard(ctx, b.Backend, f)
 	if err != nil {
 		return nil, err
 	}
@@ -114,10 +115,10 @@ func RaiseFloor(ctx context.Context, client *api.Client, namespace string, above
 	if err != nil {
 		return err
 	}
-	keys, err := kv.NewKeys(namespace)
+	keys, err := kvkeys.New(namespace)
 	if err != nil {
 		return err
 	}
-	store := logged(newStore([]*slots{shared(client, func() {})}, keys, opts), keys)
+	store := logged(newStore([]*slots{shared(client, func() {})}, keys, opts), namespace)
 	return errors.Join(kv.RaiseFloor(ctx, store, namespace, above), store.Close())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/outage"
 	"github.com/tenure-go/tenure/internal/servers"
 )
@@ -406,9 +407,9 @@ func TestFollowWhenTheIndexGoesBack(t *testing.T) {
 
 // storeOver is a store without a backend over it, in a namespace that nobody used
 // before.
-func storeOver(t *testing.T, l *slots) (*store, kv.Keys) {
+func storeOver(t *testing.T, l *slots) (*store, kvkeys.Keys) {
 	t.Helper()
-	keys, err := kv.NewKeys(fresh())
+	keys, err := kvkeys.New(fresh())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // answering is a server that gives one answer to everything.
@@ -74,7 +75,7 @@ func FuzzAnswers(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys, err := kv.NewKeys(ns)
+		keys, err := kvkeys.New(ns)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/backends/kv/route"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // store is a namespace of Consul's key-value store as a changelog.Store.
@@ -39,7 +40,7 @@ type store struct {
 
 var _ changelog.Store = (*store)(nil)
 
-func newStore(all []*slots, keys kv.Keys, o *Options) *store {
+func newStore(all []*slots, keys kvkeys.Keys, o *Options) *store {
 	life, end := context.WithCancel(context.Background())
 	return &store{
 		addresses: all, routes: route.New(life, len(all), 0), token: o.Token, ops: o.MaxTxnOps, bytes: o.MaxTxnBytes,
@@ -289,7 +290,7 @@ func (s *store) learn(index uint64) {
 // only records show it: one that is older than before means that the store went
 // back (rule I1).
 type witness struct {
-	keys kv.Keys
+	keys kvkeys.Keys
 
 	mu   sync.Mutex
 	pair kv.Pair // Key and Rev

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 func verbs(r *request) string {
@@ -112,7 +113,7 @@ func TestRefusedByRights(t *testing.T) {
 
 func TestWitness(t *testing.T) {
 	t.Parallel()
-	keys, err := kv.NewKeys("n")
+	keys, err := kvkeys.New("n")
 	if err != nil {
 		t.Fatal(err)
 	}

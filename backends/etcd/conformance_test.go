@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
@@ -160,7 +161,7 @@ func (s *suiteStore) open(
 func (s *suiteStore) conformance(
 	t testing.TB, network func(testing.TB) (clientv3.Config, *conformance.Wire),
 ) *conformance.Store {
-	keys, err := kv.NewKeys(s.namespace)
+	keys, err := kvkeys.New(s.namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,8 +220,8 @@ func (s *suiteStore) conformance(
 	}
 }
 
-func (s *suiteStore) tamper(ctx context.Context, keys kv.Keys, what conformance.Tampering, name string) error {
-	if key, value, ok := kvwire.Damage(keys, what, name, 1<<20); ok {
+func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conformance.Tampering, name string) error {
+	if key, value, ok := kvwire.Damage(string(keys), what, name, 1<<20); ok {
 		_, err := s.client.Put(ctx, key, value)
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // Name is the backend's name in Info and of its Opener.
@@ -57,7 +58,7 @@ func open(
 			err = errors.Join(err, st.Close())
 		}
 	}()
-	keys, err := kv.NewKeys(namespace)
+	keys, err := kvkeys.New(namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (s *store) limits() driver.Limits {
 // A refused transaction (resp.Succeeded is false) means that the lease is no longer
 // the current grant. An error of Commit may mean either: look before sending it again.
 func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
-	key, rev, held, ok := b.Granted(fence)
+	key, rev, held, ok := kv.Granted(b.Backend, fence)
 	if !ok { // never true
 		return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision("/"), "<", 0)}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 var _ driver.Backend = (*Backend)(nil)
@@ -14,7 +15,7 @@ var _ driver.Backend = (*Backend)(nil)
 // Backend is a driver.Backend on a Store. Safe for concurrent use.
 type Backend struct {
 	store    Store
-	keys     Keys
+	keys     kvkeys.Keys
 	info     driver.Info
 	pipeline int
 	fit      func([]Txn) int // of Options

@@ -453,7 +453,7 @@ func TestGuard(t *testing.T) {
 	a := f.join("a")
 	fence := f.acquire(a, "s", driver.Owner{})
 	for _, b := range []*kv.Backend{f.b, on(t, f.store, 10).b} { // one knows the lease, one reads it
-		c, err := b.Guard(f.ctx, fence)
+		c, err := kv.Guard(f.ctx, b, fence)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -464,13 +464,13 @@ func TestGuard(t *testing.T) {
 		}
 		wrong := fence
 		wrong.Session = "b"
-		_, err = b.Guard(f.ctx, wrong)
+		_, err = kv.Guard(f.ctx, b, wrong)
 		want(t, "a fence that names another session", err, driver.ErrFenced)
 	}
 	if err := a.Release(f.ctx, []driver.Fence{fence}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.b.Guard(f.ctx, fence)
+	_, err := kv.Guard(f.ctx, f.b, fence)
 	want(t, "a released fence", err, driver.ErrFenced)
 }
 

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"fmt"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 	"runtime"
 	"testing"
 )
@@ -12,7 +13,7 @@ func BenchmarkMirrorMemory(b *testing.B) {
 	const shards = 100_000
 	for b.Loop() {
 		page := &Page{Rev: shards}
-		keys := Keys{"ns"}
+		keys := kvkeys.Keys("ns")
 		for i := range shards {
 			page.Pairs = append(page.Pairs, Pair{
 				Key:   keys.Shards() + fmt.Sprintf("shard-%06d", i),
@@ -37,7 +38,7 @@ func BenchmarkMirrorMemory(b *testing.B) {
 func BenchmarkMirrorDiff(b *testing.B) {
 	const shards = 100_000
 	m := new(mirror)
-	m.init(Keys{"ns"}, 0)
+	m.init(kvkeys.Keys("ns"), 0)
 	change := make([]Change, 1)
 	for i := range shards {
 		change[0] = Change{Key: fmt.Sprintf("%sshard-%06d", m.keys.Shards(), i), Value: []byte("1 held s 1"), Rev: Rev(i + 1)}

@@ -35,11 +35,11 @@
 // operation of a commit. The store splits a batch further if it must.
 //
 // A store without such a watch, as Consul and ZooKeeper are, implements the Store of
-// package changelog, which gives it one: kv.Open(ctx, changelog.New(client, keys, ...), ...).
+// package changelog, which gives it one: kv.Open(ctx, changelog.New(client, namespace, ...), ...).
 //
 // # How the contract is met
 //
-// [Keys] lists the records. All that decides is a compare in the store:
+// Package internal/kvkeys lists the records. All that decides is a compare in the store:
 //
 //   - A lease's token is the namespace's base plus the revision of the shard's
 //     record, so a fence is checked by comparing that revision (rules F1 and A5).

@@ -2,17 +2,12 @@ package kv
 
 import (
 	"context"
-	"fmt"
-	"hash/fnv"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 var _ driver.Explainer = (*session)(nil)
-
-// endedSlots is how many evictions are remembered at most. A later one takes the
-// place of one that has the same slot.
-const endedSlots = 16
 
 // endedRecord says who evicted a session: it is written in the transaction that
 // does it, and decides nothing.
@@ -22,15 +17,6 @@ type endedRecord struct {
 	By      driver.SessionID `json:"by"`
 	Node    string           `json:"node"` // of By
 }
-
-// Ended is the key of the record that may say how a session ended.
-func (k Keys) Ended(s driver.SessionID) string {
-	h := fnv.New32a()
-	h.Write([]byte(s))
-	return k.endedSlot(h.Sum32() % endedSlots)
-}
-
-func (k Keys) endedSlot(n uint32) string { return fmt.Sprintf("%s!ended-%02d", k.Nodes(), n) }
 
 // firstJoin makes the records that a namespace has from its first join on. Those of
 // how sessions ended are among them because a store may have to find out whether a
@@ -45,8 +31,8 @@ func (b *Backend) firstJoin() ([]Op, error) {
 		return nil, err
 	}
 	ops := []Op{{Key: b.keys.Removed(), Value: removed}}
-	for n := range uint32(endedSlots) {
-		ops = append(ops, Op{Key: b.keys.endedSlot(n), Value: ended})
+	for n := range uint32(kvkeys.EndedSlots) {
+		ops = append(ops, Op{Key: b.keys.EndedSlot(n), Value: ended})
 	}
 	return ops, nil
 }
@@ -54,7 +40,7 @@ func (b *Backend) firstJoin() ([]Op, error) {
 // notes adds to each eviction who did it. No two transactions of a batch may write
 // one record, so of two with one slot the first has it.
 func (s *session) notes(txns []Txn, suspects []driver.Suspect) {
-	taken := make(map[string]bool, endedSlots)
+	taken := make(map[string]bool, kvkeys.EndedSlots)
 	for i, v := range suspects {
 		key := s.b.keys.Ended(v.Session)
 		value, err := encodeJSON(endedRecord{Format: jsonFormat, Session: v.Session, By: s.id, Node: s.node})

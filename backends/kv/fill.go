@@ -23,7 +23,7 @@ func (b *Backend) fill(ctx context.Context, changes []Change) ([]Change, error) 
 	at := make(map[driver.ShardID]driver.Seq)
 	reads := 0
 	for _, c := range changes {
-		shard, last, ok := b.keys.splitChunk(c.Key)
+		shard, last, ok := b.keys.SplitChunk(c.Key)
 		if !ok {
 			continue
 		}

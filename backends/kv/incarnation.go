@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv/internal/record"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 const (
@@ -24,11 +25,11 @@ const (
 // record it raises the base, in the same transaction: processes that use the former
 // identity are refused from then on. A namespace from before incarnations were
 // recorded gets its first.
-func adopt(ctx context.Context, s Store, keys Keys, current string) (identity, Rev, error) {
+func adopt(ctx context.Context, s Store, keys kvkeys.Keys, current string) (identity, Rev, error) {
 	for range adoptTries {
 		page, err := s.Get(ctx, keys.Identity(), keys.Incarnation())
 		if err != nil {
-			return identity{}, 0, fmt.Errorf("tenure: reading the incarnation of namespace %q: %w", keys.ns, err)
+			return identity{}, 0, fmt.Errorf("tenure: reading the incarnation of namespace %q: %w", keys, err)
 		}
 		was, recorded := page.Pairs[0], page.Pairs[1]
 		id, err := decodeIdentity(was)
@@ -51,7 +52,7 @@ func adopt(ctx context.Context, s Store, keys Keys, current string) (identity, R
 			}
 			if id.Base += leastLift + rand.N(randomLift); id.Base > maxBase {
 				return identity{}, 0, fmt.Errorf("tenure: namespace %q: %w: its tokens are used up: begin a new namespace",
-					keys.ns, driver.ErrUnsupported)
+					keys, driver.ErrUnsupported)
 			}
 			value, err := encodeJSON(id)
 			if err != nil {
@@ -65,7 +66,7 @@ func adopt(ctx context.Context, s Store, keys Keys, current string) (identity, R
 		}
 		if err != nil {
 			return identity{}, 0, fmt.Errorf("tenure: namespace %q: recording incarnation %s: open it once as a user who may write %s and %s: %w",
-				keys.ns, current, was.Key, recorded.Key, err)
+				keys, current, was.Key, recorded.Key, err)
 		}
 	}
 	return identity{}, 0, errors.New("tenure: other processes keep writing the identity record: open again")

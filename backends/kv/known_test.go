@@ -6,13 +6,14 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv/internal/record"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // TestKnownHead: the head behind a shard's record is learned from a watched change, and
 // the record is what it was for every other reader.
 func TestKnownHead(t *testing.T) {
 	t.Parallel()
-	keys := Keys{"a/b"}
+	keys := kvkeys.Keys("a/b")
 	held := shardRecord{Session: "s1", From: 7}.Encode()
 	head := driver.Head{Number: 3, Seq: 4, Oldest: 1, Token: 7, Nonce: 255}
 	learned := func(c Change) (lease, bool) {

@@ -144,7 +144,7 @@ func (b *Backend) current(f driver.Fence) (Rev, bool) {
 // for a transaction of the caller's own on the same store (rule F1). It reads the
 // store only where this process does not know the lease. A fence that is not
 // current is *driver.FencedError.
-func (b *Backend) Guard(ctx context.Context, f driver.Fence) (Compare, error) {
+func Guard(ctx context.Context, b *Backend, f driver.Fence) (Compare, error) {
 	if err := driver.CheckFence(f); err != nil {
 		return Compare{}, err
 	}
@@ -173,7 +173,7 @@ func (b *Backend) Guard(ctx context.Context, f driver.Fence) (Compare, error) {
 // its current grant, and how its value begins then: the condition of Guard for a
 // store that can compare all three by itself, so that nothing has to be read. It
 // is false for a token that no grant has had.
-func (b *Backend) Granted(f driver.Fence) (key string, rev Rev, held []byte, ok bool) {
+func Granted(b *Backend, f driver.Fence) (key string, rev Rev, held []byte, ok bool) {
 	rev = b.revision(f.Token)
 	if driver.CheckFence(f) != nil || rev == 0 {
 		return "", 0, nil, false

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // maxGone is how many departures the mirror remembers. A reader that is further
@@ -18,7 +19,7 @@ const maxGone = 1024
 // has a number of the mirror's own, which is what cursors hold, so that whatever
 // is learned late is reported late rather than never.
 type mirror struct {
-	keys Keys
+	keys kvkeys.Keys
 	base driver.Token
 
 	mu      sync.Mutex
@@ -42,7 +43,7 @@ type member struct {
 	gone bool
 }
 
-func (m *mirror) init(keys Keys, base driver.Token) {
+func (m *mirror) init(keys kvkeys.Keys, base driver.Token) {
 	m.keys, m.base = keys, base
 	m.shards.init()
 	m.members.init()

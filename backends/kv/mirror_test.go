@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // TestRecentAgainstModel checks the linked map against a list that is searched.
@@ -53,11 +54,11 @@ func TestRecentAgainstModel(t *testing.T) {
 func newMirror(t *testing.T) *mirror {
 	t.Helper()
 	m := new(mirror)
-	m.init(Keys{"n"}, 100)
+	m.init(kvkeys.Keys("n"), 100)
 	return m
 }
 
-func memberPair(t *testing.T, k Keys, s driver.SessionID, rev Rev) Pair {
+func memberPair(t *testing.T, k kvkeys.Keys, s driver.SessionID, rev Rev) Pair {
 	t.Helper()
 	v, err := encodeJSON(memberRecord{Format: jsonFormat, Member: driver.Member{Session: s, Node: "n", TTL: time.Second}})
 	if err != nil {
@@ -132,7 +133,7 @@ func TestMirrorForgetsOldDepartures(t *testing.T) {
 func TestTailResetsOnGap(t *testing.T) {
 	t.Parallel()
 	var tl tail
-	tl.init(Keys{"n"})
+	tl.init(kvkeys.Keys("n"))
 	tl.last = map[driver.ShardID]driver.Seq{"s": 3}
 	put := func(rev Rev, shard driver.ShardID, last driver.Seq, n int) Change {
 		return Change{Key: tl.keys.Chunk(shard, last), Value: encodeChunk(1, 1, make([][]byte, n)), Rev: rev}
@@ -158,7 +159,7 @@ func TestTailResetsOnGap(t *testing.T) {
 func TestTailIsBounded(t *testing.T) {
 	t.Parallel()
 	var tl tail
-	tl.init(Keys{"n"})
+	tl.init(kvkeys.Keys("n"))
 	tl.last = map[driver.ShardID]driver.Seq{}
 	payload := [][]byte{make([]byte, 1<<20)}
 	for i := driver.Seq(1); i <= 40; i++ {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // Options says how a backend presents a Store.
@@ -54,7 +55,7 @@ func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	keys, err := NewKeys(o.Namespace)
+	keys, err := kvkeys.New(o.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -84,14 +85,14 @@ func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	return b, nil
 }
 
-func openIdentity(ctx context.Context, s Store, keys Keys, create bool) (identity, Rev, error) {
+func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (identity, Rev, error) {
 	id, rev, err := readIdentity(ctx, s, keys)
 	if err != nil || rev != 0 {
 		return id, rev, err
 	}
 	if !create {
 		return identity{}, 0, fmt.Errorf("tenure: namespace %q has no identity record: to begin it, open it once with Create; if it was in use before: %w",
-			keys.ns, driver.ErrStoreChanged)
+			keys, driver.ErrStoreChanged)
 	}
 	value, err := encodeJSON(identity{Format: jsonFormat, ID: rand.Text()})
 	if err != nil {
@@ -103,20 +104,20 @@ func openIdentity(ctx context.Context, s Store, keys Keys, create bool) (identit
 		Ops: []Op{{Key: keys.Identity(), Value: value}},
 	}}})
 	if err != nil {
-		return identity{}, 0, fmt.Errorf("tenure: creating namespace %q: %w", keys.ns, err)
+		return identity{}, 0, fmt.Errorf("tenure: creating namespace %q: %w", keys, err)
 	}
 	id, rev, err = readIdentity(ctx, s, keys)
 	if err == nil && rev == 0 {
-		err = fmt.Errorf("tenure: namespace %q: the identity record just written is not there", keys.ns)
+		err = fmt.Errorf("tenure: namespace %q: the identity record just written is not there", keys)
 	}
 	return id, rev, err
 }
 
 // readIdentity returns revision 0 if there is no identity record.
-func readIdentity(ctx context.Context, s Store, keys Keys) (identity, Rev, error) {
+func readIdentity(ctx context.Context, s Store, keys kvkeys.Keys) (identity, Rev, error) {
 	page, err := s.Get(ctx, keys.Identity())
 	if err != nil {
-		return identity{}, 0, fmt.Errorf("tenure: reading the identity of namespace %q: %w", keys.ns, err)
+		return identity{}, 0, fmt.Errorf("tenure: reading the identity of namespace %q: %w", keys, err)
 	}
 	p := page.Pairs[0]
 	if p.Rev == 0 {
@@ -132,7 +133,7 @@ func readIdentity(ctx context.Context, s Store, keys Keys) (identity, Rev, error
 // answer ErrStoreChanged from then on, and have to be opened again. A floor that
 // is already higher stays. It is safe to repeat.
 func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Token) error {
-	keys, err := NewKeys(namespace)
+	keys, err := kvkeys.New(namespace)
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,14 @@ import (
 	"sync"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // probe proves on a scratch key that the store honours its conditions (rule P1):
 // of two conflicting writes one is applied, a stale compare and a false absence
 // are refused, revisions grow, a guard holds, and a read sees the last write.
-func probe(ctx context.Context, s Store, keys Keys) (err error) {
-	key := keys.probe(rand.Text())
+func probe(ctx context.Context, s Store, keys kvkeys.Keys) (err error) {
+	key := keys.Probe(rand.Text())
 	guarded := key + "/guarded"
 	created, err := probeWrite(ctx, s, key, Absent, "1")
 	if err != nil {

@@ -104,7 +104,7 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 // to another one, at most limit. After an error they are those before the bad record.
 func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through driver.Seq, limit int) (all []driver.Entry, err error) {
 	for _, p := range records {
-		_, last, ok := b.keys.splitChunk(p.Key)
+		_, last, ok := b.keys.SplitChunk(p.Key)
 		if !ok {
 			continue
 		}

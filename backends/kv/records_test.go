@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv/internal/record"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 func TestShardRecordRoundTrip(t *testing.T) {
@@ -179,14 +180,14 @@ func FuzzJSONRecords(f *testing.F) {
 }
 
 func FuzzCursorAndKey(f *testing.F) {
-	b := &Backend{instance: "I", keys: Keys{"n/s"}}
+	b := &Backend{instance: "I", keys: kvkeys.Keys("n/s")}
 	f.Add(string(b.cursor(12)))
 	f.Add(b.keys.Chunk("s", 12))
 	f.Fuzz(func(t *testing.T, s string) {
 		if seq, ok := b.position(driver.Cursor(s)); ok && seq < 0 {
 			t.Fatalf("cursor %q is position %d", s, seq)
 		}
-		if shard, last, ok := b.keys.splitChunk(s); ok {
+		if shard, last, ok := b.keys.SplitChunk(s); ok {
 			if again := b.keys.Chunk(shard, last); !strings.EqualFold(again, s) {
 				t.Fatalf("%q is taken for %q", s, again)
 			}
@@ -207,11 +208,11 @@ func TestNodeRecordRemembersTheLast(t *testing.T) {
 
 func TestKeysDoNotOverlap(t *testing.T) {
 	t.Parallel()
-	a, err := NewKeys("a")
+	a, err := kvkeys.New("a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ab, err := NewKeys("a/b")
+	ab, err := kvkeys.New("a/b")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func TestKeysDoNotOverlap(t *testing.T) {
 	if bytes.Compare([]byte(a.Chunk("1", 9)), []byte(a.Chunk("1", 16))) >= 0 {
 		t.Errorf("chunk keys are not in the order of their numbers")
 	}
-	if _, err := NewKeys("a//b"); !errors.Is(err, driver.ErrInvalid) {
+	if _, err := kvkeys.New("a//b"); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("namespace a//b: %v; want ErrInvalid", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // Bounds of what is kept for readers of TailLog. A reader that falls further
@@ -21,7 +22,7 @@ const (
 // tail keeps the latest commits' entries of all shards, in the store's order,
 // from the first TailLog on.
 type tail struct {
-	keys Keys
+	keys kvkeys.Keys
 
 	mu      sync.Mutex
 	opening chan struct{} // holds one token: who has it may open the tail
@@ -42,7 +43,7 @@ type tailChunk struct {
 	bytes int
 }
 
-func (t *tail) init(keys Keys) {
+func (t *tail) init(keys kvkeys.Keys) {
 	t.keys = keys
 	t.opening = make(chan struct{}, 1)
 }
@@ -212,7 +213,7 @@ func (t *tail) follow(rev Rev, changes []Change) {
 		if c.Rev <= t.rev {
 			continue
 		}
-		shard, last, ok := t.keys.splitChunk(c.Key)
+		shard, last, ok := t.keys.SplitChunk(c.Key)
 		if !ok || last <= t.last[shard] {
 			continue
 		}

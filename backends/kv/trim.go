@@ -85,7 +85,7 @@ func (b *Backend) collectFrom(ctx context.Context, shard driver.ShardID, from st
 	}
 	txns := make([]Txn, 0, len(page.Pairs))
 	for _, p := range page.Pairs {
-		_, last, ok := b.keys.splitChunk(p.Key)
+		_, last, ok := b.keys.SplitChunk(p.Key)
 		if ok && last >= head.Oldest {
 			break
 		}

@@ -37,11 +37,7 @@ func openChangeLogs(ctx context.Context, s *memory.Store, namespace string, o *m
 	if o.Link != nil {
 		c = o.Link.Wrap(c)
 	}
-	keys, err := kv.NewKeys(namespace)
-	if err != nil {
-		return nil, err
-	}
-	c = changelog.New(watchless.New(c), keys, changelog.Options{})
+	c = changelog.New(watchless.New(c), namespace, changelog.Options{})
 	b, err := kv.Open(ctx, c, kv.Options{
 		Backend: "changelog", Namespace: namespace, Create: !o.NoCreate, Pipeline: 4,
 		Limits: driver.Limits{BatchItems: 60, WriteOps: 256, WriteBytes: 1 << 20, MinTTL: 10 * time.Millisecond},
@@ -96,11 +92,7 @@ func (o opener) conformanceStore() *conformance.Store {
 			return nil
 		},
 		Tamper: func(_ context.Context, what conformance.Tampering, name string) error {
-			keys, err := kv.NewKeys(namespace)
-			if err != nil {
-				return err
-			}
-			return tamper(store, keys, what, name)
+			return tamper(store, namespace, what, name)
 		},
 		Wipe: func(context.Context) error {
 			store.Wipe()
@@ -120,21 +112,21 @@ func (o opener) conformanceStore() *conformance.Store {
 	}
 }
 
-func tamper(store *memory.Store, keys kv.Keys, what conformance.Tampering, name string) error {
-	if key, value, ok := kvwire.Damage(keys, what, name, 1<<20); ok {
+func tamper(store *memory.Store, namespace string, what conformance.Tampering, name string) error {
+	key, value, ok := kvwire.Damage(namespace, what, name, 1<<20)
+	if ok {
 		store.Tamper(key, []byte(value))
 		return nil
 	}
-	shard := keys.Shard(driver.ShardID(name))
 	switch what {
 	case conformance.RewriteShard:
-		value, ok := store.Record(shard)
+		value, ok := store.Record(key)
 		if !ok {
-			return fmt.Errorf("there is no record %q", shard)
+			return fmt.Errorf("there is no record %q", key)
 		}
-		store.Tamper(shard, value)
+		store.Tamper(key, value)
 	case conformance.RemoveShard:
-		store.Tamper(shard, nil)
+		store.Tamper(key, nil)
 	default:
 		return errors.ErrUnsupported
 	}

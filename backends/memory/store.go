@@ -131,7 +131,7 @@ func (s *Store) breakWatches() {
 }
 
 // Tamper writes a record without any condition, as somebody with another tool
-// would; a nil value deletes it. The keys of a namespace are those of kv.Keys.
+// would; a nil value deletes it. The keys of a namespace are those of kvkeys.Keys.
 func (s *Store) Tamper(key string, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

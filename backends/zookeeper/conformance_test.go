@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
@@ -158,7 +159,7 @@ func asItIs[T any](v T) T { return v }
 func (s *suiteStore) conformance(
 	t testing.TB, network func(testing.TB) (string, *conformance.Wire),
 ) *conformance.Store {
-	keys, err := kv.NewKeys(s.namespace)
+	keys, err := kvkeys.New(s.namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,13 +297,13 @@ func (s *suiteStore) makeAgain(all []copied) error {
 	return nil
 }
 
-func (s *suiteStore) tamper(keys kv.Keys, what conformance.Tampering, name string) error {
+func (s *suiteStore) tamper(keys kvkeys.Keys, what conformance.Tampering, name string) error {
 	p := paths{s.options.Root}
 	set := func(node, value string) error {
 		_, err := s.admin.Set(node, []byte(value), -1)
 		return err
 	}
-	if key, value, ok := kvwire.Damage(keys, what, name, 1<<20-1<<10); ok {
+	if key, value, ok := kvwire.Damage(string(keys), what, name, 1<<20-1<<10); ok {
 		_, node, err := p.node(key)
 		if err != nil {
 			return err

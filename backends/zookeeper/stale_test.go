@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
@@ -32,7 +33,7 @@ func TestReadsNeedMajority(t *testing.T) {
 // A session's requests are answered in their order: each read has its own connection,
 // and so has the control.
 func readsNeedMajority(t *testing.T, server *servers.Server, members []*servers.Server) {
-	keys, err := kv.NewKeys(t.Name())
+	keys, err := kvkeys.New(t.Name())
 	if err != nil {
 		t.Fatal(err)
 	}

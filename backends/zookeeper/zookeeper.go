@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // Name is the backend's name in Info and of its Opener.
@@ -41,11 +42,11 @@ func open(ctx context.Context, servers []string, namespace string, o *Options,
 	if err != nil {
 		return nil, err
 	}
-	keys, err := kv.NewKeys(namespace)
+	keys, err := kvkeys.New(namespace)
 	if err != nil {
 		return nil, joined(err, s.Close())
 	}
-	over := whole(changelog.New(below(s), keys, changelog.Options{Parallel: pipeline, ReadKeys: 512}))
+	over := whole(changelog.New(below(s), namespace, changelog.Options{Parallel: pipeline, ReadKeys: 512}))
 	ko := limits(opts.Root)
 	ko.Backend, ko.Namespace, ko.Create = Name, namespace, opts.Create
 	b, err := kv.Open(ctx, over, ko)
@@ -181,11 +182,7 @@ func RaiseFloor(ctx context.Context, servers []string, namespace string, above d
 	if err != nil {
 		return err
 	}
-	keys, err := kv.NewKeys(namespace)
-	if err != nil {
-		return joined(err, s.Close())
-	}
-	over := changelog.New(s, keys, changelog.Options{})
+	over := changelog.New(s, namespace, changelog.Options{})
 	return joined(kv.RaiseFloor(ctx, over, namespace, above), over.Close())
 }
 
@@ -197,7 +194,7 @@ func RaiseFloor(ctx context.Context, servers []string, namespace string, above d
 // *driver.FencedError. The operations hold for this lease and this opening, and may
 // be kept as long.
 func (b *Backend) GuardOps(ctx context.Context, fence driver.Fence) ([]any, error) {
-	cond, err := b.Guard(ctx, fence)
+	cond, err := kv.Guard(ctx, b.Backend, fence)
 	if err != nil {
 		return nil, err
 	}

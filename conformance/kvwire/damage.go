@@ -4,15 +4,16 @@ import (
 	"crypto/rand"
 	"strings"
 
-	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Damage is the key that a tampering writes, and the bytes, other ones each time; ok is false for a kind that
-// is no write of other bytes. most is about how many bytes the store takes.
-func Damage(keys kv.Keys, what conformance.Tampering, name string, most int) (key, value string, ok bool) {
-	shard := driver.ShardID(name)
+// Damage is the key of the record that a tampering is for, and the bytes to write there,
+// other ones each time; ok is false for a kind that writes no other bytes. most is about
+// how many bytes the store takes.
+func Damage(namespace string, what conformance.Tampering, name string, most int) (key, value string, ok bool) {
+	keys, shard := kvkeys.Keys(namespace), driver.ShardID(name)
 	switch what {
 	case conformance.CorruptShard:
 		return keys.Shard(shard), "\xff\x00 held" + rand.Text(), true
@@ -29,5 +30,5 @@ func Damage(keys kv.Keys, what conformance.Tampering, name string, most int) (ke
 	case conformance.CorruptBeat:
 		return keys.Beat(driver.SessionID(name)), "\xff" + rand.Text(), true
 	}
-	return "", "", false
+	return keys.Shard(shard), "", false
 }

@@ -37,19 +37,27 @@ var rows = []row{
 	{pkg: "config", allow: []string{"core", "core/driver", "go.yaml.in/yaml/v4"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "sharding", "follower", "go.uber.org/fx/..."}},
 
-	{pkg: "backends/kv", allow: []string{"core/driver", "backends/kv/internal/record"}},
+	{pkg: "backends/kv", allow: []string{"core/driver", "backends/kv/internal/record", "internal/kvkeys"}},
 	{pkg: "backends/kv/internal/record", allow: []string{"core/driver"}},
-	{pkg: "backends/kv/changelog", allow: []string{"core/driver", "backends/kv", "backends/kv/internal/record"}},
+	{pkg: "backends/kv/changelog", allow: []string{
+		"core/driver", "backends/kv", "backends/kv/internal/record", "internal/kvkeys",
+	}},
 	{pkg: "backends/internal/watchless", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog"}},
 	{pkg: "backends/kv/route"},
 	{pkg: "backends/kv/kvfault", allow: []string{"core/driver", "backends/kv"}},
 	// The memory store is for tests, so it offers the faults too; no other may.
 	{pkg: "backends/memory", allow: []string{"core/driver", "backends/kv", "backends/kv/kvfault"}},
-	{pkg: "backends/etcd", allow: append([]string{"core/driver", "backends/kv", "backends/kv/route"}, etcdClient...)},
-	{pkg: "backends/consul", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route",
-		"github.com/hashicorp/consul/api"}},
-	{pkg: "backends/zookeeper", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog",
-		"backends/kv/route", "github.com/go-zookeeper/zk"}},
+	{pkg: "backends/etcd", allow: append([]string{
+		"core/driver", "backends/kv", "backends/kv/route", "internal/kvkeys",
+	}, etcdClient...)},
+	{pkg: "backends/consul", allow: []string{
+		"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route",
+		"github.com/hashicorp/consul/api", "internal/kvkeys",
+	}},
+	{pkg: "backends/zookeeper", allow: []string{
+		"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route",
+		"github.com/go-zookeeper/zk", "internal/kvkeys",
+	}},
 	{pkg: "backends/sql", allow: []string{"core/driver", "internal/sqlschema"}},
 	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql"}},
 	{pkg: "backends/sql/sqlite", allow: append([]string{"modernc.org/sqlite/..."}, ofDialects...)},
@@ -61,8 +69,10 @@ var rows = []row{
 
 	{pkg: "fence", allow: []string{"core/driver"}},
 	// The details of a status are messages of a module beside grpc's.
-	{pkg: "fence/fencegrpc", allow: []string{"core/driver", "fence", "google.golang.org/grpc/...",
-		"google.golang.org/genproto/googleapis/rpc/errdetails"}},
+	{pkg: "fence/fencegrpc", allow: []string{
+		"core/driver", "fence", "google.golang.org/grpc/...",
+		"google.golang.org/genproto/googleapis/rpc/errdetails",
+	}},
 
 	{pkg: "conformance", allow: []string{"core/driver", "conformance/history"}},
 	{pkg: "conformance/history", allow: []string{"core/driver", "internal/intercept"}},
@@ -71,10 +81,13 @@ var rows = []row{
 		"core/driver", "conformance/history", "github.com/anishathalye/porcupine",
 	}},
 	{pkg: "conformance/faultproxy"},
-	{pkg: "conformance/system", allow: []string{"core", "core/driver", "core/fsm", "conformance/...",
-		"internal/harness", "internal/intercept"}},
+	{pkg: "conformance/system", allow: []string{
+		"core", "core/driver", "core/fsm", "conformance/...", "internal/harness", "internal/intercept",
+	}},
 	{pkg: "conformance/garbage", allow: []string{"conformance", "core", "core/driver"}},
-	{pkg: "conformance/kvwire", allow: []string{"backends/kv", "backends/kv/kvfault", "conformance", "core/driver"}},
+	{pkg: "conformance/kvwire", allow: []string{
+		"backends/kv", "backends/kv/kvfault", "conformance", "core/driver", "internal/kvkeys",
+	}},
 	{pkg: "conformance/live", allow: []string{anything}},
 
 	// Core has everything that users need: a demonstration or example that has to
@@ -89,7 +102,10 @@ var rows = []row{
 	{pkg: "internal/intercept", allow: []string{"core/driver"}},
 	{pkg: "internal/mutate"},
 	{pkg: "internal/examplebackend", allow: []string{"core/driver", "backends/kv"}},
-	{pkg: "internal/outage", allow: []string{"core", "core/driver", "conformance/faultproxy", "internal/servers", "conformance/system"}},
+	{pkg: "internal/kvkeys", allow: []string{"core/driver"}},
+	{pkg: "internal/outage", allow: []string{
+		"core", "core/driver", "conformance/faultproxy", "internal/servers", "conformance/system",
+	}},
 	{pkg: "internal/servers"},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
 	{pkg: "internal/simulation", allow: []string{"core", "core/driver", "core/fsm", "follower", "sharding"}},

@@ -134,15 +134,11 @@ func (h *harness) behind(ctx context.Context, f func(*client) error) error {
 }
 
 func tamper(c *client, what conformance.Tampering, name string) error {
-	keys, err := kv.NewKeys(harnessNamespace)
-	if err != nil {
-		return err
-	}
-	r := record{Key: keys.Shard(driver.ShardID(name))}
-	key, value, damage := kvwire.Damage(keys, what, name, 1<<20)
+	key, value, damage := kvwire.Damage(harnessNamespace, what, name, 1<<20)
+	r := record{Key: key}
 	switch {
 	case damage:
-		r = record{Key: key, Value: []byte(value)}
+		r.Value = []byte(value)
 	case what == conformance.RewriteShard:
 		p, ok := c.journal.table.records[r.Key]
 		if !ok {

@@ -22,7 +22,7 @@ func BenchmarkClaims10000(b *testing.B) {
 		open := func(b *testing.B, s *memory.Store) *kv.Backend {
 			c := s.Client()
 			if through == "changelog" {
-				c = changelog.New(watchless.New(c), keys, changelog.Options{})
+				c = changelog.New(watchless.New(c), "test", changelog.Options{})
 			}
 			k, err := kv.Open(b.Context(), c, kv.Options{
 				Backend: "test", Namespace: "test", Create: true, Pipeline: 4,

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // meter counts a process's calls to a store without a watch, and the bytes of the
@@ -107,7 +108,7 @@ type process struct {
 	b     *kv.Backend
 }
 
-var keys, _ = kv.NewKeys("test")
+var keys, _ = kvkeys.New("test")
 
 func on(t *testing.T, s *memory.Store, o changelog.Options, with ...func(*meter)) *process {
 	t.Helper()
@@ -116,7 +117,7 @@ func on(t *testing.T, s *memory.Store, o changelog.Options, with ...func(*meter)
 	for _, w := range with {
 		w(f.meter)
 	}
-	b, err := kv.Open(f.ctx, changelog.New(f.meter, keys, o), kv.Options{
+	b, err := kv.Open(f.ctx, changelog.New(f.meter, string(keys), o), kv.Options{
 		Backend: "test", Namespace: "test", Create: true, Pipeline: 4,
 		Limits: driver.Limits{BatchItems: 60, WriteOps: 100, WriteBytes: 1 << 20},
 	})
@@ -889,7 +890,7 @@ func TestChangeLogsInUse(t *testing.T) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := changelog.New(watchless.New(memory.New().Client()), keys, changelog.Options{})
+		s := changelog.New(watchless.New(memory.New().Client()), string(keys), changelog.Options{})
 		none := func(kv.Rev, []kv.Change) error { return nil }
 		for _, prefixes := range [][]string{{keys.State(), keys.Logs()}, {keys.State(), keys.Beats()}} {
 			want(t, fmt.Sprintf("a watch of %q", prefixes), s.Watch(t.Context(), prefixes, 0, none),

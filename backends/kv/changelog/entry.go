@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/internal/record"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // kind is the kind of records whose changes a change log has. Each kind has its own
@@ -26,7 +27,7 @@ const (
 func (k kind) prefix() string { return [kinds]string{"state-", "log-"}[k] }
 
 // kindOf is the kind of the change log under a key, and its name.
-func kindOf(keys kv.Keys, key string) (k kind, name string, ok bool) {
+func kindOf(keys kvkeys.Keys, key string) (k kind, name string, ok bool) {
 	name, ok = strings.CutPrefix(key, keys.ChangeLogs())
 	if !ok {
 		return 0, "", false
@@ -50,7 +51,7 @@ func kindOf(keys kv.Keys, key string) (k kind, name string, ok bool) {
 
 // changed names the records that a batch may change, by kind. Chunks that are deleted
 // need no entry: the head showed it first.
-func changed(keys kv.Keys, b *kv.Batch) (names [kinds][]string) {
+func changed(keys kvkeys.Keys, b *kv.Batch) (names [kinds][]string) {
 	for i := range b.Txns {
 		for _, op := range b.Txns[i].Ops {
 			if name, ok := strings.CutPrefix(op.Key, keys.State()); ok {
@@ -64,7 +65,7 @@ func changed(keys kv.Keys, b *kv.Batch) (names [kinds][]string) {
 }
 
 // chunkName is the name of the chunk under a key, if it is one.
-func chunkName(keys kv.Keys, key string) (name string, ok bool) {
+func chunkName(keys kvkeys.Keys, key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, keys.Logs())
 	if !ok {
 		return "", false
@@ -77,7 +78,7 @@ func chunkName(keys kv.Keys, key string) (name string, ok bool) {
 }
 
 // keyOf is the key of the record that an entry names, if it names one.
-func keyOf(keys kv.Keys, k kind, name string) (key string, ok bool) {
+func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 	first, rest, ok := strings.Cut(name, "/")
 	if !ok {
 		return "", false
@@ -112,7 +113,7 @@ func (k kind) group(name string) (string, int) {
 // so that a reader need not read it: a short chunk, or a shard's record and the head
 // behind it. Only a batch of one transaction has one: of others a part may be refused,
 // and the change log is written none the less. Empty for none.
-func inlineValue(keys kv.Keys, k kind, b *kv.Batch) (text string) {
+func inlineValue(keys kvkeys.Keys, k kind, b *kv.Batch) (text string) {
 	if len(b.Txns) != 1 {
 		return ""
 	}
@@ -145,7 +146,7 @@ type changedKey struct {
 }
 
 // change is the change that the inline value is, if there is one that makes sense.
-func (c changedKey) change(keys kv.Keys) (kv.Change, bool) {
+func (c changedKey) change(keys kvkeys.Keys) (kv.Change, bool) {
 	change := kv.Change{Key: c.key, Rev: c.rev}
 	if c.inline == "" {
 		return change, false
@@ -174,7 +175,7 @@ func unescape(text string) []byte { return []byte(strings.ReplaceAll(text, ";", 
 
 // withoutHeads takes the heads off the shards' records, which are stored without them.
 // Of a single transaction it also returns the head.
-func withoutHeads(keys kv.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Compare) {
+func withoutHeads(keys kvkeys.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Compare) {
 	stored = txns
 	for i := range txns {
 		for n, op := range txns[i].Ops {

@@ -117,7 +117,7 @@ func mutantHarness(bug string) conformance.Harness {
 	return conformance.Harness{Name: "changelog", New: func(conformance.T) *conformance.Store {
 		store, readers := memory.New(), new(readers)
 		open := func(ctx context.Context) (driver.Backend, error) {
-			s := changelog.New(&mutant{watchless.New(store.Client()), bug, readers}, keys, changelog.Options{})
+			s := changelog.New(&mutant{watchless.New(store.Client()), bug, readers}, string(keys), changelog.Options{})
 			b, err := kv.Open(ctx, s, kv.Options{
 				Backend: "changelog", Namespace: "test", Create: true,
 				Limits: driver.Limits{BatchItems: 60, WriteOps: 256, WriteBytes: 1 << 20,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // maxChanged is how many changed keys an observer remembers. A watch that is further
@@ -17,7 +18,7 @@ const maxChanged = 1024
 // safe for concurrent use.
 type observer struct {
 	kind  kind
-	keys  kv.Keys
+	keys  kvkeys.Keys
 	begun bool // a page was read
 	logs  map[string]position
 
@@ -41,7 +42,7 @@ type position struct {
 	removed int64     // the number of writes in its tombstone, 0 without one
 }
 
-func (o *observer) init(keys kv.Keys, k kind) {
+func (o *observer) init(keys kvkeys.Keys, k kind) {
 	o.keys, o.kind = keys, k
 	o.logs = make(map[string]position)
 	o.changed = make(map[string]*list.Element)

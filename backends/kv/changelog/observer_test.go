@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-func keysOf(t *testing.T) kv.Keys {
+func keysOf(t *testing.T) kvkeys.Keys {
 	t.Helper()
-	keys, err := kv.NewKeys("n")
+	keys, err := kvkeys.New("n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func keysOf(t *testing.T) kv.Keys {
 type world struct {
 	rng   *rand.Rand
 	kind  kind
-	keys  kv.Keys
+	keys  kvkeys.Keys
 	rev   kv.Rev
 	now   time.Time
 	named int

@@ -12,17 +12,19 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
 // New makes a Store a kv.Store for the namespace of keys: it keeps change logs, and
 // serves Watch from them. The kv.Store owns s.
 //
-// Its Watch is of prefixes that are all below Keys.State, all below Keys.Logs, or all
+// Its Watch is of prefixes that are below Keys.State of internal/kvkeys, below Keys.Logs, or all
 // elsewhere, such as heartbeats, which are followed as they are; others are refused
 // with errors.ErrUnsupported. It answers a reader that missed entries with
 // kv.ErrCompacted: soon after a change of hundreds of records, as rarely as a read in
 // full takes long.
-func New(s Store, keys kv.Keys, o Options) kv.Store {
+func New(s Store, namespace string, o Options) kv.Store {
+	keys := kvkeys.Keys(namespace)
 	l := &store{
 		below: s, keys: keys,
 		readKeys:  cmp.Or(o.ReadKeys, 64),
@@ -40,7 +42,7 @@ func New(s Store, keys kv.Keys, o Options) kv.Store {
 // store is a kv.Store over a Store.
 type store struct {
 	below     Store
-	keys      kv.Keys
+	keys      kvkeys.Keys
 	readKeys  int
 	retention time.Duration
 	writers   [kinds]writers
