@@ -36,6 +36,9 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	case fsm.EffEvict:
 		in.Kind, kind, items = fsm.InEvicted, CallEvict, len(eff.Suspects)
 		in.Evictions, in.Err = s.Evict(ctx, eff.Suspects)
+	case fsm.EffUpdate:
+		in.Kind, kind = fsm.InUpdated, CallUpdate
+		in.Err = s.Update(ctx, eff.State)
 	case fsm.EffRead:
 		in.Kind, kind = fsm.InRead, CallRead
 		_, in.Err = e.b.Get(ctx, driver.PingShard, "0")

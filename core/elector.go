@@ -52,7 +52,8 @@ type Elector struct {
 	armed     fsm.Instant // when the timer fires
 	contended map[ShardID]Handler
 	runs      map[ShardID]*run
-	changed   signal // runs, or the phase
+	changed   signal          // runs, stored, or the phase
+	stored    driver.UpdateNo // what Machine.Updated said last
 	sessions  map[SessionID]driver.Session
 	trust     *trust
 	halted    error
@@ -312,6 +313,57 @@ func (e *Elector) Prefer(prefs ...Preference) error {
 		e.feed(in)
 	}
 	return nil
+}
+
+// Update changes what this member tells the others about itself: change gets the present
+// state, which was Options' at first, and is not to call the Elector. Update waits until
+// the store has the new state, from where the others see it in their views; ctx bounds the
+// wait only. What changes while there is no session goes with the next join.
+//
+// Priority counts in the order of claims (C9) from now on. Weight, Meta and Draining are
+// for those who assign shards, such as package sharding. The error is ctx's, or matches
+// ErrInvalid for a state outside the limits, which changes nothing, or ErrStopped after
+// Run's end.
+func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.phase == stopped {
+		return fmt.Errorf("tenure: %w: nothing can be updated any more", ErrStopped)
+	}
+	before := e.m.State()
+	st := before
+	st.Meta = maps.Clone(before.Meta)
+	change(&st)
+	st.Meta, st.Update = maps.Clone(st.Meta), before.Update+1
+	if err := driver.CheckUpdate(st); err != nil {
+		return err
+	}
+	if st.Priority != before.Priority || st.Weight != before.Weight || st.Draining != before.Draining ||
+		!maps.Equal(st.Meta, before.Meta) {
+		e.queue = append(e.queue, fsm.Input{Kind: fsm.InUpdate, State: st})
+		e.drainQueue()
+	}
+	for number := e.m.State().Update; ; {
+		stored, _ := e.m.Updated()
+		switch {
+		case e.halted != nil:
+			return e.halted
+		case e.phase == stopped:
+			return fmt.Errorf("tenure: %w: it is not known whether the update was stored", ErrStopped)
+		case stored >= number:
+			return nil
+		}
+		w := e.changed.wait()
+		e.mu.Unlock()
+		select {
+		case <-w:
+			e.mu.Lock()
+		case <-ctx.Done():
+			e.mu.Lock()
+			_, err := e.m.Updated()
+			return errors.Join(fmt.Errorf("tenure: the update is not stored yet: %w", context.Cause(ctx)), err)
+		}
+	}
 }
 
 // Withdraw ends the contention for shards: their handlers are asked to stop, with

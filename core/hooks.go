@@ -68,7 +68,7 @@ const (
 	SessionHalted     SessionEventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
 	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease has a new token (I2)
 	SessionStoreLost  SessionEventKind = "store lost writes" // Err is a *LostError: one shard's, found after a failover
-	SessionCallFailed SessionEventKind = "call failed"       // Err of a claim, transfer, release or eviction
+	SessionCallFailed SessionEventKind = "call failed"       // Err of a claim, transfer, release, eviction or update
 )
 
 // SessionEvent is something that happened to this process's own session.
@@ -84,6 +84,7 @@ type PeerEventKind string
 // What happens to other members.
 const (
 	PeerJoined  PeerEventKind = "joined"
+	PeerUpdated PeerEventKind = "updated" // it tells something else about itself: see Elector.Update
 	PeerGone    PeerEventKind = "gone"    // left, or was evicted by somebody
 	PeerSilent  PeerEventKind = "silent"  // for its TTL, as seen from here
 	PeerEvicted PeerEventKind = "evicted" // by this process
@@ -106,6 +107,7 @@ const (
 	CallTransfer CallKind = "transfer"
 	CallRelease  CallKind = "release"
 	CallEvict    CallKind = "evict"
+	CallUpdate   CallKind = "update"
 	CallRead     CallKind = "read" // a small one, after a lapse: heartbeats wait for its answer
 	CallClose    CallKind = "close"
 	CallCommit   CallKind = "commit"
@@ -147,6 +149,8 @@ func peerEvent(e fsm.Event) (PeerEventKind, bool) {
 	switch e {
 	case fsm.EventPeerJoined:
 		return PeerJoined, true
+	case fsm.EventPeerUpdated:
+		return PeerUpdated, true
 	case fsm.EventPeerGone:
 		return PeerGone, true
 	case fsm.EventPeerSilent:

@@ -22,6 +22,8 @@ type Options struct {
 	// Node is the label of the machine or replica. Default: the host name, with
 	// what the grammar of names does not allow replaced by "-".
 	Node string
+	// Priority, Weight and Meta are what the member starts with: see Elector.Update.
+	//
 	// Priority: members with a higher one claim first. Default 0.
 	Priority int32
 	// Weight is the capacity that assigners go by, relative to the others'. 0

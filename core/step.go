@@ -33,6 +33,10 @@ func (e *Elector) drainQueue() {
 			// this member: then nothing else would end it, unless it reads in full.
 			e.observing()
 		}
+		if n, _ := e.m.Updated(); n != e.stored {
+			e.stored = n
+			e.changed.wake()
+		}
 		if changesView(&in, effects) {
 			e.snap.bump()
 		}
@@ -88,7 +92,7 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 		if v := in.View; v != nil && (len(v.Members) > 0 || len(v.Gone) > 0 || len(v.Shards) > 0) {
 			return true
 		}
-	case fsm.InAcquired, fsm.InTransferred, fsm.InReleased, fsm.InFenced, fsm.InDrained:
+	case fsm.InAcquired, fsm.InTransferred, fsm.InReleased, fsm.InFenced, fsm.InDrained, fsm.InUpdate:
 		return true
 	}
 	for i := range effects {
@@ -109,7 +113,7 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 // do carries out one effect. e.mu is held.
 func (e *Elector) do(eff *fsm.Effect) {
 	switch eff.Kind {
-	case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffRead,
+	case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffUpdate, fsm.EffRead,
 		fsm.EffClose:
 		c := *eff
 		s := e.sessions[c.Session]

@@ -49,6 +49,7 @@ type tap struct {
 	commit func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
 	around func(kind CallKind, do func())                 // of joins, heartbeats and claims; may keep the reply back
 	beat   func() error                                   // of each heartbeat before it is sent
+	update func(send func() error) error                  // answers updates
 	closes int                                            // so many of a session are refused
 	look   func(q driver.ObserveQuery) error              // of each Observe before it is sent
 	misses bool                                           // changes of members and shards do not reach the watch
@@ -171,6 +172,24 @@ func (s *tapSession) Beat(ctx context.Context) (err error) {
 func (s *tapSession) Acquire(ctx context.Context, claims []driver.Claim) (res []driver.AcquireResult, err error) {
 	s.t.call(CallAcquire, func() { res, err = s.Session.Acquire(ctx, claims) })
 	return res, err
+}
+
+func (s *tapSession) Update(ctx context.Context, st MemberState) (err error) {
+	s.t.mu.Lock()
+	f := s.t.update
+	s.t.mu.Unlock()
+	send := func() error { return s.Session.Update(ctx, st) }
+	if f != nil {
+		return f(send)
+	}
+	return send()
+}
+
+// onUpdate has f answer every update; nil has the store do it.
+func (t *tap) onUpdate(f func(send func() error) error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.update = f
 }
 
 func (s *tapSession) Commit(ctx context.Context, w []driver.Write) ([]driver.CommitResult, error) {

@@ -80,6 +80,7 @@ type Member struct {
 	TTL      string            `json:"ttl"`
 	Priority int32             `json:"priority"`
 	Weight   int32             `json:"weight"`
+	Draining bool              `json:"draining,omitempty"`
 	Silent   bool              `json:"silent,omitempty"` // no heartbeat was seen for its TTL
 	Meta     map[string]string `json:"meta,omitempty"`
 }
@@ -300,7 +301,7 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 		}
 		out.Members = append(out.Members, Member{
 			Node: m.Node, Session: string(m.Session), TTL: m.TTL.String(), Priority: m.Priority, Weight: m.Weight, Meta: m.Meta,
-			Silent: slices.Contains(v.Silent, m.Session),
+			Draining: m.Draining, Silent: slices.Contains(v.Silent, m.Session),
 		})
 	}
 	out.Unowned, out.Reserved = h.count(v)

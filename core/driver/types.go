@@ -93,8 +93,8 @@ type MemberState struct {
 	Priority int32             `json:"priority"`           // higher claims first
 	Weight   int32             `json:"weight"`             // capacity; relative, at least 0
 	Meta     map[string]string `json:"meta,omitempty"`     // small, such as an address
-	Draining bool              `json:"draining,omitempty"` // it is to be given no work, and gives back what it has
-	// Update numbers the updates of one session; it is 0 as the session joined.
+	Draining bool              `json:"draining,omitempty"` // for those who assign work: it is to have none
+	// Update numbers the states of one session. A session may join with any.
 	Update UpdateNo `json:"update,omitempty"`
 }
 

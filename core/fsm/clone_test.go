@@ -151,11 +151,18 @@ func (m *Machine) fingerprint(d *digest) {
 		d.instant(m.okSentAt)
 		d.int(int64(m.slow))
 		d.instant(m.resyncAt)
+		d.int(int64(m.cfg.Member.Update))
+		d.int(int64(m.stored))
+		if m.mayUpdate() {
+			d.instant(max(m.updateAt, m.now))
+			d.int(int64(m.updates))
+		}
 	}
 	d.bool(m.viewed)
 	for _, p := range m.peers {
 		d.str(string(p.member.Session))
 		d.rev(int64(p.version))
+		d.int(int64(p.member.Update))
 		d.instant(p.changed)
 		d.instant(p.seenAt)
 		d.bool(p.watched, p.silent, p.evicting, p.listed)
@@ -232,11 +239,11 @@ func TestCloneCoversEveryField(t *testing.T) {
 		of   any
 		want string
 	}{
-		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins closing until lapsed lapsedAt reads readAt heardAt answered beats beatAt beatSent beatErr deaf deafAt quietTo okSentAt slow viewed resyncAt peers alive watched minTTL wideTo shards index queue wants calls batch kept"},
+		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins closing until lapsed lapsedAt reads readAt heardAt answered beats beatAt beatSent beatErr deaf deafAt quietTo okSentAt slow stored updateAt updateErr updates viewed resyncAt peers alive watched minTTL wideTo shards index queue wants calls batch kept"},
 		{shard{}, "name owner due notBefore own heirs slot tries returns flight want waiting burnt"},
 		{own{}, "lease cause fence grantedAt endedAt drainBy to sentTo yield head headToken"},
 		{peer{}, "member hash version changed seenAt watched silent evictAt evicting listed"},
-		{call{}, "id failed shards tokens suspects"},
+		{call{}, "id failed shards tokens suspects number"},
 		{beat{}, "call sentAt other"},
 	} {
 		typ := reflect.TypeOf(x.of)

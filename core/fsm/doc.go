@@ -70,12 +70,16 @@
 //     new token first.
 //   - C8: trust and budgets that ran out end before the input is looked at.
 //   - C9: candidates claim, and evict, in an order that all of them can work out:
-//     assignment, priority, rendezvous.
+//     assignment, priority as their records have it, rendezvous.
 //   - C10: a late heartbeat counts for what it is worth. Up to 24 are outstanding: from
 //     the twelfth on they are a twelfth of the own TTL apart, however short the TTLs
 //     watched. Of those sent after a lapse, three are.
 //   - C11: a preempted or superseded holder notices by its view, at the latest by a
 //     resync. Until then exclusion of trust is given up, never the fence.
+//   - C12: what this process tells the others of itself last is what the store has of its
+//     session in the end: states have numbers, one call is under way at a time, repeated
+//     after a back-off until one succeeds, and a join brings the newest. What others tell
+//     counts as the newest of their records that was seen, and is no sign of life.
 //
 // What holds for all of them together:
 //

@@ -28,7 +28,7 @@ func (c *cosmos) fingerprint(d *digest) {
 		m := &s.members[i]
 		d.str(string(m.Session))
 		d.rev(int64(m.version))
-		d.rev(m.joined)
+		d.rev(m.rev)
 		d.instant(Instant(m.beatAt))
 	}
 	for _, l := range s.labels {

@@ -76,7 +76,8 @@ func (f *fuzzed) view() *driver.View {
 	}
 	v := &driver.View{Reset: f.pick(4) == 0}
 	for range f.pick(3) {
-		v.Members = append(v.Members, driver.Member{Session: f.session(), Node: "n", TTL: time.Duration(f.pick(3)) * 400 * time.Millisecond})
+		v.Members = append(v.Members, driver.Member{Session: f.session(), Node: "n", TTL: time.Duration(f.pick(3)) * 400 * time.Millisecond,
+			MemberState: driver.MemberState{Update: driver.UpdateNo(f.pick(4))}})
 	}
 	for range f.pick(3) {
 		v.Beats = append(v.Beats, driver.Beat{Session: f.session(), Version: driver.Version(f.pick(40))})
@@ -119,6 +120,8 @@ func (f *fuzzed) input() Input {
 		if len(f.calls) > 0 {
 			f.answer(&in, f.pick(len(f.calls)))
 		}
+	case 13:
+		in.Kind, in.State.Priority = InUpdate, int32(f.pick(3))
 	}
 	for range f.pick(4) {
 		in.Results = append(in.Results, driver.AcquireResult{Fence: f.fence(), Err: f.err()})
@@ -187,7 +190,7 @@ func (f *fuzzed) effect(e *Effect) {
 			f.t.Fatalf("extension of leases whose trust ended at %v, at %v", f.until, f.now)
 		}
 		f.until = e.Until
-	case EffJoin, EffBeat, EffAcquire, EffTransfer, EffRelease, EffEvict, EffRead, EffClose:
+	case EffJoin, EffBeat, EffAcquire, EffTransfer, EffRelease, EffEvict, EffUpdate, EffRead, EffClose:
 		if e.Timeout <= 0 || e.Session == "" {
 			f.t.Fatalf("call without a time-out or a session: %s", showEffect(e))
 		}

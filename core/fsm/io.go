@@ -24,8 +24,8 @@ func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
 // unless a zero is given a meaning; core.Options has the defaults and checks how
 // they relate.
 type Config struct {
-	// Member is what this process tells the others; its Session is filled in anew
-	// at each attempt to join, from NewSession.
+	// Member is what this process tells the others, until InUpdate; its Session is filled
+	// in anew at each attempt to join, from NewSession.
 	Member     driver.Member
 	NewSession func() driver.SessionID // an id never used before; C3
 
@@ -79,6 +79,7 @@ const (
 	InTransferred // Results, one per handover
 	InReleased
 	InEvicted // Evictions, one per suspect
+	InUpdated
 	InRead
 	InClosed
 	// InLeave: this process gives up its session for good. What is still held is
@@ -91,6 +92,9 @@ const (
 	// (C9), wanted here or not. Advice: a heir that does not live, or does not act,
 	// is passed over.
 	InPrefer
+	// InUpdate: this process tells the others State from now on. Its number is the
+	// machine's to give.
+	InUpdate
 )
 
 // Heirs are the sessions that claim a shard before all others, in this order.
@@ -112,6 +116,7 @@ type Input struct {
 	Err       error
 	Results   []driver.AcquireResult
 	Evictions []driver.EvictResult
+	State     driver.MemberState
 }
 
 // EffectKind says what an Effect asks for or reports.
@@ -127,6 +132,7 @@ const (
 	EffTransfer // Handovers
 	EffRelease  // Fences
 	EffEvict    // Suspects
+	EffUpdate   // State
 	// EffRead asks for one small linearizable read, of anything: that it is answered
 	// is all that counts (C6).
 	EffRead
@@ -163,6 +169,7 @@ type Effect struct {
 	Handovers []driver.Handover
 	Fences    []driver.Fence
 	Suspects  []driver.Suspect
+	State     driver.MemberState
 	Fence     driver.Fence
 	Owner     driver.Owner
 	Head      driver.Head
@@ -239,10 +246,11 @@ const (
 	EventRegained                     // trust is back; shards get new tokens
 	EventSessionLost                  // Session is gone
 	EventPeerJoined                   // Peer
+	EventPeerUpdated                  // Peer tells something else about itself
 	EventPeerGone                     // Peer left or was evicted by somebody
 	EventPeerSilent                   // Peer was silent for its TTL
 	EventPeerEvicted                  // this process evicted Peer
-	EventCallFailed                   // a claim, transfer, release or eviction: Err
+	EventCallFailed                   // a claim, transfer, release, eviction or update: Err
 	EventHalted                       // Err; nothing is granted any more
 	EventCloseFailed                  // Err; Session is left to be evicted
 )
@@ -250,7 +258,7 @@ const (
 var eventNames = [...]string{
 	EventJoined: "joined", EventJoinFailed: "join failed", EventBeatFailed: "heartbeat failed",
 	EventLapsed: "trust lapsed", EventRegained: "trust regained", EventSessionLost: "session lost",
-	EventPeerJoined: "peer joined", EventPeerGone: "peer gone", EventPeerSilent: "peer silent",
+	EventPeerJoined: "peer joined", EventPeerUpdated: "peer updated", EventPeerGone: "peer gone", EventPeerSilent: "peer silent",
 	EventPeerEvicted: "peer evicted", EventCallFailed: "call failed", EventHalted: "halted",
 	EventCloseFailed: "close failed",
 }

@@ -38,6 +38,7 @@ const (
 	transfer
 	release
 	evict
+	update
 	callKinds
 )
 
@@ -50,6 +51,7 @@ type call struct {
 	shards   []int32
 	tokens   []driver.Token // released, one per shard
 	suspects []driver.Suspect
+	number   driver.UpdateNo
 }
 
 // A beat is an outstanding heartbeat, or a read after a lapse.
@@ -93,6 +95,11 @@ type Machine struct {
 	quietTo  Instant // none is sent before
 	okSentAt Instant // the latest send instant among the successes; C5
 	slow     Instant // the longest time that a heartbeat took of late
+
+	stored    driver.UpdateNo // the newest state that the store has of this session
+	updateAt  Instant         // when to send the next
+	updateErr error           // of the last one that failed since a success
+	updates   int             // that failed in a row
 
 	viewed   bool // the full state was seen
 	resyncAt Instant
@@ -177,6 +184,8 @@ func (m *Machine) apply(in *Input) {
 		m.released(in)
 	case InEvicted:
 		m.evicted(in)
+	case InUpdated:
+		m.updated(in.Call, in.Err)
 	case InRead:
 		m.read(in.Call, in.Err)
 	case InClosed:
@@ -191,6 +200,8 @@ func (m *Machine) apply(in *Input) {
 		for k, s := range in.Shards[:min(len(in.Shards), len(in.Heirs))] {
 			m.prefer(s, in.Heirs[k])
 		}
+	case InUpdate:
+		m.update(in.State)
 	}
 }
 
@@ -208,6 +219,9 @@ func (m *Machine) advance() {
 		}
 		if m.now >= m.beatAt && m.mayBeat() {
 			m.sendBeat()
+		}
+		if m.mayUpdate() && m.now >= m.updateAt {
+			m.sendUpdate()
 		}
 		if m.now >= m.resyncAt {
 			m.resync()
@@ -239,6 +253,9 @@ func (m *Machine) WakeAt() Instant {
 		}
 		if m.mayBeat() {
 			at = min(at, m.beatAt)
+		}
+		if m.mayUpdate() {
+			at = min(at, m.updateAt)
 		}
 		if len(m.queue) > 0 {
 			at = min(at, m.shards[m.queue[0]].due)

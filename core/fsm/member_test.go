@@ -3,6 +3,7 @@ package fsm
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -25,6 +26,7 @@ type member struct {
 	calls    []asked // outstanding
 	runs     []run   // one per shard
 	want     []bool
+	says     driver.MemberState
 	until    Instant // of the trust in the leases held
 	isHalted bool
 	isLeft   bool
@@ -95,6 +97,7 @@ func newMember(idx, inc int, cfg Config, out outside, store *modelStore, rules i
 	p.want = make([]bool, len(store.shards))
 	p.cfg.NewSession = p.newSession
 	p.m = New(p.cfg)
+	p.says = p.m.State()
 	return p
 }
 
@@ -179,7 +182,7 @@ func (p *member) before(in *Input, session driver.SessionID) (lost, halts bool) 
 		}
 	case InObserved:
 		lost = p.viewed(in.View, session)
-	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted, InRead:
+	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted, InUpdated, InRead:
 		c := p.call(in.Call)
 		if c == nil {
 			return false, false
@@ -379,6 +382,10 @@ func (p *member) asks(e *Effect) {
 		for _, x := range e.Fences {
 			c.shards = append(c.shards, x.Shard)
 			p.gives(x, false)
+		}
+	case EffUpdate:
+		if p.says.Update = e.State.Update; !reflect.DeepEqual(e.State, p.says) {
+			p.rules.fail("C12", "m%d sends %+v although it was told to say %+v", p.idx, e.State, p.says)
 		}
 	case EffEvict:
 		c.suspects = e.Suspects

@@ -37,7 +37,7 @@ var mutants = []mutant{
 		{File: "shards.go", Old: "if s.want || s.own != nil || m.mine(s) {\n\t\tm.schedule(i, m.now)\n\t}", New: "if s.want || s.own != nil {\n\t\tm.schedule(i, m.now)\n\t}"}}},
 	{"C2: an unanswered release is taken for done", "", "C2 W1 S1 C1", []mutate.Edit{
 		{File: "shards.go", Old: "\t\tif in.Err != nil {\n\t\t\tm.retryLater(i)\n\t\t\tcontinue\n\t\t}\n", New: ""}}},
-	{"C3: a join that finds its own record is a success", "C3,S8,C5", "S1 S2", []mutate.Edit{
+	{"C3: a join that finds its own record is a success", "C3,S8,C5,C12", "S1 S2", []mutate.Edit{
 		{File: "session.go", Old: "m.sess = m.cfg.NewSession() // fresh for each attempt: C3", New: "if m.sess == \"\" {\n\t\tm.sess = m.cfg.NewSession()\n\t}"},
 		{File: "session.go", Old: "m.phase, m.sess = waiting, \"\"", New: "m.phase = waiting"},
 		{File: "session.go", Old: "m.former = m.sess\n", New: "m.former, m.sess = m.sess, \"\"\n"},
@@ -77,6 +77,14 @@ var mutants = []mutant{
 		{File: "machine.go", Old: "\tm.lapse() // before the input is looked at: C8\n\tm.apply(&in)\n", New: "\tm.apply(&in)\n\tm.lapse()\n"}}},
 	{"C11: a preempted holder does not notice", "W1", "C11 S2 C2", []mutate.Edit{
 		{File: "shards.go", Old: "case lease.trusted():\n\t\tm.revoke(i, CausePreempted)", New: "case false:\n\t\tm.revoke(i, CausePreempted)"}}},
+	{"C12: an update that failed is taken for stored", "", "C12", []mutate.Edit{
+		{File: "update.go", Old: "\t\tm.event(EventCallFailed, err)\n\t\treturn\n", New: "\t\tm.event(EventCallFailed, err)\n"}}},
+	{"C12: a join brings no update", "", "C12", []mutate.Edit{
+		{File: "session.go", Old: "\tmember.Session = m.sess\n", New: "\tmember.Session, member.MemberState = m.sess, driver.MemberState{Update: member.Update}\n"}}},
+	{"C12: updates of others are not looked at", "", "C12", []mutate.Edit{
+		{File: "peers.go", Old: "if member.Update > p.member.Update {", New: "if false {"}}},
+	{"M4: the store lets an older update replace a later one", "", "C12", []mutate.Edit{
+		{File: "store_test.go", Old: "case st.Update < m.Update:", New: "case false:"}}},
 	{"S8: trust from the arrival of the reply", "S8", "S1", []mutate.Edit{
 		{File: "session.go", Old: "until := b.sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
 	{"S8: the same, in a join", "", "S8", []mutate.Edit{

@@ -93,6 +93,10 @@ func (m *Machine) addPeer(member *driver.Member) bool {
 	}
 	if p := m.alive[id]; p != nil {
 		p.listed = true
+		if member.Update > p.member.Update {
+			p.member.MemberState = member.MemberState
+			m.emit(Effect{Kind: EffEvent, Event: EventPeerUpdated, Peer: p.member})
+		}
 		return false
 	}
 	p := &peer{member: *member, hash: hash(member.Node), changed: m.now, seenAt: m.now, listed: true}

@@ -13,6 +13,7 @@ func (m *Machine) join() {
 	m.joinCall, m.joinSent = m.newCall(), m.now
 	member := m.cfg.Member
 	member.Session = m.sess
+	m.stored, m.updateErr = member.Update, nil
 	m.emit(Effect{Kind: EffJoin, Call: m.joinCall, Session: m.sess, Member: member, Timeout: m.cfg.CallTimeout})
 }
 

@@ -34,8 +34,10 @@ func showInput(in *Input) string {
 		b.WriteString("leave")
 	case InPrefer:
 		fmt.Fprintf(&b, "prefer %v for %v", in.Heirs, in.Shards)
-	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted, InRead, InClosed:
-		names := [...]string{"joined", "beaten", "acquired", "transferred", "released", "evicted", "read", "closed"}
+	case InUpdate:
+		fmt.Fprintf(&b, "update to weight %d", in.State.Weight)
+	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted, InUpdated, InRead, InClosed:
+		names := [...]string{"joined", "beaten", "acquired", "transferred", "released", "evicted", "updated", "read", "closed"}
 		fmt.Fprintf(&b, "%s #%d", names[in.Kind-InJoined], in.Call)
 		for i := range in.Results {
 			if r := &in.Results[i]; r.Err != nil {
@@ -90,6 +92,9 @@ func showEffect(e *Effect) string {
 		for _, s := range e.Suspects {
 			fmt.Fprintf(&b, " %s version %d", s.Session, s.Version)
 		}
+	case EffUpdate:
+		call("update")
+		fmt.Fprintf(&b, " %d", e.State.Update)
 	case EffRead:
 		call("read")
 	case EffClose:

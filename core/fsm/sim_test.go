@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -84,7 +85,23 @@ func newWorld(seed uint64, rules ignored) *world {
 	if prefs := rand.New(rand.NewPCG(seed, 0x1f2e3d4c5b6a7988)); prefs.IntN(3) == 0 {
 		w.after(time.Second, func() { w.prefer(prefs) })
 	}
+	if updates := rand.New(rand.NewPCG(seed, 0x2b4d6f8192a3b4c5)); updates.IntN(3) == 0 {
+		w.after(time.Second, func() { w.update(updates) })
+	}
 	return w
+}
+
+// update has one process tell something else about itself now and then.
+func (w *world) update(updates *rand.Rand) {
+	st := driver.MemberState{Priority: int32(updates.IntN(3)), Weight: int32(updates.IntN(9)), Draining: updates.IntN(2) == 0}
+	q := w.procs[updates.IntN(len(w.procs))]
+	w.input(q, 0, func() {
+		q.says = st
+		w.step(q, Input{Kind: InUpdate, State: st})
+	})
+	if !w.quiet {
+		w.after(time.Duration(20+updates.IntN(300))*time.Millisecond, func() { w.update(updates) })
+	}
 }
 
 // prefer tells one process now and then who claims a shard first: members that
@@ -210,8 +227,18 @@ func (w *world) checkKnowledge() {
 		}
 		members := q.m.AppendMembers(nil)
 		for _, m := range members {
-			if w.store.member(m.Session) == nil {
+			stored := w.store.member(m.Session)
+			if stored == nil {
 				w.rules.fail("O1", "m%d takes session %s for alive", q.idx, m.Session)
+				continue
+			}
+			says := stored.MemberState
+			if owner := w.owner(m.Session); owner != nil {
+				says = owner.says
+				says.Update = stored.Update
+			}
+			if !reflect.DeepEqual(m.MemberState, stored.MemberState) || !reflect.DeepEqual(stored.MemberState, says) {
+				w.rules.fail("C12", "m%d takes session %s for %+v; its record is %+v, and it says %+v", q.idx, m.Session, m.MemberState, stored.MemberState, says)
 			}
 		}
 		if len(members) != len(w.store.members) {
@@ -293,6 +320,7 @@ var totalNames = []struct {
 	{"pauses", 1000, func(w *world) int { return w.stats.pauses }},
 	{"crashes", 1000, func(w *world) int { return w.stats.crashes }},
 	{"cuts", 1000, func(w *world) int { return w.stats.cuts }},
+	{"updates", 3000, func(w *world) int { return w.store.stats.updates }},
 	{"preferences", 5000, func(w *world) int { return w.stats.prefs }},
 	{"outages", 100, func(w *world) int { return len(w.outages) }},
 }

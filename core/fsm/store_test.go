@@ -42,7 +42,7 @@ type grantedLease struct {
 type modelMember struct {
 	driver.Member
 	version driver.Version
-	joined  int64 // revision
+	rev     int64 // of the join, or of the last update
 	beatAt  int64 // real time of the last change of the version
 }
 
@@ -69,7 +69,7 @@ func (a writeID) before(b writeID) bool {
 }
 
 type storeStats struct {
-	grants, takeovers, transfers, preemptions, supersedes, evictions, commits, fenced, lateRefused int
+	grants, takeovers, transfers, preemptions, supersedes, evictions, updates, commits, fenced, lateRefused int
 }
 
 func newModelStore(shards []driver.ShardID) *modelStore {
@@ -171,7 +171,7 @@ func (s *modelStore) join(m driver.Member, seen int64) error {
 		s.stats.supersedes++
 	}
 	l.rev, l.session = s.tick(), m.Session
-	s.members = append(s.members, modelMember{Member: m, version: driver.Version(s.rev), joined: s.rev, beatAt: s.now})
+	s.members = append(s.members, modelMember{Member: m, version: driver.Version(s.rev), rev: s.rev, beatAt: s.now})
 	s.ids = append(s.ids, m.Session)
 	return nil
 }
@@ -182,6 +182,22 @@ func (s *modelStore) beat(id driver.SessionID) error {
 		return driver.ErrSessionLost
 	}
 	m.version, m.beatAt = driver.Version(s.tick()), s.now
+	return nil
+}
+
+// update is M4.
+func (s *modelStore) update(id driver.SessionID, st driver.MemberState) error {
+	m := s.member(id)
+	switch {
+	case m == nil:
+		return driver.ErrSessionLost
+	case st.Update == m.Update:
+		return nil
+	case st.Update < m.Update:
+		return driver.ErrConflict
+	}
+	m.MemberState, m.rev = st, s.tick()
+	s.stats.updates++
 	return nil
 }
 
@@ -324,7 +340,7 @@ func (s *modelStore) observe(since int64, beats []driver.Beat) *driver.View {
 	}
 	for i := range s.members {
 		m := &s.members[i]
-		if m.joined > since {
+		if m.rev > since {
 			v.Members = append(v.Members, m.Member)
 			found = true
 		}

@@ -475,6 +475,8 @@ func (w *world) exec(pkt *packet) *parcel {
 			w.judgeEviction(x)
 		}
 		in.Evictions, in.Err = s.evict(e.Session, e.Suspects)
+	case EffUpdate:
+		in.Err = s.update(e.Session, e.State)
 	case EffRead:
 	case EffClose:
 		s.remove(e.Session)

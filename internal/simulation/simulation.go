@@ -386,7 +386,7 @@ func (w *world) drop(m *member) {
 func (w *world) step(m *member, in fsm.Input) {
 	for _, e := range m.m.Step(fsm.Instant(w.now), in) {
 		switch e.Kind {
-		case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffRead, fsm.EffClose:
+		case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffUpdate, fsm.EffRead, fsm.EffClose:
 			w.after(w.c.Delay, event{kind: arrive, m: m, eff: &e})
 		case fsm.EffResync:
 			m.full = false

@@ -56,6 +56,15 @@ func (w *world) arrive(m *member, e *fsm.Effect) {
 	case fsm.EffEvict:
 		w.call("evict", len(e.Suspects))
 		in.Kind, in.Evictions = fsm.InEvicted, w.evict(e)
+	case fsm.EffUpdate:
+		w.call("update", 1)
+		in.Kind = fsm.InUpdated
+		if lives {
+			r := w.records[e.Session]
+			r.Member.MemberState = e.State
+			w.rev++
+			w.changed(change{shard: none, member: &r.Member})
+		}
 	case fsm.EffRead:
 		w.call("read", 1)
 		in.Kind = fsm.InRead
