@@ -33,10 +33,10 @@
 //
 // # Leaving
 //
-// When the context of Run ends, the member takes one of a few reserved shards, by
-// which the assigner sees that it wants to be emptied. Its shards are planned away
-// and handed over one by one as their handlers return, and Run returns. Without an
-// assigner it hands them to their heirs after four intervals.
+// When the context of Run ends, the member says in its record that it is draining
+// (core.MemberState), which the assigner sees. Its shards are planned away and handed
+// over one by one as their handlers return, and Run returns. Without an assigner it
+// hands them to their heirs after four intervals.
 //
 // # Keys
 //

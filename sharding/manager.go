@@ -38,9 +38,8 @@ type Manager struct {
 	prefs     []core.Preference
 	contended []bool
 	seen      []sight
-	assigning bool   // contends for the assigner's shard
-	mark      string // the shard that says that this member is leaving, or empty
-	marks     int    // how many were tried
+	assigning bool // contends for the assigner's shard
+	draining  bool // as the others were last told
 	leftAt    time.Time
 }
 
@@ -98,6 +97,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	parts.Go(func() { m.follow(work) })
 	parts.Go(func() { m.watch(work, views, failed) })
+	m.draining = true // by a Manager that ran before on this Elector
+	m.show(false)
 	return m.loop(ctx, views, failed)
 }
 
@@ -252,7 +253,7 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 		case v = <-views:
 		case <-m.wake:
 		case <-tick.C:
-			if !m.leaving() && m.mark == "" {
+			if !m.leaving() {
 				continue
 			}
 		case <-done:
@@ -336,63 +337,16 @@ func (m *Manager) standForAssigner(want bool) error {
 	return nil
 }
 
-// manyMarks is how many members can be leaving at once, by marks; what more there
-// are hand their shards to the heirs.
-const manyMarks = 16
-
-// markLeaving takes a shard by which all see that this member is to be emptied,
-// and gives it up when it is not any more. When the process ends it goes with the
-// session.
-func (m *Manager) markLeaving(v *core.View, leave bool) error {
-	if !leave {
-		m.marks = 0
-		return m.unmark()
+// show tells the others whether this member is to be emptied. It does not wait: the
+// elector sends it until the store has it, and joins with it.
+func (m *Manager) show(draining bool) {
+	if m.draining == draining {
+		return
 	}
-	if v.Session == "" {
-		return nil
-	}
-	if m.mark != "" {
-		o, ok := v.Owner(m.mark)
-		if _, lives := v.Member(o.Session); !ok || !lives || o.Session == v.Session {
-			return nil
-		}
-		if err := m.unmark(); err != nil {
-			return err
-		}
-	}
-	for ; m.marks < manyMarks; m.marks++ {
-		name := fmt.Sprintf("%s%02d", leaving, (fnv1a(string(v.Session))+uint64(m.marks))%manyMarks)
-		if o, ok := v.Owner(name); ok {
-			if _, lives := v.Member(o.Session); lives {
-				continue
-			}
-		}
-		if err := m.e.Prefer(core.Preference{Shard: name, First: v.Session}); err != nil {
-			return err
-		}
-		m.mark = name
-		return m.e.Contend(m.holdMark, name)
-	}
-	return nil
-}
-
-// holdMark is the handler of the mark.
-func (m *Manager) holdMark(ctx context.Context, lease *core.Lease) error {
-	for pause(ctx, max(m.o.Interval/2, time.Millisecond/2)) {
-		lease.Progress()
-	}
-	return nil
-}
-
-func (m *Manager) unmark() error {
-	if m.mark == "" {
-		return nil
-	}
+	m.draining = draining
 	asked, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = m.e.Withdraw(asked, m.mark)
-	m.mark = ""
-	return nil
+	_ = m.e.Update(asked, func(st *core.MemberState) { st.Draining = draining })
 }
 
 // late says what could not be handed over within the leave budget.

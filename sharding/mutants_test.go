@@ -18,5 +18,9 @@ func TestMutants(t *testing.T) {
 			File: "table.go", Old: "} else if c.Number != t.number+1 || t.names == nil {", New: "} else if t.names == nil {"}}},
 		{Name: "W1: the plans after a gap are applied", Killer: "TestGapsWaitForABase", Edits: []mutate.Edit{{
 			File: "log.go", Old: "if !c.Base && j.gap != nil {", New: "if false {"}}},
+		{Name: "C12: a member that drains is planned like any other", Killer: "TestManyDrainAtOnce", Edits: []mutate.Edit{{
+			File: "planner.go", Old: "Drain: m.Draining,", New: "Drain: false,"}}},
+		{Name: "C12: a Manager leaves the member drained", Killer: "TestManagerAgain", Edits: []mutate.Edit{{
+			File: "manager.go", Old: "	m.show(false)\n", New: "	m.draining = false\n"}}},
 	})
 }

@@ -3,16 +3,10 @@ package sharding
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
 )
-
-// leaving begins the names of the shards by which a member says that it wants to
-// be emptied: it owns one of them. There are few, because a shard's record is
-// never deleted.
-const leaving = "_leaving-"
 
 // Planner is the assigner's mind: it compares the table with what the view shows,
 // and says what to change. It does no I/O and reads no clock. Not safe for
@@ -40,8 +34,7 @@ type Planner struct {
 
 	inFlight map[int32]flight // shards on their way to their assigned owner
 	strikes  map[core.SessionID]strike
-	drained  map[core.SessionID]time.Duration // when that was seen last
-	repeat   map[int32]bool                   // moves to be written again
+	repeat   map[int32]bool // moves to be written again
 	times    []planTime
 }
 
@@ -81,7 +74,7 @@ type Outcome struct {
 // when it was written.
 func (p *Planner) Next(now time.Duration, t *Table, v *core.View, loads map[string]float64) (*Outcome, error) {
 	if p.inFlight == nil {
-		p.inFlight, p.strikes, p.drained = map[int32]flight{}, map[core.SessionID]strike{}, map[core.SessionID]time.Duration{}
+		p.inFlight, p.strikes = map[int32]flight{}, map[core.SessionID]strike{}
 	}
 	fresh := t.names == nil || !slices.Equal(t.specs, p.Specs)
 	if fresh { // another set: start over, with what is owned
@@ -121,33 +114,19 @@ func (p *Planner) Next(now time.Duration, t *Table, v *core.View, loads map[stri
 
 // members are the candidates, in the order of their sessions.
 func (p *Planner) members(now time.Duration, v *core.View) []Member {
-	at, _ := slices.BinarySearchFunc(v.Shards, leaving, func(o core.Ownership, s string) int { return cmp.Compare(o.Shard, s) })
-	for ; at < len(v.Shards) && strings.HasPrefix(v.Shards[at].Shard, leaving); at++ {
-		if id := v.Shards[at].Session; id != "" {
-			p.drained[id] = now
-		}
-	}
 	var out []Member
 	for i := range v.Members {
 		m := &v.Members[i]
 		if p.Takes != nil && !p.Takes(*m) {
 			continue
 		}
-		s := p.strikes[m.Session]
-		// A process that ends gives up its mark just before its session.
-		at, marked := p.drained[m.Session]
 		out = append(out, Member{ID: m.Session, Node: m.Node, Zone: m.Meta[p.Zone], Weight: m.Weight,
-			Drain: marked && now <= at+2*p.Penalty, Full: now < s.until})
+			Drain: m.Draining, Full: now < p.strikes[m.Session].until})
 	}
 	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	for id := range p.strikes {
 		if _, lives := v.Member(id); !lives {
 			delete(p.strikes, id)
-		}
-	}
-	for id := range p.drained {
-		if _, lives := v.Member(id); !lives {
-			delete(p.drained, id)
 		}
 	}
 	return out

@@ -77,9 +77,7 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	case m.leftAt.IsZero():
 		m.leftAt = time.Now()
 	}
-	if err := m.markLeaving(v, leave); err != nil {
-		return false, err
-	}
+	m.show(leave)
 	others := slices.ContainsFunc(v.Members, func(x core.Member) bool { return x.Session != v.Session && (m.o.Takes == nil || m.o.Takes(x)) })
 	alone := leave && (!others || time.Since(m.leftAt) > 4*m.o.Interval)
 	todo := m.steps(v, leave, alone)

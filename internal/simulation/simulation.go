@@ -366,7 +366,7 @@ func (w *world) strike() {
 	if s := w.index[sharding.AssignerShard]; w.assigners(m) > 0 {
 		w.unwant(m, "", []int32{s})
 	}
-	w.planned = -1 // its mark shows in every view
+	w.step(m, fsm.Input{Kind: fsm.InUpdate, State: driver.MemberState{Weight: 1, Draining: true}})
 }
 
 // assigners is 1 if the member is the assigner.
@@ -449,13 +449,6 @@ func (w *world) plan() {
 		nodes[id] = r.Node
 		if w.byID[id] == nil || !w.byID[id].up { // dead, and not evicted yet
 			v.Members = append(v.Members, r.Member)
-		}
-	}
-	marks := 0
-	for _, m := range w.members {
-		if m.leaving {
-			v.Shards = append(v.Shards, core.Ownership{Shard: fmt.Sprintf("_leaving-%02d", marks), Session: m.id})
-			marks++
 		}
 	}
 	for s := range w.c.Shards {
