@@ -202,7 +202,8 @@ func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
 				path, err)
 		}
 		if r.secrets -= len(n.value); r.secrets < 0 {
-			return nil, fmt.Errorf("%s: %s: the files after !file have more than %d bytes: remove aliases that repeat them", where, path, maxFile)
+			return nil, fmt.Errorf("%s: %s: the files after !file have more than %d bytes: remove aliases that "+
+				"repeat them", where, path, maxFile)
 		}
 	case tag == "!env":
 		n.secret = true

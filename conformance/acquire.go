@@ -34,7 +34,8 @@ func acquireCases() []Case {
 		{Area: area, Property: "LargeBatchSplit", Rules: []Rule{A4, A6}, run: largeBatchSplit,
 			Shows: "a batch over the store's limit is split, with denied items anywhere in it"},
 		{Area: area, Property: "BatchCost", Rules: []Rule{A6}, Needs: []string{"Calls"}, alone: true, run: batchCost,
-			Shows: "a batch of any call takes round trips by the batch and not by the item, also with denied ones in it"},
+			Shows: "a batch of any call takes round trips by the batch and not by the item, also with denied " +
+				"ones in it"},
 		{Area: area, Property: "OutOfBandWriteDetected", Rules: []Rule{A2, F1}, Needs: []string{"Tamper"},
 			run: outOfBandWriteDetected,
 			Shows: "a shard's record that was rewritten or removed past the driver grants no commit that the record " +

@@ -27,7 +27,8 @@ func chaosCases() []Case {
 			run:   pauseHolder,
 			Shows: "requests that a holder had in flight arrive after its shard was taken over, and change nothing"},
 		{Area: area, Property: "CutHolder", Rules: []Rule{F1, M1, E1}, Needs: []string{"Wire.Cut"}, run: cutHolder,
-			Shows: "a holder without a connection learns that it lost its lease when the connection is back, and not before"},
+			Shows: "a holder without a connection learns that it lost its lease when the connection is back, and " +
+				"not before"},
 		{Area: area, Property: "RestartStore", Rules: []Rule{A1, F1, M1, E3}, Needs: []string{"Restart"},
 			run:   restartStore,
 			Shows: "a restart of the store ends no session, lease, item or entry, and open backends go on"},

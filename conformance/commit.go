@@ -60,7 +60,8 @@ func commitCases() []Case {
 		{Area: area, Property: "NumberMustBeNext", Rules: []Rule{F1, F2}, run: numberMustBeNext,
 			Shows: "a commit has the number after the head's, or no effect"},
 		{Area: area, Property: "TooLargeBeforeSend", Rules: []Rule{E1}, run: tooLargeBeforeSend,
-			Shows: "a write over the declared limits is refused without asking the store, a write at the limits is taken"},
+			Shows: "a write over the declared limits is refused without asking the store, a write at the limits " +
+				"is taken"},
 		{Area: area, Property: "BinaryAndEmptyValues", Rules: []Rule{F1}, run: binaryAndEmptyValues,
 			Shows: "any bytes come back as they were, and an empty value is an item"},
 	}
@@ -396,7 +397,8 @@ func lateRequestRefused(f *fixture) {
 		f.delivered(zombie, shard)
 		f.never(F1, func() string {
 			if now := f.head(shard); now != head || string(f.get(shard, "k").Value) != "v" {
-				return fmt.Sprintf("a commit under token %d that arrived after token %d was granted took effect: head %+v", fence.Token, next.Token, now)
+				return fmt.Sprintf("a commit under token %d that arrived after token %d was granted took effect: "+
+					"head %+v", fence.Token, next.Token, now)
 			}
 			return ""
 		})
@@ -454,7 +456,8 @@ func lateWriteOfSameLeaseRefused(f *fixture) {
 	f.delivered(a, "s")
 	f.never(F1, func() string {
 		if now := f.head("s"); now != newer || string(f.get("s", "k").Value) != "2" {
-			return fmt.Sprintf("commit %d, which arrived after another commit %d of the same lease, took effect: head %+v", head.Number+1, newer.Number, now)
+			return fmt.Sprintf("commit %d, which arrived after another commit %d of the same lease, took effect: "+
+				"head %+v", head.Number+1, newer.Number, now)
 		}
 		return ""
 	})

@@ -60,8 +60,8 @@ func errorCases() []Case {
 				quarantined(f, ImpossibleShard)
 			}, Shows: "the same for a record with a token that was never granted"},
 		{Area: area, Property: "DamagedHead", Rules: []Rule{A4, D1}, Needs: []string{"Tamper"}, run: damagedHead,
-			Shows: "under a head that cannot be read commits fail at once, the shard is not granted again, and it can " +
-				"be released"},
+			Shows: "under a head that cannot be read commits fail at once, the shard is not granted again, and " +
+				"it can be released"},
 		{Area: area, Property: "DamagedEntry", Rules: []Rule{L2, L4, D1}, Needs: []string{"Tamper"}, run: damagedEntry,
 			Shows: "an entry that cannot be read ends the reading of that log, in no silence, and nothing else"},
 	}

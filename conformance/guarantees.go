@@ -209,11 +209,15 @@ func underFaults(b *strings.Builder, all []*Report) {
 		{"writes accepted", func(f *FaultRuns) string { return fmt.Sprint(f.Accepted) }},
 		{"writes refused, and requests that the fence refused",
 			func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Refused, f.Fenced) }},
-		{"ambiguous writes, and of those resolved", func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Ambiguous, f.Resolved) }},
+		{"ambiguous writes, and of those resolved", func(f *FaultRuns) string {
+			return fmt.Sprintf("%d, %d", f.Ambiguous, f.Resolved)
+		}},
 		{"writes sent after a takeover", func(f *FaultRuns) string { return fmt.Sprint(f.Late) }},
 		{"entries accepted under a superseded token", func(f *FaultRuns) string { return fmt.Sprint(f.Damage) }},
 		{"longest overlap of trust", func(f *FaultRuns) string { return fmt.Sprintf("%d µs", f.Overlap) }},
-		{"takeovers, and of those by force", func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Takeovers, f.ByForce) }},
+		{"takeovers, and of those by force", func(f *FaultRuns) string {
+			return fmt.Sprintf("%d, %d", f.Takeovers, f.ByForce)
+		}},
 		{"from the fault to the new grant, in TTLs: median, 99 %, most", func(f *FaultRuns) string {
 			return fmt.Sprintf("%.2f, %.2f, %.2f", f.Median, f.P99, f.Most)
 		}},

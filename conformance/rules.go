@@ -60,8 +60,7 @@ func (r Rule) text() (title, line string) {
 			"id, and records of idle labels are bounded"
 	case M4:
 		return "update", "replaces the mutable part of the session's own record if it exists; late and repeated " +
-			"updates undo nothing, " +
-			"and none is a heartbeat"
+			"updates undo nothing, and none is a heartbeat"
 	case I1:
 		return "identity", "a wiped, restored or replaced store is noticed and refused until an operator decides"
 	case I2:
@@ -108,8 +107,8 @@ func (r Rule) text() (title, line string) {
 		return "quiet", "without a change the store gets no calls but those that block or poll; heartbeats not asked " +
 			"for wake nobody"
 	case D1:
-		return "damaged records", "a record that cannot be read is named, fails calls that need it with ErrDamaged at once, " +
-			"is never granted, and disturbs nothing else"
+		return "damaged records", "a record that cannot be read is named, fails calls that need it with ErrDamaged " +
+			"at once, is never granted, and disturbs nothing else"
 	case E1:
 		return "closed error world", "an error of the closed set means certainly not applied; everything else is " +
 			"unknown"

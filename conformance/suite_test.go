@@ -71,8 +71,7 @@ func TestOpenIsEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "model: 1 passed, 0 failed, 3 skipped\n" +
-		"  skipped Acquire/Exclusive\n      for the test\n" +
-		"  skipped Chaos/WipeStore\n      the harness lacks Wipe\n" +
+		"  skipped Acquire/Exclusive\n      for the test\n  skipped Chaos/WipeStore\n      the harness lacks Wipe\n" +
 		"  skipped Commit/LateRequestRefused\n      the harness lacks Wire.Hold"
 	if report.String() != want {
 		t.Errorf("got\n%v\nwant\n%s", report, want)

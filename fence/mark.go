@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // Storage keeps the marks. Its methods are safe for concurrent use, and durable
@@ -109,7 +110,7 @@ func (m *Mark) Admit(ctx context.Context, resource string, f driver.Fence) error
 	}
 	current, err := m.storage.Raise(ctx, resource, f)
 	if err != nil {
-		return fmt.Errorf("tenure: the mark of resource %q: %w", resource, err)
+		return errtext.Errorf("tenure: the mark of resource %q: %w", resource, err)
 	}
 	if current == f {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // Dialect selects the SQL of a database.
@@ -170,7 +171,7 @@ func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver
 	}
 	current, err := s.raiseIn(ctx, tx, resource, f)
 	if err != nil {
-		return fmt.Errorf("tenure: the mark of resource %q: %w", resource, err)
+		return errtext.Errorf("tenure: the mark of resource %q: %w", resource, err)
 	}
 	if current == f {
 		return nil

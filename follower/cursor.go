@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 const (
@@ -206,7 +207,7 @@ func (t *Tailer) advance(ctx context.Context, l *cursor) (more bool, err error) 
 	}
 	began := time.Now()
 	if err := l.f.applier.Apply(ctx, b); err != nil {
-		return true, fmt.Errorf("tenure: follower %q: shard %q: applying entry %d: %w", l.f.name, b.From.Shard,
+		return true, errtext.Errorf("tenure: follower %q: shard %q: applying entry %d: %w", l.f.name, b.From.Shard,
 			b.From.Seq+1, err)
 	}
 	size := 0
@@ -297,7 +298,8 @@ func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, 
 	}
 	if overlap == 1 {
 		if len(page.Entries) == 0 || page.Entries[0].Seq != from.Seq {
-			return nil, fmt.Errorf("tenure: shard %q: %w: the head is entry %d, but reading entry %d gave another or none", from.Shard, ErrOrder, page.Head.Seq, from.Seq)
+			return nil, fmt.Errorf("tenure: shard %q: %w: the head is entry %d, but reading entry %d gave another "+
+				"or none", from.Shard, ErrOrder, page.Head.Seq, from.Seq)
 		}
 		if got := page.Entries[0].Token; got != from.Token {
 			return nil, &StoreChangedError{Applier: l.f.name, Position: from,
@@ -340,7 +342,7 @@ func (t *Tailer) readLog(ctx context.Context, id core.ShardID, after core.Seq, l
 	defer cancel()
 	page, err := t.b.ReadLog(ctx, id, after, limit)
 	if err != nil {
-		return nil, fmt.Errorf("tenure: shard %q: reading after entry %d: %w", id, after, err)
+		return nil, errtext.Errorf("tenure: shard %q: reading after entry %d: %w", id, after, err)
 	}
 	return page, nil
 }

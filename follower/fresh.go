@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // Fresh reports whether a read of the shard may be served from its projection: nil
@@ -74,7 +75,7 @@ func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error 
 		case t.phase == stopped:
 			return fmt.Errorf("tenure: shard %q: %w before entry %d was applied", shard, core.ErrStopped, seq)
 		case ctx.Err() != nil:
-			return fmt.Errorf("tenure: shard %q: waiting for entry %d: %w: %w", shard, seq, context.Cause(ctx),
+			return errtext.Errorf("tenure: shard %q: waiting for entry %d: %w: %w", shard, seq, context.Cause(ctx),
 				&StaleError{Lag: lag})
 		}
 		changed := s.changed.wait()
@@ -99,7 +100,7 @@ func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	page, err := t.b.ReadLog(call, core.ShardID(shard), 0, 0)
 	cancel()
 	if err != nil {
-		return fmt.Errorf("tenure: shard %q: reading the head: %w", shard, err)
+		return errtext.Errorf("tenure: shard %q: reading the head: %w", shard, err)
 	}
 	t.mu.Lock()
 	if t.phase == running && t.known && page.Head.Seq > 0 {

@@ -119,8 +119,8 @@ func TestFreshAfterAStop(t *testing.T) {
 	})
 }
 
-// TestFreshAfterAGap: entries that were written while the process was stopped are as old as the last proof
-// before it, although they are heard of only now.
+// TestFreshAfterAGap: entries that were written while the process was stopped are as old as the
+// last proof before it, although they are heard of only now.
 func TestFreshAfterAGap(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")

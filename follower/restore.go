@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // snapshotCalls is how many times as long as a call reading a snapshot may take.
@@ -21,7 +22,7 @@ func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	t.mu.Unlock()
 	r, ok := l.f.applier.(Restorer)
 	if !ok {
-		return fmt.Errorf("tenure: follower %q is at entry %d and is no Restorer: %w", l.f.name, from.Seq, why)
+		return errtext.Errorf("tenure: follower %q is at entry %d and is no Restorer: %w", l.f.name, from.Seq, why)
 	}
 	read, cancel := context.WithTimeout(ctx, snapshotCalls*t.o.CallTimeout)
 	snap, err := t.o.Snapshots.Read(read, t.b, from.Shard)
@@ -30,9 +31,9 @@ func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	case err != nil:
 		return err
 	case snap == nil:
-		return fmt.Errorf("tenure: follower %q is at entry %d: %w: %w", l.f.name, from.Seq, ErrNoSnapshot, why)
+		return errtext.Errorf("tenure: follower %q is at entry %d: %w: %w", l.f.name, from.Seq, ErrNoSnapshot, why)
 	case snap.Seq <= from.Seq || snap.Seq+1 < trimmed.Oldest:
-		return fmt.Errorf("tenure: follower %q is at entry %d, the snapshot is of entry %d: %w: %w", l.f.name, from.Seq,
+		return errtext.Errorf("tenure: follower %q is at entry %d, the snapshot is of entry %d: %w: %w", l.f.name, from.Seq,
 			snap.Seq, ErrNoSnapshot, why)
 	case snap.Token < from.Token:
 		return fmt.Errorf("tenure: follower %q is at entry %d with token %d, the snapshot of entry %d has token %d, "+
@@ -40,7 +41,7 @@ func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 			l.f.name, from.Seq, from.Token, snap.Seq, snap.Token, ErrOrder)
 	}
 	if err := r.Restore(ctx, from, snap); err != nil {
-		return fmt.Errorf("tenure: follower %q: shard %q: restoring the snapshot of entry %d: %w", l.f.name, from.Shard,
+		return errtext.Errorf("tenure: follower %q: shard %q: restoring the snapshot of entry %d: %w", l.f.name, from.Shard,
 			snap.Seq, err)
 	}
 	t.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // Snapshot is a shard's whole state after an entry of its log.
@@ -83,7 +84,7 @@ func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*
 	for former := ""; ; {
 		m, err := readManifest(get)
 		if err != nil {
-			return nil, fmt.Errorf("tenure: shard %q: the snapshot's manifest: %w", shard, err)
+			return nil, errtext.Errorf("tenure: shard %q: the snapshot's manifest: %w", shard, err)
 		}
 		if m.Current == nil {
 			return nil, nil
@@ -94,7 +95,7 @@ func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*
 			return &Snapshot{Position: at, Store: b.Info().StoreID, State: state}, nil
 		}
 		if ctx.Err() != nil || m.Current.Name == former {
-			return nil, fmt.Errorf("tenure: shard %q: the snapshot of entry %d: %w", shard, m.Current.Seq, err)
+			return nil, errtext.Errorf("tenure: shard %q: the snapshot of entry %d: %w", shard, m.Current.Seq, err)
 		}
 		former = m.Current.Name
 	}
@@ -149,7 +150,7 @@ func sum(state []byte) string {
 // errors are those of Lease.Commit, or of Blobs, and the call may be repeated.
 func (s *Snapshotter) Write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {
 	if err := s.write(ctx, lease, seq, state); err != nil {
-		return fmt.Errorf("tenure: shard %q: snapshot of entry %d: %w", lease.Shard(), seq, err)
+		return errtext.Errorf("tenure: shard %q: snapshot of entry %d: %w", lease.Shard(), seq, err)
 	}
 	return nil
 }

@@ -3,12 +3,12 @@ package follower
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // tailMax is about how many entries one page of the stream has.
@@ -47,7 +47,7 @@ func (t *Tailer) stream(ctx context.Context) {
 			attempt = 0
 		default:
 			attempt++
-			if !t.unheard(ctx, &t.broken, fmt.Errorf("tenure: following the log: %w", err), attempt) {
+			if !t.unheard(ctx, &t.broken, errtext.Errorf("tenure: following the log: %w", err), attempt) {
 				return
 			}
 		}
@@ -66,7 +66,7 @@ func (t *Tailer) resync(ctx context.Context) {
 			attempt, pause = 0, t.o.Resync
 		default:
 			attempt++
-			if !t.unheard(ctx, &t.blind, fmt.Errorf("tenure: reading the heads: %w", err), attempt) {
+			if !t.unheard(ctx, &t.blind, errtext.Errorf("tenure: reading the heads: %w", err), attempt) {
 				return
 			}
 			pause = 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // Tailer reads the decision logs of a namespace for one process and hands them to
@@ -215,7 +216,7 @@ func (t *Tailer) load(ctx context.Context) bool {
 				t.halt(err)
 				return false
 			}
-			err = fmt.Errorf("tenure: follower %q: loading its positions: %w", f.name, err)
+			err = errtext.Errorf("tenure: follower %q: loading its positions: %w", f.name, err)
 			t.report(Failure{Applier: f.name, Attempt: attempt, Err: err}, false)
 			if !t.backOff(ctx, attempt) {
 				return false

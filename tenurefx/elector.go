@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 const (
@@ -168,11 +169,11 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 			select {
 			case err := <-ended:
 				if err != nil {
-					return fmt.Errorf("tenure: the %s ended: %w", name, err)
+					return errtext.Errorf("tenure: the %s ended: %w", name, err)
 				}
 				return nil
 			case <-ctx.Done():
-				return fmt.Errorf("tenure: the %s had not stopped in time: other members take over the shards that it "+
+				return errtext.Errorf("tenure: the %s had not stopped in time: other members take over the shards that it "+
 					"still holds: %w", name, context.Cause(ctx))
 			}
 		},

@@ -104,7 +104,9 @@ func TestModule(t *testing.T) {
 					return nil
 				}}
 			}),
-			tenurefx.AsHooks(func() core.Hooks { return core.Hooks{OnGrant: func(core.LeaseEvent) { hooks[0].Add(1) }} }),
+			tenurefx.AsHooks(func() core.Hooks {
+				return core.Hooks{OnGrant: func(core.LeaseEvent) { hooks[0].Add(1) }}
+			}),
 			tenurefx.AsHooks(func() core.Hooks {
 				return core.Hooks{OnGrant: func(core.LeaseEvent) { hooks[1].Add(1) },
 					OnRevoke: func(*core.RevokedError) {}}

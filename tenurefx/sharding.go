@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -98,7 +99,7 @@ func Sharding() fx.Option {
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p ManagerParams) (ManagerResult, error) {
 			r, err := NewManager(p)
 			if err != nil {
-				return ManagerResult{}, fmt.Errorf("tenure: sharding: %w", err)
+				return ManagerResult{}, errtext.Errorf("tenure: sharding: %w", err)
 			}
 			// Appended after the Elector's, so it stops before it.
 			lc.Append(hook("sharding manager", r.Manager.Run, sd))

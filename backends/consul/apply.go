@@ -60,7 +60,8 @@ func (a *application) together(ctx context.Context, todo []int) {
 			continue
 		}
 		for _, i := range rest {
-			a.out.Results[i].Err = fmt.Errorf("tenure: %w: it did not fit into one transaction of consul with the others", driver.ErrRetry)
+			a.out.Results[i].Err = fmt.Errorf("tenure: %w: it did not fit into one transaction of consul with "+
+				"the others", driver.ErrRetry)
 		}
 		return
 	}

@@ -32,7 +32,8 @@ func writeError(err error) error {
 			return fmt.Errorf("tenure: %w: raise txn_max_req_len or lower Options.MaxTxnBytes and MaxTxnOps: %w",
 				driver.ErrTooLarge, err)
 		case http.StatusTooManyRequests:
-			return fmt.Errorf("tenure: %w: consul limits requests or connections (limits.http_max_conns_per_client): %w", driver.ErrRetry, err)
+			return fmt.Errorf("tenure: %w: consul limits requests or connections "+
+				"(limits.http_max_conns_per_client): %w", driver.ErrRetry, err)
 		}
 	}
 	if neverSent(err) {

@@ -115,7 +115,8 @@ func checkVersion(version string) error {
 	if slices.Compare(at[:], []int{3, 7, 0}) >= 0 {
 		return nil
 	}
-	return fmt.Errorf("is version %.40s, whose reads may be stale after a pause: upgrade it to 3.5.28, 3.6.9, 3.7 or later", version)
+	return fmt.Errorf("is version %.40s, whose reads may be stale after a pause: upgrade it to 3.5.28, 3.6.9, 3.7 "+
+		"or later", version)
 }
 
 // reach makes one call without credentials that fails with the reason if there is

@@ -20,8 +20,8 @@ func TestMutants(t *testing.T) {
 				New: "if owner.Session == s.id && r.From >= 0 && owner != c.Seen {"}}},
 		{Name: "A3: a transfer is taken for done, granted by anybody", Killer: "TestConformance/Acquire/Idempotent",
 			Edits: []mutate.Edit{{
-				File: "../kv/acquire.go", Old: "case owner.Session == h.To && r.From == h.Fence.Token && owner.Token != " +
-					"h.Fence.Token:",
+				File: "../kv/acquire.go", Old: "case owner.Session == h.To && r.From == h.Fence.Token && " +
+					"owner.Token != h.Fence.Token:",
 				New: "case owner.Session == h.To && r.From >= 0 && owner.Token != h.Fence.Token:"}}},
 		{Name: "R1: a release compares existence only", Killer: "TestConformance/Release/StaleIsNoop",
 			Edits: []mutate.Edit{{

@@ -295,7 +295,8 @@ func TestStoppedMember(t *testing.T) {
 		_, err := b.ReadLog(long, granted[0].Fence.Shard, 0, 10)
 		ended <- err
 	}()
-	// Core sends another one every part of the TTL. The slower those are answered, the longer silence is no news.
+	// Core sends another one every part of the TTL. The slower those are answered, the longer
+	// silence is no news.
 	for deadline := time.Now().Add(20 * time.Second); b.store.routes.Current() == stopped; {
 		if time.Now().After(deadline) {
 			t.Fatal("the process still uses the server that is stopped")

@@ -16,7 +16,8 @@ func TestMutants(t *testing.T) {
 	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
 		{Name: "O1: a read does not wait until its server has caught up", Killer: "TestReadsNeedMajority/follower",
 			Edits: []mutate.Edit{{
-				File: "barrier.go", Old: "\tif l.alone {\n\t\treturn nil\n", New: "\tif l != nil {\n\t\treturn nil\n"}}},
+				File: "barrier.go", Old: "\tif l.alone {\n\t\treturn nil\n",
+				New: "\tif l != nil {\n\t\treturn nil\n"}}},
 		{Name: "O1: the leader is believed to have caught up", Killer: "TestReadsNeedMajority/leader",
 			Edits: []mutate.Edit{{
 				File: "barrier.go", Old: "\tif l.alone {\n\t\t_, b.err =", New: "\tif l != nil {\n\t\t_, b.err ="}}},

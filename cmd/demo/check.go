@@ -73,7 +73,8 @@ func (d *damage) checkLog(airport string, departures []departure, log []entry) {
 		seen[pos] = true
 		newest = max(newest, pos)
 		if got.facts() != want[pos] {
-			d.note(&d.Wrong, "%s: entry %d (departure %d) says count %d, total %d, longest %d; the file says %d, %d, %d", airport, e.seq,
+			d.note(&d.Wrong, "%s: entry %d (departure %d) says count %d, total %d, longest %d; "+
+				"the file says %d, %d, %d", airport, e.seq,
 				got.Departure, got.Count, got.Total, got.Longest, want[pos].Count, want[pos].Total, want[pos].Longest)
 		}
 	}

@@ -95,7 +95,8 @@ Missing tables are made; each run uses a new namespace, which stays`)
 		f.PrintDefaults()
 		return nil, err
 	} else if err != nil && slices.ContainsFunc(args, mayHoldPassword) {
-		return nil, errors.New("the flags are not understood, and not repeated here because they may hold a password: see -h")
+		return nil, errors.New("the flags are not understood, and not repeated here because they may hold a " +
+			"password: see -h")
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: see -h", err)
 	}
@@ -115,8 +116,8 @@ func (o *options) validate(stores []store) error {
 		return errors.New("-keep is for the temporary database: the run's logs in one named with -dsn always stay; " +
 			"leave -keep out")
 	case o.keep && s.temporary == nil:
-		return errors.New("-keep is for the temporary database of sqlite: name a server of yours with -dsn, where the " +
-			"run's logs stay")
+		return errors.New("-keep is for the temporary database of sqlite: name a server of yours with -dsn, " +
+			"where the run's logs stay")
 	case o.members < minMembers || o.members > maxMembers:
 		return fmt.Errorf("%d members: use %d to %d with -members", o.members, minMembers, maxMembers)
 	case o.duration < minDuration || o.duration > maxDuration:

@@ -216,8 +216,8 @@ func (r *report) verdict() string {
 	case r.Unfenced && r.Damage.total() == 0:
 		return "INCONCLUSIVE: without the fence damage was expected, and none was found. Try another -seed."
 	case r.Unfenced && r.Damage.Superseded > 0:
-		return "DAMAGED, as it must be without the fence: a process that had been stopped wrote\ninto its successor's " +
-			"log. Run again without -unfenced."
+		return "DAMAGED, as it must be without the fence: a process that had been stopped wrote\ninto its " +
+			"successor's log. Run again without -unfenced."
 	case r.Passed:
 		return "PASS: every log matches the file exactly, through every fault of the members."
 	}

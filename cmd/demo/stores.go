@@ -149,8 +149,8 @@ func serverOptions(dsn, namespace string, create bool) map[string]any {
 func checkPath(dsn string) error {
 	if strings.Contains(dsn, "://") || strings.Contains(dsn, "@tcp(") || strings.Contains(dsn, "@unix(") ||
 		strings.Contains(dsn, "password=") {
-		return errors.New("-dsn looks like a server's, and for sqlite it is the path of a database: choose the server " +
-			"with -backend postgres or -backend mysql")
+		return errors.New("-dsn looks like a server's, and for sqlite it is the path of a database: choose the " +
+			"server with -backend postgres or -backend mysql")
 	}
 	return nil
 }

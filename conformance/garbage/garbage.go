@@ -98,8 +98,7 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 		}
 	}
 	t.Logf("%d records written in %v, %d refused; %d commits to the other shards; heap %d KiB before, %d after, %d at "+
-		"most with garbage; "+
-		"%d records named, at most %d times by one member; damage in the view of one: %d",
+		"most with garbage; %d records named, at most %d times by one member; damage in the view of one: %d",
 		written.Load(), during, refused.Load(), commits, before>>10, after>>10, peak.Load()>>10, len(w.lines), most,
 		members[0].View().DamagedTotal)
 	// A machine on which a file takes that long to be written costs leases by itself.

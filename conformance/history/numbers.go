@@ -7,9 +7,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// numberSequence finds that accepted writes are not numbered 1, 2, 3 ... each
-// once and in the order of time (S15), or that the log's entries are not numbered on from one to the next
-// (L1). A number may be missing where a write of unknown outcome had it.
+// numberSequence finds that accepted writes are not numbered 1, 2, 3 ... each once and in the
+// order of time (S15), or that the log's entries are not numbered on from one to the next (L1).
+// A number may be missing where a write of unknown outcome had it.
 func numberSequence(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {

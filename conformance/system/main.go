@@ -51,7 +51,8 @@ func AddFlags(fs *flag.FlagSet) {
 	fs.Int(seedsFlag, 0, "how many seeds the system suite runs; 0: as the test says")
 	fs.Uint64(firstFlag, 1, "the first of the seeds that the system suite runs")
 	fs.Uint64(seedFlag, 0, "the one seed that the system suite runs; 0: many")
-	fs.Int(parallelFlag, 1, "how many seeds the system suite plays at a time, each on its own server, where the test can")
+	fs.Int(parallelFlag, 1, "how many seeds the system suite plays at a time, each on its own server, where the "+
+		"test can")
 	fs.Duration(ttlFlag, 0, "the TTL of the members; 0: as the test says")
 	fs.Bool(controlFlag, false, "run the system suite without the fence, which must do damage")
 }

@@ -125,7 +125,8 @@ func (l *lossy) Apply(ctx context.Context, b follower.Batch) error {
 	return err
 }
 
-// TestRun: the whole application, for a moment, which is longer on a machine that is too busy to open the store in it.
+// TestRun: the whole application, for a moment, which is longer on a machine that is too busy
+// to open the store in it.
 func TestRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	for moment := time.Second; ; moment *= 4 {

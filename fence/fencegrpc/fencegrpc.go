@@ -320,8 +320,8 @@ func withDetails(code codes.Code, err error, reason string, metadata map[string]
 	return st.Err()
 }
 
-// Error returns the *fence.RefusedError or *fence.ForeignError that a call's error
-// carries, or else err. On a stream it is about the message that was refused, and not about those before.
+// Error returns the *fence.RefusedError or *fence.ForeignError that a call's error carries, or
+// else err. On a stream it is about the message that was refused, and not about those before.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {

@@ -55,8 +55,9 @@ func askFresh(ctx context.Context, folder string) error {
 	return <-done
 }
 
-// TestFreshStopped stops a follower with SIGSTOP again and again while entries are made. Whenever it says fresh,
-// everything is applied that was acknowledged two pulses and the bound before.
+// TestFreshStopped stops a follower with SIGSTOP again and again while entries are made.
+// Whenever it says fresh, everything is applied that was acknowledged two pulses and the bound
+// before.
 func TestFreshStopped(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -130,7 +130,8 @@ func TestLag(t *testing.T) {
 		slices.Sort(sent)
 		slices.Sort(lag)
 		made := float64(n) / (acks[n-1] - acks[0]).Seconds()
-		t.Logf("%s: at %.0f entries/s, lag after the acknowledgment: median %v, p99 %v; since sending: median %v, p99 %v", p.name, made,
+		t.Logf("%s: at %.0f entries/s, lag after the acknowledgment: median %v, p99 %v; since sending: median "+
+			"%v, p99 %v", p.name, made,
 			lag[n/2].Round(time.Microsecond), lag[n*99/100].Round(time.Microsecond), sent[n/2].Round(time.Microsecond),
 			sent[n*99/100].Round(time.Microsecond))
 		// the figure is read, not asserted: other work may share the cores

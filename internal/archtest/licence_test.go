@@ -95,8 +95,8 @@ func TestLicenceOf(t *testing.T) {
 		"GNU AFFERO GENERAL PUBLIC LICENSE":     "",
 		"GNU LESSER GENERAL PUBLIC LICENSE":     "",
 		"Business Source License 1.1":           "",
-		"Permission is hereby granted, free of charge, to any person obtaining a copy of this software, under the GNU " +
-			"General Public License": "",
+		"Permission is hereby granted, free of charge, to any person obtaining a copy of this software, under " +
+			"the GNU General Public License": "",
 		"Apache License\n  Version 2.0, with the Commons Clause": "",
 		"Mozilla Public License Version 2.0 ... Secondary License means the GNU General Public " +
 			"License": "MPL-2.0",

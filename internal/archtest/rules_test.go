@@ -35,7 +35,7 @@ var rows = []row{
 	{pkg: "core", allow: []string{"core/driver", "core/fsm"}},
 
 	{pkg: "config", allow: []string{"core", "core/driver", "go.yaml.in/yaml/v4"}},
-	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "sharding", "follower", "go.uber.org/fx/..."}},
+	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
 
 	{pkg: "backends/kv", allow: []string{"core/driver", "backends/kv/internal/record", "internal/kvkeys"}},
 	{pkg: "backends/kv/internal/record", allow: []string{"core/driver"}},
@@ -64,10 +64,10 @@ var rows = []row{
 	{pkg: "backends/sql/postgres", allow: append([]string{"github.com/jackc/pgx/v5/..."}, ofDialects...)},
 	{pkg: "backends/sql/mysql", allow: append([]string{"github.com/go-sql-driver/mysql"}, ofDialects...)},
 
-	{pkg: "follower", allow: []string{"core", "core/driver"}},
+	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext"}},
 	{pkg: "sharding", allow: []string{"core", "core/driver", "follower"}},
 
-	{pkg: "fence", allow: []string{"core/driver"}},
+	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
 	// The details of a status are messages of a module beside grpc's.
 	{pkg: "fence/fencegrpc", allow: []string{
 		"core/driver", "fence", "google.golang.org/grpc/...",
@@ -98,6 +98,7 @@ var rows = []row{
 	{pkg: "tools/...", allow: []string{anything}},
 	{pkg: "internal/archtest"},
 	{pkg: "internal/doctest"},
+	{pkg: "internal/errtext"},
 	{pkg: "internal/harness", allow: []string{"core/driver", "internal/intercept"}},
 	{pkg: "internal/intercept", allow: []string{"core/driver"}},
 	{pkg: "internal/mutate"},

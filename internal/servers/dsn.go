@@ -64,10 +64,11 @@ func (d DSN) With(name, value string) DSN {
 	return d
 }
 
-// Reveal is the DSN with its password, as the driver wants it: a URL for
-// PostgreSQL (pgx), "user:password@tcp(host:port)/database?..." for MariaDB
-// (go-sql-driver/mysql); for etcd, Consul and ZooKeeper "user:password@host:port" or "host:port". For TLS the URL names the files; a MySQL DSN cannot, so
-// give [Server.TLSConfig] to mysql.RegisterTLSConfig and set the parameter tls.
+// Reveal is the DSN with its password, as the driver wants it: a URL for PostgreSQL (pgx),
+// "user:password@tcp(host:port)/database?..." for MariaDB (go-sql-driver/mysql); for etcd,
+// Consul and ZooKeeper "user:password@host:port" or "host:port". For TLS the URL names the
+// files; a MySQL DSN cannot, so give [Server.TLSConfig] to mysql.RegisterTLSConfig and set the
+// parameter tls.
 func (d DSN) Reveal() string { return d.format(d.password) }
 
 // String is the DSN with the password replaced.
