@@ -11,7 +11,7 @@ import (
 // assign is the handler of the assigner's shard: it plans while it holds the
 // lease. It takes up where the former assigner's complete plans end.
 func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
-	j := &journal{read: bounded(lease.ReadLog), table: &Table{}}
+	j := &journal{read: bounded(lease.ReadLog), table: &assignments{}}
 	for {
 		_, err := j.catchUp(ctx)
 		if err == nil {
@@ -27,7 +27,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	if j.gap != nil {
 		m.o.OnError(j.gap)
 	}
-	p := &Planner{
+	p := &planner{
 		Assigner: m.o.Assigner, Specs: m.o.Shards, Takes: m.o.Takes, Zone: m.o.ZoneKey,
 		Cooldown: m.o.Cooldown, Penalty: m.o.Penalty,
 	}
@@ -44,12 +44,12 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			lease.Progress()
 		}
 		v := m.e.View()
-		out, err := p.Next(time.Since(began), j.table, v, loads)
+		out, err := p.next(time.Since(began), j.table, v, loads)
 		if err != nil {
 			return err
 		}
-		if out.Change != nil {
-			if err := j.write(lease.Context(), lease, out.Change, size); err != nil {
+		if out.change != nil {
+			if err := j.write(lease.Context(), lease, out.change, size); err != nil {
 				return err
 			}
 			if m.o.OnPlan != nil {
@@ -57,7 +57,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			}
 		}
 		lease.Progress()
-		m.untilNext(ctx, lease, v, out.Again || m.o.Loads != nil)
+		m.untilNext(ctx, lease, v, out.again || m.o.Loads != nil)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@
 //     "_assigner": it sees members and owners in its view, an [Assigner], which is a
 //     pure function, says who should own what, and the changes are appended to that
 //     shard's log.
-//   - Every member reads that log into the same [Table], hands over what is assigned
+//   - Every member reads that log into the same table, hands over what is assigned
 //     to another, by a directed transfer when the handler has returned, and stands by
 //     for everything else.
 //

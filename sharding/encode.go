@@ -22,7 +22,7 @@ const (
 var errForm = errors.New("sharding: not a plan")
 
 // encode returns the entries of a change, each of at most size bytes and a few.
-func (c *Change) encode(size int) [][]byte {
+func (c *planChange) encode(size int) [][]byte {
 	body := c.body()
 	parts := max(1, (len(body)+size-1)/size)
 	out := make([][]byte, parts)
@@ -36,7 +36,7 @@ func (c *Change) encode(size int) [][]byte {
 	return out
 }
 
-func (c *Change) body() []byte {
+func (c *planChange) body() []byte {
 	kind := byte(0)
 	if c.Base {
 		kind = 1
@@ -128,9 +128,9 @@ func (r *reader) text(limit uint64) string {
 
 const maxNumber = 1 << 62
 
-func decode(number int64, body []byte) (*Change, error) {
+func decode(number int64, body []byte) (*planChange, error) {
 	r := &reader{b: body}
-	c := &Change{Number: number, Base: r.byte()&1 != 0}
+	c := &planChange{Number: number, Base: r.byte()&1 != 0}
 	for range r.length(maxSpecs) {
 		c.Specs = append(c.Specs, r.text(300))
 	}
@@ -138,7 +138,7 @@ func decode(number int64, body []byte) (*Change, error) {
 		c.Gone = append(c.Gone, int32(r.num(maxMembers-1)))
 	}
 	for range r.length(maxMembers) {
-		seat := Seat{Slot: int32(r.num(maxMembers - 1))}
+		seat := memberSlot{Slot: int32(r.num(maxMembers - 1))}
 		seat.Member = Member{ID: core.SessionID(r.text(64)), Node: r.text(128), Zone: r.text(2048)}
 		seat.Member.Weight = int32(r.num(1<<31 - 1))
 		seat.Member.Drain = r.byte()&1 != 0
@@ -150,7 +150,7 @@ func decode(number int64, body []byte) (*Change, error) {
 		if r.err != nil {
 			break
 		}
-		m := SlotMove{Shard: int32(min(at, maxShards)), To: int32(r.num(maxMembers)) - 1, Why: Reason(r.byte())}
+		m := slotMove{Shard: int32(min(at, maxShards)), To: int32(r.num(maxMembers)) - 1, Why: Reason(r.byte())}
 		if c.Base {
 			m.Plan = number - int64(r.num(uint64(number)))
 		}
@@ -180,7 +180,7 @@ type assembly struct {
 // add takes in the next entry of the log, and returns the plan that it completes,
 // if it does. Parts of a plan that nobody completed are dropped when another
 // begins. An error says that the entry was not understood; it counts as a gap.
-func (a *assembly) add(e core.Entry) (*Change, error) {
+func (a *assembly) add(e core.Entry) (*planChange, error) {
 	r := &reader{b: e.Payload}
 	if v := r.byte(); r.err == nil && v != formVersion {
 		*a = assembly{}

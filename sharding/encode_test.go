@@ -11,11 +11,11 @@ import (
 )
 
 // randomTable is a table after some plans, and the changes that led to it.
-func randomTable(rng *rand.Rand, plans int) (*Table, []*Change) {
-	t := &Table{}
-	var changes []*Change
+func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
+	t := &assignments{}
+	var changes []*planChange
 	for range plans {
-		c := &Change{Number: t.number + 1}
+		c := &planChange{Number: t.number + 1}
 		if t.names == nil || rng.IntN(8) == 0 {
 			c.Base, c.Specs = true, []string{fmt.Sprintf("orders-00..%02d", 1+rng.IntN(60)), "x"}
 		}
@@ -33,7 +33,7 @@ func randomTable(rng *rand.Rand, plans int) (*Table, []*Change) {
 		for range 1 + rng.IntN(2) {
 			slot := int32(len(members))
 			members = append(members, Member{})
-			c.Seats = append(c.Seats, Seat{slot, Member{ID: core.SessionID(fmt.Sprintf("s%x", rng.Uint64())), Node: "n", Zone: "z", Weight: int32(rng.IntN(5)), Drain: rng.IntN(9) == 0}})
+			c.Seats = append(c.Seats, memberSlot{slot, Member{ID: core.SessionID(fmt.Sprintf("s%x", rng.Uint64())), Node: "n", Zone: "z", Weight: int32(rng.IntN(5)), Drain: rng.IntN(9) == 0}})
 		}
 		n := len(t.names)
 		if c.Base {
@@ -42,7 +42,7 @@ func randomTable(rng *rand.Rand, plans int) (*Table, []*Change) {
 		}
 		for s := range n {
 			if rng.IntN(3) == 0 || c.Base && rng.IntN(10) > 0 {
-				m := SlotMove{Shard: int32(s), To: c.Seats[rng.IntN(len(c.Seats))].Slot, Plan: c.Number, Why: Reason(1 + rng.IntN(6))}
+				m := slotMove{Shard: int32(s), To: c.Seats[rng.IntN(len(c.Seats))].Slot, Plan: c.Number, Why: Reason(1 + rng.IntN(6))}
 				if c.Base {
 					m.Plan = rng.Int64N(c.Number + 1)
 				} else {
@@ -53,14 +53,14 @@ func randomTable(rng *rand.Rand, plans int) (*Table, []*Change) {
 		}
 		changes = append(changes, c)
 		cloneOwners(t)
-		if err := t.Apply(c); err != nil {
+		if err := t.apply(c); err != nil {
 			panic(err)
 		}
 	}
 	return t, changes
 }
 
-func cloneOwners(t *Table) {
+func cloneOwners(t *assignments) {
 	t.owner, t.moved, t.why = append([]int32(nil), t.owner...), append([]int64(nil), t.moved...), append([]Reason(nil), t.why...)
 }
 
@@ -72,9 +72,9 @@ func TestPlansSurviveTheLog(t *testing.T) {
 	for range 300 {
 		want, changes := randomTable(rng, 1+rng.IntN(12))
 		size := 1 + rng.IntN(200)
-		j := &journal{table: &Table{}}
+		j := &journal{table: &assignments{}}
 		seq := core.Seq(0)
-		write := func(c *Change, token core.Token) {
+		write := func(c *planChange, token core.Token) {
 			for _, part := range c.encode(size) {
 				seq++
 				j.add(&core.Entry{Seq: seq, Token: token, Payload: part})
@@ -96,12 +96,12 @@ func TestPlansSurviveTheLog(t *testing.T) {
 		if !reflect.DeepEqual(j.table, want) {
 			t.Fatalf("read %+v\nwant %+v", j.table, want)
 		}
-		late := &journal{table: &Table{}, after: 100}
+		late := &journal{table: &assignments{}, after: 100}
 		for k, part := range want.base(want.number).encode(size) {
 			late.add(&core.Entry{Seq: core.Seq(101 + k), Token: 1, Payload: part})
 		}
 		for s := range want.names {
-			a, b := want.At(s), late.table.At(s)
+			a, b := want.at(s), late.table.at(s)
 			if a != b && a.Owner.ID != "" {
 				t.Fatalf("a base says %+v, want %+v", b, a)
 			}
@@ -115,7 +115,7 @@ func TestGapsWaitForABase(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(2, 2))
 	want, changes := randomTable(rng, 6)
-	j := &journal{table: &Table{}}
+	j := &journal{table: &assignments{}}
 	seq := core.Seq(0)
 	add := func(payload []byte) {
 		seq++
@@ -147,11 +147,11 @@ func TestGapsWaitForABase(t *testing.T) {
 // from another (W1).
 func TestPlanFollowsItsPredecessor(t *testing.T) {
 	t.Parallel()
-	begin := func() (*Table, *Change) {
-		table := &Table{}
-		base := &Change{Number: 4, Base: true, Specs: []string{"a", "b"}, Seats: []Seat{{0, Member{ID: "m0"}}, {1, Member{ID: "m1"}}},
-			Moves: []SlotMove{{Shard: 0, To: 0, Plan: 4, Why: Orphaned}, {Shard: 1, To: 0, Plan: 4, Why: Orphaned}}}
-		if err := table.Apply(base); err != nil {
+	begin := func() (*assignments, *planChange) {
+		table := &assignments{}
+		base := &planChange{Number: 4, Base: true, Specs: []string{"a", "b"}, Seats: []memberSlot{{0, Member{ID: "m0"}}, {1, Member{ID: "m1"}}},
+			Moves: []slotMove{{Shard: 0, To: 0, Plan: 4, Why: Orphaned}, {Shard: 1, To: 0, Plan: 4, Why: Orphaned}}}
+		if err := table.apply(base); err != nil {
 			t.Fatal(err)
 		}
 		return table, base
@@ -159,17 +159,17 @@ func TestPlanFollowsItsPredecessor(t *testing.T) {
 	for _, number := range []int64{1, 3, 4, 5, 6, 7} {
 		table, base := begin()
 		before := *table
-		c := &Change{Number: number, Moves: []SlotMove{{Shard: 1, To: 1, Why: Shared}}}
+		c := &planChange{Number: number, Moves: []slotMove{{Shard: 1, To: 1, Why: Shared}}}
 		follows := number == 5
-		j := &journal{table: &Table{}}
-		for i, change := range []*Change{base, c} {
+		j := &journal{table: &assignments{}}
+		for i, change := range []*planChange{base, c} {
 			j.add(&core.Entry{Seq: core.Seq(i + 1), Token: 1, Payload: change.encode(1 << 20)[0]})
 		}
 		if (j.gap == nil) != follows || (j.table.number == number && j.table.owner[1] == 1) != follows {
 			t.Errorf("plan %d in the log after plan 4: table of plan %d, gap %v", number, j.table.number, j.gap)
 		}
 		cloneOwners(table)
-		if err := table.Apply(c); (err == nil) != follows || !follows && !reflect.DeepEqual(*table, before) {
+		if err := table.apply(c); (err == nil) != follows || !follows && !reflect.DeepEqual(*table, before) {
 			t.Errorf("plan %d applied to a table of plan 4: %v, %+v", number, err, table)
 		}
 	}
@@ -193,7 +193,7 @@ func TestPartsBelongTogether(t *testing.T) {
 		"another plan":     {{Token: 1, Payload: parts[0]}, {Token: 1, Payload: parts[1]}, {Token: 1, Payload: other[2]}},
 		"a part twice":     {{Token: 1, Payload: parts[0]}, {Token: 1, Payload: parts[1]}, {Token: 1, Payload: parts[1]}},
 	} {
-		j := &journal{table: &Table{}}
+		j := &journal{table: &assignments{}}
 		for i := range log {
 			log[i].Seq = core.Seq(i + 1)
 			j.add(&log[i])
@@ -254,16 +254,16 @@ func FuzzPlan(f *testing.F) {
 				t.Fatalf("%+v was written and read as %+v, %v", c, again, err)
 			}
 			if len(c.Specs) < 4 {
-				table := &Table{}
-				if table.Apply(c) == nil {
-					for i := range min(table.Len(), 100) {
-						table.At(i)
+				table := &assignments{}
+				if table.apply(c) == nil {
+					for i := range min(len(table.names), 100) {
+						table.at(i)
 					}
 					heirs(table.members, table.owner)
 				}
 			}
 		}
-		(&journal{table: &Table{}}).add(&core.Entry{Seq: 1, Payload: body})
+		(&journal{table: &assignments{}}).add(&core.Entry{Seq: 1, Payload: body})
 	})
 }
 

@@ -8,13 +8,9 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// HashName is the name of the hash by which keys are mapped to shards. It is
-// permanent: what a key hashes to never changes, in no version and on no machine.
-const HashName = "fnv1a64-splitmix64"
-
-// Hash is the hash of a key: FNV-1a of 64 bits over its bytes, finished as
-// SplitMix64 does, because the last bytes of FNV-1a alone mix poorly.
-func Hash(key string) uint64 { return rendezvous(fnv1a(key), 0) }
+// hash maps keys to shards, and is permanent: FNV-1a of 64 bits over the key's bytes,
+// finished as SplitMix64 does, because the last bytes of FNV-1a alone mix poorly.
+func hash(key string) uint64 { return rendezvous(fnv1a(key), 0) }
 
 // Keyspace divides keys among shards. It is a value; all processes that use the
 // keys have the same, but for the moment in which it is changed.
@@ -50,13 +46,13 @@ func (k Keyspace) Validate() error {
 	return err
 }
 
-// Shards is the number of shards in force.
-func (k Keyspace) Shards() int { return k.Layouts[len(k.Layouts)-1] }
+// shards is the number of shards in force.
+func (k Keyspace) shards() int { return k.Layouts[len(k.Layouts)-1] }
 
 // Specs is the shard set to give to Options.Shards: every shard of the last two
 // layouts, because both serve while one is left for the other.
 func (k Keyspace) Specs() []string {
-	n := k.Shards()
+	n := k.shards()
 	if len(k.Layouts) > 1 {
 		n = max(n, k.Layouts[len(k.Layouts)-2])
 	}
@@ -71,13 +67,13 @@ func (k Keyspace) digits() int {
 }
 
 // Shard is the shard of a key in the layout in force.
-func (k Keyspace) Shard(key string) string { return k.shard(int(Hash(key) % uint64(k.Shards()))) }
+func (k Keyspace) Shard(key string) string { return k.shard(int(hash(key) % uint64(k.shards()))) }
 
 // Candidates are the shards that may answer for a key: that of the layout in force
 // first, then that of the one before, which keeps the key until it was cut over.
 // Mostly they are the same one.
 func (k Keyspace) Candidates(key string) []string {
-	h := Hash(key)
+	h := hash(key)
 	out := []string{k.Shard(key)}
 	if n := len(k.Layouts); n > 1 {
 		if former := k.shard(int(h % uint64(k.Layouts[n-2]))); former != out[0] {

@@ -16,7 +16,7 @@ type journal struct {
 	read  readLog
 	after core.Seq
 	parts assembly
-	table *Table
+	table *assignments
 	gap   error // why the table lacks what was read last; nil when it has everything
 	since int   // bytes read or written since the last base
 	base  int   // bytes of that
@@ -49,7 +49,7 @@ func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
 			return changed, err
 		case page.Head.Seq < j.after:
 			// An older state of the store: core refuses what it must, we read anew.
-			j.after, j.parts, j.table = 0, assembly{}, &Table{}
+			j.after, j.parts, j.table = 0, assembly{}, &assignments{}
 			changed = true
 			continue
 		case len(page.Entries) == 0:
@@ -78,10 +78,10 @@ func (j *journal) add(e *core.Entry) (changed bool) {
 	}
 	next := *j.table
 	if !c.Base {
-		// Apply writes into them.
+		// apply writes into them.
 		next.owner, next.moved, next.why = append([]int32(nil), next.owner...), append([]int64(nil), next.moved...), append([]Reason(nil), next.why...)
 	}
-	if err := next.Apply(c); err != nil {
+	if err := next.apply(c); err != nil {
 		j.gap = fmt.Errorf("entry %d: %w", e.Seq, err)
 		return false
 	}
@@ -101,10 +101,10 @@ const (
 // write appends a change and makes it in the table. When much was written since
 // the last base, or what is there cannot be read, a base is written instead, and
 // what it replaces is trimmed.
-func (j *journal) write(ctx context.Context, lease *core.Lease, c *Change, size int) error {
+func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, size int) error {
 	next := *j.table
 	next.owner, next.moved, next.why = append([]int32(nil), next.owner...), append([]int64(nil), next.moved...), append([]Reason(nil), next.why...)
-	if err := next.Apply(c); err != nil {
+	if err := next.apply(c); err != nil {
 		return err
 	}
 	head := lease.Head()

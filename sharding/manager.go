@@ -27,13 +27,13 @@ type Manager struct {
 
 	mu      sync.Mutex
 	ran     bool
-	table   *Table
+	table   *assignments
 	drained bool // by Drain
 	emptied chan struct{}
 
 	// What follows is the loop's own.
-	known     *Table  // for which the rest was worked out
-	at        []int32 // index in known of each own shard, or None
+	known     *assignments // for which the rest was worked out
+	at        []int32      // index in known of each own shard, or None
 	heirs     []int32
 	prefs     []core.Preference
 	contended []bool
@@ -66,7 +66,7 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 	return &Manager{
 		b: b, e: e, h: h, o: c, names: names, limits: b.Info().Limits,
 		wake: make(chan struct{}, 1), news: make(chan struct{}, 1), emptied: make(chan struct{}),
-		table: &Table{}, at: make([]int32, n), prefs: make([]core.Preference, n), contended: make([]bool, n), seen: make([]sight, n),
+		table: &assignments{}, at: make([]int32, n), prefs: make([]core.Preference, n), contended: make([]bool, n), seen: make([]sight, n),
 	}, nil
 }
 
@@ -133,8 +133,17 @@ func (m *Manager) Wake() { signal(m.news) }
 // AssignerShard is the shard whose log has the plans.
 const AssignerShard = assigner
 
-// Assignments returns the table in force here. It is not to be modified.
-func (m *Manager) Assignments() *Table {
+// Assignments returns the table in force here, in the order of the shards' names.
+func (m *Manager) Assignments() []Assignment {
+	t := m.assigned()
+	out := make([]Assignment, len(t.names))
+	for i := range out {
+		out[i] = t.at(i)
+	}
+	return out
+}
+
+func (m *Manager) assigned() *assignments {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.table
@@ -169,7 +178,7 @@ func (m *Manager) watch(ctx context.Context, views chan<- *core.View, failed cha
 // follow keeps the table up to date with the assigner's log. What another shard's
 // log does is only a hint to look.
 func (m *Manager) follow(ctx context.Context) {
-	j := &journal{table: &Table{}, read: bounded(func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
+	j := &journal{table: &assignments{}, read: bounded(func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
 		return m.b.ReadLog(ctx, assigner, after, max)
 	})}
 	var hints sync.WaitGroup
@@ -294,7 +303,7 @@ func (m *Manager) leaving() bool {
 }
 
 // learn works out what follows from a new table: who claims what first.
-func (m *Manager) learn(t *Table) error {
+func (m *Manager) learn(t *assignments) error {
 	same := slices.Equal(t.specs, m.o.Shards)
 	m.known, m.heirs = t, heirs(t.members, t.owner)
 	var changed []core.Preference

@@ -52,7 +52,7 @@ func TestCrashGoesToTheHeirs(t *testing.T) {
 			// So long that no plan comes in between.
 			w.member(n, func(_ *member, o *Options) { o.Interval = 2 * time.Second; o.Penalty = time.Second })
 		}
-		for from := time.Now(); len(w.owners()) < 30 || w.members[0].Assignments().Number() == 0 || !even30(w.spread(), 4); {
+		for from := time.Now(); len(w.owners()) < 30 || w.members[0].assigned().number == 0 || !even30(w.spread(), 4); {
 			if time.Since(from) > time.Minute {
 				w.Fatalf("shared %v", w.spread())
 			}
@@ -216,7 +216,7 @@ func TestWithoutAssigner(t *testing.T) {
 		}
 		c := w.member("c", takes)
 		w.shares(2*interval, map[string]int{"b": 15, "c": 15})
-		if c.Assignments().Number() == 0 {
+		if c.assigned().number == 0 {
 			w.Error("c knows no plan")
 		}
 	})
@@ -336,9 +336,9 @@ func TestHalfWrittenPlan(t *testing.T) {
 		w.shares(ttl, map[string]int{"a": 30})
 		time.Sleep(2 * interval)
 		o, _ := a.e.View().Owner(assigner)
-		number := a.Assignments().Number()
+		number := a.assigned().number
 		// The first of two parts of a plan that gives everything to nobody.
-		c := &Change{Number: number + 1, Gone: []int32{0}}
+		c := &planChange{Number: number + 1, Gone: []int32{0}}
 		parts := c.encode(4)
 		if len(parts) < 2 {
 			w.Fatal("the plan has one part")
@@ -359,11 +359,11 @@ func TestHalfWrittenPlan(t *testing.T) {
 		a.crash()
 		w.shares(5*ttl, map[string]int{"b": 30})
 		time.Sleep(5 * interval)
-		if got := b.Assignments().Number(); got <= number {
+		if got := b.assigned().number; got <= number {
 			w.Errorf("plan %d after plan %d", got, number)
 		}
-		for i := range b.Assignments().Len() {
-			if at := b.Assignments().At(i); at.Owner.Node != "b" {
+		for _, at := range b.Assignments() {
+			if at.Owner.Node != "b" {
 				w.Errorf("%s is assigned to %q", at.Shard, at.Owner.Node)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Planner is the assigner's mind: it compares the table with what the view shows,
+// planner is the assigner's mind: it compares the table with what the view shows,
 // and says what to change. It does no I/O and reads no clock. Not safe for
 // concurrent use.
 //
@@ -18,7 +18,7 @@ import (
 // as having taken it when nobody did yet: it is claiming it now. A member that loses
 // to another what it was assigned gets nothing more for a while, which doubles,
 // because its handler seems to give up.
-type Planner struct {
+type planner struct {
 	Assigner Assigner
 	Specs    []string // of the shard set
 	// Takes says which members own shards at all. Nil: all.
@@ -59,20 +59,25 @@ type planTime struct {
 	at     time.Duration
 }
 
-// Outcome is what Next found.
+// Outcome is a plan that was written, and the Cluster it was made for.
 type Outcome struct {
-	Change  *Change // nil: nothing to change
+	Number  int64
 	Cluster *Cluster
 	Plan    *Plan
-	// Again says that something may be left to do although the view does not
+	// Moves are those that were written, by shard: the Plan's, and those of shards that
+	// were taken over without one.
+	Moves []Move
+
+	change *planChange // nil: nothing to change
+	// again says that something may be left to do although the view does not
 	// change: a budget, a cooldown or a penalty holds it back.
-	Again bool
+	again bool
 }
 
-// Next plans from a table, a view, and the loads of shards, which may be nil. now
+// next plans from a table, a view, and the loads of shards, which may be nil. now
 // is a duration since any fixed point. The change is to be applied to the table
 // when it was written.
-func (p *Planner) Next(now time.Duration, t *Table, v *core.View, loads map[string]float64) (*Outcome, error) {
+func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads map[string]float64) (*Outcome, error) {
 	if p.inFlight == nil {
 		p.inFlight, p.strikes = map[int32]flight{}, map[core.SessionID]strike{}
 	}
@@ -83,7 +88,7 @@ func (p *Planner) Next(now time.Duration, t *Table, v *core.View, loads map[stri
 			return nil, err
 		}
 		n := len(names)
-		t = &Table{number: t.number, specs: p.Specs, names: names, owner: make([]int32, n), moved: make([]int64, n), why: make([]Reason, n)}
+		t = &assignments{number: t.number, specs: p.Specs, names: names, owner: make([]int32, n), moved: make([]int64, n), why: make([]Reason, n)}
 		for i := range t.owner {
 			t.owner[i] = None
 		}
@@ -107,13 +112,13 @@ func (p *Planner) Next(now time.Duration, t *Table, v *core.View, loads map[stri
 	out := &Outcome{Cluster: c}
 	tokens := p.shards(now, t, v, c, assigned, index, loads, out)
 	out.Plan = p.Assigner.Plan(c)
-	out.Again = out.Again || out.Plan.Unfinished
-	out.Change = p.change(now, t, c, out.Plan, assigned, tokens, fresh)
+	out.again = out.again || out.Plan.Unfinished
+	out.change = p.change(now, t, out, assigned, tokens, fresh)
 	return out, nil
 }
 
 // members are the candidates, in the order of their sessions.
-func (p *Planner) members(now time.Duration, v *core.View) []Member {
+func (p *planner) members(now time.Duration, v *core.View) []Member {
 	var out []Member
 	for i := range v.Members {
 		m := &v.Members[i]
@@ -134,7 +139,7 @@ func (p *Planner) members(now time.Duration, v *core.View) []Member {
 
 // shards fills in who is to be taken for the owner of each shard, and returns the
 // tokens of their records.
-func (p *Planner) shards(now time.Duration, t *Table, v *core.View, c *Cluster, assigned []int32, index map[core.SessionID]int32,
+func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Cluster, assigned []int32, index map[core.SessionID]int32,
 	loads map[string]float64, out *Outcome) []core.Token {
 	tokens := make([]core.Token, len(t.names))
 	c.Shards = make([]Shard, len(t.names))
@@ -175,16 +180,16 @@ func (p *Planner) shards(now time.Duration, t *Table, v *core.View, c *Cluster, 
 		case to == None:
 			s.Owner, s.Moved = has, t.number+1
 		default:
-			out.Again = true
+			out.again = true
 			if s.Owner = to; p.refused(now, int32(i), tokens[i]) {
 				s.Owner, s.Moved = has, t.number+1
 				p.strikeOnce(now, &c.Members[to], struck)
 			}
 		}
-		out.Again = out.Again || s.Fixed
+		out.again = out.again || s.Fixed
 	}
 	for i := range c.Members {
-		out.Again = out.Again || c.Members[i].Full || c.Members[i].Drain
+		out.again = out.again || c.Members[i].Full || c.Members[i].Drain
 	}
 	return tokens
 }
@@ -192,7 +197,7 @@ func (p *Planner) shards(now time.Duration, t *Table, v *core.View, c *Cluster, 
 // refused follows the move of a shard that another member than the assigned one has,
 // whose record has the token. It reports whether the move has ended there: the shard
 // was with the assigned member, or was refused, and another one took it.
-func (p *Planner) refused(now time.Duration, shard int32, token core.Token) bool {
+func (p *planner) refused(now time.Duration, shard int32, token core.Token) bool {
 	f, moving := p.inFlight[shard]
 	if !moving {
 		f = flight{token, now}
@@ -209,14 +214,14 @@ func (p *Planner) refused(now time.Duration, shard int32, token core.Token) bool
 }
 
 // strikeOnce gives a member that refused shards one strike for all of them.
-func (p *Planner) strikeOnce(now time.Duration, m *Member, struck map[core.SessionID]bool) {
+func (p *planner) strikeOnce(now time.Duration, m *Member, struck map[core.SessionID]bool) {
 	if !struck[m.ID] && !m.Drain {
 		struck[m.ID], m.Full = true, true
 		p.strike(now, m.ID)
 	}
 }
 
-func (p *Planner) strike(now time.Duration, id core.SessionID) {
+func (p *planner) strike(now time.Duration, id core.SessionID) {
 	s := p.strikes[id]
 	if now > s.until+64*p.Penalty {
 		s.n = 0
@@ -227,7 +232,7 @@ func (p *Planner) strike(now time.Duration, id core.SessionID) {
 }
 
 // remember notes when a plan was first known here.
-func (p *Planner) remember(now time.Duration, number int64) {
+func (p *planner) remember(now time.Duration, number int64) {
 	if p.Cooldown <= 0 {
 		return
 	}
@@ -240,7 +245,7 @@ func (p *Planner) remember(now time.Duration, number int64) {
 }
 
 // cooling is the number of the first plan whose moves are not to be touched yet.
-func (p *Planner) cooling(now time.Duration) int64 {
+func (p *planner) cooling(now time.Duration) int64 {
 	for i, x := range p.times {
 		// The first plan that this process saw says nothing about when it was made.
 		if x.at+p.Cooldown > now && i > 0 {
@@ -252,7 +257,7 @@ func (p *Planner) cooling(now time.Duration) int64 {
 
 // seat gives every member a slot of the table, and returns them by member. assigned
 // has the members that are there already, by slot.
-func (ch *Change) seat(t *Table, members []Member, assigned []int32) []int32 {
+func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) []int32 {
 	slots := make([]int32, len(members))
 	for i := range slots {
 		slots[i] = None
@@ -282,14 +287,18 @@ func (ch *Change) seat(t *Table, members []Member, assigned []int32) []int32 {
 			slots[i] = next
 			next++
 		}
-		ch.Seats = append(ch.Seats, Seat{slots[i], m})
+		ch.Seats = append(ch.Seats, memberSlot{slots[i], m})
 	}
 	return slots
 }
 
 // change is what makes the table say what the plan does; nil if it does already.
-func (p *Planner) change(now time.Duration, t *Table, c *Cluster, plan *Plan, assigned []int32, tokens []core.Token, fresh bool) *Change {
-	ch := &Change{Number: t.number + 1, Base: fresh}
+func (p *planner) change(
+	now time.Duration, t *assignments, out *Outcome, assigned []int32, tokens []core.Token, fresh bool,
+) *planChange {
+	c, plan := out.Cluster, out.Plan
+	out.Number = t.number + 1
+	ch := &planChange{Number: out.Number, Base: fresh}
 	if fresh {
 		ch.Specs = t.specs
 	}
@@ -316,7 +325,8 @@ func (p *Planner) change(now time.Duration, t *Table, c *Cluster, plan *Plan, as
 		case reason == 0:
 			reason = TakenOver
 		}
-		ch.Moves = append(ch.Moves, SlotMove{Shard: int32(i), To: to, Plan: ch.Number, Why: reason})
+		ch.Moves = append(ch.Moves, slotMove{Shard: int32(i), To: to, Plan: ch.Number, Why: reason})
+		out.Moves = append(out.Moves, Move{Shard: int32(i), From: was, To: o, Why: reason})
 		if c.Shards[i].Owner != None && o != c.Shards[i].Owner {
 			p.inFlight[int32(i)] = flight{tokens[i], now}
 		}

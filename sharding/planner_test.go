@@ -11,23 +11,23 @@ import (
 // is later than its lease; and only then.
 func TestLostMoveIsWrittenAgain(t *testing.T) {
 	t.Parallel()
-	p := &Planner{Assigner: Minimal{}, Specs: []string{"s-0..3"}, Penalty: time.Second}
-	table := &Table{}
+	p := &planner{Assigner: Minimal{}, Specs: []string{"s-0..3"}, Penalty: time.Second}
+	table := &assignments{}
 	v := &core.View{Members: []core.Member{{Session: "a", Node: "a", MemberState: core.MemberState{Weight: 1}}}}
 	for _, s := range []string{"s-0", "s-1", "s-2", "s-3"} {
 		v.Shards = append(v.Shards, core.Ownership{Shard: s, Session: "a", Token: 1})
 	}
-	next := func(now time.Duration) *Change {
-		out, err := p.Next(now, table, v, nil)
+	next := func(now time.Duration) *planChange {
+		out, err := p.next(now, table, v, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out.Change != nil {
-			if err := table.Apply(out.Change); err != nil {
+		if out.change != nil {
+			if err := table.apply(out.change); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return out.Change
+		return out.change
 	}
 	next(0)
 	v.Members = append(v.Members, core.Member{Session: "b", Node: "b", MemberState: core.MemberState{Weight: 1}})
@@ -42,8 +42,8 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 	if c == nil || len(c.Moves) != 2 || table.number != before.number+1 {
 		t.Fatalf("%+v, want the two moves again", c)
 	}
-	for i := range table.Len() {
-		if a, b := before.At(i), table.At(i); a.Owner != b.Owner || a.Why != b.Why {
+	for i := range len(table.names) {
+		if a, b := before.at(i), table.at(i); a.Owner != b.Owner || a.Why != b.Why {
 			t.Errorf("%+v became %+v", a, b)
 		}
 	}
@@ -61,30 +61,30 @@ func TestPlanAmongHeirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for claimed := range len(names) + 1 {
-		p := &Planner{Assigner: Minimal{}, Specs: []string{"s-00..29"}, Penalty: time.Second}
-		table := &Table{}
+		p := &planner{Assigner: Minimal{}, Specs: []string{"s-00..29"}, Penalty: time.Second}
+		table := &assignments{}
 		v := &core.View{}
 		for _, n := range []string{"a", "b", "c", "d"} {
 			v.Members = append(v.Members, core.Member{Session: core.SessionID(n), Node: n, MemberState: core.MemberState{Weight: 1}})
 		}
-		plan := func(now time.Duration) *Change {
-			out, err := p.Next(now, table, v, nil)
+		plan := func(now time.Duration) *planChange {
+			out, err := p.next(now, table, v, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out.Change != nil {
-				if err := table.Apply(out.Change); err != nil {
+			if out.change != nil {
+				if err := table.apply(out.change); err != nil {
 					t.Fatal(err)
 				}
 			}
-			return out.Change
+			return out.change
 		}
 		plan(0)
 		want := make([]core.SessionID, len(names))
 		next := heirs(table.members, table.owner)
 		v.Members = v.Members[1:]
 		for i, s := range names {
-			at := table.At(i)
+			at := table.at(i)
 			if want[i] = at.Owner.ID; at.Owner.ID != "a" {
 				v.Shards = append(v.Shards, core.Ownership{Shard: s, Session: want[i], Token: 1})
 				continue
@@ -97,7 +97,7 @@ func TestPlanAmongHeirs(t *testing.T) {
 		have := map[core.SessionID]int{}
 		plan(time.Second)
 		for i, s := range names {
-			if got := table.At(i).Owner.ID; got != want[i] {
+			if got := table.at(i).Owner.ID; got != want[i] {
 				t.Errorf("with %d claimed %s is planned to %s, want %s", claimed, s, got, want[i])
 			}
 			have[want[i]]++

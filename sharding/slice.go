@@ -219,7 +219,7 @@ func (s *Slice) Check(key string) error {
 	s.mu.Lock()
 	at := s.state
 	s.mu.Unlock()
-	h := Hash(key)
+	h := hash(key)
 	if s.k.owns(at.Layout, s.index, h) && (at.Taken || s.k.owns(at.Layout-1, s.index, h)) {
 		return nil
 	}

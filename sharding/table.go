@@ -7,9 +7,9 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Table is the assignment in force: what the plans in the assigner's log amount
-// to. The zero Table is that before the first plan. Not safe for concurrent use.
-type Table struct {
+// assignments are the table in force: the sum of the plans in the assigner's log. The
+// zero value is that before the first plan. Not safe for concurrent use.
+type assignments struct {
 	number  int64 // of the last plan
 	specs   []string
 	names   []string
@@ -27,14 +27,8 @@ type Assignment struct {
 	Why   Reason // zero for what an earlier table than the one read first had decided
 }
 
-// Number is the number of the last plan; 0 before the first.
-func (t *Table) Number() int64 { return t.number }
-
-// Len is the number of shards.
-func (t *Table) Len() int { return len(t.names) }
-
-// At is the assignment of the i-th shard in the order of names.
-func (t *Table) At(i int) Assignment {
+// at is the assignment of the i-th shard in the order of names.
+func (t *assignments) at(i int) Assignment {
 	a := Assignment{Shard: t.names[i], Plan: t.moved[i], Why: t.why[i]}
 	if o := t.owner[i]; o != None {
 		a.Owner = t.members[o]
@@ -42,68 +36,47 @@ func (t *Table) At(i int) Assignment {
 	return a
 }
 
-// Find is the assignment of a shard; false if it is not in the table.
-func (t *Table) Find(shard string) (Assignment, bool) {
-	i, ok := slices.BinarySearch(t.names, shard)
-	if !ok {
-		return Assignment{}, false
-	}
-	return t.At(i), true
-}
-
 // session is who should own the i-th shard; empty if nobody should.
-func (t *Table) session(i int) core.SessionID {
+func (t *assignments) session(i int) core.SessionID {
 	if o := t.owner[i]; o != None {
 		return t.members[o].ID
 	}
 	return ""
 }
 
-// Heirs names, by shard, who takes it over when its owner dies; empty where there
-// is nobody else.
-func (t *Table) Heirs() []core.SessionID {
-	out := make([]core.SessionID, len(t.owner))
-	for s, h := range heirs(t.members, t.owner) {
-		if h != None {
-			out[s] = t.members[h].ID
-		}
-	}
-	return out
-}
-
-// Change is one plan as it is written to the log: a base, which replaces the
+// planChange is one plan as it is written to the log: a base, which replaces the
 // table, or what differs from the table before it.
-type Change struct {
+type planChange struct {
 	Number int64
 	Base   bool
 	Specs  []string // of the shard set; base only
 	// Seats are members and their slots: all of a base's, else those that joined or
 	// changed.
-	Seats []Seat
+	Seats []memberSlot
 	Gone  []int32 // slots set free
 	// Moves say To, a slot or None, and Why. Of a base there is one per shard that
 	// has an owner, and Plan says when it was moved.
-	Moves []SlotMove
+	Moves []slotMove
 }
 
-// Seat is a member in a slot of the table.
-type Seat struct {
+// memberSlot is a member in a slot of the table.
+type memberSlot struct {
 	Slot   int32
 	Member Member
 }
 
-// SlotMove gives a shard to the member in a slot.
-type SlotMove struct {
+// slotMove gives a shard to the member in a slot.
+type slotMove struct {
 	Shard int32
 	To    int32
 	Plan  int64 // base only: the plan that moved it
 	Why   Reason
 }
 
-// Apply makes the change. One that does not fit the table, which happens only to
+// apply makes the change. One that does not fit the table, which happens only to
 // a log that was tampered with or cut, leaves it as it is; a base always fits if
 // it is valid.
-func (t *Table) Apply(c *Change) error {
+func (t *assignments) apply(c *planChange) error {
 	next := *t
 	if c.Base {
 		var err error
@@ -153,13 +126,13 @@ func (t *Table) Apply(c *Change) error {
 }
 
 // unassigned is a table whose shards have no owner.
-func unassigned(specs []string) (Table, error) {
+func unassigned(specs []string) (assignments, error) {
 	names, err := Expand(specs...)
 	if err != nil {
-		return Table{}, err
+		return assignments{}, err
 	}
 	n := len(names)
-	t := Table{specs: specs, names: names, owner: make([]int32, n), moved: make([]int64, n), why: make([]Reason, n)}
+	t := assignments{specs: specs, names: names, owner: make([]int32, n), moved: make([]int64, n), why: make([]Reason, n)}
 	for i := range t.owner {
 		t.owner[i] = None
 	}
@@ -167,16 +140,16 @@ func unassigned(specs []string) (Table, error) {
 }
 
 // base is the whole table as a change.
-func (t *Table) base(number int64) *Change {
-	c := &Change{Number: number, Base: true, Specs: t.specs}
+func (t *assignments) base(number int64) *planChange {
+	c := &planChange{Number: number, Base: true, Specs: t.specs}
 	for i, m := range t.members {
 		if m.ID != "" {
-			c.Seats = append(c.Seats, Seat{int32(i), m})
+			c.Seats = append(c.Seats, memberSlot{int32(i), m})
 		}
 	}
 	for i, o := range t.owner {
 		if o != None {
-			c.Moves = append(c.Moves, SlotMove{Shard: int32(i), To: o, Plan: t.moved[i], Why: t.why[i]})
+			c.Moves = append(c.Moves, slotMove{Shard: int32(i), To: o, Plan: t.moved[i], Why: t.why[i]})
 		}
 	}
 	return c

@@ -218,10 +218,10 @@ func (m *member) crash() {
 // state logs what the members know.
 func (w *world) state() {
 	for _, m := range w.members {
-		v, t := m.e.View(), m.Assignments()
+		v, t := m.e.View(), m.assigned()
 		to := map[string]int{}
-		for i := range t.Len() {
-			to[t.At(i).Owner.Node]++
+		for i := range len(t.names) {
+			to[t.at(i).Owner.Node]++
 		}
 		states := map[core.LeaseState]int{}
 		for _, l := range v.Leases {
@@ -229,6 +229,6 @@ func (w *world) state() {
 		}
 		o, _ := v.Owner(assigner)
 		w.Logf("%s is %.4s, trusted %v, sees %d members, contends for %d, leases %v, plan %d for %v; the assigner is %s", m.node, v.Session, v.Trusted,
-			len(v.Members), v.Contended, states, t.Number(), to, o.Node)
+			len(v.Members), v.Contended, states, t.number, to, o.Node)
 	}
 }

@@ -114,14 +114,14 @@ func (m *member) assemble(b core.Backend) (err error) {
 
 // planned reports a plan that this member wrote, and the reasons for its moves.
 func (m *member) planned(o *sharding.Outcome) {
-	if len(o.Change.Moves) == 0 {
+	if len(o.Moves) == 0 {
 		return // the members have changed, and nothing has to move
 	}
 	by := map[string]int{}
-	for _, move := range o.Change.Moves {
+	for _, move := range o.Moves {
 		by[move.Why.String()]++
 	}
-	m.report(event{Is: isPlanned, Count: len(o.Change.Moves), Cause: reasons(by)})
+	m.report(event{Is: isPlanned, Count: len(o.Moves), Cause: reasons(by)})
 }
 
 func (m *member) run(lines *harness.Reader) (err error) {

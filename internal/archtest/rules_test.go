@@ -65,7 +65,7 @@ var rows = []row{
 	{pkg: "backends/sql/mysql", allow: append([]string{"github.com/go-sql-driver/mysql"}, ofDialects...)},
 
 	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext"}},
-	{pkg: "sharding", allow: []string{"core", "core/driver", "follower"}},
+	{pkg: "sharding", allow: []string{"core", "core/driver", "follower", "internal/planning"}},
 
 	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
 	// The details of a status are messages of a module beside grpc's.
@@ -107,9 +107,12 @@ var rows = []row{
 	{pkg: "internal/outage", allow: []string{
 		"core", "core/driver", "conformance/faultproxy", "internal/servers", "conformance/system",
 	}},
+	{pkg: "internal/planning", allow: []string{"core"}},
 	{pkg: "internal/servers"},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
-	{pkg: "internal/simulation", allow: []string{"core", "core/driver", "core/fsm", "follower", "sharding"}},
+	{pkg: "internal/simulation", allow: []string{
+		"core", "core/driver", "core/fsm", "follower", "sharding", "internal/planning",
+	}},
 	// It measures backends as core uses them.
 	{pkg: "internal/sqlfault", allow: []string{
 		"core", "core/driver", "backends/sql", "conformance", "conformance/faultproxy", "conformance/system",

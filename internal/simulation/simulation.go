@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/planning"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -125,9 +126,7 @@ type world struct {
 	watchers map[core.SessionID][]*member
 	changes  []change
 
-	table    *sharding.Table
-	heirs    []core.SessionID
-	planner  *sharding.Planner
+	planner  planning.Planner
 	planned  int // changes seen by the last plan
 	restless bool
 	boss     *member
@@ -190,7 +189,7 @@ func Simulate(c Config) (*Result, error) {
 	}
 	w := &world{
 		c: &c, rng: rand.New(rand.NewPCG(c.Seed, 8)), byID: map[core.SessionID]*member{}, index: map[core.ShardID]int32{},
-		records: map[core.SessionID]*record{}, watchers: map[core.SessionID][]*member{}, table: &sharding.Table{},
+		records: map[core.SessionID]*record{}, watchers: map[core.SessionID][]*member{},
 		r: &Result{Config: c, Calls: map[string]int{}},
 	}
 	for i, n := range append(names, sharding.AssignerShard) {
@@ -202,8 +201,8 @@ func Simulate(c Config) (*Result, error) {
 	for i := range w.freeAt {
 		w.freeAt[i] = none
 	}
-	newPlanner := func() *sharding.Planner {
-		return &sharding.Planner{Assigner: c.Assigner, Specs: specs, Penalty: 2 * c.Interval}
+	if w.planner, err = sharding.NewSimulated(c.Assigner, specs, 2*c.Interval); err != nil {
+		return nil, err
 	}
 	for i := range c.Members {
 		w.after(time.Duration(i)*time.Millisecond, event{kind: start})
@@ -229,12 +228,12 @@ func Simulate(c Config) (*Result, error) {
 			}
 			continue
 		}
-		w.do(&e, newPlanner)
+		w.do(&e)
 	}
 	return w.result(calm, settle, began), nil
 }
 
-func (w *world) do(e *event, newPlanner func() *sharding.Planner) {
+func (w *world) do(e *event) {
 	m := e.m
 	if m != nil && !m.up && e.kind != arrive {
 		return
@@ -290,9 +289,6 @@ func (w *world) do(e *event, newPlanner func() *sharding.Planner) {
 	case plan:
 		if w.boss != m {
 			return
-		}
-		if w.planner == nil {
-			w.planner = newPlanner()
 		}
 		w.plan()
 		w.after(w.c.Interval, event{kind: plan, m: m})
@@ -414,7 +410,8 @@ func (w *world) granted(m *member, e *fsm.Effect) {
 	s := w.index[e.Fence.Shard]
 	m.held[s] = e.Fence.Token
 	if e.Fence.Shard == sharding.AssignerShard {
-		w.boss, w.planner = m, nil
+		w.boss = m
+		w.planner.Restart()
 		w.after(0, event{kind: plan, m: m})
 		return
 	}
@@ -455,25 +452,14 @@ func (w *world) plan() {
 		o := w.owners[s]
 		v.Shards = append(v.Shards, core.Ownership{Shard: string(w.names[s]), Session: o.Session, Token: o.Token, Node: nodes[o.Session]})
 	}
-	out, err := w.planner.Next(time.Duration(w.now), w.table, v, nil)
-	if err != nil {
-		panic(err) // the shard set is valid: it was expanded before
-	}
-	w.restless = out.Again
-	if out.Change == nil {
+	moved, planned, again := w.planner.Next(time.Duration(w.now), v)
+	w.restless = again
+	if !planned {
 		return
-	}
-	if err := w.table.Apply(out.Change); err != nil {
-		panic(err) // made for this table
 	}
 	w.r.Plans++
 	w.call("commit", 1)
-	w.heirs = w.table.Heirs()
-	var shards []int32
-	for _, m := range out.Change.Moves {
-		shards = append(shards, m.Shard)
-	}
-	w.after(2*w.c.Delay, event{kind: carry, shards: shards})
+	w.after(2*w.c.Delay, event{kind: carry, shards: moved})
 }
 
 // carry has the holders hand over what is assigned to others.
@@ -485,7 +471,7 @@ func (w *world) carry(shards []int32) {
 	groups := map[to][]int32{}
 	var order []to
 	for _, s := range shards {
-		m, id := w.byID[w.owners[s].Session], w.table.At(int(s)).Owner.ID
+		m, id := w.byID[w.owners[s].Session], w.planner.Owner(s)
 		if m == nil || !m.up || id == "" || id == m.id {
 			continue
 		}

@@ -193,12 +193,12 @@ func (w *world) look(m *member) {
 	m.cursor = len(w.changes)
 	// Who claims first is told when it matters: for what is free. To a machine it
 	// makes no difference, and to a hundred of them much.
-	if len(free) > 0 && w.heirs != nil {
+	if len(free) > 0 && w.r.Plans > 0 {
 		in := fsm.Input{Kind: fsm.InPrefer}
 		for _, s := range free {
 			if int(s) < w.c.Shards {
 				in.Shards = append(in.Shards, w.names[s])
-				in.Heirs = append(in.Heirs, fsm.Heirs{w.table.At(int(s)).Owner.ID, w.heirs[s]})
+				in.Heirs = append(in.Heirs, fsm.Heirs{w.planner.Owner(s), w.planner.Heir(s)})
 			}
 		}
 		w.step(m, in)
