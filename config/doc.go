@@ -25,7 +25,7 @@
 // !file PATH or !env NAME; it is read when the configuration is loaded, and is a
 // secret. Only the subtree is Tenure's; the rest of the file is the application's.
 //
-// # What is checked
+// # Checks
 //
 // Before anything is opened: unknown keys, units, names, the relations between
 // durations, the backend's own part even when another one is chosen. The packages

@@ -86,7 +86,7 @@ func (r *reader) subtree(data []byte, path []string) (*node, error) {
 		return top, nil
 	} else if err != nil && strings.Contains(err.Error(), "unknown anchor") {
 		// The name may be a password that nobody quoted.
-		return nil, fmt.Errorf("tenure: configuration %s is not YAML: an alias has no anchor: %s", r.file, quoteHint)
+		return nil, fmt.Errorf("tenure: configuration %s is not YAML: an alias has no anchor: %s", r.file, quoteAdvice)
 	} else if err != nil {
 		return nil, fmt.Errorf("tenure: configuration %s is not YAML: %w", r.file, err)
 	}
@@ -213,12 +213,12 @@ func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
 				"correct the name", where, path)
 		}
 	case !slices.Contains(yamlTags, tag): // which may be a password, too
-		return nil, fmt.Errorf("%s: %s: an unknown tag: use !file or !env, and %s", where, path, quoteHint)
+		return nil, fmt.Errorf("%s: %s: an unknown tag: use !file or !env, and %s", where, path, quoteAdvice)
 	}
 	return n, nil
 }
 
-const quoteHint = "quote a value that begins with ! or *"
+const quoteAdvice = "quote a value that begins with ! or *"
 
 // yamlTags are the tags that scalars have by themselves. A password may begin with
 // two exclamation marks.

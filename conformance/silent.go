@@ -44,7 +44,7 @@ func (m *member) beating() (succeeded *atomic.Int64, stop func()) {
 }
 
 // silentServer loses all requests to one server after the other. Heartbeats go on,
-// and calls under way on the silent server end, before any deadline of their own.
+// and calls under way on the silent server end, before their own deadlines.
 func silentServer(f *fixture) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()

@@ -20,7 +20,7 @@
 //	behind messages                                 Message, and a Mark at the consumer
 //	a device, a file, an API without conditions     Mark.Do in the one process that writes to it
 //
-// # What a mark promises
+// # The promise of a mark
 //
 // The mark of a resource is the fence with the highest token that it has admitted.
 // A lower token is refused for ever, and so is the same token from another holder,
@@ -49,7 +49,7 @@
 // is the shard that the caller names), and say which caller may use which shard
 // ([HTTPOptions].MayWrite).
 //
-// It does not decide who leads, and reads no clock. A mark kept in memory is
-// forgotten by a restart, after which a stale token may be admitted until somebody
-// seals: keep it in a file or a database.
+// It elects no leader, and reads no clock. A mark kept in memory is forgotten by a
+// restart, after which a stale token may be admitted until somebody seals: keep it
+// in a file or a database.
 package fence

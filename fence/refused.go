@@ -16,8 +16,8 @@ type Holder = driver.Fence
 // driver.ErrFenced, so nothing was applied.
 type RefusedError struct {
 	Resource string
-	Fence    driver.Fence // what the write carried
-	Current  Holder       // what refused it
+	Fence    driver.Fence // of the write
+	Current  Holder       // the one in force, which refused it
 }
 
 func (e *RefusedError) Error() string {
@@ -33,7 +33,7 @@ func (e *RefusedError) Is(target error) bool { return target == driver.ErrFenced
 // resource. It matches driver.ErrInvalid: nothing was done, and the mark is as it was.
 type ForeignError struct {
 	Resource string
-	Fence    driver.Fence // what the write carried
+	Fence    driver.Fence // of the write
 }
 
 func (e *ForeignError) Error() string {

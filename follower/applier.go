@@ -8,7 +8,7 @@ import (
 
 // Applier is the application's side of a Tailer: it applies entries and remembers
 // how far it came. SQL, Stored and Memory make one of a function; an application
-// whose store is none of these implements it.
+// with another store implements it.
 //
 // The Tailer calls Apply from several goroutines, for different shards; for one
 // shard it calls one at a time, each after the former returned. Calls of Apply and

@@ -17,12 +17,12 @@ type Lag struct {
 	Entries int64    // known and not applied
 
 	// Time is how long ago this process learned of the oldest entry that it has not
-	// applied, 0 if there is none; or, while the stream fails, since when it cannot
-	// know of new ones, if that is longer. Entries that it learned of after the stream
-	// failed count from when it last worked, and those that were there before Run
-	// began, or before a position went back, as some 292 years old: the longest
-	// Duration there is. Where there are many unapplied entries it may be somewhat too
-	// large, never too small.
+	// applied, 0 without one; or, while the stream fails, since when it cannot know of
+	// new ones, if that is longer. Entries that it learned of after the stream failed
+	// count from when it last worked, and those that were there before Run began, or
+	// before a position went back, as some 292 years old: the longest Duration there
+	// is. Where there are many unapplied entries it may be somewhat too large, never
+	// too small.
 	Time time.Duration
 	// Known is false until the store was heard for the first time, and after Run.
 	Known bool

@@ -7,7 +7,7 @@
 //		fx.Provide(tenurefx.AsElection(newScheduler)),       // func(...) tenurefx.Election
 //	)
 //
-// # What runs when
+// # Order of events
 //
 // The backend that the configuration chooses is opened when something first needs
 // it, within open_timeout; the others never connect. An application that supplies

@@ -28,15 +28,15 @@
 // A Backend uses one address. Of several (Config.Addresses) another one is used when
 // that fails, or does not answer heartbeats while another one does: see package route.
 //
-// While heartbeats are answered it has at most six requests under way at once, whatever
-// the number of shards: one for heartbeats, which never wait for other requests (rule
-// E4), three for those, and two blocked queries. Heartbeats without an answer are
-// followed by others, on further connections, and pings after a lapse of trust have
-// their own. With [OpenConfig] each request has a client with at most one connection.
-// With [Open] the client's pool decides: Go's HTTP client may keep a few idle
-// connections more, because it goes on dialing for a request that found another
-// connection. Do not set MaxConnsPerHost for that: dials into a network that is cut
-// would use it up, and heartbeats would wait for them.
+// While heartbeats are answered it has at most six requests under way at once, for any
+// number of shards: one for heartbeats, which never wait for other requests (rule E4),
+// three for those, and two blocked queries. Heartbeats without an answer are followed
+// by others, on further connections, and pings after a lapse of trust have their own.
+// With [OpenConfig] each request has a client with at most one connection. With [Open]
+// the client's pool decides: Go's HTTP client may keep a few idle connections more,
+// because it goes on dialing for a request that found another connection. Do not set
+// MaxConnsPerHost for that: dials into a network that is cut would use it up, and
+// heartbeats would wait for them.
 //
 // # What it does not do
 //

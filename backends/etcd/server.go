@@ -17,7 +17,7 @@ import (
 
 // discover finds the number of operations that the server takes in a transaction,
 // up to the default or the configured number, with reads of one key. It is also the
-// first call over a connection, and fails with the reason where there is none.
+// first call over a connection, and fails with the reason without one.
 func (s *store) discover(ctx context.Context, key string, configured int) error {
 	try := func(n int) error {
 		s.maxOps = n

@@ -84,10 +84,10 @@ func (a *application) beat(ctx context.Context) error {
 		if err == nil {
 			a.link = lk
 			err = a.run(trip.Context)
-			trip.Done(said(trip.Context, err))
+			trip.Done(outcomeOf(trip.Context, err))
 			return err
 		}
-		trip.Done(said(trip.Context, err))
+		trip.Done(outcomeOf(trip.Context, err))
 		if errs = append(errs, err); ctx.Err() != nil || a.life.Err() != nil {
 			break
 		}
@@ -95,8 +95,8 @@ func (a *application) beat(ctx context.Context) error {
 	return joined(errs...)
 }
 
-// said is the evidence that the end of a call gives about its server.
-func said(ctx context.Context, err error) route.Outcome {
+// outcomeOf is the evidence that the end of a call gives about its server.
+func outcomeOf(ctx context.Context, err error) route.Outcome {
 	switch {
 	case err == nil, driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry):
 		return route.Answered

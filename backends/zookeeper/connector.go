@@ -58,7 +58,7 @@ func newConnector(
 
 var errShut = errors.New("tenure: zookeeper: the store was closed")
 
-// link returns a live link, and connects where there is none.
+// link returns a live link, and connects if necessary.
 func (l *connector) link(ctx context.Context) (*link, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)

@@ -50,15 +50,15 @@ func (o *Options) link() func(ctx context.Context, server string) (*link, error)
 	if o.User != "" {
 		auth = []byte(o.User + ":" + string(o.Password))
 	}
-	var voices sync.Map // by server
+	var reads sync.Map // by server
 	return func(ctx context.Context, server string) (*link, error) {
 		conn, err := dial(ctx, server)
 		if err != nil {
 			return nil, err
 		}
 		alone := standsAlone(ctx, dial, server)
-		v, _ := voices.LoadOrStore(server, newVoice())
-		return newLink(ctx, conn, server, v.(*voice), auth, alone)
+		v, _ := reads.LoadOrStore(server, newLastRead())
+		return newLink(ctx, conn, server, v.(*lastRead), auth, alone)
 	}
 }
 

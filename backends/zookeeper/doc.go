@@ -24,7 +24,7 @@
 //     one. ZooKeeper's sync is not enough: on the leader it may answer before the
 //     leader itself has applied a write that a follower acknowledged.
 //   - A connection is used until it breaks, and never by the client library again:
-//     whatever was in flight has an unknown outcome, and nothing is sent late. The
+//     requests in flight have an unknown outcome, and nothing is sent late. The
 //     next server is asked where one refuses, and beside one that takes long.
 //   - Watches are armed by the reads that answer them, and all anew on a new
 //     connection. A process holds a watch for each change log and each heartbeat that

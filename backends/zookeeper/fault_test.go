@@ -176,7 +176,7 @@ func TestConnectionsLost(t *testing.T) {
 					return nil
 				}
 			}
-			err = errors.New("not told of the new member")
+			err = errors.New("the new member is not seen")
 			view = v
 		}
 		return err
@@ -334,7 +334,7 @@ func TestStoppedMember(t *testing.T) {
 			v, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
 			if err == nil && !slices.ContainsFunc(v.Members,
 				func(m driver.Member) bool { return m.Session == other.ID() }) {
-				err = errors.New("not told of the new member")
+				err = errors.New("the new member is not seen")
 			}
 			return err
 		},

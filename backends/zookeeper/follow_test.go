@@ -184,10 +184,10 @@ func TestFollowOnlyItsOwn(t *testing.T) {
 	pages := make(chan []string, 1000)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	follow := func(who, prefix string) {
+	follow := func(name, prefix string) {
 		go func() {
 			ended <- s.Follow(ctx, []string{prefix}, func(p *kv.Page) error {
-				got := []string{who}
+				got := []string{name}
 				for _, r := range p.Pairs {
 					got = append(got, string(r.Value))
 				}
@@ -195,7 +195,7 @@ func TestFollowOnlyItsOwn(t *testing.T) {
 				return nil
 			})
 		}()
-		if got := <-pages; !slices.Equal(got, []string{who}) {
+		if got := <-pages; !slices.Equal(got, []string{name}) {
 			t.Fatalf("delivered %q at first", got)
 		}
 	}

@@ -75,7 +75,7 @@ func (silent) Printf(string, ...any) {}
 var errEnded = errors.New("the connection has ended")
 
 // newLink begins a session on a connection, which it owns from then on.
-func newLink(ctx context.Context, raw net.Conn, server string, v *voice, auth []byte, alone bool) (*link, error) {
+func newLink(ctx context.Context, raw net.Conn, server string, v *lastRead, auth []byte, alone bool) (*link, error) {
 	l := &link{
 		server: server, wire: newObservedConn(raw, v), alone: alone, up: make(chan struct{}), down: make(chan struct{}),
 		done:  make(chan struct{}),

@@ -12,8 +12,8 @@ import (
 // server has applied writes, nor the time of the last byte.
 type observedConn struct {
 	net.Conn
-	own    *voice
-	server *voice       // of all connections to the server
+	own    *lastRead
+	server *lastRead    // of all connections to the server
 	zxid   atomic.Int64 // of the latest reply
 
 	// Used by the one goroutine that reads.
@@ -23,33 +23,33 @@ type observedConn struct {
 	begun bool     // the first frame, which has another header, is over
 }
 
-func newObservedConn(conn net.Conn, server *voice) *observedConn {
-	return &observedConn{Conn: conn, own: newVoice(), server: server}
+func newObservedConn(conn net.Conn, server *lastRead) *observedConn {
+	return &observedConn{Conn: conn, own: newLastRead(), server: server}
 }
 
 // Read observes the bytes that it returns.
 func (t *observedConn) Read(p []byte) (int, error) {
 	n, err := t.Conn.Read(p)
 	if n > 0 {
-		t.own.speak()
-		t.server.speak()
+		t.own.touch()
+		t.server.touch()
 		t.feed(p[:n])
 	}
 	return n, err
 }
 
-// voice is the time of the last byte received. Safe for concurrent use.
-type voice struct {
+// lastRead is the time of the last byte received. Safe for concurrent use.
+type lastRead struct {
 	start time.Time
 	heard atomic.Int64 // as time since start
 }
 
-func newVoice() *voice { return &voice{start: time.Now()} }
+func newLastRead() *lastRead { return &lastRead{start: time.Now()} }
 
-func (v *voice) speak() { v.heard.Store(int64(time.Since(v.start))) }
+func (v *lastRead) touch() { v.heard.Store(int64(time.Since(v.start))) }
 
 // silentSince reports whether nothing came since a moment.
-func (v *voice) silentSince(moment time.Time) bool {
+func (v *lastRead) silentSince(moment time.Time) bool {
 	return v.heard.Load() < int64(moment.Sub(v.start))
 }
 

@@ -31,8 +31,7 @@ type store struct {
 	// check, if not nil, refuses a text that cannot be the store's place. Its error
 	// does not quote the place, which may hold a password.
 	check func(dsn string) error
-	// temporary is a place of the store inside a directory of its own; nil for a
-	// server.
+	// temporary is a place of the store inside its own directory; nil for a server.
 	temporary func(dir string) string
 	// server is the server to start where no place is given; nil for a store without.
 	server *serverKind

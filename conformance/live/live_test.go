@@ -92,10 +92,10 @@ func (r *run) do(t conformance.T) string {
   removed    %s
   left       %s
 %v
-`, r.backend, r.where, r.root, l.BatchItems, l.WriteOps, l.WriteBytes, told(l.PollPeriod), l.MinTTL, elapsed.Round(time.Millisecond), what, left, report))
+`, r.backend, r.where, r.root, l.BatchItems, l.WriteOps, l.WriteBytes, promptness(l.PollPeriod), l.MinTTL, elapsed.Round(time.Millisecond), what, left, report))
 }
 
-func told(poll time.Duration) string {
+func promptness(poll time.Duration) string {
 	if poll == 0 {
 		return "changes are pushed"
 	}

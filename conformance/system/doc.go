@@ -22,7 +22,7 @@
 // the Restart of a server of package servers as it is, [Pausing] makes a
 // Store.Pause of its Stop and Cont, and [Cutting] a Store.Cut of the proxy of
 // package faultproxy that the members connect through. Such a test has a TestMain
-// that calls [Member] first, because members need no servers of their own; see
+// that calls [Member] first, because members start no servers; see
 // backends/sql/postgres.
 //
 // # A run

@@ -83,7 +83,7 @@ func (s *supervisor) alone(ctx context.Context) error {
 	return s.await(ctx, "every shard to have an owner", slack+s.ttls(settleTTLs), s.owned)
 }
 
-// choose picks a member for a step and makes it busy; nil if there is none now.
+// choose picks a member for a step and makes it busy; nil if none is free now.
 func (s *supervisor) choose(st step) *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *supervisor) choose(st step) *node {
 	if len(free) < 2 {
 		return nil
 	}
-	node := free[int(st.Who*float64(len(free)))]
+	node := free[int(st.Victim*float64(len(free)))]
 	if st.Owner {
 		for _, other := range free {
 			if len(s.watch.owned(other.proc.Name)) > len(s.watch.owned(node.proc.Name)) {

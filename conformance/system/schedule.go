@@ -39,12 +39,12 @@ func (f fault) takesOver() bool {
 
 // step is one fault of a schedule.
 type step struct {
-	Fault fault
-	After time.Duration // since the step before it began
-	For   time.Duration // until it is over
-	Who   float64       // which member, as a share of the free ones
-	Owner bool          // the member with the most shards instead
-	Shard float64       // which of its shards, as a share
+	Fault  fault
+	After  time.Duration // since the step before it began
+	For    time.Duration // until it is over
+	Victim float64       // which member, as a share of the free ones
+	Owner  bool          // the member with the most shards instead
+	Shard  float64       // which of its shards, as a share
 }
 
 // schedule draws the steps of one seed. Some of the first are the same for every
@@ -103,7 +103,7 @@ func (s *schedule) insert(f fault) { s.first = slices.Insert(s.first, 0, f) }
 
 // next draws a step; there is no last one.
 func (s *schedule) next() step {
-	st := step{After: s.ttls(0.5, 1.2), Who: s.rand.Float64(), Owner: s.rand.IntN(10) < 7, Shard: s.rand.Float64()}
+	st := step{After: s.ttls(0.5, 1.2), Victim: s.rand.Float64(), Owner: s.rand.IntN(10) < 7, Shard: s.rand.Float64()}
 	if len(s.first) > 0 {
 		st.Fault, s.first = s.first[0], s.first[1:]
 	} else {

@@ -58,7 +58,7 @@ func TestScheduleDrawsEveryFault(t *testing.T) {
 		if st.Fault == faultShort && st.For >= marginOf(testTTL) {
 			t.Errorf("a short stop of %v is not within the margin %v", st.For, marginOf(testTTL))
 		}
-		if st.After <= 0 || st.Who < 0 || st.Who >= 1 || st.Shard < 0 || st.Shard >= 1 {
+		if st.After <= 0 || st.Victim < 0 || st.Victim >= 1 || st.Shard < 0 || st.Shard >= 1 {
 			t.Errorf("out of range: %+v", st)
 		}
 	}

@@ -60,11 +60,11 @@ type injection struct {
 }
 
 func (s *injection) String() string {
-	who := s.process
-	if who == "" {
-		who = "store"
+	name := s.process
+	if name == "" {
+		name = "store"
 	}
-	return fmt.Sprintf("%d %s: %s", s.at, who, s.step.Fault)
+	return fmt.Sprintf("%d %s: %s", s.at, name, s.step.Fault)
 }
 
 // Bounds of waits, in TTLs, on top of slack.

@@ -6,8 +6,8 @@
 //
 // It follows without a log. The table is one item, written under the leader's
 // fence: a leader that was paused and given up for dead cannot set a rate any more,
-// whatever it believes. A follower reads the item now and then, and knows how old
-// its copy may be: everything set before it sent the last read that was answered
-// is in it. This is enough where only the latest state counts; where every change
-// does, see package follower.
+// even while it believes in its lease. A follower reads the item now and then, and
+// knows how old its copy may be: everything set before it sent the last read that
+// was answered is in it. This is enough where only the latest state counts; where
+// every change does, see package follower.
 package main

@@ -5,7 +5,7 @@ dir=$1
 cat >/dev/null
 
 # All processes of the server work below data. PostgreSQL's children are in
-# sessions of their own, and end by themselves unless they are stopped.
+# their own sessions, and end by themselves unless they are stopped.
 tries=200
 while pids=$(find /proc -maxdepth 2 -name cwd -lname "$dir/data*" -printf '%h\n' 2>/dev/null); [ -n "$pids" ]; do
 	tries=$((tries - 1))

@@ -436,8 +436,8 @@ func TestHandover(t *testing.T) {
 	}
 }
 
-// TestIdle: a namespace in which nothing happens costs nothing, for an hour,
-// whatever its size and its members' past.
+// TestIdle: a namespace in which nothing happens costs nothing, for an hour, of any
+// size and with any past of its members.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 10_000} {

@@ -103,7 +103,7 @@ func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 // the number of a group's entries worth keeping: for a record its own name, and one.
 // From the latest chunk of a shard a reader finds those before it, with one more read.
 func (k kind) group(name string) (string, int) {
-	if shard, _, ok := strings.Cut(name, "/"); ok && k == logKind && !strings.HasPrefix(name, tombstoneMark) {
+	if shard, _, ok := strings.Cut(name, "/"); ok && k == logKind && !strings.HasPrefix(name, tombstonePrefix) {
 		return shard, maxChunks
 	}
 	return name, 1
@@ -203,16 +203,16 @@ func withoutHeads(keys kvkeys.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Com
 	return stored, head
 }
 
-// tombstoneMark begins the name of a tombstone. A reader that had read the change log
+// tombstonePrefix begins the name of a tombstone. A reader that had read the change log
 // up to its last write has missed nothing.
-const tombstoneMark = "!"
+const tombstonePrefix = "!"
 
 func tombstone(name string, seq int64) string {
-	return tombstoneMark + name + "/" + strconv.FormatInt(seq, 10)
+	return tombstonePrefix + name + "/" + strconv.FormatInt(seq, 10)
 }
 
 func splitTombstone(text string) (name string, seq int64, ok bool) {
-	rest, ok := strings.CutPrefix(text, tombstoneMark)
+	rest, ok := strings.CutPrefix(text, tombstonePrefix)
 	if !ok {
 		return "", 0, false
 	}
