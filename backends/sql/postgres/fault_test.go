@@ -376,7 +376,7 @@ func FuzzHeard(f *testing.F) {
 		got := h.heard(message)
 		from, of, _ := strings.Cut(message, " ")
 		mine := from == h.self || strings.HasPrefix(from, h.self+".")
-		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^sql.Observers|sql.Tailers != 0 {
+		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^(sql.Observers|sql.Tailers) != 0 {
 			t.Errorf("%q wakes %d", message, got)
 		}
 	})
