@@ -136,11 +136,10 @@ quick-race: ## The core's and the memory backend's tests under the race detector
 	$(say-race)
 	$(GOTEST) $(RACE) -timeout=5m -p=2 -skip='$(SUITES)' $$($(packages) | grep -E '^\./($(QUICK_RACED))$$')
 
-# Two packages at a time: they mostly wait.
 .PHONY: faults
 faults: ## Tests that kill, stop and cut real servers, under the race detector
 	$(say-race)
-	$(GOTEST) $(RACE) -timeout=10m -p=2 -skip='$(SUITES)' $$($(packages) | grep -E '^\./($(FAULTS))$$')
+	$(GOTEST) $(RACE) -timeout=10m -p=1 -skip='$(SUITES)' $$($(packages) | grep -E '^\./($(FAULTS))$$')
 
 .PHONY: simulation simulation-long
 simulation: ## The state machine against a model store, SEEDS runs

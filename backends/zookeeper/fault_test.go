@@ -405,7 +405,7 @@ func TestSlowServer(t *testing.T) {
 func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {
 	t.Helper()
 	for {
-		b, err := Open(bounded(t, 20*time.Second), addrs(members), t.Name(), &Options{Create: true})
+		b, err := Open(bounded(t, time.Minute), addrs(members), t.Name(), &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
