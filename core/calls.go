@@ -15,35 +15,35 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	ctx, cancel := context.WithTimeout(e.callCtx, eff.Timeout)
 	defer cancel()
 	in := fsm.Input{Call: eff.Call}
-	kind, items := CallKind(""), 0
+	kind, items := "", 0
 	sent := time.Now()
 	switch eff.Kind {
 	case fsm.EffJoin:
-		in.Kind, kind = fsm.InJoined, CallJoin
+		in.Kind, kind = fsm.InJoined, callJoin
 		s, in.Err = e.b.Join(ctx, eff.Member)
 	case fsm.EffBeat:
-		in.Kind, kind = fsm.InBeaten, CallBeat
+		in.Kind, kind = fsm.InBeaten, callBeat
 		in.Err = s.Beat(ctx)
 	case fsm.EffAcquire:
-		in.Kind, kind, items = fsm.InAcquired, CallAcquire, len(eff.Claims)
+		in.Kind, kind, items = fsm.InAcquired, callAcquire, len(eff.Claims)
 		in.Results, in.Err = s.Acquire(ctx, eff.Claims)
 	case fsm.EffTransfer:
-		in.Kind, kind, items = fsm.InTransferred, CallTransfer, len(eff.Handovers)
+		in.Kind, kind, items = fsm.InTransferred, callTransfer, len(eff.Handovers)
 		in.Results, in.Err = s.Transfer(ctx, eff.Handovers)
 	case fsm.EffRelease:
-		in.Kind, kind, items = fsm.InReleased, CallRelease, len(eff.Fences)
+		in.Kind, kind, items = fsm.InReleased, callRelease, len(eff.Fences)
 		in.Err = s.Release(ctx, eff.Fences)
 	case fsm.EffEvict:
-		in.Kind, kind, items = fsm.InEvicted, CallEvict, len(eff.Suspects)
+		in.Kind, kind, items = fsm.InEvicted, callEvict, len(eff.Suspects)
 		in.Evictions, in.Err = s.Evict(ctx, eff.Suspects)
 	case fsm.EffUpdate:
-		in.Kind, kind = fsm.InUpdated, CallUpdate
+		in.Kind, kind = fsm.InUpdated, callUpdate
 		in.Err = s.Update(ctx, eff.State)
 	case fsm.EffRead:
-		in.Kind, kind = fsm.InRead, CallRead
+		in.Kind, kind = fsm.InRead, callRead
 		_, in.Err = e.b.Get(ctx, driver.PingShard, "0")
 	case fsm.EffClose:
-		in.Kind, kind = fsm.InClosed, CallClose
+		in.Kind, kind = fsm.InClosed, callClose
 		in.Err = closeSession(ctx, s, e.o.RankDelay)
 	}
 	e.note.call(kind, items, time.Since(sent), in.Err)
@@ -118,7 +118,7 @@ func (e *Elector) observe(ctx context.Context) {
 			e.failedOver(v)
 			e.feed(fsm.Input{Kind: fsm.InObserved, View: v, SentAt: sent})
 		case wanted && !(errors.Is(err, context.DeadlineExceeded) && cursor != ""):
-			e.note.call(CallObserve, 0, e.clk.now().Sub(sent), err)
+			e.note.call(callObserve, 0, e.clk.now().Sub(sent), err)
 			if errors.Is(err, ErrClosed) {
 				close(e.closed)
 				return

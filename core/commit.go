@@ -494,7 +494,7 @@ func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	defer cancel()
 	sent := time.Now()
 	res, err := r.l.sess.Commit(ctx, []driver.Write{w})
-	e.note.call(CallCommit, len(w.Ops), time.Since(sent), err)
+	e.note.call(callCommit, len(w.Ops), time.Since(sent), err)
 	e.storeChanged(err)
 	if err != nil {
 		return driver.CommitResult{}, err
@@ -532,7 +532,7 @@ func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
 		sent := time.Now()
 		page, err := r.l.e.b.ReadLog(ctx, r.l.fence.Shard, after, max)
 		cancel()
-		r.l.e.note.call(CallReadHead, 0, time.Since(sent), err)
+		r.l.e.note.call(callReadHead, 0, time.Since(sent), err)
 		r.l.e.storeChanged(err)
 		r.l.e.damaged(err)
 		if err == nil || errors.Is(err, driver.ErrTrimmed) || errors.Is(err, driver.ErrDamaged) || !r.wait(true) {

@@ -120,8 +120,8 @@ func TestDamagedShardIsNotServed(t *testing.T) {
 				var told damaged
 				a, b := w.member("a", told.options), w.member("b")
 				claims := 0
-				a.tap.onReply(func(kind CallKind, do func()) {
-					if kind == CallAcquire {
+				a.tap.onReply(func(kind string, do func()) {
+					if kind == callAcquire {
 						claims++
 					}
 					do()

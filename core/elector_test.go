@@ -871,8 +871,8 @@ func TestLogger(t *testing.T) {
 func TestOnCall(t *testing.T) {
 	bubble(t, func(w *world) {
 		var mu sync.Mutex
-		calls := make(map[CallKind]int)
-		var failed []CallKind
+		calls := make(map[string]int)
+		var failed []string
 		m := w.member("a", func(o *Options) {
 			o.Hooks.OnCall = func(c Call) {
 				mu.Lock()
@@ -893,12 +893,12 @@ func TestOnCall(t *testing.T) {
 		m.link.Heal()
 		w.must(m.Withdraw(w.Context(), "s"))
 		w.must(m.end())
-		for _, k := range []CallKind{CallJoin, CallAcquire, CallCommit, CallRelease, CallClose} {
+		for _, k := range []string{callJoin, callAcquire, callCommit, callRelease, callClose} {
 			if calls[k] != 1 {
 				w.Errorf("%d calls of %s, want 1", calls[k], k)
 			}
 		}
-		if calls[CallBeat] < 1 || calls[CallObserve] < 2 || calls[CallObserve] > 20 || len(failed) != calls[CallObserve] {
+		if calls[callBeat] < 1 || calls[callObserve] < 2 || calls[callObserve] > 20 || len(failed) != calls[callObserve] {
 			w.Errorf("calls %v, failed %v", calls, failed)
 		}
 	})

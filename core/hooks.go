@@ -96,28 +96,28 @@ type PeerEvent struct {
 	Peer Member
 }
 
-// CallKind names a method of the backend.
-type CallKind string
-
-// The calls that are reported.
+// The values of Call.Kind.
 const (
-	CallJoin     CallKind = "join"
-	CallBeat     CallKind = "beat"
-	CallAcquire  CallKind = "acquire"
-	CallTransfer CallKind = "transfer"
-	CallRelease  CallKind = "release"
-	CallEvict    CallKind = "evict"
-	CallUpdate   CallKind = "update"
-	CallRead     CallKind = "read" // a small one, after a lapse: heartbeats wait for its answer
-	CallClose    CallKind = "close"
-	CallCommit   CallKind = "commit"
-	CallObserve  CallKind = "observe"
-	CallReadHead CallKind = "read head" // before a handler starts, or to settle a commit
+	callJoin     = "join"
+	callBeat     = "beat"
+	callAcquire  = "acquire"
+	callTransfer = "transfer"
+	callRelease  = "release"
+	callEvict    = "evict"
+	callUpdate   = "update"
+	callRead     = "read" // a small one, after a lapse: heartbeats wait for its answer
+	callClose    = "close"
+	callCommit   = "commit"
+	callObserve  = "observe"
+	callReadHead = "read head" // before a handler starts, or to settle a commit
 )
 
 // Call is a call to the backend that ended.
 type Call struct {
-	Kind  CallKind
+	// Kind names the method: "join", "beat", "acquire", "transfer", "release", "evict",
+	// "update", "close", "commit" or "observe"; "read head", before a handler starts or to
+	// settle a commit; or "read", after a lapse, whose answer heartbeats wait for.
+	Kind  string
 	Items int // claims, handovers, fences, suspects or operations; else 0
 	Took  time.Duration
 	Err   error // of the whole call

@@ -228,7 +228,7 @@ func (n *notifier) peer(ev PeerEvent) {
 	}
 }
 
-func (n *notifier) call(kind CallKind, items int, took time.Duration, err error) {
+func (n *notifier) call(kind string, items int, took time.Duration, err error) {
 	if h := n.h.OnCall; h != nil {
 		n.post(func() { h(Call{Kind: kind, Items: items, Took: took, Err: err}) })
 	}

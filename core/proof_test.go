@@ -20,7 +20,7 @@ func TestTrustCountsFromSending(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		var mu sync.Mutex
 		newest := time.Now() // of the heartbeats that were answered, when it was sent
-		m.tap.onReply(func(_ CallKind, do func()) {
+		m.tap.onReply(func(_ string, do func()) {
 			sent := time.Now()
 			do()
 			time.Sleep(7 * ttl / 20) // below what a heartbeat may take, above the margin
@@ -60,7 +60,7 @@ func TestReplyAfterSuspensionRevivesNothing(t *testing.T) {
 		w.must(m.Contend(h.hold, "s"))
 		l := h.await(w, 1)
 		answered, deliver := make(chan struct{}, 1), make(chan struct{})
-		m.tap.onReply(func(_ CallKind, do func()) {
+		m.tap.onReply(func(_ string, do func()) {
 			do()
 			select {
 			case answered <- struct{}{}:
@@ -103,9 +103,9 @@ func TestUnwantedGrantIsGivenBack(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
 		granted, deliver := make(chan struct{}), make(chan struct{})
-		m.tap.onReply(func(kind CallKind, do func()) {
+		m.tap.onReply(func(kind string, do func()) {
 			do()
-			if kind == CallAcquire {
+			if kind == callAcquire {
 				close(granted)
 				<-deliver
 			}
@@ -203,9 +203,9 @@ func TestJoinSeenBeforeItsReply(t *testing.T) {
 		w.must(a.Contend(h.hold, "s"))
 		h.await(w, 1)
 		b := w.newMember("b")
-		b.tap.onReply(func(kind CallKind, do func()) {
+		b.tap.onReply(func(kind string, do func()) {
 			do()
-			if kind == CallJoin {
+			if kind == callJoin {
 				time.Sleep(ttl / 10)
 			}
 		})

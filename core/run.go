@@ -105,7 +105,7 @@ func (e *Elector) readHead(r *run) error {
 		sent := time.Now()
 		page, err := e.b.ReadLog(ctx, r.lease.fence.Shard, 0, 0)
 		cancel()
-		e.note.call(CallReadHead, 0, time.Since(sent), err)
+		e.note.call(callReadHead, 0, time.Since(sent), err)
 		if err == nil {
 			c := &r.lease.commits
 			c.mu.Lock()

@@ -47,7 +47,7 @@ type tap struct {
 	driver.Backend
 	mu     sync.Mutex
 	commit func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
-	around func(kind CallKind, do func())                 // of joins, heartbeats and claims; may keep the reply back
+	around func(kind string, do func())                   // of joins, heartbeats and claims; may keep the reply back
 	beat   func() error                                   // of each heartbeat before it is sent
 	update func(send func() error) error                  // answers updates
 	closes int                                            // so many of a session are refused
@@ -67,7 +67,7 @@ type tapSession struct {
 func (t *tap) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
 	var s driver.Session
 	var err error
-	t.call(CallJoin, func() { s, err = t.Backend.Join(ctx, m) })
+	t.call(callJoin, func() { s, err = t.Backend.Join(ctx, m) })
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (t *tap) missChanges() {
 }
 
 // onReply has every heartbeat and claim go through f.
-func (t *tap) onReply(f func(kind CallKind, do func())) {
+func (t *tap) onReply(f func(kind string, do func())) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.around = f
@@ -151,12 +151,12 @@ func (t *tap) beforeBeat() error {
 	return f()
 }
 
-func (t *tap) call(kind CallKind, do func()) {
+func (t *tap) call(kind string, do func()) {
 	t.mu.Lock()
 	f := t.around
 	t.mu.Unlock()
 	if f == nil {
-		f = func(_ CallKind, do func()) { do() }
+		f = func(_ string, do func()) { do() }
 	}
 	f(kind, do)
 }
@@ -165,12 +165,12 @@ func (s *tapSession) Beat(ctx context.Context) (err error) {
 	if err := s.t.beforeBeat(); err != nil {
 		return err
 	}
-	s.t.call(CallBeat, func() { err = s.Session.Beat(ctx) })
+	s.t.call(callBeat, func() { err = s.Session.Beat(ctx) })
 	return err
 }
 
 func (s *tapSession) Acquire(ctx context.Context, claims []driver.Claim) (res []driver.AcquireResult, err error) {
-	s.t.call(CallAcquire, func() { res, err = s.Session.Acquire(ctx, claims) })
+	s.t.call(callAcquire, func() { res, err = s.Session.Acquire(ctx, claims) })
 	return res, err
 }
 

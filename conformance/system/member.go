@@ -94,7 +94,7 @@ func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
 
 // slow notes a heartbeat or ping that shows how slow the store is just now.
 func (m *member) slow(c core.Call) {
-	if (c.Kind == core.CallBeat || c.Kind == core.CallRead) && c.Took > m.config.TTL/20 {
+	if (c.Kind == "beat" || c.Kind == "read") && c.Took > m.config.TTL/20 {
 		m.journal.add(note{Is: noteSlow, Took: history.Instant(c.Took)})
 	}
 }

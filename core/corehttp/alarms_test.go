@@ -95,7 +95,7 @@ func (p *plant) startWith(node string, h core.Handler, shards ...string) *proces
 	o := &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * ttl, CallTimeout: ttl, Logger: slog.New(slog.DiscardHandler)}
 	o.Hooks.OnRefused = func(*core.FencedError) { x.refused.Add(1) }
 	o.Hooks.OnCall = func(c core.Call) {
-		if c.Kind == core.CallBeat && c.Took > ttl/6 {
+		if c.Kind == "beat" && c.Took > ttl/6 {
 			x.slow.Add(1)
 		}
 	}

@@ -95,7 +95,7 @@ func startLone(t *testing.T, b driver.Backend, ttl time.Duration, shard string) 
 			}
 		},
 		OnCall: func(call core.Call) {
-			if call.Kind != core.CallObserve {
+			if call.Kind != "observe" {
 				p.mu.Lock()
 				p.slow = max(p.slow, call.Took)
 				p.mu.Unlock()

@@ -82,7 +82,7 @@ func newWitness(t *testing.T, b driver.Backend, ttl time.Duration, shard string)
 			}
 		},
 		OnCall: func(c core.Call) {
-			if c.Kind != core.CallObserve {
+			if c.Kind != "observe" {
 				m.slowest.Store(max(m.slowest.Load(), int64(c.Took)))
 			}
 		},
