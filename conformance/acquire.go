@@ -14,7 +14,7 @@ func acquireCases() []Case {
 		{Area: area, Property: "Exclusive", Rules: []Rule{A1}, run: exclusive,
 			Shows: "a shard that is held cannot be taken, and its record stays"},
 		{Area: area, Property: "ManyContenders", Rules: []Rule{A1, A2, A4}, run: manyContenders,
-			Shows: "of many claims at once on what they all saw exactly one succeeds"},
+			Shows: "of many claims at once on the record that they all saw exactly one succeeds"},
 		{Area: area, Property: "Idempotent", Rules: []Rule{A3}, run: idempotent,
 			Shows: "a claim or transfer that is repeated answers as the first time, until the lease is over"},
 		{Area: area, Property: "TokenStableAcrossBeats", Rules: []Rule{A2}, run: tokenStableAcrossBeats,

@@ -85,7 +85,6 @@ func (f *fixture) actors(n int, r *history.Recorder, open func() driver.Backend)
 	return all
 }
 
-// act does one random thing.
 func (a *actor) act() {
 	shard := acted()[rand.N(2)]
 	ctx, cancel := a.call()

@@ -64,7 +64,6 @@ func (f *fixture) fail(r Rule, format string, args ...any) {
 	runtime.Goexit()
 }
 
-// must ends the case unless ok.
 func (f *fixture) must(r Rule, ok bool, format string, args ...any) {
 	f.t.Helper()
 	if !ok {
@@ -114,7 +113,6 @@ func (f *fixture) failed() bool {
 	return len(f.failures) > 0
 }
 
-// skip ends the case as skipped.
 func (f *fixture) skip(reason string) {
 	f.mu.Lock()
 	f.skipReason = reason
@@ -288,7 +286,6 @@ func (f *fixture) state() *driver.View {
 	return v
 }
 
-// owner reads a shard's record.
 func (f *fixture) owner(shard driver.ShardID) driver.Owner {
 	f.t.Helper()
 	return ownerIn(f.state(), shard)
@@ -314,7 +311,6 @@ func (f *fixture) isMember(id driver.SessionID) bool {
 	return false
 }
 
-// head reads a shard's head.
 func (f *fixture) head(shard driver.ShardID) driver.Head {
 	f.t.Helper()
 	page, err := f.read().ReadLog(f.ctx, shard, 0, 0)
@@ -375,7 +371,6 @@ func (m *member) claim(c driver.Claim) (r driver.AcquireResult) {
 	return r
 }
 
-// claimCtx tries one claim once.
 func (m *member) claimCtx(ctx context.Context, c driver.Claim) driver.AcquireResult {
 	return grant(m.Acquire(ctx, []driver.Claim{c}))
 }
@@ -389,7 +384,6 @@ func (m *member) transfer(fence driver.Fence, to driver.SessionID) (r driver.Acq
 	return r
 }
 
-// transferCtx tries one handover once.
 func (m *member) transferCtx(ctx context.Context, fence driver.Fence, to driver.SessionID) driver.AcquireResult {
 	return grant(m.Transfer(ctx, []driver.Handover{{Fence: fence, To: to}}))
 }
@@ -428,7 +422,6 @@ func (m *member) take(c driver.Claim) driver.Fence {
 	return r.Fence
 }
 
-// release gives a lease back.
 func (m *member) release(fences ...driver.Fence) {
 	m.f.t.Helper()
 	m.f.setup(m.node+" releases", m.tryRelease(fences...))
@@ -462,7 +455,6 @@ func (m *member) write(fence driver.Fence, number driver.WriteNo, ops ...driver.
 	return r
 }
 
-// writeCtx tries one commit once.
 func (m *member) writeCtx(ctx context.Context, w driver.Write) driver.CommitResult {
 	res, err := m.Commit(ctx, []driver.Write{w})
 	if err := single(len(res), err); err != nil {

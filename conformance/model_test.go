@@ -340,7 +340,6 @@ func (m *model) publish(e driver.Entry) {
 	}
 }
 
-// remove ends a session.
 func (m *model) remove(id driver.SessionID) {
 	if _, there := m.store.members[id]; !there {
 		return

@@ -29,7 +29,7 @@ type Result struct {
 	Elapsed  time.Duration
 }
 
-// Report lists what a run did. Complete once Run or Check returned.
+// Report has the outcomes of a run. Complete once Run or Check returned.
 type Report struct {
 	Backend string
 	Version string // of the store, as the harness has it

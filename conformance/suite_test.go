@@ -142,7 +142,6 @@ func TestHungDriverFailsWithStacks(t *testing.T) {
 	}
 }
 
-// panicking panics in a read.
 type panicking struct{ driver.Backend }
 
 func (panicking) Observe(context.Context, driver.ObserveQuery) (*driver.View, error) {

@@ -30,7 +30,7 @@
 //
 // A Tailer has one TailLog stream, however many shards it follows. Entries from it
 // are kept up to a bound; a shard that is further behind is read with ReadLog, a
-// few at a time and at a bounded pace. The stream only says what there is: every
+// few at a time and at a bounded pace. The stream only announces entries: every
 // Resync, and every Pulse while Fresh is asked, the heads are read as well, so that
 // a watch which died in silence is found.
 //

@@ -155,9 +155,9 @@ func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 	}
 }
 
-// heads takes in every shard's head; with anew nothing connects them to what was
-// heard before. A shard whose head is behind a position, or missing, is looked at
-// once more: the page may be older than the log that its cursor has read meanwhile.
+// heads takes in every shard's head; with anew nothing connects them to earlier
+// news. A shard whose head is behind a position, or missing, is looked at once
+// more: the page may be older than the log that its cursor has read meanwhile.
 func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, anew bool) {
 	now := time.Now()
 	t.mu.Lock()

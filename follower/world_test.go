@@ -215,7 +215,6 @@ func begin(t testing.TB, tailer *Tailer) *follow {
 	return r
 }
 
-// wait waits for Run to return.
 func (r *follow) wait() error {
 	r.once.Do(func() { r.err = <-r.done })
 	return r.err

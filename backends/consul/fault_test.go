@@ -35,8 +35,8 @@ func tryCommit(ctx context.Context, s driver.Session, w driver.Write) error {
 	return err
 }
 
-// again repeats a call that fails for want of a leader, for as long as an election
-// and a loaded machine may take.
+// again repeats a call that fails without a leader, for as long as an election and
+// a loaded machine may take.
 func again(t *testing.T, what string, do func(context.Context) error) {
 	t.Helper()
 	deadline := time.Now().Add(40 * time.Second)

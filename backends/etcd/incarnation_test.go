@@ -52,8 +52,8 @@ func restore(t *testing.T, from, to *clientv3.Client) {
 	}
 }
 
-// I2: a cluster that was restored under another id. A process of before uses nothing
-// that it is granted there, and a new one is granted no token a second time.
+// I2: a cluster that was restored under another id. A process from before uses
+// nothing that it is granted there, and a new one is granted no token a second time.
 func TestRestoredCluster(t *testing.T) {
 	t.Parallel()
 	one := servers.New(t, servers.Etcd, &servers.Options{NoSync: true})

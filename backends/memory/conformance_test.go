@@ -23,8 +23,8 @@ func TestConformance(t *testing.T) {
 }
 
 // TestConformanceChangeLogs runs the suite over the same store without its watch, as
-// backends on Consul and ZooKeeper see theirs. Not in parallel: cases that measure
-// the process must not see the other suite's.
+// backends on Consul and ZooKeeper see their stores. Not in parallel: cases that
+// measure the process must not see the other suite's.
 func TestConformanceChangeLogs(t *testing.T) {
 	conformance.Test(t, conformance.Harness{Name: "changelog", New: newConformanceStore(openChangeLogs)})
 }

@@ -239,8 +239,8 @@ func (s *Store) put(op kv.Op) {
 	if len(s.history) > maxHistory || s.bytes > maxHistoryBytes {
 		s.compact(len(s.history) / 4)
 	}
-	// Now and then all look, so that compaction does not overtake those for whom
-	// nothing changes.
+	// Now and then all look, so that compaction does not overtake watchers for
+	// which nothing changes.
 	all := len(s.history)%(maxHistory/16) == 0
 	for w := range s.watchers {
 		if all || w.matches(c.Key) {

@@ -58,8 +58,8 @@ func acquire(t testing.TB, s driver.Session, c []driver.Claim) ([]driver.Acquire
 const warmUps = 3
 
 // BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, each
-// time in a new namespace, and from a member that is gone, of whom the backend knows
-// by its view.
+// time in a new namespace, and from a member that is gone, of which the backend
+// knows by its view.
 //
 // The nodes of each new namespace are removed after it: a server of tests has a heap
 // of 256 MiB, and with 20,000 nodes more each time it would collect garbage most of

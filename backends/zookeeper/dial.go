@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// dialer connects to a server.
 type dialer func(ctx context.Context, addr string) (net.Conn, error)
 
 // dialer is how the options say to connect. Names are resolved each time.

@@ -553,8 +553,8 @@ func TestVersionsDoNotPass(t *testing.T) {
 	}
 }
 
-// TestPacketLimit fills transactions to what Limits allow, with long names: the
-// server takes them, and larger ones are refused before they are sent.
+// TestPacketLimit fills transactions up to Limits, with long names: the server
+// takes them, and larger ones are refused before they are sent.
 func TestPacketLimit(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)

@@ -168,7 +168,6 @@ func (f *follower) ended(lk *link, err error) error {
 	return readError(err)
 }
 
-// deliver delivers every known record.
 func (f *follower) deliver(at kv.Rev) error {
 	page := &kv.Page{Rev: at, Pairs: make([]kv.Pair, 0, len(f.records))}
 	for _, r := range f.records {

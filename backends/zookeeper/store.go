@@ -102,7 +102,7 @@ func marker(value []byte) string {
 type rights struct {
 	// own are the schemes and ids of the run-time role.
 	own []zk.ACL
-	// admins may do everything, and where there are some, only they may change ACLs.
+	// admins have all rights; if there are any, only they may change ACLs.
 	admins []zk.ACL
 }
 

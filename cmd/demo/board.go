@@ -34,7 +34,6 @@ const maxLags = 2000
 
 func newBoard(began int64) *board { return &board{began: began, chains: map[string]chain{}} }
 
-// apply puts a batch on the board.
 func (b *board) apply(_ context.Context, batch follower.Batch) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -108,7 +108,6 @@ func (d *director) direct(ctx context.Context) (err error) {
 	return d.closeDown(ctx)
 }
 
-// start gives a node a new process.
 func (d *director) start(s *node) error {
 	c := d.config
 	c.Node, c.Process = s.label, fmt.Sprintf("%s.%d", s.label, len(d.children)+1)
@@ -383,7 +382,6 @@ func (d *director) clearSome(passed time.Duration) error {
 	return nil
 }
 
-// hear handles one report of a child.
 func (d *director) hear(r childReport) error {
 	i := slices.IndexFunc(d.members, func(s *node) bool { return s.child == r.from })
 	if i < 0 {

@@ -68,7 +68,6 @@ func (m *member) trouble(what string, err error) {
 	}
 }
 
-// assemble makes the parts of the member.
 func (m *member) assemble(b core.Backend) (err error) {
 	if m.config.Unfenced {
 		b = harness.Unfenced(b)

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// say adds a line to the timeline.
 func (d *director) say(tone int, format string, args ...any) {
 	d.notes = append(d.notes, note{at: time.Since(d.began), tone: tone, text: fmt.Sprintf(format, args...)})
 	d.screen.show(d.scene())
@@ -67,7 +66,7 @@ func (d *director) sayZombie(node string, w write) {
 	}
 }
 
-// parts lists how many went to whom.
+// parts lists the number of airports that went to each member.
 func (d *director) parts(by map[string]int) string {
 	var out []string
 	for _, s := range d.members {

@@ -86,5 +86,4 @@ func (k serverKind) explain(err error) error {
 	return fmt.Errorf("demo: %w", err)
 }
 
-// close ends the started servers.
 func (s *server) close() error { return s.end() }

@@ -19,8 +19,8 @@ type Faults struct {
 // Flow has the faults of one direction of a connection.
 type Flow struct {
 	// Swallow loses everything, the end of the stream included, and the bytes held
-	// or delayed at that moment as well. See the package comment for what happens
-	// when it is lifted. It goes before all else.
+	// or delayed at that moment as well. See the package comment for its lifting.
+	// It goes before all else.
 	Swallow bool
 	// Hold keeps everything, in order and the end of the stream included, until it
 	// is lifted. When Options.MaxHeld bytes are kept the sender is no longer read.

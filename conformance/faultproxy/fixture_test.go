@@ -15,7 +15,7 @@ import (
 // bound is how long a test waits for an event that must happen.
 const bound = 20 * time.Second
 
-// server answers each line with "re:" and the line, and keeps what it received.
+// server answers each line with "re:" and the line, and keeps the bytes received.
 type server struct {
 	l  net.Listener
 	wg sync.WaitGroup

@@ -218,7 +218,7 @@ func TestReturnOfAStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Return(Operation{Process: "b", ID: 1})
-	if err := r.Close(); err == nil || !strings.Contains(err.Error(), "return what Call gave") {
+	if err := r.Close(); err == nil || !strings.Contains(err.Error(), "return the operation of Call") {
 		t.Errorf("Close = %v, want the mistake", err)
 	}
 	if _, err := NewRecorder(""); err == nil {

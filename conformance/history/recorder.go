@@ -72,8 +72,8 @@ func (r *Recorder) Return(op Operation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if op.Process != r.process || op.ID < 1 || op.ID > r.next {
-		r.fail(fmt.Errorf("tenure: history: operation %d of %q was returned to the recorder of %q: return what "+
-			"Call gave", op.ID, op.Process, r.process))
+		r.fail(fmt.Errorf("tenure: history: operation %d of %q was returned to the recorder of %q: return the "+
+			"operation of Call", op.ID, op.Process, r.process))
 		return
 	}
 	if r.file == nil {

@@ -67,7 +67,7 @@ func TestLiveOnSQLite(t *testing.T) {
 		}
 	}
 	if !regexp.MustCompile(`removed    [1-9][0-9]* rows of [3-9] namespaces`).Match(text) {
-		t.Errorf("the summary does not say what was removed:\n%s", text)
+		t.Errorf("the summary does not list the removed records:\n%s", text)
 	}
 	if !strings.Contains(out, string(text)) {
 		t.Errorf("the output lacks the summary:\n%s", out)
@@ -101,7 +101,7 @@ func TestLiveOnServers(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			if !regexp.MustCompile(`removed    [1-9][0-9]* rows of [3-9] namespaces\n  left       the tables\n`).MatchString(out) {
-				t.Errorf("the summary does not say what was removed and is left:\n%s", out)
+				t.Errorf("the summary does not list the removed and the remaining records:\n%s", out)
 			}
 			if p := dsn.Password(); p != "" && strings.Contains(out, p) {
 				t.Errorf("the output has the password:\n%s", out)
@@ -121,7 +121,7 @@ func TestLiveOnNetworkStores(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			if !regexp.MustCompile(`removed    [1-9][0-9]* records of [3-9] namespaces\n  left       (nothing|the root, and in it an empty node.*)\n`).MatchString(out) {
-				t.Errorf("the summary does not say what was removed and is left:\n%s", out)
+				t.Errorf("the summary does not list the removed and the remaining records:\n%s", out)
 			}
 		})
 	}

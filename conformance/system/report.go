@@ -105,7 +105,6 @@ func (r *Report) requests(h *history.History, settled map[string]bool) {
 	}
 }
 
-// add puts another run's figures to r.
 func (r *Report) add(o *Report) {
 	r.Backend, r.TTL, r.Control = o.Backend, o.TTL, o.Control
 	r.Runs += o.Runs

@@ -149,7 +149,6 @@ func (s *supervisor) historyOf(process string) string {
 	return path
 }
 
-// start gives a node a new process.
 func (s *supervisor) start(node *node, supersede bool) error {
 	node.count++
 	name := fmt.Sprintf("%s.%d", node.label, node.count)
@@ -179,7 +178,6 @@ func seedOf(seed uint64, process string) uint64 {
 	return h.Sum64() | 1
 }
 
-// await waits for a condition.
 func (s *supervisor) await(ctx context.Context, what string, limit time.Duration, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -332,7 +330,6 @@ func (s *supervisor) readLogs(ctx context.Context) error {
 	return nil
 }
 
-// heads reads the head of each shard.
 func (s *supervisor) heads(ctx context.Context) (map[driver.ShardID]driver.Head, error) {
 	out := map[driver.ShardID]driver.Head{}
 	for _, shard := range s.shards {

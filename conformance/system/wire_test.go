@@ -72,7 +72,6 @@ func TestWireDropsWhatIsLateAtTheEnd(t *testing.T) {
 	})
 }
 
-// within waits for a condition.
 func within(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); {

@@ -68,7 +68,6 @@ type board struct {
 	asOf time.Time // every rate set before is in t
 }
 
-// refresh reads the table.
 func (d *board) refresh(ctx context.Context) error {
 	sent := time.Now()
 	item, err := d.b.Get(ctx, shard, key)

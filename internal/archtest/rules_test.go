@@ -23,7 +23,7 @@ const anything = "*"
 var etcdClient = []string{"go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/...",
 	"go.uber.org/zap"}
 
-// ofDialects is what each SQL dialect of this repository imports.
+// ofDialects are the common imports of the SQL dialects of this repository.
 var ofDialects = []string{"core/driver", "backends/sql", "backends/sql/internal/dialect", "internal/sqlschema"}
 
 // rows is the import table. The first row that matches a package decides, and each
@@ -140,7 +140,7 @@ var pureNames = map[string][]string{
 type layout struct {
 	pure    []string // no clock, no goroutine, no randomness
 	silent  []string // write no log line and nothing to standard output
-	program []string // wiring of whole programs: package-level variables are theirs to have
+	program []string // wiring of whole programs: which may have package-level variables
 }
 
 var places = layout{

@@ -29,7 +29,6 @@ type pkg struct {
 	files []*ast.File
 }
 
-// finding is one broken rule.
 type finding struct {
 	pos token.Position // its file name is relative to the root
 	msg string
@@ -122,7 +121,6 @@ func modulePath(gomod string) (string, error) {
 	return "", errors.New(gomod + " names no module")
 }
 
-// at makes a finding.
 func (t *tree) at(n ast.Node, format string, args ...any) finding {
 	return finding{t.fset.Position(n.Pos()), fmt.Sprintf(format, args...)}
 }
@@ -135,7 +133,6 @@ func (t *tree) local(importPath string) (dir string, ok bool) {
 	return strings.CutPrefix(importPath, t.module+"/")
 }
 
-// imported is the path of an import.
 func imported(spec *ast.ImportSpec) string {
 	p, err := strconv.Unquote(spec.Path.Value)
 	if err != nil {

@@ -51,7 +51,6 @@ func pages(t *testing.T) []string {
 	return paths
 }
 
-// blocks are all blocks of a page.
 func blocks(t *testing.T, page string) []*block {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(page)))

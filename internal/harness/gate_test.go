@@ -12,7 +12,6 @@ import (
 	"github.com/tenure-go/tenure/internal/intercept"
 )
 
-// within waits for a condition.
 func within(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); {

@@ -75,7 +75,6 @@ func NewCast(
 	return c
 }
 
-// run runs a member's elector.
 func (c *Cast) run(m *actor) {
 	c.t.Helper()
 	e, err := core.NewElector(m.backend, &core.Options{TTL: c.ttl, Node: m.node, Hooks: core.Hooks{
@@ -122,7 +121,6 @@ func (c *Cast) event(format string, args ...any) {
 	c.events = append(c.events, fmt.Sprintf(format, args...))
 }
 
-// sample reads the owner of the shard.
 func (c *Cast) sample(ctx context.Context) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

@@ -86,7 +86,6 @@ func sign(cert, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (str
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), nil
 }
 
-// config is a client's configuration.
 func (c *certificates) config() (*tls.Config, error) {
 	text, err := os.ReadFile(c.ca)
 	if err != nil {

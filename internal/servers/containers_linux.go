@@ -292,7 +292,6 @@ func (c *contained) do(what string) error {
 	return err
 }
 
-// ready waits until the member serves.
 func (c *contained) ready(ctx context.Context) error {
 	var last error
 	err := poll(ctx, func() (bool, error) {

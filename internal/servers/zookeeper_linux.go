@@ -116,7 +116,6 @@ func zookeeperPeers(l *local) ([]string, error) {
 	return lines, nil
 }
 
-// zookeeperConfig is the configuration of any member.
 func zookeeperConfig(l *local) ([]string, error) {
 	lines := []string{
 		"tickTime = 2000",

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// answers reports whether the server serves.
 func answers(t *testing.T, s *Server) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

@@ -14,7 +14,7 @@ const (
 	MaxPiggybackBytes = 4 << 10 // values of its operations
 )
 
-// Store is a store that cannot say what changed since a revision, as Consul and
+// Store is a store that cannot list the changes since a revision, as Consul and
 // ZooKeeper are. [New] makes it a kv.Store. Get, Range and Close are those of
 // kv.Store; all methods are safe for concurrent use.
 type Store interface {

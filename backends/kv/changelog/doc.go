@@ -55,7 +55,7 @@
 //
 // # What it does not do
 //
-// It decides nothing: it says what may have changed, and a lost or false entry costs a
-// read. It stores only change logs. The head that a hand-over has behind the shard's
-// record goes into the entry, and not into the record.
+// It decides nothing: it names records that may have changed, and a lost or false
+// entry costs a read. It stores only change logs. The head that a hand-over has behind
+// the shard's record goes into the entry, and not into the record.
 package changelog

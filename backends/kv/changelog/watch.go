@@ -88,9 +88,9 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 }
 
 // Range is that of the Store. It sees every change that the change logs showed before
-// it began, so its revision is at least theirs: a watch that needs everything read
-// again can begin there. The first read of everything reads the change logs before
-// it, so that such a watch learns their state.
+// it began, so its revision is at least that of the change logs: a watch that needs
+// everything read again can begin there. The first read of everything reads the
+// change logs before it, so that such a watch learns their state.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if q.Prefix == s.keys.State() || q.Prefix == s.keys.Heads() {
 		if err := s.baseline(ctx); err != nil {
