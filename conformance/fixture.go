@@ -375,7 +375,7 @@ func (m *member) claimCtx(ctx context.Context, c driver.Claim) driver.AcquireRes
 	return grant(m.Acquire(ctx, []driver.Claim{c}))
 }
 
-// transfer tries one handover; a call-level error is the item's.
+// transfer tries one hand-over; a call-level error is the item's.
 func (m *member) transfer(fence driver.Fence, to driver.SessionID) (r driver.AcquireResult) {
 	m.f.retry(func() error {
 		r = m.transferCtx(m.f.ctx, fence, to)

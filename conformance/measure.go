@@ -155,7 +155,7 @@ func (m *measurement) handover(a *member, view *mirror) {
 		f.must(O2, view.until(seen), "a transfer was not seen")
 		own := driver.Fence{Shard: fence.Shard, Session: b.ID(), Token: view.shards[fence.Shard].Token}
 		f.setup("the successor's commit", b.write(own, 1, appendOp("first")).Err)
-	}), "ms", "planned handover, until the new owner's first commit, median")
+	}), "ms", "planned hand-over, until the new owner's first commit, median")
 }
 
 // idle counts the calls of a process that only watches.

@@ -109,7 +109,7 @@ func mutants() []mutant {
 		{handoverByTarget, "takes any lease of the target for the transfer's success", "Acquire/Idempotent", conformance.A3},
 		{batchStopsAtDenied, "denies the items after a denied one", "Acquire/PartialBatch", conformance.A4},
 		{oneCallPerItem, "sends a batch item by item", "Acquire/BatchCost", conformance.A6},
-		{oneCallPerHandover, "sends handovers item by item", "Acquire/BatchCost", conformance.A6},
+		{oneCallPerHandover, "sends hand-overs item by item", "Acquire/BatchCost", conformance.A6},
 		{resendsPerDenied, "sends a batch again for each denied item", "Acquire/BatchCost", conformance.A6},
 		{fenceCheckedApart, "checks the fence, and writes after", "Commit/RacesTakeover", conformance.F1},
 		{fenceCheckedApart, "checks the fence, and writes after", "Chaos/RandomOpsLinearizable", conformance.F1},

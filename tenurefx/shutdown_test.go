@@ -81,7 +81,7 @@ type member struct {
 
 // TestShutdownUnderLoad stops the leader's application again and again while it
 // writes: its work is joined before its lease is given back, the standby goes on
-// within a handover, nothing is lost or doubled, and nothing is left behind.
+// within a hand-over, nothing is lost or doubled, and nothing is left behind.
 func TestShutdownUnderLoad(t *testing.T) {
 	for name, part := range stores("stop-" + strings.ToLower(rand.Text()[:8])) {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 				"maximum %v",
 				name, *rounds, accepted.Load(), took[len(took)/2], took[len(took)-1])
 			if most := took[len(took)-1]; most > 10*time.Second { // a third of the TTL
-				t.Errorf("a handover took %v: it waited for an eviction", most)
+				t.Errorf("a hand-over took %v: it waited for an eviction", most)
 			}
 			checkLog(t, text, accepted.Load())
 		})

@@ -326,7 +326,7 @@ func TestGuard(t *testing.T) {
 		t.Fatal(moved, err)
 	}
 	if paid(f) || !paid(moved[0].Fence) {
-		t.Error("after the handover the former fence holds, or the new one does not")
+		t.Error("after the hand-over the former fence holds, or the new one does not")
 	}
 	if err := successor.Release(t.Context(), []driver.Fence{moved[0].Fence}); err != nil {
 		t.Fatal(err)

@@ -133,7 +133,7 @@ func (h *history) owned(member string) []string {
 	return out
 }
 
-// passages lists the takeovers and planned handovers that have completed, in order
+// passages lists the takeovers and planned hand-overs that have completed, in order
 // of their completion. A fault of the former owner makes a passage a takeover.
 func (h *history) passages() []passage {
 	var out []passage

@@ -37,7 +37,7 @@ func (d *director) sayTakeovers(from string, before int) {
 	}
 }
 
-// sayHandovers sums up the planned handovers after the first so many passages.
+// sayHandovers sums up the planned hand-overs after the first so many passages.
 func (d *director) sayHandovers(before int) {
 	var took []float64
 	by := map[string]int{}

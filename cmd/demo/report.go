@@ -135,7 +135,7 @@ func (r *report) judge() {
 	for _, s := range []string{sigKill, sigStop} {
 		fail(r.Takeovers[s].N == 0, "no takeover after %s", s)
 	}
-	fail(r.Handovers.N == 0, "no planned handover")
+	fail(r.Handovers.N == 0, "no planned hand-over")
 	for _, m := range r.Moves {
 		fail(m.Moved == 0, "%s, and no airport moved", m.What)
 	}
@@ -175,7 +175,7 @@ func (r *report) print(w io.Writer) error {
 		row("takeovers after "+s, "%s", r.Takeovers[s].in("%.2f", "TTL"))
 	}
 	row("plans that move airports", "%s", thousands(r.Plans))
-	row("planned handovers", "%s", r.Handovers.in("%.1f", "ms"))
+	row("planned hand-overs", "%s", r.Handovers.in("%.1f", "ms"))
 	if s := spreadOf(r.ServerAway); s.N > 0 {
 		row("server killed", "%s, away for %.0f ms at most", count(s.N, "time"), s.Max)
 	}

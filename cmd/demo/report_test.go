@@ -85,7 +85,7 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("takeovers %+v, want %+v", got, want)
 	}
 	if got, want := r.Handovers, (spread{1, 4, 4, 4}); got != want {
-		t.Errorf("handovers %+v, want %+v", got, want)
+		t.Errorf("hand-overs %+v, want %+v", got, want)
 	}
 	h.apply("m1", event{Is: isShown, Board: "right", Lags: []int64{3000, 1000, 2000}})
 	h.apply("m2", event{Is: isShown, Board: "wrong"})

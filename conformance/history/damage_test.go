@@ -57,7 +57,7 @@ const (
 	read2
 )
 
-// good is a history with an unknown outcome, a takeover, a zombie, a handover to
+// good is a history with an unknown outcome, a takeover, a zombie, a hand-over to
 // oneself and a race for a free shard, on instants written out.
 func good() *History {
 	unnumbered := func(es ...Entry) []Entry {
@@ -271,12 +271,12 @@ func TestDamage(t *testing.T) {
 			text: "session sa evicted sd after its own end",
 			add: []Operation{{Process: "a", Kind: Evict, Call: 121, Return: 125, Outcome: OK, Session: "sa",
 				Target: "sd"}}},
-		{name: "a handover to the evicted", check: CheckLife, rule: "A5",
+		{name: "a hand-over to the evicted", check: CheckLife, rule: "A5",
 			text: "session sa was given token 12 after its end",
 			damage: func(ops []Operation) {
 				ops[transferB].Target, ops[transferB].Granted = "sa", fence("sa", 12)
 			}},
-		{name: "a handover by the evicted", check: CheckLife, rule: "M1",
+		{name: "a hand-over by the evicted", check: CheckLife, rule: "M1",
 			text: "session sb handed token 9 over after its own end",
 			damage: func(ops []Operation) {
 				ops[transferB].Target, ops[transferB].Granted = "sc", fence("sc", 12)
@@ -298,7 +298,7 @@ func TestDamage(t *testing.T) {
 			damage: func(ops []Operation) { ops[fencedA].Outcome = OK }},
 		{name: "a lease for somebody else", check: linearizable.Lease, rule: "A1", text: "no order",
 			damage: func(ops []Operation) { ops[acquireC].Granted.Session = "sx" }},
-		{name: "a handover without effect", check: linearizable.Lease, rule: "A1", text: "no order",
+		{name: "a hand-over without effect", check: linearizable.Lease, rule: "A1", text: "no order",
 			damage: func(ops []Operation) { ops[releaseB].Fence, ops[numberB].Fence = fence("sb", 9), fence("sb", 9) }},
 
 		{name: "a stale head at a grant", check: linearizable.Log, rule: "F1", text: "no order",
@@ -398,7 +398,7 @@ func TestAllowed(t *testing.T) {
 				ops[evictA] = Operation{Process: "a.2", ID: 9, Kind: Join, Call: 110, Return: 120, Outcome: OK,
 					Session: "sc", Node: "n1", Supersede: true}
 			}},
-		{name: "a repeated handover that finds its success after the successor's end", damage: func(ops []Operation) {
+		{name: "a repeated hand-over that finds its success after the successor's end", damage: func(ops []Operation) {
 			ops[releaseB] = ops[transferB]
 			ops[releaseB].ID, ops[releaseB].Call, ops[releaseB].Return = 20, 250, 260
 			ops[transferB].Target, ops[releaseB].Target = "sd", "sd"

@@ -40,7 +40,7 @@ func oneLife(x *index) []Finding {
 			}
 		}
 	}
-	// A repeated claim or handover may find a success from before the end (A3): the
+	// A repeated claim or hand-over may find a success from before the end (A3): the
 	// first call that could have created the lease counts.
 	for _, g := range grants(x.all) {
 		to := g.fence.Session
