@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // Defaults of LoadOptions, and of keys that only this package has.
@@ -354,7 +355,7 @@ func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend
 	defer cancel()
 	b, err := opener.Open(ctx, func(into any) error { return c.part(part, path, into) })
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", part.where, path, err)
+		return nil, errtext.Errorf("tenure: %s: %s: %w", part.where, path, err)
 	}
 	var p problems
 	if c.relations(&p, b.Info().Limits); len(p.errs) > 0 {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // Names of the metadata by which a message carries its fence and its number.
@@ -34,7 +35,7 @@ func (m Message) Set(set func(key, value string)) {
 func ReadMessage(get func(key string) string) (Message, error) {
 	f, err := Parse(get(MessageFence))
 	if err != nil {
-		return Message{}, fmt.Errorf("%s: %w", MessageFence, err)
+		return Message{}, errtext.Errorf("tenure: %s: %w", MessageFence, err)
 	}
 	m := Message{Fence: f}
 	if text := get(MessageSeq); text != "" {

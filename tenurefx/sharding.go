@@ -1,7 +1,6 @@
 package tenurefx
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -75,7 +74,7 @@ func NewManager(p ManagerParams) (ManagerResult, error) {
 		o.Shards = append(o.Shards, s.Shards...)
 		if s.Keyspace.Name != "" {
 			if err := s.Keyspace.Validate(); err != nil {
-				return ManagerResult{}, fmt.Errorf("sharding.keyspace: %w", err)
+				return ManagerResult{}, errtext.Errorf("tenure: sharding.keyspace: %w", err)
 			}
 			o.Shards = append(o.Shards, s.Keyspace.Specs()...)
 		}

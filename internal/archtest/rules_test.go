@@ -34,7 +34,7 @@ var rows = []row{
 	{pkg: "core/corehttp", allow: []string{"core", "core/driver"}},
 	{pkg: "core", allow: []string{"core/driver", "core/fsm"}},
 
-	{pkg: "config", allow: []string{"core", "core/driver", "go.yaml.in/yaml/v4"}},
+	{pkg: "config", allow: []string{"core", "internal/errtext", "core/driver", "go.yaml.in/yaml/v4"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
 
 	{pkg: "backends/kv", allow: []string{"core/driver", "backends/kv/internal/record", "internal/kvkeys"}},
