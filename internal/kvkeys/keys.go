@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// EndedSlots is how many evictions are remembered at most. A later one takes the
-// place of one that has the same slot.
+// EndedSlots is how many evictions are remembered at most. A later one replaces
+// one that has the same slot.
 const EndedSlots = 16
 
 // Keys makes the keys of one namespace. Fixed parts start with "!", which no name
@@ -19,13 +19,13 @@ const EndedSlots = 16
 // the key, so that shard "1" never matches "10".
 //
 //	<ns>/!id                      identity: a random id and the base of tokens
-//	<ns>/!incarnation             the history of the store, where it tells one from another
+//	<ns>/!incarnation             the history of the store, where the store identifies it
 //	<ns>/!node/<label>            the sessions that joined last under a node label
-//	<ns>/!node/!removed           what stands for labels that were removed; permanent
-//	<ns>/!node/!ended-<slot>      who evicted a session
-//	<ns>/!state/member/<session>  roster entry: written by join and update
+//	<ns>/!node/!removed           a tombstone for removed labels; permanent
+//	<ns>/!node/!ended-<slot>      the evictor of a session
+//	<ns>/!state/member/<session>  a member: written by join and update
 //	<ns>/!state/shard/<shard>     owner; permanent
-//	<ns>/!beat/<session>          what a heartbeat changes
+//	<ns>/!beat/<session>          the record that a heartbeat changes
 //	<ns>/!head/<shard>            number of commits, head of the log
 //	<ns>/!log/<shard>/<seq>       the entries of one commit, under the last one's number
 //	<ns>/!feed/<name>             a change log, where a store has no watch: see package changelog

@@ -1,4 +1,4 @@
-// Package sqlschema is what the schemas of the SQL dialects have in common: the prefix of
+// Package sqlschema is the common part of the SQL dialects' schemas: the prefix of
 // their names, the widths of their columns, and their versions.
 package sqlschema
 
@@ -30,8 +30,8 @@ func WithPrefix(text, prefix string) string {
 }
 
 // Width is the most bytes that a column of text or bytes may have, 0 if there is no
-// such column: the limits of names, of a commit, and of what encodes them. The schemas
-// check it. Statements read such a column as bounded(column): what is wider, in a row
+// such column: the limits of names, of a commit, and of their encodings. The schemas
+// check it. Statements read such a column as bounded(column): a wider value, in a row
 // that an administrator or an older schema let in, never leaves the database.
 func Width(column string) int {
 	switch column {
