@@ -62,22 +62,15 @@ func stores() []store {
 			},
 			limit: 5 * time.Second,
 			late:  "another process may hold its write lock; end that, or name another database with -dsn",
-			files: func(dsn string) []string {
-				var out []string
-				for _, file := range []string{dsn, dsn + "-members"} {
-					out = append(out, file, file+"-wal", file+"-shm", file+"-journal")
-				}
-				return out
-			},
+			files: sqliteFiles,
 			look: func(dsn, namespace string) string {
 				return fmt.Sprintf(`sqlite3 %q "SELECT shard, seq, token, CAST(payload AS TEXT) FROM tenure_entries WHERE namespace = '%s' ORDER BY shard, seq LIMIT 20"`, dsn, namespace)
 			},
 		},
 		{
-			opener: postgres.Opener(),
-			minTTL: 500 * time.Millisecond,
-			server: &serverKind{kind: servers.Postgres, install: "PostgreSQL 15 or later (on Debian: apt-get install " +
-				"postgresql)"},
+			opener:  postgres.Opener(),
+			minTTL:  500 * time.Millisecond,
+			server:  &serverKind{kind: servers.Postgres, install: "PostgreSQL 15 or later (on Debian: apt-get install postgresql)"},
 			migrate: func(ctx context.Context, dsn string) error { return postgres.Migrate(ctx, dsn, nil) },
 			options: serverOptions,
 			limit:   serverLimit,
@@ -99,8 +92,7 @@ func stores() []store {
 			minTTL: 500 * time.Millisecond,
 			check:  checkEndpoints,
 			server: &serverKind{kind: servers.Etcd, members: 3,
-				install: "etcd 3.7 (make servers builds it; else apt-get install etcd-server, where that is recent " +
-					"enough)"},
+				install: "etcd 3.7 (make servers builds it; or apt-get install etcd-server, where that is new enough)"},
 			options: func(dsn, namespace string, create bool) map[string]any {
 				return map[string]any{"endpoints": strings.Split(dsn, ","), "namespace": namespace, "create": create}
 			},
@@ -123,8 +115,7 @@ func stores() []store {
 			opener: consul.Opener(),
 			minTTL: 500 * time.Millisecond,
 			check:  checkEndpoints,
-			server: &serverKind{kind: servers.Consul, members: 1,
-				install: "Consul 1.14 or later (make servers builds it)"},
+			server: &serverKind{kind: servers.Consul, members: 1, install: "Consul 1.14 or later (make servers builds it)"},
 			options: func(dsn, namespace string, create bool) map[string]any {
 				return map[string]any{"address": dsn, "namespace": namespace, "create": create}
 			},
@@ -132,6 +123,14 @@ func stores() []store {
 			late:  "check that the agent runs and its servers have a leader",
 		},
 	}
+}
+
+func sqliteFiles(dsn string) []string {
+	var out []string
+	for _, file := range []string{dsn, dsn + "-members"} {
+		out = append(out, file, file+"-wal", file+"-shm", file+"-journal")
+	}
+	return out
 }
 
 const (
