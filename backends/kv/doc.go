@@ -49,6 +49,9 @@
 //   - A claim compares the shard's record, and that the holder has no roster entry
 //     (rule A1). The record keeps the token it was granted from, by which a
 //     repeated claim finds its success (rule A3).
+//   - A session lives while its roster entry exists, and its writes compare no more than
+//     that. An update of the entry reads it and compares its revision, so a late one has
+//     no effect, and leaves the record of the heartbeat alone (rule M4).
 //   - A commit compares the shard's record and its head and writes the head, so it
 //     applies once or never (rule F1). Its entries are one record, under the number
 //     of the last.
