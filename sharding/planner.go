@@ -88,7 +88,10 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads ma
 			return nil, err
 		}
 		n := len(names)
-		t = &assignments{number: t.number, specs: p.Specs, names: names, owner: make([]int32, n), moved: make([]int64, n), why: make([]Reason, n)}
+		t = &assignments{
+			number: t.number, specs: p.Specs, names: names,
+			owner: make([]int32, n), moved: make([]int64, n), why: make([]Reason, n),
+		}
 		for i := range t.owner {
 			t.owner[i] = None
 		}

@@ -38,7 +38,10 @@ func (b *Backend) FenceTx(ctx context.Context, tx *stdsql.Tx, fence driver.Fence
 // one of the backend's statements in it, with its arguments in the order of the
 // placeholders, reads at most one row into dest, and reports whether there was one. It
 // is for dialects, which export a method that takes such a transaction.
-func FenceOn(ctx context.Context, b *Backend, fence driver.Fence, row func(text string, args []any, dest ...any) (bool, error)) error {
+func FenceOn(
+	ctx context.Context, b *Backend, fence driver.Fence,
+	row func(text string, args []any, dest ...any) (bool, error),
+) error {
 	if err := b.begin(ctx); err != nil {
 		return err
 	}

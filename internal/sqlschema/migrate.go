@@ -62,9 +62,11 @@ func (m Migrations) Check(version int, migrate bool) error {
 	case err != nil:
 		return err
 	case version > len(names):
-		return fmt.Errorf("tenure: %w: the database has schema version %d and this program knows %d: use a newer release", driver.ErrUnsupported, version, len(names))
+		return fmt.Errorf("tenure: %w: the database has schema version %d and this program knows %d: use a newer release",
+			driver.ErrUnsupported, version, len(names))
 	case version < len(names) && !migrate:
-		return fmt.Errorf("tenure: %w: the database has schema version %d and this program needs %d: migrate it first", driver.ErrUnsupported, version, len(names))
+		return fmt.Errorf("tenure: %w: the database has schema version %d and this program needs %d: migrate it first",
+			driver.ErrUnsupported, version, len(names))
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ var (
 // digits and "_", at most 32 bytes.
 func CheckPrefix(prefix string) error {
 	if !prefixes.MatchString(prefix) {
-		return fmt.Errorf("tenure: %w: table prefix %.40q: use lower-case letters, digits and \"_\", at most 32 bytes, a letter first", driver.ErrInvalid, prefix)
+		return fmt.Errorf("tenure: %w: table prefix %.40q: use lower-case letters, digits and \"_\", at most 32 bytes, "+
+			"a letter first", driver.ErrInvalid, prefix)
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ func TestCause(t *testing.T) {
 		if !errors.Is(err, lost) || !driver.Unknown(err) || c.cause != nil && errors.Is(err, c.cause) != c.matches {
 			t.Errorf("because of %v: %v", c.cause, err)
 		}
-		if ended := driver.Ended(ctx); !errors.Is(ended, context.Canceled) || c.cause != nil && !strings.Contains(ended.Error(), c.cause.Error()) {
+		if ended := driver.Ended(ctx); !errors.Is(ended, context.Canceled) ||
+			c.cause != nil && !strings.Contains(ended.Error(), c.cause.Error()) {
 			t.Errorf("because of %v the context ended with: %v", c.cause, ended)
 		}
 	}
