@@ -33,7 +33,8 @@ func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	case snap == nil:
 		return errtext.Errorf("tenure: follower %q is at entry %d: %w: %w", l.f.name, from.Seq, ErrNoSnapshot, why)
 	case snap.Seq <= from.Seq || snap.Seq+1 < trimmed.Oldest:
-		return errtext.Errorf("tenure: follower %q is at entry %d, the snapshot is of entry %d: %w: %w", l.f.name, from.Seq,
+		return errtext.Errorf("tenure: follower %q is at entry %d, the snapshot is of entry %d: %w: %w", l.f.name,
+			from.Seq,
 			snap.Seq, ErrNoSnapshot, why)
 	case snap.Token < from.Token:
 		return fmt.Errorf("tenure: follower %q is at entry %d with token %d, the snapshot of entry %d has token %d, "+
@@ -41,7 +42,8 @@ func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 			l.f.name, from.Seq, from.Token, snap.Seq, snap.Token, ErrOrder)
 	}
 	if err := r.Restore(ctx, from, snap); err != nil {
-		return errtext.Errorf("tenure: follower %q: shard %q: restoring the snapshot of entry %d: %w", l.f.name, from.Shard,
+		return errtext.Errorf("tenure: follower %q: shard %q: restoring the snapshot of entry %d: %w", l.f.name,
+			from.Shard,
 			snap.Seq, err)
 	}
 	t.mu.Lock()

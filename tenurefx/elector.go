@@ -173,7 +173,8 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 				}
 				return nil
 			case <-ctx.Done():
-				return errtext.Errorf("tenure: the %s had not stopped in time: other members take over the shards that it "+
+				return errtext.Errorf("tenure: the %s had not stopped in time: other members take over the shards "+
+					"that it "+
 					"still holds: %w", name, context.Cause(ctx))
 			}
 		},
