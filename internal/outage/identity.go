@@ -3,6 +3,7 @@ package outage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,9 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 )
+
+// namespaces numbers them, so that a test can be repeated on one server.
+var namespaces atomic.Int64
 
 // Identity has two members own a shard each, and one stand by, when the
 // identity of their namespace is tampered with in each of the ways given. No commit is
@@ -26,7 +30,7 @@ func Identity(
 	for way, tamper := range ways {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			namespace := "identity/" + way
+			namespace := fmt.Sprintf("identity/%s%d", way, namespaces.Add(1))
 			var members []*witness
 			var leases []*core.Lease
 			for _, shard := range []string{"s1", "s2"} {
@@ -64,21 +68,27 @@ func Identity(
 type witness struct {
 	joined  chan struct{}
 	granted chan *core.Lease
-	halted  chan error
+	halted  chan halt
 	slowest atomic.Int64 // call, in ns
+}
+
+// halt is a member's last event, and when it came.
+type halt struct {
+	err error
+	at  time.Time
 }
 
 // newWitness runs a member that contends for a shard until the end of the test.
 func newWitness(t *testing.T, b driver.Backend, ttl time.Duration, shard string) *witness {
 	t.Helper()
-	m := &witness{joined: make(chan struct{}), granted: make(chan *core.Lease, 1), halted: make(chan error, 1)}
+	m := &witness{joined: make(chan struct{}), granted: make(chan *core.Lease, 1), halted: make(chan halt, 1)}
 	e, err := core.NewElector(b, &core.Options{TTL: ttl, Hooks: core.Hooks{
 		OnSession: func(ev core.SessionEvent) {
 			switch ev.Kind {
 			case core.SessionJoined:
 				close(m.joined)
 			case core.SessionHalted:
-				m.halted <- ev.Err
+				m.halted <- halt{ev.Err, time.Now()}
 			}
 		},
 		OnCall: func(c core.Call) {
@@ -126,8 +136,8 @@ func (m *witness) halts(
 ) {
 	t.Helper()
 	select {
-	case err := <-m.halted:
-		took, slowest := time.Since(since), time.Duration(m.slowest.Load())
+	case h := <-m.halted:
+		err, took, slowest := h.err, h.at.Sub(since), time.Duration(m.slowest.Load())
 		t.Logf("member %d halted after %v, slowest call %v: %v", i, took.Round(time.Millisecond), slowest, err)
 		if !errors.Is(err, core.ErrStoreChanged) || !strings.Contains(err.Error(), `"`+namespace+`"`) ||
 			!strings.Contains(err.Error(), "identity") && !strings.Contains(err.Error(), "roster") {
