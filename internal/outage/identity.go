@@ -2,6 +2,7 @@ package outage
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,9 +13,6 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 )
-
-// namespaces numbers them, so that a test can be repeated on one server.
-var namespaces atomic.Int64
 
 // Identity has two members own a shard each, and one stand by, when the
 // identity of their namespace is tampered with in each of the ways given. No commit is
@@ -30,7 +28,7 @@ func Identity(
 	for way, tamper := range ways {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			namespace := fmt.Sprintf("identity/%s%d", way, namespaces.Add(1))
+			namespace := fmt.Sprintf("identity/%s-%s", way, rand.Text()) // can be repeated on one server
 			var members []*witness
 			var leases []*core.Lease
 			for _, shard := range []string{"s1", "s2"} {
