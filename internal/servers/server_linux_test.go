@@ -230,6 +230,8 @@ func TestKillProcess(t *testing.T) {
 	if _, err := conn.ExecContext(bounded(t, 20*time.Second), "SELECT 1"); err == nil {
 		t.Error("the connection of a killed process still works")
 	}
+	// Connections made before it ends them all would be ended with them.
+	eventually(t, "the server ends the others", func() bool { return strings.Contains(s.Logs(), "reinitializing") })
 	eventually(t, "the server recovers", func() bool { return db.PingContext(t.Context()) == nil })
 }
 
