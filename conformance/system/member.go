@@ -16,7 +16,7 @@ import (
 )
 
 // openLimit bounds the opening of the store.
-const openLimit = 20 * time.Second
+const openLimit = time.Minute
 
 // runMember is a member process: it reads orders from in until that ends, and
 // writes events to out. The result is its exit status.
