@@ -36,6 +36,11 @@ func (m *Machine) clone() *Machine {
 		}
 		c.index[c.shards[i].name] = int32(i)
 	}
+	c.gifts = make(map[int32]*gift, len(m.gifts))
+	for i, g := range m.gifts {
+		h := *g
+		c.gifts[i] = &h
+	}
 	c.queue = slices.Clone(m.queue)
 	for k := range c.calls {
 		c.calls[k].shards = slices.Clone(m.calls[k].shards)
@@ -165,7 +170,14 @@ func (m *Machine) fingerprint(d *digest) {
 		d.int(int64(p.member.Update))
 		d.instant(p.changed)
 		d.instant(p.seenAt)
-		d.bool(p.watched, p.silent, p.evicting, p.listed)
+		d.bool(p.watched, p.silent, p.evicting, p.beat, p.listed, p.barred)
+		if !p.barred && m.cfg.Failback > 0 {
+			d.instant(p.since)
+		}
+		if len(m.gifts) > 0 {
+			d.instant(p.first)
+		}
+		d.str(p.lock)
 		if p.silent {
 			d.instant(p.evictAt)
 		}
@@ -187,10 +199,11 @@ func (m *Machine) fingerprint(d *digest) {
 		d.bool(s.want, s.waiting, s.own != nil)
 		d.str(string(s.heirs[0]))
 		d.str(string(s.heirs[1]))
+		d.str(string(s.releaser))
 		if o := s.own; o != nil {
 			d.int(int64(o.lease))
-			d.bool(o.yield)
-			d.int(int64(o.cause))
+			d.bool(o.yield, o.chosen)
+			d.int(int64(o.cause)<<8 | int64(o.why))
 			d.str(string(o.fence.Session))
 			d.rev(int64(o.fence.Token))
 			d.instant(o.grantedAt)
@@ -201,6 +214,14 @@ func (m *Machine) fingerprint(d *digest) {
 			d.rev(int64(o.headToken))
 			d.int(int64(o.head.Number))
 		}
+		if g := m.gifts[int32(i)]; g != nil {
+			d.instant(g.at)
+			d.int(int64(g.n))
+		}
+	}
+	d.str(m.cfg.Ineligible)
+	if m.phase == live {
+		d.instant(max(m.yieldAt, m.now))
 	}
 	for _, i := range m.queue {
 		d.int(int64(i))
@@ -239,12 +260,13 @@ func TestCloneCoversEveryField(t *testing.T) {
 		of   any
 		want string
 	}{
-		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins closing until lapsed lapsedAt reads readAt heardAt answered beats beatAt beatSent beatErr deaf deafAt quietTo okSentAt slow stored updateAt updateErr updates viewed resyncAt peers alive watched minTTL wideTo shards index queue wants calls batch kept"},
-		{shard{}, "name owner due notBefore own heirs slot tries returns flight want waiting burnt"},
-		{own{}, "lease cause fence grantedAt endedAt drainBy to sentTo yield head headToken"},
-		{peer{}, "member hash version changed seenAt watched silent evictAt evicting listed"},
+		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins closing until lapsed lapsedAt reads readAt heardAt answered beats beatAt beatSent beatErr deaf deafAt quietTo okSentAt slow stored updateAt updateErr updates viewed resyncAt peers alive watched minTTL wideTo shards index queue wants calls batch kept yieldAt gifts"},
+		{shard{}, "name owner due notBefore own heirs releaser slot tries returns flight want waiting burnt"},
+		{own{}, "lease cause fence grantedAt endedAt drainBy to sentTo chosen yield why head headToken"},
+		{peer{}, "member hash version changed seenAt watched silent evictAt evicting beat lock listed barred since first"},
 		{call{}, "id failed shards tokens suspects number"},
 		{beat{}, "call sentAt other"},
+		{gift{}, "at n"},
 	} {
 		typ := reflect.TypeOf(x.of)
 		var names []string

@@ -89,7 +89,7 @@ func TestDeathCostsFewCalls(t *testing.T) {
 }
 
 // TestIdleIsQuiet: with nothing to do, members send heartbeats and nothing else,
-// three a TTL and member.
+// three a TTL and member (V3).
 func TestIdleIsQuiet(t *testing.T) {
 	t.Parallel()
 	w := newCalmWorld(5, 10)

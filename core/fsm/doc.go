@@ -16,6 +16,7 @@
 //	          transferring -> free;  held, draining -> revoked on lapse, fence,
 //	          preemption, spent budget or loss of the session
 //	lease:    granted -> revoked -> settled, once each
+//	eligible <-> not eligible: held -> draining -> transferring or releasing, if somebody is
 //
 // # Replies
 //
@@ -49,7 +50,7 @@
 //
 // What a machine does:
 //
-//   - C1: a token that a release, handover or close has named, or whose lease was
+//   - C1: a token that a release, hand-over or close has named, or whose lease was
 //     revoked, is never granted here (again), whatever a reply or a view says later.
 //   - C2: on every view, reply and timer, a record that names this session is
 //     settled: granted, handed to oneself for a new token, or released.
@@ -80,6 +81,29 @@
 //     session in the end: states have numbers, one call is under way at a time, repeated
 //     after a back-off until one succeeds, and a join brings the newest. What others tell
 //     counts as the newest of their records that was seen, and is no sign of life.
+//   - C13: the session that released a shard, as far as its release was seen, is the
+//     last in the order of C9, so that the first of the others claims at once; it claims
+//     in its turn, so that no shard stays free. What this process was asked to give up,
+//     without being told to whom, goes to a standby in one write: the first heir, or the
+//     only other member, that beat within half its TTL and is not draining. A shard that
+//     its handler returned is released, as a standby's back-off (V4) holds for claims only;
+//     so is one that came to a session that does not want it, so that it wanders no further.
+//   - C14: a member of the own node label whose record names exactly the lock that this
+//     process holds is evicted at once, by the version seen: its process has ended, as a
+//     lock ends with its holder. One that beat after it was first seen is alive, whatever
+//     the lock says, and evicted for silence only. A lock that is missing, or is another,
+//     says nothing.
+//   - C15: a member that is not eligible claims nothing, is passed over in the order of C9,
+//     and gives what it holds to the first in that order that is eligible: in one write
+//     where that one acts, else by a release. Without one it keeps it, also if the last one
+//     goes while the handler returns. Who wants a shard is known to nobody else, so what it
+//     gave and nobody took within half a TTL it claims again. A shard is given at most once
+//     in BackoffMax, and twice as rarely each time that it came back, until a member is
+//     eligible that was not before.
+//   - C16: a holder gives what it holds, likewise, to a member with a higher priority, once
+//     that one was seen to live and to be eligible for Failback, by this process's clock and
+//     without a gap of its TTL. C15 and C16 leave the shards that anybody named heirs for to
+//     the assigner that did.
 //
 // What holds for all of them together:
 //
@@ -89,7 +113,7 @@
 //   - S4: a lease is reported after a confirmed grant; what a lost reply did is read.
 //   - S5: after any wait the grant is proven again.
 //   - S6: a lease that was revoked is never valid again under the same token.
-//   - S7: every call names exactly what it means; a stale one touches no later lease.
+//   - S7: every call names exactly what it means; a stale one touches no later lease (M2, A5, R1).
 //   - S8: trust counts from the instant at which the heartbeat was sent.
 //   - S9: a lease is revoked before trust ends, and is not valid after it in any case.
 //   - S10: a process that restarts is a new member.
@@ -102,10 +126,14 @@
 //   - S16: an error says not applied, applied, unknown, lost or fatal; one that does
 //     not means unknown.
 //
-// V1 to V6 are about progress: takeover in bounded time (V1), no error that ends
-// contention for good (V2), bounded and jittered load (V3), short leases that back
-// off (V4), one slow shard that delays no other (V5), and a stop that hands back
-// what it can in bounded time (V6).
+// Progress:
+//
+//   - V1: a takeover comes in bounded time.
+//   - V2: no error ends contention for good.
+//   - V3: load is bounded and jittered.
+//   - V4: what ends soon after its start is tried again after a back-off.
+//   - V5: one slow shard delays no other, and no heartbeat.
+//   - V6: a stop hands back what it can, in bounded time.
 //
 // # What it does not do
 //

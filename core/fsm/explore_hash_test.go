@@ -51,6 +51,8 @@ func (c *cosmos) fingerprint(d *digest) {
 		d.rev(p.cursor)
 		d.instant(p.asked)
 		d.instant(p.proven)
+		d.str(p.barred)
+		d.int(int64(p.runs[0].cause))
 		d.rev(int64(p.runs[0].fence.Token))
 		for i := range p.calls {
 			d.int(int64(p.calls[i].kind))
@@ -65,7 +67,7 @@ func (c *cosmos) fingerprint(d *digest) {
 	for _, f := range c.flight {
 		d.flying(f, c.procs[f.pkt.proc])
 	}
-	d.int(int64(c.budget.losses | c.budget.delays<<4 | c.budget.pauses<<8 | c.budget.crashes<<16 | c.budget.toggles<<24))
+	d.int(int64(c.budget.losses | c.budget.delays<<4 | c.budget.pauses<<8 | c.budget.crashes<<16 | c.budget.toggles<<24 | c.budget.judgements<<28))
 }
 
 func (d *digest) view(v *driver.View) {
@@ -103,7 +105,7 @@ func (d *digest) flying(f flying, p *explored) {
 	for _, x := range e.Claims {
 		d.owner(x.Seen)
 	}
-	for _, x := range e.Handovers {
+	for _, x := range e.Transfers {
 		d.rev(int64(x.Fence.Token))
 		d.str(string(x.To))
 	}

@@ -32,7 +32,7 @@ type cosmos struct {
 // length alone. A delay lets time pass to the next wake or time-out of somebody
 // although something that has been sent has not arrived; without one the network
 // is quick, and delivers in any order.
-type faultBudget struct{ losses, delays, pauses, crashes, toggles int }
+type faultBudget struct{ losses, delays, pauses, crashes, toggles, judgements int }
 
 type explored struct {
 	*member
@@ -121,6 +121,11 @@ func (c *cosmos) granted(p *member, sh int) {
 
 func (c *cosmos) revoked(p *member, sh int, cause Cause) {
 	c.note(p, fmt.Sprintf("revoke %s: %v", showFence(p.runs[sh].fence), cause))
+	c.procs[p.idx].told[sh] = true
+}
+
+func (c *cosmos) yields(p *member, sh int) {
+	c.note(p, "yield "+showFence(p.runs[sh].fence))
 	c.procs[p.idx].told[sh] = true
 }
 
@@ -302,6 +307,9 @@ func (c *cosmos) faults(add func(who int, name string, do func(c *cosmos))) {
 		if c.budget.toggles > 0 {
 			add(i, "toggle", func(c *cosmos) { c.budget.toggles--; c.toggle(i) })
 		}
+		if c.budget.judgements > 0 {
+			add(i, "judge", func(c *cosmos) { c.budget.judgements--; c.judge(i) })
+		}
 	}
 }
 
@@ -313,6 +321,15 @@ func (c *cosmos) toggle(i int) {
 	}
 	p.told[0] = p.runs[0].active
 	p.step(c.now, Input{Kind: InUnwant, Shard: "s"})
+}
+
+// judge makes a member eligible, or not eligible.
+func (c *cosmos) judge(i int) {
+	p, why := c.procs[i], ""
+	if p.barred == "" {
+		why = "ill"
+	}
+	p.step(c.now, Input{Kind: InEligible, Reason: why})
 }
 
 // take removes something in flight.
@@ -352,7 +369,7 @@ func (c *cosmos) settle(d time.Duration) {
 		if p.dead {
 			continue
 		}
-		wanted = wanted || p.want[0]
+		wanted = wanted || p.want[0] && p.barred == ""
 		mine := record.Session != "" && record.Session == p.m.Session()
 		owned = owned || mine
 		switch {
@@ -364,6 +381,25 @@ func (c *cosmos) settle(d time.Duration) {
 	}
 	if wanted && !owned {
 		rules.fail("W1", "the shard is wanted and nobody owns it: its record is %s", showOwner(record))
+	}
+	c.judged(rules, record)
+}
+
+// judged checks, at a calm end, that no member keeps a shard that another one is to have
+// (C15, C16), unless that one was given it and did not take it.
+func (c *cosmos) judged(rules ignored, record driver.Owner) {
+	for _, p := range c.procs {
+		if p.dead || record.Session == "" || record.Session != p.m.Session() || p.shunned(0) {
+			continue
+		}
+		for _, q := range c.procs {
+			if q.dead || !q.want[0] || q.barred != "" || q.m.Session() == "" {
+				continue
+			}
+			if p.barred != "" || p.cfg.Failback > 0 && q.says.Priority > p.says.Priority {
+				rules.fail("C15", "the record is %s, and m%d is to have it: m%d is %q", showOwner(record), q.idx, p.idx, p.barred)
+			}
+		}
 	}
 }
 
@@ -463,6 +499,25 @@ func (c *cosmos) beatReply(t *testing.T) int {
 	return found
 }
 
+// ill is where the holder is not eligible, and has just found out.
+func (c *cosmos) ill(t *testing.T) {
+	c.held(t)
+	c.judge(0)
+}
+
+// returned is where the member with the higher priority has just joined, while the other
+// one holds the shard.
+func (c *cosmos) returned(t *testing.T) {
+	for _, p := range c.procs {
+		p.cfg.Failback, p.m.cfg.Failback = 400*time.Millisecond, 400*time.Millisecond
+	}
+	p := c.procs[1]
+	p.step(c.now, Input{Kind: InWant, Shard: "s"})
+	c.calm(t, func() bool { return p.holds() && len(c.flight) == 0 })
+	c.procs[0].step(c.now, Input{Kind: InWant, Shard: "s"})
+	c.calm(t, func() bool { return c.procs[0].m.Session() != "" && len(c.flight) == 0 })
+}
+
 // stalled is where the holder was stopped while that reply was on its way.
 func (c *cosmos) stalled(t *testing.T) {
 	c.held(t)
@@ -502,6 +557,10 @@ func TestExplore(t *testing.T) {
 		{"wanted and unwanted", 2, faultBudget{losses: 1, delays: 1, toggles: 3}, (*cosmos).held},
 		{"holder stalls before a reply", 2, faultBudget{losses: 1}, (*cosmos).stalled},
 		{"takeover from a stopped holder", 2, faultBudget{losses: 1, delays: 2}, (*cosmos).stopped},
+		{"holder is not eligible", 2, faultBudget{losses: 1, judgements: 2}, (*cosmos).ill},
+		{"eligibility and wishes", 2, faultBudget{delays: 1, toggles: 1, judgements: 3}, (*cosmos).held},
+		{"failback", 2, faultBudget{losses: 1, crashes: 1, judgements: 1}, (*cosmos).returned},
+		{"three, holder is not eligible", 3, faultBudget{crashes: 1, judgements: 2}, (*cosmos).ill},
 		{"three join and claim", 3, faultBudget{losses: 1}, (*cosmos).wanted},
 		{"three, holder dies", 3, faultBudget{losses: 1, crashes: 1}, (*cosmos).held},
 		{"three, takeover from a stopped holder", 3, faultBudget{losses: 1, delays: 1}, (*cosmos).stopped},

@@ -77,13 +77,20 @@ func (f *fuzzed) view() *driver.View {
 	v := &driver.View{Reset: f.pick(4) == 0}
 	for range f.pick(3) {
 		v.Members = append(v.Members, driver.Member{Session: f.session(), Node: "n", TTL: time.Duration(f.pick(3)) * 400 * time.Millisecond,
-			MemberState: driver.MemberState{Update: driver.UpdateNo(f.pick(4))}})
+			MemberState: driver.MemberState{Update: driver.UpdateNo(f.pick(4)), Priority: int32(f.pick(3))}})
+		if f.pick(3) == 0 {
+			v.Members[len(v.Members)-1].Meta = map[string]string{driver.IneligibleKey: "ill"}
+		}
 	}
 	for range f.pick(3) {
 		v.Beats = append(v.Beats, driver.Beat{Session: f.session(), Version: driver.Version(f.pick(40))})
 	}
 	for range f.pick(3) {
-		v.Shards = append(v.Shards, driver.ShardState{Shard: f.shard(), Owner: f.owner()})
+		st := driver.ShardState{Shard: f.shard(), Owner: f.owner()}
+		if st.Owner.Token%2 == 1 {
+			st.Head = &driver.Head{Number: driver.WriteNo(st.Owner.Token)}
+		}
+		v.Shards = append(v.Shards, st)
 	}
 	if f.pick(6) == 0 {
 		v.Gone = append(v.Gone, f.session())
@@ -122,6 +129,8 @@ func (f *fuzzed) input() Input {
 		}
 	case 13:
 		in.Kind, in.State.Priority = InUpdate, int32(f.pick(3))
+	case 14, 15:
+		in.Kind, in.Reason = InEligible, [...]string{"", "ill", "late"}[f.pick(3)]
 	}
 	for range f.pick(4) {
 		in.Results = append(in.Results, driver.AcquireResult{Fence: f.fence(), Err: f.err()})
@@ -198,7 +207,7 @@ func (f *fuzzed) effect(e *Effect) {
 		for _, x := range e.Claims {
 			c.shards = append(c.shards, x.Shard)
 		}
-		for _, x := range e.Handovers {
+		for _, x := range e.Transfers {
 			c.shards = append(c.shards, x.Fence.Shard)
 			f.given(x.Fence)
 		}
@@ -246,7 +255,7 @@ func newFuzzed(t *testing.T, data []byte) *fuzzed {
 		DrainBudget: 200 * time.Millisecond, AbandonAfter: time.Duration(f.pick(2)) * 300 * time.Millisecond,
 		Resync: 2 * time.Second, CallTimeout: time.Second, RankDelay: 20 * time.Millisecond,
 		BackoffMin: 20 * time.Millisecond, BackoffMax: 500 * time.Millisecond,
-		WatchAll: 1, WatchFew: 1, Seed: uint64(f.byte()),
+		WatchAll: 1, WatchFew: 1, Seed: uint64(f.byte()), Failback: time.Duration(f.pick(2)) * 300 * time.Millisecond,
 		NewSession: func() driver.SessionID { f.ids++; return driver.SessionID(fmt.Sprintf("me%d", f.ids)) },
 	})
 	return f
@@ -256,7 +265,7 @@ func newFuzzed(t *testing.T, data []byte) *fuzzed {
 func corpus() [][]byte {
 	rng := rng(1)
 	var out [][]byte
-	for range 60 {
+	for range 100 {
 		b := make([]byte, 2000)
 		for i := range b {
 			b[i] = byte(rng.next())

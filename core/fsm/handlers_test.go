@@ -23,6 +23,13 @@ func (w *world) granted(p *member, sh int) {
 	}
 }
 
+// yields asks the handler to stop.
+func (w *world) yields(p *member, sh int) {
+	w.tracef("m%d   -> yield %s", p.idx, showFence(p.runs[sh].fence))
+	w.stats.yields++
+	w.tell(w.procs[p.idx], sh)
+}
+
 // revoked tells the handler to stop. Some do not look: they try one more write,
 // numbered as the store would take it, so that only the fence stands against it.
 func (w *world) revoked(p *member, sh int, cause Cause) {

@@ -42,7 +42,20 @@ type Config struct {
 	WatchAll     int           // up to so many other members, all are watched
 	WatchFew     int           // above, this many predecessors by session id
 	Seed         uint64        // of jitter and back-off
+
+	// HostLock is the identity of the lock that this process holds, which ends with it;
+	// empty if it holds none (C14).
+	HostLock string
+
+	// Ineligible is why this process is not eligible, until InEligible; empty: it is (C15).
+	Ineligible string
+	// Failback is how long a member with a higher priority has to live, and to be eligible,
+	// until it is given what this process holds (C16). 0: never.
+	Failback time.Duration
 }
+
+// HostLockKey is the key of MemberState.Meta under which the others learn HostLock.
+const HostLockKey = "_lock"
 
 // CallID names one outstanding call. Its reply carries it; replies to a call
 // that is not outstanding any more, duplicates included, are ignored.
@@ -55,7 +68,8 @@ type InputKind uint8
 const (
 	// InWake: only time has passed. Expected at or after Machine.WakeAt.
 	InWake InputKind = iota
-	// InWant: this process wants Shard, or all of Shards.
+	// InWant: this process wants Shard, or all of Shards. What is free it claims after
+	// Wait at the earliest.
 	InWant
 	// InUnwant: it does not want Shard, or Shards, any more. A held lease drains, and
 	// is then handed to session To if that is not empty and alive, else released.
@@ -76,7 +90,7 @@ const (
 	InJoined
 	InBeaten
 	InAcquired    // Results, one per claim
-	InTransferred // Results, one per handover
+	InTransferred // Results, one per hand-over
 	InReleased
 	InEvicted // Evictions, one per suspect
 	InUpdated
@@ -95,6 +109,9 @@ const (
 	// InUpdate: this process tells the others State from now on. Its number is the
 	// machine's to give.
 	InUpdate
+	// InEligible: from now on this process is not eligible, because of Reason; it is if
+	// that is empty (C15).
+	InEligible
 )
 
 // Heirs are the sessions that claim a shard before all others, in this order.
@@ -117,6 +134,8 @@ type Input struct {
 	Results   []driver.AcquireResult
 	Evictions []driver.EvictResult
 	State     driver.MemberState
+	Wait      time.Duration
+	Reason    string
 }
 
 // EffectKind says what an Effect asks for or reports.
@@ -129,7 +148,7 @@ const (
 	EffJoin EffectKind = iota + 1 // Member
 	EffBeat
 	EffAcquire  // Claims
-	EffTransfer // Handovers
+	EffTransfer // Transfers
 	EffRelease  // Fences
 	EffEvict    // Suspects
 	EffUpdate   // State
@@ -153,6 +172,9 @@ const (
 	// next EffGrant of the shard. It fixes what callers that wait for the lease are
 	// answered, whether a reply, a view or the end of the session decided it.
 	EffSettled
+	// EffYield: the handler of Fence is to be asked to stop, because of Cause: the shard
+	// goes to another member, although this process still wants it.
+	EffYield
 	// EffEvent: something an operator wants to see: Event, Peer, Err, Cause.
 	EffEvent
 )
@@ -166,7 +188,7 @@ type Effect struct {
 	Session   driver.SessionID
 	Member    driver.Member
 	Claims    []driver.Claim
-	Handovers []driver.Handover
+	Transfers []driver.Transfer
 	Fences    []driver.Fence
 	Suspects  []driver.Suspect
 	State     driver.MemberState
@@ -197,13 +219,15 @@ const (
 	CauseStalled                       // its handler made no progress
 	CauseLeft                          // the process left
 	CauseStoreChanged                  // the store is not the one it was
+	CauseIneligible                    // its handler returned, and an eligible member is to have the shard
+	CauseFailback                      // its handler returned, and one with a higher priority is
 )
 
 var causeNames = [...]string{
 	CauseReleased: "released", CauseReturned: "handler returned", CauseLapsed: "trust lapsed",
 	CauseFenced: "fenced", CausePreempted: "preempted", CauseSessionLost: "session lost",
 	CauseDrainBudget: "drain budget spent", CauseStalled: "stalled", CauseLeft: "left",
-	CauseStoreChanged: "store changed",
+	CauseStoreChanged: "store changed", CauseIneligible: "not eligible", CauseFailback: "failback",
 }
 
 func (c Cause) String() string {
@@ -249,18 +273,21 @@ const (
 	EventPeerUpdated                  // Peer tells something else about itself
 	EventPeerGone                     // Peer left or was evicted by somebody
 	EventPeerSilent                   // Peer was silent for its TTL
+	EventPeerDead                     // Peer's process has ended, as its lock is held here (C14)
 	EventPeerEvicted                  // this process evicted Peer
 	EventCallFailed                   // a claim, transfer, release, eviction or update: Err
 	EventHalted                       // Err; nothing is granted any more
 	EventCloseFailed                  // Err; Session is left to be evicted
+	EventIneligible                   // this process is not eligible: Err
+	EventEligible                     // it is again
 )
 
 var eventNames = [...]string{
 	EventJoined: "joined", EventJoinFailed: "join failed", EventBeatFailed: "heartbeat failed",
 	EventLapsed: "trust lapsed", EventRegained: "trust regained", EventSessionLost: "session lost",
-	EventPeerJoined: "peer joined", EventPeerUpdated: "peer updated", EventPeerGone: "peer gone", EventPeerSilent: "peer silent",
-	EventPeerEvicted: "peer evicted", EventCallFailed: "call failed", EventHalted: "halted",
-	EventCloseFailed: "close failed",
+	EventPeerJoined: "peer joined", EventPeerUpdated: "peer updated", EventPeerGone: "peer gone", EventPeerDead: "peer dead",
+	EventPeerSilent: "peer silent", EventPeerEvicted: "peer evicted", EventCallFailed: "call failed", EventHalted: "halted",
+	EventCloseFailed: "close failed", EventIneligible: "not eligible", EventEligible: "eligible",
 }
 
 func (e Event) String() string {

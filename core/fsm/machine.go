@@ -42,8 +42,13 @@ const (
 	callKinds
 )
 
-// itemTime is what one item adds to the time-out of a batch.
-const itemTime = 2 * time.Millisecond
+// itemTime is what one item adds to the time-out of a batch, and maxItems is how many a
+// batch has at most: leases start as the replies come, batch by batch, and each batch has
+// a time-out that it can meet.
+const (
+	itemTime = 2 * time.Millisecond
+	maxItems = 4096
+)
 
 type call struct {
 	id       CallID // 0: none outstanding
@@ -117,6 +122,9 @@ type Machine struct {
 	calls  [callKinds]call
 	batch  [callKinds][]int32 // decided in this step
 	kept   [callKinds][]int32 // waiting for the call of that kind to end
+
+	yieldAt Instant         // when to look for members that are to have what is held: C15, C16
+	gifts   map[int32]*gift // shards that were given to such members
 }
 
 // New returns a machine that has not joined. It joins when it first wants a
@@ -127,6 +135,7 @@ func New(cfg Config) *Machine {
 		heardAt: -1,
 		alive:   make(map[driver.SessionID]*peer),
 		index:   make(map[driver.ShardID]int32),
+		gifts:   make(map[int32]*gift),
 	}
 }
 
@@ -148,11 +157,11 @@ func (m *Machine) apply(in *Input) {
 	case InWake:
 	case InWant:
 		if in.Shard != "" {
-			m.want(in.Shard)
+			m.want(in.Shard, in.Wait)
 		}
 		m.expect(len(in.Shards))
 		for _, s := range in.Shards {
-			m.want(s)
+			m.want(s, in.Wait)
 		}
 	case InUnwant:
 		if in.Shard != "" {
@@ -202,6 +211,8 @@ func (m *Machine) apply(in *Input) {
 		}
 	case InUpdate:
 		m.update(in.State)
+	case InEligible:
+		m.setEligible(in.Reason)
 	}
 }
 
@@ -226,12 +237,17 @@ func (m *Machine) advance() {
 		if m.now >= m.resyncAt {
 			m.resync()
 		}
-		for len(m.queue) > 0 && m.shards[m.queue[0]].due <= m.now {
-			i := m.queue[0]
-			m.schedule(i, Never)
-			m.settle(i)
+		if m.now >= m.yieldAt {
+			m.lookForSuccessors()
 		}
-		m.send()
+		for more := true; more; more = m.again() {
+			for len(m.queue) > 0 && m.shards[m.queue[0]].due <= m.now {
+				i := m.queue[0]
+				m.schedule(i, Never)
+				m.settle(i)
+			}
+			m.send()
+		}
 	}
 }
 
@@ -244,7 +260,7 @@ func (m *Machine) WakeAt() Instant {
 			return m.joinAt
 		}
 	case live:
-		at := m.resyncAt
+		at := min(m.resyncAt, m.yieldAt)
 		if !m.lapsed {
 			at = min(at, m.until)
 		}
@@ -296,13 +312,20 @@ func (m *Machine) Settled() bool {
 func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
 	if m.phase == live {
 		self := m.cfg.Member
-		self.Session = m.sess
+		self.Session, self.MemberState = m.sess, m.shown()
 		b = append(b, self)
 	}
 	for _, p := range m.peers {
 		b = append(b, p.member)
 	}
 	return b
+}
+
+// Preferred reports whether somebody said who claims a shard first: then its owner is an
+// assigner's to decide.
+func (m *Machine) Preferred(name driver.ShardID) bool {
+	i, ok := m.index[name]
+	return ok && m.shards[i].heirs != Heirs{}
 }
 
 // AppendShards appends the newest known record of every shard seen or wanted.

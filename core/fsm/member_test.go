@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -27,6 +28,7 @@ type member struct {
 	runs     []run   // one per shard
 	want     []bool
 	says     driver.MemberState
+	barred   string  // why it is not eligible
 	until    Instant // of the trust in the leases held
 	isHalted bool
 	isLeft   bool
@@ -45,6 +47,7 @@ type outside interface {
 	granted(p *member, sh int)
 	revoked(p *member, sh int, cause Cause)
 	extended(p *member)
+	yields(p *member, sh int)
 	event(p *member, e *Effect)
 	// trusting returns a fence of sh that some other process trusts now, or nil.
 	trusting(p *member, sh int) *driver.Fence
@@ -70,6 +73,9 @@ type run struct {
 	open   bool // granted, and not settled
 	fence  driver.Fence
 	sentTo driver.SessionID // by the last transfer of it
+	gave   bool             // it was given away although it was wanted: C15, C16
+	given  Instant          // when, the last time
+	cause  Cause            // of the last revocation
 	burnt  driver.Token     // never to be granted (again)
 
 	number  driver.WriteNo // of the last commit known
@@ -87,6 +93,7 @@ type heardPeer struct {
 	member  driver.Member
 	version driver.Version
 	at      Instant
+	since   Instant // from when on it has lived and was eligible: C16
 }
 
 type success struct{ sentAt, at Instant }
@@ -97,7 +104,7 @@ func newMember(idx, inc int, cfg Config, out outside, store *modelStore, rules i
 	p.want = make([]bool, len(store.shards))
 	p.cfg.NewSession = p.newSession
 	p.m = New(p.cfg)
-	p.says = p.m.State()
+	p.says, p.barred = p.m.State(), cfg.Ineligible
 	return p
 }
 
@@ -205,6 +212,8 @@ func (p *member) before(in *Input, session driver.SessionID) (lost, halts bool) 
 		p.endCall(in.Call)
 	case InLeave:
 		p.isLeft = true
+	case InEligible:
+		p.barred = in.Reason
 	}
 	return lost, halts
 }
@@ -253,8 +262,16 @@ func (p *member) viewed(v *driver.View, session driver.SessionID) (lost bool) {
 		}
 	}
 	for _, x := range v.Members {
-		if find(peers, x.Session) == nil {
-			peers = append(peers, heardPeer{member: x, at: p.now})
+		h := find(peers, x.Session)
+		if h == nil {
+			peers = append(peers, heardPeer{member: x, at: p.now, since: p.now})
+			continue
+		}
+		if x.Update > h.member.Update {
+			if h.member.Ineligible() != "" {
+				h.since = p.now
+			}
+			h.member.MemberState = x.MemberState
 		}
 	}
 	for _, b := range v.Beats {
@@ -326,6 +343,8 @@ func (p *member) effect(e *Effect) {
 	case EffSettled:
 		p.settled(e)
 		p.out.event(p, e)
+	case EffYield:
+		p.yields(e)
 	case EffResync:
 		p.out.resync(p)
 	case EffEvent:
@@ -366,12 +385,16 @@ func (p *member) asks(e *Effect) {
 			if p.onCall(EffRelease, e.Session, x.Shard) {
 				p.rules.fail("C1", "m%d claims %s while its own release of it is outstanding", p.idx, x.Shard)
 			}
-			if p.runs[p.shardIndex(x.Shard)].held {
+			r := &p.runs[p.shardIndex(x.Shard)]
+			if r.held {
 				p.rules.fail("C2", "m%d claims %s, which it holds", p.idx, x.Shard)
+			}
+			if p.barred != "" && (!r.gave || p.now > r.given.Add(giftTTLs*p.cfg.Member.TTL)) {
+				p.rules.fail("C15", "m%d claims %s although it is not eligible, and did not give it away before", p.idx, x.Shard)
 			}
 		}
 	case EffTransfer:
-		for _, x := range e.Handovers {
+		for _, x := range e.Transfers {
 			c.shards = append(c.shards, x.Fence.Shard)
 			p.gives(x.Fence, x.To == e.Session)
 			if r := &p.runs[p.shardIndex(x.Fence.Shard)]; r.fence == x.Fence {
@@ -384,8 +407,9 @@ func (p *member) asks(e *Effect) {
 			p.gives(x, false)
 		}
 	case EffUpdate:
-		if p.says.Update = e.State.Update; !reflect.DeepEqual(e.State, p.says) {
-			p.rules.fail("C12", "m%d sends %+v although it was told to say %+v", p.idx, e.State, p.says)
+		p.says.Update = e.State.Update
+		if !reflect.DeepEqual(e.State, p.public()) {
+			p.rules.fail("C12", "m%d sends %+v although it was told to say %+v", p.idx, e.State, p.public())
 		}
 	case EffEvict:
 		c.suspects = e.Suspects
@@ -420,6 +444,9 @@ func (p *member) gives(f driver.Fence, toSelf bool) {
 	if r.held {
 		p.rules.fail("S12", "m%d gives %s away while it holds token %d", p.idx, f.Shard, r.fence.Token)
 	}
+	if p.want[p.shardIndex(f.Shard)] && !toSelf && (r.fence != f || r.cause != CauseReturned) {
+		r.gave, r.given = true, p.now
+	}
 	if r.active && !toSelf && p.cfg.AbandonAfter == 0 {
 		p.rules.fail("S12", "m%d gives %s away while the handler of token %d runs", p.idx, f.Shard, r.fence.Token)
 	}
@@ -434,6 +461,9 @@ func (p *member) evicts(x driver.Suspect) {
 		p.rules.fail("C5", "m%d evicts %s at version %d, which it did not see", p.idx, x.Session, x.Version)
 		return
 	}
+	if h.member.Meta[HostLockKey] != "" && p.former(x.Session) {
+		return // its process has ended, and its record says which lock it had: C14
+	}
 	ttl := h.member.TTL
 	start, sent := h.at, Instant(-1)
 	for _, s := range p.successes {
@@ -445,6 +475,66 @@ func (p *member) evicts(x driver.Suspect) {
 	if p.now < start.Add(ttl) || p.now.Sub(sent) > ttl/2 {
 		p.rules.fail("C5", "m%d evicts %s, whose silence since %v is not covered by own heartbeats", p.idx, x.Session, showInstant(start))
 	}
+}
+
+// public is what the process says, with its lock.
+func (p *member) public() driver.MemberState {
+	st := p.shown()
+	if p.cfg.HostLock != "" {
+		if st.Meta == nil {
+			st.Meta = map[string]string{}
+		}
+		st.Meta[HostLockKey] = p.cfg.HostLock
+	}
+	return st
+}
+
+// shown is public without the lock.
+func (p *member) shown() driver.MemberState {
+	st := p.says
+	if p.barred != "" {
+		st.Meta = map[string]string{driver.IneligibleKey: p.barred}
+	}
+	return st
+}
+
+// yields checks that what is given up without being asked for is held, and that there is
+// somebody to have it (C15, C16).
+func (p *member) yields(e *Effect) {
+	sh := p.shardIndex(e.Fence.Shard)
+	r := &p.runs[sh]
+	if !r.held || r.fence != e.Fence || !p.want[sh] {
+		p.rules.fail("C15", "m%d gives up %s token %d, which it does not hold, or does not want", p.idx, e.Fence.Shard, e.Fence.Token)
+	}
+	if !slices.ContainsFunc(p.peers, func(h heardPeer) bool { return p.precedes(&h, e.Cause) }) {
+		p.rules.fail("C15", "m%d gives up %s as %v, and knows nobody who is to have it", p.idx, e.Fence.Shard, e.Cause)
+	}
+	p.out.yields(p, sh)
+}
+
+// precedes reports whether a peer is to have what this process holds, for that cause.
+func (p *member) precedes(h *heardPeer, cause Cause) bool {
+	if h.member.Ineligible() != "" || h.member.Draining {
+		return false
+	}
+	if p.barred != "" {
+		return cause == CauseIneligible
+	}
+	return cause == CauseFailback && h.member.Priority > p.says.Priority && p.now >= h.since.Add(p.cfg.Failback)
+}
+
+// shunned reports whether the process gave a shard away, nobody took it, and it waits before
+// it gives it away again.
+func (p *member) shunned(sh int32) bool {
+	g := p.m.gifts[sh]
+	return g != nil && (g.n > 0 || p.m.now < g.at.Add(p.cfg.BackoffMax))
+}
+
+// former reports whether the session was of this process, or of one before in its place.
+func (p *member) former(id driver.SessionID) bool {
+	var idx, inc, n int
+	_, err := fmt.Sscanf(string(id), "m%d.%d.%d", &idx, &inc, &n)
+	return err == nil && idx == p.idx && inc <= p.inc
 }
 
 func (p *member) grant(e *Effect) {
@@ -474,6 +564,9 @@ func (p *member) grant(e *Effect) {
 		p.rules.fail("S4", "m%d was granted %s with token %d, which the store did not grant", p.idx, e.Fence.Shard, e.Fence.Token)
 		l = &grantedLease{}
 	}
+	if e.HeadKnown && e.Head != l.head {
+		p.rules.fail("O1", "m%d was granted %s with token %d and head %+v; the lease found %+v", p.idx, e.Fence.Shard, e.Fence.Token, e.Head, l.head)
+	}
 	for i := range s.leases {
 		if o := &s.leases[i]; o.claimed && o.fence.Token >= e.Fence.Token && !l.exempt {
 			p.rules.fail("S2", "m%d was granted %s with token %d after token %d was", p.idx, e.Fence.Shard, e.Fence.Token, o.fence.Token)
@@ -485,7 +578,7 @@ func (p *member) grant(e *Effect) {
 			p.rules.fail("S1", "two processes trust %s: m%d token %d, and session %s token %d", e.Fence.Shard, p.idx, e.Fence.Token, f.Session, f.Token)
 		}
 	}
-	*r = run{held: true, active: true, open: true, fence: e.Fence, burnt: r.burnt, number: e.Head.Number, known: e.HeadKnown}
+	*r = run{held: true, active: true, open: true, fence: e.Fence, burnt: r.burnt, number: e.Head.Number, known: e.HeadKnown, gave: r.gave, given: r.given}
 	p.until = e.Until
 	p.out.granted(p, sh)
 }
@@ -498,6 +591,9 @@ func (p *member) settled(e *Effect) {
 		p.rules.fail("W1", "m%d: %s, which is held, or whose handler runs, or which was settled before", p.idx, showEffect(e))
 	}
 	r.open = false
+	if r.gave {
+		r.given = p.now
+	}
 	o, released := e.Owner, driver.Owner{Token: e.Fence.Token}
 	valid := false
 	switch e.Outcome {
@@ -527,7 +623,7 @@ func (p *member) revoke(e *Effect) {
 	if !r.held || r.fence != e.Fence {
 		p.rules.fail("S11", "m%d revoked %s token %d, which it does not hold", p.idx, e.Fence.Shard, e.Fence.Token)
 	}
-	r.held = false
+	r.held, r.cause = false, e.Cause
 	r.burnt = max(r.burnt, e.Fence.Token)
 	p.out.revoked(p, sh, e.Cause)
 }

@@ -35,7 +35,7 @@ var mutants = []mutant{
 		{File: "shards.go", Old: "{ s.burnt = s.burnt || t >= s.owner.Token }", New: "{}"}}},
 	{"C2: a record that names this session is not reconciled", "", "C2 W1", []mutate.Edit{
 		{File: "shards.go", Old: "if s.want || s.own != nil || m.mine(s) {\n\t\tm.schedule(i, m.now)\n\t}", New: "if s.want || s.own != nil {\n\t\tm.schedule(i, m.now)\n\t}"}}},
-	{"C2: an unanswered release is taken for done", "", "C2 W1 S1 C1", []mutate.Edit{
+	{"C2: an unanswered release is taken for done", "", "C2 W1 S1 C1 S4", []mutate.Edit{
 		{File: "shards.go", Old: "\t\tif in.Err != nil {\n\t\t\tm.retryLater(i)\n\t\t\tcontinue\n\t\t}\n", New: ""}}},
 	{"C3: a join that finds its own record is a success", "C3,S8,C5,C12", "S1 S2", []mutate.Edit{
 		{File: "session.go", Old: "m.sess = m.cfg.NewSession() // fresh for each attempt: C3", New: "if m.sess == \"\" {\n\t\tm.sess = m.cfg.NewSession()\n\t}"},
@@ -47,7 +47,7 @@ var mutants = []mutant{
 	{"C5: late replies bridge an outage", "C5", "outage", []mutate.Edit{
 		{File: "peers.go", Old: "m.okSentAt = max(m.okSentAt, sentAt)", New: "m.okSentAt = m.now"}}},
 	{"C5: evict without a heartbeat of late", "", "C5", []mutate.Edit{
-		{File: "peers.go", Old: " || p.version == 0 || !m.proven():", New: " || p.version == 0:"}}},
+		{File: "peers.go", Old: " || p.version == 0 || !dead && !m.proven():", New: " || p.version == 0:"}}},
 	{"C6: a deaf member keeps beating", "", "C6", []mutate.Edit{
 		{File: "session.go", Old: "\tif !m.lapsed {\n\t\treturn len(m.beats) < maxBeats\n\t}\n", New: "\tif len(m.beats) < maxBeats || m.lapsed {\n\t\treturn len(m.beats) < maxBeats\n\t}\n"}}},
 	{"C5: a join is no proof", "", "TestFreshMemberTakesOver", []mutate.Edit{
@@ -80,11 +80,32 @@ var mutants = []mutant{
 	{"C12: an update that failed is taken for stored", "", "C12", []mutate.Edit{
 		{File: "update.go", Old: "\t\tm.event(EventCallFailed, err)\n\t\treturn\n", New: "\t\tm.event(EventCallFailed, err)\n"}}},
 	{"C12: a join brings no update", "", "C12", []mutate.Edit{
-		{File: "session.go", Old: "\tmember.Session = m.sess\n", New: "\tmember.Session, member.MemberState = m.sess, driver.MemberState{Update: member.Update}\n"}}},
+		{File: "session.go", Old: "member.MemberState = m.sess, m.Public()", New: "member.MemberState = m.sess, driver.MemberState{Update: member.Update}"}}},
+	{"C14: the identity of a lock is not compared", "", "C5 M2", []mutate.Edit{
+		{File: "peers.go", Old: "p.lock == m.cfg.HostLock", New: "p.lock != \"\""}}},
 	{"C12: updates of others are not looked at", "", "C12", []mutate.Edit{
 		{File: "peers.go", Old: "if member.Update > p.member.Update {", New: "if false {"}}},
 	{"M4: the store lets an older update replace a later one", "", "C12", []mutate.Edit{
 		{File: "store_test.go", Old: "case st.Update < m.Update:", New: "case false:"}}},
+	{"C13: a releaser claims its own release first", "", "TestReleaseHandsOn", []mutate.Edit{
+		{File: "order.go", Old: "if last != \"\" && last == m.sess {", New: "if false {"}}},
+	{"C13: the others wait for the releaser", "", "TestReleaseHandsOn", []mutate.Edit{
+		{File: "order.go", Old: "\t\tif h == last {", New: "\t\tif false {"},
+		{File: "order.go", Old: " || p.member.Session == last ||", New: " ||"}}},
+	{"C13: a releaser claims nothing that it released", "", "TestReleaseHandsOn", []mutate.Edit{
+		{File: "shards.go", Old: "case s.want && m.free(s):", New: "case s.want && m.free(s) && (s.releaser == \"\" || s.releaser != m.sess):"}}},
+	{"C13: a turn outlives the record that it was for", "", "TestTurnEndsWithTheRecord", []mutate.Edit{
+		{File: "shards.go", Old: "\t\ts.waiting, s.notBefore = false, m.now\n\t}\n\tif m.phase == live", New: "\t\ts.waiting = false\n\t}\n\tif m.phase == live"}}},
+	{"C13: a shard that nobody wants wanders", "", "TestReleaseHandsOn", []mutate.Edit{
+		{File: "shards.go", Old: "\trunning := o.lease == revoked\n", New: "\trunning := o.lease == revoked\n\tif !s.want && o.to == \"\" {\n\t\to.to, o.chosen = m.standby(s), true\n\t}\n"}}},
+	{"C13: what returned by itself goes to a standby, whatever its back-off", "", "TestReleaseHandsOn", []mutate.Edit{
+		{File: "shards.go", Old: "\t\to.lease, o.yield = returned, true\n", New: "\t\to.lease, o.yield = returned, true\n\t\to.to, o.chosen, s.want = m.standby(s), true, false\n"}}},
+	{"O1: a head that a view tells is believed whatever the record beside it", "", "TestHeadOfAnotherRecord", []mutate.Edit{
+		{File: "shards.go", Old: "if st.Head == nil || s.owner != st.Owner ||", New: "if st.Head == nil ||"}}},
+	{"O1: a view that comes before the reply starts the lease without a head", "", "TestClaimInFlightIsWaitedFor", []mutate.Edit{
+		{File: "shards.go", Old: "time.Duration(len(m.calls[s.flight].shards))*itemTime", New: "time.Duration(0)"}}},
+	{"O1: what a view tells of a head is not looked at", "", "TestHeadOfAnotherRecord", []mutate.Edit{
+		{File: "shards.go", Old: "if s.own.headToken != s.owner.Token {", New: "if false {"}}},
 	{"S8: trust from the arrival of the reply", "S8", "S1", []mutate.Edit{
 		{File: "session.go", Old: "until := b.sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
 	{"S8: the same, in a join", "", "S8", []mutate.Edit{
@@ -94,7 +115,7 @@ var mutants = []mutant{
 	{"S12: release before the work was joined", "", "S12", []mutate.Edit{
 		{File: "shards.go", Old: "case running: // not before the work was joined: S12", New: "case false:"}}},
 	{"S4: a lease counts as released when its handler returned", "", "S4", []mutate.Edit{
-		{File: "shards.go", Old: "\t\tm.revoke(i, CauseReleased)\n\t\to.lease = returned\n", New: "\t\tm.revoke(i, CauseReleased)\n\t\tm.settled(o, Effect{Outcome: OutcomeReleased, Owner: driver.Owner{Token: token}})\n"}}},
+		{File: "shards.go", Old: "\t\tm.revoke(i, cmp.Or(o.why, CauseReleased))\n\t\to.lease = returned\n", New: "\t\tm.revoke(i, cmp.Or(o.why, CauseReleased))\n\t\tm.settled(o, Effect{Outcome: OutcomeReleased, Owner: driver.Owner{Token: token}})\n"}}},
 	{"S4: what a view shows of a lease that is given back is not told", "", "W1", []mutate.Edit{
 		{File: "shards.go", Old: "case lease == returned:", New: "case false:"}}},
 	{"S4: a lease that is given back is forgotten with its session", "", "W1", []mutate.Edit{
@@ -103,6 +124,35 @@ var mutants = []mutant{
 		{File: "shards.go", Old: "r.Session != \"\" && r.Session == o.sentTo:", New: "r.Session != \"\":"}}},
 	{"S14: the store's change is not fatal", "", "S14 M1", []mutate.Edit{
 		{File: "machine.go", Old: "\tcase errors.Is(err, driver.ErrStoreChanged):\n\t\tm.halt(err)\n", New: "\tcase errors.Is(err, driver.ErrStoreChanged):\n"}}},
+	{"C15: a member that is not eligible claims", "", "C15", []mutate.Edit{
+		{File: "shards.go", Old: "\tif m.cfg.Ineligible != \"\" {\n\t\tm.takeBack(i)\n\t\treturn\n\t}\n", New: ""}}},
+	{"C15: members that are not eligible have their turn", "", "TestIneligibleHaveNoTurn", []mutate.Edit{
+		{File: "order.go", Old: "if p.silent || p.barred || p", New: "if p.silent || p"}}},
+	{"C15: a holder that is not eligible keeps its shards", "", "C15", []mutate.Edit{
+		{File: "eligible.go", Old: "\tm.cfg.Member.Update++\n\tm.yieldAt = m.now\n", New: "\tm.cfg.Member.Update++\n"}}},
+	{"C15: nobody is told", "", "C12 C15", []mutate.Edit{
+		{File: "eligible.go", Old: "\tm.cfg.Member.Update++\n", New: ""}}},
+	{"C15: a shard goes to a member that is not eligible", "", "C15", []mutate.Edit{
+		{File: "eligible.go", Old: "case p.silent || p.barred || p", New: "case p.silent || p"}}},
+	{"C15: what nobody took stays free", "", "TestGiftThatNobodyTakes", []mutate.Edit{
+		{File: "eligible.go", Old: "if g == nil || m.now > g.at.Add(giftTTLs*ttl)", New: "if g != nil || m.now > g.at.Add(giftTTLs*ttl)"}}},
+	{"C15: what nobody took is given again soon", "", "TestGiftThatNobodyTakes", []mutate.Edit{
+		{File: "eligible.go", Old: "\t\t\twait <<= g.n\n", New: ""}}},
+	{"C15: one that is new has to wait like the others", "", "TestGiftThatNobodyTakes", []mutate.Edit{
+		{File: "eligible.go", Old: "if newest <= g.at {", New: "if newest >= 0 {"}}},
+	{"C15: shards move with every change", "", "TestEligibilityAtRandom", []mutate.Edit{
+		{File: "eligible.go", Old: "\t\tfrom = g.at.Add(wait)\n", New: "\t\tfrom = g.at\n"}}},
+	{"C15: a shard is given away although its heir has gone meanwhile", "", "TestSuccessorIsGone", []mutate.Edit{
+		{File: "eligible.go", Old: "if p == nil || o.why == 0 && m.now < from {", New: "if p == nil && o.why != 0 {\n\t\treturn\n\t}\n\tif p == nil || o.why == 0 && m.now < from {"}}},
+	{"C16: at once", "", "C15", []mutate.Edit{
+		{File: "eligible.go", Old: "if !m.precedes(p) || m.now < p.since.Add(wait) {", New: "if !m.precedes(p) {"},
+		{File: "eligible.go", Old: "\t\tcase at > m.now:\n", New: "\t\tcase at > m.now && wait < 0:\n"}}},
+	{"C16: the time of a member that was away counts", "", "TestFailbackStartsAnew", []mutate.Edit{
+		{File: "peers.go", Old: "\t\tp.since, m.yieldAt = m.now, m.now // C16: it may have been away\n", New: ""}}},
+	{"C16: the time of a member that was not eligible counts", "", "C15", []mutate.Edit{
+		{File: "eligible.go", Old: "p.since, p.first = m.now, min(p.first, m.now)", New: "p.first = min(p.first, m.now)\n\t\tp.since = p.first"}}},
+	{"C16: what an assigner assigned is moved", "", "TestAssignedStays", []mutate.Edit{
+		{File: "eligible.go", Old: " || m.lapsed || s.heirs != (Heirs{}) {", New: " || m.lapsed {"}}},
 	{"S14: a token of two sessions goes unnoticed", "", "TestTokenOfTwoSessionsHalts", []mutate.Edit{
 		{File: "shards.go", Old: "if o.Token == s.owner.Token && o.Session != s.owner.Session && o.Session != \"\" && s.owner.Session != \"\" {", New: "if false {"}}},
 	{"O3: the few that are watched are all that is watched", "", "TestMassDeath", []mutate.Edit{

@@ -1,34 +1,47 @@
 package fsm
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
 
 // turn is how long this member waits before it acts on something that any of
 // several may act on: none for the first in order, the k-th k delays and some
 // jitter, at most three (C9). First come the heirs, then the order is by priority,
 // then by rendezvous hash of the thing and the node (Thaler and Ravishankar), then
-// by session.
-func (m *Machine) turn(thing uint64, heirs Heirs) time.Duration {
+// by session. The session last comes after all others that live (C13). Members that are
+// not eligible are passed over (C15).
+func (m *Machine) turn(thing uint64, heirs Heirs, last driver.SessionID) time.Duration {
 	const most = 3
-	prio, score := m.cfg.Member.Priority, mix(thing^hash(m.cfg.Member.Node))
+	if last != "" && last == m.sess {
+		rank := 0
+		for _, p := range m.peers {
+			if !p.silent && !p.barred {
+				rank++
+			}
+		}
+		return m.delay(min(rank, most))
+	}
+	self := peer{member: m.cfg.Member, hash: hash(m.cfg.Member.Node)}
+	self.member.Session = m.sess
 	rank := 0
 	for k, h := range heirs {
 		if h == m.sess && h != "" {
 			return m.delay(rank)
 		}
-		if p := m.alive[h]; p != nil && !p.silent && (k == 0 || h != heirs[0]) {
+		if h == last {
+			continue
+		}
+		if p := m.alive[h]; p != nil && !p.silent && !p.barred && (k == 0 || h != heirs[0]) {
 			rank++
 		}
 	}
 	for _, p := range m.peers {
-		if p.silent || p.member.Session == heirs[0] || p.member.Session == heirs[1] {
+		if p.silent || p.barred || p.member.Session == last || p.member.Session == heirs[0] || p.member.Session == heirs[1] {
 			continue
 		}
-		before := p.member.Priority > prio
-		if p.member.Priority == prio {
-			ps := mix(thing ^ p.hash)
-			before = ps > score || ps == score && p.member.Session < m.sess
-		}
-		if before {
+		if before(thing, p, &self) {
 			if rank++; rank >= most {
 				rank = most
 				break
@@ -36,6 +49,34 @@ func (m *Machine) turn(thing uint64, heirs Heirs) time.Duration {
 		}
 	}
 	return m.delay(rank)
+}
+
+// standby returns the session that a shard given up here goes to at once, empty if
+// none is known that is likely to act (C13): of the heirs, or the only other member,
+// the first that beat within half its TTL, is eligible and is not to be emptied.
+func (m *Machine) standby(s *shard) driver.SessionID {
+	for _, h := range s.heirs {
+		if m.acts(m.alive[h]) {
+			return h
+		}
+	}
+	if len(m.peers) == 1 && m.acts(m.peers[0]) {
+		return m.peers[0].member.Session
+	}
+	return ""
+}
+
+func (m *Machine) acts(p *peer) bool {
+	return p != nil && p.watched && m.now < p.quietAt() && !p.barred && !p.member.Draining
+}
+
+// before reports whether p comes before q in the order of C9, heirs left aside.
+func before(thing uint64, p, q *peer) bool {
+	if p.member.Priority != q.member.Priority {
+		return p.member.Priority > q.member.Priority
+	}
+	ps, qs := mix(thing^p.hash), mix(thing^q.hash)
+	return ps > qs || ps == qs && p.member.Session < q.member.Session
 }
 
 // delay is what the member with so many before it waits.

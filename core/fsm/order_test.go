@@ -48,7 +48,7 @@ func TestTurnIsThePlaceInOrder(t *testing.T) {
 			}
 			want := place(thing, self, peers)
 			places[want] = true
-			got := m.turn(thing, Heirs{})
+			got := m.turn(thing, Heirs{}, "")
 			least := time.Duration(min(want, 3)) * delay
 			if want == 0 && got != 0 || want > 0 && (got < least || got >= least+delay/2) {
 				t.Logf("%s is number %d in order and waits %v", self.Session, want, got)
@@ -93,7 +93,7 @@ func TestHeirsComeFirst(t *testing.T) {
 					want = len(live) + place(thing, self, others)
 				}
 				places[want] = true
-				if got := int(m.turn(thing, heirs) / delay); got != min(want, 3) {
+				if got := int(m.turn(thing, heirs, "") / delay); got != min(want, 3) {
 					t.Fatalf("heirs %v: %s has place %d, want %d", heirs, self.Session, got, want)
 				}
 			}

@@ -19,7 +19,13 @@ type peer struct {
 	silent   bool    // for its TTL
 	evictAt  Instant // when it is this process's turn, once silent
 	evicting bool
-	listed   bool // in the page being read
+	beat     bool   // after it was first seen; C14
+	lock     string // that its record names; C14
+	listed   bool   // in the page being read
+
+	barred bool    // it is not eligible: C15
+	since  Instant // from when on it has lived and was eligible, as seen here: C16
+	first  Instant // when it was first seen eligible; Never: it was not
 }
 
 func (p *peer) silentAt() Instant { return p.seenAt.Add(p.member.TTL) }
@@ -27,11 +33,17 @@ func (p *peer) silentAt() Instant { return p.seenAt.Add(p.member.TTL) }
 // quietAt is from when on the silence of p is worth proving: C5.
 func (p *peer) quietAt() Instant { return p.changed.Add(p.member.TTL / 2) }
 
-func (p *peer) restart(now Instant) { p.seenAt, p.silent = now, false }
+// restart starts the silence of a peer anew.
+func (m *Machine) restart(p *peer) {
+	if p.silent {
+		m.yieldAt = m.now // it counts again: C15, C16
+	}
+	p.seenAt, p.silent = m.now, false
+}
 
-func (p *peer) heard(now Instant) {
-	p.changed = now
-	p.restart(now)
+func (m *Machine) heardOf(p *peer) {
+	p.changed = m.now
+	m.restart(p)
 }
 
 // observed takes in a page of changes.
@@ -68,12 +80,11 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 		m.expect(len(v.Shards) - len(m.shards))
 	}
 	for i := range v.Shards {
-		m.learn(m.shard(v.Shards[i].Shard), v.Shards[i].Owner)
+		m.learnState(&v.Shards[i])
 	}
 	for _, b := range v.Beats {
 		if p := m.alive[b.Session]; p != nil && b.Version > p.version { // M1
-			p.version = b.Version
-			p.heard(m.now)
+			m.beatOf(p, b.Version)
 		}
 	}
 	if changed || gone {
@@ -85,6 +96,16 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 	}
 }
 
+// beatOf takes in a heartbeat of a peer.
+func (m *Machine) beatOf(p *peer, v driver.Version) {
+	p.beat = p.beat || p.version != 0
+	if p.version != 0 && m.now >= p.changed.Add(p.member.TTL) {
+		p.since, m.yieldAt = m.now, m.now // C16: it may have been away
+	}
+	p.version = v
+	m.heardOf(p)
+}
+
 // addPeer reports whether the member is new.
 func (m *Machine) addPeer(member *driver.Member) bool {
 	id := member.Session
@@ -94,16 +115,19 @@ func (m *Machine) addPeer(member *driver.Member) bool {
 	if p := m.alive[id]; p != nil {
 		p.listed = true
 		if member.Update > p.member.Update {
-			p.member.MemberState = member.MemberState
+			p.member.MemberState, p.lock = cutLock(member.MemberState)
+			m.bar(p)
 			m.emit(Effect{Kind: EffEvent, Event: EventPeerUpdated, Peer: p.member})
 		}
 		return false
 	}
-	p := &peer{member: *member, hash: hash(member.Node), changed: m.now, seenAt: m.now, listed: true}
+	p := &peer{member: *member, hash: hash(member.Node), changed: m.now, seenAt: m.now, listed: true, barred: true, first: Never}
+	p.member.MemberState, p.lock = cutLock(member.MemberState)
+	m.bar(p)
 	i, _ := m.findPeer(id)
 	m.peers = slices.Insert(m.peers, i, p)
 	m.alive[id] = p
-	m.emit(Effect{Kind: EffEvent, Event: EventPeerJoined, Peer: *member})
+	m.emit(Effect{Kind: EffEvent, Event: EventPeerJoined, Peer: p.member})
 	return true
 }
 
@@ -152,9 +176,15 @@ func (m *Machine) watch() {
 		}
 	}
 	for _, p := range m.peers {
+		if !p.listed && m.dead(p) {
+			p.listed = true
+			m.watched = append(m.watched, p)
+		}
+	}
+	for _, p := range m.peers {
 		if p.listed && !p.watched {
 			p.version = 0
-			p.heard(m.now)
+			m.heardOf(p)
 		}
 		p.watched, p.listed = p.listed, false
 	}
@@ -182,7 +212,7 @@ func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 func (m *Machine) covered(sentAt Instant) {
 	if m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {
 		for _, p := range m.watched {
-			p.restart(m.now)
+			m.restart(p)
 		}
 	}
 	m.okSentAt = max(m.okSentAt, sentAt)
@@ -205,16 +235,21 @@ func (m *Machine) watchSilence() {
 	}
 	m.widen()
 	for _, p := range m.watched {
-		if m.now < p.silentAt() {
+		dead := p.version != 0 && m.dead(p)
+		switch {
+		case m.now < p.silentAt() && !dead:
 			continue
-		}
-		if !p.silent {
+		case p.silent:
+		case dead:
+			p.silent, p.evictAt = true, m.now
+			m.emit(Effect{Kind: EffEvent, Event: EventPeerDead, Peer: p.member})
+		default:
 			p.silent = true
-			p.evictAt = m.now.Add(m.turn(hash(string(p.member.Session)), Heirs{}))
+			p.evictAt = m.now.Add(m.turn(hash(string(p.member.Session)), Heirs{}, ""))
 			m.emit(Effect{Kind: EffEvent, Event: EventPeerSilent, Peer: p.member})
 		}
 		switch {
-		case m.now < p.evictAt || p.evicting || m.lapsed || p.version == 0 || !m.proven():
+		case m.now < p.evictAt || p.evicting || m.lapsed || p.version == 0 || !dead && !m.proven():
 		case m.calls[evict].id == 0:
 			p.evicting = true
 			suspects = append(suspects, driver.Suspect{Session: p.member.Session, Version: p.version})
@@ -228,6 +263,12 @@ func (m *Machine) watchSilence() {
 	c.suspects = append(c.suspects[:0], suspects...)
 	m.emit(Effect{Kind: EffEvict, Call: c.id, Session: m.sess, Suspects: suspects,
 		Timeout: m.callTimeout(evict, len(suspects))})
+}
+
+// dead is C14: the lock of this member's process is held by this one.
+func (m *Machine) dead(p *peer) bool {
+	return m.cfg.HostLock != "" && !p.beat &&
+		p.member.Node == m.cfg.Member.Node && p.lock == m.cfg.HostLock
 }
 
 // quiet reports whether some watched member has been quiet for half its TTL. Then
@@ -283,6 +324,21 @@ func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.Sessi
 	return b
 }
 
+// AppendHeard appends, for each member that is watched, when its last heartbeat was
+// seen. It is for operators, as AppendSilent is.
+func (m *Machine) AppendHeard(b []Heard) []Heard {
+	for _, p := range m.watched {
+		b = append(b, Heard{Session: p.member.Session, At: p.changed})
+	}
+	return b
+}
+
+// Heard is when a member's last heartbeat was seen.
+type Heard struct {
+	Session driver.SessionID
+	At      Instant
+}
+
 func (m *Machine) nextSilence() Instant {
 	at := Never
 	for _, p := range m.watched {
@@ -334,8 +390,8 @@ func (m *Machine) evicted(in *Input) {
 			gone = m.removePeer(suspect.Session) || gone
 		case p.version == suspect.Version:
 			// It did beat, and the stream of changes has not said so.
-			p.version = in.Evictions[k].Current
-			p.heard(m.now)
+			p.version, p.beat = in.Evictions[k].Current, true
+			m.heardOf(p)
 			m.resync()
 		}
 	}

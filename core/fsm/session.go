@@ -12,7 +12,7 @@ func (m *Machine) join() {
 	m.sess = m.cfg.NewSession() // fresh for each attempt: C3
 	m.joinCall, m.joinSent = m.newCall(), m.now
 	member := m.cfg.Member
-	member.Session = m.sess
+	member.Session, member.MemberState = m.sess, m.Public()
 	m.stored, m.updateErr = member.Update, nil
 	m.emit(Effect{Kind: EffJoin, Call: m.joinCall, Session: m.sess, Member: member, Timeout: m.cfg.CallTimeout})
 }
@@ -45,6 +45,7 @@ func (m *Machine) joined(id CallID, err error) {
 	m.slow, m.beatErr = 0, nil
 	m.beatAt = m.joinSent.Add(m.interval())
 	m.resyncAt = m.now.Add(m.cfg.Resync)
+	m.yieldAt = m.now
 	m.event(EventJoined, nil)
 	for _, p := range m.peers {
 		p.watched = false // their silence counts from now on

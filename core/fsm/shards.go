@@ -1,9 +1,11 @@
 package fsm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -16,10 +18,11 @@ type shard struct {
 	due       Instant      // when to settle it; Never: nothing to do
 	notBefore Instant      // of the next claim, or new token
 	own       *own
-	heirs     Heirs // who claims it first, as far as anybody said
-	slot      int32 // in the queue
-	tries     int8  // claims that failed in a row
-	returns   int8  // short leases given back in a row
+	heirs     Heirs            // who claims it first, as far as anybody said
+	releaser  driver.SessionID // that made the record free, as far as it was seen: C13
+	slot      int32            // in the queue
+	tries     int8             // claims that failed in a row
+	returns   int8             // short leases given back in a row
 	flight    callKind
 	want      bool
 	waiting   bool // for its turn to claim
@@ -56,9 +59,11 @@ type own struct {
 	grantedAt Instant
 	endedAt   Instant // of the last Revoke
 	drainBy   Instant
-	to        driver.SessionID // successor named by InUnwant
+	to        driver.SessionID // successor named by InUnwant, or chosen
 	sentTo    driver.SessionID // successor named by the last transfer sent
-	yield     bool             // to be released although wanted
+	chosen    bool             // to is a standby that the machine chose: C13
+	yield     bool             // to be given away although wanted
+	why       Cause            // of a yield to a member that is to have the shard: C15, C16
 	head      driver.Head
 	headToken driver.Token // the grant that head belongs to
 }
@@ -95,10 +100,13 @@ func (m *Machine) free(s *shard) bool {
 	return id == "" || id != m.sess && m.alive[id] == nil
 }
 
-func (m *Machine) want(name driver.ShardID) {
+func (m *Machine) want(name driver.ShardID, wait time.Duration) {
 	i := m.shard(name)
 	if s := &m.shards[i]; !s.want {
 		s.want = true
+		if wait > 0 {
+			s.waiting, s.notBefore = true, max(s.notBefore, m.now.Add(wait))
+		}
 		m.wants++
 		m.schedule(i, m.now)
 	}
@@ -111,8 +119,12 @@ func (m *Machine) unwant(name driver.ShardID, to driver.SessionID) {
 		s.want, s.waiting = false, false
 		m.wants--
 	}
+	delete(m.gifts, i)
 	if o := s.own; o != nil {
-		o.to = to
+		if o.why != 0 {
+			o.why, o.yield = 0, false
+		}
+		o.to, o.chosen = to, false
 		if o.lease == held {
 			o.lease, o.drainBy = draining, m.now.Add(m.cfg.DrainBudget)
 		}
@@ -133,6 +145,9 @@ func (m *Machine) prefer(name driver.ShardID, h Heirs) {
 		s.waiting, s.notBefore = false, m.now
 		m.schedule(i, m.now)
 	}
+	if s.lease() == held {
+		m.schedule(i, m.now) // no assigner's any more, maybe: C15, C16
+	}
 }
 
 // drained notes that the handler was joined, which ends the lease if that is still held.
@@ -147,8 +162,11 @@ func (m *Machine) drained(name driver.ShardID, token driver.Token) {
 	case revoked:
 		m.settled(o, Effect{Outcome: OutcomeLost, Cause: o.cause})
 	case draining:
-		m.revoke(i, CauseReleased)
+		m.revoke(i, cmp.Or(o.why, CauseReleased))
 		o.lease = returned
+		if o.to == "" && !s.want {
+			o.to, o.chosen = m.standby(s), true
+		}
 	case held:
 		m.revoke(i, CauseReturned)
 		o.lease, o.yield = returned, true
@@ -214,6 +232,27 @@ func (m *Machine) revokeAll(cause Cause) {
 // the newest known has a higher token, so one bit beside that record is enough.
 func (s *shard) burn(t driver.Token) { s.burnt = s.burnt || t >= s.owner.Token }
 
+// learnState takes in a record, and maybe a head, that a view tells. The head of a grant
+// of this session is what its reply would tell: nobody else can move it any more, and the
+// first commit compares it with the store's (F1).
+func (m *Machine) learnState(st *driver.ShardState) {
+	i := m.shard(st.Shard)
+	m.learn(i, st.Owner)
+	s := &m.shards[i]
+	if st.Head == nil || s.owner != st.Owner || !m.mine(s) || s.lease() != none && s.own.fence.Token == s.owner.Token {
+		return
+	}
+	if s.own == nil {
+		s.own = &own{}
+	}
+	if s.own.headToken != s.owner.Token {
+		s.own.head, s.own.headToken = *st.Head, s.owner.Token
+	}
+	if s.flight == acquire || s.flight == transfer {
+		s.notBefore = m.now // nothing that the reply could add
+	}
+}
+
 // learn takes in a record from any source. It counts only if it is newer than
 // the newest known: C1. A release keeps the token and clears the session. One token
 // of two sessions is proof that the store forgot a grant: S14.
@@ -230,14 +269,28 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 		return
 	}
 	s.burnt = s.burnt && o.Token == s.owner.Token
-	s.owner, s.waiting, s.tries = o, false, 0
+	s.releaser = ""
+	if o.Token == s.owner.Token {
+		s.releaser = s.owner.Session
+	}
+	if s.waiting { // for a turn among those who would claim the record before
+		s.waiting, s.notBefore = false, m.now
+	}
+	if m.phase == live && o.Session == m.sess && s.owner.Session != m.sess {
+		m.cameBack(i)
+	}
+	s.owner, s.tries = o, 0
 	if s.flight != noCall && m.mine(s) {
-		s.notBefore = m.now.Add(m.cfg.Member.TTL / 24) // the reply is on its way, and tells the head too
+		// The reply is on its way, and tells the head too: of all that the call is about.
+		s.notBefore = m.now.Add(m.cfg.Member.TTL/24 + time.Duration(len(m.calls[s.flight].shards))*itemTime)
 	}
 	switch lease := s.lease(); { // of the record before this one
 	case lease.trusted():
 		m.revoke(i, CausePreempted)
 	case lease == returned:
+		if g := m.gifts[i]; g != nil && s.own.why != 0 {
+			g.at = m.now
+		}
 		m.settled(s.own, Effect{Outcome: s.own.outcome(o), Owner: o})
 	}
 	if m.mine(s) && m.lapsed {
@@ -286,6 +339,7 @@ func (m *Machine) settle(i int32) {
 	case lease == draining:
 		m.schedule(i, s.own.drainBy)
 	case lease == held:
+		m.settleHeld(i)
 	case m.mine(s):
 		m.settleMine(i)
 	case lease == revoked: // an earlier lease's handler: S11
@@ -307,6 +361,12 @@ func (m *Machine) settleMine(i int32) {
 	running := o.lease == revoked
 	abandon := m.cfg.AbandonAfter > 0 && running && m.now >= o.endedAt.Add(m.cfg.AbandonAfter)
 	failed := m.now < s.notBefore && s.tries > 0 // the last attempt did
+	if s.want && (!o.yield || o.why != 0) && !running && !failed {
+		m.reconsider(i)
+	}
+	if o.chosen && !m.acts(m.alive[o.to]) {
+		o.to = ""
+	}
 	switch {
 	case abandon && failed:
 		m.schedule(i, s.notBefore)
@@ -335,7 +395,7 @@ func (m *Machine) settleMine(i int32) {
 		}
 	case failed:
 		m.schedule(i, s.notBefore)
-	case !s.want && o.to != "" && o.to != m.sess && m.alive[o.to] != nil:
+	case (!s.want || o.why != 0) && o.to != "" && o.to != m.sess && m.alive[o.to] != nil:
 		m.decide(transfer, i)
 	default:
 		m.decide(release, i)
@@ -346,13 +406,17 @@ func (m *Machine) settleMine(i int32) {
 func (m *Machine) settleFree(i int32) {
 	s := &m.shards[i]
 	if s.own != nil {
-		s.own.yield, s.own.to = false, ""
+		s.own.yield, s.own.why, s.own.to = false, 0, ""
+	}
+	if m.cfg.Ineligible != "" {
+		m.takeBack(i)
+		return
 	}
 	if !m.viewed || m.lapsed {
 		return // the first view, and regained trust, schedule it anew
 	}
 	if !s.waiting && m.now >= s.notBefore {
-		if d := m.turn(hash(string(s.name)), s.heirs); d > 0 && s.tries == 0 {
+		if d := m.turn(hash(string(s.name)), s.heirs, s.releaser); d > 0 && s.tries == 0 {
 			s.waiting, s.notBefore = true, m.now.Add(d)
 		}
 	}
@@ -369,23 +433,44 @@ func (m *Machine) grant(i int32) {
 	o := s.own
 	o.lease, o.grantedAt = held, m.now
 	o.fence = driver.Fence{Shard: s.name, Session: m.sess, Token: s.owner.Token}
-	o.to, o.sentTo, o.yield = "", "", false
+	o.to, o.sentTo, o.chosen, o.yield, o.why = "", "", false, false, 0
 	e := Effect{Kind: EffGrant, Session: m.sess, Until: m.until, Fence: o.fence}
 	if o.headToken == s.owner.Token {
 		e.Head, e.HeadKnown = o.head, true
 	}
 	m.emit(e)
+	m.settleHeld(i)
 }
 
 // decide puts a shard into the batch of a kind, or has it settled anew when the
 // outstanding call of that kind ends.
 func (m *Machine) decide(k callKind, i int32) {
-	if m.calls[k].id != 0 {
+	if m.calls[k].id != 0 || len(m.batch[k]) == maxItems {
 		m.kept[k] = append(m.kept[k], i)
 		return
 	}
 	m.batch[k] = append(m.batch[k], i)
 	m.shards[i].flight = k
+}
+
+// again takes up what waited for a call that has ended, as much of it as the next one
+// takes: in all each item is taken up once. It reports whether there was any.
+func (m *Machine) again() bool {
+	any := false
+	for k := acquire; k <= release; k++ {
+		if m.calls[k].id != 0 || len(m.kept[k]) == 0 {
+			continue
+		}
+		any = true
+		n := min(len(m.kept[k]), maxItems)
+		for _, i := range m.kept[k][:n] {
+			m.schedule(i, m.now)
+		}
+		if m.kept[k] = m.kept[k][n:]; len(m.kept[k]) == 0 {
+			m.kept[k] = nil
+		}
+	}
+	return any
 }
 
 // send makes one call of each batch.
@@ -403,7 +488,7 @@ func (m *Machine) send() {
 		case acquire:
 			e.Kind, e.Claims = EffAcquire, make([]driver.Claim, len(c.shards))
 		case transfer:
-			e.Kind, e.Handovers = EffTransfer, make([]driver.Handover, len(c.shards))
+			e.Kind, e.Transfers = EffTransfer, make([]driver.Transfer, len(c.shards))
 		case release:
 			e.Kind, e.Fences = EffRelease, make([]driver.Fence, len(c.shards))
 		}
@@ -415,17 +500,20 @@ func (m *Machine) send() {
 				continue
 			}
 			s.burn(f.Token) // C1: from the moment it is sent
+			if s.own.yield && s.own.why != 0 {
+				m.given(i)
+			}
 			if k == release {
 				e.Fences[j] = f
 				c.tokens = append(c.tokens, f.Token)
 				continue
 			}
 			to := m.sess
-			if !s.want {
+			if !s.want || s.own.yield {
 				to = s.own.to
 			}
 			s.own.sentTo = to
-			e.Handovers[j] = driver.Handover{Fence: f, To: to}
+			e.Transfers[j] = driver.Transfer{Fence: f, To: to}
 		}
 		m.emit(e)
 	}
@@ -447,10 +535,6 @@ func (m *Machine) reply(k callKind, in *Input) (shards []int32, ok bool) {
 		}
 		m.schedule(i, m.now)
 	}
-	for _, i := range m.kept[k] {
-		m.schedule(i, m.now)
-	}
-	m.kept[k] = m.kept[k][:0]
 	if in.Err != nil && !m.fatal(in.Err) {
 		m.event(EventCallFailed, in.Err)
 	}
@@ -487,6 +571,11 @@ func (m *Machine) transferred(in *Input) {
 			case !s.want && s.own != nil && errors.Is(err, driver.ErrNoTarget):
 				s.own.to = "" // then it is released
 				continue
+			case !s.want && s.own != nil && s.own.chosen && refused(err):
+				s.own.to = "" // as well: nobody asked for this successor
+				if errors.Is(err, driver.ErrDamaged) {
+					continue
+				}
 			case s.lease() == returned && refused(err):
 				m.settled(s.own, Effect{Outcome: OutcomeRefused, Err: err})
 			}

@@ -36,6 +36,8 @@ func showInput(in *Input) string {
 		fmt.Fprintf(&b, "prefer %v for %v", in.Heirs, in.Shards)
 	case InUpdate:
 		fmt.Fprintf(&b, "update to weight %d", in.State.Weight)
+	case InEligible:
+		fmt.Fprintf(&b, "not eligible: %q", in.Reason)
 	case InJoined, InBeaten, InAcquired, InTransferred, InReleased, InEvicted, InUpdated, InRead, InClosed:
 		names := [...]string{"joined", "beaten", "acquired", "transferred", "released", "evicted", "updated", "read", "closed"}
 		fmt.Fprintf(&b, "%s #%d", names[in.Kind-InJoined], in.Call)
@@ -79,7 +81,7 @@ func showEffect(e *Effect) string {
 		}
 	case EffTransfer:
 		call("transfer")
-		for _, h := range e.Handovers {
+		for _, h := range e.Transfers {
 			fmt.Fprintf(&b, " %s to %s", showFence(h.Fence), h.To)
 		}
 	case EffRelease:
@@ -119,6 +121,8 @@ func showEffect(e *Effect) string {
 		case OutcomeLost:
 			fmt.Fprintf(&b, ": %v", e.Cause)
 		}
+	case EffYield:
+		fmt.Fprintf(&b, "yield %s: %v", showFence(e.Fence), e.Cause)
 	case EffEvent:
 		fmt.Fprintf(&b, "event: %v", e.Event)
 		if e.Peer.Session != "" {

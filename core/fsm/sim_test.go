@@ -45,6 +45,11 @@ func newWorld(seed uint64, rules ignored) *world {
 	if rng.IntN(8) == 0 {
 		watchAll, watchFew = 1, 1+rng.IntN(2) // on the ring
 	}
+	judge := rand.New(rand.NewPCG(seed, 0x5a6b7c8d9e0f1122)) // as those below
+	var failback time.Duration
+	if judge.IntN(3) == 0 {
+		failback = time.Duration(1+judge.IntN(30)) * 100 * time.Millisecond
+	}
 	callTimeout := [...]time.Duration{time.Second, 400 * time.Millisecond, 250 * time.Millisecond}[rng.IntN(3)]
 	for i := range members {
 		ttl := time.Second
@@ -60,7 +65,7 @@ func newWorld(seed uint64, rules ignored) *world {
 			Interval: ttl / 3, Jitter: 0.1, Margin: max(ttl/10, 50*time.Millisecond),
 			DrainBudget: 400 * time.Millisecond, Resync: 2 * time.Second, CallTimeout: callTimeout,
 			RankDelay: 20 * time.Millisecond, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second,
-			WatchAll: watchAll, WatchFew: watchFew, Seed: rng.Uint64(),
+			WatchAll: watchAll, WatchFew: watchFew, Seed: rng.Uint64(), Failback: failback,
 		}
 		if abandon {
 			cfg.AbandonAfter = 700 * time.Millisecond
@@ -85,10 +90,34 @@ func newWorld(seed uint64, rules ignored) *world {
 	if prefs := rand.New(rand.NewPCG(seed, 0x1f2e3d4c5b6a7988)); prefs.IntN(3) == 0 {
 		w.after(time.Second, func() { w.prefer(prefs) })
 	}
+	if locks := rand.New(rand.NewPCG(seed, 0x3c5e7a9b1d2f4061)); locks.IntN(2) == 0 {
+		for i, q := range w.procs {
+			if locks.IntN(4) > 0 { // else its lock cannot be had
+				q.cfg.HostLock = fmt.Sprintf("lock of m%d", i)
+				q.m.Hold(q.cfg.HostLock)
+			}
+		}
+	}
 	if updates := rand.New(rand.NewPCG(seed, 0x2b4d6f8192a3b4c5)); updates.IntN(3) == 0 {
 		w.after(time.Second, func() { w.update(updates) })
 	}
+	if judge.IntN(3) == 0 {
+		w.after(time.Second, func() { w.judge(judge) })
+	}
 	return w
+}
+
+// judge finds one process eligible now and then, or not.
+func (w *world) judge(judge *rand.Rand) {
+	why := [...]string{"", "", "ill", "late"}[judge.IntN(4)]
+	q := w.procs[judge.IntN(len(w.procs))]
+	w.input(q, 0, func() {
+		w.stats.judgements++
+		w.step(q, Input{Kind: InEligible, Reason: why})
+	})
+	if !w.quiet {
+		w.after(time.Duration(20+judge.IntN(600))*time.Millisecond, func() { w.judge(judge) })
+	}
 }
 
 // update has one process tell something else about itself now and then.
@@ -159,6 +188,9 @@ func runSeed(seed uint64, rules ignored, trace *strings.Builder) (w *world, v *v
 	for end := w.now + int64(burialTime); w.now < end && w.buries(); {
 		w.run(w.now + int64(calmTime/4))
 	}
+	for end := w.now + int64(burialTime); w.now < end && w.gives(); {
+		w.run(w.now + int64(calmTime/10))
+	}
 	w.checkOwners()
 	for _, q := range w.procs {
 		if q.up && !q.isHalted {
@@ -187,6 +219,26 @@ func runSeed(seed uint64, rules ignored, trace *strings.Builder) (w *world, v *v
 	return w, nil
 }
 
+// gives reports whether a shard is on its way to whom it is due (C15, C16), or was not long
+// ago, and may come back.
+func (w *world) gives() bool {
+	for _, q := range w.procs {
+		if !q.up || q.isHalted {
+			continue
+		}
+		for i := range q.m.shards {
+			s := &q.m.shards[i]
+			if s.own != nil && s.own.why != 0 {
+				return true
+			}
+			if g := q.m.gifts[int32(i)]; g != nil && q.local(w.now) < g.at.Add((giftTTLs+1)*q.cfg.Member.TTL) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // checkOwners: with faults over, every wanted shard has an owner that runs it,
 // and no record names a session that has nothing to do with it (W1, C2).
 func (w *world) checkOwners() {
@@ -194,7 +246,7 @@ func (w *world) checkOwners() {
 		s := &w.store.shards[sh]
 		wanted := false
 		for _, q := range w.procs {
-			wanted = wanted || q.up && !q.isHalted && q.want[sh]
+			wanted = wanted || q.up && !q.isHalted && q.want[sh] && q.barred == ""
 		}
 		owner := w.owner(s.owner.Session)
 		switch {
@@ -207,10 +259,29 @@ func (w *world) checkOwners() {
 			w.rules.fail("C2", "%s is m%d's with token %d, which it does not hold", s.name, owner.idx, s.owner.Token)
 		}
 		for _, q := range w.procs {
+			if owner != nil && !owner.isHalted && q.up && !q.isHalted {
+				w.checkYield(owner, q, sh)
+			}
 			if q.up && q != owner && q.trusts(sh, q.local(w.now)) {
 				w.rules.fail("C11", "m%d still trusts %s token %d; the record is %s", q.idx, s.name, q.runs[sh].fence.Token, showOwner(s.owner))
 			}
 		}
+	}
+}
+
+// checkYield: with faults over, no process keeps a shard that another one is to have (C15,
+// C16), unless it was given to somebody who did not take it, or is an assigner's to move.
+func (w *world) checkYield(owner, q *process, sh int) {
+	name := w.store.shards[sh].name
+	if !q.want[sh] || q.barred != "" || q.says.Draining || q.m.Session() == "" ||
+		owner.shunned(owner.m.index[name]) || owner.m.shards[owner.m.index[name]].heirs != (Heirs{}) {
+		return
+	}
+	switch {
+	case owner.barred != "":
+		w.rules.fail("C15", "m%d keeps %s, is not eligible, and m%d is", owner.idx, name, q.idx)
+	case owner.cfg.Failback > 0 && q.says.Priority > owner.says.Priority:
+		w.rules.fail("C16", "m%d keeps %s for %v, and m%d has a higher priority", owner.idx, name, owner.cfg.Failback, q.idx)
 	}
 }
 
@@ -232,13 +303,14 @@ func (w *world) checkKnowledge() {
 				w.rules.fail("O1", "m%d takes session %s for alive", q.idx, m.Session)
 				continue
 			}
-			says := stored.MemberState
+			in, _ := cutLock(stored.MemberState)
+			says := in
 			if owner := w.owner(m.Session); owner != nil {
-				says = owner.says
+				says = owner.shown()
 				says.Update = stored.Update
 			}
-			if !reflect.DeepEqual(m.MemberState, stored.MemberState) || !reflect.DeepEqual(stored.MemberState, says) {
-				w.rules.fail("C12", "m%d takes session %s for %+v; its record is %+v, and it says %+v", q.idx, m.Session, m.MemberState, stored.MemberState, says)
+			if !reflect.DeepEqual(m.MemberState, in) || !reflect.DeepEqual(in, says) {
+				w.rules.fail("C12", "m%d takes session %s for %+v; its record is %+v, and it says %+v", q.idx, m.Session, m.MemberState, in, says)
 			}
 		}
 		if len(members) != len(w.store.members) {
@@ -319,9 +391,12 @@ var totalNames = []struct {
 	{"stuck handlers", 100, func(w *world) int { return w.stats.stuck }},
 	{"pauses", 1000, func(w *world) int { return w.stats.pauses }},
 	{"crashes", 1000, func(w *world) int { return w.stats.crashes }},
+	{"dead by their lock", 100, func(w *world) int { return w.stats.dead }},
 	{"cuts", 1000, func(w *world) int { return w.stats.cuts }},
 	{"updates", 3000, func(w *world) int { return w.store.stats.updates }},
 	{"preferences", 5000, func(w *world) int { return w.stats.prefs }},
+	{"judgements", 5000, func(w *world) int { return w.stats.judgements }},
+	{"shards given to whom they are due", 500, func(w *world) int { return w.stats.yields }},
 	{"outages", 100, func(w *world) int { return len(w.outages) }},
 }
 

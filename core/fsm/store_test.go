@@ -35,6 +35,7 @@ type modelShard struct {
 // (C11, S1).
 type grantedLease struct {
 	fence   driver.Fence
+	head    driver.Head // as it found it
 	exempt  bool
 	claimed bool // a machine reported the grant
 }
@@ -206,7 +207,7 @@ func (s *modelStore) grant(sh *modelShard, to driver.SessionID) driver.Fence {
 	sh.from = sh.owner
 	sh.owner = driver.Owner{Session: to, Token: driver.Token(sh.rev)}
 	f := driver.Fence{Shard: sh.name, Session: to, Token: sh.owner.Token}
-	sh.leases = append(sh.leases, grantedLease{fence: f})
+	sh.leases = append(sh.leases, grantedLease{fence: f, head: sh.head})
 	s.stats.grants++
 	return f
 }
@@ -247,7 +248,7 @@ func (s *modelStore) acquire(id driver.SessionID, claims []driver.Claim) ([]driv
 	return out, nil
 }
 
-func (s *modelStore) transfer(id driver.SessionID, to []driver.Handover) ([]driver.AcquireResult, error) {
+func (s *modelStore) transfer(id driver.SessionID, to []driver.Transfer) ([]driver.AcquireResult, error) {
 	if s.member(id) == nil {
 		return nil, driver.ErrSessionLost
 	}
@@ -334,7 +335,11 @@ func (s *modelStore) observe(since int64, beats []driver.Beat) *driver.View {
 	found := v.Reset
 	for i := range s.shards {
 		if sh := &s.shards[i]; sh.rev > since {
-			v.Shards = append(v.Shards, driver.ShardState{Shard: sh.name, Owner: sh.owner})
+			st := driver.ShardState{Shard: sh.name, Owner: sh.owner}
+			if sh.owner.Session != "" && sh.owner.Token%3 != 0 { // some stores know it, some of the time
+				st.Head = new(sh.head)
+			}
+			v.Shards = append(v.Shards, st)
 			found = true
 		}
 	}

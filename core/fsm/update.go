@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"errors"
+	"maps"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -11,6 +12,7 @@ import (
 func (m *Machine) update(st driver.MemberState) {
 	st.Update = m.cfg.Member.Update + 1
 	m.cfg.Member.MemberState = st
+	m.yieldAt = m.now // C16: its priority may have changed
 }
 
 // mayUpdate is C12: the store does not have the newest state, and no call is under way
@@ -20,7 +22,7 @@ func (m *Machine) mayUpdate() bool { return m.stored < m.cfg.Member.Update && m.
 func (m *Machine) sendUpdate() {
 	c := &m.calls[update]
 	c.id, c.number = m.newCall(), m.cfg.Member.Update
-	m.emit(Effect{Kind: EffUpdate, Call: c.id, Session: m.sess, State: m.cfg.Member.MemberState, Timeout: m.callTimeout(update, 1)})
+	m.emit(Effect{Kind: EffUpdate, Call: c.id, Session: m.sess, State: m.Public(), Timeout: m.callTimeout(update, 1)})
 }
 
 func (m *Machine) updated(id CallID, err error) {
@@ -52,6 +54,50 @@ func (m *Machine) Updated() (driver.UpdateNo, error) {
 	}
 	return m.cfg.Member.Update, nil
 }
+
+// Hold says that this process holds the lock of this identity (C14). It is called before
+// the first Step.
+func (m *Machine) Hold(lock string) { m.cfg.HostLock = lock }
+
+// Public is State as the others get it: with the lock, and with why this process is not
+// eligible.
+func (m *Machine) Public() driver.MemberState { return with(m.shown(), HostLockKey, m.cfg.HostLock) }
+
+// shown is Public without the lock.
+func (m *Machine) shown() driver.MemberState {
+	return with(m.cfg.Member.MemberState, driver.IneligibleKey, m.cfg.Ineligible)
+}
+
+// with returns the state with a value in its metadata, which it copies, unless the value
+// is empty.
+func with(st driver.MemberState, key, value string) driver.MemberState {
+	if value == "" {
+		return st
+	}
+	meta := make(map[string]string, len(st.Meta)+1)
+	maps.Copy(meta, st.Meta)
+	meta[key] = value
+	st.Meta = meta
+	return st
+}
+
+// cutLock parts what Public has put together.
+func cutLock(st driver.MemberState) (driver.MemberState, string) {
+	lock, ok := st.Meta[HostLockKey]
+	if !ok {
+		return st, ""
+	}
+	var meta map[string]string
+	if len(st.Meta) > 1 {
+		meta = maps.Clone(st.Meta)
+		delete(meta, HostLockKey)
+	}
+	st.Meta = meta
+	return st, lock
+}
+
+// Ineligible is why this process is not eligible; empty: it is.
+func (m *Machine) Ineligible() string { return m.cfg.Ineligible }
 
 // State is what this process tells the others about itself.
 func (m *Machine) State() driver.MemberState { return m.cfg.Member.MemberState }

@@ -40,7 +40,7 @@ type world struct {
 type outage struct{ from, to int64 }
 
 type worldStats struct {
-	grants, lapses, regained, stuck, pauses, crashes, cuts, prefs int
+	grants, lapses, regained, stuck, pauses, crashes, cuts, prefs, dead, judgements, yields int
 
 	calls [EffClose + 1]int // made by the machines, by kind
 }
@@ -466,7 +466,7 @@ func (w *world) exec(pkt *packet) *parcel {
 		in.Results, in.Err = s.acquire(e.Session, e.Claims)
 		w.blur(in.Results)
 	case EffTransfer:
-		in.Results, in.Err = s.transfer(e.Session, e.Handovers)
+		in.Results, in.Err = s.transfer(e.Session, e.Transfers)
 		w.blur(in.Results)
 	case EffRelease:
 		s.release(e.Fences)
@@ -498,16 +498,24 @@ func (w *world) blur(results []driver.AcquireResult) {
 }
 
 // judgeEviction checks against what really happened that a record about to be
-// removed was silent for its member's TTL (M2).
+// removed was silent for its member's TTL (M2), or that its process has ended (C14).
 func (w *world) judgeEviction(x driver.Suspect) {
 	m := w.store.member(x.Session)
 	if m == nil || m.version != x.Version {
+		return
+	}
+	if m.Meta[HostLockKey] != "" && w.ended(x.Session) {
 		return
 	}
 	slack := m.TTL / 250 // two clocks 1000 ppm apart, twice
 	if silent := time.Duration(w.now - m.beatAt); silent < m.TTL-slack {
 		w.rules.fail("M2", "session %s is evicted %v after its last heartbeat", x.Session, silent)
 	}
+}
+
+// ended reports whether no process runs under the session.
+func (w *world) ended(id driver.SessionID) bool {
+	return !slices.ContainsFunc(w.procs, func(q *process) bool { return q.up && q.m.sess == id })
 }
 
 // judgeSuspicion checks, when an eviction is sent, that its suspect had its whole
@@ -517,6 +525,9 @@ func (w *world) judgeSuspicion(x driver.Suspect) {
 	m := w.store.member(x.Session)
 	if m == nil || m.version != x.Version {
 		return // it will be refused
+	}
+	if m.Meta[HostLockKey] != "" && w.ended(x.Session) {
+		return // C14
 	}
 	slack := m.TTL / 250
 	for _, o := range w.outages {
@@ -654,6 +665,8 @@ func (w *world) event(p *member, e *Effect) {
 		w.stats.lapses++
 	case EventRegained:
 		w.stats.regained++
+	case EventPeerDead:
+		w.stats.dead++
 	}
 }
 
