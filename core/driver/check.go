@@ -84,10 +84,10 @@ func CheckClaims(claims []Claim) error {
 	})
 }
 
-// CheckHandovers validates a batch of transfers by the session self: names,
+// CheckTransfers validates a batch of transfers by the session self: names,
 // tokens, each shard once, and that the fences are self's own.
-func CheckHandovers(to []Handover, self SessionID) error {
-	return each(to, "shard", func(h Handover) (ShardID, error) {
+func CheckTransfers(to []Transfer, self SessionID) error {
+	return each(to, "shard", func(h Transfer) (ShardID, error) {
 		if err := CheckFence(h.Fence); err != nil {
 			return "", err
 		}

@@ -64,14 +64,15 @@ type Backend interface {
 	// shard and member whose state differs from that at the cursor, departures
 	// included, and the beats asked for. Intermediate states may be merged; time
 	// never goes backwards, not over several calls of one Backend either, nor over a
-	// crash of the store (O1).
+	// crash of the store. A shard that changed may have its head beside its record, as
+	// one atomic step left the two, so that a successor needs no read (O1).
 	//
-	// A change is reported at once where the store pushes, within
-	// Limits.PollPeriod elsewhere. The call ends promptly with its context. One
-	// outstanding call per process is enough, and a slow reader costs bounded
-	// memory (O2). With no change an idle namespace costs the store only
-	// heartbeats and the blocked calls, or one indexed read per poll period;
-	// heartbeats not asked for wake nobody (O3).
+	// A change is reported at once where the store pushes, within Limits.PollPeriod
+	// elsewhere, and within Limits.IdlePollPeriod after a quiet time. The call ends
+	// promptly with its context. One outstanding call per process is enough, and a
+	// slow reader costs bounded memory (O2). With no change an idle namespace costs
+	// the store only heartbeats and the blocked calls, or one indexed read per poll
+	// period; heartbeats not asked for wake nobody (O3).
 	Observe(ctx context.Context, q ObserveQuery) (*View, error)
 
 	// ReadLog returns at most max entries of one shard's log after the given one,
@@ -158,7 +159,7 @@ type Session interface {
 	// not current is *FencedError. A successor without a member record is
 	// ErrNoTarget, and the fence stays valid. Repeated with the same fence it finds
 	// its own earlier success and returns the same new fence (A3).
-	Transfer(ctx context.Context, to []Handover) ([]AcquireResult, error)
+	Transfer(ctx context.Context, to []Transfer) ([]AcquireResult, error)
 
 	// Release frees exactly the leases named, and keeps their tokens as the floor;
 	// an older or unknown fence is a successful no-op. Afterwards another session
@@ -175,6 +176,11 @@ type Session interface {
 	// token and never change; numbers never restart (L1, L3). Eviction of the
 	// session alone does not fence: only a new grant does. A write's fence may name
 	// any session: the store looks at the record, not at the caller.
+	//
+	// In a call of several writes, a store in which others can lock a shard's record, such
+	// as an application's transaction (FenceTx), leaves out those whose record is locked:
+	// their results match ErrRetry, and the others are not delayed. A write that is alone
+	// in its call waits for the record.
 	Commit(ctx context.Context, writes []Write) ([]CommitResult, error)
 
 	// Update replaces the mutable part of the session's own record, and nothing else of

@@ -98,6 +98,14 @@ type MemberState struct {
 	Update UpdateNo `json:"update,omitempty"`
 }
 
+// IneligibleKey is the key of MemberState.Meta under which a member that is not eligible
+// says why. Core writes it; a backend stores it as any other.
+const IneligibleKey = "_ineligible"
+
+// Ineligible returns why the member is not to own shards, as it says itself; empty if it is
+// eligible.
+func (st *MemberState) Ineligible() (why string) { return st.Meta[IneligibleKey] }
+
 // Beat is a session and the version of its record that a heartbeat last made.
 type Beat struct {
 	Session SessionID
@@ -113,9 +121,9 @@ type Claim struct {
 	Preempt bool
 }
 
-// Handover passes a lease on to session To, which may be the holder itself, in
+// Transfer passes a lease on to session To, which may be the holder itself, in
 // one write and with a new token (rule A5).
-type Handover struct {
+type Transfer struct {
 	Fence Fence
 	To    SessionID
 }
@@ -124,7 +132,7 @@ type Handover struct {
 // seen: the same Beat that Observe reported.
 type Suspect = Beat
 
-// AcquireResult is the outcome of one Claim or Handover. With a nil Err, Fence
+// AcquireResult is the outcome of one Claim or Transfer. With a nil Err, Fence
 // is the new lease and Head the shard's head as the new owner finds it: no
 // earlier lease can move it any more.
 type AcquireResult struct {
@@ -244,10 +252,14 @@ type ObserveQuery struct {
 	Beats []Beat
 }
 
-// ShardState is a shard's name and record.
+// ShardState is a shard's name and record. Head, where the store has it at hand, is the
+// shard's head under this very record: as the lease found it that Owner names, or as its
+// own commits left it since. It is nil where the store does not know it, for a shard that
+// nobody holds, and for one whose head is damaged (O1).
 type ShardState struct {
 	Shard ShardID
 	Owner Owner
+	Head  *Head
 }
 
 // View is one page of changes of a namespace. With Reset it is the full state:
@@ -282,13 +294,19 @@ type Limits struct {
 	// BatchItems is how many items of Acquire, Transfer, Release, Commit or Evict
 	// one round trip carries. Calls may have more: the backend splits them.
 	BatchItems int
+	// CommitCalls is how many calls of Commit at once make the commits of one process
+	// faster. Core makes no more of them, unless some take long. 0 counts as 1.
+	CommitCalls int
 	// WriteOps and WriteBytes bound one Write: its operations, and the sum of the
 	// lengths of its keys and values. Above, ErrTooLarge before anything is sent.
 	WriteOps   int
 	WriteBytes int
-	// PollPeriod is how late a change may be reported where the store is polled;
-	// 0 where it pushes.
+	// PollPeriod is how late a change may be reported where the store is polled and
+	// changes are expected; 0 where it pushes.
 	PollPeriod time.Duration
+	// IdlePollPeriod is how late the first change after a quiet time may be reported,
+	// or one whose notification was lost; 0 where that is PollPeriod.
+	IdlePollPeriod time.Duration
 	// MinTTL is the measured floor for Member.TTL on this store.
 	MinTTL time.Duration
 }
