@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -76,12 +77,17 @@ func heldByAnother(tb testing.TB, store *memory.Store, n int) []string {
 // quick is an elector for benchmarks, in real time.
 func quick(b *testing.B, store *memory.Store, o *Options) (*Elector, *kvfault.Link) {
 	b.Helper()
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	c.Logger = slog.New(slog.DiscardHandler)
 	link := &kvfault.Link{}
 	back, err := memory.Open(b.Context(), store, "test", &memory.Options{Link: link})
 	if err != nil {
 		b.Fatal(err)
 	}
-	e, err := NewElector(back, o)
+	e, err := NewElector(back, &c)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -97,9 +103,11 @@ func quick(b *testing.B, store *memory.Store, o *Options) (*Elector, *kvfault.Li
 	return e, link
 }
 
-func benchLease(b *testing.B) *Lease {
+func benchLease(b *testing.B) *Lease { return benchLeaseOf(b, nil) }
+
+func benchLeaseOf(b *testing.B, o *Options) *Lease {
 	b.Helper()
-	e, _ := quick(b, memory.New(), nil)
+	e, _ := quick(b, memory.New(), o)
 	got := make(chan *Lease, 1)
 	if err := e.Contend(func(ctx context.Context, l *Lease) error { got <- l; <-ctx.Done(); return nil }, "s"); err != nil {
 		b.Fatal(err)

@@ -15,38 +15,38 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	ctx, cancel := context.WithTimeout(e.callCtx, eff.Timeout)
 	defer cancel()
 	in := fsm.Input{Call: eff.Call}
-	kind, items := "", 0
-	sent := time.Now()
+	kind, items := callOf(&eff)
+	ctx, sp := e.note.startCall(ctx, kind, items, "", nil)
 	switch eff.Kind {
 	case fsm.EffJoin:
-		in.Kind, kind = fsm.InJoined, callJoin
+		in.Kind = fsm.InJoined
 		s, in.Err = e.b.Join(ctx, eff.Member)
 	case fsm.EffBeat:
-		in.Kind, kind = fsm.InBeaten, callBeat
+		in.Kind = fsm.InBeaten
 		in.Err = s.Beat(ctx)
 	case fsm.EffAcquire:
-		in.Kind, kind, items = fsm.InAcquired, callAcquire, len(eff.Claims)
+		in.Kind = fsm.InAcquired
 		in.Results, in.Err = s.Acquire(ctx, eff.Claims)
 	case fsm.EffTransfer:
-		in.Kind, kind, items = fsm.InTransferred, callTransfer, len(eff.Handovers)
-		in.Results, in.Err = s.Transfer(ctx, eff.Handovers)
+		in.Kind = fsm.InTransferred
+		in.Results, in.Err = s.Transfer(ctx, eff.Transfers)
 	case fsm.EffRelease:
-		in.Kind, kind, items = fsm.InReleased, callRelease, len(eff.Fences)
+		in.Kind = fsm.InReleased
 		in.Err = s.Release(ctx, eff.Fences)
 	case fsm.EffEvict:
-		in.Kind, kind, items = fsm.InEvicted, callEvict, len(eff.Suspects)
+		in.Kind = fsm.InEvicted
 		in.Evictions, in.Err = s.Evict(ctx, eff.Suspects)
 	case fsm.EffUpdate:
-		in.Kind, kind = fsm.InUpdated, callUpdate
+		in.Kind = fsm.InUpdated
 		in.Err = s.Update(ctx, eff.State)
 	case fsm.EffRead:
-		in.Kind, kind = fsm.InRead, callRead
+		in.Kind = fsm.InRead
 		_, in.Err = e.b.Get(ctx, driver.PingShard, "0")
 	case fsm.EffClose:
-		in.Kind, kind = fsm.InClosed, callClose
+		in.Kind = fsm.InClosed
 		in.Err = closeSession(ctx, s, e.o.RankDelay)
 	}
-	e.note.call(kind, items, time.Since(sent), in.Err)
+	sp.done(in.Err)
 	e.damaged(in.Err)
 	e.resultsDamaged(in.Results)
 
@@ -55,8 +55,47 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	if eff.Kind == fsm.EffJoin && in.Err == nil {
 		e.sessions[eff.Session] = s
 	}
+	e.former = formers(&eff)
 	e.queue = append(e.queue, in)
 	e.drainQueue()
+	e.former = nil
+}
+
+// callOf is what hooks learn of the call that an effect asks for.
+func callOf(eff *fsm.Effect) (kind string, items int) {
+	switch eff.Kind {
+	case fsm.EffJoin:
+		return callJoin, 0
+	case fsm.EffBeat:
+		return callBeat, 0
+	case fsm.EffAcquire:
+		return callAcquire, len(eff.Claims)
+	case fsm.EffTransfer:
+		return callTransfer, len(eff.Transfers)
+	case fsm.EffRelease:
+		return callRelease, len(eff.Fences)
+	case fsm.EffEvict:
+		return callEvict, len(eff.Suspects)
+	case fsm.EffUpdate:
+		return callUpdate, 0
+	case fsm.EffRead:
+		return callRead, 0
+	}
+	return callClose, 0
+}
+
+// formers are the sessions that the claimed shards' records named.
+func formers(eff *fsm.Effect) map[ShardID]SessionID {
+	var had map[ShardID]SessionID
+	for i := range eff.Claims {
+		if c := &eff.Claims[i]; c.Seen.Session != "" && c.Seen.Session != eff.Session {
+			if had == nil {
+				had = make(map[ShardID]SessionID)
+			}
+			had[c.Shard] = c.Seen.Session
+		}
+	}
+	return had
 }
 
 // closeSession closes a session, again after delay while the store says that it did
@@ -142,7 +181,7 @@ func (e *Elector) storeChanged(err error) {
 
 // pause backs off after a failed Observe, unless a resync is asked for.
 func (e *Elector) pause(ctx context.Context) {
-	again, cancel := context.WithTimeout(ctx, max(jittered(e.o.TTL/12), time.Millisecond))
+	again, cancel := context.WithTimeout(ctx, max(e.dice.jittered(e.o.TTL/12), time.Millisecond))
 	defer cancel()
 	e.mu.Lock()
 	e.observing, e.reading = cancel, false

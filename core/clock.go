@@ -16,6 +16,8 @@ type clock struct {
 	base  time.Duration                // at start
 	away  atomic.Int64                 // suspended since start, in nanoseconds
 	ticks bool                         // there is something to sample
+
+	behind func() time.Duration // how long a test had the monotonic clock stand still; else nil
 }
 
 // minSuspend is the least suspension that counts. Below is the noise of reading
@@ -29,7 +31,11 @@ func newClock(ahead func() (time.Duration, bool)) *clock {
 }
 
 func (c *clock) now() fsm.Instant {
-	return fsm.Instant(int64(time.Since(c.start)) + c.away.Load())
+	now := int64(time.Since(c.start)) + c.away.Load()
+	if c.behind != nil {
+		now -= int64(c.behind())
+	}
+	return fsm.Instant(now)
 }
 
 // sample takes in suspensions since the last call. Its callers take turns.

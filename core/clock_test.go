@@ -68,7 +68,7 @@ func TestNotifierOrderAndBound(t *testing.T) {
 	t.Parallel()
 	var got []int
 	dropped := 0
-	n := newNotifier(Hooks{OnDropped: func(d Dropped) { dropped += d.Events }}, nil)
+	n := newNotifier(Hooks{OnDropped: func(d Dropped) { dropped += d.Events }}, nil, "a")
 	for i := range maxEvents + 10 {
 		n.post(func() { got = append(got, i) })
 	}

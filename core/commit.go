@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
 )
 
 // Committed is what a Commit did.
@@ -27,9 +23,10 @@ type Committed struct {
 
 // Commit applies ops, made with Put, PutIf, Delete, DeleteIf, Append and Trim, as
 // one atomic step under the lease's fence: all of them or none (F1). It may be
-// called from many goroutines; what arrives while a commit is in flight forms the
+// called from many goroutines; commits that arrive while one is in flight form the
 // next one, up to the backend's limits, and each caller gets its own result. A
-// commit with preconditions or a Trim goes alone. The values are copied.
+// commit with preconditions or a Trim is a write by itself. Writes of all leases of the
+// process travel to the store together. The values are copied.
 //
 // ctx bounds the caller's wait only. NotApplied tells whether an error means that
 // nothing was written:
@@ -57,6 +54,9 @@ func (l *Lease) Commit(ctx context.Context, ops ...Op) (Committed, error) {
 	if ctx.Err() != nil {
 		return Committed{}, fmt.Errorf("tenure: shard %q: %w: %w", l.fence.Shard, ErrRetry, context.Cause(ctx))
 	}
+	if l.e.o.Hooks.CallStart != nil {
+		p.ctx = ctx
+	}
 	if err := l.enqueue(p); err != nil {
 		return Committed{}, err
 	}
@@ -75,13 +75,12 @@ func (l *Lease) Append(ctx context.Context, payload []byte) (Seq, error) {
 	return c.Last, err
 }
 
-// committer gathers a lease's commits. At most one write is in flight, sent by a
-// goroutine that lives while there is something to send.
+// committer gathers a lease's commits. At most one write is in flight.
 type committer struct {
 	mu     sync.Mutex
 	head   driver.Head // as the last commit left it
 	queue  []*pending
-	busy   bool
+	busy   bool  // waits for its turn (see outbox), or has a write in flight
 	closed bool  // the lease ended, or its handler returned
 	err    error // why nothing can be sent any more although not closed
 	idle   signal
@@ -90,6 +89,7 @@ type committer struct {
 // pending is one caller's commit.
 type pending struct {
 	ops     []driver.Op
+	ctx     context.Context // the caller's; nil unless hooks ask for it
 	size    int
 	appends int
 	keyed   bool
@@ -150,7 +150,7 @@ func (l *Lease) enqueue(p *pending) error {
 	c.queue = append(c.queue, p)
 	if !c.busy {
 		c.busy = true
-		l.e.calls.Go(l.pump)
+		l.e.commits.ready(l)
 	}
 	return nil
 }
@@ -195,21 +195,9 @@ func (c *committer) settled() {
 	}
 }
 
-// pump sends batch after batch until nothing is left.
-func (l *Lease) pump() {
-	for {
-		runtime.Gosched() // lets the callers just served queue their next
-		batch := l.nextBatch()
-		if batch == nil {
-			return
-		}
-		l.send(batch)
-	}
-}
-
-// nextBatch takes what goes into one write. Nothing is sent under a lease that is
-// not valid: all that waits is refused.
-func (l *Lease) nextBatch() []*pending {
+// next makes the lease's next write, nil if there is none. Nothing is sent under a lease
+// that is not valid: all that waits is refused.
+func (l *Lease) next() *delivery {
 	c := &l.commits
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,12 +217,24 @@ func (l *Lease) nextBatch() []*pending {
 		return nil
 	}
 	n := l.e.fitting(c.queue)
-	batch := c.queue[:n:n]
+	parts := c.queue[:n:n]
 	c.queue = c.queue[n:]
-	for _, p := range batch {
-		p.sent = true
+	ops := parts[0].ops
+	if n > 1 {
+		ops = nil
 	}
-	return batch
+	for _, p := range parts {
+		p.sent = true
+		if n > 1 {
+			ops = append(ops, p.ops...)
+		}
+	}
+	return &delivery{l: l, parts: parts, base: c.head, w: l.write(c.head, ops)}
+}
+
+// write makes the write of ops that follows base.
+func (l *Lease) write(base driver.Head, ops []driver.Op) driver.Write {
+	return driver.Write{Fence: l.fence, Number: base.Number + 1, Nonce: newNonce(), Ops: ops}
 }
 
 // fitting is how many of the first commits make one write within the limits: no
@@ -275,37 +275,43 @@ func (p *pending) finish(res Committed, err error) {
 	close(p.done)
 }
 
-// send makes one write of the batch and tells each caller.
-func (l *Lease) send(batch []*pending) {
-	n := 0
-	for _, p := range batch {
-		n += len(p.ops)
-	}
-	ops := batch[0].ops
-	if len(batch) > 1 {
-		ops = make([]driver.Op, 0, n)
-		for _, p := range batch {
-			ops = append(ops, p.ops...)
-		}
-	}
-	base := l.Head()
-	out := l.settle(base, ops)
+// delivery is one write of a lease and the commits that it merges.
+type delivery struct {
+	l     *Lease
+	parts []*pending
+	base  driver.Head // before it
+	w     driver.Write
+}
 
-	if len(batch) > 1 && refusedAsOne(out.err) {
-		for _, p := range batch {
-			l.send([]*pending{p})
-		}
+// settle finds out what became of a write after its first attempt, and tells the callers.
+// A merged write that was refused for one of its commits is sent again, each by itself.
+func (d *delivery) settle(res driver.CommitResult, err error) {
+	l := d.l
+	out := l.settle(d.base, d.w, res, err, l.e.callers(d))
+	if len(d.parts) == 1 || !refusedAsOne(out.err) {
+		d.finish(out)
 		return
 	}
-	l.e.storeChanged(out.err)
-	c := &l.commits
+	for _, p := range d.parts {
+		base := l.Head()
+		one := &delivery{l: l, parts: []*pending{p}, base: base, w: l.write(base, p.ops)}
+		r := retrier{l: l, from: l.e.callers(one)}
+		res, err := r.commit(one.w)
+		one.finish(l.settle(base, one.w, res, err, r.from))
+	}
+}
+
+// finish gives each caller its part of the outcome.
+func (d *delivery) finish(out outcome) {
+	c := &d.l.commits
+	d.l.e.storeChanged(out.err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if out.err != nil {
 		if out.last {
 			c.err = out.err
 		}
-		for _, p := range batch {
+		for _, p := range d.parts {
 			p.finish(Committed{}, out.err)
 		}
 		return
@@ -315,12 +321,12 @@ func (l *Lease) send(batch []*pending) {
 		c.err = ErrFenced
 	}
 	appends := 0
-	for _, p := range batch {
+	for _, p := range d.parts {
 		appends += p.appends
 	}
 	next := out.head.Seq - Seq(appends)
 	versions := out.versions
-	for _, p := range batch {
+	for _, p := range d.parts {
 		res := Committed{Number: out.head.Number}
 		if p.appends > 0 {
 			res.First = next + 1
@@ -342,228 +348,4 @@ func (l *Lease) send(batch []*pending) {
 func refusedAsOne(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnsupported) ||
 		errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown)
-}
-
-// outcome is what became of one write.
-type outcome struct {
-	head     driver.Head
-	versions []driver.Version
-	err      error
-	last     bool // nothing can be sent after it: fenced, or the next number is not known
-}
-
-// settle sends one write until it is known what became of it. The number and the
-// nonce stay the same from the first attempt whose outcome is unknown, so that it
-// is applied at most once (F1), and found again (S15). It ends at the latest two
-// call time-outs after the lease: of the attempt that was under way, and of those
-// that find out what became of it.
-func (l *Lease) settle(base driver.Head, ops []driver.Op) outcome {
-	w := driver.Write{Fence: l.fence, Number: base.Number + 1, Nonce: newNonce(), Ops: ops}
-	r := retrier{l: l}
-	unknown := false
-	for {
-		res, err := r.commit(w)
-		var conflict *driver.ConflictError
-		switch {
-		case err == nil:
-			return outcome{head: res.Head, versions: res.Versions}
-		case errors.Is(err, driver.ErrFenced):
-			if unknown {
-				return l.afterFenced(&r, w, base, err)
-			}
-			return l.fencedOut(err)
-		case errors.As(err, &conflict):
-			h := conflict.Head
-			switch {
-			case isMine(h, w):
-				return outcome{head: h}
-			case unknown && h.Number >= w.Number:
-				return l.lookUp(&r, w, base, h, err)
-			case conflict.Op != driver.NumberConflict:
-				return outcome{err: err}
-			case h.Number < base.Number:
-				return outcome{err: fmt.Errorf("tenure: shard %q: head went back from commit %d to %d: %w", l.fence.Shard, base.Number, h.Number, ErrStoreChanged), last: true}
-			case unknown:
-				return outcome{err: l.unknown(err), last: true}
-			}
-			base = h // certainly not applied; somebody else wrote under this fence
-			w.Number, w.Nonce = h.Number+1, newNonce()
-		case errors.Is(err, driver.ErrDamaged) && unknown: // nothing tells before it is mended
-			return outcome{err: l.unknown(err), last: true}
-		case errors.Is(err, driver.ErrRetry):
-		case driver.NotApplied(err) && !unknown:
-			return outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, err), last: errors.Is(err, ErrStoreChanged)}
-		default:
-			unknown = true
-		}
-		if unknown {
-			if !r.wait(true) {
-				return outcome{err: l.unknown(err), last: true}
-			}
-		} else if !r.wait(false) {
-			return outcome{err: notSent(l.fence.Shard, errors.Join(l.Err(), err))}
-		}
-	}
-}
-
-// fencedOut: the store refused the write for its fence.
-func (l *Lease) fencedOut(err error) outcome {
-	var current driver.Owner
-	var f *driver.FencedError
-	if errors.As(err, &f) {
-		current = f.Current
-	}
-	l.e.note.refused(l.fence, current)
-	l.e.feed(fsm.Input{Kind: fsm.InFenced, Shard: l.fence.Shard, Token: l.fence.Token, Owner: current})
-	return outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, err), last: true}
-}
-
-// afterFenced: the fence is dead, but an earlier attempt may have come before.
-func (l *Lease) afterFenced(r *retrier, w driver.Write, base driver.Head, fenced error) outcome {
-	refused := l.fencedOut(fenced)
-	page, err := r.readLog(0, 0)
-	if err != nil {
-		return outcome{err: l.unknown(err), last: true}
-	}
-	if page.Head.Number < w.Number {
-		return refused // and it cannot come any more
-	}
-	out := l.lookUp(r, w, base, page.Head, fenced)
-	out.last = true
-	return out
-}
-
-// lookUp decides by head, which is at or past the write, and by the log, whether
-// the write was applied. Without an entry of its own, a write that others
-// followed cannot be found.
-func (l *Lease) lookUp(r *retrier, w driver.Write, base, head driver.Head, refusal error) outcome {
-	if isMine(head, w) {
-		return outcome{head: head}
-	}
-	refused := outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, refusal)}
-	if head.Number == w.Number {
-		return refused // the number is another write's
-	}
-	appends := 0
-	for i := range w.Ops {
-		if w.Ops[i].Kind == driver.OpAppend {
-			appends++
-		}
-	}
-	if appends == 0 {
-		return outcome{err: l.unknown(refusal)}
-	}
-	page, err := r.readLog(base.Seq, 1)
-	switch {
-	case err != nil:
-		return outcome{err: l.unknown(err)}
-	case len(page.Entries) == 0 || page.Entries[0].Number != w.Number || page.Entries[0].Token != w.Fence.Token:
-		return refused
-	}
-	head = driver.Head{Number: w.Number, Seq: base.Seq + Seq(appends), Oldest: base.Oldest, Nonce: w.Nonce, Token: w.Fence.Token}
-	return outcome{head: head}
-}
-
-func (l *Lease) unknown(why error) error {
-	return fmt.Errorf("tenure: shard %q: commit: %w: %v", l.fence.Shard, ErrUnknown, why)
-}
-
-func isMine(h driver.Head, w driver.Write) bool {
-	return h.Number == w.Number && h.Nonce == w.Nonce && h.Token == w.Fence.Token
-}
-
-func newNonce() driver.Nonce {
-	for {
-		if n := rand.Uint64(); n != 0 {
-			return driver.Nonce(n)
-		}
-	}
-}
-
-// retrier makes the attempts of one write.
-type retrier struct {
-	l     *Lease
-	n     int
-	endBy fsm.Instant // a call time-out after the lease was first seen ended; 0: it was not
-}
-
-func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
-	e := r.l.e
-	limit := min(r.left(), e.commitPatience()<<min(r.n/4, 10))
-	ctx, cancel := context.WithTimeout(e.callCtx, limit)
-	defer cancel()
-	sent := time.Now()
-	res, err := r.l.sess.Commit(ctx, []driver.Write{w})
-	e.note.call(callCommit, len(w.Ops), time.Since(sent), err)
-	e.storeChanged(err)
-	if err != nil {
-		return driver.CommitResult{}, err
-	}
-	slow := e.slowCommit.Load()
-	e.slowCommit.Store(max(int64(time.Since(sent)), slow-slow/16))
-	if len(res) != 1 {
-		return driver.CommitResult{}, fmt.Errorf("tenure: the backend answered one write with %d results", len(res))
-	}
-	e.damaged(res[0].Err)
-	return res[0], res[0].Err
-}
-
-// commitPatience is how long a commit may go unanswered before it is sent again: half
-// a second, or eight times what commits took of late, up to half the TTL, or a second
-// if that is more. It is short because a commit that comes twice does no harm, so that
-// one that was lost with a server does not keep the shard waiting; it doubles every
-// four attempts, for writes that take longer than any before.
-func (e *Elector) commitPatience() time.Duration {
-	return min(max(500*time.Millisecond, 8*time.Duration(e.slowCommit.Load())), max(e.o.TTL/2, time.Second))
-}
-
-// left bounds the next call: a call time-out, and not past endBy.
-func (r *retrier) left() time.Duration {
-	d := r.l.e.o.CallTimeout
-	if r.endBy != 0 {
-		d = min(d, r.endBy.Sub(r.l.e.clk.now()))
-	}
-	return d
-}
-
-func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
-	for {
-		ctx, cancel := context.WithTimeout(r.l.e.callCtx, r.left())
-		sent := time.Now()
-		page, err := r.l.e.b.ReadLog(ctx, r.l.fence.Shard, after, max)
-		cancel()
-		r.l.e.note.call(callReadHead, 0, time.Since(sent), err)
-		r.l.e.storeChanged(err)
-		r.l.e.damaged(err)
-		if err == nil || errors.Is(err, driver.ErrTrimmed) || errors.Is(err, driver.ErrDamaged) || !r.wait(true) {
-			return page, err
-		}
-	}
-}
-
-// wait backs off before the next attempt, and reports whether there may be one:
-// always while the lease is valid; after that only to find out what became of a
-// write that was sent, for one more call time-out.
-func (r *retrier) wait(sent bool) bool {
-	e := r.l.e
-	d := min(5*time.Millisecond<<min(r.n, 16), max(e.o.TTL/12, 5*time.Millisecond))
-	r.n++
-	t := time.NewTimer(d/2 + time.Duration(rand.Int64N(int64(d/2)+1)))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-e.callCtx.Done():
-		return false
-	}
-	if r.l.Err() == nil {
-		return true
-	}
-	if !sent {
-		return false
-	}
-	now := e.clk.now()
-	if r.endBy == 0 {
-		r.endBy = now.Add(e.o.CallTimeout)
-	}
-	return now < r.endBy
 }

@@ -120,13 +120,24 @@ func TestNewOwnerKnowsHead(t *testing.T) {
 		if got := lb.Head(); got.Seq != 3 || got.Number != 3 {
 			w.Fatalf("head %+v, want entry 3", got)
 		}
-		// A successor learns of its lease by its view, which has no head.
+		// A successor learns of its lease by its view, and reads the head, if that has none.
 		w.eventually("a is seen", func() bool { return len(b.View().Members) == 2 })
 		w.must(m.Contend(h.hold, "s"))
+		m.tap.withoutHeads()
 		w.must(b.HandOver(w.Context(), m.View().Session, "s"))
 		la := h.await(w, 2)
 		if seq, err := la.Append(w.Context(), nil); err != nil || seq != 4 {
 			w.Errorf("entry %d, %v; want 4", seq, err)
+		}
+		w.must(b.Contend(hb.hold, "s"))
+		b.tap.onReadLog(func() error { w.Error("the head is read although the view has it"); return nil })
+		w.must(m.Withdraw(w.Context(), "s")) // to the only other
+		lb = hb.await(w, 2)
+		if got := lb.Head(); got.Seq != 4 || got.Number != 4 || got != la.Head() {
+			w.Errorf("head %+v, want %+v", got, la.Head())
+		}
+		if seq, err := lb.Append(w.Context(), nil); err != nil || seq != 5 {
+			w.Errorf("entry %d, %v; want 5", seq, err)
 		}
 	})
 }
@@ -142,6 +153,7 @@ func TestHeadOutOfReach(t *testing.T) {
 		w.must(b.Contend(hb.hold, "s", "t"))
 		w.eventually("a sees b", func() bool { return len(a.View().Members) == 2 })
 		b.link.SetError(kvfault.Read, errReset)
+		b.tap.withoutHeads()
 		w.must(a.HandOver(w.Context(), b.View().Session, "s", "t"))
 		w.eventually("grants", func() bool { return len(b.said("grant")) == 2 })
 		time.Sleep(ttl)
@@ -557,7 +569,7 @@ func TestRefusedCommitIsNotSentAfterLapse(t *testing.T) {
 func TestReadIsCheckedAfterwards(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.link.Cut()
-		got, err := guarded(l, func() (int, error) { time.Sleep(l.Remaining()); return 7, nil })
+		got, err := guarded(w.Context(), l, callGet, func(context.Context) (int, error) { time.Sleep(l.Remaining()); return 7, nil })
 		if got != 0 || !errors.Is(err, ErrLapsed) {
 			w.Errorf("read %d, %v; want ErrLapsed", got, err)
 		}

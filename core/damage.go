@@ -114,9 +114,6 @@ func (s *damages) list() []*driver.DamagedError {
 }
 
 func (n *notifier) damaged(d *driver.DamagedError) {
-	if n.h.OnDamaged == nil && n.log == nil {
-		return
-	}
 	n.post(func() {
 		if n.h.OnDamaged != nil {
 			n.h.OnDamaged(d)

@@ -48,6 +48,15 @@
 // another member when this process ends, or by [Options.AbandonAfter]. Other
 // shards are not delayed by it.
 //
+// # Who should own it
+//
+// A member whose [Options.Eligible] returns an error claims nothing, and what it holds
+// goes to a member that is eligible; while there is none the holder keeps it. With
+// [Options.Failback] a holder gives way to a member with a higher priority that has lived
+// for so long. Both ask the handler to stop, as a hand-over does, so that the shard has an
+// owner all the time but for the hand-over. What the others tell is read from their member
+// records: for planning, never for safety.
+//
 // # Writes
 //
 // [Lease.Commit] writes keys and log entries under the fence, all or nothing, and
@@ -71,6 +80,15 @@
 //   - The store is wiped, restored or replaced: everything is revoked and nothing
 //     granted until an operator decided (ErrStoreChanged).
 //   - A handler panics: so does the process. Others take over as after a crash.
+//
+// # Operators' rules
+//
+// An Elector obeys the rules of package control that drain its node, or move or resign a
+// lease: it asks the handler to stop, with ErrHandOver or ErrWithdrawn, gives the shard to
+// another member and goes on contending for it. A drained member keeps what nobody else
+// takes. The rules are read when a view shows that they changed, at no cost otherwise.
+// Shards that were given a preference (Prefer) are their assigner's: package sharding obeys
+// the rules about them in its plans.
 //
 // # What is not guaranteed
 //

@@ -8,19 +8,19 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/virtual"
 )
 
 // Handler does a shard's work under one lease. It is called once for each lease,
 // in a goroutine of its own, and the lease is given back when it returns.
 //
-// ctx ends when the handler should stop taking work; context.Cause gives
-// ErrWithdrawn, ErrHandover, ErrShutdown, or a *RevokedError, which matches
-// ErrLost. It then has Options.DrainBudget to return. For closing writes there is
+// ctx ends when the handler should stop taking work; context.Cause gives an error that
+// matches ErrWithdrawn, ErrHandOver, ErrShutdown, ErrIneligible, ErrFailback or, as a
+// *RevokedError, ErrLost. It then has Options.DrainBudget to return. For closing writes there is
 // lease.Context(), which ends only when the lease may not be used any more.
 //
 // A handler that returns before ctx ended, with nil or an error, gives its lease
@@ -36,14 +36,18 @@ type Elector struct {
 	info driver.Info
 	o    *Options
 	clk  *clock
+	dice dice
 	note *notifier
 
-	calls      sync.WaitGroup // calls to the backend that are under way
-	callCtx    context.Context
-	kick       chan struct{} // the timer has to be set anew
-	ended      chan struct{}
-	slowCommit atomic.Int64  // the longest time that a commit took of late
-	closed     chan struct{} // closed when the backend is, which is nobody's to do before Run returned
+	calls   sync.WaitGroup // calls to the backend that are under way
+	callCtx context.Context
+	kick    chan struct{} // the timer has to be set anew
+	ended   chan struct{}
+	commits outbox
+	closed  chan struct{} // closed when the backend is, which is nobody's to do before Run returned
+	lock    *hostLock     // nil if there is none
+
+	updating sync.Mutex // while a MemberState is changed; locked before mu
 
 	mu        sync.Mutex
 	m         *fsm.Machine
@@ -55,9 +59,11 @@ type Elector struct {
 	changed   signal          // runs, stored, or the phase
 	stored    driver.UpdateNo // what Machine.Updated said last
 	sessions  map[SessionID]driver.Session
+	former    map[ShardID]SessionID // of the claims that are being stepped: who had the shard
 	trust     *trust
 	halted    error
 	closeErr  error
+	leaving   time.Time          // when a planned stop began; zero: none has
 	observing context.CancelFunc // of the Observe call under way
 	reading   bool               // that call reads in full, and is left to end
 	resync    bool
@@ -68,6 +74,7 @@ type Elector struct {
 
 	snap    snapshots
 	damages damages
+	rules   *rulebook
 }
 
 type phase uint8
@@ -90,11 +97,10 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Elector{
-		b: b, info: info, o: c, clk: newClock(bootAhead), note: newNotifier(c.Hooks, c.Logger),
+	e := &Elector{
+		b: b, info: info, o: c, clk: newClock(bootAhead), dice: dice{rnd: rand.New(rand.NewPCG(c.Seed, 0))}, note: newNotifier(c.Hooks, c.Logger, c.Node),
 		kick: make(chan struct{}, 1), ended: make(chan struct{}),
 		closed:    make(chan struct{}),
-		m:         fsm.New(c.machine()),
 		armed:     fsm.Never,
 		contended: make(map[ShardID]Handler),
 		runs:      make(map[ShardID]*run),
@@ -102,13 +108,23 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 		trust:     &trust{},
 		acked:     make(acknowledged),
 		damages:   damages{keep: max(damageResyncs*c.Resync, 2*damageAgain)},
-	}, nil
+		rules:     newRulebook(),
+	}
+	e.commits.e = e
+	cfg := c.machine()
+	if h, ok := b.(virtual.Host); ok {
+		p := h.Process()
+		e.clk, cfg.NewSession = newClock(p.Ahead), func() SessionID { return SessionID(p.SessionID()) }
+		e.clk.behind = p.Behind
+	}
+	e.m = fsm.New(cfg)
+	return e, nil
 }
 
-// Run takes part until ctx ends, then hands everything back: all handlers are
-// asked to stop at once, and each shard is released as soon as its handler
-// returned (S12). That takes at most the drain budget and two call time-outs, and
-// the drain budget once more where a hook or the logger hangs.
+// Run takes part until ctx ends, then waits for Options.LameDuck, and hands everything
+// back: all handlers are asked to stop at once, and each shard is released as soon as its
+// handler returned (S12). After the wait that takes at most the drain budget and two call time-outs, and
+// the drain budget once more where a hook, the logger or Options.Eligible hangs.
 //
 // It returns nil when everything was handed back. Otherwise the error matches
 // ErrStuck, with the names of the shards whose handler did not return, and whose
@@ -119,8 +135,8 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 // end at once, handlers have the drain budget to return, and the error matches
 // ErrClosed.
 //
-// Run is called once. Every goroutine is joined when it returns, but for handlers
-// and hooks that do not return.
+// Run is called once. Every goroutine is joined when it returns, but for handlers,
+// hooks and an Options.Eligible that do not return.
 func (e *Elector) Run(ctx context.Context) error {
 	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelCalls()
@@ -135,14 +151,24 @@ func (e *Elector) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { e.keepTime(loopCtx) })
 	loops.Go(func() { e.observe(loopCtx) })
+	loops.Go(func() { e.obeyRules(loopCtx) })
+	judged := make(chan struct{})
+	go func() {
+		defer close(judged)
+		if e.o.Eligible != nil {
+			e.judge(loopCtx)
+		}
+	}()
 
 	var closedErr error
 	select {
 	case <-ctx.Done():
+		e.lameDuck()
 	case <-e.closed:
 		closedErr = fmt.Errorf("tenure: %w: the backend: close it after Run has returned", ErrClosed)
 	}
 	stuck, unsettled := e.shutDown()
+	defer func() { e.lock.end(len(stuck) == 0 && len(unsettled) == 0) }()
 	defer time.AfterFunc(e.o.CallTimeout, cancelCalls).Stop()
 	e.calls.Wait()
 	for _, r := range unsettled {
@@ -157,6 +183,11 @@ func (e *Elector) Run(ctx context.Context) error {
 	var hookErr error
 	select {
 	case <-hooksDone:
+		select {
+		case <-judged:
+		case <-late.C:
+			hookErr = errors.New("tenure: Options.Eligible did not return within the drain budget: make it return when its context ends")
+		}
 	case <-late.C:
 		hookErr = errors.New("tenure: a hook or the logger did not return within the drain budget")
 	}
@@ -183,9 +214,88 @@ func (e *Elector) start(callCtx context.Context) error {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Elector", ErrStopped)
 	}
 	e.phase, e.callCtx = running, callCtx
+	e.hold()
 	e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shards: slices.Collect(maps.Keys(e.contended))})
 	e.drainQueue()
 	return nil
+}
+
+// Leave begins a planned stop: View.Leaving is set from now on, so that /readyz of
+// package corehttp answers 503, while everything else goes on. It does not wait, and
+// returns how much is left of Options.LameDuck since the first call. Run calls it when
+// its context ends, as does the Manager of package sharding before it empties the member.
+func (e *Elector) Leave() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leaving.IsZero() {
+		e.leaving = time.Now()
+		e.snap.bump()
+	}
+	return max(0, e.o.LameDuck-time.Since(e.leaving))
+}
+
+// TrustRemaining is how long the leases of this member stay valid if no heartbeat
+// succeeds any more; 0 without trust.
+func (e *Elector) TrustRemaining() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.clk.now()
+	if !e.m.Trusted(now) {
+		return 0
+	}
+	return max(0, fsm.Instant(e.trust.until.Load()).Sub(now))
+}
+
+// Heartbeats returns, by session, how long ago this member saw the last heartbeat of each
+// member that it watches: of all others up to 17 members, else of its three predecessors.
+// It is empty without trust, since silence then says nothing about the others.
+func (e *Elector) Heartbeats() map[SessionID]time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.clk.now()
+	if !e.m.Trusted(now) {
+		return nil
+	}
+	ages := make(map[SessionID]time.Duration)
+	for _, h := range e.m.AppendHeard(nil) {
+		ages[h.Session] = max(0, now.Sub(h.At))
+	}
+	return ages
+}
+
+// Lease returns the lease under which this process serves a shard at present, for work
+// that begins outside its handler, such as a request: the handler runs, has not been
+// asked to stop, and the lease is valid. Else it is nil. It asks nobody. The lease may end
+// right after; its Context says when, and its fence refuses later commits. It is given back
+// when the handler returns, whatever other work still uses it.
+func (e *Elector) Lease(shard string) *Lease {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.runs[ShardID(shard)]
+	if r == nil || r.state != runHeld || r.lease.Err() != nil {
+		return nil
+	}
+	return r.lease
+}
+
+// Stay takes back a Leave. It does not keep Run from ending.
+func (e *Elector) Stay() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.leaving.IsZero() {
+		e.leaving = time.Time{}
+		e.snap.bump()
+	}
+}
+
+// lameDuck waits between the end of Run's context and the stop of the handlers.
+func (e *Elector) lameDuck() {
+	t := time.NewTimer(e.Leave())
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-e.closed:
+	}
 }
 
 // shutDown asks every handler to stop, waits until each shard is given back or
@@ -246,13 +356,18 @@ func (e *Elector) emptied() bool {
 	return true
 }
 
+// MaxContended is for how many shards one member contends at most. A member may have to
+// serve all of them: each that it owns has a goroutine, and costs the store its part of
+// each full read.
+const MaxContended = 200_000
+
 // Contend makes this process want shards and serve each with h while it holds
 // it. It may be called before and during Run; the process joins with the first.
 // It does not wait. A standby for a shard costs some 300 bytes and nothing else.
 // Names that start with "_" are Tenure's own.
 //
-// All shards are taken or none: ErrInvalid for a name outside the grammar,
-// ErrContended for a shard contended already, ErrStopped after Run's end.
+// All shards are taken or none: ErrInvalid for a name outside the grammar, or for more
+// than MaxContended shards in all, before anything is claimed; ErrContended for a shard contended already, ErrStopped after Run's end.
 func (e *Elector) Contend(h Handler, shards ...string) error {
 	if h == nil {
 		return fmt.Errorf("tenure: %w: the handler is nil", ErrInvalid)
@@ -264,6 +379,10 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 	defer e.mu.Unlock()
 	if e.phase >= stopping {
 		return fmt.Errorf("tenure: %w: nothing can be contended for any more", ErrStopped)
+	}
+	if n := len(e.contended) + len(shards); n > MaxContended {
+		return fmt.Errorf("tenure: %w: this member would contend for %d shards, and %d is the most: use fewer shards, each for more keys",
+			ErrInvalid, n, MaxContended)
 	}
 	for i, s := range shards {
 		if _, dup := e.contended[ShardID(s)]; dup {
@@ -297,7 +416,9 @@ type Preference struct {
 // named before all others, which follow by priority, then by rendezvous hash. It is
 // advice, for shards contended here or not, and lasts until the next for the same
 // shard. Members that were told different things only claim more often than
-// needed. Package sharding uses it; ErrInvalid for a name outside the grammar.
+// needed. Operators' rules (package control) about a shard with a preference are its
+// assigner's to obey, and no Elector's. Package sharding uses it; ErrInvalid for a name
+// outside the grammar.
 func (e *Elector) Prefer(prefs ...Preference) error {
 	for i := range prefs {
 		if err := CheckShard(prefs[i].Shard); err != nil {
@@ -316,34 +437,23 @@ func (e *Elector) Prefer(prefs ...Preference) error {
 }
 
 // Update changes what this member tells the others about itself: change gets the present
-// state, which was Options' at first, and is not to call the Elector. Update waits until
-// the store has the new state, from where the others see it in their views; ctx bounds the
-// wait only. What changes while there is no session goes with the next join.
+// state, which was Options' at first. Update waits until the store has the new state,
+// from where the others see it in their views; ctx bounds the wait only. What changes
+// while there is no session goes with the next join. Changes are made one at a time;
+// change must not call Update.
 //
 // Priority counts in the order of claims (C9) from now on. Weight, Meta and Draining are
 // for those who assign shards, such as package sharding. The error is ctx's, or matches
 // ErrInvalid for a state outside the limits, which changes nothing, or ErrStopped after
 // Run's end.
 func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.phase == stopped {
-		return fmt.Errorf("tenure: %w: nothing can be updated any more", ErrStopped)
-	}
-	before := e.m.State()
-	st := before
-	st.Meta = maps.Clone(before.Meta)
-	change(&st)
-	st.Meta, st.Update = maps.Clone(st.Meta), before.Update+1
-	if err := driver.CheckUpdate(st); err != nil {
+	number, err := e.changeState(change)
+	if err != nil {
 		return err
 	}
-	if st.Priority != before.Priority || st.Weight != before.Weight || st.Draining != before.Draining ||
-		!maps.Equal(st.Meta, before.Meta) {
-		e.queue = append(e.queue, fsm.Input{Kind: fsm.InUpdate, State: st})
-		e.drainQueue()
-	}
-	for number := e.m.State().Update; ; {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for {
 		stored, _ := e.m.Updated()
 		switch {
 		case e.halted != nil:
@@ -360,14 +470,47 @@ func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 			e.mu.Lock()
 		case <-ctx.Done():
 			e.mu.Lock()
-			_, err := e.m.Updated()
-			return errors.Join(fmt.Errorf("tenure: the update is not stored yet: %w", context.Cause(ctx)), err)
+			if _, err := e.m.Updated(); err != nil {
+				return fmt.Errorf("tenure: the update is not stored yet: %w: the last attempt: %w", context.Cause(ctx), err)
+			}
+			return fmt.Errorf("tenure: the update is not stored yet: %w", context.Cause(ctx))
 		}
 	}
 }
 
+// changeState gives the machine the state that change makes, and returns its number.
+// change runs without Elector.mu, so that no heartbeat waits for it.
+func (e *Elector) changeState(change func(*MemberState)) (driver.UpdateNo, error) {
+	e.updating.Lock()
+	defer e.updating.Unlock()
+	e.mu.Lock()
+	before, lock, ended := e.m.State(), e.lock, e.phase == stopped
+	e.mu.Unlock()
+	if ended {
+		return 0, fmt.Errorf("tenure: %w: nothing can be updated any more", ErrStopped)
+	}
+	st := before
+	st.Meta = maps.Clone(before.Meta)
+	change(&st)
+	st.Meta, st.Update = maps.Clone(st.Meta), before.Update+1
+	if err := e.o.checkState(st, lock); err != nil {
+		return 0, err
+	}
+	if st.Priority == before.Priority && st.Weight == before.Weight && st.Draining == before.Draining &&
+		maps.Equal(st.Meta, before.Meta) {
+		return before.Update, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queue = append(e.queue, fsm.Input{Kind: fsm.InUpdate, State: st})
+	e.drainQueue()
+	return e.m.State().Update, nil // eligibility has a number, too
+}
+
 // Withdraw ends the contention for shards: their handlers are asked to stop, with
-// ErrWithdrawn, and each shard is given back when its handler returned. Withdraw
+// ErrWithdrawn, and each shard is given back when its handler returned: in one write to
+// a member that stands by where one is known (the first that Prefer named, or the only
+// other member), else to nobody, and the first of the others claims it (C13). Withdraw
 // waits until that is done, or until the lease ended otherwise; ctx bounds the
 // wait only. A shard that is not contended is no error.
 //
@@ -380,14 +523,14 @@ func (e *Elector) Withdraw(ctx context.Context, shards ...string) error {
 // HandOver is Withdraw with a successor: when its handler returned, each shard
 // goes to session to in one write (A5), whose process gets it at once if it
 // contends for it, and gives it back otherwise. Handlers are asked to stop with
-// ErrHandover. If the successor does not live the shard is released instead, and
+// ErrHandOver. If the successor does not live the shard is released instead, and
 // the error matches ErrNoTarget; if a lease was lost first, it matches ErrLost. It
 // is also an error if another HandOver, a Contend here or the end of Run came first.
 func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) error {
 	if err := driver.CheckSession(to); err != nil {
 		return err
 	}
-	return e.giveBack(ctx, to, ErrHandover, shards)
+	return e.giveBack(ctx, to, ErrHandOver, shards)
 }
 
 func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shards []string) error {
@@ -473,7 +616,16 @@ func checkShards(shards []string) error {
 	return nil
 }
 
+// dice draws the waits of an Elector's own retries, from Options.Seed. Safe for
+// concurrent use.
+type dice struct {
+	mu  sync.Mutex
+	rnd *rand.Rand
+}
+
 // jittered is d less up to half of it, at random.
-func jittered(d time.Duration) time.Duration {
-	return d - time.Duration(rand.Int64N(int64(d/2)+1))
+func (s *dice) jittered(d time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return d - time.Duration(s.rnd.Int64N(int64(d/2)+1))
 }

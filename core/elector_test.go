@@ -201,7 +201,7 @@ func TestHandOver(t *testing.T) {
 		w.must(a.HandOver(w.Context(), b.View().Session, "s"))
 		lb := hb.await(w, 1)
 		if took := time.Since(before); took > 10*time.Millisecond {
-			w.Errorf("handover took %v", took)
+			w.Errorf("hand-over took %v", took)
 		}
 		if lb.Token() <= la.Token() {
 			w.Errorf("token %d after %d", lb.Token(), la.Token())
@@ -211,13 +211,13 @@ func TestHandOver(t *testing.T) {
 			w.Error("the shard came back to where it is not wanted")
 		}
 		if err := a.HandOver(w.Context(), "0123", "lost"); !errors.Is(err, ErrNoTarget) {
-			w.Errorf("handover to nobody: %v, want ErrNoTarget", err)
+			w.Errorf("hand-over to nobody: %v, want ErrNoTarget", err)
 		}
 		if o, _ := a.View().Owner("lost"); o.Session != "" {
 			w.Errorf("not released: %+v", o)
 		}
 		if err := a.HandOver(w.Context(), a.View().Session, "lost"); !errors.Is(err, ErrInvalid) {
-			w.Errorf("handover to oneself: %v, want ErrInvalid", err)
+			w.Errorf("hand-over to oneself: %v, want ErrInvalid", err)
 		}
 	})
 }
@@ -279,8 +279,8 @@ func TestHandOverEndsWithCause(t *testing.T) {
 		if err := m.HandOver(w.Context(), "0123", "s"); !errors.Is(err, ErrNoTarget) {
 			w.Error(err)
 		}
-		if got := <-cause; got != ErrHandover {
-			w.Errorf("cause %v, want ErrHandover", got)
+		if got := <-cause; got != ErrHandOver {
+			w.Errorf("cause %v, want ErrHandOver", got)
 		}
 	})
 }
@@ -435,6 +435,7 @@ func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
 		w.must(a.Contend(ha.hold, "good"))
 		ha.await(w, 2)
 		w.must(b.Contend(hb.hold, "deaf", "good"))
+		w.eventually("a sees b", func() bool { return len(a.View().Members) == 2 })
 		began := time.Now()
 		var stuck *StuckError
 		if err := a.end(); !errors.As(err, &stuck) || !slices.Equal(stuck.Shards, []string{"deaf"}) {
@@ -443,8 +444,8 @@ func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
 		if took := time.Since(began); took > 2*time.Second+100*time.Millisecond {
 			w.Errorf("shutdown took %v", took)
 		}
-		if got := a.tap.noted(); !slices.Equal(got, []string{"release good"}) {
-			w.Errorf("store calls %q, want no close", got)
+		if got := a.tap.noted(); !slices.Equal(got, []string{"transfer good"}) { // to the only other
+			w.Errorf("store calls %q, want good handed on, and no close", got)
 		}
 		hb.await(w, 2) // after eviction
 		if took := hb.at[1].Sub(began); took < 2*time.Second+ttl/2 {
@@ -491,6 +492,7 @@ func TestShutdownWhileStoreIsAway(t *testing.T) {
 	})
 }
 
+// A handler that fails is tried again for ever (V2), ever more slowly (V4).
 func TestEarlyReturnBacksOff(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a", func(o *Options) { o.BackoffMin, o.BackoffMax = 100*time.Millisecond, time.Second })
@@ -533,6 +535,29 @@ func TestStoreChangedHalts(t *testing.T) {
 		if err := m.end(); !errors.Is(err, ErrStoreChanged) {
 			w.Errorf("Run: %v, want ErrStoreChanged", err)
 		}
+	})
+}
+
+// More shards than a member may contend for are refused as a whole, before any of them
+// is claimed, in one call or by the last of several.
+func TestContendTooMany(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		var h leases
+		w.must(m.Contend(h.hold, "first"))
+		h.await(w, 1)
+		names := make([]string, MaxContended)
+		for i := range names {
+			names[i] = fmt.Sprint("s", i)
+		}
+		if err := m.Contend(h.hold, names...); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "200000 is the most") {
+			w.Errorf("%d shards beside one: %v", len(names), err)
+		}
+		if v := m.View(); v.Contended != 1 || len(v.Shards) != 1 {
+			w.Errorf("%d are contended, %d are known", v.Contended, len(v.Shards))
+		}
+		w.must(m.Contend(h.hold, names[:9]...))
+		h.await(w, 10)
 	})
 }
 
@@ -674,6 +699,7 @@ func TestView(t *testing.T) {
 	})
 }
 
+// S10: a process that comes back under its label is a new member, and ends the former one.
 func TestSupersedeEndsFormer(t *testing.T) {
 	bubble(t, func(w *world) {
 		own := func(o *Options) { o.Supersede = true }
@@ -816,14 +842,14 @@ func TestHandlerOutlivesLostLease(t *testing.T) {
 			w.Error("two handlers of one shard at a time (S11)")
 		}
 		if err := m.HandOver(w.Context(), "0123", "s"); !errors.Is(err, ErrStuck) {
-			w.Errorf("handover of a stuck shard: %v", err)
+			w.Errorf("hand-over of a stuck shard: %v", err)
 		}
 		close(free)
 		w.eventually("given back", func() bool { o, _ := m.View().Owner("s"); return o.Session == "" })
 	})
 }
 
-// A handover overtaken by the loss of the lease says so.
+// A hand-over overtaken by the loss of the lease says so.
 func TestHandOverOfLostLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -839,7 +865,7 @@ func TestHandOverOfLostLease(t *testing.T) {
 		to := b.View().Session
 		a.link.Cut()
 		if err := a.HandOver(w.Context(), to, "s"); !errors.Is(err, ErrLapsed) || !errors.Is(err, ErrLost) {
-			w.Errorf("handover: %v, want ErrLapsed", err)
+			w.Errorf("hand-over: %v, want ErrLapsed", err)
 		}
 	})
 }
@@ -864,6 +890,56 @@ func TestLogger(t *testing.T) {
 			if !strings.Contains(log.String(), want) {
 				w.Errorf("the log does not say %q:\n%s", want, log.String())
 			}
+		}
+	})
+}
+
+// A planned stop is shown before anything is asked to stop, for Options.LameDuck.
+func TestLameDuck(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a", func(o *Options) { o.LameDuck = 5 * ttl })
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		if m.Leave(); !m.View().Leaving || m.View().Stopped {
+			w.Errorf("after Leave: leaving %v, stopped %v", m.View().Leaving, m.View().Stopped)
+		}
+		if m.Stay(); m.View().Leaving {
+			w.Error("leaving after Stay")
+		}
+		begun := time.Now()
+		m.stop()
+		w.eventually("it shows", func() bool { return m.View().Leaving })
+		time.Sleep(4 * ttl)
+		synctest.Wait()
+		if v := m.View(); v.Stopped || l.Err() != nil || len(v.Leases) != 1 || v.Leases[0].State != LeaseHeld {
+			w.Errorf("before the lame-duck period ended: %+v, %v", v.Leases, l.Err())
+		}
+		_, err := l.Append(w.Context(), nil)
+		w.must(err)
+		w.must(m.end())
+		if took := time.Since(begun); took < 5*ttl || took > 6*ttl {
+			w.Errorf("Run ended after %v, want 5 TTL and no more than a call or two", took)
+		}
+	})
+}
+
+// A lease that ends is explained by fixed attributes: of the one that ended it, too.
+func TestSessionLostAttributes(t *testing.T) {
+	bubble(t, func(w *world) {
+		var log strings.Builder // called by one goroutine
+		a := w.member("a", func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		var h leases
+		w.must(a.Contend(h.hold, "s"))
+		h.await(w, 1)
+		b := w.member("a", func(o *Options) { o.Supersede = true })
+		w.must(b.Contend(h.hold, "s"))
+		w.eventually("a lost its session", func() bool { return len(a.said("session session lost")) > 0 })
+		w.must(a.end())
+		want := "cause=superseded by_session="
+		if line := regexp.MustCompile(`.*tenure: session lost.*`).FindString(log.String()); !strings.Contains(line, want) ||
+			!strings.Contains(line, "by_node=a") || !strings.Contains(line, "node=a") {
+			t.Errorf("the log does not say %q: %q", want, line)
 		}
 	})
 }
@@ -985,7 +1061,7 @@ func TestHandlerErrorWithoutLogger(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: memory.New()}
-		m := w.member("a", func(o *Options) { o.Hooks = Hooks{} })
+		m := w.member("a", func(o *Options) { o.Hooks, o.Logger = Hooks{}, nil })
 		var n atomic.Int32
 		w.must(m.Contend(func(ctx context.Context, _ *Lease) error {
 			if n.Add(1) == 1 {

@@ -16,7 +16,7 @@ var (
 	ErrFenced = driver.ErrFenced
 	// ErrSessionLost: the session has no record in the store any more: it was evicted or superseded.
 	ErrSessionLost = driver.ErrSessionLost
-	// ErrNoTarget: the successor of a handover does not live.
+	// ErrNoTarget: the successor of a hand-over does not live.
 	ErrNoTarget = driver.ErrNoTarget
 	// ErrConflict: a precondition of a commit does not hold. See ConflictError.
 	ErrConflict = driver.ErrConflict
@@ -42,10 +42,16 @@ var (
 var (
 	// ErrWithdrawn: Withdraw was called. The lease is still held.
 	ErrWithdrawn = errors.New("tenure: withdrawn: finish and return, the lease is given back then")
-	// ErrHandover: HandOver was called. The lease is still held.
-	ErrHandover = errors.New("tenure: handover: finish and return, the successor takes over then")
+	// ErrHandOver: HandOver was called. The lease is still held.
+	ErrHandOver = errors.New("tenure: hand-over: finish and return, the successor takes over then")
 	// ErrShutdown: the context of Run ended. The lease is still held.
 	ErrShutdown = errors.New("tenure: shutdown: finish and return, the lease is given back then")
+	// ErrIneligible: this member is not eligible, and another one is (Options.Eligible). The
+	// error has the reason. The lease is still held.
+	ErrIneligible = errors.New("tenure: not eligible: finish and return, an eligible member takes over then")
+	// ErrFailback: a member with a higher priority has lived for Options.Failback. The
+	// lease is still held.
+	ErrFailback = errors.New("tenure: failback: finish and return, a member with a higher priority takes over then")
 	// ErrLost: the lease may not be used any more. See RevokedError.
 	ErrLost = errors.New("lease lost")
 )

@@ -109,7 +109,7 @@ func (e *Elector) compare(acked []lastCommit, floor Token) {
 			if over {
 				return
 			}
-			t := time.NewTimer(jittered(max(e.o.TTL/12, time.Millisecond)))
+			t := time.NewTimer(e.dice.jittered(max(e.o.TTL/12, time.Millisecond)))
 			select {
 			case <-t.C:
 			case <-e.callCtx.Done():

@@ -101,13 +101,13 @@ func (l *Lease) Head() Head {
 // means that the lease ended before the answer came: what was read may be out of
 // date, and is not returned.
 func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
-	return guarded(l, func() (*Item, error) { return l.e.b.Get(ctx, l.fence.Shard, key) })
+	return guarded(ctx, l, callGet, func(ctx context.Context) (*Item, error) { return l.e.b.Get(ctx, l.fence.Shard, key) })
 }
 
 // List returns the shard's items whose key begins with prefix, byte by byte, in
 // the order of their keys. Otherwise as Get.
 func (l *Lease) List(ctx context.Context, prefix string) ([]Item, error) {
-	return guarded(l, func() ([]Item, error) { return l.e.b.List(ctx, l.fence.Shard, prefix) })
+	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) { return l.e.b.List(ctx, l.fence.Shard, prefix) })
 }
 
 // ReadLog returns at most max entries of the shard's decision log after the given
@@ -115,17 +115,19 @@ func (l *Lease) List(ctx context.Context, prefix string) ([]Item, error) {
 // page may be shorter than max, but is not empty while there are entries. Below
 // the oldest entry the error is *TrimmedError. Otherwise as Get.
 func (l *Lease) ReadLog(ctx context.Context, after Seq, max int) (*LogPage, error) {
-	return guarded(l, func() (*LogPage, error) { return l.e.b.ReadLog(ctx, l.fence.Shard, after, max) })
+	return guarded(ctx, l, callReadLog, func(ctx context.Context) (*LogPage, error) { return l.e.b.ReadLog(ctx, l.fence.Shard, after, max) })
 }
 
 // guarded reads between two checks: with both passed, nobody else wrote in
 // between.
-func guarded[T any](l *Lease, read func() (T, error)) (T, error) {
+func guarded[T any](ctx context.Context, l *Lease, kind string, read func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := l.Err(); err != nil {
 		return none, err
 	}
-	v, err := read()
+	ctx, call := l.e.note.startCall(ctx, kind, 0, l.fence.Shard, nil)
+	v, err := read(ctx)
+	call.done(err)
 	if err != nil {
 		l.e.storeChanged(err)
 		l.e.damaged(err)

@@ -35,6 +35,10 @@ var mutants = []mutate.Mutant{
 		{File: "lease.go", Old: "\tl.cancel(r)\n", New: ""}}},
 	{Name: "S6: a revoked lease is valid again with the next heartbeat", Killer: "TestLapseAndRegain", Edits: []mutate.Edit{
 		{File: "lease.go", Old: "if r := l.ended.Load(); r != nil {\n\t\treturn r\n\t}\n", New: ""}}},
+	{Name: "S9: a request is served under a lease that has lapsed", Killer: "TestLeaseOfALapsedShard", Edits: []mutate.Edit{
+		{File: "elector.go", Old: " || r.lease.Err() != nil {", New: " {"}}},
+	{Name: "S12: a request begins while its shard is given back", Killer: "TestLeaseOfAShard", Edits: []mutate.Edit{
+		{File: "elector.go", Old: "r == nil || r.state != runHeld ||", New: "r == nil || r.state > runDraining ||"}}},
 
 	{Name: "D1: a damaged head is read again and again", Killer: "TestDamagedShardIsNotServed/head", Edits: []mutate.Edit{
 		{File: "run.go", Old: "\t\t\te.damaged(err)\n\t\t\treturn err\n", New: "\t\t\te.damaged(err)\n"}}},
@@ -43,7 +47,7 @@ var mutants = []mutate.Mutant{
 	{Name: "D1: a damaged shard is claimed again at once", Killer: "TestDamagedShardIsNotServed/record", Edits: []mutate.Edit{
 		{File: "fsm/shards.go", Old: "case errors.Is(r.Err, driver.ErrDamaged): //", New: "case false: //"}}},
 	{Name: "D1: a commit in doubt is looked for under a damaged head", Killer: "TestDamagedUnknown", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "case errors.Is(err, driver.ErrDamaged) && unknown:", New: "case false:"}}},
+		{File: "settle.go", Old: "case errors.Is(err, driver.ErrDamaged) && unknown:", New: "case false:"}}},
 	{Name: "D1: a commit under a damaged head may be tried again", Killer: "TestDamagedHead", Edits: []mutate.Edit{
 		{File: "../backends/kv/batch.go", Old: "\tif driver.NotApplied(err) {\n\t\treturn err\n\t}\n\treturn fmt.Errorf(\"tenure: %w: %w\", driver.ErrRetry, err)", New: "\treturn fmt.Errorf(\"tenure: %w: %w\", driver.ErrRetry, err)"}}},
 	{Name: "D1: a damaged record is told whenever it is met", Killer: "TestDamagedHead", Edits: []mutate.Edit{
@@ -61,28 +65,28 @@ var mutants = []mutate.Mutant{
 	{Name: "S5: no proof after the wait behind another commit", Killer: "TestNothingIsSentAfterLapse", Edits: []mutate.Edit{
 		{File: "commit.go", Old: "if refuse == nil {\n\t\trefuse = l.Err()\n\t}\n", New: ""}}},
 	{Name: "S5: a commit that was never sent is retried after its lease", Killer: "TestRefusedCommitIsNotSentAfterLapse", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "\tif !sent {\n\t\treturn false\n\t}\n", New: ""}}},
+		{File: "settle.go", Old: "\tif !sent {\n\t\treturn false\n\t}\n", New: ""}}},
 	{Name: "S5: no proof after the wait for a read", Killer: "TestReadIsCheckedAfterwards", Edits: []mutate.Edit{
 		{File: "lease.go", Old: "\tif err := l.Err(); err != nil {\n\t\treturn none, err\n\t}\n\treturn v, nil\n", New: "\treturn v, nil\n"}}},
 	{Name: "S5: the handler starts without the head", Killer: "TestHeadOutOfReach", Edits: []mutate.Edit{
 		{File: "run.go", Old: "if !headKnown {", New: "if false {"}}},
 
 	{Name: "S4: success assumed on a lost reply of a commit", Killer: "TestUnknownOutcomeIsSettled/request_lost", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "\t\tdefault:\n\t\t\tunknown = true\n", New: "\t\tdefault:\n\t\t\treturn outcome{head: driver.Head{Number: w.Number, Seq: base.Seq + 1, Nonce: w.Nonce, Token: w.Fence.Token}}\n"}}},
+		{File: "settle.go", Old: "\t\tdefault:\n\t\t\tunknown = true\n", New: "\t\tdefault:\n\t\t\treturn outcome{head: driver.Head{Number: w.Number, Seq: base.Seq + 1, Nonce: w.Nonce, Token: w.Fence.Token}}\n"}}},
 	{Name: "S4: failure assumed on a lost reply of a commit", Killer: "TestUnknownOutcomeIsSettled/reply_lost", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "\t\tdefault:\n\t\t\tunknown = true\n", New: "\t\tdefault:\n\t\t\treturn outcome{err: notSent(l.fence.Shard, ErrRetry)}\n"}}},
+		{File: "settle.go", Old: "\t\tdefault:\n\t\t\tunknown = true\n", New: "\t\tdefault:\n\t\t\treturn outcome{err: notSent(l.fence.Shard, ErrRetry)}\n"}}},
 	{Name: "S4: success assumed on a lost reply of a release", Killer: "TestReleaseIsConfirmed", Edits: []mutate.Edit{
 		{File: "calls.go", Old: "in.Err = s.Release(ctx, eff.Fences)", New: "_ = s.Release(ctx, eff.Fences)"}}},
 	{Name: "S4: a fenced commit in doubt is taken for refused", Killer: "TestUnknownOutcomeThenFenced/applied,_nothing_since", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "return l.afterFenced(&r, w, base, err)", New: "return l.fencedOut(err)"}}},
+		{File: "settle.go", Old: "return l.afterFenced(&r, w, base, err)", New: "return l.fencedOut(err)"}}},
 	{Name: "S15: retry without the nonce", Killer: "TestUnknownOutcomeIsSettled/reply_lost", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "\t\t\tunknown = true\n", New: "\t\t\tunknown = true\n\t\t\tw.Nonce = newNonce()\n"}}},
+		{File: "settle.go", Old: "\t\t\tunknown = true\n", New: "\t\t\tunknown = true\n\t\t\tw.Nonce = newNonce()\n"}}},
 	{Name: "S15: retry under the next number", Killer: "TestUnknownOutcomeIsSettled/reply_lost", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "case isMine(h, w):", New: "case false:"},
-		{File: "commit.go", Old: "case unknown && h.Number >= w.Number:", New: "case false:"},
-		{File: "commit.go", Old: "case unknown:\n", New: "case false:\n"}}},
+		{File: "settle.go", Old: "case isMine(h, w):", New: "case false:"},
+		{File: "settle.go", Old: "case unknown && h.Number >= w.Number:", New: "case false:"},
+		{File: "settle.go", Old: "case unknown:\n", New: "case false:\n"}}},
 	{Name: "S15: another's commit is taken for one's own", Killer: "TestUnknownOutcomeThenFenced/not_applied,_one_other_since", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "h.Number == w.Number && h.Nonce == w.Nonce && h.Token == w.Fence.Token", New: "h.Number == w.Number"}}},
+		{File: "settle.go", Old: "h.Number == w.Number && h.Nonce == w.Nonce && h.Token == w.Fence.Token", New: "h.Number == w.Number"}}},
 	{Name: "S16: in flight, and told as not applied", Killer: "TestCallerGivesUp", Edits: []mutate.Edit{
 		{File: "commit.go", Old: "commit in flight: %w: %w\", l.fence.Shard, ErrUnknown,", New: "commit in flight: %w: %w\", l.fence.Shard, ErrRetry,"}}},
 
@@ -105,12 +109,12 @@ var mutants = []mutate.Mutant{
 	{Name: "S14: the store's change is not reported", Killer: "TestStoreChangedHalts", Edits: []mutate.Edit{
 		{File: "step.go", Old: "\t\te.halted = eff.Err\n", New: ""}}},
 	{Name: "S14: a commit's answer that the store changed is the caller's alone", Killer: "TestStoreChangedIsFoundByAnyCall/commit", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "\tl.e.storeChanged(out.err)\n", New: ""},
-		{File: "commit.go", Old: "\te.storeChanged(err)\n", New: ""}}},
+		{File: "commit.go", Old: "\td.l.e.storeChanged(out.err)\n", New: ""},
+		{File: "outbox.go", Old: "\te.storeChanged(err)\n", New: ""}}},
 	{Name: "S14: a head that went back is the caller's alone", Killer: "TestStoreChangedIsFoundByAnyCall/head_went_back", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "\tl.e.storeChanged(out.err)\n", New: ""}}},
+		{File: "commit.go", Old: "\td.l.e.storeChanged(out.err)\n", New: ""}}},
 	{Name: "S14: the same, of a commit that is in doubt already", Killer: "TestStoreChangedIsFoundByAnyCall/commit_in_doubt", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "\te.storeChanged(err)\n", New: ""}}},
+		{File: "outbox.go", Old: "\te.storeChanged(err)\n", New: ""}}},
 	{Name: "S14: a read's answer that the store changed is the caller's alone", Killer: "TestStoreChangedIsFoundByAnyCall/read", Edits: []mutate.Edit{
 		{File: "lease.go", Old: "\t\tl.e.storeChanged(err)\n", New: ""}}},
 	{Name: "S14: a view's answer that the store changed is tried again", Killer: "TestStoreChangedIsFoundByAnyCall/view", Edits: []mutate.Edit{
@@ -118,24 +122,24 @@ var mutants = []mutate.Mutant{
 	{Name: "S14: a head's answer that the store changed is read again", Killer: "TestStoreChangedIsFoundByHead/grant", Edits: []mutate.Edit{
 		{File: "run.go", Old: "\t\te.storeChanged(err)\n", New: ""}}},
 	{Name: "S14: the same, of a commit in doubt", Killer: "TestStoreChangedIsFoundByHead/commit_in_doubt", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "\t\tr.l.e.storeChanged(err)\n", New: ""}}},
+		{File: "settle.go", Old: "\t\tr.l.e.storeChanged(err)\n", New: ""}}},
 	{Name: "S4: what was released is known by the reply alone", Killer: "TestReleaseKnownByTheView", Edits: []mutate.Edit{
-		{File: "fsm/peers.go", Old: "\t\tm.learn(m.shard(v.Shards[i].Shard), v.Shards[i].Owner)\n", New: "\t\tif k := m.shard(v.Shards[i].Shard); m.shards[k].lease() != returned {\n\t\t\tm.learn(k, v.Shards[i].Owner)\n\t\t}\n"}}},
-	{Name: "A5: the runner takes the answer to a transfer for a handover", Killer: "TestHandOverOfShardContendedAgain", Edits: []mutate.Edit{
-		{File: "calls.go", Old: "\te.queue = append(e.queue, in)\n", New: "\tif eff.Kind == fsm.EffTransfer && in.Err == nil && in.Results[0].Err == nil {\n\t\te.settle(&fsm.Effect{Fence: eff.Handovers[0].Fence})\n\t}\n\te.queue = append(e.queue, in)\n"},
+		{File: "fsm/peers.go", Old: "\t\tm.learnState(&v.Shards[i])\n", New: "\t\tif k := m.shard(v.Shards[i].Shard); m.shards[k].lease() != returned {\n\t\t\tm.learnState(&v.Shards[i])\n\t\t}\n"}}},
+	{Name: "A5: the runner takes the answer to a transfer for a hand-over", Killer: "TestHandOverOfShardContendedAgain", Edits: []mutate.Edit{
+		{File: "calls.go", Old: "\te.queue = append(e.queue, in)\n", New: "\tif eff.Kind == fsm.EffTransfer && in.Err == nil && in.Results[0].Err == nil {\n\t\te.settle(&fsm.Effect{Fence: eff.Transfers[0].Fence})\n\t}\n\te.queue = append(e.queue, in)\n"},
 		{File: "run.go", Old: "\tr := e.runs[eff.Fence.Shard]\n\tdelete(e.runs, eff.Fence.Shard)\n", New: "\tr := e.runs[eff.Fence.Shard]\n\tif r == nil {\n\t\treturn\n\t}\n\tdelete(e.runs, eff.Fence.Shard)\n"}}},
-	{Name: "A5: a handover that the store refused is waited for", Killer: "TestHandOverRefused", Edits: []mutate.Edit{
+	{Name: "A5: a hand-over that the store refused is waited for", Killer: "TestHandOverRefused", Edits: []mutate.Edit{
 		{File: "fsm/shards.go", Old: "case s.lease() == returned && refused(err):", New: "case false:"}}},
-	{Name: "A5: a handover that Run's end overtakes passes for done", Killer: "TestHandOverEndsWithRun", Edits: []mutate.Edit{
+	{Name: "A5: a hand-over that Run's end overtakes passes for done", Killer: "TestHandOverEndsWithRun", Edits: []mutate.Edit{
 		{File: "fsm/session.go", Old: "if s.lease() == returned {", New: "if false {"}}},
-	{Name: "A5: a handover whose reply was lost passes for refused", Killer: "TestHandOverKnownByTheView/moved_on", Edits: []mutate.Edit{
+	{Name: "A5: a hand-over whose reply was lost passes for refused", Killer: "TestHandOverKnownByTheView/moved_on", Edits: []mutate.Edit{
 		{File: "fsm/shards.go", Old: "; ok && f.Current != (driver.Owner{}) {", New: "; ok && false && f.Current != (driver.Owner{}) {"}}},
 	{Name: "S12: a handler that returned is stuck until its last commit is settled", Killer: "TestReturnedIsNotStuck", Edits: []mutate.Edit{
 		{File: "run.go", Old: "\t\tr.state = runReturned\n\t\te.snap.bump()\n", New: "\t\te.snap.bump()\n"}}},
 	{Name: "S13: a resync ends the full read before it", Killer: "TestResyncLeavesAFullRead", Edits: []mutate.Edit{
 		{File: "step.go", Old: "e.observing != nil && !e.reading {\n\t\t\te.observing()\n\t\t}\n\tcase fsm.EffGrant", New: "e.observing != nil {\n\t\t\te.observing()\n\t\t}\n\tcase fsm.EffGrant"}}},
 	{Name: "S3: a refused write does not end the lease", Killer: "TestFencedCommit", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "\tl.e.feed(fsm.Input{Kind: fsm.InFenced, Shard: l.fence.Shard, Token: l.fence.Token, Owner: current})\n", New: ""}}},
+		{File: "settle.go", Old: "\tl.e.feed(fsm.Input{Kind: fsm.InFenced, Shard: l.fence.Shard, Token: l.fence.Token, Owner: current})\n", New: ""}}},
 
 	{Name: "T1: group commit tells its callers one number", Killer: "TestGroupCommit", Edits: []mutate.Edit{
 		{File: "commit.go", Old: "\t\t\tnext += Seq(p.appends)\n", New: ""}}},
@@ -144,7 +148,58 @@ var mutants = []mutate.Mutant{
 	{Name: "F1: group commit merges two writes of one key", Killer: "TestWhatIsMerged", Edits: []mutate.Edit{
 		{File: "commit.go", Old: "\t\t\t\t\treturn n // a key is once in each pending: it is another caller's\n", New: ""}}},
 	{Name: "F2: one caller's refusal is everybody's", Killer: "TestRefusalOfMergedWriteIsOnesOwn", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "if len(batch) > 1 && refusedAsOne(out.err) {", New: "if false {"}}},
+		{File: "commit.go", Old: "if len(d.parts) == 1 || !refusedAsOne(out.err) {", New: "if true {"}}},
+	{Name: "A4: two writes of one shard travel in one call", Killer: "TestWhatIsMerged", Edits: []mutate.Edit{
+		{File: "commit.go", Old: "\tif !c.busy {\n\t\tc.busy = true\n", New: "\tif true {\n\t\tc.busy = true\n"}}},
+	{Name: "A4: a refusal spreads to the neighbours of its call", Killer: "TestRefusalTouchesNoNeighbour", Edits: []mutate.Edit{
+		{File: "outbox.go", Old: "\t\t\tres, why = results[i], results[i].Err\n", New: "\t\t\tres = results[i]\n\t\t\tfor j := range results {\n\t\t\t\tif results[j].Err != nil {\n\t\t\t\t\twhy = results[j].Err\n\t\t\t\t}\n\t\t\t}\n"}}},
+	{Name: "E1: a call in doubt is taken for refused", Killer: "TestUnknownCallIsSettledPerWrite", Edits: []mutate.Edit{
+		{File: "outbox.go", Old: "\t\tif why != nil {\n", New: "\t\tif err != nil {\n\t\t\td.finish(outcome{err: notSent(d.l.fence.Shard, ErrRetry)})\n\t\t\to.again(d.l)\n\t\t\tcontinue\n\t\t}\n\t\tif why != nil {\n"}}},
+	{Name: "A4: a shard that is locked holds up the others", Killer: "TestLockedShardDelaysNoOther", Edits: []mutate.Edit{
+		{File: "outbox.go", Old: "\t\t\to.e.calls.Go(func() {\n\t\t\t\td.settle(res, why)\n\t\t\t\to.again(d.l)\n\t\t\t})\n", New: "\t\t\td.settle(res, why)\n\t\t\to.again(d.l)\n"}}},
+	{Name: "V5: a silent call keeps its place", Killer: "TestSilentCallDelaysNoOther", Edits: []mutate.Edit{
+		{File: "outbox.go", Old: "time.AfterFunc(late, func() {", New: "time.AfterFunc(late+time.Hour, func() {"}}},
+	{Name: "A6: a call goes over the store's limits", Killer: "TestCallsAreWithinTheLimits", Edits: []mutate.Edit{
+		{File: "outbox.go", Old: "len(batch) < max(1, limits.BatchItems) && ", New: ""}}},
+	{Name: "C15: a function that hangs is waited for", Killer: "TestEligibleHangs", Edits: []mutate.Edit{
+		{File: "eligible.go", Old: "\t\t\t\tv.say(fmt.Sprintf(\"no answer within %v\", e.o.Heartbeat))\n", New: "\t\t\t\t_ = fmt.Sprint()\n"}}},
+	{Name: "C15: a member is eligible before it was asked", Killer: "TestEligibleHangs", Edits: []mutate.Edit{
+		{File: "options.go", Old: "\t\twhy = notAsked\n", New: ""},
+		{File: "eligible.go", Old: "v.say(fmt.Sprintf(", New: "_ = (fmt.Sprintf("}}},
+	{Name: "C15: every reason is a write", Killer: "TestReasonsAreFewWrites", Edits: []mutate.Edit{
+		{File: "eligible.go", Old: " && time.Since(v.at) < v.e.o.Resync", New: " && time.Since(v.at) < 0"}}},
+	{Name: "C15: the handler is not asked to stop", Killer: "TestIneligibleHolderHandsOver", Edits: []mutate.Edit{
+		{File: "step.go", Old: "\t\te.askToStop(e.runs[eff.Fence.Shard], e.yieldErr(eff.Cause))\n", New: ""}}},
+	{Name: "S12: a planned stop asks handlers before it is shown", Killer: "TestLameDuck", Edits: []mutate.Edit{
+		{File: "elector.go", Old: "\t\te.lameDuck()\n", New: ""}}},
+	{Name: "a call to the store has no caller", Killer: "TestCallStartHasTheCallersContext", Edits: []mutate.Edit{
+		{File: "outbox.go", Old: "all = append(all, p.ctx)", New: "_, all = p, append(all, context.Background())"}}},
+	{Name: "hooks allocate for each call", Killer: "TestCallsAllocateNothing", Edits: []mutate.Edit{
+		{File: "notify.go", Old: "\t\tn.put(notice{call: Call{Kind: kind, Items: items, Took: took, Err: err}})\n",
+			New: "\t\tn.post(func() { n.h.OnCall(Call{Kind: kind, Items: items, Took: took, Err: err}) })\n"}}},
+	{Name: "a rule acts on a lease after the one that it names", Killer: "TestMoveAndResign", Edits: []mutate.Edit{
+		{File: "obey.go", Old: "if r == nil || rule.Spent(r.lease.fence.Token) {", New: "if r == nil {"}}},
+	{Name: "a rule that has ended is obeyed", Killer: "TestMoveAndResign", Edits: []mutate.Edit{
+		{File: "obey.go", Old: "if !r.Active(now) {", New: "if false {"}}},
+	{Name: "a shard that a rule moved is not contended for again", Killer: "TestMoveAndResign", Edits: []mutate.Edit{
+		{File: "run.go", Old: "r.again && wanted {", New: "false && wanted {"}}},
+	{Name: "a rule takes back a Withdraw", Killer: "TestRulesYieldToCallers", Edits: []mutate.Edit{
+		{File: "run.go", Old: "r.again && wanted {", New: "r.again && (wanted || true) {"}}},
+	{Name: "a rule waits for no member", Killer: "TestMoveWaits", Edits: []mutate.Edit{
+		{File: "obey.go", Old: " || len(b.rules) > 0 && len(v.Members)+len(v.Gone) > 0 {", New: " {"}}},
+	{Name: "a drained shard that nobody else takes goes round", Killer: "TestDrainedElector", Edits: []mutate.Edit{
+		{File: "obey.go", Old: " || b.gave[s] == others {", New: " {"}}},
+	{Name: "what a rule gives up is claimed again at once", Killer: "TestSlowSuccessor", Edits: []mutate.Edit{
+		{File: "obey.go", Old: "r.wait = e.o.TTL / 2", New: "r.wait = 0"}}},
+	{Name: "what a drained member is granted stays there", Killer: "TestDrainedElector", Edits: []mutate.Edit{
+		{File: "run.go", Old: "	if len(e.rules.rules) > 0 {\n", New: "	if false {\n"},
+		{File: "obey.go", Old: " || len(b.rules) > 0 && len(v.Members)+len(v.Gone) > 0 {", New: " {"}}},
+	{Name: "a frozen namespace is drained by its electors", Killer: "TestDrainedElector", Edits: []mutate.Edit{
+		{File: "obey.go", Old: "		case control.Freeze:\n			return\n", New: ""}}},
+	{Name: "rules are read with each view", Killer: "TestRulesCostNothing", Edits: []mutate.Edit{
+		{File: "obey.go", Old: "if b.again || b.seen != b.read || len(b.rules) > 0 ", New: "if b.again = true; true || len(b.rules) > 0 "}}},
+	{Name: "rules of a tool that died are not read", Killer: "TestRulesCostNothing", Edits: []mutate.Edit{
+		{File: "obey.go", Old: "b.again || v.Reset && b.seen.Session != \"\"", New: "b.again"}}},
 	{Name: "V5: hooks are called from the step", Killer: "TestNotifierOrderAndBound", Edits: []mutate.Edit{
 		{File: "notify.go", Old: "func (n *notifier) post(f func()) {\n", New: "func (n *notifier) post(f func()) {\n\tf()\n\tf = func() {}\n"}}},
 }

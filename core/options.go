@@ -1,6 +1,8 @@
 package core
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
@@ -30,13 +32,40 @@ type Options struct {
 	// means 1.
 	Weight int32
 	// Meta tells the others something small, such as an address: at most 16
-	// entries and 2048 bytes, the keys within the grammar of names.
+	// entries and 2048 bytes, the keys within the grammar of names. Keys that begin with
+	// "_" are Tenure's own, and refused.
 	Meta map[string]string
 	// Supersede ends the session that joined last under the same node label, so
 	// that a process restarted after a crash has its shards back at once. Needs
 	// Node, and a platform that keeps the label unique: two live processes with
 	// one label evict each other.
 	Supersede bool
+	// LockDir is the directory of the lock by which a process that is restarted on the
+	// same host, under the same Node, knows that the former one has ended, and has its
+	// shards back at once (C14). It is a file system of this host. Default os.TempDir();
+	// "none" for no lock. A lock that cannot be had is no error: nothing follows from it.
+	LockDir string
+
+	// Eligible, if set, says whether this member is to own shards: nil, or why not, such as
+	// a dependency that fails, an old version, or a follower that is behind. A member that is
+	// not eligible claims nothing, and what it holds goes to an eligible member: the handler's
+	// context ends with ErrIneligible. The holder keeps it while no other member is eligible,
+	// or none that is takes it: then it claims it again half a TTL later, and tries anew after
+	// BackoffMax, and twice as long after each time that nobody took it. So a shard moves at
+	// most once in BackoffMax for this. An order goes before: HandOver to a member that is not
+	// eligible, or a drain while nobody else is. Package sharding moves shards that it assigns.
+	//
+	// Run asks it every Heartbeat, with a context that ends after as long; a member without an
+	// answer by then, and before the first one, is not eligible. A call that does not return
+	// delays nothing but the next one. The error's text, up to 160 bytes of it, is published: in
+	// the member's record, which all members read, in their views, logs and metrics. It must
+	// not have credentials.
+	Eligible func(ctx context.Context) error
+	// Failback is how long a member with a higher priority has to live, and to be eligible,
+	// as this one sees it, until what is held here goes to it: the handler's context ends with
+	// ErrFailback. Default 0: never, what is held is kept. At most once in BackoffMax for each
+	// shard. Shards that package sharding assigns are left to it.
+	Failback time.Duration
 
 	// TTL is how long the others wait in silence before they take over. Default
 	// 10 s, at least Limits.MinTTL, at most 24 h.
@@ -55,6 +84,10 @@ type Options struct {
 	// DrainBudget is how long a handler may take to return once its context ended;
 	// then the lease is revoked. Default 10 s.
 	DrainBudget time.Duration
+	// LameDuck is how long a planned stop waits before it asks handlers to stop: View.Leaving
+	// is set at once, so that load balancers that ask /readyz look elsewhere while all is
+	// still served here. Default 0: no wait. See Elector.Leave.
+	LameDuck time.Duration
 	// AbandonAfter is how long after such a revocation the lease is released
 	// although the handler still runs. 0, the default: never. With it the work of
 	// two owners may overlap; only what is fenced is protected.
@@ -81,10 +114,15 @@ type Options struct {
 
 	// Hooks are told what happens.
 	Hooks Hooks
-	// Logger, if not nil, is told each grant and revocation at Info, and each
-	// refused write, stuck handler, lost session and damaged record at Warn. It is called like a
-	// hook. Without it, and without Hooks.OnHandlerReturn, a handler's error goes to
-	// slog.Default, since nothing else would show it.
+	// Logger gets each grant and revocation at Info, and each refused write, stuck
+	// handler, handler's error, lost session and damaged record at Warn. Default
+	// slog.Default, as it is at each line; slog.New(slog.DiscardHandler) for none. It is
+	// called like a hook.
+	//
+	// Lines have the attributes node, which is this member's label; session, shard and
+	// token of a lease; cause; error; current_token and current_session of the record that
+	// refused a write; by_session and by_node, which ended a session; peer_session and
+	// peer_node of another member; key and why of a damaged record.
 	Logger *slog.Logger
 	// Seed of jitter and back-off, for tests. 0, the default: random.
 	Seed uint64
@@ -124,7 +162,7 @@ func (o *Options) resolve(l Limits) (*Options, error) {
 	if c.Weight == 0 {
 		c.Weight = 1
 	}
-	c.Meta = maps.Clone(c.Meta)
+	c.Meta, c.LockDir = maps.Clone(c.Meta), cmp.Or(c.LockDir, os.TempDir())
 	def(&c.TTL, 10*time.Second)
 	def(&c.Heartbeat, c.TTL/3)
 	if c.Jitter == 0 {
@@ -143,7 +181,7 @@ func (o *Options) resolve(l Limits) (*Options, error) {
 		v    time.Duration
 	}{
 		{"TTL", c.TTL}, {"Heartbeat", c.Heartbeat}, {"Margin", c.Margin}, {"DrainBudget", c.DrainBudget},
-		{"AbandonAfter", c.AbandonAfter}, {"Watchdog", c.Watchdog}, {"BackoffMin", c.BackoffMin},
+		{"Failback", c.Failback}, {"LameDuck", c.LameDuck}, {"AbandonAfter", c.AbandonAfter}, {"Watchdog", c.Watchdog}, {"BackoffMin", c.BackoffMin},
 		{"BackoffMax", c.BackoffMax}, {"Resync", c.Resync}, {"CallTimeout", c.CallTimeout}, {"RankDelay", c.RankDelay},
 	} {
 		if d.v < 0 {
@@ -153,10 +191,12 @@ func (o *Options) resolve(l Limits) (*Options, error) {
 			return nil, optErr("%s %v is above %v: lower it", d.name, d.v, maxDuration)
 		}
 	}
-	if err := driver.CheckMember(c.member("0"), l); err != nil {
+	m := c.member("0")
+	if err := cmp.Or(driver.CheckMember(m, l), driver.CheckNode(c.Node)); err != nil {
 		return nil, err
 	}
-	if err := driver.CheckNode(c.Node); err != nil {
+	m.Update = 1
+	if err := c.checkState(m.MemberState, nil); err != nil {
 		return nil, err
 	}
 	switch {
@@ -192,8 +232,23 @@ func (o *Options) member(id SessionID) Member {
 		MemberState: driver.MemberState{Priority: o.Priority, Weight: o.Weight, Meta: o.Meta}}
 }
 
+// checkMeta refuses the keys that are Tenure's own.
+func checkMeta(meta map[string]string) error {
+	for k := range meta {
+		if strings.HasPrefix(k, "_") {
+			return optErr(`the key %q of Meta begins with "_", as Tenure's own do: rename it`, k)
+		}
+	}
+	return nil
+}
+
 func (o *Options) machine() fsm.Config {
+	why := ""
+	if o.Eligible != nil {
+		why = notAsked
+	}
 	return fsm.Config{
+		Ineligible: why, Failback: o.Failback,
 		Member: o.member(""), NewSession: newSessionID,
 		Interval: o.Heartbeat, Jitter: o.Jitter, Margin: o.Margin,
 		DrainBudget: o.DrainBudget, AbandonAfter: o.AbandonAfter,

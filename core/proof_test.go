@@ -237,7 +237,7 @@ func TestReleaseKnownByTheView(t *testing.T) {
 	})
 }
 
-// A5: a handover whose reply is lost is known by the view, or by the answer to the
+// A5: a hand-over whose reply is lost is known by the view, or by the answer to the
 // next attempt; where others have had the shard since, nobody can tell.
 func TestHandOverKnownByTheView(t *testing.T) {
 	for _, c := range []struct {
@@ -269,14 +269,14 @@ func TestHandOverKnownByTheView(t *testing.T) {
 				}
 				m.link.Heal()
 				if err := <-done; !errors.Is(err, c.want) {
-					w.Errorf("handover: %v, want %v", err, c.want)
+					w.Errorf("hand-over: %v, want %v", err, c.want)
 				}
 			})
 		})
 	}
 }
 
-// A5: a handover whose shard is contended for here again before it was sent did not
+// A5: a hand-over whose shard is contended for here again before it was sent did not
 // happen, although the store answers it: the shard stays, under a new token. What a
 // reply means is for the machine to say.
 func TestHandOverOfShardContendedAgain(t *testing.T) {
@@ -303,23 +303,23 @@ func TestHandOverOfShardContendedAgain(t *testing.T) {
 			w.Errorf("token %d after %d, %d leases of b", again.Token(), l.Token(), hb.count())
 		}
 		if err := <-done; err == nil || !strings.Contains(err.Error(), string(a.View().Session)) {
-			w.Errorf("handover: %v, want an error that names a's session", err)
+			w.Errorf("hand-over: %v, want an error that names a's session", err)
 		}
 	})
 }
 
-// A handover that the store refuses for good ends with its error, although the machine
+// A hand-over that the store refuses for good ends with its error, although the machine
 // tries again.
 func TestHandOverRefused(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		b := w.member("b")
 		w.must(b.Contend((&leases{}).hold, "t"))
 		w.eventually("both know the other", func() bool { return len(m.View().Members) == 2 })
-		m.tap.onTransfer(func([]driver.Handover) []driver.AcquireResult {
+		m.tap.onTransfer(func([]driver.Transfer) []driver.AcquireResult {
 			return []driver.AcquireResult{{Err: fmt.Errorf("no room: %w", ErrTooLarge)}}
 		})
 		if err := m.HandOver(w.Context(), b.View().Session, "s"); !errors.Is(err, ErrTooLarge) {
-			w.Errorf("handover: %v, want ErrTooLarge", err)
+			w.Errorf("hand-over: %v, want ErrTooLarge", err)
 		}
 		if n := len(m.View().Leases); n != 0 {
 			w.Errorf("%d leases are left of a shard whose handler returned", n)
@@ -329,7 +329,7 @@ func TestHandOverRefused(t *testing.T) {
 	})
 }
 
-// A handover that Run's end overtakes says so.
+// A hand-over that Run's end overtakes says so.
 func TestHandOverEndsWithRun(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		b := w.member("b")
@@ -344,7 +344,7 @@ func TestHandOverEndsWithRun(t *testing.T) {
 		}
 		var ended *RevokedError
 		if err := <-done; !errors.As(err, &ended) || ended.Fence != l.Fence() {
-			w.Errorf("handover: %v, want how the lease ended", err)
+			w.Errorf("hand-over: %v, want how the lease ended", err)
 		}
 	})
 }
@@ -522,7 +522,7 @@ func TestStoreChangedIsFoundByHead(t *testing.T) {
 			w.must(b.Contend(h.hold, "s"))
 			w.eventually("both know the other", func() bool { return len(m.View().Members) == 2 && len(b.View().Members) == 2 })
 			b.tap.onReadLog(func() error { return changed })
-			// A successor learns of its lease by its view, which has no head.
+			b.tap.withoutHeads() // a successor learns of its lease by its view
 			w.must(m.HandOver(w.Context(), b.View().Session, "s"))
 			halts(w, b)
 			if h.count() != 0 {

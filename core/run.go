@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -20,7 +19,10 @@ type run struct {
 	cancel context.CancelCauseFunc
 	since  time.Time
 	state  runState
-	end    fsm.Effect // once settled: how
+	asked  fsm.Instant   // when its handler was asked to stop; 0: it was not
+	end    *fsm.Effect   // once settled: how
+	again  bool          // to be contended for anew once settled: an operator's rule ends it
+	wait   time.Duration // before it is claimed again, so that another member can
 
 	done    chan struct{} // closed by the end of the lease's goroutine
 	settled chan struct{} // closed when the lease is settled
@@ -68,10 +70,13 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	e.runs[f.Shard] = r
 	e.snap.move(f, MoveGranted, nil)
-	e.note.grant(f)
+	e.note.grant(f, e.former[f.Shard])
 	if r.h == nil || r.lease.sess == nil {
 		r.state = runReturned
 		r.cancel(ErrWithdrawn)
+	}
+	if len(e.rules.rules) > 0 {
+		e.rules.signal()
 	}
 	go e.serve(r, eff.HeadKnown)
 }
@@ -102,10 +107,10 @@ func (e *Elector) serve(r *run, headKnown bool) {
 func (e *Elector) readHead(r *run) error {
 	for wait := 5 * time.Millisecond; r.ctx.Err() == nil; wait = min(2*wait, max(e.o.TTL/12, 5*time.Millisecond)) {
 		ctx, cancel := context.WithTimeout(r.ctx, e.o.CallTimeout)
-		sent := time.Now()
+		ctx, call := e.note.startCall(ctx, callReadHead, 0, r.lease.fence.Shard, nil)
 		page, err := e.b.ReadLog(ctx, r.lease.fence.Shard, 0, 0)
 		cancel()
-		e.note.call(callReadHead, 0, time.Since(sent), err)
+		call.done(err)
 		if err == nil {
 			c := &r.lease.commits
 			c.mu.Lock()
@@ -118,7 +123,7 @@ func (e *Elector) readHead(r *run) error {
 			e.damaged(err)
 			return err
 		}
-		t := time.NewTimer(wait/2 + time.Duration(rand.Int64N(int64(wait))))
+		t := time.NewTimer(e.dice.jittered(3 * wait / 2))
 		select {
 		case <-t.C:
 		case <-r.ctx.Done():
@@ -171,8 +176,10 @@ func (e *Elector) askToStop(r *run, cause error) {
 	default:
 		return
 	}
+	r.asked = e.clk.now()
 	r.cancel(cause)
 	e.snap.move(r.lease.fence, MoveStopped, cause)
+	e.note.stop(r.lease.fence, cause)
 }
 
 // revoke ends the lease of fence f.
@@ -180,7 +187,9 @@ func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	r := e.runs[f.Shard]
 	err := r.lease.end(cause)
 	r.cancel(err)
-	if cause != fsm.CauseReleased && cause != fsm.CauseReturned {
+	switch cause {
+	case fsm.CauseReleased, fsm.CauseReturned, fsm.CauseIneligible, fsm.CauseFailback: // MoveBack says it
+	default:
 		e.snap.move(f, MoveRevoked, err)
 	}
 	e.note.revoke(f, cause)
@@ -250,8 +259,13 @@ func (e *Elector) settle(eff *fsm.Effect) {
 	r := e.runs[eff.Fence.Shard]
 	delete(e.runs, eff.Fence.Shard)
 	e.acked.keep(r)
-	r.end = *eff
+	end := *eff
+	r.end = &end
+	e.note.settled(settledAs(r, eff, e.clk.now()))
 	close(r.settled)
+	if _, wanted := e.contended[eff.Fence.Shard]; r.again && wanted {
+		e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: eff.Fence.Shard, Wait: r.wait})
+	}
 	e.changed.wake()
 	e.snap.bump()
 }
@@ -259,10 +273,10 @@ func (e *Elector) settle(eff *fsm.Effect) {
 // handedOver says whether the lease went to session to, as far as it is settled.
 func (r *run) handedOver(to SessionID) error {
 	shard := r.lease.fence.Shard
-	switch end := &r.end; end.Outcome {
+	switch end := r.end; end.Outcome {
 	case fsm.OutcomeTransferred:
 		if end.Owner.Session != to {
-			return fmt.Errorf("tenure: shard %q: not handed over to %s: a later HandOver, or Contend, gave it to %s",
+			return fmt.Errorf("tenure: shard %q: not handed over to %s: a Withdraw, a later HandOver or a Contend gave it to %s",
 				shard, to, end.Owner.Session)
 		}
 	case fsm.OutcomeReleased:

@@ -33,6 +33,9 @@ func (e *Elector) drainQueue() {
 			// this member: then nothing else would end it, unless it reads in full.
 			e.observing()
 		}
+		if in.Kind == fsm.InObserved && in.View != nil {
+			e.rules.look(in.View)
+		}
 		if n, _ := e.m.Updated(); n != e.stored {
 			e.stored = n
 			e.changed.wake()
@@ -132,6 +135,8 @@ func (e *Elector) do(eff *fsm.Effect) {
 		e.revoke(eff.Fence, eff.Cause)
 	case fsm.EffSettled:
 		e.settle(eff)
+	case fsm.EffYield:
+		e.askToStop(e.runs[eff.Fence.Shard], e.yieldErr(eff.Cause))
 	case fsm.EffEvent:
 		e.event(eff)
 	}

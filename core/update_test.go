@@ -159,3 +159,20 @@ func TestUpdatedPriorityDecides(t *testing.T) {
 		}
 	})
 }
+
+// The caller's function may take long: no heartbeat waits for it.
+func TestUpdateDelaysNoHeartbeat(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		w.must(m.Update(w.Context(), func(st *MemberState) {
+			time.Sleep(5 * ttl)
+			st.Weight = 3
+		}))
+		if err := l.Err(); err != nil || h.count() != 1 {
+			w.Errorf("after a slow change: %v, %d grants; want the first lease to be valid", err, h.count())
+		}
+	})
+}

@@ -15,7 +15,11 @@ type View struct {
 	Session SessionID // this member's session; empty before it joined, and while it joins again
 	Trusted bool      // the session was trusted when the snapshot was made
 	Err     error     // not nil: halted, nothing is granted any more (ErrStoreChanged)
-	Stopped bool      // Run hands everything back, or has ended
+	// Ineligible is why this member is not eligible (Options.Eligible); empty if it is. That
+	// of others: Member.Ineligible.
+	Ineligible string
+	Leaving    bool // a planned stop has begun (Elector.Leave), or Run has ended
+	Stopped    bool // Run hands everything back, or has ended
 
 	Members   []Member    // that live, this one included, by node and session
 	Silent    []SessionID // of Members: no heartbeat was seen for the TTL, and nobody evicted them yet; see Unowned

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -52,9 +53,10 @@ type tap struct {
 	update func(send func() error) error                  // answers updates
 	closes int                                            // so many of a session are refused
 	look   func(q driver.ObserveQuery) error              // of each Observe before it is sent
+	bare   bool                                           // views have no heads, as those of some stores
 	misses bool                                           // changes of members and shards do not reach the watch
 	read   func() error                                   // of each ReadLog before it is sent
-	moved  func([]driver.Handover) []driver.AcquireResult // answers transfers instead of the store
+	moved  func([]driver.Transfer) []driver.AcquireResult // answers transfers instead of the store
 	sizes  []int                                          // operations of each commit
 	log    []string
 }
@@ -86,10 +88,22 @@ func (t *tap) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View,
 	v, err := t.Backend.Observe(ctx, q)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err == nil && t.bare {
+		for i := range v.Shards {
+			v.Shards[i].Head = nil
+		}
+	}
 	if err != nil || !t.misses || v.Reset {
 		return v, err
 	}
 	return &driver.View{Cursor: v.Cursor, Beats: v.Beats}, nil
+}
+
+// withoutHeads takes the heads out of the views from now on.
+func (t *tap) withoutHeads() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bare = true
 }
 
 // onLook has f asked before every Observe; one that it answers with an error is not
@@ -206,19 +220,24 @@ func (s *tapSession) Commit(ctx context.Context, w []driver.Write) ([]driver.Com
 }
 
 // onTransfer has f answer every transfer; nil has the store do it.
-func (t *tap) onTransfer(f func([]driver.Handover) []driver.AcquireResult) {
+func (t *tap) onTransfer(f func([]driver.Transfer) []driver.AcquireResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.moved = f
 }
 
-func (s *tapSession) Transfer(ctx context.Context, h []driver.Handover) ([]driver.AcquireResult, error) {
+func (s *tapSession) Transfer(ctx context.Context, h []driver.Transfer) ([]driver.AcquireResult, error) {
 	s.t.mu.Lock()
 	f := s.t.moved
 	s.t.mu.Unlock()
 	if f != nil {
 		return f(h), nil
 	}
+	fences := make([]Fence, len(h))
+	for i := range h {
+		fences[i] = h[i].Fence
+	}
+	s.t.note("transfer", fences...)
 	return s.Session.Transfer(ctx, h)
 }
 
@@ -274,7 +293,7 @@ func (w *world) newMember(node string, change ...func(*Options)) *member {
 		w.Fatal(err)
 	}
 	m.tap = &tap{Backend: b}
-	o := &Options{Node: node, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7}
+	o := &Options{Node: node, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7, Logger: slog.New(slog.DiscardHandler)}
 	say := func(format string, args ...any) {
 		m.mu.Lock()
 		defer m.mu.Unlock()

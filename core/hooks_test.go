@@ -1,0 +1,223 @@
+package core
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+)
+
+// Every hook is joined: each is called with what the joined one was.
+func TestJoinHooks(t *testing.T) {
+	t.Parallel()
+	none := reflect.ValueOf(JoinHooks(Hooks{}, Hooks{}))
+	for i := range none.NumField() {
+		if name := none.Type().Field(i).Name; !none.Field(i).IsNil() {
+			t.Errorf("%s: without hooks, the joined one is not nil", name)
+		}
+	}
+	for i := range none.NumField() {
+		field := none.Type().Field(i)
+		var called []int
+		hook := func(n int) Hooks {
+			var h Hooks
+			f := reflect.MakeFunc(field.Type, func(args []reflect.Value) []reflect.Value {
+				called = append(called, n)
+				if field.Type.NumOut() == 0 {
+					return nil
+				}
+				return []reflect.Value{args[0], reflect.ValueOf(func(error) { called = append(called, -n) })}
+			})
+			reflect.ValueOf(&h).Elem().Field(i).Set(f)
+			return h
+		}
+		joined := reflect.ValueOf(JoinHooks(hook(1), Hooks{}, hook(2))).Field(i)
+		if joined.IsNil() {
+			t.Errorf("%s is not joined", field.Name)
+			continue
+		}
+		args := make([]reflect.Value, field.Type.NumIn())
+		for k := range args {
+			args[k] = reflect.Zero(field.Type.In(k))
+		}
+		if field.Type.NumOut() > 0 {
+			args[0] = reflect.ValueOf(t.Context())
+		}
+		want := []int{1, 2}
+		if out := joined.Call(args); len(out) > 0 {
+			out[1].Call([]reflect.Value{reflect.Zero(reflect.TypeFor[error]())})
+			want = []int{1, 2, -2, -1}
+		}
+		if !slices.Equal(called, want) {
+			t.Errorf("%s called %v, want %v", field.Name, called, want)
+		}
+	}
+}
+
+type spanKey struct{}
+
+// spans notes the value that each call to the backend got from its caller, and that
+// every call which began has ended.
+type spans struct {
+	mu     sync.Mutex
+	values map[string][]any // by kind
+	others map[string]int
+	open   int
+}
+
+func (s *spans) start(ctx context.Context, c Started) (context.Context, func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open++
+	s.values[c.Kind] = append(s.values[c.Kind], ctx.Value(spanKey{}))
+	s.others[c.Kind] += len(c.Others)
+	for _, o := range c.Others {
+		s.values[c.Kind] = append(s.values[c.Kind], o.Value(spanKey{}))
+	}
+	return ctx, func(error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+	}
+}
+
+// A call to the store is known with the context of the caller that it is for, and with
+// those of all whose commits it carries.
+func TestCallStartHasTheCallersContext(t *testing.T) {
+	bubble(t, func(w *world) {
+		s := &spans{values: map[string][]any{}, others: map[string]int{}}
+		m := w.member("a", func(o *Options) { o.Hooks.CallStart = s.start })
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		with := func(v any) context.Context { return context.WithValue(w.Context(), spanKey{}, v) }
+		_, err := l.Append(with("append"), nil)
+		w.must(err)
+		_, err = l.Get(with("get"), "k")
+		w.must(err)
+		_, err = l.List(with("list"), "k")
+		w.must(err)
+		_, err = l.ReadLog(with("log"), 0, 1)
+		w.must(err)
+		m.link.Set(kvfault.Write, kvfault.HoldRequest) // what comes meanwhile travels together
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				_, err := l.Append(with(i), nil)
+				w.must(err)
+			})
+			time.Sleep(time.Millisecond)
+		}
+		w.must(m.link.AwaitHeld(w.Context(), 1))
+		m.link.Heal()
+		wg.Wait()
+		w.must(m.end())
+		for kind, want := range map[string]any{callGet: "get", callList: "list", callReadLog: "log"} {
+			if got := s.values[kind]; len(got) != 1 || got[0] != want {
+				w.Errorf("%s: began with %v, want %v once", kind, got, want)
+			}
+		}
+		for _, want := range []any{"append", 0, 1, 2} {
+			if !slices.Contains(s.values[callCommit], want) {
+				w.Errorf("no call of commit is known as %v's: %v", want, s.values[callCommit])
+			}
+		}
+		if s.others[callCommit] != 1 || len(s.values[callBeat]) == 0 || s.open != 0 {
+			w.Errorf("%d further callers, want 1; %d heartbeats; %d calls have no end",
+				s.others[callCommit], len(s.values[callBeat]), s.open)
+		}
+	})
+}
+
+// A hand-over and a take-over are told with how long they took, and from whom.
+func TestHandOverAndTakeOverAreTold(t *testing.T) {
+	bubble(t, func(w *world) {
+		var settled []Settled // each by one goroutine
+		var stops, grants []LeaseEvent
+		a := w.member("a", func(o *Options) {
+			o.Hooks.OnStop = func(e LeaseEvent) { stops = append(stops, e) }
+			o.Hooks.OnSettled = func(s Settled) { settled = append(settled, s) }
+		})
+		var ha, hb leases
+		slow := func(ctx context.Context, l *Lease) error { ha.add(l); <-ctx.Done(); time.Sleep(ttl / 2); return nil }
+		w.must(a.Contend(slow, "s", "t"))
+		ha.await(w, 2)
+		b := w.member("b", func(o *Options) {
+			o.Hooks.OnGrant = func(e LeaseEvent) { grants = append(grants, e) }
+		})
+		w.must(b.Contend(hb.hold, "s", "t"))
+		w.eventually("they know each other", func() bool { return len(a.View().Members) == 2 })
+		time.Sleep(ttl)
+		to, former := b.View().Session, a.View().Session
+		w.must(a.HandOver(w.Context(), to, "s"))
+		hb.await(w, 1)
+		a.link.Cut()
+		hb.await(w, 2)
+		a.link.Heal()
+		w.must(b.end())
+		_ = a.end()
+		if len(stops) == 0 || stops[0].Err != ErrHandOver || stops[0].Fence.Shard != "s" {
+			w.Errorf("asked to stop: %+v", stops)
+		}
+		if len(settled) == 0 || settled[0].Outcome != LeaseTransferred || settled[0].To != to || settled[0].Took < ttl/2 {
+			w.Errorf("settled: %+v", settled)
+		}
+		if len(grants) != 2 || grants[0].Former != "" || grants[1].Former != former {
+			w.Errorf("grants: %+v, want the second from %s", grants, former)
+		}
+	})
+}
+
+// Hooks cost the commit path no allocation.
+func TestCallsAllocateNothing(t *testing.T) {
+	n := newNotifier(Hooks{OnCall: func(Call) {}}, nil, "a")
+	n.queue = make([]notice, 0, 4096)
+	ctx := t.Context()
+	if got := testing.AllocsPerRun(1000, func() {
+		_, call := n.startCall(ctx, callCommit, 1, "s", nil)
+		call.done(nil)
+	}); got != 0 {
+		t.Errorf("%v allocations for each call, want none", got)
+	}
+}
+
+// BenchmarkHooksCall is what hooks cost each call to the store: a heartbeat or a commit.
+func BenchmarkHooksCall(b *testing.B) {
+	for name, h := range map[string]Hooks{
+		"none": {}, "OnCall": {OnCall: func(Call) {}},
+		"CallStart": {CallStart: func(ctx context.Context, _ Started) (context.Context, func(error)) { return ctx, nil }},
+	} {
+		b.Run(name, func(b *testing.B) {
+			n := newNotifier(h, nil, "a")
+			done := make(chan struct{})
+			go func() { defer close(done); n.run() }()
+			ctx := b.Context()
+			b.ReportAllocs()
+			for b.Loop() {
+				_, call := n.startCall(ctx, callCommit, 1, "s", nil)
+				call.done(nil)
+			}
+			n.close()
+			<-done
+		})
+	}
+}
+
+// BenchmarkHooksAppend is what hooks cost an append to the in-memory store.
+func BenchmarkHooksAppend(b *testing.B) {
+	for name, h := range map[string]Hooks{"none": {}, "OnCall": {OnCall: func(Call) {}}} {
+		b.Run(name, func(b *testing.B) {
+			l := benchLeaseOf(b, &Options{Hooks: h})
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := l.Append(b.Context(), nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

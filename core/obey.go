@@ -1,0 +1,230 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
+)
+
+// rulebook has the operators' rules as this member knows them. They are read when a view
+// shows that the record of their shard changed: a namespace without rules, and one whose
+// rules stay, cost no call. Elector.mu guards it.
+type rulebook struct {
+	rules []control.Rule
+	seen  driver.Owner // of the rules' shard, in the newest view
+	read  driver.Owner // as the rules were read under
+	again bool         // they are to be read, although seen is read
+	wake  chan struct{}
+	// gave has the shards that were given up because of a drain, each with the sum of the
+	// members that could have taken it then: one that comes back is kept until there is
+	// another member, so that it does not go round.
+	gave map[ShardID]uint64
+}
+
+func newRulebook() *rulebook {
+	return &rulebook{wake: make(chan struct{}, 1), gave: map[ShardID]uint64{}}
+}
+
+func (b *rulebook) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// look takes in what a view says of the rules' shard, and of who could take over.
+func (b *rulebook) look(v *driver.View) {
+	for i := range v.Shards {
+		if v.Shards[i].Shard == control.Shard {
+			b.seen = v.Shards[i].Owner
+		}
+	}
+	// Who holds the lease may have written since: what was written is read when it is given
+	// back, or, after a crash, with the next full view.
+	b.again = b.again || v.Reset && b.seen.Session != ""
+	if b.again || b.seen != b.read || len(b.rules) > 0 && len(v.Members)+len(v.Gone) > 0 {
+		b.signal()
+	}
+}
+
+// obeyRules reads the operators' rules when they may have changed, and obeys them.
+func (e *Elector) obeyRules(ctx context.Context) {
+	for failed := false; ; {
+		select {
+		case <-e.rules.wake:
+		case <-ctx.Done():
+			return
+		}
+		if failed = !e.readRules(ctx, failed); failed {
+			t := time.NewTimer(e.dice.jittered(e.o.TTL))
+			select {
+			case <-t.C:
+				e.rules.signal()
+			case <-ctx.Done():
+			}
+			t.Stop()
+			continue
+		}
+		e.mu.Lock()
+		if e.phase == running {
+			e.obey(time.Now())
+		}
+		e.mu.Unlock()
+	}
+}
+
+// readRules reads the rules where they may have changed; false if that failed, which is
+// logged unless it failed before. Those read last count on meanwhile.
+func (e *Elector) readRules(ctx context.Context, failed bool) bool {
+	e.mu.Lock()
+	b := e.rules
+	seen, again := b.seen, b.again
+	b.again = false
+	e.mu.Unlock()
+	if !again && seen == b.read {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.o.CallTimeout)
+	defer cancel()
+	ctx, call := e.note.startCall(ctx, callList, 0, control.Shard, nil)
+	rules, err := control.Read(ctx, e.b)
+	call.done(err)
+	if err != nil && !failed {
+		e.note.badRules(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if rules == nil && err != nil {
+		b.again = true
+		return false
+	}
+	b.rules, b.read = rules, seen
+	return true
+}
+
+// obey gives up what the rules in force say, of the shards that are held and that nobody
+// assigns. e.mu is held.
+func (e *Elector) obey(now time.Time) {
+	b := e.rules
+	var drain *control.Rule
+	var once []*control.Rule
+	for i := range b.rules {
+		r := &b.rules[i]
+		if !r.Active(now) {
+			continue
+		}
+		switch r.Kind {
+		case control.Freeze:
+			return
+		case control.Drain:
+			if r.Node == e.o.Node {
+				drain = r
+			}
+		case control.Move, control.Resign:
+			once = append(once, r)
+		case control.Pin, control.Exclude: // for those who plan
+		}
+	}
+	for _, rule := range once {
+		r := e.yielding(ShardID(rule.Shards))
+		if r == nil || rule.Spent(r.lease.fence.Token) {
+			continue
+		}
+		if rule.Kind == control.Resign {
+			e.yield(r, "", ErrWithdrawn, rule)
+		} else if to := e.sessionOf(rule.Node); to != "" && rule.Node != e.o.Node {
+			e.yield(r, to, ErrHandOver, rule)
+		}
+	}
+	if drain == nil {
+		clear(b.gave)
+		return
+	}
+	others := e.successors(now)
+	for s := range e.runs {
+		if strings.HasPrefix(string(s), "_") || others == 0 || b.gave[s] == others {
+			continue
+		}
+		if r := e.yielding(s); r != nil {
+			b.gave[s] = others
+			e.yield(r, "", ErrWithdrawn, drain)
+		}
+	}
+}
+
+// yielding returns the run of a shard that a rule may end: wanted, served, and nobody's to
+// assign.
+func (e *Elector) yielding(s ShardID) *run {
+	r := e.runs[s]
+	if r == nil || r.again || r.state > runHeld || e.m.Preferred(s) {
+		return nil
+	}
+	if _, wanted := e.contended[s]; !wanted {
+		return nil
+	}
+	return r
+}
+
+// yield asks the handler of a run to stop, so that another member gets the shard: session
+// to, or, if that is empty, the first of the others that claims it. The shard is contended
+// for again once the lease is settled; what others may claim, after half a TTL, so that a
+// successor on a busy machine is not late.
+func (e *Elector) yield(r *run, to SessionID, cause error, rule *control.Rule) {
+	r.again = true
+	if to == "" && e.successors(time.Now()) != 0 {
+		r.wait = e.o.TTL / 2
+	}
+	e.askToStop(r, fmt.Errorf("%w: the operator's rule %q of %s: %s", cause, rule.Kind, rule.Author, rule.Reason))
+	e.note.obeyed(r.lease.fence, *rule)
+	e.queue = append(e.queue, fsm.Input{Kind: fsm.InUnwant, Shard: r.lease.fence.Shard, To: to})
+	e.drainQueue()
+}
+
+// sessionOf is the session of a member of a node, empty if none lives.
+func (e *Elector) sessionOf(node string) SessionID {
+	for _, m := range e.m.AppendMembers(nil) {
+		if m.Node == node {
+			return m.Session
+		}
+	}
+	return ""
+}
+
+// successors is a sum of the other members that are eligible and not to be emptied; 0 if
+// there is none.
+func (e *Elector) successors(now time.Time) uint64 {
+	drained := map[string]bool{}
+	for i := range e.rules.rules {
+		if r := &e.rules.rules[i]; r.Kind == control.Drain && r.Active(now) {
+			drained[r.Node] = true
+		}
+	}
+	sum := uint64(0)
+	for _, m := range e.m.AppendMembers(nil) {
+		if m.Session == e.m.Session() || m.Draining || drained[m.Node] || m.Ineligible() != "" {
+			continue
+		}
+		h := fnv.New64a()
+		h.Write([]byte(m.Session))
+		sum += h.Sum64()
+	}
+	return sum
+}
+
+func (n *notifier) obeyed(f Fence, r control.Rule) {
+	n.post(func() {
+		n.info("tenure: operator's rule obeyed", append(fenceAttrs(f), slog.String("rule", string(r.Kind)),
+			slog.String("author", r.Author), slog.String("reason", r.Reason))...)
+	})
+}
+
+func (n *notifier) badRules(err error) {
+	n.post(func() { n.warn("tenure: operators' rules cannot be read", slog.Any("error", err)) })
+}

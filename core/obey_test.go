@@ -1,0 +1,287 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// rule writes an operator's rule, or removes it, as the command tenure does.
+func (w *world) rule(build func(*control.Rule) (Op, error), r control.Rule) {
+	w.Helper()
+	op, err := build(&r)
+	w.must(err)
+	tool := w.newMember("tool")
+	asked, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = tool.Update(asked, func(st *MemberState) { st.Draining = true })
+	ctx, done := context.WithCancel(context.Background())
+	w.must(tool.Contend(func(ctx context.Context, l *Lease) error {
+		defer done()
+		_, err := l.Commit(ctx, op)
+		return err
+	}, control.Shard))
+	w.must(tool.Run(ctx))
+	w.must(tool.tap.Backend.Close())
+}
+
+// last is the newest lease.
+func (h *leases) last() *Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.all) == 0 {
+		return nil
+	}
+	return h.all[len(h.all)-1]
+}
+
+// cluster has members that contend for the same shards.
+type cluster struct {
+	w     *world
+	nodes []string
+	on    map[string]*member
+	h     map[string]*leases
+}
+
+func (w *world) cluster(shards []string, nodes ...string) *cluster {
+	c := &cluster{w: w, nodes: nodes, on: map[string]*member{}, h: map[string]*leases{}}
+	for _, n := range nodes {
+		c.h[n], c.on[n] = &leases{}, w.member(n)
+		w.must(c.on[n].Contend(c.h[n].hold, shards...))
+		w.eventually("member "+n, func() bool { return c.on[n].View().Session != "" })
+	}
+	return c
+}
+
+// owner is the node that serves the shard.
+func (c *cluster) owner(shard string) (node string, l *Lease) {
+	for _, n := range c.nodes {
+		h := c.h[n]
+		h.mu.Lock()
+		for _, x := range h.all {
+			if x.Shard() == shard && x.Err() == nil && (l == nil || x.Token() > l.Token()) {
+				node, l = n, x
+			}
+		}
+		h.mu.Unlock()
+	}
+	return node, l
+}
+
+func (c *cluster) isWith(shard, node string) {
+	c.w.Helper()
+	c.w.eventually(shard+" with "+node, func() bool { n, _ := c.owner(shard); return n == node })
+}
+
+// unmoved checks that no lease is granted while rules are written, and for a while after.
+func (c *cluster) unmoved(rules ...control.Rule) {
+	c.w.Helper()
+	count := func() (n int) {
+		for _, h := range c.h {
+			n += h.count()
+		}
+		return n
+	}
+	synctest.Wait()
+	before := count()
+	for _, r := range rules {
+		c.w.rule(control.Put, r)
+	}
+	time.Sleep(10 * ttl)
+	if n := count(); n != before {
+		c.w.Errorf("%+v: %d leases were granted although nothing was to move", rules, n-before)
+	}
+}
+
+// TestMoveAndResign: a plain Elector gives up the lease that the rule names, to the node
+// that it names or to another, and no later lease.
+func TestMoveAndResign(t *testing.T) {
+	bubble(t, func(w *world) {
+		c := w.cluster([]string{"s", "t"}, "a", "b", "c")
+		for range 3 {
+			for _, to := range c.nodes {
+				from, l := c.owner("s")
+				if to == from {
+					continue
+				}
+				w.rule(control.Put, control.Rule{Kind: control.Move, Shards: "s", Node: to, Token: l.Token(), Author: "me", Reason: "why"})
+				c.isWith("s", to)
+				if err := l.Err(); !errors.Is(err, ErrReleased) {
+					w.Errorf("the lease that was moved ended with %v", err)
+				}
+			}
+			from, l := c.owner("s")
+			w.rule(control.Put, control.Rule{Kind: control.Resign, Shards: "s", Token: l.Token()})
+			w.eventually("a successor", func() bool { n, _ := c.owner("s"); return n != "" })
+			if to, _ := c.owner("s"); to == from {
+				w.Errorf("%s has the shard that it was to resign", to)
+			}
+		}
+		c.unmoved()
+		_, l := c.owner("t")
+		for _, spent := range []control.Rule{
+			{Kind: control.Move, Shards: "t", Node: "a", Token: l.Token() - 1},
+			{Kind: control.Resign, Shards: "t", Token: l.Token() + 1},
+			{Kind: control.Resign, Shards: "t", Token: l.Token(), Expires: time.Now().Add(-time.Second)},
+			{Kind: control.Move, Shards: "t", Node: "nobody", Token: l.Token()},
+			{Kind: control.Drain, Node: "nobody"},
+		} {
+			c.unmoved(spent)
+		}
+	})
+}
+
+// TestSlowSuccessor: a shard that a rule has its owner give up goes to another member, also
+// if that is late to claim it.
+func TestSlowSuccessor(t *testing.T) {
+	for _, kind := range []control.Kind{control.Resign, control.Drain} {
+		t.Run(string(kind), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				c := w.cluster([]string{"s"}, "a", "b")
+				w.member("c") // contends for nothing
+				c.isWith("s", "a")
+				_, l := c.owner("s")
+				r := control.Rule{Kind: kind, Shards: "s", Token: l.Token()}
+				if kind == control.Drain {
+					r = control.Rule{Kind: kind, Node: "a"}
+				}
+				c.on["b"].link.Set(kvfault.Write, kvfault.Fail)
+				w.rule(control.Put, r)
+				w.eventually("the end of the lease", func() bool { return l.Err() != nil })
+				time.Sleep(ttl / 4)
+				c.on["b"].link.Heal()
+				c.isWith("s", "b")
+				c.unmoved()
+			})
+		})
+	}
+}
+
+// TestMoveWaits: a move to a node without a member is done when there is one.
+func TestMoveWaits(t *testing.T) {
+	bubble(t, func(w *world) {
+		c := w.cluster([]string{"s"}, "a", "b")
+		_, l := c.owner("s")
+		c.unmoved(control.Rule{Kind: control.Move, Shards: "s", Node: "c", Token: l.Token()})
+		late := w.member("c")
+		c.nodes, c.on["c"], c.h["c"] = append(c.nodes, "c"), late, &leases{}
+		w.must(late.Contend(c.h["c"].hold, "s"))
+		c.isWith("s", "c")
+	})
+}
+
+// TestDrainedElector: a drained node gives up all that it holds, keeps what nobody else
+// takes, and serves again what it gets when it is the last.
+func TestDrainedElector(t *testing.T) {
+	bubble(t, func(w *world) {
+		c := w.cluster(shardNames(10), "a", "b")
+		var own leases
+		w.must(c.on["a"].Contend(own.hold, "only-a"))
+		own.await(w, 1)
+		drain := control.Rule{Kind: control.Drain, Node: "a"}
+		w.rule(control.Put, drain)
+		for _, s := range shardNames(10) {
+			c.isWith(s, "b")
+		}
+		w.eventually("what nobody else takes", func() bool { l := own.last(); return l.Err() == nil && own.count() == 2 })
+		time.Sleep(10 * ttl)
+		if n := own.count(); n != 2 {
+			w.Errorf("a shard that nobody else takes was given up %d times", n-1)
+		}
+		c.unmoved()
+		c.on["b"].link.Cut()
+		for _, s := range shardNames(10) {
+			c.isWith(s, "a")
+		}
+		c.on["b"].link.Heal()
+		for _, s := range shardNames(10) {
+			c.isWith(s, "b")
+		}
+		c.unmoved(control.Rule{Kind: control.Freeze})
+		w.rule(control.Remove, drain)
+		c.unmoved(control.Rule{Kind: control.Drain, Node: "b"})
+	})
+}
+
+// TestRulesYieldToCallers: a Withdraw, and the end of Run, while a rule has a handler stop.
+func TestRulesYieldToCallers(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		slow := func(ctx context.Context, _ *Lease) error { <-ctx.Done(); time.Sleep(ttl); return nil }
+		w.must(m.Contend(slow, "s", "u"))
+		w.eventually("leases", func() bool { return len(m.View().Leases) == 2 })
+		for _, l := range m.View().Leases {
+			w.rule(control.Put, control.Rule{Kind: control.Resign, Shards: string(l.Fence.Shard), Token: l.Fence.Token})
+		}
+		w.eventually("asked to stop", func() bool {
+			v := m.View()
+			return v.Leases[0].State == LeaseDraining && v.Leases[1].State == LeaseDraining
+		})
+		if err := m.Contend(slow, "s"); !errors.Is(err, ErrContended) {
+			w.Errorf("contended for twice: %v", err)
+		}
+		w.must(m.Withdraw(w.Context(), "s"))
+		time.Sleep(5 * ttl)
+		v := m.View()
+		if grants := m.said("grant s"); len(grants) != 1 || len(v.Leases) != 1 || v.Leases[0].Fence.Shard != "u" || v.Contended != 1 {
+			w.Errorf("got the leases %+v, and %d contended, want u alone; granted: %q", v.Leases, v.Contended, grants)
+		}
+	})
+}
+
+// TestRulesCostNothing: rules are read once for each change, whatever the number of shards.
+func TestRulesCostNothing(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.newMember("a")
+		reads := 0
+		m.o.Hooks.OnCall = func(c Call) {
+			if c.Kind == callList {
+				reads++
+			}
+		}
+		m.note.h = m.o.Hooks
+		m.run()
+		var h leases
+		w.must(m.Contend(h.hold, shardNames(100)...))
+		h.await(w, 100)
+		time.Sleep(100 * ttl)
+		synctest.Wait()
+		if reads != 0 {
+			w.Errorf("%d reads in a namespace without rules", reads)
+		}
+		for n := range 3 {
+			w.rule(control.Put, control.Rule{Kind: control.Drain, Node: "nobody"})
+			time.Sleep(100 * ttl)
+			synctest.Wait()
+			// A change is a claim and a release, and a read may see both.
+			if reads < n+1 || reads > 2*(n+1) {
+				w.Errorf("%d reads after %d changes", reads, n+1)
+			}
+		}
+		// A tool that died with its lease may have written later than its record tells.
+		b := w.newMember("tool")
+		s, err := b.tap.Join(w.Context(), driver.Member{Session: "dead", Node: "tool", TTL: ttl})
+		w.must(err)
+		before := m.View()
+		o, _ := before.Owner(control.Shard)
+		got, err := s.Acquire(w.Context(), []driver.Claim{{Shard: control.Shard, Seen: driver.Owner{Token: o.Token}}})
+		if err != nil || got[0].Err != nil {
+			w.Fatal(err, got)
+		}
+		time.Sleep(5 * ttl)
+		op, err := control.Put(&control.Rule{Kind: control.Resign, Shards: "shard-00000", Token: m.View().Leases[0].Fence.Token})
+		w.must(err)
+		res, err := s.Commit(w.Context(), []driver.Write{{Fence: got[0].Fence, Number: got[0].Head.Number + 1, Nonce: newNonce(), Ops: []Op{op}}})
+		if err != nil || res[0].Err != nil {
+			w.Fatal(err, res)
+		}
+		w.eventually("the rule of a tool that died", func() bool { return h.count() == 101 })
+		w.must(b.tap.Backend.Close())
+	})
+}

@@ -1,0 +1,276 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// onLeases has one member own n shards, whose store gains from calls commits at once.
+func onLeases(t *testing.T, n, calls int, f func(w *world, m *member, ls []*Lease)) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		m.info.Limits.CommitCalls = calls
+		var h leases
+		ls := make([]*Lease, n)
+		for i := range ls {
+			w.must(m.Contend(h.hold, fmt.Sprintf("s%03d", i)))
+			ls[i] = h.await(w, i+1)
+		}
+		f(w, m, ls)
+	})
+}
+
+// callsOf has every commit take a millisecond and returns the sizes of the calls so far.
+func callsOf(m *member) func() []int {
+	var mu sync.Mutex
+	var sizes []int
+	m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+		mu.Lock()
+		sizes = append(sizes, len(ws))
+		mu.Unlock()
+		time.Sleep(time.Millisecond)
+		return next.Commit(ctx, ws)
+	})
+	return func() []int {
+		mu.Lock()
+		defer mu.Unlock()
+		return sizes
+	}
+}
+
+// each has every lease append n entries, one after the other.
+func each(w *world, ls []*Lease, n int) {
+	var all sync.WaitGroup
+	for _, l := range ls {
+		all.Go(func() {
+			for i := range n {
+				if seq, err := l.Append(w.Context(), []byte{byte(i)}); err != nil || seq != Seq(i+1) {
+					w.Errorf("shard %s: entry %d of %d: %v", l.Shard(), seq, i+1, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// The writes of all leases travel together, as many calls at once as the store gains
+// from, and each shard's stay in order.
+func TestWritesOfLeasesTravelTogether(t *testing.T) {
+	onLeases(t, 64, 2, func(w *world, m *member, ls []*Lease) {
+		calls := callsOf(m)
+		const n = 20
+		each(w, ls, n)
+		if got := len(calls()); got > 4*n {
+			w.Errorf("%d calls for %d writes of %d shards", got, n, len(ls))
+		}
+		for _, l := range ls {
+			entries := m.entries(l.Shard())
+			if len(entries) != n {
+				w.Errorf("shard %s has %d entries, want %d", l.Shard(), len(entries), n)
+			}
+		}
+	})
+}
+
+// A call has at most BatchItems writes, and of WriteBytes no more than one write above.
+func TestCallsAreWithinTheLimits(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		items, bytes int
+		most         int
+	}{{"items", 8, 0, 8}, {"bytes", 1000, 40, 4}} {
+		t.Run(c.name, func(t *testing.T) {
+			onLeases(t, 32, 1, func(w *world, m *member, ls []*Lease) {
+				m.info.Limits.BatchItems = c.items
+				if c.bytes > 0 {
+					m.info.Limits.WriteBytes = c.bytes
+				}
+				calls := callsOf(m)
+				var all sync.WaitGroup
+				for _, l := range ls {
+					all.Go(func() {
+						_, err := l.Append(w.Context(), make([]byte, 10))
+						w.must(err)
+					})
+				}
+				all.Wait()
+				for _, n := range calls() {
+					if n > c.most {
+						w.Errorf("a call of %d writes, want at most %d", n, c.most)
+					}
+				}
+			})
+		})
+	}
+}
+
+// together has three leases append at once, into one call that answer decides, and
+// returns the errors.
+func together(w *world, m *member, ls []*Lease, answer commitFunc) []error {
+	gate := make(chan struct{})
+	m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+		<-gate
+		return next.Commit(ctx, ws)
+	})
+	var all sync.WaitGroup
+	all.Go(func() { _, err := ls[0].Append(w.Context(), nil); w.must(err) })
+	synctest.Wait() // that call holds the only place
+	errs := make([]error, len(ls))
+	for i, l := range ls {
+		all.Go(func() { _, errs[i] = l.Append(w.Context(), []byte("x")) })
+		synctest.Wait()
+	}
+	first := true
+	m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+		m.tap.mu.Lock()
+		mine := first
+		first = false
+		m.tap.mu.Unlock()
+		if mine {
+			if len(ws) != len(ls) {
+				w.Errorf("a call of %d writes, want %d", len(ws), len(ls))
+			}
+			return answer(next, ctx, ws)
+		}
+		return next.Commit(ctx, ws)
+	})
+	close(gate)
+	all.Wait()
+	return errs
+}
+
+// A4: one shard's refusal touches no other of its call.
+func TestRefusalTouchesNoNeighbour(t *testing.T) {
+	onLeases(t, 3, 1, func(w *world, m *member, ls []*Lease) {
+		other := w.member("b")
+		var h leases
+		w.must(other.Contend(h.hold, ls[1].Shard()))
+		w.eventually("b joined", func() bool { return other.View().Session != "" })
+		errs := together(w, m, ls, func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+			_, err := next.Transfer(ctx, []driver.Transfer{{Fence: ls[1].Fence(), To: other.View().Session}})
+			w.must(err)
+			return next.Commit(ctx, ws)
+		})
+		if errs[0] != nil || errs[2] != nil || !errors.Is(errs[1], ErrFenced) {
+			w.Errorf("the outcomes are %v, want ErrFenced for the second alone", errs)
+		}
+		for _, i := range []int{0, 2} {
+			if _, err := ls[i].Append(w.Context(), nil); err != nil {
+				w.Errorf("the lease of shard %s after a neighbour was fenced: %v", ls[i].Shard(), err)
+			}
+		}
+	})
+}
+
+// E1: a call with an unknown outcome was applied, or was not: each of its writes is
+// found out, and is applied once.
+func TestUnknownCallIsSettledPerWrite(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {
+			onLeases(t, 3, 1, func(w *world, m *member, ls []*Lease) {
+				errs := together(w, m, ls, func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+					if applied {
+						_, err := next.Commit(ctx, ws)
+						w.must(err)
+					}
+					return nil, errReset
+				})
+				for i, err := range errs {
+					want := 1
+					if i == 0 {
+						want = 2 // with the one before
+					}
+					if n := len(m.entries(ls[i].Shard())); err != nil || n != want {
+						w.Errorf("shard %s: %v, and %d entries, want %d", ls[i].Shard(), err, n, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A write that the store leaves out of a call, as its record is locked, is sent alone,
+// and holds up neither its neighbours nor their next writes.
+func TestLockedShardDelaysNoOther(t *testing.T) {
+	onLeases(t, 16, 1, func(w *world, m *member, ls []*Lease) {
+		const lock = 2 * time.Second
+		free := time.Now().Add(lock)
+		locked := ls[0].Fence().Shard
+		gate := make(chan struct{}) // so that the locked shard's write has company
+		m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+			<-gate
+			var rest []driver.Write
+			left := -1
+			for i, x := range ws {
+				if x.Fence.Shard == locked && time.Now().Before(free) {
+					left = i
+					continue
+				}
+				rest = append(rest, x)
+			}
+			switch {
+			case left < 0:
+			case len(ws) == 1:
+				select {
+				case <-time.After(time.Until(free)):
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+				return next.Commit(ctx, ws)
+			}
+			results, err := next.Commit(ctx, rest)
+			if left >= 0 && err == nil {
+				results = append(results[:left:left], append([]driver.CommitResult{{Err: ErrRetry}}, results[left:]...)...)
+			}
+			return results, err
+		})
+		began := time.Now()
+		var all sync.WaitGroup
+		all.Go(func() { each(w, ls[1:2], 20) })
+		synctest.Wait()
+		all.Go(func() {
+			_, err := ls[0].Append(w.Context(), nil)
+			w.must(err)
+			if took := time.Since(began); took < lock {
+				w.Errorf("the locked shard was written after %v", took)
+			}
+		})
+		synctest.Wait()
+		close(gate)
+		each(w, ls[2:], 20)
+		if took := time.Since(began); took > 200*time.Millisecond {
+			w.Errorf("the others took %v", took)
+		}
+		all.Wait()
+	})
+}
+
+// A call that takes long does not keep the next one waiting, whatever CommitCalls is.
+func TestSilentCallDelaysNoOther(t *testing.T) {
+	onLeases(t, 2, 1, func(w *world, m *member, ls []*Lease) {
+		gate := make(chan struct{})
+		m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+			if ws[0].Fence.Shard == ls[0].Fence().Shard {
+				<-gate
+			}
+			return next.Commit(ctx, ws)
+		})
+		var all sync.WaitGroup
+		all.Go(func() { _, err := ls[0].Append(w.Context(), nil); w.must(err) })
+		synctest.Wait()
+		began := time.Now()
+		_, err := ls[1].Append(w.Context(), nil)
+		if took := time.Since(began); err != nil || took > 50*time.Millisecond {
+			w.Errorf("the other shard's commit: %v after %v", err, took)
+		}
+		close(gate)
+		all.Wait()
+	})
+}

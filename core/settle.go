@@ -1,0 +1,218 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/core/fsm"
+)
+
+// outcome is what became of one write.
+type outcome struct {
+	head     driver.Head
+	versions []driver.Version
+	err      error
+	last     bool // nothing can be sent after it: fenced, or the next number is not known
+}
+
+// settle sends one write, whose first attempt was answered with res and err, until it is
+// known what became of it. The number and the nonce stay the same from the first attempt
+// whose outcome is unknown, so that it is applied at most once (F1), and found again
+// (S15). It ends at the latest two call time-outs after the lease: of the attempt that
+// was under way, and of those that find out what became of it.
+func (l *Lease) settle(
+	base driver.Head, w driver.Write, res driver.CommitResult, err error, from []context.Context,
+) outcome {
+	r := retrier{l: l, from: from}
+	unknown := false
+	for ; ; res, err = r.commit(w) {
+		var conflict *driver.ConflictError
+		switch {
+		case err == nil:
+			return outcome{head: res.Head, versions: res.Versions}
+		case errors.Is(err, driver.ErrFenced):
+			if unknown {
+				return l.afterFenced(&r, w, base, err)
+			}
+			return l.fencedOut(err)
+		case errors.As(err, &conflict):
+			h := conflict.Head
+			switch {
+			case isMine(h, w):
+				return outcome{head: h}
+			case unknown && h.Number >= w.Number:
+				return l.lookUp(&r, w, base, h, err)
+			case conflict.Op != driver.NumberConflict:
+				return outcome{err: err}
+			case h.Number < base.Number:
+				return outcome{err: fmt.Errorf("tenure: shard %q: head went back from commit %d to %d: %w", l.fence.Shard, base.Number, h.Number, ErrStoreChanged), last: true}
+			case unknown:
+				return outcome{err: l.unknown(err), last: true}
+			}
+			base = h // certainly not applied; somebody else wrote under this fence
+			w.Number, w.Nonce = h.Number+1, newNonce()
+		case errors.Is(err, driver.ErrDamaged) && unknown: // nothing tells before it is mended
+			return outcome{err: l.unknown(err), last: true}
+		case errors.Is(err, driver.ErrRetry):
+		case driver.NotApplied(err) && !unknown:
+			return outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, err), last: errors.Is(err, ErrStoreChanged)}
+		default:
+			unknown = true
+		}
+		if unknown {
+			if !r.wait(true) {
+				return outcome{err: l.unknown(err), last: true}
+			}
+		} else if !r.wait(false) {
+			return outcome{err: notSent(l.fence.Shard, errors.Join(l.Err(), err))}
+		}
+	}
+}
+
+// fencedOut: the store refused the write for its fence.
+func (l *Lease) fencedOut(err error) outcome {
+	var current driver.Owner
+	var f *driver.FencedError
+	if errors.As(err, &f) {
+		current = f.Current
+	}
+	l.e.note.refused(l.fence, current)
+	l.e.feed(fsm.Input{Kind: fsm.InFenced, Shard: l.fence.Shard, Token: l.fence.Token, Owner: current})
+	return outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, err), last: true}
+}
+
+// afterFenced: the fence is dead, but an earlier attempt may have come before.
+func (l *Lease) afterFenced(r *retrier, w driver.Write, base driver.Head, fenced error) outcome {
+	refused := l.fencedOut(fenced)
+	page, err := r.readLog(0, 0)
+	if err != nil {
+		return outcome{err: l.unknown(err), last: true}
+	}
+	if page.Head.Number < w.Number {
+		return refused // and it cannot come any more
+	}
+	out := l.lookUp(r, w, base, page.Head, fenced)
+	out.last = true
+	return out
+}
+
+// lookUp decides by head, which is at or past the write, and by the log, whether
+// the write was applied. Without an entry of its own, a write that others
+// followed cannot be found.
+func (l *Lease) lookUp(r *retrier, w driver.Write, base, head driver.Head, refusal error) outcome {
+	if isMine(head, w) {
+		return outcome{head: head}
+	}
+	refused := outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, refusal)}
+	if head.Number == w.Number {
+		return refused // the number is another write's
+	}
+	appends := 0
+	for i := range w.Ops {
+		if w.Ops[i].Kind == driver.OpAppend {
+			appends++
+		}
+	}
+	if appends == 0 {
+		return outcome{err: l.unknown(refusal)}
+	}
+	page, err := r.readLog(base.Seq, 1)
+	switch {
+	case err != nil:
+		return outcome{err: l.unknown(err)}
+	case len(page.Entries) == 0 || page.Entries[0].Number != w.Number || page.Entries[0].Token != w.Fence.Token:
+		return refused
+	}
+	head = driver.Head{Number: w.Number, Seq: base.Seq + Seq(appends), Oldest: base.Oldest, Nonce: w.Nonce, Token: w.Fence.Token}
+	return outcome{head: head}
+}
+
+func (l *Lease) unknown(why error) error {
+	return fmt.Errorf("tenure: shard %q: commit: %w: %v", l.fence.Shard, ErrUnknown, why)
+}
+
+func isMine(h driver.Head, w driver.Write) bool {
+	return h.Number == w.Number && h.Nonce == w.Nonce && h.Token == w.Fence.Token
+}
+
+func newNonce() driver.Nonce {
+	for {
+		if n := rand.Uint64(); n != 0 {
+			return driver.Nonce(n)
+		}
+	}
+}
+
+// retrier makes the attempts of one write.
+type retrier struct {
+	l     *Lease
+	from  []context.Context // of the commits in the write, for hooks
+	n     int
+	endBy fsm.Instant // a call time-out after the lease was first seen ended; 0: it was not
+}
+
+// commit makes one attempt, alone.
+func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
+	e := r.l.e
+	limit := min(r.left(), e.commits.patience(e.o.TTL)<<min(r.n/4, 10))
+	results, err := e.commitCall(limit, r.l.sess, []driver.Write{w}, r.from)
+	if err != nil {
+		return driver.CommitResult{}, err
+	}
+	return results[0], results[0].Err
+}
+
+// left bounds the next call: a call time-out, and not past endBy.
+func (r *retrier) left() time.Duration {
+	d := r.l.e.o.CallTimeout
+	if r.endBy != 0 {
+		d = min(d, r.endBy.Sub(r.l.e.clk.now()))
+	}
+	return d
+}
+
+func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
+	for {
+		ctx, cancel := context.WithTimeout(r.l.e.callCtx, r.left())
+		ctx, call := r.l.e.note.startCall(ctx, callReadHead, 0, r.l.fence.Shard, nil)
+		page, err := r.l.e.b.ReadLog(ctx, r.l.fence.Shard, after, max)
+		cancel()
+		call.done(err)
+		r.l.e.storeChanged(err)
+		r.l.e.damaged(err)
+		if err == nil || errors.Is(err, driver.ErrTrimmed) || errors.Is(err, driver.ErrDamaged) || !r.wait(true) {
+			return page, err
+		}
+	}
+}
+
+// wait backs off before the next attempt, and reports whether there may be one:
+// always while the lease is valid; after that only to find out what became of a
+// write that was sent, for one more call time-out.
+func (r *retrier) wait(sent bool) bool {
+	e := r.l.e
+	d := min(5*time.Millisecond<<min(r.n, 16), max(e.o.TTL/12, 5*time.Millisecond))
+	r.n++
+	t := time.NewTimer(e.dice.jittered(d))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-e.callCtx.Done():
+		return false
+	}
+	if r.l.Err() == nil {
+		return true
+	}
+	if !sent {
+		return false
+	}
+	now := e.clk.now()
+	if r.endBy == 0 {
+		r.endBy = now.Add(e.o.CallTimeout)
+	}
+	return now < r.endBy
+}
