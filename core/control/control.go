@@ -1,0 +1,207 @@
+// Package control has operators' rules: small records that say which nodes are to own
+// nothing, where a shard is to be, and that nothing is to be moved. The command tenure
+// writes them. Package sharding obeys them in its plans; a core.Elector obeys drains, moves
+// and resignations for the shards that no plan assigns.
+//
+// A rule is an item of the reserved shard Shard, written under a lease of that shard like
+// any other commit: it is there or it is not, it survives restarts, and the members see in
+// their views that the shard's record changed. The command takes a lease for each change.
+//
+// Rules are advice to those who plan. They never grant or fence anything. A rule that has
+// an end ends by the wall clock of the member that obeys it. A move or resignation names the
+// token of one lease: it is spent as soon as the shard has another token, for ever.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Shard is the reserved shard whose items are the rules.
+const Shard = "_control"
+
+// prefix begins the keys of rules.
+const prefix = "rule/"
+
+// Kind says what a rule does.
+type Kind string
+
+// The kinds of rules.
+const (
+	Drain   Kind = "drain"   // Node is to own nothing
+	Pin     Kind = "pin"     // Node is to own Shards, while it lives
+	Exclude Kind = "exclude" // Node is not to own Shards
+	Freeze  Kind = "freeze"  // nothing is moved but what has no living owner, or an owner that leaves
+	Move    Kind = "move"    // the shard Shards goes to Node, once
+	Resign  Kind = "resign"  // the owner of the shard Shards gives it to another member, once
+)
+
+// MaxText bounds Author and Reason, in bytes.
+const MaxText = 500
+
+// Rule is one rule. Which fields count depends on its Kind.
+type Rule struct {
+	Kind   Kind   `json:"kind"`
+	Node   string `json:"node,omitempty"`   // a node label
+	Shards string `json:"shards,omitempty"` // a shard's name, or a prefix that ends in "*"
+
+	// Token of the lease that a Move or Resign acts on, and no other.
+	Token driver.Token `json:"token,omitempty"`
+
+	Author  string    `json:"author"`
+	Reason  string    `json:"reason"`
+	At      time.Time `json:"at"`               // when it was written, by the author's clock
+	Expires time.Time `json:"expires,omitzero"` // when it ends; zero: never
+}
+
+// Validate checks a rule. The error matches core.ErrInvalid and says what to change.
+func (r *Rule) Validate() error {
+	node, shards, once := false, false, false
+	switch r.Kind {
+	case Drain:
+		node = true
+	case Pin, Exclude:
+		node, shards = true, true
+	case Freeze:
+	case Move:
+		node, shards, once = true, true, true
+	case Resign:
+		shards, once = true, true
+	default:
+		return invalid("the kind %.40q is not known: use drain, pin, exclude, freeze, move or resign", r.Kind)
+	}
+	switch {
+	case node:
+		if err := driver.CheckNode(r.Node); err != nil {
+			return err
+		}
+	case r.Node != "":
+		return invalid("a rule %q has no node: leave it out", r.Kind)
+	}
+	switch {
+	case shards:
+		if err := checkShards(r.Shards, once); err != nil {
+			return err
+		}
+	case r.Shards != "":
+		return invalid("a rule %q has no shards: leave them out", r.Kind)
+	}
+	switch {
+	case once && r.Token <= 0:
+		return invalid("a rule %q needs the token of the lease that it acts on, not %d", r.Kind, r.Token)
+	case !once && r.Token != 0:
+		return invalid("a rule %q has no token: leave it out", r.Kind)
+	}
+	for _, text := range []string{r.Author, r.Reason} {
+		if len(text) > MaxText || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			return invalid("author and reason have at most %d bytes, without control characters: shorten %.40q",
+				MaxText, text)
+		}
+	}
+	return nil
+}
+
+// checkShards checks a shard's name, or, unless there may be one only, a prefix that ends
+// in "*".
+func checkShards(s string, one bool) error {
+	name, isPrefix := strings.CutSuffix(s, "*")
+	if isPrefix && one {
+		return invalid("%.40q is a prefix: name one shard, as the rule acts on one lease", s)
+	}
+	if isPrefix && name == "" {
+		return nil
+	}
+	if strings.HasPrefix(name, "_") {
+		return invalid(`the shards %.40q are Tenure's own, as the name begins with "_": choose others`, s)
+	}
+	return driver.CheckShard(driver.ShardID(name))
+}
+
+// Key is the key of the rule's item. Two rules with one key replace each other: a shard
+// or prefix has one pin, a node one drain, and a shard one move or resignation.
+func (r *Rule) Key() string {
+	shards := "shard/" + r.Shards
+	switch p, isPrefix := strings.CutSuffix(r.Shards, "*"); {
+	case isPrefix && p == "":
+		shards = "all"
+	case isPrefix:
+		shards = "prefix/" + p
+	}
+	switch r.Kind {
+	case Drain:
+		return prefix + string(r.Kind) + "/" + r.Node
+	case Pin:
+		return prefix + string(r.Kind) + "/" + shards
+	case Exclude:
+		return prefix + string(r.Kind) + "/" + r.Node + "/" + shards
+	case Move, Resign:
+		return prefix + "once/" + shards
+	case Freeze:
+	}
+	return prefix + string(r.Kind)
+}
+
+// Active reports whether the rule has not ended.
+func (r *Rule) Active(now time.Time) bool { return r.Expires.IsZero() || now.Before(r.Expires) }
+
+// Spent reports whether the rule has done its work, or cannot do it any more: it acts on one
+// lease, and token, that of the shard's record, is another one's.
+func (r *Rule) Spent(token driver.Token) bool { return r.Token != 0 && r.Token != token }
+
+// Put is the operation that writes the rule, in a commit under a lease of Shard.
+func Put(r *Rule) (driver.Op, error) {
+	if err := r.Validate(); err != nil {
+		return driver.Op{}, err
+	}
+	text, err := json.Marshal(r)
+	return driver.Op{Kind: driver.OpPut, Key: r.Key(), Value: text}, err
+}
+
+// Remove is the operation that removes the rule with the key of r.
+func Remove(r *Rule) (driver.Op, error) {
+	if err := r.Validate(); err != nil {
+		return driver.Op{}, err
+	}
+	return driver.Op{Kind: driver.OpDelete, Key: r.Key()}, nil
+}
+
+// Read returns the rules, those included that have ended, by key. A record that is no
+// rule, such as one of a newer version, is left out, and the error says so beside the
+// rules that could be read; without any, the rules are nil.
+func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
+	items, err := b.List(ctx, Shard, prefix)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: read the operators' rules: %w", err)
+	}
+	rules := make([]Rule, 0, len(items))
+	var errs []error
+	for _, i := range items {
+		var r Rule
+		err := json.Unmarshal(i.Value, &r)
+		if err == nil {
+			err = r.Validate()
+		}
+		if err == nil && r.Key() != i.Key {
+			err = invalid("its key would be %q", r.Key())
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("tenure: the operators' rule %q is not understood: %w", i.Key, err))
+			continue
+		}
+		rules = append(rules, r)
+	}
+	return slices.Clip(rules), errors.Join(errs...)
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("tenure: %w rule: %s", driver.ErrInvalid, fmt.Sprintf(format, args...))
+}
