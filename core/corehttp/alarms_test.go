@@ -29,7 +29,7 @@ const ttl = time.Second
 // is for.
 var alarms = map[string]func(*plant){
 	"unowned":         (*plant).unowned,
-	"trusted":         (*plant).trusted,
+	"untrusted":       (*plant).trusted,
 	"stuck":           (*plant).stuck,
 	"halted":          (*plant).halted,
 	"refused":         (*plant).refused,
@@ -43,9 +43,10 @@ func TestAlarms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "## Alarms")
+	_, section, _ := strings.Cut(string(page), "\n## Alarms")
+	section, _, _ = strings.Cut(section, "\n## ")
 	var named []string
-	for _, row := range regexp.MustCompile(`(?m)^\| \*\*(.+?)\*\* \|`).FindAllStringSubmatch(section, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| \[(.+?)\]\(#`).FindAllStringSubmatch(section, -1) {
 		named = append(named, row[1])
 	}
 	if len(named) != len(alarms) {

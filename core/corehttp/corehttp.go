@@ -4,11 +4,14 @@
 //	mux.Handle("/tenure/", http.StripPrefix("/tenure", corehttp.Handler(elector, nil)))
 //
 //	GET /healthz         200, or 503 while a handler is stuck: a restart would end it
-//	GET /readyz          200 while this member takes part: it has news from the store,
-//	                     is trusted if it contends, and is not halted; else 503
+//	GET /readyz          200 while this member takes part: it has joined if it contends,
+//	                     or has news from the store; 503 from the start of a drain or
+//	                     stop, and while halted. See Options.NeedsStore
 //	GET /leader?shard=s  200 on the one member that serves shard s; elsewhere 503, with
 //	                     who does; 404 for a shard that nobody contends for
 //	GET /view            members, shards, own leases and last moves, with their reasons
+//	GET /                the board: a page that shows all this, and follows it
+//	GET /events          what the page follows: server-sent events
 //
 // Everything is answered from Elector.View, without I/O, as JSON. It is a picture: a
 // process that was stopped may answer 200 once more after it was superseded. A load
@@ -17,24 +20,34 @@
 // An answer has at most 2 MiB, whatever the namespace holds: lists end early then, and
 // say so.
 //
+// The board is for people: members with their heartbeats, every shard in its owner's
+// colour, moves with their reasons, refused writes and lag. It loads nothing from another
+// host, and its Content-Security-Policy forbids that. It needs its address to end in a
+// slash, as in the example. A stream of /events says what has changed at most five times
+// a second. It ends with its server, with a client that takes nothing for 10 s, and after
+// 15 min, when the page opens another one; of more than Options.MaxStreams at a time the
+// last are refused. It shows the first 20,000 shards.
+//
 // The handler takes GET and HEAD only and changes nothing. It tells names, metadata
 // and addresses of members: serve it on loopback, or where only operators reach it.
 package corehttp
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"sort"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Source is what a Handler shows: a *core.Elector.
+// Source is what a Handler shows: a *core.Elector. One that has the methods
+// TrustRemaining and Heartbeats of an Elector shows these, too.
 type Source interface {
 	// View is the newest snapshot, as Elector.View.
 	View() *core.View
@@ -45,16 +58,37 @@ type Options struct {
 	// MaxShards bounds the shards, and the leases, in one answer of /view. Default, and
 	// most, 1000. The rest of the shards is asked for with ?after=NAME.
 	MaxShards int
+	// NeedsStore makes /readyz 503 also while the session is not trusted, that is in
+	// every outage of the store. Without it such a member stays ready, since no other one
+	// could do better, and the answer has the reason.
+	NeedsStore bool
+	// Journal has what a View does not: refused writes, and what happened to members.
+	// Nil: they are not shown.
+	Journal *Journal
+	// Lag is how far a follower is behind, such as follower.Tailer.Lag: entries known and
+	// not applied, and since when the oldest of them is known. It must not wait. Nil: not
+	// shown.
+	Lag func() (entries int64, oldest time.Duration)
+	// Places has the board draw these shards on a map as well. It is not modified. Nil:
+	// there is no map.
+	Places map[string]Place
+	// MaxStreams bounds the boards that follow at a time. Default, and most, 16.
+	MaxStreams int
 }
 
 // View is the answer of /view.
 type View struct {
-	Node      string   `json:"node"`
-	Session   string   `json:"session,omitempty"`
-	Trusted   bool     `json:"trusted"`
-	Halted    string   `json:"halted,omitempty"` // why nothing is granted any more
-	Contended int      `json:"contended"`        // shards that this member contends for
-	Members   []Member `json:"members"`
+	Node      string `json:"node"`
+	Session   string `json:"session,omitempty"`
+	Trusted   bool   `json:"trusted"`
+	Halted    string `json:"halted,omitempty"` // why nothing is granted any more
+	Leaving   bool   `json:"leaving"`          // a planned stop has begun
+	Contended int    `json:"contended"`        // shards that this member contends for
+	// Ineligible is why this member is not eligible; left out if it is.
+	Ineligible string `json:"ineligible,omitempty"`
+	// TrustRemaining is how long the own leases last if no heartbeat succeeds any more.
+	TrustRemaining string   `json:"trust_remaining,omitempty"`
+	Members        []Member `json:"members"`
 	// MoreMembers: there are members beside these, whose names and metadata are long.
 	MoreMembers bool `json:"more_members,omitempty"`
 	// Shards are the first, or those after ?after=NAME; ?shard=NAME shows one only.
@@ -71,6 +105,17 @@ type View struct {
 	// counts all that were found since the start. See core.View.
 	Damaged      []*core.DamagedError `json:"damaged,omitempty"`
 	DamagedTotal int                  `json:"damaged_total"`
+	// Refused counts writes that were refused by their fence, Notes are the newest of what
+	// the Journal has, oldest first, and Lag is a follower's. See Options.
+	Refused uint64 `json:"refused,omitempty"`
+	Notes   []Note `json:"notes,omitempty"`
+	Lag     *Lag   `json:"lag,omitempty"`
+}
+
+// Lag is how far a follower is behind.
+type Lag struct {
+	Entries int64   `json:"entries"` // known and not applied
+	Seconds float64 `json:"seconds"` // since the oldest of them is known
 }
 
 // Member is a member that lives.
@@ -83,6 +128,11 @@ type Member struct {
 	Draining bool              `json:"draining,omitempty"`
 	Silent   bool              `json:"silent,omitempty"` // no heartbeat was seen for its TTL
 	Meta     map[string]string `json:"meta,omitempty"`
+	// Ineligible is why it is not eligible; left out if it is.
+	Ineligible string `json:"ineligible,omitempty"`
+	// SinceHeartbeat is how long ago this member saw its last heartbeat, where it watches
+	// that member.
+	SinceHeartbeat string `json:"since_heartbeat,omitempty"`
 }
 
 // Shard is a shard and who owns it; without a node nobody serves it at present.
@@ -110,7 +160,7 @@ type Move struct {
 	Reason string     `json:"reason,omitempty"`
 }
 
-// Status is the answer of /healthz and /readyz.
+// Status is the answer of /healthz and /readyz. One that is OK may have reasons to look.
 type Status struct {
 	OK      bool     `json:"ok"`
 	Reasons []string `json:"reasons,omitempty"`
@@ -131,24 +181,42 @@ type Problem struct {
 // *core.Elector. Safe for concurrent use.
 func Handler(s Source, o *Options) http.Handler {
 	h := &handler{source: s, limit: maxShards}
-	if o != nil && o.MaxShards > 0 {
-		h.limit = min(o.MaxShards, maxShards)
+	h.streams = streams{most: maxStreams, ended: make(map[*http.Server]chan struct{})}
+	if o != nil {
+		h.needsStore, h.journal, h.lagOf, h.places = o.NeedsStore, o.Journal, o.Lag, o.Places
+		if o.MaxStreams > 0 {
+			h.streams.most = min(o.MaxStreams, maxStreams)
+		}
+		if o.MaxShards > 0 {
+			h.limit = min(o.MaxShards, maxShards)
+		}
 	}
 	mux := http.NewServeMux()
 	for path, serve := range map[string]func(*core.View, *http.Request) (int, any){
 		"/healthz": h.health, "/readyz": h.ready, "/leader": h.leader, "/view": h.view,
 	} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			if r.Method != http.MethodGet && r.Method != http.MethodHead {
-				w.Header().Set("Allow", "GET, HEAD")
-				reply(w, http.StatusMethodNotAllowed, Problem{Error: "use GET: this handler changes nothing"})
-				return
+			if reads(w, r) {
+				status, body := serve(h.source.View(), r)
+				reply(w, status, body)
 			}
-			status, body := serve(h.source.View(), r)
-			reply(w, status, body)
 		})
 	}
+	mux.HandleFunc("/{$}", asset("index.html", "text/html"))
+	mux.HandleFunc("/board.js", asset("board.js", "text/javascript"))
+	mux.HandleFunc("/board.css", asset("board.css", "text/css"))
+	mux.HandleFunc("/events", h.events)
 	return mux
+}
+
+// reads reports whether a request only reads, and answers any other.
+func reads(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	reply(w, http.StatusMethodNotAllowed, Problem{Error: "use GET: this handler changes nothing"})
+	return false
 }
 
 // Bounds of an answer. Together they keep it below 2 MiB.
@@ -160,8 +228,13 @@ const (
 )
 
 type handler struct {
-	source Source
-	limit  int
+	source     Source
+	limit      int
+	needsStore bool
+	journal    *Journal // nil works
+	lagOf      func() (int64, time.Duration)
+	places     map[string]Place
+	streams    streams
 
 	mu       sync.Mutex
 	counted  *core.View // of which the numbers are
@@ -180,13 +253,44 @@ func (h *handler) count(v *core.View) (unowned, reserved int) {
 	return h.unowned, h.reserved
 }
 
-// reason is an error's text, which may have come from a store.
-func reason(err error) string {
-	text := err.Error()
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "") + "..."
+func (h *handler) newFeed() *feed { return &feed{h: h, owners: make(map[core.SessionID]int)} }
+
+// trust and heartbeats are the Source's, if it has them.
+func (h *handler) trust() time.Duration {
+	if s, ok := h.source.(interface{ TrustRemaining() time.Duration }); ok {
+		return s.TrustRemaining()
 	}
-	return text
+	return 0
+}
+
+func (h *handler) heartbeats() map[core.SessionID]time.Duration {
+	if s, ok := h.source.(interface {
+		Heartbeats() map[core.SessionID]time.Duration
+	}); ok {
+		return s.Heartbeats()
+	}
+	return nil
+}
+
+func (h *handler) lag() *Lag {
+	if h.lagOf == nil {
+		return nil
+	}
+	entries, oldest := h.lagOf()
+	return &Lag{Entries: entries, Seconds: oldest.Seconds()}
+}
+
+// reason is an error's text, which may have come from a store.
+func reason(err error) string { return bounded(err.Error()) }
+
+// meta is what the application says of a member.
+func meta(m *core.Member) map[string]string {
+	if m.Ineligible() == "" {
+		return m.Meta
+	}
+	own := maps.Clone(m.Meta)
+	delete(own, driver.IneligibleKey)
+	return own
 }
 
 // size is more than what a member takes in an answer.
@@ -227,15 +331,27 @@ func (h *handler) health(v *core.View, _ *http.Request) (int, any) {
 
 func (h *handler) ready(v *core.View, _ *http.Request) (int, any) {
 	var reasons []string
+	self, _ := v.Member(v.Session)
 	switch {
 	case v.Err != nil:
 		reasons = append(reasons, "halted: "+reason(v.Err))
 	case v.Stopped:
 		reasons = append(reasons, "stopping: what is held here is handed back")
+	case v.Leaving:
+		reasons = append(reasons, "leaving: handlers are asked to stop soon")
+	case self.Draining:
+		reasons = append(reasons, "draining: what is held here goes to other members")
+	case v.Contended > 0 && v.Session == "":
+		reasons = append(reasons, "not joined yet, or joining again")
 	case v.Contended > 0 && !v.Trusted:
-		reasons = append(reasons, "the session is not trusted: it has not joined yet, or its heartbeats fail")
+		reasons = append(reasons, "the session is not trusted: its heartbeats fail")
+		if !h.needsStore {
+			return http.StatusOK, Status{OK: true, Reasons: reasons}
+		}
 	case v.Contended == 0 && len(v.Members) == 0 && len(v.Shards) == 0:
 		reasons = append(reasons, "no news from the store yet, or an empty namespace")
+	case v.Ineligible != "":
+		return http.StatusOK, Status{OK: true, Reasons: []string{"not eligible to own shards: " + v.Ineligible}}
 	}
 	return status(reasons)
 }
@@ -284,26 +400,20 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 		leases = leases[from:to]
 	}
 	out := View{
-		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Contended: v.Contended, More: len(shards) > limit,
+		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Leaving: v.Leaving, Ineligible: v.Ineligible, Contended: v.Contended, More: len(shards) > limit,
 		// Empty lists rather than null.
-		Members: []Member{}, Shards: []Shard{}, Leases: []Lease{}, LastMoves: []Move{}, Stuck: append([]string{}, stuck[:min(len(stuck), maxStuck)]...),
+		Shards: []Shard{}, Leases: []Lease{}, Stuck: append([]string{}, stuck[:min(len(stuck), maxStuck)]...),
 	}
 	if v.Err != nil {
 		out.Halted = reason(v.Err)
 	}
 	out.Damaged, out.DamagedTotal = v.Damaged, v.DamagedTotal
-	left := maxMembers
-	for i := range v.Members {
-		m := &v.Members[i]
-		if left -= size(m); left < 0 {
-			out.MoreMembers = true
-			break
-		}
-		out.Members = append(out.Members, Member{
-			Node: m.Node, Session: string(m.Session), TTL: m.TTL.String(), Priority: m.Priority, Weight: m.Weight, Meta: m.Meta,
-			Draining: m.Draining, Silent: slices.Contains(v.Silent, m.Session),
-		})
+	out.Members, out.MoreMembers = members(v, h.heartbeats())
+	if trust := h.trust(); trust > 0 {
+		out.TrustRemaining = trust.Round(time.Millisecond).String()
 	}
+	out.Notes, _, out.Refused = h.journal.since(0)
+	out.Lag = h.lag()
 	out.Unowned, out.Reserved = h.count(v)
 	for _, o := range shards[:min(limit, len(shards))] {
 		out.Shards = append(out.Shards, shard(o))
@@ -311,12 +421,27 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	for _, l := range leases[:min(h.limit, len(leases))] {
 		out.Leases = append(out.Leases, Lease{Shard: string(l.Fence.Shard), Token: l.Fence.Token, State: string(l.State), Since: l.Since})
 	}
-	for _, m := range v.Moves {
-		move := Move{At: m.At, Shard: string(m.Fence.Shard), Token: m.Fence.Token, Kind: string(m.Kind)}
-		if m.Err != nil {
-			move.Reason = reason(m.Err)
-		}
-		out.LastMoves = append(out.LastMoves, move)
-	}
+	out.LastMoves = moves(v.Moves)
 	return http.StatusOK, out
+}
+
+// members are those of a view as far as they fit, with the ages of their heartbeats.
+func members(v *core.View, beats map[core.SessionID]time.Duration) (list []Member, more bool) {
+	list = []Member{}
+	left := maxMembers
+	for i := range v.Members {
+		m := &v.Members[i]
+		if left -= size(m); left < 0 {
+			return list, true
+		}
+		out := Member{
+			Node: m.Node, Session: string(m.Session), TTL: m.TTL.String(), Priority: m.Priority, Weight: m.Weight, Meta: meta(m),
+			Ineligible: m.Ineligible(), Draining: m.Draining, Silent: slices.Contains(v.Silent, m.Session),
+		}
+		if age, ok := beats[m.Session]; ok {
+			out.SinceHeartbeat = age.Round(time.Millisecond).String()
+		}
+		list = append(list, out)
+	}
+	return list, false
 }

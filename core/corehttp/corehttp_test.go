@@ -93,8 +93,24 @@ func TestHealth(t *testing.T) {
 	if s := get[corehttp.Status](t, h, "/healthz", 503); s.OK || len(s.Reasons) != 1 {
 		t.Errorf("got %+v", s)
 	}
-	v.Trusted = false
+	v.Trusted = false // an outage alone makes unready only if asked to
+	if s := get[corehttp.Status](t, h, "/readyz", 200); !s.OK || len(s.Reasons) != 1 {
+		t.Errorf("got %+v", s)
+	}
+	get[corehttp.Status](t, corehttp.Handler((*fixed)(v), &corehttp.Options{NeedsStore: true}), "/readyz", 503)
+	v.Session = ""
 	get[corehttp.Status](t, h, "/readyz", 503)
+	v.Session, v.Trusted = "S1", true
+	v.Members[0].Draining = true
+	get[corehttp.Status](t, h, "/readyz", 503)
+	v.Members[0].Draining, v.Ineligible = false, "ill"
+	if s := get[corehttp.Status](t, h, "/readyz", 200); !s.OK || len(s.Reasons) != 1 || !strings.Contains(s.Reasons[0], "ill") {
+		t.Errorf("got %+v", s)
+	}
+	v.Ineligible, v.Leaving = "", true
+	get[corehttp.Status](t, h, "/readyz", 503)
+	v.Leaving = false
+	get[corehttp.Status](t, h, "/readyz", 200)
 	v.Trusted, v.Err = true, core.ErrStoreChanged
 	if s := get[corehttp.Status](t, h, "/readyz", 503); len(s.Reasons) != 1 {
 		t.Errorf("got %+v", s)
@@ -123,6 +139,12 @@ func TestView(t *testing.T) {
 	}
 	got = get[corehttp.View](t, h, "/view?shard=orders-2", 200)
 	if len(got.Shards) != 1 || got.Shards[0].Node != "n2" || len(got.Leases) != 0 || len(v.Shards) != 3 {
+		t.Errorf("got %+v", got)
+	}
+	v.Ineligible = "ill"
+	v.Members[1].Meta["_ineligible"] = "late"
+	got = get[corehttp.View](t, h, "/view", 200)
+	if m := got.Members[1]; got.Ineligible != "ill" || m.Ineligible != "late" || len(m.Meta) != 1 || len(v.Members[1].Meta) != 2 {
 		t.Errorf("got %+v", got)
 	}
 	get[corehttp.Problem](t, h, "/view?limit=3", 400)
