@@ -145,8 +145,8 @@ func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, rev Rev, he
 }
 
 // Transfer gives leases to other sessions. See driver.Session.
-func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.AcquireResult, error) {
-	if err := driver.CheckHandovers(to, s.id); err != nil {
+func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.AcquireResult, error) {
+	if err := driver.CheckTransfers(to, s.id); err != nil {
 		return nil, err
 	}
 	b := s.b
@@ -161,7 +161,22 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 	if err != nil {
 		return nil, err
 	}
-	txns := make([]Txn, len(known))
+	moved, err := s.pass(ctx, to, known, true, results)
+	if len(moved) > 0 && err == nil {
+		_, err = s.pass(ctx, to, moved, false, results)
+	}
+	if err != nil && !anyGranted(results) {
+		return nil, err
+	}
+	return results, nil
+}
+
+// pass sends transfers. With carry it puts the head that this process knows behind the
+// record, and compares it, so that the successor finds what the store has at the grant;
+// it returns those that were refused since the head is another one.
+func (s *session) pass(ctx context.Context, to []driver.Transfer, known []located, carry bool, results []driver.AcquireResult) (moved []located, err error) {
+	b := s.b
+	txns, carried := make([]Txn, len(known)), make([]bool, len(known))
 	for n, at := range known {
 		h := to[at.i]
 		shard, head, target := b.keys.Shard(h.Fence.Shard), b.keys.Head(h.Fence.Shard), b.keys.Member(h.To)
@@ -170,8 +185,10 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 			conds = append(conds, Compare{Key: target, Rev: Exists})
 		}
 		value := shardRecord{Session: h.To, From: h.Fence.Token}.Encode()
-		if l, ok := b.leases.get(h.Fence.Shard); ok && l.headKnown && l.rev == at.rev {
+		if l, ok := b.leases.get(h.Fence.Shard); carry && ok && l.headKnown && l.rev == at.rev && (l.headRev != 0 || !b.headsStay) {
+			carried[n] = true
 			value = record.AppendHead(value, knownHead(l))
+			conds = append(conds, Compare{Key: head, Rev: l.headRev})
 		}
 		txns[n] = Txn{
 			If:   conds,
@@ -180,6 +197,7 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 			Else: []string{shard, head, target},
 		}
 	}
+	other := make([]bool, len(known)) // of those carried: the store's head is another one
 	err = b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
 		i := known[n].i
 		h := to[i]
@@ -188,14 +206,19 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 			results[i].Err = err
 		case r.OK:
 			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, r.Reads[0])
+		case carried[n] && r.Reads[0].Rev == known[n].rev && r.Reads[2].Rev != 0:
+			other[n] = true
+			results[i].Err = retry("the shard's head moved")
 		default:
 			results[i] = s.refused(h, r.Reads[0], r.Reads[1], r.Reads[2].Rev != 0)
 		}
 	})
-	if err != nil && !anyGranted(results) {
-		return nil, err
+	for n, again := range other {
+		if again {
+			moved = append(moved, known[n])
+		}
 	}
-	return results, nil
+	return moved, err
 }
 
 // knownHead is the head of a lease, to go behind the record of its successor.
@@ -207,7 +230,7 @@ func knownHead(l lease) record.Head {
 }
 
 // refused answers a transfer that the records do not allow.
-func (s *session) refused(h driver.Handover, record, head Pair, target bool) driver.AcquireResult {
+func (s *session) refused(h driver.Transfer, record, head Pair, target bool) driver.AcquireResult {
 	owner, r, err := s.b.owner(record)
 	switch {
 	case err != nil:

@@ -329,7 +329,7 @@ func TestLostReplies(t *testing.T) {
 	if again := f.acquire(a, "s", driver.Owner{}); again != first {
 		t.Errorf("a claim repeated again gives %+v, want %+v", again, first)
 	}
-	to := []driver.Handover{{Fence: first, To: "b"}}
+	to := []driver.Transfer{{Fence: first, To: "b"}}
 	lose(func(ctx context.Context) error {
 		r, err := a.Transfer(ctx, to)
 		if err == nil {

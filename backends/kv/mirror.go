@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tenure-go/tenure/backends/kv/internal/record"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
@@ -26,7 +27,7 @@ type mirror struct {
 	rev     Rev   // the mirror has every change up to here
 	seq     int64 // of the latest change; 0 before the first read
 	floor   int64 // departures up to here may have been forgotten
-	shards  recent[driver.ShardID, driver.Owner]
+	shards  recent[driver.ShardID, shardState]
 	members recent[driver.SessionID, member]
 	damaged recent[string, *driver.DamagedError] // by key; up to driver.MaxDamaged
 	gone    int                                  // members that are kept as departures
@@ -41,6 +42,12 @@ type mirror struct {
 type member struct {
 	driver.Member
 	gone bool
+}
+
+// shardState is a shard's record, and the head that a transfer wrote behind it.
+type shardState struct {
+	owner driver.Owner
+	head  *driver.Head // nil if there is none
 }
 
 func (m *mirror) init(keys kvkeys.Keys, base driver.Token) {
@@ -78,7 +85,7 @@ func (m *mirror) shard(s driver.ShardID) (driver.Owner, Rev, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if it, ok := m.shards.get(s); ok {
-		return it.val, it.rev, true
+		return it.val.owner, it.rev, true
 	}
 	return driver.Owner{}, 0, false
 }
@@ -165,7 +172,7 @@ func (m *mirror) put(p Pair) {
 			name = strings.Clone(name)
 		}
 		m.seq++
-		m.shards.set(driver.ShardID(name), owner, p.Rev, m.seq)
+		m.shards.set(driver.ShardID(name), shardState{owner, m.headBehind(p)}, p.Rev, m.seq)
 		return
 	}
 	name, ok := strings.CutPrefix(p.Key, m.keys.Members())
@@ -235,7 +242,7 @@ func (m *mirror) intern(s driver.SessionID) driver.SessionID {
 		return it.key
 	}
 	if m.shards.last >= 0 {
-		if last := m.shards.items[m.shards.last].val.Session; last == s {
+		if last := m.shards.items[m.shards.last].val.owner.Session; last == s {
 			return last
 		}
 	}
@@ -249,8 +256,12 @@ func (m *mirror) view(since int64, full bool) *driver.View {
 		since = -1
 		v.Shards = make([]driver.ShardState, 0, len(m.shards.index))
 	}
-	m.shards.since(since, func(it *recentItem[driver.ShardID, driver.Owner]) {
-		v.Shards = append(v.Shards, driver.ShardState{Shard: it.key, Owner: it.val})
+	m.shards.since(since, func(it *recentItem[driver.ShardID, shardState]) {
+		s := driver.ShardState{Shard: it.key, Owner: it.val.owner}
+		if it.val.head != nil {
+			s.Head = new(*it.val.head)
+		}
+		v.Shards = append(v.Shards, s)
 	})
 	m.members.since(since, func(it *recentItem[driver.SessionID, member]) {
 		switch {
@@ -299,4 +310,17 @@ func (m *mirror) followBeats(r *run, changes []Change) bool {
 		m.wakeLocked()
 	}
 	return true
+}
+
+// headBehind is the head behind a shard's record, nil if there is none.
+func (m *mirror) headBehind(p Pair) *driver.Head {
+	_, behind, ok := record.CutHead(p.Value)
+	if !ok || Rev(behind.Rev) >= p.Rev {
+		return nil
+	}
+	head, err := decodeHead(Pair{Key: p.Key, Value: behind.Text, Rev: Rev(behind.Rev)})
+	if err != nil {
+		return nil
+	}
+	return &head
 }

@@ -33,6 +33,9 @@ type Options struct {
 	// whose room is counted in more than transactions. nil means BatchItems of them, and
 	// WriteBytes.
 	Fit func(txns []Txn) int
+	// HeadsStay says that the store cannot check that a shard has no head, as its rights
+	// let nobody remove one. Transfers of such shards tell no head then.
+	HeadsStay bool
 }
 
 func (o *Options) validate() error {
@@ -73,7 +76,7 @@ func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	}
 	life, end := context.WithCancel(context.Background())
 	b := &Backend{
-		store: s, keys: keys, pipeline: max(1, o.Pipeline), fit: o.Fit,
+		store: s, keys: keys, pipeline: max(1, o.Pipeline), fit: o.Fit, headsStay: o.HeadsStay,
 		idRev: rev, base: id.Base, instance: rand.Text(),
 		info: driver.Info{Backend: o.Backend, Namespace: o.Namespace, StoreID: id.ID, Limits: o.Limits},
 		life: life, end: end,

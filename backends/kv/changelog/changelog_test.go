@@ -270,7 +270,7 @@ func (t *tailer) until(shard driver.ShardID, seq driver.Seq) {
 
 func (f *process) move(s driver.Session, fence driver.Fence) driver.Fence {
 	f.t.Helper()
-	r, err := s.Transfer(f.ctx, []driver.Handover{{Fence: fence, To: s.ID()}})
+	r, err := s.Transfer(f.ctx, []driver.Transfer{{Fence: fence, To: s.ID()}})
 	if err != nil || r[0].Err != nil {
 		f.t.Fatalf("%v, %+v", err, r)
 	}
@@ -381,9 +381,9 @@ func costOfAChange(t *testing.T, shards int) {
 	}
 }
 
-// TestHandover: the first commit of a successor needs no read, and the head from
+// TestHandOver: the first commit of a successor needs no read, and the head from
 // the former owner decides nothing: with an older head it is as if there were none.
-func TestHandover(t *testing.T) {
+func TestHandOver(t *testing.T) {
 	t.Parallel()
 	for _, older := range []bool{false, true} {
 		t.Run(fmt.Sprint("older head ", older), func(t *testing.T) {
@@ -408,7 +408,7 @@ func TestHandover(t *testing.T) {
 				t.Fatal(r.Err)
 			}
 			v := to.view()
-			r, err := a.Transfer(t.Context(), []driver.Handover{{Fence: fence, To: b.ID()}})
+			r, err := a.Transfer(t.Context(), []driver.Transfer{{Fence: fence, To: b.ID()}})
 			if err != nil || r[0].Err != nil {
 				t.Fatal(err, r)
 			}
