@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -43,6 +42,10 @@ type Backend struct {
 	durable  durable
 	slot     string // of barriers
 
+	observing, tailing attention
+	peers              peers
+	lastView           lastView
+
 	closing   chan struct{}
 	closeOnce sync.Once
 	closeErr  error
@@ -57,6 +60,7 @@ func New(ctx context.Context, cfg Config) (*Backend, error) {
 	b := &Backend{
 		store: cfg.Store, stmts: cfg.Statements, name: cfg.Namespace, closing: make(chan struct{}), slot: barrierSlot(),
 	}
+	b.observing.pace, b.tailing.pace = newPace(cfg.Limits), newPace(cfg.Limits)
 	if err := b.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -97,45 +101,6 @@ func (b *Backend) begin(ctx context.Context) error {
 		return fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
 	}
 	return nil
-}
-
-// hintPause is the least time between two looks of one poll, so that a busy
-// writer's hints do not keep its readers busy as well.
-const hintPause = 500 * time.Microsecond
-
-// poll calls look for a reader until it reports that it is done, at least once per
-// poll period and after each hint (O2). Anybody may send hints: each that leads to
-// nothing doubles the pause before the next counts, until none came for a poll period.
-func (b *Backend) poll(ctx context.Context, reader Readers, look func() (bool, error)) error {
-	timer := time.NewTimer(b.info.Limits.PollPeriod)
-	defer timer.Stop()
-	for pause := hintPause; ; {
-		changed := b.store.Changed(reader)
-		if err := b.store.Check(); err != nil {
-			return err
-		}
-		if done, err := look(); done || err != nil {
-			return b.readError(err)
-		}
-		next := time.Now().Add(pause)
-		timer.Reset(b.info.Limits.PollPeriod)
-		for due := false; !due; {
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("tenure: nothing changed: %w", driver.Ended(ctx))
-			case <-b.closing:
-				return errClosed
-			case <-changed:
-				changed = nil
-				timer.Reset(time.Until(next))
-			case <-timer.C:
-				due = true
-			}
-		}
-		if pause = min(2*pause, b.info.Limits.PollPeriod); changed != nil {
-			pause = hintPause
-		}
-	}
 }
 
 // readError says that a read failed because the backend was closed under it.

@@ -17,7 +17,7 @@ type record struct {
 	floor   driver.Token // of View: what a shard without a row counts as (I2)
 }
 
-// decision says what becomes of one claim or handover, given the shard's row.
+// decision says what becomes of one claim or hand-over, given the shard's row.
 type decision struct {
 	err   error
 	grant bool             // else, with a nil error, it was granted before (A3)
@@ -39,8 +39,8 @@ func decideClaim(c driver.Claim, self driver.SessionID, r record, alive map[driv
 	return decision{grant: true, to: self}
 }
 
-// decideHandover applies rules A3 and A5 to a transfer.
-func decideHandover(h driver.Handover, r record, alive map[driver.SessionID]bool) decision {
+// decideTransfer applies rules A3 and A5 to a transfer.
+func decideTransfer(h driver.Transfer, r record, alive map[driver.SessionID]bool) decision {
 	switch {
 	case r.owner.Session == h.To && r.owner.Token > h.Fence.Token && r.granted == h.Fence.Token:
 		return decision{to: h.To}
@@ -57,6 +57,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	if err := s.b.begin(ctx); err != nil {
 		return nil, err
 	}
+	s.b.observing.expect()
 	if err := driver.CheckClaims(claims); err != nil {
 		return nil, err
 	}
@@ -75,11 +76,12 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 }
 
 // Transfer passes leases on. See driver.Session.
-func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.AcquireResult, error) {
+func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.AcquireResult, error) {
 	if err := s.b.begin(ctx); err != nil {
 		return nil, err
 	}
-	if err := driver.CheckHandovers(to, s.id); err != nil {
+	s.b.observing.expect()
+	if err := driver.CheckTransfers(to, s.id); err != nil {
 		return nil, err
 	}
 	to = slices.Clone(to)
@@ -91,7 +93,7 @@ func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.
 			fresh: func(int) bool { return false },
 			asks:  func(i int, _ record) driver.SessionID { return part[i].To },
 			decide: func(i int, r record, alive map[driver.SessionID]bool) decision {
-				return decideHandover(part[i], r, alive)
+				return decideTransfer(part[i], r, alive)
 			},
 		}
 	})
@@ -283,6 +285,7 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err := s.b.begin(ctx); err != nil {
 		return err
 	}
+	s.b.observing.expect()
 	if err := driver.CheckFences(fences); err != nil {
 		return err
 	}

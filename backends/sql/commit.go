@@ -3,14 +3,21 @@ package sql
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// transactionBytes bounds the keys and values of one database transaction; a
-// larger batch of commits is split.
-const transactionBytes = 4 << 20
+const (
+	// transactionBytes bounds the keys and values of one database transaction; a
+	// larger batch of commits is split. One statement has them all: with the last write
+	// and with opBytes for each operation it fits in the least packet that a server may
+	// be set to take (4 MiB).
+	transactionBytes = 2 << 20
+	// opBytes is how much goes with the key and the value of an operation, at most.
+	opBytes = 64
+)
 
 // Commit writes under leases. See driver.Session.
 func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
@@ -26,14 +33,15 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 		size, to := 0, from
 		for to < len(writes) && to-from < limits.BatchItems && (to == from || size < transactionBytes) {
 			for i := range writes[to].Ops {
-				size += len(writes[to].Ops[i].Value)
+				size += len(writes[to].Ops[i].Key) + len(writes[to].Ops[i].Value) + opBytes
 			}
 			to++
 		}
 		return to
 	}
+	alone := len(writes) == 1
 	return inParts(len(writes), next, func(from, to int, results []driver.CommitResult) error {
-		return s.b.commit(ctx, writes[from:to], results)
+		return s.b.commit(ctx, writes[from:to], alone, results)
 	}, func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
 }
 
@@ -58,14 +66,15 @@ func cloneWrites(writes []driver.Write) []driver.Write {
 	return writes
 }
 
-// commit decides and writes a batch in one transaction.
-func (b *Backend) commit(ctx context.Context, writes []driver.Write, results []driver.CommitResult) error {
-	if len(writes) == 1 && b.stmts.has(logsAppend) && onlyAppends(writes[0].Ops) {
+// commit decides and writes a batch in one transaction. A write that is alone in its
+// call waits for its row.
+func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool, results []driver.CommitResult) error {
+	if alone && b.stmts.has(logsAppend) && onlyAppends(writes[0].Ops) {
 		if applied, err := b.commitAppend(ctx, &writes[0], &results[0]); applied || err != nil {
 			return err
 		}
 	}
-	return b.commitBatch(ctx, writes, results)
+	return b.commitBatch(ctx, writes, alone, results)
 }
 
 func onlyAppends(ops []driver.Op) bool {
@@ -95,52 +104,48 @@ func (b *Backend) commitAppend(ctx context.Context, w *driver.Write, res *driver
 	return true, nil
 }
 
-// commitBatch reads and locks, decides, and writes. Everything is checked before
-// anything is written, so the writes stay independent. The tail counters are locked
-// last.
-func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, results []driver.CommitResult) error {
+// commitBatch reads and locks, decides, and writes, each with one statement for the
+// whole batch. Everything is checked before anything is written, so the writes stay
+// independent. Unless the write is alone, rows that another transaction has locked are
+// left out. The tail counters are locked last.
+func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, alone bool, results []driver.CommitResult) error {
 	seen := b.floor.Load()
 	var floor int64
 	var heads []driver.ShardHead // as the writes left them
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		heads = nil
-		check := b.askData(ctx, data, namespaceRead, seen)
-		records, err := b.readShards(ctx, data, shardsHold, namesOf(writes, func(w driver.Write) string { return string(w.Fence.Shard) }))
-		if err != nil {
-			return err
-		}
-		ns, err := check()
+		records, busy, ns, err := b.holdShards(ctx, data, writes, alone, seen)
 		if err != nil {
 			return err
 		}
 		if floor, err = b.judge(ctx, data, records, ns.floor(), seen); err != nil {
 			return err
 		}
-		var logs []logChange
 		for i := range writes {
-			results[i], err = b.decideWrite(ctx, data, &writes[i], records[writes[i].Fence.Shard])
-			if err != nil {
-				return err
+			shard := writes[i].Fence.Shard
+			if _, is := busy[shard]; is {
+				results[i] = driver.CommitResult{Err: errLocked(shard)}
+			} else {
+				results[i] = driver.CommitResult{Err: b.refuse(&writes[i], records[shard])}
 			}
+		}
+		found, err := b.readConditions(ctx, data, writes, records, results)
+		if err != nil {
+			return err
+		}
+		var changes changes
+		for i := range writes {
+			w := &writes[i]
 			if results[i].Err != nil {
 				continue
 			}
-			log, err := b.writeItems(ctx, data, &writes[i], records[writes[i].Fence.Shard].head, &results[i])
-			if err != nil {
-				return err
-			}
-			h := results[i].Head
-			err = data.write(ctx, headWrite, b.name, string(writes[i].Fence.Shard),
-				int64(h.Number), int64(h.Seq), int64(h.Oldest), int64(h.Nonce), int64(h.Token))
-			if err != nil {
-				return err
-			}
-			heads = append(heads, driver.ShardHead{Shard: writes[i].Fence.Shard, Head: h})
-			if log.appends() > 0 || log.trim > 0 {
-				logs = append(logs, log)
+			before := records[w.Fence.Shard].head
+			if results[i] = found.decide(w, before); results[i].Err == nil {
+				changes.add(w, before, results[i].Head, b.buckets)
+				heads = append(heads, driver.ShardHead{Shard: w.Fence.Shard, Head: results[i].Head})
 			}
 		}
-		return b.writeLogs(ctx, data, logs)
+		return changes.write(ctx, data, b.name, found.positions)
 	})
 	if err == nil && len(heads) == 0 && b.showsEarly() {
 		err = b.barrier(ctx) // for what the refusals say of owners and heads
@@ -149,6 +154,31 @@ func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, result
 		err = b.settle(ctx, true, sight{floor: floor, heads: heads})
 	}
 	return b.adopting(ctx, err)
+}
+
+// holdShards locks and reads the rows of a batch, and checks the namespace. Unless the
+// write is alone, busy are those that another transaction has locked.
+func (b *Backend) holdShards(ctx context.Context, data *Tx, writes []driver.Write, alone bool, seen int64) (
+	records, busy map[driver.ShardID]record, ns namespace, err error) {
+	how := shardsTry
+	if alone {
+		how = shardsHold
+	}
+	check := b.askData(ctx, data, namespaceRead, seen)
+	names := namesOf(writes, func(w driver.Write) string { return string(w.Fence.Shard) })
+	if records, err = b.readShards(ctx, data, how, names); err != nil {
+		return nil, nil, ns, err
+	}
+	if ns, err = check(); err == nil && !alone {
+		busy, err = b.readRest(ctx, data, names, records)
+	}
+	return records, busy, ns, err
+}
+
+// errLocked refuses a write of a batch that would wait for another transaction.
+func errLocked(shard driver.ShardID) error {
+	return fmt.Errorf("tenure: shard %q: %w: another transaction has its row locked; sent alone, the write waits for it",
+		shard, driver.ErrRetry)
 }
 
 // judge says which of the records have a token that was never granted. floor was read
@@ -168,120 +198,218 @@ func (b *Backend) judge(ctx context.Context, data *Tx, records map[driver.ShardI
 	return floor, nil
 }
 
-// decideWrite applies rules F1 and F2: the fence first, then the number, then the
-// preconditions in the order of the operations; and D1 before them all. The result
-// carries the head that the write will leave, or the refusal.
-func (b *Backend) decideWrite(ctx context.Context, data *Tx, w *driver.Write, r record) (driver.CommitResult, error) {
+// refuse applies rules F1 and F2 as far as the record says: the fence first, then the
+// number; and D1 before both.
+func (b *Backend) refuse(w *driver.Write, r record) error {
 	if err := b.damagedShard(w.Fence.Shard, r); err != nil {
-		return driver.CommitResult{Err: err}, nil
+		return err
 	}
 	if r.owner != (driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token}) {
-		return driver.CommitResult{Err: &driver.FencedError{Fence: w.Fence, Current: r.owner}}, nil
-	}
-	conflict := func(op int) (driver.CommitResult, error) {
-		return driver.CommitResult{Err: &driver.ConflictError{Shard: w.Fence.Shard, Op: op, Head: r.head}}, nil
+		return &driver.FencedError{Fence: w.Fence, Current: r.owner}
 	}
 	if w.Number != r.head.Number+1 {
-		return conflict(driver.NumberConflict)
+		return &driver.ConflictError{Shard: w.Fence.Shard, Op: driver.NumberConflict, Head: r.head}
 	}
-	versions, err := b.readVersions(ctx, data, w)
+	return nil
+}
+
+// conditions are what is read, under the locks of the shards' rows, for the writes that
+// their records do not refuse.
+type conditions struct {
+	versions  map[itemName]driver.Version // of the items that have a precondition
+	positions map[driver.ShardID]int64    // of the last row that a trim removes
+}
+
+type itemName struct {
+	shard driver.ShardID
+	key   string
+}
+
+func (b *Backend) readConditions(ctx context.Context, data *Tx, writes []driver.Write, records map[driver.ShardID]record,
+	results []driver.CommitResult) (*conditions, error) {
+	c := &conditions{make(map[itemName]driver.Version), make(map[driver.ShardID]int64)}
+	var items, trims [][]any
+	for i := range writes {
+		if results[i].Err != nil {
+			continue
+		}
+		shard := writes[i].Fence.Shard
+		for _, op := range writes[i].Ops {
+			if op.IfVersion != driver.AnyVersion {
+				items = append(items, []any{string(shard), op.Key})
+			}
+		}
+		head := records[shard].head
+		if through := trimmed(&writes[i], head); through >= oldest(head) {
+			trims = append(trims, []any{string(shard), int64(through)})
+		}
+	}
+	err := data.queueRows(ctx, itemsVersions, items, func(r Row) error {
+		var name itemName
+		var v driver.Version
+		err := r.Scan(&name.shard, &name.key, &v)
+		c.versions[name] = v
+		return err
+	}, b.name)
 	if err != nil {
-		return driver.CommitResult{}, err
+		return nil, err
 	}
-	head := driver.Head{Number: w.Number, Seq: r.head.Seq, Oldest: max(r.head.Oldest, 1), Nonce: w.Nonce, Token: w.Fence.Token}
+	err = data.queueRows(ctx, logsPositions, trims, func(r Row) error {
+		var shard driver.ShardID
+		var position int64
+		err := r.Scan(&shard, &position)
+		c.positions[shard] = position
+		return err
+	}, b.name)
+	if err == nil && len(items)+len(trims) > 0 {
+		err = data.flush(ctx)
+	}
+	return c, err
+}
+
+// oldest is the first entry that is left, or will be.
+func oldest(head driver.Head) driver.Seq { return max(head.Oldest, 1) }
+
+// trimmed is the last entry that a write removes, as far as the log goes; 0 for none.
+func trimmed(w *driver.Write, head driver.Head) (through driver.Seq) {
 	for i := range w.Ops {
-		switch op := &w.Ops[i]; op.Kind {
+		if op := &w.Ops[i]; op.Kind == driver.OpTrim && op.Through <= head.Seq {
+			through = max(through, op.Through)
+		}
+	}
+	return through
+}
+
+// decide applies rule F2 to the preconditions, in the order of the operations. The
+// result carries the head that the write will leave and the versions of what it puts,
+// or the refusal.
+func (c *conditions) decide(w *driver.Write, before driver.Head) (res driver.CommitResult) {
+	conflict := func(op int) driver.CommitResult {
+		return driver.CommitResult{Err: &driver.ConflictError{Shard: w.Fence.Shard, Op: op, Head: before}}
+	}
+	res.Head = driver.Head{Number: w.Number, Seq: before.Seq, Oldest: oldest(before), Nonce: w.Nonce, Token: w.Fence.Token}
+	for i := range w.Ops {
+		op := &w.Ops[i]
+		switch op.Kind {
 		case driver.OpPut, driver.OpDelete:
-			at := versions[op.Key]
+			at := c.versions[itemName{w.Fence.Shard, op.Key}]
 			if op.IfVersion == driver.Absent && at != 0 || op.IfVersion > 0 && at != op.IfVersion {
 				return conflict(i)
 			}
 		case driver.OpAppend:
-			head.Seq++
+			res.Head.Seq++
 		case driver.OpTrim:
-			if op.Through > r.head.Seq {
+			if op.Through > before.Seq {
 				return conflict(i)
 			}
-			head.Oldest = max(head.Oldest, op.Through+1)
+			res.Head.Oldest = max(res.Head.Oldest, op.Through+1)
+		}
+		if op.Kind == driver.OpPut {
+			if res.Versions == nil {
+				res.Versions = make([]driver.Version, len(w.Ops))
+			}
+			res.Versions[i] = driver.Version(w.Number)
 		}
 	}
-	return driver.CommitResult{Head: head}, nil
+	return res
 }
 
-// readVersions reads the versions of the items that have a precondition.
-func (b *Backend) readVersions(ctx context.Context, data *Tx, w *driver.Write) (map[string]driver.Version, error) {
-	var keys []string
-	for i := range w.Ops {
-		if w.Ops[i].IfVersion != driver.AnyVersion {
-			keys = append(keys, w.Ops[i].Key)
-		}
-	}
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	versions := make(map[string]driver.Version, len(keys))
-	err := data.rows(ctx, itemsVersions, []any{b.name, string(w.Fence.Shard), array(keys)}, func(r Row) error {
-		var key string
-		var v driver.Version
-		if err := r.Scan(&key, &v); err != nil {
-			return err
-		}
-		versions[key] = v
-		return nil
-	})
-	return versions, err
+// changes are what the writes of a batch that are applied change, as rows of the
+// statements that do it.
+type changes struct {
+	heads, puts, deletes, trims [][]any
+	logs                        []logChange
 }
 
 // logChange is what one write does to its shard's log.
 type logChange struct {
 	fence    driver.Fence
 	number   driver.WriteNo
-	first    driver.Seq // of the entries appended
+	last     driver.Seq // of the entries appended
 	payloads []byte     // of all of them, one after the other
 	cuts     []int      // where each begins in it, and the last ends
-	trim     driver.Seq // 0: nothing to trim
+	trim     bool
 	bucket   int64
 }
 
 // appends is the number of entries appended.
 func (l *logChange) appends() int { return len(l.cuts) - 1 }
 
-// writeItems writes the puts and deletes of one write, whose number is their
-// version, and returns what it does to the log.
-func (b *Backend) writeItems(ctx context.Context, data *Tx, w *driver.Write, before driver.Head, res *driver.CommitResult) (logChange, error) {
-	log := logChange{fence: w.Fence, number: w.Number, first: before.Seq + 1, bucket: bucketOf(w.Fence.Shard, b.buckets)}
-	if res.Head.Oldest > max(before.Oldest, 1) {
-		log.trim = res.Head.Oldest - 1
-	}
-	log.payloads, log.cuts = joinPayloads(w.Ops)
-	values := []byte{}
-	var puts [][3]any
-	var deletes []string
+// add adds what a write changes, from one head to another.
+func (c *changes) add(w *driver.Write, before, after driver.Head, buckets int64) {
+	shard := string(w.Fence.Shard)
+	c.heads = append(c.heads, []any{shard, int64(after.Number), int64(after.Seq), int64(after.Oldest), int64(after.Nonce), int64(after.Token)})
 	for i := range w.Ops {
 		switch op := &w.Ops[i]; op.Kind {
 		case driver.OpPut:
-			if res.Versions == nil {
-				res.Versions = make([]driver.Version, len(w.Ops))
-			}
-			res.Versions[i] = driver.Version(w.Number)
-			puts = append(puts, [3]any{op.Key, len(values), len(op.Value)})
-			values = append(values, op.Value...)
+			c.puts = append(c.puts, []any{shard, op.Key, int64(w.Number), op.Value})
 		case driver.OpDelete:
-			deletes = append(deletes, op.Key)
+			c.deletes = append(c.deletes, []any{shard, op.Key})
 		}
 	}
-	shard := string(w.Fence.Shard)
-	if len(puts) > 0 {
-		if err := data.write(ctx, itemsPut, b.name, shard, int64(w.Number), array(puts), values); err != nil {
-			return log, err
+	log := logChange{fence: w.Fence, number: w.Number, last: after.Seq, bucket: bucketOf(w.Fence.Shard, buckets)}
+	log.payloads, log.cuts = joinPayloads(w.Ops)
+	if log.trim = after.Oldest > oldest(before); log.trim {
+		c.trims = append(c.trims, []any{shard, int64(after.Oldest) - 1})
+	}
+	if log.appends() > 0 || log.trim {
+		c.logs = append(c.logs, log)
+	}
+}
+
+// write makes the changes. The counter of each bucket orders the entries of its shards
+// (L4). Counters are locked last, and in order, so that no two commits wait for each
+// other.
+func (c *changes) write(ctx context.Context, data *Tx, name string, positions map[driver.ShardID]int64) error {
+	var tails, inserts [][]any
+	slices.SortStableFunc(c.logs, func(x, y logChange) int { return cmp.Compare(x.bucket, y.bucket) })
+	for len(c.logs) > 0 {
+		n := 1
+		for n < len(c.logs) && c.logs[n].bucket == c.logs[0].bucket {
+			n++
+		}
+		tail, rows := inBucket(c.logs[:n], positions)
+		tails, inserts = append(tails, tail), append(inserts, rows...)
+		c.logs = c.logs[n:]
+	}
+	for _, step := range []struct {
+		how  Statement
+		rows [][]any
+	}{
+		{itemsPut, c.puts}, {itemsDelete, c.deletes}, {headsWrite, c.heads},
+		{tailsLock, tails}, {tailsMove, tails}, {logsTrim, c.trims}, {logsInsert, inserts},
+	} {
+		if step.how == tailsLock && !data.stmts.has(tailsLock) {
+			continue
+		}
+		if err := data.writeRows(ctx, step.how, step.rows, name); err != nil {
+			return err
 		}
 	}
-	if len(deletes) > 0 {
-		if err := data.write(ctx, itemsDelete, b.name, shard, array(deletes)); err != nil {
-			return log, err
+	return nil
+}
+
+// inBucket returns how the counter of a bucket moves, and what is appended to its logs.
+func inBucket(logs []logChange, positions map[driver.ShardID]int64) (tail []any, inserts [][]any) {
+	count, removed := 0, int64(0)
+	for i := range logs {
+		count += logs[i].appends()
+		if logs[i].trim {
+			removed = max(removed, positions[logs[i].fence.Shard])
 		}
 	}
-	return log, nil
+	back := count
+	for i := range logs {
+		l := &logs[i]
+		n := l.appends()
+		if n == 0 {
+			continue
+		}
+		back -= n
+		inserts = append(inserts, []any{string(l.fence.Shard), int64(l.last) - int64(n) + 1, int64(l.last),
+			int64(l.fence.Token), int64(l.number), l.bucket, back, array(l.cuts), l.payloads})
+	}
+	return []any{logs[0].bucket, count, removed}, inserts
 }
 
 // joinPayloads puts the payloads of the entries appended one after the other, and
@@ -302,34 +430,4 @@ func joinPayloads(ops []driver.Op) (payloads []byte, cuts []int) {
 		}
 	}
 	return payloads, cuts
-}
-
-// writeLogs appends and trims. Each bucket's counter orders the entries of its
-// shards (L4). Counters are locked last, and in order, so that no two commits wait
-// for each other.
-func (b *Backend) writeLogs(ctx context.Context, data *Tx, logs []logChange) error {
-	slices.SortStableFunc(logs, func(x, y logChange) int { return cmp.Compare(x.bucket, y.bucket) })
-	for _, l := range logs {
-		shard := string(l.fence.Shard)
-		if l.trim > 0 {
-			if err := data.write(ctx, tailTrim, b.name, l.bucket, shard, int64(l.trim)); err != nil {
-				return err
-			}
-			if err := data.write(ctx, logsTrim, b.name, shard, int64(l.trim)); err != nil {
-				return err
-			}
-		}
-		n := l.appends()
-		if n == 0 {
-			continue
-		}
-		if err := data.write(ctx, tailAdvance, b.name, l.bucket, n); err != nil {
-			return err
-		}
-		if err := data.write(ctx, logsInsert, b.name, shard, int64(l.first), int64(l.first)+int64(n)-1,
-			int64(l.fence.Token), int64(l.number), l.bucket, array(l.cuts), l.payloads); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -229,20 +229,25 @@ func (b *Backend) askRoster(ctx context.Context, tx *Tx, how Statement, seen int
 		if err == nil {
 			err = tx.flush(ctx)
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return 0, err
-		case !*found:
-			return 0, storeChanged("namespace %q has lost its roster", b.name)
-		case id != b.id:
-			return 0, storeChanged("the roster of namespace %q has identity %.64q and had %.64q", b.name, id, b.id)
-		case in.forked():
-			return 0, &forkedError{b.name, in}
-		case revision < seen:
-			return 0, storeChanged("the roster of namespace %q is at revision %d and was at %d: an older copy was restored; restart every member", b.name, revision, seen)
 		}
-		return revision, nil
+		return revision, b.compareRoster(id, in, revision, *found, seen)
 	}
+}
+
+func (b *Backend) compareRoster(id string, in incarnations, revision int64, found bool, seen int64) error {
+	switch {
+	case !found:
+		return storeChanged("namespace %q has lost its roster", b.name)
+	case id != b.id:
+		return storeChanged("the roster of namespace %q has identity %.64q and had %.64q", b.name, id, b.id)
+	case in.forked():
+		return &forkedError{b.name, in}
+	case revision < seen:
+		return storeChanged("the roster of namespace %q is at revision %d and was at %d: an older copy was restored; restart every member", b.name, revision, seen)
+	}
+	return nil
 }
 
 // Floor returns the highest token that the namespace may have granted so far.

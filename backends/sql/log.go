@@ -96,26 +96,27 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 		return b.tailReset(ctx)
 	}
 	var page *driver.TailPage
-	err := b.poll(ctx, Tailers, func() (bool, error) {
+	r := &reader{b: b, of: Tailers, attention: &b.tailing}
+	r.look = func() (news, error) {
 		var tails tails
 		err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) (err error) {
 			tails, err = b.readTails(ctx, data)
 			return err
 		})
 		if err != nil {
-			return false, err
+			return nothing, err
 		}
 		if tails.behind(at) {
 			page, err = b.tailReset(ctx)
-			return true, err
+			return states, err
 		}
 		if !tails.ahead(at) {
-			return false, nil
+			return nothing, nil
 		}
 		page, err = b.tailPage(ctx, at, limit)
-		return true, err
-	})
-	if err != nil {
+		return states, err
+	}
+	if err := r.poll(ctx); err != nil {
 		return nil, err
 	}
 	return page, nil

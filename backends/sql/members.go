@@ -62,6 +62,7 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
+	b.observing.expect()
 	if err := driver.CheckMember(m, b.info.Limits); err != nil {
 		return nil, err
 	}
@@ -252,6 +253,7 @@ func (s *session) Beat(ctx context.Context) error {
 	})
 	if err == nil {
 		raise(&s.acked, version)
+		s.b.peers.beats(s.id)
 	}
 	return s.b.adopting(ctx, err)
 }
@@ -261,6 +263,7 @@ func (s *session) Update(ctx context.Context, st driver.MemberState) error {
 	if err := s.b.begin(ctx); err != nil {
 		return err
 	}
+	s.b.observing.expect()
 	if err := driver.CheckUpdate(st); err != nil {
 		return err
 	}
@@ -283,6 +286,7 @@ func (s *session) Evict(ctx context.Context, suspects []driver.Suspect) ([]drive
 	if err := s.b.begin(ctx); err != nil {
 		return nil, err
 	}
+	s.b.observing.expect()
 	if err := driver.CheckSuspects(suspects); err != nil {
 		return nil, err
 	}
@@ -350,6 +354,7 @@ func (s *session) Close(ctx context.Context) error {
 	if err := s.b.begin(ctx); err != nil {
 		return err
 	}
+	s.b.observing.expect()
 	found := false
 	err := s.b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (_ int64, err error) {
 		if found, err = s.b.lockMember(ctx, roster, s.id); err != nil || !found {

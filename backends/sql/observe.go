@@ -34,27 +34,45 @@ func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.V
 		since = &observed{at[0], at[1], at[2]}
 	}
 	var view *driver.View
-	err := b.poll(ctx, Observers, func() (bool, error) {
-		var err error
-		view, err = b.look(ctx, since, q.Beats)
-		return view != nil, b.adopting(ctx, err)
-	})
-	if err != nil {
+	var versions map[driver.SessionID]driver.Version
+	r := &reader{b: b, of: Observers, asked: q.Beats, attention: &b.observing, from: b.lastView.goOn(q)}
+	r.look = func() (found news, err error) {
+		view, versions, err = b.look(ctx, since, q.Beats)
+		switch {
+		case view == nil:
+		case !view.Reset && len(view.Beats) > 0 && len(view.Members)+len(view.Gone)+len(view.Shards) == 0:
+			found = heartbeats
+		default:
+			found = states
+		}
+		return found, b.adopting(ctx, err)
+	}
+	if err := r.poll(ctx); err != nil {
 		return nil, err
 	}
+	b.lastView.set(view.Cursor, versions, r.from)
 	return view, nil
 }
 
-// look returns what differs from the position, or nil.
-func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat) (*driver.View, error) {
+// look returns what differs from the position, or nil, and the versions of the
+// sessions asked for.
+func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat) (*driver.View,
+	map[driver.SessionID]driver.Version, error) {
 	floor, rosterAt := b.floor.Load(), b.rosterAt.Load()
 	view := new(driver.View)
 	var ns namespace
 	var roster int64
-	err := b.store.Read(ctx, func(ctx context.Context, dataTx, rosterTx *Tx) (err error) {
-		checkData := b.askData(ctx, dataTx, namespaceRead, floor)
-		checkRoster := b.askRoster(ctx, rosterTx, rosterRead, rosterAt)
-		if view.Beats, err = b.newBeats(ctx, rosterTx, beats); err != nil {
+	var versions map[driver.SessionID]driver.Version
+	err := b.store.Read(ctx, func(ctx context.Context, data, members *Tx) (err error) {
+		found := false
+		if b.stmts.has(lookRead) {
+			if ns, roster, versions, found, err = b.lookAtOnce(ctx, data, floor, rosterAt, beats); found || err != nil {
+				return err
+			}
+		}
+		checkData := b.askData(ctx, data, namespaceRead, floor)
+		checkRoster := b.askRoster(ctx, members, rosterRead, rosterAt)
+		if versions, err = b.beatsOf(ctx, members, beats); err != nil {
 			return err
 		}
 		if ns, err = checkData(); err != nil {
@@ -64,8 +82,10 @@ func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	b.peers.saw(beats, versions)
+	view.Beats = newer(beats, versions)
 	reset := since == nil || since.base != ns.base || since.revision > ns.revision ||
 		since.roster > roster || since.roster < roster-keepDepartures
 	if reset {
@@ -74,39 +94,75 @@ func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat
 	at := observed{since.base, since.revision, since.roster}
 	if since.revision != ns.revision {
 		if err := b.changedShards(ctx, view, &at, floor); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if since.roster != roster {
 		if err := b.changedMembers(ctx, view, &at, rosterAt); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if !reset && at == *since && len(view.Beats) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err := b.settle(ctx, false, sight{floor: at.base + at.revision, roster: at.roster}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	view.Cursor = b.cursor("o", at.base, at.revision, at.roster)
-	return view, nil
+	b.peers.learn(view)
+	return view, versions, nil
 }
 
-func (b *Backend) newBeats(ctx context.Context, roster *Tx, asked []driver.Beat) ([]driver.Beat, error) {
+// lookAtOnce reads in one statement how far the namespace and its roster are, and the
+// versions of the sessions asked for. It finds nothing where one of them is missing.
+func (b *Backend) lookAtOnce(ctx context.Context, tx *Tx, floor, rosterAt int64, asked []driver.Beat) (
+	ns namespace, roster int64, versions map[driver.SessionID]driver.Version, found bool, err error) {
+	var id string
+	versions = make(map[driver.SessionID]driver.Version, len(asked))
+	for _, a := range asked {
+		versions[a.Session] = 0
+	}
+	sessions := list(asked, func(b driver.Beat) driver.SessionID { return b.Session })
+	err = tx.rows(ctx, lookRead, []any{b.name, sessions}, func(r Row) error {
+		var beat driver.Beat
+		found = true
+		err := r.Scan(&ns.id, &ns.base, &ns.revision, &ns.recorded, &ns.current, &id, &roster, &beat.Session, &beat.Version)
+		if err == nil && beat.Session != "" {
+			versions[beat.Session] = beat.Version
+		}
+		return err
+	})
+	if err == nil && found {
+		err = b.compareData(ns, found, floor)
+	}
+	if err == nil && found {
+		err = b.compareRoster(id, ns.incarnations, roster, found, rosterAt)
+	}
+	return ns, roster, versions, found, err
+}
+
+func (b *Backend) beatsOf(ctx context.Context, roster *Tx, asked []driver.Beat) (
+	map[driver.SessionID]driver.Version, error) {
+	versions := make(map[driver.SessionID]driver.Version, len(asked))
 	if len(asked) == 0 {
-		return nil, nil
+		return versions, nil
 	}
-	versions, err := b.readBeats(ctx, roster, beatsRead, asked)
-	if err != nil {
-		return nil, err
+	found, err := b.readBeats(ctx, roster, beatsRead, asked)
+	for _, a := range asked {
+		versions[a.Session] = found[a.Session]
 	}
+	return versions, err
+}
+
+// newer returns the versions that whoever asked does not know.
+func newer(asked []driver.Beat, versions map[driver.SessionID]driver.Version) []driver.Beat {
 	var changed []driver.Beat
 	for _, a := range asked {
 		if v := versions[a.Session]; v > a.Version {
 			changed = append(changed, driver.Beat{Session: a.Session, Version: v})
 		}
 	}
-	return changed, nil
+	return changed
 }
 
 // changedShards adds the shards since at, and moves at, on one snapshot.
@@ -130,7 +186,12 @@ func (b *Backend) changedShards(ctx context.Context, view *driver.View, at *obse
 		}
 		return data.rows(ctx, how, args, func(r Row) error {
 			var s driver.ShardState
-			if err := r.Scan(&s.Shard, &s.Owner.Session, &s.Owner.Token); err != nil {
+			if view.Reset {
+				err = r.Scan(&s.Shard, &s.Owner.Session, &s.Owner.Token)
+			} else {
+				err = scanChanged(r, &s)
+			}
+			if err != nil {
 				return err
 			}
 			why := checkOwner(s.Owner, 0, ns.floor())
@@ -150,6 +211,18 @@ func (b *Backend) changedShards(ctx context.Context, view *driver.View, at *obse
 		if view.Shards = shards; view.Reset {
 			view.Floor = driver.Token(at.base)
 		}
+	}
+	return err
+}
+
+// scanChanged reads a shard that changed, and the head beside its owner.
+func scanChanged(r Row, s *driver.ShardState) error {
+	var head driver.Head
+	var nonce int64
+	err := r.Scan(&s.Shard, &s.Owner.Session, &s.Owner.Token, &head.Number, &head.Seq, &head.Oldest, &nonce, &head.Token)
+	head.Nonce = driver.Nonce(nonce)
+	if s.Owner.Session != "" && driver.CheckHead(head) == "" {
+		s.Head = &head
 	}
 	return err
 }

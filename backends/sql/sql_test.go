@@ -16,7 +16,11 @@ func TestCompile(t *testing.T) {
 	t.Parallel()
 	var file strings.Builder
 	for _, spec := range catalogue {
-		file.WriteString("-- name: " + spec.name + "\nSELECT 1 FROM tenure_x WHERE namespace = :" + spec.params[len(spec.params)-1] +
+		last := spec.params[len(spec.params)-1]
+		if len(spec.columns) > 0 {
+			last = spec.columns[len(spec.columns)-1]
+		}
+		file.WriteString("-- name: " + spec.name + "\nSELECT 1 FROM tenure_x WHERE namespace = :" + last +
 			" OR :" + spec.params[0] + "::text = ''\n;\n\n")
 	}
 	place := func(int) string { return "?" }
@@ -31,7 +35,14 @@ func TestCompile(t *testing.T) {
 	if args := s.bind(tailInsert, []any{"ns", 3}); args[0] != 3 || args[1] != "ns" {
 		t.Errorf("arguments %v, want [3 ns]", args)
 	}
-	if s, err := Compile(strings.Replace(file.String(), "-- name: logs_append", "", 1), "my_", place); err != nil || s.has(logsAppend) || !s.has(logsInsert) {
+	if got := s.compiled[itemsPut]; !got.each || s.bind(itemsPut, []any{"ns", "s", "k", 1, "bytes"})[0] != "bytes" {
+		t.Errorf("a statement of columns is %+v", got)
+	}
+	rows := strings.Replace(file.String(), "-- name: items_put\nSELECT 1 FROM tenure_x WHERE namespace = :bytes", "-- name: items_put\nSELECT :blob, :rows", 1)
+	if s, err := Compile(rows, "my_", place); err != nil || s.compiled[itemsPut].each || s.bind(itemsPut, []any{"ns", "[]", "blob"})[0] != "blob" {
+		t.Errorf("a statement of rows: %v", err)
+	}
+	if s, err := Compile(strings.Replace(file.String(), "-- name: logs_append\nSELECT 1 FROM tenure_x WHERE namespace = :payloads OR :namespace::text = ''", "", 1), "my_", place); err != nil || s.has(logsAppend) || !s.has(logsInsert) {
 		t.Errorf("without the optional statement: %v", err)
 	}
 	for what, bad := range map[string]string{
@@ -132,11 +143,14 @@ func TestInBatches(t *testing.T) {
 // hinted is a store that does nothing but hint.
 type hinted struct {
 	Store
-	mu   sync.Mutex
-	hint chan struct{}
+	hears atomic.Bool
+	mu    sync.Mutex
+	hint  chan struct{}
 }
 
 func (h *hinted) Check() error { return nil }
+
+func (h *hinted) Hears() bool { return h.hears.Load() }
 
 func (h *hinted) Changed(Readers) <-chan struct{} {
 	h.mu.Lock()
@@ -162,16 +176,20 @@ func TestPollHints(t *testing.T) {
 	// wait returns how many looks a poll took, and how late it saw a change.
 	wait := func(t *testing.T, hints func(*hinted) (changed time.Time)) (looks int, late time.Duration) {
 		store := &hinted{hint: make(chan struct{})}
-		b := &Backend{store: store, info: driver.Info{Limits: driver.Limits{PollPeriod: period}}, closing: make(chan struct{})}
+		b := &Backend{store: store, closing: make(chan struct{})}
 		var changed atomic.Bool
 		done := make(chan error, 1)
 		var seen time.Time
 		go func() {
-			done <- b.poll(t.Context(), Observers, func() (bool, error) {
+			r := &reader{b: b, of: Observers, attention: &attention{pace: newPace(driver.Limits{PollPeriod: period})}}
+			r.look = func() (news, error) {
 				looks++
-				seen = time.Now()
-				return changed.Load(), nil
-			})
+				if seen = time.Now(); changed.Load() {
+					return states, nil
+				}
+				return nothing, nil
+			}
+			done <- r.poll(t.Context())
 		}()
 		synctest.Wait()
 		at := hints(store)

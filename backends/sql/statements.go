@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tenure-go/tenure/internal/sqlschema"
@@ -23,11 +24,13 @@ const (
 	namespaceLift
 	tailInsert
 	tailsRead
-	tailAdvance
-	tailTrim
+	tailsLock
+	tailsMove
+	tailMove
 	shardsClaim
 	shardsLock
 	shardsHold
+	shardsTry
 	shardsRead
 	shardsInsert
 	shardsGrant
@@ -38,6 +41,7 @@ const (
 	ownerRead
 	headRead
 	headsAll
+	headsWrite
 	headWrite
 	itemsVersions
 	itemsPut
@@ -45,9 +49,11 @@ const (
 	itemRead
 	itemsList
 	logsInsert
+	logInsert
 	logsAppend
 	logsRead
 	logsTail
+	logsPositions
 	logsTrim
 	fenceTouch
 	probeInsert
@@ -80,6 +86,7 @@ const (
 	beatWrite
 	beatsLift
 	beatsRead
+	lookRead
 	beatsDelete
 	departureRead
 	departuresInsert
@@ -90,124 +97,146 @@ const (
 
 // catalogue lists each statement's name and parameters, in the order in which
 // this package passes them. A parameter that is a list is one JSON array of
-// strings unless said otherwise.
+// strings unless said otherwise. A statement with columns is for a batch of rows. A
+// dialect's text has the parameter "rows", one JSON array of arrays, and runs once for
+// them all; or it has the names of columns, and runs once for each row. The column
+// "bytes" is the last: in "rows" two numbers stand for it, an offset and a length in the
+// parameter "blob".
 var catalogue = [statementCount]struct {
-	name   string
-	params []string
+	name    string
+	params  []string
+	columns []string
 }{
-	namespaceInsert: {"namespace_insert", []string{"namespace", "store_id"}},
+	namespaceInsert: {"namespace_insert", []string{"namespace", "store_id"}, nil},
 	// Both return the identity, the base, the revision, the incarnation on record, and
 	// the one under which the statement runs; '' where the store has none (I2).
-	namespaceRead:   {"namespace_read", []string{"namespace"}},
-	namespaceLock:   {"namespace_lock", []string{"namespace"}},
-	namespaceRaise:  {"namespace_raise", []string{"namespace", "revision"}},
-	namespaceRebase: {"namespace_rebase", []string{"namespace", "base"}},
+	namespaceRead:   {"namespace_read", []string{"namespace"}, nil},
+	namespaceLock:   {"namespace_lock", []string{"namespace"}, nil},
+	namespaceRaise:  {"namespace_raise", []string{"namespace", "revision"}, nil},
+	namespaceRebase: {"namespace_rebase", []string{"namespace", "base"}, nil},
 	// The three that lift are optional: for a store that has an incarnation (I2).
-	namespaceLift: {"namespace_lift", []string{"namespace", "base", "revision", "incarnation"}},
-	tailInsert:    {"tail_insert", []string{"namespace", "bucket"}},
-	tailsRead:     {"tails_read", []string{"namespace"}},
-	// Locks the counter until the transaction ends, last of all rows, and raises it
-	// by the number of entries that logs_insert will add.
-	tailAdvance: {"tail_advance", []string{"namespace", "bucket", "count"}},
-	// Notes that what logs_trim removes is about to go.
-	tailTrim: {"tail_trim", []string{"namespace", "bucket", "shard", "through"}},
-	// The four that read shards return the same columns. The first three lock the
+	namespaceLift: {"namespace_lift", []string{"namespace", "base", "revision", "incarnation"}, nil},
+	tailInsert:    {"tail_insert", []string{"namespace", "bucket"}, nil},
+	tailsRead:     {"tails_read", []string{"namespace"}, nil},
+	// Optional: locks counters in the order of the rows, for a dialect whose tails_move
+	// does not.
+	tailsLock: {"tails_lock", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
+	// Locks counters until the transaction ends, last of all rows and in the order of
+	// the rows; raises each by the number of entries that logs_insert will add; and notes
+	// the last position that logs_trim will remove, if it is greater than the one noted.
+	tailsMove: {"tails_move", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
+	// Optional, as head_write and log_insert: the same for a batch of one row, where
+	// reading rows from JSON takes long.
+	tailMove: {"tail_move", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
+	// The five that read shards return the same columns. The first four lock the
 	// rows in the order of their names: to change the owner, leaving out rows that
 	// another transaction has locked; to change the owner; to change the head,
-	// which may leave room for fence_touch beside it.
-	shardsClaim: {"shards_claim", []string{"namespace", "shards"}},
-	shardsLock:  {"shards_lock", []string{"namespace", "shards"}},
-	shardsHold:  {"shards_hold", []string{"namespace", "shards"}},
-	shardsRead:  {"shards_read", []string{"namespace", "shards"}},
+	// which may leave room for fence_touch beside it; and to change the head, leaving
+	// out rows that another transaction has locked.
+	shardsClaim: {"shards_claim", []string{"namespace", "shards"}, nil},
+	shardsLock:  {"shards_lock", []string{"namespace", "shards"}, nil},
+	shardsHold:  {"shards_hold", []string{"namespace", "shards"}, nil},
+	shardsTry:   {"shards_try", []string{"namespace", "shards"}, nil},
+	shardsRead:  {"shards_read", []string{"namespace", "shards"}, nil},
 	// Grants shards that have no row, and shards that have one.
-	shardsInsert:  {"shards_insert", []string{"namespace", "shards", "session", "token", "revision"}},
-	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "revision"}},
-	shardsLift:    {"shards_lift", []string{"namespace", "token", "revision"}},
-	shardsRelease: {"shards_release", []string{"namespace", "shards", "revision"}},
-	shardsAll:     {"shards_all", []string{"namespace"}},
-	shardsSince:   {"shards_since", []string{"namespace", "revision"}},
-	ownerRead:     {"owner_read", []string{"namespace", "shard"}},
-	headRead:      {"head_read", []string{"namespace", "shard"}},
-	headsAll:      {"heads_all", []string{"namespace"}},
-	headWrite:     {"head_write", []string{"namespace", "shard", "number", "seq", "oldest", "nonce", "token"}},
-	itemsVersions: {"items_versions", []string{"namespace", "shard", "keys"}},
-	// items: an array of [key, offset, length]; values: one blob that they slice.
-	itemsPut:    {"items_put", []string{"namespace", "shard", "version", "items", "values"}},
-	itemsDelete: {"items_delete", []string{"namespace", "shard", "keys"}},
+	shardsInsert:  {"shards_insert", []string{"namespace", "shards", "session", "token", "revision"}, nil},
+	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "revision"}, nil},
+	shardsLift:    {"shards_lift", []string{"namespace", "token", "revision"}, nil},
+	shardsRelease: {"shards_release", []string{"namespace", "shards", "revision"}, nil},
+	shardsAll:     {"shards_all", []string{"namespace"}, nil},
+	shardsSince:   {"shards_since", []string{"namespace", "revision"}, nil},
+	ownerRead:     {"owner_read", []string{"namespace", "shard"}, nil},
+	headRead:      {"head_read", []string{"namespace", "shard"}, nil},
+	headsAll:      {"heads_all", []string{"namespace"}, nil},
+	// The rows exist and are locked.
+	headsWrite: {"heads_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
+	headWrite:  {"head_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
+	// Returns the shard, the key and the version of each item that exists.
+	itemsVersions: {"items_versions", []string{"namespace"}, []string{"shard", "key"}},
+	itemsPut:      {"items_put", []string{"namespace"}, []string{"shard", "key", "version", "bytes"}},
+	itemsDelete:   {"items_delete", []string{"namespace"}, []string{"shard", "key"}},
 	// Both return how many bytes a value has before it.
-	itemRead: {"item_read", []string{"namespace", "shard", "key"}},
+	itemRead: {"item_read", []string{"namespace", "shard", "key"}, nil},
 	// high is the first key after the range, and empty for no bound.
-	itemsList: {"items_list", []string{"namespace", "shard", "low", "high"}},
-	// Adds one commit's entries, first to last. cuts: an array of the offsets in
-	// payloads at which each begins, and of the end. The position is the one that
-	// tail_advance made room for; without a counter the statement must fail.
-	logsInsert: {"logs_insert", []string{"namespace", "shard", "first", "last", "token", "number", "bucket", "cuts", "payloads"}},
+	itemsList: {"items_list", []string{"namespace", "shard", "low", "high"}, nil},
+	// Adds commits, each with the entries first to last of its shard, in a row. cuts: an
+	// array of the offsets in bytes at which each begins, and of the end. The position is
+	// so much back from the one that tails_move made room for; without a counter the
+	// statement must fail.
+	logsInsert: {"logs_insert", []string{"namespace"}, []string{"shard", "first", "last", "token", "number", "bucket", "back", "cuts", "bytes"}},
+	logInsert:  {"log_insert", []string{"namespace"}, []string{"shard", "first", "last", "token", "number", "bucket", "back", "cuts", "bytes"}},
 	// Optional: one commit that only appends, decided and written by one statement,
 	// whose row is locked before it is decided upon. It returns the namespace's floor,
 	// which must be at least seen, and the head's seq and oldest as it left them; or
 	// nothing, if it wrote nothing.
-	logsAppend: {"logs_append", []string{"namespace", "store_id", "seen", "shard", "session", "token", "number", "nonce", "bucket", "count", "cuts", "payloads"}},
+	logsAppend: {"logs_append", []string{"namespace", "store_id", "seen", "shard", "session", "token", "number", "nonce", "bucket", "count", "cuts", "payloads"}, nil},
 	// Both return the same columns: the rows, in order, that have the entries,
 	// or positions, after to through. Rows may be left out at the end, so that the
 	// payloads of those before the last have less than the number of bytes; a dialect
 	// that makes rows as they are read need not. Before the payloads they have their
 	// number of bytes.
-	logsRead: {"logs_read", []string{"namespace", "shard", "after", "through", "bytes"}},
-	logsTail: {"logs_tail", []string{"namespace", "bucket", "after", "through", "bytes"}},
+	logsRead: {"logs_read", []string{"namespace", "shard", "after", "through", "bytes"}, nil},
+	logsTail: {"logs_tail", []string{"namespace", "bucket", "after", "through", "bytes"}, nil},
+	// Returns the shard, and the position of the last of the rows that logs_trim removes;
+	// nothing, or 0, where there is none.
+	logsPositions: {"logs_positions", []string{"namespace"}, []string{"shard", "through"}},
 	// Removes the rows all of whose entries are at or before through.
-	logsTrim: {"logs_trim", []string{"namespace", "shard", "through"}},
+	logsTrim: {"logs_trim", []string{"namespace"}, []string{"shard", "through"}},
 	// Returns a row if the lease is current, and keeps it so until the transaction
 	// ends.
-	fenceTouch:  {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id"}},
-	probeInsert: {"probe_insert", []string{"id"}},
-	probeUpdate: {"probe_update", []string{"id", "version", "seen"}},
-	probeDelete: {"probe_delete", []string{"id"}},
+	fenceTouch:  {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id"}, nil},
+	probeInsert: {"probe_insert", []string{"id"}, nil},
+	probeUpdate: {"probe_update", []string{"id", "version", "seen"}, nil},
+	probeDelete: {"probe_delete", []string{"id"}, nil},
 	// Optional: for a database that shows commits before they are durable. Each is run
 	// outside any transaction. The first changes a row, if there is one; the second makes
 	// it, if there is none.
-	barrierWrite:  {"barrier_write", []string{"id"}},
-	barrierInsert: {"barrier_insert", []string{"id"}},
-	rosterInsert:  {"roster_insert", []string{"namespace", "store_id"}},
+	barrierWrite:  {"barrier_write", []string{"id"}, nil},
+	barrierInsert: {"barrier_insert", []string{"id"}, nil},
+	rosterInsert:  {"roster_insert", []string{"namespace", "store_id"}, nil},
 	// Both return the identity, the revision, and the incarnations as above.
-	rosterRead:  {"roster_read", []string{"namespace"}},
-	rosterLock:  {"roster_lock", []string{"namespace"}},
-	rosterRaise: {"roster_raise", []string{"namespace", "revision"}},
-	nodeRead:    {"node_read", []string{"namespace", "node"}},
+	rosterRead:  {"roster_read", []string{"namespace"}, nil},
+	rosterLock:  {"roster_lock", []string{"namespace"}, nil},
+	rosterRaise: {"roster_raise", []string{"namespace", "revision"}, nil},
+	nodeRead:    {"node_read", []string{"namespace", "node"}, nil},
 	// Makes or changes the row. Rows whose names begin with "!", which no label may,
 	// are this package's: the three below leave them out.
-	nodeWrite: {"node_write", []string{"namespace", "node", "session"}},
-	nodesAll:  {"nodes_all", []string{"namespace"}},
+	nodeWrite: {"node_write", []string{"namespace", "node", "session"}, nil},
+	nodesAll:  {"nodes_all", []string{"namespace"}, nil},
 	// At most so many, in the order of their names, whose session is no member.
-	nodesIdle:   {"nodes_idle", []string{"namespace", "limit"}},
-	nodesDelete: {"nodes_delete", []string{"namespace", "nodes"}},
-	memberNode:  {"member_node", []string{"namespace", "session"}},
+	nodesIdle:   {"nodes_idle", []string{"namespace", "limit"}, nil},
+	nodesDelete: {"nodes_delete", []string{"namespace", "nodes"}, nil},
+	memberNode:  {"member_node", []string{"namespace", "session"}, nil},
 	memberInsert: {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta",
-		"draining", "updates", "supersede", "revision"}},
+		"draining", "updates", "supersede", "revision"}, nil},
 	// Both keep what they return from being removed until the transaction ends.
-	memberHold:  {"member_hold", []string{"namespace", "session"}},
-	membersHold: {"members_hold", []string{"namespace", "sessions"}},
+	memberHold:  {"member_hold", []string{"namespace", "session"}, nil},
+	membersHold: {"members_hold", []string{"namespace", "sessions"}, nil},
 	// Locks a member's row to be updated, unless another transaction has locked it, and
 	// returns the columns of members_all.
-	memberLock: {"member_lock", []string{"namespace", "session"}},
+	memberLock: {"member_lock", []string{"namespace", "session"}, nil},
 	memberUpdate: {"member_update", []string{"namespace", "session", "priority", "weight", "meta", "draining",
-		"updates", "revision"}},
-	membersPresent: {"members_present", []string{"namespace", "sessions"}},
+		"updates", "revision"}, nil},
+	membersPresent: {"members_present", []string{"namespace", "sessions"}, nil},
 	// Locks members and their beats, leaving out those that another transaction has
 	// locked, and returns sessions and versions.
-	membersLock:      {"members_lock", []string{"namespace", "sessions"}},
-	membersAll:       {"members_all", []string{"namespace"}},
-	membersSince:     {"members_since", []string{"namespace", "revision"}},
-	membersDelete:    {"members_delete", []string{"namespace", "sessions"}},
-	beatInsert:       {"beat_insert", []string{"namespace", "session"}},
-	beatLock:         {"beat_lock", []string{"namespace", "session"}},
-	beatWrite:        {"beat_write", []string{"namespace", "session", "version"}},
-	beatsLift:        {"beats_lift", []string{"namespace", "by"}},
-	beatsRead:        {"beats_read", []string{"namespace", "sessions"}},
-	beatsDelete:      {"beats_delete", []string{"namespace", "sessions"}},
-	departureRead:    {"departure_read", []string{"namespace", "session"}},
-	departuresInsert: {"departures_insert", []string{"namespace", "sessions", "revision"}},
-	departuresSince:  {"departures_since", []string{"namespace", "revision"}},
-	departuresTrim:   {"departures_trim", []string{"namespace", "revision"}},
+	membersLock:   {"members_lock", []string{"namespace", "sessions"}, nil},
+	membersAll:    {"members_all", []string{"namespace"}, nil},
+	membersSince:  {"members_since", []string{"namespace", "revision"}, nil},
+	membersDelete: {"members_delete", []string{"namespace", "sessions"}, nil},
+	beatInsert:    {"beat_insert", []string{"namespace", "session"}, nil},
+	beatLock:      {"beat_lock", []string{"namespace", "session"}, nil},
+	beatWrite:     {"beat_write", []string{"namespace", "session", "version"}, nil},
+	beatsLift:     {"beats_lift", []string{"namespace", "by"}, nil},
+	beatsRead:     {"beats_read", []string{"namespace", "sessions"}, nil},
+	// Optional, where one statement is sent at a time: namespaceRead, rosterRead without
+	// the incarnation and beatsRead in one, a row per session or one without any.
+	lookRead:         {"look_read", []string{"namespace", "sessions"}, nil},
+	beatsDelete:      {"beats_delete", []string{"namespace", "sessions"}, nil},
+	departureRead:    {"departure_read", []string{"namespace", "session"}, nil},
+	departuresInsert: {"departures_insert", []string{"namespace", "sessions", "revision"}, nil},
+	departuresSince:  {"departures_since", []string{"namespace", "revision"}, nil},
+	departuresTrim:   {"departures_trim", []string{"namespace", "revision"}, nil},
 }
 
 // Statements are a dialect's statements, ready to be prepared. Immutable, safe
@@ -220,11 +249,14 @@ type Statements struct {
 type compiled struct {
 	text string
 	args []int // for each placeholder, the index of the parameter it stands for
+	each bool  // runs once for each row
 }
 
 var (
 	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+)\s*$`)
 	parameter = regexp.MustCompile(`(^|[^:a-z_]):([a-z_]+)`)
+	// What a statement for all rows of a batch has.
+	rowsParameter = regexp.MustCompile(`(^|[^:a-z_]):rows\b`)
 	// A prefix may follow the quoted name of a schema or database.
 	bounded   = regexp.MustCompile("bounded\\(((?:[a-z]+\\.)?`?([a-z_]+)`?)\\)")
 	qualified = regexp.MustCompile("^(\"[a-z_][a-z0-9_]{0,62}\"\\.|`[A-Za-z0-9_$-]{1,64}`\\.)?[a-z_][a-z0-9_]{0,31}$")
@@ -256,7 +288,7 @@ func (s Statement) String() string { return catalogue[s].name }
 // optional reports whether a dialect may lack the statement.
 func (s Statement) optional() bool {
 	switch s {
-	case logsAppend, namespaceLift, shardsLift, beatsLift, barrierWrite, barrierInsert:
+	case lookRead, logsAppend, tailsLock, tailMove, headWrite, logInsert, namespaceLift, shardsLift, beatsLift, barrierWrite, barrierInsert:
 		return true
 	}
 	return false
@@ -293,10 +325,18 @@ func Compile(file, prefix string, placeholder func(i int) string) (*Statements, 
 		if err != nil {
 			return nil, fmt.Errorf("tenure: statement %q: %w", spec.name, err)
 		}
-		c, err := compile(sqlschema.WithPrefix(text, prefix), spec.params, placeholder)
+		params, each := spec.params, len(spec.columns) > 0 && !rowsParameter.MatchString(text)
+		switch {
+		case each:
+			params = slices.Concat(params, spec.columns)
+		case len(spec.columns) > 0:
+			params = slices.Concat(params, []string{"rows", "blob"})
+		}
+		c, err := compile(sqlschema.WithPrefix(text, prefix), params, placeholder)
 		if err != nil {
 			return nil, fmt.Errorf("tenure: statement %q: %w", spec.name, err)
 		}
+		c.each = each
 		s.compiled[i] = c
 	}
 	for name := range texts {
@@ -339,13 +379,28 @@ func (s *Statements) bind(of Statement, params []any) []any {
 	return args
 }
 
-// wakes says who waits for what the statement moves, other than for a heartbeat.
+// single is the statement for a batch of one row, which a dialect need not have.
+func (s Statement) single() Statement {
+	switch s {
+	case tailsMove:
+		return tailMove
+	case headsWrite:
+		return headWrite
+	case logsInsert:
+		return logInsert
+	}
+	return s
+}
+
+// wakes says who waits for what the statement moves.
 func (s Statement) wakes() Readers {
 	switch s {
 	case namespaceRaise, namespaceRebase, namespaceLift, rosterRaise:
 		return Observers
-	case tailAdvance, tailTrim, logsAppend:
+	case tailsMove, tailMove, logsAppend:
 		return Tailers
+	case beatWrite:
+		return Watchers
 	}
 	return 0
 }

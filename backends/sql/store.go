@@ -49,8 +49,14 @@ type Store interface {
 	Classify(err error) error
 
 	// Changed returns a channel that is closed at a hint that something changed for
-	// readers of the kind given. There need not be hints: readers poll as well.
+	// readers of the kind given; for Watchers, in another process. There need not be
+	// hints: readers poll as well.
 	Changed(of Readers) <-chan struct{}
+
+	// Hears reports whether hints tell of the changes that other processes make. A
+	// store that stops hearing finds out within Limits.IdlePollPeriod, reports false
+	// from then on, and hints to all readers.
+	Hears() bool
 
 	// Close ends everything that is blocked, with ErrClosed, and leaves nothing
 	// behind (E3).
@@ -65,4 +71,9 @@ type Readers uint8
 const (
 	Observers Readers = 1 << iota
 	Tailers
+	// Watchers are calls of Observe that ask for heartbeats of other processes.
+	Watchers
 )
+
+// Everybody is readers of all kinds.
+const Everybody = Observers | Tailers | Watchers

@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Row is one row of a result.
@@ -43,8 +44,7 @@ type Tx struct {
 // RunOn returns a Tx that runs statements on a runner.
 func RunOn(on Runner, stmts *Statements) *Tx { return &Tx{on: on, stmts: stmts} }
 
-// Woke says who waits for what the statements so far have moved, other than for a
-// heartbeat.
+// Woke says who waits for what the statements so far have moved.
 func (t *Tx) Woke() Readers { return t.woke }
 
 // exec runs a statement and returns the number of rows it matched.
@@ -57,6 +57,52 @@ func (t *Tx) exec(ctx context.Context, s Statement, params ...any) (int64, error
 func (t *Tx) write(ctx context.Context, s Statement, params ...any) error {
 	t.woke |= s.wakes()
 	return t.on.Queue(ctx, s, t.stmts.bind(s, params), nil)
+}
+
+// writeRows queues a statement without results for the rows of a batch, if there are any.
+func (t *Tx) writeRows(ctx context.Context, s Statement, rows [][]any, params ...any) error {
+	return t.queueRows(ctx, s, rows, nil, params...)
+}
+
+// queueRows queues a statement for the rows of a batch, if there are any. Each gets its
+// results, once the queue has run; nil for a statement that has none.
+func (t *Tx) queueRows(ctx context.Context, s Statement, rows [][]any, each func(Row) error, params ...any) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if len(rows) == 1 && t.stmts.has(s.single()) {
+		s = s.single()
+	}
+	t.woke |= s.wakes()
+	if !t.stmts.compiled[s].each {
+		list, blob := joined(rows)
+		return t.on.Queue(ctx, s, t.stmts.bind(s, append(params, list, blob)), each)
+	}
+	for _, row := range rows {
+		if err := t.on.Queue(ctx, s, t.stmts.bind(s, slices.Concat(params, row)), each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joined is rows as they travel in one statement: as a JSON array of arrays, in which
+// bytes are an offset and a length in the blob.
+func joined(rows [][]any) (list string, blob []byte) {
+	size := 0
+	for _, row := range rows {
+		if bytes, is := row[len(row)-1].([]byte); is {
+			size += len(bytes)
+		}
+	}
+	blob = make([]byte, 0, size)
+	for i, row := range rows {
+		if bytes, is := row[len(row)-1].([]byte); is {
+			rows[i] = append(slices.Clip(row[:len(row)-1]), len(blob), len(bytes))
+			blob = append(blob, bytes...)
+		}
+	}
+	return array(rows), blob
 }
 
 // ask queues a statement that reads at most one row into dest, and returns

@@ -13,25 +13,62 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// BenchmarkAppend has producers append 128-byte entries to one shard under a lease,
-// through the group commit of core: 1 and 64 of them.
+// BenchmarkAppend has producers append 128-byte entries under leases, through the group
+// commit of core: 1 and 64 of them to one shard, and 64 to a shard each.
 func BenchmarkAppend(b *testing.B, open func(b *testing.B) driver.Backend) {
-	for _, producers := range []int{1, 64} {
-		b.Run(fmt.Sprint("producers", producers), func(b *testing.B) {
-			lease, stop := lead(b, open(b))
+	for _, c := range []struct{ shards, producers int }{{1, 1}, {1, 64}, {64, 64}} {
+		b.Run(fmt.Sprintf("shards%d/producers%d", c.shards, c.producers), func(b *testing.B) {
+			leases, stop := lead(b, open(b), c.shards)
 			defer stop()
 			payload := make([]byte, 128)
-			Produce(b, producers, func() error {
-				_, err := lease.Append(b.Context(), payload)
+			Produce(b, c.producers, func(p int) error {
+				_, err := leases[p%c.shards].Append(b.Context(), payload)
 				return err
 			})
 		})
 	}
 }
 
-// Produce calls appends from as many goroutines, and reports entries per second and
-// how long one took.
-func Produce(b *testing.B, producers int, appends func() error) {
+// BenchmarkLocked has 64 producers append to a shard each, while another transaction has the
+// row of the first shard locked for 2 s, and reports how long the appends of the 63 others took.
+func BenchmarkLocked(b *testing.B, be driver.Backend, lock func(shard string) (unlock func())) {
+	const shards, held = 64, 2 * time.Second
+	leases, stop := lead(b, be, shards)
+	defer stop()
+	payload := make([]byte, 128)
+	took := make([][]time.Duration, shards)
+	for b.Loop() {
+		unlock := lock("s0")
+		until := time.Now().Add(held)
+		var wg sync.WaitGroup
+		for p, l := range leases {
+			wg.Go(func() {
+				for time.Now().Before(until) {
+					began := time.Now()
+					if _, err := l.Append(b.Context(), payload); err != nil {
+						b.Error(err)
+						return
+					}
+					took[p] = append(took[p], time.Since(began))
+				}
+			})
+		}
+		time.Sleep(time.Until(until))
+		unlock()
+		wg.Wait()
+	}
+	others := slices.DeleteFunc(slices.Clone(took), func(t []time.Duration) bool { return slices.Max(t) >= held/2 })
+	all := slices.Sorted(slices.Values(slices.Concat(others...)))
+	if len(others) != shards-1 || len(all) == 0 {
+		b.Fatalf("%d shards of %d were delayed by the one that was locked", shards-len(others), shards)
+	}
+	b.ReportMetric(float64(len(all))/held.Seconds()/float64(b.N), "entries/s")
+	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
+}
+
+// Produce calls appends from as many goroutines, with the number of each, and reports
+// entries per second and how long one took.
+func Produce(b *testing.B, producers int, appends func(producer int) error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	took := make([][]time.Duration, producers)
@@ -41,7 +78,7 @@ func Produce(b *testing.B, producers int, appends func() error) {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
 				began := time.Now()
-				if err := appends(); err != nil {
+				if err := appends(p); err != nil {
 					b.Error(err)
 					return
 				}
@@ -60,8 +97,8 @@ func Produce(b *testing.B, producers int, appends func() error) {
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// lead runs an elector on the backend until stop, and returns its lease.
-func lead(b *testing.B, be driver.Backend) (lease *core.Lease, stop func()) {
+// lead runs an elector on the backend until stop, and returns its leases of n shards.
+func lead(b *testing.B, be driver.Backend, n int) (leases []*core.Lease, stop func()) {
 	e, err := core.NewElector(be, nil)
 	if err != nil {
 		b.Fatal(err)
@@ -75,17 +112,24 @@ func lead(b *testing.B, be driver.Backend) (lease *core.Lease, stop func()) {
 			b.Error(err)
 		}
 	}
-	got := make(chan *core.Lease, 1)
+	got := make(chan *core.Lease, n)
 	serve := func(ctx context.Context, l *core.Lease) error { got <- l; <-ctx.Done(); return nil }
-	if err := e.Contend(serve, "a"); err != nil {
+	shards := make([]string, n)
+	for i := range shards {
+		shards[i] = fmt.Sprint("s", i)
+	}
+	if err := e.Contend(serve, shards...); err != nil {
 		stop()
 		b.Fatal(err)
 	}
-	select {
-	case lease = <-got:
-	case <-time.After(10 * time.Second):
-		stop()
-		b.Fatal("no lease within 10s")
+	for limit := time.After(30 * time.Second); len(leases) < n; {
+		select {
+		case l := <-got:
+			leases = append(leases, l)
+		case <-limit:
+			stop()
+			b.Fatalf("%d of %d leases within 30s", len(leases), n)
+		}
 	}
-	return lease, stop
+	return leases, stop
 }

@@ -33,6 +33,49 @@ func BenchmarkCommit(b *testing.B, open func(b *testing.B) driver.Backend) {
 	}
 }
 
+// BenchmarkShards appends an entry of 64 bytes to each of 64 shards, as group commit
+// does for as many leases: in one call at a time, or in several that each have a part
+// of the shards.
+func BenchmarkShards(b *testing.B, open func(b *testing.B) driver.Backend) {
+	const shards = 64
+	for _, calls := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("%dx%d", calls, shards/calls), func(b *testing.B) {
+			s := Join(b, open(b), "n1")
+			granted, _ := Acquire(b, s, Claims(shards))
+			var made atomic.Int64
+			var all sync.WaitGroup
+			b.ResetTimer()
+			for part := range slices.Chunk(granted, shards/calls) {
+				all.Go(func() {
+					for number := driver.WriteNo(1); made.Add(1) <= int64(b.N); number++ {
+						CommitEach(b, s, part, number)
+					}
+				})
+			}
+			all.Wait()
+			b.ReportMetric(float64(b.N*shards/calls)/b.Elapsed().Seconds(), "entries/s")
+		})
+	}
+}
+
+// CommitEach appends an entry of 64 bytes to each shard, in one call that must succeed.
+func CommitEach(t testing.TB, s driver.Session, granted []driver.AcquireResult, number driver.WriteNo) {
+	t.Helper()
+	writes := make([]driver.Write, len(granted))
+	for i, g := range granted {
+		writes[i] = AppendOf(g.Fence, number, make([]byte, 64))
+	}
+	results, err := s.Commit(t.Context(), writes)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range results {
+		if r.Err != nil {
+			t.Error(r.Err)
+		}
+	}
+}
+
 // BenchmarkBeat changes one session's record.
 func BenchmarkBeat(b *testing.B, be driver.Backend) {
 	s := Join(b, be, "n1")
@@ -43,13 +86,13 @@ func BenchmarkBeat(b *testing.B, be driver.Backend) {
 	}
 }
 
-// BenchmarkHandover passes a lease to another member, whose first write follows.
-func BenchmarkHandover(b *testing.B, be driver.Backend) {
+// BenchmarkHandOver passes a lease to another member, whose first write follows.
+func BenchmarkHandOver(b *testing.B, be driver.Backend) {
 	from, to := Join(b, be, "n1"), Join(b, be, "n2")
 	granted, _ := Acquire(b, from, Claims(1))
 	fence := granted[0].Fence
 	for b.Loop() {
-		res, err := from.Transfer(b.Context(), []driver.Handover{{Fence: fence, To: to.ID()}})
+		res, err := from.Transfer(b.Context(), []driver.Transfer{{Fence: fence, To: to.ID()}})
 		if err != nil || res[0].Err != nil {
 			b.Fatal(err, res)
 		}
@@ -64,7 +107,7 @@ func BenchmarkHandover(b *testing.B, be driver.Backend) {
 // acknowledgement; both backends are of one namespace that is new.
 func BenchmarkTail(b *testing.B, leader, follower driver.Backend) {
 	const producers, every = 8, time.Millisecond
-	lease, stop := lead(b, leader)
+	leases, stop := lead(b, leader, 1)
 	defer stop()
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second+10*every*time.Duration(b.N))
 	defer cancel()
@@ -93,7 +136,7 @@ func BenchmarkTail(b *testing.B, leader, follower driver.Backend) {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
 				time.Sleep(time.Until(start.Add(time.Duration(i) * every)))
-				seq, err := lease.Append(ctx, make([]byte, 128))
+				seq, err := leases[0].Append(ctx, make([]byte, 128))
 				if err != nil {
 					b.Error(err)
 					return

@@ -43,8 +43,8 @@ func CheckIdleCost(t *testing.T, open func(namespace string, calls *Calls) drive
 	for _, shards := range []int{1, 10_000} {
 		reads, writes := cost(fmt.Sprint("of", shards), shards)
 		t.Logf("%d shards, %d heartbeats and one poll: %d reads, %d writes", shards, heartbeats, reads, writes)
-		if reads != 1 || writes != heartbeats {
-			t.Errorf("%d shards: %d reads and %d writes, want 1 and %d", shards, reads, writes, heartbeats)
+		if reads > 1 || writes != heartbeats {
+			t.Errorf("%d shards: %d reads and %d writes, want at most 1 and %d", shards, reads, writes, heartbeats)
 		}
 	}
 }

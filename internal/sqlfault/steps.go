@@ -71,6 +71,15 @@ func AppendOf(f driver.Fence, number driver.WriteNo, payloads ...[]byte) driver.
 	return w
 }
 
+// PutOf is a write of items.
+func PutOf(f driver.Fence, number driver.WriteNo, keys ...string) driver.Write {
+	w := driver.Write{Fence: f, Number: number, Nonce: 7}
+	for _, key := range keys {
+		w.Ops = append(w.Ops, driver.Op{Kind: driver.OpPut, Key: key, Value: []byte("v")})
+	}
+	return w
+}
+
 // Commit makes one write that must succeed.
 func Commit(t testing.TB, s driver.Session, w driver.Write) driver.CommitResult {
 	t.Helper()

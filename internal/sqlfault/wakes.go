@@ -21,7 +21,7 @@ func CheckWakes(t *testing.T, writer, reader driver.Backend, calls *Calls) {
 		Commit(t, s, AppendOf(fence, number, []byte("entry")))
 	}
 	transfer := func() {
-		res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: fence, To: s.ID()}})
+		res, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: fence, To: s.ID()}})
 		if err != nil || res[0].Err != nil {
 			t.Fatal(res, err)
 		}

@@ -43,8 +43,9 @@ func opened(b *testing.B) driver.Backend {
 // the same in plain SQL.
 func BenchmarkAppend(b *testing.B)   { sqlfault.BenchmarkAppend(b, opened) }
 func BenchmarkCommit(b *testing.B)   { sqlfault.BenchmarkCommit(b, opened) }
+func BenchmarkShards(b *testing.B)   { sqlfault.BenchmarkShards(b, opened) }
 func BenchmarkBeat(b *testing.B)     { sqlfault.BenchmarkBeat(b, opened(b)) }
-func BenchmarkHandover(b *testing.B) { sqlfault.BenchmarkHandover(b, opened(b)) }
+func BenchmarkHandOver(b *testing.B) { sqlfault.BenchmarkHandOver(b, opened(b)) }
 func BenchmarkIdlePoll(b *testing.B) { sqlfault.BenchmarkIdlePoll(b, opened(b)) }
 
 func BenchmarkTail(b *testing.B) {
@@ -80,7 +81,7 @@ ON DUPLICATE KEY UPDATE token = token + 1, expires = now() + INTERVAL 10 SECOND`
 		}
 	})
 	var seq atomic.Int64
-	appends := func() error {
+	appends := func(int) error {
 		tx, err := db.BeginTx(b.Context(), nil)
 		if err != nil {
 			return err
@@ -97,4 +98,13 @@ ON DUPLICATE KEY UPDATE token = token + 1, expires = now() + INTERVAL 10 SECOND`
 	}
 	b.Run("append1", func(b *testing.B) { sqlfault.Produce(b, 1, appends) })
 	b.Run("append64", func(b *testing.B) { sqlfault.Produce(b, 64, appends) })
+}
+
+// BenchmarkMany acquires and hands over very many shards, and BenchmarkMoves one.
+func BenchmarkMany(b *testing.B)  { sqlfault.BenchmarkMany(b, openedTwice) }
+func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
+
+func openedTwice(b *testing.B) [2]driver.Backend {
+	dsn := pool.Get(b, servers.MariaDB, nil).Database(b)
+	return [2]driver.Backend{open(b, dsn, Options{}), open(b, dsn, Options{})}
 }

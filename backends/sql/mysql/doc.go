@@ -18,7 +18,8 @@
 // Heartbeats, reads and the application's writes each have connections of their
 // own, so that none waits for another (E4): at most [Options].MaxConns for writes,
 // and six more; after a lapse of trust three for pings. A statement that is cancelled costs its connection. Changes of
-// other processes are polled.
+// other processes are polled, often while something is under way: see
+// [Options].IdlePollPeriod.
 //
 // # Tables
 //

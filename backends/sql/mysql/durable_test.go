@@ -122,7 +122,7 @@ func TestReadIsDurable(t *testing.T) {
 		view, tail     driver.Cursor
 	}
 	transfer := func(t *testing.T, p *parties) error {
-		res, err := p.s.Transfer(t.Context(), []driver.Handover{{Fence: p.fence, To: p.other.ID()}})
+		res, err := p.s.Transfer(t.Context(), []driver.Transfer{{Fence: p.fence, To: p.other.ID()}})
 		if err == nil {
 			err = res[0].Err
 		}
@@ -513,7 +513,7 @@ func readUntilKilled(t *testing.T, server *servers.Server, dsn servers.DSN, name
 	}
 	all.Go(func() {
 		for fence := granted[writers].Fence; ; {
-			res, err := s.Transfer(ctx, []driver.Handover{{Fence: fence, To: s.ID()}})
+			res, err := s.Transfer(ctx, []driver.Transfer{{Fence: fence, To: s.ID()}})
 			if err != nil || res[0].Err != nil {
 				return
 			}

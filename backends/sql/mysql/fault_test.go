@@ -157,34 +157,36 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
-	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2))
-	db := setup.DB(t, dsn)
-	other := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
-	lock := func(shard string) {
-		sqlfault.Exec(t, other, "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = '"+shard+"' FOR UPDATE")
-	}
-	lock("shard-00001")
-	commitBoth := func() error {
-		_, err := s.Commit(t.Context(), []driver.Write{
-			sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")), sqlfault.AppendOf(granted[1].Fence, 1, []byte("b"))})
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	keys := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	sqlfault.Commit(t, s, sqlfault.PutOf(granted[0].Fence, 1, keys...))
+	put := func() error {
+		_, err := s.Commit(t.Context(), []driver.Write{sqlfault.PutOf(granted[0].Fence, 2, keys[0])})
 		return err
 	}
-	if err := commitBoth(); !errors.Is(err, driver.ErrRetry) || number(err) != errLockWait {
+	other := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	const lockShard = "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = 'shard-00000' FOR UPDATE"
+	sqlfault.Exec(t, other, lockShard)
+	if err := put(); !errors.Is(err, driver.ErrRetry) || number(err) != errLockWait {
 		t.Errorf("commit behind a lock: %v", err)
 	}
+	if err := other.Rollback(); err != nil {
+		t.Fatal(err)
+	}
 	// The transaction with the fewest changes is the deadlock's victim.
-	sqlfault.Exec(t, other, "UPDATE tenure_shards SET nonce = nonce + 1 WHERE namespace = 'app' AND shard = 'shard-00001'")
+	other = sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	sqlfault.Exec(t, other, "UPDATE tenure_items SET value = 'w' WHERE namespace = 'app' AND shard = 'shard-00000'")
 	committed := make(chan error, 1)
-	go func() { committed <- commitBoth() }()
+	go func() { committed <- put() }()
 	awaitLockWait(t, dsn)
-	lock("shard-00000")
+	sqlfault.Exec(t, other, lockShard)
 	if err := <-committed; !errors.Is(err, driver.ErrRetry) || number(err) != errDeadlock {
 		t.Errorf("commit in a deadlock: %v", err)
 	}
 	if err := other.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if err := commitBoth(); err != nil {
+	if err := put(); err != nil {
 		t.Error(err)
 	}
 }
@@ -258,7 +260,7 @@ func TestFence(t *testing.T) {
 			t.Fatal(err)
 		}
 		sqlfault.Exec(t, old, "SELECT count(*) FROM tenure_nodes") // takes the snapshot, before the takeover
-		res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: fence, To: s.ID()}})
+		res, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: fence, To: s.ID()}})
 		if err != nil || res[0].Err != nil {
 			t.Fatal(res, err)
 		}

@@ -25,6 +25,7 @@ var files embed.FS
 // commits of its shard, and they for it.
 type Backend struct {
 	*sql.Backend
+	my *store
 }
 
 var _ driver.Backend = (*Backend)(nil)
@@ -56,7 +57,7 @@ func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, err
 	if err != nil {
 		return nil, err
 	}
-	return &Backend{Backend: shared}, nil
+	return &Backend{Backend: shared, my: st}, nil
 }
 
 func compile(prefix string, change ...func(string) string) (*sql.Statements, error) {
@@ -76,7 +77,7 @@ func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) s
 		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
 		Limits: driver.Limits{
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
-			PollPeriod: o.PollPeriod, MinTTL: 500 * time.Millisecond,
+			PollPeriod: o.PollPeriod, IdlePollPeriod: o.IdlePollPeriod, MinTTL: 500 * time.Millisecond,
 		},
 		Create: o.Create, NewRoster: o.NewRoster, Buckets: buckets,
 	}

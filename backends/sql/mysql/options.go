@@ -12,8 +12,10 @@ import (
 
 const (
 	// DefaultPollPeriod is how often a blocked Observe or TailLog looks for changes
-	// made by other processes.
+	// made by other processes while something is under way.
 	DefaultPollPeriod = 50 * time.Millisecond
+	// DefaultIdlePollPeriod is how often it looks, at least, after a quiet time.
+	DefaultIdlePollPeriod = 500 * time.Millisecond
 	// DefaultMaxConns is how many connections write, at most.
 	DefaultMaxConns = 4
 )
@@ -36,10 +38,19 @@ type Options struct {
 	// a missing roster is accepted beside existing data.
 	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
-	// PollPeriod is how late a change made by another process may be reported.
-	// Default (0) DefaultPollPeriod; 1 ms to 10 s. Failover takes this much longer
+	// PollPeriod is how late a change made by another process may be reported while
+	// something is under way: a change was seen, or a claim, a hand-over, a join or an
+	// eviction made here, in the last second, or a member has been silent for half its
+	// TTL. Default (0) DefaultPollPeriod; 1 ms to 10 s. Failover takes this much longer
 	// at most.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
+
+	// IdlePollPeriod is how late the first change after a quiet time may be reported.
+	// Looks become rarer with the time since the last change: a twentieth of that lies
+	// between them, never more than this period and a twentieth of the shortest TTL of
+	// the members, which is by how much a failover is later. Default (0)
+	// DefaultIdlePollPeriod; PollPeriod to 1 minute.
+	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
 	// MaxConns is how many connections write, at most. Default (0)
 	// DefaultMaxConns; 1 to 1000.
@@ -67,6 +78,9 @@ func (o *Options) withDefaults() (*Options, error) {
 	if c.PollPeriod == 0 {
 		c.PollPeriod = DefaultPollPeriod
 	}
+	if c.IdlePollPeriod == 0 {
+		c.IdlePollPeriod = max(DefaultIdlePollPeriod, c.PollPeriod)
+	}
 	if c.MaxConns == 0 {
 		c.MaxConns = DefaultMaxConns
 	}
@@ -75,6 +89,10 @@ func (o *Options) withDefaults() (*Options, error) {
 	}
 	if c.PollPeriod < time.Millisecond || c.PollPeriod > 10*time.Second {
 		return nil, fmt.Errorf("tenure: %w: poll period %v is outside 1ms to 10s", driver.ErrInvalid, c.PollPeriod)
+	}
+	if c.IdlePollPeriod < c.PollPeriod || c.IdlePollPeriod > time.Minute {
+		return nil, fmt.Errorf("tenure: %w: idle poll period %v is outside the poll period %v to 1m", driver.ErrInvalid,
+			c.IdlePollPeriod, c.PollPeriod)
 	}
 	if c.MaxConns < 1 || c.MaxConns > 1000 {
 		return nil, fmt.Errorf("tenure: %w: %d connections: use 1 to 1000", driver.ErrInvalid, c.MaxConns)

@@ -31,14 +31,14 @@ INSERT IGNORE INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket)
 -- name: tails_read
 SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
 
--- name: tail_advance
-UPDATE tenure_tails SET position = position + :count
+-- name: tail_move
+UPDATE tenure_tails SET position = position + :count, trimmed = greatest(trimmed, :trimmed)
 WHERE namespace = :namespace AND bucket = :bucket;
 
--- name: tail_trim
-UPDATE tenure_tails SET trimmed = greatest(trimmed, coalesce((SELECT a.position FROM tenure_logs AS a
-  WHERE a.namespace = :namespace AND a.shard = :shard AND a.last_seq <= :through ORDER BY a.last_seq DESC LIMIT 1), 0))
-WHERE namespace = :namespace AND bucket = :bucket;
+-- name: tails_move
+UPDATE JSON_TABLE(:rows, '$[*]' COLUMNS (bucket INT PATH '$[0]', entries BIGINT PATH '$[1]', through BIGINT PATH '$[2]')) AS j
+STRAIGHT_JOIN tenure_tails AS t FORCE INDEX (PRIMARY) ON t.namespace = :namespace AND t.bucket = j.bucket
+SET t.position = t.position + j.entries, t.trimmed = greatest(t.trimmed, j.through);
 
 -- name: shards_claim
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
@@ -54,6 +54,11 @@ STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespa
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
+
+-- name: shards_try
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE SKIP LOCKED;
 
 -- name: shards_read
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
@@ -87,7 +92,7 @@ SET s.session = '', s.revision = :revision;
 SELECT bounded(shard), bounded(session), token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
 
 -- name: shards_since
-SELECT bounded(shard), bounded(session), token FROM tenure_shards
+SELECT bounded(shard), bounded(session), token, number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND revision > :revision ORDER BY revision, shard;
 
 -- name: owner_read
@@ -106,22 +111,30 @@ WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 UPDATE tenure_shards SET number = :number, seq = :seq, oldest = :oldest, nonce = :nonce, commit_token = :token
 WHERE namespace = :namespace AND shard = :shard;
 
+-- name: heads_write
+UPDATE JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', number BIGINT PATH '$[1]',
+  seq BIGINT PATH '$[2]', oldest BIGINT PATH '$[3]', nonce BIGINT PATH '$[4]', token BIGINT PATH '$[5]')) AS j
+STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
+SET s.number = j.number, s.seq = j.seq, s.oldest = j.oldest, s.nonce = j.nonce, s.commit_token = j.token;
+
 -- name: items_versions
-SELECT i.`key`, i.version FROM JSON_TABLE(:keys, '$[*]' COLUMNS (name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_items AS i FORCE INDEX (PRIMARY) ON i.namespace = :namespace AND i.shard = :shard AND i.`key` = j.name;
+SELECT i.shard, i.`key`, i.version FROM JSON_TABLE(:rows, '$[*]' COLUMNS (
+  name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', item VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]')) AS j
+STRAIGHT_JOIN tenure_items AS i FORCE INDEX (PRIMARY) ON i.namespace = :namespace AND i.shard = j.name AND i.`key` = j.item;
 
 -- name: items_put
 INSERT INTO tenure_items (namespace, shard, `key`, version, value)
-SELECT :namespace, :shard, j.name, :version, SUBSTRING(v.bytes, j.at + 1, j.length)
-FROM (SELECT CAST(:values AS BINARY) AS bytes LIMIT 1) AS v
-STRAIGHT_JOIN JSON_TABLE(:items, '$[*]' COLUMNS (
-  name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', at INT PATH '$[1]', length INT PATH '$[2]')) AS j
+SELECT :namespace, j.name, j.item, j.version, SUBSTRING(v.bytes, j.at + 1, j.length)
+FROM (SELECT CAST(:blob AS BINARY) AS bytes LIMIT 1) AS v
+STRAIGHT_JOIN JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
+  item VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]', version BIGINT PATH '$[2]', at INT PATH '$[3]', length INT PATH '$[4]')) AS j
 WHERE true -- or ON would belong to the join
 ON DUPLICATE KEY UPDATE version = VALUES(version), value = VALUES(value);
 
 -- name: items_delete
-DELETE i FROM JSON_TABLE(:keys, '$[*]' COLUMNS (name VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_items AS i FORCE INDEX (PRIMARY) ON i.namespace = :namespace AND i.shard = :shard AND i.`key` = j.name;
+DELETE i FROM JSON_TABLE(:rows, '$[*]' COLUMNS (
+  name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', item VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]')) AS j
+STRAIGHT_JOIN tenure_items AS i FORCE INDEX (PRIMARY) ON i.namespace = :namespace AND i.shard = j.name AND i.`key` = j.item;
 
 -- name: item_read
 SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND `key` = :key;
@@ -131,10 +144,20 @@ SELECT bounded(`key`), version, octet_length(value), bounded(value) FROM tenure_
 WHERE namespace = :namespace AND shard = :shard AND `key` >= :low AND (:high = '' OR `key` < :high)
 ORDER BY `key`;
 
--- name: logs_insert
+-- name: log_insert
 INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
 VALUES (:namespace, :shard, :first, :last, :token, :number, :bucket,
-  (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket), :cuts, :payloads);
+  (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket) - :back, :cuts, :bytes);
+
+-- name: logs_insert
+INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
+SELECT :namespace, j.name, j.first, j.last, j.token, j.number, j.bucket,
+  (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = j.bucket) - j.back,
+  j.cuts, SUBSTRING(v.bytes, j.at + 1, j.length)
+FROM (SELECT CAST(:blob AS BINARY) AS bytes LIMIT 1) AS v
+STRAIGHT_JOIN JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
+  first BIGINT PATH '$[1]', last BIGINT PATH '$[2]', token BIGINT PATH '$[3]', number BIGINT PATH '$[4]', bucket INT PATH '$[5]',
+  back BIGINT PATH '$[6]', cuts MEDIUMTEXT CHARACTER SET ascii COLLATE ascii_bin PATH '$[7]', at INT PATH '$[8]', length INT PATH '$[9]')) AS j;
 
 -- name: logs_read
 -- The row whose payloads exceed the bytes is the last: all that is asked for would be
@@ -166,6 +189,11 @@ SELECT bounded(l.shard), l.first_seq, l.last_seq, l.token, l.number, l.position,
 STRAIGHT_JOIN tenure_logs AS l FORCE INDEX (PRIMARY) ON l.namespace = :namespace AND l.shard = r.shard AND l.last_seq = r.last_seq
 WHERE r.earlier IS NULL OR r.earlier < :bytes
 ORDER BY r.position;
+
+-- name: logs_positions
+-- This and the next run for each shard: in a join, all of its log would be read.
+SELECT shard, position FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through
+ORDER BY last_seq DESC LIMIT 1;
 
 -- name: logs_trim
 DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through;
@@ -289,6 +317,14 @@ UPDATE tenure_beats SET version = version + :by WHERE namespace = :namespace AND
 -- name: beats_read
 SELECT b.session, b.version FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_beats AS b FORCE INDEX (PRIMARY) ON b.namespace = :namespace AND b.session = j.name;
+
+-- name: look_read
+SELECT bounded(n.store_id), n.base, n.revision, bounded(n.incarnation), CAST(@@global.server_id AS CHAR CHARACTER SET ascii),
+  bounded(r.store_id), r.revision, COALESCE(b.session, ''), COALESCE(b.version, 0)
+FROM tenure_namespaces AS n STRAIGHT_JOIN tenure_rosters AS r ON r.namespace = n.namespace
+LEFT JOIN JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j ON TRUE
+LEFT JOIN tenure_beats AS b FORCE INDEX (PRIMARY) ON b.namespace = :namespace AND b.session = j.name
+WHERE n.namespace = :namespace;
 
 -- name: beats_delete
 DELETE d FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j

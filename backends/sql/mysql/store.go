@@ -91,7 +91,7 @@ func (s *store) transaction(ctx context.Context, on *connections, fn func(contex
 		if _, err := l.conn.ExecContext(ctx, "COMMIT"); err != nil {
 			return false, commitFailed(err)
 		}
-		s.wake.Broadcast(tx.Woke())
+		s.wake.Broadcast(tx.Woke() &^ sql.Watchers)
 		return true, nil
 	}))
 }
@@ -165,6 +165,9 @@ func (s *store) Check() error { return nil }
 func (s *store) Classify(err error) error { return notApplied(err) }
 
 func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
+
+// Hears is false: the database has no notifications.
+func (s *store) Hears() bool { return false }
 
 func (s *store) Close() error {
 	if !s.life.End() {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	stdsql "database/sql"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -43,9 +44,24 @@ func opened(b *testing.B) driver.Backend {
 // the same in plain SQL.
 func BenchmarkAppend(b *testing.B)   { sqlfault.BenchmarkAppend(b, opened) }
 func BenchmarkCommit(b *testing.B)   { sqlfault.BenchmarkCommit(b, opened) }
+func BenchmarkShards(b *testing.B)   { sqlfault.BenchmarkShards(b, opened) }
 func BenchmarkBeat(b *testing.B)     { sqlfault.BenchmarkBeat(b, opened(b)) }
-func BenchmarkHandover(b *testing.B) { sqlfault.BenchmarkHandover(b, opened(b)) }
+func BenchmarkHandOver(b *testing.B) { sqlfault.BenchmarkHandOver(b, opened(b)) }
 func BenchmarkIdlePoll(b *testing.B) { sqlfault.BenchmarkIdlePoll(b, opened(b)) }
+
+func BenchmarkLocked(b *testing.B) {
+	dsn := pool.Get(b, servers.Postgres, nil).Database(b)
+	db := setup.DB(b, dsn)
+	sqlfault.BenchmarkLocked(b, open(b, dsn, Options{}), func(shard string) func() {
+		tx := sqlfault.Tx(b, db, stdsql.LevelReadCommitted)
+		sqlfault.Exec(b, tx, fmt.Sprintf("SELECT FROM tenure_shards WHERE shard = '%s' FOR UPDATE", shard))
+		return func() {
+			if err := tx.Rollback(); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
 
 func BenchmarkTail(b *testing.B) {
 	dsn := pool.Get(b, servers.Postgres, nil).Database(b)
@@ -84,7 +100,7 @@ ON CONFLICT (name) DO UPDATE SET holder = 'me', token = lease.token + 1, expires
 		}
 	})
 	var seq atomic.Int64
-	appends := func() error {
+	appends := func(int) error {
 		tx, err := db.BeginTx(b.Context(), nil)
 		if err != nil {
 			return err
@@ -101,4 +117,13 @@ ON CONFLICT (name) DO UPDATE SET holder = 'me', token = lease.token + 1, expires
 	}
 	b.Run("append1", func(b *testing.B) { sqlfault.Produce(b, 1, appends) })
 	b.Run("append64", func(b *testing.B) { sqlfault.Produce(b, 64, appends) })
+}
+
+// BenchmarkMany acquires and hands over very many shards, and BenchmarkMoves one.
+func BenchmarkMany(b *testing.B)  { sqlfault.BenchmarkMany(b, openedTwice) }
+func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
+
+func openedTwice(b *testing.B) [2]driver.Backend {
+	dsn := pool.Get(b, servers.Postgres, nil).Database(b)
+	return [2]driver.Backend{open(b, dsn, Options{}), open(b, dsn, Options{})}
 }

@@ -117,22 +117,22 @@ func TestStoppedTransaction(t *testing.T) {
 	}
 }
 
-// TestDeadlock provokes one with a batch of commits: it applies as a whole, or not
-// at all and says so.
+// TestDeadlock provokes one with a commit that waits for an item, while it holds the
+// row of its shard: the commit writes nothing, and says so.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
 	dsn := server.Database(t)
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
-	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2))
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	sqlfault.Commit(t, s, sqlfault.PutOf(granted[0].Fence, 1, "k"))
 	db := setup.DB(t, dsn)
 	other := sqlfault.Tx(t, setup.DB(t, server.Admin().Database(dsn.Name())), stdsql.LevelReadCommitted)
-	sqlfault.Exec(t, other, "SET LOCAL deadlock_timeout = '1min'", "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE")
+	sqlfault.Exec(t, other, "SET LOCAL deadlock_timeout = '1min'", "SELECT * FROM tenure_items WHERE key = 'k' FOR UPDATE")
 	committed := make(chan error, 1)
 	go func() {
-		_, err := s.Commit(t.Context(), []driver.Write{
-			sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")), sqlfault.AppendOf(granted[1].Fence, 1, []byte("b"))})
+		_, err := s.Commit(t.Context(), []driver.Write{sqlfault.PutOf(granted[0].Fence, 2, "k")})
 		committed <- err
 	}()
 	waiting := func() (n int) {
@@ -150,10 +150,8 @@ func TestDeadlock(t *testing.T) {
 	if err := <-committed; !errors.Is(err, driver.ErrRetry) {
 		t.Errorf("commit in a deadlock: %v, want ErrRetry", err)
 	}
-	for _, shard := range []driver.ShardID{"shard-00000", "shard-00001"} {
-		if page, err := b.ReadLog(t.Context(), shard, 0, 1); err != nil || page.Head.Number != 0 {
-			t.Errorf("%s: %+v, %v", shard, page, err)
-		}
+	if page, err := b.ReadLog(t.Context(), "shard-00000", 0, 1); err != nil || page.Head.Number != 1 {
+		t.Errorf("%+v, %v", page, err)
 	}
 }
 
@@ -319,7 +317,7 @@ func TestNotifyFlood(t *testing.T) {
 			t.Fatalf("%d notifications in a minute", sent.Load())
 		}
 	}
-	res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: granted[0].Fence, To: heir.ID()}})
+	res, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: granted[0].Fence, To: heir.ID()}})
 	if err != nil || res[0].Err != nil {
 		t.Fatal(res, err)
 	}
@@ -347,11 +345,15 @@ func TestNotifyFlood(t *testing.T) {
 // changed, wakes everybody.
 func TestHints(t *testing.T) {
 	t.Parallel()
-	h := &hints{self: "ME", of: "a/b"}
-	other := &hints{self: "YOU", of: "a/b"}
-	for _, readers := range []sql.Readers{sql.Observers, sql.Tailers, sql.Observers | sql.Tailers} {
-		if got := h.heard(other.message(readers)); got != readers {
-			t.Errorf("%q wakes %d, want %d", other.message(readers), got, readers)
+	h := &link{self: "ME", of: "a/b"}
+	other := &link{self: "YOU", of: "a/b"}
+	const both = sql.Observers | sql.Tailers
+	for readers, want := range map[sql.Readers]sql.Readers{
+		0: 0, sql.Observers: sql.Observers, sql.Tailers: sql.Tailers, sql.Watchers: sql.Watchers, both: both,
+		sql.Observers | sql.Watchers: sql.Observers, sql.Tailers | sql.Watchers: both, sql.Everybody: both,
+	} {
+		if got := h.heard(other.message(readers)); got != want {
+			t.Errorf("%q wakes %d, want %d", other.message(readers), got, want)
 		}
 		if got := h.heard(h.message(readers)); got != 0 {
 			t.Errorf("%q, which is its own, wakes %d", h.message(readers), got)
@@ -368,15 +370,15 @@ func TestHints(t *testing.T) {
 
 // FuzzHeard hears whatever a role may send: it wakes readers, or nobody.
 func FuzzHeard(f *testing.F) {
-	h := &hints{self: "ME", of: "a/b"}
-	for _, message := range []string{"YOU.observers a/b", "YOU.tailers a/b", "YOU a/b", "ME a/b", "a/b", ". a/b", "YOU.observers", " a/b", "", "\x00 a/b"} {
+	h := &link{self: "ME", of: "a/b"}
+	for _, message := range []string{"YOU.observers a/b", "YOU.tailers a/b", "YOU.watchers a/b", "YOU a/b", "ME a/b", "a/b", ". a/b", "YOU.observers", " a/b", "", "\x00 a/b"} {
 		f.Add(message)
 	}
 	f.Fuzz(func(t *testing.T, message string) {
 		got := h.heard(message)
 		from, of, _ := strings.Cut(message, " ")
 		mine := from == h.self || strings.HasPrefix(from, h.self+".")
-		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^(sql.Observers|sql.Tailers) != 0 {
+		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^sql.Everybody != 0 {
 			t.Errorf("%q wakes %d", message, got)
 		}
 	})
@@ -485,7 +487,7 @@ func TestStandby(t *testing.T) {
 		t.Fatalf("after the promotion the view is %+v: %v", v, err)
 	}
 	raised := driver.Fence{Shard: old.Shard, Session: s.ID(), Token: v.Shards[0].Owner.Token}
-	again, err := s.Transfer(t.Context(), []driver.Handover{{Fence: raised, To: s.ID()}})
+	again, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: raised, To: s.ID()}})
 	if err != nil || again[0].Err != nil {
 		t.Fatalf("a new token after the promotion: %+v, %v", again, err)
 	}

@@ -58,7 +58,7 @@ func TestFence(t *testing.T) {
 	transferred := make(chan driver.AcquireResult, 1)
 	go func() {
 		for {
-			res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: fence, To: next.ID()}})
+			res, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: fence, To: next.ID()}})
 			if err == nil && !errors.Is(res[0].Err, driver.ErrRetry) || t.Context().Err() != nil {
 				transferred <- res[0]
 				return
@@ -96,7 +96,7 @@ func TestFenceOfOldSnapshot(t *testing.T) {
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	old := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelRepeatableRead)
 	sqlfault.Exec(t, old, "SELECT 1 FROM tenure_shards")
-	res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: granted[0].Fence, To: s.ID()}})
+	res, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: granted[0].Fence, To: s.ID()}})
 	if err != nil || res[0].Err != nil {
 		t.Fatal(res, err)
 	}

@@ -36,7 +36,7 @@ func TestEvictedWhileGranted(t *testing.T) {
 					t.Fatal(held, err)
 				}
 				grant = func() ([]driver.AcquireResult, error) {
-					return members[0].Transfer(t.Context(), []driver.Handover{{Fence: held[0].Fence, To: members[1].ID()}})
+					return members[0].Transfer(t.Context(), []driver.Transfer{{Fence: held[0].Fence, To: members[1].ID()}})
 				}
 			}
 			// Tokens come from the namespace's row, which is locked last.

@@ -27,6 +27,12 @@ func TestMutants(t *testing.T) {
 		{Name: "F1: the fence is read without a lock", Killer: races, Edits: []mutate.Edit{
 			{File: "statements.sql", Old: "r.shard = j FOR NO KEY UPDATE) AS s;", New: "r.shard = j OFFSET 0) AS s;"},
 			{File: "statements.sql", Old: "AND (SELECT floor FROM ns) >= :seen::bigint", New: "AND :seen::bigint < 0"}}}, // as every other commit
+		{Name: "A4: a locked row blocks a batch", Killer: "TestLockedRow/UPDATE", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "r.shard = j FOR NO KEY UPDATE SKIP LOCKED) AS s;", New: "r.shard = j FOR NO KEY UPDATE) AS s;"}}},
+		{Name: "F1: a locked row is taken for none", Killer: "TestLockedRow/SHARE", Edits: []mutate.Edit{{
+			File: "../commit.go", Old: "if _, is := busy[shard]; is {", New: "if _, is := busy[shard]; is && shard == \"\" {"}}},
+		{Name: "F1: the fences of a batch are read without a lock", Killer: "TestLockedRow/UPDATE", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "r.shard = j FOR NO KEY UPDATE SKIP LOCKED) AS s;", New: "r.shard = j OFFSET 0) AS s;"}}},
 		{Name: "M1: a claim does not hold its own session's row", Killer: "TestEvictedWhileGranted/claimer", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "WHERE namespace = :namespace AND session = :session FOR KEY SHARE;",
 			New: "WHERE namespace = :namespace AND session = :session;"}}},
@@ -64,7 +70,11 @@ func TestMutants(t *testing.T) {
 		{Name: "I1: another identity goes unnoticed", Killer: "TestIdentityTampered/replaced", Edits: []mutate.Edit{{
 			File: "../identity.go", Old: "	case ns.id != b.id:\n		return storeChanged(\"namespace %q has identity %.64q and had %.64q\", b.name, ns.id, b.id)\n", New: ""}}},
 		{Name: "O3: hints without a change count like any other", Killer: "TestNotifyFlood", Edits: []mutate.Edit{{
-			File: "../backend.go", Old: "pause = min(2*pause, ", New: "pause = min(pause, "}}},
+			File: "../pace.go", Old: "*pause = min(2*last, r.fast)", New: "*pause = last"}}},
+		{Name: "O2: a connection that went deaf is not noticed", Killer: "TestDeaf", Edits: []mutate.Edit{{
+			File: "../internal/dialect/hints.go", Old: "if !h.proven(ctx) {", New: "if !h.proven(ctx) && ctx.Err() != nil {"}}},
+		{Name: "O2: nobody looks for what no notification told of", Killer: "TestDeaf", Edits: []mutate.Edit{{
+			File: "../pace.go", Old: "return p.between(ttl * 2 / 5)", New: "return time.Hour"}}},
 		{Name: "A2: the role may lower a token", Killer: "TestRunTimeRole", Edits: []mutate.Edit{{
 			File: "schema/0004_falls.sql", Old: "WHEN (NEW.token < OLD.token)", New: "WHEN (NEW.token < 0)"}}},
 		{Name: "A2: the role may lower a revision where it raises the base", Killer: "TestRunTimeRole", Edits: []mutate.Edit{{

@@ -12,8 +12,13 @@ import (
 
 const (
 	// DefaultPollPeriod is how often a blocked Observe or TailLog looks for changes
-	// of which no notification came.
+	// of which no notification came, while something is under way.
 	DefaultPollPeriod = 50 * time.Millisecond
+	// DefaultIdlePollPeriod is how often it looks, at least, although notifications
+	// arrive.
+	DefaultIdlePollPeriod = 4 * time.Second
+	// polledIdlePeriod is the same where there are none.
+	polledIdlePeriod = 500 * time.Millisecond
 	// DefaultMaxConns is how many connections write, at most.
 	DefaultMaxConns = 4
 	// DefaultSchema is the schema that holds the tables.
@@ -42,10 +47,22 @@ type Options struct {
 	// a missing roster is accepted beside existing data.
 	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
-	// PollPeriod is how late a change made by another process may be reported.
-	// Default (0) DefaultPollPeriod; 1 ms to 10 s. Notifications make it earlier,
-	// except for heartbeats, so that failover takes this much longer at most.
+	// PollPeriod is how late a change made by another process may be reported where
+	// no notification comes, while something is under way: a change was seen, or a
+	// claim, a hand-over, a join or an eviction made here, in the last second, or a
+	// member has been silent for half its TTL. Default (0) DefaultPollPeriod; 1 ms to
+	// 10 s. Notifications make it earlier.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
+
+	// IdlePollPeriod is how late a change may be reported whose notification was lost,
+	// or two fifths of the shortest TTL of the members if that is less; and within
+	// which a connection that no longer hears notifications is noticed, after which
+	// changes are polled. Where they are, it is how late the first change after a quiet
+	// time may be reported: a twentieth of the time since the last change lies between
+	// two looks, never more than this period and a twentieth of the shortest TTL.
+	// Default (0) DefaultIdlePollPeriod, and 500 ms with Pooler or NoNotify; PollPeriod
+	// to 1 minute.
+	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
 	// Pooler says that connections go through a pooler in transaction mode.
 	// Statements are then not prepared, and there are no notifications.
@@ -85,6 +102,12 @@ func (o *Options) withDefaults() (*Options, error) {
 	if c.PollPeriod == 0 {
 		c.PollPeriod = DefaultPollPeriod
 	}
+	if c.IdlePollPeriod == 0 {
+		c.IdlePollPeriod = max(DefaultIdlePollPeriod, c.PollPeriod)
+		if c.Pooler || c.NoNotify {
+			c.IdlePollPeriod = max(polledIdlePeriod, c.PollPeriod)
+		}
+	}
 	if c.MaxConns == 0 {
 		c.MaxConns = DefaultMaxConns
 	}
@@ -99,6 +122,10 @@ func (o *Options) withDefaults() (*Options, error) {
 	}
 	if c.PollPeriod < time.Millisecond || c.PollPeriod > 10*time.Second {
 		return nil, fmt.Errorf("tenure: %w: poll period %v is outside 1ms to 10s", driver.ErrInvalid, c.PollPeriod)
+	}
+	if c.IdlePollPeriod < c.PollPeriod || c.IdlePollPeriod > time.Minute {
+		return nil, fmt.Errorf("tenure: %w: idle poll period %v is outside the poll period %v to 1m", driver.ErrInvalid,
+			c.IdlePollPeriod, c.PollPeriod)
 	}
 	if c.MaxConns < 1 || c.MaxConns > 1000 {
 		return nil, fmt.Errorf("tenure: %w: %d connections: use 1 to 1000", driver.ErrInvalid, c.MaxConns)

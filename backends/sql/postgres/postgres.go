@@ -42,6 +42,8 @@ var files embed.FS
 // safe for concurrent use.
 type Backend struct {
 	*sql.Backend
+	pg     *store
+	tables string // begins their names
 }
 
 var _ driver.Backend = (*Backend)(nil)
@@ -69,7 +71,7 @@ func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, err
 	if err != nil {
 		return nil, err
 	}
-	return &Backend{Backend: shared}, nil
+	return &Backend{Backend: shared, pg: st, tables: opts.tables()}, nil
 }
 
 func compile(o *Options, change ...func(string) string) (*sql.Statements, error) {
@@ -93,7 +95,7 @@ func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) s
 		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
 		Limits: driver.Limits{
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
-			PollPeriod: o.PollPeriod, MinTTL: 500 * time.Millisecond,
+			PollPeriod: o.PollPeriod, IdlePollPeriod: o.IdlePollPeriod, MinTTL: 500 * time.Millisecond,
 		},
 		Create: o.Create, NewRoster: o.NewRoster, Buckets: buckets,
 	}

@@ -33,14 +33,14 @@ ON CONFLICT DO NOTHING;
 -- name: tails_read
 SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
 
--- name: tail_advance
-UPDATE tenure_tails SET position = position + :count::bigint
-WHERE namespace = :namespace AND bucket = :bucket::integer;
+-- name: tails_lock
+SELECT FROM jsonb_array_elements(:rows::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT FROM tenure_tails AS r WHERE r.namespace = :namespace AND r.bucket = (j ->> 0)::integer FOR NO KEY UPDATE) AS s;
 
--- name: tail_trim
-UPDATE tenure_tails SET trimmed = greatest(trimmed, (SELECT a.position FROM tenure_logs AS a
-  WHERE a.namespace = :namespace AND a.shard = :shard AND a.last_seq <= :through::bigint ORDER BY a.last_seq DESC LIMIT 1))
-WHERE namespace = :namespace AND bucket = :bucket::integer;
+-- name: tails_move
+UPDATE tenure_tails AS t SET position = t.position + (j ->> 1)::bigint, trimmed = greatest(t.trimmed, (j ->> 2)::bigint)
+FROM jsonb_array_elements(:rows::jsonb) AS j
+WHERE t.namespace = :namespace AND t.bucket = (j ->> 0)::integer;
 
 -- name: shards_claim
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
@@ -56,6 +56,11 @@ FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j FOR NO KEY UPDATE) AS s;
+
+-- name: shards_try
+SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
+FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j FOR NO KEY UPDATE SKIP LOCKED) AS s;
 
 -- name: shards_read
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
@@ -86,7 +91,7 @@ WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::js
 SELECT bounded(shard), bounded(session), token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
 
 -- name: shards_since
-SELECT bounded(shard), bounded(session), token FROM tenure_shards
+SELECT bounded(shard), bounded(session), token, number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, shard;
 
 -- name: owner_read
@@ -100,26 +105,29 @@ WHERE namespace = :namespace AND shard = :shard;
 SELECT bounded(shard), number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 
--- name: head_write
-UPDATE tenure_shards SET number = :number::bigint, seq = :seq::bigint, oldest = :oldest::bigint, nonce = :nonce::bigint, commit_token = :token::bigint
-WHERE namespace = :namespace AND shard = :shard;
+-- name: heads_write
+-- The rows exist. An INSERT looks each up by primary key, whatever the planner believes.
+INSERT INTO tenure_shards AS s (namespace, shard, session, token, granted_from, revision, number, seq, oldest, nonce, commit_token)
+SELECT :namespace::text, j ->> 0, '', 1, 0, 0, (j ->> 1)::bigint, (j ->> 2)::bigint, (j ->> 3)::bigint, (j ->> 4)::bigint, (j ->> 5)::bigint
+FROM jsonb_array_elements(:rows::jsonb) AS j
+ON CONFLICT (namespace, shard) DO UPDATE SET number = excluded.number, seq = excluded.seq, oldest = excluded.oldest,
+  nonce = excluded.nonce, commit_token = excluded.commit_token;
 
 -- name: items_versions
-SELECT s.key, s.version
-FROM jsonb_array_elements_text(:keys::jsonb) AS j CROSS JOIN LATERAL (
-  SELECT * FROM tenure_items AS r WHERE r.namespace = :namespace AND r.shard = :shard AND r.key = j OFFSET 0) AS s;
+SELECT s.shard, s.key, s.version
+FROM jsonb_array_elements(:rows::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT * FROM tenure_items AS r WHERE r.namespace = :namespace AND r.shard = j ->> 0 AND r.key = j ->> 1 OFFSET 0) AS s;
 
 -- name: items_put
 INSERT INTO tenure_items (namespace, shard, key, version, value)
-SELECT :namespace::text, :shard::text, j ->> 0, :version::bigint,
-       substring(:values::bytea FROM (j ->> 1)::integer + 1 FOR (j ->> 2)::integer)
-FROM jsonb_array_elements(:items::jsonb) AS j
+SELECT :namespace::text, j ->> 0, j ->> 1, (j ->> 2)::bigint, substring(:blob::bytea FROM (j ->> 3)::integer + 1 FOR (j ->> 4)::integer)
+FROM jsonb_array_elements(:rows::jsonb) AS j
 ON CONFLICT (namespace, shard, key) DO UPDATE SET version = excluded.version, value = excluded.value;
 
 -- name: items_delete
 DELETE FROM tenure_items
-WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:keys::jsonb) AS j CROSS JOIN LATERAL (
-  SELECT r.ctid FROM tenure_items AS r WHERE r.namespace = :namespace AND r.shard = :shard AND r.key = j OFFSET 0) AS k));
+WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements(:rows::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT r.ctid FROM tenure_items AS r WHERE r.namespace = :namespace AND r.shard = j ->> 0 AND r.key = j ->> 1 OFFSET 0) AS k));
 
 -- name: item_read
 SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
@@ -131,9 +139,9 @@ ORDER BY key;
 
 -- name: logs_insert
 INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
-VALUES (:namespace, :shard, :first::bigint, :last::bigint, :token::bigint, :number::bigint, :bucket::integer,
-  (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = :bucket::integer),
-  :cuts, :payloads::bytea);
+SELECT :namespace::text, j ->> 0, (j ->> 1)::bigint, (j ->> 2)::bigint, (j ->> 3)::bigint, (j ->> 4)::bigint, (j ->> 5)::integer,
+  t.position - (j ->> 6)::bigint, j ->> 7, substring(:blob::bytea FROM (j ->> 8)::integer + 1 FOR (j ->> 9)::integer)
+FROM jsonb_array_elements(:rows::jsonb) AS j LEFT JOIN tenure_tails AS t ON t.namespace = :namespace AND t.bucket = (j ->> 5)::integer;
 
 -- name: logs_append
 -- The conditions on the shard are part of its UPDATE, which looks at them again if it
@@ -186,8 +194,16 @@ SELECT bounded(shard), first_seq, last_seq, token, number, position, bounded(cut
 WHERE earlier IS NULL OR earlier < :bytes::bigint
 ORDER BY position;
 
+-- name: logs_positions
+SELECT j ->> 0, s.position
+FROM jsonb_array_elements(:rows::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT r.position FROM tenure_logs AS r WHERE r.namespace = :namespace AND r.shard = j ->> 0 AND r.last_seq <= (j ->> 1)::bigint
+  ORDER BY r.last_seq DESC LIMIT 1) AS s;
+
 -- name: logs_trim
-DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through::bigint;
+DELETE FROM tenure_logs
+WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements(:rows::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT r.ctid FROM tenure_logs AS r WHERE r.namespace = :namespace AND r.shard = j ->> 0 AND r.last_seq <= (j ->> 1)::bigint OFFSET 0) AS k));
 
 -- name: fence_touch
 SELECT s.token FROM tenure_shards AS s

@@ -24,6 +24,9 @@ const (
 	// unused without being tried first: a commit that goes out with all it needs, on
 	// one that has ended, would be unknown.
 	pingAfter = 50 * time.Millisecond
+	// pingIdle is the same for the other connections, and for as long as notifications
+	// arrive: a server that ended them has ended the one that listens as well.
+	pingIdle = 10 * time.Second
 	// idleLimit ends a transaction of a process that was stopped in it.
 	idleLimit = 2 * time.Second
 	// transactionLimit ends any transaction but a migration, where the server can: to
@@ -41,7 +44,7 @@ type store struct {
 	stmts       *sql.Statements
 	write, read []string // what begins a transaction
 	wake        dialect.Wake
-	hints       *hints // nil if changes are polled only
+	hints       *dialect.Hints // nil if changes are polled only
 	life        *dialect.Life
 }
 
@@ -76,6 +79,9 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 	}{{&s.data, o.MaxConns}, {&s.roster, rosterConns}, {&s.reads, readConns}, {&s.pings, pingConns}} {
 		c := cfg.Copy()
 		c.MaxConns, c.MinConns = int32(part.conns), 0
+		c.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
+			return p.IdleDuration > pingIdle || p.IdleDuration > time.Second && !s.Hears()
+		}
 		if part.pool == &s.data {
 			c.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 		}
@@ -84,7 +90,9 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 		}
 	}
 	if !o.Pooler && !o.NoNotify {
-		s.hints = newHints(s, connector(cfg), o.TablePrefix+"changed", namespace)
+		s.hints = dialect.NewHints(s.life.Context(), &s.wake, newLink(s, connector(cfg), o.TablePrefix+"changed", namespace),
+			o.IdlePollPeriod)
+		s.hints.Start()
 	}
 	return s, nil
 }
@@ -124,9 +132,9 @@ func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(con
 		r.rollback(ctx)
 		return dialect.Cause(ctx, commitFailed(err))
 	}
-	s.wake.Broadcast(tx.Woke())
+	s.wake.Broadcast(tx.Woke() &^ sql.Watchers)
 	if s.hints != nil {
-		s.hints.tell(tx.Woke())
+		s.hints.Tell(tx.Woke())
 	}
 	return nil
 }
@@ -190,12 +198,14 @@ func (s *store) Classify(err error) error { return notApplied(err) }
 
 func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
 
+func (s *store) Hears() bool { return s.hints != nil && s.hints.Hears() }
+
 func (s *store) Close() error {
 	if !s.life.End() {
 		return nil
 	}
 	if s.hints != nil {
-		s.hints.close()
+		s.hints.Close()
 	}
 	for _, p := range []*pgxpool.Pool{s.data, s.roster, s.reads, s.pings} {
 		if p != nil {

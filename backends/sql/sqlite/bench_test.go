@@ -36,6 +36,7 @@ func opened(b *testing.B) driver.Backend { return open(b, dbPath(b), nil) }
 
 func BenchmarkAppend(b *testing.B)   { sqlfault.BenchmarkAppend(b, opened) }
 func BenchmarkCommit(b *testing.B)   { sqlfault.BenchmarkCommit(b, opened) }
+func BenchmarkShards(b *testing.B)   { sqlfault.BenchmarkShards(b, opened) }
 func BenchmarkBeat(b *testing.B)     { sqlfault.BenchmarkBeat(b, opened(b)) }
 func BenchmarkIdlePoll(b *testing.B) { sqlfault.BenchmarkIdlePoll(b, opened(b)) }
 
@@ -67,4 +68,13 @@ func BenchmarkCommitProducers(b *testing.B) {
 		}
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+}
+
+// BenchmarkMany acquires and hands over very many shards, and BenchmarkMoves one.
+func BenchmarkMany(b *testing.B)  { sqlfault.BenchmarkMany(b, openedTwice) }
+func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
+
+func openedTwice(b *testing.B) [2]driver.Backend {
+	path := dbPath(b)
+	return [2]driver.Backend{open(b, path, nil), open(b, path, nil)}
 }

@@ -44,8 +44,9 @@
 //
 //   - It does not reach beyond one host: SQLite's locks and its shared memory do
 //     not work over network file systems.
-//   - It does not push. Changes by other processes are seen within
-//     Options.PollPeriod.
+//   - It does not push by itself. Changes by other processes are seen when the file
+//     system tells of their writes to a third file, with "-hints" at its end, and within
+//     Options.PollPeriod or Options.IdlePollPeriod where it does not.
 //   - It cannot help against a process that is stopped (SIGSTOP, a frozen
 //     container) inside a write: SQLite has one writer, so everyone's writes to
 //     that file wait, each until its context ends, until the process goes on or is

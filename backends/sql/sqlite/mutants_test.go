@@ -19,6 +19,10 @@ func TestMutants(t *testing.T) {
 	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
 		{Name: "E1: transactions are deferred, and fail when they come to write", Killer: "TestWriteWaitsForTheOther", Edits: []mutate.Edit{{
 			File: "writer.go", Old: "context.Background(), \"BEGIN IMMEDIATE\")", New: "context.Background(), \"BEGIN\")"}}},
+		{Name: "O2: nobody looks for what the file system did not tell of", Killer: "TestUntold", Edits: []mutate.Edit{{
+			File: "../pace.go", Old: "return p.between(ttl * 2 / 5)", New: "return time.Hour"}}},
+		{Name: "O2: a file of hints that was removed is kept", Killer: "TestHintsFile", Edits: []mutate.Edit{{
+			File: "hints.go", Old: "!event.Has(fsnotify.Write) && l.replaced()", New: "event.Has(fsnotify.Remove) && l.replaced()"}}},
 		{Name: "synchronous is normal", Killer: "TestLiveSettings", Edits: []mutate.Edit{weak}},
 		{Name: "synchronous is normal, and nobody asks", Killer: "TestLiveSettings", Edits: []mutate.Edit{weak, unasked}},
 		{Name: "nobody asks what connections use", Killer: "TestSettingsAreAsserted", Edits: []mutate.Edit{unasked}},
@@ -28,10 +32,15 @@ func TestMutants(t *testing.T) {
 			New:  "\t\tif first.end != nil {\n\t\t\tfirst.end()\n\t\t}\n\t\terr = l.finish(err)\n"}}},
 		{Name: "A1: members are read without their lock", Killer: locked, Edits: []mutate.Edit{{
 			File: "store.go", Old: "\t\theld = true\n\t\treturn s.holder.tx, nil\n", New: "\t\ts.holder.rollback()\n\t\treturn sql.NewTx(s.members.prep, nil), nil\n"}}},
-		{Name: "A3: a handover is taken for done, whoever granted it", Killer: "TestConformance/Acquire/Idempotent", Edits: []mutate.Edit{{
+		{Name: "A3: a hand-over is taken for done, whoever granted it", Killer: "TestConformance/Acquire/Idempotent", Edits: []mutate.Edit{{
 			File: "../claims.go", Old: "r.owner.Token > h.Fence.Token && r.granted == h.Fence.Token:", New: "r.owner.Token > h.Fence.Token:"}}},
 		{Name: "A3: a claim is answered by the session alone", Killer: "TestConformance/Acquire/Idempotent", Edits: []mutate.Edit{{
 			File: "../claims.go", Old: "r.owner.Token > seen.Token && r.granted == seen.Token:", New: "r.owner.Token > seen.Token:"}}},
+		{Name: "A4: a refusal spreads to a neighbour", Killer: "TestConformance/Commit/ManyKindsInOneCall", Edits: []mutate.Edit{{
+			File: "../commit.go", Old: "\t\t\tif results[i].Err != nil {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\tbefore :=",
+			New: "\t\t\tif results[i].Err != nil {\n\t\t\t\tbreak\n\t\t\t}\n\t\t\tbefore :="}}},
+		{Name: "L4: entries of a batch take each other's positions", Killer: "TestConformance/Commit/ManyKindsInOneCall", Edits: []mutate.Edit{{
+			File: "../commit.go", Old: "\t\tback -= n\n", New: "\t\tback -= 1\n"}}},
 		{Name: "I1: a log that was removed is not missed", Killer: "TestStoreChanged/removed-wal", Edits: []mutate.Edit{{
 			File: "database.go", Old: "[]string{logSuffix, indexSuffix}", New: "[]string{indexSuffix}"}}},
 		{Name: "I1: an index that was removed is not missed", Killer: "TestStoreChanged/removed-shm", Edits: []mutate.Edit{{

@@ -160,7 +160,7 @@ func TestFilesArePrivate(t *testing.T) {
 			t.Errorf("%s is %v, %v", name.Name(), info, err)
 		}
 	}
-	want := []string{"tenure.db", "tenure.db-members", "tenure.db-members-shm", "tenure.db-members-wal", "tenure.db-shm", "tenure.db-wal"}
+	want := []string{"tenure.db", "tenure.db-hints", "tenure.db-members", "tenure.db-members-shm", "tenure.db-members-wal", "tenure.db-shm", "tenure.db-wal"}
 	if !slices.Equal(got, want) {
 		t.Errorf("files %q, want %q", got, want)
 	}
@@ -296,7 +296,7 @@ func TestFenceTx(t *testing.T) {
 	if err := try(old); err != nil {
 		t.Fatal(err)
 	}
-	res, err := s.Transfer(t.Context(), []driver.Handover{{Fence: old, To: s.ID()}})
+	res, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: old, To: s.ID()}})
 	if err != nil || res[0].Err != nil {
 		t.Fatal(res, err)
 	}

@@ -8,16 +8,37 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// DefaultPollPeriod is how often a blocked Observe or TailLog looks for changes
-// made by other processes.
-const DefaultPollPeriod = 10 * time.Millisecond
+const (
+	// DefaultPollPeriod is how often a blocked Observe or TailLog looks for changes
+	// made by other processes of which the file system did not tell, while something is
+	// under way.
+	DefaultPollPeriod = 10 * time.Millisecond
+	// DefaultIdlePollPeriod is how often it looks, at least, although the file system
+	// tells of changes.
+	DefaultIdlePollPeriod = 4 * time.Second
+)
 
 // Options for Open. The zero value, and nil, work.
 type Options struct {
-	// PollPeriod is how late a change made by another process may be reported.
-	// Default (0) DefaultPollPeriod; 1 ms to 10 s. Changes made through the same
-	// Backend are reported at once.
+	// PollPeriod is how late a change made by another process may be reported where
+	// the file system does not tell of it (see the package's documentation), while
+	// something is under way: a change was seen, or a claim, a hand-over, a join or an
+	// eviction made here, in the last fifth of a second, or a member has been silent for
+	// half its TTL. Default (0) DefaultPollPeriod; 1 ms to 10 s. Changes made through
+	// the same Backend are reported at once.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
+
+	// IdlePollPeriod is how late a change may be reported of which the file system
+	// should have told and did not, or two fifths of the shortest TTL of the members if
+	// that is less. Where it does not tell of any, it is how late the first change after
+	// a quiet time may be reported: a twentieth of the time since the last change lies
+	// between two looks, never more than this period and a twentieth of the shortest
+	// TTL. Default (0) DefaultIdlePollPeriod; PollPeriod to 1 minute.
+	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
+
+	// NoNotify leaves out the file system's notifications: changes are polled. Needed in a
+	// bubble of testing/synctest, whose time stands still while a notification is awaited.
+	NoNotify bool `json:"no_notify" yaml:"no_notify"`
 
 	// Create makes the files, the tables and the namespace's identity if they are
 	// missing. Default (nil) true, unlike the backends of servers. With new(false) a
@@ -45,11 +66,18 @@ func (o *Options) withDefaults() (*Options, error) {
 	if c.PollPeriod == 0 {
 		c.PollPeriod = DefaultPollPeriod
 	}
+	if c.IdlePollPeriod == 0 {
+		c.IdlePollPeriod = max(DefaultIdlePollPeriod, c.PollPeriod)
+	}
 	if c.TablePrefix == "" {
 		c.TablePrefix = "tenure_"
 	}
 	if c.PollPeriod < time.Millisecond || c.PollPeriod > 10*time.Second {
 		return nil, fmt.Errorf("tenure: %w: poll period %v is outside 1ms to 10s", driver.ErrInvalid, c.PollPeriod)
+	}
+	if c.IdlePollPeriod < c.PollPeriod || c.IdlePollPeriod > time.Minute {
+		return nil, fmt.Errorf("tenure: %w: idle poll period %v is outside the poll period %v to 1m", driver.ErrInvalid,
+			c.IdlePollPeriod, c.PollPeriod)
 	}
 	return &c, sqlschema.CheckPrefix(c.TablePrefix)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -45,6 +46,13 @@ func child(role, path string) error {
 		return err
 	}
 	defer b.Close()
+	if role == "lead" {
+		return core.RunSingleton(ctx, b, "a", func(ctx context.Context, l *core.Lease) error {
+			fmt.Println("leads", l.Token())
+			<-ctx.Done()
+			return nil
+		}, &core.Options{Node: "host"})
+	}
 	if role == "hold" {
 		tx, err := b.BeginTx(ctx)
 		if err != nil {

@@ -25,7 +25,8 @@ const userWait = 60_000
 // safe for concurrent use.
 type Backend struct {
 	*sql.Backend
-	db *stdsql.DB
+	db   *stdsql.DB
+	path string
 }
 
 var _ driver.Backend = (*Backend)(nil)
@@ -66,7 +67,7 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 	if err != nil {
 		return nil, errors.Join(err, shared.Close())
 	}
-	return &Backend{Backend: shared, db: db}, nil
+	return &Backend{Backend: shared, db: db, path: path}, nil
 }
 
 func placeholder(i int) string { return "?" + strconv.Itoa(i) }
@@ -76,7 +77,7 @@ func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) s
 		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
 		Limits: driver.Limits{
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
-			PollPeriod: o.PollPeriod, MinTTL: 250 * time.Millisecond,
+			PollPeriod: o.PollPeriod, IdlePollPeriod: o.IdlePollPeriod, MinTTL: 250 * time.Millisecond,
 		},
 		Create: o.create(), NewRoster: o.NewRoster, Buckets: 1,
 	}

@@ -20,14 +20,18 @@ type store struct {
 	data, members *database
 	holder        *writer // of the members' lock for claims; used by the data committer only
 	wake          dialect.Wake
+	link          *link
+	hints         *dialect.Hints // nil if changes are polled only
 	stop          chan struct{}
+	ended         context.CancelFunc // of the hints
 	closeOnce     sync.Once
 }
 
 var _ sql.Store = (*store)(nil)
 
 func openStore(ctx context.Context, path string, o *Options, stmts *sql.Statements) (_ *store, err error) {
-	s := &store{stop: make(chan struct{})}
+	life, ended := context.WithCancel(context.Background())
+	s := &store{stop: make(chan struct{}), ended: ended, link: &link{path: path}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -39,12 +43,16 @@ func openStore(ctx context.Context, path string, o *Options, stmts *sql.Statemen
 	if s.members, err = openDatabase(ctx, path+membersSuffix, "members", o, stmts); err != nil {
 		return nil, err
 	}
+	if !o.NoNotify {
+		s.hints = dialect.NewHints(life, &s.wake, s.link, o.IdlePollPeriod)
+		s.hints.Start()
+	}
 	for _, d := range []*database{s.members, s.data} {
 		w, err := newWriter(ctx, d.path, stmts)
 		if err != nil {
 			return nil, err
 		}
-		d.committer = newCommitter(w, s.Check, s.wake.Broadcast)
+		d.committer = newCommitter(w, s.Check, s.committed)
 	}
 	if s.holder, err = newWriter(ctx, s.members.path, stmts); err != nil {
 		return nil, err
@@ -115,6 +123,16 @@ func (s *store) Classify(err error) error { return notApplied(s.data.path, err) 
 
 func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
 
+func (s *store) Hears() bool { return s.hints != nil && s.hints.Hears() }
+
+// committed wakes readers here and elsewhere.
+func (s *store) committed(readers sql.Readers) {
+	s.wake.Broadcast(readers &^ sql.Watchers)
+	if s.hints != nil {
+		s.hints.Tell(readers)
+	}
+}
+
 func (s *store) Close() error {
 	var errs []error
 	s.closeOnce.Do(func() {
@@ -127,6 +145,11 @@ func (s *store) Close() error {
 		if s.holder != nil {
 			errs = append(errs, s.holder.close())
 		}
+		s.ended()
+		if s.hints != nil {
+			s.hints.Close()
+		}
+		errs = append(errs, s.link.close())
 	})
 	return errors.Join(errs...)
 }

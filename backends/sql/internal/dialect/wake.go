@@ -8,12 +8,15 @@ import (
 
 // Wake is a broadcast to readers who wait. The zero value is ready; safe for
 // concurrent use.
-type Wake struct{ observers, tailers signal }
+type Wake struct{ observers, tailers, watchers signal }
 
 // C returns a channel that the next Broadcast to readers of one kind closes.
 func (w *Wake) C(of sql.Readers) <-chan struct{} {
-	if of == sql.Tailers {
+	switch of {
+	case sql.Tailers:
 		return w.tailers.c()
+	case sql.Watchers:
+		return w.watchers.c()
 	}
 	return w.observers.c()
 }
@@ -25,6 +28,9 @@ func (w *Wake) Broadcast(to sql.Readers) {
 	}
 	if to&sql.Tailers != 0 {
 		w.tailers.broadcast()
+	}
+	if to&sql.Watchers != 0 {
+		w.watchers.broadcast()
 	}
 }
 

@@ -1,0 +1,152 @@
+package dialect
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+)
+
+// bus is a link whose messages go in a circle, as long as it is up and hears.
+type bus struct {
+	deaf, down atomic.Bool
+	sent       atomic.Int64
+	messages   chan sql.Readers
+}
+
+var errDown = errors.New("down")
+
+func (b *bus) Send(ctx context.Context, to sql.Readers) error {
+	if b.down.Load() {
+		return errDown
+	}
+	b.sent.Add(1)
+	if !b.deaf.Load() {
+		b.messages <- to
+	}
+	return nil
+}
+
+func (b *bus) Listen(ctx context.Context, ready func(), heard func(sql.Readers)) error {
+	if b.down.Load() {
+		return errDown
+	}
+	ready()
+	for {
+		select {
+		case to := <-b.messages:
+			heard(to)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// TestHears: a link proves itself with one message when nothing else is heard; when it
+// goes deaf, or ends, that is noticed within the limit, and readers are woken then and
+// when it hears again.
+func TestHears(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 4 * time.Second
+		var wake Wake
+		link := &bus{messages: make(chan sql.Readers, 100)}
+		life, end := context.WithCancel(t.Context())
+		h := NewHints(life, &wake, link, limit)
+		woken := func(what string, hears bool, within time.Duration) {
+			t.Helper()
+			start := time.Now()
+			for h.Hears() != hears {
+				select {
+				case <-wake.C(sql.Observers):
+				case <-time.After(within):
+					t.Fatalf("%s: hears is %v after %v", what, h.Hears(), within)
+				}
+			}
+			if late := time.Since(start); late > within {
+				t.Errorf("%s was noticed after %v, want %v", what, late, within)
+			}
+		}
+		tailers, watchers := wake.C(sql.Tailers), wake.C(sql.Watchers)
+		h.Start()
+		woken("the first message", true, time.Second)
+		<-tailers
+		<-watchers
+		before := link.sent.Load()
+		time.Sleep(time.Minute)
+		if n := link.sent.Load() - before; n > 20 || !h.Hears() {
+			t.Errorf("a minute of silence took %d messages, want at most 20", n)
+		}
+		before = link.sent.Load()
+		for range 60 { // others are heard
+			time.Sleep(time.Second)
+			link.messages <- 0
+		}
+		if n := link.sent.Load() - before; n > 1 {
+			t.Errorf("a minute with messages of others took %d, want at most 1", n)
+		}
+		link.deaf.Store(true)
+		woken("deafness", false, limit+time.Millisecond)
+		link.deaf.Store(false)
+		woken("its end", true, 2*limit)
+		link.down.Store(true)
+		woken("an outage", false, limit+time.Millisecond)
+		changed := wake.C(sql.Observers)
+		h.Tell(sql.Observers) // which is kept until the link is up
+		time.Sleep(2 * limit)
+		link.down.Store(false)
+		woken("its end", true, listenMost+limit)
+		<-changed
+		end()
+		h.Close()
+		if h.Hears() {
+			t.Error("it hears after the end")
+		}
+	})
+}
+
+// TestTell: what could not be sent is sent when that is possible, and heartbeats are
+// told of while they are few.
+func TestTell(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var wake Wake
+		link := &bus{messages: make(chan sql.Readers, 1000)}
+		life, end := context.WithCancel(t.Context())
+		h := NewHints(life, &wake, link, time.Hour)
+		h.Start()
+		time.Sleep(time.Second)
+		link.down.Store(true)
+		tailers := wake.C(sql.Tailers)
+		h.Tell(sql.Tailers)
+		time.Sleep(time.Minute)
+		link.down.Store(false)
+		select {
+		case <-tailers:
+		case <-time.After(listenMost + time.Second):
+			t.Error("a hint that could not be sent was not sent later")
+		}
+		before := link.sent.Load()
+		for range 100 {
+			h.Tell(sql.Watchers)
+			time.Sleep(5 * time.Millisecond)
+		}
+		if n := link.sent.Load() - before; n < 1 || n > hintedBeats {
+			t.Errorf("100 heartbeats in half a second were told of %d times, want at most %d", n, hintedBeats)
+		}
+		time.Sleep(time.Second)
+		watchers := wake.C(sql.Watchers)
+		h.Tell(sql.Watchers)
+		select {
+		case <-watchers:
+		case <-time.After(time.Second):
+			t.Error("the next heartbeat was not told of")
+		}
+		end()
+		h.Close()
+	})
+}

@@ -1,0 +1,24 @@
+package mysql
+
+import (
+	"testing"
+
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
+)
+
+// TestQuiet counts the statements of two idle processes, as a server without others does.
+// A look is one, which is a transaction by itself; a heartbeat has four.
+func TestQuiet(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, nil)
+	dsn := server.Database(t)
+	db := setup.DB(t, dsn)
+	sqlfault.CheckQuiet(t, 10, "statements", func() (n int64) {
+		row := db.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'")
+		if err := row.Scan(new(string), &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}, open(t, dsn, Options{}), open(t, dsn, Options{}))
+}

@@ -1,0 +1,140 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/sqlfault"
+)
+
+// TestQuiet counts what idle processes read. A look has two statements, and a third
+// for the heartbeats of others.
+func TestQuiet(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		processes int
+		most      float64 // looks of all
+		options   Options
+	}{
+		"one":    {1, 1, Options{}},
+		"two":    {2, 2, Options{}},
+		"polled": {2, 6, Options{NoNotify: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}
+			var backends []driver.Backend
+			for range c.processes {
+				b, err := h.open(t.Context(), "app", &c.options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { b.Close() })
+				backends = append(backends, b)
+			}
+			sqlfault.CheckQuiet(t, c.most, "looks", h.calls.Reads.Load, backends...)
+		})
+	}
+}
+
+// hearing opens a backend, and returns its store.
+func hearing(t *testing.T, path string, o Options) (driver.Backend, *store) {
+	t.Helper()
+	opts, err := o.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := files.ReadFile("statements.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stmts, err := sql.Compile(string(text), opts.TablePrefix, placeholder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := openStore(t.Context(), path, opts, stmts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := sql.New(t.Context(), config("app", opts, st, stmts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b, st
+}
+
+// TestUntold: what another process changes without a hint is reported.
+func TestUntold(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "suite.db")
+	writer, _ := hearing(t, path, Options{NoNotify: true})
+	reader, st := hearing(t, path, Options{IdlePollPeriod: time.Second})
+	hears := func() { sqlfault.Until(t, "the file system notifies", st.Hears) }
+	sqlfault.CheckUntold(t, writer, reader, hears, func() {})
+}
+
+// TestHintsFile: processes hear each other's changes of either kind and heartbeats, not
+// their own heartbeats, and also when the file was removed, when they find another.
+func TestHintsFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "suite.db")
+	_, a := hearing(t, path, Options{IdlePollPeriod: time.Second})
+	_, b := hearing(t, path, Options{IdlePollPeriod: time.Second})
+	told := func() {
+		t.Helper()
+		sqlfault.Until(t, "the file system notifies", func() bool { return a.Hears() && b.Hears() })
+		for _, kind := range []sql.Readers{sql.Observers, sql.Tailers, sql.Watchers} {
+			heard := b.Changed(kind)
+			a.hints.Tell(kind)
+			select {
+			case <-heard:
+			case <-time.After(30 * time.Second):
+				t.Fatalf("readers %d of another process hear nothing", kind)
+			}
+		}
+	}
+	told()
+	own := a.Changed(sql.Watchers)
+	a.hints.Tell(sql.Watchers)
+	told() // which comes after it
+	select {
+	case <-own:
+		t.Error("it hears its own heartbeat")
+	default:
+	}
+	if err := os.Remove(path + hintsSuffix); err != nil {
+		t.Fatal(err)
+	}
+	sqlfault.Until(t, "there is another file", func() bool {
+		_, err := os.Stat(path + hintsSuffix)
+		return err == nil
+	})
+	for _, s := range []*store{a, b} {
+		sqlfault.Until(t, "both use it", func() bool {
+			s.link.mu.Lock()
+			defer s.link.mu.Unlock()
+			return s.link.file != nil && !s.link.replaced()
+		})
+	}
+	told()
+}
+
+// TestHintsRefused: without the file of hints, changes are polled.
+func TestHintsRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "suite.db")
+	if err := os.Mkdir(path+hintsSuffix, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writer, _ := hearing(t, path, Options{})
+	reader, st := hearing(t, path, Options{})
+	sqlfault.CheckUntold(t, writer, reader, func() {}, func() {})
+	if st.Hears() {
+		t.Error("it hears through a folder")
+	}
+}

@@ -1,0 +1,72 @@
+package sqlfault
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+const (
+	// quietAfter is how long nothing happens before CheckQuiet begins to count.
+	quietAfter = 11 * time.Second
+	// quietFor is how long it counts: four heartbeats of a member.
+	quietFor = 13 * time.Second
+)
+
+// CheckQuiet has members with a TTL of 10 s share ten shards, one for each backend, and
+// counts, when nothing has happened for a while, what they cost the store: at most so
+// many of what count counts, a second.
+func CheckQuiet(t *testing.T, most float64, what string, count func() int64, backends ...driver.Backend) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	shards := make([]string, 10)
+	for i := range shards {
+		shards[i] = fmt.Sprint("s", i)
+	}
+	var members []*core.Elector
+	for i, b := range backends {
+		e, err := core.NewElector(b, &core.Options{Node: fmt.Sprint("n", i), TTL: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = e.Contend(func(ctx context.Context, _ *core.Lease) error {
+			<-ctx.Done()
+			return nil
+		}, shards...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() { _ = e.Run(ctx) })
+		members = append(members, e)
+	}
+	settled := func() bool {
+		for _, e := range members {
+			v := e.View()
+			if len(v.Members) != len(members) || len(v.Shards) < len(shards) {
+				return false
+			}
+		}
+		return true
+	}
+	for deadline := time.Now().Add(time.Minute); !settled(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the members do not share the shards after a minute")
+		}
+	}
+	time.Sleep(quietAfter)
+	start, before := time.Now(), count()
+	time.Sleep(quietFor)
+	rate := float64(count()-before) / time.Since(start).Seconds()
+	t.Logf("%d idle processes, TTL 10 s: %.1f %s a second", len(members), rate, what)
+	if rate > most {
+		t.Errorf("%d idle processes cost %.1f %s a second, want at most %.1f", len(members), rate, what, most)
+	}
+}

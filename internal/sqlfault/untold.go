@@ -1,0 +1,63 @@
+package sqlfault
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// CheckUntold has a process, of whose changes no hint reaches the reader, change a record
+// when nothing has happened for a while, heartbeats aside: the reader finds it (O2).
+// It does so once for each function given, which brings the reader to where it starts.
+func CheckUntold(t *testing.T, writer, reader driver.Backend, before ...func()) {
+	t.Helper()
+	s := Join(t, writer, "n1")
+	granted, _ := Acquire(t, s, Claims(1))
+	fence := granted[0].Fence
+	for _, bring := range before {
+		view, err := reader.Observe(t.Context(), driver.ObserveQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		type seen struct {
+			view *driver.View
+			err  error
+		}
+		observed := make(chan seen, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		bring()
+		go func() {
+			v, err := reader.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
+			observed <- seen{v, err}
+		}()
+		time.Sleep(200 * time.Millisecond) // its first look is over
+		res, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: fence, To: s.ID()}})
+		if err != nil || res[0].Err != nil {
+			t.Fatal(res, err)
+		}
+		fence = res[0].Fence
+		got := <-observed
+		cancel()
+		switch {
+		case errors.Is(got.err, context.DeadlineExceeded):
+			t.Fatal("O2: a change that no hint told of is not reported within 30 s")
+		case got.err != nil:
+			t.Fatal(got.err)
+		case len(got.view.Shards) != 1 || got.view.Shards[0].Owner.Token != fence.Token:
+			t.Fatalf("the view is %+v, want token %d", got.view, fence.Token)
+		}
+	}
+}
+
+// Until waits for a condition, a minute at most.
+func Until(t testing.TB, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !met(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not after a minute: %s", what)
+		}
+	}
+}
