@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 // openOn opens a namespace on a server through its own network.
@@ -137,9 +138,9 @@ func BenchmarkAcquire10000(b *testing.B) {
 	})
 }
 
-// BenchmarkHandover passes a lease to a member of another process, which learns of
+// BenchmarkHandOver passes a lease to a member of another process, which learns of
 // it by its view, and whose first write follows.
-func BenchmarkHandover(b *testing.B) {
+func BenchmarkHandOver(b *testing.B) {
 	server, ns := pool.Get(b, servers.Consul, nil), fresh()
 	type side struct {
 		b      *Backend
@@ -166,7 +167,7 @@ func BenchmarkHandover(b *testing.B) {
 			to.cursor = observed(b, to.b, to.cursor, driver.Fence{Shard: fence.Shard, Token: fence.Token + 1})
 		}()
 		start := time.Now()
-		res, err := from.s.Transfer(b.Context(), []driver.Handover{{Fence: fence, To: to.s.ID()}})
+		res, err := from.s.Transfer(b.Context(), []driver.Transfer{{Fence: fence, To: to.s.ID()}})
 		if err != nil || res[0].Err != nil {
 			b.Fatal(err, res)
 		}
@@ -205,6 +206,12 @@ func BenchmarkCommit(b *testing.B) {
 			b.ReportMetric(float64(int(number)*n)/b.Elapsed().Seconds(), "entries/s")
 		})
 	}
+}
+
+// BenchmarkAppend appends through an Elector.
+func BenchmarkAppend(b *testing.B) {
+	server := pool.Get(b, servers.Consul, nil)
+	sqlfault.BenchmarkAppend(b, func(b *testing.B) driver.Backend { return openOn(b, server, fresh(), new(traffic)) })
 }
 
 // BenchmarkBeat changes one session's record.
@@ -407,4 +414,12 @@ func all64[T any](b *testing.B, items []T, do func(T) error) {
 	if failed != nil {
 		b.Fatal(failed)
 	}
+}
+
+// BenchmarkMoves moves one shard between two processes.
+func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
+
+func openedTwice(b *testing.B) [2]driver.Backend {
+	server, name := pool.Get(b, servers.Consul, nil), fresh()
+	return [2]driver.Backend{openOn(b, server, name, new(traffic)), openOn(b, server, name, new(traffic))}
 }

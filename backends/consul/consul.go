@@ -20,6 +20,7 @@ const Name = "consul"
 // driver.Backend; safe for concurrent use.
 type Backend struct {
 	*kv.Backend
+	store *store
 }
 
 var _ driver.Backend = (*Backend)(nil)
@@ -51,7 +52,7 @@ func open(ctx context.Context, all []*slots, namespace string, o *Options) (*Bac
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &Backend{Backend: shared}, nil
+	return &Backend{Backend: shared, store: s}, nil
 }
 
 func logged(s *store, namespace string) kv.Store {

@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"google.golang.org/grpc"
 
-	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/servers"
 	"github.com/tenure-go/tenure/internal/sqlfault"
@@ -127,9 +126,9 @@ func newSession(b *testing.B, client *clientv3.Client) *concurrency.Session {
 // the past, as those of an Election do.
 const watchCatchesUp = 150 * time.Millisecond
 
-// BenchmarkHandover is from giving a shard away to the first fenced write of a
+// BenchmarkHandOver is from giving a shard away to the first fenced write of a
 // member in another process, which learns of it by its watch.
-func BenchmarkHandover(b *testing.B) {
+func BenchmarkHandOver(b *testing.B) {
 	c := config(b, pool.Get(b, servers.Etcd, nil))
 	b.Run("tenure", func(b *testing.B) {
 		type side struct {
@@ -184,7 +183,7 @@ func BenchmarkHandover(b *testing.B) {
 				written <- time.Now()
 			}()
 			start := time.Now()
-			res, err := from.s.Transfer(b.Context(), []driver.Handover{{Fence: fence, To: to.s.ID()}})
+			res, err := from.s.Transfer(b.Context(), []driver.Transfer{{Fence: fence, To: to.s.ID()}})
 			if err != nil || res[0].Err != nil {
 				b.Fatal(err, res)
 			}
@@ -271,44 +270,12 @@ func BenchmarkHandover(b *testing.B) {
 	})
 }
 
-// BenchmarkAppend has 64 goroutines append entries of 128 bytes to one shard
-// through an Elector, which makes groups of them; single is one transaction each.
+// BenchmarkAppend appends through an Elector; single is 64 goroutines with one
+// transaction for each entry.
 func BenchmarkAppend(b *testing.B) {
 	c := config(b, pool.Get(b, servers.Etcd, nil))
-	payload := make([]byte, 128)
-	produce := func(b *testing.B, one func() error) {
-		var took []time.Duration
-		var mu sync.Mutex
-		b.SetParallelism(max(1, 64/procs()))
-		b.ResetTimer()
-		b.RunParallel(func(pb *testing.PB) {
-			var mine []time.Duration
-			for pb.Next() {
-				start := time.Now()
-				if err := one(); err != nil {
-					b.Error(err)
-					return
-				}
-				mine = append(mine, time.Since(start))
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			took = append(took, mine...)
-		})
-		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "entries/s")
-		sampled(b, took)
-	}
-	b.Run("fenced", func(b *testing.B) {
-		ctx, stop := context.WithCancel(b.Context())
-		defer stop()
-		be := fresh(b, c, fmt.Sprint("append", time.Now().UnixNano()))
-		_ = core.RunSingleton(ctx, be, "s", func(ctx context.Context, lease *core.Lease) error {
-			produce(b, func() error {
-				_, err := lease.Append(ctx, payload)
-				return err
-			})
-			return nil
-		}, nil)
+	sqlfault.BenchmarkAppend(b, func(b *testing.B) driver.Backend {
+		return fresh(b, c, fmt.Sprint("append", time.Now().UnixNano()))
 	})
 	b.Run("single", func(b *testing.B) {
 		client := newClient(b, c)
@@ -317,9 +284,10 @@ func BenchmarkAppend(b *testing.B) {
 		if _, err := client.Put(b.Context(), key, "owner"); err != nil {
 			b.Fatal(err)
 		}
-		produce(b, func() error {
+		payload := string(make([]byte, 128))
+		sqlfault.Produce(b, 64, func(int) error {
 			_, err := client.Txn(b.Context()).If(clientv3.Compare(clientv3.Version(key), "=", 1)).
-				Then(clientv3.OpPut(fmt.Sprint(key, n.Add(1)), string(payload))).Commit()
+				Then(clientv3.OpPut(fmt.Sprint(key, n.Add(1)), payload)).Commit()
 			return err
 		})
 	})
@@ -380,4 +348,13 @@ func TestIdleCost(t *testing.T) {
 	if want := [4]int64{0, beats, 0, 0}; one != want || many != want {
 		t.Errorf("got %v and %v, want %v", one, many, want)
 	}
+}
+
+// BenchmarkMany acquires and hands over very many shards, and BenchmarkMoves one.
+func BenchmarkMany(b *testing.B)  { sqlfault.BenchmarkMany(b, openedTwice) }
+func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
+
+func openedTwice(b *testing.B) [2]driver.Backend {
+	c, name := config(b, pool.Get(b, servers.Etcd, nil)), fmt.Sprint("many", time.Now().UnixNano())
+	return [2]driver.Backend{fresh(b, c, name), fresh(b, c, name)}
 }

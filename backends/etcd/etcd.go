@@ -25,6 +25,7 @@ const pipeline = 4
 // concurrent use.
 type Backend struct {
 	*kv.Backend
+	client *clientv3.Client
 }
 
 var _ driver.Backend = (*Backend)(nil)
@@ -76,7 +77,7 @@ func open(
 	if err != nil {
 		return nil, opening(namespace, err)
 	}
-	return &Backend{Backend: b}, nil
+	return &Backend{Backend: b, client: st.client}, nil
 }
 
 // limits follows from the width of a transaction that holds n others: n and the

@@ -321,7 +321,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("applied under %+v, which nobody was granted", wrong)
 		}
 	}
-	moved, err := former.Transfer(t.Context(), []driver.Handover{{Fence: f, To: successor.ID()}})
+	moved, err := former.Transfer(t.Context(), []driver.Transfer{{Fence: f, To: successor.ID()}})
 	if err != nil || moved[0].Err != nil {
 		t.Fatal(moved, err)
 	}

@@ -29,7 +29,7 @@ func runRecipe(t *testing.T, admin *clientv3.Client) (user, password string) {
 	}
 	ctx := t.Context()
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		w := append(strings.Fields(lines.Text()), "", "", "", "")
+		w := append(strings.Fields(strings.ReplaceAll(lines.Text(), "'", "")), "", "", "", "")
 		var err error
 		switch strings.Join(w[:3], " ") {
 		case "etcdctl role add":
@@ -97,7 +97,7 @@ func TestRecipe(t *testing.T) {
 	if err := s.Beat(t.Context()); err != nil {
 		t.Error(err)
 	}
-	moved, err := s.Transfer(t.Context(), []driver.Handover{{Fence: f, To: other.ID()}})
+	moved, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: f, To: other.ID()}})
 	if err != nil || moved[0].Err != nil {
 		t.Error(moved, err)
 	}

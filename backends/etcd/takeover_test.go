@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +21,6 @@ import (
 const candidateVariable = "TENURE_ETCD_TEST_CANDIDATE"
 
 const takeoverTTL = time.Second
-
-func procs() int { return runtime.GOMAXPROCS(0) }
 
 // candidate contends for one shard until its input ends, and says when it leads.
 func candidate(how string) error {

@@ -27,13 +27,16 @@ func TestMutants(t *testing.T) {
 			Edits: []mutate.Edit{{
 				File: "../kv/release.go", Old: "If:  []Compare{{Key: key, Rev: at.rev}},",
 				New: "If:  []Compare{{Key: key, Rev: Exists}},"}}},
-		{Name: "M4: an update compares existence only", Killer: "TestConformance/Membership/UpdatesInOrder",
+		{Name: "M4: an update compares existence only", Killer: "TestLateUpdate",
 			Edits: []mutate.Edit{{
 				File: "../kv/session.go", Old: "If:   []Compare{{Key: key, Rev: found[0].Rev}},",
 				New: "If:   []Compare{{Key: key, Rev: Exists}},"}}},
 		{Name: "M4: a number that is not above the record's is taken", Killer: "TestConformance/Membership/UpdatesInOrder",
 			Edits: []mutate.Edit{{
 				File: "../kv/session.go", Old: "if err == nil && m.Update > st.Update {", New: "if false {"}}},
+		{Name: "O1: a head is carried without being compared", Killer: "TestConformance/Views/HeadIsTheGrants",
+			Edits: []mutate.Edit{{
+				File: "../kv/acquire.go", Old: "conds = append(conds, Compare{Key: head, Rev: l.headRev})", New: ""}}},
 		{Name: "A5: a transfer does not ask for its target",
 			Killer: "TestConformance/Release/TransferToAbsentMemberRefused", Edits: []mutate.Edit{{
 				File: "../kv/acquire.go", Old: "if h.To != s.id { // the batch's guard has it otherwise",

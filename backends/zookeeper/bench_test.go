@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 func join(t testing.TB, b driver.Backend, node string) driver.Session {
@@ -161,17 +162,23 @@ func fresh(b *testing.B, server *servers.Server, name string) *Backend {
 }
 
 const (
-	// warmHandovers are not counted, of either kind; see warmUps.
-	warmHandovers = 1000
-	// handoverRest is the pause between two of them: reads by others after one are
+	// warmHandOvers are not counted, of either kind; see warmUps.
+	warmHandOvers = 1000
+	// handOverRest is the pause between two of them: reads by others after one are
 	// not a cost of the next.
-	handoverRest = 3 * time.Millisecond
+	handOverRest = 3 * time.Millisecond
 )
 
-// BenchmarkHandover is from the call of a transfer to the end of the successor's
+// BenchmarkAppend appends through an Elector.
+func BenchmarkAppend(b *testing.B) {
+	server := pool.Get(b, servers.ZooKeeper, nil)
+	sqlfault.BenchmarkAppend(b, func(b *testing.B) driver.Backend { return fresh(b, server, "append") })
+}
+
+// BenchmarkHandOver is from the call of a transfer to the end of the successor's
 // first fenced write, on another connection; with zk.Lock from unlocking to the end
 // of the successor's first write.
-func BenchmarkHandover(b *testing.B) {
+func BenchmarkHandOver(b *testing.B) {
 	server := pool.Get(b, servers.ZooKeeper, nil)
 	b.Run("tenure", func(b *testing.B) {
 		name := fmt.Sprint("bench/handover", time.Now().UnixNano())
@@ -215,7 +222,7 @@ func BenchmarkHandover(b *testing.B) {
 		number := driver.WriteNo(0)
 		once := func() time.Duration {
 			b.StopTimer()
-			time.Sleep(handoverRest)
+			time.Sleep(handOverRest)
 			from, to := &sides[number%2], &sides[1-number%2]
 			number++
 			b.StartTimer()
@@ -230,13 +237,13 @@ func BenchmarkHandover(b *testing.B) {
 				written <- time.Now()
 			}()
 			start := time.Now()
-			res, err := from.s.Transfer(b.Context(), []driver.Handover{{Fence: fence, To: to.s.ID()}})
+			res, err := from.s.Transfer(b.Context(), []driver.Transfer{{Fence: fence, To: to.s.ID()}})
 			if err != nil || res[0].Err != nil {
 				b.Fatal(err, res)
 			}
 			return (<-written).Sub(start)
 		}
-		timed(b, warmHandovers, once)
+		timed(b, warmHandOvers, once)
 	})
 	b.Run("Lock", func(b *testing.B) {
 		node := fmt.Sprint("/handover", time.Now().UnixNano())
@@ -272,7 +279,7 @@ func BenchmarkHandover(b *testing.B) {
 				}
 				queued = len(names)
 			}
-			time.Sleep(handoverRest)
+			time.Sleep(handOverRest)
 			b.StartTimer()
 			start := time.Now()
 			if err := held.Unlock(); err != nil {
@@ -281,7 +288,7 @@ func BenchmarkHandover(b *testing.B) {
 			held = next
 			return (<-written).Sub(start)
 		}
-		timed(b, warmHandovers, once)
+		timed(b, warmHandOvers, once)
 	})
 	// The lower bound of a hand-over between two writers: a write, another client's
 	// event and read of it, and its write.
@@ -306,7 +313,7 @@ func BenchmarkHandover(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			time.Sleep(handoverRest)
+			time.Sleep(handOverRest)
 			b.StartTimer()
 			start := time.Now()
 			if _, err := from.Set(node, []byte("given"), -1); err != nil {
@@ -321,7 +328,7 @@ func BenchmarkHandover(b *testing.B) {
 			}
 			return time.Since(start)
 		}
-		timed(b, warmHandovers, once)
+		timed(b, warmHandOvers, once)
 	})
 }
 
@@ -369,4 +376,12 @@ func TestWatches(t *testing.T) {
 	if watches == 0 || watches >= 100 {
 		t.Errorf("%d watches, want some and fewer than 100", watches)
 	}
+}
+
+// BenchmarkMoves moves one shard between two processes.
+func BenchmarkMoves(b *testing.B) { sqlfault.BenchmarkMoves(b, openedTwice) }
+
+func openedTwice(b *testing.B) [2]driver.Backend {
+	server := pool.Get(b, servers.ZooKeeper, nil)
+	return [2]driver.Backend{openOn(b, Options{}, server), openOn(b, Options{}, server)}
 }

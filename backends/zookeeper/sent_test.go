@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
-// TestHandoverReads: the successor of a hand-over commits without a read, again and again.
-func TestHandoverReads(t *testing.T) {
+// TestHandOverReads: the successor of a hand-over commits without a read, again and again.
+func TestHandOverReads(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	type side struct {
@@ -39,7 +39,7 @@ func TestHandoverReads(t *testing.T) {
 		if err := commit(t.Context(), from.s, fence, driver.WriteNo(2*round-1), "last"); err != nil {
 			t.Fatal(err)
 		}
-		res, err := from.s.Transfer(t.Context(), []driver.Handover{{Fence: fence, To: to.s.ID()}})
+		res, err := from.s.Transfer(t.Context(), []driver.Transfer{{Fence: fence, To: to.s.ID()}})
 		if err != nil || res[0].Err != nil {
 			t.Fatal(err, res)
 		}

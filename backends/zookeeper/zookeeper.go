@@ -49,6 +49,7 @@ func open(ctx context.Context, servers []string, namespace string, o *Options,
 	over := whole(changelog.New(below(s), namespace, changelog.Options{Parallel: pipeline, ReadKeys: 512}))
 	ko := limits(opts.Root)
 	ko.Backend, ko.Namespace, ko.Create = Name, namespace, opts.Create
+	ko.HeadsStay = true
 	b, err := kv.Open(ctx, over, ko)
 	if err != nil {
 		return nil, joined(err, over.Close())
