@@ -86,8 +86,8 @@ func consulContainers(names []string, files *certificates, o *Options) ([][]stri
 	return commands, nil
 }
 
-// fleet is the containers of a cluster. The command of tools/containers runs them,
-// and removes them when this process closes its input or dies.
+// fleet is the containers of a cluster. The command in internal/servers/containers
+// runs them, and removes them when this process closes its input or dies.
 type fleet struct {
 	image image
 	files *certificates

@@ -36,9 +36,9 @@
 //
 // With TENURE_SERVERS_RUNTIME=container etcd and Consul run in containers instead, each a separate
 // host, where a Docker engine answers: the official image, or that of TENURE_ETCD_IMAGE and
-// TENURE_CONSUL_IMAGE. The same tests then run with them. A command in a separate module,
-// tools/containers, keeps its dependencies out of this module; "make servers" builds it, and makes
-// the image where it cannot be pulled.
+// TENURE_CONSUL_IMAGE. The same tests then run with them. The command in
+// internal/servers/containers keeps Docker's client out of this package; "make servers" builds it,
+// and makes the image where it cannot be pulled.
 //
 // A server that cannot be had is [ErrUnavailable]. [New] and [Pool.Get] then skip
 // the test with the reason, or fail it where TENURE_REQUIRE_SERVERS lists the kind,

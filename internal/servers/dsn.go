@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -66,7 +67,7 @@ func (d DSN) With(name, value string) DSN {
 
 // Reveal is the DSN with its password, as the driver wants it: a URL for PostgreSQL (pgx),
 // "user:password@tcp(host:port)/database?..." for MariaDB (go-sql-driver/mysql); for etcd,
-// Consul and ZooKeeper "user:password@host:port" or "host:port". For TLS the URL names the
+// Consul, Redis and ZooKeeper "user:password@host:port" or "host:port". For TLS the URL names the
 // files; a MySQL DSN cannot, so give [Server.TLSConfig] to mysql.RegisterTLSConfig and set the
 // parameter tls.
 func (d DSN) Reveal() string { return d.format(d.password) }
@@ -81,7 +82,7 @@ func (d DSN) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, d.String()) 
 func (d DSN) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 func (d DSN) format(password string) string {
-	if d.kind == ZooKeeper || d.kind == Etcd || d.kind == Consul {
+	if slices.Contains([]Kind{ZooKeeper, Etcd, Consul, Redis}, d.kind) {
 		if d.user == "" {
 			return d.addr
 		}

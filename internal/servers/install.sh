@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the servers that package servers starts. From Debian packages:
-# PostgreSQL, PgBouncer, MariaDB and ZooKeeper. From their Go modules, which the
+# PostgreSQL, PgBouncer, MariaDB, Redis, ZooKeeper, Prometheus and Chromium. From their Go modules, which the
 # folders below tools name, into .cache/bin: etcd and Consul. Does nothing where they are
 # there already.
 #
@@ -17,38 +17,48 @@ only=${1:-}
 # Built again where the module's file is newer, that is after a change of version.
 cd "$(dirname "$0")/../.."
 absent=()
-for tool in tools/*/; do
-	tool=$(basename "$tool")
-	bin=.cache/bin/$tool
-	[ "tools/$tool/go.mod" -nt "$bin" ] || [ "tools/$tool/main.go" -nt "$bin" ] || continue
-	# Only of use where a Docker engine answers.
-	[ "$tool" != containers ] || docker info >/dev/null 2>&1 || continue
+
+# build NAME FOLDER PACKAGE: the program of a package; without one, the module's tool.
+build() {
+	local tool=$1 dir=$2 from=${3:-tool} bin=$PWD/.cache/bin/$1 package
 	if [ -n "$only" ]; then
 		[ -x "$bin" ] || absent+=("$tool")
-		continue
+		return
 	fi
 	echo "servers for tests: building $tool"
 	mkdir -p .cache/bin
-	if package=$(GOWORK=off go -C "tools/$tool" list tool) &&
-		CGO_ENABLED=0 GOWORK=off go -C "tools/$tool" build -trimpath -ldflags='-s -w' -o "../../$bin.new" "$package"; then
+	if package=$(GOWORK=off go -C "$dir" list "$from") &&
+		CGO_ENABLED=0 GOWORK=off go -C "$dir" build -trimpath -ldflags='-s -w' -o "$bin.new" "$package"; then
 		mv "$bin.new" "$bin" # at once, so that nobody starts half of it
 	else
 		echo "servers for tests: cannot build $tool" >&2
 		[ -z "${CI:-}${TENURE_REQUIRE_SERVERS:-}" ] || exit 1
 		echo "tests that need it are skipped" >&2
 	fi
+}
+for tool in etcd consul; do
+	[ ! "tools/$tool/go.mod" -nt ".cache/bin/$tool" ] || build "$tool" "tools/$tool"
 done
-[ -n "$only" ] || tools/containers/images.sh
+# Only of use where a Docker engine answers.
+if [ go.mod -nt .cache/bin/containers ] || [ internal/servers/containers/main.go -nt .cache/bin/containers ]; then
+	! docker info >/dev/null 2>&1 || build containers internal/servers/containers .
+fi
+[ -n "$only" ] || internal/servers/images.sh
 
 missing=()
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || missing+=(postgresql)
 command -v pgbouncer >/dev/null || missing+=(pgbouncer)
 # The core package has no service, and all that a server in a test needs.
 command -v mariadbd >/dev/null || missing+=(mariadb-server-core)
+command -v redis-server >/dev/null || missing+=(redis-server)
 # The package of the library has the server; the other one has a service besides.
 if [ ! -e /usr/share/java/zookeeper.jar ] || [ ! -e /usr/share/java/slf4j-simple.jar ]; then
 	missing+=(libzookeeper-java libslf4j-java)
 fi
+# promtool tests the alert rules. Its service is not started either.
+command -v promtool >/dev/null || missing+=(prometheus)
+# The board is shown to a browser.
+command -v chromium >/dev/null || missing+=(chromium)
 command -v java >/dev/null || missing+=(default-jre-headless)
 if [ -n "$only" ]; then
 	absent+=("${missing[@]}")
@@ -92,3 +102,4 @@ apt() { "${root[@]}" apt-get -qq -o DPkg::Lock::Timeout=300 "$@" </dev/null >"$s
 # Lists may be missing or old; where they cannot be renewed they may still do.
 apt update || true
 apt install --yes --no-install-recommends "${missing[@]}" || give_up "$(tail -n 5 "$scratch/log")"
+internal/servers/images.sh # of what is there now

@@ -21,6 +21,7 @@ const (
 	ZooKeeper Kind = "zookeeper"
 	Etcd      Kind = "etcd"
 	Consul    Kind = "consul"
+	Redis     Kind = "redis"
 )
 
 // RequireVariable is the environment variable that lists, separated by commas,
@@ -88,7 +89,7 @@ func (k Kind) driver() string {
 }
 
 func (k Kind) check() error {
-	if !slices.Contains([]Kind{Postgres, MariaDB, PgBouncer, ZooKeeper, Etcd, Consul}, k) {
+	if !slices.Contains([]Kind{Postgres, MariaDB, PgBouncer, ZooKeeper, Etcd, Consul, Redis}, k) {
 		return fmt.Errorf("tenure: there is no kind of server %q", string(k))
 	}
 	return nil

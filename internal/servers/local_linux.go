@@ -69,6 +69,8 @@ func findRecipe(kind Kind, o *Options) (recipe, error) {
 		return etcdRecipe()
 	case Consul:
 		return consulRecipe()
+	case Redis:
+		return redisRecipe()
 	}
 	return recipe{}, unavailable(kind, "it is not started here")
 }

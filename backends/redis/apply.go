@@ -1,0 +1,135 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// window is how many transactions a feed tells at least. A reader that is further
+// behind reads everything.
+const window = 1 << 15
+
+// maxBytes bounds the request of one batch, and about its time on the server.
+const maxBytes = 4 << 20
+
+// Apply runs the batch as one script.
+func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+	r := s.request(b)
+	if r.bytes > maxBytes {
+		return nil, fmt.Errorf("tenure: %w: a batch of %d bytes: Redis takes %d here; split it", driver.ErrTooLarge, r.bytes,
+			maxBytes)
+	}
+	replicas := s.opts.Replicas
+	if b.Heartbeat {
+		replicas = 0 // nothing is granted by it
+	}
+	a, word, err := s.ask(ctx, b.Heartbeat, s.scripts.apply, r.keys, r.args, replicas, answerApplied, answerRefused)
+	if err != nil {
+		return nil, err
+	}
+	out := &kv.Outcome{Rev: a.rev()}
+	if word == answerRefused {
+		out.Refused = true
+		for _, c := range b.Guard {
+			out.Guard = append(out.Guard, a.pair(c.Key))
+		}
+		return out, a.end()
+	}
+	out.Results = make([]kv.Result, len(b.Txns))
+	for i := range b.Txns {
+		t, res := &b.Txns[i], &out.Results[i]
+		reads := t.Else
+		if res.OK = a.number() == 1; res.OK {
+			res.Rev, reads = out.Rev, t.Then
+		}
+		if t.Prev {
+			if was := a.rev(); res.OK {
+				res.Prev = was
+			}
+		}
+		for _, key := range reads {
+			res.Reads = append(res.Reads, a.pair(key))
+		}
+	}
+	return out, a.end()
+}
+
+// request is a batch as the script's keys and arguments.
+type request struct {
+	keys  []string
+	args  []any
+	bytes int
+}
+
+// request numbers the records that the batch compares and reads, and lists them first.
+func (s *store) request(b *kv.Batch) *request {
+	r := &request{keys: s.names.fixed()}
+	number := make(map[string]int)
+	var read []any
+	place := func(key string) string {
+		n, known := number[key]
+		if !known {
+			n = len(number) + 1
+			number[key] = n
+			read = append(read, s.names.record(key))
+			r.bytes += len(key)
+		}
+		return strconv.Itoa(n)
+	}
+	var body []any
+	conditions := func(cs []kv.Compare) {
+		body = append(body, len(cs))
+		for _, c := range cs {
+			body = append(body, place(c.Key), int64(c.Rev))
+		}
+	}
+	reads := func(keys []string) {
+		body = append(body, len(keys))
+		for _, key := range keys {
+			body = append(body, place(key))
+		}
+	}
+	conditions(b.Guard)
+	body = append(body, len(b.Txns))
+	for i := range b.Txns {
+		t := &b.Txns[i]
+		conditions(t.If)
+		body = append(body, len(t.Ops))
+		for _, op := range t.Ops {
+			body = append(body, s.names.record(op.Key), kind(op.Delete), r.feed(s.names, op.Key), op.Value)
+			r.bytes += len(op.Key) + len(op.Value)
+		}
+		reads(t.Then)
+		reads(t.Else)
+		if t.Prev {
+			body = append(body, place(t.Ops[0].Key))
+		} else {
+			body = append(body, 0)
+		}
+	}
+	r.args = append(append(append(make([]any, 0, 3+len(read)+len(body)), nil, window, len(read)),
+		read...), body...)
+	return r
+}
+
+// feed is the number of the feed of a record, or of the key of its session's own.
+func (r *request) feed(n names, key string) int {
+	feed, session := n.feed(key)
+	if feed == beatsFeed {
+		r.keys = append(r.keys, n.own(session))
+		return len(r.keys)
+	}
+	return feed
+}
+
+// kind is how feeds tell a change.
+func kind(deleted bool) string {
+	if deleted {
+		return "d"
+	}
+	return "k"
+}

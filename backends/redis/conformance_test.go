@@ -1,0 +1,294 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/conformance/kvwire"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
+)
+
+// TestConformance runs the suite as a user with rights to the suite's keys only.
+func TestConformance(t *testing.T) {
+	server := pool.Get(t, servers.Redis, nil)
+	conformance.Test(t, harness(t, config(t, server), asUser(t, server, "suite/*"), nil))
+}
+
+// TestConformanceNetwork runs the cases about networks through a proxy that does not
+// parse its traffic.
+func TestConformanceNetwork(t *testing.T) {
+	server := pool.Get(t, servers.Redis, nil)
+	c := config(t, server)
+	conformance.Test(t, harness(t, c, c, func(t testing.TB) (*goredis.UniversalOptions, *conformance.Wire) {
+		proxy, err := faultproxy.New(server.Addr(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { proxy.Close() })
+		return &goredis.UniversalOptions{Addrs: []string{proxy.Addr()}}, proxyWire(t, proxy)
+	}))
+}
+
+// TestConformanceRestart runs the cases for which the server is killed and started
+// again.
+func TestConformanceRestart(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Redis, nil)
+	c := config(t, server)
+	h := harness(t, c, c, nil)
+	h.Serial = true
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Restart = server.Restart
+		return s
+	}
+	report, err := conformance.Check(t.Context(), h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Passed)) != 2 {
+		t.Error(report)
+	}
+}
+
+// harness runs the suite with backends as user, and its own access to the store as
+// admin. Each case has its own namespace. Without a network, faults are caused between
+// the backend and its client.
+func harness(
+	t *testing.T, admin, user *goredis.UniversalOptions,
+	network func(testing.TB) (*goredis.UniversalOptions, *conformance.Wire),
+) conformance.Harness {
+	client := newAdmin(t, admin)
+	info, err := client.InfoMap(t.Context(), "server").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	suite := "suite/" + rand.Text()[:8]
+	var cases atomic.Int64
+	return conformance.Harness{
+		Name:    Name,
+		Version: "Redis " + info["Server"]["redis_version"],
+		Options: "appendfsync always",
+		New: func(conformance.T) *conformance.Store {
+			s := &suiteStore{client: client, config: *user, admin: admin, namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1))}
+			if err := s.count(); err != nil {
+				t.Fatal(err)
+			}
+			return s.conformance(t, network)
+		},
+	}
+}
+
+// suiteStore is one namespace under test.
+type suiteStore struct {
+	client    goredis.UniversalClient
+	admin     *goredis.UniversalOptions
+	config    goredis.UniversalOptions
+	namespace string
+	calls     counter
+}
+
+func (s *suiteStore) open(
+	ctx context.Context, c *goredis.UniversalOptions, namespace string, o Options, wrap func(kv.Store) kv.Store,
+) (driver.Backend, error) {
+	b, err := open(ctx, c, namespace, &o, wrap)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (s *suiteStore) conformance(
+	t testing.TB, network func(testing.TB) (*goredis.UniversalOptions, *conformance.Wire),
+) *conformance.Store {
+	create := Options{Create: true}
+	return &conformance.Store{
+		Open: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, &s.config, s.namespace, create, nil)
+		},
+		OpenExisting: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, &s.config, s.namespace, Options{}, nil)
+		},
+		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
+			return s.open(ctx, &s.config, s.namespace+suffix, create, nil)
+		},
+		OpenLying: func(ctx context.Context) (driver.Backend, error) {
+			return s.open(ctx, &s.config, s.namespace, create, func(st kv.Store) kv.Store { return lying{st} })
+		},
+		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
+			if network != nil {
+				c, wire := network(t)
+				b, err := s.open(ctx, c, s.namespace, create, nil)
+				return b, wire, err
+			}
+			link := new(kvfault.Link)
+			b, err := s.open(ctx, &s.config, s.namespace, create, link.Wrap)
+			return b, kvwire.New(link), err
+		},
+		Calls: s.calls.calls,
+		Compact: func(ctx context.Context) error {
+			var failed error
+			for _, feed := range []string{"state", "logs", "beats"} {
+				failed = errors.Join(failed, s.client.XTrimMaxLen(ctx, "{"+s.namespace+"}/"+feed, 0).Err())
+			}
+			return failed
+		},
+		Wipe:     s.wipe,
+		Snapshot: s.snapshot,
+		Tamper:   s.tamper,
+	}
+}
+
+// keys are those of the namespace.
+func (s *suiteStore) keys(ctx context.Context) ([]string, error) {
+	return s.client.Keys(ctx, "{"+s.namespace+"}/*").Result()
+}
+
+func (s *suiteStore) wipe(ctx context.Context) error {
+	keys, err := s.keys(ctx)
+	if err != nil {
+		return err
+	}
+	return s.client.Del(ctx, keys...).Err()
+}
+
+func (s *suiteStore) snapshot(ctx context.Context) (func(context.Context) error, error) {
+	keys, err := s.keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dumps := make(map[string]string)
+	for _, key := range keys {
+		if dumps[key], err = s.client.Dump(ctx, key).Result(); err != nil {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context) error {
+		if err := s.wipe(ctx); err != nil {
+			return err
+		}
+		for key, dump := range dumps {
+			if err := s.client.Restore(ctx, key, 0, dump).Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+func (s *suiteStore) tamper(ctx context.Context, what conformance.Tampering, name string) error {
+	st, err := newStore(s.admin, s.namespace, new(Options))
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	if err := st.attach(ctx); err != nil {
+		return err
+	}
+	op := kv.Op{}
+	if key, value, ok := kvwire.Damage(s.namespace, what, name, 1<<20); ok {
+		op = kv.Op{Key: key, Value: []byte(value)}
+	} else {
+		op = kv.Op{Key: st.names.keys.Shard(driver.ShardID(name)), Delete: what == conformance.RemoveShard}
+		if !op.Delete && what != conformance.RewriteShard {
+			return errors.ErrUnsupported
+		}
+		page, err := st.Get(ctx, op.Key)
+		if err != nil {
+			return err
+		}
+		op.Value = page.Pairs[0].Value
+	}
+	_, err = st.Apply(ctx, &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{op}}}})
+	return err
+}
+
+// lying is a store that ignores conditions.
+type lying struct{ kv.Store }
+
+func (l lying) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+	c := &kv.Batch{Heartbeat: b.Heartbeat, Txns: append([]kv.Txn(nil), b.Txns...)}
+	for i := range c.Txns {
+		c.Txns[i].If = nil
+	}
+	return l.Store.Apply(ctx, c)
+}
+
+// counter counts the commands that connections send.
+type counter struct {
+	scripts              *scripts
+	reads, writes, waits atomic.Int64
+}
+
+func (c *counter) calls() conformance.Calls {
+	return conformance.Calls{Reads: c.reads.Load(), Writes: c.writes.Load(), Waits: c.waits.Load()}
+}
+
+// count has the connections of the case counted.
+func (s *suiteStore) count() (err error) {
+	if s.calls.scripts, err = readScripts(); err != nil {
+		return err
+	}
+	s.config.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &counted{conn, &s.calls}, nil
+	}
+	return nil
+}
+
+// counted is a connection whose commands are counted. Each is written at once.
+type counted struct {
+	net.Conn
+	c *counter
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	n := func(text string) int64 { return int64(bytes.Count(b, []byte(text))) }
+	c.c.reads.Add(n(c.c.scripts.get.Hash()) + n(c.c.scripts.scan.Hash()))
+	c.c.writes.Add(n(c.c.scripts.apply.Hash()))
+	c.c.waits.Add(n("xread"))
+	return c.Conn.Write(b)
+}
+
+// proxyWire has no duplicates: the second answer would be taken for that of the next call.
+func proxyWire(t testing.TB, p *faultproxy.Proxy) *conformance.Wire {
+	must := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	set := func(f faultproxy.Faults) func() func() {
+		return func() func() {
+			must(p.Set(f))
+			return func() { must(p.Set(faultproxy.Faults{})) }
+		}
+	}
+	return &conformance.Wire{
+		DropRequests: set(faultproxy.Faults{Requests: faultproxy.Flow{Swallow: true}}),
+		DropReplies:  set(faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}),
+		Hold:         set(faultproxy.Faults{Requests: faultproxy.Flow{Hold: true}}),
+		Cut: func() func() {
+			must(p.Refuse())
+			p.Reset()
+			return func() { must(p.Admit()) }
+		},
+	}
+}

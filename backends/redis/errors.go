@@ -1,0 +1,83 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// notSentError is a call that had no connection, so that no byte of it left this process.
+type notSentError struct{ err error }
+
+func (e *notSentError) Error() string { return e.err.Error() }
+
+// Unwrap returns a list, since the client removes one plain layer of such an error.
+func (e *notSentError) Unwrap() []error { return []error{e.err} }
+
+// failed classifies the error of a script (rule E1). Errors not listed are unknown.
+func (s *store) failed(ctx context.Context, err error) error {
+	if s.life.Err() != nil {
+		return errClosed()
+	}
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) { // so that it can be matched
+		err = fmt.Errorf("%w (%w)", err, driver.Ended(ctx))
+	}
+	if errors.Is(err, errLost) {
+		return fmt.Errorf("tenure: namespace %q: %w", s.names.keys, err)
+	}
+	return classified(err)
+}
+
+// classified is an error of a command, which matches driver.ErrRetry if and only if the
+// server certainly did not run it.
+func classified(err error) error {
+	notSent, _ := errors.AsType[*notSentError](err)
+	switch {
+	case errors.Is(err, errHistory):
+		return fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
+	case notSent != nil, errors.Is(err, goredis.ErrPoolTimeout):
+		return fmt.Errorf("tenure: %w: nothing was sent to Redis: %w", driver.ErrRetry, err)
+	case refused(err):
+		return fmt.Errorf("tenure: %w: Redis refused it: %w", driver.ErrRetry, err)
+	}
+	return err
+}
+
+// reply is the server's own error in err.
+func reply(err error) (string, bool) {
+	var e goredis.Error
+	if err == nil || errors.Is(err, goredis.Nil) || !errors.As(err, &e) {
+		return "", false
+	}
+	return e.Error(), true
+}
+
+// refused reports whether the server refused to run a command. An error that a script
+// met while it ran names the script, and says nothing of what it had written.
+func refused(err error) bool {
+	text, ok := reply(err)
+	if !ok || strings.Contains(text, "script: ") {
+		return false
+	}
+	word, _, _ := strings.Cut(text, " ")
+	return slices.Contains([]string{
+		"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "OOM", "LOADING", "BUSY", "MISCONF", "NOREPLICAS",
+		"MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "CROSSSLOT",
+	}, word) || text == "ERR max number of clients reached"
+}
+
+// denied reports whether the server refused the user.
+func denied(err error) bool {
+	text, ok := reply(err)
+	return ok && (strings.Contains(text, "NOPERM") || strings.HasPrefix(text, "NOAUTH") ||
+		strings.HasPrefix(text, "WRONGPASS") || strings.Contains(text, "can't run this command") ||
+		strings.Contains(text, "no permissions") || strings.Contains(text, "can't access"))
+}
+
+func unknownScript(err error) bool { return goredis.HasErrorPrefix(err, "NOSCRIPT") }

@@ -1,0 +1,386 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/intercept"
+	"github.com/tenure-go/tenure/internal/outage"
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
+)
+
+// TestStruck appends to a log, each entry exactly once, while the server is killed and
+// restarted from its log, stalled, and forgets the scripts.
+func TestStruck(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Redis, nil)
+	c := config(t, server)
+	admin := newAdmin(t, c)
+	b := intercept.Wrap(openOn(t, c, Options{}), impatient)
+	n, seen := 0, driver.WriteNo(0)
+	sqlfault.FaultWhileWriting(t, b, 9, func(ctx context.Context) (int, error) {
+		// Inject a fault only after progress.
+		if page, err := b.ReadLog(ctx, "faulted", 0, 1); err != nil || page.Head.Number < seen+10 {
+			return 0, nil
+		} else {
+			seen = page.Head.Number
+		}
+		n++
+		switch n % 3 {
+		case 0:
+			return 1, admin.ScriptFlush(ctx).Err()
+		case 1:
+			return 1, server.Restart(ctx)
+		}
+		if err := server.Stop(ctx); err != nil {
+			return 0, err
+		}
+		wait(ctx, 400*time.Millisecond)
+		return 1, server.Cont()
+	})
+}
+
+// impatient gives every commit a time-out, as core does.
+func impatient(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+	if c.Op == intercept.Commit {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+	}
+	return proceed(ctx)
+}
+
+// wait lets time pass that is part of a fault.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// TestIdentityTampered: overwriting or losing the identity stops the members.
+func TestIdentityTampered(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Redis, nil)
+	c := config(t, server)
+	admin := newAdmin(t, c)
+	records := func(namespace string) string { return "{" + namespace + "}/records" }
+	outage.Identity(t, func(t *testing.T, namespace string) driver.Backend {
+		b, err := Open(t.Context(), c, namespace, &Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}, map[string]func(string) error{
+		"garbage": func(namespace string) error {
+			return admin.HSet(t.Context(), records(namespace), "!id", "7 garbage").Err()
+		},
+		"removed": func(namespace string) error { return admin.HDel(t.Context(), records(namespace), "!id").Err() },
+		"lost":    func(namespace string) error { return admin.Del(t.Context(), records(namespace)).Err() },
+		"anew": func(namespace string) error {
+			keys, err := admin.Keys(t.Context(), "{"+namespace+"}/*").Result()
+			if err == nil {
+				err = admin.Del(t.Context(), keys...).Err()
+			}
+			if err != nil {
+				return err
+			}
+			b, err := Open(t.Context(), c, namespace, &Options{Create: true})
+			if err == nil {
+				err = b.Close()
+			}
+			return err
+		},
+	})
+}
+
+// TestFlushed: FLUSHALL stops the members, and a namespace that is begun anew has another
+// identity and another first revision.
+func TestFlushed(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Redis, nil)
+	c := config(t, server)
+	b := openOn(t, c, Options{})
+	s := sqlfault.Join(t, b, "n1")
+	sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	identity := func(b *Backend) kv.Rev {
+		page, err := b.store.Get(t.Context(), b.store.names.keys.Identity())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page.Pairs[0].Rev
+	}
+	was := identity(b)
+	admin := newAdmin(t, c)
+	flush := func() {
+		if err := admin.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush()
+	if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a heartbeat: %v; want ErrStoreChanged", err)
+	}
+	if _, err := Open(t.Context(), c, t.Name(), nil); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("opening: %v; want ErrStoreChanged", err)
+	}
+	flush() // so that the same writes follow as at first
+	anew := openOn(t, c, Options{})
+	if anew.Info().StoreID == b.Info().StoreID || identity(anew) == was {
+		t.Error("the namespace has the identity of before")
+	}
+	if _, err := b.Observe(t.Context(), driver.ObserveQuery{}); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a view of before: %v; want ErrStoreChanged", err)
+	}
+}
+
+// TestFull: a server without memory refuses writes, which is an answer, and goes on.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Redis, nil)
+	c := config(t, server)
+	admin, b := newAdmin(t, c), openOn(t, c, Options{})
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	f := granted[0].Fence
+	sqlfault.Commit(t, s, sqlfault.AppendOf(f, 1, []byte("before")))
+	set := func(bytes string) {
+		if err := admin.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("1")
+	res, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(f, 2, []byte("during"))})
+	if err == nil {
+		err = res[0].Err
+	}
+	if !errors.Is(err, driver.ErrRetry) || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("a commit: %v; want ErrRetry, naming OOM", err)
+	}
+	if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("a heartbeat: %v; want ErrRetry", err)
+	}
+	if page, err := b.ReadLog(t.Context(), f.Shard, 0, 10); err != nil || len(page.Entries) != 1 {
+		t.Errorf("the log: %+v, %v", page, err)
+	}
+	set("0")
+	if err := s.Beat(t.Context()); err != nil {
+		t.Errorf("a heartbeat afterwards: %v", err)
+	}
+	sqlfault.Commit(t, s, sqlfault.AppendOf(f, 2, []byte("after")))
+}
+
+// TestRestart: a server whose log has every acknowledged write goes on under the same
+// history; one that can lose them does not.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	for _, allow := range []bool{false, true} {
+		t.Run(fmt.Sprintf("AllowLoss-%v", allow), func(t *testing.T) {
+			t.Parallel()
+			server := servers.New(t, servers.Redis, nil)
+			c := config(t, server)
+			b := openOn(t, c, Options{AllowLoss: allow})
+			s := sqlfault.Join(t, b, "n1")
+			granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+			if err := server.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if allow {
+				if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+					t.Errorf("a heartbeat after a restart: %v; want ErrStoreChanged", err)
+				}
+				next := sqlfault.Join(t, openOn(t, c, Options{AllowLoss: true}), "n2")
+				again, _ := sqlfault.Acquire(t, next, []driver.Claim{{Shard: "other"}})
+				if was := granted[0].Fence.Token; again[0].Fence.Token < was+1<<39 {
+					t.Errorf("token %d was granted after a restart, and %d before it", again[0].Fence.Token, was)
+				}
+				return
+			}
+			// The first call learns of the restart, and nothing of it was applied.
+			if err := s.Beat(t.Context()); err != nil && !errors.Is(err, driver.ErrRetry) {
+				t.Errorf("the first heartbeat after a restart: %v; want ErrRetry or none", err)
+			}
+			if err := s.Beat(t.Context()); err != nil {
+				t.Errorf("a heartbeat after a restart: %v", err)
+			}
+			sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("after")))
+		})
+	}
+}
+
+// replicate makes a server a replica of another, and waits until it follows. cut keeps
+// from it what is written from then on.
+func replicate(t *testing.T, of, replica *servers.Server) (cut func()) {
+	t.Helper()
+	proxy, err := faultproxy.New(of.Addr(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	host, port, _ := strings.Cut(proxy.Addr(), ":")
+	follower := newAdmin(t, config(t, replica))
+	if err := follower.Do(t.Context(), "REPLICAOF", host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx := bounded(t, 30*time.Second)
+	for {
+		info, err := follower.InfoMap(ctx, "replication").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info["Replication"]["master_link_status"] == "up" {
+			return func() {
+				if err := proxy.Refuse(); err != nil {
+					t.Error(err)
+				}
+				proxy.Reset()
+			}
+		}
+		wait(ctx, 10*time.Millisecond)
+	}
+}
+
+// TestPromotedBehind: a replica that lacks the last grants takes over. A process from
+// before uses nothing that it is granted there, and no token is granted twice.
+func TestPromotedBehind(t *testing.T) {
+	t.Parallel()
+	for round := range *rounds {
+		one, two := servers.New(t, servers.Redis, nil), servers.New(t, servers.Redis, nil)
+		address := proxied(t, one)
+		b := openOn(t, address.config, Options{})
+		old := sqlfault.Join(t, b, "old")
+		sqlfault.Acquire(t, old, []driver.Claim{{Shard: "s"}})
+		other := openOn(t, config(t, one), Options{})
+		late := sqlfault.Join(t, other, "late")
+		cut := replicate(t, one, two)
+		if err := old.Beat(t.Context()); err != nil && !errors.Is(err, driver.ErrRetry) {
+			t.Fatal(err)
+		}
+		cut()
+		lost := claims(t, late, "t")
+		if err := one.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := newAdmin(t, config(t, two)).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+			t.Fatal(err)
+		}
+		address.lead(t, two)
+
+		if r, err := old.Acquire(t.Context(), []driver.Claim{{Shard: "t"}}); !halted(err, r) {
+			t.Errorf("round %d: a claim to the promoted replica: %+v, %v; want ErrStoreChanged", round, r, err)
+		}
+		if err := old.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+			t.Errorf("round %d: a heartbeat to the promoted replica: %v; want ErrStoreChanged", round, err)
+		}
+		fresh := sqlfault.Join(t, openOn(t, address.config, Options{}), "fresh")
+		if again := claims(t, fresh, "t"); again.Token < lost.Token+1<<39 {
+			t.Errorf("round %d: token %d was granted by the promoted replica, and %d before", round, again.Token, lost.Token)
+		}
+	}
+}
+
+func halted(err error, r []driver.AcquireResult) bool {
+	if err == nil && len(r) > 0 {
+		err = r[0].Err
+	}
+	return errors.Is(err, driver.ErrStoreChanged)
+}
+
+// claims claims a shard, again where the store says that it may be tried again.
+func claims(t *testing.T, s driver.Session, shard driver.ShardID) driver.Fence {
+	t.Helper()
+	ctx := bounded(t, 10*time.Second)
+	for {
+		r, err := s.Acquire(ctx, []driver.Claim{{Shard: shard}})
+		if err == nil {
+			err = r[0].Err
+		}
+		switch {
+		case err == nil:
+			return r[0].Fence
+		case !errors.Is(err, driver.ErrRetry) || ctx.Err() != nil:
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestReplicas: a write that too few replicas have is unknown, and one that enough have
+// counts.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	one, two := servers.New(t, servers.Redis, nil), servers.New(t, servers.Redis, nil)
+	replicate(t, one, two)
+	b := openOn(t, config(t, one), Options{Replicas: 1, ReplicaTimeout: 30 * time.Second})
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("x")))
+	if err := two.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.store.opts.ReplicaTimeout = 100 * time.Millisecond
+	res, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(granted[0].Fence, 2, []byte("y"))})
+	b.store.opts.ReplicaTimeout = 30 * time.Second
+	if err == nil {
+		err = res[0].Err
+	}
+	if err == nil || driver.NotApplied(err) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		t.Errorf("a commit that no replica has: %v; want an unknown outcome", err)
+	}
+	if err := s.Beat(t.Context()); err != nil {
+		t.Errorf("a heartbeat, which waits for no replica: %v", err)
+	}
+	if err := two.Cont(); err != nil {
+		t.Fatal(err)
+	}
+	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 3, []byte("z")))
+}
+
+// TestReadsNothingFromReplicas: a master that became a replica answers nothing.
+func TestReadsNothingFromReplicas(t *testing.T) {
+	t.Parallel()
+	one, two := servers.New(t, servers.Redis, nil), servers.New(t, servers.Redis, nil)
+	b := openOn(t, config(t, one), Options{})
+	s := sqlfault.Join(t, b, "n1")
+	replicate(t, two, one)
+	if _, err := b.Get(t.Context(), "s", "k"); err == nil {
+		t.Error("a replica answers a read")
+	}
+	if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrRetry) || !strings.Contains(err.Error(), "replica of") {
+		t.Errorf("a heartbeat: %v; want ErrRetry, naming the master", err)
+	}
+}
+
+// TestHeartbeatsDoNotQueue: heartbeats, and the reads that stand for them, are answered
+// while as many other calls are under way as there may be.
+func TestHeartbeatsDoNotQueue(t *testing.T) {
+	t.Parallel()
+	b := openOn(t, config(t, pool.Get(t, servers.Redis, nil)), Options{})
+	s := sqlfault.Join(t, b, "n1")
+	for range concurrent {
+		_, give, err := b.store.clients.take(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer give()
+	}
+	if err := s.Beat(bounded(t, 10*time.Second)); err != nil {
+		t.Errorf("a heartbeat: %v", err)
+	}
+	if _, err := b.Get(bounded(t, 10*time.Second), driver.PingShard, "0"); err != nil {
+		t.Errorf("a ping: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := b.Get(short, "s", "0"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("another read: %v; want its deadline", err)
+	}
+}

@@ -1,0 +1,19 @@
+package redis
+
+import (
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/garbage"
+	"github.com/tenure-go/tenure/internal/servers"
+)
+
+var garbageFor = garbage.Flag()
+
+// TestGarbage is not parallel: it looks at the heap. Garbage is written as the run-time
+// user.
+func TestGarbage(t *testing.T) {
+	server := pool.Get(t, servers.Redis, nil)
+	user := asUser(t, server, "suite/*")
+	garbage.Test(t, harness(t, user, user, nil).New(conformance.Wrap(t)), 4, *garbageFor)
+}

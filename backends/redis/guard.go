@@ -1,0 +1,59 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// GuardScript is the application's own script behind a fence (rule F1): body runs if and
+// only if a lease is its shard's current grant, in the same step of the same server. Its
+// KEYS and ARGV begin with the application's, and end with those of [Backend.Guard], one
+// key and three arguments. In a cluster the application's keys have to be in the
+// namespace's slot, as "{orders}/paid/42" is in that of "orders". Otherwise the script
+// returns an error that [Fenced] recognizes, and body does not run. The error of this
+// function matches driver.ErrInvalid if body has a first line of its own, "#!lua".
+//
+//	script, err := redis.GuardScript(`return redis.call('SET', KEYS[1], ARGV[1])`)
+//	...
+//	keys, args := b.Guard(lease.Fence(), []string{"{orders}/paid/42"}, "yes")
+//	err = script.Run(ctx, client, keys, args...).Err()
+//
+// Switch off the client's retries: an error that Fenced does not recognize may mean either,
+// so look before sending it again.
+func GuardScript(body string) (*goredis.Script, error) {
+	if strings.HasPrefix(body, "#!") {
+		return nil, fmt.Errorf("tenure: %w: a guarded script begins with %q: leave the line out", driver.ErrInvalid, "#!lua")
+	}
+	guard, err := scriptFiles.ReadFile("scripts/guard.lua")
+	if err != nil {
+		return nil, fmt.Errorf("tenure: the guard of scripts: %w", err)
+	}
+	return goredis.NewScript(string(guard) + body), nil
+}
+
+// Guard returns the keys and the arguments with which a script of GuardScript runs under
+// a fence: the application's, and the guard's behind them. It reads nothing.
+func (b *Backend) Guard(fence driver.Fence, keys []string, args ...any) ([]string, []any) {
+	record, held := "", "-" // as no record begins
+	if key, rev, value, ok := kv.Granted(b.Backend, fence); ok {
+		record, held = b.store.names.record(key), strconv.FormatInt(int64(rev), 10)+" "+string(value)
+	}
+	return append(keys[:len(keys):len(keys)], b.store.names.key("records")),
+		append(args[:len(args):len(args)], b.store.history.Load().replication, record, held)
+}
+
+// Fenced reports whether a script of GuardScript was refused, so that its body did not run:
+// the lease is no longer the current grant, or the server was restarted since the arguments
+// were made. In the second case the next heartbeat of the session finds out whether the
+// lease goes on.
+func Fenced(err error) bool {
+	var e goredis.Error
+	return errors.As(err, &e) && strings.HasPrefix(e.Error(), "FENCED ")
+}

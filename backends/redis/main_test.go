@@ -1,0 +1,94 @@
+package redis
+
+import (
+	"context"
+	"flag"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/tenure-go/tenure/conformance/system"
+	"github.com/tenure-go/tenure/internal/servers"
+)
+
+// pool holds the servers that the tests share.
+var pool servers.Pool
+
+var rounds = flag.Int("redis.rounds", 2, "promotions of a replica that is behind")
+
+func TestMain(m *testing.M) {
+	if code, is := system.Member(Opener()); is {
+		os.Exit(code)
+	}
+	system.AddFlags(flag.CommandLine)
+	os.Exit(pool.Run(m))
+}
+
+// config reaches a server of tests.
+func config(t testing.TB, s *servers.Server) *goredis.UniversalOptions {
+	t.Helper()
+	tls, err := s.TLSConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &goredis.UniversalOptions{Addrs: []string{s.Addr()}, TLSConfig: tls}
+}
+
+// newAdmin is a client of the test's own.
+func newAdmin(t testing.TB, c *goredis.UniversalOptions) goredis.UniversalClient {
+	t.Helper()
+	o := *c
+	client := goredis.NewUniversalClient(&o)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// openOn opens a namespace of the test's own.
+func openOn(t testing.TB, c *goredis.UniversalOptions, o Options) *Backend {
+	t.Helper()
+	o.Create = true
+	b, err := Open(t.Context(), c, t.Name(), &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func bounded(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// address is one that different servers have, one after the other.
+type address struct {
+	config *goredis.UniversalOptions
+	at     atomic.Pointer[string]
+}
+
+// proxied is an address that leads to a server.
+func proxied(t testing.TB, s *servers.Server) *address {
+	a := &address{config: config(t, s)}
+	a.lead(t, s)
+	a.config.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, *a.at.Load())
+	}
+	return a
+}
+
+func (a *address) lead(t testing.TB, to *servers.Server) {
+	t.Helper()
+	addr := to.Addr()
+	a.at.Store(&addr)
+}

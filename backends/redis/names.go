@@ -1,0 +1,68 @@
+package redis
+
+import (
+	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
+)
+
+// names are the keys that a namespace has on the server. All begin with the namespace
+// in braces, which puts them in one slot of a cluster.
+//
+//	{<ns>}/records   hash: a record under its key of package kvkeys without the namespace,
+//	                 as revision, space, value; rev, the revision of the last write;
+//	                 state, logs and beats, the last revision told by each feed; history
+//	{<ns>}/names     sorted set: the names of the records, for their order
+//	{<ns>}/state     stream: the changes of the roster and of the shards' records
+//	{<ns>}/logs      stream: the changes of the logs
+//	{<ns>}/beats     stream: all heartbeats
+//	{<ns>}/beat/<s>  stream: the last heartbeat of session s
+//	{<ns>}/free      what the rights are tried on
+type names struct {
+	keys kvkeys.Keys
+	root string // of the records, with the slash
+}
+
+func newNames(namespace string) (names, error) {
+	keys, err := kvkeys.New(namespace)
+	return names{keys: keys, root: namespace + "/"}, err
+}
+
+func (n names) key(part string) string { return "{" + string(n.keys) + "}/" + part }
+
+// fixed are the keys that scripts get, in this order.
+func (n names) fixed() []string {
+	return []string{n.key("records"), n.key("names"), n.key("state"), n.key("logs"), n.key("beats")}
+}
+
+// record is the name of a record.
+func (n names) record(key string) string { return strings.TrimPrefix(key, n.root) }
+
+// Numbers of the feeds, as the scripts have them.
+const (
+	noFeed = iota
+	stateFeed
+	logsFeed
+	beatsFeed
+)
+
+// feedNames are their names, for keys and for the fields that count what they told.
+var feedNames = [...]string{stateFeed: "state", logsFeed: "logs", beatsFeed: "beats"}
+
+// feed is the number of the feed that tells the changes of a record, and the session
+// whose heartbeat it is.
+func (n names) feed(key string) (int, driver.SessionID) {
+	switch {
+	case strings.HasPrefix(key, n.keys.State()):
+		return stateFeed, ""
+	case strings.HasPrefix(key, n.keys.Logs()):
+		return logsFeed, ""
+	case strings.HasPrefix(key, n.keys.Beats()):
+		return beatsFeed, driver.SessionID(strings.TrimPrefix(key, n.keys.Beats()))
+	}
+	return noFeed, ""
+}
+
+// own is the key of the stream of a session's heartbeats.
+func (n names) own(s driver.SessionID) string { return n.key("beat/" + string(s)) }

@@ -1,0 +1,211 @@
+package redis
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
+)
+
+// refuses fails unless opening is refused with an error that matches want and says text.
+func refuses(t *testing.T, c *goredis.UniversalOptions, o Options, want error, text string) {
+	t.Helper()
+	o.Create = true
+	b, err := Open(bounded(t, 10*time.Second), c, "refused", &o)
+	if err == nil {
+		b.Close()
+		t.Errorf("it opens; want an error that says %q", text)
+		return
+	}
+	if !errors.Is(err, want) || !strings.Contains(err.Error(), text) {
+		t.Errorf("got %v; want %v, saying %q", err, want, text)
+	}
+}
+
+// TestOpenRefusesLoss: each setting under which an acknowledged grant can be lost is
+// refused by its name, and AllowLoss accepts it.
+func TestOpenRefusesLoss(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Redis, nil)
+	c := config(t, server)
+	admin := newAdmin(t, c)
+	set := func(name, value string) {
+		t.Helper()
+		if err := admin.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openOn(t, c, Options{})
+	for _, s := range []struct{ name, bad, good, text string }{
+		{"appendfsync", "everysec", "always", "set appendfsync always"},
+		{"appendfsync", "no", "always", "set appendfsync always"},
+		{"maxmemory-policy", "allkeys-lru", "volatile-lru", "set it to noeviction"},
+		{"appendonly", "no", "yes", "set appendonly yes"},
+	} {
+		set(s.name, s.bad)
+		refuses(t, c, Options{}, driver.ErrUnsupported, s.text)
+		refuses(t, c, Options{}, driver.ErrUnsupported, "AllowLoss")
+		b, err := Open(t.Context(), c, t.Name(), &Options{AllowLoss: true})
+		if err != nil {
+			t.Fatalf("%s %s, allowed: %v", s.name, s.bad, err)
+		}
+		b.Close()
+		set(s.name, s.good)
+	}
+	openOn(t, c, Options{})
+}
+
+// TestCheckReplaceable: where replicas take over by themselves, they have to be waited for.
+func TestCheckReplaceable(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		replicas int
+		least    string
+		want     string
+	}{
+		{0, "0", "set Options.Replicas"},
+		{1, "0", "min-replicas-to-write is \"0\""},
+		{2, "1", "set it to 2"},
+		{1, "1", ""},
+	} {
+		v := &server{
+			info: map[string]string{"redis_version": "7.0.15", "role": "master", "aof_enabled": "1",
+				"maxmemory_policy": "noeviction"},
+			settings: map[string]string{"appendfsync": "always", "min-replicas-to-write": c.least},
+		}
+		err := v.check(&Options{Replicas: c.replicas}, true)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d replicas, min-replicas-to-write %s: %v; want %q", c.replicas, c.least, err, c.want)
+		}
+	}
+}
+
+func TestCheckUsable(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		info map[string]string
+		want error
+		text string
+	}{
+		{map[string]string{"redis_version": "6.2.14", "role": "master"}, driver.ErrUnsupported, "upgrade it to 7.0"},
+		{map[string]string{"redis_version": "", "role": "master"}, driver.ErrUnsupported, "upgrade it"},
+		{map[string]string{"redis_version": "7.0.0", "role": "slave", "master_host": "db", "master_port": "6379"},
+			driver.ErrRetry, "replica of db:6379"},
+		{map[string]string{"redis_version": "8.0.0", "role": "master", "loading": "1"}, driver.ErrRetry, "still reading"},
+	} {
+		err := (&server{info: c.info}).usable()
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%v: %v; want %v, saying %q", c.info, err, c.want, c.text)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Redis, nil)
+	c := config(t, server)
+	refuses(t, &goredis.UniversalOptions{}, Options{}, driver.ErrInvalid, "no address")
+	refuses(t, &goredis.UniversalOptions{Addrs: []string{"redis.example:6379"}}, Options{}, driver.ErrInvalid, "use TLS")
+	refuses(t, &goredis.UniversalOptions{Addrs: []string{"redis.example:6379"},
+		TLSConfig: &tls.Config{InsecureSkipVerify: true}}, Options{}, driver.ErrInvalid, "use TLS")
+	refuses(t, c, Options{Replicas: -1}, driver.ErrInvalid, "replicas")
+	refuses(t, c, Options{ReplicaTimeout: time.Hour}, driver.ErrInvalid, "1 min")
+
+	refuses(t, &goredis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}}, Options{}, driver.ErrRetry, "refused")
+	refuses(t, &goredis.UniversalOptions{Addrs: []string{"me:secret@127.0.0.1:1"}}, Options{}, driver.ErrInvalid,
+		"address 1 of Redis is not understood")
+
+	if _, err := Open(t.Context(), c, t.Name(), nil); !errors.Is(err, driver.ErrStoreChanged) ||
+		!strings.Contains(err.Error(), "Create") {
+		t.Errorf("a namespace that was never created: %v", err)
+	}
+}
+
+// TestRights: a right that is missing is found when opening, not in the middle of a
+// script, and the recipe of the page has each.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Redis, nil)
+	user := asUser(t, server, t.Name()+"}/*")
+	openOn(t, user, Options{})
+	if _, err := Open(t.Context(), user, "other", &Options{Create: true}); err == nil ||
+		!strings.Contains(err.Error(), "docs/backends/redis.md") {
+		t.Errorf("another namespace: %v", err)
+	}
+	admin := newAdmin(t, config(t, server))
+	for _, right := range recipe(t, t.Name()+"}/*") {
+		name, is := strings.CutPrefix(right.(string), "+")
+		if !is || name == "wait" { // for Options.Replicas alone
+			continue
+		}
+		if name == "eval" { // after SCRIPT FLUSH alone
+			if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := admin.Do(t.Context(), "ACL", "SETUSER", "tenure", "-"+name).Err(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := Open(t.Context(), user, t.Name(), nil)
+		if err == nil {
+			b.Close()
+			t.Errorf("without the right to %s it opens", name)
+		} else if !strings.Contains(err.Error(), "docs/backends/redis.md") && name != "config|get" {
+			t.Errorf("without the right to %s: %v", name, err)
+		}
+		if err := admin.Do(t.Context(), "ACL", "SETUSER", "tenure", "+"+name).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openOn(t, user, Options{})
+}
+
+// TestTLS: with the CA's certificate it opens, without it is refused.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	for _, level := range []servers.TLS{servers.TLSServer, servers.TLSMutual} {
+		server := servers.New(t, servers.Redis, &servers.Options{TLS: level})
+		cert, key := server.ClientFiles()
+		s := Settings{Addrs: []string{server.Addr()}, CAFile: server.CAFile(), CertFile: cert, KeyFile: key,
+			Namespace: "secured", Options: Options{Create: true}}
+		b, err := openSettings(t.Context(), &s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+		s.CAFile, s.TLS = "", true
+		if b, err := openSettings(bounded(t, 10*time.Second), &s); err == nil {
+			b.Close()
+			t.Error("a certificate of an unknown CA is accepted")
+		}
+	}
+}
+
+// TestSettingsHideThePassword: no form of the settings, and no error, shows a password.
+func TestSettingsHideThePassword(t *testing.T) {
+	t.Parallel()
+	const password = "correct horse"
+	server := pool.Get(t, servers.Redis, nil)
+	s := Settings{Addrs: []string{server.Addr()}, Username: "nobody", Password: password, SentinelPassword: password,
+		Namespace: "hidden"}
+	texts := []string{fmt.Sprintf("%v %+v %#v", s, s, s)}
+	_, err := openSettings(t.Context(), &s)
+	if err == nil {
+		t.Fatal("a wrong password is accepted")
+	}
+	if !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	for _, text := range append(texts, err.Error()) {
+		if strings.Contains(text, password) {
+			t.Errorf("it shows the password: %s", text)
+		}
+	}
+}

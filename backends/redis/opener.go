@@ -1,0 +1,100 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Secret is a string that prints as xxxxx in every format.
+type Secret = driver.Secret
+
+// Settings are the Opener's options in configuration.
+type Settings struct {
+	// such as localhost:6379; several are a cluster's, or those of Sentinels
+	Addrs      []string `json:"addrs" yaml:"addrs"`
+	MasterName string   `json:"master_name" yaml:"master_name"` // that Sentinels at addrs know it by
+	Cluster    bool     `json:"cluster" yaml:"cluster"`         // also with one address
+	DB         int      `json:"db" yaml:"db"`                   // the database's number
+
+	Username     string `json:"username" yaml:"username"` // of an ACL; default: the default user
+	Password     Secret `json:"password" yaml:"password"`
+	PasswordFile string `json:"password_file" yaml:"password_file"` // read when opening; wins over password
+	// of the Sentinels; default: none
+	SentinelUsername string `json:"sentinel_username" yaml:"sentinel_username"`
+	SentinelPassword Secret `json:"sentinel_password" yaml:"sentinel_password"`
+
+	TLS      bool   `json:"tls" yaml:"tls"`             // with the machine's CAs, unless ca_file is set
+	CAFile   string `json:"ca_file" yaml:"ca_file"`     // PEM; means tls
+	CertFile string `json:"cert_file" yaml:"cert_file"` // PEM, the client's, with key_file; means tls
+	KeyFile  string `json:"key_file" yaml:"key_file"`
+	// expected in the certificate; default: the address's host
+	ServerName string `json:"server_name" yaml:"server_name"`
+
+	Namespace string `json:"namespace" yaml:"namespace"` // such as "orders"
+	Options   `yaml:",inline"`
+}
+
+// Opener opens this backend by name, "redis", from configuration.
+func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+
+func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
+	c, err := s.config()
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, c, s.Namespace, &s.Options)
+}
+
+func (s *Settings) config() (*goredis.UniversalOptions, error) {
+	c := &goredis.UniversalOptions{
+		Addrs: s.Addrs, MasterName: s.MasterName, IsClusterMode: s.Cluster, DB: s.DB,
+		Username: s.Username, Password: string(s.Password),
+		SentinelUsername: s.SentinelUsername, SentinelPassword: string(s.SentinelPassword),
+	}
+	wrong := func(what string, err error) (*goredis.UniversalOptions, error) {
+		return nil, fmt.Errorf("tenure: %w: the %s of Redis: %w", driver.ErrInvalid, what, driver.WithoutPath(err))
+	}
+	if s.PasswordFile != "" {
+		text, err := driver.ReadSecret(s.PasswordFile)
+		if err != nil {
+			return wrong("password_file", err)
+		}
+		c.Password = text
+	}
+	if s.DB != 0 && (s.Cluster || s.MasterName == "" && len(s.Addrs) > 1) {
+		return wrong("db", errors.New("a cluster has database 0 only"))
+	}
+	if s.Username != "" && c.Password == "" {
+		return wrong("username", errors.New("it goes with a password"))
+	}
+	if !s.TLS && s.CAFile == "" && s.CertFile == "" && s.KeyFile == "" {
+		return c, nil
+	}
+	c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName}
+	if s.CAFile != "" {
+		text, err := os.ReadFile(s.CAFile)
+		if err != nil {
+			return wrong("ca_file", err)
+		}
+		c.TLSConfig.RootCAs = x509.NewCertPool()
+		if !c.TLSConfig.RootCAs.AppendCertsFromPEM(text) {
+			return wrong("ca_file", errors.New("it holds no certificate in PEM"))
+		}
+	}
+	if s.CertFile != "" || s.KeyFile != "" {
+		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+		if err != nil {
+			return wrong("cert_file and key_file", err)
+		}
+		c.TLSConfig.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

@@ -1,0 +1,105 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Name is the backend's name in Info and of its Opener.
+const Name = "redis"
+
+// pipeline is how many batches of one call are under way at once.
+const pipeline = 4
+
+// Backend is a namespace in Redis. It implements driver.Backend; safe for concurrent use.
+type Backend struct {
+	*kv.Backend
+	store *store
+}
+
+var _ driver.Backend = (*Backend)(nil)
+
+// Open opens a namespace through its own connections, which Close closes. c says where:
+// one address is a server, MasterName and the addresses of Sentinels a server that they
+// name, several addresses or IsClusterMode a cluster. The sizes of pools, time-outs and
+// retries of c are not used: contexts bound the calls, and each is sent once.
+//
+// ctx bounds the opening only; nil options work. An error says in one line how to
+// correct it.
+func Open(ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options) (*Backend, error) {
+	return open(ctx, c, namespace, o, nil)
+}
+
+// open lets tests put something between the store and package kv.
+func open(
+	ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options, wrap func(kv.Store) kv.Store,
+) (_ *Backend, err error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStore(c, namespace, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if err := s.attach(ctx); err != nil {
+		return nil, opening(namespace, err)
+	}
+	var over kv.Store = s
+	if wrap != nil {
+		over = wrap(s)
+	}
+	b, err := kv.Open(ctx, over, kv.Options{
+		Backend: Name, Namespace: namespace, Create: opts.Create, Pipeline: pipeline,
+		Incarnation: s.history.Load().lineage,
+		Limits: driver.Limits{
+			BatchItems: 256, CommitCalls: pipeline, WriteOps: 256, WriteBytes: maxBytes / 2, MinTTL: 500 * time.Millisecond,
+		},
+	})
+	if err != nil {
+		return nil, opening(namespace, err)
+	}
+	return &Backend{Backend: b, store: s}, nil
+}
+
+// RaiseFloor makes every token granted from now on in a namespace greater than above. An
+// operator calls it after a restore from a backup, with the highest token known from
+// logs, marks or metrics, before any process is started again.
+func RaiseFloor(
+	ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options, above driver.Token,
+) error {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	s, err := newStore(c, namespace, opts)
+	if err != nil {
+		return err
+	}
+	if err = s.attach(ctx); err != nil {
+		err = opening(namespace, err)
+	} else {
+		err = kv.RaiseFloor(ctx, s, namespace, above)
+	}
+	return errors.Join(err, s.Close())
+}
+
+func opening(namespace string, err error) error {
+	if denied(err) {
+		return fmt.Errorf("tenure: Redis refuses this user namespace %q: grant it the rights of docs/backends/redis.md: %w",
+			namespace, err)
+	}
+	return fmt.Errorf("tenure: cannot open namespace %q in Redis: %w", namespace, err)
+}

@@ -1,0 +1,28 @@
+package redis
+
+import (
+	"embed"
+	"errors"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+//go:embed scripts
+var scriptFiles embed.FS
+
+// scripts are what the server runs, each in one step. The client sends a script's
+// digest, and its text when the server does not have it, as after SCRIPT FLUSH.
+type scripts struct {
+	apply, get, scan, attach *goredis.Script
+}
+
+func readScripts() (*scripts, error) {
+	var failed error
+	read := func(name string) *goredis.Script {
+		text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
+		failed = errors.Join(failed, err)
+		return goredis.NewScript(string(text))
+	}
+	s := &scripts{apply: read("apply"), get: read("get"), scan: read("range"), attach: read("attach")}
+	return s, failed
+}

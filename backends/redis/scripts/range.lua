@@ -1,0 +1,32 @@
+#!lua flags=no-writes
+-- Reads records in the order of their names. KEYS: records, names. ARGV: the server's
+-- history, the first name and the one that ends the range, as ZRANGEBYLEX has them, the
+-- number of records and of bytes at which the page ends, and whether to leave out the
+-- values. Answers whether the range goes on, and names and records.
+local info = redis.call('INFO', 'replication')
+if not (string.find(info, 'role:master', 1, true) and string.find(info, 'master_replid:' .. ARGV[1], 1, true)) then
+  return {'history'}
+end
+local rev = redis.call('HGET', KEYS[1], 'rev')
+if not rev or redis.call('HLEN', KEYS[1]) ~= redis.call('ZCARD', KEYS[2]) + 5 then return {'lost'} end
+local limit, room = tonumber(ARGV[4]), tonumber(ARGV[5])
+local found = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[2], ARGV[3], 'LIMIT', 0, limit + 1)
+local answer = {'read', rev, 0}
+for lo = 1, math.min(#found, limit), 100 do
+  if room <= 0 then
+    answer[3] = 1
+    return answer
+  end
+  local hi = math.min(lo + 99, #found, limit)
+  local part = redis.call('HMGET', KEYS[1], unpack(found, lo, hi))
+  for i = lo, hi do
+    local record = part[i - lo + 1]
+    if not record then return {'lost'} end
+    if ARGV[6] == '1' then record = string.match(record, '^%d+') .. ' ' end
+    room = room - #found[i] - #record
+    answer[#answer + 1] = found[i]
+    answer[#answer + 1] = record
+  end
+end
+if #found > limit then answer[3] = 1 end
+return answer

@@ -1,0 +1,193 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Watch reads the feed of the prefix, or those of several sessions' heartbeats.
+func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
+	w := &watch{s: s, after: after}
+	if err := w.follow(prefixes); err != nil {
+		return err
+	}
+	for {
+		rev, changes, err := w.next(ctx)
+		if err != nil {
+			return fmt.Errorf("tenure: watching: %w", err)
+		}
+		if rev == w.after && len(changes) == 0 {
+			continue
+		}
+		w.after = rev
+		if err := fn(rev, changes); err != nil {
+			return err
+		}
+	}
+}
+
+// watchPatience is how long a watch waits for changes before it asks again, by which it
+// finds a server that is gone or was replaced.
+const watchPatience = 2 * time.Second
+
+// perRead is how many batches a watch reads at once.
+const perRead = 100
+
+// watch is a Watch under way.
+type watch struct {
+	s       *store
+	after   kv.Rev
+	streams []string
+	feed    string // its name
+	whole   bool   // the stream is a feed, of which nothing may be missing
+	values  bool   // the records are needed
+}
+
+// follow chooses the streams: one feed, or those of some sessions' heartbeats.
+func (w *watch) follow(prefixes []string) error {
+	n := w.s.names
+	for i, prefix := range []string{n.keys.State(), n.keys.Logs(), n.keys.Beats()} {
+		feed := stateFeed + i
+		w.feed, w.streams = feedNames[feed], []string{n.key(feedNames[feed])}
+		w.whole, w.values = true, feed != beatsFeed
+		if len(prefixes) == 1 && prefixes[0] == prefix {
+			return nil
+		}
+	}
+	w.streams, w.whole = nil, false
+	for _, p := range prefixes {
+		feed, session := n.feed(p)
+		if feed != beatsFeed || session == "" {
+			return fmt.Errorf("tenure: %w: no feed tells the changes of %q", driver.ErrUnsupported, p)
+		}
+		w.streams = append(w.streams, n.own(session))
+	}
+	return nil
+}
+
+// next waits for changes after w.after, and returns none when it waited in vain.
+func (w *watch) next(ctx context.Context) (kv.Rev, []kv.Change, error) {
+	args := &goredis.XReadArgs{Count: perRead, Block: watchPatience}
+	args.Streams = append(args.Streams, w.streams...)
+	for range w.streams {
+		args.Streams = append(args.Streams, strconv.FormatInt(int64(w.after), 10)+"-18446744073709551615")
+	}
+	type answer struct {
+		heads []any // the last revisions, of the namespace and of the feed
+		read  []goredis.XStream
+	}
+	got, err := during(ctx, w.s, func(ctx context.Context) (answer, error) {
+		pipe := w.s.clients.waits.Pipeline()
+		heads := pipe.HMGet(ctx, w.s.names.key("records"), "rev", w.feed)
+		read := pipe.XRead(ctx, args)
+		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, goredis.Nil) {
+			return answer{}, err
+		}
+		return answer{heads.Val(), read.Val()}, nil
+	})
+	if err != nil {
+		return 0, nil, w.s.failed(ctx, err)
+	}
+	rev, told, ok := revisions(got.heads)
+	switch {
+	case !ok:
+		return 0, nil, w.s.failed(ctx, errLost)
+	case rev < w.after: // it is another store, or an older state of it
+		return 0, nil, kv.ErrCompacted
+	case w.whole && told > w.after && len(got.read) == 0: // the last messages were trimmed
+		return 0, nil, kv.ErrCompacted
+	}
+	return w.read(ctx, got.read)
+}
+
+// revisions are the last ones of the namespace and of a feed.
+func revisions(heads []any) (rev, told kv.Rev, ok bool) {
+	var n [2]int64
+	for i := range n {
+		if i >= len(heads) {
+			return 0, 0, false
+		}
+		text, _ := heads[i].(string)
+		var err error
+		if n[i], err = strconv.ParseInt(text, 10, 64); err != nil {
+			return 0, 0, false
+		}
+	}
+	return kv.Rev(n[0]), kv.Rev(n[1]), true
+}
+
+// read makes changes of what streams told.
+func (w *watch) read(ctx context.Context, streams []goredis.XStream) (kv.Rev, []kv.Change, error) {
+	last := w.after
+	var changes []kv.Change
+	for _, stream := range streams {
+		for _, m := range stream.Messages {
+			number, _, _ := strings.Cut(m.ID, "-")
+			rev, err := strconv.ParseInt(number, 10, 64)
+			told, ok := m.Values["c"].(string)
+			if err != nil || !ok {
+				return 0, nil, errShape
+			}
+			if before, _ := m.Values["p"].(string); w.whole && !reached(before, last) {
+				return 0, nil, kv.ErrCompacted
+			}
+			if w.whole {
+				last = kv.Rev(rev)
+			}
+			for c := range strings.SplitSeq(told, " ") {
+				if c == "" {
+					return 0, nil, errShape
+				}
+				changes = append(changes, kv.Change{Key: w.s.names.root + c[1:], Rev: kv.Rev(rev), Deleted: c[0] == 'd'})
+			}
+		}
+	}
+	if !w.whole {
+		// The sessions' streams hold their last heartbeat each, in no common order.
+		slices.SortFunc(changes, func(a, b kv.Change) int { return cmp.Compare(a.Rev, b.Rev) })
+		for _, c := range changes {
+			last = max(last, c.Rev)
+		}
+	}
+	if w.values && len(changes) > 0 {
+		return last, changes, w.fetch(ctx, changes)
+	}
+	return last, changes, nil
+}
+
+// reached reports whether what a feed told before a message was read.
+func reached(before string, last kv.Rev) bool {
+	n, err := strconv.ParseInt(before, 10, 64)
+	return err == nil && kv.Rev(n) <= last
+}
+
+// fetch reads the records that changed, as they are now.
+func (w *watch) fetch(ctx context.Context, changes []kv.Change) error {
+	for part := range slices.Chunk(changes, pageRecords) {
+		keys := make([]string, len(part))
+		for i, c := range part {
+			keys[i] = c.Key
+		}
+		page, err := w.s.Get(ctx, keys...)
+		if err != nil {
+			return err
+		}
+		for i, p := range page.Pairs {
+			if part[i].Deleted = p.Rev == 0; !part[i].Deleted {
+				part[i].Value, part[i].Rev = p.Value, p.Rev
+			}
+		}
+	}
+	return nil
+}
