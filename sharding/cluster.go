@@ -13,6 +13,9 @@ const None = -1
 type Cluster struct {
 	Members []Member // in the order of their IDs, so that all compute the same plan
 	Shards  []Shard
+	Rules   Rules // operators': they come before the Assigner's
+	// Frozen, by an operator: nothing is moved but shards whose owner is gone, or leaves.
+	Frozen bool
 }
 
 // Member is a candidate for shards.

@@ -31,6 +31,13 @@
 // claim batch per heir, and leaves shares as a plan would have them. While there is
 // no assigner, or no plan yet, the order by priority and rendezvous is all there is.
 //
+// # Rules
+//
+//   - W1: no shard is forgotten: each has an owner, or a member that is about to claim it.
+//   - W2: a new owner starts after the former lease ended.
+//   - W3: a plan is applied whole or not at all, and goes on from the one before it.
+//   - W4: a plan that is older than a lease does not move it.
+//
 // # Leaving
 //
 // When the context of Run ends, the member says in its record that it is draining

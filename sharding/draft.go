@@ -18,6 +18,7 @@ type draft struct {
 }
 
 func newDraft(c *Cluster, r Rules) *draft {
+	r = r.with(c.Rules)
 	d := &draft{
 		c: c, fits: make([]bool, len(c.Members)), owner: make([]int32, len(c.Shards)),
 		why: make([]Reason, len(c.Shards)), have: make([]int, len(c.Members)), nodes: make([]uint64, len(c.Members)),
@@ -39,7 +40,7 @@ func newDraft(c *Cluster, r Rules) *draft {
 		d.owner[s] = c.Shards[s].Owner
 		if o := d.owner[s]; o >= 0 && int(o) < len(d.fits) {
 			d.have[o]++
-			if !d.fits[o] {
+			if !d.fits[o] && (!c.Frozen || c.Members[o].Drain) {
 				d.release(int32(s), Drained)
 			}
 			continue
@@ -128,7 +129,7 @@ func (d *draft) owned(only func(m int) bool) [][]int32 {
 		}
 	}
 	for s, o := range d.owner {
-		if o != None && lists[o] != nil && !d.c.Shards[s].Fixed {
+		if o != None && lists[o] != nil && !d.c.Shards[s].Fixed && !d.c.Frozen {
 			lists[o] = append(lists[o], int32(s))
 		}
 	}

@@ -65,7 +65,7 @@ func cloneOwners(t *assignments) {
 }
 
 // What is written is read back, in parts of any size, and a base is as good as all
-// changes before it.
+// changes before it (W3).
 func TestPlansSurviveTheLog(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -176,7 +176,7 @@ func TestPlanFollowsItsPredecessor(t *testing.T) {
 }
 
 // Parts that do not belong together are no plan: one whose beginning is missing,
-// that of another assigner, or of another plan.
+// that of another assigner, or of another plan (W3).
 func TestPartsBelongTogether(t *testing.T) {
 	t.Parallel()
 	table, _ := randomTable(rand.New(rand.NewPCG(5, 5)), 1)

@@ -20,7 +20,8 @@ type Keyspace struct {
 	// Layouts are the numbers of shards that the keys have been divided into, the
 	// oldest first, the last in force. To change the number of shards append to it,
 	// and never remove: a shard goes from layout to layout, one at a time. Each is
-	// a multiple of the one before it, or divides it. At most 255.
+	// a multiple of the one before it, or divides it, and at most MaxShards; there are at
+	// most 255 of them.
 	Layouts []int `json:"layouts" yaml:"layouts"`
 	// Digits is how wide a shard's number is written. 0 means 4. It never changes.
 	Digits int `json:"digits,omitempty" yaml:"digits,omitempty"`
@@ -32,8 +33,8 @@ func (k Keyspace) Validate() error {
 		return fmt.Errorf("tenure: %w: keyspace %q has %d layouts: give 1 to 255 numbers of shards", core.ErrInvalid, k.Name, len(k.Layouts))
 	}
 	for i, n := range k.Layouts {
-		if n < 1 || n > maxShards {
-			return fmt.Errorf("tenure: %w: keyspace %q has a layout of %d shards: use 1 to %d", core.ErrInvalid, k.Name, n, maxShards)
+		if n < 1 || n > MaxShards {
+			return fmt.Errorf("tenure: %w: keyspace %q has a layout of %d shards: use 1 to %d, each for any number of keys", core.ErrInvalid, k.Name, n, MaxShards)
 		}
 		if i > 0 && n%k.Layouts[i-1] != 0 && k.Layouts[i-1]%n != 0 {
 			return fmt.Errorf("tenure: %w: keyspace %q goes from %d to %d shards: one must be a multiple of the other", core.ErrInvalid, k.Name, k.Layouts[i-1], n)

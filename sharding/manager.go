@@ -99,6 +99,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	parts.Go(func() { m.watch(work, views, failed) })
 	m.draining = true // by a Manager that ran before on this Elector
 	m.show(false)
+	m.e.Stay()
 	return m.loop(ctx, views, failed)
 }
 
@@ -252,9 +253,12 @@ func (m *Manager) tail(ctx context.Context) {
 func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-chan error) error {
 	var v *core.View
 	done := ctx.Done()
-	budget := time.NewTimer(time.Hour)
+	lame, budget := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	defer lame.Stop()
 	defer budget.Stop()
+	lame.Stop()
 	budget.Stop()
+	ending := false
 	tick := time.NewTicker(m.o.Interval)
 	defer tick.Stop()
 	for {
@@ -267,6 +271,10 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 			}
 		case <-done:
 			done = nil
+			lame.Reset(m.e.Leave())
+			continue
+		case <-lame.C:
+			ending = true
 			m.Drain(true)
 			budget.Reset(m.o.LeaveBudget)
 		case <-budget.C:
@@ -285,7 +293,7 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 		if err != nil {
 			return err
 		}
-		if empty && done == nil {
+		if empty && ending {
 			return stuckErr(v, m.names)
 		}
 		// With very many shards a look takes milliseconds: leave the processor to

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv/kvfault"
@@ -150,6 +151,35 @@ func TestStuckDrainDelaysNobody(t *testing.T) {
 		a.gone = true
 		a.b.Close()
 		w.shares(2*ttl, map[string]int{"b": 30})
+	})
+}
+
+// A member that leaves says so before it is emptied, once for Manager and Elector.
+func TestLameDuck(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.lameDuck = 10 * ttl
+		a := w.member("a")
+		w.member("b")
+		w.shares(10*ttl, map[string]int{"a": 15, "b": 15})
+		begun := time.Now()
+		a.stop()
+		time.Sleep(9 * ttl)
+		synctest.Wait()
+		if v := a.e.View(); !v.Leaving || w.spread()["a"] != 15 {
+			w.Errorf("before the lame-duck period ended: leaving %v, shared %v", v.Leaving, w.spread())
+		}
+		if err := <-a.ran; err != nil || w.spread()["a"] != 0 {
+			w.Errorf("Run: %v, shared %v", err, w.spread())
+		}
+		a.end()
+		if err := <-a.ended; err != nil {
+			w.Error(err)
+		}
+		if took := time.Since(begun); took < 10*ttl || took > 15*ttl {
+			w.Errorf("stopped after %v, want the lame-duck period once", took)
+		}
+		a.gone = true
+		a.b.Close()
 	})
 }
 
@@ -329,7 +359,7 @@ func TestUpdateMovesShards(t *testing.T) {
 	})
 }
 
-// An assigner that dies with half a plan written: the next one's plan counts.
+// An assigner that dies with half a plan written: the next one's plan counts (W3).
 func TestHalfWrittenPlan(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
@@ -517,9 +547,10 @@ func TestOptions(t *testing.T) {
 	}{
 		{nil, "Shards"},
 		{&Options{Shards: []string{"a", "a"}}, "twice"},
+		{&Options{Shards: []string{"a-0..199999"}}, "at most 199999"},
 		{&Options{Shards: []string{"_a"}}, "Tenure's own"},
 		{&Options{Shards: []string{"a-9..1"}}, "smaller number first"},
-		{&Options{Shards: []string{"a-0..9999999"}}, "more than"},
+		{&Options{Shards: []string{"a-0..9999999"}}, "at most"},
 		{&Options{Shards: []string{"a/b"}}, "shard"},
 		{&Options{Shards: []string{"a"}, Interval: -1}, "Interval"},
 		{&Options{Shards: []string{"a"}, Interval: 1}, "Interval"},

@@ -3,6 +3,7 @@ package sharding
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -11,8 +12,8 @@ import (
 // Options say how shards are shared. All members of a namespace should have the
 // same.
 type Options struct {
-	// Shards is the shard set: names, and ranges such as "orders-0000..1023".
-	// Required. See Expand.
+	// Shards is the shard set: names, and ranges such as "orders-0000..1023". It has
+	// at most MaxShards. Required. See Expand.
 	Shards []string
 	// Assigner decides who owns what. Default: Minimal{}.
 	Assigner Assigner
@@ -50,7 +51,8 @@ type Options struct {
 	// goroutine, which it must not hold up.
 	OnPlan func(*Outcome)
 	// OnError is told what went wrong and is tried again: the log could not be read,
-	// or not understood; Loads failed. From various goroutines.
+	// or not understood; Loads failed. From various goroutines. Default: a line at Warn
+	// to slog.Default.
 	OnError func(error)
 }
 
@@ -102,7 +104,7 @@ func (o *Options) resolve() (*Options, []string, error) {
 		c.ZoneKey = "zone"
 	}
 	if c.OnError == nil {
-		c.OnError = func(error) {}
+		c.OnError = func(err error) { slog.Warn("tenure: sharding: trying again", slog.Any("error", err)) }
 	}
 	return &c, names, nil
 }

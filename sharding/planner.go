@@ -13,7 +13,7 @@ import (
 // concurrent use.
 //
 // A shard counts as its assigned owner's while that lives, from the plan on: a
-// handover under way, or stuck, is not planned anew. Who took a shard whose
+// hand-over under way, or stuck, is not planned anew. Who took a shard whose
 // assigned owner is gone keeps it, as far as the shares allow, and its heir counts
 // as having taken it when nobody did yet: it is claiming it now. A member that loses
 // to another what it was assigned gets nothing more for a while, which doubles,
@@ -31,10 +31,14 @@ type planner struct {
 	// Penalty is how long a member that gave up a shard gets nothing, at first; it
 	// doubles up to 64 times that.
 	Penalty time.Duration
+	// Rules and Frozen are operators'.
+	Rules  Rules
+	Frozen bool
 
 	inFlight map[int32]flight // shards on their way to their assigned owner
 	strikes  map[core.SessionID]strike
-	repeat   map[int32]bool // moves to be written again
+	barred   map[core.SessionID]bool // not eligible when they were seen last
+	repeat   map[int32]bool          // moves to be written again
 	times    []planTime
 }
 
@@ -79,7 +83,7 @@ type Outcome struct {
 // when it was written.
 func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads map[string]float64) (*Outcome, error) {
 	if p.inFlight == nil {
-		p.inFlight, p.strikes = map[int32]flight{}, map[core.SessionID]strike{}
+		p.inFlight, p.strikes, p.barred = map[int32]flight{}, map[core.SessionID]strike{}, map[core.SessionID]bool{}
 	}
 	fresh := t.names == nil || !slices.Equal(t.specs, p.Specs)
 	if fresh { // another set: start over, with what is owned
@@ -100,7 +104,8 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads ma
 	p.remember(now, t.number)
 	p.repeat = map[int32]bool{}
 
-	c := &Cluster{Members: p.members(now, v)}
+	c := &Cluster{Members: p.members(now, v), Rules: p.Rules, Frozen: p.Frozen}
+	p.bar(now, v, c)
 	index := make(map[core.SessionID]int32, len(c.Members))
 	for i := range c.Members {
 		index[c.Members[i].ID] = int32(i)
@@ -138,6 +143,35 @@ func (p *planner) members(now time.Duration, v *core.View) []Member {
 		}
 	}
 	return out
+}
+
+// bar empties the members that are not eligible (C15), as those that drain. One that is
+// eligible again counts as one that gave up shards, so that they do not follow it to and
+// fro. While nobody is eligible everybody keeps what they have.
+func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
+	var barred []*Member
+	some := false
+	for i := range c.Members {
+		m := &c.Members[i]
+		member, _ := v.Member(m.ID)
+		is := member.Ineligible() != ""
+		if is && !p.barred[m.ID] {
+			p.strike(now, m.ID)
+		}
+		if p.barred[m.ID] = is; is {
+			barred = append(barred, m)
+		}
+		some = some || !is && !m.Drain && !slices.Contains(p.Rules.Drain, m.Node)
+	}
+	for _, m := range barred {
+		m.Drain = m.Drain || some
+	}
+	c.Frozen = c.Frozen || len(barred) > 0 && !some
+	for id := range p.barred {
+		if _, lives := v.Member(id); !lives {
+			delete(p.barred, id)
+		}
+	}
 }
 
 // shards fills in who is to be taken for the owner of each shard, and returns the

@@ -8,7 +8,7 @@ import (
 )
 
 // A move that does not happen is written again, so that its holder sees a plan that
-// is later than its lease; and only then.
+// is later than its lease (W4); and only then.
 func TestLostMoveIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	p := &planner{Assigner: Minimal{}, Specs: []string{"s-0..3"}, Penalty: time.Second}

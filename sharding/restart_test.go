@@ -161,7 +161,7 @@ func (f *fleet) settled(boats []*boat) {
 }
 
 // TestRollingRestart restarts five members with many shards one by one under load:
-// no entry is lost or doubled, no shard moves more than twice a round. Its time is fake:
+// no entry is lost or doubled (W2), no shard moves more than twice a round. Its time is fake:
 // plans that come faster than a slow machine carries them out move a shard more often.
 //
 //	go test ./sharding -run TestRollingRestart -v -args -restart.shards 10000 -restart.rounds 3
@@ -173,7 +173,9 @@ func TestRollingRestart(t *testing.T) {
 		},
 		"sqlite": func(t *testing.T) func() (core.Backend, error) {
 			file := filepath.Join(t.TempDir(), "fleet.db")
-			return func() (core.Backend, error) { return sqlite.Open(context.Background(), file, "fleet", nil) }
+			return func() (core.Backend, error) {
+				return sqlite.Open(context.Background(), file, "fleet", &sqlite.Options{NoNotify: true})
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -136,7 +136,7 @@ func (k *compiled) expel(d *draft) {
 	}
 	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(d.c.Shards[a].Moved, d.c.Shards[b].Moved) })
 	for _, s := range order {
-		if m := d.owner[s]; k.allows(s, m, strictly) {
+		if m := d.owner[s]; d.c.Frozen || k.allows(s, m, strictly) {
 			k.gave(s, m)
 		} else {
 			d.release(s, Ruled)

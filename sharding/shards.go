@@ -10,7 +10,11 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Bounds of a shard set and of what is read from a plan.
+// MaxShards is the most shards of a set, and of a layout of a Keyspace: every member
+// contends for all of them, and for the assigner's.
+const MaxShards = core.MaxContended - 1
+
+// Bounds of what is read from a plan, and of the names and ranges of a set.
 const (
 	maxShards  = 1 << 20
 	maxMembers = 1 << 16
@@ -20,7 +24,7 @@ const (
 // Expand lists the shards that specs name, sorted: each a name, or a range such
 // as "orders-0000..1023", whose numbers are written as wide as the first. Every
 // name follows core's grammar, none is Tenure's own, and none occurs twice. There
-// are at most 1,048,576.
+// are at most MaxShards.
 func Expand(specs ...string) ([]string, error) {
 	var out []string
 	for _, spec := range specs {
@@ -36,7 +40,7 @@ func Expand(specs ...string) ([]string, error) {
 		if err1 != nil || err2 != nil || to < from {
 			return nil, fmt.Errorf("tenure: %w: shards %.60q: write a range as orders-0000..1023, the smaller number first", core.ErrInvalid, spec)
 		}
-		if to-from >= maxShards {
+		if to-from >= MaxShards {
 			return nil, tooMany(spec)
 		}
 		if err := core.CheckShard(fmt.Sprintf("%s%0*d", prefix, len(digits), to)); err != nil {
@@ -45,11 +49,11 @@ func Expand(specs ...string) ([]string, error) {
 		for i := from; i <= to; i++ {
 			out = append(out, fmt.Sprintf("%s%0*d", prefix, len(digits), i))
 		}
-		if len(out) > maxShards {
+		if len(out) > MaxShards {
 			return nil, tooMany(spec)
 		}
 	}
-	if len(out) > maxShards {
+	if len(out) > MaxShards {
 		return nil, tooMany(specs[len(specs)-1])
 	}
 	slices.SortFunc(out, cmp.Compare[string])
@@ -68,5 +72,5 @@ func Expand(specs ...string) ([]string, error) {
 }
 
 func tooMany(spec string) error {
-	return fmt.Errorf("tenure: %w: shards %.60q: more than %d in all: use fewer, a shard may hold any number of keys", core.ErrInvalid, spec, maxShards)
+	return fmt.Errorf("tenure: %w: shards %.60q: at most %d in all, for which a member can contend: use fewer, each for more keys", core.ErrInvalid, spec, MaxShards)
 }

@@ -3,6 +3,7 @@ package sharding
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ type world struct {
 	store    *memory.Store
 	members  []*member
 	watchdog time.Duration // of the electors
+	lameDuck time.Duration
 
 	mu      sync.Mutex
 	holders map[string][]string // shard: who runs its handler
@@ -63,6 +65,7 @@ type member struct {
 	ended   chan error         // by the elector
 	handler core.Handler
 	gone    bool
+	healthy func(context.Context) error // core.Options.Eligible
 }
 
 func (w *world) member(node string, change ...func(*member, *Options)) *member {
@@ -87,7 +90,8 @@ func (w *world) build(node string, change ...func(*member, *Options)) *member {
 	if m.b, err = memory.Open(context.Background(), w.store, "test", &memory.Options{Link: m.link}); err != nil {
 		w.Fatal(err)
 	}
-	if m.e, err = core.NewElector(m.b, &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7, Watchdog: w.watchdog}); err != nil {
+	if m.e, err = core.NewElector(m.b, &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7, Watchdog: w.watchdog, Eligible: m.healthy,
+		LameDuck: w.lameDuck, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		w.Fatal(err)
 	}
 	if m.Manager, err = NewManager(m.b, m.e, func(ctx context.Context, l *core.Lease) error { return m.handler(ctx, l) }, o); err != nil {

@@ -1,0 +1,14 @@
+package routegrpc
+
+// Take takes a connection of p; done gives it back.
+func Take(p *Peers, address string) (done func(), err error) {
+	_, done, err = p.take(address)
+	return done, err
+}
+
+// Kept is how many connections p keeps.
+func Kept(p *Peers) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}

@@ -1,0 +1,84 @@
+package routegrpc
+
+import (
+	"fmt"
+	"strconv"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/sharding"
+)
+
+// Domain and reasons of the ErrorInfo in the status of a call that was not served.
+const (
+	Domain        = "tenure.route"
+	ReasonOwner   = "NOT_OWNER" // another member owns the shard
+	ReasonUnowned = "NO_OWNER"  // nobody serves it at present
+)
+
+// OwnerError is a call that was not served: nothing was done. Where nobody serves the
+// shard, Node is empty, and it matches sharding.ErrNoOwner.
+type OwnerError struct {
+	Shard   string
+	Node    string     // of the owner
+	Address string     // of the owner; empty if it tells none
+	Token   core.Token // of its lease
+}
+
+func (e *OwnerError) Error() string {
+	if e.Node == "" {
+		return fmt.Sprintf("tenure: shard %q: %v", e.Shard, sharding.ErrNoOwner)
+	}
+	return fmt.Sprintf("tenure: shard %q belongs to %q, with token %d: ask it at %q", e.Shard, e.Node, e.Token, e.Address)
+}
+
+// Is makes one without an owner match sharding.ErrNoOwner.
+func (e *OwnerError) Is(target error) bool { return target == sharding.ErrNoOwner && e.Node == "" }
+
+func (e *OwnerError) status() error {
+	code, reason := codes.FailedPrecondition, ReasonOwner
+	if e.Node == "" {
+		code, reason = codes.Unavailable, ReasonUnowned
+	}
+	st, err := status.New(code, e.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain, Metadata: map[string]string{
+		"shard": e.Shard, "node": e.Node, "address": e.Address, "token": strconv.FormatInt(int64(e.Token), 10),
+	}})
+	if err != nil {
+		return status.Error(code, e.Error())
+	}
+	return st.Err()
+}
+
+// Error returns the *OwnerError that a call's error carries, or else err. What it names is
+// checked.
+func Error(err error) error {
+	st, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	for _, d := range st.Details() {
+		info, ok := d.(*errdetails.ErrorInfo)
+		if !ok || info.GetDomain() != Domain {
+			continue
+		}
+		md := info.GetMetadata()
+		token, perr := strconv.ParseInt(md["token"], 10, 64)
+		e := &OwnerError{Shard: md["shard"], Node: md["node"], Address: md["address"], Token: core.Token(token)}
+		if CheckAddress(e.Address) != nil {
+			e.Address = ""
+		}
+		switch {
+		case perr != nil || core.CheckShard(e.Shard) != nil:
+		case info.GetReason() == ReasonUnowned && st.Code() == codes.Unavailable:
+			return &OwnerError{Shard: e.Shard}
+		case info.GetReason() == ReasonOwner && st.Code() == codes.FailedPrecondition && driver.CheckNode(e.Node) == nil:
+			return e
+		}
+		return err
+	}
+	return err
+}

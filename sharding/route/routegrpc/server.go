@@ -1,0 +1,137 @@
+package routegrpc
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/route"
+)
+
+// DefaultAddressKey is the key of a member's metadata that holds its address.
+const DefaultAddressKey = "grpc"
+
+// ForwardedKey is the metadata of a call that a member has forwarded.
+const ForwardedKey = "tenure-forwarded"
+
+// Options of a Server.
+type Options struct {
+	// Shard names the shard of a call, by its full method and message. Its error is
+	// answered with InvalidArgument, and its text. Required.
+	Shard func(ctx context.Context, method string, req any) (string, error)
+	// Unrouted, if not nil, has a call served here to whose full method it answers true,
+	// such as a health check. Default: all are routed.
+	Unrouted func(method string) bool
+	// Peers forwards a call for another member's shard, of a method of Protocol Buffers
+	// whose generated code is part of this program. Default: the owner is answered. They
+	// stay the caller's.
+	Peers *Peers
+	// AddressKey is the key of a member's metadata that holds its address. Default
+	// DefaultAddressKey.
+	AddressKey string
+}
+
+// Server has the interceptor of a server. Safe for concurrent use.
+type Server struct {
+	e *core.Elector
+	r *sharding.Router
+	o Options
+}
+
+// NewServer returns a Server. The Elector and the Router, which is on that Elector, are
+// the caller's. The error matches core.ErrInvalid.
+func NewServer(e *core.Elector, r *sharding.Router, o *Options) (*Server, error) {
+	if e == nil || r == nil || o == nil || o.Shard == nil {
+		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router and Options.Shard", core.ErrInvalid)
+	}
+	s := &Server{e: e, r: r, o: *o}
+	if s.o.AddressKey == "" {
+		s.o.AddressKey = DefaultAddressKey
+	}
+	return s, nil
+}
+
+// Unary is a grpc.UnaryServerInterceptor. The context of a call that is served here ends
+// with the lease, too, with the same cause.
+func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
+		return next(ctx, req)
+	}
+	shard, err := s.o.Shard(ctx, info.FullMethod, req)
+	if err == nil {
+		err = core.CheckShard(shard)
+	}
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if lease := s.e.Lease(shard); lease != nil {
+		ctx, done := route.NewContext(ctx, lease)
+		defer done()
+		return next(ctx, req)
+	}
+	owner, err := s.r.Owner(shard)
+	if err != nil || owner.Self { // mine, and not served: it is on its way in or out
+		return nil, (&OwnerError{Shard: shard}).status()
+	}
+	e := &OwnerError{Shard: shard, Node: owner.Node, Address: owner.Meta[s.o.AddressKey], Token: owner.Token}
+	if CheckAddress(e.Address) != nil {
+		e.Address = ""
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	if s.o.Peers == nil || e.Address == "" || len(md.Get(ForwardedKey)) > 0 {
+		return nil, e.status()
+	}
+	return s.forward(ctx, req, info.FullMethod, md, e)
+}
+
+// forward makes the call at the owner, and says that it is the last.
+func (s *Server) forward(ctx context.Context, req any, method string, md metadata.MD, e *OwnerError) (any, error) {
+	reply, err := replyOf(method)
+	if err != nil {
+		return nil, e.status() // the caller may ask the owner itself
+	}
+	conn, done, err := s.o.Peers.take(e.Address)
+	if err != nil {
+		return nil, e.status()
+	}
+	defer done()
+	out := metadata.MD{}
+	for k, v := range md {
+		if !strings.HasPrefix(k, ":") && !strings.HasPrefix(k, "grpc-") && k != "content-type" && k != "user-agent" {
+			out[k] = v
+		}
+	}
+	out.Set(ForwardedKey, s.e.View().Node)
+	if err := conn.Invoke(metadata.NewOutgoingContext(ctx, out), method, req, reply); err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+// replyOf is a new message of the type that the method returns.
+func replyOf(method string) (proto.Message, error) {
+	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", "."))
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := d.(protoreflect.MethodDescriptor)
+	if !ok {
+		return nil, fmt.Errorf("tenure: %w: %.200q is no method", core.ErrUnsupported, name)
+	}
+	t, err := protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName())
+	if err != nil {
+		return nil, err
+	}
+	return t.New().Interface(), nil
+}

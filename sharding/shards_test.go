@@ -1,0 +1,45 @@
+package sharding
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// A million shards are refused with a clear error, in whatever way they are asked for,
+// before anything is made of them; MaxShards are taken.
+func TestMillionShards(t *testing.T) {
+	const million = 1_000_000
+	single := make([]string, 0, maxSpecs)
+	for i := range 10 {
+		single = append(single, fmt.Sprintf("part%d-0..99999", i))
+	}
+	expand := func(specs ...string) error {
+		_, err := Expand(specs...)
+		return err
+	}
+	for name, err := range map[string]error{
+		"range":    expand("orders-0..999999"),
+		"ranges":   expand(single...),
+		"keyspace": Keyspace{Name: "orders", Layouts: []int{million}}.Validate(),
+		"reshard":  Keyspace{Name: "orders", Layouts: []int{100_000, million}}.Validate(),
+		"options": func() error {
+			_, _, err := (&Options{Shards: []string{"orders-0..999999"}}).resolve()
+			return err
+		}(),
+		"one more": expand(fmt.Sprintf("orders-0..%d", MaxShards)),
+	} {
+		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "199999") || !strings.Contains(err.Error(), "keys") {
+			t.Errorf("%s: %v, want the limit and what to do", name, err)
+		}
+	}
+	if err := expand(fmt.Sprintf("orders-1..%d", MaxShards)); err != nil {
+		t.Errorf("%d shards: %v", MaxShards, err)
+	}
+	if err := (Keyspace{Name: "orders", Layouts: []int{MaxShards}, Digits: 6}).Validate(); err != nil {
+		t.Errorf("a layout of %d shards: %v", MaxShards, err)
+	}
+}
