@@ -287,7 +287,7 @@ func TestAnotherStore(t *testing.T) {
 }
 
 // TestRefusedEntries: a gap and a lower token are never applied, from the stream or
-// from a read.
+// from a read (T1, T2).
 func TestRefusedEntries(t *testing.T) {
 	for name, damage := range map[string]func(e []driver.Entry) []driver.Entry{
 		"lower token": func(e []driver.Entry) []driver.Entry {

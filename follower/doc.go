@@ -22,7 +22,7 @@
 //
 // # Order
 //
-// Within a shard entries come one after the other (T1 to T4). Between shards there
+// Within a shard entries come one after the other (T4). Between shards there
 // is no order: shards are applied at the same time, and a slow or failing one does
 // not hold up the others. An entry that cannot be applied is tried again, with
 // back-off, until it can: none is ever skipped, and [Hooks] and [Tailer.Lag] report
@@ -33,6 +33,17 @@
 // few at a time and at a bounded pace. The stream only announces entries: every
 // Resync, and every Pulse while Fresh is asked, the heads are read as well, so that
 // a watch which died in silence is found.
+//
+// # Rules
+//
+//   - T1: the entries of a shard are numbered 1, 2, 3 ... without gaps.
+//   - T2: the tokens of a shard's entries never decrease.
+//   - T3: a number has one entry, for ever.
+//   - T4: the entries that a follower has applied are a prefix of the log.
+//   - T5: effect and position are one step, or a repeated effect is recognised by (shard, seq).
+//   - T6: a gap, a trim or a lost watch is noticed, and the log read again.
+//   - T7: a log is trimmed only behind a snapshot that is stored.
+//   - T8: a store whose log is not the one that was applied ends Run.
 //
 // # Trimmed logs
 //

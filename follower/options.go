@@ -54,8 +54,8 @@ type Options struct {
 
 	// Hooks report events to the application.
 	Hooks Hooks
-	// Logger, if not nil, gets each failure at Warn, of a damaged log once a minute,
-	// and each restored snapshot at Info.
+	// Logger gets each failure at Warn, of a damaged log once a minute, and each
+	// restored snapshot at Info. Default slog.Default, as it is in NewTailer.
 	Logger *slog.Logger
 }
 
@@ -142,6 +142,9 @@ func (o *Options) resolve() (*Options, error) {
 			c.CallTimeout, c.BackoffMin, c.DrainBudget)
 	case c.BackoffMax < c.BackoffMin:
 		return nil, optErr("BackoffMax %v is below BackoffMin %v: raise it", c.BackoffMax, c.BackoffMin)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
 	}
 	if c.Snapshots == nil {
 		s, err := NewSnapshotter(nil)

@@ -2,7 +2,6 @@ package follower
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -43,7 +42,7 @@ func (t *Tailer) backOff(ctx context.Context, attempt int) bool {
 		d *= 2
 	}
 	d = min(d, t.o.BackoffMax)
-	return wait(ctx, d/2+time.Duration(rand.Int64N(int64(d/2)+1)))
+	return wait(ctx, d/2+time.Duration(t.draw(int64(d/2)+1)))
 }
 
 // wait waits for d, and is false if ctx ended before.

@@ -75,7 +75,7 @@ func appendTo(lease *core.Lease, n int) error {
 
 // TestSnapshotCrash: whichever commit of writing a snapshot is the owner's last, a
 // new follower gets the whole state, a lagging one too, and the next owner's
-// snapshot leaves nothing of the former ones.
+// snapshot leaves nothing of the former ones (T7).
 func TestSnapshotCrash(t *testing.T) {
 	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1, ChunkBytes: 1 << 10})
 	if err != nil {

@@ -255,7 +255,7 @@ func (t *Tailer) report(f Failure, quiet bool) {
 	if h := t.o.Hooks.OnError; h != nil {
 		h(f)
 	}
-	if t.o.Logger != nil && !quiet {
+	if !quiet {
 		t.o.Logger.LogAttrs(context.Background(), slog.LevelWarn, "tenure: follower failed, trying again",
 			slog.String("applier", f.Applier),
 			slog.String("shard", f.From.Shard), slog.Int64("after", int64(f.From.Seq)), slog.Int("attempt", f.Attempt),

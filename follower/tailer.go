@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/errtext"
+	"github.com/tenure-go/tenure/internal/virtual"
 )
 
 // Tailer reads the decision logs of a namespace for one process and hands them to
@@ -21,7 +23,8 @@ type Tailer struct {
 	store string // the namespace's identity
 	o     *Options
 	pace  pacer
-	reads chan struct{} // a slot for each read under way
+	draw  func(n int64) int64 // from 0 to n-1, at random
+	reads chan struct{}       // a slot for each read under way
 
 	all sync.WaitGroup // every goroutine of Run
 
@@ -71,8 +74,13 @@ func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 	if err != nil {
 		return nil, err
 	}
+	draw := rand.Int64N
+	if h, ok := b.(virtual.Host); ok {
+		draw = h.Process().Int64N
+	}
 	return &Tailer{
-		b: b, store: b.Info().StoreID, o: c,
+		draw: draw,
+		b:    b, store: b.Info().StoreID, o: c,
 		pace:   newPacer(c.ReadRate),
 		reads:  make(chan struct{}, c.Reads),
 		shards: make(map[core.ShardID]*shard),

@@ -230,15 +230,18 @@ func TestBrokenStream(t *testing.T) {
 		o := newOwner(w, w.open(), "owner")
 		b := &faultyBackend{Backend: w.open()}
 		l := newApplication(w)
+		down := errors.New("connection refused")
+		b.setDown(down)
 		r := run(w, b, nil, Memory(l.apply, nil))
+		synctest.Wait()
 		if err := r.Fresh("s", time.Hour); !errors.Is(err, ErrStale) {
 			w.Errorf("before the store was heard Fresh says %v", err)
 		}
+		b.setDown(nil)
 		r.until("s", o.append("s", 1))
 		if err := r.Fresh("s", 0); err != nil {
 			w.Errorf("Fresh says %v", err)
 		}
-		down := errors.New("connection refused")
 		b.setDown(down)
 		synctest.Wait() // else the stream may yet bring the entry
 		o.append("s", 1)

@@ -3,6 +3,7 @@ package follower
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -194,7 +195,14 @@ type follow struct {
 // run starts a Tailer that follows all shards for a.
 func run(t testing.TB, b driver.Backend, o *Options, a Applier, shards ...string) *follow {
 	t.Helper()
-	tailer, err := NewTailer(b, o)
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	tailer, err := NewTailer(b, &c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,12 +7,14 @@ import (
 
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	goredis "github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/tenure-go/tenure/backends/consul"
 	"github.com/tenure-go/tenure/backends/etcd"
 	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/backends/redis"
 	"github.com/tenure-go/tenure/backends/sql/mysql"
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
@@ -72,6 +74,12 @@ func places() []place {
 			addrs := []string{pool.Get(t, servers.ZooKeeper, nil).Addr()}
 			return opens(t, func(ctx context.Context) (driver.Backend, error) {
 				return zookeeper.Open(ctx, addrs, t.Name(), &zookeeper.Options{Create: true})
+			})
+		}},
+		{name: "redis", server: true, pushed: true, open: func(t testing.TB) func() driver.Backend {
+			c := &goredis.UniversalOptions{Addrs: []string{pool.Get(t, servers.Redis, nil).Addr()}}
+			return opens(t, func(ctx context.Context) (driver.Backend, error) {
+				return redis.Open(ctx, c, t.Name(), &redis.Options{Create: true})
 			})
 		}},
 	}
