@@ -1,0 +1,78 @@
+package fence_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/fence"
+)
+
+// leases returns the fences of two leases of one shard, as Lease.Fence does.
+func leases() (older, newer driver.Fence) {
+	return driver.Fence{Shard: "ledger", Session: "a", Token: 5}, driver.Fence{Shard: "ledger", Session: "b", Token: 6}
+}
+
+func ExampleMark_Do() {
+	mark := fence.NewMark(&fence.Memory{}, nil)
+	ctx := context.Background()
+	older, newer := leases()
+	pay := func(context.Context) error { fmt.Println("paid"); return nil }
+
+	fmt.Println(mark.Do(ctx, "ledger/7", newer, pay))
+	err := mark.Do(ctx, "ledger/7", older, pay)
+	fmt.Println("a former leader is refused:", errors.Is(err, driver.ErrFenced))
+	// Output:
+	// paid
+	// <nil>
+	// a former leader is refused: true
+}
+
+// The mark is raised in the transaction that writes.
+func ExampleSQL_AdmitTx() {
+	dir, err := os.MkdirTemp("", "marks")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	db, err := sql.Open("sqlite", filepath.Join(dir, "app.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	marks, err := fence.NewSQL(db, fence.SQLOptions{Dialect: fence.SQLite})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	older, newer := leases()
+	if _, err := db.ExecContext(ctx, marks.Schema()+"; CREATE TABLE payments (cents INTEGER)"); err != nil {
+		log.Fatal(err)
+	}
+	pay := func(f driver.Fence, cents int) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := marks.AdmitTx(ctx, tx, "ledger", f); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO payments VALUES (?)", cents); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	fmt.Println(pay(newer, 100))
+	fmt.Println("a former leader is refused:", errors.Is(pay(older, 100), driver.ErrFenced))
+	// Output:
+	// <nil>
+	// a former leader is refused: true
+}
