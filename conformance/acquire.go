@@ -217,7 +217,7 @@ func partialBatch(f *fixture) {
 	}
 	f.must(A4, f.owner("held") == seen(held), "a denied claim changed the record to %+v", f.owner("held"))
 
-	moved, err := a.Transfer(f.ctx, []driver.Handover{
+	moved, err := a.Transfer(f.ctx, []driver.Transfer{
 		{Fence: res[0].Fence, To: newID()},
 		{Fence: res[3].Fence, To: b.ID()},
 		{Fence: driver.Fence{Shard: "held", Session: a.ID(), Token: held.Token}, To: b.ID()},
@@ -382,9 +382,9 @@ func largeBatchSplit(f *fixture) {
 			f.must(A4, r.Err == nil && r.Head.Number == 1, "write %d of %d answers head %+v, %v", i, n, r.Head, r.Err)
 		}
 	}
-	moves := make([]driver.Handover, len(fences))
+	moves := make([]driver.Transfer, len(fences))
 	for i, fence := range fences {
-		moves[i] = driver.Handover{Fence: fence, To: b.ID()}
+		moves[i] = driver.Transfer{Fence: fence, To: b.ID()}
 	}
 	moved, err := a.Transfer(f.ctx, moves)
 	f.must(A6, err == nil && len(moved) == len(moves), "a batch of %d transfers answers %d results, %v", len(moves),
@@ -417,9 +417,9 @@ func commitEach(f *fixture, m *member, fences []driver.Fence) {
 
 // transferEach hands all shards over in one call, and returns the new fences.
 func transferEach(f *fixture, from *member, fences []driver.Fence, to driver.SessionID) []driver.Fence {
-	moves := make([]driver.Handover, len(fences))
+	moves := make([]driver.Transfer, len(fences))
 	for i, fence := range fences {
-		moves[i] = driver.Handover{Fence: fence, To: to}
+		moves[i] = driver.Transfer{Fence: fence, To: to}
 	}
 	res, err := from.Transfer(f.ctx, moves)
 	f.setup("transfer many", err)

@@ -42,6 +42,8 @@ func commitCases() []Case {
 			Shows: "an earlier lease of the very session that holds the shard is fenced"},
 		{Area: area, Property: "IndependentWrites", Rules: []Rule{A4, F1}, run: independentWrites,
 			Shows: "of several writes in one call each is decided by itself"},
+		{Area: area, Property: "ManyKindsInOneCall", Rules: []Rule{A4, F1, F2, L4}, run: manyKindsInOneCall,
+			Shows: "of many writes of every kind in one call each is decided, answered and followed by itself"},
 		{Area: area, Property: "RacesTakeover", Rules: []Rule{A1, A2, F1, L1}, run: racesTakeover,
 			Shows: "commits that race releases, transfers, preemptions and evictions are accepted under the latest " +
 				"grant only"},

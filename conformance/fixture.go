@@ -385,7 +385,7 @@ func (m *member) transfer(fence driver.Fence, to driver.SessionID) (r driver.Acq
 }
 
 func (m *member) transferCtx(ctx context.Context, fence driver.Fence, to driver.SessionID) driver.AcquireResult {
-	return grant(m.Transfer(ctx, []driver.Handover{{Fence: fence, To: to}}))
+	return grant(m.Transfer(ctx, []driver.Transfer{{Fence: fence, To: to}}))
 }
 
 func grant(res []driver.AcquireResult, err error) driver.AcquireResult {

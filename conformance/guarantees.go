@@ -153,7 +153,10 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 		if r.Limits.PollPeriod == 0 {
 			return "at once"
 		}
-		return fmt.Sprintf("within %v", r.Limits.PollPeriod)
+		if r.Limits.IdlePollPeriod == 0 {
+			return fmt.Sprintf("within %v", r.Limits.PollPeriod)
+		}
+		return fmt.Sprintf("within %v, after a quiet time within %v", r.Limits.PollPeriod, r.Limits.IdlePollPeriod)
 	})
 	row("shortest TTL", func(r *Report) string { return r.Limits.MinTTL.String() })
 	underFaults(&b, reports)

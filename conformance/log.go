@@ -371,10 +371,12 @@ func tailBlocksAndWakes(f *fixture) {
 	}
 }
 
-// prompt is how soon news must be reported: the poll period, and a generous
-// allowance for a busy machine.
+// prompt is how soon news must be reported: the poll period, after a quiet time too, and a
+// generous allowance for a busy machine. A store with notifications may poll more seldom
+// than twice a second when it is quiet, but not be later for it.
 func (f *fixture) prompt(b driver.Backend) time.Duration {
-	return b.Info().Limits.PollPeriod + 3*time.Second
+	l := b.Info().Limits
+	return max(l.PollPeriod, min(l.IdlePollPeriod, 500*time.Millisecond)) + 3*time.Second
 }
 
 func tailResumes(f *fixture) {

@@ -102,7 +102,7 @@ func (m *measurement) run() {
 		a.acquire(shard)
 		f.must(O2, other.until(func() bool { return other.shards[shard].Token != 0 }), "a grant was not seen")
 	}), "ms", "from claiming a shard until another process saw it, median")
-	m.handover(a, other)
+	m.handOver(a, other)
 	m.held(a, fence)
 }
 
@@ -136,9 +136,9 @@ func (m *measurement) held(a *member, fence driver.Fence) {
 		"shortest TTL kept by the slowest heartbeat in %v, commits beside it", measureIdle)
 }
 
-// handover measures the time of a planned change of owner: from the transfer to the
+// hand-over measures the time of a planned change of owner: from the transfer to the
 // first commit of the successor, which learns of its lease by its view.
-func (m *measurement) handover(a *member, view *mirror) {
+func (m *measurement) handOver(a *member, view *mirror) {
 	f := m.f
 	b := f.join("successor")
 	i := 0
@@ -149,7 +149,7 @@ func (m *measurement) handover(a *member, view *mirror) {
 		fence = a.acquire(shard)
 		f.must(O2, view.until(func() bool { return view.shards[shard].Token == fence.Token }), "a grant was not seen")
 	}, func() {
-		_, err := a.Transfer(f.ctx, []driver.Handover{{Fence: fence, To: b.ID()}})
+		_, err := a.Transfer(f.ctx, []driver.Transfer{{Fence: fence, To: b.ID()}})
 		f.setup("transfer", err)
 		seen := func() bool { return view.shards[fence.Shard].Session == b.ID() }
 		f.must(O2, view.until(seen), "a transfer was not seen")

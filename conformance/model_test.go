@@ -61,6 +61,7 @@ type shard struct {
 	from    driver.Token // that the owner's lease was granted from
 	rev     int64
 	head    driver.Head
+	before  driver.Head // before the last commit
 	entries []driver.Entry
 	items   map[string]driver.Item
 	corrupt bool
@@ -181,7 +182,7 @@ func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResul
 	return m.grant(c.Shard, self)
 }
 
-func (m *model) transfer(h driver.Handover) driver.AcquireResult {
+func (m *model) transfer(h driver.Transfer) driver.AcquireResult {
 	s := m.shard(h.Fence.Shard)
 	_, lives := m.store.members[h.To]
 	switch {
@@ -197,7 +198,7 @@ func (m *model) transfer(h driver.Handover) driver.AcquireResult {
 			}
 		}
 		return m.grant(h.Fence.Shard, h.To)
-	case s.owner.Session == h.To && (s.from == h.Fence.Token || m.bug == handoverByTarget):
+	case s.owner.Session == h.To && (s.from == h.Fence.Token || m.bug == transferByTarget):
 		return driver.AcquireResult{Fence: driver.Fence{Shard: h.Fence.Shard, Session: h.To, Token: s.owner.Token},
 			Head: s.head}
 	}
@@ -274,6 +275,7 @@ func (m *model) apply(s *shard, w driver.Write) driver.CommitResult {
 	number := s.head.Number + 1
 	versions := make([]driver.Version, len(w.Ops))
 	puts := false
+	head := s.head
 	if s.head.Oldest == 0 {
 		s.head.Oldest = 1
 	}
@@ -304,6 +306,7 @@ func (m *model) apply(s *shard, w driver.Write) driver.CommitResult {
 	if len(s.entries)+len(s.items) == 0 && m.bug == tokenResetOnDelete {
 		s.counter = 0
 	}
+	s.before = head
 	s.head.Number, s.head.Nonce, s.head.Token = number, w.Nonce, w.Fence.Token
 	if s.head.Seq == 0 && len(s.entries) == 0 {
 		s.head.Oldest = 1
@@ -471,7 +474,14 @@ func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View 
 			v.Damaged = append(v.Damaged, driver.Damaged("shard/"+string(id), id, "it does not decode"))
 		}
 		if s.rev > since && !s.corrupt {
-			v.Shards = append(v.Shards, driver.ShardState{Shard: id, Owner: s.owner})
+			state := driver.ShardState{Shard: id, Owner: s.owner}
+			if s.owner.Session != "" && !s.badHead {
+				state.Head = new(s.head)
+				if m.bug == headOfBefore {
+					state.Head = new(s.before)
+				}
+			}
+			v.Shards = append(v.Shards, state)
 		}
 	}
 	return v

@@ -443,8 +443,8 @@ func batch[I, R any](
 	ctx context.Context, s *modelSession, items []I, living bool, do func(I) R, failed func(error) R,
 ) ([]R, error) {
 	size := s.b.Info().Limits.BatchItems
-	_, handovers := any(items).([]driver.Handover)
-	if s.b.m.bug == oneCallPerItem || s.b.m.bug == oneCallPerHandover && handovers {
+	_, transfers := any(items).([]driver.Transfer)
+	if s.b.m.bug == oneCallPerItem || s.b.m.bug == oneCallPerTransfer && transfers {
 		size = 1
 	}
 	var results []R
@@ -496,8 +496,8 @@ func (s *modelSession) Acquire(ctx context.Context, claims []driver.Claim) ([]dr
 	}, acquireFailed)
 }
 
-func (s *modelSession) Transfer(ctx context.Context, to []driver.Handover) ([]driver.AcquireResult, error) {
-	if err := driver.CheckHandovers(to, s.id); err != nil {
+func (s *modelSession) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.AcquireResult, error) {
+	if err := driver.CheckTransfers(to, s.id); err != nil {
 		return nil, err
 	}
 	return batch(ctx, s, to, true, s.b.m.transfer, acquireFailed)
@@ -526,7 +526,15 @@ func (s *modelSession) Commit(ctx context.Context, writes []driver.Write) ([]dri
 		defer s.b.all.Unlock()
 		<-time.After(20 * time.Millisecond)
 	}
-	return batch(ctx, s, writes, false, s.b.m.commit,
+	var refused error
+	return batch(ctx, s, writes, false, func(w driver.Write) driver.CommitResult {
+		if refused != nil && s.b.m.bug == refusalSpreads {
+			return driver.CommitResult{Err: refused}
+		}
+		r := s.b.m.commit(w)
+		refused = r.Err
+		return r
+	},
 		func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
 }
 

@@ -19,6 +19,7 @@ const (
 	claimTrustsView
 	claimNotIdempotent
 	batchStopsAtDenied
+	refusalSpreads
 	oneCallPerItem
 	fenceCheckedApart
 	numberNotChecked
@@ -47,6 +48,7 @@ const (
 	uncheckedUpdate
 	watchDropsDepartures
 	cachesFullState
+	headOfBefore
 	beatsWakeAll
 	transferToAbsent
 	successOnLostReply
@@ -73,11 +75,11 @@ const (
 	tooLargeSent
 	tailIgnoresMax
 	readsWhileBlocked
-	oneCallPerHandover
+	oneCallPerTransfer
 	resendsPerDenied
 	buffersForReader
 	claimBySession
-	handoverByTarget
+	transferByTarget
 	releaseUnseen
 	livesCheckedApart
 
@@ -106,10 +108,11 @@ func mutants() []mutant {
 		{claimTrustsView, "takes the claim's word that the holder is dead", "Acquire/ClaimOnLiveHolderRefused", conformance.A1},
 		{claimNotIdempotent, "does not know its own grant again", "Acquire/Idempotent", conformance.A3},
 		{claimBySession, "takes any lease of the claimer for its claim's success", "Acquire/Idempotent", conformance.A3},
-		{handoverByTarget, "takes any lease of the target for the transfer's success", "Acquire/Idempotent", conformance.A3},
+		{transferByTarget, "takes any lease of the target for the transfer's success", "Acquire/Idempotent", conformance.A3},
 		{batchStopsAtDenied, "denies the items after a denied one", "Acquire/PartialBatch", conformance.A4},
+		{refusalSpreads, "refuses the write after a refused one", "Commit/ManyKindsInOneCall", conformance.A4},
 		{oneCallPerItem, "sends a batch item by item", "Acquire/BatchCost", conformance.A6},
-		{oneCallPerHandover, "sends hand-overs item by item", "Acquire/BatchCost", conformance.A6},
+		{oneCallPerTransfer, "sends hand-overs item by item", "Acquire/BatchCost", conformance.A6},
 		{resendsPerDenied, "sends a batch again for each denied item", "Acquire/BatchCost", conformance.A6},
 		{fenceCheckedApart, "checks the fence, and writes after", "Commit/RacesTakeover", conformance.F1},
 		{fenceCheckedApart, "checks the fence, and writes after", "Chaos/RandomOpsLinearizable", conformance.F1},
@@ -146,6 +149,7 @@ func mutants() []mutant {
 		{tailIgnoresMax, "answers a tail with all that there is", "Log/TailAllShards", conformance.L4},
 		{watchDropsDepartures, "does not report departures", "Views/NoLostFinalState", conformance.O1},
 		{cachesFullState, "answers a full state from memory", "Views/FullIsFresh", conformance.O1},
+		{headOfBefore, "tells a head that a commit has moved", "Views/HeadIsTheGrants", conformance.O1},
 		{beatsWakeAll, "wakes every reader for every heartbeat", "Views/BeatsOnlyAsAsked", conformance.O3},
 		{readsWhileBlocked, "reads over and over while a call is blocked", "Views/IdleIsQuiet", conformance.O3},
 		{transferToAbsent, "transfers to a session without a record", "Release/TransferToAbsentMemberRefused", conformance.A5},

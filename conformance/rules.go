@@ -98,8 +98,8 @@ func (r Rule) text() (title, line string) {
 		return "tail", "every entry at least once, each shard's in order and contiguous, or a reset with all heads; " +
 			"never a silent skip"
 	case O1:
-		return "state", "a page holds everything that differs from the cursor, departures included, and time never " +
-			"goes backwards"
+		return "state", "a page holds everything that differs from the cursor, departures included, time never goes " +
+			"backwards, and a head is what the lease found that is named beside it"
 	case O2:
 		return "prompt", "changes are reported at once or within the poll period, calls end with their context, slow " +
 			"readers cost bounded memory"

@@ -42,6 +42,9 @@ func viewCases() []Case {
 		{Area: area, Property: "IdleIsQuiet", Rules: []Rule{O3}, Needs: []string{"Calls"}, alone: true,
 			run:   idleIsQuiet,
 			Shows: "blocked calls on an unchanged namespace ask the store for nothing but polls"},
+		{Area: area, Property: "HeadIsTheGrants", Rules: []Rule{O1, A5}, run: headIsTheGrants,
+			Shows: "a head in the view is what the lease found that its record names, also after commits of which " +
+				"the former holder's process did not know"},
 		{Area: area, Property: "PrefixNoCrossTalk", Rules: []Rule{O1, A1, L2}, run: prefixNoCrossTalk,
 			Shows: "shards 1 and 10 share nothing, nor do keys that begin alike"},
 		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []Rule{O1, A1, L4}, Needs: []string{"OpenNamespace"},
@@ -80,6 +83,55 @@ func fullThenDelta(f *fixture) {
 	}
 	f.must(O1, m.shards["t"].Session == c.ID(), "the shard of a session that ended has the record %+v; only a new "+
 		"grant changes it", m.shards["t"])
+}
+
+func headIsTheGrants(f *fixture) {
+	a, b, watcher := f.join("a"), f.joinOn(f.open(), "b"), f.open()
+	full, err := watcher.Observe(f.ctx, driver.ObserveQuery{})
+	f.setup("observe", err)
+	cursor := full.Cursor
+	fence := a.acquire("s")
+	// told takes pages until one has the record of the fence, and checks its head.
+	told := func(grant driver.Head) {
+		for {
+			v, err := watcher.Observe(f.ctx, driver.ObserveQuery{Since: cursor})
+			f.setup("observe", err)
+			cursor = v.Cursor
+			for _, s := range v.Shards {
+				if s.Owner != seen(fence) {
+					continue
+				}
+				f.must(O1, s.Head == nil || *s.Head == grant, "a view tells of token %d with head %+v; the lease found %+v",
+					fence.Token, s.Head, grant)
+				return
+			}
+		}
+	}
+	told(driver.Head{})
+	for i := range 6 {
+		from, to := a, b
+		if i%2 == 1 {
+			from, to = b, a
+		}
+		// Its own commit, one that its process does not know of, both, or neither.
+		if i%3 != 1 {
+			from.commit(fence, appendUnique())
+		}
+		if i >= 2 {
+			to.commit(fence, appendUnique())
+		}
+		before := f.head("s")
+		r := from.transfer(fence, to.ID())
+		f.must(A5, r.Err == nil && r.Head == before, "a transfer answers %v with head %+v; the shard's is %+v", r.Err,
+			r.Head, before)
+		fence = r.Fence
+		told(before)
+		after := to.commit(fence, appendUnique())
+		for _, s := range f.state().Shards {
+			f.must(O1, s.Shard != "s" || s.Head == nil || *s.Head == before || *s.Head == after,
+				"a full state has head %+v; the lease found %+v and made it %+v", s.Head, before, after)
+		}
+	}
 }
 
 func fullIsFresh(f *fixture) {

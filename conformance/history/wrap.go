@@ -48,7 +48,7 @@ func begun(c *intercept.Call) (ops []Operation) {
 	for _, x := range c.Claims {
 		ops = append(ops, Operation{Kind: Acquire, Shard: x.Shard, Seen: x.Seen, Preempt: x.Preempt})
 	}
-	for _, x := range c.Handovers {
+	for _, x := range c.Transfers {
 		ops = append(ops, Operation{Kind: Transfer, Shard: x.Fence.Shard, Fence: x.Fence, Target: x.To})
 	}
 	for _, f := range c.Fences {

@@ -5,10 +5,10 @@
 //	TENURE_LIVE_DSN=postgres://user:password@host/db go test -v .../conformance/live -args -backend postgres
 //	go test -v .../conformance/live -run TestLive/Commit -args -backend mysql -options '{"migrate":true}'
 //
-//	-backend  memory, sqlite, postgres, mysql, etcd, consul or zookeeper. Without it
+//	-backend  memory, sqlite, postgres, mysql, etcd, consul, zookeeper or redis. Without it
 //	          TestLive is skipped.
 //	-dsn      the path of the file for sqlite, the endpoints of etcd, the address of
-//	          Consul's agent, the servers of ZooKeeper (of several, separated by
+//	          Consul's agent, the servers of ZooKeeper, the address of Redis (several separated by
 //	          commas), else the data source name. Default:
 //	          the environment variable TENURE_LIVE_DSN, which other users of the
 //	          machine do not see, as they see arguments.

@@ -14,11 +14,13 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/hashicorp/consul/api"
+	goredis "github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/tenure-go/tenure/backends/consul"
 	"github.com/tenure-go/tenure/backends/etcd"
+	"github.com/tenure-go/tenure/backends/redis"
 	"github.com/tenure-go/tenure/backends/zookeeper"
 )
 
@@ -84,6 +86,44 @@ func onConsul(dsn string, s settings) (*target, error) {
 					return removedRecords(records, namespaces), err
 				}
 				records += int64(len(keys))
+			}
+			return removedRecords(records, namespaces), nil
+		},
+		left: "nothing",
+	}, nil
+}
+
+// onRedis takes addresses, separated by commas.
+func onRedis(dsn string, s settings) (*target, error) {
+	addrs := strings.Split(dsn, ",")
+	return &target{
+		where: dsn,
+		open:  s.opens(redis.Opener(), "addrs", addrs),
+		remove: func(ctx context.Context, namespaces []string) (string, error) {
+			secured, err := s.tls(s["tls"] == true || s.text("ca_file", "")+s.text("cert_file", "") != "")
+			if err != nil {
+				return "", err
+			}
+			client := goredis.NewUniversalClient(&goredis.UniversalOptions{
+				Addrs: addrs, TLSConfig: secured, MasterName: s.text("master_name", ""), Username: s.text("username", ""),
+				Password: cmp.Or(s.fileIn("password_file"), s.text("password", "")),
+			})
+			defer client.Close()
+			records := int64(0)
+			for _, ns := range namespaces {
+				root := "{" + ns + "}/"
+				sessions, err := client.ZRangeByLex(ctx, root+"names", &goredis.ZRangeBy{Min: "[!beat/", Max: "(!beat0"}).Result()
+				if err != nil {
+					return removedRecords(records, namespaces), err
+				}
+				keys := []string{root + "records", root + "names", root + "state", root + "logs", root + "beats"}
+				for _, name := range sessions {
+					keys = append(keys, root+strings.TrimPrefix(name, "!"))
+				}
+				records += client.ZCard(ctx, root+"names").Val()
+				if err := client.Del(ctx, keys...).Err(); err != nil {
+					return removedRecords(records, namespaces), err
+				}
 			}
 			return removedRecords(records, namespaces), nil
 		},

@@ -113,7 +113,7 @@ func TestLiveOnServers(t *testing.T) {
 func TestLiveOnNetworkStores(t *testing.T) {
 	t.Parallel()
 	for backend, kind := range map[string]servers.Kind{"etcd": servers.Etcd, "consul": servers.Consul,
-		"zookeeper": servers.ZooKeeper} {
+		"zookeeper": servers.ZooKeeper, "redis": servers.Redis} {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			out, err := live(t, "-backend", backend, "-dsn", pool.Get(t, kind, nil).Addr())
@@ -156,7 +156,7 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		"unknown backend": {[]string{"-backend", "paper"},
-			"consul, etcd, memory, mysql, postgres, sqlite, zookeeper"},
+			"consul, etcd, memory, mysql, postgres, redis, sqlite, zookeeper"},
 		"no dsn":              {[]string{"-backend", "sqlite"}, "-dsn names where the store is"},
 		"options are no JSON": {[]string{"-backend", "memory", "-options", "poll"}, "no JSON object"},
 		"unknown option": {[]string{"-backend", "sqlite", "-dsn", "x.db", "-options", `{"pool":1}`},

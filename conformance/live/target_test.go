@@ -39,7 +39,7 @@ type settings map[string]any
 func backends() map[string]func(dsn string, s settings) (*target, error) {
 	return map[string]func(string, settings) (*target, error){
 		"memory": onMemory, "sqlite": onSQLite, "postgres": onPostgres, "mysql": onMySQL,
-		"etcd": onEtcd, "consul": onConsul, "zookeeper": onZooKeeper,
+		"etcd": onEtcd, "consul": onConsul, "zookeeper": onZooKeeper, "redis": onRedis,
 	}
 }
 
@@ -56,7 +56,7 @@ func newTarget(backend, dsn, options string) (*target, error) {
 			return nil, fmt.Errorf("-options is no JSON object: %w", err)
 		}
 	}
-	for _, name := range []string{"namespace", "create", "dsn", "path", "endpoints", "address", "servers"} {
+	for _, name := range []string{"namespace", "create", "dsn", "path", "endpoints", "address", "servers", "addrs"} {
 		if _, ok := s[name]; ok {
 			return nil, fmt.Errorf("-options has %q, which the suite or -dsn decides: leave it out", name)
 		}

@@ -225,7 +225,8 @@ func (e *evidence) shortStops() []history.Finding {
 }
 
 // outages finds members that were evicted for an outage of the store, although
-// nothing had happened to them (C5).
+// nothing had happened to them (C5). A process may end a session of its own: the
+// reply to a join was lost, and it joined again.
 func (e *evidence) outages() []history.Finding {
 	process := map[driver.SessionID]string{}
 	exited := map[string]bool{}
@@ -253,7 +254,7 @@ func (e *evidence) outages() []history.Finding {
 			if op.Kind != history.Evict || op.Outcome != history.OK || op.Call < k.at || op.Call > k.over+ttl/2 {
 				continue
 			}
-			if victim := process[op.Target]; victim != "" && !faulted[victim] {
+			if victim := process[op.Target]; victim != "" && victim != op.Process && !faulted[victim] {
 				f := newFinding("C5", checkOutage, "", "%s evicted %s while nobody could write to the store",
 					op.Process, victim)
 				f.Operations = []history.Operation{op}

@@ -128,6 +128,11 @@ func TestJudge(t *testing.T) {
 				Target: "sb",
 				Call:   e.injections[1].at + 5, Return: e.injections[1].at + 6, Outcome: history.OK})
 		}},
+		{"a process that ends a session of its own in an outage", "", func(e *evidence) {
+			e.history.Operations = append(e.history.Operations, history.Operation{Process: "b", Kind: history.Evict,
+				Target: "sb",
+				Call:   e.injections[1].at + 5, Return: e.injections[1].at + 6, Outcome: history.OK})
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -3,7 +3,7 @@
 // directory, which several processes of one host share. It is there to be read
 // and copied, and passes the whole conformance suite.
 //
-// It takes the shorter of the two roads: [Open] gives a client, which implements
+// It takes the shortest of the roads: [Open] gives a client, which implements
 // the five methods of kv.Store, to kv.Open, and package kv does the rest. A
 // directory is no more than an ordered map with revisions; sessions, leases, logs
 // and views would be work to invent again, and to prove.

@@ -34,7 +34,7 @@ func TestUnfenced(t *testing.T) {
 	}
 	stale := driver.Write{Fence: res[0].Fence, Number: 1, Nonce: 1,
 		Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("stale")}}}
-	if res, err = former.Transfer(ctx, []driver.Handover{{Fence: stale.Fence, To: "owner"}}); err != nil ||
+	if res, err = former.Transfer(ctx, []driver.Transfer{{Fence: stale.Fence, To: "owner"}}); err != nil ||
 		res[0].Err != nil {
 		t.Fatal(err, res)
 	}

@@ -60,7 +60,7 @@ type Call struct {
 	Max       int                 // ReadLog, TailLog
 	Key       string              // Get; the prefix of List
 	Claims    []driver.Claim      // Acquire
-	Handovers []driver.Handover   // Transfer
+	Transfers []driver.Transfer   // Transfer
 	Fences    []driver.Fence      // Release
 	Writes    []driver.Write      // Commit
 	State     driver.MemberState  // Update
@@ -210,10 +210,10 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	return c.Granted, nil
 }
 
-func (s *session) Transfer(ctx context.Context, to []driver.Handover) ([]driver.AcquireResult, error) {
-	c := &Call{Op: Transfer, Session: s.Session, Handovers: slices.Clone(to)}
+func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.AcquireResult, error) {
+	c := &Call{Op: Transfer, Session: s.Session, Transfers: slices.Clone(to)}
 	err := s.around(ctx, c, func(ctx context.Context) (err error) {
-		c.Granted, err = s.Session.Transfer(ctx, c.Handovers)
+		c.Granted, err = s.Session.Transfer(ctx, c.Transfers)
 		return err
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -77,7 +78,7 @@ func NewCast(
 
 func (c *Cast) run(m *actor) {
 	c.t.Helper()
-	e, err := core.NewElector(m.backend, &core.Options{TTL: c.ttl, Node: m.node, Hooks: core.Hooks{
+	e, err := core.NewElector(m.backend, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: c.ttl, Node: m.node, Hooks: core.Hooks{
 		OnSession: func(ev core.SessionEvent) {
 			switch ev.Kind {
 			case core.SessionLapsed, core.SessionLost, core.SessionHalted:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -85,7 +86,7 @@ type lone struct {
 func startLone(t *testing.T, b driver.Backend, ttl time.Duration, shard string) *lone {
 	t.Helper()
 	p := &lone{backend: b, granted: make(chan time.Time, 1), joined: make(chan struct{}, 1), done: make(chan error, 1)}
-	e, err := core.NewElector(b, &core.Options{TTL: ttl, Hooks: core.Hooks{
+	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Hooks: core.Hooks{
 		OnSession: func(ev core.SessionEvent) {
 			if ev.Kind == core.SessionJoined {
 				select {

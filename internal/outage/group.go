@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -60,7 +61,7 @@ func contend(
 		c.hosts = append(c.hosts, h)
 		b := open(through)
 		node := fmt.Sprint("n", i)
-		e, err := core.NewElector(b, &core.Options{TTL: ttl, Node: node, Hooks: core.Hooks{
+		e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Node: node, Hooks: core.Hooks{
 			OnSession: func(e core.SessionEvent) { c.session(node, e.Kind) },
 			OnPeer: func(e core.PeerEvent) {
 				if e.Kind == core.PeerEvicted {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -80,7 +81,7 @@ type halt struct {
 func newWitness(t *testing.T, b driver.Backend, ttl time.Duration, shard string) *witness {
 	t.Helper()
 	m := &witness{joined: make(chan struct{}), granted: make(chan *core.Lease, 1), halted: make(chan halt, 1)}
-	e, err := core.NewElector(b, &core.Options{TTL: ttl, Hooks: core.Hooks{
+	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Hooks: core.Hooks{
 		OnSession: func(ev core.SessionEvent) {
 			switch ev.Kind {
 			case core.SessionJoined:

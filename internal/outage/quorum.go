@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ type group struct {
 // add runs an elector until the end of the test.
 func (g *group) add(t *testing.T, b driver.Backend, node string, shards ...string) {
 	t.Helper()
-	e, err := core.NewElector(b, &core.Options{TTL: g.ttl, Node: node})
+	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: g.ttl, Node: node})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (w *world) arrive(m *member, e *fsm.Effect) {
 		w.call("acquire", len(e.Claims))
 		in.Kind, in.Results = fsm.InAcquired, w.acquire(e)
 	case fsm.EffTransfer:
-		w.call("transfer", len(e.Handovers))
+		w.call("transfer", len(e.Transfers))
 		in.Kind, in.Results = fsm.InTransferred, w.transfer(m, e)
 	case fsm.EffRelease:
 		w.call("release", len(e.Fences))
@@ -93,7 +93,7 @@ func (w *world) acquire(e *fsm.Effect) (results []driver.AcquireResult) {
 func (w *world) transfer(m *member, e *fsm.Effect) (results []driver.AcquireResult) {
 	w.rev++
 	var away []int32
-	for _, h := range e.Handovers {
+	for _, h := range e.Transfers {
 		s := w.index[h.Fence.Shard]
 		switch o := w.owners[s]; {
 		case o.Session != e.Session || o.Token != h.Fence.Token:

@@ -1,0 +1,112 @@
+package containers
+
+import (
+	"crypto/rand"
+	"fmt"
+
+	"github.com/tenure-go/tenure/backends/consul"
+	"github.com/tenure-go/tenure/backends/etcd"
+	"github.com/tenure-go/tenure/backends/redis"
+	"github.com/tenure-go/tenure/backends/sql/mysql"
+	"github.com/tenure-go/tenure/backends/sql/postgres"
+	"github.com/tenure-go/tenure/backends/zookeeper"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Image is a container image of a store, and how to run it and open it. The
+// functions of this package make one; the zero Image is invalid.
+type Image struct {
+	name       string
+	port       int // inside
+	env        map[string]string
+	entrypoint []string // empty: the image's
+	command    []string
+	secret     string // cut out of messages
+	opener     driver.Opener
+	// settings are those of the backend for a store at addr, without the namespace.
+	settings func(addr string) settings
+}
+
+type settings map[string]any
+
+// Postgres is an image with the entry point of the official image "postgres",
+// version 13 or later.
+func Postgres(image string) Image {
+	password := rand.Text()
+	return Image{
+		name: image, port: 5432, secret: password, opener: postgres.Opener(),
+		env:     map[string]string{"POSTGRES_PASSWORD": password, "POSTGRES_DB": "tenure"},
+		command: []string{"postgres", "-c", "max_connections=500"},
+		settings: func(addr string) settings {
+			return settings{"dsn": fmt.Sprintf("postgres://postgres:%s@%s/tenure?sslmode=disable", password, addr), "migrate": true}
+		},
+	}
+}
+
+// MySQL is an image with the entry point of the official image "mysql", version 8 or
+// later.
+func MySQL(image string) Image { return mysqlImage(image, "MYSQL") }
+
+// MariaDB is an image with the entry point of the official image "mariadb", version
+// 10.6 or later.
+func MariaDB(image string) Image { return mysqlImage(image, "MARIADB") }
+
+func mysqlImage(image, prefix string) Image {
+	password := rand.Text()
+	return Image{
+		name: image, port: 3306, secret: password, opener: mysql.Opener(),
+		env:     map[string]string{prefix + "_ROOT_PASSWORD": password, prefix + "_DATABASE": "tenure"},
+		command: []string{"--max-connections=500"},
+		settings: func(addr string) settings {
+			return settings{"dsn": fmt.Sprintf("root:%s@tcp(%s)/tenure", password, addr), "migrate": true}
+		},
+	}
+}
+
+// Etcd is an image with the program /usr/local/bin/etcd, such as
+// "gcr.io/etcd-development/etcd:v3.7.3".
+func Etcd(image string) Image {
+	return Image{
+		name: image, port: 2379, opener: etcd.Opener(),
+		entrypoint: []string{"/usr/local/bin/etcd"},
+		command: []string{
+			"--data-dir=/data", "--listen-client-urls=http://0.0.0.0:2379", "--advertise-client-urls=http://127.0.0.1:2379",
+		},
+		settings: func(addr string) settings { return settings{"endpoints": []string{"http://" + addr}} },
+	}
+}
+
+// Consul is an image with the program /bin/consul, such as "hashicorp/consul:1.16.3".
+func Consul(image string) Image {
+	return Image{
+		name: image, port: 8500, opener: consul.Opener(),
+		entrypoint: []string{"/bin/consul"},
+		command: []string{
+			"agent", "-server", "-bootstrap-expect=1", "-data-dir=/data", "-bind=0.0.0.0", "-client=0.0.0.0",
+			"-disable-host-node-id", "-log-level=warn",
+			// An election in one second; and the suite is one client with many processes' requests.
+			`-hcl={"performance":{"raft_multiplier":1},"limits":{"http_max_conns_per_client":2000},"disable_update_check":true}`,
+		},
+		settings: func(addr string) settings { return settings{"address": addr} },
+	}
+}
+
+// ZooKeeper is an image with the entry point of the official image "zookeeper",
+// version 3.5.3 or later.
+func ZooKeeper(image string) Image {
+	return Image{
+		name: image, port: 2181, opener: zookeeper.Opener(),
+		env:      map[string]string{"ZOO_MAX_CLIENT_CNXNS": "0", "ZOO_ADMINSERVER_ENABLED": "false"},
+		settings: func(addr string) settings { return settings{"servers": []string{addr}} },
+	}
+}
+
+// Redis is an image whose entry point passes options to the server, as the official
+// images "redis" and "valkey/valkey" do, version 7.0 or later.
+func Redis(image string) Image {
+	return Image{
+		name: image, port: 6379, opener: redis.Opener(),
+		command:  []string{"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--protected-mode", "no"},
+		settings: func(addr string) settings { return settings{"addrs": []string{addr}} },
+	}
+}
