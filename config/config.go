@@ -55,11 +55,14 @@ type settings struct {
 	Weight       int32             `yaml:"weight" doc:"capacity relative to the others; default 1"`
 	Meta         map[string]string `yaml:"meta" doc:"shown to the other members, such as an address"`
 	Supersede    bool              `yaml:"supersede" doc:"end the session that joined last under this node; needs node"`
+	LockDir      string            `yaml:"lock_dir" doc:"directory of the lock by which a process restarted on its host knows that the former one has ended; default: the temporary directory; none: no lock"`
 	TTL          time.Duration     `yaml:"ttl" doc:"how long others wait in silence before they take over; default 10s"`
 	Heartbeat    time.Duration     `yaml:"heartbeat" doc:"time between two heartbeats; default ttl/3"`
 	Jitter       float64           `yaml:"jitter" doc:"share of heartbeat taken off at random; default 0.1"`
 	Margin       time.Duration     `yaml:"margin" doc:"taken off ttl to give the trust window; default ttl/10"`
 	DrainBudget  time.Duration     `yaml:"drain_budget" doc:"how long a handler may take to return; default 10s"`
+	Failback     time.Duration     `yaml:"failback" doc:"how long a member with a higher priority has to live until it is given what is held; default never"`
+	LameDuck     time.Duration     `yaml:"lame_duck" doc:"how long a planned stop is unready before handlers are asked to stop; default 0s"`
 	AbandonAfter time.Duration     `yaml:"abandon_after" doc:"release a stuck lease after that; default never"`
 	Watchdog     time.Duration     `yaml:"watchdog" doc:"how often a handler must report progress; default never"`
 	BackoffMin   time.Duration     `yaml:"backoff_min" doc:"default 100ms or ttl/20"`
@@ -68,7 +71,8 @@ type settings struct {
 	CallTimeout  time.Duration     `yaml:"call_timeout" doc:"bounds calls to the store; default ttl, at least 5s"`
 	RankDelay    time.Duration     `yaml:"rank_delay" doc:"time that a candidate leaves to the one before it; default 10ms"`
 
-	OpenTimeout time.Duration `yaml:"open_timeout" doc:"bounds the opening of the backend; default 10s"`
+	OpenTimeout time.Duration `yaml:"open_timeout" doc:"bounds each attempt to open the backend; default 10s"`
+	OpenWait    time.Duration `yaml:"open_wait" doc:"how long the opening is tried again while the store cannot be had; default 0s: not; at most 24h"`
 	StopTimeout time.Duration `yaml:"stop_timeout" doc:"the time that the supervisor, or fx, gives the process to stop; default 15s"`
 }
 
@@ -184,9 +188,9 @@ func (c *Config) Options() *core.Options {
 		meta[k] = v
 	}
 	return &core.Options{
-		Node: s.Node, Priority: s.Priority, Weight: s.Weight, Meta: meta, Supersede: s.Supersede,
+		Node: s.Node, Priority: s.Priority, Weight: s.Weight, Meta: meta, Supersede: s.Supersede, LockDir: s.LockDir,
 		TTL: s.TTL, Heartbeat: s.Heartbeat, Jitter: s.Jitter, Margin: s.Margin, DrainBudget: s.DrainBudget,
-		AbandonAfter: s.AbandonAfter, Watchdog: s.Watchdog, BackoffMin: s.BackoffMin, BackoffMax: s.BackoffMax,
+		Failback: s.Failback, LameDuck: s.LameDuck, AbandonAfter: s.AbandonAfter, Watchdog: s.Watchdog, BackoffMin: s.BackoffMin, BackoffMax: s.BackoffMax,
 		Resync: s.Resync, CallTimeout: s.CallTimeout, RankDelay: s.RankDelay,
 	}
 }
@@ -214,7 +218,12 @@ func (c *Config) Warnings() []string {
 	if drain == 0 {
 		drain = 10 * time.Second
 	}
-	if stop := c.StopTimeout(); drain > stop-stop/5 {
+	if stop := c.StopTimeout(); drain+c.set.LameDuck > stop-stop/5 && c.set.LameDuck > 0 {
+		w = append(w, fmt.Sprintf("%s: %s.lame_duck: after %v a handler may take %v to return, and the process has %v "+
+			"to stop (stop_timeout): lower lame_duck or drain_budget, or give the process more and say so in "+
+			"stop_timeout; else leases of slow handlers are left to be evicted",
+			c.whereOf("lame_duck"), c.name, c.set.LameDuck, drain, stop))
+	} else if drain > stop-stop/5 {
 		w = append(w, fmt.Sprintf("%s: %s.drain_budget: a handler may take %v to return, and the process has %v to "+
 			"stop (stop_timeout): lower drain_budget to %v, or give the process more and say so in stop_timeout; "+
 			"else leases of slow handlers are left to be evicted",
@@ -342,6 +351,10 @@ func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 // Open validates the configuration and opens the backend that it chooses, with one
 // of openers; the others are not touched. The caller closes it. ctx bounds the
 // opening, beside open_timeout.
+//
+// Where open_wait is set, an opening that fails is tried again until it succeeds or that
+// time is over, except for an error that matches core.ErrInvalid; the first failure is a
+// line at Warn to slog.Default, and the last one is returned.
 func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend, error) {
 	if err := c.Validate(openers...); err != nil {
 		return nil, err
@@ -351,9 +364,9 @@ func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend
 		return nil, invalid(err)
 	}
 	path := c.name + ".backends." + opener.Name
-	ctx, cancel := context.WithTimeout(ctx, c.OpenTimeout())
-	defer cancel()
-	b, err := opener.Open(ctx, func(into any) error { return c.part(part, path, into) })
+	b, err := c.await(ctx, func(ctx context.Context) (core.Backend, error) {
+		return opener.Open(ctx, func(into any) error { return c.part(part, path, into) })
+	})
 	if err != nil {
 		return nil, errtext.Errorf("tenure: %s: %s: %w", part.where, path, err)
 	}
@@ -364,13 +377,54 @@ func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend
 	return b, nil
 }
 
+// Bounds of the wait between two attempts to open, and of open_wait.
+const (
+	firstPause  = 100 * time.Millisecond
+	longPause   = 5 * time.Second
+	maxOpenWait = 24 * time.Hour
+)
+
+// await opens, and again for as long as open_wait says.
+func (c *Config) await(
+	ctx context.Context, open func(context.Context) (core.Backend, error),
+) (core.Backend, error) {
+	began := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		attempt, cancel := context.WithTimeout(ctx, c.OpenTimeout())
+		b, err := open(attempt)
+		cancel()
+		left := c.set.OpenWait - time.Since(began)
+		switch {
+		case err == nil:
+			return b, nil
+		case errors.Is(err, core.ErrInvalid) || ctx.Err() != nil || c.set.OpenWait == 0:
+			return nil, err
+		case left <= 0:
+			return nil, errtext.Errorf("the store could not be had within open_wait (%v): %w", c.set.OpenWait, err)
+		case pause == firstPause:
+			slog.WarnContext(ctx, "tenure: the store cannot be had: trying again", slog.Duration("open_wait", c.set.OpenWait),
+				slog.Any("error", err))
+		}
+		t := time.NewTimer(min(pause, left))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, err
+		}
+	}
+}
+
 // relations checks the options of the Elector against each other and the backend.
 func (c *Config) relations(p *problems, l core.Limits) {
-	for _, key := range []string{"open_timeout", "stop_timeout"} {
-		if d := map[string]time.Duration{"open_timeout": c.set.OpenTimeout,
+	for _, key := range []string{"open_timeout", "open_wait", "stop_timeout"} {
+		if d := map[string]time.Duration{"open_timeout": c.set.OpenTimeout, "open_wait": c.set.OpenWait,
 			"stop_timeout": c.set.StopTimeout}[key]; d < 0 {
 			p.add(c.tree.fields[key], c.name+"."+key, "%v is negative: leave it out for its default", d)
 		}
+	}
+	if d := c.set.OpenWait; d > maxOpenWait {
+		p.add(c.tree.fields["open_wait"], c.name+".open_wait", "%v is above %v: lower it", d, maxOpenWait)
 	}
 	err := c.Options().Validate(l)
 	if err == nil {
@@ -402,7 +456,7 @@ func (c *Config) relations(p *problems, l core.Limits) {
 	p.add(c.tree.fields[first], c.name+"."+first, "%s", text)
 }
 
-var optionNames = regexp.MustCompile(`\b(TTL|Heartbeat|Jitter|Margin|DrainBudget|AbandonAfter|Watchdog|BackoffMin|BackoffMax|Resync|CallTimeout|RankDelay|Supersede|Node|Weight|Priority|Meta)\b`)
+var optionNames = regexp.MustCompile(`\b(TTL|Heartbeat|Jitter|Margin|DrainBudget|Failback|LameDuck|AbandonAfter|Watchdog|BackoffMin|BackoffMax|Resync|CallTimeout|RankDelay|Supersede|LockDir|Node|Weight|Priority|Meta)\b`)
 
 // keyOf is the key of an option: DrainBudget is drain_budget.
 func keyOf(option string) string {

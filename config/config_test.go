@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-go/tenure/backends/consul"
 	"github.com/tenure-go/tenure/backends/etcd"
 	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/backends/redis"
 	"github.com/tenure-go/tenure/backends/sql/mysql"
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
@@ -202,6 +203,7 @@ func TestMistakes(t *testing.T) {
 			[]string{"tenure.backoff_max", "backoff_max 1s is below backoff_min 1m", "raise it"}},
 		{"resync against ttl", "tenure:\n  ttl: 1m\n  resync: 30s", nil,
 			[]string{"tenure.resync", "resync 30s is below the ttl 1m", "raise it"}},
+		{"negative failback", "tenure:\n  failback: -1s", nil, []string{"app.yaml:2: tenure.failback", "-1s is negative"}},
 		{"watchdog", "tenure:\n  watchdog: 10us", nil, []string{"tenure.watchdog", "watchdog 10", "raise it"}},
 		{"ttl too long", "tenure:\n  ttl: 48h", nil, []string{"app.yaml:2: tenure.ttl", "48h", "24h"}},
 		{"supersede without node", "tenure:\n  supersede: true", nil, []string{"app.yaml:2: tenure.supersede", "set node"}},
@@ -444,11 +446,11 @@ func TestPastedCredentials(t *testing.T) {
 		"sqlite": "path: /nonexistent/a.db", "postgres": "dsn: postgres://127.0.0.1:1/db",
 		"mysql": "dsn: me@tcp(127.0.0.1:1)/db",
 		"etcd":  "endpoints: ['http://127.0.0.1:1']", "consul": "address: http://127.0.0.1:1",
-		"zookeeper": "servers: ['127.0.0.1:1']",
+		"zookeeper": "servers: ['127.0.0.1:1']", "redis": "addrs: ['127.0.0.1:1']",
 	}
 	tried := 0
 	for _, o := range []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(),
-		zookeeper.Opener()} {
+		zookeeper.Opener(), redis.Opener()} {
 		for _, key := range keys(reflect.TypeOf(o.Settings)) {
 			values := []string{
 				"postgres://me:planted@127.0.0.1:1/db", "me:planted@tcp(127.0.0.1:1)/db",
@@ -539,7 +541,7 @@ func TestCredentialsAreSecret(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for _, o := range []core.Opener{memory.Opener(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
-		consul.Opener(), zookeeper.Opener()} {
+		consul.Opener(), zookeeper.Opener(), redis.Opener()} {
 		if o.Settings == nil {
 			t.Errorf("%s: its opener does not state its settings", o.Name)
 			continue
@@ -562,7 +564,7 @@ func TestCredentialsAreSecret(t *testing.T) {
 		}
 		for key, p := range s.Properties.Backends.Properties[o.Name].Properties {
 			switch key {
-			case "dsn", "password", "token":
+			case "dsn", "password", "token", "sentinel_password":
 				found++
 				if !p.WriteOnly {
 					t.Errorf("%s.%s is not secret", o.Name, key)
@@ -574,7 +576,7 @@ func TestCredentialsAreSecret(t *testing.T) {
 			}
 		}
 	}
-	if found != 5 {
-		t.Errorf("found %d credentials, want 5", found)
+	if found != 7 {
+		t.Errorf("found %d credentials, want 7", found)
 	}
 }

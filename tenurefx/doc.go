@@ -10,7 +10,7 @@
 // # Order of events
 //
 // The backend that the configuration chooses is opened when something first needs
-// it, within open_timeout; the others never connect. An application that supplies
+// it, within open_wait and open_timeout; the others never connect. An application that supplies
 // its own core.Backend leaves Backends out; that one is used and not closed.
 //
 // A start hook begins the run and returns at once: the store elects the leader in the
@@ -27,5 +27,6 @@
 // It starts no fx.App and reads no file. Fx runs no stop hook of an application that
 // could not be made, so a backend that was opened by then is left to the end of the
 // process. Everything that it does is a constructor
-// that works without fx: [NewElector], [NewManager], [NewTailer].
+// that works without fx: [NewElector], [NewManager], [NewTailer]. Metrics are in the package
+// promfx below, so that an application without Prometheus does not link it.
 package tenurefx

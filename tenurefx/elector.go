@@ -99,7 +99,7 @@ func NewElector(p ElectorParams) (*core.Elector, error) {
 			p.Logger.Warn("tenure: " + w)
 		}
 	}
-	o.Hooks = merge(append([]core.Hooks{o.Hooks}, p.Hooks...))
+	o.Hooks = core.JoinHooks(append([]core.Hooks{o.Hooks}, p.Hooks...)...)
 	e, err := core.NewElector(p.Backend, o)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func NewElector(p ElectorParams) (*core.Elector, error) {
 // closes it after its users have stopped.
 func Backends(openers ...core.Opener) fx.Option {
 	return fx.Provide(func(lc fx.Lifecycle, c *config.Config) (core.Backend, error) {
-		b, err := c.Open(context.Background(), openers...) // within open_timeout
+		b, err := c.Open(context.Background(), openers...) // within open_wait and open_timeout
 		if err != nil {
 			return nil, err
 		}

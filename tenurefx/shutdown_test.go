@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/consul"
 	"github.com/tenure-go/tenure/backends/etcd"
+	"github.com/tenure-go/tenure/backends/redis"
 	"github.com/tenure-go/tenure/backends/sql/mysql"
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
@@ -67,6 +68,9 @@ func stores(namespace string) map[string]func(t *testing.T) string {
 			return fmt.Sprintf("{namespace: %s, create: true, servers: [%q]}", namespace,
 				start(t, servers.ZooKeeper).Addr())
 		},
+		"redis": func(t *testing.T) string {
+			return fmt.Sprintf("{namespace: %s, create: true, addrs: [%q]}", namespace, start(t, servers.Redis).Addr())
+		},
 	}
 }
 
@@ -97,7 +101,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 				var first sync.Once
 				m.app = fx.New(fx.NopLogger, fx.StopTimeout(ample), fx.Supply(c, o),
 					tenurefx.Backends(sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
-						consul.Opener(), zookeeper.Opener()),
+						consul.Opener(), zookeeper.Opener(), redis.Opener()),
 					tenurefx.Module(), fx.Populate(&m.elector),
 					fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
 						return tenurefx.Election{Shards: []string{"only"}, Handler: func(
@@ -215,7 +219,7 @@ func TestHungHandlerIsFenced(t *testing.T) {
 			noLeaks(t)
 			open := func() *hung {
 				b, err := c.Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
-					consul.Opener(), zookeeper.Opener())
+					consul.Opener(), zookeeper.Opener(), redis.Opener())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -304,7 +308,7 @@ func TestHungHandlerIsFenced(t *testing.T) {
 func checkLog(t *testing.T, text string, accepted int64) {
 	t.Helper()
 	b, err := conf(t, text).Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
-		consul.Opener(), zookeeper.Opener())
+		consul.Opener(), zookeeper.Opener(), redis.Opener())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,97 @@
+package promfx_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/coreprom"
+	"github.com/tenure-go/tenure/tenurefx"
+	"github.com/tenure-go/tenure/tenurefx/promfx"
+)
+
+// TestModule: the metrics are there from start to stop, fed by the hooks.
+func TestModule(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	serving := make(chan struct{})
+	app := fxtest.New(t,
+		fx.Provide(
+			func() (core.Backend, error) { return memory.Open(t.Context(), memory.New(), "app", nil) },
+			func() *core.Options { return &core.Options{Node: "n1", LockDir: "none"} },
+			func() prometheus.Registerer { return registry },
+			tenurefx.AsElection(func() tenurefx.Election {
+				return tenurefx.Election{Shards: []string{"jobs"}, Handler: func(ctx context.Context, _ *core.Lease) error {
+					close(serving)
+					<-ctx.Done()
+					return nil
+				}}
+			}),
+		),
+		tenurefx.Module(),
+		promfx.Module(&coreprom.Options{PerShard: true}),
+	)
+	app.RequireStart()
+	select {
+	case <-serving:
+	case <-time.After(time.Minute):
+		t.Fatal("the shard is not served")
+	}
+	for _, name := range []string{"tenure_member_joined", "tenure_shard_leader", "tenure_leases_granted_total"} {
+		// Hooks are called by a goroutine of their own.
+		for deadline := time.Now().Add(time.Minute); value(t, registry, name) != 1; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is %v, want 1", name, value(t, registry, name))
+			}
+		}
+	}
+	app.RequireStop()
+	if families, err := registry.Gather(); err != nil || len(families) > 0 {
+		t.Errorf("after the stop there are %d families, %v", len(families), err)
+	}
+}
+
+// value is the sum of a metric's series.
+func value(t *testing.T, g prometheus.Gatherer, name string) (sum float64) {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// TestRegisteredTwice: the start says which name is taken.
+func TestRegisteredTwice(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(coreprom.New(nil)); err != nil {
+		t.Fatal(err)
+	}
+	app := fx.New(fx.NopLogger,
+		fx.Provide(
+			func() (core.Backend, error) { return memory.Open(t.Context(), memory.New(), "app", nil) },
+			func() *core.Options { return &core.Options{Node: "n1", LockDir: "none"} },
+			func() prometheus.Registerer { return registry },
+		),
+		tenurefx.Module(),
+		promfx.Module(nil),
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := app.Start(ctx); err == nil || !strings.Contains(err.Error(), "duplicate metrics collector registration") {
+		t.Errorf("the start ended with %v", err)
+	}
+}
