@@ -1,0 +1,120 @@
+package tenuretest_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/tenuretest"
+)
+
+// superseded is a scenario that fails where a process trusts a lease although a later
+// one has been granted.
+func superseded(w *tenuretest.World) {
+	var newest atomic.Int64
+	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error {
+		e, err := core.NewElector(m.Backend(), m.Options())
+		if err != nil {
+			return err
+		}
+		err = e.Contend(func(ctx context.Context, lease *core.Lease) error {
+			newest.Store(max(newest.Load(), int64(lease.Token())))
+			for ctx.Err() == nil {
+				if lease.Err() == nil && core.Token(newest.Load()) > lease.Token() {
+					w.Errorf("%s trusts token %d after token %d was granted", m.Node(), lease.Token(), newest.Load())
+					return nil
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			return nil
+		}, "s")
+		if err != nil {
+			return err
+		}
+		return e.Run(ctx)
+	})
+	w.Play()
+}
+
+// The clock of a suspended machine stands still: its process trusts its leases beyond
+// their end. No other fault has that effect.
+func TestSuspendedClockStandsStill(t *testing.T) {
+	t.Parallel()
+	if seed, _, _ := find(t, &tenuretest.Options{Faults: tenuretest.Suspend}, superseded); seed == 0 {
+		t.Error("no process trusts a superseded lease after its machine was suspended, in 100 seeds")
+	}
+	o := &tenuretest.Options{Faults: tenuretest.AllFaults &^ tenuretest.Suspend}
+	for seed := 1; seed <= 20; seed++ {
+		if failures, _ := tenuretest.Played(t, o, seed, superseded); len(failures) > 0 {
+			t.Errorf("seed %d: %q", seed, failures)
+		}
+	}
+}
+
+// numbered is a scenario whose only fence is the store's.
+func numbered(w *tenuretest.World) {
+	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error {
+		e, err := core.NewElector(m.Backend(), m.Options())
+		if err != nil {
+			return err
+		}
+		err = e.Contend(func(ctx context.Context, lease *core.Lease) error {
+			for n := int(lease.Head().Seq) + 1; ; n++ {
+				if _, err := lease.Append(ctx, []byte(strconv.Itoa(n))); err != nil {
+					return err
+				}
+				select {
+				case <-time.After(40 * time.Millisecond):
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		}, "amounts")
+		if err != nil {
+			return err
+		}
+		return e.Run(ctx)
+	})
+	w.Play()
+	w.Stop()
+	all := sums(w)
+	if n := len(all); all[n-1] != n*(n+1)/2 {
+		w.Errorf("the log does not count from 1 to %d", n)
+	}
+}
+
+func TestControlHasNoFence(t *testing.T) {
+	t.Parallel()
+	tenuretest.Run(t, &tenuretest.Options{Seeds: 5}, numbered)
+	tenuretest.Control(t, &tenuretest.Options{Seeds: 100}, numbered)
+}
+
+// A member has one fault at a time, and one of them none; every kind occurs.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	for seed := 1; seed <= 50; seed++ {
+		seen := tenuretest.Faults(0)
+		on := make([]tenuretest.Faults, 3)
+		for _, s := range tenuretest.Schedule(t, seed, len(on)) {
+			switch {
+			case s.On && on[s.Member] != 0:
+				t.Fatalf("seed %d: m%d has %v and %v at once", seed, s.Member+1, on[s.Member], s.Fault)
+			case s.On:
+				on[s.Member] = s.Fault
+				seen |= s.Fault
+			default:
+				on[s.Member] = 0
+			}
+			if !slices.Contains(on, 0) {
+				t.Fatalf("seed %d: all members have a fault at once", seed)
+			}
+		}
+		if seen != tenuretest.AllFaults {
+			t.Errorf("seed %d: of all faults only these occur: %v", seed, seen)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package tenuretest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/intercept"
+	"github.com/tenure-go/tenure/internal/virtual"
+)
+
+// backend is a member's store; core asks it for the clocks of the process.
+type backend struct {
+	core.Backend
+	process *virtual.Process
+}
+
+var _ virtual.Host = (*backend)(nil)
+
+// Process implements virtual.Host.
+func (b *backend) Process() *virtual.Process { return b.process }
+
+// link is all that connects a process to others, with its faults.
+type link struct {
+	process *virtual.Process
+	gone    chan struct{} // closed by a crash
+
+	mu    sync.Mutex
+	on    Faults
+	moved chan struct{} // closed when a fault begins or ends
+}
+
+func newLink(p *virtual.Process) *link {
+	return &link{process: p, gone: make(chan struct{}), moved: make(chan struct{})}
+}
+
+// set begins or ends faults.
+func (l *link) set(f Faults, on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f&Suspend != 0 {
+		if on {
+			l.process.Suspend()
+		} else {
+			l.process.Resume()
+		}
+	}
+	if on {
+		l.on |= f
+	} else {
+		l.on &^= f
+	}
+	close(l.moved)
+	l.moved = make(chan struct{})
+}
+
+// crash ends the process for all others.
+func (l *link) crash() { close(l.gone) }
+
+func (l *link) crashed() bool {
+	select {
+	case <-l.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *link) has(f Faults) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.on&f != 0
+}
+
+// await waits while one of the faults is on. The error is ctx's or ErrCrashed.
+func (l *link) await(ctx context.Context, while Faults) error {
+	for {
+		l.mu.Lock()
+		on, moved := l.on&while != 0, l.moved
+		l.mu.Unlock()
+		if l.crashed() {
+			return ErrCrashed
+		}
+		if !on {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-l.gone:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// message is a call of a member on its way, or an effect of Do.
+type message struct {
+	m    *Member
+	what string
+	n    int // counts those of the member that are alike
+}
+
+func (m *Member) message(what ...any) *message {
+	x := &message{m: m, what: fmt.Sprint(what...)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sent[x.what]++
+	x.n = m.sent[x.what]
+	return x
+}
+
+// travel waits for as long as the message is on its way.
+func (x *message) travel(ctx context.Context) error {
+	w := x.m.w
+	// Any number of nanoseconds, so that hardly two things happen at the same instant.
+	most := int64(w.o.TTL / 250)
+	t := time.NewTimer(time.Duration(most/10 + w.draw(most, x.m.node, x.what, x.n)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-x.m.link.gone:
+		return ErrCrashed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// pass waits while one of the faults is on. What it held goes on a little later, each
+// at its own time.
+func (x *message) pass(ctx context.Context, faults Faults) error {
+	for x.m.link.has(faults) {
+		if err := x.m.link.await(ctx, faults); err != nil {
+			return err
+		}
+		if err := x.travel(ctx); err != nil {
+			return err
+		}
+	}
+	if x.m.link.crashed() {
+		return ErrCrashed
+	}
+	return nil
+}
+
+// around is the member's way to the store: what becomes of one call.
+func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+	x := m.message(c.Op, " ", c.Shard, " ", c.Key)
+	if err := x.travel(ctx); err != nil {
+		return err
+	}
+	stopped := context.WithoutCancel(ctx) // a stopped process does not see its deadlines
+	if err := x.pass(stopped, Pause|Suspend); err != nil {
+		return err
+	}
+	send := ctx
+	if c.Op.Writes() {
+		send = stopped // what has left the process arrives, whoever still waits
+	}
+	if err := x.pass(ctx, Cut); err != nil {
+		if c.Op.Writes() && m.w.draw(2, "late", m.node, x.what, x.n) == 0 {
+			m.w.late.Go(func() { // a request that the network had, delivered when it is whole again
+				if x.pass(send, Cut) == nil {
+					_ = proceed(send)
+				}
+			})
+		}
+		return err
+	}
+	err := proceed(send)
+	if gone := x.travel(ctx); gone != nil {
+		return gone
+	}
+	if gone := x.pass(stopped, Pause|Suspend); gone != nil {
+		return gone
+	}
+	lossy := Cut
+	if c.Op.Writes() {
+		lossy |= LostReply
+	}
+	if !m.link.has(lossy) {
+		return err
+	}
+	if gone := x.pass(ctx, lossy); gone != nil {
+		return gone
+	}
+	if c.Op.Writes() {
+		return context.DeadlineExceeded
+	}
+	return err
+}

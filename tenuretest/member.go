@@ -1,0 +1,206 @@
+package tenuretest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/harness"
+	"github.com/tenure-go/tenure/internal/intercept"
+	"github.com/tenure-go/tenure/internal/virtual"
+)
+
+// ErrNoReply is what Do returns where the reply was lost: the effect was made, or will
+// be found to have been made.
+var ErrNoReply = errors.New("tenuretest: the effect was made, and its reply was lost")
+
+// ErrCrashed is what the calls of a crashed member return; nothing of what they asked
+// for is done.
+var ErrCrashed = fmt.Errorf("tenuretest: the member has crashed: %w", core.ErrClosed)
+
+// errStopped is the cause of the end of main's context.
+var errStopped = errors.New("tenuretest: the member is stopped")
+
+// slot is a place for a member: one process after the other, with the same label.
+type slot struct {
+	w     *World
+	node  string
+	main  func(ctx context.Context, m *Member) error
+	life  int // counts the processes
+	now   *Member
+	lives sync.WaitGroup // the goroutines of main
+}
+
+// Member is one process, from its start to its end. All methods are safe for concurrent
+// use.
+type Member struct {
+	w       *World
+	node    string
+	life    int
+	backend *backend
+	link    *link
+	stop    context.CancelCauseFunc
+
+	mu   sync.Mutex
+	sent map[string]int // counts messages that are alike
+}
+
+// start starts a process.
+func (s *slot) start() {
+	w := s.w
+	if w.stopped {
+		w.Fatalf("%s is started after Stop", s.node)
+	}
+	s.life++
+	process := virtual.NewProcess(uint64(w.draw(math.MaxInt64, "process", s.node, s.life)))
+	m := &Member{w: w, node: s.node, life: s.life, link: newLink(process), sent: make(map[string]int)}
+	store, err := memory.Open(context.Background(), w.store, namespace, nil)
+	if err != nil {
+		w.Fatalf("%s: opening the store: %v", s.node, err)
+	}
+	var b core.Backend = store
+	if w.control {
+		b = harness.Unfenced(b)
+	}
+	m.backend = &backend{Backend: intercept.Wrap(b, m.around), process: process}
+	ctx, stop := context.WithCancelCause(context.Background())
+	m.stop = stop
+	s.now = m
+	w.note("%s starts, for the %s", s.node, ordinal(s.life))
+	s.lives.Go(func() {
+		defer stop(nil)
+		err := s.main(ctx, m)
+		if m.link.crashed() {
+			err = nil
+		} else if ctx.Err() == nil && err == nil {
+			err = errors.New("main has returned before it was stopped")
+		}
+		if err != nil {
+			w.Errorf("%s ended: %v", s.node, err)
+		}
+		if err := store.Close(); err != nil {
+			w.Errorf("%s: closing the store: %v", s.node, err)
+		}
+	})
+}
+
+func ordinal(n int) string {
+	switch n {
+	case 1:
+		return "first time"
+	case 2:
+		return "second time"
+	case 3:
+		return "third time"
+	}
+	return fmt.Sprintf("%dth time", n)
+}
+
+// stop asks the process to end.
+func (s *slot) stop() {
+	if s.now != nil {
+		s.now.stop(errStopped)
+	}
+}
+
+// apply begins or ends a fault.
+func (s *slot) apply(x step) {
+	if x.on {
+		s.w.note("%s: %v begins", s.node, x.fault)
+	} else {
+		s.w.note("%s: %v is over", s.node, x.fault)
+	}
+	switch {
+	case x.fault != Crash:
+		s.now.link.set(x.fault, x.on)
+	case x.on:
+		s.now.link.crash()
+		s.now.stop(ErrCrashed)
+		s.now = nil
+	case s.now == nil:
+		s.start()
+	}
+}
+
+// heal ends the fault of the member.
+func (s *slot) heal() {
+	if s.now == nil {
+		if !s.w.stopped {
+			s.start()
+		}
+		return
+	}
+	s.now.link.set(AllFaults, false)
+}
+
+// Node is the label of the member: "m1", "m2" and so on, the same after a restart.
+func (m *Member) Node() string { return m.node }
+
+// Backend is the store as this member reaches it. The world closes it.
+func (m *Member) Backend() core.Backend { return m.backend }
+
+// Options are what an Elector needs here: the label, the TTL, a seed, and hooks that put
+// grants and ends of leases into what a failure shows. The caller may change them; with
+// more hooks use core.JoinHooks.
+func (m *Member) Options() *core.Options {
+	ttl := m.w.o.TTL
+	seed := uint64(m.w.draw(math.MaxInt64-1, "options", m.node, m.life)) + 1
+	return &core.Options{
+		Node: m.node, TTL: ttl, DrainBudget: 2 * ttl, CallTimeout: ttl, LockDir: "none", Seed: seed,
+		Logger: slog.New(slog.DiscardHandler),
+		Hooks: core.Hooks{
+			OnGrant: func(e core.LeaseEvent) {
+				m.note("%s holds %s, token %d", m.node, e.Fence.Shard, e.Fence.Token)
+			},
+			OnRevoke: func(e *core.RevokedError) {
+				m.note("%s loses %s, token %d: %v", m.node, e.Fence.Shard, e.Fence.Token, e.Cause)
+			},
+			OnRefused: func(e *core.FencedError) {
+				m.note("%s: a write to %s is refused, token %d", m.node, e.Fence.Shard, e.Fence.Token)
+			},
+		},
+	}
+}
+
+// note notes what the member does, but not what it would have done had it not crashed.
+func (m *Member) note(format string, args ...any) {
+	if !m.link.crashed() {
+		m.w.note(format, args...)
+	}
+}
+
+// Do makes an effect outside the store, as a request to another service would: it takes a
+// while, waits while the member is paused or suspended, and is not made by a member that
+// has crashed. effect is called once or not at all, while no other effect of any member
+// is made, and must not wait; it says by its error whether the effect was refused.
+//
+// The error is effect's; or ctx's, if it ended before the effect was sent; or ErrCrashed;
+// or ErrNoReply, where the effect was made and its reply lost.
+func (m *Member) Do(ctx context.Context, effect func() error) error {
+	x := m.message("do")
+	if err := x.travel(ctx); err != nil {
+		return err
+	}
+	if err := x.pass(context.Background(), Pause|Suspend); err != nil {
+		return err
+	}
+	m.w.effects.Lock()
+	err := effect()
+	m.w.effects.Unlock()
+	lost := m.link.has(LostReply)
+	if gone := x.travel(context.Background()); gone != nil {
+		return gone
+	}
+	if gone := x.pass(context.Background(), Pause|Suspend); gone != nil {
+		return gone
+	}
+	if lost {
+		return ErrNoReply
+	}
+	return err
+}

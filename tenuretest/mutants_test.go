@@ -1,0 +1,37 @@
+package tenuretest_test
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/internal/mutate"
+)
+
+var mutantsFlag = flag.Bool("mutants", false, "take each fault out, and see a test fail")
+
+var mutants = []mutate.Mutant{
+	{Name: "effects of a paused member are not held", Killer: "TestPlantedBugs/pause", Edits: []mutate.Edit{
+		{File: "member.go", Old: "\tif err := x.pass(context.Background(), Pause|Suspend); err != nil {\n\t\treturn err\n\t}\n\tm.w.effects.Lock()", New: "\tm.w.effects.Lock()"}}},
+	{Name: "the clock of a suspended machine goes on", Killer: "TestSuspendedClockStandsStill", Edits: []mutate.Edit{
+		{File: "../internal/virtual/virtual.go", Old: "return d - d/crawl", New: "return 0 * d"}}},
+	{Name: "a process finds out at once that it is suspended", Killer: "TestSuspendedClockStandsStill", Edits: []mutate.Edit{
+		{File: "../internal/virtual/virtual.go", Old: "return p.missed, true", New: "return p.missed + p.missing(), true"}}},
+	{Name: "effects are answered always", Killer: "TestPlantedBugs/follower_lost_reply", Edits: []mutate.Edit{
+		{File: "member.go", Old: "\tif lost {", New: "\tif false && lost {"}}},
+	{Name: "nobody crashes", Killer: "TestPlantedBugs/follower_crash", Edits: []mutate.Edit{
+		{File: "member.go", Old: "\tcase x.on:\n", New: "\tcase x.on && false:\n"}}},
+	{Name: "the control has a fence", Killer: "TestControlHasNoFence", Edits: []mutate.Edit{
+		{File: "member.go", Old: "if w.control {", New: "if false {"}}},
+	{Name: "all members are down at once", Killer: "TestSchedule", Edits: []mutate.Edit{
+		{File: "schedule.go", Old: " || len(w.slots) > 1 && down == len(w.slots)-1", New: ""}}},
+	{Name: "a member has two faults at once", Killer: "TestSchedule", Edits: []mutate.Edit{
+		{File: "schedule.go", Old: "free[m] > at || ", New: "false || "}}},
+	{Name: "sessions of a replay have other ids", Killer: "TestPlantedBugs/all", Edits: []mutate.Edit{
+		{File: "../core/elector.go", Old: "func() SessionID { return SessionID(p.SessionID()) }", New: "newSessionID"}}},
+}
+
+// TestMutants takes each fault out.
+func TestMutants(t *testing.T) {
+	mutate.All(t, *mutantsFlag, time.Minute, true, mutants)
+}

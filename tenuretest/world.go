@@ -1,0 +1,213 @@
+package tenuretest
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+)
+
+// maxEvents is how many of the latest events a failure shows.
+const maxEvents = 60
+
+// World is one play of a scenario: a store, the members on it, and their faults. Its
+// methods are for the scenario's goroutine, but for Logf, Errorf and Control, which
+// are safe for concurrent use.
+type World struct {
+	t       *testing.T
+	o       Options
+	seed    uint64
+	control bool
+	rnd     *rand.Rand
+	start   time.Time
+	store   *memory.Store
+	backend core.Backend // of the scenario: without faults
+	slots   []*slot
+	late    sync.WaitGroup // requests that arrive after their caller gave up
+	effects sync.Mutex     // while an effect of Do is made
+	stopped bool
+
+	mu       sync.Mutex
+	failures []string
+	events   []string
+	dropped  int
+}
+
+func newWorld(t *testing.T, o Options, seed uint64, control bool) *World {
+	t.Helper()
+	w := &World{t: t, o: o, seed: seed, control: control, rnd: rand.New(rand.NewPCG(seed, 1)),
+		start: time.Now(), store: memory.New()}
+	var err error
+	if w.backend, err = memory.Open(t.Context(), w.store, namespace, nil); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// namespace of the members.
+const namespace = "tenuretest"
+
+// Seed is the seed that is played.
+func (w *World) Seed() uint64 { return w.seed }
+
+// Rand is randomness that follows from the seed, for the scenario's own choices.
+func (w *World) Rand() *rand.Rand { return w.rnd }
+
+// Control reports whether this is a control, on a store without a fence.
+func (w *World) Control() bool { return w.control }
+
+// Backend is the store as the scenario sees it, without faults, for its checks. It is
+// closed at the end.
+func (w *World) Backend() core.Backend { return w.backend }
+
+// Start starts n members, each in its own goroutine. main is what a process does from
+// its start until ctx ends, as at SIGTERM: it makes an Elector on m.Backend, runs it, and
+// returns when everything has ended. It is called again, with another Member, after a
+// crash. An error of a member that did not crash fails the scenario. What outlives a
+// process is made before Start.
+func (w *World) Start(n int, main func(ctx context.Context, m *Member) error) {
+	for range n {
+		s := &slot{w: w, node: fmt.Sprintf("m%d", len(w.slots)+1), main: main}
+		w.slots = append(w.slots, s)
+		s.start()
+	}
+}
+
+// Play plays faults for Options.Length of the bubble's time, ends them all, and starts
+// members that are down. At any time at least one member, of two or more, has no fault.
+func (w *World) Play() {
+	w.note("faults begin")
+	for _, s := range w.schedule() {
+		w.sleepUntil(s.at)
+		w.slots[s.member].apply(s)
+	}
+	for _, s := range w.slots {
+		s.heal()
+	}
+	w.note("all faults are over")
+}
+
+// Look calls f while no member runs, and no effect of Do is made: f may read what they
+// share. After Stop there is no need for it.
+func (w *World) Look(f func()) {
+	synctest.Wait()
+	w.effects.Lock()
+	defer w.effects.Unlock()
+	f()
+}
+
+// Await waits until cond is true, for at most 1000 TTL of the bubble's time; then the
+// scenario fails and ends. cond is called as by Look.
+func (w *World) Await(what string, cond func() bool) {
+	step := w.o.TTL / 20
+	for range 20 * 1000 {
+		done := false
+		w.Look(func() { done = cond() })
+		if done {
+			return
+		}
+		time.Sleep(step)
+	}
+	w.Fatalf("not within %v: %s", 1000*w.o.TTL, what)
+}
+
+// Stop stops all members in an orderly way and waits until they have ended. Nothing can
+// be started afterwards.
+func (w *World) Stop() {
+	if w.stopped {
+		return
+	}
+	w.stopped = true
+	w.note("all members are stopped")
+	for _, s := range w.slots {
+		s.heal()
+	}
+	for _, s := range w.slots {
+		s.stop()
+	}
+	for _, s := range w.slots {
+		s.lives.Wait()
+	}
+	w.late.Wait()
+}
+
+// end stops what the scenario left running.
+func (w *World) end() {
+	w.Stop()
+	if err := w.backend.Close(); err != nil {
+		w.Errorf("closing the store: %v", err)
+	}
+}
+
+// Errorf says that the scenario failed. It goes on.
+func (w *World) Errorf(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.mu.Lock()
+	w.failures = append(w.failures, text)
+	w.mu.Unlock()
+	w.note("FAILED: %s", text)
+}
+
+// Fatalf is Errorf, and ends the scenario.
+func (w *World) Fatalf(format string, args ...any) {
+	w.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// FailNow ends a scenario that failed. With Errorf and Helper it makes a World work with
+// assertion libraries.
+func (w *World) FailNow() { runtime.Goexit() }
+
+// Helper does nothing.
+func (w *World) Helper() {}
+
+// Logf adds a line to what a failure shows.
+func (w *World) Logf(format string, args ...any) { w.note(format, args...) }
+
+func (w *World) note(format string, args ...any) {
+	line := fmt.Sprintf("%12.6fs  ", time.Since(w.start).Seconds()) + fmt.Sprintf(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.events) >= maxEvents {
+		w.events = w.events[1:]
+		w.dropped++
+	}
+	w.events = append(w.events, line)
+}
+
+// story is what happened, and how to play it again.
+func (w *World) story(test string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "play it again, in this package's folder: %s\n", replay(test))
+	if w.dropped > 0 {
+		fmt.Fprintf(&b, "what happened at last, after %d earlier events:\n", w.dropped)
+	} else {
+		b.WriteString("what happened:\n")
+	}
+	b.WriteString(strings.Join(w.events, "\n"))
+	return b.String()
+}
+
+func (w *World) sleepUntil(at time.Duration) {
+	time.Sleep(at - time.Since(w.start))
+}
+
+// draw is a number from 0 to n-1 that follows from the seed, the instant and what it is
+// for, in whatever order goroutines draw.
+func (w *World) draw(n int64, what ...any) int64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, w.seed, "\x00", int64(time.Since(w.start)))
+	for _, x := range what {
+		fmt.Fprint(h, "\x00", x)
+	}
+	return rand.New(rand.NewPCG(h.Sum64(), 2)).Int64N(n)
+}
