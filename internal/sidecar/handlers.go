@@ -1,0 +1,450 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// decode reads the body of a request: one JSON value without unknown fields. An empty body
+// is an empty object.
+func (s *Server) decode(w http.ResponseWriter, r *http.Request, into any) error {
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(bodyTime))
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.maxBody))
+	_ = c.SetReadDeadline(time.Time{})
+	if err != nil {
+		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return refuse(http.StatusRequestEntityTooLarge, codeTooLarge, "the body is longer than %d bytes: write less at once", large.Limit)
+		}
+		return refuse(http.StatusBadRequest, codeInvalid, "the body cannot be read: %v", err)
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	if !utf8.Valid(text) {
+		return refuse(http.StatusBadRequest, codeInvalid, "the body is not UTF-8: send bytes as base64")
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return refuse(http.StatusBadRequest, codeInvalid, "the body is not as GET /v1/openapi.json describes it: %v", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return refuse(http.StatusBadRequest, codeInvalid, "the body has more after its first JSON value: send one object")
+	}
+	return nil
+}
+
+// A payload is bytes in JSON: text where they are UTF-8, else base64.
+type payload struct {
+	Text   *string `json:"text,omitempty"`
+	Base64 *[]byte `json:"base64,omitempty"`
+}
+
+func newPayload(b []byte) payload {
+	if !utf8.Valid(b) {
+		return payload{Base64: &b}
+	}
+	s := string(b)
+	return payload{Text: &s}
+}
+
+func (p payload) bytes() ([]byte, error) {
+	switch {
+	case p.Text != nil && p.Base64 == nil:
+		return []byte(*p.Text), nil
+	case p.Base64 != nil && p.Text == nil:
+		return *p.Base64, nil
+	}
+	return nil, errors.New("give its value either as text or as base64")
+}
+
+type appendBody struct {
+	Token core.Token `json:"token"`
+	payload
+}
+
+type commitBody struct {
+	Token core.Token  `json:"token"`
+	Ops   []operation `json:"ops"`
+}
+
+// An operation is one of a commit.
+type operation struct {
+	Op string `json:"op"`
+	payload
+	Key       string        `json:"key,omitempty"`
+	IfVersion *core.Version `json:"if_version,omitempty"`
+	IfAbsent  bool          `json:"if_absent,omitempty"`
+	Through   *core.Seq     `json:"through,omitempty"`
+}
+
+// op checks that an operation has what it needs, and nothing else.
+func (o *operation) op() (core.Op, error) {
+	version := driver.AnyVersion
+	switch {
+	case o.IfVersion != nil && o.IfAbsent:
+		return core.Op{}, errors.New("give if_version or if_absent, not both")
+	case o.IfVersion != nil && *o.IfVersion < 1:
+		return core.Op{}, fmt.Errorf("if_version %d is no version of an item: use if_absent for none", *o.IfVersion)
+	case o.IfVersion != nil:
+		version = *o.IfVersion
+	case o.IfAbsent:
+		version = core.Absent
+	}
+	valued, keyed := o.Text != nil || o.Base64 != nil, o.Key != ""
+	conditional, trims := version != driver.AnyVersion, o.Through != nil
+	switch {
+	case o.Op == "put" && keyed && !trims:
+		v, err := o.bytes()
+		return core.PutIf(o.Key, v, version), err
+	case o.Op == "delete" && keyed && !valued && !trims && !o.IfAbsent:
+		return core.DeleteIf(o.Key, version), nil
+	case o.Op == "append" && !keyed && !conditional && !trims:
+		v, err := o.bytes()
+		return core.Append(v), err
+	case o.Op == "trim" && trims && !keyed && !valued && !conditional:
+		return core.Trim(*o.Through), nil
+	}
+	return core.Op{}, fmt.Errorf("the fields do not fit op %.20q: put has key, a value, and if_version or if_absent; "+
+		"delete has key and if_version; append has a value; trim has through", o.Op)
+}
+
+type commitReply struct {
+	Number int64 `json:"number"`
+	// First and Last are the entries appended.
+	First    core.Seq       `json:"first,omitempty"`
+	Last     core.Seq       `json:"last,omitempty"`
+	Versions []core.Version `json:"versions,omitempty"`
+}
+
+func (s *Server) commit(w http.ResponseWriter, r *http.Request) {
+	var body commitBody
+	if err := s.decode(w, r, &body); err != nil {
+		fail(w, err)
+		return
+	}
+	ops := make([]core.Op, len(body.Ops))
+	for i := range body.Ops {
+		op, err := body.Ops[i].op()
+		if err != nil {
+			fail(w, refuse(http.StatusBadRequest, codeInvalid, "ops[%d]: %v", i, err))
+			return
+		}
+		ops[i] = op
+	}
+	s.write(w, r, body.Token, func(c core.Committed) any {
+		return commitReply{int64(c.Number), c.First, c.Last, c.Versions}
+	}, ops...)
+}
+
+func (s *Server) append(w http.ResponseWriter, r *http.Request) {
+	var body appendBody
+	if err := s.decode(w, r, &body); err != nil {
+		fail(w, err)
+		return
+	}
+	v, err := body.bytes()
+	if err != nil {
+		fail(w, refuse(http.StatusBadRequest, codeInvalid, "the entry: %v", err))
+		return
+	}
+	s.write(w, r, body.Token, func(c core.Committed) any {
+		return struct {
+			Seq core.Seq `json:"seq"`
+		}{c.Last}
+	}, core.Append(v))
+}
+
+// write commits under the token that the client believes to have.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, token core.Token, reply func(core.Committed) any, ops ...core.Op) {
+	if token < 1 {
+		fail(w, refuse(http.StatusBadRequest, codeInvalid, "token %d is not positive: send the token of the state %q", token, stateHeld))
+		return
+	}
+	c, err := s.tenancyOf(r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	lease, err := c.held(token)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.callTime)
+	defer cancel()
+	done, err := lease.Commit(ctx, ops...)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, reply(done))
+}
+
+type itemReply struct {
+	Key     string       `json:"key"`
+	Version core.Version `json:"version"`
+	payload
+}
+
+func (s *Server) item(w http.ResponseWriter, r *http.Request) {
+	shard, err := shardOf(r)
+	key := r.URL.Query().Get("key")
+	if err == nil {
+		err = driver.CheckKey(key)
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.callTime)
+	defer cancel()
+	item, err := s.b.Get(ctx, core.ShardID(shard), key)
+	switch {
+	case err != nil:
+		fail(w, err)
+	case item == nil:
+		fail(w, refuse(http.StatusNotFound, codeNotFound, "shard %q has no item %q", shard, key))
+	default:
+		answer(w, http.StatusOK, itemReply{item.Key, item.Version, newPayload(item.Value)})
+	}
+}
+
+// An entry is one of a log.
+type entry struct {
+	Seq   core.Seq   `json:"seq"`
+	Token core.Token `json:"token"`
+	payload
+}
+
+type logReply struct {
+	Entries []entry   `json:"entries"`
+	Head    headState `json:"head"`
+}
+
+// Bounds of one answer of a log.
+const (
+	defaultEntries = 100
+	maxEntries     = 1000
+	pageEntries    = 32      // of one read, so that a page of long entries stays small
+	pageBytes      = 1 << 20 // after which no more are read
+)
+
+// number is a parameter of the query, between two bounds.
+func number(r *http.Request, name string, otherwise, least, most int64) (int64, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, refuse(http.StatusBadRequest, codeInvalid, "%s %.40q is no number from %d to %d", name, text, least, most)
+	}
+	return n, nil
+}
+
+func (s *Server) readLog(w http.ResponseWriter, r *http.Request) {
+	shard, err := shardOf(r)
+	after, err1 := number(r, "after", -1, 0, driver.MaxCount)
+	limit, err2 := number(r, "limit", defaultEntries, 1, maxEntries)
+	if err := errors.Join(err, err1, err2); err != nil {
+		fail(w, err)
+		return
+	}
+	page, err := s.page(r.Context(), shard, core.Seq(after), int(limit))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, page)
+}
+
+// page reads entries after one, or with -1 from the oldest.
+func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit int) (*logReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.callTime)
+	defer cancel()
+	if after < 0 {
+		p, err := s.b.ReadLog(ctx, core.ShardID(shard), 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		after = max(p.Head.Oldest, 1) - 1
+	}
+	out := &logReply{Entries: []entry{}}
+	for size := 0; ; {
+		p, err := s.b.ReadLog(ctx, core.ShardID(shard), after, min(limit-len(out.Entries), pageEntries))
+		if err != nil {
+			return nil, err
+		}
+		out.Head = newHeadState(p.Head)
+		for _, e := range p.Entries {
+			out.Entries = append(out.Entries, entry{e.Seq, e.Token, newPayload(e.Payload)})
+			size += len(e.Payload)
+			after = e.Seq
+		}
+		if len(p.Entries) == 0 || after >= p.Head.Seq || len(out.Entries) >= limit || size >= pageBytes {
+			return out, nil
+		}
+	}
+}
+
+// A stream writes server-sent events.
+type stream struct {
+	w http.ResponseWriter
+	c *http.ResponseController
+}
+
+func newStream(w http.ResponseWriter) *stream {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	return &stream{w, http.NewResponseController(w)}
+}
+
+// event writes one, for which the client has some time.
+func (o *stream) event(name string, v any, limit time.Duration) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return o.send(fmt.Sprintf("event: %s\ndata: %s\n\n", name, text), limit)
+}
+
+func (o *stream) send(text string, limit time.Duration) error {
+	if err := o.c.SetWriteDeadline(time.Now().Add(min(limit, writeTime))); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(o.w, text); err != nil {
+		return err
+	}
+	return o.c.Flush()
+}
+
+// Of a stream of a log.
+const (
+	quietTime = 15 * time.Second // after which a comment shows that the stream lives
+	pauseTime = 500 * time.Millisecond
+)
+
+// tail streams the entries of a log as they are appended.
+func (s *Server) tail(w http.ResponseWriter, r *http.Request) {
+	shard, err := shardOf(r)
+	after, err1 := number(r, "after", -1, 0, driver.MaxCount)
+	if err := errors.Join(err, err1); err != nil {
+		fail(w, err)
+		return
+	}
+	s.mu.Lock()
+	full := s.tails >= s.maxTails
+	if !full {
+		s.tails++
+	}
+	s.mu.Unlock()
+	if full {
+		fail(w, refuse(http.StatusServiceUnavailable, codeBusy, "%d logs are followed, which is the most: try again", s.maxTails))
+		return
+	}
+	defer func() {
+		s.mu.Lock()
+		s.tails--
+		s.mu.Unlock()
+	}()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	stop := context.AfterFunc(s.ended, cancel)
+	defer stop()
+	t := &tailer{s: s, shard: shard, after: core.Seq(after), out: newStream(w)}
+	if err := t.run(ctx); err != nil && ctx.Err() == nil {
+		_ = t.out.event("error", problemOf(err), writeTime)
+	}
+}
+
+// A tailer is one stream of a log.
+type tailer struct {
+	s      *Server
+	shard  string
+	after  core.Seq
+	out    *stream
+	cursor driver.Cursor
+}
+
+func (t *tailer) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		page, err := t.s.page(ctx, t.shard, t.after, maxEntries)
+		switch {
+		case err != nil && lasting(err):
+			return err
+		case err != nil:
+			if err := t.pause(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, e := range page.Entries {
+			if err := t.out.event("entry", e, writeTime); err != nil {
+				return err
+			}
+			t.after = e.Seq
+		}
+		if t.after < 0 {
+			t.after = page.Head.Oldest - 1
+		}
+		if t.after >= page.Head.Seq {
+			if err := t.wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lasting reports whether a read that failed will fail again.
+func lasting(err error) bool {
+	return errors.Is(err, core.ErrTrimmed) || core.NotApplied(err) && !errors.Is(err, core.ErrRetry)
+}
+
+// wait returns when the log may have news. A hint may be lost, so it does after a while.
+func (t *tailer) wait(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
+	for {
+		p, err := t.s.b.TailLog(limited, t.cursor, pageEntries)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case limited.Err() != nil:
+			return t.out.send(": quiet\n\n", writeTime)
+		case err != nil && lasting(err):
+			return err
+		case err != nil:
+			return t.pause(ctx)
+		}
+		t.cursor = p.Cursor
+		if p.Reset || slices.ContainsFunc(p.Entries, func(e core.Entry) bool { return string(e.Shard) == t.shard }) {
+			return nil
+		}
+	}
+}
+
+// pause waits before a store that failed is asked again, and shows that the stream lives.
+func (t *tailer) pause(ctx context.Context) error {
+	timer := time.NewTimer(pauseTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return t.out.send(": the store does not answer\n\n", writeTime)
+}

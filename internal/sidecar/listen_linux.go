@@ -1,0 +1,84 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockedListener holds the lock of a socket for as long as it listens.
+type lockedListener struct {
+	*net.UnixListener
+	lock *os.File
+}
+
+func (l *lockedListener) Close() error { return errors.Join(l.UnixListener.Close(), l.lock.Close()) }
+
+// listenUnix listens on a socket. Of several processes the holder of the lock beside the
+// socket has it, so that a socket which a killed process left can be removed.
+func listenUnix(path string) (net.Listener, error) {
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: the lock of the socket: %w: make its directory, for this user only", err)
+	}
+	ln, err := listenLocked(path, lock)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &lockedListener{ln, lock}, nil
+}
+
+func listenLocked(path string, lock *os.File) (*net.UnixListener, error) {
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, invalid("the socket %s belongs to another process that listens: end it, or choose another path", path)
+	}
+	switch info, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("tenure: the socket: %w", err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, invalid("%s is there and is no socket: choose another path", path)
+	default:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("tenure: the socket that a former process left: %w", err)
+		}
+	}
+	// The mode of the descriptor becomes that of the file, with no moment between.
+	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, failed)
+	}}
+	ln, err := c.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: the socket: %w", err)
+	}
+	return ln.(*net.UnixListener), nil
+}
+
+// checkPeer refuses a process of another user than the socket's owner, as the kernel
+// names it.
+func checkPeer(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	if own := os.Geteuid(); int64(cred.Uid) != int64(own) {
+		return fmt.Errorf("user %d may not use the socket of user %d: run the client as that user", cred.Uid, own)
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+)
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"", "8650", ":8650", "localhost:8650", "0.0.0.0:8650", "[::]:8650", "192.0.2.1:8650",
+		"[::ffff:192.0.2.1]:8650", "[fe80::1%lo]:8650", "127.0.0.1", "unix:", "/run/tenure.sock"} {
+		if ln, err := Listen(address); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("Listen(%q): got %v, %v, want ErrInvalid", address, ln, err)
+		}
+	}
+	ln, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := New(b, &Options{Elector: &core.Options{Logger: slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(t.Context(), ln); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "token file") {
+		t.Errorf("TCP without a token: got %v, want ErrInvalid", err)
+	}
+	if _, err := New(b, &Options{MaxTails: -1}); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("MaxTails -1: got %v, want ErrInvalid", err)
+	}
+}
+
+func TestSocket(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	ln, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{path, path + ".lock"} {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: got mode %v (%v), want 0600", file, info.Mode(), err)
+		}
+	}
+	if _, err := Listen("unix:" + path); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("a second listener: got %v, want ErrInvalid", err)
+	}
+	if c, err := net.Dial("unix", path); err != nil {
+		t.Errorf("the first listener's socket is gone: %v", err)
+	} else {
+		_ = c.Close()
+	}
+	ln.(*lockedListener).SetUnlinkOnClose(false) // as one that was killed
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	if ln, err = Listen("unix:" + path); err != nil {
+		t.Fatalf("beside a socket that was left: %v", err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen("unix:" + path); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("where a file is: got %v, want ErrInvalid", err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "precious" {
+		t.Errorf("the file has %q (%v)", text, err)
+	}
+}
+
+// TestPeer: another user is refused, also where the socket's mode lets it pass.
+func TestPeer(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "tenure-peer-") // that of the test is its user's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	ln, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := New(b, &Options{Elector: &core.Options{Logger: slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, ln) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
+	resp, err := client.Get("http://sidecar/v1/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusOK || string(text) != string(openAPI) {
+		t.Errorf("the same user: got %d %.50s (%v)", resp.StatusCode, text, err)
+	}
+
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run a client as another user")
+	}
+	const script = `import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(b"GET /v1/openapi.json HTTP/1.0\r\n\r\n")
+print(s.recv(4096).decode())`
+	python, err := exec.LookPath("/usr/bin/python3")
+	if err != nil {
+		t.Skip("no Python that another user may run")
+	}
+	as := func() (string, error) {
+		cmd := exec.CommandContext(t.Context(), python, "-c", script, path)
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := as(); err == nil || !strings.Contains(out, "PermissionError") {
+		t.Errorf("another user, mode 0600: got %s, want that it cannot connect", out)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := as(); err != nil || !strings.Contains(out, "403 Forbidden") || !strings.Contains(out, codeForbidden) {
+		t.Errorf("another user, mode 0666: got %s (%v), want 403", out, err)
+	}
+}
+
+func TestReadToken(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "token")
+	for _, c := range []struct {
+		text string
+		mode os.FileMode
+		want string // in the error
+	}{
+		{secret + "\n", 0o600, ""},
+		{secret, 0o400, ""},
+		{secret, 0o640, "mode 0640"},
+		{secret, 0o604, "mode 0604"},
+		{"short", 0o600, "outside 32 to 4096"},
+		{strings.Repeat("x", 4097), 0o600, "outside 32 to 4096"},
+		{secret + " " + secret, 0o600, "blanks"},
+		{secret + "\n" + secret, 0o600, "line ends"},
+	} {
+		_ = os.Remove(path)
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadToken(path)
+		switch {
+		case c.want == "" && (err != nil || got != secret):
+			t.Errorf("%q: got %q, %v", c.text, got, err)
+		case c.want != "" && (!errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), secret)):
+			t.Errorf("%.40q with mode %o: got %v, want an error with %q", c.text, c.mode, err, c.want)
+		}
+	}
+	if _, err := ReadToken(filepath.Dir(path)); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("a directory: got %v, want ErrInvalid", err)
+	}
+}

@@ -1,0 +1,121 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Codes of errors. A client decides by the code, and a person reads the message.
+const (
+	codeInvalid   = "invalid"       // bad input
+	codeNoToken   = "unauthorized"  // the token is missing or wrong
+	codeForbidden = "forbidden"     // the client's user is another
+	codeNotFound  = "not_found"     // no such route, item or shard
+	codeOver      = "lease_over"    // the lease has ended
+	codeContended = "contended"     // by another client of this sidecar
+	codeNotHeld   = "not_held"      // the lease is not held at present
+	codeFenced    = "fenced"        // the token is not the current one
+	codeConflict  = "conflict"      // a precondition does not hold
+	codeTrimmed   = "trimmed"       // the log begins later
+	codeTooLarge  = "too_large"     // beyond a limit
+	codeBusy      = "busy"          // too many requests or streams
+	codeDamaged   = "damaged"       // a record of the store cannot be read
+	codeStore     = "unavailable"   // the store did not do it
+	codeUnknown   = "unknown"       // the outcome of a write is not known
+	codeStopping  = "stopping"      // the sidecar ends
+	codeChanged   = "store_changed" // the store is not the one it was
+)
+
+// A problem is an error as clients see it.
+type problem struct {
+	status int
+
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	// Applied is "no" if nothing was written, now or later, and "unknown" otherwise.
+	Applied string `json:"applied"`
+	// Op is the index of the operation whose precondition does not hold.
+	Op *int `json:"op,omitempty"`
+	// Oldest is the first entry that a trimmed log still has.
+	Oldest core.Seq `json:"oldest,omitempty"`
+}
+
+func (p *problem) Error() string { return p.Message }
+
+func refuse(status int, code, format string, args ...any) *problem {
+	return &problem{status: status, Code: code, Message: fmt.Sprintf(format, args...), Applied: "no"}
+}
+
+// problemOf is an error of core, of the store or of this package, as clients see it.
+func problemOf(err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	of := func(status int, code string) *problem { return refuse(status, code, "%v", err) }
+	if conflict, ok := errors.AsType[*core.ConflictError](err); ok {
+		p := of(http.StatusPreconditionFailed, codeConflict)
+		if conflict.Op >= 0 {
+			p.Op = &conflict.Op
+		}
+		return p
+	}
+	if trimmed, ok := errors.AsType[*core.TrimmedError](err); ok {
+		p := of(http.StatusGone, codeTrimmed)
+		p.Oldest = trimmed.Oldest
+		return p
+	}
+	switch {
+	case errors.Is(err, core.ErrUnknown):
+		p := of(http.StatusGatewayTimeout, codeUnknown)
+		p.Applied = "unknown"
+		return p
+	case errors.Is(err, core.ErrTooLarge):
+		return of(http.StatusRequestEntityTooLarge, codeTooLarge)
+	case errors.Is(err, core.ErrInvalid):
+		return of(http.StatusBadRequest, codeInvalid)
+	case errors.Is(err, core.ErrStoreChanged):
+		return of(http.StatusServiceUnavailable, codeChanged)
+	case errors.Is(err, core.ErrFenced):
+		return of(http.StatusConflict, codeFenced)
+	case errors.Is(err, core.ErrLost), errors.Is(err, core.ErrReleased):
+		return of(http.StatusConflict, codeNotHeld)
+	case errors.Is(err, core.ErrContended):
+		return of(http.StatusConflict, codeContended)
+	case errors.Is(err, core.ErrStopped):
+		return of(http.StatusServiceUnavailable, codeStopping)
+	case errors.Is(err, core.ErrDamaged):
+		return of(http.StatusInternalServerError, codeDamaged)
+	case errors.Is(err, context.DeadlineExceeded):
+		return refuse(http.StatusServiceUnavailable, codeStore, "the store did not answer in time: try again")
+	}
+	return of(http.StatusServiceUnavailable, codeStore)
+}
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, err error) {
+	p := problemOf(err)
+	if p.Code == codeBusy || p.Code == codeStore {
+		w.Header().Set("Retry-After", "1")
+	}
+	if p.Code == codeNoToken {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tenure"`)
+	}
+	answer(w, p.status, map[string]*problem{"error": p})
+}
+
+// answer writes v as JSON.
+func answer(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil { // what is answered can be marshalled
+		status, text = http.StatusInternalServerError, nil
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // a client that is gone has no use for the error
+}

@@ -1,0 +1,288 @@
+package sidecar
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Options of a Server. Nil works for a Unix socket.
+type Options struct {
+	// Elector are the options of the member; nil are the defaults. Its TTL is the longest
+	// that a client may ask for.
+	Elector *core.Options
+	// Token is what clients send as a bearer token. Empty: none, for a Unix socket only,
+	// whose file and peers are checked.
+	Token string
+	// MaxLeases bounds the clients that contend at once. Default 256, at most 10,000.
+	MaxLeases int
+	// MaxTails bounds the streams of logs; each has a call to the store outstanding.
+	// Default 16, at most 1000.
+	MaxTails int
+	// MaxRequests bounds the other requests that are served at once, and with them the
+	// memory for their bodies. Default 64, at most 10,000.
+	MaxRequests int
+}
+
+// Bounds of a connection.
+const (
+	headerTime = 5 * time.Second  // to send the header of a request
+	bodyTime   = 10 * time.Second // to send its body
+	writeTime  = 10 * time.Second // to take what is written
+	idleTime   = 2 * time.Minute  // between two requests
+	lastTime   = 5 * time.Second  // for answers under way at the end
+	spareConns = 64               // beside those of streams and requests
+)
+
+// Server serves leases of one Elector. All methods are safe for concurrent use.
+type Server struct {
+	b        core.Backend
+	e        *core.Elector
+	log      *slog.Logger
+	token    string
+	ttl      time.Duration // of the member
+	callTime time.Duration // for a write
+	budget   time.Duration // for a client to release what it is asked for
+	giveTime time.Duration // for a lease to be given back
+	maxBody  int64
+
+	maxLeases int
+	maxTails  int
+	requests  chan struct{}
+
+	mu     sync.Mutex
+	leases map[string]*tenancy // by id
+	shards map[string]*tenancy
+	tails  int
+	ending bool
+	ended  context.Context // ends with the Elector
+	end    context.CancelFunc
+}
+
+// New returns a Server on b, which stays the caller's, to be closed after Serve returned.
+// It checks the options and does no I/O.
+func New(b core.Backend, o *Options) (*Server, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	var member core.Options
+	if o.Elector != nil {
+		member = *o.Elector
+	}
+	// The defaults of core, which a lease's bound is made of.
+	member.TTL = cmp.Or(member.TTL, 10*time.Second)
+	member.DrainBudget = cmp.Or(member.DrainBudget, 10*time.Second)
+	member.CallTimeout = cmp.Or(member.CallTimeout, max(member.TTL, 5*time.Second))
+	e, err := core.NewElector(b, &member)
+	if err != nil {
+		return nil, err
+	}
+	l := b.Info().Limits
+	s := &Server{
+		b: b, e: e, log: member.Logger, token: o.Token, ttl: member.TTL, callTime: member.CallTimeout,
+		budget: member.DrainBudget * 4 / 5, giveTime: member.DrainBudget + 2*member.CallTimeout,
+		// Room for values in base64 and for what is around them.
+		maxBody:   int64(2*l.WriteBytes + 128*l.WriteOps + 1<<16),
+		maxLeases: cmp.Or(o.MaxLeases, 256), maxTails: cmp.Or(o.MaxTails, 16),
+		leases: map[string]*tenancy{}, shards: map[string]*tenancy{},
+	}
+	s.ended, s.end = context.WithCancel(context.Background())
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	requests := cmp.Or(o.MaxRequests, 64)
+	for _, n := range []struct {
+		name        string
+		value, most int
+	}{{"MaxLeases", s.maxLeases, 10_000}, {"MaxTails", s.maxTails, 1000}, {"MaxRequests", requests, 10_000}} {
+		if n.value < 1 || n.value > n.most {
+			return nil, invalid("%s %d is outside 1 to %d", n.name, n.value, n.most)
+		}
+	}
+	s.requests = make(chan struct{}, requests)
+	return s, nil
+}
+
+// Serve serves until ctx ends. Clients that hold leases are then asked to release them,
+// and have four fifths of the drain budget; then everything is handed back, as
+// [core.Elector.Run] does, whose error it returns. It closes ln, and is called once.
+//
+// A listener of TCP needs a token: the error matches core.ErrInvalid.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	if _, tcp := ln.Addr().(*net.TCPAddr); tcp && s.token == "" {
+		return errors.Join(invalid("on %v every user of the machine could lead: name a token file", ln.Addr()), ln.Close())
+	}
+	web := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
+		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	left := make(chan error, 1)
+	go func() { left <- s.e.Run(work) }()
+	served := make(chan error, 1)
+	go func() {
+		slots := make(chan struct{}, s.maxLeases+s.maxTails+cap(s.requests)+spareConns)
+		served <- web.Serve(&limitedListener{ln, slots})
+	}()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-served:
+		served <- nil
+	case err = <-left: // the backend was closed
+		left <- nil
+	}
+	s.mu.Lock()
+	s.ending = true
+	s.mu.Unlock()
+	stop()
+	err = errors.Join(err, <-left)
+	s.end()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
+	defer cancel()
+	if web.Shutdown(last) != nil {
+		err = errors.Join(err, web.Close())
+	}
+	<-served
+	return err
+}
+
+//go:embed openapi.json
+var openAPI []byte
+
+// route is a pattern of [http.ServeMux] and what serves it.
+type route struct {
+	pattern string
+	serve   http.HandlerFunc
+	stream  bool
+}
+
+func (s *Server) routes() []route {
+	return []route{
+		{"POST /v1/shards/{shard}/lease", s.contend, true},
+		{"POST /v1/leases/{lease}/beat", s.beat, false},
+		{"POST /v1/leases/{lease}/commit", s.commit, false},
+		{"POST /v1/leases/{lease}/append", s.append, false},
+		{"POST /v1/leases/{lease}/release", s.release, false},
+		{"GET /v1/shards/{shard}", s.owner, false},
+		{"GET /v1/shards/{shard}/item", s.item, false},
+		{"GET /v1/shards/{shard}/log", s.readLog, false},
+		{"GET /v1/shards/{shard}/log/tail", s.tail, true},
+		{"GET /v1/openapi.json", s.describe, false},
+	}
+}
+
+// Routes are the routes of a Server, each with its method, as openapi.json has to describe
+// them.
+func Routes() []string {
+	var out []string
+	for _, r := range (&Server{}).routes() {
+		out = append(out, r.pattern)
+	}
+	return out
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range s.routes() {
+		serve := r.serve
+		if !r.stream {
+			serve = s.bounded(serve)
+		}
+		mux.HandleFunc(r.pattern, serve)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, refuse(http.StatusNotFound, codeNotFound, "there is no %s %.100q: GET /v1/openapi.json describes the API", r.Method, r.URL.Path))
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Streams set a later one with each event.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTime + s.giveTime + writeTime))
+		if err := s.authorize(r); err != nil {
+			w.Header().Set("Connection", "close") // so that it takes no place of others
+			fail(w, err)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// authorize refuses a request without authority. It is the first thing that sees one.
+func (s *Server) authorize(r *http.Request) error {
+	if err := peerError(r.Context()); err != nil {
+		return refuse(http.StatusForbidden, codeForbidden, "%v", err)
+	}
+	if s.token == "" {
+		return nil
+	}
+	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !bearer || !sameToken(token, s.token) {
+		return refuse(http.StatusUnauthorized, codeNoToken,
+			"the token is missing or wrong: send the text of the token file as Authorization: Bearer TOKEN")
+	}
+	return nil
+}
+
+// bounded serves so many requests at once.
+func (s *Server) bounded(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case s.requests <- struct{}{}:
+			defer func() { <-s.requests }()
+		default:
+			fail(w, refuse(http.StatusServiceUnavailable, codeBusy, "%d requests are being served: try again", cap(s.requests)))
+			return
+		}
+		serve(w, r)
+	}
+}
+
+func (s *Server) describe(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(openAPI)
+}
+
+// An ownerReply says who owns a shard.
+type ownerReply struct {
+	Shard   string         `json:"shard"`
+	Node    string         `json:"node,omitempty"`
+	Session core.SessionID `json:"session,omitempty"`
+	Token   core.Token     `json:"token,omitempty"`
+}
+
+// owner answers from the view of the member, without I/O.
+func (s *Server) owner(w http.ResponseWriter, r *http.Request) {
+	shard, err := shardOf(r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	o, known := s.e.View().Owner(shard)
+	if !known {
+		fail(w, refuse(http.StatusNotFound, codeNotFound, "shard %q was never owned", shard))
+		return
+	}
+	answer(w, http.StatusOK, ownerReply{shard, o.Node, o.Session, o.Token})
+}
+
+// shardOf is the shard that a request names.
+func shardOf(r *http.Request) (string, error) {
+	shard := r.PathValue("shard")
+	if err := core.CheckShard(shard); err != nil {
+		return "", err
+	}
+	if strings.HasPrefix(shard, "_") {
+		return "", fmt.Errorf(`tenure: %w: shard %q is Tenure's own, as its name begins with "_": choose another`, core.ErrInvalid, shard)
+	}
+	return shard, nil
+}

@@ -1,0 +1,348 @@
+package sidecar
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// States of a lease, as clients see them.
+const (
+	stateWaiting  = "waiting"  // somebody else has the shard, or nobody yet
+	stateHeld     = "held"     // the client leads
+	stateStopping = "stopping" // the client still leads, and should release soon
+	stateOver     = "over"     // the last of a stream
+)
+
+// minTTL is the shortest that a client may ask for.
+const minTTL = 100 * time.Millisecond
+
+// A tenancy is one client that contends for one shard, from its request until its stream
+// ends. All methods are safe for concurrent use.
+type tenancy struct {
+	id     string
+	shard  string
+	ttl    time.Duration // the client is taken for gone when it was silent for it
+	budget time.Duration
+
+	changed chan struct{} // has an element when state has news
+	done    chan struct{} // closed when it is over
+	back    chan struct{} // closed when the shard is given back
+
+	mu       sync.Mutex
+	deadline time.Time // when the client is taken for gone
+	lease    *core.Lease
+	stopping error  // why the lease was asked for
+	cause    string // why the last lease ended, or all of it
+	over     bool
+}
+
+func newTenancy(shard string, ttl, budget time.Duration) *tenancy {
+	return &tenancy{
+		id: rand.Text(), shard: shard, ttl: ttl, budget: budget,
+		changed: make(chan struct{}, 1), done: make(chan struct{}), back: make(chan struct{}),
+		deadline: time.Now().Add(ttl),
+	}
+}
+
+// A leaseState is what a client learns of its lease.
+type leaseState struct {
+	Lease string `json:"lease"`
+	Shard string `json:"shard"`
+	State string `json:"state"`
+	TTL   int64  `json:"ttl_ms"`
+	// Remaining is how long the client may believe in the lease without another request.
+	Remaining int64       `json:"remaining_ms"`
+	Token     core.Token  `json:"token,omitempty"`
+	Fence     *core.Fence `json:"fence,omitempty"`
+	Head      *headState  `json:"head,omitempty"`
+	Cause     string      `json:"cause,omitempty"`
+}
+
+// A headState is how far a log goes.
+type headState struct {
+	Seq    core.Seq `json:"seq"`
+	Oldest core.Seq `json:"oldest"`
+}
+
+func newHeadState(h core.Head) headState { return headState{h.Seq, max(h.Oldest, 1)} }
+
+// state is the lease as it is now.
+func (c *tenancy) state() leaseState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := leaseState{Lease: c.id, Shard: c.shard, State: stateWaiting, TTL: c.ttl.Milliseconds(), Cause: c.cause}
+	switch {
+	case c.over:
+		s.State = stateOver
+	case c.lease != nil && c.lease.Err() == nil:
+		fence, head := c.lease.Fence(), newHeadState(c.lease.Head())
+		s.State, s.Token, s.Fence, s.Head = stateHeld, fence.Token, &fence, &head
+		s.Remaining = max(0, min(c.lease.Remaining(), time.Until(c.deadline)).Milliseconds())
+		if c.stopping != nil {
+			s.State, s.Cause = stateStopping, c.stopping.Error()
+		}
+	}
+	return s
+}
+
+// news has the stream write the state.
+func (c *tenancy) news() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// alive notes a request of the client. It is false if the client was silent for its TTL
+// before it, or the tenancy is over.
+func (c *tenancy) alive() bool {
+	now := time.Now()
+	c.mu.Lock()
+	silent := !now.Before(c.deadline)
+	if !silent && !c.over {
+		c.deadline = now.Add(c.ttl)
+		c.mu.Unlock()
+		return true
+	}
+	c.mu.Unlock()
+	if silent {
+		c.endSilent()
+	}
+	return false
+}
+
+// silence is how long the client may still be silent.
+func (c *tenancy) silence() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Until(c.deadline)
+}
+
+func (c *tenancy) endSilent() {
+	c.end(fmt.Sprintf("the client made no request for %v: call beat more often", c.ttl))
+}
+
+// end takes the lease from the client: no request uses it any more. The owner of the
+// tenancy, which is its stream, then gives the shard back.
+func (c *tenancy) end(cause string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		c.over, c.cause, c.lease = true, cause, nil
+		close(c.done)
+		c.news()
+	}
+}
+
+// held is the lease with a token, for a write.
+func (c *tenancy) held(token core.Token) (*core.Lease, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.over:
+		return nil, overProblem(c.cause)
+	case c.lease == nil:
+		return nil, refuse(http.StatusConflict, codeNotHeld, "shard %q is not held at present: wait for the state %q", c.shard, stateHeld)
+	case c.lease.Token() != token:
+		return nil, refuse(http.StatusConflict, codeFenced, "shard %q: token %d is not the current one, %d: what it stood for is over",
+			c.shard, token, c.lease.Token())
+	}
+	return c.lease, nil
+}
+
+func overProblem(cause string) *problem {
+	return refuse(http.StatusGone, codeOver, "the lease is over: %s: contend again", cause)
+}
+
+// lead is the handler of the shard: it holds each lease for the client.
+func (c *tenancy) lead(ctx context.Context, l *core.Lease) error {
+	c.mu.Lock()
+	if !c.over {
+		c.lease, c.stopping, c.cause = l, nil, ""
+	}
+	c.mu.Unlock()
+	c.news()
+	var lost error
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if lost = context.Cause(ctx); !errors.Is(lost, core.ErrLost) {
+			lost = c.drain(l, lost)
+		}
+	}
+	c.mu.Lock()
+	c.lease = nil
+	if !c.over && lost != nil {
+		c.cause = lost.Error()
+	}
+	c.mu.Unlock()
+	c.news()
+	return nil
+}
+
+// drain asks the client to release the lease, and waits until it does or the time is up.
+func (c *tenancy) drain(l *core.Lease, why error) error {
+	c.mu.Lock()
+	c.stopping = why
+	c.mu.Unlock()
+	c.news()
+	t := time.NewTimer(c.budget)
+	defer t.Stop()
+	select {
+	case <-c.done:
+	case <-l.Context().Done():
+		return context.Cause(l.Context())
+	case <-t.C:
+	}
+	return why
+}
+
+type contendBody struct {
+	TTL *int64 `json:"ttl_ms"`
+}
+
+// contend serves the stream of a lease, and owns it.
+func (s *Server) contend(w http.ResponseWriter, r *http.Request) {
+	shard, err := shardOf(r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	var body contendBody
+	if err := s.decode(w, r, &body); err != nil {
+		fail(w, err)
+		return
+	}
+	ttl := s.ttl
+	if body.TTL != nil {
+		if least, most := minTTL.Milliseconds(), s.ttl.Milliseconds(); *body.TTL < least || *body.TTL > most {
+			fail(w, refuse(http.StatusBadRequest, codeInvalid, "ttl_ms %d is outside %d to %d, the sidecar's own TTL", *body.TTL, least, most))
+			return
+		}
+		ttl = time.Duration(*body.TTL) * time.Millisecond
+	}
+	c := newTenancy(shard, ttl, s.budget)
+	if err := s.admit(c); err != nil {
+		fail(w, err)
+		return
+	}
+	out := newStream(w)
+	s.follow(r.Context(), c, out)
+	s.giveBack(c)
+	_ = out.event("lease", c.state(), writeTime)
+}
+
+// follow writes the states of a lease until its client is gone.
+func (s *Server) follow(ctx context.Context, c *tenancy, out *stream) {
+	repeat := time.NewTicker(c.ttl / 4)
+	defer repeat.Stop()
+	for {
+		left := c.silence()
+		if left <= 0 {
+			c.endSilent()
+			return
+		}
+		// A client that is stopped takes nothing: the write must not outlast its TTL.
+		if err := out.event("lease", c.state(), left); err != nil {
+			c.end("the stream has ended: " + err.Error())
+			return
+		}
+		quiet := time.NewTimer(left)
+		select {
+		case <-ctx.Done():
+			c.end("the stream has ended")
+		case <-s.ended.Done():
+			c.end("the sidecar has ended")
+		case <-c.done:
+		case <-c.changed:
+		case <-repeat.C:
+		case <-quiet.C:
+		}
+		quiet.Stop()
+		select {
+		case <-c.done:
+			return
+		default:
+		}
+	}
+}
+
+// admit has the Elector contend for a client.
+func (s *Server) admit(c *tenancy) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ending:
+		return refuse(http.StatusServiceUnavailable, codeStopping, "the sidecar ends")
+	case s.shards[c.shard] != nil:
+		return refuse(http.StatusConflict, codeContended,
+			"another client of this sidecar contends for shard %q: end it, try again, or give each client its own sidecar", c.shard)
+	case len(s.leases) >= s.maxLeases:
+		return refuse(http.StatusServiceUnavailable, codeBusy, "%d clients contend, which is the most: try again", len(s.leases))
+	}
+	if err := s.e.Contend(c.lead, c.shard); err != nil {
+		return err
+	}
+	s.leases[c.id], s.shards[c.shard] = c, c
+	return nil
+}
+
+// giveBack ends the contention, and waits until the shard is given back or the time is up.
+func (s *Server) giveBack(c *tenancy) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.giveTime)
+	defer cancel()
+	if err := s.e.Withdraw(ctx, c.shard); err != nil {
+		s.log.Warn("lease not given back in time", "shard", c.shard, "error", err)
+	}
+	s.mu.Lock()
+	delete(s.leases, c.id)
+	delete(s.shards, c.shard)
+	s.mu.Unlock()
+	close(c.back)
+}
+
+// tenancyOf is the lease that a request names, whose client is alive by it.
+func (s *Server) tenancyOf(r *http.Request) (*tenancy, error) {
+	s.mu.Lock()
+	c := s.leases[r.PathValue("lease")]
+	s.mu.Unlock()
+	if c == nil {
+		return nil, overProblem("no client has it, or no longer")
+	}
+	if !c.alive() {
+		return nil, overProblem(c.state().Cause)
+	}
+	return c, nil
+}
+
+// beat is a sign of life, and answers with the state.
+func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
+	c, err := s.tenancyOf(r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, c.state())
+}
+
+// release ends the lease, and answers when the shard is given back.
+func (s *Server) release(w http.ResponseWriter, r *http.Request) {
+	c, err := s.tenancyOf(r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	c.end("released by the client")
+	select {
+	case <-c.back:
+		answer(w, http.StatusOK, struct{}{})
+	case <-r.Context().Done():
+	}
+}
