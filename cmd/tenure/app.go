@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-go/tenure/backends/consul"
+	"github.com/tenure-go/tenure/backends/etcd"
+	"github.com/tenure-go/tenure/backends/redis"
+	"github.com/tenure-go/tenure/backends/sql/mysql"
+	"github.com/tenure-go/tenure/backends/sql/postgres"
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/backends/zookeeper"
+	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// app is what all commands share.
+type app struct {
+	in   io.Reader
+	out  io.Writer
+	errs io.Writer
+
+	path    string
+	key     string
+	format  string
+	timeout time.Duration
+
+	conf *config.Config // set by open
+}
+
+// configVariable names the configuration file where --config does not.
+const configVariable = "TENURE_CONFIG"
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tenure",
+		Short: "Show, check and operate a namespace of leases, on every store",
+		Long: "Show, check and operate a namespace of leases, on every store.\n\n" +
+			"The store is configured as that of the members: by a YAML file (--config, or " + configVariable +
+			")\nand by variables such as " + config.DefaultEnvPrefix + "BACKEND.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			hint := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = fmt.Sprintf(" (did you mean %q?)", near[0])
+			}
+			return usage(fmt.Sprintf("there is no command %s%s: tenure --help lists them", quoted(args[0]), hint))
+		},
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.check() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Sprintf("%v: see %s --help", err, cmd.CommandPath()))
+	})
+	f := root.PersistentFlags()
+	f.StringVarP(&a.path, "config", "c", "", "YAML file of the configuration (default $"+configVariable+")")
+	f.StringVar(&a.key, "key", config.DefaultKey, "key of the configuration in the file, with dots between its parts")
+	f.StringVarP(&a.format, "output", "o", "table", "table, json or yaml")
+	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "bounds each call to the store")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	root.AddCommand(a.readCommands()...)
+	root.AddCommand(a.checkCommands()...)
+	root.AddCommand(a.ruleCommands()...)
+	root.AddCommand(a.repairCommands()...)
+	root.AddCommand(a.runCommand())
+	root.AddCommand(a.serveCommand())
+	return root
+}
+
+var formats = []string{"table", "json", "yaml"}
+
+// check validates the common flags.
+func (a *app) check() error {
+	if !slices.Contains(formats, a.format) {
+		return usage(fmt.Sprintf("--output %s: use one of %s", quoted(a.format), strings.Join(formats, ", ")))
+	}
+	if a.timeout < time.Millisecond || a.timeout > time.Hour {
+		return usage(fmt.Sprintf("--timeout %v is outside 1ms to 1h", a.timeout))
+	}
+	return nil
+}
+
+// quoted shows at most 60 bytes of what came from outside.
+func quoted(s string) string {
+	if len(s) > 60 {
+		return fmt.Sprintf("%q...", s[:60])
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// args refuses any other number of arguments than that of names.
+func args(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		if len(names) == 0 {
+			return usage(fmt.Sprintf("%s takes no argument, got %s", cmd.CommandPath(), quoted(args[0])))
+		}
+		return usage(fmt.Sprintf("%s takes %s, got %d arguments: see %s --help", cmd.CommandPath(),
+			strings.Join(names, " "), len(args), cmd.CommandPath()))
+	}
+}
+
+// shardArg checks the name of a shard from outside.
+func shardArg(s string) (core.ShardID, error) {
+	if err := core.CheckShard(s); err != nil {
+		return "", err
+	}
+	return core.ShardID(s), nil
+}
+
+// load reads the configuration.
+func (a *app) load() error {
+	path := a.path
+	if path == "" {
+		path = os.Getenv(configVariable)
+	}
+	c, err := config.Load(&config.LoadOptions{Path: path, Key: a.key})
+	if err != nil {
+		if path == "" {
+			return fmt.Errorf("%w (no file was named: use --config or %s)", err, configVariable)
+		}
+		return err
+	}
+	a.conf = c
+	return nil
+}
+
+// open opens the namespace, which must exist. The caller closes it.
+func (a *app) open(ctx context.Context) (core.Backend, error) { return a.openAs(ctx, false) }
+
+// openAs opens the namespace. With create it is made, with its tables, if it is missing.
+func (a *app) openAs(ctx context.Context, create bool) (core.Backend, error) {
+	if err := a.load(); err != nil {
+		return nil, err
+	}
+	list := []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), zookeeper.Opener(),
+		consul.Opener(), redis.Opener()}
+	for i := range list {
+		list[i] = creating(list[i], create)
+	}
+	b, err := a.conf.Open(ctx, list...)
+	if err == nil {
+		return b, nil
+	}
+	return nil, explain(err, create)
+}
+
+// Advice of the backends to those that call them, and its form for this command.
+const (
+	adviceCreate  = "open it once with Create"
+	adviceMigrate = "run Migrate"
+)
+
+// explain says of a namespace or tables that are missing how to make them here.
+func explain(err error, create bool) error {
+	if text := err.Error(); !create && (strings.Contains(text, adviceCreate) || strings.Contains(text, adviceMigrate)) {
+		return &exitError{exitNotFound, errors.New(strings.NewReplacer(adviceCreate, "make it with: tenure init",
+			adviceMigrate, "run: tenure init").Replace(text))}
+	}
+	return err
+}
+
+// creating is an opener that makes what is missing, or does not, whatever the
+// configuration says.
+func creating(o core.Opener, create bool) core.Opener {
+	open := o.Open
+	o.Open = func(ctx context.Context, decode func(any) error) (core.Backend, error) {
+		return open(ctx, func(into any) error {
+			if err := decode(into); err != nil {
+				return err
+			}
+			switch f := reflect.ValueOf(into).Elem().FieldByName("Create"); {
+			case f.Kind() == reflect.Bool:
+				f.SetBool(create)
+			case f.IsValid() && f.Type() == reflect.TypeFor[*bool]():
+				f.Set(reflect.ValueOf(&create))
+			}
+			if !create {
+				return nil
+			}
+			return migrate(ctx, into)
+		})
+	}
+	return o
+}
+
+// migrate makes the tables of a store that has such a step.
+func migrate(ctx context.Context, settings any) error {
+	password := func(file string, old func(context.Context) (string, error)) func(context.Context) (string, error) {
+		if file == "" {
+			return old
+		}
+		return func(context.Context) (string, error) { return driver.ReadSecret(file) }
+	}
+	switch s := settings.(type) {
+	case *postgres.Settings:
+		o := s.Options
+		o.Password = password(s.PasswordFile, o.Password)
+		return postgres.Migrate(ctx, string(s.DSN), &o)
+	case *mysql.Settings:
+		o := s.Options
+		o.Password = password(s.PasswordFile, o.Password)
+		return mysql.Migrate(ctx, string(s.DSN), &o)
+	}
+	return nil
+}
+
+// with opens the namespace, calls do, and closes it.
+func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, b core.Backend) error) (err error) {
+	ctx := cmd.Context()
+	b, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	return do(ctx, b)
+}
+
+// call bounds one call to the store.
+func call[T any](ctx context.Context, a *app, do func(context.Context) (T, error)) (T, error) {
+	limited, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	v, err := do(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		err = fmt.Errorf("the store did not answer within %v: check that it runs and can be reached, or raise --timeout: %w",
+			a.timeout, err)
+	}
+	return v, err
+}
+
+// state reads the whole namespace.
+func (a *app) state(ctx context.Context, b core.Backend) (*driver.View, error) {
+	v, err := call(ctx, a, func(ctx context.Context) (*driver.View, error) {
+		return b.Observe(ctx,
+			driver.ObserveQuery{})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the namespace: %w", err)
+	}
+	slices.SortFunc(v.Members, func(x, y core.Member) int {
+		return strings.Compare(x.Node+"\x00"+string(x.Session), y.Node+"\x00"+string(y.Session))
+	})
+	slices.SortFunc(v.Shards, func(x, y driver.ShardState) int {
+		return strings.Compare(string(x.Shard),
+			string(y.Shard))
+	})
+	return v, nil
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
+	"github.com/hashicorp/consul/api"
+	"github.com/jackc/pgx/v5/pgconn"
+	goredis "github.com/redis/go-redis/v9"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// Exit codes, by class. docs/tenure.md has them.
+const (
+	exitOK          = 0
+	exitOther       = 1   // anything else
+	exitUsage       = 2   // arguments or configuration
+	exitNotFound    = 3   // no such shard, node, session, entry or namespace
+	exitUnreachable = 4   // the store did not answer in time
+	exitRefused     = 5   // by the store, by a condition, or for lack of --yes
+	exitDamaged     = 6   // a record cannot be read, or does not fit another
+	exitInterrupted = 130 // before it was done
+)
+
+// An exitError is an error with its class.
+type exitError struct {
+	code int
+	err  error // nil: nothing is printed
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+func (e *exitError) Unwrap() error { return e.err }
+
+func exit(code int, text string) error { return &exitError{code, errors.New(text)} }
+
+func usage(text string) error    { return exit(exitUsage, text) }
+func notFound(text string) error { return exit(exitNotFound, text) }
+
+// codeOf is the class of an error.
+func codeOf(ctx context.Context, err error) int {
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.code
+	}
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return exitInterrupted
+	case errors.Is(err, core.ErrStuck):
+		return exitOther
+	case errors.Is(err, core.ErrDamaged), errors.Is(err, core.ErrStoreChanged), errors.Is(err, core.ErrStoreLost):
+		return exitDamaged
+	case errors.Is(err, core.ErrInvalid), errors.Is(err, core.ErrTooLarge):
+		return exitUsage
+	case errors.Is(err, core.ErrTrimmed):
+		return exitNotFound
+	case errors.Is(err, core.ErrUnsupported), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrFenced),
+		errors.Is(err, core.ErrSessionLost), errors.Is(err, core.ErrLost), denied(err), errors.Is(err,
+			os.ErrPermission):
+		return exitRefused
+	}
+	return exitUnreachable
+}
+
+// denied reports whether a store refused this user or its rights.
+func denied(err error) bool {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code == "42501" || strings.HasPrefix(e.Code, "28")
+	}
+	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
+		switch e.Number {
+		case 1044, 1045, 1142, 1143, 1227, 1698:
+			return true
+		}
+		return false
+	}
+	if e, ok := errors.AsType[api.StatusError](err); ok {
+		return e.Code == 401 || e.Code == 403
+	}
+	for _, word := range []string{"NOPERM", "NOAUTH", "WRONGPASS"} {
+		if goredis.HasErrorPrefix(err, word) {
+			return true
+		}
+	}
+	switch status.Code(err) {
+	case codes.PermissionDenied, codes.Unauthenticated:
+		return true
+	}
+	return errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed)
+}
+
+const maxLine = 1000 // characters of an error: a store's own may be long
+
+// oneLine is an error as one line that begins with the command's name once. Several
+// mistakes of a configuration are separated by "; ".
+func (a *app) oneLine(err error) string {
+	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
+	if text == "" {
+		return ""
+	}
+	if r := []rune(text); len(r) > maxLine {
+		text = string(r[:maxLine]) + "..."
+	}
+	return "tenure: " + strings.ReplaceAll(text, "tenure: ", "")
+}

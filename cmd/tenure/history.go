@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// historyLease is one lease of a shard, as far as the store keeps anything of it.
+type historyLease struct {
+	Token   core.Token     `json:"token"`
+	Session core.SessionID `json:"session,omitempty"` // of the present owner only
+	Node    string         `json:"node,omitempty"`    // as well
+	Entries int            `json:"entries"`           // that it appended, of those that were read
+	First   core.Seq       `json:"first,omitempty"`
+	Last    core.Seq       `json:"last,omitempty"`
+	// Rules moved or resigned it, or were to.
+	Rules []ruleChange `json:"rules,omitempty"`
+}
+
+type historyOut struct {
+	Shard  core.ShardID    `json:"shard"`
+	Oldest core.Seq        `json:"oldest"` // the first entry that was read; 0: there is none
+	Leases []*historyLease `json:"leases"` // by token
+}
+
+func (a *app) historyCommand() *cobra.Command {
+	var limit int64
+	c := &cobra.Command{Use: "history SHARD", Short: "Show the leases of a shard, as far as the store keeps them",
+		Long: `Show the leases of a shard, oldest first: their tokens, the log entries that each appended,
+and the moves and resignations that operators asked for.
+
+The store keeps no list of leases. It is made of what there is: the token of each log entry,
+the token of the last commit, the shard's record, and the log of the operators' rules. So it
+does not show: a lease that committed nothing, or whose entries were trimmed; the session and
+node of any lease but the present one; and when a lease began or ended. Those are in the
+members' own logs, and in the metrics of core/coreprom.`,
+		Args: args("SHARD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 {
+				return usage(fmt.Sprintf("--limit %d is negative: give 0 for all", limit))
+			}
+			return a.onShard(cmd, args[0], func(ctx context.Context, b core.Backend, s core.ShardID) error {
+				return a.history(ctx, b, s, core.Seq(limit))
+			})
+		}}
+	c.Flags().Int64Var(&limit, "limit", 10000, "read at most the newest so many entries; 0: all")
+	return c
+}
+
+func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, limit core.Seq) error {
+	x := &historian{a: a, b: b, leases: map[core.Token]*historyLease{}}
+	oldest, err := x.entries(ctx, shard, limit, func(e *core.Entry) {
+		l := x.lease(e.Token)
+		l.Entries++
+		l.First, l.Last = cmp.Or(l.First, e.Seq), e.Seq
+	})
+	if err != nil {
+		return err
+	}
+	_, err = x.entries(ctx, control.Shard, keptChanges, func(e *core.Entry) {
+		var c ruleChange
+		if json.Unmarshal(e.Payload, &c) == nil && c.Rule.Token != 0 && c.Rule.Shards == string(shard) {
+			l := x.lease(c.Rule.Token)
+			l.Rules = append(l.Rules, c)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	v, err := a.state(ctx, b) // after the logs: it has the newest token
+	if err != nil {
+		return err
+	}
+	s, err := find(v, shard)
+	if err != nil {
+		return err
+	}
+	if s.Owner.Token != 0 {
+		owner := newShardOut(s, sessions(v))
+		l := x.lease(s.Owner.Token)
+		l.Session, l.Node = owner.Session, owner.Node
+	}
+	out := historyOut{Shard: shard, Oldest: oldest, Leases: []*historyLease{}}
+	for _, l := range x.leases {
+		out.Leases = append(out.Leases, l)
+	}
+	slices.SortFunc(out.Leases, func(a, b *historyLease) int { return cmp.Compare(a.Token, b.Token) })
+	t := &table{head: []string{"TOKEN", "NODE", "ENTRIES", "FROM", "TO", "RULES"}}
+	for _, l := range out.Leases {
+		from, to := "", ""
+		if l.Entries > 0 {
+			from, to = fmt.Sprint(l.First), fmt.Sprint(l.Last)
+		}
+		t.add(l.Token, l.Node, l.Entries, from, to, rulesText(l.Rules))
+	}
+	return a.print(out, t)
+}
+
+// rulesText is what operators did about one lease.
+func rulesText(changes []ruleChange) string {
+	text := ""
+	for _, c := range changes {
+		what := string(c.Rule.Kind)
+		if c.Rule.Node != "" {
+			what += " to " + c.Rule.Node
+		}
+		if c.Removed {
+			what += ", taken back"
+		}
+		if text != "" {
+			text += "; "
+		}
+		text += fmt.Sprintf("%s by %s", what, c.By)
+		if c.Rule.Reason != "" && !c.Removed {
+			text += " (" + c.Rule.Reason + ")"
+		}
+	}
+	return text
+}
+
+type historian struct {
+	a      *app
+	b      core.Backend
+	leases map[core.Token]*historyLease
+}
+
+func (x *historian) lease(t core.Token) *historyLease {
+	l := x.leases[t]
+	if l == nil {
+		l = &historyLease{Token: t}
+		x.leases[t] = l
+	}
+	return l
+}
+
+// entries reads the newest entries of a log, notes the lease of its last commit, and
+// returns the number of the first entry that it read, 0 without any.
+func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.Seq, each func(*core.Entry)) (core.Seq, error) {
+	r := &logReader{a: x.a, b: x.b, shard: shard}
+	head, err := r.page(ctx, 0, 0)
+	if err != nil {
+		return 0, err
+	}
+	if shard != control.Shard && head.Head.Token != 0 {
+		x.lease(head.Head.Token)
+	}
+	r.after = max(head.Head.Oldest, 1) - 1
+	if limit > 0 {
+		r.after = max(r.after, head.Head.Seq-limit)
+	}
+	first := core.Seq(0)
+	for r.after < head.Head.Seq {
+		p, err := call(ctx, x.a, func(ctx context.Context) (*core.LogPage, error) {
+			return x.b.ReadLog(ctx, shard, r.after, pageSize)
+		})
+		if trimmed, ok := errors.AsType[*driver.TrimmedError](err); ok && trimmed.Oldest > r.after+1 { // meanwhile
+			r.after = trimmed.Oldest - 1
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("shard %q: read the log: %w", shard, err)
+		}
+		if len(p.Entries) == 0 {
+			return 0, exit(exitDamaged, fmt.Sprintf("shard %q: the log ends at entry %d, and its head says %d: run tenure verify",
+				shard, r.after, head.Head.Seq))
+		}
+		for i := range p.Entries {
+			r.after = p.Entries[i].Seq
+			first = cmp.Or(first, r.after)
+			each(&p.Entries[i])
+		}
+	}
+	return first, nil
+}

@@ -1,0 +1,232 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	be "encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/servers"
+)
+
+// The command is killed leastKills times, and killsPerRound times for each of -rounds.
+const leastKills, killsPerRound = 8, 2
+
+// TestKilledTool kills the command with SIGKILL at requests to the store, the last of which
+// reaches the store or does not. A rule and its entry in the log are then both there, or
+// neither, and the next command works. With -rounds=300 it is killed at each.
+func TestKilledTool(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]struct {
+		kind   servers.Kind
+		format string
+		frame  faultproxy.Framer
+	}{
+		"postgres": {servers.Postgres, "postgres: {dsn: %q, namespace: test}", postgresFrame},
+		"mysql":    {servers.MariaDB, "mysql: {dsn: %q, namespace: test}", mysqlFrame},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := pool.Get(t, s.kind, nil).Database(t)
+			proxy, err := faultproxy.New(dsn.Addr(), &faultproxy.Options{RequestFramer: s.frame})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer proxy.Close()
+			k := &killing{direct: newPlace(t, fmt.Sprintf(s.format, dsn.Reveal())), proxy: proxy,
+				through: newPlace(t, fmt.Sprintf(s.format, dsn.At(proxy.Addr()).Reveal()))}
+			k.direct.run(exitOK, "init")
+			a := &app{path: k.direct.path, key: "tenure", timeout: limit}
+			if k.b, err = a.open(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer k.b.Close()
+			total := k.whole(t)
+			step := max(1, total/(leastKills+killsPerRound**rounds))
+			kills, written := 0, 0
+			kill := func(at int, passes bool) {
+				kills++
+				if k.at(t, at, passes) {
+					written++
+				}
+			}
+			for at := total; at > 0; at -= step {
+				kill(at, kills%2 == 0)
+			}
+			t.Logf("killed at %d of %d requests; the rule was written %d times", kills, total, written)
+			if written == 0 || written == kills {
+				t.Error("want some kills before the commit, and some after it")
+			}
+		})
+	}
+}
+
+// killing is the tool, over a proxy and directly, and a look at what it wrote.
+type killing struct {
+	direct, through *place
+	proxy           *faultproxy.Proxy
+	b               core.Backend
+	n               int // rules so far
+}
+
+// args are those of a command that writes another rule each time.
+func (k *killing) args() (args []string, reason string) {
+	k.n++
+	reason = fmt.Sprintf("rule %d", k.n)
+	return []string{"drain", "node", "--force", "--yes", "--reason", reason}, reason
+}
+
+// whole runs the command to its end, and returns how many requests it made.
+func (k *killing) whole(t *testing.T) (requests int) {
+	var mu sync.Mutex
+	k.decide(t, func([]byte) faultproxy.Verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		requests++
+		return faultproxy.Pass
+	})
+	args, reason := k.args()
+	k.through.run(exitOK, args...)
+	k.decide(t, nil)
+	if !k.written(t, reason) {
+		t.Fatal("the rule was not written")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return requests
+}
+
+func (k *killing) decide(t *testing.T, f func([]byte) faultproxy.Verdict) {
+	t.Helper()
+	if err := k.proxy.Set(faultproxy.Faults{Requests: faultproxy.Flow{Decide: f}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// at kills the command at a request, which passes or is lost, and reports whether its rule
+// was written. The command after that works.
+func (k *killing) at(t *testing.T, request int, passes bool) (written bool) {
+	args, reason := k.args()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var errs bytes.Buffer
+	cmd := k.through.command(ctx, args...)
+	cmd.Stderr = &errs
+	var mu sync.Mutex
+	n, started := 0, make(chan struct{})
+	k.decide(t, func([]byte) faultproxy.Verdict {
+		<-started
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; n < request {
+			return faultproxy.Pass
+		}
+		_ = cmd.Process.Kill() // it may have ended
+		if n == request && passes {
+			return faultproxy.Pass
+		}
+		return faultproxy.Drop
+	})
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	close(started)
+	err := cmd.Wait()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && (!exited || cmd.ProcessState.Exited()) {
+		t.Fatalf("request %d: %v: %s", request, err, &errs)
+	}
+	k.proxy.Reset()
+	k.decide(t, nil)
+	written = k.written(t, reason)
+	args, reason = k.args()
+	k.direct.run(exitOK, args...)
+	if !k.written(t, reason) {
+		t.Errorf("killed at request %d: the rule of the next command is missing", request)
+	}
+	return written
+}
+
+// written reports whether the rule in force has the reason. It fails the test if that, and
+// what the log says last, are not the same, or a rule is not whole.
+func (k *killing) written(t *testing.T, reason string) bool {
+	t.Helper()
+	rules, err := control.Read(t.Context(), k.b)
+	if err != nil || len(rules) > 1 {
+		t.Fatalf("got the rules %+v, %v, want one that is whole", rules, err)
+	}
+	head, err := k.b.ReadLog(t.Context(), control.Shard, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inLog := false
+	if n := head.Head.Seq; n > 0 {
+		page, err := k.b.ReadLog(t.Context(), control.Shard, n-1, 1)
+		var c ruleChange
+		if err == nil {
+			err = json.Unmarshal(page.Entries[0].Payload, &c)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		inLog = c.Rule.Reason == reason
+	}
+	inForce := len(rules) == 1 && rules[0].Reason == reason
+	if inForce != inLog {
+		t.Errorf("%s: in force %v, in the log %v", reason, inForce, inLog)
+	}
+	return inForce
+}
+
+// postgresFrame cuts a client's messages: the first of a connection has no type.
+func postgresFrame(b []byte) int {
+	if len(b) < 5 {
+		return 0
+	}
+	if b[0] == 0 {
+		return int(be.BigEndian.Uint32(b))
+	}
+	return 1 + int(be.BigEndian.Uint32(b[1:]))
+}
+
+func mysqlFrame(b []byte) int {
+	if len(b) < 4 {
+		return 0
+	}
+	return 4 + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
+}
+
+// TestBadRuleStays: a rule that this version does not understand is shown as damage, and
+// not removed by a command about another one.
+func TestBadRuleStays(t *testing.T) {
+	t.Parallel()
+	p := sqlitePlace(t)
+	p.run(exitOK, "init")
+	wrote := make(chan error, 1)
+	stop := p.member("newer", control.Shard, func(ctx context.Context, l *core.Lease) error {
+		_, err := l.Commit(ctx, core.Put("rule/later/x", []byte(`{"kind":"later"}`)))
+		wrote <- err
+		<-ctx.Done()
+		return nil
+	})
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for range 2 {
+		if out, errs := p.run(exitDamaged, "rules"); !strings.Contains(errs, `"rule/later/x"`) {
+			t.Errorf("rules: got %s%s", out, errs)
+		}
+		p.run(exitOK, "freeze", "--yes")
+	}
+}

@@ -1,0 +1,43 @@
+// Command tenure is the command line of every store: it shows who owns what, follows
+// and checks logs, and runs a command only while this process leads. It reads the same
+// configuration file and environment as package config. docs/tenure.md has the
+// commands, exit codes and examples.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the command. It returns its exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == guardName {
+		return guard(args[1:], stderr)
+	}
+	a := &app{in: stdin, out: stdout, errs: stderr}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code := codeOf(ctx, err)
+	if line := a.oneLine(err); line != "" {
+		fmt.Fprintln(stderr, line)
+	}
+	return code
+}

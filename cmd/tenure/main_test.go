@@ -1,0 +1,607 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
+)
+
+// binary is the command, built once.
+var binary string
+
+// pool holds the servers that the tests share.
+var pool servers.Pool
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		child()
+		return
+	}
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "tenure-command-")
+	if err == nil {
+		binary = filepath.Join(dir, "tenure")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := pool.Run(m)
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// place is a configuration of a store.
+type place struct {
+	t    *testing.T
+	path string
+}
+
+const limit = time.Minute // for one command
+
+// newPlace writes a configuration; backend is its part below backends.
+func newPlace(t *testing.T, backend string) *place {
+	t.Helper()
+	p := &place{t, filepath.Join(t.TempDir(), "tenure.yaml")}
+	text := "tenure:\n  node: tool-test\n  ttl: 3s\n  backends:\n    " + backend + "\n"
+	if err := os.WriteFile(p.path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func sqlitePlace(t *testing.T) *place {
+	return newPlace(t, fmt.Sprintf("sqlite: {path: %q, namespace: test}", filepath.Join(t.TempDir(), "test.db")))
+}
+
+func (p *place) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TENURE_") }),
+		configVariable+"="+p.path)
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+// run runs a command to its end, and fails the test if its exit code is not want.
+func (p *place) run(want int, args ...string) (stdout, stderr string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := p.command(ctx, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		p.t.Fatalf("tenure %s: %v", strings.Join(args, " "), err)
+	}
+	if got := cmd.ProcessState.ExitCode(); got != want {
+		p.t.Fatalf("tenure %s: exit code %d, want %d; it wrote %s%s", strings.Join(args, " "), got, want, &out, &errs)
+	}
+	return out.String(), errs.String()
+}
+
+// decode runs a command that succeeds, and reads what it writes as JSON.
+func (p *place) decode(into any, args ...string) {
+	p.t.Helper()
+	out, _ := p.run(exitOK, append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		p.t.Fatalf("tenure %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// bad runs a command that fails, and checks its one line.
+func (p *place) bad(code int, want string, args ...string) {
+	p.t.Helper()
+	out, errs := p.run(code, args...)
+	if strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "tenure: ") || !strings.Contains(errs, want) {
+		p.t.Errorf("tenure %s: wrote %q, want one line with %q", strings.Join(args, " "), errs, want)
+	}
+	if strings.Contains(out+errs, "planted") {
+		p.t.Errorf("tenure %s: shows a secret: %s%s", strings.Join(args, " "), out, errs)
+	}
+}
+
+// lead serves a shard in this process, with some items and entries, until the test ends.
+func (p *place) lead(shard string) {
+	p.t.Helper()
+	ready := make(chan error, 16)
+	p.member("leader", shard, func(ctx context.Context, l *core.Lease) error {
+		_, err := l.Commit(ctx, core.Put("config/size", []byte("12")), core.Put("raw", []byte{0xff, 0}),
+			core.Append([]byte("one")))
+		for _, text := range []string{"two", "three\x1b[31m"} {
+			if err == nil {
+				_, err = l.Append(ctx, []byte(text))
+			}
+		}
+		if err == nil {
+			_, err = l.Commit(ctx, core.Trim(1))
+		}
+		ready <- err
+		<-ctx.Done()
+		return nil
+	})
+	select {
+	case err := <-ready:
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	case <-time.After(limit):
+		p.t.Fatal("no lease was granted")
+	}
+}
+
+// member contends for a shard in this process, until the test ends or stop is called.
+func (p *place) member(node, shard string, h core.Handler) (stop func()) {
+	p.t.Helper()
+	a := &app{path: p.path, key: "tenure", timeout: limit}
+	b, err := a.open(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	o := a.conf.Options()
+	o.Node, o.LockDir = node, "none"
+	o.Meta = map[string]string{"address": "127.0.0.1:1"}
+	e, err := core.NewElector(b, o)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := e.Contend(h, shard); err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		end()
+		if err := errors.Join(<-done, b.Close()); err != nil {
+			p.t.Error(err)
+		}
+	})
+	p.t.Cleanup(stop)
+	return stop
+}
+
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	everyCommand(t, sqlitePlace(t))
+}
+
+// TestServed is TestCommands on the stores that have servers.
+func TestServed(t *testing.T) {
+	t.Parallel()
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		dsn := pool.Get(t, servers.Postgres, nil).Database(t).Reveal()
+		p := newPlace(t, fmt.Sprintf("postgres: {dsn: %q, namespace: test}", dsn))
+		everyCommand(t, p)
+		u, err := url.Parse(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword(u.User.Username(), "planted")
+		newPlace(t, fmt.Sprintf("postgres: {dsn: %q, namespace: test}", u)).bad(exitRefused, "authentication", "status")
+	})
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		dsn := pool.Get(t, servers.MariaDB, nil).Database(t).Reveal()
+		everyCommand(t, newPlace(t, fmt.Sprintf("mysql: {dsn: %q, namespace: test}", dsn)))
+		user, _, _ := strings.Cut(dsn, ":")
+		_, rest, _ := strings.Cut(dsn, "@")
+		newPlace(t, fmt.Sprintf("mysql: {dsn: %q, namespace: test}", user+":planted@"+rest)).bad(exitRefused,
+			"denied", "status")
+	})
+	for kind, format := range atAddress {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			everyCommand(t, newPlace(t, fmt.Sprintf(format, servers.New(t, kind, nil).Addr())))
+		})
+	}
+}
+
+// atAddress is the configuration of the stores that need an address only.
+var atAddress = map[servers.Kind]string{
+	servers.Etcd:      "etcd: {endpoints: [%q], namespace: test}",
+	servers.ZooKeeper: "zookeeper: {servers: [%q], namespace: test}",
+	servers.Consul:    "consul: {address: %q, namespace: test}",
+	servers.Redis:     "redis: {addrs: [%q], namespace: test}",
+}
+
+// findings are what doctor names on each store, at the least.
+var findings = map[string][]string{
+	"sqlite":    {"synchronous", "journal_mode"},
+	"postgres":  {"fsync", "full_page_writes", "synchronous_commit", "role", "clock"},
+	"mysql":     {"innodb_flush_log_at_trx_commit", "innodb_doublewrite", "sync_binlog", "user", "clock"},
+	"etcd":      {"voting members", "alarms", "authentication"},
+	"consul":    {"servers", "ACLs"},
+	"zookeeper": {"rights"},
+}
+
+func everyCommand(t *testing.T, p *place) {
+	p.bad(exitNotFound, "tenure init", "status")
+	p.run(exitOK, "init")
+	p.run(exitOK, "init")
+	p.lead("orders-1")
+
+	var s statusOut
+	if p.decode(&s, "status"); s.Members != 1 || s.Owned != 1 || s.Unowned != 0 || s.StoreID == "" {
+		t.Errorf("status: got %+v", s)
+	}
+	var members []memberOut
+	if p.decode(&members, "members"); len(members) != 1 || members[0].Node != "leader" || members[0].Version <= 0 ||
+		members[0].Shards != 1 || members[0].TTL != "3s" || members[0].Meta["address"] != "127.0.0.1:1" {
+		t.Errorf("members: got %+v", members)
+	}
+	var shards []shardOut
+	if p.decode(&shards, "shards", "--node", "leader"); len(shards) != 1 || shards[0].Shard != "orders-1" {
+		t.Errorf("shards: got %+v", shards)
+	}
+	if p.decode(&shards, "shards", "--node", "nobody"); len(shards) != 0 {
+		t.Errorf("shards of nobody: got %+v", shards)
+	}
+	var who shardOut
+	if p.decode(&who, "who", "orders-1"); who.Node != "leader" || who.Token <= 0 || who.Session != members[0].Session {
+		t.Errorf("who: got %+v", who)
+	}
+	var items []itemOut
+	if p.decode(&items, "items", "orders-1"); len(items) != 2 || items[0].Key != "config/size" ||
+		*items[0].Value.Text != "12" ||
+		!bytes.Equal(items[1].Value.Base64, []byte{0xff, 0}) {
+		t.Errorf("items: got %+v", items)
+	}
+	if p.decode(&items, "items", "orders-1", "--prefix", "config/"); len(items) != 1 {
+		t.Errorf("items with a prefix: got %+v", items)
+	}
+	if out, _ := p.run(exitOK, "log", "orders-1"); strings.Count(out, "\n") != 2 || strings.Contains(out, "\x1b") {
+		t.Errorf("log: got %q, want the entries 2 and 3, without control characters", out)
+	}
+	if out, _ := p.run(exitOK, "log", "orders-1", "--after", "2", "-o", "json"); !strings.Contains(out, `"seq":3`) ||
+		strings.Contains(out, `"seq":2`) {
+		t.Errorf("log --after 2: got %q", out)
+	}
+	p.bad(exitNotFound, "--after 1", "log", "orders-1", "--after", "0")
+	p.bad(exitNotFound, "never owned", "who", "orders-2")
+	p.bad(exitNotFound, "never owned", "items", "orders-2")
+	p.bad(exitNotFound, "never owned", "log", "orders-2")
+	p.followed(who.Token)
+	p.ruled()
+	p.moved()
+	p.repaired(members[0].Session, s.Backend)
+
+	var d doctorOut
+	if p.decode(&d, "doctor"); d.RoundTrip == "" || d.WriteBytes <= 0 {
+		t.Errorf("doctor: got %+v", d)
+	}
+	remedies := 0
+	for _, want := range findings[d.Backend] {
+		if !slices.ContainsFunc(d.Findings, func(f driver.Finding) bool { return f.Name == want && f.Value != "" }) {
+			t.Errorf("doctor: got %+v, want %q", d.Findings, want)
+		}
+	}
+	for _, f := range d.Findings {
+		if f.Remedy != "" {
+			remedies++
+		}
+	}
+	if len(d.Warnings) != remedies {
+		t.Errorf("doctor: got the warnings %q, want the %d of %+v", d.Warnings, remedies, d.Findings)
+	}
+	var v verifyOut
+	entries := 2 // of orders-1
+	for _, s := range []string{"moved-1", "_control"} {
+		out, _ := p.run(exitOK, "log", s)
+		entries += strings.Count(out, "\n")
+	}
+	if p.decode(&v, "verify"); v.Shards < 4 || v.Items != 3 || v.Entries != entries || len(v.Problems) != 0 {
+		t.Errorf("verify: got %+v, want %d entries", v, entries)
+	}
+	out, _ := p.run(exitOK, "export")
+	kinds := map[string]int{}
+	for line := range strings.Lines(out) {
+		var x struct{ Kind string }
+		if err := json.Unmarshal([]byte(line), &x); err != nil {
+			t.Fatalf("export: %v: %s", err, line)
+		}
+		kinds[x.Kind]++
+	}
+	if want := (map[string]int{"namespace": 1, "member": 1, "shard": v.Shards, "item": 3,
+		"entry": entries}); fmt.Sprint(kinds) != fmt.Sprint(want) {
+		t.Errorf("export: got %v, want %v", kinds, want)
+	}
+	if out, _ := p.run(exitOK, "status", "-o", "yaml"); !strings.Contains(out, "members: 1\n") ||
+		strings.Contains(out, "{") {
+		t.Errorf("status in YAML: got %s", out)
+	}
+}
+
+// followed has watch and log --follow show what a command under run does meanwhile.
+func (p *place) followed(token core.Token) {
+	p.t.Helper()
+	var outs [2]bytes.Buffer
+	var cmds [2]*exec.Cmd
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for i, args := range [][]string{{"watch", "-o", "json"}, {"log", "orders-1", "--follow", "--after", "1"}} {
+		cmds[i] = p.command(ctx, args...)
+		cmds[i].Stdout = &outs[i]
+		if err := cmds[i].Start(); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	script := `[ "$TENURE_SHARD" = jobs ] && [ "$TENURE_TOKEN" -gt 0 ] || exit 1
+		[ "$(cat "$TENURE_FENCE_FILE")" = "$TENURE_FENCE" ] && echo led`
+	if runtimeIsLinux {
+		if out, _ := p.run(exitOK, "run", "--shard", "jobs", "--", "sh", "-c", script); out != "led\n" {
+			p.t.Errorf("run: got %q", out)
+		}
+		p.run(7, "run", "--shard", "jobs", "--restart", "never", "--", "sh", "-c", "exit 7")
+	}
+	time.Sleep(time.Second) // nothing says that a watch has shown all of it
+	for i, cmd := range cmds {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			p.t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			p.t.Errorf("%v: %v", cmd.Args[1:], err)
+		}
+		if outs[i].Len() == 0 {
+			p.t.Errorf("%v wrote nothing", cmd.Args[1:])
+		}
+	}
+	if out := outs[0].String(); !strings.Contains(out,
+		`"kind":"owned","shard":"orders-1","node":"leader"`) ||
+		runtimeIsLinux && !strings.Contains(out, `"node":"tool-test"`) {
+		p.t.Errorf("watch: got %s, want the leader with token %d, and a member that came", out, token)
+	}
+	if out := outs[1].String(); strings.Count(out, "\n") != 2 {
+		p.t.Errorf("log --follow: got %q", out)
+	}
+}
+
+// ruled writes, lists and removes each kind of rule.
+func (p *place) ruled() {
+	p.t.Helper()
+	p.run(exitOK, "drain", "leader", "--dry-run")
+	if _, errs := p.run(exitRefused, "drain", "leader"); !strings.Contains(errs, "1 shards move from node leader") ||
+		!strings.Contains(errs, "--yes") {
+		p.t.Errorf("drain without --yes: got %q", errs)
+	}
+	p.bad(exitNotFound, "--force", "drain", "nobody", "--yes")
+	p.bad(exitNotFound, "no such rule", "undrain", "leader")
+	p.run(exitOK, "drain", "leader", "--yes", "--reason", "a new disk", "--author", "me", "--expires", "1h")
+	p.run(exitOK, "pin", "orders-1", "nobody", "--yes", "--force")
+	p.run(exitOK, "exclude", "jobs*", "leader", "-y")
+	p.run(exitOK, "freeze", "-y")
+	var rules []ruleOut
+	p.decode(&rules, "rules")
+	if len(rules) != 4 || rules[0].Kind != "drain" || rules[0].Reason != "a new disk" || rules[0].Author != "me" ||
+		rules[0].Ended ||
+		rules[0].Expires.Sub(rules[0].At) != time.Hour || rules[1].Shards != "jobs*" || rules[3].Node != "nobody" {
+		p.t.Errorf("rules: got %+v", rules)
+	}
+	for _, args := range [][]string{{"undrain", "leader"}, {"unpin", "orders-1"}, {"include", "jobs*", "leader"},
+		{"unfreeze"}} {
+		p.run(exitOK, args...)
+	}
+	if p.decode(&rules, "rules"); len(rules) != 0 {
+		p.t.Errorf("rules that were removed: got %+v", rules)
+	}
+}
+
+// moved has two members pass a shard between them, and shows its history.
+func (p *place) moved() {
+	p.t.Helper()
+	serve := func(ctx context.Context, l *core.Lease) error {
+		_, err := l.Append(ctx, []byte("mine"))
+		<-ctx.Done()
+		return err
+	}
+	stop := p.member("left", "moved-1", serve)
+	var tokens []core.Token
+	owned := func(node string) {
+		p.t.Helper()
+		for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+			var shards []shardOut
+			p.decode(&shards, "shards", "--node", node)
+			if i := slices.IndexFunc(shards, func(s shardOut) bool { return s.Shard == "moved-1" }); i >= 0 {
+				tokens = append(tokens, shards[i].Token)
+				return
+			}
+			if time.Now().After(deadline) {
+				p.t.Fatalf("moved-1 is not with %s in time", node)
+			}
+		}
+	}
+	owned("left")
+	p.bad(exitNotFound, "--force", "move", "moved-1", "right", "--yes")
+	stopRight := p.member("right", "moved-1", serve)
+	p.bad(exitRefused, "owns shard", "move", "moved-1", "left", "--yes", "--token", fmt.Sprint(tokens[0]))
+	p.bad(exitRefused, "correct --token", "resign", "moved-1", "--yes", "--token", "1")
+	p.bad(exitNotFound, "no such rule", "unmove", "moved-1")
+	p.run(exitOK, "resign", "moved-1", "--yes", "--reason", "a look")
+	owned("right")
+	p.run(exitOK, "move", "moved-1", "left", "-y", "--author", "me", "--token", fmt.Sprint(tokens[1]))
+	owned("left")
+	var rules []ruleOut
+	if p.decode(&rules, "rules"); len(rules) != 1 || rules[0].Kind != "move" || !rules[0].Spent || rules[0].Token != tokens[1] {
+		p.t.Errorf("rules after a move: got %+v", rules)
+	}
+	p.run(exitOK, "move", "moved-1", "nowhere", "-y", "--force")
+	p.run(exitOK, "unmove", "moved-1")
+	stop()
+	stopRight()
+	p.bad(exitNotFound, "nobody owns", "resign", "moved-1", "-y")
+	var h historyOut
+	p.decode(&h, "history", "moved-1")
+	n := len(h.Leases)
+	if n < 3 || h.Oldest != 1 || h.Leases[0].Token != tokens[0] || h.Leases[0].Entries != 1 || len(h.Leases[0].Rules) != 1 ||
+		h.Leases[0].Rules[0].Rule.Reason != "a look" || h.Leases[1].Rules[0].By != "me" || len(h.Leases[2].Rules) != 2 ||
+		!h.Leases[2].Rules[1].Removed || h.Leases[n-1].Node != "" {
+		p.t.Errorf("history: got %+v, want the leases %d", h, tokens)
+	}
+	// A rule that is spent is removed with the next change.
+	p.run(exitOK, "freeze", "-y")
+	if p.decode(&rules, "rules"); len(rules) != 1 {
+		p.t.Errorf("rules: got %+v, want the freeze", rules)
+	}
+}
+
+// repaired evicts a session that a process left, refuses to evict one that is alive, and
+// raises the floor where there is one.
+func (p *place) repaired(leader core.SessionID, backend string) {
+	p.t.Helper()
+	p.run(exitOK, "evict", string(leader), "--dry-run")
+	if _, errs := p.run(exitRefused, "evict", string(leader), "--version", "1", "--yes"); !strings.Contains(errs,
+		"is alive") {
+		p.t.Errorf("evict of a session that has a later version: got %q", errs)
+	}
+	if _, errs := p.run(exitRefused, "evict", string(leader)); !strings.Contains(errs, "owns 1 shards") {
+		p.t.Errorf("evict without --yes: got %q", errs)
+	}
+	p.bad(exitNotFound, "tenure members", "evict", "0000", "--yes")
+	a := &app{path: p.path, key: "tenure", timeout: limit}
+	b, err := a.open(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Join(p.t.Context(), core.Member{Session: "left", Node: "gone", TTL: time.Hour}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.run(exitOK, "evict", "left", "--yes")
+	p.bad(exitNotFound, "tenure members", "evict", "left", "--yes")
+	if !slices.Contains([]string{"sqlite", "postgres", "mysql"}, backend) {
+		p.bad(exitRefused, "no floor", "raise-floor", "1000000", "--yes")
+		return
+	}
+	p.run(exitOK, "raise-floor", "1000000", "--dry-run")
+	p.run(exitRefused, "raise-floor", "1000000")
+	p.run(exitOK, "raise-floor", "1000000", "--yes")
+	p.bad(exitRefused, "nothing was changed", "raise-floor", "1000000", "--yes")
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	p := sqlitePlace(t)
+	p.run(exitOK, "init")
+	long := strings.Repeat("x", 200)
+	for _, c := range []struct {
+		code int
+		want string
+		args []string
+	}{
+		{exitUsage, "tenure --help", []string{"bogus"}},
+		{exitUsage, `did you mean "shards"`, []string{"shard"}},
+		{exitUsage, "takes SHARD", []string{"who"}},
+		{exitUsage, "takes no argument", []string{"status", "x"}},
+		{exitUsage, "unknown flag", []string{"status", "--nope"}},
+		{exitUsage, "json", []string{"status", "-o", "xml"}},
+		{exitUsage, "--timeout", []string{"status", "--timeout", "0"}},
+		{exitUsage, "letters, digits", []string{"who", "a/b"}},
+		{exitUsage, "letters, digits", []string{"who", "a\x1b[31m"}},
+		{exitUsage, "the limit is 128", []string{"items", long}},
+		{exitUsage, "letters, digits", []string{"items", "a", "--prefix", "../x"}},
+		{exitUsage, "letters, digits", []string{"shards", "--node", "a b"}},
+		{exitUsage, "--after", []string{"log", "a", "--after", "-5"}},
+		{exitUsage, "--limit", []string{"log", "a", "--limit", "-5"}},
+		{exitUsage, "--for", []string{"watch", "--for", "-1s"}},
+		{exitUsage, "no such file", []string{"status", "--config", "/nowhere/x.yaml"}},
+		{exitUsage, "no backend is configured", []string{"status", "--key", "other"}},
+		{exitUsage, "--shard is missing", []string{"run", "--", "true"}},
+		{exitUsage, "no command to run", []string{"run", "--shard", "a"}},
+		{exitUsage, "letters, digits", []string{"run", "--shard", "a/b", "--", "true"}},
+		{exitUsage, "Tenure's own", []string{"run", "--shard", "_a", "--", "true"}},
+		{exitUsage, "on-failure", []string{"run", "--shard", "a", "--restart", "maybe", "--", "true"}},
+		{exitUsage, "--grace", []string{"run", "--shard", "a", "--grace", "1h", "--", "true"}},
+		{exitUsage, "not found", []string{"run", "--shard", "a", "--", "no-such-command"}},
+		{exitUsage, "letters, digits", []string{"drain", "a/b", "-y"}},
+		{exitUsage, "Tenure's own", []string{"pin", "_assigner", "a", "-y"}},
+		{exitUsage, "letters, digits", []string{"pin", "a/../b", "a", "-y"}},
+		{exitUsage, "letters, digits", []string{"evict", "a/b", "-y"}},
+		{exitUsage, "--version", []string{"evict", "a", "-y", "--version", "-1"}},
+		{exitUsage, "no positive number", []string{"raise-floor", "x", "-y"}},
+		{exitUsage, "takes SHARD NODE", []string{"pin", "a", "-y"}},
+		{exitUsage, "takes SHARD NODE", []string{"move", "a", "-y"}},
+		{exitUsage, "name one shard", []string{"move", "a*", "b", "-y"}},
+		{exitUsage, "name one shard", []string{"resign", "a*", "-y"}},
+		{exitUsage, "letters, digits", []string{"resign", "a/b", "-y"}},
+		{exitUsage, "letters, digits", []string{"move", "a", "b c", "-y"}},
+		{exitUsage, "Tenure's own", []string{"resign", "_assigner", "-y"}},
+		{exitUsage, "letters, digits", []string{"unmove", "a b"}},
+		{exitUsage, "--token", []string{"resign", "a", "-y", "--token", "-1"}},
+		{exitUsage, "invalid argument", []string{"resign", "a", "-y", "--token", "x"}},
+		{exitUsage, "letters, digits", []string{"history", "a/b"}},
+		{exitUsage, "--limit", []string{"history", "a", "--limit", "-1"}},
+		{exitNotFound, "never owned", []string{"history", "a"}},
+		{exitNotFound, "never owned", []string{"resign", "a", "-y"}},
+		{exitNotFound, "never owned", []string{"move", "a", "b", "-y", "--force"}},
+		{exitUsage, "--expires", []string{"freeze", "-y", "--expires", "-1h"}},
+		{exitUsage, "control characters", []string{"freeze", "-y", "--reason", "a\nb"}},
+		{exitNotFound, "never owned", []string{"who", "a"}},
+	} {
+		p.bad(c.code, c.want, c.args...)
+	}
+	out, errs := p.run(exitOK, "--help")
+	if !strings.Contains(out, "completion") || strings.Contains(out, guardName) || errs != "" {
+		t.Errorf("--help: got %s%s", out, errs)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if out, _ := p.run(exitOK, "completion", shell); !strings.Contains(out, "tenure") {
+			t.Errorf("completion %s: got %q", shell, out)
+		}
+	}
+}
+
+// TestUnreachable: every store, at an address where nothing listens.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	stores := map[string]string{
+		"postgres":  `postgres: {dsn: "postgres://u:planted@127.0.0.1:1/db?sslmode=disable", namespace: test}`,
+		"mysql":     `mysql: {dsn: "u:planted@tcp(127.0.0.1:1)/db", namespace: test}`,
+		"etcd":      `etcd: {endpoints: ["127.0.0.1:1"], namespace: test}`,
+		"zookeeper": `zookeeper: {servers: ["127.0.0.1:1"], namespace: test}`,
+		"consul":    `consul: {address: "127.0.0.1:1", namespace: test}`,
+		"redis":     `redis: {addrs: ["127.0.0.1:1"], namespace: test}`,
+	}
+	for at, name := range slices.Sorted(maps.Keys(stores)) {
+		backend := stores[name]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, backend+"\n  open_timeout: 2s")
+			for i, command := range slices.Sorted(maps.Keys(every)) {
+				// Each command tries one of the stores; two of them try all.
+				if command == "status" || command == "run" || i%len(stores) == at {
+					p.bad(exitUnreachable, name, every[command]...)
+				}
+			}
+		})
+	}
+}

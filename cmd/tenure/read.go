@@ -1,0 +1,294 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func (a *app) readCommands() []*cobra.Command {
+	status := &cobra.Command{Use: "status", Short: "Count members and shards, and say whether anything is wrong",
+		Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.status) }}
+	members := &cobra.Command{Use: "members", Short: "List the members that have a session", Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.members) }}
+	var all bool
+	var node string
+	shards := &cobra.Command{Use: "shards", Short: "List the shards and their owners", Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if node != "" {
+				if err := driver.CheckNode(node); err != nil {
+					return err
+				}
+			}
+			return a.with(cmd, func(ctx context.Context, b core.Backend) error { return a.shards(ctx, b, all, node) })
+		}}
+	shards.Flags().BoolVar(&all, "all", false, `also those that are Tenure's own, whose names begin with "_"`)
+	shards.Flags().StringVar(&node, "node", "", "only those of this node")
+	who := &cobra.Command{Use: "who SHARD", Short: "Say who owns a shard; exit code 3 if nobody does",
+		Args: args("SHARD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onShard(cmd, args[0], a.who)
+		}}
+	var prefix string
+	items := &cobra.Command{Use: "items SHARD", Short: "List the items of a shard", Args: args("SHARD"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := driver.CheckPrefix(prefix); err != nil {
+				return err
+			}
+			return a.onShard(cmd, args[0], func(ctx context.Context, b core.Backend, s core.ShardID) error {
+				return a.items(ctx, b, s, prefix)
+			})
+		}}
+	items.Flags().StringVar(&prefix, "prefix", "", "only those whose key begins with this")
+	return []*cobra.Command{status, members, shards, who, items, a.logCommand(), a.historyCommand(), a.watchCommand()}
+}
+
+// onShard opens the namespace for a command about one shard.
+func (a *app) onShard(cmd *cobra.Command, shard string, do func(context.Context, core.Backend,
+	core.ShardID) error) error {
+	s, err := shardArg(shard)
+	if err != nil {
+		return err
+	}
+	return a.with(cmd, func(ctx context.Context, b core.Backend) error { return do(ctx, b, s) })
+}
+
+type statusOut struct {
+	Backend   string   `json:"backend"`
+	Namespace string   `json:"namespace"`
+	StoreID   string   `json:"store_id"`
+	Members   int      `json:"members"`
+	Shards    int      `json:"shards"`
+	Owned     int      `json:"owned"`
+	Unowned   int      `json:"unowned"`
+	Reserved  int      `json:"reserved"`
+	Damaged   []string `json:"damaged"`
+}
+
+func (a *app) status(ctx context.Context, b core.Backend) error {
+	v, err := a.state(ctx, b)
+	if err != nil {
+		return err
+	}
+	info := b.Info()
+	o := statusOut{Backend: info.Backend, Namespace: info.Namespace, StoreID: info.StoreID, Members: len(v.Members),
+		Damaged: []string{}}
+	live := sessions(v)
+	for _, s := range v.Shards {
+		_, lives := live[s.Owner.Session]
+		switch {
+		case driver.Reserved(string(s.Shard)):
+			o.Reserved++
+		case lives:
+			o.Owned++
+		default:
+			o.Unowned++
+		}
+	}
+	o.Shards = o.Owned + o.Unowned
+	for _, d := range v.Damaged {
+		o.Damaged = append(o.Damaged, d.Key)
+	}
+	t := &table{}
+	t.add("backend", o.Backend)
+	t.add("namespace", o.Namespace)
+	t.add("store", o.StoreID)
+	t.add("members", o.Members)
+	t.add("shards", fmt.Sprintf("%d owned, %d unowned, %d reserved", o.Owned, o.Unowned, o.Reserved))
+	t.add("damaged", len(o.Damaged))
+	return a.print(o, t)
+}
+
+func sessions(v *driver.View) map[core.SessionID]*core.Member {
+	m := make(map[core.SessionID]*core.Member, len(v.Members))
+	for i := range v.Members {
+		m[v.Members[i].Session] = &v.Members[i]
+	}
+	return m
+}
+
+type memberOut struct {
+	Node     string            `json:"node"`
+	Session  core.SessionID    `json:"session"`
+	Version  core.Version      `json:"version"`
+	TTL      string            `json:"ttl"`
+	Priority int32             `json:"priority"`
+	Weight   int32             `json:"weight"`
+	Draining bool              `json:"draining"`
+	Shards   int               `json:"shards"`
+	Meta     map[string]string `json:"meta,omitempty"`
+}
+
+func (a *app) members(ctx context.Context, b core.Backend) error {
+	v, err := a.state(ctx, b)
+	if err != nil {
+		return err
+	}
+	versions, err := a.versions(ctx, b, v)
+	if err != nil {
+		return err
+	}
+	owned := map[core.SessionID]int{}
+	for _, s := range v.Shards {
+		owned[s.Owner.Session]++
+	}
+	out := []memberOut{}
+	t := &table{head: []string{"NODE", "SESSION", "VERSION", "TTL", "PRIORITY", "WEIGHT", "DRAINING", "SHARDS", "META"}}
+	for _, m := range v.Members {
+		o := memberOut{m.Node, m.Session, versions[m.Session], m.TTL.String(), m.Priority, m.Weight, m.Draining,
+			owned[m.Session], m.Meta}
+		out = append(out, o)
+		var meta []string
+		for _, k := range slices.Sorted(maps.Keys(m.Meta)) {
+			meta = append(meta, k+"="+m.Meta[k])
+		}
+		t.add(o.Node, o.Session, o.Version, o.TTL, o.Priority, o.Weight, o.Draining, o.Shards, strings.Join(meta, " "))
+	}
+	return a.print(out, t)
+}
+
+// versions are those that the last heartbeats made.
+func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map[core.SessionID]core.Version, error) {
+	out := map[core.SessionID]core.Version{}
+	if len(v.Members) == 0 {
+		return out, nil
+	}
+	q := driver.ObserveQuery{Since: v.Cursor}
+	for _, m := range v.Members {
+		q.Beats = append(q.Beats, driver.Beat{Session: m.Session})
+	}
+	// A session that ended meanwhile has none, and the call may wait for a change.
+	limited, cancel := context.WithTimeout(ctx, min(a.timeout, 5*time.Second))
+	defer cancel()
+	page, err := b.Observe(limited, q)
+	if err != nil {
+		if limited.Err() != nil && ctx.Err() == nil {
+			return out, nil
+		}
+		return nil, fmt.Errorf("read the heartbeats: %w", err)
+	}
+	for _, x := range page.Beats {
+		out[x.Session] = x.Version
+	}
+	return out, nil
+}
+
+type shardOut struct {
+	Shard   core.ShardID   `json:"shard"`
+	Node    string         `json:"node"` // empty: nobody lives who owns it
+	Session core.SessionID `json:"session"`
+	Token   core.Token     `json:"token"`
+}
+
+func (a *app) shards(ctx context.Context, b core.Backend, all bool, node string) error {
+	v, err := a.state(ctx, b)
+	if err != nil {
+		return err
+	}
+	live := sessions(v)
+	out := []shardOut{}
+	t := &table{head: []string{"SHARD", "NODE", "SESSION", "TOKEN"}}
+	for _, s := range v.Shards {
+		o := newShardOut(s, live)
+		if !all && driver.Reserved(string(s.Shard)) || node != "" && node != o.Node {
+			continue
+		}
+		out = append(out, o)
+		t.add(o.Shard, o.Node, o.Session, o.Token)
+	}
+	return a.print(out, t)
+}
+
+func newShardOut(s driver.ShardState, live map[core.SessionID]*core.Member) shardOut {
+	o := shardOut{Shard: s.Shard, Session: s.Owner.Session, Token: s.Owner.Token}
+	if m := live[s.Owner.Session]; m != nil {
+		o.Node = m.Node
+	}
+	return o
+}
+
+func (a *app) who(ctx context.Context, b core.Backend, shard core.ShardID) error {
+	v, err := a.state(ctx, b)
+	if err != nil {
+		return err
+	}
+	s, err := find(v, shard)
+	if err != nil {
+		return err
+	}
+	o := newShardOut(s, sessions(v))
+	t := &table{}
+	t.add("shard", o.Shard)
+	t.add("node", o.Node)
+	t.add("session", o.Session)
+	t.add("token", o.Token)
+	if err := a.print(o, t); err != nil {
+		return err
+	}
+	if o.Node == "" {
+		return notFound(fmt.Sprintf("nobody owns shard %q at present: its last token is %d", o.Shard, o.Token))
+	}
+	return nil
+}
+
+func find(v *driver.View, shard core.ShardID) (driver.ShardState, error) {
+	i, ok := slices.BinarySearchFunc(v.Shards, shard, func(s driver.ShardState,
+		id core.ShardID) int {
+		return cmp.Compare(s.Shard, id)
+	})
+	if !ok {
+		for _, d := range v.Damaged {
+			if d.Shard == shard {
+				return driver.ShardState{}, d
+			}
+		}
+		return driver.ShardState{},
+			notFound(fmt.Sprintf("shard %q was never owned in this namespace: tenure shards lists those that were",
+				shard))
+	}
+	return v.Shards[i], nil
+}
+
+type itemOut struct {
+	Key     string       `json:"key"`
+	Version core.Version `json:"version"`
+	Value   payload      `json:"value"`
+}
+
+func (a *app) items(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) error {
+	list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix) })
+	if err != nil {
+		return fmt.Errorf("shard %q: list items: %w", shard, err)
+	}
+	if len(list) == 0 {
+		if err := a.known(ctx, b, shard); err != nil {
+			return err
+		}
+	}
+	out := []itemOut{}
+	t := &table{head: []string{"KEY", "VERSION", "VALUE"}}
+	for _, i := range list {
+		out = append(out, itemOut{i.Key, i.Version, newPayload(i.Value)})
+		t.add(i.Key, i.Version, newPayload(i.Value))
+	}
+	return a.print(out, t)
+}
+
+// known is an error for a shard that was never owned.
+func (a *app) known(ctx context.Context, b core.Backend, shard core.ShardID) error {
+	v, err := a.state(ctx, b)
+	if err == nil {
+		_, err = find(v, shard)
+	}
+	return err
+}

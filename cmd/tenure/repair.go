@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+func (a *app) repairCommands() []*cobra.Command {
+	evicts, raises := &order{a: a}, &order{a: a}
+	var version int64
+	evict := &cobra.Command{Use: "evict SESSION",
+		Short: "End the session of a member that does not act, as it was seen",
+		Args:  args("SESSION"), RunE: func(cmd *cobra.Command, args []string) error {
+			id := core.SessionID(args[0])
+			if err := driver.CheckSession(id); err != nil {
+				return err
+			}
+			if version < 0 {
+				return usage(fmt.Sprintf("--version %d is negative: give the one that tenure members shows", version))
+			}
+			return a.with(cmd, func(ctx context.Context, b core.Backend) error {
+				return evicts.evict(ctx, b, id, core.Version(version))
+			})
+		}}
+	evict.Flags().Int64Var(&version, "version", 0,
+		"only if this is still the version of its last heartbeat; default: the one seen now")
+	raise := &cobra.Command{Use: "raise-floor TOKEN",
+		Short: "Make every token granted from now on greater than TOKEN, after a restore (SQL)",
+		Args:  args("TOKEN"), RunE: func(cmd *cobra.Command, args []string) error {
+			to, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil || to <= 0 {
+				return usage(fmt.Sprintf("the token %s is no positive number: give the highest that was ever granted",
+					quoted(args[0])))
+			}
+			return a.with(cmd, func(ctx context.Context, b core.Backend) error {
+				return raises.raise(ctx, b,
+					core.Token(to))
+			})
+		}}
+	for c, o := range map[*cobra.Command]*order{evict: evicts, raise: raises} {
+		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what would change")
+		c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	}
+	return []*cobra.Command{evict, raise}
+}
+
+// evict ends a session if no heartbeat came since its version was seen.
+func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, version core.Version) error {
+	v, err := o.a.state(ctx, b)
+	if err != nil {
+		return err
+	}
+	m := sessions(v)[id]
+	if m == nil {
+		return notFound(fmt.Sprintf("no member has the session %s: tenure members lists them", id))
+	}
+	versions, err := o.a.versions(ctx, b, v)
+	if err != nil {
+		return err
+	}
+	switch seen := versions[id]; {
+	case version == 0 && seen == 0:
+		return notFound(fmt.Sprintf("session %s has ended", id))
+	case version == 0:
+		version = seen
+	}
+	n := 0
+	for _, s := range v.Shards {
+		if s.Owner.Session == id {
+			n++
+		}
+	}
+	fmt.Fprintf(o.a.errs, "session %s of node %s ends if its version is still %d; "+
+		"it owns %d shards, which others then claim\n", id, printable(m.Node), version, n)
+	if o.dryRun {
+		return nil
+	}
+	if err := o.confirm(); err != nil {
+		return err
+	}
+	return o.a.evictAs(ctx, b, driver.Suspect{Session: id, Version: version})
+}
+
+// evictAs evicts as a member of its own, which drains, so that it is assigned nothing.
+func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspect) (err error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	var random [16]byte
+	rand.Read(random[:])
+	m := core.Member{Session: core.SessionID(hex.EncodeToString(random[:])), Node: "tool." + sanitise(host),
+		TTL: max(10*time.Second, b.Info().Limits.MinTTL), MemberState: core.MemberState{Draining: true}}
+	s, err := call(ctx, a, func(ctx context.Context) (driver.Session, error) { return b.Join(ctx, m) })
+	if err != nil {
+		return fmt.Errorf("nothing was evicted: join the namespace: %w", err)
+	}
+	defer func() {
+		_, closing := call(context.WithoutCancel(ctx), a, func(ctx context.Context) (any, error) {
+			return nil,
+				s.Close(ctx)
+		})
+		err = errors.Join(err, closing)
+	}()
+	results, err := call(ctx, a, func(ctx context.Context) ([]driver.EvictResult, error) {
+		return s.Evict(ctx, []driver.Suspect{suspect})
+	})
+	if err == nil {
+		err = results[0].Err
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("evict session %s: whether it ended, tenure members tells: %w", suspect.Session, err)
+	case results[0].Evicted:
+		return nil
+	case results[0].Current == 0:
+		return notFound(fmt.Sprintf("session %s has ended before", suspect.Session))
+	}
+	return exit(exitRefused, fmt.Sprintf("nothing was evicted: session %s is alive, its version is %d now",
+		suspect.Session,
+		results[0].Current))
+}
+
+// raise raises the floor of a store that has one.
+func (o *order) raise(ctx context.Context, b core.Backend, to core.Token) error {
+	f, ok := b.(interface {
+		Floor(ctx context.Context) (core.Token, error)
+		RaiseFloor(ctx context.Context, from, to core.Token) error
+	})
+	if !ok {
+		return exit(exitRefused,
+			fmt.Sprintf("the backend %s has no floor to raise: docs/backends says what to do after a restore",
+				b.Info().Backend))
+	}
+	from, err := call(ctx, o.a, f.Floor)
+	if err != nil {
+		return fmt.Errorf("read the floor: %w", err)
+	}
+	if to <= from {
+		return exit(exitRefused, fmt.Sprintf("nothing was changed: the floor is %d, which is not below %d", from, to))
+	}
+	fmt.Fprintf(o.a.errs, "the highest token so far is at most %d; all from now on will be above %d, for ever\n",
+		from, to)
+	if o.dryRun {
+		return nil
+	}
+	if err := o.confirm(); err != nil {
+		return err
+	}
+	_, err = call(ctx, o.a, func(ctx context.Context) (any, error) { return nil, f.RaiseFloor(ctx, from, to) })
+	return err
+}

@@ -1,0 +1,422 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// order is what the commands that write rules share.
+type order struct {
+	a       *app
+	reason  string
+	author  string
+	expires time.Duration
+	token   int64 // of the lease to act on; 0: the one seen now
+	force   bool
+	dryRun  bool
+	yes     bool
+}
+
+func (a *app) ruleCommands() []*cobra.Command {
+	o := &order{a: a}
+	set := func(use, short string, names []string, rule func(args []string) control.Rule) *cobra.Command {
+		c := &cobra.Command{Use: use, Short: short, Args: args(names...), RunE: func(cmd *cobra.Command,
+			args []string) error {
+			return o.put(cmd, rule(args))
+		}}
+		c.Flags().StringVar(&o.reason, "reason", "", "why, for those who list the rules")
+		c.Flags().StringVar(&o.author, "author", "", "who; default: the user and host")
+		c.Flags().DurationVar(&o.expires, "expires", 0, "the rule ends after this time; default never")
+		if slices.Contains(names, "NODE") {
+			c.Flags().BoolVar(&o.force, "force", false, "also for a node that has no member at present")
+		}
+		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what would change")
+		c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+		return c
+	}
+	remove := func(use, short string, names []string, rule func(args []string) control.Rule) *cobra.Command {
+		return &cobra.Command{Use: use, Short: short, Args: args(names...), RunE: func(cmd *cobra.Command,
+			args []string) error {
+			return o.remove(cmd, rule(args))
+		}}
+	}
+	node, shard, both := []string{"NODE"}, []string{"SHARD"}, []string{"SHARD", "NODE"}
+	drain := func(x []string) control.Rule { return control.Rule{Kind: control.Drain, Node: x[0]} }
+	pin := func(x []string) control.Rule { return control.Rule{Kind: control.Pin, Shards: x[0], Node: x[1]} }
+	// Of a pin the key does not depend on the node.
+	unpin := func(x []string) control.Rule { return control.Rule{Kind: control.Pin, Shards: x[0], Node: "any"} }
+	exclude := func(x []string) control.Rule { return control.Rule{Kind: control.Exclude, Shards: x[0], Node: x[1]} }
+	freeze := func([]string) control.Rule { return control.Rule{Kind: control.Freeze} }
+	// put finds the token. Of a move and a resignation the key does not depend on it.
+	move := func(x []string) control.Rule {
+		return control.Rule{Kind: control.Move, Shards: x[0], Node: x[1], Token: core.Token(max(o.token, 1))}
+	}
+	resign := func(x []string) control.Rule {
+		return control.Rule{Kind: control.Resign, Shards: x[0], Token: core.Token(max(o.token, 1))}
+	}
+	once := func(c *cobra.Command) *cobra.Command {
+		c.Flags().Int64Var(&o.token, "token", 0, "only if the shard still has this token; default: the one seen now")
+		return c
+	}
+	rules := &cobra.Command{Use: "rules", Short: "List the operators' rules", Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.rules) }}
+	return []*cobra.Command{
+		rules,
+		set("drain NODE", "Have the members of a node own nothing", node, drain),
+		remove("undrain NODE", "End the drain of a node", node, drain),
+		set("pin SHARD NODE", `Have a node own a shard while it lives; a prefix of shards ends in "*"`, both, pin),
+		remove("unpin SHARD", "End the pin of a shard or prefix", shard, unpin),
+		set("exclude SHARD NODE", `Have a node not own a shard; a prefix of shards ends in "*"`, both, exclude),
+		remove("include SHARD NODE", "End such an exclusion", both, exclude),
+		once(set("move SHARD NODE", "Have the owner of a shard hand it over to a node, once", both, move)),
+		once(set("resign SHARD", "Have the owner of a shard give it to another member, once", shard, resign)),
+		remove("unmove SHARD", "Take back a move or resignation that was not carried out yet", shard, resign),
+		set("freeze", "Move nothing but shards whose owner is gone or leaves", nil, freeze),
+		remove("unfreeze", "End the freeze", nil, freeze),
+	}
+}
+
+type ruleOut struct {
+	control.Rule
+	Ended bool `json:"ended"`
+	Spent bool `json:"spent"` // the shard has another token than the rule
+}
+
+func (a *app) rules(ctx context.Context, b core.Backend) error {
+	list, err := call(ctx, a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
+	if err != nil && list == nil {
+		return err
+	}
+	v, failed := a.state(ctx, b)
+	if failed != nil {
+		return failed
+	}
+	tokens := tokensOf(v)
+	out := []ruleOut{}
+	t := &table{head: []string{"RULE", "SHARDS", "NODE", "TOKEN", "AUTHOR", "AT", "EXPIRES", "REASON"}}
+	for _, r := range list {
+		o := ruleOut{r, !r.Active(time.Now()), r.Spent(tokens[r.Shards])}
+		out = append(out, o)
+		expires := ""
+		if !r.Expires.IsZero() {
+			expires = r.Expires.Local().Format(time.DateTime)
+		}
+		if o.Ended {
+			expires += " (ended)"
+		}
+		token := ""
+		switch {
+		case o.Spent:
+			token = fmt.Sprintf("%d (spent)", r.Token)
+		case r.Token != 0:
+			token = fmt.Sprint(r.Token)
+		}
+		t.add(r.Kind, r.Shards, r.Node, token, r.Author, r.At.Local().Format(time.DateTime), expires, r.Reason)
+	}
+	if shown := a.print(out, t); shown != nil {
+		return shown
+	}
+	if err != nil {
+		return exit(exitDamaged, err.Error())
+	}
+	return nil
+}
+
+// put shows what a rule would do, asks, and writes it.
+func (o *order) put(cmd *cobra.Command, r control.Rule) error {
+	if o.expires < 0 {
+		return usage(fmt.Sprintf("--expires %v is negative: leave it out for a rule without an end", o.expires))
+	}
+	r.At = time.Now().UTC().Truncate(time.Second)
+	if o.expires > 0 {
+		r.Expires = r.At.Add(max(o.expires, time.Second))
+	}
+	if r.Author, r.Reason = o.author, o.reason; r.Author == "" {
+		r.Author = author()
+	}
+	if o.token < 0 {
+		return usage(fmt.Sprintf("--token %d is negative: give the one that tenure who shows", o.token))
+	}
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	return o.a.with(cmd, func(ctx context.Context, b core.Backend) error {
+		v, err := o.a.state(ctx, b)
+		if err != nil {
+			return err
+		}
+		if r.Token != 0 {
+			if err := o.aim(ctx, b, v, &r); err != nil {
+				return err
+			}
+		}
+		what, err := o.preview(v, &r)
+		if err != nil {
+			return err
+		}
+		op, err := control.Put(&r)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(o.a.errs, what)
+		if o.dryRun {
+			return nil
+		}
+		if err := o.confirm(); err != nil {
+			return err
+		}
+		return o.a.commit(ctx, b, v, op, ruleChange{Rule: r, By: r.Author, At: r.At})
+	})
+}
+
+// aim has a move or resignation act on the lease that is seen now, and refuses one that
+// could not be carried out, or would be undone by another rule.
+func (o *order) aim(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) error {
+	s, err := find(v, core.ShardID(r.Shards))
+	if err != nil {
+		return err
+	}
+	owner := newShardOut(s, sessions(v))
+	refuse := func(format string, args ...any) error {
+		return exit(exitRefused, "nothing was changed: "+fmt.Sprintf(format, args...))
+	}
+	switch {
+	case o.token != 0 && core.Token(o.token) != owner.Token:
+		return refuse("shard %q has token %d now, of node %s: correct --token", r.Shards, owner.Token, printable(owner.Node))
+	case owner.Node == "":
+		return notFound(fmt.Sprintf("nobody owns shard %q at present: its last token is %d", r.Shards, owner.Token))
+	case r.Node == owner.Node:
+		return refuse("node %s owns shard %q already", r.Node, r.Shards)
+	}
+	r.Token = owner.Token
+	rules, err := call(ctx, o.a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
+	if err != nil {
+		return err
+	}
+	for _, x := range rules {
+		switch {
+		case !x.Active(r.At):
+		case x.Kind == control.Freeze:
+			return refuse("the namespace is frozen: tenure unfreeze first")
+		case x.Kind == control.Pin && covers(x.Shards, r.Shards):
+			return refuse("shard %q is pinned to node %s: tenure unpin %s first", r.Shards, x.Node, x.Shards)
+		case r.Node == "" || x.Node != r.Node:
+		case x.Kind == control.Drain:
+			return refuse("node %s is drained: tenure undrain %s first", x.Node, x.Node)
+		case x.Kind == control.Exclude && covers(x.Shards, r.Shards):
+			return refuse("node %s is not to own shard %q: tenure include %s %s first", x.Node, r.Shards, x.Shards, x.Node)
+		}
+	}
+	return nil
+}
+
+// covers reports whether the shards of a rule, a name or a prefix that ends in "*", have
+// the shard among them.
+func covers(shards, shard string) bool {
+	p, isPrefix := strings.CutSuffix(shards, "*")
+	return shards == shard || isPrefix && strings.HasPrefix(shard, p)
+}
+
+func tokensOf(v *driver.View) map[string]core.Token {
+	tokens := make(map[string]core.Token, len(v.Shards))
+	for _, s := range v.Shards {
+		tokens[string(s.Shard)] = s.Owner.Token
+	}
+	return tokens
+}
+
+func author() string {
+	name, host := "unknown", "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
+}
+
+// preview says what a rule would do to the namespace as it is.
+func (o *order) preview(v *driver.View, r *control.Rule) (string, error) {
+	lives := slices.ContainsFunc(v.Members, func(m core.Member) bool { return m.Node == r.Node })
+	if r.Node != "" && !lives && !o.force {
+		return "", notFound(fmt.Sprintf("no member of node %q lives: correct it (see: tenure members), or add --force",
+			r.Node))
+	}
+	live := sessions(v)
+	n := 0
+	for _, s := range v.Shards {
+		out := newShardOut(s, live)
+		if out.Node == "" || strings.HasPrefix(string(s.Shard), "_") {
+			continue
+		}
+		if r.Kind == control.Drain && out.Node == r.Node || covers(r.Shards, string(s.Shard)) &&
+			(out.Node == r.Node) == (r.Kind == control.Exclude) {
+			n++
+		}
+	}
+	switch r.Kind {
+	case control.Freeze:
+		return "no shard moves any more, but for those whose owner is gone or leaves", nil
+	case control.Move:
+		return fmt.Sprintf("shard %q moves to node %s, if it still has token %d", r.Shards, r.Node, r.Token), nil
+	case control.Resign:
+		return fmt.Sprintf("shard %q moves to another node, if it still has token %d", r.Shards, r.Token), nil
+	case control.Pin:
+		return fmt.Sprintf("%d shards move to node %s, while it lives", n, r.Node), nil
+	case control.Drain, control.Exclude:
+	}
+	return fmt.Sprintf("%d shards move from node %s to others, if there are any", n, r.Node), nil
+}
+
+// confirm asks, unless --yes was given.
+func (o *order) confirm() error {
+	if o.yes {
+		return nil
+	}
+	if f, ok := o.a.in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+		return exit(exitRefused, "nothing was changed: add --yes, or --dry-run to only look")
+	}
+	fmt.Fprint(o.a.errs, "go on? [y/N] ")
+	line, _ := bufio.NewReader(o.a.in).ReadString('\n')
+	if strings.EqualFold(strings.TrimSpace(line), "y") {
+		return nil
+	}
+	return exit(exitRefused, "nothing was changed")
+}
+
+// remove removes a rule, which must be there.
+func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
+	op, err := control.Remove(&r)
+	if err != nil {
+		return err
+	}
+	return o.a.with(cmd, func(ctx context.Context, b core.Backend) error {
+		item, err := call(ctx, o.a, func(ctx context.Context) (*core.Item, error) {
+			return b.Get(ctx, control.Shard,
+				r.Key())
+		})
+		switch {
+		case err != nil:
+			return fmt.Errorf("read the rule: %w", err)
+		case item == nil:
+			return notFound("there is no such rule: tenure rules lists them")
+		}
+		change := ruleChange{Removed: true, By: author(), At: time.Now().UTC().Truncate(time.Second)}
+		if err := json.Unmarshal(item.Value, &change.Rule); err != nil {
+			return exit(exitDamaged, fmt.Sprintf("nothing was changed: the rule %q is not understood: %v", item.Key, err))
+		}
+		v, err := o.a.state(ctx, b)
+		if err != nil {
+			return err
+		}
+		return o.a.commit(ctx, b, v, op, change)
+	})
+}
+
+// A ruleChange is an entry of the rules' log.
+type ruleChange struct {
+	Rule    control.Rule `json:"rule"`
+	Removed bool         `json:"removed,omitempty"` // it was put otherwise
+	By      string       `json:"by"`
+	At      time.Time    `json:"at"`
+}
+
+const (
+	keptChanges = 1000 // of the rules' log
+	mostTidied  = 16   // rules in one commit
+)
+
+// tidy appends to a commit what removes the rules that have ended or are spent. The lease
+// keeps others from writing rules meanwhile.
+func tidy(ctx context.Context, l *core.Lease, b core.Backend, tokens map[string]core.Token, ops []core.Op) []core.Op {
+	rules, _ := control.Read(ctx, b) // those that are not understood stay
+	for i := range rules {
+		r := &rules[i]
+		if r.Key() == ops[0].Key || r.Active(time.Now()) && !r.Spent(tokens[r.Shards]) || len(ops) > mostTidied {
+			continue
+		}
+		ops = append(ops, core.Delete(r.Key()))
+	}
+	if n := l.Head().Seq; n > keptChanges {
+		ops = append(ops, core.Trim(n-keptChanges))
+	}
+	return ops
+}
+
+// commit writes to the rules' shard under a lease that is taken for it, and notes the change
+// in its log. The member that this process is meanwhile drains, so that it is assigned
+// nothing.
+func (a *app) commit(ctx context.Context, b core.Backend, v *driver.View, op core.Op, change ruleChange) error {
+	entry, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	o := a.conf.Options()
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	o.Node, o.Supersede, o.LockDir = "tool."+sanitise(host), false, "none"
+	o.Logger = slog.New(slog.DiscardHandler)
+	e, err := core.NewElector(b, o)
+	if err != nil {
+		return err
+	}
+	asked, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = e.Update(asked, func(st *core.MemberState) { st.Draining = true })
+	ttl := o.TTL
+	if ttl == 0 {
+		ttl = 10 * time.Second
+	}
+	// A tool that was killed keeps the lease for its TTL.
+	limited, stop := context.WithTimeout(ctx, a.timeout+2*ttl)
+	defer stop()
+	work, done := context.WithCancel(limited)
+	defer done()
+	written := fmt.Errorf("nothing was written: no lease of shard %q was granted in time: another operator may be writing",
+		control.Shard)
+	err = e.Contend(func(ctx context.Context, l *core.Lease) error {
+		defer done()
+		_, written = l.Commit(ctx, append(tidy(ctx, l, b, tokensOf(v), []core.Op{op}), core.Append(entry))...)
+		return written
+	}, control.Shard)
+	if err != nil {
+		return err
+	}
+	if err := e.Run(work); err != nil && written == nil {
+		fmt.Fprintln(a.errs, a.oneLine(fmt.Errorf("the rule is written: %w", err)))
+	}
+	if written != nil && ctx.Err() != nil {
+		return errors.Join(written, ctx.Err())
+	}
+	return written
+}
+
+// sanitise is a host's name as a part of a node label.
+func sanitise(host string) string {
+	host = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
+			return r
+		}
+		return '-'
+	}, host)
+	return host[:min(len(host), 100)]
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// guardName is the hidden subcommand that starts and ends the command of run.
+const guardName = "__guard"
+
+// When run ends the command and contends no more.
+const (
+	restartOnFailure = "on-failure" // when it exits with 0
+	restartAlways    = "always"     // never
+	restartNever     = "never"      // when it exits
+)
+
+// runner is one run of a command under leases of a shard.
+type runner struct {
+	a       *app
+	shard   string
+	command []string
+	restart string
+	grace   time.Duration // between SIGTERM and SIGKILL
+	ttl     time.Duration
+	trust   time.Duration // from a heartbeat to the end of trust
+
+	ended chan error // buffered; nil: the command exited with 0
+}
+
+func (a *app) runCommand() *cobra.Command {
+	r := &runner{a: a, ended: make(chan error, 1)}
+	c := &cobra.Command{
+		Use:   "run --shard SHARD -- COMMAND [ARGUMENT...]",
+		Short: "Run a command only while this process leads a shard",
+		Long: `Run a command only while this process leads a shard.
+
+The command gets TENURE_SHARD, TENURE_TOKEN, TENURE_FENCE (JSON) and TENURE_FENCE_FILE,
+a file with the same JSON. When the lease is asked for or nears its end, the command's
+process group gets SIGTERM, and SIGKILL after --grace, and in any case before the shard
+can pass to somebody else. A guard process does this where this process was killed or
+stopped. Linux only.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("there is no command to run: write it after --, as in tenure run --shard jobs -- ./worker")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.command = args
+			return r.run(cmd.Context())
+		},
+	}
+	c.Flags().StringVar(&r.shard, "shard", "", "the shard to lead (required)")
+	c.Flags().StringVar(&r.restart, "restart", restartOnFailure,
+		"contend again when the command exits: on-failure, always or never")
+	c.Flags().DurationVar(&r.grace, "grace", 0,
+		"how long the command may take to end after SIGTERM; default half of drain_budget")
+	_ = c.RegisterFlagCompletionFunc("restart", cobra.FixedCompletions([]string{restartOnFailure, restartAlways,
+		restartNever},
+		cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// options are those of the configuration, but for what would pass the shard on before
+// the guard of a process that died has ended its command: a label's lock and supersede.
+func (r *runner) options() (*core.Options, error) {
+	o := r.a.conf.Options()
+	o.Supersede, o.LockDir = false, "none"
+	o.Logger = slog.New(slog.NewTextHandler(r.a.errs, nil))
+	if o.TTL == 0 {
+		o.TTL = 10 * time.Second
+	}
+	if o.Margin == 0 {
+		o.Margin = max(o.TTL/10, min(50*time.Millisecond, o.TTL/5))
+	}
+	if o.DrainBudget == 0 {
+		o.DrainBudget = 10 * time.Second
+	}
+	if r.grace == 0 {
+		r.grace = o.DrainBudget / 2
+	}
+	if r.grace < 0 || r.grace > o.DrainBudget*4/5 {
+		return nil, usage(fmt.Sprintf("--grace %v is outside 0 to %v, four fifths of drain_budget: change one of them",
+			r.grace, o.DrainBudget*4/5))
+	}
+	r.ttl, r.trust = o.TTL, o.TTL-o.Margin
+	return o, nil
+}
+
+func (r *runner) run(ctx context.Context) (err error) {
+	if r.shard == "" {
+		return usage("--shard is missing: name the shard to lead")
+	}
+	if _, err := shardArg(r.shard); err != nil {
+		return err
+	}
+	if strings.HasPrefix(r.shard, "_") {
+		return usage(fmt.Sprintf(`shard %q is Tenure's own, as its name begins with "_": choose another`, r.shard))
+	}
+	switch r.restart {
+	case restartOnFailure, restartAlways, restartNever:
+	default:
+		return usage(fmt.Sprintf("--restart %s: use on-failure, always or never", quoted(r.restart)))
+	}
+	if _, err := exec.LookPath(r.command[0]); err != nil {
+		return usage(fmt.Sprintf("the command %s cannot be run: %v", quoted(r.command[0]), errors.Unwrap(err)))
+	}
+	b, err := r.a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	o, err := r.options()
+	if err != nil {
+		return err
+	}
+	e, err := core.NewElector(b, o)
+	if err != nil {
+		return err
+	}
+	if err := e.Contend(r.handle, r.shard); err != nil {
+		return err
+	}
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	left := make(chan error, 1)
+	go func() { left <- e.Run(work) }()
+	select {
+	case err = <-r.ended:
+		stop()
+		return errors.Join(err, <-left)
+	case err = <-left:
+	}
+	select {
+	case ended := <-r.ended:
+		return errors.Join(ended, err)
+	default:
+		return err // asked to stop, and the command has ended
+	}
+}
+
+// A childExit is how the command ended.
+type childExit struct {
+	code   int
+	signal string // that ended it, if any
+}
+
+func (c childExit) Error() string {
+	if c.signal != "" {
+		return fmt.Sprintf("the command was ended by %s", c.signal)
+	}
+	return fmt.Sprintf("the command exited with %d", c.code)
+}
+
+// status is the exit code of run for it.
+func (c childExit) status() int {
+	if c.signal != "" {
+		return 128 + c.code
+	}
+	return c.code
+}
+
+// decide says what an exit that was not asked for means for the contention.
+func (r *runner) decide(c childExit) error {
+	failed := c.code != 0 || c.signal != ""
+	switch {
+	case r.restart == restartNever && failed:
+		r.end(&exitError{c.status(), c})
+	case r.restart != restartAlways && !failed, r.restart == restartNever:
+		r.end(nil)
+	}
+	if failed {
+		return c
+	}
+	return nil
+}
+
+// end has run end, with err.
+func (r *runner) end(err error) {
+	select {
+	case r.ended <- err:
+	default:
+	}
+}
+
+var errGuard = errors.New("the guard of the command ended first")

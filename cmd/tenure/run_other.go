@@ -1,0 +1,20 @@
+//go:build !linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+func guard([]string, io.Writer) int { return exitUsage }
+
+// handle ends run: a process is bound to its parent's life on Linux only.
+func (r *runner) handle(context.Context, *core.Lease) error {
+	err := fmt.Errorf("run: %w: it needs Linux", core.ErrUnsupported)
+	r.end(err)
+	return err
+}

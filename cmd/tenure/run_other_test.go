@@ -1,0 +1,10 @@
+//go:build unix && !linux
+
+package main
+
+const (
+	runtimeIsLinux = false
+	childVariable  = "TENURE_TEST_CHILD"
+)
+
+func child() {}
