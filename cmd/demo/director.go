@@ -32,6 +32,7 @@ type director struct {
 	schedule schedule
 	screen   *screen
 	config   memberConfig
+	web      *web // nil without -board
 
 	reports  chan childReport
 	quit     chan struct{}
@@ -63,6 +64,9 @@ func (d *director) direct(ctx context.Context) (err error) {
 	d.began = time.Now()
 	if d.server != nil {
 		d.say(toneNone, "the logs are in %s", d.server.place)
+	}
+	if d.web != nil {
+		d.say(toneNone, "the board is at %s", d.web.url)
 	}
 	d.say(toneNone, "%s at %d airports, shared by %s", count(d.flights.total, "departure"), len(d.flights.airports),
 		count(len(d.members), "process"))
@@ -146,7 +150,7 @@ func (d *director) killAndRestart(ctx context.Context) error {
 	if err := d.await(ctx, "the restarted member to have its share", d.settled); err != nil {
 		return err
 	}
-	d.sayHandovers(w.before)
+	d.sayHandOvers(w.before)
 	d.moved(w)
 	return nil
 }
@@ -212,7 +216,7 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 		d.say(toneNone, "%s of %s had waited behind it: %d of %d refused", count(n, "more write"), s.label, d.refused(),
 			len(d.history.zombies))
 	}
-	d.sayHandovers(moves.before)
+	d.sayHandOvers(moves.before)
 	d.moved(moves)
 	return nil
 }
@@ -393,6 +397,7 @@ func (d *director) hear(r childReport) error {
 	}
 	e := r.event
 	d.history.apply(s.label, e)
+	d.web.hear(s.label, e)
 	switch e.Is {
 	case isUp:
 		s.status = statusRunning

@@ -11,12 +11,13 @@
 // and the answers. With -unfenced it runs without the fence, and finds damage.
 //
 // The logs are in a temporary SQLite database, or with -backend on a PostgreSQL,
-// MariaDB, ZooKeeper or Consul server that is started for the run and itself killed and
+// MariaDB, ZooKeeper, Consul or Redis server that is started for the run and itself killed and
 // restarted once, or in an etcd of three members, of which one is.
 //
 //	go run ./cmd/demo
 //	go run ./cmd/demo -backend postgres
 //	go run ./cmd/demo -unfenced
+//	go run ./cmd/demo -board 127.0.0.1:8080 -duration 10m    and look at it in a browser
 //	go run ./cmd/demo -simulate    a day of sharding over virtual time; -simulate -h
 package main
 
@@ -138,13 +139,19 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 		o: o, server: p.server, flights: flights, cities: cities, history: newHistory(), screen: newScreen(progress),
 		schedule: newSchedule(o.seed, o.nodes(), flights.total),
 		config: memberConfig{Backend: o.backend, DSN: p.dsn, Namespace: p.namespace, Flights: o.flights, TTL: o.ttl,
-			Unfenced: o.unfenced},
+			Unfenced: o.unfenced, Measured: o.board != ""},
 		reports: make(chan childReport), quit: make(chan struct{}), dir: dir,
 	}
 	for _, n := range o.nodes() {
 		d.members = append(d.members, &node{label: n})
 	}
+	if o.board != "" {
+		if d.web, err = startWeb(o.board, p.backend, o.ttl); err != nil {
+			return nil, "", err
+		}
+	}
 	err = d.direct(ctx)
+	err = errors.Join(err, d.web.close())
 	d.screen.close()
 	if err != nil {
 		return nil, "", err

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	calls "github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/coreprom"
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/internal/harness"
 	"github.com/tenure-go/tenure/internal/intercept"
@@ -29,6 +33,7 @@ type member struct {
 	manager *sharding.Manager
 	board   *board
 	tailer  *follower.Tailer
+	metrics *coreprom.Metrics
 	clear   *clearance
 }
 
@@ -76,14 +81,20 @@ func (m *member) assemble(b core.Backend) (err error) {
 	store := calls.Wrap(intercept.Wrap(b, m.gate.Around), m.rec)
 	m.elector, err = core.NewElector(store, &core.Options{
 		Node: m.config.Node, TTL: m.config.TTL, Supersede: true,
+		LockDir: "none", // each member stands for a machine
 		// The members share the processors of one machine, so that a successor may
 		// be late: with less an airport goes to another first, and moves twice.
 		RankDelay: max(m.config.TTL/successorParts, b.Info().Limits.PollPeriod*3/2),
-		Hooks:     core.Hooks{OnSession: func(e core.SessionEvent) { m.trouble(fmt.Sprint(e.Kind), e.Err) }},
+		Logger:    slog.New(slog.DiscardHandler), // the screen is for what the hooks report
+		Hooks: core.JoinHooks(m.metrics.Hooks(), core.Hooks{
+			OnSession: func(e core.SessionEvent) { m.trouble(fmt.Sprint(e.Kind), e.Err) },
+			OnCall:    m.called,
+		}),
 	})
 	if err != nil {
 		return err
 	}
+	m.metrics.Watch(m.elector)
 	m.manager, err = sharding.NewManager(store, m.elector, m.work, &sharding.Options{
 		Shards: m.flights.airports, Interval: m.config.TTL / planningParts, LeaveBudget: leaveBudget + m.config.TTL,
 		Poll:    m.config.TTL, // only in case: the tailer wakes it
@@ -94,14 +105,19 @@ func (m *member) assemble(b core.Backend) (err error) {
 		return err
 	}
 	m.board = newBoard(monotonic())
+	hooks := m.metrics.FollowerHooks()
+	failed := hooks.OnError
+	hooks.OnError = func(f follower.Failure) {
+		failed(f)
+		m.trouble("board", f.Err)
+	}
 	m.tailer, err = follower.NewTailer(store, &follower.Options{
-		BackoffMax: m.config.TTL, Hooks: follower.Hooks{OnError: func(f follower.Failure) {
-			m.trouble("board", f.Err)
-		}},
+		BackoffMax: m.config.TTL, Hooks: hooks,
 	})
 	if err != nil {
 		return err
 	}
+	m.metrics.Follow(m.tailer)
 	if err := m.tailer.Follow("board", follower.Memory(m.board.apply, nil), "*"); err != nil {
 		return err
 	}
@@ -113,6 +129,7 @@ func (m *member) assemble(b core.Backend) (err error) {
 
 // planned reports a plan that this member wrote, and the reasons for its moves.
 func (m *member) planned(o *sharding.Outcome) {
+	m.metrics.Planned(o)
 	if len(o.Moves) == 0 {
 		return // the members have changed, and nothing has to move
 	}
@@ -121,6 +138,13 @@ func (m *member) planned(o *sharding.Outcome) {
 		by[move.Why.String()]++
 	}
 	m.report(event{Is: isPlanned, Count: len(o.Moves), Cause: reasons(by)})
+}
+
+// called reports heartbeats, to be shown.
+func (m *member) called(c core.Call) {
+	if m.config.Measured && c.Kind == "beat" && c.Err == nil {
+		m.report(event{Is: isBeat})
+	}
 }
 
 func (m *member) run(lines *harness.Reader) (err error) {
@@ -142,8 +166,12 @@ func (m *member) run(lines *harness.Reader) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.rec.Close()) }()
+	m.metrics = coreprom.New(&coreprom.Options{Labels: prometheus.Labels{"member": m.config.Node}})
 	if err := m.assemble(b); err != nil {
 		return err
+	}
+	if m.config.Measured {
+		defer m.startMeasuring()()
 	}
 	// They end in this order: the elector carries out the manager's requests.
 	ended := make(chan *part, 3)

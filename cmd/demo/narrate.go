@@ -10,7 +10,9 @@ import (
 )
 
 func (d *director) say(tone int, format string, args ...any) {
-	d.notes = append(d.notes, note{at: time.Since(d.began), tone: tone, text: fmt.Sprintf(format, args...)})
+	n := note{at: time.Since(d.began), tone: tone, text: fmt.Sprintf(format, args...)}
+	d.notes = append(d.notes, n)
+	d.web.say(n.text)
 	d.screen.show(d.scene())
 }
 
@@ -37,8 +39,8 @@ func (d *director) sayTakeovers(from string, before int) {
 	}
 }
 
-// sayHandovers sums up the planned hand-overs after the first so many passages.
-func (d *director) sayHandovers(before int) {
+// sayHandOvers sums up the planned hand-overs after the first so many passages.
+func (d *director) sayHandOvers(before int) {
 	var took []float64
 	by := map[string]int{}
 	for _, p := range d.history.passages()[before:] {

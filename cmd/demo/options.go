@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type options struct {
 	json      bool
 	keep      bool
 	verbose   bool
+	board     string // address; empty: nothing listens
 }
 
 // Bounds of the options. The TTL's floor is the store's.
@@ -50,7 +52,7 @@ faults, and checks that no departure was lost, doubled or decided by a zombie.
 	go run ./cmd/demo [flags]
 	go run ./cmd/demo -simulate [flags]   a day of sharding over virtual time: -simulate -h
 
-SQLite needs no set-up. With -backend postgres, mysql, zookeeper or consul a server
+SQLite needs no set-up. With -backend postgres, mysql, zookeeper, consul or redis a server
 of the run's own is started, and killed and restarted once, if its programs are
 installed (make servers); with etcd three members, of which one is killed and
 restarted; or name yours with -dsn. A password in -dsn shows in the list of
@@ -75,7 +77,7 @@ func parseOptions(args []string, stores []store, help io.Writer) (*options, erro
 	f.StringVar(&o.dsn, "dsn", "", `where the store is: the path of a database,
 postgres://user:password@host:port/database,
 user:password@tcp(host:port)/database,
-for etcd and zookeeper host:port,host:port, or for consul host:port
+for etcd and zookeeper host:port,host:port, or for consul and redis host:port
 (default: a temporary database, or a server of the run's own).
 Missing tables are made; each run uses a new namespace, which stays`)
 	f.StringVar(&o.namespace, "namespace", "flightboard", "the run's namespace is this, a slash and a random name")
@@ -88,6 +90,9 @@ Missing tables are made; each run uses a new namespace, which stays`)
 	f.BoolVar(&o.unfenced, "unfenced", false, "the control: writes check neither fence nor order; must end with damage")
 	f.BoolVar(&o.json, "json", false, "write the report as JSON to standard output, and the progress to standard error")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary database of sqlite, and say how to look at it")
+	f.StringVar(&o.board, "board", "", `serve a board for browsers, with a map of the airports, and /metrics for
+Prometheus, at this address, such as 127.0.0.1:8080, until the run ends;
+port 0 is any that is free`)
 	f.BoolVar(&o.verbose, "v", false, "show every lease as it is granted and ends")
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(help)
@@ -124,6 +129,11 @@ func (o *options) validate(stores []store) error {
 		return fmt.Errorf("duration %v: use %v to %v with -duration", o.duration, minDuration, maxDuration)
 	case o.ttl > maxTTL:
 		return fmt.Errorf("TTL %v: a run takes some ten of them, so use at most %v with -ttl", o.ttl, maxTTL)
+	}
+	if o.board != "" {
+		if _, _, err := net.SplitHostPort(o.board); err != nil {
+			return fmt.Errorf("-board %.40q is not an address such as 127.0.0.1:8080", o.board)
+		}
 	}
 	if s.check != nil && o.dsn != "" {
 		if err := s.check(o.dsn); err != nil {

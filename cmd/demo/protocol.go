@@ -18,8 +18,9 @@ type memberConfig struct {
 	Flights   string        `json:"flights,omitempty"` // path; empty is the embedded file
 	TTL       time.Duration `json:"ttl"`
 	Unfenced  bool          `json:"unfenced,omitempty"`
-	Process   string        `json:"process"` // this incarnation, such as "member-1.5"
-	Calls     string        `json:"calls"`   // file to create, for its calls and their answers
+	Process   string        `json:"process"`            // this incarnation, such as "member-1.5"
+	Measured  bool          `json:"measured,omitempty"` // report heartbeats and metrics
+	Calls     string        `json:"calls"`              // file to create, for its calls and their answers
 }
 
 // The kinds of orders.
@@ -52,6 +53,8 @@ const (
 	isEmptied  = "emptied"  // the member was drained and owns nothing any more
 	isShown    = "shown"    // the board has Count entries, with the digest Board, each after one of Lags
 	isLeft     = "left"     // all is handed back
+	isBeat     = "beat"     // the store took a heartbeat
+	isMeasured = "measured" // Metrics are the member's, as Prometheus reads them
 	isTrouble  = "trouble"  // the store refused or did not answer, for Cause; the member goes on
 	isFailed   = "failed"   // the member cannot go on, for Cause
 )
@@ -69,6 +72,7 @@ type event struct {
 	Writes  []write `json:"writes,omitempty"`
 	Board   string  `json:"board,omitempty"`
 	Lags    []int64 `json:"lags,omitempty"` // microseconds
+	Metrics string  `json:"metrics,omitempty"`
 }
 
 // The outcomes of a write that was sent late.

@@ -2,43 +2,36 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// TestReadme vets every block of Go in the README, and finds every file that it
-// links to.
+// TestReadme compares the lines that README.md shows of the demonstration with the
+// reports of a run and of the control. "..." in a line stands for anything.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	root := filepath.Join("..", "..")
-	b, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(b), -1)
-	if len(blocks) < 3 {
-		t.Errorf("%d blocks of Go, want at least 3", len(blocks))
-	}
-	for _, block := range blocks {
-		file := filepath.Join(t.TempDir(), "main.go")
-		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
+	read := func(path ...string) string {
+		b, err := os.ReadFile(filepath.Join(path...))
+		if err != nil {
 			t.Fatal(err)
 		}
-		vet := exec.CommandContext(t.Context(), "go", "vet", file)
-		vet.Dir = root
-		if out, err := vet.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s\n%s", err, out, block[1])
-		}
+		return string(b)
 	}
-	for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(string(b), -1) {
-		if strings.Contains(link[1], "://") {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(root, strings.SplitN(link[1], "#", 2)[0])); err != nil {
-			t.Errorf("link to a file that is not there: %s", link[1])
+	_, block, found := strings.Cut(read("..", "..", "README.md"), "```console\n$ go run ./cmd/demo\n")
+	block, _, closed := strings.Cut(block, "```")
+	pass, control, both := strings.Cut(block, "$ go run ./cmd/demo -unfenced\n")
+	if !found || !closed || !both {
+		t.Fatal("README.md does not show the demonstration and its control")
+	}
+	for report, lines := range map[string]string{"report-pass.golden": pass, "report-control.golden": control} {
+		golden := read("testdata", report)
+		for _, line := range strings.Split(strings.TrimSpace(lines), "\n") {
+			pattern := "(?m)^" + strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, ".*") + "$"
+			if !regexp.MustCompile(pattern).MatchString(golden) {
+				t.Errorf("README.md shows a line that %s lacks:\n%s", report, line)
+			}
 		}
 	}
 }

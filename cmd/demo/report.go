@@ -62,7 +62,7 @@ type report struct {
 	Decisions  int               `json:"decisions"` // entries in the logs
 	Leases     int               `json:"leases_granted"`
 	Takeovers  map[string]spread `json:"takeovers_ttl"` // by signal, in multiples of TTL
-	Handovers  spread            `json:"handovers_ms"`
+	HandOvers  spread            `json:"handovers_ms"`
 	Plans      int               `json:"plans"`
 	Moves      []reshare         `json:"moves"`
 	ServerAway []float64         `json:"server_away_ms,omitempty"` // of each kill of the server, until it ran again
@@ -79,16 +79,16 @@ type report struct {
 // measure fills in the figures of the history.
 func (r *report) measure(h *history, ttl time.Duration) {
 	takeovers := map[string][]float64{}
-	var handovers []float64
+	var handOvers []float64
 	for _, p := range h.passages() {
 		if p.signal != "" {
 			takeovers[p.signal] = append(takeovers[p.signal], float64(p.took)/float64(ttl))
 		} else {
-			handovers = append(handovers, float64(p.took)/float64(time.Millisecond))
+			handOvers = append(handOvers, float64(p.took)/float64(time.Millisecond))
 		}
 	}
 	r.Takeovers = map[string]spread{sigKill: spreadOf(takeovers[sigKill]), sigStop: spreadOf(takeovers[sigStop])}
-	r.Handovers = spreadOf(handovers)
+	r.HandOvers = spreadOf(handOvers)
 	r.Leases, r.Plans, r.Moves = h.granted, h.plans, h.reshares
 	for _, away := range h.serverAway {
 		r.ServerAway = append(r.ServerAway, float64(away)/float64(time.Millisecond))
@@ -135,7 +135,7 @@ func (r *report) judge() {
 	for _, s := range []string{sigKill, sigStop} {
 		fail(r.Takeovers[s].N == 0, "no takeover after %s", s)
 	}
-	fail(r.Handovers.N == 0, "no planned hand-over")
+	fail(r.HandOvers.N == 0, "no planned hand-over")
 	for _, m := range r.Moves {
 		fail(m.Moved == 0, "%s, and no airport moved", m.What)
 	}
@@ -175,7 +175,7 @@ func (r *report) print(w io.Writer) error {
 		row("takeovers after "+s, "%s", r.Takeovers[s].in("%.2f", "TTL"))
 	}
 	row("plans that move airports", "%s", thousands(r.Plans))
-	row("planned hand-overs", "%s", r.Handovers.in("%.1f", "ms"))
+	row("planned hand-overs", "%s", r.HandOvers.in("%.1f", "ms"))
 	if s := spreadOf(r.ServerAway); s.N > 0 {
 		row("server killed", "%s, away for %.0f ms at most", count(s.N, "time"), s.Max)
 	}

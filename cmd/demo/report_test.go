@@ -10,7 +10,7 @@ func wholeReport() *report {
 		Backend: "sqlite", Members: 3, TTLMillis: 1000, Seed: 7, Seconds: 23.4, Airports: 220, Departures: 20000,
 		Decisions: 20000, Leases: 655,
 		Takeovers: map[string]spread{sigKill: {71, 0.81, 0.9, 0.97}, sigStop: {75, 0.8, 0.92, 0.96}},
-		Handovers: spread{221, 1.2, 4.5, 30.4}, Attempted: 4, Refused: 4,
+		HandOvers: spread{221, 1.2, 4.5, 30.4}, Attempted: 4, Refused: 4,
 		Plans: 12, Moves: []reshare{{"member-1 killed", 73, 73}, {"member-4 joined", 55, 55},
 			{"member-2 drained", 56, 55}},
 		Boards: boards{N: 3, Median: 4.25, P95: 31.7}, Calls: callsJudged{N: 123456},
@@ -34,7 +34,7 @@ func TestReport(t *testing.T) {
 		{"zombie-accepted", func(r *report) { r.Refused, r.Accepted = 3, 1 }, exitDamage},
 		{"no-takeover", func(r *report) { r.Takeovers[sigKill] = spread{} }, exitDamage},
 		{"server-killed", func(r *report) { r.Backend, r.ServerAway = "postgres", []float64{1234} }, exitOK},
-		{"no-handover", func(r *report) { r.Handovers = spread{} }, exitDamage},
+		{"no-handover", func(r *report) { r.HandOvers = spread{} }, exitDamage},
 		{"nothing-joined", func(r *report) { r.Moves[1].Moved = 0 }, exitDamage},
 		{"wrong-board", func(r *report) { r.Boards.Wrong = 1 }, exitDamage},
 		{"no-board", func(r *report) { r.Boards = boards{} }, exitDamage},
@@ -84,7 +84,7 @@ func TestMeasure(t *testing.T) {
 	if got, want := r.Takeovers[sigKill], (spread{1, 0.95, 0.95, 0.95}); got != want {
 		t.Errorf("takeovers %+v, want %+v", got, want)
 	}
-	if got, want := r.Handovers, (spread{1, 4, 4, 4}); got != want {
+	if got, want := r.HandOvers, (spread{1, 4, 4, 4}); got != want {
 		t.Errorf("hand-overs %+v, want %+v", got, want)
 	}
 	h.apply("m1", event{Is: isShown, Board: "right", Lags: []int64{3000, 1000, 2000}})

@@ -21,7 +21,7 @@ func (d *director) join(ctx context.Context) error {
 	if err := d.await(ctx, "the member that joins to have its share", d.settled); err != nil {
 		return err
 	}
-	d.sayHandovers(w.before)
+	d.sayHandOvers(w.before)
 	d.moved(w)
 	return nil
 }
@@ -39,7 +39,7 @@ func (d *director) drain(ctx context.Context) error {
 	if err := d.await(ctx, "the drained member to be emptied", emptied); err != nil {
 		return err
 	}
-	d.sayHandovers(w.before)
+	d.sayHandOvers(w.before)
 	d.say(toneNone, "%s owns nothing, and goes on showing all airports", s.label)
 	d.moved(w)
 	return nil
@@ -58,7 +58,7 @@ func (d *director) leave(ctx context.Context) error {
 	if err := d.await(ctx, "the member that leaves to hand over", gone); err != nil {
 		return err
 	}
-	d.sayHandovers(w.before)
+	d.sayHandOvers(w.before)
 	d.moved(w)
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/consul"
 	"github.com/tenure-go/tenure/backends/etcd"
+	"github.com/tenure-go/tenure/backends/redis"
 	"github.com/tenure-go/tenure/backends/sql/mysql"
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
@@ -122,11 +123,28 @@ func stores() []store {
 			limit: serverLimit,
 			late:  "check that the agent runs and its servers have a leader",
 		},
+		redisStore(),
+	}
+}
+
+func redisStore() store {
+	return store{
+		opener: redis.Opener(),
+		minTTL: 500 * time.Millisecond,
+		check:  checkEndpoints,
+		server: &serverKind{kind: servers.Redis, members: 1,
+			install: "Redis 7.0 or later (on Debian: apt-get install redis-server)"},
+		options: func(dsn, namespace string, create bool) map[string]any {
+			return map[string]any{"addrs": strings.Split(dsn, ","), "namespace": namespace, "create": create}
+		},
+		limit: serverLimit,
+		late:  "check that the server runs and answers",
 	}
 }
 
 func sqliteFiles(dsn string) []string {
 	var out []string
+	out = append(out, dsn+"-hints")
 	for _, file := range []string{dsn, dsn + "-members"} {
 		out = append(out, file, file+"-wal", file+"-shm", file+"-journal")
 	}

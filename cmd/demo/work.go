@@ -26,7 +26,7 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 		e := event{Is: isEnded, Airport: airport, Token: token}
 		if cause := context.Cause(ctx); cause != nil {
 			e.Cause = cause.Error()
-			e.Planned = l.Err() == nil && (errors.Is(cause, core.ErrWithdrawn) || errors.Is(cause, core.ErrHandover) ||
+			e.Planned = l.Err() == nil && (errors.Is(cause, core.ErrWithdrawn) || errors.Is(cause, core.ErrHandOver) ||
 				errors.Is(cause, core.ErrShutdown))
 		} else if err != nil {
 			e.Cause = err.Error()

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/tenure-go/tenure/core/corehttp"
+)
+
+// A projection is Albers' conic one, which keeps areas: two parallels that it keeps
+// exact, the point that comes to lie at x, y of the map, and how many radians its width
+// has.
+type projection struct {
+	south, north float64 // parallels, degrees
+	lat, lon     float64 // of the point
+	x, y         float64
+	width        float64
+}
+
+const mapHeight = 0.6 // of its width
+
+// projectionFor is that of a state: what is far from the others is drawn below them, as
+// on most maps of the country.
+func projectionFor(state string) projection {
+	switch state {
+	case "AK":
+		return projection{55, 65, 62, -152, 0.14, 0.84, 2.2}
+	case "HI":
+		return projection{8, 18, 20.6, -157, 0.34, 0.92, 0.8}
+	case "PR", "VI":
+		return projection{8, 18, 18.2, -66, 0.94, 0.93, 0.8}
+	}
+	return projection{29.5, 45.5, 38, -96, 0.5, 0.47, 0.8}
+}
+
+// at is where a point lies on the map.
+func (p projection) at(lat, lon float64) (x, y float64) {
+	const degree = math.Pi / 180
+	n := (math.Sin(p.south*degree) + math.Sin(p.north*degree)) / 2
+	c := math.Pow(math.Cos(p.south*degree), 2) + 2*n*math.Sin(p.south*degree)
+	rho := func(lat float64) float64 { return math.Sqrt(c-2*n*math.Sin(lat*degree)) / n }
+	theta := n * (lon - p.lon) * degree
+	east, south := rho(lat)*math.Sin(theta), rho(lat)*math.Cos(theta)-rho(p.lat)
+	return p.x + east/p.width, p.y + south/p.width/mapHeight
+}
+
+// airportPlaces are the places of the embedded airports on the map.
+func airportPlaces() (map[string]corehttp.Place, error) {
+	rows, err := csv.NewReader(strings.NewReader(embeddedAirports)).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("embedded airports: %w", err)
+	}
+	places := make(map[string]corehttp.Place, len(rows))
+	for _, row := range rows[1:] {
+		lat, err := strconv.ParseFloat(row[4], 64)
+		if err != nil {
+			return nil, fmt.Errorf("embedded airports: %w", err)
+		}
+		lon, err := strconv.ParseFloat(row[5], 64)
+		if err != nil {
+			return nil, fmt.Errorf("embedded airports: %w", err)
+		}
+		x, y := projectionFor(row[3]).at(lat, lon)
+		places[row[0]] = corehttp.Place{X: x, Y: y, Name: row[2] + ", " + row[3]}
+	}
+	return places, nil
+}

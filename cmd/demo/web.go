@@ -1,0 +1,230 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/corehttp"
+	"github.com/tenure-go/tenure/core/coreprom"
+	"github.com/tenure-go/tenure/follower"
+)
+
+const (
+	metricsEvery = 500 * time.Millisecond // between two reports of a member's metrics
+	metricsOld   = 6 * metricsEvery       // those of a member that is stopped
+	webLimit     = 5 * time.Second        // for each part of it to end
+)
+
+// web is the board in the browser, and the metrics. It follows the namespace by an
+// Elector that contends for nothing, so that it outlives every member; heartbeats and
+// metrics are what the members report. A nil web takes reports and does nothing. Safe for
+// concurrent use.
+type web struct {
+	*core.Elector
+	journal *corehttp.Journal
+	metrics prometheus.Gatherer // its own
+	url     string
+	server  *http.Server
+	parts   []*part // from the last that ends to the first
+
+	mu      sync.Mutex
+	beats   map[string]time.Time // by label
+	reports map[string]measures
+}
+
+// measures is what a member last reported of its metrics.
+type measures struct {
+	at       time.Time
+	families []*dto.MetricFamily
+}
+
+// startWeb listens on addr and shows the namespace that b is opened on.
+func startWeb(addr string, b core.Backend, ttl time.Duration) (w *web, err error) {
+	places, err := airportPlaces()
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("demo: -board: %w: use another address", err)
+	}
+	w = &web{journal: &corehttp.Journal{}, beats: map[string]time.Time{}, reports: map[string]measures{}}
+	own := coreprom.New(&coreprom.Options{Labels: prometheus.Labels{"member": "observer"}})
+	quiet := slog.New(slog.DiscardHandler)
+	w.Elector, err = core.NewElector(b, &core.Options{
+		Node: "observer", TTL: ttl, Hooks: core.JoinHooks(own.Hooks(), w.journal.Hooks()), Logger: quiet,
+	})
+	var tailer *follower.Tailer
+	if err == nil {
+		tailer, err = follower.NewTailer(b, &follower.Options{BackoffMax: ttl, Hooks: own.FollowerHooks(), Logger: quiet})
+	}
+	if err == nil {
+		err = tailer.Follow("board", follower.Memory(func(context.Context, follower.Batch) error { return nil }, nil), "*")
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	own.Watch(w.Elector)
+	own.Follow(tailer)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(own)
+	w.metrics = registry
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.GathererFunc(w.gather), promhttp.HandlerOpts{}))
+	mux.Handle("/", corehttp.Handler(w, &corehttp.Options{
+		Journal: w.journal, Places: places,
+		Lag: func() (int64, time.Duration) { lag := tailer.Lag(); return lag.Entries, lag.Time },
+	}))
+	w.server = &http.Server{Handler: mux, ReadHeaderTimeout: webLimit, ErrorLog: slog.NewLogLogger(quiet.Handler(), 0)}
+	w.url = "http://" + l.Addr().String() + "/"
+	ended := make(chan *part, 3)
+	w.parts = []*part{
+		startPart("the board", func(ctx context.Context) error { return serveUntil(ctx, w.server, l) }, ended),
+		startPart("the board's tailer", tailer.Run, ended), startPart("the board's elector", w.Elector.Run, ended),
+	}
+	return w, nil
+}
+
+// serveUntil serves until ctx ends, and lets requests end.
+func serveUntil(ctx context.Context, s *http.Server, l net.Listener) error {
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	late, cancel := context.WithTimeout(context.Background(), webLimit/2)
+	defer cancel()
+	err := s.Shutdown(late)
+	if err != nil {
+		err = s.Close()
+	}
+	<-done
+	return err
+}
+
+// close ends it.
+func (w *web) close() error {
+	if w == nil {
+		return nil
+	}
+	return endParts(w.parts, webLimit)
+}
+
+// say shows a line of the timeline on the board.
+func (w *web) say(text string) {
+	if w != nil {
+		w.journal.Add(corehttp.Note{Kind: corehttp.NoteOther, Text: text})
+	}
+}
+
+// hear takes what a member reported.
+func (w *web) hear(node string, e event) {
+	if w == nil {
+		return
+	}
+	switch e.Is {
+	case isBeat:
+		w.mu.Lock()
+		w.beats[node] = time.Now()
+		w.mu.Unlock()
+	case isMeasured:
+		p := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := p.TextToMetricFamilies(strings.NewReader(e.Metrics))
+		if err != nil {
+			return // of a member that ended in the middle
+		}
+		w.mu.Lock()
+		w.reports[node] = measures{time.Now(), slices.Collect(maps.Values(families))}
+		w.mu.Unlock()
+	case isAnswered:
+		for _, late := range e.Writes {
+			if late.Outcome == wasRefused {
+				refused := &core.FencedError{Fence: core.Fence{Shard: core.ShardID(late.Airport), Token: core.Token(late.Token)}}
+				refused.Current.Token = core.Token(late.Current)
+				w.journal.Refused(refused)
+			}
+		}
+	}
+}
+
+// gather returns the metrics of the observer and of the members that run.
+func (w *web) gather() ([]*dto.MetricFamily, error) {
+	all := prometheus.Gatherers{w.metrics}
+	w.mu.Lock()
+	for _, r := range w.reports {
+		if time.Since(r.at) < metricsOld {
+			all = append(all, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return r.families, nil }))
+		}
+	}
+	w.mu.Unlock()
+	return all.Gather()
+}
+
+// Heartbeats is that of corehttp's Source, from the members' reports.
+func (w *web) Heartbeats() map[core.SessionID]time.Duration {
+	v := w.View()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ages := make(map[core.SessionID]time.Duration, len(v.Members))
+	for i := range v.Members {
+		if at, ok := w.beats[v.Members[i].Node]; ok {
+			ages[v.Members[i].Session] = time.Since(at)
+		}
+	}
+	return ages
+}
+
+// startMeasuring has a member report its metrics until stop is called.
+func (m *member) startMeasuring() (stop func()) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.metrics)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { m.measure(ctx, registry) })
+	return func() { cancel(); running.Wait() }
+}
+
+// measure has a member report its metrics until ctx ends.
+func (m *member) measure(ctx context.Context, g prometheus.Gatherer) {
+	ticks := time.NewTicker(metricsEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		families, err := g.Gather()
+		if err != nil {
+			m.trouble("metrics", err)
+			continue
+		}
+		var text strings.Builder
+		for _, f := range families {
+			if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+				m.trouble("metrics", err)
+			}
+		}
+		m.report(event{Is: isMeasured, Metrics: text.String()})
+	}
+}
