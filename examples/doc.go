@@ -3,7 +3,10 @@
 //   - rates: members that share state guarded by the fence, and follow its changes;
 //   - outbox: decisions published to a broker in order, each exactly once;
 //   - cron: a job that runs on one machine, wired with fx, on any backend;
-//   - consumer: the partitions of a stream shared among members, wired with fx.
+//   - python: a leader without Go, through the sidecar tenure serve;
+//   - consumer: the partitions of a stream shared among members, wired with fx;
+//   - orders: orders over HTTP, forwarded to the owner of their shard, with read models on
+//     every member and a number of shards that changes while it serves, wired with fx.
 //
 // They are a separate module: run the commands in this folder.
 package examples

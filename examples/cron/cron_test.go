@@ -55,6 +55,9 @@ func parts() map[string]func(t *testing.T) string {
 		"zookeeper": func(t *testing.T) string {
 			return fmt.Sprintf("{namespace: cron, create: true, servers: [%q]}", start(servers.ZooKeeper)(t).Addr())
 		},
+		"redis": func(t *testing.T) string {
+			return fmt.Sprintf("{namespace: cron, create: true, addrs: [%q]}", start(servers.Redis)(t).Addr())
+		},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-go/tenure/backends/consul"
 	"github.com/tenure-go/tenure/backends/etcd"
 	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/backends/redis"
 	"github.com/tenure-go/tenure/backends/sql/mysql"
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
@@ -36,7 +37,7 @@ func app(c *config.Config, every time.Duration, job func(context.Context) (strin
 	return fx.Options(
 		fx.Supply(c),
 		tenurefx.Backends(memory.Opener(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
-			consul.Opener(), zookeeper.Opener()),
+			consul.Opener(), zookeeper.Opener(), redis.Opener()),
 		tenurefx.Module(),
 		fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
 			return tenurefx.Election{Shards: []string{"cron"}, Handler: func(

@@ -33,7 +33,7 @@ func run(ctx context.Context, path, node string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	e, err := core.NewElector(b, &core.Options{Node: node, TTL: 2 * time.Second})
+	e, err := core.NewElector(b, &core.Options{Node: node, TTL: 2 * time.Second, LameDuck: time.Second})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/tenure-go/tenure/follower"
+)
+
+// model is a member's read model: a database of its own, in which each order of each log
+// is once. The SQLite driver comes with the backend.
+type model struct {
+	db      *sql.DB
+	applier *follower.SQL
+}
+
+const (
+	createModel = "CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, customer TEXT NOT NULL, cents INTEGER NOT NULL)"
+	insertModel = "INSERT INTO orders (id, customer, cents) VALUES (?, ?, ?)"
+)
+
+// Bounds of how old a read may be.
+const (
+	defaultWithin = 2 * time.Second
+	mostWithin    = time.Hour
+)
+
+func openModel(ctx context.Context, path string) (*model, error) {
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1) // one file, one writer
+	m := &model{db: db}
+	m.applier, err = follower.NewSQL(db, follower.SQLite, "model", apply, nil)
+	if err == nil {
+		err = m.applier.Create(ctx)
+	}
+	if err == nil {
+		_, err = db.ExecContext(ctx, createModel)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return m, nil
+}
+
+// apply adds the orders of a batch, in the transaction that moves the position.
+func apply(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
+	for _, e := range b.Entries {
+		var o order
+		if err := json.Unmarshal(e.Payload, &o); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, insertModel, o.ID, o.Customer, o.Cents); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reads answers a read that may be as old as the request says, and no older.
+func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, within := r.PathValue("id"), defaultWithin
+		if v := r.URL.Query().Get("within"); v != "" {
+			d, err := time.ParseDuration(v)
+			if err != nil || d < 0 || d > mostWithin {
+				refuse(w, http.StatusBadRequest, "within is a duration from 0s to 1h, such as 2s")
+				return
+			}
+			within = d
+		}
+		if _, err := s.shard(id); err != nil {
+			refuse(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		for _, shard := range s.keyspace.Candidates(id) { // it may be in the log of either
+			if err := t.Fresh(shard, within); err != nil {
+				refuse(w, http.StatusServiceUnavailable, "this member's copy is older than "+within.String()+": try again")
+				return
+			}
+		}
+		o := order{ID: id}
+		err := m.db.QueryRowContext(r.Context(), "SELECT customer, cents FROM orders WHERE id = ?", id).Scan(&o.Customer, &o.Cents)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			refuse(w, http.StatusNotFound, "there is no such order")
+		case err != nil:
+			refuse(w, http.StatusInternalServerError, "the read model cannot be read")
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(o) // a client that is gone needs no answer
+		}
+	})
+}
+
+// all writes every order's amount, by its id.
+func (m *model) all(w http.ResponseWriter, r *http.Request) {
+	rows, err := m.db.QueryContext(r.Context(), "SELECT id, cents FROM orders")
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, "the read model cannot be read")
+		return
+	}
+	defer rows.Close()
+	out := map[string]int64{}
+	for rows.Next() {
+		var id string
+		var cents int64
+		if err := rows.Scan(&id, &cents); err != nil {
+			refuse(w, http.StatusInternalServerError, "the read model cannot be read")
+			return
+		}
+		out[id] = cents
+	}
+	if rows.Err() != nil {
+		refuse(w, http.StatusInternalServerError, "the read model cannot be read")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(out) // a client that is gone needs no answer
+}

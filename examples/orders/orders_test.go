@@ -1,0 +1,402 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/sharding/route"
+)
+
+// pool holds the servers that the tests share.
+var pool servers.Pool
+
+// TestMain runs the tests, or, started by them, a member: then the program is its own
+// main, and its input ends with the test.
+func TestMain(m *testing.M) {
+	if os.Getenv("ORDERS_MEMBER") == "" {
+		os.Exit(pool.Run(m))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() { _, _ = io.Copy(io.Discard, os.Stdin); os.Exit(3) }()
+	err := run(ctx, &config.LoadOptions{Path: "orders.yaml", Data: []byte(os.Getenv("ORDERS_CONFIG"))}, "127.0.0.1:0", os.Getenv("ORDERS_MODEL"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// ample bounds every wait, on a machine that is busy.
+const ample = 2 * time.Minute
+
+// member is a place for a process.
+type member struct {
+	t    *testing.T
+	node string
+	dir  string
+
+	cmd   *exec.Cmd
+	stdin io.Closer
+	ended chan error
+	url   atomic.Pointer[string] // of the process; nil while there is none
+}
+
+// start starts a process with the keyspace's layouts.
+func (m *member) start(backend, layouts string) {
+	m.t.Helper()
+	m.cmd = exec.Command(os.Args[0])
+	m.cmd.Env = append(os.Environ(), "ORDERS_MEMBER=1", "ORDERS_MODEL="+filepath.Join(m.dir, m.node+".db"), fmt.Sprintf(`ORDERS_CONFIG=
+tenure:
+  node: %s
+  ttl: 2s
+  lock_dir: none
+  open_wait: 30s
+  stop_timeout: 30s
+  drain_budget: 5s
+  backends: {%s}
+  sharding:
+    interval: 100ms
+    leave_budget: 10s
+    keyspace: {name: orders, layouts: [%s]}
+  follower: {backoff_max: 1s}
+`, m.node, backend, layouts))
+	m.cmd.Stderr = m.t.Output()
+	out, err := m.cmd.StdoutPipe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if m.stdin, err = m.cmd.StdinPipe(); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.ended = make(chan error, 1)
+	lines := make(chan string, 1)
+	go func() {
+		defer close(lines)
+		if in := bufio.NewScanner(out); in.Scan() {
+			lines <- in.Text()
+		}
+		_, _ = io.Copy(io.Discard, out)
+		m.ended <- m.cmd.Wait()
+	}()
+	select {
+	case line := <-lines:
+		address, ok := strings.CutPrefix(line, "listening on ")
+		if !ok {
+			m.t.Fatalf("%s says %q", m.node, line)
+		}
+		m.url.Store(&address)
+	case <-time.After(ample):
+		m.t.Fatalf("%s does not start", m.node)
+	}
+}
+
+// stop ends the process with a signal and waits for its end.
+func (m *member) stop(s os.Signal) {
+	m.t.Helper()
+	if s == os.Kill {
+		m.url.Store(nil)
+	}
+	if err := m.cmd.Process.Signal(s); err != nil {
+		m.t.Fatal(err)
+	}
+	select {
+	case err := <-m.ended:
+		if s != os.Kill && err != nil {
+			m.t.Errorf("%s, asked to stop, ended with %v", m.node, err)
+		}
+	case <-time.After(ample):
+		m.t.Errorf("%s does not end", m.node)
+		_ = m.cmd.Process.Kill()
+		<-m.ended
+	}
+	m.url.Store(nil)
+	_ = m.stdin.Close()
+	m.cmd = nil
+}
+
+// world is members and clients.
+type world struct {
+	t       *testing.T
+	members []*member
+	client  *http.Client
+
+	mu    sync.Mutex
+	acked map[string]int64
+	at    map[string]time.Time
+	tried int // requests
+	reads int // that were answered from a read model
+}
+
+// some is a member that runs.
+func (w *world) some() string {
+	for _, i := range rand.Perm(len(w.members)) {
+		if u := w.members[i].url.Load(); u != nil {
+			return *u
+		}
+	}
+	return "http://127.0.0.1:1" // nobody
+}
+
+// ask makes a request, whose failure is none.
+func (w *world) ask(method, path, body string) (int, string) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, w.some()+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Error(err)
+		return 0, ""
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
+
+// load places orders until ctx ends, and repeats earlier ones, which changes nothing.
+func (w *world) load(ctx context.Context, client int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		if !w.place(client, n) || !w.place(client, rand.IntN(n+1)) {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// place tries an order until it is acknowledged.
+func (w *world) place(client, n int) bool {
+	id, cents := fmt.Sprintf("c%d-%d", client, n), int64(client*1000+n%100+1)
+	body := fmt.Sprintf(`{"customer": "c%d", "cents": %d}`, client, cents)
+	for from := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		code, text := w.ask("POST", "/orders/"+id, body)
+		w.mu.Lock()
+		w.tried++
+		if _, known := w.acked[id]; code == http.StatusCreated && !known {
+			w.acked[id], w.at[id] = cents, time.Now()
+		}
+		w.mu.Unlock()
+		switch {
+		case code == http.StatusCreated:
+			return true
+		case code == http.StatusConflict || code == http.StatusBadRequest || time.Since(from) > ample:
+			w.t.Errorf("order %s: %d %s after %v", id, code, text, time.Since(from))
+			return false
+		}
+	}
+}
+
+// read reads orders until ctx ends: an answer may be as old as was asked for, and no older.
+func (w *world) read(ctx context.Context) {
+	const within = time.Second
+	for ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
+		asked := time.Now()
+		w.mu.Lock()
+		id := ""
+		for x, at := range w.at {
+			if asked.Sub(at) > within {
+				id = x
+				break
+			}
+		}
+		cents := w.acked[id]
+		w.mu.Unlock()
+		if id == "" {
+			continue
+		}
+		switch code, text := w.ask("GET", "/orders/"+id+"?within="+within.String(), ""); code {
+		case http.StatusOK:
+			var o order
+			if err := json.Unmarshal([]byte(text), &o); err != nil || o.Cents != cents {
+				w.t.Errorf("order %s, of %d cents, reads %s, %v", id, cents, text, err)
+			}
+			w.mu.Lock()
+			w.reads++
+			w.mu.Unlock()
+		case http.StatusNotFound:
+			w.t.Errorf("order %s is missing from an answer that is at most %v old, %v after it was acknowledged", id, within, time.Since(asked)+within)
+		}
+	}
+}
+
+// equal waits until every read model is what was acknowledged.
+func (w *world) equal() {
+	w.t.Helper()
+	w.mu.Lock()
+	want := fmt.Sprint(w.acked)
+	w.mu.Unlock()
+	for _, m := range w.members {
+		for from := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+			got := map[string]int64{}
+			resp, err := http.Get(*m.url.Load() + "/model")
+			if err == nil {
+				err = errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close())
+			}
+			if err == nil && fmt.Sprint(got) == want {
+				break
+			}
+			if time.Since(from) > ample/6 {
+				missing, more := 0, 0
+				for id := range w.acked {
+					if _, there := got[id]; !there {
+						missing++
+					}
+				}
+				for id := range got {
+					if _, there := w.acked[id]; !there {
+						more++
+					}
+				}
+				w.t.Errorf("%s: of %d acknowledged orders %d are missing from the read model, and %d others are there; %v",
+					m.node, len(w.acked), missing, more, err)
+				break
+			}
+		}
+	}
+}
+
+// progress waits until so many more orders are acknowledged.
+func (w *world) progress(n int) {
+	w.t.Helper()
+	count := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.acked)
+	}
+	for from, began := count(), time.Now(); count() < from+n; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > ample {
+			w.t.Fatalf("%d orders are acknowledged in %v, want %d", count()-from, ample, n)
+		}
+	}
+}
+
+// TestOrders: three members, restarted one by one with twice the shards, and one killed,
+// under load. Acknowledged orders and read models are equal. Were an order's item written
+// without a condition, or keys not checked while they move, a repeated order would be in
+// the logs twice.
+func TestOrders(t *testing.T) {
+	for name, backend := range map[string]func(t *testing.T) string{
+		"sqlite": func(t *testing.T) string {
+			return fmt.Sprintf("sqlite: {namespace: orders, path: %q}", filepath.Join(t.TempDir(), "orders.db"))
+		},
+		"postgres": func(t *testing.T) string {
+			return fmt.Sprintf("postgres: {namespace: orders, create: true, migrate: true, dsn: %q}",
+				pool.Get(t, servers.Postgres, nil).Database(t).Reveal())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, backend(t))
+		})
+	}
+}
+
+func play(t *testing.T, backend string) {
+	local := func(u *url.URL) bool { return u.Hostname() == "127.0.0.1" }
+	tr, err := route.NewTransport(&route.TransportOptions{Allow: local, Attempts: 3, Wait: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, client: &http.Client{Transport: tr}, acked: map[string]int64{}, at: map[string]time.Time{}}
+	dir := t.TempDir()
+	for _, node := range []string{"a", "b", "c"} {
+		m := &member{t: t, node: node, dir: dir}
+		w.members = append(w.members, m)
+		m.start(backend, "4")
+		t.Cleanup(func() {
+			if m.cmd != nil {
+				m.stop(os.Kill)
+			}
+		})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer stop()
+	for i := range 3 {
+		clients.Go(func() { w.load(ctx, i) })
+	}
+	clients.Go(func() { w.read(ctx) })
+	const some = 50 // orders
+	w.progress(some)
+
+	for _, m := range w.members { // a rolling restart, which changes the number of shards
+		m.stop(syscall.SIGTERM)
+		w.progress(some / 2)
+		m.start(backend, "4, 8")
+		w.progress(some / 2)
+	}
+	killed := w.members[rand.IntN(len(w.members))]
+	killed.stop(os.Kill)
+	w.progress(some)
+	killed.start(backend, "4, 8")
+	w.progress(some)
+
+	stop()
+	clients.Wait()
+	w.equal()
+	w.resharded()
+	t.Logf("%d orders acknowledged by %d requests, %d bounded reads", len(w.acked), w.tried, w.reads)
+	if w.reads == 0 {
+		t.Error("no read was answered")
+	}
+	for _, m := range w.members {
+		m.stop(syscall.SIGTERM)
+	}
+}
+
+// resharded checks that the second half of the shards has orders: repeated, they are
+// acknowledged by it.
+func (w *world) resharded() {
+	w.t.Helper()
+	for id, cents := range w.acked {
+		code, text := w.ask("POST", "/orders/"+id, fmt.Sprintf(`{"customer": "c%d", "cents": %d}`, cents/1000, cents))
+		if code == http.StatusCreated && strings.HasPrefix(text, "orders-0005 ") {
+			return
+		}
+	}
+	w.t.Error("no order has moved to the second half of the shards")
+}
+
+// TestFile: the configuration beside the program is one that it accepts.
+func TestFile(t *testing.T) {
+	c, err := config.Load(&config.LoadOptions{Path: "orders.yaml", Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := newService(nil, c); err != nil || s.keyspace.Validate() != nil {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if w := c.Warnings(); len(w) > 0 {
+		t.Error(strings.Join(w, "\n"))
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/route"
+	"github.com/tenure-go/tenure/tenurefx"
+)
+
+// order is what a client sends, and an entry of the log.
+type order struct {
+	ID       string `json:"id"`
+	Customer string `json:"customer"`
+	Cents    int64  `json:"cents"`
+}
+
+const (
+	itemPrefix = "order/" // of an order's item
+	maxBody    = 4 << 10  // bytes of a request
+	copyAtOnce = 100      // orders that one commit takes over
+)
+
+var validID = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+
+// service writes the orders of the shards that this process owns.
+type service struct {
+	backend  core.Backend
+	keyspace sharding.Keyspace
+
+	mu    sync.Mutex
+	owned map[*core.Lease]*owned
+}
+
+// owned is a shard while its handler runs.
+type owned struct {
+	slice    *sharding.Slice
+	requests sync.WaitGroup
+}
+
+func newService(b core.Backend, c *config.Config) (*service, error) {
+	var s tenurefx.ShardingSettings
+	if err := c.Section("sharding", &s); err != nil {
+		return nil, err
+	}
+	return &service{backend: b, keyspace: s.Keyspace, owned: map[*core.Lease]*owned{}}, nil
+}
+
+// shard is that of an order.
+func (s *service) shard(id string) (string, error) {
+	if !validID.MatchString(id) {
+		return "", errors.New("an order's id has 1 to 64 of a-z, 0-9 and -")
+	}
+	return s.keyspace.Shard(id), nil
+}
+
+// serve has a shard: requests for its orders are taken until ctx ends.
+func (s *service) serve(ctx context.Context, lease *core.Lease) error {
+	slice, err := sharding.OpenSlice(ctx, s.backend, lease, s.keyspace, func(ctx context.Context, from []string) ([]core.Op, error) {
+		return nil, s.take(ctx, lease, from)
+	})
+	if err != nil {
+		return err
+	}
+	defer slice.Close()
+	o := &owned{slice: slice}
+	s.mu.Lock()
+	s.owned[lease] = o
+	s.mu.Unlock()
+	defer o.requests.Wait() // each is bounded by its commit
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.owned, lease)
+	}()
+	if err := slice.Whole(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// take copies the orders that belong to the lease's shard in the new layout.
+func (s *service) take(ctx context.Context, lease *core.Lease, from []string) error {
+	for _, shard := range from {
+		items, err := s.backend.List(ctx, core.ShardID(shard), itemPrefix)
+		if err != nil {
+			return err
+		}
+		var ops []core.Op
+		for i, item := range items {
+			if s.keyspace.Shard(strings.TrimPrefix(item.Key, itemPrefix)) == lease.Shard() {
+				ops = append(ops, core.Put(item.Key, item.Value))
+			}
+			if len(ops) == copyAtOnce || i == len(items)-1 && len(ops) > 0 {
+				if _, err := lease.Commit(ctx, ops...); err != nil {
+					return err
+				}
+				ops = nil
+			}
+		}
+	}
+	return nil
+}
+
+// enter returns the slice of a shard that is served under the lease; leave ends the use.
+func (s *service) enter(lease *core.Lease) (slice *sharding.Slice, leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.owned[lease]
+	if o == nil {
+		return nil, nil
+	}
+	o.requests.Add(1)
+	return o.slice, o.requests.Done
+}
+
+// place writes an order, at the owner of its shard.
+func (s *service) place(w http.ResponseWriter, r *http.Request) {
+	lease := route.FromContext(r.Context())
+	o := order{ID: r.PathValue("id")}
+	var sent struct {
+		Customer string `json:"customer"`
+		Cents    int64  `json:"cents"`
+	}
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&sent); err != nil || !validID.MatchString(sent.Customer) || sent.Cents <= 0 {
+		refuse(w, http.StatusBadRequest, "an order has a customer, named as an order is, and a positive number of cents")
+		return
+	}
+	o.Customer, o.Cents = sent.Customer, sent.Cents
+	value, err := json.Marshal(o)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	slice, leave := s.enter(lease)
+	if slice == nil {
+		refuse(w, http.StatusServiceUnavailable, "the shard is not served yet, or not any more: try again")
+		return
+	}
+	defer leave()
+	// A commit that has begun is not given up with the request.
+	_, err = slice.Commit(lease.Context(), o.ID, core.PutIf(itemPrefix+o.ID, value, core.Absent), core.Append(value))
+	if conflict := (*core.ConflictError)(nil); errors.As(err, &conflict) {
+		err = s.repeated(lease, o.ID, string(value))
+	}
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, "%s token %d\n", lease.Shard(), lease.Token())
+	case errors.Is(err, errOther):
+		refuse(w, http.StatusConflict, err.Error())
+	default:
+		// Moved, lost, or not known: the same request settles it.
+		slog.Debug("order not placed", "order", o.ID, "error", err)
+		refuse(w, http.StatusServiceUnavailable, "the order was not placed, or that is not known: try again")
+	}
+}
+
+var errOther = errors.New("there is another order with this id")
+
+// repeated says what became of an order that is there: nil if it is the same.
+func (s *service) repeated(lease *core.Lease, id, value string) error {
+	item, err := lease.Get(lease.Context(), itemPrefix+id)
+	switch {
+	case err != nil:
+		return err
+	case item == nil || string(item.Value) != value:
+		return errOther
+	}
+	return nil
+}
+
+func refuse(w http.ResponseWriter, status int, why string) {
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	http.Error(w, why, status)
+}
