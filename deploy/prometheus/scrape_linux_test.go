@@ -1,0 +1,565 @@
+package prometheus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/coreprom"
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/internal/servers"
+)
+
+const (
+	ttl   = 2 * time.Second
+	ample = 90 * time.Second // an alert fires or clears within seconds
+
+	demonstration = "demonstration" // its job
+)
+
+// plant is one namespace: a job of Prometheus, with members on an in-memory store.
+type plant struct {
+	*testing.T
+	name    string
+	store   *memory.Store
+	ctx     context.Context
+	members []*member
+	await   func(alert string, firing bool)
+	quiet   func() // no alert that pages somebody fires
+}
+
+// member is one process, as Prometheus and the other members see it.
+type member struct {
+	*core.Elector
+	m       *coreprom.Metrics
+	link    *kvfault.Link
+	backend core.Backend
+	server  *httptest.Server
+	stop    context.CancelFunc
+	ended   chan struct{}
+	options core.Options
+	hang    chan struct{} // while it is open, handlers do not return
+	leases  chan *core.Lease
+}
+
+// add makes a member that Prometheus scrapes; start has it take part.
+func (p *plant) add(node string, supersede bool) *member {
+	p.Helper()
+	m := &member{
+		m: coreprom.New(nil), link: &kvfault.Link{}, hang: make(chan struct{}), leases: make(chan *core.Lease, 1000),
+	}
+	close(m.hang)
+	registry := client.NewRegistry()
+	registry.MustRegister(m.m)
+	m.server = httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	m.options = core.Options{Node: node, Supersede: supersede, TTL: ttl, DrainBudget: ttl / 2, CallTimeout: ttl,
+		Hooks: m.m.Hooks(), Logger: slog.New(slog.DiscardHandler)}
+	p.members = append(p.members, m)
+	return m
+}
+
+func (p *plant) start(m *member, shards ...string) {
+	p.Helper()
+	var err error
+	if m.backend, err = memory.Open(p.ctx, p.store, "test", &memory.Options{Link: m.link}); err != nil {
+		p.Fatal(err)
+	}
+	if m.Elector, err = core.NewElector(m.backend, &m.options); err != nil {
+		p.Fatal(err)
+	}
+	m.m.Watch(m.Elector)
+	if len(shards) > 0 {
+		if err := m.Contend(m.serve, shards...); err != nil {
+			p.Fatal(err)
+		}
+	}
+	var ctx context.Context
+	ctx, m.stop = context.WithCancel(context.Background())
+	m.ended = make(chan struct{})
+	go func() { defer close(m.ended); _ = m.Run(ctx) }() // some are cut off
+	p.Cleanup(func() { m.end(p.T) })
+}
+
+func (m *member) serve(ctx context.Context, l *core.Lease) error {
+	m.leases <- l
+	<-ctx.Done()
+	<-m.hang
+	return nil
+}
+
+// kill ends the member as SIGKILL does: no word reaches the store or Prometheus.
+func (m *member) kill() {
+	m.link.Cut()
+	m.stop()
+	m.server.Close()
+}
+
+func (m *member) end(t *testing.T) {
+	m.link.Heal()
+	m.stop()
+	<-m.ended
+	if err := m.backend.Close(); err != nil {
+		t.Error(err)
+	}
+	m.server.Close()
+}
+
+func (p *plant) eventually(what string, cond func() bool) {
+	p.Helper()
+	for end := time.Now().Add(ample); !cond(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.Fatalf("not within %v: %s", ample, what)
+		}
+	}
+}
+
+// while does something again and again until the returned function is called.
+func (p *plant) while(every time.Duration, do func()) (enough func()) {
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		for tick := time.Tick(every); ; {
+			do()
+			select {
+			case <-tick:
+			case <-stop:
+				return
+			}
+		}
+	})
+	return func() { close(stop); all.Wait() }
+}
+
+// plants say, for each alert, who there is, and what happens.
+func plants() map[string]func(p *plant) (play func()) {
+	return map[string]func(p *plant) func(){
+		"TenureShardsUnowned":  (*plant).shardsUnowned,
+		"TenureUntrusted":      func(p *plant) func() { return p.outage("TenureUntrusted") },
+		"TenureHeartbeatsFail": func(p *plant) func() { return p.outage("TenureHeartbeatsFail") },
+		"TenureHeartbeatsSlow": (*plant).heartbeatsSlow,
+		"TenureHandlerStuck":   (*plant).handlerStuck,
+		"TenureHalted":         (*plant).halted,
+		"TenureWritesRefused":  (*plant).writesRefused,
+		"TenureFlapping":       (*plant).flapping,
+		"TenureSessionsLost":   (*plant).sessionsLost,
+		"TenureFollowerBehind": (*plant).followerBehind,
+		"TenureRecordsDamaged": (*plant).recordsDamaged,
+		"none":                 (*plant).sound,
+	}
+}
+
+func (p *plant) shardsUnowned() func() {
+	a, b := p.add("a", false), p.add("b", false)
+	return func() {
+		p.start(a, "eu", "us")
+		p.start(b, "us")
+		p.eventually("b sees both owned", func() bool {
+			v := b.View()
+			unowned, _ := v.Unowned()
+			return len(v.Shards) == 2 && unowned == 0
+		})
+		a.kill()
+		p.await("TenureShardsUnowned", true)
+		if err := b.Contend(b.serve, "eu"); err != nil {
+			p.Error(err)
+		}
+		p.await("TenureShardsUnowned", false)
+	}
+}
+
+func (p *plant) heartbeatsSlow() func() {
+	a := p.add("a", false)
+	return func() {
+		p.start(a, "eu")
+		<-a.leases
+		a.link.Set(kvfault.Heartbeat, kvfault.HoldRequest)
+		enough := p.while(ttl/4, func() { a.link.Deliver() })
+		p.await("TenureHeartbeatsSlow", true)
+		enough()
+		a.link.Heal()
+		a.link.Deliver()
+		p.await("TenureHeartbeatsSlow", false)
+	}
+}
+
+func (p *plant) handlerStuck() func() {
+	a := p.add("a", false)
+	return func() {
+		a.hang = make(chan struct{})
+		p.start(a, "eu")
+		<-a.leases
+		if err := a.Withdraw(p.ctx, "eu"); !errors.Is(err, core.ErrStuck) {
+			p.Errorf("withdraw: %v", err)
+		}
+		p.await("TenureHandlerStuck", true)
+		close(a.hang)
+		p.await("TenureHandlerStuck", false)
+	}
+}
+
+func (p *plant) halted() func() {
+	a, again := p.add("a", false), p.add("a2", false)
+	return func() {
+		p.start(a, "eu")
+		<-a.leases
+		p.store.Wipe()
+		p.await("TenureHalted", true)
+		a.kill() // the operator decided, and restarts it
+		p.start(again, "eu")
+		p.await("TenureHalted", false)
+	}
+}
+
+func (p *plant) writesRefused() func() {
+	a := p.add("a", false)
+	return func() {
+		p.start(a, "eu")
+		l := <-a.leases
+		marks := fence.NewMark(&fence.Memory{}, &fence.Options{OnRefused: a.m.Refused})
+		next := l.Fence()
+		next.Token++
+		if err := marks.Admit(p.ctx, "eu", next); err != nil {
+			p.Error(err)
+		}
+		enough := p.while(100*time.Millisecond, func() {
+			if err := marks.Admit(p.ctx, "eu", l.Fence()); !errors.Is(err, core.ErrFenced) {
+				p.Errorf("a write of a former owner: %v", err)
+			}
+		})
+		p.await("TenureWritesRefused", true)
+		enough()
+		p.await("TenureWritesRefused", false)
+	}
+}
+
+func (p *plant) flapping() func() {
+	a := p.add("a", false)
+	return func() {
+		p.start(a, "eu")
+		enough := p.while(time.Millisecond, func() {
+			<-a.leases
+			if err := errors.Join(a.Withdraw(p.ctx, "eu"), a.Contend(a.serve, "eu")); err != nil {
+				p.Error(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		})
+		p.await("TenureFlapping", true)
+		enough()
+		p.await("TenureFlapping", false)
+	}
+}
+
+func (p *plant) sessionsLost() func() {
+	a, b := p.add("a", true), p.add("a", true)
+	return func() {
+		p.start(a, "eu")
+		p.start(b, "eu")
+		p.await("TenureSessionsLost", true)
+		b.kill()
+		p.await("TenureSessionsLost", false)
+	}
+}
+
+func (p *plant) followerBehind() func() {
+	a := p.add("a", false)
+	return func() {
+		p.start(a, "eu")
+		l := <-a.leases
+		var broken atomic.Bool
+		broken.Store(true)
+		apply := func(context.Context, follower.Batch) error {
+			if broken.Load() {
+				return errors.New("the projection's database is away")
+			}
+			return nil
+		}
+		t, err := follower.NewTailer(a.backend, &follower.Options{
+			Hooks: a.m.FollowerHooks(), BackoffMax: 100 * time.Millisecond,
+			BackoffMin: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			err = t.Follow("projection", follower.Memory(apply, nil), "eu")
+		}
+		if err != nil {
+			p.Fatal(err)
+		}
+		a.m.Follow(t)
+		ctx, cancel := context.WithCancel(p.ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- t.Run(ctx) }()
+		defer func() { cancel(); <-ended }()
+		if _, err := l.Append(p.ctx, []byte("x")); err != nil {
+			p.Error(err)
+		}
+		p.await("TenureFollowerBehind", true)
+		broken.Store(false)
+		p.await("TenureFollowerBehind", false)
+	}
+}
+
+func (p *plant) recordsDamaged() func() {
+	a := p.add("a", false)
+	return func() {
+		p.start(a, "eu")
+		l := <-a.leases
+		if _, err := l.Append(p.ctx, nil); err != nil {
+			p.Error(err)
+		}
+		const key = "test/!head/eu"
+		sound, ok := p.store.Record(key)
+		if !ok {
+			p.Fatalf("there is no record %s", key)
+		}
+		p.store.Tamper(key, []byte("junk"))
+		if _, err := l.Append(p.ctx, nil); !errors.Is(err, core.ErrDamaged) {
+			p.Errorf("append under a damaged head: %v", err)
+		}
+		p.await("TenureRecordsDamaged", true)
+		p.store.Tamper(key, sound)
+		a.kill() // a view names a damaged record for two minutes, and a new process does not
+		p.await("TenureRecordsDamaged", false)
+	}
+}
+
+// sound is a cluster without a fault.
+func (p *plant) sound() func() {
+	a, b := p.add("a", false), p.add("b", false)
+	return func() {
+		p.start(a, "eu")
+		p.start(b, "us")
+		for range 20 {
+			time.Sleep(500 * time.Millisecond)
+			p.quiet()
+		}
+	}
+}
+
+func (p *plant) outage(alert string) func() {
+	a := p.add("a", false)
+	return func() {
+		p.start(a, "eu")
+		<-a.leases
+		a.link.SetError(kvfault.All, errors.New("connection reset"))
+		p.await(alert, true)
+		a.link.Heal()
+		p.await(alert, false)
+	}
+}
+
+// promtoolOnly are the alerts that only promtool tests: the in-memory store does not fail
+// over, and 65,536 events take a hook that hangs for longer than a test may take.
+func promtoolOnly() []string { return []string{"TenureStoreLostWrites", "TenureHookEventsDropped"} }
+
+func TestEveryAlertHasItsFault(t *testing.T) {
+	t.Parallel()
+	all := plants()
+	for _, r := range rules(t) {
+		if r.Alert != "" && all[r.Alert] == nil && !slices.Contains(promtoolOnly(), r.Alert) {
+			t.Errorf("%s: no fault has it fire", r.Alert)
+		}
+	}
+}
+
+// TestScrape has a real Prometheus scrape members of a namespace for each alert, and sees
+// the alert fire in its fault, and clear when that is over. Windows and waits of the
+// rules are shortened to seconds, and a count to the writes of that time; the expressions are those that are deployed.
+func TestScrape(t *testing.T) {
+	t.Parallel()
+	binary, err := exec.LookPath("prometheus")
+	if err != nil {
+		if servers.Required("prometheus") {
+			t.Fatal("there is no prometheus, which " + servers.RequireVariable + " requires: make servers installs it")
+		}
+		t.Skip("there is no prometheus: make servers installs it")
+	}
+	var critical []string // those that page somebody
+	for _, r := range rules(t) {
+		if r.Labels["severity"] == "critical" {
+			critical = append(critical, r.Alert)
+		}
+	}
+	var all []*plant
+	var plays []func()
+	var jobs strings.Builder
+	s := &scraper{}
+	for alert, make := range plants() {
+		p := &plant{name: alert, store: memory.New(), ctx: t.Context(), T: t}
+		plays = append(plays, make(p))
+		all = append(all, p)
+		targets := []string{}
+		for _, m := range p.members {
+			targets = append(targets, fmt.Sprintf("%q", m.server.Listener.Addr().String()))
+		}
+		fmt.Fprintf(&jobs, "  - job_name: %s\n    static_configs: [{targets: [%s]}]\n", alert, strings.Join(targets, ", "))
+	}
+	demo := freeAddress(t) // where it listens once Prometheus is there
+	fmt.Fprintf(&jobs, "  - job_name: %s\n    static_configs: [{targets: [%q]}]\n", demonstration, demo)
+	s.run(t, binary, jobs.String())
+	t.Run("alerts", func(t *testing.T) {
+		t.Run("demonstration", func(t *testing.T) {
+			t.Parallel()
+			startDemonstration(t, demo)
+			s.watchDemonstration(t)
+		})
+		for i, p := range all {
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				p.T, p.ctx = t, t.Context()
+				p.await = func(alert string, firing bool) {
+					t.Helper()
+					p.eventually(fmt.Sprintf("%s fires: %v", alert, firing), func() bool {
+						return slices.Contains(s.firing(t, p.name), alert) == firing
+					})
+				}
+				p.quiet = func() {
+					t.Helper()
+					for _, alert := range s.firing(t, p.name) {
+						if slices.Contains(critical, alert) {
+							t.Errorf("%s fires in a sound cluster", alert)
+						}
+					}
+				}
+				plays[i]()
+			})
+		}
+	})
+}
+
+// scraper is a Prometheus.
+type scraper struct{ url string }
+
+func (s *scraper) run(t *testing.T, binary, jobs string) {
+	t.Helper()
+	dir := t.TempDir()
+	text := read(t, "tenure.rules.yml")
+	for _, r := range [][2]string{
+		{`\[(5m|15m|1h)\]`, "[8s]"}, {`> 10\n`, "> 2\n"}, {`for: \w+`, "for: 1s"}, {`lag_seconds > 30`, "lag_seconds > 2"},
+	} {
+		text = regexp.MustCompile(r[0]).ReplaceAllString(text, r[1])
+	}
+	config := "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\n" +
+		"rule_files: [rules.yml]\nscrape_configs:\n" + jobs
+	for name, content := range map[string]string{"rules.yml": text, "prometheus.yml": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	addr := freeAddress(t)
+	s.url = "http://" + addr
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary,
+		"--config.file", filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(dir, "data"),
+		"--web.listen-address", addr, "--log.level=warn")
+	out := &strings.Builder{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has nothing to save
+		<-ended
+		if t.Failed() {
+			t.Logf("Prometheus said:\n%s", out)
+		}
+	})
+	for end := time.Now().Add(ample); ; time.Sleep(50 * time.Millisecond) {
+		if resp, err := http.Get(s.url + "/-/ready"); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK && s.scrapes(t) {
+				return
+			}
+		}
+		select {
+		case <-ended:
+			t.Fatal("Prometheus ended")
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatal("Prometheus is not ready")
+		}
+	}
+}
+
+// freeAddress is one on which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// scrapes reports whether all targets were scraped: a fault that was over before would
+// leave no trace.
+func (s *scraper) scrapes(t *testing.T) bool {
+	t.Helper()
+	var body struct {
+		Data struct {
+			ActiveTargets []struct{ Health, ScrapePool string }
+		}
+	}
+	s.get(t, "/api/v1/targets", &body)
+	for _, target := range body.Data.ActiveTargets {
+		if target.Health != "up" && target.ScrapePool != demonstration {
+			return false
+		}
+	}
+	return len(body.Data.ActiveTargets) > len(plants())
+}
+
+func (s *scraper) get(t *testing.T, path string, into any) {
+	t.Helper()
+	resp, err := http.Get(s.url + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// firing are the alerts of a job that fire.
+func (s *scraper) firing(t *testing.T, job string) []string {
+	t.Helper()
+	var body struct {
+		Data struct {
+			Alerts []struct {
+				State  string
+				Labels map[string]string
+			}
+		}
+	}
+	s.get(t, "/api/v1/alerts", &body)
+	var names []string
+	for _, a := range body.Data.Alerts {
+		if a.State == "firing" && a.Labels["job"] == job {
+			names = append(names, a.Labels["alertname"])
+		}
+	}
+	return names
+}

@@ -1,0 +1,15 @@
+package manifests
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// decode reads JSON as the validator takes it, with numbers as they are written.
+func decode(text string) (any, error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	err := d.Decode(&v)
+	return v, err
+}
