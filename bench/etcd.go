@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+
+	"github.com/tenure-go/tenure/backends/etcd"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/servers"
+)
+
+func etcdStore() *store {
+	return &store{
+		name: "etcd", title: "etcd", start: served(servers.Etcd, func(r *running) {
+			r.version = func(ctx context.Context) (string, error) {
+				c, err := etcdClient(r.dsn)
+				if err != nil {
+					return "", err
+				}
+				defer c.Close()
+				s, err := c.Status(ctx, r.dsn)
+				if err != nil {
+					return "", err
+				}
+				return s.Version, nil
+			}
+			r.calls = func(ctx context.Context) (int64, error) { return etcdCalls(ctx, r.dsn) }
+		}),
+		contenders: []contender{
+			tenure(time.Second, func(ctx context.Context, at place) (core.Backend, error) {
+				return etcd.OpenConfig(ctx, etcdConfig(at.DSN), at.Namespace, &etcd.Options{Create: true})
+			}),
+			{name: "concurrency.Election", ttl: 2 * time.Second, join: joinElection},
+			{name: "client-go leaderelection", ttl: clientGoLease, join: joinClientGo},
+		},
+	}
+}
+
+func etcdConfig(addr string) clientv3.Config {
+	return clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialTimeout: 10 * time.Second}
+}
+
+func etcdClient(addr string) (*clientv3.Client, error) { return clientv3.New(etcdConfig(addr)) }
+
+// etcdCalls is how many messages the server's methods have got, those of streams too.
+func etcdCalls(ctx context.Context, addr string) (int64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err
+	}
+	var calls float64
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "grpc_server_msg_received_total{") {
+			n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
+			if err != nil {
+				return 0, err
+			}
+			calls += n
+		}
+	}
+	return int64(calls), nil
+}
+
+// joinElection has one session for all elections, as its documentation advises.
+func joinElection(_ context.Context, at place) (member, error) {
+	client, err := etcdClient(at.DSN)
+	if err != nil {
+		return nil, err
+	}
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(int(at.TTL/time.Second)))
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	l := newLocks(at)
+	l.leave = func() error { return errors.Join(session.Close(), client.Close()) }
+	l.lock = func(ctx context.Context, shard string) (write, unlock func(context.Context) error, err error) {
+		e := concurrency.NewElection(session, at.Namespace+"/"+shard)
+		if err := e.Campaign(ctx, at.Node); err != nil {
+			return nil, nil, err
+		}
+		write = func(ctx context.Context) error {
+			r, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(e.Key()), "=", e.Rev())).
+				Then(clientv3.OpPut(at.Namespace+"-written/"+shard, string(body()))).Commit()
+			if err == nil && !r.Succeeded {
+				err = fmt.Errorf("%s is lost", shard)
+			}
+			return err
+		}
+		return write, e.Resign, nil
+	}
+	return l, nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+
+	tenureredis "github.com/tenure-go/tenure/backends/redis"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/servers"
+)
+
+func redisStore() *store {
+	return &store{
+		name: "redis", title: "Redis", start: startRedis,
+		contenders: []contender{
+			tenure(time.Second, func(ctx context.Context, at place) (core.Backend, error) {
+				return tenureredis.Open(ctx, &redis.UniversalOptions{Addrs: []string{at.DSN}}, at.Namespace,
+					&tenureredis.Options{Create: true})
+			}),
+			{name: "redsync", ttl: time.Second, join: joinRedsync},
+		},
+	}
+}
+
+// startRedis starts a server that writes each change to its disk, as the other stores
+// do.
+func startRedis(ctx context.Context) (r *running, err error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("redis: %w: no redis-server in the PATH", servers.ErrUnavailable)
+	}
+	dir, err := os.MkdirTemp("", "tenure-bench-")
+	if err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(dir, "s")
+	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes",
+		"--appendfsync", "always", "--loglevel", "warning")
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+	r = &running{dsn: socket, closers: []func() error{func() error {
+		err := errors.Join(client.Close(), cmd.Process.Kill())
+		_ = cmd.Wait() // it was killed
+		return errors.Join(err, os.RemoveAll(dir))
+	}}}
+	info := func(ctx context.Context, name string) (string, error) {
+		text, err := client.Info(ctx).Result()
+		_, text, _ = strings.Cut(text, "\n"+name+":")
+		text, _, _ = strings.Cut(text, "\r")
+		return text, err
+	}
+	r.version = func(ctx context.Context) (string, error) { return info(ctx, "redis_version") }
+	r.calls = func(ctx context.Context) (n int64, err error) {
+		text, err := info(ctx, "total_commands_processed")
+		if err == nil {
+			_, err = fmt.Sscan(text, &n)
+		}
+		return n, err
+	}
+	for client.Ping(ctx).Err() != nil {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), r.close())
+		}
+	}
+	return r, nil
+}
+
+// joinRedsync has a mutex for each shard, with the retries of its defaults, and
+// extends each three times within the TTL.
+func joinRedsync(_ context.Context, at place) (member, error) {
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: at.DSN, PoolSize: atOnce})
+	rs := redsync.New(goredis.NewPool(client))
+	l := newLocks(at)
+	l.leave = func() error { l.calls.Wait(); return client.Close() }
+	l.lock = func(ctx context.Context, shard string) (write, unlock func(context.Context) error, err error) {
+		key := at.Namespace + "/" + shard
+		mutex := rs.NewMutex(key, redsync.WithExpiry(at.TTL), redsync.WithTries(1<<30))
+		if err := mutex.LockContext(ctx); err != nil {
+			return nil, nil, err
+		}
+		released := make(chan struct{})
+		l.calls.Go(func() {
+			t := time.NewTicker(at.TTL / 3)
+			defer t.Stop()
+			for {
+				select {
+				case <-t.C:
+					_, err := mutex.ExtendContext(ctx)
+					select {
+					case <-released:
+					default:
+						if err != nil && ctx.Err() == nil {
+							at.fail(fmt.Errorf("extend %s: %w", shard, err))
+						}
+					}
+				case <-released:
+					return
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+		write = func(ctx context.Context) error { // it has no fence
+			return client.Set(ctx, key+"-written", body(), 0).Err()
+		}
+		unlock = func(ctx context.Context) error {
+			close(released)
+			_, err := mutex.UnlockContext(ctx)
+			return err
+		}
+		return write, unlock, nil
+	}
+	return l, nil
+}
