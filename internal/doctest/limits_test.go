@@ -11,11 +11,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestLimits compares the limits that README.md states with those that the backends
+// TestLimits compares the limits that docs/sizing.md states with those that the backends
 // had when their reports were made, and with the constants.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "sizing.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestLimits(t *testing.T) {
 		fmt.Sprintf("a member %d entries and %d bytes", driver.MaxMetaEntries, driver.MaxMetaBytes),
 	} {
 		if !strings.Contains(words, want) {
-			t.Errorf("README.md does not say\n%s", want)
+			t.Errorf("docs/sizing.md does not say\n%s", want)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	fenced  = regexp.MustCompile("(?ms)^```.*?^```")
 	nothing = regexp.MustCompile("[^a-z0-9 -]")
 )
 
@@ -54,7 +55,7 @@ func pageText(t *testing.T, page string) string {
 // anchors are the names of a page's headings.
 func anchors(text string) map[string]bool {
 	all := make(map[string]bool)
-	for _, h := range heading.FindAllStringSubmatch(text, -1) {
+	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 		all[strings.ReplaceAll(nothing.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")] = true
 	}
 	return all

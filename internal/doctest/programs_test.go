@@ -37,6 +37,7 @@ func pagesNeed() map[string]needs {
 		"docs/backends/etcd.md":      {servers.Etcd, "127.0.0.1:2379", addr},
 		"docs/backends/consul.md":    {servers.Consul, "127.0.0.1:8500", addr},
 		"docs/backends/zookeeper.md": {servers.ZooKeeper, "127.0.0.1:2181", addr},
+		"docs/backends/redis.md":     {servers.Redis, "127.0.0.1:6379", addr},
 		"docs/backends/postgres.md":  {servers.Postgres, postgresDSN, dsn},
 		"docs/backends/mysql.md":     {servers.MariaDB, mysqlDSN, dsn},
 	}

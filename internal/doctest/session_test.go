@@ -73,7 +73,7 @@ func (s *session) start(name string, args ...string) *job {
 		defer r.Close()
 		for lines := bufio.NewReader(r); ; {
 			line, err := lines.ReadString('\n')
-			if line != "" {
+			if line != "" && !isLog(line) {
 				s.lines <- printed{j, strings.TrimSuffix(line, "\n")}
 			}
 			if err != nil {
@@ -87,6 +87,13 @@ func (s *session) start(name string, args ...string) *job {
 		close(j.done)
 	})
 	return j
+}
+
+// isLog reports whether a line is Tenure's log, which programs without a Logger have on
+// standard error, and which pages leave out: its moments and sessions differ each time.
+func isLog(line string) bool {
+	const stamp = len("2006/01/02 15:04:05 ")
+	return len(line) > stamp && (strings.HasPrefix(line[stamp:], "INFO tenure: ") || strings.HasPrefix(line[stamp:], "WARN tenure: "))
 }
 
 func (s *session) ended(j *job) {

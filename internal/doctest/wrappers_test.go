@@ -67,6 +67,39 @@ const reopened = `	must(err)
 	work(b)
 	must(b.Close())`
 
+// boardProgram gets the board's page from where it is mounted.
+const boardProgram = `package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/corehttp"
+	"github.com/tenure-go/tenure/follower"
+)
+` + must + `
+func main() {
+	b, err := memory.Open(context.Background(), memory.New(), "orders", nil)
+	must(err)
+	defer b.Close()
+	journal := &corehttp.Journal{}
+	elector, err := core.NewElector(b, &core.Options{Node: "n1", Hooks: journal.Hooks()})
+	must(err)
+	tailer, err := follower.NewTailer(b, nil)
+	must(err)
+	mux := http.NewServeMux()
+` + marker + `
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest("GET", "/tenure/", nil))
+	check(w.Code == 200 && strings.Contains(w.Body.String(), "<h1>Tenure</h1>"), w.Body.String())
+}
+`
+
 // onEtcd, and the like, make the namespace and a client.
 const (
 	onEtcd = `	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:2379"}})
@@ -96,6 +129,17 @@ const (
 		return b
 	}`
 	zooKeeperImports = `	"github.com/tenure-go/tenure/backends/zookeeper"
+`
+	onRedis = `	client := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}})
+	defer client.Close()
+	open := func() *redis.Backend {
+		b, err := redis.Open(ctx, &goredis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}}, "orders",
+			&redis.Options{Create: true})
+		must(err)
+		return b
+	}`
+	redisImports = `	goredis "github.com/redis/go-redis/v9"
+	"github.com/tenure-go/tenure/backends/redis"
 `
 	// raised checks that tokens are above the raised floor.
 	begun  = "\n\tfirst := open()\n\twork(first)\n\tmust(first.Close())\n\t{"
@@ -131,6 +175,7 @@ func wrappers() []wrapper {
 	postgresImports, onPostgres := sqlOpen("postgres", postgresDSN)
 	mysqlImports, onMySQL := sqlOpen("mysql", mysqlDSN)
 	return []wrapper{
+		{page: "docs/board.md", has: "corehttp.Handler(", text: boardProgram},
 		{page: "docs/backends/etcd.md", has: "etcd.Open(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
 		{page: "docs/backends/etcd.md", has: "etcd.RaiseFloor(", text: opened(etcdImports, onEtcd+begun, raised)},
 		{page: "docs/backends/etcd.md", has: "client.Txn(", text: opened(etcdImports, onEtcd+`
@@ -161,6 +206,18 @@ func wrappers() []wrapper {
 	}, nil))
 	check(errors.Is(book(), core.ErrFenced), "a former lease is not refused")`)},
 		{page: "docs/backends/consul.md", has: "consul.RaiseFloor(", text: opened(consulImports, onConsul+begun, raised)},
+		{page: "docs/backends/redis.md", has: "redis.RaiseFloor(", text: opened(redisImports, onRedis+begun, raised)},
+		{page: "docs/backends/redis.md", has: "redis.GuardScript(", text: opened(redisImports, onRedis+`
+	b := open()
+	defer b.Close()
+	var lease *core.Lease
+	pay := func() error {`, `		return err
+	}
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		return pay()
+	}, nil))
+	check(redis.Fenced(pay()), "a former lease is not refused")`)},
 		{page: "docs/backends/zookeeper.md", has: "zk-0", text: opened("\t\"crypto/tls\"\n\t\"os\"\n"+zooKeeperImports, elsewhere+`
 	password, tlsConfig := os.Args[1], &tls.Config{}`, reopened)},
 		{page: "docs/backends/zookeeper.md", has: "zookeeper.RaiseFloor(", text: opened(zooKeeperImports, onZooKeeper+begun, raised)},
@@ -206,6 +263,17 @@ func wrappers() []wrapper {
 		return b
 	}
 `+onSQL, raisedSQL)},
+		{page: "docs/comparison.md", has: "core.RunSingleton(", text: movedWrapper},
+		{page: "docs/comparison.md", has: "concurrency.NewElection(", text: before(`	"go.etcd.io/etcd/client/v3/concurrency"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"errors"
+`, "client *clientv3.Client")},
+		{page: "docs/comparison.md", has: "client.LockKey(", text: before(`	"github.com/hashicorp/consul/api"
+	"errors"
+`, "client *api.Client")},
+		{page: "docs/comparison.md", has: "zk.NewLock(", text: before("\t\"github.com/go-zookeeper/zk\"\n", "conn *zk.Conn")},
+		{page: "docs/comparison.md", has: "pg_try_advisory_lock", text: before("\t\"database/sql\"\n", "db *sql.DB")},
+		{page: "docs/guides/fencing.md", has: "fence.ResponseError(", text: fencedWrapper},
 		{page: "docs/following.md", has: "snapshots.Write(", text: snapshotsWrapper},
 		{page: "docs/sharding.md", has: "sharding.NewManager(", text: shardingWrapper},
 		{page: "docs/conformance.md", has: "conformance.Test(", text: suiteWrapper(`
@@ -220,6 +288,9 @@ func TestMain(m *testing.M) {
 }
 `, `	"crypto/rand"
 `), args: []string{"-test.run=TestConformance/Membership"}},
+		// Compiled only: it would pull an image.
+		{page: "docs/conformance.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
+			"\t\"github.com/tenure-go/tenure/conformance/containers\"\n)\n\n" + marker, args: []string{"-test.run=^$"}},
 		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper(`
 func newDirectory(t conformance.T) string {
 	dir, err := os.MkdirTemp("", "store")
@@ -232,6 +303,86 @@ func newDirectory(t conformance.T) string {
 `, ""), args: []string{"-test.run=TestConformance/Membership"}},
 	}
 }
+
+// before is a wrapper of code that another library elects with. It is compiled only.
+func before(imports, param string) string {
+	return "package main\n\nimport (\n\t\"context\"\n" + imports + ")\n\n" +
+		"var publish func(context.Context) error\n\n" +
+		"func lead(ctx context.Context, " + param + ") error {\n" + marker + "\n\treturn nil\n}\n\n" +
+		"func main() { _ = lead }\n"
+}
+
+const movedWrapper = `package main
+
+import (
+	"context"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+)
+` + must + `
+func main() {
+	ctx := context.Background()
+	backend, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+	must(err)
+	defer backend.Close()
+	reports := 0
+	ctx, stop := context.WithCancelCause(ctx)
+	next := func(context.Context) ([]byte, error) {
+		if reports++; reports == 3 {
+			stop(context.Canceled)
+		}
+		return []byte("a report"), nil
+	}
+	{
+` + marker + `
+		check(reports == 3 && err != nil, "the leader did not stop with its context")
+	}
+	page, err := backend.ReadLog(context.Background(), "reports", 0, 10)
+	must(err)
+	check(len(page.Entries) == 3, "not every report is in the log")
+	item, err := backend.Get(context.Background(), "reports", "latest")
+	must(err)
+	check(item != nil && string(item.Value) == "a report", "the latest report is not there")
+}
+`
+
+const fencedWrapper = `package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/fence"
+)
+` + must + `
+func main() {
+	booked := 0
+	mark := fence.NewMark(&fence.Memory{}, nil)
+	server := httptest.NewServer(mark.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { booked++ }), nil))
+	defer server.Close()
+	ledger := server.URL
+	book := func(ctx context.Context, lease *core.Lease) error {
+` + marker + `
+	}
+	b, err := memory.Open(context.Background(), memory.New(), "orders", nil)
+	must(err)
+	defer b.Close()
+	var leases []*core.Lease
+	for range 2 {
+		must(core.RunSingleton(context.Background(), b, "ledger", func(ctx context.Context, lease *core.Lease) error {
+			leases = append(leases, lease)
+			return book(ctx, lease)
+		}, nil))
+	}
+	err = book(context.Background(), leases[0])
+	check(booked == 2 && errors.Is(err, core.ErrFenced), "a former lease is not refused")
+}
+`
 
 const snapshotsWrapper = `package main
 
