@@ -10,27 +10,27 @@
 # Done in this order by "make test": quick ones first. They install nothing.
 TEST_STEPS := fmt vet arch quick-race simulation quick conformance-quick system
 # By "make test-all".
-ALL_STEPS := servers fmt vet vet-tools arch unit race simulation conformance conformance-servers system demo-test examples
+ALL_STEPS := servers fmt vet arch unit race simulation conformance conformance-servers system demo-test browser command examples bench-test validators
 # What "make check" does after the steps of "make test": the servers that all of it
 # needs, then first what has found most.
 MORE_STEPS := servers race-others simulation-long conformance conformance-servers system-long faults conformance-more \
-	mutants follower-long docs demo-test demo-seeds examples vet-tools analysis fuzz cross mod vuln
+	mutants follower-long docs demo-test browser command demo-seeds examples bench-test validators analysis fuzz cross mod vuln
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
-RACED := core|core/(driver|corehttp)|tenurefx|(backends|conformance|fence|follower|sharding)(/.*)?|internal/(examplebackend|harness|intercept|outage|servers|simulation|sqlfault)
+RACED := core|core/(driver|corehttp|coreprom|coreotel)|tenurefx(/promfx)?|(backends|conformance|fence|follower|sharding)(/.*)?|internal/(examplebackend|harness|intercept|outage|servers|sidecar|simulation|sqlfault)
 # Those of them that "make test" tests under it. The others' tests it runs without.
 QUICK_RACED := core|core/(driver|corehttp)|backends/memory
 # Packages, and tests of core/fsm, that have a step of their own.
 OWN_STEP := internal/(archtest|doctest)|cmd/demo(/.*)?
 # Those that kill, stop and cut real servers; they take minutes.
-FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper)|internal/servers|follower/stores
-SUITES := ^Test(Conformance|System|Control)
+FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper|redis)|conformance/containers|internal/servers|follower/stores
+SUITES := ^Test(Conformance|System|Control|Served|Browser)
 OWN_STEP_TESTS := ^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds|Mutants)$$
 # Backends that must pass conformance on a machine without any server, and those
 # whose tests start one.
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
-SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul
+SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis
 # Packages that play the system suite. Those of SERVED have to.
 SYSTEM := ./conformance/system $(SERVED)
 # Platforms that the library is compiled for, as GOOS/GOARCH.
@@ -38,8 +38,8 @@ PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
 # Modules that must be tidy, and those whose dependencies are only compared with their
 # go.sum: it has what building them needs, while tidy asks for the tests of what they
 # depend on as well. Of tools/consul the checksum database lacks some.
-MODULES := . examples
-TOOLS := tools/etcd tools/containers
+MODULES := . examples bench
+TOOLS := tools/etcd tools/manifests
 
 # --- Sizes, to be changed on the command line: make simulation SEEDS=50. ------
 
@@ -56,10 +56,12 @@ QUICK_AREAS ?= Acquire
 # A number of inputs: up to Go 1.27 a target may fail as its time is up (golang.org/issue/75804).
 FUZZTIME ?= 20000x
 DEMO_SEEDS ?= 1 2 3
+ROUNDS ?= 2
 KILLS ?= 10
 ENTRIES ?= 100000
 BLOCKED ?= 10s
 BENCH ?= .
+BENCH_ROUNDS ?= 5
 
 # The go command turns cgo off where it finds no C compiler.
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -99,11 +101,9 @@ fmt: ## Fail if a file is not as gofmt writes it
 	@bad=$$(find . -name '*.go' -not -path './.*/*' -exec "$$(go env GOROOT)/bin/gofmt" -l {} +) || exit 1; \
 	[ -z "$$bad" ] || { echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; }
 
-.PHONY: vet vet-tools
+.PHONY: vet
 vet: ## go vet
 	go vet ./...
-vet-tools: ## go vet of the tool that starts containers, a module of its own
-	cd tools/containers && go vet ./...
 
 .PHONY: arch
 arch: ## Import rules, no hidden state, licences of dependencies
@@ -149,7 +149,7 @@ simulation-long: ## The same, SEEDS_LONG runs, and the death of 440 members at o
 
 .PHONY: mutants
 mutants: ## Broken cores and backends, which the test named, or the simulation, must find
-	.ci/named '^TestMutants$$' -timeout=15m -p=1 ./core ./core/fsm ./follower ./sharding ./backends/memory ./backends/kv/route ./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul -args -mutants
+	.ci/named '^TestMutants$$' -timeout=15m -p=1 ./core ./core/fsm ./follower ./sharding ./tenuretest ./internal/sidecar ./backends/memory ./backends/kv/route ./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis -args -mutants
 
 # Two backends at a time: their cases mostly wait.
 .PHONY: conformance conformance-long conformance-quick conformance-servers conformance-more
@@ -175,6 +175,16 @@ demo-test: ## Tests of the demonstration
 demo-seeds: ## The demonstration with each of DEMO_SEEDS, and without the fence
 	.ci/demo $(DEMO_SEEDS)
 
+# The tests of Prometheus mostly wait, so they go on beside it.
+.PHONY: browser
+browser: ## The board in a real Chromium, and the alerts in a real Prometheus
+	.ci/named '^Test(Browser|Scrape)' -timeout=5m -p=2 ./core/corehttp ./deploy/prometheus
+
+.PHONY: command
+command: ## The command tenure: each subcommand on every store, and ROUNDS faults of each kind to tenure run, and some to serve
+	.ci/named '^Test(Commands|Served|Run|ServedRun|KilledTool)$$' -timeout=9m -parallel=12 ./cmd/tenure -args -rounds=$(ROUNDS)
+	.ci/named '^TestServe(dSidecars)?$$' -timeout=5m -parallel=8 ./cmd/tenure
+
 .PHONY: system system-long
 system: ## Real processes and faults, SYSTEM_SEEDS runs, and the control that must fail
 	.ci/named '^Test(System|Control)$$' -timeout=10m -p=1 ./conformance/system -args -system.seeds=$(SYSTEM_SEEDS) -system.parallel=$(SYSTEM_PARALLEL)
@@ -199,8 +209,22 @@ examples: ## The example applications and their tests, in a module of their own
 	$(say-race)
 	cd examples && go vet ./... && $(GOTEST) $(RACE) -timeout=5m ./...
 
+.PHONY: validators
+validators: ## Manifests and the OpenAPI file against validators, in a module of their own
+	cd tools/manifests && go vet ./... && $(GOTEST) -timeout=5m ./...
+
+.PHONY: api
+api: ## Write docs/api.txt, for a release or a change of the API that CHANGELOG.md names
+	go test -count=1 ./internal/doctest -run '^TestAPI$$' -args -update
+
+.PHONY: generated
+generated: ## Write the parts of docs that are made from the code; measurements are made by guarantees and bench-peers
+	go test -count=1 ./internal/doctest -run '^(TestRuleIndex|TestConfiguration)$$' -args -update
+	go test -count=1 ./conformance -run '^TestDocumentedTables$$' -args -update
+	go test -count=1 ./core ./core/fsm -run '^TestDocumentedMutants$$' -args -update
+
 .PHONY: docs
-docs: ## Compile and run every block of Go in README.md and docs
+docs: ## Compile and run the programs of README.md and docs, and compare the pages with the code
 	$(GOTEST) -timeout=10m ./internal/doctest
 
 .PHONY: fuzz
@@ -233,6 +257,13 @@ cross: ## Compile the library for other platforms
 .PHONY: bench
 bench: ## Benchmarks, BENCH=regexp for some of them
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -p=1 ./...
+
+# Not a step: the figures want a quiet machine.
+.PHONY: bench-peers bench-test
+bench-peers: servers ## Measure beside what else a user would pick; writes docs/benchmarks.md
+	cd bench && go run . -rounds $(BENCH_ROUNDS) -update ../docs/benchmarks.md
+bench-test: ## A quick run of it on the servers that are there, in a module of its own
+	cd bench && go vet ./... && $(GOTEST) -timeout=5m -parallel=8 ./...
 
 .PHONY: clean
 clean: ## Remove what was built and cached in this folder

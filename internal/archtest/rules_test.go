@@ -32,10 +32,27 @@ var rows = []row{
 	{pkg: "core/driver"},
 	{pkg: "core/fsm", allow: []string{"core/driver"}, deny: impure},
 	{pkg: "core/corehttp", allow: []string{"core", "core/driver"}},
-	{pkg: "core", allow: []string{"core/driver", "core/fsm"}},
+	{pkg: "core/coreprom", allow: []string{
+		"core", "core/driver", "fence", "follower", "sharding", "internal/takeover",
+		"github.com/prometheus/client_golang/prometheus/...",
+	}},
+	// The API only: which SDK there is, and what it costs, is the application's to say.
+	{pkg: "core/coreotel", allow: []string{
+		"core", "core/driver", "fence", "follower", "sharding", "internal/takeover", "go.opentelemetry.io/otel/...",
+	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
+	{pkg: "core/control", allow: []string{"core/driver"}},
+	{pkg: "core", allow: []string{"core/control", "core/driver", "core/fsm", "internal/virtual"}},
+
+	{pkg: "internal/virtual"},
+	{pkg: "tenuretest", allow: []string{
+		"backends/memory", "core", "internal/harness", "internal/intercept", "internal/virtual",
+	}},
 
 	{pkg: "config", allow: []string{"core", "internal/errtext", "core/driver", "go.yaml.in/yaml/v4"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
+	{pkg: "tenurefx/promfx", allow: []string{
+		"core", "core/coreprom", "tenurefx", "go.uber.org/fx", "github.com/prometheus/client_golang/...",
+	}},
 
 	{pkg: "backends/kv", allow: []string{"core/driver", "backends/kv/internal/record", "internal/kvkeys"}},
 	{pkg: "backends/kv/internal/record", allow: []string{"core/driver"}},
@@ -54,18 +71,29 @@ var rows = []row{
 		"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route",
 		"github.com/hashicorp/consul/api", "internal/kvkeys",
 	}},
+	{pkg: "backends/redis", allow: []string{
+		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/kvkeys",
+	}},
 	{pkg: "backends/zookeeper", allow: []string{
 		"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route",
 		"github.com/go-zookeeper/zk", "internal/kvkeys",
 	}},
 	{pkg: "backends/sql", allow: []string{"core/driver", "internal/sqlschema"}},
 	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql"}},
-	{pkg: "backends/sql/sqlite", allow: append([]string{"modernc.org/sqlite/..."}, ofDialects...)},
+	{pkg: "backends/sql/sqlite", allow: append([]string{
+		"modernc.org/sqlite/...", "github.com/fsnotify/fsnotify",
+	}, ofDialects...)},
 	{pkg: "backends/sql/postgres", allow: append([]string{"github.com/jackc/pgx/v5/..."}, ofDialects...)},
 	{pkg: "backends/sql/mysql", allow: append([]string{"github.com/go-sql-driver/mysql"}, ofDialects...)},
 
-	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext"}},
-	{pkg: "sharding", allow: []string{"core", "core/driver", "follower", "internal/planning"}},
+	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext", "internal/virtual"}},
+	{pkg: "sharding/route", allow: []string{"core", "core/driver", "sharding"}},
+	// Beside route, so that only programs with gRPC link it.
+	{pkg: "sharding/route/routegrpc", allow: []string{
+		"core", "core/driver", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+		"google.golang.org/genproto/googleapis/rpc/errdetails",
+	}},
+	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/planning"}},
 
 	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
 	// The details of a status are messages of a module beside grpc's.
@@ -88,16 +116,26 @@ var rows = []row{
 	{pkg: "conformance/kvwire", allow: []string{
 		"backends/kv", "backends/kv/kvfault", "conformance", "core/driver", "internal/kvkeys",
 	}},
+	{pkg: "conformance/containers", allow: []string{
+		"backends/consul", "backends/etcd", "backends/redis", "backends/sql/mysql", "backends/sql/postgres",
+		"backends/zookeeper", "conformance", "core/driver", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
+		"github.com/testcontainers/testcontainers-go",
+	}},
 	{pkg: "conformance/live", allow: []string{anything}},
 
 	// Core has everything that users need: a demonstration or example that has to
 	// reach for the driver shows that something is missing there. The gate is no
 	// user: it holds writes between core and the backend.
 	{pkg: "cmd/demo/...", allow: []string{anything}, deny: []string{"core/driver"}, except: "cmd/demo/gate.go"},
+	// It reads a namespace without joining it, and names versions, which core does not.
+	{pkg: "cmd/tenure", allow: []string{anything}},
 	{pkg: "examples/...", allow: []string{anything}, deny: []string{"core/driver"}},
+	{pkg: "bench/...", allow: []string{anything}, deny: []string{"core/driver"}},
+	{pkg: "deploy/...", allow: []string{anything}},
 	{pkg: "tools/...", allow: []string{anything}},
 	{pkg: "internal/archtest"},
 	{pkg: "internal/doctest"},
+	{pkg: "internal/browser", allow: []string{"internal/servers"}},
 	{pkg: "internal/errtext"},
 	{pkg: "internal/harness", allow: []string{"core/driver", "internal/intercept"}},
 	{pkg: "internal/intercept", allow: []string{"core/driver"}},
@@ -109,6 +147,12 @@ var rows = []row{
 	}},
 	{pkg: "internal/planning", allow: []string{"core"}},
 	{pkg: "internal/servers"},
+	// A program beside it, so that the tests of backends do not link it.
+	{pkg: "internal/servers/containers", allow: []string{
+		"github.com/moby/moby/api/...", "github.com/moby/moby/client", "github.com/testcontainers/testcontainers-go/...",
+	}},
+	{pkg: "internal/sidecar", allow: []string{"core", "core/driver", "golang.org/x/sys/unix"}},
+	{pkg: "internal/takeover", allow: []string{"core"}},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
 	{pkg: "internal/simulation", allow: []string{
 		"core", "core/driver", "core/fsm", "follower", "sharding", "internal/planning",
@@ -116,7 +160,7 @@ var rows = []row{
 	// It measures backends as core uses them.
 	{pkg: "internal/sqlfault", allow: []string{
 		"core", "core/driver", "backends/sql", "conformance", "conformance/faultproxy", "conformance/system",
-		"internal/outage", "internal/servers", "internal/sqlschema",
+		"internal/intercept", "internal/outage", "internal/servers", "internal/sqlschema",
 	}},
 }
 
@@ -146,5 +190,5 @@ type layout struct {
 var places = layout{
 	pure:    []string{"core/fsm"},
 	silent:  []string{"core/driver", "core/fsm", "backends/..."},
-	program: []string{"cmd/...", "examples/...", "tools/..."},
+	program: []string{"bench/...", "cmd/...", "examples/...", "tools/..."},
 }
