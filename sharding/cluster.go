@@ -2,6 +2,7 @@ package sharding
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/tenure-go/tenure/core"
 )
@@ -26,6 +27,8 @@ type Member struct {
 	Weight int32  // capacity, relative to the others'; 0: nothing, unless nobody has more
 	Drain  bool   // keeps nothing and gets nothing
 	Full   bool   // keeps what it has within its share, and gets nothing
+	// Ineligible is why the member is not eligible, where it drains for that alone.
+	Ineligible string
 }
 
 // Shard is a shard and its owner at present.
@@ -54,12 +57,13 @@ const (
 	Shared                      // its owner had more than its share, the new one less
 	Loaded                      // its owner had more load than its share
 	TakenOver                   // its new owner took it without a plan, when its owner was gone
+	Barred                      // its owner is not eligible: core.Options.Eligible
 )
 
 var reasonNames = [...]string{
 	Orphaned: "nobody owned it", Drained: "its owner is drained", Ruled: "a rule says so",
 	Shared: "its owner had more than its share", Loaded: "its owner had too much load",
-	TakenOver: "taken over when its owner was gone",
+	TakenOver: "taken over when its owner was gone", Barred: "its owner is not eligible",
 }
 
 func (r Reason) String() string {
@@ -104,7 +108,11 @@ func fnv1a(s string) uint64 {
 	return h
 }
 
-// Explain says why a move of the plan was made, for people.
+// maxWhy bounds the bytes of a member's reason in an explanation.
+const maxWhy = 160
+
+// Explain says why a move of the plan was made, for people: of an owner that is not
+// eligible the first 160 bytes of its reason, too.
 func (p *Plan) Explain(c *Cluster, m Move) string {
 	node := func(i int32) string {
 		if i < 0 || int(i) >= len(c.Members) {
@@ -112,5 +120,13 @@ func (p *Plan) Explain(c *Cluster, m Move) string {
 		}
 		return fmt.Sprintf("%s (share %d)", c.Members[i].Node, p.Share[i])
 	}
-	return fmt.Sprintf("%s from %s to %s: %v", c.Shards[m.Shard].Name, node(m.From), node(m.To), m.Why)
+	text := fmt.Sprintf("%s from %s to %s: %v", c.Shards[m.Shard].Name, node(m.From), node(m.To), m.Why)
+	if m.Why != Barred || m.From < 0 || int(m.From) >= len(c.Members) {
+		return text
+	}
+	why := c.Members[m.From].Ineligible
+	if len(why) > maxWhy {
+		why = strings.ToValidUTF8(why[:maxWhy], "") + "..."
+	}
+	return text + ": " + why
 }

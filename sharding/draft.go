@@ -41,7 +41,11 @@ func newDraft(c *Cluster, r Rules) *draft {
 		if o := d.owner[s]; o >= 0 && int(o) < len(d.fits) {
 			d.have[o]++
 			if !d.fits[o] && (!c.Frozen || c.Members[o].Drain) {
-				d.release(int32(s), Drained)
+				why := Drained
+				if c.Members[o].Ineligible != "" {
+					why = Barred
+				}
+				d.release(int32(s), why)
 			}
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,8 +37,14 @@ func TestIneligibleMemberIsEmptied(t *testing.T) {
 		for _, n := range []string{"b", "c"} {
 			set(n, errors.New("ill as well"))
 		}
+		// The one that says so first may pass what it has to the other.
+		time.Sleep(2 * ttl)
+		kept := w.spread()
+		if kept["b"]+kept["c"] != 30 {
+			w.Errorf("with nobody eligible the shards are shared %v", kept)
+		}
 		time.Sleep(5 * ttl)
-		w.shares(0, map[string]int{"b": 15, "c": 15})
+		w.shares(0, kept)
 		for _, n := range []string{"a", "b", "c"} {
 			set(n, nil)
 		}
@@ -50,10 +57,11 @@ type replay struct {
 	*planner
 	table *assignments
 	view  *core.View
+	last  *Outcome
 }
 
 func newReplay(members ...string) *replay {
-	p := &replay{&planner{Assigner: Minimal{}, Specs: []string{"s-00..29"}, Penalty: time.Second}, &assignments{}, &core.View{}}
+	p := &replay{&planner{Assigner: Minimal{}, Specs: []string{"s-00..29"}, Penalty: time.Second}, &assignments{}, &core.View{}, nil}
 	for _, n := range members {
 		p.view.Members = append(p.view.Members, core.Member{Session: core.SessionID(n), Node: n, MemberState: core.MemberState{Weight: 1}})
 	}
@@ -72,6 +80,7 @@ func (p *replay) plan(t *testing.T, now time.Duration) (moved int, have map[stri
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.last = out
 	if out.change != nil {
 		if err := p.table.apply(out.change); err != nil {
 			t.Fatal(err)
@@ -98,6 +107,11 @@ func TestPlanWithoutTheIneligible(t *testing.T) {
 	}
 	p.judge(1, "ill")
 	p.judge(2, "ill")
+	if out := p.last; len(out.Moves) != 10 || out.Moves[0].Why != Barred {
+		t.Errorf("with a not eligible: moves %+v, want ten that say so", out.Moves)
+	} else if got := out.Plan.Explain(out.Cluster, out.Moves[0]); !strings.HasSuffix(got, ": its owner is not eligible: ill") {
+		t.Errorf("explained as %q", got)
+	}
 	if n, have := p.plan(t, 2*time.Minute); n != 0 {
 		t.Errorf("with nobody eligible: %d moves, %v", n, have)
 	}
@@ -106,14 +120,29 @@ func TestPlanWithoutTheIneligible(t *testing.T) {
 		t.Errorf("with c eligible alone: %v", have)
 	}
 	p.view.Members[2].Draining = true // by order, and it is the only one that is eligible
-	if _, have := p.plan(t, 4*time.Minute); have["c"] != 0 {
-		t.Errorf("with c eligible alone, and draining: %v", have)
+	if _, have := p.plan(t, 4*time.Minute); have["c"] != 0 || p.last.Moves[0].Why != Drained {
+		t.Errorf("with c eligible alone, and draining: %v, %+v", have, p.last.Moves)
 	}
 	p.view.Members[2].Draining = false
 	p.judge(0, "")
 	p.judge(1, "")
 	if _, have := p.plan(t, time.Hour); have["a"] != 10 || have["b"] != 10 {
 		t.Errorf("with all eligible again: %v", have)
+	}
+}
+
+// TestExplainIsBounded: a reason comes from the store, and may be longer than members write.
+func TestExplainIsBounded(t *testing.T) {
+	t.Parallel()
+	c := &Cluster{
+		Members: []Member{{ID: "1", Node: "a", Weight: 1, Drain: true, Ineligible: strings.Repeat("é", maxWhy)},
+			{ID: "2", Node: "b", Weight: 1}},
+		Shards: []Shard{{Name: "eu"}},
+	}
+	p := Minimal{}.Plan(c)
+	want := "eu from a (share 0) to b (share 1): its owner is not eligible: " + strings.Repeat("é", maxWhy/2) + "..."
+	if got := p.Explain(c, p.Moves[0]); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -164,6 +164,9 @@ func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
 		some = some || !is && !m.Drain && !slices.Contains(p.Rules.Drain, m.Node)
 	}
 	for _, m := range barred {
+		if member, _ := v.Member(m.ID); some && !m.Drain && !slices.Contains(p.Rules.Drain, m.Node) {
+			m.Ineligible = member.Ineligible()
+		}
 		m.Drain = m.Drain || some
 	}
 	c.Frozen = c.Frozen || len(barred) > 0 && !some
@@ -312,7 +315,7 @@ func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) [
 	}
 	next := int32(len(t.members))
 	for i, m := range members {
-		m.Full = false
+		m.Full, m.Ineligible = false, ""
 		switch {
 		case slots[i] != None:
 			if t.members[slots[i]] == m {
