@@ -493,8 +493,15 @@ func (p *place) repaired(leader core.SessionID, backend string) {
 		p.t.Fatal(err)
 	}
 	defer b.Close()
-	if _, err := b.Join(p.t.Context(), core.Member{Session: "left", Node: "gone", TTL: time.Hour}); err != nil {
+	if _, err := b.Join(p.t.Context(), core.Member{Session: "left", Node: "gone", TTL: time.Hour,
+		MemberState: core.MemberState{Meta: map[string]string{driver.IneligibleKey: "ill", "zone": "z"}}}); err != nil {
 		p.t.Fatal(err)
+	}
+	var members []memberOut
+	p.decode(&members, "members")
+	if i := slices.IndexFunc(members, func(m memberOut) bool { return m.Session == "left" }); i < 0 ||
+		members[i].Ineligible != "ill" || len(members[i].Meta) != 1 {
+		p.t.Errorf("members: got %+v, want one that is not eligible, and its reason apart from its metadata", members)
 	}
 	p.run(exitOK, "evict", "left", "--yes")
 	p.bad(exitNotFound, "tenure members", "evict", "left", "--yes")

@@ -118,15 +118,17 @@ func sessions(v *driver.View) map[core.SessionID]*core.Member {
 }
 
 type memberOut struct {
-	Node     string            `json:"node"`
-	Session  core.SessionID    `json:"session"`
-	Version  core.Version      `json:"version"`
-	TTL      string            `json:"ttl"`
-	Priority int32             `json:"priority"`
-	Weight   int32             `json:"weight"`
-	Draining bool              `json:"draining"`
-	Shards   int               `json:"shards"`
-	Meta     map[string]string `json:"meta,omitempty"`
+	Node     string         `json:"node"`
+	Session  core.SessionID `json:"session"`
+	Version  core.Version   `json:"version"`
+	TTL      string         `json:"ttl"`
+	Priority int32          `json:"priority"`
+	Weight   int32          `json:"weight"`
+	Draining bool           `json:"draining"`
+	// Ineligible is why it is not eligible to own shards; left out if it is.
+	Ineligible string            `json:"ineligible,omitempty"`
+	Shards     int               `json:"shards"`
+	Meta       map[string]string `json:"meta,omitempty"` // without the reason
 }
 
 func (a *app) members(ctx context.Context, b core.Backend) error {
@@ -143,16 +145,17 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 		owned[s.Owner.Session]++
 	}
 	out := []memberOut{}
-	t := &table{head: []string{"NODE", "SESSION", "VERSION", "TTL", "PRIORITY", "WEIGHT", "DRAINING", "SHARDS", "META"}}
+	t := &table{head: []string{"NODE", "SESSION", "VERSION", "TTL", "PRIORITY", "WEIGHT", "DRAINING", "NOT ELIGIBLE", "SHARDS", "META"}}
 	for _, m := range v.Members {
 		o := memberOut{m.Node, m.Session, versions[m.Session], m.TTL.String(), m.Priority, m.Weight, m.Draining,
-			owned[m.Session], m.Meta}
+			m.Ineligible(), owned[m.Session], maps.Clone(m.Meta)}
+		delete(o.Meta, driver.IneligibleKey)
 		out = append(out, o)
 		var meta []string
-		for _, k := range slices.Sorted(maps.Keys(m.Meta)) {
-			meta = append(meta, k+"="+m.Meta[k])
+		for _, k := range slices.Sorted(maps.Keys(o.Meta)) {
+			meta = append(meta, k+"="+o.Meta[k])
 		}
-		t.add(o.Node, o.Session, o.Version, o.TTL, o.Priority, o.Weight, o.Draining, o.Shards, strings.Join(meta, " "))
+		t.add(o.Node, o.Session, o.Version, o.TTL, o.Priority, o.Weight, o.Draining, o.Ineligible, o.Shards, strings.Join(meta, " "))
 	}
 	return a.print(out, t)
 }

@@ -161,6 +161,7 @@ func plants() map[string]func(p *plant) (play func()) {
 		"TenureHeartbeatsSlow": (*plant).heartbeatsSlow,
 		"TenureHandlerStuck":   (*plant).handlerStuck,
 		"TenureHalted":         (*plant).halted,
+		"TenureNobodyEligible": (*plant).nobodyEligible,
 		"TenureWritesRefused":  (*plant).writesRefused,
 		"TenureFlapping":       (*plant).flapping,
 		"TenureSessionsLost":   (*plant).sessionsLost,
@@ -229,6 +230,25 @@ func (p *plant) halted() func() {
 		a.kill() // the operator decided, and restarts it
 		p.start(again, "eu")
 		p.await("TenureHalted", false)
+	}
+}
+
+func (p *plant) nobodyEligible() func() {
+	a := p.add("a", false)
+	return func() {
+		var ill atomic.Bool
+		a.options.Eligible = func(context.Context) error {
+			if ill.Load() {
+				return errors.New("the disk is full")
+			}
+			return nil
+		}
+		p.start(a, "eu")
+		<-a.leases
+		ill.Store(true)
+		p.await("TenureNobodyEligible", true)
+		ill.Store(false)
+		p.await("TenureNobodyEligible", false)
 	}
 }
 
