@@ -49,6 +49,8 @@ func TestMutants(t *testing.T) {
 			File: "watch.go", Old: "w.whole && !reached(before, last)", New: `before == "none"`}}},
 		{Name: "O1: a feed that ends with a gap is waited for", Killer: "TestGap", Edits: []mutate.Edit{{
 			File: "watch.go", Old: "w.whole && told > w.after && len(got.read) == 0", New: "told < 0"}}},
+		{Name: "a right that was lost leaves a part of a write", Killer: "TestRightLost", Edits: []mutate.Edit{{
+			File: "scripts/apply.lua", Old: "if not redis.acl_check_cmd(unpack(c)) then", New: "if false then"}}},
 		{Name: "rights are missed in the middle of a script", Killer: "TestRights", Edits: []mutate.Edit{{
 			File: "scripts/attach.lua", Old: "redis.call('XADD', KEYS[6], '1-0', 'c', '')", New: ""}}},
 	})

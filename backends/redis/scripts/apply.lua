@@ -110,6 +110,15 @@ for _, t in ipairs(txns) do
 end
 if applied == 0 then return answer end
 
+-- A right may have been taken from the user since the namespace was opened. A script is
+-- not rolled back, so all of them are checked before the first write.
+for _, c in ipairs({{'HSET', records, 'x', '1'}, {'HDEL', records, 'x'}, {'ZADD', names, '0', 'x'},
+  {'ZREM', names, 'x'}, {'XADD', KEYS[3], '1-0', 'c', ''}, {'DEL', KEYS[3]}}) do
+  if not redis.acl_check_cmd(unpack(c)) then
+    return redis.error_reply('NOPERM this user has no permissions to run the command ' .. c[1])
+  end
+end
+
 -- In this order a command that the server refuses leaves no record without its name
 -- and no change untold.
 local function each(command, key, list)
