@@ -182,7 +182,7 @@ func explain(err error, create bool) error {
 func creating(o core.Opener, create bool) core.Opener {
 	open := o.Open
 	o.Open = func(ctx context.Context, decode func(any) error) (core.Backend, error) {
-		return open(ctx, func(into any) error {
+		b, err := open(ctx, func(into any) error {
 			if err := decode(into); err != nil {
 				return err
 			}
@@ -197,6 +197,7 @@ func creating(o core.Opener, create bool) core.Opener {
 			}
 			return migrate(ctx, into)
 		})
+		return b, advised(err, o.Name)
 	}
 	return o
 }
@@ -230,7 +231,7 @@ func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, b core.Backe
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	return do(ctx, b)
+	return advised(do(ctx, b), b.Info().Backend)
 }
 
 // call bounds one call to the store.

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -11,6 +13,7 @@ import (
 	"github.com/hashicorp/consul/api"
 	"github.com/jackc/pgx/v5/pgconn"
 	goredis "github.com/redis/go-redis/v9"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -87,8 +90,13 @@ func denied(err error) bool {
 	if e, ok := errors.AsType[api.StatusError](err); ok {
 		return e.Code == 401 || e.Code == 403
 	}
-	for _, word := range []string{"NOPERM", "NOAUTH", "WRONGPASS"} {
-		if goredis.HasErrorPrefix(err, word) {
+	if e, ok := errors.AsType[goredis.Error](err); ok {
+		return slices.ContainsFunc([]string{"NOPERM", "NOAUTH", "WRONGPASS", "can't run this command", "no permissions"},
+			func(part string) bool { return strings.Contains(e.Error(), part) })
+	}
+	for _, refusal := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
+		rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken} {
+		if errors.Is(err, refusal) {
 			return true
 		}
 	}
@@ -97,6 +105,14 @@ func denied(err error) bool {
 		return true
 	}
 	return errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed)
+}
+
+// advised is an error of a store. One that refuses the user says where the rights are listed.
+func advised(err error, backend string) error {
+	if err == nil || !denied(err) || strings.Contains(err.Error(), "docs/backends") {
+		return err
+	}
+	return fmt.Errorf("%w: check the user, the password and the rights: docs/backends/%s.md lists them", err, backend)
 }
 
 const maxLine = 1000 // characters of an error: a store's own may be long

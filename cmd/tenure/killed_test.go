@@ -5,13 +5,11 @@ package main
 import (
 	"bytes"
 	"context"
-	be "encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance/faultproxy"
@@ -28,26 +26,23 @@ const leastKills, killsPerRound = 8, 2
 // neither, and the next command works. With -rounds=300 it is killed at each.
 func TestKilledTool(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]struct {
-		kind   servers.Kind
-		format string
-		frame  faultproxy.Framer
-	}{
-		"postgres": {servers.Postgres, "postgres: {dsn: %q, namespace: test}", postgresFrame},
-		"mysql":    {servers.MariaDB, "mysql: {dsn: %q, namespace: test}", mysqlFrame},
+	for name, kind := range map[string]servers.Kind{
+		"postgres": servers.Postgres, "mysql": servers.MariaDB, "etcd": servers.Etcd, "redis": servers.Redis,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dsn := pool.Get(t, s.kind, nil).Database(t)
-			proxy, err := faultproxy.New(dsn.Addr(), &faultproxy.Options{RequestFramer: s.frame})
-			if err != nil {
-				t.Fatal(err)
+			k := &killing{}
+			if format, ok := atAddress[kind]; ok {
+				k.proxied = newProxied(t, kind, servers.New(t, kind, nil).Addr(), func(addr string) string {
+					return fmt.Sprintf(format, addr)
+				})
+			} else {
+				dsn := pool.Get(t, kind, nil).Database(t)
+				k.proxied = newProxied(t, kind, dsn.Addr(), inDatabase(name, dsn))
 			}
-			defer proxy.Close()
-			k := &killing{direct: newPlace(t, fmt.Sprintf(s.format, dsn.Reveal())), proxy: proxy,
-				through: newPlace(t, fmt.Sprintf(s.format, dsn.At(proxy.Addr()).Reveal()))}
 			k.direct.run(exitOK, "init")
 			a := &app{path: k.direct.path, key: "tenure", timeout: limit}
+			var err error
 			if k.b, err = a.open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -74,10 +69,9 @@ func TestKilledTool(t *testing.T) {
 
 // killing is the tool, over a proxy and directly, and a look at what it wrote.
 type killing struct {
-	direct, through *place
-	proxy           *faultproxy.Proxy
-	b               core.Backend
-	n               int // rules so far
+	*proxied
+	b core.Backend
+	n int // rules so far
 }
 
 // args are those of a command that writes another rule each time.
@@ -89,29 +83,12 @@ func (k *killing) args() (args []string, reason string) {
 
 // whole runs the command to its end, and returns how many requests it made.
 func (k *killing) whole(t *testing.T) (requests int) {
-	var mu sync.Mutex
-	k.decide(t, func([]byte) faultproxy.Verdict {
-		mu.Lock()
-		defer mu.Unlock()
-		requests++
-		return faultproxy.Pass
-	})
 	args, reason := k.args()
-	k.through.run(exitOK, args...)
-	k.decide(t, nil)
+	requests = k.requests(t, args...)
 	if !k.written(t, reason) {
 		t.Fatal("the rule was not written")
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	return requests
-}
-
-func (k *killing) decide(t *testing.T, f func([]byte) faultproxy.Verdict) {
-	t.Helper()
-	if err := k.proxy.Set(faultproxy.Faults{Requests: faultproxy.Flow{Decide: f}}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // at kills the command at a request, which passes or is lost, and reports whether its rule
@@ -123,13 +100,10 @@ func (k *killing) at(t *testing.T, request int, passes bool) (written bool) {
 	var errs bytes.Buffer
 	cmd := k.through.command(ctx, args...)
 	cmd.Stderr = &errs
-	var mu sync.Mutex
-	n, started := 0, make(chan struct{})
-	k.decide(t, func([]byte) faultproxy.Verdict {
+	started := make(chan struct{})
+	k.decide(t, func(n int) faultproxy.Verdict {
 		<-started
-		mu.Lock()
-		defer mu.Unlock()
-		if n++; n < request {
+		if n < request {
 			return faultproxy.Pass
 		}
 		_ = cmd.Process.Kill() // it may have ended
@@ -186,24 +160,6 @@ func (k *killing) written(t *testing.T, reason string) bool {
 		t.Errorf("%s: in force %v, in the log %v", reason, inForce, inLog)
 	}
 	return inForce
-}
-
-// postgresFrame cuts a client's messages: the first of a connection has no type.
-func postgresFrame(b []byte) int {
-	if len(b) < 5 {
-		return 0
-	}
-	if b[0] == 0 {
-		return int(be.BigEndian.Uint32(b))
-	}
-	return 1 + int(be.BigEndian.Uint32(b[1:]))
-}
-
-func mysqlFrame(b []byte) int {
-	if len(b) < 4 {
-		return 0
-	}
-	return 4 + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
 }
 
 // TestBadRuleStays: a rule that this version does not understand is shown as damage, and

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os/user"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -339,8 +341,9 @@ type ruleChange struct {
 }
 
 const (
-	keptChanges = 1000 // of the rules' log
-	mostTidied  = 16   // rules in one commit
+	keptChanges = 1000            // of the rules' log
+	mostTidied  = 16              // rules in one commit
+	toolDrain   = 2 * time.Second // for a commit that is under way when the lease is to end
 )
 
 // tidy appends to a commit what removes the rules that have ended or are spent. The lease
@@ -375,13 +378,7 @@ func (a *app) commit(ctx context.Context, b core.Backend, v *driver.View, op cor
 	}
 	o.Node, o.Supersede, o.LockDir = "tool."+sanitise(host), false, "none"
 	o.Logger = slog.New(slog.DiscardHandler)
-	e, err := core.NewElector(b, o)
-	if err != nil {
-		return err
-	}
-	asked, cancel := context.WithCancel(ctx)
-	cancel()
-	_ = e.Update(asked, func(st *core.MemberState) { st.Draining = true })
+	o.DrainBudget = toolDrain
 	ttl := o.TTL
 	if ttl == 0 {
 		ttl = 10 * time.Second
@@ -391,23 +388,84 @@ func (a *app) commit(ctx context.Context, b core.Backend, v *driver.View, op cor
 	defer stop()
 	work, done := context.WithCancel(limited)
 	defer done()
-	written := fmt.Errorf("nothing was written: no lease of shard %q was granted in time: another operator may be writing",
-		control.Shard)
+	w := &writing{refused: make(chan error, 1), written: make(chan error, 1)}
+	o.Hooks.OnCall = func(c core.Call) { w.heard(c.Err, done) }
+	e, err := core.NewElector(b, o)
+	if err != nil {
+		return err
+	}
+	asked, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = e.Update(asked, func(st *core.MemberState) { st.Draining = true })
 	err = e.Contend(func(ctx context.Context, l *core.Lease) error {
 		defer done()
-		_, written = l.Commit(ctx, append(tidy(ctx, l, b, tokensOf(v), []core.Op{op}), core.Append(entry))...)
-		return written
+		return w.write(ctx, l, append(tidy(ctx, l, b, tokensOf(v), []core.Op{op}), core.Append(entry)))
 	}, control.Shard)
 	if err != nil {
 		return err
 	}
-	if err := e.Run(work); err != nil && written == nil {
-		fmt.Fprintln(a.errs, a.oneLine(fmt.Errorf("the rule is written: %w", err)))
-	}
-	if written != nil && ctx.Err() != nil {
+	ran := e.Run(work)
+	written, refused := w.outcome()
+	switch {
+	case written == nil && (ran != nil || refused != nil):
+		fmt.Fprintln(a.errs, a.oneLine(fmt.Errorf("the rule is written, and the lease may stay for %v: %w", ttl,
+			cmp.Or(refused, ran))))
+	case written != nil && ctx.Err() != nil:
 		return errors.Join(written, ctx.Err())
 	}
 	return written
+}
+
+// writing is one commit of the tool, under a lease that it takes for it.
+type writing struct {
+	began   atomic.Bool
+	refused chan error // the first call that the store refused for lack of a right
+	written chan error
+}
+
+// heard ends the work at the first call that is refused for lack of a right: it would be
+// tried again until the time is up.
+func (w *writing) heard(err error, end func()) {
+	if err == nil || !denied(err) {
+		return
+	}
+	select {
+	case w.refused <- err:
+		end()
+	default:
+	}
+}
+
+// write commits. A commit that is under way when the lease is to end is waited for, since
+// only its answer says what became of it.
+func (w *writing) write(ctx context.Context, l *core.Lease, ops []core.Op) error {
+	if w.began.Swap(true) {
+		return nil
+	}
+	_, err := l.Commit(context.WithoutCancel(ctx), ops...)
+	w.written <- err
+	return err
+}
+
+// outcome is what became of the commit, after the Elector's end.
+func (w *writing) outcome() (written, refused error) {
+	select {
+	case refused = <-w.refused:
+	default:
+	}
+	written = fmt.Errorf("no lease of shard %q was granted in time: another operator may be writing", control.Shard)
+	if w.began.Load() {
+		written = <-w.written // at the latest two call time-outs after the lease
+	}
+	switch {
+	case written == nil:
+		return nil, refused
+	case errors.Is(written, core.ErrUnknown):
+		return fmt.Errorf("whether the rule is written, tenure rules tells: %w", written), refused
+	case refused != nil:
+		written = refused
+	}
+	return fmt.Errorf("nothing was written: %w", written), refused
 }
 
 // sanitise is a host's name as a part of a node label.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -23,8 +22,6 @@ import (
 )
 
 const runtimeIsLinux = true
-
-var rounds = flag.Int("rounds", 1, "faults of each kind in TestRun")
 
 // childVariable makes the test binary the command under run; it names the file that it
 // writes to.

@@ -1,0 +1,164 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	be "encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance/faultproxy"
+	"github.com/tenure-go/tenure/internal/servers"
+)
+
+// proxied is a store that the tool reaches directly, and through a proxy that counts its
+// requests.
+type proxied struct {
+	direct, through *place
+	proxy           *faultproxy.Proxy
+	counts          func(frame []byte) bool
+}
+
+// newProxied makes the configurations of a store at addr; config has that of an address.
+func newProxied(t *testing.T, kind servers.Kind, addr string, config func(addr string) string) *proxied {
+	t.Helper()
+	wire := wires[kind]
+	proxy, err := faultproxy.New(addr, &faultproxy.Options{RequestFramer: wire.frame})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	counts := wire.counts
+	if counts == nil {
+		counts = func([]byte) bool { return true }
+	}
+	return &proxied{newPlace(t, config(addr)), newPlace(t, config(proxy.Addr())), proxy, counts}
+}
+
+// decide sets what becomes of the requests that count; nil passes all.
+func (p *proxied) decide(t *testing.T, f func(n int) faultproxy.Verdict) {
+	t.Helper()
+	flow := faultproxy.Flow{}
+	var mu sync.Mutex
+	n := 0
+	if f != nil {
+		flow.Decide = func(frame []byte) faultproxy.Verdict {
+			mu.Lock()
+			defer mu.Unlock()
+			if !p.counts(frame) {
+				return faultproxy.Pass
+			}
+			n++
+			return f(n)
+		}
+	}
+	if err := p.proxy.Set(faultproxy.Faults{Requests: flow}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requests runs a command to its end, and returns how many requests it made.
+func (p *proxied) requests(t *testing.T, args ...string) (n int) {
+	t.Helper()
+	var last atomic.Int64
+	p.decide(t, func(n int) faultproxy.Verdict {
+		last.Store(int64(n))
+		return faultproxy.Pass
+	})
+	p.through.run(exitOK, args...)
+	p.decide(t, nil)
+	return int(last.Load())
+}
+
+// wires say how requests are cut, and which of the frames are requests; nil: all.
+var wires = map[servers.Kind]struct {
+	frame  faultproxy.Framer
+	counts func(frame []byte) bool
+}{
+	servers.Postgres: {postgresFrame, nil},
+	servers.MariaDB:  {mysqlFrame, nil},
+	servers.Etcd:     {http2Frame, func(frame []byte) bool { const data = 0; return frame[3] == data }},
+	servers.Redis:    {redisFrame, nil},
+}
+
+// postgresFrame cuts a client's messages: the first of a connection has no type.
+func postgresFrame(b []byte) int {
+	if len(b) < 5 {
+		return 0
+	}
+	if b[0] == 0 {
+		return int(be.BigEndian.Uint32(b))
+	}
+	return 1 + int(be.BigEndian.Uint32(b[1:]))
+}
+
+func mysqlFrame(b []byte) int {
+	if len(b) < 4 {
+		return 0
+	}
+	return 4 + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
+}
+
+// http2Frame cuts what gRPC's client sends: a preface, then frames.
+func http2Frame(b []byte) int {
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	if n := min(len(b), len(preface)); string(b[:n]) == preface[:n] {
+		return len(preface)
+	}
+	if len(b) < 9 {
+		return 0
+	}
+	return 9 + int(b[0])<<16 + int(b[1])<<8 + int(b[2])
+}
+
+// redisFrame cuts commands: a list of strings, each with its length.
+func redisFrame(b []byte) int {
+	at, left := 0, 1
+	for head := byte('*'); left > 0; head = '$' {
+		end := bytes.Index(b[at:], []byte("\r\n"))
+		if end < 0 {
+			return 0
+		}
+		n, err := strconv.Atoi(strings.TrimPrefix(string(b[at:at+end]), string(head)))
+		switch {
+		case err != nil || n < 0 || b[at] != head:
+			return -1
+		case head == '*':
+			at, left = at+end+2, n
+		default:
+			at, left = at+end+2+n+2, left-1
+		}
+		if at > len(b) {
+			return 0
+		}
+	}
+	return at
+}
+
+func TestRedisFrame(t *testing.T) {
+	t.Parallel()
+	const command = "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
+	for n := range len(command) {
+		if got := redisFrame([]byte(command[:n])); got != 0 {
+			t.Errorf("%q: got %d, want 0: it is not whole", command[:n], got)
+		}
+	}
+	if got := redisFrame([]byte(command + "*1")); got != len(command) {
+		t.Errorf("got %d, want %d", got, len(command))
+	}
+	if got := redisFrame([]byte("GET k\r\n")); got >= 0 {
+		t.Errorf("got %d for what is no list", got)
+	}
+}
+
+// inDatabase is the configuration of a backend with a database, at any address.
+func inDatabase(backend string, dsn servers.DSN) func(addr string) string {
+	return func(addr string) string {
+		return fmt.Sprintf("%s: {dsn: %q, namespace: test}", backend, dsn.At(addr).Reveal())
+	}
+}
