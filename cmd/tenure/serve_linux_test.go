@@ -55,13 +55,9 @@ func TestServedSidecars(t *testing.T) {
 	run("mysql", func(t *testing.T) *place {
 		return newPlace(t, fmt.Sprintf("mysql: {dsn: %q, namespace: test}", pool.Get(t, servers.MariaDB, nil).Database(t).Reveal()))
 	})
-	for kind, format := range map[servers.Kind]string{
-		servers.Etcd:      "etcd: {endpoints: [%q], namespace: test}",
-		servers.ZooKeeper: "zookeeper: {servers: [%q], namespace: test}",
-		servers.Consul:    "consul: {address: %q, namespace: test}",
-	} {
+	for kind, format := range atAddress {
 		run(string(kind), func(t *testing.T) *place {
-			return newPlace(t, fmt.Sprintf(format, servers.NewCluster(t, kind, 1, nil).Addrs()[0]))
+			return newPlace(t, fmt.Sprintf(format, servers.New(t, kind, nil).Addr()))
 		})
 	}
 }
