@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,13 +31,18 @@ const (
 // clients are connections to one server: those of heartbeats are their own (rule E4),
 // and so are those that wait for changes.
 type clients struct {
-	calls, beats, waits goredis.UniversalClient
+	calls, beats, waits *goredis.Client
 	slots               chan struct{} // of calls
 	dialer              *dialer
 }
 
-func newClients(c *goredis.UniversalOptions) *clients {
-	d := &dialer{open: make(map[net.Conn]struct{})}
+func newClients(c *goredis.UniversalOptions, insecure bool) *clients {
+	d := &dialer{open: make(map[*line]struct{})}
+	if clustered(c) {
+		d.seeds = slices.Clone(c.Addrs)
+		d.node = d.seeds[0]
+	}
+	d.guarded = replaceable(c) && !insecure && !proven(c)
 	return &clients{
 		calls: newClient(c, d, replyTimeout), beats: newClient(c, d, replyTimeout),
 		waits: newClient(c, d, watchPatience+3*time.Second), slots: make(chan struct{}, concurrent), dialer: d,
@@ -44,7 +50,9 @@ func newClients(c *goredis.UniversalOptions) *clients {
 }
 
 // newClient makes a client that sends each command once (rule E2).
-func newClient(c *goredis.UniversalOptions, d *dialer, patience time.Duration) goredis.UniversalClient {
+// In a cluster it is one of a single server as well: all keys of a namespace are in one
+// slot, and the dialer knows the node that has it.
+func newClient(c *goredis.UniversalOptions, d *dialer, patience time.Duration) *goredis.Client {
 	o := *c
 	o.Addrs = slices.Clone(c.Addrs)
 	o.MaxRetries, o.MaxRedirects, o.DialerRetries = -1, -1, 1
@@ -55,14 +63,19 @@ func newClient(c *goredis.UniversalOptions, d *dialer, patience time.Duration) g
 	o.DisableIdentity = true
 	o.AutoPipelineOptions, o.ClientSideCacheConfig, o.ClientSideCache = nil, nil, nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	client := goredis.NewUniversalClient(&o)
+	var client *goredis.Client
+	if o.MasterName != "" {
+		client = goredis.NewFailoverClient(o.Failover())
+	} else {
+		client = goredis.NewClient(o.Simple())
+	}
 	client.AddHook(d)
 	return client
 }
 
 // take chooses the connections of a call, and waits while too many are under way. give
 // ends the call.
-func (c *clients) take(ctx context.Context, beat bool) (_ goredis.UniversalClient, give func(), _ error) {
+func (c *clients) take(ctx context.Context, beat bool) (_ *goredis.Client, give func(), _ error) {
 	if beat {
 		return c.beats, func() {}, nil
 	}
@@ -84,16 +97,34 @@ func (c *clients) close() error {
 // fail: the client logs a failed dial, and after many of them dials only once a second,
 // which is late for a server that is back. It also keeps the connections, so that hangUp
 // ends the calls on them: the client's own Close logs each that is in use.
+//
+// In a cluster it leads connections to the node that has the namespace: each other node
+// answers with the address of that one, and a node that does not answer is followed by the
+// next address that was given.
 type dialer struct {
+	seeds   []string // the addresses given for a cluster
+	guarded bool     // the servers' addresses come from others, and have to be protected
+
 	mu     sync.Mutex
 	closed bool
-	open   map[net.Conn]struct{}
+	open   map[*line]struct{}
+	node   string // of a cluster: where new connections go
+	turn   int    // in seeds
 }
 
 func (d *dialer) DialHook(next goredis.DialHook) goredis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if len(d.seeds) > 0 {
+			d.mu.Lock()
+			addr = d.node
+			d.mu.Unlock()
+		}
 		conn, err := next(ctx, network, addr)
+		if err == nil && d.guarded && !loopback(conn.RemoteAddr().String()) {
+			err = errors.Join(unprotected(conn.RemoteAddr().String()), conn.Close())
+		}
 		if err != nil {
+			d.lost(addr)
 			return &unconnected{err: &notSentError{err}}, nil
 		}
 		d.mu.Lock()
@@ -101,8 +132,8 @@ func (d *dialer) DialHook(next goredis.DialHook) goredis.DialHook {
 		if d.closed {
 			return &unconnected{err: &notSentError{errClosed()}}, conn.Close()
 		}
-		d.open[conn] = struct{}{}
-		line := &line{Conn: conn, d: d}
+		line := &line{Conn: conn, d: d, addr: addr}
+		d.open[line] = struct{}{}
 		if raw, ok := conn.(syscall.Conn); ok {
 			return &rawLine{line, raw}, nil
 		}
@@ -121,21 +152,115 @@ func (d *dialer) hangUp() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
-	for conn := range d.open {
-		_ = conn.Close() // nothing on it is waited for
+	for line := range d.open {
+		_ = line.Conn.Close() // nothing on it is waited for
 	}
 }
 
-// line is an open connection.
+// lost leads new connections to the next address of a cluster, if they went to the one
+// that does not answer.
+func (d *dialer) lost(addr string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.seeds) > 0 && d.node == addr {
+		d.turn = (d.turn + 1) % len(d.seeds)
+		d.node = d.seeds[d.turn]
+	}
+}
+
+// moved reports whether a node of a cluster answered that another one has the namespace,
+// so that it ran nothing. Connections are made to that one from then on, and those to
+// others are closed.
+func (d *dialer) moved(err error) bool {
+	if len(d.seeds) == 0 || !goredis.HasErrorPrefix(err, "MOVED") {
+		return false
+	}
+	text, _ := reply(err)
+	fields := strings.Fields(text)
+	host, port := "", ""
+	if len(fields) == 3 {
+		at := max(0, strings.LastIndexByte(fields[2], ':'))
+		host, port = strings.Trim(fields[2][:at], "[]"), strings.TrimPrefix(fields[2][at:], ":")
+	}
+	if port == "" {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if host == "" { // that of the node that answered
+		host, _, _ = net.SplitHostPort(d.node)
+	}
+	d.node = net.JoinHostPort(host, port)
+	for line := range d.open {
+		if line.addr != d.node {
+			line.gone.Store(true)
+			_ = line.Conn.Close()
+		}
+	}
+	return true
+}
+
+// redirected calls again where the call went to a node of a cluster that does not have the
+// namespace.
+func redirected[T any](d *dialer, call func() (T, error)) (T, error) {
+	const most = 5
+	for n := 0; ; {
+		v, err := call()
+		switch {
+		case errors.Is(err, errGone): // at most for each connection of the pool
+		case n == most || !d.moved(err):
+			return v, err
+		default:
+			n++
+		}
+	}
+}
+
+// errGone is a call on a connection that moved has closed.
+var errGone = errors.New("this node of the cluster does not have the namespace")
+
+// line is an open connection, which one call uses at a time.
 type line struct {
 	net.Conn
-	d *dialer
+	d    *dialer
+	addr string
+	gone atomic.Bool // closed by moved
+	sent bool        // something, since something was read
+}
+
+func (l *line) Write(b []byte) (int, error) {
+	if l.gone.Load() && !l.sent {
+		return 0, &notSentError{errGone}
+	}
+	l.sent = true
+	return l.Conn.Write(b)
+}
+
+func (l *line) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if err != nil {
+		l.d.lost(l.addr)
+	}
+	l.sent = l.sent && n == 0
+	return n, err
+}
+
+// A deadline is set before something is sent: Write says why it is not.
+func (l *line) SetDeadline(t time.Time) error      { return l.unlessGone(l.Conn.SetDeadline(t)) }
+func (l *line) SetReadDeadline(t time.Time) error  { return l.unlessGone(l.Conn.SetReadDeadline(t)) }
+func (l *line) SetWriteDeadline(t time.Time) error { return l.unlessGone(l.Conn.SetWriteDeadline(t)) }
+
+func (l *line) unlessGone(err error) error {
+	if l.gone.Load() {
+		return nil
+	}
+	return err
 }
 
 func (l *line) Close() error {
 	l.d.mu.Lock()
-	delete(l.d.open, l.Conn)
-	hungUp := l.d.closed
+	delete(l.d.open, l)
+	hungUp := l.d.closed || l.gone.Load()
 	l.d.mu.Unlock()
 	if err := l.Conn.Close(); !hungUp {
 		return err
@@ -164,10 +289,13 @@ func (c *unconnected) SetDeadline(time.Time) error      { return nil }
 func (c *unconnected) SetReadDeadline(time.Time) error  { return nil }
 func (c *unconnected) SetWriteDeadline(time.Time) error { return nil }
 
-// replaceable reports whether a replica may take over by itself.
-func replaceable(c *goredis.UniversalOptions) bool {
-	return c.MasterName != "" || c.IsClusterMode || len(c.Addrs) > 1
+// clustered reports whether the servers are a cluster.
+func clustered(c *goredis.UniversalOptions) bool {
+	return c.MasterName == "" && (c.IsClusterMode || len(c.Addrs) > 1)
 }
+
+// replaceable reports whether a replica may take over by itself.
+func replaceable(c *goredis.UniversalOptions) bool { return c.MasterName != "" || clustered(c) }
 
 // checkAddrs refuses what is no address, without showing it: it may hold a password.
 func checkAddrs(c *goredis.UniversalOptions) error {
@@ -181,20 +309,35 @@ func checkAddrs(c *goredis.UniversalOptions) error {
 				"socket, and the user and the password apart from it", driver.ErrInvalid, i+1)
 		}
 	}
+	switch {
+	case c.MasterName != "" && c.IsClusterMode:
+		return fmt.Errorf("tenure: %w: Redis is either behind Sentinels or a cluster: leave out MasterName or IsClusterMode",
+			driver.ErrInvalid)
+	case clustered(c) && c.DB != 0:
+		return fmt.Errorf("tenure: %w: a cluster of Redis has database 0 only", driver.ErrInvalid)
+	}
 	return nil
+}
+
+// proven reports whether connections are protected.
+func proven(c *goredis.UniversalOptions) bool {
+	return c.TLSConfig != nil && (!c.TLSConfig.InsecureSkipVerify || c.TLSConfig.VerifyConnection != nil ||
+		c.TLSConfig.VerifyPeerCertificate != nil)
 }
 
 // checkTransport refuses plaintext, and TLS that proves nothing, to another host.
 func checkTransport(c *goredis.UniversalOptions) error {
-	proven := c.TLSConfig != nil && (!c.TLSConfig.InsecureSkipVerify || c.TLSConfig.VerifyConnection != nil ||
-		c.TLSConfig.VerifyPeerCertificate != nil)
 	for _, addr := range c.Addrs {
-		if !proven && !loopback(addr) {
-			return fmt.Errorf("tenure: %w: the connection to Redis at %.80q would not be protected: use TLS and check the "+
-				"certificate, or set Insecure", driver.ErrInvalid, addr)
+		if !proven(c) && !loopback(addr) {
+			return unprotected(addr)
 		}
 	}
 	return nil
+}
+
+func unprotected(addr string) error {
+	return fmt.Errorf("tenure: %w: the connection to Redis at %.80q would not be protected: use TLS and check the "+
+		"certificate, or set Insecure", driver.ErrInvalid, addr)
 }
 
 func loopback(addr string) bool {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -24,7 +26,7 @@ import (
 // TestConformance runs the suite as a user with rights to the suite's keys only.
 func TestConformance(t *testing.T) {
 	server := pool.Get(t, servers.Redis, nil)
-	conformance.Test(t, harness(t, config(t, server), asUser(t, server, "suite/*"), nil))
+	conformance.Test(t, harness(t, config(t, server), asUser(t, server, "suite/*"), Options{}, nil))
 }
 
 // TestConformanceNetwork runs the cases about networks through a proxy that does not
@@ -32,14 +34,59 @@ func TestConformance(t *testing.T) {
 func TestConformanceNetwork(t *testing.T) {
 	server := pool.Get(t, servers.Redis, nil)
 	c := config(t, server)
-	conformance.Test(t, harness(t, c, c, func(t testing.TB) (*goredis.UniversalOptions, *conformance.Wire) {
+	h := harness(t, c, c, Options{}, func(t testing.TB) (*goredis.UniversalOptions, *conformance.Wire) {
 		proxy, err := faultproxy.New(server.Addr(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { proxy.Close() })
 		return &goredis.UniversalOptions{Addrs: []string{proxy.Addr()}}, proxyWire(t, proxy)
-	}))
+	})
+	conformance.TestCases(t, h, casesOf(func(c conformance.Case) bool {
+		return !slices.Contains(c.Needs, "Wire.Duplicate") && slices.ContainsFunc(c.Needs, func(need string) bool {
+			return strings.HasPrefix(need, "Wire.")
+		})
+	})...)
+}
+
+// casesOf names the cases of the suite that are wanted.
+func casesOf(wanted func(conformance.Case) bool) []string {
+	var names []string
+	for _, c := range conformance.Cases() {
+		if wanted(c) {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// TestConformanceSentinel runs some areas on a server that Sentinels name, with a replica
+// that each write waits for.
+func TestConformanceSentinel(t *testing.T) {
+	d := newSentinels(t)
+	quick(t, d.config, d.config, d.options)
+}
+
+// TestConformanceCluster runs them on a cluster of three masters, as a user with rights to
+// the suite's keys only. The first address that is given is, for most namespaces, not the
+// one of their node.
+func TestConformanceCluster(t *testing.T) {
+	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
+	c := &goredis.UniversalOptions{Addrs: cluster.Addrs()}
+	user := *c
+	for _, s := range cluster.Members() {
+		user.Username, user.Password = "tenure", "secret"
+		asUser(t, s, "suite/*")
+	}
+	quick(t, c, &user, Options{AllowLoss: true})
+}
+
+// quick runs the areas that write, and reads of what was written.
+func quick(t *testing.T, admin, user *goredis.UniversalOptions, o Options) {
+	conformance.TestCases(t, harness(t, admin, user, o, nil), casesOf(func(c conformance.Case) bool {
+		return slices.Contains([]string{"Acquire", "Release", "Commit", "Log"}, c.Area) &&
+			!slices.Contains(c.Needs, "Restart")
+	})...)
 }
 
 // TestConformanceRestart runs the cases for which the server is killed and started
@@ -48,7 +95,7 @@ func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
 	c := config(t, server)
-	h := harness(t, c, c, nil)
+	h := harness(t, c, c, Options{}, nil)
 	h.Serial = true
 	create := h.New
 	h.New = func(t conformance.T) *conformance.Store {
@@ -66,10 +113,10 @@ func TestConformanceRestart(t *testing.T) {
 }
 
 // harness runs the suite with backends as user, and its own access to the store as
-// admin. Each case has its own namespace. Without a network, faults are caused between
+// admin, with the options o. Each case has its own namespace. Without a network, faults are caused between
 // the backend and its client.
 func harness(
-	t *testing.T, admin, user *goredis.UniversalOptions,
+	t *testing.T, admin, user *goredis.UniversalOptions, o Options,
 	network func(testing.TB) (*goredis.UniversalOptions, *conformance.Wire),
 ) conformance.Harness {
 	client := newAdmin(t, admin)
@@ -88,7 +135,7 @@ func harness(
 			if err := s.count(); err != nil {
 				t.Fatal(err)
 			}
-			return s.conformance(t, network)
+			return s.conformance(t, o, network)
 		},
 	}
 }
@@ -113,15 +160,16 @@ func (s *suiteStore) open(
 }
 
 func (s *suiteStore) conformance(
-	t testing.TB, network func(testing.TB) (*goredis.UniversalOptions, *conformance.Wire),
+	t testing.TB, o Options, network func(testing.TB) (*goredis.UniversalOptions, *conformance.Wire),
 ) *conformance.Store {
-	create := Options{Create: true}
+	create := o
+	create.Create = true
 	return &conformance.Store{
 		Open: func(ctx context.Context) (driver.Backend, error) {
 			return s.open(ctx, &s.config, s.namespace, create, nil)
 		},
 		OpenExisting: func(ctx context.Context) (driver.Backend, error) {
-			return s.open(ctx, &s.config, s.namespace, Options{}, nil)
+			return s.open(ctx, &s.config, s.namespace, o, nil)
 		},
 		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
 			return s.open(ctx, &s.config, s.namespace+suffix, create, nil)
@@ -191,7 +239,7 @@ func (s *suiteStore) snapshot(ctx context.Context) (func(context.Context) error,
 }
 
 func (s *suiteStore) tamper(ctx context.Context, what conformance.Tampering, name string) error {
-	st, err := newStore(s.admin, s.namespace, new(Options))
+	st, err := newStore(s.admin, s.namespace, &Options{AllowLoss: true})
 	if err != nil {
 		return err
 	}

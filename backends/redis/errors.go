@@ -72,6 +72,11 @@ func refused(err error) bool {
 	}, word) || text == "ERR max number of clients reached"
 }
 
+// replaced reports whether a server ran nothing, and may be another one than before.
+func replaced(err error) bool {
+	return errors.Is(err, errHistory) || goredis.HasErrorPrefix(err, "READONLY") || goredis.HasErrorPrefix(err, "NOREPLICAS")
+}
+
 // denied reports whether the server refused the user.
 func denied(err error) bool {
 	text, ok := reply(err)

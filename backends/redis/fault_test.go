@@ -226,26 +226,38 @@ func replicate(t *testing.T, of, replica *servers.Server) (cut func()) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { proxy.Close() })
-	host, port, _ := strings.Cut(proxy.Addr(), ":")
+	follow(t, replica, proxy.Addr())
+	return func() {
+		if err := proxy.Refuse(); err != nil {
+			t.Error(err)
+		}
+		proxy.Reset()
+	}
+}
+
+// follow makes a server the replica of the one at an address, and waits until it has what
+// that one has.
+func follow(t testing.TB, replica *servers.Server, addr string) {
+	t.Helper()
+	host, port, _ := strings.Cut(addr, ":")
 	follower := newAdmin(t, config(t, replica))
 	if err := follower.Do(t.Context(), "REPLICAOF", host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	ctx := bounded(t, 30*time.Second)
-	for {
-		info, err := follower.InfoMap(ctx, "replication").Result()
-		if err != nil {
-			t.Fatal(err)
+	eventually(t, "the replica follows", func() bool {
+		info, err := follower.InfoMap(t.Context(), "replication").Result()
+		return err == nil && info["Replication"]["master_link_status"] == "up"
+	})
+}
+
+// eventually waits for a minute at most.
+func eventually(t testing.TB, what string, check func() bool) {
+	t.Helper()
+	ctx := bounded(t, time.Minute)
+	for !check() {
+		if wait(ctx, 10*time.Millisecond); ctx.Err() != nil {
+			t.Fatalf("%s: not within a minute", what)
 		}
-		if info["Replication"]["master_link_status"] == "up" {
-			return func() {
-				if err := proxy.Refuse(); err != nil {
-					t.Error(err)
-				}
-				proxy.Reset()
-			}
-		}
-		wait(ctx, 10*time.Millisecond)
 	}
 }
 

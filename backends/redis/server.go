@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	mathrand "math/rand/v2"
@@ -18,40 +19,51 @@ import (
 type server struct {
 	info     map[string]string // of INFO
 	settings map[string]string // of CONFIG GET; nil if the user may not read it
+	recorded string            // the namespace's record of its history; empty if it has none
 }
 
-// look reads the state and the settings of the server that has the namespace.
+// look reads the state and the settings of the server that has the namespace, on one
+// connection: in a cluster a command with a key is answered by the node that has it.
 func (s *store) look(ctx context.Context) (*server, error) {
 	return during(ctx, s, func(ctx context.Context) (*server, error) {
-		var node goredis.Cmdable = s.clients.calls
-		if cluster, ok := s.clients.calls.(*goredis.ClusterClient); ok {
-			master, err := cluster.MasterForKey(ctx, s.names.key("records"))
+		return redirected(s.clients.dialer, func() (*server, error) {
+			pipe := s.clients.calls.Pipeline()
+			found := pipe.HGet(ctx, s.names.key("records"), "history")
+			info := pipe.InfoMap(ctx, "server", "memory", "persistence", "replication")
+			var settings []*goredis.MapStringStringCmd
+			for _, name := range settingNames {
+				settings = append(settings, pipe.ConfigGet(ctx, name))
+			}
+			_, failed := pipe.Exec(ctx)
+			if err := found.Err(); err != nil && !errors.Is(err, goredis.Nil) {
+				return nil, err
+			}
+			text, err := info.Result()
+			if err == nil && len(text) == 0 { // nothing was sent: there is no connection
+				err = failed
+			}
 			if err != nil {
 				return nil, err
 			}
-			node = master
-		}
-		text, err := node.InfoMap(ctx, "server", "memory", "persistence", "replication").Result()
-		if err != nil {
-			return nil, err
-		}
-		v := &server{info: make(map[string]string)}
-		for _, section := range text {
-			for key, value := range section {
-				v.info[key] = value
+			v := &server{info: make(map[string]string), recorded: found.Val()}
+			for _, section := range text {
+				maps.Copy(v.info, section)
 			}
-		}
-		v.settings, err = settings(ctx, node)
-		return v, err
+			v.settings, err = collect(settings)
+			return v, err
+		})
 	})
 }
 
-// settings reads what INFO does not tell. They are nil where a user may not read them, and
-// where a hosted service has no such command.
-func settings(ctx context.Context, node goredis.Cmdable) (map[string]string, error) {
+// settingNames are the settings that INFO does not tell.
+var settingNames = [...]string{"appendfsync", "min-replicas-to-write"}
+
+// collect joins settings. They are nil where a user may not read them, and where a hosted
+// service has no such command.
+func collect(answers []*goredis.MapStringStringCmd) (map[string]string, error) {
 	all := make(map[string]string)
-	for _, name := range []string{"appendfsync", "min-replicas-to-write"} {
-		got, err := node.ConfigGet(ctx, name).Result()
+	for _, a := range answers {
+		got, err := a.Result()
 		if text, ok := reply(err); ok && (denied(err) || strings.HasPrefix(text, "ERR unknown")) {
 			return nil, nil
 		}
@@ -151,11 +163,16 @@ func (s *store) attach(ctx context.Context) error {
 	if err := v.check(s.opts, s.replaceable); err != nil {
 		return err
 	}
-	found := ""
+	found := v.recorded
 	for range attachTries {
 		want, err := s.follows(v, found)
 		if err != nil {
 			return err
+		}
+		// This is told also by a server that takes no write for want of replicas.
+		if was := s.history.Load().lineage; was != "" && was != want.lineage {
+			return fmt.Errorf("tenure: namespace %q: %w: the server was restarted or replaced, and may have lost what it "+
+				"acknowledged: start this process again", s.names.keys, driver.ErrStoreChanged)
 		}
 		keys := append(s.names.fixed(), s.names.key("free"))
 		reply, err := s.run(ctx, false, s.scripts.attach, keys, []any{want.replication, found, want.String(),
@@ -169,11 +186,6 @@ func (s *store) attach(ctx context.Context) error {
 		}
 		if found = a.text(); word == answerMoved {
 			continue
-		}
-		was := s.history.Load().lineage
-		if was != "" && was != want.lineage {
-			return fmt.Errorf("tenure: namespace %q: %w: the server was restarted or replaced, and may have lost what it "+
-				"acknowledged: start this process again", s.names.keys, driver.ErrStoreChanged)
 		}
 		s.history.Store(&history{want.replication, want.lineage})
 		return nil

@@ -61,7 +61,7 @@ func newStore(c *goredis.UniversalOptions, namespace string, o *Options) (*store
 	if s.scripts, err = readScripts(); err != nil {
 		return nil, fmt.Errorf("tenure: the scripts of Redis: %w", err)
 	}
-	s.clients = newClients(c)
+	s.clients = newClients(c, o.Insecure)
 	s.life, s.end = context.WithCancel(context.Background())
 	s.history.Store(new(history))
 	return s, nil
@@ -79,8 +79,9 @@ func (s *store) Close() error {
 }
 
 // ask runs a script, and checks how its answer begins. A server that has another history
-// than the store knows, or is a replica, has run nothing: the store attaches to it anew,
-// and the script is sent once more if the namespace goes on.
+// than the store knows, or is a replica, or was one until now and has none, has run
+// nothing: the store attaches to it anew, and the script is sent once more if the namespace
+// goes on.
 func (s *store) ask(
 	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, replicas int, words ...string,
 ) (*answer, string, error) {
@@ -95,7 +96,7 @@ func (s *store) ask(
 		switch {
 		case err == nil:
 			return a, word, nil
-		case again || !errors.Is(err, errHistory) && !goredis.HasErrorPrefix(err, "READONLY"):
+		case again || !replaced(err):
 			return nil, "", s.failed(ctx, err)
 		}
 		if err := s.attach(ctx); err != nil {
@@ -120,21 +121,23 @@ func (s *store) run(
 	}
 	return during(ctx, s, func(ctx context.Context) (any, error) {
 		defer give()
-		if replicas > 0 {
-			return s.replicated(ctx, client, script, keys, args)
-		}
-		reply, err := script.EvalSha(ctx, client, keys, args...).Result()
-		if unknownScript(err) {
-			reply, err = script.Eval(ctx, client, keys, args...).Result()
-		}
-		return reply, err
+		return redirected(s.clients.dialer, func() (any, error) {
+			if replicas > 0 {
+				return s.replicated(ctx, client, script, keys, args)
+			}
+			reply, err := script.EvalSha(ctx, client, keys, args...).Result()
+			if unknownScript(err) {
+				reply, err = script.Eval(ctx, client, keys, args...).Result()
+			}
+			return reply, err
+		})
 	})
 }
 
 // replicated runs a script and waits until Options.Replicas replicas have what it wrote.
 // What fewer have may be lost with the server, so its outcome is unknown.
 func (s *store) replicated(
-	ctx context.Context, client goredis.UniversalClient, script *goredis.Script, keys []string, args []any,
+	ctx context.Context, client *goredis.Client, script *goredis.Script, keys []string, args []any,
 ) (any, error) {
 	send := func(eval func(context.Context, goredis.Scripter, []string, ...any) *goredis.Cmd) (any, error) {
 		pipe := client.Pipeline()

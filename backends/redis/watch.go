@@ -88,13 +88,15 @@ func (w *watch) next(ctx context.Context) (kv.Rev, []kv.Change, error) {
 		read  []goredis.XStream
 	}
 	got, err := during(ctx, w.s, func(ctx context.Context) (answer, error) {
-		pipe := w.s.clients.waits.Pipeline()
-		heads := pipe.HMGet(ctx, w.s.names.key("records"), "rev", w.feed)
-		read := pipe.XRead(ctx, args)
-		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, goredis.Nil) {
-			return answer{}, err
-		}
-		return answer{heads.Val(), read.Val()}, nil
+		return redirected(w.s.clients.dialer, func() (answer, error) {
+			pipe := w.s.clients.waits.Pipeline()
+			heads := pipe.HMGet(ctx, w.s.names.key("records"), "rev", w.feed)
+			read := pipe.XRead(ctx, args)
+			if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, goredis.Nil) {
+				return answer{}, err
+			}
+			return answer{heads.Val(), read.Val()}, nil
+		})
 	})
 	if err != nil {
 		return 0, nil, w.s.failed(ctx, err)

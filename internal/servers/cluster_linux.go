@@ -58,6 +58,11 @@ func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (serve
 	if err = launchAll(ctx, members); err != nil {
 		return nil, err
 	}
+	if form := members[0].recipe.form; form != nil && n > 1 {
+		if err = form(ctx, members); err != nil {
+			return nil, err
+		}
+	}
 	for _, l := range members {
 		s := &Server{kind: kind, files: l.files, inst: l}
 		s.user, s.admin, s.local = l.recipe.dsns(l)

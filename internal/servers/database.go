@@ -89,7 +89,7 @@ func (s *Server) Database(t testing.TB) DSN {
 
 // exec opens a superuser's connection past TLS and proxies for one task.
 func (s *Server) exec(ctx context.Context, do func(*sql.DB) error) error {
-	if slices.Contains([]Kind{ZooKeeper, Etcd, Consul, Redis}, s.kind) {
+	if slices.Contains([]Kind{ZooKeeper, Etcd, Consul, Redis, Sentinel}, s.kind) {
 		return errors.New("it has no databases: give each test its own namespace")
 	}
 	name := s.kind.driver()

@@ -82,7 +82,7 @@ func (d DSN) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, d.String()) 
 func (d DSN) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 func (d DSN) format(password string) string {
-	if slices.Contains([]Kind{ZooKeeper, Etcd, Consul, Redis}, d.kind) {
+	if slices.Contains([]Kind{ZooKeeper, Etcd, Consul, Redis, Sentinel}, d.kind) {
 		if d.user == "" {
 			return d.addr
 		}

@@ -13,7 +13,8 @@ import (
 type Kind string
 
 // The kinds of servers. PgBouncer is a proxy that stands before the PostgreSQL
-// in Options.Upstream, in transaction mode.
+// in Options.Upstream, in transaction mode. Sentinels watch the Redis in
+// Options.Upstream under the name [SentinelMaster].
 const (
 	Postgres  Kind = "postgres"
 	MariaDB   Kind = "mariadb"
@@ -22,7 +23,11 @@ const (
 	Etcd      Kind = "etcd"
 	Consul    Kind = "consul"
 	Redis     Kind = "redis"
+	Sentinel  Kind = "redis-sentinel"
 )
+
+// SentinelMaster is the name under which Sentinels know the server that they watch.
+const SentinelMaster = "primary"
 
 // RequireVariable is the environment variable that lists, separated by commas,
 // the kinds of servers without which tests fail, or is "all".
@@ -89,14 +94,16 @@ func (k Kind) driver() string {
 }
 
 func (k Kind) check() error {
-	if !slices.Contains([]Kind{Postgres, MariaDB, PgBouncer, ZooKeeper, Etcd, Consul, Redis}, k) {
+	if !slices.Contains([]Kind{Postgres, MariaDB, PgBouncer, ZooKeeper, Etcd, Consul, Redis, Sentinel}, k) {
 		return fmt.Errorf("tenure: there is no kind of server %q", string(k))
 	}
 	return nil
 }
 
 // clusters reports whether servers of the kind can form a store together.
-func (k Kind) clusters() bool { return slices.Contains([]Kind{Etcd, Consul, ZooKeeper}, k) }
+func (k Kind) clusters() bool {
+	return slices.Contains([]Kind{Etcd, Consul, ZooKeeper, Redis, Sentinel}, k)
+}
 
 func unavailable(kind Kind, format string, args ...any) error {
 	return fmt.Errorf("tenure: %s: %w: %w", kind, ErrUnavailable, fmt.Errorf(format, args...))

@@ -33,6 +33,8 @@ type recipe struct {
 	command func(l *local) (path string, args []string)
 	// probe returns nil if the server greets a connection as one that it serves.
 	probe func(conn net.Conn) error
+	// form makes one store of several members that run; nil: they find each other.
+	form func(ctx context.Context, members []*local) error
 	// dsns are how to reach it: user, superuser over TCP, superuser locally.
 	dsns func(l *local) (user, admin, local DSN)
 }
@@ -71,6 +73,8 @@ func findRecipe(kind Kind, o *Options) (recipe, error) {
 		return consulRecipe()
 	case Redis:
 		return redisRecipe()
+	case Sentinel:
+		return sentinelRecipe(o.Upstream)
 	}
 	return recipe{}, unavailable(kind, "it is not started here")
 }

@@ -30,8 +30,8 @@ type Options struct {
 	// fill it. Needs root. Default 0: the directory for temporary files.
 	DiskBytes int64
 	// Upstream is the server behind a PgBouncer, or the primary of a PostgreSQL that
-	// is to be its asynchronous standby, with its databases and passwords. It must have
-	// been started here and stays the caller's to close.
+	// is to be its asynchronous standby, with its databases and passwords, or the Redis
+	// that Sentinels watch. It must have been started here and stays the caller's to close.
 	Upstream *Server
 }
 
@@ -49,7 +49,10 @@ func (o *Options) check(kind Kind) error {
 		return fmt.Errorf("tenure: %s: DiskBytes %d is negative", kind, o.DiskBytes)
 	case kind == PgBouncer && (o.Upstream == nil || o.Upstream.kind != Postgres):
 		return fmt.Errorf("tenure: %s: set Options.Upstream to a PostgreSQL server", kind)
-	case o.Upstream != nil && (kind != PgBouncer && kind != Postgres || o.Upstream.kind != Postgres):
+	case kind == Sentinel && (o.Upstream == nil || o.Upstream.kind != Redis || o.TLS != TLSOff):
+		return fmt.Errorf("tenure: %s: set Options.Upstream to a Redis server, without TLS", kind)
+	case o.Upstream != nil && kind != Sentinel &&
+		(kind != PgBouncer && kind != Postgres || o.Upstream.kind != Postgres):
 		return fmt.Errorf("tenure: %s: Options.Upstream is a PostgreSQL server, for PgBouncer and PostgreSQL", kind)
 	}
 	return nil

@@ -10,11 +10,15 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// redisRecipe runs one server without a password, that keeps its data in a log which it
-// synchronizes with each write. Lines of Options.Config are those of redis.conf, "name
+// redisRecipe runs servers without a password, that keep their data in a log which they
+// synchronize with each write. Lines of Options.Config are those of redis.conf, "name
 // value", and win over the settings here; NoSync has no effect.
+//
+// Several are a cluster: three to five masters, or, of six or more, the first half masters
+// and each other one the replica of a master, in their order.
 func redisRecipe() (recipe, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -22,7 +26,9 @@ func redisRecipe() (recipe, error) {
 	}
 	var serve *local
 	return recipe{
+		ports:   1, // of a cluster's nodes for each other
 		prepare: func(context.Context, *local) error { return nil },
+		form:    formRedis,
 		configure: func(l *local) error {
 			serve = l
 			return configureRedis(l)
@@ -57,6 +63,10 @@ func configureRedis(l *local) error {
 		lines = append(lines, "port 0", "tls-port "+strconv.Itoa(l.port), "tls-ca-cert-file "+l.files.ca,
 			"tls-cert-file "+l.files.serverCert, "tls-key-file "+l.files.serverKey, "tls-auth-clients "+clients)
 	}
+	if len(l.members) > 1 {
+		lines = append(lines, "cluster-enabled yes", "cluster-port "+strconv.Itoa(l.ports[0]),
+			"cluster-replica-validity-factor 0") // however long the master has been away
+	}
 	_, err := l.write("redis.conf", strings.Join(append(lines, l.opts.Config...), "\n")+"\n")
 	return err
 }
@@ -82,4 +92,165 @@ func probeRedis(conn net.Conn, files *certificates) error {
 		return nil
 	}
 	return fmt.Errorf("it is starting: %.80q", answer)
+}
+
+// formRedis shares the slots out among the masters of a cluster, and waits until all nodes
+// agree on it.
+func formRedis(ctx context.Context, members []*local) error {
+	masters := len(members)
+	if masters >= 6 {
+		masters /= 2
+	}
+	first := strconv.Itoa(members[0].port)
+	for i, l := range members {
+		var commands [][]string
+		if i < masters {
+			const slots = 16384
+			commands = [][]string{{"CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i + 1)}, {"CLUSTER", "ADDSLOTSRANGE",
+				strconv.Itoa(slots * i / masters), strconv.Itoa(slots*(i+1)/masters - 1)}}
+		}
+		if i > 0 {
+			commands = append(commands, []string{"CLUSTER", "MEET", "127.0.0.1", first, strconv.Itoa(members[0].ports[0])})
+		}
+		for _, c := range commands {
+			answer, err := l.redis(ctx, c...)
+			if err == nil && answer != "OK" {
+				err = fmt.Errorf("it answers %.200q", answer)
+			}
+			if err != nil {
+				return fmt.Errorf("%v to %s: %w", c, l.name(), err)
+			}
+		}
+	}
+	for i, l := range members[masters:] {
+		id, err := members[i].redis(ctx, "CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		err = poll(ctx, func() (bool, error) { // once the node has heard of its master
+			answer, err := l.redis(ctx, "CLUSTER", "REPLICATE", id)
+			return answer == "OK", err
+		})
+		if err != nil {
+			return fmt.Errorf("make %s a replica: %w", l.name(), err)
+		}
+	}
+	return poll(ctx, func() (bool, error) {
+		for i, l := range members {
+			if ready, err := l.inCluster(ctx, len(members), i >= masters); err != nil || !ready {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+// inCluster reports whether a node of a cluster knows of all others and of all slots, and
+// has what its master has.
+func (l *local) inCluster(ctx context.Context, nodes int, replica bool) (bool, error) {
+	info, err := l.redis(ctx, "CLUSTER", "INFO")
+	if err != nil {
+		return false, err
+	}
+	for _, line := range []string{"cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:" + strconv.Itoa(nodes)} {
+		if !strings.Contains(info, line+"\r") {
+			return false, nil
+		}
+	}
+	if replica {
+		info, err = l.redis(ctx, "INFO", "replication")
+		return strings.Contains(info, "master_link_status:up"), err
+	}
+	return true, nil
+}
+
+// redis sends one command, and returns the answer's text, or the error that is answered.
+func (l *local) redis(ctx context.Context, command ...string) (string, error) {
+	d := net.Dialer{Timeout: time.Second}
+	conn, err := d.DialContext(ctx, "tcp", l.addr())
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return "", err
+	}
+	if l.files != nil {
+		cfg, err := l.files.config()
+		if err != nil {
+			return "", err
+		}
+		conn = tls.Client(conn, cfg)
+	}
+	if _, err := io.WriteString(conn, strings.Join(command, " ")+"\r\n"); err != nil {
+		return "", err
+	}
+	in := bufio.NewReader(conn)
+	head, err := in.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	kind, text := head[:1], strings.TrimSpace(head[1:])
+	if kind != "$" {
+		return text, nil
+	}
+	size, err := strconv.Atoi(text)
+	if err != nil || size < 0 {
+		return "", fmt.Errorf("%v is answered with %.80q", command, head)
+	}
+	body := make([]byte, size)
+	_, err = io.ReadFull(in, body)
+	return string(body), err
+}
+
+// sentinelRecipe runs Sentinels, without passwords and TLS, that watch a server of Redis.
+// A majority of them makes a replica the master when that has not answered for
+// down-after-milliseconds, 30 s: a test that wants it sooner sets that.
+func sentinelRecipe(of *Server) (recipe, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return recipe{}, unavailable(Sentinel, "no redis-server in the PATH: run make servers")
+	}
+	master, ok := of.inst.(*local)
+	if !ok {
+		return recipe{}, unavailable(Sentinel, "it watches a server that was started here only")
+	}
+	return recipe{
+		prepare: func(context.Context, *local) error { return nil },
+		configure: func(l *local) error {
+			watch := "sentinel %s " + SentinelMaster + " %d"
+			lines := []string{
+				"bind 127.0.0.1", "daemonize no", "dir " + l.path("data"), "port " + strconv.Itoa(l.port),
+				fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", SentinelMaster, master.port, len(l.members)/2+1),
+				fmt.Sprintf(watch, "failover-timeout", 2000),
+			}
+			_, err := l.write("sentinel.conf", strings.Join(append(lines, l.opts.Config...), "\n")+"\n")
+			return err
+		},
+		command: func(l *local) (string, []string) {
+			return path, []string{l.path("conf", "sentinel.conf"), "--sentinel"}
+		},
+		probe: func(conn net.Conn) error { return probeRedis(conn, nil) },
+		form:  formSentinels,
+		dsns: func(l *local) (user, admin, local DSN) {
+			d := DSN{kind: Sentinel, network: "tcp", addr: l.addr()}
+			return d, d, d
+		},
+	}, nil
+}
+
+// formSentinels waits until each knows all others, through the server that they watch.
+func formSentinels(ctx context.Context, members []*local) error {
+	return poll(ctx, func() (bool, error) {
+		for _, l := range members {
+			info, err := l.redis(ctx, "INFO", "sentinel")
+			if err != nil {
+				return false, err
+			}
+			if !strings.Contains(info, "sentinels="+strconv.Itoa(len(members))) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
 }

@@ -1,0 +1,162 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
+)
+
+// deployment is servers of which a replica takes over when the master is gone.
+type deployment struct {
+	config  *goredis.UniversalOptions
+	options Options
+	servers []*servers.Server
+	hasten  func() error // has the others notice within seconds that a server is gone
+}
+
+// everywhere sends a command to servers.
+func everywhere(ctx context.Context, t testing.TB, all []*servers.Server, command ...any) error {
+	var failed error
+	for _, s := range all {
+		failed = errors.Join(failed, newAdmin(t, config(t, s)).Do(ctx, command...).Err())
+	}
+	return failed
+}
+
+// newSentinels starts a master, its replica, and three Sentinels that know both.
+func newSentinels(t testing.TB) *deployment {
+	t.Helper()
+	all := []*servers.Server{servers.New(t, servers.Redis, nil), servers.New(t, servers.Redis, nil)}
+	follow(t, all[1], all[0].Addr())
+	sentinels := servers.NewCluster(t, servers.Sentinel, 3, &servers.Options{Upstream: all[0]})
+	for _, s := range sentinels.Members() {
+		admin := newAdmin(t, config(t, s))
+		eventually(t, "a Sentinel knows the replica", func() bool {
+			info, err := admin.Info(t.Context(), "sentinel").Result()
+			return err == nil && strings.Contains(info, "slaves=1,")
+		})
+	}
+	if err := everywhere(t.Context(), t, all, "CONFIG", "SET", "min-replicas-to-write", 1); err != nil {
+		t.Fatal(err)
+	}
+	return &deployment{
+		config:  &goredis.UniversalOptions{Addrs: sentinels.Addrs(), MasterName: servers.SentinelMaster},
+		options: Options{Replicas: 1, ReplicaTimeout: 10 * time.Second},
+		servers: all,
+		hasten: func() error {
+			return everywhere(t.Context(), t, sentinels.Members(), "SENTINEL", "SET", servers.SentinelMaster,
+				"down-after-milliseconds", 500)
+		},
+	}
+}
+
+// newCluster starts three masters with a replica each.
+func newCluster(t testing.TB) *deployment {
+	t.Helper()
+	cluster := servers.NewCluster(t, servers.Redis, 6, nil)
+	all := cluster.Members()
+	if err := everywhere(t.Context(), t, all, "CONFIG", "SET", "min-replicas-to-write", 1); err != nil {
+		t.Fatal(err)
+	}
+	d := &deployment{
+		config:  &goredis.UniversalOptions{Addrs: cluster.Addrs()},
+		options: Options{Replicas: 1, ReplicaTimeout: 10 * time.Second},
+		servers: all,
+	}
+	d.hasten = func() error {
+		running := slices.DeleteFunc(slices.Clone(all), func(s *servers.Server) bool {
+			return newAdmin(t, config(t, s)).Ping(bounded(t, 2*time.Second)).Err() != nil
+		})
+		return everywhere(t.Context(), t, running, "CONFIG", "SET", "cluster-node-timeout", 1000)
+	}
+	return d
+}
+
+// masterOf is the server that answers a backend.
+func (d *deployment) masterOf(t testing.TB, b *Backend) *servers.Server {
+	t.Helper()
+	v, err := b.store.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range d.servers {
+		if strings.HasSuffix(s.Addr(), ":"+v.info["tcp_port"]) {
+			return s
+		}
+	}
+	t.Fatalf("no server has port %s", v.info["tcp_port"])
+	return nil
+}
+
+// TestTakenOver: the master is killed, or stalled, and its replica takes over. A process
+// from before is granted nothing there, and stops; one that is started again finds what
+// was acknowledged, and its tokens are greater.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(testing.TB) *deployment{"Sentinel": newSentinels, "Cluster": newCluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			b := openOn(t, d.config, d.options)
+			s := sqlfault.Join(t, b, "n1")
+			was := claims(t, s, "s")
+			sqlfault.Commit(t, s, sqlfault.AppendOf(was, 1, []byte("acknowledged")))
+			master := d.masterOf(t, b)
+			gone, back := master.Kill, master.Restart
+			if name == "Cluster" {
+				gone, back = master.Stop, func(context.Context) error { return master.Cont() }
+			}
+			if err := gone(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.hasten(); err != nil {
+				t.Fatal(err)
+			}
+			b.store.opts.ReplicaTimeout = 100 * time.Millisecond // the new master has no replica yet
+			eventually(t, "a heartbeat finds the new master", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err := s.Beat(ctx)
+				if err == nil {
+					t.Fatal("a heartbeat of before the takeover is accepted")
+				}
+				return errors.Is(err, driver.ErrStoreChanged)
+			})
+			if r, err := s.Acquire(t.Context(), []driver.Claim{{Shard: "t"}}); !halted(err, r) {
+				t.Errorf("a claim to the new master: %+v, %v; want ErrStoreChanged", r, err)
+			}
+			if err := back(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if name == "Sentinel" { // as the Sentinels do, but they take their time
+				follow(t, master, d.servers[1].Addr())
+			}
+			var fresh *Backend
+			eventually(t, "the namespace is opened", func() (ok bool) {
+				var err error
+				fresh, err = Open(bounded(t, 10*time.Second), d.config, t.Name(), &d.options)
+				return err == nil
+			})
+			defer fresh.Close()
+			if d.masterOf(t, fresh) == master {
+				t.Error("the former master answers")
+			}
+			page, err := fresh.ReadLog(t.Context(), "s", 0, 10)
+			if err != nil || len(page.Entries) != 1 {
+				t.Errorf("the log after the takeover: %+v, %v; want one entry", page, err)
+			}
+			if again := claims(t, sqlfault.Join(t, fresh, "n2"), "t"); again.Token < was.Token+1<<39 {
+				t.Errorf("token %d was granted by the new master, and %d before", again.Token, was.Token)
+			}
+		})
+	}
+}
