@@ -207,7 +207,7 @@ var mutants = []mutate.Mutant{
 // TestMutants takes one rule out at a time, by an overlay of the build, and
 // expects the test that is named to fail. The same test passes without.
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, time.Minute, true, mutants)
+	mutate.All(t, *mutantsFlag, 20*time.Second, true, mutants)
 }
 
 // TestDocumentedMutants compares the table of docs/conformance.md with the

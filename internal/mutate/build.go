@@ -28,9 +28,9 @@ func Build(t testing.TB, edits ...Edit) string {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "mutant.test")
-	// Without symbols, because linking takes most of the time.
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", file, "-o",
-		binary, ".")
+	// Without optimization and symbols, because building takes most of the time.
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-gcflags=-N -l -dwarf=false",
+		"-ldflags=-s -w", "-overlay", file, "-o", binary, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go test -c: %v\n%s", err, out)
 	}
