@@ -14,25 +14,21 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// Examine implements driver.Examiner. Consul always syncs its log, and its API tells no
-// clock.
+// Examine implements driver.Examiner. Consul always syncs its log, its API tells no clock,
+// and it asks for no right to list the servers, or of a token to read itself.
 func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	c, err := b.store.begin(ctx, requests)
 	if err != nil {
 		return nil, err
 	}
 	defer c.done()
-	var out []driver.Finding
 	peers, err := c.client.Status().PeersWithQueryOptions(c.query())
-	if c.heard(err) != nil && !refusedRight(err) {
+	if c.heard(err) != nil {
 		return nil, fmt.Errorf("tenure: list the servers: %w", err)
 	}
-	if err == nil {
-		f := driver.Finding{Name: "servers", Value: fmt.Sprint(len(peers))}
-		if len(peers) < 3 {
-			f.Remedy = "the loss of one disk or machine can lose acknowledged writes, or stops the cluster: run three servers"
-		}
-		out = append(out, f)
+	servers := driver.Finding{Name: "servers", Value: fmt.Sprint(len(peers))}
+	if len(peers) < 3 {
+		servers.Remedy = "the loss of one disk or machine can lose acknowledged writes, or stops the cluster: run three servers"
 	}
 	token, _, err := c.client.ACL().TokenReadSelf(c.query())
 	err = c.heard(err)
@@ -52,11 +48,13 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 		f = driver.Finding{Name: "ACLs", Value: "off",
 			Remedy: "all that reach the agent may write everything: see docs/backends/consul.md for a policy"}
 	case refusedRight(err):
-		f.Value = "its policies may not be read"
+		f.Value = "none, or one that was deleted or has expired"
+		f.Remedy = "it may do what default_policy and the anonymous token allow: use a token with the policy of " +
+			"docs/backends/consul.md, and default_policy = \"deny\""
 	default:
 		return nil, fmt.Errorf("tenure: read the token's policies: %w", err)
 	}
-	return append(out, f), nil
+	return []driver.Finding{servers, f}, nil
 }
 
 // refusedRight reports whether a question was refused for lack of rights.

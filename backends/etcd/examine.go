@@ -17,6 +17,7 @@ var _ driver.Examiner = (*Backend)(nil)
 func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	var out []driver.Finding
 	members, err := b.client.MemberList(ctx)
+	named := !errors.Is(err, rpctypes.ErrUserEmpty)
 	switch {
 	case refusedRight(err):
 	case err != nil:
@@ -52,32 +53,39 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 		}
 		out = append(out, f)
 	}
-	rights, err := b.rights(ctx)
+	rights, err := b.rights(ctx, named)
 	if err != nil {
 		return nil, err
 	}
 	return append(out, rights), nil
 }
 
-func (b *Backend) rights(ctx context.Context) (driver.Finding, error) {
-	auth, err := b.client.AuthStatus(ctx)
+// rights judges the user; named says that the client has one.
+func (b *Backend) rights(ctx context.Context, named bool) (driver.Finding, error) {
+	auth, err := b.client.AuthStatus(ctx) // everybody may
 	switch {
-	case refusedRight(err):
-		return driver.Finding{Name: "authentication", Value: "on"}, nil
 	case err != nil:
 		return driver.Finding{}, fmt.Errorf("tenure: read the state of authentication: %w", err)
 	case !auth.Enabled:
 		return driver.Finding{Name: "authentication", Value: "off",
 			Remedy: "all that reach the cluster may write everything: see docs/backends/etcd.md for a role"}, nil
 	}
-	user, err := b.client.UserGet(ctx, b.client.Username)
 	f := driver.Finding{Name: "user", Value: fmt.Sprintf("%q", b.client.Username)}
+	if !named {
+		f.Value, f.Remedy = "none", "the cluster asks for one: set username and password, as docs/backends/etcd.md has it"
+		return f, nil
+	}
+	user, err := b.client.UserGet(ctx, b.client.Username)
 	switch {
-	case refusedRight(err) || errors.Is(err, rpctypes.ErrUserNotFound): // a certificate's name
+	case b.client.Username == "" && (refusedRight(err) || errors.Is(err, rpctypes.ErrUserNotFound)):
+		f.Value = "the name in the certificate"
 	case err != nil:
 		return f, fmt.Errorf("tenure: read the rights of user %q: %w", b.client.Username, err)
 	default:
 		f.Value += fmt.Sprintf(" with the roles %q", user.Roles)
+		if len(user.Roles) == 0 {
+			f.Remedy = "it may do nothing: grant it the role of docs/backends/etcd.md"
+		}
 		for _, r := range user.Roles {
 			if r == "root" {
 				f.Remedy = "it may do anything: use a user with the role of docs/backends/etcd.md"
@@ -90,6 +98,5 @@ func (b *Backend) rights(ctx context.Context) (driver.Finding, error) {
 // refusedRight reports whether a question was refused for lack of rights, which says nothing
 // against a user of the run-time role.
 func refusedRight(err error) bool {
-	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) ||
-		errors.Is(err, rpctypes.ErrAuthNotEnabled)
+	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty)
 }
