@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/core/driver"
@@ -266,38 +268,76 @@ func eventually(t testing.TB, what string, check func() bool) {
 func TestPromotedBehind(t *testing.T) {
 	t.Parallel()
 	for round := range *rounds {
-		one, two := servers.New(t, servers.Redis, nil), servers.New(t, servers.Redis, nil)
-		address := proxied(t, one)
-		b := openOn(t, address.config, Options{})
-		old := sqlfault.Join(t, b, "old")
-		sqlfault.Acquire(t, old, []driver.Claim{{Shard: "s"}})
-		other := openOn(t, config(t, one), Options{})
-		late := sqlfault.Join(t, other, "late")
-		cut := replicate(t, one, two)
-		if err := old.Beat(t.Context()); err != nil && !errors.Is(err, driver.ErrRetry) {
-			t.Fatal(err)
-		}
-		cut()
-		lost := claims(t, late, "t")
-		if err := one.Kill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := newAdmin(t, config(t, two)).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
-			t.Fatal(err)
-		}
-		address.lead(t, two)
-
-		if r, err := old.Acquire(t.Context(), []driver.Claim{{Shard: "t"}}); !halted(err, r) {
+		p := promoteBehind(t, Options{})
+		if r, err := p.old.Acquire(t.Context(), []driver.Claim{{Shard: "t"}}); !halted(err, r) {
 			t.Errorf("round %d: a claim to the promoted replica: %+v, %v; want ErrStoreChanged", round, r, err)
 		}
-		if err := old.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+		if err := p.old.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
 			t.Errorf("round %d: a heartbeat to the promoted replica: %v; want ErrStoreChanged", round, err)
 		}
-		fresh := sqlfault.Join(t, openOn(t, address.config, Options{}), "fresh")
-		if again := claims(t, fresh, "t"); again.Token < lost.Token+1<<39 {
-			t.Errorf("round %d: token %d was granted by the promoted replica, and %d before", round, again.Token, lost.Token)
+		fresh := sqlfault.Join(t, openOn(t, p.address.config, Options{}), "fresh")
+		if again := claims(t, fresh, "t"); again.Token < p.lost.Token+1<<39 {
+			t.Errorf("round %d: token %d was granted by the promoted replica, and %d before", round, again.Token,
+				p.lost.Token)
 		}
 	}
+}
+
+// TestPromotedBehindControl takes the compare of the server's history away, and expects
+// that a token is granted which is not above one that was acknowledged: without that,
+// TestPromotedBehind shows nothing.
+func TestPromotedBehindControl(t *testing.T) {
+	t.Parallel()
+	for round := range *rounds {
+		p := promoteBehind(t, Options{AllowLoss: true})
+		const compare = "'master_replid:' .. ARGV[1]"
+		text, err := scriptFiles.ReadFile("scripts/apply.lua")
+		if err != nil || !strings.Contains(string(text), compare) {
+			t.Fatalf("the script has no %q: %v", compare, err)
+		}
+		p.backend.store.scripts.apply = goredis.NewScript(strings.ReplaceAll(string(text), compare, "'master_replid:'"))
+		if again := claims(t, p.old, "t"); again.Token > p.lost.Token {
+			t.Errorf("round %d: token %d was granted by the promoted replica, and %d before; want damage", round,
+				again.Token, p.lost.Token)
+		}
+	}
+}
+
+// promoted is a replica that took over without the last grant.
+type promoted struct {
+	address *address
+	backend *Backend       // from before, that has not heard of it
+	old     driver.Session // of it
+	lost    driver.Fence   // granted to another session
+}
+
+func promoteBehind(t *testing.T, o Options) *promoted {
+	t.Helper()
+	one, two := servers.New(t, servers.Redis, nil), servers.New(t, servers.Redis, nil)
+	p := &promoted{address: proxied(t, one)}
+	p.backend = openOn(t, p.address.config, o)
+	p.old = sqlfault.Join(t, p.backend, "old")
+	sqlfault.Acquire(t, p.old, []driver.Claim{{Shard: "s"}})
+	late := sqlfault.Join(t, openOn(t, config(t, one), o), "late")
+	cut := replicate(t, one, two)
+	if err := p.old.Beat(t.Context()); err != nil && !errors.Is(err, driver.ErrRetry) {
+		t.Fatal(err)
+	}
+	// The replica lacks nothing that the old process knows of, which would halt by that.
+	revision := func(s *servers.Server) string {
+		return newAdmin(t, config(t, s)).HGet(t.Context(), p.backend.store.names.key("records"), "rev").Val()
+	}
+	eventually(t, "the replica has the heartbeat", func() bool { return revision(one) == revision(two) })
+	cut()
+	p.lost = claims(t, late, "t")
+	if err := one.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := newAdmin(t, config(t, two)).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.address.lead(t, two)
+	return p
 }
 
 func halted(err error, r []driver.AcquireResult) bool {
