@@ -46,6 +46,7 @@ func TestOpenRefusesLoss(t *testing.T) {
 	for _, s := range []struct{ name, bad, good, text string }{
 		{"appendfsync", "everysec", "always", "set appendfsync always"},
 		{"appendfsync", "no", "always", "set appendfsync always"},
+		{"no-appendfsync-on-rewrite", "yes", "no", "set it to no"},
 		{"maxmemory-policy", "allkeys-lru", "volatile-lru", "set it to noeviction"},
 		{"appendonly", "no", "yes", "set appendonly yes"},
 	} {
@@ -75,11 +76,8 @@ func TestCheckReplaceable(t *testing.T) {
 		{2, "1", "set it to 2"},
 		{1, "1", ""},
 	} {
-		v := &server{
-			info: map[string]string{"redis_version": "7.0.15", "role": "master", "aof_enabled": "1",
-				"maxmemory_policy": "noeviction"},
-			settings: map[string]string{"appendfsync": "always", "min-replicas-to-write": c.least},
-		}
+		v := durable()
+		v.settings["min-replicas-to-write"] = c.least
 		err := v.check(&Options{Replicas: c.replicas}, true)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d replicas, min-replicas-to-write %s: %v; want %q", c.replicas, c.least, err, c.want)

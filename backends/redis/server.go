@@ -56,7 +56,7 @@ func (s *store) look(ctx context.Context) (*server, error) {
 }
 
 // settingNames are the settings that INFO does not tell.
-var settingNames = [...]string{"appendfsync", "min-replicas-to-write"}
+var settingNames = [...]string{"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write"}
 
 // collect joins settings. They are nil where a user may not read them, and where a hosted
 // service has no such command.
@@ -97,6 +97,9 @@ func (v *server) check(o *Options, replaceable bool) error {
 	case v.settings["appendfsync"] != "always":
 		return loses("appendfsync is %s, so that a crash loses the last ones: set appendfsync always",
 			v.settings["appendfsync"])
+	case v.settings["no-appendfsync-on-rewrite"] != "no":
+		return loses("no-appendfsync-on-rewrite is %s, so that a crash while the log is rewritten loses the last ones: set "+
+			"it to no", v.settings["no-appendfsync-on-rewrite"])
 	case replaceable && o.Replicas == 0:
 		return loses("a replica that takes over may lack them: set Options.Replicas to the number of replicas")
 	}

@@ -252,6 +252,7 @@ var findings = map[string][]string{
 	"etcd":      {"voting members", "alarms", "authentication"},
 	"consul":    {"servers", "ACLs"},
 	"zookeeper": {"rights"},
+	"redis":     {"role", "appendonly", "appendfsync", "maxmemory-policy", "user", "clock"},
 }
 
 func everyCommand(t *testing.T, p *place) {
