@@ -17,6 +17,7 @@ type block struct {
 	page string // relative to the repository, with slashes
 	line int
 	lang string
+	mark string // of the comment <!-- mark --> on the line before
 	text string
 	next *block // the next block of the page, of any language, before the next heading
 }
@@ -59,6 +60,7 @@ func blocks(t *testing.T, page string) []*block {
 	}
 	var all []*block
 	var open, last *block
+	mark := ""
 	for i, line := range strings.Split(string(text), "\n") {
 		lang, fenced := strings.CutPrefix(line, "```")
 		switch {
@@ -71,9 +73,13 @@ func blocks(t *testing.T, page string) []*block {
 		case open != nil:
 			open.text += line + "\n"
 		case fenced:
-			open = &block{page: page, line: i + 1, lang: lang}
+			open = &block{page: page, line: i + 1, lang: lang, mark: mark}
 		case strings.HasPrefix(line, "#"):
 			last = nil
+		}
+		mark, _ = strings.CutPrefix(line, "<!-- ")
+		if mark = strings.TrimSuffix(mark, " -->"); mark == line {
+			mark = ""
 		}
 	}
 	if open != nil {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the servers that package servers starts. From Debian packages:
 # PostgreSQL, PgBouncer, MariaDB, Redis, ZooKeeper, Prometheus and Chromium. From their Go modules, which the
-# folders below tools name, into .cache/bin: etcd and Consul. Does nothing where they are
+# folders below tools name, into .cache/bin: etcd, etcdctl and Consul. Does nothing where they are
 # there already.
 #
 # No service of theirs is started: while apt-get runs, a policy-rc.d that refuses
@@ -18,7 +18,7 @@ only=${1:-}
 cd "$(dirname "$0")/../.."
 absent=()
 
-# build NAME FOLDER PACKAGE: the program of a package; without one, the module's tool.
+# build NAME FOLDER [PACKAGE]: the program of a package; without one, the module's tool.
 build() {
 	local tool=$1 dir=$2 from=${3:-tool} bin=$PWD/.cache/bin/$1 package
 	if [ -n "$only" ]; then
@@ -36,9 +36,10 @@ build() {
 		echo "tests that need it are skipped" >&2
 	fi
 }
-for tool in etcd consul; do
-	[ ! "tools/$tool/go.mod" -nt ".cache/bin/$tool" ] || build "$tool" "tools/$tool"
-done
+[ ! tools/etcd/go.mod -nt .cache/bin/etcd ] || build etcd tools/etcd go.etcd.io/etcd/server/v3
+# For the recipes of docs/backends/etcd.md, which internal/doctest runs.
+[ ! tools/etcd/go.mod -nt .cache/bin/etcdctl ] || build etcdctl tools/etcd go.etcd.io/etcd/etcdctl/v3
+[ ! tools/consul/go.mod -nt .cache/bin/consul ] || build consul tools/consul
 # Only of use where a Docker engine answers.
 if [ go.mod -nt .cache/bin/containers ] || [ internal/servers/containers/main.go -nt .cache/bin/containers ]; then
 	! docker info >/dev/null 2>&1 || build containers internal/servers/containers .
