@@ -1,0 +1,173 @@
+package manifests
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/sidecar"
+)
+
+// everyOperation sends a request to each operation, for an answer that does not depend on it.
+func (d *described) everyOperation(status int) {
+	d.Helper()
+	for _, r := range sidecar.Routes() {
+		method, path, _ := strings.Cut(r, " ")
+		d.call(status, method, strings.NewReplacer("{shard}", "jobs", "{lease}", "none").Replace(path), "")
+	}
+}
+
+// asAnother has the user of another process's socket send requests: only root can.
+func asAnother(d *described) {
+	if os.Geteuid() != 0 {
+		d.Skip("only root can run a client as another user")
+	}
+	dir := d.TempDir()
+	path := filepath.Join(dir, "socket")
+	ln, err := sidecar.Listen("unix:" + path)
+	if err != nil {
+		d.Fatal(err)
+	}
+	for p := dir; p != os.TempDir() && p != "/"; p = filepath.Dir(p) {
+		if err := os.Chmod(p, 0o755); err != nil {
+			d.Fatal(err)
+		}
+	}
+	if err := os.Chmod(path, 0o666); err != nil { // as no sidecar has it
+		d.Fatal(err)
+	}
+	other := d.beside(ln, memory.New(), nil, &sidecar.Options{})
+	other.dial = func(context.Context, string, string) (net.Conn, error) { return dialAs(65534, path) }
+	other.everyOperation(http.StatusForbidden)
+}
+
+// dialAs connects from a thread that has another user, and ends with it.
+func dialAs(uid int, path string) (net.Conn, error) {
+	type dialled struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan dialled, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the runtime ends the thread
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+			done <- dialled{nil, errno}
+			return
+		}
+		conn, err := net.Dial("unix", path)
+		done <- dialled{conn, err}
+	}()
+	x := <-done
+	return x.conn, x.err
+}
+
+// damagedItems is a store whose items cannot be read.
+type damagedItems struct{ core.Backend }
+
+func (damagedItems) Get(_ context.Context, s core.ShardID, key string) (*core.Item, error) {
+	return nil, &core.DamagedError{Key: key, Shard: s, Why: "its value is too many bytes"}
+}
+
+// TestDescribedFaults reaches the answers that need another user, a store that fails, or
+// more at once than is allowed.
+func TestDescribedFaults(t *testing.T) {
+	t.Parallel()
+	d := newDescribed(t)
+	t.Run("another user", func(t *testing.T) {
+		copied := *d
+		copied.T = t
+		asAnother(&copied)
+	})
+
+	// One request at a time, one lease and one tail: what is more is too much.
+	busy := d.beside(listen(t), memory.New(), nil, &sidecar.Options{MaxRequests: 1, MaxLeases: 1, MaxTails: 1})
+	lease, token, _ := busy.lead("taken")
+	busy.call(http.StatusOK, "POST", lease+"/append", `{"token":`+token+`,"text":"for the tail"}`)
+	busy.stream("GET", "/v1/shards/taken/log/tail")
+	body, writer := io.Pipe()
+	defer writer.Close()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", busy.base+"/v1/leases/x/append", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+secret)
+	answered := make(chan error, 1)
+	go func() {
+		resp, err := http.DefaultClient.Do(r)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		answered <- err
+	}()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		_, resp := busy.send("GET", "/v1/openapi.json", secret, "")
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a request whose body does not come takes no place")
+		}
+	}
+	busy.everyOperation(http.StatusServiceUnavailable)
+	_ = writer.Close()
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+
+	// Records that cannot be read, and a reply that is lost.
+	store, link := memory.New(), &kvfault.Link{}
+	defer link.Heal()
+	failing := d.beside(listen(t), store, link, &sidecar.Options{
+		Elector: &core.Options{TTL: 10 * time.Second, CallTimeout: 2 * time.Second, DrainBudget: time.Second}})
+	lease, token, _ = failing.lead("jobs")
+	post := func(status int, op, rest string) {
+		failing.call(status, "POST", lease+"/"+op, `{"token":`+token+","+rest+"}")
+	}
+	const entry, ops = `"text":"one"`, `"ops":[{"op":"put","key":"k","text":"v"}]`
+	post(http.StatusOK, "append", entry)
+	post(http.StatusOK, "commit", ops)
+	keys := kvkeys.Keys("test")
+	for key, answers := range map[string]func(){
+		keys.Chunk("jobs", 1): func() { failing.call(http.StatusInternalServerError, "GET", "/v1/shards/jobs/log", "") },
+		keys.Head("jobs"): func() {
+			post(http.StatusInternalServerError, "append", entry)
+			post(http.StatusInternalServerError, "commit", ops)
+		},
+	} {
+		record, ok := store.Record(key)
+		if !ok {
+			t.Fatalf("there is no record %s among %q", key, store.Keys(""))
+		}
+		store.Tamper(key, []byte("\xff{{{"))
+		answers()
+		store.Tamper(key, record)
+	}
+	post(http.StatusOK, "append", entry)
+	other, otherToken, _ := failing.lead("more") // a second write of one lease waits for the first
+	link.Set(kvfault.Write, kvfault.DropReply)
+	post(http.StatusGatewayTimeout, "append", entry)
+	lease, token = other, otherToken
+	post(http.StatusGatewayTimeout, "commit", ops)
+	link.Heal()
+
+	// A value of the memory store cannot be damaged, as one of an SQL store can.
+	ill := d.besideOn(listen(t), damagedItems{memoryBackend(t, memory.New(), nil)}, &sidecar.Options{})
+	ill.call(http.StatusInternalServerError, "GET", "/v1/shards/jobs/item?key=k", "")
+	d.complete(func(status string) bool {
+		return slices.Contains([]string{"500", "503", "504"}, status) || status == "403" && os.Geteuid() == 0
+	})
+}
