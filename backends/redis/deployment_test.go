@@ -97,6 +97,36 @@ func (d *deployment) masterOf(t testing.TB, b *Backend) *servers.Server {
 	return nil
 }
 
+// entries are those of the log in TestTakenOver.
+const entries = 5
+
+// waitsForItsReplica stalls the replica of a master: no write is confirmed, whatever
+// replicas other nodes of a cluster have.
+func (d *deployment) waitsForItsReplica(
+	t *testing.T, b *Backend, s driver.Session, f driver.Fence, master *servers.Server,
+) {
+	t.Helper()
+	half := len(d.servers) / 2
+	replica := d.servers[(slices.Index(d.servers, master)+half)%len(d.servers)]
+	if err := replica.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.store.opts.ReplicaTimeout = 50 * time.Millisecond
+	for n := range driver.WriteNo(entries - 1) {
+		res, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(f, n+1, []byte("unknown"))})
+		if err == nil {
+			err = res[0].Err
+		}
+		if err == nil || driver.NotApplied(err) {
+			t.Errorf("a write that the master's replica does not have: %v; want an unknown outcome", err)
+		}
+	}
+	b.store.opts.ReplicaTimeout = d.options.ReplicaTimeout
+	if err := replica.Cont(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestTakenOver: the master is killed, or stalled, and its replica takes over. A process
 // from before is granted nothing there, and stops; one that is started again finds what
 // was acknowledged, and its tokens are greater.
@@ -109,8 +139,9 @@ func TestTakenOver(t *testing.T) {
 			b := openOn(t, d.config, d.options)
 			s := sqlfault.Join(t, b, "n1")
 			was := claims(t, s, "s")
-			sqlfault.Commit(t, s, sqlfault.AppendOf(was, 1, []byte("acknowledged")))
 			master := d.masterOf(t, b)
+			d.waitsForItsReplica(t, b, s, was, master)
+			sqlfault.Commit(t, s, sqlfault.AppendOf(was, entries, []byte("acknowledged")))
 			gone, back := master.Kill, master.Restart
 			if name == "Cluster" {
 				gone, back = master.Stop, func(context.Context) error { return master.Cont() }
@@ -151,8 +182,8 @@ func TestTakenOver(t *testing.T) {
 				t.Error("the former master answers")
 			}
 			page, err := fresh.ReadLog(t.Context(), "s", 0, 10)
-			if err != nil || len(page.Entries) != 1 {
-				t.Errorf("the log after the takeover: %+v, %v; want one entry", page, err)
+			if err != nil || len(page.Entries) != entries {
+				t.Errorf("the log after the takeover: %+v, %v; want %d entries", page, err, entries)
 			}
 			if again := claims(t, sqlfault.Join(t, fresh, "n2"), "t"); again.Token < was.Token+1<<39 {
 				t.Errorf("token %d was granted by the new master, and %d before", again.Token, was.Token)
