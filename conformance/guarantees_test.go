@@ -21,7 +21,7 @@ func TestGuarantees(t *testing.T) {
 	t.Parallel()
 	const path = "../docs/guarantees.md"
 	reports, err := conformance.ReadReports("../docs/reports", "memory", "sqlite", "postgres", "mysql", "etcd",
-		"consul", "zookeeper")
+		"consul", "zookeeper", "redis")
 	if err != nil {
 		t.Fatal(err)
 	}

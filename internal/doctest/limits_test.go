@@ -22,7 +22,7 @@ func TestLimits(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n## Limits\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	size, ops, ttl := "| bytes of one commit |", "| operations and entries of one commit |", "| shortest TTL |"
-	for _, backend := range []string{"sqlite", "postgres", "mysql", "etcd", "consul", "zookeeper"} {
+	for _, backend := range []string{"sqlite", "postgres", "mysql", "etcd", "consul", "zookeeper", "redis"} {
 		l := readReport(t, backend).Limits
 		bytes := fmt.Sprintf(" %d KiB |", l.WriteBytes>>10)
 		if l.WriteBytes%(1<<20) == 0 {
