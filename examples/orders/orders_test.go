@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -251,37 +252,50 @@ func (w *world) read(ctx context.Context) {
 // equal waits until every read model is what was acknowledged.
 func (w *world) equal() {
 	w.t.Helper()
-	w.mu.Lock()
-	want := fmt.Sprint(w.acked)
-	w.mu.Unlock()
 	for _, m := range w.members {
 		for from := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-			got := map[string]int64{}
-			resp, err := http.Get(*m.url.Load() + "/model")
-			if err == nil {
-				err = errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close())
-			}
-			if err == nil && fmt.Sprint(got) == want {
+			differs := w.differs(m)
+			if differs == nil {
 				break
 			}
 			if time.Since(from) > ample/6 {
-				missing, more := 0, 0
-				for id := range w.acked {
-					if _, there := got[id]; !there {
-						missing++
-					}
-				}
-				for id := range got {
-					if _, there := w.acked[id]; !there {
-						more++
-					}
-				}
-				w.t.Errorf("%s: of %d acknowledged orders %d are missing from the read model, and %d others are there; %v",
-					m.node, len(w.acked), missing, more, err)
+				w.t.Error(differs)
 				break
 			}
 		}
 	}
+}
+
+// differs compares a member's read model with what was acknowledged.
+func (w *world) differs(m *member) error {
+	got := map[string]int64{}
+	resp, err := http.Get(*m.url.Load() + "/model")
+	if err == nil {
+		err = errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close())
+	}
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	missing, wrong, more := 0, 0, 0
+	for id, cents := range w.acked {
+		if has, there := got[id]; !there {
+			missing++
+		} else if has != cents {
+			wrong++
+		}
+	}
+	for id := range got {
+		if _, there := w.acked[id]; !there {
+			more++
+		}
+	}
+	if missing+wrong+more == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: of %d acknowledged orders %d are missing from the read model, %d have another amount, and %d others are there",
+		m.node, len(w.acked), missing, wrong, more)
 }
 
 // progress waits until so many more orders are acknowledged.
@@ -371,6 +385,47 @@ func play(t *testing.T, backend string) {
 	}
 	for _, m := range w.members {
 		m.stop(syscall.SIGTERM)
+	}
+}
+
+// TestControl: writes to a read model beside its log, with no fence and no position, as a
+// member's that goes on after it was replaced, make it differ from what was acknowledged,
+// and the comparison of TestOrders finds that.
+func TestControl(t *testing.T) {
+	t.Parallel()
+	w := &world{t: t, client: http.DefaultClient, acked: map[string]int64{}, at: map[string]time.Time{}}
+	m := &member{t: t, node: "a", dir: t.TempDir()}
+	w.members = []*member{m}
+	m.start(fmt.Sprintf("sqlite: {namespace: orders, path: %q}", filepath.Join(t.TempDir(), "orders.db")), "1")
+	defer func() { m.stop(syscall.SIGTERM) }()
+	for n := range 3 {
+		if !w.place(1, n) {
+			return
+		}
+	}
+	w.equal()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(m.dir, "a.db")+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, c := range []struct{ write, undo, want string }{
+		{"UPDATE orders SET cents = cents + 1 WHERE id = 'c1-0'", "UPDATE orders SET cents = cents - 1 WHERE id = 'c1-0'", "1 have another amount"},
+		{"UPDATE orders SET id = 'c1-9' WHERE id = 'c1-1'", "UPDATE orders SET id = 'c1-1' WHERE id = 'c1-9'", "1 are missing"},
+		{"INSERT INTO orders (id, customer, cents) VALUES ('c2-0', 'c2', 1)", "DELETE FROM orders WHERE id = 'c2-0'", "1 others are there"},
+	} {
+		if _, err := db.ExecContext(t.Context(), c.write); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.differs(m); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("after %s: got %v, want that %s", c.write, err, c.want)
+		}
+		if _, err := db.ExecContext(t.Context(), c.undo); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.differs(m); err != nil {
+			t.Errorf("after %s: %v", c.undo, err)
+		}
 	}
 }
 
