@@ -303,6 +303,19 @@ func TestPromotedBehindControl(t *testing.T) {
 	}
 }
 
+// TestPromotedAlone: a promoted replica that takes no writes, since it has no replica
+// itself, stops a process from before all the same.
+func TestPromotedAlone(t *testing.T) {
+	t.Parallel()
+	p := promoteBehind(t, Options{})
+	if err := newAdmin(t, p.address.config).ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.old.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a heartbeat: %v; want ErrStoreChanged", err)
+	}
+}
+
 // promoted is a replica that took over without the last grant.
 type promoted struct {
 	address *address

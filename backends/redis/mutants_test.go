@@ -35,6 +35,10 @@ func TestMutants(t *testing.T) {
 			File: "server.go", Old: `was != "" && was != want.lineage`, New: `was != "" && false`}}},
 		{Name: "appendfsync no is accepted", Killer: "TestOpenRefusesLoss", Edits: []mutate.Edit{{
 			File: "server.go", Old: `v.settings["appendfsync"] != "always"`, New: `v.settings["appendfsync"] == ""`}}},
+		{Name: "a log that is not synchronized while it is rewritten is accepted", Killer: "TestOpenRefusesLoss",
+			Edits: []mutate.Edit{{File: "server.go", Old: `v.settings["no-appendfsync-on-rewrite"] != "no"`, New: "false"}}},
+		{Name: "I1: a new master without replicas passes for the former one", Killer: "TestPromotedAlone",
+			Edits: []mutate.Edit{{File: "errors.go", Old: `|| goredis.HasErrorPrefix(err, "NOREPLICAS")`, New: ""}}},
 		{Name: "keys may be evicted", Killer: "TestOpenRefusesLoss", Edits: []mutate.Edit{{
 			File: "server.go", Old: `strings.HasPrefix(policy, "allkeys-")`, New: `policy == ""`}}},
 		{Name: "replicas are not counted", Killer: "TestReplicas", Edits: []mutate.Edit{{
