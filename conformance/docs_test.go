@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +23,6 @@ func TestDocumentedTables(t *testing.T) {
 	}
 	text := string(old)
 	for name, table := range map[string]string{
-		"rules":   rulesTable(),
 		"cases":   casesTable(),
 		"mutants": mutantsTable(),
 	} {
@@ -45,27 +43,6 @@ func TestDocumentedTables(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func rulesTable() string {
-	var b strings.Builder
-	b.WriteString("| rule | cases | mutants |\n|---|---|---|\n")
-	for _, r := range conformance.Rules() {
-		var cases []string
-		for _, c := range conformance.Cases() {
-			if slices.Contains(c.Rules, r) {
-				cases = append(cases, c.Name())
-			}
-		}
-		killed := 0
-		for _, m := range mutants() {
-			if m.rule == r {
-				killed++
-			}
-		}
-		fmt.Fprintf(&b, "| **%s** %s | %s | %d |\n", r, r.Title(), strings.Join(cases, ", "), killed)
-	}
-	return b.String()
 }
 
 func casesTable() string {
