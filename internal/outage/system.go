@@ -13,6 +13,54 @@ import (
 	"github.com/tenure-go/tenure/internal/servers"
 )
 
+// A Suite plays the system suite on servers of one kind.
+type Suite struct {
+	Kind   servers.Kind
+	Opener driver.Opener
+	// FirstOnly has the members of a run reach the first server, as they would an agent.
+	FirstOnly bool
+	// Options are system.Store's, for those proxies' addresses.
+	Options func(through []string, namespace string) any
+}
+
+// Run plays the seeds of the flags, each with one server.
+func (s *Suite) Run(t *testing.T) { system.Run(t, s.config(t, 1, system.Parallel())) }
+
+// RunOnThree plays a seed on three servers.
+func (s *Suite) RunOnThree(t *testing.T) {
+	c := s.config(t, 3, 1)
+	c.Seeds = 1
+	system.Run(t, c)
+}
+
+// RunControl takes the fence away, and expects the damage.
+func (s *Suite) RunControl(t *testing.T) {
+	c := s.config(t, 1, system.Parallel())
+	c.Control, c.Seeds = true, 1
+	system.Run(t, c)
+}
+
+// Fresh plays Fresh with one server.
+func (s *Suite) Fresh(t *testing.T) { Fresh(t, s.config(t, 1, 1)) }
+
+func (s *Suite) config(t *testing.T, members, parallel int) system.Config {
+	return SystemConfig(t, s.Opener, parallel, func() Deployment {
+		d := Deployment{Settings: s.Options}
+		if members == 1 {
+			d.Servers = []*servers.Server{servers.New(t, s.Kind, nil)}
+		} else {
+			d.Servers = servers.NewCluster(t, s.Kind, members, nil).Members()
+		}
+		for _, server := range d.Servers {
+			d.Addrs = append(d.Addrs, server.Addr())
+		}
+		if s.FirstOnly {
+			d.Addrs = d.Addrs[:1]
+		}
+		return d
+	})
+}
+
 // Deployment is a store for one seed of the system suite at a time.
 type Deployment struct {
 	Servers []*servers.Server

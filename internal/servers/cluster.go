@@ -11,7 +11,6 @@ import (
 // a Server, with the faults of one; the methods here do the same to all members.
 // Safe for concurrent use.
 type Cluster struct {
-	kind    Kind
 	members []*Server
 }
 
@@ -36,7 +35,7 @@ func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, 
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{kind: kind, members: members}, nil
+	return &Cluster{members: members}, nil
 }
 
 // NewCluster starts a cluster for one test, which may stop, kill and reconfigure
@@ -61,9 +60,6 @@ func NewCluster(t testing.TB, kind Kind, n int, o *Options) *Cluster {
 	return c
 }
 
-// Kind is the members' kind.
-func (c *Cluster) Kind() Kind { return c.kind }
-
 // Members are the servers, in the order in which they were named.
 func (c *Cluster) Members() []*Server { return append([]*Server(nil), c.members...) }
 
@@ -79,16 +75,6 @@ func (c *Cluster) Addrs() []string {
 // Kill kills all members.
 func (c *Cluster) Kill(ctx context.Context) error {
 	return c.each(func(s *Server) error { return s.Kill(ctx) })
-}
-
-// Stop stalls all members.
-func (c *Cluster) Stop(ctx context.Context) error {
-	return c.each(func(s *Server) error { return s.Stop(ctx) })
-}
-
-// Cont lets all members go on after Stop.
-func (c *Cluster) Cont() error {
-	return c.each(func(s *Server) error { return s.Cont() })
 }
 
 // Restart kills all members, and then starts them again, on their ports and data.
