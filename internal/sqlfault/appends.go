@@ -3,6 +3,7 @@ package sqlfault
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -99,7 +100,7 @@ func Produce(b *testing.B, producers int, appends func(producer int) error) {
 
 // lead runs an elector on the backend until stop, and returns its leases of n shards.
 func lead(b *testing.B, be driver.Backend, n int) (leases []*core.Lease, stop func()) {
-	e, err := core.NewElector(be, nil)
+	e, err := core.NewElector(be, &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

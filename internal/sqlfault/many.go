@@ -3,6 +3,7 @@ package sqlfault
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -123,7 +124,10 @@ func startPair(b *testing.B, on [2]driver.Backend) *pair {
 			}
 			return proceed(ctx)
 		})
-		e, err := core.NewElector(counted, &core.Options{Node: fmt.Sprint("n", i), BackoffMin: time.Millisecond, BackoffMax: time.Millisecond})
+		e, err := core.NewElector(counted, &core.Options{
+			Node: fmt.Sprint("n", i), BackoffMin: time.Millisecond, BackoffMax: time.Millisecond,
+			Logger: slog.New(slog.DiscardHandler),
+		})
 		if err != nil {
 			b.Fatal(err)
 		}

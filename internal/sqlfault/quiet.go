@@ -3,6 +3,7 @@ package sqlfault
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -33,7 +34,9 @@ func CheckQuiet(t *testing.T, most float64, what string, count func() int64, bac
 	}
 	var members []*core.Elector
 	for i, b := range backends {
-		e, err := core.NewElector(b, &core.Options{Node: fmt.Sprint("n", i), TTL: 10 * time.Second})
+		e, err := core.NewElector(b, &core.Options{
+			Node: fmt.Sprint("n", i), TTL: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
