@@ -173,10 +173,11 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 
 // pass sends transfers. With carry it puts the head that this process knows behind the
 // record, and compares it, so that the successor finds what the store has at the grant;
-// it returns those that were refused since the head is another one.
+// it returns those that were refused since the head is another one. A head that was
+// compared is not read.
 func (s *session) pass(ctx context.Context, to []driver.Transfer, known []located, carry bool, results []driver.AcquireResult) (moved []located, err error) {
 	b := s.b
-	txns, carried := make([]Txn, len(known)), make([]bool, len(known))
+	txns, carried := make([]Txn, len(known)), make([]*Pair, len(known))
 	for n, at := range known {
 		h := to[at.i]
 		shard, head, target := b.keys.Shard(h.Fence.Shard), b.keys.Head(h.Fence.Shard), b.keys.Member(h.To)
@@ -184,16 +185,17 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		if h.To != s.id { // the batch's guard has it otherwise
 			conds = append(conds, Compare{Key: target, Rev: Exists})
 		}
-		value := shardRecord{Session: h.To, From: h.Fence.Token}.Encode()
+		value, then := shardRecord{Session: h.To, From: h.Fence.Token}.Encode(), []string{head}
 		if l, ok := b.leases.get(h.Fence.Shard); carry && ok && l.headKnown && l.rev == at.rev && (l.headRev != 0 || !b.headsStay) {
-			carried[n] = true
-			value = record.AppendHead(value, knownHead(l))
+			kh := knownHead(l)
+			carried[n] = &Pair{Key: head, Value: kh.Text, Rev: l.headRev}
+			value, then = record.AppendHead(value, kh), nil
 			conds = append(conds, Compare{Key: head, Rev: l.headRev})
 		}
 		txns[n] = Txn{
 			If:   conds,
 			Ops:  []Op{{Key: shard, Value: value}},
-			Then: []string{head},
+			Then: then,
 			Else: []string{shard, head, target},
 		}
 	}
@@ -204,9 +206,11 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		switch {
 		case err != nil:
 			results[i].Err = err
+		case r.OK && carried[n] != nil:
+			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, *carried[n])
 		case r.OK:
 			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, r.Reads[0])
-		case carried[n] && r.Reads[0].Rev == known[n].rev && r.Reads[2].Rev != 0:
+		case carried[n] != nil && r.Reads[0].Rev == known[n].rev && r.Reads[2].Rev != 0:
 			other[n] = true
 			results[i].Err = retry("the shard's head moved")
 		default:
