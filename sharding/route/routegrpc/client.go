@@ -3,12 +3,17 @@ package routegrpc
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// ClientOptions of UnaryClient. Nil works.
+// ClientOptions of UnaryClient and StreamClient. Nil works.
 type ClientOptions struct {
 	// Attempts is how often a call is made at most. Default 5; at least 1 is made.
 	Attempts int
@@ -17,11 +22,7 @@ type ClientOptions struct {
 	Wait time.Duration
 }
 
-// UnaryClient returns an interceptor that makes a call again, at the owner that a Server
-// has answered with, or a little later where the shard had none. Only answers are followed
-// by which nothing was done. After the last attempt the error is the caller's: see Error.
-// The Peers are the caller's; their dial says to which addresses calls may go.
-func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
+func (o *ClientOptions) withDefaults() ClientOptions {
 	c := ClientOptions{}
 	if o != nil {
 		c = *o
@@ -32,34 +33,91 @@ func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	if c.Wait <= 0 {
 		c.Wait = 500 * time.Millisecond
 	}
+	return c
+}
+
+// UnaryClient returns an interceptor that makes a call again, at the owner that a Server
+// has answered with, or a little later where the shard had none. Only answers are followed
+// by which nothing was done. After the last attempt the error is the caller's: see Error.
+// The Peers are the caller's; their dial says to which addresses calls may go.
+func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
+	c := o.withDefaults()
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
-		err := invoke(ctx, method, req, reply, cc, opts...)
-		for attempt := 1; attempt < c.Attempts; attempt++ {
-			owner := (*OwnerError)(nil)
-			switch {
-			case err == nil || !errors.As(Error(err), &owner):
-				return err
-			case owner.Node == "":
-				timer := time.NewTimer(c.Wait)
-				select {
-				case <-timer.C:
-				case <-ctx.Done():
-					timer.Stop()
-					return err
-				}
-				err = invoke(ctx, method, req, reply, cc, opts...)
-			case owner.Address == "":
-				return err
-			default:
-				conn, done, derr := peers.take(owner.Address)
-				if derr != nil {
-					return err
-				}
-				err = invoke(ctx, method, req, reply, conn, opts...)
-				done()
+		return c.follow(ctx, peers, cc, func(conn *grpc.ClientConn, done func()) error {
+			defer done()
+			return invoke(ctx, method, req, reply, conn, opts...)
+		})
+	}
+}
+
+// StreamClient is UnaryClient for streams. It waits until a server has begun a stream, so
+// that no message is sent twice: one round trip more for each stream. Use it only for
+// servers that have Server.Stream; with another one a stream that begins with the client's
+// message waits until its context ends.
+func StreamClient(peers *Peers, o *ClientOptions) grpc.StreamClientInterceptor {
+	c := o.withDefaults()
+	return func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
+		ctx = metadata.AppendToOutgoingContext(ctx, BegunKey, "1")
+		var begun grpc.ClientStream
+		err := c.follow(ctx, peers, cc, func(conn *grpc.ClientConn, done func()) (err error) {
+			begun, err = streamer(ctx, d, conn, method, opts...)
+			if err == nil {
+				err = begin(begun)
 			}
+			if err != nil {
+				done()
+				return err
+			}
+			context.AfterFunc(begun.Context(), done) // it ends with the stream
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
+		return begun, nil
+	}
+}
+
+// begin waits until the server has begun a stream. One that was refused has ended.
+func begin(s grpc.ClientStream) error {
+	header, err := s.Header()
+	if err != nil || header != nil {
 		return err
 	}
+	if err := s.RecvMsg(&emptypb.Empty{}); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return status.Error(codes.Internal, "the stream ended before it began")
+}
+
+// follow makes a call again where nothing was done. The call gives its connection back.
+func (c *ClientOptions) follow(ctx context.Context, peers *Peers, cc *grpc.ClientConn, call func(conn *grpc.ClientConn, done func()) error) error {
+	err := call(cc, func() {})
+	for attempt := 1; attempt < c.Attempts; attempt++ {
+		owner := (*OwnerError)(nil)
+		switch {
+		case err == nil || !errors.As(Error(err), &owner):
+			return err
+		case owner.Node == "":
+			timer := time.NewTimer(c.Wait)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return err
+			}
+			err = call(cc, func() {})
+		case owner.Address == "":
+			return err
+		default:
+			conn, done, derr := peers.take(owner.Address)
+			if derr != nil {
+				return err
+			}
+			err = call(conn, done)
+		}
+	}
+	return err
 }

@@ -7,7 +7,7 @@
 //		},
 //		Peers: peers, // to forward; else calls are answered with the owner
 //	})
-//	grpc.NewServer(grpc.UnaryInterceptor(in.Unary))
+//	grpc.NewServer(grpc.UnaryInterceptor(in.Unary), grpc.StreamInterceptor(in.Stream))
 //
 //	conn, err := grpc.NewClient(addr, grpc.WithUnaryInterceptor(routegrpc.UnaryClient(peers, nil)))
 //
@@ -24,8 +24,8 @@
 //
 // # What it does not do
 //
-// Streams are not routed: a stream's shard would have to be the same for all its messages.
-// A handler of a stream asks Elector.Lease and the Router itself. It does not
+// Streams are answered with the owner, and never forwarded: see [Server.Stream] and
+// [StreamClient]. One that has begun is not moved: it ends with the lease. It does not
 // authenticate; a forwarded call carries the metadata of its caller, so the owner
 // authenticates it again.
 package routegrpc

@@ -88,6 +88,9 @@ func start(t *testing.T, store *memory.Store, node string, peers *routegrpc.Peer
 	in, err := routegrpc.NewServer(m.Elector, r, &routegrpc.Options{Peers: peers,
 		Shard: func(_ context.Context, _ string, req any) (string, error) {
 			return req.(*grpc_health_v1.HealthCheckRequest).Service, nil
+		},
+		StreamShard: func(ctx context.Context, _ string) (string, error) {
+			return strings.Join(metadata.ValueFromIncomingContext(ctx, "shard"), ""), nil
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -96,8 +99,13 @@ func start(t *testing.T, store *memory.Store, node string, peers *routegrpc.Peer
 		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			m.hits.Add(1)
 			return in.Unary(ctx, req, info, next)
+		}), grpc.StreamInterceptor(
+		func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			m.hits.Add(1)
+			return in.Stream(srv, stream, info, next)
 		}))
 	grpc_health_v1.RegisterHealthServer(s, m)
+	s.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Echo", HandlerType: (*any)(nil), Streams: streams(m)}, m)
 	served, ran := make(chan error, 1), make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

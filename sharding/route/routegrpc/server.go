@@ -24,11 +24,19 @@ const DefaultAddressKey = "grpc"
 // ForwardedKey is the metadata of a call that a member has forwarded.
 const ForwardedKey = "tenure-forwarded"
 
+// BegunKey is the metadata of a stream whose client waits until it has begun: Stream then
+// sends the header before the handler, which cannot add to it.
+const BegunKey = "tenure-begun"
+
 // Options of a Server.
 type Options struct {
 	// Shard names the shard of a call, by its full method and message. Its error is
 	// answered with InvalidArgument, and its text. Required.
 	Shard func(ctx context.Context, method string, req any) (string, error)
+	// StreamShard names the shard of a stream, by its full method and what its context has,
+	// such as metadata: no message was read yet. Its error is answered as that of Shard.
+	// Required for Stream.
+	StreamShard func(ctx context.Context, method string) (string, error)
 	// Unrouted, if not nil, has a call served here to whose full method it answers true,
 	// such as a health check. Default: all are routed.
 	Unrouted func(method string) bool
@@ -41,7 +49,7 @@ type Options struct {
 	AddressKey string
 }
 
-// Server has the interceptor of a server. Safe for concurrent use.
+// Server has the interceptors of a server. Safe for concurrent use.
 type Server struct {
 	e *core.Elector
 	r *sharding.Router
@@ -68,30 +76,86 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return next(ctx, req)
 	}
 	shard, err := s.o.Shard(ctx, info.FullMethod, req)
-	if err == nil {
-		err = core.CheckShard(shard)
+	if err := named(shard, err); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-	if lease := s.e.Lease(shard); lease != nil {
+	lease, e := s.owner(shard)
+	if lease != nil {
 		ctx, done := route.NewContext(ctx, lease)
 		defer done()
 		return next(ctx, req)
 	}
-	owner, err := s.r.Owner(shard)
-	if err != nil || owner.Self { // mine, and not served: it is on its way in or out
-		return nil, (&OwnerError{Shard: shard}).status()
-	}
-	e := &OwnerError{Shard: shard, Node: owner.Node, Address: owner.Meta[s.o.AddressKey], Token: owner.Token}
-	if CheckAddress(e.Address) != nil {
-		e.Address = ""
+	if e.Node == "" {
+		return nil, e.status()
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	if s.o.Peers == nil || e.Address == "" || len(md.Get(ForwardedKey)) > 0 {
 		return nil, e.status()
 	}
 	return s.forward(ctx, req, info.FullMethod, md, e)
+}
+
+// Stream is a grpc.StreamServerInterceptor. It routes a stream before its first message, by
+// Options.StreamShard, and never forwards it: the owner is answered. The context of a
+// stream that is served here ends with the lease, too, with the same cause.
+func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
+		return next(srv, stream)
+	}
+	if s.o.StreamShard == nil {
+		return status.Error(codes.Internal, "routegrpc: Stream needs Options.StreamShard")
+	}
+	shard, err := s.o.StreamShard(stream.Context(), info.FullMethod)
+	if err := named(shard, err); err != nil {
+		return err
+	}
+	lease, e := s.owner(shard)
+	if lease == nil {
+		return e.status()
+	}
+	ctx, done := route.NewContext(stream.Context(), lease)
+	defer done()
+	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get(BegunKey)) > 0 {
+		if err := stream.SendHeader(metadata.MD{}); err != nil {
+			return err
+		}
+	}
+	return next(srv, &served{stream, ctx})
+}
+
+// served is a stream with the context of a lease.
+type served struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *served) Context() context.Context { return s.ctx }
+
+// named is the answer to a call that names no shard; nil if it names one.
+func named(shard string, err error) error {
+	if err == nil {
+		err = core.CheckShard(shard)
+	}
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	return nil
+}
+
+// owner is the lease of a shard that is served here, or who else serves it.
+func (s *Server) owner(shard string) (*core.Lease, *OwnerError) {
+	if lease := s.e.Lease(shard); lease != nil {
+		return lease, nil
+	}
+	owner, err := s.r.Owner(shard)
+	if err != nil || owner.Self { // mine, and not served: it is on its way in or out
+		return nil, &OwnerError{Shard: shard}
+	}
+	e := &OwnerError{Shard: shard, Node: owner.Node, Address: owner.Meta[s.o.AddressKey], Token: owner.Token}
+	if CheckAddress(e.Address) != nil {
+		e.Address = ""
+	}
+	return nil, e
 }
 
 // forward makes the call at the owner, and says that it is the last.
