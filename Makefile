@@ -139,11 +139,11 @@ quick-race: ## The core's and the memory backend's tests under the race detector
 	$(say-race)
 	$(GOTEST) $(RACE) -timeout=5m -p=2 -skip='$(SUITES)' $$($(packages) | grep -E '^\./($(QUICK_RACED))$$')
 
-# Four packages at a time: each has its own servers, and waits for them.
+# Two packages at a time: each has its own servers, and mostly waits for them.
 .PHONY: faults
 faults: ## Tests that kill, stop and cut real servers, under the race detector
 	$(say-race)
-	$(GOTEST) $(RACE) -timeout=10m -p=4 -skip='$(SUITES)' $$($(packages) | grep -E '^\./($(FAULTS))$$')
+	$(GOTEST) $(RACE) -timeout=10m -p=2 -skip='$(SUITES)' $$($(packages) | grep -E '^\./($(FAULTS))$$')
 
 .PHONY: simulation simulation-long
 simulation: ## The state machine against a model store, SEEDS runs
@@ -153,7 +153,7 @@ simulation-long: ## The same, SEEDS_LONG runs, and the death of 440 members at o
 
 .PHONY: mutants
 mutants: ## Broken cores and backends, which the test named, or the simulation, must find
-	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=15m -p=1 ./core ./core/fsm ./follower ./sharding ./tenuretest ./internal/sidecar ./backends/memory ./backends/kv/route ./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis -args -mutants
+	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=15m -p=2 ./core ./core/fsm ./follower ./sharding ./tenuretest ./internal/sidecar ./backends/memory ./backends/kv/route ./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis -args -mutants
 
 # Two or three backends at a time: their cases mostly wait.
 .PHONY: conformance conformance-long conformance-quick conformance-servers conformance-more
@@ -163,7 +163,7 @@ conformance: ## The conformance suite on the embedded backends and the example
 conformance-servers: ## The suite on the backends that need a server, in each mode
 	.ci/named '^TestConformance(SimpleProtocol|PgBouncer)?$$' -timeout=10m -p=2 $(SERVED)
 conformance-more: ## The suite on three servers, through a bad network, and its cases of restarted servers
-	.ci/named '^TestConformance(Restart|Network|Cluster|Three|Ensemble)' -timeout=10m -p=2 $(SERVED)
+	.ci/named '^TestConformance(Restart|Network|Cluster|Sentinel|Three|Ensemble)' -timeout=10m -p=2 $(SERVED)
 conformance-quick: ## The suite on the embedded backends, and QUICK_AREAS of it where a server is there
 	.ci/named '^TestConformance' -timeout=5m -p=3 -parallel=8 $(EMBEDDED) ./internal/examplebackend
 	.ci/named '^TestConformance$$/^($(QUICK_AREAS))$$' -timeout=5m -p=5 -parallel=8 $(SERVED)
