@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/sqlfault"
 )
 
 // refuses fails unless opening is refused with an error that matches want and says text.
@@ -163,6 +164,30 @@ func TestRights(t *testing.T) {
 		}
 	}
 	openOn(t, user, Options{})
+}
+
+// TestRaiseFloor: tokens granted afterwards are above it, and processes that run have to
+// open the namespace again.
+func TestRaiseFloor(t *testing.T) {
+	t.Parallel()
+	c := config(t, servers.New(t, servers.Redis, nil))
+	b := openOn(t, c, Options{})
+	former := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, former, []driver.Claim{{Shard: "s"}})
+	above := granted[0].Fence.Token + 1<<45
+	if err := RaiseFloor(t.Context(), c, t.Name(), nil, above); err != nil {
+		t.Fatal(err)
+	}
+	if err := former.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Error("a heartbeat after the floor was raised:", err)
+	}
+	next, _ := sqlfault.Acquire(t, sqlfault.Join(t, openOn(t, c, Options{}), "n2"), []driver.Claim{{Shard: "other"}})
+	if got := next[0].Fence.Token; got <= above {
+		t.Errorf("token %d; want one above %d", got, above)
+	}
+	if err := RaiseFloor(t.Context(), c, "no namespace", nil, above); err == nil {
+		t.Error("a floor was raised in a namespace that is none")
+	}
 }
 
 // TestTLS: with the CA's certificate it opens, without it is refused.
