@@ -132,34 +132,50 @@ func (k *killing) at(t *testing.T, request int, passes bool) (written bool) {
 }
 
 // written reports whether the rule in force has the reason. It fails the test if that, and
-// what the log says last, are not the same, or a rule is not whole.
+// what the log says last, are not the same, or a rule is not whole. The store may finish a
+// write of the killed command meanwhile: then it looks again.
 func (k *killing) written(t *testing.T, reason string) bool {
 	t.Helper()
-	rules, err := control.Read(t.Context(), k.b)
-	if err != nil || len(rules) > 1 {
-		t.Fatalf("got the rules %+v, %v, want one that is whole", rules, err)
+	for seq := k.head(t); ; {
+		rules, err := control.Read(t.Context(), k.b)
+		if err != nil || len(rules) > 1 {
+			t.Fatalf("got the rules %+v, %v, want one that is whole", rules, err)
+		}
+		now := k.head(t)
+		if now != seq {
+			seq = now
+			continue
+		}
+		inForce, inLog := len(rules) == 1 && rules[0].Reason == reason, seq > 0 && k.logged(t, seq) == reason
+		if inForce != inLog {
+			t.Errorf("%s: in force %v, in the log %v", reason, inForce, inLog)
+		}
+		return inForce
 	}
-	head, err := k.b.ReadLog(t.Context(), control.Shard, 0, 0)
+}
+
+// head is the number of the last entry in the log of rules.
+func (k *killing) head(t *testing.T) core.Seq {
+	t.Helper()
+	page, err := k.b.ReadLog(t.Context(), control.Shard, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inLog := false
-	if n := head.Head.Seq; n > 0 {
-		page, err := k.b.ReadLog(t.Context(), control.Shard, n-1, 1)
-		var c ruleChange
-		if err == nil {
-			err = json.Unmarshal(page.Entries[0].Payload, &c)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		inLog = c.Rule.Reason == reason
+	return page.Head.Seq
+}
+
+// logged is the reason in an entry of the log of rules.
+func (k *killing) logged(t *testing.T, n core.Seq) string {
+	t.Helper()
+	page, err := k.b.ReadLog(t.Context(), control.Shard, n-1, 1)
+	var c ruleChange
+	if err == nil {
+		err = json.Unmarshal(page.Entries[0].Payload, &c)
 	}
-	inForce := len(rules) == 1 && rules[0].Reason == reason
-	if inForce != inLog {
-		t.Errorf("%s: in force %v, in the log %v", reason, inForce, inLog)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return inForce
+	return c.Rule.Reason
 }
 
 // TestBadRuleStays: a rule that this version does not understand is shown as damage, and
