@@ -55,7 +55,7 @@ func TestMutants(t *testing.T) {
 			File: "watch.go", Old: "w.whole && told > w.after && len(got.read) == 0", New: "told < 0"}}},
 		{Name: "a right that was lost leaves a part of a write", Killer: "TestRightLost", Edits: []mutate.Edit{{
 			File: "scripts/apply.lua", Old: "if not redis.acl_check_cmd(unpack(c)) then", New: "if false then"}}},
-		{Name: "rights are missed in the middle of a script", Killer: "TestRights", Edits: []mutate.Edit{{
-			File: "scripts/attach.lua", Old: "redis.call('XADD', KEYS[6], '1-0', 'c', '')", New: ""}}},
+		{Name: "a missing right is found after the opening", Killer: "TestRights", Edits: []mutate.Edit{{
+			File: "scripts/attach.lua", Old: "redis.call('XREAD', 'COUNT', '1', 'STREAMS', KEYS[6], '0')"}}},
 	})
 }

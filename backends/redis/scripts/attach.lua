@@ -7,8 +7,8 @@ local info = redis.call('INFO', 'replication')
 if not (string.find(info, 'role:master', 1, true) and string.find(info, 'master_replid:' .. ARGV[1], 1, true)) then
   return {'history'}
 end
--- Every command of the other scripts is tried on a free key before one of them fails
--- for want of a right in the middle of its work.
+-- Every command that is needed later is tried on a free key, so that opening says at once
+-- which right is missing.
 redis.call('DEL', KEYS[6])
 redis.call('XADD', KEYS[6], '1-0', 'c', '')
 redis.call('XREAD', 'COUNT', '1', 'STREAMS', KEYS[6], '0')
