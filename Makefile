@@ -88,7 +88,7 @@ test: ## What is quick, with the servers that are there: under 3 minutes on 2 co
 	@internal/servers/install.sh --missing
 test-all: ## All that is not slow, after make servers: under 10 minutes on 2 cores
 	@MAKE="$(MAKE)" .ci/steps $(ALL_STEPS)
-check: ## What CI runs: test, then check-more; about 55 minutes on 2 cores
+check: ## What CI runs: test, then check-more; about 45 minutes on 2 cores
 	@TENURE_REQUIRE_SERVERS= MAKE="$(MAKE)" .ci/steps $(TEST_STEPS)
 	@$(MAKE) --no-print-directory check-more
 check-more: ## All the steps that make test leaves out, what has found most first
