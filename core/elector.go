@@ -172,7 +172,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	defer time.AfterFunc(e.o.CallTimeout, cancelCalls).Stop()
 	e.calls.Wait()
 	for _, r := range unsettled {
-		<-r.done
+		e.awaitJoin(r)
 	}
 	cancelLoops()
 	loops.Wait()
@@ -533,6 +533,18 @@ func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) 
 	return e.giveBack(ctx, to, ErrHandOver, shards)
 }
 
+// awaitJoin waits until a run's handler has returned, and its commits are settled.
+func (e *Elector) awaitJoin(r *run) {
+	e.mu.Lock()
+	if r.state == runJoined {
+		e.mu.Unlock()
+		return
+	}
+	joined := r.joined.wait()
+	e.mu.Unlock()
+	<-joined
+}
+
 func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shards []string) error {
 	if err := checkShards(shards); err != nil {
 		return err
@@ -561,18 +573,18 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 	var stuck []string
 	var errs []error
 	for _, r := range waits {
-		select {
-		case <-r.settled:
-		default:
+		e.mu.Lock()
+		if r.end == nil && r.state != runStuck {
+			over := r.over.wait()
+			e.mu.Unlock()
 			select {
-			case <-r.settled:
-			case <-r.stuck:
+			case <-over:
 			case <-e.ended:
 			case <-ctx.Done():
 				return fmt.Errorf("tenure: shard %q is not given back yet: %w", r.lease.fence.Shard, context.Cause(ctx))
 			}
+			e.mu.Lock()
 		}
-		e.mu.Lock()
 		switch {
 		case r.state < runReturned:
 			stuck = append(stuck, r.lease.Shard())

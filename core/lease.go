@@ -24,7 +24,6 @@ type Lease struct {
 	sess  driver.Session
 	trust *trust
 	ended atomic.Pointer[RevokedError]
-	lapse *RevokedError // what Err says when the clock finds out first
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -40,7 +39,7 @@ type trust struct {
 }
 
 func (e *Elector) newLease(f Fence, sess driver.Session, t *trust, head Head) *Lease {
-	l := &Lease{e: e, clk: e.clk, fence: f, sess: sess, trust: t, lapse: &RevokedError{Fence: f, Cause: fsm.CauseLapsed}}
+	l := &Lease{e: e, clk: e.clk, fence: f, sess: sess, trust: t}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.commits.head = head
 	l.progress.Store(int64(e.clk.now()))
@@ -74,7 +73,7 @@ func (l *Lease) Err() error {
 		return r
 	}
 	if int64(l.clk.now()) >= l.trust.until.Load() {
-		return l.lapse
+		return &RevokedError{Fence: l.fence, Cause: fsm.CauseLapsed} // the clock found out first
 	}
 	return nil
 }

@@ -2,18 +2,13 @@ package core
 
 import (
 	"flag"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/internal/mutate"
 )
 
-var (
-	mutantsFlag = flag.Bool("mutants", false, "take each rule out of the runner, and see a test fail")
-	updateFlag  = flag.Bool("update", false, "write the table of mutants into docs/conformance.md")
-)
+var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the runner, and see a test fail")
 
 // A mutant is the runner with one rule taken out, and the test that must fail
 // then. Those of the machine alone are in package fsm, where the simulation finds
@@ -208,16 +203,4 @@ var mutants = []mutate.Mutant{
 // expects the test that is named to fail. The same test passes without.
 func TestMutants(t *testing.T) {
 	mutate.All(t, *mutantsFlag, 20*time.Second, true, mutants)
-}
-
-// TestDocumentedMutants compares the table of docs/conformance.md with the
-// mutants. After a change: go test ./core -run DocumentedMutants -args -update
-func TestDocumentedMutants(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	b.WriteString("| a runner with this rule taken out | fails |\n|---|---|\n")
-	for _, m := range mutants {
-		fmt.Fprintf(&b, "| %s | `%s` |\n", m.Name, m.Killer)
-	}
-	mutate.Document(t, "../docs/conformance.md", "core mutants", b.String(), *updateFlag)
 }

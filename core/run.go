@@ -24,9 +24,8 @@ type run struct {
 	again  bool          // to be contended for anew once settled: an operator's rule ends it
 	wait   time.Duration // before it is claimed again, so that another member can
 
-	done    chan struct{} // closed by the end of the lease's goroutine
-	settled chan struct{} // closed when the lease is settled
-	stuck   chan struct{} // closed when the handler is stuck
+	joined signal // the lease's goroutine ends
+	over   signal // the lease is settled, or the handler stuck
 
 	watchdog, overdue *time.Timer
 }
@@ -60,12 +59,9 @@ func (s runState) running() bool { return s > runStarting && s < runReturned }
 func (e *Elector) grant(eff *fsm.Effect) {
 	f := eff.Fence
 	r := &run{
-		lease:   e.newLease(f, e.sessions[f.Session], e.trust, eff.Head),
-		h:       e.contended[f.Shard],
-		since:   time.Now(),
-		done:    make(chan struct{}),
-		settled: make(chan struct{}),
-		stuck:   make(chan struct{}),
+		lease: e.newLease(f, e.sessions[f.Session], e.trust, eff.Head),
+		h:     e.contended[f.Shard],
+		since: time.Now(),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	e.runs[f.Shard] = r
@@ -83,7 +79,6 @@ func (e *Elector) grant(eff *fsm.Effect) {
 
 // serve is a lease's goroutine.
 func (e *Elector) serve(r *run, headKnown bool) {
-	defer close(r.done)
 	var began time.Time
 	var err error
 	if !headKnown {
@@ -219,7 +214,7 @@ func (e *Elector) markStuck(r *run, cause fsm.Cause) {
 		return
 	}
 	r.state = runStuck
-	close(r.stuck)
+	r.over.wake()
 	e.snap.move(r.lease.fence, MoveStuck, nil)
 	e.note.stuck(r.lease.fence, cause)
 	e.changed.wake()
@@ -231,6 +226,7 @@ func (e *Elector) join(r *run, began time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.state = runJoined
+	r.joined.wake()
 	asked := isStop(r.ctx, err)
 	r.cancel(ErrReleased)
 	r.stopTimers()
@@ -262,7 +258,7 @@ func (e *Elector) settle(eff *fsm.Effect) {
 	end := *eff
 	r.end = &end
 	e.note.settled(settledAs(r, eff, e.clk.now()))
-	close(r.settled)
+	r.over.wake()
 	if _, wanted := e.contended[eff.Fence.Shard]; r.again && wanted {
 		e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: eff.Fence.Shard, Wait: r.wait})
 	}

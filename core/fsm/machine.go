@@ -139,13 +139,18 @@ func New(cfg Config) *Machine {
 	}
 }
 
+// keptEffects is for how many effects room is kept from one Step to the next.
+const keptEffects = 1024
+
 // Step tells the machine that at instant now in happened, and returns what to
 // do, in order. Instants never decrease. The returned slice is valid until the
 // next Step.
 func (m *Machine) Step(now Instant, in Input) []Effect {
 	m.now = max(m.now, now)
 	clear(m.out)
-	m.out = m.out[:0]
+	if m.out = m.out[:0]; cap(m.out) > keptEffects {
+		m.out = nil
+	}
 	m.lapse() // before the input is looked at: C8
 	m.apply(&in)
 	m.advance()

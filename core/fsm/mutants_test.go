@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"flag"
-	"fmt"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -12,10 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/mutate"
 )
 
-var (
-	mutantsFlag = flag.Bool("mutants", false, "take each rule out of the machine, and see the simulation fail")
-	updateFlag  = flag.Bool("update", false, "write the table of mutants into docs/conformance.md")
-)
+var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the machine, and see the simulation fail")
 
 // A mutant is the machine, or the store, with one rule taken out. The simulation
 // has to find it by one of the rules named, or the test that breaks names has to
@@ -219,16 +215,4 @@ func simulate(t *testing.T, binary, ignore string, args ...string) (rule, seed, 
 		t.Fatalf("%v:\n%s", err, out[max(0, len(out)-2000):])
 	}
 	return found[2], found[1], found[3]
-}
-
-// TestDocumentedMutants compares the table of docs/conformance.md with the
-// mutants. After a change: go test ./core/fsm -run DocumentedMutants -args -update
-func TestDocumentedMutants(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	b.WriteString("| a machine, or a store, with this rule taken out | breaks |\n|---|---|\n")
-	for _, m := range mutants {
-		fmt.Fprintf(&b, "| %s | %s |\n", m.name, strings.ReplaceAll(m.breaks, " ", ", "))
-	}
-	mutate.Document(t, "../../docs/conformance.md", "machine mutants", b.String(), *updateFlag)
 }
