@@ -128,9 +128,9 @@ func TestTables(t *testing.T) {
 | | Tenure | Election | third |
 |---|---|---|---|
 | acquire 1,000 shards | 20.0 ms (10.0 to 30.0) | 1,234 ms, ×61.7 | -: at most 400 |
-| takeover after SIGKILL | 0.75 TTL; 0.75 s | failed | 0.2 s |
+| takeover | 0.75 TTL; 0.75 s | failed | 0.2 s |
 
-* Failed: Election, takeover after SIGKILL: broken in two lines
+* Failed: Election, takeover: broken in two lines
 
 ### Redis
 

@@ -93,11 +93,11 @@ func (r *results) tables(out io.Writer, p *plan) {
 		fmt.Fprintf(out, " |\n|---%s|\n", strings.Repeat("|---", len(s.contenders)))
 		var failures []string
 		for _, w := range p.rows {
-			fmt.Fprintf(out, "| %s", w.title)
 			var ours *cell
+			var texts []string
 			for _, c := range s.contenders {
 				got := r.cells[key{s.name, w.name, c.name}]
-				fmt.Fprintf(out, " | %s", got.text(w, ours))
+				texts = append(texts, got.text(w, ours))
 				if c.ours {
 					ours = got
 				}
@@ -105,7 +105,9 @@ func (r *results) tables(out io.Writer, p *plan) {
 					failures = append(failures, fmt.Sprintf("%s, %s: %s", c.name, w.title, oneLine(got.err)))
 				}
 			}
-			fmt.Fprintln(out, " |")
+			if slices.ContainsFunc(texts, func(text string) bool { return text != "-" }) {
+				fmt.Fprintf(out, "| %s | %s |\n", w.title, strings.Join(texts, " | "))
+			}
 		}
 		fmt.Fprintln(out)
 		for _, f := range failures {
