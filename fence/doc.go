@@ -16,9 +16,12 @@
 //	in etcd, Consul or ZooKeeper, keys of your own  Guard, GuardOp, GuardOps of the backend
 //	in tables of another database                   SQL.AdmitTx, or Rows.Update
 //	behind an HTTP service                          Transport and Mark.Handler
+//	in a database behind an HTTP service            both: Mark.Handler, and in it SQL.AdmitTx
 //	behind a gRPC service                           package fencegrpc
 //	behind messages                                 Message, and a Mark at the consumer
 //	a device, a file, an API without conditions     Mark.Do in the one process that writes to it
+//
+// A fence is a driver.Fence; core.Fence is another name of the same type.
 //
 // # The promise of a mark
 //

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 
@@ -75,4 +77,73 @@ func ExampleSQL_AdmitTx() {
 	// Output:
 	// <nil>
 	// a former leader is refused: true
+}
+
+// Any number of processes of a service write to one database. Handler refuses early and
+// hands the fence on; the transaction decides.
+func ExampleWriteError() {
+	dir, err := os.MkdirTemp("", "marks")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	db, err := sql.Open("sqlite", filepath.Join(dir, "app.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	marks, err := fence.NewSQL(db, fence.SQLOptions{Dialect: fence.SQLite})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := db.Exec(marks.Schema() + "; CREATE TABLE payments (cents INTEGER)"); err != nil {
+		log.Fatal(err)
+	}
+	older, newer := leases()
+	overtaken := false
+	pay := func(w http.ResponseWriter, r *http.Request) {
+		if overtaken { // between Handler and the transaction another process admits the new leader
+			if _, err := marks.Raise(r.Context(), "ledger", newer); err != nil {
+				log.Fatal(err)
+			}
+		}
+		tx, err := db.BeginTx(r.Context(), nil)
+		if err != nil {
+			http.Error(w, "try again", http.StatusServiceUnavailable)
+			return
+		}
+		defer tx.Rollback()
+		f, _ := fence.FromContext(r.Context())
+		if err := marks.AdmitTx(r.Context(), tx, "ledger", f); err != nil {
+			fence.WriteError(w, err)
+			return
+		}
+		if _, err = tx.Exec("INSERT INTO payments VALUES (100)"); err == nil {
+			err = tx.Commit()
+		}
+		if err != nil {
+			http.Error(w, "perhaps paid", http.StatusInternalServerError)
+		}
+	}
+	ledger := &fence.HTTPOptions{Resource: func(*http.Request, driver.Fence) string { return "ledger" }}
+	server := httptest.NewServer(fence.NewMark(marks, nil).Handler(http.HandlerFunc(pay), ledger))
+	defer server.Close()
+
+	client := &http.Client{Transport: &fence.Transport{}}
+	for range 2 {
+		req, err := http.NewRequestWithContext(fence.NewContext(context.Background(), older), http.MethodPost, server.URL, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(resp.StatusCode, "refused:", errors.Is(fence.ResponseError(resp), driver.ErrFenced))
+		resp.Body.Close()
+		overtaken = true
+	}
+	// Output:
+	// 200 refused: false
+	// 412 refused: true
 }

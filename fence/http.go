@@ -127,12 +127,12 @@ func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 			err = &ForeignError{Resource: resource, Fence: f}
 		}
 		if err != nil {
-			refuse(w, err)
+			WriteError(w, err)
 			return
 		}
 		ctx, e, err := m.enter(r.Context(), resource, f)
 		if err != nil {
-			refuse(w, err)
+			WriteError(w, err)
 			return
 		}
 		defer e.leave()
@@ -159,7 +159,10 @@ func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 	}
 }
 
-func refuse(w http.ResponseWriter, err error) {
+// WriteError answers a request with the Problem that ResponseError reads: for a handler
+// that is refused by SQL.AdmitTx or a Mark itself. An error that is no refusal is
+// answered 503, "nothing was done": give it none of a write or of Commit.
+func WriteError(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*ForeignError](err); ok {
 		problem(w, Problem{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
 			Detail:   e.Error(),
@@ -204,7 +207,8 @@ func problem(w http.ResponseWriter, p Problem) {
 // error that matches driver.ErrInvalid (428 and 400: the request carried no fence, or not one that
 // the resource takes), or one that matches driver.ErrRetry (503). Nothing was done in any of these
 // cases. Of such a response it reads the body, at most 64 KiB; the caller closes it in any case.
-// Other responses, also of these statuses, are the application's: nil.
+// Other responses, also of these statuses, are the application's: nil. Nil does not mean success: look
+// at the status next.
 func ResponseError(r *http.Response) error {
 	switch r.StatusCode {
 	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusForbidden,
