@@ -10,13 +10,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Config is what a dialect's package gives to New.
+// Config is what a dialect's package gives to New. All but Create and NewRoster is
+// required.
 type Config struct {
 	Name       string // of the Opener
 	Namespace  string
 	Store      Store
 	Statements *Statements
-	Limits     driver.Limits
+	// Limits, of which CommitCalls and IdlePollPeriod may be 0.
+	Limits driver.Limits
 	// Create writes a missing identity (I1).
 	Create bool
 	// NewRoster allows an empty roster beside existing data: an operator's word
@@ -57,6 +59,12 @@ var _ driver.Backend = (*Backend)(nil)
 // reads the identity or, with Create, writes a missing one. It owns cfg.Store
 // from then on, and closes it when it fails.
 func New(ctx context.Context, cfg Config) (*Backend, error) {
+	if err := cfg.check(); err != nil {
+		if cfg.Store != nil {
+			err = errors.Join(err, cfg.Store.Close())
+		}
+		return nil, err
+	}
 	b := &Backend{
 		store: cfg.Store, stmts: cfg.Statements, name: cfg.Namespace, closing: make(chan struct{}), slot: barrierSlot(),
 	}
@@ -68,10 +76,31 @@ func New(ctx context.Context, cfg Config) (*Backend, error) {
 	return b, nil
 }
 
-func (b *Backend) open(ctx context.Context, cfg Config) error {
-	if err := driver.CheckNamespace(cfg.Namespace); err != nil {
-		return err
+// check refuses what is missing.
+func (cfg *Config) check() error {
+	l := cfg.Limits
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"Name", cfg.Name != ""},
+		{"Store", cfg.Store != nil},
+		{"Statements", cfg.Statements != nil},
+		{"Limits.BatchItems", l.BatchItems > 0},
+		{"Limits.WriteOps", l.WriteOps > 0},
+		{"Limits.WriteBytes", l.WriteBytes > 0},
+		{"Limits.PollPeriod", l.PollPeriod > 0},
+		{"Limits.MinTTL", l.MinTTL > 0},
+		{"Buckets", cfg.Buckets > 0},
+	} {
+		if !field.set {
+			return invalid("Config.%s is missing: set it", field.name)
+		}
 	}
+	return driver.CheckNamespace(cfg.Namespace)
+}
+
+func (b *Backend) open(ctx context.Context, cfg Config) error {
 	if err := b.identify(ctx, cfg); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package sql
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -66,42 +67,42 @@ func cloneWrites(writes []driver.Write) []driver.Write {
 	return writes
 }
 
-// commit decides and writes a batch in one transaction. A write that is alone in its
-// call waits for its row.
+// commit decides and writes a batch. A write that is alone in its call waits for its row.
 func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool, results []driver.CommitResult) error {
-	if alone && b.stmts.has(logsAppend) && onlyAppends(writes[0].Ops) {
-		if applied, err := b.commitAppend(ctx, &writes[0], &results[0]); applied || err != nil {
-			return err
+	err := ErrUndecided
+	switch appends := onlyAppends(writes); {
+	case appends && alone && b.stmts.has(logAppend):
+		err = b.commitAppend(ctx, &writes[0], &results[0])
+	case appends && !alone && b.stmts.has(logsAppend):
+		err = b.commitAppends(ctx, writes, results)
+	}
+	if err != nil && !errors.Is(err, ErrUndecided) {
+		return err
+	}
+	var left []driver.Write
+	for i := range writes {
+		if err != nil || results[i].Head.Number == 0 {
+			left = append(left, writes[i])
 		}
 	}
-	return b.commitBatch(ctx, writes, alone, results)
-}
-
-func onlyAppends(ops []driver.Op) bool {
-	return !slices.ContainsFunc(ops, func(op driver.Op) bool { return op.Kind != driver.OpAppend })
-}
-
-// commitAppend has one statement decide and write, which the store can send with
-// BEGIN and COMMIT at once, and reports whether the write was applied. Why it was
-// not, which is rare, commitBatch says.
-func (b *Backend) commitAppend(ctx context.Context, w *driver.Write, res *driver.CommitResult) (bool, error) {
-	seen := b.floor.Load()
-	payloads, cuts := joinPayloads(w.Ops)
-	head := driver.Head{Number: w.Number, Nonce: w.Nonce, Token: w.Fence.Token}
-	var floor int64
-	var applied *bool
-	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) (err error) {
-		applied, err = data.ask(ctx, logsAppend, []any{b.name, b.id, seen, string(w.Fence.Shard), string(w.Fence.Session),
-			int64(w.Fence.Token), int64(w.Number), int64(w.Nonce), bucketOf(w.Fence.Shard, b.buckets), len(w.Ops), array(cuts), payloads},
-			&floor, &head.Seq, &head.Oldest)
-		return err
-	})
-	if err != nil || !*applied {
-		return false, err
+	if len(left) == 0 {
+		return nil
 	}
-	*res = driver.CommitResult{Head: head}
-	raise(&b.floor, floor)
-	return true, nil
+	rest := make([]driver.CommitResult, len(left))
+	if err := b.commitBatch(ctx, left, alone, rest); err != nil {
+		if len(left) == len(writes) {
+			return err
+		}
+		for i := range rest {
+			rest[i].Err = err
+		}
+	}
+	for i := range results {
+		if err != nil || results[i].Head.Number == 0 {
+			results[i], rest = rest[0], rest[1:]
+		}
+	}
+	return nil
 }
 
 // commitBatch reads and locks, decides, and writes, each with one statement for the

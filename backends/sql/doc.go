@@ -19,8 +19,9 @@
 //
 // The data tables hold what leases and commits write: namespaces (identity,
 // base, revision), shards (owner and head), items, logs (the decision logs, a
-// row per commit; the view entries shows them one by one) and tails (counters that
-// order the entries of many shards). The roster's
+// row per commit; the view entries shows them one by one), tails (counters that
+// order the entries of many shards) and probes (rows of the probe when a namespace is
+// opened, and of barriers). The migrations keep their version in schema. The roster's
 // tables hold what membership writes: rosters (a copy of the identity, and a
 // revision of its own), nodes, members, beats and departures. No transaction
 // writes both groups, so that a store may keep them in two databases; claims and

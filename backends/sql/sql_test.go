@@ -2,6 +2,7 @@ package sql
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,12 +17,13 @@ func TestCompile(t *testing.T) {
 	t.Parallel()
 	var file strings.Builder
 	for _, spec := range catalogue {
-		last := spec.params[len(spec.params)-1]
-		if len(spec.columns) > 0 {
-			last = spec.columns[len(spec.columns)-1]
+		names := slices.Concat(spec.params[1:], spec.columns)
+		slices.Reverse(names)
+		file.WriteString("-- name: " + spec.name + "\nSELECT 1 FROM tenure_x WHERE ")
+		for _, name := range names {
+			file.WriteString("x = :" + name + " OR ")
 		}
-		file.WriteString("-- name: " + spec.name + "\nSELECT 1 FROM tenure_x WHERE namespace = :" + last +
-			" OR :" + spec.params[0] + "::text = ''\n;\n\n")
+		file.WriteString(":" + spec.params[0] + "::text = ''\n;\n\n")
 	}
 	place := func(int) string { return "?" }
 	s, err := Compile(file.String(), "my_", place)
@@ -29,7 +31,7 @@ func TestCompile(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.compiled[tailInsert]
-	if want := "SELECT 1 FROM my_x WHERE namespace = ? OR ?::text = ''\n"; got.text != want {
+	if want := "SELECT 1 FROM my_x WHERE x = ? OR ?::text = ''\n"; got.text != want {
 		t.Errorf("got %q, want %q", got.text, want)
 	}
 	if args := s.bind(tailInsert, []any{"ns", 3}); args[0] != 3 || args[1] != "ns" {
@@ -38,17 +40,41 @@ func TestCompile(t *testing.T) {
 	if got := s.compiled[itemsPut]; !got.each || s.bind(itemsPut, []any{"ns", "s", "k", 1, "bytes"})[0] != "bytes" {
 		t.Errorf("a statement of columns is %+v", got)
 	}
-	rows := strings.Replace(file.String(), "-- name: items_put\nSELECT 1 FROM tenure_x WHERE namespace = :bytes", "-- name: items_put\nSELECT :blob, :rows", 1)
-	if s, err := Compile(rows, "my_", place); err != nil || s.compiled[itemsPut].each || s.bind(itemsPut, []any{"ns", "[]", "blob"})[0] != "blob" {
+	// with is the file with another text of a statement; without one if it is empty.
+	with := func(name, text string) string {
+		head := "-- name: " + name + "\n"
+		before, after, _ := strings.Cut(file.String(), head)
+		_, after, _ = strings.Cut(after, "\n;\n\n")
+		if text != "" {
+			text = head + text + "\n;\n\n"
+		}
+		return before + text + after
+	}
+	if s, err := Compile(with("items_put", "SELECT :blob, :rows, :namespace"), "my_", place); err != nil || s.compiled[itemsPut].each || s.bind(itemsPut, []any{"ns", "[]", "blob"})[0] != "blob" {
 		t.Errorf("a statement of rows: %v", err)
 	}
-	if s, err := Compile(strings.Replace(file.String(), "-- name: logs_append\nSELECT 1 FROM tenure_x WHERE namespace = :payloads OR :namespace::text = ''", "", 1), "my_", place); err != nil || s.has(logsAppend) || !s.has(logsInsert) {
+	if s, err := Compile(with("items_delete", "SELECT :rows, :namespace"), "my_", place); err != nil || s.compiled[itemsDelete].each {
+		t.Errorf("a statement of rows without bytes: %v", err)
+	}
+	if s, err := Compile(with("logs_append", ""), "my_", place); err != nil || s.has(logsAppend) || !s.has(logsInsert) {
 		t.Errorf("without the optional statement: %v", err)
 	}
+	_, err = Compile("-- name: more\nSELECT 1", "my_", place)
+	for _, want := range []string{
+		`no statement "shards_grant" (:namespace, :shards, :session, :token, :revision): add it`,
+		`no statement "items_put" (:namespace; for each row :shard, :key, :version, :bytes): add it`,
+		`statement "more" is not in the catalogue`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a file without statements: %v; want %s", err, want)
+		}
+	}
 	for what, bad := range map[string]string{
-		"a missing statement":    strings.Replace(file.String(), "-- name: tail_insert", "", 1),
+		"a missing statement":    with("tail_insert", ""),
 		"an unknown statement":   file.String() + "-- name: more\nSELECT 1",
-		"an unknown parameter":   strings.Replace(file.String(), ":bucket", ":buckets", 1),
+		"an unknown parameter":   strings.Replace(file.String(), ":bucket", ":bucket OR :buckets", 1),
+		"no parameter":           with("probe_update", "SELECT :id, :version"),
+		"rows without bytes":     with("items_put", "SELECT :rows, :namespace"),
 		"a prefix with a quote'": "",
 	} {
 		prefix := "my_"
@@ -57,6 +83,42 @@ func TestCompile(t *testing.T) {
 		}
 		if _, err := Compile(bad, prefix, place); err == nil {
 			t.Errorf("%s is accepted", what)
+		}
+	}
+}
+
+// closing is a store that can only be closed.
+type closing struct {
+	Store
+	closed bool
+}
+
+func (c *closing) Close() error { c.closed = true; return nil }
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*Config){
+		"Name":              func(c *Config) { c.Name = "" },
+		"Store":             func(c *Config) { c.Store = nil },
+		"Statements":        func(c *Config) { c.Statements = nil },
+		"Limits.BatchItems": func(c *Config) { c.Limits = driver.Limits{} },
+		"Limits.WriteOps":   func(c *Config) { c.Limits.WriteOps = 0 },
+		"Limits.WriteBytes": func(c *Config) { c.Limits.WriteBytes = 0 },
+		"Limits.PollPeriod": func(c *Config) { c.Limits.PollPeriod = 0 },
+		"Limits.MinTTL":     func(c *Config) { c.Limits.MinTTL = 0 },
+		"Buckets":           func(c *Config) { c.Buckets = 0 },
+		"namespace":         func(c *Config) { c.Namespace = "" },
+	} {
+		store := new(closing)
+		cfg := Config{Name: "mine", Namespace: "app", Store: store, Statements: new(Statements), Buckets: 1,
+			Limits: driver.Limits{BatchItems: 1, WriteOps: 1, WriteBytes: 1, PollPeriod: time.Second, MinTTL: time.Second}}
+		spoil(&cfg)
+		_, err := New(t.Context(), cfg)
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+		if cfg.Store != nil && !store.closed {
+			t.Errorf("without %s the store is left open", name)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package sql
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,6 +51,7 @@ const (
 	itemsList
 	logsInsert
 	logInsert
+	logAppend
 	logsAppend
 	logsRead
 	logsTail
@@ -169,7 +171,15 @@ var catalogue = [statementCount]struct {
 	// whose row is locked before it is decided upon. It returns the namespace's floor,
 	// which must be at least seen, and the head's seq and oldest as it left them; or
 	// nothing, if it wrote nothing.
-	logsAppend: {"logs_append", []string{"namespace", "store_id", "seen", "shard", "session", "token", "number", "nonce", "bucket", "count", "cuts", "payloads"}, nil},
+	logAppend: {"log_append", []string{"namespace", "store_id", "seen", "shard", "session", "token", "number", "nonce", "bucket", "count", "cuts", "payloads"}, nil},
+	// Optional: the same for commits of several shards. It locks the shards in the order
+	// given, each for at most patience (milliseconds), and returns for each commit that it
+	// wrote the floor, the shard, seq and oldest. Lists are the driver's arrays, up to
+	// payloads with an element for each commit: counts are its entries, places its bucket,
+	// and backs how many positions it is back from the counter's. Buckets are in order, and
+	// rise by totals also where a commit is not written.
+	logsAppend: {"logs_append", []string{"namespace", "store_id", "seen", "patience", "shards", "sessions", "tokens", "numbers", "nonces",
+		"counts", "places", "backs", "cuts", "payloads", "buckets", "totals"}, nil},
 	// Both return the same columns: the rows, in order, that have the entries,
 	// or positions, after to through. Rows may be left out at the end, so that the
 	// payloads of those before the last have less than the number of bytes; a dialect
@@ -288,20 +298,81 @@ func (s Statement) String() string { return catalogue[s].name }
 // optional reports whether a dialect may lack the statement.
 func (s Statement) optional() bool {
 	switch s {
-	case lookRead, logsAppend, tailsLock, tailMove, headWrite, logInsert, namespaceLift, shardsLift, beatsLift, barrierWrite, barrierInsert:
+	case lookRead, logAppend, logsAppend, tailsLock, tailMove, headWrite, logInsert, namespaceLift, shardsLift, beatsLift, barrierWrite, barrierInsert:
 		return true
 	}
 	return false
 }
 
-// Compile reads a dialect's file: sections that begin with "-- name: x", each
-// one statement with :parameters. placeholder gives the text of the i-th
-// placeholder of a statement, counted from 1. The prefix may begin with the
-// quoted name of a schema and a dot.
+// lacks reports whether a dialect's text may do without a parameter.
+func (s Statement) lacks(param string) bool {
+	switch s {
+	case logsRead, logsTail: // where rows are made as they are read
+		return param == "bytes"
+	case tailsLock:
+		return param == "count" || param == "trimmed"
+	}
+	return false
+}
+
+// parameters lists what a text is given, for an error.
+func (s Statement) parameters() string {
+	spec := catalogue[s]
+	list := ":" + strings.Join(spec.params, ", :")
+	if len(spec.columns) > 0 {
+		list += "; for each row :" + strings.Join(spec.columns, ", :")
+	}
+	return list
+}
+
+// Compile reads a dialect's file: sections that begin with "-- name: x", each one
+// statement with :parameters. The catalogue, in this package's statements.go, lists
+// the statements, their parameters, and what each must do. An error names all that is
+// missing.
+//
+//   - placeholder gives the text of the i-th placeholder of a statement, counted from
+//     1. Each occurrence of a parameter gets its own, so "$n" does not repeat.
+//   - Names of tables and indexes begin with "tenure_", which the prefix replaces. The
+//     prefix may begin with the quoted name of a schema and a dot.
+//   - A statement for a batch of rows has the parameter :rows, one JSON array of
+//     arrays, and for bytes :blob beside it; or it has the columns as parameters, and
+//     runs once for each row.
+//   - bounded(column) becomes "CASE WHEN octet_length(column) <= its width THEN column
+//     ... END", so that a value that is too wide never leaves the database. A dialect
+//     whose database has no octet_length replaces bounded before it calls Compile.
 func Compile(file, prefix string, placeholder func(i int) string) (*Statements, error) {
 	if !qualified.MatchString(prefix) {
 		return nil, invalid("table prefix %.100q: use lower-case letters, digits and \"_\", at most 32 bytes, a letter first", prefix)
 	}
+	texts := sections(file)
+	s := &Statements{prefix: prefix}
+	var wrong []error
+	for i, spec := range catalogue {
+		text, ok := texts[spec.name]
+		delete(texts, spec.name)
+		if !ok {
+			if !Statement(i).optional() {
+				wrong = append(wrong, fmt.Errorf("tenure: the dialect has no statement %q (%s): add it", spec.name, Statement(i).parameters()))
+			}
+			continue
+		}
+		c, err := Statement(i).compile(text, prefix, placeholder)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("tenure: statement %q: %w", spec.name, err))
+		}
+		s.compiled[i] = c
+	}
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		wrong = append(wrong, fmt.Errorf("tenure: the dialect's statement %q is not in the catalogue: remove it", name))
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
+	}
+	return s, nil
+}
+
+// sections cuts a dialect's file.
+func sections(file string) map[string]string {
 	texts := make(map[string]string)
 	marks := section.FindAllStringSubmatchIndex(file, -1)
 	for i, m := range marks {
@@ -311,56 +382,41 @@ func Compile(file, prefix string, placeholder func(i int) string) (*Statements, 
 		}
 		texts[file[m[2]:m[3]]] = strings.TrimSuffix(strings.TrimSpace(file[m[1]:end]), ";")
 	}
-	s := &Statements{prefix: prefix}
-	for i, spec := range catalogue {
-		text, ok := texts[spec.name]
-		if !ok && Statement(i).optional() {
-			continue
-		}
-		if !ok {
-			return nil, fmt.Errorf("tenure: the dialect has no statement %q: add it", spec.name)
-		}
-		delete(texts, spec.name)
-		text, err := bound(text)
-		if err != nil {
-			return nil, fmt.Errorf("tenure: statement %q: %w", spec.name, err)
-		}
-		params, each := spec.params, len(spec.columns) > 0 && !rowsParameter.MatchString(text)
-		switch {
-		case each:
-			params = slices.Concat(params, spec.columns)
-		case len(spec.columns) > 0:
-			params = slices.Concat(params, []string{"rows", "blob"})
-		}
-		c, err := compile(sqlschema.WithPrefix(text, prefix), params, placeholder)
-		if err != nil {
-			return nil, fmt.Errorf("tenure: statement %q: %w", spec.name, err)
-		}
-		c.each = each
-		s.compiled[i] = c
-	}
-	for name := range texts {
-		return nil, fmt.Errorf("tenure: the dialect's statement %q is used by nobody: remove it", name)
-	}
-	return s, nil
+	return texts
 }
 
-func compile(text string, params []string, placeholder func(int) string) (compiled, error) {
-	var c compiled
-	var unknown []error
-	c.text = parameter.ReplaceAllStringFunc(text, func(match string) string {
+func (s Statement) compile(text, prefix string, placeholder func(int) string) (compiled, error) {
+	text, err := bound(text)
+	wrong := []error{err}
+	c := compiled{}
+	params, columns := catalogue[s].params, catalogue[s].columns
+	switch {
+	case len(columns) == 0:
+	case !rowsParameter.MatchString(text):
+		c.each = true
+		params = slices.Concat(params, columns)
+	default:
+		params = slices.Concat(params, []string{"rows", "blob"})
+	}
+	used := make([]bool, len(params))
+	c.text = parameter.ReplaceAllStringFunc(sqlschema.WithPrefix(text, prefix), func(match string) string {
 		colon := strings.LastIndexByte(match, ':')
-		name := match[colon+1:]
-		for i, p := range params {
-			if p == name {
-				c.args = append(c.args, i)
-				return match[:colon] + placeholder(len(c.args))
-			}
+		i := slices.Index(params, match[colon+1:])
+		if i < 0 {
+			wrong = append(wrong, fmt.Errorf("parameter %q does not exist; there are %q", match[colon+1:], params))
+			return match
 		}
-		unknown = append(unknown, fmt.Errorf("parameter %q does not exist; there are %q", name, params))
-		return match
+		used[i] = true
+		c.args = append(c.args, i)
+		return match[:colon] + placeholder(len(c.args))
 	})
-	return c, errors.Join(unknown...)
+	for i, p := range params {
+		blob := p == "blob" && !slices.Contains(columns, "bytes")
+		if !used[i] && !blob && !s.lacks(p) {
+			wrong = append(wrong, fmt.Errorf("parameter %q is left out", p))
+		}
+	}
+	return c, errors.Join(wrong...)
 }
 
 // has reports whether the dialect has an optional statement.
@@ -397,7 +453,7 @@ func (s Statement) wakes() Readers {
 	switch s {
 	case namespaceRaise, namespaceRebase, namespaceLift, rosterRaise:
 		return Observers
-	case tailsMove, tailMove, logsAppend:
+	case tailsMove, tailMove, logAppend, logsAppend:
 		return Tailers
 	case beatWrite:
 		return Watchers

@@ -105,13 +105,20 @@ func joined(rows [][]any) (list string, blob []byte) {
 	return array(rows), blob
 }
 
+// queue queues a statement whose rows say what it moved.
+func (t *Tx) queue(ctx context.Context, s Statement, params []any, each func(Row) error) error {
+	return t.on.Queue(ctx, s, t.stmts.bind(s, params), func(r Row) error {
+		t.woke |= s.wakes()
+		return each(r)
+	})
+}
+
 // ask queues a statement that reads at most one row into dest, and returns
 // whether there was one, which is known once the queue has run.
 func (t *Tx) ask(ctx context.Context, s Statement, params []any, dest ...any) (*bool, error) {
 	found := new(bool)
-	err := t.on.Queue(ctx, s, t.stmts.bind(s, params), func(r Row) error {
+	err := t.queue(ctx, s, params, func(r Row) error {
 		*found = true
-		t.woke |= s.wakes()
 		return r.Scan(dest...)
 	})
 	return found, err

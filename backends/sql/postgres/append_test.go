@@ -26,12 +26,16 @@ func inOneBucket(n int) (claims []driver.Claim) {
 	return claims
 }
 
+// waiters counts the transactions of the database that wait for locks.
+const waiters = `SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE NOT granted AND datname = current_database()`
+
 // awaitWaiting returns when so many transactions of the database wait for locks.
 func awaitWaiting(t *testing.T, db *stdsql.DB, want int) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		var n int
-		if err := db.QueryRowContext(t.Context(), "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = current_database()").Scan(&n); err != nil {
+		if err := db.QueryRowContext(t.Context(), waiters).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		if n == want {
@@ -119,6 +123,46 @@ func TestAppendAfterWait(t *testing.T) {
 	}
 }
 
+// TestBatchAfterWait: a batch that had to wait for a row, for less than its patience, decides
+// by what is there then. Several rounds, as it may run out of patience.
+func TestBatchAfterWait(t *testing.T) {
+	t.Parallel()
+	const rounds = 20
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	b := open(t, dsn, Options{})
+	db := setup.DB(t, dsn)
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(rounds+1))
+	for i := range rounds {
+		taken, kept := granted[i].Fence, granted[rounds].Fence
+		other := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
+		sqlfault.Exec(t, other, fmt.Sprintf("UPDATE tenure_shards SET session = 'other' WHERE shard = '%s'", taken.Shard))
+		var res []driver.CommitResult
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			res, err = s.Commit(t.Context(), []driver.Write{
+				sqlfault.AppendOf(taken, 1, []byte("a")), sqlfault.AppendOf(kept, driver.WriteNo(i+1), []byte("b"))})
+			done <- err
+		}()
+		var waiting int
+		for len(done) == 0 && waiting == 0 {
+			if err := db.QueryRowContext(t.Context(), waiters).Scan(&waiting); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := other.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if refused := res[0].Err; !errors.Is(refused, driver.ErrFenced) && !errors.Is(refused, driver.ErrRetry) || res[1].Err != nil {
+			t.Fatalf("commits of a shard that was taken, and of another one: %+v", res)
+		}
+	}
+}
+
 // TestAppendsShareACounter: commits of several shards at once, whose entries one
 // counter orders, are all told to a follower, each shard's in order.
 func TestAppendsShareACounter(t *testing.T) {
@@ -181,5 +225,74 @@ func TestAppendWithoutACounter(t *testing.T) {
 	page, err := b.ReadLog(t.Context(), granted[0].Fence.Shard, 0, 1)
 	if err != nil || page.Head != (driver.Head{}) {
 		t.Errorf("the log: %+v, %v", page, err)
+	}
+}
+
+// TestAppendWithoutRow: a commit to a shard whose row is gone is refused, and makes none.
+func TestAppendWithoutRow(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	b := open(t, dsn, Options{})
+	db := setup.DB(t, dsn)
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2))
+	sqlfault.Exec(t, db, fmt.Sprintf("DELETE FROM tenure_shards WHERE shard = '%s'", granted[0].Fence.Shard))
+	for _, number := range []driver.WriteNo{1, 2} { // with a neighbour, and alone
+		writes := []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))}
+		if number == 1 {
+			writes = append(writes, sqlfault.AppendOf(granted[1].Fence, 1, []byte("b")))
+		}
+		res, err := s.Commit(t.Context(), writes)
+		if err != nil || !errors.Is(res[0].Err, driver.ErrFenced) || len(res) == 2 && res[1].Err != nil {
+			t.Errorf("commits: %+v, %v; want the first fenced, and the other applied", res, err)
+		}
+	}
+	var rows int
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM tenure_shards").Scan(&rows); err != nil || rows != 1 {
+		t.Errorf("%d shards have rows, %v; want 1", rows, err)
+	}
+}
+
+// TestAppendsOfABatch: what one commit of a batch is refused for does not keep the others
+// from being applied, and entries have their places among those of their bucket.
+func TestAppendsOfABatch(t *testing.T) {
+	t.Parallel()
+	b := open(t, pool.Get(t, servers.Postgres, nil).Database(t), Options{})
+	s := sqlfault.Join(t, b, "n1")
+	granted, _ := sqlfault.Acquire(t, s, inOneBucket(4))
+	page, err := b.TailLog(t.Context(), "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes := make([]driver.Write, len(granted))
+	for i, g := range granted {
+		writes[i] = sqlfault.AppendOf(g.Fence, 1, []byte("one"), []byte("two"))
+	}
+	writes[1].Number = 5
+	writes[2].Fence.Token++
+	res, err := s.Commit(t.Context(), writes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []error{nil, driver.ErrConflict, driver.ErrFenced, nil} {
+		if !errors.Is(res[i].Err, want) || want == nil && res[i].Head.Seq != 2 {
+			t.Errorf("commit %d: %+v, want %v", i, res[i], want)
+		}
+	}
+	var got []driver.Entry
+	for len(got) < 4 {
+		if page, err = b.TailLog(t.Context(), page.Cursor, 100); err != nil || page.Reset {
+			t.Fatal(page, err)
+		}
+		got = append(got, page.Entries...)
+	}
+	seen := map[driver.ShardID]driver.Seq{}
+	for _, e := range got {
+		if seen[e.Shard]++; e.Seq != seen[e.Shard] {
+			t.Errorf("entry %d of shard %q follows %d", e.Seq, e.Shard, seen[e.Shard]-1)
+		}
+	}
+	if seen[granted[0].Fence.Shard] != 2 || seen[granted[3].Fence.Shard] != 2 || len(got) != 4 {
+		t.Errorf("the tail has %+v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -42,6 +43,10 @@ func explain(err error) string {
 func notApplied(err error) error {
 	if err == nil || driver.NotApplied(err) {
 		return err
+	}
+	var e *pgconn.PgError
+	if errors.As(err, &e) && (e.Code == "55P03" || e.Code == "23502") { // no lock in time; NULL for a row that does not exist
+		err = fmt.Errorf("%w: %w", sql.ErrUndecided, err)
 	}
 	if text := explain(err); text != "" {
 		return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, text, err)

@@ -143,7 +143,7 @@ SELECT :namespace::text, j ->> 0, (j ->> 1)::bigint, (j ->> 2)::bigint, (j ->> 3
   t.position - (j ->> 6)::bigint, j ->> 7, substring(:blob::bytea FROM (j ->> 8)::integer + 1 FOR (j ->> 9)::integer)
 FROM jsonb_array_elements(:rows::jsonb) AS j LEFT JOIN tenure_tails AS t ON t.namespace = :namespace AND t.bucket = (j ->> 5)::integer;
 
--- name: logs_append
+-- name: log_append
 -- The conditions on the shard are part of its UPDATE, which looks at them again if it
 -- had to wait for the row: a sub-select would keep what it saw before (F1). The tail
 -- counter is locked after the shard. Without one the position is NULL, which fails.
@@ -169,6 +169,42 @@ WITH ns AS (
   FROM held AS h LEFT JOIN tail AS t ON true
 )
 SELECT ns.floor, held.seq, held.oldest FROM ns CROSS JOIN held;
+
+-- name: logs_append
+-- INSERT looks each row up by primary key, whatever the planner believes; DO UPDATE looks at
+-- its conditions again where it had to wait (F1). The tail counters are locked after all
+-- shards. A shard without a row gets one of revision 0, and with it, or without its counter,
+-- a position of NULL, which fails. Only the wait for shards is bounded.
+WITH ns AS (
+  SELECT base + revision AS floor, set_config('lock_timeout', :patience::text, true) FROM tenure_namespaces
+  WHERE namespace = :namespace AND store_id = :store_id AND {incarnation} IN (incarnation, '') AND base + revision >= :seen::bigint
+), held AS (
+  INSERT INTO tenure_shards AS s (namespace, shard, session, token, granted_from, revision, number, seq, nonce)
+  SELECT :namespace::text, u.shard, u.session, u.token, 0, 0, u.number, u.count, u.nonce
+  FROM ns CROSS JOIN unnest(:shards::text[], :sessions::text[], :tokens::bigint[], :numbers::bigint[], :nonces::bigint[], :counts::bigint[])
+    AS u (shard, session, token, number, nonce, count)
+  ON CONFLICT (namespace, shard) DO UPDATE SET number = excluded.number, seq = s.seq + excluded.seq, oldest = greatest(s.oldest, 1),
+    nonce = excluded.nonce, commit_token = excluded.token
+  WHERE s.session = excluded.session AND s.token = excluded.token AND s.number = excluded.number - 1
+    AND (s.number = 0 AND s.seq = 0 AND s.oldest = 0 OR
+      s.seq BETWEEN 0 AND 4611686018427387904 AND s.oldest BETWEEN 1 AND s.seq + 1 AND s.commit_token > 0 AND s.nonce <> 0)
+  RETURNING shard, seq, oldest, revision
+), tail AS (
+  INSERT INTO tenure_tails AS t (namespace, bucket, position)
+  SELECT :namespace::text, u.bucket, u.count FROM unnest(:buckets::integer[], :totals::bigint[]) AS u (bucket, count) CROSS JOIN LATERAL (
+    SELECT FROM tenure_tails AS r WHERE r.namespace = :namespace AND r.bucket = u.bucket OFFSET 0) AS k
+  WHERE CASE WHEN (SELECT count(*) FROM held) > 0 THEN set_config('lock_timeout', '0', true) = '0' END
+  ON CONFLICT (namespace, bucket) DO UPDATE SET position = t.position + excluded.position
+  RETURNING bucket, position
+), entry AS (
+  INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
+  SELECT :namespace::text, u.shard, h.seq - u.count + 1, h.seq, u.token, u.number, u.bucket,
+    CASE WHEN h.revision > 0 THEN t.position - u.back END, u.cuts, u.payloads
+  FROM unnest(:shards::text[], :tokens::bigint[], :numbers::bigint[], :counts::bigint[], :places::integer[], :backs::bigint[], :cuts::text[], :payloads::bytea[])
+    AS u (shard, token, number, count, bucket, back, cuts, payloads)
+  JOIN held AS h USING (shard) LEFT JOIN tail AS t USING (bucket)
+)
+SELECT floor, shard, seq, oldest FROM ns CROSS JOIN held;
 
 -- name: logs_read
 -- The row whose payloads exceed the bytes is the last: all that is asked for would be
