@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	system.AddFlags(flag.CommandLine)
-	os.Exit(pool.Run(m))
+	os.Exit(pool.RunExamples(m, servers.Etcd, "ETCD_ENDPOINT"))
 }
 
 // config reaches servers of tests, without a password.

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	system.AddFlags(flag.CommandLine)
-	os.Exit(pool.Run(m))
+	os.Exit(pool.RunExamples(m, servers.Redis, "REDIS_ADDR"))
 }
 
 // config reaches a server of tests.

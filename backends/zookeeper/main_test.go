@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	system.AddFlags(flag.CommandLine)
-	os.Exit(pool.Run(m))
+	os.Exit(pool.RunExamples(m, servers.ZooKeeper, "ZOOKEEPER_SERVERS"))
 }
 
 // client is a connection of the test's own, as the administrator.

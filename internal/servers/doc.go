@@ -20,7 +20,7 @@
 //	}
 //
 // A [Pool] shares a server between the tests of one binary, each with its own
-// database. A test that kills, stops or reconfigures a server starts one with
+// database; [Pool.RunExamples] has it for examples too. A test that kills, stops or reconfigures a server starts one with
 // [New]; a program that is no test starts one with [Start] and closes it.
 //
 // # Where servers come from

@@ -55,6 +55,13 @@ type entry struct {
 // The pool must be closed by Close or Run.
 func (p *Pool) Get(t testing.TB, kind Kind, o *Options) *Server {
 	t.Helper()
+	s, err := p.server(kind, o)
+	Unavailable(t, kind, err)
+	return s
+}
+
+// server is the server of Get.
+func (p *Pool) server(kind Kind, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
 	}
@@ -62,7 +69,7 @@ func (p *Pool) Get(t testing.TB, kind Kind, o *Options) *Server {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		t.Fatal("tenure: the pool of servers is closed")
+		return nil, errors.New("tenure: the pool of servers is closed")
 	}
 	if p.entries == nil {
 		p.entries = map[string]*entry{}
@@ -74,13 +81,12 @@ func (p *Pool) Get(t testing.TB, kind Kind, o *Options) *Server {
 	}
 	p.mu.Unlock()
 	e.once.Do(func() {
-		// Not the test's context: its end must not fail the others.
+		// Not a test's context: its end must not fail the others.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
 		e.server, e.err = Start(ctx, kind, o)
 	})
-	Unavailable(t, kind, e.err)
-	return e.server
+	return e.server, e.err
 }
 
 // Run runs the tests of a TestMain, closes the pool, and returns the exit code.

@@ -32,5 +32,5 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	system.AddFlags(flag.CommandLine)
-	os.Exit(pool.Run(m))
+	os.Exit(pool.RunExamples(m, servers.MariaDB, "MYSQL_DSN"))
 }

@@ -3,19 +3,25 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log"
+	"os"
+	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/core"
 )
 
-// The handler pays within a transaction of its own, which the fence refuses once another process leads. It needs a
-// server, so it is compiled only; docs/guides/fencing.md has a program with its output, which internal/doctest compares.
+// The leader pays in its own transaction, which the fence refuses once the lease has ended.
 func ExampleBackend_FenceTx() {
-	ctx := context.Background()
-	const dsn = "postgres://tenure_app@db.example/app?sslmode=verify-full"
-	b, err := postgres.Open(ctx, dsn, "orders", nil)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	dsn := os.Getenv("POSTGRES_DSN")                        // such as postgres://app@db.example/app?sslmode=verify-full
+	if err := postgres.Migrate(ctx, dsn, nil); err != nil { // once per release, by the tables' owner
+		log.Fatal(err)
+	}
+	b, err := postgres.Open(ctx, dsn, "example", &postgres.Options{Create: true}) // the first time only
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -25,19 +31,32 @@ func ExampleBackend_FenceTx() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	err = core.RunSingleton(ctx, b, "payments", func(ctx context.Context, lease *core.Lease) error {
+	if _, err := db.ExecContext(ctx, "CREATE TABLE payments (invoice INT)"); err != nil {
+		log.Fatal(err)
+	}
+
+	pay := func(fence core.Fence) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }() // nothing after a commit
-		if err := b.FenceTx(ctx, tx, lease.Fence()); err != nil {
+		if err := b.FenceTx(ctx, tx, fence); err != nil {
 			return err // matches core.ErrFenced
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE invoices SET paid = true WHERE id = 42"); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO payments VALUES ($1)", 42); err != nil {
 			return err
 		}
 		return tx.Commit()
+	}
+	var fence core.Fence
+	err = core.RunSingleton(ctx, b, "payments", func(_ context.Context, lease *core.Lease) error {
+		fence = lease.Fence()
+		return pay(fence)
 	}, nil)
-	fmt.Println("ended:", err)
+	fmt.Println("as leader:", err)
+	fmt.Println("afterwards fenced:", errors.Is(pay(fence), core.ErrFenced))
+	// Output:
+	// as leader: <nil>
+	// afterwards fenced: true
 }

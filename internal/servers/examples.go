@@ -1,0 +1,97 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// RunExamples is Run for a package whose examples need the pool's server of a kind.
+// The examples read an environment variable: the server's address, or the data source
+// name of a database that they share. An example cannot skip itself, so the server starts
+// before the tests, unless flags select no example. A server that cannot be had skips
+// the examples with the reason, or fails the run where the environment requires the
+// kind.
+func (p *Pool) RunExamples(m *testing.M, kind Kind, variable string) int {
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	if !mayRunExamples(value("test.run"), value("test.list"), value("test.fuzzworker")) {
+		return p.Run(m)
+	}
+	drop, err := p.serveExamples(kind, variable)
+	code := 0
+	if err != nil {
+		code = skipExamples(kind, err)
+		drop = func() error { return nil }
+	}
+	code = max(code, m.Run())
+	if err := errors.Join(drop(), p.Close()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// serveExamples starts the server and sets the variable. drop removes what was made for
+// the examples, while the server runs.
+func (p *Pool) serveExamples(kind Kind, variable string) (drop func() error, err error) {
+	s, err := p.server(kind, nil)
+	if err != nil {
+		return nil, err
+	}
+	if kind != Postgres && kind != MariaDB {
+		return func() error { return nil }, os.Setenv(variable, s.Addr())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	d, err := s.CreateDatabase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		defer cancel()
+		return s.DropDatabase(ctx, d)
+	}, os.Setenv(variable, d.Reveal())
+}
+
+// skipExamples has the examples skipped, and returns the exit code that the reason
+// deserves.
+func skipExamples(kind Kind, reason error) int {
+	skip := "^Example"
+	if also := value("test.skip"); also != "" {
+		skip = also + "|" + skip
+	}
+	if err := flag.Set("test.skip", skip); err != nil {
+		reason = errors.Join(reason, err)
+	}
+	if errors.Is(reason, ErrUnavailable) && !Required(kind) {
+		fmt.Fprintln(os.Stderr, "the examples are skipped:", reason)
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "the examples cannot run:", reason)
+	return 1
+}
+
+// onlyOthers matches what -run is given to select tests, fuzz targets or benchmarks.
+var onlyOthers = regexp.MustCompile(`^\^?\(?(Test|Fuzz|Benchmark|\$)`)
+
+// mayRunExamples reports whether flags of package testing may select an example.
+func mayRunExamples(run, list, worker string) bool {
+	return list == "" && worker != "true" && (strings.Contains(run, "Example") || !onlyOthers.MatchString(run))
+}
+
+// value is a flag's value, empty for one that does not exist.
+func value(name string) string {
+	f := flag.Lookup(name)
+	if f == nil {
+		return ""
+	}
+	return f.Value.String()
+}
