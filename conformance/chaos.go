@@ -16,7 +16,7 @@ func chaosCases() []Case {
 	const area = "Chaos"
 	return []Case{
 		{Area: area, Property: "RandomOpsLinearizable", Rules: []Rule{A1, A2, F1, L1, E1}, run: randomOps,
-			Shows: "the answers to random calls of several members have an order that the log agrees with"},
+			Shows: "random calls of several members have an order that fits the log"},
 		{Area: area, Property: "LoseReplies", Rules: []Rule{A1, A2, F1, L1, E1}, Needs: []string{"Wire.DropReplies"},
 			run:   loseReplies,
 			Shows: "the same while replies are lost"},
@@ -25,30 +25,26 @@ func chaosCases() []Case {
 			Shows: "the same while requests arrive twice"},
 		{Area: area, Property: "PauseHolder", Rules: []Rule{F1, R1, M1, A1}, Needs: []string{"Wire.Hold"},
 			run:   pauseHolder,
-			Shows: "requests that a holder had in flight arrive after its shard was taken over, and change nothing"},
+			Shows: "a holder's requests that arrive after a takeover change nothing"},
 		{Area: area, Property: "CutHolder", Rules: []Rule{F1, M1, E1}, Needs: []string{"Wire.Cut"}, run: cutHolder,
-			Shows: "a holder without a connection learns that it lost its lease when the connection is back, and " +
-				"not before"},
+			Shows: "a holder without connection learns of its loss on reconnecting, not before"},
 		{Area: area, Property: "RestartStore", Rules: []Rule{A1, F1, M1, E3}, Needs: []string{"Restart"},
 			run:   restartStore,
-			Shows: "a restart of the store ends no session, lease, item or entry, and open backends go on"},
+			Shows: "a store restart ends no session, lease, item or entry; backends continue"},
 		{Area: area, Property: "WipeStore", Rules: []Rule{I1}, Needs: []string{"Wipe"}, run: wipeStore,
-			Shows: "a store that was wiped grants nothing to members from before"},
+			Shows: "a wiped store grants nothing to earlier members"},
 		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{I1, A2}, Needs: []string{"Snapshot"},
 			run:   restoreOlderStore,
-			Shows: "a store that went back to an older state grants nothing to members that knew the newer one"},
+			Shows: "a restored store grants nothing to members that knew the newer one"},
 		{Area: area, Property: "ForkedStore", Rules: []Rule{I2, A2}, Needs: []string{"Snapshot", "Fork"},
-			run: forkedStore,
-			Shows: "after a failover that lost grants no token repeats, no earlier lease is current, and members go " +
-				"on without an operator"},
+			run:   forkedStore,
+			Shows: "a failover that lost grants repeats no token, ends earlier leases, keeps members"},
 		{Area: area, Property: "ForkedStoreAgain", Rules: []Rule{I2}, Needs: []string{"Snapshot", "Fork"},
-			run: forkedStoreAware,
-			Shows: "the same where a claim is the first to meet the other history, and where a second failover " +
-				"forgets the first"},
+			run:   forkedStoreAware,
+			Shows: "the same where a claim meets it first, or a second failover follows"},
 		{Area: area, Property: "ForkedStoreCommit", Rules: []Rule{I2, F1}, Needs: []string{"Snapshot", "Fork"},
-			run: forkedStoreCommit,
-			Shows: "a commit under a lease of before a failover is not applied, though it is the first to meet the " +
-				"other history"},
+			run:   forkedStoreCommit,
+			Shows: "the same where a commit meets it first: it is not applied"},
 	}
 }
 

@@ -11,7 +11,11 @@
 //				ns := uniqueNamespace()
 //				return &conformance.Store{
 //					Open: func(ctx context.Context) (driver.Backend, error) {
-//						return mystore.Open(ctx, addr, ns, &mystore.Options{Create: true})
+//						b, err := mystore.Open(ctx, addr, ns, &mystore.Options{Create: true})
+//						if err != nil {
+//							return nil, err // not b: a nil *Backend in an interface is not nil
+//						}
+//						return b, nil
 //					},
 //				}
 //			},

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -128,62 +129,54 @@ func (r *Report) writeFile(path string) error {
 // prove, the cases that they could not run, their limits and measures.
 func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	var b strings.Builder
-	row := func(first string, cell func(*Report) string) {
-		b.WriteString("| " + first + " |")
-		for _, r := range reports {
-			b.WriteString(" " + cell(r) + " |")
-		}
-		b.WriteString("\n")
-	}
-	head := func(first string) {
-		row(first, func(r *Report) string { return r.Backend })
-		b.WriteString("|" + strings.Repeat("---|", len(reports)+1) + "\n")
-	}
+	t := table{&b, reports}
 	b.WriteString("## Rules\n\n")
-	head("cases passed that cover the rule")
+	t.head("cases passed")
+	t.row(fmt.Sprintf("of the suite's %d", len(Cases())), func(r *Report) string {
+		return fmt.Sprint(len(r.With(Passed)))
+	})
 	for _, rule := range Rules() {
-		row(fmt.Sprintf("**%s** %s", rule, rule.Title()), func(r *Report) string { return r.proof(rule) })
+		t.row(fmt.Sprintf("**%s** %s", rule, rule.Title()), func(r *Report) string { return r.proof(rule) })
 	}
 	b.WriteString("\n## Limits\n\n")
-	head("of one call")
-	row("items of a batch in one round trip", func(r *Report) string { return fmt.Sprint(r.Limits.BatchItems) })
-	row("operations of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteOps) })
-	row("bytes of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteBytes) })
-	row("a change is visible", func(r *Report) string {
+	t.head("of one call")
+	t.row("items of a batch in one round trip", func(r *Report) string { return fmt.Sprint(r.Limits.BatchItems) })
+	t.row("operations of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteOps) })
+	t.row("bytes of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteBytes) })
+	t.row("a change is visible, at most after", func(r *Report) string {
 		if r.Limits.PollPeriod == 0 {
 			return "at once"
 		}
 		if r.Limits.IdlePollPeriod == 0 {
-			return fmt.Sprintf("within %v", r.Limits.PollPeriod)
+			return r.Limits.PollPeriod.String()
 		}
-		return fmt.Sprintf("within %v, after a quiet time within %v", r.Limits.PollPeriod, r.Limits.IdlePollPeriod)
+		return fmt.Sprintf("%v, after a quiet time %v", r.Limits.PollPeriod, r.Limits.IdlePollPeriod)
 	})
-	row("shortest TTL", func(r *Report) string { return r.Limits.MinTTL.String() })
+	t.row("shortest TTL", func(r *Report) string { return r.Limits.MinTTL.String() })
 	underFaults(&b, reports)
-	b.WriteString("\n## Measured\n\n")
-	for _, r := range reports {
-		p := r.Platform
-		fmt.Fprintf(&b, "%s%s: %s, %s on %s/%s with %d CPUs.\n\n", r.Backend, r.about(), p.Made.Format(time.DateOnly),
-			p.Go, p.OS, p.Arch, p.CPUs)
-		b.WriteString("| figure | |\n|---|---|\n")
-		for _, m := range r.Measures {
-			fmt.Fprintf(&b, "| %s | %s%s |\n", m.Name, significant(m.Value), strings.Replace(" "+m.Unit, " /", "/", 1))
-		}
-		b.WriteString("\n")
-	}
-	b.WriteString("## Not shown\n\n")
-	for _, r := range reports {
-		left := slices.Concat(r.With(Failed), r.With(Skipped))
-		fmt.Fprintf(&b, "%s: %d of the suite's %d cases passed.\n\n", r.Backend, len(r.With(Passed)), len(Cases()))
-		for _, res := range left {
-			fmt.Fprintf(&b, "* `%s` %s: %s\n", res.Case, res.Outcome, strings.Join(res.Messages, "; "))
-		}
-		if len(left) > 0 {
-			b.WriteString("\n")
-		}
-	}
+	measured(t)
+	notShown(&b, reports)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// table lays reports side by side, a column each.
+type table struct {
+	b       *strings.Builder
+	reports []*Report
+}
+
+func (t table) head(first string) {
+	t.row(first, func(r *Report) string { return r.Backend })
+	t.b.WriteString("|" + strings.Repeat("---|", len(t.reports)+1) + "\n")
+}
+
+func (t table) row(first string, cell func(*Report) string) {
+	t.b.WriteString("| " + first + " |")
+	for _, r := range t.reports {
+		t.b.WriteString(" " + cell(r) + " |")
+	}
+	t.b.WriteString("\n")
 }
 
 // underFaults lays the runs of package system side by side, of the backends that
@@ -193,16 +186,9 @@ func underFaults(b *strings.Builder, all []*Report) {
 	if len(reports) == 0 {
 		return
 	}
-	row := func(first string, cell func(*Report) string) {
-		b.WriteString("| " + first + " |")
-		for _, r := range reports {
-			b.WriteString(" " + cell(r) + " |")
-		}
-		b.WriteString("\n")
-	}
 	b.WriteString("\n## Under faults\n\n")
-	row("real processes, killed, stopped and cut off", func(r *Report) string { return r.Backend })
-	b.WriteString("|" + strings.Repeat("---|", len(reports)+1) + "\n")
+	t := table{b, reports}
+	t.head("real processes, killed, stopped and cut off")
 	for _, x := range []struct {
 		name string
 		cell func(*FaultRuns) string
@@ -210,27 +196,26 @@ func underFaults(b *strings.Builder, all []*Report) {
 		{"TTL", func(f *FaultRuns) string { return f.TTL.String() }},
 		{"runs with violations", func(f *FaultRuns) string { return fmt.Sprintf("%d of %d", f.Failed, f.Runs) }},
 		{"writes accepted", func(f *FaultRuns) string { return fmt.Sprint(f.Accepted) }},
-		{"writes refused, and requests that the fence refused",
-			func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Refused, f.Fenced) }},
-		{"ambiguous writes, and of those resolved", func(f *FaultRuns) string {
+		{"writes refused, requests refused by the fence", func(f *FaultRuns) string {
+			return fmt.Sprintf("%d, %d", f.Refused, f.Fenced)
+		}},
+		{"ambiguous writes, resolved ones", func(f *FaultRuns) string {
 			return fmt.Sprintf("%d, %d", f.Ambiguous, f.Resolved)
 		}},
 		{"writes sent after a takeover", func(f *FaultRuns) string { return fmt.Sprint(f.Late) }},
-		{"entries accepted under a superseded token", func(f *FaultRuns) string { return fmt.Sprint(f.Damage) }},
-		{"longest overlap of trust", func(f *FaultRuns) string { return fmt.Sprintf("%d µs", f.Overlap) }},
-		{"takeovers, and of those by force", func(f *FaultRuns) string {
-			return fmt.Sprintf("%d, %d", f.Takeovers, f.ByForce)
-		}},
-		{"from the fault to the new grant, in TTLs: median, 99 %, most", func(f *FaultRuns) string {
+		{"entries under a superseded token", func(f *FaultRuns) string { return fmt.Sprint(f.Damage) }},
+		{"longest overlap of trust, µs", func(f *FaultRuns) string { return fmt.Sprint(f.Overlap) }},
+		{"takeovers, by force", func(f *FaultRuns) string { return fmt.Sprintf("%d, %d", f.Takeovers, f.ByForce) }},
+		{"fault to new grant, in TTLs: median, 99 %, most", func(f *FaultRuns) string {
 			return fmt.Sprintf("%.2f, %.2f, %.2f", f.Median, f.P99, f.Most)
 		}},
-		{"of those whose process was killed", func(f *FaultRuns) string { return f.Crash.cell() }},
-		{"of those whose process was stopped", func(f *FaultRuns) string { return f.Stop.cell() }},
-		{"while the store was away as well, from its return", func(f *FaultRuns) string { return f.Outage.cell() }},
+		{"the same, process killed", func(f *FaultRuns) string { return f.Crash.cell() }},
+		{"the same, process stopped", func(f *FaultRuns) string { return f.Stop.cell() }},
+		{"the same, store away too, from its return", func(f *FaultRuns) string { return f.Outage.cell() }},
 	} {
-		row(x.name, func(r *Report) string { return x.cell(r.Faults) })
+		t.row(x.name, func(r *Report) string { return x.cell(r.Faults) })
 	}
-	row("the same without the fence: runs with damage, damaged entries", func(r *Report) string {
+	t.row("without the fence: runs with damage, damaged entries", func(r *Report) string {
 		if c := r.Control; c != nil {
 			return fmt.Sprintf("%d of %d, %d", c.Failed, c.Runs, c.Damage)
 		}
@@ -243,6 +228,70 @@ func (t TakeoverTimes) cell() string {
 		return "not measured"
 	}
 	return fmt.Sprintf("%.2f, %.2f, %.2f of %d", t.Median, t.P99, t.Most, t.N)
+}
+
+// batched finds in a measure's name how many items a call had.
+var batched = regexp.MustCompile(`\b(\d+)( shards)? in one call$`)
+
+// measured has a row for each measure, and where they were taken.
+func measured(t table) {
+	t.b.WriteString("\n## Measured\n\n")
+	var places, names []string
+	taken := make(map[string][]string)
+	cells := make(map[string]map[*Report]string)
+	for _, r := range t.reports {
+		p := r.Platform
+		place := fmt.Sprintf("%s, %s on %s/%s with %d CPUs", p.Made.Format(time.DateOnly), p.Go, p.OS, p.Arch, p.CPUs)
+		if taken[place] == nil {
+			places = append(places, place)
+		}
+		taken[place] = append(taken[place], r.Backend)
+		for _, m := range r.Measures {
+			name, cell := batched.ReplaceAllString(m.Name, "n$2 in one call"), significant(m.Value)
+			name += ", " + strings.Replace(m.Unit, "/", "per ", 1)
+			if n := batched.FindStringSubmatch(m.Name); n != nil {
+				name, cell = name+", n", cell+", "+n[1]
+			}
+			if cells[name] == nil {
+				names, cells[name] = append(names, name), make(map[*Report]string)
+			}
+			cells[name][r] = cell
+		}
+	}
+	for _, place := range places {
+		fmt.Fprintf(t.b, "* %s: %s\n", place, strings.Join(taken[place], ", "))
+	}
+	t.b.WriteString("\n")
+	t.head("figure")
+	t.row("store", (*Report).about)
+	for _, name := range names {
+		t.row(name, func(r *Report) string {
+			if cell := cells[name][r]; cell != "" {
+				return cell
+			}
+			return "-"
+		})
+	}
+}
+
+// notShown lists the cases that did not pass, with their backends.
+func notShown(b *strings.Builder, reports []*Report) {
+	var lines []string
+	on := make(map[string][]string)
+	for _, r := range reports {
+		for _, res := range slices.Concat(r.With(Failed), r.With(Skipped)) {
+			line := fmt.Sprintf("* `%s` %s: %s", res.Case, res.Outcome, strings.Join(res.Messages, "; "))
+			if on[line] == nil {
+				lines = append(lines, line)
+			}
+			on[line] = append(on[line], r.Backend)
+		}
+	}
+	slices.Sort(lines)
+	b.WriteString("\n## Not shown\n\n")
+	for _, line := range lines {
+		fmt.Fprintf(b, "%s: %s\n", line, strings.Join(on[line], ", "))
+	}
 }
 
 // significant has three digits that mean something.
@@ -268,5 +317,5 @@ func (r *Report) proof(rule Rule) string {
 	if passed == all {
 		return fmt.Sprint(passed)
 	}
-	return fmt.Sprintf("%d of %d", passed, all)
+	return fmt.Sprintf("%d/%d", passed, all)
 }

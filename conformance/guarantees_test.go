@@ -99,8 +99,8 @@ func TestFaultRuns(t *testing.T) {
 	for _, want := range []string{
 		"| real processes, killed, stopped and cut off | b |\n", "| runs with violations | 0 of 20 |",
 		"| writes accepted | 23456 |",
-		"| ambiguous writes, and of those resolved | 70, 60 |", "median, 99 %, most | 0.88,",
-		"damaged entries | 19 of 20, 123 |", "b (Store 7, fast): ",
+		"| ambiguous writes, resolved ones | 70, 60 |", "median, 99 %, most | 0.88,",
+		"damaged entries | 19 of 20, 123 |", "| store | Store 7, fast | Store 7, fast |",
 	} {
 		if !strings.Contains(tables.String(), want) {
 			t.Errorf("the tables lacks %q:\n%s", want, tables.String())
@@ -176,8 +176,8 @@ func TestReportFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| **A1** mutual exclusion | 1 |", "| **I1** identity | 0 of 1 |", "| a change is visible | within 10ns |",
-		"| steps | 12300/s |", "* `Chaos/WipeStore` skipped: the harness lacks Wipe",
+		"| **A1** mutual exclusion | 1 |", "| **I1** identity | 0/1 |", "| a change is visible, at most after | 10ns |",
+		"| steps, per s | 12300 |", "* `Chaos/WipeStore` skipped: the harness lacks Wipe: memory\n",
 	} {
 		if !strings.Contains(tables.String(), want) {
 			t.Errorf("the tables lacks %q:\n%s", want, tables.String())

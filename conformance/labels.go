@@ -14,14 +14,14 @@ func labelCases() []Case {
 	const area = "Labels"
 	return []Case{
 		{Area: area, Property: "Bounded", Rules: []Rule{M3}, run: labelsBounded,
-			Shows: "restarts under new labels leave records of a bounded number of them"},
+			Shows: "restarts under new labels leave a bounded number of records"},
 		{Area: area, Property: "OfTheLivingStay", Rules: []Rule{M3}, run: labelsOfTheLivingStay,
-			Shows: "the label of a session that lives is not removed, and its successor supersedes it"},
+			Shows: "a live session's label stays, and its successor supersedes it"},
 		{Area: area, Property: "IdNeverRevived", Rules: []Rule{M3}, run: removedLabelRevivesNoID,
-			Shows: "an id stays used after the record of its label was removed"},
+			Shows: "an id stays used after its label's record was removed"},
 		{Area: area, Property: "LateJoinFails", Rules: []Rule{M3}, Needs: []string{"Wire.Hold"},
 			run:   removedLabelKeepsLateJoinOut,
-			Shows: "a join that arrives after its label was used and removed creates nothing"},
+			Shows: "a join that arrives after its label was removed creates nothing"},
 	}
 }
 

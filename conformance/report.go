@@ -69,18 +69,18 @@ func (r *Report) With(o Outcome) []Result {
 
 // about describes the store, to stand behind the backend's name.
 func (r *Report) about() string {
-	if about := strings.TrimPrefix(strings.TrimSuffix(r.Version+", "+r.Options, ", "), ", "); about != "" {
-		return " (" + about + ")"
-	}
-	return ""
+	return strings.TrimPrefix(strings.TrimSuffix(r.Version+", "+r.Options, ", "), ", ")
 }
 
 // String is a summary, the failures, and the skipped cases with their reasons.
 func (r *Report) String() string {
 	var b strings.Builder
 	failed, skipped := r.With(Failed), r.With(Skipped)
-	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped", r.Backend+r.about(), len(r.With(Passed)), len(failed),
-		len(skipped))
+	b.WriteString(r.Backend)
+	if about := r.about(); about != "" {
+		fmt.Fprintf(&b, " (%s)", about)
+	}
+	fmt.Fprintf(&b, ": %d passed, %d failed, %d skipped", len(r.With(Passed)), len(failed), len(skipped))
 	for _, res := range slices.Concat(failed, skipped) {
 		fmt.Fprintf(&b, "\n  %s %s", res.Outcome, res.Case)
 		for _, m := range res.Messages {

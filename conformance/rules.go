@@ -51,8 +51,8 @@ func (r Rule) Explain() string { _, line := r.text(); return line }
 func (r Rule) text() (title, line string) {
 	switch r {
 	case M1:
-		return "beat", "a heartbeat succeeds if and only if the session's record exists, gives it a greater version, " +
-			"and costs the same however many shards are held"
+		return "beat", "a heartbeat succeeds exactly while the session's record exists, raises its version, and costs " +
+			"the same for any number of shards"
 	case M2:
 		return "evict", "removes exactly the version named; a record that has changed since is untouched"
 	case M3:
@@ -67,8 +67,7 @@ func (r Rule) text() (title, line string) {
 		return "incarnation", "a failover or restore that lost grants is noticed where the store can say so, and no " +
 			"token is granted twice"
 	case A1:
-		return "mutual exclusion", "at every point of the store's order at most one session and token is current for " +
-			"a shard"
+		return "mutual exclusion", "at every point of the store's order a shard has at most one current session and token"
 	case A2:
 		return "monotonic tokens", "a new lease's token is greater than every token granted before it in the namespace"
 	case A3:
@@ -98,17 +97,17 @@ func (r Rule) text() (title, line string) {
 		return "tail", "every entry at least once, each shard's in order and contiguous, or a reset with all heads; " +
 			"never a silent skip"
 	case O1:
-		return "state", "a page holds everything that differs from the cursor, departures included, time never goes " +
-			"backwards, and a head is what the lease found that is named beside it"
+		return "state", "a page has all that differs from the cursor, departures included; time never goes backwards; " +
+			"a head is what the lease named beside it found"
 	case O2:
 		return "prompt", "changes are reported at once or within the poll period, calls end with their context, slow " +
 			"readers cost bounded memory"
 	case O3:
-		return "quiet", "without a change the store gets no calls but those that block or poll; heartbeats not asked " +
-			"for wake nobody"
+		return "quiet", "without a change the store gets only calls that block or poll; a heartbeat wakes only those " +
+			"that asked for it"
 	case D1:
-		return "damaged records", "a record that cannot be read is named, fails calls that need it with ErrDamaged " +
-			"at once, is never granted, and disturbs nothing else"
+		return "damaged records", "a record that cannot be read is named, never granted, fails calls that need it with " +
+			"ErrDamaged at once, and disturbs nothing else"
 	case E1:
 		return "closed error world", "an error of the closed set means certainly not applied; everything else is " +
 			"unknown"
@@ -118,8 +117,8 @@ func (r Rule) text() (title, line string) {
 		return "no leak", "close unblocks everything and leaves no goroutine, connection or timer; a cancelled call " +
 			"blocks nobody"
 	case E4:
-		return "own connection", "heartbeats, and reads of driver.PingShard, do not queue behind other calls; " +
-			"heartbeats go to another server beside one that is silent"
+		return "own connection", "heartbeats, and reads of driver.PingShard, do not queue behind other calls; beside a " +
+			"silent server heartbeats go to another"
 	case X1:
 		return "context", "the caller's context is the only time-out, and the one given to open is not used afterwards"
 	case P1:

@@ -113,6 +113,10 @@ func run(t T, h Harness, cases []Case) *Report {
 		t.Fatalf("conformance: %s", problem)
 	}
 	report := &Report{Backend: h.Name, Version: h.Version, Options: h.Options}
+	// One message instead of one for each case.
+	if len(cases) > 1 && !opens(t, &h, report) {
+		return report
+	}
 	for start := 0; start < len(cases); {
 		end := start
 		for end < len(cases) && cases[end].Area == cases[start].Area {
@@ -133,6 +137,38 @@ func run(t T, h Harness, cases []Case) *Report {
 	}
 	t.Logf("%v", report)
 	return report
+}
+
+// opens reports whether a backend can be opened at all; if not, that is the only
+// result.
+func opens(t T, h *Harness, report *Report) bool {
+	t.Helper()
+	probe, tried := openProbe(), new(Report)
+	ok := t.Run(probe.Property, func(t T) { runCase(t, h, probe, tried) })
+	if !ok {
+		for _, res := range tried.Results() {
+			report.add(res)
+		}
+		t.Logf("%v", report)
+	}
+	return ok
+}
+
+func openProbe() Case {
+	return Case{Area: "Harness", Property: "Open", Rules: []Rule{X1}, Shows: "The harness opens a backend.", run: func(f *fixture) {
+		if f.store == nil || f.store.Open == nil {
+			f.Errorf("no case was run: Harness.New returned no Store with an Open")
+			return
+		}
+		switch b, err := f.store.Open(f.ctx); {
+		case err != nil:
+			f.Errorf("no case was run: Store.Open failed: %v", err)
+		case b == nil:
+			f.Errorf("no case was run: Store.Open returned neither a backend nor an error")
+		default:
+			f.keep(b)
+		}
+	}}
 }
 
 // runCase runs a case in its own goroutine, so that a driver that hangs fails the

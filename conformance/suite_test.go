@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -107,6 +108,29 @@ func TestFailingHarnessIsAFailure(t *testing.T) {
 	}
 	if len(report.With(conformance.Failed)) != 1 {
 		t.Errorf("a harness that fails gives %v; want 1 failed", report)
+	}
+}
+
+// TestFailingOpenIsOneFailure: one message, not one for each case.
+func TestFailingOpenIsOneFailure(t *testing.T) {
+	t.Parallel()
+	for want, store := range map[string]*conformance.Store{
+		"Store.Open failed: no server":               {Open: func(context.Context) (driver.Backend, error) { return nil, errors.New("no server") }},
+		"Store.Open returned neither a backend":      {Open: func(context.Context) (driver.Backend, error) { return nil, nil }},
+		"Harness.New returned no Store with an Open": {},
+		"still running after 300ms; all goroutines:": {Open: func(context.Context) (driver.Backend, error) { select {} }},
+	} {
+		h := modelHarness(none)
+		h.Timeout = 300 * time.Millisecond
+		h.New = func(conformance.T) *conformance.Store { return store }
+		report, err := conformance.Check(t.Context(), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := report.Results(); len(got) != 1 || got[0].Case != "Harness/Open" || got[0].Outcome != conformance.Failed ||
+			!strings.Contains(report.String(), want) {
+			t.Errorf("%s: got %v", want, report)
+		}
 	}
 }
 

@@ -12,21 +12,21 @@ func tokenCases() []Case {
 	step := func(name, shows string, again func(f *fixture, h *tokenHolder), needs ...string) Case {
 		return Case{
 			Area: "Acquire", Property: "TokensIncreaseAcross" + name, Rules: []Rule{A2}, Needs: needs,
-			Shows: "a new lease has a token above all before it in the namespace " + shows,
+			Shows: "the namespace's tokens increase across " + shows,
 			run:   func(f *fixture) { tokensIncrease(f, again) },
 		}
 	}
 	return []Case{
-		step("Release", "after a release", func(f *fixture, h *tokenHolder) {
+		step("Release", "a release", func(f *fixture, h *tokenHolder) {
 			h.release(h.fence)
 			h.granted(h.acquire(h.fence.Shard))
 		}),
-		step("Evict", "after the holder was evicted", func(f *fixture, h *tokenHolder) {
+		step("Evict", "the holder's eviction", func(f *fixture, h *tokenHolder) {
 			f.evict(h.member)
 			h.member = f.joinOn(h.b, "next")
 			h.granted(h.acquire(h.fence.Shard))
 		}),
-		step("Transfer", "after a transfer, to another and to itself", func(f *fixture, h *tokenHolder) {
+		step("Transfer", "a transfer, to another and to itself", func(f *fixture, h *tokenHolder) {
 			next := f.joinOn(f.read(), "next")
 			for _, to := range []*member{h.member, next} {
 				r := h.transfer(h.fence, to.ID())
@@ -35,42 +35,42 @@ func tokenCases() []Case {
 				h.member = to
 			}
 		}),
-		step("Preempt", "after a preemption", func(f *fixture, h *tokenHolder) {
+		step("Preempt", "a preemption", func(f *fixture, h *tokenHolder) {
 			h.member = f.joinOn(f.read(), "next")
 			h.granted(h.preempt(h.fence.Shard))
 		}),
-		step("Close", "after the holder closed its session", func(f *fixture, h *tokenHolder) {
+		step("Close", "the close of the holder's session", func(f *fixture, h *tokenHolder) {
 			f.setup("close", h.Close(f.ctx))
 			h.member = f.joinOn(h.b, "next")
 			h.granted(h.acquire(h.fence.Shard))
 		}),
-		step("DeleteData", "after every key and entry of the shard was deleted", func(f *fixture, h *tokenHolder) {
+		step("DeleteData", "the deletion of all of the shard's data", func(f *fixture, h *tokenHolder) {
 			head := h.commit(h.fence, put("a", "1"), put("b", "2"), appendOp("x"))
 			h.commit(h.fence, del("a"), del("b"), trim(head.Seq))
 			h.release(h.fence)
 			h.granted(h.acquire(h.fence.Shard))
 		}),
-		step("Trim", "after the log was trimmed", func(f *fixture, h *tokenHolder) {
+		step("Trim", "a trim of the log", func(f *fixture, h *tokenHolder) {
 			head := h.commit(h.fence, appendOp("x"), appendOp("y"))
 			h.commit(h.fence, trim(head.Seq))
 			f.setup("close", h.Close(f.ctx))
 			h.member = f.joinOn(h.b, "next")
 			h.granted(h.acquire(h.fence.Shard))
 		}),
-		step("Reopen", "after every process was closed and opened again", func(f *fixture, h *tokenHolder) {
+		step("Reopen", "the reopening of every process", func(f *fixture, h *tokenHolder) {
 			h.release(h.fence)
 			f.setup("close", h.Close(f.ctx))
 			f.closeAll()
 			h.member = f.join("next")
 			h.granted(h.acquire(h.fence.Shard))
 		}),
-		step("StoreRestart", "after the store was restarted", func(f *fixture, h *tokenHolder) {
+		step("StoreRestart", "a restart of the store", func(f *fixture, h *tokenHolder) {
 			h.release(h.fence)
 			f.restart()
 			f.setup("beat after a restart", f.settle(func() error { return h.Beat(f.ctx) }))
 			h.granted(h.acquire(h.fence.Shard))
 		}, "Restart"),
-		step("Compaction", "after the store's history was compacted", func(f *fixture, h *tokenHolder) {
+		step("Compaction", "a compaction of the store", func(f *fixture, h *tokenHolder) {
 			h.release(h.fence)
 			f.setup("compact", f.store.Compact(f.ctx))
 			h.granted(h.acquire(h.fence.Shard))

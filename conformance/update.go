@@ -15,25 +15,23 @@ func updateCases() []Case {
 	const area = "Membership"
 	return []Case{
 		{Area: area, Property: "UpdateTellsAll", Rules: []Rule{M4, O1}, run: updateTellsAll,
-			Shows: "the others see an update as they see a join, and everything else of the member as it was"},
+			Shows: "others see an update; the member's other fields stay"},
 		{Area: area, Property: "UpdateIsNoBeat", Rules: []Rule{M4, M1, M2}, run: updateIsNoBeat,
-			Shows: "an update changes no heartbeat's version, wakes nobody who waits for one, and saves nobody from " +
-				"eviction"},
+			Shows: "an update changes no version, wakes no waiter, prevents no eviction"},
 		{Area: area, Property: "UpdateBesideCalls", Rules: []Rule{M4, M1, A1}, run: updateBesideCalls,
-			Shows: "heartbeats, claims and hand-overs succeed beside updates of the same session, which stays the holder"},
+			Shows: "heartbeats, claims and hand-overs succeed beside updates of their session"},
 		{Area: area, Property: "UpdatesInOrder", Rules: []Rule{M4}, run: updatesInOrder,
-			Shows: "an update with a lower number than the last has no effect, and one with the same number is a " +
-				"success without effect"},
+			Shows: "older and repeated updates have no effect; a repeated one succeeds"},
 		{Area: area, Property: "LateUpdateHasNoEffect", Rules: []Rule{M4}, Needs: []string{"Wire.Hold"},
 			run:   lateUpdate,
-			Shows: "an update that arrives around a later one does not undo it"},
+			Shows: "an update that arrives late does not undo a later one"},
 		{Area: area, Property: "UpdateLostReply", Rules: []Rule{M4, E1}, Needs: []string{"Wire.DropReplies"},
 			run:   updateLostReply,
-			Shows: "an update whose reply was lost is unknown, and repeating it succeeds"},
+			Shows: "an update's lost reply means unknown; repeating it succeeds"},
 		{Area: area, Property: "UpdateRevivesNothing", Rules: []Rule{M4, M1, M3}, run: updateRevivesNothing,
-			Shows: "an update that races an eviction does not prevent it, and brings nobody back"},
+			Shows: "an update prevents no racing eviction and revives nobody"},
 		{Area: area, Property: "UpdateRefusedBeforeSend", Rules: []Rule{M4, E1}, run: updateRefused,
-			Shows: "an update outside the limits is refused before anything is asked of the store"},
+			Shows: "an update over the limits is refused before any I/O"},
 	}
 }
 
