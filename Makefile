@@ -223,9 +223,8 @@ api: ## Write docs/api.txt, for a release or a change of the API that CHANGELOG.
 
 .PHONY: generated
 generated: ## Write the parts of docs that are made from the code; measurements are made by guarantees and bench-peers
-	go test -count=1 ./internal/doctest -run '^(TestRuleIndex|TestConfiguration)$$' -args -update
-	go test -count=1 ./conformance -run '^TestDocumentedTables$$' -args -update
-	go test -count=1 ./core ./core/fsm -run '^TestDocumentedMutants$$' -args -update
+	go test -count=1 ./internal/doctest -run '^Test(RuleIndex|Configuration|MutantList)$$' -args -update
+	go test -count=1 ./conformance -run '^TestDocumentedCases$$' -args -update
 
 .PHONY: docs
 docs: ## Compile and run the programs of README.md and docs, and compare the pages with the code

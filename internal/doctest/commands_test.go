@@ -10,6 +10,7 @@ import (
 
 var (
 	goTest   = regexp.MustCompile("(?m)(?:^|`)go test ([^`\n]*[^`\n\\s])")
+	bugTest  = regexp.MustCompile("`([a-z]+(?:/[a-z.]+)*) ([A-Z][^` ]*)`") // as docs/bugs-found.md writes a go test
 	goDemo   = regexp.MustCompile("(?m)(?:^|`|\\$ )go run \\./cmd/demo ([^`\n]+)")
 	makeIt   = regexp.MustCompile("(?:^|`)make ((?:[a-z-]+[ `\n])+)")
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w*)\(`)
@@ -28,13 +29,7 @@ func TestCommandsExist(t *testing.T) {
 			continue
 		}
 		text := pageText(t, page)
-		for _, found := range goTest.FindAllStringSubmatch(text, -1) {
-			n++
-			if strings.Contains(found[1], "./mybackend") || strings.Contains(found[1], "/STORE") || !strings.Contains(found[1], "./") {
-				continue // the reader's own
-			}
-			goTestExists(t, page, strings.NewReplacer("'", "", `\|`, "|").Replace(found[1]))
-		}
+		n += goTests(t, page, text)
 		for _, found := range goDemo.FindAllStringSubmatch(text, -1) {
 			n++
 			flags, _, _ := strings.Cut(found[1], "#")
@@ -56,6 +51,30 @@ func TestCommandsExist(t *testing.T) {
 	if n < 50 {
 		t.Errorf("%d commands: the pattern no longer finds them", n)
 	}
+}
+
+// goTests checks the tests that a page names, and returns how many.
+func goTests(t *testing.T, page, text string) int {
+	t.Helper()
+	n := 0
+	for _, found := range goTest.FindAllStringSubmatch(text, -1) {
+		n++
+		if strings.Contains(found[1], "./mybackend") || strings.Contains(found[1], "/STORE") || !strings.Contains(found[1], "./") {
+			continue // the reader's own
+		}
+		goTestExists(t, page, strings.NewReplacer("'", "", `\|`, "|").Replace(found[1]))
+	}
+	if page != "docs/bugs-found.md" {
+		return n
+	}
+	named := bugTest.FindAllStringSubmatch(text, -1)
+	if len(named) < 90 {
+		t.Errorf("%s: %d tests: the pattern no longer finds them", page, len(named))
+	}
+	for _, found := range named {
+		goTestExists(t, page, "./"+found[1]+" -run "+found[2])
+	}
+	return n + len(named)
 }
 
 // goTestExists checks the arguments of a go test.

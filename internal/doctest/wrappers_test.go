@@ -291,16 +291,7 @@ func TestMain(m *testing.M) {
 		// Compiled only: it would pull an image.
 		{page: "docs/conformance.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
 			"\t\"github.com/tenure-go/tenure/conformance/containers\"\n)\n\n" + marker, args: []string{"-test.run=^$"}},
-		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper(`
-func newDirectory(t conformance.T) string {
-	dir, err := os.MkdirTemp("", "store")
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-`, ""), args: []string{"-test.run=TestConformance/Membership"}},
+		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper("", ""), args: []string{"-test.run=TestConformance/Membership"}},
 	}
 }
 
@@ -352,6 +343,7 @@ const fencedWrapper = `package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 
@@ -361,12 +353,20 @@ import (
 )
 ` + must + `
 func main() {
-	booked := 0
+	booked, fails := 0, false
 	mark := fence.NewMark(&fence.Memory{}, nil)
-	server := httptest.NewServer(mark.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { booked++ }), nil))
+	server := httptest.NewServer(mark.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		check(r.URL.Path == "/entries", r.URL.Path)
+		if booked++; fails {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}), nil))
 	defer server.Close()
 	ledger := server.URL
-	book := func(ctx context.Context, lease *core.Lease) error {
+	book := func(lease interface {
+		Context() context.Context
+		Fence() core.Fence
+	}) error {
 ` + marker + `
 	}
 	b, err := memory.Open(context.Background(), memory.New(), "orders", nil)
@@ -376,12 +376,20 @@ func main() {
 	for range 2 {
 		must(core.RunSingleton(context.Background(), b, "ledger", func(ctx context.Context, lease *core.Lease) error {
 			leases = append(leases, lease)
-			return book(ctx, lease)
+			return book(lease)
 		}, nil))
 	}
-	err = book(context.Background(), leases[0])
+	err = book(late{leases[0]})
 	check(booked == 2 && errors.Is(err, core.ErrFenced), "a former lease is not refused")
+	check(book(leases[1]) != nil && booked == 2, "a lease that ended sends requests")
+	fails = true
+	check(book(late{leases[1]}) != nil, "a failure passes for success")
 }
+
+// late is a lease whose request is on its way already.
+type late struct{ *core.Lease }
+
+func (late) Context() context.Context { return context.Background() }
 `
 
 const snapshotsWrapper = `package main
