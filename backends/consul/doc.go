@@ -5,7 +5,7 @@
 //	b, err := consul.Open(ctx, client, "orders", nil)
 //
 // [OpenConfig] makes the client itself. Consul 1.14 or later; tested with 1.16.
-// docs/backends/consul.md has the ACL policy, the limits, and the metrics to watch.
+// Keys, rights, limits and costs: docs/backends/consul.md.
 //
 // # Fencing your own transactions
 //

@@ -50,60 +50,63 @@
 //
 // What a machine does:
 //
-//   - C1: a token that a release, hand-over or close has named, or whose lease was
-//     revoked, is never granted here (again), whatever a reply or a view says later.
-//   - C2: on every view, reply and timer, a record that names this session is
-//     settled: granted, handed to oneself for a new token, or released.
+//   - C1: a token that was given away or revoked is never granted here again. A
+//     release, hand-over or close that names it gives it away, whatever a reply or a
+//     view says later.
+//   - C2: every view, reply and timer settles a record that names this session:
+//     granted, handed to oneself for a new token, or released.
 //   - C3: each attempt to join uses a fresh session. A join that finds its record
 //     already there starts no trust.
 //   - C4: every call has a time-out. A heartbeat that is unanswered after TTL/12 is
 //     followed by another, by another connection where the backend has one; after
 //     TTL/6 on a store that was slow of late, and within TTL/12 after a failure.
-//   - C5: the silence of another member counts only while own heartbeats, the join
-//     included, prove that the store serves: all silence starts anew when one arrives
+//   - C5: another member's silence counts only while own heartbeats prove that the
+//     store serves. The join is one of them. All silence starts anew when one arrives
 //     later than half of the smallest TTL watched after the sending of the one before,
-//     and an eviction is sent only if the newest success is no older than that. While
-//     a watched member has been quiet for half its TTL, heartbeats go out every TTL/12,
+//     and an eviction is sent only if the newest success is no older than that. While a
+//     watched member has been quiet for half its TTL, heartbeats go out every TTL/12,
 //     several outstanding, so that a slow store or a slow answer leaves no gap.
-//   - C6: after a lapse of trust a member sends heartbeats only while small reads that
-//     it asked for since are answered; else it stays silent, and may be evicted.
+//   - C6: after a lapse of trust a member sends heartbeats only while small reads are
+//     answered. They are those that it asked for since; without an answer it stays
+//     silent, and may be evicted.
 //   - C7: a lapse without an eviction leaves the shards where they are, each with a
 //     new token first.
-//   - C8: trust and budgets that ran out end before the input is looked at.
-//   - C9: candidates claim, and evict, in an order that all of them can work out:
-//     assignment, priority as their records have it, rendezvous.
-//   - C10: a late heartbeat counts for what it is worth. Up to 24 are outstanding: from
-//     the twelfth on they are a twelfth of the own TTL apart, however short the TTLs
-//     watched. Of those sent after a lapse, three are.
+//   - C8: trust and budgets that ran out end before an input is handled.
+//   - C9: candidates claim, and evict, in an order that all can work out: assignment,
+//     recorded priority, rendezvous.
+//   - C10: a late heartbeat's reply still counts, from its sending. Up to 24 are
+//     outstanding: from the twelfth on they are a twelfth of the own TTL apart, however
+//     short the TTLs watched. Of those sent after a lapse, three are.
 //   - C11: a preempted or superseded holder notices by its view, at the latest by a
 //     resync. Until then exclusion of trust is given up, never the fence.
-//   - C12: what this process tells the others of itself last is what the store has of its
-//     session in the end: states have numbers, one call is under way at a time, repeated
-//     after a back-off until one succeeds, and a join brings the newest. What others tell
-//     counts as the newest of their records that was seen, and is no sign of life.
-//   - C13: the session that released a shard, as far as its release was seen, is the
-//     last in the order of C9, so that the first of the others claims at once; it claims
-//     in its turn, so that no shard stays free. What this process was asked to give up,
-//     without being told to whom, goes to a standby in one write: the first heir, or the
-//     only other member, that beat within half its TTL and is not draining. A shard that
-//     its handler returned is released, as a standby's back-off (V4) holds for claims only;
-//     so is one that came to a session that does not want it, so that it wanders no further.
-//   - C14: a member of the own node label whose record names exactly the lock that this
-//     process holds is evicted at once, by the version seen: its process has ended, as a
-//     lock ends with its holder. One that beat after it was first seen is alive, whatever
-//     the lock says, and evicted for silence only. A lock that is missing, or is another,
-//     says nothing.
-//   - C15: a member that is not eligible claims nothing, is passed over in the order of C9,
-//     and gives what it holds to the first in that order that is eligible: in one write
-//     where that one acts, else by a release. Without one it keeps it, also if the last one
-//     goes while the handler returns. Who wants a shard is known to nobody else, so what it
-//     gave and nobody took within half a TTL it claims again. A shard is given at most once
-//     in BackoffMax, and twice as rarely each time that it came back, until a member is
-//     eligible that was not before.
-//   - C16: a holder gives what it holds, likewise, to a member with a higher priority, once
-//     that one was seen to live and to be eligible for Failback, by this process's clock and
-//     without a gap of its TTL. C15 and C16 leave the shards that anybody named heirs for to
-//     the assigner that did.
+//   - C12: the store ends up with the last state that this process reported of itself.
+//     States have numbers, one call is under way at a time, repeated after a back-off
+//     until one succeeds, and a join brings the newest. What others tell counts as the
+//     newest of their records that was seen, and is no sign of life.
+//   - C13: the session that released a shard is the last in the order of C9, so that
+//     another claims at once. This holds as far as its release was seen; it claims in
+//     its turn, so that no shard stays free. What this process was asked to give up,
+//     without a successor named, goes to a standby in one write: the first heir, or the
+//     only other member, that beat within half its TTL and is not draining. A shard
+//     that its handler returned is released, as a standby's back-off (V4) holds for
+//     claims only; so is one that came to a session that does not want it, so that it
+//     wanders no further.
+//   - C14: a member of the own node label whose record names the lock that this process
+//     holds is evicted at once. The eviction names the version seen: its process has
+//     ended, as a lock ends with its holder. One that beat after it was first seen is
+//     alive, whatever the lock says, and evicted for silence only. A lock that is
+//     missing, or is another, says nothing.
+//   - C15: a member that is not eligible claims nothing, is passed over in the order of
+//     C9, and gives its shards to the first eligible one. It does so in one write where
+//     that one acts, else by a release. Without one it keeps them, also if the last one
+//     goes while the handler returns. No other member knows which shards a member
+//     wants, so what it gave and nobody took within half a TTL it claims again. A shard
+//     is given at most once in BackoffMax, and twice as rarely each time that it came
+//     back, until a member is eligible that was not before.
+//   - C16: a holder gives its shards, likewise, to a member with a higher priority that
+//     was eligible for Failback. That one was seen to live all the time, by this
+//     process's clock and without a gap of its TTL. C15 and C16 leave the shards that
+//     anybody named heirs for to the assigner that did.
 //
 // What holds for all of them together:
 //
@@ -115,16 +118,15 @@
 //   - S6: a lease that was revoked is never valid again under the same token.
 //   - S7: every call names exactly what it means; a stale one touches no later lease (M2, A5, R1).
 //   - S8: trust counts from the instant at which the heartbeat was sent.
-//   - S9: a lease is revoked before trust ends, and is not valid after it in any case.
+//   - S9: a lease is revoked before trust ends, and never valid after it.
 //   - S10: a process that restarts is a new member.
 //   - S11: handlers of a shard start and are joined one after the other.
 //   - S12: a lease is given back after the work was joined, or not at all.
 //   - S13: views inform; the store decides; the state is read anew on a timer.
-//   - S14: a store that is not the one it was stops all grants; so does one that
-//     grants a token again.
+//   - S14: a store that was replaced, or grants a token again, stops all grants.
 //   - S15: a repeated, late or duplicated call changes nothing.
-//   - S16: an error says not applied, applied, unknown, lost or fatal; one that does
-//     not means unknown.
+//   - S16: an error says not applied, applied, unknown, lost or fatal; any other means
+//     unknown.
 //
 // Progress:
 //
