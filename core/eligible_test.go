@@ -92,8 +92,8 @@ func TestIneligibleHolderHandsOver(t *testing.T) {
 		}
 
 		hb.set(errors.New("b is behind again"))
+		hc.set(errors.New("old version")) // before c is asked for the first time
 		c := w.member("c", hc.options)
-		hc.set(errors.New("old version"))
 		var lc leases
 		w.must(c.Contend(lc.hold, "s", "u"))
 		time.Sleep(10 * ttl)
