@@ -533,18 +533,6 @@ func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) 
 	return e.giveBack(ctx, to, ErrHandOver, shards)
 }
 
-// awaitJoin waits until a run's handler has returned, and its commits are settled.
-func (e *Elector) awaitJoin(r *run) {
-	e.mu.Lock()
-	if r.state == runJoined {
-		e.mu.Unlock()
-		return
-	}
-	joined := r.joined.wait()
-	e.mu.Unlock()
-	<-joined
-}
-
 func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shards []string) error {
 	if err := checkShards(shards); err != nil {
 		return err
@@ -573,25 +561,17 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 	var stuck []string
 	var errs []error
 	for _, r := range waits {
-		e.mu.Lock()
-		if r.end == nil && r.state != runStuck {
-			over := r.over.wait()
-			e.mu.Unlock()
-			select {
-			case <-over:
-			case <-e.ended:
-			case <-ctx.Done():
-				return fmt.Errorf("tenure: shard %q is not given back yet: %w", r.lease.fence.Shard, context.Cause(ctx))
-			}
-			e.mu.Lock()
-		}
+		isStuck, err := e.awaitOver(ctx, r)
 		switch {
-		case r.state < runReturned:
+		case err != nil:
+			return fmt.Errorf("tenure: shard %q is not given back yet: %w", r.lease.fence.Shard, err)
+		case isStuck:
 			stuck = append(stuck, r.lease.Shard())
 		case to != "":
+			e.mu.Lock()
 			errs = append(errs, r.handedOver(to))
+			e.mu.Unlock()
 		}
-		e.mu.Unlock()
 	}
 	if len(stuck) > 0 {
 		errs = append(errs, &StuckError{Shards: stuck})

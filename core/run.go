@@ -266,8 +266,42 @@ func (e *Elector) settle(eff *fsm.Effect) {
 	e.snap.bump()
 }
 
-// handedOver says whether the lease went to session to, as far as it is settled.
+// awaitOver waits until a run is settled, or its handler is stuck, which it reports, or
+// Run has ended, or ctx, whose cause it returns.
+func (e *Elector) awaitOver(ctx context.Context, r *run) (stuck bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for r.end == nil && r.state != runStuck && e.phase != stopped && err == nil {
+		over := r.over.wait()
+		e.mu.Unlock()
+		select {
+		case <-over:
+		case <-e.ended:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		e.mu.Lock()
+	}
+	return r.state < runReturned, err
+}
+
+// awaitJoin waits until a run's handler has returned, and its commits are settled.
+func (e *Elector) awaitJoin(r *run) {
+	e.mu.Lock()
+	if r.state == runJoined {
+		e.mu.Unlock()
+		return
+	}
+	joined := r.joined.wait()
+	e.mu.Unlock()
+	<-joined
+}
+
+// handedOver says whether the lease of a run that awaitOver returned went to session to.
 func (r *run) handedOver(to SessionID) error {
+	if r.end == nil { // Run has ended
+		return r.lease.Err()
+	}
 	shard := r.lease.fence.Shard
 	switch end := r.end; end.Outcome {
 	case fsm.OutcomeTransferred:
