@@ -11,13 +11,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lockPatience is how long a statement that decides and writes waits for a row of a batch
-// that another transaction has locked: for longer than an owner's own writes have theirs.
+// lockPatience is how long logs_append waits for a row that another transaction has locked:
+// longer than a write of the shard's owner takes.
 const lockPatience = 10 * time.Millisecond
 
 // ErrUndecided is matched by a Store's error of a transaction that had no effect, because
 // log_append or logs_append missed a row, or waited for one for as long as it may.
-var ErrUndecided = errors.New("undecided")
+var ErrUndecided = errors.New("a row is missing or locked")
 
 func onlyAppends(writes []driver.Write) bool {
 	return !slices.ContainsFunc(writes, func(w driver.Write) bool {
@@ -54,7 +54,8 @@ func (b *Backend) commitAppends(ctx context.Context, writes []driver.Write, resu
 		order[i], at[writes[i].Fence.Shard] = i, i
 	}
 	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(writes[i].Fence.Shard, writes[j].Fence.Shard) })
-	params := append([]any{b.name, b.id, b.floor.Load(), strconv.FormatInt(lockPatience.Milliseconds(), 10)}, b.appendParams(writes, order)...)
+	patience := strconv.FormatInt(lockPatience.Milliseconds(), 10)
+	params := append([]any{b.name, b.id, b.floor.Load(), patience}, b.appendParams(writes, order)...)
 	var floor int64
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		return data.queue(ctx, logsAppend, params, func(r Row) error {

@@ -76,30 +76,29 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool,
 	case appends && !alone && b.stmts.has(logsAppend):
 		err = b.commitAppends(ctx, writes, results)
 	}
-	if err != nil && !errors.Is(err, ErrUndecided) {
+	switch {
+	case errors.Is(err, ErrUndecided):
+		return b.commitBatch(ctx, writes, alone, results)
+	case err != nil:
 		return err
 	}
-	var left []driver.Write
+	var left []driver.Write // which conditions kept from being written: commitBatch says why
+	var at []int
 	for i := range writes {
-		if err != nil || results[i].Head.Number == 0 {
-			left = append(left, writes[i])
+		if results[i].Head.Number == 0 {
+			left, at = append(left, writes[i]), append(at, i)
 		}
 	}
 	if len(left) == 0 {
 		return nil
 	}
 	rest := make([]driver.CommitResult, len(left))
-	if err := b.commitBatch(ctx, left, alone, rest); err != nil {
-		if len(left) == len(writes) {
-			return err
-		}
-		for i := range rest {
-			rest[i].Err = err
-		}
+	if err = b.commitBatch(ctx, left, alone, rest); err != nil && len(left) == len(writes) {
+		return err
 	}
-	for i := range results {
-		if err != nil || results[i].Head.Number == 0 {
-			results[i], rest = rest[0], rest[1:]
+	for k, i := range at { // what is written stays so, whatever becomes of the rest
+		if results[i] = rest[k]; err != nil {
+			results[i].Err = err
 		}
 	}
 	return nil

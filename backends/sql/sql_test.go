@@ -50,7 +50,8 @@ func TestCompile(t *testing.T) {
 		}
 		return before + text + after
 	}
-	if s, err := Compile(with("items_put", "SELECT :blob, :rows, :namespace"), "my_", place); err != nil || s.compiled[itemsPut].each || s.bind(itemsPut, []any{"ns", "[]", "blob"})[0] != "blob" {
+	s, err = Compile(with("items_put", "SELECT :blob, :rows, :namespace"), "my_", place)
+	if err != nil || s.compiled[itemsPut].each || s.bind(itemsPut, []any{"ns", "[]", "blob"})[0] != "blob" {
 		t.Errorf("a statement of rows: %v", err)
 	}
 	if s, err := Compile(with("items_delete", "SELECT :rows, :namespace"), "my_", place); err != nil || s.compiled[itemsDelete].each {

@@ -171,7 +171,8 @@ var catalogue = [statementCount]struct {
 	// whose row is locked before it is decided upon. It returns the namespace's floor,
 	// which must be at least seen, and the head's seq and oldest as it left them; or
 	// nothing, if it wrote nothing.
-	logAppend: {"log_append", []string{"namespace", "store_id", "seen", "shard", "session", "token", "number", "nonce", "bucket", "count", "cuts", "payloads"}, nil},
+	logAppend: {"log_append", []string{"namespace", "store_id", "seen", "shard", "session", "token", "number", "nonce", "bucket", "count",
+		"cuts", "payloads"}, nil},
 	// Optional: the same for commits of several shards. It locks the shards in the order
 	// given, each for at most patience (milliseconds), and returns for each commit that it
 	// wrote the floor, the shard, seq and oldest. Lists are the driver's arrays, up to
@@ -298,7 +299,8 @@ func (s Statement) String() string { return catalogue[s].name }
 // optional reports whether a dialect may lack the statement.
 func (s Statement) optional() bool {
 	switch s {
-	case lookRead, logAppend, logsAppend, tailsLock, tailMove, headWrite, logInsert, namespaceLift, shardsLift, beatsLift, barrierWrite, barrierInsert:
+	case lookRead, logAppend, logsAppend, tailsLock, tailMove, headWrite, logInsert, namespaceLift, shardsLift, beatsLift,
+		barrierWrite, barrierInsert:
 		return true
 	}
 	return false

@@ -237,9 +237,9 @@ func TestAppendWithoutRow(t *testing.T) {
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2))
 	sqlfault.Exec(t, db, fmt.Sprintf("DELETE FROM tenure_shards WHERE shard = '%s'", granted[0].Fence.Shard))
-	for _, number := range []driver.WriteNo{1, 2} { // with a neighbour, and alone
+	for _, alone := range []bool{false, true} {
 		writes := []driver.Write{sqlfault.AppendOf(granted[0].Fence, 1, []byte("a"))}
-		if number == 1 {
+		if !alone {
 			writes = append(writes, sqlfault.AppendOf(granted[1].Fence, 1, []byte("b")))
 		}
 		res, err := s.Commit(t.Context(), writes)

@@ -25,10 +25,12 @@ func TestMutants(t *testing.T) {
 			New: "WHERE namespace = :namespace AND shard = :shard AND EXISTS (SELECT FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = :shard\n" +
 				"    AND r.session = :session AND r.token = :token::bigint AND r.number = :number::bigint - 1) AND"}}},
 		{Name: "F1: the fences of a batch of appends are", Killer: "TestBatchAfterWait", Edits: []mutate.Edit{
-			{File: "statements.sql", Old: "WHERE s.session = excluded.session AND s.token = excluded.token AND s.number = excluded.number - 1\n    AND (", New: "WHERE ("},
-			{File: "statements.sql", Old: "AS u (shard, session, token, number, nonce, count)\n", New: "AS u (shard, session, token, number, nonce, count)\n" +
+			{File: "statements.sql",
+				Old: "WHERE s.session = excluded.session AND s.token = excluded.token AND s.number = excluded.number - 1\n    AND (",
+				New: "WHERE ("},
+			{File: "statements.sql", Old: "number, nonce, count)\n  ON CONFLICT", New: "number, nonce, count)\n" +
 				"  WHERE EXISTS (SELECT FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = u.shard\n" +
-				"    AND r.session = u.session AND r.token = u.token AND r.number = u.number - 1)\n"}}},
+				"    AND r.session = u.session AND r.token = u.token AND r.number = u.number - 1)\n  ON CONFLICT"}}},
 		{Name: "F1: an append makes the row of its shard", Killer: "TestAppendWithoutRow", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "CASE WHEN h.revision > 0 THEN t.position - u.back END", New: "t.position - u.back"}}},
 		{Name: "A4: appends wait for a locked row as long as it takes", Killer: "TestLockedRow/UPDATE", Edits: []mutate.Edit{{

@@ -181,7 +181,8 @@ WITH ns AS (
 ), held AS (
   INSERT INTO tenure_shards AS s (namespace, shard, session, token, granted_from, revision, number, seq, nonce)
   SELECT :namespace::text, u.shard, u.session, u.token, 0, 0, u.number, u.count, u.nonce
-  FROM ns CROSS JOIN unnest(:shards::text[], :sessions::text[], :tokens::bigint[], :numbers::bigint[], :nonces::bigint[], :counts::bigint[])
+  FROM ns CROSS JOIN unnest(
+      :shards::text[], :sessions::text[], :tokens::bigint[], :numbers::bigint[], :nonces::bigint[], :counts::bigint[])
     AS u (shard, session, token, number, nonce, count)
   ON CONFLICT (namespace, shard) DO UPDATE SET number = excluded.number, seq = s.seq + excluded.seq, oldest = greatest(s.oldest, 1),
     nonce = excluded.nonce, commit_token = excluded.token
@@ -200,7 +201,8 @@ WITH ns AS (
   INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
   SELECT :namespace::text, u.shard, h.seq - u.count + 1, h.seq, u.token, u.number, u.bucket,
     CASE WHEN h.revision > 0 THEN t.position - u.back END, u.cuts, u.payloads
-  FROM unnest(:shards::text[], :tokens::bigint[], :numbers::bigint[], :counts::bigint[], :places::integer[], :backs::bigint[], :cuts::text[], :payloads::bytea[])
+  FROM unnest(:shards::text[], :tokens::bigint[], :numbers::bigint[], :counts::bigint[], :places::integer[], :backs::bigint[],
+      :cuts::text[], :payloads::bytea[])
     AS u (shard, token, number, count, bucket, back, cuts, payloads)
   JOIN held AS h USING (shard) LEFT JOIN tail AS t USING (bucket)
 )
