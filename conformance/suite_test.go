@@ -114,8 +114,9 @@ func TestFailingHarnessIsAFailure(t *testing.T) {
 // TestFailingOpenIsOneFailure: one message, not one for each case.
 func TestFailingOpenIsOneFailure(t *testing.T) {
 	t.Parallel()
+	noServer := errors.New("no server")
 	for want, store := range map[string]*conformance.Store{
-		"Store.Open failed: no server":               {Open: func(context.Context) (driver.Backend, error) { return nil, errors.New("no server") }},
+		"Store.Open failed: no server":               {Open: func(context.Context) (driver.Backend, error) { return nil, noServer }},
 		"Store.Open returned neither a backend":      {Open: func(context.Context) (driver.Backend, error) { return nil, nil }},
 		"Harness.New returned no Store with an Open": {},
 		"still running after 300ms; all goroutines:": {Open: func(context.Context) (driver.Backend, error) { select {} }},

@@ -37,27 +37,30 @@ func ExampleMark_Do() {
 	// a former leader is refused: true
 }
 
-// The mark is raised in the transaction that writes.
-func ExampleSQL_AdmitTx() {
+// ledger makes a database with a table of payments beside the marks.
+func ledger() (db *sql.DB, marks *fence.SQL, remove func()) {
 	dir, err := os.MkdirTemp("", "marks")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite", filepath.Join(dir, "app.db"))
-	if err != nil {
+	if db, err = sql.Open("sqlite", filepath.Join(dir, "app.db")); err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close()
-	marks, err := fence.NewSQL(db, fence.SQLOptions{Dialect: fence.SQLite})
-	if err != nil {
+	if marks, err = fence.NewSQL(db, fence.SQLOptions{Dialect: fence.SQLite}); err != nil {
 		log.Fatal(err)
 	}
+	if _, err = db.Exec(marks.Schema() + "; CREATE TABLE payments (cents INTEGER)"); err != nil {
+		log.Fatal(err)
+	}
+	return db, marks, func() { db.Close(); os.RemoveAll(dir) }
+}
+
+// The mark is raised in the transaction that writes.
+func ExampleSQL_AdmitTx() {
+	db, marks, remove := ledger()
+	defer remove()
 	ctx := context.Background()
 	older, newer := leases()
-	if _, err := db.ExecContext(ctx, marks.Schema()+"; CREATE TABLE payments (cents INTEGER)"); err != nil {
-		log.Fatal(err)
-	}
 	pay := func(f driver.Fence, cents int) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
@@ -82,23 +85,8 @@ func ExampleSQL_AdmitTx() {
 // Any number of processes of a service write to one database. Handler refuses early and
 // hands the fence on; the transaction decides.
 func ExampleWriteError() {
-	dir, err := os.MkdirTemp("", "marks")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite", filepath.Join(dir, "app.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer db.Close()
-	marks, err := fence.NewSQL(db, fence.SQLOptions{Dialect: fence.SQLite})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := db.Exec(marks.Schema() + "; CREATE TABLE payments (cents INTEGER)"); err != nil {
-		log.Fatal(err)
-	}
+	db, marks, remove := ledger()
+	defer remove()
 	older, newer := leases()
 	overtaken := false
 	pay := func(w http.ResponseWriter, r *http.Request) {
@@ -125,8 +113,8 @@ func ExampleWriteError() {
 			http.Error(w, "perhaps paid", http.StatusInternalServerError)
 		}
 	}
-	ledger := &fence.HTTPOptions{Resource: func(*http.Request, driver.Fence) string { return "ledger" }}
-	server := httptest.NewServer(fence.NewMark(marks, nil).Handler(http.HandlerFunc(pay), ledger))
+	toLedger := &fence.HTTPOptions{Resource: func(*http.Request, driver.Fence) string { return "ledger" }}
+	server := httptest.NewServer(fence.NewMark(marks, nil).Handler(http.HandlerFunc(pay), toLedger))
 	defer server.Close()
 
 	client := &http.Client{Transport: &fence.Transport{}}

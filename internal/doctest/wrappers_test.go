@@ -291,7 +291,8 @@ func TestMain(m *testing.M) {
 		// Compiled only: it would pull an image.
 		{page: "docs/conformance.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
 			"\t\"github.com/tenure-go/tenure/conformance/containers\"\n)\n\n" + marker, args: []string{"-test.run=^$"}},
-		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper("", ""), args: []string{"-test.run=TestConformance/Membership"}},
+		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper("", ""),
+			args: []string{"-test.run=TestConformance/Membership"}},
 	}
 }
 
