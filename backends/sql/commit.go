@@ -12,9 +12,9 @@ import (
 
 const (
 	// transactionBytes bounds the keys and values of one database transaction; a
-	// larger batch of commits is split. One statement has them all: with the last write
-	// and with opBytes for each operation it fits in the least packet that a server may
-	// be set to take (4 MiB).
+	// larger batch of commits is split. One statement has them all: in base64, and with
+	// opBytes for each operation, it fits in the least packet that a server may be set to
+	// take (4 MiB).
 	transactionBytes = 2 << 20
 	// opBytes is how much goes with the key and the value of an operation, at most.
 	opBytes = 64
@@ -32,9 +32,12 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 	writes = cloneWrites(writes)
 	next := func(from int) int {
 		size, to := 0, from
-		for to < len(writes) && to-from < limits.BatchItems && (to == from || size < transactionBytes) {
+		for to < len(writes) && to-from < limits.BatchItems {
 			for i := range writes[to].Ops {
 				size += len(writes[to].Ops[i].Key) + len(writes[to].Ops[i].Value) + opBytes
+			}
+			if size > transactionBytes && to > from {
+				break
 			}
 			to++
 		}

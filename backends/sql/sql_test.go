@@ -1,7 +1,9 @@
 package sql
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +39,7 @@ func TestCompile(t *testing.T) {
 	if args := s.bind(tailInsert, []any{"ns", 3}); args[0] != 3 || args[1] != "ns" {
 		t.Errorf("arguments %v, want [3 ns]", args)
 	}
-	if got := s.compiled[itemsPut]; !got.each || s.bind(itemsPut, []any{"ns", "s", "k", 1, "bytes"})[0] != "bytes" {
+	if got := s.compiled[itemsPut]; got.rows != 1 || s.bind(itemsPut, []any{"ns", "s", "k", 1, "bytes"})[0] != "bytes" {
 		t.Errorf("a statement of columns is %+v", got)
 	}
 	// with is the file with another text of a statement; without one if it is empty.
@@ -50,11 +52,11 @@ func TestCompile(t *testing.T) {
 		}
 		return before + text + after
 	}
-	s, err = Compile(with("items_put", "SELECT :blob, :rows, :namespace"), "my_", place)
-	if err != nil || s.compiled[itemsPut].each || s.bind(itemsPut, []any{"ns", "[]", "blob"})[0] != "blob" {
+	s, err = Compile(with("items_put", "SELECT :rows, :namespace"), "my_", place)
+	if err != nil || s.compiled[itemsPut].rows != 0 || s.bind(itemsPut, []any{"ns", "[]"})[0] != "[]" {
 		t.Errorf("a statement of rows: %v", err)
 	}
-	if s, err := Compile(with("items_delete", "SELECT :rows, :namespace"), "my_", place); err != nil || s.compiled[itemsDelete].each {
+	if s, err := Compile(with("items_delete", "SELECT :rows, :namespace"), "my_", place); err != nil || s.compiled[itemsDelete].rows != 0 {
 		t.Errorf("a statement of rows without bytes: %v", err)
 	}
 	if s, err := Compile(with("logs_append", ""), "my_", place); err != nil || s.has(logsAppend) || !s.has(logsInsert) {
@@ -75,7 +77,12 @@ func TestCompile(t *testing.T) {
 		"an unknown statement":   file.String() + "-- name: more\nSELECT 1",
 		"an unknown parameter":   strings.Replace(file.String(), ":bucket", ":bucket OR :buckets", 1),
 		"no parameter":           with("probe_update", "SELECT :id, :version"),
-		"rows without bytes":     with("items_put", "SELECT :rows, :namespace"),
+		"rows beside a column":   with("items_put", "SELECT :rows, :version, :namespace"),
+		"each and one column":    with("items_delete", "SELECT each(64, :shard), :key, :namespace"),
+		"each of a parameter":    with("items_delete", "SELECT each(64, :shard), each(64, :key), each(64, :namespace)"),
+		"each of other numbers":  with("items_delete", "SELECT each(64, :shard), each(16, :key), :namespace"),
+		"each of none":           with("items_delete", "SELECT each(0, :shard), each(0, :key), :namespace"),
+		"each without rows":      with("tail_insert", "SELECT each(64, :bucket), :namespace"),
 		"a prefix with a quote'": "",
 	} {
 		prefix := "my_"
@@ -85,6 +92,79 @@ func TestCompile(t *testing.T) {
 		if _, err := Compile(bad, prefix, place); err == nil {
 			t.Errorf("%s is accepted", what)
 		}
+	}
+}
+
+// queued is a Runner that notes what is queued.
+type queued struct {
+	answer
+	statements []Statement
+	args       [][]any
+}
+
+func (q *queued) Queue(_ context.Context, s Statement, args []any, _ func(Row) error) error {
+	q.statements, q.args = append(q.statements, s), append(q.args, args)
+	return nil
+}
+
+// TestRowsOfABatch: each way in which a text takes rows gets all of them, and the statement
+// for few or for one is used where the rows fit.
+func TestRowsOfABatch(t *testing.T) {
+	t.Parallel()
+	const eachRows = 64
+	var s Statements
+	place := func(int) string { return "?" }
+	for of, text := range map[Statement]string{
+		headsWrite: "SELECT :namespace, :rows",
+		headsFew:   "SELECT each(64, :shard), each(64, :number), each(64, :seq), each(64, :oldest), each(64, :nonce), each(64, :token), :namespace",
+		headWrite:  "SELECT :token, :nonce, :oldest, :seq, :number, :shard, :namespace",
+		itemsPut:   "SELECT :namespace, :rows",
+	} {
+		var err error
+		if s.compiled[of], err = of.compile(text, "my_", place); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := s.Text(headsFew); strings.Count(text, "?") != 6*eachRows+1 || !strings.HasPrefix(text, "SELECT ?, ?, ") {
+		t.Errorf("each() became %.100s", text)
+	}
+	run := func(of Statement, n int) *queued {
+		var rows [][]any
+		for i := range n {
+			rows = append(rows, []any{fmt.Sprint("s", i), i, i + 1, 1, 7, 5})
+		}
+		q := &queued{}
+		if err := RunOn(q, &s).writeRows(t.Context(), of, rows, "ns"); err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	if q := run(headsWrite, 1); q.statements[0] != headWrite || fmt.Sprint(q.args) != "[[5 7 1 1 0 s0 ns]]" {
+		t.Errorf("one row: %v of %v", q.statements, q.args)
+	}
+	for _, n := range []int{2, eachRows} {
+		q := run(headsWrite, n)
+		if len(q.args) != 1 || q.statements[0] != headsFew || len(q.args[0]) != 6*eachRows+1 || q.args[0][6*eachRows] != "ns" {
+			t.Fatalf("%d rows: %v of %v", n, q.statements, q.args)
+		}
+		for i := range eachRows { // filled up with the last
+			row := min(i, n-1)
+			if q.args[0][i] != fmt.Sprint("s", row) || q.args[0][2*eachRows+i] != row+1 {
+				t.Errorf("%d rows: place %d has %v, %v", n, i, q.args[0][i], q.args[0][2*eachRows+i])
+			}
+		}
+	}
+	q := run(headsWrite, eachRows+1)
+	if len(q.args) != 1 || q.statements[0] != headsWrite || strings.Count(q.args[0][1].(string), "[") != eachRows+2 {
+		t.Errorf("many rows: %v of %v", q.statements, q.args)
+	}
+	q = &queued{}
+	rows := [][]any{{"s", "k", 1, []byte("\x00<b>")}, {"s", "l", 2, []byte{}}}
+	if err := RunOn(q, &s).writeRows(t.Context(), itemsPut, rows, "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(q.args), `[[ns [["s","k",1,"ADxiPg=="],["s","l",2,""]]]]`; got != want {
+		t.Errorf("rows with bytes are %s, want %s", got, want)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tenure-go/tenure/internal/sqlschema"
@@ -43,6 +44,7 @@ const (
 	headRead
 	headsAll
 	headsWrite
+	headsFew
 	headWrite
 	itemsVersions
 	itemsPut
@@ -100,10 +102,7 @@ const (
 // catalogue lists each statement's name and parameters, in the order in which
 // this package passes them. A parameter that is a list is one JSON array of
 // strings unless said otherwise. A statement with columns is for a batch of rows. A
-// dialect's text has the parameter "rows", one JSON array of arrays, and runs once for
-// them all; or it has the names of columns, and runs once for each row. The column
-// "bytes" is the last: in "rows" two numbers stand for it, an offset and a length in the
-// parameter "blob".
+// dialect's text takes them in one of three ways, which Compile tells.
 var catalogue = [statementCount]struct {
 	name    string
 	params  []string
@@ -150,8 +149,9 @@ var catalogue = [statementCount]struct {
 	ownerRead:     {"owner_read", []string{"namespace", "shard"}, nil},
 	headRead:      {"head_read", []string{"namespace", "shard"}, nil},
 	headsAll:      {"heads_all", []string{"namespace"}, nil},
-	// The rows exist and are locked.
+	// The rows exist and are locked. Optional: the same for few, and for one.
 	headsWrite: {"heads_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
+	headsFew:   {"heads_few", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headWrite:  {"head_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	// Returns the shard, the key and the version of each item that exists.
 	itemsVersions: {"items_versions", []string{"namespace"}, []string{"shard", "key"}},
@@ -260,13 +260,14 @@ type Statements struct {
 type compiled struct {
 	text string
 	args []int // for each placeholder, the index of the parameter it stands for
-	each bool  // runs once for each row
+	rows int   // of a batch that one execution takes; 0: all, as JSON
 }
 
 var (
 	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+)\s*$`)
-	parameter = regexp.MustCompile(`(^|[^:a-z_]):([a-z_]+)`)
+	parameter = regexp.MustCompile(`\beach\([0-9]+, :[a-z_]+\)|(^|[^:a-z_]):([a-z_]+)`)
 	// What a statement for all rows of a batch has.
+	eachParameter = regexp.MustCompile(`\beach\(([0-9]+), :`)
 	rowsParameter = regexp.MustCompile(`(^|[^:a-z_]):rows\b`)
 	// A prefix may follow the quoted name of a schema or database.
 	bounded   = regexp.MustCompile("bounded\\(((?:[a-z]+\\.)?`?([a-z_]+)`?)\\)")
@@ -299,7 +300,7 @@ func (s Statement) String() string { return catalogue[s].name }
 // optional reports whether a dialect may lack the statement.
 func (s Statement) optional() bool {
 	switch s {
-	case lookRead, logAppend, logsAppend, tailsLock, tailMove, headWrite, logInsert, namespaceLift, shardsLift, beatsLift,
+	case lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, namespaceLift, shardsLift, beatsLift,
 		barrierWrite, barrierInsert:
 		return true
 	}
@@ -313,6 +314,8 @@ func (s Statement) lacks(param string) bool {
 		return param == "bytes"
 	case tailsLock:
 		return param == "count" || param == "trimmed"
+	case headsFew: // the rows are locked and judged: the number is the next one, and the token the lease's
+		return param == "number" || param == "token"
 	}
 	return false
 }
@@ -337,8 +340,10 @@ func (s Statement) parameters() string {
 //   - Names of tables and indexes begin with "tenure_", which the prefix replaces. The
 //     prefix may begin with the quoted name of a schema and a dot.
 //   - A statement for a batch of rows has the parameter :rows, one JSON array of
-//     arrays, and for bytes :blob beside it; or it has the columns as parameters, and
-//     runs once for each row.
+//     arrays with bytes in base64, and runs once; or it has the columns as parameters,
+//     and runs once for each row; or it has each(n, :column), which becomes n
+//     placeholders with ", " between, and runs once for n rows: fewer are filled up
+//     with the last.
 //   - bounded(column) becomes "CASE WHEN octet_length(column) <= its width THEN column
 //     ... END", so that a value that is too wide never leaves the database. A dialect
 //     whose database has no octet_length replaces bounded before it calls Compile.
@@ -394,27 +399,43 @@ func (s Statement) compile(text, prefix string, placeholder func(int) string) (c
 	params, columns := catalogue[s].params, catalogue[s].columns
 	switch {
 	case len(columns) == 0:
-	case !rowsParameter.MatchString(text):
-		c.each = true
-		params = slices.Concat(params, columns)
+	case rowsParameter.MatchString(text):
+		params = slices.Concat(params, []string{"rows"})
 	default:
-		params = slices.Concat(params, []string{"rows", "blob"})
+		c.rows = 1
+		params = slices.Concat(params, columns)
+		if m := eachParameter.FindStringSubmatch(text); m != nil {
+			c.rows, err = strconv.Atoi(m[1])
+			wrong = append(wrong, err)
+		}
 	}
 	used := make([]bool, len(params))
 	c.text = parameter.ReplaceAllStringFunc(sqlschema.WithPrefix(text, prefix), func(match string) string {
 		colon := strings.LastIndexByte(match, ':')
-		i := slices.Index(params, match[colon+1:])
-		if i < 0 {
-			wrong = append(wrong, fmt.Errorf("parameter %q does not exist; there are %q", match[colon+1:], params))
+		name, each := strings.CutSuffix(match[colon+1:], ")")
+		i := slices.Index(params, name)
+		switch column := i >= len(catalogue[s].params); {
+		case i < 0:
+			wrong = append(wrong, fmt.Errorf("parameter %q does not exist; there are %q", name, params))
+			return match
+		case each != (column && c.rows > 1) || each && !strings.HasPrefix(match, fmt.Sprintf("each(%d,", c.rows)):
+			wrong = append(wrong, fmt.Errorf("parameter %q: each() is for columns, then for all, and of as many rows: %q", name, columns))
 			return match
 		}
 		used[i] = true
-		c.args = append(c.args, i)
-		return match[:colon] + placeholder(len(c.args))
+		if !each {
+			c.args = append(c.args, i)
+			return match[:colon] + placeholder(len(c.args))
+		}
+		places := make([]string, c.rows)
+		for row := range places {
+			c.args = append(c.args, i+row*len(columns))
+			places[row] = placeholder(len(c.args))
+		}
+		return strings.Join(places, ", ")
 	})
 	for i, p := range params {
-		blob := p == "blob" && !slices.Contains(columns, "bytes")
-		if !used[i] && !blob && !s.lacks(p) {
+		if !used[i] && !s.lacks(p) {
 			wrong = append(wrong, fmt.Errorf("parameter %q is left out", p))
 		}
 	}
@@ -437,17 +458,20 @@ func (s *Statements) bind(of Statement, params []any) []any {
 	return args
 }
 
-// single is the statement for a batch of one row, which a dialect need not have.
-func (s Statement) single() Statement {
-	switch s {
-	case tailsMove:
+// forRows is the statement for a batch of n rows: a dialect may have one for fewer.
+func (s *Statements) forRows(of Statement, n int) Statement {
+	fits := func(fewer Statement) bool { return n <= s.compiled[fewer].rows }
+	switch {
+	case of == tailsMove && fits(tailMove):
 		return tailMove
-	case headsWrite:
+	case of == headsWrite && fits(headWrite):
 		return headWrite
-	case logsInsert:
+	case of == headsWrite && fits(headsFew):
+		return headsFew
+	case of == logsInsert && fits(logInsert):
 		return logInsert
 	}
-	return s
+	return of
 }
 
 // wakes says who waits for what the statement moves.

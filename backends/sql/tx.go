@@ -70,39 +70,22 @@ func (t *Tx) queueRows(ctx context.Context, s Statement, rows [][]any, each func
 	if len(rows) == 0 {
 		return nil
 	}
-	if len(rows) == 1 && t.stmts.has(s.single()) {
-		s = s.single()
-	}
+	s = t.stmts.forRows(s, len(rows))
 	t.woke |= s.wakes()
-	if !t.stmts.compiled[s].each {
-		list, blob := joined(rows)
-		return t.on.Queue(ctx, s, t.stmts.bind(s, append(params, list, blob)), each)
+	width := t.stmts.compiled[s].rows
+	if width == 0 {
+		return t.on.Queue(ctx, s, t.stmts.bind(s, append(params, array(rows))), each)
 	}
-	for _, row := range rows {
-		if err := t.on.Queue(ctx, s, t.stmts.bind(s, slices.Concat(params, row)), each); err != nil {
+	for part := range slices.Chunk(rows, width) {
+		args := slices.Clone(params)
+		for i := range width {
+			args = append(args, part[min(i, len(part)-1)]...)
+		}
+		if err := t.on.Queue(ctx, s, t.stmts.bind(s, args), each); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// joined is rows as they travel in one statement: as a JSON array of arrays, in which
-// bytes are an offset and a length in the blob.
-func joined(rows [][]any) (list string, blob []byte) {
-	size := 0
-	for _, row := range rows {
-		if bytes, is := row[len(row)-1].([]byte); is {
-			size += len(bytes)
-		}
-	}
-	blob = make([]byte, 0, size)
-	for i, row := range rows {
-		if bytes, is := row[len(row)-1].([]byte); is {
-			rows[i] = append(slices.Clip(row[:len(row)-1]), len(blob), len(bytes))
-			blob = append(blob, bytes...)
-		}
-	}
-	return array(rows), blob
 }
 
 // queue queues a statement whose rows say what it moved.

@@ -2,8 +2,7 @@
 -- COMMITTED: whatever is decided upon is locked by the statement that reads it,
 -- by primary key (another index would lock other rows). Lists travel as one JSON
 -- array, which the optimizer must take first (STRAIGHT_JOIN); locks are taken in its
--- order. Bytes to be sliced are a table of one row, so that they are read as bytes,
--- once and not for each slice.
+-- order.
 
 -- name: namespace_insert
 INSERT IGNORE INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namespace, :store_id, CAST(@@global.server_id AS CHAR CHARACTER SET ascii));
@@ -36,9 +35,9 @@ UPDATE tenure_tails SET position = position + :count, trimmed = greatest(trimmed
 WHERE namespace = :namespace AND bucket = :bucket;
 
 -- name: tails_move
-UPDATE JSON_TABLE(:rows, '$[*]' COLUMNS (bucket INT PATH '$[0]', entries BIGINT PATH '$[1]', through BIGINT PATH '$[2]')) AS j
-STRAIGHT_JOIN tenure_tails AS t FORCE INDEX (PRIMARY) ON t.namespace = :namespace AND t.bucket = j.bucket
-SET t.position = t.position + j.entries, t.trimmed = greatest(t.trimmed, j.through);
+UPDATE tenure_tails FORCE INDEX (PRIMARY) SET position = position + CAST(ELT(FIELD(bucket, each(16, :bucket)), each(16, :count)) AS SIGNED),
+  trimmed = greatest(trimmed, CAST(ELT(FIELD(bucket, each(16, :bucket)), each(16, :trimmed)) AS SIGNED))
+WHERE namespace = :namespace AND bucket IN (each(16, :bucket));
 
 -- name: shards_claim
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
@@ -117,6 +116,14 @@ UPDATE JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii C
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
 SET s.number = j.number, s.seq = j.seq, s.oldest = j.oldest, s.nonce = j.nonce, s.commit_token = j.token;
 
+-- name: heads_few
+-- A third of the time of heads_write, as one table alone needs no temporary one; but it
+-- grows with the square of the rows.
+UPDATE tenure_shards FORCE INDEX (PRIMARY) SET
+  number = number + 1, seq = ELT(FIELD(shard, each(64, :shard)), each(64, :seq)), oldest = ELT(FIELD(shard, each(64, :shard)), each(64, :oldest)),
+  nonce = ELT(FIELD(shard, each(64, :shard)), each(64, :nonce)), commit_token = token
+WHERE namespace = :namespace AND shard IN (each(64, :shard));
+
 -- name: items_versions
 SELECT i.shard, i.`key`, i.version FROM JSON_TABLE(:rows, '$[*]' COLUMNS (
   name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]', item VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]')) AS j
@@ -124,10 +131,9 @@ STRAIGHT_JOIN tenure_items AS i FORCE INDEX (PRIMARY) ON i.namespace = :namespac
 
 -- name: items_put
 INSERT INTO tenure_items (namespace, shard, `key`, version, value)
-SELECT :namespace, j.name, j.item, j.version, SUBSTRING(v.bytes, j.at + 1, j.length)
-FROM (SELECT CAST(:blob AS BINARY) AS bytes LIMIT 1) AS v
-STRAIGHT_JOIN JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
-  item VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]', version BIGINT PATH '$[2]', at INT PATH '$[3]', length INT PATH '$[4]')) AS j
+SELECT :namespace, j.name, j.item, j.version, FROM_BASE64(j.bytes)
+FROM JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
+  item VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]', version BIGINT PATH '$[2]', bytes LONGTEXT CHARACTER SET ascii PATH '$[3]')) AS j
 WHERE true -- or ON would belong to the join
 ON DUPLICATE KEY UPDATE version = VALUES(version), value = VALUES(value);
 
@@ -153,11 +159,10 @@ VALUES (:namespace, :shard, :first, :last, :token, :number, :bucket,
 INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
 SELECT :namespace, j.name, j.first, j.last, j.token, j.number, j.bucket,
   (SELECT t.position FROM tenure_tails AS t WHERE t.namespace = :namespace AND t.bucket = j.bucket) - j.back,
-  j.cuts, SUBSTRING(v.bytes, j.at + 1, j.length)
-FROM (SELECT CAST(:blob AS BINARY) AS bytes LIMIT 1) AS v
-STRAIGHT_JOIN JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
+  j.cuts, FROM_BASE64(j.bytes)
+FROM JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
   first BIGINT PATH '$[1]', last BIGINT PATH '$[2]', token BIGINT PATH '$[3]', number BIGINT PATH '$[4]', bucket INT PATH '$[5]',
-  back BIGINT PATH '$[6]', cuts MEDIUMTEXT CHARACTER SET ascii COLLATE ascii_bin PATH '$[7]', at INT PATH '$[8]', length INT PATH '$[9]')) AS j;
+  back BIGINT PATH '$[6]', cuts MEDIUMTEXT CHARACTER SET ascii COLLATE ascii_bin PATH '$[7]', bytes LONGTEXT CHARACTER SET ascii PATH '$[8]')) AS j;
 
 -- name: logs_read
 -- The row whose payloads exceed the bytes is the last: all that is asked for would be

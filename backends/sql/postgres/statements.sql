@@ -120,7 +120,7 @@ FROM jsonb_array_elements(:rows::jsonb) AS j CROSS JOIN LATERAL (
 
 -- name: items_put
 INSERT INTO tenure_items (namespace, shard, key, version, value)
-SELECT :namespace::text, j ->> 0, j ->> 1, (j ->> 2)::bigint, substring(:blob::bytea FROM (j ->> 3)::integer + 1 FOR (j ->> 4)::integer)
+SELECT :namespace::text, j ->> 0, j ->> 1, (j ->> 2)::bigint, decode(j ->> 3, 'base64')
 FROM jsonb_array_elements(:rows::jsonb) AS j
 ON CONFLICT (namespace, shard, key) DO UPDATE SET version = excluded.version, value = excluded.value;
 
@@ -140,7 +140,7 @@ ORDER BY key;
 -- name: logs_insert
 INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
 SELECT :namespace::text, j ->> 0, (j ->> 1)::bigint, (j ->> 2)::bigint, (j ->> 3)::bigint, (j ->> 4)::bigint, (j ->> 5)::integer,
-  t.position - (j ->> 6)::bigint, j ->> 7, substring(:blob::bytea FROM (j ->> 8)::integer + 1 FOR (j ->> 9)::integer)
+  t.position - (j ->> 6)::bigint, j ->> 7, decode(j ->> 8, 'base64')
 FROM jsonb_array_elements(:rows::jsonb) AS j LEFT JOIN tenure_tails AS t ON t.namespace = :namespace AND t.bucket = (j ->> 5)::integer;
 
 -- name: log_append
