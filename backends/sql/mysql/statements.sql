@@ -2,7 +2,7 @@
 -- COMMITTED: whatever is decided upon is locked by the statement that reads it,
 -- by primary key (another index would lock other rows). Lists travel as one JSON
 -- array, which the optimizer must take first (STRAIGHT_JOIN); locks are taken in its
--- order.
+-- order, or in that of the key, which for counters is the same.
 
 -- name: namespace_insert
 INSERT IGNORE INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namespace, :store_id, CAST(@@global.server_id AS CHAR CHARACTER SET ascii));
