@@ -44,7 +44,7 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 		_, in.Err = e.b.Get(ctx, driver.PingShard, "0")
 	case fsm.EffClose:
 		in.Kind = fsm.InClosed
-		in.Err = closeSession(ctx, s, e.o.RankDelay)
+		in.Err = closeSession(ctx, s, e.o.RankDelay, eff.Timeout/3)
 	}
 	sp.done(in.Err)
 	e.damaged(in.Err)
@@ -98,12 +98,16 @@ func formers(eff *fsm.Effect) map[ShardID]SessionID {
 	return had
 }
 
-// closeSession closes a session, again after delay while the store says that it did
-// not, until ctx ends: nobody else will, and the others would wait for its TTL.
-func closeSession(ctx context.Context, s driver.Session, delay time.Duration) error {
+// closeSession closes a session, which nobody else does, and the others would wait for its
+// TTL. Closing twice is no error, so it is repeated after delay, until ctx ends, if the
+// store did not do it, if that is unknown, or without an answer within patience: one of
+// several servers may be silent.
+func closeSession(ctx context.Context, s driver.Session, delay, patience time.Duration) error {
 	for {
-		err := s.Close(ctx)
-		if !errors.Is(err, ErrRetry) {
+		once, cancel := context.WithTimeout(ctx, patience)
+		err := s.Close(once)
+		cancel()
+		if !errors.Is(err, ErrRetry) && !driver.Unknown(err) {
 			return err
 		}
 		t := time.NewTimer(delay)

@@ -455,9 +455,12 @@ func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
 	})
 }
 
-// A store that says "not applied" to the close of a session is asked again: the
-// others need not wait for its TTL.
+// A store that says "not applied" to the close of a session, or does not answer, is asked
+// again: the others need not wait for its TTL.
 func TestCloseIsTriedAgain(t *testing.T) {
+	refused := func(context.Context) error { return fmt.Errorf("row locked: %w", ErrRetry) }
+	cut := func(context.Context) error { return errors.New("connection reset") }
+	silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	bubble(t, func(w *world) {
 		m := w.newMember("a")
 		w.must(m.Contend(func(ctx context.Context, _ *Lease) error { <-ctx.Done(); return nil }, "s"))
@@ -466,11 +469,15 @@ func TestCloseIsTriedAgain(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		m.tap.mu.Lock()
-		m.tap.closes = 3
+		m.tap.closes = []func(context.Context) error{refused, cut, silent}
 		m.tap.mu.Unlock()
+		start := time.Now()
 		w.must(m.end())
 		if n := len(m.tap.noted()); n != 5 {
-			w.Errorf("%v, want the release, three closes refused and one that is not", m.tap.noted())
+			w.Errorf("%v, want the release, three closes that fail and one that does not", m.tap.noted())
+		}
+		if took, most := time.Since(start), m.o.CallTimeout/2; took > most {
+			w.Errorf("took %v, want at most %v", took, most)
 		}
 	})
 }

@@ -51,7 +51,7 @@ type tap struct {
 	around func(kind string, do func())                   // of joins, heartbeats and claims; may keep the reply back
 	beat   func() error                                   // of each heartbeat before it is sent
 	update func(send func() error) error                  // answers updates
-	closes int                                            // so many of a session are refused
+	closes []func(ctx context.Context) error              // answer the next closes of a session instead of the store
 	look   func(q driver.ObserveQuery) error              // of each Observe before it is sent
 	bare   bool                                           // views have no heads, as those of some stores
 	misses bool                                           // changes of members and shards do not reach the watch
@@ -249,13 +249,12 @@ func (s *tapSession) Release(ctx context.Context, fences []driver.Fence) error {
 func (s *tapSession) Close(ctx context.Context) error {
 	s.t.note("close")
 	s.t.mu.Lock()
-	refused := s.t.closes > 0
-	s.t.closes--
-	s.t.mu.Unlock()
-	if refused {
-		return fmt.Errorf("row locked: %w", ErrRetry)
+	answer := s.Session.Close
+	if len(s.t.closes) > 0 {
+		answer, s.t.closes = s.t.closes[0], s.t.closes[1:]
 	}
-	return s.Session.Close(ctx)
+	s.t.mu.Unlock()
+	return answer(ctx)
 }
 
 func (s *tapSession) Explain(ctx context.Context) *driver.SessionLostError {
