@@ -99,6 +99,7 @@ func TestShell(t *testing.T) {
 	t.Parallel()
 	built := t.TempDir()
 	goTool(t, root, "build", "-o", filepath.Join(built, "tenure"), "./cmd/tenure")
+	goTool(t, module(t), "mod", "graph") // fetches what go get reads, as pages have no network
 	n := 0
 	for _, page := range pages(t) {
 		all := blocks(t, page)
