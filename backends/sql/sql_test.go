@@ -116,9 +116,10 @@ func TestRowsOfABatch(t *testing.T) {
 	place := func(int) string { return "?" }
 	for of, text := range map[Statement]string{
 		headsWrite: "SELECT :namespace, :rows",
-		headsFew:   "SELECT each(64, :shard), each(64, :number), each(64, :seq), each(64, :oldest), each(64, :nonce), each(64, :token), :namespace",
-		headWrite:  "SELECT :token, :nonce, :oldest, :seq, :number, :shard, :namespace",
-		itemsPut:   "SELECT :namespace, :rows",
+		headsFew: "SELECT each(64, :shard), each(64, :number), each(64, :seq), " +
+			"each(64, :oldest), each(64, :nonce), each(64, :token), :namespace",
+		headWrite: "SELECT :token, :nonce, :oldest, :seq, :number, :shard, :namespace",
+		itemsPut:  "SELECT :namespace, :rows",
 	} {
 		var err error
 		if s.compiled[of], err = of.compile(text, "my_", place); err != nil {

@@ -359,7 +359,8 @@ func Compile(file, prefix string, placeholder func(i int) string) (*Statements, 
 		delete(texts, spec.name)
 		if !ok {
 			if !Statement(i).optional() {
-				wrong = append(wrong, fmt.Errorf("tenure: the dialect has no statement %q (%s): add it", spec.name, Statement(i).parameters()))
+				given := Statement(i).parameters()
+				wrong = append(wrong, fmt.Errorf("tenure: the dialect has no statement %q (%s): add it", spec.name, given))
 			}
 			continue
 		}

@@ -120,8 +120,10 @@ SET s.number = j.number, s.seq = j.seq, s.oldest = j.oldest, s.nonce = j.nonce, 
 -- A third of the time of heads_write, as one table alone needs no temporary one; but it
 -- grows with the square of the rows.
 UPDATE tenure_shards FORCE INDEX (PRIMARY) SET
-  number = number + 1, seq = ELT(FIELD(shard, each(64, :shard)), each(64, :seq)), oldest = ELT(FIELD(shard, each(64, :shard)), each(64, :oldest)),
-  nonce = ELT(FIELD(shard, each(64, :shard)), each(64, :nonce)), commit_token = token
+  number = number + 1, commit_token = token,
+  seq = ELT(FIELD(shard, each(64, :shard)), each(64, :seq)),
+  oldest = ELT(FIELD(shard, each(64, :shard)), each(64, :oldest)),
+  nonce = ELT(FIELD(shard, each(64, :shard)), each(64, :nonce))
 WHERE namespace = :namespace AND shard IN (each(64, :shard));
 
 -- name: items_versions
@@ -133,7 +135,8 @@ STRAIGHT_JOIN tenure_items AS i FORCE INDEX (PRIMARY) ON i.namespace = :namespac
 INSERT INTO tenure_items (namespace, shard, `key`, version, value)
 SELECT :namespace, j.name, j.item, j.version, FROM_BASE64(j.bytes)
 FROM JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
-  item VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]', version BIGINT PATH '$[2]', bytes LONGTEXT CHARACTER SET ascii PATH '$[3]')) AS j
+  item VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]', version BIGINT PATH '$[2]',
+  bytes LONGTEXT CHARACTER SET ascii PATH '$[3]')) AS j
 WHERE true -- or ON would belong to the join
 ON DUPLICATE KEY UPDATE version = VALUES(version), value = VALUES(value);
 
@@ -162,7 +165,8 @@ SELECT :namespace, j.name, j.first, j.last, j.token, j.number, j.bucket,
   j.cuts, FROM_BASE64(j.bytes)
 FROM JSON_TABLE(:rows, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$[0]',
   first BIGINT PATH '$[1]', last BIGINT PATH '$[2]', token BIGINT PATH '$[3]', number BIGINT PATH '$[4]', bucket INT PATH '$[5]',
-  back BIGINT PATH '$[6]', cuts MEDIUMTEXT CHARACTER SET ascii COLLATE ascii_bin PATH '$[7]', bytes LONGTEXT CHARACTER SET ascii PATH '$[8]')) AS j;
+  back BIGINT PATH '$[6]', cuts MEDIUMTEXT CHARACTER SET ascii COLLATE ascii_bin PATH '$[7]',
+  bytes LONGTEXT CHARACTER SET ascii PATH '$[8]')) AS j;
 
 -- name: logs_read
 -- The row whose payloads exceed the bytes is the last: all that is asked for would be
