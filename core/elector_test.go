@@ -856,47 +856,6 @@ func TestHandlerOutlivesLostLease(t *testing.T) {
 	})
 }
 
-// A hand-over overtaken by the end of Run says so, too.
-func TestHandOverOvertakenByTheEnd(t *testing.T) {
-	for _, unsettled := range []string{"transfer", "last commit"} {
-		t.Run(unsettled, func(t *testing.T) {
-			bubble(t, func(w *world) {
-				a, b := w.member("a"), w.member("b")
-				var h leases
-				w.must(a.Contend(func(ctx context.Context, l *Lease) error {
-					h.add(l)
-					<-ctx.Done()
-					if unsettled == "transfer" {
-						a.link.Cut()
-					}
-					return nil
-				}, "s"))
-				l := h.await(w, 1)
-				w.must(b.Contend(h.hold, "t"))
-				w.eventually("a sees b", func() bool { return len(a.View().Members) == 2 })
-				if unsettled == "last commit" {
-					a.tap.onCommit(func(_ driver.Session, ctx context.Context, _ []driver.Write) ([]driver.CommitResult, error) {
-						<-ctx.Done()
-						return nil, ErrUnknown
-					})
-					go l.Append(w.Context(), nil)
-				}
-				synctest.Wait()
-				given := make(chan error, 1)
-				go func() { given <- a.HandOver(w.Context(), b.View().Session, "s") }()
-				synctest.Wait()
-				if err := a.end(); err == nil || !strings.Contains(err.Error(), "left to be evicted") {
-					w.Errorf("Run: %v", err)
-				}
-				var ended *RevokedError
-				if err := <-given; !errors.As(err, &ended) || ended.Fence != l.Fence() {
-					w.Errorf("hand-over: %v, want how the lease ended", err)
-				}
-			})
-		})
-	}
-}
-
 // A hand-over overtaken by the loss of the lease says so.
 func TestHandOverOfLostLease(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -127,6 +127,10 @@ var mutants = []mutate.Mutant{
 		{File: "fsm/shards.go", Old: "case s.lease() == returned && refused(err):", New: "case false:"}}},
 	{Name: "A5: a hand-over that Run's end overtakes passes for done", Killer: "TestHandOverEndsWithRun", Edits: []mutate.Edit{
 		{File: "fsm/session.go", Old: "if s.lease() == returned {", New: "if false {"}}},
+	{Name: "A5: a hand-over is looked at before its lease is settled", Killer: "TestHandOverEndsWithACommit", Edits: []mutate.Edit{
+		{File: "run.go", Old: "if r.end == nil { // Run has ended", New: "if false {"}}},
+	{Name: "M1: a session whose close has no answer is left to the others", Killer: "TestCloseIsTriedAgain", Edits: []mutate.Edit{
+		{File: "calls.go", Old: "if !errors.Is(err, ErrRetry) && !driver.Unknown(err) {", New: "if !errors.Is(err, ErrRetry) {"}}},
 	{Name: "A5: a hand-over whose reply was lost passes for refused", Killer: "TestHandOverKnownByTheView/moved_on", Edits: []mutate.Edit{
 		{File: "fsm/shards.go", Old: "; ok && f.Current != (driver.Owner{}) {", New: "; ok && false && f.Current != (driver.Owner{}) {"}}},
 	{Name: "S12: a handler that returned is stuck until its last commit is settled", Killer: "TestReturnedIsNotStuck", Edits: []mutate.Edit{

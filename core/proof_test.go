@@ -343,7 +343,35 @@ func TestHandOverEndsWithRun(t *testing.T) {
 			w.Error("Run: no error, although the session could not be closed")
 		}
 		var ended *RevokedError
-		if err := <-done; !errors.As(err, &ended) || ended.Fence != l.Fence() {
+		if err := <-done; !errors.As(err, &ended) || ended.Fence != l.Fence() || ended.Cause != fsm.CauseLeft {
+			w.Errorf("hand-over: %v, want how the lease ended", err)
+		}
+	})
+}
+
+// It does where the shard's last commit has no answer, too.
+func TestHandOverEndsWithACommit(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a"), w.member("b")
+		var h leases
+		w.must(a.Contend(func(ctx context.Context, l *Lease) error { h.add(l); <-ctx.Done(); return nil }, "s"))
+		l := h.await(w, 1)
+		w.must(b.Contend(h.hold, "t"))
+		w.eventually("a sees b", func() bool { return len(a.View().Members) == 2 })
+		a.tap.onCommit(func(_ driver.Session, ctx context.Context, _ []driver.Write) ([]driver.CommitResult, error) {
+			<-ctx.Done()
+			return nil, ErrUnknown
+		})
+		go l.Append(w.Context(), nil)
+		synctest.Wait()
+		given := make(chan error, 1)
+		go func() { given <- a.HandOver(w.Context(), b.View().Session, "s") }()
+		synctest.Wait()
+		if err := a.end(); err == nil || !strings.Contains(err.Error(), "left to be evicted") {
+			w.Errorf("Run: %v", err)
+		}
+		var ended *RevokedError
+		if err := <-given; !errors.As(err, &ended) || ended.Fence != l.Fence() || ended.Cause != fsm.CauseDrainBudget {
 			w.Errorf("hand-over: %v, want how the lease ended", err)
 		}
 	})
