@@ -76,7 +76,7 @@ func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) s
 	return sql.Config{
 		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
 		Limits: driver.Limits{
-			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
+			BatchItems: 1000, CommitCalls: 2, WriteOps: 4096, WriteBytes: 1 << 20,
 			PollPeriod: o.PollPeriod, IdlePollPeriod: o.IdlePollPeriod, MinTTL: 500 * time.Millisecond,
 		},
 		Create: o.Create, NewRoster: o.NewRoster, Buckets: buckets,
