@@ -149,7 +149,8 @@ var catalogue = [statementCount]struct {
 	ownerRead:     {"owner_read", []string{"namespace", "shard"}, nil},
 	headRead:      {"head_read", []string{"namespace", "shard"}, nil},
 	headsAll:      {"heads_all", []string{"namespace"}, nil},
-	// The rows exist and are locked. Optional: the same for few, and for one.
+	// The rows exist and are locked. Optional: the same for few, and for one. That for few
+	// may do without the number, which is the next one, and the token, which is the row's.
 	headsWrite: {"heads_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headsFew:   {"heads_few", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headWrite:  {"head_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
@@ -266,9 +267,9 @@ type compiled struct {
 var (
 	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+)\s*$`)
 	parameter = regexp.MustCompile(`\beach\([0-9]+, :[a-z_]+\)|(^|[^:a-z_]):([a-z_]+)`)
-	// What a statement for all rows of a batch has.
-	eachParameter = regexp.MustCompile(`\beach\(([0-9]+), :`)
+	// What a statement for all rows of a batch has, and one for n.
 	rowsParameter = regexp.MustCompile(`(^|[^:a-z_]):rows\b`)
+	eachParameter = regexp.MustCompile(`\beach\(([0-9]+), :`)
 	// A prefix may follow the quoted name of a schema or database.
 	bounded   = regexp.MustCompile("bounded\\(((?:[a-z]+\\.)?`?([a-z_]+)`?)\\)")
 	qualified = regexp.MustCompile("^(\"[a-z_][a-z0-9_]{0,62}\"\\.|`[A-Za-z0-9_$-]{1,64}`\\.)?[a-z_][a-z0-9_]{0,31}$")
@@ -314,7 +315,7 @@ func (s Statement) lacks(param string) bool {
 		return param == "bytes"
 	case tailsLock:
 		return param == "count" || param == "trimmed"
-	case headsFew: // the rows are locked and judged: the number is the next one, and the token the lease's
+	case headsFew:
 		return param == "number" || param == "token"
 	}
 	return false
