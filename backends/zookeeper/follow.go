@@ -58,7 +58,7 @@ func (w *watches) take() map[string]struct{} {
 func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error {
 	f := &follower{store: s, fn: fn, records: make(map[string]followed)}
 	for _, p := range prefixes {
-		if p[len(p)-1] != '/' {
+		if last := p[len(p)-1]; last != '/' && last != '-' {
 			_, node, err := s.paths.node(p)
 			if err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -207,7 +208,7 @@ func unlogged(out *Outcome) error {
 func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 	if w.known {
 		s.mu.Lock()
-		gone := s.observers[k].gone(w.name, w.rev, s.complete)
+		gone := s.observers[k].gone(w.name, w.rev, s.complete[k])
 		s.mu.Unlock()
 		if gone {
 			s.writers[k].rename(w)
@@ -234,7 +235,54 @@ func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 func (s *store) stale(k kind) (string, position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.observers[k].stale(time.Now(), s.retention, s.writers[k].mine)
+	now := time.Now()
+	logs := s.observers[k].logs
+	if s.readers[k] == nil {
+		s.sweep(k, now)
+		logs = s.sweeps[k].logs
+	}
+	name, at, ok := stale(logs, now, s.retention, s.writers[k].mine)
+	if ok && s.readers[k] == nil {
+		delete(logs, name) // nothing else shows that it is gone
+	}
+	return name, at, ok
+}
+
+// sweep is what reads of the change logs of a kind have shown to a process that writes
+// some and follows none.
+type sweep struct {
+	next time.Time
+	logs map[string]position
+}
+
+// sweep reads the change logs of a kind if it is time. The caller holds the lock.
+func (s *store) sweep(k kind, now time.Time) {
+	sw := &s.sweeps[k]
+	if s.closed || now.Before(sw.next) {
+		return
+	}
+	sw.next = now.Add(min(s.retention, maxAge))
+	s.running.Go(func() {
+		ctx, cancel := context.WithTimeout(s.life, maxAge)
+		defer cancel()
+		page, err := s.below.Range(ctx, kv.Range{Prefix: s.key(k.prefix())})
+		if err != nil {
+			return // it is tried again
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		seen := make(map[string]position, len(page.Pairs))
+		for _, p := range page.Pairs {
+			name := strings.TrimPrefix(p.Key, s.keys.ChangeLogs())
+			at := sw.logs[name]
+			if at.rev != p.Rev {
+				l, _ := decode(p) // a damaged one's entries are missed by all who have not read them
+				at = position{seq: l.seq, rev: p.Rev, size: len(p.Value), since: time.Now()}
+			}
+			seen[name] = at
+		}
+		sw.logs = seen
+	})
 }
 
 // notSent is a write that failed before anything of it was sent.

@@ -41,7 +41,7 @@ type Store interface {
 	// does not report one; it may decrease. The calls of fn come one after another, and
 	// none after Follow returned.
 	//
-	// A prefix ends with "/" or is a whole key. It is for tens to a few hundreds of
+	// A prefix ends with "/" or "-", or is a whole key. It is for tens to a few hundreds of
 	// small records: change logs and heartbeats.
 	Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error
 

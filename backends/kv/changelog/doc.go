@@ -41,17 +41,20 @@
 //     use, and the compare refuses writes still under way.
 //   - Ownership and logs have separate change logs, and heartbeats need none (rule
 //     E4).
-//   - All processes follow all change logs with one blocked call each. A change costs
-//     each process one return of that call and at most one Get, for a namespace of any
-//     size.
+//   - All processes follow the change logs of ownership with one blocked call each, and
+//     those that tail the logs theirs with another. A change costs each of them one
+//     return of that call and at most one Get, for a namespace of any size; a commit
+//     costs nobody anything who does not tail.
 //   - Readers that missed entries read in full: all of them after a change of hundreds
 //     of records, as often as one read takes a third of the time.
 //   - Of one shard's chunks a change log keeps eight. A tail that missed more, up to
 //     hundreds, reads that shard's log, and no reader is reset: see kv.Store.Watch.
 //   - A change log that nobody writes, for a minute or, if it is long, ten seconds, is
 //     removed by the next write of another process, which leaves a tombstone: the number
-//     of the last write. Readers that had read so far have missed nothing. So change logs
-//     need no timers and no sessions, and an idle namespace stays idle.
+//     of the last write. Readers that had read so far have missed nothing. A process that
+//     writes change logs and follows none reads them every ten seconds for this, beside a
+//     write. So change logs need no timers and no sessions, and an idle namespace stays
+//     idle.
 //
 // # What it does not do
 //

@@ -178,10 +178,10 @@ func (o *observer) since(seq int64, after kv.Rev) (keys []changedKey, ok bool) {
 }
 
 // stale picks a change log that was not written for a while and is not one of mine. One
-// that is long is not kept as long: everybody reads it at every change, and its entries
-// are of no use any more.
-func (o *observer) stale(now time.Time, retention time.Duration, mine func(name string) bool) (string, position, bool) {
-	for name, at := range o.logs {
+// that is long is not kept as long: all who follow read it at every change, and its
+// entries are of no use any more.
+func stale(logs map[string]position, now time.Time, retention time.Duration, mine func(name string) bool) (string, position, bool) {
+	for name, at := range logs {
 		keep := retention
 		if at.size > maxIdle {
 			keep = min(keep, maxAge)

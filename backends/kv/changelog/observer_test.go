@@ -324,12 +324,12 @@ func TestObserverStale(t *testing.T) {
 	}
 	mine := func(name string) bool { return name == "state-mine" }
 	o.look(page(1), 10, now)
-	if name, _, ok := o.stale(now.Add(time.Minute-1), time.Minute, mine); ok {
+	if name, _, ok := stale(o.logs, now.Add(time.Minute-1), time.Minute, mine); ok {
 		t.Errorf("%s is stale before its time", name)
 	}
 	now = now.Add(time.Minute)
 	o.look(page(2), 20, now)
-	if name, at, ok := o.stale(now, time.Minute, mine); !ok || name != "state-old" || at.rev != 2 || at.seq != 1 {
+	if name, at, ok := stale(o.logs, now, time.Minute, mine); !ok || name != "state-old" || at.rev != 2 || at.seq != 1 {
 		t.Errorf("stale is %s, %+v, %v; want state-old", name, at, ok)
 	}
 }

@@ -35,6 +35,7 @@ func New(s Store, namespace string, o Options) kv.Store {
 	for k := range kinds {
 		l.writers[k].init(k, instance, cmp.Or(o.Parallel, 4))
 		l.observers[k].init(keys, k)
+		l.sweeps[k].next = time.Now().Add(min(l.retention, maxAge))
 	}
 	return l
 }
@@ -53,17 +54,18 @@ type store struct {
 
 	mu        sync.Mutex
 	closed    bool
-	begun     bool // the change logs were read
 	observers [kinds]observer
-	complete  kv.Rev               // the observers have everything up to here
-	latest    kv.Rev               // the latest revision that a page has shown
-	moved     [kinds]int64         // how far the observers were after the last page
-	wake      [kinds]chan struct{} // closed when an observer moves; nil if nobody waits
-	reader    *reader
+	begun     [kinds]bool          // the observer has read a page
+	complete  [kinds]kv.Rev        // the observer has everything up to here
+	latest    [kinds]kv.Rev        // the latest revision that a page has shown
+	moved     [kinds]int64         // how far the observer was after the last page
+	wake      [kinds]chan struct{} // closed when the observer moves; nil if nobody waits
+	readers   [kinds]*reader       // nil until the first watch
+	sweeps    [kinds]sweep
 	full      [kinds]fullRead // the latest
 }
 
-// reader is the goroutine that follows the change logs.
+// reader is the goroutine that follows the change logs of a kind.
 type reader struct {
 	began chan struct{} // closed by its first page
 	pages int
@@ -92,15 +94,24 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 // everything read again can begin there. The first read of everything reads the
 // change logs before it, so that such a watch learns their state.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
-	if q.Prefix == s.keys.State() || q.Prefix == s.keys.Heads() {
-		if err := s.baseline(ctx); err != nil {
+	whole := kinds // the kind that is read in full
+	switch q.Prefix {
+	case s.keys.State():
+		whole = stateKind
+	case s.keys.Heads():
+		whole = logKind
+	}
+	if whole < kinds {
+		if err := s.baseline(ctx, whole); err != nil {
 			return nil, err
 		}
 	}
 	s.mu.Lock()
 	var latest kv.Rev
-	if s.reader != nil && s.reader.err == nil {
-		latest = s.latest
+	for k, r := range s.readers {
+		if r != nil && r.err == nil {
+			latest = max(latest, s.latest[k])
+		}
 	}
 	s.mu.Unlock()
 	start := time.Now()
@@ -108,14 +119,11 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	switch q.Prefix {
-	case s.keys.State():
-		s.full[stateKind] = fullRead{time.Now(), time.Since(start)}
-	case s.keys.Heads():
-		s.full[logKind] = fullRead{time.Now(), time.Since(start)}
+	if whole < kinds {
+		s.mu.Lock()
+		s.full[whole] = fullRead{time.Now(), time.Since(start)}
+		s.mu.Unlock()
 	}
-	s.mu.Unlock()
 	page.Rev = max(page.Rev, latest)
 	return page, nil
 }
@@ -170,7 +178,7 @@ type watchFunc = func(rev kv.Rev, changes []kv.Change) error
 
 // watch delivers the changes that are in the change logs of a kind.
 func (s *store) watch(ctx context.Context, kind kind, prefixes []string, after kv.Rev, fn watchFunc) error {
-	r, err := s.read(ctx)
+	r, err := s.read(ctx, kind)
 	if err != nil {
 		return err
 	}
@@ -187,7 +195,7 @@ func (s *store) watch(ctx context.Context, kind kind, prefixes []string, after k
 			at = o.lost
 		}
 		keys, ok := o.since(at, rev)
-		now, complete := o.seq, s.complete
+		now, complete := o.seq, s.complete[kind]
 		if s.wake[kind] == nil {
 			s.wake[kind] = make(chan struct{})
 		}
@@ -308,22 +316,22 @@ func (s *store) missed(ctx context.Context, kind kind) error {
 	}
 }
 
-// read makes sure that the change logs are followed, and were read once.
-func (s *store) read(ctx context.Context) (*reader, error) {
+// read makes sure that the change logs of a kind are followed, and were read once.
+func (s *store) read(ctx context.Context, k kind) (*reader, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return nil, errClosed
 	}
-	r := s.reader
+	r := s.readers[k]
 	if r == nil || r.err != nil {
 		r = &reader{began: make(chan struct{}), done: make(chan struct{})}
-		s.reader = r
+		s.readers[k] = r
 		s.running.Go(func() {
-			err := s.below.Follow(s.life, []string{s.keys.ChangeLogs()}, func(p *kv.Page) error {
+			err := s.below.Follow(s.life, []string{s.key(k.prefix())}, func(p *kv.Page) error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				s.look(p)
+				s.look(k, p)
 				if r.pages++; r.pages == 1 {
 					close(r.began)
 				}
@@ -349,41 +357,38 @@ func (s *store) read(ctx context.Context) (*reader, error) {
 	}
 }
 
-// baseline reads the change logs unless they were read before.
-func (s *store) baseline(ctx context.Context) error {
+// baseline reads the change logs of a kind unless they were read before.
+func (s *store) baseline(ctx context.Context, k kind) error {
 	s.mu.Lock()
-	begun := s.begun
+	begun := s.begun[k]
 	s.mu.Unlock()
 	if begun {
 		return nil
 	}
-	page, err := s.below.Range(ctx, kv.Range{Prefix: s.keys.ChangeLogs()})
+	page, err := s.below.Range(ctx, kv.Range{Prefix: s.key(k.prefix())})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.begun { // else another page was faster, and may be later
-		s.look(page)
+	if !s.begun[k] { // else another page was faster, and may be later
+		s.look(k, page)
 	}
 	return nil
 }
 
-// look takes over a page of change logs. The caller holds the lock.
-func (s *store) look(p *kv.Page) {
-	now := time.Now()
-	s.begun = true
+// look takes over a page of the change logs of a kind. The caller holds the lock.
+func (s *store) look(k kind, p *kv.Page) {
+	s.begun[k] = true
 	here := p.Rev
 	for _, l := range p.Pairs {
 		here = max(here, l.Rev)
 	}
-	s.complete, s.latest = max(s.complete, p.Rev), max(s.latest, here)
-	sane := true
-	for k := range s.observers {
-		sane = s.observers[k].look(p.Pairs, s.latest, now) && sane
-	}
-	if !sane { // earlier pages say nothing about the store's present state
-		s.complete, s.latest = p.Rev, here
+	s.complete[k], s.latest[k] = max(s.complete[k], p.Rev), max(s.latest[k], here)
+	if !s.observers[k].look(p.Pairs, s.latest[k], time.Now()) {
+		// Earlier pages, of both kinds, say nothing about the store's present state.
+		s.complete, s.latest = [kinds]kv.Rev{}, [kinds]kv.Rev{}
+		s.complete[k], s.latest[k] = p.Rev, here
 		for k := range s.observers {
 			s.observers[k].forget(here)
 		}
