@@ -60,9 +60,9 @@ func rows() []row {
 	acquire := func(n int) func(ctx context.Context, b *bout) ([]float64, error) {
 		return func(ctx context.Context, b *bout) ([]float64, error) { return acquire(ctx, b, b.size(n)) }
 	}
-	append_ := func(shards, producers int, rate float64) func(ctx context.Context, b *bout) ([]float64, error) {
+	append_ := func(shards, producers, standbys int, rate float64) func(ctx context.Context, b *bout) ([]float64, error) {
 		return func(ctx context.Context, b *bout) ([]float64, error) {
-			return appendTo(ctx, b, b.size(shards), b.size(producers), rate)
+			return appendTo(ctx, b, b.size(shards), b.size(producers), standbys, rate)
 		}
 	}
 	return []row{
@@ -80,11 +80,13 @@ func rows() []row {
 		{name: "handover", title: "hand-over", chart: "moves", figures: moves, limit: time.Minute,
 			measure: handOver},
 		{name: "append1x64", title: "append: 1 shard, 64 producers", chart: "append", figures: appends,
-			limit: time.Minute, measure: append_(1, 64, 0)},
+			limit: time.Minute, measure: append_(1, 64, 0, 0)},
 		{name: "append64x64", title: "append: 64 shards, 64 producers", chart: "append", figures: appends,
-			limit: time.Minute, measure: append_(64, 64, 0)},
+			limit: time.Minute, measure: append_(64, 64, 0, 0)},
+		{name: "append64x64x8", title: "the same, beside 8 standbys", chart: "append", figures: appends,
+			limit: time.Minute, measure: append_(64, 64, 8, 0)},
 		{name: "append1000x1000", title: "append: 1,000 shards, 10/s each", chart: "append",
-			figures: appends, limit: 2 * time.Minute, measure: append_(1000, 1000, 10)},
+			figures: appends, limit: 2 * time.Minute, measure: append_(1000, 1000, 0, 10)},
 		{name: "idle", title: "idle", chart: "idle", figures: []figure{perSecond},
 			rounds: 1, cold: true, counts: true, limit: 2 * time.Minute, measure: idle},
 		{name: "standby", title: "a shard wanted, not owned", chart: "standby", cold: true,
@@ -311,12 +313,22 @@ const (
 // appendTo has producers append to the shards of one member, as fast as they can, or
 // rate times a second each; one that is late goes on at once, and does not catch up.
 // Times are from the call to the acknowledgement.
-func appendTo(ctx context.Context, b *bout, shards, producers int, rate float64) (_ []float64, err error) {
+func appendTo(ctx context.Context, b *bout, shards, producers, standbys int, rate float64) (_ []float64, err error) {
 	leases, leave, err := b.leases(ctx, shards, &err)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	for range standbys {
+		m, leave, err := b.join(ctx, &err)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		if err := m.want(names(shards), func(g grant) { b.fail(fmt.Errorf("a standby won %s", g.shard)) }); err != nil {
+			return nil, err
+		}
+	}
 	began := time.Now()
 	from := began.Add(b.length(appendsWarm))
 	to := from.Add(b.length(appendsFor))
