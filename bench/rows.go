@@ -405,6 +405,9 @@ func quantiles(v []float64) []float64 {
 const (
 	idleShards = 100
 	idleFor    = 30 * time.Second
+	// idleAfter is the pause before: a connection of PostgreSQL that has nothing to do
+	// tells what it counted 10 s later.
+	idleAfter = 12 * time.Second
 )
 
 // idle counts what the server gets of two members, of which one owns all shards, while
@@ -433,7 +436,7 @@ func idle(ctx context.Context, b *bout) (_ []float64, err error) {
 	if err := other.want(shards, func(grant) { b.fail(errors.New("an idle shard has moved")) }); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, b.length(3*time.Second)); err != nil {
+	if err := pause(ctx, b.length(idleAfter)); err != nil {
 		return nil, err
 	}
 	before, err := b.on.calls(ctx)
