@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -783,6 +784,51 @@ func TestCleanUp(t *testing.T) {
 			for v.shards[driver.ShardID(fmt.Sprint("g", i))].Session != "" {
 				v.next()
 			}
+		}
+	})
+}
+
+// TestSweep: processes that tail nothing remove a change log of the logs that is idle
+// for a while, no earlier and no other one.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		logs := func() []string { return store.Keys(keys.ChangeLogs() + "log-") }
+		const appends, step, retention = 60, 2 * time.Second, 55 * time.Second
+		writes := 0
+		start := func(name string) func(n driver.WriteNo) {
+			p := on(t, store, changelog.Options{Retention: retention})
+			s := p.join(driver.SessionID(name))
+			fence := p.acquire(s, driver.ShardID(name), driver.Owner{})
+			return func(n driver.WriteNo) {
+				p.take()
+				if r := p.append(s, fence, n); r.Err != nil {
+					t.Fatal(r.Err)
+				}
+				synctest.Wait()
+				writes += p.take().writes
+			}
+		}
+		start("gone")(1)
+		gone := logs()[0]
+		a, b := start("a"), start("b")
+		for n := range driver.WriteNo(appends) {
+			a(n + 1)
+			b(n + 1)
+			here := logs()
+			later := time.Duration(n) * step
+			if is := slices.Contains(here, gone); is && later > retention+30*time.Second || !is && later < retention {
+				t.Errorf("%v later: the idle change log is there: %v", later, is)
+			}
+			if live := slices.DeleteFunc(here, func(log string) bool { return log == gone }); len(live) != 2 {
+				t.Errorf("%v later the change logs are %q", later, live)
+			}
+			time.Sleep(step)
+		}
+		// Both may have tried to remove it.
+		if most := 1 + 2*appends + 1; writes > most {
+			t.Errorf("%d writes to append %d entries", writes, 1+2*appends)
 		}
 	})
 }
