@@ -319,15 +319,10 @@ func appendTo(ctx context.Context, b *bout, shards, producers, standbys int, rat
 		return nil, err
 	}
 	defer leave()
-	for range standbys {
-		m, leave, err := b.join(ctx, &err)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		if err := m.want(names(shards), func(g grant) { b.fail(fmt.Errorf("a standby won %s", g.shard)) }); err != nil {
-			return nil, err
-		}
+	dismiss, err := b.standbys(ctx, standbys, names(shards), &err)
+	defer dismiss()
+	if err != nil {
+		return nil, err
 	}
 	began := time.Now()
 	from := began.Add(b.length(appendsWarm))
@@ -365,6 +360,27 @@ func appendTo(ctx context.Context, b *bout, shards, producers, standbys int, rat
 	}
 	total := slices.Concat(took...)
 	return append([]float64{float64(len(total)) / to.Sub(from).Seconds()}, quantiles(total)...), nil
+}
+
+// standbys has n more members want the shards, which none of them is to get.
+func (b *bout) standbys(ctx context.Context, n int, shards []string, errp *error) (dismiss func(), err error) {
+	var leaves []func()
+	dismiss = func() {
+		for _, leave := range leaves {
+			leave()
+		}
+	}
+	for range n {
+		m, leave, err := b.join(ctx, errp)
+		if err != nil {
+			return dismiss, err
+		}
+		leaves = append(leaves, leave)
+		if err := m.want(shards, func(g grant) { b.fail(fmt.Errorf("a standby won %s", g.shard)) }); err != nil {
+			return dismiss, err
+		}
+	}
+	return dismiss, nil
 }
 
 // leases are those of one member of ours, which has them all.
