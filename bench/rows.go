@@ -236,9 +236,11 @@ func release(ctx context.Context, b *bout) ([]float64, error) {
 	})
 }
 
+// handOver names the successor. Peers cannot, and release, so that theirs and ours are
+// measured in turns here too.
 func handOver(ctx context.Context, b *bout) ([]float64, error) {
 	if !b.ours {
-		return nil, errNone
+		return release(ctx, b)
 	}
 	return swaps(ctx, b, func(ctx context.Context, from, to member, shard string) error {
 		return from.(*tenureMember).handOver(ctx, to.(*tenureMember), shard)

@@ -128,7 +128,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return page, nil
 }
 
-// Close joins the reader.
+// Close joins the readers.
 func (s *store) Close() error {
 	s.mu.Lock()
 	s.closed = true
