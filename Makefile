@@ -11,28 +11,30 @@
 TEST_STEPS := fmt vet arch quick-race simulation quick conformance-quick system
 # By "make test-all".
 ALL_STEPS := servers fmt vet arch unit race simulation conformance conformance-servers system demo-test browser command examples bench-test validators
-# What "make check" does after the steps of "make test": the servers that all of it
-# needs, then first what has found most.
-MORE_STEPS := servers race-others simulation-long conformance conformance-servers system-long faults conformance-more \
-	mutants follower-long docs demo-test browser command demo-seeds examples bench-test validators analysis fuzz cross mod vuln
+# What .ci/run does after the steps of "make test": the servers that all of it needs,
+# then what every change needs, what has found most first.
+CI_STEPS := servers modules race-others conformance conformance-servers faults system-long docs command analysis mutants-changed
+# What "make check" does after those: what takes long, or rarely breaks.
+LONG_STEPS := simulation-long conformance-more mutants follower-long demo-test browser demo-seeds examples bench-test \
+	validators fuzz cross mod vuln
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
-RACED := core|core/(driver|corehttp|coreprom|coreotel)|tenurefx(/promfx)?|(backends|conformance|fence|follower|sharding)(/.*)?|internal/(examplebackend|harness|intercept|outage|servers|sidecar|simulation|sqlfault)
+RACED := core|core/driver|observe/tenure(http|prom|otel)|tenurefx(/promfx)?|(backends|conformance|fence|follower|sharding)(/.*)?|internal/(sidecar|proof/(faultproxy|history(/.*)?|system|harness|intercept|kvfault|outage|servers|sqlfault))
 # Those of them that "make test" tests under it. The others' tests it runs without.
-QUICK_RACED := core|core/(driver|corehttp)|backends/memory
-# Packages, and tests of core/fsm, that have a step of their own.
-OWN_STEP := internal/(archtest|doctest)|cmd/demo(/.*)?
+QUICK_RACED := core|core/driver|observe/tenurehttp|backends/memory
+# Packages, and tests of internal/fsm, that have a step of their own.
+OWN_STEP := internal/proof/(archtest|doctest)|cmd/demo(/.*)?
 # Those that kill, stop and cut real servers; they take minutes.
-FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper|redis)|conformance/containers|internal/servers|follower/stores
+FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper|redis)|conformance/containers|internal/proof/servers|follower/stores
 SUITES := ^Test(Conformance|System|Control|Served|Browser)
-OWN_STEP_TESTS := ^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds|Mutants)$$
+OWN_STEP_TESTS := ^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds)$$
 # Backends that must pass conformance on a machine without any server, and those
 # whose tests start one.
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
 SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis
 # Packages that play the system suite. Those of SERVED have to.
-SYSTEM := ./conformance/system $(SERVED)
+SYSTEM := ./internal/proof/system $(SERVED)
 # Platforms that the library is compiled for, as GOOS/GOARCH.
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
 # Modules that must be tidy, and those whose dependencies are only compared with their
@@ -82,22 +84,22 @@ packages = go list ./... | sed "s|^$$(go list -m)|.|"
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: test test-all check check-more
+.PHONY: test test-all check check-ci check-long
 test: ## What is quick, with the servers that are there: under 3 minutes on 2 cores
 	@MAKE="$(MAKE)" .ci/steps $(TEST_STEPS)
-	@internal/servers/install.sh --missing
+	@internal/proof/servers/install.sh --missing
 test-all: ## All that is not slow, after make servers: under 10 minutes on 2 cores
 	@MAKE="$(MAKE)" .ci/steps $(ALL_STEPS)
-check: ## What CI runs: test, then check-more; about 45 minutes on 2 cores
+check: ## All there is, nightly and before a release: test, check-ci, check-long; over an hour on 2 cores
 	@TENURE_REQUIRE_SERVERS= MAKE="$(MAKE)" .ci/steps $(TEST_STEPS)
-	@$(MAKE) --no-print-directory check-more
-check-more: ## All the steps that make test leaves out, what has found most first
-	@MAKE="$(MAKE)" .ci/steps $(MORE_STEPS)
+	@$(MAKE) --no-print-directory check-ci check-long
+check-ci: ## What .ci/run does after make test: all that every change needs, half an hour with it
+	@MAKE="$(MAKE)" .ci/steps $(CI_STEPS)
+check-long: servers ## The rest of make check: long simulations, all mutants, fuzzing, other platforms
+	@MAKE="$(MAKE)" .ci/steps $(LONG_STEPS)
 
 .PHONY: lint
-lint: fmt vet arch ## fmt, vet, arch, and golangci-lint where it is installed
-	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
-	else echo "golangci-lint is not installed: skipped (its linters are in .golangci.yml)"; fi
+lint: fmt vet arch analysis ## fmt, vet, arch, analysis
 
 .PHONY: fmt
 fmt: ## Fail if a file is not as gofmt writes it
@@ -110,11 +112,11 @@ vet: ## go vet
 
 .PHONY: arch
 arch: ## Import rules, no hidden state, licences of dependencies
-	$(GOTEST) -timeout=1m ./internal/archtest
+	$(GOTEST) -timeout=1m ./internal/proof/archtest
 
 .PHONY: servers
 servers: ## Install the servers that tests need, where that is possible
-	internal/servers/install.sh
+	internal/proof/servers/install.sh
 
 .PHONY: unit
 unit: ## Tests of the packages that share nothing between goroutines
@@ -128,7 +130,7 @@ race race-others: ## The others' tests under the race detector, and a short simu
 	$(say-race)
 	$(GOTEST) $(RACE) -timeout=10m -p=2 -skip='$(SUITES)' \
 		$$($(packages) | grep -E '^\./($(RACED))$$' | grep -vE '^\./($(FAULTS)$(RACED_BEFORE))$$')
-	.ci/named '^TestSimulation$$' $(RACE) -timeout=5m ./core/fsm -args -seeds=$(SEEDS_RACE)
+	.ci/named '^TestSimulation$$' $(RACE) -timeout=5m ./internal/fsm -args -seeds=$(SEEDS_RACE)
 
 # Four packages at a time: most of these tests wait.
 .PHONY: quick quick-race
@@ -147,25 +149,33 @@ faults: ## Tests that kill, stop and cut real servers, under the race detector
 
 .PHONY: simulation simulation-long
 simulation: ## The state machine against a model store, SEEDS runs
-	$(LESS_GC) .ci/named '^Test(Simulation|OutageEvictsNobody)$$' -timeout=8m ./core/fsm -args -seeds=$(SEEDS)
+	$(LESS_GC) .ci/named '^Test(Simulation|OutageEvictsNobody)$$' -timeout=8m ./internal/fsm -args -seeds=$(SEEDS)
 simulation-long: ## The same, SEEDS_LONG runs, and the death of 440 members at once
-	$(LESS_GC) .ci/named '^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds)$$' -timeout=15m ./core/fsm -args -seeds=$(SEEDS_LONG)
+	$(LESS_GC) .ci/named '^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds)$$' -timeout=15m ./internal/fsm -args -seeds=$(SEEDS_LONG)
 
-.PHONY: mutants
+# MUTANTS_BASE is a commit whose mutants all die; without one there is no telling.
+MUTANTS_BASE ?=
+MUTATED := ./core ./internal/fsm ./follower ./sharding ./tenuretest ./internal/sidecar ./backends/memory ./backends/kv/route \
+	./backends/kv/changelog \
+	./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul \
+	./backends/redis
+.PHONY: mutants mutants-changed
 mutants: ## Broken cores and backends, which the test named, or the simulation, must find
-	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=15m -p=2 ./core ./core/fsm ./follower ./sharding ./tenuretest ./internal/sidecar ./backends/memory ./backends/kv/route ./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis -args -mutants
+	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=15m -p=2 $(MUTATED) -args -mutants
+mutants-changed: ## Those of the packages that differ from MUTANTS_BASE, a commit; all where none is given
+	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=15m -p=2 $(MUTATED) -args -mutants='$(MUTANTS_BASE)'
 
 # Two or three backends at a time: their cases mostly wait.
 .PHONY: conformance conformance-long conformance-quick conformance-servers conformance-more
-conformance: ## The conformance suite on the embedded backends and the example
+conformance: ## The conformance suite on the embedded backends
 	$(say-race)
-	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=3 $(EMBEDDED) ./internal/examplebackend
+	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=3 $(EMBEDDED)
 conformance-servers: ## The suite on the backends that need a server, in each mode
 	.ci/named '^TestConformance(SimpleProtocol|PgBouncer)?$$' -timeout=10m -p=2 $(SERVED)
 conformance-more: ## The suite on three servers, through a bad network, and its cases of restarted servers
 	.ci/named '^TestConformance(Restart|Network|Cluster|Sentinel|Three|Ensemble)' -timeout=10m -p=2 $(SERVED)
 conformance-quick: ## The suite on the embedded backends, and QUICK_AREAS of it where a server is there
-	.ci/named '^TestConformance' -timeout=5m -p=3 -parallel=8 $(EMBEDDED) ./internal/examplebackend
+	.ci/named '^TestConformance' -timeout=5m -p=3 -parallel=8 $(EMBEDDED)
 	.ci/named '^TestConformance$$/^($(QUICK_AREAS))$$' -timeout=5m -p=5 -parallel=8 $(SERVED)
 conformance-long: ## The embedded ones CONFORMANCE_COUNT times; 20 before a release
 	$(say-race)
@@ -182,7 +192,7 @@ demo-seeds: ## The demonstration with each of DEMO_SEEDS, and without the fence
 # The tests of Prometheus mostly wait, so they go on beside it.
 .PHONY: browser
 browser: ## The board in a real Chromium, and the alerts in a real Prometheus
-	.ci/named '^Test(Browser|Scrape)' -timeout=5m -p=2 ./core/corehttp ./deploy/prometheus
+	.ci/named '^Test(Browser|Scrape)' -timeout=5m -p=2 ./observe/tenurehttp ./deploy/prometheus
 
 .PHONY: command
 command: ## The command tenure: each subcommand on every store, and ROUNDS faults of each kind to tenure run, and some to serve
@@ -191,7 +201,7 @@ command: ## The command tenure: each subcommand on every store, and ROUNDS fault
 
 .PHONY: system system-long
 system: ## Real processes and faults, SYSTEM_SEEDS runs, and the control that must fail
-	.ci/named '^Test(System|Control)$$' -timeout=10m -p=1 ./conformance/system -args -system.seeds=$(SYSTEM_SEEDS) -system.parallel=$(SYSTEM_PARALLEL)
+	.ci/named '^Test(System|Control)$$' -timeout=10m -p=1 ./internal/proof/system -args -system.seeds=$(SYSTEM_SEEDS) -system.parallel=$(SYSTEM_PARALLEL)
 system-long: ## The same on every backend, and on three servers where there can be so many
 	.ci/named '^Test(System|Control)' -timeout=15m -p=1 $(SERVED) -args -system.seeds=$(SYSTEM_SEEDS) -system.parallel=$(SYSTEM_PARALLEL)
 
@@ -208,7 +218,10 @@ guarantees: servers ## Measure every backend; writes docs/reports and docs/guara
 follower-long: ## Followers killed KILLS times, over ENTRIES entries, BLOCKED for a while; on every store
 	$(GOTEST) -v -timeout=15m ./follower/stores -args -all -kills=$(KILLS) -entries=$(ENTRIES) -lagfor=5s -blocked=60s
 
-.PHONY: examples
+.PHONY: modules examples
+modules: ## Vet the modules beside this one, which a change of a name breaks
+	cd examples && go vet ./...
+	cd bench && go vet ./...
 examples: ## The example applications and their tests, in a module of their own
 	$(say-race)
 	cd examples && go vet ./... && $(GOTEST) $(RACE) -timeout=5m ./...
@@ -219,23 +232,23 @@ validators: ## Manifests and the OpenAPI file against validators, in a module of
 
 .PHONY: api
 api: ## Write docs/api.txt, for a release or a change of the API that CHANGELOG.md names
-	go test -count=1 ./internal/doctest -run '^TestAPI$$' -args -update
+	go test -count=1 ./internal/proof/doctest -run '^TestAPI$$' -args -update
 
 .PHONY: generated
 generated: ## Write the parts of docs that are made from the code; measurements are made by guarantees and bench-peers
-	go test -count=1 ./internal/doctest -run '^Test(RuleIndex|Configuration|MutantList)$$' -args -update
+	go test -count=1 ./internal/proof/doctest -run '^Test(RuleIndex|Configuration|MutantList)$$' -args -update
 	go test -count=1 ./conformance -run '^TestDocumentedCases$$' -args -update
 
 .PHONY: docs
 docs: ## Compile and run the programs of README.md and docs, and compare the pages with the code
-	$(GOTEST) -timeout=10m ./internal/doctest
+	$(GOTEST) -timeout=10m ./internal/proof/doctest
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME, such as 1m, or 20000x inputs
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: analysis
-analysis: ## staticcheck, and bounds on the length and complexity of functions, where the tools can be had
+analysis: ## actionlint, and golangci-lint as .golangci.yml says, where they can be had; on CI they are required
 	.ci/analysis
 
 .PHONY: vuln

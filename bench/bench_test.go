@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 func TestMain(m *testing.M) {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/consul"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 func consulStore() *store {

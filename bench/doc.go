@@ -14,7 +14,7 @@
 //	-quick   small sizes and one round, to see that all works: its figures mean nothing.
 //	-update  the document; charts go into the folder beside it that has its name.
 //
-// Servers are started by package internal/servers, for each row anew; a server that
+// Servers are started by package internal/proof/servers, for each row anew; a server that
 // cannot be had is a table that says so. A contender implements member, in one file for
 // each store, and rows.go measures through that alone. A member that is to be killed is
 // this program again, as a process of its own.

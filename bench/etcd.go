@@ -16,7 +16,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/etcd"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 func etcdStore() *store {

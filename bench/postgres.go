@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 func postgresStore() *store {

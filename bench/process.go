@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"slices"
 
-	"github.com/tenure-go/tenure/internal/harness"
+	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
 // memberVariable is set in the environment of a process that is a member.

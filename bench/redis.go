@@ -16,7 +16,7 @@ import (
 
 	tenureredis "github.com/tenure-go/tenure/backends/redis"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 func redisStore() *store {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // plan is what to measure.

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/mysql"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // one is the error of a statement that is to write one row.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // store is a kind of server, and the ways to own shards on it.

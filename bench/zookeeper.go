@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/zookeeper"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 func zookeeperStore() *store {

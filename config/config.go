@@ -64,6 +64,7 @@ type settings struct {
 	Failback     time.Duration     `yaml:"failback" doc:"how long a member with a higher priority has to live until it is given what is held; default never"`
 	LameDuck     time.Duration     `yaml:"lame_duck" doc:"how long a planned stop is unready before handlers are asked to stop; default 0s"`
 	AbandonAfter time.Duration     `yaml:"abandon_after" doc:"release a stuck lease after that; default never"`
+	ReturnHalted bool              `yaml:"return_halted" doc:"end once the store is another one, or lost something, so that a supervisor restarts the process; default: stay, with /healthz 503"`
 	Watchdog     time.Duration     `yaml:"watchdog" doc:"how often a handler must report progress; default never"`
 	BackoffMin   time.Duration     `yaml:"backoff_min" doc:"default 100ms or ttl/20"`
 	BackoffMax   time.Duration     `yaml:"backoff_max" doc:"default 30s"`
@@ -190,7 +191,7 @@ func (c *Config) Options() *core.Options {
 	return &core.Options{
 		Node: s.Node, Priority: s.Priority, Weight: s.Weight, Meta: meta, Supersede: s.Supersede, LockDir: s.LockDir,
 		TTL: s.TTL, Heartbeat: s.Heartbeat, Jitter: s.Jitter, Margin: s.Margin, DrainBudget: s.DrainBudget,
-		Failback: s.Failback, LameDuck: s.LameDuck, AbandonAfter: s.AbandonAfter, Watchdog: s.Watchdog, BackoffMin: s.BackoffMin, BackoffMax: s.BackoffMax,
+		Failback: s.Failback, LameDuck: s.LameDuck, AbandonAfter: s.AbandonAfter, ReturnHalted: s.ReturnHalted, Watchdog: s.Watchdog, BackoffMin: s.BackoffMin, BackoffMax: s.BackoffMax,
 		Resync: s.Resync, CallTimeout: s.CallTimeout, RankDelay: s.RankDelay,
 	}
 }
@@ -231,6 +232,9 @@ func (c *Config) Warnings() []string {
 	}
 	return w
 }
+
+// Backends are the names of the backends that have a part, sorted: those that may be chosen.
+func (c *Config) Backends() []string { return slices.Sorted(maps.Keys(c.set.Backends)) }
 
 // Section decodes the part of another package, sharding or follower, into a
 // pointer to its struct, strictly. A part that is not there changes nothing.
@@ -308,14 +312,7 @@ func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 	}
 	name, where := c.set.Backend, c.whereOf("backend")
 	if name == "" {
-		parts := slices.Collect(func(yield func(string) bool) {
-			for n := range c.set.Backends {
-				if !yield(n) {
-					return
-				}
-			}
-		})
-		slices.Sort(parts)
+		parts := c.Backends()
 		switch len(parts) {
 		case 0:
 			return none, nil, fmt.Errorf("%s: %s.backend: no backend is configured: set it to one of %s, and its keys "+
@@ -368,6 +365,9 @@ func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend
 		return opener.Open(ctx, func(into any) error { return c.part(part, path, into) })
 	})
 	if err != nil {
+		if opener.Settings != nil {
+			err = errtext.InKeys(err, opener.Settings)
+		}
 		return nil, errtext.Errorf("tenure: %s: %s: %w", part.where, path, err)
 	}
 	var p problems
@@ -392,6 +392,10 @@ func (c *Config) await(
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		attempt, cancel := context.WithTimeout(ctx, c.OpenTimeout())
 		b, err := open(attempt)
+		if err != nil && attempt.Err() != nil && ctx.Err() == nil {
+			err = errtext.Errorf("not open after %v, which is open_timeout: check that the store can be reached, or raise it: %w",
+				c.OpenTimeout(), err)
+		}
 		cancel()
 		left := c.set.OpenWait - time.Since(began)
 		switch {
@@ -456,7 +460,7 @@ func (c *Config) relations(p *problems, l core.Limits) {
 	p.add(c.tree.fields[first], c.name+"."+first, "%s", text)
 }
 
-var optionNames = regexp.MustCompile(`\b(TTL|Heartbeat|Jitter|Margin|DrainBudget|Failback|LameDuck|AbandonAfter|Watchdog|BackoffMin|BackoffMax|Resync|CallTimeout|RankDelay|Supersede|LockDir|Node|Weight|Priority|Meta)\b`)
+var optionNames = regexp.MustCompile(`\b(TTL|Heartbeat|Jitter|Margin|DrainBudget|Failback|LameDuck|AbandonAfter|ReturnHalted|Watchdog|BackoffMin|BackoffMax|Resync|CallTimeout|RankDelay|Supersede|LockDir|Node|Weight|Priority|Meta)\b`)
 
 // keyOf is the key of an option: DrainBudget is drain_budget.
 func keyOf(option string) string {

@@ -89,6 +89,26 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// What a backend tells programmers to set is named as the file has it.
+func TestRemediesAreKeys(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ text, want string }{
+		"postgres": {"dsn: postgres://u:p@db.example.com/d?sslmode=disable", "or insecure"},
+		"redis":    {"addrs: [redis.example.com:6379]", "or set insecure"},
+		"etcd":     {"endpoints: []", "set endpoints"},
+		"consul":   {"address: a:1, addresses: [b:1]", "set address or addresses"},
+	} {
+		c, err := load(t, "tenure: {backends: {"+name+": {namespace: orders, "+tt.text+"}}}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Open(t.Context(), postgres.Opener(), redis.Opener(), etcd.Opener(), consul.Opener())
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "Options.") {
+			t.Errorf("%s: got %v, want %q and no name of Go", name, err, tt.want)
+		}
+	}
+}
+
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tenure.db")

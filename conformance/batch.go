@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,7 +29,7 @@ func kindsOfWrites() []kindOfWrite {
 	effects := []driver.Op{put("new", "1"), del("old"), appendOp("c"), trim(2)}
 	and := func(op driver.Op) []driver.Op { return slices.Concat(effects, []driver.Op{op}) }
 	refused := func(what string, number driver.WriteNo, err error, op int, ops []driver.Op) kindOfWrite {
-		return kindOfWrite{what: what, number: number, ops: ops, refused: err, op: op, stale: err == driver.ErrFenced,
+		return kindOfWrite{what: what, number: number, ops: ops, refused: err, op: op, stale: errors.Is(err, driver.ErrFenced),
 			items: itemsBefore, entries: entriesBefore}
 	}
 	applied := func(what, items, entries string, ops ...driver.Op) kindOfWrite {
@@ -112,7 +113,7 @@ func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.H
 		f.must(F1, r.Head == head && head.Number == 3, "%s among other writes answers the head %+v, which reads as %+v",
 			k.what, r.Head, head)
 	}
-	items, err := f.read().List(f.ctx, shard, "")
+	items, err := f.read().List(f.ctx, shard, "", 0)
 	f.setup("list", err)
 	var got []string
 	for _, it := range items {
@@ -124,4 +125,106 @@ func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.H
 		got = append(got, string(e.Payload))
 	}
 	f.must(A4, strings.Join(got, " ") == k.entries, "%s among other writes left the entries %q; want %q", k.what, strings.Join(got, " "), k.entries)
+}
+
+// refusedAsOne makes calls that are more than the store takes, which took them before, and
+// divides them as core does.
+func refusedAsOne(f *fixture) {
+	const n = 48
+	a := f.join("a")
+	fences := a.hold(n)
+	widen, err := f.store.Narrow(f.ctx)
+	if errors.Is(err, errors.ErrUnsupported) {
+		f.skip(err.Error())
+	}
+	f.setup("narrow the store", err)
+	defer func() { f.setup("widen the store", widen(context.WithoutCancel(f.ctx))) }()
+	for _, b := range []driver.Backend{a.b, f.read()} {
+		f.setup("read from the store again", f.settle(func() error {
+			_, err := b.ReadLog(f.ctx, fences[0].Shard, 0, 0)
+			return err
+		}))
+	}
+	value := make([]byte, min(4096, max(1, a.b.Info().Limits.WriteBytes)))
+	writes := make([]driver.Write, n)
+	claims := make([]driver.Claim, n)
+	for i := range n {
+		writes[i] = newWrite(fences[i], 1, driver.Op{Kind: driver.OpAppend, Value: value})
+		claims[i].Shard = driver.ShardID(fmt.Sprintf("more-%d", i))
+	}
+
+	refused := inHalves(writes, func(part []driver.Write) []driver.Write {
+		res, err := a.Commit(f.ctx, part)
+		return tooLarge(f, part, func(i int) error {
+			w, why := part[i], err
+			if err == nil {
+				why = res[i].Err
+			}
+			head := f.head(w.Fence.Shard)
+			if errors.Is(why, driver.ErrTooLarge) {
+				f.must(A4, head.Number == 0, "a write is too large with %d others, and left the head %+v", len(part)-1, head)
+			} else if why != nil { // unknown, or not now: core sends it by itself
+				why = f.settle(func() error {
+					err := a.writeCtx(f.ctx, w).Err
+					if c, ok := errors.AsType[*driver.ConflictError](err); ok && c.Head.Nonce == w.Nonce {
+						return nil
+					}
+					return err
+				})
+				f.must(F1, why == nil, "a write whose outcome was not known answers %v by itself", why)
+			}
+			return why
+		})
+	})
+	if refused == 0 {
+		f.setup("narrow the store", errors.New("it took all as one"))
+	}
+	inHalves(claims, func(part []driver.Claim) []driver.Claim {
+		res, err := a.Acquire(f.ctx, part)
+		return tooLarge(f, part, func(i int) error {
+			why := err
+			if err == nil {
+				why = res[i].Err
+			}
+			if owner := f.owner(part[i].Shard); errors.Is(why, driver.ErrTooLarge) {
+				f.must(A4, owner == driver.Owner{}, "a claim is too large with %d others, and left the record %+v", len(part)-1, owner)
+			} else if why != nil {
+				why = f.settle(func() error { return a.claimCtx(f.ctx, part[i]).Err })
+				f.must(A3, why == nil, "a claim whose outcome was not known answers %v by itself", why)
+			}
+			return why
+		})
+	})
+	for i := range n {
+		head, owner := f.head(fences[i].Shard), f.owner(claims[i].Shard)
+		f.must(F1, head.Number == 1 && head.Nonce == writes[i].Nonce, "after its write a shard has the head %+v", head)
+		f.must(A1, owner.Session == a.ID(), "after its claim a shard has the record %+v", owner)
+	}
+}
+
+// inHalves sends items in one call, and those that it returns as refused in calls of half as
+// many. It returns how many calls refused any.
+func inHalves[T any](items []T, send func([]T) (refused []T)) (calls int) {
+	if len(items) == 0 {
+		return 0
+	}
+	refused := send(items)
+	if len(refused) == 0 {
+		return 0
+	}
+	half := (len(refused) + 1) / 2
+	return 1 + inHalves(refused[:half], send) + inHalves(refused[half:], send)
+}
+
+// tooLarge are the items of a call that were too large, as answer says of each. An item that
+// was alone in its call may not be.
+func tooLarge[T any](f *fixture, items []T, answer func(i int) error) (refused []T) {
+	f.t.Helper()
+	for i := range items {
+		if err := answer(i); errors.Is(err, driver.ErrTooLarge) {
+			f.must(A4, len(items) > 1, "an item that the store took before is too large by itself: %v", err)
+			refused = append(refused, items[i])
+		}
+	}
+	return refused
 }

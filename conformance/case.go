@@ -29,6 +29,7 @@ func Cases() []Case {
 		tokenCases(),
 		releaseCases(),
 		commitCases(),
+		fenceCases(),
 		logCases(),
 		viewCases(),
 		errorCases(),
@@ -63,6 +64,10 @@ func (s *Store) has(field string) bool {
 		return s.Calls != nil
 	case "Fork":
 		return s.Fork != nil
+	case "RaiseFloor":
+		return s.RaiseFloor != nil
+	case "Guards":
+		return len(s.Guards) > 0
 	case "Compact":
 		return s.Compact != nil
 	case "Tamper":
@@ -71,6 +76,10 @@ func (s *Store) has(field string) bool {
 		return s.Wipe != nil
 	case "Snapshot":
 		return s.Snapshot != nil
+	case "Isolate":
+		return s.Isolate != nil
+	case "Narrow":
+		return s.Narrow != nil
 	case "Restart":
 		return s.Restart != nil
 	}

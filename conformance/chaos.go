@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
 func chaosCases() []Case {
@@ -33,7 +33,7 @@ func chaosCases() []Case {
 			Shows: "a store restart ends no session, lease, item or entry; backends continue"},
 		{Area: area, Property: "WipeStore", Rules: []Rule{I1}, Needs: []string{"Wipe"}, run: wipeStore,
 			Shows: "a wiped store grants nothing to earlier members"},
-		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{I1, A2}, Needs: []string{"Snapshot"},
+		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{I1, A2, E1}, Needs: []string{"Snapshot"},
 			run:   restoreOlderStore,
 			Shows: "a restored store grants nothing to members that knew the newer one"},
 		{Area: area, Property: "ForkedStore", Rules: []Rule{I2, A2}, Needs: []string{"Snapshot", "Fork"},
@@ -45,6 +45,15 @@ func chaosCases() []Case {
 		{Area: area, Property: "ForkedStoreCommit", Rules: []Rule{I2, F1}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStoreCommit,
 			Shows: "the same where a commit meets it first: it is not applied"},
+		{Area: area, Property: "ForkedStoreOldest", Rules: []Rule{I2, A2}, Needs: []string{"Snapshot", "Fork"},
+			run:   forkedStoreOldest,
+			Shows: "of two failovers from one state the later one's tokens are greater, whatever its store and its members knew"},
+		{Area: area, Property: "IsolatedMaster", Rules: []Rule{I2, M1, A1}, Needs: []string{"Isolate"},
+			run:   isolatedMaster,
+			Shows: "a server cut off from those that can take over extends no session and acknowledges no write"},
+		{Area: area, Property: "IsolatedReads", Rules: []Rule{I2, O1, L2, L4}, Needs: []string{"Isolate"},
+			run:   isolatedReads,
+			Shows: "what such a server answers a reader is there after another one took over"},
 	}
 }
 
@@ -376,14 +385,20 @@ func wipeStore(f *fixture) {
 
 func restoreOlderStore(f *fixture) {
 	a, b, c := f.join("a"), f.join("b"), f.join("c")
+	d := f.join("d")
 	fence := a.acquire("s")
 	a.commit(fence, appendOp("x"))
+	idle := d.acquire("idle")
+	head := d.commit(idle, appendOp("x"))
 	restore, err := f.store.Snapshot(f.ctx)
 	f.setup("snapshot", err)
 	newest := fence.Token
 	for range 5 {
-		for _, m := range []*member{a, b, c} {
+		for _, m := range []*member{a, b, c, d} {
 			m.beat()
+			if m == d { // its lease and log are to be as they were
+				continue
+			}
 			newest = max(newest, m.preempt("s").Token)
 			m.commit(driver.Fence{Shard: "s", Session: m.ID(), Token: newest}, appendOp("y"))
 		}
@@ -393,16 +408,51 @@ func restoreOlderStore(f *fixture) {
 	beat := a.Beat(f.ctx)
 	f.must(I1, errors.Is(beat, driver.ErrStoreChanged), "a heartbeat that replaces a version older than one that was "+
 		"acknowledged answers %v; want ErrStoreChanged", beat)
-	for range 2 {
+	claimed := f.wentBack("a claim", func() error {
 		r := b.claim(driver.Claim{Shard: "s", Seen: seen(fence), Preempt: true})
 		if r.Err == nil {
 			f.must(A2, r.Fence.Token > newest, "token %d was granted after the store went back; token %d had been "+
 				"granted before", r.Fence.Token, newest)
 		}
-		f.must(I1, errors.Is(r.Err, driver.ErrStoreChanged),
-			"a claim on a store that went back answers %+v, %v; want ErrStoreChanged", r.Fence, r.Err)
+		return r.Err
+	})
+	committed := d.write(idle, head.Number+1, appendOp("z")).Err
+	err = d.Beat(f.ctx)
+	f.must(I1, errors.Is(err, driver.ErrStoreChanged), "a heartbeat after a commit on a store that went back answers %v; want "+
+		"ErrStoreChanged", err)
+	newcomer := f.newcomer(c.b, "e")
+	joined := f.wentBack("a join", func() error {
+		_, err := c.b.Join(f.ctx, newcomer)
+		return err
+	})
+	anew, err := f.tryOpen(f.store.Open)
+	if err != nil { // the store refuses what was restored, until an operator decided
+		f.must(I1, errors.Is(err, driver.ErrStoreChanged), "opening a store that went back answers %v", err)
+		return
 	}
-	_, err = c.b.Join(f.ctx, f.newcomer(c.b, "d"))
-	f.must(I1, errors.Is(err, driver.ErrStoreChanged),
-		"a join on a store that went back answers %v; want ErrStoreChanged", err)
+	v, err := anew.Observe(f.ctx, driver.ObserveQuery{})
+	f.setup("observe", err)
+	page, err := anew.ReadLog(f.ctx, "idle", 0, 0)
+	f.setup("read the head", err)
+	const applied = "%s on a store that went back answers %v, of which the store shows the contrary"
+	f.must(E1, driver.Unknown(claimed) || ownerIn(v, "s").Session == fence.Session, applied, "a claim", claimed)
+	f.must(E1, driver.Unknown(committed) || (committed == nil) == (page.Head.Number == head.Number+1), applied, "a commit", committed)
+	f.must(E1, driver.Unknown(joined) || !slices.ContainsFunc(v.Members, func(m driver.Member) bool {
+		return m.Session == newcomer.Session
+	}), applied, "a join", joined)
+}
+
+// wentBack is what a process answers to its first write in a store that went back. A store
+// whose transaction cannot compare what was acknowledged may find that out from the answer
+// to a write that it applied: then the outcome is unknown, and every call after it is
+// ErrStoreChanged.
+func (f *fixture) wentBack(call string, write func() error) error {
+	f.t.Helper()
+	first := write()
+	f.must(I1, driver.Unknown(first) || errors.Is(first, driver.ErrStoreChanged), "%s on a store that went back answers %v; want "+
+		"ErrStoreChanged, or an unknown outcome", call, first)
+	again := write()
+	f.must(I1, errors.Is(again, driver.ErrStoreChanged), "%s on a store that went back answers %v when it is repeated; want "+
+		"ErrStoreChanged", call, again)
+	return first
 }

@@ -44,6 +44,8 @@ func commitCases() []Case {
 			Shows: "writes in one call are decided separately"},
 		{Area: area, Property: "ManyKindsInOneCall", Rules: []Rule{A4, F1, F2, L4}, run: manyKindsInOneCall,
 			Shows: "writes of every kind in one call are decided, answered and tailed separately"},
+		{Area: area, Property: "RefusedAsOne", Rules: []Rule{A4, F1}, Needs: []string{"Narrow"}, run: refusedAsOne,
+			Shows: "claims and writes that the store refuses together are not applied, and are taken in smaller calls"},
 		{Area: area, Property: "RacesTakeover", Rules: []Rule{A1, A2, F1, L1}, run: racesTakeover,
 			Shows: "commits that race a change of owner pass under the latest grant only"},
 		{Area: area, Property: "LateRequestRefused", Rules: []Rule{F1, E1}, Needs: []string{"Wire.Hold"},
@@ -88,7 +90,7 @@ func appliesWhenCurrent(f *fixture) {
 		appendOp("z"))
 	f.must(F1, r2.Err == nil && r2.Head.Number == 2 && r2.Head.Seq == 3,
 		"a commit whose preconditions hold answers %+v, %v", r2.Head, r2.Err)
-	items, err := f.read().List(f.ctx, "s", "")
+	items, err := f.read().List(f.ctx, "s", "", 0)
 	f.setup("list", err)
 	f.must(F1, len(items) == 2 && items[0].Key == "b" && string(items[0].Value) == "3" && items[1].Key == "c" &&
 		items[0].Version == r2.Versions[0],
@@ -198,7 +200,7 @@ func nothingOnFailure(f *fixture) {
 	} {
 		r := a.writeCtx(f.ctx, w)
 		f.must(F2, driver.NotApplied(r.Err), "a write with %s answers %v", what, r.Err)
-		items, err := f.read().List(f.ctx, "s", "")
+		items, err := f.read().List(f.ctx, "s", "", 0)
 		f.setup("list", err)
 		f.must(F2, len(items) == 1 && items[0].Key == "k" && f.head("s") == head && len(f.log("s", 0)) == 1,
 			"a write with %s had an effect: items %+v, head %+v, %d entries", what, items, f.head("s"),
@@ -318,6 +320,7 @@ func (how takeover) take(from, to, judge *member, fence driver.Fence, version dr
 		if r := judge.suspect(from.ID(), version); !r.Evicted {
 			return driver.AcquireResult{Err: fmt.Errorf("not evicted: %+v", r)}
 		}
+	default: // takeovers is their number
 	}
 	return to.claim(claim)
 }

@@ -1,8 +1,8 @@
 // Package conformance is the driver-level suite that every backend of Tenure
 // must pass: one exported function, a harness of funcs, and cases named
 // "Area/Property" whose failures begin with the id of the rule that was broken
-// and explain it in one line. It imports the standard library and package driver
-// only, so that a backend anywhere can use it:
+// and explain it in one line. It needs nothing beside this module, so that a backend
+// anywhere can use it:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Test(t, conformance.Harness{
@@ -24,7 +24,8 @@
 //
 // Open is enough to begin with. Other functions of a [Store] (faults of the
 // network, a compaction, a restart, counting calls) let more cases run; those that
-// cannot are skipped, and the report lists them with the reason.
+// cannot are skipped, and the report lists them with the reason. [KVFaults] and
+// [KVDamage] cause them around a store of package kv, [Proxy] before any server.
 //
 // [Run] does the same under any [T], and [Check] outside of go test.
 //

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -36,6 +37,32 @@ func TestDocumentedCases(t *testing.T) {
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// caseName matches a case, or an area of cases, that a page names.
+var caseName = regexp.MustCompile(
+	"`(?:TestConformance/)?((?:Membership|Acquire|Release|Commit|Log|Views|Errors|Chaos)(?:/[A-Za-z]+)?)[`']")
+
+// TestNamedCases: each case that docs/writing-a-backend.md names is one of the suite.
+func TestNamedCases(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/writing-a-backend.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := caseName.FindAllStringSubmatch(string(text), -1)
+	if len(names) < 15 {
+		t.Fatalf("%d cases in the page: the pattern no longer finds them", len(names))
+	}
+	for _, name := range names {
+		found := false
+		for _, c := range conformance.Cases() {
+			found = found || strings.HasPrefix(c.Name(), name[1])
+		}
+		if !found {
+			t.Errorf("the page names %q, which matches no case", name[1])
+		}
 	}
 }
 

@@ -9,66 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
-// FaultRuns has the figures of package system's runs on a backend: real processes
-// under real faults. With ReportDir in the environment that package saves them;
+// FaultRuns has the figures of the system suite's runs on a backend: real processes
+// under real faults. With ReportDir in the environment conformance/system saves them;
 // WriteMarkdown shows them beside the report of the suite.
-type FaultRuns struct {
-	Control bool          `json:"control"` // without the fence: Failed runs did damage
-	TTL     time.Duration `json:"ttl"`     // nanoseconds
-	Runs    int           `json:"runs"`
-	Failed  int           `json:"failed"`
-
-	Processes  int `json:"processes"`
-	Accepted   int `json:"accepted"`   // fenced writes
-	Refused    int `json:"refused"`    // as core reported to the callers
-	Fenced     int `json:"fenced"`     // requests, by the store
-	Ambiguous  int `json:"ambiguous"`  // writes with an attempt of unknown outcome
-	Resolved   int `json:"resolved"`   // of those
-	Late       int `json:"late"`       // sent when another member had been granted the shard
-	Damage     int `json:"damage"`     // entries accepted under a superseded token
-	Overlap    int `json:"overlap_us"` // the longest of trust, in microseconds
-	Takeovers  int `json:"takeovers"`
-	ByForce    int `json:"by_force"`
-	Unresolved int `json:"unresolved"` // reported as unknown
-
-	// From a fault to the new grant, in TTLs.
-	Median float64 `json:"takeover_p50"`
-	P99    float64 `json:"takeover_p99"`
-	Most   float64 `json:"takeover_max"`
-
-	// The same by the former owner's fault: its process was killed; it was stopped; the
-	// store was away as well, and then they count from its return.
-	Crash  TakeoverTimes `json:"crash"`
-	Stop   TakeoverTimes `json:"stop"`
-	Outage TakeoverTimes `json:"outage"`
-}
-
-// TakeoverTimes says how long N takeovers took, in TTLs.
-type TakeoverTimes struct {
-	N      int     `json:"n"`
-	Median float64 `json:"p50"`
-	P99    float64 `json:"p99"`
-	Most   float64 `json:"max"`
-}
-
-func (f *FaultRuns) suffix() string {
-	if f.Control {
-		return ".control.json"
-	}
-	return ".system.json"
-}
-
-// Save writes the figures of a backend into a directory of reports.
-func (f *FaultRuns) Save(dir, backend string) error {
-	b, err := json.MarshalIndent(f, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, backend+f.suffix()), append(b, '\n'), 0o644)
-}
+type FaultRuns = figures.Runs
 
 // ReadReports reads every report in a directory, with the figures of runs under
 // faults saved beside it. Those named come first, in that order.
@@ -95,7 +43,7 @@ func ReadReports(dir string, first ...string) ([]*Report, error) {
 			to      **FaultRuns
 		}{{false, &r.Faults}, {true, &r.Control}} {
 			f := &FaultRuns{Control: part.control}
-			b, err := os.ReadFile(filepath.Join(dir, name+f.suffix()))
+			b, err := os.ReadFile(filepath.Join(dir, name+f.Suffix()))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -125,6 +73,6 @@ func readReport(path string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	return ReadReport(f)
 }

@@ -281,7 +281,12 @@ func (f *fixture) beatOf(id driver.SessionID) (driver.Version, bool) {
 // state reads the full state of the namespace.
 func (f *fixture) state() *driver.View {
 	f.t.Helper()
-	v, err := f.read().Observe(f.ctx, driver.ObserveQuery{})
+	return f.stateOf(f.read())
+}
+
+func (f *fixture) stateOf(b driver.Backend) *driver.View {
+	f.t.Helper()
+	v, err := b.Observe(f.ctx, driver.ObserveQuery{})
 	f.setup("observe", err)
 	return v
 }

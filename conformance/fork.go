@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -116,4 +117,29 @@ func forkedStoreCommit(f *fixture) {
 	f.must(I2, first.Err != nil, "a commit under a lease of before a failover is applied: %+v", first.Head)
 	again := a.write(kept, 1, appendOp("another"))
 	f.must(I2, errors.Is(again.Err, driver.ErrFenced), "the commit again answers %v; want ErrFenced", again.Err)
+}
+
+// forkedStoreOldest: neither the store nor a process knows the promotion before.
+func forkedStoreOldest(f *fixture) {
+	a := f.join("a")
+	kept := a.acquire("s")
+	oldest, err := f.store.Snapshot(f.ctx)
+	f.setup("snapshot", err)
+	newest := kept.Token
+	for n := range 6 {
+		if n > 0 {
+			f.setup("restore", oldest(f.ctx))
+		}
+		f.setup("fork", f.store.Fork(f.ctx))
+		for i := range 3 {
+			fresh := f.join(fmt.Sprintf("fresh-%d-%d", n, i))
+			v, err := fresh.b.Observe(f.ctx, driver.ObserveQuery{})
+			f.setup("observe", err)
+			r := fresh.claim(driver.Claim{Shard: "s", Seen: ownerIn(v, "s"), Preempt: true})
+			f.must(I2, r.Err == nil, "a claim after failover %d from the same state answers %v", n+1, r.Err)
+			f.must(A2, r.Fence.Token > newest, "token %d was granted after failover %d from the same state; token %d had been "+
+				"granted before", r.Fence.Token, n+1, newest)
+			newest = r.Fence.Token
+		}
+	}
 }

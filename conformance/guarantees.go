@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
 // ReportDir is the environment variable that makes Test measure the backend after
@@ -209,9 +210,23 @@ func underFaults(b *strings.Builder, all []*Report) {
 		{"fault to new grant, in TTLs: median, 99 %, most", func(f *FaultRuns) string {
 			return fmt.Sprintf("%.2f, %.2f, %.2f", f.Median, f.P99, f.Most)
 		}},
-		{"the same, process killed", func(f *FaultRuns) string { return f.Crash.cell() }},
-		{"the same, process stopped", func(f *FaultRuns) string { return f.Stop.cell() }},
-		{"the same, store away too, from its return", func(f *FaultRuns) string { return f.Outage.cell() }},
+		{"the same, process killed", func(f *FaultRuns) string { return cell(f.Crash) }},
+		{"the same, process stopped", func(f *FaultRuns) string { return cell(f.Stop) }},
+		{"the same, store away too, from its return", func(f *FaultRuns) string { return cell(f.Outage) }},
+		{"the same, no other fault beside, less what has a reason", func(f *FaultRuns) string { return cell(f.Alone) }},
+		{"above 1.5 TTL: another member struck, store away, machine stood still, store slow; no reason", func(f *FaultRuns) string {
+			l := f.Long
+			if f.Alone.N == 0 && l == (figures.Long{}) {
+				return "not measured"
+			}
+			return fmt.Sprintf("%d, %d, %d, %d; %d", l.Struck, l.Away, l.Still, l.Slow, l.None)
+		}},
+		{"sessions evicted after a kill, told by the member that did it", func(f *FaultRuns) string {
+			if f.Evicted == 0 {
+				return "not measured"
+			}
+			return fmt.Sprintf("%d, %d", f.Evicted, f.Told)
+		}},
 	} {
 		t.row(x.name, func(r *Report) string { return x.cell(r.Faults) })
 	}
@@ -223,7 +238,7 @@ func underFaults(b *strings.Builder, all []*Report) {
 	})
 }
 
-func (t TakeoverTimes) cell() string {
+func cell(t figures.Times) string {
 	if t.N == 0 {
 		return "not measured"
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
 // TestGuarantees compares docs/guarantees.md with the reports in docs/reports.
@@ -35,7 +36,7 @@ func TestGuarantees(t *testing.T) {
 			t.Errorf("the report of %s has %d measures and %d failures: make it again", r.Backend, len(r.Measures),
 				len(r.With(conformance.Failed)))
 		}
-		if f := r.Faults; f != nil && (f.Failed > 0 || f.Damage > 0 || f.Overlap > 0) {
+		if f := r.Faults; f != nil && (f.Failed > 0 || f.Damage > 0 || f.Overlap > 0 || f.Long.None > 0 || f.Told < f.Evicted) {
 			t.Errorf("the system suite on %s found %+v", r.Backend, f)
 		}
 	}
@@ -76,7 +77,8 @@ func TestFaultRuns(t *testing.T) {
 		}
 	}
 	runs := &conformance.FaultRuns{TTL: 500 * time.Millisecond, Runs: 20, Accepted: 23456, Ambiguous: 70, Resolved: 60,
-		Median: 0.876}
+		Median: 0.876, Alone: figures.Times{N: 7, Median: 0.9, P99: 1, Most: 1.04},
+		Long: figures.Long{Struck: 4, Away: 3, Still: 2, Slow: 1}, Evicted: 9, Told: 9}
 	control := &conformance.FaultRuns{Control: true, Runs: 20, Failed: 19, Damage: 123}
 	for _, f := range []*conformance.FaultRuns{runs, control} {
 		if err := f.Save(dir, "b"); err != nil {
@@ -100,6 +102,7 @@ func TestFaultRuns(t *testing.T) {
 		"| real processes, killed, stopped and cut off | b |\n", "| runs with violations | 0 of 20 |",
 		"| writes accepted | 23456 |",
 		"| ambiguous writes, resolved ones | 70, 60 |", "median, 99 %, most | 0.88,",
+		"has a reason | 0.90, 1.00, 1.04 of 7 |", "no reason | 4, 3, 2, 1; 0 |", "told by the member that did it | 9, 9 |",
 		"damaged entries | 19 of 20, 123 |", "| store | Store 7, fast | Store 7, fast |",
 	} {
 		if !strings.Contains(tables.String(), want) {

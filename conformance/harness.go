@@ -100,6 +100,23 @@ type Store struct {
 	// after a standby was promoted: nil where a store has no incarnation (I2).
 	Fork func(ctx context.Context) error
 
+	// Isolate cuts the server that Backends use off from all that can take over from it, for
+	// good: it goes on by itself, and open Backends stay on it. promote has one of the others
+	// take over, with what it needs to be written to; Open leads there from then on.
+	Isolate func(ctx context.Context) (promote func(context.Context) error, err error)
+
+	// Narrow makes the store take less in one request than when Backends were opened, but
+	// at least one write of 4 KiB, until the function that it returns is called. Backends may
+	// fail at first, as after Restart. An error that matches errors.ErrUnsupported skips the case.
+	Narrow func(ctx context.Context) (widen func(context.Context) error, err error)
+
+	// RaiseFloor does what an operator does after a restore: every token granted from
+	// then on is greater than above.
+	RaiseFloor func(ctx context.Context, above driver.Token) error
+
+	// Guards are the fences that the backend offers beside Commit.
+	Guards []Guard
+
 	// Restart stops the store's process and starts it on the same data. Backends
 	// opened before may fail until it is back, and must then work on.
 	Restart func(ctx context.Context) error

@@ -3,8 +3,8 @@ package conformance
 import (
 	"slices"
 
-	"github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
 // recorder keeps the calls of a case's members on their shards, and the answers,

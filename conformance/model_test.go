@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,13 +21,17 @@ import (
 // fitted to them, and it breaks one rule at a time for the mutants: see bug.
 type model struct {
 	bug   bug
+	takes int  // items in one call; 0: any number
 	hoard bool // the store keeps every entry ever, as one without compaction does
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
 	calls   conformance.Calls
 	store   state
+	replica *state          // while the store is isolated: what the others have
+	ahead   bool            // and the store has more
 	all     []driver.Entry  // with hoard
+	texts   []string        // of the application, which restores leave alone
 	tailers []*modelBackend // of the mutant that keeps entries for them
 }
 
@@ -119,8 +122,8 @@ func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResu
 	return driver.AcquireResult{Fence: driver.Fence{Shard: id, Session: to, Token: token}, Head: s.head}
 }
 
-// lift makes a store go on whose history has forked: each counter grows by more
-// than can have been lost, and beyond the caller's view.
+// lift makes a store go on whose history has forked: each counter grows to the clock,
+// and so beyond all that can have been lost.
 func (m *model) lift(seen int64) {
 	if !m.store.forked || m.bug == noForkCheck {
 		return
@@ -129,7 +132,10 @@ func (m *model) lift(seen int64) {
 	if m.bug == forkKeepsTokens {
 		return
 	}
-	by := max(0, seen-m.store.rev) + 1<<40 + rand.Int64N(1<<44)
+	by := max(0, seen-m.store.rev) + 1<<40
+	if m.bug != forkLiftsAlike {
+		by = time.Now().UnixMicro() - m.store.rev
+	}
 	m.store.rev += by
 	m.store.floor, m.store.compacted = driver.Token(m.store.rev), m.store.rev
 	clear(m.store.gone)
@@ -571,6 +577,58 @@ func (m *model) tamper(what conformance.Tampering, name string) error {
 	return nil
 }
 
+// guard is a fence for texts of the application's.
+func (m *model) guard() conformance.Guard {
+	return conformance.Guard{
+		Name: "guard",
+		Begin: func(ctx context.Context, b driver.Backend, fence driver.Fence) (func(context.Context, string) error, error) {
+			check := func() (struct{}, error) {
+				held := m.shard(fence.Shard).owner
+				want := driver.Owner{Session: fence.Session, Token: fence.Token}
+				switch {
+				case held == want, held.Token == want.Token && m.bug == guardIgnoresSession,
+					held.Session == want.Session && held.Session != "" && m.bug == guardIgnoresToken:
+					return struct{}{}, nil
+				}
+				return struct{}{}, &driver.FencedError{Fence: fence, Current: held}
+			}
+			mb := b.(*modelBackend)
+			if m.bug == guardCheckedBefore {
+				if _, err := send(ctx, mb, read, check); err != nil {
+					return nil, err
+				}
+			}
+			return func(ctx context.Context, text string) error {
+				add := func() (struct{}, error) {
+					if m.bug != guardCheckedBefore {
+						if _, err := check(); err != nil {
+							return struct{}{}, err
+						}
+					}
+					if m.bug == guardCheckedApart {
+						m.pause()
+					}
+					m.texts = append(m.texts, text)
+					return struct{}{}, nil
+				}
+				if m.bug == guardOfAnyHistory {
+					m.mu.Lock()
+					defer m.mu.Unlock()
+					_, err := add()
+					return err
+				}
+				_, err := send(ctx, mb, write, add)
+				return err
+			}, nil
+		},
+		Texts: func(context.Context) ([]string, error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return slices.Clone(m.texts), nil
+		},
+	}
+}
+
 // fixture offers every fault that there is.
 func (m *model) fixture() *conformance.Store {
 	open := func(ctx context.Context, m *model, create bool) (*modelBackend, error) {
@@ -642,6 +700,36 @@ func (m *model) fixture() *conformance.Store {
 			m.store.forked = true
 			return nil
 		},
+		Isolate: func(context.Context) (func(context.Context) error, error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			replica := m.store.clone()
+			m.replica = &replica
+			return func(context.Context) error {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.store, m.replica, m.ahead = *m.replica, nil, false
+				m.store.rev += 1 << 20
+				m.wake()
+				return nil
+			}, nil
+		},
+		Narrow: func(context.Context) (func(context.Context) error, error) {
+			takes := func(n int) {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.takes = n
+			}
+			takes(3)
+			return func(context.Context) error { takes(0); return nil }, nil
+		},
+		RaiseFloor: func(_ context.Context, above driver.Token) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.store.rev = max(m.store.rev, int64(above))
+			return nil
+		},
+		Guards: []conformance.Guard{m.guard()},
 		Restart: func(context.Context) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()

@@ -102,6 +102,12 @@ func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, 
 			return answer{zero, err}
 		}
 		r, err := op()
+		if b.m.replica != nil {
+			switch b.m.ahead = b.m.ahead || kind == write; {
+			case kind == write && b.m.bug != trustsItself, kind == read && b.m.ahead && b.m.bug != readsEarly:
+				return answer{zero, errors.New("tenure: no replica has it")}
+			}
+		}
 		b.acknowledge()
 		return answer{r, err}
 	}
@@ -373,8 +379,8 @@ func (b *modelBackend) Get(ctx context.Context, id driver.ShardID, key string) (
 	})
 }
 
-func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string) ([]driver.Item, error) {
-	if err := errors.Join(driver.CheckShard(id), driver.CheckPrefix(prefix)); err != nil {
+func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
+	if err := driver.CheckList(id, prefix, limit); err != nil {
 		return nil, err
 	}
 	return send(ctx, b, read, func() ([]driver.Item, error) {
@@ -385,6 +391,9 @@ func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix strin
 			}
 		}
 		slices.SortFunc(items, func(x, y driver.Item) int { return strings.Compare(x.Key, y.Key) })
+		if limit > 0 {
+			items = items[:min(limit, len(items))]
+		}
 		return items, nil
 	})
 }
@@ -454,8 +463,14 @@ func batch[I, R any](
 				return nil, err
 			}
 			var res []R
+			tooMany := s.b.m.takes > 0 && len(part) > s.b.m.takes
 			for _, it := range part {
-				res = append(res, do(it))
+				if !tooMany || s.b.m.bug == refusesWhatItApplied {
+					res = append(res, do(it))
+				}
+			}
+			if tooMany {
+				return nil, fmt.Errorf("%d items: %w", len(part), driver.ErrTooLarge)
 			}
 			return res, nil
 		})

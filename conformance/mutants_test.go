@@ -20,6 +20,7 @@ const (
 	claimNotIdempotent
 	batchStopsAtDenied
 	refusalSpreads
+	refusesWhatItApplied
 	oneCallPerItem
 	fenceCheckedApart
 	numberNotChecked
@@ -59,6 +60,8 @@ const (
 	noForkCheck
 	forkKeepsTokens
 	forkKeepsLeases
+	trustsItself
+	readsEarly
 	noProbe
 	leaks
 	beatsBehindWrites
@@ -82,6 +85,12 @@ const (
 	transferByTarget
 	releaseUnseen
 	livesCheckedApart
+	forkLiftsAlike
+	guardIgnoresSession
+	guardIgnoresToken
+	guardCheckedBefore
+	guardCheckedApart
+	guardOfAnyHistory
 
 	lying bug = 1 << 16
 )
@@ -110,6 +119,7 @@ func mutants() []mutant {
 		{claimBySession, "takes any lease of the claimer for its claim's success", "Acquire/Idempotent", conformance.A3},
 		{transferByTarget, "takes any lease of the target for the transfer's success", "Acquire/Idempotent", conformance.A3},
 		{batchStopsAtDenied, "denies the items after a denied one", "Acquire/PartialBatch", conformance.A4},
+		{refusesWhatItApplied, "applies a call that it refuses as too large", "Commit/RefusedAsOne", conformance.A4},
 		{refusalSpreads, "refuses the write after a refused one", "Commit/ManyKindsInOneCall", conformance.A4},
 		{oneCallPerItem, "sends a batch item by item", "Acquire/BatchCost", conformance.A6},
 		{oneCallPerTransfer, "sends hand-overs item by item", "Acquire/BatchCost", conformance.A6},
@@ -164,6 +174,17 @@ func mutants() []mutant {
 		{forkKeepsTokens, "goes on with the tokens of before", "Chaos/ForkedStoreAgain", conformance.I2},
 		{forkKeepsLeases, "leaves the leases of before as they are", "Chaos/ForkedStore", conformance.I2},
 		{forkKeepsLeases, "leaves the leases of before as they are", "Chaos/ForkedStoreCommit", conformance.I2},
+		{trustsItself, "acknowledges what would be lost with a takeover", "Chaos/IsolatedMaster", conformance.I2},
+		{readsEarly, "shows what would be lost with a takeover", "Chaos/IsolatedReads", conformance.I2},
+		{forkLiftsAlike, "raises tokens alike in two failovers from one state", "Chaos/ForkedStoreOldest", conformance.A2},
+		{guardIgnoresSession, "guards writes by the token alone", "Fence/AcceptedWhileCurrent", conformance.F1},
+		{guardIgnoresSession, "guards writes by the token alone", "Fence/RefusedAfterRelease", conformance.F1},
+		{guardIgnoresToken, "guards writes by the session alone", "Fence/AcceptedWhileCurrent", conformance.F1},
+		{guardIgnoresToken, "guards writes by the session alone", "Fence/RefusedAfterNewLease", conformance.F1},
+		{guardCheckedBefore, "checks the fence when a guarded write begins", "Fence/BegunBeforeTakeover", conformance.F1},
+		{guardCheckedApart, "checks the fence of a guarded write, and writes after", "Fence/RacesTakeover", conformance.F1},
+		{guardOfAnyHistory, "guards writes without asking for the store's history", "Fence/ForkedStore", conformance.F1},
+		{guardOfAnyHistory, "guards writes in a store that went back", "Fence/RestoreOlderStore", conformance.I1},
 		{corruptIsFree, "takes a corrupt record for a free shard", "Errors/CorruptRecordsQuarantined", conformance.A4},
 		{corruptIsFree, "takes an oversized record for a free shard", "Errors/OversizedRecordInStore", conformance.A4},
 		{corruptIsFree, "takes an impossible record for a free shard", "Errors/ImpossibleRecordInStore", conformance.A4},

@@ -64,8 +64,8 @@ func (r Rule) text() (title, line string) {
 	case I1:
 		return "identity", "a wiped, restored or replaced store is noticed and refused until an operator decides"
 	case I2:
-		return "incarnation", "a failover or restore that lost grants is noticed where the store can say so, and no " +
-			"token is granted twice"
+		return "incarnation", "a failover or restore that lost grants is noticed where the store can say so, no token is " +
+			"granted twice, and a later failover's tokens are greater; one that is not noticed takes back nothing that was answered"
 	case A1:
 		return "mutual exclusion", "at every point of the store's order a shard has at most one current session and token"
 	case A2:
@@ -83,14 +83,16 @@ func (r Rule) text() (title, line string) {
 	case R1:
 		return "exact release", "affects exactly the lease named; anything older is a successful no-op"
 	case F1:
-		return "fenced commit", "a write takes effect only under the shard's latest grant and with the next number"
+		return "fenced commit", "a write takes effect only under the shard's latest grant and with the next number; one of the " +
+			"application's own, behind a fence beside Commit, only under that grant"
 	case F2:
 		return "two failures", "a dead fence is ErrFenced, a failed precondition or number is *ConflictError, and " +
 			"neither has any effect"
 	case L1:
 		return "log order", "entries are 1, 2, 3 ... without gaps, their tokens never decrease, and none ever changes"
 	case L2:
-		return "log pages", "a page is contiguous from the entry after the one named, and readers see prefixes only"
+		return "log pages", "a page is contiguous from the entry after the one named, and readers see prefixes only; " +
+			"a list has the first items by key, up to its limit"
 	case L3:
 		return "trim", "reading below the oldest entry is *TrimmedError, and numbers never restart"
 	case L4:

@@ -61,35 +61,28 @@ func silentServer(f *fixture) {
 		f.besideSilence(m, fence, i)
 		heal()
 	}
-	for i, w := range wires {
-		heal := w.DropRequests()
-		f.afterDeadline(m, fence, i)
-		heal()
-	}
-}
-
-// afterDeadline reads without any heartbeat while server i is silent: after a read
-// that ended with its context the next one goes to another server.
-func (f *fixture) afterDeadline(m *member, fence driver.Fence, i int) {
-	const each, tries = 500 * time.Millisecond, 20
-	for range tries {
-		ctx, cancel := context.WithTimeout(f.ctx, each)
-		_, err := m.b.ReadLog(ctx, fence.Shard, 0, 0)
-		cancel()
-		if err == nil {
-			return
+	for _, c := range f.toALease(m, fence) {
+		for i, w := range wires {
+			heal := w.DropRequests()
+			f.afterDeadline(c, i)
+			heal()
 		}
 	}
-	f.fail(E4, "with server %d silent %d reads in a row had no answer in %v each", i, tries, each)
 }
 
-// besideSilence uses a session while server i is silent.
-func (f *fixture) besideSilence(m *member, fence driver.Fence, i int) {
-	const bound = 10 * time.Second
-	calls := []struct {
-		name string
-		do   func(ctx context.Context) error
-	}{
+// callTo is a call of the backend.
+type callTo struct {
+	name string
+	do   func(ctx context.Context) error
+}
+
+// toALease are calls of m's backend as on the way to a lease; m has the lease of fence.
+func (f *fixture) toALease(m *member, fence driver.Fence) []callTo {
+	return []callTo{
+		{"a join", func(ctx context.Context) error {
+			_, err := m.b.Join(ctx, f.newcomer(m.b, "late"))
+			return err
+		}},
 		{"a read of the view", func(ctx context.Context) error {
 			_, err := m.b.Observe(ctx, driver.ObserveQuery{})
 			return err
@@ -102,6 +95,27 @@ func (f *fixture) besideSilence(m *member, fence driver.Fence, i int) {
 			return m.claimCtx(ctx, driver.Claim{Shard: "other"}).Err
 		}},
 	}
+}
+
+// afterDeadline makes a call without any heartbeat while server i is silent: after one
+// that ended with its context the next goes to another server.
+func (f *fixture) afterDeadline(c callTo, i int) {
+	const each, tries = 500 * time.Millisecond, 20
+	for range tries {
+		ctx, cancel := context.WithTimeout(f.ctx, each)
+		err := c.do(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	f.fail(E4, "with server %d silent %s had no answer in %v each of %d times", i, c.name, each, tries)
+}
+
+// besideSilence uses a session while server i is silent.
+func (f *fixture) besideSilence(m *member, fence driver.Fence, i int) {
+	const bound = 10 * time.Second
+	calls := f.toALease(m, fence)
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	var all sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/intercept"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
 // TestEveryRuleIsCovered: a rule without a case fails the build, and so does one

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -606,10 +607,20 @@ func prefixNoCrossTalk(f *fixture) {
 			string(log[0].Payload) == string(shard), "shard %q has the item %+v and the log %+v", shard, item, log)
 	}
 	for prefix, want := range map[string]int{"": 3, "k": 3, "k/": 1, "k0": 1, "k/1": 1, "K": 0} {
-		items, err := f.read().List(f.ctx, "1", prefix)
+		items, err := f.read().List(f.ctx, "1", prefix, 0)
 		f.must(L2, err == nil && len(items) == want, "listing %q gives %+v, %v; want %d items", prefix, items, err,
 			want)
 	}
+	for limit, want := range map[int]string{1: "k", 2: "k k/1", 3: "k k/1 k0", 4: "k k/1 k0"} {
+		items, err := f.read().List(f.ctx, "1", "k", limit)
+		var got []string
+		for _, it := range items {
+			got = append(got, it.Key)
+		}
+		f.must(L2, err == nil && strings.Join(got, " ") == want, "listing %d items gives %q, %v; want %q", limit, got, err, want)
+	}
+	_, err := f.read().List(f.ctx, "1", "k", -1)
+	f.must(E1, errors.Is(err, driver.ErrInvalid), "listing -1 items answers %v; want ErrInvalid", err)
 	a.commit(fences["1"], del("k"), trim(1))
 	a.release(fences["1"])
 	f.must(L2, f.get("10", "k") != nil && f.get("1", "k/1") != nil && len(f.log("10", 0)) == 1,

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 // 10,000 shards wanted and not owned cost no goroutine, no call and at most 300
@@ -83,7 +83,7 @@ func quick(b *testing.B, store *memory.Store, o *Options) (*Elector, *kvfault.Li
 	}
 	c.Logger = slog.New(slog.DiscardHandler)
 	link := &kvfault.Link{}
-	back, err := memory.Open(b.Context(), store, "test", &memory.Options{Link: link})
+	back, err := memory.Open(b.Context(), store, "test", &memory.Options{Wrap: link.Wrap})
 	if err != nil {
 		b.Fatal(err)
 	}

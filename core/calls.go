@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // call makes the call that an effect asks for, in its own goroutine, and gives the
@@ -45,6 +45,7 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	case fsm.EffClose:
 		in.Kind = fsm.InClosed
 		in.Err = closeSession(ctx, s, e.o.RankDelay, eff.Timeout/3)
+	default: // the others make no call
 	}
 	sp.done(in.Err)
 	e.damaged(in.Err)
@@ -55,10 +56,11 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	if eff.Kind == fsm.EffJoin && in.Err == nil {
 		e.sessions[eff.Session] = s
 	}
-	e.former = formers(&eff)
 	e.queue = append(e.queue, in)
 	e.drainQueue()
-	e.former = nil
+	if eff.Call == e.claiming {
+		e.claiming, e.former = 0, nil
+	}
 }
 
 // callOf is what hooks learn of the call that an effect asks for.
@@ -80,8 +82,9 @@ func callOf(eff *fsm.Effect) (kind string, items int) {
 		return callUpdate, 0
 	case fsm.EffRead:
 		return callRead, 0
+	default:
+		return callClose, 0
 	}
-	return callClose, 0
 }
 
 // formers are the sessions that the claimed shards' records named.

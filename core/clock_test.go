@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,30 @@ func TestClockCountsSuspendedTime(t *testing.T) {
 		step(-time.Second, time.Minute+minSuspend-1) // never back
 		time.Sleep(time.Second)
 		step(time.Second, time.Minute+time.Second+minSuspend-1)
+	})
+}
+
+// The first check after a suspension ends a lease, without a timer: the wall clock went on
+// and the monotonic one did not.
+func TestSuspensionEndsALeaseAtTheFirstCheck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var suspended time.Duration
+		c := newClock(func() (time.Duration, bool) { return 5*time.Hour + suspended, true })
+		c.behind = func() time.Duration { return suspended }
+		l := &Lease{clk: c, trust: &trust{}}
+		for _, slept := range []time.Duration{ttl, time.Hour} {
+			l.trust.until.Store(int64(c.now().Add(ttl)))
+			time.Sleep(ttl / 2)
+			if err := l.Err(); err != nil {
+				t.Errorf("half a TTL without a suspension: %v", err)
+			}
+			time.Sleep(slept)
+			suspended += slept
+			if err := l.Err(); !errors.Is(err, ErrLapsed) {
+				t.Errorf("the first check after a suspension of %v: %v, want ErrLapsed", slept, err)
+			}
+		}
 	})
 }
 

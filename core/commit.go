@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // Committed is what a Commit did.
@@ -31,12 +33,14 @@ type Committed struct {
 // ctx bounds the caller's wait only. NotApplied tells whether an error means that
 // nothing was written:
 //
-//   - ErrFenced: somebody else was granted the shard; the lease is lost.
+//   - ErrLost: this process does not lead any more. Mostly it found out by its clock and
+//     sent nothing; else the store refused the write, as somebody else was granted the
+//     shard, and the error matches ErrFenced, too.
 //   - *ConflictError: a precondition does not hold; Op is its index in ops.
-//   - ErrInvalid, ErrTooLarge: refused before anything was sent.
+//   - ErrInvalid, ErrTooLarge: refused for what it asks for, and not for what else was
+//     sent with it.
 //   - *DamagedError: the shard's record or head cannot be read; nothing can be
 //     committed before it is mended.
-//   - ErrLost, ErrReleased: the lease was not valid any more; nothing was sent.
 //   - ErrRetry with ctx's error: ctx ended before it was sent.
 //   - ErrUnknown: ctx ended while it was in flight, or the store stayed out of
 //     reach until the lease was over. It may have been applied, or may be yet.
@@ -94,13 +98,19 @@ type pending struct {
 	appends int
 	keyed   bool
 	solo    bool // has a precondition or a trim, whose failure must be this caller's alone
-	sent    bool // under committer.mu
+	sent    bool // under committer.mu, as most
+	most    int  // commits in its call, itself included: fewer after each refusal of a call as one
 	done    chan struct{}
 	res     Committed // valid, as err, after done
 	err     error
 }
 
+// notSent refuses a commit. Behind one whose outcome is unknown it is itself certainly not
+// applied (S16).
 func notSent(s ShardID, why error) error {
+	if errors.Is(why, ErrUnknown) {
+		return fmt.Errorf("tenure: shard %q: commit not sent, behind another one: %w: %v", s, ErrRetry, why)
+	}
 	return fmt.Errorf("tenure: shard %q: commit not sent: %w", s, why)
 }
 
@@ -109,7 +119,7 @@ func (l *Lease) newPending(ops []Op) (*pending, error) {
 	if err := driver.CheckWrite(check, l.e.info.Limits); err != nil {
 		return nil, err
 	}
-	p := &pending{ops: slices.Clone(ops), done: make(chan struct{})}
+	p := &pending{ops: slices.Clone(ops), most: math.MaxInt, done: make(chan struct{})}
 	values := 0
 	for i := range ops {
 		values += len(ops[i].Value)
@@ -145,12 +155,12 @@ func (l *Lease) enqueue(p *pending) error {
 		if err := l.Err(); err != nil {
 			return notSent(l.fence.Shard, err)
 		}
-		return notSent(l.fence.Shard, ErrReleased)
+		return notSent(l.fence.Shard, revoked(l.fence, fsm.CauseReturned))
 	}
 	c.queue = append(c.queue, p)
 	if !c.busy {
 		c.busy = true
-		l.e.commits.ready(l)
+		l.e.commits.ready(l, p)
 	}
 	return nil
 }
@@ -195,15 +205,15 @@ func (c *committer) settled() {
 	}
 }
 
-// next makes the lease's next write, nil if there is none. Nothing is sent under a lease
-// that is not valid: all that waits is refused.
-func (l *Lease) next() *delivery {
+// next makes the lease's next write, of at most so many commits, nil if there is none.
+// Nothing is sent under a lease that is not valid: all that waits is refused (S5).
+func (l *Lease) next(most int) *delivery {
 	c := &l.commits
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	refuse := c.err
+	refuse := l.Err()
 	if refuse == nil {
-		refuse = l.Err()
+		refuse = c.err
 	}
 	if refuse != nil {
 		for _, p := range c.queue {
@@ -216,7 +226,7 @@ func (l *Lease) next() *delivery {
 		c.idle.wake()
 		return nil
 	}
-	n := l.e.fitting(c.queue)
+	n := l.e.fitting(c.queue[:min(len(c.queue), most)])
 	parts := c.queue[:n:n]
 	c.queue = c.queue[n:]
 	ops := parts[0].ops
@@ -284,27 +294,35 @@ type delivery struct {
 }
 
 // settle finds out what became of a write after its first attempt, and tells the callers.
-// A merged write that was refused for one of its commits is sent again, each by itself.
 func (d *delivery) settle(res driver.CommitResult, err error) {
-	l := d.l
-	out := l.settle(d.base, d.w, res, err, l.e.callers(d))
-	if len(d.parts) == 1 || !refusedAsOne(out.err) {
-		d.finish(out)
+	out := d.l.settle(d.base, d.w, res, err, d.l.e.callers(d))
+	if n := len(d.parts); n > 1 && refusedAsOne(out.err) {
+		d.divide(n)
 		return
 	}
+	d.finish(out)
+}
+
+// divide puts the commits of a write that was not applied back before the others, to go
+// in calls of half as many. Each send looks at the lease (S5), and a caller can take its
+// commit back meanwhile.
+func (d *delivery) divide(commits int) {
+	c := &d.l.commits
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, p := range d.parts {
-		base := l.Head()
-		one := &delivery{l: l, parts: []*pending{p}, base: base, w: l.write(base, p.ops)}
-		r := retrier{l: l, from: l.e.callers(one)}
-		res, err := r.commit(one.w)
-		one.finish(l.settle(base, one.w, res, err, r.from))
+		p.sent, p.most = false, commits/2
 	}
+	c.queue = slices.Concat(d.parts, c.queue)
 }
 
 // finish gives each caller its part of the outcome.
 func (d *delivery) finish(out outcome) {
 	c := &d.l.commits
 	d.l.e.storeChanged(out.err)
+	if errors.Is(out.err, ErrStoreChanged) { // which ended every lease
+		out.err = fmt.Errorf("%w: %w", out.err, ErrLost)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if out.err != nil {
@@ -346,6 +364,11 @@ func (d *delivery) finish(out outcome) {
 // refusedAsOne reports whether a merged write was refused for what one of its
 // commits asks, so that the others deserve to be sent alone.
 func refusedAsOne(err error) bool {
-	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrUnsupported) ||
-		errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown)
+	return refusedTogether(err) || errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown)
+}
+
+// refusedTogether reports whether a call was refused for what it asks for, which a part
+// of it may not (A4).
+func refusedTogether(err error) bool {
+	return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
 }

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 type commitFunc = func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
@@ -635,4 +635,96 @@ func TestRefusalOfMergedWriteIsOnesOwn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// S5: the parts of a merged write that was refused wait for their turn, look at the lease
+// before they are sent, and can be taken back.
+func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
+	const parts = 20
+	onLease(t, func(w *world, m *member, l *Lease) {
+		gate := make(chan struct{})
+		var mu sync.Mutex
+		down, first, late := false, make(map[driver.Nonce]bool), 0
+		m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+			<-gate
+			mu.Lock()
+			if !first[ws[0].Nonce] && l.Err() != nil {
+				late++
+			}
+			first[ws[0].Nonce] = true
+			was := down
+			down = down || len(ws[0].Ops) == parts
+			now := down
+			mu.Unlock()
+			switch {
+			case now && !was: // and from then on the store is silent
+				m.link.Cut()
+				return nil, fmt.Errorf("the server's limit: %w", ErrTooLarge)
+			case now:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return next.Commit(ctx, ws)
+		})
+		ctx, giveUp := context.WithCancel(w.Context())
+		errs := make([]error, parts+1)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() {
+				if i == parts {
+					_, errs[i] = l.Append(ctx, nil)
+				} else {
+					_, errs[i] = l.Append(w.Context(), nil)
+				}
+			})
+			synctest.Wait()
+		}
+		close(gate)
+		synctest.Wait()
+		giveUp()
+		wg.Go(func() {
+			time.Sleep(l.Remaining())
+			synctest.Wait()
+		})
+		wg.Wait()
+		ended := time.Now()
+		sent := 0
+		for i, err := range errs {
+			switch {
+			case i == 0: // before the merged one
+				w.must(err)
+			case i == parts:
+				if !errors.Is(err, ErrRetry) || !NotApplied(err) {
+					w.Errorf("part %d, taken back while it waited: %v", i, err)
+				}
+			case errors.Is(err, ErrUnknown) && !NotApplied(err):
+				sent++
+			case !errors.Is(err, ErrLapsed) || !NotApplied(err):
+				w.Errorf("part %d: %v, want ErrLapsed", i, err)
+			}
+		}
+		if late > 0 || sent != parts/2 {
+			w.Errorf("%d sends of what was not sent before the lease ended, and %d of %d parts in doubt; want none, and half",
+				late, sent, parts)
+		}
+		m.stop()
+		err := <-m.done
+		m.done <- err
+		if took := time.Since(ended); took > m.o.DrainBudget {
+			w.Errorf("Run ended after %v: %v", took, err)
+		}
+		m.link.Heal()
+		m.tap.onCommit(nil)
+	})
+}
+
+// TestBehindAnUnknownOutcome: a commit that comes after one whose outcome is unknown was not
+// sent, and its error says so (S16).
+func TestBehindAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	for _, why := range []error{fmt.Errorf("commit: %w: no answer", ErrUnknown), ErrFenced, &RevokedError{}} {
+		if err := notSent("s", why); !NotApplied(err) {
+			t.Errorf("%v: refused with %v, which does not say that nothing was applied", why, err)
+		}
+	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
@@ -44,6 +44,7 @@ type Elector struct {
 	kick    chan struct{} // the timer has to be set anew
 	ended   chan struct{}
 	commits outbox
+	halting chan struct{} // closed when the member is halted, with Options.ReturnHalted
 	closed  chan struct{} // closed when the backend is, which is nobody's to do before Run returned
 	lock    *hostLock     // nil if there is none
 
@@ -59,7 +60,8 @@ type Elector struct {
 	changed   signal          // runs, stored, or the phase
 	stored    driver.UpdateNo // what Machine.Updated said last
 	sessions  map[SessionID]driver.Session
-	former    map[ShardID]SessionID // of the claims that are being stepped: who had the shard
+	claiming  fsm.CallID            // the claims that were sent last, if they have no answer
+	former    map[ShardID]SessionID // who had their shards; a view may show a grant before the answer
 	trust     *trust
 	halted    error
 	closeErr  error
@@ -101,11 +103,13 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 		b: b, info: info, o: c, clk: newClock(bootAhead), dice: dice{rnd: rand.New(rand.NewPCG(c.Seed, 0))}, note: newNotifier(c.Hooks, c.Logger, c.Node),
 		kick: make(chan struct{}, 1), ended: make(chan struct{}),
 		closed:    make(chan struct{}),
+		halting:   make(chan struct{}),
 		armed:     fsm.Never,
 		contended: make(map[ShardID]Handler),
 		runs:      make(map[ShardID]*run),
 		sessions:  make(map[SessionID]driver.Session),
 		trust:     &trust{},
+		snap:      snapshots{moves: map[bool]*ring{true: {}, false: {}}},
 		acked:     make(acknowledged),
 		damages:   damages{keep: max(damageResyncs*c.Resync, 2*damageAgain)},
 		rules:     newRulebook(),
@@ -129,8 +133,9 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 // It returns nil when everything was handed back. Otherwise the error matches
 // ErrStuck, with the names of the shards whose handler did not return, and whose
 // session is left to be evicted; or ErrStoreChanged, after which nothing was
-// granted any more; or it says that the session could not be closed, or was not
-// since a commit was still in flight. No failure of the store ends it before ctx
+// granted any more, and at which Run returns by itself if Options.ReturnHalted is set; or
+// it says that the session could not be closed, or was not since a commit was still in
+// flight. No failure of the store ends it before ctx
 // does (V2). A backend that is closed meanwhile does, or was before Run: the leases
 // end at once, handlers have the drain budget to return, and the error matches
 // ErrClosed.
@@ -164,6 +169,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		e.lameDuck()
+	case <-e.halting:
 	case <-e.closed:
 		closedErr = fmt.Errorf("tenure: %w: the backend: close it after Run has returned", ErrClosed)
 	}
@@ -214,6 +220,9 @@ func (e *Elector) start(callCtx context.Context) error {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Elector", ErrStopped)
 	}
 	e.phase, e.callCtx = running, callCtx
+	if e.info.Rollback != "" {
+		e.note.session(SessionEvent{Kind: SessionFailedOver, Err: errors.New(e.info.Rollback)}, nil)
+	}
 	e.hold()
 	e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shards: slices.Collect(maps.Keys(e.contended))})
 	e.drainQueue()
@@ -221,7 +230,7 @@ func (e *Elector) start(callCtx context.Context) error {
 }
 
 // Leave begins a planned stop: View.Leaving is set from now on, so that /readyz of
-// package corehttp answers 503, while everything else goes on. It does not wait, and
+// package tenurehttp answers 503, while everything else goes on. It does not wait, and
 // returns how much is left of Options.LameDuck since the first call. Run calls it when
 // its context ends, as does the Manager of package sharding before it empties the member.
 func (e *Elector) Leave() time.Duration {
@@ -370,7 +379,7 @@ const MaxContended = 200_000
 // than MaxContended shards in all, before anything is claimed; ErrContended for a shard contended already, ErrStopped after Run's end.
 func (e *Elector) Contend(h Handler, shards ...string) error {
 	if h == nil {
-		return fmt.Errorf("tenure: %w: the handler is nil", ErrInvalid)
+		return errNoHandler
 	}
 	if err := checkShards(shards); err != nil {
 		return err

@@ -17,9 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 func TestLeaseFromGrantToRelease(t *testing.T) {
@@ -41,8 +41,8 @@ func TestLeaseFromGrantToRelease(t *testing.T) {
 			}
 		}
 		w.must(m.Withdraw(w.Context(), "s"))
-		if err := l.Err(); !errors.Is(err, ErrReleased) || errors.Is(err, ErrLost) || !NotApplied(err) {
-			w.Errorf("after the release Err is %v, want ErrReleased and not ErrLost", err)
+		if err := l.Err(); !errors.Is(err, ErrReleased) || !errors.Is(err, ErrLost) || !NotApplied(err) {
+			w.Errorf("after the release Err is %v, want ErrReleased, which is ErrLost", err)
 		}
 		if got := context.Cause(l.Context()); got != l.Err() {
 			w.Errorf("cause of the lease's context: %v, want %v", got, l.Err())
@@ -51,7 +51,7 @@ func TestLeaseFromGrantToRelease(t *testing.T) {
 			w.Errorf("remaining %v after the release", l.Remaining())
 		}
 		synctest.Wait()
-		want := []string{"session joined", "grant s", "start s", "return s: <nil>", "revoke s: released"}
+		want := []string{"session joined", "grant s", "start s", "return s: <nil>", "revoke s: asked to stop"}
 		if got := m.said(""); !slices.Equal(got, want) {
 			w.Errorf("hooks:\n got %q\nwant %q", got, want)
 		}
@@ -545,6 +545,28 @@ func TestStoreChangedHalts(t *testing.T) {
 	})
 }
 
+// With ReturnHalted Run returns at the halt, once its handlers have returned.
+func TestReturnHalted(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a", func(o *Options) { o.ReturnHalted = true })
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		w.store.Wipe()
+		began := time.Now()
+		m.done <- <-m.done
+		if took := time.Since(began); took > 2*ttl {
+			w.Errorf("Run returned after %v", took)
+		}
+		if l.Context().Err() == nil {
+			w.Error("the handler's context goes on")
+		}
+		if err := m.end(); !errors.Is(err, ErrStoreChanged) {
+			w.Errorf("Run: %v, want ErrStoreChanged", err)
+		}
+	})
+}
+
 // More shards than a member may contend for are refused as a whole, before any of them
 // is claimed, in one call or by the last of several.
 func TestContendTooMany(t *testing.T) {
@@ -775,7 +797,9 @@ func TestSessionLostSaysByWhom(t *testing.T) {
 				if !errors.Is(lost, ErrSessionLost) {
 					w.Errorf("%v does not match ErrSessionLost", lost)
 				}
-				m.end()
+				if err := m.end(); err != nil {
+					w.Error(err)
+				}
 				text := log.String()
 				if strings.Contains(text, "session session") || !strings.Contains(text, `msg="tenure: session lost"`) ||
 					!strings.Contains(text, string(by)) {
@@ -889,7 +913,7 @@ func TestLogger(t *testing.T) {
 		l := h.await(w, 1)
 		w.takeOver(m, 0)
 		_, err := l.Append(w.Context(), nil)
-		if !errors.Is(err, ErrLost) && !errors.Is(err, ErrFenced) {
+		if !errors.Is(err, ErrLost) {
 			w.Errorf("append: %v", err)
 		}
 		w.must(m.end())
@@ -1015,20 +1039,29 @@ func TestRunSingleton(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrStuck) {
 			w.Errorf("ended by ctx: %v", err)
 		}
-		if err := RunSingleton(ctx, b, "a/b", nil, nil); !errors.Is(err, ErrInvalid) {
-			w.Errorf("bad arguments: %v", err)
+		h := func(context.Context, *Lease) error { return nil }
+		for what, err := range map[string]error{
+			"no shard's name": RunSingleton(w.Context(), b, "a/b", h, nil),
+			"no handler":      RunSingleton(w.Context(), b, "x", nil, nil),
+			"no backend":      RunSingleton(w.Context(), nil, "x", h, nil),
+		} {
+			if !errors.Is(err, ErrInvalid) {
+				w.Errorf("%s: %v, want ErrInvalid", what, err)
+			}
 		}
 	})
 }
 
-// The log of a lapse says what is wrong with the store: its last error, or silence.
+// The log of a lapse says what is wrong with the store, its last error or silence, or that
+// this process did not run.
 func TestLapseSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault func(*kvfault.Link)
+		fault func(*member)
 		want  string
 	}{
-		"error":   {func(l *kvfault.Link) { l.SetError(kvfault.All, errReset) }, errReset.Error()},
-		"silence": {(*kvfault.Link).Cut, "no answer"},
+		"error":   {func(m *member) { m.link.SetError(kvfault.All, errReset) }, errReset.Error()},
+		"silence": {func(m *member) { m.link.Cut() }, "no answer"},
+		"stopped": {func(m *member) { m.clk.away.Add(int64(3 * ttl)) }, "this process did not run for 2."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
@@ -1037,7 +1070,7 @@ func TestLapseSaysWhy(t *testing.T) {
 				var h leases
 				w.must(m.Contend(h.hold, "s"))
 				h.await(w, 1)
-				c.fault(m.link)
+				c.fault(m)
 				time.Sleep(2 * ttl)
 				m.link.Heal()
 				w.must(m.end())

@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // maxReason bounds the bytes of a reason that is published.

@@ -6,13 +6,19 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // The contract's errors that applications meet (rule E1). An error of these
 // means "certainly not applied".
 var (
-	// ErrFenced: the store refused a write since its lease is not the shard's current one. See FencedError.
+	// ErrLost: this process does not lead any more, as its lease is over. Every error that says
+	// so matches it: a *RevokedError, *FencedError, *SessionLostError, and *RefusedError of
+	// package fence. What was to be written was not, and must not be under this lease.
+	ErrLost = driver.ErrLost
+	// ErrFenced: the store refused a write since its lease is not the shard's current one. See
+	// FencedError. A former leader mostly finds out by its clock before it writes: the
+	// question is whether an error matches ErrLost.
 	ErrFenced = driver.ErrFenced
 	// ErrSessionLost: the session has no record in the store any more: it was evicted or superseded.
 	ErrSessionLost = driver.ErrSessionLost
@@ -22,7 +28,7 @@ var (
 	ErrConflict = driver.ErrConflict
 	// ErrInvalid: an argument is outside its grammar or bounds. The error says which, and what to change.
 	ErrInvalid = driver.ErrInvalid
-	// ErrTooLarge: a write is above the backend's Limits. Nothing was sent.
+	// ErrTooLarge: a write is above the backend's Limits, or more than the server takes. Nothing was written.
 	ErrTooLarge = driver.ErrTooLarge
 	// ErrUnsupported: the store, or its configuration, cannot do this.
 	ErrUnsupported = driver.ErrUnsupported
@@ -38,7 +44,7 @@ var (
 	ErrTrimmed = driver.ErrTrimmed
 )
 
-// Why a handler's context ended: context.Cause of it matches one of these.
+// Why a handler's context ended: context.Cause of it matches one of these, or ErrLost.
 var (
 	// ErrWithdrawn: Withdraw was called. The lease is still held.
 	ErrWithdrawn = errors.New("tenure: withdrawn: finish and return, the lease is given back then")
@@ -52,12 +58,9 @@ var (
 	// ErrFailback: a member with a higher priority has lived for Options.Failback. The
 	// lease is still held.
 	ErrFailback = errors.New("tenure: failback: finish and return, a member with a higher priority takes over then")
-	// ErrLost: the lease may not be used any more. See RevokedError.
-	ErrLost = errors.New("lease lost")
 )
 
-// What a lost lease's error matches beside ErrLost, when no error of the store
-// says it.
+// What a *RevokedError matches beside ErrLost, when no error of the store says it.
 var (
 	// ErrLapsed: no heartbeat succeeded in time, so others may own the shard.
 	ErrLapsed = errors.New("trust lapsed: no heartbeat succeeded in time")
@@ -65,7 +68,7 @@ var (
 	ErrDrainBudget = errors.New("drain budget spent")
 	// ErrStalled: the handler called Lease.Progress too rarely.
 	ErrStalled = errors.New("handler stalled")
-	// ErrReleased: the handler returned, so the lease was given back. Not a loss.
+	// ErrReleased: the handler returned, so the lease was given back.
 	ErrReleased = errors.New("tenure: lease given back: its handler returned")
 )
 
@@ -89,16 +92,20 @@ func NotApplied(err error) bool {
 	if errors.Is(err, ErrUnknown) {
 		return false
 	}
-	return driver.NotApplied(err) || errors.Is(err, ErrLost) || errors.Is(err, ErrReleased)
+	return driver.NotApplied(err) || errors.Is(err, ErrLost)
 }
 
-// RevokedError says which lease ended and why. It matches ErrLost unless the
-// lease was given back, and beside it what caused it: ErrLapsed, ErrFenced,
-// ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled or ErrReleased. Cause says
-// it in a few words, for logs and metrics.
+// RevokedError says which lease ended and why. It matches ErrLost, and what caused it:
+// ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled,
+// ErrStopped or ErrReleased.
 type RevokedError struct {
 	Fence Fence
-	Cause fsm.Cause
+	Cause string // in a few words, for logs and metrics
+	cause fsm.Cause
+}
+
+func revoked(f Fence, c fsm.Cause) *RevokedError {
+	return &RevokedError{Fence: f, Cause: c.String(), cause: c}
 }
 
 func (e *RevokedError) Error() string {
@@ -107,14 +114,11 @@ func (e *RevokedError) Error() string {
 
 // Is makes the error match as its type's comment says.
 func (e *RevokedError) Is(target error) bool {
-	if target == ErrLost {
-		return e.sentinel() != ErrReleased
-	}
-	return target == e.sentinel()
+	return target == ErrLost || target == e.sentinel()
 }
 
 func (e *RevokedError) sentinel() error {
-	switch e.Cause {
+	switch e.cause {
 	case fsm.CauseLapsed:
 		return ErrLapsed
 	case fsm.CauseFenced, fsm.CausePreempted:
@@ -127,8 +131,11 @@ func (e *RevokedError) sentinel() error {
 		return ErrDrainBudget
 	case fsm.CauseStalled:
 		return ErrStalled
+	case fsm.CauseLeft:
+		return ErrStopped
+	default:
+		return ErrReleased
 	}
-	return ErrReleased
 }
 
 // StuckError names the shards whose handler did not return within the drain

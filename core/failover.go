@@ -94,8 +94,7 @@ func (e *Elector) compare(acked []lastCommit, floor Token) {
 			cancel()
 			if err == nil {
 				if h := page.Head; h.Number < m.head.Number || h.Number == m.head.Number && h.Nonce != m.head.Nonce {
-					e.note.session(SessionEvent{Kind: SessionStoreLost, Session: m.fence.Session,
-						Err: &LostError{Fence: m.fence, Acknowledged: m.head, Found: h}}, nil)
+					e.note.storeLost(&LostError{Fence: m.fence, Acknowledged: m.head, Found: h})
 				}
 				break
 			}

@@ -110,6 +110,28 @@ func TestFailoverIsComparedAndReported(t *testing.T) {
 	})
 }
 
+// What the opening found of a failover is told at the start.
+func TestRollbackIsTold(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.newMember("a")
+		m.info.Rollback = "revision 7 is the last"
+		var told []string
+		m.note.h.OnSession = func(ev SessionEvent) {
+			if ev.Kind == SessionFailedOver {
+				told = append(told, ev.Err.Error())
+			}
+		}
+		m.run()
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		h.await(w, 1)
+		w.must(m.end())
+		if len(told) != 1 || told[0] != m.info.Rollback {
+			w.Errorf("told %q", told)
+		}
+	})
+}
+
 // A process that begins after the failover has nothing to compare.
 func TestFirstViewIsNoFailover(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // Hooks are functions that are told what happens, for metrics and alarms. Each
@@ -115,11 +115,11 @@ const (
 	SessionJoined     SessionEventKind = "joined"
 	SessionJoinFailed SessionEventKind = "join failed"       // Err; tried again after a back-off
 	SessionBeatFailed SessionEventKind = "heartbeat failed"  // Err
-	SessionLapsed     SessionEventKind = "trust lapsed"      // Err: the last heartbeat's, or that none was answered
+	SessionLapsed     SessionEventKind = "trust lapsed"      // Err: the last heartbeat's, that none was answered, or that this process did not run
 	SessionRegained   SessionEventKind = "trust regained"    // shards are kept, with new tokens
 	SessionLost       SessionEventKind = "session lost"      // Err, a *SessionLostError, says by whom, if known; joins anew
 	SessionHalted     SessionEventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
-	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease has a new token (I2)
+	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease has a new token (I2); Err says what the opening found, if it did
 	SessionStoreLost  SessionEventKind = "store lost writes" // Err is a *LostError: one shard's, found after a failover
 	SessionCallFailed SessionEventKind = "call failed"       // Err of a claim, transfer, release, eviction or update
 	SessionIneligible SessionEventKind = "not eligible"      // Err says why: see Options.Eligible
@@ -214,8 +214,9 @@ func sessionEvent(e fsm.Event) (SessionEventKind, bool) {
 		return SessionIneligible, true
 	case fsm.EventEligible:
 		return SessionEligible, true
+	default:
+		return "", false
 	}
-	return "", false
 }
 
 func peerEvent(e fsm.Event) (PeerEventKind, bool) {
@@ -232,12 +233,13 @@ func peerEvent(e fsm.Event) (PeerEventKind, bool) {
 		return PeerDead, true
 	case fsm.EventPeerEvicted:
 		return PeerEvicted, true
+	default:
+		return "", false
 	}
-	return "", false
 }
 
 // JoinHooks returns hooks that call all of those given, in their order: such as an
-// application's beside those of package coreprom.
+// application's beside those of package tenureprom.
 func JoinHooks(all ...Hooks) Hooks {
 	return Hooks{
 		OnGrant:         joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnGrant }),

@@ -2,13 +2,15 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 // Every hook is joined: each is called with what the joined one was.
@@ -169,6 +171,54 @@ func TestHandOverAndTakeOverAreTold(t *testing.T) {
 		if len(grants) != 2 || grants[0].Former != "" || grants[1].Former != former {
 			w.Errorf("grants: %+v, want the second from %s", grants, former)
 		}
+	})
+}
+
+// A takeover that the views show before the answers to the eviction and the claim is told
+// as any other: who evicted, and from whom the shard was taken. No rebalance afterwards
+// hides it.
+func TestTakeOverSeenFirstIsTold(t *testing.T) {
+	bubble(t, func(w *world) {
+		a := w.member("a")
+		var grants []LeaseEvent
+		b := w.member("b", func(o *Options) { o.Hooks.OnGrant = func(e LeaseEvent) { grants = append(grants, e) } })
+		b.tap.onReply(func(kind string, do func()) {
+			do()
+			if kind == callEvict || kind == callAcquire {
+				time.Sleep(ttl / 4)
+			}
+		})
+		var ha, hb leases
+		w.must(a.Contend(ha.hold, "s"))
+		ha.await(w, 1)
+		w.must(b.Contend(hb.hold, "s"))
+		w.eventually("they know each other", func() bool { return len(b.View().Members) == 2 })
+		time.Sleep(ttl)
+		former := a.View().Session
+		a.link.Cut()
+		hb.await(w, 1)
+		time.Sleep(ttl)
+		if got := b.said("peer a evicted"); len(got) != 1 {
+			w.Errorf("b says of its eviction %q, want it once", got)
+		}
+		if len(grants) != 1 || grants[0].Former != former {
+			w.Errorf("grants %+v, want one from %s", grants, former)
+		}
+		for i := range 2 * maxMoves {
+			name := fmt.Sprintf("t%03d", i)
+			w.must(b.Contend(hb.hold, name))
+			hb.await(w, 2+i)
+			w.must(b.Withdraw(w.Context(), name))
+		}
+		moves := b.View().Moves
+		if m := moves[0]; m.Kind != MoveGranted || m.Fence.Shard != "s" || m.Err == nil || !strings.Contains(m.Err.Error(), string(former)) {
+			w.Errorf("the oldest move is %+v, want the takeover", m)
+		}
+		if len(moves) != maxMoves+1 || !slices.IsSortedFunc(moves, func(x, y Move) int { return x.At.Compare(y.At) }) {
+			w.Errorf("%d moves, want %d in the order of time", len(moves), maxMoves+1)
+		}
+		w.must(b.end())
+		_ = a.end()
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // Lease is the ownership of one shard, from its grant until Context ends. All
@@ -62,18 +62,19 @@ func (l *Lease) Fence() Fence { return l.fence }
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Err is nil while the lease is valid, else a *RevokedError. It is decided at the
-// call, by the clock: it needs no network, no timer, and some 25 ns. It does not
+// call, by the clock: it needs no network, no timer, and some 50 ns. It does not
 // replace the fence: the process may be stopped right after it (F1).
 //
-// Suspension of the machine is noticed within half of Options.Margin after its
-// end; a use before that is covered by the fence. Once Context has ended, Err is
-// never nil again (S6).
+// On Linux a suspension of the machine counts at the first call after it, and Context
+// ends within half of Options.Margin. Elsewhere it counts as far as Go's monotonic clock
+// does, and a virtual machine that its host pauses notices nothing on any system: what is
+// done then is covered by the fence. Once Context has ended, Err is never nil again (S6).
 func (l *Lease) Err() error {
 	if r := l.ended.Load(); r != nil {
 		return r
 	}
 	if int64(l.clk.now()) >= l.trust.until.Load() {
-		return &RevokedError{Fence: l.fence, Cause: fsm.CauseLapsed} // the clock found out first
+		return revoked(l.fence, fsm.CauseLapsed) // the clock found out first
 	}
 	return nil
 }
@@ -97,8 +98,9 @@ func (l *Lease) Head() Head {
 
 // Get returns an item of the shard, nil without an error if there is none. It
 // sees every commit acknowledged before the call. An error that matches ErrLost
-// means that the lease ended before the answer came: what was read may be out of
-// date, and is not returned.
+// means that the lease ended before the answer came: what was read, if anything, may be
+// out of date, and is not returned. A commit that was left in flight may still follow: write
+// with PutIf what depends on what was read.
 func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 	return guarded(ctx, l, callGet, func(ctx context.Context) (*Item, error) { return l.e.b.Get(ctx, l.fence.Shard, key) })
 }
@@ -106,7 +108,7 @@ func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 // List returns the shard's items whose key begins with prefix, byte by byte, in
 // the order of their keys. Otherwise as Get.
 func (l *Lease) List(ctx context.Context, prefix string) ([]Item, error) {
-	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) { return l.e.b.List(ctx, l.fence.Shard, prefix) })
+	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) { return l.e.b.List(ctx, l.fence.Shard, prefix, 0) })
 }
 
 // ReadLog returns at most max entries of the shard's decision log after the given
@@ -130,6 +132,9 @@ func guarded[T any](ctx context.Context, l *Lease, kind string, read func(contex
 	if err != nil {
 		l.e.storeChanged(err)
 		l.e.damaged(err)
+		if lost := l.Err(); lost != nil { // by which ctx ended, often
+			return none, fmt.Errorf("%w: read: %v", lost, err)
+		}
 		return none, fmt.Errorf("tenure: shard %q: read: %w", l.fence.Shard, err)
 	}
 	if err := l.Err(); err != nil {
@@ -145,7 +150,7 @@ func (l *Lease) Progress() { l.progress.Store(int64(l.e.clk.now())) }
 // end makes the lease invalid for good. The elector calls it once, under its
 // lock.
 func (l *Lease) end(cause fsm.Cause) *RevokedError {
-	r := &RevokedError{Fence: l.fence, Cause: cause}
+	r := revoked(l.fence, cause)
 	l.ended.Store(r)
 	l.commits.close()
 	l.cancel(r)

@@ -1,14 +1,13 @@
 package core
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the runner, and see a test fail")
+var mutantsFlag = mutate.Flag()
 
 // A mutant is the runner with one rule taken out, and the test that must fail
 // then. Those of the machine alone are in package fsm, where the simulation finds
@@ -17,11 +16,13 @@ var mutants = []mutate.Mutant{
 	{Name: "S8: trust from the reply's instant", Killer: "TestTrustCountsFromSending", Edits: []mutate.Edit{
 		{File: "step.go", Old: "case fsm.EffExtend:\n\t\te.extend(eff.Session, eff.Until)", New: "case fsm.EffExtend:\n\t\te.extend(eff.Session, e.clk.now().Add(e.o.TTL-e.o.Margin))"}}},
 	{Name: "S8: the same, in the machine", Killer: "TestTrustCountsFromSending", Edits: []mutate.Edit{
-		{File: "fsm/session.go", Old: "until := b.sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
+		{File: "../internal/fsm/session.go", Old: "until := b.sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
 	{Name: "S8: trust from the wall clock", Killer: "TestClockIgnoresWallTime", Edits: []mutate.Edit{
-		{File: "clock.go", Old: "int64(time.Since(c.start))", New: "time.Now().UnixNano() - c.start.UnixNano()"}}},
+		{File: "clock.go", Old: "int64(t.Sub(c.start))", New: "t.UnixNano() - c.start.UnixNano()"}}},
 	{Name: "S9: suspended time does not count", Killer: "TestSuspendedTimeCounts", Edits: []mutate.Edit{
-		{File: "clock.go", Old: "int64(time.Since(c.start)) + c.away.Load()", New: "int64(time.Since(c.start))"}}},
+		{File: "clock.go", Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono)"}}},
+	{Name: "S9: a suspension counts when a timer has found it", Killer: "TestSuspensionEndsALeaseAtTheFirstCheck", Edits: []mutate.Edit{
+		{File: "clock.go", Old: "\t\t\tc.sample()\n", New: ""}}},
 	{Name: "C8: trust extended by a reply handled after a stall", Killer: "TestReplyAfterSuspensionRevivesNothing", Edits: []mutate.Edit{
 		{File: "step.go", Old: "func (e *Elector) drainQueue() {\n\te.clk.sample()\n", New: "func (e *Elector) drainQueue() {\n"}}},
 	{Name: "S9: a lease is valid until a timer says otherwise", Killer: "TestLapseAndRegain", Edits: []mutate.Edit{
@@ -40,7 +41,7 @@ var mutants = []mutate.Mutant{
 	{Name: "D1: a shard whose head was found damaged is claimed again", Killer: "TestDamagedShardIsNotServed/head", Edits: []mutate.Edit{
 		{File: "../backends/kv/lease.go", Old: "\treturn l.bad[s]\n", New: "\treturn false\n"}}},
 	{Name: "D1: a damaged shard is claimed again at once", Killer: "TestDamagedShardIsNotServed/record", Edits: []mutate.Edit{
-		{File: "fsm/shards.go", Old: "case errors.Is(r.Err, driver.ErrDamaged): //", New: "case false: //"}}},
+		{File: "../internal/fsm/shards.go", Old: "case errors.Is(r.Err, driver.ErrDamaged): //", New: "case false: //"}}},
 	{Name: "D1: a commit in doubt is looked for under a damaged head", Killer: "TestDamagedUnknown", Edits: []mutate.Edit{
 		{File: "settle.go", Old: "case errors.Is(err, driver.ErrDamaged) && unknown:", New: "case false:"}}},
 	{Name: "D1: a commit under a damaged head may be tried again", Killer: "TestDamagedHead", Edits: []mutate.Edit{
@@ -55,10 +56,24 @@ var mutants = []mutate.Mutant{
 	{Name: "D1: names from the store are told as they are", Killer: "TestDamageIsNotRepeated", Edits: []mutate.Edit{
 		{File: "driver/damaged.go", Old: "return &DamagedError{Key: printable(key),", New: "return &DamagedError{Key: key,"}}},
 
+	{Name: "a takeover that a view shows first has no former owner", Killer: "TestTakeOverSeenFirstIsTold", Edits: []mutate.Edit{
+		{File: "step.go", Old: "e.claiming, e.former = eff.Call, formers(eff)", New: "e.claiming = eff.Call"}}},
+	{Name: "a rebalance hides a crash", Killer: "TestTakeOverSeenFirstIsTold", Edits: []mutate.Edit{
+		{File: "run.go", Old: "takenOver(former), former == \"\")", New: "takenOver(former), true)"}}},
+	{Name: "a line for each of many leases", Killer: "TestLinesOfManyLeases", Edits: []mutate.Edit{
+		{File: "lines.go", Old: "over := g.since.IsZero() || now.Sub(g.since) >= linesEvery", New: "over := true"},
+		{File: "notify.go", Old: "\t\tif len(batch) > 0 {\n\t\t\tcontinue\n\t\t}\n", New: "\t\tif len(batch) > 0 {\n\t\t\tn.writeGathered(false)\n\t\t\tcontinue\n\t\t}\n"}}},
+	{Name: "losses are gathered from the first on", Killer: "TestLinesOfLosses", Edits: []mutate.Edit{
+		{File: "lines.go", Old: "asked: err.Is(ErrReleased)}", New: "asked: true}"}}},
+	{Name: "a process that did not run calls the store silent", Killer: "TestLapseSaysWhy", Edits: []mutate.Edit{
+		{File: "../internal/fsm/session.go", Old: "if late >= m.cfg.Member.TTL/4 {", New: "if false {"}}},
+
 	{Name: "S5: no proof after the wait for the head", Killer: "TestHeadOutOfReach", Edits: []mutate.Edit{
 		{File: "run.go", Old: "if r.state != runStarting {\n\t\treturn false\n\t}\n", New: ""}}},
 	{Name: "S5: no proof after the wait behind another commit", Killer: "TestNothingIsSentAfterLapse", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "if refuse == nil {\n\t\trefuse = l.Err()\n\t}\n", New: ""}}},
+		{File: "commit.go", Old: "\trefuse := l.Err()\n", New: "\tvar refuse error\n"}}},
+	{Name: "S5: no proof before the parts of a refused write", Killer: "TestPartsOfARefusedWriteLookAtTheLease", Edits: []mutate.Edit{
+		{File: "commit.go", Old: "\trefuse := l.Err()\n", New: "\tvar refuse error\n\tif len(c.queue) == 0 || c.queue[0].most == math.MaxInt {\n\t\trefuse = l.Err()\n\t}\n"}}},
 	{Name: "S5: a commit that was never sent is retried after its lease", Killer: "TestRefusedCommitIsNotSentAfterLapse", Edits: []mutate.Edit{
 		{File: "settle.go", Old: "\tif !sent {\n\t\treturn false\n\t}\n", New: ""}}},
 	{Name: "S5: no proof after the wait for a read", Killer: "TestReadIsCheckedAfterwards", Edits: []mutate.Edit{
@@ -90,13 +105,13 @@ var mutants = []mutate.Mutant{
 	{Name: "S12: release before a commit in flight is settled", Killer: "TestReleaseWaitsForCommit", Edits: []mutate.Edit{
 		{File: "run.go", Old: "\tr.lease.commits.settled() // S12: what is in flight is work, too\n", New: ""}}},
 	{Name: "S12: the session is closed under a running handler", Killer: "TestShutdownWithStuckHandlerLeavesSession", Edits: []mutate.Edit{
-		{File: "fsm/session.go", Old: "if !m.running() {", New: "if true {"}}},
+		{File: "../internal/fsm/session.go", Old: "if !m.running() {", New: "if true {"}}},
 	{Name: "V6: what gives back ends with Run's context", Killer: "TestShutdownOrder", Edits: []mutate.Edit{
 		{File: "elector.go", Old: "context.WithCancel(context.WithoutCancel(ctx))", New: "context.WithCancel(ctx)"}}},
 	{Name: "C5: any failed heartbeat of one's own resets suspicion", Killer: "TestFlakyObserverTakesOver", Edits: []mutate.Edit{
-		{File: "fsm/session.go", Old: "\t\tm.event(EventBeatFailed, err)\n", New: "\t\tm.event(EventBeatFailed, err)\n\t\tm.okSentAt = -1\n"}}},
+		{File: "../internal/fsm/session.go", Old: "\t\tm.event(EventBeatFailed, err)\n", New: "\t\tm.event(EventBeatFailed, err)\n\t\tm.okSentAt = -1\n"}}},
 	{Name: "W1: a token granted and not wanted is never given back", Killer: "TestUnwantedGrantIsGivenBack", Edits: []mutate.Edit{
-		{File: "fsm/shards.go", Old: "\tdefault:\n\t\tm.decide(release, i)\n\t}\n", New: "\tcase o.fence.Token > 0:\n\t\tm.decide(release, i)\n\t}\n"}}},
+		{File: "../internal/fsm/shards.go", Old: "\tdefault:\n\t\tm.decide(release, i)\n\t}\n", New: "\tcase o.fence.Token > 0:\n\t\tm.decide(release, i)\n\t}\n"}}},
 	{Name: "S13: a member that trusts its watch alone", Killer: "TestMissedChangeIsFound/member", Edits: []mutate.Edit{
 		{File: "step.go", Old: "\t\te.resync = true\n", New: ""}}},
 	{Name: "S13: an observer that trusts its watch alone", Killer: "TestMissedChangeIsFound/observer", Edits: []mutate.Edit{
@@ -119,20 +134,20 @@ var mutants = []mutate.Mutant{
 	{Name: "S14: the same, of a commit in doubt", Killer: "TestStoreChangedIsFoundByHead/commit_in_doubt", Edits: []mutate.Edit{
 		{File: "settle.go", Old: "\t\tr.l.e.storeChanged(err)\n", New: ""}}},
 	{Name: "S4: what was released is known by the reply alone", Killer: "TestReleaseKnownByTheView", Edits: []mutate.Edit{
-		{File: "fsm/peers.go", Old: "\t\tm.learnState(&v.Shards[i])\n", New: "\t\tif k := m.shard(v.Shards[i].Shard); m.shards[k].lease() != returned {\n\t\t\tm.learnState(&v.Shards[i])\n\t\t}\n"}}},
+		{File: "../internal/fsm/peers.go", Old: "\t\tm.learnState(&v.Shards[i])\n", New: "\t\tif k := m.shard(v.Shards[i].Shard); m.shards[k].lease() != returned {\n\t\t\tm.learnState(&v.Shards[i])\n\t\t}\n"}}},
 	{Name: "A5: the runner takes the answer to a transfer for a hand-over", Killer: "TestHandOverOfShardContendedAgain", Edits: []mutate.Edit{
 		{File: "calls.go", Old: "\te.queue = append(e.queue, in)\n", New: "\tif eff.Kind == fsm.EffTransfer && in.Err == nil && in.Results[0].Err == nil {\n\t\te.settle(&fsm.Effect{Fence: eff.Transfers[0].Fence})\n\t}\n\te.queue = append(e.queue, in)\n"},
 		{File: "run.go", Old: "\tr := e.runs[eff.Fence.Shard]\n\tdelete(e.runs, eff.Fence.Shard)\n", New: "\tr := e.runs[eff.Fence.Shard]\n\tif r == nil {\n\t\treturn\n\t}\n\tdelete(e.runs, eff.Fence.Shard)\n"}}},
 	{Name: "A5: a hand-over that the store refused is waited for", Killer: "TestHandOverRefused", Edits: []mutate.Edit{
-		{File: "fsm/shards.go", Old: "case s.lease() == returned && refused(err):", New: "case false:"}}},
+		{File: "../internal/fsm/shards.go", Old: "case s.lease() == returned && refused(err):", New: "case false:"}}},
 	{Name: "A5: a hand-over that Run's end overtakes passes for done", Killer: "TestHandOverEndsWithRun", Edits: []mutate.Edit{
-		{File: "fsm/session.go", Old: "if s.lease() == returned {", New: "if false {"}}},
+		{File: "../internal/fsm/session.go", Old: "if s.lease() == returned {", New: "if false {"}}},
 	{Name: "A5: a hand-over is looked at before its lease is settled", Killer: "TestHandOverEndsWithACommit", Edits: []mutate.Edit{
 		{File: "run.go", Old: "if r.end == nil { // Run has ended", New: "if false {"}}},
 	{Name: "M1: a session whose close has no answer is left to the others", Killer: "TestCloseIsTriedAgain", Edits: []mutate.Edit{
 		{File: "calls.go", Old: "if !errors.Is(err, ErrRetry) && !driver.Unknown(err) {", New: "if !errors.Is(err, ErrRetry) {"}}},
 	{Name: "A5: a hand-over whose reply was lost passes for refused", Killer: "TestHandOverKnownByTheView/moved_on", Edits: []mutate.Edit{
-		{File: "fsm/shards.go", Old: "; ok && f.Current != (driver.Owner{}) {", New: "; ok && false && f.Current != (driver.Owner{}) {"}}},
+		{File: "../internal/fsm/shards.go", Old: "; ok && f.Current != (driver.Owner{}) {", New: "; ok && false && f.Current != (driver.Owner{}) {"}}},
 	{Name: "S12: a handler that returned is stuck until its last commit is settled", Killer: "TestReturnedIsNotStuck", Edits: []mutate.Edit{
 		{File: "run.go", Old: "\t\tr.state = runReturned\n\t\te.snap.bump()\n", New: "\t\te.snap.bump()\n"}}},
 	{Name: "S13: a resync ends the full read before it", Killer: "TestResyncLeavesAFullRead", Edits: []mutate.Edit{
@@ -147,17 +162,32 @@ var mutants = []mutate.Mutant{
 	{Name: "F1: group commit merges two writes of one key", Killer: "TestWhatIsMerged", Edits: []mutate.Edit{
 		{File: "commit.go", Old: "\t\t\t\t\treturn n // a key is once in each pending: it is another caller's\n", New: ""}}},
 	{Name: "F2: one caller's refusal is everybody's", Killer: "TestRefusalOfMergedWriteIsOnesOwn", Edits: []mutate.Edit{
-		{File: "commit.go", Old: "if len(d.parts) == 1 || !refusedAsOne(out.err) {", New: "if true {"}}},
+		{File: "commit.go", Old: "n > 1 && refusedAsOne(out.err) {", New: "n > 1 && false {"},
+		{File: "outbox.go", Old: "case commits > 1 && refusedTogether(why):", New: "case false:"}}},
+	{Name: "A4: a call's refusal is that of each of its commits", Killer: "TestCallRefusedAsOneIsDivided", Edits: []mutate.Edit{
+		{File: "outbox.go", Old: "case commits > 1 && refusedTogether(why):", New: "case false:"}}},
+	{Name: "A4: a refused call is divided into single commits", Killer: "TestCallRefusedAsOneIsDivided", Edits: []mutate.Edit{
+		{File: "commit.go", Old: "false, commits/2\n", New: "false, 1\n"}}},
 	{Name: "A4: two writes of one shard travel in one call", Killer: "TestWhatIsMerged", Edits: []mutate.Edit{
 		{File: "commit.go", Old: "\tif !c.busy {\n\t\tc.busy = true\n", New: "\tif true {\n\t\tc.busy = true\n"}}},
 	{Name: "A4: a refusal spreads to the neighbours of its call", Killer: "TestRefusalTouchesNoNeighbour", Edits: []mutate.Edit{
 		{File: "outbox.go", Old: "\t\t\tres, why = results[i], results[i].Err\n", New: "\t\t\tres = results[i]\n\t\t\tfor j := range results {\n\t\t\t\tif results[j].Err != nil {\n\t\t\t\t\twhy = results[j].Err\n\t\t\t\t}\n\t\t\t}\n"}}},
 	{Name: "E1: a call in doubt is taken for refused", Killer: "TestUnknownCallIsSettledPerWrite", Edits: []mutate.Edit{
-		{File: "outbox.go", Old: "\t\tif why != nil {\n", New: "\t\tif err != nil {\n\t\t\td.finish(outcome{err: notSent(d.l.fence.Shard, ErrRetry)})\n\t\t\to.again(d.l)\n\t\t\tcontinue\n\t\t}\n\t\tif why != nil {\n"}}},
+		{File: "outbox.go", Old: "\t\tcase why == nil:\n", New: "\t\tcase err != nil:\n\t\t\td.finish(outcome{err: notSent(d.l.fence.Shard, ErrRetry)})\n\t\tcase why == nil:\n"}}},
 	{Name: "A4: a shard that is locked holds up the others", Killer: "TestLockedShardDelaysNoOther", Edits: []mutate.Edit{
 		{File: "outbox.go", Old: "\t\t\to.e.calls.Go(func() {\n\t\t\t\td.settle(res, why)\n\t\t\t\to.again(d.l)\n\t\t\t})\n", New: "\t\t\td.settle(res, why)\n\t\t\to.again(d.l)\n"}}},
+	{Name: "V1: a join without an answer waits for a whole call time-out", Killer: "TestSilentCallDelaysNoTakeover/join/1s", Edits: []mutate.Edit{
+		{File: "../internal/fsm/session.go", Old: "Timeout: m.callTimeout(enter, 0)})", New: "Timeout: m.cfg.CallTimeout})"}}},
+	{Name: "V1: the first full read does, too", Killer: "TestSilentCallDelaysNoTakeover/observe/1s", Edits: []mutate.Edit{
+		{File: "calls.go", Old: "full, limit = sent, min(patience, e.o.CallTimeout)", New: "full, limit = sent, e.o.CallTimeout"}}},
+	{Name: "V1: so does a claim", Killer: "TestSilentCallDelaysNoTakeover/acquire/1s", Edits: []mutate.Edit{
+		{File: "../internal/fsm/shards.go", Old: "Session: m.sess, Timeout: m.callTimeout(k, len(c.shards))}", New: "Session: m.sess, Timeout: m.cfg.CallTimeout}"}}},
+	{Name: "V1: so does the read of a head", Killer: "TestSilentCallDelaysNoTakeover/readlog/1s", Edits: []mutate.Edit{
+		{File: "run.go", Old: "limit := min(e.o.TTL/2, e.o.CallTimeout)", New: "limit := e.o.CallTimeout"}}},
 	{Name: "V5: a silent call keeps its place", Killer: "TestSilentCallDelaysNoOther", Edits: []mutate.Edit{
 		{File: "outbox.go", Old: "time.AfterFunc(late, func() {", New: "time.AfterFunc(late+time.Hour, func() {"}}},
+	{Name: "V5: an overdue call takes a place beside those that the store gains from", Killer: "TestOverdueCallGivesItsPlaceAway", Edits: []mutate.Edit{
+		{File: "outbox.go", Old: "\treturn goOn\n", New: "\treturn goOn || true\n"}}},
 	{Name: "A6: a call goes over the store's limits", Killer: "TestCallsAreWithinTheLimits", Edits: []mutate.Edit{
 		{File: "outbox.go", Old: "len(batch) < max(1, limits.BatchItems) && ", New: ""}}},
 	{Name: "C15: a function that hangs is waited for", Killer: "TestEligibleHangs", Edits: []mutate.Edit{
@@ -190,6 +220,10 @@ var mutants = []mutate.Mutant{
 		{File: "obey.go", Old: " || b.gave[s] == others {", New: " {"}}},
 	{Name: "what a rule gives up is claimed again at once", Killer: "TestSlowSuccessor", Edits: []mutate.Edit{
 		{File: "obey.go", Old: "r.wait = e.o.TTL / 2", New: "r.wait = 0"}}},
+	{Name: "D1: what is no rule is logged at each read", Killer: "TestJunkAmongRules", Edits: []mutate.Edit{
+		{File: "obey.go", Old: "now.Sub(b.said) >= time.Minute", New: "true"}}},
+	{Name: "D1: each record that is no rule is named", Killer: "TestJunkAmongRules", Edits: []mutate.Edit{
+		{File: "control/control.go", Old: "notUnderstood <= 3", New: "true"}}},
 	{Name: "what a drained member is granted stays there", Killer: "TestDrainedElector", Edits: []mutate.Edit{
 		{File: "run.go", Old: "	if len(e.rules.rules) > 0 {\n", New: "	if false {\n"},
 		{File: "obey.go", Old: " || len(b.rules) > 0 && len(v.Members)+len(v.Gone) > 0 {", New: " {"}}},
@@ -206,5 +240,5 @@ var mutants = []mutate.Mutant{
 // TestMutants takes one rule out at a time, by an overlay of the build, and
 // expects the test that is named to fail. The same test passes without.
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, 20*time.Second, true, mutants)
+	mutate.All(t, mutantsFlag, 20*time.Second, true, mutants)
 }

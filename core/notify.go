@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
 )
 
 // maxEvents bounds what waits for slow hooks.
@@ -21,11 +20,15 @@ type notifier struct {
 	log  *slog.Logger // nil: slog.Default
 	node string
 
-	mu      sync.Mutex
-	queue   []notice
-	dropped int
-	closed  bool
-	wake    chan struct{}
+	gathered []*gathering // of the goroutine that runs
+
+	mu       sync.Mutex
+	queue    []notice
+	dropped  int
+	stepping bool // more of what happens now is on its way
+	posted   bool // something, since the step began
+	closed   bool
+	wake     chan struct{}
 }
 
 // notice is what the notifier does next: f, or without it OnCall. Calls are values, so
@@ -55,6 +58,7 @@ func (n *notifier) put(what notice) {
 		n.dropped++
 	}
 	n.queue = append(n.queue, what)
+	n.posted = true
 	n.mu.Unlock()
 	n.signal()
 }
@@ -64,6 +68,19 @@ func (n *notifier) close() {
 	n.closed = true
 	n.mu.Unlock()
 	n.signal()
+}
+
+// step begins, or ends, what counts as one step: lines about its leases are written at its
+// end.
+func (n *notifier) step(begins bool) {
+	n.mu.Lock()
+	n.stepping = begins
+	posted := n.posted
+	n.posted = false
+	n.mu.Unlock()
+	if posted {
+		n.signal()
+	}
 }
 
 func (n *notifier) signal() {
@@ -79,9 +96,11 @@ const spareEvents = 1 << 10
 // run calls what was posted until it is closed and nothing is left.
 func (n *notifier) run() {
 	var spare []notice
+	again := time.NewTimer(0)
+	defer again.Stop()
 	for {
 		n.mu.Lock()
-		batch, dropped, closed := n.queue, n.dropped, n.closed
+		batch, dropped, stepping, closed := n.queue, n.dropped, n.stepping, n.closed
 		n.queue, n.dropped = spare, 0
 		n.mu.Unlock()
 		if dropped > 0 {
@@ -106,9 +125,18 @@ func (n *notifier) run() {
 			continue
 		}
 		if closed {
+			n.writeGathered(true)
 			return
 		}
-		<-n.wake
+		if !stepping {
+			if at := n.writeGathered(false); !at.IsZero() {
+				again.Reset(time.Until(at))
+			}
+		}
+		select {
+		case <-n.wake:
+		case <-again.C:
+		}
 	}
 }
 
@@ -116,34 +144,16 @@ func (n *notifier) info(msg string, attrs ...slog.Attr) { n.write(slog.LevelInfo
 
 func (n *notifier) warn(msg string, attrs ...slog.Attr) { n.write(slog.LevelWarn, msg, attrs) }
 
+// write writes a line after those about leases that are due.
 func (n *notifier) write(level slog.Level, msg string, attrs []slog.Attr) {
-	log := n.log
-	if log == nil {
-		log = slog.Default()
+	n.writeGathered(false)
+	n.emit(level, msg, attrs)
+}
+
+func (n *notifier) settled(s Settled) {
+	if h := n.h.OnSettled; h != nil {
+		n.post(func() { h(s) })
 	}
-	log.LogAttrs(context.Background(), level, msg, append(attrs, slog.String("node", n.node))...)
-}
-
-func fenceAttrs(f Fence) []slog.Attr {
-	return []slog.Attr{slog.String("shard", string(f.Shard)), slog.Int64("token", int64(f.Token)), slog.String("session", string(f.Session))}
-}
-
-func (n *notifier) grant(f Fence, former SessionID) {
-	n.post(func() {
-		if n.h.OnGrant != nil {
-			n.h.OnGrant(LeaseEvent{Fence: f, Former: former})
-		}
-		n.info("tenure: lease granted", fenceAttrs(f)...)
-	})
-}
-
-func (n *notifier) revoke(f Fence, c fsm.Cause) {
-	n.post(func() {
-		if n.h.OnRevoke != nil {
-			n.h.OnRevoke(&RevokedError{Fence: f, Cause: c})
-		}
-		n.info("tenure: lease ended", append(fenceAttrs(f), slog.String("cause", c.String()))...)
-	})
 }
 
 func (n *notifier) handlerStart(f Fence) {
@@ -156,47 +166,6 @@ func (n *notifier) stop(f Fence, cause error) {
 	if h := n.h.OnStop; h != nil {
 		n.post(func() { h(LeaseEvent{Fence: f, Err: cause}) })
 	}
-}
-
-func (n *notifier) settled(s Settled) {
-	if h := n.h.OnSettled; h != nil {
-		n.post(func() { h(s) })
-	}
-}
-
-// handlerReturn reports what a handler returned. An error is logged, unless it only says
-// that the handler was asked to stop.
-func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bool) {
-	if n.h.OnHandlerReturn == nil && err == nil {
-		return
-	}
-	n.post(func() {
-		if n.h.OnHandlerReturn != nil {
-			n.h.OnHandlerReturn(LeaseEvent{Fence: f, Ran: ran, Err: err, Asked: err != nil && asked})
-		}
-		if err != nil && !asked {
-			n.warn("tenure: handler returned an error", append(fenceAttrs(f), slog.Any("error", err))...)
-		}
-	})
-}
-
-func (n *notifier) stuck(f Fence, c fsm.Cause) {
-	n.post(func() {
-		if n.h.OnStuck != nil {
-			n.h.OnStuck(&RevokedError{Fence: f, Cause: c})
-		}
-		n.warn("tenure: handler stuck: its shard is not released", append(fenceAttrs(f), slog.String("cause", c.String()))...)
-	})
-}
-
-func (n *notifier) refused(f Fence, current driver.Owner) {
-	n.post(func() {
-		if n.h.OnRefused != nil {
-			n.h.OnRefused(&FencedError{Fence: f, Current: current})
-		}
-		n.warn("tenure: write refused by its fence", append(fenceAttrs(f),
-			slog.Int64("current_token", int64(current.Token)), slog.String("current_session", string(current.Session)))...)
-	})
 }
 
 // explainTimeout bounds how long hooks and log wait to learn how a session ended.
@@ -228,12 +197,13 @@ func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 		switch ev.Kind {
 		case SessionJoined, SessionRegained:
 			n.info("tenure: "+ev.Kind.message(), attrs...)
-		case SessionFailedOver, SessionStoreLost:
+		case SessionFailedOver:
 			n.warn("tenure: "+string(ev.Kind), attrs...)
 		case SessionLapsed, SessionLost, SessionHalted, SessionJoinFailed, SessionIneligible:
 			n.warn("tenure: "+ev.Kind.message(), attrs...)
 		case SessionEligible:
 			n.info("tenure: "+ev.Kind.message(), attrs...)
+		default: // the others repeat while the store is away; OnSession has them
 		}
 	})
 }
@@ -245,8 +215,9 @@ func (k SessionEventKind) message() string {
 		return string(k) // which names the session itself
 	case SessionIneligible, SessionEligible:
 		return "member " + string(k)
+	default:
+		return "session " + string(k)
 	}
-	return "session " + string(k)
 }
 
 func (n *notifier) peer(ev PeerEvent) {

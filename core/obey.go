@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // rulebook has the operators' rules as this member knows them. They are read when a view
@@ -21,6 +21,7 @@ type rulebook struct {
 	seen  driver.Owner // of the rules' shard, in the newest view
 	read  driver.Owner // as the rules were read under
 	again bool         // they are to be read, although seen is read
+	said  time.Time    // when a failed read, or what is no rule, was logged last
 	wake  chan struct{}
 	// gave has the shards that were given up because of a drain, each with the sum of the
 	// members that could have taken it then: one that comes back is kept until there is
@@ -56,13 +57,13 @@ func (b *rulebook) look(v *driver.View) {
 
 // obeyRules reads the operators' rules when they may have changed, and obeys them.
 func (e *Elector) obeyRules(ctx context.Context) {
-	for failed := false; ; {
+	for {
 		select {
 		case <-e.rules.wake:
 		case <-ctx.Done():
 			return
 		}
-		if failed = !e.readRules(ctx, failed); failed {
+		if !e.readRules(ctx) {
 			t := time.NewTimer(e.dice.jittered(e.o.TTL))
 			select {
 			case <-t.C:
@@ -80,9 +81,10 @@ func (e *Elector) obeyRules(ctx context.Context) {
 	}
 }
 
-// readRules reads the rules where they may have changed; false if that failed, which is
-// logged unless it failed before. Those read last count on meanwhile.
-func (e *Elector) readRules(ctx context.Context, failed bool) bool {
+// readRules reads the rules where they may have changed; false if that failed. Those read
+// last count on meanwhile. What is wrong is logged once a minute at most, as anybody with
+// the right to write to the store can cause it, and as a store that is away says so itself.
+func (e *Elector) readRules(ctx context.Context) bool {
 	e.mu.Lock()
 	b := e.rules
 	seen, again := b.seen, b.again
@@ -96,7 +98,8 @@ func (e *Elector) readRules(ctx context.Context, failed bool) bool {
 	ctx, call := e.note.startCall(ctx, callList, 0, control.Shard, nil)
 	rules, err := control.Read(ctx, e.b)
 	call.done(err)
-	if err != nil && !failed {
+	if now := time.Now(); err != nil && now.Sub(b.said) >= time.Minute {
+		b.said = now
 		e.note.badRules(err)
 	}
 	e.mu.Lock()
@@ -216,13 +219,6 @@ func (e *Elector) successors(now time.Time) uint64 {
 		sum += h.Sum64()
 	}
 	return sum
-}
-
-func (n *notifier) obeyed(f Fence, r control.Rule) {
-	n.post(func() {
-		n.info("tenure: operator's rule obeyed", append(fenceAttrs(f), slog.String("rule", string(r.Kind)),
-			slog.String("author", r.Author), slog.String("reason", r.Reason))...)
-	})
 }
 
 func (n *notifier) badRules(err error) {

@@ -1,15 +1,19 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 // rule writes an operator's rule, or removes it, as the command tenure does.
@@ -17,6 +21,11 @@ func (w *world) rule(build func(*control.Rule) (Op, error), r control.Rule) {
 	w.Helper()
 	op, err := build(&r)
 	w.must(err)
+	w.writeRules(op)
+}
+
+func (w *world) writeRules(ops ...Op) {
+	w.Helper()
 	tool := w.newMember("tool")
 	asked, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -24,7 +33,7 @@ func (w *world) rule(build func(*control.Rule) (Op, error), r control.Rule) {
 	ctx, done := context.WithCancel(context.Background())
 	w.must(tool.Contend(func(ctx context.Context, l *Lease) error {
 		defer done()
-		_, err := l.Commit(ctx, op)
+		_, err := l.Commit(ctx, ops...)
 		return err
 	}, control.Shard))
 	w.must(tool.Run(ctx))
@@ -286,5 +295,46 @@ func TestRulesCostNothing(t *testing.T) {
 		}
 		w.eventually("the rule of a tool that died", func() bool { return h.count() == 101 })
 		w.must(b.tap.Backend.Close())
+	})
+}
+
+// TestJunkAmongRules: what somebody with the right to write has put among the rules is
+// logged once a minute, in a short line, and the rules beside it are obeyed.
+func TestJunkAmongRules(t *testing.T) {
+	bubble(t, func(w *world) {
+		var log strings.Builder
+		m := w.member("a", func(o *Options) {
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil)) // called by one goroutine
+		})
+		w.member("b")
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		const minutes = 3
+		for n := range 10 * minutes {
+			var ops []Op
+			for i := range 50 {
+				ops = append(ops, Put(fmt.Sprintf("rule/%s%d-%d", strings.Repeat("x", 300), n, i), bytes.Repeat([]byte("\x01"), 3000)))
+			}
+			w.writeRules(ops...)
+			time.Sleep(6 * time.Second)
+		}
+		w.rule(control.Put, control.Rule{Kind: control.Resign, Shards: "s", Token: l.Token(), Author: "ann",
+			Writer: "root@host"})
+		w.eventually("the rule is obeyed", func() bool { return l.Err() != nil })
+		w.must(m.end())
+		lines, longest := 0, 0
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "rules cannot be read") {
+				lines++
+			}
+			longest = max(longest, len(line))
+		}
+		if !strings.Contains(log.String(), "author=ann writer=root@host") {
+			w.Error("no line names the writer of the rule that was obeyed")
+		}
+		if lines == 0 || lines > minutes+1 || longest > 16<<10 {
+			w.Errorf("%d lines in %d minutes, the longest of %d bytes", lines, minutes, longest)
+		}
 	})
 }

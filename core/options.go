@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // Options say how a member behaves. The zero value, and nil, work. No duration may
@@ -92,6 +92,12 @@ type Options struct {
 	// although the handler still runs. 0, the default: never. With it the work of
 	// two owners may overlap; only what is fenced is protected.
 	AbandonAfter time.Duration
+	// ReturnHalted has Run return once the member is halted, so that a supervisor restarts
+	// the process: see Run. Default false: it goes on without leases until its context ends,
+	// and /healthz of package tenurehttp answers 503. A restart decides what an operator else
+	// would: a store that is opened anew is taken for what it was, unless its backend knows
+	// better (I2).
+	ReturnHalted bool
 	// Watchdog, if positive, is how often a handler must call Lease.Progress; one
 	// that does not, also while it drains, has its lease revoked as if its drain
 	// budget were spent.

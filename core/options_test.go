@@ -3,7 +3,7 @@ package core
 import (
 	"errors"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 	"math"
 	"strings"
 	"testing"
@@ -85,9 +85,9 @@ func TestHostNode(t *testing.T) {
 func TestRevokedErrorMatches(t *testing.T) {
 	t.Parallel()
 	for c := fsm.CauseReleased; c <= fsm.CauseStoreChanged; c++ {
-		err := error(&RevokedError{Fence: Fence{Shard: "s", Token: 7}, Cause: c})
-		given := c == fsm.CauseReleased || c == fsm.CauseReturned || c == fsm.CauseLeft
-		if errors.Is(err, ErrLost) == given || errors.Is(err, ErrReleased) != given || !NotApplied(err) {
+		err := error(revoked(Fence{Shard: "s", Token: 7}, c))
+		given := c == fsm.CauseReleased || c == fsm.CauseReturned
+		if !errors.Is(err, ErrLost) || errors.Is(err, ErrReleased) != given || !NotApplied(err) {
 			t.Errorf("%v: lost %v, released %v", err, errors.Is(err, ErrLost), errors.Is(err, ErrReleased))
 		}
 	}

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -18,26 +19,35 @@ import (
 // at once.
 //
 // A call carries a write's first attempt only. A write that was not applied then is
-// settled by itself, so that it holds up no other (A4).
+// settled by itself, so that it holds up no other (A4). Where a call was refused for what
+// its commits are together, they wait for their turn again, at most half of them for one
+// call: a limit that the server has lowered costs a few calls more, and a commit that is
+// refused alone touches no other.
 type outbox struct {
 	e *Elector
 
 	mu      sync.Mutex
-	waiting []*Lease // each once, in the order in which their writes became ready
-	calls   int      // senders
+	waiting []turn // in the order in which the leases' writes became ready
+	calls   int    // senders
 	usual   time.Duration
 	longest time.Duration // that a call took of late
+}
+
+// A turn is a lease, once, whose next write waits.
+type turn struct {
+	lease *Lease
+	most  int // see pending
 }
 
 // overdueAfter is how many times the usual time a call may take before the next call
 // does not wait for it any more: the row of one shard may be locked, or a server silent.
 const overdueAfter = 4
 
-// ready queues a lease that has commits to send.
-func (o *outbox) ready(l *Lease) {
+// ready queues a lease that has commits to send, the first of which is p.
+func (o *outbox) ready(l *Lease, p *pending) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waiting = append(o.waiting, l)
+	o.waiting = append(o.waiting, turn{l, p.most})
 	o.start()
 }
 
@@ -53,61 +63,64 @@ func (o *outbox) start() {
 func (o *outbox) send() {
 	for {
 		runtime.Gosched() // lets the callers just served queue their next
-		batch := o.next()
-		if batch == nil || !o.call(batch) {
+		batch, commits := o.next()
+		if batch == nil || !o.call(batch, commits) {
 			return
 		}
 	}
 }
 
-// next makes the writes of the next call, all of one session. Without any it ends the
-// sender.
-func (o *outbox) next() []*delivery {
+// next makes the writes of the next call, all of one session, and says how many commits
+// they have. Without any it ends the sender.
+func (o *outbox) next() (batch []*delivery, commits int) {
 	limits := o.e.info.Limits
-	var batch []*delivery
 	var sess driver.Session
-	for size := 0; len(batch) < max(1, limits.BatchItems) && (limits.WriteBytes <= 0 || size < limits.WriteBytes); {
-		l := o.take(sess)
-		if l == nil {
+	most := math.MaxInt
+	for size := 0; len(batch) < max(1, limits.BatchItems) && commits < most &&
+		(limits.WriteBytes <= 0 || size < limits.WriteBytes); {
+		t := o.take(sess, commits)
+		if t.lease == nil {
 			break
 		}
-		d := l.next()
+		d := t.lease.next(min(most, t.most) - commits)
 		if d == nil {
 			continue
 		}
-		sess = l.sess
+		sess, most = t.lease.sess, min(most, t.most)
 		batch = append(batch, d)
+		commits += len(d.parts)
 		for _, p := range d.parts {
 			size += p.size
 		}
 	}
-	return batch
+	return batch, commits
 }
 
-// take removes the first lease that waits, of session s unless that is nil. If there is
-// none it ends the sender that asks for its first.
-func (o *outbox) take(s driver.Session) *Lease {
+// take removes the first lease that waits, of session s unless that is nil, and whose
+// commits may go with as many others. If there is none it ends the sender that asks for
+// its first.
+func (o *outbox) take(s driver.Session, others int) turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i, l := range o.waiting {
-		if s == nil || l.sess == s {
+	for i, t := range o.waiting {
+		if (s == nil || t.lease.sess == s) && others < t.most {
 			if i == 0 {
 				o.waiting = o.waiting[1:]
 			} else {
 				o.waiting = slices.Delete(o.waiting, i, i+1)
 			}
-			return l
+			return t
 		}
 	}
 	if s == nil {
 		o.calls--
 	}
-	return nil
+	return turn{}
 }
 
 // call sends the writes, and reports whether the sender is to go on: not if it was
 // overdue, and another one has its place.
-func (o *outbox) call(batch []*delivery) bool {
+func (o *outbox) call(batch []*delivery, commits int) bool {
 	writes := make([]driver.Write, len(batch))
 	for i, d := range batch {
 		writes[i] = d.w
@@ -132,14 +145,18 @@ func (o *outbox) call(batch []*delivery) bool {
 		if err == nil {
 			res, why = results[i], results[i].Err
 		}
-		if why != nil {
+		switch {
+		case why == nil:
+			d.finish(outcome{head: res.Head, versions: res.Versions})
+		case commits > 1 && refusedTogether(why):
+			d.divide(commits)
+		default:
 			o.e.calls.Go(func() {
 				d.settle(res, why)
 				o.again(d.l)
 			})
 			continue
 		}
-		d.finish(outcome{head: res.Head, versions: res.Versions})
 		o.again(d.l)
 	}
 	return goOn
@@ -151,7 +168,7 @@ func (o *outbox) again(l *Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.queue) > 0 {
-		o.ready(l)
+		o.ready(l, c.queue[0])
 		return
 	}
 	c.busy = false

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
 // onLeases has one member own n shards, whose store gains from calls commits at once.
@@ -273,4 +274,180 @@ func TestSilentCallDelaysNoOther(t *testing.T) {
 		close(gate)
 		all.Wait()
 	})
+}
+
+// A4: a call that the server refuses for what its commits are together is divided, whether
+// the store refuses the call or each of its writes, and whether one commit is to blame or
+// the server takes less than it did when it was opened.
+func TestCallRefusedAsOneIsDivided(t *testing.T) {
+	const leases, of, takes, rounds = 16, 2, 3, 4
+	for _, c := range []struct {
+		name    string
+		culprit bool // one commit is too large by itself; else the server takes few
+		perItem bool
+	}{{name: "few"}, {name: "few, each told", perItem: true}, {"culprit", true, false}, {"culprit, each told", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			onLeases(t, leases, 1, func(w *world, m *member, ls []*Lease) {
+				var mu sync.Mutex
+				calls, most := 0, 0
+				m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+					time.Sleep(time.Millisecond)
+					ops, large := 0, false
+					for _, x := range ws {
+						ops += len(x.Ops)
+						for _, op := range x.Ops {
+							large = large || string(op.Value) == "large"
+						}
+					}
+					mu.Lock()
+					calls++
+					refuse := c.culprit && large || !c.culprit && ops > takes
+					if !refuse {
+						most = max(most, ops)
+					}
+					mu.Unlock()
+					if !refuse {
+						return next.Commit(ctx, ws)
+					}
+					err := fmt.Errorf("the server's limit: %w", ErrTooLarge)
+					if !c.perItem {
+						return nil, err
+					}
+					results := make([]driver.CommitResult, len(ws))
+					for i := range results {
+						results[i].Err = err
+					}
+					return results, nil
+				})
+				var all sync.WaitGroup
+				for i, l := range ls {
+					for j := range of {
+						all.Go(func() {
+							for r := range rounds {
+								bad := c.culprit && i == 5 && j == 1 && r == 0
+								payload := "x"
+								if bad {
+									payload = "large"
+								}
+								_, err := l.Append(w.Context(), []byte(payload))
+								if errors.Is(err, ErrTooLarge) != bad || err != nil && !bad {
+									w.Errorf("shard %s, commit %d of %d: %v", l.Shard(), r, j, err)
+								}
+							}
+						})
+					}
+				}
+				all.Wait()
+				for i, l := range ls {
+					want := of * rounds
+					if c.culprit && i == 5 {
+						want--
+					}
+					if n := len(m.entries(l.Shard())); n != want {
+						w.Errorf("shard %s has %d entries, want %d", l.Shard(), n, want)
+					}
+				}
+				const commits = leases * of * rounds
+				switch {
+				case c.culprit && calls >= leases*of:
+					w.Errorf("%d calls, as if the commits beside the culprit had gone one by one", calls)
+				case !c.culprit && (most < 2 || calls > commits):
+					w.Errorf("%d calls for %d commits, at most %d in one: want fewer calls, and halves that fit", calls, commits, most)
+				}
+			})
+		})
+	}
+}
+
+// A call that is overdue gives its place away for good: there are never more calls at once
+// than the store gains from, beside those that are overdue.
+func TestOverdueCallGivesItsPlaceAway(t *testing.T) {
+	onLeases(t, 8, 2, func(w *world, m *member, ls []*Lease) {
+		m.info.Limits.BatchItems = 1 // so that there is always a lease that waits for a call
+		gate := make(chan struct{})
+		slow := ls[0].Fence().Shard
+		var mu sync.Mutex
+		under, most := 0, 0
+		m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+			if ws[0].Fence.Shard == slow {
+				select {
+				case <-gate:
+				default:
+					<-gate
+					return next.Commit(ctx, ws)
+				}
+			}
+			mu.Lock()
+			under++
+			most = max(most, under)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			under--
+			mu.Unlock()
+			return next.Commit(ctx, ws)
+		})
+		for range 2 {
+			var all sync.WaitGroup
+			all.Go(func() { _, err := ls[0].Append(w.Context(), nil); w.must(err) })
+			synctest.Wait()
+			for _, l := range ls[1:] {
+				for range 3 {
+					all.Go(func() {
+						for range 100 {
+							_, err := l.Append(w.Context(), nil)
+							w.must(err)
+						}
+					})
+				}
+			}
+			time.Sleep(30 * time.Millisecond) // the first call is overdue, the others go on
+			close(gate)
+			all.Wait()
+			gate = make(chan struct{})
+		}
+		if most != 2 {
+			w.Errorf("%d calls at once, want 2", most)
+		}
+	})
+}
+
+// A4: claims and releases that the server refuses for what they are together come through as
+// well, each after its own back-off.
+func TestClaimsRefusedAsOne(t *testing.T) {
+	const n, takes = 200, 4
+	for _, perItem := range []bool{false, true} {
+		t.Run(fmt.Sprint("each told=", perItem), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				m := w.newMember("a")
+				m.b = intercept.Wrap(m.tap, func(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+					time.Sleep(time.Millisecond)
+					items := len(c.Claims) + len(c.Fences)
+					if items <= takes {
+						return proceed(ctx)
+					}
+					err := fmt.Errorf("the server's limit: %w", ErrTooLarge)
+					if !perItem || c.Op == intercept.Release {
+						return err
+					}
+					c.Granted = make([]driver.AcquireResult, items)
+					for i := range c.Granted {
+						c.Granted[i].Err = err
+					}
+					return nil
+				})
+				m.run()
+				var h leases
+				began := time.Now()
+				w.must(m.Contend(h.hold, shardNames(n)...))
+				h.await(w, n)
+				if took := time.Since(began); took > 3*ttl {
+					w.Errorf("%d shards were claimed after %v", n, took)
+				}
+				if err := m.end(); err != nil {
+					w.Errorf("they were not given back: %v", err)
+				}
+			})
+		})
+	}
 }

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 // S8: however late replies come, trust counts from when the heartbeat was sent.
@@ -343,7 +345,7 @@ func TestHandOverEndsWithRun(t *testing.T) {
 			w.Error("Run: no error, although the session could not be closed")
 		}
 		var ended *RevokedError
-		if err := <-done; !errors.As(err, &ended) || ended.Fence != l.Fence() || ended.Cause != fsm.CauseLeft {
+		if err := <-done; !errors.As(err, &ended) || ended.Fence != l.Fence() || ended.cause != fsm.CauseLeft {
 			w.Errorf("hand-over: %v, want how the lease ended", err)
 		}
 	})
@@ -362,7 +364,7 @@ func TestHandOverEndsWithACommit(t *testing.T) {
 			<-ctx.Done()
 			return nil, ErrUnknown
 		})
-		go l.Append(w.Context(), nil)
+		go func() { _, _ = l.Append(w.Context(), nil) }()
 		synctest.Wait()
 		given := make(chan error, 1)
 		go func() { given <- a.HandOver(w.Context(), b.View().Session, "s") }()
@@ -371,7 +373,7 @@ func TestHandOverEndsWithACommit(t *testing.T) {
 			w.Errorf("Run: %v", err)
 		}
 		var ended *RevokedError
-		if err := <-given; !errors.As(err, &ended) || ended.Fence != l.Fence() || ended.Cause != fsm.CauseDrainBudget {
+		if err := <-given; !errors.As(err, &ended) || ended.Fence != l.Fence() || ended.cause != fsm.CauseDrainBudget {
 			w.Errorf("hand-over: %v, want how the lease ended", err)
 		}
 	})
@@ -395,7 +397,7 @@ func TestReturnedIsNotStuck(t *testing.T) {
 					<-ctx.Done()
 					return nil, ErrUnknown
 				})
-				go l.Append(w.Context(), nil)
+				go func() { _, _ = l.Append(w.Context(), nil) }()
 				synctest.Wait()
 				if ends {
 					start := time.Now()
@@ -572,4 +574,55 @@ func TestStoreChangedIsFoundByHead(t *testing.T) {
 			halts(w, m)
 		})
 	})
+}
+
+// V1: the first call of a kind on the way to ownership has no answer, as from a server that
+// is silent while another one answers: the shard is owned within two TTLs, from the start of
+// a process as from the death or the hand-over of the owner before.
+func TestSilentCallDelaysNoTakeover(t *testing.T) {
+	t.Parallel()
+	for _, op := range []intercept.Op{intercept.Join, intercept.Observe, intercept.Acquire, intercept.Evict, intercept.ReadLog} {
+		for _, ttl := range []time.Duration{200 * time.Millisecond, time.Second, 10 * time.Second} {
+			t.Run(fmt.Sprint(op, "/", ttl), func(t *testing.T) {
+				bubble(t, func(w *world) {
+					var h leases
+					opts := func(o *Options) { o.TTL, o.CallTimeout = ttl, 0 }
+					m := w.newMember("a", opts)
+					var silent atomic.Bool
+					m.b = intercept.Wrap(m.tap, func(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+						if c.Op == op && !silent.Swap(true) {
+							<-ctx.Done()
+							return ctx.Err()
+						}
+						return proceed(ctx)
+					})
+					leases, began := 1, time.Now()
+					if op == intercept.Evict || op == intercept.ReadLog {
+						former := w.member("former", opts)
+						w.must(former.Contend(h.hold, "s"))
+						h.await(w, 1)
+						m.tap.withoutHeads()
+						w.must(m.Contend(h.hold, "s"))
+						m.run()
+						w.eventually("each sees the other", func() bool { return len(m.View().Members)+len(former.View().Members) == 4 })
+						leases, began = 2, time.Now()
+						if op == intercept.Evict {
+							former.link.Cut()
+						} else {
+							w.must(former.HandOver(w.Context(), m.View().Session, "s"))
+						}
+					} else {
+						w.must(m.Contend(h.hold, "s"))
+						m.run()
+					}
+					h.await(w, leases)
+					took := time.Since(began)
+					t.Logf("owned after %.2f TTLs", took.Seconds()/ttl.Seconds())
+					if took > 2*ttl || !silent.Load() {
+						w.Errorf("owned after %v, want at most %v; a call had no answer: %v", took, 2*ttl, silent.Load())
+					}
+				})
+			})
+		}
+	}
 }

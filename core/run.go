@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // run is one lease here and its handler, from the grant until the machine says that the
@@ -65,8 +65,9 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	e.runs[f.Shard] = r
-	e.snap.move(f, MoveGranted, nil)
-	e.note.grant(f, e.former[f.Shard])
+	former := e.former[f.Shard]
+	e.snap.move(f, MoveGranted, takenOver(former), former == "")
+	e.note.grant(f, former)
 	if r.h == nil || r.lease.sess == nil {
 		r.state = runReturned
 		r.cancel(ErrWithdrawn)
@@ -75,6 +76,14 @@ func (e *Elector) grant(eff *fsm.Effect) {
 		e.rules.signal()
 	}
 	go e.serve(r, eff.HeadKnown)
+}
+
+// takenOver says of a grant whom the shard was taken over from; nil if from nobody.
+func takenOver(from SessionID) error {
+	if from == "" {
+		return nil
+	}
+	return fmt.Errorf("taken over from session %s, which ended", from)
 }
 
 // serve is a lease's goroutine.
@@ -96,12 +105,14 @@ func (e *Elector) serve(r *run, headKnown bool) {
 	e.join(r, began, err)
 }
 
-// readHead finds the shard's head, which no earlier lease can move any more. It gives
-// up with the run, and with an error if the head is damaged: nothing could be committed,
-// so that the lease is given back (D1).
+// readHead finds the shard's head, which no earlier lease can move any more. A server that
+// is silent costs half a TTL, as in a claim (C4). It gives up with the run, and with an
+// error if the head is damaged: nothing could be committed, so that the lease is given back
+// (D1).
 func (e *Elector) readHead(r *run) error {
+	limit := min(e.o.TTL/2, e.o.CallTimeout)
 	for wait := 5 * time.Millisecond; r.ctx.Err() == nil; wait = min(2*wait, max(e.o.TTL/12, 5*time.Millisecond)) {
-		ctx, cancel := context.WithTimeout(r.ctx, e.o.CallTimeout)
+		ctx, cancel := context.WithTimeout(r.ctx, limit)
 		ctx, call := e.note.startCall(ctx, callReadHead, 0, r.lease.fence.Shard, nil)
 		page, err := e.b.ReadLog(ctx, r.lease.fence.Shard, 0, 0)
 		cancel()
@@ -113,6 +124,7 @@ func (e *Elector) readHead(r *run) error {
 			c.mu.Unlock()
 			return nil
 		}
+		limit = min(2*limit, e.o.CallTimeout)
 		e.storeChanged(err)
 		if errors.Is(err, driver.ErrDamaged) {
 			e.damaged(err)
@@ -173,7 +185,7 @@ func (e *Elector) askToStop(r *run, cause error) {
 	}
 	r.asked = e.clk.now()
 	r.cancel(cause)
-	e.snap.move(r.lease.fence, MoveStopped, cause)
+	e.snap.move(r.lease.fence, MoveStopped, cause, true)
 	e.note.stop(r.lease.fence, cause)
 }
 
@@ -185,7 +197,7 @@ func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	switch cause {
 	case fsm.CauseReleased, fsm.CauseReturned, fsm.CauseIneligible, fsm.CauseFailback: // MoveBack says it
 	default:
-		e.snap.move(f, MoveRevoked, err)
+		e.snap.move(f, MoveRevoked, err, false)
 	}
 	e.note.revoke(f, cause)
 	switch {
@@ -215,7 +227,7 @@ func (e *Elector) markStuck(r *run, cause fsm.Cause) {
 	}
 	r.state = runStuck
 	r.over.wake()
-	e.snap.move(r.lease.fence, MoveStuck, nil)
+	e.snap.move(r.lease.fence, MoveStuck, nil, false)
 	e.note.stuck(r.lease.fence, cause)
 	e.changed.wake()
 	e.snap.bump()
@@ -228,12 +240,12 @@ func (e *Elector) join(r *run, began time.Time, err error) {
 	r.state = runJoined
 	r.joined.wake()
 	asked := isStop(r.ctx, err)
-	r.cancel(ErrReleased)
+	r.cancel(revoked(r.lease.fence, fsm.CauseReturned))
 	r.stopTimers()
 	if !began.IsZero() {
 		e.note.handlerReturn(r.lease.fence, time.Since(began), err, asked)
 	}
-	e.snap.move(r.lease.fence, MoveBack, err)
+	e.snap.move(r.lease.fence, MoveBack, err, err == nil || asked)
 	if e.phase == stopped {
 		return
 	}
@@ -317,7 +329,7 @@ func (r *run) handedOver(to SessionID) error {
 	case fsm.OutcomeRefused:
 		return fmt.Errorf("tenure: shard %q: not handed over: %w", shard, end.Err)
 	case fsm.OutcomeLost:
-		return &RevokedError{Fence: end.Fence, Cause: end.Cause}
+		return revoked(end.Fence, end.Cause)
 	}
 	return nil
 }

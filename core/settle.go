@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // outcome is what became of one write.
@@ -158,26 +158,26 @@ type retrier struct {
 // commit makes one attempt, alone.
 func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	e := r.l.e
-	limit := min(r.left(), e.commits.patience(e.o.TTL)<<min(r.n/4, 10))
-	results, err := e.commitCall(limit, r.l.sess, []driver.Write{w}, r.from)
+	results, err := e.commitCall(r.limit(), r.l.sess, []driver.Write{w}, r.from)
 	if err != nil {
 		return driver.CommitResult{}, err
 	}
 	return results[0], results[0].Err
 }
 
-// left bounds the next call: a call time-out, and not past endBy.
-func (r *retrier) left() time.Duration {
-	d := r.l.e.o.CallTimeout
+// limit bounds the next call: by patience, a call time-out, and not past endBy.
+func (r *retrier) limit() time.Duration {
+	e := r.l.e
+	d := min(e.o.CallTimeout, e.commits.patience(e.o.TTL)<<min(r.n/4, 10))
 	if r.endBy != 0 {
-		d = min(d, r.endBy.Sub(r.l.e.clk.now()))
+		d = min(d, r.endBy.Sub(e.clk.now()))
 	}
 	return d
 }
 
 func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
 	for {
-		ctx, cancel := context.WithTimeout(r.l.e.callCtx, r.left())
+		ctx, cancel := context.WithTimeout(r.l.e.callCtx, r.limit())
 		ctx, call := r.l.e.note.startCall(ctx, callReadHead, 0, r.l.fence.Shard, nil)
 		page, err := r.l.e.b.ReadLog(ctx, r.l.fence.Shard, after, max)
 		cancel()

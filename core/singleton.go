@@ -3,8 +3,11 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 )
+
+var errNoHandler = fmt.Errorf("tenure: %w: the handler is nil: give the function that does the work", ErrInvalid)
 
 // RunSingleton runs h on at most one member of the namespace at a time, until h
 // has done its work: when h returns nil before its context ended, the shard is
@@ -18,7 +21,12 @@ import (
 // ErrClosed. b stays the
 // caller's to close. The other members' RunSingleton go on: each runs h until
 // once for itself it returned nil.
+//
+// An argument that does not fit matches ErrInvalid, before anything is done.
 func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Options) error {
+	if h == nil {
+		return errNoHandler
+	}
 	e, err := NewElector(b, o)
 	if err != nil {
 		return err

@@ -11,7 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxMoves is how many moves a View shows.
+// maxMoves is how many moves a View shows of those that were asked for, and how many of
+// the others: no rebalance hides a crash.
 const maxMoves = 64
 
 // snapshots makes Views, on demand: ten thousand changes cost nothing while
@@ -19,8 +20,8 @@ const maxMoves = 64
 type snapshots struct {
 	gen     uint64 // of the state
 	changed signal
-	moves   []Move // a ring of up to maxMoves
-	next    int
+	moved   uint64
+	moves   map[bool]*ring // by whether they were asked for
 
 	lastMu sync.Mutex // taken before Elector.mu
 	last   *View
@@ -31,16 +32,39 @@ func (s *snapshots) bump() {
 	s.changed.wake()
 }
 
-func (s *snapshots) move(f Fence, k MoveKind, err error) {
-	m := Move{At: time.Now(), Fence: f, Kind: k, Err: err}
-	if len(s.moves) < maxMoves {
-		s.moves = append(s.moves, m)
+// ring has the newest moves, up to maxMoves.
+type ring struct {
+	moves []numberedMove
+	next  int
+}
+
+type numberedMove struct {
+	Move
+	n uint64 // of all
+}
+
+func (s *snapshots) move(f Fence, k MoveKind, err error, asked bool) {
+	r := s.moves[asked]
+	s.moved++
+	m := numberedMove{Move{At: time.Now(), Fence: f, Kind: k, Err: err}, s.moved}
+	if len(r.moves) < maxMoves {
+		r.moves = append(r.moves, m)
 	} else {
-		s.moves[s.next] = m
-		s.next = (s.next + 1) % maxMoves
+		r.moves[r.next] = m
+		r.next = (r.next + 1) % maxMoves
 	}
-	s.gen++
-	s.changed.wake()
+	s.bump()
+}
+
+// list is all moves, oldest first.
+func (s *snapshots) list() []Move {
+	all := slices.Concat(s.moves[true].moves, s.moves[false].moves)
+	slices.SortFunc(all, func(a, b numberedMove) int { return cmp.Compare(a.n, b.n) })
+	list := make([]Move, len(all))
+	for i := range all {
+		list[i] = all[i].Move
+	}
+	return list
 }
 
 // View returns the newest snapshot. It does no I/O.
@@ -90,9 +114,7 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 	for _, r := range e.runs {
 		v.Leases = append(v.Leases, LeaseInfo{Fence: r.lease.fence, State: leaseStates[r.state], Since: r.since})
 	}
-	v.Moves = make([]Move, 0, len(e.snap.moves))
-	v.Moves = append(v.Moves, e.snap.moves[e.snap.next:]...)
-	v.Moves = append(v.Moves, e.snap.moves[:e.snap.next]...)
+	v.Moves = e.snap.list()
 	return v, e.m.AppendShards(nil)
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/core/fsm"
+	"github.com/tenure-go/tenure/internal/fsm"
 )
 
 // feed tells the machine one thing and does what it says. Nothing in here waits.
@@ -21,6 +21,8 @@ func (e *Elector) feed(in fsm.Input) {
 // drainQueue steps the machine through the queue. e.mu is held.
 func (e *Elector) drainQueue() {
 	e.clk.sample()
+	e.note.step(true)
+	defer e.note.step(false)
 	for len(e.queue) > 0 {
 		in := e.queue[0]
 		e.queue = e.queue[1:]
@@ -97,6 +99,7 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 		}
 	case fsm.InAcquired, fsm.InTransferred, fsm.InReleased, fsm.InFenced, fsm.InDrained, fsm.InUpdate:
 		return true
+	default: // the others show by their effects
 	}
 	for i := range effects {
 		switch effects[i].Kind {
@@ -108,6 +111,7 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 			default:
 				return true
 			}
+		default: // the others ask for a call
 		}
 	}
 	return false
@@ -118,6 +122,9 @@ func (e *Elector) do(eff *fsm.Effect) {
 	switch eff.Kind {
 	case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffUpdate, fsm.EffRead,
 		fsm.EffClose:
+		if eff.Kind == fsm.EffAcquire {
+			e.claiming, e.former = eff.Call, formers(eff)
+		}
 		c := *eff
 		s := e.sessions[c.Session]
 		e.calls.Go(func() { e.call(c, s) })
@@ -156,12 +163,16 @@ func (e *Elector) event(eff *fsm.Effect) {
 	var lost driver.Session
 	switch eff.Event {
 	case fsm.EventHalted:
+		if e.halted == nil && e.o.ReturnHalted {
+			close(e.halting)
+		}
 		e.halted = eff.Err
 	case fsm.EventSessionLost:
 		lost = e.sessions[eff.Session]
 		delete(e.sessions, eff.Session)
 	case fsm.EventCloseFailed:
 		e.closeErr = fmt.Errorf("tenure: session %s could not be closed and is left to be evicted: %w", eff.Session, eff.Err)
+	default: // the others are passed on only
 	}
 	if kind, ok := sessionEvent(eff.Event); ok {
 		err := eff.Err

@@ -26,7 +26,7 @@ type View struct {
 	Shards    []Ownership // every shard seen or wanted, by name
 	Leases    []LeaseInfo // own leases, those included whose handler still runs, by shard
 	Contended int         // shards that this member contends for
-	Moves     []Move      // of this member, the newest 64, oldest first
+	Moves     []Move      // of this member, oldest first: the newest 64 that were asked for, and 64 others
 
 	// Damaged are records of the store that cannot be read, up to 64, by key: those met
 	// within the last two Options.Resync, and at least 2 min. DamagedTotal counts all
@@ -70,7 +70,7 @@ type MoveKind string
 
 // The moves of a lease.
 const (
-	MoveGranted MoveKind = "granted"
+	MoveGranted MoveKind = "granted"       // Err says from whom, if it was taken over
 	MoveStopped MoveKind = "asked to stop" // Err says why
 	MoveRevoked MoveKind = "revoked"       // Err is a *RevokedError
 	MoveStuck   MoveKind = "stuck"
@@ -106,17 +106,19 @@ func (v *View) Member(id SessionID) (m Member, ok bool) {
 }
 
 // Unowned counts the shards that nobody serves: without an owner, of an owner that
-// does not live, or of one in Silent. Those whose name begins with "_" are counted
+// does not live or is in Silent, or of this member while it is not trusted. Those whose name begins with "_" are counted
 // as reserved: they are Tenure's own, such as the assigner's, and stay without an
 // owner when the last member that uses them leaves.
 //
 // Up to 17 members, each sees the silence of all others; in a larger namespace it
-// sees that of its three predecessors, so that some member sees each.
+// sees that of its three predecessors, so that some member sees each. A member that is
+// not trusted sees no silence, so where none is, each counts its own shards only.
 func (v *View) Unowned() (shards, reserved int) {
+	serves := v.Trusted && v.Err == nil
 	for i := range v.Shards {
 		o := &v.Shards[i]
 		switch {
-		case o.Node != "" && !slices.Contains(v.Silent, o.Session):
+		case o.Node != "" && !slices.Contains(v.Silent, o.Session) && (serves || o.Session != v.Session):
 		case strings.HasPrefix(o.Shard, "_"):
 			reserved++
 		default:

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 const ttl = time.Second
@@ -48,7 +48,7 @@ type tap struct {
 	driver.Backend
 	mu     sync.Mutex
 	commit func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
-	around func(kind string, do func())                   // of joins, heartbeats and claims; may keep the reply back
+	around func(kind string, do func())                   // of joins, heartbeats, claims and evictions; may keep the reply back
 	beat   func() error                                   // of each heartbeat before it is sent
 	update func(send func() error) error                  // answers updates
 	closes []func(ctx context.Context) error              // answer the next closes of a session instead of the store
@@ -140,7 +140,7 @@ func (t *tap) missChanges() {
 	t.misses = true
 }
 
-// onReply has every heartbeat and claim go through f.
+// onReply has every join, heartbeat, claim and eviction go through f.
 func (t *tap) onReply(f func(kind string, do func())) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,6 +185,11 @@ func (s *tapSession) Beat(ctx context.Context) (err error) {
 
 func (s *tapSession) Acquire(ctx context.Context, claims []driver.Claim) (res []driver.AcquireResult, err error) {
 	s.t.call(callAcquire, func() { res, err = s.Session.Acquire(ctx, claims) })
+	return res, err
+}
+
+func (s *tapSession) Evict(ctx context.Context, suspects []driver.Suspect) (res []driver.EvictResult, err error) {
+	s.t.call(callEvict, func() { res, err = s.Session.Evict(ctx, suspects) })
 	return res, err
 }
 
@@ -287,7 +292,7 @@ func (t *tap) onCommit(f func(next driver.Session, ctx context.Context, w []driv
 func (w *world) newMember(node string, change ...func(*Options)) *member {
 	w.Helper()
 	m := &member{w: w, link: &kvfault.Link{}, done: make(chan error, 1)}
-	b, err := memory.Open(w.Context(), w.store, "test", &memory.Options{Link: m.link})
+	b, err := memory.Open(w.Context(), w.store, "test", &memory.Options{Wrap: m.link.Wrap})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -323,7 +328,7 @@ func (m *member) run() *member {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop = cancel
 	go func() { m.done <- m.Run(ctx) }()
-	m.w.Cleanup(func() { m.link.Heal(); m.end() })
+	m.w.Cleanup(func() { m.link.Heal(); _ = m.end() })
 	return m
 }
 

@@ -30,7 +30,7 @@ func ExampleMark_Do() {
 
 	fmt.Println(mark.Do(ctx, "ledger/7", newer, pay))
 	err := mark.Do(ctx, "ledger/7", older, pay)
-	fmt.Println("a former leader is refused:", errors.Is(err, driver.ErrFenced))
+	fmt.Println("a former leader is refused:", errors.Is(err, driver.ErrLost))
 	// Output:
 	// paid
 	// <nil>
@@ -76,7 +76,7 @@ func ExampleSQL_AdmitTx() {
 		return tx.Commit()
 	}
 	fmt.Println(pay(newer, 100))
-	fmt.Println("a former leader is refused:", errors.Is(pay(older, 100), driver.ErrFenced))
+	fmt.Println("a former leader is refused:", errors.Is(pay(older, 100), driver.ErrLost))
 	// Output:
 	// <nil>
 	// a former leader is refused: true
@@ -127,7 +127,7 @@ func ExampleWriteError() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(resp.StatusCode, "refused:", errors.Is(fence.ResponseError(resp), driver.ErrFenced))
+		fmt.Println(resp.StatusCode, "refused:", errors.Is(fence.ResponseError(resp), driver.ErrLost))
 		resp.Body.Close()
 		overtaken = true
 	}

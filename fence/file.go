@@ -88,7 +88,7 @@ func readMarks(r io.Reader) (marks map[string]Holder, lines int, good int64, err
 	for {
 		line, err := in.ReadSlice('\n')
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return marks, lines, good, nil
 		case err != nil:
 			return nil, 0, 0, fmt.Errorf("line %d: %w", lines+1, err)

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // pool holds the servers that the tests share.

@@ -102,7 +102,7 @@ func NewMark(s Storage, o *Options) *Mark {
 // instant: a write after it is not protected from a newer holder, unless the resource
 // itself takes only one writer. See Do.
 //
-// An error that does not match driver.ErrFenced or driver.ErrInvalid comes from the
+// An error that does not match driver.ErrLost or driver.ErrInvalid comes from the
 // Storage: the write must not go on, and may be tried again.
 func (m *Mark) Admit(ctx context.Context, resource string, f driver.Fence) error {
 	if err := m.check(resource, f); err != nil {

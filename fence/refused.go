@@ -13,7 +13,7 @@ type Holder = driver.Fence
 
 // RefusedError is a write that was refused by its fence: the resource has admitted
 // a higher token, or the same one from another holder. It matches
-// driver.ErrFenced, so nothing was applied.
+// driver.ErrFenced and driver.ErrLost: nothing was applied.
 type RefusedError struct {
 	Resource string
 	Fence    driver.Fence // of the write
@@ -26,8 +26,10 @@ func (e *RefusedError) Error() string {
 		e.Resource, e.Fence.Token, e.Fence.Session, e.Fence.Shard, e.Current.Token, e.Current.Session, e.Current.Shard)
 }
 
-// Is makes a RefusedError match driver.ErrFenced.
-func (e *RefusedError) Is(target error) bool { return target == driver.ErrFenced }
+// Is makes a RefusedError match driver.ErrFenced and driver.ErrLost.
+func (e *RefusedError) Is(target error) bool {
+	return target == driver.ErrFenced || target == driver.ErrLost
+}
 
 // ForeignError is a write under the lease of a shard whose leases may not write to the
 // resource. It matches driver.ErrInvalid: nothing was done, and the mark is as it was.

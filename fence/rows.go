@@ -53,7 +53,8 @@ type Querier interface {
 // *RefusedError or *ForeignError, whose Resource is table:key, matches ErrNoRow, or matches
 // driver.ErrRetry: nothing was written, since the row came meanwhile; try again.
 // Names of columns are checked, which is driver.ErrInvalid; values are bound. With
-// q a transaction the caller rolls back after an error.
+// q a transaction the caller rolls back after an error. On MySQL it sets the
+// connection's LAST_INSERT_ID.
 func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, set map[string]any) error {
 	if err := driver.CheckFence(f); err != nil {
 		return err
@@ -78,7 +79,7 @@ func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, s
 		}
 		assign, args = append(assign, name+" = ?"), append(args, set[column])
 	}
-	assign = append(assign, names.fence+" = ?", names.holder+" = ?")
+	assign = append(assign, names.fence+" = "+r.token(), names.holder+" = ?")
 	token, session := int64(f.Token), string(f.Session)
 	args = append(args, token, session, key, token, token, session)
 	res, err := q.ExecContext(ctx, r.Dialect.bind("UPDATE "+table+" SET "+strings.Join(assign, ", ")+
@@ -87,14 +88,26 @@ func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, s
 	if err != nil {
 		return fmt.Errorf("tenure: updating a row of %s: %w", r.Table, err)
 	}
-	n, err := res.RowsAffected()
-	if err != nil {
-		return fmt.Errorf("tenure: updating a row of %s: %w", r.Table, err)
+	found, err := res.RowsAffected()
+	if err == nil && found == 0 && r.Dialect == MySQL {
+		found, err = res.LastInsertId()
 	}
-	if n > 0 {
+	switch {
+	case err != nil:
+		return fmt.Errorf("tenure: updating a row of %s: %w", r.Table, err)
+	case found != 0:
 		return nil
 	}
 	return r.explain(ctx, q, f, key, table, names)
+}
+
+// token is the new value of the column of the token. MySQL counts rows that changed, not
+// those that it found: it reports the token as the last insert id if there was a row.
+func (r *Rows) token() string {
+	if r.Dialect == MySQL {
+		return "LAST_INSERT_ID(?)"
+	}
+	return "?"
 }
 
 type columns struct{ key, fence, holder string }
@@ -131,9 +144,7 @@ func (r *Rows) explain(ctx context.Context, q Querier, f driver.Fence, key any, 
 		return fmt.Errorf("tenure: table %s: %w with that key", r.Table, ErrNoRow)
 	case err != nil:
 		return fmt.Errorf("tenure: reading why a row of %s was not updated: %w", r.Table, err)
-	case token == int64(f.Token) && session == string(f.Session):
-		return nil // MySQL counts rows that changed: this one has these values already
-	case token < int64(f.Token):
+	case token < int64(f.Token), token == int64(f.Token) && session == string(f.Session):
 		return fmt.Errorf("tenure: table %s: %w: the row came meanwhile", r.Table, driver.ErrRetry)
 	}
 	e := &RefusedError{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/fence"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // database is one that the tests run on.
@@ -243,6 +244,51 @@ func TestRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestRowsInsertedMeanwhile: an update that found no row is not taken for done, whatever
+// row came before the error was read.
+func TestRowsInsertedMeanwhile(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, dialect fence.Dialect, db *sql.DB) {
+		execute(t, db, "CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, state VARCHAR(100), fence BIGINT NOT "+
+			"NULL DEFAULT 0, fenced_by VARCHAR(255) NOT NULL DEFAULT '')")
+		rows := &fence.Rows{Dialect: dialect, Table: "orders", Key: "id", Fence: "fence", Holder: "fenced_by"}
+		for id, by := range []struct {
+			values string // state, fence and fenced_by of the row that came
+			want   error
+		}{
+			{"'first', 7, 'me'", driver.ErrRetry},
+			{"'second', 7, 'me'", driver.ErrRetry}, // as the update would have left it
+			{"'first', 6, 'other'", driver.ErrRetry},
+			{"'first', 7, 'other'", driver.ErrFenced},
+			{"'first', 8, 'me'", driver.ErrFenced},
+		} {
+			update := func(q fence.Querier) error {
+				return rows.Update(t.Context(), q, lease("me", 7), id, map[string]any{"state": "second"})
+			}
+			err := update(&beforeQuery{db, func() {
+				execute(t, db, fmt.Sprintf("INSERT INTO orders (id, state, fence, fenced_by) VALUES (%d, %s)", id, by.values))
+			}})
+			if !errors.Is(err, by.want) {
+				t.Errorf("a row of %s came: got %v, want %v", by.values, err, by.want)
+			}
+			if err := update(db); (err == nil) != (by.want == driver.ErrRetry) {
+				t.Errorf("again, over a row of %s: %v", by.values, err)
+			}
+		}
+	})
+}
+
+// beforeQuery calls before when the first query is sent.
+type beforeQuery struct {
+	*sql.DB
+	before func()
+}
+
+func (q *beforeQuery) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	q.before()
+	return q.DB.QueryRowContext(ctx, query, args...)
 }
 
 func dialectText(d fence.Dialect, text string) string {

@@ -44,7 +44,7 @@ func TestStalledRequest(t *testing.T) {
 			}
 			zombie := make(chan answer, 1)
 			go func() {
-				res, err := send("ledger/a/10", c.path, body)
+				res, err := send("ledger/a/10", c.path, body) //nolint:bodyclose // below
 				zombie <- answer{res, err}
 			}()
 			if _, err := io.WriteString(rest, "half"); err != nil {

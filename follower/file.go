@@ -104,7 +104,7 @@ func readFile(path string) (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("tenure: position file: %w", err)
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // it was only read
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("tenure: position file: %w", err)

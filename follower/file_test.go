@@ -2,6 +2,7 @@ package follower
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -210,8 +211,8 @@ func FuzzPosition(f *testing.F) {
 }
 
 func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"version":1}`))
-	f.Add([]byte(`{"version":1,"current":{"name":"1-2","seq":2,"token":1,"bytes":3,"sha256":"00","chunks":1},"spare":{"name":"3-4","seq":4,"token":1,"blob":true}}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":2,"current":{"name":"1-2-0123456789abcdef","seq":2,"token":1,"bytes":3,"sha256":"00","chunks":1},"next":{"name":"3-4-0123456789abcdef","seq":4,"token":1,"blob":true}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := decodeManifest(data)
 		if err != nil {
@@ -220,7 +221,7 @@ func FuzzManifest(f *testing.F) {
 			}
 			return
 		}
-		for _, p := range []*part{m.Current, m.Spare} {
+		for _, p := range []*part{m.Current, m.Next, m.Gone} {
 			if p == nil {
 				continue
 			}
@@ -228,9 +229,12 @@ func FuzzManifest(f *testing.F) {
 				t.Errorf("%q names a key %q: %v", data, p.Name, err)
 			}
 		}
-		op := m.put()
-		if again, err := decodeManifest(op.Value); err != nil && len(op.Value) <= maxManifest {
-			t.Errorf("%q is written as %q, which is read with %v, %+v", data, op.Value, err, again)
+		text, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := decodeManifest(text); err != nil && len(text) <= maxManifest {
+			t.Errorf("%q is written as %q, which is read with %v, %+v", data, text, err, again)
 		}
 	})
 }

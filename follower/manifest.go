@@ -1,6 +1,8 @@
 package follower
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -9,20 +11,25 @@ import (
 )
 
 const (
-	manifestKey = "_snapshot/manifest"
+	manifestKey     = "_snapshot/manifest"
+	manifestVersion = 2
 	// maxManifest bounds the bytes decoded of a record, which anybody with the
 	// right to write to the store may have put there.
 	maxManifest = 4 << 10
 	maxChunks   = 1 << 20
 )
 
-// manifest says which snapshot counts.
+// manifest says which snapshot counts. At most one of Next and Gone is there.
 type manifest struct {
 	Version int   `json:"version"`
 	Current *part `json:"current,omitempty"`
-	// Spare is a part that may exist in whole or in part and does not count: a
-	// snapshot that is being written, or the one before while it is being removed.
-	Spare *part `json:"spare,omitempty"`
+	// Next is being written, and may become the current one.
+	Next *part `json:"next,omitempty"`
+	// Gone may exist in whole or in part, and never becomes the current one: only a
+	// part that the stored manifest names so is removed.
+	Gone *part `json:"gone,omitempty"`
+
+	stored core.Version // of the item; core.Absent without one
 }
 
 // part is one snapshot, whole or not.
@@ -48,17 +55,41 @@ func readManifest(get getter) (*manifest, error) {
 		return nil, err
 	}
 	if item == nil {
-		return &manifest{Version: 1}, nil
+		return &manifest{Version: manifestVersion, stored: core.Absent}, nil
 	}
-	return decodeManifest(item.Value)
+	m, err := decodeManifest(item.Value)
+	if err != nil {
+		return nil, err
+	}
+	m.stored = item.Version
+	return m, nil
 }
 
-func (m *manifest) put() core.Op {
+// commit writes the manifest if the stored one is still what this one was made from, with
+// other operations in the same step. Else the error is *core.ConflictError.
+func (m *manifest) commit(ctx context.Context, lease *core.Lease, more ...core.Op) error {
 	text, err := json.Marshal(m)
 	if err != nil {
-		panic(err) // strings and numbers only
+		return err
 	}
-	return core.Put(manifestKey, text)
+	done, err := lease.Commit(ctx, append([]core.Op{core.PutIf(manifestKey, text, m.stored)}, more...)...)
+	if err != nil {
+		return err
+	}
+	if len(done.Versions) > 0 {
+		m.stored = done.Versions[0]
+		return nil
+	}
+	// The reply was lost. No other write can follow: each has a condition that does not hold now.
+	item, err := lease.Get(ctx, manifestKey)
+	if err != nil {
+		return err
+	}
+	if item == nil || !bytes.Equal(item.Value, text) {
+		return fmt.Errorf("%w: the manifest is not what was written: call Write once at a time", core.ErrConflict)
+	}
+	m.stored = item.Version
+	return nil
 }
 
 func decodeManifest(text []byte) (*manifest, error) {
@@ -69,10 +100,10 @@ func decodeManifest(text []byte) (*manifest, error) {
 	if err := json.Unmarshal(text, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	if m.Version != 1 {
-		return nil, fmt.Errorf("%w: version %d, and this is for version 1", ErrCorrupt, m.Version)
+	if m.Version != manifestVersion {
+		return nil, fmt.Errorf("%w: version %d, and this is for version %d", ErrCorrupt, m.Version, manifestVersion)
 	}
-	for _, p := range []*part{m.Current, m.Spare} {
+	for _, p := range []*part{m.Current, m.Next, m.Gone} {
 		if p != nil && !p.valid() {
 			return nil, fmt.Errorf("%w: snapshot %.80q of entry %d, %d bytes in %d chunks", ErrCorrupt, p.Name, p.Seq,
 				p.Bytes, p.Chunks)
@@ -82,8 +113,8 @@ func decodeManifest(text []byte) (*manifest, error) {
 }
 
 // valid rejects stored values that this package cannot have written, before they
-// reach keys, names and loops; names had no random digits once.
+// reach keys, names and loops.
 func (p *part) valid() bool {
-	return regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}(-[0-9a-f]{16})?$`).MatchString(p.Name) &&
+	return regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{16}$`).MatchString(p.Name) &&
 		p.Seq > 0 && p.Token > 0 && p.Bytes >= 0 && p.Chunks >= 0 && p.Chunks <= maxChunks && (!p.Blob || p.Chunks == 0)
 }

@@ -1,14 +1,13 @@
 package follower
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the follower, and see a test fail")
+var mutantsFlag = mutate.Flag()
 
 // mutants are the follower with one rule taken out, and the test that must fail
 // then.
@@ -36,15 +35,29 @@ var mutants = []mutate.Mutant{
 		{File: "restore.go", Old: "case snap.Token < from.Token:", New: "case snap.Token < 0:"}}},
 	{Name: "T7: the log is trimmed before the snapshot is whole",
 		Killer: "TestSnapshotCrash/after_1_commits,_replies_lost_false", Edits: []mutate.Edit{
-			{File: "snapshot.go", Old: "m.Spare = p\n\tif err := commit(ctx, lease, m.put());",
-				New: "m.Spare = p\n\tif err := commit(ctx, lease, m.put(), s.trim(lease, seq)...);"}}},
+			{File: "snapshot.go", Old: "m.Next = p\n\tif err := m.commit(ctx, lease);",
+				New: "m.Next = p\n\tif err := m.commit(ctx, lease, s.trim(lease, seq)...);"}}},
 	{Name: "T7: the former snapshot is removed first", Killer: "TestSnapshotCrash/after_2_commits,_replies_lost_false",
 		Edits: []mutate.Edit{
-			{File: "snapshot.go", Old: "\tm.Spare = p\n",
-				New: "\tif m.Current != nil {\n\t\ts.remove(ctx, lease, m.Current)\n\t}\n\tm.Spare = p\n"}}},
+			{File: "snapshot.go", Old: "\tm.Next = p\n",
+				New: "\tm.Gone = m.Current\n\ts.removeGone(ctx, lease, m)\n\tm.Next = p\n"}}},
 	{Name: "T7: the remains of a crash stay", Killer: "TestSnapshotCrash/after_4_commits,_replies_lost_false",
 		Edits: []mutate.Edit{
-			{File: "snapshot.go", Old: "if m.Spare != nil { // of", New: "if false { // of"}}},
+			{File: "snapshot.go", Old: "if m.Next != nil { //", New: "if false { //"}}},
+	{Name: "T7: a manifest replaces one that was not read", Killer: "TestSnapshotRepeated/keep_-1,_chunks,_late,_then_35",
+		Edits: []mutate.Edit{
+			{File: "manifest.go", Old: "core.PutIf(manifestKey, text, m.stored)", New: "core.Put(manifestKey, text)"}}},
+	{Name: "T7: what may become the current snapshot is removed", Killer: "TestSnapshotRepeated/keep_-1,_blobs,_late,_then_30",
+		Edits: []mutate.Edit{
+			{File: "snapshot.go", Old: "m.Next, m.Gone = nil, m.Next\n\t\tif err := m.commit(ctx, lease); err != nil {",
+				New: "m.Next, m.Gone = nil, m.Next\n\t\tif err := error(nil); err != nil {"}}},
+	{Name: "T7: the former snapshot is removed before the next one counts", Killer: "TestSnapshotRepeated/keep_-1,_chunks,_late,_then_35",
+		Edits: []mutate.Edit{
+			{File: "snapshot.go", Old: "\tm.Current, m.Next, m.Gone = p, nil, m.Current\n",
+				New: "\tm.Gone = m.Current\n\ts.removeGone(ctx, lease, m)\n\tm.Current, m.Next = p, nil\n"}}},
+	{Name: "a repeated Write is refused by the one before", Killer: "TestSnapshotRepeated/keep_-1,_chunks,_late,_then_30",
+		Edits: []mutate.Edit{
+			{File: "snapshot.go", Old: "again || !errors.As(err, &conflict)", New: "again || !again || !errors.As(err, &conflict)"}}},
 	{Name: "T7: a snapshot's checksum is not compared", Killer: "TestSnapshotBlobs", Edits: []mutate.Edit{
 		{File: "snapshot.go", Old: "int64(len(state)) != p.Bytes || sum(state) != p.Sum", New: "false"}}},
 	{Name: "T8: a head behind the position is not noticed", Killer: "TestStoreWentBack/restarted", Edits: []mutate.Edit{
@@ -95,5 +108,5 @@ var mutants = []mutate.Mutant{
 
 // TestMutants takes each rule out.
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, time.Minute, true, mutants)
+	mutate.All(t, mutantsFlag, time.Minute, true, mutants)
 }

@@ -2,6 +2,7 @@ package follower
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -123,9 +124,13 @@ func (c *chaos) snapshot(s driver.ShardID) {
 	}
 	at := page.Entries[0]
 	state := stateAfter(at.Seq)
-	p := &part{Name: fmt.Sprintf("%d-%d", at.Token, at.Seq), Seq: at.Seq, Token: at.Token, Bytes: int64(len(state)),
+	p := &part{Name: fmt.Sprintf("%d-%d-%016x", at.Token, at.Seq, 0), Seq: at.Seq, Token: at.Token, Bytes: int64(len(state)),
 		Sum: sum(state), Chunks: 1}
-	ops := []driver.Op{(&manifest{Version: 1, Current: p}).put(), core.Put(p.chunk(0), state),
+	text, err := json.Marshal(&manifest{Version: manifestVersion, Current: p})
+	if err != nil {
+		c.Fatal(err)
+	}
+	ops := []driver.Op{core.Put(manifestKey, text), core.Put(p.chunk(0), state),
 		core.Trim(at.Seq - core.Seq(c.rnd.IntN(4)))}
 	if old := c.snap[s]; old != nil && old.Name != p.Name {
 		ops = append(ops, core.Delete(old.chunk(0)))

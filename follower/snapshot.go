@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -55,8 +56,10 @@ type SnapshotOptions struct {
 //
 // A snapshot is written beside the one before, then named in a manifest by one
 // fenced commit that also trims the log, and only then the one before is removed.
-// So a crash at any step leaves a whole snapshot and every entry after it (T7), and
-// the next Write removes the remains. The items are below "_snapshot/".
+// The manifest changes only from the version that was read, and nothing is removed
+// that it does not name as gone. So a crash at any step, and a commit that takes
+// effect after its caller gave up, leave a whole snapshot and every entry after it
+// (T7), and the next Write removes the remains. The items are below "_snapshot/".
 type Snapshotter struct{ o SnapshotOptions }
 
 // NewSnapshotter returns a Snapshotter. Nil options work; the error matches
@@ -146,8 +149,8 @@ func sum(state []byte) string {
 // calls it, one call at a time, with lease.Context() or a child of it. An older
 // snapshot than the one there is, and an entry beyond the log, are
 // core.ErrInvalid, an entry that was trimmed is core.ErrTrimmed, and a state above
-// MaxBytes core.ErrTooLarge. Otherwise the
-// errors are those of Lease.Commit, or of Blobs, and the call may be repeated.
+// MaxBytes core.ErrTooLarge. Otherwise the errors are those of Lease.Commit, or of
+// Blobs, and the call may be repeated, also while the outcome of a commit is unknown.
 func (s *Snapshotter) Write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {
 	if err := s.write(ctx, lease, seq, state); err != nil {
 		return errtext.Errorf("tenure: shard %q: snapshot of entry %d: %w", lease.Shard(), seq, err)
@@ -160,21 +163,42 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 		return fmt.Errorf("%w: the state has %d bytes: raise MaxBytes above %d, here and in every follower",
 			core.ErrTooLarge, len(state), s.o.MaxBytes)
 	}
-	m, err := readManifest(func(key string) (*core.Item, error) { return lease.Get(ctx, key) })
-	if err != nil {
-		return err
-	}
-	if m.Spare != nil { // of a Write that did not come to its end
-		if err := s.remove(ctx, lease, m.Spare); err != nil {
+	for again := false; ; again = true {
+		m, err := s.tidy(ctx, lease)
+		if err == nil {
+			err = s.put(ctx, lease, m, seq, state)
+		}
+		// A commit of an earlier Write, for which its caller did not wait, came first. It was
+		// the only one in flight.
+		if conflict := (*core.ConflictError)(nil); again || !errors.As(err, &conflict) {
 			return err
 		}
 	}
+}
+
+// tidy removes what an earlier Write left: what it had begun to write, and the snapshot that
+// its own has replaced.
+func (s *Snapshotter) tidy(ctx context.Context, lease *core.Lease) (*manifest, error) {
+	m, err := readManifest(func(key string) (*core.Item, error) { return lease.Get(ctx, key) })
+	if err != nil {
+		return nil, err
+	}
+	if m.Next != nil { // the commit that makes it the current one may be in flight
+		m.Next, m.Gone = nil, m.Next
+		if err := m.commit(ctx, lease); err != nil {
+			return nil, err
+		}
+	}
+	return m, s.removeGone(ctx, lease, m)
+}
+
+// put writes the snapshot, beside the current one.
+func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, seq core.Seq, state []byte) error {
 	if m.Current != nil && seq <= m.Current.Seq {
 		if seq < m.Current.Seq {
 			return fmt.Errorf("%w: there is one of entry %d already", core.ErrInvalid, m.Current.Seq)
 		}
-		m.Spare = nil
-		return commit(ctx, lease, m.put(), s.trim(lease, seq)...)
+		return m.commit(ctx, lease, s.trim(lease, seq)...)
 	}
 	page, err := lease.ReadLog(ctx, seq-1, 1)
 	if err != nil {
@@ -183,15 +207,14 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 	if len(page.Entries) == 0 {
 		return fmt.Errorf("%w: the log ends at entry %d", core.ErrInvalid, page.Head.Seq)
 	}
-
 	p := &part{Seq: seq, Token: page.Entries[0].Token, Bytes: int64(len(state)), Sum: sum(state),
 		Blob: s.o.Blobs != nil}
 	p.Name = fmt.Sprintf("%d-%d-%016x", lease.Token(), seq, rand.Uint64())
 	if !p.Blob {
 		p.Chunks = (len(state) + s.o.ChunkBytes - 1) / s.o.ChunkBytes
 	}
-	m.Spare = p
-	if err := commit(ctx, lease, m.put()); err != nil {
+	m.Next = p
+	if err := m.commit(ctx, lease); err != nil {
 		return err
 	}
 	if p.Blob {
@@ -201,27 +224,15 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 	}
 	for i := range p.Chunks {
 		chunk := state[i*s.o.ChunkBytes : min(len(state), (i+1)*s.o.ChunkBytes)]
-		if err := commit(ctx, lease, core.Put(p.chunk(i), chunk)); err != nil {
+		if _, err := lease.Commit(ctx, core.Put(p.chunk(i), chunk)); err != nil {
 			return err
 		}
 	}
-	m.Current, m.Spare = p, m.Current
-	if err := commit(ctx, lease, m.put(), s.trim(lease, seq)...); err != nil {
+	m.Current, m.Next, m.Gone = p, nil, m.Current
+	if err := m.commit(ctx, lease, s.trim(lease, seq)...); err != nil {
 		return err
 	}
-	if m.Spare == nil {
-		return nil
-	}
-	if err := s.remove(ctx, lease, m.Spare); err != nil {
-		return err
-	}
-	m.Spare = nil
-	return commit(ctx, lease, m.put())
-}
-
-func commit(ctx context.Context, lease *core.Lease, op core.Op, more ...core.Op) error {
-	_, err := lease.Commit(ctx, append([]core.Op{op}, more...)...)
-	return err
+	return s.removeGone(ctx, lease, m)
 }
 
 // trim removes the log behind the snapshot of seq, if there is something to
@@ -234,13 +245,18 @@ func (s *Snapshotter) trim(lease *core.Lease, seq core.Seq) []core.Op {
 	return []core.Op{core.Trim(through)}
 }
 
-// remove removes a part, complete or not.
-func (s *Snapshotter) remove(ctx context.Context, lease *core.Lease, p *part) error {
-	if p.Blob {
-		if s.o.Blobs == nil {
-			return fmt.Errorf("%w: the last one was written with Blobs, and this Snapshotter has none", core.ErrInvalid)
+// removeGone removes the part that the stored manifest names as gone, complete or not.
+func (s *Snapshotter) removeGone(ctx context.Context, lease *core.Lease, m *manifest) error {
+	p := m.Gone
+	switch {
+	case p == nil:
+		return nil
+	case p.Blob && s.o.Blobs == nil:
+		return fmt.Errorf("%w: the last one was written with Blobs, and this Snapshotter has none", core.ErrInvalid)
+	case p.Blob:
+		if err := s.o.Blobs.Delete(ctx, p.blob(lease.Shard())); err != nil {
+			return err
 		}
-		return s.o.Blobs.Delete(ctx, p.blob(lease.Shard()))
 	}
 	const most = 64 // deletions in one commit, which every store takes
 	for from := 0; from < p.Chunks; from += most {
@@ -252,5 +268,6 @@ func (s *Snapshotter) remove(ctx context.Context, lease *core.Lease, p *part) er
 			return err
 		}
 	}
-	return nil
+	m.Gone = nil
+	return m.commit(ctx, lease)
 }

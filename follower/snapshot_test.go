@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/intercept"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
 // doomed ends the commits of a process after some: the store is never reached by the
@@ -38,7 +38,7 @@ func (d *doomed) around(ctx context.Context, c *intercept.Call, proceed func(con
 		return proceed(ctx)
 	}
 	if c.Op == intercept.Commit && left == -1 && d.replies {
-		proceed(ctx)
+		_ = proceed(ctx) // its reply is lost
 	}
 	return errors.New("gone")
 }
@@ -60,7 +60,7 @@ func lead(w *world, b driver.Backend, f func(lease *core.Lease) error) error {
 	if err != nil {
 		w.Fatal(err)
 	}
-	e.Run(ctx)
+	_ = e.Run(ctx) // the backend may be gone
 	return <-done
 }
 
@@ -136,7 +136,7 @@ func TestSnapshotCrash(t *testing.T) {
 						w.Fatal(err)
 					}
 					check(50)
-					items, err := w.open().List(w.Context(), "s", "_snapshot/")
+					items, err := w.open().List(w.Context(), "s", "_snapshot/", 0)
 					if err != nil || len(items) != 4 {
 						w.Errorf("%d items are left, %v, want the manifest and three chunks", len(items), err)
 					}

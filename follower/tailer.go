@@ -103,6 +103,9 @@ func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
 		return fmt.Errorf("tenure: %w: follower %q needs an Applier and at least one shard; \"*\" stands for all",
 			core.ErrInvalid, name)
 	}
+	if s, ok := a.(*stored); ok && (s.apply == nil || s.positions == nil) {
+		return fmt.Errorf("tenure: %w: follower %q has no function that applies entries, or no Positions", core.ErrInvalid, name)
+	}
 	for _, p := range shards {
 		if prefix, ok := strings.CutSuffix(p, "*"); ok && prefix == "" {
 			continue

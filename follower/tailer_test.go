@@ -537,6 +537,7 @@ func TestRefusals(t *testing.T) {
 		a := Memory(newApplication(w).apply, nil)
 		for _, err := range []error{
 			tailer.Follow("a b", a, "*"), tailer.Follow("x", nil, "*"), tailer.Follow("x", a),
+			tailer.Follow("x", Memory(nil, nil), "*"), tailer.Follow("x", Stored(nil, newApplication(w).apply, nil), "*"),
 			tailer.Follow("x", a, "a*b"), tailer.Follow("x", a, ""),
 		} {
 			if !errors.Is(err, core.ErrInvalid) {

@@ -2,6 +2,7 @@ package follower
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -25,6 +26,10 @@ type world struct {
 
 func bubble(t *testing.T, f func(w *world)) {
 	t.Parallel()
+	inBubble(t, f)
+}
+
+func inBubble(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(&world{T: t, store: memory.New()}) })
 }
 
@@ -67,7 +72,7 @@ func (o *owner) take(shard driver.ShardID) {
 		if err != nil {
 			o.t.Fatal(err)
 		}
-		if held, ok := r[0].Err.(*driver.HeldError); ok {
+		if held, ok := errors.AsType[*driver.HeldError](r[0].Err); ok {
 			seen = held.Owner
 			continue
 		}
@@ -219,7 +224,7 @@ func begin(t testing.TB, tailer *Tailer) *follow {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &follow{Tailer: tailer, t: t, stop: cancel, done: make(chan error, 1)}
 	go func() { r.done <- tailer.Run(ctx) }()
-	t.Cleanup(func() { r.stop(); r.wait() })
+	t.Cleanup(func() { r.stop(); _ = r.wait() })
 	return r
 }
 

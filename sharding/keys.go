@@ -17,10 +17,10 @@ func hash(key string) uint64 { return rendezvous(fnv1a(key), 0) }
 type Keyspace struct {
 	// Name begins the names of its shards: "orders" has orders-0000, orders-0001 ...
 	Name string `json:"name" yaml:"name"`
-	// Layouts are the numbers of shards that the keys have been divided into, the
+	// Layouts is the list of the numbers of shards that the keys have been divided into, the
 	// oldest first, the last in force. To change the number of shards append to it,
 	// and never remove: a shard goes from layout to layout, one at a time. Each is
-	// a multiple of the one before it, or divides it, and at most MaxShards; there are at
+	// a multiple of the one before it, or divides it, and at most 199,999; there are at
 	// most 255 of them.
 	Layouts []int `json:"layouts" yaml:"layouts"`
 	// Digits is how wide a shard's number is written. 0 means 4. It never changes.

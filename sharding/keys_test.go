@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -148,7 +149,7 @@ func (l *ledger) serve(k Keyspace, b core.Backend) core.Handler {
 			}
 			var ops []core.Op
 			for _, shard := range from {
-				items, err := b.List(ctx, core.ShardID(shard), "k/")
+				items, err := b.List(ctx, core.ShardID(shard), "k/", 0)
 				if err != nil {
 					return nil, err
 				}
@@ -436,4 +437,90 @@ func TestRouter(t *testing.T) {
 // sameRoute compares what can change.
 func sameRoute(x, y Route) bool {
 	return x.Shard == y.Shard && x.Session == y.Session && x.Token == y.Token && x.Self == y.Self
+}
+
+// lines are what is logged to slog.Default meanwhile.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *lines) of(shard string) (n int, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.all.String()) {
+		if strings.Contains(line, "does not serve") && strings.Contains(line, "shard="+shard+" ") {
+			n++
+			text = line
+		}
+	}
+	return n, text
+}
+
+// A shard that does not serve its keys says so, whatever the reason, and one that does
+// says nothing. It sets slog.Default, so that nothing runs beside it.
+func TestKeysThatAreNotServed(t *testing.T) {
+	var log lines
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	bubbleAlone(t, func(w *world) {
+		k := Keyspace{Name: "orders", Layouts: []int{2, 4, 8}}
+		w.member("a", func(m *member, o *Options) {
+			o.Shards = k.Specs()
+			m.handler = func(ctx context.Context, lease *core.Lease) error {
+				shard := lease.Shard()
+				if shard == "orders-0001" { // as a member of the older configuration has it
+					<-ctx.Done()
+					return nil
+				}
+				s, err := OpenSlice(ctx, m.b, lease, k, func(ctx context.Context, _ []string) ([]core.Op, error) {
+					if shard == "orders-0002" {
+						<-ctx.Done()
+					}
+					return nil, ctx.Err()
+				})
+				if err != nil {
+					return err
+				}
+				defer s.Close()
+				if shard == "orders-0000" || shard == "orders-0004" { // as the page says
+					if err := s.Whole(ctx); err != nil {
+						return err
+					}
+				}
+				<-ctx.Done() // the others do not ask
+				return nil
+			}
+		})
+		time.Sleep(sayAfter - time.Second)
+		for i := range 8 {
+			if n, text := log.of(k.shard(i)); n > 0 {
+				w.Errorf("before its time: %s", text)
+			}
+		}
+		time.Sleep(sayAgain)
+		for shard, want := range map[string]string{
+			"orders-0002": "look at its Take", "orders-0003": "waits_for=orders-0001", "orders-0007": "is whole in layout 2 of 3",
+		} {
+			if n, text := log.of(shard); n != 1 || !strings.Contains(text, want) {
+				w.Errorf("%s: %d lines, the last is %q: want one with %q", shard, n, text, want)
+			}
+		}
+		for _, shard := range []string{"orders-0000", "orders-0004"} {
+			if n, text := log.of(shard); n != 0 {
+				w.Errorf("%s is whole, and the log says %q", shard, text)
+			}
+		}
+		time.Sleep(sayAgain)
+		if n, text := log.of("orders-0007"); n != 2 {
+			w.Errorf("%d lines after twice the time, the last is %q", n, text)
+		}
+	})
 }

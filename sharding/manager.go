@@ -198,7 +198,7 @@ func (m *Manager) follow(ctx context.Context) {
 			m.mu.Unlock()
 			signal(m.wake)
 		}
-		if j.gap != nil && j.gap != told {
+		if j.gap != nil && j.gap != told { //nolint:errorlint // each gap is an error of its own
 			m.o.OnError(j.gap)
 		}
 		told = j.gap

@@ -1,19 +1,18 @@
 package sharding
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the package, and see a test fail")
+var mutantsFlag = mutate.Flag()
 
 // TestMutants takes one rule out at a time, and expects the test that is named to
 // fail.
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, time.Minute, false, []mutate.Mutant{
+	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
 		{Name: "W1: a plan that does not follow its predecessor is applied", Killer: "TestPlanFollowsItsPredecessor", Edits: []mutate.Edit{{
 			File: "table.go", Old: "} else if c.Number != t.number+1 || t.names == nil {", New: "} else if t.names == nil {"}}},
 		{Name: "W1: the plans after a gap are applied", Killer: "TestGapsWaitForABase", Edits: []mutate.Edit{{
@@ -37,7 +36,7 @@ func TestMutants(t *testing.T) {
 		{Name: "a resignation lifts an exclusion", Killer: "TestMoveOnce", Edits: []mutate.Edit{{
 			File: "operators.go", Old: "slices.Concat(nodes, []string{at.Node})...", New: "slices.Concat(nodes[:0], []string{at.Node})..."}}},
 		{Name: "an Elector moves what is assigned", Killer: "TestMoveOnce", Edits: []mutate.Edit{{
-			File: "../core/fsm/machine.go", Old: "return ok && m.shards[i].heirs != Heirs{}", New: "return false && ok && i < 0"}}},
+			File: "../internal/fsm/machine.go", Old: "return ok && m.shards[i].heirs != Heirs{}", New: "return false && ok && i < 0"}}},
 		{Name: "a frozen namespace is balanced", Killer: "TestFreeze", Edits: []mutate.Edit{{
 			File: "draft.go", Old: " && !d.c.Frozen {", New: " {"}}},
 		{Name: "a frozen namespace is drained", Killer: "TestFreeze", Edits: []mutate.Edit{{

@@ -31,9 +31,9 @@ type Options struct {
 	// Penalty is how long a member whose handler gave up a shard is given nothing;
 	// it doubles up to 64 times that. Default 2 Interval.
 	Penalty time.Duration
-	// Poll, if positive, reads the assigner's log that often, instead of following
-	// the logs of the whole namespace to be told at once. For namespaces whose
-	// shards write much; Manager.Wake tells of news without waiting.
+	// Poll is how often the assigner's log is read, for namespaces whose shards write
+	// much. Default 0: the logs of the whole namespace are followed instead, so that news
+	// comes at once. With it, Manager.Wake brings news without waiting, in programs.
 	Poll time.Duration
 	// ZoneKey is the key of core.Options.Meta that holds a member's zone. Default
 	// "zone".

@@ -127,6 +127,7 @@ func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 		case handOver:
 			todo.handOver[s.successor] = append(todo.handOver[s.successor], i)
 			m.contended[i] = false
+		default: // keep
 		}
 	}
 	return todo

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -26,8 +27,10 @@ type Slice struct {
 
 	mu    sync.Mutex
 	state cut
+	waits string        // the shard whose note is awaited, if any
 	whole chan struct{} // closed when nothing is awaited any more
 	err   error         // valid after whole
+	ended chan struct{} // closed when nothing of it is left in the background
 }
 
 // cut is the record of how far a shard has come, an item of the shard itself, so
@@ -68,6 +71,11 @@ type Take func(ctx context.Context, from []string) ([]core.Op, error)
 // an older configuration, and must not serve it. take may be nil if nothing has to
 // be done. ctx bounds the background, too: give the handler's. Close ends and joins
 // it, before the handler returns and the lease with it.
+//
+// A handler waits for Whole, beside its work, and returns if that fails: a shard that has
+// several layouts before it, or whose Take failed, goes on when its handler is called next.
+// While a slice is open and lacks keys for longer than 30 s, a line at Warn to slog.Default
+// says so, and why, and again every 5 min.
 func OpenSlice(ctx context.Context, b core.Backend, lease *core.Lease, k Keyspace, take Take) (*Slice, error) {
 	if err := k.Validate(); err != nil {
 		return nil, err
@@ -79,7 +87,7 @@ func OpenSlice(ctx context.Context, b core.Backend, lease *core.Lease, k Keyspac
 	if take == nil {
 		take = func(context.Context, []string) ([]core.Op, error) { return nil, nil }
 	}
-	s := &Slice{k: k, lease: lease, index: i, whole: make(chan struct{})}
+	s := &Slice{k: k, lease: lease, index: i, whole: make(chan struct{}), ended: make(chan struct{})}
 	item, err := persist(ctx, func(ctx context.Context) (*core.Item, error) { return lease.Get(ctx, cutKey) })
 	if err != nil {
 		return nil, err
@@ -102,18 +110,67 @@ func OpenSlice(ctx context.Context, b core.Backend, lease *core.Lease, k Keyspac
 	if s.state.Taken && s.state.Layout == len(k.Layouts) {
 		s.stop = func() {}
 		close(s.whole)
+		close(s.ended)
 		return s, nil
 	}
 	ctx, s.stop = context.WithCancel(ctx)
 	go func() {
-		defer s.stop()
 		err := s.advance(ctx, b, take)
 		s.mu.Lock()
 		s.err = err
 		s.mu.Unlock()
 		close(s.whole)
 	}()
+	go func() {
+		defer close(s.ended)
+		defer s.stop()
+		s.watch(ctx)
+	}()
 	return s, nil
+}
+
+// When a slice that is not whole is said to be so, first and then again.
+const (
+	sayAfter = 30 * time.Second
+	sayAgain = 5 * time.Minute
+)
+
+// watch says that keys are not served, until the slice is whole or ctx ends: clients are
+// refused meanwhile, which nobody else logs.
+func (s *Slice) watch(ctx context.Context) {
+	t := time.NewTimer(sayAfter)
+	defer t.Stop()
+	for whole := s.whole; ; {
+		select {
+		case <-whole:
+			if s.err == nil {
+				return
+			}
+			whole = nil // the handler is to return
+		case <-t.C:
+			s.say(ctx)
+			t.Reset(sayAgain)
+		case <-ctx.Done():
+			<-s.whole
+			return
+		}
+	}
+}
+
+// say logs how far the slice is, and why no further.
+func (s *Slice) say(ctx context.Context) {
+	s.mu.Lock()
+	at, waits, err := s.state, s.waits, s.err
+	s.mu.Unlock()
+	why := slog.String("do", "look at its Take, which has not returned, or at the store")
+	switch {
+	case err != nil:
+		why = slog.Any("error", fmt.Errorf("%w: the handler should return as soon as Whole fails", err))
+	case waits != "":
+		why = slog.String("waits_for", waits)
+	}
+	slog.LogAttrs(ctx, slog.LevelWarn, "tenure: sharding: a shard does not serve the keys of its layout",
+		slog.String("shard", s.lease.Shard()), slog.Int("layout", at.Layout), slog.Int("layouts", len(s.k.Layouts)), why)
 }
 
 // advance takes what is to be taken, and goes on to the last layout.
@@ -129,10 +186,12 @@ func (s *Slice) advance(ctx context.Context, b core.Backend, take Take) error {
 				from = append(from, s.k.shard(g))
 			}
 			for _, shard := range from {
+				s.waitFor(shard)
 				if err := awaitCut(ctx, b, shard, at.Layout); err != nil {
 					return err
 				}
 			}
+			s.waitFor("")
 			var ops []core.Op
 			if len(from) > 0 {
 				var err error
@@ -151,6 +210,12 @@ func (s *Slice) advance(ctx context.Context, b core.Backend, take Take) error {
 			return nil
 		}
 	}
+}
+
+func (s *Slice) waitFor(shard string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = shard
 }
 
 // note commits how far the shard has come.
@@ -248,7 +313,7 @@ func (s *Slice) Layout() (layout int, whole bool) {
 // more than once; Whole fails afterwards unless the shard was whole before.
 func (s *Slice) Close() {
 	s.stop()
-	<-s.whole
+	<-s.ended
 }
 
 // Whole waits until the shard has all keys that it can get under this lease. The

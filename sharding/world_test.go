@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 const (
@@ -37,6 +37,11 @@ type world struct {
 
 func bubble(t *testing.T, f func(w *world)) {
 	t.Parallel()
+	bubbleAlone(t, f)
+}
+
+// bubbleAlone is a bubble beside which no test runs.
+func bubbleAlone(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: memory.New(), holders: map[string][]string{}, grants: map[string]int{}}
 		defer func() { // also after Fatal: nobody may be left in the bubble
@@ -87,7 +92,7 @@ func (w *world) build(node string, change ...func(*member, *Options)) *member {
 		f(m, o)
 	}
 	var err error
-	if m.b, err = memory.Open(context.Background(), w.store, "test", &memory.Options{Link: m.link}); err != nil {
+	if m.b, err = memory.Open(context.Background(), w.store, "test", &memory.Options{Wrap: m.link.Wrap}); err != nil {
 		w.Fatal(err)
 	}
 	if m.e, err = core.NewElector(m.b, &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7, Watchdog: w.watchdog, Eligible: m.healthy,

@@ -63,8 +63,8 @@ func (w Work) Election() Election {
 	}}
 }
 
-// ElectorParams are the inputs of NewElector.
-type ElectorParams struct {
+// electorParams are the inputs of newElector.
+type electorParams struct {
 	fx.In
 
 	Backend core.Backend
@@ -78,9 +78,9 @@ type ElectorParams struct {
 	Logger *slog.Logger `optional:"true"`
 }
 
-// NewElector returns an Elector that contends for the shards of the elections. The
+// newElector returns an Elector that contends for the shards of the elections. The
 // caller runs it.
-func NewElector(p ElectorParams) (*core.Elector, error) {
+func newElector(p electorParams) (*core.Elector, error) {
 	o := p.Options
 	switch {
 	case o != nil:
@@ -132,8 +132,8 @@ func Backends(openers ...core.Opener) fx.Option {
 // its stop. It needs a core.Backend, see Backends.
 func Module() fx.Option {
 	return fx.Module("tenure",
-		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p ElectorParams) (*core.Elector, error) {
-			e, err := NewElector(p)
+		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p electorParams) (*core.Elector, error) {
+			e, err := newElector(p)
 			if err != nil {
 				return nil, err
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // FollowerSettings are the keys below follower in the configuration. See
@@ -39,8 +40,8 @@ func AsFollowing(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(followGroup))
 }
 
-// TailerParams are the inputs of NewTailer.
-type TailerParams struct {
+// tailerParams are the inputs of newTailer.
+type tailerParams struct {
 	fx.In
 
 	Backend core.Backend
@@ -51,8 +52,8 @@ type TailerParams struct {
 	Logger     *slog.Logger      `optional:"true"`
 }
 
-// NewTailer returns a Tailer with the followings. The caller runs it.
-func NewTailer(p TailerParams) (*follower.Tailer, error) {
+// newTailer returns a Tailer with the followings. The caller runs it.
+func newTailer(p tailerParams) (*follower.Tailer, error) {
 	var s FollowerSettings
 	if p.Config != nil {
 		if err := p.Config.Section("follower", &s); err != nil {
@@ -71,6 +72,9 @@ func NewTailer(p TailerParams) (*follower.Tailer, error) {
 		o.Logger = p.Logger
 	}
 	t, err := follower.NewTailer(p.Backend, o)
+	if err != nil && p.Options == nil {
+		err = errtext.InKeys(err, s)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +90,8 @@ func NewTailer(p TailerParams) (*follower.Tailer, error) {
 // to its stop. It needs a core.Backend, and no Elector.
 func Follower() fx.Option {
 	return fx.Module("tenure-follower",
-		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p TailerParams) (*follower.Tailer, error) {
-			t, err := NewTailer(p)
+		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p tailerParams) (*follower.Tailer, error) {
+			t, err := newTailer(p)
 			if err != nil {
 				return nil, err
 			}

@@ -29,8 +29,8 @@ type ShardingSettings struct {
 // application provides one.
 type ShardHandler core.Handler
 
-// ManagerParams are the inputs of NewManager.
-type ManagerParams struct {
+// managerParams are the inputs of newManager.
+type managerParams struct {
 	fx.In
 
 	Backend core.Backend
@@ -43,20 +43,20 @@ type ManagerParams struct {
 	Logger  *slog.Logger      `optional:"true"`
 }
 
-// ManagerResult is a Manager and a Router that knows its keyspace.
-type ManagerResult struct {
+// managerResult is a Manager and a Router that knows its keyspace.
+type managerResult struct {
 	fx.Out
 
 	Manager *sharding.Manager
 	Router  *sharding.Router
 }
 
-// NewManager returns a Manager and a Router. The caller runs the Manager.
-func NewManager(p ManagerParams) (ManagerResult, error) {
+// newManager returns a Manager and a Router. The caller runs the Manager.
+func newManager(p managerParams) (managerResult, error) {
 	var s ShardingSettings
 	if p.Config != nil {
 		if err := p.Config.Section("sharding", &s); err != nil {
-			return ManagerResult{}, err
+			return managerResult{}, err
 		}
 	}
 	o := &sharding.Options{
@@ -74,7 +74,7 @@ func NewManager(p ManagerParams) (ManagerResult, error) {
 		o.Shards = append(o.Shards, s.Shards...)
 		if s.Keyspace.Name != "" {
 			if err := s.Keyspace.Validate(); err != nil {
-				return ManagerResult{}, errtext.Errorf("tenure: sharding.keyspace: %w", err)
+				return managerResult{}, errtext.Errorf("tenure: sharding.keyspace: %w", err)
 			}
 			o.Shards = append(o.Shards, s.Keyspace.Specs()...)
 		}
@@ -83,11 +83,14 @@ func NewManager(p ManagerParams) (ManagerResult, error) {
 		o.OnError = func(err error) { p.Logger.Warn("tenure: sharding", "error", err) }
 	}
 	m, err := sharding.NewManager(p.Backend, p.Elector, core.Handler(p.Handler), o)
+	if err != nil && p.Options == nil {
+		err = errtext.InKeys(err, s)
+	}
 	if err != nil {
-		return ManagerResult{}, err
+		return managerResult{}, err
 	}
 	r, err := sharding.NewRouter(p.Elector, s.Keyspace)
-	return ManagerResult{Manager: m, Router: r}, err
+	return managerResult{Manager: m, Router: r}, err
 }
 
 // Sharding provides the *sharding.Manager and the *sharding.Router, and runs the
@@ -95,10 +98,10 @@ func NewManager(p ManagerParams) (ManagerResult, error) {
 // emptied first.
 func Sharding() fx.Option {
 	return fx.Module("tenure-sharding",
-		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p ManagerParams) (ManagerResult, error) {
-			r, err := NewManager(p)
+		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p managerParams) (managerResult, error) {
+			r, err := newManager(p)
 			if err != nil {
-				return ManagerResult{}, errtext.Errorf("tenure: sharding: %w", err)
+				return managerResult{}, errtext.Errorf("tenure: sharding: %w", err)
 			}
 			// Appended after the Elector's, so it stops before it.
 			lc.Append(hook("sharding manager", r.Manager.Run, sd))

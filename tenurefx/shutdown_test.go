@@ -28,7 +28,7 @@ import (
 	"github.com/tenure-go/tenure/backends/zookeeper"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/tenurefx"
 )
 

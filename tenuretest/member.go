@@ -10,8 +10,8 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/harness"
-	"github.com/tenure-go/tenure/internal/intercept"
+	"github.com/tenure-go/tenure/internal/proof/harness"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 

@@ -1,14 +1,13 @@
 package tenuretest_test
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each fault out, and see a test fail")
+var mutantsFlag = mutate.Flag()
 
 var mutants = []mutate.Mutant{
 	{Name: "effects of a paused member are not held", Killer: "TestPlantedBugs/pause", Edits: []mutate.Edit{
@@ -33,5 +32,5 @@ var mutants = []mutate.Mutant{
 
 // TestMutants takes each fault out.
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, time.Minute, true, mutants)
+	mutate.All(t, mutantsFlag, time.Minute, true, mutants)
 }

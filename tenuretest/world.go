@@ -205,9 +205,9 @@ func (w *World) sleepUntil(at time.Duration) {
 // for, in whatever order goroutines draw.
 func (w *World) draw(n int64, what ...any) int64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, w.seed, "\x00", int64(time.Since(w.start)))
+	_, _ = fmt.Fprint(h, w.seed, "\x00", int64(time.Since(w.start)))
 	for _, x := range what {
-		fmt.Fprint(h, "\x00", x)
+		_, _ = fmt.Fprint(h, "\x00", x)
 	}
 	return rand.New(rand.NewPCG(h.Sum64(), 2)).Int64N(n)
 }

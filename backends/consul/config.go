@@ -24,7 +24,7 @@ type Config struct {
 	Addresses  []string `json:"addresses" yaml:"addresses"`
 	Datacenter string   `json:"datacenter" yaml:"datacenter"` // default: that of the agent
 	Token      Secret   `json:"token" yaml:"token"`           // of the ACLs
-	// read for each request; wins over Token, and Options.Token over both
+	// read for each request; wins over Token
 	TokenFile string `json:"token_file" yaml:"token_file"`
 	TLS       bool   `json:"tls" yaml:"tls"`             // the same as an address of https://
 	CAFile    string `json:"ca_file" yaml:"ca_file"`     // PEM; default: the system's
@@ -58,7 +58,7 @@ func (c *Config) slots(insecure bool) ([]*slots, error) {
 	case len(addresses) == 0:
 		addresses = []string{c.Address}
 	case c.Address != "":
-		return nil, fmt.Errorf("tenure: %w: Address and Addresses of consul are both set: use one", driver.ErrInvalid)
+		return nil, fmt.Errorf("tenure: %w: two ways to reach consul: set Address or Addresses, not both", driver.ErrInvalid)
 	}
 	all := make([]*slots, len(addresses))
 	for i, address := range addresses {

@@ -7,17 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/conformance/faultproxy"
-	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 func TestConformance(t *testing.T) {
@@ -46,6 +46,31 @@ func TestConformanceRestart(t *testing.T) {
 	if len(report.With(conformance.Passed)) != 3 {
 		t.Error(report)
 	}
+}
+
+// TestConformanceNarrow runs the case for which the server is started again with a lower
+// limit of what one request may have.
+func TestConformanceNarrow(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Consul, nil)
+	h := harness(t, server)
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Narrow = func(ctx context.Context) (func(context.Context) error, error) {
+			return func(ctx context.Context) error { return server.Reconfigure(ctx) },
+				server.Reconfigure(ctx, "limits = { kv_max_value_size = 65536, txn_max_req_len = 65536 }")
+		}
+		return s
+	}
+	report, err := conformance.Check(t.Context(), h, "Commit/RefusedAsOne")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Failed)) > 0 {
+		t.Error(report)
+	}
+	t.Log(report)
 }
 
 func client(server *servers.Server) (*api.Client, error) {
@@ -142,6 +167,41 @@ func (s *suiteStore) conformance(t testing.TB) *conformance.Store {
 		Tamper: func(ctx context.Context, what conformance.Tampering, name string) error {
 			return s.tamper(ctx, keys, what, name)
 		},
+		RaiseFloor: func(ctx context.Context, above driver.Token) error {
+			return RaiseFloor(ctx, s.admin, s.namespace, above, nil)
+		},
+		Guards: []conformance.Guard{guardOf(s.admin, "texts/"+s.namespace+"/")},
+	}
+}
+
+// guardOf is GuardOps, with texts in keys below a prefix.
+func guardOf(client *api.Client, prefix string) conformance.Guard {
+	return conformance.Guard{
+		Name: "GuardOps",
+		Begin: func(ctx context.Context, b driver.Backend, fence driver.Fence) (func(context.Context, string) error, error) {
+			guard, err := b.(*Backend).GuardOps(ctx, fence)
+			if err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context, text string) error {
+				put := &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVSet, Key: prefix + text}}
+				ok, res, _, err := client.Txn().Txn(append(guard, put), new(api.QueryOptions).WithContext(ctx))
+				switch {
+				case err != nil || ok:
+					return err
+				case res.Errors[0].OpIndex < len(guard):
+					return driver.ErrFenced
+				}
+				return fmt.Errorf("the write was refused: %s", res.Errors[0].What)
+			}, nil
+		},
+		Texts: func(ctx context.Context) ([]string, error) {
+			names, _, err := client.KV().Keys(prefix, "", new(api.QueryOptions).WithContext(ctx))
+			for i := range names {
+				names[i] = strings.TrimPrefix(names[i], prefix)
+			}
+			return names, err
+		},
 	}
 }
 
@@ -151,7 +211,7 @@ func (s *suiteStore) removeAll(ctx context.Context, prefix string) error {
 }
 
 func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conformance.Tampering, name string) error {
-	if key, value, ok := kvwire.Damage(string(keys), what, name, 500<<10); ok {
+	if key, value, ok := conformance.KVDamage(string(keys), what, name, 500<<10); ok {
 		_, err := s.admin.KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, new(api.WriteOptions).WithContext(ctx))
 		return err
 	}

@@ -3,6 +3,7 @@ package consul
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -31,6 +32,9 @@ var _ driver.Backend = (*Backend)(nil)
 // connections it keeps is its own matter. The context bounds the opening only. nil options work. An
 // error says what to change.
 func Open(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
+	if client == nil {
+		return nil, fmt.Errorf("tenure: cannot open namespace %q in Consul: %w: Open needs a client", namespace, driver.ErrInvalid)
+	}
 	return open(ctx, []*slots{shared(client, func() {})}, namespace, o)
 }
 
@@ -88,23 +92,26 @@ func (s *store) fit(txns []kv.Txn) int {
 	return len(txns)
 }
 
-// GuardOp is the operation that makes a transaction of the caller's own on the
-// same Consul take effect only if the fence is the shard's current grant (rule
-// F1):
+// GuardOps returns operations for the front of a transaction of the caller's own on the
+// same Consul, which then takes effect only if the fence is the shard's current grant
+// (rule F1):
 //
-//	guard, err := b.GuardOp(ctx, fence)
-//	ok, res, _, err := client.Txn().Txn(api.TxnOps{guard, put}, nil)
+//	ops, err := b.GuardOps(ctx, fence)
+//	ok, res, _, err := client.Txn().Txn(append(ops, put), nil)
 //
-// Put it first, so that an error of operation 0 means a dead fence and no other
-// refusal. The transaction must write something: Consul serves one that only reads
-// or checks like a read, which may be stale. A fence that is not current is
-// *driver.FencedError.
-func (b *Backend) GuardOp(ctx context.Context, f driver.Fence) (*api.TxnOp, error) {
-	c, err := kv.Guard(ctx, b.Backend, f)
+// An error of one of them, by its OpIndex, means a dead fence and no other refusal. The
+// transaction must write something: Consul serves one that only reads or checks like a
+// read, which may be stale. A fence that is not current is *driver.FencedError.
+func (b *Backend) GuardOps(ctx context.Context, f driver.Fence) (api.TxnOps, error) {
+	conditions, err := kv.Guard(ctx, b.Backend, f)
 	if err != nil {
 		return nil, err
 	}
-	return &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVCheckIndex, Key: c.Key, Index: uint64(c.Rev)}}, nil
+	var ops api.TxnOps
+	for _, c := range conditions {
+		ops = append(ops, &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVCheckIndex, Key: c.Key, Index: uint64(c.Rev)}})
+	}
+	return ops, nil
 }
 
 // RaiseFloor makes every token granted from now on in a namespace greater than

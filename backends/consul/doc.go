@@ -9,7 +9,7 @@
 //
 // # Fencing your own transactions
 //
-// [Backend.GuardOp] is the operation that makes a transaction of yours on the same
+// [Backend.GuardOps] are the operations that make a transaction of yours on the same
 // Consul take effect only if the lease is the shard's current grant.
 //
 // # Consul's features in use

@@ -39,7 +39,7 @@ func ExampleOpenConfig() {
 }
 
 // The leader writes its own key, in a transaction that Consul refuses once the lease has ended.
-func ExampleBackend_GuardOp() {
+func ExampleBackend_GuardOps() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	client, err := api.NewClient(&api.Config{Address: os.Getenv("CONSUL_ADDR")})
@@ -52,20 +52,20 @@ func ExampleBackend_GuardOp() {
 	}
 	defer b.Close()
 
-	pay := func(guard *api.TxnOp) error {
+	pay := func(guard api.TxnOps) error {
 		put := &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVSet, Key: "paid/42", Value: []byte("yes")}}
-		ok, _, _, err := client.Txn().Txn(api.TxnOps{guard, put}, (&api.QueryOptions{}).WithContext(ctx))
+		ok, _, _, err := client.Txn().Txn(append(guard, put), (&api.QueryOptions{}).WithContext(ctx))
 		if err != nil {
 			return err // it may have been paid
 		}
 		fmt.Println("paid:", ok)
 		return nil
 	}
-	var guard *api.TxnOp
+	var guard api.TxnOps
 	err = core.RunSingleton(ctx, b, "payments", func(ctx context.Context, lease *core.Lease) error {
 		var err error
-		if guard, err = b.GuardOp(ctx, lease.Fence()); err != nil {
-			return err // matches core.ErrFenced if another process leads
+		if guard, err = b.GuardOps(ctx, lease.Fence()); err != nil {
+			return err // matches core.ErrLost if another process leads
 		}
 		return pay(guard)
 	}, nil)

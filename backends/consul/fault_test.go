@@ -12,11 +12,11 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
-	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
-	"github.com/tenure-go/tenure/internal/outage"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/outage"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // short is a call's own bound.

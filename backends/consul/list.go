@@ -10,15 +10,8 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Bounds of one page of a Range with a limit.
-const (
-	maxPageBytes = 1 << 20 // of values; reached, not kept to the byte
-	firstReads   = 8       // values read at first, then twice as many each time
-)
-
 // Range reads a prefix. Consul answers with a prefix as a whole, so that a part of
 // it costs the names of all: they are read first, and then the values asked for.
-// A page may then have fewer records than the limit, but never none.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if q.From == "" && q.Limit == 0 && !q.KeysOnly {
 		return s.list(ctx, q.Prefix)
@@ -27,15 +20,18 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+	limit := q.Limit
+	if limit == 0 {
+		limit = len(names)
+	}
 	if q.KeysOnly {
-		for _, name := range names {
+		for _, name := range names[:min(limit, len(names))] {
 			page.Pairs = append(page.Pairs, kv.Pair{Key: name, Rev: page.Rev})
 		}
 		return page, nil
 	}
-	bytes := 0
-	for n := firstReads; len(names) > 0; n *= 2 {
-		n = min(n, len(names))
+	for len(names) > 0 && len(page.Pairs) < limit {
+		n := min(len(names), limit-len(page.Pairs))
 		part, err := s.Get(ctx, names[:n]...)
 		if err != nil {
 			return nil, err
@@ -43,13 +39,9 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 		for _, p := range part.Pairs {
 			if p.Rev != 0 { // else it was removed since
 				page.Pairs = append(page.Pairs, p)
-				bytes += len(p.Value)
 			}
 		}
 		names = names[n:]
-		if q.Limit > 0 && bytes >= maxPageBytes {
-			break
-		}
 	}
 	return page, nil
 }
@@ -93,9 +85,6 @@ func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, erro
 		if name >= q.From && strings.HasPrefix(name, q.Prefix) {
 			names = append(names, name)
 		}
-	}
-	if q.Limit > 0 && len(names) > q.Limit {
-		names = names[:q.Limit]
 	}
 	page := new(kv.Page)
 	return names, page, s.date(page, known, meta)

@@ -6,8 +6,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/system"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
 // pool holds the servers that the tests share.

@@ -17,7 +17,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // traffic counts requests and the bytes of their answers.
@@ -258,7 +258,7 @@ func (n *network) deliver() {
 	n.fault, n.held = none, nil
 	n.mu.Unlock()
 	for _, h := range waiting {
-		h.res, h.err = n.detached(h.req, h.body)
+		h.res, h.err = n.detached(h.req, h.body) //nolint:bodyclose // its caller has it
 		close(h.done)
 	}
 }

@@ -37,8 +37,8 @@ type Options struct {
 	// not block.
 	Token func(ctx context.Context) (string, error) `json:"-" yaml:"-"`
 
-	// Insecure lets OpenConfig reach another host without TLS, or without checking
-	// its certificate. Default false: that is refused.
+	// Insecure allows a connection to another host without TLS, or without checking its
+	// certificate. Default false: such a configuration is refused.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 }
 

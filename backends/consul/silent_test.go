@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/outage"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/outage"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // opening returns a function that opens backends on one namespace.
@@ -46,6 +46,15 @@ func TestHolderAndServerDie(t *testing.T) {
 	outage.EachTTL(t, *outageRounds, func(t *testing.T, ttl time.Duration, rounds int) {
 		outage.HolderDies(t, cluster.Addrs(), ttl, rounds, opening(t))
 	})
+}
+
+// TestStartAtSilentServer: a process that starts at a server that is silent serves soon.
+func TestStartAtSilentServer(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
+	for _, ttl := range []time.Duration{500 * time.Millisecond, time.Second} {
+		outage.Starts(t, cluster.Addrs(), ttl, max(3, *outageRounds), opening(t))
+	}
 }
 
 // TestLeaderStops: the other two go on without the leader.

@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // sockets lists those that lead to a port of this host and that a process still
@@ -82,7 +82,7 @@ func load(t *testing.T, b *Backend, s driver.Session, fences []driver.Fence, com
 		watch(func() error {
 			short, cancel := context.WithTimeout(ctx, time.Duration(i+1)*500*time.Microsecond)
 			defer cancel()
-			_, err := b.List(short, fences[0].Shard, "")
+			_, err := b.List(short, fences[0].Shard, "", 0)
 			return err
 		})
 	}

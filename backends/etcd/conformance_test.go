@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -14,13 +15,10 @@ import (
 	"google.golang.org/grpc/stats"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/conformance/faultproxy"
-	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // TestConformance runs the suite as a user with a password and with rights to the
@@ -52,13 +50,9 @@ func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Back
 		through.Endpoints = nil
 		var wires []*conformance.Wire
 		for _, addr := range c.Endpoints {
-			proxy, err := faultproxy.New(addr, nil)
-			if err != nil {
-				return nil, nil, err
-			}
-			t.Cleanup(func() { proxy.Close() })
-			through.Endpoints = append(through.Endpoints, proxy.Addr())
-			wires = append(wires, proxyWire(t, proxy))
+			proxied, wire := conformance.Proxy(conformance.Wrap(t), addr)
+			through.Endpoints = append(through.Endpoints, proxied)
+			wires = append(wires, wire)
 		}
 		b, err := OpenConfig(ctx, through, fmt.Sprintf("several/%s", rand.Text()[:8]), &Options{Create: true})
 		if err != nil {
@@ -73,15 +67,11 @@ func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Back
 func TestConformanceNetwork(t *testing.T) {
 	server := pool.Get(t, servers.Etcd, nil)
 	c := config(t, server)
-	h := harness(t, c, c, func(t testing.TB) (clientv3.Config, *conformance.Wire) {
-		proxy, err := faultproxy.New(server.Addr(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { proxy.Close() })
+	h := harness(t, c, c, func() (clientv3.Config, *conformance.Wire) {
+		proxied, wire := conformance.Proxy(conformance.Wrap(t), server.Addr())
 		through := c
-		through.Endpoints = []string{proxy.Addr()}
-		return through, proxyWire(t, proxy)
+		through.Endpoints = []string{proxied}
+		return through, wire
 	})
 	conformance.Test(t, h)
 }
@@ -108,11 +98,36 @@ func TestConformanceRestart(t *testing.T) {
 	}
 }
 
+// TestConformanceNarrow runs the case for which the server is started again with a lower
+// limit of what one request may have.
+func TestConformanceNarrow(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Etcd, nil)
+	h := harness(t, config(t, server), config(t, server), nil)
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Narrow = func(ctx context.Context) (func(context.Context) error, error) {
+			return func(ctx context.Context) error { return server.Reconfigure(ctx) },
+				server.Reconfigure(ctx, "max-txn-ops = 16")
+		}
+		return s
+	}
+	report, err := conformance.Check(t.Context(), h, "Commit/RefusedAsOne")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.With(conformance.Failed)) > 0 {
+		t.Error(report)
+	}
+	t.Log(report)
+}
+
 // harness runs the suite with backends as user, and its own access to the store as
 // admin. Each case has its own namespace. Without a network, faults are caused
 // between the backend and its client.
 func harness(
-	t *testing.T, admin, user clientv3.Config, network func(testing.TB) (clientv3.Config, *conformance.Wire),
+	t *testing.T, admin, user clientv3.Config, network func() (clientv3.Config, *conformance.Wire),
 ) conformance.Harness {
 	client := newClient(t, admin)
 	status, err := client.Status(t.Context(), admin.Endpoints[0])
@@ -159,7 +174,7 @@ func (s *suiteStore) open(
 }
 
 func (s *suiteStore) conformance(
-	t testing.TB, network func(testing.TB) (clientv3.Config, *conformance.Wire),
+	t testing.TB, network func() (clientv3.Config, *conformance.Wire),
 ) *conformance.Store {
 	keys, err := kvkeys.New(s.namespace)
 	if err != nil {
@@ -182,13 +197,13 @@ func (s *suiteStore) conformance(
 		},
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
 			if network != nil {
-				c, wire := network(t)
+				c, wire := network()
 				b, err := s.open(ctx, c, s.namespace, create, nil)
 				return b, wire, err
 			}
-			link := new(kvfault.Link)
-			b, err := s.open(ctx, s.config, s.namespace, create, link.Wrap)
-			return b, kvwire.New(link), err
+			wrap, wire := conformance.KVFaults()
+			b, err := s.open(ctx, s.config, s.namespace, create, wrap)
+			return b, wire, err
 		},
 		Calls: s.calls.calls,
 		Compact: func(ctx context.Context) error {
@@ -217,11 +232,43 @@ func (s *suiteStore) conformance(
 		Tamper: func(ctx context.Context, what conformance.Tampering, name string) error {
 			return s.tamper(ctx, keys, what, name)
 		},
+		RaiseFloor: func(ctx context.Context, above driver.Token) error {
+			return RaiseFloor(ctx, s.client, s.namespace, above)
+		},
+		Guards: []conformance.Guard{guardOf(s.client, "texts/"+s.namespace+"/")},
+	}
+}
+
+// guardOf is Guard, with texts in keys below a prefix.
+func guardOf(client *clientv3.Client, prefix string) conformance.Guard {
+	return conformance.Guard{
+		Name: "Guard",
+		Begin: func(_ context.Context, b driver.Backend, fence driver.Fence) (func(context.Context, string) error, error) {
+			guard := b.(*Backend).Guard(fence)
+			return func(ctx context.Context, text string) error {
+				resp, err := client.Txn(ctx).If(guard...).Then(clientv3.OpPut(prefix+text, "")).Commit()
+				if err == nil && !resp.Succeeded {
+					err = driver.ErrFenced
+				}
+				return err
+			}, nil
+		},
+		Texts: func(ctx context.Context) ([]string, error) {
+			resp, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+			if err != nil {
+				return nil, err
+			}
+			var texts []string
+			for _, p := range resp.Kvs {
+				texts = append(texts, strings.TrimPrefix(string(p.Key), prefix))
+			}
+			return texts, nil
+		},
 	}
 }
 
 func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conformance.Tampering, name string) error {
-	if key, value, ok := kvwire.Damage(string(keys), what, name, 1<<20); ok {
+	if key, value, ok := conformance.KVDamage(string(keys), what, name, 1<<20); ok {
 		_, err := s.client.Put(ctx, key, value)
 		return err
 	}
@@ -277,30 +324,5 @@ func (c *counter) HandleRPC(_ context.Context, s stats.RPCStats) {
 		c.waits.Add(1)
 	default:
 		c.others.Add(1)
-	}
-}
-
-// proxyWire has no duplicates, which HTTP/2 does not survive.
-func proxyWire(t testing.TB, p *faultproxy.Proxy) *conformance.Wire {
-	must := func(err error) {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	set := func(f faultproxy.Faults) func() func() {
-		return func() func() {
-			must(p.Set(f))
-			return func() { must(p.Set(faultproxy.Faults{})) }
-		}
-	}
-	return &conformance.Wire{
-		DropRequests: set(faultproxy.Faults{Requests: faultproxy.Flow{Swallow: true}}),
-		DropReplies:  set(faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}),
-		Hold:         set(faultproxy.Faults{Requests: faultproxy.Flow{Hold: true}}),
-		Cut: func() func() {
-			must(p.Refuse())
-			p.Reset()
-			return func() { must(p.Admit()) }
-		},
 	}
 }

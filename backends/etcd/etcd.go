@@ -38,6 +38,9 @@ var _ driver.Backend = (*Backend)(nil)
 // configuration, so wrappers of client.KV or client.Watcher, such as the prefix of
 // clientv3/namespace, do not apply.
 func Open(ctx context.Context, client *clientv3.Client, namespace string, o *Options) (*Backend, error) {
+	if client == nil {
+		return nil, opening(namespace, fmt.Errorf("%w: Open needs a client", driver.ErrInvalid))
+	}
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -72,7 +75,7 @@ func open(
 	}
 	b, err := kv.Open(ctx, over, kv.Options{
 		Backend: Name, Namespace: namespace, Create: o.Create, Limits: st.limits(), Pipeline: pipeline,
-		Incarnation: strconv.FormatUint(st.clusterID.Load(), 16),
+		Incarnation: strconv.FormatUint(st.clusterID.Load(), 16), Now: time.Now(),
 	})
 	if err != nil {
 		return nil, opening(namespace, err)
@@ -101,16 +104,18 @@ func (s *store) limits() driver.Limits {
 // A refused transaction (resp.Succeeded is false) means that the lease is no longer
 // the current grant. An error of Commit may mean either: look before sending it again.
 func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
-	key, rev, held, ok := kv.Granted(b.Backend, fence)
+	conditions, held, _, ok := kv.Granted(b.Backend, fence)
 	if !ok { // never true
 		return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision("/"), "<", 0)}
 	}
-	return []clientv3.Cmp{
-		clientv3.Compare(clientv3.ModRevision(key), "=", int64(rev)),
-		// The revision fixes the session: this refuses a fence that names another.
-		clientv3.Compare(clientv3.Value(key), ">", string(held)),
-		clientv3.Compare(clientv3.Value(key), "<", clientv3.GetPrefixRangeEnd(string(held))),
+	var all []clientv3.Cmp
+	for _, c := range conditions {
+		all = append(all, clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Rev)))
 	}
+	key := conditions[len(conditions)-1].Key
+	// The revision fixes the session: this refuses a fence that names another.
+	return append(all, clientv3.Compare(clientv3.Value(key), ">", string(held)),
+		clientv3.Compare(clientv3.Value(key), "<", clientv3.GetPrefixRangeEnd(string(held))))
 }
 
 // RaiseFloor makes every token granted from now on in a namespace greater than

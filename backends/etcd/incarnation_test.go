@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -12,7 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // restore writes the records of one server to an empty one, with their revisions, as
@@ -52,10 +54,23 @@ func restore(t *testing.T, from, to *clientv3.Client) {
 	}
 }
 
+var restoresFlag = flag.Int("restores", 1, "how often TestRestoredCluster restores two clusters from one state")
+
 // I2: a cluster that was restored under another id. A process from before uses
 // nothing that it is granted there, and a new one is granted no token a second time.
+//
+// Then the same state is restored once more, into a third cluster: its tokens are above
+// those of the second (I2). No fence of before passes in either, once a process has
+// opened the namespace there (F1).
 func TestRestoredCluster(t *testing.T) {
 	t.Parallel()
+	for i := range *restoresFlag {
+		t.Run(fmt.Sprint(i), restoredCluster)
+	}
+}
+
+func restoredCluster(t *testing.T) {
+	three := servers.New(t, servers.Etcd, &servers.Options{NoSync: true})
 	one := servers.New(t, servers.Etcd, &servers.Options{NoSync: true})
 	two := servers.New(t, servers.Etcd, &servers.Options{NoSync: true})
 	client := newClient(t, config(t, one))
@@ -82,9 +97,11 @@ func TestRestoredCluster(t *testing.T) {
 		return r[0].Fence, nil
 	}
 	old := join(b, "old")
-	if _, err := claim(t.Context(), old, "s"); err != nil {
+	held, err := claim(t.Context(), old, "s")
+	if err != nil {
 		t.Fatal(err)
 	}
+	restore(t, client, newClient(t, config(t, three)))
 	restore(t, client, newClient(t, config(t, two)))
 	other, err := OpenConfig(t.Context(), config(t, one), "app", nil)
 	if err != nil {
@@ -113,5 +130,33 @@ func TestRestoredCluster(t *testing.T) {
 	if err != nil || again.Token < lost.Token+1<<39 {
 		t.Errorf("after the restore token %d was granted, %v; token %d had been granted before", again.Token, err,
 			lost.Token)
+	}
+	newest := again.Token
+	for n, server := range []*servers.Server{two, three} {
+		at := newClient(t, config(t, server))
+		if server == three {
+			last, err := OpenConfig(t.Context(), config(t, three), "app", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer last.Close()
+			f, err := claim(t.Context(), join(last, "last"), "t")
+			if err != nil || f.Token <= newest {
+				t.Errorf("after the second restore from the oldest state token %d was granted, %v; token %d had been granted before",
+					f.Token, err, newest)
+			}
+		}
+		guard := guardOf(at, "texts/")
+		for _, by := range []*Backend{b, other} {
+			for _, f := range []driver.Fence{held, lost} {
+				write, err := guard.Begin(t.Context(), by, f)
+				if err == nil {
+					err = write(t.Context(), "late")
+				}
+				if !errors.Is(err, driver.ErrFenced) {
+					t.Errorf("Guard under token %d of before restore %d, with %d lost: %v; want it fenced", f.Token, n+1, lost.Token, err)
+				}
+			}
+		}
 	}
 }

@@ -1,19 +1,18 @@
 package etcd
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the backend, and see a test fail")
+var mutantsFlag = mutate.Flag()
 
 // TestMutants takes one rule out of the backend at a time, and expects the test that
 // is named to fail.
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
 		{Name: "O1: a watch's position is that of the header", Killer: "TestWatchPosition", Edits: []mutate.Edit{{
 			File: "watch.go", Old: "\t\t\trev = changes[n].Rev\n", New: ""}}},
 		{Name: "O1: of several prefixes the one that is ahead counts", Killer: "TestWatchPosition",
@@ -22,8 +21,17 @@ func TestMutants(t *testing.T) {
 		{Name: "I2: answers of another cluster count", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
 			File: "store.go", Old: "|| s.clusterID.Load() == id {", New: "|| s.clusterID.Load() != 0 {"}}},
 		{Name: "I2: the tokens of another cluster go on", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
-			File: "../kv/incarnation.go", Old: "id.Base += leastLift + rand.N(randomLift);",
-			New: "id.Base += 0 * rand.N(randomLift);"}}},
+			File: "../kv/incarnation.go", Old: "id.Base += next - newest", New: "id.Base += 0 * (next - newest)"}}},
+		{Name: "I2: two restores from one state raise tokens alike", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
+			File: "../kv/incarnation.go", Old: "next := driver.Token(now.UnixMicro())",
+			New: "next := newest + 1<<40 + driver.Token(0*now.UnixMicro())"}}},
+		{Name: "F1: Guard compares no identity", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
+			File: "etcd.go", Old: "for _, c := range conditions {", New: "for _, c := range conditions[1:] {"}}},
+		{Name: "F1: Guard compares no revision of the shard", Killer: "TestConformance/Fence/RefusedAfterNewLease", Edits: []mutate.Edit{{
+			File: "etcd.go", Old: "for _, c := range conditions {", New: "for _, c := range conditions[:1] {"}}},
+		{Name: "F1: Guard compares no session", Killer: "TestConformance/Fence/AcceptedWhileCurrent", Edits: []mutate.Edit{{
+			File: "etcd.go", Old: "clientv3.GetPrefixRangeEnd(string(held))", New: "clientv3.GetPrefixRangeEnd(\"v\")"},
+			{File: "etcd.go", Old: "\">\", string(held))", New: "\">\", string(held[:1]))"}}},
 		{Name: "I2: no cluster is on record", Killer: "TestRestoredCluster", Edits: []mutate.Edit{{
 			File: "etcd.go", Old: "strconv.FormatUint(st.clusterID.Load(), 16)", New: "strconv.FormatUint(1, 16)"}}},
 		{Name: "I1: an identity that was overwritten goes unnoticed", Killer: "TestIdentityTampered/garbage",

@@ -33,8 +33,8 @@ type Options struct {
 	// max-request-bytes of all members.
 	MaxRequestBytes int `json:"max_request_bytes" yaml:"max_request_bytes"`
 
-	// Insecure lets OpenConfig talk to another host without TLS, or without checking
-	// its certificate. Default false: that is refused.
+	// Insecure allows a connection to another host without TLS, or without checking its
+	// certificate. Default false: such a configuration is refused.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 }
 

@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/outage"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/outage"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // openingOn returns a function that opens backends on one namespace.
@@ -48,6 +48,15 @@ func TestHolderAndMemberDie(t *testing.T) {
 	outage.EachTTL(t, *outageRounds, func(t *testing.T, ttl time.Duration, rounds int) {
 		outage.HolderDies(t, cluster.Addrs(), ttl, rounds, openingOn(t, config(t, cluster.Members()...)))
 	})
+}
+
+// TestStartAtSilentMember: a process that starts at a member that is silent serves soon.
+func TestStartAtSilentMember(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
+	for _, ttl := range []time.Duration{500 * time.Millisecond, time.Second} {
+		outage.Starts(t, cluster.Addrs(), ttl, max(3, *outageRounds), openingOn(t, config(t, cluster.Members()...)))
+	}
 }
 
 // TestLeaderStops: the other two go on without the leader.

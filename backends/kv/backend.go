@@ -2,7 +2,9 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -110,20 +112,36 @@ func (b *Backend) apply(ctx context.Context, batch *Batch, guard ...Compare) (*O
 	}
 	top := out.Rev
 	if top != 0 && top < floor {
-		return nil, b.storeChanged("its revision is %d after %d was acknowledged", top, floor)
+		return nil, b.wentBack(batch, out, "its revision is %d after %d was acknowledged", top, floor)
 	}
 	for i := range out.Results {
 		r := &out.Results[i]
 		if !r.OK {
 			continue
 		}
+		if errors.Is(r.Err, driver.ErrStoreChanged) {
+			return nil, b.wentBack(batch, out, "%v", r.Err)
+		}
 		if r.Rev <= floor {
-			return nil, b.storeChanged("a write has revision %d after %d was acknowledged", r.Rev, floor)
+			return nil, b.wentBack(batch, out, "a write has revision %d after %d was acknowledged", r.Rev, floor)
 		}
 		top = max(top, r.Rev)
 	}
 	b.ack(top)
 	return out, nil
+}
+
+// wentBack is the error of a batch whose answer shows that the store went back. What it
+// applied is no error of the closed set (rule E1): its outcome is unknown, and the next
+// call, and observers at once, get ErrStoreChanged. A heartbeat is not undone or repeated,
+// so it says so itself (rule I1).
+func (b *Backend) wentBack(batch *Batch, out *Outcome, format string, args ...any) error {
+	err := b.storeChanged(format, args...)
+	applied := func(r Result) bool { return r.OK || r.Err != nil }
+	if batch.Heartbeat || !slices.ContainsFunc(out.Results, applied) {
+		return err
+	}
+	return fmt.Errorf("tenure: outcome unknown: the store applied a write, and is not the one it was: %v", err)
 }
 
 func (b *Backend) ack(rev Rev) {
@@ -141,8 +159,9 @@ func (b *Backend) checkIdentity(p Pair) error {
 		return nil
 	case 0:
 		return b.storeChanged("its identity record is missing")
+	default:
+		return b.storeChanged("its identity record was written again")
 	}
-	return b.storeChanged("its identity record was written again")
 }
 
 // token is the token of a lease granted by a write at revision rev (rule A2).

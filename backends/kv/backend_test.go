@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 // fixture is one process on a store: a backend behind a link of its own.
@@ -458,7 +458,7 @@ func TestGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := f.store.Client()
-		out, err := client.Apply(f.ctx, &kv.Batch{Guard: []kv.Compare{c}})
+		out, err := client.Apply(f.ctx, &kv.Batch{Guard: c})
 		if err != nil || out.Refused {
 			t.Errorf("the guard of a current lease: %+v, %v", out, err)
 		}

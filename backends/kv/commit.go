@@ -181,6 +181,7 @@ func (b *Backend) commit(w *driver.Write, l lease) (Txn, driver.Head) {
 		case driver.OpTrim:
 			head.Oldest = max(head.Oldest, op.Through+1)
 			continue
+		default: // puts and deletes are of an item
 		}
 		key := b.keys.Item(shard, op.Key)
 		if op.IfVersion != driver.AnyVersion {

@@ -79,7 +79,8 @@
 // It starts no timer, and decides nothing by a clock. A session id is refused if it is
 // one of the last 16 that joined under its node label, or of the last 128 whose labels
 // were removed; core uses each id once (rule C3).
-// An error of ErrStoreChanged that comes from the revision of a write's own answer
-// tells of a write that the changed store did apply; nothing that store says counts
-// until an operator decided, so it is reported as what it is.
+// No transaction compares the store's revision. A store that went back may thus apply one
+// write of each Backend, and its answer shows that it went back: the outcome of that write is
+// unknown (rule E1), and every call after it is ErrStoreChanged. Of a heartbeat the
+// answer itself is ErrStoreChanged.
 package kv

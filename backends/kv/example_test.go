@@ -59,10 +59,10 @@ func ExampleGuard() {
 	client := store.Client()
 	defer client.Close()
 
-	var guard kv.Compare
+	var guard []kv.Compare
 	pay := func() {
 		out, err := client.Apply(ctx, &kv.Batch{Txns: []kv.Txn{{
-			If: []kv.Compare{guard}, Ops: []kv.Op{{Key: "paid/42", Value: []byte("yes")}},
+			If: guard, Ops: []kv.Op{{Key: "paid/42", Value: []byte("yes")}},
 		}}})
 		fmt.Println("paid:", err == nil && out.Results[0].OK)
 	}

@@ -4,28 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"time"
 
 	"github.com/tenure-go/tenure/backends/kv/internal/record"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-const (
-	// The base is raised by leastLift, which is more than any number of grants, and a
-	// random part below randomLift when the store's history may have forked (I2). Two
-	// restores from the same state differ by the random part.
-	leastLift  = driver.Token(1) << 40
-	randomLift = driver.Token(1) << 44
-	// adoptTries is how often adopt looks again after another process wrote the records.
-	adoptTries = 5
-)
+// adoptTries is how often adopt looks again after another process wrote the records.
+const adoptTries = 5
 
 // adopt makes a namespace go on under an incarnation (I2). Where another one is on
-// record it raises the base, in the same transaction: processes that use the former
-// identity are refused from then on. A namespace from before incarnations were
-// recorded gets its first.
-func adopt(ctx context.Context, s Store, keys kvkeys.Keys, current string) (identity, Rev, error) {
+// record it raises the base, in the same transaction, so that the next token is now, in
+// microseconds since 1970: processes that use the former identity are refused from then
+// on. The store has fewer revisions than one each microsecond, so of two failovers or
+// restores the later one's tokens are greater even where its records have nothing of
+// the earlier one. A namespace whose record was removed, by RaiseFloor, or that is from
+// before incarnations were recorded, gets its first.
+func adopt(ctx context.Context, s Store, keys kvkeys.Keys, current string, now time.Time) (identity, Rev, error) {
 	for range adoptTries {
 		page, err := s.Get(ctx, keys.Identity(), keys.Incarnation())
 		if err != nil {
@@ -50,10 +46,14 @@ func adopt(ctx context.Context, s Store, keys kvkeys.Keys, current string) (iden
 			if former == current {
 				return id, was.Rev, nil
 			}
-			if id.Base += leastLift + rand.N(randomLift); id.Base > maxBase {
-				return identity{}, 0, fmt.Errorf("tenure: namespace %q: %w: its tokens are used up: begin a new namespace",
-					keys, driver.ErrUnsupported)
+			newest := id.Base + driver.Token(max(page.Rev, was.Rev, recorded.Rev))
+			next := driver.Token(now.UnixMicro())
+			if next <= newest || next > maxBase {
+				return identity{}, 0, fmt.Errorf("tenure: namespace %q: %w: the store's history forked, the clock says %s, and token %d may have "+
+					"been granted, which is later (microseconds since 1970): set the clock or, if it is right, raise the floor above every token "+
+					"granted", keys, driver.ErrStoreChanged, now.UTC().Format(time.RFC3339), newest)
 			}
+			id.Base += next - newest
 			value, err := encodeJSON(id)
 			if err != nil {
 				return identity{}, 0, err

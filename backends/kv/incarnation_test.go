@@ -1,8 +1,12 @@
 package kv_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/memory"
@@ -13,20 +17,24 @@ import (
 func under(t *testing.T, s *memory.Store, incarnation string) *fixture {
 	t.Helper()
 	f := &fixture{t: t, ctx: t.Context(), store: s}
-	b, err := kv.Open(f.ctx, s.Client(), kv.Options{
-		Backend: "test", Namespace: "test", Create: true, Incarnation: incarnation,
-		Limits: driver.Limits{BatchItems: 10, WriteOps: 100, WriteBytes: 1 << 20},
-	})
-	if err != nil {
+	var err error
+	if f.b, err = openUnder(f.ctx, s, incarnation, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	f.b = b
+	b := f.b
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return f
+}
+
+func openUnder(ctx context.Context, s *memory.Store, incarnation string, now time.Time) (*kv.Backend, error) {
+	return kv.Open(ctx, s.Client(), kv.Options{
+		Backend: "test", Namespace: "test", Create: true, Incarnation: incarnation, Now: now,
+		Limits: driver.Limits{BatchItems: 10, WriteOps: 100, WriteBytes: 1 << 20},
+	})
 }
 
 // I2: the first process under another incarnation raises the base, and those that
@@ -60,5 +68,67 @@ func TestOtherIncarnationRaisesTokens(t *testing.T) {
 	again := under(t, s, "two")
 	if fourth := again.acquire(again.join("again"), "v", driver.Owner{}); fourth.Token <= third.Token || fourth.Token > third.Token+1000 {
 		t.Errorf("token %d after %d in one incarnation", fourth.Token, third.Token)
+	}
+}
+
+// I2: two failovers from one state, neither of which the other's store knows; the later
+// one's tokens are greater, by however little it is later.
+func TestTwoForksOfOneState(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	var newest driver.Token
+	for n := range 30 {
+		s := memory.New()
+		first := under(t, s, "first")
+		first.acquire(first.join("first"), "s", driver.Owner{})
+		b, err := openUnder(t.Context(), s, "another", at.Add(time.Duration(n)*100*time.Microsecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		f := &fixture{t: t, ctx: t.Context(), store: s, b: b}
+		for i := range 3 {
+			shard := driver.ShardID(fmt.Sprint("t", i))
+			fence := f.acquire(f.join(driver.SessionID(fmt.Sprint("n", i))), shard, driver.Owner{})
+			if fence.Token <= newest {
+				t.Fatalf("failover %d granted token %d; token %d had been granted by the one before", n, fence.Token, newest)
+			}
+			newest = fence.Token
+		}
+	}
+}
+
+// I2: a failover whose clock is behind the tokens halts, until an operator raises the
+// floor.
+func TestForkWithClockBehind(t *testing.T) {
+	t.Parallel()
+	s := memory.New()
+	first := under(t, s, "one")
+	first.acquire(first.join("n1"), "s", driver.Owner{})
+	second := under(t, s, "two")
+	newest := second.acquire(second.join("n2"), "t", driver.Owner{})
+	_, err := openUnder(t.Context(), s, "three", time.Now().Add(-time.Hour))
+	if !errors.Is(err, driver.ErrStoreChanged) || !strings.Contains(err.Error(), "clock") {
+		t.Fatalf("a failover an hour before the one before: %v; want ErrStoreChanged, and what the clock says", err)
+	}
+	raise := func(to driver.Token) {
+		if err := kv.RaiseFloor(t.Context(), s.Client(), "test", to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raise(newest.Token) // not beyond the clock of an operator, which is right
+	if _, err := openUnder(t.Context(), s, "three", time.Now().Add(-time.Hour)); !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("with a floor that is behind the clock: %v; want ErrStoreChanged", err)
+	}
+	newest.Token = driver.Token(time.Now().Add(time.Minute).UnixMicro())
+	raise(newest.Token + 1000)
+	b, err := openUnder(t.Context(), s, "three", time.Now().Add(-time.Hour))
+	if err != nil {
+		t.Fatalf("after the floor was raised: %v", err)
+	}
+	defer b.Close()
+	third := &fixture{t: t, ctx: t.Context(), store: s, b: b}
+	if fence := third.acquire(third.join("n3"), "u", driver.Owner{}); fence.Token <= newest.Token+1000 {
+		t.Errorf("token %d after the floor was raised above %d", fence.Token, newest.Token+1000)
 	}
 }

@@ -10,10 +10,8 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -108,9 +106,9 @@ func labelHarness(bug string) conformance.Harness {
 				return open(ctx, labelStore{Store: store.Client(), bug: bug})
 			},
 			OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
-				link := new(kvfault.Link)
-				b, err := open(ctx, labelStore{Store: link.Wrap(store.Client()), bug: bug})
-				return b, kvwire.New(link), err
+				wrap, wire := conformance.KVFaults()
+				b, err := open(ctx, labelStore{Store: wrap(store.Client()), bug: bug})
+				return b, wire, err
 			},
 		}
 	}}

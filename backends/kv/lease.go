@@ -140,43 +140,47 @@ func (b *Backend) current(f driver.Fence) (Rev, bool) {
 	return 0, false
 }
 
-// Guard returns the condition under which a fence is the shard's current grant,
-// for a transaction of the caller's own on the same store (rule F1). It reads the
-// store only where this process does not know the lease. A fence that is not
+// Guard returns the conditions under which a fence is the shard's current grant,
+// for a transaction of the caller's own on the same store (rule F1): on the namespace's
+// identity, without which no token means anything, and on the shard's record. It reads
+// the store only where this process does not know the lease. A fence that is not
 // current is *driver.FencedError.
-func Guard(ctx context.Context, b *Backend, f driver.Fence) (Compare, error) {
+func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 	if err := driver.CheckFence(f); err != nil {
-		return Compare{}, err
+		return nil, err
 	}
 	if err := b.ready(ctx); err != nil {
-		return Compare{}, err
+		return nil, err
 	}
 	key := b.keys.Shard(f.Shard)
-	if rev, ok := b.current(f); ok {
-		return Compare{Key: key, Rev: rev}, nil
+	rev, ok := b.current(f)
+	if !ok {
+		pairs, err := b.inspect(ctx, nil, []string{key})
+		if err != nil {
+			return nil, err
+		}
+		owner, _, err := b.owner(pairs[0])
+		if err != nil {
+			return nil, notApplied(err)
+		}
+		if owner.Session != f.Session || owner.Token != f.Token {
+			return nil, &driver.FencedError{Fence: f, Current: owner}
+		}
+		rev = pairs[0].Rev
 	}
-	pairs, err := b.inspect(ctx, nil, []string{key})
-	if err != nil {
-		return Compare{}, err
-	}
-	owner, _, err := b.owner(pairs[0])
-	if err != nil {
-		return Compare{}, notApplied(err)
-	}
-	if owner.Session != f.Session || owner.Token != f.Token {
-		return Compare{}, &driver.FencedError{Fence: f, Current: owner}
-	}
-	return Compare{Key: key, Rev: pairs[0].Rev}, nil
+	return []Compare{{Key: b.keys.Identity(), Rev: b.idRev}, {Key: key, Rev: rev}}, nil
 }
 
-// Granted returns the key and the revision that the shard's record has while f is
-// its current grant, and how its value begins then: the condition of Guard for a
-// store that can compare all three by itself, so that nothing has to be read. It
-// is false for a token that no grant has had.
-func Granted(b *Backend, f driver.Fence) (key string, rev Rev, held []byte, ok bool) {
-	rev = b.revision(f.Token)
-	if driver.CheckFence(f) != nil || rev == 0 {
-		return "", 0, nil, false
+// Granted returns the conditions of Guard, and how the value of the shard's record
+// begins while f is its current grant, for a store that can compare all that by itself,
+// so that nothing has to be read. acked is the store's revision that this process knows
+// (I1). It is false for a token that no grant has had, and once the store was seen to
+// have changed.
+func Granted(b *Backend, f driver.Fence) (conditions []Compare, held []byte, acked Rev, ok bool) {
+	rev := b.revision(f.Token)
+	if driver.CheckFence(f) != nil || rev == 0 || b.changed.Load() != nil {
+		return nil, nil, 0, false
 	}
-	return b.keys.Shard(f.Shard), rev, []byte(record.Format + " held " + string(f.Session) + " "), true
+	return []Compare{{Key: b.keys.Identity(), Rev: b.idRev}, {Key: b.keys.Shard(f.Shard), Rev: rev}},
+		[]byte(record.Format + " held " + string(f.Session) + " "), Rev(b.acked.Load()), true
 }

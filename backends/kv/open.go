@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
@@ -24,6 +25,9 @@ type Options struct {
 	// Store answers driver.ErrStoreChanged once the store has another. Empty for a store
 	// that has none.
 	Incarnation string
+	// Now is the time by the store's clock, or by this process's where the store does not
+	// tell: from it come the tokens under another incarnation. Required with Incarnation.
+	Now time.Time
 	// Limits of the store. BatchItems, WriteOps and WriteBytes must be positive.
 	Limits driver.Limits
 	// Pipeline is how many batches of one call are under way at once. 0 means 1.
@@ -48,6 +52,9 @@ func (o *Options) validate() error {
 	if o.Pipeline < 0 {
 		return fmt.Errorf("tenure: %w: Options.Pipeline %d is negative", driver.ErrInvalid, o.Pipeline)
 	}
+	if o.Incarnation != "" && o.Now.IsZero() {
+		return fmt.Errorf("tenure: %w: Options.Incarnation without Now", driver.ErrInvalid)
+	}
 	return nil
 }
 
@@ -55,6 +62,9 @@ func (o *Options) validate() error {
 // and reads the namespace's identity (rule I1). The Backend owns s and closes it;
 // when Open fails, s is still the caller's. ctx bounds the opening only.
 func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
+	if s == nil {
+		return nil, fmt.Errorf("tenure: cannot open namespace %q: %w: Open needs a store", o.Namespace, driver.ErrInvalid)
+	}
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -70,7 +80,7 @@ func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 		return nil, err
 	}
 	if o.Incarnation != "" {
-		if id, rev, err = adopt(ctx, s, keys, o.Incarnation); err != nil {
+		if id, rev, err = adopt(ctx, s, keys, o.Incarnation, o.Now); err != nil {
 			return nil, err
 		}
 	}
@@ -94,8 +104,10 @@ func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (
 		return id, rev, err
 	}
 	if !create {
-		return identity{}, 0, fmt.Errorf("tenure: namespace %q has no identity record: to begin it, open it once with Create; if it was in use before: %w",
-			keys, driver.ErrStoreChanged)
+		return identity{}, 0, &driver.MissingError{
+			What: fmt.Sprintf("namespace %q has no identity record", keys),
+			Make: "to begin it, open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
+		}
 	}
 	value, err := encodeJSON(identity{Format: jsonFormat, ID: rand.Text()})
 	if err != nil {
@@ -134,7 +146,9 @@ func readIdentity(ctx context.Context, s Store, keys kvkeys.Keys) (identity, Rev
 // above: what an operator does after the store was restored from a backup, with
 // the highest token known from logs, marks or metrics. Backends that are open
 // answer ErrStoreChanged from then on, and have to be opened again. A floor that
-// is already higher stays. It is safe to repeat.
+// is already higher stays. A floor beyond this process's clock, from which tokens come
+// under another incarnation, is the operator's word that they are above all that were
+// granted: the next opening takes its incarnation as it is. It is safe to repeat.
 func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Token) error {
 	keys, err := kvkeys.New(namespace)
 	if err != nil {
@@ -143,12 +157,17 @@ func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Tok
 	if above < 0 || above > maxBase {
 		return fmt.Errorf("tenure: %w: floor %d is outside 0 to %d", driver.ErrInvalid, above, maxBase)
 	}
-	id, rev, err := readIdentity(ctx, s, keys)
+	page, err := s.Get(ctx, keys.Identity(), keys.Incarnation())
+	if err != nil {
+		return fmt.Errorf("tenure: reading the identity of namespace %q: %w", keys, err)
+	}
+	was, incarnation := page.Pairs[0], page.Pairs[1]
+	if was.Rev == 0 {
+		return fmt.Errorf("tenure: namespace %q: %w: it has no identity record", namespace, driver.ErrStoreChanged)
+	}
+	id, err := decodeIdentity(was)
 	if err != nil {
 		return err
-	}
-	if rev == 0 {
-		return fmt.Errorf("tenure: namespace %q: %w: it has no identity record", namespace, driver.ErrStoreChanged)
 	}
 	// Revisions are positive and only grow, so a base of above is enough.
 	id.Base = max(id.Base, above)
@@ -156,10 +175,15 @@ func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Tok
 	if err != nil {
 		return err
 	}
-	out, err := s.Apply(ctx, &Batch{Txns: []Txn{{
-		If:  []Compare{{Key: keys.Identity(), Rev: rev}},
-		Ops: []Op{{Key: keys.Identity(), Value: value}},
-	}}})
+	txn := Txn{
+		If:  []Compare{{Key: was.Key, Rev: was.Rev}},
+		Ops: []Op{{Key: was.Key, Value: value}},
+	}
+	if incarnation.Rev != 0 && id.Base+driver.Token(page.Rev) >= driver.Token(time.Now().UnixMicro()) {
+		txn.If = append(txn.If, Compare{Key: incarnation.Key, Rev: incarnation.Rev})
+		txn.Ops = append(txn.Ops, Op{Key: incarnation.Key, Delete: true})
+	}
+	out, err := s.Apply(ctx, &Batch{Txns: []Txn{txn}})
 	if err != nil {
 		return fmt.Errorf("tenure: raising the floor of namespace %q: %w", namespace, err)
 	}

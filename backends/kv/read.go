@@ -30,29 +30,39 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 }
 
 // List returns items by prefix. See driver.Backend.
-func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string) ([]driver.Item, error) {
-	if err := driver.CheckShard(shard); err != nil {
-		return nil, err
-	}
-	if err := driver.CheckPrefix(prefix); err != nil {
+func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
+	if err := driver.CheckList(shard, prefix, limit); err != nil {
 		return nil, err
 	}
 	if b.life.Err() != nil {
 		return nil, errClosed()
 	}
 	root := b.keys.Items(shard)
-	page, err := b.store.Range(ctx, Range{Prefix: root + prefix})
-	if err != nil {
-		return nil, b.readError(err)
-	}
-	items := make([]driver.Item, 0, len(page.Pairs))
-	for _, p := range page.Pairs {
-		if key := p.Key[len(root):]; driver.CheckKey(key) == nil {
-			items = append(items, driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)})
+	items, bad := []driver.Item{}, 0 // bad: records under keys that no item can have
+	for r := (Range{Prefix: root + prefix, Limit: limit}); ; {
+		page, err := b.store.Range(ctx, r)
+		if err != nil {
+			return nil, b.readError(err)
 		}
+		for _, p := range page.Pairs {
+			switch key := p.Key[len(root):]; {
+			case driver.CheckKey(key) != nil:
+				bad++
+			case limit == 0 || len(items) < limit:
+				items = append(items, driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)})
+			}
+		}
+		n := len(page.Pairs)
+		if limit == 0 || len(items) == limit || n < r.Limit {
+			return items, nil
+		}
+		// Pages grow with the bad records before them, so that many of these cost few calls.
+		r.From, r.Limit = page.Pairs[n-1].Key+"\x00", max(limit-len(items), min(bad, maxBad))
 	}
-	return items, nil
 }
+
+// maxBad is how many records List reads at once to get past those that are no items.
+const maxBad = 1000
 
 // ReadLog returns a part of a shard's log. See driver.Backend.
 //

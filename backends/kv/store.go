@@ -127,7 +127,8 @@ type Result struct {
 	// atomic step, or, where a store's transaction does not read, soon after.
 	Reads []Pair
 	// Err is an outcome of this transaction alone that is neither applied nor
-	// refused by its conditions, classified as an error of Apply is.
+	// refused by its conditions, classified as an error of Apply is. With OK it is
+	// driver.ErrStoreChanged: the store applied it, and is not the one it was.
 	Err error
 }
 
@@ -143,7 +144,7 @@ type Pair struct {
 type Range struct {
 	Prefix   string
 	From     string
-	Limit    int // at most so many; 0: all of them, at one revision where the store can
+	Limit    int // at most so many, and fewer only if there are no more; 0: all, at one revision where the store can
 	KeysOnly bool
 }
 

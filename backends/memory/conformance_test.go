@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/internal/watchless"
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -34,8 +33,8 @@ func openChangeLogs(ctx context.Context, s *memory.Store, namespace string, o *m
 		o = &memory.Options{}
 	}
 	c := s.Client()
-	if o.Link != nil {
-		c = o.Link.Wrap(c)
+	if o.Wrap != nil {
+		c = o.Wrap(c)
 	}
 	c = changelog.New(watchless.New(c), namespace, changelog.Options{})
 	b, err := kv.Open(ctx, c, kv.Options{
@@ -78,9 +77,9 @@ func (o opener) conformanceStore() *conformance.Store {
 			return o(ctx, lying, namespace, nil)
 		},
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
-			link := new(kvfault.Link)
-			b, err := open(ctx, namespace, &memory.Options{Link: link})
-			return b, kvwire.New(link), err
+			wrap, wire := conformance.KVFaults()
+			b, err := open(ctx, namespace, &memory.Options{Wrap: wrap})
+			return b, wire, err
 		},
 		Calls: func() conformance.Calls {
 			c := store.Counts()
@@ -109,11 +108,47 @@ func (o opener) conformanceStore() *conformance.Store {
 			store.Restore(store.Snapshot())
 			return nil
 		},
+		RaiseFloor: func(ctx context.Context, above driver.Token) error {
+			return kv.RaiseFloor(ctx, store.Client(), namespace, above)
+		},
+		Guards: []conformance.Guard{guardOf(store.Client())},
+	}
+}
+
+// guardOf is kv.Guard, with texts in records beside the namespace's.
+func guardOf(client kv.Store) conformance.Guard {
+	const prefix = "texts/"
+	return conformance.Guard{
+		Name: "kv.Guard",
+		Begin: func(ctx context.Context, b driver.Backend, fence driver.Fence) (func(context.Context, string) error, error) {
+			guard, err := kv.Guard(ctx, b.(*kv.Backend), fence)
+			if err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context, text string) error {
+				out, err := client.Apply(ctx, &kv.Batch{Txns: []kv.Txn{{If: guard, Ops: []kv.Op{{Key: prefix + text}}}}})
+				if err == nil && !out.Results[0].OK {
+					err = driver.ErrFenced
+				}
+				return err
+			}, nil
+		},
+		Texts: func(ctx context.Context) ([]string, error) {
+			page, err := client.Range(ctx, kv.Range{Prefix: prefix})
+			if err != nil {
+				return nil, err
+			}
+			var texts []string
+			for _, p := range page.Pairs {
+				texts = append(texts, strings.TrimPrefix(p.Key, prefix))
+			}
+			return texts, nil
+		},
 	}
 }
 
 func tamper(store *memory.Store, namespace string, what conformance.Tampering, name string) error {
-	key, value, ok := kvwire.Damage(namespace, what, name, 1<<20)
+	key, value, ok := conformance.KVDamage(namespace, what, name, 1<<20)
 	if ok {
 		store.Tamper(key, []byte(value))
 		return nil

@@ -10,8 +10,8 @@
 //	b, err := memory.Open(ctx, store, "orders", nil)
 //
 // The Store's methods play accidents of a server: Wipe, Restore an older Snapshot,
-// Compact, BreakWatches, Tamper, SetLying. Options.Link plays faults of one
-// process's network: see package kvfault. Counts returns the numbers of calls.
+// Compact, BreakWatches, Tamper, SetLying. Options.Wrap takes what plays faults of one
+// process's network. Counts returns the numbers of calls.
 //
 // # What it does not do
 //

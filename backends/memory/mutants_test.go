@@ -1,19 +1,37 @@
 package memory_test
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of package kv, and see the suite fail")
+var mutantsFlag = mutate.Flag()
 
 // TestMutants takes one rule out of package kv at a time, and expects the case of the
 // suite that is named to fail.
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, time.Minute, false, []mutate.Mutant{
+	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
+		{Name: "L2: List brings more than was asked for", Killer: "TestConformance/Views/PrefixNoCrossTalk",
+			Edits: []mutate.Edit{{
+				File: "../kv/read.go", Old: "case limit == 0 || len(items) < limit:", New: "default:"}, {
+				File: "../kv/read.go", Old: "Range{Prefix: root + prefix, Limit: limit}", New: "Range{Prefix: root + prefix}"}}},
+		{Name: "List asks the store for everything", Killer: "TestListLimit", Edits: []mutate.Edit{{
+			File: "../kv/read.go", Old: "Range{Prefix: root + prefix, Limit: limit}", New: "Range{Prefix: root + prefix}"}}},
+		{Name: "List's limit counts records that are no items", Killer: "TestListLimit", Edits: []mutate.Edit{{
+			File: "../kv/read.go", Old: "len(items) == limit || n", New: "len(items)+bad >= limit || n"}}},
+		{Name: "List gets past records that are no items one by one", Killer: "TestListLimit", Edits: []mutate.Edit{{
+			File: "../kv/read.go", Old: "min(bad, maxBad)", New: "min(bad, 1)"}}},
+		{Name: "F1: a guard compares the shard's record only", Killer: "TestConformance/Fence/RaisedFloor", Edits: []mutate.Edit{{
+			File: "../kv/lease.go", Old: "return []Compare{{Key: b.keys.Identity(), Rev: b.idRev}, {Key: key, Rev: rev}}, nil",
+			New: "return []Compare{{Key: key, Rev: rev}}, nil"}}},
+		{Name: "F1: a guard takes any lease of the session", Killer: "TestConformance/Fence/RefusedAfterNewLease", Edits: []mutate.Edit{{
+			File: "../kv/lease.go", Old: "ok && l.owner == want {", New: "ok && l.owner.Session == want.Session {"}}},
+		{Name: "F1: a guard takes any session's lease", Killer: "TestConformance/Fence/AcceptedWhileCurrent", Edits: []mutate.Edit{{
+			File: "../kv/lease.go", Old: "ok && l.owner == want {", New: "ok && l.owner.Token == want.Token {"}}},
+		{Name: "E1: what a restored store applied is not applied", Killer: "TestConformance/Chaos/RestoreOlderStore",
+			Edits: []mutate.Edit{{File: "../kv/backend.go", Old: "if batch.Heartbeat || ", New: "if batch != nil || "}}},
 		{Name: "A3: a repeated claim is answered by the session alone", Killer: "TestConformance/Acquire/Idempotent",
 			Edits: []mutate.Edit{{
 				File: "../kv/acquire.go", Old: "if owner.Session == s.id && r.From == c.Seen.Token && owner != c.Seen {",

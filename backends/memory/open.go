@@ -3,10 +3,10 @@ package memory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -23,9 +23,9 @@ type Options struct {
 	// NoCreate refuses a namespace that does not exist yet. By default it is
 	// created, because a store in memory is always new.
 	NoCreate bool
-	// Link, if not nil, is the network between the backend and the store, with
-	// switches for its faults. One Link may serve one backend.
-	Link *kvfault.Link
+	// Wrap, if not nil, is called once, by Open, and returns what the backend uses instead
+	// of the store: a test puts faults or counters there. Default nil: the store itself.
+	Wrap func(kv.Store) kv.Store
 }
 
 // Open opens a namespace of a store. Several backends on one Store behave as those
@@ -34,9 +34,12 @@ func Open(ctx context.Context, s *Store, namespace string, o *Options) (*kv.Back
 	if o == nil {
 		o = &Options{}
 	}
+	if s == nil {
+		return nil, fmt.Errorf("tenure: cannot open namespace %q: %w: Open needs a store: use New()", namespace, driver.ErrInvalid)
+	}
 	c := s.Client()
-	if o.Link != nil {
-		c = o.Link.Wrap(c)
+	if o.Wrap != nil {
+		c = o.Wrap(c)
 	}
 	b, err := kv.Open(ctx, c, kv.Options{Backend: "memory", Namespace: namespace, Create: !o.NoCreate, Limits: limits})
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 // TestLateUpdate: an update that read the record before a later one was stored, and is
@@ -16,7 +16,7 @@ import (
 func TestLateUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := new(kvfault.Link)
-		b, err := memory.Open(t.Context(), memory.New(), "app", &memory.Options{Link: link})
+		b, err := memory.Open(t.Context(), memory.New(), "app", &memory.Options{Wrap: link.Wrap})
 		if err != nil {
 			t.Fatal(err)
 		}

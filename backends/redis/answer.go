@@ -17,7 +17,7 @@ const (
 	answerRefused  = "refused"  // revision, records of the guard
 	answerApplied  = "applied"  // revision, then for each transaction 1 or 0, what Prev asks for, records
 	answerRead     = "read"     // revision, records; a range: whether it goes on, names and records
-	answerMoved    = "moved"    // the history on record is another one than expected
+	answerMoved    = "moved"    // the history on record is another one than expected; revision
 	answerRecorded = "recorded" // the history on record
 )
 
@@ -31,6 +31,10 @@ var (
 type answer struct {
 	items []any
 	wrong bool
+
+	history  *history // of the server that answered
+	unproven error    // of outcome
+	at       kv.Rev   // the namespace's revision, of a page of a range
 }
 
 // newAnswer checks the first word.

@@ -23,11 +23,7 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 		return nil, fmt.Errorf("tenure: %w: a batch of %d bytes: Redis takes %d here; split it", driver.ErrTooLarge, r.bytes,
 			maxBytes)
 	}
-	replicas := s.opts.Replicas
-	if b.Heartbeat {
-		replicas = 0 // nothing is granted by it
-	}
-	a, word, err := s.ask(ctx, b.Heartbeat, s.scripts.apply, r.keys, r.args, replicas, answerApplied, answerRefused)
+	a, word, err := s.ask(ctx, b.Heartbeat, s.scripts.apply, r.keys, r.args, true, answerApplied, answerRefused)
 	if err != nil {
 		return nil, err
 	}
@@ -37,13 +33,15 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 		for _, c := range b.Guard {
 			out.Guard = append(out.Guard, a.pair(c.Key))
 		}
-		return out, a.end()
+		return s.applied(ctx, b, a, out, false)
 	}
+	wrote := false
 	out.Results = make([]kv.Result, len(b.Txns))
 	for i := range b.Txns {
 		t, res := &b.Txns[i], &out.Results[i]
 		reads := t.Else
 		if res.OK = a.number() == 1; res.OK {
+			wrote = true
 			res.Rev, reads = out.Rev, t.Then
 		}
 		if t.Prev {
@@ -55,7 +53,22 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 			res.Reads = append(res.Reads, a.pair(key))
 		}
 	}
-	return out, a.end()
+	return s.applied(ctx, b, a, out, wrote)
+}
+
+// applied is the end of an Apply. One that wrote nothing says so, whatever it could not show.
+func (s *store) applied(ctx context.Context, b *kv.Batch, a *answer, out *kv.Outcome, wrote bool) (*kv.Outcome, error) {
+	if err := a.end(); err != nil {
+		return nil, err
+	}
+	err := s.shown(ctx, b.Heartbeat, a, wrote, out.Rev)
+	switch {
+	case err == nil:
+		return out, nil
+	case !wrote && !driver.NotApplied(err):
+		err = fmt.Errorf("tenure: %w: nothing was written: %w", driver.ErrRetry, err)
+	}
+	return nil, err
 }
 
 // request is a batch as the script's keys and arguments.

@@ -37,10 +37,15 @@ type clients struct {
 }
 
 func newClients(c *goredis.UniversalOptions, insecure bool) *clients {
-	d := &dialer{open: make(map[*line]struct{})}
-	if clustered(c) {
+	d := &dialer{open: make(map[*line]struct{}), asking: make(chan struct{}, 1)}
+	d.life, d.end = context.WithCancel(context.Background())
+	switch {
+	case clustered(c):
 		d.seeds = slices.Clone(c.Addrs)
 		d.node = d.seeds[0]
+	case c.MasterName != "":
+		d.sentinels = new(sentinels)
+		d.sentinels.patience.Store(int64(sentinelPatience))
 	}
 	d.guarded = replaceable(c) && !insecure && !proven(c)
 	return &clients{
@@ -63,8 +68,12 @@ func newClient(c *goredis.UniversalOptions, d *dialer, patience time.Duration) *
 	o.DisableIdentity = true
 	o.AutoPipelineOptions, o.ClientSideCacheConfig, o.ClientSideCache = nil, nil, nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if replaceable(c) {
+		o.Dialer, o.DialTimeout = hasty(c), searchTime
+	}
 	var client *goredis.Client
 	if o.MasterName != "" {
+		o.Dialer = d.sentinels.impatiently(o.Dialer)
 		client = goredis.NewFailoverClient(o.Failover())
 	} else {
 		client = goredis.NewClient(o.Simple())
@@ -87,7 +96,9 @@ func (c *clients) take(ctx context.Context, beat bool) (_ *goredis.Client, give 
 	}
 }
 
+// close is called after hangUp.
 func (c *clients) close() error {
+	c.dialer.running.Wait()
 	return errors.Join(c.calls.Close(), c.beats.Close(), c.waits.Close())
 }
 
@@ -100,31 +111,42 @@ func (c *clients) close() error {
 //
 // In a cluster it leads connections to the node that has the namespace: each other node
 // answers with the address of that one, and a node that does not answer is followed by the
-// next address that was given.
+// next address that was given and answers.
 type dialer struct {
-	seeds   []string // the addresses given for a cluster
-	guarded bool     // the servers' addresses come from others, and have to be protected
+	seeds     []string   // the addresses given for a cluster
+	sentinels *sentinels // nil if none name the server
+	guarded   bool       // the servers' addresses come from others, and have to be protected
+
+	life    context.Context // ends with hangUp
+	end     context.CancelFunc
+	asking  chan struct{}  // holds one token: who has it may ask the seeds
+	running sync.WaitGroup // of goroutines that ask them
 
 	mu     sync.Mutex
 	closed bool
 	open   map[*line]struct{}
 	node   string // of a cluster: where new connections go
+	known  bool   // the node answered, or was named by another one, and has not failed since
 	turn   int    // in seeds
 }
 
 func (d *dialer) DialHook(next goredis.DialHook) goredis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if len(d.seeds) > 0 {
-			d.mu.Lock()
-			addr = d.node
-			d.mu.Unlock()
-		}
-		conn, err := next(ctx, network, addr)
-		if err == nil && d.guarded && !loopback(conn.RemoteAddr().String()) {
-			err = errors.Join(unprotected(conn.RemoteAddr().String()), conn.Close())
-		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(d.life, cancel)()
+		conn, addr, err := d.connect(ctx, addr, func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := next(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			conn = patient(conn)
+			if peer := conn.RemoteAddr().String(); d.guarded && !loopback(peer) {
+				return nil, errors.Join(unprotected(peer), conn.Close())
+			}
+			return conn, nil
+		})
 		if err != nil {
-			d.lost(addr)
 			return &unconnected{err: &notSentError{err}}, nil
 		}
 		d.mu.Lock()
@@ -141,6 +163,19 @@ func (d *dialer) DialHook(next goredis.DialHook) goredis.DialHook {
 	}
 }
 
+// connect connects to the server, or to the node of a cluster, and returns its address.
+func (d *dialer) connect(ctx context.Context, addr string, dial dialFunc) (net.Conn, string, error) {
+	if len(d.seeds) > 0 {
+		return d.reach(ctx, dial)
+	}
+	if d.sentinels != nil {
+		conn, err := d.sentinels.ask(ctx, func() (net.Conn, error) { return dial(ctx, addr) })
+		return conn, addr, err
+	}
+	conn, err := dial(ctx, addr)
+	return conn, addr, err
+}
+
 func (d *dialer) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
 
 func (d *dialer) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
@@ -152,6 +187,7 @@ func (d *dialer) hangUp() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
+	d.end()
 	for line := range d.open {
 		_ = line.Conn.Close() // nothing on it is waited for
 	}
@@ -164,7 +200,7 @@ func (d *dialer) lost(addr string) {
 	defer d.mu.Unlock()
 	if len(d.seeds) > 0 && d.node == addr {
 		d.turn = (d.turn + 1) % len(d.seeds)
-		d.node = d.seeds[d.turn]
+		d.node, d.known = d.seeds[d.turn], false
 	}
 }
 
@@ -190,7 +226,7 @@ func (d *dialer) moved(err error) bool {
 	if host == "" { // that of the node that answered
 		host, _, _ = net.SplitHostPort(d.node)
 	}
-	d.node = net.JoinHostPort(host, port)
+	d.node, d.known = net.JoinHostPort(host, port), true
 	for line := range d.open {
 		if line.addr != d.node {
 			line.gone.Store(true)
@@ -200,15 +236,41 @@ func (d *dialer) moved(err error) bool {
 	return true
 }
 
+// outside reports whether a node of a cluster refused a call since it has lost the cluster, so
+// that it ran nothing. Connections are made to the next address then; those to the node end
+// with the calls on them. at is where connections went when the call began.
+func (d *dialer) outside(at string, err error) bool {
+	if !refused(err) || !goredis.HasErrorPrefix(err, "CLUSTERDOWN") {
+		return false
+	}
+	d.mu.Lock()
+	for line := range d.open {
+		if line.addr == at {
+			line.gone.Store(true)
+		}
+	}
+	d.mu.Unlock()
+	d.lost(at)
+	return true
+}
+
+// leads is where new connections of a cluster go.
+func (d *dialer) leads() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.node
+}
+
 // redirected calls again where the call went to a node of a cluster that does not have the
-// namespace.
+// namespace, and at another address where it went to one that has lost the cluster.
 func redirected[T any](d *dialer, call func() (T, error)) (T, error) {
 	const most = 5
 	for n := 0; ; {
+		at := d.leads()
 		v, err := call()
 		switch {
 		case errors.Is(err, errGone): // at most for each connection of the pool
-		case n == most || !d.moved(err):
+		case n == most || !d.moved(err) && (n+1 >= len(d.seeds) || !d.outside(at, err)):
 			return v, err
 		default:
 			n++
@@ -216,7 +278,7 @@ func redirected[T any](d *dialer, call func() (T, error)) (T, error) {
 	}
 }
 
-// errGone is a call on a connection that moved has closed.
+// errGone is a call on a connection that moved or outside has given up.
 var errGone = errors.New("this node of the cluster does not have the namespace")
 
 // line is an open connection, which one call uses at a time.
@@ -224,7 +286,7 @@ type line struct {
 	net.Conn
 	d    *dialer
 	addr string
-	gone atomic.Bool // closed by moved
+	gone atomic.Bool // nothing more is sent on it
 	sent bool        // something, since something was read
 }
 
@@ -325,8 +387,12 @@ func proven(c *goredis.UniversalOptions) bool {
 		c.TLSConfig.VerifyPeerCertificate != nil)
 }
 
-// checkTransport refuses plaintext, and TLS that proves nothing, to another host.
+// checkTransport refuses plaintext, and TLS that proves nothing, to another host or a Sentinel.
 func checkTransport(c *goredis.UniversalOptions) error {
+	if c.MasterName != "" && !proven(c) {
+		return fmt.Errorf("tenure: %w: whoever answers for a Sentinel says which server to trust: use TLS and check the "+
+			"certificates, or set Insecure", driver.ErrInvalid)
+	}
 	for _, addr := range c.Addrs {
 		if !proven(c) && !loopback(addr) {
 			return unprotected(addr)

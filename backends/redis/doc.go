@@ -23,16 +23,18 @@
 // replicas that take over without having been waited for. [Options.AllowLoss] accepts them.
 //
 // Every script compares the server's replication id as well, which changes with each
-// restart and with each promotion of a replica. A server that may have lost the end of
-// the history is found out by it before anything is granted: processes stop with
+// restart and with each promotion of a replica. With [Options.Replicas] processes go on at
+// a replica that takes over: it has every write that was acknowledged, heartbeats included,
+// and everything that was read. Otherwise a server that may have lost the end of the
+// history is found out before anything is granted: processes stop with
 // driver.ErrStoreChanged, and tokens go on above all earlier ones when the namespace is
 // opened again (rules I1 and I2).
 //
 // # What it does not do
 //
-// A server at one address that is replaced, under the same address, by a replica that was
-// started again since its promotion cannot be distinguished from a restart: name the
-// Sentinels or the cluster where replicas take over. Scripts and streams need a server of
+// Without Replicas a server at one address that is replaced, under the same address, by a
+// replica that was started again since its promotion cannot be distinguished from a
+// restart: name the Sentinels or the cluster where replicas take over. Scripts and streams need a server of
 // Redis's own protocol: proxies that spread a client's commands over servers do not do.
 //
 // Keys, rights, limits and costs: docs/backends/redis.md.

@@ -45,9 +45,13 @@ func (v *server) findings(o *Options, replaceable bool) []driver.Finding {
 	}
 	add("version", v.info["redis_version"], false, "")
 	replicas, err := strconv.Atoi(v.info["connected_slaves"])
-	add("role", fmt.Sprintf("%s with %d replicas", v.info["role"], replicas), err != nil || replicas < o.Replicas,
-		fmt.Sprintf("writes wait for %d in vain, and have an unknown outcome: connect them, or lower Options.Replicas",
-			o.Replicas))
+	wrong := fmt.Sprintf("writes wait for %d in vain, and have an unknown outcome: connect them, or lower Options.Replicas",
+		o.Replicas)
+	if replicas > o.Replicas {
+		wrong = fmt.Sprintf("one that lacks acknowledged writes may take over: set Options.Replicas to %d", replicas)
+	}
+	add("role", fmt.Sprintf("%s with %d replicas", v.info["role"], replicas), err != nil || replicas < o.Replicas ||
+		replicas > o.Replicas && (replaceable || o.Replicas > 0), wrong)
 	on := "yes"
 	if v.info["aof_enabled"] != "1" {
 		on = "no"
@@ -60,6 +64,12 @@ func (v *server) findings(o *Options, replaceable bool) []driver.Finding {
 	add("maxmemory-policy", policy, strings.HasPrefix(policy, "allkeys-"),
 		"records can be evicted: set it to noeviction or volatile-lru")
 	if v.settings == nil {
+		value := "not read, since this user may not"
+		if o.SettingsVerified {
+			value = "not read: Options.SettingsVerified vouches for them"
+		}
+		add("settings", value, true, "run this as an administrator, without settings_verified, to have "+
+			strings.Join(settingNames[:], ", ")+" checked")
 		return out
 	}
 	fsync, skipped := v.settings["appendfsync"], v.settings["no-appendfsync-on-rewrite"]
@@ -69,6 +79,9 @@ func (v *server) findings(o *Options, replaceable bool) []driver.Finding {
 	n, err := strconv.Atoi(least)
 	add("min-replicas-to-write", least, replaceable && (err != nil || n < max(o.Replicas, 1)),
 		fmt.Sprintf("a master that is cut off goes on by itself: set it to %d", max(o.Replicas, 1)))
+	lag, err := v.lag()
+	add("min-replicas-max-lag", v.settings["min-replicas-max-lag"], replaceable && (err != nil || lag <= 0),
+		"min-replicas-to-write is off: set it to a few seconds, below the TTL")
 	return out
 }
 

@@ -8,7 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // TestExamine: a user with all rights is named, that of the recipe is as it should be, and
@@ -43,7 +43,9 @@ func TestExamine(t *testing.T) {
 func TestExamined(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(v *server, o *Options){
-		"":                          func(v *server, _ *Options) { v.settings = nil },
+		"":                          func(*server, *Options) {},
+		"settings":                  func(v *server, _ *Options) { v.settings = nil },
+		"min-replicas-max-lag":      func(v *server, _ *Options) { v.settings["min-replicas-max-lag"] = "0" },
 		"role":                      func(_ *server, o *Options) { o.Replicas = 2 },
 		"appendonly":                func(v *server, _ *Options) { v.info["aof_enabled"] = "0" },
 		"last write of the log":     func(v *server, _ *Options) { v.info["aof_last_write_status"] = "err" },
@@ -72,6 +74,7 @@ func durable() *server {
 	return &server{
 		info: map[string]string{"redis_version": "7.0.15", "role": "master", "aof_enabled": "1", "connected_slaves": "1",
 			"aof_last_write_status": "ok", "maxmemory_policy": "noeviction"},
-		settings: map[string]string{"appendfsync": "always", "no-appendfsync-on-rewrite": "no", "min-replicas-to-write": "1"},
+		settings: map[string]string{"appendfsync": "always", "no-appendfsync-on-rewrite": "no", "min-replicas-to-write": "1",
+			"min-replicas-max-lag": "1"},
 	}
 }

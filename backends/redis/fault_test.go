@@ -11,12 +11,12 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/intercept"
-	"github.com/tenure-go/tenure/internal/outage"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
+	"github.com/tenure-go/tenure/internal/proof/outage"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestStruck appends to a log, each entry exactly once, while the server is killed and
@@ -145,6 +145,31 @@ func TestFlushed(t *testing.T) {
 	}
 }
 
+// TestNamesLost: without the names of its records, which a server may evict or somebody
+// delete, a namespace takes no write, so that nothing is decided by a part of it.
+func TestNamesLost(t *testing.T) {
+	t.Parallel()
+	c := config(t, pool.Get(t, servers.Redis, nil))
+	for name, lose := range map[string]func(goredis.UniversalClient, string) error{
+		"all": func(admin goredis.UniversalClient, key string) error { return admin.Del(t.Context(), key).Err() },
+		"one": func(admin goredis.UniversalClient, key string) error { return admin.ZPopMin(t.Context(), key).Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := openOn(t, c, Options{})
+			s := sqlfault.Join(t, b, "n1")
+			if err := lose(newAdmin(t, c), b.store.names.key("names")); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := s.Acquire(t.Context(), []driver.Claim{{Shard: "s"}}); !halted(err, r) {
+				t.Errorf("a claim: %+v, %v; want ErrStoreChanged", r, err)
+			}
+			if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
+				t.Errorf("a heartbeat: %v; want ErrStoreChanged", err)
+			}
+		})
+	}
+}
+
 // TestFull: a server without memory refuses writes, which is an answer, and goes on.
 func TestFull(t *testing.T) {
 	t.Parallel()
@@ -200,7 +225,14 @@ func TestRestart(t *testing.T) {
 				if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
 					t.Errorf("a heartbeat after a restart: %v; want ErrStoreChanged", err)
 				}
-				next := sqlfault.Join(t, openOn(t, c, Options{AllowLoss: true}), "n2")
+				anew := openOn(t, c, Options{AllowLoss: true})
+				if said := anew.Info().Rollback; !strings.Contains(said, "has what was written up to revision") {
+					t.Errorf("the first to open says %q; want what was rolled back", said)
+				}
+				if said := openOn(t, c, Options{AllowLoss: true}).Info().Rollback; said != "" {
+					t.Errorf("the second to open says %q", said)
+				}
+				next := sqlfault.Join(t, anew, "n2")
 				again, _ := sqlfault.Acquire(t, next, []driver.Claim{{Shard: "other"}})
 				if was := granted[0].Fence.Token; again[0].Fence.Token < was+1<<39 {
 					t.Errorf("token %d was granted after a restart, and %d before it", again[0].Fence.Token, was)
@@ -269,6 +301,7 @@ func TestPromotedBehind(t *testing.T) {
 	t.Parallel()
 	for round := range *rounds {
 		p := promoteBehind(t, Options{})
+		p.guardsRefused(t)
 		if r, err := p.old.Acquire(t.Context(), []driver.Claim{{Shard: "t"}}); !halted(err, r) {
 			t.Errorf("round %d: a claim to the promoted replica: %+v, %v; want ErrStoreChanged", round, r, err)
 		}
@@ -279,6 +312,76 @@ func TestPromotedBehind(t *testing.T) {
 		if again := claims(t, fresh, "t"); again.Token < p.lost.Token+1<<39 {
 			t.Errorf("round %d: token %d was granted by the promoted replica, and %d before", round, again.Token,
 				p.lost.Token)
+		}
+		p.guardsRefused(t)
+	}
+}
+
+// guardsRefused: no script passes under a lease of before (F1).
+func (p *promoted) guardsRefused(t *testing.T) {
+	t.Helper()
+	guard := guardOf(newAdmin(t, p.address.config), "{"+p.backend.Info().Namespace+"}-texts")
+	for _, by := range []*Backend{p.backend, p.late} {
+		for _, f := range []driver.Fence{p.held, p.lost} {
+			write, err := guard.Begin(t.Context(), by, f)
+			if err == nil {
+				err = write(t.Context(), "late")
+			}
+			if !errors.Is(err, driver.ErrFenced) {
+				t.Errorf("GuardScript under token %d of before the promotion, with %d lost: %v; want it fenced", f.Token, p.lost.Token, err)
+			}
+		}
+	}
+	if texts, err := guard.Texts(t.Context()); err != nil || len(texts) != 0 {
+		t.Errorf("guarded scripts wrote %v, %v", texts, err)
+	}
+}
+
+// TestSecondPromotedFromOldest promotes one replica and then another, which followed the
+// first master only, each used by processes that know nothing: the tokens of the second
+// are above those of the first (I2).
+func TestSecondPromotedFromOldest(t *testing.T) {
+	t.Parallel()
+	for round := range *rounds {
+		one := servers.New(t, servers.Redis, nil)
+		namespace := fmt.Sprint("oldest-", round)
+		open := func(s *servers.Server) driver.Session {
+			b, err := Open(t.Context(), config(t, s), namespace, &Options{Create: s == one})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { b.Close() })
+			return sqlfault.Join(t, b, "fresh")
+		}
+		claims(t, open(one), "s")
+		var replicas []*servers.Server
+		for range 2 {
+			replica := servers.New(t, servers.Redis, nil)
+			defer replicate(t, one, replica)()
+			replicas = append(replicas, replica)
+		}
+		rev := func(s *servers.Server) string {
+			return newAdmin(t, config(t, s)).HGet(t.Context(), "{"+namespace+"}/records", "rev").Val()
+		}
+		for _, r := range replicas {
+			eventually(t, "a replica has all", func() bool { return rev(r) == rev(one) })
+		}
+		if err := one.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var newest driver.Token
+		for _, promoted := range replicas {
+			if err := newAdmin(t, config(t, promoted)).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+				t.Fatal(err)
+			}
+			s := open(promoted)
+			for n := range 10 {
+				f := claims(t, s, driver.ShardID(fmt.Sprint("t", n)))
+				if f.Token <= newest {
+					t.Fatalf("round %d: token %d was granted; token %d had been granted by the replica promoted before", round, f.Token, newest)
+				}
+				newest = f.Token
+			}
 		}
 	}
 }
@@ -321,7 +424,9 @@ type promoted struct {
 	address *address
 	backend *Backend       // from before, that has not heard of it
 	old     driver.Session // of it
-	lost    driver.Fence   // granted to another session
+	held    driver.Fence   // granted to it, as the replica knows
+	late    *Backend       // from before as well
+	lost    driver.Fence   // granted to another session, of late
 }
 
 func promoteBehind(t *testing.T, o Options) *promoted {
@@ -330,8 +435,9 @@ func promoteBehind(t *testing.T, o Options) *promoted {
 	p := &promoted{address: proxied(t, one)}
 	p.backend = openOn(t, p.address.config, o)
 	p.old = sqlfault.Join(t, p.backend, "old")
-	sqlfault.Acquire(t, p.old, []driver.Claim{{Shard: "s"}})
-	late := sqlfault.Join(t, openOn(t, config(t, one), o), "late")
+	p.held = claims(t, p.old, "s")
+	p.late = openOn(t, config(t, one), o)
+	late := sqlfault.Join(t, p.late, "late")
 	cut := replicate(t, one, two)
 	if err := p.old.Beat(t.Context()); err != nil && !errors.Is(err, driver.ErrRetry) {
 		t.Fatal(err)
@@ -384,6 +490,7 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	one, two := servers.New(t, servers.Redis, nil), servers.New(t, servers.Redis, nil)
 	replicate(t, one, two)
+	halts(t, one)
 	b := openOn(t, config(t, one), Options{Replicas: 1, ReplicaTimeout: 30 * time.Second})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
@@ -393,16 +500,16 @@ func TestReplicas(t *testing.T) {
 	}
 	b.store.opts.ReplicaTimeout = 100 * time.Millisecond
 	res, err := s.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(granted[0].Fence, 2, []byte("y"))})
-	b.store.opts.ReplicaTimeout = 30 * time.Second
 	if err == nil {
 		err = res[0].Err
 	}
 	if err == nil || driver.NotApplied(err) || !strings.Contains(err.Error(), "0 of 1 replicas") {
 		t.Errorf("a commit that no replica has: %v; want an unknown outcome", err)
 	}
-	if err := s.Beat(t.Context()); err != nil {
-		t.Errorf("a heartbeat, which waits for no replica: %v", err)
+	if err := s.Beat(t.Context()); err == nil || driver.NotApplied(err) {
+		t.Errorf("a heartbeat that no replica has: %v; want an unknown outcome", err)
 	}
+	b.store.opts.ReplicaTimeout = 30 * time.Second
 	if err := two.Cont(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/conformance/garbage"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/garbage"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 var garbageFor = garbage.Flag()

@@ -15,7 +15,7 @@ import (
 // GuardScript is the application's own script behind a fence (rule F1): body runs if and
 // only if a lease is its shard's current grant, in the same step of the same server. Its
 // KEYS and ARGV begin with the application's, and end with those of [Backend.Guard], one
-// key and three arguments. In a cluster the application's keys have to be in the
+// key and six arguments. In a cluster the application's keys have to be in the
 // namespace's slot, as "{orders}/paid/42" is in that of "orders". Otherwise the script
 // returns an error that [Fenced] recognizes, and body does not run. The error of this
 // function matches driver.ErrInvalid if body has a first line of its own, "#!lua".
@@ -27,6 +27,11 @@ import (
 //
 // Switch off the client's retries: an error that Fenced does not recognize may mean either,
 // so look before sending it again.
+//
+// With [Options.Replicas] send WAIT for as many replicas behind the script, on the same
+// connection, and count it as done only if they answer: a master that was cut off runs it
+// until min-replicas-max-lag has passed, beside the script of a successor at the replica
+// that took over, and all that it did is taken back.
 func GuardScript(body string) (*goredis.Script, error) {
 	if strings.HasPrefix(body, "#!") {
 		return nil, fmt.Errorf("tenure: %w: a guarded script begins with %q: leave the line out", driver.ErrInvalid, "#!lua")
@@ -41,12 +46,15 @@ func GuardScript(body string) (*goredis.Script, error) {
 // Guard returns the keys and the arguments with which a script of GuardScript runs under
 // a fence: the application's, and the guard's behind them. It reads nothing.
 func (b *Backend) Guard(fence driver.Fence, keys []string, args ...any) ([]string, []any) {
-	record, held := "", "-" // as no record begins
-	if key, rev, value, ok := kv.Granted(b.Backend, fence); ok {
-		record, held = b.store.names.record(key), strconv.FormatInt(int64(rev), 10)+" "+string(value)
+	identity, opened, record, held, known := "", "-", "", "-", "0" // as no record begins
+	if conditions, value, acked, ok := kv.Granted(b.Backend, fence); ok {
+		rev := func(i int) string { return strconv.FormatInt(int64(conditions[i].Rev), 10) + " " }
+		identity, opened = b.store.names.record(conditions[0].Key), rev(0)
+		record, held = b.store.names.record(conditions[1].Key), rev(1)+string(value)
+		known = strconv.FormatInt(int64(acked), 10)
 	}
 	return append(keys[:len(keys):len(keys)], b.store.names.key("records")),
-		append(args[:len(args):len(args)], b.store.history.Load().replication, record, held)
+		append(args[:len(args):len(args)], b.store.history.Load().replication, known, identity, opened, record, held)
 }
 
 // Fenced reports whether a script of GuardScript was refused, so that its body did not run:

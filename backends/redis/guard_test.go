@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestGuardScript: the body runs under the current grant only, and sees the keys and the
@@ -50,6 +50,14 @@ func TestGuardScript(t *testing.T) {
 		t.Errorf("after a release: %v; want it fenced", err)
 	}
 	again, _ := sqlfault.Acquire(t, s, []driver.Claim{{Shard: "again"}})
+	// As after an older copy was restored, which has the record and not the latest write.
+	records := "{" + t.Name() + "}/records"
+	rev := client.HGet(t.Context(), records, "rev").Val()
+	client.HIncrBy(t.Context(), records, "rev", -1)
+	if err := run(again[0].Fence); !Fenced(err) {
+		t.Errorf("by a process that knows a later revision: %v; want it fenced", err)
+	}
+	client.HSet(t.Context(), records, "rev", rev)
 	keys, args := b.Guard(again[0].Fence, []string{"{" + t.Name() + "}/app"}, "x")
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)

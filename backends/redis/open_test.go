@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +12,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // refuses fails unless opening is refused with an error that matches want and says text.
@@ -68,20 +69,27 @@ func TestOpenRefusesLoss(t *testing.T) {
 func TestCheckReplaceable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		replicas int
-		least    string
-		want     string
+		replicas   int
+		connected  string
+		least, lag string
+		want       string
 	}{
-		{0, "0", "set Options.Replicas"},
-		{1, "0", "min-replicas-to-write is \"0\""},
-		{2, "1", "set it to 2"},
-		{1, "1", ""},
+		{0, "1", "0", "10", "set Options.Replicas"},
+		{1, "2", "1", "1", "2 replicas are connected"},
+		{1, "1", "0", "10", "min-replicas-to-write is \"0\""},
+		{2, "2", "1", "10", "set it to 2"},
+		{1, "1", "1", "0", "min-replicas-max-lag is \"0\""},
+		{1, "1", "1", "-1", "min-replicas-max-lag is \"-1\""},
+		{1, "1", "1", "", "min-replicas-max-lag is \"\""},
+		{1, "1", "1", "1", ""},
+		{2, "1", "2", "1", ""},
 	} {
 		v := durable()
-		v.settings["min-replicas-to-write"] = c.least
+		v.info["connected_slaves"] = c.connected
+		v.settings["min-replicas-to-write"], v.settings["min-replicas-max-lag"] = c.least, c.lag
 		err := v.check(&Options{Replicas: c.replicas}, true)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%d replicas, min-replicas-to-write %s: %v; want %q", c.replicas, c.least, err, c.want)
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }
@@ -114,6 +122,10 @@ func TestOpenRefuses(t *testing.T) {
 	refuses(t, &goredis.UniversalOptions{Addrs: []string{"redis.example:6379"}}, Options{}, driver.ErrInvalid, "use TLS")
 	refuses(t, &goredis.UniversalOptions{Addrs: []string{"redis.example:6379"},
 		TLSConfig: &tls.Config{InsecureSkipVerify: true}}, Options{}, driver.ErrInvalid, "use TLS")
+	for _, tls := range []*tls.Config{nil, {InsecureSkipVerify: true}} {
+		refuses(t, &goredis.UniversalOptions{Addrs: []string{"127.0.0.1:26379"}, MasterName: "primary", TLSConfig: tls}, Options{},
+			driver.ErrInvalid, "for a Sentinel")
+	}
 	refuses(t, c, Options{Replicas: -1}, driver.ErrInvalid, "replicas")
 	refuses(t, c, Options{ReplicaTimeout: time.Hour}, driver.ErrInvalid, "1 min")
 
@@ -141,7 +153,7 @@ func TestRights(t *testing.T) {
 	admin := newAdmin(t, config(t, server))
 	for _, right := range recipe(t, t.Name()+"}/*") {
 		name, is := strings.CutPrefix(right.(string), "+")
-		if !is || name == "wait" { // for Options.Replicas alone
+		if !is || name == "wait" || name == "select" { // for Options.Replicas, and a database other than 0
 			continue
 		}
 		if name == "eval" { // after SCRIPT FLUSH alone
@@ -164,6 +176,58 @@ func TestRights(t *testing.T) {
 		}
 	}
 	openOn(t, user, Options{})
+}
+
+// TestSettingsVerified: where an administrator has verified the settings, no right to read
+// them is needed, and nothing else is left unchecked.
+func TestSettingsVerified(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Redis, nil)
+	user := asUser(t, server, "*")
+	admin := newAdmin(t, config(t, server))
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "tenure", "-config|get").Err(); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, user, Options{}, driver.ErrUnsupported, "Options.SettingsVerified")
+	b := openOn(t, user, Options{SettingsVerified: true})
+	if calls, err := admin.Info(t.Context(), "commandstats").Result(); err != nil || strings.Count(calls, "cmdstat_config|get:calls=") != 1 ||
+		!strings.Contains(calls, "cmdstat_config|get:calls=0,") {
+		t.Errorf("settings were read: %v\n%s", err, calls)
+	}
+	found, err := b.Examine(t.Context())
+	if err != nil || !slices.ContainsFunc(found, func(f driver.Finding) bool {
+		return f.Name == "settings" && strings.Contains(f.Value, "vouches") && f.Remedy != ""
+	}) {
+		t.Errorf("an examination: %+v, %v; want a warning of settings that were not read", found, err)
+	}
+	if err := admin.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, user, Options{SettingsVerified: true}, driver.ErrUnsupported, "maxmemory-policy")
+	for _, o := range []Options{{}, {Replicas: 1}} {
+		o.SettingsVerified = true
+		v := durable()
+		v.settings = nil
+		v.info["connected_slaves"] = "2"
+		if err := v.check(&o, true); err == nil {
+			t.Errorf("%+v with two replicas that may take over: it is accepted", o)
+		}
+	}
+}
+
+// TestDatabase: another database than 0 needs the right to select it, which the recipe has.
+func TestDatabase(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Redis, nil)
+	user := asUser(t, server, t.Name()+"}/*")
+	user.DB = 1
+	openOn(t, user, Options{})
+	if err := newAdmin(t, config(t, server)).Do(t.Context(), "ACL", "SETUSER", "tenure", "-select").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(bounded(t, 10*time.Second), user, t.Name(), nil); err == nil || !strings.Contains(err.Error(), "docs/backends/redis.md") {
+		t.Errorf("without the right to select: %v", err)
+	}
 }
 
 // TestRaiseFloor: tokens granted afterwards are above it, and processes that run have to

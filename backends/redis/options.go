@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// DefaultReplicaTimeout is how long a write waits for its replicas.
+// DefaultReplicaTimeout is how long a write, or a read of something new, waits for replicas.
 const DefaultReplicaTimeout = time.Second
 
 // Options for Open. The zero value, and nil, work.
@@ -24,17 +24,28 @@ type Options struct {
 	// ones when they open the namespace again. Commits that were lost stay lost.
 	AllowLoss bool `json:"allow_loss" yaml:"allow_loss"`
 
-	// Replicas is how many replicas must have a write before it counts. Default 0: none
-	// is waited for; at most 16. A write that too few replicas have in time has an unknown
-	// outcome, so more than are connected stops all writes.
+	// Replicas is how many replicas must have a write before it counts, a heartbeat
+	// included, and what a read shows before it is handed out. Set it to the number of
+	// replicas that may take over: then a promotion takes nothing back, processes go on at
+	// the server that took over, and one that was cut off keeps nobody's trust. Default 0:
+	// none is waited for; at most 16. A write that too few replicas have in time has an
+	// unknown outcome, so more than are connected stop all writes.
 	Replicas int `json:"replicas" yaml:"replicas"`
 
-	// ReplicaTimeout is how long a write waits for Replicas, at most. Default (0)
+	// SettingsVerified asserts that an administrator has verified the settings that INFO
+	// does not tell: appendfsync always, no-appendfsync-on-rewrite no, and with Replicas
+	// min-replicas-to-write of at least as many and a min-replicas-max-lag from 1 to below
+	// the TTL, in seconds. Open then reads none of them, so that the user needs no right to
+	// CONFIG GET, by which it could read the server's passwords. Default false: Open
+	// reads them, and refuses what can lose acknowledged writes.
+	SettingsVerified bool `json:"settings_verified" yaml:"settings_verified"`
+
+	// ReplicaTimeout is how long a write or a read waits for Replicas, at most. Default (0)
 	// DefaultReplicaTimeout; 1 ms to 1 min.
 	ReplicaTimeout time.Duration `json:"replica_timeout" yaml:"replica_timeout"`
 
-	// Insecure lets Open reach another host without TLS, or without checking its
-	// certificate. Default false: that is refused.
+	// Insecure lets Open reach another host, or a Sentinel, without TLS, or without checking
+	// its certificate. Default false: that is refused.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 }
 

@@ -21,7 +21,8 @@ const pipeline = 4
 // Backend is a namespace in Redis. It implements driver.Backend; safe for concurrent use.
 type Backend struct {
 	*kv.Backend
-	store *store
+	store    *store
+	rollback string // of Info
 }
 
 var _ driver.Backend = (*Backend)(nil)
@@ -57,13 +58,14 @@ func open(
 	if err := s.attach(ctx); err != nil {
 		return nil, opening(namespace, err)
 	}
+	rollback := s.rollback
 	var over kv.Store = s
 	if wrap != nil {
 		over = wrap(s)
 	}
 	b, err := kv.Open(ctx, over, kv.Options{
 		Backend: Name, Namespace: namespace, Create: opts.Create, Pipeline: pipeline,
-		Incarnation: s.history.Load().lineage,
+		Incarnation: s.history.Load().lineage, Now: s.history.Load().attached,
 		Limits: driver.Limits{
 			BatchItems: 256, CommitCalls: pipeline, WriteOps: 256, WriteBytes: maxBytes / 2, MinTTL: 500 * time.Millisecond,
 		},
@@ -71,7 +73,24 @@ func open(
 	if err != nil {
 		return nil, opening(namespace, err)
 	}
-	return &Backend{Backend: b, store: s}, nil
+	return &Backend{Backend: b, store: s, rollback: rollback}, nil
+}
+
+// Info implements driver.Backend.
+func (b *Backend) Info() driver.Info {
+	i := b.Backend.Info()
+	i.Rollback = b.rollback
+	return i
+}
+
+// Join implements driver.Backend. With Options.Replicas it refuses a TTL within which a
+// master that is cut off would go on taking an application's own writes.
+func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
+	if lag := time.Duration(b.store.lag.Load()); b.store.opts.Replicas > 0 && !b.store.opts.AllowLoss && lag > 0 && lag >= m.TTL {
+		return nil, fmt.Errorf("tenure: %w: min-replicas-max-lag is %v, and the TTL %v: a master that is cut off takes writes "+
+			"for longer than its leases are trusted: set it below the TTL, or raise the TTL", driver.ErrUnsupported, lag, m.TTL)
+	}
+	return b.Backend.Join(ctx, m)
 }
 
 // RaiseFloor makes every token granted from now on in a namespace greater than above. An

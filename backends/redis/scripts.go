@@ -13,7 +13,7 @@ var scriptFiles embed.FS
 // scripts are what the server runs, each in one step. The client sends a script's
 // digest, and its text when the server does not have it, as after SCRIPT FLUSH.
 type scripts struct {
-	apply, get, scan, attach *goredis.Script
+	apply, get, scan, attach, barrier *goredis.Script
 }
 
 func readScripts() (*scripts, error) {
@@ -23,6 +23,8 @@ func readScripts() (*scripts, error) {
 		failed = errors.Join(failed, err)
 		return goredis.NewScript(string(text))
 	}
-	s := &scripts{apply: read("apply"), get: read("get"), scan: read("range"), attach: read("attach")}
+	s := &scripts{
+		apply: read("apply"), get: read("get"), scan: read("range"), attach: read("attach"), barrier: read("barrier"),
+	}
 	return s, failed
 }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,9 +10,12 @@ import (
 	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -20,6 +24,7 @@ type server struct {
 	info     map[string]string // of INFO
 	settings map[string]string // of CONFIG GET; nil if the user may not read it
 	recorded string            // the namespace's record of its history; empty if it has none
+	rev      kv.Rev            // the namespace's revision; 0 if it has none
 }
 
 // look reads the state and the settings of the server that has the namespace, on one
@@ -28,11 +33,13 @@ func (s *store) look(ctx context.Context) (*server, error) {
 	return during(ctx, s, func(ctx context.Context) (*server, error) {
 		return redirected(s.clients.dialer, func() (*server, error) {
 			pipe := s.clients.calls.Pipeline()
-			found := pipe.HGet(ctx, s.names.key("records"), "history")
-			info := pipe.InfoMap(ctx, "server", "memory", "persistence", "replication")
+			found := pipe.HMGet(ctx, s.names.key("records"), "history", "rev")
+			info := pipe.InfoMap(ctx, "server", "memory", "persistence", "replication", "stats")
 			var settings []*goredis.MapStringStringCmd
-			for _, name := range settingNames {
-				settings = append(settings, pipe.ConfigGet(ctx, name))
+			if !s.opts.SettingsVerified {
+				for _, name := range settingNames {
+					settings = append(settings, pipe.ConfigGet(ctx, name))
+				}
 			}
 			_, failed := pipe.Exec(ctx)
 			if err := found.Err(); err != nil && !errors.Is(err, goredis.Nil) {
@@ -45,18 +52,38 @@ func (s *store) look(ctx context.Context) (*server, error) {
 			if err != nil {
 				return nil, err
 			}
-			v := &server{info: make(map[string]string), recorded: found.Val()}
+			v := &server{info: make(map[string]string)}
+			if v.recorded, v.rev, err = onRecord(found.Val()); err != nil {
+				return nil, err
+			}
 			for _, section := range text {
 				maps.Copy(v.info, section)
 			}
-			v.settings, err = collect(settings)
+			if len(settings) > 0 {
+				v.settings, err = collect(settings)
+			}
 			return v, err
 		})
 	})
 }
 
+// onRecord reads the fields history and rev of a namespace.
+func onRecord(fields []any) (history string, rev kv.Rev, err error) {
+	if len(fields) != 2 {
+		return "", 0, errShape
+	}
+	history, _ = fields[0].(string)
+	if text, ok := fields[1].(string); ok {
+		n, err := strconv.ParseInt(text, 10, 64)
+		return history, kv.Rev(n), err
+	}
+	return history, 0, nil
+}
+
 // settingNames are the settings that INFO does not tell.
-var settingNames = [...]string{"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write"}
+var settingNames = [...]string{
+	"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write", "min-replicas-max-lag",
+}
 
 // collect joins settings. They are nil where a user may not read them, and where a hosted
 // service has no such command.
@@ -92,22 +119,43 @@ func (v *server) check(o *Options, replaceable bool) error {
 		return loses("maxmemory-policy is %s, which evicts any key: set it to noeviction or volatile-lru", policy)
 	case v.info["aof_enabled"] != "1":
 		return loses("appendonly is off, so that a restart loses them: set appendonly yes and appendfsync always")
-	case v.settings == nil:
-		return loses("appendfsync is unknown, because this user may not read settings: grant it +config|get")
-	case v.settings["appendfsync"] != "always":
-		return loses("appendfsync is %s, so that a crash loses the last ones: set appendfsync always",
-			v.settings["appendfsync"])
-	case v.settings["no-appendfsync-on-rewrite"] != "no":
-		return loses("no-appendfsync-on-rewrite is %s, so that a crash while the log is rewritten loses the last ones: set "+
-			"it to no", v.settings["no-appendfsync-on-rewrite"])
 	case replaceable && o.Replicas == 0:
 		return loses("a replica that takes over may lack them: set Options.Replicas to the number of replicas")
 	}
-	if n, err := strconv.Atoi(v.settings["min-replicas-to-write"]); replaceable && (err != nil || n < o.Replicas) {
+	if n, err := strconv.Atoi(v.info["connected_slaves"]); o.Replicas > 0 && (err != nil || n > o.Replicas) {
+		return loses("%s replicas are connected, and one that lacks them may take over: set Options.Replicas to their number",
+			v.info["connected_slaves"])
+	}
+	switch fsync, skipped := v.settings["appendfsync"], v.settings["no-appendfsync-on-rewrite"]; {
+	case o.SettingsVerified:
+		return nil
+	case v.settings == nil:
+		return loses("appendfsync is unknown, because this user may not read settings: grant it +config|get, or set "+
+			"Options.SettingsVerified once an administrator has verified %s", strings.Join(settingNames[:], ", "))
+	case fsync != "always":
+		return loses("appendfsync is %s, so that a crash loses the last ones: set appendfsync always", fsync)
+	case skipped != "no":
+		return loses("no-appendfsync-on-rewrite is %s, so that a crash while the log is rewritten loses the last ones: set "+
+			"it to no", skipped)
+	case o.Replicas == 0:
+		return nil
+	}
+	least := v.settings["min-replicas-to-write"]
+	if n, err := strconv.Atoi(least); err != nil || n < o.Replicas {
 		return loses("min-replicas-to-write is %q, so that a master that is cut off goes on by itself: set it to %d",
-			v.settings["min-replicas-to-write"], o.Replicas)
+			least, o.Replicas)
+	}
+	if lag, err := v.lag(); err != nil || lag <= 0 {
+		return loses("min-replicas-max-lag is %q, which switches min-replicas-to-write off: set it to a few seconds, below the TTL",
+			v.settings["min-replicas-max-lag"])
 	}
 	return nil
+}
+
+// lag is how long a master that is cut off goes on taking writes, about.
+func (v *server) lag() (time.Duration, error) {
+	n, err := strconv.Atoi(v.settings["min-replicas-max-lag"])
+	return time.Duration(n) * time.Second, err
 }
 
 func (v *server) usable() error {
@@ -128,30 +176,65 @@ func (v *server) usable() error {
 
 // history is what distinguishes one past of a server's data from another.
 type history struct {
-	replication string // its replication id, which changes with a restart and a promotion
-	lineage     string // of the namespace: goes on while nothing acknowledged can be lost
+	replication string    // its replication id, which changes with a restart and a promotion
+	lineage     string    // of the namespace: goes on while nothing acknowledged can be lost
+	attached    time.Time // by the server's clock
+
+	replicated atomic.Int64 // the revision up to which Options.Replicas replicas have everything
 }
 
-// record is the namespace's record of its history: the replication id, the id of the
-// server's process, and the lineage.
-type record struct{ replication, process, lineage string }
+// record is the namespace's record of its history.
+type record struct {
+	replication string // replication id of the server
+	process     string // id of the server's process
+	received    string // bytes that the process had received as a replica
+	lineage     string
+	past        string // former replication ids, the last first, each with the revision up to which it is in this past
+}
 
-func (r record) String() string { return r.replication + " " + r.process + " " + r.lineage }
+// String is the record without its past, which the script adds.
+func (r record) String() string {
+	return r.replication + " " + r.process + " " + r.received + " " + r.lineage
+}
 
 func parseRecord(text string) (r record, ok bool) {
 	f := strings.Fields(text)
-	if len(f) != 3 {
+	if len(f) != 5 {
 		return r, false
 	}
-	return record{f[0], f[1], f[2]}, true
+	return record{f[0], f[1], f[2], f[3], f[4]}, true
 }
 
-// attachTries is how often attach looks again after another process wrote the record.
-const attachTries = 5
+// shares is the revision up to which a server with this record and this revision has the
+// history of a former replication id.
+func (r record) shares(replication string, rev kv.Rev) (kv.Rev, bool) {
+	if replication == r.replication { // nothing was written here since
+		return rev, true
+	}
+	for one := range strings.SplitSeq(r.past, ",") {
+		if id, at, ok := strings.Cut(one, ":"); ok && id == replication {
+			n, err := strconv.ParseInt(at, 10, 64)
+			return kv.Rev(n), err == nil
+		}
+	}
+	return 0, false
+}
+
+const (
+	// attachTries is how often attach looks again after another process wrote the record.
+	attachTries = 5
+	// revisionLift is more than a cut-off master writes that nobody acknowledged, and little
+	// beside the microseconds between two failovers, from which tokens come after one that
+	// lost grants. Revisions have room for a hundred million of it.
+	revisionLift = 1 << 26
+	// maxPast is of how many former replication ids a record tells.
+	maxPast = 8
+)
 
 // attach finds out under which history the server goes on, and records it. It returns
-// driver.ErrStoreChanged if that is another one than this store had (rule I1): then
-// tokens are raised when the namespace is opened again (rule I2).
+// driver.ErrStoreChanged if that is another one than this store had, or lacks what this
+// store has handed out (rule I1): then tokens are raised when the namespace is opened again
+// (rule I2).
 func (s *store) attach(ctx context.Context) error {
 	select {
 	case s.attaching <- struct{}{}:
@@ -166,53 +249,111 @@ func (s *store) attach(ctx context.Context) error {
 	if err := v.check(s.opts, s.replaceable); err != nil {
 		return err
 	}
-	found := v.recorded
+	micros, err := strconv.ParseInt(v.info["server_time_usec"], 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: the server does not tell its time: server_time_usec is %.40q", driver.ErrUnsupported,
+			v.info["server_time_usec"])
+	}
+	now, found, rev := time.UnixMicro(micros), v.recorded, v.rev
 	for range attachTries {
 		want, err := s.follows(v, found)
 		if err != nil {
 			return err
 		}
 		// This is told also by a server that takes no write for want of replicas.
-		if was := s.history.Load().lineage; was != "" && was != want.lineage {
-			return fmt.Errorf("tenure: namespace %q: %w: the server was restarted or replaced, and may have lost what it "+
-				"acknowledged: start this process again", s.names.keys, driver.ErrStoreChanged)
+		if err := s.goesOn(want, found, rev); err != nil {
+			return err
 		}
 		keys := append(s.names.fixed(), s.names.key("free"))
+		lift := 0
+		if s.opts.Replicas > 0 {
+			lift = revisionLift
+		}
 		reply, err := s.run(ctx, false, s.scripts.attach, keys, []any{want.replication, found, want.String(),
-			1 + mathrand.Int64N(1<<40)}, 0)
+			1 + mathrand.Int64N(1<<40), lift, maxPast}, true)
 		if err != nil {
 			return classified(err)
 		}
-		a, word, err := newAnswer(reply, answerRecorded, answerMoved)
+		a, word, err := newAnswer(reply.value, answerRecorded, answerMoved)
 		if err != nil {
 			return classified(err)
 		}
-		if found = a.text(); word == answerMoved {
+		was, had := found, rev
+		found, rev = a.text(), a.rev()
+		if err := a.end(); err != nil {
+			return err
+		}
+		if word == answerMoved {
 			continue
 		}
-		s.history.Store(&history{want.replication, want.lineage})
+		if reply.unproven != nil {
+			return fmt.Errorf("%w: recording the server's history: %w", driver.ErrRetry, reply.unproven)
+		}
+		if last, ok := parseRecord(was); ok && last.lineage != want.lineage && s.history.Load().lineage == "" {
+			s.rollback = fmt.Sprintf("the server was restarted or replaced, and has what was written up to revision %d: what the "+
+				"former one acknowledged after that is lost: compare with the last tokens and commits of members that halted", had)
+		}
+		s.history.Store(&history{replication: want.replication, lineage: want.lineage, attached: now})
+		if lag, err := v.lag(); err == nil {
+			s.lag.Store(int64(lag))
+		}
 		return nil
 	}
 	return fmt.Errorf("%w: other processes keep recording the server's history", driver.ErrRetry)
 }
 
-// follows is the record under which a server goes on. The lineage stays where nothing
-// can be lost between the two: the process is the same and was not promoted, or it was
-// started again from a log that has every acknowledged write. A promoted replica names
-// the replication id that it had before.
+// goesOn refuses a server on which this process cannot go on.
+func (s *store) goesOn(want record, found string, rev kv.Rev) error {
+	was := s.history.Load()
+	if was.lineage == "" {
+		return nil
+	}
+	changed := func(why string) error {
+		return fmt.Errorf("tenure: namespace %q: %w: the server was restarted or replaced, and %s: start this process again",
+			s.names.keys, driver.ErrStoreChanged, why)
+	}
+	last, _ := parseRecord(found)
+	seen := s.seen.Load()
+	shared, ok := last.shares(was.replication, rev)
+	switch {
+	case was.lineage != want.lineage && ok:
+		return changed(fmt.Sprintf("may have lost what it acknowledged: it has what was written up to revision %d, and this "+
+			"process was answered up to %d", shared, seen))
+	case was.lineage != want.lineage:
+		return changed("may have lost what it acknowledged")
+	case was.replication == want.replication: // another call attached, and rev may be behind by now
+		return nil
+	case !ok:
+		return changed("does not say up to where it has what was written before")
+	case seen > int64(shared):
+		return changed(fmt.Sprintf("lost what was written after revision %d, of which this process was answered up to %d",
+			shared, seen))
+	}
+	return nil
+}
+
+// follows is the record under which a server goes on, without its past. The lineage stays
+// where nothing can be lost between the two: the process is the same and was no replica in
+// between; or all replicas have what was acknowledged; or the server was started again from
+// a log that has every acknowledged write. A promoted replica names the replication id that
+// it had before, until it is without replicas for repl-backlog-ttl, and what it received.
 func (s *store) follows(v *server, found string) (record, error) {
-	now := record{replication: v.info["master_replid"], process: v.info["run_id"]}
+	now := record{
+		replication: v.info["master_replid"], process: v.info["run_id"],
+		received: cmp.Or(v.info["total_net_repl_input_bytes"], "0"),
+	}
 	if len(now.replication) != 40 || now.process == "" {
 		return now, fmt.Errorf("%w: the server does not tell its replication id", driver.ErrUnsupported)
 	}
-	promoted := v.info["second_repl_offset"] != "-1"
+	promoted := v.info["second_repl_offset"] != "-1" || now.received != "0"
 	last, ok := parseRecord(found)
 	switch {
 	case found == "":
 	case !ok:
 		return now, fmt.Errorf("%w: the namespace's record of its history is damaged: %.120q", driver.ErrDamaged, found)
 	case last.replication == now.replication,
-		last.process == now.process && !promoted,
+		last.process == now.process && last.received == now.received,
+		s.opts.Replicas > 0 && !s.opts.AllowLoss,
 		!s.replaceable && !promoted && !s.opts.AllowLoss:
 		now.lineage = last.lineage
 		return now, nil

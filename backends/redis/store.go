@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -35,6 +36,9 @@ type store struct {
 
 	attaching chan struct{} // holds one token: who has it may attach
 	history   atomic.Pointer[history]
+	seen      atomic.Int64 // the highest revision that was handed out
+	rollback  string       // what the first attach found; for open
+	lag       atomic.Int64 // min-replicas-max-lag, in nanoseconds; 0 if it is not known
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -44,6 +48,9 @@ type store struct {
 }
 
 func newStore(c *goredis.UniversalOptions, namespace string, o *Options) (*store, error) {
+	if c == nil {
+		return nil, opening(namespace, fmt.Errorf("%w: Open needs options that say where it is", driver.ErrInvalid))
+	}
 	n, err := newNames(namespace)
 	if err == nil {
 		err = checkAddrs(c)
@@ -81,20 +88,22 @@ func (s *store) Close() error {
 // ask runs a script, and checks how its answer begins. A server that has another history
 // than the store knows, or is a replica, or was one until now and has none, has run
 // nothing: the store attaches to it anew, and the script is sent once more if the namespace
-// goes on.
+// goes on. With wait it has the replicas asked for what the script wrote: see shown.
 func (s *store) ask(
-	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, replicas int, words ...string,
+	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, wait bool, words ...string,
 ) (*answer, string, error) {
 	for again := false; ; again = true {
 		var a *answer
 		var word string
-		args[0] = s.history.Load().replication
-		reply, err := s.run(ctx, beat, script, keys, args, replicas)
+		h := s.history.Load()
+		args[0] = h.replication
+		reply, err := s.run(ctx, beat, script, keys, args, wait)
 		if err == nil {
-			a, word, err = newAnswer(reply, words...)
+			a, word, err = newAnswer(reply.value, words...)
 		}
 		switch {
 		case err == nil:
+			a.history, a.unproven = h, reply.unproven
 			return a, word, nil
 		case again || !replaced(err):
 			return nil, "", s.failed(ctx, err)
@@ -108,28 +117,82 @@ func (s *store) ask(
 	}
 }
 
+// shown is called before anything of an answer is handed out: no promotion takes that back.
+// It returns when Options.Replicas replicas have all up to a revision. Behind a script that
+// wrote, WAIT counted them. Behind one that only read, which WAIT takes no notice of, a
+// barrier does, unless this store knows already that they have it.
+func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev kv.Rev) error {
+	switch {
+	case s.opts.Replicas == 0:
+	case wrote:
+		if a.unproven != nil {
+			return a.unproven
+		}
+	case int64(rev) > a.history.replicated.Load():
+		var err error
+		if rev, err = s.barrier(ctx, beat, a.history); err != nil {
+			return fmt.Errorf("tenure: a promotion might take back what was read: %w", err)
+		}
+	}
+	raise(&a.history.replicated, rev)
+	raise(&s.seen, rev)
+	return nil
+}
+
+// barrier writes what changes nothing, waits for the replicas, and returns the revision up
+// to which they have everything. The server must still have the history of what was read.
+func (s *store) barrier(ctx context.Context, beat bool, h *history) (kv.Rev, error) {
+	keys := []string{s.names.key("records"), s.names.key("free")}
+	reply, err := s.run(ctx, beat, s.scripts.barrier, keys, []any{h.replication}, true)
+	if err != nil {
+		return 0, s.failed(ctx, err)
+	}
+	a, _, err := newAnswer(reply.value, answerRead)
+	if err != nil {
+		return 0, s.failed(ctx, err)
+	}
+	rev := a.rev()
+	return rev, errors.Join(a.end(), reply.unproven)
+}
+
+func raise(at *atomic.Int64, to kv.Rev) {
+	for {
+		old := at.Load()
+		if int64(to) <= old || at.CompareAndSwap(old, int64(to)) {
+			return
+		}
+	}
+}
+
+// outcome is what a script answered. unproven says why it is not known that the replicas
+// have what the script wrote.
+type outcome struct {
+	value    any
+	unproven error
+}
+
 // run runs a script, once, on a connection for heartbeats or on another one. Only a
 // script that the server did not know, so that nothing was run, is sent again with its
-// text. With replicas it waits for them, on the same connection. The first of args is the
-// history.
+// text. With wait, and Options.Replicas, it waits for them, on the same connection. The
+// first of args is the history.
 func (s *store) run(
-	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, replicas int,
-) (any, error) {
+	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, wait bool,
+) (*outcome, error) {
 	client, give, err := s.clients.take(ctx, beat)
 	if err != nil {
 		return nil, err
 	}
-	return during(ctx, s, func(ctx context.Context) (any, error) {
+	return during(ctx, s, func(ctx context.Context) (*outcome, error) {
 		defer give()
-		return redirected(s.clients.dialer, func() (any, error) {
-			if replicas > 0 {
+		return redirected(s.clients.dialer, func() (*outcome, error) {
+			if wait && s.opts.Replicas > 0 {
 				return s.replicated(ctx, client, script, keys, args)
 			}
-			reply, err := script.EvalSha(ctx, client, keys, args...).Result()
+			value, err := script.EvalSha(ctx, client, keys, args...).Result()
 			if unknownScript(err) {
-				reply, err = script.Eval(ctx, client, keys, args...).Result()
+				value, err = script.Eval(ctx, client, keys, args...).Result()
 			}
-			return reply, err
+			return &outcome{value: value}, err
 		})
 	})
 }
@@ -138,29 +201,29 @@ func (s *store) run(
 // What fewer have may be lost with the server, so its outcome is unknown.
 func (s *store) replicated(
 	ctx context.Context, client *goredis.Client, script *goredis.Script, keys []string, args []any,
-) (any, error) {
-	send := func(eval func(context.Context, goredis.Scripter, []string, ...any) *goredis.Cmd) (any, error) {
+) (*outcome, error) {
+	send := func(eval func(context.Context, goredis.Scripter, []string, ...any) *goredis.Cmd) (*outcome, error) {
 		pipe := client.Pipeline()
-		reply := eval(ctx, pipe, keys, args...)
+		ran := eval(ctx, pipe, keys, args...)
 		waited := pipe.Do(ctx, "WAIT", s.opts.Replicas, s.opts.ReplicaTimeout.Milliseconds())
-		_, err := pipe.Exec(ctx)
-		if err := reply.Err(); err != nil {
+		_, failed := pipe.Exec(ctx)
+		if err := ran.Err(); err != nil {
 			return nil, err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("waiting for replicas: %v", err) // in words: the write may be applied
-		}
-		if n, err := waited.Int(); err != nil || n < s.opts.Replicas {
-			return nil, fmt.Errorf("%d of %d replicas have the write after %v: look at their lag, or lower Options.Replicas",
+		r := &outcome{value: ran.Val()}
+		if failed != nil {
+			r.unproven = fmt.Errorf("waiting for replicas: %v", failed) // in words: the write may be applied
+		} else if n, err := waited.Int(); err != nil || n < s.opts.Replicas {
+			r.unproven = fmt.Errorf("%d of %d replicas have it after %v: look at their lag, or lower Options.Replicas",
 				n, s.opts.Replicas, s.opts.ReplicaTimeout)
 		}
-		return reply.Val(), nil
+		return r, nil
 	}
-	reply, err := send(script.EvalSha)
+	r, err := send(script.EvalSha)
 	if unknownScript(err) {
-		reply, err = send(script.Eval)
+		r, err = send(script.Eval)
 	}
-	return reply, err
+	return r, err
 }
 
 // during makes a call of the client, which heeds the deadline of a context but not its
@@ -202,7 +265,7 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 		args = append(args, s.names.record(key))
 	}
 	beat := len(keys) == 1 && keys[0] == s.ping
-	a, _, err := s.ask(ctx, beat, s.scripts.get, s.names.fixed()[:1], args, 0, answerRead)
+	a, _, err := s.ask(ctx, beat, s.scripts.get, s.names.fixed()[:1], args, false, answerRead)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +273,23 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	for _, key := range keys {
 		page.Pairs = append(page.Pairs, a.pair(key))
 	}
-	return page, a.end()
+	if err := a.end(); err != nil {
+		return nil, err
+	}
+	return page, s.shown(ctx, beat, a, false, latest(page.Rev, page.Pairs))
+}
+
+// latest is the revision of the last write that records show. The removal of one that is
+// missing may be any up to that of the namespace.
+func latest(namespace kv.Rev, pairs []kv.Pair) kv.Rev {
+	rev := kv.Rev(0)
+	for _, p := range pairs {
+		if p.Rev == 0 {
+			return namespace
+		}
+		rev = max(rev, p.Rev)
+	}
+	return rev
 }
 
 // Range reads in pages, and returns the revision of the first: what changed since may be
@@ -219,38 +298,48 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	page := &kv.Page{}
 	prefix := s.names.record(q.Prefix)
 	from, end := "["+max(prefix, s.names.record(q.From)), "("+prefix+"\xff"
+	var h *history
 	for {
 		limit := pageRecords
 		if q.Limit > 0 {
 			limit = min(limit, q.Limit-len(page.Pairs))
 		}
-		more, last, err := s.page(ctx, page, from, end, limit, q.KeysOnly)
+		a, more, last, err := s.page(ctx, page, from, end, limit, q.KeysOnly)
 		if err != nil {
 			return nil, err
 		}
-		if !more || q.Limit > 0 && len(page.Pairs) >= q.Limit {
-			return page, nil
+		if h != nil && h != a.history { // the pages before are another server's
+			return nil, s.failed(ctx, errHistory)
 		}
-		from = "(" + last
+		h = a.history
+		if more && (q.Limit <= 0 || len(page.Pairs) < q.Limit) {
+			from = "(" + last
+			continue
+		}
+		rev := a.at
+		if strings.HasPrefix(q.Prefix, s.names.keys.Logs()) { // its head says what is missing
+			rev = latest(rev, page.Pairs)
+		}
+		return page, s.shown(ctx, false, a, false, rev)
 	}
 }
 
 // page reads the next records of a range.
 func (s *store) page(
 	ctx context.Context, page *kv.Page, from, end string, limit int, keysOnly bool,
-) (more bool, last string, err error) {
+) (a *answer, more bool, last string, err error) {
 	bare := "0"
 	if keysOnly {
 		bare = "1"
 	}
-	a, _, err := s.ask(ctx, false, s.scripts.scan, s.names.fixed()[:2], []any{nil, from, end, limit, pageBytes, bare}, 0,
+	a, _, err = s.ask(ctx, false, s.scripts.scan, s.names.fixed()[:2], []any{nil, from, end, limit, pageBytes, bare}, false,
 		answerRead)
 	if err != nil {
-		return false, "", err
+		return nil, false, "", err
 	}
-	rev := a.rev()
+	a.at = a.rev()
 	if page.Rev == 0 {
-		page.Rev = rev
+		page.Rev = a.at
 	}
 	more = a.number() == 1
 	for len(a.items) > 0 && !a.wrong {
@@ -258,7 +347,7 @@ func (s *store) page(
 		page.Pairs = append(page.Pairs, a.pair(s.names.root+last))
 	}
 	if err := a.end(); err != nil || more && last == "" {
-		return false, "", errors.Join(err, errShape)
+		return nil, false, "", errors.Join(err, errShape)
 	}
-	return more, last, nil
+	return a, more, last, nil
 }

@@ -3,8 +3,8 @@ package redis
 import (
 	"testing"
 
-	"github.com/tenure-go/tenure/internal/outage"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/outage"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 func suite() *outage.Suite {

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Config is what a dialect's package gives to New. All but Create and NewRoster is
-// required.
+// Config is what a dialect's package gives to New. All but Create, NewRoster and
+// ShowsEarly is required.
 type Config struct {
 	Name       string // of the Opener
 	Namespace  string
@@ -24,6 +24,10 @@ type Config struct {
 	// NewRoster allows an empty roster beside existing data: an operator's word
 	// that the former members are gone.
 	NewRoster bool
+	// ShowsEarly reports whether the database shows commits before they are durable, as it
+	// is set up at present. It is safe for concurrent use and does not block. Default (nil):
+	// a database does if its dialect has the statements of barriers.
+	ShowsEarly func() bool
 	// Buckets is the number of tail counters that a new namespace gets: 1 where
 	// there is one writer at a time, 16 elsewhere.
 	Buckets int
@@ -42,6 +46,8 @@ type Backend struct {
 	floor    atomic.Int64 // highest base + revision seen, and durable (I1)
 	rosterAt atomic.Int64 // highest revision of the roster seen, and durable (I1)
 	durable  durable
+	early    func() bool // see Config.ShowsEarly
+	barriers *barriers
 	slot     string // of barriers
 
 	observing, tailing attention
@@ -67,6 +73,7 @@ func New(ctx context.Context, cfg Config) (*Backend, error) {
 	}
 	b := &Backend{
 		store: cfg.Store, stmts: cfg.Statements, name: cfg.Namespace, closing: make(chan struct{}), slot: barrierSlot(),
+		early: cfg.ShowsEarly, barriers: newBarriers(),
 	}
 	b.observing.pace, b.tailing.pace = newPace(cfg.Limits), newPace(cfg.Limits)
 	if err := b.open(ctx, cfg); err != nil {

@@ -348,6 +348,7 @@ func (c *changes) add(w *driver.Write, before, after driver.Head, buckets int64)
 			c.puts = append(c.puts, []any{shard, op.Key, int64(w.Number), op.Value})
 		case driver.OpDelete:
 			c.deletes = append(c.deletes, []any{shard, op.Key})
+		default: // appends and trims are in the log
 		}
 	}
 	log := logChange{fence: w.Fence, number: w.Number, last: after.Seq, bucket: bucketOf(w.Fence.Shard, buckets)}

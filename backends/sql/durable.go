@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -15,11 +16,15 @@ import (
 // then grants again; a commit that its writer found applied. So what is newer than all
 // that this process knows to be durable is handed out only after a barrier: a write,
 // which is acknowledged when the log is flushed up to it, and with it up to all that
-// was visible before. A dialect of such a database has the statements of barriers:
-// PostgreSQL, with the synchronous_commit that its package requires, and SQLite flush
-// first. A transaction that wrote something needs none, nor does a heartbeat: the
-// version of one that was taken back is never written again (see Beat), so that it
-// only looks like one that got lost.
+// was visible before. A dialect of such a database has the statements of barriers.
+//
+// PostgreSQL flushes first, as SQLite does, if synchronous_commit is as its package requires.
+// It needs barriers only where commits wait for a standby: a commit whose writer gave up
+// waiting is visible, and a promotion of the standby takes it back.
+//
+// A transaction that wrote something needs no barrier, nor does a heartbeat: the version of
+// one that was taken back is never written again (see Beat), so that it only looks like one
+// that got lost.
 
 const (
 	// barrierSlots is how many rows the barriers of all processes write. The lock on a
@@ -28,6 +33,9 @@ const (
 	// maxDurable is of how many shards a process remembers the head. Those that it
 	// forgets cost barriers, not safety.
 	maxDurable = 1 << 20
+	// barrierCalls is how many barriers of one process are under way at most: one covers all
+	// reads that came before it began, and a connection that hangs holds up no other.
+	barrierCalls = 3
 )
 
 // ErrReadOnly is wrapped by errors of Store.Read where the server takes no writes.
@@ -82,7 +90,9 @@ func (d *durable) raise(heads []driver.ShardHead) {
 }
 
 // showsEarly reports whether the database shows commits that are not durable yet.
-func (b *Backend) showsEarly() bool { return b.stmts.has(barrierWrite) }
+func (b *Backend) showsEarly() bool {
+	return b.stmts.has(barrierWrite) && (b.early == nil || b.early())
+}
 
 // settle is called before anything of a sight is handed out. It returns when that is
 // durable, and remembers it. A transaction that wrote something and was acknowledged
@@ -101,9 +111,42 @@ func (b *Backend) settle(ctx context.Context, wrote bool, s sight) error {
 	return nil
 }
 
-// barrier returns when all that was visible before is durable. A server that became
-// read-only waited for the commits under way.
-func (b *Backend) barrier(ctx context.Context) error {
+// barriers lets calls share them. Safe for concurrent use.
+type barriers struct {
+	places  chan struct{}
+	arrived atomic.Int64
+	covered atomic.Int64 // the calls that had arrived when a barrier began that succeeded
+}
+
+func newBarriers() *barriers { return &barriers{places: make(chan struct{}, barrierCalls)} }
+
+// pass returns when a barrier has succeeded that began after the call: another call's, or
+// its own.
+func (s *barriers) pass(ctx context.Context, barrier func(context.Context) error) error {
+	me := s.arrived.Add(1)
+	select {
+	case s.places <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("tenure: waiting for the barriers under way: %w", driver.Ended(ctx))
+	}
+	defer func() { <-s.places }()
+	if s.covered.Load() >= me {
+		return nil
+	}
+	began := s.arrived.Load()
+	err := barrier(ctx)
+	if err == nil {
+		raise(&s.covered, began)
+	}
+	return err
+}
+
+// barrier returns when all that was visible before is durable.
+func (b *Backend) barrier(ctx context.Context) error { return b.barriers.pass(ctx, b.writeBarrier) }
+
+// writeBarrier is a barrier of its own. A server that became read-only waited for the
+// commits under way.
+func (b *Backend) writeBarrier(ctx context.Context) error {
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
 		for range 3 {
 			// The row may have been removed, and made by another process just now.

@@ -33,7 +33,10 @@ func (b *Backend) identify(ctx context.Context, cfg Config) error {
 		return err
 	}
 	if !hasData && !cfg.Create {
-		return fmt.Errorf("tenure: namespace %q has no identity in this database: check the path, or open it once with Create", b.name)
+		return &driver.MissingError{
+			What: fmt.Sprintf("namespace %q has no identity in this database", b.name),
+			Make: "check the path, or open it once with Create",
+		}
 	}
 	id, revision, err := b.identifyRoster(ctx, cfg, ns.id)
 	if err != nil {
@@ -45,8 +48,14 @@ func (b *Backend) identify(ctx context.Context, cfg Config) error {
 		}
 	}
 	if ns.forked() {
-		if ns, revision, err = b.identifyAnew(ctx); err != nil {
+		now, at, err := b.identifyAnew(ctx)
+		var behind *clockError
+		switch {
+		case errors.As(err, &behind): // every call says so; only RaiseFloor is possible
+		case err != nil:
 			return err
+		default:
+			ns, revision = now, at
 		}
 	}
 	if ns.id != id {
@@ -279,7 +288,8 @@ const maxFloor = driver.Token(1) << 62
 // 1<<62, so that there is room for tokens above it. from is the floor that it acts
 // on, as Floor reported it; if the floor has moved and is still below to, the error
 // matches ErrConflict and nothing changes. A floor that is not below to stays. It is
-// safe to repeat.
+// safe to repeat. After a failover that members could not go on from, for the server's
+// clock, they can.
 func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 	if err := b.begin(ctx); err != nil {
 		return err
@@ -288,7 +298,7 @@ func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 		return invalid("floor %d to %d: a floor is from 0 to %d", from, to, maxFloor)
 	}
 	var floor int64
-	var wrote bool
+	var wrote, forked bool
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		ns, found, err := readNamespace(ctx, data, namespaceLock, b.name)
 		if err != nil {
@@ -298,15 +308,21 @@ func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 			return storeChanged("namespace %q is not the one that was opened", b.name)
 		}
 		floor = max(ns.floor(), int64(to))
-		if wrote = ns.floor() < int64(to); !wrote {
+		if forked, wrote = ns.forked(), ns.floor() < int64(to); !wrote {
 			return nil
 		}
 		if ns.floor() != int64(from) {
 			return fmt.Errorf("tenure: %w: the floor is %d, not %d: read it again", driver.ErrConflict, ns.floor(), from)
 		}
+		if forked {
+			return nil
+		}
 		_, err = data.exec(ctx, namespaceRebase, b.name, int64(to)-ns.revision)
 		return err
 	})
+	if err == nil && forked {
+		err = b.adoptAt(ctx, floor)
+	}
 	if err == nil {
 		err = b.settle(ctx, wrote, sight{floor: floor})
 	}

@@ -4,19 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-)
-
-// Everything that only grows is raised by leastLift, which is more than any number of
-// grants, heartbeats or joins, and a random part below randomLift when the store's
-// history may have forked (I2), beyond all that this process has seen. Two failovers
-// from the same state, of which the second forgot the first, differ by the random part.
-const (
-	leastLift  = int64(1) << 40
-	randomLift = int64(1) << 44
 )
 
 // incarnations are the one that the namespace records, and the one of the server
@@ -64,12 +54,35 @@ func (b *Backend) adopting(ctx context.Context, err error) error {
 	return err
 }
 
+// clockError refuses to go on under another incarnation: by the server's clock, tokens of
+// another failover could be above the ones to come.
+type clockError struct {
+	namespace string
+	now       time.Time
+	floor     int64
+}
+
+func (e *clockError) Error() string {
+	return fmt.Sprintf("tenure: namespace %q: %v: the server's history forked, its clock says %s, and token %d may have been granted, "+
+		"which is later (microseconds since 1970): set the clock or, if it is right, raise the floor above every token granted", e.namespace, driver.ErrStoreChanged, e.now.UTC().Format(time.RFC3339), e.floor)
+}
+
+// Is makes a clockError match driver.ErrStoreChanged: members halt.
+func (e *clockError) Is(target error) bool { return target == driver.ErrStoreChanged }
+
 // adopt records the server's incarnation and raises, in the same transaction, the
 // base of the tokens, the tokens of all records, the roster's revision and the
 // versions of heartbeats: no token is granted again that a lost grant had, no lease
 // of the former history is current, and nothing seems to step back to a process that
 // saw what was lost. If the recorded incarnation is the server's it does nothing.
-func (b *Backend) adopt(ctx context.Context) error {
+//
+// The floor becomes the server's clock in microseconds since 1970. Grants are fewer
+// than one each microsecond, so of two failovers the later one's tokens are greater
+// even where its server and its processes know nothing of the earlier one.
+func (b *Backend) adopt(ctx context.Context) error { return b.adoptAt(ctx, 0) }
+
+// adoptAt is adopt with a floor that an operator answers for, or else 0.
+func (b *Backend) adoptAt(ctx context.Context, floor int64) error {
 	return b.store.WriteOwners(ctx, func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error {
 		ns, found, err := readNamespace(ctx, data, namespaceRead, b.name)
 		if err != nil || !found || !ns.forked() {
@@ -78,13 +91,13 @@ func (b *Backend) adopt(ctx context.Context) error {
 		next := ns
 		next.recorded = ns.current
 		if ns.recorded != "" { // else the namespace is older than the column
-			by := max(0, b.floor.Load()-ns.base) + leastLift + rand.Int64N(randomLift)
-			if ns.base > math.MaxInt64-2*by-ns.revision {
-				return fmt.Errorf("tenure: namespace %q: %w: its tokens are used up: begin a new namespace",
-					b.name, driver.ErrUnsupported)
+			to, err := b.raised(ctx, data, ns, floor)
+			if err != nil {
+				return err
 			}
-			next.base, next.revision = ns.base+by, ns.revision+1
-			if err := b.liftRecords(ctx, data, roster, next, by); err != nil {
+			next.revision = ns.revision + 1
+			next.base = to - next.revision
+			if err := b.liftRecords(ctx, data, roster, next, next.base-ns.base); err != nil {
 				return err
 			}
 		}
@@ -97,6 +110,21 @@ func (b *Backend) adopt(ctx context.Context) error {
 		}
 		return data.write(ctx, namespaceLift, b.name, next.base, next.revision, next.recorded)
 	})
+}
+
+// raised is the floor under another incarnation.
+func (b *Backend) raised(ctx context.Context, data *Tx, ns namespace, floor int64) (int64, error) {
+	var now int64
+	if _, err := data.row(ctx, clockRead, nil, &now); err != nil {
+		return 0, err
+	}
+	if floor != 0 {
+		return min(max(floor, ns.floor()+1, now), int64(maxFloor)), nil
+	}
+	if known := max(ns.floor(), b.floor.Load()); now <= known || now > int64(maxFloor) {
+		return 0, &clockError{b.name, time.UnixMicro(now), known}
+	}
+	return now, nil
 }
 
 // liftRecords locks rows in the order in which all transactions do. No row is added

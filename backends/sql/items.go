@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	"math"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -45,21 +46,21 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 }
 
 // List returns the items whose key begins with prefix. See driver.Backend.
-func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string) ([]driver.Item, error) {
+func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
-	if err := driver.CheckShard(shard); err != nil {
+	if err := driver.CheckList(shard, prefix, limit); err != nil {
 		return nil, err
 	}
-	if err := driver.CheckPrefix(prefix); err != nil {
-		return nil, err
+	if limit == 0 {
+		limit = math.MaxInt
 	}
 	var items []driver.Item
 	var seen sight
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
 		items = nil
-		err := data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix)}, func(r Row) error {
+		err := data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix), limit}, func(r Row) error {
 			var it driver.Item
 			var size int
 			if err := r.Scan(&it.Key, &it.Version, &size, &it.Value); err != nil {

@@ -23,6 +23,7 @@ type session struct {
 	acked  atomic.Int64 // highest version of the beat acknowledged (I1)
 	tried  atomic.Int64 // highest version of the beat written, whatever became of it
 	closed atomic.Bool  // by this process
+	beats  beats
 }
 
 var (
@@ -87,8 +88,9 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	if err != nil {
 		return nil, err
 	}
-	s := &session{b: b, id: m.Session, node: m.Node}
+	s := &session{b: b, id: m.Session, node: m.Node, beats: beats{changed: make(chan struct{})}}
 	s.acked.Store(1)
+	s.tried.Store(1)
 	if !before.known { // behind the join, which counts whatever becomes of this
 		b.sweepLabels(ctx)
 	}
@@ -222,40 +224,6 @@ func (b *Backend) depart(ctx context.Context, roster *Tx, ids []driver.SessionID
 		}
 	}
 	return b.noteEnd(ctx, roster, how, by, revision)
-}
-
-// Beat changes the version of the session's record. See driver.Session.
-func (s *session) Beat(ctx context.Context) error {
-	if err := s.b.begin(ctx); err != nil {
-		return err
-	}
-	acked, seen := s.acked.Load(), s.b.rosterAt.Load()
-	var version int64
-	err := s.b.store.WriteRoster(ctx, func(ctx context.Context, roster *Tx) error {
-		check := s.b.askRoster(ctx, roster, rosterRead, seen)
-		found, err := roster.row(ctx, beatLock, []any{s.b.name, string(s.id)}, &version)
-		if err != nil {
-			return err
-		}
-		if _, err := check(); err != nil {
-			return err
-		}
-		if !found {
-			return lost(s.id)
-		}
-		if version < acked {
-			return storeChanged("session %q has beat %d and had %d acknowledged", s.id, version, acked)
-		}
-		// A version that was seen, and then taken back, would hide a heartbeat, and be evicted.
-		version = max(version, s.tried.Load()) + 1
-		raise(&s.tried, version)
-		return roster.write(ctx, beatWrite, s.b.name, string(s.id), version)
-	})
-	if err == nil {
-		raise(&s.acked, version)
-		s.b.peers.beats(s.id)
-	}
-	return s.b.adopting(ctx, err)
 }
 
 // Update replaces the mutable part of the session's row. See driver.Session.

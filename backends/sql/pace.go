@@ -22,7 +22,7 @@ const (
 	// usualTTL stands for that of the members where none is known.
 	usualTTL = 10 * time.Second
 	// distrust is for how long hints are not relied on after a change that came
-	// without one, such as by a process of an earlier release.
+	// without one, such as by a process that sends none (NoNotify).
 	distrust = time.Minute
 )
 

@@ -33,7 +33,7 @@ func (p *Prepared) get(ctx context.Context, s Statement) (*stdsql.Stmt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ready[s] == nil {
-		stmt, err := p.on.PrepareContext(ctx, p.stmts.Text(s))
+		stmt, err := p.on.PrepareContext(ctx, p.stmts.Text(s)) //nolint:sqlclosecheck // Close closes it
 		if err != nil {
 			return nil, fmt.Errorf("tenure: preparing %q: %w", s, err)
 		}
@@ -76,7 +76,7 @@ func (t preparedRunner) stmt(ctx context.Context, s Statement) (*stdsql.Stmt, er
 }
 
 func (t preparedRunner) Exec(ctx context.Context, s Statement, args []any) (int64, error) {
-	stmt, err := t.stmt(ctx, s)
+	stmt, err := t.stmt(ctx, s) //nolint:sqlclosecheck // it stays prepared
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +88,7 @@ func (t preparedRunner) Exec(ctx context.Context, s Statement, args []any) (int6
 }
 
 func (t preparedRunner) Query(ctx context.Context, s Statement, args []any, each func(Row) error) error {
-	stmt, err := t.stmt(ctx, s)
+	stmt, err := t.stmt(ctx, s) //nolint:sqlclosecheck // it stays prepared
 	if err != nil {
 		return err
 	}

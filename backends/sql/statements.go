@@ -1,6 +1,7 @@
 package sql
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,6 +24,7 @@ const (
 	namespaceLock
 	namespaceRaise
 	namespaceRebase
+	clockRead
 	namespaceLift
 	tailInsert
 	tailsRead
@@ -86,6 +88,7 @@ const (
 	membersSince
 	membersDelete
 	beatInsert
+	beatTry
 	beatLock
 	beatWrite
 	beatsLift
@@ -115,7 +118,9 @@ var catalogue = [statementCount]struct {
 	namespaceLock:   {"namespace_lock", []string{"namespace"}, nil},
 	namespaceRaise:  {"namespace_raise", []string{"namespace", "revision"}, nil},
 	namespaceRebase: {"namespace_rebase", []string{"namespace", "base"}, nil},
-	// The three that lift are optional: for a store that has an incarnation (I2).
+	// The server's clock, in microseconds since 1970. It and the three that lift are
+	// optional: for a store that has an incarnation (I2).
+	clockRead:     {"clock_read", nil, nil},
 	namespaceLift: {"namespace_lift", []string{"namespace", "base", "revision", "incarnation"}, nil},
 	tailInsert:    {"tail_insert", []string{"namespace", "bucket"}, nil},
 	tailsRead:     {"tails_read", []string{"namespace"}, nil},
@@ -161,7 +166,7 @@ var catalogue = [statementCount]struct {
 	// Both return how many bytes a value has before it.
 	itemRead: {"item_read", []string{"namespace", "shard", "key"}, nil},
 	// high is the first key after the range, and empty for no bound.
-	itemsList: {"items_list", []string{"namespace", "shard", "low", "high"}, nil},
+	itemsList: {"items_list", []string{"namespace", "shard", "low", "high", "limit"}, nil},
 	// Adds commits, each with the entries first to last of its shard, in a row. cuts: an
 	// array of the offsets in bytes at which each begins, and of the end. The position is
 	// so much back from the one that tails_move made room for; without a counter the
@@ -194,15 +199,15 @@ var catalogue = [statementCount]struct {
 	logsPositions: {"logs_positions", []string{"namespace"}, []string{"shard", "through"}},
 	// Removes the rows all of whose entries are at or before through.
 	logsTrim: {"logs_trim", []string{"namespace"}, []string{"shard", "through"}},
-	// Returns a row if the lease is current, and keeps it so until the transaction
-	// ends.
-	fenceTouch:  {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id"}, nil},
+	// Returns a row if the lease is current, the namespace's floor at least seen, and the
+	// incarnation the recorded one, and keeps the lease so until the transaction ends.
+	fenceTouch:  {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id", "seen"}, nil},
 	probeInsert: {"probe_insert", []string{"id"}, nil},
 	probeUpdate: {"probe_update", []string{"id", "version", "seen"}, nil},
 	probeDelete: {"probe_delete", []string{"id"}, nil},
 	// Optional: for a database that shows commits before they are durable. Each is run
-	// outside any transaction. The first changes a row, if there is one; the second makes
-	// it, if there is none.
+	// outside any transaction. The first changes a row, if there is one, or returns one if it
+	// needs none; the second makes it, if there is none.
 	barrierWrite:  {"barrier_write", []string{"id"}, nil},
 	barrierInsert: {"barrier_insert", []string{"id"}, nil},
 	rosterInsert:  {"roster_insert", []string{"namespace", "store_id"}, nil},
@@ -237,10 +242,13 @@ var catalogue = [statementCount]struct {
 	membersSince:  {"members_since", []string{"namespace", "revision"}, nil},
 	membersDelete: {"members_delete", []string{"namespace", "sessions"}, nil},
 	beatInsert:    {"beat_insert", []string{"namespace", "session"}, nil},
-	beatLock:      {"beat_lock", []string{"namespace", "session"}, nil},
-	beatWrite:     {"beat_write", []string{"namespace", "session", "version"}, nil},
-	beatsLift:     {"beats_lift", []string{"namespace", "by"}, nil},
-	beatsRead:     {"beats_read", []string{"namespace", "sessions"}, nil},
+	// Both lock the row and return its version; the first, which is optional where a lock
+	// never outlives a commit's flush, leaves out a row that another transaction has locked.
+	beatTry:   {"beat_try", []string{"namespace", "session"}, nil},
+	beatLock:  {"beat_lock", []string{"namespace", "session"}, nil},
+	beatWrite: {"beat_write", []string{"namespace", "session", "version"}, nil},
+	beatsLift: {"beats_lift", []string{"namespace", "by"}, nil},
+	beatsRead: {"beats_read", []string{"namespace", "sessions"}, nil},
 	// Optional, where one statement is sent at a time: namespaceRead, rosterRead without
 	// the incarnation and beatsRead in one, a row per session or one without any.
 	lookRead:         {"look_read", []string{"namespace", "sessions"}, nil},
@@ -263,6 +271,11 @@ type compiled struct {
 	args []int // for each placeholder, the index of the parameter it stands for
 	rows int   // of a batch that one execution takes; 0: all, as JSON
 }
+
+// common are the statements that no dialect has to say in its own words.
+//
+//go:embed statements.sql
+var common string
 
 var (
 	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+)\s*$`)
@@ -301,11 +314,12 @@ func (s Statement) String() string { return catalogue[s].name }
 // optional reports whether a dialect may lack the statement.
 func (s Statement) optional() bool {
 	switch s {
-	case lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, namespaceLift, shardsLift, beatsLift,
-		barrierWrite, barrierInsert:
+	case lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, clockRead, namespaceLift, shardsLift,
+		beatTry, beatsLift, barrierWrite, barrierInsert:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // lacks reports whether a dialect's text may do without a parameter.
@@ -317,8 +331,9 @@ func (s Statement) lacks(param string) bool {
 		return param == "count" || param == "trimmed"
 	case headsFew:
 		return param == "number" || param == "token"
+	default:
+		return false
 	}
-	return false
 }
 
 // parameters lists what a text is given, for an error.
@@ -333,7 +348,8 @@ func (s Statement) parameters() string {
 
 // Compile reads a dialect's file: sections that begin with "-- name: x", each one
 // statement with :parameters. The catalogue, in this package's statements.go, lists
-// the statements, their parameters, and what each must do. An error names all that is
+// the statements, their parameters, and what each must do. Those of this package's
+// statements.sql serve where the dialect has none of that name. An error names all that is
 // missing.
 //
 //   - placeholder gives the text of the i-th placeholder of a statement, counted from
@@ -347,14 +363,21 @@ func (s Statement) parameters() string {
 //     with the last.
 //   - bounded(column) becomes "CASE WHEN octet_length(column) <= its width THEN column
 //     ... END", so that a value that is too wide never leaves the database. A dialect
-//     whose database has no octet_length replaces bounded before it calls Compile.
+//     whose database has no octet_length has every statement with bounded itself, and
+//     replaces it before it calls Compile.
 func Compile(file, prefix string, placeholder func(i int) string) (*Statements, error) {
 	if !qualified.MatchString(prefix) {
 		return nil, invalid("table prefix %.100q: use lower-case letters, digits and \"_\", at most 32 bytes, a letter first", prefix)
 	}
-	texts := sections(file)
 	s := &Statements{prefix: prefix}
 	var wrong []error
+	texts := sections(common)
+	for name, text := range sections(file) {
+		if texts[name] == text {
+			wrong = append(wrong, fmt.Errorf("tenure: the dialect's statement %q is that of all dialects: remove it", name))
+		}
+		texts[name] = text
+	}
 	for i, spec := range catalogue {
 		text, ok := texts[spec.name]
 		delete(texts, spec.name)
@@ -485,6 +508,7 @@ func (s Statement) wakes() Readers {
 		return Tailers
 	case beatWrite:
 		return Watchers
+	default:
+		return 0
 	}
-	return 0
 }

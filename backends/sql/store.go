@@ -20,6 +20,10 @@ type Store interface {
 	// not wait behind WriteData (E4).
 	WriteRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
+	// WriteBeat is WriteRoster for a heartbeat. What it wrote need not survive a crash that
+	// ends all members as well.
+	WriteBeat(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
+
 	// WriteOwners runs fn in a write transaction on the data tables. From the call
 	// of roster until the transaction has committed, the rows that fn reads in the
 	// roster do not change (A1). fn writes nothing there.

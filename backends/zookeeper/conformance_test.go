@@ -9,6 +9,7 @@ import (
 	"net"
 	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,13 +18,11 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/conformance/faultproxy"
-	"github.com/tenure-go/tenure/conformance/kvwire"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // TestConformance runs the suite as the documentation's run-time user, beside an
@@ -121,7 +120,7 @@ func harness(
 		New: func(conformance.T) *conformance.Store {
 			s := &suiteStore{
 				admin: admin, servers: addrs(members), count: new(traffic),
-				namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1)),
+				namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1)), super: members[0].Admin(),
 			}
 			s.options = Options{Create: true, Root: root, User: user.User(), Password: Secret(user.Password()),
 				Admins: []string{super}, dial: s.count.dial}
@@ -138,6 +137,7 @@ type suiteStore struct {
 	servers   []string
 	namespace string
 	options   Options
+	super     servers.DSN
 	count     *traffic
 }
 
@@ -184,9 +184,9 @@ func (s *suiteStore) conformance(
 				b, err := s.open(ctx, []string{addr}, s.namespace, nil, asItIs, asItIs)
 				return b, wire, err
 			}
-			link := new(kvfault.Link)
-			b, err := s.open(ctx, s.servers, s.namespace, nil, asItIs, link.Wrap)
-			return b, kvwire.New(link), err
+			wrap, wire := conformance.KVFaults()
+			b, err := s.open(ctx, s.servers, s.namespace, nil, asItIs, wrap)
+			return b, wire, err
 		},
 		Calls: s.count.calls,
 		// Change logs are all the history there is.
@@ -204,6 +204,8 @@ func (s *suiteStore) conformance(
 		Tamper: func(_ context.Context, what conformance.Tampering, name string) error {
 			return s.tamper(keys, what, name)
 		},
+		RaiseFloor: s.raiseFloor,
+		Guards:     []conformance.Guard{s.guard()},
 	}
 	if len(s.servers) > 1 {
 		store.OpenSeveral = func(ctx context.Context) (driver.Backend, []*conformance.Wire, error) {
@@ -211,6 +213,45 @@ func (s *suiteStore) conformance(
 		}
 	}
 	return store
+}
+
+// raiseFloor acts as the administrator who may write the identity.
+func (s *suiteStore) raiseFloor(ctx context.Context, above driver.Token) error {
+	o := s.options
+	o.User, o.Password = s.super.User(), Secret(s.super.Password())
+	return RaiseFloor(ctx, s.servers, s.namespace, above, &o)
+}
+
+// guard is GuardOps, with texts in nodes beside the suite's.
+func (s *suiteStore) guard() conformance.Guard {
+	dir := "/texts-" + strings.ReplaceAll(s.namespace, "/", "-")
+	return conformance.Guard{
+		Name: "GuardOps",
+		Begin: func(ctx context.Context, b driver.Backend, fence driver.Fence) (func(context.Context, string) error, error) {
+			guard, err := b.(*Backend).GuardOps(ctx, fence)
+			if err != nil {
+				return nil, err
+			}
+			if err := makeFixed(s.admin, dir, zk.WorldACL(zk.PermAll)); err != nil {
+				return nil, err
+			}
+			return func(_ context.Context, text string) error {
+				put := &zk.CreateRequest{Path: dir + "/" + text, Acl: zk.WorldACL(zk.PermAll)}
+				_, err := s.admin.Multi(append(slices.Clone(guard), put)...)
+				if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) {
+					err = driver.ErrFenced
+				}
+				return err
+			}, nil
+		},
+		Texts: func(context.Context) ([]string, error) {
+			names, _, err := s.admin.Children(dir)
+			if errors.Is(err, zk.ErrNoNode) {
+				return nil, nil
+			}
+			return names, err
+		},
+	}
 }
 
 // several opens a backend that reaches each server through a proxy.
@@ -303,7 +344,7 @@ func (s *suiteStore) tamper(keys kvkeys.Keys, what conformance.Tampering, name s
 		_, err := s.admin.Set(node, []byte(value), -1)
 		return err
 	}
-	if key, value, ok := kvwire.Damage(string(keys), what, name, 1<<20-1<<10); ok {
+	if key, value, ok := conformance.KVDamage(string(keys), what, name, 1<<20-1<<10); ok {
 		_, node, err := p.node(key)
 		if err != nil {
 			return err

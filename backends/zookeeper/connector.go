@@ -132,12 +132,12 @@ func (l *connector) moved() *route.Trip {
 }
 
 // keep closes a link that broke, or that is to the former current server: calls
-// under way on it end with an unknown outcome.
+// under way on it end with an unknown outcome. A server that was silent until a call gave up
+// is left by the other links, too.
 func (l *connector) keep(lk *link, moved *route.Trip) {
 	ends := l.life
 	if moved != nil {
 		ends = moved.Context
-		defer moved.Done(route.Ended)
 	}
 	select {
 	case <-lk.down:
@@ -145,6 +145,13 @@ func (l *connector) keep(lk *link, moved *route.Trip) {
 		if l.life.Err() == nil {
 			lk.cut()
 		}
+	}
+	if moved != nil {
+		outcome := route.Ended
+		if lk.silent.Load() && lk.server == l.servers[moved.Server] {
+			outcome = route.Failed
+		}
+		moved.Done(outcome)
 	}
 	lk.close()
 }

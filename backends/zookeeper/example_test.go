@@ -84,7 +84,7 @@ func ExampleBackend_GuardOps() {
 	err = core.RunSingleton(ctx, b, "payments", func(ctx context.Context, lease *core.Lease) error {
 		var err error
 		if guard, err = b.GuardOps(ctx, lease.Fence()); err != nil {
-			return err // matches core.ErrFenced if another process leads
+			return err // matches core.ErrLost if another process leads
 		}
 		return pay(guard)
 	}, nil)

@@ -14,9 +14,9 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
-	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // try repeats a call until it succeeds, each time with its own bound, as core does
@@ -557,7 +557,7 @@ func TestVersionsDoNotPass(t *testing.T) {
 // takes them, and larger ones are refused before they are sent.
 func TestPacketLimit(t *testing.T) {
 	t.Parallel()
-	server := pool.Get(t, servers.ZooKeeper, nil)
+	server := servers.New(t, servers.ZooKeeper, nil) // of its own, as the namespace is the longest, with no room for a random part
 	long := strings.Repeat("n", driver.MaxNameLen)
 	namespace := t.Name() + strings.Repeat("/"+long, driver.MaxNamespaceParts-1)
 	b, err := Open(t.Context(), addrs([]*servers.Server{server}), namespace, &Options{Create: true})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // stepped is a follower whose steps the test takes itself, on a link, and the change logs

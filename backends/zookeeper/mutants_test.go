@@ -1,19 +1,22 @@
 package zookeeper
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the backend, and see a test fail")
+var mutantsFlag = mutate.Flag()
 
 // TestMutants takes one rule out of the backend at a time, and expects the test that
 // is named to fail.
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+		{Name: "F1: GuardOps compares no version of the identity", Killer: "TestConformance/Fence/RaisedFloor", Edits: []mutate.Edit{{
+			File: "zookeeper.go", Old: "Path: id, Version: b.opened.stat.version}", New: "Path: id, Version: anyVersion}"}}},
+		{Name: "F1: GuardOps compares no version of the shard", Killer: "TestConformance/Fence/BegunBeforeTakeover", Edits: []mutate.Edit{{
+			File: "zookeeper.go", Old: "Path: node, Version: m.version}", New: "Path: node, Version: anyVersion}"}}},
 		{Name: "O1: a read does not wait until its server has caught up", Killer: "TestReadsNeedMajority/follower",
 			Edits: []mutate.Edit{{
 				File: "barrier.go", Old: "\tif l.alone {\n\t\treturn nil\n",
@@ -37,5 +40,7 @@ func TestMutants(t *testing.T) {
 		{Name: "E4: a heartbeat waits behind the one before", Killer: "TestStoppedMember", Edits: []mutate.Edit{{
 			File: "apply.go", Old: "a.beats[trip.Server].link(trip.Context)",
 			New: "a.beats[a.routes.Current()].link(trip.Context)"}}},
+		{Name: "E4: each link finds out by itself that a server is silent", Killer: "TestSilentServerIsLeft",
+			Edits: []mutate.Edit{{File: "connector.go", Old: "outcome = route.Failed", New: "outcome = route.Ended"}}},
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv/changelog"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // TestHandOverReads: the successor of a hand-over commits without a read, again and again.

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/outage"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/outage"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 var (
@@ -170,6 +171,62 @@ func TestHolderAndServerDie(t *testing.T) {
 		t.Logf("takeover in TTLs: median %.2f, longest %.2f of %d", took[len(took)/2].Seconds()/ttl.Seconds(),
 			took[len(took)-1].Seconds()/ttl.Seconds(), len(took))
 	})
+}
+
+// TestSilentServerIsLeft: once one call has given a silent server up, no other call waits for
+// that server: the calls' links follow each other without a heartbeat. One server stands for
+// two, since it answers on both addresses.
+func TestSilentServerIsLeft(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.ZooKeeper, nil)
+	var ways []*faultproxy.Proxy
+	var through []string
+	for range 2 {
+		p, err := faultproxy.New(server.Addr(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Close() }) // a cut connection may fail to close
+		ways, through = append(ways, p), append(through, p.Addr())
+	}
+	b, err := Open(bounded(t, 20*time.Second), through, t.Name(), &Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	s := b.store
+	get := func(ctx context.Context) error {
+		_, err := s.Get(ctx, b.identity)
+		return err
+	}
+	try(t, "a read", 5*time.Second, get)
+	used := s.routes.Current()
+	if err := ways[used].Set(faultproxy.BlackHole()); err != nil {
+		t.Fatal(err)
+	}
+	if err := get(bounded(t, 2*minPatience)); err == nil {
+		t.Fatal("a read from a silent server was answered")
+	}
+	for bound := bounded(t, 10*time.Second); s.routes.Current() == used; time.Sleep(time.Millisecond) {
+		if bound.Err() != nil {
+			t.Fatal("other calls are still led to the server that left a call without an answer")
+		}
+	}
+}
+
+// TestStartAtSilentServer: a process that starts at a server that is silent serves soon.
+func TestStartAtSilentServer(t *testing.T) {
+	members := servers.NewCluster(t, servers.ZooKeeper, 3, nil).Members()
+	for _, ttl := range []time.Duration{500 * time.Millisecond, time.Second} {
+		outage.Starts(t, addrs(members), ttl, max(3, *silentRounds), func(through []string) driver.Backend {
+			b, err := Open(bounded(t, 20*time.Second), through, t.Name(), &Options{Create: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { b.Close() })
+			return b
+		})
+	}
 }
 
 // TestLeaderStopped stops the ensemble's leader for long enough to elect another. All

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/internal/kvkeys"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // TestReadsNeedMajority reads from a server whose peers stand still, before it has

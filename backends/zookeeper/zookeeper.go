@@ -135,9 +135,10 @@ func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) err
 			return struct{}{}, err
 		}
 		if !exists && !makeNew {
-			return struct{}{}, fmt.Errorf("there is no identity record below %s: to begin the namespace, open it once "+
-				"with Create; if it was in use before: %w",
-				own, driver.ErrStoreChanged)
+			return struct{}{}, &driver.MissingError{
+				What: "there is no identity record below " + own,
+				Make: "to begin the namespace, open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
+			}
 		}
 		for at := 1; at <= len(own); at++ {
 			if at < len(own) && own[at] != '/' {
@@ -195,10 +196,11 @@ func RaiseFloor(ctx context.Context, servers []string, namespace string, above d
 // *driver.FencedError. The operations hold for this lease and this opening, and may
 // be kept as long.
 func (b *Backend) GuardOps(ctx context.Context, fence driver.Fence) ([]any, error) {
-	cond, err := kv.Guard(ctx, b.Backend, fence)
+	conditions, err := kv.Guard(ctx, b.Backend, fence)
 	if err != nil {
 		return nil, err
 	}
+	cond := conditions[len(conditions)-1] // the identity's is that of the opening
 	_, node, err := b.store.paths.node(cond.Key)
 	if err != nil {
 		return nil, err

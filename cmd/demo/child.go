@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"sync"
 
-	"github.com/tenure-go/tenure/internal/harness"
+	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
 // A child is one member process as its director sees it.

@@ -7,20 +7,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 const (
-	tick       = 100 * time.Millisecond // between two clearances, and two frames
-	stepLimit  = 30 * time.Second       // for a step of the chaos, beside some TTLs
-	stepTTLs   = 10
-	endLimit   = 30 * time.Second // for the members to leave at the end, the same
-	maxNotes   = 200
-	busiestFew = 4
+	tick      = 100 * time.Millisecond // between two clearances
+	stepLimit = 30 * time.Second       // for a step of the chaos, beside some TTLs
+	stepTTLs  = 10
+	endLimit  = 30 * time.Second // for the members to leave at the end, the same
 )
 
 // A director starts the members, lets departures through, injects faults, and keeps
@@ -30,7 +29,7 @@ type director struct {
 	server   *server // the run's own, for faults; else nil
 	flights  *timetable
 	schedule schedule
-	screen   *screen
+	progress io.Writer
 	config   memberConfig
 	web      *web // nil without -board
 
@@ -45,10 +44,23 @@ type director struct {
 	cleared  int // departures let through
 	limit    int // that the present step allows
 	cities   map[string]string
-	trouble  string // the last that a member met with the store
-	notes    []note
+	trouble  string  // the last that a member met with the store
+	shown    int     // percent of the progress last printed
 	held     []write // that wait at the stopped member's gate
 }
+
+// Statuses of a member.
+const (
+	statusStarting = "starting"
+	statusRunning  = "running"
+	statusKilled   = "killed"
+	statusStopped  = "stopped (SIGSTOP)"
+	statusDraining = "draining"
+	statusDrained  = "drained"
+	statusLeaving  = "leaving"
+	statusLeft     = "left"
+	statusGone     = "gone"
+)
 
 // A node is a member: its label, and its present process.
 type node struct {
@@ -63,12 +75,12 @@ func (d *director) direct(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.end()) }()
 	d.began = time.Now()
 	if d.server != nil {
-		d.say(toneNone, "the logs are in %s", d.server.place)
+		d.say("the logs are in %s", d.server.place)
 	}
 	if d.web != nil {
-		d.say(toneNone, "the board is at %s", d.web.url)
+		d.say("the board is at %s", d.web.url)
 	}
-	d.say(toneNone, "%s at %d airports, shared by %s", count(d.flights.total, "departure"), len(d.flights.airports),
+	d.say("%s at %d airports, shared by %s", count(d.flights.total, "departure"), len(d.flights.airports),
 		count(len(d.members), "process"))
 	for _, s := range d.members {
 		if err := d.start(s); err != nil {
@@ -78,7 +90,7 @@ func (d *director) direct(ctx context.Context) (err error) {
 	if err := d.await(ctx, "every airport to have an owner", d.settled); err != nil {
 		return err
 	}
-	d.say(toneNone, "all airports are owned: %s", d.shares())
+	d.say("all airports are owned: %s", d.shares())
 
 	type step struct {
 		at  int
@@ -136,7 +148,7 @@ func (d *director) killAndRestart(ctx context.Context) error {
 	if err := s.child.SendKill(); err != nil {
 		return err
 	}
-	d.say(toneChaos, "%s killed with SIGKILL; it owned %s", s.label, count(len(owned), "airport"))
+	d.say("%s killed with SIGKILL; it owned %s", s.label, count(len(owned), "airport"))
 	if err := d.await(ctx, "the takeover of the killed member's airports", d.settled); err != nil {
 		return err
 	}
@@ -146,7 +158,7 @@ func (d *director) killAndRestart(ctx context.Context) error {
 		return err
 	}
 	w = d.watchMoves(s.label + " restarted")
-	d.say(toneChaos, "%s restarted as process %d", s.label, s.child.PID())
+	d.say("%s restarted as process %d", s.label, s.child.PID())
 	if err := d.await(ctx, "the restarted member to have its share", d.settled); err != nil {
 		return err
 	}
@@ -172,7 +184,7 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	stopped := time.Now()
 	d.history.addFault(s.label, sigStop, monotonic())
 	w := d.held[slices.IndexFunc(d.held, func(w write) bool { return w.Airport == airport })]
-	d.say(toneChaos, "%s stopped with SIGSTOP between check and send of %s #%d (token %d)", s.label, d.place(airport),
+	d.say("%s stopped with SIGSTOP between check and send of %s #%d (token %d)", s.label, d.place(airport),
 		w.Count, w.Token)
 	over := func() bool {
 		l := d.history.newest(airport)
@@ -184,7 +196,7 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	}
 	for _, p := range d.history.passages()[moves.before:] {
 		if p.airport == airport {
-			d.say(toneNone, "%s taken over by %s with token %d after %.2f TTL", airport, p.to.member, p.to.token,
+			d.say("%s taken over by %s with token %d after %.2f TTL", airport, p.to.member, p.to.token,
 				d.ttls(p.took))
 		}
 	}
@@ -203,7 +215,7 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	}
 	s.status = statusRunning
 	moves = d.watchMoves(s.label + " resumed")
-	d.say(toneChaos, "%s resumed after %.2f TTL; it still believes in its leases and sends its write", s.label,
+	d.say("%s resumed after %.2f TTL; it still believes in its leases and sends its write", s.label,
 		d.ttls(time.Since(stopped)))
 	if err := d.await(ctx, "the answer to the zombie's write",
 		func() bool { return len(d.history.zombies) > zombies }); err != nil {
@@ -213,7 +225,7 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 		return err
 	}
 	if n := len(d.history.zombies) - zombies - len(d.held); n > 0 {
-		d.say(toneNone, "%s of %s had waited behind it: %d of %d refused", count(n, "more write"), s.label, d.refused(),
+		d.say("%s of %s had waited behind it: %d of %d refused", count(n, "more write"), s.label, d.refused(),
 			len(d.history.zombies))
 	}
 	d.sayHandOvers(moves.before)
@@ -284,7 +296,7 @@ func (d *director) restartServer(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	d.say(toneChaos, "%s killed with SIGKILL", d.server.victim)
+	d.say("%s killed with SIGKILL", d.server.victim)
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	up := make(chan error, 1)
@@ -307,13 +319,13 @@ func (d *director) restartServer(ctx context.Context) error {
 		return fmt.Errorf("demo: %w", failed)
 	}
 	d.history.serverAway = append(d.history.serverAway, time.Since(killed))
-	d.say(toneChaos, "%s runs again after %.2f s", d.server.victim, time.Since(killed).Seconds())
+	d.say("%s runs again after %.2f s", d.server.victim, time.Since(killed).Seconds())
 	due := d.cleared
 	if err := d.await(ctx, "the work to go on",
 		func() bool { return d.settled() && d.history.decided >= due }); err != nil {
 		return err
 	}
-	d.say(toneGood, "the departures of the outage are decided %.2f s after the kill, with %s",
+	d.say("the departures of the outage are decided %.2f s after the kill, with %s",
 		time.Since(killed).Seconds(),
 		count(d.history.granted-granted, "new lease"))
 	return nil
@@ -327,11 +339,10 @@ func (d *director) end() error {
 	for _, c := range d.children {
 		errs = append(errs, c.end())
 	}
-	d.screen.show(d.scene())
 	return errors.Join(errs...)
 }
 
-// await handles the members' events, lets departures through and redraws until
+// await handles the members' events, lets departures through and shows progress until
 // done, at most some time that grows with the TTL and the duration.
 func (d *director) await(ctx context.Context, what string, done func() bool) error {
 	limit := stepLimit + stepTTLs*d.o.ttl + d.o.duration
@@ -351,7 +362,7 @@ func (d *director) await(ctx context.Context, what string, done func() bool) err
 				return err
 			}
 			last = now
-			d.screen.show(d.scene())
+			d.showProgress()
 		case <-ctx.Done():
 			return fmt.Errorf("demo: stopped while waiting for %s: %w", what, context.Cause(ctx))
 		case <-late.C:

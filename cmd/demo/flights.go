@@ -54,7 +54,7 @@ func openTimetable(path string) (*timetable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the flights file: %w: name another with -flights", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	t, err := parseTimetable(io.LimitReader(f, maxFlightsBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("flights file %q: %w", path, err)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/harness"
-	"github.com/tenure-go/tenure/internal/intercept"
+	"github.com/tenure-go/tenure/internal/proof/harness"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
 // newGate returns a gate below core, which lets the director stop this process

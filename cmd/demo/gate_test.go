@@ -9,8 +9,8 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/harness"
-	"github.com/tenure-go/tenure/internal/intercept"
+	"github.com/tenure-go/tenure/internal/proof/harness"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
 // fakeStore answers commits from a script; everything else is not called.
@@ -109,7 +109,9 @@ func TestGate(t *testing.T) {
 	if res := next(t, done); !errors.Is(res[0].Err, core.ErrFenced) {
 		t.Errorf("got %v, want the store's answer", res[0].Err)
 	}
-	next(t, beaten)
+	if err := next(t, beaten); err != nil {
+		t.Error(err)
+	}
 	if err := next(t, behind); err != nil {
 		t.Error(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tenure-go/tenure/core/corehttp"
+	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
 // A projection is Albers' conic one, which keeps areas: two parallels that it keeps
@@ -48,12 +48,12 @@ func (p projection) at(lat, lon float64) (x, y float64) {
 }
 
 // airportPlaces are the places of the embedded airports on the map.
-func airportPlaces() (map[string]corehttp.Place, error) {
+func airportPlaces() (map[string]tenurehttp.Place, error) {
 	rows, err := csv.NewReader(strings.NewReader(embeddedAirports)).ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("embedded airports: %w", err)
 	}
-	places := make(map[string]corehttp.Place, len(rows))
+	places := make(map[string]tenurehttp.Place, len(rows))
 	for _, row := range rows[1:] {
 		lat, err := strconv.ParseFloat(row[4], 64)
 		if err != nil {
@@ -64,7 +64,7 @@ func airportPlaces() (map[string]corehttp.Place, error) {
 			return nil, fmt.Errorf("embedded airports: %w", err)
 		}
 		x, y := projectionFor(row[3]).at(lat, lon)
-		places[row[0]] = corehttp.Place{X: x, Y: y, Name: row[2] + ", " + row[3]}
+		places[row[0]] = tenurehttp.Place{X: x, Y: y, Name: row[2] + ", " + row[3]}
 	}
 	return places, nil
 }

@@ -7,7 +7,7 @@
 // member shows all airports, by a follower.Tailer. Meanwhile the director kills one
 // member, has a fourth one join, stops another between the last check of a write and its
 // sending, drains one, and shuts one down. At the end the logs, and the members' boards,
-// are compared with the file, and package conformance/history judges the members' calls
+// are compared with the file, and package internal/proof/history judges the members' calls
 // and the answers. With -unfenced it runs without the fence, and finds damage.
 //
 // The logs are in a temporary SQLite database, or with -backend on a PostgreSQL,
@@ -18,7 +18,6 @@
 //	go run ./cmd/demo -backend postgres
 //	go run ./cmd/demo -unfenced
 //	go run ./cmd/demo -board 127.0.0.1:8080 -duration 10m    and look at it in a browser
-//	go run ./cmd/demo -simulate    a day of sharding over virtual time; -simulate -h
 package main
 
 import (
@@ -35,8 +34,8 @@ import (
 	"syscall"
 	"time"
 
-	calls "github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core"
+	calls "github.com/tenure-go/tenure/internal/proof/history"
 )
 
 func main() {
@@ -54,9 +53,6 @@ func main() {
 // run is the command. It returns its exit code, and leaves no process and, unless
 // asked to, no file.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && (args[0] == "-simulate" || args[0] == "--simulate") {
-		return simulate(args[1:], stdout, stderr)
-	}
 	o, err := parseOptions(args, stores(), stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return exitOK
@@ -70,14 +66,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = r.write(stdout, o.json)
 	}
 	if kept != "" {
-		fmt.Fprintln(stderr, kept)
+		_, _ = fmt.Fprintln(stderr, kept)
 	}
 	switch {
 	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "demo: interrupted; every process is gone")
+		_, _ = fmt.Fprintln(stderr, "demo: interrupted; every process is gone")
 		return exitInterrupted
 	case err != nil:
-		fmt.Fprintln(stderr, oneLine(err))
+		_, _ = fmt.Fprintln(stderr, oneLine(err))
 		return exitInput
 	}
 	return r.exitCode()
@@ -136,7 +132,7 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 		progress = stderr
 	}
 	d := &director{
-		o: o, server: p.server, flights: flights, cities: cities, history: newHistory(), screen: newScreen(progress),
+		o: o, server: p.server, flights: flights, cities: cities, history: newHistory(), progress: progress,
 		schedule: newSchedule(o.seed, o.nodes(), flights.total),
 		config: memberConfig{Backend: o.backend, DSN: p.dsn, Namespace: p.namespace, Flights: o.flights, TTL: o.ttl,
 			Unfenced: o.unfenced, Measured: o.board != ""},
@@ -146,13 +142,12 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 		d.members = append(d.members, &node{label: n})
 	}
 	if o.board != "" {
-		if d.web, err = startWeb(o.board, p.backend, o.ttl); err != nil {
+		if d.web, err = startWeb(ctx, o.board, p.backend, o.ttl); err != nil {
 			return nil, "", err
 		}
 	}
 	err = d.direct(ctx)
 	err = errors.Join(err, d.web.close())
-	d.screen.close()
 	if err != nil {
 		return nil, "", err
 	}

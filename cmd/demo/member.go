@@ -12,12 +12,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	calls "github.com/tenure-go/tenure/conformance/history"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/coreprom"
 	"github.com/tenure-go/tenure/follower"
-	"github.com/tenure-go/tenure/internal/harness"
-	"github.com/tenure-go/tenure/internal/intercept"
+	"github.com/tenure-go/tenure/internal/proof/harness"
+	calls "github.com/tenure-go/tenure/internal/proof/history"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
+	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -33,7 +33,7 @@ type member struct {
 	manager *sharding.Manager
 	board   *board
 	tailer  *follower.Tailer
-	metrics *coreprom.Metrics
+	metrics *tenureprom.Metrics
 	clear   *clearance
 }
 
@@ -161,12 +161,12 @@ func (m *member) run(lines *harness.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer func() { err = errors.Join(err, b.Close()) }()
 	if m.rec, err = calls.Create(m.config.Calls, m.config.Process); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.rec.Close()) }()
-	m.metrics = coreprom.New(&coreprom.Options{Labels: prometheus.Labels{"member": m.config.Node}})
+	m.metrics = tenureprom.New(&tenureprom.Options{Labels: prometheus.Labels{"member": m.config.Node}})
 	if err := m.assemble(b); err != nil {
 		return err
 	}

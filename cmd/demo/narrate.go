@@ -4,22 +4,39 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
 
-func (d *director) say(tone int, format string, args ...any) {
-	n := note{at: time.Since(d.began), tone: tone, text: fmt.Sprintf(format, args...)}
-	d.notes = append(d.notes, n)
-	d.web.say(n.text)
-	d.screen.show(d.scene())
+// say prints a line of the timeline. Failures to write are left to the report, which follows
+// to the same place or a better one.
+func (d *director) say(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	d.web.say(text)
+	_, _ = fmt.Fprintf(d.progress, "%6.1f s  %s\n", time.Since(d.began).Seconds(), text)
+}
+
+const progressStep = 10 // percent
+
+// showProgress says how many departures are decided, at each progressStep.
+func (d *director) showProgress() {
+	p := d.history.decided * 100 / d.flights.total
+	if p < d.shown+progressStep {
+		return
+	}
+	d.shown = p - p%progressStep
+	owned := make([]string, len(d.members))
+	for i, m := range d.members {
+		owned[i] = fmt.Sprintf("%s %d", m.label, len(d.history.owned(m.label)))
+	}
+	line := fmt.Sprintf("%d %%: %s departures; airports: %s", d.shown, thousands(d.history.decided), strings.Join(owned, ", "))
+	_, _ = fmt.Fprintf(d.progress, "%6.1f s  %s\n", time.Since(d.began).Seconds(), line)
 }
 
 // detail adds a line that only -v shows.
 func (d *director) detail(format string, args ...any) {
 	if d.o.verbose {
-		d.say(toneNone, format, args...)
+		d.say(format, args...)
 	}
 }
 
@@ -34,7 +51,7 @@ func (d *director) sayTakeovers(from string, before int) {
 		}
 	}
 	if s := spreadOf(took); s.N > 0 {
-		d.say(toneGood, "%s of %s taken over by %s: %.2f to %.2f TTL", count(s.N, "airport"), from, d.parts(by), s.Min,
+		d.say("%s of %s taken over by %s: %.2f to %.2f TTL", count(s.N, "airport"), from, d.parts(by), s.Min,
 			s.Max)
 	}
 }
@@ -50,7 +67,7 @@ func (d *director) sayHandOvers(before int) {
 		}
 	}
 	if s := spreadOf(took); s.N > 0 {
-		d.say(toneGood, "%s handed over to %s: median %.1f ms, at most %.1f ms", count(s.N, "airport"), d.parts(by),
+		d.say("%s handed over to %s: median %.1f ms, at most %.1f ms", count(s.N, "airport"), d.parts(by),
 			s.Median, s.Max)
 	}
 }
@@ -58,13 +75,13 @@ func (d *director) sayHandOvers(before int) {
 func (d *director) sayZombie(node string, w write) {
 	switch w.Outcome {
 	case wasRefused:
-		d.say(toneGood, "%s: write of %s #%d under token %d refused by the store (current token %d)", node, w.Airport,
+		d.say("%s: write of %s #%d under token %d refused by the store (current token %d)", node, w.Airport,
 			w.Count, w.Token, w.Current)
 	case wasAccepted:
-		d.say(toneBad, "%s: write of %s #%d under token %d ACCEPTED although superseded", node, w.Airport, w.Count,
+		d.say("%s: write of %s #%d under token %d ACCEPTED although superseded", node, w.Airport, w.Count,
 			w.Token)
 	default:
-		d.say(toneChaos, "%s: write of %s #%d under token %d failed: %s", node, w.Airport, w.Count, w.Token, w.Cause)
+		d.say("%s: write of %s #%d under token %d failed: %s", node, w.Airport, w.Count, w.Token, w.Cause)
 	}
 }
 
@@ -93,25 +110,4 @@ func (d *director) place(airport string) string {
 		return airport + " (" + city + ")"
 	}
 	return airport
-}
-
-// scene is the present moment for the screen.
-func (d *director) scene() scene {
-	sc := scene{
-		title:   fmt.Sprintf("Tenure flight board   %s, TTL %v, seed %d", d.o.backend, d.o.ttl, d.o.seed),
-		elapsed: time.Since(d.began), decided: d.history.decided, total: d.flights.total,
-		airports: len(d.flights.airports),
-		notes:    d.notes, unfenced: d.o.unfenced, refused: d.refused(),
-	}
-	for _, s := range d.members {
-		owned := d.history.owned(s.label)
-		row := memberRow{node: s.label, status: s.status, airports: len(owned)}
-		if s.child != nil {
-			row.pid = s.child.PID()
-		}
-		slices.SortStableFunc(owned, func(a, b string) int { return len(d.flights.from[b]) - len(d.flights.from[a]) })
-		row.busiest = owned[:min(busiestFew, len(owned))]
-		sc.members = append(sc.members, row)
-	}
-	return sc
 }

@@ -50,7 +50,6 @@ const usage = `The flight board shares real airports among processes, which come
 faults, and checks that no departure was lost, doubled or decided by a zombie.
 
 	go run ./cmd/demo [flags]
-	go run ./cmd/demo -simulate [flags]   a day of sharding over virtual time: -simulate -h
 
 SQLite needs no set-up. With -backend postgres, mysql, zookeeper, consul or redis a server
 of the run's own is started, and killed and restarted once, if its programs are
@@ -96,7 +95,7 @@ port 0 is any that is free`)
 	f.BoolVar(&o.verbose, "v", false, "show every lease as it is granted and ends")
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(help)
-		fmt.Fprint(help, usage)
+		_, _ = fmt.Fprint(help, usage)
 		f.PrintDefaults()
 		return nil, err
 	} else if err != nil && slices.ContainsFunc(args, mayHoldPassword) {

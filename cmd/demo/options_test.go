@@ -127,9 +127,6 @@ func TestDefaults(t *testing.T) {
 		!strings.Contains(help.String(), "-unfenced") {
 		t.Errorf("got %v and %q, want the usage", err, help.String())
 	}
-	if !strings.Contains(help.String(), "-simulate") {
-		t.Error("the usage does not mention -simulate")
-	}
 	for line := range strings.Lines(help.String()) {
 		if len(line) > 100 {
 			t.Errorf("%d characters in one line: %s", len(line), line)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // A serverKind is a server, or a cluster of some, that the demonstration starts

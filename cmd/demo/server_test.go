@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // TestServers uses a server of each kind by its DSN, and then plays a short run

@@ -16,7 +16,7 @@ func (d *director) join(ctx context.Context) error {
 	if err := d.start(s); err != nil {
 		return err
 	}
-	d.say(toneChaos, "%s joins as process %d", s.label, s.child.PID())
+	d.say("%s joins as process %d", s.label, s.child.PID())
 	w := d.watchMoves(s.label + " joined")
 	if err := d.await(ctx, "the member that joins to have its share", d.settled); err != nil {
 		return err
@@ -34,13 +34,13 @@ func (d *director) drain(ctx context.Context) error {
 	if err := s.child.Order(order{Do: doDrain}); err != nil {
 		return err
 	}
-	d.say(toneChaos, "%s drained; it owns %s", s.label, count(len(d.history.owned(s.label)), "airport"))
+	d.say("%s drained; it owns %s", s.label, count(len(d.history.owned(s.label)), "airport"))
 	emptied := func() bool { return s.status == statusDrained && d.settled() }
 	if err := d.await(ctx, "the drained member to be emptied", emptied); err != nil {
 		return err
 	}
 	d.sayHandOvers(w.before)
-	d.say(toneNone, "%s owns nothing, and goes on showing all airports", s.label)
+	d.say("%s owns nothing, and goes on showing all airports", s.label)
 	d.moved(w)
 	return nil
 }
@@ -53,7 +53,7 @@ func (d *director) leave(ctx context.Context) error {
 	if err := s.child.Order(order{Do: doLeave}); err != nil {
 		return err
 	}
-	d.say(toneChaos, "%s asked to shut down; it owns %s", s.label, count(len(d.history.owned(s.label)), "airport"))
+	d.say("%s asked to shut down; it owns %s", s.label, count(len(d.history.owned(s.label)), "airport"))
 	gone := func() bool { return s.status == statusLeft && d.settled() }
 	if err := d.await(ctx, "the member that leaves to hand over", gone); err != nil {
 		return err

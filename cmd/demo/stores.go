@@ -22,7 +22,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/backends/zookeeper"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // A store is a backend that the demonstration can use.
@@ -146,7 +146,7 @@ func sqliteFiles(dsn string) []string {
 	var out []string
 	out = append(out, dsn+"-hints")
 	for _, file := range []string{dsn, dsn + "-members"} {
-		out = append(out, file, file+"-wal", file+"-shm", file+"-journal")
+		out = append(out, file, file+"-wal", file+"-shm", file+"-journal", file+"-tenure_transactions")
 	}
 	return out
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/corehttp"
-	"github.com/tenure-go/tenure/core/coreprom"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/observe/tenurehttp"
+	"github.com/tenure-go/tenure/observe/tenureprom"
 )
 
 const (
@@ -39,7 +39,7 @@ const (
 // concurrent use.
 type web struct {
 	*core.Elector
-	journal *corehttp.Journal
+	journal *tenurehttp.Journal
 	metrics prometheus.Gatherer // its own
 	url     string
 	server  *http.Server
@@ -57,17 +57,17 @@ type measures struct {
 }
 
 // startWeb listens on addr and shows the namespace that b is opened on.
-func startWeb(addr string, b core.Backend, ttl time.Duration) (w *web, err error) {
+func startWeb(ctx context.Context, addr string, b core.Backend, ttl time.Duration) (w *web, err error) {
 	places, err := airportPlaces()
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("demo: -board: %w: use another address", err)
 	}
-	w = &web{journal: &corehttp.Journal{}, beats: map[string]time.Time{}, reports: map[string]measures{}}
-	own := coreprom.New(&coreprom.Options{Labels: prometheus.Labels{"member": "observer"}})
+	w = &web{journal: &tenurehttp.Journal{}, beats: map[string]time.Time{}, reports: map[string]measures{}}
+	own := tenureprom.New(&tenureprom.Options{Labels: prometheus.Labels{"member": "observer"}})
 	quiet := slog.New(slog.DiscardHandler)
 	w.Elector, err = core.NewElector(b, &core.Options{
 		Node: "observer", TTL: ttl, Hooks: core.JoinHooks(own.Hooks(), w.journal.Hooks()), Logger: quiet,
@@ -88,8 +88,8 @@ func startWeb(addr string, b core.Backend, ttl time.Duration) (w *web, err error
 	registry.MustRegister(own)
 	w.metrics = registry
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.GathererFunc(w.gather), promhttp.HandlerOpts{}))
-	mux.Handle("/", corehttp.Handler(w, &corehttp.Options{
+	mux.Handle("/metrics", tenurehttp.CheckHost(promhttp.HandlerFor(prometheus.GathererFunc(w.gather), promhttp.HandlerOpts{})))
+	mux.Handle("/", tenurehttp.Handler(w, &tenurehttp.Options{
 		Journal: w.journal, Places: places,
 		Lag: func() (int64, time.Duration) { lag := tailer.Lag(); return lag.Entries, lag.Time },
 	}))
@@ -133,7 +133,7 @@ func (w *web) close() error {
 // say shows a line of the timeline on the board.
 func (w *web) say(text string) {
 	if w != nil {
-		w.journal.Add(corehttp.Note{Kind: corehttp.NoteOther, Text: text})
+		w.journal.Add(tenurehttp.Note{Kind: tenurehttp.NoteOther, Text: text})
 	}
 }
 
@@ -180,7 +180,7 @@ func (w *web) gather() ([]*dto.MetricFamily, error) {
 	return all.Gather()
 }
 
-// Heartbeats is that of corehttp's Source, from the members' reports.
+// Heartbeats is that of tenurehttp's Source, from the members' reports.
 func (w *web) Heartbeats() map[core.SessionID]time.Duration {
 	v := w.View()
 	w.mu.Lock()

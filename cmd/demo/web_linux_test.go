@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/core/corehttp"
-	"github.com/tenure-go/tenure/internal/browser"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/browser"
 )
 
 var screenshots = flag.String("screenshots", "", "folder for pictures of the board")
@@ -143,7 +143,12 @@ func agreeing(t *testing.T, p *browser.Page, url string) (rows [][]string) {
 	t.Helper()
 	var want [][]string
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		var v corehttp.View
+		var v struct {
+			Shards []struct {
+				Shard, Node string
+				Token       core.Token
+			}
+		}
 		if err := json.Unmarshal([]byte(fetch(t, url+"view")), &v); err != nil {
 			t.Fatal(err)
 		}

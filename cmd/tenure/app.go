@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -33,10 +34,12 @@ type app struct {
 
 	path    string
 	key     string
+	prefix  string // of variables
 	format  string
 	timeout time.Duration
 
-	conf *config.Config // set by open
+	conf  *config.Config // set by open
+	hasty bool           // open_wait, which is for members, does not count
 }
 
 // configVariable names the configuration file where --config does not.
@@ -48,7 +51,7 @@ func (a *app) root() *cobra.Command {
 		Short: "Show, check and operate a namespace of leases, on every store",
 		Long: "Show, check and operate a namespace of leases, on every store.\n\n" +
 			"The store is configured as that of the members: by a YAML file (--config, or " + configVariable +
-			")\nand by variables such as " + config.DefaultEnvPrefix + "BACKEND.",
+			")\nand by variables such as " + config.DefaultEnvPrefix + "BACKEND\n(--env-prefix, if the members chose another).",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
@@ -70,6 +73,7 @@ func (a *app) root() *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVarP(&a.path, "config", "c", "", "YAML file of the configuration (default $"+configVariable+")")
 	f.StringVar(&a.key, "key", config.DefaultKey, "key of the configuration in the file, with dots between its parts")
+	f.StringVar(&a.prefix, "env-prefix", config.DefaultEnvPrefix, "begins the names of the configuration's variables")
 	f.StringVarP(&a.format, "output", "o", "table", "table, json or yaml")
 	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "bounds each call to the store")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
@@ -79,15 +83,22 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.repairCommands()...)
 	root.AddCommand(a.runCommand())
 	root.AddCommand(a.serveCommand())
+	root.AddCommand(a.versionCommand())
 	return root
 }
 
 var formats = []string{"table", "json", "yaml"}
 
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // check validates the common flags.
 func (a *app) check() error {
 	if !slices.Contains(formats, a.format) {
 		return usage(fmt.Sprintf("--output %s: use one of %s", quoted(a.format), strings.Join(formats, ", ")))
+	}
+	if !variableName.MatchString(a.prefix) {
+		return usage(fmt.Sprintf("--env-prefix %s begins no variable's name: use letters, digits and underscores, such as %s",
+			quoted(a.prefix), config.DefaultEnvPrefix))
 	}
 	if a.timeout < time.Millisecond || a.timeout > time.Hour {
 		return usage(fmt.Sprintf("--timeout %v is outside 1ms to 1h", a.timeout))
@@ -131,7 +142,12 @@ func (a *app) load() error {
 	if path == "" {
 		path = os.Getenv(configVariable)
 	}
-	c, err := config.Load(&config.LoadOptions{Path: path, Key: a.key})
+	environ := os.Environ()
+	if a.hasty {
+		wait := a.prefix + "OPEN_WAIT="
+		environ = append(slices.DeleteFunc(environ, func(v string) bool { return strings.HasPrefix(v, wait) }), wait+"0s")
+	}
+	c, err := config.Load(&config.LoadOptions{Path: path, Key: a.key, EnvPrefix: a.prefix, Environ: environ})
 	if err != nil {
 		if path == "" {
 			return fmt.Errorf("%w (no file was named: use --config or %s)", err, configVariable)
@@ -150,31 +166,58 @@ func (a *app) openAs(ctx context.Context, create bool) (core.Backend, error) {
 	if err := a.load(); err != nil {
 		return nil, err
 	}
-	list := []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), zookeeper.Opener(),
-		consul.Opener(), redis.Opener()}
+	list := openers()
 	for i := range list {
 		list[i] = creating(list[i], create)
 	}
-	b, err := a.conf.Open(ctx, list...)
+	b, err := a.conf.Open(ctx, append(list, foreign(a.conf, list)...)...)
 	if err == nil {
 		return b, nil
 	}
 	return nil, explain(err, create)
 }
 
-// Advice of the backends to those that call them, and its form for this command.
-const (
-	adviceCreate  = "open it once with Create"
-	adviceMigrate = "run Migrate"
-)
+func openers() []core.Opener {
+	return []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), zookeeper.Opener(),
+		consul.Opener(), redis.Opener()}
+}
+
+// foreign are openers of the other backends that a configuration has parts of. A member may
+// have its own backends, or that in memory: they are refused only where one is chosen.
+func foreign(c *config.Config, list []core.Opener) []core.Opener {
+	var out []core.Opener
+	for _, name := range c.Backends() {
+		if slices.ContainsFunc(list, func(o core.Opener) bool { return o.Name == name }) {
+			continue
+		}
+		out = append(out, core.Opener{Name: name, Open: func(context.Context, func(any) error) (core.Backend, error) {
+			return nil, fmt.Errorf("tenure: %w backend: only the program that brings %s along can open it: this command has %s",
+				core.ErrInvalid, quoted(name), strings.Join(names(list), ", "))
+		}})
+	}
+	return out
+}
+
+func names(list []core.Opener) []string {
+	out := make([]string, len(list))
+	for i, o := range list {
+		out[i] = o.Name
+	}
+	slices.Sort(out)
+	return out
+}
 
 // explain says of a namespace or tables that are missing how to make them here.
 func explain(err error, create bool) error {
-	if text := err.Error(); !create && (strings.Contains(text, adviceCreate) || strings.Contains(text, adviceMigrate)) {
-		return &exitError{exitNotFound, errors.New(strings.NewReplacer(adviceCreate, "make it with: tenure init",
-			adviceMigrate, "run: tenure init").Replace(text))}
+	missing, ok := errors.AsType[*driver.MissingError](err)
+	if create || !ok {
+		return err
 	}
-	return err
+	if missing.Err != nil && !errors.Is(missing.Err, core.ErrUnsupported) {
+		return &exitError{exitNotFound, fmt.Errorf("%s: make it with: tenure init; if it was in use before: %w",
+			missing.What, missing.Err)}
+	}
+	return &exitError{exitNotFound, fmt.Errorf("%s: check the configuration, or make it with: tenure init", missing.What)}
 }
 
 // creating is an opener that makes what is missing, or does not, whatever the
@@ -226,6 +269,7 @@ func migrate(ctx context.Context, settings any) error {
 // with opens the namespace, calls do, and closes it.
 func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, b core.Backend) error) (err error) {
 	ctx := cmd.Context()
+	a.hasty = true
 	b, err := a.open(ctx)
 	if err != nil {
 		return err

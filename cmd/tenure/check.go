@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +17,7 @@ func (a *app) checkCommands() []*cobra.Command {
 	initialise := &cobra.Command{Use: "init",
 		Short: "Make the namespace, and its tables where the store has any, if they are missing", Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.initialise(cmd.Context()) }}
+	initialise.Flags().BoolP("yes", "y", false, "taken as by the other commands that write; init asks nothing")
 	doctor := &cobra.Command{Use: "doctor",
 		Short: "Check the configuration, the store, its round trip, limits and settings, and this user's rights", Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.doctor) }}
@@ -39,6 +39,7 @@ func (a *app) checkCommands() []*cobra.Command {
 }
 
 func (a *app) initialise(ctx context.Context) error {
+	a.hasty = true
 	b, err := a.openAs(ctx, true)
 	if err != nil {
 		return err
@@ -212,7 +213,7 @@ func (x *verifier) problem(format string, args ...any) {
 // shard reads a shard's items and log.
 func (x *verifier) shard(ctx context.Context, s core.ShardID) error {
 	x.out.Shards++
-	items, err := call(ctx, x.a, func(ctx context.Context) ([]core.Item, error) { return x.b.List(ctx, s, "") })
+	items, err := call(ctx, x.a, func(ctx context.Context) ([]core.Item, error) { return x.b.List(ctx, s, "", 0) })
 	switch {
 	case errors.Is(err, core.ErrDamaged):
 		x.problem("shard %s: items: %v", s, err)
@@ -347,42 +348,47 @@ func (a *app) export(ctx context.Context, b core.Backend, items, logs bool) erro
 	if err != nil {
 		return err
 	}
-	e := json.NewEncoder(a.out)
 	info := b.Info()
-	err = e.Encode(map[string]any{"kind": "namespace", "backend": info.Backend, "namespace": info.Namespace,
+	err = a.record(map[string]any{"kind": "namespace", "backend": info.Backend, "namespace": info.Namespace,
 		"store_id": info.StoreID, "floor": v.Floor})
 	for i := range v.Members {
-		err = errors.Join(err, e.Encode(map[string]any{"kind": "member", "member": v.Members[i]}))
+		err = errors.Join(err, a.record(map[string]any{"kind": "member", "member": v.Members[i]}))
 	}
 	if err != nil {
 		return err
 	}
 	for _, s := range v.Shards {
-		if err := a.exportShard(ctx, b, e, s, items, logs); err != nil {
+		if err := a.exportShard(ctx, b, s, items, logs); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *app) exportShard(ctx context.Context, b core.Backend, e *json.Encoder, s driver.ShardState, items,
+// record writes one line of JSON.
+func (a *app) record(v any) error {
+	text, err := asJSON(v, "")
+	return errors.Join(err, a.write(text))
+}
+
+func (a *app) exportShard(ctx context.Context, b core.Backend, s driver.ShardState, items,
 	logs bool) error {
 	r := &logReader{a: a, b: b, shard: s.Shard}
 	head, err := r.page(ctx, 0, 0)
 	if err != nil {
 		return err
 	}
-	if err := e.Encode(map[string]any{"kind": "shard", "shard": s.Shard, "owner": s.Owner,
+	if err := a.record(map[string]any{"kind": "shard", "shard": s.Shard, "owner": s.Owner,
 		"head": head.Head}); err != nil {
 		return err
 	}
 	if items {
-		list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, s.Shard, "") })
+		list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, s.Shard, "", 0) })
 		if err != nil {
 			return fmt.Errorf("shard %q: list items: %w", s.Shard, err)
 		}
 		for _, i := range list {
-			if err := e.Encode(map[string]any{"kind": "item", "shard": s.Shard, "key": i.Key, "version": i.Version,
+			if err := a.record(map[string]any{"kind": "item", "shard": s.Shard, "key": i.Key, "version": i.Version,
 				"value": newPayload(i.Value)}); err != nil {
 				return err
 			}
@@ -401,7 +407,7 @@ func (a *app) exportShard(ctx context.Context, b core.Backend, e *json.Encoder, 
 		}
 		for i := range p.Entries {
 			r.after = p.Entries[i].Seq
-			if err := e.Encode(struct {
+			if err := a.record(struct {
 				Kind string `json:"kind"`
 				entryOut
 			}{"entry", newEntryOut(&p.Entries[i])}); err != nil {

@@ -14,10 +14,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// every has arguments of every command that are good for some namespace.
+// every has arguments of every command that are good for some namespace. It leaves out
+// version, which has nothing to do with one.
 var every = map[string][]string{
 	"status":      {"status"},
 	"members":     {"members"},
@@ -53,7 +54,7 @@ func TestEveryCommandIsListed(t *testing.T) {
 	t.Parallel()
 	a := &app{in: strings.NewReader(""), out: io.Discard, errs: io.Discard}
 	for _, c := range a.root().Commands() {
-		if _, ok := every[c.Name()]; !ok {
+		if _, ok := every[c.Name()]; !ok && c.Name() != "version" {
 			t.Errorf("every has no arguments of the command %q: add them", c.Name())
 		}
 	}

@@ -29,6 +29,7 @@ const (
 	exitUnreachable = 4   // the store did not answer in time
 	exitRefused     = 5   // by the store, by a condition, or for lack of --yes
 	exitDamaged     = 6   // a record cannot be read, or does not fit another
+	exitSilent      = 7   // status: nobody runs, or a member makes no heartbeat
 	exitInterrupted = 130 // before it was done
 )
 
@@ -67,9 +68,8 @@ func codeOf(ctx context.Context, err error) int {
 		return exitUsage
 	case errors.Is(err, core.ErrTrimmed):
 		return exitNotFound
-	case errors.Is(err, core.ErrUnsupported), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrFenced),
-		errors.Is(err, core.ErrSessionLost), errors.Is(err, core.ErrLost), denied(err), errors.Is(err,
-			os.ErrPermission):
+	case errors.Is(err, core.ErrUnsupported), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrLost), denied(err),
+		errors.Is(err, os.ErrPermission):
 		return exitRefused
 	}
 	return exitUnreachable
@@ -122,7 +122,7 @@ const maxLine = 1000 // characters of an error: a store's own may be long
 func (a *app) oneLine(err error) string {
 	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if r < ' ' {
 			return ' '
 		}
 		return r

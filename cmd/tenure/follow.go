@@ -221,7 +221,7 @@ func (w *watcher) run(ctx context.Context) error {
 		case err != nil && core.NotApplied(err) && !errors.Is(err, core.ErrRetry):
 			return fmt.Errorf("watch the namespace: %w", err)
 		case err != nil:
-			fmt.Fprintln(w.a.errs, w.a.oneLine(fmt.Errorf("watch the namespace: %w: tried again", err)))
+			_, _ = fmt.Fprintln(w.a.errs, w.a.oneLine(fmt.Errorf("watch the namespace: %w: tried again", err)))
 			if err := pause(ctx, pauseFor); err != nil {
 				return err
 			}

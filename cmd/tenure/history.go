@@ -43,7 +43,7 @@ The store keeps no list of leases. It is made of what there is: the token of eac
 the token of the last commit, the shard's record, and the log of the operators' rules. So it
 does not show: a lease that committed nothing, or whose entries were trimmed; the session and
 node of any lease but the present one; and when a lease began or ended. Those are in the
-members' own logs, and in the metrics of core/coreprom.`,
+members' own logs, and in the metrics of observe/tenureprom.`,
 		Args: args("SHARD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
@@ -120,10 +120,11 @@ func rulesText(changes []ruleChange) string {
 		if text != "" {
 			text += "; "
 		}
-		text += fmt.Sprintf("%s by %s", what, c.By)
-		if c.Rule.Reason != "" && !c.Removed {
-			text += " (" + c.Rule.Reason + ")"
+		if c.Removed {
+			text += what + " by " + c.By
+			continue
 		}
+		text += what + " " + ruleText(c.Rule)
 	}
 	return text
 }

@@ -9,13 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // The command is killed leastKills times, and killsPerRound times for each of -rounds.
@@ -201,4 +202,42 @@ func TestBadRuleStays(t *testing.T) {
 		}
 		p.run(exitOK, "freeze", "--yes")
 	}
+}
+
+// TestMostRules: a rule that would not be obeyed, as there are too many, is not written; one
+// that is there can be replaced.
+func TestMostRules(t *testing.T) {
+	t.Parallel()
+	p := sqlitePlace(t)
+	p.run(exitOK, "init")
+	wrote := make(chan error, 1)
+	stop := p.member("many", control.Shard, func(ctx context.Context, l *core.Lease) error {
+		var ops []core.Op
+		for i := range control.MaxRules {
+			op, err := control.Put(&control.Rule{Kind: control.Drain, Node: fmt.Sprint("node-", i)})
+			if err != nil {
+				wrote <- err
+				return err
+			}
+			ops = append(ops, op)
+		}
+		var err error
+		for part := range slices.Chunk(ops, 100) {
+			_, one := l.Commit(ctx, part...)
+			err = errors.Join(err, one)
+		}
+		wrote <- err
+		<-ctx.Done()
+		return nil
+	})
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if _, errs := p.run(exitRefused, "freeze", "--yes"); !strings.Contains(errs, "remove some") {
+		t.Errorf("one rule more: %s", errs)
+	}
+	p.run(exitOK, "drain", "node-7", "--reason", "again", "--yes", "--force")
+	p.run(exitOK, "undrain", "node-8", "--yes")
+	p.run(exitOK, "freeze", "--yes")
 }

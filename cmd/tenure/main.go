@@ -25,6 +25,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if len(args) > 0 && args[0] == guardName {
 		return guard(args[1:], stderr)
 	}
+	stdout, stderr = plainWriter{stdout}, plainWriter{stderr}
 	a := &app{in: stdin, out: stdout, errs: stderr}
 	root := a.root()
 	root.SetArgs(args)
@@ -37,7 +38,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	code := codeOf(ctx, err)
 	if line := a.oneLine(err); line != "" {
-		fmt.Fprintln(stderr, line)
+		_, _ = fmt.Fprintln(stderr, line)
 	}
 	return code
 }

@@ -25,7 +25,8 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // binary is the command, built once.
@@ -34,7 +35,7 @@ var binary string
 // pool holds the servers that the tests share.
 var pool servers.Pool
 
-var rounds = flag.Int("rounds", 1, "faults of each kind in TestRun, and more of them in TestKilledTool and TestRightLost")
+var rounds = flag.Int("rounds", 1, "faults of each kind in TestRun, rounds of TestRunSetuid, and more faults in TestKilledTool and TestRightLost")
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
@@ -258,11 +259,13 @@ var findings = map[string][]string{
 func everyCommand(t *testing.T, p *place) {
 	p.bad(exitNotFound, "tenure init", "status")
 	p.run(exitOK, "init")
-	p.run(exitOK, "init")
+	p.run(exitOK, "init", "--yes")
+	p.silent()
 	p.lead("orders-1")
 
 	var s statusOut
-	if p.decode(&s, "status"); s.Members != 1 || s.Owned != 1 || s.Unowned != 0 || s.StoreID == "" {
+	if p.decode(&s, "status"); s.Members != 1 || s.Owned != 1 || s.Unowned != 1 || s.StoreID == "" ||
+		len(s.Beats) != 1 || s.Beats[0].Node != "leader" || len(s.Silent) != 0 {
 		t.Errorf("status: got %+v", s)
 	}
 	var members []memberOut
@@ -375,10 +378,12 @@ func (p *place) followed(token core.Token) {
 	// A member that leaves before the next read of a store that is polled is not seen.
 	script := `until grep -q tool-test "` + outs[0] + `"; do sleep 0.05; done
 		[ "$TENURE_SHARD" = jobs ] && [ "$TENURE_TOKEN" -gt 0 ] || exit 1
-		[ "$(cat "$TENURE_FENCE_FILE")" = "$TENURE_FENCE" ] && echo led`
+		echo "$TENURE_FENCE $TENURE_TOKEN"`
 	if runtimeIsLinux {
-		if out, _ := p.run(exitOK, "run", "--shard", "jobs", "--", "sh", "-c", script); out != "led\n" {
-			p.t.Errorf("run: got %q", out)
+		out, _ := p.run(exitOK, "run", "--shard", "jobs", "--", "sh", "-c", script)
+		text, token, _ := strings.Cut(strings.TrimSpace(out), " ")
+		if f, err := fence.Parse(text); err != nil || f.Shard != "jobs" || fmt.Sprint(f.Token) != token {
+			p.t.Errorf("run: the command has TENURE_FENCE %q (%v) and TENURE_TOKEN %s", text, err, token)
 		}
 		p.run(7, "run", "--shard", "jobs", "--restart", "never", "--", "sh", "-c", "exit 7")
 	}
@@ -419,19 +424,32 @@ func (p *place) ruled() {
 	p.bad(exitNotFound, "--force", "drain", "nobody", "--yes")
 	p.bad(exitNotFound, "no such rule", "undrain", "leader")
 	p.run(exitOK, "drain", "leader", "--yes", "--reason", "a new disk", "--author", "me", "--expires", "1h")
+	var members []memberOut
+	p.decode(&members, "members")
+	if i := slices.IndexFunc(members, func(m memberOut) bool { return m.Node == "leader" }); i < 0 ||
+		members[i].Draining || members[i].Drained == nil || members[i].Drained.Reason != "a new disk" {
+		p.t.Errorf("members: got %+v, want one whose node is drained by a rule", members)
+	}
+	if out, _ := p.run(exitOK, "members"); !strings.Contains(out, "rule of me, written by "+writer()+": a new disk") {
+		p.t.Errorf("members: got %s, want the rule that drains one", out)
+	}
 	p.run(exitOK, "pin", "orders-1", "nobody", "--yes", "--force")
 	p.run(exitOK, "exclude", "jobs*", "leader", "-y")
 	p.run(exitOK, "freeze", "-y")
 	var rules []ruleOut
 	p.decode(&rules, "rules")
 	if len(rules) != 4 || rules[0].Kind != "drain" || rules[0].Reason != "a new disk" || rules[0].Author != "me" ||
-		rules[0].Ended ||
+		rules[0].Writer != writer() || rules[1].Author != writer() || rules[0].Ended ||
 		rules[0].Expires.Sub(rules[0].At) != time.Hour || rules[1].Shards != "jobs*" || rules[3].Node != "nobody" {
 		p.t.Errorf("rules: got %+v", rules)
 	}
 	for _, args := range [][]string{{"undrain", "leader"}, {"unpin", "orders-1"}, {"include", "jobs*", "leader"},
 		{"unfreeze"}} {
-		p.run(exitOK, args...)
+		if _, errs := p.run(exitRefused, args...); !strings.Contains(errs, "this rule ends") || !strings.Contains(errs, "--yes") {
+			p.t.Errorf("%s without --yes: got %q", args[0], errs)
+		}
+		p.run(exitOK, append(args, "--dry-run")...)
+		p.run(exitOK, append(args, "--yes")...)
 	}
 	if p.decode(&rules, "rules"); len(rules) != 0 {
 		p.t.Errorf("rules that were removed: got %+v", rules)
@@ -477,7 +495,7 @@ func (p *place) moved() {
 		p.t.Errorf("rules after a move: got %+v", rules)
 	}
 	p.run(exitOK, "move", "moved-1", "nowhere", "-y", "--force")
-	p.run(exitOK, "unmove", "moved-1")
+	p.run(exitOK, "unmove", "moved-1", "-y")
 	stop()
 	stopRight()
 	p.bad(exitNotFound, "nobody owns", "resign", "moved-1", "-y")
@@ -485,7 +503,8 @@ func (p *place) moved() {
 	p.decode(&h, "history", "moved-1")
 	n := len(h.Leases)
 	if n < 3 || h.Oldest != 1 || h.Leases[0].Token != tokens[0] || h.Leases[0].Entries != 1 || len(h.Leases[0].Rules) != 1 ||
-		h.Leases[0].Rules[0].Rule.Reason != "a look" || h.Leases[1].Rules[0].By != "me" || len(h.Leases[2].Rules) != 2 ||
+		h.Leases[0].Rules[0].Rule.Reason != "a look" || h.Leases[1].Rules[0].Rule.Author != "me" ||
+		h.Leases[1].Rules[0].By != writer() || len(h.Leases[2].Rules) != 2 ||
 		!h.Leases[2].Rules[1].Removed || h.Leases[n-1].Node != "" {
 		p.t.Errorf("history: got %+v, want the leases %d", h, tokens)
 	}
@@ -593,7 +612,7 @@ func TestBadInput(t *testing.T) {
 		{exitNotFound, "never owned", []string{"resign", "a", "-y"}},
 		{exitNotFound, "never owned", []string{"move", "a", "b", "-y", "--force"}},
 		{exitUsage, "--expires", []string{"freeze", "-y", "--expires", "-1h"}},
-		{exitUsage, "control characters", []string{"freeze", "-y", "--reason", "a\nb"}},
+		{exitUsage, "control and format characters", []string{"freeze", "-y", "--reason", "a\nb"}},
 		{exitNotFound, "never owned", []string{"who", "a"}},
 	} {
 		p.bad(c.code, c.want, c.args...)

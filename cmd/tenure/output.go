@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -40,23 +45,18 @@ func printable(s string) string {
 func (a *app) print(v any, t *table) error {
 	switch a.format {
 	case "json":
-		e := json.NewEncoder(a.out)
-		e.SetIndent("", "  ")
-		return e.Encode(v)
+		text, err := asJSON(v, "  ")
+		return errors.Join(err, a.write(text))
 	case "yaml":
 		text, err := asYAML(v)
-		if err != nil {
-			return err
-		}
-		_, err = a.out.Write(text)
-		return err
+		return errors.Join(err, a.write(text))
 	}
 	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
 	if len(t.head) > 0 {
-		fmt.Fprintln(w, strings.Join(t.head, "\t"))
+		_, _ = fmt.Fprintln(w, strings.Join(t.head, "\t"))
 	}
 	for _, r := range t.rows {
-		fmt.Fprintln(w, strings.Join(r, "\t"))
+		_, _ = fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
 	return w.Flush()
 }
@@ -65,31 +65,89 @@ func (a *app) print(v any, t *table) error {
 func (a *app) line(v any, text string) error {
 	switch a.format {
 	case "json":
-		return json.NewEncoder(a.out).Encode(v)
+		text, err := asJSON(v, "")
+		return errors.Join(err, a.write(text))
 	case "yaml":
 		doc, err := asYAML(v)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(a.out, "---\n%s", doc)
-		return err
+		return errors.Join(err, a.write(append([]byte("---\n"), doc...)))
 	}
 	_, err := fmt.Fprintln(a.out, text)
 	return err
 }
 
-// asYAML is v with the keys that it has in JSON, in their order.
+func (a *app) write(text []byte) error {
+	_, err := a.out.Write(text)
+	return err
+}
+
+// asJSON is v as JSON that a terminal can show.
+func asJSON(v any, indent string) ([]byte, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetIndent("", indent)
+	err := e.Encode(v)
+	return escaped(text.Bytes(), func(out []byte, r rune) []byte {
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+		return out
+	}), err
+}
+
+// escaped is text in which escape wrote what a terminal acts on: control characters, those
+// from U+007F to U+009F included, and marks of format, such as those of the direction. In
+// JSON, and in YAML made from it, they are within quotes.
+func escaped(text []byte, escape func(out []byte, r rune) []byte) []byte {
+	acts := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+	if utf8.Valid(text) && !bytes.ContainsFunc(text, acts) {
+		return text
+	}
+	var out []byte
+	for _, r := range string(text) {
+		if acts(r) {
+			out = escape(out, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+// plainWriter escapes what a terminal acts on in all that is written to w, whatever wrote
+// it: results, errors and log lines.
+type plainWriter struct{ w io.Writer }
+
+func (p plainWriter) Write(text []byte) (int, error) {
+	_, err := p.w.Write(escaped(text, func(out []byte, r rune) []byte {
+		quoted := strconv.QuoteRuneToASCII(r)
+		return append(out, quoted[1:len(quoted)-1]...)
+	}))
+	if err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// asYAML is v with the keys that it has in JSON, in their order, as a terminal can show it.
 func asYAML(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
+	// A reader of YAML takes some of these for the end of a line.
+	text = escaped(text, func(out []byte, r rune) []byte {
+		if r > 0xffff {
+			return utf8.AppendRune(out, r) // JSON's escape of it is two in YAML
+		}
+		return fmt.Appendf(out, `\u%04x`, r)
+	})
 	var n yaml.Node
 	if err := yaml.Unmarshal(text, &n); err != nil {
 		return nil, err
 	}
 	block(&n)
-	return yaml.Marshal(&n)
+	out, err := yaml.Marshal(&n)
+	return escaped(out, func(out []byte, r rune) []byte { return fmt.Appendf(out, `\U%08x`, r) }), err
 }
 
 // block writes mappings and lists over several lines. Values that are strings stay
@@ -99,7 +157,7 @@ func block(n *yaml.Node) {
 		n.Style = 0
 	}
 	for i, c := range n.Content {
-		if block(c); n.Kind == yaml.MappingNode && i%2 == 0 {
+		if block(c); n.Kind == yaml.MappingNode && i%2 == 0 && printable(c.Value) == c.Value {
 			c.Style = 0
 		}
 	}

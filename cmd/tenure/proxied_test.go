@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/faultproxy"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // proxied is a store that the tool reaches directly, and through a proxy that counts its

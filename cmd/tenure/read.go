@@ -12,11 +12,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
 func (a *app) readCommands() []*cobra.Command {
-	status := &cobra.Command{Use: "status", Short: "Count members and shards, and say whether anything is wrong",
+	status := &cobra.Command{Use: "status", Short: "Count members and shards, and say who is silent",
+		Long: `Count members and shards, and say who is silent.
+
+A member's record says nothing of whether it runs, so status waits for a heartbeat of each:
+about a third of the TTL where all run, and the longest TTL at the most. A shard of a silent
+member counts as unowned. The exit code is 7 if a member is silent, or if there is none.`,
 		Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.status) }}
 	members := &cobra.Command{Use: "members", Short: "List the members that have a session", Args: args(),
@@ -63,52 +69,6 @@ func (a *app) onShard(cmd *cobra.Command, shard string, do func(context.Context,
 	return a.with(cmd, func(ctx context.Context, b core.Backend) error { return do(ctx, b, s) })
 }
 
-type statusOut struct {
-	Backend   string   `json:"backend"`
-	Namespace string   `json:"namespace"`
-	StoreID   string   `json:"store_id"`
-	Members   int      `json:"members"`
-	Shards    int      `json:"shards"`
-	Owned     int      `json:"owned"`
-	Unowned   int      `json:"unowned"`
-	Reserved  int      `json:"reserved"`
-	Damaged   []string `json:"damaged"`
-}
-
-func (a *app) status(ctx context.Context, b core.Backend) error {
-	v, err := a.state(ctx, b)
-	if err != nil {
-		return err
-	}
-	info := b.Info()
-	o := statusOut{Backend: info.Backend, Namespace: info.Namespace, StoreID: info.StoreID, Members: len(v.Members),
-		Damaged: []string{}}
-	live := sessions(v)
-	for _, s := range v.Shards {
-		_, lives := live[s.Owner.Session]
-		switch {
-		case driver.Reserved(string(s.Shard)):
-			o.Reserved++
-		case lives:
-			o.Owned++
-		default:
-			o.Unowned++
-		}
-	}
-	o.Shards = o.Owned + o.Unowned
-	for _, d := range v.Damaged {
-		o.Damaged = append(o.Damaged, d.Key)
-	}
-	t := &table{}
-	t.add("backend", o.Backend)
-	t.add("namespace", o.Namespace)
-	t.add("store", o.StoreID)
-	t.add("members", o.Members)
-	t.add("shards", fmt.Sprintf("%d owned, %d unowned, %d reserved", o.Owned, o.Unowned, o.Reserved))
-	t.add("damaged", len(o.Damaged))
-	return a.print(o, t)
-}
-
 func sessions(v *driver.View) map[core.SessionID]*core.Member {
 	m := make(map[core.SessionID]*core.Member, len(v.Members))
 	for i := range v.Members {
@@ -124,7 +84,9 @@ type memberOut struct {
 	TTL      string         `json:"ttl"`
 	Priority int32          `json:"priority"`
 	Weight   int32          `json:"weight"`
-	Draining bool           `json:"draining"`
+	Draining bool           `json:"draining"` // by itself, as one that leaves
+	// Drained is the operators' rule by which its node is to own nothing; left out without.
+	Drained *control.Rule `json:"drained,omitempty"`
 	// Ineligible is why it is not eligible to own shards; left out if it is.
 	Ineligible string            `json:"ineligible,omitempty"`
 	Shards     int               `json:"shards"`
@@ -140,6 +102,16 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 	if err != nil {
 		return err
 	}
+	rules, err := call(ctx, a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
+	if err != nil && rules == nil {
+		return err
+	}
+	drained := map[string]*control.Rule{}
+	for i := range rules {
+		if r := &rules[i]; r.Kind == control.Drain && r.Active(time.Now()) {
+			drained[r.Node] = r
+		}
+	}
 	owned := map[core.SessionID]int{}
 	for _, s := range v.Shards {
 		owned[s.Owner.Session]++
@@ -147,7 +119,7 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 	out := []memberOut{}
 	t := &table{head: []string{"NODE", "SESSION", "VERSION", "TTL", "PRIORITY", "WEIGHT", "DRAINING", "NOT ELIGIBLE", "SHARDS", "META"}}
 	for _, m := range v.Members {
-		o := memberOut{m.Node, m.Session, versions[m.Session], m.TTL.String(), m.Priority, m.Weight, m.Draining,
+		o := memberOut{m.Node, m.Session, versions[m.Session], m.TTL.String(), m.Priority, m.Weight, m.Draining, drained[m.Node],
 			m.Ineligible(), owned[m.Session], maps.Clone(m.Meta)}
 		delete(o.Meta, driver.IneligibleKey)
 		out = append(out, o)
@@ -155,7 +127,11 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 		for _, k := range slices.Sorted(maps.Keys(o.Meta)) {
 			meta = append(meta, k+"="+o.Meta[k])
 		}
-		t.add(o.Node, o.Session, o.Version, o.TTL, o.Priority, o.Weight, o.Draining, o.Ineligible, o.Shards, strings.Join(meta, " "))
+		draining := fmt.Sprint(o.Draining)
+		if o.Drained != nil {
+			draining = "rule " + ruleText(*o.Drained)
+		}
+		t.add(o.Node, o.Session, o.Version, o.TTL, o.Priority, o.Weight, draining, o.Ineligible, o.Shards, strings.Join(meta, " "))
 	}
 	return a.print(out, t)
 }
@@ -269,7 +245,7 @@ type itemOut struct {
 }
 
 func (a *app) items(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) error {
-	list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix) })
+	list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0) })
 	if err != nil {
 		return fmt.Errorf("shard %q: list items: %w", shard, err)
 	}

@@ -49,8 +49,7 @@ func (a *app) repairCommands() []*cobra.Command {
 			})
 		}}
 	for c, o := range map[*cobra.Command]*order{evict: evicts, raise: raises} {
-		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what would change")
-		c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+		o.asking(c)
 	}
 	return []*cobra.Command{evict, raise}
 }
@@ -81,7 +80,7 @@ func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, ve
 			n++
 		}
 	}
-	fmt.Fprintf(o.a.errs, "session %s of node %s ends if its version is still %d; "+
+	_, _ = fmt.Fprintf(o.a.errs, "session %s of node %s ends if its version is still %d; "+
 		"it owns %d shards, which others then claim\n", id, printable(m.Node), version, n)
 	if o.dryRun {
 		return nil
@@ -150,7 +149,7 @@ func (o *order) raise(ctx context.Context, b core.Backend, to core.Token) error 
 	if to <= from {
 		return exit(exitRefused, fmt.Sprintf("nothing was changed: the floor is %d, which is not below %d", from, to))
 	}
-	fmt.Fprintf(o.a.errs, "the highest token so far is at most %d; all from now on will be above %d, for ever\n",
+	_, _ = fmt.Fprintf(o.a.errs, "the highest token so far is at most %d; all from now on will be above %d, for ever\n",
 		from, to)
 	if o.dryRun {
 		return nil

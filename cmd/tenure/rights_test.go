@@ -11,11 +11,11 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // rightful is a store whose user has rights to write, which an administrator takes and
@@ -138,7 +138,7 @@ func TestRightLost(t *testing.T) {
 			}
 			defer r.b.Close()
 			for _, args := range [][]string{
-				{"pin", "orders-1", "leader", "--yes"}, {"unpin", "orders-1"},
+				{"pin", "orders-1", "leader", "--yes"}, {"unpin", "orders-1", "--yes"},
 				{"move", "orders-1", "gone", "--yes", "--force"},
 				{"raise-floor", "1000000", "--yes"},
 			} {
@@ -153,8 +153,8 @@ func TestRightLost(t *testing.T) {
 // losing runs a command, which loses the rights at some of its requests.
 func (r *rightful) losing(t *testing.T, args ...string) {
 	t.Helper()
-	undo := map[string][]string{"pin": {"unpin", "orders-1"}, "unpin": {"pin", "orders-1", "leader", "--yes"},
-		"move": {"unmove", "orders-1"}}[args[0]]
+	undo := map[string][]string{"pin": {"unpin", "orders-1", "--yes"}, "unpin": {"pin", "orders-1", "leader", "--yes"},
+		"move": {"unmove", "orders-1", "--yes"}}[args[0]]
 	if args[0] == "unpin" {
 		r.direct.run(exitOK, undo...)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,12 @@ type order struct {
 	yes     bool
 }
 
+// asking gives a command the flags of those that ask before they change anything.
+func (o *order) asking(c *cobra.Command) {
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what would change")
+	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+}
+
 func (a *app) ruleCommands() []*cobra.Command {
 	o := &order{a: a}
 	set := func(use, short string, names []string, rule func(args []string) control.Rule) *cobra.Command {
@@ -43,20 +50,21 @@ func (a *app) ruleCommands() []*cobra.Command {
 			return o.put(cmd, rule(args))
 		}}
 		c.Flags().StringVar(&o.reason, "reason", "", "why, for those who list the rules")
-		c.Flags().StringVar(&o.author, "author", "", "who; default: the user and host")
+		c.Flags().StringVar(&o.author, "author", "", "who asks for it; the user and host that write it are kept beside")
 		c.Flags().DurationVar(&o.expires, "expires", 0, "the rule ends after this time; default never")
 		if slices.Contains(names, "NODE") {
 			c.Flags().BoolVar(&o.force, "force", false, "also for a node that has no member at present")
 		}
-		c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what would change")
-		c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+		o.asking(c)
 		return c
 	}
 	remove := func(use, short string, names []string, rule func(args []string) control.Rule) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: args(names...), RunE: func(cmd *cobra.Command,
+		c := &cobra.Command{Use: use, Short: short, Args: args(names...), RunE: func(cmd *cobra.Command,
 			args []string) error {
 			return o.remove(cmd, rule(args))
 		}}
+		o.asking(c)
+		return c
 	}
 	node, shard, both := []string{"NODE"}, []string{"SHARD"}, []string{"SHARD", "NODE"}
 	drain := func(x []string) control.Rule { return control.Rule{Kind: control.Drain, Node: x[0]} }
@@ -111,7 +119,7 @@ func (a *app) rules(ctx context.Context, b core.Backend) error {
 	}
 	tokens := tokensOf(v)
 	out := []ruleOut{}
-	t := &table{head: []string{"RULE", "SHARDS", "NODE", "TOKEN", "AUTHOR", "AT", "EXPIRES", "REASON"}}
+	t := &table{head: []string{"RULE", "SHARDS", "NODE", "TOKEN", "AUTHOR", "WRITER", "AT", "EXPIRES", "REASON"}}
 	for _, r := range list {
 		o := ruleOut{r, !r.Active(time.Now()), r.Spent(tokens[r.Shards])}
 		out = append(out, o)
@@ -129,7 +137,7 @@ func (a *app) rules(ctx context.Context, b core.Backend) error {
 		case r.Token != 0:
 			token = fmt.Sprint(r.Token)
 		}
-		t.add(r.Kind, r.Shards, r.Node, token, r.Author, r.At.Local().Format(time.DateTime), expires, r.Reason)
+		t.add(r.Kind, r.Shards, r.Node, token, r.Author, r.Writer, r.At.Local().Format(time.DateTime), expires, r.Reason)
 	}
 	if shown := a.print(out, t); shown != nil {
 		return shown
@@ -149,9 +157,8 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 	if o.expires > 0 {
 		r.Expires = r.At.Add(max(o.expires, time.Second))
 	}
-	if r.Author, r.Reason = o.author, o.reason; r.Author == "" {
-		r.Author = author()
-	}
+	r.Writer, r.Reason = writer(), o.reason
+	r.Author = cmp.Or(o.author, r.Writer)
 	if o.token < 0 {
 		return usage(fmt.Sprintf("--token %d is negative: give the one that tenure who shows", o.token))
 	}
@@ -176,15 +183,30 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(o.a.errs, what)
+		if err := o.room(ctx, b, &r); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(o.a.errs, what)
 		if o.dryRun {
 			return nil
 		}
 		if err := o.confirm(); err != nil {
 			return err
 		}
-		return o.a.commit(ctx, b, v, op, ruleChange{Rule: r, By: r.Author, At: r.At})
+		return o.a.commit(ctx, b, v, op, ruleChange{Rule: r, By: r.Writer, At: r.At})
 	})
+}
+
+// room refuses one rule more than are obeyed.
+func (o *order) room(ctx context.Context, b core.Backend, r *control.Rule) error {
+	rules, err := call(ctx, o.a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
+	if err != nil && rules == nil {
+		return err
+	}
+	if len(rules) < control.MaxRules || slices.ContainsFunc(rules, func(x control.Rule) bool { return x.Key() == r.Key() }) {
+		return nil
+	}
+	return exit(exitRefused, fmt.Sprintf("nothing was changed: there are %d rules, and more are not obeyed: remove some", len(rules)))
 }
 
 // aim has a move or resignation act on the lease that is seen now, and refuses one that
@@ -243,15 +265,35 @@ func tokensOf(v *driver.View) map[string]core.Token {
 	return tokens
 }
 
-func author() string {
+// writer is the user of this process, as the system knows it, and its host. Variables of
+// the environment do not count.
+func writer() string {
 	name, host := "unknown", "unknown"
-	if u, err := user.Current(); err == nil {
+	if uid := os.Getuid(); uid >= 0 {
+		name = fmt.Sprintf("uid %d", uid)
+		if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+			name = u.Username
+		}
+	} else if u, err := user.Current(); err == nil { // on Windows
 		name = u.Username
 	}
 	if h, err := os.Hostname(); err == nil {
 		host = h
 	}
 	return name + "@" + host
+}
+
+// ruleText is whose a rule is, and why: its author, who is what its writer says, and the
+// writer where that is another one.
+func ruleText(r control.Rule) string {
+	text := "of " + r.Author
+	if r.Writer != r.Author {
+		text += ", written by " + cmp.Or(r.Writer, "nobody knows whom")
+	}
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	return text
 }
 
 // preview says what a rule would do to the namespace as it is.
@@ -295,7 +337,7 @@ func (o *order) confirm() error {
 	if f, ok := o.a.in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
 		return exit(exitRefused, "nothing was changed: add --yes, or --dry-run to only look")
 	}
-	fmt.Fprint(o.a.errs, "go on? [y/N] ")
+	_, _ = fmt.Fprint(o.a.errs, "go on? [y/N] ")
 	line, _ := bufio.NewReader(o.a.in).ReadString('\n')
 	if strings.EqualFold(strings.TrimSpace(line), "y") {
 		return nil
@@ -320,9 +362,17 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 		case item == nil:
 			return notFound("there is no such rule: tenure rules lists them")
 		}
-		change := ruleChange{Removed: true, By: author(), At: time.Now().UTC().Truncate(time.Second)}
+		change := ruleChange{Removed: true, By: writer(), At: time.Now().UTC().Truncate(time.Second)}
 		if err := json.Unmarshal(item.Value, &change.Rule); err != nil {
-			return exit(exitDamaged, fmt.Sprintf("nothing was changed: the rule %q is not understood: %v", item.Key, err))
+			return exit(exitDamaged, fmt.Sprintf("nothing was changed: the rule %.80q is not understood: %.120q", item.Key,
+				err.Error()))
+		}
+		_, _ = fmt.Fprintln(o.a.errs, "this rule ends:", printable(string(change.Rule.Kind)+" "+ruleText(change.Rule)))
+		if o.dryRun {
+			return nil
+		}
+		if err := o.confirm(); err != nil {
+			return err
 		}
 		v, err := o.a.state(ctx, b)
 		if err != nil {
@@ -336,7 +386,7 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 type ruleChange struct {
 	Rule    control.Rule `json:"rule"`
 	Removed bool         `json:"removed,omitempty"` // it was put otherwise
-	By      string       `json:"by"`
+	By      string       `json:"by"`                // user and host that made the change
 	At      time.Time    `json:"at"`
 }
 
@@ -378,7 +428,7 @@ func (a *app) commit(ctx context.Context, b core.Backend, v *driver.View, op cor
 	}
 	o.Node, o.Supersede, o.LockDir = "tool."+sanitise(host), false, "none"
 	o.Logger = slog.New(slog.DiscardHandler)
-	o.DrainBudget = toolDrain
+	o.DrainBudget, o.LameDuck = toolDrain, 0
 	ttl := o.TTL
 	if ttl == 0 {
 		ttl = 10 * time.Second
@@ -408,7 +458,7 @@ func (a *app) commit(ctx context.Context, b core.Backend, v *driver.View, op cor
 	written, refused := w.outcome()
 	switch {
 	case written == nil && (ran != nil || refused != nil):
-		fmt.Fprintln(a.errs, a.oneLine(fmt.Errorf("the rule is written, and the lease may stay for %v: %w", ttl,
+		_, _ = fmt.Fprintln(a.errs, a.oneLine(fmt.Errorf("the rule is written, and the lease may stay for %v: %w", ttl,
 			cmp.Or(refused, ran))))
 	case written != nil && ctx.Err() != nil:
 		return errors.Join(written, ctx.Err())

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,11 +31,39 @@ type runner struct {
 	shard   string
 	command []string
 	restart string
+	setuid  bool          // the command may become another user
 	grace   time.Duration // between SIGTERM and SIGKILL
-	ttl     time.Duration
+	margin  time.Duration // from the end of trust until others may have the shard
 	trust   time.Duration // from a heartbeat to the end of trust
+	log     *slog.Logger
 
 	ended chan error // buffered; nil: the command exited with 0
+
+	working sync.Mutex // held while the handler runs
+	quit    bool       // the command is not started any more; guarded by working
+
+	spared map[int]bool // children that were there before; the handler's own
+	left   occurrences  // of commands that left processes; the handler's own
+}
+
+// occurrences bounds the lines about something that may happen again and again.
+type occurrences struct {
+	n    int // since the last line
+	said time.Time
+}
+
+// lineEvery is the time between two lines.
+const lineEvery = time.Minute
+
+// next notes an occurrence, and returns how many of them a line is for, 0 for no line.
+func (o *occurrences) next() int {
+	o.n++
+	if now := time.Now(); o.said.IsZero() || now.Sub(o.said) >= lineEvery {
+		n := o.n
+		o.n, o.said = 0, now
+		return n
+	}
+	return 0
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -44,11 +73,11 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a command only while this process leads a shard",
 		Long: `Run a command only while this process leads a shard.
 
-The command gets TENURE_SHARD, TENURE_TOKEN, TENURE_FENCE (JSON) and TENURE_FENCE_FILE,
-a file with the same JSON. When the lease is asked for or nears its end, the command's
-process group gets SIGTERM, and SIGKILL after --grace, and in any case before the shard
-can pass to somebody else. A guard process does this where this process was killed or
-stopped. Linux only.`,
+The command gets TENURE_SHARD, TENURE_TOKEN and TENURE_FENCE, which has the form of the
+header Tenure-Fence: SHARD/SESSION/TOKEN. When the lease is asked for or nears its end, the
+command's process group gets SIGTERM, and all that it has started SIGKILL after --grace, and
+in any case before the shard can pass to somebody else. A guard process does this where this
+process was killed or stopped. While a process cannot be ended, the shard is kept. Linux only.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("there is no command to run: write it after --, as in tenure run --shard jobs -- ./worker")
@@ -65,6 +94,8 @@ stopped. Linux only.`,
 		"contend again when the command exits: on-failure, always or never")
 	c.Flags().DurationVar(&r.grace, "grace", 0,
 		"how long the command may take to end after SIGTERM; default half of drain_budget")
+	c.Flags().BoolVar(&r.setuid, "allow-setuid", false,
+		"let the command become another user, as by sudo; what cannot be ended then keeps the shard (root's command may always)")
 	_ = c.RegisterFlagCompletionFunc("restart", cobra.FixedCompletions([]string{restartOnFailure, restartAlways,
 		restartNever},
 		cobra.ShellCompDirectiveNoFileComp))
@@ -72,11 +103,12 @@ stopped. Linux only.`,
 }
 
 // options are those of the configuration, but for what would pass the shard on before
-// the guard of a process that died has ended its command: a label's lock and supersede.
+// the command has ended: a label's lock, supersede, and what gives up a handler.
 func (r *runner) options() (*core.Options, error) {
 	o := r.a.conf.Options()
-	o.Supersede, o.LockDir = false, "none"
-	o.Logger = slog.New(slog.NewTextHandler(r.a.errs, nil))
+	o.Supersede, o.LockDir, o.AbandonAfter, o.Watchdog = false, "none", 0, 0
+	r.log = slog.New(slog.NewTextHandler(r.a.errs, nil))
+	o.Logger = r.log
 	if o.TTL == 0 {
 		o.TTL = 10 * time.Second
 	}
@@ -93,7 +125,7 @@ func (r *runner) options() (*core.Options, error) {
 		return nil, usage(fmt.Sprintf("--grace %v is outside 0 to %v, four fifths of drain_budget: change one of them",
 			r.grace, o.DrainBudget*4/5))
 	}
-	r.ttl, r.trust = o.TTL, o.TTL-o.Margin
+	r.margin, r.trust = o.Margin, o.TTL-o.Margin
 	return o, nil
 }
 
@@ -128,25 +160,50 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := r.adopt(); err != nil {
+		return err
+	}
 	if err := e.Contend(r.handle, r.shard); err != nil {
 		return err
 	}
-	work, stop := context.WithCancel(ctx)
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	left := make(chan error, 1)
 	go func() { left <- e.Run(work) }()
 	select {
 	case err = <-r.ended:
-		stop()
-		return errors.Join(err, <-left)
+	case <-ctx.Done():
+		r.leave(e)
 	case err = <-left:
+		left <- nil
 	}
+	stop()
+	err = errors.Join(err, <-left)
+	r.working.Lock() // a guard alone would go on without a word
+	defer r.working.Unlock()
 	select {
 	case ended := <-r.ended:
 		return errors.Join(ended, err)
 	default:
 		return err // asked to stop, and the command has ended
 	}
+}
+
+// leave asks the handler to end, and waits until it has, for as long as that takes: while a
+// process cannot be ended, this one goes on with its heartbeats, and the shard stays here.
+func (r *runner) leave(e *core.Elector) {
+	time.Sleep(e.Leave())
+	ctx, cancel := context.WithCancel(context.Background())
+	withdrawn := make(chan struct{})
+	go func() {
+		defer close(withdrawn)
+		_ = e.Withdraw(ctx, r.shard) // Run's end says what became of it
+	}()
+	r.working.Lock()
+	r.quit = true
+	r.working.Unlock()
+	cancel()
+	<-withdrawn
 }
 
 // A childExit is how the command ended.
@@ -185,8 +242,9 @@ func (r *runner) decide(c childExit) error {
 	return nil
 }
 
-// end has run end, with err.
+// end has run end, with err. The handler calls it, and starts no command any more.
 func (r *runner) end(err error) {
+	r.quit = true
 	select {
 	case r.ended <- err:
 	default:

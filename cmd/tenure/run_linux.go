@@ -3,9 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,19 +19,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/fence"
 )
 
 // What a process tells its guard, and the guard answers, a line each.
 const (
-	sayUntil  = "until" // until NANOSECONDS of CLOCK_BOOTTIME: end the group then
+	sayUntil  = "until" // until NANOSECONDS of CLOCK_BOOTTIME: end the command then
 	sayTerm   = "term"  // SIGTERM to the group
-	sayKill   = "kill"  // SIGKILL to the group
-	tellStart = "start" // start PID
-	tellExit  = "exit"  // exit CODE [SIGNAL]: the command has ended
+	sayKill   = "kill"  // SIGKILL to all
+	tellLeft  = "left"  // left COUNT PID NAME: the command ended by itself, and left processes
+	tellExit  = "exit"  // exit CODE [SIGNAL]: the command has ended, and all below it
 	tellError = "error" // error TEXT: it could not be started
-	tellGone  = "gone"  // no process of the group is left
-	fenceVar  = "TENURE_FENCE_FILE"
-	guardWait = 200 * time.Millisecond // for the guard to do what it was asked, before this process does it
+)
+
+// Whether the command may become another user, as its guard is told.
+const (
+	withSetuid    = "setuid"
+	withoutSetuid = "no-setuid"
 )
 
 // boottime is the time since the machine started, its suspensions included. All
@@ -48,29 +53,44 @@ type guarded struct {
 	cmd    *exec.Cmd
 	orders *os.File
 	lines  chan string // closed when the guard is gone
-	pid    int         // of the command, 0 before it started
 	exit   *childExit
-	gone   bool
+	left   string
 	failed string
 }
 
-// handle runs the command under one lease. It returns when no process of its group is
-// left, and the lease passes on only then, or at the end of trust, before which the
-// guard has ended the group.
-func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
-	dir, err := fenceFile(lease)
-	if err != nil {
-		r.end(err)
-		return err
+// adopt makes this process the parent of what loses its own below it, such as by the death
+// of the guard. What it has below it already is none of the command's.
+func (r *runner) adopt() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("run: %w: the system gives no orphans: %w", core.ErrUnsupported, err)
 	}
-	defer os.RemoveAll(dir)
-	g, err := r.startGuard(lease, dir)
+	r.spared = map[int]bool{}
+	for _, pid := range children() {
+		r.spared[pid] = true
+	}
+	return nil
+}
+
+// handle runs the command under one lease. It returns when no process is left of what the
+// command started. The lease passes on only then, or at the end of trust, before which the
+// guard has ended the command.
+func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
+	r.working.Lock()
+	defer r.working.Unlock()
+	if r.quit {
+		return nil
+	}
+	g, err := r.startGuard(lease)
 	if err != nil {
 		return fmt.Errorf("start the guard: %w", err)
 	}
 	asked := r.supervise(ctx, lease, g)
 	_ = g.orders.Close()
 	_ = g.cmd.Wait()
+	endAll(r.log, 0, r.spared) // what a guard that was killed has left
+	if g.left != "" {
+		r.leftBehind(g.left)
+	}
 	switch {
 	case g.failed != "":
 		err := usage(fmt.Sprintf("the command %s cannot be run: %s", quoted(r.command[0]), g.failed))
@@ -86,28 +106,20 @@ func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
 	return errGuard
 }
 
-// fenceFile writes the fence into a directory of its own.
-func fenceFile(lease *core.Lease) (dir string, err error) {
-	if dir, err = os.MkdirTemp("", "tenure-run-"); err != nil {
-		return "", fmt.Errorf("no temporary directory: %w: set TMPDIR", err)
+// leftBehind says that a command ended and left processes, at most once in lineEvery.
+func (r *runner) leftBehind(rest string) {
+	if n := r.left.next(); n > 0 {
+		var count, pid int
+		var name string
+		_, _ = fmt.Sscanf(rest, "%d %d %q", &count, &pid, &name)
+		r.log.Warn("the command ended and left processes behind, which were ended: have it stay in the foreground",
+			"shard", r.shard, "processes", count, "pid", pid, "name", name, "times", n)
 	}
-	text, err := json.Marshal(lease.Fence())
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "fence.json"), append(text, '\n'), 0o600)
-	}
-	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
-	}
-	return dir, nil
 }
 
 // startGuard starts the guard, which starts the command.
-func (r *runner) startGuard(lease *core.Lease, dir string) (*guarded, error) {
+func (r *runner) startGuard(lease *core.Lease) (*guarded, error) {
 	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	fence, err := json.Marshal(lease.Fence())
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +133,14 @@ func (r *runner) startGuard(lease *core.Lease, dir string) (*guarded, error) {
 	}
 	g := &guarded{orders: ours, lines: make(chan string, 16)}
 	until := boottime() + lease.Remaining()
-	g.cmd = exec.Command(self, append([]string{guardName, strconv.FormatInt(int64(until), 10), "--"}, r.command...)...)
+	setuid := withoutSetuid
+	if r.setuid || os.Geteuid() == 0 {
+		setuid = withSetuid
+	}
+	//nolint:noctx // it ends its command and itself when its orders or its time end
+	g.cmd = exec.Command(self, append([]string{guardName, strconv.FormatInt(int64(until), 10), setuid, "--"}, r.command...)...)
 	g.cmd.Env = append(os.Environ(), "TENURE_SHARD="+lease.Shard(), fmt.Sprintf("TENURE_TOKEN=%d", lease.Token()),
-		"TENURE_FENCE="+string(fence), fenceVar+"="+filepath.Join(dir, "fence.json"))
+		"TENURE_FENCE="+fence.Format(lease.Fence()))
 	g.cmd.Stdin, g.cmd.Stdout, g.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	g.cmd.ExtraFiles = []*os.File{orders, told}
 	// What stops this process's group, such as a terminal, does not stop the guard.
@@ -146,7 +163,7 @@ func (r *runner) startGuard(lease *core.Lease, dir string) (*guarded, error) {
 // say gives the guard an order. A guard that is gone, or does not read, shows by what
 // it answers.
 func (g *guarded) say(words ...any) {
-	_ = g.orders.SetWriteDeadline(time.Now().Add(guardWait))
+	_ = g.orders.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a pipe has room, unless the guard is stopped for long
 	_, _ = fmt.Fprintln(g.orders, words...)
 }
 
@@ -154,28 +171,23 @@ func (g *guarded) say(words ...any) {
 func (g *guarded) hear(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
-	case tellStart:
-		g.pid, _ = strconv.Atoi(rest)
 	case tellExit:
 		code, signal, _ := strings.Cut(rest, " ")
 		n, _ := strconv.Atoi(code)
 		g.exit = &childExit{n, signal}
 	case tellError:
 		g.failed = rest
-	case tellGone:
-		g.gone = true
+	case tellLeft:
+		g.left = rest
 	}
 }
 
-// kill ends the group without the guard.
-func (g *guarded) kill() {
-	if g.pid > 0 && !g.gone {
-		_ = syscall.Kill(-g.pid, syscall.SIGKILL)
-	}
-}
+// guardWait is for the guard to do what it was asked, before it is ended and this process
+// does it: in time before others may have the shard.
+func (r *runner) guardWait() time.Duration { return min(200*time.Millisecond, r.margin/4) }
 
-// supervise keeps the guard up to date until the group is gone. It reports whether the
-// command was asked to end.
+// supervise keeps the guard up to date until it is gone. It reports whether the command was
+// asked to end.
 func (r *runner) supervise(ctx context.Context, lease *core.Lease, g *guarded) (asked bool) {
 	tick := time.NewTicker(min(max(r.trust/100, 2*time.Millisecond), 100*time.Millisecond))
 	defer tick.Stop()
@@ -193,10 +205,6 @@ func (r *runner) supervise(ctx context.Context, lease *core.Lease, g *guarded) (
 		select {
 		case line, ok := <-g.lines:
 			if !ok {
-				if !g.gone && g.failed == "" {
-					g.kill()
-					waitGone(g.pid)
-				}
 				return asked
 			}
 			g.hear(line)
@@ -219,131 +227,190 @@ func (r *runner) supervise(ctx context.Context, lease *core.Lease, g *guarded) (
 			asked = true
 			if forceAt.IsZero() {
 				g.say(sayKill)
-				forceAt = time.Now().Add(guardWait)
-			} else if time.Now().After(forceAt) {
-				g.kill()
-				if time.Now().After(forceAt.Add(guardWait)) { // it is stopped, or hangs
-					_ = g.cmd.Process.Kill()
-				}
+				forceAt = time.Now().Add(r.guardWait())
+			} else if time.Now().After(forceAt) { // it is stopped, or may not
+				_ = g.cmd.Process.Kill()
 			}
 		}
 	}
 }
 
-// waitGone waits until no process of a group is left.
-func waitGone(pgid int) {
-	for pgid > 0 && groupLives(pgid) {
-		time.Sleep(5 * time.Millisecond)
+// children are the processes whose parent this one is, and those that have ended and were
+// not reaped.
+func children() []int {
+	var out []int
+	lists, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, file := range lists {
+		text, _ := os.ReadFile(file)
+		for _, word := range strings.Fields(string(text)) {
+			if n, err := strconv.Atoi(word); err == nil && n > 0 {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// endAll ends and reaps all that is below this process but what is spared, and returns when
+// nothing is left, with the status of leader, the command, if that is not 0. What loses its
+// parent becomes a child of this process, so that the loop comes to it. A process that
+// cannot be ended is said once.
+func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.WaitStatus) {
+	const patience = time.Second // for the kernel to end a process that was killed
+	begun, said, pause, none := time.Now(), map[int]bool{}, time.Millisecond, 0
+	for {
+		if leader > 0 { // it is not reaped, so the number is its group's
+			_ = syscall.Kill(-leader, syscall.SIGKILL)
+		}
+		late := time.Since(begun) > patience
+		if late {
+			pause = 50 * time.Millisecond
+		}
+		none++
+		for _, pid := range children() {
+			if spared[pid] {
+				continue
+			}
+			none = 0
+			err := syscall.Kill(pid, syscall.SIGKILL)
+			if (late || errors.Is(err, unix.EPERM)) && !said[pid] {
+				said[pid] = true
+				log.Error("a process of the command cannot be ended: the shard is kept, unless heartbeats fail; end the process",
+					"pid", pid, "name", nameOf(pid), "user", userOf(pid), "error", err)
+			}
+		}
+		for {
+			pid, st, err := reap()
+			if err != nil { // no child is left
+				return status
+			}
+			if pid == 0 {
+				break
+			}
+			delete(spared, pid)
+			delete(said, pid)
+			if pid == leader {
+				status, leader = st, 0
+			}
+		}
+		// A list that was read while a process ended may lack another one.
+		if none >= 3 && len(spared) > 0 {
+			return status
+		}
+		time.Sleep(pause)
 	}
 }
 
-// groupLives reports whether a process of the group runs. One that has ended and waits
-// to be reaped does not.
-func groupLives(pgid int) bool {
-	if errors.Is(syscall.Kill(-pgid, 0), syscall.ESRCH) {
-		return false
+// reap takes in a child that has ended; without one pid is 0.
+func reap() (pid int, st syscall.WaitStatus, err error) {
+	for {
+		if pid, err = syscall.Wait4(-1, &st, syscall.WNOHANG, nil); !errors.Is(err, syscall.EINTR) {
+			return pid, st, err
+		}
 	}
-	list, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil || len(list) == 0 {
+}
+
+// nameOf is the name of a process, as it chose it.
+func nameOf(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return strings.TrimSuffix(string(text), "\n")
+}
+
+// userOf is the user of a process, -1 if that is not known.
+func userOf(pid int) int64 {
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil {
+		return -1
+	}
+	return int64(st.Uid)
+}
+
+// ended reports whether a process has ended, and was not reaped.
+func ended(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
 		return true
 	}
-	for _, file := range list {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		// pid (name) state ppid pgrp: the name may have blanks and brackets.
-		f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if len(f) > 2 && f[2] == strconv.Itoa(pgid) && f[0] != "Z" && f[0] != "X" {
-			return true
-		}
-	}
-	return false
+	// pid (name) state: the name may have blanks and brackets.
+	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
-// endChildren ends and reaps all that is below this process, such as what has left the
-// command's group.
-func endChildren() {
-	for {
-		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR), pid > 0:
-			continue
-		case err != nil: // no child is left
-			return
-		}
-		lists, _ := filepath.Glob("/proc/self/task/*/children")
-		for _, file := range lists {
-			text, _ := os.ReadFile(file)
-			for _, word := range strings.Fields(string(text)) {
-				if n, err := strconv.Atoi(word); err == nil && n > 0 {
-					_ = syscall.Kill(n, syscall.SIGKILL)
-				}
-			}
-		}
-		time.Sleep(time.Millisecond)
+// guard is the hidden subcommand: it runs a command in a process group, and ends it with
+// all that it has started when it is told to, when trust ends, and when the process that
+// leads is gone. What the command leaves behind becomes the guard's. The kernel ends the
+// command with the guard, and gives the rest to the process that leads.
+func guard(args []string, stderr io.Writer) int {
+	var until int64
+	var err error
+	if len(args) >= 4 {
+		until, err = strconv.ParseInt(args[0], 10, 64)
 	}
-}
-
-// guard is the hidden subcommand: it runs a command in a process group, and ends the
-// group when it is told to, when trust ends, and when the process that leads is gone.
-// What the command leaves behind becomes the guard's, which ends it, too. The kernel
-// ends the command with the guard.
-func guard(args []string, stderr interface{ Write([]byte) (int, error) }) int {
-	if len(args) < 3 || args[1] != "--" {
-		fmt.Fprintln(stderr, "tenure: this command is for tenure run only")
-		return exitUsage
-	}
-	until, err := strconv.ParseInt(args[0], 10, 64)
-	if err != nil {
-		fmt.Fprintln(stderr, "tenure: this command is for tenure run only")
+	if len(args) < 4 || err != nil || args[2] != "--" {
+		_, _ = fmt.Fprintln(stderr, "tenure: this command is for tenure run only")
 		return exitUsage
 	}
 	orders, told := os.NewFile(3, "orders"), os.NewFile(4, "answers")
 	syscall.CloseOnExec(3)
 	syscall.CloseOnExec(4)
-	defer func() {
-		if file := os.Getenv(fenceVar); strings.HasPrefix(filepath.Base(filepath.Dir(file)), "tenure-run-") {
-			_ = os.Remove(file)
-			_ = os.Remove(filepath.Dir(file))
-		}
-	}()
-	// The kernel ends the command with the thread that started it.
+	fail := func(err error) int {
+		_, _ = fmt.Fprintln(told, tellError, strings.ReplaceAll(err.Error(), "\n", " "))
+		return exitOK
+	}
+	// The kernel ends the command with the thread that started it, and keeps what the thread
+	// may not gain from it.
 	runtime.LockOSThread()
-	cmd := exec.Command(args[2], args[3:]...)
+	cmd := exec.Command(args[3], args[4:]...) //nolint:noctx // the guard signals it, as it was ordered
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	// Older kernels do without: then only the group is ended.
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fail(err)
+	}
+	if args[1] != withSetuid {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fail(err)
+		}
+	}
 	if boottime() >= time.Duration(until) {
-		fmt.Fprintln(told, tellGone)
 		return exitOK
 	}
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintln(told, tellError, strings.ReplaceAll(err.Error(), "\n", " "))
-		return exitOK
+		return fail(err)
 	}
 	pid := cmd.Process.Pid
-	fmt.Fprintln(told, tellStart, pid)
-	watch(pid, time.Duration(until), orders)
-	// The command has ended and is not reaped yet, so its group's number is its own.
-	_ = syscall.Kill(-pid, syscall.SIGKILL)
-	_ = cmd.Wait()
-	code, signal := cmd.ProcessState.ExitCode(), ""
-	if st, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && st.Signaled() {
-		code, signal = int(st.Signal()), st.Signal().String()
+	if watch(pid, time.Duration(until), orders) {
+		tellRest(told, pid)
 	}
-	fmt.Fprintln(told, tellExit, code, signal)
-	endChildren()
-	fmt.Fprintln(told, tellGone)
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	code, signal := 0, ""
+	if st := endAll(log, pid, nil); st.Signaled() {
+		code, signal = int(st.Signal()), st.Signal().String()
+	} else {
+		code = st.ExitStatus()
+	}
+	_, _ = fmt.Fprintln(told, tellExit, code, signal)
 	return exitOK
 }
 
-// watch returns when the command has ended, which it makes happen in time.
-func watch(pid int, until time.Duration, orders *os.File) {
-	ended := make(chan struct{})
+// tellRest tells what a command that ended by itself has left.
+func tellRest(told io.Writer, command int) {
+	var left []int
+	for _, pid := range children() {
+		if pid != command && !ended(pid) {
+			left = append(left, pid)
+		}
+	}
+	if len(left) > 0 {
+		_, _ = fmt.Fprintf(told, "%s %d %d %q\n", tellLeft, len(left), left[0], nameOf(left[0]))
+	}
+}
+
+// watch returns when the command has ended, or has to. It reports whether the command ended
+// without being asked.
+func watch(pid int, until time.Duration, orders *os.File) bool {
+	gone := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(gone)
 		for {
 			err := unix.Waitid(unix.P_PID, pid, &unix.Siginfo{}, unix.WEXITED|unix.WNOWAIT, nil)
 			if !errors.Is(err, unix.EINTR) {
@@ -352,43 +419,57 @@ func watch(pid int, until time.Duration, orders *os.File) {
 		}
 	}()
 	lines := make(chan string)
+	stop := make(chan struct{})
+	defer close(stop)
 	go func() {
 		defer close(lines)
 		s := bufio.NewScanner(orders)
 		for s.Scan() {
 			select {
 			case lines <- s.Text():
-			case <-ended:
+			case <-stop:
 				return
 			}
 		}
 	}()
-	const look = 20 * time.Millisecond // timers stand still while the machine is suspended
+	const (
+		look = 20 * time.Millisecond // timers stand still while the machine is suspended
+		reap = 50                    // looks
+	)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	dead := false
-	for {
-		if dead = dead || boottime() >= until; dead {
-			_ = syscall.Kill(-pid, syscall.SIGKILL)
-		}
+	asked := false
+	for n := 1; boottime() < until; {
 		select {
-		case <-ended:
-			return
+		case <-gone:
+			return !asked
 		case <-tick.C:
+			if n++; n%reap == 0 {
+				reapOthers(pid)
+			}
 		case line, ok := <-lines:
 			word, rest, _ := strings.Cut(line, " ")
 			switch {
-			case !ok:
-				dead, lines = true, nil
-			case word == sayKill:
-				dead = true
+			case !ok, word == sayKill:
+				return false
 			case word == sayTerm:
+				asked = true
 				_ = syscall.Kill(-pid, syscall.SIGTERM)
 			case word == sayUntil:
 				if n, err := strconv.ParseInt(rest, 10, 64); err == nil {
 					until = time.Duration(n)
 				}
 			}
+		}
+	}
+	return false
+}
+
+// reapOthers reaps what the command has left and has ended, while the command goes on.
+func reapOthers(command int) {
+	for _, pid := range children() {
+		if pid != command {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 var serveRounds = flag.Int("serve.rounds", 1, "faults of each kind in TestServe and TestServedSidecars")
@@ -128,6 +128,7 @@ func (x *pairing) startSidecar(i int, address string) {
 	cmd.Env = append(cmd.Env, fmt.Sprintf("TENURE__NODE=s%d", i), "TENURE__TTL="+serveTTL.String())
 	before := len(x.logs[i].String())
 	cmd.Stderr = x.logs[i]
+	cmd.SysProcAttr = ownGroup()
 	if err := cmd.Start(); err != nil {
 		x.Fatal(err)
 	}
@@ -149,6 +150,7 @@ func (x *pairing) startClient(i int) {
 	cmd := exec.Command("python3", "../../examples/python/leader.py", x.address[i], "jobs")
 	cmd.Env = append(os.Environ(), "TENURE_TOKEN_FILE="+x.tokens)
 	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = ownGroup()
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -159,6 +161,10 @@ func (x *pairing) startClient(i int) {
 	x.clients[i] = cmd
 	x.readers.Go(func() { x.read(i, out) })
 }
+
+// ownGroup makes a process the first of its process group. The kernel continues the stopped
+// processes of a group that becomes an orphan, as that of a test does whose shell ends.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func (x *pairing) read(i int, out io.Reader) {
 	for s := bufio.NewScanner(out); s.Scan(); {

@@ -115,7 +115,7 @@ func (s *store) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("tenure: %s: %w: no Docker engine answers: %w", s.image.name, errUnavailable, err)
 	}
-	defer provider.Close()
+	defer provider.Close() //nolint:errcheck // the container stays, and its own client has it
 	if err := pull(ctx, provider.Client(), s.image.name); err != nil {
 		return fmt.Errorf("tenure: %s: %w: the engine does not have the image, and pulling it failed: %w", s.image.name,
 			errUnavailable, err)

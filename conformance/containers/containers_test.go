@@ -46,7 +46,7 @@ func TestImages(t *testing.T) {
 		"consul":    Consul("hashicorp/consul:1.16.3"),
 		"zookeeper": ZooKeeper("zookeeper:3.9"),
 		"redis":     Redis("redis:7"),
-		"debian":    Redis("tenure/redis-server:debian"), // as internal/servers/images.sh makes it
+		"debian":    Redis("tenure/redis-server:debian"), // as internal/proof/servers/images.sh makes it
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

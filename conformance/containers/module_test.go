@@ -26,7 +26,7 @@ func TestAddsNothing(t *testing.T) {
 	}
 	former := formerly(t, root)
 	rest := []string{
-		"core", "core/corehttp", "config", "follower", "sharding", "conformance", "tenuretest",
+		"core", "observe/tenurehttp", "config", "follower", "sharding", "conformance", "tenuretest",
 		"backends/memory", "backends/etcd", "backends/consul", "backends/zookeeper", "backends/redis",
 		"backends/sql/sqlite", "backends/sql/postgres", "backends/sql/mysql",
 	}
@@ -76,7 +76,7 @@ func formerly(t *testing.T, root string) string {
 		}
 		switch {
 		case slices.Contains([]string{
-			"conformance/containers", "internal/servers/containers", "bench", "docs", "examples", "tools",
+			"conformance/containers", "internal/proof/servers/containers", "bench", "docs", "examples", "tools",
 		}, filepath.ToSlash(rel)),
 			strings.HasPrefix(entry.Name(), ".") && rel != ".":
 			if entry.IsDir() {

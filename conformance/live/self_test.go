@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }

@@ -45,8 +45,19 @@ const (
 	Resign  Kind = "resign"  // the owner of the shard Shards gives it to another member, once
 )
 
-// MaxText bounds Author and Reason, in bytes.
+// MaxText bounds Author, Writer and Reason, in bytes.
 const MaxText = 500
+
+// MaxRules is how many rules are obeyed: the first by key. A namespace needs few, as a
+// prefix stands for many shards.
+const MaxRules = 1000
+
+// maxRecords is how many records are read, whatever they hold. Where there are more, MaxRules of
+// each kind are read.
+const maxRecords = 4 * MaxRules
+
+// maxRecord is more than the record of any rule has, in bytes.
+const maxRecord = 16 << 10
 
 // Rule is one rule. Which fields count depends on its Kind.
 type Rule struct {
@@ -57,7 +68,8 @@ type Rule struct {
 	// Token of the lease that a Move or Resign acts on, and no other.
 	Token driver.Token `json:"token,omitempty"`
 
-	Author  string    `json:"author"`
+	Author  string    `json:"author"` // who asks for it, as its writer says
+	Writer  string    `json:"writer"` // user and host of the process that wrote it; of the command tenure
 	Reason  string    `json:"reason"`
 	At      time.Time `json:"at"`               // when it was written, by the author's clock
 	Expires time.Time `json:"expires,omitzero"` // when it ends; zero: never
@@ -101,9 +113,11 @@ func (r *Rule) Validate() error {
 	case !once && r.Token != 0:
 		return invalid("a rule %q has no token: leave it out", r.Kind)
 	}
-	for _, text := range []string{r.Author, r.Reason} {
-		if len(text) > MaxText || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-			return invalid("author and reason have at most %d bytes, without control characters: shorten %.40q",
+	for _, text := range []string{r.Author, r.Writer, r.Reason} {
+		// Those that are not printed, such as marks of the direction, can hide the rest.
+		hidden := func(c rune) bool { return !unicode.IsPrint(c) }
+		if len(text) > MaxText || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
+			return invalid("author, writer and reason have at most %d bytes, without control and format characters: shorten %.40q",
 				MaxText, text)
 		}
 	}
@@ -174,32 +188,89 @@ func Remove(r *Rule) (driver.Op, error) {
 	return driver.Op{Kind: driver.OpDelete, Key: r.Key()}, nil
 }
 
-// Read returns the rules, those included that have ended, by key. A record that is no
-// rule, such as one of a newer version, is left out, and the error says so beside the
-// rules that could be read; without any, the rules are nil.
+// Read returns the rules, those included that have ended, by key, and at most MaxRules. A
+// record that is no rule, such as one of a newer version, is left out, as are the rules
+// after the first MaxRules; the error says so beside the rules that could be read, in at
+// most 8 KiB. Without any, the rules are nil.
 func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
-	items, err := b.List(ctx, Shard, prefix)
+	items, all, err := records(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: read the operators' rules: %w", err)
 	}
-	rules := make([]Rule, 0, len(items))
+	rules := make([]Rule, 0, min(len(items), MaxRules))
+	left, notUnderstood := 0, 0
+	var which []string // of the records that are not understood, the first
+	for i := range items {
+		r, err := decode(&items[i])
+		switch {
+		case err != nil:
+			if notUnderstood++; notUnderstood <= 3 {
+				which = append(which, fmt.Sprintf("%.80q: %.120q", items[i].Key, err.Error()))
+			}
+		case len(rules) == MaxRules:
+			left++
+		default:
+			rules = append(rules, *r)
+		}
+	}
 	var errs []error
-	for _, i := range items {
-		var r Rule
-		err := json.Unmarshal(i.Value, &r)
-		if err == nil {
-			err = r.Validate()
-		}
-		if err == nil && r.Key() != i.Key {
-			err = invalid("its key would be %q", r.Key())
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("tenure: the operators' rule %q is not understood: %w", i.Key, err))
-			continue
-		}
-		rules = append(rules, r)
+	if notUnderstood > 0 {
+		errs = append(errs, fmt.Errorf("tenure: %w: %d records of shard %q are not understood as operators' rules: %s",
+			driver.ErrInvalid, notUnderstood, Shard, strings.Join(which, "; ")))
+	}
+	switch {
+	case !all:
+		errs = append(errs, fmt.Errorf("tenure: %w: shard %q has more than %d records, and only the first of each kind are read: "+
+			"remove some", driver.ErrInvalid, Shard, maxRecords))
+	case left > 0:
+		errs = append(errs, fmt.Errorf("tenure: %w: %d rules after the first %d are not obeyed: remove some", driver.ErrInvalid,
+			left, MaxRules))
 	}
 	return slices.Clip(rules), errors.Join(errs...)
+}
+
+// kinds begin the keys of the rules of each kind, in their order.
+var kinds = [...]string{
+	prefix + string(Drain) + "/", prefix + string(Exclude) + "/", prefix + string(Freeze), prefix + "once/",
+	prefix + string(Pin) + "/",
+}
+
+// records reads the records that may be rules, in the order of their keys, and says whether
+// these are all. If not, it reads the first of each kind, so that junk under the keys of one
+// kind hides the rules of no other. Either way a shard that somebody filled costs a member a
+// bounded read.
+func records(ctx context.Context, b driver.Backend) (items []driver.Item, all bool, err error) {
+	items, err = b.List(ctx, Shard, prefix, maxRecords+1)
+	if err != nil || len(items) <= maxRecords {
+		return items, true, err
+	}
+	items = nil
+	for _, kind := range kinds {
+		some, err := b.List(ctx, Shard, kind, MaxRules)
+		if err != nil {
+			return nil, false, err
+		}
+		items = append(items, some...)
+	}
+	return items, false, nil
+}
+
+// decode reads a record.
+func decode(i *driver.Item) (*Rule, error) {
+	if len(i.Value) > maxRecord {
+		return nil, invalid("it has %d bytes", len(i.Value))
+	}
+	r := new(Rule)
+	if err := json.Unmarshal(i.Value, r); err != nil {
+		return nil, err
+	}
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if r.Key() != i.Key {
+		return nil, invalid("its key would be %q", r.Key())
+	}
+	return r, nil
 }
 
 func invalid(format string, args ...any) error {

@@ -1,14 +1,20 @@
 package control_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"reflect"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
@@ -40,7 +46,8 @@ func TestValidate(t *testing.T) {
 			Shards: "s/*"},
 		{Kind: control.Pin, Node: "a", Shards: "_assigner"}, {Kind: control.Pin, Node: "a", Shards: "_*"},
 		{Kind: control.Freeze, Node: "a"}, {Kind: control.Freeze, Reason: strings.Repeat("x", control.MaxText+1)},
-		{Kind: control.Freeze, Reason: "a\x1b[31m"},
+		{Kind: control.Freeze, Reason: "a\x1b[31m"}, {Kind: control.Freeze, Author: "a\u009b31m"},
+		{Kind: control.Freeze, Writer: "a\u202eb"}, {Kind: control.Freeze, Reason: "a\u200bb"},
 	} {
 		if err := r.Validate(); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%+v: got %v, want ErrInvalid", r, err)
@@ -92,4 +99,127 @@ func TestRead(t *testing.T) {
 	if !pin.Active(now) || pin.Active(now.Add(time.Hour)) || !drain.Active(now.Add(time.Hour)) {
 		t.Error("Active does not go by Expires")
 	}
+}
+
+// TestReadBounded: records that a member with the right to write has put there, in any
+// number and size, give few rules and a short error.
+func TestReadBounded(t *testing.T) {
+	t.Parallel()
+	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	rule := func(i int) core.Op {
+		r := control.Rule{Kind: control.Drain, Node: fmt.Sprintf("node-%05d", i), Reason: strings.Repeat("<", control.MaxText),
+			Author: strings.Repeat("<", control.MaxText), Writer: strings.Repeat("<", control.MaxText)}
+		op, err := control.Put(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return op
+	}
+	junk := func(i int) core.Op {
+		key := fmt.Sprintf("rule/%s%05d", strings.Repeat("x", 400), i)
+		return core.Put(key, [][]byte{
+			bytes.Repeat([]byte("\x01"), 500),
+			[]byte(`{"kind":"drain","token":1` + strings.Repeat("0", 10_000) + `}`),
+			[]byte(`{"kind":"drain","at":"` + strings.Repeat(`\u0007`, 2000) + `"}`),
+			[]byte(`{"kind":"` + strings.Repeat("y", 20_000) + `"}`),
+		}[i%4])
+	}
+	write(t, b, 2000, 100, junk)
+	write(t, b, control.MaxRules, 100, rule)
+	rules, err := control.Read(t.Context(), b)
+	if len(rules) != control.MaxRules || err == nil || !strings.Contains(err.Error(), "2000 records") || len(err.Error()) > 8<<10 {
+		t.Errorf("got %d rules beside junk, and an error of %d bytes: %.300v", len(rules), len(fmt.Sprint(err)), err)
+	}
+	write(t, b, control.MaxRules+7, 100, rule)
+	rules, err = control.Read(t.Context(), b)
+	if len(rules) != control.MaxRules || err == nil || !strings.Contains(err.Error(), "7 rules") || !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("got %d rules of %d, %.300v", len(rules), control.MaxRules+7, err)
+	}
+	if rules[len(rules)-1].Node != fmt.Sprintf("node-%05d", control.MaxRules-1) {
+		t.Errorf("the last rule is of %s", rules[len(rules)-1].Node)
+	}
+}
+
+// write commits n operations, batch at a time, under a lease of the rules' shard.
+func write(t *testing.T, b core.Backend, n, batch int, op func(i int) core.Op) {
+	t.Helper()
+	err := core.RunSingleton(t.Context(), b, control.Shard, func(_ context.Context, l *core.Lease) error {
+		for from := 0; from < n; from += batch {
+			var ops []core.Op
+			for i := range min(batch, n-from) {
+				ops = append(ops, op(from+i))
+			}
+			if _, err := l.Commit(l.Context(), ops...); err != nil {
+				t.Error(err)
+				return nil
+			}
+		}
+		return nil
+	}, &core.Options{Node: "tool", LockDir: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReadBehindJunk: 50,000 records, half of them under the keys of one kind, cost a member a
+// part of them, and hide no rule of another kind. It is not parallel: it counts allocations.
+func TestReadBehindJunk(t *testing.T) {
+	stores := map[string]func() (core.Backend, error){
+		"memory": func() (core.Backend, error) { return memory.Open(t.Context(), memory.New(), "test", nil) },
+		"sqlite": func() (core.Backend, error) {
+			return sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), "test", nil)
+		},
+	}
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			b, err := open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			write(t, b, 50_000, 1000, func(i int) core.Op {
+				return core.Put([]string{"rule/0", "rule/drain/0"}[i%2]+strconv.Itoa(i), bytes.Repeat([]byte("j"), 500))
+			})
+			write(t, b, 1, 1, func(int) core.Op {
+				op, err := control.Put(&control.Rule{Kind: control.Pin, Node: "a", Shards: "orders-1"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return op
+			})
+			counted := &counting{Backend: b}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			rules, err := control.Read(t.Context(), counted)
+			runtime.ReadMemStats(&after)
+			if len(rules) != 1 || rules[0].Kind != control.Pin || err == nil || len(err.Error()) > 8<<10 ||
+				!strings.Contains(err.Error(), "more than 4000 records") {
+				t.Errorf("got %d rules, and an error of %d bytes: %.300v", len(rules), len(fmt.Sprint(err)), err)
+			}
+			if counted.items > 10*control.MaxRules {
+				t.Errorf("%d records were read, want some thousands at most", counted.items)
+			}
+			allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
+			t.Logf("%d records read, %d MiB allocated", counted.items, allocated)
+			if allocated > 16 {
+				t.Errorf("%d MiB were allocated, want at most 16", allocated)
+			}
+		})
+	}
+}
+
+// counting counts the items that it lists.
+type counting struct {
+	core.Backend
+	items int
+}
+
+func (c *counting) List(ctx context.Context, shard core.ShardID, prefix string, limit int) ([]core.Item, error) {
+	items, err := c.Backend.List(ctx, shard, prefix, limit)
+	c.items += len(items)
+	return items, err
 }

@@ -23,7 +23,8 @@
 //   - Beside it each shard has a [Head]: the number of commits, the head of its
 //     log, and the last nonce. Every commit compares and advances it.
 //
-// No wall clock is compared anywhere, neither a client's nor a server's.
+// No wall clock is compared anywhere, neither a client's nor a server's. One is read where
+// a store's history forked: from it come the tokens of the new one (I2).
 //
 // # Rules
 //

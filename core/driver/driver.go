@@ -18,11 +18,18 @@ import "context"
 // incarnation, which differs between two histories of it. The identity records it.
 // Acquire and Transfer take effect only under the recorded one, in the same atomic
 // step. A call that meets another one first records it and, in one step with that,
-// raises what only grows: the base by more than any number of grants, and with it the
-// token of every record, so that no lease of before is current; such a call is
-// ErrRetry. So no token is granted twice, whatever the store forgot. View.Floor says
-// that it happened (I2). A store without incarnations leaves that to an operator, and
-// its documentation says when.
+// raises what only grows: the base, so that the next token is the store's clock in
+// microseconds since 1970, which is more than all grants before, and with it the token of
+// every record, so that no lease of before is current; such a call is ErrRetry. So no
+// token is granted twice, and of two failovers the later one's tokens are greater,
+// whatever the store forgot. Where the clock is behind the tokens, every call is
+// ErrStoreChanged until an operator raises the floor. View.Floor says that it happened
+// (I2). A store without incarnations leaves that to an operator, and its documentation
+// says when.
+//
+// A backend may offer fences beside Commit, for writes of the application's own in the
+// same store. Such a write takes effect, in one atomic step with the check, if and only if
+// a commit's fence would be current there (F1).
 //
 // A record that no release writes, or that is longer than any, is damaged, and
 // nothing in it is believed (D1). Observe leaves it out and names it in View.Damaged;
@@ -97,8 +104,10 @@ type Backend interface {
 	Get(ctx context.Context, shard ShardID, key string) (*Item, error)
 
 	// List returns the shard's items whose key begins with prefix, byte by byte,
-	// in the order of their keys. Linearizable, as Get.
-	List(ctx context.Context, shard ShardID, prefix string) ([]Item, error)
+	// in the order of their keys' bytes: the first limit of them, or all if limit is 0;
+	// ErrInvalid if it is negative (L2). The limit also bounds the values that are read
+	// from the store. Linearizable, as Get.
+	List(ctx context.Context, shard ShardID, prefix string, limit int) ([]Item, error)
 
 	// Close unblocks what is blocked, with ErrClosed, and leaves no goroutine,
 	// connection or timer (E3). It does not end sessions: their records stay until
@@ -120,10 +129,17 @@ type Backend interface {
 // transaction is all or nothing, the denied items of a failed one are read once
 // and answered, and the rest sent again (A6). That, and splitting, is no retry.
 //
+// A server may take less in one request than it did when the backend was opened. Where it
+// refuses items for what they are together, ErrTooLarge is the error of the call or of each
+// of them, none is applied, and the caller sends them again in smaller calls, until one is
+// refused alone. Where the store ends the connection instead, their outcome is unknown (A4).
+//
 // Results of own writes are checked against the namespace's identity and the
 // revisions acknowledged before: a changed identity, a revision that stepped
 // back between own writes, or a heartbeat that replaced a version older than the
-// last acknowledged one is ErrStoreChanged (I1).
+// last acknowledged one is ErrStoreChanged (I1). Where only the answer to a write shows
+// that the store went back, a heartbeat is ErrStoreChanged, and the outcome of any other
+// write that was applied is unknown (E1): every later call is ErrStoreChanged.
 type Session interface {
 	// ID is the id that Member.Session gave to Join.
 	ID() SessionID
@@ -135,7 +151,8 @@ type Session interface {
 	// no token (A2).
 	//
 	// Calls overlap: core sends another heartbeat, up to 24, while one has no
-	// answer. Each goes over a connection that owes no answer to another heartbeat, and
+	// answer. A call may be answered by the write of another, if that became visible after
+	// this call began: it proves as much. Each goes over a connection that owes no answer to another heartbeat, and
 	// where the store has several servers, to another server (E4). A server that stays
 	// silent to a heartbeat while another server answers a later one is left: the calls
 	// under way on it end, a write with an unknown outcome, and new ones go elsewhere.

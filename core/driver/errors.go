@@ -12,10 +12,13 @@ import (
 // have happened, or may happen yet. Backends wrap the store's own error with %w
 // beside the sentinel, and map what they do not know to no sentinel at all.
 var (
-	// ErrFenced: the fence is not the shard's current grant. See FencedError.
-	ErrFenced = errors.New("fenced: the lease is no longer the shard's current grant")
-	// ErrSessionLost: the session has no record any more, and never will again.
-	ErrSessionLost = errors.New("session lost: its record was evicted, superseded or closed")
+	// ErrLost is what every error matches that says that a lease is over: it may not be used
+	// any more. A backend answers with ErrFenced or ErrSessionLost.
+	ErrLost = errors.New("lease lost")
+	// ErrFenced: the fence is not the shard's current grant. See FencedError. It matches ErrLost.
+	ErrFenced = fmt.Errorf("fenced: %w: it is no longer the shard's current grant", ErrLost)
+	// ErrSessionLost: the session has no record any more, and never will again. It matches ErrLost.
+	ErrSessionLost = fmt.Errorf("session lost: its record was evicted, superseded or closed: %w", ErrLost)
 	// ErrHeld: the claim was denied. See HeldError.
 	ErrHeld = errors.New("held: the shard's record is not as the claim saw it, or its holder lives")
 	// ErrNoTarget: the session to transfer to has no record; the fence stays valid.
@@ -24,7 +27,7 @@ var (
 	ErrConflict = errors.New("conflict: a precondition does not hold")
 	// ErrInvalid: a name, value or option outside what this package allows.
 	ErrInvalid = errors.New("invalid")
-	// ErrTooLarge: over a limit of Info; refused before anything was sent.
+	// ErrTooLarge: over a limit of Info, or of the server, for a whole request (A4).
 	ErrTooLarge = errors.New("too large")
 	// ErrUnsupported: the store cannot do this.
 	ErrUnsupported = errors.New("unsupported by this store")
@@ -69,15 +72,15 @@ func NotApplied(err error) bool {
 func Unknown(err error) bool { return err != nil && !NotApplied(err) }
 
 // Ended is the error of a context that is done, with its cause, for backends: client
-// libraries do not always say why a call ended. A cause that matches one of the
-// closed set, such as ErrSessionLost, is told in words only: it is why the caller
-// gave up, and says nothing of what became of the call (rule E1).
+// libraries do not always say why a call ended. A cause that matches ErrLost or one of the
+// closed set is told in words only: it is why the caller gave up, and says nothing of what
+// became of the call (rule E1).
 func Ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
-	case err == cause:
+	case err == cause: //nolint:errorlint // a cause that wraps err says more than err
 		return err
-	case NotApplied(cause):
+	case NotApplied(cause), errors.Is(cause, ErrLost):
 		return fmt.Errorf("%w: %v", err, cause)
 	}
 	return fmt.Errorf("%w: %w", err, cause)
@@ -94,7 +97,7 @@ const (
 )
 
 // SessionLostError is a session that has no record any more. It matches
-// ErrSessionLost. The call that finds a session lost does not ask why: By and Node
+// ErrSessionLost and ErrLost. The call that finds a session lost does not ask why: By and Node
 // are what Explainer tells afterwards.
 type SessionLostError struct {
 	Session SessionID
@@ -116,8 +119,10 @@ func (e *SessionLostError) Error() string {
 	return fmt.Sprintf("tenure: session %q has no record any more: it was evicted, superseded or closed", e.Session)
 }
 
-// Is makes a SessionLostError match ErrSessionLost.
-func (e *SessionLostError) Is(target error) bool { return target == ErrSessionLost }
+// Is makes a SessionLostError match ErrSessionLost and ErrLost.
+func (e *SessionLostError) Is(target error) bool {
+	return target == ErrSessionLost || target == ErrLost
+}
 
 // Explainer is a Session that can say afterwards how it ended. It is optional.
 type Explainer interface {
@@ -133,6 +138,23 @@ type Explainer interface {
 type LabelLister interface {
 	Labels(ctx context.Context) ([]string, error)
 }
+
+// MissingError is what an opening did not find and was not to make: a database, its tables or
+// the namespace. It matches Err.
+type MissingError struct {
+	What string // is missing, such as `namespace "app" has no identity record`
+	Make string // how a program makes it, such as "open it once with Create"
+	Err  error  // the sentinel that it matches, if any
+}
+
+func (e *MissingError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("tenure: %s: %s", e.What, e.Make)
+	}
+	return fmt.Sprintf("tenure: %s: %s: %v", e.What, e.Make, e.Err)
+}
+
+func (e *MissingError) Unwrap() error { return e.Err }
 
 // HeldError is a denied claim, with the shard's record as it is (rule A4), also
 // when only Claim.Seen was stale and nobody holds the shard. It matches ErrHeld.
@@ -153,7 +175,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // FencedError is a refused write, release or transfer, with the record that
 // refused it. Current is the zero Owner where the store does not tell. It
-// matches ErrFenced.
+// matches ErrFenced and ErrLost.
 type FencedError struct {
 	Fence   Fence
 	Current Owner
@@ -164,8 +186,8 @@ func (e *FencedError) Error() string {
 		e.Fence.Shard, e.Fence.Token, e.Fence.Session, e.Current.Session, e.Current.Token)
 }
 
-// Is makes a FencedError match ErrFenced.
-func (e *FencedError) Is(target error) bool { return target == ErrFenced }
+// Is makes a FencedError match ErrFenced and ErrLost.
+func (e *FencedError) Is(target error) bool { return target == ErrFenced || target == ErrLost }
 
 // NumberConflict is ConflictError.Op when not an operation but the write's
 // number was refused: it is not the next one.

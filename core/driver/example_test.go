@@ -53,7 +53,7 @@ func ExampleUnknown() {
 	}
 	// Output:
 	// not applied: false  unknown: false  <nil>
-	// not applied: true   unknown: false  commit: fenced: the lease is no longer the shard's current grant
+	// not applied: true   unknown: false  commit: fenced: lease lost: it is no longer the shard's current grant
 	// not applied: true   unknown: false  commit: not applied, may be tried again
 	// not applied: false  unknown: true   commit: context deadline exceeded
 	// not applied: false  unknown: true   connection reset

@@ -70,6 +70,17 @@ func CheckKey(key string) error {
 	return nil
 }
 
+// CheckList validates the arguments of Backend.List.
+func CheckList(shard ShardID, prefix string, limit int) error {
+	if err := CheckShard(shard); err != nil {
+		return err
+	}
+	if limit < 0 {
+		return fmt.Errorf("tenure: %w: listing %d items: use 0 for all", ErrInvalid, limit)
+	}
+	return CheckPrefix(prefix)
+}
+
 // CheckPrefix validates the prefix that List takes: empty (all items of the
 // shard), or the beginning of a valid key. It is compared byte by byte: "1" also
 // matches "10"; end it with "/" to name one part exactly.

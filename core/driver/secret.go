@@ -31,16 +31,22 @@ func (s Secret) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, s.String(
 // MarshalText is String, for JSON, YAML and structured logs.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// ReadSecret reads a credential from a file of at most 64 KiB, without the line breaks
-// at its end. Its errors do not name the file: what was written as its name may be the
-// credential.
+// ReadSecret reads a credential from a regular file of at most 64 KiB, without the line
+// breaks at its end. It refuses a FIFO or a device, which could make it wait. Its errors
+// do not name the file: what was written as its name may be the credential.
 func ReadSecret(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {
 		return "", WithoutPath(err)
 	}
+	defer f.Close() //nolint:errcheck // it was only read
+	if info, err := f.Stat(); err != nil {
+		return "", WithoutPath(err)
+	} else if !info.Mode().IsRegular() {
+		return "", errors.New("it is not a regular file")
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return "", WithoutPath(err)
 	}
 	if len(text) > maxSecret {

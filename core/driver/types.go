@@ -317,4 +317,7 @@ type Info struct {
 	Namespace string
 	StoreID   string // the namespace's identity (rule I1)
 	Limits    Limits
+	// Rollback says what the store may have lost, if the opening found that its history is
+	// another than on record, and recorded that. Empty: nothing, or the store does not say.
+	Rollback string
 }

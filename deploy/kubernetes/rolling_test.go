@@ -24,7 +24,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/corehttp"
+	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -72,7 +72,7 @@ func runMember(node, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	web := &http.Server{Handler: corehttp.Handler(e, nil), ReadHeaderTimeout: time.Second}
+	web := &http.Server{Handler: tenurehttp.Handler(e, nil), ReadHeaderTimeout: time.Second}
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(ln) }()
 	fmt.Println("listens", ln.Addr())

@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 func read(t *testing.T, path string) string {
@@ -122,13 +122,13 @@ func TestAlertsAreTestedAndDocumented(t *testing.T) {
 	}
 }
 
-// Rules, dashboard and page name only metrics that coreprom has and series that rules
+// Rules, dashboard and page name only metrics that tenureprom has and series that rules
 // record; the dashboard shows every metric that is not per shard or a constant.
 func TestMetricsExist(t *testing.T) {
 	t.Parallel()
 	exists := make(map[string]bool)
 	documented := regexp.MustCompile(`(?m)^//\t(tenure_\w+)`)
-	for _, m := range documented.FindAllStringSubmatch(read(t, "../../core/coreprom/doc.go"), -1) {
+	for _, m := range documented.FindAllStringSubmatch(read(t, "../../observe/tenureprom/doc.go"), -1) {
 		exists[m[1]] = true
 	}
 	recorded := make(map[string]bool)

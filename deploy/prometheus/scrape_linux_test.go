@@ -23,13 +23,13 @@ import (
 	client "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/coreprom"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/observe/tenureprom"
 )
 
 const (
@@ -53,7 +53,7 @@ type plant struct {
 // member is one process, as Prometheus and the other members see it.
 type member struct {
 	*core.Elector
-	m       *coreprom.Metrics
+	m       *tenureprom.Metrics
 	link    *kvfault.Link
 	backend core.Backend
 	server  *httptest.Server
@@ -68,7 +68,7 @@ type member struct {
 func (p *plant) add(node string, supersede bool) *member {
 	p.Helper()
 	m := &member{
-		m: coreprom.New(nil), link: &kvfault.Link{}, hang: make(chan struct{}), leases: make(chan *core.Lease, 1000),
+		m: tenureprom.New(nil), link: &kvfault.Link{}, hang: make(chan struct{}), leases: make(chan *core.Lease, 1000),
 	}
 	close(m.hang)
 	registry := client.NewRegistry()
@@ -83,7 +83,7 @@ func (p *plant) add(node string, supersede bool) *member {
 func (p *plant) start(m *member, shards ...string) {
 	p.Helper()
 	var err error
-	if m.backend, err = memory.Open(p.ctx, p.store, "test", &memory.Options{Link: m.link}); err != nil {
+	if m.backend, err = memory.Open(p.ctx, p.store, "test", &memory.Options{Wrap: m.link.Wrap}); err != nil {
 		p.Fatal(err)
 	}
 	if m.Elector, err = core.NewElector(m.backend, &m.options); err != nil {

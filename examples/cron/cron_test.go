@@ -2,20 +2,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/fx/fxtest"
 
+	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/config"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // pool holds the servers that the tests share.
@@ -130,4 +136,46 @@ func TestFile(t *testing.T) {
 	if w := c.Warnings(); len(w) > 0 {
 		t.Error(strings.Join(w, "\n"))
 	}
+}
+
+// TestHandOver: a new leader runs the job when its time comes, and not before, and makes a run
+// again that was not finished.
+func TestHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		begin := time.Now()
+		var runs []time.Duration // when each began
+		leader := func(node string, until time.Duration, job func(context.Context) (string, error)) {
+			b, err := memory.Open(t.Context(), store, "cron", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			ctx, stop := context.WithDeadline(t.Context(), begin.Add(until))
+			defer stop()
+			err = core.RunSingleton(ctx, b, "cron", func(ctx context.Context, lease *core.Lease) error {
+				return lead(ctx, lease, time.Hour, func(ctx context.Context) (string, error) {
+					runs = append(runs, time.Since(begin).Round(time.Minute))
+					return job(ctx)
+				})
+			}, &core.Options{Node: node, LockDir: "none", Logger: slog.New(slog.DiscardHandler)})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+		}
+		quick := func(context.Context) (string, error) { return "done", nil }
+		slow := func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		leader("a", 90*time.Minute, quick)
+		leader("b", 100*time.Minute, quick) // in between
+		leader("c", 130*time.Minute, quick)
+		leader("d", 190*time.Minute, slow) // stopped in the middle
+		leader("e", 200*time.Minute, quick)
+		want := []time.Duration{0, time.Hour, 2 * time.Hour, 3 * time.Hour, 190 * time.Minute}
+		if !slices.Equal(runs, want) {
+			t.Errorf("the job ran at %v, want %v", runs, want)
+		}
+	})
 }

@@ -8,7 +8,8 @@
 // TENURE__BACKENDS__ETCD__CREATE=true (for SQL servers ...__MIGRATE=true, too) the first
 // time.
 //
-// When the job ran last is an item under the leader's fence, written with the run
-// itself: a new leader goes on from there, and a former one that was stopped in the
-// middle cannot write it any more.
+// When the job began last is an item under the leader's fence, written with the run
+// itself. A new leader reads it first, and waits for the rest of the interval: only a
+// run that was not finished is made again. A former leader that was stopped in the middle
+// cannot write it any more.
 package main

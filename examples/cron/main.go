@@ -43,22 +43,51 @@ func app(c *config.Config, every time.Duration, job func(context.Context) (strin
 			return tenurefx.Election{Shards: []string{"cron"}, Handler: func(
 				ctx context.Context, lease *core.Lease,
 			) error {
-				for tick := time.Tick(every); ; {
-					report, err := job(ctx)
-					if err == nil { // in one step, under the fence
-						_, err = lease.Commit(lease.Context(), core.Put("last", []byte(report)),
-							core.Append([]byte(report)))
-					}
-					if err != nil {
-						return err
-					}
-					select {
-					case <-tick:
-					case <-ctx.Done():
-						return nil
-					}
-				}
+				return lead(ctx, lease, every, job)
 			}}
 		})),
 	)
+}
+
+// lastRun is the item that says when the job began last, by the clock of the process that
+// ran it.
+const lastRun = "last"
+
+// lead runs the job whenever the interval has passed since it began last, whoever ran it.
+func lead(
+	ctx context.Context, lease *core.Lease, every time.Duration, job func(context.Context) (string, error),
+) error {
+	item, err := lease.Get(ctx, lastRun)
+	if err != nil {
+		return err
+	}
+	var wait time.Duration // none, if it never ran
+	if item != nil {
+		last, err := time.Parse(time.RFC3339Nano, string(item.Value))
+		if err != nil {
+			return err
+		}
+		wait = min(time.Until(last.Add(every)), every) // a clock may be ahead
+	}
+	for {
+		next := time.NewTimer(wait)
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			next.Stop()
+			return nil
+		}
+		began := time.Now()
+		report, err := job(ctx)
+		if err != nil {
+			return err
+		}
+		// In one step, under the fence: a former leader that comes late writes nothing.
+		_, err = lease.Commit(lease.Context(), core.Put(lastRun, began.UTC().AppendFormat(nil, time.RFC3339Nano)),
+			core.Append([]byte(report)))
+		if err != nil {
+			return err
+		}
+		wait = time.Until(began.Add(every))
+	}
 }

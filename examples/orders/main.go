@@ -10,6 +10,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
@@ -21,8 +23,8 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/corehttp"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 	"github.com/tenure-go/tenure/tenurefx"
@@ -31,10 +33,11 @@ import (
 func main() {
 	path := flag.String("config", "orders.yaml", "the configuration file")
 	listen := flag.String("listen", "127.0.0.1:8080", "where to serve, and where the other members reach this one")
+	ops := flag.String("ops", "127.0.0.1:8081", "where to serve the board and the probes, to operators only")
 	model := flag.String("model", "model.db", "the file of the read model, made if it is missing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, &config.LoadOptions{Path: *path}, *listen, *model)
+	err := run(ctx, &config.LoadOptions{Path: *path}, *listen, *ops, *model)
 	stop()
 	if err != nil {
 		log.Fatal(err)
@@ -42,7 +45,7 @@ func main() {
 }
 
 // run is one member, until ctx ends.
-func run(ctx context.Context, o *config.LoadOptions, listen, modelPath string) (err error) {
+func run(ctx context.Context, o *config.LoadOptions, listen, ops, modelPath string) (err error) {
 	c, err := config.Load(o)
 	if err != nil {
 		return err
@@ -52,14 +55,14 @@ func run(ctx context.Context, o *config.LoadOptions, listen, modelPath string) (
 		return err
 	}
 	defer func() { err = errors.Join(err, m.db.Close()) }()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
+	l, err := listenOn(ctx, listen, ops)
 	if err != nil {
 		return err
 	}
-	fmt.Println("listening on http://" + l.Addr().String())
+	fmt.Println("listening on http://" + l.requests.Addr().String())
 	a := fx.New(app(c, l, m), fx.Supply(slog.Default()), fx.NopLogger, fx.StopTimeout(c.StopTimeout()))
 	if err := a.Start(ctx); err != nil {
-		return errors.Join(err, l.Close())
+		return errors.Join(err, l.requests.Close(), l.ops.Close())
 	}
 	var failed error
 	select {
@@ -74,12 +77,25 @@ func run(ctx context.Context, o *config.LoadOptions, listen, modelPath string) (
 	return errors.Join(failed, a.Stop(stopping))
 }
 
-func app(c *config.Config, l net.Listener, m *model) fx.Option {
+// listeners are the port of requests, and that of operators, which shows too much for others.
+type listeners struct{ requests, ops net.Listener }
+
+func listenOn(ctx context.Context, requests, ops string) (l listeners, err error) {
+	if l.requests, err = (&net.ListenConfig{}).Listen(ctx, "tcp", requests); err != nil {
+		return l, err
+	}
+	if l.ops, err = (&net.ListenConfig{}).Listen(ctx, "tcp", ops); err != nil {
+		return l, errors.Join(err, l.requests.Close())
+	}
+	return l, nil
+}
+
+func app(c *config.Config, l listeners, m *model) fx.Option {
 	return fx.Options(
-		fx.Supply(c, m, fx.Annotate(l, fx.As(new(net.Listener)))),
-		// The server starts first and stops last: it serves while its shards leave.
-		fx.Provide(newGateway),
-		fx.Invoke(func(*gateway) {}),
+		fx.Supply(c, m, l),
+		// The servers start first and stop last: they serve while its shards leave.
+		fx.Provide(newGateways),
+		fx.Invoke(func(*gateways) {}),
 		tenurefx.Backends(sqlite.Opener(), postgres.Opener()),
 		fx.Provide(options, newService),
 		tenurefx.Module(),
@@ -96,21 +112,30 @@ func app(c *config.Config, l net.Listener, m *model) fx.Option {
 }
 
 // options are those of the configuration, and the address that others forward to.
-func options(c *config.Config, l net.Listener) *core.Options {
+func options(c *config.Config, l listeners) *core.Options {
 	o := c.Options()
 	o.Meta = maps.Clone(o.Meta)
 	if o.Meta == nil {
 		o.Meta = map[string]string{}
 	}
-	o.Meta[route.DefaultAddressKey] = "http://" + l.Addr().String()
+	o.Meta[route.DefaultAddressKey] = "http://" + l.requests.Addr().String()
 	return o
 }
 
-// routes has the gateway serve everything.
-func routes(g *gateway, s *service, m *model, e *core.Elector, r *sharding.Router, t *follower.Tailer) error {
+// near says that requests, with their credentials, may go to this machine, where the example
+// is tried, and to private networks, where members are. By default they go to other addresses
+// than this machine's.
+func near(u *url.URL) bool {
+	ip, err := netip.ParseAddr(u.Hostname())
+	return err == nil && (ip.IsLoopback() || ip.IsPrivate())
+}
+
+// routes has the gateways serve everything.
+func routes(g *gateways, s *service, m *model, e *core.Elector, r *sharding.Router, t *follower.Tailer) error {
 	place, err := route.NewHandler(e, r, http.HandlerFunc(s.place), &route.Options{
 		Shard:   func(r *http.Request) (string, error) { return s.shard(r.PathValue("id")) },
 		Forward: true,
+		Allow:   near,
 	})
 	if err != nil {
 		return err
@@ -119,13 +144,20 @@ func routes(g *gateway, s *service, m *model, e *core.Elector, r *sharding.Route
 	mux.Handle("POST /orders/{id}", place)
 	mux.Handle("GET /orders/{id}", m.reads(s, t))
 	mux.Handle("GET /model", http.HandlerFunc(m.all))
-	mux.Handle("/", corehttp.Handler(e, nil))
-	var h http.Handler = mux
-	g.handler.Store(&h)
+	requests, ops := http.Handler(mux), tenurehttp.Handler(e, nil)
+	g.requests.handler.Store(&requests)
+	g.ops.handler.Store(&ops)
 	return nil
 }
 
-// gateway is the HTTP server.
+// gateways are the servers of both ports.
+type gateways struct{ requests, ops *gateway }
+
+func newGateways(lc fx.Lifecycle, sd fx.Shutdowner, l listeners) *gateways {
+	return &gateways{newGateway(lc, sd, l.requests), newGateway(lc, sd, l.ops)}
+}
+
+// gateway is an HTTP server.
 type gateway struct {
 	handler atomic.Pointer[http.Handler]
 }

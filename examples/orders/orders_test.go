@@ -25,7 +25,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tenure-go/tenure/config"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go func() { _, _ = io.Copy(io.Discard, os.Stdin); os.Exit(3) }()
-	err := run(ctx, &config.LoadOptions{Path: "orders.yaml", Data: []byte(os.Getenv("ORDERS_CONFIG"))}, "127.0.0.1:0", os.Getenv("ORDERS_MODEL"))
+	err := run(ctx, &config.LoadOptions{Path: "orders.yaml", Data: []byte(os.Getenv("ORDERS_CONFIG"))}, "127.0.0.1:0", "127.0.0.1:0", os.Getenv("ORDERS_MODEL"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

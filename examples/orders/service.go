@@ -93,7 +93,7 @@ func (s *service) serve(ctx context.Context, lease *core.Lease) error {
 // take copies the orders that belong to the lease's shard in the new layout.
 func (s *service) take(ctx context.Context, lease *core.Lease, from []string) error {
 	for _, shard := range from {
-		items, err := s.backend.List(ctx, core.ShardID(shard), itemPrefix)
+		items, err := s.backend.List(ctx, core.ShardID(shard), itemPrefix, 0)
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (s *service) place(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, "%s token %d\n", lease.Shard(), lease.Token())
+		_, _ = fmt.Fprintf(w, "%s token %d\n", lease.Shard(), lease.Token())
 	case errors.Is(err, errOther):
 		refuse(w, http.StatusConflict, err.Error())
 	default:

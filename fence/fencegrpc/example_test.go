@@ -56,7 +56,7 @@ func Example() {
 		{Shard: "ledger", Session: "a", Token: 5},
 	} {
 		_, err := client.Check(fence.NewContext(ctx, f), &grpc_health_v1.HealthCheckRequest{})
-		fmt.Println("refused:", errors.Is(fencegrpc.Error(err), driver.ErrFenced))
+		fmt.Println("refused:", errors.Is(fencegrpc.Error(err), driver.ErrLost))
 	}
 	if err := conn.Close(); err != nil {
 		log.Fatal(err)

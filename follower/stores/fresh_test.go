@@ -82,7 +82,7 @@ func TestFreshStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := sync.OnceValue(child.Wait)
-	t.Cleanup(func() { child.Process.Kill(); ended() })
+	t.Cleanup(func() { child.Process.Kill(); _ = ended() })
 
 	type answer struct {
 		asked   int64

@@ -29,7 +29,7 @@ import (
 const childEnv = "TENURE_FOLLOWER_CHILD"
 
 // child follows until it is interrupted, or killed.
-func child() error {
+func child() (err error) {
 	way, folder, _ := strings.Cut(os.Getenv(childEnv), ":")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -45,7 +45,7 @@ func child() error {
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer func() { err = errors.Join(err, done()) }()
 	tailer, err := follower.NewTailer(b, &follower.Options{Batch: 32, Hooks: follower.Hooks{
 		OnApply: func(follower.Applied) { fmt.Print(".") },
 		OnError: func(f follower.Failure) { fmt.Fprintln(os.Stderr, f.Err) },
@@ -259,7 +259,7 @@ func (c *process) end(sig syscall.Signal) {
 	if err := c.cmd.Process.Signal(sig); err != nil {
 		c.t.Error(err)
 	}
-	io.Copy(io.Discard, c.out)
+	_, _ = io.Copy(io.Discard, c.out)
 	err := c.cmd.Wait()
 	status, _ := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if sig == syscall.SIGKILL && status.Signal() != sig || sig == syscall.SIGTERM && err != nil {

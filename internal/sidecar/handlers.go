@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,36 +15,6 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 )
-
-// decode reads the body of a request: one JSON value without unknown fields. An empty body
-// is an empty object.
-func (s *Server) decode(w http.ResponseWriter, r *http.Request, into any) error {
-	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Now().Add(bodyTime))
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.maxBody))
-	_ = c.SetReadDeadline(time.Time{})
-	if err != nil {
-		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return refuse(http.StatusRequestEntityTooLarge, codeTooLarge, "the body is longer than %d bytes: write less at once", large.Limit)
-		}
-		return refuse(http.StatusBadRequest, codeInvalid, "the body cannot be read: %v", err)
-	}
-	if len(text) == 0 {
-		return nil
-	}
-	if !utf8.Valid(text) {
-		return refuse(http.StatusBadRequest, codeInvalid, "the body is not UTF-8: send bytes as base64")
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return refuse(http.StatusBadRequest, codeInvalid, "the body is not as GET /v1/openapi.json describes it: %v", err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return refuse(http.StatusBadRequest, codeInvalid, "the body has more after its first JSON value: send one object")
-	}
-	return nil
-}
 
 // A payload is bytes in JSON: text where they are UTF-8, else base64.
 type payload struct {
@@ -74,11 +43,6 @@ func (p payload) bytes() ([]byte, error) {
 type appendBody struct {
 	Token core.Token `json:"token"`
 	payload
-}
-
-type commitBody struct {
-	Token core.Token  `json:"token"`
-	Ops   []operation `json:"ops"`
 }
 
 // An operation is one of a commit.
@@ -131,50 +95,90 @@ type commitReply struct {
 }
 
 func (s *Server) commit(w http.ResponseWriter, r *http.Request) {
-	var body commitBody
-	if err := s.decode(w, r, &body); err != nil {
-		fail(w, err)
-		return
-	}
-	ops := make([]core.Op, len(body.Ops))
-	for i := range body.Ops {
-		op, err := body.Ops[i].op()
-		if err != nil {
-			fail(w, refuse(http.StatusBadRequest, codeInvalid, "ops[%d]: %v", i, err))
-			return
-		}
-		ops[i] = op
-	}
-	s.write(w, r, body.Token, func(c core.Committed) any {
+	s.write(w, r, s.decodeCommit, func(c core.Committed) any {
 		return commitReply{int64(c.Number), c.First, c.Last, c.Versions}
-	}, ops...)
+	})
 }
 
 func (s *Server) append(w http.ResponseWriter, r *http.Request) {
-	var body appendBody
-	if err := s.decode(w, r, &body); err != nil {
-		fail(w, err)
-		return
-	}
-	v, err := body.bytes()
-	if err != nil {
-		fail(w, refuse(http.StatusBadRequest, codeInvalid, "the entry: %v", err))
-		return
-	}
-	s.write(w, r, body.Token, func(c core.Committed) any {
+	s.write(w, r, decodeAppend, func(c core.Committed) any {
 		return struct {
 			Seq core.Seq `json:"seq"`
 		}{c.Last}
-	}, core.Append(v))
+	})
 }
 
-// write commits under the token that the client believes to have.
-func (s *Server) write(w http.ResponseWriter, r *http.Request, token core.Token, reply func(core.Committed) any, ops ...core.Op) {
+// decodeAppend reads the body of append.
+func decodeAppend(d *json.Decoder) (core.Token, []core.Op, error) {
+	var body appendBody
+	if err := d.Decode(&body); err != nil {
+		return 0, nil, err
+	}
+	v, err := body.bytes()
+	if err != nil {
+		return 0, nil, fmt.Errorf("the entry: %w", err)
+	}
+	return body.Token, []core.Op{core.Append(v)}, nil
+}
+
+// decodeCommit reads the body of commit, one operation at a time, and no more of them
+// than the store takes.
+func (s *Server) decodeCommit(d *json.Decoder) (token core.Token, ops []core.Op, err error) {
+	size := 0
+	next := func() error {
+		if len(ops) >= s.limits.WriteOps {
+			return refuse(http.StatusRequestEntityTooLarge, codeTooLarge, "the commit has more than %d operations: split it", s.limits.WriteOps)
+		}
+		var o operation
+		if err := d.Decode(&o); err != nil {
+			return err
+		}
+		op, err := o.op()
+		if err != nil {
+			return fmt.Errorf("ops[%d]: %w", len(ops), err)
+		}
+		if size += len(op.Key) + len(op.Value); size > s.limits.WriteBytes {
+			return refuse(http.StatusRequestEntityTooLarge, codeTooLarge, "the commit has more than %d bytes of keys and values: split it",
+				s.limits.WriteBytes)
+		}
+		ops = append(ops, op)
+		return nil
+	}
+	err = object(d, func(name string) error {
+		switch name {
+		case "token":
+			return d.Decode(&token)
+		case "ops":
+			return array(d, next)
+		}
+		return fmt.Errorf("unknown field %.40q", name)
+	})
+	return token, ops, err
+}
+
+// write commits what a body says under the token that the client believes to have.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, []core.Op, error),
+	reply func(core.Committed) any) {
+	if _, err := s.tenancyOf(r); err != nil { // before anything is read
+		fail(w, err)
+		return
+	}
+	var token core.Token
+	var ops []core.Op
+	done, err := s.decode(w, r, func(d *json.Decoder) (err error) {
+		token, ops, err = decode(d)
+		return err
+	})
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	defer done()
 	if token < 1 {
 		fail(w, refuse(http.StatusBadRequest, codeInvalid, "token %d is not positive: send the token of the state %q", token, stateHeld))
 		return
 	}
-	c, err := s.tenancyOf(r)
+	c, err := s.tenancyOf(r) // the body may have taken its time
 	if err != nil {
 		fail(w, err)
 		return
@@ -186,12 +190,12 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, token core.Token,
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.callTime)
 	defer cancel()
-	done, err := lease.Commit(ctx, ops...)
+	committed, err := lease.Commit(ctx, ops...)
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	answer(w, http.StatusOK, reply(done))
+	answer(w, http.StatusOK, reply(committed))
 }
 
 type itemReply struct {
@@ -212,6 +216,12 @@ func (s *Server) item(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.callTime)
 	defer cancel()
+	leave, err := s.answers.take(ctx, pageBytes)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	defer leave()
 	item, err := s.b.Get(ctx, core.ShardID(shard), key)
 	switch {
 	case err != nil:
@@ -239,7 +249,7 @@ type logReply struct {
 const (
 	defaultEntries = 100
 	maxEntries     = 1000
-	pageEntries    = 32      // of one read, so that a page of long entries stays small
+	pageEntries    = 32      // of one read, and fewer of long ones
 	pageBytes      = 1 << 20 // after which no more are read
 )
 
@@ -264,7 +274,15 @@ func (s *Server) readLog(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	page, err := s.page(r.Context(), shard, core.Seq(after), int(limit))
+	ctx, cancel := context.WithTimeout(r.Context(), s.callTime)
+	defer cancel()
+	leave, err := s.answers.take(ctx, 2*pageBytes) // the first may be two of the longest
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	defer leave()
+	page, err := s.page(ctx, shard, core.Seq(after), int(limit))
 	if err != nil {
 		fail(w, err)
 		return
@@ -284,17 +302,21 @@ func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit i
 		after = max(p.Head.Oldest, 1) - 1
 	}
 	out := &logReply{Entries: []entry{}}
-	for size := 0; ; {
-		p, err := s.b.ReadLog(ctx, core.ShardID(shard), after, min(limit-len(out.Entries), pageEntries))
+	for size, count := 0, 2; ; {
+		p, err := s.b.ReadLog(ctx, core.ShardID(shard), after, min(limit-len(out.Entries), count))
 		if err != nil {
 			return nil, err
 		}
 		out.Head = newHeadState(p.Head)
+		longest := 1
 		for _, e := range p.Entries {
 			out.Entries = append(out.Entries, entry{e.Seq, e.Token, newPayload(e.Payload)})
 			size += len(e.Payload)
+			longest = max(longest, len(e.Payload))
 			after = e.Seq
 		}
+		// The next may be as long as these.
+		count = min(max(pageBytes/longest, 1), 4*count, pageEntries)
 		if len(p.Entries) == 0 || after >= p.Head.Seq || len(out.Entries) >= limit || size >= pageBytes {
 			return out, nil
 		}
@@ -335,7 +357,7 @@ func (o *stream) send(text string, limit time.Duration) error {
 // Of a stream of a log.
 const (
 	quietTime = 15 * time.Second // after which a comment shows that the stream lives
-	pauseTime = 500 * time.Millisecond
+	retryTime = 500 * time.Millisecond
 )
 
 // tail streams the entries of a log as they are appended.
@@ -440,7 +462,7 @@ func (t *tailer) wait(ctx context.Context) error {
 
 // pause waits before a store that failed is asked again, and shows that the stream lives.
 func (t *tailer) pause(ctx context.Context) error {
-	timer := time.NewTimer(pauseTime)
+	timer := time.NewTimer(retryTime)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

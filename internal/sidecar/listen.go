@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/tenure-go/tenure/core"
 )
@@ -18,7 +17,7 @@ import (
 const unixPrefix = "unix:"
 
 // Listen listens on an address: unix: and the path of a socket, or an IP address of
-// loopback with a port. The socket is made with mode 0600, and takes connections of this
+// loopback with a port. The socket is a file with mode 0600, and takes connections of this
 // process's user only; it needs Linux. The error matches core.ErrInvalid for any other
 // address, before anything is opened. The caller closes the listener, which removes the
 // socket.
@@ -26,6 +25,9 @@ func Listen(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		if path == "" {
 			return nil, invalid("the address %q names no socket: write unix:/run/tenure/tenure.sock", address)
+		}
+		if path[0] == '@' || strings.ContainsRune(path, 0) {
+			return nil, invalid("the address %.200q is an abstract socket, which has no mode and no owner: write unix: and the path of a file", address)
 		}
 		return listenUnix(path)
 	}
@@ -37,7 +39,7 @@ func Listen(address string) (net.Listener, error) {
 		return nil, invalid("the address %q is not of loopback, and the API is for this machine only: use 127.0.0.1:%d or unix:PATH",
 			address, at.Port())
 	}
-	return net.Listen("tcp", at.String())
+	return new(net.ListenConfig).Listen(context.Background(), "tcp", at.String()) // an IP address needs no look-up
 }
 
 func invalid(format string, args ...any) error {
@@ -47,21 +49,24 @@ func invalid(format string, args ...any) error {
 // What a token file may have: enough for a random one, and no more than a header takes.
 const minToken, maxToken = 32, 4096
 
-// ReadToken reads the token that clients send. The file must be a regular one that only
-// its owner may read or write, and its text 32 to 4096 printable characters without
-// blanks; a line's end is left out.
+// ReadToken reads the token that clients send. The file must be a regular one of this
+// process's user that nobody else may read or write, and its text 32 to 4096 printable
+// characters without blanks; a line's end is left out.
 func ReadToken(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {
 		return "", fmt.Errorf("tenure: the token file: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	info, err := f.Stat()
 	if err != nil {
 		return "", fmt.Errorf("tenure: the token file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
 		return "", invalid("the token file %s is not a regular file", path)
+	}
+	if err := checkOwner(path, info); err != nil {
+		return "", err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", invalid("the token file %s has mode %04o, so others may use it: chmod 0600 it", path, info.Mode().Perm())
@@ -85,55 +90,4 @@ func ReadToken(path string) (string, error) {
 func sameToken(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
-}
-
-// limitedListener closes connections above a number at once, so that those that are open
-// are served.
-type limitedListener struct {
-	net.Listener
-	slots chan struct{}
-}
-
-func (l *limitedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.slots <- struct{}{}:
-			return &limitedConn{Conn: c, free: sync.OnceFunc(func() { <-l.slots })}, nil
-		default:
-			_ = c.Close()
-		}
-	}
-}
-
-type limitedConn struct {
-	net.Conn
-	free func()
-}
-
-func (c *limitedConn) Close() error {
-	defer c.free()
-	return c.Conn.Close()
-}
-
-type peerKey struct{}
-
-// withPeer keeps, for a connection's requests, why its peer may not use the API.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	if l, ok := c.(*limitedConn); ok {
-		c = l.Conn
-	}
-	if u, ok := c.(*net.UnixConn); ok {
-		return context.WithValue(ctx, peerKey{}, checkPeer(u))
-	}
-	return ctx
-}
-
-// peerError is nil for a peer that may use the API.
-func peerError(ctx context.Context) error {
-	err, _ := ctx.Value(peerKey{}).(error)
-	return err
 }

@@ -18,7 +18,13 @@ type lockedListener struct {
 	lock *os.File
 }
 
-func (l *lockedListener) Close() error { return errors.Join(l.UnixListener.Close(), l.lock.Close()) }
+func (l *lockedListener) Close() error { return errors.Join(l.UnixListener.Close(), unlock(l.lock)) }
+
+// unlock gives the lock back at once. Closing the file alone leaves it to a process that is
+// being started meanwhile, which has a copy of every descriptor until its program is loaded.
+func unlock(lock *os.File) error {
+	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())
+}
 
 // listenUnix listens on a socket. Of several processes the holder of the lock beside the
 // socket has it, so that a socket which a killed process left can be removed.
@@ -29,7 +35,7 @@ func listenUnix(path string) (net.Listener, error) {
 	}
 	ln, err := listenLocked(path, lock)
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, unlock(lock))
 	}
 	return &lockedListener{ln, lock}, nil
 }
@@ -81,4 +87,19 @@ func checkPeer(c *net.UnixConn) error {
 		return fmt.Errorf("user %d may not use the socket of user %d: run the client as that user", cred.Uid, own)
 	}
 	return nil
+}
+
+// pending reports whether a connection has sent what is not read yet.
+func pending(c net.Conn) bool {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCINQ) })
+	return err == nil && n > 0
 }

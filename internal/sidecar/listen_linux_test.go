@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -21,8 +22,9 @@ import (
 func TestListen(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"", "8650", ":8650", "localhost:8650", "0.0.0.0:8650", "[::]:8650", "192.0.2.1:8650",
-		"[::ffff:192.0.2.1]:8650", "[fe80::1%lo]:8650", "127.0.0.1", "unix:", "/run/tenure.sock"} {
-		if ln, err := Listen(address); !errors.Is(err, core.ErrInvalid) {
+		"[::ffff:192.0.2.1]:8650", "[fe80::1%lo]:8650", "127.0.0.1", "unix:", "/run/tenure.sock", "unix:@tenure", "unix:@", "unix:\x00tenure",
+		"unix:" + strings.Repeat("@", 5000)} {
+		if ln, err := Listen(address); !errors.Is(err, core.ErrInvalid) || len(err.Error()) > 1000 {
 			t.Errorf("Listen(%q): got %v, %v, want ErrInvalid", address, ln, err)
 		}
 	}
@@ -88,6 +90,32 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// TestSocketBesideFork: a listener that is closed gives its lock back, though a child that
+// was forked meanwhile has a copy of its descriptor until it runs its program.
+func TestSocketBesideFork(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	ln, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inherited, err := syscall.Dup(int(ln.(*lockedListener).lock.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(inherited)
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatalf("after Close: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPeer: another user is refused, also where the socket's mode lets it pass.
 func TestPeer(t *testing.T) {
 	t.Parallel()
@@ -106,7 +134,8 @@ func TestPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	s, err := New(b, &Options{Elector: &core.Options{Logger: slog.New(slog.DiscardHandler)}})
+	var log journal
+	s, err := New(b, &Options{Elector: &core.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,9 +188,32 @@ print(s.recv(4096).decode())`
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := as(); err != nil || !strings.Contains(out, "403 Forbidden") || !strings.Contains(out, codeForbidden) {
-		t.Errorf("another user, mode 0666: got %s (%v), want 403", out, err)
+	for range 3 {
+		if out, err := as(); strings.Contains(out, "HTTP") || err == nil && strings.TrimSpace(out) != "" {
+			t.Errorf("another user, mode 0666: got %s (%v), want that the connection is closed", out, err)
+		}
 	}
+	if text := log.String(); strings.Count(text, "its user is another") != 1 || !strings.Contains(text, "user 65534") {
+		t.Errorf("three connections of another user: the log has %s, want one line that names it", text)
+	}
+}
+
+// journal is a log.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
 }
 
 func TestReadToken(t *testing.T) {

@@ -18,3 +18,5 @@ func listenUnix(string) (net.Listener, error) {
 func checkPeer(*net.UnixConn) error {
 	return errors.New("the user of the client is not known on this system")
 }
+
+func pending(net.Conn) bool { return false } // it is not asked on this system

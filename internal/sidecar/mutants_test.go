@@ -1,14 +1,13 @@
 package sidecar
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the sidecar, and see a test fail")
+var mutantsFlag = mutate.Flag()
 
 // mutants are the sidecar with one rule taken out, and the test that must fail then.
 var mutants = []mutate.Mutant{
@@ -25,13 +24,32 @@ var mutants = []mutate.Mutant{
 	{Name: "the token file's text is not compared", Killer: "TestRefused", Edits: []mutate.Edit{
 		{File: "server.go", Old: "!bearer || !sameToken(token, s.token)", New: "!bearer || token == \"\""}}},
 	{Name: "unknown fields pass", Killer: "TestRefused", Edits: []mutate.Edit{
-		{File: "handlers.go", Old: "\td.DisallowUnknownFields()\n", New: ""}}},
+		{File: "body.go", Old: "\td.DisallowUnknownFields()\n", New: ""}}},
 	{Name: "any number of clients contends", Killer: "TestRefused", Edits: []mutate.Edit{
 		{File: "tenancy.go", Old: "case len(s.leases) >= s.maxLeases:", New: "case false:"}}},
 	{Name: "a body has no time limit", Killer: "TestBusy", Edits: []mutate.Edit{
-		{File: "handlers.go", Old: "time.Now().Add(bodyTime))", New: "time.Now().Add(10*bodyTime))"}}},
+		{File: "body.go", Old: "time.Now().Add(bodyTime))", New: "time.Now().Add(10*bodyTime))"}}},
+	{Name: "what nobody reads has no time limit", Killer: "TestRequestDeadline", Edits: []mutate.Edit{
+		{File: "server.go", Old: "\t\tReadTimeout: bodyTime,\n", New: ""}}},
 	{Name: "connections have no bound", Killer: "TestBusy", Edits: []mutate.Edit{
-		{File: "listen.go", Old: "\t\tdefault:\n\t\t\t_ = c.Close()\n", New: "\t\tdefault:\n\t\t\treturn &limitedConn{Conn: c, free: func() {}}, nil\n"}}},
+		{File: "server.go", Old: "if !callerOf(r).proven() {", New: "if callerOf(r).proven(); false {"}}},
+	{Name: "OPTIONS * needs no token", Killer: "TestStranger", Edits: []mutate.Edit{
+		{File: "server.go", Old: "DisableGeneralOptionsHandler: true,", New: "DisableGeneralOptionsHandler: false,"}}},
+	{Name: "a stranger stays as long as it is answered nothing", Killer: "TestStranger", Edits: []mutate.Edit{
+		{File: "door.go", Old: "\t\tif c.stranger != nil {\n\t\t\td.leave(c)\n\t\t\t_ = c.Conn.Close()", New: "\t\tif false {"}}},
+	{Name: "strangers make no room", Killer: "TestSilentStrangers", Edits: []mutate.Edit{
+		{File: "door.go", Old: "if time.Since(c.since) < strangerTime {", New: "if time.Since(c.since) < time.Hour {"}}},
+	{Name: "a body is read before its lease is looked up", Killer: "TestLargeBodies", Edits: []mutate.Edit{
+		{File: "handlers.go", Old: "if _, err := s.tenancyOf(r); err != nil { // before anything is read", New: "if err := error(nil); err != nil {"}}},
+	{Name: "a commit is decoded whatever its size", Killer: "TestCommitStops", Edits: []mutate.Edit{
+		{File: "handlers.go", Old: "if len(ops) >= s.limits.WriteOps {", New: "if false {"}}},
+	{Name: "text that is not UTF-8 passes", Killer: "TestRefused", Edits: []mutate.Edit{
+		{File: "body.go", Old: "json.NewDecoder(&utf8Reader{from: from})", New: "json.NewDecoder(from)"}}},
+	{Name: "an error quotes whatever was sent", Killer: "TestRefused", Edits: []mutate.Edit{
+		{File: "body.go", Old: "cut(err.Error(), 200))", New: "err.Error())"},
+		{File: "problem.go", Old: "if len(text) <= most {", New: "if true {"}}},
+	{Name: "peers of another user pass", Killer: "TestPeer", Edits: []mutate.Edit{
+		{File: "door.go", Old: "err := checkPeer(u); err != nil {", New: "err := checkPeer(u); false {"}}},
 	{Name: "a trimmed log is followed for ever", Killer: "TestTail", Edits: []mutate.Edit{
 		{File: "handlers.go", Old: "return errors.Is(err, core.ErrTrimmed) || ", New: "return "}}},
 	{Name: "any address passes", Killer: "TestListen", Edits: []mutate.Edit{
@@ -40,8 +58,10 @@ var mutants = []mutate.Mutant{
 		{File: "server.go", Old: "tcp && s.token == \"\"", New: "tcp && false"}}},
 	{Name: "a token file may be anybody's", Killer: "TestReadToken", Edits: []mutate.Edit{
 		{File: "listen.go", Old: "info.Mode().Perm()&0o077 != 0", New: "false"}}},
+	{Name: "a socket's lock ends with the last copy of its descriptor", Killer: "TestSocketBesideFork", Edits: []mutate.Edit{
+		{File: "listen_linux.go", Old: "errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())", New: "lock.Close()"}}},
 }
 
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, time.Minute, true, mutants)
+	mutate.All(t, mutantsFlag, time.Minute, true, mutants)
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/tenure-go/tenure/core"
 )
@@ -14,7 +16,6 @@ import (
 const (
 	codeInvalid   = "invalid"       // bad input
 	codeNoToken   = "unauthorized"  // the token is missing or wrong
-	codeForbidden = "forbidden"     // the client's user is another
 	codeNotFound  = "not_found"     // no such route, item or shard
 	codeOver      = "lease_over"    // the lease has ended
 	codeContended = "contended"     // by another client of this sidecar
@@ -47,8 +48,19 @@ type problem struct {
 
 func (p *problem) Error() string { return p.Message }
 
+// maxMessage bounds the message of an error, in bytes: it may quote what a client sent.
+const maxMessage = 1000
+
 func refuse(status int, code, format string, args ...any) *problem {
-	return &problem{status: status, Code: code, Message: fmt.Sprintf(format, args...), Applied: "no"}
+	return &problem{status: status, Code: code, Message: cut(fmt.Sprintf(format, args...), maxMessage), Applied: "no"}
+}
+
+// cut is a text, of which it leaves out what is beyond so many bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
 // problemOf is an error of core, of the store or of this package, as clients see it.
@@ -82,7 +94,7 @@ func problemOf(err error) *problem {
 		return of(http.StatusServiceUnavailable, codeChanged)
 	case errors.Is(err, core.ErrFenced):
 		return of(http.StatusConflict, codeFenced)
-	case errors.Is(err, core.ErrLost), errors.Is(err, core.ErrReleased):
+	case errors.Is(err, core.ErrLost):
 		return of(http.StatusConflict, codeNotHeld)
 	case errors.Is(err, core.ErrContended):
 		return of(http.StatusConflict, codeContended)
@@ -114,6 +126,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	if err != nil { // what is answered can be marshalled
 		status, text = http.StatusInternalServerError, nil
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

@@ -37,7 +37,7 @@ type Options struct {
 // Bounds of a connection.
 const (
 	headerTime = 5 * time.Second  // to send the header of a request
-	bodyTime   = 10 * time.Second // to send its body
+	bodyTime   = 10 * time.Second // to send all of it
 	writeTime  = 10 * time.Second // to take what is written
 	idleTime   = 2 * time.Minute  // between two requests
 	lastTime   = 5 * time.Second  // for answers under way at the end
@@ -55,10 +55,13 @@ type Server struct {
 	budget   time.Duration // for a client to release what it is asked for
 	giveTime time.Duration // for a lease to be given back
 	maxBody  int64
+	limits   core.Limits
 
 	maxLeases int
 	maxTails  int
 	requests  chan struct{}
+	bodies    *room
+	answers   *room
 
 	mu     sync.Mutex
 	leases map[string]*tenancy // by id
@@ -91,8 +94,9 @@ func New(b core.Backend, o *Options) (*Server, error) {
 	s := &Server{
 		b: b, e: e, log: member.Logger, token: o.Token, ttl: member.TTL, callTime: member.CallTimeout,
 		budget: member.DrainBudget * 4 / 5, giveTime: member.DrainBudget + 2*member.CallTimeout,
-		// Room for values in base64 and for what is around them.
-		maxBody:   int64(2*l.WriteBytes + 128*l.WriteOps + 1<<16),
+		// Values in base64, and what is around them.
+		maxBody: min(int64(2*l.WriteBytes+128*l.WriteOps+1<<16), mostBody), limits: l,
+		bodies: newRoom(mostBody), answers: newRoom(mostBody / 2),
 		maxLeases: cmp.Or(o.MaxLeases, 256), maxTails: cmp.Or(o.MaxTails, 16),
 		leases: map[string]*tenancy{}, shards: map[string]*tenancy{},
 	}
@@ -124,7 +128,11 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	web := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
-		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		// It holds until a handler has read the body, and for what the server answers by
+		// itself or skips of a body.
+		ReadTimeout: bodyTime,
+		ConnContext: withCaller, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		DisableGeneralOptionsHandler: true, // OPTIONS * needs authority, too
 	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -132,8 +140,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	go func() { left <- s.e.Run(work) }()
 	served := make(chan error, 1)
 	go func() {
-		slots := make(chan struct{}, s.maxLeases+s.maxTails+cap(s.requests)+spareConns)
-		served <- web.Serve(&limitedListener{ln, slots})
+		places := s.maxLeases + s.maxTails + cap(s.requests) + spareConns
+		served <- web.Serve(newDoor(ln, s.log, s.token != "", places))
 	}()
 	var err error
 	select {
@@ -165,21 +173,22 @@ var openAPI []byte
 type route struct {
 	pattern string
 	serve   http.HandlerFunc
-	stream  bool
+	place   bool // it takes one of the places of requests; else it has its own bound, or no I/O
+	reads   bool // it reads a body; else there is none
 }
 
 func (s *Server) routes() []route {
 	return []route{
-		{"POST /v1/shards/{shard}/lease", s.contend, true},
-		{"POST /v1/leases/{lease}/beat", s.beat, false},
-		{"POST /v1/leases/{lease}/commit", s.commit, false},
-		{"POST /v1/leases/{lease}/append", s.append, false},
-		{"POST /v1/leases/{lease}/release", s.release, false},
-		{"GET /v1/shards/{shard}", s.owner, false},
-		{"GET /v1/shards/{shard}/item", s.item, false},
-		{"GET /v1/shards/{shard}/log", s.readLog, false},
-		{"GET /v1/shards/{shard}/log/tail", s.tail, true},
-		{"GET /v1/openapi.json", s.describe, false},
+		{"POST /v1/shards/{shard}/lease", s.contend, false, true},
+		{"POST /v1/leases/{lease}/beat", s.beat, false, false},
+		{"POST /v1/leases/{lease}/commit", s.commit, true, true},
+		{"POST /v1/leases/{lease}/append", s.append, true, true},
+		{"POST /v1/leases/{lease}/release", s.release, true, false},
+		{"GET /v1/shards/{shard}", s.owner, true, false},
+		{"GET /v1/shards/{shard}/item", s.item, true, false},
+		{"GET /v1/shards/{shard}/log", s.readLog, true, false},
+		{"GET /v1/shards/{shard}/log/tail", s.tail, false, false},
+		{"GET /v1/openapi.json", s.describe, true, false},
 	}
 }
 
@@ -197,31 +206,40 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
 		serve := r.serve
-		if !r.stream {
+		if r.place {
 			serve = s.bounded(serve)
+		}
+		if !r.reads {
+			serve = bodiless(serve)
 		}
 		mux.HandleFunc(r.pattern, serve)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, refuse(http.StatusNotFound, codeNotFound, "there is no %s %.100q: GET /v1/openapi.json describes the API", r.Method, r.URL.Path))
+		fail(w, refuse(http.StatusNotFound, codeNotFound, "there is no %.20q %.100q: GET /v1/openapi.json describes the API", r.Method, r.URL.Path))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Streams set a later one with each event.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTime + s.giveTime + writeTime))
+		c := http.NewResponseController(w)
 		if err := s.authorize(r); err != nil {
-			w.Header().Set("Connection", "close") // so that it takes no place of others
+			// What else it sends is not read, and it takes no place of others.
+			callerOf(r).refused.Store(true)
+			_ = c.SetReadDeadline(time.Now())
+			w.Header().Set("Connection", "close")
 			fail(w, err)
 			return
 		}
+		if !callerOf(r).proven() {
+			_ = callerOf(r).Close() // there is no place
+			return
+		}
+		// Streams set a later one with each event.
+		_ = c.SetWriteDeadline(time.Now().Add(bodyTime + s.giveTime + writeTime))
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// authorize refuses a request without authority. It is the first thing that sees one.
+// authorize refuses a request without authority. It is the first thing that sees one. The
+// users of a Unix socket's peers are checked before, when they are accepted.
 func (s *Server) authorize(r *http.Request) error {
-	if err := peerError(r.Context()); err != nil {
-		return refuse(http.StatusForbidden, codeForbidden, "%v", err)
-	}
 	if s.token == "" {
 		return nil
 	}
@@ -233,7 +251,7 @@ func (s *Server) authorize(r *http.Request) error {
 	return nil
 }
 
-// bounded serves so many requests at once.
+// bounded serves as many requests at once as there are places.
 func (s *Server) bounded(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {

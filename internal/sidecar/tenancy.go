@@ -216,10 +216,12 @@ func (s *Server) contend(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var body contendBody
-	if err := s.decode(w, r, &body); err != nil {
+	done, err := s.decode(w, r, optional(&body))
+	if err != nil {
 		fail(w, err)
 		return
 	}
+	done()
 	ttl := s.ttl
 	if body.TTL != nil {
 		if least, most := minTTL.Milliseconds(), s.ttl.Milliseconds(); *body.TTL < least || *body.TTL > most {

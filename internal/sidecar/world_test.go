@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 const (
@@ -88,7 +88,7 @@ type side struct {
 func (w *world) start(node string, o Options) *side {
 	w.Helper()
 	x := &side{world: w, link: &kvfault.Link{}, pipes: newPipes(), token: secret, done: make(chan error, 1)}
-	b, err := memory.Open(w.Context(), w.store, "test", &memory.Options{Link: x.link})
+	b, err := memory.Open(w.Context(), w.store, "test", &memory.Options{Wrap: x.link.Wrap})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (x *side) call(status int, code, method, path, body string, out any) {
 	} else if out != nil {
 		err = json.Unmarshal(text, out)
 	}
-	if err != nil || resp.StatusCode != status || p.Error.Code != code || code != "" && p.Error.Message == "" {
+	if err != nil || resp.StatusCode != status || p.Error.Code != code || code != "" && p.Error.Message == "" || code != "" && len(text) > 2*maxMessage {
 		x.Errorf("%s %s %.100s: got %d %.300s, want %d %s (%v)", method, path, body, resp.StatusCode, text, status, code, err)
 	}
 }
@@ -165,7 +165,7 @@ func (x *side) contend(shard, body string) *lead {
 	l := &lead{side: x, states: make(chan leaseState, 1000)}
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
-	resp := x.request(ctx, "POST", "/v1/shards/"+shard+"/lease", body)
+	resp := x.request(ctx, "POST", "/v1/shards/"+shard+"/lease", body) //nolint:bodyclose // by its reader
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		x.Fatalf("contend for %s: %s", shard, resp.Status)
 	}

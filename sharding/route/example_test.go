@@ -56,7 +56,7 @@ func Example() {
 	orders := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lease := route.FromContext(r.Context())
 		seq, err := lease.Append(lease.Context(), []byte(r.URL.Path))
-		fmt.Fprintln(w, lease.Shard(), "has entry", seq, err)
+		_, _ = fmt.Fprintln(w, lease.Shard(), "has entry", seq, err)
 	})
 	server.Config.Handler, err = route.NewHandler(e, router, orders, &route.Options{
 		Shard:   func(r *http.Request) (string, error) { return keyspace.Shard(r.URL.Path), nil },

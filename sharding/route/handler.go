@@ -10,8 +10,10 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/peerdial"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -29,10 +31,13 @@ type Options struct {
 	// AddressKey is the key of a member's metadata that holds its address. Default
 	// DefaultAddressKey.
 	AddressKey string
-	// Allow, if not nil, has to allow an address before a request is forwarded to it.
+	// Allow has to allow an address before a request, with its credentials, is forwarded to
+	// it. Nil, the default, allows those that are not loopback, link-local, multicast or
+	// unspecified. A name that resolves to one of these is refused in any case.
 	Allow func(u *url.URL) bool
-	// Transport makes forwarded requests. Default: one with the system's time-outs for
-	// connecting, and none for the answer: the request's context bounds it.
+	// Transport makes forwarded requests, and needs Allow, as it connects as it likes.
+	// Default: one that heeds what Allow says of names, asks no proxy, and has 10 s to
+	// connect; the request's context bounds the answer.
 	Transport http.RoundTripper
 }
 
@@ -70,12 +75,18 @@ func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Optio
 	if e == nil || r == nil || next == nil || o == nil || o.Shard == nil {
 		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router, a handler and Options.Shard", core.ErrInvalid)
 	}
+	if o.Transport != nil && o.Allow == nil {
+		return nil, fmt.Errorf("tenure: %w: Options.Transport needs Allow: say to which addresses requests may go", core.ErrInvalid)
+	}
 	h := &handler{e: e, r: r, next: next, o: *o}
 	if h.o.AddressKey == "" {
 		h.o.AddressKey = DefaultAddressKey
 	}
 	if h.o.Transport == nil {
-		h.o.Transport = http.DefaultTransport
+		h.o.Transport = &http.Transport{ // without a proxy
+			DialContext: peerdial.Dial(o.Allow != nil), ForceAttemptHTTP2: true, MaxIdleConns: 100, IdleConnTimeout: 90 * time.Second,
+			TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: time.Second,
+		}
 	}
 	return h, nil
 }
@@ -113,7 +124,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.Address = to.String()
-	if !h.o.Forward || r.Header.Get(Forwarded) != "" {
+	if !h.o.Forward || r.Header.Get(Forwarded) != "" || h.o.Allow == nil && peerdial.Local(net.JoinHostPort(to.Hostname(), "1")) {
 		answer(w, p)
 		return
 	}
@@ -132,6 +143,11 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p
 			r.Out.Header.Set(Forwarded, h.e.View().Node)
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, peerdial.ErrLocal) {
+				slog.DebugContext(r.Context(), "tenure: forwarding refused", slog.String("shard", p.Shard), slog.Any("error", err))
+				answer(w, p)
+				return
+			}
 			p.Type, p.Status, p.Title = ProblemLost, http.StatusBadGateway, "the owner's answer was lost"
 			p.Detail = "the request may have been done"
 			if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {

@@ -85,14 +85,14 @@ func (m *member) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
-		fmt.Fprint(w, context.Cause(r.Context()))
+		_, _ = fmt.Fprint(w, context.Cause(r.Context()))
 		return
 	}
 	if r.URL.RawQuery == "lost" {
 		panic(http.ErrAbortHandler)
 	}
 	body, err := io.ReadAll(r.Body)
-	fmt.Fprintf(w, "%s token %d %s %q %v", m.View().Node, route.FromContext(r.Context()).Token(), r.Host, body, err)
+	_, _ = fmt.Fprintf(w, "%s token %d %s %q %v", m.View().Node, route.FromContext(r.Context()).Token(), r.Host, body, err)
 }
 
 // own has the member own a shard, and waits until all know it.
@@ -146,7 +146,7 @@ func do(t *testing.T, c *http.Client, method, url, body string, header ...string
 	return resp.StatusCode, string(text), p, resp.Header
 }
 
-func forward(o *route.Options) { o.Forward = true }
+func forward(o *route.Options) { o.Forward, o.Allow = true, allowAll }
 
 func allowAll(*url.URL) bool { return true }
 
@@ -340,7 +340,7 @@ func TestTransportPassesOtherAnswers(t *testing.T) {
 				hits++
 				w.Header().Set("Content-Type", c.kind)
 				w.WriteHeader(c.status)
-				fmt.Fprint(w, c.body)
+				_, _ = fmt.Fprint(w, c.body)
 			}))
 			defer s.Close()
 			tr, err := route.NewTransport(&route.TransportOptions{Allow: allowAll})
@@ -377,6 +377,10 @@ func TestCheckAddress(t *testing.T) {
 }
 
 func TestInvalid(t *testing.T) {
+	if _, err := route.NewHandler(new(core.Elector), new(sharding.Router), http.NotFoundHandler(), &route.Options{
+		Shard: func(*http.Request) (string, error) { return "", nil }, Transport: http.DefaultTransport}); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("a Transport without Allow: %v", err)
+	}
 	if _, err := route.NewHandler(nil, nil, nil, nil); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("NewHandler: %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/coreprom"
+	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
@@ -18,20 +18,20 @@ type params struct {
 	fx.In
 
 	Elector    *core.Elector
-	Metrics    *coreprom.Metrics
+	Metrics    *tenureprom.Metrics
 	Registerer prometheus.Registerer `optional:"true"`
 }
 
-// Module provides *coreprom.Metrics, and shows the application's *core.Elector with them
+// Module provides *tenureprom.Metrics, and shows the application's *core.Elector with them
 // from start to stop. They are registered with the application's prometheus.Registerer,
 // or with Prometheus' default one if it provides none. A name that is registered already
 // fails the start: give Options.Labels where a process has several Electors. Nil options
 // work.
-func Module(o *coreprom.Options) fx.Option {
+func Module(o *tenureprom.Options) fx.Option {
 	return fx.Module("tenure.prometheus",
 		fx.Provide(
-			func() *coreprom.Metrics { return coreprom.New(o) },
-			tenurefx.AsHooks(func(m *coreprom.Metrics) core.Hooks { return m.Hooks() }),
+			func() *tenureprom.Metrics { return tenureprom.New(o) },
+			tenurefx.AsHooks(func(m *tenureprom.Metrics) core.Hooks { return m.Hooks() }),
 		),
 		fx.Invoke(func(lc fx.Lifecycle, p params) {
 			registerer := p.Registerer

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/coreprom"
+	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/tenurefx"
 	"github.com/tenure-go/tenure/tenurefx/promfx"
 )
@@ -35,7 +35,7 @@ func TestModule(t *testing.T) {
 			}),
 		),
 		tenurefx.Module(),
-		promfx.Module(&coreprom.Options{PerShard: true}),
+		promfx.Module(&tenureprom.Options{PerShard: true}),
 	)
 	app.RequireStart()
 	select {
@@ -77,7 +77,7 @@ func value(t *testing.T, g prometheus.Gatherer, name string) (sum float64) {
 // TestRegisteredTwice: the start says which name is taken.
 func TestRegisteredTwice(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(coreprom.New(nil)); err != nil {
+	if err := registry.Register(tenureprom.New(nil)); err != nil {
 		t.Fatal(err)
 	}
 	app := fx.New(fx.NopLogger,

@@ -20,6 +20,7 @@ import (
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
 	core1 "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -30,11 +31,11 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
@@ -60,6 +61,7 @@ func decodeManifests(text []byte) ([]meta.Object, error) {
 			"apps/v1 Deployment": &apps.Deployment{}, "apps/v1 StatefulSet": &apps.StatefulSet{},
 			"v1 ConfigMap": &core1.ConfigMap{}, "v1 Service": &core1.Service{}, "v1 ServiceAccount": &core1.ServiceAccount{},
 			"policy/v1 PodDisruptionBudget":           &policy.PodDisruptionBudget{},
+			"networking.k8s.io/v1 NetworkPolicy":      &networking.NetworkPolicy{},
 			"monitoring.coreos.com/v1 ServiceMonitor": &monitoring.ServiceMonitor{},
 		}[kind.APIVersion+" "+kind.Kind]
 		if into == nil {
@@ -225,6 +227,73 @@ func hasPort(ports []core1.ContainerPort, p intstr.IntOrString) bool {
 	return slices.ContainsFunc(ports, func(c core1.ContainerPort) bool { return c.Name == p.String() || c.ContainerPort == p.IntVal })
 }
 
+// TestNetwork: what the board and the metrics show is reached on a port of its own only, by
+// operators only, and each pod is closed but for what a policy opens.
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	s := manifests(t)
+	for _, w := range s.workloads() {
+		var ports []core1.ContainerPort
+		for _, c := range w.pod.Spec.Containers {
+			ports = append(ports, c.Ports...)
+			for _, p := range []*core1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+				if w.member && p.HTTPGet.Port.String() != "ops" {
+					t.Errorf("%s: a probe asks the port of requests", w.name)
+				}
+			}
+		}
+		found := 0
+		for _, p := range all[*networking.NetworkPolicy](s) {
+			if !selects(t, &p.Spec.PodSelector, w.pod.Labels) {
+				continue
+			}
+			if found++; len(p.Spec.PolicyTypes) != 2 {
+				t.Errorf("NetworkPolicy %s leaves a direction open: %v", p.Name, p.Spec.PolicyTypes)
+			}
+			for _, open := range wideOpen(p, ports) {
+				t.Errorf("NetworkPolicy %s: %s", p.Name, open)
+			}
+		}
+		if found != 1 {
+			t.Errorf("%s: %d policies select its pods, want one", w.name, found)
+		}
+	}
+	for _, v := range all[*core1.Service](s) {
+		for _, p := range v.Spec.Ports {
+			if (p.TargetPort.String() == "ops") != (v.Name == "orders-ops") {
+				t.Errorf("Service %s has the port %s", v.Name, p.Name)
+			}
+		}
+	}
+	mistaken := all[*networking.NetworkPolicy](s)[0].DeepCopy()
+	mistaken.Spec.Ingress[1].From = nil
+	mistaken.Spec.Ingress[0].Ports = nil
+	if got := wideOpen(mistaken, []core1.ContainerPort{{Name: "http"}, {Name: "ops"}}); len(got) != 2 {
+		t.Errorf("of two rules that are open, found %q", got)
+	}
+}
+
+// wideOpen says what a policy lets in that it should not.
+func wideOpen(p *networking.NetworkPolicy, ports []core1.ContainerPort) (found []string) {
+	for i, r := range p.Spec.Ingress {
+		if len(r.From) == 0 || len(r.Ports) == 0 {
+			found = append(found, fmt.Sprintf("rule %d lets everybody in, or to every port", i))
+			continue
+		}
+		for _, port := range r.Ports {
+			if !hasPort(ports, *port.Port) {
+				found = append(found, fmt.Sprintf("rule %d has the port %s, which the pods have not", i, port.Port))
+			}
+			for _, from := range r.From {
+				if port.Port.String() == "ops" && from.NamespaceSelector == nil {
+					found = append(found, fmt.Sprintf("rule %d lets others than the namespace of operators to the board", i))
+				}
+			}
+		}
+	}
+	return found
+}
+
 // TestManifestControl: mistakes of the kinds that people make are found.
 func TestManifestControl(t *testing.T) {
 	t.Parallel()
@@ -276,7 +345,7 @@ func longestStop(t *testing.T, o core.Options) (took time.Duration) {
 	o.LockDir, o.Logger = "none", slog.New(slog.DiscardHandler)
 	synctest.Test(t, func(t *testing.T) {
 		link := &kvfault.Link{}
-		b, err := memory.Open(t.Context(), memory.New(), "test", &memory.Options{Link: link})
+		b, err := memory.Open(t.Context(), memory.New(), "test", &memory.Options{Wrap: link.Wrap})
 		if err != nil {
 			t.Fatal(err)
 		}

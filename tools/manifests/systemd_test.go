@@ -87,3 +87,52 @@ func TestUnits(t *testing.T) {
 		}
 	}
 }
+
+// exposure is how much of the system a unit can reach, from 0 to 10, by systemd's own count.
+func exposure(t *testing.T, name, text string) float64 {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=true", "--no-pager", path).CombinedOutput()
+	_, rest, found := strings.Cut(string(out), "Overall exposure level for ")
+	_, rest, _ = strings.Cut(rest, ": ")
+	level, _, _ := strings.Cut(rest, " ")
+	n, failed := strconv.ParseFloat(level, 64)
+	if err != nil || !found || failed != nil {
+		t.Fatalf("%s: systemd-analyze security: %v, %v: %s", name, err, failed, out)
+	}
+	return n
+}
+
+// TestExposure: the units reach no more than they need; without the filter of system calls,
+// and without all of it, they would.
+func TestExposure(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("systemd-analyze is not installed (apt-get install systemd)")
+	}
+	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--help").CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "--offline") {
+		t.Skipf("systemd-analyze has no --offline, which it has from systemd 250 on: %v", err)
+	}
+	const most = 2.5
+	for name, u := range units(t) {
+		if got := exposure(t, name, u.text); got > most {
+			t.Errorf("%s: exposure %.1f, want at most %.1f: systemd-analyze security --offline=true says by what", name, got, most)
+		}
+		if got := exposure(t, name, strings.Replace(u.text, "SystemCallFilter=", "#", 1)); got <= exposure(t, name, u.text) {
+			t.Errorf("%s: exposure %.1f without a filter of system calls", name, got)
+		}
+		var bare strings.Builder
+		for line := range strings.Lines(u.text) {
+			if !strings.HasPrefix(line, "Protect") && !strings.HasPrefix(line, "Restrict") && !strings.HasPrefix(line, "SystemCall") {
+				bare.WriteString(line)
+			}
+		}
+		if got := exposure(t, name, bare.String()); got <= most {
+			t.Errorf("%s: exposure %.1f without most of what restricts it", name, got)
+		}
+	}
+}

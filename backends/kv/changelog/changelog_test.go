@@ -14,10 +14,10 @@ import (
 	"github.com/tenure-go/tenure/backends/internal/watchless"
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/kv/changelog"
-	"github.com/tenure-go/tenure/backends/kv/kvfault"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
 // meter counts a process's calls to a store without a watch, and the bytes of the
@@ -786,6 +786,63 @@ func TestCleanUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOwnChangeLogsStay: a process that was idle for longer than change logs are kept goes on
+// with its own, whether or not it follows them: nothing is removed, and nothing refused.
+func TestOwnChangeLogsStay(t *testing.T) {
+	t.Parallel()
+	for _, follows := range []bool{false, true} {
+		t.Run(fmt.Sprint("follows=", follows), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New()
+				f, w := on(t, store, changelog.Options{}), on(t, store, changelog.Options{})
+				s := w.join("w")
+				fence := w.acquire(s, "s", driver.Owner{})
+				write := func(n driver.WriteNo) {
+					fence = w.move(s, fence)
+					if r := w.append(s, fence, n); r.Err != nil {
+						t.Fatal(r.Err)
+					}
+				}
+				write(1)
+				v, tail := f.view(), f.tail()
+				if follows {
+					w.view().until(fence)
+					w.tail().until("s", 0)
+				}
+				logs := store.Keys(keys.ChangeLogs())
+				w.onApply = func(b *changelog.Batch) {
+					if b.Piggyback == nil {
+						return
+					}
+					for _, op := range b.Piggyback.Ops {
+						if op.Delete {
+							t.Errorf("the process removes %s", op.Key)
+						}
+					}
+				}
+				for n := range driver.WriteNo(3) {
+					time.Sleep(2 * time.Minute) // and what looks for idle change logs now and then has looked
+					w.take()
+					write(n + 2)
+					synctest.Wait()
+					if got := w.take().writes; got != 2 {
+						t.Errorf("%d writes for a hand-over and a commit", got)
+					}
+					v.until(fence)
+					tail.until("s", driver.Seq(n+2))
+				}
+				if now := store.Keys(keys.ChangeLogs()); !slices.Equal(now, logs) {
+					t.Errorf("the change logs are %q, and were %q", now, logs)
+				}
+				if v.resets > 1 || tail.resets > 1 {
+					t.Errorf("%d resets of a view and %d of a tail, want one of each", v.resets, tail.resets)
+				}
+			})
+		})
+	}
 }
 
 // TestSweep: processes that tail nothing remove a change log of the logs that is idle

@@ -95,6 +95,7 @@ func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 		shard := driver.ShardID(first)
 		last, err := strconv.ParseInt(rest, 16, 64)
 		return keys.Chunk(shard, driver.Seq(last)), err == nil && last > 0 && driver.CheckShard(shard) == nil
+	default: // no other kind has entries
 	}
 	return "", false
 }

@@ -21,7 +21,7 @@ func ExampleNew() {
 	defer cancel()
 	server := memory.New()
 	open := func() *kv.Backend {
-		var client changelog.Store = watchless.New(server.Client())
+		client := watchless.New(server.Client())
 		b, err := kv.Open(ctx, changelog.New(client, "orders", changelog.Options{}), kv.Options{
 			Backend: "mystore", Namespace: "orders", Create: true,
 			Limits: driver.Limits{BatchItems: 60, WriteOps: 100, WriteBytes: 1 << 20, MinTTL: time.Second},

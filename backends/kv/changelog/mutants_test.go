@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
 // mutant is a Store that breaks its contract, or hides changes that a reader of change
@@ -159,4 +160,17 @@ func TestMutantsAreKilled(t *testing.T) {
 			}
 		})
 	}
+}
+
+var mutantsFlag = mutate.Flag()
+
+// TestMutants makes one change at a time, and expects the test that is named to fail.
+func TestMutants(t *testing.T) {
+	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
+		{Name: "a process removes its own change log when it was idle", Killer: "TestOwnChangeLogsStay/follows=false",
+			Edits: []mutate.Edit{{File: "observer.go", Old: " && !mine(name) {", New: " {"}}},
+		{Name: "a process knows only the last of its change logs", Killer: "TestOwnChangeLogsStay/follows=false",
+			Edits: []mutate.Edit{{File: "apply.go", Old: "func(l *writer) bool { return l.name == name })",
+				New: "func(l *writer) bool { return l.name == name && l == w.all[len(w.all)-1] })"}}},
+	})
 }

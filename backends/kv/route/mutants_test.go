@@ -1,18 +1,17 @@
 package route
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "break the choice of servers, and see a test fail")
+var mutantsFlag = mutate.Flag()
 
 // TestMutants makes one change at a time, and expects the test that is named to fail.
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, time.Minute, false, []mutate.Mutant{
+	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
 		{Name: "heartbeats wait behind one without an answer", Killer: "TestSilentServerIsLeft",
 			Edits: []mutate.Edit{{File: "route.go", Old: "if s.beats > 0 {", New: "if s.beats > 100 {"}}},
 		{Name: "calls wait on a silent server", Killer: "TestSilentServerIsLeft",

@@ -172,6 +172,7 @@ func (t *Trip) Done(o Outcome) {
 		if t.Server == r.current {
 			r.move(r.best(t.Server))
 		}
+	default: // Ended: a call that was not needed says nothing of the server
 	}
 }
 

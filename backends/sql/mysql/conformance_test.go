@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestConformance runs the suite as the documentation's run-time user.
@@ -51,6 +51,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 	}
 	t.Cleanup(func() { db.Close() })
 	unbound(t, db)
+	sqlfault.Exec(t, db, sqlfault.TextsTable)
 	o.MaxConns = 2
 	var version string
 	if err := db.QueryRowContext(t.Context(), "SELECT version()").Scan(&version); err != nil {
@@ -78,7 +79,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 func unbound(t *testing.T, db *stdsql.DB) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `SELECT CONCAT('ALTER TABLE ', table_name, ' DROP CONSTRAINT ', constraint_name)
-FROM information_schema.table_constraints WHERE table_schema = database() AND constraint_type = 'CHECK' AND constraint_name LIKE '%bounds%'`)
+FROM information_schema.table_constraints WHERE table_schema = database() AND constraint_type = 'CHECK'`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sq
 	}
 	stmts, err := compile(tables(cfg, opts), func(text string) string {
 		if how.Lying {
-			return strings.Replace(text, " AND version = :seen", " AND :seen > 0", 1)
+			return text + sqlfault.LyingProbe("")
 		}
 		return text
 	})

@@ -130,7 +130,10 @@ func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (mariad
 	}
 	if err := m.Check(version, o.Migrate); err != nil {
 		if version == 0 && !o.Migrate {
-			err = fmt.Errorf("tenure: %w: there are no tables %s*: run Migrate with the user who is to create them", driver.ErrUnsupported, m.Prefix)
+			err = &driver.MissingError{
+				What: fmt.Sprintf("there are no tables %s*", m.Prefix),
+				Make: "run Migrate with the user who is to create them", Err: driver.ErrUnsupported,
+			}
 		}
 		return false, err
 	}

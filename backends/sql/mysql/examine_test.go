@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // TestExamine: a user with rights beyond the tables is told so, and the run-time user of

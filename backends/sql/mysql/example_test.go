@@ -42,7 +42,7 @@ func ExampleBackend_FenceTx() {
 		}
 		defer func() { _ = tx.Rollback() }() // nothing after a commit
 		if err := b.FenceTx(ctx, tx, fence); err != nil {
-			return err // matches core.ErrFenced
+			return err // matches core.ErrLost
 		}
 		if _, err := tx.ExecContext(ctx, "INSERT INTO payments VALUES (?)", 42); err != nil {
 			return err
@@ -55,7 +55,7 @@ func ExampleBackend_FenceTx() {
 		return pay(fence)
 	}, nil)
 	fmt.Println("as leader:", err)
-	fmt.Println("afterwards fenced:", errors.Is(pay(fence), core.ErrFenced))
+	fmt.Println("afterwards fenced:", errors.Is(pay(fence), core.ErrLost))
 	// Output:
 	// as leader: <nil>
 	// afterwards fenced: true

@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/garbage"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/garbage"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 var garbageFor = garbage.Flag()

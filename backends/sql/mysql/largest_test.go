@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestLargestWrite makes one of as many operations and bytes as are allowed.

@@ -1,19 +1,18 @@
 package mysql
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the backend, and see the suite fail")
+var mutantsFlag = mutate.Flag()
 
 // TestMutants takes one rule out of the backend at a time, and expects the case of
 // the suite that is named to fail.
 func TestMutants(t *testing.T) {
-	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
 		{Name: "F1: the fence is read without a lock, as by a sub-select under READ COMMITTED", Killer: "TestConformance/Commit/RacesTakeover", Edits: []mutate.Edit{{
 			File: "statements.sql",
 			Old:  "-- name: shards_hold\nSELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token\nFROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j\nSTRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;",
@@ -26,11 +25,31 @@ func TestMutants(t *testing.T) {
 			File: "../commit.go", Old: "if _, is := busy[shard]; is {", New: "if _, is := busy[shard]; is && shard == \"\" {"}}},
 		{Name: "I2: the server_id is not compared with the grant", Killer: "TestServerID", Edits: []mutate.Edit{{
 			File: "../incarnation.go", Old: `return i.current != "" && i.recorded != i.current`, New: "return false"}}},
+		{Name: "I2: two failovers from one state raise tokens alike", Killer: "TestPromotions", Edits: []mutate.Edit{{
+			File: "../incarnation.go", Old: "return now, nil", New: "return ns.floor() + 1<<40, nil"}}},
+		{Name: "I2: a clock that is behind is believed", Killer: "TestClockBehind", Edits: []mutate.Edit{{
+			File: "../incarnation.go", Old: "now <= known ||", New: ""}}},
+		{Name: "I2: an operator's floor ends no halt", Killer: "TestClockBehind", Edits: []mutate.Edit{{
+			File: "../identity.go", Old: "if err == nil && forked {", New: "if err == nil && false {"}}},
+		{Name: "F1: FenceTx asks for no incarnation", Killer: "TestConformance/Fence/ForkedStore", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "AND n.incarnation = CAST(@@global.server_id AS CHAR CHARACTER SET ascii) AND n.base", New: "AND n.base"}}},
+		{Name: "F1: FenceTx asks for no session", Killer: "TestConformance/Fence/AcceptedWhileCurrent", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "s.session = :session AND s.token = :token\n  AND EXISTS",
+			New: "s.session >= left(:session, 0) AND s.token = :token\n  AND EXISTS"}}},
+		{Name: "F1: FenceTx asks for no token", Killer: "TestConformance/Fence/RefusedAfterNewLease", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "s.session = :session AND s.token = :token\n  AND EXISTS",
+			New: "s.session = :session AND s.token >= 0 * :token\n  AND EXISTS"}}},
+		{Name: "F1: FenceTx does not compare the floor", Killer: "TestConformance/Fence/RestoreOlderStore", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "n.base + n.revision >= :seen)\nLOCK", New: "n.base >= 0 * :seen)\nLOCK"}}},
+		{Name: "F1: FenceTx locks nothing", Killer: "TestConformance/Fence/BegunBeforeTakeover", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: ">= :seen)\nLOCK IN SHARE MODE;", New: ">= :seen);"}}},
 		{Name: "O1: a read is handed out before it is durable", Killer: "TestReadIsDurable", Edits: []mutate.Edit{{
 			File: "../durable.go", Old: "return b.stmts.has(barrierWrite)", New: "return false"}}},
 		{Name: "O1: a barrier after every read", Killer: "TestBarriers", Edits: []mutate.Edit{{
 			File: "../durable.go", Old: "if !wrote && (s.floor", New: "if !wrote || (s.floor"}}},
+		{Name: "E4: heartbeats wait for statistics that are written to disk", Killer: "TestStatistics", Edits: []mutate.Edit{{
+			File: "schema/0001_tables.sql", Old: "session) <= 64 AND version > 0)\n) ENGINE = InnoDB STATS_PERSISTENT = 0;", New: "session) <= 64 AND version > 0)\n) ENGINE = InnoDB;"}}},
 		{Name: "M2: the version of a heartbeat that was taken back comes again", Killer: "TestHeartbeatTakenBack", Edits: []mutate.Edit{{
-			File: "../members.go", Old: "version = max(version, s.tried.Load()) + 1", New: "version++"}}},
+			File: "../beat.go", Old: "version = max(version, s.tried.Load()) + 1", New: "version++"}}},
 	})
 }

@@ -3,16 +3,19 @@ package mysql
 import (
 	"context"
 	"crypto/tls"
+	stdsql "database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -217,7 +220,7 @@ func TestRunTimeUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The user of an earlier release: labels stay, and nothing else is different.
+	// A user who may not remove labels: they stay, and nothing else is different.
 	sqlfault.Exec(t, setup.DB(t, server.Admin()), "REVOKE DELETE ON "+dsn.Name()+".tenure_nodes FROM "+app.User())
 	sqlfault.Labels(t, b)
 }
@@ -314,5 +317,115 @@ func TestServerID(t *testing.T) {
 	after, _ := sqlfault.Acquire(t, s, again)
 	if after[0].Fence.Token < before[0].Fence.Token+1<<40 {
 		t.Errorf("token %d after %d, want 2^40 more", after[0].Fence.Token, before[0].Fence.Token)
+	}
+}
+
+var promotionsFlag = flag.Int("promotions", 2, "how often TestPromotions has two servers take over")
+
+// TestPromotions has servers take over, by another server_id and the rows that a replica
+// had. The first lacks a grant: no fence of before passes there (F1, I2). The second lacks
+// all that the first did, and its tokens are above (I2).
+func TestPromotions(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, &servers.Options{NoSync: true})
+	admin := setup.DB(t, server.Admin())
+	for round := range *promotionsFlag {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			dsn := server.Database(t)
+			db := setup.DB(t, dsn)
+			holder, taker := open(t, dsn, Options{}), open(t, dsn, Options{})
+			replica := &sqlfault.Database{DB: db, Namespace: holder.Info().Namespace}
+			a, b := sqlfault.Join(t, holder, "a"), sqlfault.Join(t, taker, "b")
+			r, _ := sqlfault.Acquire(t, a, []driver.Claim{{Shard: "s"}})
+			old := r[0].Fence
+			replicated, err := replica.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, _ = sqlfault.Acquire(t, b, []driver.Claim{{Shard: "s", Seen: driver.Owner{Session: old.Session, Token: old.Token}, Preempt: true}})
+			lost := r[0].Fence
+			takeOver := func(id int) {
+				t.Helper()
+				sqlfault.Exec(t, admin, fmt.Sprintf("SET GLOBAL server_id = %d", id))
+				if err := replicated(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			takeOver(1000 + 3*round)
+			refused := func(want error) {
+				t.Helper()
+				for _, by := range []*Backend{holder, taker} {
+					for _, f := range []driver.Fence{old, lost} {
+						tx := sqlfault.Tx(t, db, stdsql.LevelRepeatableRead)
+						if err := errors.Join(by.FenceTx(t.Context(), tx, f), tx.Rollback()); !errors.Is(err, want) {
+							t.Errorf("FenceTx under token %d, with %d lost: %v; want %v", f.Token, lost.Token, err, want)
+						}
+					}
+				}
+			}
+			refused(driver.ErrRetry)
+			sqlfault.Until(t, "a heartbeat is accepted", func() bool { return a.Beat(t.Context()) == nil })
+			refused(driver.ErrFenced)
+
+			newest := lost.Token
+			for id := range 2 {
+				takeOver(1001 + 3*round + id)
+				fresh := sqlfault.Join(t, open(t, dsn, Options{}), "fresh")
+				for n := range 10 {
+					r, _ := sqlfault.Acquire(t, fresh, []driver.Claim{{Shard: driver.ShardID(fmt.Sprint("t", n))}})
+					if got := r[0].Fence.Token; got <= newest {
+						t.Fatalf("token %d was granted by the server of id %d; token %d had been granted before", got, 1001+3*round+id, newest)
+					}
+					newest = r[0].Fence.Token
+				}
+			}
+		})
+	}
+}
+
+// TestClockBehind: a server that took over, and whose clock is behind the tokens, halts
+// members until an operator raises the floor.
+func TestClockBehind(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, &servers.Options{NoSync: true})
+	dsn := server.Database(t)
+	b := open(t, dsn, Options{})
+	former := sqlfault.Join(t, b, "n1")
+	r, _ := sqlfault.Acquire(t, former, sqlfault.Claims(1))
+	floor, err := b.Floor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead := driver.Token(time.Now().Add(time.Hour).UnixMicro())
+	if err := b.RaiseFloor(t.Context(), floor, ahead); err != nil {
+		t.Fatal(err)
+	}
+	sqlfault.Exec(t, setup.DB(t, server.Admin()), "SET GLOBAL server_id = 77")
+	opened := open(t, dsn, Options{})
+	_, err = opened.Join(t.Context(), driver.Member{Session: "late", Node: "late", TTL: time.Second})
+	for what, err := range map[string]error{"a heartbeat": former.Beat(t.Context()), "a join of a process that came later": err} {
+		if !errors.Is(err, driver.ErrStoreChanged) || !strings.Contains(err.Error(), "clock") {
+			t.Errorf("%s: %v; want ErrStoreChanged, and what the clock says", what, err)
+		}
+	}
+	if floor, err = opened.Floor(t.Context()); err != nil || floor < ahead {
+		t.Fatalf("the floor is %d, %v; want %d or more", floor, err, ahead)
+	}
+	if err := opened.RaiseFloor(t.Context(), floor, floor+1000); err != nil {
+		t.Fatal(err)
+	}
+	if err := former.Beat(t.Context()); err != nil {
+		t.Errorf("a heartbeat after the floor was raised: %v", err)
+	}
+	next, _ := sqlfault.Acquire(t, former, []driver.Claim{{Shard: "another"}})
+	if next[0].Fence.Token <= floor+1000 {
+		t.Errorf("token %d after the floor was raised above %d", next[0].Fence.Token, floor+1000)
+	}
+	res, err := former.Commit(t.Context(), []driver.Write{sqlfault.AppendOf(r[0].Fence, 1, []byte("late"))})
+	if err == nil {
+		err = res[0].Err
+	}
+	if !errors.Is(err, driver.ErrFenced) {
+		t.Errorf("a commit under a lease of before: %v, want ErrFenced", err)
 	}
 }

@@ -3,8 +3,8 @@ package mysql
 import (
 	"testing"
 
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestQuiet counts the statements of two idle processes, as a server without others does.

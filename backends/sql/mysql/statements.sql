@@ -15,20 +15,14 @@ FROM tenure_namespaces WHERE namespace = :namespace;
 SELECT bounded(store_id), base, revision, bounded(incarnation), CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
 FROM tenure_namespaces WHERE namespace = :namespace FOR UPDATE;
 
--- name: namespace_raise
-UPDATE tenure_namespaces SET revision = :revision WHERE namespace = :namespace;
-
--- name: namespace_rebase
-UPDATE tenure_namespaces SET base = :base WHERE namespace = :namespace;
+-- name: clock_read
+SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 
 -- name: namespace_lift
 UPDATE tenure_namespaces SET base = :base, revision = :revision, incarnation = :incarnation WHERE namespace = :namespace;
 
 -- name: tail_insert
 INSERT IGNORE INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket);
-
--- name: tails_read
-SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
 
 -- name: tail_move
 UPDATE tenure_tails SET position = position + :count, trimmed = greatest(trimmed, :trimmed)
@@ -87,24 +81,9 @@ UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
 SET s.session = '', s.revision = :revision;
 
--- name: shards_all
-SELECT bounded(shard), bounded(session), token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
-
--- name: shards_since
-SELECT bounded(shard), bounded(session), token, number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND revision > :revision ORDER BY revision, shard;
-
 -- name: owner_read
 -- In a transaction of the application, whose snapshot may be older than the owner.
 SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard LOCK IN SHARE MODE;
-
--- name: head_read
-SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND shard = :shard;
-
--- name: heads_all
-SELECT bounded(shard), number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 
 -- name: head_write
 UPDATE tenure_shards SET number = :number, seq = :seq, oldest = :oldest, nonce = :nonce, commit_token = :token
@@ -151,7 +130,7 @@ SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE name
 -- name: items_list
 SELECT bounded(`key`), version, octet_length(value), bounded(value) FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND `key` >= :low AND (:high = '' OR `key` < :high)
-ORDER BY `key`;
+ORDER BY `key` LIMIT :limit;
 
 -- name: log_insert
 INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
@@ -210,17 +189,9 @@ DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last
 -- name: fence_touch
 SELECT s.token FROM tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = :shard AND s.session = :session AND s.token = :token
-  AND EXISTS (SELECT 1 FROM tenure_namespaces AS n WHERE n.namespace = :namespace AND n.store_id = :store_id)
+  AND EXISTS (SELECT 1 FROM tenure_namespaces AS n WHERE n.namespace = :namespace AND n.store_id = :store_id
+    AND n.incarnation = CAST(@@global.server_id AS CHAR CHARACTER SET ascii) AND n.base + n.revision >= :seen)
 LOCK IN SHARE MODE;
-
--- name: probe_insert
-INSERT INTO tenure_probes (id, version) VALUES (:id, 1);
-
--- name: probe_update
-UPDATE tenure_probes SET version = :version WHERE id = :id AND version = :seen;
-
--- name: probe_delete
-DELETE FROM tenure_probes WHERE id = :id;
 
 -- name: barrier_write
 -- Commits are visible before the redo log has them. This one is acknowledged when the
@@ -243,35 +214,13 @@ SELECT bounded(store_id), revision, COALESCE((SELECT bounded(n.incarnation) FROM
   CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
 FROM tenure_rosters WHERE namespace = :namespace FOR UPDATE;
 
--- name: roster_raise
-UPDATE tenure_rosters SET revision = :revision WHERE namespace = :namespace;
-
--- name: node_read
-SELECT bounded(session) FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
-
 -- name: node_write
 INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
 ON DUPLICATE KEY UPDATE session = VALUES(session);
 
--- name: nodes_all
-SELECT bounded(node) FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
-
--- name: nodes_idle
-SELECT bounded(n.node) FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
-  SELECT 1 FROM tenure_members AS m WHERE m.namespace = n.namespace AND m.session = n.session)
-ORDER BY n.node LIMIT :limit;
-
 -- name: nodes_delete
 DELETE d FROM JSON_TABLE(:nodes, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_nodes AS d FORCE INDEX (PRIMARY) ON d.namespace = :namespace AND d.node = j.name;
-
--- name: member_insert
-INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, draining, updates,
-  supersede, revision)
-VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :draining, :updates, :supersede, :revision);
-
--- name: member_node
-SELECT bounded(node) FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: member_hold
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session LOCK IN SHARE MODE;
@@ -284,11 +233,6 @@ STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namesp
 SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
 FROM tenure_members WHERE namespace = :namespace AND session = :session FOR UPDATE SKIP LOCKED;
 
--- name: member_update
-UPDATE tenure_members SET priority = :priority, weight = :weight, meta = :meta, draining = :draining,
-  updates = :updates, revision = :revision
-WHERE namespace = :namespace AND session = :session;
-
 -- name: members_present
 SELECT m.session FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name;
@@ -299,26 +243,15 @@ STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namesp
 STRAIGHT_JOIN tenure_beats AS b FORCE INDEX (PRIMARY) ON b.namespace = :namespace AND b.session = j.name
 FOR UPDATE SKIP LOCKED;
 
--- name: members_all
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
-FROM tenure_members WHERE namespace = :namespace ORDER BY session;
-
--- name: members_since
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
-FROM tenure_members WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
-
 -- name: members_delete
 DELETE d FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_members AS d FORCE INDEX (PRIMARY) ON d.namespace = :namespace AND d.session = j.name;
 
--- name: beat_insert
-INSERT INTO tenure_beats (namespace, session) VALUES (:namespace, :session);
+-- name: beat_try
+SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :session FOR UPDATE SKIP LOCKED;
 
 -- name: beat_lock
 SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :session FOR UPDATE;
-
--- name: beat_write
-UPDATE tenure_beats SET version = :version WHERE namespace = :namespace AND session = :session;
 
 -- name: beats_lift
 UPDATE tenure_beats SET version = version + :by WHERE namespace = :namespace AND version BETWEEN 1 AND 4611686018427387904;
@@ -339,17 +272,7 @@ WHERE n.namespace = :namespace;
 DELETE d FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_beats AS d FORCE INDEX (PRIMARY) ON d.namespace = :namespace AND d.session = j.name;
 
--- name: departure_read
-SELECT revision FROM tenure_departures WHERE namespace = :namespace AND session = :session;
-
 -- name: departures_insert
 INSERT INTO tenure_departures (namespace, session, revision)
 SELECT m.namespace, m.session, :revision FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name;
-
--- name: departures_since
-SELECT bounded(session) FROM tenure_departures
-WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
-
--- name: departures_trim
-DELETE FROM tenure_departures WHERE namespace = :namespace AND revision <= :revision;

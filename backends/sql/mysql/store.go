@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// Connections beside those for the application's writes. The machine has at
-	// most three heartbeats and a batch of each other kind in flight.
-	rosterConns = 3
+	// Connections beside those for the application's writes. On a slow disk there are six
+	// heartbeats at once, and a batch of each other kind, which share a flush.
+	rosterConns = 8
 	readConns   = 3
 	pingConns   = 3
 	// idleLimit ends, on MariaDB, a transaction of a process that was stopped in
@@ -101,6 +101,10 @@ func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx)
 }
 
 func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.transaction(ctx, s.roster, fn)
+}
+
+func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	return s.transaction(ctx, s.roster, fn)
 }
 

@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // inOneBucket returns claims on n shards whose entries one counter orders.
 func inOneBucket(n int) (claims []driver.Claim) {
 	for i := 0; len(claims) < n; i++ {
 		h := fnv.New32a()
-		fmt.Fprint(h, "s", i)
+		_, _ = fmt.Fprint(h, "s", i)
 		if h.Sum32()%buckets == 0 {
 			claims = append(claims, driver.Claim{Shard: driver.ShardID(fmt.Sprint("s", i))})
 		}

@@ -3,18 +3,20 @@ package postgres
 import (
 	"context"
 	stdsql "database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestConformance runs the suite as the documentation's run-time role.
@@ -64,6 +66,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 	}
 	t.Cleanup(func() { db.Close() })
 	unbound(t, db)
+	sqlfault.Exec(t, db, sqlfault.TextsTable)
 	o.MaxConns = 2
 	var version string
 	if err := db.QueryRowContext(t.Context(), "SHOW server_version").Scan(&version); err != nil {
@@ -81,6 +84,9 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 				return openFaulty(ctx, dsn.Reveal(), namespace, o, calls, how)
 			})
 			s.Fork = d.Fork
+			s.Guards = append(s.Guards, d.Guard("FencePgx", func(ctx context.Context, b driver.Backend) (*sqlfault.GuardedTx, error) {
+				return beginPgx(ctx, db, b)
+			}))
 			return s
 		},
 	}
@@ -128,7 +134,7 @@ func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sq
 	}
 	stmts, err := compile(opts, func(text string) string {
 		if how.Lying {
-			return strings.Replace(text, " AND version = :seen::bigint", " AND :seen::bigint > 0", 1)
+			return text + sqlfault.LyingProbe("::bigint")
 		}
 		return text
 	})
@@ -139,9 +145,40 @@ func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sq
 	if err != nil {
 		return nil, err
 	}
-	b, err := sql.New(ctx, config(namespace, opts, &sqlfault.Store{Store: st, Calls: calls, Wire: how.Wire}, stmts))
+	cfg := config(namespace, opts, st, stmts)
+	cfg.Store = &sqlfault.Store{Store: st, Calls: calls, Wire: how.Wire}
+	b, err := sql.New(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return b, nil
+	return &Backend{Backend: b, pg: st, tables: opts.tables()}, nil
+}
+
+// beginPgx begins a transaction of pgx on a connection of db. The connection is not used
+// again.
+func beginPgx(ctx context.Context, db *stdsql.DB, b driver.Backend) (*sqlfault.GuardedTx, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var tx pgx.Tx
+	err = conn.Raw(func(c any) (err error) {
+		tx, err = c.(*stdlib.Conn).Conn().Begin(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	ended := func(end func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error { return errors.Join(end(ctx), conn.Close()) }
+	}
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // in any case, and twice if it was committed
+	return &sqlfault.GuardedTx{
+		Fence: func(ctx context.Context, fence driver.Fence) error { return b.(*Backend).FencePgx(ctx, tx, fence) },
+		Exec: func(ctx context.Context, statement string) error {
+			_, err := tx.Exec(ctx, statement)
+			return err
+		},
+		Commit: ended(tx.Commit), Rollback: ended(tx.Rollback),
+	}, nil
 }

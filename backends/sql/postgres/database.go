@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,12 +44,20 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 			return nil, err
 		}
 	}
-	if o.Password != nil {
-		cfg.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) (err error) {
-			c.Password, err = o.Password(ctx)
-			return err
-		}
+	var several *hosts
+	if severalHosts(c) {
+		several = &hosts{patient: c.ConnectTimeout != 0}
 	}
+	cfg.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) (err error) {
+		if several != nil {
+			several.connecting(c)
+		}
+		if o.Password != nil {
+			c.Password, err = o.Password(ctx)
+		}
+		return err
+	}
+	c.OnNotice = noticed
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "tenure"
 	}
@@ -58,8 +67,15 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 		}
 	} else {
 		maps.Copy(c.RuntimeParams, lockLimits)
+		c.RuntimeParams["client_min_messages"] = "warning" // noticed depends on it
 	}
 	return cfg, nil
+}
+
+// severalHosts reports whether the DSN names more than one. The same host may be listed
+// twice, with and without TLS.
+func severalHosts(c *pgx.ConnConfig) bool {
+	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != c.Host || f.Port != c.Port })
 }
 
 // checkEscapes refuses a URL whose user or password has an "@" or "/" as it is: the
@@ -135,24 +151,23 @@ func Migrate(ctx context.Context, dsn string, o *Options) error {
 	}
 	with := *opts
 	with.Migrate = true
-	_, err = prepareDatabase(ctx, cfg.ConnConfig, &with)
+	_, err = prepareDatabase(ctx, cfg, &with)
 	return err
 }
 
 // prepareDatabase proves that the server and the tables can be used, migrates if it
 // may, and returns the server's version, as server_version_num.
-func prepareDatabase(ctx context.Context, cfg *pgx.ConnConfig, o *Options) (server int, err error) {
-	c := cfg.Copy()
+func prepareDatabase(ctx context.Context, cfg *pgxpool.Config, o *Options) (server int, err error) {
+	c := cfg.ConnConfig.Copy()
 	c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // migrations have many statements
-	if o.Password != nil {
-		if c.Password, err = o.Password(ctx); err != nil {
-			return 0, err
-		}
-	}
-	db := stdlib.OpenDB(*c)
+	db := stdlib.OpenDB(*c, stdlib.OptionBeforeConnect(cfg.BeforeConnect))
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	if server, err = checkServer(ctx, db); err != nil {
+	server, err = checkServer(ctx, db)
+	for tries := 1; tries < patiences && severalHosts(c) && c.ConnectTimeout == 0 && tooSlow(err) && ctx.Err() == nil; tries++ {
+		server, err = checkServer(ctx, db)
+	}
+	if err != nil {
 		return 0, opening(err)
 	}
 	if !o.NoIncarnation {
@@ -171,7 +186,10 @@ func prepareDatabase(ctx context.Context, cfg *pgx.ConnConfig, o *Options) (serv
 	}
 	if err := m.Check(version, o.Migrate); err != nil {
 		if version == 0 && !o.Migrate {
-			err = fmt.Errorf("tenure: %w: there are no tables %s*: run Migrate with the role that is to own them", driver.ErrUnsupported, m.Prefix)
+			err = &driver.MissingError{
+				What: fmt.Sprintf("there are no tables %s*", m.Prefix),
+				Make: "run Migrate with the role that is to own them", Err: driver.ErrUnsupported,
+			}
 		}
 		return 0, err
 	}
@@ -195,10 +213,11 @@ func opening(err error) error {
 // returns the server's version.
 func checkServer(ctx context.Context, db *stdsql.DB) (version int, err error) {
 	var standby bool
-	var readOnly, synchronous, encoding string
+	var readOnly, synchronous, encoding, messages string
 	err = db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::integer, pg_is_in_recovery(),
-  current_setting('default_transaction_read_only'), current_setting('synchronous_commit'), current_setting('server_encoding')`).
-		Scan(&version, &standby, &readOnly, &synchronous, &encoding)
+  current_setting('default_transaction_read_only'), current_setting('synchronous_commit'), current_setting('server_encoding'),
+  current_setting('client_min_messages')`).
+		Scan(&version, &standby, &readOnly, &synchronous, &encoding, &messages)
 	refuse := func(format string, args ...any) (int, error) {
 		return 0, fmt.Errorf("tenure: %w: %s", driver.ErrUnsupported, fmt.Sprintf(format, args...))
 	}
@@ -213,6 +232,8 @@ func checkServer(ctx context.Context, db *stdsql.DB) (version int, err error) {
 		return refuse("default_transaction_read_only is on: connect to a server, as a role, that may write")
 	case synchronous == "off":
 		return refuse("synchronous_commit is off, so that a crash could lose acknowledged grants: ALTER ROLE ... SET synchronous_commit = on")
+	case messages == "error":
+		return refuse("client_min_messages is error, which hides that a commit was not replicated: ALTER ROLE ... SET client_min_messages = warning")
 	case encoding != "UTF8" && encoding != "SQL_ASCII":
 		return refuse("the database has encoding %s: create it with UTF8", encoding)
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/core"
 )
@@ -42,7 +44,7 @@ func ExampleBackend_FenceTx() {
 		}
 		defer func() { _ = tx.Rollback() }() // nothing after a commit
 		if err := b.FenceTx(ctx, tx, fence); err != nil {
-			return err // matches core.ErrFenced
+			return err // matches core.ErrLost
 		}
 		if _, err := tx.ExecContext(ctx, "INSERT INTO payments VALUES ($1)", 42); err != nil {
 			return err
@@ -55,8 +57,68 @@ func ExampleBackend_FenceTx() {
 		return pay(fence)
 	}, nil)
 	fmt.Println("as leader:", err)
-	fmt.Println("afterwards fenced:", errors.Is(pay(fence), core.ErrFenced))
+	fmt.Println("afterwards fenced:", errors.Is(pay(fence), core.ErrLost))
 	// Output:
 	// as leader: <nil>
 	// afterwards fenced: true
+}
+
+// A report for each day, made by whoever leads: the day is inserted with the report, in one
+// transaction that the fence refuses once the lease has ended, and a new leader reads it first.
+func ExampleBackend_FencePgx() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	dsn := os.Getenv("POSTGRES_DSN")
+	if err := postgres.Migrate(ctx, dsn, nil); err != nil {
+		log.Fatal(err)
+	}
+	b, err := postgres.Open(ctx, dsn, "reports", &postgres.Options{Create: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer b.Close()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "CREATE TABLE reports (day DATE PRIMARY KEY, text TEXT NOT NULL)"); err != nil {
+		log.Fatal(err)
+	}
+
+	report := func(lease *core.Lease, day time.Time) error {
+		var made bool
+		if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM reports WHERE day = $1)", day).Scan(&made); err != nil || made {
+			return err // perhaps by another leader
+		}
+		text := "all is well"
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if err := b.FencePgx(ctx, tx, lease.Fence()); err != nil {
+				return err // matches core.ErrLost if the lease is over
+			}
+			_, err := tx.Exec(ctx, "INSERT INTO reports VALUES ($1, $2)", day, text)
+			return err
+		})
+	}
+	monday := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	var former *core.Lease
+	for range 2 { // the second leader finds Monday's
+		err := core.RunSingleton(ctx, b, "report", func(_ context.Context, lease *core.Lease) error {
+			former = lease
+			return report(lease, monday)
+		}, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	err = report(former, monday.AddDate(0, 0, 1))
+	fmt.Println("a former leader was refused:", errors.Is(err, core.ErrLost))
+	var reports int
+	if err := conn.QueryRow(ctx, "SELECT count(*) FROM reports").Scan(&reports); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("reports:", reports)
+	// Output:
+	// a former leader was refused: true
+	// reports: 1
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	stdsql "database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,9 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance/faultproxy"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/servers"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 var failoversFlag = flag.Int("failovers", 2, "how often an asynchronous standby is promoted that lacks grants")
@@ -47,6 +50,142 @@ func TestAsynchronousPromotionUnnoticed(t *testing.T) {
 	t.Parallel()
 	if r := newDrill(t, Options{NoIncarnation: true}).play(); r.repeated == 0 {
 		t.Errorf("no token was granted twice: the drill proves nothing: %+v", r)
+	}
+}
+
+// TestFencesAfterPromotion promotes a standby that lacks a grant. The fences of the former
+// holder, which the standby takes for the present one, and of the lost grant pass no more
+// (F1, I2), from the first call on.
+func TestFencesAfterPromotion(t *testing.T) {
+	t.Parallel()
+	for i := range *failoversFlag {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			d := newDrill(t, Options{})
+			holder, taker := d.open(true, d.toPrimary.Addr(), d.toStandby.Addr()), d.open(false, d.toPrimary.Addr(), d.toStandby.Addr())
+			a, b := sqlfault.Join(t, holder, "a"), sqlfault.Join(t, taker, "b")
+			old := claimed(t, a, driver.Claim{Shard: "s"})
+			sqlfault.Exec(t, setup.DB(t, d.dsn), "CREATE TABLE payments (token bigint)")
+			d.caughtUp()
+			d.must(d.standby.Kill(t.Context()))
+			lost := claimed(t, b, driver.Claim{Shard: "s", Seen: driver.Owner{Session: old.Session, Token: old.Token}, Preempt: true})
+			d.must(d.toPrimary.Refuse())
+			d.must(d.primary.Kill(t.Context()))
+			d.promote(d.standby)
+			d.must(d.toStandby.Admit())
+
+			db := setup.DB(t, d.dsn.At(d.standby.Addr()))
+			pay := func(by *Backend, f driver.Fence) error {
+				tx := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
+				if err := by.FenceTx(t.Context(), tx, f); err != nil {
+					return errors.Join(err, tx.Rollback())
+				}
+				sqlfault.Exec(t, tx, fmt.Sprintf("INSERT INTO payments VALUES (%d)", f.Token))
+				return tx.Commit()
+			}
+			payPgx := func(by *Backend, f driver.Fence) error {
+				tx, err := beginPgx(t.Context(), db, by)
+				d.must(err)
+				if err := tx.Fence(t.Context(), f); err != nil {
+					return errors.Join(err, tx.Rollback(t.Context()))
+				}
+				d.must(tx.Exec(t.Context(), fmt.Sprintf("INSERT INTO payments VALUES (%d)", f.Token)))
+				return tx.Commit(t.Context())
+			}
+			refused := func(want error) {
+				t.Helper()
+				for _, by := range []*Backend{holder, taker} {
+					for _, f := range []driver.Fence{old, lost} {
+						for name, pay := range map[string]func(*Backend, driver.Fence) error{"FenceTx": pay, "FencePgx": payPgx} {
+							if err := pay(by, f); !errors.Is(err, want) {
+								t.Errorf("%s under token %d, with %d lost: %v; want %v", name, f.Token, lost.Token, err, want)
+							}
+						}
+					}
+				}
+			}
+			refused(driver.ErrRetry)
+			d.until("a heartbeat is accepted", func() bool { return a.Beat(t.Context()) == nil })
+			refused(driver.ErrFenced)
+			now := claimed(t, a, driver.Claim{Shard: "other"})
+			if err := errors.Join(pay(taker, now), payPgx(taker, now)); err != nil || now.Token <= lost.Token {
+				t.Errorf("under token %d, granted after the promotion: %v", now.Token, err)
+			}
+			var paid []int64
+			rows, err := db.QueryContext(t.Context(), "SELECT token FROM payments")
+			d.must(err)
+			for rows.Next() {
+				paid = append(paid, 0)
+				d.must(rows.Scan(&paid[len(paid)-1]))
+			}
+			d.must(errors.Join(rows.Err(), rows.Close()))
+			if want := []int64{int64(now.Token), int64(now.Token)}; !slices.Equal(paid, want) {
+				t.Errorf("paid under %v, want %v", paid, want)
+			}
+		})
+	}
+}
+
+// TestSecondPromotionFromOldest promotes one standby and then another, which followed the
+// first primary only, each used by processes that know nothing: the tokens of the second
+// are above those of the first (I2).
+func TestSecondPromotionFromOldest(t *testing.T) {
+	t.Parallel()
+	for i := range *failoversFlag {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			d := newDrill(t, Options{})
+			oldest := servers.New(t, servers.Postgres, &servers.Options{NoSync: true, Upstream: d.primary})
+			claimed(t, sqlfault.Join(t, d.open(true, d.primary.Addr()), "a"), driver.Claim{Shard: "s"})
+			d.caughtUp()
+			d.must(oldest.Kill(t.Context()))
+			d.must(d.standby.Kill(t.Context()))
+			d.must(d.primary.Kill(t.Context()))
+			var newest driver.Token
+			for _, promoted := range []*servers.Server{d.standby, oldest} {
+				d.promote(promoted)
+				b := d.open(false, promoted.Addr())
+				for n := range 10 {
+					f := claimed(t, sqlfault.Join(t, b, fmt.Sprint("n", n)), driver.Claim{Shard: driver.ShardID(fmt.Sprint("t", n))})
+					if f.Token <= newest {
+						t.Fatalf("token %d was granted; token %d had been granted by the server promoted before", f.Token, newest)
+					}
+					newest = f.Token
+				}
+				d.must(promoted.Kill(t.Context()))
+			}
+		})
+	}
+}
+
+// open opens a backend that reaches the servers at the addresses, in their order.
+func (d *drill) open(create bool, addrs ...string) *Backend {
+	d.t.Helper()
+	o := d.o
+	o.Create = create
+	dsn := strings.Replace(d.dsn.Reveal(), d.dsn.Addr(), strings.Join(addrs, ","), 1) + "&target_session_attrs=read-write"
+	b, err := Open(d.t.Context(), dsn, "drill", &o)
+	d.must(err)
+	d.t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			d.t.Error(err)
+		}
+	})
+	return b
+}
+
+// claimed claims a shard, again where the store says that it may be tried again.
+func claimed(t *testing.T, s driver.Session, c driver.Claim) driver.Fence {
+	t.Helper()
+	for {
+		r, err := s.Acquire(t.Context(), []driver.Claim{c})
+		if err == nil {
+			err = r[0].Err
+		}
+		if err == nil {
+			return r[0].Fence
+		}
+		if !errors.Is(err, driver.ErrRetry) {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -224,7 +363,7 @@ func (d *drill) play() drillResult {
 	d.must(d.toPrimary.Refuse())
 	d.must(d.primary.Kill(t.Context()))
 
-	d.promote()
+	d.promote(d.standby)
 	fresh := d.start("fresh", d.standby.Addr())
 	fresh.contend(t, shards...)
 	d.until("the fresh member serves what nobody holds", func() bool { return fresh.serves("new") })
@@ -311,10 +450,10 @@ func (d *drill) caughtUp() {
 }
 
 // promote starts the standby, whose primary is gone, and makes it one.
-func (d *drill) promote() {
+func (d *drill) promote(standby *servers.Server) {
 	d.t.Helper()
-	d.must(d.standby.Restart(d.t.Context()))
-	db := setup.DB(d.t, d.standby.Admin())
+	d.must(standby.Restart(d.t.Context()))
+	db := setup.DB(d.t, standby.Admin())
 	if _, err := db.ExecContext(d.t.Context(), "SELECT pg_promote()"); err != nil {
 		d.t.Fatal(err)
 	}

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestKilledAtCommit ends the server's process behind a connection 200 times while
@@ -123,12 +124,18 @@ func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
 	dsn := server.Database(t)
+	admin := setup.DB(t, server.Admin().Database(dsn.Name()))
+	// A connection looks for a deadlock once, so long after it began to wait: by then the other
+	// one has to wait as well, on a busy machine too.
+	if _, err := admin.ExecContext(t.Context(), fmt.Sprintf("ALTER DATABASE %q SET deadlock_timeout = '8s'", dsn.Name())); err != nil {
+		t.Fatal(err)
+	}
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	sqlfault.Commit(t, s, sqlfault.PutOf(granted[0].Fence, 1, "k"))
 	db := setup.DB(t, dsn)
-	other := sqlfault.Tx(t, setup.DB(t, server.Admin().Database(dsn.Name())), stdsql.LevelReadCommitted)
+	other := sqlfault.Tx(t, admin, stdsql.LevelReadCommitted)
 	sqlfault.Exec(t, other, "SET LOCAL deadlock_timeout = '1min'", "SELECT * FROM tenure_items WHERE key = 'k' FOR UPDATE")
 	committed := make(chan error, 1)
 	go func() {
@@ -238,8 +245,27 @@ func TestIdleCost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		unlimited(t, b.(*Backend).pg)
 		return b
 	})
+}
+
+// unlimited lets transactions of this process be idle for as long as a busy machine does not
+// run it: else the server ends them, as those of a process that was stopped.
+func unlimited(t *testing.T, s *store) {
+	t.Helper()
+	for _, pool := range []*pgxpool.Pool{s.data, s.roster} {
+		for range pool.Config().MaxConns {
+			conn, err := pool.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Release() // and not before: each is another one
+			if _, err := conn.Exec(t.Context(), "SET idle_in_transaction_session_timeout = 0"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // TestWakes: commits wake no Observe of another process.
@@ -341,8 +367,7 @@ func TestNotifyFlood(t *testing.T) {
 	}
 }
 
-// TestHints: a process of an earlier release, whose notification does not say what
-// changed, wakes everybody.
+// TestHints: a notification wakes the readers that it names, or everybody if it names none.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	h := &link{self: "ME", of: "a/b"}

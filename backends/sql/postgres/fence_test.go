@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 func TestFence(t *testing.T) {

@@ -57,8 +57,7 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)
 }
 
 // message is "process.readers namespace", without the readers if it is for all of
-// them, and without a namespace if it is for nobody. A process of an earlier release
-// names none, and understands each.
+// them, and without a namespace if it is for nobody.
 func (l *link) message(to sql.Readers) string {
 	switch to &^ sql.Watchers {
 	case sql.Observers: // who see heartbeats as well
@@ -72,6 +71,7 @@ func (l *link) message(to sql.Readers) string {
 			return l.self
 		}
 		return l.self + ".watchers " + l.of
+	default: // several kinds, or all
 	}
 	return l.self + " " + l.of
 }

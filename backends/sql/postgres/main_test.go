@@ -6,10 +6,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/system"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/servers"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
 // pool holds the servers that the tests share.

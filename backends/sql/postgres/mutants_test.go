@@ -1,14 +1,13 @@
 package postgres
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the backend, and see the suite fail")
+var mutantsFlag = mutate.Flag()
 
 // TestMutants takes one rule out of the backend at a time, and expects the case of
 // the suite that is named to fail.
@@ -16,9 +15,10 @@ func TestMutants(t *testing.T) {
 	const (
 		forked      = "TestConformanceSimpleProtocol/Chaos/ForkedStore"
 		forkedAgain = "TestConformanceSimpleProtocol/Chaos/ForkedStoreAgain"
+		fences      = "TestConformanceSimpleProtocol/Fence/"
 	)
 	const races = "TestConformanceSimpleProtocol/Commit/RacesTakeover"
-	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
 		{Name: "F1: the fence of an append is a sub-select under READ COMMITTED", Killer: races, Edits: []mutate.Edit{{
 			File: "statements.sql",
 			Old:  "WHERE namespace = :namespace AND shard = :shard AND session = :session AND token = :token::bigint\n    AND number = :number::bigint - 1 AND",
@@ -56,6 +56,13 @@ func TestMutants(t *testing.T) {
 			File: "statements.sql", Old: "r.shard = j FOR UPDATE) AS s;", New: "r.shard = j FOR NO KEY UPDATE) AS s;"}}},
 		{Name: "F1: a claim does not either", Killer: "TestOwnerChangesWaitForFences/claim", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "FOR UPDATE SKIP LOCKED) AS s;", New: "FOR NO KEY UPDATE SKIP LOCKED) AS s;"}}},
+		{Name: "E4: heartbeats that overlap wait for a flush each", Killer: "TestSlowDisk", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "session = :session FOR NO KEY UPDATE SKIP LOCKED;\n\n-- name: beat_lock",
+			New: "session = :session FOR NO KEY UPDATE;\n\n-- name: beat_lock"}}},
+		{Name: "E4: a heartbeat waits for one that hangs", Killer: "TestBeats", Edits: []mutate.Edit{{
+			File: "../beat.go", Old: "beatCalls = 6", New: "beatCalls = 1"}}},
+		{Name: "M1: a heartbeat takes the version that it finds for its own", Killer: "TestBeats", Edits: []mutate.Edit{{
+			File: "../beat.go", Old: "for s.acked.Load() <= since {", New: "for s.acked.Load() < since {"}}},
 		{Name: "E4: pings wait for the connections of other reads", Killer: "TestPings", Edits: []mutate.Edit{{
 			File: "../items.go", Old: "if shard == driver.PingShard {", New: "if shard == \"\" {"}}},
 		{Name: "I2: the incarnation is not compared", Killer: forked, Edits: []mutate.Edit{{
@@ -67,9 +74,29 @@ func TestMutants(t *testing.T) {
 				New: "''), ''\nFROM tenure_rosters WHERE namespace = :namespace;"},
 			{File: "../incarnation.go", Old: "if !found || locked != ns {", New: "if !found || locked.id != ns.id {"}}},
 		{Name: "I2: the base is not raised", Killer: forked, Edits: []mutate.Edit{{
-			File: "../incarnation.go", Old: "next.base, next.revision = ns.base+by, ns.revision+1", New: "next.revision = ns.revision + 1"}}},
-		{Name: "I2: two failovers from one state raise it alike", Killer: forkedAgain, Edits: []mutate.Edit{
-			{File: "../incarnation.go", Old: "max(0, b.floor.Load()-ns.base) + leastLift + rand.Int64N(randomLift)", New: "leastLift + 0*rand.Int64N(randomLift)"}}},
+			File: "../incarnation.go", Old: "next.base = to - next.revision", New: "next.base += 0 * to"}}},
+		{Name: "I2: two failovers from one state raise it alike", Killer: forked + "Oldest", Edits: []mutate.Edit{
+			{File: "../incarnation.go", Old: "return now, nil", New: "return ns.floor() + 1<<40, nil"}}},
+		{Name: "F1: FenceTx asks for no incarnation", Killer: fences + "ForkedStore", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "AND {incarnation} IN (n.incarnation, '') AND n.base", New: "AND n.base"}}},
+		{Name: "F1: FenceTx asks for no session", Killer: fences + "AcceptedWhileCurrent", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "s.session = :session AND s.token = :token::bigint\n  AND EXISTS",
+			New: "s.session >= left(:session, 0) AND s.token = :token::bigint\n  AND EXISTS"}}},
+		{Name: "F1: FenceTx asks for no token", Killer: fences + "RefusedAfterNewLease", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "s.session = :session AND s.token = :token::bigint\n  AND EXISTS",
+			New: "s.session = :session AND s.token >= 0 * :token::bigint\n  AND EXISTS"}}},
+		{Name: "F1: FenceTx does not compare the floor", Killer: fences + "RestoreOlderStore", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "n.base + n.revision >= :seen::bigint)\nFOR", New: "n.base >= 0 * :seen::bigint)\nFOR"}}},
+		{Name: "F1: FenceTx locks nothing", Killer: fences + "BegunBeforeTakeover", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: ":seen::bigint)\nFOR KEY SHARE OF s;", New: ":seen::bigint);"}}},
+		{Name: "E4: the host that gave the last connection is not asked first", Killer: "TestSilentHostIsLeft", Edits: []mutate.Edit{{
+			File: "hosts.go", Old: "\th.first(c)\n", New: ""}}},
+		{Name: "E4: a host that is slow for all has no more time", Killer: "TestPatience", Edits: []mutate.Edit{{
+			File: "hosts.go", Old: "\th.tried++\n", New: ""}}},
+		{Name: "I2: a read shows what no standby has", Killer: "TestConformanceIsolated/Chaos/IsolatedReads", Edits: []mutate.Edit{{
+			File: "waiting.go", Old: "w.forStandbys.Store(waits)", New: "w.forStandbys.Store(waits && false)"}}},
+		{Name: "I2: a commit whose wait for the standby was cancelled counts", Killer: "TestWaitCancelled/direct", Edits: []mutate.Edit{{
+			File: "waiting.go", Old: "if n.Code == \"01000\" &&", New: "if n.Code == \"\" &&"}}},
 		{Name: "I2: records keep their tokens", Killer: forked, Edits: []mutate.Edit{{
 			File: "../incarnation.go", Old: "err := data.write(ctx, shardsLift, b.name, to.floor(), to.revision); err != nil", New: "to.id == b.name"}}},
 		{Name: "I2: an append does not ask", Killer: forked + "Commit", Edits: []mutate.Edit{{
@@ -87,8 +114,8 @@ func TestMutants(t *testing.T) {
 		{Name: "O2: nobody looks for what no notification told of", Killer: "TestDeaf", Edits: []mutate.Edit{{
 			File: "../pace.go", Old: "return p.between(ttl * 2 / 5)", New: "return time.Hour"}}},
 		{Name: "A2: the role may lower a token", Killer: "TestRunTimeRole", Edits: []mutate.Edit{{
-			File: "schema/0004_falls.sql", Old: "WHEN (NEW.token < OLD.token)", New: "WHEN (NEW.token < 0)"}}},
+			File: "schema/0001_tables.sql", Old: "WHEN (NEW.token < OLD.token)", New: "WHEN (NEW.token < 0)"}}},
 		{Name: "A2: the role may lower a revision where it raises the base", Killer: "TestRunTimeRole", Edits: []mutate.Edit{{
-			File: "schema/0004_falls.sql", Old: "NEW.base < OLD.base OR NEW.revision < OLD.revision", New: "NEW.base + NEW.revision < OLD.base + OLD.revision"}}},
+			File: "schema/0001_tables.sql", Old: "NEW.base < OLD.base OR NEW.revision < OLD.revision", New: "NEW.base + NEW.revision < OLD.base + OLD.revision"}}},
 	})
 }

@@ -90,9 +90,9 @@ func compile(o *Options, change ...func(string) string) (*sql.Statements, error)
 	return sql.Compile(file, o.tables(), func(i int) string { return "$" + strconv.Itoa(i) })
 }
 
-func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) sql.Config {
+func config(namespace string, o *Options, st *store, stmts *sql.Statements) sql.Config {
 	return sql.Config{
-		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
+		Name: Name, Namespace: namespace, Store: st, Statements: stmts, ShowsEarly: st.wait.forStandbys.Load,
 		Limits: driver.Limits{
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
 			PollPeriod: o.PollPeriod, IdlePollPeriod: o.IdlePollPeriod, MinTTL: 500 * time.Millisecond,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,6 +20,7 @@ type runner struct {
 	conn   *pgx.Conn
 	stmts  *sql.Statements
 	begin  []string // sent before the first statement; none outside a transaction
+	wait   *waiting
 	begun  bool
 	queue  []step
 	broken error // of a statement: the transaction cannot go on
@@ -93,6 +95,9 @@ func (r *runner) send(ctx context.Context, last ...step) error {
 		for i := len(r.begin) - 1; i >= 0; i-- {
 			steps = append([]step{{name: "begin", text: r.begin[i]}}, steps...)
 		}
+		if r.wait.due() {
+			steps = slices.Insert(steps, len(r.begin), r.wait.step())
+		}
 		r.begun = len(r.begin) > 0
 	}
 	var batch pgx.Batch
@@ -107,8 +112,11 @@ func (r *runner) send(ctx context.Context, last ...step) error {
 	if errors.Is(err, sql.ErrEnough) {
 		err = nil
 	}
-	if closing := results.Close(); err == nil {
+	if closing := results.Close(); err == nil { // a statement outside a transaction is committed here
 		err = closing
+	}
+	if given := takeNotice(r.conn.PgConn()); err == nil {
+		err = given
 	}
 	r.broken = err
 	return err

@@ -16,11 +16,8 @@ SELECT bounded(store_id), base, revision, bounded(incarnation), {incarnation} FR
 -- name: namespace_lock
 SELECT bounded(store_id), base, revision, bounded(incarnation), {incarnation} FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY UPDATE;
 
--- name: namespace_raise
-UPDATE tenure_namespaces SET revision = :revision::bigint WHERE namespace = :namespace;
-
--- name: namespace_rebase
-UPDATE tenure_namespaces SET base = :base::bigint WHERE namespace = :namespace;
+-- name: clock_read
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
 -- name: namespace_lift
 UPDATE tenure_namespaces SET base = :base::bigint, revision = :revision::bigint, incarnation = :incarnation::text
@@ -29,9 +26,6 @@ WHERE namespace = :namespace;
 -- name: tail_insert
 INSERT INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket::integer)
 ON CONFLICT DO NOTHING;
-
--- name: tails_read
-SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
 
 -- name: tails_lock
 SELECT FROM jsonb_array_elements(:rows::jsonb) AS j CROSS JOIN LATERAL (
@@ -87,23 +81,8 @@ UPDATE tenure_shards SET session = '', revision = :revision::bigint
 WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
--- name: shards_all
-SELECT bounded(shard), bounded(session), token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
-
--- name: shards_since
-SELECT bounded(shard), bounded(session), token, number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, shard;
-
 -- name: owner_read
 SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
-
--- name: head_read
-SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND shard = :shard;
-
--- name: heads_all
-SELECT bounded(shard), number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 
 -- name: heads_write
 -- The rows exist. An INSERT looks each up by primary key, whatever the planner believes.
@@ -135,7 +114,7 @@ SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE name
 -- name: items_list
 SELECT bounded(key), version, octet_length(value), bounded(value) FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high::text = '' OR key < :high::text)
-ORDER BY key;
+ORDER BY key LIMIT :limit::bigint;
 
 -- name: logs_insert
 INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
@@ -246,17 +225,14 @@ WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements(:rows::jsonb) AS
 -- name: fence_touch
 SELECT s.token FROM tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = :shard AND s.session = :session AND s.token = :token::bigint
-  AND EXISTS (SELECT 1 FROM tenure_namespaces AS n WHERE n.namespace = :namespace AND n.store_id = :store_id)
+  AND EXISTS (SELECT FROM tenure_namespaces AS n WHERE n.namespace = :namespace AND n.store_id = :store_id
+    AND {incarnation} IN (n.incarnation, '') AND n.base + n.revision >= :seen::bigint)
 FOR KEY SHARE OF s;
 
--- name: probe_insert
-INSERT INTO tenure_probes (id, version) VALUES (:id, 1);
-
--- name: probe_update
-UPDATE tenure_probes SET version = :version::bigint WHERE id = :id AND version = :seen::bigint;
-
--- name: probe_delete
-DELETE FROM tenure_probes WHERE id = :id;
+-- name: barrier_write
+-- A commit whose writer gave up waiting for the standbys is visible. This one, which locks
+-- nothing and leaves no row, is acknowledged when they have it, and all that came before.
+SELECT pg_logical_emit_message(true, 'tenure', :id::text);
 
 -- name: roster_insert
 INSERT INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id)
@@ -270,36 +246,13 @@ FROM tenure_rosters WHERE namespace = :namespace;
 SELECT bounded(store_id), revision, coalesce((SELECT bounded(n.incarnation) FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''), {incarnation}
 FROM tenure_rosters WHERE namespace = :namespace FOR NO KEY UPDATE;
 
--- name: roster_raise
-UPDATE tenure_rosters SET revision = :revision::bigint WHERE namespace = :namespace;
-
--- name: node_read
-SELECT bounded(session) FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
-
 -- name: node_write
 INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
 ON CONFLICT (namespace, node) DO UPDATE SET session = excluded.session;
 
--- name: nodes_all
-SELECT bounded(node) FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
-
--- name: nodes_idle
-SELECT bounded(n.node) FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
-  SELECT 1 FROM tenure_members AS m WHERE m.namespace = n.namespace AND m.session = n.session)
-ORDER BY n.node LIMIT :limit::integer;
-
 -- name: nodes_delete
 DELETE FROM tenure_nodes
 WHERE namespace = :namespace AND node = ANY (ARRAY(SELECT jsonb_array_elements_text(:nodes::jsonb)));
-
--- name: member_insert
-INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, draining, updates,
-  supersede, revision)
-VALUES (:namespace, :session, :node, :ttl_ns::bigint, :priority::integer, :weight::integer, :meta, :draining::boolean,
-  :updates::bigint, :supersede::boolean, :revision::bigint);
-
--- name: member_node
-SELECT bounded(node) FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: member_hold
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session FOR KEY SHARE;
@@ -313,11 +266,6 @@ FROM jsonb_array_elements_text(:sessions::jsonb) AS j CROSS JOIN LATERAL (
 SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
 FROM tenure_members WHERE namespace = :namespace AND session = :session FOR NO KEY UPDATE SKIP LOCKED;
 
--- name: member_update
-UPDATE tenure_members SET priority = :priority::integer, weight = :weight::integer, meta = :meta, draining = :draining::boolean,
-  updates = :updates::bigint, revision = :revision::bigint
-WHERE namespace = :namespace AND session = :session;
-
 -- name: members_present
 SELECT s.session
 FROM jsonb_array_elements_text(:sessions::jsonb) AS j CROSS JOIN LATERAL (
@@ -328,26 +276,15 @@ SELECT m.session, b.version FROM tenure_members AS m JOIN tenure_beats AS b USIN
 WHERE m.namespace = :namespace AND m.session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)))
 ORDER BY m.session FOR UPDATE SKIP LOCKED;
 
--- name: members_all
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
-FROM tenure_members WHERE namespace = :namespace ORDER BY session;
-
--- name: members_since
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
-FROM tenure_members WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, session;
-
 -- name: members_delete
 DELETE FROM tenure_members
 WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
 
--- name: beat_insert
-INSERT INTO tenure_beats (namespace, session) VALUES (:namespace, :session);
+-- name: beat_try
+SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :session FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: beat_lock
 SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :session FOR NO KEY UPDATE;
-
--- name: beat_write
-UPDATE tenure_beats SET version = :version::bigint WHERE namespace = :namespace AND session = :session;
 
 -- name: beats_lift
 UPDATE tenure_beats SET version = version + :by::bigint WHERE namespace = :namespace AND version BETWEEN 1 AND 4611686018427387904;
@@ -361,17 +298,7 @@ FROM jsonb_array_elements_text(:sessions::jsonb) AS j CROSS JOIN LATERAL (
 DELETE FROM tenure_beats
 WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
 
--- name: departure_read
-SELECT revision FROM tenure_departures WHERE namespace = :namespace AND session = :session;
-
 -- name: departures_insert
 INSERT INTO tenure_departures (namespace, session, revision)
 SELECT namespace, session, :revision::bigint FROM tenure_members
 WHERE namespace = :namespace AND session = ANY (ARRAY(SELECT jsonb_array_elements_text(:sessions::jsonb)));
-
--- name: departures_since
-SELECT bounded(session) FROM tenure_departures
-WHERE namespace = :namespace AND revision > :revision::bigint ORDER BY revision, session;
-
--- name: departures_trim
-DELETE FROM tenure_departures WHERE namespace = :namespace AND revision <= :revision::bigint;

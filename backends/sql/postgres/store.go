@@ -45,6 +45,7 @@ type store struct {
 	write, read []string // what begins a transaction
 	wake        dialect.Wake
 	hints       *dialect.Hints // nil if changes are polled only
+	wait        waiting
 	life        *dialect.Life
 }
 
@@ -55,7 +56,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 	if err != nil {
 		return nil, err
 	}
-	version, err := prepareDatabase(ctx, cfg.ConnConfig, o)
+	version, err := prepareDatabase(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +80,10 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 	}{{&s.data, o.MaxConns}, {&s.roster, rosterConns}, {&s.reads, readConns}, {&s.pings, pingConns}} {
 		c := cfg.Copy()
 		c.MaxConns, c.MinConns = int32(part.conns), 0
+		c.AfterConnect = func(context.Context, *pgx.Conn) error { // to another server, perhaps
+			s.wait.asked.Store(nil)
+			return nil
+		}
 		c.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
 			return p.IdleDuration > pingIdle || p.IdleDuration > time.Second && !s.Hears()
 		}
@@ -104,10 +109,8 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 func connector(cfg *pgxpool.Config) func(context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		c := cfg.ConnConfig.Copy()
-		if cfg.BeforeConnect != nil {
-			if err := cfg.BeforeConnect(ctx, c); err != nil {
-				return nil, err
-			}
+		if err := cfg.BeforeConnect(ctx, c); err != nil {
+			return nil, err
 		}
 		return pgx.ConnectConfig(ctx, c)
 	}
@@ -125,7 +128,7 @@ func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(con
 		return dialect.Cause(ctx, notApplied(err))
 	}
 	defer conn.Release()
-	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: s.write}
+	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: s.write, wait: &s.wait}
 	tx := sql.RunOn(r, s.stmts)
 	if err := fn(ctx, tx); err != nil {
 		r.rollback(ctx)
@@ -147,6 +150,10 @@ func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx)
 }
 
 func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.transaction(ctx, s.roster, fn)
+}
+
+func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	return s.transaction(ctx, s.roster, fn)
 }
 
@@ -184,7 +191,7 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 		return dialect.Cause(ctx, fmt.Errorf("tenure: reading: %w", err))
 	}
 	defer conn.Release()
-	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: begin}
+	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: begin, wait: &s.wait}
 	if err = fn(ctx, sql.RunOn(r, s.stmts)); err == nil {
 		err = r.Flush(ctx)
 	}

@@ -3,8 +3,8 @@ package postgres
 import (
 	"testing"
 
-	"github.com/tenure-go/tenure/conformance/system"
-	"github.com/tenure-go/tenure/internal/outage"
+	"github.com/tenure-go/tenure/internal/proof/outage"
+	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
 // TestSystem is run with more seeds as -args -system.seeds=100.

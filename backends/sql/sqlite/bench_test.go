@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // BenchmarkAcquire10000 claims 10,000 free shards in one call.

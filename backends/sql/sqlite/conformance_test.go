@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 func TestConformance(t *testing.T) {
@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 	conformance.Test(t, conformance.Harness{
 		Name:    Name,
 		Version: "SQLite " + version,
-		New:     func(t conformance.T) *conformance.Store { return newHarness(t).store() },
+		New:     func(t conformance.T) *conformance.Store { return newHarness(t).store(t) },
 	})
 }
 
@@ -53,7 +53,7 @@ func newHarness(t conformance.T) *harness {
 	return &harness{path: filepath.Join(dir, "suite.db")}
 }
 
-func (h *harness) store() *conformance.Store {
+func (h *harness) store(t conformance.T) *conformance.Store {
 	open := func(namespace string, o Options, change ...string) func(context.Context) (driver.Backend, error) {
 		return func(ctx context.Context) (driver.Backend, error) {
 			return h.open(ctx, namespace, &o, change...)
@@ -65,7 +65,7 @@ func (h *harness) store() *conformance.Store {
 		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
 			return h.open(ctx, harnessNamespace+suffix, nil)
 		},
-		OpenLying: open(harnessNamespace, Options{}, " AND version = :seen", " AND :seen = :seen"),
+		OpenLying: open(harnessNamespace, Options{}, "-- name: namespace_insert\n", sqlfault.LyingProbe("")+"\n-- name: namespace_insert\n"),
 		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
 			w := new(sqlfault.Wire)
 			b, err := h.openOn(ctx, harnessNamespace, nil, w)
@@ -77,10 +77,40 @@ func (h *harness) store() *conformance.Store {
 		Compact: func(ctx context.Context) error {
 			return h.exec(ctx, membersSuffix, "UPDATE tenure_rosters SET revision = revision + 10000")
 		},
-		Tamper:   h.tamper,
-		Wipe:     h.wipe,
-		Snapshot: h.snapshot,
+		Tamper:     h.tamper,
+		Wipe:       h.wipe,
+		Snapshot:   h.snapshot,
+		RaiseFloor: sqlfault.RaiseFloor(open(harnessNamespace, Options{})),
+		Guards:     []conformance.Guard{h.guard(t)},
 	}
+}
+
+// guard is the fence of transactions on the data file, which is opened when a case
+// begins one.
+func (h *harness) guard(t conformance.T) conformance.Guard {
+	d := &sqlfault.Database{Namespace: harnessNamespace}
+	opened := sync.OnceValue(func() (err error) {
+		if d.DB, err = OpenDB(h.path); err != nil {
+			return err
+		}
+		t.Cleanup(func() { d.DB.Close() })
+		_, err = d.DB.ExecContext(t.Context(), sqlfault.TextsTable)
+		return err
+	})
+	g := d.FenceTx(func(ctx context.Context) (*stdsql.Tx, error) {
+		if err := opened(); err != nil {
+			return nil, err
+		}
+		return d.DB.BeginTx(ctx, nil)
+	})
+	texts := g.Texts
+	g.Texts = func(ctx context.Context) ([]string, error) {
+		if err := opened(); err != nil {
+			return nil, err
+		}
+		return texts(ctx)
+	}
+	return g
 }
 
 // open opens a backend that counts its calls. change replaces text in the
@@ -274,7 +304,7 @@ func (h *harness) restore(ctx context.Context, suffix, from string) error {
 		}
 		statements = append(statements, "DELETE FROM main."+name, "INSERT INTO main."+name+" SELECT * FROM old."+name)
 	}
-	if err := rows.Close(); err != nil {
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return err
 	}
 	return inTx(ctx, db, statements)

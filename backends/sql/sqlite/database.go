@@ -29,30 +29,39 @@ const readers = 4
 // context ends before. In WAL mode only recovery makes a read wait.
 const readWait = 60_000
 
+// logFile is the index of the log in database.files.
+const logFile = 1
+
+// The folders of the two databases' schemas.
+const (
+	dataSchema    = "data"
+	membersSchema = "members"
+)
+
 // database is one of the two databases of a store.
 type database struct {
 	path  string
 	files []file
 	reads *stdsql.DB
-	// anchor is never used: while it is open SQLite removes neither the write-ahead
-	// log nor the index of it, so that one that is gone was removed by somebody else.
+	// anchor keeps SQLite from removing the write-ahead log or the index of it, so that one
+	// that is gone was removed by somebody else. As it is older than that, it has the log that
+	// the index is of, and writes it back at the end.
 	anchor    *stdsql.Conn
 	prep      *sql.Prepared
 	snaps     chan struct{} // a slot per read transaction
+	count     *transactions
 	committer *committer
+	beats     *committer // of heartbeats; nil in the data file
 }
 
-// open returns connections for a file that is in WAL mode already.
-func open(path string, busy int) (*stdsql.DB, error) {
-	return openDSN(path, dsn(path, busy))
-}
-
-func openDSN(path, dsn string) (*stdsql.DB, error) {
-	c, err := connector(dsn)
+// settled makes connections to a file that is in WAL mode already. intact, if any, is asked before
+// each of them.
+func settled(path string, busy int, d durability, intact func() error) (sqldriver.Connector, error) {
+	c, err := connector(dsn(path, busy, d))
 	if err != nil {
 		return nil, err
 	}
-	return stdsql.OpenDB(asserted{c, path}), nil
+	return asserted{c, path, d, intact}, nil
 }
 
 func connector(dsn string) (sqldriver.Connector, error) {
@@ -64,15 +73,17 @@ func connector(dsn string) (sqldriver.Connector, error) {
 }
 
 // openDatabase opens a file and brings its schema up to date.
-func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *sql.Statements) (*database, error) {
+func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *sql.Statements) (_ *database, err error) {
 	exists, err := checkPath(path)
 	if err != nil {
 		return nil, err
 	}
 	if !exists && !o.create() {
-		return nil, fmt.Errorf("tenure: there is no database file %s: check the path, or open it once with Create", path)
+		return nil, &driver.MissingError{
+			What: fmt.Sprintf("there is no database file %s", path), Make: "check the path, or open it once with Create",
+		}
 	}
-	if err := checkLog(ctx, path); err != nil {
+	if err := checkLog(ctx, path, o.TablePrefix); err != nil {
 		return nil, err
 	}
 	if !exists {
@@ -89,15 +100,27 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 		return nil, err
 	}
 	d := &database{path: path, snaps: make(chan struct{}, readers)}
-	if d.reads, err = open(path, readWait); err != nil {
+	c, err := settled(path, readWait, flushed, d.check)
+	if err != nil {
 		return nil, err
 	}
+	d.reads = stdsql.OpenDB(c)
 	// One connection more than the anchor and read transactions: preparing a statement
 	// on first use takes a connection of the pool while the transaction holds its own.
 	d.reads.SetMaxOpenConns(readers + 2)
 	d.reads.SetMaxIdleConns(readers + 2)
 	d.prep = sql.Prepare(d.reads, stmts)
-	if err := d.settle(ctx); err != nil {
+	if err = d.settle(ctx); err == nil {
+		d.count, err = openTransactions(path, o.TablePrefix)
+	}
+	if err == nil {
+		accepted, advice := false, "remove "+transactionsFile(path, o.TablePrefix)
+		if schema == membersSchema {
+			accepted, advice = o.NewRoster, "open once with NewRoster when no former member runs any more"
+		}
+		err = d.count.check(ctx, d, o.TablePrefix, accepted, advice)
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
@@ -112,7 +135,7 @@ func (d *database) settle(ctx context.Context) (err error) {
 	if d.anchor, err = d.reads.Conn(ctx); err != nil {
 		return explain(d.path, err)
 	}
-	d.files = append(d.files, main)
+	d.files = append(d.files, main) // logFile comes next
 	for _, suffix := range []string{logSuffix, indexSuffix} {
 		beside, err := newFile(d.path + suffix)
 		if err != nil {
@@ -124,10 +147,13 @@ func (d *database) settle(ctx context.Context) (err error) {
 }
 
 // check notices that a file was removed or replaced under the open handles, which
-// would go on as if nothing had happened (I1).
+// would go on as if nothing had happened (I1). Of a log or an index it leaves a mark.
 func (d *database) check() error {
 	for i := range d.files {
 		if err := d.files[i].check(); err != nil {
+			if i >= logFile && errors.Is(err, driver.ErrStoreChanged) {
+				d.count.mark(i)
+			}
 			return err
 		}
 	}
@@ -135,31 +161,72 @@ func (d *database) check() error {
 }
 
 // newWriter returns a connection for writes, which waits for no lock by itself.
-func newWriter(ctx context.Context, path string, stmts *sql.Statements) (*writer, error) {
-	db, err := open(path, 0)
+func newWriter(ctx context.Context, on *database, d durability, count *transactions, stmts *sql.Statements) (*writer, error) {
+	c, err := settled(on.path, 0, d, on.check)
 	if err != nil {
 		return nil, err
 	}
+	db := stdsql.OpenDB(c)
 	db.SetMaxOpenConns(1)
-	w := &writer{path: path, db: db, stmts: stmts}
+	w := &writer{path: on.path, db: db, stmts: stmts, count: count}
 	if err := whenFree(ctx, w.connect); err != nil {
-		return nil, errors.Join(explain(path, err), w.close())
+		return nil, errors.Join(explain(on.path, err), w.close())
 	}
 	return w, nil
 }
 
+// close ends all that uses the database, and writes a log back that was removed under it.
 func (d *database) close() error {
-	if d.committer != nil {
-		if err := d.committer.close(); err != nil {
-			d.reads.Close()
-			return err
+	var errs []error
+	for _, c := range []*committer{d.committer, d.beats} {
+		if c != nil {
+			errs = append(errs, c.close())
 		}
 	}
-	d.prep.Close()
+	errs = append(errs, d.writeBack())
+	errs = append(errs, d.prep.Close())
+	if d.count != nil { // before SQLite removes what check would miss
+		errs = append(errs, d.count.close())
+	}
 	if d.anchor != nil {
 		d.anchor.Close()
 	}
-	return d.reads.Close()
+	return errors.Join(append(errs, d.reads.Close())...)
+}
+
+// writeBackTime bounds the wait for other processes that read the database, or write back too.
+const writeBackTime = 5 * time.Second
+
+// writeBack copies what is in a log that was removed into the database, and says if it could
+// not. SQLite does so as the last connection is closed, if no two processes close at once and if
+// that connection is not one that was made since, and has an empty log.
+func (d *database) writeBack() error {
+	var lost error
+	for i, f := range d.files {
+		switch err := f.check(); {
+		case err == nil || !errors.Is(err, driver.ErrStoreChanged):
+		case i != logFile: // there is nothing to write to, or another index of another log
+			return nil
+		default:
+			lost = err
+		}
+	}
+	if lost == nil {
+		return nil
+	}
+	d.count.mark(logFile)
+	var busy, pages, written int
+	for deadline := time.Now().Add(writeBackTime); ; time.Sleep(lastWait) {
+		err := d.anchor.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &pages, &written)
+		switch {
+		case err == nil && busy == 0 && written == pages:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w; it could not be written back: %w", lost, err)
+		case time.Now().After(deadline):
+			return fmt.Errorf("%w; %d of its %d pages could be written back in %v", lost, max(written, 0), max(pages, 0), writeBackTime)
+		}
+	}
 }
 
 // read runs fn on one snapshot.
@@ -181,7 +248,7 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *sq
 // prepareFile proves that the file is a database that this program can use,
 // before it writes anything, and then sets the journal mode and migrates.
 func prepareFile(ctx context.Context, path string, migrations sqlschema.Migrations) error {
-	c, err := connector(dsn(path, 0))
+	c, err := connector(dsn(path, 0, flushed))
 	if err != nil {
 		return err
 	}
@@ -283,7 +350,7 @@ func explain(path string, err error) error {
 	case lib.SQLITE_NOTADB:
 		advice = "it is not an SQLite database: name another file"
 	case lib.SQLITE_CORRUPT:
-		advice = "it is damaged: restore it from a backup"
+		return readFailed(path, err)
 	case lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_PERM:
 		advice = "it cannot be written: check the rights of the file, of its directory and of the files beside it"
 	case lib.SQLITE_FULL:

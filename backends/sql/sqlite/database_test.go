@@ -20,11 +20,15 @@ func TestReadersCanPrepare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := openDatabase(ctx, filepath.Join(t.TempDir(), "app.db"), "data", opts, nil)
+	d, err := openDatabase(ctx, filepath.Join(t.TempDir(), "app.db"), dataSchema, opts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.close()
+	defer func() {
+		if err := d.close(); err != nil {
+			t.Error(err)
+		}
+	}()
 
 	inside := make(chan struct{})
 	var entered, done sync.WaitGroup

@@ -2,7 +2,9 @@ package sqlite_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -32,7 +34,7 @@ func mountTmpfs(t *testing.T, size string) string {
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Skipf("cannot mount a small file system: %v", err)
 	}
-	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	return dir
 }
 
@@ -54,4 +56,35 @@ func TestDiskFull(t *testing.T) {
 	if err != nil || page.Head.Number != number-2 {
 		t.Errorf("head %+v after commit %d was refused: %v", page.Head, number-1, err)
 	}
+}
+
+// TestCloseSaysThatTheDiskIsFull: so does a process whose disk has no room for a log that was
+// lost; the database is refused then (I1).
+func TestCloseSaysThatTheDiskIsFull(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(mountTmpfs(t, "2m"), "app.db")
+	b, err := sqlite.Open(t.Context(), path, "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := join(t, b, "n1")
+	fence := acquire(t, s, "a", driver.Owner{}).Fence
+	for i := range driver.WriteNo(5) {
+		commit(t, s, appendOf(fence, i+1, string(make([]byte, 50_000))))
+	}
+	if err := os.Remove(path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
+	filler := filepath.Join(filepath.Dir(path), "filler")
+	if err := os.WriteFile(filler, make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	err = b.Close()
+	if !errors.Is(err, driver.ErrStoreChanged) || !strings.Contains(err.Error(), "it could not be written back: ") {
+		t.Errorf("Close: %v, want ErrStoreChanged that says why the log is lost", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	refuse(t, path, "app", nil, driver.ErrStoreChanged, "end every process that uses it")
 }

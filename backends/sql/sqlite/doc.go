@@ -19,8 +19,13 @@
 // Every process must use the same path on the same host. Both files are in WAL
 // mode with full synchronisation, which every connection is asked for: an
 // acknowledged write survives a crash of the machine, as far as its disk keeps what
-// it acknowledged. A file, its -wal or its -shm file that is removed, replaced or
-// damaged under a running process is ErrStoreChanged (I1).
+// it acknowledged. Heartbeats need not: all members end with the machine. A file, its
+// -wal or its -shm file that is removed, replaced or damaged under a running process
+// is ErrStoreChanged (I1), and so is, when it is opened, one that lacks transactions
+// that it had, by a count of them in a file beside it, with the table's name,
+// "-tenure_transactions", at its end. After a -wal or a -shm file was removed, nobody opens
+// the database until every process that had it open has ended: Close writes the log back,
+// or says that it could not.
 //
 // Files that are missing are created with mode 0600. Where processes of several users
 // share a database, create both beforehand, empty and with the mode that they need.
@@ -55,6 +60,7 @@
 //     file hold the data file. Tenure's transactions take milliseconds; keep your own
 //     short.
 //   - It does not notice a members' or data file that was exchanged for an older
-//     copy while no process was running. After a restore, raise the floor
-//     ([Backend.RaiseFloor]) above every token ever granted.
+//     copy while no process was running, if the file beside it that counts its
+//     transactions was exchanged as well, or removed. After a restore, raise the
+//     floor ([Backend.RaiseFloor]) above every token ever granted.
 package sqlite

@@ -64,7 +64,7 @@ func ExampleBackend_FenceTx() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("afterwards fenced:", errors.Is(deposit(20), driver.ErrFenced))
+	fmt.Println("afterwards fenced:", errors.Is(deposit(20), driver.ErrLost))
 	// Output:
 	// as leader: <nil>
 	// afterwards fenced: true

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	stdsql "database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,35 +60,106 @@ func (f *file) check() error {
 }
 
 // restoreAdvice is what to do about a database that lost something.
-const restoreAdvice = "end every process that uses it, restore the data file and the members' file from a backup, and raise the floor"
+const restoreAdvice = "end every process that uses it, restore the data file and the members' file from a backup, " +
+	"remove the files with transactions at their end, and raise the floor"
 
-// checkLog refuses an index without the log that it is of: SQLite creates the log
-// before and removes it after, so somebody else removed it, and what was committed
-// since the last checkpoint is in no file that can be found. SQLite would begin an
-// empty log, and then fail for want of what the index promises.
-func checkLog(ctx context.Context, path string) error {
-	for range 3 { // an index that comes and goes meanwhile may have the same number
-		before, err := os.Stat(path + indexSuffix)
-		if err != nil {
+// checkLog refuses a database whose log or index was removed as long as some process has it open,
+// and so the file without a name: what that writes, or writes back, is not what others read. When
+// all have ended, the number of transactions tells whether anything is lost; where it is not
+// known, an index without a log is refused, which is all that SQLite leaves. Processes that open
+// or close the database at the same time are waited for.
+func checkLog(ctx context.Context, path, prefix string) error {
+	count, err := findTransactions(path, prefix, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	var last int64
+	var mark byte
+	if count != nil {
+		defer count.close() //nolint:errcheck // it was only read
+	}
+	for deadline := time.Now().Add(writeBackTime); ; {
+		if count != nil {
+			if last, mark, err = count.read(); err != nil {
+				return err
+			}
+		}
+		lost := path + logSuffix
+		if mark != 0 && mark != logFile {
+			lost = path + indexSuffix
+		}
+		if mark == 0 && !lacksLog(path) {
 			return nil
 		}
+		if last == 0 {
+			return fmt.Errorf("tenure: %w: %s was removed while the database was in use: %s; without a backup, remove %s%s and %s, to go on with what is left",
+				driver.ErrStoreChanged, lost, restoreAdvice, path, indexSuffix, transactionsFile(path, prefix))
+		}
+		free, err := alone(ctx, path, func() error {
+			if err := os.Remove(path + indexSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("tenure: removing an index without its log: check the rights of the directory: %w", err)
+			}
+			return unmark(path, prefix)
+		})
+		if free || err != nil {
+			return err
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			return fmt.Errorf("tenure: %w: %s was removed while the database was in use, and a process still has it open: "+
+				"end every process that uses it, by SIGTERM, so that nothing is lost, and open again", driver.ErrStoreChanged, lost)
+		}
+		time.Sleep(lastWait)
+	}
+}
+
+// lacksLog reports whether there is an index without the log that it is of: SQLite creates the
+// log before and removes it after. An index that comes and goes meanwhile may have the same
+// number.
+func lacksLog(path string) bool {
+	for range 3 {
+		before, err := os.Stat(path + indexSuffix)
+		if err != nil {
+			return false
+		}
 		if _, err := os.Stat(path + logSuffix); !errors.Is(err, fs.ErrNotExist) {
-			return nil
+			return false
 		}
 		again, err := os.Stat(path + indexSuffix)
 		if err != nil || !os.SameFile(before, again) {
-			return nil
+			return false
 		}
-		pause := time.NewTimer(10 * time.Millisecond)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return fmt.Errorf("tenure: opening %s: %w", path, driver.Ended(ctx))
-		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("tenure: %w: %s%s was removed while the database was in use: %s; without a backup, remove %s%s too, to go on with what is left",
-		driver.ErrStoreChanged, path, logSuffix, restoreAdvice, path, indexSuffix)
+	return true
+}
+
+// alone runs fn while nobody else has the database open, and can open it; it reports whether it
+// did.
+func alone(ctx context.Context, path string, fn func() error) (bool, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return true, fn()
+	}
+	// In this mode SQLite takes the file's own exclusive lock before it looks for a log, and
+	// uses no index. Other settings would make it read the file before.
+	c, err := connector(uri(path, "busy_timeout(0)", "locking_mode(exclusive)"))
+	if err != nil {
+		return false, err
+	}
+	db := stdsql.OpenDB(c)
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	conn, err := db.Conn(ctx)
+	if err == nil {
+		defer conn.Close()
+		err = conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master").Scan(new(int))
+	}
+	switch {
+	case busy(err) || ctx.Err() != nil:
+		return false, nil
+	case err != nil:
+		return false, explain(path, err)
+	}
+	return true, fn()
 }
 
 // checkPath looks at the name before anything is opened, and reports whether the
@@ -129,14 +201,28 @@ func createFile(path string) (err error) {
 	return nil
 }
 
+// A durability is how much a commit flushes: a value of SQLite's synchronous.
+type durability int
+
+const (
+	// unflushed is for heartbeats: a commit survives the end of any process, and so of all
+	// processes but with the machine, with which the members end as well. A later commit
+	// flushes what is before it.
+	unflushed durability = 1 // normal
+	flushed   durability = 2 // full
+)
+
 // dsn makes the driver's name for a file. busy is SQLite's own wait for locks in
 // milliseconds, which the driver also ends with the call's context.
-func dsn(path string, busy int) string {
+func dsn(path string, busy int, d durability) string {
+	return uri(path, "busy_timeout("+strconv.Itoa(busy)+")", fmt.Sprintf("synchronous(%d)", d))
+}
+
+func uri(path string, pragmas ...string) string {
 	path = filepath.ToSlash(path)
 	if runtime.GOOS == "windows" && !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
-	q := url.Values{"mode": {"rw"}, "_txlock": {"immediate"}, "_error_rc": {"1"}}
-	q["_pragma"] = []string{"busy_timeout(" + strconv.Itoa(busy) + ")", "synchronous(full)"}
+	q := url.Values{"mode": {"rw"}, "_txlock": {"immediate"}, "_error_rc": {"1"}, "_pragma": pragmas}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/conformance/garbage"
+	"github.com/tenure-go/tenure/internal/proof/garbage"
 )
 
 var garbageFor = garbage.Flag()
@@ -12,5 +12,5 @@ var garbageFor = garbage.Flag()
 // TestGarbage is not parallel: it looks at the heap. There is one writer, as each process
 // has one to a file: whoever may write can keep the file's lock from all others anyway.
 func TestGarbage(t *testing.T) {
-	garbage.Test(t, newHarness(conformance.Wrap(t)).store(), 1, *garbageFor)
+	garbage.Test(t, newHarness(conformance.Wrap(t)).store(conformance.Wrap(t)), 1, *garbageFor)
 }

@@ -92,7 +92,7 @@ func (l *link) open() (err error) {
 	}
 	if err != nil {
 		if file != nil {
-			file.Close()
+			err = errors.Join(err, file.Close())
 		}
 		return err
 	}
@@ -108,7 +108,7 @@ func (l *link) reopen() error {
 		return nil
 	}
 	if l.file != nil {
-		l.file.Close()
+		_ = l.file.Close() // another has its name, so nobody reads it
 		l.file = nil
 	}
 	return l.open()

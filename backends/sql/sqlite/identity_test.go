@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/outage"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/outage"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestIdentityTampered: whoever overwrites or removes the identity stops the members.

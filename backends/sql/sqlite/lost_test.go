@@ -5,6 +5,7 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -104,6 +105,196 @@ func TestLogIsRestored(t *testing.T) {
 	if err != nil || len(page.Entries) != 1 {
 		t.Errorf("%+v, %v; want the entry", page, err)
 	}
+}
+
+// TestLogIsRestoredPastANewConnection: so it is if the last connection to close was made since,
+// by a tool of SQLite's, and has an empty log.
+func TestLogIsRestoredPastANewConnection(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b, err := sqlite.Open(t.Context(), path, "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := join(t, b, "n1")
+	commit(t, s, appendOf(acquire(t, s, "a", driver.Owner{}).Fence, 1, "x"))
+	if err := os.Remove(path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
+	tool, err := stdsql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool.SetMaxOpenConns(1)
+	var version int
+	if err := tool.QueryRowContext(t.Context(), "PRAGMA schema_version").Scan(&version); err != nil {
+		t.Logf("the new connection: %v", err)
+	}
+	if _, err := os.Stat(path + "-wal"); err != nil {
+		t.Errorf("nothing is shown without another log: %v", err)
+	}
+	if err := errors.Join(b.Close(), tool.Close()); err != nil {
+		t.Error(err)
+	}
+	page, err := open(t, path, nil).ReadLog(t.Context(), "a", 0, 10)
+	if err != nil || len(page.Entries) != 1 {
+		t.Errorf("%+v, %v; want the entry", page, err)
+	}
+}
+
+// TestLogIsNotMadeAnew: a process that lost its log makes no other by a new connection, which
+// would write it past those that have the log that was lost (I1).
+func TestLogIsNotMadeAnew(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b := open(t, path, nil)
+	s := join(t, b, "n1")
+	commit(t, s, appendOf(acquire(t, s, "a", driver.Owner{}).Fence, 1, "x"))
+	if err := os.Remove(path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
+	if tx, err := b.BeginTx(t.Context()); err == nil {
+		t.Errorf("a new connection works: %v", tx.Rollback())
+	} else if !errors.Is(err, driver.ErrStoreChanged) {
+		t.Errorf("a new connection: %v, want ErrStoreChanged", err)
+	}
+	if _, err := os.Stat(path + "-wal"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the log is there again: %v", err)
+	}
+}
+
+// TestUserTransactionsAreCounted: a transaction of BeginTx that was lost is noticed, though
+// nothing of Tenure's was committed after it; one that was rolled back, or changed nothing, is not
+// missed (I1, F1).
+func TestUserTransactionsAreCounted(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b := open(t, path, nil)
+	s := join(t, b, "n1")
+	fence := acquire(t, s, "a", driver.Owner{}).Fence
+	run(t, path, "CREATE TABLE orders (id INTEGER PRIMARY KEY) STRICT")
+	checkpoint := func() { run(t, path, "PRAGMA wal_checkpoint(TRUNCATE)") }
+	transact := func(end func(*stdsql.Tx) error, statement string) {
+		t.Helper()
+		tx, err := b.BeginTx(t.Context())
+		if err == nil {
+			err = b.FenceTx(t.Context(), tx, fence)
+		}
+		if err == nil {
+			_, err = tx.ExecContext(t.Context(), statement)
+		}
+		if err == nil {
+			err = end(tx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, c := range []struct {
+		end       func(*stdsql.Tx) error
+		statement string
+		lost      bool
+	}{
+		{(*stdsql.Tx).Commit, "INSERT INTO orders DEFAULT VALUES", true},
+		{(*stdsql.Tx).Rollback, "INSERT INTO orders DEFAULT VALUES", false},
+		{(*stdsql.Tx).Commit, "INSERT INTO orders DEFAULT VALUES", true},
+		{(*stdsql.Tx).Commit, "INSERT INTO orders DEFAULT VALUES", true},
+	} {
+		checkpoint()
+		transact(c.end, c.statement)
+		without := copied(t, path, "-wal", "-shm")
+		again, err := sqlite.Open(t.Context(), without, "app", nil)
+		if err == nil {
+			err = again.Close()
+		}
+		if c.lost && !errors.Is(err, driver.ErrStoreChanged) || !c.lost && err != nil {
+			t.Errorf("transaction %d, lost %v: the copy without its log opens with %v", i, c.lost, err)
+		}
+	}
+}
+
+// TestTablePrefixes: two sets of tables in one file count their transactions apart.
+func TestTablePrefixes(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	s := join(t, open(t, path, &sqlite.Options{TablePrefix: "one_"}), "n1")
+	fence := acquire(t, s, "a", driver.Owner{}).Fence
+	for i := range driver.WriteNo(20) {
+		commit(t, s, appendOf(fence, i+1, "x"))
+	}
+	for range 2 {
+		b, err := sqlite.Open(t.Context(), path, "app", &sqlite.Options{TablePrefix: "two_"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestCloseSaysWhatIsLost: a process that cannot write a lost log back says so, as long as
+// somebody else reads what was before (I1).
+func TestCloseSaysWhatIsLost(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	b, err := sqlite.Open(t.Context(), path, "app", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := join(t, b, "n1")
+	fence := acquire(t, s, "a", driver.Owner{}).Fence
+	other, err := sqlite.OpenDB(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	reader, err := other.BeginTx(t.Context(), &stdsql.TxOptions{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Rollback()
+	var n int
+	if err := reader.QueryRowContext(t.Context(), "SELECT count(*) FROM tenure_logs").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, appendOf(fence, 1, "x"))
+	if err := os.Remove(path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
+	err = b.Close()
+	if !errors.Is(err, driver.ErrStoreChanged) || !strings.Contains(err.Error(), path+"-wal was removed while the database was open") ||
+		!strings.Contains(err.Error(), " pages could be written back in ") {
+		t.Errorf("Close: %v, want ErrStoreChanged that says how much is lost", err)
+	}
+}
+
+// copied copies the files of a database that nobody has open, but for those of the suffixes
+// given, into another folder, and returns its path there.
+func copied(t *testing.T, path string, without ...string) string {
+	t.Helper()
+	to := dbPath(t)
+	names, err := filepath.Glob(path + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		left := false
+		for _, suffix := range without {
+			left = left || name == path+suffix
+		}
+		if left {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to+name[len(path):], text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
 }
 
 // TestCutLog: a process that finds a log shorter than its index says does not blame

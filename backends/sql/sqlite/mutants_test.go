@@ -1,22 +1,29 @@
 package sqlite
 
 import (
-	"flag"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/mutate"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-var mutantsFlag = flag.Bool("mutants", false, "take each rule out of the backend, and see the suite fail")
+var mutantsFlag = mutate.Flag()
 
 // TestMutants takes one rule out of the backend at a time, and expects the case of
 // the suite that is named to fail.
 func TestMutants(t *testing.T) {
 	const locked = "TestMembersAreLockedUntilCommit"
-	weak := mutate.Edit{File: "files.go", Old: "\"synchronous(full)\"", New: "\"synchronous(normal)\""}
+	weak := mutate.Edit{File: "files.go", Old: "fmt.Sprintf(\"synchronous(%d)\", d)", New: "fmt.Sprintf(\"synchronous(%d)\", d*0+1)"}
 	unasked := mutate.Edit{File: "settings.go", Old: "if got != s.want {", New: "if false {"}
-	mutate.All(t, *mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+		{Name: "L2: List brings more than was asked for", Killer: "TestConformance/Views/PrefixNoCrossTalk", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "ORDER BY key LIMIT :limit;", New: "ORDER BY key LIMIT :limit + 1;"}}},
+		{Name: "F1: FenceTx asks for no session", Killer: "TestConformance/Fence/AcceptedWhileCurrent", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "session = :session AND token = :token\n  AND EXISTS", New: "session >= substr(:session, 1, 0) AND token = :token\n  AND EXISTS"}}},
+		{Name: "F1: FenceTx asks for no token", Killer: "TestConformance/Fence/RefusedAfterNewLease", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "session = :session AND token = :token\n  AND EXISTS", New: "session = :session AND token >= 0 * :token\n  AND EXISTS"}}},
+		{Name: "F1: FenceTx does not compare the floor", Killer: "TestConformance/Fence/RestoreOlderStore", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "AND base + revision >= :seen)", New: "AND base >= 0 * :seen)"}}},
 		{Name: "E1: transactions are deferred, and fail when they come to write", Killer: "TestWriteWaitsForTheOther", Edits: []mutate.Edit{{
 			File: "writer.go", Old: "context.Background(), \"BEGIN IMMEDIATE\")", New: "context.Background(), \"BEGIN\")"}}},
 		{Name: "O2: nobody looks for what the file system did not tell of", Killer: "TestUntold", Edits: []mutate.Edit{{
@@ -46,7 +53,37 @@ func TestMutants(t *testing.T) {
 		{Name: "I1: an index that was removed is not missed", Killer: "TestStoreChanged/removed-shm", Edits: []mutate.Edit{{
 			File: "database.go", Old: "[]string{logSuffix, indexSuffix}", New: "[]string{logSuffix}"}}},
 		{Name: "I1: a database is opened without its log", Killer: "TestLogIsRestored", Edits: []mutate.Edit{{
-			File: "database.go", Old: "if err := checkLog(ctx, path); err != nil {", New: "if err := checkLog(ctx, path); false {"}}},
+			File: "database.go", Old: "if err := checkLog(ctx, path, o.TablePrefix); err != nil {", New: "if err := checkLog(ctx, path, o.TablePrefix); false {"}}},
+		{Name: "I1: a lost log is forgotten", Killer: "TestLostLogIsNotForgotten", Edits: []mutate.Edit{{
+			File: "transactions.go", Old: "if number >= last {", New: "if number >= last || !accepted {"}}},
+		{Name: "I1: nobody notes what was committed", Killer: "TestCopyWithoutLog", Edits: []mutate.Edit{{
+			File: "writer.go", Old: "if number > 0 {", New: "if number < 0 {"}}},
+		{Name: "I1: the last to close loses it", Killer: "TestLogIsRestoredPastANewConnection", Edits: []mutate.Edit{{
+			File: "database.go", Old: "errs = append(errs, d.writeBack())", New: ""}}},
+		{Name: "I1: a log that nobody has any more is awaited", Killer: "TestWrittenBackLogOpens", Edits: []mutate.Edit{{
+			File: "files.go", Old: "case busy(err) || ctx.Err() != nil:", New: "case true:"}}},
+		{Name: "I1: processes that have a lost log are not seen", Killer: "TestLogIsRestored", Edits: []mutate.Edit{{
+			File: "files.go", Old: "locking_mode(exclusive)", New: "locking_mode(normal)"}}},
+		{Name: "I1: a process that opens as well is taken for one that has a lost log", Killer: "TestOpeningWaitsForTheOther", Edits: []mutate.Edit{{
+			File: "files.go", Old: "deadline := time.Now().Add(writeBackTime)", New: "deadline := time.Now()"}}},
+		{Name: "I1: no mark is left of a lost log", Killer: "TestLostLogOneByOne", Edits: []mutate.Edit{{
+			File: "transactions.go", Old: "[]byte{byte(which)}", New: "[]byte{byte(which) * 0}"}}},
+		{Name: "I1: a new connection makes a lost log anew", Killer: "TestLogIsNotMadeAnew", Edits: []mutate.Edit{{
+			File: "settings.go", Old: "if a.intact != nil {", New: "if false {"}}},
+		{Name: "I1: Close does not say that a log could not be written back", Killer: "TestCloseSaysThatTheDiskIsFull", Edits: []mutate.Edit{{
+			File: "database.go", Old: "return fmt.Errorf(\"%w; it could not be written back: %w\", lost, err)", New: "return nil"}}},
+		{Name: "I1: Close does not say how much could not be written back", Killer: "TestCloseSaysWhatIsLost", Edits: []mutate.Edit{{
+			File: "database.go", Old: "case time.Now().After(deadline):\n", New: "case time.Now().After(deadline):\n\t\t\treturn nil\n"}}},
+		{Name: "I1: transactions of BeginTx are not counted", Killer: "TestUserTransactionsAreCounted", Edits: []mutate.Edit{{
+			File: "transactions.go", Old: "return countedTx{tx, c}, nil", New: "return tx, nil"}}},
+		{Name: "I1: a commit that failed is counted", Killer: "TestFailedCommitIsNotCounted", Edits: []mutate.Edit{{
+			File: "transactions.go", Old: "\tif err := t.Tx.Commit(); err != nil {", New: "\tt.conn.count.committed(number)\n\tif err := t.Tx.Commit(); err != nil {"}}},
+		{Name: "I1: a late number overwrites a greater one", Killer: "TestLateNumbers", Edits: []mutate.Edit{{
+			File: "transactions.go", Old: "number%numberSlots*numberBytes", New: "number%1*numberBytes"}}},
+		{Name: "I1: two sets of tables in a file share a count", Killer: "TestTablePrefixes", Edits: []mutate.Edit{{
+			File: "transactions.go", Old: "path + \"-\" + prefix + \"transactions\"", New: "path + \"-\" + prefix[:0] + \"transactions\""}}},
+		{Name: "E4: heartbeats are flushed", Killer: "TestSlowDisk", Edits: []mutate.Edit{{
+			File: "store.go", Old: "{s.members, unflushed, nil, &s.members.beats}", New: "{s.members, flushed, nil, &s.members.beats}"}}},
 		{Name: "D1: rows are read however wide they are", Killer: "TestWideRows", Edits: []mutate.Edit{{
 			File: "../statements.go", Old: "\t\treturn fmt.Sprintf(\"CASE WHEN octet_length", New: "\t\tif true {\n\t\t\treturn m[1]\n\t\t}\n\t\treturn fmt.Sprintf(\"CASE WHEN octet_length"}}},
 		{Name: "D1: damaged records are told whenever they are met", Killer: "TestGarbage", Edits: []mutate.Edit{{
@@ -56,7 +93,7 @@ func TestMutants(t *testing.T) {
 		{Name: "D1: any head is believed", Killer: "TestConformance/Errors/DamagedHead", Edits: []mutate.Edit{{
 			File: "../rows.go", Old: "\t\tr.why = driver.CheckHead(r.head)\n", New: ""}}},
 		{Name: "D1: the schema takes any metadata", Killer: "TestBounds", Edits: []mutate.Edit{{
-			File: "schema/members/0002_bounds.sql", Old: " AND length(CAST(meta AS BLOB)) <= 16384", New: ""}}},
+			File: "schema/members/0001_roster.sql", Old: " AND length(CAST(meta AS BLOB)) <= 16384", New: ""}}},
 		{Name: "I1: a damaged database is read again", Killer: "TestCutLog", Edits: []mutate.Edit{{
 			File: "errors.go", Old: "\tif !damaged(err) ||", New: "\tif !false ||"}}},
 	})

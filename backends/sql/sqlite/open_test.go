@@ -15,7 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // run executes a statement on a file past the driver.
@@ -133,6 +133,10 @@ func TestOpenRefuses(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
+		refuse(t, path, "app", nil, driver.ErrStoreChanged, "transactions that it had")
+		if err := os.Remove(path + "-tenure_transactions"); err != nil {
+			t.Fatal(err)
+		}
 		refuse(t, path, "app", nil, driver.ErrStoreChanged, "data were removed")
 	})
 }
@@ -160,7 +164,8 @@ func TestFilesArePrivate(t *testing.T) {
 			t.Errorf("%s is %v, %v", name.Name(), info, err)
 		}
 	}
-	want := []string{"tenure.db", "tenure.db-hints", "tenure.db-members", "tenure.db-members-shm", "tenure.db-members-wal", "tenure.db-shm", "tenure.db-wal"}
+	want := []string{"tenure.db", "tenure.db-hints", "tenure.db-members", "tenure.db-members-shm", "tenure.db-members-tenure_transactions",
+		"tenure.db-members-wal", "tenure.db-shm", "tenure.db-tenure_transactions", "tenure.db-wal"}
 	if !slices.Equal(got, want) {
 		t.Errorf("files %q, want %q", got, want)
 	}

@@ -41,7 +41,7 @@ type Options struct {
 	NoNotify bool `json:"no_notify" yaml:"no_notify"`
 
 	// Create makes the files, the tables and the namespace's identity if they are
-	// missing. Default (nil) true, unlike the backends of servers. With new(false) a
+	// missing. Default (nil) true, unlike the backends of servers. With false a
 	// missing one is an error: for where it means a wrong path or a lost disk (rule I1).
 	Create *bool `json:"create" yaml:"create"`
 

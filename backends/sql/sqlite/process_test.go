@@ -34,24 +34,32 @@ func TestMain(m *testing.M) {
 }
 
 // child is another process on the same files. It ends when its input does.
-func child(role, path string) error {
+func child(role, path string) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		io.Copy(io.Discard, os.Stdin)
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
 	b, err := sqlite.Open(ctx, path, "app", nil)
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer func() { err = errors.Join(err, b.Close()) }()
 	if role == "lead" {
 		return core.RunSingleton(ctx, b, "a", func(ctx context.Context, l *core.Lease) error {
 			fmt.Println("leads", l.Token())
 			<-ctx.Done()
 			return nil
 		}, &core.Options{Node: "host"})
+	}
+	if role == "idle" {
+		fmt.Println("open")
+		<-ctx.Done()
+		return nil
+	}
+	if role == "measure" {
+		return measure(ctx, b)
 	}
 	if role == "hold" {
 		tx, err := b.BeginTx(ctx)
@@ -106,9 +114,10 @@ type process struct {
 	lines chan string // closed with the output
 }
 
-func start(t *testing.T, role, path string) *process {
+func start(t *testing.T, role, path string, under ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(os.Args[0]), lines: make(chan string, 1<<20)}
+	command := append(under, os.Args[0])
+	p := &process{cmd: exec.Command(command[0], command[1:]...), lines: make(chan string, 1<<20)}
 	p.cmd.Env = append(os.Environ(), childEnv+"="+role+":"+path)
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
@@ -134,7 +143,7 @@ func start(t *testing.T, role, path string) *process {
 // kill ends the process without a chance to clean up; again does nothing.
 func (p *process) kill() {
 	p.cmd.Process.Kill()
-	p.cmd.Wait()
+	_ = p.cmd.Wait() // it was killed
 }
 
 // next waits for n lines.
@@ -148,8 +157,8 @@ func (p *process) next(t *testing.T, n int) []string {
 				t.Fatalf("the process ended after %d of %d lines", len(lines), n)
 			}
 			lines = append(lines, line)
-		case <-time.After(20 * time.Second):
-			t.Fatalf("%d of %d lines after 20s", len(lines), n)
+		case <-time.After(time.Minute): // the processes compete for one file
+			t.Fatalf("%d of %d lines after a minute", len(lines), n)
 		}
 	}
 	return lines

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 // TestQuiet counts what idle processes read. A look has two statements, and a third

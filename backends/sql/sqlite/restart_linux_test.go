@@ -32,7 +32,7 @@ func TestRestartInPlace(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		kill = func() { cmd.Process.Kill(); io.Copy(io.Discard, out); cmd.Wait(); in.Close() }
+		kill = func() { cmd.Process.Kill(); _, _ = io.Copy(io.Discard, out); _ = cmd.Wait(); in.Close() }
 		line, err := bufio.NewReader(out).ReadString('\n')
 		if !strings.HasPrefix(line, "leads") {
 			kill()

@@ -15,10 +15,17 @@ import (
 type asserted struct {
 	sqldriver.Connector
 	path string
+	durability
+	intact func() error // nil if nothing is known of the files
 }
 
 // Connect makes a connection, or refuses it with ErrUnsupported.
 func (a asserted) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	if a.intact != nil { // SQLite would make a log anew
+		if err := a.intact(); err != nil {
+			return nil, err
+		}
+	}
 	conn, err := a.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -32,7 +39,7 @@ func (a asserted) Connect(ctx context.Context) (sqldriver.Conn, error) {
 func (a asserted) check(ctx context.Context, conn sqldriver.Conn) error {
 	for _, s := range []struct{ name, want, advice string }{
 		{"journal_mode", "wal", "end whatever changed it and open the backend again"},
-		{"synchronous", "2", "use a release of the SQLite driver that sets it to 2 (full)"},
+		{"synchronous", fmt.Sprint(int(a.durability)), "use a release of the SQLite driver that sets it as it is asked to"},
 	} {
 		got, err := pragma(ctx, conn, s.name)
 		if err != nil {

@@ -63,11 +63,11 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 	if err != nil {
 		return nil, err
 	}
-	db, err := OpenDB(path)
+	c, err := settled(path, userWait, flushed, st.data.check)
 	if err != nil {
 		return nil, errors.Join(err, shared.Close())
 	}
-	return &Backend{Backend: shared, db: db, path: path}, nil
+	return &Backend{Backend: shared, db: stdsql.OpenDB(counting{c, st.data.count}), path: path}, nil
 }
 
 func placeholder(i int) string { return "?" + strconv.Itoa(i) }
@@ -97,9 +97,14 @@ func cleanPath(path string) (string, error) {
 // BeginTx begins a transaction on the data file for tables of your own, in which
 // FenceTx proves a lease. It takes the write lock at once, so it cannot fail later
 // for want of it; waiting for the lock ends with the context. Keep it short:
-// while it runs nobody else commits in this file.
+// while it runs nobody else commits in this file. What it commits is counted, so
+// that its loss is noticed. ErrRetry means that it may be tried again, ErrStoreChanged
+// that a file of the database was removed or replaced.
 func (b *Backend) BeginTx(ctx context.Context) (*stdsql.Tx, error) {
 	tx, err := b.db.BeginTx(ctx, nil)
+	if errors.Is(err, driver.ErrStoreChanged) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tenure: %w: beginning a transaction: %w", driver.ErrRetry, err)
 	}
@@ -107,16 +112,23 @@ func (b *Backend) BeginTx(ctx context.Context) (*stdsql.Tx, error) {
 }
 
 // Close unblocks what is blocked and closes both files. See driver.Backend. A
-// transaction of BeginTx must have ended before.
+// transaction of BeginTx must have ended before. If a log was removed, Close writes it
+// back, for up to 5 s, and ErrStoreChanged says that it could not.
 func (b *Backend) Close() error { return errors.Join(b.Backend.Close(), b.db.Close()) }
 
 // OpenDB opens an existing data file for tables of your own, with the settings
 // that Tenure relies on: full synchronisation, and transactions that take the
-// write lock when they begin. The caller closes it.
+// write lock when they begin. Unlike those of BeginTx they are not counted: that what
+// they committed is lost is noticed only if something that is counted was lost after
+// it. The caller closes it.
 func OpenDB(path string) (*stdsql.DB, error) {
 	path, err := cleanPath(path)
 	if err != nil {
 		return nil, err
 	}
-	return open(path, userWait)
+	c, err := settled(path, userWait, flushed, nil)
+	if err != nil {
+		return nil, err
+	}
+	return stdsql.OpenDB(c), nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/sqlfault"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 func dbPath(t testing.TB) string { return filepath.Join(t.TempDir(), "app.db") }
@@ -101,7 +101,7 @@ func TestLife(t *testing.T) {
 	if err != nil || len(page.Entries) != 2 || page.Head != want || string(page.Entries[0].Payload) != "one" {
 		t.Errorf("page %+v, %v", page, err)
 	}
-	items, err := b.List(t.Context(), "a", "k/")
+	items, err := b.List(t.Context(), "a", "k/", 0)
 	if err != nil || len(items) != 2 || string(items[0].Value) != "v\x00" || items[0].Version != 1 {
 		t.Errorf("items %+v, %v", items, err)
 	}

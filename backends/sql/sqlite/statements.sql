@@ -13,17 +13,8 @@ SELECT bounded(store_id), base, revision, '', '' FROM tenure_namespaces WHERE na
 -- name: namespace_lock
 SELECT bounded(store_id), base, revision, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
 
--- name: namespace_raise
-UPDATE tenure_namespaces SET revision = :revision WHERE namespace = :namespace;
-
--- name: namespace_rebase
-UPDATE tenure_namespaces SET base = :base WHERE namespace = :namespace;
-
 -- name: tail_insert
 INSERT OR IGNORE INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket);
-
--- name: tails_read
-SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
 
 -- name: tails_move
 UPDATE tenure_tails SET position = position + :count, trimmed = max(trimmed, :trimmed) WHERE namespace = :namespace AND bucket = :bucket;
@@ -67,23 +58,8 @@ ON CONFLICT (namespace, shard) DO UPDATE SET session = excluded.session, token =
 UPDATE tenure_shards SET session = '', revision = :revision
 WHERE namespace = :namespace AND shard IN (SELECT value FROM json_each(:shards));
 
--- name: shards_all
-SELECT bounded(shard), bounded(session), token FROM tenure_shards WHERE namespace = :namespace ORDER BY shard;
-
--- name: shards_since
-SELECT bounded(shard), bounded(session), token, number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND revision > :revision ORDER BY revision, shard;
-
 -- name: owner_read
 SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
-
--- name: head_read
-SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND shard = :shard;
-
--- name: heads_all
-SELECT bounded(shard), number, seq, oldest, nonce, commit_token FROM tenure_shards
-WHERE namespace = :namespace AND number > 0 ORDER BY shard;
 
 -- name: heads_write
 UPDATE tenure_shards SET number = :number, seq = :seq, oldest = :oldest, nonce = :nonce, commit_token = :token
@@ -106,7 +82,7 @@ SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE name
 -- name: items_list
 SELECT bounded(key), version, octet_length(value), bounded(value) FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high = '' OR key < :high)
-ORDER BY key;
+ORDER BY key LIMIT :limit;
 
 -- name: logs_insert
 INSERT INTO tenure_logs (namespace, shard, first_seq, last_seq, token, number, bucket, position, cuts, payloads)
@@ -138,17 +114,8 @@ DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last
 -- name: fence_touch
 UPDATE tenure_shards SET token = token
 WHERE namespace = :namespace AND shard = :shard AND session = :session AND token = :token
-  AND EXISTS (SELECT 1 FROM tenure_namespaces WHERE namespace = :namespace AND store_id = :store_id)
+  AND EXISTS (SELECT 1 FROM tenure_namespaces WHERE namespace = :namespace AND store_id = :store_id AND base + revision >= :seen)
 RETURNING token;
-
--- name: probe_insert
-INSERT INTO tenure_probes (id, version) VALUES (:id, 1);
-
--- name: probe_update
-UPDATE tenure_probes SET version = :version WHERE id = :id AND version = :seen;
-
--- name: probe_delete
-DELETE FROM tenure_probes WHERE id = :id;
 
 -- name: roster_insert
 INSERT OR IGNORE INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id);
@@ -159,35 +126,13 @@ SELECT bounded(store_id), revision, '', '' FROM tenure_rosters WHERE namespace =
 -- name: roster_lock
 SELECT bounded(store_id), revision, '', '' FROM tenure_rosters WHERE namespace = :namespace;
 
--- name: roster_raise
-UPDATE tenure_rosters SET revision = :revision WHERE namespace = :namespace;
-
--- name: node_read
-SELECT bounded(session) FROM tenure_nodes WHERE namespace = :namespace AND node = :node;
-
 -- name: node_write
 INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
 ON CONFLICT (namespace, node) DO UPDATE SET session = excluded.session;
 
--- name: nodes_all
-SELECT bounded(node) FROM tenure_nodes WHERE namespace = :namespace AND node NOT LIKE '!%' ORDER BY node;
-
--- name: nodes_idle
-SELECT bounded(n.node) FROM tenure_nodes AS n WHERE n.namespace = :namespace AND n.node NOT LIKE '!%' AND NOT EXISTS (
-  SELECT 1 FROM tenure_members AS m WHERE m.namespace = n.namespace AND m.session = n.session)
-ORDER BY n.node LIMIT :limit;
-
 -- name: nodes_delete
 DELETE FROM tenure_nodes
 WHERE namespace = :namespace AND node IN (SELECT value FROM json_each(:nodes));
-
--- name: member_insert
-INSERT INTO tenure_members (namespace, session, node, ttl_ns, priority, weight, meta, draining, updates,
-  supersede, revision)
-VALUES (:namespace, :session, :node, :ttl_ns, :priority, :weight, :meta, :draining, :updates, :supersede, :revision);
-
--- name: member_node
-SELECT bounded(node) FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: member_hold
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session;
@@ -195,11 +140,6 @@ SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :s
 -- name: member_lock
 SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
 FROM tenure_members WHERE namespace = :namespace AND session = :session;
-
--- name: member_update
-UPDATE tenure_members SET priority = :priority, weight = :weight, meta = :meta, draining = :draining,
-  updates = :updates, revision = :revision
-WHERE namespace = :namespace AND session = :session;
 
 -- name: members_present
 SELECT m.session FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
@@ -213,26 +153,12 @@ WHERE m.namespace = :namespace AND m.session = j.value;
 SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_beats AS b
 WHERE b.namespace = :namespace AND b.session = j.value;
 
--- name: members_all
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
-FROM tenure_members WHERE namespace = :namespace ORDER BY session;
-
--- name: members_since
-SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
-FROM tenure_members WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
-
 -- name: members_delete
 DELETE FROM tenure_members
 WHERE namespace = :namespace AND session IN (SELECT value FROM json_each(:sessions));
 
--- name: beat_insert
-INSERT INTO tenure_beats (namespace, session) VALUES (:namespace, :session);
-
 -- name: beat_lock
 SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :session;
-
--- name: beat_write
-UPDATE tenure_beats SET version = :version WHERE namespace = :namespace AND session = :session;
 
 -- name: beats_read
 SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_beats AS b
@@ -242,17 +168,7 @@ WHERE b.namespace = :namespace AND b.session = j.value;
 DELETE FROM tenure_beats
 WHERE namespace = :namespace AND session IN (SELECT value FROM json_each(:sessions));
 
--- name: departure_read
-SELECT revision FROM tenure_departures WHERE namespace = :namespace AND session = :session;
-
 -- name: departures_insert
 INSERT INTO tenure_departures (namespace, session, revision)
 SELECT :namespace, m.session, :revision FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
 WHERE m.namespace = :namespace AND m.session = j.value;
-
--- name: departures_since
-SELECT bounded(session) FROM tenure_departures
-WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session;
-
--- name: departures_trim
-DELETE FROM tenure_departures WHERE namespace = :namespace AND revision <= :revision;

@@ -10,7 +10,8 @@ import (
 )
 
 // store runs the shared code's transactions on the two files. The data committer
-// writes the data file, the members' committer the members' file. A claim holds the
+// writes the data file, the members' committer the members' file, and one more the
+// heartbeats in it. A claim holds the
 // members' write lock, on a connection of its own, from before it looks at a
 // member until the data are committed: an eviction, a join or a leave comes
 // before or after the claim, never in between (A1). It takes the data file's lock
@@ -37,24 +38,32 @@ func openStore(ctx context.Context, path string, o *Options, stmts *sql.Statemen
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.data, err = openDatabase(ctx, path, "data", o, stmts); err != nil {
+	if s.data, err = openDatabase(ctx, path, dataSchema, o, stmts); err != nil {
 		return nil, err
 	}
-	if s.members, err = openDatabase(ctx, path+membersSuffix, "members", o, stmts); err != nil {
+	if s.members, err = openDatabase(ctx, path+membersSuffix, membersSchema, o, stmts); err != nil {
 		return nil, err
 	}
 	if !o.NoNotify {
 		s.hints = dialect.NewHints(life, &s.wake, s.link, o.IdlePollPeriod)
 		s.hints.Start()
 	}
-	for _, d := range []*database{s.members, s.data} {
-		w, err := newWriter(ctx, d.path, stmts)
+	for _, c := range []struct {
+		on    *database
+		d     durability
+		count *transactions
+		as    **committer
+	}{
+		{s.members, flushed, s.members.count, &s.members.committer}, {s.members, unflushed, nil, &s.members.beats},
+		{s.data, flushed, s.data.count, &s.data.committer},
+	} {
+		w, err := newWriter(ctx, c.on, c.d, c.count, stmts)
 		if err != nil {
 			return nil, err
 		}
-		d.committer = newCommitter(w, s.Check, s.committed)
+		*c.as = newCommitter(w, s.Check, s.committed)
 	}
-	if s.holder, err = newWriter(ctx, s.members.path, stmts); err != nil {
+	if s.holder, err = newWriter(ctx, s.members, flushed, nil, stmts); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -66,6 +75,10 @@ func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx)
 
 func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	return s.members.committer.do(ctx, fn, nil)
+}
+
+func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.members.beats.do(ctx, fn, nil)
 }
 
 func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {

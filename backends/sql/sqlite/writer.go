@@ -4,6 +4,7 @@ import (
 	"context"
 	stdsql "database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql"
@@ -16,6 +17,9 @@ type writer struct {
 	stmts                 *sql.Statements
 	conn                  *stdsql.Conn // nil until first used, and after a failed rollback
 	beginStmt, commitStmt *stdsql.Stmt
+	count                 *transactions // nil if it counts none
+	countStmt             *stdsql.Stmt
+	changes               int64 // rows that the connection had changed when it last counted
 	prep                  *sql.Prepared
 	tx                    *sql.Tx // of the transaction that has begun
 }
@@ -66,6 +70,10 @@ func (w *writer) connect() error {
 	if w.beginStmt, err = conn.PrepareContext(context.Background(), "BEGIN IMMEDIATE"); err == nil {
 		w.commitStmt, err = conn.PrepareContext(context.Background(), "COMMIT")
 	}
+	if err == nil && w.count != nil {
+		w.countStmt, err = conn.PrepareContext(context.Background(), w.count.update)
+		w.changes = 0
+	}
 	if err != nil {
 		w.drop()
 	}
@@ -73,12 +81,34 @@ func (w *writer) connect() error {
 }
 
 func (w *writer) commit() error {
-	_, err := w.commitStmt.ExecContext(context.Background())
+	number, err := w.number()
 	if err != nil {
+		w.rollback()
+		return notApplied(w.path, err)
+	}
+	if _, err := w.commitStmt.ExecContext(context.Background()); err != nil {
 		w.rollback()
 		return commitFailed(w.path, err)
 	}
+	if number > 0 {
+		w.count.committed(number)
+	}
 	return nil
+}
+
+// number counts the transaction that has begun, and returns its number; 0 if it changed
+// nothing, or is not counted.
+func (w *writer) number() (number int64, err error) {
+	if w.count == nil {
+		return 0, nil
+	}
+	var changes int64
+	err = w.countStmt.QueryRowContext(context.Background(), w.changes).Scan(&number, &changes)
+	if errors.Is(err, stdsql.ErrNoRows) {
+		return 0, nil
+	}
+	w.changes = changes + 1
+	return number, err
 }
 
 // rollback ends the transaction; if need be, with the connection. SQLite rolls
@@ -95,7 +125,7 @@ func (w *writer) drop() {
 		return
 	}
 	w.closeStmts()
-	w.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+	_ = w.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 	w.conn.Close()
 	w.conn = nil
 }
@@ -109,11 +139,11 @@ func (w *writer) close() error {
 }
 
 func (w *writer) closeStmts() {
-	w.prep.Close()
-	for _, stmt := range []*stdsql.Stmt{w.beginStmt, w.commitStmt} {
+	_ = w.prep.Close() // their connection is closed next
+	for _, stmt := range []*stdsql.Stmt{w.beginStmt, w.commitStmt, w.countStmt} {
 		if stmt != nil {
 			stmt.Close()
 		}
 	}
-	w.beginStmt, w.commitStmt = nil, nil
+	w.beginStmt, w.commitStmt, w.countStmt = nil, nil, nil
 }

@@ -39,7 +39,7 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 // UnaryClient returns an interceptor that makes a call again, at the owner that a Server
 // has answered with, or a little later where the shard had none. Only answers are followed
 // by which nothing was done. After the last attempt the error is the caller's: see Error.
-// The Peers are the caller's; their dial says to which addresses calls may go.
+// The Peers are the caller's, and say to which addresses calls may go.
 func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	c := o.withDefaults()
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,

@@ -1,5 +1,7 @@
 package routegrpc
 
+import "google.golang.org/grpc"
+
 // Take takes a connection of p; done gives it back.
 func Take(p *Peers, address string) (done func(), err error) {
 	_, done, err = p.take(address)
@@ -12,3 +14,6 @@ func Kept(p *Peers) int {
 	defer p.mu.Unlock()
 	return len(p.conns)
 }
+
+// Dial makes a connection of p without a look at the address.
+func Dial(p *Peers, address string) (*grpc.ClientConn, error) { return p.dial(address) }

@@ -3,6 +3,7 @@ package dialect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -64,7 +65,7 @@ func (l *Life) End() bool {
 // do not always say. A call that was under way when the store closed is not
 // ErrClosed.
 func Cause(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || context.Cause(ctx) == errClosed {
+	if err == nil || ctx.Err() == nil || errors.Is(context.Cause(ctx), errClosed) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, driver.Ended(ctx))

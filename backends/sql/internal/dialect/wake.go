@@ -17,8 +17,9 @@ func (w *Wake) C(of sql.Readers) <-chan struct{} {
 		return w.tailers.c()
 	case sql.Watchers:
 		return w.watchers.c()
+	default:
+		return w.observers.c()
 	}
-	return w.observers.c()
 }
 
 // Broadcast wakes all who wait, of the kinds given.

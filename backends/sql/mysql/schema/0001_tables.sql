@@ -1,8 +1,15 @@
+-- The checks say what a row may hold: no name, number or value is ever beyond. They have no names,
+-- which MySQL would want to be unique in the database.
+--
+-- Statistics of these tables are kept in memory. On disk InnoDB renews them whenever a tenth of a
+-- table has changed, which a heartbeat does to a table of few rows, and holds its dictionary's lock
+-- for a flush of each table meanwhile, which heartbeats wait for.
+
 -- The version of these tables. One row.
 CREATE TABLE IF NOT EXISTS tenure_schema (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL
-) ENGINE = InnoDB;
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 INSERT INTO tenure_schema (id, version) VALUES (1, 0) ON DUPLICATE KEY UPDATE id = id;
 
 -- One row per namespace, never deleted. A token is base + revision; the revision
@@ -11,8 +18,12 @@ CREATE TABLE IF NOT EXISTS tenure_namespaces (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     store_id  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     base      BIGINT NOT NULL DEFAULT 0,
-    revision  BIGINT NOT NULL DEFAULT 0
-) ENGINE = InnoDB;
+    revision  BIGINT NOT NULL DEFAULT 0,
+    incarnation VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '', -- the server_id under which it was used last
+    CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND octet_length(incarnation) <= 64 AND
+        base >= 0 AND revision >= 0)
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
 -- One row per shard, never deleted: who owns it, under which token, and the head
 -- of its commits and its log. session is '' when nobody holds it, and token stays
@@ -21,7 +32,7 @@ CREATE TABLE IF NOT EXISTS tenure_shards (
     namespace    VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     shard        VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     session      VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    token        BIGINT NOT NULL CHECK (token > 0),
+    token        BIGINT NOT NULL,
     granted_from BIGINT NOT NULL,           -- the token before this one
     revision     BIGINT NOT NULL,           -- of the namespace, at the last change of owner
     number       BIGINT NOT NULL DEFAULT 0, -- commits so far
@@ -30,8 +41,11 @@ CREATE TABLE IF NOT EXISTS tenure_shards (
     nonce        BIGINT NOT NULL DEFAULT 0, -- of the last commit
     commit_token BIGINT NOT NULL DEFAULT 0, -- of the lease that made the last commit
     PRIMARY KEY (namespace, shard),
-    INDEX revision (namespace, revision)
-) ENGINE = InnoDB;
+    INDEX revision (namespace, revision),
+    CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(session) <= 64 AND
+        token > 0 AND granted_from >= 0 AND revision >= 0)
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
 -- Keys and values written under leases. version is the number of the shard's
 -- commit that wrote the value.
@@ -41,8 +55,11 @@ CREATE TABLE IF NOT EXISTS tenure_items (
     `key`       VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     version   BIGINT NOT NULL,
     value     MEDIUMBLOB NOT NULL,
-    PRIMARY KEY (namespace, shard, `key`)
-) ENGINE = InnoDB;
+    PRIMARY KEY (namespace, shard, `key`),
+    CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(`key`) <= 512 AND
+        octet_length(value) <= 1048576 AND version > 0)
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
 -- The decision logs: one row per commit that appended, with all its entries, whose
 -- numbers are first_seq to last_seq. They count from 1 without gaps in each shard.
@@ -60,8 +77,12 @@ CREATE TABLE IF NOT EXISTS tenure_logs (
     cuts      MEDIUMTEXT CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- a JSON array: where each payload begins, and the last ends
     payloads  MEDIUMBLOB NOT NULL, -- one after the other
     PRIMARY KEY (namespace, shard, last_seq),
-    UNIQUE INDEX position (namespace, bucket, position)
-) ENGINE = InnoDB;
+    UNIQUE INDEX position (namespace, bucket, position),
+    CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(cuts) <= 65536 AND
+        octet_length(payloads) <= 1048576 AND first_seq > 0 AND last_seq >= first_seq AND token > 0 AND
+        number > 0 AND bucket >= 0 AND position > 0)
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
 -- One row per entry, for people.
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tenure_entries AS
@@ -76,31 +97,40 @@ CREATE TABLE IF NOT EXISTS tenure_tails (
     bucket    INT NOT NULL,
     position  BIGINT  NOT NULL DEFAULT 0,
     trimmed   BIGINT  NOT NULL DEFAULT 0,
-    PRIMARY KEY (namespace, bucket)
-) ENGINE = InnoDB;
+    PRIMARY KEY (namespace, bucket),
+    CHECK (
+        octet_length(namespace) <= 1040 AND bucket >= 0 AND position >= 0 AND
+        (trimmed BETWEEN 0 AND position))
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
 -- Scratch rows by which opening proves that conditions are honoured, and at most 64 that
 -- are written before what was just read is handed out.
 CREATE TABLE IF NOT EXISTS tenure_probes (
     id      VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
-    version BIGINT NOT NULL
-) ENGINE = InnoDB;
+    version BIGINT NOT NULL,
+    CHECK (
+        octet_length(id) <= 64 AND version > 0)
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
 -- One row per namespace: a copy of its identity, and a revision that is raised
 -- whenever a member joins or goes.
 CREATE TABLE IF NOT EXISTS tenure_rosters (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     store_id  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    revision  BIGINT NOT NULL DEFAULT 0
-) ENGINE = InnoDB;
+    revision  BIGINT NOT NULL DEFAULT 0,
+    CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND revision >= 0)
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
 -- The session that joined last under each node label. Removed when many have no member.
 CREATE TABLE IF NOT EXISTS tenure_nodes (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     node      VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     session   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-    PRIMARY KEY (namespace, node)
-) ENGINE = InnoDB;
+    PRIMARY KEY (namespace, node),
+    CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(node) <= 128 AND octet_length(session) <= 64)
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
 -- The members that are alive: a session without a row here is dead for ever.
 CREATE TABLE IF NOT EXISTS tenure_members (
@@ -112,10 +142,15 @@ CREATE TABLE IF NOT EXISTS tenure_members (
     weight    INT NOT NULL,
     meta      TEXT CHARACTER SET utf8mb4    NOT NULL, -- a JSON object
     supersede BOOLEAN NOT NULL,
+    draining  BOOLEAN NOT NULL DEFAULT FALSE,
+    updates   BIGINT  NOT NULL DEFAULT 0, -- the number of its latest change of itself
     revision  BIGINT  NOT NULL, -- of the roster, when it joined
     PRIMARY KEY (namespace, session),
-    INDEX revision (namespace, revision)
-) ENGINE = InnoDB;
+    INDEX revision (namespace, revision),
+    CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND octet_length(node) <= 128 AND
+        octet_length(meta) <= 16384 AND ttl_ns > 0 AND weight >= 0 AND revision >= 0 AND updates >= 0)
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
 -- A counter per member, which its heartbeats raise. Narrow, and without an index
 -- on the counter.
@@ -123,8 +158,10 @@ CREATE TABLE IF NOT EXISTS tenure_beats (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     session   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     version   BIGINT NOT NULL DEFAULT 1,
-    PRIMARY KEY (namespace, session)
-) ENGINE = InnoDB;
+    PRIMARY KEY (namespace, session),
+    CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND version > 0)
+) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
 -- The sessions that ended lately.
 CREATE TABLE IF NOT EXISTS tenure_departures (
@@ -132,5 +169,7 @@ CREATE TABLE IF NOT EXISTS tenure_departures (
     session   VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     revision  BIGINT NOT NULL, -- of the roster, when it ended
     PRIMARY KEY (namespace, session),
-    INDEX revision (namespace, revision)
-) ENGINE = InnoDB;
+    INDEX revision (namespace, revision),
+    CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND revision >= 0)
+) ENGINE = InnoDB STATS_PERSISTENT = 0;

@@ -1,3 +1,5 @@
+-- The bounds say what a row may hold: no name, number or value is ever beyond.
+
 -- The version of these tables. One row.
 CREATE TABLE tenure_schema (version integer NOT NULL);
 INSERT INTO tenure_schema (version) VALUES (0);
@@ -8,7 +10,13 @@ CREATE TABLE tenure_namespaces (
     namespace text   COLLATE "C" NOT NULL PRIMARY KEY,
     store_id  text   COLLATE "C" NOT NULL,
     base      bigint NOT NULL DEFAULT 0,
-    revision  bigint NOT NULL DEFAULT 0
+    revision  bigint NOT NULL DEFAULT 0,
+    -- The server's history under which the namespace was used last: its system identifier
+    -- and timeline.
+    incarnation text COLLATE "C" NOT NULL DEFAULT '',
+    CONSTRAINT namespaces_bounds CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND octet_length(incarnation) <= 64 AND
+        base >= 0 AND revision >= 0)
 ) WITH (fillfactor = 50);
 
 -- One row per shard, never deleted: who owns it, under which token, and the head
@@ -18,7 +26,7 @@ CREATE TABLE tenure_shards (
     namespace    text   COLLATE "C" NOT NULL,
     shard        text   COLLATE "C" NOT NULL,
     session      text   COLLATE "C" NOT NULL,
-    token        bigint NOT NULL CHECK (token > 0),
+    token        bigint NOT NULL,
     granted_from bigint NOT NULL,           -- the token before this one
     revision     bigint NOT NULL,           -- of the namespace, at the last change of owner
     number       bigint NOT NULL DEFAULT 0, -- commits so far
@@ -26,7 +34,10 @@ CREATE TABLE tenure_shards (
     oldest       bigint NOT NULL DEFAULT 0, -- first entry that is left
     nonce        bigint NOT NULL DEFAULT 0, -- of the last commit
     commit_token bigint NOT NULL DEFAULT 0, -- of the lease that made the last commit
-    PRIMARY KEY (namespace, shard)
+    PRIMARY KEY (namespace, shard),
+    CONSTRAINT shards_bounds CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(session) <= 64 AND
+        token > 0 AND granted_from >= 0 AND revision >= 0)
 ) WITH (fillfactor = 70);
 CREATE INDEX ON tenure_shards (namespace, revision);
 
@@ -38,7 +49,10 @@ CREATE TABLE tenure_items (
     key       text   COLLATE "C" NOT NULL,
     version   bigint NOT NULL,
     value     bytea  NOT NULL,
-    PRIMARY KEY (namespace, shard, key)
+    PRIMARY KEY (namespace, shard, key),
+    CONSTRAINT items_bounds CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(key) <= 512 AND
+        octet_length(value) <= 1048576 AND version > 0)
 );
 
 -- The decision logs: one row per commit that appended, with all its entries, whose
@@ -57,7 +71,11 @@ CREATE TABLE tenure_logs (
     cuts      text    NOT NULL, -- a JSON array: where each payload begins, and the last ends
     payloads  bytea   NOT NULL, -- one after the other
     PRIMARY KEY (namespace, shard, last_seq),
-    UNIQUE (namespace, bucket, position)
+    UNIQUE (namespace, bucket, position),
+    CONSTRAINT logs_bounds CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(cuts) <= 65536 AND
+        octet_length(payloads) <= 1048576 AND first_seq > 0 AND last_seq >= first_seq AND token > 0 AND
+        number > 0 AND bucket >= 0 AND position > 0)
 );
 -- Compressing them would take longer than writing them.
 ALTER TABLE tenure_logs ALTER COLUMN payloads SET STORAGE EXTERNAL;
@@ -77,13 +95,18 @@ CREATE TABLE tenure_tails (
     bucket    integer NOT NULL,
     position  bigint  NOT NULL DEFAULT 0,
     trimmed   bigint  NOT NULL DEFAULT 0,
-    PRIMARY KEY (namespace, bucket)
+    PRIMARY KEY (namespace, bucket),
+    CONSTRAINT tails_bounds CHECK (
+        octet_length(namespace) <= 1040 AND bucket >= 0 AND position >= 0 AND
+        (trimmed BETWEEN 0 AND position))
 ) WITH (fillfactor = 50);
 
 -- Scratch rows by which opening proves that conditions are honoured.
 CREATE TABLE tenure_probes (
     id      text   COLLATE "C" NOT NULL PRIMARY KEY,
-    version bigint NOT NULL
+    version bigint NOT NULL,
+    CONSTRAINT probes_bounds CHECK (
+        octet_length(id) <= 64 AND version > 0)
 );
 
 -- One row per namespace: a copy of its identity, and a revision that is raised
@@ -91,7 +114,9 @@ CREATE TABLE tenure_probes (
 CREATE TABLE tenure_rosters (
     namespace text   COLLATE "C" NOT NULL PRIMARY KEY,
     store_id  text   COLLATE "C" NOT NULL,
-    revision  bigint NOT NULL DEFAULT 0
+    revision  bigint NOT NULL DEFAULT 0,
+    CONSTRAINT rosters_bounds CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND revision >= 0)
 ) WITH (fillfactor = 50);
 
 -- The session that joined last under each node label. Removed when many have no member.
@@ -99,7 +124,9 @@ CREATE TABLE tenure_nodes (
     namespace text COLLATE "C" NOT NULL,
     node      text COLLATE "C" NOT NULL,
     session   text COLLATE "C" NOT NULL,
-    PRIMARY KEY (namespace, node)
+    PRIMARY KEY (namespace, node),
+    CONSTRAINT nodes_bounds CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(node) <= 128 AND octet_length(session) <= 64)
 );
 
 -- The members that are alive: a session without a row here is dead for ever.
@@ -112,8 +139,13 @@ CREATE TABLE tenure_members (
     weight    integer NOT NULL,
     meta      text    NOT NULL, -- a JSON object
     supersede boolean NOT NULL,
+    draining  boolean NOT NULL DEFAULT false,
+    updates   bigint  NOT NULL DEFAULT 0, -- the number of its latest change of itself
     revision  bigint  NOT NULL, -- of the roster, when it joined
-    PRIMARY KEY (namespace, session)
+    PRIMARY KEY (namespace, session),
+    CONSTRAINT members_bounds CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND octet_length(node) <= 128 AND
+        octet_length(meta) <= 16384 AND ttl_ns > 0 AND weight >= 0 AND revision >= 0 AND updates >= 0)
 );
 CREATE INDEX ON tenure_members (namespace, revision);
 
@@ -123,7 +155,9 @@ CREATE TABLE tenure_beats (
     namespace text   COLLATE "C" NOT NULL,
     session   text   COLLATE "C" NOT NULL,
     version   bigint NOT NULL DEFAULT 1,
-    PRIMARY KEY (namespace, session)
+    PRIMARY KEY (namespace, session),
+    CONSTRAINT beats_bounds CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND version > 0)
 ) WITH (fillfactor = 50);
 
 -- The sessions that ended lately.
@@ -131,6 +165,21 @@ CREATE TABLE tenure_departures (
     namespace text   COLLATE "C" NOT NULL,
     session   text   COLLATE "C" NOT NULL,
     revision  bigint NOT NULL, -- of the roster, when it ended
-    PRIMARY KEY (namespace, session)
+    PRIMARY KEY (namespace, session),
+    CONSTRAINT departures_bounds CHECK (
+        octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND revision >= 0)
 );
 CREATE INDEX ON tenure_departures (namespace, revision);
+
+-- What tokens are made of never falls, whoever writes it (A2). The condition is looked
+-- at where an UPDATE names the column, which commits do not; AFTER, so that the row is
+-- not locked once more.
+CREATE FUNCTION tenure_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'tenure: % would fall: tokens, bases and revisions only grow', TG_TABLE_NAME
+    USING ERRCODE = 'integrity_constraint_violation';
+END $$;
+CREATE TRIGGER falls AFTER UPDATE OF base, revision ON tenure_namespaces FOR EACH ROW
+  WHEN (NEW.base < OLD.base OR NEW.revision < OLD.revision) EXECUTE FUNCTION tenure_refuse();
+CREATE TRIGGER falls AFTER UPDATE OF token ON tenure_shards FOR EACH ROW
+  WHEN (NEW.token < OLD.token) EXECUTE FUNCTION tenure_refuse();

@@ -1,3 +1,6 @@
+-- The bounds say what a row may hold: no name, number or value is ever beyond. (Releases of
+-- SQLite before 3.43, with which people look at such files, do not know octet_length.)
+
 -- The version of these tables. One row.
 CREATE TABLE tenure_schema (version INTEGER NOT NULL) STRICT;
 INSERT INTO tenure_schema (version) VALUES (0);
@@ -8,7 +11,10 @@ CREATE TABLE tenure_namespaces (
     namespace TEXT    NOT NULL PRIMARY KEY,
     store_id  TEXT    NOT NULL,
     base      INTEGER NOT NULL DEFAULT 0,
-    revision  INTEGER NOT NULL DEFAULT 0
+    revision  INTEGER NOT NULL DEFAULT 0,
+    CONSTRAINT namespaces_bounds CHECK (
+        length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(store_id AS BLOB)) <= 64 AND base >= 0 AND
+        revision >= 0)
 ) STRICT, WITHOUT ROWID;
 
 -- One row per shard, never deleted: who owns it, under which token, and the head
@@ -26,7 +32,10 @@ CREATE TABLE tenure_shards (
     oldest       INTEGER NOT NULL DEFAULT 0, -- first entry that is left
     nonce        INTEGER NOT NULL DEFAULT 0, -- of the last commit
     commit_token INTEGER NOT NULL DEFAULT 0, -- of the lease that made the last commit
-    PRIMARY KEY (namespace, shard)
+    PRIMARY KEY (namespace, shard),
+    CONSTRAINT shards_bounds CHECK (
+        length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(shard AS BLOB)) <= 128 AND
+        length(CAST(session AS BLOB)) <= 64 AND token > 0 AND granted_from >= 0 AND revision >= 0)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tenure_shards_revision ON tenure_shards (namespace, revision);
 
@@ -38,7 +47,10 @@ CREATE TABLE tenure_items (
     key       TEXT    NOT NULL,
     version   INTEGER NOT NULL,
     value     BLOB    NOT NULL,
-    PRIMARY KEY (namespace, shard, key)
+    PRIMARY KEY (namespace, shard, key),
+    CONSTRAINT items_bounds CHECK (
+        length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(shard AS BLOB)) <= 128 AND
+        length(CAST(key AS BLOB)) <= 512 AND length(value) <= 1048576 AND version > 0)
 ) STRICT;
 
 -- The decision logs: one row per commit that appended, with all its entries, whose
@@ -56,7 +68,11 @@ CREATE TABLE tenure_logs (
     position  INTEGER NOT NULL,
     cuts      TEXT    NOT NULL, -- a JSON array: where each payload begins, and the last ends
     payloads  BLOB    NOT NULL, -- one after the other
-    PRIMARY KEY (namespace, shard, last_seq)
+    PRIMARY KEY (namespace, shard, last_seq),
+    CONSTRAINT logs_bounds CHECK (
+        length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(shard AS BLOB)) <= 128 AND
+        length(CAST(cuts AS BLOB)) <= 65536 AND length(payloads) <= 1048576 AND first_seq > 0 AND
+        last_seq >= first_seq AND token > 0 AND number > 0 AND bucket >= 0 AND position > 0)
 ) STRICT;
 CREATE UNIQUE INDEX tenure_logs_position ON tenure_logs (namespace, bucket, position);
 
@@ -72,11 +88,21 @@ CREATE TABLE tenure_tails (
     bucket    INTEGER NOT NULL,
     position  INTEGER NOT NULL DEFAULT 0,
     trimmed   INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (namespace, bucket)
+    PRIMARY KEY (namespace, bucket),
+    CONSTRAINT tails_bounds CHECK (
+        length(CAST(namespace AS BLOB)) <= 1040 AND bucket >= 0 AND position >= 0 AND
+        (trimmed BETWEEN 0 AND position))
 ) STRICT, WITHOUT ROWID;
 
 -- Scratch rows by which opening proves that conditions are honoured.
 CREATE TABLE tenure_probes (
     id      TEXT    NOT NULL PRIMARY KEY,
-    version INTEGER NOT NULL
+    version INTEGER NOT NULL,
+    CONSTRAINT probes_bounds CHECK (
+        length(CAST(id AS BLOB)) <= 64 AND version > 0)
 ) STRICT, WITHOUT ROWID;
+
+-- How many transactions changed this file, but for heartbeats. The file beside this one with
+-- the name of this table at its end has the number as well, so that a lost -wal file is noticed. One row.
+CREATE TABLE tenure_transactions (number INTEGER NOT NULL CHECK (number >= 0)) STRICT;
+INSERT INTO tenure_transactions (number) VALUES (0);

@@ -1,0 +1,14 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/system"
+)
+
+// TestGarbage is not parallel: it looks at the heap.
+func TestGarbage(t *testing.T) {
+	system.Garbage(t, newConformanceStore(memory.Open)(conformance.Wrap(t)), 0)
+}

@@ -1,0 +1,81 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
+)
+
+// full is an address whose queue of connections is full, so that the kernel accepts no more,
+// as if the host were gone.
+func full(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	raw, err := l.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = syscall.Listen(int(fd), 0) }); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	d := net.Dialer{Timeout: 300 * time.Millisecond}
+	for range 10 {
+		conn, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+			return l.Addr().String()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+	t.Fatal("the kernel goes on to accept connections")
+	return ""
+}
+
+// TestStartAtSilentNode: a process that starts while the first address of a cluster is silent
+// serves soon, whether that accepts connections or not.
+func TestStartAtSilentNode(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
+	for name, silent := range map[string]string{"Accepts": mute(t), "NeverAccepts": full(t)} {
+		t.Run(name, func(t *testing.T) {
+			c := &goredis.UniversalOptions{Addrs: append([]string{silent}, cluster.Addrs()...)}
+			startsSoon(t, c, Options{AllowLoss: true})
+		})
+	}
+}
+
+// TestNodeIsGone: a process is answered again soon when the host of the node that another one
+// named accepts no connections.
+func TestNodeIsGone(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
+	b := openOn(t, &goredis.UniversalOptions{Addrs: cluster.Addrs()}, Options{AllowLoss: true})
+	s := sqlfault.Join(t, b, "n1")
+	beats(t, s)
+	cut(b)
+	d := b.store.clients.dialer
+	d.mu.Lock()
+	d.node, d.known = full(t), true
+	d.mu.Unlock()
+	took := beats(t, s)
+	t.Logf("a heartbeat after %v", took)
+	if took > 4*time.Second {
+		t.Errorf("a heartbeat after %v, want 4s at most", took)
+	}
+}

@@ -1,0 +1,24 @@
+package postgres
+
+import (
+	"context"
+	stdsql "database/sql"
+	"testing"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
+)
+
+var slowDiskFlag = sqlfault.SlowDiskFlag()
+
+// TestSlowDisk: a heartbeat that overlaps another of its session waits for no flush of
+// that one. It costs two, as any commit does that begins while another's flush is under way.
+func TestSlowDisk(t *testing.T) { setup.SlowDisk(t, slowDiskFlag) }
+
+// TestBeats: heartbeats that overlap.
+func TestBeats(t *testing.T) {
+	setup.Beats(t, func(ctx context.Context, dsn string, wire *sqlfault.Wire) (driver.Backend, error) {
+		return openFaulty(ctx, dsn, "app", Options{}, new(sqlfault.Calls), sqlfault.How{Wire: wire})
+	}, func(_ servers.DSN, db *stdsql.DB) { awaitWaiting(t, db, 1) })
+}

@@ -1,0 +1,252 @@
+package sqlite
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Numbers in the file of a transactions: number n is in slot n % numberSlots, so that a process
+// that writes its number late does not overwrite a greater one. The mark comes after them.
+const (
+	numberSlots = 511
+	numberBytes = 8
+	markAt      = numberSlots * numberBytes
+)
+
+// transactions is the number of transactions that a database had, in a file beside it. Each
+// transaction of Tenure and of Backend.BeginTx, but no heartbeat, counts itself in the database,
+// and when it is committed, and so on the disk, its number is written to the file. So the file is
+// never ahead of the database, after whatever crash, unless the database lost what was
+// acknowledged: SQLite keeps commits in the -wal file alone until a checkpoint, and removes both
+// that and the -shm file, the only trace of it, when it opens a database that lost its -wal file.
+// The file costs a commit no flush, and a table of one row a page in the log.
+//
+// The file also has a mark, set by processes that miss a log or its index: as long as one of them
+// has the database open, nobody may make another log. Safe for concurrent use.
+type transactions struct {
+	path   string // of the database
+	update string // the statement that counts
+	file   *os.File
+	marked sync.Once
+
+	mu     sync.Mutex
+	failed error // the first write that did
+}
+
+// transactionsFile is the name of the file: that of the database, and of the table.
+func transactionsFile(path, prefix string) string { return path + "-" + prefix + "transactions" }
+
+// findTransactions opens the file, to read or also to write it; nil if there is none.
+func findTransactions(path, prefix string, flag int) (*transactions, error) {
+	file, err := os.OpenFile(transactionsFile(path, prefix), flag, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, openingTransactions(err)
+	}
+	return newTransactions(path, prefix, file), nil
+}
+
+// openTransactions opens the file, which gets the database's mode if it is new.
+func openTransactions(path, prefix string) (*transactions, error) {
+	if found, err := findTransactions(path, prefix, os.O_RDWR); found != nil || err != nil {
+		return found, err
+	}
+	mode, err := os.Stat(path)
+	if err != nil {
+		return nil, openingTransactions(err)
+	}
+	file, err := os.OpenFile(transactionsFile(path, prefix), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, openingTransactions(err)
+	}
+	if err := file.Chmod(mode.Mode().Perm()); err != nil {
+		return nil, openingTransactions(errors.Join(err, file.Close()))
+	}
+	return newTransactions(path, prefix, file), nil
+}
+
+func openingTransactions(err error) error {
+	return fmt.Errorf("tenure: opening the count of a database's transactions: check the rights of the file and of its directory: %w", err)
+}
+
+func newTransactions(path, prefix string, file *os.File) *transactions {
+	return &transactions{
+		path: path, file: file,
+		update: "UPDATE " + prefix + "transactions SET number = number + 1 WHERE total_changes() <> ? RETURNING number, total_changes()",
+	}
+}
+
+// read returns the greatest number in the file, and the mark; 0 if there is none.
+func (t *transactions) read() (last int64, mark byte, err error) {
+	var all [markAt + 1]byte
+	if _, err := t.file.ReadAt(all[:], 0); err != nil && !errors.Is(err, io.EOF) { // it may be new
+		return 0, 0, fmt.Errorf("tenure: reading %s: %w", t.file.Name(), err)
+	}
+	for at := 0; at < markAt; at += numberBytes {
+		last = max(last, int64(binary.LittleEndian.Uint64(all[at:])))
+	}
+	return last, all[markAt], nil
+}
+
+// committed notes the number of a transaction that was committed.
+func (t *transactions) committed(number int64) {
+	_, err := t.file.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(number)), number%numberSlots*numberBytes)
+	t.wrote(err)
+}
+
+func (t *transactions) wrote(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil && t.failed == nil {
+		t.failed = fmt.Errorf("tenure: writing %s: %w", t.file.Name(), err)
+	}
+}
+
+// mark notes, once, that a file of the database's is missing, by its index in database.files, and
+// has the disk keep that, and the numbers. nil does nothing.
+func (t *transactions) mark(which int) {
+	if t == nil {
+		return
+	}
+	t.marked.Do(func() {
+		_, err := t.file.WriteAt([]byte{byte(which)}, markAt)
+		t.wrote(errors.Join(err, t.file.Sync()))
+	})
+}
+
+// unmark notes that no process has a file open any more that is missing.
+func unmark(path, prefix string) error {
+	t, err := findTransactions(path, prefix, os.O_RDWR)
+	if t == nil || err != nil {
+		return err
+	}
+	_, err = t.file.WriteAt([]byte{0}, markAt)
+	t.wrote(err)
+	return t.close()
+}
+
+// check refuses a database that lacks transactions that it had, unless that is accepted: then
+// the file is emptied. advice is how to accept it.
+func (t *transactions) check(ctx context.Context, d *database, prefix string, accepted bool, advice string) error {
+	last, _, err := t.read() // before the database's, which grows
+	if err != nil {
+		return err
+	}
+	var number int64
+	if err := d.reads.QueryRowContext(ctx, "SELECT number FROM "+prefix+"transactions").Scan(&number); err != nil {
+		return readFailed(d.path, fmt.Errorf("tenure: reading %s: %w", d.path, err))
+	}
+	if number >= last {
+		return nil
+	}
+	if accepted {
+		return t.file.Truncate(0)
+	}
+	return fmt.Errorf("tenure: %w: %s lacks %d transactions that it had: its %s file was removed, or an older copy is in its place: "+
+		"%s; to go on with what is left, %s", driver.ErrStoreChanged, t.path, last-number, logSuffix, restoreAdvice, advice)
+}
+
+func (t *transactions) close() error {
+	err := t.file.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return errors.Join(t.failed, err)
+}
+
+// counting is a connector whose connections count the transactions that database/sql begins.
+type counting struct {
+	sqldriver.Connector
+	count *transactions
+}
+
+// countedConn is what database/sql uses of a connection.
+type countedConn interface {
+	sqldriver.Conn
+	sqldriver.ConnBeginTx
+	sqldriver.ConnPrepareContext
+	sqldriver.ExecerContext
+	sqldriver.QueryerContext
+	sqldriver.SessionResetter
+	sqldriver.Validator
+}
+
+// Connect makes a connection.
+func (c counting) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	full, ok := conn.(countedConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("tenure: %w: the SQLite driver's connections lack methods", driver.ErrUnsupported), conn.Close())
+	}
+	return &counted{countedConn: full, count: c.count}, nil
+}
+
+// counted is a connection whose transactions count themselves. Not safe for concurrent use.
+type counted struct {
+	countedConn
+	count   *transactions
+	changes int64 // rows that the connection had changed when it last counted
+}
+
+// BeginTx begins a transaction.
+func (c *counted) BeginTx(ctx context.Context, o sqldriver.TxOptions) (sqldriver.Tx, error) {
+	tx, err := c.countedConn.BeginTx(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return countedTx{tx, c}, nil
+}
+
+type countedTx struct {
+	sqldriver.Tx
+	conn *counted
+}
+
+// Commit commits the transaction, and notes its number if it changed anything.
+func (t countedTx) Commit() error {
+	number, err := t.conn.number()
+	if err != nil {
+		return errors.Join(err, t.Rollback())
+	}
+	if err := t.Tx.Commit(); err != nil {
+		return err
+	}
+	if number > 0 {
+		t.conn.count.committed(number)
+	}
+	return nil
+}
+
+// number counts the transaction that has begun, and returns its number; 0 if it changed nothing.
+func (c *counted) number() (number int64, err error) {
+	rows, err := c.QueryContext(context.Background(), c.count.update, []sqldriver.NamedValue{{Ordinal: 1, Value: c.changes}})
+	if err != nil {
+		return 0, err
+	}
+	row := make([]sqldriver.Value, 2)
+	err = rows.Next(row)
+	closed := rows.Close()
+	if errors.Is(err, io.EOF) {
+		return 0, closed
+	}
+	if err := errors.Join(err, closed); err != nil {
+		return 0, err
+	}
+	number, _ = row[0].(int64)
+	changes, _ := row[1].(int64)
+	c.changes = changes + 1
+	return number, nil
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+type statusOut struct {
+	Backend   string `json:"backend"`
+	Namespace string `json:"namespace"`
+	StoreID   string `json:"store_id"`
+	Members   int    `json:"members"`
+	// Watched is how long heartbeats were waited for.
+	Watched string         `json:"watched"`
+	Beats   []heartbeat    `json:"heartbeats"` // the last one of each member that is not silent, oldest first
+	Silent  []silentMember `json:"silent"`
+	Shards  int            `json:"shards"`
+	// Owned counts the shards whose owner was seen to beat, and Unowned the others.
+	Owned    int      `json:"owned"`
+	Unowned  int      `json:"unowned"`
+	Reserved int      `json:"reserved"`
+	Damaged  []string `json:"damaged"`
+}
+
+// heartbeat is the last one of a member that was seen.
+type heartbeat struct {
+	Node    string         `json:"node"`
+	Session core.SessionID `json:"session"`
+	Age     string         `json:"age"` // since it was seen here
+	at      time.Time
+}
+
+// silentMember made no heartbeat for its TTL.
+type silentMember struct {
+	Node    string         `json:"node"`
+	Session core.SessionID `json:"session"`
+	TTL     string         `json:"ttl"`
+	Shards  int            `json:"shards"` // that its record still names it for
+}
+
+// status counts, after it saw each member make a heartbeat, or a silence of its TTL: the
+// records of members that have all stopped look like those of members that run.
+func (a *app) status(ctx context.Context, b core.Backend) error {
+	began := time.Now()
+	seen, err := a.heartbeats(ctx, b)
+	if err != nil {
+		return err
+	}
+	v, err := a.state(ctx, b)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	info := b.Info()
+	o := statusOut{Backend: info.Backend, Namespace: info.Namespace, StoreID: info.StoreID, Members: len(v.Members),
+		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{}, Damaged: []string{}}
+	live := map[core.SessionID]bool{}
+	for _, m := range v.Members {
+		at, watched := seen[m.Session]
+		switch {
+		case !watched: // it joined meanwhile
+			at = began
+		case at.IsZero():
+			o.Silent = append(o.Silent, silentMember{m.Node, m.Session, m.TTL.String(), 0})
+			continue
+		}
+		live[m.Session] = true
+		o.Beats = append(o.Beats, heartbeat{m.Node, m.Session, now.Sub(at).Round(time.Millisecond).String(), at})
+	}
+	slices.SortStableFunc(o.Beats, func(x, y heartbeat) int { return x.at.Compare(y.at) })
+	for _, s := range v.Shards {
+		switch {
+		case driver.Reserved(string(s.Shard)):
+			o.Reserved++
+			continue
+		case live[s.Owner.Session]:
+			o.Owned++
+		default:
+			o.Unowned++
+		}
+		if i := slices.IndexFunc(o.Silent, func(m silentMember) bool { return m.Session == s.Owner.Session }); i >= 0 {
+			o.Silent[i].Shards++
+		}
+	}
+	o.Shards = o.Owned + o.Unowned
+	for _, d := range v.Damaged {
+		o.Damaged = append(o.Damaged, d.Key)
+	}
+	return errors.Join(a.print(o, o.table()), o.verdict())
+}
+
+func (o *statusOut) table() *table {
+	t := &table{}
+	t.add("backend", o.Backend)
+	t.add("namespace", o.Namespace)
+	t.add("store", o.StoreID)
+	t.add("members", o.Members)
+	beats := fmt.Sprintf("%d of %d seen within %s", len(o.Beats), o.Members, o.Watched)
+	if len(o.Beats) > 0 {
+		beats += fmt.Sprintf("; the oldest, of %s, %s ago", o.Beats[0].Node, o.Beats[0].Age)
+	}
+	t.add("heartbeats", beats)
+	t.add("shards", fmt.Sprintf("%d owned, %d unowned, %d reserved", o.Owned, o.Unowned, o.Reserved))
+	t.add("damaged", len(o.Damaged))
+	for _, m := range o.Silent {
+		t.add("silent", fmt.Sprintf("%s, session %s: no heartbeat for its TTL %s; it had %d shards", m.Node, m.Session, m.TTL, m.Shards))
+	}
+	return t
+}
+
+// verdict is an error where members are silent, or there are none.
+func (o *statusOut) verdict() error {
+	switch {
+	case o.Members == 0:
+		return exit(exitSilent, "nobody runs: the namespace has no member")
+	case len(o.Beats) == 0:
+		return exit(exitSilent, fmt.Sprintf("nobody runs: none of %d members made a heartbeat within its TTL: "+
+			"look at the members' processes and logs, and restart those that have halted", o.Members))
+	case len(o.Silent) > 0:
+		return exit(exitSilent, fmt.Sprintf("%d of %d members made no heartbeat within their TTL: "+
+			"the others evict them soon, unless they are cut off from the store themselves", len(o.Silent), o.Members))
+	}
+	return nil
+}
+
+// departed reports whether a page says that a session is not there any more.
+func departed(page *driver.View, s core.SessionID) bool {
+	return slices.Contains(page.Gone, s) ||
+		page.Reset && !slices.ContainsFunc(page.Members, func(m core.Member) bool { return m.Session == s })
+}
+
+// heartbeats waits until each member has made a heartbeat, has ended, or was silent for its
+// TTL, and returns when each was seen; zero is never.
+func (a *app) heartbeats(ctx context.Context, b core.Backend) (map[core.SessionID]time.Time, error) {
+	v, err := a.state(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	known, err := a.versions(ctx, b, v)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[core.SessionID]time.Time, len(known))
+	waiting := map[core.SessionID]time.Duration{} // the TTLs of those that were not seen yet
+	for _, m := range v.Members {
+		if known[m.Session] == 0 { // it has ended
+			continue
+		}
+		seen[m.Session], waiting[m.Session] = time.Time{}, m.TTL
+	}
+	heard := func(page *driver.View) {
+		for s := range waiting {
+			if departed(page, s) {
+				delete(waiting, s)
+			}
+		}
+		for _, x := range page.Beats {
+			if _, waits := waiting[x.Session]; waits && x.Version > known[x.Session] {
+				seen[x.Session] = time.Now()
+				delete(waiting, x.Session)
+			}
+		}
+	}
+	for cursor := v.Cursor; len(waiting) > 0; {
+		limited, cancel := context.WithDeadline(ctx, began.Add(slices.Max(slices.Collect(maps.Values(waiting)))))
+		page, err := b.Observe(limited, query(cursor, waiting, known))
+		over := limited.Err() != nil
+		cancel()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if over {
+			break
+		}
+		switch {
+		case err != nil && core.NotApplied(err) && !errors.Is(err, core.ErrRetry):
+			return nil, fmt.Errorf("read the heartbeats: %w", err)
+		case err != nil:
+			if err := pause(ctx, pauseFor); err != nil {
+				return nil, err
+			}
+		default:
+			cursor = page.Cursor
+			heard(page)
+		}
+	}
+	if len(waiting) == 0 {
+		return seen, nil
+	}
+	// What a watch does not say, a read does: without a cursor it is answered at once.
+	page, err := call(ctx, a, func(ctx context.Context) (*driver.View, error) {
+		return b.Observe(ctx, query("", waiting, known))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the heartbeats: %w", err)
+	}
+	heard(page)
+	return seen, nil
+}
+
+// query asks for the heartbeats of some sessions that are newer than those known.
+func query(since driver.Cursor, sessions map[core.SessionID]time.Duration, known map[core.SessionID]core.Version) driver.ObserveQuery {
+	q := driver.ObserveQuery{Since: since}
+	for s := range sessions {
+		q.Beats = append(q.Beats, driver.Beat{Session: s, Version: known[s]})
+	}
+	return q
+}

@@ -1,0 +1,160 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// join makes the session of a member that does nothing, until the test ends.
+func (p *place) join(b core.Backend, node string, ttl time.Duration) driver.Session {
+	p.t.Helper()
+	s, err := b.Join(p.t.Context(), core.Member{Session: core.SessionID("of-" + node), Node: node, TTL: ttl})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+// status is what tenure status writes, with its exit code and error.
+func (p *place) status() (o statusOut, code int, errs string) {
+	p.t.Helper()
+	code, out, errs := p.exec("status", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &o); err != nil {
+		p.t.Fatalf("status: %v: %s%s", err, out, errs)
+	}
+	return o, code, errs
+}
+
+// silent has the members of a namespace all stand still: their records are as those of
+// members that run, and status says that nobody does.
+func (p *place) silent() {
+	p.t.Helper()
+	if o, code, errs := p.status(); code != exitSilent || o.Members != 0 || !strings.Contains(errs, "no member") {
+		p.t.Errorf("status of an empty namespace: got %+v, %d, %q, want code %d", o, code, errs, exitSilent)
+	}
+	a := &app{path: p.path, key: "tenure", timeout: limit}
+	b, err := a.open(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer b.Close()
+	ttl := max(2*time.Second, b.Info().Limits.MinTTL)
+	still := []driver.Session{p.join(b, "still-1", ttl/2), p.join(b, "still-2", ttl)}
+	if _, err := still[0].Acquire(p.t.Context(), []driver.Claim{{Shard: "stopped"}}); err != nil {
+		p.t.Fatal(err)
+	}
+	o, code, errs := p.status()
+	if watched, err := time.ParseDuration(o.Watched); code != exitSilent || !strings.Contains(errs, "none of 2 members") ||
+		len(o.Silent) != 2 || o.Silent[0].Node != "still-1" || o.Silent[0].Shards != 1 || len(o.Beats) != 0 ||
+		o.Owned != 0 || o.Unowned != 1 || err != nil || watched < ttl {
+		p.t.Errorf("status of members that stand still: got %+v, %d, %q", o, code, errs)
+	}
+	if out, errs := p.run(exitSilent, "status"); !strings.Contains(out, "still-1, session of-still-1: no heartbeat for its TTL") ||
+		strings.Count(errs, "\n") != 1 {
+		p.t.Errorf("status: got %s%s", out, errs)
+	}
+	for _, s := range still {
+		if err := s.Close(p.t.Context()); err != nil {
+			p.t.Error(err)
+		}
+	}
+}
+
+// TestStatusOfSome: of two members one makes heartbeats, and status names the other one;
+// where both make some, it does not wait for the TTL.
+func TestStatusOfSome(t *testing.T) {
+	t.Parallel()
+	p := sqlitePlace(t)
+	p.run(exitOK, "init")
+	a := &app{path: p.path, key: "tenure", timeout: limit}
+	b, err := a.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	alive, still := p.join(b, "alive", time.Hour), p.join(b, "still", 2*time.Second)
+	done, both := make(chan struct{}), make(chan struct{})
+	beats := make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		var failed error
+		for failed == nil {
+			select {
+			case <-tick.C:
+				failed = alive.Beat(t.Context())
+				select {
+				case <-both:
+					if failed == nil {
+						failed = still.Beat(t.Context())
+					}
+				default:
+				}
+			case <-done:
+				beats <- nil
+				return
+			}
+		}
+		beats <- failed
+	}()
+	defer func() {
+		close(done)
+		if err := <-beats; err != nil {
+			t.Error(err)
+		}
+	}()
+	o, code, errs := p.status()
+	if code != exitSilent || !strings.Contains(errs, "1 of 2 members") || len(o.Silent) != 1 || o.Silent[0].Node != "still" ||
+		len(o.Beats) != 1 || o.Beats[0].Node != "alive" {
+		t.Errorf("status: got %+v, %d, %q, want one that is silent", o, code, errs)
+	}
+	close(both)
+	if o, code, errs := p.status(); code != exitOK || len(o.Beats) != 2 || len(o.Silent) != 0 {
+		t.Errorf("status: got %+v, %d, %q, want two that beat, of which one has a TTL of an hour", o, code, errs)
+	}
+}
+
+// TestStatusAsMembersEnd: a member that ends while status waits for it is not silent.
+func TestStatusAsMembersEnd(t *testing.T) {
+	t.Parallel()
+	p := sqlitePlace(t)
+	p.run(exitOK, "init")
+	a := &app{path: p.path, key: "tenure", timeout: limit}
+	b, err := a.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	leaves := p.join(b, "leaves", time.Hour)
+	type result struct {
+		seen map[core.SessionID]time.Time
+		err  error
+	}
+	watched := make(chan result, 1)
+	go func() {
+		seen, err := a.heartbeats(t.Context(), b)
+		watched <- result{seen, err}
+	}()
+	// Whether it is noticed before the wait or in it makes no difference to what is said.
+	if err := leaves.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case r := <-watched:
+		if r.err != nil {
+			t.Error(r.err)
+		}
+	case <-time.After(limit):
+		t.Error("it waits for a member that has ended")
+	}
+	if o, _, errs := p.status(); o.Members != 0 || len(o.Silent) != 0 || !strings.Contains(errs, "no member") {
+		t.Errorf("got %+v, %q", o, errs)
+	}
+}

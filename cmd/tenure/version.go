@@ -1,0 +1,54 @@
+package main
+
+import (
+	"cmp"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+type versionOut struct {
+	Version string `json:"version"` // of the module, "(devel)" where it was built from a working tree
+	Commit  string `json:"commit"`  // of the working tree; "unknown" where the build was not told
+	Time    string `json:"time"`    // of the commit
+	// Modified is whether the working tree had changes beside the commit.
+	Modified bool   `json:"modified"`
+	Go       string `json:"go"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Say which version this is, and of which commit it was built", Args: args(),
+		RunE: func(*cobra.Command, []string) error {
+			o := built(debug.ReadBuildInfo())
+			t := &table{}
+			t.add("version", o.Version)
+			commit := o.Commit
+			if o.Modified {
+				commit += ", with changes"
+			}
+			t.add("commit", commit)
+			t.add("time", o.Time)
+			t.add("go", o.Go)
+			return a.print(o, t)
+		}}
+}
+
+// built is what the go command wrote into a binary.
+func built(info *debug.BuildInfo, ok bool) versionOut {
+	o := versionOut{Version: "unknown", Commit: "unknown"}
+	if !ok {
+		return o
+	}
+	o.Version, o.Go = cmp.Or(info.Main.Version, o.Version), info.GoVersion
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			o.Commit = s.Value
+		case "vcs.time":
+			o.Time = s.Value
+		case "vcs.modified":
+			o.Modified = s.Value == "true"
+		}
+	}
+	return o
+}

@@ -1,0 +1,66 @@
+package conformance
+
+import (
+	"crypto/rand"
+	"errors"
+	"strings"
+
+	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
+)
+
+// KVFaults puts a faulty network before one store of package kv: what wrap returns goes
+// to kv.Open instead of the store, and wire has the faults, for [Store.OpenFaulty]. Hold
+// keeps writes and heartbeats only. Calls that Cut fails are not known to have been sent.
+func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
+	l := new(kvfault.Link)
+	set := func(f kvfault.Fault) func() func() {
+		return func() func() {
+			l.Set(kvfault.All, f)
+			return l.Heal
+		}
+	}
+	return l.Wrap, &Wire{
+		DropRequests: set(kvfault.DropRequest),
+		DropReplies:  set(kvfault.DropReply),
+		Duplicate:    set(kvfault.Duplicate),
+		Hold: func() func() {
+			l.Set(kvfault.Write|kvfault.Heartbeat, kvfault.HoldRequest)
+			return func() {
+				l.Heal()
+				l.Deliver()
+			}
+		},
+		Cut: func() func() {
+			l.SetError(kvfault.All, errors.New("connection refused"))
+			return l.Heal
+		},
+	}
+}
+
+// KVDamage returns the key of the record that a tampering is for, in a namespace of package
+// kv, and the bytes to write there, other ones each time: for [Store.Tamper]. It reports
+// false for a kind that writes no other bytes. most is about how many bytes the store takes.
+func KVDamage(namespace string, what Tampering, name string, most int) (key, value string, ok bool) {
+	keys, shard := kvkeys.Keys(namespace), driver.ShardID(name)
+	switch what {
+	case CorruptShard:
+		return keys.Shard(shard), "\xff\x00 held" + rand.Text(), true
+	case OversizeShard:
+		return keys.Shard(shard), "1 held " + strings.Repeat("x", most), true
+	case ImpossibleShard:
+		return keys.Shard(shard), "1 free 9223372036854775807 " + rand.Text(), true
+	case CorruptHead:
+		return keys.Head(shard), "1 2 \x1b 4" + rand.Text(), true
+	case CorruptEntry:
+		return keys.Chunk(shard, 1), "\x00{{{" + rand.Text(), true
+	case CorruptMember:
+		return keys.Member(driver.SessionID(name)), `{"v":1,` + rand.Text(), true
+	case CorruptBeat:
+		return keys.Beat(driver.SessionID(name)), "\xff" + rand.Text(), true
+	default:
+		return keys.Shard(shard), "", false
+	}
+}

@@ -1,0 +1,37 @@
+//go:build unix
+
+package driver_test
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// TestSecretOfFIFO: what is no regular file is refused, and nothing waits for its writer.
+func TestSecretOfFIFO(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, "/dev/null", t.TempDir()} {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := driver.ReadSecret(name)
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if err == nil || !strings.Contains(err.Error(), "regular file") || strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: still waiting", name)
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package follower
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
+)
+
+// fate is what becomes of one step of a Write: a commit, or a call of Blobs.
+type fate int
+
+const (
+	late    fate = iota // it takes effect after its caller gave up
+	unheard             // it takes effect at once, and its answer is lost, after its caller gave up
+	dropped             // it takes no effect, and fails after its caller gave up
+)
+
+// impatience is how long the first Write is waited for, and slowness how long its late step
+// takes.
+const impatience, slowness = 50 * time.Millisecond, 100 * time.Millisecond
+
+var errGone = errors.New("gone")
+
+// repeated is a Write that is given up at one of its steps and then repeated, by a process
+// that dies at one of the steps of that.
+type repeated struct {
+	*world
+	raw       driver.Backend // reads past what happens to the process
+	snapshots *Snapshotter
+	blobs     *blobs // nil: chunks
+
+	fate  fate
+	at    int        // the step of the first Write that has the fate
+	dies  int        // the step of the second Write that is the process's last; 0: none
+	again core.Seq   // the entry of the second Write
+	mu    sync.Mutex // guards the following
+	steps int        // of the Write under way; -1: none is
+	write int        // 0, 1 or 2
+	dead  bool
+	late  sync.WaitGroup
+}
+
+// step gives one step its fate.
+func (r *repeated) step(ctx context.Context, do func(context.Context) error) error {
+	r.mu.Lock()
+	r.steps++
+	n, write, dead := r.steps, r.write, r.dead
+	if write == 2 && n == r.dies {
+		r.dead = true
+	}
+	r.mu.Unlock()
+	if dead {
+		return errGone
+	}
+	if write != 1 || n != r.at {
+		err := do(ctx)
+		r.whole()
+		return err
+	}
+	switch r.fate {
+	case late:
+		r.late.Add(1)
+		done := make(chan error, 1)
+		go func() {
+			defer r.late.Done()
+			time.Sleep(slowness)
+			err := do(context.WithoutCancel(ctx))
+			r.whole()
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	case unheard:
+		_ = do(ctx)
+		r.whole()
+	case dropped:
+	}
+	time.Sleep(slowness)
+	return errors.New("time-out")
+}
+
+func (r *repeated) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+	switch c.Op {
+	case intercept.Commit:
+		return r.step(ctx, proceed)
+	case intercept.Beat, intercept.Release, intercept.Close:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.dead {
+			return errGone
+		}
+	}
+	return proceed(ctx)
+}
+
+func (r *repeated) Put(ctx context.Context, name string, data []byte) error {
+	return r.step(ctx, func(ctx context.Context) error { return r.blobs.Put(ctx, name, data) })
+}
+
+func (r *repeated) Get(ctx context.Context, name string) ([]byte, error) {
+	return r.blobs.Get(ctx, name)
+}
+
+func (r *repeated) Delete(ctx context.Context, name string) error {
+	return r.step(ctx, func(ctx context.Context) error { return r.blobs.Delete(ctx, name) })
+}
+
+// whole: at this instant there is a whole snapshot, and every entry after it (T7).
+func (r *repeated) whole() {
+	page, err := r.raw.ReadLog(r.Context(), "s", 0, 0)
+	if err != nil {
+		r.Error(err)
+		return
+	}
+	snap, err := r.snapshots.Read(r.Context(), r.raw, "s")
+	switch {
+	case err != nil:
+		r.Errorf("the log begins at entry %d, and the snapshot cannot be read: %v", page.Head.Oldest, err)
+	case snap == nil && page.Head.Oldest > 1:
+		r.Errorf("the log begins at entry %d, and there is no snapshot", page.Head.Oldest)
+	case snap != nil && snap.Seq+1 < page.Head.Oldest:
+		r.Errorf("the log begins at entry %d, and the snapshot is of entry %d", page.Head.Oldest, snap.Seq)
+	}
+}
+
+// run returns how many steps the two Writes had, and whether the process lived to the end.
+func (r *repeated) run() (first, second int, err error) {
+	r.raw = r.open()
+	owned := lead(r.world, intercept.Wrap(r.open(), r.around), func(lease *core.Lease) error {
+		begin := func(write int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.steps, r.write = 0, write
+		}
+		if err := appendTo(lease, 10); err != nil {
+			return err
+		}
+		if err := r.snapshots.Write(lease.Context(), lease, 10, stateAfter(10)); err != nil {
+			return err
+		}
+		if err := appendTo(lease, 25); err != nil {
+			return err
+		}
+		begin(1)
+		ctx, cancel := context.WithTimeout(lease.Context(), impatience)
+		err := r.snapshots.Write(ctx, lease, 30, stateAfter(30))
+		cancel()
+		r.mu.Lock()
+		first = r.steps
+		r.mu.Unlock()
+		if (err == nil) != (first < r.at) {
+			r.Errorf("the first Write of %d steps, with step %d %v, returned %v", first, r.at, r.fate, err)
+		}
+		begin(2)
+		err = r.snapshots.Write(lease.Context(), lease, r.again, stateAfter(r.again))
+		r.mu.Lock()
+		second = r.steps
+		r.mu.Unlock()
+		begin(0)
+		return err
+	})
+	r.late.Wait()
+	r.whole()
+	return first, second, owned
+}
+
+// TestSnapshotRepeated: a Write is given up with any of its steps in flight, which takes
+// effect later, at once or never, and is repeated under the same lease, of the same entry
+// or a later one, and the process dies at any step of that. At every instant there is a
+// whole snapshot, and every entry after it; and the next owner's Write leaves no remains.
+func TestSnapshotRepeated(t *testing.T) {
+	for _, keep := range []int{-1, 5} {
+		for _, place := range []string{"chunks", "blobs"} {
+			for _, again := range []core.Seq{30, 35} {
+				for f, name := range []string{"late", "unheard", "dropped"} {
+					t.Run(fmt.Sprintf("keep %d, %s, %s, then %d", keep, place, name, again), func(t *testing.T) {
+						t.Parallel()
+						repeat(t, func(w *world) *repeated {
+							r := &repeated{world: w, fate: fate(f), again: again}
+							o := &SnapshotOptions{Keep: keep, ChunkBytes: 1 << 10}
+							if place == "blobs" {
+								r.blobs = &blobs{data: make(map[string][]byte)}
+								o.Blobs = r
+							}
+							var err error
+							if r.snapshots, err = NewSnapshotter(o); err != nil {
+								w.Fatal(err)
+							}
+							return r
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+// repeat plays every step of the first Write with every death of the second.
+func repeat(t *testing.T, prepare func(w *world) *repeated) {
+	cases, last, damaged := 0, 0, 0
+	for at, more := 1, true; more; at++ {
+		for dies := 0; ; dies++ {
+			first, second := 0, 0
+			ok := t.Run(fmt.Sprintf("step %d, dies at %d", at, dies), func(t *testing.T) {
+				inBubble(t, func(w *world) {
+					r := prepare(w)
+					r.at, r.dies = at, dies
+					var err error
+					first, second, err = r.run()
+					if died := dies > 0 && second > dies; (err != nil) != died {
+						w.Errorf("the second Write of %d steps returned %v", second, err)
+					}
+					r.next()
+				})
+			})
+			if cases++; !ok {
+				damaged++
+			}
+			if more = at <= first; !more || dies > 0 && second <= dies {
+				break
+			}
+		}
+		last = at
+	}
+	t.Logf("%d cases, of %d steps; damaged: %d", cases, last-1, damaged)
+}
+
+// next has another owner write the next snapshot.
+func (r *repeated) next() {
+	r.mu.Lock()
+	r.dead, r.write = false, 0
+	r.mu.Unlock()
+	if err := lead(r.world, r.open(), func(lease *core.Lease) error {
+		if err := appendTo(lease, 10); err != nil {
+			return err
+		}
+		return r.snapshots.Write(lease.Context(), lease, 45, stateAfter(45))
+	}); err != nil {
+		r.Errorf("the next owner's Write: %v", err)
+	}
+	r.whole()
+	items, err := r.raw.List(r.Context(), "s", "_snapshot/", 0)
+	if err != nil {
+		r.Fatal(err)
+	}
+	left := make([]string, len(items))
+	for i := range items {
+		left[i] = items[i].Key
+	}
+	if r.blobs == nil {
+		if len(items) != 1+3 {
+			r.Errorf("%d items are left, want the manifest and three chunks: %s", len(items), strings.Join(left, " "))
+		}
+		return
+	}
+	// What is put late, after its deletion, is left.
+	r.blobs.mu.Lock()
+	defer r.blobs.mu.Unlock()
+	if n := len(r.blobs.data); len(items) != 1 || n != 1 && (r.fate != late || n > 2) {
+		r.Errorf("%d blobs and %d items are left, want one blob and the manifest", n, len(items))
+	}
+}

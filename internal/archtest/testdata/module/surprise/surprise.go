@@ -1,1 +1,0 @@
-package surprise // want `package surprise has no row in the import table`

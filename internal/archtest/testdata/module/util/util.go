@@ -1,1 +1,0 @@
-package util // want `package name util says nothing` `package util has no row in the import table`

@@ -1,0 +1,394 @@
+package fsm
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// How many calls may be outstanding at once: heartbeats, of which the first manyBeats
+// may be as close as a twelfth of the smallest TTL watched, and the others are a
+// twelfth of the own TTL apart, so that there is always room for one (C10); heartbeats
+// sent after a lapse; and reads after a lapse, each for half a TTL (C6).
+const (
+	manyBeats   = 12
+	maxBeats    = 24
+	lapsedBeats = 3
+	lapsedReads = 6
+)
+
+type phase uint8
+
+const (
+	idle    phase = iota // never joined: nothing was wanted yet
+	joining              // a join is outstanding
+	waiting              // backing off before the next join
+	live                 // joined; trusted unless lapsed
+	left                 // gave up the session for good
+	halted               // the store changed (I1)
+)
+
+// callKind indexes the batches of which one each may be outstanding.
+type callKind uint8
+
+const (
+	noCall callKind = iota
+	acquire
+	transfer
+	release
+	evict
+	update
+	enter // a join
+	callKinds
+)
+
+// itemTime is what one item adds to the time-out of a batch, and maxItems is how many a
+// batch has at most: leases start as the replies come, batch by batch, and each batch has
+// a time-out that it can meet.
+const (
+	itemTime = 2 * time.Millisecond
+	maxItems = 4096
+)
+
+type call struct {
+	id       CallID // 0: none outstanding
+	failed   uint8  // calls in a row that ended with an unknown outcome, up to 8
+	shards   []int32
+	tokens   []driver.Token // released, one per shard
+	suspects []driver.Suspect
+	number   driver.UpdateNo
+}
+
+// A beat is an outstanding heartbeat, or a read after a lapse.
+type beat struct {
+	call   CallID
+	sentAt Instant
+	other  bool // of a heartbeat: the read sent with it was answered; of a read: that heartbeat failed
+}
+
+// Machine is one member's side of the lease protocol: a pure state machine
+// without I/O, clock or goroutine. Not safe for concurrent use.
+type Machine struct {
+	cfg  Config
+	rng  rng
+	now  Instant
+	out  []Effect
+	last CallID
+
+	phase    phase
+	sess     driver.SessionID // joined or joining as; empty otherwise
+	former   driver.SessionID // the session lost or left last
+	joinCall CallID
+	joinSent Instant
+	joinAt   Instant // end of the back-off
+	joins    int     // attempts that failed in a row
+	closing  CallID
+
+	until    Instant // end of trust: send instant of the best heartbeat + TTL - margin
+	lapsed   bool    // live, but not trusted since lapsedAt
+	lapsedAt Instant
+	reads    []beat  // outstanding, since the lapse
+	readAt   Instant // when to send the next
+	heardAt  Instant // when the newest read that was answered had been asked for; C6
+	answered Instant // when that answer came
+	beats    []beat  // outstanding
+	beatAt   Instant // when to send the next
+	beatSent Instant // when the last was sent
+	beatErr  error   // of the last one that failed since a success
+	deaf     int     // heartbeats since the lapse whose outcome is unknown; C6
+	deafAt   Instant // when the last of them was sent
+	quietTo  Instant // none is sent before
+	okSentAt Instant // the latest send instant among the successes; C5
+	slow     Instant // the longest time that a heartbeat took of late
+
+	stored    driver.UpdateNo // the newest state that the store has of this session
+	updateAt  Instant         // when to send the next
+	updateErr error           // of the last one that failed since a success
+	updates   int             // that failed in a row
+
+	viewed   bool // the full state was seen
+	resyncAt Instant
+
+	peers   []*peer // by session
+	alive   map[driver.SessionID]*peer
+	watched []*peer
+	minTTL  Instant // smallest TTL watched, or 0
+	wideTo  Instant // until then everybody is watched, since most of those watched fell silent
+
+	// buried has the suspects of the evictions that have no answer yet, those of a session
+	// included that has ended: who ended them is only reported.
+	buried map[CallID][]driver.Member
+
+	shards []shard
+	index  map[driver.ShardID]int32
+	queue  queue // shards with something to do, by due instant
+	wants  int
+	calls  [callKinds]call
+	batch  [callKinds][]int32 // decided in this step
+	kept   [callKinds][]int32 // waiting for the call of that kind to end
+
+	yieldAt Instant         // when to look for members that are to have what is held: C15, C16
+	gifts   map[int32]*gift // shards that were given to such members
+}
+
+// New returns a machine that has not joined. It joins when it first wants a
+// shard.
+func New(cfg Config) *Machine {
+	return &Machine{
+		cfg: cfg, rng: rng(cfg.Seed),
+		heardAt: -1,
+		alive:   make(map[driver.SessionID]*peer),
+		buried:  make(map[CallID][]driver.Member),
+		index:   make(map[driver.ShardID]int32),
+		gifts:   make(map[int32]*gift),
+	}
+}
+
+// keptEffects is for how many effects room is kept from one Step to the next.
+const keptEffects = 1024
+
+// Step tells the machine that at instant now in happened, and returns what to
+// do, in order. Instants never decrease. The returned slice is valid until the
+// next Step.
+func (m *Machine) Step(now Instant, in Input) []Effect {
+	late := now.Sub(m.WakeAt())
+	m.now = max(m.now, now)
+	clear(m.out)
+	if m.out = m.out[:0]; cap(m.out) > keptEffects {
+		m.out = nil
+	}
+	m.lapse(late) // before the input is looked at: C8
+	m.apply(&in)
+	m.advance()
+	return m.out
+}
+
+func (m *Machine) apply(in *Input) {
+	switch in.Kind {
+	case InWake:
+	case InWant:
+		if in.Shard != "" {
+			m.want(in.Shard, in.Wait)
+		}
+		m.expect(len(in.Shards))
+		for _, s := range in.Shards {
+			m.want(s, in.Wait)
+		}
+	case InUnwant:
+		if in.Shard != "" {
+			m.unwant(in.Shard, in.To)
+		}
+		for _, s := range in.Shards {
+			m.unwant(s, in.To)
+		}
+	case InDrained:
+		m.drained(in.Shard, in.Token)
+	case InStalled:
+		m.endLease(in.Shard, in.Token, CauseStalled)
+	case InFenced:
+		m.endLease(in.Shard, in.Token, CauseFenced)
+		if in.Owner != (driver.Owner{}) {
+			m.learn(m.shard(in.Shard), in.Owner)
+		}
+	case InObserved:
+		m.observed(in.View, in.SentAt)
+	case InJoined:
+		m.joined(in.Call, in.Err)
+	case InBeaten:
+		m.beaten(in.Call, in.Err)
+	case InAcquired:
+		m.acquired(in)
+	case InTransferred:
+		m.transferred(in)
+	case InReleased:
+		m.released(in)
+	case InEvicted:
+		m.evicted(in)
+	case InUpdated:
+		m.updated(in.Call, in.Err)
+	case InRead:
+		m.read(in.Call, in.Err)
+	case InClosed:
+		m.closed(in.Call, in.Err)
+	case InLeave:
+		m.leave()
+	case InStoreChanged:
+		if m.phase != left && m.phase != halted {
+			m.halt(in.Err)
+		}
+	case InPrefer:
+		for k, s := range in.Shards[:min(len(in.Shards), len(in.Heirs))] {
+			m.prefer(s, in.Heirs[k])
+		}
+	case InUpdate:
+		m.update(in.State)
+	case InEligible:
+		m.setEligible(in.Reason)
+	}
+}
+
+// advance does what is due now.
+func (m *Machine) advance() {
+	switch m.phase {
+	case idle, waiting:
+		if m.wants > 0 && m.now >= m.joinAt {
+			m.join()
+		}
+	case live:
+		m.watchSilence()
+		if m.mayRead() && m.now >= m.readAt {
+			m.sendRead()
+		}
+		if m.now >= m.beatAt && m.mayBeat() {
+			m.sendBeat()
+		}
+		if m.mayUpdate() && m.now >= m.updateAt {
+			m.sendUpdate()
+		}
+		if m.now >= m.resyncAt {
+			m.resync()
+		}
+		if m.now >= m.yieldAt {
+			m.lookForSuccessors()
+		}
+		for more := true; more; more = m.again() {
+			for len(m.queue) > 0 && m.shards[m.queue[0]].due <= m.now {
+				i := m.queue[0]
+				m.schedule(i, Never)
+				m.settle(i)
+			}
+			m.send()
+		}
+	default: // nothing is due before the join has ended, or ever again
+	}
+}
+
+// WakeAt is the instant at which the machine wants its next Step if nothing
+// happens before; Never if there is none.
+func (m *Machine) WakeAt() Instant {
+	switch m.phase {
+	case idle, waiting:
+		if m.wants > 0 {
+			return m.joinAt
+		}
+	case live:
+		at := min(m.resyncAt, m.yieldAt)
+		if !m.lapsed {
+			at = min(at, m.until)
+		}
+		if m.mayRead() {
+			at = min(at, m.readAt)
+		}
+		if m.mayBeat() {
+			at = min(at, m.beatAt)
+		}
+		if m.mayUpdate() {
+			at = min(at, m.updateAt)
+		}
+		if len(m.queue) > 0 {
+			at = min(at, m.shards[m.queue[0]].due)
+		}
+		return min(at, m.nextSilence())
+	default: // as in advance
+	}
+	return Never
+}
+
+// Session is the session joined as, empty when there is none.
+func (m *Machine) Session() driver.SessionID {
+	if m.phase != live {
+		return ""
+	}
+	return m.sess
+}
+
+// Trusted reports whether the session is trusted at now.
+func (m *Machine) Trusted(now Instant) bool {
+	return m.phase == live && !m.lapsed && now < m.until
+}
+
+// Settled reports whether nothing is left that names this session: no handler
+// runs, no record is this session's, nothing is in flight. Then leaving loses
+// nothing. It looks at every shard.
+func (m *Machine) Settled() bool {
+	for i := range m.shards {
+		s := &m.shards[i]
+		if s.flight != noCall || s.lease() != none || m.mine(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// AppendMembers appends the members known to live, this one included, in the
+// order of their sessions, this one first.
+func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
+	if m.phase == live {
+		self := m.cfg.Member
+		self.Session, self.MemberState = m.sess, m.shown()
+		b = append(b, self)
+	}
+	for _, p := range m.peers {
+		b = append(b, p.member)
+	}
+	return b
+}
+
+// Preferred reports whether somebody said who claims a shard first: then its owner is an
+// assigner's to decide.
+func (m *Machine) Preferred(name driver.ShardID) bool {
+	i, ok := m.index[name]
+	return ok && m.shards[i].heirs != Heirs{}
+}
+
+// AppendShards appends the newest known record of every shard seen or wanted.
+func (m *Machine) AppendShards(b []driver.ShardState) []driver.ShardState {
+	for i := range m.shards {
+		b = append(b, driver.ShardState{Shard: m.shards[i].name, Owner: m.shards[i].owner})
+	}
+	return b
+}
+
+// fatal handles the errors that end more than one call: true if err did.
+func (m *Machine) fatal(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, driver.ErrStoreChanged):
+		m.halt(err)
+	case errors.Is(err, driver.ErrSessionLost):
+		m.lost(err)
+	default:
+		return false
+	}
+	return true
+}
+
+// ended counts the calls of a kind in a row whose outcome is unknown.
+func (c *call) ended(err error) {
+	if err == nil || !driver.Unknown(err) {
+		c.failed = 0
+		return
+	}
+	c.failed = min(c.failed+1, 8)
+}
+
+// callTimeout bounds a call about n items: less than the TTL on a store that
+// answers, so that a server that hangs delays no takeover, and up to CallTimeout
+// where such calls have failed before.
+func (m *Machine) callTimeout(k callKind, n int) time.Duration {
+	d := m.cfg.Member.TTL/2 + time.Duration(n)*itemTime
+	return min(d<<m.calls[k].failed, m.cfg.CallTimeout)
+}
+
+func (m *Machine) event(e Event, err error) {
+	m.emit(Effect{Kind: EffEvent, Event: e, Session: m.sess, Err: err})
+}
+
+func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
+
+func (m *Machine) newCall() CallID {
+	m.last++
+	return m.last
+}

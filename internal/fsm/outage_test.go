@@ -1,0 +1,119 @@
+package fsm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestOutageEvictsNobody: whatever the mix of TTLs, however slow the store is before
+// and after, and whether calls fail or hang meanwhile: members that run are not
+// evicted because the store was away (C5), and they own everything again a TTL and
+// a few round trips after its return.
+//
+//	go test ./internal/fsm -run TestOutageEvictsNobody -args -seeds 20000
+func TestOutageEvictsNobody(t *testing.T) {
+	t.Parallel()
+	if *seedFlag != 0 {
+		if err := runOutages(*seedFlag); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	var (
+		next    atomic.Uint64
+		outages atomic.Int64
+		wg      sync.WaitGroup
+	)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for seed := next.Add(1); seed <= uint64(*seedsFlag); seed = next.Add(1) {
+				if err := runOutages(seed); err != nil {
+					t.Errorf("%v\nreplay: go test ./internal/fsm -run TestOutageEvictsNobody -args -seed %d", err, seed)
+					return
+				}
+				outages.Add(outagesOfARun)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d outages in %d seeds", outages.Load(), *seedsFlag)
+}
+
+const outagesOfARun = 5
+
+// TestLongOutageBesideAShortTTL: a member that watches one of a much shorter TTL sends
+// heartbeats at that one's pace while the store is away and says nothing. So many
+// without an answer leave room for its own: it is trusted all the time, since the
+// outage is shorter than its TTL.
+func TestLongOutageBesideAShortTTL(t *testing.T) {
+	t.Parallel()
+	w := newCalmWorldOf(1, 1, []time.Duration{8 * time.Second, 500 * time.Millisecond})
+	w.run(int64(20 * time.Second))
+	w.deadSilent = true
+	w.down = true
+	w.outages = append(w.outages, outage{from: w.now})
+	w.run(w.now + int64(4*time.Second))
+	w.restore()
+	lapses := w.stats.lapses
+	w.run(w.now + int64(8*time.Second))
+	if w.stats.lapses > lapses || w.store.stats.evictions > 0 {
+		t.Errorf("%d lapses and %d evictions after an outage of half the TTL", w.stats.lapses-lapses, w.store.stats.evictions)
+	}
+}
+
+// runOutages plays one world without any other fault, and reports an eviction, a
+// session that ended, a broken rule, or a shard that has no owner at the end.
+func runOutages(seed uint64) (err error) {
+	defer func() {
+		if v, ok := recover().(*violation); ok {
+			err = fmt.Errorf("seed %d breaks %w", seed, v)
+		}
+	}()
+	rng := rand.New(rand.NewPCG(seed, 0x0badcafe))
+	ttls := sameTTL(2 + rng.IntN(4))
+	for i := range ttls {
+		if rng.IntN(5) < 3 {
+			ttls[i] = time.Duration(1+rng.IntN(8)) * 500 * time.Millisecond
+		}
+	}
+	smallest := slices.Min(ttls)
+	w := newCalmWorldOf(seed, 3, ttls)
+	switch w.rng.IntN(3) {
+	case 0:
+		w.trip = w.between(smallest/20, smallest*3/10)
+	case 1:
+		w.spikes, w.spike = 0.3+0.4*w.rng.Float64(), smallest/4
+	}
+	w.run(int64(6 * time.Second))
+	for range outagesOfARun {
+		ttl := w.anyone().cfg.Member.TTL
+		longest := ttl
+		if w.chance(0.5) {
+			longest = 20 * ttl
+		}
+		w.down = true
+		w.outages = append(w.outages, outage{from: w.now})
+		if w.chance(0.5) {
+			w.blocked = w.blocked[:0] // streams that hang, and are not told so
+		}
+		w.run(w.now + int64(w.between(ttl/2, longest)))
+		w.restore()
+		w.run(w.now + int64(w.between(0, 8*time.Second)))
+	}
+	w.run(w.now + int64(30*time.Second))
+	if n := w.store.stats.evictions; n > 0 {
+		return fmt.Errorf("seed %d: %d members were evicted although all of them ran", seed, n)
+	}
+	for i := range w.store.shards {
+		if q := w.owner(w.store.shards[i].owner.Session); q == nil || !q.trusts(i, q.local(w.now)) {
+			return fmt.Errorf("seed %d: %s has no owner after the outages", seed, w.store.shards[i].name)
+		}
+	}
+	return nil
+}

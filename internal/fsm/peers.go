@@ -1,0 +1,418 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// A peer is another member with a session record.
+type peer struct {
+	member   driver.Member
+	hash     uint64
+	version  driver.Version // last seen; 0 if not yet
+	changed  Instant        // arrival of the last change
+	seenAt   Instant        // the same, or a later restart of the silence clock
+	watched  bool
+	silent   bool    // for its TTL
+	evictAt  Instant // when it is this process's turn, once silent
+	evicting bool
+	beat     bool   // after it was first seen; C14
+	lock     string // that its record names; C14
+	listed   bool   // in the page being read
+
+	barred bool    // it is not eligible: C15
+	since  Instant // from when on it has lived and was eligible, as seen here: C16
+	first  Instant // when it was first seen eligible; Never: it was not
+}
+
+func (p *peer) silentAt() Instant { return p.seenAt.Add(p.member.TTL) }
+
+// quietAt is from when on the silence of p is worth proving: C5.
+func (p *peer) quietAt() Instant { return p.changed.Add(p.member.TTL / 2) }
+
+// restart starts the silence of a peer anew.
+func (m *Machine) restart(p *peer) {
+	if p.silent {
+		m.yieldAt = m.now // it counts again: C15, C16
+	}
+	p.seenAt, p.silent = m.now, false
+}
+
+func (m *Machine) heardOf(p *peer) {
+	p.changed = m.now
+	m.restart(p)
+}
+
+// observed takes in a page of changes.
+func (m *Machine) observed(v *driver.View, sentAt Instant) {
+	if v == nil {
+		return
+	}
+	m.heard(sentAt)
+	changed, gone := false, false
+	for i := range v.Members {
+		changed = m.addPeer(&v.Members[i]) || changed
+	}
+	for _, id := range v.Gone {
+		if id == m.sess && m.phase == live {
+			m.lost(nil)
+		}
+		gone = m.removePeer(id) || gone
+	}
+	if v.Reset {
+		for i := 0; i < len(m.peers); {
+			if p := m.peers[i]; !p.listed {
+				gone = m.removePeer(p.member.Session) || gone
+				continue
+			}
+			i++
+		}
+	}
+	for i := range v.Members {
+		if p := m.alive[v.Members[i].Session]; p != nil {
+			p.listed = false
+		}
+	}
+	if v.Reset {
+		m.expect(len(v.Shards) - len(m.shards))
+	}
+	for i := range v.Shards {
+		m.learnState(&v.Shards[i])
+	}
+	for _, b := range v.Beats {
+		if p := m.alive[b.Session]; p != nil && b.Version > p.version { // M1
+			m.beatOf(p, b.Version)
+		}
+	}
+	if changed || gone {
+		m.watch()
+	}
+	if gone || !m.viewed {
+		m.viewed = true
+		m.dueFree()
+	}
+}
+
+// beatOf takes in a heartbeat of a peer.
+func (m *Machine) beatOf(p *peer, v driver.Version) {
+	p.beat = p.beat || p.version != 0
+	if p.version != 0 && m.now >= p.changed.Add(p.member.TTL) {
+		p.since, m.yieldAt = m.now, m.now // C16: it may have been away
+	}
+	p.version = v
+	m.heardOf(p)
+}
+
+// addPeer reports whether the member is new.
+func (m *Machine) addPeer(member *driver.Member) bool {
+	id := member.Session
+	if id == m.sess || id == m.former && m.phase != live || id == "" {
+		return false
+	}
+	if p := m.alive[id]; p != nil {
+		p.listed = true
+		if member.Update > p.member.Update {
+			p.member.MemberState, p.lock = cutLock(member.MemberState)
+			m.bar(p)
+			m.emit(Effect{Kind: EffEvent, Event: EventPeerUpdated, Peer: p.member})
+		}
+		return false
+	}
+	p := &peer{member: *member, hash: hash(member.Node), changed: m.now, seenAt: m.now, listed: true, barred: true, first: Never}
+	p.member.MemberState, p.lock = cutLock(member.MemberState)
+	m.bar(p)
+	i, _ := m.findPeer(id)
+	m.peers = slices.Insert(m.peers, i, p)
+	m.alive[id] = p
+	m.emit(Effect{Kind: EffEvent, Event: EventPeerJoined, Peer: p.member})
+	return true
+}
+
+// removePeer reports whether the member was known. What it held may be claimed:
+// the caller calls watch and dueFree.
+func (m *Machine) removePeer(id driver.SessionID) bool {
+	p := m.alive[id]
+	if p == nil {
+		return false
+	}
+	delete(m.alive, id)
+	i, _ := m.findPeer(id)
+	m.peers = slices.Delete(m.peers, i, i+1)
+	m.emit(Effect{Kind: EffEvent, Event: EventPeerGone, Peer: p.member})
+	return true
+}
+
+func (m *Machine) findPeer(id driver.SessionID) (int, bool) {
+	return slices.BinarySearchFunc(m.peers, id, func(p *peer, id driver.SessionID) int {
+		return strings.Compare(string(p.member.Session), string(id))
+	})
+}
+
+// watch chooses whose heartbeats to see: everybody's in a small cluster, those
+// of the few predecessors on the ring of sessions in a large one (O3).
+func (m *Machine) watch() {
+	m.watched, m.minTTL = m.watched[:0], 0
+	if m.phase != live {
+		return
+	}
+	n := len(m.peers)
+	few := n
+	if n > m.cfg.WatchAll && m.wideTo == 0 {
+		few = min(n, m.cfg.WatchFew)
+	}
+	at, _ := m.findPeer(m.sess)
+	for _, p := range m.peers {
+		p.listed = false
+	}
+	for k := 1; k <= few; k++ {
+		p := m.peers[((at-k)%n+n)%n]
+		p.listed = true
+		m.watched = append(m.watched, p)
+		if ttl := Instant(p.member.TTL); m.minTTL == 0 || ttl < m.minTTL {
+			m.minTTL = ttl
+		}
+	}
+	for _, p := range m.peers {
+		if !p.listed && m.dead(p) {
+			p.listed = true
+			m.watched = append(m.watched, p)
+		}
+	}
+	for _, p := range m.peers {
+		if p.listed && !p.watched {
+			p.version = 0
+			m.heardOf(p)
+		}
+		p.watched, p.listed = p.listed, false
+	}
+	// A member beats at a third of the smallest TTL that it watches: C5.
+	m.beatAt = min(m.beatAt, m.now.Add(m.interval()))
+}
+
+// AppendWatch appends the sessions whose heartbeats the machine wants to see,
+// with the versions it knows: ObserveQuery.Beats of the next Observe.
+func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
+	if m.phase != live {
+		return b
+	}
+	for _, p := range m.watched {
+		b = append(b, driver.Beat{Session: p.member.Session, Version: p.version})
+	}
+	return b
+}
+
+// covered is one half of C5. A success proves that the store was reached at some
+// moment between its sending and its arrival. One that arrives long after the
+// sending of the one before restarts every silence clock: in between this
+// process, or the store, may have been away, and nobody's silence means anything.
+// Counting from arrival to arrival would let late replies bridge an outage.
+func (m *Machine) covered(sentAt Instant) {
+	if m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {
+		for _, p := range m.watched {
+			m.restart(p)
+		}
+	}
+	m.okSentAt = max(m.okSentAt, sentAt)
+}
+
+// proven is the other half: the newest success was sent so lately that silence is
+// covered up to now. The pipeline (quiet) brings one every TTL/12 after the round
+// trip; an older one may come from before an outage that lasts.
+func (m *Machine) proven() bool {
+	ttl := Instant(m.base())
+	return m.now-m.okSentAt <= min(ttl/2, ttl/6+m.slow)
+}
+
+// watchSilence finds members that were silent for their TTL and evicts those whose
+// turn is this process's (C9), if that silence is proven (C5).
+func (m *Machine) watchSilence() {
+	var suspects []driver.Suspect
+	var members []driver.Member
+	if m.quiet() {
+		m.beatAt = min(m.beatAt, m.beatSent.Add(m.pace()))
+	}
+	m.widen()
+	for _, p := range m.watched {
+		dead := p.version != 0 && m.dead(p)
+		switch {
+		case m.now < p.silentAt() && !dead:
+			continue
+		case p.silent:
+		case dead:
+			p.silent, p.evictAt = true, m.now
+			m.emit(Effect{Kind: EffEvent, Event: EventPeerDead, Peer: p.member})
+		default:
+			p.silent = true
+			p.evictAt = m.now.Add(m.turn(hash(string(p.member.Session)), Heirs{}, ""))
+			m.emit(Effect{Kind: EffEvent, Event: EventPeerSilent, Peer: p.member})
+		}
+		switch {
+		case m.now < p.evictAt || p.evicting || m.lapsed || p.version == 0 || !dead && !m.proven():
+		case m.calls[evict].id == 0:
+			p.evicting = true
+			suspects = append(suspects, driver.Suspect{Session: p.member.Session, Version: p.version})
+			members = append(members, p.member)
+		}
+	}
+	if len(suspects) == 0 {
+		return
+	}
+	c := &m.calls[evict]
+	c.id = m.newCall()
+	c.suspects = append(c.suspects[:0], suspects...)
+	m.buried[c.id] = members
+	m.emit(Effect{Kind: EffEvict, Call: c.id, Session: m.sess, Suspects: suspects,
+		Timeout: m.callTimeout(evict, len(suspects))})
+}
+
+// dead is C14: the lock of this member's process is held by this one.
+func (m *Machine) dead(p *peer) bool {
+	return m.cfg.HostLock != "" && !p.beat &&
+		p.member.Node == m.cfg.Member.Node && p.lock == m.cfg.HostLock
+}
+
+// quiet reports whether some watched member has been quiet for half its TTL. Then
+// heartbeats go out every TTL/12, so that a slow answer, or none, leaves no gap in
+// the proof that the store served this process meanwhile (C5).
+func (m *Machine) quiet() bool {
+	for _, p := range m.watched {
+		if m.now >= p.quietAt() {
+			return true
+		}
+	}
+	return false
+}
+
+// widen watches everybody for a while when most of the few that are watched are
+// silent: after the death of many, their heirs would else be found a few at a time,
+// a TTL each.
+func (m *Machine) widen() {
+	if m.wideTo != 0 {
+		if m.now >= m.wideTo {
+			m.wideTo = 0
+			m.watch()
+		}
+		return
+	}
+	silent, longest := 0, time.Duration(0)
+	for _, p := range m.watched {
+		longest = max(longest, p.member.TTL)
+		if m.now >= p.silentAt() {
+			silent++
+		}
+	}
+	if 2*silent <= len(m.watched) || len(m.watched) == len(m.peers) {
+		return
+	}
+	m.wideTo = m.now.Add(2 * longest)
+	m.watch()
+	m.resync()
+}
+
+// AppendSilent appends the sessions of members that are watched, and of which no
+// heartbeat was seen for their TTL although this session is trusted at now. Unlike
+// the silence that leads to an eviction (C5) it needs no proof: it is for operators.
+func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.SessionID {
+	if !m.Trusted(now) {
+		return b
+	}
+	for _, p := range m.watched {
+		if now >= p.changed.Add(p.member.TTL) {
+			b = append(b, p.member.Session)
+		}
+	}
+	return b
+}
+
+// AppendHeard appends, for each member that is watched, when its last heartbeat was
+// seen. It is for operators, as AppendSilent is.
+func (m *Machine) AppendHeard(b []Heard) []Heard {
+	for _, p := range m.watched {
+		b = append(b, Heard{Session: p.member.Session, At: p.changed})
+	}
+	return b
+}
+
+// Heard is when a member's last heartbeat was seen.
+type Heard struct {
+	Session driver.SessionID
+	At      Instant
+}
+
+func (m *Machine) nextSilence() Instant {
+	at := Never
+	for _, p := range m.watched {
+		switch {
+		case !p.silent:
+			at = min(at, p.silentAt())
+			if q := p.quietAt(); q > m.now {
+				at = min(at, q)
+			}
+		case p.evictAt > m.now:
+			at = min(at, p.evictAt)
+		}
+	}
+	return at
+}
+
+// bury reports the members that a call has evicted, whether a view said before that they
+// are gone, or this session is.
+func (m *Machine) bury(in *Input) {
+	members := m.buried[in.Call]
+	delete(m.buried, in.Call)
+	for k := range in.Evictions[:min(len(in.Evictions), len(members))] {
+		if in.Err == nil && in.Evictions[k].Evicted {
+			m.emit(Effect{Kind: EffEvent, Event: EventPeerEvicted, Peer: members[k]})
+		}
+	}
+}
+
+func (m *Machine) evicted(in *Input) {
+	m.bury(in)
+	c := &m.calls[evict]
+	if in.Call != c.id || c.id == 0 {
+		return
+	}
+	suspects := c.suspects
+	*c = call{failed: c.failed}
+	c.ended(in.Err)
+	if m.fatal(in.Err) {
+		return
+	}
+	gone := false
+	err := in.Err
+	for k, suspect := range suspects {
+		p := m.alive[suspect.Session]
+		if p == nil {
+			continue
+		}
+		p.evicting = false
+		switch {
+		case in.Err != nil || k >= len(in.Evictions) || in.Evictions[k].Err != nil:
+			if k < len(in.Evictions) && in.Err == nil {
+				err = in.Evictions[k].Err
+				if m.fatal(err) {
+					return
+				}
+			}
+			p.evictAt = m.now.Add(m.cfg.RankDelay + m.rng.upTo(m.cfg.RankDelay))
+		case in.Evictions[k].Evicted || in.Evictions[k].Current == 0:
+			gone = m.removePeer(suspect.Session) || gone
+		case p.version == suspect.Version:
+			// It did beat, and the stream of changes has not said so.
+			p.version, p.beat = in.Evictions[k].Current, true
+			m.heardOf(p)
+			m.resync()
+		}
+	}
+	if err != nil {
+		m.event(EventCallFailed, err)
+	}
+	if gone {
+		m.watch()
+		m.dueFree()
+	}
+}

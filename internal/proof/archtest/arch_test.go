@@ -1,0 +1,125 @@
+package archtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func check(t *tree) []finding {
+	out := checkImports(t, rows)
+	out = append(out, checkFloors(t, floors)...)
+	out = append(out, checkForbidden(t, places)...)
+	return append(out, checkVars(t, places)...)
+}
+
+// TestRepository holds this repository against the rules.
+func TestRepository(t *testing.T) {
+	t.Parallel()
+	src, err := load(filepath.Join("..", "..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(src.pkgs, func(p *pkg) bool { return p.dir == "core/driver" }) {
+		t.Fatalf("core/driver is not among the %d packages that were read", len(src.pkgs))
+	}
+	for _, f := range check(src) {
+		t.Error(f)
+	}
+	for _, r := range idle(src, rows) {
+		t.Errorf("the row of %s in the import table is for no package: remove it", r.pkg)
+	}
+}
+
+// TestIdle finds rows for packages that do not exist, or on which an earlier row decides.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	src := &tree{pkgs: []*pkg{{dir: "core"}, {dir: "cmd/demo/sub"}, {dir: "new"}}}
+	var got []string
+	for _, r := range idle(src, []row{{pkg: "core"}, {pkg: "core/fsm"}, {pkg: "cmd/demo/..."}, {pkg: "cmd/..."}}) {
+		got = append(got, r.pkg)
+	}
+	if want := []string{"core/fsm", "cmd/..."}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestChecks holds the checks against a module in which every rule is broken: the
+// findings must be those of its want comments, one for one. The rules allow lines
+// without one.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("testdata", "module")
+	src, err := load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := readWants(t, src, root)
+	for _, f := range check(src) {
+		at := fmt.Sprintf("%s:%d", f.pos.Filename, f.pos.Line)
+		i := slices.IndexFunc(wants[at], func(w string) bool { return strings.Contains(f.msg, w) })
+		if i < 0 {
+			t.Errorf("got %s, want no such finding", f)
+			continue
+		}
+		wants[at] = slices.Delete(wants[at], i, i+1)
+	}
+	for at, left := range wants {
+		for _, w := range left {
+			t.Errorf("%s: got no finding, want one with %q", at, w)
+		}
+	}
+}
+
+// TestMatch distinguishes a folder from one whose name only begins alike.
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, path string
+		want          bool
+	}{
+		{"core", "core", true},
+		{"core", "core/fsm", false},
+		{"core/...", "core", true},
+		{"core/...", "core/fsm", true},
+		{"core/...", "corex", false},
+		{"sync/...", "sync/atomic", true},
+		{anything, "what/ever", true},
+	} {
+		if got := match([]string{c.pattern}, c.path); got != c.want {
+			t.Errorf("match(%q, %q) = %v, want %v", c.pattern, c.path, got, c.want)
+		}
+	}
+}
+
+var (
+	wantComment = regexp.MustCompile(`// want (.*)$`)
+	quoted      = regexp.MustCompile("`([^`]*)`")
+)
+
+func readWants(t *testing.T, src *tree, root string) map[string][]string {
+	t.Helper()
+	wants := map[string][]string{}
+	for _, p := range src.pkgs {
+		for _, f := range p.files {
+			name := src.fset.Position(f.Pos()).Filename
+			b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, line := range strings.Split(string(b), "\n") {
+				if m := wantComment.FindStringSubmatch(line); m != nil {
+					for _, q := range quoted.FindAllStringSubmatch(m[1], -1) {
+						at := fmt.Sprintf("%s:%d", name, i+1)
+						wants[at] = append(wants[at], q[1])
+					}
+				}
+			}
+		}
+	}
+	return wants
+}

@@ -1,0 +1,222 @@
+package archtest
+
+// row has the allowed imports of one package, or of several, beside the standard
+// library.
+type row struct {
+	// pkg is the package's folder relative to the root of the repository. A last
+	// element "..." matches the folder before it and everything below.
+	pkg string
+	// allow lists allowed imports, in the same form: a path whose first element has
+	// a dot is another module's, any other is this repository's. The word anything
+	// allows all.
+	allow []string
+	// deny lists forbidden imports that allow, or being in the standard library,
+	// would let pass.
+	deny []string
+	// except is a file for which deny does not count, relative to the root.
+	except string
+}
+
+const anything = "*"
+
+// floors are the storeys of the house, the lowest first, each a list of wings. No import
+// runs up, nor across from one wing to another of its floor. The first wing that matches a
+// package has it.
+var floors = [][][]string{
+	// The contract, and what says a word about an error or a peer.
+	{{"core/driver", "internal/errtext", "internal/peerdial", "internal/virtual"}},
+	// The machine that decides on leases; operators' rules.
+	{{"internal/fsm", "core/control"}},
+	// The runner. It knows no store; rows keeps stores from it.
+	{{"core"}},
+	// Stores, beside what applications build on leases.
+	{
+		{"backends/...", "internal/kvkeys", "internal/sqlschema"},
+		{"sharding/..."},
+		{"follower"},
+		{"fence/..."},
+	},
+	// Configuration.
+	{{"config"}},
+	// Pages and metrics, above all that they watch.
+	{{"observe/..."}},
+	// Wiring.
+	{{"tenurefx/..."}},
+	// What exists to prove. No floor below needs it.
+	{{"tenuretest", "conformance/...", "follower/stores", "internal/proof/..."}},
+	// Programs.
+	{{"cmd/...", "deploy/...", "examples/...", "bench/...", "tools/...", "internal/sidecar"}},
+}
+
+// etcd's client takes its call options from gRPC and its logger from zap.
+var etcdClient = []string{"go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/...",
+	"go.uber.org/zap"}
+
+// ofDialects are the common imports of the SQL dialects of this repository.
+var ofDialects = []string{"core/driver", "backends/sql", "backends/sql/internal/dialect", "internal/sqlschema"}
+
+// rows is the import table. The first row that matches a package decides, and each
+// decides on one.
+var rows = []row{
+	{pkg: "core/driver"},
+	{pkg: "internal/fsm", allow: []string{"core/driver"}, deny: impure},
+	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver"}},
+	{pkg: "observe/tenureprom", allow: []string{
+		"core", "core/driver", "fence", "follower", "sharding", "observe/internal/takeover",
+		"github.com/prometheus/client_golang/prometheus/...",
+	}},
+	// The API only: which SDK there is, and what it costs, is the application's to say.
+	{pkg: "observe/tenureotel", allow: []string{
+		"core", "core/driver", "fence", "follower", "sharding", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
+	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
+	{pkg: "core/control", allow: []string{"core/driver"}},
+	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/virtual"}},
+
+	{pkg: "internal/virtual"},
+	{pkg: "tenuretest", allow: []string{
+		"backends/memory", "core", "internal/proof/harness", "internal/proof/intercept", "internal/virtual",
+	}},
+
+	{pkg: "config", allow: []string{"core", "internal/errtext", "core/driver", "go.yaml.in/yaml/v4"}},
+	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
+	{pkg: "tenurefx/promfx", allow: []string{
+		"core", "observe/tenureprom", "tenurefx", "go.uber.org/fx", "github.com/prometheus/client_golang/...",
+	}},
+
+	{pkg: "backends/kv", allow: []string{"core/driver", "backends/kv/internal/record", "internal/kvkeys"}},
+	{pkg: "backends/kv/internal/record", allow: []string{"core/driver"}},
+	{pkg: "backends/kv/changelog", allow: []string{
+		"core/driver", "backends/kv", "backends/kv/internal/record", "internal/kvkeys",
+	}},
+	{pkg: "backends/internal/watchless", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog"}},
+	{pkg: "backends/kv/route"},
+	{pkg: "internal/proof/kvfault", allow: []string{"core/driver", "backends/kv"}},
+	{pkg: "backends/memory", allow: []string{"core/driver", "backends/kv"}},
+	{pkg: "backends/etcd", allow: append([]string{
+		"core/driver", "backends/kv", "backends/kv/route", "internal/kvkeys",
+	}, etcdClient...)},
+	{pkg: "backends/consul", allow: []string{
+		"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route",
+		"github.com/hashicorp/consul/api", "internal/kvkeys",
+	}},
+	{pkg: "backends/redis", allow: []string{
+		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/kvkeys",
+	}},
+	{pkg: "backends/zookeeper", allow: []string{
+		"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route",
+		"github.com/go-zookeeper/zk", "internal/kvkeys",
+	}},
+	{pkg: "backends/sql", allow: []string{"core/driver", "internal/sqlschema"}},
+	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql"}},
+	{pkg: "backends/sql/sqlite", allow: append([]string{
+		"modernc.org/sqlite/...", "github.com/fsnotify/fsnotify",
+	}, ofDialects...)},
+	{pkg: "backends/sql/postgres", allow: append([]string{"github.com/jackc/pgx/v5/..."}, ofDialects...)},
+	{pkg: "backends/sql/mysql", allow: append([]string{"github.com/go-sql-driver/mysql"}, ofDialects...)},
+
+	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext", "internal/virtual"}},
+	{pkg: "sharding/route", allow: []string{"core", "core/driver", "internal/peerdial", "sharding"}},
+	// Beside route, so that only programs with gRPC link it.
+	{pkg: "sharding/route/routegrpc", allow: []string{
+		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+		"google.golang.org/genproto/googleapis/rpc/errdetails",
+	}},
+	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower"}},
+
+	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
+	// The details of a status are messages of a module beside grpc's.
+	{pkg: "fence/fencegrpc", allow: []string{
+		"core/driver", "fence", "google.golang.org/grpc/...",
+		"google.golang.org/genproto/googleapis/rpc/errdetails",
+	}},
+
+	{pkg: "conformance/system", allow: []string{
+		"conformance", "core/driver", "internal/proof/garbage", "internal/proof/system",
+	}},
+	{pkg: "conformance", allow: []string{
+		"backends/kv", "core/driver", "internal/kvkeys", "internal/proof/faultproxy", "internal/proof/figures",
+		"internal/proof/history", "internal/proof/kvfault",
+	}},
+	{pkg: "internal/proof/history", allow: []string{"core/driver", "internal/proof/intercept"}},
+	// Beside history, so that a program that only validates does not need porcupine.
+	{pkg: "internal/proof/history/linearizable", allow: []string{
+		"core/driver", "internal/proof/history", "github.com/anishathalye/porcupine",
+	}},
+	{pkg: "internal/proof/faultproxy"},
+	{pkg: "internal/proof/system", allow: []string{
+		"core", "core/driver", "internal/fsm", "conformance/...", "internal/proof/...",
+	}},
+	{pkg: "internal/proof/garbage", allow: []string{"conformance", "core", "core/control", "core/driver", "sharding"}},
+	{pkg: "conformance/containers", allow: []string{
+		"backends/consul", "backends/etcd", "backends/redis", "backends/sql/mysql", "backends/sql/postgres",
+		"backends/zookeeper", "conformance", "core/driver", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
+		"github.com/testcontainers/testcontainers-go",
+	}},
+	{pkg: "conformance/live", allow: []string{anything}},
+
+	// Core has everything that users need: a demonstration or example that has to
+	// reach for the driver shows that something is missing there. The gate is no
+	// user: it holds writes between core and the backend.
+	{pkg: "cmd/demo/...", allow: []string{anything}, deny: []string{"core/driver"}, except: "cmd/demo/gate.go"},
+	// It reads a namespace without joining it, and names versions, which core does not.
+	{pkg: "cmd/tenure", allow: []string{anything}},
+	{pkg: "examples/...", allow: []string{anything}, deny: []string{"core/driver"}},
+	{pkg: "bench/...", allow: []string{anything}, deny: []string{"core/driver"}},
+	{pkg: "deploy/...", allow: []string{anything}},
+	{pkg: "tools/...", allow: []string{anything}},
+	{pkg: "internal/proof/archtest"},
+	{pkg: "internal/proof/doctest"},
+	{pkg: "internal/proof/browser", allow: []string{"internal/proof/servers"}},
+	{pkg: "internal/errtext"},
+	{pkg: "internal/proof/figures"},
+	{pkg: "internal/proof/harness", allow: []string{"core/driver", "internal/proof/intercept"}},
+	{pkg: "internal/proof/intercept", allow: []string{"core/driver"}},
+	{pkg: "internal/proof/mutate"},
+	{pkg: "internal/peerdial"},
+	{pkg: "internal/kvkeys", allow: []string{"core/driver"}},
+	{pkg: "internal/proof/outage", allow: []string{
+		"core", "core/driver", "internal/proof/faultproxy", "internal/proof/intercept", "internal/proof/servers", "internal/proof/system",
+	}},
+	{pkg: "internal/proof/servers"},
+	// A program beside it, so that the tests of backends do not link it.
+	{pkg: "internal/proof/servers/containers", allow: []string{
+		"github.com/moby/moby/api/...", "github.com/moby/moby/client", "github.com/testcontainers/testcontainers-go/...",
+	}},
+	{pkg: "internal/sidecar", allow: []string{"core", "core/driver", "golang.org/x/sys/unix"}},
+	{pkg: "observe/internal/takeover", allow: []string{"core"}},
+	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
+	// It measures backends as core uses them.
+	{pkg: "internal/proof/sqlfault", allow: []string{
+		"core", "core/driver", "backends/sql", "conformance", "internal/proof/faultproxy", "internal/proof/system",
+		"internal/proof/intercept", "internal/proof/outage", "internal/proof/servers", "internal/sqlschema",
+	}},
+}
+
+// impure are imports forbidden to the state machine: it does no I/O, waits for
+// nothing and shares nothing. Of time and math/rand it may use the names in
+// pureNames.
+var impure = []string{
+	"context", "sync/...", "os/...", "net/...", "io/...", "log/...", "syscall", "runtime/...",
+	"crypto/rand", "database/...", "unsafe", "plugin",
+}
+
+// pureNames are the names of time and math/rand that the state machine may use:
+// durations, and sources of randomness that were seeded by the caller.
+var pureNames = map[string][]string{
+	"time":         {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
+	"math/rand":    {"Rand", "Source", "Source64", "New", "NewSource"},
+	"math/rand/v2": {"Rand", "Source", "PCG", "ChaCha8", "New", "NewPCG", "NewChaCha8"},
+}
+
+// layout says which packages the checks of forbid_test.go are for.
+type layout struct {
+	pure    []string // no clock, no goroutine, no randomness
+	silent  []string // write no log line and nothing to standard output
+	program []string // wiring of whole programs: which may have package-level variables
+}
+
+var places = layout{
+	pure:    []string{"internal/fsm"},
+	silent:  []string{"core/driver", "internal/fsm", "backends/..."},
+	program: []string{"bench/...", "cmd/...", "examples/...", "tools/..."},
+}

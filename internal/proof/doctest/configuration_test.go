@@ -1,0 +1,190 @@
+package doctest
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/backends/consul"
+	"github.com/tenure-go/tenure/backends/etcd"
+	"github.com/tenure-go/tenure/backends/redis"
+	"github.com/tenure-go/tenure/backends/sql/mysql"
+	"github.com/tenure-go/tenure/backends/sql/postgres"
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/backends/zookeeper"
+	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/mutate"
+)
+
+// key is a key of the configuration, as the schema and the comment of its field have it.
+type key struct{ name, field, says string }
+
+// schema is the part of a JSON Schema that the page needs.
+type schema struct {
+	Type        string             `json:"type"`
+	Pattern     string             `json:"pattern"`
+	WriteOnly   bool               `json:"writeOnly"`
+	Description string             `json:"description"`
+	Properties  map[string]*schema `json:"properties"`
+}
+
+func (s *schema) kind() string {
+	switch {
+	case s.WriteOnly:
+		return "secret"
+	case s.Pattern != "":
+		return "duration"
+	}
+	return map[string]string{
+		"string": "text", "boolean": "true or false", "array": "list", "object": "part", "integer": "number", "number": "number",
+	}[s.Type]
+}
+
+// TestConfiguration compares the keys of docs/configuration.md with the schema, and their text with the comments of the
+// fields. After a change: go test ./internal/proof/doctest -run Configuration -args -update
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	backends := []struct {
+		dir    string
+		opener core.Opener
+	}{
+		{"backends/sql/sqlite", sqlite.Opener()},
+		{"backends/sql/postgres", postgres.Opener()},
+		{"backends/sql/mysql", mysql.Opener()},
+		{"backends/etcd", etcd.Opener()},
+		{"backends/consul", consul.Opener()},
+		{"backends/zookeeper", zookeeper.Opener()},
+		{"backends/redis", redis.Opener()},
+	}
+	var openers []core.Opener
+	for _, x := range backends {
+		openers = append(openers, x.opener)
+	}
+	text, err := config.Schema(openers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all schema
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString("## Keys of a member\n\n| key | is | |\n|---|---|---|\n")
+	for _, k := range keysOf(t, "config", "settings") {
+		p := all.Properties[k.name]
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.name, p.kind(), p.Description)
+	}
+	for _, part := range []struct{ name, of, dir string }{{"sharding", "ShardingSettings", "sharding"}, {"follower", "FollowerSettings", "follower"}} {
+		comments := make(map[string]string)
+		for _, k := range keysOf(t, part.dir, "Options") {
+			comments[k.field] = k.says
+		}
+		keys := keysOf(t, "tenurefx", part.of)
+		for i, k := range keys {
+			if k.says == "" {
+				keys[i].says = comments[k.field]
+			}
+			if k.name == "keyspace" {
+				for _, inner := range keysOf(t, part.dir, "Keyspace") {
+					keys = append(keys, key{"keyspace." + inner.name, inner.field, inner.says})
+				}
+			}
+		}
+		inFile(t, part.dir, keys)
+		fmt.Fprintf(&b, "\n## Keys below `%s`\n\nRead by package `tenurefx`.\n\n| key | |\n|---|---|\n", part.name)
+		for _, k := range keys {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", k.name, k.says)
+		}
+	}
+	for _, x := range backends {
+		fmt.Fprintf(&b, "\n## Keys below `backends.%s`\n\n| key | is | |\n|---|---|---|\n", x.opener.Name)
+		properties := all.Properties["backends"].Properties[x.opener.Name].Properties
+		keys := keysOf(t, x.dir, "Settings")
+		inFile(t, x.dir, keys)
+		for _, k := range keys {
+			p := properties[k.name]
+			if p == nil {
+				t.Fatalf("%s: the schema has no key %s", x.dir, k.name)
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.name, p.kind(), k.says)
+		}
+		if len(keys) != len(properties) {
+			t.Errorf("%s: %d fields, but the schema has %v", x.dir, len(keys), slices.Sorted(maps.Keys(properties)))
+		}
+	}
+	mutate.Document(t, filepath.Join(root, "docs", "configuration.md"), "keys", b.String(), *update)
+}
+
+func goFiles(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: %d files, %v", dir, len(names), err)
+	}
+	var files []*ast.File
+	for _, name := range names {
+		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+// keysOf are the fields of a struct in their order, embedded ones at their place. A field without a tag has no name.
+func keysOf(t *testing.T, dir, of string) []key {
+	t.Helper()
+	structs := make(map[string]*ast.StructType)
+	for _, file := range goFiles(t, token.NewFileSet(), dir) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				if s, ok := spec.Type.(*ast.StructType); ok {
+					structs[spec.Name.Name] = s
+				}
+			}
+			return true
+		})
+	}
+	var collect func(of string) []key
+	collect = func(of string) (all []key) {
+		if structs[of] == nil {
+			t.Fatalf("%s has no struct %s", dir, of)
+		}
+		for _, f := range structs[of].Fields.List {
+			tag := ""
+			if f.Tag != nil {
+				tag, _, _ = strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
+			}
+			embedded, isName := f.Type.(*ast.Ident)
+			switch {
+			case tag == "-":
+			case len(f.Names) == 0 && isName:
+				all = append(all, collect(embedded.Name)...)
+			default:
+				says := strings.Join(strings.Fields(f.Doc.Text()+" "+f.Comment.Text()), " ")
+				for _, n := range f.Names {
+					if !n.IsExported() {
+						continue
+					}
+					text := says
+					if after, ok := strings.CutPrefix(says, n.Name+" "); ok && !strings.HasPrefix(after, "and ") {
+						text = strings.TrimPrefix(strings.TrimPrefix(after, "is "), "are ")
+					}
+					all = append(all, key{tag, n.Name, strings.ReplaceAll(text, "|", `\|`)})
+				}
+			}
+		}
+		return all
+	}
+	return collect(of)
+}

@@ -1,0 +1,126 @@
+package doctest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../../.."
+
+// block is a fenced block of a page.
+type block struct {
+	page string // relative to the repository, with slashes
+	line int
+	lang string
+	mark string // of the comment <!-- mark --> on the line before
+	text string
+	next *block // the next block of the page, of any language, before the next heading
+}
+
+// name is the block's place, as a folder's name.
+func (b *block) name() string {
+	page := strings.TrimSuffix(strings.TrimPrefix(b.page, "docs/"), ".md")
+	return strings.ToLower(strings.ReplaceAll(page, "/", "-")) + "-" + strconv.Itoa(b.line)
+}
+
+func (b *block) String() string { return b.page + ":" + strconv.Itoa(b.line) }
+
+// isProgram reports whether a block is a whole program.
+func (b *block) isProgram() bool {
+	return strings.HasPrefix(b.text, "package main\n") && strings.Contains(b.text, "\nfunc main() {")
+}
+
+// pages are the documents for users.
+func pages(t *testing.T) []string {
+	t.Helper()
+	paths := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".md") {
+			path, err = filepath.Rel(root, path)
+			paths = append(paths, filepath.ToSlash(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func blocks(t *testing.T, page string) []*block {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(page)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*block
+	var open, last *block
+	mark := ""
+	for i, line := range strings.Split(string(text), "\n") {
+		lang, fenced := strings.CutPrefix(line, "```")
+		switch {
+		case open != nil && fenced:
+			all = append(all, open)
+			if last != nil {
+				last.next = open
+			}
+			last, open = open, nil
+		case open != nil:
+			open.text += line + "\n"
+		case fenced:
+			open = &block{page: page, line: i + 1, lang: lang, mark: mark}
+		case strings.HasPrefix(line, "#"):
+			last = nil
+		}
+		mark, _ = strings.CutPrefix(line, "<!-- ")
+		if mark = strings.TrimSuffix(mark, " -->"); mark == line {
+			mark = ""
+		}
+	}
+	if open != nil {
+		t.Fatalf("%s: the block is not closed", open)
+	}
+	return all
+}
+
+// files writes the blocks of a page that are marked <!-- file: NAME --> to a folder.
+func files(t *testing.T, page, dir string) {
+	t.Helper()
+	for _, b := range blocks(t, page) {
+		if name, ok := strings.CutPrefix(b.mark, "file: "); ok {
+			write(t, filepath.Join(dir, name), b.text)
+		}
+	}
+}
+
+func goBlocks(t *testing.T) []*block {
+	t.Helper()
+	var all []*block
+	for _, page := range pages(t) {
+		for _, b := range blocks(t, page) {
+			if b.lang == "go" {
+				all = append(all, b)
+			}
+		}
+	}
+	if len(all) < 10 {
+		t.Fatalf("%d blocks of Go: the pattern no longer finds them", len(all))
+	}
+	return all
+}
+
+// stamp is package log's prefix of a line; pages leave it out.
+var stamp = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d `)
+
+// matches compares a line of a page with one that a program printed: "..." stands for
+// anything.
+func matches(want, got string) bool {
+	got = stamp.ReplaceAllString(got, "")
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(want), `\.\.\.`, `.*`)
+	return regexp.MustCompile("^" + pattern + "$").MatchString(got)
+}

@@ -1,0 +1,548 @@
+package doctest
+
+import (
+	"strings"
+	"testing"
+)
+
+// wrapper makes a program, or a test, of a block that is a part of one, and checks
+// the promises of the text around it.
+type wrapper struct {
+	page string
+	has  string   // a text in the block
+	text string   // with marker where the block belongs
+	args []string // of the program
+}
+
+// wrapped returns the block in its wrapper.
+func wrapped(t *testing.T, b *block, used map[int]bool) *wrapper {
+	t.Helper()
+	for i, w := range wrappers() {
+		if w.page == b.page && strings.Contains(b.text, w.has) && !used[i] {
+			used[i] = true
+			w.text = strings.Replace(w.text, marker, b.text, 1)
+			return &w
+		}
+	}
+	t.Fatalf("%s: the block is no program, and has no wrapper in wrappers_test.go:\n%s", b, b.text)
+	return nil
+}
+
+// must is in every wrapper.
+const must = `
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func check(ok bool, what string) {
+	if !ok {
+		panic("the page is wrong: " + what)
+	}
+}
+`
+
+// work uses a lease, to show that the opened backend works.
+const work = `
+func work(b core.Backend) (lease *core.Lease) {
+	must(core.RunSingleton(context.Background(), b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		_, err := l.Append(ctx, nil)
+		return err
+	}, nil))
+	return lease
+}
+`
+
+// opened is a wrapper of a block that opens a backend, as b, or raises its floor. A
+// namespace has to be there first.
+func opened(imports, begin, end string) string {
+	return "package main\n\nimport (\n\t\"context\"\n\n\t\"github.com/tenure-go/tenure/core\"\n" + imports + ")\n" +
+		must + work +
+		"\nfunc main() {\n\tctx := context.Background()\n" + begin + "\n" + marker + "\n" + end + "\n}\n"
+}
+
+const reopened = `	must(err)
+	work(b)
+	must(b.Close())`
+
+// boardProgram gets the board's page from where it is mounted.
+const boardProgram = `package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/observe/tenurehttp"
+	"github.com/tenure-go/tenure/follower"
+)
+` + must + `
+func main() {
+	b, err := memory.Open(context.Background(), memory.New(), "orders", nil)
+	must(err)
+	defer b.Close()
+	journal := &tenurehttp.Journal{}
+	elector, err := core.NewElector(b, &core.Options{Node: "n1", Hooks: journal.Hooks()})
+	must(err)
+	tailer, err := follower.NewTailer(b, nil)
+	must(err)
+	mux := http.NewServeMux()
+` + marker + `
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest("GET", "/tenure/", nil))
+	check(w.Code == 200 && strings.Contains(w.Body.String(), "<h1>Tenure</h1>"), w.Body.String())
+}
+`
+
+// onEtcd, and the like, make the namespace and a client.
+const (
+	onEtcd = `	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:2379"}})
+	must(err)
+	defer client.Close()
+	open := func() *etcd.Backend {
+		b, err := etcd.Open(ctx, client, "orders", &etcd.Options{Create: true})
+		must(err)
+		return b
+	}`
+	etcdImports = `	"github.com/tenure-go/tenure/backends/etcd"
+	clientv3 "go.etcd.io/etcd/client/v3"
+`
+	onConsul = `	client, err := api.NewClient(&api.Config{Address: "127.0.0.1:8500"})
+	must(err)
+	open := func() *consul.Backend {
+		b, err := consul.Open(ctx, client, "orders", &consul.Options{Create: true})
+		must(err)
+		return b
+	}`
+	consulImports = `	"github.com/hashicorp/consul/api"
+	"github.com/tenure-go/tenure/backends/consul"
+`
+	onZooKeeper = `	open := func() *zookeeper.Backend {
+		b, err := zookeeper.Open(ctx, []string{"127.0.0.1:2181"}, "orders", &zookeeper.Options{Create: true})
+		must(err)
+		return b
+	}`
+	zooKeeperImports = `	"github.com/tenure-go/tenure/backends/zookeeper"
+`
+	onRedis = `	client := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}})
+	defer client.Close()
+	open := func() *redis.Backend {
+		b, err := redis.Open(ctx, &goredis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}}, "orders",
+			&redis.Options{Create: true})
+		must(err)
+		return b
+	}`
+	redisImports = `	goredis "github.com/redis/go-redis/v9"
+	"github.com/tenure-go/tenure/backends/redis"
+`
+	// raised checks that tokens are above the raised floor.
+	begun  = "\n\tfirst := open()\n\twork(first)\n\tmust(first.Close())\n\t{"
+	raised = `	must(err)
+	}
+	b := open()
+	check(work(b).Token() > 1_000_000, "the floor is not raised")
+	must(b.Close())`
+	elsewhere = `	if len(os.Args) < 2 {
+		return // it names a host that is not there
+	}`
+	onSQL = `	b := open()
+	work(b)
+	{`
+	raisedSQL = `	must(err)
+	}
+	must(b.Close())
+	b = open()
+	check(work(b).Token() > 1_000_000, "the floor is not raised")
+	must(b.Close())`
+)
+
+// sqlOpen opens a namespace in a database of the page's server.
+func sqlOpen(pkg, dsn string) (imports, open string) {
+	return "\t\"github.com/tenure-go/tenure/backends/sql/" + pkg + "\"\n", `	open := func() *` + pkg + `.Backend {
+		b, err := ` + pkg + `.Open(ctx, "` + dsn + `", "orders", &` + pkg + `.Options{Create: true, Migrate: true})
+		must(err)
+		return b
+	}`
+}
+
+func wrappers() []wrapper {
+	postgresImports, onPostgres := sqlOpen("postgres", postgresDSN)
+	mysqlImports, onMySQL := sqlOpen("mysql", mysqlDSN)
+	return []wrapper{
+		{page: "docs/board.md", has: "tenurehttp.Handler(", text: boardProgram},
+		{page: "docs/backends/etcd.md", has: "etcd.Open(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
+		{page: "docs/backends/etcd.md", has: "etcd.RaiseFloor(", text: opened(etcdImports, onEtcd+begun, raised)},
+		{page: "docs/backends/etcd.md", has: "client.Txn(", text: opened(etcdImports, onEtcd+`
+	b := open()
+	defer b.Close()
+	var lease *core.Lease
+	book := func() bool {`, `		must(err)
+		return resp.Succeeded
+	}
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		check(book(), "a current lease is refused")
+		return nil
+	}, nil))
+	check(!book(), "a former lease is not refused")`)},
+		{page: "docs/backends/consul.md", has: "consul.Open(", text: opened(consulImports, onConsul+begun, reopened+"\n\t}")},
+		{page: "docs/backends/consul.md", has: "b.GuardOps(", text: opened(consulImports+"\t\"errors\"\n\t\"fmt\"\n", onConsul+`
+	b := open()
+	defer b.Close()
+	var lease *core.Lease
+	book := func() error {`, `		must(err)
+		check(ok, "a current lease is refused: "+fmt.Sprint(resp.Errors))
+		return nil
+	}
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		return book()
+	}, nil))
+	check(errors.Is(book(), core.ErrLost), "a former lease is not refused")`)},
+		{page: "docs/backends/consul.md", has: "consul.RaiseFloor(", text: opened(consulImports, onConsul+begun, raised)},
+		{page: "docs/backends/redis.md", has: "redis.RaiseFloor(", text: opened(redisImports, onRedis+begun, raised)},
+		{page: "docs/backends/redis.md", has: "redis.GuardScript(", text: opened(redisImports, onRedis+`
+	b := open()
+	defer b.Close()
+	var lease *core.Lease
+	pay := func() error {`, `		return err
+	}
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		return pay()
+	}, nil))
+	check(redis.Fenced(pay()), "a former lease is not refused")`)},
+		{page: "docs/backends/redis.md", has: `"WAIT", 1, 1000`, text: opened("\t\"errors\"\n\t\"os\"\n"+redisImports, elsewhere+"\n"+onRedis+`
+	b := open()
+	defer b.Close()
+	script, err := redis.GuardScript("return 1")
+	must(err)
+	keys, args := b.Guard(core.Fence{}, nil)
+	must(func() error {`, `	}())`)},
+		{page: "docs/backends/zookeeper.md", has: "zk-0", text: opened("\t\"crypto/tls\"\n\t\"os\"\n"+zooKeeperImports, elsewhere+`
+	password, tlsConfig := os.Args[1], &tls.Config{}`, reopened)},
+		{page: "docs/backends/zookeeper.md", has: "zookeeper.RaiseFloor(", text: opened(zooKeeperImports, onZooKeeper+begun, raised)},
+		{page: "docs/backends/zookeeper.md", has: "b.GuardOps(", text: opened("\t\"errors\"\n\t\"fmt\"\n\t\"time\"\n\t\"github.com/go-zookeeper/zk\"\n"+zooKeeperImports, onZooKeeper+`
+	b := open()
+	defer b.Close()
+	conn, events, err := zk.Connect([]string{"127.0.0.1:2181"}, 10*time.Second, zk.WithLogInfo(false))
+	must(err)
+	defer conn.Close()
+	for e := range events {
+		if e.State == zk.StateHasSession {
+			break
+		}
+	}
+	_, err = conn.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))
+	must(err)
+	_, err = conn.Create("/app/paid", nil, 0, zk.WorldACL(zk.PermAll))
+	must(err)
+	paid := []byte("yes")
+	var lease *core.Lease
+	book := func() error {`, `		return err
+	}
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		must(book())
+		got, _, err := conn.Get("/app/paid")
+		must(err)
+		check(string(got) == "yes", "a current lease is refused")
+		return nil
+	}, nil))
+	err = book()
+	for deadline := time.Now().Add(time.Minute); errors.Is(err, core.ErrRetry) && time.Now().Before(deadline); {
+		err = book()
+	}
+	check(errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, core.ErrLost), fmt.Sprint("a former lease is not refused: ", err))`)},
+		{page: "docs/backends/postgres.md", has: "db.example", text: opened("\t\"os\"\n"+postgresImports, elsewhere, reopened)},
+		{page: "docs/backends/postgres.md", has: "b.FencePgx(", text: opened("\t\"errors\"\n\t\"github.com/jackc/pgx/v5\"\n"+postgresImports, onPostgres+`
+	b := open()
+	defer b.Close()
+	conn, err := pgx.Connect(ctx, "`+postgresDSN+`")
+	must(err)
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "CREATE TABLE reports (day DATE)")
+	must(err)
+	var lease *core.Lease
+	report := func() error {`, `		return err
+	}
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, l *core.Lease) error {
+		lease = l
+		return report()
+	}, nil))
+	check(errors.Is(report(), core.ErrLost), "a former lease is not refused")
+	var reports int
+	must(conn.QueryRow(ctx, "SELECT count(*) FROM reports").Scan(&reports))
+	check(reports == 1, "the former lease's report is there")`)},
+		{page: "docs/backends/postgres.md", has: "b.RaiseFloor(", text: opened(postgresImports, onPostgres+"\n"+onSQL, raisedSQL)},
+		{page: "docs/backends/mysql.md", has: "db.example", text: opened("\t\"os\"\n"+mysqlImports, elsewhere, reopened)},
+		{page: "docs/backends/mysql.md", has: "b.RaiseFloor(", text: opened(mysqlImports, onMySQL+"\n"+onSQL, raisedSQL)},
+		{page: "docs/backends/sqlite.md", has: "b.RaiseFloor(", text: opened("\t\"github.com/tenure-go/tenure/backends/sql/sqlite\"\n", `	open := func() *sqlite.Backend {
+		b, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+		must(err)
+		return b
+	}
+`+onSQL, raisedSQL)},
+		{page: "docs/comparison.md", has: "core.RunSingleton(", text: movedWrapper},
+		{page: "docs/comparison.md", has: "concurrency.NewElection(", text: before(`	"go.etcd.io/etcd/client/v3/concurrency"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"errors"
+`, "client *clientv3.Client")},
+		{page: "docs/comparison.md", has: "client.LockKey(", text: before(`	"github.com/hashicorp/consul/api"
+	"errors"
+`, "client *api.Client")},
+		{page: "docs/comparison.md", has: "zk.NewLock(", text: before("\t\"github.com/go-zookeeper/zk\"\n", "conn *zk.Conn")},
+		{page: "docs/comparison.md", has: "pg_try_advisory_lock", text: before("\t\"database/sql\"\n", "db *sql.DB")},
+		{page: "docs/guides/fencing.md", has: "fence.ResponseError(", text: fencedWrapper},
+		{page: "docs/following.md", has: "snapshots.Write(", text: snapshotsWrapper},
+		{page: "docs/sharding.md", has: "sharding.NewManager(", text: shardingWrapper},
+		{page: "docs/conformance.md", has: "conformance.Test(", text: suiteWrapper(`
+var addr = mystore.New()
+
+func uniqueNamespace() string { return rand.Text() }
+`, `	"crypto/rand"
+`), args: []string{"-test.run=TestConformance/Membership"}},
+		// Compiled only: it would pull an image.
+		{page: "docs/conformance.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
+			"\t\"github.com/tenure-go/tenure/conformance/containers\"\n)\n\n" + marker, args: []string{"-test.run=^$"}},
+		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper("", ""),
+			args: []string{"-test.run=TestConformance/Membership"}},
+		{page: "docs/writing-a-backend.md", has: "conformance.KVFaults(", text: faultsWrapper,
+			args: []string{"-test.run=TestConformance/(Commit|Errors)"}},
+	}
+}
+
+// before is a wrapper of code that another library elects with. It is compiled only.
+func before(imports, param string) string {
+	return "package main\n\nimport (\n\t\"context\"\n" + imports + ")\n\n" +
+		"var publish func(context.Context) error\n\n" +
+		"func lead(ctx context.Context, " + param + ") error {\n" + marker + "\n\treturn nil\n}\n\n" +
+		"func main() { _ = lead }\n"
+}
+
+const movedWrapper = `package main
+
+import (
+	"context"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+)
+` + must + `
+func main() {
+	ctx := context.Background()
+	backend, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+	must(err)
+	defer backend.Close()
+	reports := 0
+	ctx, stop := context.WithCancelCause(ctx)
+	next := func(context.Context) ([]byte, error) {
+		if reports++; reports == 3 {
+			stop(context.Canceled)
+		}
+		return []byte("a report"), nil
+	}
+	{
+` + marker + `
+		check(reports == 3 && err != nil, "the leader did not stop with its context")
+	}
+	page, err := backend.ReadLog(context.Background(), "reports", 0, 10)
+	must(err)
+	check(len(page.Entries) == 3, "not every report is in the log")
+	item, err := backend.Get(context.Background(), "reports", "latest")
+	must(err)
+	check(item != nil && string(item.Value) == "a report", "the latest report is not there")
+}
+`
+
+const fencedWrapper = `package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/fence"
+)
+` + must + `
+func main() {
+	booked, fails := 0, false
+	mark := fence.NewMark(&fence.Memory{}, nil)
+	server := httptest.NewServer(mark.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		check(r.URL.Path == "/entries", r.URL.Path)
+		if booked++; fails {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}), nil))
+	defer server.Close()
+	ledger := server.URL
+	book := func(lease interface {
+		Context() context.Context
+		Fence() core.Fence
+	}) error {
+` + marker + `
+	}
+	b, err := memory.Open(context.Background(), memory.New(), "orders", nil)
+	must(err)
+	defer b.Close()
+	var leases []*core.Lease
+	for range 2 {
+		must(core.RunSingleton(context.Background(), b, "ledger", func(ctx context.Context, lease *core.Lease) error {
+			leases = append(leases, lease)
+			return book(lease)
+		}, nil))
+	}
+	err = book(late{leases[0]})
+	check(booked == 2 && errors.Is(err, core.ErrLost), "a former lease is not refused")
+	check(book(leases[1]) != nil && booked == 2, "a lease that ended sends requests")
+	fails = true
+	check(book(late{leases[1]}) != nil, "a failure passes for success")
+}
+
+// late is a lease whose request is on its way already.
+type late struct{ *core.Lease }
+
+func (late) Context() context.Context { return context.Background() }
+`
+
+const snapshotsWrapper = `package main
+
+import (
+	"context"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/follower"
+)
+` + must + `
+func main() {
+	ctx := context.Background()
+	b, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+	must(err)
+	defer b.Close()
+	snapshots, err := follower.NewSnapshotter(nil)
+	must(err)
+	must(core.RunSingleton(ctx, b, "s1", func(ctx context.Context, lease *core.Lease) error {
+		seq, err := lease.Append(ctx, []byte("3"))
+		must(err)
+		state := []byte("3")
+		{
+` + marker + `
+			must(err)
+		}
+		got, err := snapshots.Read(ctx, b, "s1")
+		must(err)
+		check(got != nil && string(got.State) == "3", "the snapshot is not there")
+		return nil
+	}, nil))
+}
+`
+
+const shardingWrapper = `package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+)
+` + must + `
+func main() {
+	ctx, leave := context.WithTimeout(context.Background(), time.Minute)
+	defer leave()
+	background, stopElector := context.WithCancel(context.Background())
+	defer stopElector()
+	backend, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+	must(err)
+	defer backend.Close()
+	elector, err := core.NewElector(backend, nil)
+	must(err)
+	served := make(chan string, 2000)
+	serve := func(ctx context.Context, lease *core.Lease) error {
+		served <- lease.Shard()
+		<-ctx.Done()
+		return nil
+	}
+	go func() {
+		defer leave()
+		for range 1024 {
+			<-served
+		}
+	}()
+` + marker + `
+	must(err)
+	check(len(served) == 0, "other shards than the page's are served")
+}
+`
+
+// faultsWrapper runs the suite with the faults of the page. The rest of what another
+// repository tests with is compiled: it needs nothing internal.
+const faultsWrapper = `package pages
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/conformance/system"
+	"github.com/tenure-go/tenure/core/driver"
+	mystore "pages/mystore"
+)
+
+func TestMain(m *testing.M) { os.Exit(system.Main(m, mystore.Opener())) }
+
+func TestConformance(t *testing.T) {
+	conformance.Test(t, conformance.Harness{Name: "mystore", New: newStore})
+}
+
+func TestGarbage(t *testing.T) { system.Garbage(t, newStore(conformance.Wrap(t)), 0) }
+
+func TestSystem(t *testing.T) {
+	system.Run(t, system.Config{Opener: mystore.Opener(), Store: func(t *testing.T, _ uint64) *system.Store {
+		addr, wire := conformance.Proxy(conformance.Wrap(t), "127.0.0.1:1")
+		return &system.Store{Options: map[string]string{"address": addr},
+			Cut: func(context.Context) (func() error, error) {
+				heal := wire.Cut()
+				return func() error { heal(); return nil }, nil
+			}}
+	}})
+}
+
+func newStore(conformance.T) *conformance.Store {
+	server := mystore.New()
+	store := &conformance.Store{Open: func(ctx context.Context) (driver.Backend, error) {
+		return mystore.Open(ctx, server, "suite", nil)
+	}}
+` + marker + `
+	return store
+}
+`
+
+// suiteWrapper runs the suite of a backend, for which the example of this repository stands.
+func suiteWrapper(extra, imports string) string {
+	return `package pages
+
+import (
+	"context"
+` + imports + `	"testing"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+	mystore "pages/mystore"
+)
+` + extra + marker
+}

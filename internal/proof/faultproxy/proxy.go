@@ -1,0 +1,264 @@
+package faultproxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// ErrClosed is the error of calls on a closed proxy.
+var ErrClosed = errors.New("tenure: faultproxy: closed")
+
+// Options of a proxy. The zero value works.
+type Options struct {
+	// Listen is the TCP address to listen on. Empty picks a free port of 127.0.0.1
+	// below the range that the kernel gives to outgoing connections, so that the
+	// port is still free when Admit follows Refuse.
+	Listen string
+	// MaxConns bounds the open connections; 0 is 1024.
+	MaxConns int
+	// MaxHeld bounds the bytes waiting per connection and direction; 0 is 4 MiB. It
+	// may be exceeded by one read, or by one frame.
+	MaxHeld int
+	// MaxFrame bounds the length of a frame; 0 is 16 MiB.
+	MaxFrame int
+	// DialTimeout bounds the connecting to the server; 0 is 10 s.
+	DialTimeout time.Duration
+	// RequestFramer and ReplyFramer cut the two directions into frames; nil does
+	// not. A frame is forwarded when it is complete.
+	RequestFramer, ReplyFramer Framer
+}
+
+// Proxy forwards connections to one server, with faults. It is safe for
+// concurrent use. Close must be called.
+type Proxy struct {
+	server string
+	addr   string
+	o      Options
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // every goroutine of the proxy
+
+	mu       sync.Mutex // before a Conn's, which is before countMu
+	faults   Faults
+	conns    map[*Conn]struct{}
+	accepted int64
+	listener *listener // nil while connections are refused
+
+	countMu sync.Mutex
+	stats   Stats
+	counted chan struct{} // closed at the next change; nil if nobody waits
+}
+
+// listener is an open port and the goroutine that accepts from it.
+type listener struct {
+	*net.TCPListener
+	done chan struct{} // closed when the goroutine has ended
+}
+
+// New listens and forwards to the TCP address of server, which is dialled anew
+// for each connection. A nil o is the zero Options.
+func New(server string, o *Options) (*Proxy, error) {
+	p := &Proxy{server: server, conns: map[*Conn]struct{}{}}
+	if o != nil {
+		p.o = *o
+	}
+	if p.o.MaxConns < 0 || p.o.MaxHeld < 0 || p.o.MaxFrame < 0 || p.o.DialTimeout < 0 {
+		return nil, errors.New("tenure: faultproxy: a limit is negative: use 0 for its default")
+	}
+	if _, _, err := net.SplitHostPort(server); err != nil {
+		return nil, fmt.Errorf("tenure: faultproxy: the server's address must be host:port: %w", err)
+	}
+	p.o.MaxConns = cmp.Or(p.o.MaxConns, 1024)
+	p.o.MaxHeld = cmp.Or(p.o.MaxHeld, 4<<20)
+	p.o.MaxFrame = cmp.Or(p.o.MaxFrame, 16<<20)
+	p.o.DialTimeout = cmp.Or(p.o.DialTimeout, 10*time.Second)
+	l, err := listen(p.o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: faultproxy: %w", err)
+	}
+	p.addr = l.Addr().String()
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.serve(l)
+	return p, nil
+}
+
+// listen opens addr, or a port that no outgoing connection is given by default
+// on Linux, Windows and macOS.
+func listen(addr string) (*net.TCPListener, error) {
+	const tries, low, high = 64, 20000, 30000
+	if addr == "" {
+		for range tries {
+			l, err := listen(fmt.Sprintf("127.0.0.1:%d", low+rand.IntN(high-low)))
+			if err == nil {
+				return l, nil
+			}
+		}
+		addr = "127.0.0.1:0"
+	}
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.TCPListener), nil
+}
+
+// Addr is the address to connect to, host:port. It stays the same.
+func (p *Proxy) Addr() string { return p.addr }
+
+// Set applies f to all connections, open and new. Whatever a client or server
+// sends after Set returned is treated by f.
+func (p *Proxy) Set(f Faults) error { return p.set(f, true) }
+
+// SetNew applies f to connections accepted from now on.
+func (p *Proxy) SetNew(f Faults) error { return p.set(f, false) }
+
+func (p *Proxy) set(f Faults, open bool) error {
+	if err := f.check(&p.o); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return ErrClosed
+	}
+	p.faults = f
+	if open {
+		for c := range p.conns {
+			c.apply(f)
+		}
+	}
+	return nil
+}
+
+// Conns returns the open connections, oldest first.
+func (p *Proxy) Conns() []*Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]*Conn, 0, len(p.conns))
+	for c := range p.conns {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b *Conn) int { return cmp.Compare(a.number, b.number) })
+	return out
+}
+
+// Reset cuts all open connections with a reset, on both sides.
+func (p *Proxy) Reset() {
+	for _, c := range p.Conns() {
+		c.Reset()
+	}
+}
+
+// Refuse closes the port, so that connecting is refused by the kernel, until
+// Admit. Open connections stay. Refusing twice does nothing.
+func (p *Proxy) Refuse() error {
+	p.mu.Lock()
+	l := p.listener
+	p.listener = nil
+	closed := p.ctx.Err() != nil
+	p.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	return l.stop()
+}
+
+// Admit opens the port again. It fails if another process took it meanwhile.
+func (p *Proxy) Admit() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return ErrClosed
+	}
+	if p.listener != nil {
+		return nil
+	}
+	l, err := listen(p.addr)
+	if err != nil {
+		return fmt.Errorf("tenure: faultproxy: opening the port again: %w", err)
+	}
+	p.serve(l)
+	return nil
+}
+
+// Close resets all connections, closes the port and waits for every goroutine.
+// A second Close waits too, and is no error.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.cancel()
+	l := p.listener
+	p.listener = nil
+	p.mu.Unlock()
+	err := l.stop()
+	p.Reset()
+	p.wg.Wait()
+	return err
+}
+
+// serve starts to accept. The caller holds mu, or is alone.
+func (p *Proxy) serve(l *net.TCPListener) {
+	p.listener = &listener{TCPListener: l, done: make(chan struct{})}
+	own := p.listener
+	p.wg.Go(func() {
+		defer close(own.done)
+		p.accept(own)
+	})
+}
+
+// stop closes the port and waits for its goroutine.
+func (l *listener) stop() error {
+	if l == nil {
+		return nil
+	}
+	err := l.Close()
+	<-l.done
+	return err
+}
+
+// accept takes connections until the listener is closed. Other errors, such as a
+// lack of file descriptors, pass by themselves, so it goes on after a pause.
+func (p *Proxy) accept(l *listener) {
+	for {
+		client, err := l.AcceptTCP()
+		switch {
+		case err == nil:
+			p.admit(client)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-p.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (p *Proxy) admit(client *net.TCPConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil || len(p.conns) >= p.o.MaxConns {
+		abort(client)
+		p.count(func(s *Stats) { s.Surplus++ })
+		return
+	}
+	p.accepted++
+	c := newConn(p, client, p.accepted, p.faults)
+	p.conns[c] = struct{}{}
+	p.count(func(s *Stats) { s.Accepted++; s.Open++ })
+	p.wg.Go(func() {
+		c.run()
+		p.mu.Lock()
+		delete(p.conns, c)
+		p.mu.Unlock()
+		p.count(func(s *Stats) { s.Open-- })
+	})
+}

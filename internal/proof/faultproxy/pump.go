@@ -1,0 +1,273 @@
+package faultproxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+// pump carries one direction of a connection: one goroutine reads into a queue,
+// another forwards from it. Faults apply when bytes leave the queue, so that they
+// apply to waiting bytes as well.
+type pump struct {
+	c        *Conn
+	dir      direction
+	src, dst *net.TCPConn
+	framer   Framer
+	partial  []byte // of a frame; the reader's own
+
+	// Guarded by c.mu.
+	queue []piece
+	held  int       // bytes in queue, or being written
+	lost  bool      // bytes were lost: nothing is forwarded any more
+	last  time.Time // when the last piece was forwarded
+}
+
+// piece is some bytes to forward, or the end of the stream.
+type piece struct {
+	data  []byte
+	at    time.Time // when it was read
+	end   bool
+	reset bool // with end: the sender reset the connection
+}
+
+// read fills the queue until the stream or the connection ends.
+func (p *pump) read() {
+	buf := make([]byte, 32<<10)
+	for p.room() {
+		n, err := p.src.Read(buf)
+		if n > 0 {
+			p.c.proxy.count(func(s *Stats) { s.flow(p.dir).Read += int64(n) })
+			p.take(buf[:n])
+		}
+		if err != nil {
+			if len(p.partial) > 0 {
+				p.put(p.partial)
+			}
+			p.push(piece{end: true, reset: !errors.Is(err, io.EOF)})
+			return
+		}
+	}
+}
+
+// room waits until the queue has room; false at the connection's end.
+func (p *pump) room() bool {
+	for {
+		p.c.mu.Lock()
+		full, changed := p.held >= p.c.proxy.o.MaxHeld, p.c.changed
+		p.c.mu.Unlock()
+		if p.c.ctx.Err() != nil {
+			return false
+		}
+		if !full {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-p.c.ctx.Done():
+		}
+	}
+}
+
+// take queues the bytes read, by frames where there is a framer.
+func (p *pump) take(b []byte) {
+	if p.framer == nil {
+		p.put(b)
+		return
+	}
+	b = append(p.partial, b...)
+	for len(b) > 0 {
+		n := p.framer(b)
+		if n < 0 {
+			p.framer = nil
+			p.put(b)
+			b = nil
+			break
+		}
+		if n > p.c.proxy.o.MaxFrame || n == 0 && len(b) > p.c.proxy.o.MaxFrame {
+			p.c.proxy.count(func(s *Stats) { s.BadFrames++ })
+			p.c.Reset()
+			return
+		}
+		if n == 0 || n > len(b) {
+			break
+		}
+		p.frame(b[:n])
+		b = b[n:]
+	}
+	p.partial = append([]byte(nil), b...)
+}
+
+// frame queues one frame as it is decided.
+func (p *pump) frame(b []byte) {
+	p.c.mu.Lock()
+	decide := p.c.faults.flow(p.dir).Decide
+	p.c.mu.Unlock()
+	p.c.proxy.count(func(s *Stats) { s.flow(p.dir).Frames++ })
+	v := Pass
+	if decide != nil {
+		v = decide(b)
+	}
+	switch v {
+	case Drop:
+		p.c.proxy.count(func(s *Stats) {
+			s.flow(p.dir).Dropped++
+			s.flow(p.dir).Swallowed += int64(len(b))
+		})
+		return
+	case Duplicate:
+		p.c.proxy.count(func(s *Stats) { s.flow(p.dir).Duplicated++ })
+		p.put(b)
+	case LoseAnswer:
+		p.c.mu.Lock()
+		p.c.pumps[1-p.dir].lost = true
+		p.c.mu.Unlock()
+	default: // Pass
+	}
+	p.put(b)
+}
+
+// put queues a copy of b.
+func (p *pump) put(b []byte) {
+	p.push(piece{data: append([]byte(nil), b...)})
+}
+
+func (p *pump) push(x piece) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.ctx.Err() != nil {
+		return // nobody is left to forward it
+	}
+	x.at = time.Now()
+	p.queue = append(p.queue, x)
+	p.hold(len(x.data))
+	p.c.wakeLocked()
+}
+
+// hold counts n bytes more that wait. The caller holds c.mu.
+func (p *pump) hold(n int) {
+	p.held += n
+	p.c.proxy.count(func(s *Stats) { s.flow(p.dir).Held += int64(n) })
+}
+
+// write empties the queue until the stream or the connection ends.
+func (p *pump) write() {
+	defer p.abandon()
+	for {
+		x, ok := p.next()
+		if !ok {
+			return
+		}
+		if x.end {
+			if x.reset {
+				p.c.Reset()
+			} else {
+				_ = p.dst.CloseWrite() // fails only if the receiver has gone, which its own reader reports
+			}
+			return
+		}
+		n, err := p.dst.Write(x.data)
+		p.c.mu.Lock()
+		p.hold(-len(x.data))
+		// The receiver has gone, and its own reader reports it. Its earlier bytes
+		// may be waiting in the other direction, so the connection is not cut here.
+		p.lost = p.lost || err != nil
+		p.c.proxy.count(func(s *Stats) {
+			s.flow(p.dir).Forwarded += int64(n)
+			s.flow(p.dir).Swallowed += int64(len(x.data) - n)
+		})
+		p.c.wakeLocked()
+		p.c.mu.Unlock()
+	}
+}
+
+// next waits for the next piece to forward; false when there will be none.
+func (p *pump) next() (piece, bool) {
+	for {
+		if p.c.ctx.Err() != nil {
+			return piece{}, false
+		}
+		p.c.mu.Lock()
+		x, ok, ended, pause := p.pop(time.Now())
+		changed := p.c.changed
+		p.c.mu.Unlock()
+		if ended {
+			return piece{}, false
+		}
+		if ok {
+			return x, true
+		}
+		p.wait(changed, pause)
+	}
+}
+
+// wait waits for a change, for the connection's end, or for the pause if there
+// is one.
+func (p *pump) wait(changed <-chan struct{}, pause time.Duration) {
+	var timer <-chan time.Time
+	if pause > 0 {
+		t := time.NewTimer(pause)
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-changed:
+	case <-timer:
+	case <-p.c.ctx.Done():
+	}
+}
+
+// pop takes the bytes that the faults let pass now. Without any, pause is the time
+// to wait unless something changes, 0 for ever. The caller holds c.mu.
+func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration) {
+	f := p.c.faults.flow(p.dir)
+	if f.Swallow || p.lost {
+		return piece{}, false, p.discard(), 0
+	}
+	if f.Hold || len(p.queue) == 0 {
+		return piece{}, false, false, 0
+	}
+	x = p.queue[0]
+	due := x.at.Add(f.Latency)
+	if drip := p.last.Add(f.Drip); f.Drip > 0 && drip.After(due) {
+		due = drip
+	}
+	if wait := due.Sub(now); wait > 0 {
+		return piece{}, false, false, wait
+	}
+	p.last = now
+	if f.Drip > 0 && len(x.data) > 1 {
+		p.queue[0].data = x.data[1:]
+		x.data = x.data[:1]
+	} else {
+		p.queue = p.queue[1:]
+	}
+	return x, true, false, 0
+}
+
+// discard loses the queue, and reports whether the end was among it. The caller
+// holds c.mu.
+func (p *pump) discard() (ended bool) {
+	n := 0
+	for _, x := range p.queue {
+		n += len(x.data)
+		ended = ended || x.end
+	}
+	if len(p.queue) == 0 {
+		return false
+	}
+	p.lost = true
+	p.queue = nil
+	p.hold(-n)
+	p.c.proxy.count(func(s *Stats) { s.flow(p.dir).Swallowed += int64(n) })
+	p.c.wakeLocked()
+	return ended
+}
+
+// abandon counts as lost the bytes that the end of the connection left in the queue.
+func (p *pump) abandon() {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	p.discard()
+}

@@ -1,0 +1,162 @@
+package harness
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+const (
+	orderLimit = 2 * time.Second  // for sending an order to a process that does not read
+	exitLimit  = 20 * time.Second // for the end of a process that was killed
+)
+
+// Process is a copy of this program, started as a member. Safe for concurrent use.
+type Process struct {
+	Name string
+
+	cmd    *exec.Cmd
+	stdin  *os.File
+	orders *Writer
+	stderr *tail
+	done   chan struct{} // closed when it has ended and err is set
+	err    error
+}
+
+// Start runs this program again, with the variable env set, its own process group,
+// config as its first line of input, and its standard output given to take. start is
+// (*exec.Cmd).Start, or calls it: on Linux the kernel kills the process, even while it
+// is stopped, when the thread that started it ends. The end of its input ends it too.
+func Start(name, env string, config any, start func(*exec.Cmd) error, take func(*Reader)) (*Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("tenure: find this program: %w", err)
+	}
+	in, stdin, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("tenure: start %s: %w", name, err)
+	}
+	defer in.Close() //nolint:errcheck // the child has its own
+	p := &Process{
+		Name: name, cmd: exec.Command(self), stdin: stdin, orders: NewWriter(stdin), //nolint:noctx // Kill ends it
+		stderr: &tail{}, done: make(chan struct{}),
+	}
+	p.cmd.Env = append(os.Environ(), env+"=1")
+	p.cmd.Stdin, p.cmd.Stderr, p.cmd.SysProcAttr = in, p.stderr, attributes()
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = start(p.cmd)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tenure: start %s: %w", name, errors.Join(err, stdin.Close()))
+	}
+	go func() { // ends with the process, which Kill waits for
+		defer close(p.done)
+		take(NewReader(out))
+		_, _ = io.Copy(io.Discard, out)
+		p.err = p.cmd.Wait()
+		if text := p.stderr.String(); p.err != nil && text != "" {
+			p.err = fmt.Errorf("%w: %s", p.err, text)
+		}
+		_ = p.stdin.Close() // nobody reads it now
+	}()
+	if err := p.Order(config); err != nil {
+		return nil, errors.Join(err, p.Kill())
+	}
+	return p, nil
+}
+
+// PID is the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Ended reports whether the process has ended.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Err is the process's exit, with the end of its standard error; nil if its status
+// was 0. Call it after Done.
+func (p *Process) Err() error { return p.err }
+
+// Order sends one line.
+func (p *Process) Order(v any) error {
+	err := p.stdin.SetWriteDeadline(time.Now().Add(orderLimit))
+	if err == nil {
+		err = p.orders.Write(v)
+	}
+	if err != nil {
+		return fmt.Errorf("tenure: %s takes no orders: %w", p.Name, err)
+	}
+	return nil
+}
+
+// CloseInput ends its input, so that it ends by itself unless it is stopped.
+func (p *Process) CloseInput() error { return p.stdin.Close() }
+
+// Stop stops the process, until Continue.
+func (p *Process) Stop() error { return p.signal(stopSignal) }
+
+// Continue has a stopped process go on.
+func (p *Process) Continue() error { return p.signal(continueSignal) }
+
+// Kill ends the process, stopped or not, and waits until it is gone.
+func (p *Process) Kill() error {
+	if err := p.signal(os.Kill); err != nil {
+		return err
+	}
+	t := time.NewTimer(exitLimit)
+	defer t.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-t.C:
+		return fmt.Errorf("tenure: %s was killed and has not ended within %v", p.Name, exitLimit)
+	}
+}
+
+// SendKill kills the process, stopped or not, and does not wait.
+func (p *Process) SendKill() error { return p.signal(os.Kill) }
+
+func (p *Process) signal(s os.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("tenure: send %v to %s: %w", s, p.Name, err)
+	}
+	return nil
+}
+
+// tail keeps the end of the bytes written to it. Safe for concurrent use.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 8000
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - tailSize; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.buf))
+}

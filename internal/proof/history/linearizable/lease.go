@@ -1,0 +1,155 @@
+package linearizable
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/history"
+)
+
+// record is a shard's record in the models: its owner, the owner it was granted
+// from (rule A3), and the highest token granted. Where the grant was of unknown
+// outcome, nobody knows its token: then it is open, and above the floor.
+type record struct {
+	owner, from driver.Owner
+	open        bool
+	floor       driver.Token
+}
+
+// holds reports whether the record can be o, and returns it with the token known if so.
+func (r record) holds(o driver.Owner) (record, bool) {
+	if !r.open {
+		return r, r.owner == o
+	}
+	if o.Session != r.owner.Session || o.Token <= r.floor {
+		return r, false
+	}
+	r.owner, r.floor, r.open = o, o.Token, false
+	return r, true
+}
+
+// current reports whether the fence can be the shard's current grant.
+func (r record) current(f driver.Fence) (record, bool) {
+	return r.holds(driver.Owner{Session: f.Session, Token: f.Token})
+}
+
+// grant makes session the owner; token 0 is one that nobody knows. It returns false
+// if the token is not greater than all before it (rule A2).
+func (r record) grant(session driver.SessionID, token driver.Token) (record, bool) {
+	floor := r.floor
+	if r.open {
+		floor++
+	}
+	next := record{owner: driver.Owner{Session: session, Token: token}, from: r.owner, floor: token}
+	if token == 0 {
+		next.open, next.floor = true, floor
+		return next, true
+	}
+	return next, token > floor
+}
+
+// take is an acquire or a transfer: it takes the record from one owner to
+// another, with the token of the reply, 0 if there was none. repeated is true if
+// it found its own earlier success.
+func (r record) take(op *history.Operation) (next record, repeated, ok bool) {
+	receiver, from := op.Session, op.Seen
+	if op.Kind == history.Transfer {
+		receiver, from = op.Target, driver.Owner{Session: op.Fence.Session, Token: op.Fence.Token}
+	}
+	if op.Outcome == history.OK {
+		if op.Granted.Session != receiver {
+			return r, false, false
+		}
+		if n, ok := r.current(op.Granted); ok && n.from == from {
+			return n, true, true
+		}
+	}
+	n, ok := r.holds(from)
+	if !ok {
+		return r, false, false
+	}
+	next, ok = n.grant(receiver, op.Granted.Token)
+	return next, false, ok
+}
+
+// step is the fenced lease: an operation's effect on the record, and whether its
+// outcome was possible.
+//
+// An operation of unknown outcome takes effect if it can. That it never did is
+// covered too: it did not return, so it may come last.
+func (r record) step(op *history.Operation) (record, bool) {
+	switch {
+	case open(op):
+		return r.attempt(op), true
+	case op.Outcome == history.OK:
+		return r.succeed(op)
+	}
+	return r.refuse(op)
+}
+
+func (r record) attempt(op *history.Operation) record {
+	switch op.Kind {
+	case history.Acquire, history.Transfer:
+		if next, _, ok := r.take(op); ok {
+			return next
+		}
+	case history.Release:
+		return r.release(op.Fence)
+	default: // the others change no lease
+	}
+	return r
+}
+
+func (r record) succeed(op *history.Operation) (record, bool) {
+	switch op.Kind {
+	case history.Acquire, history.Transfer:
+		next, _, ok := r.take(op)
+		return next, ok
+	case history.Release:
+		return r.release(op.Fence), true
+	case history.Commit:
+		return r.current(op.Fence)
+	default:
+		return r, true
+	}
+}
+
+// refuse judges the reasons that depend on the record: fenced only if the fence
+// is dead, conflict only if it is not (rule F2), held only if it does not match.
+func (r record) refuse(op *history.Operation) (record, bool) {
+	switch op.Reason {
+	case history.ReasonHeld:
+		free := op.Current == op.Seen && op.Current.Session == ""
+		next, ok := r.holds(op.Current)
+		return next, ok && !free
+	case history.ReasonFenced:
+		if _, alive := r.current(op.Fence); alive {
+			return r, false
+		}
+		if op.Current != (driver.Owner{}) {
+			return r.holds(op.Current)
+		}
+	case history.ReasonNumber, history.ReasonConflict:
+		return r.current(op.Fence)
+	}
+	return r, true
+}
+
+// release frees exactly the lease named; the token stays (rule R1).
+func (r record) release(f driver.Fence) record {
+	if n, ok := r.current(f); ok {
+		n.owner.Session = ""
+		n.from = driver.Owner{}
+		return n
+	}
+	return r
+}
+
+// String describes the record, for the picture.
+func (r record) String() string {
+	if r.open {
+		return fmt.Sprintf("%s: above %d", r.owner.Session, r.floor)
+	}
+	return fmt.Sprintf("%s:%d", cmp.Or(r.owner.Session, "nobody"), r.owner.Token)
+}

@@ -1,0 +1,199 @@
+// Package linearizable judges histories of package history by porcupine: whether
+// some order of a shard's operations gives the outcomes that the clients saw. There
+// are two models, the fenced lease and the fenced log, and each shard is judged by
+// itself. An operation of unknown outcome may have taken effect at any instant after
+// its call, or never.
+//
+// It stands beside the validators of package history, which name the broken rule,
+// where a model can only say that one broke. A program that only validates does not
+// import this package, and so not porcupine.
+package linearizable
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/history"
+)
+
+// The models, as the Check of a finding.
+const (
+	Lease = "lease-linearizable"
+	Log   = "log-linearizable"
+)
+
+// RuleUndecided is the Rule of a finding that porcupine could not decide in time.
+const RuleUndecided = "undecided"
+
+// defaultTimeout bounds porcupine where the caller does not.
+const defaultTimeout = 30 * time.Second
+
+// model is one of the two sequential specifications.
+type model struct {
+	check, rule, what string
+	spec              porcupine.Model
+	// uses reports whether the operation bears on the model.
+	uses func(*history.Operation) bool
+}
+
+// models returns the fenced lease and the fenced log. The log's is the stricter
+// one, for it holds the record too; the lease's says whether the leases alone were
+// broken, and is decided sooner.
+func models() []model {
+	return []model{
+		{
+			check: Lease, rule: "A1", what: "leases",
+			spec: spec(record.step),
+			uses: func(o *history.Operation) bool {
+				return bears(o) && o.Kind != history.Read && (o.Kind != history.Commit || !open(o))
+			},
+		},
+		{
+			check: Log, rule: "F1", what: "leases, commits and reads of the log",
+			spec: spec(fencedLog.step),
+			uses: bears,
+		},
+	}
+}
+
+// spec makes a porcupine model of a step function over comparable states.
+func spec[S comparable](step func(S, *history.Operation) (S, bool)) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { var s S; return s },
+		Step: func(state, input, _ any) (bool, any) {
+			next, ok := step(state.(S), input.(*history.Operation))
+			return ok, next
+		},
+		DescribeOperation: func(input, _ any) string { return input.(*history.Operation).String() },
+		DescribeState:     func(state any) string { return fmt.Sprint(state) },
+	}
+}
+
+// open reports whether the outcome is not known.
+func open(o *history.Operation) bool { return o.Outcome != history.OK && o.Outcome != history.Refused }
+
+// bears reports whether the operation changed its shard, or shows its state.
+func bears(o *history.Operation) bool {
+	switch o.Kind {
+	case history.Acquire, history.Transfer, history.Release, history.Commit:
+		if o.Outcome != history.Refused {
+			return true
+		}
+		switch o.Reason {
+		case history.ReasonHeld, history.ReasonFenced, history.ReasonNumber, history.ReasonConflict:
+			return o.Kind != history.Release
+		}
+		return false
+	case history.Read:
+		return o.Outcome == history.OK
+	default:
+		return false
+	}
+}
+
+// Check judges each shard of a history by the models, and returns one finding for
+// each that no order of its operations explains, and one with RuleUndecided for each
+// that was not decided in time. The timeout is for all models and shards together; 0
+// is 30 s. It runs porcupine on all processors.
+func Check(h *history.History, timeout time.Duration) []history.Finding {
+	if timeout <= 0 {
+		timeout = defaultTimeout
+	}
+	deadline := time.Now().Add(timeout)
+	of := byShard(h)
+	var out []history.Finding
+	for _, m := range models() {
+		for _, shard := range slices.Sorted(maps.Keys(of)) {
+			ops := operations(m, of[shard])
+			if len(ops) == 0 {
+				continue
+			}
+			result := porcupine.Unknown
+			if left := time.Until(deadline); left > 0 {
+				result = porcupine.CheckOperationsTimeout(m.spec, ops, left)
+			}
+			f := history.Finding{Rule: m.rule, Check: m.check, Shard: shard}
+			switch result {
+			case porcupine.Illegal:
+				f.Message = fmt.Sprintf("no order of its %d operations (%s) gives the outcomes that the clients saw",
+					len(ops), m.what)
+				out = append(out, f)
+			case porcupine.Unknown:
+				f.Rule = RuleUndecided
+				f.Message = fmt.Sprintf("porcupine did not decide its %d operations (%s) within %v for all: "+
+					"shorten the run, or raise the timeout", len(ops), m.what, timeout)
+				out = append(out, f)
+			default: // porcupine.Ok
+			}
+		}
+	}
+	return out
+}
+
+func byShard(h *history.History) map[driver.ShardID][]*history.Operation {
+	of := map[driver.ShardID][]*history.Operation{}
+	for i := range h.Operations {
+		if op := &h.Operations[i]; op.Shard != "" {
+			of[op.Shard] = append(of[op.Shard], op)
+		}
+	}
+	return of
+}
+
+// operations returns a shard's operations as porcupine takes them: sorted by call,
+// of unknown outcome open-ended, each under a client that does nothing else at that
+// time.
+func operations(m model, ops []*history.Operation) []porcupine.Operation {
+	var last history.Instant
+	for _, op := range ops {
+		last = max(last, op.Call, op.Return)
+	}
+	var out []porcupine.Operation
+	var clients []history.Instant // the end of the last operation of each
+	for _, op := range ops {
+		if !m.uses(op) {
+			continue
+		}
+		end := last + 1
+		if !open(op) {
+			end = op.Return
+		}
+		id := 0
+		for id < len(clients) && clients[id] >= op.Call {
+			id++
+		}
+		if id == len(clients) {
+			clients = append(clients, 0)
+		}
+		clients[id] = end
+		out = append(out, porcupine.Operation{ClientId: id, Input: op, Call: int64(op.Call), Return: int64(end)})
+	}
+	return out
+}
+
+// Draw writes porcupine's page for each finding of a model into dir, such as
+// log-linearizable-orders.html, which shows the longest orders that it found. Other
+// findings have none.
+func Draw(dir string, h *history.History, found []history.Finding) error {
+	var errs []error
+	for _, f := range found {
+		for _, m := range models() {
+			if m.check != f.Check {
+				continue
+			}
+			_, info := porcupine.CheckOperationsVerbose(m.spec, operations(m, byShard(h)[f.Shard]), defaultTimeout)
+			path := filepath.Join(dir, fmt.Sprintf("%s-%s.html", f.Check, f.Shard))
+			if err := porcupine.VisualizePath(m.spec, info, path); err != nil {
+				errs = append(errs, fmt.Errorf("tenure: history: %w", err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,66 @@
+package linearizable
+
+import (
+	"fmt"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/history"
+)
+
+// fencedLog is a shard's record and head in the model of the log. It does not
+// keep the entries: log-is-a-prefix compares those, and number and nonce name the
+// commit that made each.
+type fencedLog struct {
+	record
+	head driver.Head // without Oldest, which has its own cases of rule L3
+}
+
+// step is the fenced log: a commit takes effect if and only if its fence is current
+// and its number the next (rule F1); a grant and a read show the head.
+func (l fencedLog) step(op *history.Operation) (fencedLog, bool) {
+	before := l.record
+	r, ok := l.record.step(op)
+	if !ok {
+		return l, false
+	}
+	l.record = r
+	switch op.Kind {
+	case history.Acquire, history.Transfer:
+		// A repeated claim may read the head apart, when the next owner has moved it.
+		known := op.Outcome == history.OK && op.Head.Token <= op.Granted.Token
+		return l, !known || l.at(op.Head)
+	case history.Read:
+		return l, l.at(op.Head)
+	case history.Commit:
+		next := op.Number == l.head.Number+1
+		switch {
+		case op.Outcome == history.OK:
+			l.head = l.after(op)
+			return l, next && l.at(op.Head)
+		case open(op):
+			if n, current := before.current(op.Fence); current && next {
+				l.record, l.head = n, l.after(op)
+			}
+		case op.Reason == history.ReasonNumber:
+			return l, !next
+		}
+	default: // the others bear on no log
+	}
+	return l, true
+}
+
+// at reports whether the head is h.
+func (l fencedLog) at(h driver.Head) bool {
+	h.Oldest = 0
+	return l.head == h
+}
+
+func (l fencedLog) after(op *history.Operation) driver.Head {
+	return driver.Head{Number: op.Number, Seq: l.head.Seq + driver.Seq(len(op.Entries)), Nonce: op.Nonce,
+		Token: op.Fence.Token}
+}
+
+// String describes the log, for the picture.
+func (l fencedLog) String() string {
+	return fmt.Sprintf("%v, number %d, seq %d", l.record, l.head.Number, l.head.Seq)
+}

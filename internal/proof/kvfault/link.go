@@ -1,0 +1,339 @@
+// Package kvfault puts a faulty network between a backend of package kv and its
+// store: for tests. A [Link] wraps any kv.Store and loses, holds, repeats or fails
+// calls, by their kind. It starts no goroutine, and waits on channels and contexts
+// only, so that it works under testing/synctest.
+package kvfault
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/tenure-go/tenure/backends/kv"
+)
+
+// Fault is the treatment of a call by a Link.
+type Fault uint8
+
+// The faults. A call that waits ends with its context's error, which leaves its
+// outcome unknown, as a network would.
+const (
+	None        Fault = iota
+	DropRequest       // the call never reaches the store, and waits
+	DropReply         // the call is applied, and waits
+	HoldRequest       // the call waits until Deliver applies it, which may be long after its caller gave up
+	Duplicate         // the call is applied twice in a row; the first reply is returned
+	Replay            // the call is applied and answered, and applied again by Deliver
+	Fail              // the call fails, with the error of SetError if one was set, and is not applied
+)
+
+// Kind is a kind of call, one bit each.
+type Kind uint8
+
+// The kinds of calls. A watch under a fault that drops or holds delivers late, and
+// loses nothing; with Fail it ends.
+const (
+	Heartbeat Kind = 1 << iota
+	Write          // every Apply but heartbeats
+	Read           // Get and Range
+	Watch
+	All = Heartbeat | Write | Read | Watch
+)
+
+// Link is a network with switches. The zero value lets everything pass. Safe for
+// concurrent use.
+type Link struct {
+	mu     sync.Mutex
+	faults [8]Fault // by bit of Kind
+	err    error
+	held   []func()
+	moved  chan struct{} // closed when a switch, or the set of held calls, changes
+	counts [8]int
+	// watches under way, to be ended by Fail
+	watches map[*watch]struct{}
+}
+
+type watch struct{ end context.CancelCauseFunc }
+
+// Set switches a fault on for some kinds of calls that begin from now on; None
+// switches it off. Watches under way obey as well.
+func (l *Link) Set(kinds Kind, f Fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for bit := range l.faults {
+		if kinds&(1<<bit) != 0 {
+			l.faults[bit] = f
+		}
+	}
+	if kinds&Watch != 0 && f == Fail {
+		for w := range l.watches {
+			w.end(l.failure())
+		}
+	}
+	l.move()
+}
+
+// Cut loses everything from now on, in silence. See Heal.
+func (l *Link) Cut() { l.Set(All, DropRequest) }
+
+// Heal lets every call pass from now on. Held calls stay held.
+func (l *Link) Heal() { l.Set(All, None) }
+
+// SetError makes calls of some kinds fail with err; watches under way end with it.
+// A nil err is one of this package.
+func (l *Link) SetError(kinds Kind, err error) {
+	l.mu.Lock()
+	l.err = err
+	l.mu.Unlock()
+	l.Set(kinds, Fail)
+}
+
+// Count returns the number of calls of some kinds, with any outcome.
+func (l *Link) Count(kinds Kind) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for bit, c := range l.counts {
+		if kinds&(1<<bit) != 0 {
+			n += c
+		}
+	}
+	return n
+}
+
+// Held returns how many calls wait for Deliver.
+func (l *Link) Held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.held)
+}
+
+// AwaitHeld waits until at least n calls wait for Deliver.
+func (l *Link) AwaitHeld(ctx context.Context, n int) error {
+	for {
+		l.mu.Lock()
+		have, moved := len(l.held), l.waiting()
+		l.mu.Unlock()
+		if have >= n {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Deliver applies everything that is held, in the order of the calls, and returns
+// how many that were. Callers that still wait get their reply.
+func (l *Link) Deliver() int {
+	l.mu.Lock()
+	held := l.held
+	l.held = nil
+	l.move()
+	l.mu.Unlock()
+	for _, f := range held {
+		f()
+	}
+	return len(held)
+}
+
+var (
+	errClosed = errors.New("kvfault: the store was closed")
+	errFailed = errors.New("kvfault: the call was made to fail")
+)
+
+func (l *Link) move() {
+	if l.moved != nil {
+		close(l.moved)
+		l.moved = nil
+	}
+}
+
+func (l *Link) waiting() <-chan struct{} {
+	if l.moved == nil {
+		l.moved = make(chan struct{})
+	}
+	return l.moved
+}
+
+// fault returns the fault of a kind of call, the channel that closes when faults
+// change, and the error of a call that fails.
+func (l *Link) fault(k Kind) (f Fault, moved <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for bit := range l.faults {
+		if k == 1<<bit {
+			return l.faults[bit], l.waiting(), l.failure()
+		}
+	}
+	return None, nil, nil
+}
+
+func (l *Link) failure() error {
+	if l.err == nil {
+		return errFailed
+	}
+	return l.err
+}
+
+func (l *Link) count(k Kind) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for bit := range l.counts {
+		if k == 1<<bit {
+			l.counts[bit]++
+		}
+	}
+}
+
+func (l *Link) track(w *watch, on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !on {
+		delete(l.watches, w)
+		return
+	}
+	if l.watches == nil {
+		l.watches = make(map[*watch]struct{})
+	}
+	l.watches[w] = struct{}{}
+}
+
+func (l *Link) hold(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = append(l.held, f)
+	l.move()
+}
+
+// Wrap returns a store behind the link. The link serves one store.
+func (l *Link) Wrap(s kv.Store) kv.Store {
+	return &linked{Store: s, link: l, closed: make(chan struct{})}
+}
+
+type linked struct {
+	kv.Store
+	link   *Link
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (s *linked) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+	kind := Write
+	if b.Heartbeat {
+		kind = Heartbeat
+	}
+	// The caller may use its batch again; the network keeps the one sent.
+	sent := *b
+	return pass(ctx, s, kind, func(ctx context.Context) (*kv.Outcome, error) { return s.Store.Apply(ctx, &sent) })
+}
+
+func (s *linked) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	return pass(ctx, s, Read, func(ctx context.Context) (*kv.Page, error) { return s.Store.Get(ctx, keys...) })
+}
+
+func (s *linked) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
+	return pass(ctx, s, Read, func(ctx context.Context) (*kv.Page, error) { return s.Store.Range(ctx, q) })
+}
+
+func (s *linked) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
+	s.link.count(Watch)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	w := &watch{end: end}
+	s.link.track(w, true) // before it looks at the fault, so that it misses none
+	defer s.link.track(w, false)
+	err := s.flows(ctx)
+	if err == nil {
+		err = s.Store.Watch(ctx, prefixes, after, func(rev kv.Rev, changes []kv.Change) error {
+			if err := s.flows(ctx); err != nil {
+				return err
+			}
+			return fn(rev, changes)
+		})
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// flows waits until the link lets watches through.
+func (s *linked) flows(ctx context.Context) error {
+	for {
+		fault, moved, err := s.link.fault(Watch)
+		switch fault {
+		case None, Duplicate, Replay:
+			return nil
+		case Fail:
+			return err
+		default: // a watch that is not answered
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.closed:
+			return errClosed
+		}
+	}
+}
+
+func (s *linked) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return s.Store.Close()
+}
+
+// pass sends one call through the link.
+func pass[T any](ctx context.Context, s *linked, kind Kind, call func(context.Context) (T, error)) (T, error) {
+	l := s.link
+	l.count(kind)
+	var none T
+	fault, _, err := l.fault(kind)
+	switch fault {
+	case DropRequest:
+		return none, s.wait(ctx, nil)
+	case DropReply:
+		_, _ = call(ctx)
+		return none, s.wait(ctx, nil)
+	case HoldRequest:
+		var reply T
+		var failed error
+		done := make(chan struct{})
+		l.hold(func() {
+			reply, failed = call(context.WithoutCancel(ctx))
+			close(done)
+		})
+		if err := s.wait(ctx, done); err != nil {
+			return none, err
+		}
+		return reply, failed
+	case Duplicate:
+		reply, err := call(ctx)
+		_, _ = call(ctx)
+		return reply, err
+	case Replay:
+		reply, err := call(ctx)
+		l.hold(func() { _, _ = call(context.WithoutCancel(ctx)) })
+		return reply, err
+	case Fail:
+		return none, err
+	default:
+		return call(ctx)
+	}
+}
+
+// wait returns nil once done is closed, and an error if the caller gives up or
+// the store is closed before.
+func (s *linked) wait(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return errClosed
+	}
+}

@@ -1,0 +1,252 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+)
+
+// Cast is a few members of one namespace that contend for one shard. Each has its own
+// backend, which reaches each server through its own proxy: so a server falls silent
+// for all of them, or a member for all servers, without a word to anyone. Its methods
+// are for one goroutine.
+type Cast struct {
+	t       testing.TB
+	ttl     time.Duration
+	members []*actor
+
+	mu     sync.Mutex
+	events []string
+	owned  time.Time // when somebody was seen to own the shard last
+	gap    time.Duration
+}
+
+// actor is one member.
+type actor struct {
+	node    string
+	backend driver.Backend
+	elector *core.Elector
+	proxies []*faultproxy.Proxy
+	lease   atomic.Pointer[core.Lease] // whose handler was called last
+	began   atomic.Pointer[time.Time]  // when it was
+}
+
+// castShard is the shard that the members contend for.
+const castShard = "shard"
+
+// NewCast runs n members until the end of the test. open opens the backend of one,
+// which reaches the servers at the addresses through, in their order.
+func NewCast(
+	t testing.TB, n int, ttl time.Duration, servers []string, open func(through []string) driver.Backend,
+) *Cast {
+	t.Helper()
+	c := &Cast{t: t, ttl: ttl}
+	for i := range n {
+		m := &actor{node: fmt.Sprint("m", i)}
+		var through []string
+		for _, addr := range servers {
+			p, err := faultproxy.New(addr, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = p.Close() }) // a cut connection may fail to close
+			m.proxies, through = append(m.proxies, p), append(through, p.Addr())
+		}
+		m.backend = open(through)
+		c.members = append(c.members, m)
+		c.run(m)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var watching sync.WaitGroup
+	watching.Go(func() { c.sample(ctx) })
+	t.Cleanup(func() {
+		stop()
+		watching.Wait()
+	})
+	c.Settle()
+	return c
+}
+
+func (c *Cast) run(m *actor) {
+	c.t.Helper()
+	e, err := core.NewElector(m.backend, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: c.ttl, Node: m.node, Hooks: core.Hooks{
+		OnSession: func(ev core.SessionEvent) {
+			switch ev.Kind {
+			case core.SessionLapsed, core.SessionLost, core.SessionHalted:
+				c.event("%s: %s: %v", m.node, ev.Kind, ev.Err)
+			default: // it goes on
+			}
+		},
+		OnPeer: func(ev core.PeerEvent) {
+			if ev.Kind == core.PeerEvicted {
+				c.event("%s evicted %s", m.node, ev.Peer.Node)
+			}
+		},
+	}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	err = e.Contend(func(ctx context.Context, l *core.Lease) error {
+		now := time.Now()
+		m.lease.Store(l)
+		m.began.Store(&now)
+		<-ctx.Done()
+		return nil
+	}, castShard)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	m.elector = e
+	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	c.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			c.t.Errorf("%s: %v", m.node, err)
+		}
+	})
+}
+
+func (c *Cast) event(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, fmt.Sprintf(format, args...))
+}
+
+func (c *Cast) sample(ctx context.Context) {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	away := false
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		owner, now := c.owner(), time.Now()
+		c.mu.Lock()
+		switch {
+		case owner >= 0 && !away: // however long ago the last look was
+			c.owned = now
+		case !c.owned.IsZero():
+			c.gap = max(c.gap, now.Sub(c.owned))
+		}
+		if owner >= 0 {
+			c.owned = now
+		}
+		away = owner < 0
+		c.mu.Unlock()
+	}
+}
+
+// owner is the member whose lease may be used now, or -1.
+func (c *Cast) owner() int {
+	for i, m := range c.members {
+		if l := m.lease.Load(); l != nil && l.Err() == nil {
+			return i
+		}
+	}
+	return -1
+}
+
+// Backend is that of a member.
+func (c *Cast) Backend(member int) driver.Backend { return c.members[member].backend }
+
+// Settle waits until every member is trusted and knows of all, one of them owns the
+// shard, and nothing is being handed around, and begins the counts of Seen anew. It
+// returns the owner.
+func (c *Cast) Settle() (owner int) {
+	c.t.Helper()
+	deadline := time.Now().Add(patience)
+	var calm time.Time
+	for ; ; time.Sleep(5 * time.Millisecond) {
+		now := time.Now()
+		owner = c.owner()
+		trusted := owner >= 0
+		for _, m := range c.members {
+			v := m.elector.View()
+			trusted = trusted && v.Trusted && len(v.Members) == len(c.members) && len(v.Silent) == 0
+		}
+		switch {
+		case !trusted:
+			calm = time.Time{}
+		case calm.IsZero():
+			calm = now
+		case now.Sub(calm) > c.ttl/2:
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.events, c.gap, c.owned = nil, 0, time.Time{}
+			return owner
+		}
+		if now.After(deadline) {
+			c.t.Fatalf("the members do not settle in %v: %+v", patience, c.members[0].elector.View())
+		}
+	}
+}
+
+// Silence has a server say nothing to any member, from now on until Heal.
+func (c *Cast) Silence(server int) {
+	c.t.Helper()
+	for _, m := range c.members {
+		c.set(m.proxies[server], faultproxy.BlackHole())
+	}
+}
+
+// CutOff has a member hear from no server, and no server from it, as when its machine
+// dies, from now on until Heal.
+func (c *Cast) CutOff(member int) {
+	c.t.Helper()
+	for _, p := range c.members[member].proxies {
+		c.set(p, faultproxy.BlackHole())
+	}
+}
+
+// Heal ends Silence and CutOff.
+func (c *Cast) Heal() {
+	c.t.Helper()
+	for _, m := range c.members {
+		for _, p := range m.proxies {
+			c.set(p, faultproxy.Faults{})
+		}
+	}
+}
+
+func (c *Cast) set(p *faultproxy.Proxy, f faultproxy.Faults) {
+	c.t.Helper()
+	if err := p.Set(f); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Takeover waits until another member than former uses the shard, and returns how long
+// after start that was.
+func (c *Cast) Takeover(former int, start time.Time) time.Duration {
+	c.t.Helper()
+	for deadline := start.Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for i, m := range c.members {
+			if began := m.began.Load(); i != former && began != nil && began.After(start) {
+				return began.Sub(start)
+			}
+		}
+	}
+	c.t.Fatalf("nobody took over in %v", patience)
+	return 0
+}
+
+// Seen counts the events since the members settled: lapses of trust, sessions lost
+// and evictions, and the longest time without an owner.
+func (c *Cast) Seen() (events []string, gap time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.events...), c.gap
+}

@@ -1,0 +1,165 @@
+package outage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/system"
+)
+
+// Fresh has a member crash and another one take over that has just come: one that starts
+// afterwards, as a lone process that is restarted, and one that joined a moment before. Both own
+// the shard a TTL later and a little (V1): a fifth of the TTL, the time that opening the store
+// takes, and more where the store answers slowly meanwhile. The TTL is a second, or as the flag
+// -system.ttl says.
+func Fresh(t *testing.T, c system.Config) {
+	t.Helper()
+	ttl := system.TTL(time.Second)
+	store := c.Store(t, 1)
+	options, err := json.Marshal(store.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() driver.Backend {
+		b, err := c.Opener.Open(t.Context(), func(into any) error { return json.Unmarshal(options, into) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for _, x := range []struct {
+		name   string
+		before time.Duration // the crash; 0: after it
+	}{
+		{"a lone process restarts", 0},
+		{"joined just before", 3 * ttl / 100},
+	} {
+		shard := fmt.Sprintf("fresh%d", x.before)
+		first := startLone(t, open(), ttl, shard)
+		first.owns(t, ttl)
+		var second *lone
+		if x.before > 0 {
+			second = startLone(t, open(), ttl, shard)
+			second.joins(t)
+			time.Sleep(x.before)
+		}
+		crashed := time.Now()
+		first.crash(t)
+		var opening time.Duration
+		if second == nil {
+			crashed = time.Now()
+			b := open()
+			opening = time.Since(crashed)
+			second = startLone(t, b, ttl, shard)
+		}
+		took := second.owns(t, ttl).Sub(crashed)
+		slowest := second.slowest()
+		t.Logf("%s: TTL %v, took over after %v, of which %v to open the store; slowest call %v", x.name, ttl,
+			took.Round(time.Millisecond),
+			opening.Round(time.Millisecond), slowest)
+		if limit := opening + ttl + ttl/5 + 5*slowest; took > limit {
+			t.Errorf("%s: took over after %v, want at most %v", x.name, took, limit)
+		}
+		second.crash(t)
+	}
+}
+
+// lone is another process, as far as a store can see.
+type lone struct {
+	backend driver.Backend
+	granted chan time.Time
+	joined  chan struct{}
+	done    chan error
+
+	mu   sync.Mutex
+	slow time.Duration
+}
+
+func startLone(t *testing.T, b driver.Backend, ttl time.Duration, shard string) *lone {
+	t.Helper()
+	p := &lone{backend: b, granted: make(chan time.Time, 1), joined: make(chan struct{}, 1), done: make(chan error, 1)}
+	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Hooks: core.Hooks{
+		OnSession: func(ev core.SessionEvent) {
+			if ev.Kind == core.SessionJoined {
+				select {
+				case p.joined <- struct{}{}:
+				default:
+				}
+			}
+		},
+		OnCall: func(call core.Call) {
+			if call.Kind != "observe" {
+				p.mu.Lock()
+				p.slow = max(p.slow, call.Took)
+				p.mu.Unlock()
+			}
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = e.Contend(func(ctx context.Context, _ *core.Lease) error {
+		select {
+		case p.granted <- time.Now():
+		default:
+		}
+		<-ctx.Done()
+		return nil
+	}, shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.done <- e.Run(context.WithoutCancel(t.Context())) }()
+	return p
+}
+
+// owns waits until its handler was called, and returns when that was.
+func (p *lone) owns(t *testing.T, ttl time.Duration) time.Time {
+	t.Helper()
+	select {
+	case at := <-p.granted:
+		return at
+	case <-time.After(10*ttl + patience):
+		t.Fatal("nobody owns the shard")
+		return time.Time{}
+	}
+}
+
+func (p *lone) joins(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.joined:
+	case <-time.After(patience):
+		t.Fatal("the member does not join")
+	}
+}
+
+func (p *lone) slowest() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.slow
+}
+
+// crash takes its backend away, which leaves its session and its leases in the store.
+func (p *lone) crash(t *testing.T) {
+	t.Helper()
+	if err := p.backend.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-p.done:
+		if !errors.Is(err, core.ErrClosed) {
+			t.Errorf("the member ended with %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("the member does not end with its backend")
+	}
+}

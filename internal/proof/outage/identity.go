@@ -1,0 +1,152 @@
+package outage
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Identity has two members own a shard each, and one stand by, when the
+// identity of their namespace is tampered with in each of the ways given. No commit is
+// applied from then on, and all halt with ErrStoreChanged at their next write, which is a
+// heartbeat at the latest, within the TTL, and say why (I1). open opens a namespace, and may create it.
+// A way whose name begins with "roster" leaves the data's identity as it is.
+func Identity(
+	t *testing.T, open func(t *testing.T, namespace string) driver.Backend,
+	ways map[string]func(namespace string) error,
+) {
+	t.Helper()
+	const ttl = 3 * time.Second
+	for way, tamper := range ways {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			namespace := fmt.Sprintf("identity/%s-%s", way, rand.Text()) // can be repeated on one server
+			var members []*witness
+			var leases []*core.Lease
+			for _, shard := range []string{"s1", "s2"} {
+				m := newWitness(t, open(t, namespace), ttl, shard)
+				members, leases = append(members, m), append(leases, m.owns(t))
+			}
+			successor := newWitness(t, open(t, namespace), ttl, "s1")
+			members = append(members, successor)
+			select {
+			case <-successor.joined:
+			case <-time.After(patience):
+				t.Fatal("the successor does not join")
+			}
+			if err := tamper(namespace); err != nil {
+				t.Fatal(err)
+			}
+			tampered := time.Now()
+			late := time.After(10 * ttl)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*ttl)
+			defer cancel()
+			for _, l := range leases {
+				// Commits do not check the copy in the roster of a database.
+				if _, err := l.Append(ctx, []byte("late")); err == nil && !strings.HasPrefix(way, "roster") {
+					t.Error("a commit is applied")
+				}
+			}
+			for i, m := range members {
+				m.halts(t, i, namespace, tampered, ttl, late)
+			}
+		})
+	}
+}
+
+// witness is a member whose halt is awaited.
+type witness struct {
+	joined  chan struct{}
+	granted chan *core.Lease
+	halted  chan halt
+	slowest atomic.Int64 // call, in ns
+}
+
+// halt is a member's last event, and when it came.
+type halt struct {
+	err error
+	at  time.Time
+}
+
+// newWitness runs a member that contends for a shard until the end of the test.
+func newWitness(t *testing.T, b driver.Backend, ttl time.Duration, shard string) *witness {
+	t.Helper()
+	m := &witness{joined: make(chan struct{}), granted: make(chan *core.Lease, 1), halted: make(chan halt, 1)}
+	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Hooks: core.Hooks{
+		OnSession: func(ev core.SessionEvent) {
+			switch ev.Kind {
+			case core.SessionJoined:
+				close(m.joined)
+			case core.SessionHalted:
+				m.halted <- halt{ev.Err, time.Now()}
+			default: // it goes on
+			}
+		},
+		OnCall: func(c core.Call) {
+			if c.Kind != "observe" {
+				m.slowest.Store(max(m.slowest.Load(), int64(c.Took)))
+			}
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = e.Contend(func(ctx context.Context, l *core.Lease) error {
+		m.granted <- l
+		<-ctx.Done()
+		return nil
+	}, shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; !errors.Is(err, core.ErrStoreChanged) {
+			t.Errorf("Run returns %v", err)
+		}
+	})
+	return m
+}
+
+func (m *witness) owns(t *testing.T) *core.Lease {
+	t.Helper()
+	select {
+	case l := <-m.granted:
+		return l
+	case <-time.After(patience):
+		t.Fatal("a member owns nothing")
+		return nil
+	}
+}
+
+func (m *witness) halts(
+	t *testing.T, i int, namespace string, since time.Time, ttl time.Duration, late <-chan time.Time,
+) {
+	t.Helper()
+	select {
+	case h := <-m.halted:
+		err, took, slowest := h.err, h.at.Sub(since), time.Duration(m.slowest.Load())
+		t.Logf("member %d halted after %v, slowest call %v: %v", i, took.Round(time.Millisecond), slowest, err)
+		if !errors.Is(err, core.ErrStoreChanged) || !strings.Contains(err.Error(), `"`+namespace+`"`) ||
+			!strings.Contains(err.Error(), "identity") && !strings.Contains(err.Error(), "roster") {
+			t.Errorf("member %d halts with %q: it should name the namespace and the state of its identity", i, err)
+		}
+		if limit := ttl + 5*slowest; took > limit {
+			t.Errorf("member %d halted after %v, want at most %v", i, took, limit)
+		}
+	case <-late:
+		t.Fatalf("member %d does not halt", i)
+	}
+}

@@ -1,0 +1,140 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/system"
+)
+
+// A Suite plays the system suite on servers of one kind.
+type Suite struct {
+	Kind   servers.Kind
+	Opener driver.Opener
+	// FirstOnly has the members of a run reach the first server, as they would an agent.
+	FirstOnly bool
+	// Options are system.Store's, for those proxies' addresses.
+	Options func(through []string, namespace string) any
+}
+
+// Run plays the seeds of the flags, each with one server.
+func (s *Suite) Run(t *testing.T) { system.Run(t, s.config(t, 1, system.Parallel())) }
+
+// RunOnThree plays a seed on three servers.
+func (s *Suite) RunOnThree(t *testing.T) {
+	c := s.config(t, 3, 1)
+	c.Seeds = 1
+	system.Run(t, c)
+}
+
+// RunControl takes the fence away, and expects the damage.
+func (s *Suite) RunControl(t *testing.T) {
+	c := s.config(t, 1, system.Parallel())
+	c.Control, c.Seeds = true, 1
+	system.Run(t, c)
+}
+
+// Fresh plays Fresh with one server.
+func (s *Suite) Fresh(t *testing.T) { Fresh(t, s.config(t, 1, 1)) }
+
+func (s *Suite) config(t *testing.T, members, parallel int) system.Config {
+	return SystemConfig(t, s.Opener, parallel, func() Deployment {
+		d := Deployment{Settings: s.Options}
+		if members == 1 {
+			d.Servers = []*servers.Server{servers.New(t, s.Kind, nil)}
+		} else {
+			d.Servers = servers.NewCluster(t, s.Kind, members, nil).Members()
+		}
+		for _, server := range d.Servers {
+			d.Addrs = append(d.Addrs, server.Addr())
+		}
+		if s.FirstOnly {
+			d.Addrs = d.Addrs[:1]
+		}
+		return d
+	})
+}
+
+// Deployment is a store for one seed of the system suite at a time.
+type Deployment struct {
+	Servers []*servers.Server
+	// Addrs are those that the members of a run use, each through a proxy.
+	Addrs []string
+	// Settings are system.Store's Options, for those proxies' addresses.
+	Settings func(through []string, namespace string) any
+}
+
+// SystemConfig returns a configuration of the system suite for n seeds at a time, each on
+// its own servers and in its own namespace. Its schedule restarts one server after the
+// other, so that of three a majority is left; it stalls them all, and cuts the members off
+// from all of them.
+func SystemConfig(t *testing.T, opener driver.Opener, n int, start func() Deployment) system.Config {
+	t.Helper()
+	idle := make(chan *deployment, n)
+	for range n {
+		d := &deployment{Deployment: start()}
+		for _, addr := range d.Addrs {
+			p, err := faultproxy.New(addr, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = p.Close() }) // a cut connection may fail to close
+			d.cuts = append(d.cuts, system.Cutting(p))
+			d.through = append(d.through, p.Addr())
+		}
+		for _, s := range d.Servers {
+			d.pauses = append(d.pauses, system.Pausing(s.Stop, s.Cont))
+		}
+		idle <- d
+	}
+	return system.Config{Opener: opener, Parallel: n, Store: func(t *testing.T, seed uint64) *system.Store {
+		d := <-idle
+		t.Cleanup(func() { idle <- d })
+		return &system.Store{
+			Options: d.Settings(d.through, fmt.Sprintf("system/seed%d", seed)),
+			Restart: d.restart, Pause: all(d.pauses), Cut: all(d.cuts),
+		}
+	}}
+}
+
+type deployment struct {
+	Deployment
+	through      []string
+	pauses, cuts []fault
+	restarted    atomic.Int64
+}
+
+// fault injects a fault until undo is called.
+type fault = func(ctx context.Context) (undo func() error, err error)
+
+func (d *deployment) restart(ctx context.Context) error {
+	return d.Servers[int(d.restarted.Add(1))%len(d.Servers)].Restart(ctx)
+}
+
+// all injects all of the faults, or none.
+func all(faults []fault) fault {
+	return func(ctx context.Context) (func() error, error) {
+		var undos []func() error
+		undo := func() error {
+			var errs []error
+			for _, u := range undos {
+				errs = append(errs, u())
+			}
+			return errors.Join(errs...)
+		}
+		for _, s := range faults {
+			u, err := s(ctx)
+			if err != nil {
+				return nil, errors.Join(err, undo())
+			}
+			undos = append(undos, u)
+		}
+		return undo, nil
+	}
+}

@@ -1,0 +1,111 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Kind is a kind of server.
+type Kind string
+
+// The kinds of servers. PgBouncer is a proxy that stands before the PostgreSQL
+// in Options.Upstream, in transaction mode. Sentinels watch the Redis in
+// Options.Upstream under the name [SentinelMaster].
+const (
+	Postgres  Kind = "postgres"
+	MariaDB   Kind = "mariadb"
+	PgBouncer Kind = "pgbouncer"
+	ZooKeeper Kind = "zookeeper"
+	Etcd      Kind = "etcd"
+	Consul    Kind = "consul"
+	Redis     Kind = "redis"
+	Sentinel  Kind = "redis-sentinel"
+)
+
+// SentinelMaster is the name under which Sentinels know the server that they watch.
+const SentinelMaster = "primary"
+
+// RequireVariable is the environment variable that lists, separated by commas,
+// the kinds of servers without which tests fail, or is "all".
+const RequireVariable = "TENURE_REQUIRE_SERVERS"
+
+// RuntimeVariable is the environment variable that, set to "container", has servers
+// started in containers and not as processes, where a Docker engine answers.
+const RuntimeVariable = "TENURE_SERVERS_RUNTIME"
+
+// Errors of this package, to be matched with errors.Is.
+var (
+	// ErrUnavailable is a server that this machine does not have: the message says
+	// why, and how to get it.
+	ErrUnavailable = errors.New("server is not available")
+	// ErrUnsupported is a fault that this server cannot be subjected to, because
+	// it was not started here.
+	ErrUnsupported = errors.New("not supported by this server")
+)
+
+// Required reports whether the environment requires this kind of server.
+func Required(kind Kind) bool {
+	for name := range strings.SplitSeq(os.Getenv(RequireVariable), ",") {
+		if name = strings.TrimSpace(name); name == "all" || name == string(kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// Unavailable skips the test with the reason if err is ErrUnavailable and the
+// environment does not require the kind; any other error fails the test. It
+// returns only for nil.
+func Unavailable(t testing.TB, kind Kind, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrUnavailable) && !Required(kind):
+		t.Skip(err)
+	default:
+		t.Fatal(err)
+	}
+}
+
+// variable is the name of the environment variable that names a running server,
+// empty for a kind without one.
+func (k Kind) variable() string {
+	switch k {
+	case Postgres:
+		return "TENURE_POSTGRES_DSN"
+	case MariaDB:
+		return "TENURE_MYSQL_DSN"
+	case ZooKeeper:
+		return "TENURE_ZOOKEEPER_SERVERS"
+	default:
+		return ""
+	}
+}
+
+// driver is the name under which the kind's driver registers with database/sql.
+func (k Kind) driver() string {
+	if k == MariaDB {
+		return "mysql"
+	}
+	return "pgx"
+}
+
+func (k Kind) check() error {
+	if !slices.Contains([]Kind{Postgres, MariaDB, PgBouncer, ZooKeeper, Etcd, Consul, Redis, Sentinel}, k) {
+		return fmt.Errorf("tenure: there is no kind of server %q", string(k))
+	}
+	return nil
+}
+
+// clusters reports whether servers of the kind can form a store together.
+func (k Kind) clusters() bool {
+	return slices.Contains([]Kind{Etcd, Consul, ZooKeeper, Redis, Sentinel}, k)
+}
+
+func unavailable(kind Kind, format string, args ...any) error {
+	return fmt.Errorf("tenure: %s: %w: %w", kind, ErrUnavailable, fmt.Errorf(format, args...))
+}

@@ -1,0 +1,100 @@
+package sqlfault
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+)
+
+// Beats looks at heartbeats of one session that overlap, on a backend that open opens behind a
+// wire. One that hangs on its way delays none that comes after it (E4). While another's
+// transaction has the session's row, none is answered: nothing has changed since it began (M1).
+// waiting returns when a statement of the database waits for a lock.
+func (s *Setup) Beats(t *testing.T, open func(ctx context.Context, dsn string, wire *Wire) (driver.Backend, error),
+	waiting func(dsn servers.DSN, db *stdsql.DB)) {
+	t.Parallel()
+	dsn := s.migrated(t, s.Pool.Get(t, s.Kind, nil))
+	wire, db := new(Wire), s.DB(t, dsn)
+	b, err := open(t.Context(), dsn.Reveal(), wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close() //nolint:errcheck // the test is over
+	checkBeats(t, b, wire, db, func() { waiting(dsn, db) })
+}
+
+func checkBeats(t *testing.T, b driver.Backend, wire *Wire, db *stdsql.DB, waiting func()) {
+	s := Join(t, b, "n1")
+	version := func() (v int64) {
+		if err := db.QueryRowContext(t.Context(), "SELECT version FROM tenure_beats").Scan(&v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	var answers []chan error
+	beat := func() {
+		answer := make(chan error, 1)
+		answers = append(answers, answer)
+		go func() { answer <- s.Beat(t.Context()) }()
+	}
+	answered := func(what string) {
+		t.Helper()
+		for _, answer := range answers {
+			if err := <-answer; err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		answers = nil
+	}
+
+	release := wire.Hold()
+	beat()
+	for deadline := time.Now().Add(time.Minute); wire.holds() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the heartbeat was not sent")
+		}
+	}
+	wire.set(none)
+	before := version()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.Beat(ctx); err != nil || version() != before+1 {
+		t.Errorf("a heartbeat beside one that hangs: %v; the version was %d and is %d", err, before, version())
+	}
+	release()
+	answered("the heartbeat that hung")
+
+	other := Tx(t, db, stdsql.LevelReadCommitted)
+	Exec(t, other, "SELECT version FROM tenure_beats FOR UPDATE")
+	before = version()
+	for range 3 {
+		beat()
+	}
+	waiting()
+	for i, answer := range answers {
+		select {
+		case err := <-answer:
+			t.Errorf("heartbeat %d was answered with %v, although nobody could write the row", i, err)
+			answer <- err
+		default:
+		}
+	}
+	if err := other.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	answered("a heartbeat that waited for somebody else's transaction")
+	if now := version(); now <= before {
+		t.Errorf("three heartbeats left the version at %d, which was %d before", now, before)
+	}
+	if err := s.Close(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrSessionLost) {
+		t.Errorf("a heartbeat of a closed session: %v, want ErrSessionLost", err)
+	}
+}

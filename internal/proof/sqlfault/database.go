@@ -1,0 +1,129 @@
+package sqlfault
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Database writes to the tables of one namespace past the backend, as a foreign
+// client would, where all are in one database under their default names. Safe for
+// concurrent use.
+type Database struct {
+	DB        *stdsql.DB
+	Namespace string
+}
+
+// tables are those with rows of a namespace.
+func (d *Database) tables() []string {
+	return []string{"namespaces", "shards", "items", "logs", "tails", "rosters", "nodes", "members", "beats",
+		"departures"}
+}
+
+// exec runs statements that end in a condition on the namespace, in one
+// transaction.
+func (d *Database) exec(ctx context.Context, statements ...string) error {
+	tx, err := d.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, s := range statements {
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf("%s namespace = '%s'", s, d.Namespace)); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+	}
+	return tx.Commit()
+}
+
+// Compact makes cursors older than the kept history.
+func (d *Database) Compact(ctx context.Context) error {
+	return d.exec(ctx, "UPDATE tenure_rosters SET revision = revision + 10000 WHERE")
+}
+
+// Tamper writes a shard's or a member's record, or one that belongs to them.
+func (d *Database) Tamper(ctx context.Context, what conformance.Tampering, name string) error {
+	data, roster := Damage(what, name, OfServers())
+	if len(data)+len(roster) == 0 {
+		return errors.ErrUnsupported
+	}
+	return d.exec(ctx, append(data, roster...)...)
+}
+
+// Wipe removes every row.
+func (d *Database) Wipe(ctx context.Context) error {
+	var statements []string
+	for _, t := range d.tables() {
+		statements = append(statements, "DELETE FROM tenure_"+t+" WHERE")
+	}
+	return d.exec(ctx, statements...)
+}
+
+// Snapshot copies every row; restore brings them back in place.
+func (d *Database) Snapshot(ctx context.Context) (restore func(context.Context) error, err error) {
+	copies := fmt.Sprintf("copy_%d_", time.Now().UnixNano())
+	var statements []string
+	for _, t := range d.tables() {
+		if err := d.exec(ctx, fmt.Sprintf("CREATE TABLE %s%s AS SELECT * FROM tenure_%s WHERE", copies, t,
+			t)); err != nil {
+			return nil, err
+		}
+		statements = append(statements, "DELETE FROM tenure_"+t+" WHERE", "INSERT INTO tenure_"+t+" SELECT * FROM "+
+			copies+t+" WHERE")
+	}
+	return func(ctx context.Context) error { return d.exec(ctx, statements...) }, nil
+}
+
+// Fork records another incarnation than the server has, as after a promotion or in a
+// copy.
+func (d *Database) Fork(ctx context.Context) error {
+	return d.exec(ctx, "UPDATE tenure_namespaces SET incarnation = 'another' WHERE")
+}
+
+// LyingProbe is a statement for a dialect's file whose condition always holds. The parameter has
+// a suffix where the database does not know its type.
+func LyingProbe(suffix string) string {
+	return "\n-- name: probe_update\nUPDATE tenure_probes SET version = :version" + suffix + " WHERE id = :id AND :seen" + suffix + " > 0;\n"
+}
+
+// How has the particulars of a backend to open.
+type How struct {
+	Existing bool // without Create
+	Lying    bool // the probe's condition always holds
+	Wire     *Wire
+}
+
+// Conformance describes the namespace to the suite, given how to open a backend
+// on a namespace. Calls are those that the backends' stores count.
+func (d *Database) Conformance(
+	calls *Calls, open func(ctx context.Context, namespace string, how How) (driver.Backend, error),
+) *conformance.Store {
+	with := func(suffix string, how How) func(context.Context) (driver.Backend, error) {
+		how.Wire = new(Wire)
+		return func(ctx context.Context) (driver.Backend, error) { return open(ctx, d.Namespace+suffix, how) }
+	}
+	return &conformance.Store{
+		Open:         with("", How{}),
+		OpenExisting: with("", How{Existing: true}),
+		OpenLying:    with("", How{Lying: true}),
+		OpenNamespace: func(ctx context.Context, suffix string) (driver.Backend, error) {
+			return with(suffix, How{})(ctx)
+		},
+		OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
+			w := new(Wire)
+			b, err := open(ctx, d.Namespace, How{Wire: w})
+			return b, &conformance.Wire{DropRequests: w.DropRequests, DropReplies: w.DropReplies, Hold: w.Hold,
+				Cut: w.Cut}, err
+		},
+		Calls: func() conformance.Calls {
+			return conformance.Calls{Reads: calls.Reads.Load(), Writes: calls.Writes.Load()}
+		},
+		Compact: d.Compact, Tamper: d.Tamper, Wipe: d.Wipe, Snapshot: d.Snapshot,
+		RaiseFloor: RaiseFloor(with("", How{})),
+		Guards:     []conformance.Guard{d.FenceTx(nil)},
+	}
+}

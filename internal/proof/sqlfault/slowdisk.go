@@ -1,0 +1,260 @@
+package sqlfault
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+)
+
+// slowCase is one flush that takes long, and members with a TTL.
+type slowCase struct {
+	flush, ttl time.Duration
+	appends    bool
+}
+
+func (c slowCase) String() string {
+	how := "idle"
+	if c.appends {
+		how = "appends"
+	}
+	return fmt.Sprintf("flush=%v/ttl=%v/%s", c.flush, c.ttl, how)
+}
+
+const (
+	// slowMedian is how many flushes the median of heartbeats costs at most: a commit that begins
+	// while another's flush is under way waits for the rest of it, and for its own.
+	slowMedian = 2
+	// slowParts: no trust lapses where one flush is below such a part of the TTL.
+	slowParts = 4
+)
+
+// SlowDiskFlag defines the flag of SlowDisk. Call it once, in a variable of the test package.
+func SlowDiskFlag() *bool { return flag.Bool("slowdisk", false, "play every case of the slow disk") }
+
+// SlowDisk plays three members on a server whose disk takes long to flush (E4). Flushes are
+// counted where the server makes them, so that a busy machine changes no count. All cases take
+// some two minutes; otherwise there is one.
+func (s *Setup) SlowDisk(t *testing.T, all *bool) {
+	t.Parallel()
+	flushes := []time.Duration{100 * time.Millisecond}
+	ttls, hows := []time.Duration{time.Second}, []bool{false}
+	if *all {
+		flushes = []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 600 * time.Millisecond}
+		ttls, hows = append(ttls, 3*time.Second), append(hows, true)
+	}
+	for _, flush := range flushes {
+		t.Run(fmt.Sprint(flush), func(t *testing.T) {
+			t.Parallel()
+			server := servers.New(t, s.Kind, &servers.Options{SlowFlush: true})
+			for _, ttl := range ttls {
+				for _, appends := range hows {
+					c := slowCase{flush, ttl, appends}
+					t.Run(c.String(), func(t *testing.T) { s.slowDisk(t, server, c) })
+				}
+			}
+		})
+	}
+}
+
+func (s *Setup) slowDisk(t *testing.T, server *servers.Server, c slowCase) {
+	dsn := s.migrated(t, server)
+	var r record
+	stop := make([]func() error, 3)
+	for i := range stop {
+		stop[i] = s.member(t, dsn, fmt.Sprint("n", i), c, &r)
+	}
+	r.await(t, "three members and an owner", func() bool { return r.granted.Load() > 0 && r.joined.Load() == 3 })
+	flushes, err := server.SlowFlush(c.flush)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := r.begin(flushes)
+	time.Sleep(max(6*c.ttl, 20*c.flush)) // what is measured, not waited for
+	ended()
+	if _, err := server.SlowFlush(0); err != nil {
+		t.Error(err)
+	}
+	for _, stop := range stop {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	r.judge(t, c)
+}
+
+// member runs an Elector until the function is called.
+func (s *Setup) member(t *testing.T, dsn servers.DSN, node string, c slowCase, r *record) (stop func() error) {
+	b, err := s.Open(t.Context(), dsn.Reveal(), "slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := core.NewElector(b, &core.Options{Node: node, TTL: c.ttl, Hooks: r.hooks(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = e.Contend(func(ctx context.Context, l *core.Lease) error {
+		for i := 0; c.appends && ctx.Err() == nil; i++ {
+			_, _ = l.Append(ctx, fmt.Append(nil, i))
+		}
+		<-ctx.Done()
+		return nil
+	}, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- e.Run(ctx) }()
+	return sync.OnceValue(func() error {
+		cancel()
+		err := <-ran
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+		return errors.Join(err, b.Close())
+	})
+}
+
+// record is what hooks of all members tell while it is measured.
+type record struct {
+	joined, granted atomic.Int64
+	measured        atomic.Bool
+	flushes         func() (uint32, error) // set before measured
+
+	mu     sync.Mutex
+	cost   []uint32        // flushes during each heartbeat
+	took   []time.Duration // of each heartbeat
+	failed int
+	lapses []time.Time
+	errs   []error
+
+	pauses []pause // of this machine
+}
+
+// pause is a time for which this process did not run.
+type pause struct {
+	end  time.Time
+	took time.Duration
+}
+
+func (r *record) hooks() core.Hooks {
+	return core.Hooks{
+		OnGrant: func(core.LeaseEvent) { r.granted.Add(1) },
+		OnSession: func(e core.SessionEvent) {
+			switch {
+			case e.Kind == core.SessionJoined:
+				r.joined.Add(1)
+			case e.Kind == core.SessionLapsed && r.measured.Load():
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.lapses = append(r.lapses, time.Now())
+			}
+		},
+		CallStart: func(ctx context.Context, c core.Started) (context.Context, func(error)) {
+			if c.Kind != "beat" || !r.measured.Load() {
+				return ctx, nil
+			}
+			begun := time.Now()
+			before, early := r.flushes()
+			return ctx, func(err error) {
+				took := time.Since(begun)
+				after, late := r.flushes()
+				if !r.measured.Load() {
+					return
+				}
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				if r.took = append(r.took, took); err != nil {
+					r.failed++
+				}
+				r.cost, r.errs = append(r.cost, after-before), append(r.errs, early, late)
+			}
+		},
+	}
+}
+
+// begin measures until the function is called.
+func (r *record) begin(flushes func() (uint32, error)) (end func()) {
+	r.flushes = flushes
+	r.measured.Store(true)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		const tick = 10 * time.Millisecond
+		clock := time.NewTicker(tick)
+		defer clock.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-clock.C:
+				now := time.Now()
+				if took := now.Sub(last); took > 2*tick {
+					r.pauses = append(r.pauses, pause{now, took})
+				}
+				last = now
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() {
+		r.measured.Store(false)
+		close(stop)
+		<-stopped
+	}
+}
+
+func (r *record) await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s after a minute", what)
+		}
+	}
+}
+
+// paused is for how long this machine did not run this process in the d before at.
+func (r *record) paused(at time.Time, d time.Duration) (sum time.Duration) {
+	for _, p := range r.pauses {
+		if p.end.After(at.Add(-d)) && p.end.Add(-p.took).Before(at) {
+			sum += p.took
+		}
+	}
+	return sum
+}
+
+func (r *record) judge(t *testing.T, c slowCase) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := errors.Join(r.errs...); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.cost) == 0 {
+		t.Fatal("no heartbeat")
+	}
+	slices.Sort(r.cost)
+	slices.Sort(r.took)
+	median := r.cost[len(r.cost)/2]
+	t.Logf("%v: %d heartbeats, median %d flushes and %v, 90 %% within %v; %d failed; %d lapses", c, len(r.cost), median,
+		r.took[len(r.took)/2].Round(time.Millisecond), r.took[len(r.took)*9/10].Round(time.Millisecond), r.failed, len(r.lapses))
+	if median > slowMedian {
+		t.Errorf("the median of heartbeats costs %d flushes, want at most %d", median, slowMedian)
+	}
+	for _, at := range r.lapses {
+		if stood := r.paused(at, c.ttl); stood > c.ttl/4 {
+			t.Logf("a lapse does not count: this machine stood still for %v in the TTL before", stood)
+		} else if c.flush < c.ttl/slowParts {
+			t.Errorf("trust lapsed although one flush, %v, is below one of %d parts of the TTL", c.flush, slowParts)
+		}
+	}
+}

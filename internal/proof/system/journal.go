@@ -1,0 +1,135 @@
+package system
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/history"
+)
+
+// note is one line of a member's journal: its handlers' calls and their answers, as
+// an application sees them. The calls below it are in the history.
+type note struct {
+	Is    noteKind        `json:"is"`
+	At    history.Instant `json:"at"`
+	Shard driver.ShardID  `json:"shard"`
+	Token driver.Token    `json:"token"`
+
+	N      int64      `json:"n,omitempty"`      // of a write: its number in this process
+	Digest string     `json:"digest,omitempty"` // of a write: of its payload
+	Out    outcome    `json:"out,omitempty"`    // of wrote
+	Seq    driver.Seq `json:"seq,omitempty"`    // of wrote
+	Why    string     `json:"why,omitempty"`    // of wrote and stopped; of beat: its error
+	Wrong  string     `json:"wrong,omitempty"`  // of wrong
+
+	Took history.Instant  `json:"took,omitempty"` // of beat, slow, still and heard: until At
+	Peer driver.SessionID `json:"peer,omitempty"` // of evicted and heard
+}
+
+type noteKind string
+
+const (
+	noteStarted noteKind = "started" // the handler was called
+	noteStopped noteKind = "stopped" // it returns; Why its context ended
+	noteWrites  noteKind = "writes"  // a write is about to be made
+	noteWrote   noteKind = "wrote"   // and its outcome
+	noteWrong   noteKind = "wrong"   // something was read under a valid lease that cannot be
+	noteBeat    noteKind = "beat"    // a heartbeat ended that the wire did not lose
+	noteSlow    noteKind = "slow"    // a heartbeat, or a ping, ended that took more than TTL/20
+	noteStill   noteKind = "still"   // this process was not run for more than TTL/20
+	noteHeard   noteKind = "heard"   // a heartbeat of Peer was seen, Took before
+	noteEvicted noteKind = "evicted" // it says that it evicted Peer
+)
+
+// outcome is core's answer to a write.
+type outcome string
+
+const (
+	wasAccepted outcome = "accepted"
+	wasRefused  outcome = "refused" // certainly not applied
+	wasUnknown  outcome = "unknown"
+)
+
+// journal writes notes into a file, each handed to the system at once, so that a
+// process that is killed loses none. Safe for concurrent use.
+type journal struct {
+	mu   sync.Mutex
+	file *os.File
+	err  error // the first failure
+}
+
+func createJournal(path string) (*journal, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: system: journal: %w", err)
+	}
+	return &journal{file: f}, nil
+}
+
+func (j *journal) add(n note) {
+	n.At = history.Now()
+	b, err := json.Marshal(n)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err == nil {
+		_, err = j.file.Write(append(b, '\n'))
+	}
+	if j.err == nil && err != nil {
+		j.err = fmt.Errorf("tenure: system: journal: %w", err)
+	}
+}
+
+func (j *journal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return errors.Join(j.err, j.file.Close())
+}
+
+// loadJournal reads a journal. A last line without an end comes from a killed
+// process.
+func loadJournal(path string) ([]note, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: system: journal: %w", err)
+	}
+	var notes []note
+	for len(b) > 0 {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			break
+		}
+		var n note
+		if err := json.Unmarshal(b[:i], &n); err != nil {
+			return nil, fmt.Errorf("tenure: system: journal %s: line %d: %w", path, len(notes)+1, err)
+		}
+		notes, b = append(notes, n), b[i+1:]
+	}
+	return notes, nil
+}
+
+// payload is an entry of a shard's log, and the value of its item: the writer's
+// process, and its beliefs.
+type payload struct {
+	Process string       `json:"process"`
+	N       int64        `json:"n"`
+	Token   driver.Token `json:"token"`
+	Head    driver.Seq   `json:"head"` // of the log, before this entry
+}
+
+func (p payload) encode() []byte {
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	return b
+}
+
+func decodePayload(b []byte) (p payload, err error) {
+	err = json.Unmarshal(b, &p)
+	return p, err
+}

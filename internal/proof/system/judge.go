@@ -1,0 +1,407 @@
+package system
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/proof/history"
+)
+
+// The checks of this package, beside those of package history.
+const (
+	checkOnce      = "acknowledged-exactly-once"
+	checkBelief    = "nothing-accepted-under-a-superseded-token"
+	checkLog       = "log-contiguous-tokens-non-decreasing"
+	checkHandlers  = "handlers-start-and-stop-in-order"
+	checkRead      = "reads-under-a-lease"
+	checkShortStop = "short-stop-changes-nothing"
+	checkOutage    = "an-outage-evicts-nobody"
+	checkProven    = "silence-is-proven"
+	checkForgotten = "no-shard-forgotten"
+	checkShutdown  = "shutdown"
+	checkPlayed    = "played-to-the-end"
+	checkTakeovers = "enough-takeovers"
+	checkInTime    = "takeovers-in-time"
+	checkLate      = "writes-that-come-late"
+	checkEvicted   = "evictions-are-told"
+)
+
+// evidence is the output of a run.
+type evidence struct {
+	config     Config
+	history    *history.History
+	journals   map[string][]note // by process
+	logs       map[driver.ShardID][]driver.Entry
+	injections []*injection
+	poll       time.Duration // Limits.PollPeriod
+	rank       time.Duration // between the candidates for one shard or eviction (C9)
+}
+
+// written names a write over processes.
+type written struct {
+	process string
+	n       int64
+}
+
+func newFinding(rule, check string, shard driver.ShardID, format string, args ...any) history.Finding {
+	return history.Finding{Rule: rule, Check: check, Shard: shard, Message: fmt.Sprintf(format, args...)}
+}
+
+// judge applies every check of this package.
+func (e *evidence) judge() []history.Finding {
+	var out []history.Finding
+	for _, check := range []func() []history.Finding{
+		e.logsInOrder, e.belief, e.once, e.handlers, e.reads, e.shortStops, e.outages, e.silences, e.inTime, e.evictions,
+	} {
+		out = append(out, check()...)
+	}
+	return out
+}
+
+// logsInOrder finds gaps and decreasing tokens in the logs as they were at the end
+// (L1, T1, T2).
+func (e *evidence) logsInOrder() []history.Finding {
+	var out []history.Finding
+	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
+		for i, entry := range e.logs[shard] {
+			if want := driver.Seq(i + 1); entry.Seq != want {
+				out = append(out, newFinding("T1", checkLog, shard, "entry %d is where entry %d belongs", entry.Seq,
+					want))
+				break
+			}
+			if i > 0 && entry.Token < e.logs[shard][i-1].Token {
+				out = append(out, newFinding("T2", checkLog, shard, "entry %d has token %d, after token %d", entry.Seq,
+					entry.Token, e.logs[shard][i-1].Token))
+			}
+		}
+	}
+	return out
+}
+
+// belief finds entries that were accepted under another token than their writer
+// believed in: damage, as a former owner does it where there is no fence (S3).
+func (e *evidence) belief() []history.Finding {
+	var out []history.Finding
+	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
+		for _, entry := range e.logs[shard] {
+			p, err := decodePayload(entry.Payload)
+			switch {
+			case err != nil:
+				out = append(out, newFinding("T3", checkBelief, shard, "entry %d was not written by a member: %v",
+					entry.Seq, err))
+			case p.Token != entry.Token:
+				out = append(out, newFinding("S3", checkBelief, shard,
+					"entry %d was written by %s under token %d, and was accepted when token %d was current",
+					entry.Seq, p.Process, p.Token, entry.Token))
+			case p.Head+1 != entry.Seq:
+				out = append(out, newFinding("S15", checkBelief, shard,
+					"entry %d was written by %s as entry %d, and something came between under its own token %d",
+					entry.Seq, p.Process, p.Head+1, p.Token))
+			}
+		}
+	}
+	return out
+}
+
+// once finds acknowledged writes that are not in the log exactly once, in their
+// place, refused ones that are, and any that are there twice (S15, S16).
+func (e *evidence) once() []history.Finding {
+	at := map[written][]driver.Entry{}
+	for _, entries := range e.logs {
+		for _, entry := range entries {
+			if p, err := decodePayload(entry.Payload); err == nil {
+				at[written{p.Process, p.N}] = append(at[written{p.Process, p.N}], entry)
+			}
+		}
+	}
+	var out []history.Finding
+	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
+		for _, n := range e.journals[process] {
+			if n.Is != noteWrites && n.Is != noteWrote {
+				continue
+			}
+			found := at[written{process, n.N}]
+			what := fmt.Sprintf("write %d of %s under token %d", n.N, process, n.Token)
+			switch {
+			case len(found) > 1:
+				out = append(out, newFinding("S15", checkOnce, n.Shard,
+					"%s is in the log %d times, as entries %d and %d", what, len(found), found[0].Seq, found[1].Seq))
+			case n.Out == wasAccepted && len(found) == 0:
+				out = append(out, newFinding("S16", checkOnce, n.Shard,
+					"%s was acknowledged as entry %d and is not in the log", what, n.Seq))
+			case n.Out == wasAccepted && (found[0].Seq != n.Seq || found[0].Shard != "" && found[0].Shard != n.Shard):
+				out = append(out, newFinding("S16", checkOnce, n.Shard,
+					"%s was acknowledged as entry %d and is entry %d", what, n.Seq, found[0].Seq))
+			case n.Out == wasRefused && len(found) > 0:
+				out = append(out, newFinding("S16", checkOnce, n.Shard, "%s was refused (%s) and is entry %d", what,
+					n.Why, found[0].Seq))
+			}
+		}
+	}
+	return out
+}
+
+// handlers finds handlers of one shard in one process that overlap, or whose
+// tokens do not increase (S11).
+func (e *evidence) handlers() []history.Finding {
+	var out []history.Finding
+	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
+		running := map[driver.ShardID]driver.Token{}
+		newest := map[driver.ShardID]driver.Token{}
+		for _, n := range e.journals[process] {
+			switch n.Is {
+			case noteStarted:
+				if t, is := running[n.Shard]; is {
+					out = append(out, newFinding("S11", checkHandlers, n.Shard,
+						"%s started token %d before the handler of token %d had returned", process, n.Token, t))
+				}
+				if n.Token <= newest[n.Shard] {
+					out = append(out, newFinding("S11", checkHandlers, n.Shard, "%s started token %d after token %d",
+						process, n.Token, newest[n.Shard]))
+				}
+				running[n.Shard], newest[n.Shard] = n.Token, n.Token
+			case noteStopped:
+				if t, is := running[n.Shard]; !is || t != n.Token {
+					out = append(out, newFinding("S11", checkHandlers, n.Shard,
+						"%s stopped token %d, which had not been started", process, n.Token))
+				}
+				delete(running, n.Shard)
+			default: // not of a handler
+			}
+		}
+	}
+	return out
+}
+
+// reads passes on mistakes that handlers found (F1).
+func (e *evidence) reads() []history.Finding {
+	var out []history.Finding
+	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
+		for _, n := range e.journals[process] {
+			if n.Is == noteWrong {
+				out = append(out, newFinding("F1", checkRead, n.Shard, "%s under token %d: %s", process, n.Token,
+					n.Wrong))
+			}
+		}
+	}
+	return out
+}
+
+// shortStops finds leases that lapsed although their process was stopped for
+// less time than it was trusted for when it was stopped (S9).
+func (e *evidence) shortStops() []history.Finding {
+	type lease struct {
+		process string
+		fence   driver.Fence
+	}
+	until := map[lease]history.Instant{} // as known when the process was stopped
+	var out []history.Finding
+	for _, k := range e.injections {
+		if k.step.Fault != faultShort {
+			continue
+		}
+		clear(until)
+		for i := range e.history.Operations {
+			op := &e.history.Operations[i]
+			if op.Kind == history.Trust && op.Process == k.process && op.Call <= k.at {
+				l := lease{op.Process, op.Fence}
+				until[l] = max(until[l], op.Until)
+			}
+		}
+		for _, n := range e.journals[k.process] {
+			if n.Is != noteStopped || n.Why != fmt.Sprint(fsm.CauseLapsed) || n.At < k.at {
+				continue
+			}
+			for l, end := range until {
+				if l.fence.Shard == n.Shard && l.fence.Token == n.Token && n.At < end {
+					out = append(out, newFinding("S9", checkShortStop, n.Shard,
+						"%s was stopped for %v at most, and dropped token %d as lapsed %v before its trust ended",
+						k.process, time.Duration(k.over-k.at), n.Token, time.Duration(end-n.At)))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// outages finds members that were evicted for an outage of the store, although
+// nothing had happened to them (C5). A process may end a session of its own: the
+// reply to a join was lost, and it joined again. Of several servers some may serve long
+// before the last one runs again: then the outage was over a TTL after the first answer.
+func (e *evidence) outages() []history.Finding {
+	process := map[driver.SessionID]string{}
+	exited := map[string]bool{}
+	for i := range e.history.Operations {
+		switch op := &e.history.Operations[i]; op.Kind {
+		case history.Join:
+			process[op.Session] = op.Process
+		case history.Exit:
+			exited[op.Ended] = true
+		default: // neither begins nor ends a process
+		}
+	}
+	ttl := history.Instant(e.config.TTL)
+	absences := e.absences()
+	var out []history.Finding
+	for _, k := range e.injections {
+		if !k.step.Fault.ofStore() {
+			continue
+		}
+		until := k.over + ttl/2
+		for _, d := range absences { // in their order
+			if d.from < k.over && d.to > k.at {
+				until = min(k.over+ttl/2, d.to+ttl)
+			}
+		}
+		faulted := map[string]bool{}
+		for _, other := range e.injections {
+			if other.at < k.over+ttl && (other.over == 0 || other.over > k.at-2*ttl) {
+				faulted[other.process] = true
+			}
+		}
+		for _, op := range e.history.Operations {
+			if op.Kind != history.Evict || op.Outcome != history.OK || op.Call < k.at || op.Call > until {
+				continue
+			}
+			if victim := process[op.Target]; victim != "" && victim != op.Process && !faulted[victim] {
+				f := newFinding("C5", checkOutage, "", "%s evicted %s while nobody could write to the store",
+					op.Process, victim)
+				f.Operations = []history.Operation{op}
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// silences finds evictions for a silence that the evicting process could not have proven
+// (C5): in the TTL before there has to be an answered call all the time, each of which
+// arrived at most half a TTL after the one before was sent. A process ends the sessions of
+// its own node for other reasons: their lock (C14), or a join that supersedes them.
+func (e *evidence) silences() []history.Finding {
+	process := map[driver.SessionID]string{}
+	for i := range e.history.Operations {
+		if op := &e.history.Operations[i]; op.Kind == history.Join {
+			process[op.Session] = op.Process
+		}
+	}
+	node := func(process string) string { label, _, _ := strings.Cut(process, "."); return label }
+	ttl := history.Instant(e.config.TTL)
+	slack := ttl / 20 // between what the process counted and what it noted
+	var out []history.Finding
+	for _, op := range e.evicted() {
+		if victim := process[op.Target]; victim == "" || node(victim) == node(op.Process) {
+			continue
+		}
+		since, newest := e.provenSince(op.Process, op.Call+slack)
+		if op.Call-since+slack >= ttl && op.Call-newest <= ttl/2+slack {
+			continue
+		}
+		f := newFinding("C5", checkProven, "", "%s evicted %s, which it can have watched for %v at most; its newest answered call "+
+			"was sent %v before", op.Process, process[op.Target], time.Duration(op.Call-since), time.Duration(op.Call-newest))
+		f.Operations = []history.Operation{*op}
+		out = append(out, f)
+	}
+	return out
+}
+
+// provenSince returns since when the answered heartbeats and joins of a process cover the time
+// up to an instant, and when the newest of them was sent.
+func (e *evidence) provenSince(process string, at history.Instant) (since, newest history.Instant) {
+	type call struct {
+		from, to history.Instant
+		join     bool // with which all begins anew
+	}
+	var answered []call
+	for _, n := range e.journals[process] {
+		if n.Is == noteBeat && n.Why == "" {
+			answered = append(answered, call{n.At - n.Took, n.At, false})
+		}
+	}
+	for i := range e.history.Operations {
+		if op := &e.history.Operations[i]; op.Process == process && op.Kind == history.Join && op.Outcome == history.OK {
+			answered = append(answered, call{op.Call, op.Return, true})
+		}
+	}
+	slices.SortFunc(answered, func(a, b call) int { return cmp.Compare(a.to, b.to) })
+	for _, c := range answered {
+		if c.to > at {
+			break
+		}
+		if c.join || c.to-newest > history.Instant(e.config.TTL)/2 {
+			since = c.to
+		}
+		newest = max(newest, c.from)
+	}
+	return since, newest
+}
+
+// evictions finds sessions of which not exactly the process that ended them says so, once
+// (C9). One that was killed within a TTL of the answer may not have come to it.
+func (e *evidence) evictions() []history.Finding {
+	told := map[driver.SessionID][]string{}
+	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
+		for _, n := range e.journals[process] {
+			if n.Is == noteEvicted {
+				told[n.Peer] = append(told[n.Peer], process)
+			}
+		}
+	}
+	var out []history.Finding
+	for _, op := range e.evicted() {
+		said := told[op.Target]
+		if slices.Equal(said, []string{op.Process}) || len(said) == 0 && e.killed(op.Process, op.Return) {
+			continue
+		}
+		f := newFinding("C9", checkEvicted, "", "%s evicted session %s, and those that say so are %q", op.Process, op.Target, said)
+		f.Operations = []history.Operation{*op}
+		out = append(out, f)
+	}
+	return out
+}
+
+// evicted are the evictions of which a process knows that it made them.
+func (e *evidence) evicted() (out []*history.Operation) {
+	for i := range e.history.Operations {
+		if op := &e.history.Operations[i]; op.Kind == history.Evict && op.Outcome == history.OK {
+			out = append(out, op)
+		}
+	}
+	return out
+}
+
+// crashEvictions counts the sessions of killed processes that a member evicted, and those
+// of which it says so.
+func (e *evidence) crashEvictions() (all, told int) {
+	process := map[driver.SessionID]string{}
+	for i := range e.history.Operations {
+		if op := &e.history.Operations[i]; op.Kind == history.Join {
+			process[op.Session] = op.Process
+		}
+	}
+	for _, op := range e.evicted() {
+		if !slices.ContainsFunc(e.injections, func(k *injection) bool {
+			return k.process == process[op.Target] && k.step.Fault.kills() && k.at < op.Return
+		}) {
+			continue
+		}
+		all++
+		if slices.ContainsFunc(e.journals[op.Process], func(n note) bool { return n.Is == noteEvicted && n.Peer == op.Target }) {
+			told++
+		}
+	}
+	return all, told
+}
+
+// killed reports whether a process was killed within a TTL after an instant.
+func (e *evidence) killed(process string, after history.Instant) bool {
+	return slices.ContainsFunc(e.injections, func(k *injection) bool {
+		return k.process == process && k.step.Fault.kills() && k.at > after && k.at < after+history.Instant(e.config.TTL)
+	})
+}

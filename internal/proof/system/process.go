@@ -1,0 +1,121 @@
+package system
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/harness"
+)
+
+// process is one incarnation of a member, as the supervisor sees it. Safe for
+// concurrent use.
+type process struct {
+	*harness.Process
+
+	mu   sync.Mutex
+	up   bool
+	left bool
+	held int          // writes held so far
+	sent int          // of those held before they were sent: came to an end
+	at   driver.Token // the last of them had
+}
+
+// launcher starts processes, all from one thread: Linux kills a child when the
+// thread that started it ends, and this one ends after the last of them.
+type launcher struct {
+	requests chan func()
+	ended    sync.WaitGroup
+}
+
+func newLauncher() *launcher {
+	l := &launcher{requests: make(chan func())}
+	l.ended.Go(l.run)
+	return l
+}
+
+func (l *launcher) run() {
+	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
+	if onMainThread() {
+		// But for the main thread, which the runtime keeps: another goroutine gets
+		// another thread while this one has it.
+		defer runtime.UnlockOSThread()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			l.run()
+		}()
+		<-ended
+		return
+	}
+	for f := range l.requests {
+		f()
+	}
+}
+
+// close ends the thread, and on Linux with it the processes that it started.
+func (l *launcher) close() {
+	close(l.requests)
+	l.ended.Wait()
+}
+
+func (l *launcher) start(c memberConfig) (*process, error) {
+	p := &process{}
+	start := func(cmd *exec.Cmd) error {
+		started := make(chan error)
+		l.requests <- func() { started <- cmd.Start() }
+		return <-started
+	}
+	take := func(events *harness.Reader) {
+		for e := range harness.All[event](events) {
+			p.take(e)
+		}
+	}
+	var err error
+	p.Process, err = harness.Start(c.Process, memberEnv, c, start, take)
+	return p, err
+}
+
+func (p *process) take(e event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e.Is {
+	case isUp:
+		p.up = true
+	case isLeft:
+		p.left = true
+	case isSent:
+		p.sent++
+	case isHeld:
+		p.held++
+		p.at = e.Token
+	}
+}
+
+func (p *process) isUp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.up
+}
+
+func (p *process) hasLeft() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left
+}
+
+// holds returns how many of its writes were held so far, and the token of the
+// last.
+func (p *process) holds() (int, driver.Token) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held, p.at
+}
+
+// sends returns how many writes that were held have come to an end.
+func (p *process) sends() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent
+}

@@ -1,0 +1,60 @@
+package system
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/harness"
+)
+
+// memberConfig is the first line that a member reads.
+type memberConfig struct {
+	Opener    string          `json:"opener"`
+	Options   json.RawMessage `json:"options"`
+	Node      string          `json:"node"`
+	Process   string          `json:"process"` // the incarnation, such as "m1.2"
+	Supersede bool            `json:"supersede"`
+	Shards    []string        `json:"shards"`
+	TTL       time.Duration   `json:"ttl"`
+	Pace      time.Duration   `json:"pace"`
+	Seed      uint64          `json:"seed"`
+	Control   bool            `json:"control"`
+	History   string          `json:"history"` // files to create
+	Journal   string          `json:"journal"`
+}
+
+// order is every later line that a member reads.
+type order struct {
+	Do    orderKind        `json:"do"`
+	Shard driver.ShardID   `json:"shard,omitempty"`
+	Where harness.Point    `json:"where,omitempty"` // of doHold
+	To    driver.SessionID `json:"to,omitempty"`    // of doHandOver
+	For   time.Duration    `json:"for,omitempty"`   // until it contends again
+}
+
+type orderKind string
+
+const (
+	doHold     orderKind = "hold"     // the shard's next write, at a point
+	doSend     orderKind = "send"     // the held write, and hold nothing any more
+	doWithdraw orderKind = "withdraw" // the shard
+	doHandOver orderKind = "handover" // the shard
+	doCalm     orderKind = "calm"     // no more faults of the wire
+	doLeave    orderKind = "leave"
+)
+
+// event is a line that a member writes.
+type event struct {
+	Is    eventKind    `json:"is"`
+	Token driver.Token `json:"token,omitempty"` // of isHeld
+}
+
+type eventKind string
+
+const (
+	isUp   eventKind = "up"   // the store is open, and the elector runs
+	isHeld eventKind = "held" // a write waits
+	isSent eventKind = "sent" // it went to the store, and was answered or given up
+	isLeft eventKind = "left" // all was handed back
+)

@@ -1,0 +1,225 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/history"
+	"github.com/tenure-go/tenure/internal/proof/history/linearizable"
+)
+
+// seedLimit bounds one run, in all.
+const seedLimit = 5 * time.Minute
+
+// Run plays one seed after another as subtests, named for their seeds, and logs
+// and returns the figures. Each violation fails its seed, with the rule that it
+// broke, an explanation, the folder with the history, and the command that plays
+// the seed again. With Config.Control it fails if too few runs do damage instead.
+//
+// With conformance.ReportDir in the environment the figures are saved there.
+//
+// It needs Linux, where processes share a clock, and skips elsewhere. It is not for
+// parallel tests: it measures time.
+func Run(t *testing.T, c Config) *Report {
+	t.Helper()
+	if !supported {
+		t.Skip("the system suite needs Linux: it stops processes, and compares their clocks")
+	}
+	c, err := c.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Control = c.Control || flagged[bool](flag.CommandLine, controlFlag)
+	total := &Report{Backend: c.Opener.Name, TTL: c.TTL, Control: c.Control}
+	seeds := make(chan uint64)
+	var mu sync.Mutex
+	var players sync.WaitGroup
+	for range c.Parallel {
+		players.Go(func() {
+			for seed := range seeds {
+				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+					if r := c.run(t, seed); r != nil {
+						mu.Lock()
+						defer mu.Unlock()
+						total.add(r)
+					}
+				})
+			}
+		})
+	}
+	for _, seed := range c.seeds() {
+		seeds <- seed
+	}
+	close(seeds)
+	players.Wait()
+	t.Logf("%v", total)
+	if dir := os.Getenv(conformance.ReportDir); dir != "" && total.Runs > 0 {
+		if err := total.faultRuns().Save(dir, total.Backend); err != nil {
+			t.Error(err)
+		}
+	}
+	if c.Control && total.Failed*20 < total.Runs*19 {
+		t.Errorf("without the fence only %d of %d runs did damage: the schedule is too kind, and zero violations with "+
+			"the fence prove nothing", total.Failed, total.Runs)
+	}
+	return total
+}
+
+// seeds are those to run, by the flags or by the configuration.
+func (c *Config) seeds() []uint64 {
+	if one := flagged[uint64](flag.CommandLine, seedFlag); one != 0 {
+		return []uint64{one}
+	}
+	n := c.Seeds
+	if more := flagged[int](flag.CommandLine, seedsFlag); more > 0 {
+		n = more
+	}
+	first := max(1, flagged[uint64](flag.CommandLine, firstFlag))
+	var out []uint64
+	for i := range n {
+		out = append(out, first+uint64(i))
+	}
+	return out
+}
+
+// run plays and judges one seed; nil if nothing was played.
+func (c *Config) run(t *testing.T, seed uint64) *Report {
+	began := time.Now()
+	s, err := c.play(t, seed)
+	if err != nil && len(s.journals) == 0 {
+		t.Error(err)
+		return nil
+	}
+	played := time.Since(began)
+	e, loadErr := s.evidence()
+	if loadErr != nil {
+		t.Error(errors.Join(err, loadErr))
+		return nil
+	}
+	found := s.findings
+	if err != nil { // the logs were not read
+		found = append(found, newFinding("V2", checkPlayed, "", "%v", err))
+	} else {
+		found = append(found, e.judge()...)
+	}
+	if c.Control { // the search for an order that does not exist takes long
+		found = append(found, history.Check(e.history, nil)...)
+	} else {
+		found = append(found, history.Check(e.history, &history.Options{MinCommits: c.MinWrites})...)
+		found = append(found, linearizable.Check(e.history, time.Minute)...)
+	}
+	r := e.measure(found)
+	if r.Takeovers < c.MinTakeovers {
+		found = append(found, newFinding("traffic", checkTakeovers, "",
+			"a shard's owner changed %d times, and fewer than %d prove nothing", r.Takeovers, c.MinTakeovers))
+	}
+	if r.Late == 0 {
+		found = append(found, newFinding("traffic", checkLate, "",
+			"no write was held until another member had been granted the shard, the case that the fence is for"))
+	}
+	if c.Control && r.Damage > 0 || !c.Control && len(found) > 0 {
+		r.Failed = 1
+	}
+	for _, x := range e.takeovers() {
+		if x.forced && x.took > longLimit(c.TTL) {
+			t.Logf("%v: %v", x.reason(c.TTL), &x)
+		}
+	}
+	t.Logf("played in %v, judged in %v: %v", played.Round(time.Millisecond),
+		(time.Since(began) - played).Round(time.Millisecond), r)
+	switch {
+	case !c.Control && len(found) > 0:
+		t.Error(c.explain(t, s, e.history, found))
+	case c.Control && err != nil:
+		t.Errorf("%v\n%s", err, s.story())
+	case c.Control && r.Damage == 0:
+		t.Logf("no damage without the fence:\n%s", s.story())
+	}
+	return r
+}
+
+// play runs the processes of one seed.
+func (c *Config) play(t *testing.T, seed uint64) (*supervisor, error) {
+	store := c.Store(t, seed)
+	s := &supervisor{config: *c, seed: seed, dir: t.TempDir(), store: store}
+	for i := range c.Shards {
+		s.shards = append(s.shards, driver.ShardID(fmt.Sprintf("s%d", i+1)))
+	}
+	s.schedule = newSchedule(seed, c.TTL, c.Steps, store)
+	ctx, cancel := context.WithTimeout(t.Context(), seedLimit)
+	defer cancel()
+	return s, s.play(ctx)
+}
+
+// evidence reads the processes' files.
+func (s *supervisor) evidence() (*evidence, error) {
+	e := &evidence{config: s.config, journals: map[string][]note{}, logs: s.logs, injections: s.injections,
+		poll: s.poll, rank: max(10*time.Millisecond, s.poll*3/2)} // as core has it
+	var err error
+	if e.history, err = history.Load(s.written()...); err != nil {
+		return nil, err
+	}
+	for process, path := range s.journals {
+		if e.journals[process], err = loadJournal(path); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// written are the histories that were begun: a process may be killed before.
+func (s *supervisor) written() []string {
+	return slices.DeleteFunc(slices.Clone(s.paths), func(path string) bool {
+		info, err := os.Stat(path)
+		return err != nil || info.Size() == 0
+	})
+}
+
+// story lists the faults, one line each.
+func (s *supervisor) story() string {
+	var b strings.Builder
+	for _, k := range s.injections {
+		fmt.Fprintf(&b, "\t%v\n", k)
+	}
+	return b.String()
+}
+
+// maxShown bounds the findings that are printed; all are saved.
+const maxShown = 5
+
+// explain is the text of a failure.
+func (c *Config) explain(t *testing.T, s *supervisor, h *history.History, found []history.Finding) string {
+	replay := fmt.Sprintf("go test -run '^%s$' . -args -%s=%d", rootName(t.Name()), seedFlag, s.seed)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d violations\n", len(found))
+	for _, f := range found[:min(len(found), maxShown)] {
+		fmt.Fprintf(&b, "%v\n", f)
+	}
+	fmt.Fprintf(&b, "the faults:\n%s", s.story())
+	path, err := history.Save(os.TempDir(), fmt.Sprintf("tenure-system-%s-seed%d", c.Opener.Name, s.seed), replay, h,
+		found)
+	if err == nil {
+		err = linearizable.Draw(path, h, found)
+	}
+	if err != nil {
+		fmt.Fprintf(&b, "%v\n", err)
+	}
+	fmt.Fprintf(&b, "history: %s\nto play it again, in the folder of the test: %s", path, replay)
+	return b.String()
+}
+
+// rootName is the name of the test that has called Run.
+func rootName(name string) string {
+	root, _, _ := strings.Cut(name, "/")
+	return root
+}

@@ -1,0 +1,78 @@
+package system_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/internal/proof/outage"
+	"github.com/tenure-go/tenure/internal/proof/system"
+)
+
+func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
+
+// sqliteStore is a new database in the test's folder. Each of its files has one
+// writer at a time, so that a transaction on both pauses the store, and one on the
+// members' file alone cuts off heartbeats, but no commits.
+func sqliteStore(t *testing.T, _ uint64) *system.Store {
+	path := filepath.Join(t.TempDir(), "tenure.db")
+	occupyAll := func(paths ...string) func(context.Context) (func() error, error) {
+		return func(ctx context.Context) (func() error, error) {
+			var held []func() error
+			release := func() error {
+				var errs []error
+				for _, f := range held {
+					errs = append(errs, f())
+				}
+				return errors.Join(errs...)
+			}
+			for _, path := range paths {
+				f, err := occupy(ctx, path)
+				if err != nil {
+					return nil, errors.Join(err, release())
+				}
+				held = append(held, f)
+			}
+			return release, nil
+		}
+	}
+	return &system.Store{
+		Options: sqlite.Settings{Path: path, Namespace: "system",
+			Options: sqlite.Options{PollPeriod: 5 * time.Millisecond}},
+		Pause: occupyAll(path, path+"-members"),
+		Cut:   occupyAll(path + "-members"),
+	}
+}
+
+// occupy takes a file's write lock.
+func occupy(ctx context.Context, path string) (release func() error, err error) {
+	db, err := sqlite.OpenDB(path)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := db.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return func() error { return errors.Join(tx.Rollback(), db.Close()) }, nil
+}
+
+func TestSystem(t *testing.T) {
+	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore, Parallel: system.Parallel()})
+}
+
+// TestControl takes the fence away, and expects the damage.
+func TestControl(t *testing.T) {
+	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore, Parallel: system.Parallel(), Seeds: 1,
+		Control: true})
+}
+
+// TestFresh: a member that has just come takes over within the TTL.
+func TestFresh(t *testing.T) {
+	outage.Fresh(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore})
+}

@@ -1,0 +1,494 @@
+package system
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/history"
+)
+
+// takeover is a change of a shard's owner.
+type takeover struct {
+	shard    driver.ShardID
+	from, to string // processes
+	forced   bool   // the former owner had a fault; the rest is said of these only
+	cause    cause
+	at, end  history.Instant // of the fault, and of the new grant
+	took     time.Duration   // from the fault, or from the return of the store
+	alone    bool            // there was no other fault meanwhile, and somebody who could take over
+	delays   []delay
+	turns    time.Duration // that candidates which were struck as well had before the successor
+}
+
+// cause says why an owner was taken over from.
+type cause string
+
+const (
+	causeCrash  cause = "crash"  // its process was killed
+	causeStop   cause = "stop"   // its process was stopped
+	causeOutage cause = "outage" // and the store was away as well: counted from its return
+)
+
+// reason says why a takeover lasted, besides the TTL.
+type reason string
+
+const (
+	reasonAway   reason = "the store was away"
+	reasonStruck reason = "another member was struck as well"
+	reasonStill  reason = "this machine stood still"
+	reasonSlow   reason = "the store answered late"
+	reasonNone   reason = "no reason"
+)
+
+var reasons = []reason{reasonAway, reasonStruck, reasonStill, reasonSlow}
+
+// delay is a time within a takeover that has a reason.
+type delay struct {
+	why      reason
+	from, to history.Instant
+}
+
+// The bounds of what has no reason (V1). The TTL is the former owner's. The twentieth of it
+// and the 50 ms are for the proof that the store serves, the eviction and the claim; where
+// the store is polled, its last heartbeat and its eviction are each seen as late as that.
+// Half of it is for the turns of several candidates, after faults that overlap.
+func aloneLimit(ttl, poll time.Duration) time.Duration {
+	return ttl*105/100 + 50*time.Millisecond + 2*poll
+}
+func longLimit(ttl time.Duration) time.Duration { return ttl * 3 / 2 }
+
+// unexplained is how much of a takeover has no reason.
+func (t *takeover) unexplained() time.Duration {
+	return time.Duration(t.end-t.at) - t.explained(reasons...) - t.turns
+}
+
+// explained is how long at least one of the reasons lasted.
+func (t *takeover) explained(why ...reason) time.Duration {
+	return lasted(t.delays, t.at, t.end, why...)
+}
+
+// lasted is for how much of a time there was a delay of one of the reasons.
+func lasted(delays []delay, from, to history.Instant, why ...reason) (all time.Duration) {
+	sorted := slices.SortedFunc(slices.Values(delays), func(a, b delay) int { return cmp.Compare(a.from, b.from) })
+	for _, d := range sorted {
+		if begin, end := max(from, d.from), min(to, d.to); end > begin && slices.Contains(why, d.why) {
+			all += time.Duration(end - begin)
+			from = end
+		}
+	}
+	return all
+}
+
+// reason is what explains most of a takeover, if that is enough.
+func (t *takeover) reason(ttl time.Duration) reason {
+	if t.unexplained() > longLimit(ttl) {
+		return reasonNone
+	}
+	most, why := time.Duration(-1), reasonNone
+	for i, r := range reasons {
+		more := t.explained(reasons[:i+1]...) - t.explained(reasons[:i]...)
+		if r == reasonStruck {
+			more += t.turns
+		}
+		if more > most {
+			most, why = more, r
+		}
+	}
+	return why
+}
+
+func (t *takeover) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s took over %s from %s %v after its %s", t.to, t.shard, t.from, time.Duration(t.end-t.at), t.cause)
+	for i, r := range reasons {
+		if more := t.explained(reasons[:i+1]...) - t.explained(reasons[:i]...); more > 0 {
+			fmt.Fprintf(&b, ", %v since %s", more, r)
+		}
+	}
+	fmt.Fprintf(&b, ", %v for the turns of others; %v have no reason", t.turns, t.unexplained())
+	return b.String()
+}
+
+// inTime finds takeovers that took too long without a reason, which may explain no more
+// than it lasted (V1).
+func (e *evidence) inTime() []history.Finding {
+	var out []history.Finding
+	for _, t := range e.takeovers() {
+		limit := longLimit(e.config.TTL)
+		if t.alone {
+			limit = aloneLimit(e.config.TTL, e.poll)
+		}
+		if t.forced && t.unexplained() > limit {
+			out = append(out, newFinding("V1", checkInTime, t.shard, "%v: want at most %v; %v", &t, limit, e.waits(&t)))
+		}
+	}
+	return out
+}
+
+// waits says of each process how long it was not run, and waited for the store.
+func (e *evidence) waits(t *takeover) string {
+	var b strings.Builder
+	b.WriteString("delayed")
+	lives := e.lives()
+	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
+		began := since(lives[process], t.end)
+		if began == 0 {
+			continue // it joined later
+		}
+		own := e.delays(process)
+		fmt.Fprintf(&b, "; %s since %v: %v still, %v slow", process, time.Duration(began-t.at),
+			lasted(own, t.at, t.end, reasonStill), lasted(own, t.at, t.end, reasonSlow))
+	}
+	return b.String()
+}
+
+// granted is a lease, and when it was known to its owner at the latest.
+type granted struct {
+	process   string
+	fence     driver.Fence
+	call, end history.Instant
+}
+
+// grants are the leases of each shard in the order of their tokens. A claim whose answer
+// was lost is one too, if its process trusted the lease.
+func (e *evidence) grants() map[driver.ShardID][]granted {
+	first := map[driver.Fence]granted{}
+	for i := range e.history.Operations {
+		op := &e.history.Operations[i]
+		g := granted{process: op.Process, fence: op.Granted, call: op.Call, end: op.Return}
+		switch {
+		case op.Kind == history.Trust:
+			g.fence, g.end = op.Fence, op.Call
+		case op.Outcome != history.OK || op.Granted.Token == 0:
+			continue
+		}
+		if old, known := first[g.fence]; !known || g.end < old.end {
+			if known && op.Kind == history.Transfer { // a repeated one
+				g.process = old.process
+			}
+			first[g.fence] = g
+		}
+	}
+	out := map[driver.ShardID][]granted{}
+	for f, g := range first {
+		out[f.Shard] = append(out[f.Shard], g)
+	}
+	for _, list := range out {
+		slices.SortFunc(list, func(a, b granted) int { return cmp.Compare(a.fence.Token, b.fence.Token) })
+	}
+	return out
+}
+
+// takeovers returns every change of owner between processes, and the time that it
+// took after a fault that the former owner did not survive as an owner.
+func (e *evidence) takeovers() []takeover {
+	process := map[driver.SessionID]string{}
+	for i := range e.history.Operations {
+		if op := &e.history.Operations[i]; op.Kind == history.Join {
+			process[op.Session] = op.Process
+		}
+	}
+	all := e.grants()
+	var out []takeover
+	for _, shard := range slices.Sorted(maps.Keys(all)) {
+		for i, now := range all[shard][1:] {
+			former := all[shard][i]
+			t := takeover{shard: shard, from: process[former.fence.Session], to: process[now.fence.Session]}
+			if t.from == t.to {
+				continue
+			}
+			for _, k := range e.injections {
+				if k.process == t.from && k.step.Fault.takesOver() && k.at > former.end && k.at < now.end &&
+					(k.over == 0 || k.over > now.call) {
+					e.force(&t, k, former.fence.Session, now.end)
+				}
+			}
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// force notes that t was the consequence of fault k, and what else delayed it.
+func (e *evidence) force(t *takeover, k *injection, former driver.SessionID, end history.Instant) {
+	*t = takeover{shard: t.shard, from: t.from, to: t.to, forced: true, cause: causeStop, alone: true,
+		at: k.at, end: end, took: time.Duration(end - k.at)}
+	if k.step.Fault.kills() {
+		t.cause = causeCrash
+	}
+	ttl := history.Instant(e.config.TTL)
+	for _, o := range e.injections {
+		over := o.over
+		if over == 0 && !o.step.Fault.stops() {
+			over = o.at + ttl // until then the others wait for it
+		}
+		if o == k || o.at > end || over != 0 && over < k.at-ttl {
+			continue
+		}
+		t.alone = false
+		switch {
+		case o.step.Fault.ofStore():
+			t.cause = causeOutage
+			if o.over > k.at {
+				t.took = min(t.took, max(0, time.Duration(end-o.over)))
+			}
+			t.delays = append(t.delays, delay{reasonAway, k.at, o.over}) // silence counts anew: C5
+		case o.process != t.to:
+			t.turns = min(t.turns+3*e.rank, 9*e.rank) // to evict, and to claim, each with its jitter: C9
+		case o.step.Fault.stops():
+			t.delays = append(t.delays, delay{reasonStruck, o.at, o.over})
+		}
+	}
+	t.delays = append(t.delays, e.away(t, former)...)
+	t.delays = append(t.delays, e.lost(t, former)...)
+	t.delays = append(t.delays, e.told(t, former)...)
+	t.delays = append(t.delays, e.waited(t, former)...)
+}
+
+// away are the times of a takeover in which the store took nobody's writes. Until it took
+// them again no member could prove anybody's silence, so that silence counts anew (C5),
+// unless the former owner had been evicted before.
+func (e *evidence) away(t *takeover, former driver.SessionID) []delay {
+	evicted := never
+	for _, op := range e.evicted() {
+		if op.Target == former {
+			evicted = op.Return
+		}
+	}
+	var out []delay
+	for _, d := range e.absences() {
+		if d.to <= t.at || d.from >= t.end {
+			continue
+		}
+		if d.from < evicted {
+			d.from = t.at
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// absences are the times above half a TTL in which writes and heartbeats were sent, and
+// none of any member was answered: as C5 has it, from the sending of the newest answered
+// one to the arrival of the next answer. A time in which nobody sent anything is none.
+func (e *evidence) absences() []delay {
+	ttl := history.Instant(e.config.TTL)
+	var out []delay
+	begin, last, sent := never, history.Instant(0), history.Instant(0)
+	for _, c := range e.calls() {
+		if c.from > last+ttl/3 { // meanwhile nobody asked the store
+			begin = never
+		}
+		begin, last = min(begin, c.from), c.to
+		if !c.answered {
+			continue
+		}
+		if from := max(begin, sent); c.to-from > ttl/2 {
+			out = append(out, delay{reasonAway, from, c.to})
+		}
+		begin, sent = never, max(sent, c.from)
+	}
+	return out
+}
+
+// called is a write or a heartbeat that ended, but for those that the wire lost.
+type called struct {
+	from, to history.Instant
+	answered bool // the store took it, or refused it for what it holds
+}
+
+// calls are those of all members in the order of their ends.
+func (e *evidence) calls() []called {
+	var out []called
+	for _, notes := range e.journals {
+		for _, n := range notes {
+			if n.Is == noteBeat {
+				out = append(out, called{n.At - n.Took, n.At, n.Why == ""})
+			}
+		}
+	}
+	judged := []string{history.ReasonHeld, history.ReasonFenced, history.ReasonNumber, history.ReasonConflict}
+	for i := range e.history.Operations {
+		op := &e.history.Operations[i]
+		switch op.Kind {
+		case history.Join, history.Acquire, history.Transfer, history.Release, history.Commit, history.Evict:
+		default: // a read may be answered by a server that can take no write
+			continue
+		}
+		if op.Return != 0 && !strings.Contains(op.Reason, errLost.Error()) {
+			out = append(out, called{op.Call, op.Return,
+				op.Outcome == history.OK || op.Outcome == history.Refused && slices.Contains(judged, op.Reason)})
+		}
+	}
+	slices.SortFunc(out, func(a, b called) int {
+		return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.from, b.from))
+	})
+	return out
+}
+
+// waited are the delays of those who could take over. A member that was there all the time,
+// and had no fault, counts the silence from the beginning, so that as much has a reason as
+// for the one that was delayed least. Without one, it counts from when the successor came,
+// or had been stopped for so long that it counts anew (C5).
+func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
+	var least []delay
+	any := false
+	lives := e.lives()
+	for process, all := range lives {
+		there := slices.ContainsFunc(all, func(l life) bool { return l.begin <= t.at && l.end > t.end })
+		if process == t.from || !there || e.struck(process, t.at, t.end) {
+			continue
+		}
+		own := e.delays(process)
+		if !any || lasted(own, t.at, t.end, reasons...) < lasted(least, t.at, t.end, reasons...) {
+			least, any = own, true
+		}
+	}
+	own := e.delays(t.to)
+	if any {
+		// It has its turns after those who did it: C9.
+		path := own
+		for _, op := range e.evicted() {
+			if op.Target == former && op.Process != t.to {
+				path = slices.Concat(own, e.delays(op.Process))
+			}
+		}
+		more := lasted(path, t.at, t.end, reasons...) - lasted(least, t.at, t.end, reasons...)
+		t.turns += min(max(0, more), 9*e.rank)
+		return least
+	}
+	begin := since(lives[t.to], t.end)
+	for _, k := range e.injections {
+		if k.process == t.to && k.step.Fault.stops() && k.over-k.at > history.Instant(e.config.TTL)/2 && k.at < t.end {
+			begin = max(begin, k.over)
+		}
+	}
+	if begin > t.at { // the others were struck before, some so long before that force does not count them
+		t.alone = false
+	}
+	return append(own, delay{reasonStruck, t.at, begin})
+}
+
+// life is a session of a process, from the answer to its join until it was ended, as far as
+// the history knows; else never.
+type life struct {
+	session    driver.SessionID
+	begin, end history.Instant
+}
+
+const never = history.Instant(1<<63 - 1)
+
+// lives are the sessions of each process, in their order.
+func (e *evidence) lives() map[string][]life {
+	ended := map[driver.SessionID]history.Instant{}
+	for _, op := range e.evicted() {
+		ended[op.Target] = op.Call
+	}
+	out := map[string][]life{}
+	for i := range e.history.Operations {
+		op := &e.history.Operations[i]
+		if op.Kind != history.Join || op.Outcome != history.OK {
+			continue
+		}
+		l := life{op.Session, op.Return, never}
+		if at, known := ended[op.Session]; known {
+			l.end = at
+		}
+		out[op.Process] = append(out[op.Process], l)
+	}
+	for _, all := range out {
+		slices.SortFunc(all, func(a, b life) int { return cmp.Compare(a.begin, b.begin) })
+	}
+	return out
+}
+
+// since is when the session began that a process had at an instant, or its last one before.
+func since(all []life, at history.Instant) (begin history.Instant) {
+	for _, l := range all {
+		if l.begin <= at {
+			begin = l.begin
+		}
+	}
+	return begin
+}
+
+// struck reports whether a process was killed, was stopped or left within a time.
+func (e *evidence) struck(process string, from, to history.Instant) bool {
+	return slices.ContainsFunc(e.injections, func(k *injection) bool {
+		switch f := k.step.Fault; {
+		case k.process != process || k.at > to:
+			return false
+		case f.stops():
+			return k.over == 0 || k.over > from
+		default:
+			return f.kills() || f == faultLeave
+		}
+	})
+}
+
+// delays are the times in which a process waited for the store, or was not run.
+func (e *evidence) delays(process string) []delay {
+	var out []delay
+	for _, n := range e.journals[process] {
+		switch n.Is {
+		case noteSlow:
+			out = append(out, delay{reasonSlow, n.At - n.Took, n.At})
+		case noteStill:
+			out = append(out, delay{reasonStill, n.At - n.Took, n.At})
+		default: // no delay
+		}
+	}
+	for i := range e.history.Operations {
+		op := &e.history.Operations[i]
+		if op.Process == process && (op.Kind == history.Evict || op.Kind == history.Acquire) &&
+			op.Return-op.Call > history.Instant(e.config.TTL/20) {
+			out = append(out, delay{reasonSlow, op.Call, op.Return})
+		}
+	}
+	return out
+}
+
+// told is the time until the member that evicted the former owner saw the last heartbeat of it,
+// which was sent before the fault: the store told of it late, and silence counts from then on.
+func (e *evidence) told(t *takeover, former driver.SessionID) []delay {
+	for _, op := range e.evicted() {
+		if op.Target != former {
+			continue
+		}
+		last := t.at
+		for _, n := range e.journals[op.Process] {
+			if n.Is == noteHeard && n.Peer == former && n.At-n.Took < op.Call {
+				last = max(last, n.At-n.Took)
+			}
+		}
+		return []delay{{reasonSlow, t.at, last}}
+	}
+	return nil
+}
+
+// lost are the evictions and claims of a takeover that were lost on the wire, until they were
+// made again, or whose process was struck before it knew.
+func (e *evidence) lost(t *takeover, former driver.SessionID) []delay {
+	ttl := history.Instant(e.config.TTL)
+	again := ttl/3 + history.Instant(2*e.rank)
+	var out []delay
+	for i := range e.history.Operations {
+		op := &e.history.Operations[i]
+		its := op.Kind == history.Evict && op.Target == former || op.Kind == history.Acquire && op.Shard == t.shard
+		if !its || op.Call > t.end || op.Process == t.from || op.Outcome == history.OK || op.Outcome == history.Refused {
+			continue
+		}
+		for _, k := range e.injections {
+			if k.process == op.Process && k.process != t.to && k.at > op.Call && k.at < op.Call+ttl {
+				out = append(out, delay{reasonStruck, t.at, k.at}) // it may have been the owner
+			}
+		}
+		out = append(out, delay{reasonStruck, op.Call, op.Call + again})
+	}
+	return out
+}

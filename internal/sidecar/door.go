@@ -1,0 +1,209 @@
+package sidecar
+
+import (
+	"container/list"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds of connections that have shown no token.
+const (
+	maxStrangers = 512
+	// strangerTime is how long a connection may take to show the token while others
+	// wait for its place. Without such need it has headerTime, and a second to take the
+	// refusal.
+	strangerTime = 500 * time.Millisecond
+	pauseTime    = 10 * time.Millisecond // where no stranger may be closed yet
+	longestStay  = headerTime + time.Second
+	refusalsTime = time.Minute // between two log lines about peers of other users
+)
+
+// A door is a listener that keeps connections without authority apart, so that they take
+// no place of the others. On a Unix socket it closes those of other users when they are
+// accepted. Beyond maxStrangers the oldest stranger that has had strangerTime, and has sent
+// nothing that waits to be read, is closed for the next one. Beyond its places for clients
+// with authority a connection is closed, too.
+type door struct {
+	net.Listener
+	log    *slog.Logger
+	token  bool          // clients send one
+	places chan struct{} // of clients with authority
+	left   chan struct{} // has an element when a stranger has left
+
+	refusals int // of peers, since the last line; Accept's own
+	told     time.Time
+
+	mu        sync.Mutex
+	strangers *list.List // of *caller, the oldest first
+}
+
+func newDoor(ln net.Listener, log *slog.Logger, token bool, places int) *door {
+	return &door{Listener: ln, log: log, token: token, places: make(chan struct{}, places), left: make(chan struct{}, 1),
+		strangers: list.New()}
+}
+
+// Accept returns the next connection that may stay. The server calls it from one goroutine.
+func (d *door) Accept() (net.Conn, error) {
+	for {
+		conn, err := d.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if u, ok := conn.(*net.UnixConn); ok {
+			if err := checkPeer(u); err != nil {
+				_ = conn.Close()
+				d.refused(err)
+				continue
+			}
+		}
+		c := &caller{Conn: conn, door: d, since: time.Now()}
+		switch {
+		case d.token:
+			d.enter(c)
+		case !d.seat(c):
+			_ = conn.Close()
+			continue
+		}
+		return c, nil
+	}
+}
+
+// refused writes at most one line in refusalsTime.
+func (d *door) refused(err error) {
+	d.refusals++
+	if now := time.Now(); d.told.IsZero() || now.Sub(d.told) >= refusalsTime {
+		d.log.Warn("connection closed: its user is another", "error", err, "connections", d.refusals)
+		d.told, d.refusals = now, 0
+	}
+}
+
+// enter takes in a stranger, for which another may have to leave.
+func (d *door) enter(c *caller) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.strangers.Len() >= maxStrangers {
+		if idle := d.idle(); idle != nil {
+			d.leave(idle)
+			_ = idle.Conn.Close()
+			continue
+		}
+		d.mu.Unlock()
+		t := time.NewTimer(pauseTime)
+		select {
+		case <-d.left:
+		case <-t.C:
+		}
+		t.Stop()
+		d.mu.Lock()
+	}
+	c.stranger = d.strangers.PushBack(c)
+	c.late = time.AfterFunc(longestStay, func() { // whatever it was answered, and does not take
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if c.stranger != nil {
+			d.leave(c)
+			_ = c.Conn.Close()
+		}
+	})
+}
+
+// idle is the oldest stranger that may be closed, if there is one. On a machine that is
+// busy one that has sent its request in time may have been there for long. The caller has
+// d.mu.
+func (d *door) idle() *caller {
+	for e := d.strangers.Front(); e != nil; e = e.Next() {
+		c := e.Value.(*caller)
+		if time.Since(c.since) < strangerTime {
+			return nil
+		}
+		if c.refused.Load() || c.reading.Load() && !pending(c.Conn) {
+			return c
+		}
+	}
+	return nil
+}
+
+// leave takes a stranger off the list. The caller has d.mu.
+func (d *door) leave(c *caller) {
+	d.strangers.Remove(c.stranger)
+	c.late.Stop()
+	c.stranger = nil
+	select {
+	case d.left <- struct{}{}:
+	default:
+	}
+}
+
+// seat gives a connection one of the places, if one is free.
+func (d *door) seat(c *caller) bool {
+	select {
+	case d.places <- struct{}{}:
+		c.seated = true
+		return true
+	default:
+		return false
+	}
+}
+
+// A caller is an accepted connection. It is safe for concurrent use.
+type caller struct {
+	net.Conn
+	door  *door
+	since time.Time
+
+	reading atomic.Bool // the server wants more of it
+	refused atomic.Bool // it has been answered so
+
+	// Guarded by door.mu.
+	stranger *list.Element // nil: it is none
+	late     *time.Timer
+	seated   bool // it has one of the door's places
+}
+
+// proven notes that the connection has shown the token. It is false if there is no place
+// for it.
+func (c *caller) proven() bool {
+	c.door.mu.Lock()
+	defer c.door.mu.Unlock()
+	if c.stranger == nil {
+		return c.seated
+	}
+	if !c.door.seat(c) {
+		return false
+	}
+	c.door.leave(c)
+	return true
+}
+
+func (c *caller) Read(p []byte) (int, error) {
+	c.reading.Store(true)
+	defer c.reading.Store(false)
+	return c.Conn.Read(p)
+}
+
+func (c *caller) Close() error {
+	c.door.mu.Lock()
+	if c.stranger != nil {
+		c.door.leave(c)
+	}
+	if c.seated {
+		c.seated = false
+		<-c.door.places
+	}
+	c.door.mu.Unlock()
+	return c.Conn.Close()
+}
+
+type callerKey struct{}
+
+func withCaller(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// callerOf is the connection of a request.
+func callerOf(r *http.Request) *caller { return r.Context().Value(callerKey{}).(*caller) }

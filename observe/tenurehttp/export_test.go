@@ -1,0 +1,16 @@
+package tenurehttp
+
+// What the handler answers, for tests that decode it.
+type (
+	View    = viewJSON
+	Member  = memberJSON
+	Shard   = shardJSON
+	Move    = moveJSON
+	Lag     = lagJSON
+	Leader  = leaderJSON
+	Status  = statusJSON
+	Problem = problemJSON
+)
+
+// LeaderOf is the answer of /leader for a shard.
+func LeaderOf(here bool, s Shard) Leader { return Leader{Leader: here, shardJSON: s} }

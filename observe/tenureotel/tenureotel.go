@@ -1,0 +1,341 @@
+// Package tenureotel shows an Elector, and what is used beside it, to OpenTelemetry. It is
+// fed by hooks and by the View alone, and needs OpenTelemetry's API, not its SDK.
+//
+//	telemetry, err := tenureotel.New(nil)
+//	o.Hooks = core.JoinHooks(o.Hooks, telemetry.Hooks())
+//	elector, err := core.NewElector(backend, o)
+//	err = telemetry.Watch(elector)
+//
+// A call to the store is a span, "tenure commit" or with another operation, below the
+// span of the caller: of the context that was given to Lease.Commit, Append, Get, List or
+// ReadLog. One call carries the commits of several callers; it is below the first one's
+// span, and linked to those of the others. Calls that the member makes by itself, such as
+// heartbeats, are below the span of Run's context, and without one have none, unless
+// Options.Background asks for it.
+//
+// The metrics, with their attributes and units:
+//
+//	tenure.store.call.duration {operation, outcome}  s; outcome is ok, refused or unknown
+//	tenure.takeover.duration                         s; from the former owner's last sign of life
+//	tenure.handover.duration {outcome}               s; from asking the handler to stop
+//	tenure.leases.granted
+//	tenure.leases.ended {cause}
+//	tenure.leases.settled {outcome}                  core.LeaseOutcome
+//	tenure.session.events {event}                    core.SessionEventKind
+//	tenure.peer.events {event}                       core.PeerEventKind
+//	tenure.writes.refused {where}                    store, or fence: outside the store
+//	tenure.handlers.stuck
+//	tenure.handlers.failed
+//	tenure.hooks.dropped
+//	tenure.plans
+//	tenure.plan.moves {reason}                       sharding.Reason
+//	tenure.follower.applied {applier}                entries
+//	tenure.follower.failures {applier}
+//	tenure.follower.restores {applier}
+//	tenure.follower.lag                              s; of the shard that is furthest behind
+//	tenure.follower.behind                           entries, over all shards
+//	tenure.member.state {state}                      1 or 0: joined, trusted, halted, leaving, eligible
+//	tenure.trust.remaining                           s
+//	tenure.members {state}                           live, silent
+//	tenure.shards {state}                            known, contended, unowned, unowned_reserved
+//	tenure.leases {state}                            core.LeaseState
+package tenureotel
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/observe/internal/takeover"
+	"github.com/tenure-go/tenure/sharding"
+)
+
+const scope = "github.com/tenure-go/tenure/observe/tenureotel"
+
+// Options of Telemetry. Nil works.
+type Options struct {
+	// TracerProvider and MeterProvider default to the global ones.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+	// Attributes are added to each span and metric: to tell several Electors of one
+	// process apart, such as by namespace.
+	Attributes []attribute.KeyValue
+	// Background makes a span, without a parent, of each call that the member makes by
+	// itself.
+	Background bool
+}
+
+// Elector is what Watch reads: a *core.Elector.
+type Elector interface {
+	View() *core.View
+	TrustRemaining() time.Duration
+}
+
+// Tailer is what Follow reads: a *follower.Tailer.
+type Tailer interface {
+	Lag() follower.Lag
+}
+
+// Telemetry makes spans and metrics of one Elector. Safe for concurrent use.
+type Telemetry struct {
+	tracer     trace.Tracer
+	meter      metric.Meter
+	own        []attribute.KeyValue
+	background bool
+	ended      takeover.Times
+
+	calls, takeovers, handovers                                                 metric.Float64Histogram
+	granted, endedBy, settled, sessions, peers, refused, stuck, failed, dropped metric.Int64Counter
+	plans, moves, applied, failures, restores                                   metric.Int64Counter
+	member, members, shards, leases, behind                                     metric.Int64ObservableGauge
+	remaining, lag                                                              metric.Float64ObservableGauge
+}
+
+// New returns Telemetry. An error is the MeterProvider's. Nil options work.
+func New(o *Options) (*Telemetry, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if c.TracerProvider == nil {
+		c.TracerProvider = otel.GetTracerProvider()
+	}
+	if c.MeterProvider == nil {
+		c.MeterProvider = otel.GetMeterProvider()
+	}
+	t := &Telemetry{
+		tracer: c.TracerProvider.Tracer(scope), meter: c.MeterProvider.Meter(scope),
+		own: c.Attributes, background: c.Background,
+	}
+	var errs []error
+	seconds := func(into *metric.Float64Histogram, name, text string) {
+		h, err := t.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(text),
+			metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60))
+		*into, errs = h, append(errs, err)
+	}
+	count := func(into *metric.Int64Counter, name, text string) {
+		c, err := t.meter.Int64Counter(name, metric.WithDescription(text))
+		*into, errs = c, append(errs, err)
+	}
+	number := func(into *metric.Int64ObservableGauge, name, text string) {
+		g, err := t.meter.Int64ObservableGauge(name, metric.WithDescription(text))
+		*into, errs = g, append(errs, err)
+	}
+	length := func(into *metric.Float64ObservableGauge, name, text string) {
+		g, err := t.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(text))
+		*into, errs = g, append(errs, err)
+	}
+	seconds(&t.calls, "tenure.store.call.duration", "Calls to the store.")
+	seconds(&t.takeovers, "tenure.takeover.duration", "From the former owner's last sign of life to the grant.")
+	seconds(&t.handovers, "tenure.handover.duration",
+		"From asking the handler to stop to the change of the store's record.")
+	count(&t.granted, "tenure.leases.granted", "Leases granted to this member.")
+	count(&t.endedBy, "tenure.leases.ended", "Leases of this member that ended.")
+	count(&t.settled, "tenure.leases.settled", "How leases of this member ended in the store.")
+	count(&t.sessions, "tenure.session.events", "What happened to the own session.")
+	count(&t.peers, "tenure.peer.events", "What happened to other members.")
+	count(&t.refused, "tenure.writes.refused", "Writes refused by their fence.")
+	count(&t.stuck, "tenure.handlers.stuck", "Handlers that did not return in time.")
+	count(&t.failed, "tenure.handlers.failed", "Handlers that returned an error by themselves.")
+	count(&t.dropped, "tenure.hooks.dropped", "Events lost since hooks were too slow.")
+	count(&t.plans, "tenure.plans", "Plans that this member wrote.")
+	count(&t.moves, "tenure.plan.moves", "Shards moved by plans of this member.")
+	count(&t.applied, "tenure.follower.applied", "Entries applied.")
+	count(&t.failures, "tenure.follower.failures", "Failures of the store or an Applier.")
+	count(&t.restores, "tenure.follower.restores", "Snapshots restored.")
+	number(&t.member, "tenure.member.state", "1 or 0 for each state of this member.")
+	number(&t.members, "tenure.members", "Members, as this one sees them.")
+	number(&t.shards, "tenure.shards", "Shards, as this member sees them.")
+	number(&t.leases, "tenure.leases", "Leases of this member.")
+	number(&t.behind, "tenure.follower.behind", "Entries known and not applied.")
+	length(&t.remaining, "tenure.trust.remaining", "Until the leases end if no heartbeat succeeds any more.")
+	length(&t.lag, "tenure.follower.lag", "How far the furthest shard is behind.")
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// with are the own attributes and one more.
+func (t *Telemetry) with(key, value string) metric.MeasurementOption {
+	all := append(t.own[:len(t.own):len(t.own)], attribute.String(key, value))
+	return metric.WithAttributes(all...)
+}
+
+func (t *Telemetry) add(c metric.Int64Counter, n int, o metric.MeasurementOption) {
+	c.Add(context.Background(), int64(n), o)
+}
+
+// Hooks are for core.Options, joined with others by core.JoinHooks.
+func (t *Telemetry) Hooks() core.Hooks {
+	ctx, none := context.Background(), metric.WithAttributes(t.own...)
+	return core.Hooks{
+		OnGrant: func(e core.LeaseEvent) {
+			t.add(t.granted, 1, none)
+			if took, ok := t.ended.Took(e); ok {
+				t.takeovers.Record(ctx, took.Seconds(), none)
+			}
+		},
+		OnRevoke: func(e *core.RevokedError) { t.add(t.endedBy, 1, t.with("cause", e.Cause)) },
+		OnHandlerReturn: func(e core.LeaseEvent) {
+			if e.Err != nil && !e.Asked {
+				t.add(t.failed, 1, none)
+			}
+		},
+		OnSettled: func(s core.Settled) {
+			outcome := t.with("outcome", string(s.Outcome))
+			t.add(t.settled, 1, outcome)
+			if s.Took > 0 {
+				t.handovers.Record(ctx, s.Took.Seconds(), outcome)
+			}
+		},
+		OnStuck:   func(*core.RevokedError) { t.add(t.stuck, 1, none) },
+		OnRefused: func(*core.FencedError) { t.add(t.refused, 1, t.with("where", "store")) },
+		OnSession: func(e core.SessionEvent) { t.add(t.sessions, 1, t.with("event", string(e.Kind))) },
+		OnPeer: func(e core.PeerEvent) {
+			t.ended.Peer(e)
+			t.add(t.peers, 1, t.with("event", string(e.Kind)))
+		},
+		OnCall: func(c core.Call) {
+			t.calls.Record(ctx, c.Took.Seconds(), t.with("operation", c.Kind), metric.WithAttributes(outcomeOf(c.Err)))
+		},
+		OnDropped: func(d core.Dropped) { t.add(t.dropped, d.Events, none) },
+		CallStart: t.callStart,
+	}
+}
+
+func outcomeOf(err error) attribute.KeyValue {
+	outcome := "ok"
+	switch {
+	case core.NotApplied(err):
+		outcome = "refused"
+	case err != nil:
+		outcome = "unknown"
+	}
+	return attribute.String("outcome", outcome)
+}
+
+// callStart makes a span of a call below its caller's.
+func (t *Telemetry) callStart(ctx context.Context, c core.Started) (context.Context, func(error)) {
+	if !t.background && !trace.SpanContextFromContext(ctx).IsValid() {
+		linked := false
+		for _, other := range c.Others {
+			linked = linked || trace.SpanContextFromContext(other).IsValid()
+		}
+		if !linked {
+			return ctx, nil
+		}
+	}
+	attrs := append(t.own[:len(t.own):len(t.own)], attribute.String("tenure.operation", c.Kind))
+	if c.Items > 0 {
+		attrs = append(attrs, attribute.Int("tenure.items", c.Items))
+	}
+	if c.Shard != "" {
+		attrs = append(attrs, attribute.String("tenure.shard", c.Shard))
+	}
+	var links []trace.Link
+	for _, other := range c.Others {
+		if trace.SpanContextFromContext(other).IsValid() {
+			links = append(links, trace.LinkFromContext(other))
+		}
+	}
+	ctx, span := t.tracer.Start(ctx, "tenure "+c.Kind, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attrs...), trace.WithLinks(links...))
+	return ctx, func(err error) {
+		span.SetAttributes(attribute.String("tenure.outcome", outcomeOf(err).Value.AsString()))
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, err.Error())
+		}
+		span.End()
+	}
+}
+
+// Refused is for OnRefused of package fence.
+func (t *Telemetry) Refused(*fence.RefusedError) { t.add(t.refused, 1, t.with("where", "fence")) }
+
+// Planned is for sharding.Options.OnPlan.
+func (t *Telemetry) Planned(o *sharding.Outcome) {
+	t.add(t.plans, 1, metric.WithAttributes(t.own...))
+	for i := range o.Moves {
+		t.add(t.moves, 1, t.with("reason", o.Moves[i].Why.String()))
+	}
+}
+
+// FollowerHooks are for follower.Options.
+func (t *Telemetry) FollowerHooks() follower.Hooks {
+	return follower.Hooks{
+		OnError:   func(f follower.Failure) { t.add(t.failures, 1, t.with("applier", f.Applier)) },
+		OnApply:   func(a follower.Applied) { t.add(t.applied, a.Entries, t.with("applier", a.Applier)) },
+		OnRestore: func(r follower.Restored) { t.add(t.restores, 1, t.with("applier", r.Applier)) },
+	}
+}
+
+// Follow has a Tailer's lag observed. An error is the MeterProvider's.
+func (t *Telemetry) Follow(f Tailer) error {
+	none := metric.WithAttributes(t.own...)
+	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		l := f.Lag()
+		o.ObserveInt64(t.behind, l.Entries, none)
+		o.ObserveFloat64(t.lag, l.Time.Seconds(), none)
+		return nil
+	}, t.behind, t.lag)
+	return err
+}
+
+// Watch has an Elector's View observed. An error is the MeterProvider's.
+func (t *Telemetry) Watch(e Elector) error {
+	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		t.observe(o, e.View(), e.TrustRemaining())
+		return nil
+	}, t.member, t.members, t.shards, t.leases, t.remaining)
+	return err
+}
+
+func (t *Telemetry) observe(o metric.Observer, v *core.View, trust time.Duration) {
+	o.ObserveFloat64(t.remaining, trust.Seconds(), metric.WithAttributes(t.own...))
+	for state, is := range map[string]bool{
+		"joined": v.Session != "", "trusted": v.Trusted, "halted": v.Err != nil, "leaving": v.Leaving,
+		"eligible": v.Ineligible == "",
+	} {
+		n := int64(0)
+		if is {
+			n = 1
+		}
+		o.ObserveInt64(t.member, n, t.with("state", state))
+	}
+	o.ObserveInt64(t.members, int64(len(v.Members)), t.with("state", "live"))
+	o.ObserveInt64(t.members, int64(len(v.Silent)), t.with("state", "silent"))
+	known := 0
+	for i := range v.Shards {
+		if !strings.HasPrefix(v.Shards[i].Shard, "_") {
+			known++
+		}
+	}
+	unowned, reserved := v.Unowned()
+	for state, n := range map[string]int{
+		"known": known, "contended": v.Contended, "unowned": unowned, "unowned_reserved": reserved,
+	} {
+		o.ObserveInt64(t.shards, int64(n), t.with("state", state))
+	}
+	leases := map[core.LeaseState]int64{
+		core.LeaseStarting: 0, core.LeaseHeld: 0, core.LeaseDraining: 0, core.LeaseRevoked: 0, core.LeaseStuck: 0,
+		core.LeaseReturned: 0,
+	}
+	for i := range v.Leases {
+		leases[v.Leases[i].State]++
+	}
+	for state, n := range leases {
+		o.ObserveInt64(t.leases, n, t.with("state", string(state)))
+	}
+}

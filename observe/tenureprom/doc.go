@@ -1,0 +1,58 @@
+// Package tenureprom shows an Elector, and what is used beside it, to Prometheus. It is
+// fed by hooks and by the View alone, so that a package like it needs nothing that
+// applications do not have.
+//
+//	metrics := tenureprom.New(nil)
+//	o.Hooks = core.JoinHooks(o.Hooks, metrics.Hooks())
+//	elector, err := core.NewElector(backend, o)
+//	metrics.Watch(elector)
+//	prometheus.MustRegister(metrics)
+//
+// The metrics, and their labels:
+//
+//	tenure_member_trusted                    1 while the session is trusted, else 0
+//	tenure_member_halted                     1 once the store was found to be another one
+//	tenure_member_leaving                    1 from the start of a planned stop
+//	tenure_member_eligible                   1 while it is to own shards: core.Options.Eligible
+//	tenure_member_joined                     1 while there is a session
+//	tenure_trust_remaining_seconds           until leases end if no heartbeat succeeds
+//	tenure_ttl_seconds                       TTL of this member
+//	tenure_members                           that live, as this member sees it
+//	tenure_members_silent                    of these, without a heartbeat for their TTL
+//	tenure_shards_known                      seen or wanted, without reserved ones
+//	tenure_shards_contended                  that this member contends for
+//	tenure_shards_unowned                    that nobody serves, without reserved ones
+//	tenure_shards_unowned_reserved           Tenure's own, which may stay so
+//	tenure_leases{state}                     of this member; core.LeaseState
+//	tenure_records_damaged                   records of the store that cannot be read
+//	tenure_leases_granted_total              its rate shows flapping: each has a new token
+//	tenure_leases_ended_total{cause}         transitions: asked to stop, trust lapsed, ...
+//	tenure_leases_settled_total{outcome}     core.LeaseOutcome
+//	tenure_takeover_seconds                  from the former owner's last sign of life to the grant
+//	tenure_handover_seconds{outcome}         from asking the handler to stop to the store's record
+//	tenure_handler_errors_total              handlers that returned one by themselves
+//	tenure_handlers_stuck_total              that did not return in time
+//	tenure_writes_refused_total              by their fence
+//	tenure_session_events_total{event}       core.SessionEventKind
+//	tenure_peer_events_total{event}          core.PeerEventKind
+//	tenure_store_call_seconds{operation,outcome}  Call.Kind; ok, refused or unknown
+//	tenure_heartbeat_failures_total
+//	tenure_hook_events_dropped_total         lost since hooks were too slow
+//	tenure_plans_total                       that this member wrote; see Planned
+//	tenure_plan_moves_total{reason}          shards moved by them; sharding.Reason
+//	tenure_follower_lag_entries              sum over shards; see Follow
+//	tenure_follower_lag_seconds              of the shard that is furthest behind
+//	tenure_follower_applied_entries_total{applier}
+//	tenure_follower_apply_seconds{applier}   of a batch
+//	tenure_follower_failures_total{applier}  the stream's without a name
+//	tenure_follower_restores_total{applier}  of snapshots
+//	tenure_follower_resets_total             of the stream
+//	tenure_fence_refused_total               writes outside the store; see Refused
+//
+// The number of series does not depend on the number of shards, unless
+// Options.PerShard asks for these:
+//
+//	tenure_shard_leader{shard}               1 for each shard that this member serves
+//	tenure_shard_token{shard}                newest token known of each shard
+//	tenure_follower_shard_lag_entries{shard}
+package tenureprom

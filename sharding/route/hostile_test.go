@@ -1,0 +1,107 @@
+package route_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding/route"
+)
+
+// tell has the owner advertise an address, and waits until the other member knows it.
+func (m *member) tell(address string, other *member) {
+	m.t.Helper()
+	if err := m.Update(m.t.Context(), func(s *core.MemberState) { s.Meta["http"] = address }); err != nil {
+		m.t.Fatal(err)
+	}
+	await(m.t, "the new address", func() bool { x, _ := other.View().Member(m.View().Session); return x.Meta["http"] == address })
+	time.Sleep(10 * time.Millisecond) // a Router's view may be 5 ms old
+}
+
+// TestForwardsToNoLocalAddress: a member that advertises an address of the forwarding host, or
+// a name of one, does not get a client's credentials sent there: the client is answered with
+// the owner, and nothing is connected to.
+func TestForwardsToNoLocalAddress(t *testing.T) {
+	victim, err := net.Listen("tcp", ":0") // of every address
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer victim.Close()
+	var connected atomic.Int64
+	go func() {
+		for {
+			c, err := victim.Accept()
+			if err != nil {
+				return
+			}
+			connected.Add(1)
+			_ = c.Close() // it only counts
+		}
+	}()
+	_, port, err := net.SplitHostPort(victim.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := memory.New()
+	a := start(t, store, "a", nil, nil)
+	b := start(t, store, "b", nil, func(o *route.Options) { o.Forward = true })
+	named := start(t, store, "c", nil, forward) // allows everything
+	a.own("s", b, named)
+	for _, host := range []string{
+		"127.0.0.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST", "localhost.",
+	} {
+		for _, m := range []*member{b, named} {
+			if m == named && !strings.HasPrefix(strings.ToLower(host), "localhost") {
+				continue
+			}
+			address := "http://" + host + ":" + port
+			a.tell(address, m)
+			code, _, p, _ := do(t, http.DefaultClient, "GET", m.server.URL+"/s", "", "Authorization", "Bearer secret", "Cookie", "secret=1")
+			// Some of these names resolve to nothing on some machines.
+			if p == nil || code != 421 && p.Type != route.ProblemUnreachable {
+				t.Errorf("%s: answered %d %+v, want 421", address, code, p)
+			}
+		}
+	}
+	if n := connected.Load(); n != 0 {
+		t.Errorf("%d connections to a local address", n)
+	}
+}
+
+// TestAsksNoProxy: the proxy of the environment gets no forwarded request. The environment is
+// read once in a process, so this runs in one of its own.
+func TestAsksNoProxy(t *testing.T) {
+	const owner = "http://192.0.2.1:9" // of documentation: nobody is there
+	if os.Getenv("TENURE_TEST_PROXIED") != "" {
+		store := memory.New()
+		a, b := start(t, store, "a", nil, nil), start(t, store, "b", nil, forward)
+		a.own("s", b)
+		a.tell(owner, b)
+		for _, url := range []string{owner, b.server.URL + "/s"} { // the first one shows that the proxy is asked otherwise
+			c := &http.Client{Timeout: 2 * time.Second}
+			if resp, err := c.Get(url); err == nil {
+				_ = resp.Body.Close() // whatever it says
+			}
+		}
+		return
+	}
+	var asked atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer proxy.Close()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAsksNoProxy$")
+	cmd.Env = append(os.Environ(), "TENURE_TEST_PROXIED=1", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the proxy was asked %d times, want once, by a client that asks it", n)
+	}
+}
