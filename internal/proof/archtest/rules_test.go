@@ -178,10 +178,6 @@ var rows = []row{
 		"core", "core/driver", "internal/proof/faultproxy", "internal/proof/intercept", "internal/proof/servers", "internal/proof/system",
 	}},
 	{pkg: "internal/proof/servers"},
-	// A program beside it, so that the tests of backends do not link it.
-	{pkg: "internal/proof/servers/containers", allow: []string{
-		"github.com/moby/moby/api/...", "github.com/moby/moby/client", "github.com/testcontainers/testcontainers-go/...",
-	}},
 	{pkg: "internal/sidecar", allow: []string{"core", "core/driver", "golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},

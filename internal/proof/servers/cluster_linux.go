@@ -13,9 +13,6 @@ import (
 // own directory, janitor and ports; a single server is a cluster of one. Passwords
 // and certificates are common to all.
 func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (servers []*Server, err error) {
-	if inContainers() {
-		return startContainers(ctx, kind, n, o)
-	}
 	if n > 1 && !kind.clusters() {
 		return nil, fmt.Errorf("tenure: %s has no clusters here: start one server", kind)
 	}

@@ -2,7 +2,6 @@ package servers
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -41,30 +40,6 @@ func TestConsul(t *testing.T) {
 			t.Errorf("without a token: status %d", status)
 		}
 	})
-}
-
-// TestConsulContainers is three servers, and one with TLS, in containers.
-func TestConsulContainers(t *testing.T) {
-	t.Setenv(RuntimeVariable, "container")
-	const image = "hashicorp/consul:1.16.3"
-	before := containers(t, image)
-	// Closed by their tests' ends.
-	t.Run("three", testConsulThree)
-	t.Run("TLS", func(t *testing.T) {
-		s, err := Start(bounded(t, 2*startTimeout), Consul,
-			&Options{TLS: TLSMutual, Config: []string{"limits = { http_max_conns_per_client = 100 }"}})
-		Unavailable(t, Consul, err)
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Setenv("TENURE_CONSUL_IMAGE", "tenure.invalid/none:1")
-	if _, err := Start(t.Context(), Consul, nil); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("an image that is not to be had: %v, want ErrUnavailable", err)
-	}
-	if after := containers(t, image); after != before {
-		t.Errorf("containers are left:\n%s\nthere were\n%s", after, before)
-	}
 }
 
 func testConsulThree(t *testing.T) {

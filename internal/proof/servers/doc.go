@@ -34,12 +34,6 @@
 //
 // [StartCluster] and [NewCluster] start several members of a kind that has clusters.
 //
-// With TENURE_SERVERS_RUNTIME=container etcd and Consul run in containers instead, each a separate
-// host, where a Docker engine answers: the official image, or that of TENURE_ETCD_IMAGE and
-// TENURE_CONSUL_IMAGE. The same tests then run with them. The command in
-// internal/proof/servers/containers keeps Docker's client out of this package; "make servers" builds it,
-// and makes the image where it cannot be pulled.
-//
 // A server that cannot be had is [ErrUnavailable]. [New] and [Pool.Get] then skip
 // the test with the reason, or fail it where TENURE_REQUIRE_SERVERS lists the kind,
 // separated by commas, or is "all".
@@ -50,8 +44,7 @@
 // kills a server when the process that started it dies, and a janitor, a small
 // shell script that waits for that death, ends processes that the kernel does not
 // reach (PostgreSQL's stopped children) and removes the directory. If the janitor
-// was killed too, the next start cleans up. Containers are removed by the command
-// that started them, when its input ends.
+// was killed too, the next start cleans up.
 //
 // # What it does not do
 //

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -58,39 +57,6 @@ func mustHave(t *testing.T, s *Server) {
 // nothing is answered.
 func TestEtcdCluster(t *testing.T) {
 	t.Parallel()
-	testEtcdCluster(t)
-}
-
-// TestEtcdContainers is the same with containers.
-func TestEtcdContainers(t *testing.T) {
-	t.Setenv(RuntimeVariable, "container")
-	const image = "gcr.io/etcd-development/etcd:v3.7.3"
-	before := containers(t, image)
-	testEtcdCluster(t)
-	if _, err := Start(t.Context(), Postgres, nil); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("a kind that has no image: %v, want ErrUnavailable", err)
-	}
-	t.Setenv("TENURE_ETCD_IMAGE", "tenure.invalid/none:1")
-	if _, err := Start(t.Context(), Etcd, nil); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("an image that is not to be had: %v, want ErrUnavailable", err)
-	}
-	if after := containers(t, image); after != before {
-		t.Errorf("containers are left:\n%s\nthere were\n%s", after, before)
-	}
-}
-
-// containers lists those of the machine that run an image.
-func containers(t *testing.T, image string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "docker", "ps", "--all", "--no-trunc", "--quiet",
-		"--filter", "ancestor="+image).CombinedOutput()
-	if err != nil {
-		t.Skipf("no Docker engine answers: %v %s", err, out)
-	}
-	return string(out)
-}
-
-func testEtcdCluster(t *testing.T) {
 	c, err := StartCluster(bounded(t, 2*startTimeout), Etcd, 3, &Options{NoSync: true})
 	Unavailable(t, Etcd, err)
 	closed := false

@@ -40,10 +40,6 @@ build() {
 # For the recipes of docs/backends/etcd.md, which internal/proof/doctest runs.
 [ ! tools/etcd/go.mod -nt .cache/bin/etcdctl ] || build etcdctl tools/etcd go.etcd.io/etcd/etcdctl/v3
 [ ! tools/consul/go.mod -nt .cache/bin/consul ] || build consul tools/consul
-# Only of use where a Docker engine answers.
-if [ go.mod -nt .cache/bin/containers ] || [ internal/proof/servers/containers/main.go -nt .cache/bin/containers ]; then
-	! docker info >/dev/null 2>&1 || build containers internal/proof/servers/containers .
-fi
 [ -n "$only" ] || internal/proof/servers/images.sh
 
 missing=()

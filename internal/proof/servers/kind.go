@@ -33,10 +33,6 @@ const SentinelMaster = "primary"
 // the kinds of servers without which tests fail, or is "all".
 const RequireVariable = "TENURE_REQUIRE_SERVERS"
 
-// RuntimeVariable is the environment variable that, set to "container", has servers
-// started in containers and not as processes, where a Docker engine answers.
-const RuntimeVariable = "TENURE_SERVERS_RUNTIME"
-
 // Errors of this package, to be matched with errors.Is.
 var (
 	// ErrUnavailable is a server that this machine does not have: the message says
