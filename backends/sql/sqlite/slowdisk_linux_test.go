@@ -2,31 +2,35 @@ package sqlite_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
 
-// TestSlowDisk plays three processes under strace, which delays each flush. At least half of the
-// heartbeats of two of them are quicker than one: they wait for the writes of others at most,
-// such as a claim where trust had lapsed (E4).
+// TestSlowDisk plays three processes under strace, which delays each flush and notes it. Two of
+// them, which own nothing for most of the time, flush less than once in two heartbeats: a
+// heartbeat is not flushed, so a slow disk leaves it as quick as it was (E4). How quick they
+// were is in the test's log, and depends on the machine.
 func TestSlowDisk(t *testing.T) {
 	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		t.Skip("strace, which delays system calls, is missing: install it")
+		t.Skip("strace, which delays system calls, is missing: make servers installs it")
 	}
 	const flush = 300 * time.Millisecond
-	delayed := []string{strace, "-f", "-qq", "--seccomp-bpf", "-o", t.TempDir() + "/trace",
-		"-e", "trace=fsync,fdatasync", "-e", fmt.Sprintf("inject=fsync,fdatasync:delay_enter=%d", flush.Microseconds())}
+	dir := t.TempDir()
+	trace := func(i int) string { return filepath.Join(dir, fmt.Sprint(i)) }
 	path := dbPath(t)
 	open(t, path, nil) // makes the files while the disk is quick
 	var processes []*process
-	for range 3 {
-		processes = append(processes, start(t, "measure", path, delayed...))
+	for i := range 3 {
+		processes = append(processes, start(t, "measure", path, strace, "-f", "-qq", "--seccomp-bpf", "-o", trace(i),
+			"-e", "trace=fsync,fdatasync", "-e", fmt.Sprintf("inject=fsync,fdatasync:delay_enter=%d", flush.Microseconds())))
 	}
-	var medians []time.Duration
 	for _, p := range processes {
 		var lapses int
 		var median, worst time.Duration
@@ -35,18 +39,27 @@ func TestSlowDisk(t *testing.T) {
 			t.Fatalf("line %q: %v", line, err)
 		}
 		t.Logf("flush %v, TTL %v: heartbeats, median %v, worst %v; %d lapses", flush, measuredTTL, median, worst, lapses)
-		medians = append(medians, median)
 	}
 	for _, p := range processes {
 		p.in.Close()
 	}
-	slices.Sort(medians)
-	if medians[1] >= flush {
-		t.Errorf("the medians of heartbeats are %v, and one flush %v", medians, flush)
-	}
-	for _, p := range processes {
+	var flushes []int
+	for i, p := range processes {
 		if err := p.cmd.Wait(); err != nil {
 			t.Error(err)
 		}
+		lines, err := os.ReadFile(trace(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		flushes = append(flushes, strings.Count(string(lines), "sync("))
+	}
+	slices.Sort(flushes)
+	t.Logf("in at least %d heartbeats each, the processes flushed %d times", unmeasured+measured, flushes)
+	if flushes[2] == 0 {
+		t.Error("no process flushed anything, though one appended")
+	}
+	if 2*flushes[1] >= unmeasured+measured {
+		t.Errorf("in at least %d heartbeats each, the processes flushed %d times", unmeasured+measured, flushes)
 	}
 }

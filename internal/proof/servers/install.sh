@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the servers that package servers starts. From Debian packages:
-# PostgreSQL, PgBouncer, MariaDB, Redis, ZooKeeper, Prometheus and Chromium. From their Go modules, which the
+# PostgreSQL, PgBouncer, MariaDB, Redis, ZooKeeper, Prometheus, strace and Chromium. From their Go modules, which the
 # folders below tools name, into .cache/bin: etcd, etcdctl and Consul. Does nothing where they are
 # there already.
 #
@@ -52,6 +52,8 @@ command -v redis-server >/dev/null || missing+=(redis-server)
 if [ ! -e /usr/share/java/zookeeper.jar ] || [ ! -e /usr/share/java/slf4j-simple.jar ]; then
 	missing+=(libzookeeper-java libslf4j-java)
 fi
+# It delays SQLite's flushes.
+command -v strace >/dev/null || missing+=(strace)
 # promtool tests the alert rules. Its service is not started either.
 command -v promtool >/dev/null || missing+=(prometheus)
 # The board is shown to a browser.
