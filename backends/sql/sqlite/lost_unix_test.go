@@ -227,7 +227,20 @@ func TestOpenedAtOnce(t *testing.T) {
 // refused, whatever anybody did with its files since (I1).
 func TestLostLogIsNotForgotten(t *testing.T) {
 	t.Parallel()
-	l := loseLog(t, true)
+	l := lost{path: dbPath(t)}
+	var processes []*process
+	for i := range 3 {
+		// They append so little that all of it is in the log.
+		p := start(t, fmt.Sprint("some", i), l.path)
+		processes = append(processes, p)
+		l.acked = append(l.acked, p.next(t, 10)...)
+	}
+	for _, p := range processes {
+		p.kill()
+	}
+	if err := os.Remove(l.path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
 	for name, path := range map[string]string{
 		"as it is":          copied(t, l.path),
 		"without the index": copied(t, l.path, "-shm"),
@@ -241,6 +254,35 @@ func TestLostLogIsNotForgotten(t *testing.T) {
 		}
 		refuse(t, path, "app", nil, driver.ErrStoreChanged, "end every process that uses it")
 		refuse(t, path, "app", &sqlite.Options{NewRoster: true}, driver.ErrStoreChanged, "end every process that uses it")
+	}
+}
+
+// TestLogLostInWrites: a database that lost its log in the middle of writes, before the writers
+// were killed, opens only if SQLite had written all of it back (I1).
+func TestLogLostInWrites(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		l := loseLog(t, true)
+		for name, path := range map[string]string{
+			"as it is":          copied(t, l.path),
+			"without the index": copied(t, l.path, "-shm"),
+			"looked at":         copied(t, l.path),
+		} {
+			if name == "looked at" {
+				look(t, path)
+			}
+			b, err := sqlite.Open(t.Context(), path, "app", nil)
+			if err != nil {
+				if !errors.Is(err, driver.ErrStoreChanged) {
+					t.Errorf("%s: %v, want ErrStoreChanged", name, err)
+				}
+				continue
+			}
+			missing, err := l.lacks(t, b)
+			if missing > 0 || err != nil {
+				t.Errorf("%s: opened, and %d of %d acknowledged entries are missing, %v", name, missing, len(l.acked), err)
+			}
+		}
 	}
 }
 

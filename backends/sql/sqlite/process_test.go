@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -70,18 +71,23 @@ func child(role, path string) (err error) {
 		<-ctx.Done()
 		return tx.Rollback()
 	}
-	return hammer(ctx, b, role)
+	if strings.HasPrefix(role, "some") {
+		err := hammer(ctx, b, role, 1)
+		<-ctx.Done()
+		return err
+	}
+	return hammer(ctx, b, role, math.MaxInt)
 }
 
 // hammer takes the shard from whoever has it, appends a few entries, and prints
-// each that was acknowledged, until the context ends.
-func hammer(ctx context.Context, b *sqlite.Backend, name string) error {
+// each that was acknowledged, for some rounds, or until the context ends.
+func hammer(ctx context.Context, b *sqlite.Backend, name string, rounds int) error {
 	m := member(name)
 	s, err := b.Join(ctx, m)
 	if err != nil {
 		return err
 	}
-	for round := 0; ctx.Err() == nil; round++ {
+	for round := 0; ctx.Err() == nil && round < rounds; {
 		view, err := b.Observe(ctx, driver.ObserveQuery{})
 		if err != nil {
 			break
@@ -94,6 +100,7 @@ func hammer(ctx context.Context, b *sqlite.Backend, name string) error {
 		if err != nil || res[0].Err != nil {
 			continue
 		}
+		round++
 		number := res[0].Head.Number
 		for i := range 20 {
 			payload := fmt.Sprintf("%s-%d-%d", name, round, i)
