@@ -170,8 +170,8 @@ mutants-changed: ## Those of the packages that differ from MUTANTS_BASE, a commi
 conformance: ## The conformance suite on the embedded backends
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=3 $(EMBEDDED)
-conformance-servers: ## The suite on the backends that need a server, in each mode
-	.ci/named '^TestConformance(SimpleProtocol|PgBouncer)?$$' -timeout=10m -p=2 $(SERVED)
+conformance-servers: ## The suite on the backends that need a server, in each mode, and its cases of a server that is cut off
+	.ci/named '^TestConformance(SimpleProtocol|PgBouncer|Isolated)?$$' -timeout=10m -p=2 $(SERVED)
 conformance-more: ## The suite on three servers, through a bad network, and its cases of restarted servers
 	.ci/named '^TestConformance(Restart|Network|Cluster|Sentinel|Three|Ensemble)' -timeout=10m -p=2 $(SERVED)
 conformance-quick: ## The suite on the embedded backends, and QUICK_AREAS of it where a server is there

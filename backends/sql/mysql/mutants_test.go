@@ -45,6 +45,8 @@ func TestMutants(t *testing.T) {
 			File: "statements.sql", Old: ">= :seen)\nLOCK IN SHARE MODE;", New: ">= :seen);"}}},
 		{Name: "O1: a read is handed out before it is durable", Killer: "TestReadIsDurable", Edits: []mutate.Edit{{
 			File: "../durable.go", Old: "return b.stmts.has(barrierWrite)", New: "return false"}}},
+		{Name: "I2: a read shows what no replica has", Killer: "TestConformanceIsolated/AFTER_COMMIT/Chaos/IsolatedReads", Edits: []mutate.Edit{{
+			File: "../durable.go", Old: "return b.stmts.has(barrierWrite)", New: "return false"}}},
 		{Name: "O1: a barrier after every read", Killer: "TestBarriers", Edits: []mutate.Edit{{
 			File: "../durable.go", Old: "if !wrote && (s.floor", New: "if !wrote || (s.floor"}}},
 		{Name: "E4: heartbeats wait for statistics that are written to disk", Killer: "TestStatistics", Edits: []mutate.Edit{{
