@@ -27,6 +27,7 @@ QUICK_RACED := core|core/driver|observe/tenurehttp|backends/memory
 OWN_STEP := internal/proof/(archtest|doctest)|cmd/demo(/.*)?
 # Those that kill, stop and cut real servers; they take minutes.
 FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper|redis)|conformance/containers|internal/proof/servers|follower/stores
+CONFORMANCE_MORE := ^TestConformance(Restart|Network|Cluster|Sentinel|Three|Ensemble)
 SUITES := ^Test(Conformance|System|Control|Served|Browser)
 OWN_STEP_TESTS := ^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds)$$
 # Backends that must pass conformance on a machine without any server, and those
@@ -170,10 +171,10 @@ mutants-changed: ## Those of the packages that differ from MUTANTS_BASE, a commi
 conformance: ## The conformance suite on the embedded backends
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=3 $(EMBEDDED)
-conformance-servers: ## The suite on the backends that need a server, in each mode, and its cases of a server that is cut off
-	.ci/named '^TestConformance(SimpleProtocol|PgBouncer|Isolated)?$$' -timeout=10m -p=2 $(SERVED)
+conformance-servers: ## The suite on the backends that need a server, in each mode, with its cases of a server that is cut off or takes less
+	.ci/named '^TestConformance' -skip='$(CONFORMANCE_MORE)' -timeout=10m -p=2 $(SERVED)
 conformance-more: ## The suite on three servers, through a bad network, and its cases of restarted servers
-	.ci/named '^TestConformance(Restart|Network|Cluster|Sentinel|Three|Ensemble)' -timeout=10m -p=2 $(SERVED)
+	.ci/named '$(CONFORMANCE_MORE)' -timeout=10m -p=2 $(SERVED)
 conformance-quick: ## The suite on the embedded backends, and QUICK_AREAS of it where a server is there
 	.ci/named '^TestConformance' -timeout=5m -p=3 -parallel=8 $(EMBEDDED)
 	.ci/named '^TestConformance$$/^($(QUICK_AREAS))$$' -timeout=5m -p=5 -parallel=8 $(SERVED)
