@@ -232,7 +232,9 @@ var mutants = []mutate.Mutant{
 	{Name: "rules are read with each view", Killer: "TestRulesCostNothing", Edits: []mutate.Edit{
 		{File: "obey.go", Old: "if b.again || b.seen != b.read || len(b.rules) > 0 ", New: "if b.again = true; true || len(b.rules) > 0 "}}},
 	{Name: "rules of a tool that died are not read", Killer: "TestRulesCostNothing", Edits: []mutate.Edit{
-		{File: "obey.go", Old: "b.again || v.Reset && b.seen.Session != \"\"", New: "b.again"}}},
+		{File: "obey.go", Old: "(v.Reset || slices", New: "(slices"}}},
+	{Name: "rules of a tool that died wait for a full view", Killer: "TestRulesOfADeadTool", Edits: []mutate.Edit{
+		{File: "obey.go", Old: "(v.Reset || slices.Contains(v.Gone, b.seen.Session))", New: "(v.Reset || false && slices.Contains(v.Gone, b.seen.Session))"}}},
 	{Name: "V5: hooks are called from the step", Killer: "TestNotifierOrderAndBound", Edits: []mutate.Edit{
 		{File: "notify.go", Old: "func (n *notifier) post(f func()) {\n", New: "func (n *notifier) post(f func()) {\n\tf()\n\tf = func() {}\n"}}},
 }

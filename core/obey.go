@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,11 +18,11 @@ import (
 // shows that the record of their shard changed: a namespace without rules, and one whose
 // rules stay, cost no call. Elector.mu guards it.
 type rulebook struct {
-	rules []control.Rule
-	seen  driver.Owner // of the rules' shard, in the newest view
-	read  driver.Owner // as the rules were read under
-	again bool         // they are to be read, although seen is read
-	said  time.Time    // when a failed read, or what is no rule, was logged last
+	rules []control.Rule // nil: nobody knows yet whether there are any
+	seen  driver.Owner   // of the rules' shard, in the newest view
+	read  driver.Owner   // as the rules were read under
+	again bool           // they are to be read, although seen is read
+	said  time.Time      // when a failed read, or what is no rule, was logged last
 	wake  chan struct{}
 	// gave has the shards that were given up because of a drain, each with the sum of the
 	// members that could have taken it then: one that comes back is kept until there is
@@ -47,9 +48,12 @@ func (b *rulebook) look(v *driver.View) {
 			b.seen = v.Shards[i].Owner
 		}
 	}
+	if b.rules == nil && v.Reset && b.seen == (driver.Owner{}) {
+		b.rules = []control.Rule{}
+	}
 	// Who holds the lease may have written since: what was written is read when it is given
-	// back, or, after a crash, with the next full view.
-	b.again = b.again || v.Reset && b.seen.Session != ""
+	// back, or, after a crash, with the end of the session, or with the next full view.
+	b.again = b.again || b.seen.Session != "" && (v.Reset || slices.Contains(v.Gone, b.seen.Session))
 	if b.again || b.seen != b.read || len(b.rules) > 0 && len(v.Members)+len(v.Gone) > 0 {
 		b.signal()
 	}
@@ -109,6 +113,7 @@ func (e *Elector) readRules(ctx context.Context) bool {
 		return false
 	}
 	b.rules, b.read = rules, seen
+	e.snap.bump()
 	return true
 }
 

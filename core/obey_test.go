@@ -298,6 +298,43 @@ func TestRulesCostNothing(t *testing.T) {
 	})
 }
 
+// TestRulesOfADeadTool: a rule of a tool that died before it gave the lease back is obeyed as
+// soon as its session has ended, and every View has it.
+func TestRulesOfADeadTool(t *testing.T) {
+	bubble(t, func(w *world) {
+		m := w.member("a")
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		if rules := m.View().Rules; rules == nil || len(rules) > 0 {
+			w.Errorf("the rules of a namespace without any are %v, want none", rules)
+		}
+		b := w.newMember("tool")
+		s, err := b.tap.Join(w.Context(), driver.Member{Session: "dead", Node: "tool", TTL: ttl})
+		w.must(err)
+		got, err := s.Acquire(w.Context(), []driver.Claim{{Shard: control.Shard}})
+		if err != nil || got[0].Err != nil {
+			w.Fatal(err, got)
+		}
+		time.Sleep(ttl / 2)
+		op, err := control.Put(&control.Rule{Kind: control.Resign, Shards: "s", Token: l.Token()})
+		w.must(err)
+		res, err := s.Commit(w.Context(), []driver.Write{{Fence: got[0].Fence, Number: 1, Nonce: newNonce(), Ops: []Op{op}}})
+		if err != nil || res[0].Err != nil {
+			w.Fatal(err, res)
+		}
+		time.Sleep(2 * ttl)
+		synctest.Wait()
+		if h.count() != 2 {
+			w.Errorf("%d leases, want the one that the rule ended and another", h.count())
+		}
+		if rules := m.View().Rules; len(rules) != 1 || rules[0].Kind != control.Resign {
+			w.Errorf("the View has the rules %+v", rules)
+		}
+		w.must(b.tap.Backend.Close())
+	})
+}
+
 // TestJunkAmongRules: what somebody with the right to write has put among the rules is
 // logged once a minute, in a short line, and the rules beside it are obeyed.
 func TestJunkAmongRules(t *testing.T) {

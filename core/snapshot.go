@@ -108,7 +108,7 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 		Ineligible: e.m.Ineligible(),
 		Leaving:    !e.leaving.IsZero() || e.phase >= stopping, Stopped: e.phase >= stopping,
 		Members: e.m.AppendMembers(nil), Contended: len(e.contended), gen: e.snap.gen,
-		Damaged: e.damages.list(), DamagedTotal: e.damages.total,
+		Rules: e.rules.rules, Damaged: e.damages.list(), DamagedTotal: e.damages.total,
 	}
 	v.Leases = make([]LeaseInfo, 0, len(e.runs))
 	for _, r := range e.runs {

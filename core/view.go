@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenure-go/tenure/core/control"
 )
 
 // View is a snapshot of a namespace as one member knows it. It never changes and
@@ -27,6 +29,10 @@ type View struct {
 	Leases    []LeaseInfo // own leases, those included whose handler still runs, by shard
 	Contended int         // shards that this member contends for
 	Moves     []Move      // of this member, oldest first: the newest 64 that were asked for, and 64 others
+
+	// Rules are the operators' rules that this member read last, those included that have
+	// expired; nil until it knows whether there are any.
+	Rules []control.Rule
 
 	// Damaged are records of the store that cannot be read, up to 64, by key: those met
 	// within the last two Options.Resync, and at least 2 min. DamagedTotal counts all

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/control"
 )
 
 // assign is the handler of the assigner's shard: it plans while it holds the
@@ -36,7 +35,6 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	if limit := m.limits.WriteBytes; limit > 0 {
 		size = max(min(size, limit-64), 64)
 	}
-	ops := &operators{read: func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, m.b) }, pending: true}
 	began := time.Now()
 	var loads map[string]float64
 	for ctx.Err() == nil {
@@ -46,11 +44,11 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			lease.Progress()
 		}
 		v := m.e.View()
-		if err := ops.refresh(ctx, v, time.Now()); err != nil && ctx.Err() == nil {
-			m.o.OnError(err)
+		if v.Rules == nil && time.Since(began) < callTimeout { // a drained node would get shards
+			m.untilNext(ctx, lease, v, true)
+			continue
 		}
-		lease.Progress()
-		again := ops.apply(p, v, time.Now())
+		again := p.obey(v, time.Now())
 		out, err := p.next(time.Since(began), j.table, v, loads)
 		if err != nil {
 			return err

@@ -1,7 +1,6 @@
 package sharding
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -10,46 +9,16 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 )
 
-// operators are the operators' rules as the assigner knows them. Not safe for concurrent
-// use.
-type operators struct {
-	read    func(ctx context.Context) ([]control.Rule, error)
-	rules   []control.Rule
-	at      core.Ownership // of the rules' shard when they were read
-	readAt  time.Time
-	pending bool // a read failed, or the rules may be changing
-}
-
-// refresh reads the rules where the view says that they may have changed. Those that
-// were read last count on when it fails.
-func (o *operators) refresh(ctx context.Context, v *core.View, now time.Time) error {
-	at, _ := v.Owner(control.Shard)
-	if at == o.at && !o.pending && now.Sub(o.readAt) < resync {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rules, err := o.read(limited)
-	// While somebody has a lease of the shard a commit may be under way.
-	o.pending = err != nil && rules == nil || at.Node != ""
-	if rules == nil {
-		return err
-	}
-	o.rules, o.at, o.readAt = rules, at, now
-	return err
-}
-
-// apply gives the rules that are in force to the planner. It reports whether that may
-// change although the view does not.
+// obey gives the operators' rules that are in force to the planner. It reports whether that
+// may change although the view does not.
 //
 // A move is a pin, and a resignation an exclusion, for as long as the shard's record has the
 // token that the rule names: until the plan that it led to was carried out.
-func (o *operators) apply(p *planner, v *core.View, now time.Time) (again bool) {
+func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 	p.Rules, p.Frozen = Rules{}, false
-	again = o.pending
 	var once []*control.Rule
-	for i := range o.rules {
-		r := &o.rules[i]
+	for i := range v.Rules {
+		r := &v.Rules[i]
 		if !r.Active(now) {
 			continue
 		}
