@@ -131,8 +131,16 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 		cfg.Token, cfg.TokenFile = string(c.Token), ""
 	}
 	for _, file := range []string{c.CAFile, c.CertFile, c.KeyFile} {
-		// The client's own error would quote the name, which may be a pasted key.
-		if _, err := os.Stat(file); file != "" && err != nil {
+		if file == "" {
+			continue
+		}
+		// The client's own error would quote the name, which may be a pasted key, and it would
+		// wait for who writes to a FIFO.
+		info, err := os.Stat(file)
+		if err == nil && !info.Mode().IsRegular() {
+			err = errors.New("it is not a regular file")
+		}
+		if err != nil {
 			return nil, fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid,
 				driver.WithoutPath(err))
 		}

@@ -53,6 +53,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"scheme", Config{Address: "ftp://consul.example", Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "https"},
 		{"CA", Config{Address: "https://127.0.0.1:1", CAFile: filepath.Join(t.TempDir(), "none"),
 			Token: "planted-secret"}, "app", Options{}, driver.ErrInvalid, "no such file"},
+		{"CA of no regular file", Config{Address: "https://127.0.0.1:1", CAFile: t.TempDir()}, "app", Options{}, driver.ErrInvalid, "regular file"},
 		{"nobody there", Config{Address: "127.0.0.1:1", Token: "planted-secret"}, "app", Options{}, nil, "refused"},
 		{"no token file", Config{Address: server.Addr(), TokenFile: filepath.Join(t.TempDir(), "none")}, "app",
 			Options{}, nil, "no such file"},

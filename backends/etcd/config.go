@@ -2,12 +2,9 @@ package etcd
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -193,23 +190,9 @@ func (s *Settings) config() (clientv3.Config, error) {
 	if (c.Username == "") != (c.Password == "") {
 		return wrong("username", errors.New("it goes with a password, and a password with it"))
 	}
-	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName}
-	if s.CAFile != "" {
-		text, err := os.ReadFile(s.CAFile)
-		if err != nil {
-			return wrong("ca_file", err)
-		}
-		tlsConfig.RootCAs = x509.NewCertPool()
-		if !tlsConfig.RootCAs.AppendCertsFromPEM(text) {
-			return wrong("ca_file", errors.New("it holds no certificate in PEM"))
-		}
-	}
-	if s.CertFile != "" || s.KeyFile != "" {
-		cert, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
-		if err != nil {
-			return wrong("cert_file and key_file", err)
-		}
-		tlsConfig.Certificates = []tls.Certificate{cert}
+	tlsConfig, err := driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}.Config()
+	if err != nil {
+		return wrong("files of TLS", err)
 	}
 	if s.CAFile != "" || s.CertFile != "" || len(s.Endpoints) > 0 && strings.HasPrefix(s.Endpoints[0], "https://") {
 		c.TLS = tlsConfig

@@ -2,11 +2,8 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -78,23 +75,10 @@ func (s *Settings) config() (*goredis.UniversalOptions, error) {
 	if !s.TLS && s.CAFile == "" && s.CertFile == "" && s.KeyFile == "" {
 		return c, nil
 	}
-	c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName}
-	if s.CAFile != "" {
-		text, err := os.ReadFile(s.CAFile)
-		if err != nil {
-			return wrong("ca_file", err)
-		}
-		c.TLSConfig.RootCAs = x509.NewCertPool()
-		if !c.TLSConfig.RootCAs.AppendCertsFromPEM(text) {
-			return wrong("ca_file", errors.New("it holds no certificate in PEM"))
-		}
-	}
-	if s.CertFile != "" || s.KeyFile != "" {
-		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
-		if err != nil {
-			return wrong("cert_file and key_file", err)
-		}
-		c.TLSConfig.Certificates = []tls.Certificate{pair}
+	var err error
+	c.TLSConfig, err = driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}.Config()
+	if err != nil {
+		return wrong("files of TLS", err)
 	}
 	return c, nil
 }

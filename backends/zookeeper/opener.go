@@ -2,10 +2,7 @@ package zookeeper
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -50,23 +47,10 @@ func (s *Settings) options() (*Options, error) {
 	if !s.TLS && s.CAFile == "" && s.CertFile == "" && s.KeyFile == "" {
 		return o, nil
 	}
-	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName}
-	if s.CAFile != "" {
-		text, err := os.ReadFile(s.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("tenure: %w: reading ca_file: %w", driver.ErrInvalid, driver.WithoutPath(err))
-		}
-		o.TLS.RootCAs = x509.NewCertPool()
-		if !o.TLS.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("tenure: %w: ca_file has no certificate in PEM", driver.ErrInvalid)
-		}
-	}
-	if s.CertFile != "" || s.KeyFile != "" {
-		pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("tenure: %w: cert_file and key_file: %w", driver.ErrInvalid, driver.WithoutPath(err))
-		}
-		o.TLS.Certificates = []tls.Certificate{pair}
+	var err error
+	o.TLS, err = driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}.Config()
+	if err != nil {
+		return nil, fmt.Errorf("tenure: %w: %w", driver.ErrInvalid, err)
 	}
 	return o, nil
 }

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/tenure-go/tenure/backends/etcd"
 	"github.com/tenure-go/tenure/backends/redis"
 	"github.com/tenure-go/tenure/backends/zookeeper"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // onEtcd takes endpoints, separated by commas.
@@ -232,21 +231,6 @@ func (s settings) tls(asked bool) (*tls.Config, error) {
 	if !asked {
 		return nil, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.text("server_name", "")}
-	if path := s.text("ca_file", ""); path != "" {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		c.RootCAs = x509.NewCertPool()
-		c.RootCAs.AppendCertsFromPEM(text)
-	}
-	if path := s.text("cert_file", ""); path != "" {
-		cert, err := tls.LoadX509KeyPair(path, s.text("key_file", ""))
-		if err != nil {
-			return nil, err
-		}
-		c.Certificates = []tls.Certificate{cert}
-	}
-	return c, nil
+	return driver.TLSFiles{CA: s.text("ca_file", ""), Cert: s.text("cert_file", ""), Key: s.text("key_file", ""),
+		ServerName: s.text("server_name", "")}.Config()
 }

@@ -21,17 +21,21 @@ func TestSecretOfFIFO(t *testing.T) {
 	}
 	for _, name := range []string{path, "/dev/null", t.TempDir()} {
 		ended := make(chan error, 1)
-		go func() {
-			_, err := driver.ReadSecret(name)
-			ended <- err
-		}()
-		select {
-		case err := <-ended:
-			if err == nil || !strings.Contains(err.Error(), "regular file") || strings.Contains(err.Error(), name) {
-				t.Errorf("%s: %v", name, err)
+		for what, read := range map[string]func() error{
+			"":          func() error { _, err := driver.ReadSecret(name); return err },
+			"ca_file":   func() error { _, err := driver.TLSFiles{CA: name}.Config(); return err },
+			"cert_file": func() error { _, err := driver.TLSFiles{Cert: name, Key: name}.Config(); return err },
+		} {
+			go func() { ended <- read() }()
+			select {
+			case err := <-ended:
+				if err == nil || !strings.Contains(err.Error(), "regular file") || strings.Contains(err.Error(), name) ||
+					!strings.HasPrefix(err.Error(), what) {
+					t.Errorf("%s %s: %v", what, name, err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("%s %s: still waiting", what, name)
 			}
-		case <-time.After(time.Minute):
-			t.Fatalf("%s: still waiting", name)
 		}
 	}
 }
