@@ -281,7 +281,7 @@ func (e *Elector) Lease(shard string) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.runs[ShardID(shard)]
-	if r == nil || r.state != runHeld || r.lease.Err() != nil {
+	if r == nil || r.state != LeaseHeld || r.lease.Err() != nil {
 		return nil
 	}
 	return r.lease
@@ -342,7 +342,7 @@ func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 		switch {
 		case r.state.running():
 			stuck = append(stuck, string(s))
-		case r.state != runJoined:
+		case !r.settled:
 			unsettled = append(unsettled, r)
 		}
 		r.stopTimers()
@@ -358,7 +358,7 @@ func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 // handler runs, but for those that are stuck.
 func (e *Elector) emptied() bool {
 	for _, r := range e.runs {
-		if r.state != runStuck {
+		if r.state != LeaseStuck {
 			return false
 		}
 	}

@@ -34,7 +34,7 @@ var mutants = []mutate.Mutant{
 	{Name: "S9: a request is served under a lease that has lapsed", Killer: "TestLeaseOfALapsedShard", Edits: []mutate.Edit{
 		{File: "elector.go", Old: " || r.lease.Err() != nil {", New: " {"}}},
 	{Name: "S12: a request begins while its shard is given back", Killer: "TestLeaseOfAShard", Edits: []mutate.Edit{
-		{File: "elector.go", Old: "r == nil || r.state != runHeld ||", New: "r == nil || r.state > runDraining ||"}}},
+		{File: "elector.go", Old: "r == nil || r.state != LeaseHeld ||", New: "r == nil || !r.state.usable() ||"}}},
 
 	{Name: "D1: a damaged head is read again and again", Killer: "TestDamagedShardIsNotServed/head", Edits: []mutate.Edit{
 		{File: "run.go", Old: "\t\t\te.damaged(err)\n\t\t\treturn err\n", New: "\t\t\te.damaged(err)\n"}}},
@@ -69,7 +69,7 @@ var mutants = []mutate.Mutant{
 		{File: "../internal/fsm/session.go", Old: "if late >= m.cfg.Member.TTL/4 {", New: "if false {"}}},
 
 	{Name: "S5: no proof after the wait for the head", Killer: "TestHeadOutOfReach", Edits: []mutate.Edit{
-		{File: "run.go", Old: "if r.state != runStarting {\n\t\treturn false\n\t}\n", New: ""}}},
+		{File: "run.go", Old: "if r.state != LeaseStarting {\n\t\treturn false\n\t}\n", New: ""}}},
 	{Name: "S5: no proof after the wait behind another commit", Killer: "TestNothingIsSentAfterLapse", Edits: []mutate.Edit{
 		{File: "commit.go", Old: "\trefuse := l.Err()\n", New: "\tvar refuse error\n"}}},
 	{Name: "S5: no proof before the parts of a refused write", Killer: "TestPartsOfARefusedWriteLookAtTheLease", Edits: []mutate.Edit{
@@ -149,7 +149,7 @@ var mutants = []mutate.Mutant{
 	{Name: "A5: a hand-over whose reply was lost passes for refused", Killer: "TestHandOverKnownByTheView/moved_on", Edits: []mutate.Edit{
 		{File: "../internal/fsm/shards.go", Old: "; ok && f.Current != (driver.Owner{}) {", New: "; ok && false && f.Current != (driver.Owner{}) {"}}},
 	{Name: "S12: a handler that returned is stuck until its last commit is settled", Killer: "TestReturnedIsNotStuck", Edits: []mutate.Edit{
-		{File: "run.go", Old: "\t\tr.state = runReturned\n\t\te.snap.bump()\n", New: "\t\te.snap.bump()\n"}}},
+		{File: "run.go", Old: "\t\tr.state = LeaseReturned\n\t\te.snap.bump()\n", New: "\t\te.snap.bump()\n"}}},
 	{Name: "S13: a resync ends the full read before it", Killer: "TestResyncLeavesAFullRead", Edits: []mutate.Edit{
 		{File: "step.go", Old: "e.observing != nil && !e.reading {\n\t\t\te.observing()\n\t\t}\n\tcase fsm.EffGrant", New: "e.observing != nil {\n\t\t\te.observing()\n\t\t}\n\tcase fsm.EffGrant"}}},
 	{Name: "S3: a refused write does not end the lease", Killer: "TestFencedCommit", Edits: []mutate.Edit{

@@ -171,7 +171,7 @@ func (e *Elector) obey(now time.Time) {
 // assign.
 func (e *Elector) yielding(s ShardID) *run {
 	r := e.runs[s]
-	if r == nil || r.again || r.state > runHeld || e.m.Preferred(s) {
+	if r == nil || r.again || r.state != LeaseStarting && r.state != LeaseHeld || e.m.Preferred(s) {
 		return nil
 	}
 	if _, wanted := e.contended[s]; !wanted {

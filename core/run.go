@@ -18,42 +18,18 @@ type run struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	since  time.Time
-	state  runState
+	state  LeaseState
 	asked  fsm.Instant   // when its handler was asked to stop; 0: it was not
 	end    *fsm.Effect   // once settled: how
 	again  bool          // to be contended for anew once settled: an operator's rule ends it
 	wait   time.Duration // before it is claimed again, so that another member can
 
-	joined signal // the lease's goroutine ends
-	over   signal // the lease is settled, or the handler stuck
+	settled bool   // its handler has returned, and its commits are settled
+	joined  signal // the lease's goroutine ends
+	over    signal // the lease is settled, or the handler stuck
 
 	watchdog, overdue *time.Timer
 }
-
-// A runState is how far a run is. Each state leads to later ones only:
-//
-//	starting -> held        the handler is called
-//	starting -> returned    asked to stop, or revoked, before that
-//	held -> draining        the handler is asked to stop
-//	held, draining -> revoked
-//	revoked -> stuck        the handler does not return
-//	held ... stuck -> returned -> joined
-//
-// The machine decides when the lease is settled, and how.
-type runState uint8
-
-const (
-	runStarting runState = iota // the head may have to be read first
-	runHeld                     // the handler runs
-	runDraining                 // asked to stop
-	runRevoked                  // as well, and the lease may not be used
-	runStuck                    // as well, beyond the drain budget
-	runReturned                 // no handler runs; its last commits may not be settled
-	runJoined                   // they are
-)
-
-// running reports whether the handler was called and has not returned.
-func (s runState) running() bool { return s > runStarting && s < runReturned }
 
 // grant starts a lease. The machine has settled the one before (S11).
 func (e *Elector) grant(eff *fsm.Effect) {
@@ -62,6 +38,7 @@ func (e *Elector) grant(eff *fsm.Effect) {
 		lease: e.newLease(f, e.sessions[f.Session], e.trust, eff.Head),
 		h:     e.contended[f.Shard],
 		since: time.Now(),
+		state: LeaseStarting,
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	e.runs[f.Shard] = r
@@ -69,7 +46,7 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	e.snap.move(f, MoveGranted, takenOver(former), former == "")
 	e.note.grant(f, former)
 	if r.h == nil || r.lease.sess == nil {
-		r.state = runReturned
+		r.state = LeaseReturned
 		r.cancel(ErrWithdrawn)
 	}
 	if len(e.rules.rules) > 0 {
@@ -97,7 +74,7 @@ func (e *Elector) serve(r *run, headKnown bool) {
 		began = time.Now()
 		err = r.h(r.ctx, r.lease)
 		e.mu.Lock()
-		r.state = runReturned
+		r.state = LeaseReturned
 		e.snap.bump()
 		e.mu.Unlock()
 	}
@@ -144,10 +121,10 @@ func (e *Elector) readHead(r *run) error {
 func (e *Elector) begin(r *run) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if r.state != runStarting {
+	if r.state != LeaseStarting {
 		return false
 	}
-	r.state = runHeld
+	r.state = LeaseHeld
 	r.lease.Progress()
 	if e.o.Watchdog > 0 {
 		r.watchdog = time.AfterFunc(e.o.Watchdog, func() { e.watch(r) })
@@ -161,7 +138,7 @@ func (e *Elector) begin(r *run) bool {
 func (e *Elector) watch(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if r.state > runDraining || e.phase == stopped {
+	if !r.state.usable() || e.phase == stopped {
 		return
 	}
 	idle := e.clk.now().Sub(fsm.Instant(r.lease.progress.Load()))
@@ -176,10 +153,10 @@ func (e *Elector) watch(r *run) {
 // askToStop ends the handler's context. Later causes change nothing.
 func (e *Elector) askToStop(r *run, cause error) {
 	switch r.state {
-	case runStarting:
-		r.state = runReturned
-	case runHeld:
-		r.state = runDraining
+	case LeaseStarting:
+		r.state = LeaseReturned
+	case LeaseHeld:
+		r.state = LeaseDraining
 	default:
 		return
 	}
@@ -201,13 +178,13 @@ func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	}
 	e.note.revoke(f, cause)
 	switch {
-	case r.state == runStarting:
-		r.state = runReturned
+	case r.state == LeaseStarting:
+		r.state = LeaseReturned
 		return
 	case !r.state.running():
 		return
 	}
-	r.state = runRevoked
+	r.state = LeaseRevoked
 	if cause == fsm.CauseDrainBudget || cause == fsm.CauseStalled {
 		e.markStuck(r, cause)
 		return
@@ -222,10 +199,10 @@ func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 }
 
 func (e *Elector) markStuck(r *run, cause fsm.Cause) {
-	if r.state != runRevoked {
+	if r.state != LeaseRevoked {
 		return
 	}
-	r.state = runStuck
+	r.state = LeaseStuck
 	r.over.wake()
 	e.snap.move(r.lease.fence, MoveStuck, nil, false)
 	e.note.stuck(r.lease.fence, cause)
@@ -237,7 +214,7 @@ func (e *Elector) markStuck(r *run, cause fsm.Cause) {
 func (e *Elector) join(r *run, began time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r.state = runJoined
+	r.state, r.settled = LeaseReturned, true
 	r.joined.wake()
 	asked := isStop(r.ctx, err)
 	r.cancel(revoked(r.lease.fence, fsm.CauseReturned))
@@ -283,7 +260,7 @@ func (e *Elector) settle(eff *fsm.Effect) {
 func (e *Elector) awaitOver(ctx context.Context, r *run) (stuck bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for r.end == nil && r.state != runStuck && e.phase != stopped && err == nil {
+	for r.end == nil && r.state != LeaseStuck && e.phase != stopped && err == nil {
 		over := r.over.wait()
 		e.mu.Unlock()
 		select {
@@ -294,13 +271,13 @@ func (e *Elector) awaitOver(ctx context.Context, r *run) (stuck bool, err error)
 		}
 		e.mu.Lock()
 	}
-	return r.state < runReturned, err
+	return r.state != LeaseReturned, err
 }
 
 // awaitJoin waits until a run's handler has returned, and its commits are settled.
 func (e *Elector) awaitJoin(r *run) {
 	e.mu.Lock()
-	if r.state == runJoined {
+	if r.settled {
 		e.mu.Unlock()
 		return
 	}

@@ -112,15 +112,10 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 	}
 	v.Leases = make([]LeaseInfo, 0, len(e.runs))
 	for _, r := range e.runs {
-		v.Leases = append(v.Leases, LeaseInfo{Fence: r.lease.fence, State: leaseStates[r.state], Since: r.since})
+		v.Leases = append(v.Leases, LeaseInfo{Fence: r.lease.fence, State: r.state, Since: r.since})
 	}
 	v.Moves = e.snap.list()
 	return v, e.m.AppendShards(nil)
-}
-
-var leaseStates = [...]LeaseState{
-	runStarting: LeaseStarting, runHeld: LeaseHeld, runDraining: LeaseDraining, runRevoked: LeaseRevoked,
-	runStuck: LeaseStuck, runReturned: LeaseReturned, runJoined: LeaseReturned,
 }
 
 // WaitView waits for a snapshot that is newer than after, which may be nil for

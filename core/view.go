@@ -51,7 +51,16 @@ type Ownership struct {
 	Node    string    // label of the owner; empty if nobody lives who owns it
 }
 
-// LeaseState says how far a lease of one's own is.
+// LeaseState says how far a lease of one's own is. Each state leads to later ones only:
+//
+//	starting -> held        the handler is called
+//	starting -> returned    asked to stop, or revoked, before that
+//	held -> draining        the handler is asked to stop
+//	held, draining -> revoked
+//	revoked -> stuck        the handler does not return
+//	held ... stuck -> returned
+//
+// Then the store is asked, and the lease is gone.
 type LeaseState string
 
 // The states of a lease, in their order.
@@ -63,6 +72,14 @@ const (
 	LeaseStuck    LeaseState = "stuck"    // as revoked, beyond the drain budget
 	LeaseReturned LeaseState = "returned" // its handler returned; it is being given back
 )
+
+// usable reports whether the lease may still be used.
+func (s LeaseState) usable() bool {
+	return s == LeaseStarting || s == LeaseHeld || s == LeaseDraining
+}
+
+// running reports whether the handler was called and has not returned.
+func (s LeaseState) running() bool { return s != LeaseStarting && s != LeaseReturned }
 
 // LeaseInfo is a lease of one's own.
 type LeaseInfo struct {
