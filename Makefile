@@ -162,9 +162,9 @@ MUTATED := ./core ./internal/fsm ./follower ./sharding ./tenuretest ./internal/s
 	./backends/redis
 .PHONY: mutants mutants-changed
 mutants: ## Broken cores and backends, which the test named, or the simulation, must find
-	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=15m -p=2 $(MUTATED) -args -mutants
+	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=40m -p=2 $(MUTATED) -args -mutants
 mutants-changed: ## Those of the packages that differ from MUTANTS_BASE, a commit; all where none is given
-	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=15m -p=2 $(MUTATED) -args -mutants='$(MUTANTS_BASE)'
+	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=40m -p=2 $(MUTATED) -args -mutants='$(MUTANTS_BASE)'
 
 # Two or three backends at a time: their cases mostly wait.
 .PHONY: conformance conformance-long conformance-quick conformance-servers conformance-more
