@@ -61,11 +61,14 @@
 // When a shard is free, or a member silent, the other members act one after the other: those
 // that an assigner named (InPrefer), then by recorded priority, then by a hash of shard and
 // node label that orders them differently for each shard. Each can work out its place by
-// itself, waits as long as those before it need, and acts if they did not.
+// itself: it waits one RankDelay for each that comes before it, and up to half of one more, and
+// acts if none of those has.
 //
 // A stop, or a request to give a shard up, drains it: the handler is asked to return, the
 // lease stays valid for the drain budget, and then the shard is written over to a successor,
-// or released. A crash and a pause are the same for the others: silence, eviction, a claim.
+// or released. A crash and a pause are the same for the others: silence, eviction, a claim. A
+// process that goes on after a pause ends its leases before it does anything else (C8), and the
+// store refuses the writes that it had begun.
 //
 // # Level-triggered
 //
