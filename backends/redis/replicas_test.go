@@ -207,7 +207,7 @@ func TestLagAboveTTL(t *testing.T) {
 	}
 	for lag, ok := range map[int]bool{1: true, 9: true, 10: false, 60: false} {
 		set(lag)
-		b := openOn(t, config(t, r.master), Options{Replicas: 1})
+		b := openOn(t, config(t, r.master), Options{Replicas: 1, ReplicaTimeout: 10 * time.Second})
 		_, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(fmt.Sprint("s", lag)), Node: "n", TTL: 10 * time.Second})
 		if ok != (err == nil) || err != nil && (!errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "min-replicas-max-lag is")) {
 			t.Errorf("a lag of %d s, and a TTL of 10 s: %v", lag, err)
