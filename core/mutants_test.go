@@ -206,6 +206,8 @@ var mutants = []mutate.Mutant{
 	{Name: "hooks allocate for each call", Killer: "TestCallsAllocateNothing", Edits: []mutate.Edit{
 		{File: "notify.go", Old: "\t\tn.put(notice{call: Call{Kind: kind, Items: items, Took: took, Err: err}})\n",
 			New: "\t\tn.post(func() { n.h.OnCall(Call{Kind: kind, Items: items, Took: took, Err: err}) })\n"}}},
+	{Name: "C4: a call that spent its time on connecting was answered", Killer: "TestSlowConnectionDelaysNoOwnerForEver", Edits: []mutate.Edit{
+		{File: "../internal/fsm/machine.go", Old: "!driver.Unknown(err) && now < c.until {", New: "!driver.Unknown(err) {"}}},
 	{Name: "a rule acts on a lease after the one that it names", Killer: "TestMoveAndResign", Edits: []mutate.Edit{
 		{File: "obey.go", Old: "if r == nil || rule.Spent(r.lease.fence.Token) {", New: "if r == nil {"}}},
 	{Name: "a rule that has ended is obeyed", Killer: "TestMoveAndResign", Edits: []mutate.Edit{

@@ -626,3 +626,38 @@ func TestSilentCallDelaysNoTakeover(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowConnectionDelaysNoOwnerForEver: a store to which a connection takes longer than half a
+// TTL is joined and claimed from all the same. A backend that gives up while it connects says that
+// nothing was applied, which is no answer of the store's (C4).
+func TestSlowConnectionDelaysNoOwnerForEver(t *testing.T) {
+	t.Parallel()
+	for _, op := range []intercept.Op{intercept.Join, intercept.Acquire} {
+		t.Run(fmt.Sprint(op), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				const ttl = time.Second
+				var h leases
+				m := w.newMember("a", func(o *Options) { o.TTL, o.CallTimeout = ttl, 0 })
+				m.b = intercept.Wrap(m.tap, func(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+					if c.Op == op {
+						select {
+						case <-ctx.Done():
+							return fmt.Errorf("tenure: %w: no connection: %w", driver.ErrRetry, ctx.Err())
+						case <-time.After(ttl * 3 / 4):
+						}
+					}
+					return proceed(ctx)
+				})
+				w.must(m.Contend(h.hold, "s"))
+				began := time.Now()
+				m.run()
+				for h.count() == 0 && time.Since(began) < 20*ttl {
+					time.Sleep(ttl / 10)
+				}
+				if took := time.Since(began); took > 5*ttl {
+					w.Errorf("owned after %v, want at most %v", took, 5*ttl)
+				}
+			})
+		})
+	}
+}

@@ -232,6 +232,9 @@ func (m *Machine) fingerprint(d *digest) {
 		c := &m.calls[k]
 		d.bool(c.id != 0)
 		d.int(int64(c.failed))
+		if c.id != 0 || k == int(enter) && m.joinCall != 0 {
+			d.instant(max(c.until, m.now))
+		}
 		if c.id != 0 {
 			for j, i := range c.shards {
 				d.int(int64(i))
@@ -266,7 +269,7 @@ func TestCloneCoversEveryField(t *testing.T) {
 		{shard{}, "name owner due notBefore own heirs releaser slot tries returns flight want waiting burnt"},
 		{own{}, "lease cause fence grantedAt endedAt drainBy to sentTo chosen yield why head headToken"},
 		{peer{}, "member hash version changed seenAt watched silent evictAt evicting beat lock listed barred since first"},
-		{call{}, "id failed shards tokens suspects number"},
+		{call{}, "id until failed shards tokens suspects number"},
 		{beat{}, "call sentAt other"},
 		{gift{}, "at n"},
 	} {

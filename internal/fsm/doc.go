@@ -99,7 +99,8 @@
 //   - C4: every call has a time-out.
 //
 //     On the way to a grant, the join included, it begins with half a TTL, and doubles after
-//     each call without an answer: one server of several may be silent. A heartbeat without
+//     each call without an answer: one server of several may be silent. A call whose time was up
+//     had no answer, whatever its error says, since connecting may take as long. A heartbeat without
 //     an answer after TTL/12 is followed by another, over another connection where the
 //     backend has one. On a store that was slow of late that is after TTL/6, so that not
 //     every heartbeat is sent twice; after a failure within TTL/12.

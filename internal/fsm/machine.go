@@ -52,8 +52,9 @@ const (
 )
 
 type call struct {
-	id       CallID // 0: none outstanding
-	failed   uint8  // calls in a row that ended with an unknown outcome, up to 8
+	id       CallID  // 0: none outstanding
+	until    Instant // when the time of the newest one is up
+	failed   uint8   // calls in a row without an answer, up to 8
 	shards   []int32
 	tokens   []driver.Token // released, one per shard
 	suspects []driver.Suspect
@@ -365,21 +366,26 @@ func (m *Machine) fatal(err error) bool {
 	return true
 }
 
-// ended counts the calls of a kind in a row whose outcome is unknown.
-func (c *call) ended(err error) {
-	if err == nil || !driver.Unknown(err) {
+// ended counts the calls of a kind in a row without an answer: those whose outcome is unknown,
+// and those whose time was up, since a backend that was still connecting then knows that nothing
+// was applied.
+func (c *call) ended(err error, now Instant) {
+	if err == nil || !driver.Unknown(err) && now < c.until {
 		c.failed = 0
 		return
 	}
 	c.failed = min(c.failed+1, 8)
 }
 
-// callTimeout bounds a call about n items: less than the TTL on a store that
+// callTimeout bounds a call about n items, which begins now: less than the TTL on a store that
 // answers, so that a server that hangs delays no takeover, and up to CallTimeout
 // where such calls have failed before.
 func (m *Machine) callTimeout(k callKind, n int) time.Duration {
+	c := &m.calls[k]
 	d := m.cfg.Member.TTL/2 + time.Duration(n)*itemTime
-	return min(d<<m.calls[k].failed, m.cfg.CallTimeout)
+	d = min(d<<c.failed, m.cfg.CallTimeout)
+	c.until = m.now.Add(d)
+	return d
 }
 
 func (m *Machine) event(e Event, err error) {

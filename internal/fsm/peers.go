@@ -377,8 +377,8 @@ func (m *Machine) evicted(in *Input) {
 		return
 	}
 	suspects := c.suspects
-	*c = call{failed: c.failed}
-	c.ended(in.Err)
+	*c = call{failed: c.failed, until: c.until}
+	c.ended(in.Err, m.now)
 	if m.fatal(in.Err) {
 		return
 	}

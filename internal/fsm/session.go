@@ -23,7 +23,7 @@ func (m *Machine) joined(id CallID, err error) {
 		return
 	}
 	m.joinCall = 0
-	m.calls[enter].ended(err)
+	m.calls[enter].ended(err, m.now)
 	if m.phase == left && err == nil {
 		m.close()
 		m.former, m.sess = m.sess, ""

@@ -530,7 +530,7 @@ func (m *Machine) reply(k callKind, in *Input) (shards []int32, ok bool) {
 	}
 	shards = c.shards
 	c.id = 0
-	c.ended(in.Err)
+	c.ended(in.Err, m.now)
 	for _, i := range shards {
 		if m.shards[i].flight == k {
 			m.shards[i].flight = noCall

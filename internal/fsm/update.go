@@ -31,7 +31,7 @@ func (m *Machine) updated(id CallID, err error) {
 		return
 	}
 	c.id = 0
-	c.ended(err)
+	c.ended(err, m.now)
 	if m.fatal(err) {
 		return
 	}
