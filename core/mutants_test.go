@@ -208,6 +208,8 @@ var mutants = []mutate.Mutant{
 			New: "\t\tn.post(func() { n.h.OnCall(Call{Kind: kind, Items: items, Took: took, Err: err}) })\n"}}},
 	{Name: "C4: a call that spent its time on connecting was answered", Killer: "TestSlowConnectionDelaysNoOwnerForEver", Edits: []mutate.Edit{
 		{File: "../internal/fsm/machine.go", Old: "!driver.Unknown(err) && now < c.until {", New: "!driver.Unknown(err) {"}}},
+	{Name: "C6: every read after a lapse ends at half a TTL", Killer: "TestSlowConnectionIsRegainedThrough", Edits: []mutate.Edit{
+		{File: "../internal/fsm/session.go", Old: "limit = max(limit, m.cfg.CallTimeout)", New: "limit = max(limit, 0)"}}},
 	{Name: "a rule acts on a lease after the one that it names", Killer: "TestMoveAndResign", Edits: []mutate.Edit{
 		{File: "obey.go", Old: "if r == nil || rule.Spent(r.lease.fence.Token) {", New: "if r == nil {"}}},
 	{Name: "a rule that has ended is obeyed", Killer: "TestMoveAndResign", Edits: []mutate.Edit{

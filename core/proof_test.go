@@ -661,3 +661,56 @@ func TestSlowConnectionDelaysNoOwnerForEver(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowConnectionIsRegainedThrough: trust that lapsed in an outage is regained although the
+// connections that are made after it take longer than half a TTL (C6, V1).
+func TestSlowConnectionIsRegainedThrough(t *testing.T) {
+	bubble(t, func(w *world) {
+		const ttl = time.Second
+		var h leases
+		var away atomic.Bool
+		var mu sync.Mutex
+		connected := map[intercept.Op]bool{intercept.Beat: true, intercept.Get: true}
+		m := w.newMember("a", func(o *Options) { o.TTL, o.CallTimeout = ttl, 0 })
+		m.b = intercept.Wrap(m.tap, func(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+			if c.Op != intercept.Beat && c.Op != intercept.Get {
+				return proceed(ctx)
+			}
+			mu.Lock()
+			ready := connected[c.Op]
+			mu.Unlock()
+			connecting := time.After(ttl * 3 / 4)
+			if away.Load() {
+				connecting = nil
+			}
+			if !ready || away.Load() {
+				select {
+				case <-ctx.Done():
+					return fmt.Errorf("tenure: %w: no connection: %w", driver.ErrRetry, ctx.Err())
+				case <-connecting:
+				}
+				mu.Lock()
+				connected[c.Op] = true
+				mu.Unlock()
+			}
+			return proceed(ctx)
+		})
+		w.must(m.Contend(h.hold, "s"))
+		m.run()
+		h.await(w, 1)
+		away.Store(true)
+		mu.Lock()
+		clear(connected)
+		mu.Unlock()
+		w.eventually("a lapse", func() bool { return !m.View().Trusted })
+		time.Sleep(3 * ttl)
+		away.Store(false)
+		began := time.Now()
+		for !m.View().Trusted && time.Since(began) < 30*ttl {
+			time.Sleep(ttl / 10)
+		}
+		if took := time.Since(began); took > 10*ttl {
+			w.Errorf("trusted again %v after the outage, want at most %v", took, 10*ttl)
+		}
+	})
+}

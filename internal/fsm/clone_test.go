@@ -139,6 +139,7 @@ func (m *Machine) fingerprint(d *digest) {
 			for _, b := range m.reads {
 				d.instant(b.sentAt)
 				d.bool(b.other)
+				d.bool(b.long)
 			}
 			d.instant(max(m.readAt, m.now))
 			d.instant(m.heardAt)
@@ -270,7 +271,7 @@ func TestCloneCoversEveryField(t *testing.T) {
 		{own{}, "lease cause fence grantedAt endedAt drainBy to sentTo chosen yield why head headToken"},
 		{peer{}, "member hash version changed seenAt watched silent evictAt evicting beat lock listed barred since first"},
 		{call{}, "id until failed shards tokens suspects number"},
-		{beat{}, "call sentAt other"},
+		{beat{}, "call sentAt other long"},
 		{gift{}, "at n"},
 	} {
 		typ := reflect.TypeOf(x.of)

@@ -117,7 +117,9 @@
 //   - C6: after a lapse of trust a member sends heartbeats only while its reads are answered.
 //
 //     Else a member whose requests arrive, and whose answers do not, would hold its shards
-//     for ever. Without an answer it stays silent, and may be evicted.
+//     for ever. Without an answer it stays silent, and may be evicted. Reads end after half a
+//     TTL, so that one at a silent server delays nothing, but for one at a time that has all of
+//     CallTimeout, since connecting may take longer.
 //
 //   - C7: a lapse without an eviction leaves the shards where they are, each with a new token
 //     first.

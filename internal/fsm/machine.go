@@ -66,6 +66,7 @@ type beat struct {
 	call   CallID
 	sentAt Instant
 	other  bool // of a heartbeat: the read sent with it was answered; of a read: that heartbeat failed
+	long   bool // a read that has all of CallTimeout
 }
 
 // Machine is one member's side of the lease protocol: a pure state machine
@@ -239,7 +240,7 @@ func (m *Machine) advance() {
 	case live:
 		m.watchSilence()
 		if m.mayRead() && m.now >= m.readAt {
-			m.sendRead()
+			m.sendRead(true)
 		}
 		if m.now >= m.beatAt && m.mayBeat() {
 			m.sendBeat()

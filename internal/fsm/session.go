@@ -110,14 +110,23 @@ func (m *Machine) mayBeat() bool {
 
 // mayRead reports whether reads are asked for: while trust has lapsed, one every
 // TTL/12 until one is answered, then one every TTL/4. Each is small and bounded, so
-// that one which hangs delays no other, unlike a read of the whole namespace.
+// that one which hangs delays no other, unlike a read of the whole namespace. One of
+// those under way has all of CallTimeout: where connecting takes longer than half a TTL,
+// that one connects.
 func (m *Machine) mayRead() bool { return m.lapsed && len(m.reads) < lapsedReads }
 
-func (m *Machine) sendRead() {
+func (m *Machine) sendRead(long bool) {
+	for _, r := range m.reads {
+		long = long && !r.long
+	}
 	id := m.newCall()
-	m.reads = append(m.reads, beat{call: id, sentAt: m.now})
+	m.reads = append(m.reads, beat{call: id, sentAt: m.now, long: long})
 	m.readAt = m.now.Add(m.cfg.Member.TTL / 12)
-	m.emit(Effect{Kind: EffRead, Call: id, Session: m.sess, Timeout: m.cfg.Member.TTL / 2})
+	limit := m.cfg.Member.TTL / 2
+	if long {
+		limit = max(limit, m.cfg.CallTimeout)
+	}
+	m.emit(Effect{Kind: EffRead, Call: id, Session: m.sess, Timeout: limit})
 }
 
 func (m *Machine) read(id CallID, err error) {
@@ -225,7 +234,7 @@ func (m *Machine) late() time.Duration {
 // could give: C10.
 func (m *Machine) sendBeat() {
 	if m.lapsed && len(m.reads) < lapsedReads+lapsedBeats {
-		m.sendRead() // what becomes of the two tells deafness from an outage
+		m.sendRead(false) // what becomes of the two tells deafness from an outage
 	}
 	id := m.newCall()
 	m.beats = append(m.beats, beat{call: id, sentAt: m.now})
