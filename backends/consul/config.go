@@ -130,20 +130,8 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 	if c.Token != "" {
 		cfg.Token, cfg.TokenFile = string(c.Token), ""
 	}
-	for _, file := range []string{c.CAFile, c.CertFile, c.KeyFile} {
-		if file == "" {
-			continue
-		}
-		// The client's own error would quote the name, which may be a pasted key, and it would
-		// wait for who writes to a FIFO.
-		info, err := os.Stat(file)
-		if err == nil && !info.Mode().IsRegular() {
-			err = errors.New("it is not a regular file")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid,
-				driver.WithoutPath(err))
-		}
+	if err := checkFiles(c.CAFile, c.CertFile, c.KeyFile); err != nil {
+		return nil, err
 	}
 	tls := &cfg.TLSConfig
 	for _, set := range []struct {
@@ -165,6 +153,24 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 		}
 	}
 	return cfg, nil
+}
+
+// checkFiles refuses files of TLS that cannot be read at once. The client's own error would quote
+// the name, which may be a pasted key, and it would wait for a writer of a FIFO.
+func checkFiles(names ...string) error {
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		info, err := os.Stat(name)
+		if err == nil && !info.Mode().IsRegular() {
+			err = errors.New("it is not a regular file")
+		}
+		if err != nil {
+			return fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid, driver.WithoutPath(err))
+		}
+	}
+	return nil
 }
 
 // local reports whether an address is on this host.
