@@ -172,7 +172,7 @@ conformance: ## The conformance suite on the embedded backends
 	$(say-race)
 	.ci/named '^TestConformance' $(RACE) -timeout=5m -p=3 $(EMBEDDED)
 conformance-servers: ## The suite on the backends that need a server, in each mode, with its cases of a server that is cut off or takes less
-	.ci/named '^TestConformance' -skip='$(CONFORMANCE_MORE)' -timeout=10m -p=2 $(SERVED)
+	.ci/named '^TestConformance' -skip='$(CONFORMANCE_MORE)' -timeout=10m -p=2 -parallel=4 $(SERVED)
 conformance-more: ## The suite on three servers, through a bad network, and its cases of restarted servers
 	.ci/named '$(CONFORMANCE_MORE)' -timeout=10m -p=2 $(SERVED)
 conformance-quick: ## The suite on the embedded backends, and QUICK_AREAS of it where a server is there
