@@ -11,31 +11,31 @@ import (
 func acquireCases() []Case {
 	const area = "Acquire"
 	return []Case{
-		{Area: area, Property: "Exclusive", Rules: []Rule{A1}, run: exclusive,
+		{Area: area, Property: "Exclusive", Rules: []Rule{ruleA1}, run: exclusive,
 			Shows: "a held shard cannot be taken; its record stays"},
-		{Area: area, Property: "ManyContenders", Rules: []Rule{A1, A2, A4}, run: manyContenders,
+		{Area: area, Property: "ManyContenders", Rules: []Rule{ruleA1, ruleA2, ruleA4}, run: manyContenders,
 			Shows: "of many claims that race on one record exactly one succeeds"},
-		{Area: area, Property: "Idempotent", Rules: []Rule{A3}, run: idempotent,
+		{Area: area, Property: "Idempotent", Rules: []Rule{ruleA3}, run: idempotent,
 			Shows: "a repeated claim or transfer answers the same until the lease ends"},
-		{Area: area, Property: "TokenStableAcrossBeats", Rules: []Rule{A2}, run: tokenStableAcrossBeats,
+		{Area: area, Property: "TokenStableAcrossBeats", Rules: []Rule{ruleA2}, run: tokenStableAcrossBeats,
 			Shows: "heartbeats and commits change no token"},
-		{Area: area, Property: "PartialBatch", Rules: []Rule{A4}, run: partialBatch,
+		{Area: area, Property: "PartialBatch", Rules: []Rule{ruleA4}, run: partialBatch,
 			Shows: "free, held and stale claims of one batch are answered separately, in order"},
-		{Area: area, Property: "HeldReportsOwner", Rules: []Rule{A4}, run: heldReportsOwner,
+		{Area: area, Property: "HeldReportsOwner", Rules: []Rule{ruleA4}, run: heldReportsOwner,
 			Shows: "a denied claim returns the record; repeated with it, it succeeds"},
-		{Area: area, Property: "ClaimOnLiveHolderRefused", Rules: []Rule{A1}, run: claimOnLiveHolderRefused,
+		{Area: area, Property: "ClaimOnLiveHolderRefused", Rules: []Rule{ruleA1}, run: claimOnLiveHolderRefused,
 			Shows: "the store, not the claim, says whether the holder lives"},
-		{Area: area, Property: "ClaimRacesEvict", Rules: []Rule{A1, M1}, run: claimRacesEvict,
+		{Area: area, Property: "ClaimRacesEvict", Rules: []Rule{ruleA1, ruleM1}, run: claimRacesEvict,
 			Shows: "a session that is evicted while it claims gets nothing afterwards"},
-		{Area: area, Property: "ClaimWithStaleSeen", Rules: []Rule{A1, A4}, run: claimWithStaleSeen,
+		{Area: area, Property: "ClaimWithStaleSeen", Rules: []Rule{ruleA1, ruleA4}, run: claimWithStaleSeen,
 			Shows: "a claim that saw another record takes nothing, not even a free shard"},
-		{Area: area, Property: "PreemptExactTokenOnly", Rules: []Rule{A5}, run: preemptExactTokenOnly,
+		{Area: area, Property: "PreemptExactTokenOnly", Rules: []Rule{ruleA5}, run: preemptExactTokenOnly,
 			Shows: "preemption takes a shard only from the token that it names"},
-		{Area: area, Property: "LargeBatchSplit", Rules: []Rule{A4, A6}, run: largeBatchSplit,
+		{Area: area, Property: "LargeBatchSplit", Rules: []Rule{ruleA4, ruleA6}, run: largeBatchSplit,
 			Shows: "a batch over the store's limit is split, with denied items anywhere"},
-		{Area: area, Property: "BatchCost", Rules: []Rule{A6}, Needs: []string{"Calls"}, alone: true, run: batchCost,
+		{Area: area, Property: "BatchCost", Rules: []Rule{ruleA6}, Needs: []string{"Calls"}, alone: true, run: batchCost,
 			Shows: "round trips grow with batches, not with items, denied or not"},
-		{Area: area, Property: "OutOfBandWriteDetected", Rules: []Rule{A2, F1}, Needs: []string{"Tamper"},
+		{Area: area, Property: "OutOfBandWriteDetected", Rules: []Rule{ruleA2, ruleF1}, Needs: []string{"Tamper"},
 			run:   outOfBandWriteDetected,
 			Shows: "a record changed past the driver permits only its own fence, no old token"},
 	}
@@ -65,12 +65,12 @@ func exclusive(f *fixture) {
 	} {
 		r := b.claim(c)
 		owner, held := heldWith(r.Err)
-		f.must(A1, held, "claiming %+v of a held shard answers %+v, %v; want a *HeldError", c.Seen, r.Fence, r.Err)
-		f.must(A1, owner == seen(fence), "the denied claim reports %+v; want %+v", owner, seen(fence))
+		f.must(ruleA1, held, "claiming %+v of a held shard answers %+v, %v; want a *HeldError", c.Seen, r.Fence, r.Err)
+		f.must(ruleA1, owner == seen(fence), "the denied claim reports %+v; want %+v", owner, seen(fence))
 	}
-	f.must(A1, f.owner("s") == seen(fence), "denied claims changed the record to %+v", f.owner("s"))
+	f.must(ruleA1, f.owner("s") == seen(fence), "denied claims changed the record to %+v", f.owner("s"))
 	r := a.write(fence, 1, appendOp("x"))
-	f.must(A1, r.Err == nil, "after denied claims the holder's commit answers %v", r.Err)
+	f.must(ruleA1, r.Err == nil, "after denied claims the holder's commit answers %v", r.Err)
 }
 
 func manyContenders(f *fixture) {
@@ -92,20 +92,20 @@ func manyContenders(f *fixture) {
 				continue
 			}
 			if winner >= 0 {
-				f.fail(A1, "sessions %s and %s were both granted the shard: tokens %d and %d", members[winner].ID(),
+				f.fail(ruleA1, "sessions %s and %s were both granted the shard: tokens %d and %d", members[winner].ID(),
 					members[i].ID(), results[winner].Fence.Token, r.Fence.Token)
 			}
 			winner = i
 		}
-		f.must(A1, winner >= 0, "of %d claims at once none succeeded; the first: %v", n, results[0].Err)
+		f.must(ruleA1, winner >= 0, "of %d claims at once none succeeded; the first: %v", n, results[0].Err)
 		fence := results[winner].Fence
-		f.must(A1, fence.Session == members[winner].ID() && fence.Shard == "s", "session %s was granted the fence %+v",
+		f.must(ruleA1, fence.Session == members[winner].ID() && fence.Shard == "s", "session %s was granted the fence %+v",
 			members[winner].ID(), fence)
-		f.must(A2, fence.Token > newest, "token %d was granted after token %d", fence.Token, newest)
+		f.must(ruleA2, fence.Token > newest, "token %d was granted after token %d", fence.Token, newest)
 		newest = fence.Token
 		for i, r := range results {
 			if owner, held := heldWith(r.Err); i != winner && (!held || owner != seen(fence)) {
-				f.fail(A4, "a claim that lost to %+v answers %v", fence, r.Err)
+				f.fail(ruleA4, "a claim that lost to %+v answers %v", fence, r.Err)
 			}
 		}
 		if err := members[winner].tryRelease(fence); err != nil {
@@ -122,9 +122,9 @@ func idempotent(f *fixture) {
 	f.setup("claim", first.Err)
 	for _, when := range []string{"at once", "after a heartbeat", "after a commit"} {
 		again := a.claim(claim)
-		f.must(A3, again.Err == nil && again.Fence == first.Fence, "the claim repeated %s answers %+v, %v; want %+v",
+		f.must(ruleA3, again.Err == nil && again.Fence == first.Fence, "the claim repeated %s answers %+v, %v; want %+v",
 			when, again.Fence, again.Err, first.Fence)
-		f.must(A3, again.Head.Number == f.head("s").Number,
+		f.must(ruleA3, again.Head.Number == f.head("s").Number,
 			"the claim repeated %s reports a head of %d commits; the shard has %d", when, again.Head.Number,
 			f.head("s").Number)
 		if when == "at once" {
@@ -134,28 +134,28 @@ func idempotent(f *fixture) {
 		}
 	}
 	r := b.claim(claim)
-	f.must(A3, errors.Is(r.Err, driver.ErrHeld), "another session's claim with the same Seen answers %v", r.Err)
+	f.must(ruleA3, errors.Is(r.Err, driver.ErrHeld), "another session's claim with the same Seen answers %v", r.Err)
 
 	for _, to := range []*member{a, b} {
 		fence := a.preempt("s")
 		moved := a.transfer(fence, to.ID())
 		f.setup("transfer", moved.Err)
 		again := a.transfer(fence, to.ID())
-		f.must(A3, again.Err == nil && again.Fence == moved.Fence,
+		f.must(ruleA3, again.Err == nil && again.Fence == moved.Fence,
 			"the transfer to %s repeated answers %+v, %v; want %+v", to.node, again.Fence, again.Err, moved.Fence)
 		other := a.transfer(fence, f.join("c").ID())
-		f.must(A3, errors.Is(other.Err, driver.ErrFenced),
+		f.must(ruleA3, errors.Is(other.Err, driver.ErrFenced),
 			"the transferred fence can be transferred once more, to another session: %v", other.Err)
 
 		// A lease that the session has by another grant is no earlier success of these.
 		stale := to.claim(claim)
 		owner, held := heldWith(stale.Err)
-		f.must(A3, held && owner == seen(moved.Fence), "a claim that saw an older record than the claimer's lease was "+
+		f.must(ruleA3, held && owner == seen(moved.Fence), "a claim that saw an older record than the claimer's lease was "+
 			"granted from answers %+v, %v", stale.Fence, stale.Err)
 		renewed := to.transfer(moved.Fence, to.ID())
 		f.setup("transfer", renewed.Err)
 		stale = a.transfer(fence, to.ID())
-		f.must(A3, errors.Is(stale.Err, driver.ErrFenced),
+		f.must(ruleA3, errors.Is(stale.Err, driver.ErrFenced),
 			"a transfer repeated after another grant to the same session answers %+v, %v; want ErrFenced", stale.Fence,
 			stale.Err)
 	}
@@ -164,14 +164,14 @@ func idempotent(f *fixture) {
 	a.release(fence)
 	r = a.claim(claim)
 	owner, held := heldWith(r.Err)
-	f.must(A3, held && owner == driver.Owner{Token: fence.Token},
+	f.must(ruleA3, held && owner == driver.Owner{Token: fence.Token},
 		"the first claim repeated after its lease was over answers %+v, %v", r.Fence, r.Err)
 
 	afresh := driver.Claim{Shard: "s", Seen: owner}
 	second := a.claim(afresh)
 	f.setup("claim", second.Err)
 	again := a.claim(afresh)
-	f.must(A3, again.Err == nil && again.Fence == second.Fence,
+	f.must(ruleA3, again.Err == nil && again.Fence == second.Fence,
 		"a claim after a release repeated answers %+v, %v; want %+v", again.Fence, again.Err, second.Fence)
 }
 
@@ -181,7 +181,7 @@ func tokenStableAcrossBeats(f *fixture) {
 	for i := range 10 {
 		a.beat()
 		a.commit(fence, appendOp("x"), put("k", "v"))
-		f.must(A2, f.owner("s") == seen(fence), "after heartbeat and commit %d the record is %+v; want %+v", i,
+		f.must(ruleA2, f.owner("s") == seen(fence), "after heartbeat and commit %d the record is %+v; want %+v", i,
 			f.owner("s"), seen(fence))
 	}
 }
@@ -200,20 +200,20 @@ func partialBatch(f *fixture) {
 		{Shard: "free-4"},
 	}
 	res, err := a.Acquire(f.ctx, claims)
-	f.must(A4, err == nil && len(res) == len(claims), "a batch with denied claims answers %d results, %v; want %d",
+	f.must(ruleA4, err == nil && len(res) == len(claims), "a batch with denied claims answers %d results, %v; want %d",
 		len(res), err, len(claims))
 	for i, want := range map[int]driver.Owner{1: seen(held), 2: {Token: gone.Token}, 4: {}} {
 		owner, isHeld := heldWith(res[i].Err)
-		f.must(A4, isHeld && owner == want, "claim %d (%q) answers %v; want a *HeldError with %+v", i, claims[i].Shard,
+		f.must(ruleA4, isHeld && owner == want, "claim %d (%q) answers %v; want a *HeldError with %+v", i, claims[i].Shard,
 			res[i].Err, want)
 	}
 	for _, i := range []int{0, 3, 5} {
-		f.must(A4, res[i].Err == nil && res[i].Fence.Shard == claims[i].Shard && res[i].Fence.Session == a.ID(),
+		f.must(ruleA4, res[i].Err == nil && res[i].Fence.Shard == claims[i].Shard && res[i].Fence.Session == a.ID(),
 			"claim %d (%q) of a free shard answers %+v, %v", i, claims[i].Shard, res[i].Fence, res[i].Err)
-		f.must(A4, f.owner(claims[i].Shard) == seen(res[i].Fence), "the record of %q is %+v; granted was %+v",
+		f.must(ruleA4, f.owner(claims[i].Shard) == seen(res[i].Fence), "the record of %q is %+v; granted was %+v",
 			claims[i].Shard, f.owner(claims[i].Shard), res[i].Fence)
 	}
-	f.must(A4, f.owner("held") == seen(held), "a denied claim changed the record to %+v", f.owner("held"))
+	f.must(ruleA4, f.owner("held") == seen(held), "a denied claim changed the record to %+v", f.owner("held"))
 
 	moved, err := a.Transfer(f.ctx, []driver.Transfer{
 		{Fence: res[0].Fence, To: newID()},
@@ -221,8 +221,8 @@ func partialBatch(f *fixture) {
 		{Fence: driver.Fence{Shard: "held", Session: a.ID(), Token: held.Token}, To: b.ID()},
 		{Fence: res[5].Fence, To: a.ID()},
 	})
-	f.must(A4, err == nil && len(moved) == 4, "a batch with refused transfers answers %d results, %v", len(moved), err)
-	f.must(A4, errors.Is(moved[0].Err, driver.ErrNoTarget) && moved[1].Err == nil &&
+	f.must(ruleA4, err == nil && len(moved) == 4, "a batch with refused transfers answers %d results, %v", len(moved), err)
+	f.must(ruleA4, errors.Is(moved[0].Err, driver.ErrNoTarget) && moved[1].Err == nil &&
 		errors.Is(moved[2].Err, driver.ErrFenced) && moved[3].Err == nil,
 		"transfers to an absent session, to another, under a wrong fence and to self answer %v, %v, %v, %v",
 		moved[0].Err, moved[1].Err, moved[2].Err, moved[3].Err)
@@ -235,16 +235,16 @@ func heldReportsOwner(f *fixture) {
 	for _, want := range []driver.Owner{seen(fence), {Token: fence.Token}} {
 		r := b.claim(wrong)
 		owner, held := heldWith(r.Err)
-		f.must(A4, held && owner == want, "a denied claim answers %v; want a *HeldError with %+v", r.Err, want)
+		f.must(ruleA4, held && owner == want, "a denied claim answers %v; want a *HeldError with %+v", r.Err, want)
 		a.release(fence)
 	}
 	r := b.claim(wrong)
 	owner, _ := heldWith(r.Err)
 	r = b.claim(driver.Claim{Shard: "s", Seen: owner})
-	f.must(A4, r.Err == nil, "a claim with the record that the denied one reported answers %v", r.Err)
+	f.must(ruleA4, r.Err == nil, "a claim with the record that the denied one reported answers %v", r.Err)
 	r = b.claim(driver.Claim{Shard: "never", Seen: driver.Owner{Token: 5}})
 	owner, held := heldWith(r.Err)
-	f.must(A4, held && owner == driver.Owner{}, "a denied claim of a shard without a record answers %v; want a "+
+	f.must(ruleA4, held && owner == driver.Owner{}, "a denied claim of a shard without a record answers %v; want a "+
 		"*HeldError with the zero Owner", r.Err)
 }
 
@@ -252,11 +252,11 @@ func claimOnLiveHolderRefused(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	fence := a.acquire("s")
 	r := b.claim(driver.Claim{Shard: "s", Seen: seen(fence)})
-	f.must(A1, errors.Is(r.Err, driver.ErrHeld), "a claim that saw the record exactly takes a shard whose holder "+
+	f.must(ruleA1, errors.Is(r.Err, driver.ErrHeld), "a claim that saw the record exactly takes a shard whose holder "+
 		"lives: %+v, %v", r.Fence, r.Err)
 	f.evict(a)
 	r = b.claim(driver.Claim{Shard: "s", Seen: seen(fence)})
-	f.must(A1, r.Err == nil && r.Fence.Token > fence.Token,
+	f.must(ruleA1, r.Err == nil && r.Fence.Token > fence.Token,
 		"the same claim after the holder was evicted answers %+v, %v", r.Fence, r.Err)
 }
 
@@ -281,16 +281,16 @@ func claimRacesEvict(f *fixture) {
 		)
 		f.setup("evict", evicted.Err)
 		f.setup("observe", lookErr)
-		f.must(M1, granted.Err != nil || ownerIn(after, shard) == seen(granted.Fence),
+		f.must(ruleM1, granted.Err != nil || ownerIn(after, shard) == seen(granted.Fence),
 			"a session was granted %+v after it was evicted: right after that the record was %+v", granted.Fence,
 			ownerIn(after, shard))
-		f.must(M1, granted.Err == nil || errors.Is(granted.Err, driver.ErrSessionLost) ||
+		f.must(ruleM1, granted.Err == nil || errors.Is(granted.Err, driver.ErrSessionLost) ||
 			errors.Is(granted.Err, driver.ErrHeld),
 			"a claim that raced the claimer's eviction answers %v", granted.Err)
-		f.must(A1, granted.Err == nil != (rival.Err == nil),
+		f.must(ruleA1, granted.Err == nil != (rival.Err == nil),
 			"two claims on a new shard answer %v and %v; want exactly one success", granted.Err, rival.Err)
 		late := m.claim(driver.Claim{Shard: shard + "-late"})
-		f.must(M1, errors.Is(late.Err, driver.ErrSessionLost), "an evicted session claims: %v", late.Err)
+		f.must(ruleM1, errors.Is(late.Err, driver.ErrSessionLost), "an evicted session claims: %v", late.Err)
 	})
 }
 
@@ -304,13 +304,13 @@ func claimWithStaleSeen(f *fixture) {
 	for _, stale := range []driver.Owner{{}, seen(first), {Token: first.Token}, {Token: second.Token},
 		{Session: b.ID(), Token: second.Token}} {
 		r := b.claim(driver.Claim{Shard: "s", Seen: stale})
-		f.must(A1, errors.Is(r.Err, driver.ErrHeld), "a claim that saw %+v where the record is %+v answers %+v, %v",
+		f.must(ruleA1, errors.Is(r.Err, driver.ErrHeld), "a claim that saw %+v where the record is %+v answers %+v, %v",
 			stale, want, r.Fence, r.Err)
 		owner, _ := heldWith(r.Err)
-		f.must(A4, owner == want, "the denied claim reports %+v; the record is %+v", owner, want)
+		f.must(ruleA4, owner == want, "the denied claim reports %+v; the record is %+v", owner, want)
 	}
 	r := b.claim(driver.Claim{Shard: "s", Seen: want})
-	f.must(A1, r.Err == nil, "a claim that saw the record of a dead holder exactly answers %v", r.Err)
+	f.must(ruleA1, r.Err == nil, "a claim that saw the record of a dead holder exactly answers %v", r.Err)
 }
 
 func preemptExactTokenOnly(f *fixture) {
@@ -320,18 +320,18 @@ func preemptExactTokenOnly(f *fixture) {
 	second := a.acquire("s")
 	for _, stale := range []driver.Owner{{}, seen(first), {Token: second.Token}} {
 		r := b.claim(driver.Claim{Shard: "s", Seen: stale, Preempt: true})
-		f.must(A5, errors.Is(r.Err, driver.ErrHeld), "preempting %+v where the record is %+v answers %+v, %v", stale,
+		f.must(ruleA5, errors.Is(r.Err, driver.ErrHeld), "preempting %+v where the record is %+v answers %+v, %v", stale,
 			seen(second), r.Fence, r.Err)
 	}
-	f.must(A5, a.write(second, 1, appendOp("x")).Err == nil, "after refused preemptions the holder cannot commit")
+	f.must(ruleA5, a.write(second, 1, appendOp("x")).Err == nil, "after refused preemptions the holder cannot commit")
 	r := b.claim(driver.Claim{Shard: "s", Seen: seen(second), Preempt: true})
-	f.must(A5, r.Err == nil && r.Fence.Token > second.Token, "preempting exactly the record answers %+v, %v", r.Fence,
+	f.must(ruleA5, r.Err == nil && r.Fence.Token > second.Token, "preempting exactly the record answers %+v, %v", r.Fence,
 		r.Err)
-	f.must(A5, f.owner("s") == seen(r.Fence), "after a preemption the record is %+v; granted was %+v", f.owner("s"),
+	f.must(ruleA5, f.owner("s") == seen(r.Fence), "after a preemption the record is %+v; granted was %+v", f.owner("s"),
 		r.Fence)
 	late := a.write(second, 2, appendOp("y"))
-	f.must(A5, errors.Is(late.Err, driver.ErrFenced), "a preempted fence commits: %v", late.Err)
-	f.must(A5, a.Beat(f.ctx) == nil, "preempting one shard ended the holder's session")
+	f.must(ruleA5, errors.Is(late.Err, driver.ErrFenced), "a preempted fence commits: %v", late.Err)
+	f.must(ruleA5, a.Beat(f.ctx) == nil, "preempting one shard ended the holder's session")
 }
 
 // largeBatch is a batch that takes several calls: two full ones and a rest,
@@ -352,15 +352,15 @@ func largeBatchSplit(f *fixture) {
 		}
 	}
 	res, err := a.Acquire(f.ctx, claims)
-	f.must(A6, err == nil && len(res) == n, "a batch of %d claims answers %d results, %v", n, len(res), err)
+	f.must(ruleA6, err == nil && len(res) == n, "a batch of %d claims answers %d results, %v", n, len(res), err)
 	var fences []driver.Fence
 	var writes []driver.Write
 	for i, r := range res {
 		if taken[i] {
-			f.must(A4, errors.Is(r.Err, driver.ErrHeld), "claim %d of %d, of a held shard, answers %v", i, n, r.Err)
+			f.must(ruleA4, errors.Is(r.Err, driver.ErrHeld), "claim %d of %d, of a held shard, answers %v", i, n, r.Err)
 			continue
 		}
-		f.must(A4, r.Err == nil && r.Fence.Shard == claims[i].Shard, "claim %d of %d answers %+v, %v", i, n, r.Fence,
+		f.must(ruleA4, r.Err == nil && r.Fence.Shard == claims[i].Shard, "claim %d of %d answers %+v, %v", i, n, r.Fence,
 			r.Err)
 		fences = append(fences, r.Fence)
 		number := driver.WriteNo(1)
@@ -370,14 +370,14 @@ func largeBatchSplit(f *fixture) {
 		writes = append(writes, newWrite(r.Fence, number, put("k", "v")))
 	}
 	done, err := a.Commit(f.ctx, writes)
-	f.must(A6, err == nil && len(done) == len(writes), "a batch of %d writes answers %d results, %v", len(writes),
+	f.must(ruleA6, err == nil && len(done) == len(writes), "a batch of %d writes answers %d results, %v", len(writes),
 		len(done), err)
 	for i, r := range done {
 		if writes[i].Number == 2 {
-			f.must(A4, errors.Is(r.Err, driver.ErrConflict), "write %d of %d, with a wrong number, answers %v", i, n,
+			f.must(ruleA4, errors.Is(r.Err, driver.ErrConflict), "write %d of %d, with a wrong number, answers %v", i, n,
 				r.Err)
 		} else {
-			f.must(A4, r.Err == nil && r.Head.Number == 1, "write %d of %d answers head %+v, %v", i, n, r.Head, r.Err)
+			f.must(ruleA4, r.Err == nil && r.Head.Number == 1, "write %d of %d answers head %+v, %v", i, n, r.Head, r.Err)
 		}
 	}
 	moves := make([]driver.Transfer, len(fences))
@@ -385,17 +385,17 @@ func largeBatchSplit(f *fixture) {
 		moves[i] = driver.Transfer{Fence: fence, To: b.ID()}
 	}
 	moved, err := a.Transfer(f.ctx, moves)
-	f.must(A6, err == nil && len(moved) == len(moves), "a batch of %d transfers answers %d results, %v", len(moves),
+	f.must(ruleA6, err == nil && len(moved) == len(moves), "a batch of %d transfers answers %d results, %v", len(moves),
 		len(moved), err)
 	for i, r := range moved {
-		f.must(A4, r.Err == nil && r.Fence.Shard == fences[i].Shard && r.Fence.Session == b.ID(),
+		f.must(ruleA4, r.Err == nil && r.Fence.Shard == fences[i].Shard && r.Fence.Session == b.ID(),
 			"transfer %d of %d answers %+v, %v", i, n, r.Fence, r.Err)
 		fences[i] = r.Fence
 	}
 	b.release(fences...)
 	for _, s := range f.state().Shards {
 		if s.Owner.Session == a.ID() {
-			f.fail(A6, "after everything was transferred and released the record of %q is %+v", s.Shard, s.Owner)
+			f.fail(ruleA6, "after everything was transferred and released the record of %q is %+v", s.Shard, s.Owner)
 		}
 	}
 }
@@ -466,7 +466,7 @@ func batchCost(f *fixture) {
 			fences = nil
 			for i, r := range res {
 				if denied[i] {
-					f.must(A6, errors.Is(r.Err, driver.ErrHeld), "claim %d of %d, of a held shard, answers %v", i, n,
+					f.must(ruleA6, errors.Is(r.Err, driver.ErrHeld), "claim %d of %d, of a held shard, answers %v", i, n,
 						r.Err)
 				} else {
 					f.setup("acquire one of many", r.Err)
@@ -487,7 +487,7 @@ func batchCost(f *fixture) {
 		}, func() {
 			res, err := a.Evict(f.ctx, suspects)
 			f.setup("evict many", err)
-			f.must(A6, len(res) == few, "evicting %d sessions gives %d results", few, len(res))
+			f.must(ruleA6, len(res) == few, "evicting %d sessions gives %d results", few, len(res))
 			for _, r := range res {
 				f.setup("evict one of many", r.Err)
 			}
@@ -502,7 +502,7 @@ func batchCost(f *fixture) {
 		batches := int64((step.n + items - 1) / items)
 		reads, writes := after.Reads-before.Reads, after.Writes-before.Writes
 		limit := step.each*batches + 2
-		f.must(A6, writes <= limit && reads+writes <= limit+step.reads*int64(step.n),
+		f.must(ruleA6, writes <= limit && reads+writes <= limit+step.reads*int64(step.n),
 			"%s: %d items took %d writes and %d reads in %d batches of %d", step.what, step.n, writes, reads, batches,
 			items)
 	}
@@ -526,13 +526,13 @@ func outOfBandWriteDetected(f *fixture) {
 		now := f.owner(shard)
 		switch {
 		case r.Err == nil:
-			f.must(F1, now == seen(fence), "%s: a commit under %+v was accepted; the record is %+v", what, seen(fence),
+			f.must(ruleF1, now == seen(fence), "%s: a commit under %+v was accepted; the record is %+v", what, seen(fence),
 				now)
 		case errors.Is(r.Err, driver.ErrFenced):
-			f.must(F1, now != seen(fence), "%s: a commit under the fence that the record shows answers %v", what, r.Err)
+			f.must(ruleF1, now != seen(fence), "%s: a commit under the fence that the record shows answers %v", what, r.Err)
 			newest = max(newest, now.Token)
 		default:
-			f.must(F1, driver.NotApplied(r.Err), "%s: a commit answers %v; want an error of the closed set", what,
+			f.must(ruleF1, driver.NotApplied(r.Err), "%s: a commit answers %v; want an error of the closed set", what,
 				r.Err)
 		}
 		f.evict(a)
@@ -542,10 +542,10 @@ func outOfBandWriteDetected(f *fixture) {
 			continue
 		}
 		f.setup("acquire after tampering", grant.Err)
-		f.must(A2, grant.Fence.Token > newest, "%s: token %d was granted after token %d", what, grant.Fence.Token,
+		f.must(ruleA2, grant.Fence.Token > newest, "%s: token %d was granted after token %d", what, grant.Fence.Token,
 			newest)
 		r = a.write(fence, 2, appendOp("z"))
-		f.must(F1, errors.Is(r.Err, driver.ErrFenced), "%s: a superseded commit answers %v", what, r.Err)
+		f.must(ruleF1, errors.Is(r.Err, driver.ErrFenced), "%s: a superseded commit answers %v", what, r.Err)
 	}
 	if tried == 0 {
 		f.skip("the store's schema makes this tampering impossible")

@@ -66,7 +66,7 @@ func manyKindsInOneCall(f *fixture) {
 			writes[i] = write(i)
 		}
 		res, err := a.Commit(f.ctx, writes)
-		f.must(A4, err == nil && len(res) == len(writes), "%d writes in one call answer %d results, %v", len(writes),
+		f.must(ruleA4, err == nil && len(res) == len(writes), "%d writes in one call answer %d results, %v", len(writes),
 			len(res), err)
 		return res
 	}
@@ -76,7 +76,7 @@ func manyKindsInOneCall(f *fixture) {
 			continue
 		}
 		for i, r := range all(func(i int) driver.Write { return newWrite(fences[i], driver.WriteNo(number), ops...) }) {
-			f.must(A4, r.Err == nil, "write %d of the same to many shards answers %v", i, r.Err)
+			f.must(ruleA4, r.Err == nil, "write %d of the same to many shards answers %v", i, r.Err)
 			before[i] = r.Head
 		}
 	}
@@ -95,7 +95,7 @@ func manyKindsInOneCall(f *fixture) {
 		f.checkKind(k, shard, before[i], r)
 		want[shard] = f.head(shard).Seq
 	}
-	f.must(L4, follow.until(want), "the tail stands at %v; want %v", follow.at, want)
+	f.must(ruleL4, follow.until(want), "the tail stands at %v; want %v", follow.at, want)
 }
 
 // checkKind looks at what a write answered and left.
@@ -103,14 +103,14 @@ func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.H
 	f.t.Helper()
 	head := f.head(shard)
 	if k.refused != nil {
-		f.must(A4, errors.Is(r.Err, k.refused), "%s among other writes answers %v; want %v", k.what, r.Err, k.refused)
-		f.must(A4, head == before, "%s among other writes left the head %+v; it was %+v", k.what, head, before)
+		f.must(ruleA4, errors.Is(r.Err, k.refused), "%s among other writes answers %v; want %v", k.what, r.Err, k.refused)
+		f.must(ruleA4, head == before, "%s among other writes left the head %+v; it was %+v", k.what, head, before)
 		var conflict *driver.ConflictError
-		f.must(F2, !errors.As(r.Err, &conflict) || conflict.Op == k.op && conflict.Shard == shard && conflict.Head == before,
+		f.must(ruleF2, !errors.As(r.Err, &conflict) || conflict.Op == k.op && conflict.Shard == shard && conflict.Head == before,
 			"%s among other writes gives %+v; want operation %d", k.what, conflict, k.op)
 	} else {
-		f.must(A4, r.Err == nil, "%s among other writes answers %v", k.what, r.Err)
-		f.must(F1, r.Head == head && head.Number == 3, "%s among other writes answers the head %+v, which reads as %+v",
+		f.must(ruleA4, r.Err == nil, "%s among other writes answers %v", k.what, r.Err)
+		f.must(ruleF1, r.Head == head && head.Number == 3, "%s among other writes answers the head %+v, which reads as %+v",
 			k.what, r.Head, head)
 	}
 	items, err := f.read().List(f.ctx, shard, "", 0)
@@ -119,12 +119,12 @@ func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.H
 	for _, it := range items {
 		got = append(got, fmt.Sprintf("%s=%s", it.Key, it.Value))
 	}
-	f.must(A4, strings.Join(got, " ") == k.items, "%s among other writes left the items %q; want %q", k.what, strings.Join(got, " "), k.items)
+	f.must(ruleA4, strings.Join(got, " ") == k.items, "%s among other writes left the items %q; want %q", k.what, strings.Join(got, " "), k.items)
 	got = nil
 	for _, e := range f.log(shard, head.Oldest-1) {
 		got = append(got, string(e.Payload))
 	}
-	f.must(A4, strings.Join(got, " ") == k.entries, "%s among other writes left the entries %q; want %q", k.what, strings.Join(got, " "), k.entries)
+	f.must(ruleA4, strings.Join(got, " ") == k.entries, "%s among other writes left the entries %q; want %q", k.what, strings.Join(got, " "), k.entries)
 }
 
 // refusedAsOne makes calls that are more than the store takes, which took them before, and
@@ -162,7 +162,7 @@ func refusedAsOne(f *fixture) {
 			}
 			head := f.head(w.Fence.Shard)
 			if errors.Is(why, driver.ErrTooLarge) {
-				f.must(A4, head.Number == 0, "a write is too large with %d others, and left the head %+v", len(part)-1, head)
+				f.must(ruleA4, head.Number == 0, "a write is too large with %d others, and left the head %+v", len(part)-1, head)
 			} else if why != nil { // unknown, or not now: core sends it by itself
 				why = f.settle(func() error {
 					err := a.writeCtx(f.ctx, w).Err
@@ -171,7 +171,7 @@ func refusedAsOne(f *fixture) {
 					}
 					return err
 				})
-				f.must(F1, why == nil, "a write whose outcome was not known answers %v by itself", why)
+				f.must(ruleF1, why == nil, "a write whose outcome was not known answers %v by itself", why)
 			}
 			return why
 		})
@@ -187,18 +187,18 @@ func refusedAsOne(f *fixture) {
 				why = res[i].Err
 			}
 			if owner := f.owner(part[i].Shard); errors.Is(why, driver.ErrTooLarge) {
-				f.must(A4, owner == driver.Owner{}, "a claim is too large with %d others, and left the record %+v", len(part)-1, owner)
+				f.must(ruleA4, owner == driver.Owner{}, "a claim is too large with %d others, and left the record %+v", len(part)-1, owner)
 			} else if why != nil {
 				why = f.settle(func() error { return a.claimCtx(f.ctx, part[i]).Err })
-				f.must(A3, why == nil, "a claim whose outcome was not known answers %v by itself", why)
+				f.must(ruleA3, why == nil, "a claim whose outcome was not known answers %v by itself", why)
 			}
 			return why
 		})
 	})
 	for i := range n {
 		head, owner := f.head(fences[i].Shard), f.owner(claims[i].Shard)
-		f.must(F1, head.Number == 1 && head.Nonce == writes[i].Nonce, "after its write a shard has the head %+v", head)
-		f.must(A1, owner.Session == a.ID(), "after its claim a shard has the record %+v", owner)
+		f.must(ruleF1, head.Number == 1 && head.Nonce == writes[i].Nonce, "after its write a shard has the head %+v", head)
+		f.must(ruleA1, owner.Session == a.ID(), "after its claim a shard has the record %+v", owner)
 	}
 }
 
@@ -222,7 +222,7 @@ func tooLarge[T any](f *fixture, items []T, answer func(i int) error) (refused [
 	f.t.Helper()
 	for i := range items {
 		if err := answer(i); errors.Is(err, driver.ErrTooLarge) {
-			f.must(A4, len(items) > 1, "an item that the store took before is too large by itself: %v", err)
+			f.must(ruleA4, len(items) > 1, "an item that the store took before is too large by itself: %v", err)
 			refused = append(refused, items[i])
 		}
 	}

@@ -15,43 +15,43 @@ import (
 func chaosCases() []Case {
 	const area = "Chaos"
 	return []Case{
-		{Area: area, Property: "RandomOpsLinearizable", Rules: []Rule{A1, A2, F1, L1, E1}, run: randomOps,
+		{Area: area, Property: "RandomOpsLinearizable", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1}, run: randomOps,
 			Shows: "random calls of several members have an order that fits the log"},
-		{Area: area, Property: "LoseReplies", Rules: []Rule{A1, A2, F1, L1, E1}, Needs: []string{"Wire.DropReplies"},
+		{Area: area, Property: "LoseReplies", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1}, Needs: []string{"Wire.DropReplies"},
 			run:   loseReplies,
 			Shows: "the same while replies are lost"},
-		{Area: area, Property: "DuplicateRequests", Rules: []Rule{A1, A2, F1, L1, E1},
+		{Area: area, Property: "DuplicateRequests", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1, ruleE1},
 			Needs: []string{"Wire.Duplicate"}, run: duplicateRequests,
 			Shows: "the same while requests arrive twice"},
-		{Area: area, Property: "PauseHolder", Rules: []Rule{F1, R1, M1, A1}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "PauseHolder", Rules: []Rule{ruleF1, ruleR1, ruleM1, ruleA1}, Needs: []string{"Wire.Hold"},
 			run:   pauseHolder,
 			Shows: "a holder's requests that arrive after a takeover change nothing"},
-		{Area: area, Property: "CutHolder", Rules: []Rule{F1, M1, E1}, Needs: []string{"Wire.Cut"}, run: cutHolder,
+		{Area: area, Property: "CutHolder", Rules: []Rule{ruleF1, ruleM1, ruleE1}, Needs: []string{"Wire.Cut"}, run: cutHolder,
 			Shows: "a holder without connection learns of its loss on reconnecting, not before"},
-		{Area: area, Property: "RestartStore", Rules: []Rule{A1, F1, M1, E3}, Needs: []string{"Restart"},
+		{Area: area, Property: "RestartStore", Rules: []Rule{ruleA1, ruleF1, ruleM1, ruleE3}, Needs: []string{"Restart"},
 			run:   restartStore,
 			Shows: "a store restart ends no session, lease, item or entry; backends continue"},
-		{Area: area, Property: "WipeStore", Rules: []Rule{I1}, Needs: []string{"Wipe"}, run: wipeStore,
+		{Area: area, Property: "WipeStore", Rules: []Rule{ruleI1}, Needs: []string{"Wipe"}, run: wipeStore,
 			Shows: "a wiped store grants nothing to earlier members"},
-		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{I1, A2, E1}, Needs: []string{"Snapshot"},
+		{Area: area, Property: "RestoreOlderStore", Rules: []Rule{ruleI1, ruleA2, ruleE1}, Needs: []string{"Snapshot"},
 			run:   restoreOlderStore,
 			Shows: "a restored store grants nothing to members that knew the newer one"},
-		{Area: area, Property: "ForkedStore", Rules: []Rule{I2, A2}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStore", Rules: []Rule{ruleI2, ruleA2}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStore,
 			Shows: "a failover that lost grants repeats no token, ends earlier leases, keeps members"},
-		{Area: area, Property: "ForkedStoreAgain", Rules: []Rule{I2}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStoreAgain", Rules: []Rule{ruleI2}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStoreAware,
 			Shows: "the same where a claim meets it first, or a second failover follows"},
-		{Area: area, Property: "ForkedStoreCommit", Rules: []Rule{I2, F1}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStoreCommit", Rules: []Rule{ruleI2, ruleF1}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStoreCommit,
 			Shows: "the same where a commit meets it first: it is not applied"},
-		{Area: area, Property: "ForkedStoreOldest", Rules: []Rule{I2, A2}, Needs: []string{"Snapshot", "Fork"},
+		{Area: area, Property: "ForkedStoreOldest", Rules: []Rule{ruleI2, ruleA2}, Needs: []string{"Snapshot", "Fork"},
 			run:   forkedStoreOldest,
 			Shows: "of two failovers from one state the later one's tokens are greater, whatever its store and its members knew"},
-		{Area: area, Property: "IsolatedMaster", Rules: []Rule{I2, M1, A1}, Needs: []string{"Isolate"},
+		{Area: area, Property: "IsolatedMaster", Rules: []Rule{ruleI2, ruleM1, ruleA1}, Needs: []string{"Isolate"},
 			run:   isolatedMaster,
 			Shows: "a server cut off from those that can take over extends no session and acknowledges no write"},
-		{Area: area, Property: "IsolatedReads", Rules: []Rule{I2, O1, L2, L4}, Needs: []string{"Isolate"},
+		{Area: area, Property: "IsolatedReads", Rules: []Rule{ruleI2, ruleO1, ruleL2, ruleL4}, Needs: []string{"Isolate"},
 			run:   isolatedReads,
 			Shows: "what such a server answers a reader is there after another one took over"},
 	}
@@ -168,7 +168,7 @@ func (f *fixture) turmoil(actors []*actor, r *history.Recorder, round func(i int
 	judge := f.join("judge").recorded(r)
 	for _, shard := range acted() {
 		if accepted(r, shard) == 0 {
-			f.Errorf("%s cannot be judged: no commit to shard %q was accepted", F1, shard)
+			f.Errorf("%s cannot be judged: no commit to shard %q was accepted", ruleF1, shard)
 		}
 		f.quiesce(judge, judge.preempt(shard))
 	}
@@ -257,22 +257,22 @@ func pauseHolder(f *fixture) {
 		wrong := func() string {
 			switch {
 			case f.head(name("s")) != head || string(f.get(name("s"), "k").Value) != "v":
-				rule = F1
+				rule = ruleF1
 				return fmt.Sprintf("a commit that arrived after the takeover took effect: head %+v", f.head(name("s")))
 			case f.owner(name("s")) != seen(next):
-				rule = R1
+				rule = ruleR1
 				return fmt.Sprintf("a release that arrived after the takeover changed the record to %+v",
 					f.owner(name("s")))
 			case f.owner(name("spare")) != seen(nextSpare):
-				rule = A1
+				rule = ruleA1
 				return fmt.Sprintf("a transfer that arrived after the takeover changed the record to %+v",
 					f.owner(name("spare")))
 			case f.owner(name("new")) != driver.Owner{}:
-				rule = A1
+				rule = ruleA1
 				return fmt.Sprintf("a claim that arrived after its session was evicted took the shard: %+v",
 					f.owner(name("new")))
 			case f.isMember(holder.ID()) || !f.isMember(successor.ID()):
-				rule = M1
+				rule = ruleM1
 				return "a heartbeat brought an evicted session back, or its evict of an older version ended another"
 			}
 			return ""
@@ -281,7 +281,7 @@ func pauseHolder(f *fixture) {
 		if f.eventually(150*time.Millisecond, func() bool { what = wrong(); return what != "" }) {
 			f.fail(rule, "%s", what)
 		}
-		f.must(M1, errors.Is(f.settle(func() error { return holder.Beat(f.ctx) }), driver.ErrSessionLost),
+		f.must(ruleM1, errors.Is(f.settle(func() error { return holder.Beat(f.ctx) }), driver.ErrSessionLost),
 			"the resumed holder's heartbeat does not report that its session is lost")
 	}
 }
@@ -299,7 +299,7 @@ func cutHolder(f *fixture) {
 			"Commit":  holder.writeCtx(ctx, newWrite(fence, head.Number+1, appendOp("cut"))).Err,
 			"Acquire": holder.claimCtx(ctx, driver.Claim{Shard: "t"}).Err,
 		} {
-			f.must(E1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)),
+			f.must(ruleE1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)),
 				"%s without a connection answers %v; want an error outside of the closed set", call, err)
 		}
 		cancel()
@@ -308,12 +308,12 @@ func cutHolder(f *fixture) {
 	next := successor.acquire("s")
 	heal()
 	err := f.settle(func() error { return holder.write(fence, f.head("s").Number+1, appendOp("stale")).Err })
-	f.must(F1, errors.Is(err, driver.ErrFenced), "the former holder's commit after its connection came back answers "+
+	f.must(ruleF1, errors.Is(err, driver.ErrFenced), "the former holder's commit after its connection came back answers "+
 		"%v; want ErrFenced", err)
 	err = f.settle(func() error { return holder.Beat(f.ctx) })
-	f.must(M1, errors.Is(err, driver.ErrSessionLost), "the former holder's heartbeat after its connection came back "+
+	f.must(ruleM1, errors.Is(err, driver.ErrSessionLost), "the former holder's heartbeat after its connection came back "+
 		"answers %v; want ErrSessionLost", err)
-	f.must(F1, f.head("s") == head && successor.write(next, head.Number+1, appendOp("y")).Err == nil,
+	f.must(ruleF1, f.head("s") == head && successor.write(next, head.Number+1, appendOp("y")).Err == nil,
 		"commits of the cut holder took effect, or the successor's does not: head %+v", f.head("s"))
 }
 
@@ -326,17 +326,17 @@ func restartStore(f *fixture) {
 		f.restart()
 		for _, member := range []*member{a, b} {
 			err := f.settle(func() error { return member.Beat(f.ctx) })
-			f.must(M1, err == nil, "a heartbeat after a restart of the store answers %v", err)
+			f.must(ruleM1, err == nil, "a heartbeat after a restart of the store answers %v", err)
 		}
-		f.must(A1, f.owner("s") == seen(fence), "after a restart of the store the record is %+v; want %+v",
+		f.must(ruleA1, f.owner("s") == seen(fence), "after a restart of the store the record is %+v; want %+v",
 			f.owner("s"), seen(fence))
-		f.must(F1, f.head("s") == head && len(f.log("s", 0)) == int(head.Seq) && f.get("s", "k") != nil,
+		f.must(ruleF1, f.head("s") == head && len(f.log("s", 0)) == int(head.Seq) && f.get("s", "k") != nil,
 			"after a restart of the store the head is %+v; want %+v", f.head("s"), head)
 		w := a.write(fence, head.Number+1, appendOp("y"))
-		f.must(F1, w.Err == nil, "after a restart of the store the holder's commit answers %v", w.Err)
+		f.must(ruleF1, w.Err == nil, "after a restart of the store the holder's commit answers %v", w.Err)
 		head = w.Head
 		full := f.state()
-		f.must(E3, f.eventually(10*time.Second, func() bool {
+		f.must(ruleE3, f.eventually(10*time.Second, func() bool {
 			return m.until(func() bool { return m.same(full) }) && t.until(map[driver.ShardID]driver.Seq{"s": head.Seq})
 		}), "after a restart of the store an open backend's views do not go on")
 	}
@@ -359,24 +359,24 @@ func wipeStore(f *fixture) {
 			"Commit":   func() error { return a.write(fence, 2, appendOp("y")).Err },
 		} {
 			err := do()
-			f.must(I1, err != nil, "%s succeeds on a store that was wiped%s", call, when)
+			f.must(ruleI1, err != nil, "%s succeeds on a store that was wiped%s", call, when)
 		}
 		for _, m := range []*member{a, b} {
 			_, err := f.tryJoin(m.b, f.newcomer(m.b, m.node))
-			f.must(I1, errors.Is(err, driver.ErrStoreChanged),
+			f.must(ruleI1, errors.Is(err, driver.ErrStoreChanged),
 				"joining on a store that was wiped%s answers %v; want ErrStoreChanged", when, err)
 		}
 		err := a.Beat(f.ctx)
-		f.must(I1, errors.Is(err, driver.ErrStoreChanged),
+		f.must(ruleI1, errors.Is(err, driver.ErrStoreChanged),
 			"a heartbeat on a store that was wiped%s answers %v; want ErrStoreChanged", when, err)
 	}
 	refused("")
 	if f.store.OpenExisting != nil {
 		_, err := f.tryOpen(f.store.OpenExisting)
-		f.must(I1, err != nil, "a store that was wiped opens without Create")
+		f.must(ruleI1, err != nil, "a store that was wiped opens without Create")
 	}
 	anew := f.open()
-	f.must(I1, anew.Info().StoreID != a.b.Info().StoreID,
+	f.must(ruleI1, anew.Info().StoreID != a.b.Info().StoreID,
 		"a store that was wiped and created anew has the same identity")
 	n := f.joinOn(anew, "c")
 	n.take(driver.Claim{Shard: "s"})
@@ -406,19 +406,19 @@ func restoreOlderStore(f *fixture) {
 	f.setup("restore", restore(f.ctx))
 
 	beat := a.Beat(f.ctx)
-	f.must(I1, errors.Is(beat, driver.ErrStoreChanged), "a heartbeat that replaces a version older than one that was "+
+	f.must(ruleI1, errors.Is(beat, driver.ErrStoreChanged), "a heartbeat that replaces a version older than one that was "+
 		"acknowledged answers %v; want ErrStoreChanged", beat)
 	claimed := f.wentBack("a claim", func() error {
 		r := b.claim(driver.Claim{Shard: "s", Seen: seen(fence), Preempt: true})
 		if r.Err == nil {
-			f.must(A2, r.Fence.Token > newest, "token %d was granted after the store went back; token %d had been "+
+			f.must(ruleA2, r.Fence.Token > newest, "token %d was granted after the store went back; token %d had been "+
 				"granted before", r.Fence.Token, newest)
 		}
 		return r.Err
 	})
 	committed := d.write(idle, head.Number+1, appendOp("z")).Err
 	err = d.Beat(f.ctx)
-	f.must(I1, errors.Is(err, driver.ErrStoreChanged), "a heartbeat after a commit on a store that went back answers %v; want "+
+	f.must(ruleI1, errors.Is(err, driver.ErrStoreChanged), "a heartbeat after a commit on a store that went back answers %v; want "+
 		"ErrStoreChanged", err)
 	newcomer := f.newcomer(c.b, "e")
 	joined := f.wentBack("a join", func() error {
@@ -427,7 +427,7 @@ func restoreOlderStore(f *fixture) {
 	})
 	anew, err := f.tryOpen(f.store.Open)
 	if err != nil { // the store refuses what was restored, until an operator decided
-		f.must(I1, errors.Is(err, driver.ErrStoreChanged), "opening a store that went back answers %v", err)
+		f.must(ruleI1, errors.Is(err, driver.ErrStoreChanged), "opening a store that went back answers %v", err)
 		return
 	}
 	v, err := anew.Observe(f.ctx, driver.ObserveQuery{})
@@ -435,9 +435,9 @@ func restoreOlderStore(f *fixture) {
 	page, err := anew.ReadLog(f.ctx, "idle", 0, 0)
 	f.setup("read the head", err)
 	const applied = "%s on a store that went back answers %v, of which the store shows the contrary"
-	f.must(E1, driver.Unknown(claimed) || ownerIn(v, "s").Session == fence.Session, applied, "a claim", claimed)
-	f.must(E1, driver.Unknown(committed) || (committed == nil) == (page.Head.Number == head.Number+1), applied, "a commit", committed)
-	f.must(E1, driver.Unknown(joined) || !slices.ContainsFunc(v.Members, func(m driver.Member) bool {
+	f.must(ruleE1, driver.Unknown(claimed) || ownerIn(v, "s").Session == fence.Session, applied, "a claim", claimed)
+	f.must(ruleE1, driver.Unknown(committed) || (committed == nil) == (page.Head.Number == head.Number+1), applied, "a commit", committed)
+	f.must(ruleE1, driver.Unknown(joined) || !slices.ContainsFunc(v.Members, func(m driver.Member) bool {
 		return m.Session == newcomer.Session
 	}), applied, "a join", joined)
 }
@@ -449,10 +449,10 @@ func restoreOlderStore(f *fixture) {
 func (f *fixture) wentBack(call string, write func() error) error {
 	f.t.Helper()
 	first := write()
-	f.must(I1, driver.Unknown(first) || errors.Is(first, driver.ErrStoreChanged), "%s on a store that went back answers %v; want "+
+	f.must(ruleI1, driver.Unknown(first) || errors.Is(first, driver.ErrStoreChanged), "%s on a store that went back answers %v; want "+
 		"ErrStoreChanged, or an unknown outcome", call, first)
 	again := write()
-	f.must(I1, errors.Is(again, driver.ErrStoreChanged), "%s on a store that went back answers %v when it is repeated; want "+
+	f.must(ruleI1, errors.Is(again, driver.ErrStoreChanged), "%s on a store that went back answers %v when it is repeated; want "+
 		"ErrStoreChanged", call, again)
 	return first
 }

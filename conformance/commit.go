@@ -15,9 +15,9 @@ import (
 func commitCases() []Case {
 	const area = "Commit"
 	return []Case{
-		{Area: area, Property: "AppliesWhenCurrent", Rules: []Rule{F1}, run: appliesWhenCurrent,
+		{Area: area, Property: "AppliesWhenCurrent", Rules: []Rule{ruleF1}, run: appliesWhenCurrent,
 			Shows: "a commit under the current fence applies whole, at once readable anywhere"},
-		{Area: area, Property: "DataSurvivesLeases", Rules: []Rule{F1, A5}, run: dataSurvivesLeases,
+		{Area: area, Property: "DataSurvivesLeases", Rules: []Rule{ruleF1, ruleA5}, run: dataSurvivesLeases,
 			Shows: "a new owner's grant reports the head; its commits continue there"},
 		fencedAfter("Takeover", func(f *fixture, a, b *member, fence driver.Fence) {
 			f.evict(a)
@@ -28,42 +28,42 @@ func commitCases() []Case {
 			f.setup("transfer", a.transfer(fence, b.ID()).Err)
 		}),
 		fencedAfter("Preempt", func(_ *fixture, _, b *member, fence driver.Fence) { b.preempt(fence.Shard) }),
-		{Area: area, Property: "EvictionAloneDoesNotFence", Rules: []Rule{F1}, run: evictionAloneDoesNotFence,
+		{Area: area, Property: "EvictionAloneDoesNotFence", Rules: []Rule{ruleF1}, run: evictionAloneDoesNotFence,
 			Shows: "only a new grant fences, whoever sends the commit"},
-		{Area: area, Property: "FencedBeatsConflict", Rules: []Rule{F2}, run: fencedBeatsConflict,
+		{Area: area, Property: "FencedBeatsConflict", Rules: []Rule{ruleF2}, run: fencedBeatsConflict,
 			Shows: "a dead fence is reported even where number and preconditions fail"},
-		{Area: area, Property: "NothingOnFailure", Rules: []Rule{F2}, run: nothingOnFailure,
+		{Area: area, Property: "NothingOnFailure", Rules: []Rule{ruleF2}, run: nothingOnFailure,
 			Shows: "a refused commit leaves no item, entry, trim or number"},
-		{Area: area, Property: "ConflictNamesOp", Rules: []Rule{F2}, run: conflictNamesOp,
+		{Area: area, Property: "ConflictNamesOp", Rules: []Rule{ruleF2}, run: conflictNamesOp,
 			Shows: "a conflict names the first operation that failed, and the head"},
-		{Area: area, Property: "VersionsNeverRepeat", Rules: []Rule{F2}, run: versionsNeverRepeat,
+		{Area: area, Property: "VersionsNeverRepeat", Rules: []Rule{ruleF2}, run: versionsNeverRepeat,
 			Shows: "an item that was recreated does not match its former version"},
-		{Area: area, Property: "OldLeaseSameSession", Rules: []Rule{F1}, run: oldLeaseSameSession,
+		{Area: area, Property: "OldLeaseSameSession", Rules: []Rule{ruleF1}, run: oldLeaseSameSession,
 			Shows: "an earlier lease of the present holder is fenced"},
-		{Area: area, Property: "IndependentWrites", Rules: []Rule{A4, F1}, run: independentWrites,
+		{Area: area, Property: "IndependentWrites", Rules: []Rule{ruleA4, ruleF1}, run: independentWrites,
 			Shows: "writes in one call are decided separately"},
-		{Area: area, Property: "ManyKindsInOneCall", Rules: []Rule{A4, F1, F2, L4}, run: manyKindsInOneCall,
+		{Area: area, Property: "ManyKindsInOneCall", Rules: []Rule{ruleA4, ruleF1, ruleF2, ruleL4}, run: manyKindsInOneCall,
 			Shows: "writes of every kind in one call are decided, answered and tailed separately"},
-		{Area: area, Property: "RefusedAsOne", Rules: []Rule{A4, F1}, Needs: []string{"Narrow"}, run: refusedAsOne,
+		{Area: area, Property: "RefusedAsOne", Rules: []Rule{ruleA4, ruleF1}, Needs: []string{"Narrow"}, run: refusedAsOne,
 			Shows: "claims and writes that the store refuses together are not applied, and are taken in smaller calls"},
-		{Area: area, Property: "RacesTakeover", Rules: []Rule{A1, A2, F1, L1}, run: racesTakeover,
+		{Area: area, Property: "RacesTakeover", Rules: []Rule{ruleA1, ruleA2, ruleF1, ruleL1}, run: racesTakeover,
 			Shows: "commits that race a change of owner pass under the latest grant only"},
-		{Area: area, Property: "LateRequestRefused", Rules: []Rule{F1, E1}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "LateRequestRefused", Rules: []Rule{ruleF1, ruleE1}, Needs: []string{"Wire.Hold"},
 			run:   lateRequestRefused,
 			Shows: "a commit that arrives after a takeover does nothing"},
-		{Area: area, Property: "DuplicateRequestHarmless", Rules: []Rule{F1, A3}, Needs: []string{"Wire.Duplicate"},
+		{Area: area, Property: "DuplicateRequestHarmless", Rules: []Rule{ruleF1, ruleA3}, Needs: []string{"Wire.Duplicate"},
 			run:   duplicateRequestHarmless,
 			Shows: "requests delivered twice take effect once"},
-		{Area: area, Property: "LateWriteOfSameLeaseRefused", Rules: []Rule{F1}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "LateWriteOfSameLeaseRefused", Rules: []Rule{ruleF1}, Needs: []string{"Wire.Hold"},
 			run:   lateWriteOfSameLeaseRefused,
 			Shows: "a commit that arrives after a later one of its lease does nothing"},
-		{Area: area, Property: "RepeatedWriteRefused", Rules: []Rule{F1, F2}, run: repeatedWriteRefused,
+		{Area: area, Property: "RepeatedWriteRefused", Rules: []Rule{ruleF1, ruleF2}, run: repeatedWriteRefused,
 			Shows: "a repeated write is a conflict whose head shows that it was applied"},
-		{Area: area, Property: "NumberMustBeNext", Rules: []Rule{F1, F2}, run: numberMustBeNext,
+		{Area: area, Property: "NumberMustBeNext", Rules: []Rule{ruleF1, ruleF2}, run: numberMustBeNext,
 			Shows: "a commit without the next number has no effect"},
-		{Area: area, Property: "TooLargeBeforeSend", Rules: []Rule{E1}, run: tooLargeBeforeSend,
+		{Area: area, Property: "TooLargeBeforeSend", Rules: []Rule{ruleE1}, run: tooLargeBeforeSend,
 			Shows: "writes at the limits pass; those above are refused without I/O"},
-		{Area: area, Property: "BinaryAndEmptyValues", Rules: []Rule{F1}, run: binaryAndEmptyValues,
+		{Area: area, Property: "BinaryAndEmptyValues", Rules: []Rule{ruleF1}, run: binaryAndEmptyValues,
 			Shows: "any bytes come back unchanged, and an empty value is an item"},
 	}
 }
@@ -71,45 +71,45 @@ func commitCases() []Case {
 func appliesWhenCurrent(f *fixture) {
 	a := f.join("a")
 	fence := a.acquire("s")
-	f.must(F1, f.head("s") == driver.Head{}, "a shard without a commit has the head %+v; want the zero one",
+	f.must(ruleF1, f.head("s") == driver.Head{}, "a shard without a commit has the head %+v; want the zero one",
 		f.head("s"))
 	w := newWrite(fence, 1, put("b", "2"), appendOp("x"), put("a/1", "1"), appendOp("y"))
 	r := a.writeCtx(f.ctx, w)
-	f.must(F1, r.Err == nil, "the first commit answers %v", r.Err)
+	f.must(ruleF1, r.Err == nil, "the first commit answers %v", r.Err)
 	want := driver.Head{Number: 1, Seq: 2, Oldest: 1, Nonce: w.Nonce, Token: fence.Token}
-	f.must(F1, r.Head == want && f.head("s") == want, "the first commit's head is %+v, and reads as %+v; want %+v",
+	f.must(ruleF1, r.Head == want && f.head("s") == want, "the first commit's head is %+v, and reads as %+v; want %+v",
 		r.Head, f.head("s"), want)
-	f.must(F1, len(r.Versions) == 4 && r.Versions[0] > 0 && r.Versions[2] > 0 && r.Versions[1] == 0 &&
+	f.must(ruleF1, len(r.Versions) == 4 && r.Versions[0] > 0 && r.Versions[2] > 0 && r.Versions[1] == 0 &&
 		r.Versions[3] == 0,
 		"the versions of put, append, put, append are %v; want positive ones for the puts and 0 else", r.Versions)
 	item := f.get("s", "a/1")
-	f.must(F1, item != nil && item.Key == "a/1" && string(item.Value) == "1" && item.Version == r.Versions[2],
+	f.must(ruleF1, item != nil && item.Key == "a/1" && string(item.Value) == "1" && item.Version == r.Versions[2],
 		"the item that was put reads as %+v; its version was %v", item, r.Versions[2])
 
 	r2 := a.write(fence, 2, putIf("b", "3", r.Versions[0]), del("a/1"), putIf("c", "4", driver.Absent), del("absent"),
 		appendOp("z"))
-	f.must(F1, r2.Err == nil && r2.Head.Number == 2 && r2.Head.Seq == 3,
+	f.must(ruleF1, r2.Err == nil && r2.Head.Number == 2 && r2.Head.Seq == 3,
 		"a commit whose preconditions hold answers %+v, %v", r2.Head, r2.Err)
 	items, err := f.read().List(f.ctx, "s", "", 0)
 	f.setup("list", err)
-	f.must(F1, len(items) == 2 && items[0].Key == "b" && string(items[0].Value) == "3" && items[1].Key == "c" &&
+	f.must(ruleF1, len(items) == 2 && items[0].Key == "b" && string(items[0].Value) == "3" && items[1].Key == "c" &&
 		items[0].Version == r2.Versions[0],
 		"after put b, delete a/1, put c the items are %+v", items)
-	f.must(F1, f.get("s", "a/1") == nil, "a deleted item is still there")
+	f.must(ruleF1, f.get("s", "a/1") == nil, "a deleted item is still there")
 
 	log := f.log("s", 0)
 	got := ""
 	for _, e := range log {
 		got += fmt.Sprintf("%s%d/%d/%v ", e.Payload, e.Seq, e.Number, e.Token == fence.Token && e.Shard == "s")
 	}
-	f.must(F1, got == "x1/1/true y2/1/true z3/2/true ", "the log is %q", got)
+	f.must(ruleF1, got == "x1/1/true y2/1/true z3/2/true ", "the log is %q", got)
 
 	r3 := a.write(fence, 3, trim(2))
-	f.must(F1, r3.Err == nil && r3.Head.Oldest == 3 && r3.Head.Seq == 3 && r3.Versions == nil, "a trim answers %+v, %v",
+	f.must(ruleF1, r3.Err == nil && r3.Head.Oldest == 3 && r3.Head.Seq == 3 && r3.Versions == nil, "a trim answers %+v, %v",
 		r3, r3.Err)
 
 	r4 := a.write(a.acquire("bare"), 1, del("absent"))
-	f.must(F1, r4.Err == nil && r4.Head.Number == 1, "deleting an absent item, of a shard that never had one, answers "+
+	f.must(ruleF1, r4.Err == nil && r4.Head.Number == 1, "deleting an absent item, of a shard that never had one, answers "+
 		"%+v, %v", r4, r4.Err)
 }
 
@@ -119,16 +119,16 @@ func dataSurvivesLeases(f *fixture) {
 	head := a.commit(fence, put("k", "v"), appendOp("x"))
 	f.evict(a)
 	r := b.claim(driver.Claim{Shard: "s", Seen: seen(fence)})
-	f.must(A5, r.Err == nil && r.Head == head, "a grant reports the head %+v, %v; it is %+v", r.Head, r.Err, head)
+	f.must(ruleA5, r.Err == nil && r.Head == head, "a grant reports the head %+v, %v; it is %+v", r.Head, r.Err, head)
 	item := f.get("s", "k")
-	f.must(F1, item != nil && string(item.Value) == "v", "after a takeover the item is %+v", item)
+	f.must(ruleF1, item != nil && string(item.Value) == "v", "after a takeover the item is %+v", item)
 	next := b.write(r.Fence, head.Number+1, appendOp("y"))
-	f.must(F1, next.Err == nil && next.Head.Seq == head.Seq+1 && next.Head.Token == r.Fence.Token,
+	f.must(ruleF1, next.Err == nil && next.Head.Seq == head.Seq+1 && next.Head.Token == r.Fence.Token,
 		"the new owner's first commit answers %+v, %v", next.Head, next.Err)
 }
 
 func fencedAfter(how string, end func(f *fixture, a, b *member, fence driver.Fence)) Case {
-	return Case{Area: "Commit", Property: "FencedAfter" + how, Rules: []Rule{F1, F2},
+	return Case{Area: "Commit", Property: "FencedAfter" + how, Rules: []Rule{ruleF1, ruleF2},
 		Shows: "a fence is dead after a " + strings.ToLower(how),
 		run: func(f *fixture) {
 			a, b := f.join("a"), f.join("b")
@@ -138,15 +138,15 @@ func fencedAfter(how string, end func(f *fixture, a, b *member, fence driver.Fen
 			for _, by := range []*member{a, b} {
 				r := by.write(fence, head.Number+1, appendOp("stale"), put("k", "stale"))
 				var fenced *driver.FencedError
-				f.must(F1, r.Err != nil, "a commit under a fence that is over was accepted")
-				f.must(F2, errors.Is(r.Err, driver.ErrFenced) && errors.As(r.Err, &fenced),
+				f.must(ruleF1, r.Err != nil, "a commit under a fence that is over was accepted")
+				f.must(ruleF2, errors.Is(r.Err, driver.ErrFenced) && errors.As(r.Err, &fenced),
 					"a commit under a fence that is over answers %v; want a *FencedError", r.Err)
 				now := f.owner("s")
-				f.must(F2, fenced.Fence == fence && (fenced.Current == now || fenced.Current == driver.Owner{}),
+				f.must(ruleF2, fenced.Fence == fence && (fenced.Current == now || fenced.Current == driver.Owner{}),
 					"the *FencedError has fence %+v and record %+v; they are %+v and %+v", fenced.Fence, fenced.Current,
 					fence, now)
 			}
-			f.must(F1, f.head("s") == head && string(f.get("s", "k").Value) == "v",
+			f.must(ruleF1, f.head("s") == head && string(f.get("s", "k").Value) == "v",
 				"refused commits changed the head to %+v and the item to %+v", f.head("s"), f.get("s", "k"))
 		}}
 }
@@ -155,14 +155,14 @@ func evictionAloneDoesNotFence(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	fence := a.acquire("s")
 	f.evict(a)
-	f.must(F1, a.write(fence, 1, appendOp("x")).Err == nil,
+	f.must(ruleF1, a.write(fence, 1, appendOp("x")).Err == nil,
 		"a commit under the latest grant is refused because its session was evicted")
-	f.must(F1, b.write(fence, 2, appendOp("y")).Err == nil,
+	f.must(ruleF1, b.write(fence, 2, appendOp("y")).Err == nil,
 		"a commit under the latest grant is refused because another session sent it")
 	forged := fence
 	forged.Session = b.ID()
 	r := b.write(forged, 3, appendOp("z"))
-	f.must(F1, errors.Is(r.Err, driver.ErrFenced), "a fence with the right token and the wrong session commits: %v",
+	f.must(ruleF1, errors.Is(r.Err, driver.ErrFenced), "a fence with the right token and the wrong session commits: %v",
 		r.Err)
 }
 
@@ -180,7 +180,7 @@ func fencedBeatsConflict(f *fixture) {
 			putIf("k", "x", 9)),
 	} {
 		r := a.writeCtx(f.ctx, w)
-		f.must(F2, errors.Is(r.Err, driver.ErrFenced) && !errors.Is(r.Err, driver.ErrConflict),
+		f.must(ruleF2, errors.Is(r.Err, driver.ErrFenced) && !errors.Is(r.Err, driver.ErrConflict),
 			"a dead fence with %s answers %v; want ErrFenced", what, r.Err)
 	}
 }
@@ -199,14 +199,14 @@ func nothingOnFailure(f *fixture) {
 		"a dead fence":                  newWrite(dead, 2, ops...),
 	} {
 		r := a.writeCtx(f.ctx, w)
-		f.must(F2, driver.NotApplied(r.Err), "a write with %s answers %v", what, r.Err)
+		f.must(ruleF2, driver.NotApplied(r.Err), "a write with %s answers %v", what, r.Err)
 		items, err := f.read().List(f.ctx, "s", "", 0)
 		f.setup("list", err)
-		f.must(F2, len(items) == 1 && items[0].Key == "k" && f.head("s") == head && len(f.log("s", 0)) == 1,
+		f.must(ruleF2, len(items) == 1 && items[0].Key == "k" && f.head("s") == head && len(f.log("s", 0)) == 1,
 			"a write with %s had an effect: items %+v, head %+v, %d entries", what, items, f.head("s"),
 			len(f.log("s", 0)))
 	}
-	f.must(F2, a.write(fence, 2, ops...).Err == nil, "after refused writes the next is refused too")
+	f.must(ruleF2, a.write(fence, 2, ops...).Err == nil, "after refused writes the next is refused too")
 }
 
 func conflictNamesOp(f *fixture) {
@@ -229,14 +229,14 @@ func conflictNamesOp(f *fixture) {
 	} {
 		r := a.write(fence, 2, c.ops...)
 		var conflict *driver.ConflictError
-		f.must(F2, errors.As(r.Err, &conflict) && errors.Is(r.Err, driver.ErrConflict),
+		f.must(ruleF2, errors.As(r.Err, &conflict) && errors.Is(r.Err, driver.ErrConflict),
 			"%s answers %v; want a *ConflictError", c.what, r.Err)
-		f.must(F2, conflict.Op == c.op && conflict.Shard == "s" && conflict.Head == head,
+		f.must(ruleF2, conflict.Op == c.op && conflict.Shard == "s" && conflict.Head == head,
 			"%s gives %+v; want operation %d and head %+v", c.what, conflict, c.op, head)
 	}
 	r = a.write(fence, 2, putIf("k", "x", right),
 		driver.Op{Kind: driver.OpDelete, Key: "none", IfVersion: driver.Absent})
-	f.must(F2, r.Err == nil, "preconditions that hold answer %v", r.Err)
+	f.must(ruleF2, r.Err == nil, "preconditions that hold answer %v", r.Err)
 }
 
 func versionsNeverRepeat(f *fixture) {
@@ -247,11 +247,11 @@ func versionsNeverRepeat(f *fixture) {
 	for n := driver.WriteNo(1); n < 12; n += 2 {
 		r := a.write(fence, n, put("k", "same"))
 		f.setup("put", r.Err)
-		f.must(F2, !had[r.Versions[0]], "version %d of an item came back after the item was deleted", r.Versions[0])
+		f.must(ruleF2, !had[r.Versions[0]], "version %d of an item came back after the item was deleted", r.Versions[0])
 		had[r.Versions[0]] = true
 		if last != 0 {
 			stale := a.write(fence, n+1, putIf("k", "x", last))
-			f.must(F2, errors.Is(stale.Err, driver.ErrConflict),
+			f.must(ruleF2, errors.Is(stale.Err, driver.ErrConflict),
 				"a precondition on the version before a deletion holds: %v", stale.Err)
 		}
 		last = r.Versions[0]
@@ -266,9 +266,9 @@ func oldLeaseSameSession(f *fixture) {
 	a.release(old)
 	now := a.acquire("s")
 	r := a.write(old, 2, appendOp("stale"))
-	f.must(F1, errors.Is(r.Err, driver.ErrFenced),
+	f.must(ruleF1, errors.Is(r.Err, driver.ErrFenced),
 		"a released lease of the session that holds the shard again commits: %v", r.Err)
-	f.must(F1, a.write(now, 2, appendOp("y")).Err == nil, "the session's present lease does not commit")
+	f.must(ruleF1, a.write(now, 2, appendOp("y")).Err == nil, "the session's present lease does not commit")
 }
 
 func independentWrites(f *fixture) {
@@ -283,13 +283,13 @@ func independentWrites(f *fixture) {
 		newWrite(number, 2, appendOp("x")),
 		newWrite(ok2, 1, put("k", "v")),
 	})
-	f.must(A4, err == nil && len(res) == 5, "five writes answer %d results, %v", len(res), err)
-	f.must(A4, res[0].Err == nil && res[4].Err == nil, "good writes beside refused ones answer %v and %v", res[0].Err,
+	f.must(ruleA4, err == nil && len(res) == 5, "five writes answer %d results, %v", len(res), err)
+	f.must(ruleA4, res[0].Err == nil && res[4].Err == nil, "good writes beside refused ones answer %v and %v", res[0].Err,
 		res[4].Err)
-	f.must(A4, errors.Is(res[1].Err, driver.ErrFenced) && errors.Is(res[2].Err, driver.ErrConflict) &&
+	f.must(ruleA4, errors.Is(res[1].Err, driver.ErrFenced) && errors.Is(res[2].Err, driver.ErrConflict) &&
 		errors.Is(res[3].Err, driver.ErrConflict),
 		"a fenced, a conflicting and a misnumbered write answer %v, %v, %v", res[1].Err, res[2].Err, res[3].Err)
-	f.must(F1, f.head("ok1").Seq == 1 && f.get("ok2", "k") != nil && f.head("conflict").Number == 0 &&
+	f.must(ruleF1, f.head("ok1").Seq == 1 && f.get("ok2", "k") != nil && f.head("conflict").Number == 0 &&
 		f.head("number").Number == 0, "the effects are not those of the results")
 }
 
@@ -348,7 +348,7 @@ func racesTakeover(f *fixture) {
 				for number := head.Number + 1; ; number++ {
 					if r := a.write(fence, number, appendUnique()); r.Err != nil {
 						if !driver.NotApplied(r.Err) || errors.Is(r.Err, driver.ErrConflict) {
-							f.broken(F1, "the holder's commit %d answers %v; want success or ErrFenced", number, r.Err)
+							f.broken(ruleF1, "the holder's commit %d answers %v; want success or ErrFenced", number, r.Err)
 						}
 						return
 					}
@@ -357,7 +357,7 @@ func racesTakeover(f *fixture) {
 			kind := takeover(n % int(takeovers))
 			together(write, func() { got = kind.take(a, b, judge, fence, version) })
 			if got.Err != nil {
-				f.fail(A1, "a takeover that nothing stood in the way of answers %v", got.Err)
+				f.fail(ruleA1, "a takeover that nothing stood in the way of answers %v", got.Err)
 			}
 			fence, head = got.Fence, got.Head
 			if kind == byEviction {
@@ -371,7 +371,7 @@ func racesTakeover(f *fixture) {
 	})
 	f.t.Logf("%d takeovers raced %d accepted commits", raced, total)
 	if total < raced/20 {
-		f.Errorf("%s cannot be judged: only %d commits were accepted in %d takeovers", F1, total, raced)
+		f.Errorf("%s cannot be judged: only %d commits were accepted in %d takeovers", ruleF1, total, raced)
 	}
 }
 
@@ -385,8 +385,8 @@ func lateRequestRefused(f *fixture) {
 		head := zombie.commit(fence, appendOp("x"), put("k", "v"))
 		release := w.Hold()
 		r := f.heldWrite(zombie, newWrite(fence, head.Number+1, appendOp("late"), put("k", "late")))
-		f.must(E1, r.Err != nil, "a commit that never reached the store succeeded")
-		f.must(E1, driver.Unknown(r.Err) || errors.Is(r.Err, driver.ErrRetry),
+		f.must(ruleE1, r.Err != nil, "a commit that never reached the store succeeded")
+		f.must(ruleE1, driver.Unknown(r.Err) || errors.Is(r.Err, driver.ErrRetry),
 			"a commit that was sent and not answered is answered %v; want an error outside of the closed set", r.Err)
 		var next driver.Fence
 		if how == "evict" {
@@ -397,14 +397,14 @@ func lateRequestRefused(f *fixture) {
 		}
 		release()
 		f.delivered(zombie, shard)
-		f.never(F1, func() string {
+		f.never(ruleF1, func() string {
 			if now := f.head(shard); now != head || string(f.get(shard, "k").Value) != "v" {
 				return fmt.Sprintf("a commit under token %d that arrived after token %d was granted took effect: "+
 					"head %+v", fence.Token, next.Token, now)
 			}
 			return ""
 		})
-		f.must(F1, successor.write(next, head.Number+1, appendOp("y")).Err == nil,
+		f.must(ruleF1, successor.write(next, head.Number+1, appendOp("y")).Err == nil,
 			"the new owner cannot commit after a late request of the former one")
 	}
 }
@@ -423,25 +423,25 @@ func duplicateRequestHarmless(f *fixture) {
 	var newest driver.Fence
 	for i := range 5 {
 		r := a.claim(driver.Claim{Shard: "s", Seen: f.owner("s")})
-		f.must(A3, r.Err == nil && f.owner("s") == seen(r.Fence),
+		f.must(ruleA3, r.Err == nil && f.owner("s") == seen(r.Fence),
 			"a claim that was delivered twice answers %+v, %v; the record is %+v", r.Fence, r.Err, f.owner("s"))
 		n := driver.WriteNo(i + 1)
 		done := a.write(r.Fence, n, appendOp("x"))
-		f.must(F1, done.Err == nil, "a commit that was delivered twice answers %v", done.Err)
+		f.must(ruleF1, done.Err == nil, "a commit that was delivered twice answers %v", done.Err)
 		head := f.head("s")
-		f.must(F1, head.Number == n && head.Seq == driver.Seq(n),
+		f.must(ruleF1, head.Number == n && head.Seq == driver.Seq(n),
 			"after %d commits that were delivered twice the head is %+v", n, head)
 		moved := a.transfer(r.Fence, a.ID())
-		f.must(A3, moved.Err == nil && f.owner("s") == seen(moved.Fence),
+		f.must(ruleA3, moved.Err == nil && f.owner("s") == seen(moved.Fence),
 			"a transfer that was delivered twice answers %+v, %v; the record is %+v", moved.Fence, moved.Err,
 			f.owner("s"))
 		a.beat()
 		a.release(moved.Fence)
 		newest = moved.Fence
 	}
-	f.must(A3, f.owner("s") == driver.Owner{Token: newest.Token},
+	f.must(ruleA3, f.owner("s") == driver.Owner{Token: newest.Token},
 		"after a release that was delivered twice the record is %+v", f.owner("s"))
-	f.must(A3, other.claim(driver.Claim{Shard: "s", Seen: driver.Owner{Token: newest.Token}}).Err == nil,
+	f.must(ruleA3, other.claim(driver.Claim{Shard: "s", Seen: driver.Owner{Token: newest.Token}}).Err == nil,
 		"the shard cannot be taken after duplicated requests")
 }
 
@@ -452,11 +452,11 @@ func lateWriteOfSameLeaseRefused(f *fixture) {
 	head := a.commit(fence, put("k", "1"))
 	release := w.Hold()
 	r := f.heldWrite(a, newWrite(fence, head.Number+1, put("k", "late"), appendOp("late")))
-	f.must(F1, r.Err != nil, "a commit that never reached the store succeeded")
+	f.must(ruleF1, r.Err != nil, "a commit that never reached the store succeeded")
 	newer := other.commit(fence, put("k", "2"))
 	release()
 	f.delivered(a, "s")
-	f.never(F1, func() string {
+	f.never(ruleF1, func() string {
 		if now := f.head("s"); now != newer || string(f.get("s", "k").Value) != "2" {
 			return fmt.Sprintf("commit %d, which arrived after another commit %d of the same lease, took effect: "+
 				"head %+v", head.Number+1, newer.Number, now)
@@ -474,14 +474,14 @@ func repeatedWriteRefused(f *fixture) {
 	for range 3 {
 		again := a.writeCtx(f.ctx, w)
 		var conflict *driver.ConflictError
-		f.must(F1, again.Err != nil && f.head("s") == first.Head,
+		f.must(ruleF1, again.Err != nil && f.head("s") == first.Head,
 			"a write that was sent twice was applied twice: head %+v, %v", f.head("s"), again.Err)
-		f.must(F2, errors.As(again.Err, &conflict), "a write that was sent twice answers %v; want a *ConflictError",
+		f.must(ruleF2, errors.As(again.Err, &conflict), "a write that was sent twice answers %v; want a *ConflictError",
 			again.Err)
-		f.must(F2, conflict.Op == driver.NumberConflict && conflict.Head == first.Head,
+		f.must(ruleF2, conflict.Op == driver.NumberConflict && conflict.Head == first.Head,
 			"a write that was sent twice gives %+v; want NumberConflict and head %+v", conflict, first.Head)
 	}
-	f.must(F1, len(f.log("s", 0)) == 1, "a write that was sent twice appended %d entries", len(f.log("s", 0)))
+	f.must(ruleF1, len(f.log("s", 0)) == 1, "a write that was sent twice appended %d entries", len(f.log("s", 0)))
 }
 
 func numberMustBeNext(f *fixture) {
@@ -495,14 +495,14 @@ func numberMustBeNext(f *fixture) {
 			}
 			r := a.write(fence, wrong, appendOp("wrong"))
 			var conflict *driver.ConflictError
-			f.must(F1, r.Err != nil && f.head("s") == head, "after %d commits a write with number %d was accepted", n-1,
+			f.must(ruleF1, r.Err != nil && f.head("s") == head, "after %d commits a write with number %d was accepted", n-1,
 				wrong)
-			f.must(F2, errors.As(r.Err, &conflict) && conflict.Op == driver.NumberConflict && conflict.Head == head,
+			f.must(ruleF2, errors.As(r.Err, &conflict) && conflict.Op == driver.NumberConflict && conflict.Head == head,
 				"a write with number %d after %d commits answers %v; want NumberConflict and head %+v", wrong, n-1,
 				r.Err, head)
 		}
 		r := a.write(fence, n, put("k", "v"))
-		f.must(F1, r.Err == nil && r.Head.Number == n, "write %d answers %+v, %v", n, r.Head, r.Err)
+		f.must(ruleF1, r.Err == nil && r.Head.Number == n, "write %d answers %+v, %v", n, r.Head, r.Err)
 		head = r.Head
 		if n == 2 {
 			f.evict(a)
@@ -515,7 +515,7 @@ func numberMustBeNext(f *fixture) {
 func tooLargeBeforeSend(f *fixture) {
 	a := f.join("a")
 	limits := a.b.Info().Limits
-	f.must(E1, limits.WriteOps > 0 && limits.WriteBytes > 0 && limits.BatchItems > 0,
+	f.must(ruleE1, limits.WriteOps > 0 && limits.WriteBytes > 0 && limits.BatchItems > 0,
 		"Info().Limits has %d operations, %d bytes, %d items; want positive limits", limits.WriteOps, limits.WriteBytes,
 		limits.BatchItems)
 	fence := a.acquire("s")
@@ -535,19 +535,19 @@ func tooLargeBeforeSend(f *fixture) {
 		"one byte more than the limit":      {over},
 	} {
 		r := a.write(fence, 1, ops...)
-		f.must(E1, errors.Is(r.Err, driver.ErrTooLarge), "a write with %s answers %v; want ErrTooLarge", what, r.Err)
+		f.must(ruleE1, errors.Is(r.Err, driver.ErrTooLarge), "a write with %s answers %v; want ErrTooLarge", what, r.Err)
 	}
 	if f.store.Calls != nil {
 		after := f.store.Calls()
-		f.must(E1, after == before, "writes that were too large reached the store: %+v before, %+v after", before,
+		f.must(ruleE1, after == before, "writes that were too large reached the store: %+v before, %+v after", before,
 			after)
 	}
-	f.must(E1, f.head("s") == driver.Head{}, "a write that was too large changed the head to %+v", f.head("s"))
-	f.must(E1, a.write(fence, 1, full...).Err == nil, "a write with as many operations as the limit is refused")
+	f.must(ruleE1, f.head("s") == driver.Head{}, "a write that was too large changed the head to %+v", f.head("s"))
+	f.must(ruleE1, a.write(fence, 1, full...).Err == nil, "a write with as many operations as the limit is refused")
 	r := a.write(fence, 2, big)
-	f.must(E1, r.Err == nil, "a write of as many bytes as the limit answers %v", r.Err)
+	f.must(ruleE1, r.Err == nil, "a write of as many bytes as the limit answers %v", r.Err)
 	log := f.log("s", 0)
-	f.must(E1, len(log) == 1 && bytes.Equal(log[0].Payload, big.Value),
+	f.must(ruleE1, len(log) == 1 && bytes.Equal(log[0].Payload, big.Value),
 		"an entry of the largest size does not read back")
 }
 
@@ -570,10 +570,10 @@ func binaryAndEmptyValues(f *fixture) {
 		clear(ops[i].Value) // the backend keeps no slice after the call returned
 	}
 	log := f.log("s", 0)
-	f.must(F1, len(log) == len(values), "%d entries were appended, %d are in the log", len(values), len(log))
+	f.must(ruleF1, len(log) == len(values), "%d entries were appended, %d are in the log", len(values), len(log))
 	for i, v := range values {
 		item := f.get("s", fmt.Sprintf("k%d", i))
-		f.must(F1, item != nil && bytes.Equal(item.Value, v), "item %q reads back as %+v", v, item)
-		f.must(F1, bytes.Equal(log[i].Payload, v), "entry %q reads back as %q", v, log[i].Payload)
+		f.must(ruleF1, item != nil && bytes.Equal(item.Value, v), "item %q reads back as %+v", v, item)
+		f.must(ruleF1, bytes.Equal(log[i].Payload, v), "entry %q reads back as %q", v, log[i].Payload)
 	}
 }

@@ -16,52 +16,52 @@ import (
 func errorCases() []Case {
 	const area = "Errors"
 	return []Case{
-		{Area: area, Property: "CancelledWriteIsUnknown", Rules: []Rule{E1, F1, L1, A1, A2},
+		{Area: area, Property: "CancelledWriteIsUnknown", Rules: []Rule{ruleE1, ruleF1, ruleL1, ruleA1, ruleA2},
 			run:   cancelledWriteIsUnknown,
 			Shows: "a cancelled commit that answers a refusal is not in the log"},
-		{Area: area, Property: "DoneContext", Rules: []Rule{E1, X1}, run: doneContext,
+		{Area: area, Property: "DoneContext", Rules: []Rule{ruleE1, ruleX1}, run: doneContext,
 			Shows: "a call whose context is done fails and changes nothing"},
-		{Area: area, Property: "CancelledCallBlocksNobody", Rules: []Rule{E3}, run: cancelledCallBlocksNobody,
+		{Area: area, Property: "CancelledCallBlocksNobody", Rules: []Rule{ruleE3}, run: cancelledCallBlocksNobody,
 			Shows: "cancelled calls leave no lock behind"},
-		{Area: area, Property: "LostReplyIsUnknown", Rules: []Rule{E1}, Needs: []string{"Wire.DropReplies"},
+		{Area: area, Property: "LostReplyIsUnknown", Rules: []Rule{ruleE1}, Needs: []string{"Wire.DropReplies"},
 			run:   lostReplyIsUnknown,
 			Shows: "a lost reply means unknown, and one read settles it"},
-		{Area: area, Property: "LostRequestIsUnknown", Rules: []Rule{E1, X1}, Needs: []string{"Wire.DropRequests"},
+		{Area: area, Property: "LostRequestIsUnknown", Rules: []Rule{ruleE1, ruleX1}, Needs: []string{"Wire.DropRequests"},
 			run:   lostRequestIsUnknown,
 			Shows: "a lost request looks the same, ends with its context, changes nothing"},
-		{Area: area, Property: "WriteSentOnce", Rules: []Rule{E2}, Needs: []string{"Wire.DropReplies", "Calls"},
+		{Area: area, Property: "WriteSentOnce", Rules: []Rule{ruleE2}, Needs: []string{"Wire.DropReplies", "Calls"},
 			alone: true, run: writeSentOnce,
 			Shows: "a write without a reply is not sent again"},
-		{Area: area, Property: "EveryErrorClassified", Rules: []Rule{E1}, run: everyErrorClassified,
+		{Area: area, Property: "EveryErrorClassified", Rules: []Rule{ruleE1}, run: everyErrorClassified,
 			Shows: "refusals match their sentinel, carry details and begin with tenure:"},
-		{Area: area, Property: "ClosedBackend", Rules: []Rule{E1, E3}, run: closedBackend,
+		{Area: area, Property: "ClosedBackend", Rules: []Rule{ruleE1, ruleE3}, run: closedBackend,
 			Shows: "calls after Close answer ErrClosed; sessions stay"},
-		{Area: area, Property: "InvalidNames", Rules: []Rule{E1}, run: invalidNames,
+		{Area: area, Property: "InvalidNames", Rules: []Rule{ruleE1}, run: invalidNames,
 			Shows: "invalid names, keys and numbers are refused before any I/O"},
-		{Area: area, Property: "NoGoroutineLeak", Rules: []Rule{E3}, run: noGoroutineLeak,
+		{Area: area, Property: "NoGoroutineLeak", Rules: []Rule{ruleE3}, run: noGoroutineLeak,
 			Shows: "Close leaves no goroutine, even after cancelled calls"},
-		{Area: area, Property: "ConcurrentUse", Rules: []Rule{E3}, run: concurrentUse,
+		{Area: area, Property: "ConcurrentUse", Rules: []Rule{ruleE3}, run: concurrentUse,
 			Shows: "many goroutines can use every method of one backend"},
-		{Area: area, Property: "CloseUnblocks", Rules: []Rule{E3, E1}, run: closeUnblocks,
+		{Area: area, Property: "CloseUnblocks", Rules: []Rule{ruleE3, ruleE1}, run: closeUnblocks,
 			Shows: "Close ends blocked calls with ErrClosed"},
-		{Area: area, Property: "ProbeRefusesLyingStore", Rules: []Rule{P1}, Needs: []string{"OpenLying"},
+		{Area: area, Property: "ProbeRefusesLyingStore", Rules: []Rule{ruleP1}, Needs: []string{"OpenLying"},
 			run:   probeRefusesLyingStore,
 			Shows: "a store that ignores conditions does not open"},
-		{Area: area, Property: "CorruptRecordsQuarantined", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"},
+		{Area: area, Property: "CorruptRecordsQuarantined", Rules: []Rule{ruleA4, ruleO1, ruleD1}, Needs: []string{"Tamper"},
 			run: func(f *fixture) {
 				quarantined(f, CorruptShard, CorruptMember)
 			}, Shows: "a record that does not decode is never granted and blocks nothing else"},
-		{Area: area, Property: "OversizedRecordInStore", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"},
+		{Area: area, Property: "OversizedRecordInStore", Rules: []Rule{ruleA4, ruleO1, ruleD1}, Needs: []string{"Tamper"},
 			run: func(f *fixture) {
 				quarantined(f, OversizeShard)
 			}, Shows: "the same for a record that is far too large"},
-		{Area: area, Property: "ImpossibleRecordInStore", Rules: []Rule{A4, O1, D1}, Needs: []string{"Tamper"},
+		{Area: area, Property: "ImpossibleRecordInStore", Rules: []Rule{ruleA4, ruleO1, ruleD1}, Needs: []string{"Tamper"},
 			run: func(f *fixture) {
 				quarantined(f, ImpossibleShard)
 			}, Shows: "the same for a token that was never granted"},
-		{Area: area, Property: "DamagedHead", Rules: []Rule{A4, D1}, Needs: []string{"Tamper"}, run: damagedHead,
+		{Area: area, Property: "DamagedHead", Rules: []Rule{ruleA4, ruleD1}, Needs: []string{"Tamper"}, run: damagedHead,
 			Shows: "an unreadable head fails commits at once, bars grants, permits release"},
-		{Area: area, Property: "DamagedEntry", Rules: []Rule{L2, L4, D1}, Needs: []string{"Tamper"}, run: damagedEntry,
+		{Area: area, Property: "DamagedEntry", Rules: []Rule{ruleL2, ruleL4, ruleD1}, Needs: []string{"Tamper"}, run: damagedEntry,
 			Shows: "an unreadable entry fails reads of its log, and nothing else"},
 	}
 }
@@ -123,11 +123,11 @@ func doneContext(f *fixture) {
 		"Get":      func() error { _, err := a.b.Get(done, "s", "k"); return err }(),
 		"List":     func() error { _, err := a.b.List(done, "s", "", 0); return err }(),
 	} {
-		f.must(X1, err != nil, "%s with a context that is done succeeds", call)
-		f.must(E1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry),
+		f.must(ruleX1, err != nil, "%s with a context that is done succeeds", call)
+		f.must(ruleE1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry),
 			"%s with a context that is done answers %v; want ErrRetry or the context's error", call, err)
 	}
-	f.must(E1, f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{} && f.head("s") == driver.Head{} &&
+	f.must(ruleE1, f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{} && f.head("s") == driver.Head{} &&
 		f.isMember(b.ID()) && !f.isMember(late.Session),
 		"calls with a context that was done changed the store: %+v", f.state())
 }
@@ -156,7 +156,7 @@ func cancelledCallBlocksNobody(f *fixture) {
 	next := b.preempt("s")
 	b.commit(next, appendOp("y"))
 	b.beat()
-	f.must(E3, time.Since(start) < 5*time.Second,
+	f.must(ruleE3, time.Since(start) < 5*time.Second,
 		"after cancelled calls another process's claim, commit and heartbeat took %v", time.Since(start))
 }
 
@@ -174,8 +174,8 @@ func lostReplyIsUnknown(f *fixture) {
 	write := newWrite(fence, 1, appendOp("x"))
 	check := func(call string, err error) {
 		f.t.Helper()
-		f.must(E1, err != nil, "%s without a reply succeeds", call)
-		f.must(E1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry),
+		f.must(ruleE1, err != nil, "%s without a reply succeeds", call)
+		f.must(ruleE1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry),
 			"%s without a reply answers %v, which claims to know the outcome", call, err)
 	}
 	ctx, cancel := f.short()
@@ -195,20 +195,20 @@ func lostReplyIsUnknown(f *fixture) {
 	head := f.head("s")
 	switch {
 	case head.Number == 1:
-		f.must(E1, driver.Unknown(r.Err) && head.Nonce == write.Nonce,
+		f.must(ruleE1, driver.Unknown(r.Err) && head.Nonce == write.Nonce,
 			"a commit that took effect was answered %v, and the head is %+v", r.Err, head)
 	default:
-		f.must(E1, head == driver.Head{}, "one commit of unknown outcome left the head %+v", head)
+		f.must(ruleE1, head == driver.Head{}, "one commit of unknown outcome left the head %+v", head)
 	}
 	if f.owner("t").Session == a.ID() {
-		f.must(E1, driver.Unknown(claim.Err), "a claim that took effect was answered %v", claim.Err)
+		f.must(ruleE1, driver.Unknown(claim.Err), "a claim that took effect was answered %v", claim.Err)
 		again := driver.AcquireResult{}
 		err := f.settle(func() error { again = a.claim(driver.Claim{Shard: "t"}); return again.Err })
-		f.must(E1, err == nil && seen(again.Fence) == f.owner("t"),
+		f.must(ruleE1, err == nil && seen(again.Fence) == f.owner("t"),
 			"the claim repeated answers %+v, %v; the record is %+v", again.Fence, err, f.owner("t"))
 	}
 	if f.owner("s").Session == other.ID() {
-		f.must(E1, driver.Unknown(moved.Err), "a transfer that took effect was answered %v", moved.Err)
+		f.must(ruleE1, driver.Unknown(moved.Err), "a transfer that took effect was answered %v", moved.Err)
 	}
 }
 
@@ -227,17 +227,17 @@ func lostRequestIsUnknown(f *fixture) {
 		ctx, cancel := f.short()
 		err := do(ctx)
 		cancel()
-		f.must(E1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)),
+		f.must(ruleE1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)),
 			"%s without an answer gives %v; want an error outside of the closed set", call, err)
 	}
-	f.must(X1, time.Since(start) < 4*(60*time.Millisecond+2*time.Second),
+	f.must(ruleX1, time.Since(start) < 4*(60*time.Millisecond+2*time.Second),
 		"four calls without an answer, with a context of 60 ms each, took %v", time.Since(start))
-	f.must(E1, f.head("s") == driver.Head{} && f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{},
+	f.must(ruleE1, f.head("s") == driver.Head{} && f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{},
 		"requests that never arrived changed the store")
 	end()
 	f.setup("beat after the fault", f.settle(func() error { return a.Beat(f.ctx) }))
 	r := f.settle(func() error { return a.write(fence, 1, appendOp("y")).Err })
-	f.must(E1, r == nil, "after lost requests the same number is refused: %v", r)
+	f.must(ruleE1, r == nil, "after lost requests the same number is refused: %v", r)
 }
 
 func writeSentOnce(f *fixture) {
@@ -269,7 +269,7 @@ func writeSentOnce(f *fixture) {
 		cancel()
 		after := f.store.Calls()
 		end()
-		f.must(E2, err != nil && after.Writes-before.Writes <= 1,
+		f.must(ruleE2, err != nil && after.Writes-before.Writes <= 1,
 			"%s without a reply for 300 ms wrote %d times and answers %v; want at most 1 and an error", call.name,
 			after.Writes-before.Writes, err)
 	}
@@ -304,8 +304,8 @@ func everyErrorClassified(f *fixture) {
 			driver.Op{Kind: driver.OpAppend, Value: make([]byte, limits.WriteBytes+1)}).Err, driver.ErrTooLarge},
 		{"a read of a trimmed entry", readErr, driver.ErrTrimmed},
 	} {
-		f.must(E1, errors.Is(c.err, c.want), "%s answers %v; want it to match %q", c.what, c.err, c.want)
-		f.must(E1, strings.HasPrefix(c.err.Error(), "tenure: ") && !strings.Contains(c.err.Error(), "\n"),
+		f.must(ruleE1, errors.Is(c.err, c.want), "%s answers %v; want it to match %q", c.what, c.err, c.want)
+		f.must(ruleE1, strings.HasPrefix(c.err.Error(), "tenure: ") && !strings.Contains(c.err.Error(), "\n"),
 			"%s has the message %q; want one line that begins with \"tenure: \"", c.what, c.err)
 	}
 }
@@ -314,7 +314,7 @@ func closedBackend(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	fence := a.acquire("s")
 	f.setup("close", a.b.Close())
-	f.must(E3, a.b.Close() == nil, "a second Close is an error")
+	f.must(ruleE3, a.b.Close() == nil, "a second Close is an error")
 	for call, err := range map[string]error{
 		"Join":             func() error { _, err := a.b.Join(f.ctx, f.newcomer(b.b, "late")); return err }(),
 		"Observe":          func() error { _, err := a.b.Observe(f.ctx, driver.ObserveQuery{}); return err }(),
@@ -330,10 +330,10 @@ func closedBackend(f *fixture) {
 		"Session.Evict":    a.suspect(b.ID(), 1).Err,
 		"Session.Close":    a.Close(f.ctx),
 	} {
-		f.must(E1, errors.Is(err, driver.ErrClosed), "%s of a closed backend answers %v; want ErrClosed", call, err)
+		f.must(ruleE1, errors.Is(err, driver.ErrClosed), "%s of a closed backend answers %v; want ErrClosed", call, err)
 	}
-	f.must(E3, f.isMember(a.ID()) && f.owner("s") == seen(fence), "closing a backend ended its session or lease")
-	f.must(E1, a.b.Info().Backend != "" && a.b.Info().Namespace != "", "Info of a closed backend is %+v", a.b.Info())
+	f.must(ruleE3, f.isMember(a.ID()) && f.owner("s") == seen(fence), "closing a backend ended its session or lease")
+	f.must(ruleE1, a.b.Info().Backend != "" && a.b.Info().Namespace != "", "Info of a closed backend is %+v", a.b.Info())
 }
 
 // badNames are names that no shard, node or key may have.
@@ -354,7 +354,7 @@ func invalidNames(f *fixture) {
 	}
 	bad := func(what, name string, err error) {
 		f.t.Helper()
-		f.must(E1, errors.Is(err, driver.ErrInvalid), "%s %.40q answers %v; want ErrInvalid", what, name, err)
+		f.must(ruleE1, errors.Is(err, driver.ErrInvalid), "%s %.40q answers %v; want ErrInvalid", what, name, err)
 	}
 	names := append(badNames(), strings.Repeat("a", driver.MaxNameLen+1), "a/b")
 	for _, name := range names {
@@ -403,17 +403,17 @@ func invalidNames(f *fixture) {
 	bad("claiming twice in a batch", "t", err)
 	if f.store.Calls != nil {
 		after := f.store.Calls()
-		f.must(E1, after == before, "invalid calls reached the store: %+v before, %+v after", before, after)
+		f.must(ruleE1, after == before, "invalid calls reached the store: %+v before, %+v after", before, after)
 	}
-	f.must(E1, len(f.state().Shards) == 1 && f.head("s") == driver.Head{}, "invalid calls changed the store: %+v",
+	f.must(ruleE1, len(f.state().Shards) == 1 && f.head("s") == driver.Head{}, "invalid calls changed the store: %+v",
 		f.state())
 
 	longest := driver.ShardID("a." + strings.Repeat("-", driver.MaxNameLen-3) + "_")
 	long := a.claim(driver.Claim{Shard: longest})
-	f.must(E1, long.Err == nil && f.owner(longest) == seen(long.Fence), "a name of %d bytes answers %v",
+	f.must(ruleE1, long.Err == nil && f.owner(longest) == seen(long.Fence), "a name of %d bytes answers %v",
 		driver.MaxNameLen, long.Err)
 	key := "a/" + strings.Repeat("b", driver.MaxKeyLen-2)
-	f.must(E1, a.write(long.Fence, 1, put(key, "v")).Err == nil && f.get(longest, key) != nil,
+	f.must(ruleE1, a.write(long.Fence, 1, put(key, "v")).Err == nil && f.get(longest, key) != nil,
 		"a key of %d bytes does not work", driver.MaxKeyLen)
 }
 
@@ -441,7 +441,7 @@ func noGoroutineLeak(f *fixture) {
 		left = labelled(f.t.Name())
 		return len(left) <= own
 	}) {
-		f.fail(E3, "3 s after every backend was closed goroutines are left:\n%s\n", strings.Join(left, "\n\n"))
+		f.fail(ruleE3, "3 s after every backend was closed goroutines are left:\n%s\n", strings.Join(left, "\n\n"))
 	}
 }
 
@@ -491,11 +491,11 @@ func concurrentUse(f *fixture) {
 		together(work...)
 		for _, err := range errs {
 			if err != nil && !errors.Is(err, driver.ErrRetry) {
-				f.fail(E3, "a call beside others on one backend answers %v", err)
+				f.fail(ruleE3, "a call beside others on one backend answers %v", err)
 			}
 		}
 		for _, fence := range fences {
-			f.must(E3, f.owner(fence.Shard) == seen(fence), "after calls at once the record of %q is %+v; want %+v",
+			f.must(ruleE3, f.owner(fence.Shard) == seen(fence), "after calls at once the record of %q is %+v; want %+v",
 				fence.Shard, f.owner(fence.Shard), seen(fence))
 		}
 	})
@@ -522,10 +522,10 @@ func closeUnblocks(f *fixture) {
 		for range 2 * each {
 			select {
 			case err := <-got:
-				f.must(E1, errors.Is(err, driver.ErrClosed),
+				f.must(ruleE1, errors.Is(err, driver.ErrClosed),
 					"a blocked call answers %v when its backend is closed; want ErrClosed", err)
 			case <-limit.C:
-				f.fail(E3, "Close left a call blocked")
+				f.fail(ruleE3, "Close left a call blocked")
 			}
 		}
 		limit.Stop()
@@ -534,8 +534,8 @@ func closeUnblocks(f *fixture) {
 
 func probeRefusesLyingStore(f *fixture) {
 	b, err := f.tryOpen(f.store.OpenLying)
-	f.must(P1, err != nil, "a store that ignores the conditions of writes opens: %+v", b)
-	f.must(P1, strings.HasPrefix(err.Error(), "tenure: "),
+	f.must(ruleP1, err != nil, "a store that ignores the conditions of writes opens: %+v", b)
+	f.must(ruleP1, strings.HasPrefix(err.Error(), "tenure: "),
 		"a store that ignores conditions is refused with %q; want a message that begins with \"tenure: \"", err)
 }
 
@@ -558,19 +558,19 @@ func quarantined(f *fixture, kinds ...Tampering) {
 		tried++
 		f.named(what, name, f.state())
 		v, err := f.read().Observe(f.ctx, driver.ObserveQuery{})
-		f.must(O1, err == nil, "%s: observing answers %v; want every other record", what, err)
-		f.must(O1, ownerIn(v, good.Shard) == seen(good), "%s: the view has %+v of a shard beside it; want %+v", what,
+		f.must(ruleO1, err == nil, "%s: observing answers %v; want every other record", what, err)
+		f.must(ruleO1, ownerIn(v, good.Shard) == seen(good), "%s: the view has %+v of a shard beside it; want %+v", what,
 			ownerIn(v, good.Shard), seen(good))
 		v, err = f.open().Observe(f.ctx, driver.ObserveQuery{})
-		f.must(O1, err == nil && ownerIn(v, good.Shard) == seen(good),
+		f.must(ruleO1, err == nil && ownerIn(v, good.Shard) == seen(good),
 			"%s: a backend opened afterwards observes %+v, %v", what, v, err)
 
 		fresh := driver.ShardID(fmt.Sprint("fresh", i))
 		res, err := a.Acquire(f.ctx, []driver.Claim{{Shard: fresh},
 			{Shard: shard, Seen: driver.Owner{Session: a.ID(), Token: bad.Token}}})
-		f.must(A4, err == nil && len(res) == 2 && res[0].Err == nil, "%s: a batch with a good claim answers %+v, %v",
+		f.must(ruleA4, err == nil && len(res) == 2 && res[0].Err == nil, "%s: a batch with a good claim answers %+v, %v",
 			what, res, err)
-		f.must(A4, res[1].Err != nil, "%s: the claim with another view was granted: %+v", what, res[1].Fence)
+		f.must(ruleA4, res[1].Err != nil, "%s: the claim with another view was granted: %+v", what, res[1].Fence)
 		claims := []driver.Claim{{Shard: shard}, {Shard: shard, Seen: seen(bad)}}
 		if what != CorruptMember { // the record exists: preempting it is allowed
 			claims = append(claims, driver.Claim{Shard: shard, Seen: seen(bad), Preempt: true},
@@ -578,21 +578,21 @@ func quarantined(f *fixture, kinds ...Tampering) {
 		}
 		for _, c := range claims {
 			r := a.claimCtx(f.ctx, c) // once: an unreadable record may be answered with ErrRetry
-			f.must(A4, r.Err != nil, "%s: the claim that saw %+v (preempting: %v) was granted: %+v", what, c.Seen,
+			f.must(ruleA4, r.Err != nil, "%s: the claim that saw %+v (preempting: %v) was granted: %+v", what, c.Seen,
 				c.Preempt, r.Fence)
-			f.must(D1, what == CorruptMember || isDamaged(r.Err, shard),
+			f.must(ruleD1, what == CorruptMember || isDamaged(r.Err, shard),
 				"%s: the claim that saw %+v answers %v; want a DamagedError", what, c.Seen, r.Err)
 		}
-		f.must(A4, a.write(good, 1, appendOp("x")).Err == nil, "%s: a commit to a shard beside it is refused", what)
+		f.must(ruleA4, a.write(good, 1, appendOp("x")).Err == nil, "%s: a commit to a shard beside it is refused", what)
 		a.beat()
 		if what != CorruptMember {
 			r := a.writeCtx(f.ctx, newWrite(driver.Fence{Shard: shard, Session: a.ID(), Token: bad.Token}, 1,
 				appendOp("x")))
-			f.must(A4, r.Err != nil, "%s: a commit under a fence that was never granted is accepted", what)
+			f.must(ruleA4, r.Err != nil, "%s: a commit under a fence that was never granted is accepted", what)
 			r = victim.writeCtx(f.ctx, newWrite(bad, 1, appendOp("x")))
-			f.must(D1, isDamaged(r.Err, shard), "%s: a commit of its owner answers %v; want a DamagedError, which may "+
+			f.must(ruleD1, isDamaged(r.Err, shard), "%s: a commit of its owner answers %v; want a DamagedError, which may "+
 				"not be tried again", what, r.Err)
-			f.must(D1, victim.tryRelease(bad) == nil, "%s: its owner cannot release it", what)
+			f.must(ruleD1, victim.tryRelease(bad) == nil, "%s: its owner cannot release it", what)
 		}
 	}
 	if tried == 0 {
@@ -622,8 +622,8 @@ func namedIn(damaged []*driver.DamagedError, name string) bool {
 // named: a full view names the damaged record.
 func (f *fixture) named(what Tampering, name string, v *driver.View) {
 	f.t.Helper()
-	f.must(D1, namedIn(v.Damaged, name), "%s: the view does not name it; it names %v", what, v.Damaged)
-	f.must(D1, len(v.Damaged) <= driver.MaxDamaged, "%s: the view names %d records", what, len(v.Damaged))
+	f.must(ruleD1, namedIn(v.Damaged, name), "%s: the view does not name it; it names %v", what, v.Damaged)
+	f.must(ruleD1, len(v.Damaged) <= driver.MaxDamaged, "%s: the view names %d records", what, len(v.Damaged))
 }
 
 func damagedHead(f *fixture) {
@@ -633,33 +633,33 @@ func damagedHead(f *fixture) {
 	f.setup("tamper", f.store.Tamper(f.ctx, CorruptHead, "bad"))
 	for number := driver.WriteNo(1); number <= 3; number++ {
 		r := a.writeCtx(f.ctx, newWrite(bad, number, appendOp("y")))
-		f.must(D1, isDamaged(r.Err, "bad"), "commit %d under a damaged head answers %v; want a DamagedError", number,
+		f.must(ruleD1, isDamaged(r.Err, "bad"), "commit %d under a damaged head answers %v; want a DamagedError", number,
 			r.Err)
 	}
 	_, err := f.open().ReadLog(f.ctx, "bad", 0, 10)
-	f.must(D1, isDamaged(err, "bad"), "reading the log under it answers %v", err)
+	f.must(ruleD1, isDamaged(err, "bad"), "reading the log under it answers %v", err)
 	tailing := f.tailing(f.open())
-	f.must(D1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
-	f.must(D1, tailing("good", 1), "the tail does not go on")
-	f.must(D1, a.tryRelease(bad) == nil, "the lease cannot be released")
+	f.must(ruleD1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
+	f.must(ruleD1, tailing("good", 1), "the tail does not go on")
+	f.must(ruleD1, a.tryRelease(bad) == nil, "the lease cannot be released")
 
 	// A store may find out when it has granted the claim, and then only.
 	granted := 0
 	for range 3 {
 		seen := f.owner("bad")
 		r := b.claimCtx(f.ctx, driver.Claim{Shard: "bad", Seen: seen})
-		f.must(A4, r.Err != nil, "a shard whose head is damaged was granted: %+v", r)
+		f.must(ruleA4, r.Err != nil, "a shard whose head is damaged was granted: %+v", r)
 		if now := f.owner("bad"); now != seen {
 			granted++
-			f.must(A4, driver.Unknown(r.Err), "the claim answers %v, and the record went from %+v to %+v", r.Err, seen,
+			f.must(ruleA4, driver.Unknown(r.Err), "the claim answers %v, and the record went from %+v to %+v", r.Err, seen,
 				now)
-			f.must(D1, b.tryRelease(driver.Fence{Shard: "bad", Session: now.Session, Token: now.Token}) == nil,
+			f.must(ruleD1, b.tryRelease(driver.Fence{Shard: "bad", Session: now.Session, Token: now.Token}) == nil,
 				"the granted lease cannot be released")
 			continue
 		}
-		f.must(D1, isDamaged(r.Err, "bad"), "the claim answers %v; want a DamagedError", r.Err)
+		f.must(ruleD1, isDamaged(r.Err, "bad"), "the claim answers %v; want a DamagedError", r.Err)
 	}
-	f.must(D1, granted <= 1, "a shard whose head is damaged changed owner %d times", granted)
+	f.must(ruleD1, granted <= 1, "a shard whose head is damaged changed owner %d times", granted)
 	b.beat()
 }
 
@@ -670,14 +670,14 @@ func damagedEntry(f *fixture) {
 	a.commit(bad, appendOp("y"))
 	f.setup("tamper", f.store.Tamper(f.ctx, CorruptEntry, "bad"))
 	_, err := f.open().ReadLog(f.ctx, "bad", 0, 10)
-	f.must(D1, isDamaged(err, "bad"), "reading a damaged entry answers %v; want a DamagedError", err)
+	f.must(ruleD1, isDamaged(err, "bad"), "reading a damaged entry answers %v; want a DamagedError", err)
 	page, err := f.read().ReadLog(f.ctx, "bad", 1, 10)
-	f.must(L2, err == nil && len(page.Entries) == 1 && string(page.Entries[0].Payload) == "y",
+	f.must(ruleL2, err == nil && len(page.Entries) == 1 && string(page.Entries[0].Payload) == "y",
 		"the entry behind it reads as %+v, %v", page, err)
 	tailing := f.tailing(f.open())
-	f.must(D1, a.write(bad, 3, appendOp("z")).Err == nil, "a commit behind it is refused")
-	f.must(D1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
-	f.must(L4, tailing("bad", 3) && tailing("good", 1), "the tail does not go on")
+	f.must(ruleD1, a.write(bad, 3, appendOp("z")).Err == nil, "a commit behind it is refused")
+	f.must(ruleD1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
+	f.must(ruleL4, tailing("bad", 3) && tailing("good", 1), "the tail does not go on")
 }
 
 // tailing tails all logs from now on. The function that it returns reports whether the

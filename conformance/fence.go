@@ -31,7 +31,7 @@ type Guard struct {
 
 func fenceCases() []Case {
 	return []Case{
-		guarded("AcceptedWhileCurrent", []Rule{F1}, "a guarded write takes effect under the shard's latest grant, and under no other",
+		guarded("AcceptedWhileCurrent", []Rule{ruleF1}, "a guarded write takes effect under the shard's latest grant, and under no other",
 			acceptedWhileCurrent),
 		refusedAfter("Takeover", "a takeover", func(f *fixture, a, b *member, fence driver.Fence) {
 			f.evict(a)
@@ -50,16 +50,16 @@ func fenceCases() []Case {
 			a.release(fence)
 			a.acquire(fence.Shard)
 		}),
-		guarded("BegunBeforeTakeover", []Rule{F1}, "a write begun under a fence is refused after a takeover, or the takeover waits",
+		guarded("BegunBeforeTakeover", []Rule{ruleF1}, "a write begun under a fence is refused after a takeover, or the takeover waits",
 			begunBeforeTakeover),
-		guarded("RacesTakeover", []Rule{F1}, "guarded writes that race a change of owner take effect before it or never",
+		guarded("RacesTakeover", []Rule{ruleF1}, "guarded writes that race a change of owner take effect before it or never",
 			guardedRacesTakeover),
-		guarded("ForkedStore", []Rule{F1, I2}, "no lease of before a failover that lost grants passes",
+		guarded("ForkedStore", []Rule{ruleF1, ruleI2}, "no lease of before a failover that lost grants passes",
 			guardedForkedStore, "Snapshot", "Fork"),
-		{Area: "Fence", Property: "RestoreOlderStore", Rules: []Rule{F1, I1}, Needs: []string{"Snapshot", "Guards"},
+		{Area: "Fence", Property: "RestoreOlderStore", Rules: []Rule{ruleF1, ruleI1}, Needs: []string{"Snapshot", "Guards"},
 			run:   guardedRestoredStore,
 			Shows: "a process that found that an older copy was restored has no guarded write accepted"},
-		guarded("RaisedFloor", []Rule{F1, I1}, "a fence that no longer commits after the floor was raised passes nowhere",
+		guarded("RaisedFloor", []Rule{ruleF1, ruleI1}, "a fence that no longer commits after the floor was raised passes nowhere",
 			guardedRaisedFloor, "RaiseFloor"),
 	}
 }
@@ -113,8 +113,8 @@ func (g *guard) accepts(m *member, fence driver.Fence, when string) {
 	g.t.Helper()
 	text := string(newID())
 	err := g.write(m, fence, text)
-	g.must(F1, err == nil, "%s of %s %s answers %v", g.Name, m.node, when, err)
-	g.must(F1, slices.Contains(g.texts(), text), "%s of %s %s was accepted, and nothing is written", g.Name, m.node, when)
+	g.must(ruleF1, err == nil, "%s of %s %s answers %v", g.Name, m.node, when, err)
+	g.must(ruleF1, slices.Contains(g.texts(), text), "%s of %s %s was accepted, and nothing is written", g.Name, m.node, when)
 }
 
 // refuses checks that a fence does not.
@@ -122,14 +122,14 @@ func (g *guard) refuses(m *member, fence driver.Fence, when string, want ...erro
 	g.t.Helper()
 	text := string(newID())
 	err := g.write(m, fence, text)
-	g.must(F1, err != nil && !slices.Contains(g.texts(), text), "%s of %s %s was accepted, under token %d", g.Name, m.node, when,
+	g.must(ruleF1, err != nil && !slices.Contains(g.texts(), text), "%s of %s %s was accepted, under token %d", g.Name, m.node, when,
 		fence.Token)
 	for _, w := range append(want, driver.ErrFenced) {
 		if errors.Is(err, w) {
 			return
 		}
 	}
-	g.fail(F1, "%s of %s %s answers %v; want ErrFenced", g.Name, m.node, when, err)
+	g.fail(ruleF1, "%s of %s %s answers %v; want ErrFenced", g.Name, m.node, when, err)
 }
 
 func acceptedWhileCurrent(g *guard) {
@@ -158,7 +158,7 @@ func acceptedWhileCurrent(g *guard) {
 }
 
 func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence driver.Fence)) Case {
-	return guarded("RefusedAfter"+how, []Rule{F1}, "a guarded write is refused after "+what, func(g *guard) {
+	return guarded("RefusedAfter"+how, []Rule{ruleF1}, "a guarded write is refused after "+what, func(g *guard) {
 		a, b := g.join("a"), g.join("b")
 		fence := a.acquire(g.shard)
 		g.accepts(a, fence, "under the current grant")
@@ -191,7 +191,7 @@ func begunBeforeTakeover(g *guard) {
 	if !g.Waits {
 		b.preempt(g.shard)
 		err := write(ctx, text)
-		g.must(F1, errors.Is(err, driver.ErrFenced) && !slices.Contains(g.texts(), text),
+		g.must(ruleF1, errors.Is(err, driver.ErrFenced) && !slices.Contains(g.texts(), text),
 			"%s, begun before a takeover and sent after it, answers %v; want ErrFenced", g.Name, err)
 		return
 	}
@@ -200,16 +200,16 @@ func begunBeforeTakeover(g *guard) {
 	go func() { taken <- b.claim(claim) }()
 	select {
 	case r := <-taken:
-		g.must(F1, r.Err != nil, "a takeover did not wait for a write that %s began", g.Name)
+		g.must(ruleF1, r.Err != nil, "a takeover did not wait for a write that %s began", g.Name)
 		taken <- r
 	case <-time.After(50 * time.Millisecond):
 	}
-	g.must(F1, write(ctx, text) == nil && slices.Contains(g.texts(), text), "%s does not keep what it has proven", g.Name)
+	g.must(ruleF1, write(ctx, text) == nil && slices.Contains(g.texts(), text), "%s does not keep what it has proven", g.Name)
 	r := <-taken
 	if r.Err != nil { // it gave up waiting
 		r = b.claim(claim)
 	}
-	g.must(F1, r.Err == nil, "a takeover after a guarded write answers %v", r.Err)
+	g.must(ruleF1, r.Err == nil, "a takeover after a guarded write answers %v", r.Err)
 	g.refuses(a, fence, "after a takeover that waited")
 }
 
@@ -238,7 +238,7 @@ func guardedRacesTakeover(g *guard) {
 						refused = append(refused, text)
 						return
 					default:
-						g.broken(F1, "%s answers %v in a race; want success, ErrRetry or ErrFenced", g.Name, err)
+						g.broken(ruleF1, "%s answers %v in a race; want success, ErrRetry or ErrFenced", g.Name, err)
 						return
 					}
 				}
@@ -251,12 +251,12 @@ func guardedRacesTakeover(g *guard) {
 			g.refuses(holder, fence, "after a takeover")
 			there, before := setOf(g.texts()), setOf(atGrant)
 			for _, text := range accepted {
-				g.must(F1, there[text], "%s accepted a write that is not there", g.Name)
-				g.must(F1, before[text], "%s wrote under token %d after token %d had been granted", g.Name, fence.Token,
+				g.must(ruleF1, there[text], "%s accepted a write that is not there", g.Name)
+				g.must(ruleF1, before[text], "%s wrote under token %d after token %d had been granted", g.Name, fence.Token,
 					got.Fence.Token)
 			}
 			for _, text := range refused {
-				g.must(F1, !there[text], "%s refused a write that is there", g.Name)
+				g.must(ruleF1, !there[text], "%s refused a write that is there", g.Name)
 			}
 			written += len(accepted)
 			raced++
@@ -270,7 +270,7 @@ func guardedRacesTakeover(g *guard) {
 	})
 	g.t.Logf("%d takeovers raced %d writes of %s", raced, written, g.Name)
 	if written < raced/20 {
-		g.Errorf("%s cannot be judged: only %d writes of %s were accepted in %d takeovers", F1, written, g.Name, raced)
+		g.Errorf("%s cannot be judged: only %d writes of %s were accepted in %d takeovers", ruleF1, written, g.Name, raced)
 	}
 }
 
@@ -296,7 +296,7 @@ func guardedForkedStore(g *guard) {
 		for _, m := range []*member{a, b} {
 			text := string(newID())
 			err := g.once(m, fence, text)
-			g.must(F1, driver.NotApplied(err) && !slices.Contains(g.texts(), text),
+			g.must(ruleF1, driver.NotApplied(err) && !slices.Contains(g.texts(), text),
 				"%s of %s after a failover, under token %d of before it, answers %v; want a refusal", g.Name, m.node, fence.Token, err)
 		}
 	}
@@ -309,7 +309,7 @@ func guardedForkedStore(g *guard) {
 	v, err := fresh.b.Observe(g.ctx, driver.ObserveQuery{})
 	g.setup("observe", err)
 	r := fresh.claim(driver.Claim{Shard: g.shard, Seen: ownerIn(v, g.shard), Preempt: true})
-	g.must(I2, r.Err == nil && r.Fence.Token > lost.Token, "a claim after a failover answers %+v, %v; want a token above %d", r.Fence,
+	g.must(ruleI2, r.Err == nil && r.Fence.Token > lost.Token, "a claim after a failover answers %+v, %v; want a token above %d", r.Fence,
 		r.Err, lost.Token)
 	g.accepts(fresh, r.Fence, "under a lease of after a failover")
 }
@@ -327,7 +327,7 @@ func guardedRestoredStore(f *fixture) {
 	f.setup("restore", restore(f.ctx))
 	for _, m := range []*member{a, b} {
 		err := m.Beat(f.ctx)
-		f.must(I1, errors.Is(err, driver.ErrStoreChanged), "a heartbeat on a store that went back answers %v; want ErrStoreChanged", err)
+		f.must(ruleI1, errors.Is(err, driver.ErrStoreChanged), "a heartbeat on a store that went back answers %v; want ErrStoreChanged", err)
 	}
 	for _, by := range f.store.Guards {
 		g := &guard{f, by, "s"}
@@ -335,7 +335,7 @@ func guardedRestoredStore(f *fixture) {
 			for _, fence := range []driver.Fence{kept, lost} {
 				text := string(newID())
 				err := g.once(m, fence, text)
-				g.must(I1, driver.NotApplied(err) && !slices.Contains(g.texts(), text),
+				g.must(ruleI1, driver.NotApplied(err) && !slices.Contains(g.texts(), text),
 					"%s of %s, which found that an older copy was restored, answers %v under token %d; want a refusal", g.Name,
 					m.node, err, fence.Token)
 			}
@@ -351,13 +351,13 @@ func guardedRaisedFloor(g *guard) {
 	text := string(newID())
 	passed := g.write(a, kept, text) == nil || slices.Contains(g.texts(), text)
 	if c := a.write(kept, 1, appendOp("x")); passed {
-		g.must(F1, c.Err == nil, "%s passes after the floor was raised, and a commit answers %v", g.Name, c.Err)
+		g.must(ruleF1, c.Err == nil, "%s passes after the floor was raised, and a commit answers %v", g.Name, c.Err)
 	}
 	b := g.join("b")
 	v, err := b.b.Observe(g.ctx, driver.ObserveQuery{})
 	g.setup("observe", err)
 	r := b.claim(driver.Claim{Shard: g.shard, Seen: ownerIn(v, g.shard), Preempt: true})
-	g.must(I1, r.Err == nil && r.Fence.Token > above, "a claim after the floor was raised to %d answers %+v, %v", above, r.Fence, r.Err)
+	g.must(ruleI1, r.Err == nil && r.Fence.Token > above, "a claim after the floor was raised to %d answers %+v, %v", above, r.Fence, r.Err)
 	for _, m := range []*member{a, b} {
 		g.refuses(m, kept, "after the floor was raised and the shard taken,", driver.ErrStoreChanged)
 	}

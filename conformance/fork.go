@@ -41,8 +41,8 @@ func forkedStore(f *fixture) {
 
 	fresh := f.join("fresh")
 	r := fresh.claim(driver.Claim{Shard: "t"})
-	f.must(I2, r.Err == nil, "a claim on a shard whose only grant was lost in a failover answers %v", r.Err)
-	f.must(I2, r.Fence.Token > newest.Token, "token %d was granted after a failover; token %d had been granted before",
+	f.must(ruleI2, r.Err == nil, "a claim on a shard whose only grant was lost in a failover answers %v", r.Err)
+	f.must(ruleI2, r.Fence.Token > newest.Token, "token %d was granted after a failover; token %d had been granted before",
 		r.Fence.Token, newest.Token)
 	for _, m := range []*member{a, b, late} {
 		var err error
@@ -54,11 +54,11 @@ func forkedStore(f *fixture) {
 		if m == late {
 			want = driver.ErrSessionLost
 		}
-		f.must(I2, errors.Is(err, want), "a heartbeat of session %s after a failover answers %v; want %v", m.node, err,
+		f.must(ruleI2, errors.Is(err, want), "a heartbeat of session %s after a failover answers %v; want %v", m.node, err,
 			want)
 	}
 	c := a.write(kept, 2, appendOp("z"))
-	f.must(I2, errors.Is(c.Err, driver.ErrFenced), "a commit under a lease of before a failover answers %v; want "+
+	f.must(ruleI2, errors.Is(c.Err, driver.ErrFenced), "a commit under a lease of before a failover answers %v; want "+
 		"ErrFenced", c.Err)
 
 	var v *driver.View
@@ -66,16 +66,16 @@ func forkedStore(f *fixture) {
 		v, err = a.b.Observe(f.ctx, driver.ObserveQuery{})
 		return err
 	})
-	f.must(I2, v != nil && v.Reset, "a full read after a failover fails")
-	f.must(I2, v.Floor >= newest.Token, "the floor after a failover is %d; token %d had been granted before", v.Floor,
+	f.must(ruleI2, v != nil && v.Reset, "a full read after a failover fails")
+	f.must(ruleI2, v.Floor >= newest.Token, "the floor after a failover is %d; token %d had been granted before", v.Floor,
 		newest.Token)
 	owner := ownerIn(v, "s")
-	f.must(I2, owner.Session == a.ID() && owner.Token > newest.Token,
+	f.must(ruleI2, owner.Session == a.ID() && owner.Token > newest.Token,
 		"the record of a lease of before a failover is %+v; want session %s and a token above %d", owner, a.ID(),
 		newest.Token)
 	for range 2 {
 		again := b.claim(driver.Claim{Shard: "u", Seen: driver.Owner{Token: v.Floor}})
-		f.must(I2, again.Err == nil && again.Fence.Token > r.Fence.Token,
+		f.must(ruleI2, again.Err == nil && again.Fence.Token > r.Fence.Token,
 			"a claim on a shard that the store forgot, seen free with the floor %d, answers %+v, %v", v.Floor,
 			again.Fence, again.Err)
 	}
@@ -93,16 +93,16 @@ func forkedStoreAware(f *fixture) {
 		f.setup("restore", restore(f.ctx))
 		f.setup("fork", f.store.Fork(f.ctx))
 		first := a.claimCtx(f.ctx, driver.Claim{Shard: "t"})
-		f.must(I2, first.Err != nil || !granted[first.Fence.Token],
+		f.must(ruleI2, first.Err != nil || !granted[first.Fence.Token],
 			"the first claim after a failover is granted token %d, which was granted before", first.Fence.Token)
 		r := a.claim(driver.Claim{Shard: "t"})
-		f.must(I2, r.Err == nil, "claims after a failover answer %v", r.Err)
-		f.must(I2, !granted[r.Fence.Token] || r.Fence == first.Fence,
+		f.must(ruleI2, r.Err == nil, "claims after a failover answer %v", r.Err)
+		f.must(ruleI2, !granted[r.Fence.Token] || r.Fence == first.Fence,
 			"token %d was granted after a failover, and before it as well", r.Fence.Token)
 		granted[r.Fence.Token] = true
 		for _, m := range []*member{b, a} {
 			token := m.preempt("s").Token
-			f.must(I2, !granted[token], "token %d was granted after a failover, and before it as well", token)
+			f.must(ruleI2, !granted[token], "token %d was granted after a failover, and before it as well", token)
 			granted[token] = true
 		}
 	}
@@ -114,9 +114,9 @@ func forkedStoreCommit(f *fixture) {
 	kept := a.acquire("s")
 	f.rollBack(func() { a.commit(kept, appendOp("lost")) })
 	first := a.writeCtx(f.ctx, newWrite(kept, 1, appendOp("another")))
-	f.must(I2, first.Err != nil, "a commit under a lease of before a failover is applied: %+v", first.Head)
+	f.must(ruleI2, first.Err != nil, "a commit under a lease of before a failover is applied: %+v", first.Head)
 	again := a.write(kept, 1, appendOp("another"))
-	f.must(I2, errors.Is(again.Err, driver.ErrFenced), "the commit again answers %v; want ErrFenced", again.Err)
+	f.must(ruleI2, errors.Is(again.Err, driver.ErrFenced), "the commit again answers %v; want ErrFenced", again.Err)
 }
 
 // forkedStoreOldest: neither the store nor a process knows the promotion before.
@@ -136,8 +136,8 @@ func forkedStoreOldest(f *fixture) {
 			v, err := fresh.b.Observe(f.ctx, driver.ObserveQuery{})
 			f.setup("observe", err)
 			r := fresh.claim(driver.Claim{Shard: "s", Seen: ownerIn(v, "s"), Preempt: true})
-			f.must(I2, r.Err == nil, "a claim after failover %d from the same state answers %v", n+1, r.Err)
-			f.must(A2, r.Fence.Token > newest, "token %d was granted after failover %d from the same state; token %d had been "+
+			f.must(ruleI2, r.Err == nil, "a claim after failover %d from the same state answers %v", n+1, r.Err)
+			f.must(ruleA2, r.Fence.Token > newest, "token %d was granted after failover %d from the same state; token %d had been "+
 				"granted before", r.Fence.Token, n+1, newest)
 			newest = r.Fence.Token
 		}

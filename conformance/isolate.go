@@ -44,16 +44,16 @@ func isolatedMaster(f *fixture) {
 	} {
 		for range 2 {
 			err := f.briefly(call)
-			f.must(I2, err != nil, "%s succeeds at a server that is cut off from all that can take over from it", what)
+			f.must(ruleI2, err != nil, "%s succeeds at a server that is cut off from all that can take over from it", what)
 		}
 	}
 	f.setup("promote", promote(f.ctx))
 	f.reader = nil // that one is cut off
 	fresh := f.join("fresh")
-	f.must(I2, f.isMember(a.ID()), "the session of a holder is gone after a takeover of the store")
+	f.must(ruleI2, f.isMember(a.ID()), "the session of a holder is gone after a takeover of the store")
 	r := fresh.claim(driver.Claim{Shard: "s", Seen: f.owner("s"), Preempt: true})
-	f.must(A1, r.Err == nil && r.Fence.Token > kept.Token, "a claim after a takeover of the store answers %+v, %v", r.Fence, r.Err)
-	f.must(I2, f.head("s").Number == 1, "the head after a takeover is %+v; want one commit", f.head("s"))
+	f.must(ruleA1, r.Err == nil && r.Fence.Token > kept.Token, "a claim after a takeover of the store answers %+v, %v", r.Fence, r.Err)
+	f.must(ruleI2, f.head("s").Number == 1, "the head after a takeover is %+v; want one commit", f.head("s"))
 }
 
 // glimpse is what a reader was answered.
@@ -122,7 +122,7 @@ func isolatedReads(f *fixture) {
 	was := look(reader, tail.Cursor)
 	f.setup("promote", promote(f.ctx))
 	now := look(f.open(), "")
-	f.must(I2, was.number <= now.number && was.seq <= now.seq && was.item <= now.item && was.listed <= now.listed &&
+	f.must(ruleI2, was.number <= now.number && was.seq <= now.seq && was.item <= now.item && was.listed <= now.listed &&
 		(!was.owned || now.owned),
 		"a reader was answered %+v by a server that was cut off, and the one that took over has %+v", was, now)
 }

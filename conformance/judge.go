@@ -43,7 +43,7 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	for _, shard := range shards {
 		entries := len(f.logOf(b, shard, 0))
 		if head := f.head(shard); head.Seq != driver.Seq(entries) {
-			f.broken(L1, "shard %q: %d entries can be read, and the head is %+v", shard, entries, head)
+			f.broken(ruleL1, "shard %q: %d entries can be read, and the head is %+v", shard, entries, head)
 		}
 	}
 	all := r.History().Operations
@@ -66,15 +66,15 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 func contractRule(rule string) Rule {
 	switch rule {
 	case "S1":
-		return A1
+		return ruleA1
 	case "S2":
-		return A2
+		return ruleA2
 	case "S3", "S15":
-		return F1
+		return ruleF1
 	case "S16":
-		return E1
+		return ruleE1
 	case "L2", "T1", "T2", "T3", "T4":
-		return L1
+		return ruleL1
 	}
 	return Rule(rule)
 }

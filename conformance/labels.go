@@ -13,13 +13,13 @@ import (
 func labelCases() []Case {
 	const area = "Labels"
 	return []Case{
-		{Area: area, Property: "Bounded", Rules: []Rule{M3}, run: labelsBounded,
+		{Area: area, Property: "Bounded", Rules: []Rule{ruleM3}, run: labelsBounded,
 			Shows: "restarts under new labels leave a bounded number of records"},
-		{Area: area, Property: "OfTheLivingStay", Rules: []Rule{M3}, run: labelsOfTheLivingStay,
+		{Area: area, Property: "OfTheLivingStay", Rules: []Rule{ruleM3}, run: labelsOfTheLivingStay,
 			Shows: "a live session's label stays, and its successor supersedes it"},
-		{Area: area, Property: "IdNeverRevived", Rules: []Rule{M3}, run: removedLabelRevivesNoID,
+		{Area: area, Property: "IdNeverRevived", Rules: []Rule{ruleM3}, run: removedLabelRevivesNoID,
 			Shows: "an id stays used after its label's record was removed"},
-		{Area: area, Property: "LateJoinFails", Rules: []Rule{M3}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "LateJoinFails", Rules: []Rule{ruleM3}, Needs: []string{"Wire.Hold"},
 			run:   removedLabelKeepsLateJoinOut,
 			Shows: "a join that arrives after its label was removed creates nothing"},
 	}
@@ -65,7 +65,7 @@ func labelsBounded(f *fixture) {
 		}
 		// Beside the idle ones: the member's, the observer's, and the last.
 		labels, most := f.nodeLabels(), driver.MaxIdleLabels+3
-		f.must(M3, len(labels) <= most, "after %d restarts under new labels %d have a record; want at most %d", n+1,
+		f.must(ruleM3, len(labels) <= most, "after %d restarts under new labels %d have a record; want at most %d", n+1,
 			len(labels), most)
 	}
 	f.t.Logf("%d restarts under new labels leave records of %d", restarts, len(f.nodeLabels()))
@@ -83,12 +83,12 @@ func labelsOfTheLivingStay(f *fixture) {
 	}
 	labels := f.nodeLabels()
 	for node, former := range living {
-		f.must(M3, slices.Contains(labels, node), "the record of a label under which a session lives was removed")
+		f.must(ruleM3, slices.Contains(labels, node), "the record of a label under which a session lives was removed")
 		next := f.newcomer(b, node)
 		next.Supersede = true
 		_, err := f.tryJoin(b, next)
-		f.must(M3, err == nil, "a superseding join answers %v", err)
-		f.must(M3, !f.isMember(former), "a session that joined before labels were removed was not superseded")
+		f.must(ruleM3, err == nil, "a superseding join answers %v", err)
+		f.must(ruleM3, !f.isMember(former), "a session that joined before labels were removed was not superseded")
 	}
 }
 
@@ -105,12 +105,12 @@ func removedLabelRevivesNoID(f *fixture) {
 			removed++
 			dead = slices.DeleteFunc(dead, func(m driver.Member) bool { return m.Session == me.Session })
 			_, err := f.tryJoin(f.read(), me)
-			f.must(M3, errors.Is(err, driver.ErrConflict),
+			f.must(ruleM3, errors.Is(err, driver.ErrConflict),
 				"joining again under an id whose label was removed answers %v; want ErrConflict", err)
-			f.must(M3, !f.isMember(me.Session), "an id whose label was removed is a member again")
+			f.must(ruleM3, !f.isMember(me.Session), "an id whose label was removed is a member again")
 		}
 	}
-	f.must(M3, removed > 0, "after %d restarts under new labels each has a record", len(dead))
+	f.must(ruleM3, removed > 0, "after %d restarts under new labels each has a record", len(dead))
 }
 
 func removedLabelKeepsLateJoinOut(f *fixture) {
@@ -139,7 +139,7 @@ func removedLabelKeepsLateJoinOut(f *fixture) {
 		_, err := b.Join(f.ctx, f.newcomer(b, "after"))
 		return err
 	}))
-	f.never(M3, func() string {
+	f.never(ruleM3, func() string {
 		if f.isMember(me.Session) {
 			return "a join that was given up, and arrived after its label was used and removed, created its session"
 		}

@@ -16,36 +16,36 @@ import (
 func logCases() []Case {
 	const area = "Log"
 	return []Case{
-		{Area: area, Property: "Contiguous", Rules: []Rule{L1, L2}, run: logContiguous,
+		{Area: area, Property: "Contiguous", Rules: []Rule{ruleL1, ruleL2}, run: logContiguous,
 			Shows: "entries count from 1 without gaps; pages begin after the entry named"},
-		{Area: area, Property: "TokensNonDecreasing", Rules: []Rule{L1}, run: tokensNonDecreasing,
+		{Area: area, Property: "TokensNonDecreasing", Rules: []Rule{ruleL1}, run: tokensNonDecreasing,
 			Shows: "entries carry their lease's token, which never decreases"},
-		{Area: area, Property: "WrongNumberConflicts", Rules: []Rule{F2, L1}, run: wrongNumberConflicts,
+		{Area: area, Property: "WrongNumberConflicts", Rules: []Rule{ruleF2, ruleL1}, run: wrongNumberConflicts,
 			Shows: "an append that expects another head is refused and uses no number"},
-		{Area: area, Property: "NoGapUnderConcurrency", Rules: []Rule{L1, L2, F1}, run: noGapUnderConcurrency,
+		{Area: area, Property: "NoGapUnderConcurrency", Rules: []Rule{ruleL1, ruleL2, ruleF1}, run: noGapUnderConcurrency,
 			Shows: "under concurrent commits readers see prefixes without gaps"},
-		{Area: area, Property: "FirstStartedLastCommitted", Rules: []Rule{L4}, run: firstStartedLastCommitted,
+		{Area: area, Property: "FirstStartedLastCommitted", Rules: []Rule{ruleL4}, run: firstStartedLastCommitted,
 			Shows: "a tail misses no entry when commits overlap and finish out of order"},
-		{Area: area, Property: "TailBlocksAndWakes", Rules: []Rule{L4, O2}, run: tailBlocksAndWakes,
+		{Area: area, Property: "TailBlocksAndWakes", Rules: []Rule{ruleL4, ruleO2}, run: tailBlocksAndWakes,
 			Shows: "a tail waits for the next entry and returns it"},
-		{Area: area, Property: "TailResumes", Rules: []Rule{L4}, run: tailResumes,
+		{Area: area, Property: "TailResumes", Rules: []Rule{ruleL4}, run: tailResumes,
 			Shows: "a cursor resumes where it was taken, in another process too"},
-		{Area: area, Property: "TailAllShards", Rules: []Rule{L4}, run: tailAllShards,
+		{Area: area, Property: "TailAllShards", Rules: []Rule{ruleL4}, run: tailAllShards,
 			Shows: "one tail has every shard's entries, later shards included, in bounded pages"},
-		{Area: area, Property: "ResetCarriesHeads", Rules: []Rule{L4}, run: resetCarriesHeads,
+		{Area: area, Property: "ResetCarriesHeads", Rules: []Rule{ruleL4}, run: resetCarriesHeads,
 			Shows: "an empty or foreign cursor gets every shard's head"},
-		{Area: area, Property: "TailNeverSkipsTrimmed", Rules: []Rule{L4}, run: tailNeverSkipsTrimmed,
+		{Area: area, Property: "TailNeverSkipsTrimmed", Rules: []Rule{ruleL4}, run: tailNeverSkipsTrimmed,
 			Shows: "a tail whose next entries were trimmed gets a reset"},
-		{Area: area, Property: "TailResetAfterCompaction", Rules: []Rule{L4}, Needs: []string{"Compact"},
+		{Area: area, Property: "TailResetAfterCompaction", Rules: []Rule{ruleL4}, Needs: []string{"Compact"},
 			run:   tailResetAfterCompaction,
 			Shows: "after a compaction a tail gets every entry or a reset"},
-		{Area: area, Property: "TrimmedIsReported", Rules: []Rule{L3}, run: trimmedIsReported,
+		{Area: area, Property: "TrimmedIsReported", Rules: []Rule{ruleL3}, run: trimmedIsReported,
 			Shows: "a read below the oldest entry names the oldest"},
-		{Area: area, Property: "SeqSurvivesFullTrim", Rules: []Rule{L3, L1}, run: seqSurvivesFullTrim,
+		{Area: area, Property: "SeqSurvivesFullTrim", Rules: []Rule{ruleL3, ruleL1}, run: seqSurvivesFullTrim,
 			Shows: "numbers continue after a full trim and a new owner"},
-		{Area: area, Property: "NonceResolvesUnknown", Rules: []Rule{F1}, run: nonceResolvesUnknown,
+		{Area: area, Property: "NonceResolvesUnknown", Rules: []Rule{ruleF1}, run: nonceResolvesUnknown,
 			Shows: "the head's number, nonce and token settle an unknown outcome"},
-		{Area: area, Property: "MaxSizeEntries", Rules: []Rule{L2}, run: maxSizeEntries,
+		{Area: area, Property: "MaxSizeEntries", Rules: []Rule{ruleL2}, run: maxSizeEntries,
 			Shows: "entries of the largest size are read and tailed in pages"},
 	}
 }
@@ -54,7 +54,7 @@ func logContiguous(f *fixture) {
 	a := f.join("a")
 	fence := a.acquire("s")
 	page, err := f.read().ReadLog(f.ctx, "none", 0, 10)
-	f.must(L2, err == nil && len(page.Entries) == 0 && page.Head == driver.Head{},
+	f.must(ruleL2, err == nil && len(page.Entries) == 0 && page.Head == driver.Head{},
 		"the log of a shard without a record reads as %+v, %v", page, err)
 	const entries = 30
 	for i := 0; i < entries; i += 3 {
@@ -65,16 +65,16 @@ func logContiguous(f *fixture) {
 		max   int
 	}{{0, 0}, {0, 1}, {0, 7}, {0, 1000}, {10, 5}, {29, 10}, {30, 10}, {31, 10}} {
 		page, err := f.read().ReadLog(f.ctx, "s", read.after, read.max)
-		f.must(L2, err == nil, "reading %d entries after %d answers %v", read.max, read.after, err)
-		f.must(L2, page.Head.Seq == entries && page.Head.Oldest == 1 && page.Head.Number == 10,
+		f.must(ruleL2, err == nil, "reading %d entries after %d answers %v", read.max, read.after, err)
+		f.must(ruleL2, page.Head.Seq == entries && page.Head.Oldest == 1 && page.Head.Number == 10,
 			"a page's head is %+v after %d entries in 10 commits", page.Head, entries)
-		f.must(L2, len(page.Entries) <= read.max, "reading %d entries gave %d", read.max, len(page.Entries))
-		f.must(L2, len(page.Entries) > 0 || read.max == 0 || read.after >= entries,
+		f.must(ruleL2, len(page.Entries) <= read.max, "reading %d entries gave %d", read.max, len(page.Entries))
+		f.must(ruleL2, len(page.Entries) > 0 || read.max == 0 || read.after >= entries,
 			"reading %d entries after %d gave none", read.max, read.after)
 		for i, e := range page.Entries {
 			want := read.after + driver.Seq(i) + 1
-			f.must(L2, e.Seq == want, "entry %d of the page after %d is number %d", i, read.after, e.Seq)
-			f.must(L1, string(e.Payload) == fmt.Sprint(want) && e.Shard == "s" && e.Token == fence.Token &&
+			f.must(ruleL2, e.Seq == want, "entry %d of the page after %d is number %d", i, read.after, e.Seq)
+			f.must(ruleL1, string(e.Payload) == fmt.Sprint(want) && e.Shard == "s" && e.Token == fence.Token &&
 				e.Number == driver.WriteNo((want+2)/3),
 				"entry %d of the page after %d is %+v (%q)", i, read.after, e, e.Payload)
 		}
@@ -93,9 +93,9 @@ func tokensNonDecreasing(f *fixture) {
 		}
 	}
 	log := f.log("s", 0)
-	f.must(L1, len(log) == len(want), "%d entries were appended, %d are in the log", len(want), len(log))
+	f.must(ruleL1, len(log) == len(want), "%d entries were appended, %d are in the log", len(want), len(log))
 	for i, e := range log {
-		f.must(L1, e.Token == want[i], "entry %d has token %d; its lease had %d", e.Seq, e.Token, want[i])
+		f.must(ruleL1, e.Token == want[i], "entry %d has token %d; its lease had %d", e.Seq, e.Token, want[i])
 	}
 }
 
@@ -105,17 +105,17 @@ func wrongNumberConflicts(f *fixture) {
 	for n := driver.WriteNo(1); n <= 5; n++ {
 		for range 3 {
 			r := a.write(fence, n+1, appendOp("wrong"))
-			f.must(F2, errors.Is(r.Err, driver.ErrConflict), "an append with number %d after %d commits answers %v",
+			f.must(ruleF2, errors.Is(r.Err, driver.ErrConflict), "an append with number %d after %d commits answers %v",
 				n+1, n-1, r.Err)
 			r = a.write(fence, n, appendOp("wrong"), putIf("k", "v", 77))
-			f.must(F2, errors.Is(r.Err, driver.ErrConflict), "an append with a failed precondition answers %v", r.Err)
+			f.must(ruleF2, errors.Is(r.Err, driver.ErrConflict), "an append with a failed precondition answers %v", r.Err)
 		}
 		r := a.write(fence, n, appendOp("x"))
-		f.must(L1, r.Err == nil && r.Head.Seq == driver.Seq(n), "after refused appends commit %d has the head %+v, %v",
+		f.must(ruleL1, r.Err == nil && r.Head.Seq == driver.Seq(n), "after refused appends commit %d has the head %+v, %v",
 			n, r.Head, r.Err)
 	}
 	for i, e := range f.log("s", 0) {
-		f.must(L1, e.Seq == driver.Seq(i+1) && string(e.Payload) == "x", "entry %d of the log is %+v", i, e)
+		f.must(ruleL1, e.Seq == driver.Seq(i+1) && string(e.Payload) == "x", "entry %d of the log is %+v", i, e)
 	}
 }
 
@@ -137,7 +137,7 @@ func noGapUnderConcurrency(f *fixture) {
 				if r := members[i].write(fence, n, appendUnique()); r.Err == nil {
 					next.Store(int64(r.Head.Number))
 				} else if !errors.Is(r.Err, driver.ErrConflict) {
-					f.broken(F1, "a commit that raced others answers %v; want success or ErrConflict", r.Err)
+					f.broken(ruleF1, "a commit that raced others answers %v; want success or ErrConflict", r.Err)
 				}
 			}
 		})...)
@@ -146,7 +146,7 @@ func noGapUnderConcurrency(f *fixture) {
 	close(done)
 	read.Wait()
 	if accepted(rec, shard) == 0 {
-		f.Errorf("%s cannot be judged: no commit was accepted", L1)
+		f.Errorf("%s cannot be judged: no commit was accepted", ruleL1)
 	}
 	f.judge(rec, shard)
 }
@@ -164,19 +164,19 @@ func (f *fixture) readPrefixes(b driver.Backend, shard driver.ShardID, done <-ch
 		}
 		page, err := b.ReadLog(f.ctx, shard, at, 50)
 		if err != nil {
-			f.broken(L2, "reading after entry %d beside commits answers %v", at, err)
+			f.broken(ruleL2, "reading after entry %d beside commits answers %v", at, err)
 			return
 		}
 		for _, e := range page.Entries {
 			if e.Seq != at+1 || e.Token < token {
-				f.broken(L2, "a page after entry %d with token %d goes on with entry %d of token %d", at, token, e.Seq,
+				f.broken(ruleL2, "a page after entry %d with token %d goes on with entry %d of token %d", at, token, e.Seq,
 					e.Token)
 				return
 			}
 			at, token = e.Seq, e.Token
 		}
 		if page.Head.Seq < at {
-			f.broken(L2, "a page that ends with entry %d has a head of %d", at, page.Head.Seq)
+			f.broken(ruleL2, "a page that ends with entry %d has a head of %d", at, page.Head.Seq)
 			return
 		}
 		if ended && len(page.Entries) == 0 {
@@ -210,12 +210,12 @@ func (t *tailer) next(ctx context.Context, most int) error {
 		return err
 	}
 	if page.Cursor == "" {
-		t.f.broken(L4, "a page of the tail has an empty cursor")
+		t.f.broken(ruleL4, "a page of the tail has an empty cursor")
 	}
 	if page.Reset {
 		t.resets++
 		if len(page.Entries) > 0 {
-			t.f.broken(L4, "a reset carries %d entries; want heads only", len(page.Entries))
+			t.f.broken(ruleL4, "a reset carries %d entries; want heads only", len(page.Entries))
 		}
 		for _, h := range page.Heads {
 			if err := t.catchUp(ctx, h); err != nil {
@@ -224,7 +224,7 @@ func (t *tailer) next(ctx context.Context, most int) error {
 		}
 	}
 	if n := beforeLastCommit(page.Entries); len(page.Entries) > most && n >= most {
-		t.f.broken(L4, "a page of about %d entries has %d, and %d without those of its last commit", most,
+		t.f.broken(ruleL4, "a page of about %d entries has %d, and %d without those of its last commit", most,
 			len(page.Entries), n)
 	}
 	for _, e := range page.Entries {
@@ -250,7 +250,7 @@ func (t *tailer) take(e driver.Entry) {
 		t.at[e.Shard] = e.Seq
 		t.got[e.Shard] = append(t.got[e.Shard], e)
 	case e.Seq > at+1:
-		t.f.broken(L4, "the tail of shard %q goes from entry %d to entry %d", e.Shard, at, e.Seq)
+		t.f.broken(ruleL4, "the tail of shard %q goes from entry %d to entry %d", e.Shard, at, e.Seq)
 		t.at[e.Shard] = e.Seq
 	}
 }
@@ -267,7 +267,7 @@ func (t *tailer) catchUp(ctx context.Context, h driver.ShardHead) error {
 			return err
 		}
 		if len(page.Entries) == 0 {
-			t.f.broken(L4, "a reset reports entry %d as the head of shard %q; the log ends at %d", h.Head.Seq, h.Shard,
+			t.f.broken(ruleL4, "a reset reports entry %d as the head of shard %q; the log ends at %d", h.Head.Seq, h.Shard,
 				t.at[h.Shard])
 			return nil
 		}
@@ -309,7 +309,7 @@ func firstStartedLastCommitted(f *fixture) {
 		for {
 			if err := follow.next(ctx, 20); err != nil {
 				if ctx.Err() == nil {
-					f.broken(L4, "the tail answers %v", err)
+					f.broken(ruleL4, "the tail answers %v", err)
 				}
 				return
 			}
@@ -338,7 +338,7 @@ func firstStartedLastCommitted(f *fixture) {
 	cancel()
 	following.Wait()
 	if !follow.until(want) {
-		f.fail(L4, "the tail stopped at %v; written were %v", follow.at, want)
+		f.fail(ruleL4, "the tail stopped at %v; written were %v", follow.at, want)
 	}
 }
 
@@ -353,18 +353,18 @@ func tailBlocksAndWakes(f *fixture) {
 		quiet := time.NewTimer(20 * time.Millisecond)
 		select {
 		case err := <-got:
-			f.fail(L4, "the tail of a log without news returned: %v, now at %v", err, t.at)
+			f.fail(ruleL4, "the tail of a log without news returned: %v, now at %v", err, t.at)
 		case <-quiet.C:
 		}
 		a.commit(fence, appendOp("news"))
 		prompt := time.NewTimer(f.prompt(a.b))
 		select {
 		case err := <-got:
-			f.must(L4, err == nil, "the tail answers %v", err)
+			f.must(ruleL4, err == nil, "the tail answers %v", err)
 		case <-prompt.C:
-			f.fail(O2, "a tail did not return within %v of a commit", f.prompt(a.b))
+			f.fail(ruleO2, "a tail did not return within %v of a commit", f.prompt(a.b))
 		}
-		f.must(L4, t.at["s"] == driver.Seq(i+2), "the tail returned without the new entry: it is at %d", t.at["s"])
+		f.must(ruleL4, t.at["s"] == driver.Seq(i+2), "the tail returned without the new entry: it is at %d", t.at["s"])
 	}
 }
 
@@ -386,10 +386,10 @@ func tailResumes(f *fixture) {
 		}
 		a.commit(fence, appendOp("x"), appendOp("y"))
 		a.commit(fence, appendOp("z"))
-		f.must(L4, t.until(map[driver.ShardID]driver.Seq{"s": f.head("s").Seq}),
+		f.must(ruleL4, t.until(map[driver.ShardID]driver.Seq{"s": f.head("s").Seq}),
 			"the tail resumed at entry %d of %d did not go on", t.at["s"], f.head("s").Seq)
 	}
-	f.must(L4, len(t.got["s"]) == 15, "15 entries were appended, the tail had %d", len(t.got["s"]))
+	f.must(ruleL4, len(t.got["s"]) == 15, "15 entries were appended, the tail had %d", len(t.got["s"]))
 }
 
 func tailAllShards(f *fixture) {
@@ -403,11 +403,11 @@ func tailAllShards(f *fixture) {
 			want[fence.Shard] = a.commit(fence, appendOp("x"), appendOp("y")).Seq
 		}
 		f.setup("tail", t.next(f.ctx, 5))
-		f.must(L4, t.until(want), "the tail stopped at %v; written were %v", t.at, want)
+		f.must(ruleL4, t.until(want), "the tail stopped at %v; written were %v", t.at, want)
 	}
 	for shard, entries := range t.got {
 		for i, e := range entries {
-			f.must(L4, e.Seq == driver.Seq(i+1) && e.Token > 0 && len(e.Payload) == 1,
+			f.must(ruleL4, e.Seq == driver.Seq(i+1) && e.Token > 0 && len(e.Payload) == 1,
 				"shard %q: entry %d of the tail is %+v", shard, i, e)
 		}
 	}
@@ -428,8 +428,8 @@ func resetCarriesHeads(f *fixture) {
 		if cursor != "" && errors.Is(err, driver.ErrInvalid) {
 			continue
 		}
-		f.must(L4, err == nil, "a tail from the cursor %.20q answers %v; want a reset or ErrInvalid", cursor, err)
-		f.must(L4, page.Reset && len(page.Entries) == 0 && page.Cursor != "",
+		f.must(ruleL4, err == nil, "a tail from the cursor %.20q answers %v; want a reset or ErrInvalid", cursor, err)
+		f.must(ruleL4, page.Reset && len(page.Entries) == 0 && page.Cursor != "",
 			"a tail from the cursor %.20q has Reset %v, %d entries and cursor %q", cursor, page.Reset,
 			len(page.Entries), page.Cursor)
 		got := map[driver.ShardID]driver.Head{}
@@ -437,7 +437,7 @@ func resetCarriesHeads(f *fixture) {
 			got[h.Shard] = h.Head
 		}
 		for shard, head := range want {
-			f.must(L4, got[shard] == head, "a reset has the head %+v of shard %q; it is %+v", got[shard], shard, head)
+			f.must(ruleL4, got[shard] == head, "a reset has the head %+v of shard %q; it is %+v", got[shard], shard, head)
 		}
 	}
 }
@@ -450,11 +450,11 @@ func tailNeverSkipsTrimmed(f *fixture) {
 	a.commit(other, appendOp("x"))
 	a.commit(fence, trim(2))
 	a.commit(fence, appendOp("4"))
-	f.must(L4, t.until(map[driver.ShardID]driver.Seq{"s": 4, "other": 1}),
+	f.must(ruleL4, t.until(map[driver.ShardID]driver.Seq{"s": 4, "other": 1}),
 		"the tail over trimmed entries stopped at %v", t.at)
-	f.must(L4, len(t.got["s"]) == 4 || t.resets > 1,
+	f.must(ruleL4, len(t.got["s"]) == 4 || t.resets > 1,
 		"the tail left out trimmed entries without a reset: it had %d of 4", len(t.got["s"]))
-	f.must(L4, len(t.got["other"]) == 1, "the tail had %d entries of the other shard; want 1", len(t.got["other"]))
+	f.must(ruleL4, len(t.got["other"]) == 1, "the tail had %d entries of the other shard; want 1", len(t.got["other"]))
 }
 
 func tailResetAfterCompaction(f *fixture) {
@@ -466,10 +466,10 @@ func tailResetAfterCompaction(f *fixture) {
 		f.setup("compact", f.store.Compact(f.ctx))
 		a.commit(fence, appendOp("z"))
 		t.b = f.open()
-		f.must(L4, t.until(map[driver.ShardID]driver.Seq{"s": f.head("s").Seq}),
+		f.must(ruleL4, t.until(map[driver.ShardID]driver.Seq{"s": f.head("s").Seq}),
 			"after a compaction the tail stopped at %v", t.at)
 	}
-	f.must(L4, len(t.got["s"]) == 9, "9 entries were appended and none trimmed; after compactions the tail had %d",
+	f.must(ruleL4, len(t.got["s"]) == 9, "9 entries were appended and none trimmed; after compactions the tail had %d",
 		len(t.got["s"]))
 }
 
@@ -480,29 +480,29 @@ func trimmedIsReported(f *fixture) {
 	for _, through := range []driver.Seq{2, 1, 4} {
 		head := a.commit(fence, trim(through))
 		oldest := max(through, 2) + 1
-		f.must(L3, head.Oldest == oldest && head.Seq == 4, "trimming through %d gives the head %+v; want oldest %d",
+		f.must(ruleL3, head.Oldest == oldest && head.Seq == 4, "trimming through %d gives the head %+v; want oldest %d",
 			through, head, oldest)
 		for after := driver.Seq(0); after <= 5; after++ {
 			page, err := f.read().ReadLog(f.ctx, "s", after, 10)
 			if after+1 < oldest {
 				var trimmed *driver.TrimmedError
-				f.must(L3, errors.As(err, &trimmed) && errors.Is(err, driver.ErrTrimmed),
+				f.must(ruleL3, errors.As(err, &trimmed) && errors.Is(err, driver.ErrTrimmed),
 					"reading after %d where the oldest entry is %d answers %+v, %v; want a *TrimmedError", after,
 					oldest, page, err)
-				f.must(L3, trimmed.Oldest == oldest && trimmed.Shard == "s", "the *TrimmedError is %+v; want oldest %d",
+				f.must(ruleL3, trimmed.Oldest == oldest && trimmed.Shard == "s", "the *TrimmedError is %+v; want oldest %d",
 					trimmed, oldest)
 			} else {
 				want := max(0, 4-int(after))
-				f.must(L3, err == nil && len(page.Entries) == want && page.Head == head,
+				f.must(ruleL3, err == nil && len(page.Entries) == want && page.Head == head,
 					"reading after %d where the oldest entry is %d answers %+v, %v; want %d entries", after, oldest,
 					page, err, want)
 			}
 		}
 		page, err := f.read().ReadLog(f.ctx, "s", 0, 0)
-		f.must(L3, err == nil && page.Head == head, "reading the head of a trimmed log answers %+v, %v", page, err)
+		f.must(ruleL3, err == nil && page.Head == head, "reading the head of a trimmed log answers %+v, %v", page, err)
 	}
 	r := a.write(fence, f.head("s").Number+1, trim(5))
-	f.must(L3, errors.Is(r.Err, driver.ErrConflict) || errors.Is(r.Err, driver.ErrInvalid),
+	f.must(ruleL3, errors.Is(r.Err, driver.ErrConflict) || errors.Is(r.Err, driver.ErrInvalid),
 		"a trim beyond the log's head answers %v; want an error", r.Err)
 }
 
@@ -512,19 +512,19 @@ func seqSurvivesFullTrim(f *fixture) {
 	last := a.commit(fence, appendOp("1"), appendOp("2"), appendOp("3"))
 	for i := range 3 {
 		trimmed := a.commit(fence, trim(last.Seq))
-		f.must(L3, trimmed.Oldest == last.Seq+1 && trimmed.Seq == last.Seq,
+		f.must(ruleL3, trimmed.Oldest == last.Seq+1 && trimmed.Seq == last.Seq,
 			"after everything was trimmed the head is %+v", trimmed)
 		f.setup("close", a.Close(f.ctx))
 		a, b = b, f.join(fmt.Sprint("c", i))
 		r := a.claim(driver.Claim{Shard: "s", Seen: f.owner("s")})
-		f.must(L3, r.Err == nil && r.Head == trimmed,
+		f.must(ruleL3, r.Err == nil && r.Head == trimmed,
 			"a grant after everything was trimmed answers head %+v, %v; want %+v", r.Head, r.Err, trimmed)
 		fence = r.Fence
 		w := a.write(fence, trimmed.Number+1, trim(trimmed.Seq), appendOp("next"))
-		f.must(L3, w.Err == nil && w.Head.Seq == last.Seq+1 && w.Head.Number == trimmed.Number+1,
+		f.must(ruleL3, w.Err == nil && w.Head.Seq == last.Seq+1 && w.Head.Number == trimmed.Number+1,
 			"the entry after everything was trimmed has the head %+v, %v; the last was %d", w.Head, w.Err, last.Seq)
 		log := f.log("s", last.Seq)
-		f.must(L1, len(log) == 1 && log[0].Seq == last.Seq+1 && log[0].Token == fence.Token,
+		f.must(ruleL1, len(log) == 1 && log[0].Seq == last.Seq+1 && log[0].Token == fence.Token,
 			"the log after everything was trimmed is %+v", log)
 		last = w.Head
 	}
@@ -537,14 +537,14 @@ func nonceResolvesUnknown(f *fixture) {
 		w := newWrite(fence, n, put("k", "v"), appendOp("x"))
 		f.setup("commit", a.writeCtx(f.ctx, w).Err)
 		head := f.head("s")
-		f.must(F1, head.Number == n && head.Nonce == w.Nonce && head.Token == fence.Token,
+		f.must(ruleF1, head.Number == n && head.Nonce == w.Nonce && head.Token == fence.Token,
 			"after commit %d with nonce %d and token %d the head is %+v", n, w.Nonce, fence.Token, head)
 		refused := a.write(fence, n, put("k", "x"))
-		f.must(F1, refused.Err != nil && f.head("s") == head, "a refused commit (%v) changed the head to %+v",
+		f.must(ruleF1, refused.Err != nil && f.head("s") == head, "a refused commit (%v) changed the head to %+v",
 			refused.Err, f.head("s"))
 		a.release(fence)
 		fence = a.acquire("s")
-		f.must(F1, f.head("s") == head, "a release and a grant changed the head to %+v", f.head("s"))
+		f.must(ruleF1, f.head("s") == head, "a release and a grant changed the head to %+v", f.head("s"))
 	}
 }
 
@@ -557,12 +557,12 @@ func maxSizeEntries(f *fixture) {
 	for i := range entries {
 		a.commit(fence, driver.Op{Kind: driver.OpAppend, Value: bytes.Repeat([]byte{byte(i)}, size)})
 	}
-	f.must(L2, t.until(map[driver.ShardID]driver.Seq{"s": entries}), "the tail of entries of %d bytes stopped at %v",
+	f.must(ruleL2, t.until(map[driver.ShardID]driver.Seq{"s": entries}), "the tail of entries of %d bytes stopped at %v",
 		size, t.at)
 	for from, got := range map[string][]driver.Entry{"log": f.log("s", 0), "tail": t.got["s"]} {
-		f.must(L2, len(got) == entries, "the %s has %d of %d entries of %d bytes", from, len(got), entries, size)
+		f.must(ruleL2, len(got) == entries, "the %s has %d of %d entries of %d bytes", from, len(got), entries, size)
 		for i, e := range got {
-			f.must(L2, len(e.Payload) == size && e.Payload[0] == byte(i) && e.Payload[size-1] == byte(i),
+			f.must(ruleL2, len(e.Payload) == size && e.Payload[0] == byte(i) && e.Payload[size-1] == byte(i),
 				"entry %d of the %s has %d bytes; want %d", e.Seq, from, len(e.Payload), size)
 		}
 	}

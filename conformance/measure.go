@@ -32,7 +32,7 @@ func (r *Report) measure(t T, h Harness) {
 	t.Helper()
 	var m measurement
 	c := Case{
-		Area: "Measure", Property: "Bounds", Rules: []Rule{A6, M1, O2, O3, E1}, Shows: "the cost of calls", alone: true,
+		Area: "Measure", Property: "Bounds", Rules: []Rule{ruleA6, ruleM1, ruleO2, ruleO3, ruleE1}, Shows: "the cost of calls", alone: true,
 		run: func(f *fixture) {
 			m.f = f
 			m.run()
@@ -100,7 +100,7 @@ func (m *measurement) run() {
 		shard := driver.ShardID(fmt.Sprintf("seen-%d", i))
 		i++
 		a.acquire(shard)
-		f.must(O2, other.until(func() bool { return other.shards[shard].Token != 0 }), "a grant was not seen")
+		f.must(ruleO2, other.until(func() bool { return other.shards[shard].Token != 0 }), "a grant was not seen")
 	}), "ms", "from claiming a shard until another process saw it, median")
 	m.handOver(a, other)
 	m.held(a, fence)
@@ -147,12 +147,12 @@ func (m *measurement) handOver(a *member, view *mirror) {
 		shard := driver.ShardID(fmt.Sprintf("handed-%d", i))
 		i++
 		fence = a.acquire(shard)
-		f.must(O2, view.until(func() bool { return view.shards[shard].Token == fence.Token }), "a grant was not seen")
+		f.must(ruleO2, view.until(func() bool { return view.shards[shard].Token == fence.Token }), "a grant was not seen")
 	}, func() {
 		_, err := a.Transfer(f.ctx, []driver.Transfer{{Fence: fence, To: b.ID()}})
 		f.setup("transfer", err)
 		seen := func() bool { return view.shards[fence.Shard].Session == b.ID() }
-		f.must(O2, view.until(seen), "a transfer was not seen")
+		f.must(ruleO2, view.until(seen), "a transfer was not seen")
 		own := driver.Fence{Shard: fence.Shard, Session: b.ID(), Token: view.shards[fence.Shard].Token}
 		f.setup("the successor's commit", b.write(own, 1, appendOp("first")).Err)
 	}), "ms", "planned hand-over, until the new owner's first commit, median")

@@ -15,49 +15,49 @@ import (
 func membershipCases() []Case {
 	const area = "Membership"
 	return append([]Case{
-		{Area: area, Property: "JoinTellsAll", Rules: []Rule{M3, O1}, run: joinTellsAll,
+		{Area: area, Property: "JoinTellsAll", Rules: []Rule{ruleM3, ruleO1}, run: joinTellsAll,
 			Shows: "a view has everything that a member joined with"},
-		{Area: area, Property: "LateJoinFails", Rules: []Rule{M3}, Needs: []string{"Wire.Hold"}, run: lateJoinFails,
+		{Area: area, Property: "LateJoinFails", Rules: []Rule{ruleM3}, Needs: []string{"Wire.Hold"}, run: lateJoinFails,
 			Shows: "a join that arrives after a later one creates nothing"},
-		{Area: area, Property: "RepeatedJoinFails", Rules: []Rule{M3}, run: repeatedJoinFails,
+		{Area: area, Property: "RepeatedJoinFails", Rules: []Rule{ruleM3}, run: repeatedJoinFails,
 			Shows: "a used id cannot join again, alive or dead"},
-		{Area: area, Property: "RacingJoins", Rules: []Rule{M3}, run: racingJoins,
+		{Area: area, Property: "RacingJoins", Rules: []Rule{ruleM3}, run: racingJoins,
 			Shows: "racing joins of one label succeed or report not applied"},
-		{Area: area, Property: "BeatChangesVersion", Rules: []Rule{M1}, run: beatChangesVersion,
+		{Area: area, Property: "BeatChangesVersion", Rules: []Rule{ruleM1}, run: beatChangesVersion,
 			Shows: "each heartbeat raises the record's version"},
-		{Area: area, Property: "BeatNeedsOnlyExistence", Rules: []Rule{M1, I1}, Needs: []string{"Wire.DropReplies"}, run: beatNeedsOnlyExistence,
+		{Area: area, Property: "BeatNeedsOnlyExistence", Rules: []Rule{ruleM1, ruleI1}, Needs: []string{"Wire.DropReplies"}, run: beatNeedsOnlyExistence,
 			Shows: "a heartbeat's lost reply does not end the session"},
-		{Area: area, Property: "BeatAfterCancelledBeat", Rules: []Rule{M1, I1}, run: beatAfterCancelledBeat,
+		{Area: area, Property: "BeatAfterCancelledBeat", Rules: []Rule{ruleM1, ruleI1}, run: beatAfterCancelledBeat,
 			Shows: "overlapping and cancelled heartbeats do not end the session"},
-		{Area: area, Property: "BeatAfterEvictIsLost", Rules: []Rule{M1}, run: beatAfterEvictIsLost,
+		{Area: area, Property: "BeatAfterEvictIsLost", Rules: []Rule{ruleM1}, run: beatAfterEvictIsLost,
 			Shows: "an evicted session can only release, and write until the next grant"},
-		{Area: area, Property: "BeatAfterCloseIsLost", Rules: []Rule{M1}, run: beatAfterCloseIsLost,
+		{Area: area, Property: "BeatAfterCloseIsLost", Rules: []Rule{ruleM1}, run: beatAfterCloseIsLost,
 			Shows: "the same for a closed session; closing twice succeeds"},
-		{Area: area, Property: "EvictExactVersionOnly", Rules: []Rule{M2}, run: evictExactVersionOnly,
+		{Area: area, Property: "EvictExactVersionOnly", Rules: []Rule{ruleM2}, run: evictExactVersionOnly,
 			Shows: "an evict of another version fails and reports the present one"},
-		{Area: area, Property: "EvictLosesToBeat", Rules: []Rule{M1, M2}, run: evictLosesToBeat,
+		{Area: area, Property: "EvictLosesToBeat", Rules: []Rule{ruleM1, ruleM2}, run: evictLosesToBeat,
 			Shows: "of a heartbeat and an evict that race exactly one succeeds"},
-		{Area: area, Property: "LossIsExplained", Rules: []Rule{M1, M3, X1}, run: lossIsExplained,
+		{Area: area, Property: "LossIsExplained", Rules: []Rule{ruleM1, ruleM3, ruleX1}, run: lossIsExplained,
 			Shows: "a lost session can say who evicted or superseded it"},
-		{Area: area, Property: "CloseFreesAll", Rules: []Rule{M1, A1}, run: closeFreesAll,
+		{Area: area, Property: "CloseFreesAll", Rules: []Rule{ruleM1, ruleA1}, run: closeFreesAll,
 			Shows: "a closed session's shards, and no others, are free at once"},
-		{Area: area, Property: "CloseIsOneWrite", Rules: []Rule{M1}, Needs: []string{"Calls"}, alone: true, run: closeIsOneWrite,
+		{Area: area, Property: "CloseIsOneWrite", Rules: []Rule{ruleM1}, Needs: []string{"Calls"}, alone: true, run: closeIsOneWrite,
 			Shows: "closing costs one write, whatever the session holds"},
-		{Area: area, Property: "SupersedeEndsFormer", Rules: []Rule{M3}, run: supersedeEndsFormer,
+		{Area: area, Property: "SupersedeEndsFormer", Rules: []Rule{ruleM3}, run: supersedeEndsFormer,
 			Shows: "a superseding join ends its former session in one write, and no other"},
-		{Area: area, Property: "TwoLiveSameNameNeverShare", Rules: []Rule{M3, A1}, run: twoLiveSameNameNeverShare,
+		{Area: area, Property: "TwoLiveSameNameNeverShare", Rules: []Rule{ruleM3, ruleA1}, run: twoLiveSameNameNeverShare,
 			Shows: "two live sessions under one label are two members"},
-		{Area: area, Property: "IdNeverRevived", Rules: []Rule{M1, M3}, run: idNeverRevived,
+		{Area: area, Property: "IdNeverRevived", Rules: []Rule{ruleM1, ruleM3}, run: idNeverRevived,
 			Shows: "an id whose record is gone never returns"},
-		{Area: area, Property: "IdNeverRevivedOnReconnect", Rules: []Rule{M1, M3}, Needs: []string{"Wire.Cut"}, run: idNeverRevivedOnReconnect,
+		{Area: area, Property: "IdNeverRevivedOnReconnect", Rules: []Rule{ruleM1, ruleM3}, Needs: []string{"Wire.Cut"}, run: idNeverRevivedOnReconnect,
 			Shows: "a reconnect revives no evicted session"},
-		{Area: area, Property: "BeatCostConstant", Rules: []Rule{M1}, Needs: []string{"Calls"}, alone: true, run: beatCostConstant,
+		{Area: area, Property: "BeatCostConstant", Rules: []Rule{ruleM1}, Needs: []string{"Calls"}, alone: true, run: beatCostConstant,
 			Shows: "a heartbeat costs the same with one shard and with many"},
-		{Area: area, Property: "BeatsNotBehindWrites", Rules: []Rule{E4}, alone: true, run: beatsNotBehindWrites,
+		{Area: area, Property: "BeatsNotBehindWrites", Rules: []Rule{ruleE4}, alone: true, run: beatsNotBehindWrites,
 			Shows: "heartbeats and pings pass while the process writes all it can"},
-		{Area: area, Property: "SilentServerIsLeft", Rules: []Rule{E4}, Needs: []string{"OpenSeveral"}, run: silentServer,
+		{Area: area, Property: "SilentServerIsLeft", Rules: []Rule{ruleE4}, Needs: []string{"OpenSeveral"}, run: silentServer,
 			Shows: "no heartbeat or call waits for its time-out on a silent server"},
-		{Area: area, Property: "MissingIdentityRefused", Rules: []Rule{I1}, Needs: []string{"OpenExisting"}, run: missingIdentityRefused,
+		{Area: area, Property: "MissingIdentityRefused", Rules: []Rule{ruleI1}, Needs: []string{"OpenExisting"}, run: missingIdentityRefused,
 			Shows: "without Create a missing namespace is refused and not created"},
 	}, updateCases()...)
 }
@@ -74,11 +74,11 @@ func joinTellsAll(f *fixture) {
 			continue
 		}
 		if got.Node != want.Node || got.TTL != want.TTL || got.Priority != want.Priority || got.Weight != want.Weight || !maps.Equal(got.Meta, want.Meta) {
-			f.fail(O1, "the view has %+v of a member that joined as %+v", got, want)
+			f.fail(ruleO1, "the view has %+v of a member that joined as %+v", got, want)
 		}
 		return
 	}
-	f.fail(M3, "a session that joined is not in the view")
+	f.fail(ruleM3, "a session that joined is not in the view")
 }
 
 func lateJoinFails(f *fixture) {
@@ -120,7 +120,7 @@ func lateJoinFails(f *fixture) {
 		_, err := b.Join(f.ctx, f.newcomer(b, "after"))
 		return err
 	}))
-	f.never(M3, func() string {
+	f.never(ruleM3, func() string {
 		for _, m := range f.state().Members {
 			if late[m.Session] {
 				return "a join that was given up, and arrived after a later join under its label, created its session"
@@ -169,17 +169,17 @@ func repeatedJoinFails(f *fixture) {
 			_, err := f.tryJoin(b, next)
 			f.setup("supersede", err)
 			if f.isMember(m.Session) {
-				f.fail(M3, "superseding left session %s alive", m.Session)
+				f.fail(ruleM3, "superseding left session %s alive", m.Session)
 			}
 		}
 		for _, again := range []driver.Backend{b, f.open()} {
 			_, err = f.tryJoin(again, m)
 			if !errors.Is(err, driver.ErrConflict) {
-				f.fail(M3, "joining again under an id that is %s answers %v; want ErrConflict", end, err)
+				f.fail(ruleM3, "joining again under an id that is %s answers %v; want ErrConflict", end, err)
 			}
 		}
 		if alive := f.isMember(m.Session); alive != (end == "alive") {
-			f.fail(M3, "after joining again under an id that is %s, its record exists: %v", end, alive)
+			f.fail(ruleM3, "after joining again under an id that is %s, its record exists: %v", end, alive)
 		}
 	}
 }
@@ -209,16 +209,16 @@ func racingJoins(f *fixture) {
 			case err == nil:
 				joined++
 			case !driver.NotApplied(err):
-				f.fail(M3, "a join that raced others answers %v; want success or ErrRetry", err)
+				f.fail(ruleM3, "a join that raced others answers %v; want success or ErrRetry", err)
 			case alive[members[k].Session]:
-				f.fail(M3, "a join that answered %v created its session", err)
+				f.fail(ruleM3, "a join that answered %v created its session", err)
 			}
 			if alive[members[k].Session] {
 				living++
 			}
 		}
 		if joined == 0 || living != 1 {
-			f.fail(M3, "of %d superseding joins at once under one label %d succeeded and %d sessions live; want at least 1, and 1", n, joined, living)
+			f.fail(ruleM3, "of %d superseding joins at once under one label %d succeeded and %d sessions live; want at least 1, and 1", n, joined, living)
 		}
 	})
 }
@@ -231,8 +231,8 @@ func beatChangesVersion(f *fixture) {
 			m.beat()
 		}
 		v, found := f.beatOf(m.ID())
-		f.must(M1, found && v > 0, "a live session's record has version %d (found: %v); want a positive one", v, found)
-		f.must(M1, v > last, "heartbeat %d gave version %d after %d; want a greater one", i, v, last)
+		f.must(ruleM1, found && v > 0, "a live session's record has version %d (found: %v); want a positive one", v, found)
+		f.must(ruleM1, v > last, "heartbeat %d gave version %d after %d; want a greater one", i, v, last)
 		last = v
 	}
 }
@@ -247,13 +247,13 @@ func beatNeedsOnlyExistence(f *fixture) {
 		err := m.Beat(ctx)
 		cancel()
 		end()
-		f.must(M1, err != nil, "a heartbeat without a reply succeeded")
+		f.must(ruleM1, err != nil, "a heartbeat without a reply succeeded")
 		err = f.settle(func() error { return m.Beat(f.ctx) })
 		switch {
 		case errors.Is(err, driver.ErrStoreChanged):
-			f.fail(I1, "the heartbeat after one whose reply was lost answers %v", err)
+			f.fail(ruleI1, "the heartbeat after one whose reply was lost answers %v", err)
 		case err != nil:
-			f.fail(M1, "the heartbeat after one whose reply was lost answers %v", err)
+			f.fail(ruleM1, "the heartbeat after one whose reply was lost answers %v", err)
 		}
 	}
 }
@@ -288,9 +288,9 @@ func beatAfterCancelledBeat(f *fixture) {
 		for i, err := range errs {
 			switch {
 			case errors.Is(err, driver.ErrStoreChanged):
-				f.fail(I1, "overlapping heartbeats answer %v in a store that nobody touched", err)
+				f.fail(ruleI1, "overlapping heartbeats answer %v in a store that nobody touched", err)
 			case errors.Is(err, driver.ErrSessionLost), i == len(errs)-1 && err != nil:
-				f.fail(M1, "a heartbeat beside cancelled ones answers %v", err)
+				f.fail(ruleM1, "a heartbeat beside cancelled ones answers %v", err)
 			}
 		}
 	})
@@ -304,7 +304,7 @@ func beatAfterCloseIsLost(f *fixture) {
 	f.lost("closed", func(m *member) {
 		f.setup("close", m.Close(f.ctx))
 		if err := m.Close(f.ctx); err != nil {
-			f.broken(M1, "closing a session whose record is gone answers %v", err)
+			f.broken(ruleM1, "closing a session whose record is gone answers %v", err)
 		}
 	})
 }
@@ -325,22 +325,22 @@ func (f *fixture) lost(how string, end func(*member)) {
 			"Update":   m.update(driver.MemberState{Update: 1}),
 		} {
 			if !errors.Is(err, driver.ErrSessionLost) {
-				f.broken(M1, "%s of a session that was %s answers %v; want ErrSessionLost", call, how, err)
+				f.broken(ruleM1, "%s of a session that was %s answers %v; want ErrSessionLost", call, how, err)
 			}
 		}
 	}
 	if err := m.Release(f.ctx, []driver.Fence{given}); err != nil {
-		f.broken(M1, "Release of a session that was %s answers %v; want a successful no-op", how, err)
+		f.broken(ruleM1, "Release of a session that was %s answers %v; want a successful no-op", how, err)
 	}
 	if r := m.write(held, 1, appendOp("x")); r.Err != nil {
-		f.broken(M1, "Commit of a session that was %s, under a fence that nobody superseded, answers %v", how, r.Err)
+		f.broken(ruleM1, "Commit of a session that was %s, under a fence that nobody superseded, answers %v", how, r.Err)
 	}
 	if !f.isMember(other.ID()) {
-		f.broken(M1, "a session that was %s evicted another", how)
+		f.broken(ruleM1, "a session that was %s evicted another", how)
 	}
 	next := other.acquire("held")
 	if r := m.write(held, 2, appendOp("y")); !errors.Is(r.Err, driver.ErrFenced) {
-		f.broken(M1, "Commit of a session that was %s answers %v after token %d was granted; want ErrFenced", how, r.Err, next.Token)
+		f.broken(ruleM1, "Commit of a session that was %s answers %v after token %d was granted; want ErrFenced", how, r.Err, next.Token)
 	}
 }
 
@@ -351,17 +351,17 @@ func evictExactVersionOnly(f *fixture) {
 	now, _ := f.beatOf(b.ID())
 	absent := newID()
 	res, err := a.Evict(f.ctx, []driver.Suspect{{Session: b.ID(), Version: old}, {Session: absent, Version: now}})
-	f.must(M2, err == nil && len(res) == 2, "evicting a stale version and an absent session answers %v and %d results", err, len(res))
-	f.must(M2, res[0] == driver.EvictResult{Current: now}, "evicting version %d of a record that has version %d gives %+v", old, now, res[0])
-	f.must(M2, res[1] == driver.EvictResult{}, "evicting a session without a record gives %+v", res[1])
-	f.must(M2, b.Beat(f.ctx) == nil, "a session is lost although only an old version of its record was evicted")
+	f.must(ruleM2, err == nil && len(res) == 2, "evicting a stale version and an absent session answers %v and %d results", err, len(res))
+	f.must(ruleM2, res[0] == driver.EvictResult{Current: now}, "evicting version %d of a record that has version %d gives %+v", old, now, res[0])
+	f.must(ruleM2, res[1] == driver.EvictResult{}, "evicting a session without a record gives %+v", res[1])
+	f.must(ruleM2, b.Beat(f.ctx) == nil, "a session is lost although only an old version of its record was evicted")
 
 	now, _ = f.beatOf(b.ID())
 	r := a.suspect(b.ID(), now)
-	f.must(M2, r.Err == nil && r.Evicted, "evicting the current version gives %+v", r)
-	f.must(M2, !f.isMember(b.ID()), "an evicted session is still a member")
+	f.must(ruleM2, r.Err == nil && r.Evicted, "evicting the current version gives %+v", r)
+	f.must(ruleM2, !f.isMember(b.ID()), "an evicted session is still a member")
 	r = a.suspect(b.ID(), now)
-	f.must(M2, r == driver.EvictResult{}, "evicting a second time gives %+v", r)
+	f.must(ruleM2, r == driver.EvictResult{}, "evicting a second time gives %+v", r)
 }
 
 func evictLosesToBeat(f *fixture) {
@@ -369,7 +369,7 @@ func evictLosesToBeat(f *fixture) {
 	b := f.joinOn(backend, "b")
 	f.rounds(1000, time.Second, func(int) {
 		seen, found := f.beatOf(b.ID())
-		f.must(M1, found, "a session that nobody evicted has no record")
+		f.must(ruleM1, found, "a session that nobody evicted has no record")
 		var beat error
 		var evict driver.EvictResult
 		together(
@@ -378,7 +378,7 @@ func evictLosesToBeat(f *fixture) {
 		)
 		switch {
 		case beat == nil && evict.Evicted:
-			f.fail(M2, "version %d was evicted and a heartbeat replaced it", seen)
+			f.fail(ruleM2, "version %d was evicted and a heartbeat replaced it", seen)
 		case beat == nil && evict.Err == nil:
 		case errors.Is(beat, driver.ErrSessionLost) && evict.Evicted:
 			b = f.joinOn(backend, "b")
@@ -387,7 +387,7 @@ func evictLosesToBeat(f *fixture) {
 				b = f.joinOn(backend, "b")
 			}
 		default:
-			f.fail(M1, "a heartbeat and an evict at once answer %v and %+v: one of them should have won", beat, evict)
+			f.fail(ruleM1, "a heartbeat and an evict at once answer %v and %+v: one of them should have won", beat, evict)
 		}
 	})
 }
@@ -415,16 +415,16 @@ func lossIsExplained(f *fixture) {
 		c.want.Session = c.m.ID()
 		err := c.m.Beat(f.ctx)
 		var lost *driver.SessionLostError
-		f.must(M1, errors.Is(err, driver.ErrSessionLost), "the heartbeat of a session that was %s answers %v", c.want.Cause, err)
-		f.must(M1, errors.As(err, &lost) && lost.Session == c.m.ID(), "the heartbeat of a session that was %s answers %#v; want a *SessionLostError of it", c.want.Cause, err)
+		f.must(ruleM1, errors.Is(err, driver.ErrSessionLost), "the heartbeat of a session that was %s answers %v", c.want.Cause, err)
+		f.must(ruleM1, errors.As(err, &lost) && lost.Session == c.m.ID(), "the heartbeat of a session that was %s answers %#v; want a *SessionLostError of it", c.want.Cause, err)
 		got := *c.m.Session.(driver.Explainer).Explain(f.ctx)
-		f.must(M1, got == c.want, "a session that was %s explains it as %+v; want %+v", c.want.Cause, got, c.want)
+		f.must(ruleM1, got == c.want, "a session that was %s explains it as %+v; want %+v", c.want.Cause, got, c.want)
 	}
 	// Without an answer of the store it says less, and says it in time.
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
 	got := evicted.Session.(driver.Explainer).Explain(ctx)
-	f.must(X1, got != nil && got.Session == evicted.ID(), "with a context that is done a lost session explains %+v", got)
+	f.must(ruleX1, got != nil && got.Session == evicted.ID(), "with a context that is done a lost session explains %+v", got)
 }
 
 func closeFreesAll(f *fixture) {
@@ -432,13 +432,13 @@ func closeFreesAll(f *fixture) {
 	fences := []driver.Fence{a.acquire("s1"), a.acquire("s2"), a.acquire("s3")}
 	kept := c.acquire("kept")
 	f.setup("close", a.Close(f.ctx))
-	f.must(M1, !f.isMember(a.ID()), "a closed session is still a member")
+	f.must(ruleM1, !f.isMember(a.ID()), "a closed session is still a member")
 	for _, fence := range fences {
 		r := b.claim(driver.Claim{Shard: fence.Shard, Seen: driver.Owner{Session: fence.Session, Token: fence.Token}})
-		f.must(A1, r.Err == nil, "claiming shard %q of a closed session answers %v", fence.Shard, r.Err)
+		f.must(ruleA1, r.Err == nil, "claiming shard %q of a closed session answers %v", fence.Shard, r.Err)
 	}
 	r := b.claim(driver.Claim{Shard: "kept", Seen: driver.Owner{Session: c.ID(), Token: kept.Token}})
-	f.must(A1, errors.Is(r.Err, driver.ErrHeld), "after another session closed, a live one's shard can be claimed: %v", r.Err)
+	f.must(ruleA1, errors.Is(r.Err, driver.ErrHeld), "after another session closed, a live one's shard can be claimed: %v", r.Err)
 }
 
 // hold has m acquire n shards in one call.
@@ -464,7 +464,7 @@ func closeIsOneWrite(f *fixture) {
 	before := f.store.Calls()
 	f.setup("close", m.Close(f.ctx))
 	after := f.store.Calls()
-	f.must(M1, after.Writes-before.Writes == 1, "closing a session with 100 shards took %d writes; want 1", after.Writes-before.Writes)
+	f.must(ruleM1, after.Writes-before.Writes == 1, "closing a session with 100 shards took %d writes; want 1", after.Writes-before.Writes)
 }
 
 func supersedeEndsFormer(f *fixture) {
@@ -475,19 +475,19 @@ func supersedeEndsFormer(f *fixture) {
 	next := f.newcomer(b, "n")
 	next.Supersede = true
 	s, err := f.tryJoin(b, next)
-	f.must(M3, err == nil, "a superseding join answers %v", err)
+	f.must(ruleM3, err == nil, "a superseding join answers %v", err)
 	restarted := &member{Session: s, f: f, b: b, node: "n"}
-	f.must(M3, !f.isMember(former.ID()), "the former session lives after a join under its label that supersedes")
-	f.must(M3, errors.Is(former.Beat(f.ctx), driver.ErrSessionLost), "a superseded session's heartbeat succeeds")
+	f.must(ruleM3, !f.isMember(former.ID()), "the former session lives after a join under its label that supersedes")
+	f.must(ruleM3, errors.Is(former.Beat(f.ctx), driver.ErrSessionLost), "a superseded session's heartbeat succeeds")
 	r := restarted.claim(driver.Claim{Shard: "s", Seen: driver.Owner{Session: former.ID(), Token: fence.Token}})
-	f.must(M3, r.Err == nil, "the restarted process cannot have its shard back at once: %v", r.Err)
-	f.must(M3, f.isMember(bystander.ID()) && f.owner("safe") == driver.Owner{Session: bystander.ID(), Token: safe.Token},
+	f.must(ruleM3, r.Err == nil, "the restarted process cannot have its shard back at once: %v", r.Err)
+	f.must(ruleM3, f.isMember(bystander.ID()) && f.owner("safe") == driver.Owner{Session: bystander.ID(), Token: safe.Token},
 		"superseding one label ended a session under another")
 
 	beside := f.newcomer(b, "n")
 	_, err = f.tryJoin(b, beside)
-	f.must(M3, err == nil, "a join without Supersede under a label in use answers %v", err)
-	f.must(M3, f.isMember(restarted.ID()), "a join without Supersede ended the session under its label")
+	f.must(ruleM3, err == nil, "a join without Supersede under a label in use answers %v", err)
+	f.must(ruleM3, f.isMember(restarted.ID()), "a join without Supersede ended the session under its label")
 }
 
 func twoLiveSameNameNeverShare(f *fixture) {
@@ -495,11 +495,11 @@ func twoLiveSameNameNeverShare(f *fixture) {
 	fence := a.acquire("s")
 	seen := driver.Owner{Session: a.ID(), Token: fence.Token}
 	r := b.claim(driver.Claim{Shard: "s", Seen: seen})
-	f.must(A1, errors.Is(r.Err, driver.ErrHeld), "a second process with the same label claims a held shard: %v", r.Err)
+	f.must(ruleA1, errors.Is(r.Err, driver.ErrHeld), "a second process with the same label claims a held shard: %v", r.Err)
 	b.release(driver.Fence{Shard: "s", Session: b.ID(), Token: fence.Token})
-	f.must(A1, f.owner("s") == seen, "a release by a second process with the same label changed the record to %+v", f.owner("s"))
+	f.must(ruleA1, f.owner("s") == seen, "a release by a second process with the same label changed the record to %+v", f.owner("s"))
 	f.setup("close", b.Close(f.ctx))
-	f.must(M3, a.Beat(f.ctx) == nil, "closing one of two sessions under a label ended the other")
+	f.must(ruleM3, a.Beat(f.ctx) == nil, "closing one of two sessions under a label ended the other")
 }
 
 func idNeverRevived(f *fixture) {
@@ -514,16 +514,16 @@ func idNeverRevived(f *fixture) {
 	next := heir.acquire("s")
 
 	for range 3 {
-		f.must(M1, errors.Is(m.Beat(f.ctx), driver.ErrSessionLost), "a heartbeat brought an evicted session back")
+		f.must(ruleM1, errors.Is(m.Beat(f.ctx), driver.ErrSessionLost), "a heartbeat brought an evicted session back")
 		m.claim(driver.Claim{Shard: "s", Seen: driver.Owner{Session: me.Session, Token: fence.Token}})
 		m.claim(driver.Claim{Shard: "s2"})
 		f.setup("release", m.Release(f.ctx, []driver.Fence{fence}))
 		m.write(fence, 1, appendOp("x"))
 	}
 	_, err = f.tryJoin(f.open(), me)
-	f.must(M3, errors.Is(err, driver.ErrConflict), "another process joins under an evicted id: %v; want ErrConflict", err)
-	f.must(M3, !f.isMember(me.Session), "an evicted id is a member again")
-	f.must(M3, f.owner("s") == driver.Owner{Session: heir.ID(), Token: next.Token}, "an evicted session took its shard back: %+v", f.owner("s"))
+	f.must(ruleM3, errors.Is(err, driver.ErrConflict), "another process joins under an evicted id: %v; want ErrConflict", err)
+	f.must(ruleM3, !f.isMember(me.Session), "an evicted id is a member again")
+	f.must(ruleM3, f.owner("s") == driver.Owner{Session: heir.ID(), Token: next.Token}, "an evicted session took its shard back: %+v", f.owner("s"))
 }
 
 func idNeverRevivedOnReconnect(f *fixture) {
@@ -535,12 +535,12 @@ func idNeverRevivedOnReconnect(f *fixture) {
 	if err == nil {
 		f.setup("cut the connection", errors.New("a heartbeat succeeded"))
 	}
-	f.must(M1, !errors.Is(err, driver.ErrSessionLost), "a heartbeat without a connection answers %v, which says that the session has no record", err)
+	f.must(ruleM1, !errors.Is(err, driver.ErrSessionLost), "a heartbeat without a connection answers %v, which says that the session has no record", err)
 	f.evict(m)
 	heal()
 	err = f.settle(func() error { return m.Beat(f.ctx) })
-	f.must(M1, errors.Is(err, driver.ErrSessionLost), "the first heartbeat after the connection came back answers %v; the session was evicted meanwhile", err)
-	f.must(M3, !f.isMember(m.ID()), "the connection that came back brought an evicted session back")
+	f.must(ruleM1, errors.Is(err, driver.ErrSessionLost), "the first heartbeat after the connection came back answers %v; the session was evicted meanwhile", err)
+	f.must(ruleM3, !f.isMember(m.ID()), "the connection that came back brought an evicted session back")
 }
 
 func beatCostConstant(f *fixture) {
@@ -558,8 +558,8 @@ func beatCostConstant(f *fixture) {
 	one := cost()
 	m.hold(300)
 	many := cost()
-	f.must(M1, many == one, "10 heartbeats cost %+v calls with 1 shard and %+v with 301", one, many)
-	f.must(M1, one.Writes == 10, "10 heartbeats cost %d writes; want 10", one.Writes)
+	f.must(ruleM1, many == one, "10 heartbeats cost %+v calls with 1 shard and %+v with 301", one, many)
+	f.must(ruleM1, one.Writes == 10, "10 heartbeats cost %d writes; want 10", one.Writes)
 }
 
 func beatsNotBehindWrites(f *fixture) {
@@ -617,18 +617,18 @@ func beatsNotBehindWrites(f *fixture) {
 	if !loaded {
 		f.setup("load the store", errors.New("in a minute the writers were not answered once each"))
 	}
-	f.must(E4, late <= beats/2, "%d of %d heartbeats took longer than %v beside %d writers", late, beats, bound, writers)
-	f.must(E4, latePings <= beats/2, "%d of %d pings took longer than %v beside %d writers", latePings, beats, bound, writers)
+	f.must(ruleE4, late <= beats/2, "%d of %d heartbeats took longer than %v beside %d writers", late, beats, bound, writers)
+	f.must(ruleE4, latePings <= beats/2, "%d of %d pings took longer than %v beside %d writers", latePings, beats, bound, writers)
 }
 
 func missingIdentityRefused(f *fixture) {
 	for range 2 {
 		b, err := f.tryOpen(f.store.OpenExisting)
-		f.must(I1, err != nil, "a namespace that was never created opens without Create: %+v", b)
+		f.must(ruleI1, err != nil, "a namespace that was never created opens without Create: %+v", b)
 	}
 	id := f.open().Info().StoreID
-	f.must(I1, id != "", "Info().StoreID is empty")
+	f.must(ruleI1, id != "", "Info().StoreID is empty")
 	b, err := f.tryOpen(f.store.OpenExisting)
-	f.must(I1, err == nil, "a namespace that exists does not open without Create: %v", err)
-	f.must(I1, b.Info().StoreID == id && f.open().Info().StoreID == id, "the namespace's identity changed from %q to %q", id, b.Info().StoreID)
+	f.must(ruleI1, err == nil, "a namespace that exists does not open without Create: %v", err)
+	f.must(ruleI1, b.Info().StoreID == id && f.open().Info().StoreID == id, "the namespace's identity changed from %q to %q", id, b.Info().StoreID)
 }

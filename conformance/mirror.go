@@ -35,7 +35,7 @@ func (f *fixture) watch(b driver.Backend) *mirror {
 	}
 	v, err := m.next(f.ctx)
 	f.setup("observe", err)
-	f.must(O1, v.Reset, "a page from the empty cursor is no reset")
+	f.must(ruleO1, v.Reset, "a page from the empty cursor is no reset")
 	return m
 }
 
@@ -56,7 +56,7 @@ func (m *mirror) next(ctx context.Context) (*driver.View, error) {
 func (m *mirror) apply(v *driver.View) {
 	m.pages++
 	if v.Cursor == "" {
-		m.f.broken(O1, "a page has an empty cursor")
+		m.f.broken(ruleO1, "a page has an empty cursor")
 	}
 	m.cursor = v.Cursor
 	members, shards := map[driver.SessionID]driver.Member{}, map[driver.ShardID]driver.Owner{}
@@ -67,7 +67,7 @@ func (m *mirror) apply(v *driver.View) {
 	}
 	for _, member := range v.Members {
 		if m.gone[member.Session] {
-			m.f.broken(O1, "session %s is back in the view after it had gone", member.Session)
+			m.f.broken(ruleO1, "session %s is back in the view after it had gone", member.Session)
 		}
 		members[member.Session] = member
 	}
@@ -81,25 +81,25 @@ func (m *mirror) apply(v *driver.View) {
 	}
 	for _, s := range v.Shards {
 		if s.Owner.Token < m.newest[s.Shard] {
-			m.f.broken(O1, "shard %q went back in the view from token %d to token %d", s.Shard, m.newest[s.Shard],
+			m.f.broken(ruleO1, "shard %q went back in the view from token %d to token %d", s.Shard, m.newest[s.Shard],
 				s.Owner.Token)
 		}
 		if s.Owner.Token == m.newest[s.Shard] && m.shards[s.Shard].Session == "" && s.Owner.Session != "" &&
 			m.shards[s.Shard].Token != 0 {
-			m.f.broken(O1, "shard %q went back in the view from released to held with token %d", s.Shard, s.Owner.Token)
+			m.f.broken(ruleO1, "shard %q went back in the view from released to held with token %d", s.Shard, s.Owner.Token)
 		}
 		m.newest[s.Shard] = s.Owner.Token
 		shards[s.Shard] = s.Owner
 	}
 	for shard := range m.shards {
 		if _, there := shards[shard]; !there {
-			m.f.broken(O1, "the record of shard %q, which is permanent, left the view", shard)
+			m.f.broken(ruleO1, "the record of shard %q, which is permanent, left the view", shard)
 		}
 	}
 	for _, beat := range v.Beats {
 		before, asked := m.beats[beat.Session]
 		if !asked || beat.Version == before {
-			m.f.broken(O1, "the page has version %d of session %s; asked for: %v, known: %d", beat.Version,
+			m.f.broken(ruleO1, "the page has version %d of session %s; asked for: %v, known: %d", beat.Version,
 				beat.Session, asked, before)
 		}
 		if asked {

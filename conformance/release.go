@@ -10,28 +10,28 @@ import (
 func releaseCases() []Case {
 	const area = "Release"
 	return []Case{
-		{Area: area, Property: "ExactOnly", Rules: []Rule{R1}, run: releaseExactOnly,
+		{Area: area, Property: "ExactOnly", Rules: []Rule{ruleR1}, run: releaseExactOnly,
 			Shows: "a release of another session, token or shard frees nothing"},
-		{Area: area, Property: "StaleIsNoop", Rules: []Rule{R1}, run: releaseStaleIsNoop,
+		{Area: area, Property: "StaleIsNoop", Rules: []Rule{ruleR1}, run: releaseStaleIsNoop,
 			Shows: "releasing an older lease succeeds and leaves the present one"},
-		{Area: area, Property: "DoubleIsNoop", Rules: []Rule{R1}, run: releaseDoubleIsNoop,
+		{Area: area, Property: "DoubleIsNoop", Rules: []Rule{ruleR1}, run: releaseDoubleIsNoop,
 			Shows: "a second release changes nothing, not even the token floor"},
-		{Area: area, Property: "ReacquireAtOnce", Rules: []Rule{R1}, run: reacquireAtOnce,
+		{Area: area, Property: "ReacquireAtOnce", Rules: []Rule{ruleR1}, run: reacquireAtOnce,
 			Shows: "another session takes a released shard without delay"},
-		{Area: area, Property: "TransferToLiveMember", Rules: []Rule{A5, A2}, run: transferToLiveMember,
+		{Area: area, Property: "TransferToLiveMember", Rules: []Rule{ruleA5, ruleA2}, run: transferToLiveMember,
 			Shows: "the successor holds the shard with a higher token and the same head"},
-		{Area: area, Property: "TransferToAbsentMemberRefused", Rules: []Rule{A5}, run: transferToAbsentMemberRefused,
+		{Area: area, Property: "TransferToAbsentMemberRefused", Rules: []Rule{ruleA5}, run: transferToAbsentMemberRefused,
 			Shows: "a transfer to an absent session is refused; the fence stays valid"},
-		{Area: area, Property: "TransferRacesEvict", Rules: []Rule{A5}, run: transferRacesEvict,
+		{Area: area, Property: "TransferRacesEvict", Rules: []Rule{ruleA5}, run: transferRacesEvict,
 			Shows: "a session that is evicted during a transfer to it gets nothing afterwards"},
-		{Area: area, Property: "TransferToSelfNewToken", Rules: []Rule{A5, A2}, run: transferToSelfNewToken,
+		{Area: area, Property: "TransferToSelfNewToken", Rules: []Rule{ruleA5, ruleA2}, run: transferToSelfNewToken,
 			Shows: "a transfer to oneself is a new lease and fences the old one"},
-		{Area: area, Property: "TransferToMemberThatDiesIsReclaimable", Rules: []Rule{A5, A1},
+		{Area: area, Property: "TransferToMemberThatDiesIsReclaimable", Rules: []Rule{ruleA5, ruleA1},
 			run:   transferToMemberThatDies,
 			Shows: "a dead successor's shard can be claimed from the record"},
-		{Area: area, Property: "TransferFencesFormer", Rules: []Rule{A5}, run: transferFencesFormer,
+		{Area: area, Property: "TransferFencesFormer", Rules: []Rule{ruleA5}, run: transferFencesFormer,
 			Shows: "a transferred fence can neither commit, transfer nor free the shard"},
-		{Area: area, Property: "TransferExactOnly", Rules: []Rule{A5}, run: transferExactOnly,
+		{Area: area, Property: "TransferExactOnly", Rules: []Rule{ruleA5}, run: transferExactOnly,
 			Shows: "a transfer under any fence but the record's is refused"},
 	}
 }
@@ -49,14 +49,14 @@ func releaseExactOnly(f *fixture) {
 			continue
 		}
 		for _, by := range []*member{a, b} {
-			f.must(R1, by.tryRelease(wrong) == nil, "releasing %+v, which is not held, is an error", wrong)
+			f.must(ruleR1, by.tryRelease(wrong) == nil, "releasing %+v, which is not held, is an error", wrong)
 		}
-		f.must(R1, f.owner("s") == seen(fence) && f.owner("t") == seen(other),
+		f.must(ruleR1, f.owner("s") == seen(fence) && f.owner("t") == seen(other),
 			"releasing %+v changed the records to %+v and %+v", wrong, f.owner("s"), f.owner("t"))
 	}
-	f.must(R1, f.owner("none") == driver.Owner{}, "releasing a shard without a record made one")
+	f.must(ruleR1, f.owner("none") == driver.Owner{}, "releasing a shard without a record made one")
 	a.release(fence)
-	f.must(R1, f.owner("s") == driver.Owner{Token: fence.Token} && f.owner("t") == seen(other),
+	f.must(ruleR1, f.owner("s") == driver.Owner{Token: fence.Token} && f.owner("t") == seen(other),
 		"after one of two leases was released the records are %+v and %+v", f.owner("s"), f.owner("t"))
 }
 
@@ -65,20 +65,20 @@ func releaseStaleIsNoop(f *fixture) {
 	old := a.acquire("s")
 	a.release(old)
 	again := a.acquire("s")
-	f.must(R1, a.tryRelease(old) == nil, "releasing an older lease of the same session is an error")
-	f.must(R1, f.owner("s") == seen(again), "releasing token %d freed the same session's token %d: the record is %+v",
+	f.must(ruleR1, a.tryRelease(old) == nil, "releasing an older lease of the same session is an error")
+	f.must(ruleR1, f.owner("s") == seen(again), "releasing token %d freed the same session's token %d: the record is %+v",
 		old.Token, again.Token, f.owner("s"))
 	a.release(again)
 	others := b.acquire("s")
 	for _, stale := range []driver.Fence{old, again} {
-		f.must(R1, a.tryRelease(stale) == nil, "releasing a lease that another session took over is an error")
-		f.must(R1, f.owner("s") == seen(others), "releasing token %d freed another session's lease: the record is %+v",
+		f.must(ruleR1, a.tryRelease(stale) == nil, "releasing a lease that another session took over is an error")
+		f.must(ruleR1, f.owner("s") == seen(others), "releasing token %d freed another session's lease: the record is %+v",
 			stale.Token, f.owner("s"))
 	}
 	mine := a.acquire("t")
 	others = b.preempt("t") // which a's process does not know
-	f.must(R1, a.tryRelease(mine) == nil, "releasing a lease that was preempted is an error")
-	f.must(R1, f.owner("t") == seen(others), "releasing token %d, which another process had preempted, freed its "+
+	f.must(ruleR1, a.tryRelease(mine) == nil, "releasing a lease that was preempted is an error")
+	f.must(ruleR1, f.owner("t") == seen(others), "releasing token %d, which another process had preempted, freed its "+
 		"lease: the record is %+v", mine.Token, f.owner("t"))
 }
 
@@ -86,8 +86,8 @@ func releaseDoubleIsNoop(f *fixture) {
 	a := f.join("a")
 	fence := a.acquire("s")
 	for range 3 {
-		f.must(R1, a.tryRelease(fence) == nil, "a repeated release is an error")
-		f.must(R1, f.owner("s") == driver.Owner{Token: fence.Token},
+		f.must(ruleR1, a.tryRelease(fence) == nil, "a repeated release is an error")
+		f.must(ruleR1, f.owner("s") == driver.Owner{Token: fence.Token},
 			"the record after a release is %+v; want nobody, with token %d", f.owner("s"), fence.Token)
 	}
 }
@@ -99,7 +99,7 @@ func reacquireAtOnce(f *fixture) {
 		from, to := members[i%2], members[(i+1)%2]
 		from.release(fence)
 		r := to.claim(driver.Claim{Shard: "s", Seen: driver.Owner{Token: fence.Token}})
-		f.must(R1, r.Err == nil, "right after a release another session's claim answers %v", r.Err)
+		f.must(ruleR1, r.Err == nil, "right after a release another session's claim answers %v", r.Err)
 		fence = r.Fence
 	}
 }
@@ -109,13 +109,13 @@ func transferToLiveMember(f *fixture) {
 	fence := a.acquire("s")
 	a.commit(fence, appendOp("x"), put("k", "v"))
 	r := a.transfer(fence, b.ID())
-	f.must(A5, r.Err == nil, "a transfer to a live member answers %v", r.Err)
-	f.must(A5, r.Fence.Shard == "s" && r.Fence.Session == b.ID() && f.owner("s") == seen(r.Fence),
+	f.must(ruleA5, r.Err == nil, "a transfer to a live member answers %v", r.Err)
+	f.must(ruleA5, r.Fence.Shard == "s" && r.Fence.Session == b.ID() && f.owner("s") == seen(r.Fence),
 		"a transfer to %s gives the fence %+v and the record %+v", b.ID(), r.Fence, f.owner("s"))
-	f.must(A2, r.Fence.Token > fence.Token, "a transfer of token %d gives token %d", fence.Token, r.Fence.Token)
-	f.must(A5, r.Head == f.head("s"), "a transfer reports the head %+v; it is %+v", r.Head, f.head("s"))
+	f.must(ruleA2, r.Fence.Token > fence.Token, "a transfer of token %d gives token %d", fence.Token, r.Fence.Token)
+	f.must(ruleA5, r.Head == f.head("s"), "a transfer reports the head %+v; it is %+v", r.Head, f.head("s"))
 	w := b.write(r.Fence, 2, appendOp("y"))
-	f.must(A5, w.Err == nil, "the successor's commit answers %v", w.Err)
+	f.must(ruleA5, w.Err == nil, "the successor's commit answers %v", w.Err)
 }
 
 func transferToAbsentMemberRefused(f *fixture) {
@@ -124,11 +124,11 @@ func transferToAbsentMemberRefused(f *fixture) {
 	f.evict(b)
 	for _, to := range []driver.SessionID{b.ID(), newID()} {
 		r := a.transfer(fence, to)
-		f.must(A5, errors.Is(r.Err, driver.ErrNoTarget),
+		f.must(ruleA5, errors.Is(r.Err, driver.ErrNoTarget),
 			"a transfer to a session without a record answers %+v, %v; want ErrNoTarget", r.Fence, r.Err)
-		f.must(A5, f.owner("s") == seen(fence), "a refused transfer changed the record to %+v", f.owner("s"))
+		f.must(ruleA5, f.owner("s") == seen(fence), "a refused transfer changed the record to %+v", f.owner("s"))
 	}
-	f.must(A5, a.write(fence, 1, appendOp("x")).Err == nil, "after refused transfers the fence is no longer valid")
+	f.must(ruleA5, a.write(fence, 1, appendOp("x")).Err == nil, "after refused transfers the fence is no longer valid")
 }
 
 func transferRacesEvict(f *fixture) {
@@ -151,11 +151,11 @@ func transferRacesEvict(f *fixture) {
 		f.setup("evict", evicted.Err)
 		f.setup("observe", lookErr)
 		if moved.Err != nil {
-			f.must(A5, errors.Is(moved.Err, driver.ErrNoTarget),
+			f.must(ruleA5, errors.Is(moved.Err, driver.ErrNoTarget),
 				"a transfer that raced its target's eviction answers %v", moved.Err)
 			return
 		}
-		f.must(A5, ownerIn(after, "s") == seen(moved.Fence),
+		f.must(ruleA5, ownerIn(after, "s") == seen(moved.Fence),
 			"%+v was granted to a session after it was evicted: right after that the record was %+v", moved.Fence,
 			ownerIn(after, "s"))
 		fence = a.take(driver.Claim{Shard: "s", Seen: seen(moved.Fence)})
@@ -167,14 +167,14 @@ func transferToSelfNewToken(f *fixture) {
 	fence := a.acquire("s")
 	for range 3 {
 		r := a.transfer(fence, a.ID())
-		f.must(A5, r.Err == nil && f.owner("s") == seen(r.Fence),
+		f.must(ruleA5, r.Err == nil && f.owner("s") == seen(r.Fence),
 			"a transfer to oneself answers %+v, %v; the record is %+v", r.Fence, r.Err, f.owner("s"))
-		f.must(A2, r.Fence.Token > fence.Token, "a transfer of token %d to oneself gives token %d", fence.Token,
+		f.must(ruleA2, r.Fence.Token > fence.Token, "a transfer of token %d to oneself gives token %d", fence.Token,
 			r.Fence.Token)
 		next := f.head("s").Number + 1
 		old := a.write(fence, next, appendOp("old"))
-		f.must(A5, errors.Is(old.Err, driver.ErrFenced), "the fence before a transfer to oneself commits: %v", old.Err)
-		f.must(A5, a.write(r.Fence, next, appendOp("new")).Err == nil,
+		f.must(ruleA5, errors.Is(old.Err, driver.ErrFenced), "the fence before a transfer to oneself commits: %v", old.Err)
+		f.must(ruleA5, a.write(r.Fence, next, appendOp("new")).Err == nil,
 			"the fence after a transfer to oneself does not commit")
 		fence = r.Fence
 	}
@@ -186,11 +186,11 @@ func transferToMemberThatDies(f *fixture) {
 	f.setup("transfer", moved.Err)
 	claim := driver.Claim{Shard: "s", Seen: seen(moved.Fence)}
 	r := a.claim(claim)
-	f.must(A1, errors.Is(r.Err, driver.ErrHeld), "the former holder takes the shard back while the successor lives: %v",
+	f.must(ruleA1, errors.Is(r.Err, driver.ErrHeld), "the former holder takes the shard back while the successor lives: %v",
 		r.Err)
 	f.evict(b)
 	r = a.claim(claim)
-	f.must(A5, r.Err == nil && r.Fence.Token > moved.Fence.Token,
+	f.must(ruleA5, r.Err == nil && r.Fence.Token > moved.Fence.Token,
 		"a claim after the successor was evicted answers %+v, %v", r.Fence, r.Err)
 }
 
@@ -200,11 +200,11 @@ func transferFencesFormer(f *fixture) {
 	moved := a.transfer(fence, b.ID())
 	f.setup("transfer", moved.Err)
 	w := a.write(fence, 1, appendOp("x"))
-	f.must(A5, errors.Is(w.Err, driver.ErrFenced), "a transferred fence commits: %v", w.Err)
+	f.must(ruleA5, errors.Is(w.Err, driver.ErrFenced), "a transferred fence commits: %v", w.Err)
 	r := a.transfer(fence, a.ID())
-	f.must(A5, errors.Is(r.Err, driver.ErrFenced), "a transferred fence is transferred back: %+v, %v", r.Fence, r.Err)
+	f.must(ruleA5, errors.Is(r.Err, driver.ErrFenced), "a transferred fence is transferred back: %+v, %v", r.Fence, r.Err)
 	a.release(fence)
-	f.must(A5, f.owner("s") == seen(moved.Fence), "releasing a transferred fence changed the record to %+v",
+	f.must(ruleA5, f.owner("s") == seen(moved.Fence), "releasing a transferred fence changed the record to %+v",
 		f.owner("s"))
 }
 
@@ -213,14 +213,14 @@ func transferExactOnly(f *fixture) {
 	old := a.acquire("s")
 	a.release(old)
 	freed := a.transfer(old, b.ID())
-	f.must(A5, errors.Is(freed.Err, driver.ErrFenced), "a released fence is transferred: %+v, %v", freed.Fence,
+	f.must(ruleA5, errors.Is(freed.Err, driver.ErrFenced), "a released fence is transferred: %+v, %v", freed.Fence,
 		freed.Err)
 	fence := a.acquire("s")
 	for _, wrong := range []driver.Fence{old, {Shard: "s", Session: a.ID(), Token: fence.Token + 1},
 		{Shard: "none", Session: a.ID(), Token: fence.Token}} {
 		r := a.transfer(wrong, b.ID())
-		f.must(A5, errors.Is(r.Err, driver.ErrFenced), "transferring %+v where the record is %+v answers %+v, %v",
+		f.must(ruleA5, errors.Is(r.Err, driver.ErrFenced), "transferring %+v where the record is %+v answers %+v, %v",
 			wrong, seen(fence), r.Fence, r.Err)
 	}
-	f.must(A5, f.owner("s") == seen(fence), "refused transfers changed the record to %+v", f.owner("s"))
+	f.must(ruleA5, f.owner("s") == seen(fence), "refused transfers changed the record to %+v", f.owner("s"))
 }

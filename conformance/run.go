@@ -155,7 +155,7 @@ func opens(t T, h *Harness, report *Report) bool {
 }
 
 func openProbe() Case {
-	return Case{Area: "Harness", Property: "Open", Rules: []Rule{X1}, Shows: "The harness opens a backend.", run: func(f *fixture) {
+	return Case{Area: "Harness", Property: "Open", Rules: []Rule{ruleX1}, Shows: "The harness opens a backend.", run: func(f *fixture) {
 		if f.store == nil || f.store.Open == nil {
 			f.Errorf("no case was run: Harness.New returned no Store with an Open")
 			return

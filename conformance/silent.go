@@ -109,7 +109,7 @@ func (f *fixture) afterDeadline(c callTo, i int) {
 			return
 		}
 	}
-	f.fail(E4, "with server %d silent %s had no answer in %v each of %d times", i, c.name, each, tries)
+	f.fail(ruleE4, "with server %d silent %s had no answer in %v each of %d times", i, c.name, each, tries)
 }
 
 // besideSilence uses a session while server i is silent.
@@ -130,9 +130,9 @@ func (f *fixture) besideSilence(m *member, fence driver.Fence, i int) {
 	}
 	succeeded, stop := m.beating()
 	defer stop()
-	f.must(E4, f.eventually(bound, func() bool { return succeeded.Load() > 0 }),
+	f.must(ruleE4, f.eventually(bound, func() bool { return succeeded.Load() > 0 }),
 		"with server %d silent no heartbeat succeeded in %v, though several were sent", i, bound)
-	f.must(E4, f.eventually(bound, func() bool { return int(ended.Load()) == len(calls) }),
+	f.must(ruleE4, f.eventually(bound, func() bool { return int(ended.Load()) == len(calls) }),
 		"%d of %d calls still wait for server %d after %v, though heartbeats succeed", len(calls)-int(ended.Load()),
 		len(calls), i, bound)
 	for _, c := range calls {
@@ -146,7 +146,7 @@ func (f *fixture) besideSilence(m *member, fence driver.Fence, i int) {
 				time.Sleep(time.Millisecond)
 			}
 		})
-		f.must(E4, f.eventually(bound, func() bool {
+		f.must(ruleE4, f.eventually(bound, func() bool {
 			select {
 			case <-done:
 				return true

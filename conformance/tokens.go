@@ -11,7 +11,7 @@ import (
 func tokenCases() []Case {
 	step := func(name, shows string, again func(f *fixture, h *tokenHolder), needs ...string) Case {
 		return Case{
-			Area: "Acquire", Property: "TokensIncreaseAcross" + name, Rules: []Rule{A2}, Needs: needs,
+			Area: "Acquire", Property: "TokensIncreaseAcross" + name, Rules: []Rule{ruleA2}, Needs: needs,
 			Shows: "the namespace's tokens increase across " + shows,
 			run:   func(f *fixture) { tokensIncrease(f, again) },
 		}
@@ -87,7 +87,7 @@ type tokenHolder struct {
 
 func (h *tokenHolder) granted(fence driver.Fence) {
 	h.f.t.Helper()
-	h.f.must(A2, fence.Token > h.newest, "token %d of shard %q was granted after token %d", fence.Token, fence.Shard,
+	h.f.must(ruleA2, fence.Token > h.newest, "token %d of shard %q was granted after token %d", fence.Token, fence.Shard,
 		h.newest)
 	h.fence, h.newest = fence, fence.Token
 }

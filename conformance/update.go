@@ -14,23 +14,23 @@ import (
 func updateCases() []Case {
 	const area = "Membership"
 	return []Case{
-		{Area: area, Property: "UpdateTellsAll", Rules: []Rule{M4, O1}, run: updateTellsAll,
+		{Area: area, Property: "UpdateTellsAll", Rules: []Rule{ruleM4, ruleO1}, run: updateTellsAll,
 			Shows: "others see an update; the member's other fields stay"},
-		{Area: area, Property: "UpdateIsNoBeat", Rules: []Rule{M4, M1, M2}, run: updateIsNoBeat,
+		{Area: area, Property: "UpdateIsNoBeat", Rules: []Rule{ruleM4, ruleM1, ruleM2}, run: updateIsNoBeat,
 			Shows: "an update changes no version, wakes no waiter, prevents no eviction"},
-		{Area: area, Property: "UpdateBesideCalls", Rules: []Rule{M4, M1, A1}, run: updateBesideCalls,
+		{Area: area, Property: "UpdateBesideCalls", Rules: []Rule{ruleM4, ruleM1, ruleA1}, run: updateBesideCalls,
 			Shows: "heartbeats, claims and hand-overs succeed beside updates of their session"},
-		{Area: area, Property: "UpdatesInOrder", Rules: []Rule{M4}, run: updatesInOrder,
+		{Area: area, Property: "UpdatesInOrder", Rules: []Rule{ruleM4}, run: updatesInOrder,
 			Shows: "older and repeated updates have no effect; a repeated one succeeds"},
-		{Area: area, Property: "LateUpdateHasNoEffect", Rules: []Rule{M4}, Needs: []string{"Wire.Hold"},
+		{Area: area, Property: "LateUpdateHasNoEffect", Rules: []Rule{ruleM4}, Needs: []string{"Wire.Hold"},
 			run:   lateUpdate,
 			Shows: "an update that arrives late does not undo a later one"},
-		{Area: area, Property: "UpdateLostReply", Rules: []Rule{M4, E1}, Needs: []string{"Wire.DropReplies"},
+		{Area: area, Property: "UpdateLostReply", Rules: []Rule{ruleM4, ruleE1}, Needs: []string{"Wire.DropReplies"},
 			run:   updateLostReply,
 			Shows: "an update's lost reply means unknown; repeating it succeeds"},
-		{Area: area, Property: "UpdateRevivesNothing", Rules: []Rule{M4, M1, M3}, run: updateRevivesNothing,
+		{Area: area, Property: "UpdateRevivesNothing", Rules: []Rule{ruleM4, ruleM1, ruleM3}, run: updateRevivesNothing,
 			Shows: "an update prevents no racing eviction and revives nobody"},
-		{Area: area, Property: "UpdateRefusedBeforeSend", Rules: []Rule{M4, E1}, run: updateRefused,
+		{Area: area, Property: "UpdateRefusedBeforeSend", Rules: []Rule{ruleM4, ruleE1}, run: updateRefused,
 			Shows: "an update over the limits is refused before any I/O"},
 	}
 }
@@ -47,7 +47,7 @@ func (m *member) update(st driver.MemberState) (err error) {
 // updated is an update that must succeed.
 func (m *member) updated(st driver.MemberState) {
 	m.f.t.Helper()
-	m.f.must(M4, m.update(st) == nil, "update %d of a live session fails", st.Update)
+	m.f.must(ruleM4, m.update(st) == nil, "update %d of a live session fails", st.Update)
 }
 
 // found returns a member as a full view has it.
@@ -70,8 +70,8 @@ func sameState(a, b driver.MemberState) bool {
 func (f *fixture) stateIs(id driver.SessionID, want driver.MemberState, after string) {
 	f.t.Helper()
 	got, ok := f.found(id)
-	f.must(M4, ok, "after %s a session that nobody ended is no member", after)
-	f.must(M4, sameState(got.MemberState, want), "after %s the member has %+v; want %+v", after, got.MemberState, want)
+	f.must(ruleM4, ok, "after %s a session that nobody ended is no member", after)
+	f.must(ruleM4, sameState(got.MemberState, want), "after %s the member has %+v; want %+v", after, got.MemberState, want)
 }
 
 func updateTellsAll(f *fixture) {
@@ -96,7 +96,7 @@ func updateTellsAll(f *fixture) {
 			ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
 			next, err := other.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
 			cancel()
-			f.must(O1, err == nil, "waiting for an update to be in the view answers %v", err)
+			f.must(ruleO1, err == nil, "waiting for an update to be in the view answers %v", err)
 			view = next
 			for _, v := range view.Members {
 				if v.Session == m.ID() {
@@ -104,8 +104,8 @@ func updateTellsAll(f *fixture) {
 				}
 			}
 		}
-		f.must(M4, sameState(got.MemberState, want), "update %d to %+v is seen as %+v", i, want, got.MemberState)
-		f.must(M4, got.Node == joined.Node && got.TTL == joined.TTL && got.Supersede == joined.Supersede,
+		f.must(ruleM4, sameState(got.MemberState, want), "update %d to %+v is seen as %+v", i, want, got.MemberState)
+		f.must(ruleM4, got.Node == joined.Node && got.TTL == joined.TTL && got.Supersede == joined.Supersede,
 			"update %d made %+v of a member that joined as %+v", i, got, joined)
 		f.stateIs(m.ID(), want, "an update")
 	}
@@ -125,7 +125,7 @@ func updateIsNoBeat(f *fixture) {
 	for last := driver.UpdateNo(0); last < 5; {
 		view, err = other.Observe(f.ctx, driver.ObserveQuery{Since: view.Cursor, Beats: asked})
 		f.setup("observe an update", err)
-		f.must(M4, len(view.Beats) == 0, "an update is reported as the heartbeats %+v", view.Beats)
+		f.must(ruleM4, len(view.Beats) == 0, "an update is reported as the heartbeats %+v", view.Beats)
 		for _, v := range view.Members {
 			if v.Session == m.ID() {
 				last = v.Update
@@ -133,15 +133,15 @@ func updateIsNoBeat(f *fixture) {
 		}
 	}
 	after, found := f.beatOf(m.ID())
-	f.must(M4, found && after == before, "after 5 updates the heartbeat's version is %d; it was %d", after, before)
+	f.must(ruleM4, found && after == before, "after 5 updates the heartbeat's version is %d; it was %d", after, before)
 	m.beat()
 	next, _ := f.beatOf(m.ID())
-	f.must(M1, next > before, "a heartbeat behind updates gave version %d after %d", next, before)
+	f.must(ruleM1, next > before, "a heartbeat behind updates gave version %d after %d", next, before)
 	m.updated(driver.MemberState{Update: 6})
 	r := f.join("b").suspect(m.ID(), next)
-	f.must(M2, r.Err == nil && r.Evicted, "evicting the version of the last heartbeat, with an update since, gives %+v",
+	f.must(ruleM2, r.Err == nil && r.Evicted, "evicting the version of the last heartbeat, with an update since, gives %+v",
 		r)
-	f.must(M4, errors.Is(m.update(driver.MemberState{Update: 7}), driver.ErrSessionLost),
+	f.must(ruleM4, errors.Is(m.update(driver.MemberState{Update: 7}), driver.ErrSessionLost),
 		"an evicted session was updated")
 }
 
@@ -163,13 +163,13 @@ func updateBesideCalls(f *fixture) {
 					Seen: driver.Owner{Session: m.ID(), Token: held.Token}})
 			},
 		)
-		f.must(M4, update == nil, "an update beside other calls of its session answers %v", update)
-		f.must(M1, beat == nil, "a heartbeat beside an update answers %v", beat)
-		f.must(M4, claimed.Err == nil, "a claim beside an update of the claimer answers %v", claimed.Err)
-		f.must(A1, errors.Is(stolen.Err, driver.ErrHeld), "a claim on a shard whose holder is being updated answers %v",
+		f.must(ruleM4, update == nil, "an update beside other calls of its session answers %v", update)
+		f.must(ruleM1, beat == nil, "a heartbeat beside an update answers %v", beat)
+		f.must(ruleM4, claimed.Err == nil, "a claim beside an update of the claimer answers %v", claimed.Err)
+		f.must(ruleA1, errors.Is(stolen.Err, driver.ErrHeld), "a claim on a shard whose holder is being updated answers %v",
 			stolen.Err)
 		r := heir.transfer(heir.give(claimed.Fence, m), heir.ID())
-		f.must(M4, r.Err == nil, "handing over to oneself answers %v", r.Err)
+		f.must(ruleM4, r.Err == nil, "handing over to oneself answers %v", r.Err)
 	})
 	f.stateIs(m.ID(), driver.MemberState{Weight: int32(number - 1), Update: number}, "updates beside other calls")
 }
@@ -178,7 +178,7 @@ func updateBesideCalls(f *fixture) {
 func (m *member) give(fence driver.Fence, from *member) driver.Fence {
 	m.f.t.Helper()
 	r := from.transfer(fence, m.ID())
-	m.f.must(M4, r.Err == nil, "a hand-over by a session that was updated answers %v", r.Err)
+	m.f.must(ruleM4, r.Err == nil, "a hand-over by a session that was updated answers %v", r.Err)
 	return r.Fence
 }
 
@@ -188,17 +188,17 @@ func updatesInOrder(f *fixture) {
 	m.updated(third)
 	for _, n := range []driver.UpdateNo{1, 2} {
 		err := m.update(driver.MemberState{Weight: 9, Draining: true, Update: n})
-		f.must(M4, errors.Is(err, driver.ErrConflict), "update %d after update 3 answers %v; want ErrConflict", n, err)
+		f.must(ruleM4, errors.Is(err, driver.ErrConflict), "update %d after update 3 answers %v; want ErrConflict", n, err)
 		f.stateIs(m.ID(), third, fmt.Sprintf("update %d behind update 3", n))
 	}
-	f.must(M4, m.update(driver.MemberState{Weight: 9, Update: 3}) == nil, "repeating the last update fails")
+	f.must(ruleM4, m.update(driver.MemberState{Weight: 9, Update: 3}) == nil, "repeating the last update fails")
 	f.stateIs(m.ID(), third, "repeating the last update")
 	view := f.state()
-	f.must(M4, m.update(third) == nil, "repeating the last update fails")
+	f.must(ruleM4, m.update(third) == nil, "repeating the last update fails")
 	fifth := driver.MemberState{Weight: 5, Update: 5}
 	m.updated(fifth)
 	next, err := f.read().Observe(f.ctx, driver.ObserveQuery{Since: view.Cursor})
-	f.must(O1, err == nil && !next.Reset && len(next.Members) == 1,
+	f.must(ruleO1, err == nil && !next.Reset && len(next.Members) == 1,
 		"after an update the view has %+v, %v; want one member", next, err)
 	f.stateIs(m.ID(), fifth, "update 5")
 
@@ -210,8 +210,8 @@ func updatesInOrder(f *fixture) {
 			func() { low = racing.update(driver.MemberState{Weight: 1, Update: n}) },
 			func() { high = racing.update(driver.MemberState{Weight: 2, Update: n + 1}) },
 		)
-		f.must(M4, high == nil, "the higher of two updates at once answers %v", high)
-		f.must(M4, low == nil || errors.Is(low, driver.ErrConflict),
+		f.must(ruleM4, high == nil, "the higher of two updates at once answers %v", high)
+		f.must(ruleM4, low == nil || errors.Is(low, driver.ErrConflict),
 			"the lower of two updates at once answers %v; want success or ErrConflict", low)
 		f.stateIs(racing.ID(), driver.MemberState{Weight: 2, Update: n + 1}, "two updates at once")
 	})
@@ -235,13 +235,13 @@ func lateUpdate(f *fixture) {
 		together(release, func() {
 			err = f.settle(func() error { return m.Update(f.ctx, last) })
 		})
-		f.must(M4, err == nil, "an update behind one that was given up answers %v", err)
+		f.must(ruleM4, err == nil, "an update behind one that was given up answers %v", err)
 		f.stateIs(m.ID(), last, "an update that overtook another")
 	}
 	if unknown == 0 {
 		f.setup("hold an update", errors.New("every one was answered"))
 	}
-	f.never(M4, func() string {
+	f.never(ruleM4, func() string {
 		if got, _ := f.found(m.ID()); !sameState(got.MemberState, last) {
 			return fmt.Sprintf("an update that was given up has replaced a later one: the member has %+v",
 				got.MemberState)
@@ -261,9 +261,9 @@ func updateLostReply(f *fixture) {
 		err := m.Update(ctx, want)
 		cancel()
 		end()
-		f.must(E1, err != nil, "an update without a reply succeeded")
+		f.must(ruleE1, err != nil, "an update without a reply succeeded")
 		err = f.settle(func() error { return m.Update(f.ctx, want) })
-		f.must(M4, err == nil, "an update that is repeated because its reply was lost answers %v", err)
+		f.must(ruleM4, err == nil, "an update that is repeated because its reply was lost answers %v", err)
 		f.stateIs(m.ID(), want, "a repeated update")
 	}
 }
@@ -279,16 +279,16 @@ func updateRevivesNothing(f *fixture) {
 			func() { update = b.update(driver.MemberState{Weight: 3, Update: 1}) },
 			func() { evict = a.suspect(b.ID(), seen) },
 		)
-		f.must(M4, evict.Err == nil && evict.Evicted, "an eviction beside an update gives %+v: an update is no sign "+
+		f.must(ruleM4, evict.Err == nil && evict.Evicted, "an eviction beside an update gives %+v: an update is no sign "+
 			"of life", evict)
-		f.must(M4, update == nil || errors.Is(update, driver.ErrSessionLost), "an update beside an eviction answers %v",
+		f.must(ruleM4, update == nil || errors.Is(update, driver.ErrSessionLost), "an update beside an eviction answers %v",
 			update)
 		for n := range driver.UpdateNo(2) {
 			err := b.update(driver.MemberState{Update: 5 + n})
-			f.must(M4, errors.Is(err, driver.ErrSessionLost),
+			f.must(ruleM4, errors.Is(err, driver.ErrSessionLost),
 				"the update of an evicted session answers %v; want ErrSessionLost", err)
 		}
-		f.must(M3, !f.isMember(b.ID()), "an update brought an evicted session back")
+		f.must(ruleM3, !f.isMember(b.ID()), "an update brought an evicted session back")
 	})
 }
 
@@ -314,12 +314,12 @@ func updateRefused(f *fixture) {
 		"too long metadata":      {Meta: map[string]string{"k": strings.Repeat("x", driver.MaxMetaBytes)}, Update: 2},
 	} {
 		err := m.Update(f.ctx, st)
-		f.must(M4, errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrTooLarge),
+		f.must(ruleM4, errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrTooLarge),
 			"an update with %s answers %v; want ErrInvalid or ErrTooLarge", what, err)
 	}
 	if f.store.Calls != nil {
 		after := f.store.Calls()
-		f.must(M4, after == before, "updates outside the limits reached the store: %+v before, %+v after", before,
+		f.must(ruleM4, after == before, "updates outside the limits reached the store: %+v before, %+v after", before,
 			after)
 	}
 	f.stateIs(m.ID(), want, "updates that were refused")

@@ -17,37 +17,37 @@ import (
 func viewCases() []Case {
 	const area = "Views"
 	return []Case{
-		{Area: area, Property: "FullThenDelta", Rules: []Rule{O1, O2}, run: fullThenDelta,
+		{Area: area, Property: "FullThenDelta", Rules: []Rule{ruleO1, ruleO2}, run: fullThenDelta,
 			Shows: "an empty cursor gets everything, later pages each change and departure"},
-		{Area: area, Property: "FullIsFresh", Rules: []Rule{O1}, run: fullIsFresh,
+		{Area: area, Property: "FullIsFresh", Rules: []Rule{ruleO1}, run: fullIsFresh,
 			Shows: "a full state has every write acknowledged before it was requested"},
-		{Area: area, Property: "NoLostFinalState", Rules: []Rule{O1}, run: noLostFinalState,
+		{Area: area, Property: "NoLostFinalState", Rules: []Rule{ruleO1}, run: noLostFinalState,
 			Shows: "after any burst of changes a follower reaches the final state"},
-		{Area: area, Property: "NeverBackwards", Rules: []Rule{O1}, run: neverBackwards,
+		{Area: area, Property: "NeverBackwards", Rules: []Rule{ruleO1}, run: neverBackwards,
 			Shows: "over all calls no shard's token decreases and nobody returns"},
-		{Area: area, Property: "ResetAfterCompaction", Rules: []Rule{O1}, Needs: []string{"Compact"},
+		{Area: area, Property: "ResetAfterCompaction", Rules: []Rule{ruleO1}, Needs: []string{"Compact"},
 			run:   resetAfterCompaction,
 			Shows: "a cursor from before a compaction still leads to the final state"},
-		{Area: area, Property: "ForeignCursor", Rules: []Rule{O1}, run: foreignCursor,
+		{Area: area, Property: "ForeignCursor", Rules: []Rule{ruleO1}, run: foreignCursor,
 			Shows: "bytes that are no cursor get a reset or an error"},
-		{Area: area, Property: "OlderBeatIsNoNews", Rules: []Rule{O1, M1}, run: olderBeatIsNoNews,
+		{Area: area, Property: "OlderBeatIsNoNews", Rules: []Rule{ruleO1, ruleM1}, run: olderBeatIsNoNews,
 			Shows: "a version older than the caller's is not reported as a heartbeat"},
-		{Area: area, Property: "BeatsOnlyAsAsked", Rules: []Rule{O1, O3}, run: beatsOnlyAsAsked,
+		{Area: area, Property: "BeatsOnlyAsAsked", Rules: []Rule{ruleO1, ruleO3}, run: beatsOnlyAsAsked,
 			Shows: "a heartbeat wakes only the readers that asked for it"},
-		{Area: area, Property: "CommitsWakeNobody", Rules: []Rule{O3}, run: commitsWakeNobody,
+		{Area: area, Property: "CommitsWakeNobody", Rules: []Rule{ruleO3}, run: commitsWakeNobody,
 			Shows: "commits change no record, so they are not in the view"},
-		{Area: area, Property: "ContextPrompt", Rules: []Rule{O2, X1}, run: contextPrompt,
+		{Area: area, Property: "ContextPrompt", Rules: []Rule{ruleO2, ruleX1}, run: contextPrompt,
 			Shows: "a blocked call ends with its context; the next one is unharmed"},
-		{Area: area, Property: "SlowReaderBounded", Rules: []Rule{O2}, alone: true, run: slowReaderBounded,
+		{Area: area, Property: "SlowReaderBounded", Rules: []Rule{ruleO2}, alone: true, run: slowReaderBounded,
 			Shows: "changes that a slow reader has not requested are not buffered"},
-		{Area: area, Property: "IdleIsQuiet", Rules: []Rule{O3}, Needs: []string{"Calls"}, alone: true,
+		{Area: area, Property: "IdleIsQuiet", Rules: []Rule{ruleO3}, Needs: []string{"Calls"}, alone: true,
 			run:   idleIsQuiet,
 			Shows: "blocked calls on an unchanged namespace only poll"},
-		{Area: area, Property: "HeadIsTheGrants", Rules: []Rule{O1, A5}, run: headIsTheGrants,
+		{Area: area, Property: "HeadIsTheGrants", Rules: []Rule{ruleO1, ruleA5}, run: headIsTheGrants,
 			Shows: "a view's head is the one that the record's lease found"},
-		{Area: area, Property: "PrefixNoCrossTalk", Rules: []Rule{O1, A1, L2}, run: prefixNoCrossTalk,
+		{Area: area, Property: "PrefixNoCrossTalk", Rules: []Rule{ruleO1, ruleA1, ruleL2}, run: prefixNoCrossTalk,
 			Shows: "shards 1 and 10, and keys that begin alike, share nothing"},
-		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []Rule{O1, A1, L4}, Needs: []string{"OpenNamespace"},
+		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []Rule{ruleO1, ruleA1, ruleL4}, Needs: []string{"OpenNamespace"},
 			run:   namespaceNoCrossTalk,
 			Shows: "namespaces of one store, nested ones too, share nothing"},
 	}
@@ -57,7 +57,7 @@ func fullThenDelta(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	fence := a.acquire("s")
 	m := f.watch(f.open())
-	f.must(O1, m.same(f.state()) && len(m.members) == 2 && m.shards["s"] == seen(fence),
+	f.must(ruleO1, m.same(f.state()) && len(m.members) == 2 && m.shards["s"] == seen(fence),
 		"the first page has members %v and shards %v", m.members, m.shards)
 
 	var c *member
@@ -78,10 +78,10 @@ func fullThenDelta(f *fixture) {
 		{"an evict", func() { f.evict(c) }, func() bool { return m.gone[c.ID()] }},
 	} {
 		step.do()
-		f.must(O2, m.until(step.seen), "%s was not reported: members %v, gone %v, shards %v", step.what, m.members,
+		f.must(ruleO2, m.until(step.seen), "%s was not reported: members %v, gone %v, shards %v", step.what, m.members,
 			m.gone, m.shards)
 	}
-	f.must(O1, m.shards["t"].Session == c.ID(), "the shard of a session that ended has the record %+v; only a new "+
+	f.must(ruleO1, m.shards["t"].Session == c.ID(), "the shard of a session that ended has the record %+v; only a new "+
 		"grant changes it", m.shards["t"])
 }
 
@@ -101,7 +101,7 @@ func headIsTheGrants(f *fixture) {
 				if s.Owner != seen(fence) {
 					continue
 				}
-				f.must(O1, s.Head == nil || *s.Head == grant, "a view tells of token %d with head %+v; the lease found %+v",
+				f.must(ruleO1, s.Head == nil || *s.Head == grant, "a view tells of token %d with head %+v; the lease found %+v",
 					fence.Token, s.Head, grant)
 				return
 			}
@@ -122,13 +122,13 @@ func headIsTheGrants(f *fixture) {
 		}
 		before := f.head("s")
 		r := from.transfer(fence, to.ID())
-		f.must(A5, r.Err == nil && r.Head == before, "a transfer answers %v with head %+v; the shard's is %+v", r.Err,
+		f.must(ruleA5, r.Err == nil && r.Head == before, "a transfer answers %v with head %+v; the shard's is %+v", r.Err,
 			r.Head, before)
 		fence = r.Fence
 		told(before)
 		after := to.commit(fence, appendUnique())
 		for _, s := range f.state().Shards {
-			f.must(O1, s.Shard != "s" || s.Head == nil || *s.Head == before || *s.Head == after,
+			f.must(ruleO1, s.Shard != "s" || s.Head == nil || *s.Head == before || *s.Head == after,
 				"a full state has head %+v; the lease found %+v and made it %+v", s.Head, before, after)
 		}
 	}
@@ -144,7 +144,7 @@ func fullIsFresh(f *fixture) {
 		fence := a.acquire(driver.ShardID(fmt.Sprintf("s%d", i)))
 		v, err := others[i%2].Observe(f.ctx, driver.ObserveQuery{})
 		f.setup("observe", err)
-		f.must(O1, v.Reset && ownerIn(v, fence.Shard) == seen(fence),
+		f.must(ruleO1, v.Reset && ownerIn(v, fence.Shard) == seen(fence),
 			"a full state asked for after token %d was granted has the record %+v", fence.Token,
 			ownerIn(v, fence.Shard))
 	})
@@ -230,7 +230,7 @@ func noLostFinalState(f *fixture) {
 		})
 		full := f.state()
 		for _, m := range mirrors {
-			f.must(O1, m.until(func() bool { return m.same(full) }),
+			f.must(ruleO1, m.until(func() bool { return m.same(full) }),
 				"round %d: a follower that asked %d times ended with members %v and shards %v; the state is %+v", i,
 				m.pages, m.members, m.shards, full)
 		}
@@ -271,10 +271,10 @@ func resetAfterCompaction(f *fixture) {
 			m.b = f.open()
 		}
 		full := f.state()
-		f.must(O1, m.until(func() bool { return m.same(full) }),
+		f.must(ruleO1, m.until(func() bool { return m.same(full) }),
 			"after a compaction a follower has members %v and shards %v; the state is %+v", m.members, m.shards, full)
 	}
-	f.must(O1, m.gone[leaver.ID()], "a member that left before the compaction is still in the view")
+	f.must(ruleO1, m.gone[leaver.ID()], "a member that left before the compaction is still in the view")
 }
 
 func foreignCursor(f *fixture) {
@@ -286,7 +286,7 @@ func foreignCursor(f *fixture) {
 		if errors.Is(err, driver.ErrInvalid) {
 			continue
 		}
-		f.must(O1, err == nil && v.Reset && ownerIn(v, "s") == seen(fence),
+		f.must(ruleO1, err == nil && v.Reset && ownerIn(v, "s") == seen(fence),
 			"observing from the cursor %.20q answers %+v, %v; want the full state or ErrInvalid", cursor, v, err)
 	}
 }
@@ -331,27 +331,27 @@ func (m *mirror) asked() []driver.Beat {
 func beatsOnlyAsAsked(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	m := f.watch(f.open())
-	f.blocked(m, O3, "heartbeats that nobody asked for", func() {
+	f.blocked(m, ruleO3, "heartbeats that nobody asked for", func() {
 		a.beat()
 		b.beat()
 	})
 
 	m.beats[a.ID()] = 0
-	f.must(O1, m.until(func() bool { return m.beats[a.ID()] != 0 }),
+	f.must(ruleO1, m.until(func() bool { return m.beats[a.ID()] != 0 }),
 		"a beat asked for with version 0 is not reported at once")
 	for range 5 {
 		before := m.beats[a.ID()]
-		f.blocked(m, O3, "the heartbeats of another session than the one asked for", b.beat)
+		f.blocked(m, ruleO3, "the heartbeats of another session than the one asked for", b.beat)
 		a.beat()
-		f.must(O1, m.until(func() bool { return m.beats[a.ID()] != before }),
+		f.must(ruleO1, m.until(func() bool { return m.beats[a.ID()] != before }),
 			"a heartbeat that was asked for is not reported")
 		now, _ := f.beatOf(a.ID())
-		f.must(O1, m.until(func() bool { return m.beats[a.ID()] == now }),
+		f.must(ruleO1, m.until(func() bool { return m.beats[a.ID()] == now }),
 			"the version reported is %d; the record has %d", m.beats[a.ID()], now)
 	}
 	absent := newID()
 	m.beats[absent] = 0
-	f.blocked(m, O3, "asking for a session without a record", func() {})
+	f.blocked(m, ruleO3, "asking for a session without a record", func() {})
 }
 
 // olderBeatIsNoNews asks for changes after a version that this reader has not seen
@@ -360,27 +360,27 @@ func olderBeatIsNoNews(f *fixture) {
 	a := f.join("a")
 	m := f.watch(f.open())
 	m.beats[a.ID()] = 0
-	f.must(O1, m.until(func() bool { return m.beats[a.ID()] != 0 }),
+	f.must(ruleO1, m.until(func() bool { return m.beats[a.ID()] != 0 }),
 		"a beat asked for with version 0 is not reported at once")
 	for range 3 {
 		before := m.beats[a.ID()]
 		ahead := before + 1
 		m.beats[a.ID()] = ahead
-		f.blocked(m, O1, "a version that is older than the one asked with", func() {})
+		f.blocked(m, ruleO1, "a version that is older than the one asked with", func() {})
 		a.beat()
 		a.beat()
-		f.must(M1, m.until(func() bool { return m.beats[a.ID()] != ahead }),
+		f.must(ruleM1, m.until(func() bool { return m.beats[a.ID()] != ahead }),
 			"a heartbeat that was asked for is not reported")
-		f.must(M1, m.beats[a.ID()] > ahead, "version %d was reported after two heartbeats behind version %d",
+		f.must(ruleM1, m.beats[a.ID()] > ahead, "version %d was reported after two heartbeats behind version %d",
 			m.beats[a.ID()], before)
 		now, _ := f.beatOf(a.ID())
-		f.must(M1, m.until(func() bool { return m.beats[a.ID()] == now }),
+		f.must(ruleM1, m.until(func() bool { return m.beats[a.ID()] == now }),
 			"the version reported is %d; the record has %d", m.beats[a.ID()], now)
 	}
 	m.beats[a.ID()]++
 	full, err := m.b.Observe(f.ctx, driver.ObserveQuery{Beats: m.asked()})
 	f.setup("read in full", err)
-	f.must(O1, len(full.Beats) == 0, "a full read reports %+v to a reader that knows version %d", full.Beats,
+	f.must(ruleO1, len(full.Beats) == 0, "a full read reports %+v to a reader that knows version %d", full.Beats,
 		m.beats[a.ID()])
 }
 
@@ -388,7 +388,7 @@ func commitsWakeNobody(f *fixture) {
 	a := f.join("a")
 	fence := a.acquire("s")
 	m := f.watch(f.open())
-	f.blocked(m, O3, "commits", func() {
+	f.blocked(m, ruleO3, "commits", func() {
 		for range 3 {
 			a.commit(fence, appendOp("x"), put("k", "v"))
 		}
@@ -414,30 +414,30 @@ func contextPrompt(f *fixture) {
 			quiet := time.NewTimer(10 * time.Millisecond)
 			select {
 			case err := <-got:
-				f.fail(O2, "%s without news returned: %v", call, err)
+				f.fail(ruleO2, "%s without news returned: %v", call, err)
 			case <-quiet.C:
 			}
 			cancel()
 			limit := time.NewTimer(2 * time.Second)
 			select {
 			case err := <-got:
-				f.must(X1, errors.Is(err, context.Canceled),
+				f.must(ruleX1, errors.Is(err, context.Canceled),
 					"%s answers %v after its context was cancelled; want context.Canceled", call, err)
 			case <-limit.C:
-				f.fail(O2, "%s goes on for 2 s after its context was cancelled", call)
+				f.fail(ruleO2, "%s goes on for 2 s after its context was cancelled", call)
 			}
 			limit.Stop()
 		}
 		ctx, cancel := context.WithTimeout(f.ctx, 10*time.Millisecond)
 		err := block(ctx)
-		f.must(X1, errors.Is(err, context.DeadlineExceeded),
+		f.must(ruleX1, errors.Is(err, context.DeadlineExceeded),
 			"%s answers %v at its deadline; want context.DeadlineExceeded", call, err)
 		cancel()
 	}
 	a.commit(fence, appendOp("x"))
-	f.must(O2, t.until(map[driver.ShardID]driver.Seq{"s": 1}), "after cancelled calls TailLog does not go on")
+	f.must(ruleO2, t.until(map[driver.ShardID]driver.Seq{"s": 1}), "after cancelled calls TailLog does not go on")
 	f.join("b")
-	f.must(O2, m.until(func() bool { return len(m.members) == 2 }), "after cancelled calls Observe does not go on")
+	f.must(ruleO2, m.until(func() bool { return len(m.members) == 2 }), "after cancelled calls Observe does not go on")
 }
 
 // slowReaderBounded compares how the heap grows while a reader sleeps with how the same
@@ -464,12 +464,12 @@ func slowReaderBounded(f *fixture) {
 		if with-without < written/3 {
 			break
 		}
-		f.must(O2, asleep < 16<<20, "while a reader slept, %d bytes were appended and trimmed; the process still "+
+		f.must(ruleO2, asleep < 16<<20, "while a reader slept, %d bytes were appended and trimmed; the process still "+
 			"grows by %d for each %d, and without a reader by %d", asleep, with, written, without)
 	}
 	full := f.state()
-	f.must(O2, slow.until(func() bool { return slow.same(full) }), "a slow reader does not arrive at the state")
-	f.must(O2, tail.until(map[driver.ShardID]driver.Seq{"s": driver.Seq(w.n)}),
+	f.must(ruleO2, slow.until(func() bool { return slow.same(full) }), "a slow reader does not arrive at the state")
+	f.must(ruleO2, tail.until(map[driver.ShardID]driver.Seq{"s": driver.Seq(w.n)}),
 		"a slow tail does not arrive at entry %d: %v", w.n, tail.at)
 }
 
@@ -543,10 +543,10 @@ func idleIsQuiet(f *fixture) {
 	used, window := f.idleFor(400 * time.Millisecond)
 	cancel()
 	blocked.Wait()
-	f.must(O3, used.Writes == 0, "an idle namespace was written to %d times in %v", used.Writes, window)
-	f.must(O3, used.Reads <= polls(window, poll), "an idle namespace was read %d times in %v; want at most %d",
+	f.must(ruleO3, used.Writes == 0, "an idle namespace was written to %d times in %v", used.Writes, window)
+	f.must(ruleO3, used.Reads <= polls(window, poll), "an idle namespace was read %d times in %v; want at most %d",
 		used.Reads, window, polls(window, poll))
-	f.must(O3, used.Waits <= maxWaits, "an idle namespace was waited for %d times anew in %v", used.Waits, window)
+	f.must(ruleO3, used.Waits <= maxWaits, "an idle namespace was waited for %d times anew in %v", used.Waits, window)
 }
 
 // maxWaits is how often an idle process may begin to wait anew in less than a
@@ -600,15 +600,15 @@ func prefixNoCrossTalk(f *fixture) {
 		m.commit(fences[shard], put("k", string(shard)), put("k/1", "x"), put("k0", "x"), appendOp(string(shard)))
 	}
 	for shard, fence := range fences {
-		f.must(A1, f.owner(shard) == seen(fence), "the record of shard %q is %+v; granted was %+v", shard,
+		f.must(ruleA1, f.owner(shard) == seen(fence), "the record of shard %q is %+v; granted was %+v", shard,
 			f.owner(shard), fence)
 		item, log := f.get(shard, "k"), f.log(shard, 0)
-		f.must(L2, item != nil && string(item.Value) == string(shard) && len(log) == 1 &&
+		f.must(ruleL2, item != nil && string(item.Value) == string(shard) && len(log) == 1 &&
 			string(log[0].Payload) == string(shard), "shard %q has the item %+v and the log %+v", shard, item, log)
 	}
 	for prefix, want := range map[string]int{"": 3, "k": 3, "k/": 1, "k0": 1, "k/1": 1, "K": 0} {
 		items, err := f.read().List(f.ctx, "1", prefix, 0)
-		f.must(L2, err == nil && len(items) == want, "listing %q gives %+v, %v; want %d items", prefix, items, err,
+		f.must(ruleL2, err == nil && len(items) == want, "listing %q gives %+v, %v; want %d items", prefix, items, err,
 			want)
 	}
 	for limit, want := range map[int]string{1: "k", 2: "k k/1", 3: "k k/1 k0", 4: "k k/1 k0"} {
@@ -617,15 +617,15 @@ func prefixNoCrossTalk(f *fixture) {
 		for _, it := range items {
 			got = append(got, it.Key)
 		}
-		f.must(L2, err == nil && strings.Join(got, " ") == want, "listing %d items gives %q, %v; want %q", limit, got, err, want)
+		f.must(ruleL2, err == nil && strings.Join(got, " ") == want, "listing %d items gives %q, %v; want %q", limit, got, err, want)
 	}
 	_, err := f.read().List(f.ctx, "1", "k", -1)
-	f.must(E1, errors.Is(err, driver.ErrInvalid), "listing -1 items answers %v; want ErrInvalid", err)
+	f.must(ruleE1, errors.Is(err, driver.ErrInvalid), "listing -1 items answers %v; want ErrInvalid", err)
 	a.commit(fences["1"], del("k"), trim(1))
 	a.release(fences["1"])
-	f.must(L2, f.get("10", "k") != nil && f.get("1", "k/1") != nil && len(f.log("10", 0)) == 1,
+	f.must(ruleL2, f.get("10", "k") != nil && f.get("1", "k/1") != nil && len(f.log("10", 0)) == 1,
 		"deleting in shard 1 deleted in shard 10, or other keys")
-	f.must(A1, f.owner("10") == seen(fences["10"]), "releasing shard 1 changed shard 10 to %+v", f.owner("10"))
+	f.must(ruleA1, f.owner("10") == seen(fences["10"]), "releasing shard 1 changed shard 10 to %+v", f.owner("10"))
 }
 
 func namespaceNoCrossTalk(f *fixture) {
@@ -642,24 +642,24 @@ func namespaceNoCrossTalk(f *fixture) {
 			return b
 		}
 		b := open()
-		f.must(O1, b.Info().StoreID != home.b.Info().StoreID && b.Info().Namespace != home.b.Info().Namespace,
+		f.must(ruleO1, b.Info().StoreID != home.b.Info().StoreID && b.Info().Namespace != home.b.Info().Namespace,
 			"namespace %q shares name or identity with its neighbour", suffix)
 		v, err := b.Observe(f.ctx, driver.ObserveQuery{})
-		f.must(O1, err == nil && len(v.Members) == 0 && len(v.Shards) == 0, "a new namespace %q has the state %+v, %v",
+		f.must(ruleO1, err == nil && len(v.Members) == 0 && len(v.Shards) == 0, "a new namespace %q has the state %+v, %v",
 			suffix, v, err)
 		tail := f.tail(b)
-		f.must(L4, len(tail.at) == 0, "a new namespace %q has the logs %v", suffix, tail.at)
+		f.must(ruleL4, len(tail.at) == 0, "a new namespace %q has the logs %v", suffix, tail.at)
 		n := f.joinOn(b, "a")
 		r := n.claim(driver.Claim{Shard: "s"})
-		f.must(A1, r.Err == nil, "a shard of namespace %q whose name is held in another answers %v", suffix, r.Err)
+		f.must(ruleA1, r.Err == nil, "a shard of namespace %q whose name is held in another answers %v", suffix, r.Err)
 		w := n.write(r.Fence, 1, appendOp("other"), put("k", "other"))
-		f.must(A1, w.Err == nil, "a commit in namespace %q answers %v", suffix, w.Err)
-		f.must(L4, tail.until(map[driver.ShardID]driver.Seq{"s": 1}) && string(tail.got["s"][0].Payload) == "other",
+		f.must(ruleA1, w.Err == nil, "a commit in namespace %q answers %v", suffix, w.Err)
+		f.must(ruleL4, tail.until(map[driver.ShardID]driver.Seq{"s": 1}) && string(tail.got["s"][0].Payload) == "other",
 			"the tail of namespace %q has %+v", suffix, tail.got)
 	}
-	f.must(A1, f.owner("s") == seen(fence) && string(f.get("s", "k").Value) == "home" && len(f.log("s", 0)) == 1,
+	f.must(ruleA1, f.owner("s") == seen(fence) && string(f.get("s", "k").Value) == "home" && len(f.log("s", 0)) == 1,
 		"writes in other namespaces changed this one's shard to %+v, %+v", f.owner("s"), f.get("s", "k"))
 	home.acquire("after")
-	f.must(O1, m.until(func() bool { return m.shards["after"].Session == home.ID() }) && len(m.members) == 1 &&
+	f.must(ruleO1, m.until(func() bool { return m.shards["after"].Session == home.ID() }) && len(m.members) == 1 &&
 		len(m.shards) == 2, "the view has other namespaces' members %v or shards %v", m.members, m.shards)
 }
