@@ -156,8 +156,8 @@ simulation-long: ## The same, SEEDS_LONG runs, and the death of 440 members at o
 
 # MUTANTS_BASE is a commit whose mutants all die; without one there is no telling.
 MUTANTS_BASE ?=
-MUTATED := ./core ./internal/fsm ./follower ./sharding ./tenuretest ./internal/sidecar ./backends/memory ./backends/kv/route \
-	./backends/kv/changelog \
+MUTATED := ./core ./internal/fsm ./follower ./sharding ./tenuretest ./internal/sidecar ./backends/memory ./internal/route \
+	./internal/changelog \
 	./backends/sql/sqlite ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul \
 	./backends/redis
 .PHONY: mutants mutants-changed

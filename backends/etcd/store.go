@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/route"
+	"github.com/tenure-go/tenure/internal/route"
 	"github.com/tenure-go/tenure/core/driver"
 )
 

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/route"
+	"github.com/tenure-go/tenure/internal/route"
 )
 
 // Watch is one stream of etcd with a watch for each prefix. It ends with the

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tenure-go/tenure/backends/kv/internal/record"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -189,7 +189,7 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		if l, ok := b.leases.get(h.Fence.Shard); carry && ok && l.headKnown && l.rev == at.rev && (l.headRev != 0 || !b.headsStay) {
 			kh := knownHead(l)
 			carried[n] = &Pair{Key: head, Value: kh.Text, Rev: l.headRev}
-			value, then = record.AppendHead(value, kh), nil
+			value, then = kvrecord.AppendHead(value, kh), nil
 			conds = append(conds, Compare{Key: head, Rev: l.headRev})
 		}
 		txns[n] = Txn{
@@ -226,11 +226,11 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 }
 
 // knownHead is the head of a lease, to go behind the record of its successor.
-func knownHead(l lease) record.Head {
+func knownHead(l lease) kvrecord.Head {
 	if l.headRev == 0 {
-		return record.Head{}
+		return kvrecord.Head{}
 	}
-	return record.Head{Rev: int64(l.headRev), Text: encodeHead(l.head)}
+	return kvrecord.Head{Rev: int64(l.headRev), Text: encodeHead(l.head)}
 }
 
 // refused answers a transfer that the records do not allow.

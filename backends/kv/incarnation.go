@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/internal/record"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
@@ -34,11 +34,11 @@ func adopt(ctx context.Context, s Store, keys kvkeys.Keys, current string, now t
 		}
 		txn := Txn{
 			If:  []Compare{{Key: was.Key, Rev: was.Rev}, {Key: recorded.Key, Rev: recorded.Rev}},
-			Ops: []Op{{Key: recorded.Key, Value: []byte(record.Format + " " + current)}},
+			Ops: []Op{{Key: recorded.Key, Value: []byte(kvrecord.Format + " " + current)}},
 		}
 		if recorded.Rev != 0 {
-			l := record.Line{Rest: recorded.Value}
-			l.Format(record.MaxLen)
+			l := kvrecord.Line{Rest: recorded.Value}
+			l.Format(kvrecord.MaxLen)
 			former := string(l.Word())
 			if l.Reason != "" {
 				return identity{}, 0, corrupt(recorded.Key, l.Reason)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/tenure-go/tenure/backends/kv/internal/record"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
@@ -23,7 +23,7 @@ func TestKnownHead(t *testing.T) {
 		return b.leases.get("x")
 	}
 	for rev, known := range map[Rev]driver.Head{12: head, 0: {}} {
-		value := record.AppendHead(bytes.Clone(held), knownHead(lease{head: known, headRev: rev}))
+		value := kvrecord.AppendHead(bytes.Clone(held), knownHead(lease{head: known, headRev: rev}))
 		c := Change{Key: keys.Shard("x"), Value: value, Rev: 13}
 		owner := driver.Owner{Session: "s1", Token: 13}
 		if got, ok := learned(c); !ok || got != (lease{owner: owner, rev: 13, head: known, headRev: rev, headKnown: true}) {
@@ -33,7 +33,7 @@ func TestKnownHead(t *testing.T) {
 		if err != nil || r.Session != "s1" || r.From != 7 {
 			t.Errorf("the record is %+v, %v", r, err)
 		}
-		if shard, h, ok := record.CutHead(c.Value); !ok || !bytes.Equal(shard, held) || Rev(h.Rev) != rev {
+		if shard, h, ok := kvrecord.CutHead(c.Value); !ok || !bytes.Equal(shard, held) || Rev(h.Rev) != rev {
 			t.Errorf("%q is cut into %q and %+v, %v", c.Value, shard, h, ok)
 		}
 		c.Rev = rev // no record can have a head behind it that is not older

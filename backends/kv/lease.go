@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tenure-go/tenure/backends/kv/internal/record"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -111,7 +111,7 @@ func (b *Backend) learn(c Change) {
 	if !ok {
 		return
 	}
-	_, h, ok := record.CutHead(c.Value)
+	_, h, ok := kvrecord.CutHead(c.Value)
 	if !ok || Rev(h.Rev) >= c.Rev {
 		return
 	}
@@ -182,5 +182,5 @@ func Granted(b *Backend, f driver.Fence) (conditions []Compare, held []byte, ack
 		return nil, nil, 0, false
 	}
 	return []Compare{{Key: b.keys.Identity(), Rev: b.idRev}, {Key: b.keys.Shard(f.Shard), Rev: rev}},
-		[]byte(record.Format + " held " + string(f.Session) + " "), Rev(b.acked.Load()), true
+		[]byte(kvrecord.Format + " held " + string(f.Session) + " "), Rev(b.acked.Load()), true
 }

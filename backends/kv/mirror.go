@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tenure-go/tenure/backends/kv/internal/record"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
@@ -314,7 +314,7 @@ func (m *mirror) followBeats(r *run, changes []Change) bool {
 
 // headBehind is the head behind a shard's record, nil if there is none.
 func (m *mirror) headBehind(p Pair) *driver.Head {
-	_, behind, ok := record.CutHead(p.Value)
+	_, behind, ok := kvrecord.CutHead(p.Value)
 	if !ok || Rev(behind.Rev) >= p.Rev {
 		return nil
 	}

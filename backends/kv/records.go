@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tenure-go/tenure/backends/kv/internal/record"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -23,7 +23,7 @@ func shardOf(key string) driver.ShardID {
 	return ""
 }
 
-type shardRecord = record.Shard
+type shardRecord = kvrecord.Shard
 
 // decodeShard reads a shard's record. No token above base and the record's own
 // revision was granted.
@@ -36,7 +36,7 @@ func decodeShard(p Pair, base driver.Token) (shardRecord, error) {
 }
 
 func parseShard(p Pair) (shardRecord, error) {
-	r, reason := record.ParseShard(p.Value)
+	r, reason := kvrecord.ParseShard(p.Value)
 	if reason != "" {
 		return shardRecord{}, corrupt(p.Key, reason)
 	}
@@ -45,7 +45,7 @@ func parseShard(p Pair) (shardRecord, error) {
 
 func encodeHead(h driver.Head) []byte {
 	b := make([]byte, 0, 64)
-	b = append(b, record.Format...)
+	b = append(b, kvrecord.Format...)
 	for _, n := range [...]int64{int64(h.Number), int64(h.Seq), int64(h.Oldest), int64(h.Token)} {
 		b = append(b, ' ')
 		b = strconv.AppendInt(b, n, 10)
@@ -59,8 +59,8 @@ func decodeHead(p Pair) (driver.Head, error) {
 	if p.Rev == 0 {
 		return driver.Head{}, nil
 	}
-	l := record.Line{Rest: p.Value}
-	l.Format(record.MaxLen)
+	l := kvrecord.Line{Rest: p.Value}
+	l.Format(kvrecord.MaxLen)
 	h := driver.Head{
 		Number: driver.WriteNo(l.Number()),
 		Seq:    driver.Seq(l.Number()),
@@ -80,5 +80,5 @@ func decodeHead(p Pair) (driver.Head, error) {
 // encodeBeat makes a record that differs from the last one: a store may take
 // equal bytes for no change.
 func encodeBeat(n uint64) []byte {
-	return strconv.AppendUint([]byte(record.Format+" "), n, 10)
+	return strconv.AppendUint([]byte(kvrecord.Format+" "), n, 10)
 }

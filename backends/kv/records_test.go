@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/internal/record"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
@@ -37,7 +37,7 @@ func TestShardRecordCorrupt(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{
 		"", "1", "1 held", "1 held a", "1 held a x", "1 held a -1", "1 held _a 1", "1 held a/b 1", "1  held a 1",
-		"1 free", "1 free 0", "1 free 9223372036854775808", "2 held a 1", "1 kept a 1", "1 held a 1" + strings.Repeat(" ", record.MaxLen),
+		"1 free", "1 free 0", "1 free 9223372036854775808", "2 held a 1", "1 kept a 1", "1 held a 1" + strings.Repeat(" ", kvrecord.MaxLen),
 	} {
 		if r, err := parseShard(Pair{Key: "k", Value: []byte(bad), Rev: 1}); !errors.Is(err, driver.ErrDamaged) {
 			t.Errorf("%q decodes to %+v, %v; want ErrDamaged", bad, r, err)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/kv/route"
+	"github.com/tenure-go/tenure/internal/route"
 	"github.com/tenure-go/tenure/core/driver"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/changelog"
+	"github.com/tenure-go/tenure/internal/changelog"
 )
 
 // A change log whose latest write is of one shard, and of nothing else, has stats below

@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tenure-go/tenure/backends/kv/changelog"
-	"github.com/tenure-go/tenure/backends/kv/route"
+	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/route"
 )
 
 var _ changelog.Store = (*store)(nil)

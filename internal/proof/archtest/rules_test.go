@@ -31,7 +31,7 @@ var floors = [][][]string{
 	{{"core"}},
 	// Stores, beside what applications build on leases.
 	{
-		{"backends/...", "internal/kvkeys", "internal/sqlschema"},
+		{"backends/...", "internal/changelog", "internal/kvkeys", "internal/kvrecord", "internal/route", "internal/sqlschema"},
 		{"sharding/..."},
 		{"follower"},
 		{"fence/..."},
@@ -83,27 +83,27 @@ var rows = []row{
 		"core", "observe/tenureprom", "tenurefx", "go.uber.org/fx", "github.com/prometheus/client_golang/...",
 	}},
 
-	{pkg: "backends/kv", allow: []string{"core/driver", "backends/kv/internal/record", "internal/kvkeys"}},
-	{pkg: "backends/kv/internal/record", allow: []string{"core/driver"}},
-	{pkg: "backends/kv/changelog", allow: []string{
-		"core/driver", "backends/kv", "backends/kv/internal/record", "internal/kvkeys",
+	{pkg: "backends/kv", allow: []string{"core/driver", "internal/kvrecord", "internal/kvkeys"}},
+	{pkg: "internal/kvrecord", allow: []string{"core/driver"}},
+	{pkg: "internal/changelog", allow: []string{
+		"core/driver", "backends/kv", "internal/kvrecord", "internal/kvkeys",
 	}},
-	{pkg: "backends/internal/watchless", allow: []string{"core/driver", "backends/kv", "backends/kv/changelog"}},
-	{pkg: "backends/kv/route"},
+	{pkg: "internal/proof/watchless", allow: []string{"core/driver", "backends/kv", "internal/changelog"}},
+	{pkg: "internal/route"},
 	{pkg: "internal/proof/kvfault", allow: []string{"core/driver", "backends/kv"}},
 	{pkg: "backends/memory", allow: []string{"core/driver", "backends/kv"}},
 	{pkg: "backends/etcd", allow: append([]string{
-		"core/driver", "backends/kv", "backends/kv/route", "internal/kvkeys",
+		"core/driver", "backends/kv", "internal/route", "internal/kvkeys",
 	}, etcdClient...)},
 	{pkg: "backends/consul", allow: []string{
-		"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route",
+		"core/driver", "backends/kv", "internal/changelog", "internal/route",
 		"github.com/hashicorp/consul/api", "internal/kvkeys",
 	}},
 	{pkg: "backends/redis", allow: []string{
 		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/kvkeys",
 	}},
 	{pkg: "backends/zookeeper", allow: []string{
-		"core/driver", "backends/kv", "backends/kv/changelog", "backends/kv/route",
+		"core/driver", "backends/kv", "internal/changelog", "internal/route",
 		"github.com/go-zookeeper/zk", "internal/kvkeys",
 	}},
 	{pkg: "backends/sql", allow: []string{"core/driver", "internal/sqlschema"}},
@@ -213,6 +213,6 @@ type layout struct {
 
 var places = layout{
 	pure:    []string{"internal/fsm"},
-	silent:  []string{"core/driver", "internal/fsm", "backends/..."},
+	silent:  []string{"core/driver", "internal/fsm", "internal/changelog", "internal/route", "backends/..."},
 	program: []string{"bench/...", "cmd/...", "examples/...", "tools/..."},
 }

@@ -1,6 +1,6 @@
-// Package record is the text of records that package kv and its change logs both
+// Package kvrecord is the text of records that package kv and its change logs both
 // read: one line of fields, the record of a shard, and the head that may be behind it.
-package record
+package kvrecord
 
 import (
 	"bytes"

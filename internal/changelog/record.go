@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/internal/record"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -109,7 +109,7 @@ func (l changeLog) written(rev kv.Rev) changeLog {
 // its inline value.
 func (l changeLog) encode() []byte {
 	b := make([]byte, 0, 256)
-	b = append(b, record.Format+" "...)
+	b = append(b, kvrecord.Format+" "...)
 	b = strconv.AppendInt(b, l.seq, 10)
 	b = append(b, ' ')
 	b = strconv.AppendInt(b, l.floor, 10)
@@ -135,7 +135,7 @@ func (l changeLog) encode() []byte {
 // decode reads a change log's record. Its names are copies of the record's bytes, of
 // which keyOf has to make sense.
 func decode(p kv.Pair) (changeLog, error) {
-	text := record.Line{Rest: p.Value}
+	text := kvrecord.Line{Rest: p.Value}
 	text.Format(MaxPiggybackBytes)
 	l := changeLog{seq: text.Number(), floor: text.Number(), lost: kv.Rev(text.Number())}
 	if l.seq < 1 || l.seq > driver.MaxCount || l.floor > l.seq || l.lost > p.Rev {

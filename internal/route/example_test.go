@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tenure-go/tenure/backends/kv/route"
+	"github.com/tenure-go/tenure/internal/route"
 )
 
 // All calls go to one server until it fails; a watch then ends, so that it begins anew on another server.

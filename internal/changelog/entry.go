@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/internal/record"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
@@ -124,7 +124,7 @@ func inlineValue(keys kvkeys.Keys, k kind, b *kv.Batch) (text string) {
 		case k == logKind && strings.HasPrefix(op.Key, keys.Logs()) && len(op.Value) <= maxInline:
 			text = base64.RawURLEncoding.EncodeToString(op.Value)
 		case k == stateKind && strings.HasPrefix(op.Key, keys.Shards()):
-			shard, head, ok := record.CutHead(op.Value)
+			shard, head, ok := kvrecord.CutHead(op.Value)
 			text = escape(shard)
 			if ok {
 				text += "," + strconv.FormatInt(head.Rev, 10) + "," + escape(head.Text)
@@ -159,12 +159,12 @@ func (c changedKey) change(keys kvkeys.Keys) (kv.Change, bool) {
 	}
 	shard, head, hasHead := strings.Cut(c.inline, ",")
 	change.Value = unescape(shard)
-	if _, reason := record.ParseShard(change.Value); reason != "" {
+	if _, reason := kvrecord.ParseShard(change.Value); reason != "" {
 		return change, false
 	}
 	digits, text, _ := strings.Cut(head, ",")
 	if rev, err := strconv.ParseInt(digits, 10, 64); hasHead && err == nil && rev >= 0 {
-		change.Value = record.AppendHead(change.Value, record.Head{Rev: rev, Text: unescape(text)})
+		change.Value = kvrecord.AppendHead(change.Value, kvrecord.Head{Rev: rev, Text: unescape(text)})
 	}
 	return change, true
 }
@@ -184,7 +184,7 @@ func withoutHeads(keys kvkeys.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Com
 			if !ok {
 				continue
 			}
-			shard, known, ok := record.CutHead(op.Value)
+			shard, known, ok := kvrecord.CutHead(op.Value)
 			if !ok {
 				continue
 			}

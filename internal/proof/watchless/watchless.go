@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/changelog"
+	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/core/driver"
 )
 

@@ -7,9 +7,9 @@ import (
 	"log"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/internal/watchless"
+	"github.com/tenure-go/tenure/internal/proof/watchless"
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/backends/kv/changelog"
+	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
 )
