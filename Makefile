@@ -20,7 +20,7 @@ LONG_STEPS := simulation-long conformance-more mutants follower-long demo-test b
 
 # Packages that are tested under the race detector; the others are in "unit".
 # Regular expressions over the path below the module's.
-RACED := core|core/driver|observe/tenure(http|prom|otel)|tenurefx(/promfx)?|(backends|conformance|fence|follower|sharding)(/.*)?|internal/(sidecar|proof/(faultproxy|history(/.*)?|system|harness|intercept|kvfault|outage|servers|sqlfault))
+RACED := core|core/driver|observe/tenure(http|prom|otel)|tenurefx|(backends|conformance|fence|follower|sharding)(/.*)?|internal/(changelog|route|sidecar|proof/(faultproxy|history(/.*)?|system|harness|intercept|kvfault|outage|servers|sqlfault))
 # Those of them that "make test" tests under it. The others' tests it runs without.
 QUICK_RACED := core|core/driver|observe/tenurehttp|backends/memory
 # Packages, and tests of internal/fsm, that have a step of their own.

@@ -27,5 +27,6 @@
 // It starts no fx.App and reads no file. Fx runs no stop hook of an application that
 // could not be made, so a backend that was opened by then is left to the end of the
 // process. Without fx, package config opens the backend and core, sharding and follower make
-// the rest. Metrics are in the package promfx below, so that an application without Prometheus does not link it.
+// the rest. For metrics add tenureprom.Module; it is in package tenureprom, so that an
+// application without Prometheus does not link it.
 package tenurefx

@@ -63,7 +63,7 @@ var rows = []row{
 	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver"}},
 	{pkg: "observe/tenureprom", allow: []string{
 		"core", "core/driver", "fence", "follower", "sharding", "observe/internal/takeover",
-		"github.com/prometheus/client_golang/prometheus/...",
+		"github.com/prometheus/client_golang/prometheus/...", "go.uber.org/fx",
 	}},
 	// The API only: which SDK there is, and what it costs, is the application's to say.
 	{pkg: "observe/tenureotel", allow: []string{
@@ -79,9 +79,6 @@ var rows = []row{
 
 	{pkg: "config", allow: []string{"core", "internal/errtext", "core/driver", "go.yaml.in/yaml/v4"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
-	{pkg: "tenurefx/promfx", allow: []string{
-		"core", "observe/tenureprom", "tenurefx", "go.uber.org/fx", "github.com/prometheus/client_golang/...",
-	}},
 
 	{pkg: "backends/kv", allow: []string{"core/driver", "internal/kvrecord", "internal/kvkeys"}},
 	{pkg: "internal/kvrecord", allow: []string{"core/driver"}},

@@ -1,4 +1,4 @@
-package promfx_test
+package tenurefx_test
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/tenurefx"
-	"github.com/tenure-go/tenure/tenurefx/promfx"
 )
 
 // The application's registry has the metrics of its member while the application runs.
-func Example() {
+func Example_prometheus() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := config.Load(&config.LoadOptions{
@@ -32,7 +32,7 @@ func Example() {
 		fx.Provide(func() prometheus.Registerer { return registry }),
 		tenurefx.Backends(memory.Opener()),
 		tenurefx.Module(),
-		promfx.Module(nil),
+		tenureprom.Module(nil),
 	)
 	has := func(name string) bool {
 		families, err := registry.Gather()

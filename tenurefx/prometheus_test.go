@@ -1,4 +1,4 @@
-package promfx_test
+package tenurefx_test
 
 import (
 	"context"
@@ -14,11 +14,10 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/tenurefx"
-	"github.com/tenure-go/tenure/tenurefx/promfx"
 )
 
 // TestModule: the metrics are there from start to stop, fed by the hooks.
-func TestModule(t *testing.T) {
+func TestMetricsModule(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	serving := make(chan struct{})
 	app := fxtest.New(t,
@@ -35,7 +34,7 @@ func TestModule(t *testing.T) {
 			}),
 		),
 		tenurefx.Module(),
-		promfx.Module(&tenureprom.Options{PerShard: true}),
+		tenureprom.Module(&tenureprom.Options{PerShard: true}),
 	)
 	app.RequireStart()
 	select {
@@ -87,7 +86,7 @@ func TestRegisteredTwice(t *testing.T) {
 			func() prometheus.Registerer { return registry },
 		),
 		tenurefx.Module(),
-		promfx.Module(nil),
+		tenureprom.Module(nil),
 	)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
