@@ -29,7 +29,7 @@ type File struct {
 	mu     sync.Mutex
 	file   *os.File
 	lock   io.Closer
-	marks  map[string]Holder
+	marks  map[string]driver.Fence
 	broken error // after a failed write: the content on disk is not known
 }
 
@@ -82,8 +82,8 @@ func (s *File) open() error {
 
 // readMarks reads lines up to the end, or to a last one without its line break;
 // good is where that begins.
-func readMarks(r io.Reader) (marks map[string]Holder, lines int, good int64, err error) {
-	marks = make(map[string]Holder)
+func readMarks(r io.Reader) (marks map[string]driver.Fence, lines int, good int64, err error) {
+	marks = make(map[string]driver.Fence)
 	in := bufio.NewReaderSize(r, maxLine)
 	for {
 		line, err := in.ReadSlice('\n')
@@ -165,39 +165,39 @@ func (s *File) rewrite() (err error) {
 
 // Raise implements Storage. After a failed write every later one fails, until the
 // file is opened anew, which reads the content on disk.
-func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (Holder, error) {
+func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error) {
 	if err := check(resource, f); err != nil {
-		return Holder{}, err
+		return driver.Fence{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.ready(ctx); err != nil {
-		return Holder{}, err
+		return driver.Fence{}, err
 	}
 	if current := s.marks[resource]; f.Token <= current.Token {
 		return current, nil
 	}
 	line, err := encodeMark(resource, f)
 	if err != nil {
-		return Holder{}, err
+		return driver.Fence{}, err
 	}
 	if _, err = s.file.Write(line); err == nil {
 		err = s.file.Sync()
 	}
 	if err != nil {
 		s.broken = fmt.Errorf("tenure: marks in %s: a write failed, open them anew: %w", s.path, err)
-		return Holder{}, s.broken
+		return driver.Fence{}, s.broken
 	}
 	s.marks[resource] = f
 	return f, nil
 }
 
 // Load implements Storage.
-func (s *File) Load(ctx context.Context, resource string) (Holder, error) {
+func (s *File) Load(ctx context.Context, resource string) (driver.Fence, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.ready(ctx); err != nil {
-		return Holder{}, err
+		return driver.Fence{}, err
 	}
 	return s.marks[resource], nil
 }

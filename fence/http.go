@@ -244,7 +244,7 @@ func ResponseError(r *http.Response) error {
 		return &RefusedError{
 			Resource: p.Resource,
 			Fence:    sent,
-			Current: known(Holder{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder),
+			Current: known(driver.Fence{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder),
 				Token: p.CurrentToken}),
 		}
 	case ProblemForeign:

@@ -17,8 +17,8 @@ import (
 // failing is a storage that is out of reach.
 type failing struct{ fence.Memory }
 
-func (*failing) Raise(context.Context, string, driver.Fence) (fence.Holder, error) {
-	return fence.Holder{}, errors.New("dial marks.internal as user secret: refused")
+func (*failing) Raise(context.Context, string, driver.Fence) (driver.Fence, error) {
+	return driver.Fence{}, errors.New("dial marks.internal as user secret: refused")
 }
 
 func TestHandler(t *testing.T) {

@@ -13,20 +13,20 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Storage keeps the marks. Its methods are safe for concurrent use, and durable
+// Storage keeps the marks. Tokens are compared within one namespace of Tenure only, so a
+// resource belongs to one. A Storage's methods are safe for concurrent use, and durable
 // as far as the implementation says.
 type Storage interface {
 	// Raise stores f as the resource's mark if its token is greater than the
 	// present one's, or if there is none, and returns the mark that is in force
 	// then: in one atomic step. f was admitted if and only if it is that mark. After
 	// an error the mark may have been raised or not.
-	Raise(ctx context.Context, resource string, f driver.Fence) (Holder, error)
-	// Load returns the resource's mark, or the zero Holder.
-	Load(ctx context.Context, resource string) (Holder, error)
+	Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error)
+	// Load returns the resource's mark, or the zero Fence.
+	Load(ctx context.Context, resource string) (driver.Fence, error)
 }
 
-// DefaultWait is Options.Wait unless it is set.
-const DefaultWait = 10 * time.Second
+const defaultWait = 10 * time.Second
 
 // ErrBusy answers Do, Enter and Seal when effects of lower tokens have run for
 // Options.Wait. The mark is raised, and nothing else was done: it may be tried again.
@@ -83,7 +83,7 @@ func ByName(shard driver.ShardID, resource string) bool {
 
 // NewMark returns a Mark over a Storage, which stays the caller's.
 func NewMark(s Storage, o *Options) *Mark {
-	m := &Mark{storage: s, gates: make(map[string]*gate), mayWrite: ByName, wait: DefaultWait}
+	m := &Mark{storage: s, gates: make(map[string]*gate), mayWrite: ByName, wait: defaultWait}
 	if o != nil {
 		m.onRefused = o.OnRefused
 		if o.MayWrite != nil {
@@ -143,10 +143,10 @@ func (m *Mark) Seal(ctx context.Context, resource string, f driver.Fence) error 
 	return m.Do(ctx, resource, f, func(context.Context) error { return nil })
 }
 
-// Current returns the resource's mark, the zero Holder if it has none.
-func (m *Mark) Current(ctx context.Context, resource string) (Holder, error) {
+// Current returns the resource's mark, the zero Fence if it has none.
+func (m *Mark) Current(ctx context.Context, resource string) (driver.Fence, error) {
 	if err := CheckResource(resource); err != nil {
-		return Holder{}, err
+		return driver.Fence{}, err
 	}
 	return m.storage.Load(ctx, resource)
 }

@@ -50,30 +50,30 @@ func testAdmit(t *testing.T, s fence.Storage) {
 	m := fence.NewMark(s, &fence.Options{MayWrite: anyShard, OnRefused: func(e *fence.RefusedError) {
 		reported = append(reported, e)
 	}})
-	if h, err := m.Current(ctx, "r"); err != nil || h != (fence.Holder{}) {
+	if h, err := m.Current(ctx, "r"); err != nil || h != (driver.Fence{}) {
 		t.Fatalf("a resource without a mark has %v, %v", h, err)
 	}
 	steps := []struct {
 		resource string
 		f        driver.Fence
-		refused  fence.Holder // zero: admitted
+		refused  driver.Fence // zero: admitted
 	}{
-		{"r", lease("a", 5), fence.Holder{}},
-		{"r", lease("a", 5), fence.Holder{}},
+		{"r", lease("a", 5), driver.Fence{}},
+		{"r", lease("a", 5), driver.Fence{}},
 		{"r", lease("b", 5), lease("a", 5)}, // the same token from another holder
 		{"r", lease("b", 4), lease("a", 5)},
-		{"r2", lease("b", 4), fence.Holder{}}, // resources are apart
-		{"R", lease("b", 3), fence.Holder{}},
-		{"r", lease("b", 6), fence.Holder{}},
+		{"r2", lease("b", 4), driver.Fence{}}, // resources are apart
+		{"R", lease("b", 3), driver.Fence{}},
+		{"r", lease("b", 6), driver.Fence{}},
 		{"r", lease("a", 5), lease("b", 6)},
 		{"r", driver.Fence{Shard: "other", Session: "b", Token: 6}, lease("b", 6)},
-		{"r", lease("c", 1<<62), fence.Holder{}},
+		{"r", lease("c", 1<<62), driver.Fence{}},
 		{"r", lease("b", 6), lease("c", 1<<62)},
 	}
 	refusals := 0
 	for i, st := range steps {
 		err := m.Admit(ctx, st.resource, st.f)
-		if st.refused == (fence.Holder{}) {
+		if st.refused == (driver.Fence{}) {
 			if err != nil {
 				t.Fatalf("step %d: %v", i, err)
 			}
@@ -176,7 +176,7 @@ func TestWaitBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, o := range []*fence.Options{nil, {Wait: time.Minute}} {
 			m := fence.NewMark(&fence.Memory{}, o)
-			want := fence.DefaultWait
+			want := 10 * time.Second // Options.Wait by default
 			if o != nil {
 				want = o.Wait
 			}

@@ -14,11 +14,11 @@ var _ Storage = (*Memory)(nil)
 // Safe for concurrent use.
 type Memory struct {
 	mu    sync.Mutex
-	marks map[string]Holder
+	marks map[string]driver.Fence
 }
 
 // Raise implements Storage.
-func (s *Memory) Raise(_ context.Context, resource string, f driver.Fence) (Holder, error) {
+func (s *Memory) Raise(_ context.Context, resource string, f driver.Fence) (driver.Fence, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	current := s.marks[resource]
@@ -26,14 +26,14 @@ func (s *Memory) Raise(_ context.Context, resource string, f driver.Fence) (Hold
 		return current, nil
 	}
 	if s.marks == nil {
-		s.marks = make(map[string]Holder)
+		s.marks = make(map[string]driver.Fence)
 	}
 	s.marks[resource] = f
 	return f, nil
 }
 
 // Load implements Storage.
-func (s *Memory) Load(_ context.Context, resource string) (Holder, error) {
+func (s *Memory) Load(_ context.Context, resource string) (driver.Fence, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.marks[resource], nil

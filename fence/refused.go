@@ -6,18 +6,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Holder is the fence that a resource's mark names; the zero value where the
-// resource has none. Tokens are compared within one namespace of Tenure only, so
-// a resource belongs to one.
-type Holder = driver.Fence
-
 // RefusedError is a write that was refused by its fence: the resource has admitted
 // a higher token, or the same one from another holder. It matches
 // driver.ErrFenced and driver.ErrLost: nothing was applied.
 type RefusedError struct {
 	Resource string
 	Fence    driver.Fence // of the write
-	Current  Holder       // the one in force, which refused it
+	Current  driver.Fence // the one in force, which refused it
 }
 
 func (e *RefusedError) Error() string {

@@ -149,7 +149,7 @@ func (r *Rows) explain(ctx context.Context, q Querier, f driver.Fence, key any, 
 	}
 	e := &RefusedError{
 		Resource: fmt.Sprintf("%s:%v", r.Table, key), Fence: f,
-		Current: Holder{Session: driver.SessionID(session), Token: driver.Token(token)},
+		Current: driver.Fence{Session: driver.SessionID(session), Token: driver.Token(token)},
 	}
 	if r.OnRefused != nil {
 		r.OnRefused(e)

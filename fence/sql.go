@@ -184,39 +184,39 @@ func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver
 }
 
 // Raise implements Storage, in its own transaction.
-func (s *SQL) Raise(ctx context.Context, resource string, f driver.Fence) (current Holder, err error) {
+func (s *SQL) Raise(ctx context.Context, resource string, f driver.Fence) (current driver.Fence, err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
-		return Holder{}, err
+		return driver.Fence{}, err
 	}
 	if current, err = s.raiseIn(ctx, tx, resource, f); err != nil {
-		return Holder{}, errors.Join(err, tx.Rollback())
+		return driver.Fence{}, errors.Join(err, tx.Rollback())
 	}
 	return current, tx.Commit()
 }
 
-func (s *SQL) raiseIn(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) (Holder, error) {
+func (s *SQL) raiseIn(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) (driver.Fence, error) {
 	if _, err := tx.ExecContext(ctx, s.raise, resource, string(f.Shard), string(f.Session),
 		int64(f.Token)); err != nil {
-		return Holder{}, err
+		return driver.Fence{}, err
 	}
 	return scanMark(tx.QueryRowContext(ctx, s.load, resource))
 }
 
 // Load implements Storage.
-func (s *SQL) Load(ctx context.Context, resource string) (Holder, error) {
+func (s *SQL) Load(ctx context.Context, resource string) (driver.Fence, error) {
 	h, err := scanMark(s.db.QueryRowContext(ctx, s.load, resource))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Holder{}, nil
+		return driver.Fence{}, nil
 	}
 	return h, err
 }
 
-func scanMark(row *sql.Row) (Holder, error) {
+func scanMark(row *sql.Row) (driver.Fence, error) {
 	var shard, session string
 	var token int64
 	if err := row.Scan(&shard, &session, &token); err != nil {
-		return Holder{}, err
+		return driver.Fence{}, err
 	}
-	return Holder{Shard: driver.ShardID(shard), Session: driver.SessionID(session), Token: driver.Token(token)}, nil
+	return driver.Fence{Shard: driver.ShardID(shard), Session: driver.SessionID(session), Token: driver.Token(token)}, nil
 }

@@ -122,7 +122,7 @@ func TestAdmitTx(t *testing.T) {
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-		if h, err := s.Load(ctx, "ledger/r"); err != nil || h != (fence.Holder{}) {
+		if h, err := s.Load(ctx, "ledger/r"); err != nil || h != (driver.Fence{}) {
 			t.Fatalf("rolled back, the mark is %v, %v", h, err)
 		}
 		tx, err = in(lease("a", 5))

@@ -347,7 +347,7 @@ func Error(err error) error {
 		if parseErr != nil {
 			return err
 		}
-		current := fence.Holder{Shard: driver.ShardID(md["current_shard"]),
+		current := driver.Fence{Shard: driver.ShardID(md["current_shard"]),
 			Session: driver.SessionID(md["current_holder"]), Token: driver.Token(token)}
 		if driver.CheckFence(current) != nil {
 			return err

@@ -176,8 +176,8 @@ func TestOptions(t *testing.T) {
 
 type failing struct{ fence.Memory }
 
-func (*failing) Raise(context.Context, string, driver.Fence) (fence.Holder, error) {
-	return fence.Holder{}, errors.New("dial marks.internal as user secret: refused")
+func (*failing) Raise(context.Context, string, driver.Fence) (driver.Fence, error) {
+	return driver.Fence{}, errors.New("dial marks.internal as user secret: refused")
 }
 
 func TestStorageFails(t *testing.T) {

@@ -158,7 +158,7 @@ func FuzzMarks(f *testing.F) {
 		defer marks.Close()
 		for _, resource := range []string{"ledger", one, two} {
 			h, err := marks.Load(t.Context(), resource)
-			if err != nil || h != (fence.Holder{}) && (driver.CheckFence(h) != nil || fence.CheckResource(resource) != nil) {
+			if err != nil || h != (driver.Fence{}) && (driver.CheckFence(h) != nil || fence.CheckResource(resource) != nil) {
 				t.Errorf("the mark of %q is %+v, %v", resource, h, err)
 			}
 		}
