@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/changelog"
 )
 
 // Apply runs a batch. A transaction of Consul is all or nothing: when some items

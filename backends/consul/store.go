@@ -14,10 +14,10 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/internal/changelog"
-	"github.com/tenure-go/tenure/internal/route"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/route"
 )
 
 // store is a namespace of Consul's key-value store as a changelog.Store.

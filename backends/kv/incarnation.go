@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
 // adoptTries is how often adopt looks again after another process wrote the records.

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
 // TestKnownHead: the head behind a shard's record is learned from a watched change, and

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
 // lease is what is known of a shard's current grant: the session and token of

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
 // maxGone is how many departures the mirror remembers. A reader that is further

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
 func TestShardRecordRoundTrip(t *testing.T) {

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/proof/watchless"
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/proof/watchless"
 )
 
 func TestConformance(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/route"
-	"github.com/tenure-go/tenure/core/driver"
 )
 
 // maxRounds bounds how often a batch is sent again after a refusal. Each is for a

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/route"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/route"
 )
 
 const (

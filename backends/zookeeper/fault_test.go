@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )

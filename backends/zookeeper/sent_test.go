@@ -6,8 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 

@@ -103,11 +103,11 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 		if len(names[k]) == 0 {
 			continue
 		}
-		w, err := s.writers[k].take(ctx)
+		w, err := s.feeds[k].writers.take(ctx)
 		if err != nil {
 			return nil, err
 		}
-		defer s.writers[k].give(w)
+		defer s.feeds[k].writers.give(w)
 		taken[k] = w
 	}
 	send := Batch{Batch: *b}
@@ -206,12 +206,13 @@ func unlogged(out *Outcome) error {
 
 // recall reads a change log whose record is not known, and leaves one that was removed.
 func (s *store) recall(ctx context.Context, k kind, w *writer) error {
+	f := &s.feeds[k]
 	if w.known {
 		s.mu.Lock()
-		gone := s.observers[k].gone(w.name, w.rev, s.complete[k])
+		gone := f.observer.gone(w.name, w.rev, f.complete)
 		s.mu.Unlock()
 		if gone {
-			s.writers[k].rename(w)
+			f.writers.rename(w)
 		}
 		return nil
 	}
@@ -224,7 +225,7 @@ func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 	}
 	l, err := decode(page.Pairs[0])
 	if err != nil { // which a missing record is as well
-		s.writers[k].rename(w)
+		f.writers.rename(w)
 		return nil
 	}
 	w.known, w.rev, w.log = true, page.Pairs[0].Rev, l
@@ -236,13 +237,14 @@ func (s *store) stale(k kind) (string, position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	logs := s.observers[k].logs
-	if s.readers[k] == nil {
+	f := &s.feeds[k]
+	logs := f.observer.logs
+	if f.reader == nil {
 		s.sweep(k, now)
-		logs = s.sweeps[k].logs
+		logs = f.sweep.logs
 	}
-	name, at, ok := stale(logs, now, s.retention, s.writers[k].mine)
-	if ok && s.readers[k] == nil {
+	name, at, ok := stale(logs, now, s.retention, f.writers.mine)
+	if ok && f.reader == nil {
 		delete(logs, name) // nothing else shows that it is gone
 	}
 	return name, at, ok
@@ -257,7 +259,7 @@ type sweep struct {
 
 // sweep reads the change logs of a kind if it is time. The caller holds the lock.
 func (s *store) sweep(k kind, now time.Time) {
-	sw := &s.sweeps[k]
+	sw := &s.feeds[k].sweep
 	if s.closed || now.Before(sw.next) {
 		return
 	}

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/proof/watchless"
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/proof/watchless"
 )
 
 // BenchmarkClaims10000 claims 10,000 shards in batches of 60, four at once: new ones,

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
 // kind is the kind of records whose changes a change log has. Each kind has its own

@@ -7,11 +7,11 @@ import (
 	"log"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/proof/watchless"
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/proof/watchless"
 )
 
 // A backend of a store without a watch, such as Consul, opens it through change logs. The store of this example hides

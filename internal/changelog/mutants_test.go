@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/proof/watchless"
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/proof/mutate"
+	"github.com/tenure-go/tenure/internal/proof/watchless"
 )
 
 // mutant is a Store that breaks its contract, or hides changes that a reader of change

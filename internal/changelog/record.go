@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/internal/kvrecord"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
 // Bounds of a change log. A reader reads all change logs whenever one of them changes,

@@ -33,9 +33,10 @@ func New(s Store, namespace string, o Options) kv.Store {
 	l.life, l.end = context.WithCancel(context.Background())
 	instance := rand.Text()[:12]
 	for k := range kinds {
-		l.writers[k].init(k, instance, cmp.Or(o.Parallel, 4))
-		l.observers[k].init(keys, k)
-		l.sweeps[k].next = time.Now().Add(min(l.retention, maxAge))
+		f := &l.feeds[k]
+		f.writers.init(k, instance, cmp.Or(o.Parallel, 4))
+		f.observer.init(keys, k)
+		f.sweep.next = time.Now().Add(min(l.retention, maxAge))
 	}
 	return l
 }
@@ -46,23 +47,27 @@ type store struct {
 	keys      kvkeys.Keys
 	readKeys  int
 	retention time.Duration
-	writers   [kinds]writers
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 	running sync.WaitGroup
 
-	mu        sync.Mutex
-	closed    bool
-	observers [kinds]observer
-	begun     [kinds]bool          // the observer has read a page
-	complete  [kinds]kv.Rev        // the observer has everything up to here
-	latest    [kinds]kv.Rev        // the latest revision that a page has shown
-	moved     [kinds]int64         // how far the observer was after the last page
-	wake      [kinds]chan struct{} // closed when the observer moves; nil if nobody waits
-	readers   [kinds]*reader       // nil until the first watch
-	sweeps    [kinds]sweep
-	full      [kinds]fullRead // the latest
+	mu     sync.Mutex
+	closed bool
+	feeds  [kinds]feed
+}
+
+// feed is the change logs of one kind, this process's and all others'. All of it but the
+// writers is guarded by store.mu.
+type feed struct {
+	writers  writers
+	observer observer
+	complete kv.Rev        // the observer has everything up to here
+	latest   kv.Rev        // the latest revision that a page has shown
+	wake     chan struct{} // closed when the observer moves; nil if nobody waits
+	reader   *reader       // nil until the first watch
+	sweep    sweep
+	full     fullRead // the latest
 }
 
 // reader is the goroutine that follows the change logs of a kind.
@@ -108,9 +113,9 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	}
 	s.mu.Lock()
 	var latest kv.Rev
-	for k, r := range s.readers {
-		if r != nil && r.err == nil {
-			latest = max(latest, s.latest[k])
+	for k := range s.feeds {
+		if f := &s.feeds[k]; f.reader != nil && f.reader.err == nil {
+			latest = max(latest, f.latest)
 		}
 	}
 	s.mu.Unlock()
@@ -121,7 +126,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	}
 	if whole < kinds {
 		s.mu.Lock()
-		s.full[whole] = fullRead{time.Now(), time.Since(start)}
+		s.feeds[whole].full = fullRead{time.Now(), time.Since(start)}
 		s.mu.Unlock()
 	}
 	page.Rev = max(page.Rev, latest)
@@ -182,24 +187,24 @@ func (s *store) watch(ctx context.Context, kind kind, prefixes []string, after k
 	if err != nil {
 		return err
 	}
-	o := &s.observers[kind]
+	f := &s.feeds[kind]
 	rev := after // up to which fn was called last
 	at := int64(-1)
 	for {
 		s.mu.Lock()
 		if at < 0 {
-			if after < o.floor {
+			if after < f.observer.floor {
 				s.mu.Unlock()
 				return s.missed(ctx, kind)
 			}
-			at = o.lost
+			at = f.observer.lost
 		}
-		keys, ok := o.since(at, rev)
-		now, complete := o.seq, s.complete[kind]
-		if s.wake[kind] == nil {
-			s.wake[kind] = make(chan struct{})
+		keys, ok := f.observer.since(at, rev)
+		now, complete := f.observer.seq, f.complete
+		if f.wake == nil {
+			f.wake = make(chan struct{})
 		}
-		wake := s.wake[kind]
+		wake := f.wake
 		s.mu.Unlock()
 		if !ok {
 			return s.missed(ctx, kind)
@@ -298,7 +303,7 @@ func (s *store) changes(ctx context.Context, changed []changedKey, after kv.Rev)
 // times.
 func (s *store) missed(ctx context.Context, kind kind) error {
 	s.mu.Lock()
-	last := s.full[kind]
+	last := s.feeds[kind].full
 	s.mu.Unlock()
 	rest := time.Until(last.end.Add(min(2*last.took, time.Second)))
 	if rest <= 0 {
@@ -323,10 +328,10 @@ func (s *store) read(ctx context.Context, k kind) (*reader, error) {
 		s.mu.Unlock()
 		return nil, errClosed
 	}
-	r := s.readers[k]
+	r := s.feeds[k].reader
 	if r == nil || r.err != nil {
 		r = &reader{began: make(chan struct{}), done: make(chan struct{})}
-		s.readers[k] = r
+		s.feeds[k].reader = r
 		s.running.Go(func() {
 			err := s.below.Follow(s.life, []string{s.key(k.prefix())}, func(p *kv.Page) error {
 				s.mu.Lock()
@@ -360,7 +365,7 @@ func (s *store) read(ctx context.Context, k kind) (*reader, error) {
 // baseline reads the change logs of a kind unless they were read before.
 func (s *store) baseline(ctx context.Context, k kind) error {
 	s.mu.Lock()
-	begun := s.begun[k]
+	begun := s.feeds[k].observer.begun
 	s.mu.Unlock()
 	if begun {
 		return nil
@@ -371,7 +376,7 @@ func (s *store) baseline(ctx context.Context, k kind) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.begun[k] { // else another page was faster, and may be later
+	if !s.feeds[k].observer.begun { // else another page was faster, and may be later
 		s.look(k, page)
 	}
 	return nil
@@ -379,26 +384,33 @@ func (s *store) baseline(ctx context.Context, k kind) error {
 
 // look takes over a page of the change logs of a kind. The caller holds the lock.
 func (s *store) look(k kind, p *kv.Page) {
-	s.begun[k] = true
+	f := &s.feeds[k]
 	here := p.Rev
 	for _, l := range p.Pairs {
 		here = max(here, l.Rev)
 	}
-	s.complete[k], s.latest[k] = max(s.complete[k], p.Rev), max(s.latest[k], here)
-	if !s.observers[k].look(p.Pairs, s.latest[k], time.Now()) {
+	f.complete, f.latest = max(f.complete, p.Rev), max(f.latest, here)
+	before := f.observer.seq
+	if !f.observer.look(p.Pairs, f.latest, time.Now()) {
 		// Earlier pages, of both kinds, say nothing about the store's present state.
-		s.complete, s.latest = [kinds]kv.Rev{}, [kinds]kv.Rev{}
-		s.complete[k], s.latest[k] = p.Rev, here
-		for k := range s.observers {
-			s.observers[k].forget(here)
+		for k := range s.feeds {
+			f := &s.feeds[k]
+			f.complete, f.latest = 0, 0
+			f.observer.forget(here)
+			f.moved()
 		}
+		f.complete, f.latest = p.Rev, here
 	}
-	for k := range s.observers {
-		if s.observers[k].seq != s.moved[k] && s.wake[k] != nil {
-			close(s.wake[k])
-			s.wake[k] = nil
-		}
-		s.moved[k] = s.observers[k].seq
+	if f.observer.seq != before {
+		f.moved()
+	}
+}
+
+// moved wakes the watches of a feed whose observer has moved.
+func (f *feed) moved() {
+	if f.wake != nil {
+		close(f.wake)
+		f.wake = nil
 	}
 }
 

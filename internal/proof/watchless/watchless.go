@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/backends/kv"
-	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/changelog"
 )
 
 // New makes a store one of those that cannot say what changed, as Consul and ZooKeeper
