@@ -123,8 +123,9 @@ follower-long: ## Followers killed 10 times, over 100,000 entries, blocked for a
 	$(GOTEST) -v -timeout=15m ./follower/stores -args -all -kills=10 -entries=100000 -lagfor=5s -blocked=60s
 demo-test: ## Tests of the demonstration
 	$(GOTEST) -timeout=5m -p=1 ./cmd/demo/...
-demo-seeds: ## The demonstration with each of DEMO_SEEDS, and without the fence
-	.ci/demo $(DEMO_SEEDS)
+demo-seeds: ## The demonstration with each of DEMO_SEEDS; demo-test has the control without the fence
+	go build -o .cache/bin/demo ./cmd/demo
+	@for s in $(DEMO_SEEDS); do timeout --kill-after=10s 5m .cache/bin/demo -seed "$$s" || exit 1; done
 browser: ## The board in a real Chromium, and the alerts in a real Prometheus
 	.ci/named '^Test(Browser|Scrape)' -timeout=5m -p=2 ./observe/tenurehttp ./deploy/prometheus
 examples: ## The example applications and their tests, in a module of their own
