@@ -17,10 +17,11 @@ import (
 
 // deployment is servers of which a replica takes over when the master is gone.
 type deployment struct {
-	config  *goredis.UniversalOptions
-	options Options
-	servers []*servers.Server
-	hasten  func() error // has the others notice within seconds that a server is gone
+	config    *goredis.UniversalOptions
+	options   Options
+	servers   []*servers.Server
+	sentinels []*servers.Server // if there are any
+	hasten    func() error      // has the others notice within seconds that a server is gone
 }
 
 // everywhere sends a command to servers.
@@ -59,7 +60,7 @@ func newSentinels(t testing.TB) *deployment {
 	return &deployment{
 		config:  &goredis.UniversalOptions{Addrs: sentinels.Addrs(), MasterName: servers.SentinelMaster},
 		options: Options{Replicas: 1, ReplicaTimeout: 10 * time.Second, Insecure: true},
-		servers: all,
+		servers: all, sentinels: sentinels.Members(),
 		hasten: func() error {
 			return everywhere(t.Context(), t, sentinels.Members(), "SENTINEL", "SET", servers.SentinelMaster,
 				"down-after-milliseconds", 500)
@@ -133,10 +134,13 @@ func (d *deployment) waitsForItsReplica(
 
 // TestTakenOver: the master is killed, or stalled, and its replica takes over. A process
 // from before goes on there, under its lease, with what was acknowledged, once the former
-// master is back as a replica; nothing is acknowledged before.
+// master is back as a replica; nothing is acknowledged before. The Sentinel that the process
+// asked may have fallen silent before.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB) *deployment{"Sentinel": newSentinels, "Cluster": newCluster} {
+	for name, start := range map[string]func(testing.TB) *deployment{
+		"Sentinel": newSentinels, "SilentSentinel": newSentinels, "Cluster": newCluster,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := start(t)
@@ -150,12 +154,21 @@ func TestTakenOver(t *testing.T) {
 			if name == "Cluster" {
 				gone, back = master.Stop, func(context.Context) error { return master.Cont() }
 			}
+			if name == "SilentSentinel" {
+				if err := d.hasten(); err != nil {
+					t.Fatal(err)
+				}
+				standStill(t, d.sentinels[0])
+			}
 			if err := gone(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.hasten(); err != nil {
-				t.Fatal(err)
+			if name != "SilentSentinel" {
+				if err := d.hasten(); err != nil {
+					t.Fatal(err)
+				}
 			}
+			began := time.Now()
 			b.store.opts.ReplicaTimeout = 100 * time.Millisecond // the new master has no replica yet
 			beat := func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -169,10 +182,11 @@ func TestTakenOver(t *testing.T) {
 				}
 				return goredis.HasErrorPrefix(err, "NOREPLICAS") || strings.Contains(err.Error(), "0 of 1 replicas")
 			})
+			t.Logf("a heartbeat finds the new master after %v", time.Since(began))
 			if err := back(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if name == "Sentinel" { // as the Sentinels do, but they take their time
+			if name != "Cluster" { // as the Sentinels do, but they take their time
 				follow(t, master, d.servers[1].Addr())
 			}
 			b.store.opts.ReplicaTimeout = d.options.ReplicaTimeout
