@@ -278,7 +278,7 @@ type compiled struct {
 var common string
 
 var (
-	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+)\s*$`)
+	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+(?: [a-z_]+)*)\s*$`)
 	parameter = regexp.MustCompile(`\beach\([0-9]+, :[a-z_]+\)|(^|[^:a-z_]):([a-z_]+)`)
 	// What a statement for all rows of a batch has, and one for n.
 	rowsParameter = regexp.MustCompile(`(^|[^:a-z_]):rows\b`)
@@ -347,7 +347,7 @@ func (s Statement) parameters() string {
 }
 
 // Compile reads a dialect's file: sections that begin with "-- name: x", each one
-// statement with :parameters. The catalogue, in this package's statements.go, lists
+// statement with :parameters, or with "-- name: x y", the same one for both. The catalogue, in this package's statements.go, lists
 // the statements, their parameters, and what each must do. Those of this package's
 // statements.sql serve where the dialect has none of that name. An error names all that is
 // missing.
@@ -412,7 +412,10 @@ func sections(file string) map[string]string {
 		if i+1 < len(marks) {
 			end = marks[i+1][0]
 		}
-		texts[file[m[2]:m[3]]] = strings.TrimSuffix(strings.TrimSpace(file[m[1]:end]), ";")
+		text := strings.TrimSuffix(strings.TrimSpace(file[m[1]:end]), ";")
+		for name := range strings.FieldsSeq(file[m[2]:m[3]]) {
+			texts[name] = text
+		}
 	}
 	return texts
 }

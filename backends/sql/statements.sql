@@ -84,3 +84,16 @@ WHERE namespace = :namespace AND revision > :revision ORDER BY revision, session
 
 -- name: departures_trim
 DELETE FROM tenure_departures WHERE namespace = :namespace AND revision <= :revision;
+
+-- name: owner_read
+SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
+
+-- name: item_read
+SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
+
+-- name: logs_trim
+DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through;
+
+-- name: node_write
+INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
+ON CONFLICT (namespace, node) DO UPDATE SET session = excluded.session;

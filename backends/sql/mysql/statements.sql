@@ -33,25 +33,15 @@ UPDATE tenure_tails FORCE INDEX (PRIMARY) SET position = position + CAST(ELT(FIE
   trimmed = greatest(trimmed, CAST(ELT(FIELD(bucket, each(16, :bucket)), each(16, :trimmed)) AS SIGNED))
 WHERE namespace = :namespace AND bucket IN (each(16, :bucket));
 
--- name: shards_claim
+-- name: shards_claim shards_try
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE SKIP LOCKED;
 
--- name: shards_lock
+-- name: shards_lock shards_hold
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
-
--- name: shards_hold
-SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
-FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;
-
--- name: shards_try
-SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
-FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
-STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE SKIP LOCKED;
 
 -- name: shards_read
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
@@ -182,9 +172,6 @@ ORDER BY r.position;
 -- This and the next run for each shard: in a join, all of its log would be read.
 SELECT shard, position FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through
 ORDER BY last_seq DESC LIMIT 1;
-
--- name: logs_trim
-DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through;
 
 -- name: fence_touch
 SELECT s.token FROM tenure_shards AS s

@@ -81,9 +81,6 @@ UPDATE tenure_shards SET session = '', revision = :revision::bigint
 WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
--- name: owner_read
-SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
-
 -- name: heads_write
 -- The rows exist. An INSERT looks each up by primary key, whatever the planner believes.
 INSERT INTO tenure_shards AS s (namespace, shard, session, token, granted_from, revision, number, seq, oldest, nonce, commit_token)
@@ -107,9 +104,6 @@ ON CONFLICT (namespace, shard, key) DO UPDATE SET version = excluded.version, va
 DELETE FROM tenure_items
 WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements(:rows::jsonb) AS j CROSS JOIN LATERAL (
   SELECT r.ctid FROM tenure_items AS r WHERE r.namespace = :namespace AND r.shard = j ->> 0 AND r.key = j ->> 1 OFFSET 0) AS k));
-
--- name: item_read
-SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
 
 -- name: items_list
 SELECT bounded(key), version, octet_length(value), bounded(value) FROM tenure_items
@@ -245,10 +239,6 @@ FROM tenure_rosters WHERE namespace = :namespace;
 -- name: roster_lock
 SELECT bounded(store_id), revision, coalesce((SELECT bounded(n.incarnation) FROM tenure_namespaces AS n WHERE n.namespace = :namespace), ''), {incarnation}
 FROM tenure_rosters WHERE namespace = :namespace FOR NO KEY UPDATE;
-
--- name: node_write
-INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
-ON CONFLICT (namespace, node) DO UPDATE SET session = excluded.session;
 
 -- name: nodes_delete
 DELETE FROM tenure_nodes

@@ -7,10 +7,7 @@
 -- name: namespace_insert
 INSERT OR IGNORE INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id);
 
--- name: namespace_read
-SELECT bounded(store_id), base, revision, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
-
--- name: namespace_lock
+-- name: namespace_read namespace_lock
 SELECT bounded(store_id), base, revision, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: tail_insert
@@ -19,27 +16,7 @@ INSERT OR IGNORE INTO tenure_tails (namespace, bucket) VALUES (:namespace, :buck
 -- name: tails_move
 UPDATE tenure_tails SET position = position + :count, trimmed = max(trimmed, :trimmed) WHERE namespace = :namespace AND bucket = :bucket;
 
--- name: shards_lock
-SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
-FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
-WHERE s.namespace = :namespace AND s.shard = j.value;
-
--- name: shards_claim
-SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
-FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
-WHERE s.namespace = :namespace AND s.shard = j.value;
-
--- name: shards_hold
-SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
-FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
-WHERE s.namespace = :namespace AND s.shard = j.value;
-
--- name: shards_try
-SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
-FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
-WHERE s.namespace = :namespace AND s.shard = j.value;
-
--- name: shards_read
+-- name: shards_lock shards_claim shards_hold shards_try shards_read
 SELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token
 FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = j.value;
@@ -58,9 +35,6 @@ ON CONFLICT (namespace, shard) DO UPDATE SET session = excluded.session, token =
 UPDATE tenure_shards SET session = '', revision = :revision
 WHERE namespace = :namespace AND shard IN (SELECT value FROM json_each(:shards));
 
--- name: owner_read
-SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
-
 -- name: heads_write
 UPDATE tenure_shards SET number = :number, seq = :seq, oldest = :oldest, nonce = :nonce, commit_token = :token
 WHERE namespace = :namespace AND shard = :shard;
@@ -75,9 +49,6 @@ ON CONFLICT (namespace, shard, key) DO UPDATE SET version = excluded.version, va
 
 -- name: items_delete
 DELETE FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
-
--- name: item_read
-SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
 
 -- name: items_list
 SELECT bounded(key), version, octet_length(value), bounded(value) FROM tenure_items
@@ -108,9 +79,6 @@ ORDER BY position;
 SELECT shard, position FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through
 ORDER BY last_seq DESC LIMIT 1;
 
--- name: logs_trim
-DELETE FROM tenure_logs WHERE namespace = :namespace AND shard = :shard AND last_seq <= :through;
-
 -- name: fence_touch
 UPDATE tenure_shards SET token = token
 WHERE namespace = :namespace AND shard = :shard AND session = :session AND token = :token
@@ -120,15 +88,8 @@ RETURNING token;
 -- name: roster_insert
 INSERT OR IGNORE INTO tenure_rosters (namespace, store_id) VALUES (:namespace, :store_id);
 
--- name: roster_read
+-- name: roster_read roster_lock
 SELECT bounded(store_id), revision, '', '' FROM tenure_rosters WHERE namespace = :namespace;
-
--- name: roster_lock
-SELECT bounded(store_id), revision, '', '' FROM tenure_rosters WHERE namespace = :namespace;
-
--- name: node_write
-INSERT INTO tenure_nodes (namespace, node, session) VALUES (:namespace, :node, :session)
-ON CONFLICT (namespace, node) DO UPDATE SET session = excluded.session;
 
 -- name: nodes_delete
 DELETE FROM tenure_nodes
@@ -141,15 +102,11 @@ SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :s
 SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede
 FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
--- name: members_present
+-- name: members_present members_hold
 SELECT m.session FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
 WHERE m.namespace = :namespace AND m.session = j.value;
 
--- name: members_hold
-SELECT m.session FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
-WHERE m.namespace = :namespace AND m.session = j.value;
-
--- name: members_lock
+-- name: members_lock beats_read
 SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_beats AS b
 WHERE b.namespace = :namespace AND b.session = j.value;
 
@@ -159,10 +116,6 @@ WHERE namespace = :namespace AND session IN (SELECT value FROM json_each(:sessio
 
 -- name: beat_lock
 SELECT version FROM tenure_beats WHERE namespace = :namespace AND session = :session;
-
--- name: beats_read
-SELECT b.session, b.version FROM json_each(:sessions) AS j CROSS JOIN tenure_beats AS b
-WHERE b.namespace = :namespace AND b.session = j.value;
 
 -- name: beats_delete
 DELETE FROM tenure_beats
