@@ -6,20 +6,15 @@
 .DEFAULT_GOAL := help
 TEST_STEPS := fmt vet arch quick-race simulation quick conformance-quick system
 CI_STEPS := servers modules race conformance conformance-servers faults system-long docs command analysis mutants-changed
-LONG_STEPS := simulation-long conformance-more mutants follower-long demo-test browser demo-seeds examples bench-test \
-	validators fuzz cross mod vuln
+LONG_STEPS := simulation-long conformance-more mutants follower-long demo-test browser demo-seeds \
+	modules-test fuzz cross mod vuln
 
 # Sizes, to be changed on the command line: make simulation SEEDS=50. FUZZTIME is a number of
 # inputs: up to Go 1.27 a target may fail as its time is up (golang.org/issue/75804).
 SEEDS ?= 500
-SEEDS_LONG ?= 20000
 SYSTEM_SEEDS ?= 2
-GUARANTEE_SEEDS ?= 100
-GUARANTEE_CONTROLS ?= 20
 FUZZTIME ?= 20000x
-DEMO_SEEDS ?= 1 2 3
 ROUNDS ?= 2
-BENCH ?= .
 BENCH_ROUNDS ?= 5
 MUTANTS_BASE ?= # a commit whose mutants all die; without one there is no telling
 
@@ -72,8 +67,7 @@ fmt: ## Fail if a file is not as gofmt writes it
 vet: ## go vet
 	go vet ./...
 modules: ## Vet the modules beside this one, which a change of a name breaks
-	cd examples && go vet ./...
-	cd bench && go vet ./...
+	cd examples && go vet ./... && cd ../bench && go vet ./... && cd ../tools/manifests && go vet ./...
 arch: ## Import rules, no hidden state, licences of dependencies
 	$(GOTEST) -timeout=1m ./internal/proof/archtest
 servers: ## Install the servers that tests need, where that is possible
@@ -92,8 +86,8 @@ faults: ## Tests that kill, stop and cut real servers, under the race detector
 	$(GOTEST) $(RACE) -timeout=10m -p=2 -skip='$(SUITES)' $(call packages,$(FAULTS),none)
 simulation: ## The state machine against a model store, SEEDS runs
 	$(LESS_GC) .ci/named '^Test(Simulation|OutageEvictsNobody)$$' -timeout=8m ./internal/fsm -args -seeds=$(SEEDS)
-simulation-long: ## The same, SEEDS_LONG runs, and the death of 440 members at once
-	$(LESS_GC) .ci/named '$(OWN)' -timeout=15m ./internal/fsm -args -seeds=$(SEEDS_LONG)
+simulation-long: ## The same, 20,000 runs, and the death of 440 members at once
+	$(LESS_GC) .ci/named '$(OWN)' -timeout=15m ./internal/fsm -args -seeds=20000
 mutants: ## Broken cores and backends, which the test named, or the simulation, must find
 	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=40m -p=2 $(MUTATED) -args -mutants
 mutants-changed: ## Those of the packages that differ from MUTANTS_BASE, a commit; all where none is given
@@ -123,18 +117,16 @@ follower-long: ## Followers killed 10 times, over 100,000 entries, blocked for a
 	$(GOTEST) -v -timeout=15m ./follower/stores -args -all -kills=10 -entries=100000 -lagfor=5s -blocked=60s
 demo-test: ## Tests of the demonstration
 	$(GOTEST) -timeout=5m -p=1 ./cmd/demo/...
-demo-seeds: ## The demonstration with each of DEMO_SEEDS; demo-test has the control without the fence
+demo-seeds: ## The demonstration with seeds 1 to 3; demo-test has the control without the fence
 	go build -o .cache/bin/demo ./cmd/demo
-	@for s in $(DEMO_SEEDS); do timeout --kill-after=10s 5m .cache/bin/demo -seed "$$s" || exit 1; done
+	@for s in 1 2 3; do timeout --kill-after=10s 5m .cache/bin/demo -seed "$$s" || exit 1; done
 browser: ## The board in a real Chromium, and the alerts in a real Prometheus
 	.ci/named '^Test(Browser|Scrape)' -timeout=5m -p=2 ./observe/tenurehttp ./deploy/prometheus
-examples: ## The example applications and their tests, in a module of their own
+modules-test: ## Tests of the modules beside this one: example applications, a quick bench-peers, validators of manifests and OpenAPI
 	$(say-race)
-	cd examples && go vet ./... && $(GOTEST) $(RACE) -timeout=5m ./...
-bench-test: ## A quick run of bench-peers on the servers that are there
-	cd bench && go vet ./... && $(GOTEST) -timeout=5m -parallel=8 ./...
-validators: ## Manifests and the OpenAPI file against validators, in a module of their own
-	cd tools/manifests && go vet ./... && $(GOTEST) -timeout=5m ./...
+	cd examples && $(GOTEST) $(RACE) -timeout=5m ./...
+	cd bench && $(GOTEST) -timeout=5m -parallel=8 ./...
+	cd tools/manifests && $(GOTEST) -timeout=5m ./...
 fuzz: ## Every fuzz target for FUZZTIME, such as 1m, or 20000x inputs
 	.ci/fuzz $(FUZZTIME)
 vuln: ## Known vulnerabilities, where the database can be reached
@@ -151,13 +143,11 @@ cross: ## Compile the library for other platforms; test files are for Unix
 guarantees: export TENURE_CONFORMANCE_REPORT := $(CURDIR)/docs/reports
 guarantees: servers ## Measure every backend, for an hour; writes docs/reports and docs/guarantees.md
 	.ci/named '^TestConformance(Restart)?$$' -shuffle=off -count=1 -timeout=20m -p=1 $(EMBEDDED) $(SERVED)
-	$(MAKE) system-guaranteed SYSTEM_SEEDS=$(GUARANTEE_SEEDS) WHICH=System
-	$(MAKE) system-guaranteed SYSTEM_SEEDS=$(GUARANTEE_CONTROLS) WHICH=Control
+	$(MAKE) system-guaranteed SYSTEM_SEEDS=100 WHICH=System
+	$(MAKE) system-guaranteed SYSTEM_SEEDS=20 WHICH=Control
 	go test -count=1 ./conformance -run '^TestGuarantees$$' -args -update
 system-guaranteed:
 	.ci/named '^Test$(WHICH)$$' -count=1 -timeout=60m -p=1 ./internal/proof/system $(SERVED) $(SYSTEM)
-bench: ## Benchmarks, BENCH=regexp for some of them
-	go test -run='^$$' -bench='$(BENCH)' -benchmem -p=1 ./...
 bench-peers: servers ## Measure beside what else a user would pick; writes docs/benchmarks.md
 	cd bench && go run . -rounds $(BENCH_ROUNDS) -update ../docs/benchmarks.md
 api: ## Write docs/api.txt, for a release or a change of the API that CHANGELOG.md names
