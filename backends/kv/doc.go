@@ -22,7 +22,7 @@
 //
 // # What a store must bring
 //
-// A revision: positive, greater with every write, never stepping back, and told
+// A revision: positive, greater with every write, never stepping back, and reported
 // for every record and every write. Tokens are made of it (rule A2), so it must
 // survive a restart. A transaction that compares the revisions of several records,
 // or that some exist or do not, and then writes several, atomically. Reads that

@@ -184,8 +184,8 @@ func (b *Backend) watchState() (*run, error) {
 	return r, nil
 }
 
-// readBeats reads heartbeats. Where a watch was faster than the read, what it told
-// counts, so that no version goes back; a read may be newer than its page says.
+// readBeats reads heartbeats. Where a watch was faster than the read, the watch's version
+// counts, so that none goes back; a read may be newer than its page says.
 func (b *Backend) readBeats(ctx context.Context, of []driver.SessionID) (map[driver.SessionID]Rev, Rev, error) {
 	if len(of) == 0 {
 		return nil, 0, nil
@@ -253,7 +253,7 @@ func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error 
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for s, rev := range m.beats { // told since the read
+	for s, rev := range m.beats { // the watch brought these since the read
 		if read, ok := beats[s]; ok && rev > from {
 			beats[s] = max(rev, read)
 		}

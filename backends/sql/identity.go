@@ -20,8 +20,8 @@ func (n namespace) floor() int64 { return n.base + n.revision }
 
 // identify reads the identity in both groups of tables, which must agree, or
 // with Create writes it. The roster's comes first, so that an interrupted
-// creation (no data, and a roster that nobody joined yet) can be told from data
-// that were wiped.
+// creation (no data, and a roster that nobody joined yet) is not mistaken for
+// data that were wiped.
 func (b *Backend) identify(ctx context.Context, cfg Config) error {
 	var ns namespace
 	var hasData bool

@@ -11,10 +11,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A transaction that is stopped between two statements keeps its locks. So that
-// it stands in nobody's way but of its own shards and session, claims and
-// evictions leave locked rows out, look again for a moment, in which an ordinary
-// transaction ends, and then answer ErrRetry for what is still locked.
+// A transaction that is stopped between two statements keeps its locks. It must delay
+// only its own shards and session. So claims and evictions leave locked rows out, look
+// again for a moment, in which an ordinary transaction ends, and then answer ErrRetry
+// for what is still locked.
 const (
 	lockTries = 40
 	lockPause = 2 * time.Millisecond

@@ -17,12 +17,12 @@ import (
 )
 
 // hintsSuffix makes the name of the file by which processes tell each other that they
-// have committed. SQLite writes its log before a commit can be seen, so that a reader
-// who is told of the log's change looks too early.
+// have committed. SQLite writes its log before a commit can be seen, so that a reader that
+// wakes when the log changes looks too early.
 const hintsSuffix = "-hints"
 
-// slots of the hints' file. Whoever commits something for a kind of readers writes a
-// random number there.
+// slots of the hints' file. A process that commits something for a kind of readers writes
+// a random number there.
 const (
 	proofSlot = iota
 	observersSlot

@@ -28,12 +28,12 @@ type Options struct {
 	// the same Backend are reported at once.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
-	// IdlePollPeriod is how late a change may be reported of which the file system
-	// should have told and did not, or two fifths of the shortest TTL of the members if
-	// that is less. Where it does not tell of any, it is how late the first change after
-	// a quiet time may be reported: a twentieth of the time since the last change lies
-	// between two looks, never more than this period and a twentieth of the shortest
-	// TTL. Default (0) DefaultIdlePollPeriod; PollPeriod to 1 minute.
+	// IdlePollPeriod is how late a change may be reported that the file system should
+	// have notified of and did not, or two fifths of the shortest TTL of the members if
+	// that is less. On a file system without notifications it is how late the first
+	// change after a quiet time may be reported: a twentieth of the time since the last
+	// change lies between two looks, never more than this period and a twentieth of the
+	// shortest TTL. Default (0) DefaultIdlePollPeriod; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
 	// NoNotify leaves out the file system's notifications: changes are polled. Needed in a

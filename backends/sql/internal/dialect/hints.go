@@ -17,8 +17,8 @@ const (
 	// after each time that nothing was heard, up to listenMost.
 	listenPause = 500 * time.Millisecond
 	listenMost  = 30 * time.Second
-	// hintedBeats is how many heartbeats a second are told of, of all processes. Each
-	// wakes every process, so that in a large cluster they look for them instead.
+	// hintedBeats is how many heartbeats a second processes hint at, all together. Each hint
+	// wakes every process, so that in a large cluster they look for heartbeats instead.
 	hintedBeats = 20
 )
 
@@ -42,7 +42,7 @@ type Hints struct {
 	link  Link
 	limit time.Duration
 
-	pending atomic.Uint32 // the readers to be told
+	pending atomic.Uint32 // the readers to hint to
 	due     chan struct{}
 	hears   atomic.Bool
 	heard   chan struct{} // since it was last emptied
@@ -69,7 +69,7 @@ func (h *Hints) Close() { h.done.Wait() }
 // Hears reports whether hints arrive: the last one did within the limit.
 func (h *Hints) Hears() bool { return h.hears.Load() }
 
-// Tell has the others told, soon, who of their readers waits for what changed.
+// Tell hints, soon, to those readers in the other processes that wait for what changed.
 func (h *Hints) Tell(readers sql.Readers) {
 	if readers == sql.Watchers && !h.beats.few(time.Now()) {
 		return
@@ -208,7 +208,7 @@ func (h *Hints) pause(d time.Duration) bool {
 	}
 }
 
-// beats counts heartbeats that were told of.
+// beats counts heartbeats that some process hinted at.
 type beats struct {
 	mu    sync.Mutex
 	n     int
@@ -222,7 +222,7 @@ func (b *beats) count(now time.Time) {
 	b.n++
 }
 
-// few reports whether another may be told of.
+// few reports whether there may be a hint at another one.
 func (b *beats) few(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
