@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -121,7 +120,7 @@ func made() (*results, *plan) {
 func TestTables(t *testing.T) {
 	t.Parallel()
 	r, p := made()
-	var got strings.Builder
+	var got bytes.Buffer
 	r.tables(&got, p)
 	const want = `### etcd 3.7
 

@@ -27,9 +27,8 @@ func etcdStore() *store {
 				if err != nil {
 					return "", err
 				}
-				defer c.Close()
 				s, err := c.Status(ctx, r.dsn)
-				if err != nil {
+				if err = errors.Join(err, c.Close()); err != nil {
 					return "", err
 				}
 				return s.Version, nil

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -22,12 +24,12 @@ type machine struct {
 	sync       time.Duration // one fdatasync
 }
 
-func look() machine {
-	return machine{began: time.Now(), commit: commit(), loadBefore: load(), sync: syncTime()}
+func look(ctx context.Context) machine {
+	return machine{began: time.Now(), commit: commit(ctx), loadBefore: load(), sync: syncTime()}
 }
 
 // describe writes a list; it ends the measurement.
-func (m machine) describe(out io.Writer, command string) {
+func (m machine) describe(out *bytes.Buffer, command string) {
 	fmt.Fprintf(out, "* %s, %d cores, %s of memory, Linux %s\n", cmp.Or(proc("cpuinfo", "model name"), runtime.GOARCH),
 		runtime.NumCPU(), cmp.Or(proc("meminfo", "MemTotal"), "an unknown amount"), first("/proc/sys/kernel/osrelease"))
 	fmt.Fprintf(out, "* fdatasync of 4 KiB in the folder for temporary files: median %s\n",
@@ -74,8 +76,7 @@ func syncTime() time.Duration {
 	if err != nil {
 		return 0
 	}
-	defer os.Remove(f.Name())
-	defer f.Close()
+	defer func() { _ = errors.Join(f.Close(), os.Remove(f.Name())) }() // it is a temporary file
 	took := make([]time.Duration, 50)
 	for i := range took {
 		start := time.Now()
@@ -91,8 +92,8 @@ func syncTime() time.Duration {
 	return took[len(took)/2]
 }
 
-func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+func commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
 	if err != nil {
 		return "of an unknown commit"
 	}

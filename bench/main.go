@@ -41,7 +41,9 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	}
 	if *rowsFlag == "help" {
 		for _, w := range rows() {
-			fmt.Fprintf(out, "%-16s %s\n", w.name, w.title)
+			if _, err := fmt.Fprintf(out, "%-16s %s\n", w.name, w.title); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
@@ -56,7 +58,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if p.rows, err = chosen(rows(), *rowsFlag, func(w row) string { return w.name }); err != nil {
 		return err
 	}
-	m := look()
+	m := look(ctx)
 	r, err := p.run(ctx)
 	if err != nil {
 		return err

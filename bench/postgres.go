@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,8 +50,7 @@ func onPostgres(ctx context.Context, dsn string, do func(*pgx.Conn) error) error
 	if err != nil {
 		return err
 	}
-	defer c.Close(context.WithoutCancel(ctx))
-	return do(c)
+	return errors.Join(do(c), c.Close(context.WithoutCancel(ctx)))
 }
 
 const leaseTables = `

@@ -44,7 +44,7 @@ func startRedis(ctx context.Context) (r *running, err error) {
 		return nil, err
 	}
 	socket := filepath.Join(dir, "s")
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes",
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "yes",
 		"--appendfsync", "always", "--loglevel", "warning")
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))

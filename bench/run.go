@@ -108,7 +108,7 @@ func (p *plan) onStore(ctx context.Context, r *results, w row, s *store) error {
 	start := time.Now()
 	err := p.onServer(ctx, r, w, s)
 	if errors.Is(err, servers.ErrUnavailable) {
-		fmt.Fprintf(p.log, "%s: %v\n", s.name, err)
+		p.say("%s: %v\n", s.name, err)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.missing[s.name] = err
@@ -117,7 +117,7 @@ func (p *plan) onStore(ctx context.Context, r *results, w row, s *store) error {
 	if err != nil {
 		return fmt.Errorf("%s on %s: %w", w.name, s.name, err)
 	}
-	fmt.Fprintf(p.log, "%s %s: %s: %v\n", time.Now().Format(time.TimeOnly), w.name, s.name,
+	p.say("%s %s: %s: %v\n", time.Now().Format(time.TimeOnly), w.name, s.name,
 		time.Since(start).Round(time.Second/10))
 	return nil
 }
@@ -172,7 +172,10 @@ func (p *plan) one(ctx context.Context, r *results, w row, b *bout, counts bool)
 	b.fail = fail
 	sample, err := w.measure(ctx, b)
 	if err != nil && !errors.Is(err, errNone) {
-		fmt.Fprintf(p.log, "%s: %s: %s: %v\n", w.name, b.store.name, b.contender.name, err)
+		p.say("%s: %s: %s: %v\n", w.name, b.store.name, b.contender.name, err)
 	}
 	r.add(k, sample, err, counts)
 }
+
+// say reports progress; what cannot be written is lost.
+func (p *plan) say(format string, args ...any) { _, _ = fmt.Fprintf(p.log, format, args...) }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -80,7 +80,7 @@ func (c *cell) text(w row, beside *cell) string {
 }
 
 // tables writes a table for each store, and below it why a measurement failed.
-func (r *results) tables(out io.Writer, p *plan) {
+func (r *results) tables(out *bytes.Buffer, p *plan) {
 	for _, s := range p.stores {
 		if err := r.missing[s.name]; err != nil {
 			fmt.Fprintf(out, "### %s\n\nNot measured: %v.\n\n", s.title, err)

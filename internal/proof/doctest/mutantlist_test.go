@@ -143,7 +143,7 @@ func plantedBy(lit *ast.CompositeLit, names []string, texts map[string]ast.Expr)
 		case "Killer", "killer", "breaks":
 			m.killer = text
 		case "rule":
-			m.rule = e.(*ast.SelectorExpr).Sel.Name + ": "
+			m.rule = text + ": "
 		}
 	}
 	if id, name, found := strings.Cut(m.name, ": "); m.rule == "" && found && ruleID.FindString(id) == id {
