@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	stdsql "database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -57,7 +58,19 @@ func TestServerKilled(t *testing.T) {
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
-	sqlfault.CheckNetwork(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
+	sqlfault.CheckNetwork(t, dsn.Addr(), frame, func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
+}
+
+// frame is the length of a client's message: a type of one byte, which the first one of
+// a connection lacks, and a length of four bytes that counts itself.
+func frame(b []byte) int {
+	if len(b) < 5 {
+		return 0
+	}
+	if b[0] == 0 {
+		return int(binary.BigEndian.Uint32(b))
+	}
+	return 1 + int(binary.BigEndian.Uint32(b[1:]))
 }
 
 // TestPings: a ping waits for no read.

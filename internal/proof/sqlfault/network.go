@@ -2,6 +2,7 @@ package sqlfault
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,13 +13,23 @@ import (
 // patience is how long a call of CheckNetwork waits before it counts as lost.
 const patience = 250 * time.Millisecond
 
+// messagesOfWrite is how many messages of CheckNetwork's client are hit, of the
+// first of a transaction on: as many as the longest of them has.
+const messagesOfWrite = 12
+
 // CheckNetwork writes through a proxy that cuts connections, loses requests and
 // replies, delivers requests late after their callers gave up, and lets single
 // bytes through, in the middle of statements as well, until some commits were
-// applied unheard: each entry is in the log once.
-func CheckNetwork(t *testing.T, server string, open func(addr string) driver.Backend) {
+// applied unheard: each entry is in the log once. The framer tells the proxy where
+// the messages of the client end.
+//
+// Requests and replies are lost from another message of a transaction in each round
+// of the faults, so that each of its messages has its turn, the commit as well.
+func CheckNetwork(
+	t *testing.T, server string, framer faultproxy.Framer, open func(addr string) driver.Backend,
+) {
 	t.Helper()
-	proxy, err := faultproxy.New(server, nil)
+	proxy, err := faultproxy.New(server, &faultproxy.Options{RequestFramer: framer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,23 +44,28 @@ func CheckNetwork(t *testing.T, server string, open func(addr string) driver.Bac
 		}
 		return proxy.Set(faultproxy.Faults{})
 	}
+	round := int64(0)
+	// at has the round's message treated by hit.
+	at := func(ctx context.Context, hit func() faultproxy.Verdict, until func(before, now faultproxy.Stats) bool) error {
+		var messages atomic.Int64
+		return during(ctx, faultproxy.Faults{Requests: faultproxy.Flow{Decide: func([]byte) faultproxy.Verdict {
+			if messages.Add(1) == 1+round%messagesOfWrite {
+				return hit()
+			}
+			return faultproxy.Pass
+		}}}, until)
+	}
 	faults := []func(context.Context) error{
-		func(ctx context.Context) error { // cut
-			err := during(ctx, faultproxy.Faults{}, func(before, now faultproxy.Stats) bool {
-				return now.Requests.Forwarded > before.Requests.Forwarded+3000
-			})
-			proxy.Reset()
-			return err
-		},
 		func(ctx context.Context) error { // requests lost
-			return during(ctx, faultproxy.Faults{Requests: faultproxy.Flow{Swallow: true}}, func(
-				before, now faultproxy.Stats,
-			) bool {
+			return at(ctx, func() faultproxy.Verdict {
+				_ = proxy.Set(faultproxy.Faults{Requests: faultproxy.Flow{Swallow: true}}) // fails only when closed
+				return faultproxy.Pass
+			}, func(before, now faultproxy.Stats) bool {
 				return now.Requests.Swallowed > before.Requests.Swallowed
 			})
 		},
 		func(ctx context.Context) error { // replies lost
-			return during(ctx, faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}, func(
+			return at(ctx, func() faultproxy.Verdict { return faultproxy.LoseAnswer }, func(
 				before, now faultproxy.Stats,
 			) bool {
 				return now.Replies.Swallowed > before.Replies.Swallowed
@@ -70,9 +86,27 @@ func CheckNetwork(t *testing.T, server string, open func(addr string) driver.Bac
 				return now.Requests.Forwarded > before.Requests.Forwarded+1000
 			})
 		},
+		func(ctx context.Context) error { // cut, and then nobody answers for two connections
+			err := during(ctx, faultproxy.Faults{}, func(before, now faultproxy.Stats) bool {
+				return now.Requests.Forwarded > before.Requests.Forwarded+3000
+			})
+			if err != nil {
+				return err
+			}
+			round++
+			accepted := proxy.Stats().Accepted
+			if err := proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil {
+				return err
+			}
+			proxy.Reset()
+			if err := proxy.Wait(ctx, func(now faultproxy.Stats) bool { return now.Accepted >= accepted+2 }); err != nil {
+				return err
+			}
+			return proxy.Set(faultproxy.Faults{})
+		},
 	}
-	next := 0
-	faultWhileWriting(t, open(proxy.Addr()), int64(4*len(faults)), patience, func(ctx context.Context) (int, error) {
+	next := -1
+	faultWhileWriting(t, open(proxy.Addr()), messagesOfWrite*int64(len(faults)), patience, func(ctx context.Context) (int, error) {
 		next++
 		return 1, faults[next%len(faults)](ctx)
 	}, func(o Outcomes) bool { return o.UnknownApplied > 0 && o.Refused > 0 })
