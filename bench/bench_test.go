@@ -9,8 +9,10 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +107,7 @@ func made() (*results, *plan) {
 	}
 	cellOf := func(samples ...[]float64) *cell { return &cell{samples: samples} }
 	return &results{
+		seen:     map[key]conditions{{store: "etcd", row: "acquire1000"}: {flush: 250 * time.Microsecond}},
 		versions: map[string]string{"etcd": "3.7"}, missing: map[string]error{"redis": servers.ErrUnavailable},
 		cells: map[key]*cell{
 			{"etcd", "acquire1000", "Tenure"}:   cellOf([]float64{20}, []float64{10}, []float64{30}),
@@ -124,10 +127,10 @@ func TestTables(t *testing.T) {
 	r.tables(&got, p)
 	const want = `### etcd 3.7
 
-| | Tenure | Election | third |
-|---|---|---|---|
-| acquire 1,000 shards | 20.0 ms (10.0 to 30.0) | 1,234 ms, ×61.7 | -: at most 400 |
-| takeover | 0.75 TTL; 0.75 s | failed | 0.2 s |
+| | Tenure | Election | third | a flush |
+|---|---|---|---|---|
+| acquire 1,000 shards | 20.0 ms (10.0 to 30.0) | 1,234 ms, ×61.7 | -: at most 400 | 0.25 ms |
+| takeover | 0.75 TTL; 0.75 s | failed | 0.2 s |  |
 
 * Failed: Election, takeover: broken in two lines
 
@@ -138,6 +141,41 @@ Not measured: server is not available.
 `
 	if got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+	}
+
+	if points := r.points(p, "acquire"); len(points) != 2 {
+		t.Errorf("a chart shows %d points, want 2", len(points))
+	}
+	r.seen[key{store: "etcd", row: "acquire1000"}] = conditions{flush: time.Millisecond, after: 0.3}
+	got.Reset()
+	r.tables(&got, p)
+	const held = "| acquire 1,000 shards | withheld: others used 30 % of a core after | " +
+		"withheld: others used 30 % of a core after | -: at most 400 | 1.00 ms |\n"
+	if !strings.Contains(got.String(), held) {
+		t.Errorf("got\n%s\nwant the line\n%s", got.String(), held)
+	}
+	if points := r.points(p, "acquire"); len(points) > 0 {
+		t.Errorf("a chart shows %d points of a row that is withheld", len(points))
+	}
+}
+
+// TestOthers: what another process does is seen.
+func TestOthers(t *testing.T) {
+	if cpuTime() == 0 {
+		t.Skip("the system does not tell what its cores do")
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	share, err := others(t.Context())
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // it was killed
+	if err != nil || share < 2*quietShare {
+		t.Errorf("beside a process that never waits others used %.2f of a core, %v", share, err)
+	}
+	if why := (conditions{before: share}).busy(); why == "" {
+		t.Error("a row is not withheld beside a process that never waits")
 	}
 }
 

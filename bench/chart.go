@@ -127,6 +127,9 @@ func (r *results) points(p *plan, name string) (points []point) {
 			continue
 		}
 		for _, s := range p.stores {
+			if r.seen[key{store: s.name, row: w.name}].busy() != "" {
+				continue
+			}
 			for _, c := range s.contenders {
 				got := r.cells[key{s.name, w.name, c.name}]
 				if !got.usable() {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,19 +22,86 @@ type machine struct {
 	began      time.Time
 	commit     string
 	loadBefore string
-	sync       time.Duration // one fdatasync
 }
 
 func look(ctx context.Context) machine {
-	return machine{began: time.Now(), commit: commit(ctx), loadBefore: load(), sync: syncTime()}
+	return machine{began: time.Now(), commit: commit(ctx), loadBefore: load()}
+}
+
+const (
+	// quietShare is how much of one core others may use while nothing of ours runs: a
+	// machine that is busier gives no figures that can be compared.
+	quietShare = 0.15
+	// quietWait is how long a row waits for a machine that is busier.
+	quietWait = time.Minute
+	// quietLook is how long one look takes.
+	quietLook = 500 * time.Millisecond
+)
+
+// conditions are those of one row on one store, seen while nothing of ours ran.
+type conditions struct {
+	flush  time.Duration // the median of one fdatasync before it; 0: unknown
+	before float64       // how much of one core others used
+	after  float64
+}
+
+// busy says why the figures do not count, or is empty.
+func (c conditions) busy() string {
+	for _, at := range []struct {
+		when  string
+		share float64
+	}{{"before", c.before}, {"after", c.after}} {
+		if at.share > quietShare {
+			return fmt.Sprintf("withheld: others used %.0f %% of a core %s", 100*at.share, at.when)
+		}
+	}
+	return ""
+}
+
+// calm waits until the machine is quiet, or has not become so for a time, and returns how
+// much of one core others use.
+func calm(ctx context.Context) (share float64, err error) {
+	for until := time.Now().Add(quietWait); ; {
+		if share, err = others(ctx); err != nil || share <= quietShare || time.Now().After(until) {
+			return share, err
+		}
+	}
+}
+
+// others is how much of one core is used while this process waits. It is 0 where the
+// system does not tell.
+func others(ctx context.Context) (share float64, err error) {
+	began, before := time.Now(), cpuTime()
+	if err := pause(ctx, quietLook); err != nil {
+		return 0, err
+	}
+	return float64(cpuTime()-before) / float64(time.Since(began)), nil
+}
+
+// ticks is one of the units of /proc/stat, which are the same on every Linux.
+const ticks = time.Second / 100
+
+// cpuTime is how long the cores have worked since the machine began, for this machine or,
+// as its host tells, for another.
+func cpuTime() time.Duration {
+	const idle, iowait, guest = 3, 4, 8 // guests' time is among the users'
+	var n int64
+	for i, field := range strings.Fields(strings.TrimPrefix(first("/proc/stat"), "cpu")) {
+		v, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0
+		}
+		if i != idle && i != iowait && i < guest {
+			n += v
+		}
+	}
+	return time.Duration(n) * ticks
 }
 
 // describe writes a list; it ends the measurement.
 func (m machine) describe(out *bytes.Buffer, command string) {
 	fmt.Fprintf(out, "* %s, %d cores, %s of memory, Linux %s\n", cmp.Or(proc("cpuinfo", "model name"), runtime.GOARCH),
 		runtime.NumCPU(), cmp.Or(proc("meminfo", "MemTotal"), "an unknown amount"), first("/proc/sys/kernel/osrelease"))
-	fmt.Fprintf(out, "* fdatasync of 4 KiB in the folder for temporary files: median %s\n",
-		millis(float64(m.sync.Microseconds())/1000))
 	fmt.Fprintf(out, "* load average (1, 5, 15 minutes) before: %s; after: %s, this program and its servers included\n",
 		m.loadBefore, load())
 	fmt.Fprintf(out, "* Tenure %s, %s; %s\n", m.commit, runtime.Version(), libraries())

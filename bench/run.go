@@ -34,8 +34,9 @@ type cell struct {
 type results struct {
 	mu       sync.Mutex
 	cells    map[key]*cell
-	versions map[string]string // by store
-	missing  map[string]error  // by store
+	seen     map[key]conditions // by store and row
+	versions map[string]string  // by store
+	missing  map[string]error   // by store
 }
 
 func (r *results) add(k key, sample []float64, err error, counts bool) {
@@ -81,7 +82,7 @@ func (r *results) failed(k key) bool {
 // run measures row by row, and in each store by store with a new server, so that no row
 // finds what another has left. Contenders take turns.
 func (p *plan) run(ctx context.Context) (*results, error) {
-	r := &results{cells: map[key]*cell{}, versions: map[string]string{}, missing: map[string]error{}}
+	r := &results{cells: map[key]*cell{}, seen: map[key]conditions{}, versions: map[string]string{}, missing: map[string]error{}}
 	for _, w := range p.rows {
 		var all sync.WaitGroup
 		errs := make([]error, len(p.stores))
@@ -106,7 +107,7 @@ func (p *plan) run(ctx context.Context) (*results, error) {
 
 func (p *plan) onStore(ctx context.Context, r *results, w row, s *store) error {
 	start := time.Now()
-	err := p.onServer(ctx, r, w, s)
+	err := p.between(ctx, r, w, s)
 	if errors.Is(err, servers.ErrUnavailable) {
 		p.say("%s: %v\n", s.name, err)
 		r.mu.Lock()
@@ -119,6 +120,32 @@ func (p *plan) onStore(ctx context.Context, r *results, w row, s *store) error {
 	}
 	p.say("%s %s: %s: %v\n", time.Now().Format(time.TimeOnly), w.name, s.name,
 		time.Since(start).Round(time.Second/10))
+	return nil
+}
+
+// between measures a row between two looks at the machine. One that measures no time needs
+// none.
+func (p *plan) between(ctx context.Context, r *results, w row, s *store) (err error) {
+	if p.quick || w.counts {
+		return p.onServer(ctx, r, w, s)
+	}
+	var c conditions
+	if c.before, err = calm(ctx); err != nil {
+		return err
+	}
+	c.flush = syncTime()
+	if err := p.onServer(ctx, r, w, s); err != nil {
+		return err
+	}
+	if c.after, err = others(ctx); err != nil {
+		return err
+	}
+	if why := c.busy(); why != "" {
+		p.say("%s: %s: %s\n", w.name, s.name, why)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[key{store: s.name, row: w.name}] = c
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // number writes three digits, as people do.
@@ -90,14 +91,20 @@ func (r *results) tables(out *bytes.Buffer, p *plan) {
 		for _, c := range s.contenders {
 			fmt.Fprintf(out, " | %s", c.name)
 		}
-		fmt.Fprintf(out, " |\n|---%s|\n", strings.Repeat("|---", len(s.contenders)))
+		fmt.Fprintf(out, " | a flush |\n|---%s|\n", strings.Repeat("|---", len(s.contenders)+1))
 		var failures []string
 		for _, w := range p.rows {
 			var ours *cell
 			var texts []string
+			on := r.seen[key{store: s.name, row: w.name}]
+			busy := on.busy()
 			for _, c := range s.contenders {
 				got := r.cells[key{s.name, w.name, c.name}]
-				texts = append(texts, got.text(w, ours))
+				text := got.text(w, ours)
+				if busy != "" && got.usable() {
+					text = busy
+				}
+				texts = append(texts, text)
 				if c.ours {
 					ours = got
 				}
@@ -106,7 +113,7 @@ func (r *results) tables(out *bytes.Buffer, p *plan) {
 				}
 			}
 			if slices.ContainsFunc(texts, func(text string) bool { return text != "-" }) {
-				fmt.Fprintf(out, "| %s | %s |\n", w.title, strings.Join(texts, " | "))
+				fmt.Fprintf(out, "| %s | %s | %s |\n", w.title, strings.Join(texts, " | "), flushText(on.flush))
 			}
 		}
 		fmt.Fprintln(out)
@@ -117,6 +124,14 @@ func (r *results) tables(out *bytes.Buffer, p *plan) {
 			fmt.Fprintln(out)
 		}
 	}
+}
+
+// flushText is the machine's own flush, before the row.
+func flushText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return millis(float64(d.Microseconds()) / 1000)
 }
 
 func oneLine(err error) string {
