@@ -16,10 +16,10 @@
 //   - The store's record of a shard says who was granted it last, and its token.
 //     Every commit is checked against it in the same atomic step, so a former
 //     owner's write is refused however late it comes and whatever it believes.
-//   - The process's clock says how long it may believe in its leases: up to the
-//     instant before it sent its last successful heartbeat + TTL - margin. This is
-//     a stop condition for work that the store does not see. It is not what keeps
-//     the data safe.
+//   - The process's clock says how long it may believe in its leases: for the TTL
+//     less [Options.Margin], from the moment just before it sent the newest heartbeat
+//     that was answered. This is a stop condition for work that the store does not
+//     see. It is not what keeps the data safe.
 //   - The [View] informs: where to send a request, whom to hand over to. It may be
 //     out of date; that costs time only.
 //
@@ -29,33 +29,39 @@
 //	             |            |               |
 //	             +------------+---------------+--> lost: may not be used
 //
-// One heartbeat per process keeps all its leases. When the process is silent for
-// its TTL, as another member sees it, that member ends its session, and whoever is
-// first in line takes its shards, with higher tokens: between two thirds of the
-// TTL and the TTL after a crash, plus a few calls. A planned [Elector.HandOver]
-// takes one.
+// One heartbeat per process keeps all its leases. It is sent every third of the TTL,
+// which is 10 s by default. When another member has seen none for the TTL, it ends the
+// session, and the member that comes first in the order takes the shards, with higher
+// tokens. A crash comes up to a third of the TTL after the last heartbeat, so that its
+// shards have an owner between two thirds of the TTL and the TTL later, plus a few
+// calls. A planned [Elector.HandOver] takes one call.
+//
+// When a handler returns before it was asked to, its shard is given back, and contended
+// for again, here too; after a back-off if it returned an error or ended soon after its
+// start. A handler that has nothing left to do waits for its ctx. [RunSingleton] differs:
+// it returns when its handler returns nil.
 //
 // # Two contexts
 //
 // The handler's ctx ends when the handler should stop taking work: withdrawn,
 // handed over, shut down, or lost; [context.Cause] tells. [Lease.Context] ends only
 // when the lease may not be used any more. Closing writes use the latter. Neither
-// is a child of the context of Run, whose end starts an orderly shutdown.
+// is a child of Run's context: when that ends, an orderly shutdown begins.
 //
-// The lease is given back only after its handler returned. One that does not
-// return within [Options.DrainBudget] has its lease revoked here, is reported as
-// stuck, and its shard is not released, since its work may still go on: it goes to
-// another member when this process ends, or by [Options.AbandonAfter]. Other
-// shards are not delayed by it.
+// The lease is given back only after its handler returned. If a handler does not
+// return within [Options.DrainBudget], its lease is revoked here and the handler is
+// reported as stuck. Its work may still go on, so the shard is not released: another
+// member gets it when this process ends, or after [Options.AbandonAfter]. Other shards
+// are not delayed.
 //
 // # Who should own it
 //
 // A member whose [Options.Eligible] returns an error claims nothing, and what it holds
 // goes to a member that is eligible; while there is none the holder keeps it. With
-// [Options.Failback] a holder gives way to a member with a higher priority that has lived
-// for so long. Both ask the handler to stop, as a hand-over does, so that the shard has an
-// owner all the time but for the hand-over. What the others tell is read from their member
-// records: for planning, never for safety.
+// [Options.Failback] a holder gives its shards to a member with a higher priority once that
+// one has been eligible for this duration. Both are hand-overs: the handler is asked to stop,
+// and the shard is without an owner for one call. Members write their priority, and whether
+// they are eligible, into their records: for planning, never for safety.
 //
 // # Writes
 //
@@ -73,12 +79,14 @@
 // # Failures
 //
 //   - The store is out of reach: leases lapse at their deadline, and nobody is
-//     evicted. When it is back the same members carry on, each lease under a new
-//     token.
-//   - The process is stopped, or the machine suspended, for longer than the trust
-//     window: its leases are lost, which it finds out on its first step or check.
+//     evicted, since all look silent alike. When it is back the same members carry on,
+//     each lease under a new token.
+//   - The process is stopped, or the machine suspended, for longer than the TTL less
+//     the margin: its leases are lost. The process finds out before it does anything
+//     else with them, and at each call of [Lease.Err].
 //   - The store is wiped, restored or replaced: everything is revoked and nothing
-//     granted until an operator decided (ErrStoreChanged).
+//     granted until an operator decided (ErrStoreChanged). What a store cannot show of
+//     this, its package says.
 //   - A handler panics: so does the process. Others take over as after a crash.
 //
 // # Operators' rules
@@ -87,8 +95,8 @@
 // lease: it asks the handler to stop, with ErrHandOver or ErrWithdrawn, gives the shard to
 // another member and goes on contending for it. A drained member keeps what nobody else
 // takes. The rules are read when a view shows that they changed, at no cost otherwise.
-// Shards that were given a preference (Prefer) are their assigner's: package sharding obeys
-// the rules about them in its plans.
+// Rules about shards that an assigner named members for ([Elector.Prefer]) are not the
+// Elector's to obey: package sharding obeys them when it plans.
 //
 // # What is not guaranteed
 //
@@ -96,7 +104,7 @@
 // rates that differ by more than the margin covers, if the process is stopped
 // between a check and its effect, or with AbandonAfter. A handler may be called
 // any number of times for a shard, here and elsewhere: it continues from the log.
-// Which member gets a shard is best effort. Nothing survives the loss of
-// acknowledged writes by the store itself, but it is noticed where the store's
-// identity or revision shows it.
+// Which member gets a shard is best effort. If the store itself loses writes that it
+// had acknowledged, they are lost; members notice where the store's identity or revision
+// shows it.
 package core

@@ -6,75 +6,99 @@
 // to make, and leases granted, extended and revoked. The machine never waits; it
 // says with [Machine.WakeAt] when it wants to be stepped next.
 //
+// # Words
+//
+//   - A member is a process that takes part. It joins under a session, which is never used
+//     again, and its record in the store names the session, the node label and the TTL. A
+//     heartbeat changes the version of that record.
+//   - The shard's record names its owner: a session and a token. A grant writes both. A lease
+//     is a grant as its owner sees it, and a fence is shard, session and token of a lease.
+//   - The store serves views: the records of all members and shards at first (a resync), and
+//     then those that changed. An eviction removes a member's record, and with it the session.
+//   - The runner is package core. It makes the calls, and runs a handler for each lease. A
+//     handler was joined when it has returned.
+//   - The TTL is the member's own unless the text names another. A heartbeat is sent every third
+//     of it; a tenth is the margin. RankDelay is at least 10 ms, and more on a store that is
+//     polled. These are defaults, which core.Options describes.
+//
 // # States
 //
-//	session:  idle -> joining -> live (trusted until) -> lost -> waiting -> joining ...
-//	                               live <-> lapsed          any -> left, halted
-//	peer:     heard (version, at) -> quiet for half its TTL: heartbeats every TTL/12
-//	          -> silent for its TTL, proven by them -> my turn -> evicted
-//	shard:    free -> (my turn) acquiring -> held -> draining -> releasing or
-//	          transferring -> free;  held, draining -> revoked on lapse, fence,
-//	          preemption, spent budget or loss of the session
+//	session:  idle -> joining -> live (trusted until) -> lost -> waiting for a back-off -> joining
+//	          live <-> lapsed (no answered heartbeat in time);  any -> left, or halted for good
+//	peer:     heard (version, when) -> quiet for half its TTL: this member sends a heartbeat
+//	          every TTL/12 -> silent for its TTL, proven by those -> (my turn) evicted
+//	shard:    free -> (my turn) acquiring -> held -> draining -> releasing, or transferring
+//	          to a successor -> free;  held, draining -> revoked when trust lapses, the store
+//	          refuses the fence, the record names another lease, the drain budget is spent, or
+//	          the session is lost
 //	lease:    granted -> revoked -> settled, once each
-//	eligible <-> not eligible: held -> draining -> transferring or releasing, if somebody is
+//	member:   eligible <-> not eligible: what it holds drains to a member that is
 //
 // # Replies
 //
 // The machine judges every reply, and the runner judges none: it carries out effects.
 // A lease is revoked when it may not be used any more, and settled when its handler
 // was joined and it is decided what became of the shard ([EffSettled]): released,
-// transferred, lost, refused or unknown. A reply may decide that, or a view that comes
-// before the reply or without one, or the end of the session; callers that wait for
-// the lease learn the same outcome from each.
+// transferred, lost, refused or unknown. The reply may decide that; or a view, which may come
+// before the reply or instead of it; or the end of the session. Callers that wait for the lease
+// get the same outcome in each case.
 //
 // # Trust and silence
 //
-// A member trusts its leases until it sent its newest answered heartbeat, plus its TTL, less
-// the margin. Another member counts its silence from the arrival of the newest change of its
-// record, for the full TTL. A heartbeat is sent before it can be seen, so the holder stops
-// before the other evicts, whatever the network does. Each of the two measures a time by its
-// own clock, and no instant of one clock is compared with an instant of another: only their
-// rates matter, and the margin covers the difference of the rates.
+// A member trusts its leases for its TTL less the margin, from the instant at which it sent
+// its newest answered heartbeat. Another member counts the silence of its record for the full
+// TTL, from the instant at which it saw the record's newest change. A heartbeat is sent before
+// it can be seen. So a holder that runs stops before another member evicts it, whatever the
+// network does. Each of the two measures one duration by its own clock. No instant of one clock
+// is compared with an instant of another: only the clocks' rates matter, and the margin
+// covers how much they differ.
 //
-// A member is evicted by one that watched it for that long while the store served the one
-// that watches. In a small cluster each member watches all others, in a large one a few
-// neighbours (WatchAll, WatchFew). If the store is away, or slow to answer, nobody can tell a silent member from
-// a store that takes no heartbeats; then silence proves nothing, and nobody is evicted. When
-// the store is back, all silence counts from the beginning.
+// A member evicts another that it has watched in silence for that one's TTL, if the store
+// has served its own heartbeats all the time. In a small cluster each member watches all
+// others, in a large one a few neighbours (WatchAll, WatchFew). When own heartbeats have no
+// answer for half the smallest TTL watched, the store is away, or too slow: nobody can tell a
+// silent member from a store that takes no heartbeats. Silence then proves nothing, and nobody
+// is evicted. When the store answers again, all silence counts from the beginning.
 //
 // Meanwhile each member's trust runs out, and with it the work under its leases. Its shards
-// stay in its name: with the first answered heartbeat it gets new tokens for them. An outage
-// costs the work of its duration, and no hand-over.
+// stay in its name. When its reads and a heartbeat are answered again, it gets new tokens for
+// them. An outage costs the work of its duration, and no hand-over.
 //
-// An answer that comes late is worth what it says of the instant at which the call was sent.
-// An answer that never comes costs a time-out; the call may have been applied, and the next
-// view of the shard's record tells.
+// The answer to a heartbeat that comes late extends trust from the sending of that heartbeat,
+// and so for less, or not at all. A call that has no answer costs its time-out. It may have
+// been applied, which the next view of the record tells.
 //
 // # Tokens
 //
-// A token is for the store, which refuses a write under any but the newest grant of a shard.
-// So a process that was paused in the middle of a write does no harm, although it still
-// trusts its lease. A token protects nothing that is done outside the store.
+// Each grant of a shard has a greater token than all before. The store accepts a write if its
+// token is the one of the shard's newest grant, and refuses all others. A process that is stopped
+// in the middle of a write cannot stop trusting its lease; the token makes its write harmless
+// once another member has the shard. Until then the write is accepted, also after trust
+// ended: the work of two owners never mixes, and that is all that a token promises. It protects
+// nothing that is done outside the store.
 //
 // # The order of successors
 //
-// When a shard is free, or a member silent, the other members act one after the other: those
-// that an assigner named (InPrefer), then by recorded priority, then by a hash of shard and
-// node label that orders them differently for each shard. Each can work out its place by
-// itself: it waits one RankDelay for each that comes before it, and up to half of one more, and
-// acts if none of those has.
+// When a shard is free, the members that want it claim it one after the other, and so do those
+// that watch a silent member evict it. First come those that an assigner named for the shard
+// (InPrefer), then higher recorded priority, then a hash of the shard, or of the silent
+// session, and of the node label, so that the order differs from shard to shard. Each works out
+// its own place. It waits one RankDelay for each member before it, three at the most, and up
+// to half a RankDelay at random. It acts unless one of those has acted.
 //
-// A stop, or a request to give a shard up, drains it: the handler is asked to return, the
-// lease stays valid for the drain budget, and then the shard is written over to a successor,
-// or released. A crash and a pause are the same for the others: silence, eviction, a claim. A
-// process that goes on after a pause ends its leases before it does anything else (C8), and the
-// store refuses the writes that it had begun.
+// A planned stop, or a request to give a shard up, drains it: the handler is asked to return.
+// When it has, one write names a successor, or the shard is released. The lease stays
+// valid for that long, up to the drain budget; then it is revoked, and the shard stays in this
+// member's name until the handler returns or the process ends. A crash and a pause look alike to
+// the others: silence, eviction, a claim. A process that goes on after a pause first ends what
+// ran out meanwhile (C8): nothing after a short one, and its leases after one that outlasted
+// trust. What it had begun to write is refused if another member has the shard by then.
 //
 // # Level-triggered
 //
 // A reply, a view or a timer schedules each shard that it concerns, and settle decides from
 // the shard's state alone what it needs next. There is no path that is right only for one
-// order of events (rules C1, C2).
+// order of events (C1, C2).
 //
 // # Rules
 //
@@ -86,11 +110,11 @@
 //
 //   - C1: a token that was given away or revoked is never granted here again.
 //
-//     It is given away from when a release, hand-over or close that names it is sent,
-//     whatever a reply or a view says later.
+//     A token counts as given away from the moment at which the member sends a release or
+//     hand-over that names it, or closes its session, whatever a reply or a view says later.
 //
-//   - C2: every view, reply and timer settles a record that names this session: granted,
-//     handed to oneself for a new token, or released.
+//   - C2: every view, reply and timer decides what becomes of a record that names this
+//     session: the member serves it, gets a new token for it, or releases it.
 //
 //   - C3: each attempt to join uses a fresh session.
 //
@@ -98,33 +122,35 @@
 //
 //   - C4: every call has a time-out.
 //
-//     On the way to a grant, the join included, it begins with half a TTL, and doubles after
-//     each call without an answer: one server of several may be silent. A call whose time was up
-//     had no answer, whatever its error says, since connecting may take as long. A heartbeat without
-//     an answer after TTL/12 is followed by another, over another connection where the
-//     backend has one. On a store that was slow of late that is after TTL/6, so that not
-//     every heartbeat is sent twice; after a failure within TTL/12.
+//     The time-outs of a join and of a claim begin with half a TTL, since one server of several
+//     may be silent. Each call without an answer doubles the next time-out, up to CallTimeout,
+//     since the store may be slow, or slow to connect to; a call that spent all of its time
+//     counts as one, also if its error says that it could not connect. A heartbeat without an
+//     answer after TTL/12 is followed by another one, over another connection where the backend
+//     has one. Where answers have lately taken longer than that, it is TTL/6, so that not every
+//     heartbeat is sent twice. One that failed is repeated within TTL/12.
 //
 //   - C5: another member's silence counts only while own heartbeats prove that the store
 //     serves.
 //
-//     The join is one of them. All silence begins anew when an answer arrives later than half
-//     of the smallest TTL watched after the sending of the answered heartbeat before. An
-//     eviction is sent only if the newest answered heartbeat was sent no longer ago than
-//     that. While a watched member has been quiet for half its TTL, heartbeats go out every
-//     TTL/12 without waiting for answers, so that a slow store leaves no gap in the proof.
+//     The proof is a chain of answered heartbeats, the join among them. Its limit is half of the
+//     smallest TTL watched. If more than the limit passes between the sending of one link and
+//     the answer to the next, all silence counts from the beginning. An eviction is sent only
+//     within the limit after the sending of the newest link. While a watched member has been
+//     quiet for half its TTL, this member sends a heartbeat every TTL/12 without waiting for
+//     answers, so that answers that take long break no chain.
 //
 //   - C6: after a lapse of trust a member sends heartbeats only while its reads are answered.
 //
-//     Else a member whose requests arrive, and whose answers do not, would hold its shards
-//     for ever. Without an answer it stays silent, and may be evicted. Reads end after half a
-//     TTL, so that one at a silent server delays nothing, but for one at a time that has all of
-//     CallTimeout, since connecting may take longer.
+//     Else a member whose requests reach the store, while the store's answers do not reach it,
+//     would hold its shards for ever. Without an answered read it sends no heartbeat, and may be
+//     evicted. A read ends after half a TTL, so that a silent server delays nothing. One
+//     read at a time has all of CallTimeout, since connecting may take longer.
 //
-//   - C7: a lapse without an eviction leaves the shards where they are, each with a new token
-//     first.
+//   - C7: after a lapse without an eviction a member keeps its shards, and gets a new token for
+//     each before it serves it again.
 //
-//   - C8: trust and budgets that ran out end before an input is handled.
+//   - C8: each step first revokes the leases whose trust or drain budget has run out.
 //
 //   - C9: candidates claim, and evict, in an order that all can work out: assignment,
 //     recorded priority, rendezvous.
@@ -133,72 +159,80 @@
 //
 //   - C10: a late answer to a heartbeat counts from its sending.
 //
-//     Up to 24 heartbeats are without an answer at a time. From the twelfth on they are a
-//     twelfth of the own TTL apart, however short the TTLs watched. After a lapse three are.
+//     Up to 24 heartbeats are without an answer at a time, and three after a lapse. From the
+//     twelfth on they are TTL/12 apart, also where a shorter TTL that is watched asks for more.
 //
-//   - C11: a preempted or superseded holder learns of it from its view, at the latest from a
-//     resync.
+//   - C11: a holder whose shard was taken from it learns of it from its view, at the latest from
+//     a resync.
 //
-//     Until then two processes may trust a lease of the shard. The fence holds all the same.
+//     Another program may take a shard by a claim that preempts (driver.Claim); the machine never
+//     does. Until the holder learns of it two processes trust a lease of the shard. The
+//     fence holds all the same.
 //
 //   - C12: the store ends up with the last state that this process reported of itself.
 //
 //     States have numbers. One call is under way at a time, it is repeated after a back-off
-//     until one succeeds, and a join brings the newest state. Of others the newest state that
-//     was seen counts, and is no sign of life.
+//     until one succeeds, and a join brings the newest state. Another member's newest state
+//     counts. It is no sign of life: only heartbeats change the version that silence looks at.
 //
-//   - C13: what this process gives up goes to somebody who takes it at once.
+//   - C13: what this process gives up goes to a member that serves it at once.
 //
 //     If it was asked to give a shard up and no successor was named, one write names a
-//     standby: the first heir, or the only other member, if it beat within half its TTL and
-//     is not draining. Without one the shard is released. Among those who then claim, the
-//     session that released it is last, as far as they saw the release; it is among them, so
-//     that no shard stays free. Two kinds of shard are released and never written over: one
-//     that its handler returned, because the back-off (V4) that protects it would not hold a
-//     standby back; and one that came to a session that does not want it, because it could
-//     wander on.
+//     standby: the first that an assigner named, or the only other member, if its heartbeat was
+//     seen within half its TTL and it is not draining. Else the shard is released, and the
+//     members claim it in the order of C9. The one that released it comes last, for all that
+//     saw the release; it is among them, so that no shard stays free. Exceptions: a shard is
+//     always released
 //
-//   - C14: a member with the own node label and the own host lock is evicted at once.
+//     if its handler returned without being asked, since the back-off of V4 would not hold the
+//     standby back;
+//
+//     and if it came to a session that does not want it, since it could be passed on for ever.
+//
+//   - C14: a member is evicted at once, without silence, if its record has this member's node
+//     label and names the host lock that this process holds.
 //
 //     A lock ends with its process, and this process has it now, so the other one has ended.
-//     The eviction names the version seen. A member that beat after it was first seen is
-//     alive, and evicted for silence only. A missing lock, or another, says nothing.
+//     The eviction names the version seen. A member that sent a heartbeat after it was first seen
+//     is alive, and is evicted for silence only. A missing lock, or another, proves nothing.
 //
-//   - C15: a member that is not eligible claims nothing, is passed over in the order of C9,
-//     and gives its shards to the first eligible one.
+//   - C15: a member that is not eligible claims no shard of others, is passed over in the order
+//     of C9, and gives its shards to the first member that is.
 //
-//     One write names that one if it acts, else the shard is released. If there is none, or
-//     the last one goes while the handler returns, it keeps them. It does not know which
-//     shards others want, so it claims again what it gave and nobody took within half a TTL.
-//     It gives a shard at most once in BackoffMax, and half as often each time that the shard
-//     came back, until a member becomes eligible that was not before.
+//     One write names that member if its heartbeats arrive; else the shard is released. If no
+//     member is eligible, or the last one leaves while the handler returns, the shard stays. The
+//     giver does not know which shards others want. So it claims again what it gave if nobody took it
+//     within half a TTL. It gives a shard at most once in BackoffMax, and half as often each
+//     time that the shard came back. Another member that becomes eligible resets that.
 //
-//   - C16: a holder gives its shards, likewise, to a member with a higher priority that was
-//     eligible for Failback.
+//   - C16: a holder gives its shards likewise to a member with a higher priority, once that has
+//     been eligible for the duration Failback.
 //
-//     For so long this process has seen it live, by its own clock, without a gap of the
-//     other's TTL. Shards for which an assigner named heirs are the assigner's to move, and
-//     C15 and C16 leave them where they are.
+//     The holder measures it by its own clock: it has seen the member's heartbeats for that long,
+//     without a gap of the member's TTL. Neither C15 nor C16 moves a shard for which an assigner
+//     named members: the assigner moves those.
 //
-// What holds for all of them together:
+// What holds for all of them together (M2, A5 and R1 are rules of package driver):
 //
 //   - S1: at most one process trusts its lease of a shard, but for C11.
 //   - S2: tokens of a shard strictly increase in the order of the grants.
 //   - S3: a write is accepted if and only if its fence is the current grant.
-//   - S4: a lease is reported after a confirmed grant; what a lost reply did is read.
+//   - S4: a lease is reported after a confirmed grant; what a lost reply did is read from the
+//     store.
 //   - S5: after any wait the grant is proven again.
-//   - S6: a lease that was revoked is never valid again under the same token.
+//   - S6: a lease that was revoked is never valid here again under the same token.
 //   - S7: every call names exactly what it means; a stale one touches no later lease (M2, A5, R1).
 //   - S8: trust counts from the instant at which the heartbeat was sent.
-//   - S9: a lease is revoked before trust ends, and never valid after it.
+//   - S9: a lease is never valid after trust ends, whether or not the process could revoke it
+//     by then.
 //   - S10: a process that restarts is a new member.
 //   - S11: handlers of a shard start and are joined one after the other.
 //   - S12: a lease is given back after the work was joined, or not at all.
 //   - S13: views inform; the store decides; the state is read anew on a timer.
 //   - S14: a store that was replaced, or grants a token again, stops all grants.
 //   - S15: a repeated, late or duplicated call changes nothing.
-//   - S16: an error says not applied, applied, unknown, lost or fatal; any other means
-//     unknown.
+//   - S16: an error says not applied, applied, unknown, lost or fatal; one that says none of
+//     them means unknown.
 //
 // Progress:
 //
@@ -211,7 +245,8 @@
 //
 // # What it does not do
 //
-// It does not write data: fenced commits are between core and the store, and
-// depend on no trust. It assigns nothing: who should own what comes from outside,
-// with InWant and InUnwant, and who claims a free shard first with InPrefer.
+// It does not write data. Fenced commits are between package core and the store, which compares
+// the fence; they need no trust. Each has a number, so that core learns after a lost reply whether
+// it was applied (core.Lease.Commit). It plans nothing: which shards this member wants comes
+// from outside, with InWant and InUnwant, and who claims a free shard first with InPrefer.
 package fsm

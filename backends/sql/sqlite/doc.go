@@ -9,31 +9,35 @@
 // The data file holds leases, items and decision logs, and may hold tables of
 // your own: [Backend.FenceTx] checks a lease in your transaction on them. The
 // members' file beside it, named with "-members" at the end, holds who is alive.
-// Heartbeats write only there, so they never wait for an application's commit.
-// No transaction writes both files. A claim writes the data file while it holds
-// the members' file's write lock, so that nobody joins, leaves or is evicted
-// while it is decided. The two carry the same identity; back them up and restore
-// them together, or restore the data file alone and open once with
-// [Options].NewRoster.
+// Heartbeats write only there, so they do not wait for an application's commit.
+// No transaction writes both files. A claim first takes the write lock of the data file,
+// then that of the members' file, so that nobody joins, leaves or is evicted while it is
+// decided. The two files carry the same identity. Back them up and restore them together, or
+// restore the data file alone and open it once with [Options].NewRoster.
 //
-// Every process must use the same path on the same host. Both files are in WAL
-// mode with full synchronisation, which every connection is asked for: an
-// acknowledged write survives a crash of the machine, as far as its disk keeps what
-// it acknowledged. Heartbeats need not: all members end with the machine. A file, its
-// -wal or its -shm file that is removed, replaced or damaged under a running process
-// is ErrStoreChanged (I1), and so is, when it is opened, one that lacks transactions
-// that it had, by a count of them in a file beside it, with the table's name,
-// "-tenure_transactions", at its end. After a -wal or a -shm file was removed, nobody opens
-// the database until every process that had it open has ended: Close writes the log back,
-// or says that it could not.
+// Each of the two has SQLite's -wal and -shm files beside it. Two small files of Tenure's
+// need no backup: "-hints", by which processes notify each other of writes, and
+// "-tenure_transactions", which has the number of the newest transaction.
 //
-// Files that are missing are created with mode 0600. Where processes of several users
-// share a database, create both beforehand, empty and with the mode that they need.
+// Every process must use the same path on the same host. Every connection sets WAL mode and
+// full synchronisation: an acknowledged write survives a crash of the machine, as far as
+// its disk keeps what it acknowledged. (Heartbeats are not flushed: all members end with
+// the machine.)
+//
+// Processes stop with ErrStoreChanged when a file that they have open is removed, replaced or
+// damaged, its -wal or -shm file included. Open refuses a database that has fewer
+// transactions than the number beside it says. After a -wal or -shm file was removed, end every
+// process that has the database open before another one opens it: Close writes the log
+// back, or says that it could not.
+//
+// Open with nil options creates the files that are missing, with mode 0600, unlike the
+// backends of servers ([Options].Create). Where processes of several users share a database,
+// create both beforehand, empty and with the mode that they need.
 //
 // # Tables
 //
-// Everything can be queried; the files under schema/ document each column. The
-// current leases, and a shard's log:
+// Everything can be queried; the files under schema/ document each column. Who was granted
+// each shard last and has not given it back, and a shard's log:
 //
 //	SELECT shard, session, token FROM tenure_shards WHERE namespace = 'orders' AND session <> '';
 //	SELECT seq, token, payload FROM tenure_entries WHERE namespace = 'orders' AND shard = 's1' ORDER BY seq;
@@ -49,16 +53,14 @@
 //
 //   - It does not reach beyond one host: SQLite's locks and its shared memory do
 //     not work over network file systems.
-//   - It does not push by itself. Changes by other processes are seen when the file
-//     system tells of their writes to a third file, with "-hints" at its end, and within
-//     Options.PollPeriod or Options.IdlePollPeriod where it does not.
+//   - It does not push by itself. A process learns of the writes of others when the file
+//     system reports a change of the "-hints" file (inotify, kqueue, ReadDirectoryChangesW),
+//     and within Options.PollPeriod or Options.IdlePollPeriod where it does not.
 //   - It cannot help against a process that is stopped (SIGSTOP, a frozen
-//     container) inside a write: SQLite has one writer, so everyone's writes to
-//     that file wait, each until its context ends, until the process goes on or is
-//     killed. Stopped inside a claim it holds both files, so that heartbeats wait as
-//     well; and claims that wait for a process stopped inside a write of the members'
-//     file hold the data file. Tenure's transactions take milliseconds; keep your own
-//     short.
+//     container) inside a write. SQLite has one writer, so everyone's writes to that
+//     file wait, each until its context ends, until that process goes on or is killed. A process
+//     that is stopped inside a claim holds both files, so that heartbeats wait as well. Tenure's
+//     transactions take milliseconds; keep your own short. docs/backends/sqlite.md has the odds.
 //   - It does not notice a members' or data file that was exchanged for an older
 //     copy while no process was running, if the file beside it that counts its
 //     transactions was exchanged as well, or removed. After a restore, raise the
