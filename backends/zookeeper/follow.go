@@ -17,7 +17,7 @@ import (
 
 // rederive is the period after which followed records are read anew without a watch
 // having fired (rule S13).
-const rederive = 15 * time.Second
+const rederive = time.Minute
 
 // watches collects the nodes whose watches fired. The client library calls fire as
 // the events come, before any reply that is behind them, and drops nothing.

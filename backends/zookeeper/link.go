@@ -44,10 +44,10 @@ type link struct {
 // maxCalls is how many calls are under way on a link at once.
 const maxCalls = 64
 
-// sessionTimeout is the time-out of links' sessions. A server that answers no ping
-// for two thirds of it is given up, and earlier if a call has waited in vain;
-// sessions mean nothing else here. A busy server answers pings late, too.
-const sessionTimeout = 10 * time.Second
+// sessionTimeout is the time-out of links' sessions, of which a third passes between two
+// pings. A server that answers none for two thirds of it is given up, and earlier if a call
+// has waited in vain; sessions mean nothing else here. A busy server answers pings late, too.
+const sessionTimeout = 30 * time.Second
 
 // maxReply bounds the bytes of one reply, such as the names of a directory's nodes.
 const maxReply = 64 << 20
