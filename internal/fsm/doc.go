@@ -14,12 +14,23 @@
 //   - The shard's record names its owner: a session and a token. A grant writes both. A lease
 //     is a grant as its owner sees it, and a fence is shard, session and token of a lease.
 //   - The store serves views: the records of all members and shards at first (a resync), and
-//     then those that changed. An eviction removes a member's record, and with it the session.
+//     then those that changed. An eviction removes a member's record, and with it the session. The
+//     shards that name that session are then free.
 //   - The runner is package core. It makes the calls, and runs a handler for each lease. A
 //     handler was joined when it has returned.
-//   - The TTL is the member's own unless the text names another. A heartbeat is sent every third
-//     of it; a tenth is the margin. RankDelay is at least 10 ms, and more on a store that is
-//     polled. These are defaults, which core.Options describes.
+//   - A member is eligible unless its application says that it cannot serve now. It
+//     reports that with its state: priority, weight, metadata, and whether it is draining.
+//   - An assigner, such as package sharding, plans who should own what. For a shard it names the
+//     members that come first. A standby is a member that gets a shard without having asked for it
+//     by name.
+//   - The host lock is a lock of the operating system that a process holds for its node label, if
+//     it is told to. Its name is in the member's record.
+//   - The TTL is the member's own unless the text names another. Where heartbeats have a pace, it
+//     is the smaller of the own TTL and the smallest one watched. A heartbeat is sent every third
+//     of it. Trust lapses when none was answered in time. The margin, a tenth of the TTL, is for
+//     clocks that run at different rates. The drain budget, 10 s, is how long a handler may
+//     take to return. RankDelay is at least 10 ms, and more on a store that is polled. These are
+//     defaults, which core.Options describes.
 //
 // # States
 //
@@ -74,13 +85,13 @@
 // token is the one of the shard's newest grant, and refuses all others. A process that is stopped
 // in the middle of a write cannot stop trusting its lease; the token makes its write harmless
 // once another member has the shard. Until then the write is accepted, also after trust
-// ended: the work of two owners never mixes, and that is all that a token promises. It protects
+// ended. So a token promises that the work of two owners never mixes, and no more. It protects
 // nothing that is done outside the store.
 //
 // # The order of successors
 //
-// When a shard is free, the members that want it claim it one after the other, and so do those
-// that watch a silent member evict it. First come those that an assigner named for the shard
+// Members take turns to claim a free shard. Members that watch a silent member take turns, in the
+// same way, to evict it. First come those that an assigner named for the shard
 // (InPrefer), then higher recorded priority, then a hash of the shard, or of the silent
 // session, and of the node label, so that the order differs from shard to shard. Each works out
 // its own place. It waits one RankDelay for each member before it, three at the most, and up
@@ -90,9 +101,9 @@
 // When it has, one write names a successor, or the shard is released. The lease stays
 // valid for that long, up to the drain budget; then it is revoked, and the shard stays in this
 // member's name until the handler returns or the process ends. A crash and a pause look alike to
-// the others: silence, eviction, a claim. A process that goes on after a pause first ends what
-// ran out meanwhile (C8): nothing after a short one, and its leases after one that outlasted
-// trust. What it had begun to write is refused if another member has the shard by then.
+// the others: silence, eviction, a claim. After a short pause nothing has run out. After one
+// that outlasted trust, a process first revokes its leases (C8). What it had begun to write is
+// refused if another member has the shard by then.
 //
 // # Level-triggered
 //
@@ -124,19 +135,19 @@
 //
 //     The time-outs of a join and of a claim begin with half a TTL, since one server of several
 //     may be silent. Each call without an answer doubles the next time-out, up to CallTimeout,
-//     since the store may be slow, or slow to connect to; a call that spent all of its time
-//     counts as one, also if its error says that it could not connect. A heartbeat without an
-//     answer after TTL/12 is followed by another one, over another connection where the backend
-//     has one. Where answers have lately taken longer than that, it is TTL/6, so that not every
-//     heartbeat is sent twice. One that failed is repeated within TTL/12.
+//     since the store may be slow, or slow to connect to. A call that spent all of its time
+//     counts as one without an answer, also if its error says that it could not connect. A
+//     heartbeat without an answer after TTL/12 is followed by another one, over another connection
+//     where the backend has one. If answers have lately taken longer, the other one follows after
+//     TTL/6, so that not every heartbeat is sent twice. One that failed is repeated within TTL/12.
 //
 //   - C5: another member's silence counts only while own heartbeats prove that the store
 //     serves.
 //
-//     The proof is a chain of answered heartbeats, the join among them. Its limit is half of the
-//     smallest TTL watched. If more than the limit passes between the sending of one link and
-//     the answer to the next, all silence counts from the beginning. An eviction is sent only
-//     within the limit after the sending of the newest link. While a watched member has been
+//     The proof is a chain, whose links are answered heartbeats and the join. Its limit is half
+//     of the smallest TTL watched. If the answer to a heartbeat comes later than the limit after
+//     the previous link was sent, the chain is broken, and all silence counts from the beginning.
+//     An eviction is sent only within the limit after the newest link was sent. While a watched member has been
 //     quiet for half its TTL, this member sends a heartbeat every TTL/12 without waiting for
 //     answers, so that answers that take long break no chain.
 //
@@ -152,15 +163,15 @@
 //
 //   - C8: each step first revokes the leases whose trust or drain budget has run out.
 //
-//   - C9: candidates claim, and evict, in an order that all can work out: assignment,
-//     recorded priority, rendezvous.
+//   - C9: members claim, and evict, in an order that all can work out: assignment,
+//     recorded priority, rendezvous hash.
 //
 //     A member whose eviction succeeded reports it, once.
 //
 //   - C10: a late answer to a heartbeat counts from its sending.
 //
-//     Up to 24 heartbeats are without an answer at a time, and three after a lapse. From the
-//     twelfth on they are TTL/12 apart, also where a shorter TTL that is watched asks for more.
+//     At most 24 heartbeats are unanswered at a time, and at most three after a lapse. From the
+//     twelfth on their pace is that of the own TTL, also where a shorter one is watched.
 //
 //   - C11: a holder whose shard was taken from it learns of it from its view, at the latest from
 //     a resync.
@@ -169,11 +180,12 @@
 //     does. Until the holder learns of it two processes trust a lease of the shard. The
 //     fence holds all the same.
 //
-//   - C12: the store ends up with the last state that this process reported of itself.
+//   - C12: the store ends up with the last state that this member reported.
 //
 //     States have numbers. One call is under way at a time, it is repeated after a back-off
-//     until one succeeds, and a join brings the newest state. Another member's newest state
-//     counts. It is no sign of life: only heartbeats change the version that silence looks at.
+//     until one succeeds, and a join brings the newest state. Of another member only the newest
+//     state is used. A new one is no sign of life: only heartbeats change the version that
+//     silence looks at.
 //
 //   - C13: what this process gives up goes to a member that serves it at once.
 //
@@ -181,13 +193,10 @@
 //     standby: the first that an assigner named, or the only other member, if its heartbeat was
 //     seen within half its TTL and it is not draining. Else the shard is released, and the
 //     members claim it in the order of C9. The one that released it comes last, for all that
-//     saw the release; it is among them, so that no shard stays free. Exceptions: a shard is
-//     always released
-//
-//     if its handler returned without being asked, since the back-off of V4 would not hold the
-//     standby back;
-//
-//     and if it came to a session that does not want it, since it could be passed on for ever.
+//     saw the release; unless it leaves, it is among them, so that no shard stays free.
+//     A shard whose handler returned without being asked is always released: the back-off of V4
+//     would not hold a standby back. So is a shard that was handed to a session that does not
+//     want it: it could be passed on for ever.
 //
 //   - C14: a member is evicted at once, without silence, if its record has this member's node
 //     label and names the host lock that this process holds.
@@ -226,7 +235,7 @@
 //   - S9: a lease is never valid after trust ends, whether or not the process could revoke it
 //     by then.
 //   - S10: a process that restarts is a new member.
-//   - S11: handlers of a shard start and are joined one after the other.
+//   - S11: in each process the handlers of a shard start and are joined one after the other.
 //   - S12: a lease is given back after the work was joined, or not at all.
 //   - S13: views inform; the store decides; the state is read anew on a timer.
 //   - S14: a store that was replaced, or grants a token again, stops all grants.
