@@ -15,22 +15,25 @@ const (
 	Exists Rev = -1 // the key has a record, whatever its revision
 )
 
-// ErrCompacted answers a watch from a revision whose successors the store no
-// longer has, or has not reached. The backend then reads everything again.
+// ErrCompacted ends a Watch if the store no longer has all changes after the revision given,
+// or if that revision is greater than the store's. The backend then reads everything again.
 var ErrCompacted = errors.New("tenure: the store no longer has the changes since that revision")
 
 // Store is what a coordination store has to do to carry package kv: batches of
 // independent conditional transactions, linearizable reads, and a watch. All
-// methods are safe for concurrent use and keep no slice that they are given;
-// values that they return are read only, by both sides, for ever.
+// methods are safe for concurrent use. They copy what they keep of their arguments. Nobody
+// changes a value that was returned.
 //
-// Keys are ASCII without spaces, parts are joined by "/", none is empty. A store
-// may map them as it likes if Range keeps the order of bytes within one prefix.
+// Keys are ASCII without spaces, parts are joined by "/", none is empty. They begin with the
+// namespace. A store may map them as it likes if Range keeps the order of bytes within one
+// prefix.
 //
-// The context of a call is its only time-out (rule X1). A write is sent once
-// (rule E2). An error of Apply matches one of the closed set of package driver if
-// and only if nothing was applied (rule E1); anything else is unknown, the
-// context's own error included.
+// The context of a call is its only time-out (rule X1). A write is sent once (rule E2). If
+// Apply knows that nothing was applied, since nothing was sent or since the store says so, its
+// error matches one of the closed set of package driver (see driver.NotApplied; driver.ErrRetry
+// is the usual one). In every other case its error matches none of them, and the outcome is
+// unknown: no answer, a broken connection, a context that ended after the write was sent (rule
+// E1). Errors of reads need not match any.
 type Store interface {
 	// Apply runs the batch's transactions, each atomic by itself and independent of
 	// the others. A transaction is applied if and only if the batch's guard and its
@@ -38,8 +41,13 @@ type Store interface {
 	// a key that another one of the batch, or the guard, mentions, so their order
 	// does not matter, and a store may evaluate all conditions first.
 	//
-	// A store whose transaction is all or nothing sends what was refused out of it,
-	// reads why, and sends the rest again (rule A6).
+	// If the store's transactions are all or nothing, one refusal fails them all. Read the
+	// compared records, answer the transactions whose conditions fail, and send the others
+	// again; nothing was applied, so this is no retry (rule A6).
+	//
+	// Apply may split a batch. Once a part was applied, it returns no error and no Refused:
+	// what happened to the other parts is in Result.Err of their transactions, ErrRetry if the
+	// guard has failed since.
 	Apply(ctx context.Context, b *Batch) (*Outcome, error)
 
 	// Get reads the keys, linearizably: it sees every write acknowledged before the
@@ -52,19 +60,25 @@ type Store interface {
 
 	// Watch calls fn with the changes of the keys that begin with one of the
 	// prefixes, after revision after, in the order of their revisions, until ctx
-	// ends, fn fails, or the store can no longer serve it; it never returns nil.
-	// rev is the revision up to which everything was delivered, and one revision is
-	// never split over two calls of fn; with several prefixes, order and calls may
-	// be those of each prefix by itself. Changes of one key may be merged into the
-	// last one. A change may be delivered again, and may be later than rev. Of several
-	// chunks of one shard, whose predecessors are found by its number, the last is
-	// enough, and a chunk that was never written may be delivered as deleted.
-	// ErrCompacted says that changes since after are lost. The calls of fn come one
-	// after another, and none after Watch returned.
+	// ends, fn fails, or the store can no longer serve it; it never returns nil. With
+	// ErrCompacted changes since after are lost.
+	//
+	//   - When fn is called with rev, every change up to rev has been delivered, by this
+	//     call or earlier ones. A change may be later than rev, and may be delivered again.
+	//   - All changes of one prefix at one revision come in one call of fn. With several
+	//     prefixes, each may have its own order and its own calls.
+	//   - Changes of one key may be merged into the last one. fn may be called without
+	//     changes, to tell rev.
+	//   - The calls of fn come one after another, and none after Watch returned.
+	//
+	// Two permissions, which a store need not use, are for the entries of a shard's log, whose
+	// keys end with a number: of several new ones the last is enough, and one that never
+	// existed may be delivered as deleted.
 	Watch(ctx context.Context, prefixes []string, after Rev, fn func(rev Rev, changes []Change) error) error
 
-	// Close ends what is blocked, with an error outside the closed set, and frees
-	// everything. It is called once.
+	// Close ends what is blocked, and frees everything. What had begun ends with an
+	// error outside the closed set. It is called once, by the Backend that Open made; when
+	// Open fails, the Store stays the caller's.
 	Close() error
 }
 
@@ -74,9 +88,9 @@ type Compare struct {
 	Rev Rev
 }
 
-// Op puts or deletes one record. Deleting an absent one is no error; a transaction
-// that would change nothing is to be refused by its conditions, because a store may
-// have no new revision for it.
+// Op puts or deletes one record. Deleting an absent one is no error. The backend chooses
+// conditions so that a transaction that is applied changes at least one record: a store may
+// have no new revision for one that changes none.
 type Op struct {
 	Key    string
 	Value  []byte
@@ -126,9 +140,11 @@ type Result struct {
 	// Reads has the records of Then or Else, in order: as they were in the same
 	// atomic step, or, where a store's transaction does not read, soon after.
 	Reads []Pair
-	// Err is an outcome of this transaction alone that is neither applied nor
-	// refused by its conditions, classified as an error of Apply is. With OK it is
-	// driver.ErrStoreChanged: the store applied it, and is not the one it was.
+	// Err is set if the transaction was neither applied nor refused by its conditions, if
+	// its outcome is unknown, or if Then or Else could not be read. It is classified as an
+	// error of Apply, with one exception: driver.ErrStoreChanged with OK says that the store
+	// applied the transaction, and has found that it is not the one it was. Most stores never
+	// return that.
 	Err error
 }
 
@@ -144,13 +160,13 @@ type Pair struct {
 type Range struct {
 	Prefix   string
 	From     string
-	Limit    int // at most so many, and fewer only if there are no more; 0: all, at one revision where the store can
+	Limit    int // at most so many; fewer only if there are no more. 0: all, at one revision if the store can
 	KeysOnly bool
 }
 
-// Page is the answer to a read. Each pair is as it was at Rev or, where the store
-// cannot read at one revision, later; what changed after Rev, Watch tells. Rev is
-// 0 only if the store does not tell, which Get may, and Range may not.
+// Page is the answer to a read. Each pair is as it was at Rev, or later if the store cannot
+// read at one revision. A Watch after Rev delivers what changed since. Get may answer with Rev
+// 0, for unknown; Range must not.
 type Page struct {
 	Rev   Rev
 	Pairs []Pair

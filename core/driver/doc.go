@@ -23,16 +23,22 @@
 //   - Beside it each shard has a [Head]: the number of commits, the head of its
 //     log, and the last nonce. Every commit compares and advances it.
 //
-// No wall clock is compared anywhere, neither a client's nor a server's. One is read where
-// a store's history forked: from it come the tokens of the new one (I2).
+// No wall clock is compared to expire anything, neither a client's nor a server's. The store's
+// clock is read in one case: after its history forked, new tokens start from it (I2).
 //
 // # Rules
 //
 // Each rule has a permanent id (M1, A2, F1, ...), stated at the method that it
 // binds. The conformance suite prints the id of a rule that a backend breaks.
 //
-// A crash of the store takes back nothing that a call has answered, be it a write or a
-// read; the version of a heartbeat may go back, and never comes again.
+// After a crash of the store every acknowledged write is still there, and so is everything that
+// a read returned. There is one exception: where all members run on the machine that crashed,
+// as with SQLite, the last heartbeats may be lost. A lost version is never used again.
+//
+// Some words: a record is current at a point of the store's order, which is the one order in
+// which the store applies its writes. A fence is current while it names the shard's latest
+// grant. The floor is the number below which no token is granted any more. Core's rules (C3,
+// S16 and others) are in internal/fsm.
 //
 // Membership: M1 beat, M2 evict, M3 join, M4 update, I1 identity, I2 incarnation.
 // Leases: A1 mutual exclusion, A2 monotonic tokens, A3 idempotent, A4
@@ -46,6 +52,6 @@
 //
 // # What it does not do
 //
-// A backend keeps no time, starts no retry, writes no log line and decides
-// nothing: it answers what the store answered.
+// A backend measures no time-outs, repeats no write, writes no log line, and decides nothing
+// about members and leases: it answers what the store answered.
 package driver

@@ -14,32 +14,40 @@ import "context"
 // option (Create) does it write a missing one; without it a missing identity is
 // an error, because it may mean a wiped store (I1).
 //
-// A store that can lose its acknowledged tail in a failover and go on says so by an
-// incarnation, which differs between two histories of it. The identity records it.
-// Acquire and Transfer take effect only under the recorded one, in the same atomic
-// step. A call that meets another one first records it and, in one step with that,
-// raises what only grows: the base, so that the next token is the store's clock in
-// microseconds since 1970, which is more than all grants before, and with it the token of
-// every record, so that no lease of before is current; such a call is ErrRetry. So no
-// token is granted twice, and of two failovers the later one's tokens are greater,
-// whatever the store forgot. Where the clock is behind the tokens, every call is
-// ErrStoreChanged until an operator raises the floor. View.Floor says that it happened
-// (I2). A store without incarnations leaves that to an operator, and its documentation
-// says when.
+// Some stores can lose their last acknowledged writes in a failover and go on. The backend of
+// such a store has an incarnation: a value of the store's, such as PostgreSQL's timeline, that
+// differs between any two of its histories (I2). The identity records it.
+//
+//   - Acquire and Transfer take effect only under the recorded incarnation, in the same
+//     atomic step.
+//   - A call that finds another one records it and, in the same step, raises the base, so
+//     that the next token is the store's clock in microseconds since 1970. It raises the token
+//     of every shard's record as well, so that no earlier lease is current. The call is
+//     ErrRetry.
+//   - So no token is granted twice, and of two failovers the later one's tokens are greater,
+//     whatever the store forgot.
+//   - If the clock is not above all earlier tokens, every call is ErrStoreChanged until an
+//     operator raises the base.
+//   - View.Floor says that it happened.
+//
+// A store without incarnations leaves that to an operator, and its documentation says when.
 //
 // A backend may offer fences beside Commit, for writes of the application's own in the
 // same store. Such a write takes effect, in one atomic step with the check, if and only if
 // a commit's fence would be current there (F1).
 //
-// A record that no release writes, or that is longer than any, is damaged, and
-// nothing in it is believed (D1). Observe leaves it out and names it in View.Damaged;
-// metadata of a member that cannot be read are left out alone. What needs the record
-// has no effect and fails with *DamagedError: a claim or transfer of the shard whose
-// record or head it is, a commit to it, a read of that head, log or item, an update of
-// the member whose record it is. A store that
-// learns of a damaged head only when it has granted the claim answers with an unknown
-// outcome, and refuses this process's next claim. Releasing a lease whose shard's
-// record is damaged is a successful no-op. All else goes on.
+// A record is damaged if no version of this software writes such a one, or if it is longer
+// than the longest. Nothing in it is believed (D1).
+//
+//   - Observe leaves it out and names it in View.Damaged. Of a member whose metadata cannot be
+//     read only these are left out.
+//   - What needs the record has no effect and fails with *DamagedError: a claim or transfer of
+//     the shard whose record or head it is, a commit to it, a read of that head, log or item,
+//     an update of the member whose record it is.
+//   - Some stores notice a damaged head only after they granted the claim. Its outcome is
+//     unknown then, and the process's next claim of the shard fails with *DamagedError.
+//   - Releasing a lease whose shard's record is damaged is a successful no-op.
+//   - All else goes on.
 //
 // Errors are of the closed set of rule E1 or unknown. A backend does not retry
 // writes, and switches off what its client library would retry by itself (E2).
@@ -58,11 +66,12 @@ type Backend interface {
 	// live under one label; they share nothing.
 	//
 	// Labels may change with every restart, so a join under a new one removes records
-	// of labels under which nobody lives, once there are more than MaxIdleLabels. A
-	// removal changes one permanent record of the namespace that every join compares
-	// in its atomic step: a join that was sent before the removal fails with ErrRetry
-	// although it finds no label, as it was to. A removal takes effect only if the
-	// label's record is as it was before its sessions were found absent.
+	// of labels under which nobody lives, once there are more than MaxIdleLabels of them.
+	// Every removal changes one permanent record of the namespace, and every join compares
+	// that record in its atomic step. Else a join that expects to find no record of its label
+	// could succeed late, after one was made and removed again; so it fails with ErrRetry. A
+	// removal takes effect only if the label's record is as it was before its sessions were
+	// found absent.
 	Join(ctx context.Context, m Member) (Session, error)
 
 	// Observe blocks until something changed since the query's cursor and returns
@@ -71,8 +80,8 @@ type Backend interface {
 	// shard and member whose state differs from that at the cursor, departures
 	// included, and the beats asked for. Intermediate states may be merged; time
 	// never goes backwards, not over several calls of one Backend either, nor over a
-	// crash of the store. A shard that changed may have its head beside its record, as
-	// one atomic step left the two, so that a successor needs no read (O1).
+	// crash of the store. The view may include the head of a shard that changed, if record
+	// and head are of one atomic state; that saves a successor a read (O1).
 	//
 	// A change is reported at once where the store pushes, within Limits.PollPeriod
 	// elsewhere, and within Limits.IdlePollPeriod after a quiet time. The call ends
@@ -92,8 +101,9 @@ type Backend interface {
 	ReadLog(ctx context.Context, shard ShardID, after Seq, max int) (*LogPage, error)
 
 	// TailLog blocks until any shard of the namespace has entries since the cursor
-	// and returns about max of them at the most: each shard's in order and
-	// contiguous since the cursor, each entry at least once (L4). An empty cursor,
+	// and returns at most max of them, or a few more where a commit would be
+	// split: each shard's in order and contiguous since the cursor, each entry at least
+	// once (L4). An empty cursor,
 	// and one that the store can no longer serve or from which it would have to
 	// skip, is answered at once with Reset and every shard's head, so that the
 	// reader catches up with ReadLog. It never skips in silence.
@@ -110,7 +120,7 @@ type Backend interface {
 	List(ctx context.Context, shard ShardID, prefix string, limit int) ([]Item, error)
 
 	// Close unblocks what is blocked, with ErrClosed, and leaves no goroutine,
-	// connection or timer (E3). It does not end sessions: their records stay until
+	// connection or timer (E3). A write in flight ends with an unknown outcome. It does not end sessions: their records stay until
 	// they are closed, superseded or evicted. A second Close does nothing.
 	Close() error
 }
@@ -125,21 +135,22 @@ type Backend interface {
 // occurs at most once in a batch. An unknown outcome is a result of its item. A
 // call-level error of the closed set means that no item was applied; any other
 // call-level error means that every item is unknown. n items take O(n /
-// BatchItems) round trips, pipelined where the store allows; where a store's
-// transaction is all or nothing, the denied items of a failed one are read once
-// and answered, and the rest sent again (A6). That, and splitting, is no retry.
+// BatchItems) round trips, pipelined where the store allows. In a store whose
+// transactions are all or nothing, one denied item makes its transaction fail. The backend
+// then reads the items, answers the denied ones, and sends the others in a new transaction
+// (A6). Neither that nor splitting is a retry.
 //
-// A server may take less in one request than it did when the backend was opened. Where it
-// refuses items for what they are together, ErrTooLarge is the error of the call or of each
-// of them, none is applied, and the caller sends them again in smaller calls, until one is
-// refused alone. Where the store ends the connection instead, their outcome is unknown (A4).
+// A server may take less in one request than it did when the backend was opened. If it
+// refuses a request because of all its items together, none is applied, and ErrTooLarge is
+// the error of the call or of each item. Core sends them again in smaller calls, until an item
+// is refused alone. If the store ends the connection instead, their outcome is unknown (A4).
 //
-// Results of own writes are checked against the namespace's identity and the
-// revisions acknowledged before: a changed identity, a revision that stepped
-// back between own writes, or a heartbeat that replaced a version older than the
-// last acknowledged one is ErrStoreChanged (I1). Where only the answer to a write shows
-// that the store went back, a heartbeat is ErrStoreChanged, and the outcome of any other
-// write that was applied is unknown (E1): every later call is ErrStoreChanged.
+// Answers to own writes show whether the store is still the same (I1). ErrStoreChanged
+// is the error if the identity changed, if the revision of an own write is lower than that of
+// an earlier one, or if a heartbeat found an older version than the last acknowledged
+// heartbeat wrote. Sometimes only the answer to a write that was applied shows it. A heartbeat
+// is then ErrStoreChanged all the same. Any other write is unknown, since ErrStoreChanged
+// would say that it was not applied (E1). Every later call is ErrStoreChanged.
 type Session interface {
 	// ID is the id that Member.Session gave to Join.
 	ID() SessionID
@@ -151,13 +162,14 @@ type Session interface {
 	// no token (A2).
 	//
 	// Calls overlap: core sends another heartbeat, up to 24, while one has no
-	// answer. A call may be answered by the write of another, if that became visible after
-	// this call began: it proves as much. Each goes over a connection that owes no answer to another heartbeat, and
-	// where the store has several servers, to another server (E4). A server that stays
-	// silent to a heartbeat while another server answers a later one is left: the calls
-	// under way on it end, a write with an unknown outcome, and new ones go elsewhere.
-	// After a call that ended with its context, too, the next one goes to another
-	// server. The backend starts no timer for any of it.
+	// answer. Beat may return success because of another Beat of the session, if that one's
+	// write became visible after this one began: it proves as much. Each goes over a
+	// connection on which no other heartbeat waits for its answer, and where the store has
+	// several servers, to another server (E4). If one server has not answered a heartbeat while
+	// another answers a later one, the backend stops using the first for every call: the calls
+	// in progress on it end, a write with an unknown outcome, and new ones go elsewhere. After a
+	// heartbeat that ended with its context the next one goes to another server as well. The
+	// backend starts no timer for any of it.
 	Beat(ctx context.Context) error
 
 	// Acquire claims shards. At every point of the store's order at most one
@@ -194,20 +206,21 @@ type Session interface {
 	// session alone does not fence: only a new grant does. A write's fence may name
 	// any session: the store looks at the record, not at the caller.
 	//
-	// In a call of several writes, a store in which others can lock a shard's record, such
-	// as an application's transaction (FenceTx), leaves out those whose record is locked:
-	// their results match ErrRetry, and the others are not delayed. A write that is alone
-	// in its call waits for the record.
+	// In some stores others can lock a shard's record, such as an application's transaction
+	// with FenceTx of a SQL backend. In a call with several writes, one whose record is locked
+	// is not made, and its result matches ErrRetry; the others are not delayed. In a call with
+	// one write the write waits for the lock, until ctx ends.
 	Commit(ctx context.Context, writes []Write) ([]CommitResult, error)
 
 	// Update replaces the mutable part of the session's own record, and nothing else of
 	// it: identity, node label and TTL stay. It takes effect if and only if the record
 	// exists and its Update is below st.Update, in one atomic step; so updates that
-	// arrive late or twice never undo later ones. The number that the record has already
-	// is a success without effect, which makes an update whose outcome is unknown safe to
-	// repeat; a lower one is ErrConflict. A session without a record is ErrSessionLost,
-	// and stays so. Observers learn of an update as of a join (O1). It changes no
-	// version of a heartbeat, which neither counts as one nor fails because of it (M4).
+	// arrive late or twice never undo later ones. If st.Update is the record's number, Update
+	// succeeds and changes nothing, so that an update with an unknown outcome can be repeated;
+	// if it is lower, the error is ErrConflict. A session without a record is ErrSessionLost,
+	// and stays so. Observers learn of an update as of a join (O1). An update does not change
+	// the version that heartbeats change: it does not count as a heartbeat, and none
+	// fails because of it (M4).
 	Update(ctx context.Context, st MemberState) error
 
 	// Evict removes exactly the versions named of other sessions' records; a

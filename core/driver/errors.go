@@ -12,8 +12,8 @@ import (
 // have happened, or may happen yet. Backends wrap the store's own error with %w
 // beside the sentinel, and map what they do not know to no sentinel at all.
 var (
-	// ErrLost is what every error matches that says that a lease is over: it may not be used
-	// any more. A backend answers with ErrFenced or ErrSessionLost.
+	// ErrLost is matched by every error that says that a lease is over. It is not of the closed
+	// set by itself: a backend answers with ErrFenced or ErrSessionLost.
 	ErrLost = errors.New("lease lost")
 	// ErrFenced: the fence is not the shard's current grant. See FencedError. It matches ErrLost.
 	ErrFenced = fmt.Errorf("fenced: %w: it is no longer the shard's current grant", ErrLost)
@@ -35,7 +35,7 @@ var (
 	// revision that went back (rule I1). Nothing may be granted until an operator
 	// decided.
 	ErrStoreChanged = errors.New("store changed: it was wiped, restored or replaced; an operator must decide")
-	// ErrClosed: the backend or session was closed before the call began.
+	// ErrClosed: the backend was closed before the call began.
 	ErrClosed = errors.New("closed")
 	// ErrRetry: the store certainly did not apply it, and the same call may
 	// succeed later: a deadlock, a serialization failure, no space, a lost race
@@ -173,8 +173,7 @@ func (e *HeldError) Error() string {
 // Is makes a HeldError match ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// FencedError is a refused write, release or transfer, with the record that
-// refused it. Current is the zero Owner where the store does not tell. It
+// FencedError is a refused write or transfer, with the record that refused it. Current is the zero Owner where the store does not tell. It
 // matches ErrFenced and ErrLost.
 type FencedError struct {
 	Fence   Fence

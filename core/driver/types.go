@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// PingShard is the shard of a ping: after a lapse of trust core reads its item "0",
-// which is never written, and sends heartbeats only while such reads are answered. It
-// makes up to nine at a time, and a Get of it waits for no other call (E4).
+// PingShard is the shard of a ping. When no heartbeat was answered in time, core reads the
+// item "0" of this shard, which is never written, and sends heartbeats only while such reads
+// are answered. It makes up to nine at a time, and a Get of it waits for no other call (E4).
 const PingShard ShardID = "_read"
 
 // ShardID names a shard, the unit of leadership. See CheckShard.
@@ -252,10 +252,10 @@ type ObserveQuery struct {
 	Beats []Beat
 }
 
-// ShardState is a shard's name and record. Head, where the store has it at hand, is the
-// shard's head under this very record: as the lease found it that Owner names, or as its
-// own commits left it since. It is nil where the store does not know it, for a shard that
-// nobody holds, and for one whose head is damaged (O1).
+// ShardState is a shard's name and record. Head, if it is not nil, is a head of the shard
+// during the lease that Owner names: that at the grant, or after a later commit under this
+// lease. It is nil where the store does not know it without a read, for a shard that nobody
+// holds, and for one whose head is damaged (O1).
 type ShardState struct {
 	Shard ShardID
 	Owner Owner
@@ -281,11 +281,11 @@ type View struct {
 	// Damaged names records of shards and members that cannot be read (D1): those that
 	// were met since the cursor, all of them with Reset, up to MaxDamaged.
 	Damaged []*DamagedError
-	// Floor, with Reset, is what the tokens of the namespace were last raised to,
-	// after a failover that may have lost grants or by an operator: all granted before
-	// are at most Floor, all granted since are above it (I2). A shard that is not listed
-	// counts as free with this token, and may be claimed so. 0 where they never were, or
-	// where the backend must be opened again for it.
+	// Floor is set with Reset only. It is the value to which the tokens of the namespace were
+	// last raised, by a failover that may have lost grants, or by an operator. Tokens granted
+	// before are at most Floor, later ones are above it (I2). A shard that is not listed is free:
+	// a claim of it matches with the zero Owner, and with Owner{Token: Floor}. 0 if tokens were
+	// never raised, or if the backend learns of a raise only when it is opened again.
 	Floor Token
 }
 
@@ -294,8 +294,8 @@ type Limits struct {
 	// BatchItems is how many items of Acquire, Transfer, Release, Commit or Evict
 	// one round trip carries. Calls may have more: the backend splits them.
 	BatchItems int
-	// CommitCalls is how many calls of Commit at once make the commits of one process
-	// faster. Core makes no more of them, unless some take long. 0 counts as 1.
+	// CommitCalls is the number of calls of Commit at once beyond which the commits of one
+	// process are no faster. Core makes at most so many, unless some take long. 0 counts as 1.
 	CommitCalls int
 	// WriteOps and WriteBytes bound one Write: its operations, and the sum of the
 	// lengths of its keys and values. Above, ErrTooLarge before anything is sent.
@@ -307,7 +307,7 @@ type Limits struct {
 	// IdlePollPeriod is how late the first change after a quiet time may be reported,
 	// or one whose notification was lost; 0 where that is PollPeriod.
 	IdlePollPeriod time.Duration
-	// MinTTL is the measured floor for Member.TTL on this store.
+	// MinTTL is the least Member.TTL that was measured to work on this store.
 	MinTTL time.Duration
 }
 
