@@ -13,7 +13,6 @@ if not (string.find(info, 'role:master', 1, true) and string.find(info, 'master_
 end
 
 local records, names = KEYS[1], KEYS[2]
-local own = redis.call('HMGET', records, 'rev', 'state', 'logs', 'beats')
 local at = 2
 local function take()
   at = at + 1
@@ -26,12 +25,13 @@ local function skip(width)
 end
 
 local was, place = {}, {} -- records by their number, numbers by name
-local n = count()
-for lo = 1, n, 1000 do
+local n, own = count(), nil
+for lo = 1, math.max(n, 1), 1000 do
   local hi = math.min(lo + 999, n)
-  local part = redis.call('HMGET', records, unpack(ARGV, at + lo, at + hi))
+  local part = redis.call('HMGET', records, 'rev', 'state', 'logs', 'beats', unpack(ARGV, at + lo, at + hi))
+  own = own or part
   for i = lo, hi do
-    was[i] = part[i - lo + 1]
+    was[i] = part[i - lo + 5]
     place[ARGV[at + i]] = i
   end
 end
@@ -90,8 +90,10 @@ for _, t in ipairs(txns) do
         record = rev .. ' ' .. value
         puts[#puts + 1] = name
         puts[#puts + 1] = record
-        added[#added + 1] = 0
-        added[#added + 1] = name
+        if not (place[name] and was[place[name]]) then -- else it has its name
+          added[#added + 1] = 0
+          added[#added + 1] = name
+        end
       else
         dels[#dels + 1] = name
       end
