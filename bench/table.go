@@ -80,6 +80,14 @@ func (c *cell) text(w row, beside *cell) string {
 	return strings.Join(parts, "; ")
 }
 
+// unless is a cell's text, or why its row is withheld.
+func (c *cell) unless(busy string, w row, beside *cell) string {
+	if busy != "" && c.usable() {
+		return busy
+	}
+	return c.text(w, beside)
+}
+
 // tables writes a table for each store, and below it why a measurement failed.
 func (r *results) tables(out *bytes.Buffer, p *plan) {
 	for _, s := range p.stores {
@@ -100,11 +108,7 @@ func (r *results) tables(out *bytes.Buffer, p *plan) {
 			busy := on.busy()
 			for _, c := range s.contenders {
 				got := r.cells[key{s.name, w.name, c.name}]
-				text := got.text(w, ours)
-				if busy != "" && got.usable() {
-					text = busy
-				}
-				texts = append(texts, text)
+				texts = append(texts, got.unless(busy, w, ours))
 				if c.ours {
 					ours = got
 				}
