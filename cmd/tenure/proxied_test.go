@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	be "encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,28 +79,10 @@ var wires = map[servers.Kind]struct {
 	frame  faultproxy.Framer
 	counts func(frame []byte) bool
 }{
-	servers.Postgres: {postgresFrame, nil},
-	servers.MariaDB:  {mysqlFrame, nil},
+	servers.Postgres: {faultproxy.PostgresFrames, nil},
+	servers.MariaDB:  {faultproxy.MySQLFrames, nil},
 	servers.Etcd:     {http2Frame, func(frame []byte) bool { const data = 0; return frame[3] == data }},
 	servers.Redis:    {redisFrame, nil},
-}
-
-// postgresFrame cuts a client's messages: the first of a connection has no type.
-func postgresFrame(b []byte) int {
-	if len(b) < 5 {
-		return 0
-	}
-	if b[0] == 0 {
-		return int(be.BigEndian.Uint32(b))
-	}
-	return 1 + int(be.BigEndian.Uint32(b[1:]))
-}
-
-func mysqlFrame(b []byte) int {
-	if len(b) < 4 {
-		return 0
-	}
-	return 4 + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
 }
 
 // http2Frame cuts what gRPC's client sends: a preface, then frames.

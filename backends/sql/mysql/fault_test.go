@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -51,16 +52,9 @@ func TestServerKilled(t *testing.T) {
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
-	sqlfault.CheckNetwork(t, dsn.Addr(), frame, func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
-}
-
-// frame is the length of a client's packet: a length of three bytes and a number of one
-// byte before it.
-func frame(b []byte) int {
-	if len(b) < 4 {
-		return 0
-	}
-	return 4 + (int(b[0]) | int(b[1])<<8 | int(b[2])<<16)
+	sqlfault.CheckNetwork(t, dsn.Addr(), faultproxy.MySQLFrames, func(addr string) driver.Backend {
+		return open(t, dsn.At(addr), Options{})
+	})
 }
 
 // TestPings: a ping waits for no read.

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	stdsql "database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -58,19 +58,9 @@ func TestServerKilled(t *testing.T) {
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
-	sqlfault.CheckNetwork(t, dsn.Addr(), frame, func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
-}
-
-// frame is the length of a client's message: a type of one byte, which the first one of
-// a connection lacks, and a length of four bytes that counts itself.
-func frame(b []byte) int {
-	if len(b) < 5 {
-		return 0
-	}
-	if b[0] == 0 {
-		return int(binary.BigEndian.Uint32(b))
-	}
-	return 1 + int(binary.BigEndian.Uint32(b[1:]))
+	sqlfault.CheckNetwork(t, dsn.Addr(), faultproxy.PostgresFrames, func(addr string) driver.Backend {
+		return open(t, dsn.At(addr), Options{})
+	})
 }
 
 // TestPings: a ping waits for no read.

@@ -13,18 +13,14 @@ import (
 // patience is how long a call of CheckNetwork waits before it counts as lost.
 const patience = 250 * time.Millisecond
 
-// messagesOfWrite is how many messages of CheckNetwork's client are hit, of the
-// first of a transaction on: as many as the longest of them has.
-const messagesOfWrite = 12
-
 // CheckNetwork writes through a proxy that cuts connections, loses requests and
 // replies, delivers requests late after their callers gave up, and lets single
 // bytes through, in the middle of statements as well, until some commits were
 // applied unheard: each entry is in the log once. The framer tells the proxy where
 // the messages of the client end.
 //
-// Requests and replies are lost from another message of a transaction in each round
-// of the faults, so that each of its messages has its turn, the commit as well.
+// In each round of the faults, requests and replies are lost from another message of an
+// append on, so that each of its messages has its turn, the commit as well.
 func CheckNetwork(
 	t *testing.T, server string, framer faultproxy.Framer, open func(addr string) driver.Backend,
 ) {
@@ -44,12 +40,14 @@ func CheckNetwork(
 		}
 		return proxy.Set(faultproxy.Faults{})
 	}
+	b := open(proxy.Addr())
+	messages := messagesOfAppend(t, b, proxy)
 	round := int64(0)
 	// at has the round's message treated by hit.
 	at := func(ctx context.Context, hit func() faultproxy.Verdict, until func(before, now faultproxy.Stats) bool) error {
-		var messages atomic.Int64
+		var sent atomic.Int64
 		return during(ctx, faultproxy.Faults{Requests: faultproxy.Flow{Decide: func([]byte) faultproxy.Verdict {
-			if messages.Add(1) == 1+round%messagesOfWrite {
+			if sent.Add(1) == 1+round%messages {
 				return hit()
 			}
 			return faultproxy.Pass
@@ -106,8 +104,33 @@ func CheckNetwork(
 		},
 	}
 	next := -1
-	faultWhileWriting(t, open(proxy.Addr()), messagesOfWrite*int64(len(faults)), patience, func(ctx context.Context) (int, error) {
+	faultWhileWriting(t, b, messages*int64(len(faults)), patience, func(ctx context.Context) (int, error) {
 		next++
 		return 1, faults[next%len(faults)](ctx)
 	}, func(o Outcomes) bool { return o.UnknownApplied > 0 && o.Refused > 0 })
+}
+
+// messagesOfAppend is how many messages an append sends, as the least of some tells: others
+// of the backend may be among them.
+func messagesOfAppend(t *testing.T, b driver.Backend, proxy *faultproxy.Proxy) int64 {
+	t.Helper()
+	w, err := NewWriter(t.Context(), b, "counted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	least := int64(0)
+	for range 5 { // the first has the server prepare its statements
+		before := proxy.Stats().Requests.Frames
+		if err := w.Append(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := proxy.Stats().Requests.Frames - before; least == 0 || n < least {
+			least = n
+		}
+	}
+	if least == 0 {
+		t.Fatal("an append sends no message through the proxy")
+	}
+	t.Logf("an append sends %d messages", least)
+	return least
 }
