@@ -38,7 +38,7 @@ const (
 	quietLook = 500 * time.Millisecond
 )
 
-// conditions are those of one row on one store, seen while nothing of ours ran.
+// conditions are those of one row on one store, seen while no server of this program ran.
 type conditions struct {
 	flush  time.Duration // the median of one fdatasync before it; 0: unknown
 	before float64       // how much of one core others used
@@ -50,16 +50,16 @@ func (c conditions) busy() string {
 	for _, at := range []struct {
 		when  string
 		share float64
-	}{{"before", c.before}, {"after", c.after}} {
+	}{{"before it", c.before}, {"after it", c.after}} {
 		if at.share > quietShare {
-			return fmt.Sprintf("withheld: others used %.0f %% of a core %s", 100*at.share, at.when)
+			return fmt.Sprintf("withheld: others used %.0f %% of a core %s: end them, and measure again", 100*at.share, at.when)
 		}
 	}
 	return ""
 }
 
-// calm waits until the machine is quiet, or has not become so for a time, and returns how
-// much of one core others use.
+// calm waits until the machine is quiet, at most quietWait, and returns how much of one core
+// others use then.
 func calm(ctx context.Context) (share float64, err error) {
 	for until := time.Now().Add(quietWait); ; {
 		if share, err = others(ctx); err != nil || share <= quietShare || time.Now().After(until) {

@@ -36,10 +36,10 @@
 // shards have an owner between two thirds of the TTL and the TTL later, plus a few
 // calls. A planned [Elector.HandOver] takes one call.
 //
-// When a handler returns before it was asked to, its shard is given back, and contended
-// for again, here too; after a back-off if it returned an error or ended soon after its
-// start. A handler that has nothing left to do waits for its ctx. [RunSingleton] differs:
-// it returns when its handler returns nil.
+// When a handler returns before it was asked to, with an error or without one, its shard is
+// given back. Other members may claim it at once, and this one after a back-off, which
+// [Options].BackoffMin and BackoffMax bound. A handler that has nothing left to do waits for
+// its ctx. [RunSingleton] differs: it returns when its handler returns nil.
 //
 // # Two contexts
 //

@@ -34,7 +34,7 @@ var (
 	ErrUnsupported = driver.ErrUnsupported
 	// ErrStoreChanged: the store was wiped, restored or replaced. Nothing is granted until an operator decided.
 	ErrStoreChanged = driver.ErrStoreChanged
-	// ErrClosed: the backend was closed before the call began.
+	// ErrClosed: the backend was closed, before the call began or while it waited.
 	ErrClosed = driver.ErrClosed
 	// ErrRetry: the store did not apply it, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry

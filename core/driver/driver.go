@@ -101,8 +101,8 @@ type Backend interface {
 	ReadLog(ctx context.Context, shard ShardID, after Seq, max int) (*LogPage, error)
 
 	// TailLog blocks until any shard of the namespace has entries since the cursor
-	// and returns at most max of them, or a few more where a commit would be
-	// split: each shard's in order and contiguous since the cursor, each entry at least
+	// and returns at most max of them, or all of the first commit where it has
+	// more: each shard's in order and contiguous since the cursor, each entry at least
 	// once (L4). An empty cursor,
 	// and one that the store can no longer serve or from which it would have to
 	// skip, is answered at once with Reset and every shard's head, so that the

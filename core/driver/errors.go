@@ -35,7 +35,7 @@ var (
 	// revision that went back (rule I1). Nothing may be granted until an operator
 	// decided.
 	ErrStoreChanged = errors.New("store changed: it was wiped, restored or replaced; an operator must decide")
-	// ErrClosed: the backend was closed before the call began.
+	// ErrClosed: the backend was closed, before the call began or while it waited.
 	ErrClosed = errors.New("closed")
 	// ErrRetry: the store certainly did not apply it, and the same call may
 	// succeed later: a deadlock, a serialization failure, no space, a lost race

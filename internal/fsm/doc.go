@@ -20,9 +20,9 @@
 //     handler was joined when it has returned.
 //   - A member is eligible unless its application says that it cannot serve now. It
 //     reports that with its state: priority, weight, metadata, and whether it is draining.
-//   - An assigner, such as package sharding, plans who should own what. For a shard it names the
-//     members that come first. A standby is a member that gets a shard without having asked for it
-//     by name.
+//   - An assigner, such as package sharding, plans which member should own which shard. For a
+//     shard it names the members that come first. A standby is a member that wants a shard which
+//     another one owns.
 //   - The host lock is a lock of the operating system that a process holds for its node label, if
 //     it is told to. Its name is in the member's record.
 //   - The TTL is the member's own unless the text names another. Where heartbeats have a pace, it
@@ -257,5 +257,5 @@
 // It does not write data. Fenced commits are between package core and the store, which compares
 // the fence; they need no trust. Each has a number, so that core learns after a lost reply whether
 // it was applied (core.Lease.Commit). It plans nothing: which shards this member wants comes
-// from outside, with InWant and InUnwant, and who claims a free shard first with InPrefer.
+// from outside, with InWant and InUnwant, and so does the order of claims, with InPrefer.
 package fsm

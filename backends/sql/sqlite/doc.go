@@ -36,8 +36,8 @@
 //
 // # Tables
 //
-// Everything can be queried; the files under schema/ document each column. Who was granted
-// each shard last and has not given it back, and a shard's log:
+// Everything can be queried; the files under schema/ document each column. The leases that
+// were not given back, and a shard's log:
 //
 //	SELECT shard, session, token FROM tenure_shards WHERE namespace = 'orders' AND session <> '';
 //	SELECT seq, token, payload FROM tenure_entries WHERE namespace = 'orders' AND shard = 's1' ORDER BY seq;
