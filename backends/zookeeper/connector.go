@@ -29,7 +29,8 @@ const (
 // broke or when another server became the current one of its routes. Safe for
 // concurrent use.
 type connector struct {
-	dial    func(ctx context.Context, server string) (*link, error)
+	dial    linker
+	timeout time.Duration // of the links' sessions
 	servers []string
 	routes  *route.Routes   // nil: there is one server
 	life    context.Context // ends with close
@@ -51,9 +52,9 @@ type round struct {
 }
 
 func newConnector(
-	life context.Context, servers []string, routes *route.Routes, dial func(context.Context, string) (*link, error),
+	life context.Context, servers []string, routes *route.Routes, dial linker, timeout time.Duration,
 ) *connector {
-	return &connector{life: life, servers: servers, routes: routes, dial: dial}
+	return &connector{life: life, servers: servers, routes: routes, dial: dial, timeout: timeout}
 }
 
 var errShut = errors.New("tenure: zookeeper: the store was closed")
@@ -188,7 +189,7 @@ func (l *connector) first(at int) (*link, error) {
 		asked++
 		pending++
 		l.running.Go(func() {
-			lk, err := l.dial(ctx, server)
+			lk, err := l.dial(ctx, server, l.timeout)
 			if err != nil {
 				err = fmt.Errorf("%s: %w", server, err)
 			}

@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// linker makes a link to a server, whose session has a time-out.
+type linker func(ctx context.Context, server string, timeout time.Duration) (*link, error)
+
 type dialer func(ctx context.Context, addr string) (net.Conn, error)
 
 // dialer is how the options say to connect. Names are resolved each time.
@@ -42,22 +45,22 @@ func (o *Options) dialer() dialer {
 	}
 }
 
-// link connects and begins a session.
-func (o *Options) link() func(ctx context.Context, server string) (*link, error) {
+// link connects and begins a session with a time-out.
+func (o *Options) link() linker {
 	dial := o.dialer()
 	var auth []byte
 	if o.User != "" {
 		auth = []byte(o.User + ":" + string(o.Password))
 	}
 	var reads sync.Map // by server
-	return func(ctx context.Context, server string) (*link, error) {
+	return func(ctx context.Context, server string, timeout time.Duration) (*link, error) {
 		conn, err := dial(ctx, server)
 		if err != nil {
 			return nil, err
 		}
 		alone := standsAlone(ctx, dial, server)
 		v, _ := reads.LoadOrStore(server, newLastRead())
-		return newLink(ctx, conn, server, v.(*lastRead), auth, alone)
+		return newLink(ctx, conn, server, timeout, v.(*lastRead), auth, alone)
 	}
 }
 

@@ -39,15 +39,20 @@ type link struct {
 	sent    *barrier // that is under way, or the last one
 	next    *barrier // that is to be sent once sent was answered
 	watches map[*watches]struct{}
+	vain    time.Time // when the first of the calls began that gave up since the last byte came
 }
 
 // maxCalls is how many calls are under way on a link at once.
 const maxCalls = 64
 
-// sessionTimeout is the time-out of links' sessions, of which a third passes between two
-// pings. A server that answers none for two thirds of it is given up, and earlier if a call
-// has waited in vain; sessions mean nothing else here. A busy server answers pings late, too.
-const sessionTimeout = 30 * time.Second
+// The time-outs of links' sessions. The library sends a ping in each third of it, and gives a
+// server up that answers none for two thirds; a busy one answers pings late, too. Sessions
+// mean nothing else here. A link whose calls wait in vain is given up earlier, but a link
+// for reads and watches may have no calls while it waits for changes.
+const (
+	callTimeout   = 30 * time.Second
+	followTimeout = 10 * time.Second
+)
 
 // maxReply bounds the bytes of one reply, such as the names of a directory's nodes.
 const maxReply = 64 << 20
@@ -75,14 +80,16 @@ func (silent) Printf(string, ...any) {}
 var errEnded = errors.New("the connection has ended")
 
 // newLink begins a session on a connection, which it owns from then on.
-func newLink(ctx context.Context, raw net.Conn, server string, v *lastRead, auth []byte, alone bool) (*link, error) {
+func newLink(
+	ctx context.Context, raw net.Conn, server string, timeout time.Duration, v *lastRead, auth []byte, alone bool,
+) (*link, error) {
 	l := &link{
 		server: server, wire: newObservedConn(raw, v), alone: alone, up: make(chan struct{}), down: make(chan struct{}),
 		done:  make(chan struct{}),
 		slots: make(chan struct{}, maxCalls), watches: make(map[*watches]struct{}),
 	}
 	var dial sync.Once
-	conn, events, err := zk.Connect([]string{server}, sessionTimeout,
+	conn, events, err := zk.Connect([]string{server}, timeout,
 		zk.WithHostProvider(&onlyOnce{server: server}),
 		zk.WithLogger(silent{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxReply),
@@ -225,15 +232,30 @@ func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T,
 // giveUp ends a wait that began at a moment. A server that has said nothing since
 // stands still, or cannot be reached: the next call asks another one, and nothing
 // piles up behind this one. One that speaks on other connections is slow, and a new
-// connection would make it slower; but this one may be lost.
+// connection would make it slower; but this one may be lost. It counts as lost when a call
+// has waited for lostPatience, or several have one after the other: calls on the way to a
+// takeover are shorter than that.
 func (l *link) giveUp(ctx context.Context, began time.Time) error {
-	waited := time.Since(began)
-	silent := l.wire.own.silentSince(began) && (l.wire.server.silentSince(began) || waited > lostPatience)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && silent && waited > minPatience {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !l.wire.own.silentSince(began) {
+		return ctx.Err()
+	}
+	stands := time.Since(began) > minPatience && l.wire.server.silentSince(began)
+	if stands || time.Since(l.inVainSince(began)) > lostPatience {
 		l.silent.Store(true)
 		l.cut()
 	}
 	return ctx.Err()
+}
+
+// inVainSince notes a call that gave up, and returns when the first of those began that
+// did since the last byte came.
+func (l *link) inVainSince(began time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.vain.IsZero() || began.Before(l.vain) || !l.wire.own.silentSince(l.vain) {
+		l.vain = began
+	}
+	return l.vain
 }
 
 // begin admits a call. Its errors mean that nothing was sent.

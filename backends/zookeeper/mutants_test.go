@@ -42,5 +42,8 @@ func TestMutants(t *testing.T) {
 			New: "a.beats[a.routes.Current()].link(trip.Context)"}}},
 		{Name: "E4: each link finds out by itself that a server is silent", Killer: "TestSilentServerIsLeft",
 			Edits: []mutate.Edit{{File: "connector.go", Old: "outcome = route.Failed", New: "outcome = route.Ended"}}},
+		{Name: "E4: short calls never give a lost connection up", Killer: "TestLostConnection/died0",
+			Edits: []mutate.Edit{{File: "link.go", Old: "time.Since(l.inVainSince(began)) > lostPatience",
+				New: "time.Since(began) > lostPatience"}}},
 	})
 }

@@ -46,7 +46,7 @@ type identity struct {
 	marker string // name of the node that was made together with it
 }
 
-func newStore(p paths, r rights, servers []string, dial func(context.Context, string) (*link, error)) *store {
+func newStore(p paths, r rights, servers []string, dial linker) *store {
 	life, end := context.WithCancel(context.Background())
 	s := &store{paths: p, rights: r, life: life, end: end, dirs: make(map[string]struct{})}
 	s.stats.m = make(map[string]stat)
@@ -54,13 +54,14 @@ func newStore(p paths, r rights, servers []string, dial func(context.Context, st
 	s.routes = route.New(life, n, pick(n))
 	for i := range n {
 		at := i % len(servers)
-		s.beats = append(s.beats, newConnector(life, servers[at:at+1], nil, dial))
+		s.beats = append(s.beats, newConnector(life, servers[at:at+1], nil, dial, callTimeout))
 	}
 	var routes *route.Routes // of the calls that follow the heartbeats to another server
 	if len(servers) > 1 {
 		routes = s.routes
 	}
-	s.writes, s.reads = newConnector(life, servers, routes, dial), newConnector(life, servers, routes, dial)
+	s.writes = newConnector(life, servers, routes, dial, callTimeout)
+	s.reads = newConnector(life, servers, routes, dial, followTimeout)
 	return s
 }
 
