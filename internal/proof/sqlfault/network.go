@@ -92,15 +92,7 @@ func CheckNetwork(
 				return err
 			}
 			round++
-			accepted := proxy.Stats().Accepted
-			if err := proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil {
-				return err
-			}
-			proxy.Reset()
-			if err := proxy.Wait(ctx, func(now faultproxy.Stats) bool { return now.Accepted >= accepted+2 }); err != nil {
-				return err
-			}
-			return proxy.Set(faultproxy.Faults{})
+			return cut(ctx, proxy)
 		},
 	}
 	next := -1
@@ -108,6 +100,19 @@ func CheckNetwork(
 		next++
 		return 1, faults[next%len(faults)](ctx)
 	}, func(o Outcomes) bool { return o.UnknownApplied > 0 && o.Refused > 0 })
+}
+
+// cut ends all connections. Then nobody answers on two new ones.
+func cut(ctx context.Context, proxy *faultproxy.Proxy) error {
+	accepted := proxy.Stats().Accepted
+	if err := proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil {
+		return err
+	}
+	proxy.Reset()
+	if err := proxy.Wait(ctx, func(now faultproxy.Stats) bool { return now.Accepted >= accepted+2 }); err != nil {
+		return err
+	}
+	return proxy.Set(faultproxy.Faults{})
 }
 
 // messagesOfAppend is how many messages an append sends, as the least of some tells: others
