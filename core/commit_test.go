@@ -88,7 +88,7 @@ func TestCommit(t *testing.T) {
 		if _, err := l.ReadLog(ctx, 0, 1); !errors.Is(err, ErrTrimmed) {
 			w.Errorf("read below the oldest entry: %v", err)
 		}
-		items, err := l.List(ctx, "")
+		items, err := l.List(ctx, "", 0)
 		w.must(err)
 		if len(items) != 1 {
 			w.Errorf("items %+v", items)

@@ -9,7 +9,8 @@
 //	}, "orders-0", "orders-1")
 //	err = e.Run(ctx)
 //
-// A single-leader election is one shard; [RunSingleton] is the shortest form.
+// A single-leader election is one shard; [RunSingleton] is the shortest form,
+// and [RunOnce] does a job once for all members.
 //
 // # Who is authoritative for what
 //

@@ -77,6 +77,7 @@ type Elector struct {
 	snap    snapshots
 	damages damages
 	rules   *rulebook
+	aside   map[string]Aside // by SetAside; replaced, never modified
 }
 
 type phase uint8
@@ -287,6 +288,9 @@ func (e *Elector) Lease(shard string) *Lease {
 	return r.lease
 }
 
+// Done is closed when Run has ended, after which nothing is granted any more.
+func (e *Elector) Done() <-chan struct{} { return e.ended }
+
 // Stay takes back a Leave. It does not keep Run from ending.
 func (e *Elector) Stay() {
 	e.mu.Lock()
@@ -443,6 +447,17 @@ func (e *Elector) Prefer(prefs ...Preference) error {
 		e.feed(in)
 	}
 	return nil
+}
+
+// SetAside replaces the set of shards that are not meant to have an owner at present. Views show
+// the reason of each, and do not count it as unowned; nothing else changes. Package sharding sets
+// aside shards that have ended, and those in quarantine. The caller does not modify the map
+// afterwards.
+func (e *Elector) SetAside(reasons map[string]Aside) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.aside = reasons
+	e.snap.bump()
 }
 
 // Update changes what this member tells the others about itself: change gets the present

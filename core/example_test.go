@@ -34,6 +34,24 @@ func ExampleRunSingleton() {
 	// error: <nil>
 }
 
+// Every process calls it when it starts. One of them migrates, the others wait and get the result.
+func ExampleRunOnce() {
+	store := memory.New()
+	migrate := func(ctx context.Context, lease *core.Lease) ([]byte, error) {
+		fmt.Println("migrates") // repeatable: a process may die in the middle
+		return []byte("1200 rows"), nil
+	}
+	for range 2 { // two processes, or the same one after a restart
+		backend := open(store)
+		result, err := core.RunOnce(context.Background(), backend, "schema-7", migrate, nil)
+		fmt.Println(string(result), errors.Join(err, backend.Close()))
+	}
+	// Output:
+	// migrates
+	// 1200 rows <nil>
+	// 1200 rows <nil>
+}
+
 func ExampleElector() {
 	backend := open(memory.New())
 	defer backend.Close()

@@ -55,6 +55,12 @@ func (l *Lease) Token() Token { return l.fence.Token }
 // Fence names the lease exactly.
 func (l *Lease) Fence() Fence { return l.fence }
 
+// Namespace is the name of the namespace that the shard belongs to.
+func (l *Lease) Namespace() string { return l.e.info.Namespace }
+
+// Limits are the bounds of the store, such as the operations and bytes of one commit.
+func (l *Lease) Limits() Limits { return l.e.info.Limits }
+
 // Context ends only when the lease may not be used any more: it was lost, the
 // drain budget is spent, or it was given back. context.Cause gives the
 // *RevokedError. Closing writes use this context, since the handler's own ends
@@ -105,10 +111,11 @@ func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 	return guarded(ctx, l, callGet, func(ctx context.Context) (*Item, error) { return l.e.b.Get(ctx, l.fence.Shard, key) })
 }
 
-// List returns the shard's items whose key begins with prefix, byte by byte, in
-// the order of their keys. Otherwise as Get.
-func (l *Lease) List(ctx context.Context, prefix string) ([]Item, error) {
-	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) { return l.e.b.List(ctx, l.fence.Shard, prefix, 0) })
+// List returns the shard's items whose key begins with prefix, byte by byte, in the order of
+// their keys: the first limit of them, or all if limit is 0; ErrInvalid if it is negative. The
+// limit also bounds what is read from the store. Otherwise as Get.
+func (l *Lease) List(ctx context.Context, prefix string, limit int) ([]Item, error) {
+	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) { return l.e.b.List(ctx, l.fence.Shard, prefix, limit) })
 }
 
 // ReadLog returns at most max entries of the shard's decision log after the given

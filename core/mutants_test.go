@@ -239,6 +239,26 @@ var mutants = []mutate.Mutant{
 		{File: "obey.go", Old: "(v.Reset || slices", New: "(slices"}}},
 	{Name: "rules of a tool that died wait for a full view", Killer: "TestRulesOfADeadTool", Edits: []mutate.Edit{
 		{File: "obey.go", Old: "(v.Reset || slices.Contains(v.Gone, b.seen.Session))", New: "(v.Reset || false && slices.Contains(v.Gone, b.seen.Session))"}}},
+	{Name: "RunOnce runs a job that was done while its caller waited", Killer: "TestRunOnceConcurrently", Edits: []mutate.Edit{
+		{File: "once.go", Old: "\tif item != nil {\n\t\tx.finish(item.Value, nil)\n\t\treturn nil\n\t}\n", New: "\t_ = item\n"}}},
+	{Name: "RunOnce asks for a lease to learn that the job is done", Killer: "TestRunOnce", Edits: []mutate.Edit{
+		{File: "once.go", Old: "\tif x.read(ctx) {\n\t\treturn x.out", New: "\tif false {\n\t\treturn x.out"}}},
+	{Name: "RunOnce takes an empty result for none", Killer: "TestRunOnce", Edits: []mutate.Edit{
+		{File: "once.go", Old: "err != nil || item == nil {", New: "err != nil || item == nil || len(item.Value) == 0 {"}}},
+	{Name: "RunOnce leaves a shard that counts as unowned", Killer: "TestRunOnce", Edits: []mutate.Edit{
+		{File: "once.go", Old: "\"_once.\"\n", New: "\"once.\"\n"}}},
+	{Name: "RunOnce lingers as a server does", Killer: "TestRunOnce", Edits: []mutate.Edit{
+		{File: "once.go", Old: "\tc.LameDuck = 0\n", New: ""}}},
+	{Name: "RunOnce: calls in one process evict each other", Killer: "TestRunOnceConcurrently", Edits: []mutate.Edit{
+		{File: "once.go", Old: "c.Supersede = false", New: "_ = c.Supersede"}}},
+	{Name: "RunOnce returns a result that was not recorded", Killer: "TestRunOnceTakeover", Edits: []mutate.Edit{
+		{File: "once.go", Old: "err == nil || errors.Is(err, ErrTooLarge) {\n", New: "true {\n\t\t\terr = nil\n"}}},
+	{Name: "RunOnce has a result for those that get the lease only", Killer: "TestRunOnceWithoutLease", Edits: []mutate.Edit{
+		{File: "once.go", Old: "\treads.Go(func() { x.wait(run) })\n", New: ""}}},
+	{Name: "RunOnce runs a job again whose result is too large", Killer: "TestRunOnceTooLarge", Edits: []mutate.Edit{
+		{File: "once.go", Old: " || errors.Is(err, ErrTooLarge) {", New: " {"}}},
+	{Name: "RunOnce gives up on a result that is there when its caller is asked to stop", Killer: "TestRunOnceEndsWithContext", Edits: []mutate.Edit{
+		{File: "once.go", Old: "lease.Commit(lease.Context(), ", New: "lease.Commit(ctx, "}}},
 	{Name: "V5: hooks are called from the step", Killer: "TestNotifierOrderAndBound", Edits: []mutate.Edit{
 		{File: "notify.go", Old: "func (n *notifier) post(f func()) {\n", New: "func (n *notifier) post(f func()) {\n\tf()\n\tf = func() {}\n"}}},
 }

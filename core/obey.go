@@ -137,7 +137,9 @@ func (e *Elector) obey(now time.Time) {
 			}
 		case control.Move, control.Resign:
 			once = append(once, r)
-		case control.Pin, control.Exclude: // for those who plan
+		case control.Pin, control.Exclude, control.Split, control.Merge, control.Release: // for those who plan
+		case control.Resolve: // for the ledger of its shard
+		case control.Stop: // for those who ask whether they may stop
 		}
 	}
 	for _, rule := range once {

@@ -20,7 +20,7 @@ var errNoHandler = fmt.Errorf("tenure: %w: the handler is nil: give the function
 // something could not be given back. When b is closed first, the error matches
 // ErrClosed. b stays the
 // caller's to close. The other members' RunSingleton go on: each runs h until
-// once for itself it returned nil.
+// once for itself it returned nil. [RunOnce] is for work that one of them does for all.
 //
 // An argument that does not fit matches ErrInvalid, before anything is done.
 func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Options) error {

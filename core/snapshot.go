@@ -82,6 +82,7 @@ func (e *Elector) View() *View {
 	}
 	v, states := e.copyState()
 	v.Silent = silent
+	aside := e.aside
 	e.mu.Unlock()
 
 	slices.SortFunc(v.Members, func(a, b Member) int {
@@ -93,7 +94,8 @@ func (e *Elector) View() *View {
 	}
 	v.Shards = make([]Ownership, len(states))
 	for i, s := range states {
-		v.Shards[i] = Ownership{Shard: string(s.Shard), Session: s.Owner.Session, Token: s.Owner.Token, Node: nodes[s.Owner.Session]}
+		v.Shards[i] = Ownership{Shard: string(s.Shard), Session: s.Owner.Session, Token: s.Owner.Token, Node: nodes[s.Owner.Session],
+			Aside: aside[string(s.Shard)]}
 	}
 	slices.SortFunc(v.Shards, func(a, b Ownership) int { return cmp.Compare(a.Shard, b.Shard) })
 	slices.SortFunc(v.Leases, func(a, b LeaseInfo) int { return cmp.Compare(a.Fence.Shard, b.Fence.Shard) })
@@ -138,6 +140,29 @@ func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 		case <-w:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// WaitOwner waits until a member that lives owns the shard, as far as this member knows, and
+// reports whether it is this one. Unlike WaitView it makes no snapshot. The error is as there.
+func (e *Elector) WaitOwner(ctx context.Context, shard string) (mine bool, err error) {
+	for {
+		e.mu.Lock()
+		owner, stopped := e.m.Owner(ShardID(shard)), e.phase == stopped
+		mine = owner == e.m.Session()
+		w := e.snap.changed.wait()
+		e.mu.Unlock()
+		switch {
+		case owner != "":
+			return mine, nil
+		case stopped:
+			return false, fmt.Errorf("tenure: %w", ErrStopped)
+		}
+		select {
+		case <-w:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // View is a snapshot of a namespace as one member knows it. It never changes and
@@ -49,6 +50,13 @@ type Ownership struct {
 	Session SessionID // that the shard's record names; empty: nobody
 	Token   Token     // of the last lease
 	Node    string    // label of the owner; empty if nobody lives who owns it
+	Aside   Aside     // zero: the shard is meant to have an owner
+}
+
+// Aside says why a shard is not meant to have an owner: see Elector.SetAside.
+type Aside struct {
+	Why   string    // empty: the shard is not set aside
+	Until time.Time // when it is meant to have an owner again, as in quarantine; zero: never
 }
 
 // LeaseState says how far a lease of one's own is. Each state leads to later ones only:
@@ -128,10 +136,10 @@ func (v *View) Member(id SessionID) (m Member, ok bool) {
 	return Member{}, false
 }
 
-// Unowned counts the shards that nobody serves: without an owner, of an owner that
+// Unowned counts the shards that nobody serves, though somebody should: without an owner, of an owner that
 // does not live or is in Silent, or of this member while it is not trusted. Those whose name begins with "_" are counted
 // as reserved: they are Tenure's own, such as the assigner's, and stay without an
-// owner when the last member that uses them leaves.
+// owner when the last member that uses them leaves. A lock that is free counts as neither.
 //
 // Up to 17 members, each sees the silence of all others; in a larger namespace it
 // sees that of its three predecessors, so that some member sees each. A member that is
@@ -142,6 +150,7 @@ func (v *View) Unowned() (shards, reserved int) {
 		o := &v.Shards[i]
 		switch {
 		case o.Node != "" && !slices.Contains(v.Silent, o.Session) && (serves || o.Session != v.Session):
+		case o.Aside.Why != "", o.Session == "" && driver.IsLock(ShardID(o.Shard)):
 		case strings.HasPrefix(o.Shard, "_"):
 			reserved++
 		default:
@@ -149,6 +158,17 @@ func (v *View) Unowned() (shards, reserved int) {
 		}
 	}
 	return shards, reserved
+}
+
+// Quarantined counts the shards that are set aside for a time: Tenure withholds them from all
+// members, since their owners die.
+func (v *View) Quarantined() (n int) {
+	for i := range v.Shards {
+		if !v.Shards[i].Aside.Until.IsZero() {
+			n++
+		}
+	}
+	return n
 }
 
 // Stuck returns the shards whose handler did not return in time.

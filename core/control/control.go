@@ -1,7 +1,9 @@
 // Package control has operators' rules: small records that say which nodes are to own
-// nothing, where a shard is to be, and that nothing is to be moved. The command tenure
-// writes them. Package sharding obeys them in its plans; a core.Elector obeys drains, moves
-// and resignations for the shards that no plan assigns.
+// nothing, where a shard is to be, that nothing is to be moved, which nodes may be stopped at
+// present, and what became of an effect in doubt. The command tenure writes them. Package
+// sharding obeys them in its plans; a core.Elector obeys drains, moves and resignations for the
+// shards that no plan assigns. Neither obeys a Stop, which is read by those who ask for
+// another one, nor a Resolve, which package effect carries out.
 //
 // A rule is an item of the reserved shard Shard, written under a lease of that shard like
 // any other commit: it is there or it is not, it survives restarts, and the members see in
@@ -13,10 +15,12 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -43,10 +47,25 @@ const (
 	Freeze  Kind = "freeze"  // nothing is moved but what has no living owner, or an owner that leaves
 	Move    Kind = "move"    // the shard Shards goes to Node, once
 	Resign  Kind = "resign"  // the owner of the shard Shards gives it to another member, once
+	Split   Kind = "split"   // a range of the keyspace begins at Hash
+	Merge   Kind = "merge"   // no range of the keyspace begins at Hash
+	Release Kind = "release" // the shard Shards is not kept in quarantine
+	Resolve Kind = "resolve" // the effect Effect of the shard Shards has Outcome (package effect)
+	Stop    Kind = "stop"    // Node may be stopped until Expires: it holds one of Away places
 )
 
-// MaxText bounds Author, Writer and Reason, in bytes.
+// MaxText bounds Author, Writer, Reason and Result, in bytes.
 const MaxText = 500
+
+// MaxEffect bounds Effect, in bytes.
+const MaxEffect = 256
+
+// The outcomes of a Resolve.
+const (
+	OutcomeDone   = "done"   // the effect happened
+	OutcomeFailed = "failed" // it did not happen, or was compensated
+	OutcomeRepeat = "repeat" // it is to be attempted once more, with the same idempotency key
+)
 
 // MaxRules is how many rules are obeyed: the first by key. A namespace needs few, as a
 // prefix stands for many shards.
@@ -57,7 +76,10 @@ const MaxRules = 1000
 const maxRecords = 4 * MaxRules
 
 // maxRecord is more than the record of any rule has, in bytes.
-const maxRecord = 16 << 10
+const maxRecord = 32 << 10
+
+// maxSessions bounds Sessions.
+const maxSessions = 100
 
 // Rule is one rule. Which fields count depends on its Kind.
 type Rule struct {
@@ -65,8 +87,27 @@ type Rule struct {
 	Node   string `json:"node,omitempty"`   // a node label
 	Shards string `json:"shards,omitempty"` // a shard's name, or a prefix that ends in "*"
 
+	// Hash of a Split or Merge, in the form 0x8000000000000000; not the first of all.
+	Hash string `json:"hash,omitempty"`
+
 	// Token of the lease that a Move or Resign acts on, and no other.
 	Token driver.Token `json:"token,omitempty"`
+
+	// Away is how many nodes may be away at a time, as the one that asked for a Stop says:
+	// 1 or more, Node among them.
+	Away int `json:"away,omitempty"`
+	// Sessions of Node when a Stop was written, at most 100. Another session of Node, which
+	// joined since, ends the Stop: the node is back.
+	Sessions []driver.SessionID `json:"sessions,omitempty"`
+
+	// Effect is the key of the effect in doubt that a Resolve decides about, and Outcome what
+	// became of it. Began and Repeats name the state that the author saw: where the effect
+	// has others, the rule is spent. Result is kept with an effect that is done.
+	Effect  string    `json:"effect,omitempty"`
+	Outcome string    `json:"outcome,omitempty"`
+	Result  string    `json:"result,omitempty"`
+	Began   time.Time `json:"began,omitzero"`
+	Repeats int       `json:"repeats,omitempty"`
 
 	Author  string    `json:"author"` // who asks for it, as its writer says
 	Writer  string    `json:"writer"` // user and host of the process that wrote it; of the command tenure
@@ -77,9 +118,9 @@ type Rule struct {
 
 // Validate checks a rule. The error matches core.ErrInvalid and says what to change.
 func (r *Rule) Validate() error {
-	node, shards, once := false, false, false
+	node, shards, one, once, hash := false, false, false, false, false
 	switch r.Kind {
-	case Drain:
+	case Drain, Stop:
 		node = true
 	case Pin, Exclude:
 		node, shards = true, true
@@ -88,8 +129,19 @@ func (r *Rule) Validate() error {
 		node, shards, once = true, true, true
 	case Resign:
 		shards, once = true, true
+	case Split, Merge:
+		hash = true
+	case Release, Resolve:
+		shards, one = true, true
 	default:
-		return invalid("the kind %.40q is not known: use drain, pin, exclude, freeze, move or resign", r.Kind)
+		return invalid("the kind %.40q is not known: use drain, pin, exclude, freeze, move, resign, split, merge, release, resolve or stop",
+			r.Kind)
+	}
+	switch {
+	case hash && (!hashes.MatchString(r.Hash) || r.Hash == "0x0000000000000000"):
+		return invalid("the hash %.40q is not of the form 0x8000000000000000, or is the first of all", r.Hash)
+	case !hash && r.Hash != "":
+		return invalid("a rule %q has no hash: leave it out", r.Kind)
 	}
 	switch {
 	case node:
@@ -101,7 +153,7 @@ func (r *Rule) Validate() error {
 	}
 	switch {
 	case shards:
-		if err := checkShards(r.Shards, once); err != nil {
+		if err := checkShards(r.Shards, one || once); err != nil {
 			return err
 		}
 	case r.Shards != "":
@@ -113,15 +165,61 @@ func (r *Rule) Validate() error {
 	case !once && r.Token != 0:
 		return invalid("a rule %q has no token: leave it out", r.Kind)
 	}
-	for _, text := range []string{r.Author, r.Writer, r.Reason} {
+	if err := cmp.Or(r.checkStop(), r.checkResolve()); err != nil {
+		return err
+	}
+	for _, text := range []string{r.Author, r.Writer, r.Reason, r.Result} {
 		// Those that are not printed, such as marks of the direction, can hide the rest.
 		hidden := func(c rune) bool { return !unicode.IsPrint(c) }
 		if len(text) > MaxText || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
-			return invalid("author, writer and reason have at most %d bytes, without control and format characters: shorten %.40q",
+			return invalid("author, writer, reason and result have at most %d bytes, without control and format characters: shorten %.40q",
 				MaxText, text)
 		}
 	}
 	return nil
+}
+
+var hashes = regexp.MustCompile(`^0x[0-9a-f]{16}$`)
+
+// checkStop checks the fields of a Stop, which other rules do not have.
+func (r *Rule) checkStop() error {
+	switch {
+	case r.Kind != Stop && (r.Away != 0 || len(r.Sessions) > 0):
+		return invalid("a rule %q has no budget and no sessions: leave them out", r.Kind)
+	case r.Kind != Stop:
+		return nil
+	case r.Away < 1:
+		return invalid("a rule %q needs how many nodes may be away, at least 1, not %d", r.Kind, r.Away)
+	case r.Expires.IsZero():
+		return invalid("a rule %q needs an end", r.Kind)
+	case len(r.Sessions) > maxSessions:
+		return invalid("a rule %q has at most %d sessions, not %d", r.Kind, maxSessions, len(r.Sessions))
+	}
+	for _, s := range r.Sessions {
+		if err := driver.CheckSession(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkResolve checks the fields of a Resolve, which other rules do not have.
+func (r *Rule) checkResolve() error {
+	switch {
+	case r.Kind != Resolve && (r.Effect != "" || r.Outcome != "" || r.Result != "" || !r.Began.IsZero() || r.Repeats != 0):
+		return invalid("a rule %q has no effect, outcome, result, begin and repeats: leave them out", r.Kind)
+	case r.Kind != Resolve:
+		return nil
+	case len(r.Effect) > MaxEffect:
+		return invalid("the key %.40q... of an effect has %d bytes: the limit is %d", r.Effect, len(r.Effect), MaxEffect)
+	case r.Outcome != OutcomeDone && r.Outcome != OutcomeFailed && r.Outcome != OutcomeRepeat:
+		return invalid("the outcome %.40q of an effect is not known: use done, failed or repeat", r.Outcome)
+	case r.Result != "" && r.Outcome != OutcomeDone:
+		return invalid("an effect that is %s has no result: leave it out", r.Outcome)
+	case r.Repeats < 0:
+		return invalid("an effect was not repeated %d times", r.Repeats)
+	}
+	return driver.CheckKey(r.Effect)
 }
 
 // checkShards checks a shard's name, or, unless there may be one only, a prefix that ends
@@ -141,7 +239,8 @@ func checkShards(s string, one bool) error {
 }
 
 // Key is the key of the rule's item. Two rules with one key replace each other: a shard
-// or prefix has one pin, a node one drain, and a shard one move or resignation.
+// or prefix has one pin, a node one drain and one stop, a shard one move or resignation and one
+// release, an effect one outcome, and a hash one split or merge.
 func (r *Rule) Key() string {
 	shards := "shard/" + r.Shards
 	switch p, isPrefix := strings.CutSuffix(r.Shards, "*"); {
@@ -151,7 +250,7 @@ func (r *Rule) Key() string {
 		shards = "prefix/" + p
 	}
 	switch r.Kind {
-	case Drain:
+	case Drain, Stop:
 		return prefix + string(r.Kind) + "/" + r.Node
 	case Pin:
 		return prefix + string(r.Kind) + "/" + shards
@@ -159,6 +258,12 @@ func (r *Rule) Key() string {
 		return prefix + string(r.Kind) + "/" + r.Node + "/" + shards
 	case Move, Resign:
 		return prefix + "once/" + shards
+	case Release:
+		return prefix + string(r.Kind) + "/" + shards
+	case Resolve:
+		return prefix + string(r.Kind) + "/" + r.Shards + "/" + r.Effect
+	case Split, Merge:
+		return prefix + "range/" + r.Hash
 	case Freeze:
 	}
 	return prefix + string(r.Kind)
@@ -232,7 +337,8 @@ func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
 // kinds begin the keys of the rules of each kind, in their order.
 var kinds = [...]string{
 	prefix + string(Drain) + "/", prefix + string(Exclude) + "/", prefix + string(Freeze), prefix + "once/",
-	prefix + string(Pin) + "/",
+	prefix + string(Pin) + "/", prefix + "range/", prefix + string(Release) + "/",
+	prefix + string(Resolve) + "/", prefix + string(Stop) + "/",
 }
 
 // records reads the records that may be rules, in the order of their keys, and says whether

@@ -29,6 +29,9 @@ func TestValidate(t *testing.T) {
 		{Kind: control.Exclude, Node: "a", Shards: "*"},
 		{Kind: control.Exclude, Node: "a", Shards: "shard*"},
 		{Kind: control.Freeze, Author: "me", Reason: "an upgrade"},
+		{Kind: control.Stop, Node: "a", Away: 1, Expires: time.Unix(1, 0), Sessions: []core.SessionID{"s1"}},
+		{Kind: control.Resolve, Shards: "s", Effect: "pay/1", Outcome: control.OutcomeDone, Result: "found", Began: time.Unix(1, 0)},
+		{Kind: control.Resolve, Shards: strings.Repeat("s", 128), Effect: strings.Repeat("e", control.MaxEffect), Outcome: control.OutcomeRepeat},
 	}
 	keys := map[string]bool{}
 	for _, r := range good {
@@ -41,12 +44,25 @@ func TestValidate(t *testing.T) {
 		keys[r.Key()] = true
 	}
 	for _, r := range []control.Rule{
-		{}, {Kind: "stop"}, {Kind: control.Drain}, {Kind: control.Drain, Node: "a/b"},
+		{}, {Kind: "later"}, {Kind: control.Drain}, {Kind: control.Drain, Node: "a/b"},
 		{Kind: control.Drain, Node: "a", Shards: "s"}, {Kind: control.Pin, Node: "a"}, {Kind: control.Pin, Node: "a",
 			Shards: "s/*"},
 		{Kind: control.Pin, Node: "a", Shards: "_assigner"}, {Kind: control.Pin, Node: "a", Shards: "_*"},
 		{Kind: control.Freeze, Node: "a"}, {Kind: control.Freeze, Reason: strings.Repeat("x", control.MaxText+1)},
 		{Kind: control.Freeze, Reason: "a\x1b[31m"}, {Kind: control.Freeze, Author: "a\u009b31m"},
+		{Kind: control.Stop, Node: "a", Away: 1}, {Kind: control.Stop, Node: "a", Expires: time.Unix(1, 0)},
+		{Kind: control.Stop, Node: "a", Away: -1, Expires: time.Unix(1, 0)}, {Kind: control.Stop, Away: 1, Expires: time.Unix(1, 0)},
+		{Kind: control.Stop, Node: "a", Away: 1, Expires: time.Unix(1, 0), Sessions: []core.SessionID{"a/b"}},
+		{Kind: control.Stop, Node: "a", Away: 1, Expires: time.Unix(1, 0), Sessions: make([]core.SessionID, 101)},
+		{Kind: control.Drain, Node: "a", Away: 1}, {Kind: control.Freeze, Sessions: []core.SessionID{"s1"}},
+		{Kind: control.Resolve, Shards: "s", Effect: "pay/1"}, {Kind: control.Resolve, Shards: "s", Outcome: control.OutcomeDone},
+		{Kind: control.Resolve, Effect: "pay/1", Outcome: control.OutcomeDone},
+		{Kind: control.Resolve, Shards: "s*", Effect: "a", Outcome: "done"},
+		{Kind: control.Resolve, Shards: "s", Effect: "a b", Outcome: "done"}, {Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "odd"},
+		{Kind: control.Resolve, Shards: "s", Effect: strings.Repeat("e", control.MaxEffect+1), Outcome: "done"},
+		{Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "failed", Result: "x"},
+		{Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "done", Result: "a\x1b[31m"}, {Kind: control.Freeze, Effect: "a"},
+		{Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "done", Repeats: -1}, {Kind: control.Freeze, Repeats: 1},
 		{Kind: control.Freeze, Writer: "a\u202eb"}, {Kind: control.Freeze, Reason: "a\u200bb"},
 	} {
 		if err := r.Validate(); !errors.Is(err, core.ErrInvalid) {

@@ -15,11 +15,11 @@
 //     TTL, on its own clock, may end it with [Session.Evict]: a conditional
 //     delete of exactly the version it saw. A session id is never reused, so
 //     absent means dead for ever.
-//   - A shard has a permanent record: its [Owner] (a session, or none, and the
-//     fencing token). It may be taken when the owner is none, is a session
-//     without a member record, or by explicit preemption; always by
-//     compare-and-set. The token of the new lease comes from the store's
-//     revision of that write.
+//   - A shard has a record: its [Owner] (a session, or none, and the fencing
+//     token). It is permanent, unless the shard is a lock (R2). It may be taken
+//     when the owner is none, is a session without a member record, or by explicit
+//     preemption; always by compare-and-set. The token of the new lease comes from
+//     the store's revision of that write.
 //   - Beside it each shard has a [Head]: the number of commits, the head of its
 //     log, and the last nonce. Every commit compares and advances it.
 //
@@ -42,7 +42,7 @@
 //
 // Membership: M1 beat, M2 evict, M3 join, M4 update, I1 identity, I2 incarnation.
 // Leases: A1 mutual exclusion, A2 monotonic tokens, A3 idempotent, A4
-// independent, A5 transfer and preemption, A6 batch, R1 exact release.
+// independent, A5 transfer and preemption, A6 batch, R1 exact release, R2 locks.
 // Fenced writes: F1 fenced commit, F2 two failures.
 // Log: L1 order, L2 pages, L3 trim, L4 tail.
 // Views: O1 state, O2 prompt, O3 quiet.

@@ -179,6 +179,8 @@ type Session interface {
 	// token is greater than every token granted before in the namespace (A2). A
 	// repeated claim with the same Seen finds its own earlier success and returns
 	// the same fence (A3). A denied claim is *HeldError with the record as it is.
+	// A claim of a lock that was seen free matches while the lock is free, whatever the token:
+	// its record names no session, or there is none (R2).
 	// Preemption takes effect only from exactly the token seen (A5).
 	Acquire(ctx context.Context, claims []Claim) ([]AcquireResult, error)
 
@@ -192,7 +194,12 @@ type Session interface {
 
 	// Release frees exactly the leases named, and keeps their tokens as the floor;
 	// an older or unknown fence is a successful no-op. Afterwards another session
-	// can acquire at once (R1). A nil error means that every fence named is dead.
+	// can acquire at once (R1). A nil error means that every fence named is dead. The
+	// store looks at the record, and not at the caller.
+	//
+	// Once a lock (IsLock) is free and has no head, its record is removed, at once or later
+	// (R2). An observer learns of the release all the same: from a view that shows it as that
+	// of any lease, or from a Reset that does not list the lock.
 	Release(ctx context.Context, fences []Fence) error
 
 	// Commit writes under leases, each Write atomic by itself and independent of

@@ -24,6 +24,17 @@ const MaxIdleLabels = 64
 // Reserved reports whether name is Tenure's own: it starts with "_".
 func Reserved(name string) bool { return strings.HasPrefix(name, "_") }
 
+// LockPrefix begins the names of shards that are locks, as package lock makes them: their
+// records go when they are free (rule R2).
+const LockPrefix = "_lock."
+
+// MaxFreeLocks bounds the records of free locks without a head that a namespace keeps, for
+// each process that released some (rule R2).
+const MaxFreeLocks = 2048
+
+// IsLock reports whether the shard is a lock (rule R2).
+func IsLock(s ShardID) bool { return strings.HasPrefix(string(s), LockPrefix) }
+
 // CheckShard validates a shard's name: [A-Za-z0-9_][A-Za-z0-9._-]{0,127}. The
 // error matches ErrInvalid and says what to change.
 func CheckShard(s ShardID) error { return checkName("shard", string(s), MaxNameLen) }

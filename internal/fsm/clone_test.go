@@ -36,8 +36,11 @@ func (m *Machine) clone() *Machine {
 			p := *o
 			c.shards[i].own = &p
 		}
-		c.index[c.shards[i].name] = int32(i)
+		if c.shards[i].name != "" {
+			c.index[c.shards[i].name] = int32(i)
+		}
 	}
+	c.unused = slices.Clone(m.unused)
 	c.gifts = make(map[int32]*gift, len(m.gifts))
 	for i, g := range m.gifts {
 		h := *g
@@ -222,6 +225,10 @@ func (m *Machine) fingerprint(d *digest) {
 			d.int(int64(g.n))
 		}
 	}
+	for _, i := range m.unused {
+		d.int(int64(i))
+	}
+	d.rev(int64(m.forgot))
 	d.str(m.cfg.Ineligible)
 	if m.phase == live {
 		d.instant(max(m.yieldAt, m.now))
@@ -266,7 +273,7 @@ func TestCloneCoversEveryField(t *testing.T) {
 		of   any
 		want string
 	}{
-		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins closing until lapsed lapsedAt reads readAt heardAt answered beats beatAt beatSent beatErr deaf deafAt quietTo okSentAt slow stored updateAt updateErr updates viewed resyncAt peers alive watched minTTL wideTo buried shards index queue wants calls batch kept yieldAt gifts"},
+		{Machine{}, "cfg rng now out last phase sess former joinCall joinSent joinAt joins closing until lapsed lapsedAt reads readAt heardAt answered beats beatAt beatSent beatErr deaf deafAt quietTo okSentAt slow stored updateAt updateErr updates viewed resyncAt peers alive watched minTTL wideTo buried shards unused forgot index queue wants calls batch kept yieldAt gifts"},
 		{shard{}, "name owner due notBefore own heirs releaser slot tries returns flight want waiting burnt"},
 		{own{}, "lease cause fence grantedAt endedAt drainBy to sentTo chosen yield why head headToken"},
 		{peer{}, "member hash version changed seenAt watched silent evictAt evicting beat lock listed barred since first"},
@@ -330,6 +337,7 @@ func equalMachines(a, b *Machine) bool {
 		m.peers = append([]*peer{}, m.peers...)
 		m.watched = append([]*peer{}, m.watched...)
 		m.shards = append([]shard{}, m.shards...)
+		m.unused = append([]int32{}, m.unused...)
 		m.queue = append(queue{}, m.queue...)
 		for k := range m.calls {
 			m.calls[k].shards = append([]int32{}, m.calls[k].shards...)

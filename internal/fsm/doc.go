@@ -221,6 +221,18 @@
 //     without a gap of the member's TTL. Neither C15 nor C16 moves a shard for which an assigner
 //     named members: the assigner moves those.
 //
+//   - C17: a lock (driver.IsLock) is claimed at once, belongs to nobody for long, and is forgotten
+//     when it is free.
+//
+//     Few members want it, and nobody knows which. So it is claimed without a turn while nobody
+//     was seen to hold it, it is handed to no standby, and neither C15 nor C16 moves it. After a
+//     release each member that wants it claims it in the order of C9 among itself and the last two
+//     sessions that took the lock while it waited; the one that released it comes last. When the
+//     session of its holder has ended, a member claims it in the order of C9, also where it does
+//     not want it, and then releases it. A member forgets a lock that is free and that it does not
+//     want, but for the greatest of the tokens forgotten: up to that one no token of a lock is
+//     granted here without a new one (C1).
+//
 // What holds for all of them together (M2, A5 and R1 are rules of package driver):
 //
 //   - S1: at most one process trusts its lease of a shard, but for C11.

@@ -3,6 +3,8 @@ package fsm
 import (
 	"errors"
 	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // A gift is a shard that this process gave to a member that was to have it rather than
@@ -117,7 +119,7 @@ func (m *Machine) lookForSuccessors() {
 // to move.
 func (m *Machine) yieldsTo(i int32) (p *peer, from Instant) {
 	s := &m.shards[i]
-	if wait, _ := m.patience(); wait == 0 && m.cfg.Ineligible == "" || m.lapsed || s.heirs != (Heirs{}) {
+	if wait, _ := m.patience(); wait == 0 && m.cfg.Ineligible == "" || m.lapsed || s.heirs != (Heirs{}) || driver.IsLock(s.name) {
 		return nil, 0
 	}
 	p, newest := m.successor(hash(string(s.name)))

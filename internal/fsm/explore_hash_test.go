@@ -24,6 +24,7 @@ func (c *cosmos) fingerprint(d *digest) {
 	d.owner(sh.owner)
 	d.owner(sh.from)
 	d.rev(sh.rev)
+	d.rev(int64(sh.freed))
 	d.rev(s.rev)
 	for i := range s.members {
 		m := &s.members[i]

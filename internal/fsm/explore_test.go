@@ -69,8 +69,8 @@ func (s *step) String() string {
 	return b.String()
 }
 
-func newCosmos(members int) *cosmos {
-	c := &cosmos{store: newModelStore([]driver.ShardID{"s"})}
+func newCosmos(members int, name driver.ShardID) *cosmos {
+	c := &cosmos{store: newModelStore([]driver.ShardID{name})}
 	for i := range members {
 		cfg := Config{
 			Member:   driver.Member{Node: fmt.Sprintf("n%d", i), TTL: 900 * time.Millisecond, MemberState: driver.MemberState{Priority: int32(members - i)}},
@@ -83,6 +83,11 @@ func newCosmos(members int) *cosmos {
 	}
 	return c
 }
+
+func (c *cosmos) lock() bool { return driver.IsLock(c.name()) }
+
+// name is that of the one shard.
+func (c *cosmos) name() driver.ShardID { return c.store.shards[0].name }
 
 func (c *cosmos) clone() *cosmos {
 	n := *c
@@ -247,7 +252,7 @@ func (c *cosmos) actions(faults bool) []action {
 			add(i, "drain", func(c *cosmos) {
 				p := c.procs[i]
 				p.told[0] = false
-				p.step(c.now, Input{Kind: InDrained, Shard: "s", Token: p.runs[0].fence.Token})
+				p.step(c.now, Input{Kind: InDrained, Shard: c.name(), Token: p.runs[0].fence.Token})
 			})
 		}
 	}
@@ -316,11 +321,11 @@ func (c *cosmos) faults(add func(who int, name string, do func(c *cosmos))) {
 func (c *cosmos) toggle(i int) {
 	p := c.procs[i]
 	if !p.want[0] {
-		p.step(c.now, Input{Kind: InWant, Shard: "s"})
+		p.step(c.now, Input{Kind: InWant, Shard: c.name()})
 		return
 	}
 	p.told[0] = p.runs[0].active
-	p.step(c.now, Input{Kind: InUnwant, Shard: "s"})
+	p.step(c.now, Input{Kind: InUnwant, Shard: c.name()})
 }
 
 // judge makes a member eligible, or not eligible.
@@ -377,6 +382,14 @@ func (c *cosmos) settle(d time.Duration) {
 			rules.fail("C2", "the record is %s, and m%d does not want it", showOwner(record), p.idx)
 		case mine != (p.trusts(0, c.now) && p.runs[0].fence.Token == record.Token):
 			rules.fail("C2", "the record is %s, and m%d holds token %d: %v", showOwner(record), p.idx, p.runs[0].fence.Token, p.runs[0].held)
+		}
+	}
+	if c.lock() && record.Session != "" && !owned {
+		rules.fail("C17", "the lock's record is %s, of a session that has ended", showOwner(record))
+	}
+	for _, p := range c.procs {
+		if n := len(p.m.index); c.lock() && !p.dead && n > 0 && record == (driver.Owner{}) {
+			rules.fail("C17", "m%d remembers a lock that nobody holds or wants", p.idx)
 		}
 	}
 	if wanted && !owned {
@@ -468,7 +481,7 @@ func (c *cosmos) calm(t *testing.T, until func() bool) {
 // wanted is where everybody wants the shard and nobody has joined.
 func (c *cosmos) wanted(*testing.T) {
 	for _, p := range c.procs {
-		p.step(c.now, Input{Kind: InWant, Shard: "s"})
+		p.step(c.now, Input{Kind: InWant, Shard: c.name()})
 	}
 }
 
@@ -512,9 +525,9 @@ func (c *cosmos) returned(t *testing.T) {
 		p.cfg.Failback, p.m.cfg.Failback = 400*time.Millisecond, 400*time.Millisecond
 	}
 	p := c.procs[1]
-	p.step(c.now, Input{Kind: InWant, Shard: "s"})
+	p.step(c.now, Input{Kind: InWant, Shard: c.name()})
 	c.calm(t, func() bool { return p.holds() && len(c.flight) == 0 })
-	c.procs[0].step(c.now, Input{Kind: InWant, Shard: "s"})
+	c.procs[0].step(c.now, Input{Kind: InWant, Shard: c.name()})
 	c.calm(t, func() bool { return c.procs[0].m.Session() != "" && len(c.flight) == 0 })
 }
 
@@ -550,24 +563,34 @@ func TestExplore(t *testing.T) {
 		members int
 		budget  faultBudget
 		start   func(c *cosmos, t *testing.T)
+		lock    bool
 	}{
-		{"join and claim", 2, faultBudget{losses: 2, delays: 1}, (*cosmos).wanted},
-		{"holder and standby", 2, faultBudget{losses: 2, delays: 1, pauses: 1}, (*cosmos).held},
-		{"holder dies", 2, faultBudget{losses: 1, crashes: 1}, (*cosmos).held},
-		{"wanted and unwanted", 2, faultBudget{losses: 1, delays: 1, toggles: 3}, (*cosmos).held},
-		{"holder stalls before a reply", 2, faultBudget{losses: 1}, (*cosmos).stalled},
-		{"takeover from a stopped holder", 2, faultBudget{losses: 1, delays: 2}, (*cosmos).stopped},
-		{"holder is not eligible", 2, faultBudget{losses: 1, judgements: 2}, (*cosmos).ill},
-		{"eligibility and wishes", 2, faultBudget{delays: 1, toggles: 1, judgements: 3}, (*cosmos).held},
-		{"failback", 2, faultBudget{losses: 1, crashes: 1, judgements: 1}, (*cosmos).returned},
-		{"three, holder is not eligible", 3, faultBudget{crashes: 1, judgements: 2}, (*cosmos).ill},
-		{"three join and claim", 3, faultBudget{losses: 1}, (*cosmos).wanted},
-		{"three, holder dies", 3, faultBudget{losses: 1, crashes: 1}, (*cosmos).held},
-		{"three, takeover from a stopped holder", 3, faultBudget{losses: 1, delays: 1}, (*cosmos).stopped},
+		{"join and claim", 2, faultBudget{losses: 2, delays: 1}, (*cosmos).wanted, false},
+		{"holder and standby", 2, faultBudget{losses: 2, delays: 1, pauses: 1}, (*cosmos).held, false},
+		{"holder dies", 2, faultBudget{losses: 1, crashes: 1}, (*cosmos).held, false},
+		{"wanted and unwanted", 2, faultBudget{losses: 1, delays: 1, toggles: 3}, (*cosmos).held, false},
+		{"holder stalls before a reply", 2, faultBudget{losses: 1}, (*cosmos).stalled, false},
+		{"takeover from a stopped holder", 2, faultBudget{losses: 1, delays: 2}, (*cosmos).stopped, false},
+		{"holder is not eligible", 2, faultBudget{losses: 1, judgements: 2}, (*cosmos).ill, false},
+		{"eligibility and wishes", 2, faultBudget{delays: 1, toggles: 1, judgements: 3}, (*cosmos).held, false},
+		{"failback", 2, faultBudget{losses: 1, crashes: 1, judgements: 1}, (*cosmos).returned, false},
+		{"three, holder is not eligible", 3, faultBudget{crashes: 1, judgements: 2}, (*cosmos).ill, false},
+		{"three join and claim", 3, faultBudget{losses: 1}, (*cosmos).wanted, false},
+		{"three, holder dies", 3, faultBudget{losses: 1, crashes: 1}, (*cosmos).held, false},
+		{"three, takeover from a stopped holder", 3, faultBudget{losses: 1, delays: 1}, (*cosmos).stopped, false},
+		{"lock, join and claim", 2, faultBudget{losses: 2, delays: 1}, (*cosmos).wanted, true},
+		{"lock and unlock", 2, faultBudget{losses: 1, delays: 1, toggles: 4}, (*cosmos).held, true},
+		{"lock, holder dies", 2, faultBudget{losses: 1, crashes: 1, toggles: 2}, (*cosmos).held, true},
+		{"lock, takeover from a stopped holder", 2, faultBudget{losses: 1, delays: 2, toggles: 1}, (*cosmos).stopped, true},
+		{"three, lock and unlock", 3, faultBudget{losses: 1, toggles: 3}, (*cosmos).held, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCosmos(x.members)
+			name := driver.ShardID("s")
+			if x.lock {
+				name = driver.LockPrefix + name
+			}
+			c := newCosmos(x.members, name)
 			x.start(c, t)
 			c.history, c.budget = nil, x.budget
 			states, depth, settled, v, at := explore(c, *exploreDepth, *exploreStates, 200)

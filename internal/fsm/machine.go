@@ -123,6 +123,8 @@ type Machine struct {
 	buried map[CallID][]driver.Member
 
 	shards []shard
+	unused []int32      // places in shards, of locks that were forgotten
+	forgot driver.Token // the greatest of theirs: tokens up to it may be burnt (C1)
 	index  map[driver.ShardID]int32
 	queue  queue // shards with something to do, by due instant
 	wants  int
@@ -341,13 +343,24 @@ func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
 // assigner's to decide.
 func (m *Machine) Preferred(name driver.ShardID) bool {
 	i, ok := m.index[name]
-	return ok && m.shards[i].heirs != Heirs{}
+	return ok && !driver.IsLock(name) && m.shards[i].heirs != Heirs{}
+}
+
+// Owner is the session that the newest known record of a shard names, if it lives.
+func (m *Machine) Owner(name driver.ShardID) driver.SessionID {
+	i, ok := m.index[name]
+	if !ok || m.free(&m.shards[i]) {
+		return ""
+	}
+	return m.shards[i].owner.Session
 }
 
 // AppendShards appends the newest known record of every shard seen or wanted.
 func (m *Machine) AppendShards(b []driver.ShardState) []driver.ShardState {
 	for i := range m.shards {
-		b = append(b, driver.ShardState{Shard: m.shards[i].name, Owner: m.shards[i].owner})
+		if s := &m.shards[i]; s.name != "" {
+			b = append(b, driver.ShardState{Shard: s.name, Owner: s.owner})
+		}
 	}
 	return b
 }

@@ -404,10 +404,13 @@ func (p *member) asks(e *Effect) {
 				p.rules.fail("C1", "m%d claims %s while its own release of it is outstanding", p.idx, x.Shard)
 			}
 			r := &p.runs[p.shardIndex(x.Shard)]
+			if driver.IsLock(x.Shard) && !p.want[p.shardIndex(x.Shard)] && x.Seen.Session == "" {
+				p.rules.fail("C17", "m%d claims %s, which is free, and which it does not want", p.idx, x.Shard)
+			}
 			if r.held {
 				p.rules.fail("C2", "m%d claims %s, which it holds", p.idx, x.Shard)
 			}
-			if p.barred != "" && (!r.gave || p.now > r.given.Add(giftTTLs*p.cfg.Member.TTL)) {
+			if p.barred != "" && !driver.IsLock(x.Shard) && (!r.gave || p.now > r.given.Add(giftTTLs*p.cfg.Member.TTL)) {
 				p.rules.fail("C15", "m%d claims %s although it is not eligible, and did not give it away before", p.idx, x.Shard)
 			}
 		}

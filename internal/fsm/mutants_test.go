@@ -29,7 +29,7 @@ var mutants = []mutant{
 	{"C1: the same, by its harm", "S6,S2,S15,W1", "S1", []mutate.Edit{
 		{File: "shards.go", Old: "{ s.burnt = s.burnt || t >= s.owner.Token }", New: "{}"}}},
 	{"C2: a record that names this session is not reconciled", "", "C2 W1", []mutate.Edit{
-		{File: "shards.go", Old: "if s.want || s.own != nil || m.mine(s) {\n\t\tm.schedule(i, m.now)\n\t}", New: "if s.want || s.own != nil {\n\t\tm.schedule(i, m.now)\n\t}"}}},
+		{File: "shards.go", Old: "if s.want || s.own != nil || m.mine(s) || driver.IsLock(s.name) {\n\t\tm.schedule(i, m.now)\n\t}", New: "if s.want || s.own != nil {\n\t\tm.schedule(i, m.now)\n\t}"}}},
 	{"C2: an unanswered release is taken for done", "", "C2 W1 S1 C1 S4", []mutate.Edit{
 		{File: "shards.go", Old: "\t\tif in.Err != nil {\n\t\t\tm.retryLater(i)\n\t\t\tcontinue\n\t\t}\n", New: ""}}},
 	{"C3: a join that finds its own record is a success", "C3,S8,C5,C12", "S1 S2", []mutate.Edit{
@@ -122,7 +122,7 @@ var mutants = []mutant{
 	{"S14: the store's change is not fatal", "", "S14 M1", []mutate.Edit{
 		{File: "machine.go", Old: "\tcase errors.Is(err, driver.ErrStoreChanged):\n\t\tm.halt(err)\n", New: "\tcase errors.Is(err, driver.ErrStoreChanged):\n"}}},
 	{"C15: a member that is not eligible claims", "", "C15", []mutate.Edit{
-		{File: "shards.go", Old: "\tif m.cfg.Ineligible != \"\" {\n\t\tm.takeBack(i)\n\t\treturn\n\t}\n", New: ""}}},
+		{File: "shards.go", Old: "\tif m.cfg.Ineligible != \"\" && !driver.IsLock(s.name) {\n\t\tm.takeBack(i)\n\t\treturn\n\t}\n", New: ""}}},
 	{"C15: members that are not eligible have their turn", "", "TestIneligibleHaveNoTurn", []mutate.Edit{
 		{File: "order.go", Old: "if p.silent || p.barred || p", New: "if p.silent || p"}}},
 	{"C15: a holder that is not eligible keeps its shards", "", "C15", []mutate.Edit{
@@ -149,7 +149,31 @@ var mutants = []mutant{
 	{"C16: the time of a member that was not eligible counts", "", "C15", []mutate.Edit{
 		{File: "eligible.go", Old: "p.since, p.first = m.now, min(p.first, m.now)", New: "p.first = min(p.first, m.now)\n\t\tp.since = p.first"}}},
 	{"C16: what an assigner assigned is moved", "", "TestAssignedStays", []mutate.Edit{
-		{File: "eligible.go", Old: " || m.lapsed || s.heirs != (Heirs{}) {", New: " || m.lapsed {"}}},
+		{File: "eligible.go", Old: " || m.lapsed || s.heirs != (Heirs{}) ||", New: " || m.lapsed ||"}}},
+	{"C1: what a lock that was forgotten had burnt is granted again", "", "S6", []mutate.Edit{
+		{File: "shards.go", Old: "m.lapsed || driver.IsLock(s.name) && o.Token <= m.forgot", New: "m.lapsed"}}},
+	{"C17: a lock is forgotten while a call names its place", "", "TestOutstandingCallKeepsTheLock", []mutate.Edit{
+		{File: "shards.go", Old: "if c := &m.calls[k]; c.id != 0 && slices.Contains(c.shards, i) {", New: "if false {"}}},
+	{"C17: locks are never forgotten", "", "TestLocksAreForgotten", []mutate.Edit{
+		{File: "shards.go", Old: "if !driver.IsLock(s.name) || s.want || s.own", New: "if true || s.own"}}},
+	{"C17: places of locks that were forgotten stay empty", "", "TestLocksAreForgotten", []mutate.Edit{
+		{File: "shards.go", Old: "if n := len(m.unused); n > 0 {", New: "if n := len(m.unused); n < 0 {"}}},
+	{"C17: the lock of the dead stays theirs", "", "C17", []mutate.Edit{
+		{File: "shards.go", Old: "case driver.IsLock(s.name) && s.owner.Session != \"\" && m.free(s):", New: "case false:"}}},
+	{"C17: a lock that a full state does not have stays held", "", "TestUnlistedLockIsFree", []mutate.Edit{
+		{File: "shards.go", Old: "!listed[s.name] && !m.mine(s) {", New: "false {"}}},
+	{"C17: a full state that is older than a grant ends it", "", "TestUnlistedLockIsFree", []mutate.Edit{
+		{File: "shards.go", Old: "!listed[s.name] && !m.mine(s) {", New: "!listed[s.name] {"}}},
+	{"C17: locks are claimed in turn by those that may want them", "", "TestLocksAreForgotten", []mutate.Edit{
+		{File: "shards.go", Old: "(!driver.IsLock(s.name) || s.owner != driver.Owner{})", New: "true"}}},
+	{"C17: a lock that was released is left to members that do not want it", "", "TestLockRivals", []mutate.Edit{
+		{File: "order.go", Old: "case !driver.IsLock(s.name):\n\t\treturn m.turn(", New: "case true:\n\t\treturn m.turn("}}},
+	{"C17: no turn is left to the rivals for a lock", "", "TestLockRivals", []mutate.Edit{
+		{File: "order.go", Old: "\t\ts.heirs = Heirs{id, s.heirs[0]}\n", New: ""}}},
+	{"C17: a lock is handed to a standby", "", "TestLockGoesToNobody", []mutate.Edit{
+		{File: "shards.go", Old: "if o.to == \"\" && !s.want && !driver.IsLock(name) {", New: "if o.to == \"\" && !s.want {"}}},
+	{"C17: a member that is not eligible cannot lock", "", "TestLockGoesToNobody", []mutate.Edit{
+		{File: "shards.go", Old: "\tif m.cfg.Ineligible != \"\" && !driver.IsLock(s.name) {", New: "\tif m.cfg.Ineligible != \"\" {"}}},
 	{"S14: a token of two sessions goes unnoticed", "", "TestTokenOfTwoSessionsHalts", []mutate.Edit{
 		{File: "shards.go", Old: "if o.Token == s.owner.Token && o.Session != s.owner.Session && o.Session != \"\" && s.owner.Session != \"\" {", New: "if false {"}}},
 	{"O3: the few that are watched are all that is watched", "", "TestMassDeath", []mutate.Edit{

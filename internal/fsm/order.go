@@ -51,6 +51,37 @@ func (m *Machine) turn(thing uint64, heirs Heirs, last driver.SessionID) time.Du
 	return m.delay(rank)
 }
 
+// turnOf is the turn at a shard. At a lock that was released only the members that are known
+// to want it have one: its rivals (C17).
+func (m *Machine) turnOf(s *shard, thing uint64) time.Duration {
+	switch {
+	case !driver.IsLock(s.name):
+		return m.turn(thing, s.heirs, s.releaser)
+	case s.owner.Session != "" || s.releaser == m.sess:
+		return m.turn(thing, Heirs{}, s.releaser)
+	}
+	self := peer{member: m.cfg.Member, hash: hash(m.cfg.Member.Node)}
+	self.member.Session = m.sess
+	rank := 0
+	for _, id := range s.heirs {
+		if p := m.alive[id]; p != nil && id != s.releaser && !p.silent && before(thing, p, &self) {
+			rank++
+		}
+	}
+	return m.delay(rank)
+}
+
+// rival notes that a session holds a lock, which was somebody else's before: the last two that
+// took it while this member waits for it want it again, perhaps.
+func (m *Machine) rival(s *shard, id driver.SessionID) {
+	switch {
+	case !s.want || id == m.sess:
+		s.heirs = Heirs{}
+	case id != "" && s.owner.Token != 0 && id != s.heirs[0]:
+		s.heirs = Heirs{id, s.heirs[0]}
+	}
+}
+
 // standby returns the session that a shard given up here goes to at once, empty if
 // none is known that is likely to act (C13): of the heirs, or the only other member,
 // the first that beat within half its TTL, is eligible and is not to be emptied.

@@ -82,6 +82,9 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 	for i := range v.Shards {
 		m.learnState(&v.Shards[i])
 	}
+	if v.Reset {
+		m.unlisted(v)
+	}
 	for _, b := range v.Beats {
 		if p := m.alive[b.Session]; p != nil && b.Version > p.version { // M1
 			m.beatOf(p, b.Version)

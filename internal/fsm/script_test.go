@@ -101,7 +101,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) {
 func (s *script) cluster(t *testing.T, d *datadriven.TestData) {
 	n := 0
 	d.ScanArgs(t, "members", &n)
-	*s = script{c: newCosmos(n), requests: make([]bool, n), replies: make([]bool, n), holding: make([]EffectKind, n)}
+	*s = script{c: newCosmos(n, "s"), requests: make([]bool, n), replies: make([]bool, n), holding: make([]EffectKind, n)}
 	s.c.log = s.log
 	if d.HasArg("abandon") {
 		var text string

@@ -18,7 +18,7 @@ type shard struct {
 	due       Instant      // when to settle it; Never: nothing to do
 	notBefore Instant      // of the next claim, or new token
 	own       *own
-	heirs     Heirs            // who claims it first, as far as anybody said
+	heirs     Heirs            // who claims it first, as far as anybody said; of a lock its rivals
 	releaser  driver.SessionID // that made the record free, as far as it was seen: C13
 	slot      int32            // in the queue
 	tries     int8             // claims that failed in a row
@@ -78,12 +78,37 @@ func (s *shard) lease() leaseState {
 // shard returns the index of a shard, which it adds if it is new.
 func (m *Machine) shard(name driver.ShardID) int32 {
 	i, ok := m.index[name]
-	if !ok {
-		i = int32(len(m.shards))
-		m.shards = append(m.shards, shard{name: name, due: Never, slot: -1})
-		m.index[name] = i
+	if ok {
+		return i
 	}
+	if n := len(m.unused); n > 0 {
+		i, m.unused = m.unused[n-1], m.unused[:n-1]
+	} else {
+		i = int32(len(m.shards))
+		m.shards = append(m.shards, shard{})
+	}
+	m.shards[i] = shard{name: name, due: Never, slot: -1}
+	m.index[name] = i
 	return i
+}
+
+// forget removes a lock of which there is nothing to know: it is free, and this process does
+// not want it. Else a process would remember every name that anybody ever locked (C17).
+func (m *Machine) forget(i int32) {
+	s := &m.shards[i]
+	if !driver.IsLock(s.name) || s.want || s.own != nil || s.owner.Session != "" {
+		return
+	}
+	for k := acquire; k <= release; k++ {
+		if c := &m.calls[k]; c.id != 0 && slices.Contains(c.shards, i) {
+			return // its reply, which names the shard by index, has it settled again
+		}
+	}
+	m.forgot = max(m.forgot, s.owner.Token)
+	m.schedule(i, Never)
+	delete(m.index, s.name)
+	*s = shard{due: Never, slot: -1}
+	m.unused = append(m.unused, i)
 }
 
 // expect makes room for n more shards. Growing by doubling would leave a standby
@@ -164,7 +189,7 @@ func (m *Machine) drained(name driver.ShardID, token driver.Token) {
 	case draining:
 		m.revoke(i, cmp.Or(o.why, CauseReleased))
 		o.lease = returned
-		if o.to == "" && !s.want {
+		if o.to == "" && !s.want && !driver.IsLock(name) { // a lock's others may not want it
 			o.to, o.chosen = m.standby(s), true
 		}
 	case held:
@@ -280,6 +305,9 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	if m.phase == live && o.Session == m.sess && s.owner.Session != m.sess {
 		m.cameBack(i)
 	}
+	if driver.IsLock(s.name) {
+		m.rival(s, o.Session)
+	}
 	s.owner, s.tries = o, 0
 	if s.flight != noCall && m.mine(s) {
 		// The reply is on its way, and tells the head too: of all that the call is about.
@@ -294,28 +322,45 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 		}
 		m.settled(s.own, Effect{Outcome: s.own.outcome(o), Owner: o})
 	}
-	if m.mine(s) && m.lapsed {
+	if m.mine(s) && (m.lapsed || driver.IsLock(s.name) && o.Token <= m.forgot) {
 		s.burn(o.Token)
 	}
-	if s.want || s.own != nil || m.mine(s) {
+	if s.want || s.own != nil || m.mine(s) || driver.IsLock(s.name) {
 		m.schedule(i, m.now)
+	}
+}
+
+// unlisted takes in that a full state has no record of some locks: they are free (R2). A
+// record that names this session may be newer than that state.
+func (m *Machine) unlisted(v *driver.View) {
+	listed := make(map[driver.ShardID]bool)
+	for i := range v.Shards {
+		if driver.IsLock(v.Shards[i].Shard) {
+			listed[v.Shards[i].Shard] = true
+		}
+	}
+	for i := range m.shards {
+		if s := &m.shards[i]; driver.IsLock(s.name) && !listed[s.name] && !m.mine(s) {
+			m.learn(int32(i), driver.Owner{Token: s.owner.Token})
+		}
 	}
 }
 
 // dueAll schedules every shard that may concern this process.
 func (m *Machine) dueAll(at Instant) {
 	for i := range m.shards {
-		if s := &m.shards[i]; s.want || s.own != nil || m.mine(s) {
+		if s := &m.shards[i]; s.want || s.own != nil || m.mine(s) || driver.IsLock(s.name) {
 			m.schedule(int32(i), at)
 		}
 	}
 }
 
-// dueFree schedules every wanted shard that may be claimed, in its turn: an attempt
-// from before it was free, to which the view was the quicker answer, does not count.
+// dueFree schedules every wanted shard that may be claimed, and every lock of a member that
+// has gone, in its turn: an attempt from before it was free, to which the view was the
+// quicker answer, does not count.
 func (m *Machine) dueFree() {
 	for i := range m.shards {
-		if s := &m.shards[i]; s.want && m.free(s) {
+		if s := &m.shards[i]; (s.want || driver.IsLock(s.name)) && m.free(s) {
 			s.tries = 0
 			m.schedule(int32(i), m.now)
 		}
@@ -346,8 +391,12 @@ func (m *Machine) settle(i int32) {
 	case lease == revoked: // an earlier lease's handler: S11
 	case s.want && m.free(s):
 		m.settleFree(i)
+	case driver.IsLock(s.name) && s.owner.Session != "" && m.free(s):
+		s.own = nil
+		m.claim(i) // to release it: nobody else may ever want it (C17)
 	default:
 		s.own = nil // nothing left to remember
+		m.forget(i)
 	}
 }
 
@@ -409,15 +458,26 @@ func (m *Machine) settleFree(i int32) {
 	if s.own != nil {
 		s.own.yield, s.own.why, s.own.to = false, 0, ""
 	}
-	if m.cfg.Ineligible != "" {
+	if m.cfg.Ineligible != "" && !driver.IsLock(s.name) {
 		m.takeBack(i)
 		return
 	}
+	m.claim(i)
+}
+
+// claim claims a shard in this member's turn: C9. A lock that nobody was seen to hold has no
+// turns: most members do not want it (C17).
+func (m *Machine) claim(i int32) {
+	s := &m.shards[i]
 	if !m.viewed || m.lapsed {
 		return // the first view, and regained trust, schedule it anew
 	}
-	if !s.waiting && m.now >= s.notBefore {
-		if d := m.turn(hash(string(s.name)), s.heirs, s.releaser); d > 0 && s.tries == 0 {
+	thing := hash(string(s.name))
+	if driver.IsLock(s.name) {
+		thing = mix(thing + uint64(s.owner.Token)) // another order each time
+	}
+	if !s.waiting && m.now >= s.notBefore && (!driver.IsLock(s.name) || s.owner != driver.Owner{}) {
+		if d := m.turnOf(s, thing); d > 0 && s.tries == 0 {
 			s.waiting, s.notBefore = true, m.now.Add(d)
 		}
 	}

@@ -25,6 +25,7 @@ type modelShard struct {
 	owner  driver.Owner
 	from   driver.Owner // the record that the current one replaced (A3)
 	rev    int64
+	freed  driver.Token // of the lease with which a lock's record went (R2)
 	head   driver.Head
 	leases []grantedLease // every lease the store ever granted, in order
 	last   writeID        // of the last commit applied
@@ -232,6 +233,9 @@ func (s *modelStore) acquire(id driver.SessionID, claims []driver.Claim) ([]driv
 		switch {
 		case sh.owner.Session == id && sh.owner.Token != 0 && sh.from == c.Seen:
 			out[i] = driver.AcquireResult{Fence: driver.Fence{Shard: c.Shard, Session: id, Token: sh.owner.Token}, Head: sh.head}
+		case driver.IsLock(c.Shard) && c.Seen.Session == "" && sh.owner.Session == "":
+			out[i] = driver.AcquireResult{Fence: s.grant(sh, id), Head: sh.head}
+			sh.from = c.Seen
 		case sh.owner != c.Seen, !c.Preempt && sh.owner.Session != "" && s.member(sh.owner.Session) != nil:
 			out[i] = driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: sh.owner}}
 		default:
@@ -278,6 +282,9 @@ func (s *modelStore) release(fences []driver.Fence) {
 			sh.from = sh.owner
 			sh.owner.Session = ""
 			sh.rev = s.tick()
+			if driver.IsLock(f.Shard) && sh.head == (driver.Head{}) {
+				sh.owner, sh.from, sh.freed = driver.Owner{}, driver.Owner{}, f.Token
+			}
 		}
 	}
 }
@@ -336,6 +343,11 @@ func (s *modelStore) observe(since int64, beats []driver.Beat) *driver.View {
 	for i := range s.shards {
 		if sh := &s.shards[i]; sh.rev > since {
 			st := driver.ShardState{Shard: sh.name, Owner: sh.owner}
+			if sh.owner == (driver.Owner{}) {
+				if st.Owner.Token = sh.freed; v.Reset {
+					continue
+				}
+			}
 			if sh.owner.Session != "" && sh.owner.Token%3 != 0 { // some stores know it, some of the time
 				st.Head = new(sh.head)
 			}
