@@ -53,7 +53,7 @@ func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page)
 // wait is one query, which blocks until there is an index above the one asked
 // with, or for waitTime. The page's revision is the index of the answer.
 func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page, error) {
-	bound, cancel := context.WithTimeout(ctx, waitTime+waitTime/16+waitGrace)
+	bound, cancel := context.WithTimeout(ctx, noticed)
 	defer cancel()
 	c, err := s.begin(bound, waits)
 	if err != nil {

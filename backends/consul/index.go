@@ -5,11 +5,15 @@ import "time"
 // Bounds of a blocked query.
 const (
 	// waitTime is how long a query blocks. Consul adds up to a sixteenth of it, so
-	// that not all clients ask again at once, and takes at most ten minutes.
-	waitTime = time.Minute
+	// that not all clients ask again at once. A connection that was lost in silence
+	// is noticed once waitGrace has passed as well, and changes meanwhile are known
+	// as late.
+	waitTime = 5 * time.Second
 	// waitGrace is how much later than that an answer may come before the
-	// connection counts as dead.
-	waitGrace = 10 * time.Second
+	// connection counts as lost.
+	waitGrace = 3 * time.Second
+	// noticed is how late a query notices that its connection was lost.
+	noticed = waitTime + waitTime/16 + waitGrace
 	// idlePace is the time between queries that returned nothing new with an index
 	// that went back or stood still: at most two a second.
 	idlePace = 500 * time.Millisecond

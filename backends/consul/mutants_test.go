@@ -24,5 +24,7 @@ func TestMutants(t *testing.T) {
 			File: "store.go", Old: "RequireConsistent: true", New: "AllowStale: true"}}},
 		{Name: "E4: pings wait for slots like other reads", Killer: "TestPingsHaveTheirOwnSlots", Edits: []mutate.Edit{{
 			File: "store.go", Old: "keys[0] == s.ping", New: "keys[0] == \"\""}}},
+		{Name: "E4: a query waits on a connection that was lost", Killer: "TestLostConnection/followedAll", Edits: []mutate.Edit{{
+			File: "index.go", Old: "waitTime = 5 * time.Second", New: "waitTime = time.Minute"}}},
 	})
 }

@@ -306,7 +306,8 @@ func (w *witness) now() kv.Pair {
 // check compares a record with the version known when it was asked for, and
 // remembers it.
 func (w *witness) check(before kv.Pair, p kv.Pair) {
-	if !strings.HasPrefix(p.Key, w.keys.Shards()) && !strings.HasPrefix(p.Key, w.keys.Heads()) {
+	shard, ok := strings.CutPrefix(p.Key, w.keys.Shards())
+	if !ok && !strings.HasPrefix(p.Key, w.keys.Heads()) || driver.IsLock(driver.ShardID(shard)) { // R2
 		return
 	}
 	w.mu.Lock()

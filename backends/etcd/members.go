@@ -104,7 +104,26 @@ func (s *store) begin(
 		return nil, nil, err
 	}
 	t := way(c.routes, clientv3.WithRequireLeader(ctx))
-	return t, &c.members[t.Server], nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.Stale && s.cluster == c {
+		s.renew(t.Server)
+	}
+	m := c.members[t.Server]
+	return t, &m, nil
+}
+
+// renew replaces a member's connection for heartbeats, on which none is under way; s.mu is held.
+// It stays if there is no new one.
+func (s *store) renew(i int) {
+	c := s.cluster
+	m := &c.members[i]
+	conn, err := s.client.Dial(c.endpoints[i%len(c.endpoints)])
+	if err != nil {
+		return
+	}
+	_ = m.beatConn.Close()
+	m.beatConn, m.beats = conn, etcdserverpb.NewKVClient(conn)
 }
 
 // finish ends a call of the caller's context ctx, and says in its error why the

@@ -38,5 +38,9 @@ func TestMutants(t *testing.T) {
 			Edits: []mutate.Edit{{
 				File: "../kv/backend.go", Old: "{{Key: b.keys.Identity(), Rev: b.idRev}}",
 				New: "{{Key: b.keys.Identity(), Rev: Exists}}"}}},
+		{Name: "E4: nothing finds a watch that was lost", Killer: "TestLostConnection/followedAll", Edits: []mutate.Edit{{
+			File: "config.go", Old: "= 10*time.Second, 3*time.Second", New: "= time.Hour, 3*time.Second"}}},
+		{Name: "E4: a heartbeat uses a connection that was long unused", Killer: "TestLostConnection/slowedAll", Edits: []mutate.Edit{{
+			File: "members.go", Old: "t.Stale && s.cluster == c", New: "t.Stale && s.cluster != c"}}},
 	})
 }

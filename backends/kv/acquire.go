@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -26,11 +27,13 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	send := make([]int, 0, len(claims)) // claims that are sent
 	var ask []int                       // claims to be read first
 	for i, c := range claims {
-		if c.Seen == (driver.Owner{}) {
-			seen[i] = Absent
-		} else if owner, rev, ok := b.mirror.shard(c.Shard); ok && owner == c.Seen && !b.leases.spoilt(c.Shard) {
+		owner, rev, known := b.mirror.shard(c.Shard)
+		switch spoilt := b.leases.spoilt(c.Shard); {
+		case known && !spoilt && (owner == c.Seen || sawFree(c) && owner.Session == ""):
 			seen[i] = rev
-		} else {
+		case c.Seen == (driver.Owner{}), sawFree(c) && !known && !spoilt:
+			seen[i] = Absent
+		default:
 			ask = append(ask, i)
 			continue
 		}
@@ -48,7 +51,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 		for n, i := range ask {
 			record, head := pairs[2*n], pairs[2*n+1]
 			owner, _, err := b.owner(record)
-			if err != nil || owner != claims[i].Seen {
+			if err != nil || owner != claims[i].Seen && (!sawFree(claims[i]) || owner.Session != "") {
 				results[i] = s.denied(claims[i], record, head)
 				continue
 			}
@@ -60,11 +63,28 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 			send = append(send, i)
 		}
 	}
+	again, err := s.claimAll(ctx, claims, send, seen, results)
+	if len(again) > 0 { // locks that were free, but not as this process knew them: R2
+		_, _ = s.claimAll(ctx, claims, again, seen, results) // its errors are in the results
+	}
+	if err != nil && !anyGranted(results) {
+		return nil, err
+	}
+	return results, nil
+}
+
+// claimAll sends claims, each with the revision that it saw of the shard's record, and
+// returns those of locks that are free at another revision, with that in seen. An error
+// means that nothing was applied.
+func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []int, seen []Rev,
+	results []driver.AcquireResult) (again []int, err error) {
+	b := s.b
 	txns := make([]Txn, len(send))
 	for n, i := range send {
 		txns[n] = s.claim(claims[i], seen[i])
 	}
-	err := b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
+	moved := make([]bool, len(send))
+	err = b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
 		i := send[n]
 		switch {
 		case err != nil:
@@ -77,13 +97,25 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 			results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head)
 		default:
 			results[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])
+			held, ok := errors.AsType[*driver.HeldError](results[i].Err)
+			if ok && sawFree(claims[i]) && held.Owner.Session == "" && r.Reads[0].Rev != seen[i] {
+				if _, results[i].Err = decodeHead(r.Reads[1]); results[i].Err == nil { // D1
+					moved[n], seen[i] = true, r.Reads[0].Rev
+				}
+			}
 		}
 	})
-	if err != nil && !anyGranted(results) {
-		return nil, err
+	for n := range moved {
+		if moved[n] {
+			again = append(again, send[n])
+		}
 	}
-	return results, nil
+	return again, err
 }
+
+// sawFree reports whether a claim is of a lock that was seen free: it matches while the lock
+// is free, whatever the token (rule R2).
+func sawFree(c driver.Claim) bool { return driver.IsLock(c.Shard) && c.Seen.Session == "" }
 
 // anyGranted reports whether an item was answered with its earlier success, so
 // that the call as a whole is not one of which nothing was applied.

@@ -111,6 +111,10 @@ func (b *Backend) learn(c Change) {
 	if !ok {
 		return
 	}
+	if c.Deleted && driver.IsLock(driver.ShardID(shard)) {
+		b.leases.drop(driver.ShardID(shard), c.Rev)
+		return
+	}
 	_, h, ok := kvrecord.CutHead(c.Value)
 	if !ok || Rev(h.Rev) >= c.Rev {
 		return

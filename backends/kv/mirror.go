@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// maxGone is how many departures the mirror remembers. A reader that is further
-// behind gets the full state.
+// maxGone is how many departures, and how many releases of locks, the mirror remembers. A
+// reader that is further behind gets the full state.
 const maxGone = 1024
 
 // mirror is this process's copy of the namespace's roster and shard records, kept
@@ -31,6 +31,7 @@ type mirror struct {
 	members recent[driver.SessionID, member]
 	damaged recent[string, *driver.DamagedError] // by key; up to driver.MaxDamaged
 	gone    int                                  // members that are kept as departures
+	freed   int                                  // locks that are kept as releases: R2
 	beats   map[driver.SessionID]Rev             // heartbeats that are watched; 0: no record
 	asks    map[*driver.ObserveQuery]struct{}
 	changed chan struct{} // closed by the next change; nil if nobody waits
@@ -48,6 +49,7 @@ type member struct {
 type shardState struct {
 	owner driver.Owner
 	head  *driver.Head // nil if there is none
+	gone  bool         // it is a lock's that was removed: R2
 }
 
 func (m *mirror) init(keys kvkeys.Keys, base driver.Token) {
@@ -84,7 +86,7 @@ func (m *mirror) waiting() <-chan struct{} {
 func (m *mirror) shard(s driver.ShardID) (driver.Owner, Rev, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if it, ok := m.shards.get(s); ok {
+	if it, ok := m.shards.get(s); ok && !it.val.gone {
 		return it.val.owner, it.rev, true
 	}
 	return driver.Owner{}, 0, false
@@ -105,9 +107,12 @@ func (m *mirror) load(page *Page) {
 	m.damaged = recent[string, *driver.DamagedError]{} // what is damaged is met again
 	m.damaged.init()
 	seen := make(map[driver.SessionID]struct{})
+	locks := make(map[driver.ShardID]struct{})
 	for _, p := range page.Pairs {
 		if s, ok := strings.CutPrefix(p.Key, m.keys.Members()); ok {
 			seen[driver.SessionID(s)] = struct{}{}
+		} else if s, ok := m.lock(p.Key); ok {
+			locks[s] = struct{}{}
 		}
 		m.put(p)
 	}
@@ -120,6 +125,16 @@ func (m *mirror) load(page *Page) {
 	}
 	for _, s := range left {
 		m.depart(s, page.Rev)
+	}
+	var free []driver.ShardID
+	for s, i := range m.shards.index {
+		it := &m.shards.items[i]
+		if _, ok := locks[s]; !ok && driver.IsLock(s) && !it.val.gone && it.rev <= page.Rev {
+			free = append(free, s)
+		}
+	}
+	for _, s := range free {
+		m.free(s, page.Rev)
 	}
 	m.rev = page.Rev
 	m.wakeLocked()
@@ -139,6 +154,8 @@ func (m *mirror) follow(rev Rev, changes []Change) {
 			m.damage(c.Key, nil)
 			if s, ok := strings.CutPrefix(c.Key, m.keys.Members()); ok {
 				m.depart(driver.SessionID(s), c.Rev)
+			} else if s, ok := m.lock(c.Key); ok {
+				m.free(s, c.Rev)
 			}
 		}
 	}
@@ -171,8 +188,11 @@ func (m *mirror) put(p Pair) {
 		if !known { // a key of its own, not a part of a longer string
 			name = strings.Clone(name)
 		}
+		if known && it.val.gone {
+			m.freed--
+		}
 		m.seq++
-		m.shards.set(driver.ShardID(name), shardState{owner, m.headBehind(p)}, p.Rev, m.seq)
+		m.shards.set(driver.ShardID(name), shardState{owner: owner, head: m.headBehind(p)}, p.Rev, m.seq)
 		return
 	}
 	name, ok := strings.CutPrefix(p.Key, m.keys.Members())
@@ -218,15 +238,40 @@ func (m *mirror) depart(s driver.SessionID, rev Rev) {
 	m.seq++
 	m.members.set(s, member{Member: driver.Member{Session: s}, gone: true}, rev, m.seq)
 	m.gone++
-	for i := m.members.oldest; m.gone > maxGone && i >= 0; {
-		it := &m.members.items[i]
+	m.floor = max(m.floor, forget(&m.members, &m.gone, func(v *member) bool { return v.gone }))
+}
+
+// lock is the name of the lock whose record has the key, if it is one's.
+func (m *mirror) lock(key string) (driver.ShardID, bool) {
+	name, ok := strings.CutPrefix(key, m.keys.Shards())
+	return driver.ShardID(name), ok && driver.IsLock(driver.ShardID(name))
+}
+
+// free notes that a lock's record was removed, which is its release (R2).
+func (m *mirror) free(s driver.ShardID, rev Rev) {
+	it, ok := m.shards.get(s)
+	if !ok || it.val.gone || it.rev > rev {
+		return
+	}
+	m.seq++
+	m.shards.set(s, shardState{owner: driver.Owner{Token: it.val.owner.Token}, gone: true}, rev, m.seq)
+	m.freed++
+	m.floor = max(m.floor, forget(&m.shards, &m.freed, func(v *shardState) bool { return v.gone }))
+}
+
+// forget removes the oldest items that are gone while there are more than maxGone. It
+// returns the number of the change that was the last of them to be forgotten.
+func forget[K comparable, V any](of *recent[K, V], gone *int, isGone func(*V) bool) (floor int64) {
+	for i := of.oldest; *gone > maxGone && i >= 0; {
+		it := &of.items[i]
 		i = it.next
-		if it.val.gone {
-			m.floor = max(m.floor, it.seq)
-			m.members.remove(it.key)
-			m.gone--
+		if isGone(&it.val) {
+			floor = max(floor, it.seq)
+			of.remove(it.key)
+			*gone--
 		}
 	}
+	return floor
 }
 
 // revive takes back a departure, which only a store outside its contract can ask.
@@ -257,6 +302,9 @@ func (m *mirror) view(since int64, full bool) *driver.View {
 		v.Shards = make([]driver.ShardState, 0, len(m.shards.index))
 	}
 	m.shards.since(since, func(it *recentItem[driver.ShardID, shardState]) {
+		if full && it.val.gone {
+			return
+		}
 		s := driver.ShardState{Shard: it.key, Owner: it.val.owner}
 		if it.val.head != nil {
 			s.Head = new(*it.val.head)

@@ -38,7 +38,8 @@ type Options struct {
 	// WriteBytes.
 	Fit func(txns []Txn) int
 	// HeadsStay says that the store cannot check that a shard has no head, as its rights
-	// let nobody remove one. Transfers of such shards tell no head then.
+	// let nobody remove one. Transfers of such shards tell no head then, and the records of
+	// free locks stay (rule R2).
 	HeadsStay bool
 }
 

@@ -26,10 +26,10 @@ func shardOf(key string) driver.ShardID {
 type shardRecord = kvrecord.Shard
 
 // decodeShard reads a shard's record. No token above base and the record's own
-// revision was granted.
+// revision was granted. What a lock was granted from is what the claimer said (R2).
 func decodeShard(p Pair, base driver.Token) (shardRecord, error) {
 	r, err := parseShard(p)
-	if top := base + driver.Token(p.Rev); err == nil && (r.Token > top || r.From >= top) {
+	if top := base + driver.Token(p.Rev); err == nil && (r.Token > top || r.From >= top && !driver.IsLock(shardOf(p.Key))) {
 		return shardRecord{}, corrupt(p.Key, "its token is above any that was granted")
 	}
 	return r, err

@@ -63,28 +63,48 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err != nil {
 		return err
 	}
+	stay, err := b.free(ctx, fences, known, !b.headsStay, failed)
+	if err != nil {
+		return err
+	}
+	// A part may have been applied by now: what fails from here on is in failed (rule A4).
+	_, _ = b.free(ctx, fences, stay, false, failed)
+	return releaseError(failed)
+}
+
+// free writes releases. With remove the records of locks are removed, and compared with
+// their heads being absent; it returns those that have one, and are to stay (rule R2).
+func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []located, remove bool,
+	failed []error) (stay []located, err error) {
 	txns := make([]Txn, len(known))
 	for n, at := range known {
 		f := fences[at.i]
 		key := b.keys.Shard(f.Shard)
-		txns[n] = Txn{
-			If:  []Compare{{Key: key, Rev: at.rev}},
-			Ops: []Op{{Key: key, Value: shardRecord{Token: f.Token}.Encode()}},
+		txns[n] = Txn{If: []Compare{{Key: key, Rev: at.rev}}}
+		if l, ok := b.leases.get(f.Shard); remove && driver.IsLock(f.Shard) && (!ok || l.headRev == 0) {
+			txns[n].If = append(txns[n].If, Compare{Key: b.keys.Head(f.Shard), Rev: Absent})
+			txns[n].Ops, txns[n].Else = []Op{{Key: key, Delete: true}}, []string{key}
+		} else {
+			txns[n].Ops = []Op{{Key: key, Value: shardRecord{Token: f.Token}.Encode()}}
 		}
 	}
+	again := make([]bool, len(known))
 	err = b.write(ctx, nil, txns, nil, func(n int, r *Result, err error) {
 		at := known[n]
-		if err != nil {
-			failed[at.i] = err
+		if again[n] = err == nil && !r.OK && len(r.Reads) > 0 && r.Reads[0].Rev == at.rev; again[n] {
 			return
 		}
-		// Applied or not, the record has moved on from the fence's revision.
-		b.leases.drop(fences[at.i].Shard, at.rev)
+		if failed[at.i] = err; err == nil {
+			// Applied or not, the record has moved on from the fence's revision.
+			b.leases.drop(fences[at.i].Shard, at.rev)
+		}
 	})
-	if err != nil {
-		return err
+	for n := range again {
+		if again[n] {
+			stay = append(stay, known[n])
+		}
 	}
-	return releaseError(failed)
+	return stay, err
 }
 
 // releaseError is the error of a call of which a part may have been applied: it

@@ -43,8 +43,8 @@ func TestMutants(t *testing.T) {
 				New: "case owner.Session == h.To && r.From >= 0 && owner.Token != h.Fence.Token:"}}},
 		{Name: "R1: a release compares existence only", Killer: "TestConformance/Release/StaleIsNoop",
 			Edits: []mutate.Edit{{
-				File: "../kv/release.go", Old: "If:  []Compare{{Key: key, Rev: at.rev}},",
-				New: "If:  []Compare{{Key: key, Rev: Exists}},"}}},
+				File: "../kv/release.go", Old: "txns[n] = Txn{If: []Compare{{Key: key, Rev: at.rev}}}",
+				New: "txns[n] = Txn{If: []Compare{{Key: key, Rev: Exists}}}"}}},
 		{Name: "M4: an update compares existence only", Killer: "TestLateUpdate",
 			Edits: []mutate.Edit{{
 				File: "../kv/session.go", Old: "If:   []Compare{{Key: key, Rev: found[0].Rev}},",
@@ -59,5 +59,24 @@ func TestMutants(t *testing.T) {
 			Killer: "TestConformance/Release/TransferToAbsentMemberRefused", Edits: []mutate.Edit{{
 				File: "../kv/acquire.go", Old: "if h.To != s.id { // the batch's guard has it otherwise",
 				New: "if false {"}}},
+		{Name: "R2: a release does not look for a head", Killer: "TestConformance/Locks/CommitsStay",
+			Edits: []mutate.Edit{{
+				File: "../kv/release.go", Old: "txns[n].If = append(txns[n].If, Compare{Key: b.keys.Head(f.Shard), Rev: Absent})", New: ""},
+				{File: "../kv/release.go", Old: "(!ok || l.headRev == 0)", New: "(ok || !ok || l.headRev == 0)"}}},
+		{Name: "R2: a lock with a head that this process does not know is not released", Killer: "TestConformance/Locks/ReleaseRacesCommit",
+			Edits: []mutate.Edit{{
+				File: "../kv/release.go", Old: "	_, _ = b.free(ctx, fences, stay, false, failed)\n", New: "	_ = stay\n"}}},
+		{Name: "R2: records of locks stay", Killer: "TestConformance/Locks/RecordsAreBounded",
+			Edits: []mutate.Edit{{
+				File: "../kv/release.go", Old: "remove && driver.IsLock(f.Shard) &&", New: "false &&"}}},
+		{Name: "R2: a lock is claimed as it was seen only", Killer: "TestConformance/Locks/TokensIncrease",
+			Edits: []mutate.Edit{{
+				File: "../kv/acquire.go", Old: "free := driver.IsLock(c.Shard) && c.Seen.Session == \"\"; {", New: "free := false; {"}}},
+		{Name: "R2: what a lock was claimed from counts as damage", Killer: "TestConformance/Locks/FutureToken",
+			Edits: []mutate.Edit{{
+				File: "../kv/records.go", Old: " && !driver.IsLock(shardOf(p.Key))", New: ""}}},
+		{Name: "R2: that a lock's record went is not told", Killer: "TestConformance/Locks/ReleaseIsSeen",
+			Edits: []mutate.Edit{{
+				File: "../kv/mirror.go", Old: "				m.free(s, c.Rev)\n", New: "				_ = s\n"}}},
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -50,7 +51,7 @@ func newClients(c *goredis.UniversalOptions, insecure bool) *clients {
 	d.guarded = replaceable(c) && !insecure && !proven(c)
 	return &clients{
 		calls: newClient(c, d, replyTimeout), beats: newClient(c, d, replyTimeout),
-		waits: newClient(c, d, watchPatience+3*time.Second), slots: make(chan struct{}, concurrent), dialer: d,
+		waits: newClient(c, d, maxWait+answerSlack), slots: make(chan struct{}, concurrent), dialer: d,
 	}
 }
 
@@ -204,6 +205,18 @@ func (d *dialer) lost(addr string) {
 	}
 }
 
+// doubt has nothing more sent on connections on which nothing was read since a moment: a
+// call that began then had no answer, and what loses one connection in silence loses others.
+func (d *dialer) doubt(since time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for line := range d.open {
+		if heard := line.heard.Load(); heard == nil || heard.Before(since) {
+			line.gone.Store(true)
+		}
+	}
+}
+
 // moved reports whether a node of a cluster answered that another one has the namespace,
 // so that it ran nothing. Connections are made to that one from then on, and those to
 // others are closed.
@@ -278,8 +291,8 @@ func redirected[T any](d *dialer, call func() (T, error)) (T, error) {
 	}
 }
 
-// errGone is a call on a connection that moved or outside has given up.
-var errGone = errors.New("this node of the cluster does not have the namespace")
+// errGone is a call on a connection that moved, outside or doubt has given up.
+var errGone = errors.New("the connection was given up")
 
 // line is an open connection, which one call uses at a time.
 type line struct {
@@ -288,13 +301,18 @@ type line struct {
 	addr string
 	gone atomic.Bool // nothing more is sent on it
 	sent bool        // something, since something was read
+
+	asked time.Time                 // when sent became true
+	heard atomic.Pointer[time.Time] // when something was read last
 }
 
 func (l *line) Write(b []byte) (int, error) {
 	if l.gone.Load() && !l.sent {
 		return 0, &notSentError{errGone}
 	}
-	l.sent = true
+	if !l.sent {
+		l.sent, l.asked = true, time.Now()
+	}
 	return l.Conn.Write(b)
 }
 
@@ -303,7 +321,13 @@ func (l *line) Read(b []byte) (int, error) {
 	if err != nil {
 		l.d.lost(l.addr)
 	}
-	l.sent = l.sent && n == 0
+	if n > 0 {
+		now := time.Now()
+		l.sent = false
+		l.heard.Store(&now)
+	} else if l.sent && errors.Is(err, os.ErrDeadlineExceeded) {
+		l.d.doubt(l.asked)
+	}
 	return n, err
 }
 

@@ -108,10 +108,20 @@ func TestMutants(t *testing.T) {
 		{Name: "O1: a gap of a feed goes unnoticed", Killer: "TestGap", Edits: []mutate.Edit{{
 			File: "watch.go", Old: "w.whole && !reached(before, last)", New: `before == "none"`}}},
 		{Name: "O1: a feed that ends with a gap is waited for", Killer: "TestGap", Edits: []mutate.Edit{{
-			File: "watch.go", Old: "w.whole && told > w.after && len(got.read) == 0", New: "told < 0"}}},
+			File: "watch.go", Old: "w.whole && told > w.after && len(read) == 0", New: "told < 0"}}},
+		{Name: "O1: a message of another history goes unnoticed", Killer: "TestOtherHistory", Edits: []mutate.Edit{{
+			File: "watch.go", Old: `w.last != "" && before != w.last`, New: `before == "none"`}}},
+		{Name: "O1: a store that went back is waited for", Killer: "TestWentBack", Edits: []mutate.Edit{{
+			File: "watch.go", Old: "w.sure = len(read) > 0", New: "w.sure = true"}}},
+		{Name: "a short TTL does not shorten the patience of watches", Killer: "TestWentBack", Edits: []mutate.Edit{{
+			File: "watch.go", Old: "old != 0 && old <= wait ||", New: "old != 0 ||"}}},
 		{Name: "a right that was lost leaves a part of a write", Killer: "TestRightLost", Edits: []mutate.Edit{{
 			File: "scripts/apply.lua", Old: "if not redis.acl_check_cmd(unpack(c)) then", New: "if false then"}}},
 		{Name: "a missing right is found after the opening", Killer: "TestRights", Edits: []mutate.Edit{{
 			File: "scripts/attach.lua", Old: "redis.call('XREAD', 'COUNT', '1', 'STREAMS', KEYS[6], '0')"}}},
+		{Name: "E4: each connection that was lost costs a call", Killer: "TestLostConnection/busyAll", Edits: []mutate.Edit{{
+			File: "clients.go", Old: "l.d.doubt(l.asked)", New: "_ = l.asked"}}},
+		{Name: "E4: a watch waits for records on a connection that was lost", Killer: "TestLostConnection", Edits: []mutate.Edit{{
+			File: "watch.go", Old: "context.WithTimeout(ctx, noticed)", New: "context.WithTimeout(ctx, time.Hour)"}}},
 	})
 }

@@ -90,7 +90,11 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		return nil, fmt.Errorf("tenure: %w: min-replicas-max-lag is %v, and the TTL %v: a master that is cut off takes writes "+
 			"for longer than its leases are trusted: set it below the TTL, or raise the TTL", driver.ErrUnsupported, lag, m.TTL)
 	}
-	return b.Backend.Join(ctx, m)
+	session, err := b.Backend.Join(ctx, m)
+	if err == nil {
+		b.store.joined(m.TTL)
+	}
+	return session, err
 }
 
 // RaiseFloor makes every token granted from now on in a namespace greater than above. An

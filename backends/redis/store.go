@@ -39,6 +39,7 @@ type store struct {
 	seen      atomic.Int64 // the highest revision that was handed out
 	rollback  string       // what the first attach found; for open
 	lag       atomic.Int64 // min-replicas-max-lag, in nanoseconds; 0 if it is not known
+	patience  atomic.Int64 // of watches, in nanoseconds; 0: nobody joined
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc

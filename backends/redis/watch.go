@@ -37,9 +37,31 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 	}
 }
 
-// watchPatience is how long a watch waits for changes before it asks again, by which it
-// finds a server that is gone or was replaced.
-const watchPatience = 2 * time.Second
+// A watch that waited in vain for its patience asks whether the server still has what was
+// read, by which it finds a server that is gone or was replaced. The patience is patientShare
+// of the smallest TTL joined with, so that heartbeats end the waits of idle members, and a
+// connection that is lost in silence is given up within patience and answerSlack.
+const (
+	patientShare = 0.6
+	minWait      = 2 * time.Second // also without a session
+	maxWait      = 6 * time.Second
+	answerSlack  = 3 * time.Second
+)
+
+// joined adapts the patience of watches to a member's TTL.
+func (s *store) joined(ttl time.Duration) {
+	wait := int64(min(max(time.Duration(patientShare*float64(ttl)), minWait), maxWait))
+	for {
+		old := s.patience.Load()
+		if old != 0 && old <= wait || s.patience.CompareAndSwap(old, wait) {
+			return
+		}
+	}
+}
+
+// noticed is how long a watch waits for the records that a feed named. Then the connection counts
+// as lost.
+const noticed = minWait + answerSlack
 
 // perRead is how many batches a watch reads at once.
 const perRead = 100
@@ -52,6 +74,8 @@ type watch struct {
 	feed    string // its name
 	whole   bool   // the stream is a feed, of which nothing may be missing
 	values  bool   // the records are needed
+	sure    bool   // the last wait brought messages
+	last    string // the id of the feed's last message; empty: not known
 }
 
 // follow chooses the streams: one feed, or those of some sessions' heartbeats.
@@ -78,39 +102,73 @@ func (w *watch) follow(prefixes []string) error {
 
 // next waits for changes after w.after, and returns none when it waited in vain.
 func (w *watch) next(ctx context.Context) (kv.Rev, []kv.Change, error) {
-	args := &goredis.XReadArgs{Count: perRead, Block: watchPatience}
+	patience := max(time.Duration(w.s.patience.Load()), minWait)
+	told := w.after
+	if !w.sure {
+		var err error
+		if told, err = w.check(ctx); err != nil {
+			return 0, nil, err
+		}
+	}
+	block := patience
+	if w.whole && told > w.after { // there is something, or it was trimmed
+		block = time.Millisecond
+	}
+	args := &goredis.XReadArgs{Count: perRead, Block: block}
 	args.Streams = append(args.Streams, w.streams...)
 	for range w.streams {
 		args.Streams = append(args.Streams, strconv.FormatInt(int64(w.after), 10)+"-18446744073709551615")
 	}
-	type answer struct {
-		heads []any // the last revisions, of the namespace and of the feed
-		read  []goredis.XStream
-	}
-	got, err := during(ctx, w.s, func(ctx context.Context) (answer, error) {
-		return redirected(w.s.clients.dialer, func() (answer, error) {
-			pipe := w.s.clients.waits.Pipeline()
-			heads := pipe.HMGet(ctx, w.s.names.key("records"), "rev", w.feed)
-			read := pipe.XRead(ctx, args)
-			if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, goredis.Nil) {
-				return answer{}, err
-			}
-			return answer{heads.Val(), read.Val()}, nil
-		})
+	read, err := waiting(ctx, w.s, patience, func(ctx context.Context) ([]goredis.XStream, error) {
+		pipe := w.s.clients.waits.Pipeline() // a lone command's time-out would be 10 s longer
+		read := pipe.XRead(ctx, args)
+		_, err := pipe.Exec(ctx)
+		return read.Val(), err
 	})
 	if err != nil {
 		return 0, nil, w.s.failed(ctx, err)
 	}
-	rev, told, ok := revisions(got.heads)
-	switch {
-	case !ok:
-		return 0, nil, w.s.failed(ctx, errLost)
-	case rev < w.after: // it is another store, or an older state of it
-		return 0, nil, kv.ErrCompacted
-	case w.whole && told > w.after && len(got.read) == 0: // the last messages were trimmed
+	w.sure = len(read) > 0
+	if w.whole && told > w.after && len(read) == 0 { // the last messages were trimmed
 		return 0, nil, kv.ErrCompacted
 	}
-	return w.read(ctx, got.read)
+	return w.read(ctx, read)
+}
+
+// check asks for the last revisions, and returns up to where the feed told. Messages that
+// follow one another show the same, so it is asked at the beginning, and after each wait in
+// vain.
+func (w *watch) check(ctx context.Context) (told kv.Rev, _ error) {
+	heads, err := waiting(ctx, w.s, 0, func(ctx context.Context) ([]any, error) {
+		return w.s.clients.waits.HMGet(ctx, w.s.names.key("records"), "rev", w.feed).Result()
+	})
+	if err != nil {
+		return 0, w.s.failed(ctx, err)
+	}
+	rev, told, ok := revisions(heads)
+	switch {
+	case !ok:
+		return 0, w.s.failed(ctx, errLost)
+	case rev < w.after: // it is another store, or an older state of it
+		return 0, kv.ErrCompacted
+	}
+	return told, nil
+}
+
+// waiting makes a call on the connections for watches, on which the server may take its
+// time for wait.
+func waiting[T any](ctx context.Context, s *store, wait time.Duration, call func(context.Context) (T, error)) (T, error) {
+	return during(ctx, s, func(ctx context.Context) (T, error) {
+		return redirected(s.clients.dialer, func() (T, error) {
+			ctx, cancel := context.WithTimeout(ctx, wait+answerSlack)
+			defer cancel()
+			v, err := call(ctx)
+			if errors.Is(err, goredis.Nil) {
+				err = nil
+			}
+			return v, err
+		})
+	})
 }
 
 // revisions are the last ones of the namespace and of a feed.
@@ -141,11 +199,12 @@ func (w *watch) read(ctx context.Context, streams []goredis.XStream) (kv.Rev, []
 			if err != nil || !ok {
 				return 0, nil, errShape
 			}
-			if before, _ := m.Values["p"].(string); w.whole && !reached(before, last) {
+			before, _ := m.Values["p"].(string)
+			if w.whole && !reached(before, last) || w.last != "" && before != w.last {
 				return 0, nil, kv.ErrCompacted
 			}
 			if w.whole {
-				last = kv.Rev(rev)
+				last, w.last = kv.Rev(rev), number
 			}
 			for c := range strings.SplitSeq(told, " ") {
 				if c == "" {
@@ -181,7 +240,7 @@ func (w *watch) fetch(ctx context.Context, changes []kv.Change) error {
 		for i, c := range part {
 			keys[i] = c.Key
 		}
-		page, err := w.s.Get(ctx, keys...)
+		page, err := w.page(ctx, keys)
 		if err != nil {
 			return err
 		}
@@ -192,4 +251,10 @@ func (w *watch) fetch(ctx context.Context, changes []kv.Change) error {
 		}
 	}
 	return nil
+}
+
+func (w *watch) page(ctx context.Context, keys []string) (*kv.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, noticed)
+	defer cancel()
+	return w.s.Get(ctx, keys...)
 }

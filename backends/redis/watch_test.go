@@ -3,8 +3,13 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
@@ -60,6 +65,120 @@ func TestGap(t *testing.T) {
 }
 
 var errFound = errors.New("found")
+
+// TestOtherHistory: a watch that was told of a message does not go on with one that follows
+// an earlier message, as a server with another history would tell it.
+func TestOtherHistory(t *testing.T) {
+	t.Parallel()
+	c := config(t, pool.Get(t, servers.Redis, nil))
+	admin := newAdmin(t, c)
+	s := openOn(t, c, Options{}).store
+	first := put(t, s, "a")
+	last := put(t, s, "b")
+	err := s.Watch(bounded(t, 10*time.Second), []string{s.names.keys.State()}, first, func(kv.Rev, []kv.Change) error {
+		return admin.XAdd(t.Context(), &goredis.XAddArgs{Stream: s.names.key("state"), ID: fmt.Sprintf("%d-0", last+10),
+			Values: []any{"p", int64(first), "c", "k" + s.names.record(s.names.keys.Member("c"))}}).Err()
+	})
+	if !errors.Is(err, kv.ErrCompacted) {
+		t.Errorf("%v; want ErrCompacted", err)
+	}
+}
+
+// TestWentBack: a watch of an idle namespace notices that its revision went back. It asks
+// within the patience of the shortest TTL that was joined with.
+func TestWentBack(t *testing.T) {
+	t.Parallel()
+	c := config(t, pool.Get(t, servers.Redis, nil))
+	admin := newAdmin(t, c)
+	b := openOn(t, c, Options{})
+	for i, ttl := range []time.Duration{time.Minute, time.Second} {
+		if _, err := b.Join(t.Context(), driver.Member{
+			Session: driver.SessionID(fmt.Sprint("s", i)), Node: fmt.Sprint("n", i), TTL: ttl,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := b.store
+	first := put(t, s, "a")
+	last := put(t, s, "b")
+	began := time.Now()
+	err := s.Watch(bounded(t, 20*time.Second), []string{s.names.keys.State()}, first, func(rev kv.Rev, _ []kv.Change) error {
+		if rev < last {
+			return nil
+		}
+		began = time.Now()
+		return admin.HSet(t.Context(), s.names.key("records"), "rev", int64(first), "state", int64(first)).Err()
+	})
+	if took := time.Since(began); !errors.Is(err, kv.ErrCompacted) || took > minWait+time.Second {
+		t.Errorf("after %v: %v; want ErrCompacted after %v", took, err, minWait)
+	}
+}
+
+// TestOneMessageForAHeartbeat: a heartbeat costs a watch one command, and nothing else.
+func TestOneMessageForAHeartbeat(t *testing.T) {
+	t.Parallel()
+	c := config(t, servers.New(t, servers.Redis, nil))
+	admin := newAdmin(t, c)
+	b := openOn(t, c, Options{})
+	session := sqlfault.Join(t, b, "n1")
+	s := b.store
+	const beats = 10
+	var before map[string]int64
+	seen := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		n := 0
+		ended <- s.Watch(bounded(t, 10*time.Second), []string{s.names.keys.Beat(session.ID())}, 0,
+			func(kv.Rev, []kv.Change) error {
+				if n++; n > beats+1 { // the first is that of the join
+					return errFound
+				}
+				seen <- struct{}{}
+				return nil
+			})
+	}()
+	for i := range beats + 1 {
+		<-seen
+		if i == 0 {
+			before = calls(t, admin)
+		}
+		if err := session.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-ended; !errors.Is(err, errFound) {
+		t.Fatal(err)
+	}
+	after := calls(t, admin)
+	// A script of a heartbeat has one HMGET of its own.
+	scripts := after["evalsha"] - before["evalsha"]
+	reads, checks := after["xread"]-before["xread"], after["hmget"]-before["hmget"]-scripts
+	if scripts != beats+1 || reads > beats+1 || checks != 0 {
+		t.Errorf("%d heartbeats, and to see them %d XREAD and %d HMGET; want %d, %d at most and none", scripts, reads, checks,
+			beats+1, beats+1)
+	}
+}
+
+// calls counts the commands that a server ran, those of scripts too.
+func calls(t *testing.T, admin goredis.UniversalClient) map[string]int64 {
+	t.Helper()
+	text, err := admin.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := make(map[string]int64)
+	for line := range strings.Lines(text) {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if !ok {
+			continue
+		}
+		count, _, _ := strings.Cut(rest, ",")
+		if n[name], err = strconv.ParseInt(count, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
 
 // TestLargeRevisions: numbers of the scripts are exact up to 2^53.
 func TestLargeRevisions(t *testing.T) {

@@ -53,6 +53,7 @@ type Backend struct {
 	observing, tailing attention
 	peers              peers
 	lastView           lastView
+	freed              freed
 
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -75,6 +76,7 @@ func New(ctx context.Context, cfg Config) (*Backend, error) {
 		store: cfg.Store, stmts: cfg.Statements, name: cfg.Namespace, closing: make(chan struct{}), slot: barrierSlot(),
 		early: cfg.ShowsEarly, barriers: newBarriers(),
 	}
+	b.freed.start()
 	b.observing.pace, b.tailing.pace = newPace(cfg.Limits), newPace(cfg.Limits)
 	if err := b.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, b.Close())

@@ -22,21 +22,23 @@ type decision struct {
 	err   error
 	grant bool             // else, with a nil error, it was granted before (A3)
 	to    driver.SessionID // the new holder
+	from  driver.Token     // that it is granted from: a lock's may be another than the row's (R2)
 }
 
-// decideClaim applies rules A1, A3, A4 and A5 to a claim by the session self.
+// decideClaim applies rules A1, A3, A4, A5 and R2 to a claim by the session self.
 func decideClaim(c driver.Claim, self driver.SessionID, r record, alive map[driver.SessionID]bool) decision {
 	seen := c.Seen
 	if r.granted == 0 && seen == (driver.Owner{Token: r.floor}) {
 		seen = driver.Owner{}
 	}
+	free := driver.IsLock(c.Shard) && seen.Session == "" && r.owner.Session == ""
 	switch {
 	case r.owner.Session == self && r.owner.Token > seen.Token && r.granted == seen.Token:
 		return decision{to: self}
-	case r.owner != seen, alive[r.owner.Session] && !c.Preempt:
+	case r.owner != seen && !free, alive[r.owner.Session] && !c.Preempt:
 		return decision{err: &driver.HeldError{Shard: c.Shard, Owner: r.owner}}
 	}
-	return decision{grant: true, to: self}
+	return decision{grant: true, to: self, from: seen.Token}
 }
 
 // decideTransfer applies rules A3 and A5 to a transfer.
@@ -49,7 +51,7 @@ func decideTransfer(h driver.Transfer, r record, alive map[driver.SessionID]bool
 	case !alive[h.To]:
 		return decision{err: fmt.Errorf("tenure: shard %q: session %q: %w", h.Fence.Shard, h.To, driver.ErrNoTarget)}
 	}
-	return decision{grant: true, to: h.To}
+	return decision{grant: true, to: h.To, from: h.Fence.Token}
 }
 
 // Acquire claims shards. See driver.Session.
@@ -119,8 +121,9 @@ func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) b
 
 // grantKind is what one statement can grant.
 type grantKind struct {
-	to  driver.SessionID
-	how Statement
+	to   driver.SessionID
+	how  Statement
+	from driver.Token // -1: that of each row
 }
 
 // grantBatch decides and writes one batch in one transaction: the shards' rows
@@ -155,6 +158,9 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 		}
 		late, err := b.readRest(ctx, data, names, records)
 		if err != nil {
+			return err
+		}
+		if err := b.lockFree(ctx, data, late, records); err != nil {
 			return err
 		}
 		var grants map[grantKind][]string
@@ -195,9 +201,12 @@ func (b *Backend) decideAll(part batch, names []string, ns namespace, locked, la
 			shown.heads = append(shown.heads, driver.ShardHead{Shard: shard, Head: r.head})
 		}
 		if d.grant {
-			kind := grantKind{d.to, shardsInsert}
+			kind := grantKind{d.to, shardsInsert, min(d.from, token-1)}
 			if held {
 				kind.how = shardsGrant
+			}
+			if held && d.from == r.owner.Token {
+				kind.from = -1
 			}
 			grants[kind] = append(grants[kind], names[i])
 		}
@@ -211,7 +220,7 @@ func (t *Tx) writeGrants(ctx context.Context, name string, grants map[grantKind]
 		return err
 	}
 	for kind, shards := range grants {
-		if err := t.write(ctx, kind.how, name, array(shards), string(kind.to), ns.floor()+1, ns.revision+1); err != nil {
+		if err := t.write(ctx, kind.how, name, array(shards), string(kind.to), ns.floor()+1, int64(kind.from), ns.revision+1); err != nil {
 			return err
 		}
 	}
@@ -305,15 +314,22 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 	seen := b.floor.Load()
 	var floor int64
 	var wrote bool
+	var locks int // that have no head
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		records, err := b.readShards(ctx, data, shardsLock, namesOf(fences, func(f driver.Fence) string { return string(f.Shard) }))
 		if err != nil {
 			return err
 		}
 		var shards []string
+		locks = 0
 		for _, f := range fences {
-			if records[f.Shard].owner == (driver.Owner{Session: f.Session, Token: f.Token}) {
-				shards = append(shards, string(f.Shard))
+			r := records[f.Shard]
+			if r.owner != (driver.Owner{Session: f.Session, Token: f.Token}) {
+				continue
+			}
+			shards = append(shards, string(f.Shard))
+			if driver.IsLock(f.Shard) && r.head == (driver.Head{}) {
+				locks++
 			}
 		}
 		ns, err := b.checkData(ctx, data, namespaceLock, seen)
@@ -329,6 +345,9 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 	})
 	if err == nil {
 		err = b.settle(ctx, wrote, sight{floor: floor})
+	}
+	if err == nil && b.freed.add(locks) {
+		b.sweepLocks(ctx)
 	}
 	return b.adopting(ctx, err)
 }

@@ -18,7 +18,7 @@
 // # Tables
 //
 // The data tables hold what leases and commits write: namespaces (identity,
-// base, revision), shards (owner and head), items, logs (the decision logs, a
+// base, revision, and up to which revision rows of locks were removed), shards (owner and head), items, logs (the decision logs, a
 // row per commit; the view entries shows them one by one), tails (counters that
 // order the entries of many shards) and probes (rows of the probe when a namespace is
 // opened, and of barriers). The migrations keep their version in schema. The roster's

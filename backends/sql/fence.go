@@ -65,7 +65,7 @@ func FenceOn(
 // whyRefused reads why a lease that should be current is not.
 func (b *Backend) whyRefused(fence driver.Fence, seen int64, run func(s Statement, params []any, dest ...any) (bool, error)) error {
 	var ns namespace
-	found, err := run(namespaceRead, []any{b.name}, &ns.id, &ns.base, &ns.revision, &ns.recorded, &ns.current)
+	found, err := run(namespaceRead, []any{b.name}, &ns.id, &ns.base, &ns.revision, &ns.trimmed, &ns.recorded, &ns.current)
 	if err != nil {
 		return err
 	}

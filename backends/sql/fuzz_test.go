@@ -105,7 +105,8 @@ func FuzzIdentity(f *testing.F) {
 		}
 		b := &Backend{id: "ID", name: "app"}
 		forked := current != "" && recorded != current
-		ns, err := b.checkData(t.Context(), RunOn(answer{{id, base, revision, recorded, current}}, new(Statements)), namespaceRead, seen)
+		row := answer{{id, base, revision, int64(0), recorded, current}}
+		ns, err := b.checkData(t.Context(), RunOn(row, new(Statements)), namespaceRead, seen)
 		check := func(what string, err error, passes bool) {
 			if (err == nil) != passes {
 				t.Errorf("%s: %v", what, err)

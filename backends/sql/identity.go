@@ -13,10 +13,14 @@ import (
 type namespace struct {
 	id             string
 	base, revision int64
+	trimmed        int64 // the highest revision of a shard's row that was removed (R2)
 	incarnations
 }
 
 func (n namespace) floor() int64 { return n.base + n.revision }
+
+// forgot reports whether a change after the revision is of a row that was removed.
+func (n namespace) forgot(revision int64) bool { return revision < min(n.trimmed, n.revision) }
 
 // identify reads the identity in both groups of tables, which must agree, or
 // with Create writes it. The roster's comes first, so that an interrupted
@@ -183,7 +187,7 @@ func (b *Backend) countBuckets(ctx context.Context) error {
 }
 
 func readNamespace(ctx context.Context, tx *Tx, how Statement, name string) (ns namespace, found bool, err error) {
-	found, err = tx.row(ctx, how, []any{name}, &ns.id, &ns.base, &ns.revision, &ns.recorded, &ns.current)
+	found, err = tx.row(ctx, how, []any{name}, &ns.id, &ns.base, &ns.revision, &ns.trimmed, &ns.recorded, &ns.current)
 	return ns, found, err
 }
 
@@ -197,7 +201,7 @@ func (b *Backend) checkData(ctx context.Context, tx *Tx, how Statement, seen int
 // returns, once the queue has run.
 func (b *Backend) askData(ctx context.Context, tx *Tx, how Statement, seen int64) func() (namespace, error) {
 	ns := new(namespace)
-	found, err := tx.ask(ctx, how, []any{b.name}, &ns.id, &ns.base, &ns.revision, &ns.recorded, &ns.current)
+	found, err := tx.ask(ctx, how, []any{b.name}, &ns.id, &ns.base, &ns.revision, &ns.trimmed, &ns.recorded, &ns.current)
 	return func() (namespace, error) {
 		if err == nil {
 			err = tx.flush(ctx)

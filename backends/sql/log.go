@@ -97,7 +97,7 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 	}
 	var page *driver.TailPage
 	r := &reader{b: b, of: Tailers, attention: &b.tailing}
-	r.look = func() (news, error) {
+	r.look = func(ctx context.Context) (news, error) {
 		var tails tails
 		err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) (err error) {
 			tails, err = b.readTails(ctx, data)

@@ -36,7 +36,7 @@ func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.V
 	var view *driver.View
 	var versions map[driver.SessionID]driver.Version
 	r := &reader{b: b, of: Observers, asked: q.Beats, attention: &b.observing, from: b.lastView.goOn(q)}
-	r.look = func() (found news, err error) {
+	r.look = func(ctx context.Context) (found news, err error) {
 		view, versions, err = b.look(ctx, since, q.Beats)
 		switch {
 		case view == nil:
@@ -86,7 +86,7 @@ func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat
 	}
 	b.peers.saw(beats, versions)
 	view.Beats = newer(beats, versions)
-	reset := since == nil || since.base != ns.base || since.revision > ns.revision ||
+	reset := since == nil || since.base != ns.base || since.revision > ns.revision || ns.forgot(since.revision) ||
 		since.roster > roster || since.roster < roster-keepDepartures
 	if reset {
 		view.Reset, since = true, &observed{revision: -1, roster: -1}
@@ -126,7 +126,7 @@ func (b *Backend) lookAtOnce(ctx context.Context, tx *Tx, floor, rosterAt int64,
 	err = tx.rows(ctx, lookRead, []any{b.name, sessions}, func(r Row) error {
 		var beat driver.Beat
 		found = true
-		err := r.Scan(&ns.id, &ns.base, &ns.revision, &ns.recorded, &ns.current, &id, &roster, &beat.Session, &beat.Version)
+		err := r.Scan(&ns.id, &ns.base, &ns.revision, &ns.trimmed, &ns.recorded, &ns.current, &id, &roster, &beat.Session, &beat.Version)
 		if err == nil && beat.Session != "" {
 			versions[beat.Session] = beat.Version
 		}
@@ -178,6 +178,9 @@ func (b *Backend) changedShards(ctx context.Context, view *driver.View, at *obse
 		}
 		if !view.Reset && ns.base != at.base {
 			return fmt.Errorf("tenure: the floor of namespace %q was raised just now: %w", b.name, driver.ErrRetry)
+		}
+		if !view.Reset && ns.forgot(since) {
+			return fmt.Errorf("tenure: locks of namespace %q were removed just now: %w", b.name, driver.ErrRetry)
 		}
 		at.base, at.revision = ns.base, ns.revision
 		how, args := shardsSince, []any{b.name, since}

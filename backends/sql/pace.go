@@ -21,6 +21,9 @@ const (
 	lateParts = 20
 	// usualTTL stands for that of the members where none is known.
 	usualTTL = 10 * time.Second
+	// lookPatience is how long a look may take before it is made again, on another
+	// connection: one that was lost in silence answers never. Each in vain doubles it.
+	lookPatience = 4 * time.Second
 	// distrust is for how long hints are not relied on after a change that came
 	// without one, such as by a process that sends none (NoNotify).
 	distrust = time.Minute
@@ -248,7 +251,7 @@ type reader struct {
 	asked []driver.Beat
 	*attention
 	from waiting
-	look func() (news, error)
+	look func(ctx context.Context) (news, error)
 }
 
 // poll looks until there are news: after each hint, and without any as often as the
@@ -256,6 +259,7 @@ type reader struct {
 // the pause before the next counts, until none came for a poll period.
 func (r *reader) poll(ctx context.Context) error {
 	hinted := true // what changed before the first look is no evidence
+	patience := lookPatience
 	for pause := hintPause; ; {
 		if err := r.b.store.Check(); err != nil {
 			return err
@@ -266,7 +270,14 @@ func (r *reader) poll(ctx context.Context) error {
 			if len(r.asked) > 0 {
 				r.from.beats, r.from.here = r.b.store.Changed(Watchers), r.b.peers.here()
 			}
-			found, err := r.look()
+			within, cancel := context.WithTimeout(ctx, patience)
+			found, err := r.look(within)
+			late := within.Err() != nil && ctx.Err() == nil
+			cancel()
+			if err != nil && late {
+				patience, r.from.since = 2*patience, time.Time{}
+				continue
+			}
 			if found == states {
 				r.expect()
 			}

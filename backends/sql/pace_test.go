@@ -30,7 +30,7 @@ func newWatcher(hears bool) *watcher {
 	b.peers.saw(asked, nil)
 	limits := driver.Limits{PollPeriod: 50 * time.Millisecond, IdlePollPeriod: 4 * time.Second}
 	w := &watcher{store: store, reader: &reader{b: b, asked: asked, of: Observers, attention: &attention{pace: newPace(limits)}}}
-	w.look = func() (news, error) {
+	w.look = func(context.Context) (news, error) {
 		w.looks.Add(1)
 		return news(w.found.Load()), nil
 	}
@@ -62,6 +62,33 @@ func (w *watcher) late(t *testing.T, after time.Duration) (late time.Duration, l
 	at := time.Now()
 	looks = found()
 	return time.Since(at), looks
+}
+
+// TestLookInVain: a look without an answer is made again, and has longer each time.
+func TestLookInVain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, start := newWatcher(false), time.Now()
+		w.look = func(ctx context.Context) (news, error) {
+			if w.looks.Add(1) <= 2 {
+				<-ctx.Done()
+				return nothing, ctx.Err()
+			}
+			return states, nil
+		}
+		if err := w.poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 3*lookPatience {
+			t.Errorf("found after %v, want %v", took, 3*lookPatience)
+		}
+		w.looks.Store(0)
+		ctx, cancel := context.WithTimeout(t.Context(), lookPatience/2)
+		defer cancel()
+		if err := w.poll(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a caller that gives up gets %v, want its deadline", err)
+		}
+	})
 }
 
 // TestPollsSeldom: a reader whom hints reach looks every two fifths of a TTL, and finds

@@ -68,7 +68,7 @@ func TestCompile(t *testing.T) {
 	}
 	_, err = Compile("-- name: more\nSELECT 1", "my_", place)
 	for _, want := range []string{
-		`no statement "shards_grant" (:namespace, :shards, :session, :token, :revision): add it`,
+		`no statement "shards_grant" (:namespace, :shards, :session, :token, :from, :revision): add it`,
 		`no statement "items_put" (:namespace; for each row :shard, :key, :version, :bytes): add it`,
 		`statement "more" is not in the catalogue`,
 	} {
@@ -330,7 +330,7 @@ func TestPollHints(t *testing.T) {
 		var seen time.Time
 		go func() {
 			r := &reader{b: b, of: Observers, attention: &attention{pace: newPace(driver.Limits{PollPeriod: period})}}
-			r.look = func() (news, error) {
+			r.look = func(context.Context) (news, error) {
 				looks++
 				if seen = time.Now(); changed.Load() {
 					return states, nil

@@ -24,6 +24,7 @@ const (
 	namespaceLock
 	namespaceRaise
 	namespaceRebase
+	namespaceTrim
 	clockRead
 	namespaceLift
 	tailInsert
@@ -40,6 +41,8 @@ const (
 	shardsGrant
 	shardsLift
 	shardsRelease
+	locksFree
+	shardsDelete
 	shardsAll
 	shardsSince
 	ownerRead
@@ -112,12 +115,14 @@ var catalogue = [statementCount]struct {
 	columns []string
 }{
 	namespaceInsert: {"namespace_insert", []string{"namespace", "store_id"}, nil},
-	// Both return the identity, the base, the revision, the incarnation on record, and
-	// the one under which the statement runs; '' where the store has none (I2).
+	// Both return the identity, the base, the revision, the highest revision of a shard's
+	// row that was removed (R2), the incarnation on record, and the one under which the
+	// statement runs; '' where the store has none (I2).
 	namespaceRead:   {"namespace_read", []string{"namespace"}, nil},
 	namespaceLock:   {"namespace_lock", []string{"namespace"}, nil},
 	namespaceRaise:  {"namespace_raise", []string{"namespace", "revision"}, nil},
 	namespaceRebase: {"namespace_rebase", []string{"namespace", "base"}, nil},
+	namespaceTrim:   {"namespace_trim", []string{"namespace", "trimmed"}, nil},
 	// The server's clock, in microseconds since 1970. It and the three that lift are
 	// optional: for a store that has an incarnation (I2).
 	clockRead:     {"clock_read", nil, nil},
@@ -144,16 +149,22 @@ var catalogue = [statementCount]struct {
 	shardsHold:  {"shards_hold", []string{"namespace", "shards"}, nil},
 	shardsTry:   {"shards_try", []string{"namespace", "shards"}, nil},
 	shardsRead:  {"shards_read", []string{"namespace", "shards"}, nil},
-	// Grants shards that have no row, and shards that have one.
-	shardsInsert:  {"shards_insert", []string{"namespace", "shards", "session", "token", "revision"}, nil},
-	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "revision"}, nil},
+	// Grants shards that have no row, and shards that have one. from is the token that
+	// they are granted from; for the second, -1 stands for each row's.
+	shardsInsert:  {"shards_insert", []string{"namespace", "shards", "session", "token", "from", "revision"}, nil},
+	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "from", "revision"}, nil},
 	shardsLift:    {"shards_lift", []string{"namespace", "token", "revision"}, nil},
 	shardsRelease: {"shards_release", []string{"namespace", "shards", "revision"}, nil},
-	shardsAll:     {"shards_all", []string{"namespace"}, nil},
-	shardsSince:   {"shards_since", []string{"namespace", "revision"}, nil},
-	ownerRead:     {"owner_read", []string{"namespace", "shard"}, nil},
-	headRead:      {"head_read", []string{"namespace", "shard"}, nil},
-	headsAll:      {"heads_all", []string{"namespace"}, nil},
+	// Returns the name, the token and the revision of shards with names from low to below
+	// high that are free and have no head: of all but the newest keep, and of at most limit.
+	// It locks nothing. The other removes rows, which are locked.
+	locksFree:    {"locks_free", []string{"namespace", "low", "high", "keep", "limit"}, nil},
+	shardsDelete: {"shards_delete", []string{"namespace", "shards"}, nil},
+	shardsAll:    {"shards_all", []string{"namespace"}, nil},
+	shardsSince:  {"shards_since", []string{"namespace", "revision"}, nil},
+	ownerRead:    {"owner_read", []string{"namespace", "shard"}, nil},
+	headRead:     {"head_read", []string{"namespace", "shard"}, nil},
+	headsAll:     {"heads_all", []string{"namespace"}, nil},
 	// The rows exist and are locked. Optional: the same for few, and for one. That for few
 	// may do without the number, which is the next one, and the token, which is the row's.
 	headsWrite: {"heads_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},

@@ -7,6 +7,9 @@ UPDATE tenure_namespaces SET revision = :revision WHERE namespace = :namespace;
 -- name: namespace_rebase
 UPDATE tenure_namespaces SET base = :base WHERE namespace = :namespace;
 
+-- name: namespace_trim
+UPDATE tenure_namespaces SET trimmed = :trimmed WHERE namespace = :namespace;
+
 -- name: tails_read
 SELECT bucket, position, trimmed FROM tenure_tails WHERE namespace = :namespace ORDER BY bucket;
 
@@ -16,6 +19,11 @@ SELECT bounded(shard), bounded(session), token FROM tenure_shards WHERE namespac
 -- name: shards_since
 SELECT bounded(shard), bounded(session), token, number, seq, oldest, nonce, commit_token FROM tenure_shards
 WHERE namespace = :namespace AND revision > :revision ORDER BY revision, shard;
+
+-- name: locks_free
+SELECT bounded(shard), token, revision FROM tenure_shards
+WHERE namespace = :namespace AND shard >= :low AND shard < :high AND session = '' AND number = 0
+ORDER BY revision DESC, shard LIMIT :limit OFFSET :keep;
 
 -- name: head_read
 SELECT shard, number, seq, oldest, nonce, commit_token FROM tenure_shards

@@ -80,6 +80,9 @@ func (a *application) beat(ctx context.Context) error {
 	var errs []error
 	for range a.beats {
 		trip := a.routes.Beat(ctx)
+		if trip.Stale {
+			a.beats[trip.Server].renew()
+		}
 		lk, err := a.beats[trip.Server].link(trip.Context)
 		if err == nil {
 			a.link = lk

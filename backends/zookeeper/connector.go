@@ -30,10 +30,11 @@ const (
 // concurrent use.
 type connector struct {
 	dial    linker
-	timeout time.Duration // of the links' sessions
+	lost    func(since time.Time) // called once a link was lost in silence
 	servers []string
 	routes  *route.Routes   // nil: there is one server
 	life    context.Context // ends with close
+	asks    bool            // links ask servers that are quiet
 
 	mu      sync.Mutex
 	closed  bool
@@ -51,10 +52,8 @@ type round struct {
 	err  error
 }
 
-func newConnector(
-	life context.Context, servers []string, routes *route.Routes, dial linker, timeout time.Duration,
-) *connector {
-	return &connector{life: life, servers: servers, routes: routes, dial: dial, timeout: timeout}
+func newConnector(life context.Context, servers []string, routes *route.Routes, dial linker) *connector {
+	return &connector{life: life, servers: servers, routes: routes, dial: dial}
 }
 
 var errShut = errors.New("tenure: zookeeper: the store was closed")
@@ -140,8 +139,16 @@ func (l *connector) keep(lk *link, moved *route.Trip) {
 	if moved != nil {
 		ends = moved.Context
 	}
+	if l.asks {
+		asking, stop := context.WithCancel(ends)
+		l.running.Go(func() { lk.ask(asking) })
+		defer stop()
+	}
 	select {
 	case <-lk.down:
+		if since := lk.lost.Load(); since != nil {
+			l.lost(*since)
+		}
 	case <-ends.Done():
 		if l.life.Err() == nil {
 			lk.cut()
@@ -155,6 +162,26 @@ func (l *connector) keep(lk *link, moved *route.Trip) {
 		moved.Done(outcome)
 	}
 	lk.close()
+}
+
+// doubt ends the link if nothing came on it since a moment.
+func (l *connector) doubt(since time.Time) {
+	l.mu.Lock()
+	lk := l.current
+	l.mu.Unlock()
+	if lk != nil && lk.wire.own.silentSince(since) {
+		lk.cut()
+	}
+}
+
+// renew ends the link, so that the next call gets a new one.
+func (l *connector) renew() {
+	l.mu.Lock()
+	lk := l.current
+	l.mu.Unlock()
+	if lk != nil {
+		lk.cut()
+	}
 }
 
 // from is the server that is asked first: the current one, or the next after one that
@@ -189,7 +216,7 @@ func (l *connector) first(at int) (*link, error) {
 		asked++
 		pending++
 		l.running.Go(func() {
-			lk, err := l.dial(ctx, server, l.timeout)
+			lk, err := l.dial(ctx, server)
 			if err != nil {
 				err = fmt.Errorf("%s: %w", server, err)
 			}

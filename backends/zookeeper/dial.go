@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// linker makes a link to a server, whose session has a time-out.
-type linker func(ctx context.Context, server string, timeout time.Duration) (*link, error)
+// linker makes a link to a server.
+type linker func(ctx context.Context, server string) (*link, error)
 
 type dialer func(ctx context.Context, addr string) (net.Conn, error)
 
@@ -45,7 +45,7 @@ func (o *Options) dialer() dialer {
 	}
 }
 
-// link connects and begins a session with a time-out.
+// link connects and begins a session.
 func (o *Options) link() linker {
 	dial := o.dialer()
 	var auth []byte
@@ -53,14 +53,14 @@ func (o *Options) link() linker {
 		auth = []byte(o.User + ":" + string(o.Password))
 	}
 	var reads sync.Map // by server
-	return func(ctx context.Context, server string, timeout time.Duration) (*link, error) {
+	return func(ctx context.Context, server string) (*link, error) {
 		conn, err := dial(ctx, server)
 		if err != nil {
 			return nil, err
 		}
 		alone := standsAlone(ctx, dial, server)
 		v, _ := reads.LoadOrStore(server, newLastRead())
-		return newLink(ctx, conn, server, timeout, v.(*lastRead), auth, alone)
+		return newLink(ctx, conn, server, v.(*lastRead), auth, alone)
 	}
 }
 

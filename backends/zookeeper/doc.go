@@ -37,6 +37,10 @@
 //
 // # What it does not do
 //
+// It does not remove the records of free locks (rule R2): a node that is made again begins
+// with the versions of the one before, and a former holder's write could pass for the new one's.
+// Each name that was ever locked leaves three small nodes.
+//
 // It does not notice by itself that an operator with an administrator's rights made
 // a shard's record again by hand, with the right content and the version that a
 // former owner remembers. It does not compare clocks, and starts no server. It does

@@ -25,6 +25,8 @@ type link struct {
 	alone bool
 	// silent says that a call gave up while nothing came from the server.
 	silent atomic.Bool
+	// lost is since when calls waited in vain, once that means that the connection was lost.
+	lost atomic.Pointer[time.Time]
 
 	up   chan struct{} // closed once there is a session
 	down chan struct{} // closed when the connection has ended
@@ -45,13 +47,17 @@ type link struct {
 // maxCalls is how many calls are under way on a link at once.
 const maxCalls = 64
 
-// The time-outs of links' sessions. The library sends a ping in each third of it, and gives a
-// server up that answers none for two thirds; a busy one answers pings late, too. Sessions
-// mean nothing else here. A link whose calls wait in vain is given up earlier, but a link
-// for reads and watches may have no calls while it waits for changes.
+// callTimeout is the time-out of links' sessions. The library sends a ping in each third of
+// it, and gives a server up that answers none for two thirds; a busy one answers pings late,
+// too. Sessions mean nothing else here. A link whose calls wait in vain is given up earlier.
+const callTimeout = 30 * time.Second
+
+// A link for reads and watches may have no calls while it waits for changes. It asks a server
+// that said nothing for askAfter, and gives it up if nothing comes within askLimit. A
+// heartbeat that is watched comes sooner, at a TTL of 10 s or less, and is enough.
 const (
-	callTimeout   = 30 * time.Second
-	followTimeout = 10 * time.Second
+	askAfter = 3500 * time.Millisecond
+	askLimit = 3 * time.Second
 )
 
 // maxReply bounds the bytes of one reply, such as the names of a directory's nodes.
@@ -81,7 +87,7 @@ var errEnded = errors.New("the connection has ended")
 
 // newLink begins a session on a connection, which it owns from then on.
 func newLink(
-	ctx context.Context, raw net.Conn, server string, timeout time.Duration, v *lastRead, auth []byte, alone bool,
+	ctx context.Context, raw net.Conn, server string, v *lastRead, auth []byte, alone bool,
 ) (*link, error) {
 	l := &link{
 		server: server, wire: newObservedConn(raw, v), alone: alone, up: make(chan struct{}), down: make(chan struct{}),
@@ -89,7 +95,7 @@ func newLink(
 		slots: make(chan struct{}, maxCalls), watches: make(map[*watches]struct{}),
 	}
 	var dial sync.Once
-	conn, events, err := zk.Connect([]string{server}, timeout,
+	conn, events, err := zk.Connect([]string{server}, callTimeout,
 		zk.WithHostProvider(&onlyOnce{server: server}),
 		zk.WithLogger(silent{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxReply),
@@ -240,11 +246,42 @@ func (l *link) giveUp(ctx context.Context, began time.Time) error {
 		return ctx.Err()
 	}
 	stands := time.Since(began) > minPatience && l.wire.server.silentSince(began)
-	if stands || time.Since(l.inVainSince(began)) > lostPatience {
+	vain := l.inVainSince(began)
+	lost := !stands && time.Since(vain) > lostPatience
+	if lost {
+		l.lost.Store(&vain)
+	}
+	if stands || lost {
 		l.silent.Store(true)
 		l.cut()
 	}
 	return ctx.Err()
+}
+
+// ask asks the server whenever it has said nothing for askAfter, until ctx or the link ends.
+func (l *link) ask(ctx context.Context) {
+	for l.alive() {
+		if quiet := l.wire.own.silence(); quiet < askAfter {
+			wait := time.NewTimer(askAfter - quiet)
+			select {
+			case <-wait.C:
+				continue
+			case <-l.down:
+			case <-ctx.Done():
+			}
+			wait.Stop()
+			return
+		}
+		limit, cancel := context.WithTimeout(ctx, askLimit)
+		_, err := call(limit, l, func(c *zk.Conn) (bool, error) {
+			there, _, err := c.Exists("/")
+			return there, err
+		})
+		cancel()
+		if err != nil && ctx.Err() != nil {
+			return
+		}
+	}
 }
 
 // inVainSince notes a call that gave up, and returns when the first of those began that

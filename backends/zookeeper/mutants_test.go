@@ -42,8 +42,18 @@ func TestMutants(t *testing.T) {
 			New: "a.beats[a.routes.Current()].link(trip.Context)"}}},
 		{Name: "E4: each link finds out by itself that a server is silent", Killer: "TestSilentServerIsLeft",
 			Edits: []mutate.Edit{{File: "connector.go", Old: "outcome = route.Failed", New: "outcome = route.Ended"}}},
-		{Name: "E4: short calls never give a lost connection up", Killer: "TestLostConnection/died0",
-			Edits: []mutate.Edit{{File: "link.go", Old: "time.Since(l.inVainSince(began)) > lostPatience",
+		{Name: "E4: short calls never give a lost connection up", Killer: "TestLostConnection/died1",
+			Edits: []mutate.Edit{{File: "link.go", Old: "time.Since(vain) > lostPatience",
 				New: "time.Since(began) > lostPatience"}}},
+		{Name: "E4: a quiet server of a link for watches is not asked", Killer: "TestQuietLinkIsAsked",
+			Edits: []mutate.Edit{{File: "store.go", Old: "s.reads.asks = true", New: ""}}},
+		{Name: "pings are left out where nothing was sent for long", Killer: "TestPingsLeftOut", Edits: []mutate.Edit{{
+			File: "wire.go", Old: "now-sent < t.timeout.Load()/6 && ", New: ""}}},
+		{Name: "pings are left out where nothing came", Killer: "TestPingsLeftOut", Edits: []mutate.Edit{{
+			File: "wire.go", Old: " && t.own.heard.Load() > sent", New: ""}}},
+		{Name: "E4: each connection that was lost costs calls", Killer: "TestLostConnection/diedAll",
+			Edits: []mutate.Edit{{File: "connector.go", Old: "l.lost(*since)", New: "_ = *since"}}},
+		{Name: "E4: a heartbeat uses a link that was long unused", Killer: "TestLostConnection/slowedAll",
+			Edits: []mutate.Edit{{File: "apply.go", Old: "if trip.Stale {", New: "if false {"}}},
 	})
 }

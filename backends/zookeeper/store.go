@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -54,15 +55,29 @@ func newStore(p paths, r rights, servers []string, dial linker) *store {
 	s.routes = route.New(life, n, pick(n))
 	for i := range n {
 		at := i % len(servers)
-		s.beats = append(s.beats, newConnector(life, servers[at:at+1], nil, dial, callTimeout))
+		s.beats = append(s.beats, newConnector(life, servers[at:at+1], nil, dial))
 	}
 	var routes *route.Routes // of the calls that follow the heartbeats to another server
 	if len(servers) > 1 {
 		routes = s.routes
 	}
-	s.writes = newConnector(life, servers, routes, dial, callTimeout)
-	s.reads = newConnector(life, servers, routes, dial, followTimeout)
+	s.writes = newConnector(life, servers, routes, dial)
+	s.reads = newConnector(life, servers, routes, dial)
+	s.reads.asks = true
+	for _, l := range s.connectors() {
+		l.lost = s.doubt
+	}
 	return s
+}
+
+func (s *store) connectors() []*connector { return append([]*connector{s.writes, s.reads}, s.beats...) }
+
+// doubt ends the links on which nothing came since a moment, from when on calls on one waited
+// in vain: what loses one connection in silence loses others, of which each would cost calls.
+func (s *store) doubt(since time.Time) {
+	for _, l := range s.connectors() {
+		l.doubt(since)
+	}
 }
 
 // pick spreads processes over the servers.
@@ -78,7 +93,7 @@ func pick(n int) int {
 func (s *store) Close() error {
 	s.end()
 	var all sync.WaitGroup
-	for _, l := range append([]*connector{s.writes, s.reads}, s.beats...) {
+	for _, l := range s.connectors() {
 		all.Go(l.close)
 	}
 	all.Wait()

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net"
 	"sync/atomic"
@@ -10,11 +11,16 @@ import (
 // observedConn observes the bytes read from a connection, because the client
 // library reports neither the zxid in the header of every reply, up to which the
 // server has applied writes, nor the time of the last byte.
+//
+// It leaves out pings that nothing needs. The library sends one in each third of the
+// session's time-out, whatever else it sends.
 type observedConn struct {
 	net.Conn
-	own    *lastRead
-	server *lastRead    // of all connections to the server
-	zxid   atomic.Int64 // of the latest reply
+	own     *lastRead
+	server  *lastRead    // of all connections to the server
+	zxid    atomic.Int64 // of the latest reply
+	timeout atomic.Int64 // of the session, as the server granted it; 0: not known yet
+	sent    atomic.Int64 // when the last bytes but pings were sent, as own has it
 
 	// Used by the one goroutine that reads.
 	head  [16]byte // of the frame: its length and, but for the first, xid and zxid
@@ -38,6 +44,26 @@ func (t *observedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// ping is the library's: a length, the xid -2, and the operation 11.
+var ping = []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 11}
+
+// Write sends all but pings that the last request makes unnecessary: it was sent less than
+// half of the pings' interval ago, and something came since. The next ping is then sent half of
+// the session's time-out after it, at the latest. The server ends the session after all of
+// that, and the library the connection if nothing comes for two thirds of it.
+func (t *observedConn) Write(p []byte) (int, error) {
+	now := t.own.now()
+	if bytes.Equal(p, ping) {
+		sent := t.sent.Load()
+		if now-sent < t.timeout.Load()/6 && t.own.heard.Load() > sent {
+			return len(p), nil
+		}
+	} else {
+		t.sent.Store(now)
+	}
+	return t.Conn.Write(p)
+}
+
 // lastRead is the time of the last byte received. Safe for concurrent use.
 type lastRead struct {
 	start time.Time
@@ -46,7 +72,12 @@ type lastRead struct {
 
 func newLastRead() *lastRead { return &lastRead{start: time.Now()} }
 
-func (v *lastRead) touch() { v.heard.Store(int64(time.Since(v.start))) }
+func (v *lastRead) now() int64 { return int64(time.Since(v.start)) }
+
+func (v *lastRead) touch() { v.heard.Store(v.now()) }
+
+// silence is for how long nothing came.
+func (v *lastRead) silence() time.Duration { return time.Duration(v.now() - v.heard.Load()) }
 
 // silentSince reports whether nothing came since a moment.
 func (v *lastRead) silentSince(moment time.Time) bool {
@@ -77,8 +108,11 @@ func (t *observedConn) feed(p []byte) {
 
 // frame looks at a complete frame. Events and pings have a negative xid.
 func (t *observedConn) frame() {
-	if !t.begun {
+	if !t.begun { // it has a version, the time-out in ms, and the session
 		t.begun = true
+		if t.have >= 12 {
+			t.timeout.Store(int64(binary.BigEndian.Uint32(t.head[8:])) * int64(time.Millisecond))
+		}
 		return
 	}
 	if t.have < len(t.head) || int32(binary.BigEndian.Uint32(t.head[4:])) < 0 {

@@ -22,6 +22,7 @@ type connections struct {
 	db    *stdsql.DB
 	stmts *sql.Statements
 	slots chan struct{}
+	keep  int // how many stay open without a call
 
 	mu   sync.Mutex
 	idle []*connection
@@ -39,7 +40,7 @@ func newConnections(cfg *mysql.Config, stmts *sql.Statements, n int, first ...st
 	if err != nil {
 		return nil, fmt.Errorf("tenure: opening the database: %w", err)
 	}
-	return &connections{db: stdsql.OpenDB(connector{c, first}), stmts: stmts, slots: make(chan struct{}, n)}, nil
+	return &connections{db: stdsql.OpenDB(connector{c, first}), stmts: stmts, slots: make(chan struct{}, n), keep: n}, nil
 }
 
 // connector runs statements on each new connection.
@@ -84,12 +85,18 @@ func (p *connections) acquire(ctx context.Context) (*connection, error) {
 	return &connection{conn: conn, prep: sql.Prepare(conn, p.stmts)}, nil
 }
 
-// release keeps a connection on which nothing is under way.
+// release keeps a connection on which nothing is under way, unless there are enough.
 func (p *connections) release(l *connection) {
 	l.used = true
 	p.mu.Lock()
-	p.idle = append(p.idle, l)
+	enough := len(p.idle) >= p.keep
+	if !enough {
+		p.idle = append(p.idle, l)
+	}
 	p.mu.Unlock()
+	if enough {
+		l.close()
+	}
 	<-p.slots
 }
 
@@ -109,6 +116,13 @@ func (l *connection) close() {
 
 // close closes the connections, of which none may be in use.
 func (p *connections) close() error {
+	p.doubt()
+	return p.db.Close()
+}
+
+// doubt closes the connections that are kept: a call ended without an answer, and what
+// loses one connection in silence loses others, of which each would cost a call.
+func (p *connections) doubt() {
 	p.mu.Lock()
 	idle := slices.Clone(p.idle)
 	p.idle = nil
@@ -116,7 +130,6 @@ func (p *connections) close() error {
 	for _, l := range idle {
 		l.close()
 	}
-	return p.db.Close()
 }
 
 // with runs do on a connection. If do fails because a connection that was kept had
@@ -135,6 +148,9 @@ func (p *connections) with(ctx context.Context, do func(l *connection) (keep boo
 			return err
 		}
 		p.drop(l)
+		if ctx.Err() != nil {
+			p.doubt()
+		}
 		var again *staleError
 		if !errors.As(err, &again) {
 			return err

@@ -23,6 +23,11 @@ func TestMutants(t *testing.T) {
 			New:  "-- name: shards_try\nSELECT s.shard, bounded(s.session), s.token, s.granted_from, s.number, s.seq, s.oldest, s.nonce, s.commit_token\nFROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j\nSTRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name FOR UPDATE;\n\n-- name: shards_claim\n"}}},
 		{Name: "F1: a locked row is taken for none", Killer: "TestLockedRow", Edits: []mutate.Edit{{
 			File: "../commit.go", Old: "if _, is := busy[shard]; is {", New: "if _, is := busy[shard]; is && shard == \"\" {"}}},
+		{Name: "A3: a claim of a lock is not found again if it saw another token", Killer: "TestLocks", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "CASE WHEN :from < 0 THEN s.token ELSE :from END", New: "s.token + 0 * :from"}}},
+		{Name: "R2: a lock goes with its head", Killer: "TestLocks", Edits: []mutate.Edit{
+			{File: "statements.sql", Old: "AND session = '' AND number = 0\n", New: "AND session = ''\n"},
+			{File: "../locks.go", Old: " && r.head == (driver.Head{}) {", New: " {"}}},
 		{Name: "I2: the server_id is not compared with the grant", Killer: "TestServerID", Edits: []mutate.Edit{{
 			File: "../incarnation.go", Old: `return i.current != "" && i.recorded != i.current`, New: "return false"}}},
 		{Name: "I2: two failovers from one state raise tokens alike", Killer: "TestPromotions", Edits: []mutate.Edit{{
@@ -53,5 +58,9 @@ func TestMutants(t *testing.T) {
 			File: "schema/0001_tables.sql", Old: "session) <= 64 AND version > 0)\n) ENGINE = InnoDB STATS_PERSISTENT = 0;", New: "session) <= 64 AND version > 0)\n) ENGINE = InnoDB;"}}},
 		{Name: "M2: the version of a heartbeat that was taken back comes again", Killer: "TestHeartbeatTakenBack", Edits: []mutate.Edit{{
 			File: "../beat.go", Old: "version = max(version, s.tried.Load()) + 1", New: "version++"}}},
+		{Name: "E4: each connection that was lost costs a call", Killer: "TestLostConnection/followedAll", Edits: []mutate.Edit{{
+			File: "connections.go", Old: "if ctx.Err() != nil {\n\t\t\tp.doubt()", New: "if ctx == nil {\n\t\t\tp.doubt()"}}},
+		{Name: "E4: all connections of heartbeats that overlapped stay open", Killer: "TestLostConnection/slowedAll", Edits: []mutate.Edit{{
+			File: "store.go", Old: "s.roster.keep = rosterIdle", New: "s.roster.keep = rosterConns"}}},
 	})
 }

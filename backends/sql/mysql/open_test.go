@@ -177,21 +177,20 @@ func TestRunTimeUser(t *testing.T) {
 	const noTable, noColumn = 1142, 1143
 	db := setup.DB(t, app)
 	for text, code := range map[string]uint16{
-		"DELETE FROM tenure_shards":                                    noTable,
-		"DELETE FROM tenure_namespaces":                                noTable,
-		"DELETE FROM tenure_tails":                                     noTable,
-		"DELETE FROM tenure_rosters":                                   noTable,
-		"TRUNCATE tenure_shards":                                       noTable,
-		"TRUNCATE tenure_logs":                                         noTable,
-		"DROP TABLE tenure_shards":                                     noTable,
-		"ALTER TABLE tenure_shards DROP COLUMN token":                  noTable,
-		"RENAME TABLE tenure_shards TO renamed":                        noTable,
-		"REPLACE INTO tenure_namespaces VALUES ('app', 'x', 0, 0, '')": noTable,
-		"UPDATE tenure_schema SET version = 0":                         noTable,
-		"UPDATE tenure_shards SET shard = 'renamed'":                   noColumn,
-		"UPDATE tenure_shards SET namespace = 'renamed'":               noColumn,
-		"UPDATE tenure_namespaces SET namespace = 'renamed'":           noColumn,
-		"UPDATE tenure_namespaces SET store_id = 'replaced'":           noColumn,
+		"DELETE FROM tenure_namespaces":                                   noTable,
+		"DELETE FROM tenure_tails":                                        noTable,
+		"DELETE FROM tenure_rosters":                                      noTable,
+		"TRUNCATE tenure_shards":                                          noTable,
+		"TRUNCATE tenure_logs":                                            noTable,
+		"DROP TABLE tenure_shards":                                        noTable,
+		"ALTER TABLE tenure_shards DROP COLUMN token":                     noTable,
+		"RENAME TABLE tenure_shards TO renamed":                           noTable,
+		"REPLACE INTO tenure_namespaces VALUES ('app', 'x', 0, 0, 0, '')": noTable,
+		"UPDATE tenure_schema SET version = 0":                            noTable,
+		"UPDATE tenure_shards SET shard = 'renamed'":                      noColumn,
+		"UPDATE tenure_shards SET namespace = 'renamed'":                  noColumn,
+		"UPDATE tenure_namespaces SET namespace = 'renamed'":              noColumn,
+		"UPDATE tenure_namespaces SET store_id = 'replaced'":              noColumn,
 		"INSERT INTO tenure_namespaces (namespace, store_id) VALUES ('app', 'x') ON DUPLICATE KEY UPDATE store_id = 'x'": noColumn,
 		"UPDATE tenure_rosters SET namespace = 'renamed'":                                                                noColumn,
 		"UPDATE tenure_rosters SET store_id = 'replaced'":                                                                noColumn,
@@ -220,9 +219,11 @@ func TestRunTimeUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A user who may not remove labels: they stay, and nothing else is different.
-	sqlfault.Exec(t, setup.DB(t, server.Admin()), "REVOKE DELETE ON "+dsn.Name()+".tenure_nodes FROM "+app.User())
+	// A user who may not remove labels or locks: they stay, and nothing else is different.
+	sqlfault.Exec(t, setup.DB(t, server.Admin()), "REVOKE DELETE ON "+dsn.Name()+".tenure_nodes FROM "+app.User(),
+		"REVOKE DELETE ON "+dsn.Name()+".tenure_shards FROM "+app.User())
 	sqlfault.Labels(t, b)
+	sqlfault.Locks(t, sqlfault.Join(t, b, "locks"), "stay", 5, func() {})
 }
 
 func TestTLS(t *testing.T) {

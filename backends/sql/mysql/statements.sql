@@ -8,11 +8,11 @@
 INSERT IGNORE INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namespace, :store_id, CAST(@@global.server_id AS CHAR CHARACTER SET ascii));
 
 -- name: namespace_read
-SELECT bounded(store_id), base, revision, bounded(incarnation), CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
+SELECT bounded(store_id), base, revision, trimmed, bounded(incarnation), CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
 FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: namespace_lock
-SELECT bounded(store_id), base, revision, bounded(incarnation), CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
+SELECT bounded(store_id), base, revision, trimmed, bounded(incarnation), CAST(@@global.server_id AS CHAR CHARACTER SET ascii)
 FROM tenure_namespaces WHERE namespace = :namespace FOR UPDATE;
 
 -- name: clock_read
@@ -50,7 +50,7 @@ STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespa
 
 -- name: shards_insert
 INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
-SELECT :namespace, j.name, :session, :token, 0, :revision
+SELECT :namespace, j.name, :session, :token, :from, :revision
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j;
 
 -- name: shards_grant
@@ -58,7 +58,7 @@ FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii C
 -- assignments are made from left to right.
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
-SET s.granted_from = s.token, s.session = :session, s.token = :token, s.revision = :revision;
+SET s.granted_from = CASE WHEN :from < 0 THEN s.token ELSE :from END, s.session = :session, s.token = :token, s.revision = :revision;
 
 -- name: shards_lift
 -- Leaves out rows that are damaged, of which the schema refuses any change.
@@ -70,6 +70,15 @@ WHERE namespace = :namespace AND token > 0 AND octet_length(session) <= 64;
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
 SET s.session = '', s.revision = :revision;
+
+-- name: shards_delete
+DELETE d FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_shards AS d FORCE INDEX (PRIMARY) ON d.namespace = :namespace AND d.shard = j.name;
+
+-- name: locks_free
+SELECT bounded(shard), token, revision FROM tenure_shards FORCE INDEX (PRIMARY)
+WHERE namespace = :namespace AND shard >= :low AND shard < :high AND session = '' AND number = 0
+ORDER BY revision DESC, shard LIMIT :limit OFFSET :keep;
 
 -- name: owner_read
 -- In a transaction of the application, whose snapshot may be older than the owner.
@@ -248,7 +257,7 @@ SELECT b.session, b.version FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARC
 STRAIGHT_JOIN tenure_beats AS b FORCE INDEX (PRIMARY) ON b.namespace = :namespace AND b.session = j.name;
 
 -- name: look_read
-SELECT bounded(n.store_id), n.base, n.revision, bounded(n.incarnation), CAST(@@global.server_id AS CHAR CHARACTER SET ascii),
+SELECT bounded(n.store_id), n.base, n.revision, n.trimmed, bounded(n.incarnation), CAST(@@global.server_id AS CHAR CHARACTER SET ascii),
   bounded(r.store_id), r.revision, COALESCE(b.session, ''), COALESCE(b.version, 0)
 FROM tenure_namespaces AS n STRAIGHT_JOIN tenure_rosters AS r ON r.namespace = n.namespace
 LEFT JOIN JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j ON TRUE

@@ -15,8 +15,11 @@ const (
 	// Connections beside those for the application's writes. On a slow disk there are six
 	// heartbeats at once, and a batch of each other kind, which share a flush.
 	rosterConns = 8
-	readConns   = 3
-	pingConns   = 3
+	// Where heartbeats overlapped, the surplus of their connections is closed again: if all are lost
+	// in silence, each costs a heartbeat, and more than a few cost the lease.
+	rosterIdle = 2
+	readConns  = 3
+	pingConns  = 3
 	// idleLimit ends, on MariaDB, a transaction of a process that was stopped in
 	// it, and lockLimit a wait for a lock, whose caller may be gone. In seconds.
 	idleLimit = 2
@@ -65,6 +68,7 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.St
 	if s.roster, err = newConnections(cfg, stmts, rosterConns, write...); err != nil {
 		return nil, err
 	}
+	s.roster.keep = rosterIdle
 	if s.reads, err = newConnections(cfg, stmts, readConns, read...); err != nil {
 		return nil, err
 	}

@@ -92,8 +92,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 	}
 }
 
-// unbound takes the schema's checks away, as an administrator may, and as in tables of
-// before them.
+// unbound takes the schema's checks away, as an administrator may, and as in tables of before them.
 func unbound(t *testing.T, db *stdsql.DB) {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), `DO $$ DECLARE c record; BEGIN

@@ -20,7 +20,7 @@ const examination = `SELECT clock_timestamp(), current_user, (SELECT rolsuper FR
   current_setting('synchronous_standby_names'),
   ARRAY(SELECT n.priv || ' on tenure''s table ' || n.name FROM (VALUES
     ('schema', 'SELECT'), ('entries', 'SELECT'), ('namespaces', 'SELECT'), ('namespaces', 'INSERT'), ('namespaces', 'UPDATE'),
-    ('shards', 'SELECT'), ('shards', 'INSERT'), ('shards', 'UPDATE'), ('tails', 'SELECT'), ('tails', 'INSERT'), ('tails', 'UPDATE'),
+    ('shards', 'SELECT'), ('shards', 'INSERT'), ('shards', 'UPDATE'), ('shards', 'DELETE'), ('tails', 'SELECT'), ('tails', 'INSERT'), ('tails', 'UPDATE'),
     ('rosters', 'SELECT'), ('rosters', 'INSERT'), ('rosters', 'UPDATE'),
     ('items', 'SELECT'), ('items', 'INSERT'), ('items', 'UPDATE'), ('items', 'DELETE'),
     ('logs', 'SELECT'), ('logs', 'INSERT'), ('logs', 'DELETE'),

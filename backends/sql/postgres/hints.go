@@ -40,6 +40,7 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)
 		return err
 	}
 	defer func() {
+		hangUp(conn)
 		_ = conn.Close(ctx)
 		<-conn.PgConn().CleanupDone()
 	}()

@@ -113,3 +113,10 @@ func TestOwnerChangesWaitForFences(t *testing.T) {
 		})
 	}
 }
+
+// TestLocks: R2.
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	sqlfault.CheckLocks(t, open(t, dsn, Options{}), setup.DB(t, dsn))
+}

@@ -44,6 +44,12 @@ func TestMutants(t *testing.T) {
 			File: "../commit.go", Old: "if _, is := busy[shard]; is {", New: "if _, is := busy[shard]; is && shard == \"\" {"}}},
 		{Name: "F1: the fences of a batch are read without a lock", Killer: "TestLockedRow/UPDATE", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "r.shard = j FOR NO KEY UPDATE SKIP LOCKED) AS s;", New: "r.shard = j OFFSET 0) AS s;"}}},
+		{Name: "A3: a claim of a lock is not found again if it saw another token", Killer: "TestLocks", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "CASE WHEN :from::bigint < 0 THEN token ELSE :from::bigint END", New: "token + 0 * :from::bigint"}}},
+		{Name: "R2: the role removes a shard with its head", Killer: "TestRunTimeRole", Edits: []mutate.Edit{{
+			File: "schema/0001_tables.sql", Old: "OLD.number <> 0 OR NOT", New: "NOT"}}},
+		{Name: "R2: the role removes a shard that is no lock", Killer: "TestRunTimeRole", Edits: []mutate.Edit{{
+			File: "schema/0001_tables.sql", Old: " OR NOT starts_with(OLD.shard, '_lock.'))", New: ")"}}},
 		{Name: "M1: a claim does not hold its own session's row", Killer: "TestEvictedWhileGranted/claimer", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "WHERE namespace = :namespace AND session = :session FOR KEY SHARE;",
 			New: "WHERE namespace = :namespace AND session = :session;"}}},
@@ -117,5 +123,11 @@ func TestMutants(t *testing.T) {
 			File: "schema/0001_tables.sql", Old: "WHEN (NEW.token < OLD.token)", New: "WHEN (NEW.token < 0)"}}},
 		{Name: "A2: the role may lower a revision where it raises the base", Killer: "TestRunTimeRole", Edits: []mutate.Edit{{
 			File: "schema/0001_tables.sql", Old: "NEW.base < OLD.base OR NEW.revision < OLD.revision", New: "NEW.base + NEW.revision < OLD.base + OLD.revision"}}},
+		{Name: "E4: a poll waits on a connection that was lost", Killer: "TestLostConnection/followedAll", Edits: []mutate.Edit{{
+			File: "../pace.go", Old: "context.WithTimeout(ctx, patience)", New: "context.WithTimeout(ctx, time.Hour)"}}},
+		{Name: "E4: a pool waits for connections that were lost", Killer: "TestLostConnection/followedAll", Edits: []mutate.Edit{{
+			File: "store.go", Old: "_ = conn.PgConn().Conn().Close()", New: "_ = conn.PgConn().Conn()"}}},
+		{Name: "E4: all connections of heartbeats that overlapped stay open", Killer: "TestLostConnection/slowedAll", Edits: []mutate.Edit{{
+			File: "store.go", Old: "pool.Stat().IdleConns() >= rosterIdle", New: "pool.Stat().IdleConns() >= rosterConns"}}},
 	})
 }

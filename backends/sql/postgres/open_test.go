@@ -211,12 +211,20 @@ func TestRunTimeRole(t *testing.T) {
 		granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(2)[1:])
 		sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("a")))
 		sqlfault.Update(t, s)
+		locks, _ := sqlfault.Acquire(t, s, []driver.Claim{{Shard: "_lock.held"}, {Shard: "_lock.head"}, {Shard: "_lock.free"}, {Shard: "free"}})
+		sqlfault.Commit(t, s, sqlfault.AppendOf(locks[1].Fence, 1, []byte("a")))
+		if err := s.Release(t.Context(), []driver.Fence{locks[1].Fence, locks[2].Fence, locks[3].Fence}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	const noRight, falls = "42501", "23000"
 	db := setup.DB(t, app)
 	sqlfault.Exec(t, db, "UPDATE tenure_namespaces SET base = 100") // as by RaiseFloor
 	for text, code := range map[string]string{
-		"DELETE FROM tenure_shards":                                                                         noRight,
+		"DELETE FROM tenure_shards":                                                                         falls,
+		"DELETE FROM tenure_shards WHERE shard = '_lock.head'":                                              falls,
+		"DELETE FROM tenure_shards WHERE shard = '_lock.held'":                                              falls,
+		"DELETE FROM tenure_shards WHERE shard = 'free'":                                                    falls,
 		"DELETE FROM tenure_namespaces":                                                                     noRight,
 		"DELETE FROM tenure_tails":                                                                          noRight,
 		"DELETE FROM tenure_rosters":                                                                        noRight,
@@ -264,9 +272,10 @@ func TestRunTimeRole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A role that may not remove labels: they stay, and nothing else is different.
-	sqlfault.Exec(t, setup.DB(t, server.Admin().Database(dsn.Name())), "REVOKE DELETE ON public.tenure_nodes FROM "+app.User())
+	// A role that may not remove labels or locks: they stay, and nothing else is different.
+	sqlfault.Exec(t, setup.DB(t, server.Admin().Database(dsn.Name())), "REVOKE DELETE ON public.tenure_nodes, public.tenure_shards FROM "+app.User())
 	sqlfault.Labels(t, b)
+	sqlfault.Locks(t, sqlfault.Join(t, b, "locks"), "stay", 5, func() {})
 }
 
 func TestTLS(t *testing.T) {

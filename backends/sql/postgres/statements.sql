@@ -11,10 +11,11 @@ INSERT INTO tenure_namespaces (namespace, store_id, incarnation) VALUES (:namesp
 ON CONFLICT DO NOTHING;
 
 -- name: namespace_read
-SELECT bounded(store_id), base, revision, bounded(incarnation), {incarnation} FROM tenure_namespaces WHERE namespace = :namespace;
+SELECT bounded(store_id), base, revision, trimmed, bounded(incarnation), {incarnation} FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: namespace_lock
-SELECT bounded(store_id), base, revision, bounded(incarnation), {incarnation} FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY UPDATE;
+SELECT bounded(store_id), base, revision, trimmed,
+  bounded(incarnation), {incarnation} FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY UPDATE;
 
 -- name: clock_read
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
@@ -63,11 +64,12 @@ FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
 
 -- name: shards_insert
 INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
-SELECT :namespace::text, j, :session::text, :token::bigint, 0, :revision::bigint
+SELECT :namespace::text, j, :session::text, :token::bigint, :from::bigint, :revision::bigint
 FROM jsonb_array_elements_text(:shards::jsonb) AS j;
 
 -- name: shards_grant
-UPDATE tenure_shards SET session = :session::text, token = :token::bigint, granted_from = token, revision = :revision::bigint
+UPDATE tenure_shards SET session = :session::text, token = :token::bigint,
+  granted_from = CASE WHEN :from::bigint < 0 THEN token ELSE :from::bigint END, revision = :revision::bigint
 WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
@@ -78,6 +80,11 @@ WHERE namespace = :namespace AND token > 0 AND octet_length(session) <= 64;
 
 -- name: shards_release
 UPDATE tenure_shards SET session = '', revision = :revision::bigint
+WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
+  SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
+
+-- name: shards_delete
+DELETE FROM tenure_shards
 WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 

@@ -18,8 +18,11 @@ const (
 	// Connections beside those for the application's writes. Pings have none but
 	// after a lapse of trust.
 	rosterConns = 3
-	readConns   = 3
-	pingConns   = 3
+	// rosterIdle is how many of those stay open without a call: if all are lost in silence, each
+	// costs a heartbeat, and one more must be to be had.
+	rosterIdle = 2
+	readConns  = 3
+	pingConns  = 3
 	// pingAfter is for how long a connection for the application's writes may have been
 	// unused without being tried first: a commit that goes out with all it needs, on
 	// one that has ended, would be unknown.
@@ -80,6 +83,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 	}{{&s.data, o.MaxConns}, {&s.roster, rosterConns}, {&s.reads, readConns}, {&s.pings, pingConns}} {
 		c := cfg.Copy()
 		c.MaxConns, c.MinConns = int32(part.conns), 0
+		c.BeforeClose = hangUp
 		c.AfterConnect = func(context.Context, *pgx.Conn) error { // to another server, perhaps
 			s.wait.asked.Store(nil)
 			return nil
@@ -127,7 +131,12 @@ func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(con
 	if err != nil {
 		return dialect.Cause(ctx, notApplied(err))
 	}
-	defer conn.Release()
+	defer func() {
+		if pool == s.roster && pool.Stat().IdleConns() >= rosterIdle {
+			_ = conn.Conn().Close(ctx)
+		}
+		conn.Release()
+	}()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: s.write, wait: &s.wait}
 	tx := sql.RunOn(r, s.stmts)
 	if err := fn(ctx, tx); err != nil {
@@ -200,6 +209,14 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 		return dialect.Cause(ctx, err)
 	}
 	return nil
+}
+
+// hangUp closes a connection at once whose call was ended by its context. The library would
+// wait for the server's end of it, for up to 15 s, and a pool counts it until then.
+func hangUp(conn *pgx.Conn) {
+	if conn.IsClosed() {
+		_ = conn.PgConn().Conn().Close()
+	}
 }
 
 func (s *store) Check() error { return nil }

@@ -43,6 +43,23 @@ func TestMutants(t *testing.T) {
 			File: "../claims.go", Old: "r.owner.Token > h.Fence.Token && r.granted == h.Fence.Token:", New: "r.owner.Token > h.Fence.Token:"}}},
 		{Name: "A3: a claim is answered by the session alone", Killer: "TestConformance/Acquire/Idempotent", Edits: []mutate.Edit{{
 			File: "../claims.go", Old: "r.owner.Token > seen.Token && r.granted == seen.Token:", New: "r.owner.Token > seen.Token:"}}},
+		{Name: "A3: a claim of a lock is not found again if it saw another token", Killer: "TestLocks", Edits: []mutate.Edit{{
+			File: "statements.sql", Old: "CASE WHEN :from < 0 THEN token ELSE :from END", New: "token + 0 * :from"}}},
+		{Name: "R2: a claim that saw no lock does not get one that is free", Killer: "TestLocks", Edits: []mutate.Edit{{
+			File: "../locks.go", Old: `driver.IsLock(shard) && r.owner.Session == "" {`, New: `driver.IsLock(shard) && r.owner.Session == "" && shard == "" {`}}},
+		{Name: "R2: the token of a free lock is compared", Killer: "TestLocks", Edits: []mutate.Edit{{
+			File: "../claims.go", Old: "case r.owner != seen && !free,", New: "case r.owner != seen && !(free && seen.Token == 0),"}}},
+		{Name: "R2: releases are counted, and nothing is removed", Killer: "TestLocks", Edits: []mutate.Edit{{
+			File: "../locks.go", Old: "data.write(ctx, shardsDelete, b.name, array(names))", New: "err"}}},
+		{Name: "R2: a lock goes with its head", Killer: "TestLocks", Edits: []mutate.Edit{
+			{File: "../statements.sql", Old: "AND session = '' AND number = 0\n", New: "AND session = ''\n"},
+			{File: "../locks.go", Old: " && r.head == (driver.Head{}) {", New: " {"}}},
+		{Name: "R2: an observer is not asked whether it saw what was removed", Killer: "TestLocks", Edits: []mutate.Edit{{
+			File: "../identity.go", Old: "return revision < min(n.trimmed, n.revision)", New: "return false"}}},
+		{Name: "R2: nobody notes what was removed", Killer: "TestLocks", Edits: []mutate.Edit{{
+			File: "../locks.go", Old: "max(ns.trimmed, trimmed))", New: "max(ns.trimmed, 0*trimmed))"}}},
+		{Name: "R2: every observer gets the full state after a removal", Killer: "TestLocks", Edits: []mutate.Edit{{
+			File: "../identity.go", Old: "return revision < min(n.trimmed, n.revision)", New: "return n.trimmed > 0 && revision < n.revision"}}},
 		{Name: "A4: a refusal spreads to a neighbour", Killer: "TestConformance/Commit/ManyKindsInOneCall", Edits: []mutate.Edit{{
 			File: "../commit.go", Old: "\t\t\tif results[i].Err != nil {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\tbefore :=",
 			New: "\t\t\tif results[i].Err != nil {\n\t\t\t\tbreak\n\t\t\t}\n\t\t\tbefore :="}}},

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"os/exec"
@@ -53,6 +54,17 @@ func child(role, path string) (err error) {
 			<-ctx.Done()
 			return nil
 		}, &core.Options{Node: "host"})
+	}
+	if name, ok := strings.CutPrefix(role, "once-"); ok {
+		result, err := core.RunOnce(ctx, b, "migrate", func(ctx context.Context, _ *core.Lease) ([]byte, error) {
+			fmt.Println("runs")
+			if name == "victim" {
+				<-ctx.Done()
+			}
+			return []byte("by " + name), ctx.Err()
+		}, &core.Options{Node: name, TTL: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		fmt.Printf("got %q\n", result)
+		return err
 	}
 	if role == "idle" {
 		fmt.Println("open")
@@ -307,4 +319,25 @@ func TestProcessStoppedInAWrite(t *testing.T) {
 	}
 	p.kill()
 	commit(t, s, appendOf(fence, 1, "y"))
+}
+
+// A process is killed in the middle of a job of RunOnce. Of those that wait one runs it again,
+// and all of them get its result, as does one that comes later.
+func TestRunOnceIsKilled(t *testing.T) {
+	t.Parallel()
+	path := dbPath(t)
+	open(t, path, nil)
+	victim := start(t, "once-victim", path)
+	victim.next(t, 1)
+	a, b := start(t, "once-a", path), start(t, "once-b", path)
+	victim.kill()
+	lines := append(a.rest(), b.rest()...)
+	lines = append(lines, start(t, "once-later", path).rest()...)
+	count := make(map[string]int)
+	for _, line := range lines {
+		count[line]++
+	}
+	if count["runs"] != 1 || count[`got "by a"`] != 3 && count[`got "by b"`] != 3 {
+		t.Errorf("%q after the first was killed, want one run, and three times its result", lines)
+	}
 }

@@ -8,7 +8,7 @@
 INSERT OR IGNORE INTO tenure_namespaces (namespace, store_id) VALUES (:namespace, :store_id);
 
 -- name: namespace_read namespace_lock
-SELECT bounded(store_id), base, revision, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
+SELECT bounded(store_id), base, revision, trimmed, '', '' FROM tenure_namespaces WHERE namespace = :namespace;
 
 -- name: tail_insert
 INSERT OR IGNORE INTO tenure_tails (namespace, bucket) VALUES (:namespace, :bucket);
@@ -23,16 +23,21 @@ WHERE s.namespace = :namespace AND s.shard = j.value;
 
 -- name: shards_insert
 INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
-SELECT :namespace, j.value, :session, :token, 0, :revision FROM json_each(:shards) AS j;
+SELECT :namespace, j.value, :session, :token, :from, :revision FROM json_each(:shards) AS j;
 
 -- name: shards_grant
 -- In one pass, unlike UPDATE with a list. The rows exist.
 INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
 SELECT :namespace, j.value, :session, :token, 0, :revision FROM json_each(:shards) AS j WHERE true
-ON CONFLICT (namespace, shard) DO UPDATE SET session = excluded.session, token = excluded.token, granted_from = token, revision = excluded.revision;
+ON CONFLICT (namespace, shard) DO UPDATE SET session = excluded.session, token = excluded.token,
+  granted_from = CASE WHEN :from < 0 THEN token ELSE :from END, revision = excluded.revision;
 
 -- name: shards_release
 UPDATE tenure_shards SET session = '', revision = :revision
+WHERE namespace = :namespace AND shard IN (SELECT value FROM json_each(:shards));
+
+-- name: shards_delete
+DELETE FROM tenure_shards
 WHERE namespace = :namespace AND shard IN (SELECT value FROM json_each(:shards));
 
 -- name: heads_write

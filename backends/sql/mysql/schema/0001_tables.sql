@@ -13,19 +13,21 @@ CREATE TABLE IF NOT EXISTS tenure_schema (
 INSERT INTO tenure_schema (id, version) VALUES (1, 0) ON DUPLICATE KEY UPDATE id = id;
 
 -- One row per namespace, never deleted. A token is base + revision; the revision
--- is raised once per batch of ownership changes.
+-- is raised once per batch of ownership changes. trimmed is the highest revision of a
+-- row that was removed from tenure_shards.
 CREATE TABLE IF NOT EXISTS tenure_namespaces (
     namespace VARCHAR(1040) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
     store_id  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     base      BIGINT NOT NULL DEFAULT 0,
     revision  BIGINT NOT NULL DEFAULT 0,
+    trimmed   BIGINT NOT NULL DEFAULT 0,
     incarnation VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '', -- the server_id under which it was used last
     CHECK (
         octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND octet_length(incarnation) <= 64 AND
-        base >= 0 AND revision >= 0)
+        base >= 0 AND revision >= 0 AND trimmed >= 0)
 ) ENGINE = InnoDB STATS_PERSISTENT = 0;
 
--- One row per shard, never deleted: who owns it, under which token, and the head
+-- One row per shard, deleted only if it is a free lock without commits: who owns it, under which token, and the head
 -- of its commits and its log. session is '' when nobody holds it, and token stays
 -- that of the last lease. A session that has no row in tenure_members is dead.
 CREATE TABLE IF NOT EXISTS tenure_shards (

@@ -5,21 +5,23 @@ CREATE TABLE tenure_schema (version integer NOT NULL);
 INSERT INTO tenure_schema (version) VALUES (0);
 
 -- One row per namespace, never deleted. A token is base + revision; the revision
--- is raised once per batch of ownership changes.
+-- is raised once per batch of ownership changes. trimmed is the highest revision of a
+-- row that was removed from tenure_shards.
 CREATE TABLE tenure_namespaces (
     namespace text   COLLATE "C" NOT NULL PRIMARY KEY,
     store_id  text   COLLATE "C" NOT NULL,
     base      bigint NOT NULL DEFAULT 0,
     revision  bigint NOT NULL DEFAULT 0,
+    trimmed   bigint NOT NULL DEFAULT 0,
     -- The server's history under which the namespace was used last: its system identifier
     -- and timeline.
     incarnation text COLLATE "C" NOT NULL DEFAULT '',
     CONSTRAINT namespaces_bounds CHECK (
         octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND octet_length(incarnation) <= 64 AND
-        base >= 0 AND revision >= 0)
+        base >= 0 AND revision >= 0 AND trimmed >= 0)
 ) WITH (fillfactor = 50);
 
--- One row per shard, never deleted: who owns it, under which token, and the head
+-- One row per shard, deleted only if it is a free lock without commits: who owns it, under which token, and the head
 -- of its commits and its log. session is '' when nobody holds it, and token stays
 -- that of the last lease. A session that has no row in tenure_members is dead.
 CREATE TABLE tenure_shards (
@@ -176,10 +178,17 @@ CREATE INDEX ON tenure_departures (namespace, revision);
 -- not locked once more.
 CREATE FUNCTION tenure_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  RAISE EXCEPTION 'tenure: % would fall: tokens, bases and revisions only grow', TG_TABLE_NAME
-    USING ERRCODE = 'integrity_constraint_violation';
+  -- Who may drop the trigger may remove a namespace.
+  IF TG_OP = 'DELETE' AND pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = TG_RELID), 'MEMBER') THEN
+    RETURN OLD;
+  END IF;
+  RAISE EXCEPTION 'tenure: % refuses %: tokens, bases and revisions only grow, and only free locks without commits go',
+    TG_TABLE_NAME, TG_OP USING ERRCODE = 'integrity_constraint_violation';
 END $$;
 CREATE TRIGGER falls AFTER UPDATE OF base, revision ON tenure_namespaces FOR EACH ROW
   WHEN (NEW.base < OLD.base OR NEW.revision < OLD.revision) EXECUTE FUNCTION tenure_refuse();
 CREATE TRIGGER falls AFTER UPDATE OF token ON tenure_shards FOR EACH ROW
   WHEN (NEW.token < OLD.token) EXECUTE FUNCTION tenure_refuse();
+-- With its row a shard would lose its token and its head.
+CREATE TRIGGER goes BEFORE DELETE ON tenure_shards FOR EACH ROW
+  WHEN (OLD.session <> '' OR OLD.number <> 0 OR NOT starts_with(OLD.shard, '_lock.')) EXECUTE FUNCTION tenure_refuse();

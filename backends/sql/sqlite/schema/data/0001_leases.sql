@@ -6,18 +6,20 @@ CREATE TABLE tenure_schema (version INTEGER NOT NULL) STRICT;
 INSERT INTO tenure_schema (version) VALUES (0);
 
 -- One row per namespace, never deleted. A token is base + revision; the revision
--- is raised once per batch of ownership changes.
+-- is raised once per batch of ownership changes. trimmed is the highest revision of a
+-- row that was removed from tenure_shards.
 CREATE TABLE tenure_namespaces (
     namespace TEXT    NOT NULL PRIMARY KEY,
     store_id  TEXT    NOT NULL,
     base      INTEGER NOT NULL DEFAULT 0,
     revision  INTEGER NOT NULL DEFAULT 0,
+    trimmed   INTEGER NOT NULL DEFAULT 0,
     CONSTRAINT namespaces_bounds CHECK (
         length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(store_id AS BLOB)) <= 64 AND base >= 0 AND
-        revision >= 0)
+        revision >= 0 AND trimmed >= 0)
 ) STRICT, WITHOUT ROWID;
 
--- One row per shard, never deleted: who owns it, under which token, and the head
+-- One row per shard, deleted only if it is a free lock without commits: who owns it, under which token, and the head
 -- of its commits and its log. session is '' when nobody holds it, and token stays
 -- that of the last lease. A session that has no row in tenure_members is dead.
 CREATE TABLE tenure_shards (

@@ -1,0 +1,24 @@
+package consul
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/outage"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+)
+
+// TestLostConnection: connections that are lost in silence delay nobody for long.
+func TestLostConnection(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Consul, nil)
+	outage.Lost{Addr: server.Addr(), Conns: 5, Notice: 9 * time.Second, Open: func(t *testing.T, addr, namespace string) driver.Backend {
+		b, err := OpenConfig(t.Context(), Config{Address: addr}, namespace, &Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = b.Close() }) // the test may have cut it off
+		return b
+	}}.LostConnection(t)
+}

@@ -1,0 +1,12 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+)
+
+// TestLostConnection: connections that are lost in silence delay nobody for long.
+func TestLostConnection(t *testing.T) {
+	t.Parallel()
+	setup.LostConnection(t, 6, 4*time.Second)
+}
