@@ -28,6 +28,7 @@ func Cases() []Case {
 		acquireCases(),
 		tokenCases(),
 		releaseCases(),
+		lockCases(),
 		commitCases(),
 		fenceCases(),
 		logCases(),

@@ -643,24 +643,31 @@ func damagedHead(f *fixture) {
 	f.must(ruleD1, tailing("good", 1), "the tail does not go on")
 	f.must(ruleD1, a.tryRelease(bad) == nil, "the lease cannot be released")
 
-	// A store may find out when it has granted the claim, and then only.
+	b.refusedHead("bad", func() driver.Owner { return f.owner("bad") })
+	b.beat()
+}
+
+// refusedHead claims a shard whose head is damaged, as it is seen. A store may find out when it
+// has granted the claim, and then only, once.
+func (m *member) refusedHead(shard driver.ShardID, seen func() driver.Owner) {
+	f := m.f
+	f.t.Helper()
 	granted := 0
 	for range 3 {
-		seen := f.owner("bad")
-		r := b.claimCtx(f.ctx, driver.Claim{Shard: "bad", Seen: seen})
+		before := f.owner(shard)
+		r := m.claimCtx(f.ctx, driver.Claim{Shard: shard, Seen: seen()})
 		f.must(ruleA4, r.Err != nil, "a shard whose head is damaged was granted: %+v", r)
-		if now := f.owner("bad"); now != seen {
+		if now := f.owner(shard); now != before {
 			granted++
-			f.must(ruleA4, driver.Unknown(r.Err), "the claim answers %v, and the record went from %+v to %+v", r.Err, seen,
+			f.must(ruleA4, driver.Unknown(r.Err), "the claim answers %v, and the record went from %+v to %+v", r.Err, before,
 				now)
-			f.must(ruleD1, b.tryRelease(driver.Fence{Shard: "bad", Session: now.Session, Token: now.Token}) == nil,
+			f.must(ruleD1, m.tryRelease(driver.Fence{Shard: shard, Session: now.Session, Token: now.Token}) == nil,
 				"the granted lease cannot be released")
 			continue
 		}
-		f.must(ruleD1, isDamaged(r.Err, "bad"), "the claim answers %v; want a DamagedError", r.Err)
+		f.must(ruleD1, isDamaged(r.Err, shard), "the claim answers %v; want a DamagedError", r.Err)
 	}
 	f.must(ruleD1, granted <= 1, "a shard whose head is damaged changed owner %d times", granted)
-	b.beat()
 }
 
 func damagedEntry(f *fixture) {

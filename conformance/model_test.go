@@ -48,6 +48,7 @@ type state struct {
 	members   map[driver.SessionID]*record
 	gone      map[driver.SessionID]int64
 	shards    map[driver.ShardID]*shard
+	freed     map[driver.ShardID]*shard // locks that went: what views tell of their release
 	tail      []driver.Entry
 	tailed    int64 // entries that left tail
 }
@@ -90,6 +91,7 @@ func (s *state) clone() state {
 		sh.entries, sh.items = slices.Clone(sh.entries), maps.Clone(sh.items)
 		c.shards[id] = &sh
 	}
+	c.freed = maps.Clone(s.freed)
 	c.tail = slices.Clone(s.tail)
 	return c
 }
@@ -118,6 +120,7 @@ func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResu
 	}
 	s.from, s.owner, s.rev = s.owner.Token, driver.Owner{Session: to, Token: token}, m.store.rev
 	m.store.shards[id] = s
+	delete(m.store.freed, id)
 	m.wake()
 	return driver.AcquireResult{Fence: driver.Fence{Shard: id, Session: to, Token: token}, Head: s.head}
 }
@@ -170,6 +173,10 @@ func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResul
 	if s.from == 0 && c.Seen == (driver.Owner{Token: m.store.floor}) {
 		c.Seen = driver.Owner{}
 	}
+	free := driver.IsLock(c.Shard) && c.Seen.Session == "" && (s.owner.Session == "" || m.bug == lockSeenFree)
+	if m.bug == lockSeenExactly {
+		free = false
+	}
 	switch {
 	case s.corrupt, s.badHead && m.bug != badHeadUsed:
 		return driver.AcquireResult{Err: m.damaged("shard/"+string(c.Shard), c.Shard)}
@@ -177,11 +184,11 @@ func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResul
 		m.bug != claimNotIdempotent:
 		return driver.AcquireResult{Fence: driver.Fence{Shard: c.Shard, Session: self, Token: s.owner.Token},
 			Head: s.head}
-	case s.owner != c.Seen, lives && !c.Preempt && m.bug != claimTrustsView:
+	case s.owner != c.Seen && !free, lives && !c.Preempt && !free && m.bug != claimTrustsView:
 		return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: s.owner}}
 	}
 	if m.bug == livesCheckedApart {
-		if m.pause(); s.owner != c.Seen {
+		if m.pause(); s.owner != c.Seen && !free {
 			return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: s.owner}}
 		}
 	}
@@ -223,6 +230,12 @@ func (m *model) release(f driver.Fence, believed bool) {
 	s.owner, s.rev = driver.Owner{Token: s.owner.Token}, m.store.rev
 	if m.bug == tokenResetOnRelease {
 		s.owner, s.counter = driver.Owner{}, 0
+	}
+	if driver.IsLock(f.Shard) && (s.head == driver.Head{} || m.bug == lockDropsHead) && m.bug != locksStay {
+		delete(m.store.shards, f.Shard)
+		if m.bug != lockVanishes {
+			m.store.freed[f.Shard] = s
+		}
 	}
 	m.wake()
 }
@@ -475,6 +488,11 @@ func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View 
 			v.Gone = append(v.Gone, id)
 		}
 	}
+	for id, s := range m.store.freed {
+		if s.rev > since && !reset {
+			v.Shards = append(v.Shards, driver.ShardState{Shard: id, Owner: s.owner})
+		}
+	}
 	for id, s := range m.store.shards {
 		if s.rev > since && s.corrupt && m.bug != damageIsHidden {
 			v.Damaged = append(v.Damaged, driver.Damaged("shard/"+string(id), id, "it does not decode"))
@@ -547,6 +565,7 @@ func (m *model) create() {
 		members: map[driver.SessionID]*record{},
 		gone:    map[driver.SessionID]int64{},
 		shards:  map[driver.ShardID]*shard{},
+		freed:   map[driver.ShardID]*shard{},
 	}
 }
 

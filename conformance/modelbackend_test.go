@@ -409,6 +409,7 @@ type modelSession struct {
 	node string
 
 	granted map[driver.ShardID]driver.Fence // by Acquire; under the model's mutex
+	late    *driver.MemberState             // for updateSentLate; under the model's mutex
 }
 
 func (s *modelSession) ID() driver.SessionID { return s.id }
@@ -562,14 +563,15 @@ func (s *modelSession) Update(ctx context.Context, st driver.MemberState) error 
 		return err
 	}
 	_, err := send(ctx, s.b, write, func() (struct{}, error) { return struct{}{}, s.b.m.update(s.id, st) })
-	if driver.Unknown(err) && s.b.m.bug == updateSentLate {
-		time.AfterFunc(20*time.Millisecond, func() {
-			s.b.m.mu.Lock()
-			defer s.b.m.mu.Unlock()
-			if r := s.b.m.store.members[s.id]; r != nil {
-				r.MemberState = st
-			}
-		})
+	if s.b.m.bug == updateSentLate {
+		s.b.m.mu.Lock()
+		defer s.b.m.mu.Unlock()
+		late := s.late
+		if s.late = nil; driver.Unknown(err) {
+			s.late = &st // until the next one was written
+		} else if r := s.b.m.store.members[s.id]; r != nil && late != nil {
+			r.MemberState = *late
+		}
 	}
 	return err
 }

@@ -91,6 +91,11 @@ const (
 	guardCheckedBefore
 	guardCheckedApart
 	guardOfAnyHistory
+	lockSeenFree
+	lockSeenExactly
+	lockDropsHead
+	lockVanishes
+	locksStay
 
 	lying bug = 1 << 16
 )
@@ -110,6 +115,13 @@ func mutants() []mutant {
 			"Acquire/TokensIncreaseAcrossDeleteData", "A2"},
 		{releaseByOwner, "releases the session's lease, of any token", "Release/StaleIsNoop", "R1"},
 		{releaseUnseen, "releases the lease that its process believes to hold", "Release/StaleIsNoop", "R1"},
+		{lockSeenFree, "takes the claim's word that a lock is free", "Locks/HeldIsRefused", "A1"},
+		{lockSeenFree, "takes the claim's word that a lock is free", "Locks/RepeatedClaim", "R2"},
+		{lockSeenExactly, "grants a lock only from the token that the claim saw", "Locks/TokensIncrease", "R2"},
+		{claimNotIdempotent, "does not know its own grant of a lock again", "Locks/RepeatedClaim", "A3"},
+		{lockDropsHead, "removes what was committed under a lock", "Locks/CommitsStay", "R2"},
+		{lockVanishes, "does not report that a lock was released", "Locks/ReleaseIsSeen", "R2"},
+		{locksStay, "keeps a record of every lock for ever", "Locks/RecordsAreBounded", "R2"},
 		{livesCheckedApart, "looks whether the claimer lives, and writes after", "Acquire/ClaimRacesEvict", "M1"},
 		{livesCheckedApart, "looks whether the target lives, and writes after", "Release/TransferRacesEvict", "A5"},
 		{evictIgnoresVersion, "evicts a record of any version", "Membership/EvictExactVersionOnly", "M2"},

@@ -13,6 +13,12 @@ import "github.com/tenure-go/tenure/internal/proof/faultproxy"
 // stream. Cut resets the connections and has new ones refused.
 func Proxy(t T, address string) (through string, wire *Wire) {
 	t.Helper()
+	p, wire := newProxy(t, address)
+	return p.Addr(), wire
+}
+
+func newProxy(t T, address string) (*faultproxy.Proxy, *Wire) {
+	t.Helper()
 	p, err := faultproxy.New(address, nil)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -29,7 +35,7 @@ func Proxy(t T, address string) (through string, wire *Wire) {
 			return func() { must(p.Set(faultproxy.Faults{})) }
 		}
 	}
-	return p.Addr(), &Wire{
+	return p, &Wire{
 		DropRequests: set(faultproxy.Faults{Requests: faultproxy.Flow{Swallow: true}}),
 		DropReplies:  set(faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}),
 		Hold:         set(faultproxy.Faults{Requests: faultproxy.Flow{Hold: true}}),

@@ -2,11 +2,13 @@ package conformance_test
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
 // TestProxy: each fault of a Proxy does to a server that echoes lines what Wire says of it.
@@ -35,26 +37,38 @@ func TestProxy(t *testing.T) {
 			}()
 		}
 	}()
-	through, wire := conformance.Proxy(conformance.Wrap(t), server.Addr().String())
+	proxy, wire := conformance.NewProxy(conformance.Wrap(t), server.Addr().String())
 	for _, c := range []struct {
 		name                       string
 		fault                      func() func()
 		arrives, answered, refused bool
-		delivered                  bool // when the fault ends
+		delivered                  bool                           // when the fault ends
+		struck                     func(s faultproxy.Stats) int64 // bytes that the fault keeps
 	}{
 		{name: "none", fault: func() func() { return func() {} }, arrives: true, answered: true},
-		{name: "request lost", fault: wire.DropRequests},
-		{name: "reply lost", fault: wire.DropReplies, arrives: true},
-		{name: "request held", fault: wire.Hold, delivered: true},
+		{name: "request lost", fault: wire.DropRequests,
+			struck: func(s faultproxy.Stats) int64 { return s.Requests.Swallowed }},
+		{name: "reply lost", fault: wire.DropReplies, arrives: true,
+			struck: func(s faultproxy.Stats) int64 { return s.Replies.Swallowed }},
+		{name: "request held", fault: wire.Hold, delivered: true,
+			struck: func(s faultproxy.Stats) int64 { return s.Requests.Held }},
 		{name: "cut", fault: wire.Cut, refused: true},
 	} {
 		end := c.fault()
-		conn, err := net.Dial("tcp", through)
+		conn, err := net.Dial("tcp", proxy.Addr())
 		if (err != nil) != c.refused {
 			t.Fatalf("%s: connecting: %v", c.name, err)
 		}
 		if err == nil {
 			exchange(t, c.name, conn, arrived, c.arrives, c.answered)
+		}
+		if c.struck != nil { // the fault has to strike before it ends
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			err := proxy.Wait(ctx, func(s faultproxy.Stats) bool { return c.struck(s) == int64(len(c.name)+1) })
+			cancel()
+			if err != nil {
+				t.Fatalf("%s: %v in %+v", c.name, err, proxy.Stats())
+			}
 		}
 		end()
 		if c.delivered {

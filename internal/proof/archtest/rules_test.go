@@ -33,8 +33,11 @@ var floors = [][][]string{
 	{
 		{"backends/...", "internal/changelog", "internal/kvkeys", "internal/kvrecord", "internal/route", "internal/sqlschema"},
 		{"sharding/..."},
+		{"effect"},
+		{"lock"},
 		{"follower"},
 		{"fence/..."},
+		{"internal/operator"},
 	},
 	// Configuration.
 	{{"config"}},
@@ -43,7 +46,7 @@ var floors = [][][]string{
 	// Wiring.
 	{{"tenurefx/..."}},
 	// What exists to prove. No floor below needs it.
-	{{"tenuretest", "conformance/...", "follower/stores", "internal/proof/..."}},
+	{{"tenuretest", "conformance/...", "follower/stores", "sharding/stores", "effect/stores", "lock/stores", "internal/proof/..."}},
 	// Programs.
 	{{"cmd/...", "deploy/...", "examples/...", "bench/...", "tools/...", "internal/sidecar"}},
 }
@@ -60,16 +63,17 @@ var ofDialects = []string{"core/driver", "backends/sql", "backends/sql/internal/
 var rows = []row{
 	{pkg: "core/driver"},
 	{pkg: "internal/fsm", allow: []string{"core/driver"}, deny: impure},
-	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver"}},
+	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/operator", "sharding"}},
 	{pkg: "observe/tenureprom", allow: []string{
-		"core", "core/driver", "fence", "follower", "sharding", "observe/internal/takeover",
+		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover",
 		"github.com/prometheus/client_golang/prometheus/...", "go.uber.org/fx",
 	}},
 	// The API only: which SDK there is, and what it costs, is the application's to say.
 	{pkg: "observe/tenureotel", allow: []string{
-		"core", "core/driver", "fence", "follower", "sharding", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
+		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
 	{pkg: "core/control", allow: []string{"core/driver"}},
+	{pkg: "internal/operator", allow: []string{"core", "core/control", "core/driver"}},
 	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/virtual"}},
 
 	{pkg: "internal/virtual"},
@@ -120,6 +124,9 @@ var rows = []row{
 	}},
 	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower"}},
 
+	{pkg: "effect", allow: []string{"core", "core/control", "core/driver"}},
+	{pkg: "lock", allow: []string{"core", "core/driver"}},
+
 	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
 	// The details of a status are messages of a module beside grpc's.
 	{pkg: "fence/fencegrpc", allow: []string{
@@ -166,16 +173,18 @@ var rows = []row{
 	{pkg: "internal/proof/browser", allow: []string{"internal/proof/servers"}},
 	{pkg: "internal/errtext"},
 	{pkg: "internal/proof/figures"},
+	{pkg: "internal/proof/fleet", allow: []string{"backends/...", "config", "core", "internal/proof/faultproxy", "internal/proof/servers"}},
 	{pkg: "internal/proof/harness", allow: []string{"core/driver", "internal/proof/intercept"}},
 	{pkg: "internal/proof/intercept", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/mutate"},
 	{pkg: "internal/peerdial"},
 	{pkg: "internal/kvkeys", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/outage", allow: []string{
-		"core", "core/driver", "internal/proof/faultproxy", "internal/proof/intercept", "internal/proof/servers", "internal/proof/system",
+		"core", "core/driver", "follower", "internal/proof/faultproxy", "internal/proof/intercept", "internal/proof/servers",
+		"internal/proof/system",
 	}},
 	{pkg: "internal/proof/servers"},
-	{pkg: "internal/sidecar", allow: []string{"core", "core/driver", "golang.org/x/sys/unix"}},
+	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "lock", "golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
 	// It measures backends as core uses them.

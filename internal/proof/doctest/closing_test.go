@@ -11,18 +11,18 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// hastyShards adds the program "Three shards" of docs/sharding.md with a commit every millisecond, so
+// hastyShards adds the program "Three shards" of docs/concepts/contexts.md with a commit every millisecond, so
 // that an interrupt meets commits that have begun. It returns the path of its binary.
 func hastyShards(t *testing.T, mod string, all []*program) string {
 	t.Helper()
 	for _, x := range all {
 		source := strings.Replace(x.source, "time.After(time.Second)", "time.After(time.Millisecond)", 1)
-		if x.page == "docs/sharding.md" && strings.Contains(source, "closed in order") && source != x.source {
+		if x.page == "docs/concepts/contexts.md" && strings.Contains(source, "closed in order") && source != x.source {
 			write(t, filepath.Join(mod, "hasty-shards", "main.go"), source)
 			return filepath.Join(mod, "bin", "hasty-shards")
 		}
 	}
-	t.Fatal("docs/sharding.md has no program that writes a closing entry and ticks every second")
+	t.Fatal("docs/concepts/contexts.md has no program that writes a closing entry and ticks every second")
 	return ""
 }
 
@@ -33,7 +33,7 @@ func closes(t *testing.T, binary string) {
 		s := &session{T: t, dir: t.TempDir(), binary: binary, lines: make(chan printed, 10_000)}
 		j := s.start(binary)
 		for range 3 {
-			s.expect("docs/sharding.md", "...: its log ends at 0", true)
+			s.expect("docs/concepts/contexts.md", "...: its log ends at 0", true)
 		}
 		time.Sleep(time.Duration(n) * 3 * time.Millisecond) // to meet commits at different moments
 		s.signal(j, syscall.SIGINT)

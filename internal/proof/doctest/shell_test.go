@@ -93,6 +93,7 @@ func notRun() map[string]string {
 		"go test ./cmd/tenure":   "the same",
 		"go test ./internal/fsm": "make simulation runs it; TestCommandsExist compares names and flags",
 		"go test ./deploy/":      "the step unit runs it",
+		"tenure effect resolve":  "no effect is in doubt; TestEffects of cmd/tenure runs it",
 	}
 }
 

@@ -67,6 +67,59 @@ const reopened = `	must(err)
 	work(b)
 	must(b.Close())`
 
+// effectsProgram sees an effect that waits on the board and in the metrics.
+const effectsProgram = `package main
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/observe/tenurehttp"
+	"github.com/tenure-go/tenure/observe/tenureprom"
+)
+` + must + `
+func main() {
+	b, err := memory.Open(context.Background(), memory.New(), "shop", nil)
+	must(err)
+	defer b.Close()
+	metrics, registry := tenureprom.New(nil), prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+	running, stop := context.WithCancel(context.Background())
+	var elector *core.Elector
+	serve := func(ctx context.Context, lease *core.Lease) error {
+` + marker + `
+		must(err)
+		defer ledger.Close()
+		_, err = ledger.Do(ctx, "pay/1", func(context.Context, string) ([]byte, error) { return nil, errors.New("no answer") })
+		check(errors.Is(err, effect.ErrInDoubt), "an attempt without an answer is in doubt")
+		w := httptest.NewRecorder()
+		board.ServeHTTP(w, httptest.NewRequest("GET", "/view", nil))
+		check(strings.Contains(w.Body.String(), "\"unresolved\": 1"), "the board shows it")
+		check(!strings.Contains(w.Body.String(), "pay/1"), "no page has its key")
+		families, err := registry.Gather()
+		must(err)
+		shown := false
+		for _, f := range families {
+			shown = shown || f.GetName() == "tenure_effects"
+		}
+		check(shown, "there are metrics of effects")
+		stop()
+		return nil
+	}
+	elector, err = core.NewElector(b, nil)
+	must(err)
+	must(elector.Contend(serve, "payments"))
+	must(elector.Run(running))
+}
+`
+
 // boardProgram gets the board's page from where it is mounted.
 const boardProgram = `package main
 
@@ -176,6 +229,7 @@ func wrappers() []wrapper {
 	mysqlImports, onMySQL := sqlOpen("mysql", mysqlDSN)
 	return []wrapper{
 		{page: "docs/board.md", has: "tenurehttp.Handler(", text: boardProgram},
+		{page: "docs/effects.md", has: "effect.Stats{}", text: effectsProgram},
 		{page: "docs/backends/etcd.md", has: "etcd.Open(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
 		{page: "docs/backends/etcd.md", has: "etcd.RaiseFloor(", text: opened(etcdImports, onEtcd+begun, raised)},
 		{page: "docs/backends/etcd.md", has: "client.Txn(", text: opened(etcdImports, onEtcd+`
@@ -301,6 +355,7 @@ func wrappers() []wrapper {
 		{page: "docs/comparison.md", has: "pg_try_advisory_lock", text: before("\t\"database/sql\"\n", "db *sql.DB")},
 		{page: "docs/guides/fencing.md", has: "fence.ResponseError(", text: fencedWrapper},
 		{page: "docs/following.md", has: "snapshots.Write(", text: snapshotsWrapper},
+		{page: "docs/sharding.md", has: "Keyspace: keys", text: rangesWrapper},
 		{page: "docs/sharding.md", has: "sharding.NewManager(", text: shardingWrapper},
 		{page: "docs/conformance.md", has: "conformance.Test(", text: suiteWrapper(`
 var addr = mystore.New()
@@ -484,6 +539,86 @@ func main() {
 ` + marker + `
 	must(err)
 	check(len(served) == 0, "other shards than the page's are served")
+}
+`
+
+// rangesWrapper asks for one key more than for all others, until it has a range to itself, and
+// its item is there.
+const rangesWrapper = `package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+)
+` + must + `
+type request struct {
+	key   string
+	value []byte
+}
+
+func (r request) answer(err error) {
+	check(err == nil || errors.Is(err, sharding.ErrMoved) || errors.Is(err, core.ErrLost), fmt.Sprint(err))
+}
+
+func requests(ctx context.Context) iter.Seq[request] {
+	return func(yield func(request) bool) {
+		for n := 0; ctx.Err() == nil; n++ {
+			key := fmt.Sprint("order-", n%100)
+			if n%2 == 0 {
+				key = "hot"
+			}
+			if !yield(request{key, []byte(key)}) {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func main() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	backend, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+	must(err)
+	defer backend.Close()
+	elector, err := core.NewElector(backend, nil)
+	must(err)
+	var m *sharding.Manager
+` + marker + `
+	must(err)
+	ended := make(chan error)
+	managed, leave := context.WithCancel(ctx)
+	go func() { ended <- elector.Run(ctx) }()
+	go func() { ended <- m.Run(managed) }()
+	hot := keys.Of("hot")
+	for alone := false; !alone; time.Sleep(10 * time.Millisecond) {
+		check(ctx.Err() == nil, "a hot key gets its own range")
+		shard := ""
+		if m.Map() != nil {
+			for name, r := range m.Map().All() {
+				if r == (sharding.Range{From: hot, To: hot + 1}) {
+					shard = name
+				}
+			}
+		}
+		if shard != "" {
+			item, err := backend.Get(ctx, core.ShardID(shard), "order/hot")
+			must(err)
+			alone = item != nil
+		}
+	}
+	leave()
+	must(<-ended)
+	stop()
+	must(<-ended)
 }
 `
 

@@ -19,6 +19,8 @@ import (
 type host struct {
 	*core.Elector
 	ways []*faultproxy.Proxy // in the order of the servers
+	stop context.CancelFunc  // asks Run to end
+	b    driver.Backend
 }
 
 // contenders are hosts that contend for one shard. It notes each lapse and eviction,
@@ -33,7 +35,8 @@ type contenders struct {
 	changed chan struct{} // closed by the next event
 	lapsed  []string      // node labels
 	evicted []string
-	serves  int // host whose handler runs; -1: none
+	serves  int         // host whose handler runs; -1: none
+	lease   *core.Lease // of the handler that was called last
 	since   time.Time
 	longest time.Duration // without a handler, since it was last set to zero
 	away    time.Duration // how long the store gave no answer in time, in all, since then
@@ -64,8 +67,9 @@ func contend(
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = e.Contend(func(ctx context.Context, _ *core.Lease) error {
+		err = e.Contend(func(ctx context.Context, l *core.Lease) error {
 			c.note(func() {
+				c.lease = l
 				if c.serves < 0 {
 					c.longest = max(c.longest, time.Since(c.since))
 				}
@@ -84,6 +88,7 @@ func contend(
 		}
 		h.Elector = e
 		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		h.stop, h.b = stop, b
 		done := make(chan error, 1)
 		go func() { done <- e.Run(ctx) }()
 		t.Cleanup(func() {

@@ -5,6 +5,7 @@ import (
 	stdsql "database/sql"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/outage"
@@ -72,6 +73,20 @@ func (s *Setup) IdentityTampered(t *testing.T) {
 		t.Cleanup(func() { _ = b.Close() }) // the test may have cut it off
 		return b
 	}, TamperIdentity(db, db))
+}
+
+// LostConnection loses connections in silence. An idle member has conns of them, and looks
+// again where a look has no answer for as long as patience.
+func (s *Setup) LostConnection(t *testing.T, conns int, patience time.Duration) {
+	dsn := s.migrated(t, s.Pool.Get(t, s.Kind, nil))
+	outage.Lost{Addr: dsn.Addr(), Conns: conns, Notice: patience, Open: func(t *testing.T, addr, namespace string) driver.Backend {
+		b, err := s.Open(t.Context(), dsn.At(addr).Reveal(), namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = b.Close() }) // the test may have cut it off
+		return b
+	}}.LostConnection(t)
 }
 
 // Tx begins a transaction that is rolled back after the test.

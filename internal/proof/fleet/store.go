@@ -1,0 +1,105 @@
+// Package fleet has what tests on real stores share: a list of stores, and processes that work
+// on one of them and are killed, stopped and cut off from it meanwhile.
+package fleet
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/tenure-go/tenure/backends/consul"
+	"github.com/tenure-go/tenure/backends/etcd"
+	"github.com/tenure-go/tenure/backends/redis"
+	"github.com/tenure-go/tenure/backends/sql/mysql"
+	"github.com/tenure-go/tenure/backends/sql/postgres"
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/backends/zookeeper"
+	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/servers"
+)
+
+// Openers are those of the stores of Places.
+func Openers() []core.Opener {
+	return []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener(),
+		redis.Opener()}
+}
+
+// Place is a kind of store.
+type Place struct {
+	Name     string
+	kind     servers.Kind // empty: a file
+	database bool         // reached by a DSN
+	format   string       // of a backend's part of a configuration: where it is, and the namespace
+}
+
+// Places are the kinds of stores, with one that needs no server first.
+func Places() []Place {
+	return []Place{
+		{Name: "sqlite", format: "sqlite: {path: %q, namespace: %q}"},
+		{"postgres", servers.Postgres, true, "postgres: {dsn: %q, namespace: %q, create: true, migrate: true}"},
+		{"mysql", servers.MariaDB, true, "mysql: {dsn: %q, namespace: %q, create: true, migrate: true}"},
+		{"etcd", servers.Etcd, false, "etcd: {endpoints: [%q], namespace: %q, create: true}"},
+		{"consul", servers.Consul, false, "consul: {address: %q, namespace: %q, create: true}"},
+		{"zookeeper", servers.ZooKeeper, false, "zookeeper: {servers: [%q], namespace: %q, create: true}"},
+		{"redis", servers.Redis, false, "redis: {addrs: [%q], namespace: %q, create: true}"},
+	}
+}
+
+// Store is an empty store, on its own server.
+type Store struct {
+	Server *servers.Server // nil: a file
+
+	format string
+	at     func(addr string) string
+}
+
+// New makes a store, which goes with the test. Where the machine has no such server it skips the
+// test.
+func (p Place) New(t *testing.T) *Store {
+	t.Helper()
+	s := &Store{format: p.format}
+	if p.kind == "" {
+		path := filepath.Join(t.TempDir(), "t.db")
+		s.at = func(string) string { return path }
+		return s
+	}
+	s.Server = servers.New(t, p.kind, nil)
+	if !p.database {
+		s.at = func(addr string) string { return addr }
+		return s
+	}
+	dsn := s.Server.Database(t)
+	s.at = func(addr string) string { return dsn.At(addr).Reveal() }
+	return s
+}
+
+// Part is a backend's part of a configuration, with the server at addr, such as a proxy's
+// address; an empty one is the server's own.
+func (s *Store) Part(addr, namespace string) string {
+	if addr == "" && s.Server != nil {
+		addr = s.Server.Addr()
+	}
+	return fmt.Sprintf(s.format, s.at(addr), namespace)
+}
+
+// Open opens the store in this process, until the test ends.
+func (s *Store) Open(t *testing.T, namespace string) core.Backend {
+	t.Helper()
+	c, err := config.Load(&config.LoadOptions{Path: "judge", Data: []byte(configOf("judge", s.Part("", namespace)))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.Open(t.Context(), Openers()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// configOf is the configuration of a process.
+func configOf(node, part string) string {
+	return fmt.Sprintf("tenure:\n  node: %s\n  ttl: 1s\n  lock_dir: none\n  open_wait: 30s\n  drain_budget: 8s\n  backends:\n    %s\n",
+		node, part)
+}
