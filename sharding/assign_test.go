@@ -98,9 +98,9 @@ func checkPlan(t *testing.T, c *Cluster, p *Plan) {
 	}
 }
 
-// TestMinimalMovesTheLeast: 10,000 random cases each, and chains of joins, leaves
+// TestBalanceMovesTheLeast: 10,000 random cases each, and chains of joins, leaves
 // and changes of weight from plan to plan.
-func TestMinimalMovesTheLeast(t *testing.T) {
+func TestBalanceMovesTheLeast(t *testing.T) {
 	t.Parallel()
 	for _, weighted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("weighted=%v", weighted), func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestMinimalMovesTheLeast(t *testing.T) {
 			for range 10_000 {
 				c := randomCluster(rng, weighted)
 				for step := range 3 {
-					p := Minimal{}.Plan(c)
+					p := Balance{}.Plan(c)
 					checkPlan(t, c, p)
 					if want := leastMoves(c); len(p.Moves) != want {
 						t.Fatalf("%d moves, the least is %d (step %d of %+v)", len(p.Moves), want, step, c)
@@ -121,7 +121,7 @@ func TestMinimalMovesTheLeast(t *testing.T) {
 					}
 					again := *c
 					again.Shards = carryOut(c, p, int64(step+5))
-					if q := (Minimal{}).Plan(&again); len(q.Moves) != 0 {
+					if q := (Balance{}).Plan(&again); len(q.Moves) != 0 {
 						t.Fatalf("a plan after the plan moves %d", len(q.Moves))
 					}
 					c = change(rng, &again, weighted)
@@ -180,7 +180,7 @@ func even(members, shards int) *Cluster {
 	for i := range shards {
 		c.Shards = append(c.Shards, Shard{Name: fmt.Sprintf("orders-%06d", i), Owner: None})
 	}
-	p := Minimal{}.Plan(c)
+	p := Balance{}.Plan(c)
 	c.Shards = carryOut(c, p, 1)
 	return c
 }
@@ -194,7 +194,7 @@ func TestRestartMovesTwice(t *testing.T) {
 	moves := make([]int, len(c.Shards))
 	number := int64(2)
 	step := func() {
-		p := Minimal{}.Plan(c)
+		p := Balance{}.Plan(c)
 		for _, m := range p.Moves {
 			moves[m.Shard]++
 		}
@@ -218,7 +218,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 	t.Parallel()
 	c := even(4, 100)
 	c.Members[1].Drain = true
-	p := Minimal{}.Plan(c)
+	p := Balance{}.Plan(c)
 	checkPlan(t, c, p)
 	for _, m := range p.Moves {
 		if m.From != 1 || m.Why != Drained {
@@ -237,7 +237,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		}
 	}
 	c.Members[2].Full = true
-	p = Minimal{}.Plan(c)
+	p = Balance{}.Plan(c)
 	checkPlan(t, c, p)
 	for _, m := range p.Moves {
 		if m.From != None || m.To == 2 {
@@ -250,7 +250,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 	for i := range c.Members {
 		c.Members[i].Drain = true
 	}
-	if p = (Minimal{}).Plan(c); len(p.Moves) != 0 {
+	if p = (Balance{}).Plan(c); len(p.Moves) != 0 {
 		t.Errorf("%d moves although nobody is left", len(p.Moves))
 	}
 
@@ -259,7 +259,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 	c.Members = append(c.Members, Member{ID: "x", Node: "x", Weight: 1})
 	total := 0
 	for round := range 10 {
-		p = Minimal{Budget: 10}.Plan(c)
+		p = Balance{Budget: 10}.Plan(c)
 		total += len(p.Moves)
 		c.Shards = carryOut(c, p, int64(round))
 		if !p.Unfinished {
@@ -277,7 +277,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		c.Shards[s].Fixed = s >= 10
 	}
 	c.Members = append(c.Members, Member{ID: "x", Node: "x", Weight: 1})
-	if p = (Minimal{}).Plan(c); len(p.Moves) != 10 || !p.Unfinished {
+	if p = (Balance{}).Plan(c); len(p.Moves) != 10 || !p.Unfinished {
 		t.Errorf("%d moves, unfinished %v: want the 10 that are not fixed, and more to come", len(p.Moves), p.Unfinished)
 	}
 }
@@ -295,7 +295,7 @@ func TestRules(t *testing.T) {
 		for s := range c.Shards {
 			c.Shards[s].Owner = int32(rng.IntN(5)) - 1
 		}
-		p := Minimal{Rules: rules}.Plan(c)
+		p := Balance{Rules: rules}.Plan(c)
 		have := make([]int, 4)
 		for s, o := range p.Owner {
 			name := c.Shards[s].Name
@@ -313,7 +313,7 @@ func TestRules(t *testing.T) {
 			t.Fatalf("from %d to %d shards", lo, hi)
 		}
 		c.Shards = carryOut(c, p, 2)
-		if q := (Minimal{Rules: rules}).Plan(c); len(q.Moves) != 0 {
+		if q := (Balance{Rules: rules}).Plan(c); len(q.Moves) != 0 {
 			t.Fatalf("the plan after the plan moves %+v", q.Moves)
 		}
 	}
@@ -331,7 +331,7 @@ func TestSpread(t *testing.T) {
 		for i := range 90 {
 			c.Shards = append(c.Shards, Shard{Name: fmt.Sprintf("part-%02d.%d", i/3, i%3), Owner: int32(rng.IntN(7)) - 1})
 		}
-		p := Minimal{Rules: Rules{Spread: "."}}.Plan(c)
+		p := Balance{Rules: Rules{Spread: "."}}.Plan(c)
 		for g := 0; g < len(c.Shards); g += 3 {
 			zones := map[string]bool{}
 			for s := g; s < g+3; s++ {
@@ -344,10 +344,10 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestLoadAware(t *testing.T) {
+func TestBalanceByLoad(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 8))
-	a := LoadAware{High: 1.2, Low: 1.05, Budget: 1000}
+	a := Balance{High: 1.2, Low: 1.05, Budget: 1000, MovesPerMinute: 1}
 	relative := func(c *Cluster, owner []int32) float64 {
 		of, total, weights := make([]float64, len(c.Members)), 0.0, 0.0
 		for s, o := range owner {
@@ -413,10 +413,10 @@ func TestLoadAware(t *testing.T) {
 	for s := range c.Shards {
 		c.Shards[s].Owner, c.Shards[s].Fixed = 0, s >= 20
 	}
-	if p := (LoadAware{Budget: 7}).Plan(c); len(p.Moves) != 7 || !p.Unfinished {
+	if p := (Balance{Budget: 7}).Plan(c); len(p.Moves) != 7 || !p.Unfinished {
 		t.Errorf("%d moves with a budget of 7, unfinished %v", len(p.Moves), p.Unfinished)
 	}
-	if p := (LoadAware{Budget: 70}).Plan(c); len(p.Moves) != 20 {
+	if p := (Balance{Budget: 70}).Plan(c); len(p.Moves) != 20 {
 		t.Errorf("%d moves, want the 20 that are not fixed", len(p.Moves))
 	}
 }
@@ -430,7 +430,7 @@ func TestPlanningTime(t *testing.T) {
 		var p *Plan
 		for range 5 {
 			from := time.Now()
-			p = Minimal{}.Plan(of)
+			p = Balance{}.Plan(of)
 			best = min(best, time.Since(from))
 		}
 		t.Logf("100,000 shards on 100 members after one %s: %d moves in %v", name, len(p.Moves), best)

@@ -28,8 +28,8 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		m.o.OnError(j.gap)
 	}
 	p := &planner{
-		Assigner: m.o.Assigner, Specs: m.o.Shards, Takes: m.o.Takes, Zone: m.o.ZoneKey,
-		Cooldown: m.o.Cooldown, Penalty: m.o.Penalty,
+		Assigner: m.o.Assigner, Specs: m.o.Shards, Keys: m.o.Keyspace, Takes: m.o.Takes, Zone: m.o.ZoneKey,
+		Cooldown: m.o.Cooldown, Penalty: m.o.Penalty, Quarantine: m.o.Quarantine, PrepareBudget: m.o.PrepareBudget,
 	}
 	size := partBytes
 	if limit := m.limits.WriteBytes; limit > 0 {
@@ -37,7 +37,10 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	}
 	began := time.Now()
 	var loads map[string]float64
-	for ctx.Err() == nil {
+	told := &loadReader{m: m}
+	m.reads.Store(true)
+	defer m.reads.Store(false)
+	for round := 0; ctx.Err() == nil; round++ {
 		lease.Progress()
 		if m.o.Loads != nil {
 			loads = m.askLoads(ctx, loads)
@@ -49,7 +52,12 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			continue
 		}
 		again := p.obey(v, time.Now())
-		out, err := p.next(time.Since(began), j.table, v, loads)
+		settled := m.settled(ctx, j.table, round)
+		lease.Progress()
+		again = told.look(ctx, v) || again
+		m.publish(told.now)
+		lease.Progress()
+		out, err := p.next(time.Since(began), j.table, v, measured{loads, told.now}, settled)
 		if err != nil {
 			return err
 		}
@@ -65,6 +73,21 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		m.untilNext(ctx, lease, v, again || out.again || m.o.Loads != nil)
 	}
 	return nil
+}
+
+// settled are the givers of the splits and merges that are complete: every taker has noted its
+// range. Each round begins with another change, and reads the rest in later rounds if it takes
+// longer than an interval.
+func (m *Manager) settled(ctx context.Context, t *assignments, round int) (out []string) {
+	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
+	defer cancel()
+	for i := range t.changes {
+		c := &t.changes[(i+round)%len(t.changes)]
+		if done, err := m.taken(limited, c.Number, c.Gifts); err == nil && done {
+			out = append(out, c.From)
+		}
+	}
+	return out
 }
 
 // untilNext waits until there is reason to plan again: half an interval at the

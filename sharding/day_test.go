@@ -2,8 +2,12 @@ package sharding_test
 
 import (
 	"flag"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/sharding"
 )
 
 var long = flag.Bool("long", false, "a virtual day with 100,000 shards, and one with 1,000 members; minutes")
@@ -43,20 +47,103 @@ func TestDay(t *testing.T) {
 	}
 }
 
+// TestLoadedDay: a day whose keys have load, that drifts, in which ranges are split and merged while
+// members crash in the midst of it, and keys kill those who serve them.
+//
+//	go test ./sharding -run TestLoadedDay -v -timeout 60m -args -long
+func TestLoadedDay(t *testing.T) {
+	t.Parallel()
+	r, err := Simulate(loadedDay())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%v", r)
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDayFindsFaults: the judge finds assigners that do not what is promised.
+func TestDayFindsFaults(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, want string
+		change     func(*Config)
+	}{
+		{"loads are ignored", "times its goal", func(c *Config) {
+			c.Assigner = broken(func(x *sharding.Cluster) *sharding.Plan {
+				for i := range x.Shards {
+					x.Shards[i].Load, x.Shards[i].Parts = 0, nil
+				}
+				return sharding.Balance{}.Plan(x)
+			})
+		}},
+		{"too much moves in a minute", "moves within a minute", func(c *Config) { c.Assigner = sharding.Balance{MovesPerMinute: 0.2} }},
+		{"shards go to and fro", "shards moved, want", func(c *Config) {
+			c.Assigner = broken(func(x *sharding.Cluster) *sharding.Plan {
+				p := sharding.Balance{}.Plan(x)
+				for i := range 2 {
+					p.Owner[i] = int32((len(x.Shards[i].Parts) + int(x.Shards[i].Moved)) % len(x.Members))
+				}
+				return p
+			})
+		}},
+		{"no shard is held back", "killed 4 members", func(c *Config) { c.Quarantine.Deaths = -1 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			day := loadedDay()
+			day.Time = time.Hour
+			if c.change(&day); day.Poison > 0 {
+				day.Poison = 12 * time.Minute
+			}
+			r, err := Simulate(day)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Err(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the judge finds %v, want %q\n%v", err, c.want, r)
+			}
+		})
+	}
+}
+
+// broken is an assigner that does not what Balance promises.
+type broken func(*sharding.Cluster) *sharding.Plan
+
+// Plan implements sharding.Assigner.
+func (b broken) Plan(c *sharding.Cluster) *sharding.Plan {
+	x := *c
+	x.Shards = slices.Clone(c.Shards)
+	return b(&x)
+}
+
+// loadedDay is a day with everything.
+func loadedDay() Config {
+	c := Config{Members: 20, Shards: 40, Keys: 10_000, Time: 2 * time.Hour, Churn: 0.2, Blow: 0.5, Poison: 25 * time.Minute}
+	if *long {
+		c.Members, c.Shards, c.Keys, c.Time = 50, 200, 50_000, 24*time.Hour
+	}
+	return c
+}
+
 // The same seed gives the same day.
 func TestSameSeedSameDay(t *testing.T) {
 	t.Parallel()
-	c := Config{Members: 8, Shards: 100, Time: time.Hour, Churn: 1, Seed: 7}
-	a, err := Simulate(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := Simulate(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.Took, b.Took = 0, 0
-	if a.String() != b.String() {
-		t.Errorf("%v\nand then\n%v", a, b)
+	loaded := loadedDay()
+	loaded.Members, loaded.Shards, loaded.Time, loaded.Poison = 10, 20, 30*time.Minute, 10*time.Minute
+	for _, c := range []Config{{Members: 8, Shards: 100, Time: time.Hour, Churn: 1, Seed: 7}, loaded} {
+		var days [2]string
+		for i := range days {
+			r, err := Simulate(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Took = 0
+			days[i] = r.String()
+		}
+		if days[0] != days[1] {
+			t.Errorf("%v\nand then\n%v", days[0], days[1])
+		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package sharding shares a fixed set of shards among the members of a namespace:
-// evenly or by capacity or load, with as few moves as possible, and planned ones
-// in order. Each process runs a [Manager] beside its core.Elector:
+// Package sharding shares shards among the members of a namespace: evenly or by
+// capacity or load, with as few moves as possible, and planned ones in order. Shards
+// have fixed names, or divide a keyspace into ranges. Each process runs a [Manager] beside its core.Elector:
 //
 //	e, err := core.NewElector(backend, nil)
 //	m, err := sharding.NewManager(backend, e, serve, &sharding.Options{
@@ -31,12 +31,18 @@
 // claim batch per heir, and leaves shares as a plan would have them. While there is
 // no assigner, or no plan yet, the order by priority and rendezvous is all there is.
 //
+// A shard that fells its owners is held, visibly: after several deaths of its owners
+// nobody claims it for a time, and views say why (see [Quarantine]).
+//
 // # Rules
 //
-//   - W1: no shard is forgotten: each has an owner, or a member that is about to claim it.
+//   - W1: no shard is forgotten: each has an owner or a member that is about to claim it, or is in
+//     quarantine.
 //   - W2: a new owner starts after the former lease ended.
 //   - W3: a plan is applied whole or not at all, and goes on from the one before it.
 //   - W4: a plan that is older than a lease does not move it.
+//   - W5: a hash is served by one shard at a time: another one takes a range only after the shard
+//     that had it ended its calls and noted, under its lease, what it gave and to whom.
 //
 // # Leaving
 //
@@ -47,9 +53,18 @@
 //
 // # Keys
 //
-// A [Keyspace] maps keys to shards by a named hash that never changes, and lets the
-// number of shards be doubled or halved while they serve: see [OpenSlice]. A
-// [Router] says who owns a shard or a key at present.
+// A [Keyspace] maps keys to hashes of 64 bits, and begins with equal ranges of them, one
+// for each shard. Ranges are split and merged while they serve: by the assigner according to
+// load, or by operators' rules. The plans have the [Map] of ranges. The authority is each
+// shard's note, an item that is committed under the shard's lease: a range has left a shard
+// when the shard's note says so. [Manager.OpenSlice] carries this out in the shard's handler,
+// and [Slice] says which keys the shard has. A [Router] says who owns a shard or a key at
+// present.
+//
+// # Load
+//
+// [Slice.Add] and [Counter.Add] measure the load of a shard. Each member reports it to the
+// assigner, by default [Balance], which relieves members with too much of it.
 //
 // # What it does not do
 //

@@ -13,6 +13,7 @@ type draft struct {
 	owner []int32
 	why   []Reason // by shard that moves
 	have  []int    // by member
+	had   []int    // before this plan
 	pool  []int32  // shards without an owner for now
 	nodes []uint64 // hash, by member
 }
@@ -21,7 +22,7 @@ func newDraft(c *Cluster, r Rules) *draft {
 	r = r.with(c.Rules)
 	d := &draft{
 		c: c, fits: make([]bool, len(c.Members)), owner: make([]int32, len(c.Shards)),
-		why: make([]Reason, len(c.Shards)), have: make([]int, len(c.Members)), nodes: make([]uint64, len(c.Members)),
+		why: make([]Reason, len(c.Shards)), have: make([]int, len(c.Members)), had: make([]int, len(c.Members)), nodes: make([]uint64, len(c.Members)),
 	}
 	some := false
 	for i := range c.Members {
@@ -40,6 +41,7 @@ func newDraft(c *Cluster, r Rules) *draft {
 		d.owner[s] = c.Shards[s].Owner
 		if o := d.owner[s]; o >= 0 && int(o) < len(d.fits) {
 			d.have[o]++
+			d.had[o]++
 			if !d.fits[o] && (!c.Frozen || c.Members[o].Drain) {
 				why := Drained
 				if c.Members[o].Ineligible != "" {
@@ -133,7 +135,7 @@ func (d *draft) owned(only func(m int) bool) [][]int32 {
 		}
 	}
 	for s, o := range d.owner {
-		if o != None && lists[o] != nil && !d.c.Shards[s].Fixed && !d.c.Frozen {
+		if o != None && lists[o] != nil && !d.c.Shards[s].held() && !d.c.Frozen {
 			lists[o] = append(lists[o], int32(s))
 		}
 	}
@@ -193,6 +195,11 @@ func (d *draft) plan(share []int) *Plan {
 	for s, o := range d.owner {
 		if from := d.c.Shards[s].Owner; o != from {
 			p.Moves = append(p.Moves, Move{Shard: int32(s), From: from, To: o, Why: d.why[s]})
+		}
+		if o != None && d.rules != nil && d.rules.prefer != nil {
+			if z := d.rules.prefer[s]; z != "" && d.c.Members[o].Zone != z {
+				p.Elsewhere = append(p.Elsewhere, int32(s))
+			}
 		}
 	}
 	return p

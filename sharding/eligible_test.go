@@ -61,7 +61,7 @@ type replay struct {
 }
 
 func newReplay(members ...string) *replay {
-	p := &replay{&planner{Assigner: Minimal{}, Specs: []string{"s-00..29"}, Penalty: time.Second}, &assignments{}, &core.View{}, nil}
+	p := &replay{&planner{Assigner: Balance{}, Specs: []string{"s-00..29"}, Penalty: time.Second}, &assignments{}, &core.View{}, nil}
 	for _, n := range members {
 		p.view.Members = append(p.view.Members, core.Member{Session: core.SessionID(n), Node: n, MemberState: core.MemberState{Weight: 1}})
 	}
@@ -76,13 +76,13 @@ func (p *replay) judge(i int, why string) {
 // each member has.
 func (p *replay) plan(t *testing.T, now time.Duration) (moved int, have map[string]int) {
 	t.Helper()
-	out, err := p.next(now, p.table, p.view, nil)
+	out, err := p.next(now, p.table, p.view, measured{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.last = out
 	if out.change != nil {
-		if err := p.table.apply(out.change); err != nil {
+		if p.table, err = p.table.apply(out.change); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestExplainIsBounded(t *testing.T) {
 			{ID: "2", Node: "b", Weight: 1}},
 		Shards: []Shard{{Name: "eu"}},
 	}
-	p := Minimal{}.Plan(c)
+	p := Balance{}.Plan(c)
 	want := "eu from a (share 0) to b (share 1): its owner is not eligible: " + strings.Repeat("é", maxWhy/2) + "..."
 	if got := p.Explain(c, p.Moves[0]); got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/tenure-go/tenure/core"
 )
@@ -13,7 +15,7 @@ import (
 // place among them; only all of them together count, so that a plan which its
 // assigner did not finish is no plan.
 const (
-	formVersion = 1
+	formVersion = 3
 	partBytes   = 48 << 10 // of a plan in one entry, at most
 	maxPlan     = 32 << 20 // bytes of all parts
 	maxParts    = 1 << 16
@@ -42,14 +44,10 @@ func (c *planChange) body() []byte {
 		kind = 1
 	}
 	b := []byte{kind}
-	b = binary.AppendUvarint(b, uint64(len(c.Specs)))
-	for _, s := range c.Specs {
-		b = appendString(b, s)
+	if c.Base {
+		b = c.set(b)
 	}
-	b = binary.AppendUvarint(b, uint64(len(c.Gone)))
-	for _, slot := range c.Gone {
-		b = binary.AppendUvarint(b, uint64(slot))
-	}
+	b = appendShards(b, c.Gone)
 	b = binary.AppendUvarint(b, uint64(len(c.Seats)))
 	for _, seat := range c.Seats {
 		m := seat.Member
@@ -72,6 +70,129 @@ func (c *planChange) body() []byte {
 		if c.Base {
 			b = binary.AppendUvarint(b, uint64(c.Number-m.Plan))
 		}
+	}
+	if c.Base {
+		return b
+	}
+	b = c.Isolation.append(b)
+	b = appendShards(b, c.Settled)
+	b = binary.AppendUvarint(b, uint64(len(c.Splits)))
+	for _, s := range c.Splits {
+		b = binary.AppendUvarint(b, uint64(s.Shard))
+		b = binary.AppendUvarint(b, uint64(len(s.At)))
+		for _, h := range s.At {
+			b = binary.BigEndian.AppendUint64(b, h)
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.Merges)))
+	for _, m := range c.Merges {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.From)), uint64(m.To))
+	}
+	return b
+}
+
+// set appends the set of shards, and the keyspace with its ranges.
+func (c *planChange) set(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(c.Specs)))
+	for _, s := range c.Specs {
+		b = appendString(b, s)
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.Suspects)))
+	for _, name := range slices.Sorted(maps.Keys(c.Suspects)) {
+		b = c.Suspects[name].append(appendString(b, name))
+	}
+	k := c.Keys
+	if b = appendString(b, k.Name); k.Name == "" {
+		return b
+	}
+	b = binary.AppendUvarint(appendString(b, k.Hash), uint64(k.Digits))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(k.Shards)), uint64(c.Next))
+	b = binary.AppendUvarint(b, uint64(len(c.Ranges)))
+	last := 0
+	for _, r := range c.Ranges {
+		// The end of each range is the beginning of another.
+		b = binary.AppendVarint(b, int64(r.Shard-last))
+		last = r.Shard
+		if r.Range.Empty() {
+			b = append(b, 0)
+			continue
+		}
+		b = binary.BigEndian.AppendUint64(append(b, 1), r.Range.From)
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.Changes)))
+	for _, x := range c.Changes {
+		b = appendRange(appendString(binary.AppendUvarint(b, uint64(c.Number-x.Number)), x.From), x.Rest)
+		b = binary.AppendUvarint(b, uint64(len(x.Gifts)))
+		for _, g := range x.Gifts {
+			b = appendRange(appendString(b, g.Shard), g.Range)
+		}
+	}
+	return b
+}
+
+func (s *suspicion) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s.Deaths)))
+	for _, at := range s.Deaths {
+		b = binary.AppendUvarint(b, uint64(at))
+	}
+	return appendStrings(binary.AppendUvarint(b, uint64(s.Until)), s.Versions)
+}
+
+func (r *reader) suspicion() *suspicion {
+	s := &suspicion{}
+	for range r.length(maxDeaths) {
+		s.Deaths = append(s.Deaths, int64(r.num(maxNumber)))
+	}
+	s.Until, s.Versions = int64(r.num(maxNumber)), r.strings()
+	return s
+}
+
+func (x *isolation) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(x.Time))
+	if x.Time == 0 {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(x.Within))
+	b = appendShards(appendShards(appendShards(b, x.Late), x.Hold), x.Free)
+	b = binary.AppendUvarint(b, uint64(x.Left))
+	return appendStrings(binary.AppendUvarint(b, uint64(x.Until)), x.Versions)
+}
+
+func (r *reader) isolation() (x isolation) {
+	if x.Time = int64(r.num(maxNumber)); x.Time == 0 {
+		return x
+	}
+	x.Within = int64(r.num(maxNumber))
+	x.Late, x.Hold, x.Free = r.shards(maxShards), r.shards(maxShards), r.shards(maxShards)
+	x.Left = int(r.num(maxDeaths))
+	x.Until, x.Versions = int64(r.num(maxNumber)), r.strings()
+	return x
+}
+
+func appendStrings(b []byte, list []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, s := range list {
+		b = appendString(b, s)
+	}
+	return b
+}
+
+// strings reads versions.
+func (r *reader) strings() (out []string) {
+	for range r.length(maxVersions) {
+		out = append(out, r.text(maxVersion))
+	}
+	return out
+}
+
+func appendRange(b []byte, r Range) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, r.From), r.To)
+}
+
+func appendShards(b []byte, list []int32) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, s := range list {
+		b = binary.AppendUvarint(b, uint64(s))
 	}
 	return b
 }
@@ -119,6 +240,37 @@ func (r *reader) length(limit uint64) int {
 	return int(n)
 }
 
+// shards reads a list of shards or slots.
+func (r *reader) shards(limit uint64) (out []int32) {
+	for range r.length(limit) {
+		out = append(out, int32(r.num(limit)))
+	}
+	return out
+}
+
+func (r *reader) hash() uint64 {
+	if len(r.b) < 8 {
+		r.fail()
+		return 0
+	}
+	h := binary.BigEndian.Uint64(r.b)
+	r.b = r.b[8:]
+	return h
+}
+
+func (r *reader) interval() Range { return Range{r.hash(), r.hash()} }
+
+// signed reads a number that may be below 0, of at most maxNumbers.
+func (r *reader) signed() int64 {
+	x, n := binary.Varint(r.b)
+	if n <= 0 || x > maxNumbers || x < -maxNumbers {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return x
+}
+
 func (r *reader) text(limit uint64) string {
 	n := r.length(limit)
 	s := string(r.b[:n])
@@ -131,12 +283,10 @@ const maxNumber = 1 << 62
 func decode(number int64, body []byte) (*planChange, error) {
 	r := &reader{b: body}
 	c := &planChange{Number: number, Base: r.byte()&1 != 0}
-	for range r.length(maxSpecs) {
-		c.Specs = append(c.Specs, r.text(300))
+	if c.Base {
+		c.readSet(r)
 	}
-	for range r.length(maxMembers) {
-		c.Gone = append(c.Gone, int32(r.num(maxMembers-1)))
-	}
+	c.Gone = r.shards(maxMembers)
 	for range r.length(maxMembers) {
 		seat := memberSlot{Slot: int32(r.num(maxMembers - 1))}
 		seat.Member = Member{ID: core.SessionID(r.text(64)), Node: r.text(128), Zone: r.text(2048)}
@@ -156,6 +306,9 @@ func decode(number int64, body []byte) (*planChange, error) {
 		}
 		c.Moves = append(c.Moves, m)
 	}
+	if !c.Base {
+		c.readChanges(r)
+	}
 	if r.err == nil && len(r.b) > 0 {
 		r.fail()
 	}
@@ -163,6 +316,73 @@ func decode(number int64, body []byte) (*planChange, error) {
 		return nil, r.err
 	}
 	return c, nil
+}
+
+func (c *planChange) readChanges(r *reader) {
+	c.Isolation = r.isolation()
+	c.Settled = r.shards(maxShards)
+	for range r.length(maxShards) {
+		s := Split{Shard: int32(r.num(maxShards))}
+		for range r.length(MaxCuts) {
+			s.At = append(s.At, r.hash())
+		}
+		c.Splits = append(c.Splits, s)
+	}
+	for range r.length(maxShards) {
+		c.Merges = append(c.Merges, Merge{From: int32(r.num(maxShards)), To: int32(r.num(maxShards))})
+	}
+}
+
+// readSet reads the set of shards, and the keyspace. Its ranges are those between the
+// beginnings that were written.
+func (c *planChange) readSet(r *reader) {
+	for range r.length(maxSpecs) {
+		c.Specs = append(c.Specs, r.text(300))
+	}
+	for range r.length(maxShards) {
+		if c.Suspects == nil {
+			c.Suspects = map[string]*suspicion{}
+		}
+		name := r.text(300)
+		c.Suspects[name] = r.suspicion()
+	}
+	if c.Keys.Name = r.text(300); c.Keys.Name == "" {
+		return
+	}
+	c.Keys.Hash, c.Keys.Digits = r.text(40), int(r.num(9))
+	c.Keys.Shards, c.Next = int(r.num(MaxShards)), int(r.num(maxNumbers))
+	var starts []uint64
+	last := int64(0)
+	for range r.length(maxShards) {
+		last += r.signed()
+		n := numbered{int(last), empty}
+		if r.byte() != 0 {
+			n.Range = Range{From: r.hash()}
+			starts = append(starts, n.Range.From)
+		}
+		c.Ranges = append(c.Ranges, n)
+	}
+	slices.Sort(starts)
+	if len(starts) == 0 || starts[0] != 0 || len(slices.Compact(slices.Clone(starts))) < len(starts) {
+		r.fail()
+		return
+	}
+	for i := range c.Ranges {
+		x := &c.Ranges[i].Range
+		if k, ok := slices.BinarySearch(starts, x.From); ok && !x.Empty() && k+1 < len(starts) {
+			x.To = starts[k+1]
+		}
+	}
+	for range r.length(maxShards) {
+		x := rangeChange{Number: c.Number - int64(r.num(uint64(c.Number))), From: r.text(300), Rest: r.interval()}
+		for range r.length(MaxCuts) {
+			x.Gifts = append(x.Gifts, gift{r.text(300), r.interval()})
+		}
+		if len(x.Gifts) == 0 {
+			r.fail()
+		}
+		c.Changes = append(c.Changes, x)
+	}
 }
 
 // assembly puts the entries of the log together to plans. The zero value is

@@ -1,7 +1,6 @@
 package sharding
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -18,6 +17,23 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 		c := &planChange{Number: t.number + 1}
 		if t.names == nil || rng.IntN(8) == 0 {
 			c.Base, c.Specs = true, []string{fmt.Sprintf("orders-00..%02d", 1+rng.IntN(60)), "x"}
+			if rng.IntN(2) == 0 {
+				p := planner{Specs: c.Specs, Keys: Keyspace{Name: "k", Shards: 1 + rng.IntN(20)}}
+				begun, err := p.begin(&assignments{})
+				if err != nil {
+					panic(err)
+				}
+				base := begun.base(c.Number)
+				c.Keys, c.Next, c.Ranges = base.Keys, base.Next, base.Ranges
+			}
+		} else {
+			d := randomDivision(rng, t, nil)
+			c.Splits, c.Merges = d.Splits, d.Merges
+			for _, x := range t.changes {
+				if i, _ := indexOf(t, x.From); rng.IntN(3) == 0 {
+					c.Settled = append(c.Settled, int32(i))
+				}
+			}
 		}
 		members := make([]Member, len(t.members))
 		if !c.Base {
@@ -38,7 +54,7 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 		n := len(t.names)
 		if c.Base {
 			names, _ := Expand(c.Specs...)
-			n = len(names)
+			n = len(names) + len(c.Ranges)
 		}
 		for s := range n {
 			if rng.IntN(3) == 0 || c.Base && rng.IntN(10) > 0 {
@@ -52,16 +68,12 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 			}
 		}
 		changes = append(changes, c)
-		cloneOwners(t)
-		if err := t.apply(c); err != nil {
+		var err error
+		if t, err = t.apply(c); err != nil {
 			panic(err)
 		}
 	}
 	return t, changes
-}
-
-func cloneOwners(t *assignments) {
-	t.owner, t.moved, t.why = append([]int32(nil), t.owner...), append([]int64(nil), t.moved...), append([]Reason(nil), t.why...)
 }
 
 // What is written is read back, in parts of any size, and a base is as good as all
@@ -99,6 +111,9 @@ func TestPlansSurviveTheLog(t *testing.T) {
 		late := &journal{table: &assignments{}, after: 100}
 		for k, part := range want.base(want.number).encode(size) {
 			late.add(&core.Entry{Seq: core.Seq(101 + k), Token: 1, Payload: part})
+		}
+		if !reflect.DeepEqual(late.table.ranges, want.ranges) || len(late.table.changes) != len(want.changes) || late.table.next != want.next {
+			t.Fatalf("a base has %v, changes %v, and next %d, want %v, %v, %d", late.table.ranges, late.table.changes, late.table.next, want.ranges, want.changes, want.next)
 		}
 		for s := range want.names {
 			a, b := want.at(s), late.table.at(s)
@@ -148,17 +163,16 @@ func TestGapsWaitForABase(t *testing.T) {
 func TestPlanFollowsItsPredecessor(t *testing.T) {
 	t.Parallel()
 	begin := func() (*assignments, *planChange) {
-		table := &assignments{}
 		base := &planChange{Number: 4, Base: true, Specs: []string{"a", "b"}, Seats: []memberSlot{{0, Member{ID: "m0"}}, {1, Member{ID: "m1"}}},
 			Moves: []slotMove{{Shard: 0, To: 0, Plan: 4, Why: Orphaned}, {Shard: 1, To: 0, Plan: 4, Why: Orphaned}}}
-		if err := table.apply(base); err != nil {
+		table, err := (&assignments{}).apply(base)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return table, base
 	}
 	for _, number := range []int64{1, 3, 4, 5, 6, 7} {
 		table, base := begin()
-		before := *table
 		c := &planChange{Number: number, Moves: []slotMove{{Shard: 1, To: 1, Why: Shared}}}
 		follows := number == 5
 		j := &journal{table: &assignments{}}
@@ -168,8 +182,9 @@ func TestPlanFollowsItsPredecessor(t *testing.T) {
 		if (j.gap == nil) != follows || (j.table.number == number && j.table.owner[1] == 1) != follows {
 			t.Errorf("plan %d in the log after plan 4: table of plan %d, gap %v", number, j.table.number, j.gap)
 		}
-		cloneOwners(table)
-		if err := table.apply(c); (err == nil) != follows || !follows && !reflect.DeepEqual(*table, before) {
+		_, unchanged := begin()
+		before, _ := (&assignments{}).apply(unchanged)
+		if _, err := table.apply(c); (err == nil) != follows || !reflect.DeepEqual(table, before) {
 			t.Errorf("plan %d applied to a table of plan 4: %v, %+v", number, err, table)
 		}
 	}
@@ -210,30 +225,6 @@ func TestPartsBelongTogether(t *testing.T) {
 	}
 }
 
-// FuzzCut: whatever the item holds, it is a layout that there can be, or an error.
-func FuzzCut(f *testing.F) {
-	f.Add([]byte(`{"layout":2,"taken":true}`))
-	f.Add([]byte(`{"layout":256}`))
-	f.Add([]byte("null"))
-	f.Add([]byte(nil))
-	f.Fuzz(func(t *testing.T, value []byte) {
-		c, err := readCut(&core.Item{Value: value})
-		if err != nil {
-			if c != (cut{}) {
-				t.Errorf("got %+v beside %v", c, err)
-			}
-			return
-		}
-		text, err := json.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := readCut(&core.Item{Value: text}); err != nil || got != c {
-			t.Errorf("%+v became %+v, %v", c, got, err)
-		}
-	})
-}
-
 // FuzzPlan: whatever is in the log, reading it neither fails hard nor leaves a
 // table that cannot be used, and what was understood is written the same again.
 //
@@ -243,6 +234,8 @@ func FuzzPlan(f *testing.F) {
 	for _, c := range changes {
 		f.Add(int64(c.Number), c.body())
 	}
+	f.Add(int64(2), (&planChange{Number: 2, Gone: []int32{9999}, Isolation: isolation{Time: 5, Within: 1, Hold: []int32{0}, Until: 9, Versions: []string{"v"}},
+		Settled: []int32{77}, Splits: []Split{{Shard: 3, At: []uint64{1}}}, Merges: []Merge{{From: 1, To: 99}}}).body())
 	f.Fuzz(func(t *testing.T, number int64, body []byte) {
 		if number < 0 || number > maxNumber {
 			return
@@ -253,9 +246,18 @@ func FuzzPlan(f *testing.F) {
 			if err != nil || !reflect.DeepEqual(c, again) {
 				t.Fatalf("%+v was written and read as %+v, %v", c, again, err)
 			}
+			table, _ := randomTable(rand.New(rand.NewPCG(9, 9)), 1)
+			if next := *c; !c.Base {
+				next.Number = table.number + 1
+				if table, err := table.apply(&next); err == nil {
+					heirs(table.members, table.owner)
+					table.ranged()
+					_ = table.base(table.number + 1).body()
+				}
+			}
 			if len(c.Specs) < 4 {
-				table := &assignments{}
-				if table.apply(c) == nil {
+				if table, err := (&assignments{}).apply(c); err == nil {
+					table.ranged()
 					for i := range min(len(table.names), 100) {
 						table.at(i)
 					}
@@ -277,7 +279,7 @@ func TestHeirsKeepTheBalance(t *testing.T) {
 			for i := range c.Members {
 				c.Members[i].Weight = int32(1 + rng.IntN(3))
 			}
-			c.Shards = carryOut(c, Minimal{}.Plan(c), 2)
+			c.Shards = carryOut(c, Balance{}.Plan(c), 2)
 		}
 		owner := make([]int32, len(c.Shards))
 		for s := range owner {
@@ -302,12 +304,24 @@ func TestHeirsKeepTheBalance(t *testing.T) {
 		for _, m := range c.Members {
 			equal = equal && m.Weight == c.Members[0].Weight
 		}
-		p := Minimal{}.Plan(next)
+		p := Balance{}.Plan(next)
 		if equal && len(p.Moves) != 0 {
 			t.Fatalf("after the heirs a plan moves %d", len(p.Moves))
 		}
 		if len(p.Moves) > len(c.Members) {
 			t.Fatalf("after the heirs a weighted plan moves %d", len(p.Moves))
 		}
+	}
+}
+
+// A split is some tens of bytes in the log, and so is the plan that says that it is complete.
+func TestSplitIsShort(t *testing.T) {
+	t.Parallel()
+	split := &planChange{Number: 1 << 40, Splits: []Split{{Shard: 99_999, At: []uint64{1 << 60}}}}
+	settled := &planChange{Number: 1 << 40, Settled: []int32{99_999}}
+	a, b := len(split.encode(partBytes)[0]), len(settled.encode(partBytes)[0])
+	t.Logf("%d bytes for a split, %d for its end", a, b)
+	if a > 50 || b > 50 {
+		t.Errorf("%d and %d bytes, want at most 50 each", a, b)
 	}
 }

@@ -59,12 +59,12 @@ func Example() {
 }
 
 // A plan moves the least that makes the shares even, and says why.
-func ExampleMinimal() {
+func ExampleBalance() {
 	c := &sharding.Cluster{
 		Members: []sharding.Member{{ID: "1", Node: "a", Weight: 1}, {ID: "2", Node: "b", Weight: 1}},
 		Shards:  []sharding.Shard{{Name: "eu", Owner: 0}, {Name: "us", Owner: 0, Moved: 1}, {Name: "asia", Owner: sharding.None}},
 	}
-	p := sharding.Minimal{}.Plan(c)
+	p := sharding.Balance{}.Plan(c)
 	for _, m := range p.Moves {
 		fmt.Println(p.Explain(c, m))
 	}
@@ -72,9 +72,10 @@ func ExampleMinimal() {
 	// asia from nobody to b (share 1): nobody owned it
 }
 
-func ExampleKeyspace() {
-	k := sharding.Keyspace{Name: "orders", Layouts: []int{8, 16}}
-	fmt.Println(k.Specs(), k.Shard("customer-42"), k.Candidates("customer-45"))
+func ExampleRange() {
+	k := sharding.Keyspace{Name: "pods", Shards: 4, Hash: sharding.HashFNV}
+	half := sharding.Range{From: 1 << 63}
+	fmt.Printf("shardRange(object.metadata.uid, %v) %v\n", half, half.Has(k.Of("a")))
 	// Output:
-	// [orders-0000..15] orders-0006 [orders-0012 orders-0004]
+	// shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000') true
 }

@@ -1,61 +1,276 @@
 package sharding
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
 )
 
-// NewSimulated returns a planner of shards without a log, for the simulation.
-func NewSimulated(a Assigner, shards []string, penalty time.Duration) (*Simulated, error) {
-	if _, err := Expand(shards...); err != nil {
+// What the simulation uses of this package's protocol of splits and merges.
+type (
+	Note        = note
+	RangeChange = rangeChange
+	Gift        = gift
+)
+
+// Has is the noted range.
+func (n *note) Has() Range { return n.has() }
+
+// GaveTo is gave.
+func (n *note) GaveTo(c *RangeChange, g Gift) (bool, error) { return n.gave(c, g) }
+
+// Given is given.
+func (c *rangeChange) Given() Note { return c.given() }
+
+// Gift is gift.
+func (c *rangeChange) Gift(shard string) *Gift { return c.gift(shard) }
+
+// Join is join.
+func Join(a, b Range) Range { return join(a, b) }
+
+// MetaKey is the key of a member's metadata that says that it has load, and its capacity.
+const MetaKey = metaKey
+
+// Step says what a member does about a shard, as the Manager decides it.
+func Step(contended, holds, leave, alone bool, successor core.SessionID) (contends, withdraws, hands bool) {
+	s := situation{contended: contended, leave: leave, alone: alone, successor: successor}
+	if holds {
+		s.state = core.LeaseHeld
+	}
+	x := s.step()
+	return x == contend, x == withdraw, x == handOver
+}
+
+// NewSimulated returns a planner of a keyspace without a log, for the simulation.
+func NewSimulated(a Assigner, keys Keyspace, interval time.Duration, q Quarantine) (*Simulated, error) {
+	q, err := q.resolve()
+	if err == nil {
+		err = keys.Validate()
+	}
+	if err != nil {
 		return nil, err
 	}
-	s := &Simulated{table: &assignments{}}
-	s.new = func() *planner { return &planner{Assigner: a, Specs: shards, Penalty: penalty} }
-	s.Restart()
-	return s, nil
+	s := &Simulated{table: &assignments{}, quarantine: q, interval: interval}
+	s.new = func() *planner { return &planner{Assigner: a, Keys: keys, Penalty: 2 * interval, Quarantine: q} }
+	return s, s.Restart()
 }
 
 // Simulated plans as an assigner does, and has the assignments that its plans result in.
 type Simulated struct {
-	new     func() *planner
-	planner *planner
-	table   *assignments
-	heirs   []int32 // slots, by shard
+	new        func() *planner
+	planner    *planner
+	table      *assignments
+	heirs      []int32 // slots, by shard
+	cautious   bool
+	quarantine Quarantine
+	interval   time.Duration
+	reader     loadReader
+	read       map[core.SessionID]time.Duration
+	parts      assembly
+	entry      core.Seq
 }
 
-// Restart is a new assigner, which knows the assignments only.
-func (s *Simulated) Restart() { s.planner = s.new() }
+// Published is what a plan changed, by the names of shards.
+type Published struct {
+	Moved, Added, Gone []string
+	Suspects           []string // that came into quarantine, out of it, or close to it
+	Freed              []string // from quarantine
+}
 
-// Next plans from a view, at now after any fixed point. It returns the shards that it moves,
-// as indices in the order of their names, whether it planned anything, and whether something
-// may be left to do although the view does not change.
-func (s *Simulated) Next(now time.Duration, v *core.View) (moved []int32, planned, again bool) {
-	out, err := s.planner.next(now, s.table, v, nil)
+// Restart is a new assigner, which knows the assignments only, by a base in the log. The error says that
+// the base is not the table.
+func (s *Simulated) Restart() error {
+	s.planner = s.new()
+	s.reader = loadReader{reports: map[core.SessionID]*report{}}
+	s.read = map[core.SessionID]time.Duration{}
+	if s.table.names == nil {
+		return nil
+	}
+	base := s.logged(s.table.base(s.table.number))
+	next, err := s.table.apply(base)
 	if err != nil {
-		panic(err) // the shard set is valid: it was expanded before
+		panic(err)
 	}
+	was := s.table
+	s.table = next
+	for _, x := range []struct {
+		what          string
+		before, after any
+	}{
+		{"shards", was.names, next.names}, {"ranges", was.ranges, next.ranges}, {"owners", was.owner, next.owner},
+		{"next shard", was.next, next.next}, {"splits and merges", was.changes, next.changes}, {"suspects", values(was.suspects), values(next.suspects)},
+	} {
+		if a, b := fmt.Sprintf("%+v", x.before), fmt.Sprintf("%+v", x.after); a != b {
+			return fmt.Errorf("a base has other %s: %.200s became %.200s", x.what, a, b)
+		}
+	}
+	return nil
+}
+
+func values(of map[string]*suspicion) map[string]suspicion {
+	out := map[string]suspicion{}
+	for name, s := range of {
+		out[name] = *s
+	}
+	return out
+}
+
+// logged is a change as it is read from the log.
+func (s *Simulated) logged(c *planChange) *planChange {
+	for _, part := range c.encode(partBytes) {
+		s.entry++
+		read, err := s.parts.add(core.Entry{Seq: s.entry, Payload: part})
+		if err != nil {
+			panic(err) // this process wrote it
+		}
+		if read != nil {
+			return read
+		}
+	}
+	panic("the parts of a plan are no plan")
+}
+
+// Due are the members whose reports the assigner reads now, of those that have load.
+func (s *Simulated) Due(now time.Duration, v *core.View) (out []core.SessionID) {
+	budget := max(1, int(readAtOnce*s.interval/time.Second))
+	for i := range v.Members {
+		m := &v.Members[i]
+		last, before := s.read[m.Session]
+		if _, has := m.Meta[metaKey]; has && len(out) < budget && (!before || now-last >= reportEvery(len(v.Members), s.interval)) {
+			s.read[m.Session] = now
+			out = append(out, m.Session)
+		}
+	}
+	return out
+}
+
+// Hear has the assigner read a member's report.
+func (s *Simulated) Hear(b []byte) error {
+	r, err := decodeReport(b)
+	if err == nil {
+		s.reader.reports[r.Session] = r
+	}
+	return err
+}
+
+// Next plans from a view at a time. The plan is in force when Write is called. It returns whether
+// something may be left to do although the view does not change.
+func (s *Simulated) Next(now time.Duration, wall time.Time, v *core.View, settled []string) (out *Outcome, again bool) {
+	ruled := s.planner.obey(v, wall)
+	s.reader.read, s.reader.seen = map[core.SessionID]time.Time{}, nil
+	s.reader.merge(v)
+	out, err := s.planner.next(now, s.table, v, measured{told: s.reader.now}, settled)
+	if err != nil {
+		panic(err) // the keyspace is valid
+	}
+	return out, ruled || out.again || len(s.reader.reports) > 0
+}
+
+// Write puts a plan in force, and says what it changed; nil if it changes nothing.
+func (s *Simulated) Write(out *Outcome) *Published {
 	if out.change == nil {
-		return nil, false, out.again
+		return nil
 	}
-	if err := s.table.apply(out.change); err != nil {
+	was := s.table
+	next, err := was.apply(s.logged(out.change))
+	if err != nil {
 		panic(err) // made for this table
 	}
-	s.heirs = heirs(s.table.members, s.table.owner)
+	s.table, s.heirs = next, heirs(next.members, next.owner)
+	p := &Published{}
 	for _, m := range out.Moves {
-		moved = append(moved, m.Shard)
+		p.Moved = append(p.Moved, out.Cluster.Shards[m.Shard].Name)
 	}
-	return moved, true, out.again
+	if !slices.Equal(was.names, next.names) {
+		p.Added, p.Gone = without(next.names, was), without(was.names, next)
+	}
+	before := s.cautious
+	near := 0
+	for _, x := range next.suspects {
+		if s.quarantine.next(x) {
+			near++
+		}
+	}
+	s.cautious = 2*near <= len(next.names)
+	all := map[string]bool{}
+	for _, t := range []*assignments{was, next} {
+		for name := range t.suspects {
+			all[name] = true
+		}
+	}
+	state := func(t *assignments, name string, cautious bool) [2]bool {
+		x := t.suspects[name]
+		return [2]bool{x.held(), x != nil && cautious && s.quarantine.next(x)}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		a, b := state(was, name, before), state(next, name, s.cautious)
+		if a != b || b[1] {
+			p.Suspects = append(p.Suspects, name)
+		}
+		if a[0] && !b[0] {
+			p.Freed = append(p.Freed, name)
+		}
+	}
+	return p
+}
+
+func without(names []string, t *assignments) (out []string) {
+	for _, name := range names {
+		if !t.has(name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // Owner is the session that a shard is assigned to, empty if there is none.
-func (s *Simulated) Owner(shard int32) core.SessionID { return s.table.session(int(shard)) }
-
-// Heir is the session that takes a shard over when its owner dies, empty if there is none.
-func (s *Simulated) Heir(shard int32) core.SessionID {
-	if h := s.heirs[shard]; h != None {
-		return s.table.members[h].ID
+func (s *Simulated) Owner(shard string) core.SessionID {
+	if i, ok := indexOf(s.table, shard); ok {
+		return s.table.session(i)
 	}
 	return ""
 }
+
+// Heir is the session that takes a shard over when its owner dies, empty if there is none.
+func (s *Simulated) Heir(shard string) core.SessionID {
+	if i, ok := indexOf(s.table, shard); ok && s.heirs[i] != None {
+		return s.table.members[s.heirs[i]].ID
+	}
+	return ""
+}
+
+// Shards are those of the table.
+func (s *Simulated) Shards() []string { return s.table.names }
+
+// Held reports whether a shard is in quarantine.
+func (s *Simulated) Held(shard string) bool { return s.table.suspects[shard].held() }
+
+// Waits is what Manager.waits says of a member and a shard.
+func (s *Simulated) Waits(shard string, member core.SessionID) bool {
+	x := s.table.suspects[shard]
+	if x == nil || s.quarantine.Deaths < 0 {
+		return false
+	}
+	return x.held() || s.cautious && s.quarantine.next(x) && s.Owner(shard) != member
+}
+
+// First is the range with which a shard begins that has noted none; false if the table lacks it.
+func (s *Simulated) First(shard string) (r Range, ok bool, err error) {
+	i, ok := indexOf(s.table, shard)
+	if ok {
+		r, err = s.table.first(shard, i)
+	}
+	return r, ok, err
+}
+
+// Change is the split or merge that a shard takes part in; nil if there is none.
+func (s *Simulated) Change(shard string) *RangeChange { return s.table.change(shard) }
+
+// Changes are the splits and merges that are not complete.
+func (s *Simulated) Changes() []RangeChange { return s.table.changes }
+
+// ShardOf is the shard of a hash by the map of ranges.
+func (s *Simulated) ShardOf(hash uint64) string { return s.table.ranged().ShardOf(hash) }

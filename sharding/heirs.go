@@ -1,6 +1,10 @@
 package sharding
 
-import "container/heap"
+import (
+	"container/heap"
+	"math"
+	"slices"
+)
 
 // heirs names, for each shard, the member that takes it over when its owner dies:
 // the shards of each member are dealt out so that the others are as even
@@ -35,24 +39,54 @@ func heirs(members []Member, owner []int32) []int32 {
 		if len(list) == 0 {
 			continue
 		}
-		q = q[:0]
-		h := fnv1a(string(members[dead].ID))
-		for m := range members {
-			if x := &members[m]; m != dead && x.ID != "" && !x.Drain && x.Weight > 0 {
-				q = append(q, bid{float64(have[m]+1) / float64(x.Weight), rendezvous(h, fnv1a(x.Node)), int32(m)})
+		// Twice the share that a plan would give is a member's bound for its zone's sake, so
+		// that a death does not overload those who are left there.
+		near := deal(q[:0], members, dead, have, list, out, func(x *Member, even float64) int {
+			if x.Zone != members[dead].Zone {
+				return 0
 			}
-		}
-		if len(q) == 0 {
-			continue
-		}
-		heap.Init(&q)
+			return 2 * int(math.Ceil(even*float64(x.Weight)))
+		})
+		deal(q[:0], members, dead, have, list[near:], out, func(*Member, float64) int { return len(owner) })
 		for _, s := range list {
-			out[s] = q[0].member
-			q[0].load += 1 / float64(members[q[0].member].Weight)
-			heap.Fix(&q, 0)
+			if out[s] != None {
+				have[out[s]]--
+			}
 		}
 	}
 	return out
+}
+
+// deal gives a dead member's shards to the others, each up to its most, evenly, and counts them.
+// It returns how many found an heir. most is given how many shards a weight of 1 has on average
+// without the dead member.
+func deal(q bids, members []Member, dead int, have []int, list, out []int32, most func(x *Member, even float64) int) int {
+	h := fnv1a(string(members[dead].ID))
+	weight, all := 0.0, 0
+	for m := range members {
+		all += have[m]
+		if x := &members[m]; m != dead && x.ID != "" && !x.Drain && x.Weight > 0 {
+			weight += float64(x.Weight)
+			q = append(q, bid{float64(have[m]+1) / float64(x.Weight), rendezvous(h, fnv1a(x.Node)), int32(m)})
+		}
+	}
+	even := float64(all) / weight
+	q = slices.DeleteFunc(q, func(b bid) bool { return most(&members[b.member], even) <= have[b.member] })
+	heap.Init(&q)
+	for i, s := range list {
+		if len(q) == 0 {
+			return i
+		}
+		m := q[0].member
+		out[s] = m
+		if have[m]++; have[m] >= most(&members[m], even) {
+			heap.Pop(&q)
+			continue
+		}
+		q[0].load += 1 / float64(members[m].Weight)
+		heap.Fix(&q, 0)
+	}
+	return len(list)
 }
 
 // A bid is what a member would have with one shard more, for its weight.
@@ -70,8 +104,11 @@ func (b bids) Less(i, j int) bool {
 	return b[i].load < b[j].load || b[i].load == b[j].load && (b[i].tie > b[j].tie || b[i].tie == b[j].tie && b[i].member < b[j].member)
 }
 
-// Push and Pop are there for heap.Interface; the heap never changes its size.
+// Push is there for heap.Interface; nothing is added.
 func (b *bids) Push(any) {}
 
 // Pop implements heap.Interface.
-func (b *bids) Pop() any { return nil }
+func (b *bids) Pop() any {
+	*b = (*b)[:len(*b)-1]
+	return nil
+}

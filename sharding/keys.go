@@ -1,87 +1,77 @@
 package sharding
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
+	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tenure-go/tenure/core"
 )
 
-// hash maps keys to shards, and is permanent: FNV-1a of 64 bits over the key's bytes,
-// finished as SplitMix64 does, because the last bytes of FNV-1a alone mix poorly.
-func hash(key string) uint64 { return rendezvous(fnv1a(key), 0) }
+// The hashes that a Keyspace can have. Both are permanent: golden values are tested.
+const (
+	// HashMixed is the default: FNV-1a of 64 bits over the key's bytes, finished as
+	// SplitMix64 does, because the last bytes of FNV-1a alone mix poorly.
+	HashMixed = "fnv1a-mixed"
+	// HashFNV is plain FNV-1a of 64 bits, its value read as a number in big-endian order, as
+	// the shardSelector of Kubernetes has it (KEP-5866). Keys that differ in their last
+	// bytes only lie close together.
+	HashFNV = "fnv1a"
+)
 
-// Keyspace divides keys among shards. It is a value; all processes that use the
-// keys have the same, but for the moment in which it is changed.
+// Keyspace divides keys among shards: each shard answers for a range of the keys' hashes. It
+// begins with equal ranges, which are split and merged while they serve. It is a value; all
+// processes that use the keys have the same.
 type Keyspace struct {
 	// Name begins the names of its shards: "orders" has orders-0000, orders-0001 ...
 	Name string `json:"name" yaml:"name"`
-	// Layouts is the list of the numbers of shards that the keys have been divided into, the
-	// oldest first, the last in force. To change the number of shards append to it,
-	// and never remove: a shard goes from layout to layout, one at a time. Each is
-	// a multiple of the one before it, or divides it, and at most 199,999; there are at
-	// most 255 of them.
-	Layouts []int `json:"layouts" yaml:"layouts"`
-	// Digits is how wide a shard's number is written. 0 means 4. It never changes.
+	// Shards is how many equal ranges it begins with, at most MaxShards. Once the first plan
+	// is written it has no effect, and the map of ranges says how many there are.
+	Shards int `json:"shards" yaml:"shards"`
+	// Hash is HashMixed, the default, or HashFNV. It never changes.
+	Hash string `json:"hash,omitempty" yaml:"hash,omitempty"`
+	// Digits is how wide a shard's number is written at least. 0 means 4. It never changes.
 	Digits int `json:"digits,omitempty" yaml:"digits,omitempty"`
 }
 
-// Validate says what is wrong with the keyspace; the error matches ErrInvalid.
+// Validate says what is wrong with the keyspace; the error matches core.ErrInvalid.
 func (k Keyspace) Validate() error {
-	if len(k.Layouts) == 0 || len(k.Layouts) > 255 {
-		return fmt.Errorf("tenure: %w: keyspace %q has %d layouts: give 1 to 255 numbers of shards", core.ErrInvalid, k.Name, len(k.Layouts))
+	if k.Shards < 1 || k.Shards > MaxShards {
+		return fmt.Errorf("tenure: %w: keyspace %.60q begins with %d shards: use 1 to %d, each for any number of keys", core.ErrInvalid,
+			k.Name, k.Shards, MaxShards)
 	}
-	for i, n := range k.Layouts {
-		if n < 1 || n > MaxShards {
-			return fmt.Errorf("tenure: %w: keyspace %q has a layout of %d shards: use 1 to %d, each for any number of keys", core.ErrInvalid, k.Name, n, MaxShards)
-		}
-		if i > 0 && n%k.Layouts[i-1] != 0 && k.Layouts[i-1]%n != 0 {
-			return fmt.Errorf("tenure: %w: keyspace %q goes from %d to %d shards: one must be a multiple of the other", core.ErrInvalid, k.Name, k.Layouts[i-1], n)
-		}
+	if k.Hash != "" && k.Hash != HashMixed && k.Hash != HashFNV {
+		return fmt.Errorf("tenure: %w: keyspace %.60q has the hash %.40q: use %s or %s", core.ErrInvalid, k.Name, k.Hash, HashMixed, HashFNV)
 	}
 	if k.Digits < 0 || k.Digits > 9 {
-		return fmt.Errorf("tenure: %w: keyspace %q has numbers of %d digits: use 1 to 9, or 0 for 4", core.ErrInvalid, k.Name, k.Digits)
+		return fmt.Errorf("tenure: %w: keyspace %.60q has numbers of %d digits: use 1 to 9, or 0 for 4", core.ErrInvalid, k.Name, k.Digits)
 	}
-	_, err := Expand(k.Specs()...)
-	return err
+	if strings.HasPrefix(k.Name, "_") || k.Name == "" {
+		return fmt.Errorf("tenure: %w: keyspace %.60q: give it a name that does not begin with _", core.ErrInvalid, k.Name)
+	}
+	return core.CheckShard(k.shard(maxNumbers))
 }
 
-// shards is the number of shards in force.
-func (k Keyspace) shards() int { return k.Layouts[len(k.Layouts)-1] }
+// maxNumbers bounds the numbers of shards, which are never used again.
+const maxNumbers = 1<<31 - 1
 
-// Specs is the shard set to give to Options.Shards: every shard of the last two
-// layouts, because both serve while one is left for the other.
-func (k Keyspace) Specs() []string {
-	n := k.shards()
-	if len(k.Layouts) > 1 {
-		n = max(n, k.Layouts[len(k.Layouts)-2])
+// Of returns the hash of a key.
+func (k Keyspace) Of(key string) uint64 {
+	if k.Hash == HashFNV {
+		return fnv1a(key)
 	}
-	return []string{fmt.Sprintf("%s-%0*d..%d", k.Name, k.digits(), 0, n-1)}
+	return rendezvous(fnv1a(key), 0)
 }
 
-func (k Keyspace) digits() int {
-	if k.Digits == 0 {
-		return 4
-	}
-	return k.Digits
-}
+func (k Keyspace) digits() int { return cmp.Or(k.Digits, 4) }
 
-// Shard is the shard of a key in the layout in force.
-func (k Keyspace) Shard(key string) string { return k.shard(int(hash(key) % uint64(k.shards()))) }
-
-// Candidates are the shards that may answer for a key: that of the layout in force
-// first, then that of the one before, which keeps the key until it was cut over.
-// Mostly they are the same one.
-func (k Keyspace) Candidates(key string) []string {
-	h := hash(key)
-	out := []string{k.Shard(key)}
-	if n := len(k.Layouts); n > 1 {
-		if former := k.shard(int(h % uint64(k.Layouts[n-2]))); former != out[0] {
-			out = append(out, former)
-		}
-	}
-	return out
+// same reports whether two keyspaces have the same keys in the same shards' names.
+func (k Keyspace) same(o Keyspace) bool {
+	return k.Name == o.Name && cmp.Or(k.Hash, HashMixed) == cmp.Or(o.Hash, HashMixed) && k.digits() == o.digits()
 }
 
 func (k Keyspace) shard(i int) string { return fmt.Sprintf("%s-%0*d", k.Name, k.digits(), i) }
@@ -90,40 +80,92 @@ func (k Keyspace) shard(i int) string { return fmt.Sprintf("%s-%0*d", k.Name, k.
 func (k Keyspace) index(shard string) (int, error) {
 	digits, ok := strings.CutPrefix(shard, k.Name+"-")
 	i, err := strconv.Atoi(digits)
-	if !ok || err != nil || i < 0 || k.shard(i) != shard {
-		return 0, fmt.Errorf("tenure: %w: shard %q does not belong to keyspace %q", core.ErrInvalid, shard, k.Name)
+	if !ok || err != nil || i < 0 || i > maxNumbers || k.shard(i) != shard {
+		return 0, fmt.Errorf("tenure: %w: shard %.60q does not belong to keyspace %.60q", core.ErrInvalid, shard, k.Name)
 	}
 	return i, nil
 }
 
-// owns reports whether shard i has the key of hash h in a layout, counted from 1.
-// In layout 0 nobody has any.
-func (k Keyspace) owns(layout, i int, h uint64) bool {
-	if layout < 1 {
-		return false
+// equal is the i-th of n equal ranges.
+func equal(i, n int) Range {
+	at := func(i int) uint64 { // i * 2^64 / n; 0, which stands for 2^64, of the last end
+		if i == n {
+			return 0
+		}
+		q, _ := bits.Div64(uint64(i), 0, uint64(n))
+		return q
 	}
-	n := k.Layouts[layout-1]
-	return i < n && h%uint64(n) == uint64(i)
+	return Range{at(i), at(i + 1)}
 }
 
-// givers are the shards, other than i itself, from which shard i gets keys when it
-// goes to a layout from the one before.
-func (k Keyspace) givers(layout, i int) []int {
-	if layout < 2 {
-		return nil
-	}
-	from, to := k.Layouts[layout-2], k.Layouts[layout-1]
-	switch {
-	case i >= to:
-		return nil
-	case to > from && i >= from: // split off
-		return []int{i % from}
-	case to < from: // joined to
-		var out []int
-		for j := i + to; j < from; j += to {
-			out = append(out, j)
+// Map is the map of a keyspace's ranges at one time: every hash is in the range of one shard.
+// It does not change. A nil one is empty.
+type Map struct {
+	// Number grows with each change of the map, and may grow without one.
+	Number   int64
+	Keyspace Keyspace
+	from     []uint64 // ascending, the first is 0
+	shards   []string // that answers from there to the next
+}
+
+// newMap returns a map of the shards that have a range.
+func newMap(number int64, k Keyspace, names []string, ranges []Range) *Map {
+	order := make([]int32, 0, len(names))
+	for i, r := range ranges {
+		if !r.Empty() {
+			order = append(order, int32(i))
 		}
-		return out
 	}
-	return nil
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(ranges[a].From, ranges[b].From) })
+	m := &Map{Number: number, Keyspace: k, from: make([]uint64, len(order)), shards: make([]string, len(order))}
+	for i, s := range order {
+		m.from[i], m.shards[i] = ranges[s].From, names[s]
+	}
+	return m
+}
+
+// Shard returns the shard of a key.
+func (m *Map) Shard(key string) string {
+	if m == nil {
+		return ""
+	}
+	return m.ShardOf(m.Keyspace.Of(key))
+}
+
+// ShardOf returns the shard of a hash; empty if the map is.
+func (m *Map) ShardOf(hash uint64) string {
+	if m.Len() == 0 {
+		return ""
+	}
+	i, found := slices.BinarySearch(m.from, hash)
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return ""
+	}
+	return m.shards[i]
+}
+
+// Len is the number of ranges.
+func (m *Map) Len() int {
+	if m == nil {
+		return 0
+	}
+	return len(m.from)
+}
+
+// All yields every shard with its range, in the order of the ranges.
+func (m *Map) All() iter.Seq2[string, Range] {
+	return func(yield func(string, Range) bool) {
+		for i := range m.Len() {
+			r := Range{From: m.from[i]}
+			if i+1 < len(m.from) {
+				r.To = m.from[i+1]
+			}
+			if !yield(m.shards[i], r) {
+				return
+			}
+		}
+	}
 }

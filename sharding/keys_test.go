@@ -1,526 +1,304 @@
 package sharding
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 )
 
 // What a key hashes to never changes: it decides where data is.
 func TestHashIsPermanent(t *testing.T) {
 	t.Parallel()
-	for key, want := range map[string]uint64{
-		"": 0xf52a15e9a9b5e89b, "a": 0x02c0bdbf481420f8, "customer-42": 0xe02a92178bccfd76, "Zürich": 0xc65e9341af283a5d, "\x00\xff": 0xa70bee94c6c8447b,
+	mixed, plain := Keyspace{}, Keyspace{Hash: HashFNV}
+	for key, want := range map[string][2]uint64{
+		"":            {0xf52a15e9a9b5e89b, 0xcbf29ce484222325},
+		"a":           {0x02c0bdbf481420f8, 0xaf63dc4c8601ec8c},
+		"customer-42": {0xe02a92178bccfd76, 0x1e1b8c70eb18f59e},
+		"Zürich":      {0xc65e9341af283a5d, 0x0ef841596f67fdc0},
+		"\x00\xff":    {0xa70bee94c6c8447b, 0x0831c907b4ea2b60},
 	} {
-		if got := hash(key); got != want {
-			t.Errorf("hash(%q) = %#016x, want %#016x", key, got, want)
+		if got := [2]uint64{mixed.Of(key), plain.Of(key)}; got != want {
+			t.Errorf("the hashes of %q are %#016x, want %#016x", key, got, want)
 		}
 	}
-	k := Keyspace{Name: "orders", Layouts: []int{1024}}
-	for key, want := range map[string]string{"customer-42": "orders-0374", "Zürich": "orders-0605"} {
-		if got := k.Shard(key); got != want {
-			t.Errorf("%q is in %s, want %s", key, got, want)
-		}
-	}
-	count := make([]int, 16)
+	m := keyed(16).ranged()
+	count := map[string]int{}
 	for i := range 160_000 {
-		count[hash(fmt.Sprintf("key-%d", i))%16]++
+		count[m.Shard(fmt.Sprintf("key-%d", i))]++
 	}
-	if lo, hi := extremes(count); lo < 9_600 || hi > 10_400 {
-		t.Errorf("160,000 keys are %d to %d a shard", lo, hi)
+	for shard, n := range count {
+		if n < 9_600 || n > 10_400 {
+			t.Errorf("of 160,000 keys %s has %d", shard, n)
+		}
 	}
+}
+
+// keyed is a table with a keyspace of n equal ranges.
+func keyed(n int) *assignments {
+	p := planner{Keys: Keyspace{Name: "k", Shards: n}}
+	t, err := p.begin(&assignments{})
+	if err != nil {
+		panic(err)
+	}
+	return t
 }
 
 func TestKeyspaceValidate(t *testing.T) {
 	t.Parallel()
 	for _, k := range []Keyspace{
-		{Name: "a"}, {Name: "a", Layouts: []int{0}}, {Name: "a", Layouts: []int{4, 6}}, {Name: "a", Layouts: []int{4}, Digits: 10},
-		{Name: "_a", Layouts: []int{4}}, {Name: "a/b", Layouts: []int{4}}, {Name: "a", Layouts: []int{1 << 30}},
+		{Name: "a"}, {Shards: 4}, {Name: "a", Shards: -1}, {Name: "a", Shards: 4, Digits: 10}, {Name: "a", Shards: 4, Hash: "md5"},
+		{Name: "_a", Shards: 4}, {Name: "a/b", Shards: 4}, {Name: "a", Shards: 1 << 30},
 	} {
 		if err := k.Validate(); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", k, err)
 		}
 	}
-	k := Keyspace{Name: "orders", Layouts: []int{8, 16, 4}}
+	k := Keyspace{Name: "orders", Shards: 8, Hash: HashFNV}
 	if err := k.Validate(); err != nil {
 		t.Error(err)
 	}
-	if got := k.Specs(); !slices.Equal(got, []string{"orders-0000..15"}) {
-		t.Errorf("shard set %v", got)
-	}
-	for _, s := range []string{"orders-1", "orders-00001", "order-0001", "orders-000x"} {
+	for _, s := range []string{"orders-1", "orders-00001", "order-0001", "orders-000x", "orders--001", "orders-99999999999"} {
 		if i, err := k.index(s); err == nil {
 			t.Errorf("%s is shard %d", s, i)
 		}
 	}
+	if _, _, err := (&Options{Shards: []string{"orders-0003"}, Keyspace: k}).resolve(); !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("a shard of the keyspace is fixed, too: %v", err)
+	}
 }
 
-// Whatever the order in which shards go from layout to layout, no key is ever
-// served by two, and in the end each is served by one.
-func TestLayoutsNeverOverlap(t *testing.T) {
+// The bounds are written as Kubernetes' shardRange takes them, and read again.
+func TestRange(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		r    Range
+		text string
+		in   []uint64
+		out  []uint64
+	}{
+		{Range{}, "'0x0000000000000000', '0x10000000000000000'", []uint64{0, 1, 1<<64 - 1}, nil},
+		{equal(1, 2), "'0x8000000000000000', '0x10000000000000000'", []uint64{1 << 63, 1<<64 - 1}, []uint64{0, 1<<63 - 1}},
+		{equal(0, 2), "'0x0000000000000000', '0x8000000000000000'", []uint64{0, 1<<63 - 1}, []uint64{1 << 63, 1<<64 - 1}},
+		{Range{5, 6}, "'0x0000000000000005', '0x0000000000000006'", []uint64{5}, []uint64{0, 4, 6}},
+		{empty, "'0x0000000000000001', '0x0000000000000001'", nil, []uint64{0, 1, 2}},
+	} {
+		if x.r.String() != x.text || x.r.Empty() != (x.in == nil) {
+			t.Errorf("%v, empty %v; want %s", x.r, x.r.Empty(), x.text)
+		}
+		for _, h := range x.in {
+			if !x.r.Has(h) {
+				t.Errorf("%v has not %x", x.r, h)
+			}
+		}
+		for _, h := range x.out {
+			if x.r.Has(h) {
+				t.Errorf("%v has %x", x.r, h)
+			}
+		}
+		text, err := json.Marshal(x.r)
+		var again Range
+		if err != nil || json.Unmarshal(text, &again) != nil || again != x.r {
+			t.Errorf("%v is written %s and read %v, %v", x.r, text, again, err)
+		}
+	}
+	for _, bad := range []string{`[]`, `["0x1"]`, `["0x1","0x0"]`, `["1","0x2"]`, `["0x11111111111111111","0x2"]`, `["0x1","0x2","0x3"]`, `null`, `{}`} {
+		var r Range
+		if err := json.Unmarshal([]byte(bad), &r); err == nil && bad != "null" {
+			t.Errorf("%s is read as %v", bad, r)
+		}
+	}
+	for n := 1; n < 40; n++ {
+		last := uint64(0)
+		for i := range n {
+			if r := equal(i, n); r.From != last || r.Empty() {
+				t.Fatalf("range %d of %d is %v, and begins not at %x", i, n, r, last)
+			} else {
+				last = r.To
+			}
+		}
+		if last != 0 {
+			t.Fatalf("%d ranges end at %x", n, last)
+		}
+	}
+}
+
+// However ranges are split and merged, and in whatever order their shards note it, no key is
+// served by two, in the end each is served by one, and the map says by which. Names are never
+// used again.
+func TestRangesNeverOverlap(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(6, 6))
-	for range 500 {
-		k := Keyspace{Name: "k", Layouts: []int{1 + rng.IntN(4)}}
-		for range 1 + rng.IntN(4) {
-			n := k.shards()
-			if by := 2 + rng.IntN(2); n%by == 0 && rng.IntN(2) == 0 {
-				n /= by
-			} else if n*by <= 32 {
-				n *= by
-			}
-			k.Layouts = append(k.Layouts, n)
+	for range 300 {
+		table := keyed(1 + rng.IntN(4))
+		notes := map[string]note{}
+		used := map[string]bool{}
+		hashes := make([]uint64, 50)
+		for i := range hashes {
+			hashes[i] = rng.Uint64()
 		}
-		state := make([]cut, slices.Max(k.Layouts))
-		for i := range state {
-			state[i] = cut{1, true}
-		}
-		var keys []uint64
-		for range 100 {
-			keys = append(keys, rng.Uint64())
-		}
-		for done := false; !done; {
-			done = true
-			for range len(state) { // some of them, in any order
-				i := rng.IntN(len(state))
-				s := &state[i]
-				if s.Taken && s.Layout < len(k.Layouts) {
-					*s = cut{Layout: s.Layout + 1}
-				} else if !s.Taken {
-					ready := true
-					for _, g := range k.givers(s.Layout, i) {
-						ready = ready && state[g].Layout >= s.Layout
-					}
-					s.Taken = ready
-				}
-			}
-			for i := range state {
-				done = done && state[i] == cut{len(k.Layouts), true}
-			}
-			for _, h := range keys {
-				n := 0
-				for i, s := range state {
-					if k.owns(s.Layout, i, h) && (s.Taken || k.owns(s.Layout-1, i, h)) {
-						n++
-					}
-				}
-				if n > 1 || done && n != 1 {
-					t.Fatalf("key %x is served by %d in %+v (%v)", h, n, state, k.Layouts)
-				}
-			}
-		}
-	}
-}
-
-// ledger is an application: it counts per key, in an item and in the log.
-type ledger struct {
-	mu    sync.Mutex
-	acked map[string]int // by key: the highest count acknowledged
-	twice []string
-}
-
-const ledgerKeys = 60
-
-func ledgerKey(i int) string { return fmt.Sprintf("key-%d", i) }
-
-type booking struct {
-	Key   string
-	Count int
-}
-
-func (l *ledger) serve(k Keyspace, b core.Backend) core.Handler {
-	return func(ctx context.Context, lease *core.Lease) error {
-		s, err := OpenSlice(ctx, b, lease, k, func(ctx context.Context, from []string) ([]core.Op, error) {
-			i, err := k.index(lease.Shard())
+		for range 15 {
+			c := randomDivision(rng, table, notes)
+			next, err := table.apply(c)
 			if err != nil {
-				return nil, err
+				t.Fatal(err)
 			}
-			var ops []core.Op
-			for _, shard := range from {
-				items, err := b.List(ctx, core.ShardID(shard), "k/", 0)
-				if err != nil {
-					return nil, err
-				}
-				for _, it := range items {
-					if hash(strings.TrimPrefix(it.Key, "k/"))%uint64(k.shards()) == uint64(i) {
-						ops = append(ops, core.Put(it.Key, it.Value))
-					}
-				}
-			}
-			return ops, nil
-		})
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		for ctx.Err() == nil {
-			for i := range ledgerKeys {
-				key := ledgerKey(i)
-				if s.Check(key) != nil {
+			for i, name := range next.names {
+				if _, before := indexOf(table, name); before {
 					continue
 				}
-				item, err := lease.Get(ctx, "k/"+key)
-				if err != nil {
-					return nil
+				if used[name] {
+					t.Fatalf("%s is used again for %v", name, next.ranges[i])
 				}
-				book := booking{Key: key}
-				if item != nil {
-					if err := json.Unmarshal(item.Value, &book); err != nil {
-						return err
+				used[name] = true
+			}
+			table = next
+			for _, x := range table.changes { // of which no shard is in another one yet
+				for _, shard := range append(named(x.Gifts), x.From) {
+					i, _ := indexOf(table, shard)
+					if r := table.ranges[i]; r.To-1-r.From > 1 {
+						if _, err := table.apply(&planChange{Number: table.number + 1, Splits: []Split{{int32(i), []uint64{r.From + 1}}}}); err == nil {
+							t.Fatalf("%s is split in the middle of %+v", shard, x)
+						}
 					}
-				}
-				book.Count++
-				value, _ := json.Marshal(book)
-				if _, err := s.Commit(lease.Context(), key, core.Put("k/"+key, value), core.Append(value)); err == nil {
-					l.mu.Lock()
-					if l.acked[key] >= book.Count {
-						l.twice = append(l.twice, fmt.Sprintf("%s: %d after %d", key, book.Count, l.acked[key]))
-					}
-					l.acked[key] = book.Count
-					l.mu.Unlock()
 				}
 			}
-			pause(ctx, 300*time.Millisecond)
+			for range rng.IntN(8) {
+				act(t, rng, table, notes)
+				serveOnce(t, table, notes, hashes, false)
+			}
 		}
-		return nil
+		for range 200 {
+			act(t, rng, table, notes)
+		}
+		serveOnce(t, table, notes, hashes, true)
 	}
 }
 
-// From 4 shards to 8 and back to 4 under load, by rolling restarts with the new
-// configuration: each key's count goes on without a gap, and no count is written
-// twice, so no key was owned by two.
-func TestReshardUnderLoad(t *testing.T) {
-	bubble(t, func(w *world) {
-		l := &ledger{acked: map[string]int{}}
-		start := func(node string, k Keyspace) *member {
-			return w.member(node, func(m *member, o *Options) {
-				o.Shards, o.OnError = k.Specs(), nil
-				m.handler = func(ctx context.Context, lease *core.Lease) error { return l.serve(k, m.b)(ctx, lease) }
-			})
+// randomDivision is a plan that settles what is complete, and splits and merges at random.
+func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *planChange {
+	c := &planChange{Number: t.number + 1}
+	for _, x := range t.changes {
+		done := true
+		for _, g := range x.Gifts {
+			done = done && notes[g.Shard].Map >= x.Number
 		}
-		k := Keyspace{Name: "orders", Layouts: []int{4}}
-		for i := range 3 {
-			start(fmt.Sprintf("n%d", i), k)
+		if i, _ := indexOf(t, x.From); done {
+			c.Settled = append(c.Settled, int32(i))
 		}
-		time.Sleep(5 * ttl)
-		for _, n := range []int{8, 4} {
-			k.Layouts = append(slices.Clone(k.Layouts), n)
-			for i := range 3 {
-				time.Sleep(ttl)
-				if i == 1 {
-					w.members[0].crash()
-				} else if err := w.members[0].leaveNow(); err != nil {
-					w.Error(err)
-				}
-				w.members = w.members[1:]
-				start(fmt.Sprintf("n%d", i), k)
-			}
-			before := l.counts()
-			time.Sleep(10 * ttl)
-			after := l.counts()
-			for i := range ledgerKeys {
-				if key := ledgerKey(i); after[key] <= before[key] {
-					w.Errorf("%s stands at %d with %d shards", key, after[key], n)
-				}
-			}
-			for i := range n {
-				item, err := w.members[0].b.Get(w.Context(), core.ShardID(k.shard(i)), cutKey)
-				if c, err2 := readCut(item); err != nil || err2 != nil || c != (cut{len(k.Layouts), true}) {
-					w.Errorf("%s has come to %+v, %v %v", k.shard(i), c, err, err2)
-				}
-			}
-		}
-		for _, m := range w.members {
-			if err := m.leaveNow(); err != nil {
-				w.Error(err)
-			}
-		}
-		b, err := memory.Open(w.Context(), w.store, "test", nil)
-		if err != nil {
-			w.Fatal(err)
-		}
-		defer b.Close()
-		written, total := map[string][]int{}, 0
-		for i := range 8 {
-			for after := core.Seq(0); ; {
-				page, err := b.ReadLog(w.Context(), core.ShardID(k.shard(i)), after, 1000)
-				if err != nil {
-					w.Fatal(err)
-				}
-				if len(page.Entries) == 0 {
-					break
-				}
-				for _, e := range page.Entries {
-					var book booking
-					if err := json.NewDecoder(bytes.NewReader(e.Payload)).Decode(&book); err != nil {
-						w.Fatal(err)
-					}
-					written[book.Key] = append(written[book.Key], book.Count)
-					total++
-					after = e.Seq
-				}
-			}
-		}
-		for i := range ledgerKeys {
-			key := ledgerKey(i)
-			counts := written[key]
-			slices.Sort(counts)
-			for n, c := range counts {
-				if c != n+1 {
-					w.Fatalf("%s: count %d stands where %d should", key, c, n+1)
-				}
-			}
-			if len(counts) < l.acked[key] {
-				w.Errorf("%s: %d written, %d acknowledged", key, len(counts), l.acked[key])
-			}
-		}
-		for _, x := range l.twice {
-			w.Error("acknowledged twice: " + x)
-		}
-		w.Logf("%d bookings of %d keys, through 4, 8 and 4 shards", total, ledgerKeys)
-	})
-}
-
-func (l *ledger) counts() map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := map[string]int{}
-	for k, n := range l.acked {
-		out[k] = n
 	}
-	return out
-}
-
-// Close ends and joins what goes on in the background, so that a handler leaves no
-// Take behind.
-func TestCloseJoinsTake(t *testing.T) {
-	bubble(t, func(w *world) {
-		k := Keyspace{Name: "orders", Layouts: []int{2, 4}}
-		joined := make(chan bool, 1)
-		w.member("a", func(m *member, o *Options) {
-			o.Shards = k.Specs()
-			m.handler = func(ctx context.Context, lease *core.Lease) error {
-				taking, took := make(chan struct{}), false
-				s, err := OpenSlice(ctx, m.b, lease, k, func(ctx context.Context, _ []string) ([]core.Op, error) {
-					close(taking)
-					<-ctx.Done()
-					time.Sleep(ttl / 10) // as a copy that is not interrupted at once
-					took = true
-					return nil, ctx.Err()
-				})
-				if err != nil {
-					return err
-				}
-				defer s.Close()
-				if lease.Shard() == "orders-0002" { // which gets keys of orders-0000
-					<-taking
-					s.Close()
-					joined <- took
-				}
-				<-ctx.Done()
-				return nil
+	touched := map[int]bool{}
+	for range 3 {
+		i := rng.IntN(len(t.names))
+		r := t.ranges[i]
+		if t.change(t.names[i]) != nil || r.Empty() || touched[i] {
+			continue
+		}
+		touched[i] = true
+		if rng.IntN(2) == 0 {
+			at := r.From + 1 + rng.Uint64N(max(r.To-1-r.From, 2)-1)
+			if s := (Split{int32(i), []uint64{at}}); t.splits(s) {
+				c.Splits = append(c.Splits, s)
 			}
-		})
-		if !<-joined {
-			w.Error("Take goes on after Close")
+			continue
 		}
-	})
-}
-
-// A process that does not know the layout a shard is in must not serve it.
-func TestOlderConfigurationIsRefused(t *testing.T) {
-	bubble(t, func(w *world) {
-		errs := make(chan error, 1)
-		k := Keyspace{Name: "orders", Layouts: []int{2, 4}}
-		m := w.member("a", func(m *member, o *Options) {
-			o.Shards = k.Specs()
-			m.handler = func(ctx context.Context, lease *core.Lease) error {
-				s, err := OpenSlice(ctx, m.b, lease, k, nil)
-				if err == nil {
-					err = s.Whole(ctx)
-				}
-				if err != nil || lease.Shard() != "orders-0001" {
-					<-ctx.Done()
-					return err
-				}
-				_, err = OpenSlice(ctx, m.b, lease, Keyspace{Name: "orders", Layouts: []int{2}}, nil)
-				errs <- err
-				<-ctx.Done()
-				return nil
-			}
-		})
-		if err := <-errs; !errors.Is(err, core.ErrInvalid) {
-			w.Errorf("%v, want ErrInvalid", err)
-		}
-		_ = m
-	})
-}
-
-func TestRouter(t *testing.T) {
-	bubble(t, func(w *world) {
-		a := w.member("a")
-		w.shares(ttl, map[string]int{"a": 30})
-		k := Keyspace{Name: "orders", Layouts: []int{16}, Digits: 2}
-		r, err := NewRouter(a.e, k)
-		if err != nil {
-			w.Fatal(err)
-		}
-		changes := r.Changes()
-		first, err := changes.Next(w.Context())
-		if err != nil || len(first) < 30 {
-			w.Fatalf("%d routes at first, %v", len(first), err)
-		}
-		at, err := r.Owner("orders-07")
-		if err != nil || at.Node != "a" || !at.Self || at.Token == 0 {
-			w.Errorf("%+v, %v", at, err)
-		}
-		b := w.member("b")
-		w.shares(2*interval, map[string]int{"a": 15, "b": 15})
-		seen := map[string]Route{}
-		ctx, cancel := context.WithTimeout(w.Context(), 5*interval)
-		defer cancel()
-		for {
-			list, err := changes.Next(ctx)
-			if err != nil {
+		for k := range t.names {
+			if m := (Merge{int32(i), int32(k)}); !touched[k] && t.merges(m) {
+				touched[k] = true
+				c.Merges = append(c.Merges, m)
 				break
 			}
-			for _, x := range list {
-				seen[x.Shard] = x
-			}
-		}
-		n := 0
-		for s, o := range w.owners() {
-			if o == "b" {
-				n++
-				if seen[s].Node != "b" || seen[s].Self {
-					w.Errorf("%s is b's; the subscription said %+v", s, seen[s])
-				}
-				if x, err := r.Owner(s); err != nil || !sameRoute(x, seen[s]) {
-					w.Errorf("%s: %+v, %v; the subscription said %+v", s, x, err, seen[s])
-				}
-			}
-		}
-		if n != 15 {
-			w.Errorf("b has %d shards", n)
-		}
-		if x, err := r.OwnerOfKey("customer-42"); err != nil || x.Shard != k.Shard("customer-42") {
-			w.Errorf("%+v, %v", x, err)
-		}
-		if _, err := r.Owner("nobody"); !errors.Is(err, ErrNoOwner) {
-			w.Errorf("%v, want ErrNoOwner", err)
-		}
-		b.crash()
-		a.crash()
-		if _, err := changes.Next(w.Context()); err == nil {
-			for err == nil {
-				_, err = changes.Next(w.Context())
-			}
-			if !errors.Is(err, core.ErrStopped) {
-				w.Errorf("%v, want ErrStopped", err)
-			}
-		}
-	})
-}
-
-// sameRoute compares what can change.
-func sameRoute(x, y Route) bool {
-	return x.Shard == y.Shard && x.Session == y.Session && x.Token == y.Token && x.Self == y.Self
-}
-
-// lines are what is logged to slog.Default meanwhile.
-type lines struct {
-	mu  sync.Mutex
-	all strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *lines) of(shard string) (n int, text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.all.String()) {
-		if strings.Contains(line, "does not serve") && strings.Contains(line, "shard="+shard+" ") {
-			n++
-			text = line
 		}
 	}
-	return n, text
+	return c
 }
 
-// A shard that does not serve its keys says so, whatever the reason, and one that does
-// says nothing. It sets slog.Default, so that nothing runs beside it.
-func TestKeysThatAreNotServed(t *testing.T) {
-	var log lines
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(before)
-	bubbleAlone(t, func(w *world) {
-		k := Keyspace{Name: "orders", Layouts: []int{2, 4, 8}}
-		w.member("a", func(m *member, o *Options) {
-			o.Shards = k.Specs()
-			m.handler = func(ctx context.Context, lease *core.Lease) error {
-				shard := lease.Shard()
-				if shard == "orders-0001" { // as a member of the older configuration has it
-					<-ctx.Done()
-					return nil
-				}
-				s, err := OpenSlice(ctx, m.b, lease, k, func(ctx context.Context, _ []string) ([]core.Op, error) {
-					if shard == "orders-0002" {
-						<-ctx.Done()
-					}
-					return nil, ctx.Err()
-				})
-				if err != nil {
-					return err
-				}
-				defer s.Close()
-				if shard == "orders-0000" || shard == "orders-0004" { // as the page says
-					if err := s.Whole(ctx); err != nil {
-						return err
-					}
-				}
-				<-ctx.Done() // the others do not ask
-				return nil
-			}
-		})
-		time.Sleep(sayAfter - time.Second)
-		for i := range 8 {
-			if n, text := log.of(k.shard(i)); n > 0 {
-				w.Errorf("before its time: %s", text)
+// act lets one shard note what it can, as a Slice does.
+func act(t *testing.T, rng *rand.Rand, table *assignments, notes map[string]note) {
+	if len(table.changes) == 0 {
+		return
+	}
+	c := table.changes[rng.IntN(len(table.changes))]
+	if notes[c.From].Map < c.Number {
+		n := note{Map: c.Number, Gave: c.Gifts}
+		if !c.Rest.Empty() {
+			n.Range = &c.Rest
+		}
+		for _, g := range notes[c.From].Gave {
+			if notes[g.Shard].Map < notes[c.From].Map {
+				t.Fatalf("%s gives again before %s has taken", c.From, g.Shard)
 			}
 		}
-		time.Sleep(sayAgain)
-		for shard, want := range map[string]string{
-			"orders-0002": "look at its Take", "orders-0003": "waits_for=orders-0001", "orders-0007": "is whole in layout 2 of 3",
-		} {
-			if n, text := log.of(shard); n != 1 || !strings.Contains(text, want) {
-				w.Errorf("%s: %d lines, the last is %q: want one with %q", shard, n, text, want)
+		notes[c.From] = n
+		return
+	}
+	g := c.Gifts[rng.IntN(len(c.Gifts))]
+	if notes[g.Shard].Map >= c.Number {
+		return
+	}
+	r := join(served(table, notes, g.Shard), g.Range)
+	notes[g.Shard] = note{Map: c.Number, Range: &r}
+}
+
+// served is what a shard serves by its note, or by the table while it has none.
+func served(table *assignments, notes map[string]note, shard string) Range {
+	if n, ok := notes[shard]; ok {
+		return n.has()
+	}
+	i, ok := indexOf(table, shard)
+	if !ok {
+		return empty
+	}
+	if c := table.change(shard); c != nil {
+		return c.before(shard, table.ranges[i])
+	}
+	return table.ranges[i]
+}
+
+func serveOnce(t *testing.T, table *assignments, notes map[string]note, hashes []uint64, all bool) {
+	t.Helper()
+	m := newMap(table.number, table.keys, table.names, table.ranges)
+	shards := map[string]bool{}
+	for _, name := range table.names {
+		shards[name] = true
+	}
+	for name := range notes {
+		shards[name] = true
+	}
+	for _, h := range hashes {
+		var by []string
+		for name := range shards {
+			if served(table, notes, name).Has(h) {
+				by = append(by, name)
 			}
 		}
-		for _, shard := range []string{"orders-0000", "orders-0004"} {
-			if n, text := log.of(shard); n != 0 {
-				w.Errorf("%s is whole, and the log says %q", shard, text)
-			}
+		if len(by) > 1 || all && (len(by) != 1 || by[0] != m.ShardOf(h)) {
+			t.Fatalf("%x is served by %v, and the map says %s", h, by, m.ShardOf(h))
 		}
-		time.Sleep(sayAgain)
-		if n, text := log.of("orders-0007"); n != 2 {
-			w.Errorf("%d lines after twice the time, the last is %q", n, text)
+	}
+}
+
+// FuzzNote: whatever the item holds, it is a note that there can be, or an error.
+func FuzzNote(f *testing.F) {
+	f.Add([]byte(`{"map":2,"range":["0x0000000000000000","0x8000000000000000"],"gave":[{"shard":"k-0001","range":["0x8000000000000000","0x10000000000000000"]}]}`))
+	f.Add([]byte(`{"map":256}`))
+	f.Add([]byte("null"))
+	f.Add([]byte(nil))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		n, err := readNote("k-0000", &core.Item{Value: value})
+		if err != nil {
+			return
+		}
+		text, err := json.Marshal(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := readNote("k-0000", &core.Item{Value: text})
+		if err != nil || again.Map != n.Map || again.has() != n.has() || len(again.Gave) != len(n.Gave) {
+			t.Errorf("%+v became %+v, %v", n, again, err)
 		}
 	})
 }

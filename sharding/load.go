@@ -1,192 +1,282 @@
 package sharding
 
-import "math"
-
-// LoadAware evens out the load of members, by their weights, in small steps: it
-// does nothing until a member has more than High times its share, then moves
-// shards from the member with the most load to the one with the least until none
-// has more than Low times its share, the budget is spent, or no move helps.
-// Shards that are Fixed stay. The zero value is ready for use.
-type LoadAware struct {
-	Rules Rules
-	// High and Low are multiples of a member's share of the load. Defaults 1.2 and
-	// 1.05; High at least Low, both at least 1.
-	High, Low float64
-	// Budget is how many shards one plan moves for balance's sake. Default: a
-	// hundredth of all, at least 1. The next plan goes on if there is need.
-	Budget int
-}
-
-var _ Assigner = LoadAware{}
-
-// Plan implements Assigner.
-func (a LoadAware) Plan(c *Cluster) *Plan {
-	low := max(a.Low, 1)
-	if a.Low == 0 {
-		low = 1.05
-	}
-	high := max(a.High, low)
-	if a.High == 0 {
-		high = max(1.2, low)
-	}
-	left := a.Budget
-	if left <= 0 {
-		left = max(1, len(c.Shards)/100)
-	}
-	d := newDraft(c, a.Rules)
-	l := newLoads(d)
-	d.place(func(m int32, load float64) float64 {
-		if c.Members[m].Full && len(c.Members) > 1 {
-			return rarely
-		}
-		return (l.of[m] + l.known(load)) / l.weight[m]
-	}, func(s, m int32) { l.of[m] += l.shard(s) })
-
-	hot := false
-	for m := range l.of {
-		hot = hot || d.fits[m] && l.relative(m) > high
-	}
-	unfinished := false
-	if hot {
-		lists := d.owned(func(int) bool { return true })
-		for ; left > 0 && l.step(lists, low); left-- {
-		}
-		unfinished = left == 0
-	}
-	p := d.plan(l.share)
-	p.Unfinished = unfinished
-	return p
-}
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // loads are what the members have, while a plan is made.
 type loads struct {
-	d       *draft
-	of      []float64 // by member
-	weight  []float64
-	weights float64
-	total   float64
-	mean    float64 // of a shard, taken for one whose load is not known
-	share   []int   // how many shards each would have at equal loads
+	d      *draft
+	a      Balance
+	known  bool      // the load of any shard is
+	counts bool      // of shards say all about loads
+	shard  []float64 // by shard; the mean where it is not known
+	total  float64
+	share  []int // by member: how many shards it has at equal loads
+	of     []float64
+	cap    []float64 // in one unit, for all; not 0, to divide by
+	caps   float64
+	unit   float64 // the mean member's share of the load
+	// hot is the most of a member's load that nothing divides, held the part of it in shards
+	// that are not in its list.
+	hot, held []float64
+	lists     [][]int32 // by member: shards that may be moved
+	ascending []bool    // by member: the list is in the order of loads
+	wishes    []wish
+	ranges    int            // with the splits of this plan
+	touched   map[int32]bool // by splits and merges
+
+	moves      int
+	moved      float64 // load, for balance's sake
+	unfinished bool
+	alarm      bool // some member has far too much, or is new
 }
 
-func newLoads(d *draft) *loads {
+// wish asks for smaller ranges of a member's, of at most that load.
+type wish struct {
+	member int32
+	size   float64
+}
+
+func newLoads(d *draft, a Balance) *loads {
 	n := len(d.have)
-	l := &loads{d: d, of: make([]float64, n), weight: make([]float64, n)}
-	for m := range l.weight {
-		if d.fits[m] {
-			l.weight[m] = float64(max(d.c.Members[m].Weight, 0))
-			l.weights += l.weight[m]
-		}
+	l := &loads{
+		d: d, shard: make([]float64, len(d.owner)), of: make([]float64, n), cap: make([]float64, n),
+		hot: make([]float64, n), held: make([]float64, n), ascending: make([]bool, n),
 	}
-	for m := range l.weight {
-		if d.fits[m] && l.weights == 0 {
-			l.weight[m] = 1
-		}
-		// Nothing for those without capacity, but a number to divide by.
-		l.weight[m] = max(l.weight[m], 1e-9)
-	}
-	l.weights = 0
-	for m := range l.weight {
-		if d.fits[m] {
-			l.weights += l.weight[m]
-		}
-	}
-	known := 0
+	number, mean := 0, 1.0
 	for s := range d.c.Shards {
 		if x := d.c.Shards[s].Load; x > 0 && !math.IsInf(x, 1) {
-			l.mean += x
-			known++
+			l.shard[s] = x
+			l.total += x
+			number++
 		}
 	}
-	if known > 0 {
-		l.mean /= float64(known)
-	} else {
-		l.mean = 1
+	if l.known = number > 0; l.known {
+		mean = l.total / float64(number)
 	}
+	for s := range l.shard {
+		x := &d.c.Shards[s]
+		if l.shard[s] == 0 && !x.told() && !x.Busy {
+			l.shard[s] = mean
+			l.total += mean
+		}
+		if x.ranged() {
+			l.ranges++
+		}
+	}
+	l.counts = l.even()
+	members := l.capacities()
+	l.unit = l.total / float64(max(members, 1))
+	l.a = a.resolve(d.c, members)
 	l.share = shares(len(d.c.Shards), d.c.Members, d.fits, d.have)
 	l.sum()
 	return l
 }
 
-// known is a load, or the mean where none was told.
-func (l *loads) known(load float64) float64 {
-	if load > 0 && !math.IsInf(load, 1) {
-		return load
+// told reports whether the load is known. With Parts it may be 0.
+func (s *Shard) told() bool { return s.Load > 0 || s.Parts != nil }
+
+// capacities fills in the members' capacities, their own or those of others by weight, and returns
+// how many members have any.
+func (l *loads) capacities() (members int) {
+	weight, _, _ := weights(l.d.c.Members, l.d.fits)
+	said, of := 0.0, 0.0
+	for m, w := range weight {
+		if c := l.d.c.Members[m].Capacity; c > 0 && w > 0 {
+			said += c
+			of += float64(w)
+		}
 	}
-	return l.mean
+	if of == 0 {
+		said, of = 1, 1
+	}
+	for m, w := range weight {
+		if w > 0 {
+			members++
+			if l.cap[m] = l.d.c.Members[m].Capacity; l.cap[m] <= 0 {
+				l.cap[m] = float64(w) * said / of
+			}
+			l.caps += l.cap[m]
+		} else {
+			l.cap[m] = 1e-9
+		}
+	}
+	l.caps = max(l.caps, 1e-9)
+	return members
 }
 
-func (l *loads) shard(s int32) float64 { return l.known(l.d.c.Shards[s].Load) }
+// even reports whether counts of shards say all about loads.
+func (l *loads) even() bool {
+	if !l.known {
+		return true
+	}
+	for m := range l.d.c.Members {
+		if l.d.c.Members[m].Capacity > 0 {
+			return false
+		}
+	}
+	return slices.Max(l.shard) <= alike*slices.Min(l.shard)
+}
 
+// sum adds up what the members have.
 func (l *loads) sum() {
 	clear(l.of)
-	l.total = 0
 	for s, o := range l.d.owner {
-		x := l.shard(int32(s))
-		l.total += x
 		if o != None {
-			l.of[o] += x
+			l.of[o] += l.shard[s]
 		}
 	}
 }
 
-// relative is a member's load as a multiple of its share.
-func (l *loads) relative(m int) float64 {
-	return l.of[m] / l.weight[m] * l.weights / l.total
-}
+// fair is a member's share of all load.
+func (l *loads) fair(m int32) float64 { return l.total * l.cap[m] / l.caps }
 
-// step makes the one move from the member with the most load that evens out best;
-// false if that has little enough, or no move helps.
-func (l *loads) step(lists [][]int32, low float64) bool {
-	d := l.d
-	from := -1
-	for m := range l.of {
-		if d.fits[m] && (from < 0 || l.relative(m) > l.relative(from)) {
-			from = m
+// divisible is the share of their capacity that members have on average, without those of which more
+// than that cannot be divided, and without that load.
+func (l *loads) divisible() float64 {
+	total, caps := l.total, l.caps
+	full := make([]bool, len(l.of))
+	for again := true; again; {
+		again = false
+		for m, x := range l.hot {
+			if l.d.fits[m] && !full[m] && l.cap[m] < caps && x/l.cap[m] > total/caps {
+				full[m], again = true, true
+				total, caps = total-x, caps-l.cap[m]
+			}
 		}
 	}
-	if from < 0 || l.relative(from) <= low {
+	return max(total, 0) / caps
+}
+
+// usable is a member's capacity without the reserve; 0 where it is not known.
+func (l *loads) usable(m int32) float64 { return (1 - l.a.Reserve) * l.d.c.Members[m].Capacity }
+
+// level is x times a member's share, beyond what nothing divides. Near its capacity the
+// distance is half of that.
+func (l *loads) level(m int32, x float64) float64 {
+	fair := l.fair(m)
+	goal, above := max(fair, l.hot[m]), (x-1)*fair
+	if l.d.c.Members[m].Capacity > 0 {
+		return max(min(goal+above, l.usable(m)*x/l.a.High), goal+above/2)
+	}
+	return goal + above
+}
+
+// limit is the part of all load that may move in a minute: urgentMoves where MovesPerMinute
+// does not do, now or not long ago.
+func (l *loads) limit() float64 {
+	over, excess := false, 0.0
+	for i := range l.of {
+		m, c := int32(i), l.d.c.Members[i].Capacity
+		if l.d.fits[i] {
+			over = over || l.of[i] > l.level(m, urgent)
+			excess += max(l.of[i]-l.level(m, l.a.Low), 0)
+			l.alarm = l.alarm || c > 0 && l.of[i] > max(c, l.level(m, l.a.High))
+		}
+		l.alarm = l.alarm || l.open(m) && l.d.had[i] == 0 && l.share[i] > 0
+	}
+	l.alarm = l.alarm || over && excess > patience*l.a.MovesPerMinute*l.total
+	if l.alarm || l.d.c.Urgent {
+		return max(urgentMoves, l.a.MovesPerMinute)
+	}
+	return l.a.MovesPerMinute
+}
+
+// open reports whether a member may be given more.
+func (l *loads) open(m int32) bool {
+	return l.d.fits[m] && l.cap[m] > 1e-9 && !l.d.c.Members[m].Full
+}
+
+// affords reports whether the budgets have a move left. A single shard moves in a minute
+// although its load is more than the limit, if it cannot be divided.
+func (l *loads) affords(s int32, limit float64) bool {
+	if l.free(s) {
+		return true
+	}
+	x, sum := l.shard[s], l.d.c.Moved+l.moved
+	enough := !l.known || sum+x <= limit*l.total ||
+		sum == 0 && (x <= l.a.SplitAbove*l.unit/4 || !l.d.c.Shards[s].divisible() || l.counts)
+	if l.a.Budget > 0 && l.moves >= l.a.Budget || !enough {
+		l.unfinished = true
 		return false
 	}
-	best, at, to, least := int32(None), 0, int32(None), l.of[from]/l.weight[from]
-	coldest := l.coldest(from)
-	for k, s := range lists[from] {
-		x, m := l.shard(s), coldest
-		if d.rules != nil {
-			m = d.best(s, strictly, func(m int32, _ float64) float64 {
-				if int(m) == from || d.c.Members[m].Full {
-					return never
-				}
-				return (l.of[m] + x) / l.weight[m]
-			})
-		}
-		if m == None {
+	return true
+}
+
+// spend counts a move.
+func (l *loads) spend(s int32) {
+	if l.free(s) {
+		return
+	}
+	l.moves++
+	if l.known {
+		l.moved += l.shard[s]
+	}
+}
+
+// free reports whether a shard moves in any case.
+func (l *loads) free(s int32) bool { return l.d.owner[s] != l.d.c.Shards[s].Owner }
+
+// heat finds the hottest of what nothing divides, by member.
+func (l *loads) heat() {
+	for s, o := range l.d.owner {
+		if o == None {
 			continue
 		}
-		// The higher of the two after the move: lower is better.
-		worst := max((l.of[from]-x)/l.weight[from], (l.of[m]+x)/l.weight[m])
-		if worst < least {
-			best, at, to, least = s, k, m, worst
+		x := l.d.c.Shards[s].indivisible(l.shard[s])
+		l.hot[o] = max(l.hot[o], x)
+		if y := &l.d.c.Shards[s]; y.held() || l.d.c.Frozen || y.Owner != o {
+			l.held[o] = max(l.held[o], x)
 		}
 	}
-	if best == None {
-		return false
-	}
-	x := l.shard(best)
-	l.of[from] -= x
-	l.of[to] += x
-	d.pass(best, to, Loaded)
-	lists[from] = append(lists[from][:at], lists[from][at+1:]...)
-	return true // what was moved once is in nobody's list any more
 }
 
-// coldest is the member with the least load for its weight that may be given more.
-func (l *loads) coldest(from int) int32 {
+// give moves a shard at a place of its owner's list. What was moved is in no list any more.
+func (l *loads) give(s int32, at int, from, to int32) {
+	x := l.shard[s]
+	l.of[from] -= x
+	l.of[to] += x
+	l.lists[from] = slices.Delete(l.lists[from], at, at+1)
+	whole := l.d.c.Shards[s].indivisible(x)
+	l.held[to] = max(l.held[to], whole)
+	l.hot[to] = max(l.hot[to], whole)
+	if whole >= l.hot[from] {
+		l.hot[from] = l.held[from]
+		for _, r := range l.lists[from] {
+			l.hot[from] = max(l.hot[from], l.d.c.Shards[r].indivisible(l.shard[r]))
+		}
+	}
+}
+
+// coldest is the member that may be given more and would have the lowest share with so much.
+func (l *loads) coldest(from int32, x float64) int32 {
 	best := int32(None)
-	for m := range l.of {
-		if m != from && l.d.fits[m] && !l.d.c.Members[m].Full && (best == None || l.of[m]/l.weight[m] < l.of[best]/l.weight[best]) {
-			best = int32(m)
+	for i := range l.of {
+		if m := int32(i); m != from && l.open(m) && (best == None || (l.of[m]+x)/l.cap[m] < (l.of[best]+x)/l.cap[best]) {
+			best = m
 		}
 	}
 	return best
+}
+
+// sorted is a member's list in the order of loads.
+func (l *loads) sorted(m int32) []int32 {
+	if !l.ascending[m] {
+		l.ascending[m] = true
+		// A range whose load is not known yet stays; so does one that this plan placed.
+		l.lists[m] = slices.DeleteFunc(l.lists[m], func(s int32) bool {
+			x := &l.d.c.Shards[s]
+			return x.Owner != m || x.ranged() && !x.told()
+		})
+		slices.SortFunc(l.lists[m], func(a, b int32) int { return cmp.Or(cmp.Compare(l.shard[a], l.shard[b]), cmp.Compare(a, b)) })
+	}
+	return l.lists[m]
+}
+
+// search returns the first place of a list that has at least that load.
+func (l *loads) search(list []int32, load float64) (int, bool) {
+	return slices.BinarySearchFunc(list, load, func(s int32, x float64) int { return cmp.Compare(l.shard[s], x) })
 }

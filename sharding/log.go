@@ -20,6 +20,43 @@ type journal struct {
 	gap   error // why the table lacks what was read last; nil when it has everything
 	since int   // bytes read or written since the last base
 	base  int   // bytes of that
+
+	tell func(before, after *assignments) // of each plan that is read; may be nil
+}
+
+// ReadMap returns the map of the keyspace's ranges by the plans of a namespace, for tools. It is
+// nil if there is none. The error matches core.ErrInvalid if the plans cannot be read.
+func ReadMap(ctx context.Context, b core.Backend) (*Map, error) {
+	t, err := readTable(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return t.ranged(), nil
+}
+
+// ReadAside reads the plans of a namespace, for tools. The function that it returns says why a
+// shard is not meant to have an owner: it is in quarantine, or its range was merged with another
+// one. The error matches core.ErrInvalid if the plans cannot be read.
+func ReadAside(ctx context.Context, b core.Backend) (func(shard string) core.Aside, error) {
+	t, err := readTable(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return t.asideOf, nil
+}
+
+// readTable reads the table in force.
+func readTable(ctx context.Context, b core.Backend) (*assignments, error) {
+	j := &journal{table: &assignments{}, read: bounded(func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
+		return b.ReadLog(ctx, assigner, after, max)
+	})}
+	if _, err := j.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	if j.gap != nil {
+		return nil, fmt.Errorf("tenure: %w: the plans of this namespace: %v", core.ErrInvalid, j.gap)
+	}
+	return j.table, nil
 }
 
 // readLog reads a page of the assigner's log.
@@ -76,16 +113,15 @@ func (j *journal) add(e *core.Entry) (changed bool) {
 	if !c.Base && j.gap != nil {
 		return false
 	}
-	next := *j.table
-	if !c.Base {
-		// apply writes into them.
-		next.owner, next.moved, next.why = append([]int32(nil), next.owner...), append([]int64(nil), next.moved...), append([]Reason(nil), next.why...)
-	}
-	if err := next.apply(c); err != nil {
+	next, err := j.table.apply(c)
+	if err != nil {
 		j.gap = fmt.Errorf("entry %d: %w", e.Seq, err)
 		return false
 	}
-	j.table = &next
+	if j.tell != nil {
+		j.tell(j.table, next)
+	}
+	j.table = next
 	if c.Base {
 		j.gap, j.base, j.since = nil, j.since, 0
 	}
@@ -102,9 +138,8 @@ const (
 // the last base, or what is there cannot be read, a base is written instead, and
 // what it replaces is trimmed.
 func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, size int) error {
-	next := *j.table
-	next.owner, next.moved, next.why = append([]int32(nil), next.owner...), append([]int64(nil), next.moved...), append([]Reason(nil), next.why...)
-	if err := next.apply(c); err != nil {
+	next, err := j.table.apply(c)
+	if err != nil {
 		return err
 	}
 	head := lease.Head()
@@ -123,7 +158,7 @@ func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, s
 		j.after = seq
 		bytes += len(part)
 	}
-	j.table, j.parts = &next, assembly{}
+	j.table, j.parts = next, assembly{}
 	j.since += bytes
 	if c.Base {
 		j.gap, j.base, j.since = nil, bytes, 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -19,27 +20,45 @@ type Manager struct {
 	e      *core.Elector
 	h      core.Handler
 	o      *Options
-	names  []string // sorted
 	limits core.Limits
 
 	wake chan struct{} // something for the loop
 	news chan struct{} // something in the assigner's log
 
+	watched chan struct{} // Picture was called
+	reads   atomic.Bool   // this member's assigner reads loads
+
 	mu      sync.Mutex
 	ran     bool
 	table   *assignments
+	changed chan struct{} // closed when there is another table, or a range was given up
+	slices  map[string]*Slice
+	meters  map[string]*meter
+	lanes   *lanes
+	loads   map[string]float64 // by shard, for Picture; it is replaced, not modified
+	loadsAt time.Time
 	drained bool // by Drain
 	emptied chan struct{}
 
 	// What follows is the loop's own.
 	known     *assignments // for which the rest was worked out
+	fixed     []string     // those of Options.Shards, sorted
+	names     []string     // those and the keyspace's, sorted; the next ones are by name
 	at        []int32      // index in known of each own shard, or None
 	heirs     []int32
 	prefs     []core.Preference
 	contended []bool
+	suspects  []*suspicion
+	cautious  bool // heirs leave suspects alone: these are not the most of all shards
 	seen      []sight
-	assigning bool // contends for the assigner's shard
-	draining  bool // as the others were last told
+	aside     bool // the elector was told of shards that are set aside
+	prep      *preparer
+	work      context.Context // of what goes on beside the loop
+	began     time.Time
+	plans     []planTime // when each was known, by the time since then
+	waiting   bool       // for a member that prepares a shard
+	assigning bool       // contends for the assigner's shard
+	draining  bool       // as the others were last told
 	leftAt    time.Time
 }
 
@@ -62,12 +81,14 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 	if err != nil {
 		return nil, err
 	}
-	n := len(names)
-	return &Manager{
-		b: b, e: e, h: h, o: c, names: names, limits: b.Info().Limits,
-		wake: make(chan struct{}, 1), news: make(chan struct{}, 1), emptied: make(chan struct{}),
-		table: &assignments{}, at: make([]int32, n), prefs: make([]core.Preference, n), contended: make([]bool, n), seen: make([]sight, n),
-	}, nil
+	m := &Manager{
+		b: b, e: e, h: h, o: c, fixed: names, limits: b.Info().Limits,
+		wake: make(chan struct{}, 1), news: make(chan struct{}, 1), watched: make(chan struct{}, 1), emptied: make(chan struct{}),
+		changed: make(chan struct{}), slices: map[string]*Slice{}, meters: map[string]*meter{}, lanes: newLanes(), table: &assignments{},
+	}
+	m.prep = &preparer{m: m, at: map[string]*preparation{}}
+	m.rename(names)
+	return m, nil
 }
 
 // Run takes part until ctx ends, then has this member emptied: the assigner gives
@@ -92,11 +113,16 @@ func (m *Manager) Run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	defer parts.Wait()
+	defer m.prep.close()
 	defer stop()
+	m.work, m.began = work, time.Now()
+	m.prep.begin()
 	views := make(chan *core.View)
 	failed := make(chan error, 1)
 	parts.Go(func() { m.follow(work) })
 	parts.Go(func() { m.watch(work, views, failed) })
+	parts.Go(func() { m.tellLoad(work) })
+	parts.Go(func() { m.watchLoad(work) })
 	m.draining = true // by a Manager that ran before on this Elector
 	m.show(false)
 	m.e.Stay()
@@ -150,6 +176,44 @@ func (m *Manager) assigned() *assignments {
 	return m.table
 }
 
+// setTable makes another table known, and has slices carry out what it changes.
+func (m *Manager) setTable(t *assignments) {
+	m.mu.Lock()
+	m.table = t
+	m.mu.Unlock()
+	m.announce()
+	for i := range t.changes {
+		for _, shard := range append(named(t.changes[i].Gifts), t.changes[i].From) {
+			if s := m.slice(shard); s != nil {
+				s.advance()
+			}
+		}
+	}
+	signal(m.wake)
+}
+
+// announce wakes slices that wait for another table, or for a range.
+func (m *Manager) announce() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// slice is the open slice of a shard; nil if there is none.
+func (m *Manager) slice(shard string) *Slice {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.slices[shard]
+}
+
+// Map returns the map of the keyspace's ranges that is in force here; nil before the first plan
+// is known, and without a keyspace.
+func (m *Manager) Map() *Map { return m.assigned().ranged() }
+
+// indexOf is the place of a shard in the table.
+func indexOf(t *assignments, shard string) (int, bool) { return slices.BinarySearch(t.names, shard) }
+
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -193,10 +257,10 @@ func (m *Manager) follow(ctx context.Context) {
 	for wait := time.Duration(0); ; {
 		changed, err := j.catchUp(ctx)
 		if changed {
-			m.mu.Lock()
-			m.table = j.table
-			m.mu.Unlock()
-			signal(m.wake)
+			m.setTable(j.table)
+		}
+		if err == nil && m.o.OnRange != nil { // not for what was there before
+			j.tell = m.tellRanges
 		}
 		if j.gap != nil && j.gap != told { //nolint:errorlint // each gap is an error of its own
 			m.o.OnError(j.gap)
@@ -266,7 +330,7 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 		case v = <-views:
 		case <-m.wake:
 		case <-tick.C:
-			if !m.leaving() {
+			if !m.leaving() && !m.waiting {
 				continue
 			}
 		case <-done:
@@ -310,10 +374,27 @@ func (m *Manager) leaving() bool {
 	return m.drained
 }
 
-// learn works out what follows from a new table: who claims what first.
+// learn works out what follows from a new table: which shards there are, and which member claims
+// each of them first.
 func (m *Manager) learn(t *assignments) error {
-	same := slices.Equal(t.specs, m.o.Shards)
+	if m.o.Keyspace.Name != "" && t.keys.same(m.o.Keyspace) {
+		m.rename(m.all(t))
+	}
+	same := slices.Equal(t.names, m.names)
+	m.setAside(t)
+	m.remember(t.number)
 	m.known, m.heirs = t, heirs(t.members, t.owner)
+	clear(m.suspects)
+	next := 0
+	for name, s := range t.suspects {
+		if m.o.Quarantine.next(s) {
+			next++
+		}
+		if i, ok := slices.BinarySearch(m.names, name); ok {
+			m.suspects[i] = s
+		}
+	}
+	m.cautious = 2*next <= len(t.names)
 	var changed []core.Preference
 	for i, name := range m.names {
 		k := int32(i)
@@ -337,6 +418,67 @@ func (m *Manager) learn(t *assignments) error {
 		}
 	}
 	return m.e.Prefer(changed...)
+}
+
+// setAside tells the elector which shards are not meant to have an owner.
+func (m *Manager) setAside(t *assignments) {
+	if len(t.suspects) == 0 && !m.aside && m.known != nil && t.next == m.known.next && len(t.names) == len(m.known.names) {
+		return
+	}
+	aside := map[string]core.Aside{}
+	for _, o := range m.e.View().Shards {
+		if why := t.asideOf(o.Shard); why.Why != "" {
+			aside[o.Shard] = why
+		}
+	}
+	m.aside = len(t.suspects) > 0
+	m.e.SetAside(aside)
+}
+
+// all are the shards to contend for: the fixed ones, and those of the table's keyspace. The
+// latter are known from the table alone, so that there is one map of the ranges.
+func (m *Manager) all(t *assignments) []string {
+	own := slices.Equal(t.specs, m.o.Shards)
+	if own {
+		return t.names
+	}
+	out := slices.Clone(m.fixed)
+	for _, name := range t.names {
+		if _, err := t.keys.index(name); err == nil {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// rename takes over another list of shards. What is known of those that stay is kept; those
+// that are gone are withdrawn from.
+func (m *Manager) rename(names []string) {
+	if slices.Equal(names, m.names) {
+		return
+	}
+	n := len(names)
+	at, prefs, contended, seen := make([]int32, n), make([]core.Preference, n), make([]bool, n), make([]sight, n)
+	m.suspects = make([]*suspicion, n)
+	var gone []string
+	old := 0
+	for i, name := range names {
+		for ; old < len(m.names) && m.names[old] < name; old++ {
+			gone = append(gone, m.names[old])
+		}
+		if old < len(m.names) && m.names[old] == name {
+			at[i], prefs[i], contended[i], seen[i] = m.at[old], m.prefs[old], m.contended[old], m.seen[old]
+			old++
+		}
+	}
+	gone = append(gone, m.names[old:]...)
+	m.names, m.at, m.prefs, m.contended, m.seen = names, at, prefs, contended, seen
+	if len(gone) > 0 {
+		asked, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = m.e.Withdraw(asked, gone...) // fails only because it does not wait
+	}
 }
 
 // standForAssigner contends for planning, or stops to.

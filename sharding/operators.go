@@ -15,7 +15,8 @@ import (
 // A move is a pin, and a resignation an exclusion, for as long as the shard's record has the
 // token that the rule names: until the plan that it led to was carried out.
 func (p *planner) obey(v *core.View, now time.Time) (again bool) {
-	p.Rules, p.Frozen = Rules{}, false
+	p.Rules, p.Frozen, p.wall = Rules{}, false, now
+	p.bounds, p.release = map[uint64]bool{}, map[string]bool{}
 	var once []*control.Rule
 	for i := range v.Rules {
 		r := &v.Rules[i]
@@ -25,7 +26,7 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 		if at, _ := v.Owner(r.Shards); r.Spent(at.Token) {
 			continue
 		}
-		again = again || !r.Expires.IsZero()
+		again = again || !r.Expires.IsZero() && r.Kind != control.Stop && r.Kind != control.Resolve
 		switch r.Kind {
 		case control.Drain:
 			p.Rules.Drain = append(p.Rules.Drain, r.Node)
@@ -37,6 +38,13 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 			once = append(once, r)
 		case control.Freeze:
 			p.Frozen = true
+		case control.Release:
+			p.release[r.Shards] = true
+		case control.Split, control.Merge:
+			if h, err := ParseHash(r.Hash); err == nil {
+				p.bounds[h] = r.Kind == control.Split
+			}
+		case control.Stop, control.Resolve: // move nothing
 		}
 	}
 	for _, r := range once { // after the rules that stay, which they override or narrow
@@ -50,6 +58,51 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 		}
 	}
 	return again
+}
+
+// bound adds to a plan the splits and merges that operators' rules ask for, and takes from it
+// what they forbid.
+func (p *planner) bound(t *assignments, plan *Plan) {
+	m := t.ranged()
+	if len(p.bounds) == 0 || m.Len() == 0 {
+		return
+	}
+	used := map[int32]bool{}
+	cuts := map[int32][]uint64{}
+	var merges []Merge
+	for _, h := range slices.Sorted(maps.Keys(p.bounds)) {
+		i, _ := indexOf(t, m.ShardOf(h))
+		at := int32(i)
+		begins := t.ranges[i].From == h
+		switch {
+		case p.bounds[h] && !begins && len(cuts[at]) < MaxCuts:
+			cuts[at] = append(cuts[at], h)
+			used[at] = true
+		case !p.bounds[h] && begins:
+			k, _ := indexOf(t, m.ShardOf(h-1))
+			if below := int32(k); !used[at] && !used[below] {
+				merges = append(merges, Merge{From: at, To: below})
+				used[at], used[below] = true, true
+			}
+		}
+	}
+	var splits []Split
+	for _, at := range slices.Sorted(maps.Keys(cuts)) {
+		splits = append(splits, Split{at, cuts[at]})
+	}
+	for _, s := range plan.Splits {
+		s.At = slices.DeleteFunc(slices.Clone(s.At), func(h uint64) bool { is, ruled := p.bounds[h]; return ruled && !is })
+		if len(s.At) > 0 && !used[s.Shard] {
+			splits = append(splits, s)
+		}
+	}
+	for _, m := range plan.Merges {
+		at := max(t.ranges[m.From].From, t.ranges[m.To].From)
+		if !p.bounds[at] && !used[m.From] && !used[m.To] {
+			merges = append(merges, m)
+		}
+	}
+	plan.Splits, plan.Merges = splits, merges
 }
 
 func (r *Rules) pin(shards, node string) {
@@ -69,15 +122,7 @@ func (r *Rules) exclude(shards string, nodes ...string) {
 // with are the rules and the operators', which come first where both pin a shard.
 func (r Rules) with(o Rules) Rules {
 	r.Drain = slices.Concat(r.Drain, o.Drain)
-	if len(o.Pin) > 0 {
-		pin := maps.Clone(o.Pin)
-		for p, node := range r.Pin {
-			if _, has := lookUp(o.Pin, p); !has {
-				pin[p] = node
-			}
-		}
-		r.Pin = pin
-	}
+	r.Pin, r.Prefer = first(o.Pin, r.Pin), first(o.Prefer, r.Prefer)
 	if len(o.Exclude) > 0 {
 		exclude := maps.Clone(r.Exclude)
 		if exclude == nil {
@@ -90,4 +135,18 @@ func (r Rules) with(o Rules) Rules {
 		r.Exclude = exclude
 	}
 	return r
+}
+
+// first are the entries of two maps by shards: of the second those that the first has nothing on.
+func first(a, b map[string]string) map[string]string {
+	if len(a) == 0 {
+		return b
+	}
+	out := maps.Clone(a)
+	for p, x := range b {
+		if _, has := lookUp(a, p); !has {
+			out[p] = x
+		}
+	}
+	return out
 }

@@ -54,6 +54,9 @@ func TestOperators(t *testing.T) {
 		w.member("b")
 		w.shares(2*ttl, map[string]int{"a": 15, "b": 15})
 		const plan = 5 * interval
+		w.rule(control.Put, control.Rule{Kind: control.Stop, Node: "a", Away: 1, Expires: time.Now().Add(time.Hour)})
+		time.Sleep(2 * plan) // a place to stop moves nothing by itself
+		w.shares(0, map[string]int{"a": 15, "b": 15})
 		drain := control.Rule{Kind: control.Drain, Node: "a"}
 		w.rule(control.Put, drain)
 		w.shares(plan, map[string]int{"b": 30})
@@ -209,6 +212,42 @@ func TestPinnedThroughDeaths(t *testing.T) {
 			if got := w.spread()["d"]; got != 0 {
 				w.Errorf("after death %d, of %s, the drained node has %d shards", death, n, got)
 			}
+		}
+	})
+}
+
+// TestRangesByRule: a range begins where an operator wants it, and not where it does not, for as
+// long as the rule is there, whatever the assigner plans.
+func TestRangesByRule(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := &divider{}
+		a := keyedMember(w, "a", d, open(nil))
+		w.await("the slices", 5*ttl, func() bool { return a.slice("orders-0000") != nil && a.slice("orders-0001") != nil })
+		const h, text = 1 << 60, "0x1000000000000000"
+		begins := func(h uint64) bool {
+			for _, r := range a.Map().All() {
+				if r.From == h {
+					return true
+				}
+			}
+			return false
+		}
+		w.rule(control.Put, control.Rule{Kind: control.Split, Hash: text})
+		w.await("the split", 5*ttl, func() bool { return begins(h) && a.slice("orders-0002") != nil })
+		d.ask(nil, map[string]string{"orders-0002": "orders-0000"})
+		time.Sleep(5 * ttl)
+		if !begins(h) || a.slice("orders-0002") == nil {
+			w.Error("the assigner merged what an operator split")
+		}
+		d.ask(map[string][]uint64{"orders-0001": {3 << 62}}, nil)
+		w.rule(control.Put, control.Rule{Kind: control.Merge, Hash: "0xc000000000000000"})
+		time.Sleep(3 * ttl)
+		d.ask(map[string][]uint64{"orders-0001": {3 << 62}}, nil)
+		w.await("the assigner's split, or its merge again", 5*ttl, func() bool { return !begins(3 << 62) })
+		w.rule(control.Put, control.Rule{Kind: control.Merge, Hash: text}) // in place of the split
+		w.await("the merge", 5*ttl, func() bool { return !begins(h) && a.slice("orders-0002") == nil })
+		if at, _ := a.e.View().Owner("orders-0002"); at.Aside.Why == "" {
+			w.Error("the shard that ended is not set aside")
 		}
 	})
 }

@@ -2,6 +2,8 @@ package sharding
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 type planner struct {
 	Assigner Assigner
 	Specs    []string // of the shard set
+	Keys     Keyspace // without a name: none
 	// Takes says which members own shards at all. Nil: all.
 	Takes func(core.Member) bool
 	// Zone is the key of Member.Meta that holds a member's zone.
@@ -34,18 +37,40 @@ type planner struct {
 	// Rules and Frozen are operators'.
 	Rules  Rules
 	Frozen bool
+	bounds map[uint64]bool // hashes at which a range is to begin, or is not to
+	// release are the shards that are not to be in quarantine.
+	release map[string]bool
+	wall    time.Time // by the clock of this process
+	// estimates are the loads of shards whose ranges were changed, until their owners tell them.
+	estimates     map[string]estimate
+	ledger        []spent // of the last minute
+	PrepareBudget time.Duration
+	// Quarantine has the defaults filled in.
+	Quarantine Quarantine
 
-	inFlight map[int32]flight // shards on their way to their assigned owner
+	inFlight map[string]flight // shards on their way to their assigned owner
 	strikes  map[core.SessionID]strike
 	barred   map[core.SessionID]bool // not eligible when they were seen last
 	repeat   map[int32]bool          // moves to be written again
-	times    []planTime
+	// unprepared are the shards that stay, since their next owners could not prepare them.
+	unprepared map[int32]bool
+	late       []lateDeath
+	times      []planTime
 }
 
-// flight is the token of a shard's record when its move was planned, and when.
+// flight is the token of a shard's record when its move was planned, when that was, and the session
+// in the record.
 type flight struct {
 	token core.Token
 	since time.Duration
+	from  core.SessionID
+}
+
+// lateDeath is of a shard that a plan had given to another member, and was not handed over when the
+// former one was gone.
+type lateDeath struct {
+	shard int32
+	of    core.SessionID
 }
 
 // lost is after how many penalties a move that did not happen is written again:
@@ -78,33 +103,27 @@ type Outcome struct {
 	again bool
 }
 
-// next plans from a table, a view, and the loads of shards, which may be nil. now
-// is a duration since any fixed point. The change is to be applied to the table
-// when it was written.
-func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads map[string]float64) (*Outcome, error) {
+// next plans from a table, a view, and the loads of shards, if any are known. settled are the
+// givers of splits and merges that are complete. now is a duration since any fixed point. The
+// change is to be applied to the table when it was written.
+func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads measured, settled []string) (*Outcome, error) {
 	if p.inFlight == nil {
-		p.inFlight, p.strikes, p.barred = map[int32]flight{}, map[core.SessionID]strike{}, map[core.SessionID]bool{}
+		p.inFlight, p.strikes, p.barred = map[string]flight{}, map[core.SessionID]strike{}, map[core.SessionID]bool{}
 	}
-	fresh := t.names == nil || !slices.Equal(t.specs, p.Specs)
+	fresh := t.names == nil || !slices.Equal(t.specs, p.Specs) || !t.keys.same(p.Keys)
 	if fresh { // another set: start over, with what is owned
-		names, err := Expand(p.Specs...)
-		if err != nil {
+		var err error
+		if t, err = p.begin(t); err != nil {
 			return nil, err
 		}
-		n := len(names)
-		t = &assignments{
-			number: t.number, specs: p.Specs, names: names,
-			owner: make([]int32, n), moved: make([]int64, n), why: make([]Reason, n),
-		}
-		for i := range t.owner {
-			t.owner[i] = None
-		}
 		clear(p.inFlight)
+		settled = nil
 	}
 	p.remember(now, t.number)
-	p.repeat = map[int32]bool{}
+	p.repeat, p.unprepared = map[int32]bool{}, map[int32]bool{}
 
-	c := &Cluster{Members: p.members(now, v), Rules: p.Rules, Frozen: p.Frozen}
+	c := &Cluster{Members: p.members(now, v), Rules: p.Rules, Frozen: p.Frozen, Begun: t.keys.Shards}
+	c.Moved, c.Urgent = p.spent(now)
 	p.bar(now, v, c)
 	index := make(map[core.SessionID]int32, len(c.Members))
 	for i := range c.Members {
@@ -118,11 +137,200 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads ma
 		}
 	}
 	out := &Outcome{Cluster: c}
-	tokens := p.shards(now, t, v, c, assigned, index, loads, out)
+	records := p.shards(now, t, v, c, assigned, index, loads, out)
 	out.Plan = p.Assigner.Plan(c)
 	out.again = out.again || out.Plan.Unfinished
-	out.change = p.change(now, t, out, assigned, tokens, fresh)
+	out.change = p.change(now, t, out, assigned, records, fresh)
+	p.ranges(t, v, out, settled, fresh)
+	p.spend(now, t, out, loads.told)
 	return out, nil
+}
+
+// ranges adds to the change what becomes of the ranges and of suspected shards.
+func (p *planner) ranges(t *assignments, v *core.View, out *Outcome, settled []string, fresh bool) {
+	ch := out.change
+	if !fresh { // a base has neither; the next plan has
+		out.again = p.isolate(p.wall, t, v, ch) || out.again
+		p.divide(t, out, ch, settled)
+	}
+	held := map[int32]bool{}
+	for name, s := range t.suspects {
+		if i, ok := indexOf(t, name); ok && s.held() {
+			held[int32(i)] = true
+		}
+	}
+	for _, s := range ch.Isolation.Free {
+		delete(held, s)
+	}
+	for _, s := range ch.Isolation.Hold {
+		held[s] = true
+	}
+	if len(held) > 0 {
+		ch.Moves = slices.DeleteFunc(ch.Moves, func(m slotMove) bool { return held[m.Shard] })
+		out.Moves = slices.DeleteFunc(out.Moves, func(m Move) bool { return held[m.Shard] })
+	}
+	if out.change = ch; ch.nothing() {
+		out.change = nil
+	}
+}
+
+// begin is the table of another set of shards, without owners. The ranges of a keyspace stay as
+// they are.
+func (p *planner) begin(t *assignments) (*assignments, error) {
+	c := &planChange{Number: t.number, Base: true, Specs: p.Specs, Keys: p.Keys, Next: p.Keys.Shards}
+	switch {
+	case t.keys.Name == "":
+		for i := range p.Keys.Shards {
+			c.Ranges = append(c.Ranges, numbered{i, equal(i, p.Keys.Shards)})
+		}
+	case !t.keys.same(p.Keys):
+		return nil, fmt.Errorf("tenure: %w: the plans of this namespace divide keyspace %q by hash %s, and this process has %q and hash %q: "+
+			"configure all members with the former, or use another namespace",
+			core.ErrInvalid, t.keys.Name, cmp.Or(t.keys.Hash, HashMixed), p.Keys.Name, p.Keys.Hash)
+	default:
+		old := t.base(t.number)
+		c.Keys, c.Next, c.Ranges, c.Changes = old.Keys, old.Next, old.Ranges, old.Changes
+	}
+	c.Suspects = t.suspects
+	next, err := unassigned(c)
+	if err != nil {
+		return nil, err
+	}
+	next.number = t.number
+	return next, nil
+}
+
+// divide adds splits and merges, and says which are complete. A split or merge that cannot be is
+// left out: the assigner sees the ranges again, and its next plan may be another one.
+func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled []string) {
+	p.bound(t, out.Plan)
+	for _, shard := range settled {
+		if i, ok := slices.BinarySearch(t.names, shard); ok {
+			ch.Settled = append(ch.Settled, int32(i))
+		}
+	}
+	out.again = out.again || len(t.changes) > 0
+	if p.Frozen {
+		return
+	}
+	used, left := map[int32]bool{}, MaxShards-len(t.names)
+	for _, s := range out.Plan.Splits {
+		if t.splits(s) && !used[s.Shard] && len(s.At) <= left {
+			used[s.Shard] = true
+			left -= len(s.At)
+			ch.Splits = append(ch.Splits, s)
+		}
+	}
+	for _, m := range out.Plan.Merges {
+		if t.merges(m) && !used[m.From] && !used[m.To] {
+			used[m.From], used[m.To] = true, true
+			ch.Merges = append(ch.Merges, m)
+		}
+	}
+	out.again = out.again || len(ch.Splits)+len(ch.Merges) > 0
+}
+
+// measured are the loads that are known: by Options.Loads, and by the owners' reports.
+type measured struct {
+	said map[string]float64
+	told map[string]*shardReport
+}
+
+// measure fills in a shard's load.
+func (p *planner) measure(s *Shard, loads measured) {
+	r := loads.told[s.Name]
+	if e, ok := p.estimates[s.Name]; ok && e.told == r {
+		s.Load, s.Parts = e.Rate, e.Parts
+	} else if delete(p.estimates, s.Name); r != nil {
+		s.Load, s.Parts = r.Rate, r.Parts
+	}
+	if x, said := loads.said[s.Name]; said {
+		s.Load = x
+	}
+}
+
+// estimate is the load that a shard must have after a split or merge, until there is another report
+// than the one at that time.
+type estimate struct {
+	shardReport
+	told *shardReport
+}
+
+// spent is the load that a plan moved, and when.
+type spent struct {
+	at     time.Duration
+	load   float64
+	urgent bool
+}
+
+// spent is what the plans of the last minute moved, and whether one of them was urgent.
+func (p *planner) spent(now time.Duration) (load float64, urgent bool) {
+	p.ledger = slices.DeleteFunc(p.ledger, func(x spent) bool { return x.at < now-time.Minute })
+	for _, x := range p.ledger {
+		load += x.load
+		urgent = urgent || x.urgent
+	}
+	return load, urgent
+}
+
+// spend notes the load that a plan moves, and estimates that of the shards whose ranges it changes.
+func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, told map[string]*shardReport) {
+	if out.change == nil {
+		return
+	}
+	if out.Plan.Moved > 0 || out.Plan.Urgent {
+		p.ledger = append(p.ledger, spent{now, out.Plan.Moved, out.Plan.Urgent})
+	}
+	maps.DeleteFunc(p.estimates, func(shard string, _ estimate) bool { return !t.has(shard) })
+	next, shards := t.next, out.Cluster.Shards
+	for _, s := range out.change.Splits {
+		x := &shards[s.Shard]
+		p.estimate(x.Name, told[x.Name], x, Range{x.Range.From, s.At[0]})
+		for i, h := range s.At {
+			r := Range{h, x.Range.To}
+			if i+1 < len(s.At) {
+				r.To = s.At[i+1]
+			}
+			p.estimate(t.keys.shard(next), nil, x, r)
+			next++
+		}
+	}
+	for _, m := range out.change.Merges {
+		a, b := &shards[m.From], &shards[m.To]
+		if b.Range.From < a.Range.From {
+			a, b = b, a
+		}
+		both := Shard{Range: join(a.Range, b.Range), Load: a.Load + b.Load, Parts: slices.Concat(a.Parts, b.Parts)}
+		if a.Parts == nil || b.Parts == nil {
+			both.Parts = nil
+		}
+		to := shards[m.To].Name
+		p.estimate(to, told[to], &both, both.Range)
+	}
+}
+
+// estimate notes how much of a shard's load lies in a range that another one gets.
+func (p *planner) estimate(shard string, told *shardReport, of *Shard, r Range) {
+	if !of.told() {
+		return
+	}
+	if p.estimates == nil {
+		p.estimates = map[string]estimate{}
+	}
+	p.estimates[shard] = estimate{shardReport{Rate: of.within(r), Parts: partsIn(of.Parts, r)}, told}
+}
+
+// partsIn are the parts that lie in a range, cut at its ends.
+func partsIn(parts []Part, r Range) (out []Part) {
+	for _, p := range parts {
+		from, last := max(p.Range.From, r.From), min(p.Range.To-1, r.To-1)
+		if from > last {
+			continue
+		}
+		share := (float64(last-from) + 1) / (float64(p.Range.To-1-p.Range.From) + 1)
+		out = append(out, Part{Range{from, last + 1}, p.Load * share})
+	}
+	return out
 }
 
 // members are the candidates, in the order of their sessions.
@@ -134,7 +342,7 @@ func (p *planner) members(now time.Duration, v *core.View) []Member {
 			continue
 		}
 		out = append(out, Member{ID: m.Session, Node: m.Node, Zone: m.Meta[p.Zone], Weight: m.Weight,
-			Drain: m.Draining, Full: now < p.strikes[m.Session].until})
+			Drain: m.Draining, Full: now < p.strikes[m.Session].until, Capacity: capacityOf(m)})
 	}
 	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	for id := range p.strikes {
@@ -178,33 +386,27 @@ func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
 }
 
 // shards fills in who is to be taken for the owner of each shard, and returns the
-// tokens of their records.
+// records of them: token and session.
 func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Cluster, assigned []int32, index map[core.SessionID]int32,
-	loads map[string]float64, out *Outcome) []core.Token {
-	tokens := make([]core.Token, len(t.names))
+	loads measured, out *Outcome) []flight {
+	records, owners := recordsOf(t, v, index)
+	p.late = p.late[:0]
 	c.Shards = make([]Shard, len(t.names))
-	struck := map[core.SessionID]bool{}
+	struck, busy := map[core.SessionID]bool{}, t.busy()
 	fixedFrom := p.cooling(now)
 	var next []int32 // heirs by shard, as slots, once wanted
-	at := 0
+	var near []*Shard
 	for i, name := range t.names {
 		s := &c.Shards[i]
-		*s = Shard{Name: name, Owner: None, Moved: t.moved[i], Fixed: t.moved[i] >= fixedFrom}
-		if loads != nil {
-			s.Load = loads[name]
-		}
-		to, has := int32(None), int32(None)
+		*s = Shard{Name: name, Owner: None, Moved: t.moved[i], Fixed: t.moved[i] >= fixedFrom, Range: t.ranges[i], Busy: busy[name]}
+		p.measure(s, loads)
+		to, has := int32(None), owners[i]
 		if o := t.owner[i]; o != None {
 			to = assigned[o]
 		}
-		for at < len(v.Shards) && v.Shards[at].Shard < name {
-			at++
-		}
-		if at < len(v.Shards) && v.Shards[at].Shard == name {
-			tokens[i] = v.Shards[at].Token
-			if m, ok := index[v.Shards[at].Session]; ok {
-				has = m
-			}
+		died := p.bury(int32(i), name, records[i].from, has != None, index) || t.widowed(i, to)
+		if p.near(t.suspects[name], died) {
+			near = append(near, s)
 		}
 		switch {
 		case to == None && has == None && t.owner[i] != None:
@@ -216,40 +418,93 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 			}
 		case to == has, has == None:
 			s.Owner = to
-			delete(p.inFlight, int32(i))
+			delete(p.inFlight, name)
 		case to == None:
 			s.Owner, s.Moved = has, t.number+1
 		default:
 			out.again = true
-			if s.Owner = to; p.refused(now, int32(i), tokens[i]) {
+			member, _ := v.Member(c.Members[to].ID)
+			if s.Owner = to; p.refused(now, name, int32(i), records[i], &member, t.moved[i]) {
 				s.Owner, s.Moved = has, t.number+1
 				p.strikeOnce(now, &c.Members[to], struck)
 			}
 		}
 		out.again = out.again || s.Fixed
 	}
+	if len(near) <= few(len(t.names)) { // else it is not the shards
+		for _, s := range near {
+			s.Fixed, out.again = true, true
+		}
+	}
 	for i := range c.Members {
 		out.again = out.again || c.Members[i].Full || c.Members[i].Drain
 	}
-	return tokens
+	return records
 }
 
-// refused follows the move of a shard that another member than the assigned one has,
-// whose record has the token. It reports whether the move has ended there: the shard
-// was with the assigned member, or was refused, and another one took it.
-func (p *planner) refused(now time.Duration, shard int32, token core.Token) bool {
-	f, moving := p.inFlight[shard]
-	if !moving {
-		f = flight{token, now}
-		p.inFlight[shard] = f
+// recordsOf are the records of the table's shards, token and session, and which members these are.
+func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (records []flight, owners []int32) {
+	records, owners = make([]flight, len(t.names)), make([]int32, len(t.names))
+	at := 0
+	for i, name := range t.names {
+		owners[i] = None
+		for at < len(v.Shards) && v.Shards[at].Shard < name {
+			at++
+		}
+		if at == len(v.Shards) || v.Shards[at].Shard != name {
+			continue
+		}
+		records[i].token, records[i].from = v.Shards[at].Token, v.Shards[at].Session
+		if m, ok := index[v.Shards[at].Session]; ok {
+			owners[i] = m
+		}
 	}
-	if now-f.since > lost*p.Penalty {
-		p.inFlight[shard], p.repeat[shard] = flight{f.token, now}, true
+	return records, owners
+}
+
+// bury notes the death of the member that a shard's record names, or named when the shard's move was
+// planned, if it is gone, and reports whether it is. Only a plan that sets that member's slot free
+// makes a death of it.
+func (p *planner) bury(shard int32, name string, has core.SessionID, lives bool, index map[core.SessionID]int32) bool {
+	of := has
+	if f, moving := p.inFlight[name]; moving && (lives || of == "") {
+		of = f.from
+		_, lives = index[of]
 	}
-	if f.token == token {
+	if of == "" || lives {
 		return false
 	}
-	delete(p.inFlight, shard)
+	p.late = append(p.late, lateDeath{shard, of})
+	return true
+}
+
+// refused follows the move of a shard that another member than the assigned one has, whose record
+// that is. It reports whether the move, of a plan, has ended there: the shard was with the
+// assigned member, or was refused, and another one took it; or that member could not prepare it.
+func (p *planner) refused(now time.Duration, name string, shard int32, record flight, to *core.Member, plan int64) bool {
+	f, moving := p.inFlight[name]
+	if !moving {
+		f = flight{record.token, now, record.from}
+		p.inFlight[name] = f
+	}
+	ready, prepares := readinessOf(to)
+	prepares = prepares && ready.number < plan
+	limit := lost * p.Penalty
+	if prepares {
+		limit += p.PrepareBudget // for which its owner waits
+	}
+	late := now-f.since > limit
+	switch {
+	case f.token != record.token:
+	case ready.lacks(name, plan), late && prepares && ready.required:
+		p.unprepared[shard] = true
+	default:
+		if late {
+			p.inFlight[name], p.repeat[shard] = flight{f.token, now, f.from}, true
+		}
+		return false
+	}
+	delete(p.inFlight, name)
 	return true
 }
 
@@ -315,7 +570,7 @@ func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) [
 	}
 	next := int32(len(t.members))
 	for i, m := range members {
-		m.Full, m.Ineligible = false, ""
+		m.Full, m.Ineligible, m.Capacity = false, "", 0
 		switch {
 		case slots[i] != None:
 			if t.members[slots[i]] == m {
@@ -332,15 +587,15 @@ func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) [
 	return slots
 }
 
-// change is what makes the table say what the plan does; nil if it does already.
+// change is the change that makes the table follow the plan.
 func (p *planner) change(
-	now time.Duration, t *assignments, out *Outcome, assigned []int32, tokens []core.Token, fresh bool,
+	now time.Duration, t *assignments, out *Outcome, assigned []int32, records []flight, fresh bool,
 ) *planChange {
 	c, plan := out.Cluster, out.Plan
 	out.Number = t.number + 1
-	ch := &planChange{Number: out.Number, Base: fresh}
+	ch := &planChange{Number: out.Number}
 	if fresh {
-		ch.Specs = t.specs
+		ch = t.base(out.Number) // without members and owners yet
 	}
 	slots := ch.seat(t, c.Members, assigned)
 	why := map[int32]Reason{}
@@ -362,17 +617,16 @@ func (p *planner) change(
 		switch {
 		case reason == 0 && was == o:
 			reason = t.why[i]
+		case reason == 0 && p.unprepared[int32(i)]:
+			reason = Unprepared
 		case reason == 0:
 			reason = TakenOver
 		}
 		ch.Moves = append(ch.Moves, slotMove{Shard: int32(i), To: to, Plan: ch.Number, Why: reason})
 		out.Moves = append(out.Moves, Move{Shard: int32(i), From: was, To: o, Why: reason})
 		if c.Shards[i].Owner != None && o != c.Shards[i].Owner {
-			p.inFlight[int32(i)] = flight{tokens[i], now}
+			p.inFlight[t.names[i]] = flight{records[i].token, now, records[i].from}
 		}
-	}
-	if !fresh && len(ch.Moves)+len(ch.Seats)+len(ch.Gone) == 0 {
-		return nil
 	}
 	return ch
 }

@@ -11,19 +11,19 @@ import (
 // is later than its lease (W4); and only then.
 func TestLostMoveIsWrittenAgain(t *testing.T) {
 	t.Parallel()
-	p := &planner{Assigner: Minimal{}, Specs: []string{"s-0..3"}, Penalty: time.Second}
+	p := &planner{Assigner: Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second}
 	table := &assignments{}
 	v := &core.View{Members: []core.Member{{Session: "a", Node: "a", MemberState: core.MemberState{Weight: 1}}}}
 	for _, s := range []string{"s-0", "s-1", "s-2", "s-3"} {
 		v.Shards = append(v.Shards, core.Ownership{Shard: s, Session: "a", Token: 1})
 	}
 	next := func(now time.Duration) *planChange {
-		out, err := p.next(now, table, v, nil)
+		out, err := p.next(now, table, v, measured{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if out.change != nil {
-			if err := table.apply(out.change); err != nil {
+			if table, err = table.apply(out.change); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -37,7 +37,7 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 	if c := next(2 * time.Second); c != nil {
 		t.Fatalf("%+v while the moves are under way", c)
 	}
-	before := *table
+	before := table
 	c := next(6 * time.Second)
 	if c == nil || len(c.Moves) != 2 || table.number != before.number+1 {
 		t.Fatalf("%+v, want the two moves again", c)
@@ -61,19 +61,19 @@ func TestPlanAmongHeirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for claimed := range len(names) + 1 {
-		p := &planner{Assigner: Minimal{}, Specs: []string{"s-00..29"}, Penalty: time.Second}
+		p := &planner{Assigner: Balance{}, Specs: []string{"s-00..29"}, Penalty: time.Second}
 		table := &assignments{}
 		v := &core.View{}
 		for _, n := range []string{"a", "b", "c", "d"} {
 			v.Members = append(v.Members, core.Member{Session: core.SessionID(n), Node: n, MemberState: core.MemberState{Weight: 1}})
 		}
 		plan := func(now time.Duration) *planChange {
-			out, err := p.next(now, table, v, nil)
+			out, err := p.next(now, table, v, measured{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if out.change != nil {
-				if err := table.apply(out.change); err != nil {
+				if table, err = table.apply(out.change); err != nil {
 					t.Fatal(err)
 				}
 			}

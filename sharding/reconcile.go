@@ -80,7 +80,9 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	m.show(leave)
 	others := slices.ContainsFunc(v.Members, func(x core.Member) bool { return x.Session != v.Session && (m.o.Takes == nil || m.o.Takes(x)) })
 	alone := leave && (!others || time.Since(m.leftAt) > 4*m.o.Interval)
+	m.waiting = false
 	todo := m.steps(v, leave, alone)
+	m.prepare(v, leave)
 	if err := m.carryOut(todo, leave); err != nil || !leave {
 		return false, err
 	}
@@ -104,7 +106,7 @@ func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 		for len(leases) > 0 && cmp.Compare(string(leases[0].Fence.Shard), name) < 0 {
 			leases = leases[1:]
 		}
-		s := situation{contended: m.contended[i], leave: leave, alone: alone}
+		s := situation{contended: m.contended[i], leave: leave || m.waits(v, i), alone: alone || m.suspects[i].held()}
 		if len(leases) > 0 && string(leases[0].Fence.Shard) == name {
 			s.state = leases[0].State
 			if s.state != core.LeaseStuck && s.state != core.LeaseRevoked {
@@ -114,7 +116,9 @@ func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 				if token := leases[0].Fence.Token; token != m.seen[i].token {
 					m.seen[i] = sight{token, m.known.number}
 				}
-				s.successor = m.successor(v, i, leave, alone)
+				var prepares bool
+				s.successor, prepares = m.successor(v, i, leave, alone)
+				s.alone = s.alone && !prepares
 			}
 		}
 		switch s.step() {
@@ -131,6 +135,17 @@ func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 		}
 	}
 	return todo
+}
+
+// waits reports whether this member is not to own a shard before a plan gives it to it: one in
+// quarantine, and one whose next owner's death leads there, which an heir would suffer first.
+func (m *Manager) waits(v *core.View, i int) bool {
+	s := m.suspects[i]
+	if s == nil || m.o.Quarantine.Deaths < 0 {
+		return false
+	}
+	k := m.at[i]
+	return s.held() || m.cautious && m.o.Quarantine.next(s) && k != None && m.known.session(int(k)) != v.Session
 }
 
 // carryOut asks the elector for the steps. What becomes of a hand-over or a withdrawal
@@ -178,25 +193,29 @@ func (m *Manager) noteEmptied() {
 	}
 }
 
-// successor returns the member to hand an own shard over to; empty if there is none.
-func (m *Manager) successor(v *core.View, i int, leave, alone bool) core.SessionID {
+// successor returns the member to hand an own shard over to; empty if there is none, or if it
+// prepares the shard still.
+func (m *Manager) successor(v *core.View, i int, leave, alone bool) (to core.SessionID, prepares bool) {
 	k := m.at[i]
 	if k == None {
-		return ""
+		return "", false
 	}
-	to := m.known.session(int(k))
+	to = m.known.session(int(k))
 	if to != "" && to != v.Session {
-		if _, lives := v.Member(to); lives && (leave || m.known.number > m.seen[i].number) {
-			return to
+		if _, lives := v.Member(to); !lives || !leave && m.known.number <= m.seen[i].number {
+			return "", false
 		}
-		return ""
+		if m.unready(v, int(k), to) {
+			return "", true
+		}
+		return to, false
 	}
 	if alone && m.heirs[k] != None {
 		if to = m.known.members[m.heirs[k]].ID; to != v.Session {
 			if _, lives := v.Member(to); lives {
-				return to
+				return to, false
 			}
 		}
 	}
-	return ""
+	return "", false
 }

@@ -29,7 +29,7 @@ var ErrNoOwner = errors.New("shard has no owner at present")
 // observes. All methods are safe for concurrent use.
 type Router struct {
 	e *core.Elector
-	k Keyspace
+	m *Manager
 
 	mu      sync.Mutex
 	view    *core.View
@@ -41,18 +41,13 @@ type Router struct {
 // milliseconds where there are very many shards.
 const routeAge = 5 * time.Millisecond
 
-// NewRouter returns a Router on an Elector. The keyspace is for OwnerOfKey; the
-// zero one if that is not used.
-func NewRouter(e *core.Elector, k Keyspace) (*Router, error) {
+// NewRouter returns a Router on an Elector, and on the Manager of the same process, which knows
+// the map of the keyspace's ranges. Without a Manager it routes by shard only.
+func NewRouter(e *core.Elector, m *Manager) (*Router, error) {
 	if e == nil {
 		return nil, fmt.Errorf("tenure: %w: the elector is nil", core.ErrInvalid)
 	}
-	if k.Name != "" || len(k.Layouts) > 0 {
-		if err := k.Validate(); err != nil {
-			return nil, err
-		}
-	}
-	return &Router{e: e, k: k}, nil
+	return &Router{e: e, m: m}, nil
 }
 
 // Owner returns where requests for a shard go. The error matches ErrNoOwner.
@@ -70,14 +65,35 @@ func route(v *core.View, members map[core.SessionID]*core.Member, shard string) 
 	return Route{Shard: shard, Session: o.Session, Token: o.Token, Node: m.Node, Meta: m.Meta, Self: o.Session == v.Session}, nil
 }
 
-// OwnerOfKey returns where requests for a key go: to the owner of its shard in the
-// layout in force. While the number of shards is changed that owner may refuse
-// with ErrMoved; then ask those of Keyspace.Candidates.
+// OwnerOfKey returns where requests for a key go: to the owner of its shard. While the range is
+// on its way to that shard the owner refuses the key with ErrMoved: try again shortly. The error
+// matches ErrNoOwner as long as the map of ranges is not known.
 func (r *Router) OwnerOfKey(key string) (Route, error) {
-	if len(r.k.Layouts) == 0 {
-		return Route{}, fmt.Errorf("tenure: %w: the router has no keyspace: give NewRouter one", core.ErrInvalid)
+	shard, err := r.Shard(key)
+	if err != nil {
+		return Route{}, err
 	}
-	return r.Owner(r.k.Shard(key))
+	return r.Owner(shard)
+}
+
+// Shard is the shard of a key, by the map of ranges that is known here. Errors as of OwnerOfKey.
+func (r *Router) Shard(key string) (string, error) {
+	m := r.Map()
+	switch {
+	case m != nil:
+		return m.Shard(key), nil
+	case r.m == nil || r.m.o.Keyspace.Name == "":
+		return "", fmt.Errorf("tenure: %w: the router has no keyspace: give NewRouter a Manager with one", core.ErrInvalid)
+	}
+	return "", fmt.Errorf("tenure: the map of ranges is not known yet: %w", ErrNoOwner)
+}
+
+// Map is the Manager's map of ranges; nil if it is not known yet, or without a keyspace.
+func (r *Router) Map() *Map {
+	if r.m == nil {
+		return nil
+	}
+	return r.m.Map()
 }
 
 func (r *Router) look() (*core.View, map[core.SessionID]*core.Member) {

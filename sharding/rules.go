@@ -21,6 +21,10 @@ type Rules struct {
 	// to its last occurrence are a group, whose shards are spread evenly over the
 	// members' zones.
 	Spread string `json:"spread,omitempty" yaml:"spread,omitempty"`
+	// Prefer maps shards to the zone that shall have them, as far as its members' shares go,
+	// or their capacities without the reserve, where these are known and larger. The zone's
+	// other shards make room. Plan.Elsewhere lists the shards that are in another zone.
+	Prefer map[string]string `json:"prefer,omitempty" yaml:"prefer,omitempty"`
 }
 
 // compiled are rules made ready for one Cluster. A nil one has no rules.
@@ -33,13 +37,18 @@ type compiled struct {
 	most    []int32            // by group: shards in one zone
 	in      []int32            // by group and zone
 	zones   int32
+	prefer  []string // by shard: a zone, or empty; nil without Prefer
+	granted []bool   // by shard: the preference is kept
 }
 
 func (r Rules) compile(d *draft) *compiled {
-	if len(r.Pin) == 0 && len(r.Exclude) == 0 && r.Spread == "" {
+	if len(r.Pin) == 0 && len(r.Exclude) == 0 && len(r.Prefer) == 0 && r.Spread == "" {
 		return nil
 	}
 	k := &compiled{d: d, pin: map[int32]string{}, exclude: map[int32][]string{}}
+	if len(r.Prefer) > 0 {
+		k.prefer, k.granted = make([]string, len(d.c.Shards)), make([]bool, len(d.c.Shards))
+	}
 	live := map[string]bool{}
 	for i := range d.c.Members {
 		if d.fits[i] {
@@ -50,6 +59,9 @@ func (r Rules) compile(d *draft) *compiled {
 		name := d.c.Shards[s].Name
 		if node, ok := lookUp(r.Pin, name); ok && live[node] {
 			k.pin[int32(s)] = node
+		}
+		if k.prefer != nil {
+			k.prefer[s], _ = lookUp(r.Prefer, name)
 		}
 		if nodes, ok := lookUp(r.Exclude, name); ok {
 			for n := range live {
@@ -147,7 +159,8 @@ func (k *compiled) expel(d *draft) {
 // How far rules are applied.
 const (
 	strictly = iota
-	anyZone  // without Spread
+	notThere // without Prefer
+	anyZone  // without Spread, too
 	anyhow   // without any rule
 )
 
@@ -160,6 +173,9 @@ func (k *compiled) allows(s, m int32, how int) bool {
 		return false
 	}
 	if _, ok := k.pin[s]; !ok && slices.Contains(k.exclude[s], node) {
+		return false
+	}
+	if how == strictly && k.bound(s) && k.d.c.Members[m].Zone != k.prefer[s] {
 		return false
 	}
 	if how == anyZone || k.group == nil || k.group[s] == None {
@@ -175,9 +191,59 @@ const (
 	never  = math.MaxFloat64
 )
 
+// bound reports whether a shard's preference of a zone is kept.
+func (k *compiled) bound(s int32) bool { return k.prefer != nil && k.granted[s] }
+
+// names reports whether a rule is about one shard, which is then neither split nor merged: the
+// rule would not hold for what comes of it.
+func (k *compiled) names(s int32) bool {
+	return k != nil && (k.pin[s] != "" || k.exclude[s] != nil)
+}
+
+// grant decides which preferences of zones are kept: those of shards that are there, then those
+// of others, as far as there is room. Those that are there may take more of it by a part, so
+// that none goes to and fro.
+func (d *draft) grant(size func(s int32) float64, room func(m int32) float64, more float64) {
+	k := d.rules
+	if k == nil || k.prefer == nil || d.c.Frozen {
+		return
+	}
+	left, extra := map[string]float64{}, map[string]float64{}
+	for i := range d.c.Members {
+		if m := &d.c.Members[i]; d.fits[i] && !m.Full {
+			left[m.Zone] += room(int32(i)) * (1 + more)
+			extra[m.Zone] += room(int32(i)) * more
+		}
+	}
+	for _, there := range []bool{true, false} {
+		for s, z := range k.prefer {
+			o := d.owner[s]
+			if z == "" || there != (o != None && d.c.Members[o].Zone == z) || k.pin[int32(s)] != "" {
+				continue
+			}
+			x := size(int32(s))
+			switch {
+			case there && d.c.Members[o].Full:
+				k.granted[s] = true
+			case left[z] < x || !there && (left[z]-extra[z] < x || o != None && d.c.Shards[s].held()):
+			default:
+				k.granted[s] = true
+				left[z] -= x
+				if !there && o != None {
+					k.took(int32(s), o)
+					d.release(int32(s), Ruled)
+				}
+			}
+		}
+	}
+}
+
+// held reports whether a shard stays where it is for now, as far as balance is concerned.
+func (s *Shard) held() bool { return s.Fixed || s.Busy }
+
 // best is the member that may own a shard at the least cost, by rendezvous among
 // equals; None if there is none.
-func (d *draft) best(s int32, how int, cost func(m int32, load float64) float64) int32 {
+func (d *draft) best(s int32, how int, cost func(s, m int32) float64) int32 {
 	h := fnv1a(d.c.Shards[s].Name)
 	best, least := int32(None), never
 	for i := range d.c.Members {
@@ -185,7 +251,7 @@ func (d *draft) best(s int32, how int, cost func(m int32, load float64) float64)
 		if !d.fits[m] || !d.rules.allows(s, m, how) {
 			continue
 		}
-		if c := cost(m, d.c.Shards[s].Load); c < least || c == least && best != None && d.before(h, m, best) {
+		if c := cost(s, m); c < least || c == least && best != None && d.before(h, m, best) {
 			best, least = m, c
 		}
 	}
@@ -194,19 +260,21 @@ func (d *draft) best(s int32, how int, cost func(m int32, load float64) float64)
 
 // place gives each shard of the pool to the member with the least cost that the
 // rules allow: those shards first that have the least choice. given is told each.
-func (d *draft) place(cost func(m int32, load float64) float64, given func(s, m int32)) {
+func (d *draft) place(cost func(s, m int32) float64, given func(s, m int32)) {
 	choice := func(s int32) int {
 		switch {
 		case d.rules == nil:
-			return 3
+			return 4
 		case d.rules.pin[s] != "":
 			return 0
 		case d.rules.exclude[s] != nil:
 			return 1
 		case d.rules.group != nil && d.rules.group[s] != None:
 			return 2
+		case d.rules.bound(s):
+			return 3
 		}
-		return 3
+		return 4
 	}
 	slices.SortFunc(d.pool, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(choice(a), choice(b)), -cmp.Compare(d.c.Shards[a].Load, d.c.Shards[b].Load), cmp.Compare(a, b))

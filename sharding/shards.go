@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// MaxShards is the most shards of a set, and of a layout of a Keyspace: every member
+// MaxShards is the most shards of a set, those of a Keyspace among them: every member
 // contends for all of them, and for the assigner's.
 const MaxShards = core.MaxContended - 1
 

@@ -24,8 +24,7 @@ func TestMillionShards(t *testing.T) {
 	for name, err := range map[string]error{
 		"range":    expand("orders-0..999999"),
 		"ranges":   expand(single...),
-		"keyspace": Keyspace{Name: "orders", Layouts: []int{million}}.Validate(),
-		"reshard":  Keyspace{Name: "orders", Layouts: []int{100_000, million}}.Validate(),
+		"keyspace": Keyspace{Name: "orders", Shards: million}.Validate(),
 		"options": func() error {
 			_, _, err := (&Options{Shards: []string{"orders-0..999999"}}).resolve()
 			return err
@@ -39,7 +38,7 @@ func TestMillionShards(t *testing.T) {
 	if err := expand(fmt.Sprintf("orders-1..%d", MaxShards)); err != nil {
 		t.Errorf("%d shards: %v", MaxShards, err)
 	}
-	if err := (Keyspace{Name: "orders", Layouts: []int{MaxShards}, Digits: 6}).Validate(); err != nil {
-		t.Errorf("a layout of %d shards: %v", MaxShards, err)
+	if err := (Keyspace{Name: "orders", Shards: MaxShards, Digits: 6}).Validate(); err != nil {
+		t.Errorf("a keyspace of %d shards: %v", MaxShards, err)
 	}
 }

@@ -102,6 +102,9 @@ func (w *world) transfer(m *member, e *fsm.Effect) (results []driver.AcquireResu
 		case w.records[h.To] == nil:
 			results = append(results, driver.AcquireResult{Err: driver.ErrNoTarget})
 		default:
+			if to := w.byID[h.To]; !to.up {
+				w.blame(s)
+			}
 			results = append(results, w.give(s, h.To))
 			if h.To != e.Session {
 				away = append(away, s)
@@ -197,9 +200,9 @@ func (w *world) look(m *member) {
 	if len(free) > 0 && w.r.Plans > 0 {
 		in := fsm.Input{Kind: fsm.InPrefer}
 		for _, s := range free {
-			if int(s) < w.c.Shards {
+			if s != bossShard {
 				in.Shards = append(in.Shards, w.names[s])
-				in.Heirs = append(in.Heirs, fsm.Heirs{w.planner.Owner(s), w.planner.Heir(s)})
+				in.Heirs = append(in.Heirs, w.heirs(s))
 			}
 		}
 		w.step(m, in)

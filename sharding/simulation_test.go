@@ -1,10 +1,13 @@
 package sharding_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,16 +17,19 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// The simulation runs many members and shards over virtual time: the lease machines of
-// internal/fsm, one per member, over a model store, with the assigner of this package, while
-// members crash, leave and join. It measures what a plan costs over a day: shards moved
-// against the least possible, time without an owner, calls to the store.
+// The simulation runs many members and the shards of a keyspace over virtual time: the lease
+// machines of internal/fsm, one per member, over a model store, with the assigner of this package,
+// while members crash, leave and join. With Config.Keys the keys have a load that drifts, ranges are
+// split and merged by it, and processes are killed between the steps of that; with Config.Poison
+// some keys kill whoever serves them. It judges all the time who serves each hash, and measures
+// what the plans cost: shards and load moved, time without an owner, calls to the store.
 //
-// The machines, the planner, the assigners and the heirs are the real ones. What the Manager
-// does around them is done in its simplest form: a plan reaches every member one delay after
-// it was written, and handlers take a fixed time to drain. The store answers every call;
-// faults of the network are for the simulation of internal/fsm. Full reads of the namespace
-// are rare (Config.Resync), because a hundred machines would spend the day on them.
+// The machines, the planner, its log's form, the assigners, the heirs, the tables, reports, notes
+// and quarantine are the real ones. What the Manager and its slices do around them is done in its
+// simplest form: a plan reaches every member one delay after it was written, and handlers take a
+// fixed time to drain. The store answers every call; faults of the network are for the simulation
+// of internal/fsm. Full reads of the namespace are rare (Config.Resync), because a hundred machines
+// would spend the day on them.
 
 // Config is what is simulated. Zero values have defaults.
 type Config struct {
@@ -37,6 +43,13 @@ type Config struct {
 	Delay           time.Duration // of the network, one way; default 1 ms
 	Resync          time.Duration // default 6 h
 	Assigner        sharding.Assigner
+
+	Keys       int                 // that have load; default 0, and then no range is split. Every fourth member has a larger capacity
+	Zipf       float64             // default 1.1
+	Swap       time.Duration       // after which a hot key turns cold, and a cold one hot; default 20 min
+	Blow       float64             // part of the splits and merges at a step of which a process is killed, but not two within a minute
+	Poison     time.Duration       // after which another key kills those who serve it; default 0: none does
+	Quarantine sharding.Quarantine // default: as in sharding.Options with Keys, none without
 }
 
 // Gaps are times for which shards had no owner.
@@ -57,6 +70,25 @@ type Result struct {
 	Forgotten              []string
 	Uneven                 int // largest share less smallest, at the end
 	Took                   time.Duration
+
+	Wrong  []string // promises that did not hold, the first ones
+	Faults int      // how many
+
+	// With load:
+	Splits, Merges int
+	Ranges         [2]int // fewest and most
+	Divided        Gaps   // of hashes that were given to another shard
+	Blows          map[string]int
+	Swaps          int     // of a hot key and a cold one
+	Relief         int     // moves for balance's sake
+	Minute, Urgent float64 // of all load, the most moved in a minute, and in one with an urgent plan
+	Moved          float64 // of all load, for balance's sake
+	Calm           int     // minutes
+	Worst, Raw     float64 // load of a member in a calm minute, in its goal and in its share
+	Packed         int     // calm minutes of a member above that, with shards of which none fits elsewhere
+
+	Poisoned, Killed, Held, Innocent int // keys, members, quarantines, and those of shards without such a key
+	Back                             Gaps
 }
 
 const none = -1
@@ -73,9 +105,22 @@ type member struct {
 	looking bool // an observation is on its way
 	wakeAt  fsm.Instant
 	held    map[int32]core.Token
+	wants   []bool // by shard: whether it contends for it
+	slices  map[int32]*slice
 	watch   []driver.Beat
 
 	watching []core.SessionID // whose heartbeats wake it
+	capacity float64
+	teller   sharding.Teller
+}
+
+func (m *member) contends(s int32) bool { return int(s) < len(m.wants) && m.wants[s] }
+
+func (m *member) setWants(s int32, on bool) {
+	for int(s) >= len(m.wants) {
+		m.wants = append(m.wants, false)
+	}
+	m.wants[s] = on
 }
 
 // change is an entry of the store's history: a shard, or a member that came or
@@ -102,7 +147,7 @@ const (
 	drained
 	again // wants shards that it gave away
 	plan
-	carry
+	then
 	churn
 	start
 	forget
@@ -117,6 +162,7 @@ type event struct {
 	in     *fsm.Input
 	shards []int32
 	token  core.Token
+	run    func()
 }
 
 type world struct {
@@ -127,11 +173,15 @@ type world struct {
 	events  []event
 	members []*member
 	byID    map[core.SessionID]*member
-	names   []core.ShardID // the assigner's shard is the last
+	names   []core.ShardID // of all shards that ever were; the assigner's is the first
 	index   map[core.ShardID]int32
+	order   []int32 // the planned ones by name
 
 	rev      int64
 	owners   []driver.Owner
+	notes    []sharding.Note
+	reports  map[core.SessionID][]byte
+	heard    map[core.SessionID]*byte // the first byte of what the assigner read last
 	records  map[core.SessionID]*record
 	watchers map[core.SessionID][]*member
 	changes  []change
@@ -143,12 +193,18 @@ type world struct {
 	sessions int
 	nodes    int
 
-	freeAt  []int64
-	crashed []bool
-	last    []core.SessionID // owner before
-	gaps    [2][]time.Duration
-	r       *Result
+	counting bool // the time to settle is over
+	serving  coverage
+	last     []core.SessionID // owner before
+	gaps     [causes][]time.Duration
+	load     *load
+	blows    blows
+	poison   poison
+	r        *Result
 }
+
+// bossShard is the index of the assigner's shard.
+const bossShard = 0
 
 // complete fills in the defaults, and refuses what cannot be simulated.
 func (c *Config) complete() error {
@@ -156,7 +212,7 @@ func (c *Config) complete() error {
 		v   *time.Duration
 		def time.Duration
 	}{{&c.Time, 24 * time.Hour}, {&c.TTL, 30 * time.Second}, {&c.Interval, time.Second}, {&c.Drain, 50 * time.Millisecond},
-		{&c.Delay, time.Millisecond}, {&c.Resync, 6 * time.Hour}} {
+		{&c.Delay, time.Millisecond}, {&c.Resync, 6 * time.Hour}, {&c.Swap, 20 * time.Minute}, {&c.Poison, 0}} {
 		if *d.v == 0 {
 			*d.v = d.def
 		}
@@ -164,25 +220,46 @@ func (c *Config) complete() error {
 			return fmt.Errorf("tenure: %w: a time of the simulation is negative", core.ErrInvalid)
 		}
 	}
-	if c.Members == 0 {
-		c.Members = 100
-	}
-	if c.Shards == 0 {
-		c.Shards = 10_000
-	}
-	if c.Churn == 0 {
-		c.Churn = 0.05
-	}
-	if c.Seed == 0 {
-		c.Seed = 1
+	c.Members, c.Shards, c.Seed = cmp.Or(c.Members, 100), cmp.Or(c.Shards, 10_000), cmp.Or(c.Seed, 1)
+	c.Churn, c.Zipf = cmp.Or(c.Churn, 0.05), cmp.Or(c.Zipf, 1.1)
+	if c.Keys == 0 && c.Quarantine.Deaths == 0 {
+		c.Quarantine.Deaths = -1 // while owners are suspected there is a plan each interval, which takes long with 100,000 shards
 	}
 	if c.Assigner == nil {
-		c.Assigner = sharding.Minimal{}
+		c.Assigner = sharding.Balance{}
 	}
 	if c.Members < 2 || c.Members > 10_000 || c.Shards < 1 || c.Shards > 1<<20 || c.Churn < 0 {
 		return fmt.Errorf("tenure: %w: simulate 2 to 10,000 members, 1 to 1,048,576 shards and no negative churn", core.ErrInvalid)
 	}
+	if c.Keys != 0 && c.Keys < 5000 {
+		return fmt.Errorf("tenure: %w: simulate at least 5,000 keys, or none", core.ErrInvalid)
+	}
 	return nil
+}
+
+// newWorld is the world before anything happened.
+func newWorld(c *Config) (*world, error) {
+	w := &world{
+		c: c, rng: rand.New(rand.NewPCG(c.Seed, 8)), byID: map[core.SessionID]*member{}, index: map[core.ShardID]int32{},
+		records: map[core.SessionID]*record{}, watchers: map[core.SessionID][]*member{}, reports: map[core.SessionID][]byte{},
+		r: &Result{Config: *c, Calls: map[string]int{}, Blows: map[string]int{}},
+	}
+	w.serving.segments = []segment{{}}
+	w.shard(sharding.AssignerShard)
+	var err error
+	w.planner, err = sharding.NewSimulated(c.Assigner, sharding.Keyspace{Name: "shard", Shards: c.Shards, Digits: 7}, c.Interval, c.Quarantine)
+	return w, err
+}
+
+// shard is the index of a shard, which is new perhaps.
+func (w *world) shard(name core.ShardID) int32 {
+	s, ok := w.index[name]
+	if !ok {
+		s = int32(len(w.names))
+		w.names, w.index[name] = append(w.names, name), s
+		w.owners, w.notes, w.last = append(w.owners, driver.Owner{}), append(w.notes, sharding.Note{}), append(w.last, "")
+	}
+	return s
 }
 
 // Simulate runs one world to its end. The same Config gives the same Result, but
@@ -192,26 +269,8 @@ func Simulate(c Config) (*Result, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	specs := []string{fmt.Sprintf("shard-%07d..%d", 0, c.Shards-1)}
-	names, err := sharding.Expand(specs...)
+	w, err := newWorld(&c)
 	if err != nil {
-		return nil, err
-	}
-	w := &world{
-		c: &c, rng: rand.New(rand.NewPCG(c.Seed, 8)), byID: map[core.SessionID]*member{}, index: map[core.ShardID]int32{},
-		records: map[core.SessionID]*record{}, watchers: map[core.SessionID][]*member{},
-		r: &Result{Config: c, Calls: map[string]int{}},
-	}
-	for i, n := range append(names, sharding.AssignerShard) {
-		w.names = append(w.names, core.ShardID(n))
-		w.index[core.ShardID(n)] = int32(i)
-	}
-	n := len(w.names)
-	w.owners, w.freeAt, w.crashed, w.last = make([]driver.Owner, n), make([]int64, n), make([]bool, n), make([]core.SessionID, n)
-	for i := range w.freeAt {
-		w.freeAt[i] = none
-	}
-	if w.planner, err = sharding.NewSimulated(c.Assigner, specs, 2*c.Interval); err != nil {
 		return nil, err
 	}
 	for i := range c.Members {
@@ -220,6 +279,12 @@ func Simulate(c Config) (*Result, error) {
 	// The first hour is for settling; then churn, and an hour without at the end.
 	settle := min(time.Hour, c.Time/10)
 	w.after(settle, event{kind: churn})
+	if c.Keys > 0 {
+		w.beginLoad()
+	}
+	if c.Poison > 0 {
+		w.then(settle+c.Poison/2, w.nextPoison)
+	}
 	var calm map[string]int
 	end := int64(c.Time)
 	for len(w.events) > 0 && w.events[0].at <= end {
@@ -227,11 +292,8 @@ func Simulate(c Config) (*Result, error) {
 		w.now = e.at
 		if e.kind == churn {
 			if calm == nil {
-				calm = map[string]int{}
-				for k, v := range w.r.Calls {
-					calm[k] = v
-				}
-				w.r.Moves, w.gaps = 0, [2][]time.Duration{}
+				calm = maps.Clone(w.r.Calls)
+				w.begin()
 			}
 			if w.now < end-int64(settle) {
 				w.strike()
@@ -240,8 +302,30 @@ func Simulate(c Config) (*Result, error) {
 		}
 		w.do(&e)
 	}
+	w.endOfDay()
 	return w.result(calm, settle, began), nil
 }
+
+// begin ends the time to settle, of which only faults are counted.
+func (w *world) begin() {
+	w.counting = true
+	w.r.Moves, w.gaps = 0, [causes][]time.Duration{}
+	w.r.Splits, w.r.Merges, w.r.Relief, w.r.Moved = 0, 0, 0, 0
+}
+
+// ending reports whether the day is so near its end that no more faults are made.
+func (w *world) ending() bool { return w.now >= int64(w.c.Time-min(time.Hour, w.c.Time/10)) }
+
+// wrong notes a promise that does not hold.
+func (w *world) wrong(format string, args ...any) {
+	w.r.Faults++
+	if len(w.r.Wrong) < 10 {
+		w.r.Wrong = append(w.r.Wrong, fmt.Sprintf("at %v: ", time.Duration(w.now))+fmt.Sprintf(format, args...))
+	}
+}
+
+// then has something done later.
+func (w *world) then(d time.Duration, run func()) { w.after(d, event{kind: then, run: run}) }
 
 func (w *world) do(e *event) {
 	m := e.m
@@ -273,7 +357,7 @@ func (w *world) do(e *event) {
 			}
 			if held && token == m.held[s] {
 				delete(m.held, s)
-				w.freeAt[s], w.crashed[s] = w.now, false
+				w.close(m, s, moving)
 			}
 			w.step(m, fsm.Input{Kind: fsm.InDrained, Shard: w.names[s], Token: token})
 		}
@@ -289,21 +373,15 @@ func (w *world) do(e *event) {
 		m.up = false
 		w.drop(m)
 	case again:
-		if !m.leaving {
-			var names []core.ShardID
-			for _, s := range e.shards {
-				names = append(names, w.names[s])
-			}
-			w.step(m, fsm.Input{Kind: fsm.InWant, Shards: names})
-		}
+		w.reconcile(m, e.shards)
 	case plan:
 		if w.boss != m {
 			return
 		}
 		w.plan()
 		w.after(w.c.Interval, event{kind: plan, m: m})
-	case carry:
-		w.carry(e.shards)
+	case then:
+		e.run()
 	case churn:
 	}
 }
@@ -311,10 +389,17 @@ func (w *world) do(e *event) {
 // start begins a new process on a new machine.
 func (w *world) start() {
 	w.nodes++
-	m := &member{node: fmt.Sprintf("node-%d", w.nodes), up: true, held: map[int32]core.Token{}, wakeAt: fsm.Never}
+	m := &member{node: fmt.Sprintf("node-%d", w.nodes), up: true, wakeAt: fsm.Never,
+		held: map[int32]core.Token{}, slices: map[int32]*slice{}}
+	if w.load != nil {
+		if m.capacity = w.load.capacity; w.nodes%4 == 0 {
+			m.capacity *= 3
+		}
+	}
 	ttl := w.c.TTL
+	state := w.state(m)
 	m.m = fsm.New(fsm.Config{
-		Member: driver.Member{Node: m.node, TTL: ttl, MemberState: driver.MemberState{Weight: 1}},
+		Member: driver.Member{Node: m.node, TTL: ttl, MemberState: state},
 		NewSession: func() driver.SessionID {
 			w.sessions++
 			m.id = core.SessionID(fmt.Sprintf("%016x", uint64(w.sessions)*0x9e3779b97f4a7c15))
@@ -325,8 +410,22 @@ func (w *world) start() {
 		WatchAll: 16, WatchFew: 3, Seed: w.rng.Uint64(),
 	})
 	w.members = append(w.members, m)
-	w.step(m, fsm.Input{Kind: fsm.InWant, Shards: w.names})
+	w.step(m, fsm.Input{Kind: fsm.InWant, Shard: sharding.AssignerShard})
+	w.reconcile(m, w.order)
 	w.glance(m)
+	if w.load != nil {
+		w.then(w.c.Interval+time.Duration(w.rng.Int64N(int64(w.c.Interval))), func() { w.tell(m) })
+	}
+	w.disturb()
+}
+
+// state is what a member says of itself at first.
+func (w *world) state(m *member) driver.MemberState {
+	s := driver.MemberState{Weight: 1}
+	if w.load != nil {
+		s.Meta = map[string]string{sharding.MetaKey: strconv.FormatFloat(m.capacity, 'g', 6, 64)}
+	}
+	return s
 }
 
 // strike ends a member, by a crash or in order, and plans its replacement and the
@@ -344,40 +443,65 @@ func (w *world) strike() {
 		return
 	}
 	m := live[w.rng.IntN(len(live))]
-	w.r.Bound += len(m.held) - w.assigners(m)
-	w.after(2*w.c.TTL+time.Duration(w.rng.Int64N(int64(w.c.TTL))), event{kind: start})
-	w.r.Joins++
-	w.r.Bound += w.c.Shards / len(live) // what the replacement gets
 	if w.rng.IntN(2) == 0 {
-		w.r.Crashes++
-		m.up = false
-		for s := range m.held {
-			w.freeAt[s], w.crashed[s] = w.now, true
-		}
-		if w.boss == m {
-			w.boss = nil
-		}
-		w.drop(m)
+		w.crash(m)
 		return
 	}
+	w.replace(m)
 	w.r.Leaves++
 	m.leaving = true
 	var idle []core.ShardID
-	for s, n := range w.names {
-		if _, held := m.held[int32(s)]; !held {
-			idle = append(idle, n)
+	for _, s := range w.order {
+		if _, held := m.held[s]; !held && m.contends(s) {
+			idle = append(idle, w.names[s])
+			m.setWants(s, false)
 		}
 	}
 	w.step(m, fsm.Input{Kind: fsm.InUnwant, Shards: idle})
-	if s := w.index[sharding.AssignerShard]; w.assigners(m) > 0 {
-		w.unwant(m, "", []int32{s})
+	if w.assigners(m) > 0 {
+		w.unwant(m, "", []int32{bossShard})
 	}
-	w.step(m, fsm.Input{Kind: fsm.InUpdate, State: driver.MemberState{Weight: 1, Draining: true}})
+	state := w.state(m)
+	state.Draining = true
+	w.step(m, fsm.Input{Kind: fsm.InUpdate, State: state})
+	w.after(w.c.Drain, event{kind: drained, m: m})
+}
+
+// crash ends a process without a word.
+func (w *world) crash(m *member) {
+	w.replace(m)
+	w.r.Crashes++
+	m.up = false
+	w.concern(m)
+	for _, s := range slices.Sorted(maps.Keys(m.slices)) {
+		w.close(m, s, crashed)
+	}
+	if w.boss == m {
+		w.boss = nil
+	}
+	w.drop(m)
+}
+
+// replace has a new process start some time after one that ends now.
+func (w *world) replace(m *member) {
+	live := 0
+	for _, x := range w.members {
+		if x.up && !x.leaving && x.full {
+			live++
+		}
+	}
+	if !m.leaving { // else that was counted
+		w.r.Bound += len(m.held) - w.assigners(m)
+		w.after(2*w.c.TTL+time.Duration(w.rng.Int64N(int64(w.c.TTL))), event{kind: start})
+		w.r.Joins++
+		w.r.Bound += len(w.order) / max(live, 1) // what the replacement gets
+	}
+	w.disturb()
 }
 
 // assigners is 1 if the member is the assigner.
 func (w *world) assigners(m *member) int {
-	if _, ok := m.held[w.index[sharding.AssignerShard]]; ok {
+	if _, ok := m.held[bossShard]; ok {
 		return 1
 	}
 	return 0
@@ -404,6 +528,7 @@ func (w *world) step(m *member, in fsm.Input) {
 			if w.boss == m && e.Fence.Shard == sharding.AssignerShard {
 				w.boss = nil
 			}
+			w.close(m, s, moving)
 			if e.Cause != fsm.CauseReleased && e.Cause != fsm.CauseReturned {
 				w.after(w.c.Drain, event{kind: drained, m: m, shards: []int32{s}, token: e.Fence.Token})
 			}
@@ -420,24 +545,22 @@ func (w *world) step(m *member, in fsm.Input) {
 func (w *world) granted(m *member, e *fsm.Effect) {
 	s := w.index[e.Fence.Shard]
 	m.held[s] = e.Fence.Token
-	if e.Fence.Shard == sharding.AssignerShard {
+	if s == bossShard {
 		w.boss = m
-		w.planner.Restart()
+		if err := w.planner.Restart(); err != nil {
+			w.wrong("%v", err)
+		}
+		w.heard = map[core.SessionID]*byte{}
+		w.load.forget()
+		w.disturb()
 		w.after(0, event{kind: plan, m: m})
 		return
 	}
-	if at := w.freeAt[s]; at >= 0 {
-		kind := 1
-		if w.crashed[s] {
-			kind = 0
-		}
-		w.gaps[kind] = append(w.gaps[kind], time.Duration(w.now-at))
-	}
-	w.freeAt[s] = none
 	if w.last[s] != m.id {
 		w.r.Moves++
 		w.last[s] = m.id
 	}
+	w.open(m, s, e.Fence.Token)
 }
 
 // plan is what the assigner does once an interval.
@@ -446,56 +569,168 @@ func (w *world) plan() {
 		return
 	}
 	w.planned = len(w.changes)
-	v := &core.View{}
+	v := w.view()
+	var settled []string
+	for _, c := range w.planner.Changes() {
+		w.call("get", len(c.Gifts)*batchItems)
+		if w.taken(c.Number, c.Gifts) {
+			settled = append(settled, c.From)
+		}
+	}
+	for _, id := range w.planner.Due(time.Duration(w.now), v) {
+		w.call("get", 1)
+		if b := w.reports[id]; b != nil && (w.heard[id] == nil || &b[0] != w.heard[id]) {
+			w.heard[id] = &b[0]
+			if err := w.planner.Hear(b); err != nil {
+				w.wrong("a report: %v", err)
+			}
+		}
+	}
+	out, again := w.planner.Next(time.Duration(w.now), epoch.Add(time.Duration(w.now)), v, settled)
+	w.restless = again
+	token := w.boss.held[bossShard]
+	w.then(w.c.Delay, func() {
+		if w.owners[bossShard].Token != token {
+			return // the log is fenced
+		}
+		p := w.planner.Write(out)
+		if p == nil {
+			return
+		}
+		w.r.Plans++
+		w.call("commit", 1)
+		w.publish(out, p)
+	})
+}
+
+// epoch is when the day begins.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// view is what the assigner sees.
+func (w *world) view() *core.View {
+	v := &core.View{Rules: w.poison.rules}
 	nodes := map[core.SessionID]string{}
-	for _, m := range w.members {
-		if r := w.records[m.id]; r != nil && m.full {
-			v.Members = append(v.Members, r.Member)
-		}
-	}
-	for id, r := range w.records {
+	for _, id := range w.ids() {
+		r := w.records[id]
 		nodes[id] = r.Node
-		if w.byID[id] == nil || !w.byID[id].up { // dead, and not evicted yet
+		if m := w.byID[id]; m == nil || !m.up || m.full { // dead and not evicted yet, or ready
 			v.Members = append(v.Members, r.Member)
 		}
 	}
-	for s := range w.c.Shards {
+	v.Shards = make([]core.Ownership, 0, len(w.order))
+	for _, s := range w.order {
 		o := w.owners[s]
 		v.Shards = append(v.Shards, core.Ownership{Shard: string(w.names[s]), Session: o.Session, Token: o.Token, Node: nodes[o.Session]})
 	}
-	moved, planned, again := w.planner.Next(time.Duration(w.now), v)
-	w.restless = again
-	if !planned {
-		return
-	}
-	w.r.Plans++
-	w.call("commit", 1)
-	w.after(2*w.c.Delay, event{kind: carry, shards: moved})
+	return v
 }
 
-// carry has the holders hand over what is assigned to others.
-func (w *world) carry(shards []int32) {
-	type to struct {
-		from *member
-		id   core.SessionID
+// publish is what follows from a plan that was written.
+func (w *world) publish(out *sharding.Outcome, p *sharding.Published) {
+	for _, name := range p.Added {
+		s := w.shard(core.ShardID(name))
+		at, _ := slices.BinarySearchFunc(w.order, name, func(s int32, name string) int { return cmp.Compare(string(w.names[s]), name) })
+		w.order = slices.Insert(w.order, at, s)
 	}
-	groups := map[to][]int32{}
-	var order []to
-	for _, s := range shards {
-		m, id := w.byID[w.owners[s].Session], w.planner.Owner(s)
-		if m == nil || !m.up || id == "" || id == m.id {
+	var gone []int32
+	for _, name := range p.Gone {
+		gone = append(gone, w.index[core.ShardID(name)])
+	}
+	if len(gone) > 0 {
+		w.order = slices.DeleteFunc(w.order, func(s int32) bool { return slices.Contains(gone, s) })
+	}
+	w.account(out)
+	w.quarantines(p)
+	var touched []int32
+	for _, list := range [][]string{p.Added, p.Moved, p.Suspects} {
+		for _, name := range list {
+			if s, ok := w.index[core.ShardID(name)]; ok && !slices.Contains(gone, s) {
+				touched = append(touched, s)
+			}
+		}
+	}
+	slices.Sort(touched)
+	touched = slices.Compact(touched)
+	w.then(w.c.Delay, func() {
+		w.carry(touched, gone)
+		for _, c := range w.planner.Changes() {
+			w.blow(&c, planned)
+			w.poke(&c)
+		}
+	})
+}
+
+// carry has each member do what follows from a plan for shards that it touches, and for those
+// that ended.
+func (w *world) carry(touched, gone []int32) {
+	in := fsm.Input{Kind: fsm.InPrefer}
+	for _, s := range touched {
+		if w.records[w.owners[s].Session] == nil {
+			in.Shards = append(in.Shards, w.names[s])
+			in.Heirs = append(in.Heirs, w.heirs(s))
+		}
+	}
+	for _, m := range slices.Clone(w.members) {
+		if !m.up {
 			continue
 		}
-		if _, held := m.held[s]; held {
-			k := to{m, id}
-			if groups[k] == nil {
-				order = append(order, k)
+		if len(in.Shards) > 0 {
+			w.step(m, in)
+		}
+		w.reconcile(m, touched)
+		var ended []int32
+		for _, s := range gone {
+			if m.contends(s) {
+				ended = append(ended, s)
 			}
-			groups[k] = append(groups[k], s)
+		}
+		if len(ended) > 0 {
+			w.unwant(m, "", ended)
 		}
 	}
-	for _, k := range order {
-		w.unwant(k.from, k.id, groups[k])
+}
+
+func (w *world) heirs(s int32) fsm.Heirs {
+	return fsm.Heirs{w.planner.Owner(string(w.names[s])), w.planner.Heir(string(w.names[s]))}
+}
+
+// reconcile has a member do about shards what its Manager would do.
+func (w *world) reconcile(m *member, shards []int32) {
+	var want []core.ShardID
+	var order []core.SessionID
+	groups := map[core.SessionID][]int32{}
+	for _, s := range shards {
+		name := string(w.names[s])
+		to := w.planner.Owner(name)
+		if to == m.id || w.records[to] == nil {
+			to = ""
+		}
+		_, holds := m.held[s]
+		if holds && !m.contends(s) {
+			continue // it is on its way already
+		}
+		waits, held := w.planner.Waits(name, m.id), w.planner.Held(name)
+		contends, withdraws, hands := sharding.Step(m.contends(s), holds, waits || m.leaving, held, to)
+		switch {
+		case contends:
+			want = append(want, w.names[s])
+			m.setWants(s, true)
+			continue
+		case withdraws:
+			to = ""
+		case !hands:
+			continue
+		}
+		if groups[to] == nil {
+			order = append(order, to)
+		}
+		groups[to] = append(groups[to], s)
+	}
+	if len(want) > 0 {
+		w.step(m, fsm.Input{Kind: fsm.InWant, Shards: want})
+	}
+	for _, to := range order {
+		w.unwant(m, to, groups[to])
 	}
 }
 
@@ -503,6 +738,7 @@ func (w *world) unwant(m *member, to core.SessionID, shards []int32) {
 	names := make([]core.ShardID, len(shards))
 	for i, s := range shards {
 		names[i] = w.names[s]
+		m.setWants(s, false)
 	}
 	w.step(m, fsm.Input{Kind: fsm.InUnwant, Shards: names, To: to})
 	w.after(w.c.Drain, event{kind: drained, m: m, shards: shards})
@@ -510,7 +746,7 @@ func (w *world) unwant(m *member, to core.SessionID, shards []int32) {
 
 func (w *world) result(calm map[string]int, settle time.Duration, began time.Time) *Result {
 	r := w.r
-	lo, hi := w.c.Shards, 0
+	lo, hi := len(w.order), 0
 	members := 0
 	for _, m := range w.members {
 		if m.up && !m.leaving && m.full {
@@ -520,8 +756,9 @@ func (w *world) result(calm map[string]int, settle time.Duration, began time.Tim
 		}
 	}
 	r.Uneven = hi - lo
-	for s := range w.c.Shards {
-		if m := w.byID[w.owners[s].Session]; m == nil || !m.up || m.held[int32(s)] != w.owners[s].Token {
+	for _, s := range w.order {
+		m := w.byID[w.owners[s].Session]
+		if (m == nil || !m.up || m.held[s] != w.owners[s].Token) && !w.planner.Held(string(w.names[s])) {
 			r.Forgotten = append(r.Forgotten, string(w.names[s]))
 		}
 	}
@@ -531,7 +768,8 @@ func (w *world) result(calm map[string]int, settle time.Duration, began time.Tim
 		total += r.Calls[k]
 	}
 	r.PerMemberMinute = float64(total) / (w.c.Time - settle).Minutes() / float64(max(members, 1))
-	r.Crash, r.Planned = gapsOf(w.gaps[0]), gapsOf(w.gaps[1])
+	r.Crash, r.Planned, r.Divided = gapsOf(w.gaps[crashed]), gapsOf(w.gaps[moving]), gapsOf(w.gaps[divided])
+	r.Back = gapsOf(w.gaps[isolated])
 	r.Took = time.Since(began)
 	return r
 }
@@ -547,11 +785,14 @@ func gapsOf(all []time.Duration) Gaps {
 // String is the result for people.
 func (r *Result) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d members, %d shards, %v of virtual time, %.0f%% of the members an hour go (seed %d)\n", r.Members, r.Shards, r.Time, 100*r.Churn, r.Seed)
+	fmt.Fprintf(&b, "%d members, %d shards, %v of virtual time, %.0f%% of the members an hour go (seed %d)\n",
+		r.Members, r.Shards, r.Time, 100*r.Churn, r.Seed)
 	fmt.Fprintf(&b, "  %d crashes, %d leaves in order, %d joins, %d plans\n", r.Crashes, r.Leaves, r.Joins, r.Plans)
 	fmt.Fprintf(&b, "  %d shards moved; the least possible is %d (%.3f times)\n", r.Moves, r.Bound, float64(r.Moves)/float64(max(r.Bound, 1)))
-	fmt.Fprintf(&b, "  without an owner after a crash: median %v, p99 %v, at most %v (TTL %v)\n", short(r.Crash.Median), short(r.Crash.P99), short(r.Crash.Max), r.TTL)
-	fmt.Fprintf(&b, "  without an owner in planned moves: median %v, p99 %v, at most %v\n", short(r.Planned.Median), short(r.Planned.P99), short(r.Planned.Max))
+	fmt.Fprintf(&b, "  without an owner after a crash: median %v, p99 %v, at most %v (TTL %v)\n",
+		short(r.Crash.Median), short(r.Crash.P99), short(r.Crash.Max), r.TTL)
+	fmt.Fprintf(&b, "  without an owner in planned moves: median %v, p99 %v, at most %v\n",
+		short(r.Planned.Median), short(r.Planned.P99), short(r.Planned.Max))
 	fmt.Fprintf(&b, "  %.2f store calls per member and minute:", r.PerMemberMinute)
 	var kinds []string
 	for k := range r.Calls {
@@ -561,8 +802,52 @@ func (r *Result) String() string {
 	for _, k := range kinds {
 		fmt.Fprintf(&b, " %s %d", k, r.Calls[k])
 	}
-	fmt.Fprintf(&b, "\n  at the end: %d shards forgotten, shares differ by %d (took %v)\n", len(r.Forgotten), r.Uneven, r.Took.Round(10*time.Millisecond))
+	if r.Keys > 0 {
+		r.loads(&b)
+	}
+	fmt.Fprintf(&b, "\n  at the end: %d shards forgotten, shares differ by %d (took %v)\n",
+		len(r.Forgotten), r.Uneven, r.Took.Round(10*time.Millisecond))
 	return b.String()
+}
+
+// bounds says which bounds of a day with load do not hold.
+func (r *Result) bounds() error {
+	var errs []error
+	changes := float64(r.Crashes + r.Leaves + r.Joins + r.Swaps)
+	if most := 2 * changes / float64(r.Members); r.Moved > most {
+		errs = append(errs, fmt.Errorf("%.2f times all load moved for balance's sake, want at most two members' for each change, %.2f",
+			r.Moved, most))
+	}
+	if most := r.Bound + r.Relief + r.Bound/10; r.Moves > most {
+		errs = append(errs, fmt.Errorf("%d shards moved, want at most %d", r.Moves, most))
+	}
+	// Heartbeats are six a minute, and more while another member is silent.
+	total := 0
+	for _, n := range r.Calls {
+		total += n
+	}
+	reads := r.PerMemberMinute * float64(r.Calls["get"]) / float64(max(total, 1))
+	if writes := r.PerMemberMinute - reads; writes > 9 || reads > 66 {
+		errs = append(errs, fmt.Errorf("%.1f reads and %.1f other calls per member and minute, want at most 66 and 9", reads, writes))
+	}
+	return errors.Join(errs...)
+}
+
+// loads prints what came of load, splits and poison.
+func (r *Result) loads(b *strings.Builder) {
+	fmt.Fprintf(b, "\n  %d keys of Zipf %.1f: %d splits, %d merges, %d to %d ranges\n", r.Keys, r.Zipf, r.Splits, r.Merges, r.Ranges[0], r.Ranges[1])
+	fmt.Fprintf(b, "  a hash that goes to another shard is refused for %v at the median, p99 %v, at most %v\n",
+		short(r.Divided.Median), short(r.Divided.P99), short(r.Divided.Max))
+	fmt.Fprintf(b, "  killed in the midst of splits and merges:")
+	for _, k := range slices.Sorted(maps.Keys(r.Blows)) {
+		fmt.Fprintf(b, " %d (%s)", r.Blows[k], k)
+	}
+	fmt.Fprintf(b, "\n  in %d calm minutes a member has at most %.3f times its goal, %.3f times its share; in %d minutes of one no shard fits elsewhere\n",
+		r.Calm, r.Worst, r.Raw, r.Packed)
+	fmt.Fprintf(b, "  for balance's sake %d moves of %.2f times all load; in a minute at most %.2f %% of it, %.2f %% where it was urgent\n",
+		r.Relief, r.Moved, 100*r.Minute, 100*r.Urgent)
+	fmt.Fprintf(b, "  %d keys turned deadly and killed %d members; %d quarantines, %d of shards without such a key; served again after at most %v",
+		r.Poisoned, r.Killed, r.Held, r.Innocent, short(r.Back.Max))
 }
 
 func short(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
@@ -573,7 +858,16 @@ func (r *Result) Err() error {
 	if n := len(r.Forgotten); n > 0 {
 		errs = append(errs, fmt.Errorf("%d shards are forgotten, %s the first of them", n, r.Forgotten[0]))
 	}
-	if r.Uneven > 1 {
+	for _, text := range r.Wrong {
+		errs = append(errs, errors.New(text))
+	}
+	if n := r.Faults - len(r.Wrong); n > 0 {
+		errs = append(errs, fmt.Errorf("and %d more", n))
+	}
+	if r.Keys > 0 {
+		errs = append(errs, r.bounds())
+	}
+	if r.Keys == 0 && r.Uneven > 1 {
 		errs = append(errs, fmt.Errorf("shares differ by %d at the end", r.Uneven))
 	}
 	return errors.Join(errs...)

@@ -6,258 +6,590 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
 )
 
-// ErrMoved: a key is not, or not yet, this shard's. Ask the owners of
-// Keyspace.Candidates, one after the other.
+// ErrMoved: a key is not, or not yet, this shard's. The error is a *MovedError.
 var ErrMoved = errors.New("key belongs to another shard")
 
-// Slice is the part of the keys that one lease answers for. It says which keys
-// those are while the number of shards changes. All methods are safe for
-// concurrent use.
+// MovedError says which shard a key belongs to. It matches ErrMoved.
+type MovedError struct {
+	Shard string // that refused the key
+	// To is the shard that the key belongs to by the map that the refusing process knows. It is
+	// Shard itself while that does not have the key yet.
+	To   string
+	Hash uint64 // of the key
+}
+
+func (e *MovedError) Error() string {
+	if e.To == e.Shard {
+		return fmt.Sprintf("tenure: %v: hash %s comes to %s, which does not have it yet: try again shortly", ErrMoved, hex(e.Hash), e.To)
+	}
+	return fmt.Sprintf("tenure: %v: hash %s is not served by %s: ask %s", ErrMoved, hex(e.Hash), e.Shard, e.To)
+}
+
+// Is reports whether the target is ErrMoved.
+func (e *MovedError) Is(target error) bool { return target == ErrMoved }
+
+// Slice is the part of a keyspace that one lease answers for. It says which keys those are,
+// while ranges are split and merged. All methods are safe for concurrent use.
 type Slice struct {
-	k     Keyspace
+	m     *Manager
 	lease *core.Lease
-	index int
-	stop  context.CancelFunc // of the background
+	take  Take
+	ctx   context.Context // of changes
+	stop  context.CancelFunc
+	log   *slog.Logger
+	meter *meter
 
-	mu    sync.Mutex
-	state cut
-	waits string        // the shard whose note is awaited, if any
-	whole chan struct{} // closed when nothing is awaited any more
-	err   error         // valid after whole
-	ended chan struct{} // closed when nothing of it is left in the background
+	serving atomic.Pointer[serving]
+
+	mu      sync.Mutex
+	note    note // as it is in the store
+	busy    bool // a goroutine carries out a change
+	again   bool // the table changed meanwhile
+	closed  bool
+	waits   string // what the change waits for, for the log
+	work    sync.WaitGroup
+	former  []*serving // that calls may still be in
+	started time.Time  // when the change that is under way began
 }
 
-// cut is the record of how far a shard has come, an item of the shard itself, so
-// that writing it is fenced like all else.
-type cut struct {
-	Layout int  `json:"layout"` // the shard has given up what is not its own in this one
-	Taken  bool `json:"taken"`  // and has what is
+// note is the item of a shard that says which range it answers for, written under its lease, so
+// that it is fenced like all else. A range has one owner because it is taken only when the note
+// of the shard that had it says that it was given, and to whom.
+type note struct {
+	Map   int64  `json:"map"` // number of the plan that the range follows from
+	Range *Range `json:"range,omitempty"`
+	Gave  []gift `json:"gave,omitempty"` // by that plan
 }
 
-// cutKey is the item's key.
-const cutKey = "tenure/keys"
+// noteKey is the item's key. ownKeys begins the keys of all items that this package keeps.
+const (
+	ownKeys = "tenure/"
+	noteKey = ownKeys + "range"
+)
 
-// Take is what an application does to get the keys that come with a layout: from
-// are the shards that had them, whose logs and items do not change any more for
-// these keys, and can be read through the backend. It returns operations to be
-// committed together with the note that the keys are here, so that this happens
-// once. It is called again if that did not come to pass.
-type Take func(ctx context.Context, from []string) ([]core.Op, error)
+// maxNote bounds the bytes of a note that are read.
+const maxNote = 16 << 10
 
-// OpenSlice says which keys a lease's shard has, and brings it to the layout in
-// force. It belongs at the beginning of a handler, before the first write:
+// has is the noted range.
+func (n *note) has() Range {
+	if n.Range == nil {
+		return empty
+	}
+	return *n.Range
+}
+
+// serving is the range that is served at one time, and how many are in it.
+type serving struct {
+	has   Range
+	in    atomic.Int64
+	over  atomic.Bool   // another one is served
+	empty chan struct{} // has an element after the last one left, once it is over
+}
+
+func (s *Slice) serve(r Range) {
+	next := &serving{has: r, empty: make(chan struct{}, 1)}
+	s.meter.setRange(r)
+	// A call that enters one of those later leaves again, since another one is served.
+	s.former = slices.DeleteFunc(s.former, func(v *serving) bool { return v.in.Load() == 0 })
+	if was := s.serving.Swap(next); was != nil {
+		was.over.Store(true)
+		s.former = append(s.former, was)
+	}
+}
+
+func (v *serving) leave() {
+	if v.in.Add(-1) == 0 && v.over.Load() {
+		signal(v.empty)
+	}
+}
+
+// Take copies the data of a range into the shard that gets it. The shard from has given the range
+// up: its log and items do not change any more for these keys, and can be read through the backend.
+// Take returns operations that are committed together with the note that the range is here, so that
+// they are applied once. It is called again if it fails or if that commit does; until then both
+// shards refuse the range. The giver keeps its data, so if a range comes back, Take also deletes
+// the items that the shard still has of it. Operations on items that begin with "tenure/" are left
+// out: each shard has its own.
+type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
+
+// OpenSlice says which keys a lease's shard has, and carries out splits and merges of its range
+// as they are planned. It belongs at the beginning of the handler of a shard of
+// Options.Keyspace, before the first write:
 //
-//	s, err := sharding.OpenSlice(ctx, backend, lease, keyspace, take)
+//	s, err := manager.OpenSlice(ctx, lease, take)
 //	if err != nil {
 //		return err
 //	}
 //	defer s.Close()
 //
-// A shard goes from layout to layout in two steps. First it gives up the keys that
-// are others' in the next one, by a note that is committed under its lease before
-// OpenSlice returns: nothing was written yet under this lease, and an earlier
-// lease cannot write any more. Then, in the background, it waits until all who had
-// keys that are now its own have given them up, has them taken, and answers for
-// them. In between they are refused on both sides, so no key is ever owned by two.
-// What it kept it serves all the time.
+// A range goes from one shard to another in two steps. First the giver waits for the calls of
+// Commit and Do, and notes under its lease that it gave the range, and to which shard: an earlier
+// lease cannot write any more, and this one does not. Then the taker, which waits for that note,
+// takes the range, and notes that it has it. In between both refuse the range's keys, so no key is
+// ever served by two. Every other key is served all the time.
 //
-// A shard further on than this process's keyspace is an error: the process is of
-// an older configuration, and must not serve it. take may be nil if nothing has to
-// be done. ctx bounds the background, too: give the handler's. Close ends and joins
-// it, before the handler returns and the lease with it.
+// take may be nil if there is no data to copy. ctx, the handler's, bounds the changes; Close ends
+// and joins them before the handler returns, and with it the lease. A change that takes longer
+// than 30 s is logged at Warn to slog.Default with the reason, and again every 5 min.
 //
-// A handler waits for Whole, beside its work, and returns if that fails: a shard that has
-// several layouts before it, or whose Take failed, goes on when its handler is called next.
-// While a slice is open and lacks keys for longer than 30 s, a line at Warn to slog.Default
-// says so, and why, and again every 5 min.
-func OpenSlice(ctx context.Context, b core.Backend, lease *core.Lease, k Keyspace, take Take) (*Slice, error) {
-	if err := k.Validate(); err != nil {
-		return nil, err
-	}
-	i, err := k.index(lease.Shard())
-	if err != nil {
+// The error matches core.ErrInvalid if the shard is not of the keyspace, if its note cannot be
+// read, or if a slice of this lease is open; else it is ctx's, or the lease's.
+func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (*Slice, error) {
+	shard := lease.Shard()
+	if _, err := m.o.Keyspace.index(shard); err != nil {
 		return nil, err
 	}
 	if take == nil {
-		take = func(context.Context, []string) ([]core.Op, error) { return nil, nil }
+		take = func(context.Context, string, Range) ([]core.Op, error) { return nil, nil }
 	}
-	s := &Slice{k: k, lease: lease, index: i, whole: make(chan struct{}), ended: make(chan struct{})}
-	item, err := persist(ctx, func(ctx context.Context) (*core.Item, error) { return lease.Get(ctx, cutKey) })
+	item, err := persist(ctx, func(ctx context.Context) (*core.Item, error) { return lease.Get(ctx, noteKey) })
 	if err != nil {
 		return nil, err
 	}
-	if s.state, err = readCut(item); err != nil {
-		return nil, fmt.Errorf("tenure: shard %q: %w", lease.Shard(), err)
+	s := &Slice{m: m, lease: lease, take: take, log: slog.Default().With(slog.String("shard", shard))}
+	if s.note, err = readNote(shard, item); err != nil {
+		return nil, err
 	}
-	if s.state.Layout == 0 { // never served: it has what the first layout gives it
-		s.state = cut{Layout: 1, Taken: true}
-	}
-	if s.state.Layout > len(k.Layouts) {
-		return nil, fmt.Errorf("tenure: %w: shard %q is in layout %d of keyspace %q, and this process knows %d: give it the newer configuration",
-			core.ErrInvalid, lease.Shard(), s.state.Layout, k.Name, len(k.Layouts))
-	}
-	if s.state.Taken && s.state.Layout < len(k.Layouts) {
-		if err := s.note(ctx, cut{Layout: s.state.Layout + 1}, nil); err != nil {
+	r := s.note.has()
+	if item == nil {
+		if r, err = m.first(ctx, shard); err != nil {
 			return nil, err
 		}
 	}
-	if s.state.Taken && s.state.Layout == len(k.Layouts) {
-		s.stop = func() {}
-		close(s.whole)
-		close(s.ended)
-		return s, nil
+	s.meter = newMeter(m.lanes, r, time.Now())
+	s.serve(r)
+	s.ctx, s.stop = context.WithCancel(ctx)
+	m.mu.Lock()
+	other := m.slices[shard]
+	if other == nil || other.lease != lease { // else a range could be given while the other one serves it
+		m.slices[shard], m.meters[shard] = s, s.meter
 	}
-	ctx, s.stop = context.WithCancel(ctx)
-	go func() {
-		err := s.advance(ctx, b, take)
-		s.mu.Lock()
-		s.err = err
-		s.mu.Unlock()
-		close(s.whole)
-	}()
-	go func() {
-		defer close(s.ended)
-		defer s.stop()
-		s.watch(ctx)
-	}()
+	m.mu.Unlock()
+	if other != nil && other.lease == lease {
+		s.stop()
+		return nil, fmt.Errorf("tenure: %w: shard %q has an open slice under this lease: use that one, or close it first", core.ErrInvalid, shard)
+	}
+	s.advance()
 	return s, nil
 }
 
-// When a slice that is not whole is said to be so, first and then again.
+// first is the range of a shard that has not noted any.
+func (m *Manager) first(ctx context.Context, shard string) (Range, error) {
+	for {
+		m.mu.Lock()
+		t, changed := m.table, m.changed
+		m.mu.Unlock()
+		if i, ok := indexOf(t, shard); ok && t.keys.same(m.o.Keyspace) {
+			return t.first(shard, i)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return empty, context.Cause(ctx)
+		}
+	}
+}
+
+// first is the range of a shard that has not noted any, the i-th of the table.
+func (t *assignments) first(shard string, i int) (Range, error) {
+	if c := t.change(shard); c != nil {
+		return c.before(shard, t.ranges[i]), nil
+	}
+	if k, err := t.keys.index(shard); err != nil || k >= t.keys.Shards {
+		return empty, fmt.Errorf("tenure: %w: shard %q was split off, and its item %s is gone: restore it", core.ErrInvalid, shard, noteKey)
+	}
+	return t.ranges[i], nil
+}
+
+// Check is nil if the key is this shard's to serve now; else the error matches ErrMoved. A range
+// may be given up right after, so callers write through Commit or Do.
+func (s *Slice) Check(key string) error {
+	h := s.m.o.Keyspace.Of(key)
+	if s.serving.Load().has.Has(h) {
+		return nil
+	}
+	return s.moved(h)
+}
+
+func (s *Slice) moved(h uint64) error {
+	shard := s.lease.Shard()
+	e := &MovedError{Shard: shard, To: shard, Hash: h}
+	if m := s.m.Map(); m != nil {
+		e.To = m.ShardOf(h)
+	}
+	return e
+}
+
+// Commit is the lease's Commit for one key. The error matches ErrMoved, and nothing is sent, if
+// the key is not this shard's.
+func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Committed, error) {
+	v, err := s.enter(key)
+	if err != nil {
+		return core.Committed{}, err
+	}
+	defer v.leave()
+	return s.lease.Commit(ctx, ops...)
+}
+
+// Do calls f, which may read and write for the key under the lease, inside the store or outside,
+// unless the key is not this shard's: then the error matches ErrMoved. A range is not given up
+// while f runs. So f returns only when the outcome of its writes outside the store is known, and
+// is bounded: a change that waits for it longer than 5 s is tried again later.
+func (s *Slice) Do(key string, f func() error) error {
+	v, err := s.enter(key)
+	if err != nil {
+		return err
+	}
+	defer v.leave()
+	return f()
+}
+
+// enter counts a call in the range that is served now. A call that comes as the range is replaced
+// tries again, so that the replacer waits only for calls that saw the former range.
+func (s *Slice) enter(key string) (*serving, error) {
+	h := s.m.o.Keyspace.Of(key)
+	for {
+		v := s.serving.Load()
+		v.in.Add(1)
+		switch {
+		case s.serving.Load() != v:
+			v.leave()
+		case !v.has.Has(h):
+			v.leave()
+			return nil, s.moved(h)
+		default:
+			return v, nil
+		}
+	}
+}
+
+// Range is the range that the shard serves now. whole is true if the map of ranges gives the shard
+// exactly that.
+func (s *Slice) Range() (r Range, whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.m.assigned()
+	c := t.change(s.lease.Shard())
+	return s.serving.Load().has, !s.busy && (c == nil || s.note.Map >= c.Number)
+}
+
+// Close ends the changes that are under way and waits for them, for a call of Take as well, so that
+// none outlives the lease (S12). It may be called more than once.
+func (s *Slice) Close() {
+	s.stop()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.work.Wait()
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if s.m.slices[s.lease.Shard()] == s {
+		delete(s.m.slices, s.lease.Shard())
+		delete(s.m.meters, s.lease.Shard())
+	}
+}
+
+// advance carries out the table's changes of the range, in a goroutine that ends when there are no
+// more. There is one at a time.
+func (s *Slice) advance() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.again = true
+	if s.busy || s.closed {
+		return
+	}
+	s.busy = true
+	s.started = time.Now()
+	done := make(chan struct{})
+	s.work.Go(func() {
+		defer close(done)
+		said := ""
+		for wait := retry; s.pending(); wait = min(2*wait, callTimeout) {
+			err := s.step()
+			if err == nil {
+				continue
+			}
+			if s.ctx.Err() != nil || s.lease.Err() != nil {
+				return // it stays busy: nothing can be noted any more
+			}
+			if text := err.Error(); text != said {
+				s.log.Warn("tenure: sharding: a change of the shard's range is tried again", slog.Any("error", err))
+				said = text
+			}
+			pause(s.ctx, wait)
+		}
+	})
+	s.work.Go(func() { s.watch(done) })
+}
+
+// pending reports whether there may be something to do, and forgets that there was.
+func (s *Slice) pending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.m.assigned().change(s.lease.Shard())
+	more := s.again || c != nil && c.Number > s.note.Map
+	s.again = false
+	if !more || s.closed {
+		s.busy = false
+	}
+	return s.busy
+}
+
+// step carries out the change of the table that the shard takes part in, if there is one.
+func (s *Slice) step() error {
+	t := s.m.assigned()
+	c := t.change(s.lease.Shard())
+	if c == nil || c.Number <= s.note.Map {
+		return nil
+	}
+	// The next note replaces the list of gifts, so all of them must have been taken.
+	for len(s.note.Gave) > 0 {
+		done, err := s.m.taken(s.ctx, s.note.Map, s.note.Gave)
+		if err != nil {
+			return err
+		}
+		if done {
+			break
+		}
+		s.waitFor("the shards to which it gave ranges before")
+		if !pause(s.ctx, retry/4) {
+			return context.Cause(s.ctx)
+		}
+	}
+	if c.From == s.lease.Shard() {
+		return s.give(c)
+	}
+	return s.receive(c, c.gift(s.lease.Shard()))
+}
+
+// drainBudget is how long a change waits for calls of Commit and Do. Then the whole range is served
+// again for a while, since its keys are refused meanwhile.
+const drainBudget = 5 * time.Second
+
+// give gives ranges to others, once these have owners.
+func (s *Slice) give(c *rangeChange) error {
+	if err := s.awaitOwners(c); err != nil {
+		return err
+	}
+	was := c.before(c.From, c.Rest)
+	s.waitFor("calls of Commit and Do that do not return")
+	s.serve(c.Rest)
+	if !s.drain() {
+		if s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
+		}
+		s.serve(was)
+		pause(s.ctx, drainBudget)
+		return errors.New("calls of Commit or Do for the range do not return: bound them")
+	}
+	s.waitFor("the store")
+	if err := s.commit(c.given(), nil); err != nil {
+		return err
+	}
+	s.m.announce()
+	return nil
+}
+
+// given is the note of the shard that gives, once it gave.
+func (c *rangeChange) given() note {
+	n := note{Map: c.Number, Gave: c.Gifts}
+	if !c.Rest.Empty() {
+		n.Range = &c.Rest
+	}
+	return n
+}
+
+// gave reports whether the note, the giver's, says that a gift of the change was given.
+func (n *note) gave(c *rangeChange, g gift) (bool, error) {
+	if n.Map == c.Number && slices.Contains(n.Gave, g) {
+		return true, nil
+	}
+	if n.Map >= c.Number {
+		return false, fmt.Errorf("tenure: %w: shard %q has noted plan %d, and not that it gave %v to %q: restore its item %s",
+			core.ErrInvalid, c.From, n.Map, g.Range, g.Shard, noteKey)
+	}
+	return false, nil
+}
+
+// drain waits until no call is left in a former range; false if that takes too long.
+func (s *Slice) drain() bool {
+	limit := time.NewTimer(drainBudget)
+	defer limit.Stop()
+	for len(s.former) > 0 {
+		v := s.former[0]
+		if v.in.Load() == 0 {
+			s.former = s.former[1:]
+			continue
+		}
+		select {
+		case <-v.empty:
+		case <-limit.C:
+			return false
+		case <-s.ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// awaitOwners waits until each taker has a living owner, so that the range is refused for no
+// longer than that owner needs.
+func (s *Slice) awaitOwners(c *rangeChange) error {
+	s.waitFor("an owner of the shards that are split off")
+	for v := s.m.e.View(); ; {
+		owned := true
+		for _, g := range c.Gifts {
+			o, ok := v.Owner(g.Shard)
+			owned = owned && ok && o.Node != ""
+		}
+		if owned {
+			return nil
+		}
+		limited, cancel := context.WithTimeout(s.ctx, resync)
+		next, err := s.m.e.WaitView(limited, v)
+		cancel()
+		if err != nil && (s.ctx.Err() != nil || limited.Err() == nil) {
+			return err
+		}
+		if err == nil {
+			v = next
+		}
+	}
+}
+
+// receive takes a range that another shard gives.
+func (s *Slice) receive(c *rangeChange, g *gift) error {
+	s.waitFor(c.From)
+	if err := s.m.awaitGift(s.ctx, c, *g); err != nil {
+		return err
+	}
+	s.waitFor("its Take, which has not returned, or the store")
+	ops, err := s.take(s.ctx, c.From, g.Range)
+	if err != nil {
+		return err
+	}
+	ops = slices.DeleteFunc(ops, func(op core.Op) bool { return strings.HasPrefix(op.Key, ownKeys) })
+	r := join(s.serving.Load().has, g.Range)
+	if err := s.commit(note{Map: c.Number, Range: &r}, ops); err != nil {
+		return err
+	}
+	s.serve(r)
+	return nil
+}
+
+// commit writes the note, and tries again as long as nothing was sent.
+func (s *Slice) commit(next note, ops []core.Op) error {
+	value, err := json.Marshal(&next)
+	if err != nil {
+		return err
+	}
+	for {
+		_, err = s.lease.Commit(s.ctx, append(ops, core.Put(noteKey, value))...)
+		if err == nil || s.ctx.Err() != nil || !errors.Is(err, core.ErrRetry) || !pause(s.ctx, retry/4) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.note = next
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *Slice) waitFor(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = what
+}
+
+// When a change that goes on is said to do so, first and then again.
 const (
 	sayAfter = 30 * time.Second
 	sayAgain = 5 * time.Minute
 )
 
-// watch says that keys are not served, until the slice is whole or ctx ends: clients are
-// refused meanwhile, which nobody else logs.
-func (s *Slice) watch(ctx context.Context) {
+// watch logs that a change goes on, until done: clients may be refused meanwhile, which nothing
+// else logs.
+func (s *Slice) watch(done <-chan struct{}) {
 	t := time.NewTimer(sayAfter)
 	defer t.Stop()
-	for whole := s.whole; ; {
+	for {
 		select {
-		case <-whole:
-			if s.err == nil {
-				return
-			}
-			whole = nil // the handler is to return
 		case <-t.C:
-			s.say(ctx)
+			s.mu.Lock()
+			waits, since := s.waits, time.Since(s.started)
+			s.mu.Unlock()
+			s.log.Warn("tenure: sharding: a change of the shard's range is not complete",
+				slog.String("waits_for", waits), slog.Duration("for", since))
 			t.Reset(sayAgain)
-		case <-ctx.Done():
-			<-s.whole
+		case <-done:
 			return
 		}
 	}
 }
 
-// say logs how far the slice is, and why no further.
-func (s *Slice) say(ctx context.Context) {
-	s.mu.Lock()
-	at, waits, err := s.state, s.waits, s.err
-	s.mu.Unlock()
-	why := slog.String("do", "look at its Take, which has not returned, or at the store")
-	switch {
-	case err != nil:
-		why = slog.Any("error", fmt.Errorf("%w: the handler should return as soon as Whole fails", err))
-	case waits != "":
-		why = slog.String("waits_for", waits)
+func readNote(shard string, item *core.Item) (n note, err error) {
+	if item == nil {
+		return note{}, nil
 	}
-	slog.LogAttrs(ctx, slog.LevelWarn, "tenure: sharding: a shard does not serve the keys of its layout",
-		slog.String("shard", s.lease.Shard()), slog.Int("layout", at.Layout), slog.Int("layouts", len(s.k.Layouts)), why)
+	if len(item.Value) > maxNote || json.Unmarshal(item.Value, &n) != nil || n.Map < 1 || len(n.Gave) > MaxCuts {
+		return note{}, fmt.Errorf("tenure: %w: shard %q: its item %s was not written by this package: restore it, or use another namespace",
+			core.ErrInvalid, shard, noteKey)
+	}
+	return n, nil
 }
 
-// advance takes what is to be taken, and goes on to the last layout.
-func (s *Slice) advance(ctx context.Context, b core.Backend, take Take) error {
-	for {
-		s.mu.Lock()
-		at := s.state
-		s.mu.Unlock()
-		switch {
-		case !at.Taken:
-			var from []string
-			for _, g := range s.k.givers(at.Layout, s.index) {
-				from = append(from, s.k.shard(g))
-			}
-			for _, shard := range from {
-				s.waitFor(shard)
-				if err := awaitCut(ctx, b, shard, at.Layout); err != nil {
-					return err
-				}
-			}
-			s.waitFor("")
-			var ops []core.Op
-			if len(from) > 0 {
-				var err error
-				if ops, err = take(ctx, from); err != nil {
-					return err
-				}
-			}
-			if err := s.note(ctx, cut{Layout: at.Layout, Taken: true}, ops); err != nil {
-				return err
-			}
-		case at.Layout < len(s.k.Layouts):
-			// Only before the first write of a lease may keys be given up; the next
-			// lease goes on.
-			return fmt.Errorf("tenure: shard %q is whole in layout %d of %d: it goes on when its handler is called next", s.lease.Shard(), at.Layout, len(s.k.Layouts))
-		default:
-			return nil
+// noted reads the note of any shard.
+func (m *Manager) noted(ctx context.Context, shard string) (note, error) {
+	item, err := persist(ctx, func(ctx context.Context) (*core.Item, error) { return m.b.Get(ctx, core.ShardID(shard), noteKey) })
+	if err != nil {
+		return note{}, err
+	}
+	return readNote(shard, item)
+}
+
+// taken reports whether each taker has noted the plan that gave it a range.
+func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (bool, error) {
+	for _, g := range gifts {
+		if n, err := m.noted(ctx, g.Shard); err != nil || n.Map < number {
+			return false, err
 		}
 	}
+	return true, nil
 }
 
-func (s *Slice) waitFor(shard string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waits = shard
-}
-
-// note commits how far the shard has come.
-func (s *Slice) note(ctx context.Context, next cut, ops []core.Op) error {
-	value, err := json.Marshal(next)
-	if err != nil {
-		return err
-	}
-	if _, err := s.lease.Commit(ctx, append(ops, core.Put(cutKey, value))...); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.state = next
-	s.mu.Unlock()
-	return nil
-}
-
-func readCut(item *core.Item) (c cut, err error) {
-	if item == nil {
-		return cut{}, nil
-	}
-	if err := json.Unmarshal(item.Value, &c); err != nil || c.Layout < 1 || c.Layout > 255 {
-		return cut{}, fmt.Errorf("its item %s was not written by this package: restore it, or choose another namespace", cutKey)
-	}
-	return c, nil
-}
-
-// awaitCut waits until a shard has given up what is not its own in a layout.
-func awaitCut(ctx context.Context, b core.Backend, shard string, layout int) error {
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		item, err := persist(ctx, func(ctx context.Context) (*core.Item, error) { return b.Get(ctx, core.ShardID(shard), cutKey) })
+// awaitGift waits until the giver has noted its gift.
+func (m *Manager) awaitGift(ctx context.Context, c *rangeChange, g gift) error {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		m.mu.Lock()
+		changed := m.changed
+		m.mu.Unlock()
+		n, err := m.noted(ctx, c.From)
 		if err != nil {
 			return err
 		}
-		c, err := readCut(item)
-		if err != nil {
-			return fmt.Errorf("tenure: shard %q: %w", shard, err)
+		if done, err := n.gave(c, g); done || err != nil {
+			return err
 		}
-		if c.Layout >= layout {
-			return nil
+		t := time.NewTimer(wait)
+		select {
+		case <-changed: // by a slice of this process, perhaps
+		case <-t.C:
+		case <-ctx.Done():
 		}
-		if !pause(ctx, wait) {
+		t.Stop()
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -275,56 +607,5 @@ func persist(ctx context.Context, read func(context.Context) (*core.Item, error)
 		if ctx.Err() != nil || !pause(ctx, retry/4) {
 			return nil, context.Cause(ctx)
 		}
-	}
-}
-
-// Check is nil if the key is this shard's to serve now; else the error matches
-// ErrMoved. What was this shard's stays so as long as its lease.
-func (s *Slice) Check(key string) error {
-	s.mu.Lock()
-	at := s.state
-	s.mu.Unlock()
-	h := hash(key)
-	if s.k.owns(at.Layout, s.index, h) && (at.Taken || s.k.owns(at.Layout-1, s.index, h)) {
-		return nil
-	}
-	return fmt.Errorf("tenure: %w: %q is not served by %s in layout %d", ErrMoved, key, s.lease.Shard(), at.Layout)
-}
-
-// Commit is the lease's Commit for one key: ErrMoved, and nothing sent, if the key
-// is not this shard's.
-func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Committed, error) {
-	if err := s.Check(key); err != nil {
-		return core.Committed{}, err
-	}
-	return s.lease.Commit(ctx, ops...)
-}
-
-// Layout is how far the shard has come, counted from 1, and whether it has all its
-// keys in that layout.
-func (s *Slice) Layout() (layout int, whole bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Layout, s.state.Taken
-}
-
-// Close ends what goes on in the background and waits for it, a Take that is under
-// way included, so that nothing of it outlives the lease (S12). It may be called
-// more than once; Whole fails afterwards unless the shard was whole before.
-func (s *Slice) Close() {
-	s.stop()
-	<-s.ended
-}
-
-// Whole waits until the shard has all keys that it can get under this lease. The
-// handler should return if it fails before ctx ends.
-func (s *Slice) Whole(ctx context.Context) error {
-	select {
-	case <-s.whole:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

@@ -1,22 +1,57 @@
 package sharding
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 
 	"github.com/tenure-go/tenure/core"
 )
 
-// assignments are the table in force: the sum of the plans in the assigner's log. The
-// zero value is that before the first plan. Not safe for concurrent use.
+// assignments are the table in force: the sum of the plans in the assigner's log. A table does
+// not change once it is made: the next plan makes another one. The zero value is that before
+// the first plan.
 type assignments struct {
 	number  int64 // of the last plan
 	specs   []string
-	names   []string
+	keys    Keyspace // without a name: there are no keys
+	next    int      // number of the next shard of the keyspace
+	names   []string // sorted, as all that is by shard
+	ranges  []Range  // by shard; empty without keys
 	members []Member // by slot; an empty ID is a free slot
 	owner   []int32  // by shard: a slot, or None
 	moved   []int64  // by shard: number of the plan that moved it
 	why     []Reason
+	// changes are the splits and merges that are not complete, in the order of their plans.
+	// No shard is in two of them.
+	changes []rangeChange
+	// suspects are the shards whose owners died, by name. What it has is not modified.
+	suspects map[string]*suspicion
+
+	byRange *lazyMap // shared by tables with the same ranges
+}
+
+// lazyMap is a map of ranges that is made when it is first asked for.
+type lazyMap struct {
+	once sync.Once
+	m    *Map
+}
+
+// rangeChange is a split or a merge: a shard gives ranges to others. The table's ranges are
+// those when it is complete.
+type rangeChange struct {
+	Number int64 // of the plan
+	From   string
+	Rest   Range // what From keeps; empty for a merge, after which it ends
+	Gifts  []gift
+}
+
+// gift is a range on its way to a shard.
+type gift struct {
+	Shard string `json:"shard"`
+	Range Range  `json:"range"`
 }
 
 // Assignment is who should own a shard, and since which plan and why.
@@ -44,12 +79,110 @@ func (t *assignments) session(i int) core.SessionID {
 	return ""
 }
 
+// ranged is the map of the table's ranges; nil if it has no keys.
+func (t *assignments) ranged() *Map {
+	if t.keys.Name == "" {
+		return nil
+	}
+	t.byRange.once.Do(func() { t.byRange.m = newMap(t.number, t.keys, t.names, t.ranges) })
+	return t.byRange.m
+}
+
+// has reports whether the table has a shard.
+func (t *assignments) has(shard string) bool {
+	_, ok := indexOf(t, shard)
+	return ok
+}
+
+// change is the split or merge that a shard takes part in; nil if there is none.
+func (t *assignments) change(shard string) *rangeChange {
+	for i := range t.changes {
+		c := &t.changes[i]
+		if c.From == shard || c.gift(shard) != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// busy are the shards that a change is under way of.
+func (t *assignments) busy() map[string]bool {
+	out := map[string]bool{}
+	for i := range t.changes {
+		out[t.changes[i].From] = true
+		for _, g := range t.changes[i].Gifts {
+			out[g.Shard] = true
+		}
+	}
+	return out
+}
+
+// gift is what a shard gets by the change; nil if nothing.
+func (c *rangeChange) gift(shard string) *gift {
+	for i := range c.Gifts {
+		if c.Gifts[i].Shard == shard {
+			return &c.Gifts[i]
+		}
+	}
+	return nil
+}
+
+// before is the range that a shard has until it has noted the change. It is empty for a
+// shard that the change made.
+func (c *rangeChange) before(shard string, after Range) Range {
+	if shard == c.From {
+		for _, g := range c.Gifts {
+			after = join(after, g.Range)
+		}
+		return after
+	}
+	g := c.gift(shard)
+	switch {
+	case g.Range == after:
+		return empty
+	case g.Range.From == after.From:
+		return Range{g.Range.To, after.To}
+	}
+	return Range{after.From, g.Range.From}
+}
+
+// join is the range of two that are neighbours, or one of which is empty.
+func join(a, b Range) Range {
+	switch {
+	case a.Empty():
+		return b
+	case b.Empty():
+		return a
+	case a.To == b.From && a.To != 0:
+		return Range{a.From, b.To}
+	}
+	return Range{b.From, a.To}
+}
+
+// named are the shards that get the gifts.
+func named(gifts []gift) []string {
+	out := make([]string, len(gifts))
+	for i := range gifts {
+		out[i] = gifts[i].Shard
+	}
+	return out
+}
+
 // planChange is one plan as it is written to the log: a base, which replaces the
 // table, or what differs from the table before it.
 type planChange struct {
 	Number int64
 	Base   bool
-	Specs  []string // of the shard set; base only
+	// Of a base only: the set of shards, and the keyspace with the ranges of its shards.
+	Specs   []string
+	Keys    Keyspace
+	Next    int
+	Ranges  []numbered
+	Changes []rangeChange
+	// Of a base only: the shards that are suspected.
+	Suspects map[string]*suspicion
+
+	Isolation isolation
 	// Seats are members and their slots: all of a base's, else those that joined or
 	// changed.
 	Seats []memberSlot
@@ -57,6 +190,23 @@ type planChange struct {
 	// Moves say To, a slot or None, and Why. Of a base there is one per shard that
 	// has an owner, and Plan says when it was moved.
 	Moves []slotMove
+	// Splits, Merges, and Settled, the givers of changes that are complete, name shards as
+	// the table before has them.
+	Splits  []Split
+	Merges  []Merge
+	Settled []int32
+}
+
+// nothing reports whether the change changes nothing.
+func (c *planChange) nothing() bool {
+	return !c.Base && len(c.Seats)+len(c.Gone)+len(c.Moves)+len(c.Splits)+len(c.Merges)+len(c.Settled)+
+		int(c.Isolation.Time) == 0
+}
+
+// numbered is a shard of the keyspace and its range.
+type numbered struct {
+	Shard int
+	Range Range
 }
 
 // memberSlot is a member in a slot of the table.
@@ -73,42 +223,25 @@ type slotMove struct {
 	Why   Reason
 }
 
-// apply makes the change. One that does not fit the table, which happens only to
-// a log that was tampered with or cut, leaves it as it is; a base always fits if
-// it is valid.
-func (t *assignments) apply(c *planChange) error {
-	next := *t
-	if c.Base {
-		var err error
-		if next, err = unassigned(c.Specs); err != nil {
-			return err
-		}
-	} else if c.Number != t.number+1 || t.names == nil {
-		return fmt.Errorf("sharding: plan %d does not follow plan %d", c.Number, t.number)
+// apply returns the table that the change makes of this one. A change that does not fit the
+// table, which happens only to a log that was tampered with or cut, is an error; a base always
+// fits if it is valid.
+func (t *assignments) apply(c *planChange) (*assignments, error) {
+	next, err := t.begin(c)
+	if err != nil {
+		return nil, err
 	}
 	next.number = c.Number
-	next.members = slices.Clone(next.members)
-	for _, slot := range c.Gone {
-		if int(slot) >= len(next.members) || slot < 0 {
-			return fmt.Errorf("sharding: plan %d frees slot %d of %d", c.Number, slot, len(next.members))
-		}
-		next.members[slot] = Member{}
+	if !c.Base {
+		next.die(c)
 	}
-	for _, seat := range c.Seats {
-		if seat.Slot < 0 || seat.Slot >= maxMembers {
-			return fmt.Errorf("sharding: plan %d names slot %d", c.Number, seat.Slot)
-		}
-		for int(seat.Slot) >= len(next.members) {
-			next.members = append(next.members, Member{})
-		}
-		next.members[seat.Slot] = seat.Member
+	if err := next.seat(c); err != nil {
+		return nil, err
 	}
 	for _, m := range c.Moves {
 		if m.Shard < 0 || int(m.Shard) >= len(next.names) || m.To < None || int(m.To) >= len(next.members) {
-			return fmt.Errorf("sharding: plan %d moves shard %d to slot %d", c.Number, m.Shard, m.To)
+			return nil, fmt.Errorf("sharding: plan %d moves shard %d to slot %d", c.Number, m.Shard, m.To)
 		}
-	}
-	for _, m := range c.Moves {
 		next.owner[m.Shard], next.why[m.Shard] = m.To, m.Why
 		if next.moved[m.Shard] = c.Number; c.Base {
 			next.moved[m.Shard] = m.Plan
@@ -121,27 +254,222 @@ func (t *assignments) apply(c *planChange) error {
 			}
 		}
 	}
-	*t = next
+	if err := next.isolate(c); err != nil {
+		return nil, err
+	}
+	if err := next.divide(c); err != nil {
+		return nil, err
+	}
+	return next, nil
+}
+
+// begin is the table that a change is made in: a copy, or that of a base without owners.
+func (t *assignments) begin(c *planChange) (*assignments, error) {
+	if c.Base {
+		return unassigned(c)
+	}
+	if c.Number != t.number+1 || t.names == nil {
+		return nil, fmt.Errorf("sharding: plan %d does not follow plan %d", c.Number, t.number)
+	}
+	return &assignments{
+		specs: t.specs, keys: t.keys, next: t.next, names: t.names, ranges: t.ranges, byRange: t.byRange, members: t.members,
+		owner: slices.Clone(t.owner), moved: slices.Clone(t.moved), why: slices.Clone(t.why),
+		changes: slices.Clone(t.changes), suspects: maps.Clone(t.suspects),
+	}, nil
+}
+
+// seat gives members their slots.
+func (t *assignments) seat(c *planChange) error {
+	t.members = slices.Clone(t.members)
+	for _, slot := range c.Gone {
+		if int(slot) >= len(t.members) || slot < 0 {
+			return fmt.Errorf("sharding: plan %d frees slot %d of %d", c.Number, slot, len(t.members))
+		}
+		t.members[slot] = Member{}
+	}
+	for _, seat := range c.Seats {
+		if seat.Slot < 0 || seat.Slot >= maxMembers {
+			return fmt.Errorf("sharding: plan %d names slot %d", c.Number, seat.Slot)
+		}
+		for int(seat.Slot) >= len(t.members) {
+			t.members = append(t.members, Member{})
+		}
+		t.members[seat.Slot] = seat.Member
+	}
 	return nil
 }
 
-// unassigned is a table whose shards have no owner.
-func unassigned(specs []string) (assignments, error) {
-	names, err := Expand(specs...)
-	if err != nil {
-		return assignments{}, err
+// unassigned is the table of a base, whose shards have no owner.
+func unassigned(c *planChange) (*assignments, error) {
+	names, err := Expand(c.Specs...)
+	if err != nil && len(c.Specs) > 0 {
+		return nil, err
 	}
-	n := len(names)
-	t := assignments{specs: specs, names: names, owner: make([]int32, n), moved: make([]int64, n), why: make([]Reason, n)}
+	t := &assignments{specs: c.Specs, keys: c.Keys, next: c.Next, names: names, changes: c.Changes, suspects: maps.Clone(c.Suspects),
+		byRange: &lazyMap{}}
+	for range names {
+		t.ranges = append(t.ranges, empty)
+	}
+	if c.Keys.Name != "" {
+		if err := c.Keys.Validate(); err != nil {
+			return nil, err
+		}
+		for _, r := range c.Ranges {
+			if r.Shard < 0 || r.Shard >= c.Next || c.Next > maxNumbers {
+				return nil, fmt.Errorf("sharding: plan %d has shard %d of %d", c.Number, r.Shard, c.Next)
+			}
+			t.names, t.ranges = append(t.names, c.Keys.shard(r.Shard)), append(t.ranges, r.Range)
+		}
+	}
+	n := len(t.names)
+	if n == 0 || n > MaxShards {
+		return nil, fmt.Errorf("sharding: plan %d has %d shards", c.Number, n)
+	}
+	t.owner, t.moved, t.why = make([]int32, n), make([]int64, n), make([]Reason, n)
 	for i := range t.owner {
 		t.owner[i] = None
+	}
+	t.sort(nil)
+	for i := 1; i < n; i++ {
+		if t.names[i] == t.names[i-1] {
+			return nil, fmt.Errorf("sharding: plan %d has shard %q twice", c.Number, t.names[i])
+		}
+	}
+	for _, x := range c.Changes {
+		for _, shard := range append([]string{x.From}, named(x.Gifts)...) {
+			if _, ok := slices.BinarySearch(t.names, shard); !ok {
+				return nil, fmt.Errorf("sharding: plan %d changes the range of shard %.60q, which it does not have", c.Number, shard)
+			}
+		}
 	}
 	return t, nil
 }
 
+// divide makes the splits and merges of a change, and ends those that are complete.
+func (t *assignments) divide(c *planChange) error {
+	if len(c.Splits)+len(c.Merges)+len(c.Settled) == 0 {
+		return nil
+	}
+	wrong := func(what string, shard int32) error {
+		return fmt.Errorf("sharding: plan %d %s shard %d, which it cannot", c.Number, what, shard)
+	}
+	gone := map[int32]bool{}
+	t.ranges = slices.Clone(t.ranges)
+	if len(c.Splits)+len(c.Merges) > 0 {
+		t.byRange = &lazyMap{}
+	}
+	for _, s := range c.Settled {
+		at := -1
+		if s >= 0 && int(s) < len(t.names) {
+			at = slices.IndexFunc(t.changes, func(x rangeChange) bool { return x.From == t.names[s] })
+		}
+		if at < 0 {
+			return wrong("settles", s)
+		}
+		if gone[s] = t.changes[at].Rest.Empty(); gone[s] {
+			delete(t.suspects, t.names[s])
+		}
+		t.changes = slices.Delete(t.changes, at, at+1)
+	}
+	n := len(t.names)
+	for _, s := range c.Splits {
+		if !t.splits(s) {
+			return wrong("splits", s.Shard)
+		}
+		t.split(c.Number, s)
+	}
+	for _, m := range c.Merges {
+		if m.From >= int32(n) || m.To >= int32(n) || !t.merges(m) || gone[m.From] || gone[m.To] {
+			return wrong("merges", m.From)
+		}
+		t.merge(c.Number, m)
+	}
+	if t.names = slices.Clone(t.names); len(t.names) > MaxShards || t.next > maxNumbers {
+		return fmt.Errorf("sharding: plan %d makes %d shards, up to number %d: more than %d, or than %d", c.Number, len(t.names), t.next-1,
+			MaxShards, maxNumbers)
+	}
+	t.sort(gone)
+	return nil
+}
+
+// splits reports whether a shard can be split so now.
+func (t *assignments) splits(s Split) bool {
+	if s.Shard < 0 || int(s.Shard) >= len(t.names) || len(s.At) < 1 || len(s.At) > MaxCuts || t.change(t.names[s.Shard]) != nil {
+		return false
+	}
+	r := t.ranges[s.Shard]
+	last := r.From
+	for _, h := range s.At {
+		if h <= last || !r.Has(h) {
+			return false
+		}
+		last = h
+	}
+	return !r.Empty()
+}
+
+// split makes the new shards, at the end.
+func (t *assignments) split(number int64, s Split) {
+	r := t.ranges[s.Shard]
+	c := rangeChange{Number: number, From: t.names[s.Shard], Rest: Range{r.From, s.At[0]}}
+	t.ranges[s.Shard] = c.Rest
+	for i, h := range s.At {
+		g := gift{t.keys.shard(t.next), Range{h, r.To}}
+		if i+1 < len(s.At) {
+			g.Range.To = s.At[i+1]
+		}
+		t.next++
+		t.suspect(t.names[s.Shard], g.Shard)
+		c.Gifts = append(c.Gifts, g)
+		t.names, t.ranges = append(slices.Clip(t.names), g.Shard), append(t.ranges, g.Range)
+		t.owner, t.moved, t.why = append(t.owner, t.owner[s.Shard]), append(t.moved, number), append(t.why, SplitOff)
+	}
+	t.changes = append(t.changes, c)
+}
+
+// merges reports whether two shards can be merged so now.
+func (t *assignments) merges(m Merge) bool {
+	n := int32(len(t.names))
+	if m.From < 0 || m.To < 0 || m.From >= n || m.To >= n || m.From == m.To ||
+		t.change(t.names[m.From]) != nil || t.change(t.names[m.To]) != nil {
+		return false
+	}
+	a, b := t.ranges[m.From], t.ranges[m.To]
+	return !a.Empty() && !b.Empty() && (a.To == b.From && a.To != 0 || b.To == a.From && b.To != 0)
+}
+
+func (t *assignments) merge(number int64, m Merge) {
+	g := gift{t.names[m.To], t.ranges[m.From]}
+	t.ranges[m.To] = join(t.ranges[m.To], g.Range)
+	t.ranges[m.From] = empty
+	t.suspect(t.names[m.From], g.Shard)
+	t.changes = append(t.changes, rangeChange{Number: number, From: t.names[m.From], Rest: empty, Gifts: []gift{g}})
+}
+
+// sort puts the shards in the order of their names, without those that are gone.
+func (t *assignments) sort(gone map[int32]bool) {
+	order := make([]int32, 0, len(t.names))
+	for i := range t.names {
+		if !gone[int32(i)] {
+			order = append(order, int32(i))
+		}
+	}
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(t.names[a], t.names[b]) })
+	t.names, t.ranges = ordered(t.names, order), ordered(t.ranges, order)
+	t.owner, t.moved, t.why = ordered(t.owner, order), ordered(t.moved, order), ordered(t.why, order)
+}
+
+func ordered[T any](of []T, order []int32) []T {
+	out := make([]T, len(order))
+	for i, k := range order {
+		out[i] = of[k]
+	}
+	return out
+}
+
 // base is the whole table as a change.
 func (t *assignments) base(number int64) *planChange {
-	c := &planChange{Number: number, Base: true, Specs: t.specs}
+	c := &planChange{Number: number, Base: true, Specs: t.specs, Keys: t.keys, Next: t.next, Changes: t.changes, Suspects: t.suspects}
 	for i, m := range t.members {
 		if m.ID != "" {
 			c.Seats = append(c.Seats, memberSlot{int32(i), m})
@@ -150,6 +478,21 @@ func (t *assignments) base(number int64) *planChange {
 	for i, o := range t.owner {
 		if o != None {
 			c.Moves = append(c.Moves, slotMove{Shard: int32(i), To: o, Plan: t.moved[i], Why: t.why[i]})
+		}
+	}
+	if t.keys.Name == "" {
+		return c
+	}
+	ending := map[string]bool{}
+	for _, x := range t.changes {
+		ending[x.From] = x.Rest.Empty()
+	}
+	for i, name := range t.names {
+		if t.ranges[i].Empty() && !ending[name] {
+			continue
+		}
+		if k, err := t.keys.index(name); err == nil {
+			c.Ranges = append(c.Ranges, numbered{k, t.ranges[i]})
 		}
 	}
 	return c

@@ -71,6 +71,7 @@ type member struct {
 	handler core.Handler
 	gone    bool
 	healthy func(context.Context) error // core.Options.Eligible
+	version string                      // in its metadata
 }
 
 func (w *world) member(node string, change ...func(*member, *Options)) *member {
@@ -95,7 +96,11 @@ func (w *world) build(node string, change ...func(*member, *Options)) *member {
 	if m.b, err = memory.Open(context.Background(), w.store, "test", &memory.Options{Wrap: m.link.Wrap}); err != nil {
 		w.Fatal(err)
 	}
-	if m.e, err = core.NewElector(m.b, &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7, Watchdog: w.watchdog, Eligible: m.healthy,
+	meta := map[string]string{}
+	if m.version != "" {
+		meta["version"] = m.version
+	}
+	if m.e, err = core.NewElector(m.b, &core.Options{Node: node, Meta: meta, TTL: ttl, DrainBudget: 2 * time.Second, CallTimeout: ttl, Seed: 7, Watchdog: w.watchdog, Eligible: m.healthy,
 		LameDuck: w.lameDuck, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		w.Fatal(err)
 	}

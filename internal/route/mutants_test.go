@@ -36,5 +36,11 @@ func TestMutants(t *testing.T) {
 			Edits: []mutate.Edit{{File: "route.go", Old: "t.judged, silent = true, true", New: "silent = true"}}},
 		{Name: "calls outlive their backend", Killer: "TestLife",
 			Edits: []mutate.Edit{{File: "route.go", Old: "t.cancel(context.Cause(r.life))", New: "_ = t"}}},
+		{Name: "a heartbeat uses a connection that was long unused", Killer: "TestStale",
+			Edits: []mutate.Edit{{File: "route.go", Old: "s.beats == 0 && r.beats-s.beat >= stale", New: "false"}}},
+		{Name: "each heartbeat beside another one gets a new connection", Killer: "TestStale",
+			Edits: []mutate.Edit{{File: "route.go", Old: "r.beats-s.beat >= stale", New: "true"}}},
+		{Name: "a connection on which a heartbeat is under way is left", Killer: "TestStale",
+			Edits: []mutate.Edit{{File: "route.go", Old: "t.Stale = s.beats == 0 && ", New: "t.Stale = "}}},
 	})
 }

@@ -24,6 +24,10 @@ const patience = 4
 // millisecond, and a server that collects its garbage ten.
 const least = 100 * time.Millisecond
 
+// stale is how many answered heartbeats make a connection that had none of them stale. While
+// heartbeats overlap for long, each server has one of every few.
+const stale = 6
+
 // Outcome is the evidence that a call gives about its server.
 type Outcome uint8
 
@@ -42,11 +46,13 @@ type Routes struct {
 	servers []server
 	current int
 	events  uint64 // answers and failures so far
+	beats   uint64 // answers to heartbeats so far
 }
 
 type server struct {
 	answered, failed uint64 // the latest, by the count of events
 	beats            int    // under way
+	beat             uint64 // the latest answer to a heartbeat, by their count
 	trips            map[*Trip]struct{}
 }
 
@@ -66,6 +72,10 @@ type Trip struct {
 	// Context ends with the caller's, with the life of the routes, and when the
 	// server turns out to be silent; then its cause is ErrSilent.
 	Context context.Context
+	// Stale says of a heartbeat beside one that has no answer that the connection for it was long
+	// unused: what lost the other one in silence may have lost it too, so a new one is better. No
+	// other heartbeat is under way on it.
+	Stale bool
 
 	r      *Routes
 	kind   kind
@@ -111,8 +121,10 @@ func (r *Routes) begin(ctx context.Context, k kind) *Trip {
 	if s := &r.servers[t.Server]; k == beat {
 		if s.beats > 0 {
 			t.Server = r.best(-1)
+			s = &r.servers[t.Server]
+			t.Stale = s.beats == 0 && r.beats-s.beat >= stale
 		}
-		r.servers[t.Server].beats++
+		s.beats++
 	}
 	r.servers[t.Server].trips[t] = struct{}{}
 	return t
@@ -164,6 +176,8 @@ func (t *Trip) Done(o Outcome) {
 		r.events++
 		s.answered = r.events
 		if t.kind == beat {
+			r.beats++
+			s.beat = r.beats
 			r.suspect(t)
 		}
 	case Failed:

@@ -55,6 +55,36 @@ func TestSilentServerIsLeft(t *testing.T) {
 	})
 }
 
+// TestStale: a heartbeat beside one without an answer gets a new connection where its own was
+// long unused; not while heartbeats overlap all the time.
+func TestStale(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	r := New(ctx, 2, 0)
+	for range stale {
+		r.Beat(ctx).Done(Answered)
+	}
+	hangs, spare := r.Beat(ctx), r.Beat(ctx)
+	if hangs.Stale || !spare.Stale || spare.Server != 1 {
+		t.Errorf("the connection of the heartbeat is stale: %v; of the one beside it on server %d: %v", hangs.Stale, spare.Server, spare.Stale)
+	}
+	third, fourth := r.Beat(ctx), r.Beat(ctx)
+	if third.Stale || fourth.Stale || fourth.Server != 1 {
+		t.Errorf("connections on which heartbeats are under way are stale: %v, %v", third.Stale, fourth.Stale)
+	}
+	for _, trip := range []*Trip{third, fourth, spare} {
+		trip.Done(Answered)
+	}
+	for range 2 * stale {
+		next := r.Beat(ctx)
+		hangs.Done(Answered)
+		if next.Stale {
+			t.Fatal("a connection of heartbeats that overlap is stale")
+		}
+		hangs = next
+	}
+}
+
 // TestStallOfTheStore: servers that answer again at the same time are not suspect,
 // whichever is first.
 func TestStallOfTheStore(t *testing.T) {

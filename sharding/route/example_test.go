@@ -48,8 +48,7 @@ func Example() {
 	run, end := context.WithCancel(ctx)
 	go func() { ran <- e.Run(run) }()
 
-	keyspace := sharding.Keyspace{Name: "orders", Layouts: []int{1}}
-	router, err := sharding.NewRouter(e, keyspace)
+	router, err := sharding.NewRouter(e, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -59,7 +58,7 @@ func Example() {
 		_, _ = fmt.Fprintln(w, lease.Shard(), "has entry", seq, err)
 	})
 	server.Config.Handler, err = route.NewHandler(e, router, orders, &route.Options{
-		Shard:   func(r *http.Request) (string, error) { return keyspace.Shard(r.URL.Path), nil },
+		Shard:   func(r *http.Request) (string, error) { return "orders-0000", nil },
 		Forward: true,
 	})
 	if err != nil {

@@ -94,6 +94,11 @@ func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Optio
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shard, err := h.o.Shard(r)
+	if errors.Is(err, sharding.ErrNoOwner) { // a router that does not know the map of ranges yet
+		w.Header().Set("Retry-After", "1")
+		answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Detail: err.Error()})
+		return
+	}
 	if err == nil {
 		err = core.CheckShard(shard)
 	}
@@ -109,8 +114,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	owner, err := h.r.Owner(shard)
 	if err != nil || owner.Self { // mine, and not served: it is on its way in or out
-		answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
-			Detail: "nothing was done; try again"})
+		Refuse(w, shard)
 		return
 	}
 	p := Problem{Type: ProblemOwner, Status: http.StatusMisdirectedRequest, Title: "another member owns the shard", Shard: shard,

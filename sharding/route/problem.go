@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 // Forwarded is the header of a request that a member has forwarded.
@@ -54,6 +55,14 @@ func answer(w http.ResponseWriter, p Problem) {
 	}
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
+}
+
+// Refuse answers a request that is not served as a Handler answers one whose shard nobody serves:
+// nothing was done, and clients try again. It is for the application's handler, where the lease
+// ends as the request arrives, or a Slice refuses its key.
+func Refuse(w http.ResponseWriter, shard string) {
+	answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
+		Detail: "nothing was done; try again"})
 }
 
 // ReadProblem returns the Problem of a response with which a Handler has refused a

@@ -63,7 +63,7 @@ func start(t *testing.T, store *memory.Store, node string, meta map[string]strin
 			t.Error(err)
 		}
 	})
-	r, err := sharding.NewRouter(m.Elector, sharding.Keyspace{})
+	r, err := sharding.NewRouter(m.Elector, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,5 +389,18 @@ func TestInvalid(t *testing.T) {
 		if _, err := route.NewTransport(o); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
+	}
+}
+
+// A member that does not know the map of ranges yet has a client try again.
+func TestUnknownMap(t *testing.T) {
+	t.Parallel()
+	m := start(t, memory.New(), "a", nil, func(o *route.Options) {
+		o.Shard = func(*http.Request) (string, error) { return "", fmt.Errorf("test: %w", sharding.ErrNoOwner) }
+	})
+	w := httptest.NewRecorder()
+	(*m.h.Load()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("answered %d %v, want 503 with Retry-After", w.Code, w.Header())
 	}
 }

@@ -64,9 +64,6 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil || attempt == t.o.Attempts || !again(first) {
 			return resp, err
 		}
-		if resp.StatusCode != http.StatusMisdirectedRequest && resp.StatusCode != http.StatusServiceUnavailable {
-			return resp, nil
-		}
 		next, wait := t.next(first, resp)
 		if next == nil {
 			return resp, nil
@@ -94,34 +91,53 @@ func again(r *http.Request) bool { return r.Body == nil || r.Body == http.NoBody
 
 // next is the request that follows an answer, nil for none: then the answer is as it was.
 func (t *Transport) next(first *http.Request, resp *http.Response) (next *http.Request, wait time.Duration) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem+1))
-	if err != nil || len(body) > maxProblem {
-		resp.Body = rest(body, resp.Body)
-		return nil, 0
-	}
-	seen := *resp
-	seen.Body = rest(body, nil)
-	p := ReadProblem(&seen)
+	p := refusal(resp)
 	if p == nil {
-		resp.Body = rest(body, resp.Body)
 		return nil, 0
 	}
 	next = first.Clone(first.Context())
 	if p.Type == ProblemOwner {
 		to, err := CheckAddress(p.Address)
 		if err != nil || !t.o.Allow(to) {
-			resp.Body = rest(body, resp.Body)
 			return nil, 0
 		}
-		if next.Host == "" {
-			next.Host = first.URL.Host // whose site it is does not change on the way
-		}
-		next.URL.Scheme, next.URL.Host = to.Scheme, to.Host
+		direct(next, to)
 	} else {
 		wait = pause(resp, t.o.Wait)
 	}
 	_ = resp.Body.Close() // it was read
 	return next, wait
+}
+
+// direct has a request go to an address.
+func direct(r *http.Request, to *url.URL) {
+	if r.Host == "" {
+		r.Host = r.URL.Host // whose site it is does not change on the way
+	}
+	r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
+}
+
+// refusal is the Problem of an answer by which nothing was done, or nil. The answer is as it was.
+func refusal(resp *http.Response) *Problem {
+	if resp.StatusCode != http.StatusMisdirectedRequest && resp.StatusCode != http.StatusServiceUnavailable {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem+1))
+	resp.Body = rest(body, resp.Body)
+	if err != nil || len(body) > maxProblem {
+		return nil
+	}
+	seen := *resp
+	seen.Body = rest(body, nil)
+	p := ReadProblem(&seen)
+	switch {
+	case p == nil:
+	case p.Type == ProblemOwner && resp.StatusCode == http.StatusMisdirectedRequest:
+		return p
+	case (p.Type == ProblemUnowned || p.Type == ProblemUnreachable) && resp.StatusCode == http.StatusServiceUnavailable:
+		return p
+	}
+	return nil
 }
 
 // rest is a body of which a part was read.

@@ -20,6 +20,8 @@ type ClientOptions struct {
 	// Wait is the wait before the next attempt where nobody owns the shard. Default
 	// 500 ms.
 	Wait time.Duration
+
+	refused func() // nil, or called when a server refused a call
 }
 
 func (o *ClientOptions) withDefaults() ClientOptions {
@@ -44,7 +46,7 @@ func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	c := o.withDefaults()
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
-		return c.follow(ctx, peers, cc, func(conn *grpc.ClientConn, done func()) error {
+		return c.follow(ctx, peers, always(cc), func(conn *grpc.ClientConn, done func()) error {
 			defer done()
 			return invoke(ctx, method, req, reply, conn, opts...)
 		})
@@ -59,25 +61,40 @@ func StreamClient(peers *Peers, o *ClientOptions) grpc.StreamClientInterceptor {
 	c := o.withDefaults()
 	return func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
-		ctx = metadata.AppendToOutgoingContext(ctx, BegunKey, "1")
-		var begun grpc.ClientStream
-		err := c.follow(ctx, peers, cc, func(conn *grpc.ClientConn, done func()) (err error) {
-			begun, err = streamer(ctx, d, conn, method, opts...)
-			if err == nil {
-				err = begin(begun)
-			}
-			if err != nil {
-				done()
-				return err
-			}
-			context.AfterFunc(begun.Context(), done) // it ends with the stream
-			return nil
+		return c.stream(ctx, peers, always(cc), func(ctx context.Context, conn *grpc.ClientConn) (grpc.ClientStream, error) {
+			return streamer(ctx, d, conn, method, opts...)
 		})
-		if err != nil {
-			return nil, err
-		}
-		return begun, nil
 	}
+}
+
+// first returns the connection of the first attempt, and of one after a wait. done gives it back.
+type first func() (conn *grpc.ClientConn, done func(), err error)
+
+func always(cc *grpc.ClientConn) first {
+	return func() (*grpc.ClientConn, func(), error) { return cc, func() {}, nil }
+}
+
+// stream opens a stream, again where nothing was done.
+func (c *ClientOptions) stream(ctx context.Context, peers *Peers, first first,
+	open func(ctx context.Context, conn *grpc.ClientConn) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
+	ctx = metadata.AppendToOutgoingContext(ctx, BegunKey, "1")
+	var begun grpc.ClientStream
+	err := c.follow(ctx, peers, first, func(conn *grpc.ClientConn, done func()) (err error) {
+		begun, err = open(ctx, conn)
+		if err == nil {
+			err = begin(begun)
+		}
+		if err != nil {
+			done()
+			return err
+		}
+		context.AfterFunc(begun.Context(), done) // it ends with the stream
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return begun, nil
 }
 
 // begin waits until the server has begun a stream. One that was refused has ended.
@@ -93,13 +110,24 @@ func begin(s grpc.ClientStream) error {
 }
 
 // follow makes a call again where nothing was done. The call gives its connection back.
-func (c *ClientOptions) follow(ctx context.Context, peers *Peers, cc *grpc.ClientConn, call func(conn *grpc.ClientConn, done func()) error) error {
-	err := call(cc, func() {})
+func (c *ClientOptions) follow(ctx context.Context, peers *Peers, first first, call func(conn *grpc.ClientConn, done func()) error) error {
+	begin := func() error {
+		conn, done, err := first()
+		if err != nil {
+			return err
+		}
+		return call(conn, done)
+	}
+	err := begin()
 	for attempt := 1; attempt < c.Attempts; attempt++ {
 		owner := (*OwnerError)(nil)
-		switch {
-		case err == nil || !errors.As(Error(err), &owner):
+		if err == nil || !errors.As(Error(err), &owner) {
 			return err
+		}
+		if c.refused != nil {
+			c.refused()
+		}
+		switch {
 		case owner.Node == "":
 			timer := time.NewTimer(c.Wait)
 			select {
@@ -108,7 +136,7 @@ func (c *ClientOptions) follow(ctx context.Context, peers *Peers, cc *grpc.Clien
 				timer.Stop()
 				return err
 			}
-			err = call(cc, func() {})
+			err = begin()
 		case owner.Address == "":
 			return err
 		default:

@@ -63,14 +63,13 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	keyspace := sharding.Keyspace{Name: "orders", Layouts: []int{2}}
-	router, err := sharding.NewRouter(e, keyspace)
+	router, err := sharding.NewRouter(e, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	in, err := routegrpc.NewServer(e, router, &routegrpc.Options{
 		Shard: func(_ context.Context, _ string, req any) (string, error) {
-			return keyspace.Shard(req.(*grpc_health_v1.HealthCheckRequest).Service), nil
+			return "orders-" + req.(*grpc_health_v1.HealthCheckRequest).Service, nil
 		},
 	})
 	if err != nil {
@@ -88,7 +87,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, order := range []string{"order-4", "order-3"} {
+	for _, order := range []string{"0000", "0001"} {
 		_, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: order})
 		var other *routegrpc.OwnerError
 		if errors.As(routegrpc.Error(err), &other) {

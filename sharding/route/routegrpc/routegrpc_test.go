@@ -81,7 +81,7 @@ func start(t *testing.T, store *memory.Store, node string, peers *routegrpc.Peer
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := sharding.NewRouter(m.Elector, sharding.Keyspace{})
+	r, err := sharding.NewRouter(m.Elector, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

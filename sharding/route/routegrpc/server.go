@@ -2,6 +2,7 @@ package routegrpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -136,7 +137,10 @@ func named(shard string, err error) error {
 	if err == nil {
 		err = core.CheckShard(shard)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, sharding.ErrNoOwner): // a router that does not know the map of ranges yet
+		return status.Error(codes.Unavailable, err.Error())
+	case err != nil:
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	return nil

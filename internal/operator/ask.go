@@ -1,0 +1,433 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Bounds of a Question.
+const (
+	DefaultAway = 1
+	MaxAway     = 10_000
+	DefaultFor  = 10 * time.Minute
+	MinFor      = time.Second
+	MaxFor      = 24 * time.Hour
+)
+
+// maxGone bounds the nodes that an Answer lists.
+const maxGone = 100
+
+// ErrNoNode is an error about a node of which no member lives and which has no place.
+var ErrNoNode = errors.New("no such node")
+
+// A Question asks whether a node may be stopped.
+type Question struct {
+	Node string
+	// Away is how many nodes may be away at a time, Node among them. 0 means DefaultAway.
+	Away int
+	// Members is how many nodes should run; those that are fewer count as away. 0: not known.
+	Members int
+	// For is how long the place lasts. 0 means DefaultFor; MinFor to MaxFor.
+	For time.Duration
+	// Keep: a place of Node that lasts at least so much longer is left as it is. 0: it is
+	// extended.
+	Keep time.Duration
+	// Look: nothing is written.
+	Look bool
+	// Silent are sessions of members that were seen to make no heartbeat for their TTL.
+	Silent []core.SessionID
+	// Aside says which shards are not meant to have an owner; nil: none. They do not count as
+	// unowned.
+	Aside func(shard string) core.Aside
+	// Writer and the others are kept with the rule.
+	Writer, Author, Reason string
+}
+
+// Check validates a Question, and sets defaults.
+func (q *Question) Check() error {
+	q.Away, q.For = cmp.Or(q.Away, DefaultAway), cmp.Or(q.For, DefaultFor)
+	switch {
+	case q.Away < 1 || q.Away > MaxAway:
+		return invalid("%d nodes away is outside 1 to %d", q.Away, MaxAway)
+	case q.Members < 0 || q.Members > MaxAway:
+		return invalid("%d members is outside 0 to %d", q.Members, MaxAway)
+	case q.For < MinFor || q.For > MaxFor:
+		return invalid("a place for %v is outside %v to %v", q.For, MinFor, MaxFor)
+	}
+	return driver.CheckNode(q.Node)
+}
+
+// An Answer says whether a node may be stopped, and why.
+type Answer struct {
+	May    bool   `json:"may"`
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
+	// Until is when the place of Node ends; left out if it has none.
+	Until time.Time `json:"until,omitzero"`
+	// Budget is the least number of nodes away of those that were asked for: by this
+	// question, and by those of the nodes that hold places.
+	Budget int `json:"budget"`
+	// Away lists other nodes that are away or may be, at most 100; AwayTotal counts all, and
+	// Missing members.
+	Away      []Gone `json:"away"`
+	AwayTotal int    `json:"away_total"`
+	Missing   int    `json:"missing,omitempty"` // of the members that should run
+	Up        int    `json:"up"`                // other nodes that could serve shards, and hold no place
+	Unowned   int    `json:"unowned"`           // shards without an owner that lives, Tenure's own apart
+}
+
+// Gone is a node that is away, or may be.
+type Gone struct {
+	Node  string    `json:"node"`
+	Why   string    `json:"why"`
+	Until time.Time `json:"until,omitzero"` // when its place ends; left out if it has none
+	away  int       // the budget of its place
+}
+
+// Retry is how long to wait before asking again: until the first place ends, 1 s to 30 s.
+func (a *Answer) Retry(now time.Time) time.Duration {
+	wait := 10 * time.Second
+	for _, g := range a.Away {
+		if !g.Until.IsZero() {
+			wait = min(wait, g.Until.Sub(now))
+		}
+	}
+	return max(wait, time.Second)
+}
+
+// Ask answers a Question. If the node may stop, it has a place when Ask returns. An error
+// means that there is no answer; it matches ErrNoNode where no member of the node lives. If
+// the outcome of a write is unknown, asking again finds the place.
+func (w *Writer) Ask(ctx context.Context, q Question) (*Answer, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	v, err := w.state(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := w.picture(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	a, own, err := p.judge(&q, now)
+	if err != nil || !a.May || q.Look || own != nil && q.Keep > 0 && own.Away <= q.Away && own.Expires.Sub(now) >= q.Keep {
+		return a, err
+	}
+	err = w.Write(ctx, func(ctx context.Context, v *driver.View) (*Decision, error) {
+		p, err := w.picture(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		now := time.Now()
+		var own *control.Rule
+		if a, own, err = p.judge(&q, now); err != nil || !a.May {
+			return nil, err
+		}
+		rule := p.place(&q, own, now)
+		op, err := control.Put(rule)
+		a.Until = rule.Expires
+		a.Reason = fmt.Sprintf("node %s holds a place until %s: %s", q.Node, clock(rule.Expires), a.count())
+		return &Decision{[]core.Op{op}, []Change{{Rule: *rule, By: q.Writer, At: rule.At}}}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Done ends the place of a node, also one whose record is not understood, and reports whether
+// it had one. The error matches ErrNoNode where it had none and no member of the node lives.
+func (w *Writer) Done(ctx context.Context, node, by string) (bool, error) {
+	if err := driver.CheckNode(node); err != nil {
+		return false, err
+	}
+	key := (&control.Rule{Kind: control.Stop, Node: node}).Key()
+	find := func(ctx context.Context, v *driver.View) (*core.Item, error) {
+		item, err := limited(ctx, w, func(ctx context.Context) (*core.Item, error) {
+			return w.Backend.Get(ctx, control.Shard, key)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read the place: %w", err)
+		}
+		if item == nil && !(&picture{view: v}).lives(node) {
+			return nil, noNode(node)
+		}
+		return item, nil
+	}
+	v, err := w.state(ctx)
+	if err != nil {
+		return false, err
+	}
+	if item, err := find(ctx, v); err != nil || item == nil {
+		return false, err
+	}
+	had := false
+	err = w.Write(ctx, func(ctx context.Context, v *driver.View) (*Decision, error) {
+		item, err := find(ctx, v)
+		if err != nil || item == nil {
+			return nil, err
+		}
+		had = true
+		rule := control.Rule{Kind: control.Stop, Node: node}
+		if r, err := decode(item); err == nil {
+			rule = *r
+		}
+		change := Change{Rule: rule, Removed: true, By: by, At: time.Now().UTC().Truncate(time.Second)}
+		return &Decision{[]core.Op{core.Delete(key)}, []Change{change}}, nil
+	})
+	return had && err == nil, err
+}
+
+// decode reads the record of a Stop.
+func decode(i *core.Item) (*control.Rule, error) {
+	r := new(control.Rule)
+	if json.Unmarshal(i.Value, r) != nil || r.Validate() != nil || r.Key() != i.Key || r.Kind != control.Stop {
+		_, node, _ := strings.Cut(strings.TrimPrefix(i.Key, "rule/"), "/")
+		return nil, fmt.Errorf("tenure: %w: the record %.200q of shard %q is not understood as the place of a node: "+
+			"use a newer version, or end it by tenure may-stop %.140q --done", driver.ErrDamaged, i.Key, control.Shard, node)
+	}
+	return r, nil
+}
+
+// Back reports whether a rule is a Stop of a node that is back: a session of the node lives
+// that it did not have when the rule was written.
+func Back(r *control.Rule, members []core.Member) bool {
+	return r.Kind == control.Stop && slices.ContainsFunc(members, func(m core.Member) bool {
+		return m.Node == r.Node && !slices.Contains(r.Sessions, m.Session)
+	})
+}
+
+// picture is what an answer is made of.
+type picture struct {
+	view    *driver.View
+	stops   []control.Rule // those of nodes that are back, and ended ones, included
+	drained map[string]bool
+}
+
+// picture reads the rules of a namespace. A record of a Stop that is not understood is
+// an error, as it may be of a node that is away. Other rules that are not understood are
+// left out, as everywhere.
+func (w *Writer) picture(ctx context.Context, v *driver.View) (*picture, error) {
+	rules, err := limited(ctx, w, func(ctx context.Context) ([]control.Rule, error) {
+		return control.Read(ctx, w.Backend)
+	})
+	if err != nil && rules == nil {
+		return nil, err
+	}
+	prefix := strings.TrimSuffix((&control.Rule{Kind: control.Stop, Node: "x"}).Key(), "x")
+	items, err := limited(ctx, w, func(ctx context.Context) ([]core.Item, error) {
+		return w.Backend.List(ctx, control.Shard, prefix, control.MaxRules+1)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the places: %w", err)
+	}
+	if len(items) > control.MaxRules {
+		return nil, invalid("there are more than %d places: end some of them by tenure may-stop NODE --done", control.MaxRules)
+	}
+	p := &picture{view: v, drained: map[string]bool{}}
+	for i := range items {
+		r, err := decode(&items[i])
+		if err != nil {
+			return nil, err
+		}
+		p.stops = append(p.stops, *r)
+	}
+	now := time.Now()
+	for i := range rules {
+		if r := &rules[i]; r.Kind == control.Drain && r.Active(now) {
+			p.drained[r.Node] = true
+		}
+	}
+	return p, nil
+}
+
+// tool reports whether a member only writes rules.
+func tool(m *core.Member) bool { return m.Draining && strings.HasPrefix(m.Node, toolPrefix) }
+
+func (p *picture) lives(node string) bool {
+	return slices.ContainsFunc(p.view.Members, func(m core.Member) bool { return m.Node == node && !tool(&m) })
+}
+
+// sessions are those of a node that live.
+func (p *picture) sessions(node string) []core.SessionID {
+	var all []core.SessionID
+	for i := range p.view.Members {
+		if m := &p.view.Members[i]; m.Node == node {
+			all = append(all, m.Session)
+		}
+	}
+	return all
+}
+
+// nodes are the nodes of which a member lives, each with why none of its members can serve
+// shards; empty if one can.
+func (p *picture) nodes(silent []core.SessionID) map[string]string {
+	all := map[string]string{}
+	for i := range p.view.Members {
+		m := &p.view.Members[i]
+		if tool(m) {
+			continue
+		}
+		why := ""
+		switch {
+		case slices.Contains(silent, m.Session):
+			why = "it makes no heartbeat"
+		case m.Ineligible() != "":
+			why = fmt.Sprintf("it is not eligible: %.200q", m.Ineligible())
+		case m.Draining:
+			why = "it drains or leaves"
+		case p.drained[m.Node]:
+			why = "a rule drains it"
+		}
+		if old, seen := all[m.Node]; !seen || old != "" {
+			all[m.Node] = why
+		}
+	}
+	return all
+}
+
+// judge answers a Question, and returns the place that the node has. It grants nothing.
+func (p *picture) judge(q *Question, now time.Time) (a *Answer, own *control.Rule, err error) {
+	nodes := p.nodes(q.Silent)
+	a = &Answer{Node: q.Node, Budget: q.Away, Away: []Gone{}}
+	var away []Gone
+	known := len(nodes)
+	for i := range p.stops {
+		r := &p.stops[i]
+		if !r.Active(now) || Back(r, p.view.Members) {
+			continue
+		}
+		if _, lives := nodes[r.Node]; !lives {
+			known++
+		}
+		if r.Node == q.Node {
+			own = r
+			continue
+		}
+		away = append(away, Gone{r.Node, "it holds a place", r.Expires, r.Away})
+		delete(nodes, r.Node)
+	}
+	if _, lives := nodes[q.Node]; !lives && own == nil {
+		return nil, nil, noNode(q.Node)
+	}
+	delete(nodes, q.Node)
+	for node, why := range nodes {
+		if why != "" {
+			away = append(away, Gone{Node: node, Why: why})
+		} else {
+			a.Up++
+		}
+	}
+	slices.SortFunc(away, func(x, y Gone) int { return strings.Compare(x.Node, y.Node) })
+	a.Missing = max(0, q.Members-known)
+	a.AwayTotal, a.Away = len(away), append(a.Away, away[:min(len(away), maxGone)]...)
+	for _, g := range away {
+		if g.away > 0 {
+			a.Budget = min(a.Budget, g.away)
+		}
+	}
+	a.Unowned = p.unowned(q.Aside)
+	if own != nil {
+		a.Until = own.Expires
+	}
+	a.decide(q, own)
+	return a, own, nil
+}
+
+// decide says yes or no. A place that is held stays, unless its node now asks for fewer.
+func (a *Answer) decide(q *Question, own *control.Rule) {
+	switch {
+	case own != nil && own.Away <= q.Away:
+		a.May = true
+		a.Reason = fmt.Sprintf("node %s holds a place until %s: %s", q.Node, clock(own.Expires), a.count())
+	case a.AwayTotal+a.Missing >= a.Budget:
+		a.Reason = a.count() + a.list()
+	case a.Up == 0:
+		a.Reason = "no other node is up and eligible, so nobody would serve the shards: " + a.count() + a.list()
+	default:
+		a.May = true
+		a.Reason = fmt.Sprintf("node %s may be stopped: %s", q.Node, a.count())
+	}
+}
+
+// count says how many nodes are away.
+func (a *Answer) count() string {
+	text := fmt.Sprintf("%d other nodes are away, and %d may be at a time", a.AwayTotal+a.Missing, a.Budget)
+	if a.AwayTotal+a.Missing == 1 {
+		text = fmt.Sprintf("1 other node is away, and %d may be at a time", a.Budget)
+	}
+	if a.Missing > 0 {
+		text += fmt.Sprintf("; %d of the members that should run are missing", a.Missing)
+	}
+	return text
+}
+
+// list names the first nodes that are away.
+func (a *Answer) list() string {
+	const most = 5
+	text := ""
+	for i, g := range a.Away {
+		if i == most {
+			text += fmt.Sprintf("; and %d more", a.AwayTotal-most)
+			break
+		}
+		text += fmt.Sprintf("; node %s: %s", g.Node, g.Why)
+		if !g.Until.IsZero() {
+			text += " until " + clock(g.Until)
+		}
+	}
+	return text
+}
+
+// place is the rule that gives a node its place, or extends the one that it has.
+func (p *picture) place(q *Question, own *control.Rule, now time.Time) *control.Rule {
+	now = now.UTC()
+	r := &control.Rule{Kind: control.Stop, Node: q.Node, Away: q.Away, Sessions: p.sessions(q.Node), Author: cmp.Or(q.Author, q.Writer),
+		Writer: q.Writer, Reason: q.Reason, At: now.Truncate(time.Second)}
+	r.Expires = now.Add(q.For + time.Second - 1).Truncate(time.Second) // not earlier than asked for
+	if own != nil {
+		r.Sessions, r.Away = own.Sessions, min(own.Away, q.Away)
+		if own.Expires.After(r.Expires) {
+			r.Expires = own.Expires
+		}
+	}
+	return r
+}
+
+// unowned counts the shards that no living member owns, though one should.
+func (p *picture) unowned(aside func(string) core.Aside) int {
+	live := make(map[core.SessionID]bool, len(p.view.Members))
+	for _, m := range p.view.Members {
+		live[m.Session] = true
+	}
+	n := 0
+	for _, s := range p.view.Shards {
+		if !live[s.Owner.Session] && !driver.Reserved(string(s.Shard)) && (aside == nil || aside(string(s.Shard)).Why == "") {
+			n++
+		}
+	}
+	return n
+}
+
+// clock is an instant for people on machines with different time zones.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
+
+func noNode(node string) error {
+	return fmt.Errorf("tenure: %w: no member of node %q lives, and it holds no place: tenure members lists the nodes", ErrNoNode, node)
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("tenure: %w: %s", driver.ErrInvalid, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,247 @@
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// A member that has load says so in its metadata, with its capacity, until it has none any more.
+// Meanwhile it writes a report whenever its loads have changed by enough: an item of the first
+// planned shard that it owns, under that shard's lease, so that no record is added. The assigner
+// reads the reports of these members. A namespace without load costs nothing.
+const (
+	metaKey    = "tenure.load" // in core.MemberState.Meta
+	reportKey  = "tenure/load" // the item
+	maxReport  = 60 << 10      // bytes of a report
+	readAtOnce = 20            // reports in a second
+)
+
+// Counter measures the load of a shard without keys. It is safe for concurrent use.
+type Counter struct{ m *meter }
+
+// Add counts the cost of a request, in any unit, such as milliseconds of work: some tens of
+// nanoseconds. Costs that are negative or not finite are ignored.
+func (c *Counter) Add(cost float64) { c.m.count(cost) }
+
+// Counter returns the counter of a shard, whose rate counts while this member owns the shard. For
+// shards of the Keyspace use Slice.Add, which says where in the range the load lies.
+func (m *Manager) Counter(shard string) *Counter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &Counter{m.meterOf(shard, empty)}
+}
+
+// Add counts the cost of a request for a key, in any unit, such as 1, bytes, or milliseconds of
+// work: some tens of nanoseconds, without an allocation. Costs that are negative or not finite,
+// and those of keys that the slice refuses, are ignored.
+func (s *Slice) Add(key string, cost float64) {
+	if h := s.m.o.Keyspace.Of(key); s.serving.Load().has.Has(h) {
+		s.meter.add(h, cost)
+	}
+}
+
+// meterOf is the meter of a shard. m.mu is held.
+func (m *Manager) meterOf(shard string, r Range) *meter {
+	x := m.meters[shard]
+	if x == nil {
+		x = newMeter(m.lanes, r, time.Now())
+		m.meters[shard] = x
+	}
+	return x
+}
+
+// tellLoad writes this member's reports until ctx ends.
+func (m *Manager) tellLoad(ctx context.Context) {
+	t := time.NewTicker(m.o.Interval)
+	defer t.Stop()
+	var last *report
+	var carrier core.Fence
+	var told time.Time
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		m.mu.Lock()
+		meters := maps.Clone(m.meters)
+		m.mu.Unlock()
+		if len(meters) == 0 && last == nil {
+			continue
+		}
+		v := m.e.View()
+		r := m.measure(v, meters)
+		lease := m.carrier(v)
+		if lease == nil || time.Since(told) < reportEvery(len(v.Members), m.o.Interval) {
+			continue
+		}
+		if !r.differs(last) && (last == nil || lease.Fence() == carrier) {
+			continue
+		}
+		told = time.Now()
+		size := maxReport
+		if limit := m.limits.WriteBytes; limit > 0 {
+			size = max(min(size, limit/2), 256)
+		}
+		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		_, err := lease.Commit(limited, core.Put(reportKey, r.encode(size)))
+		cancel()
+		if err == nil {
+			last, carrier = r, lease.Fence()
+			m.showLoad(v, r.total() > 0)
+		} else if lease.Err() == nil && ctx.Err() == nil {
+			m.o.OnError(fmt.Errorf("tenure: report the load: %w", err))
+		}
+	}
+}
+
+// measure reads the meters of the shards that this member owns.
+func (m *Manager) measure(v *core.View, meters map[string]*meter) *report {
+	r, now := &report{Session: v.Session, Capacity: m.o.Capacity}, time.Now()
+	for i := range v.Leases {
+		l := &v.Leases[i]
+		x := meters[string(l.Fence.Shard)]
+		if x == nil || l.State != core.LeaseHeld {
+			continue
+		}
+		rate, parts := x.read(now)
+		r.Shards = append(r.Shards, shardReport{Name: string(l.Fence.Shard), Rate: rate, Parts: parts})
+	}
+	return r
+}
+
+// carrier is the lease of the first planned shard of this member, nil if it has none.
+func (m *Manager) carrier(v *core.View) *core.Lease {
+	t := m.assigned()
+	for i := range v.Leases {
+		if shard := string(v.Leases[i].Fence.Shard); t.has(shard) {
+			return m.e.Lease(shard)
+		}
+	}
+	return nil
+}
+
+// showLoad says in the member's metadata that it has load, and its capacity, or takes that back.
+func (m *Manager) showLoad(v *core.View, has bool) {
+	text := strconv.FormatFloat(m.o.Capacity, 'g', 6, 64)
+	me, _ := v.Member(v.Session)
+	if before, had := me.Meta[metaKey]; had == has && (!has || before == text) {
+		return
+	}
+	asked, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := m.e.Update(asked, func(st *core.MemberState) {
+		if !has {
+			delete(st.Meta, metaKey)
+			return
+		}
+		if st.Meta == nil {
+			st.Meta = map[string]string{}
+		}
+		st.Meta[metaKey] = text
+	})
+	if errors.Is(err, core.ErrInvalid) {
+		m.o.OnError(fmt.Errorf("tenure: this member's load stays unknown to the assigner: %w", err))
+	}
+}
+
+// capacityOf is the load that a member can take by its metadata; 0 without a number there.
+func capacityOf(m *core.Member) float64 {
+	x, err := strconv.ParseFloat(m.Meta[metaKey], 64)
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
+		return 0
+	}
+	return x
+}
+
+// loadReader has the members' last reports. It belongs to the assigner.
+type loadReader struct {
+	m       *Manager
+	reports map[core.SessionID]*report
+	read    map[core.SessionID]time.Time // when each was read last
+	seen    map[core.SessionID]core.Version
+	now     map[string]*shardReport // by shard
+}
+
+// look reads the reports that are due, at most so many that the store gets readAtOnce a second.
+// It reports whether any member has load: then there may be more to read though the view stays.
+func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
+	for i := range v.Members {
+		_, has := v.Members[i].Meta[metaKey]
+		some = some || has
+	}
+	if !some {
+		clear(r.reports)
+		r.now = nil
+		return false
+	}
+	if r.reports == nil {
+		r.reports, r.read, r.seen = map[core.SessionID]*report{}, map[core.SessionID]time.Time{}, map[core.SessionID]core.Version{}
+	}
+	every := reportEvery(len(v.Members), r.m.o.Interval)
+	budget := max(1, int(readAtOnce*r.m.o.Interval/time.Second))
+	t := r.m.assigned()
+	first := map[core.SessionID]string{} // the carrier of each
+	for i := range v.Shards {
+		if o := &v.Shards[i]; o.Session != "" && first[o.Session] == "" && t.has(o.Shard) {
+			first[o.Session] = o.Shard
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for i := range v.Members {
+		x := &v.Members[i]
+		if _, has := x.Meta[metaKey]; !has {
+			delete(r.reports, x.Session)
+			delete(r.seen, x.Session)
+			continue
+		}
+		shard := first[x.Session]
+		if shard == "" || budget == 0 || time.Since(r.read[x.Session]) < every {
+			continue
+		}
+		budget--
+		r.read[x.Session] = time.Now()
+		item, err := r.m.b.Get(limited, core.ShardID(shard), reportKey)
+		if err != nil || item == nil || len(item.Value) > maxReport || item.Version == r.seen[x.Session] {
+			continue // the report before it counts
+		}
+		if got, err := decodeReport(item.Value); err != nil {
+			r.m.o.OnError(fmt.Errorf("tenure: the report of load in shard %q: %w", shard, err))
+		} else if got.Session == x.Session {
+			r.reports[x.Session], r.seen[x.Session] = got, item.Version
+		}
+	}
+	r.merge(v)
+	return true
+}
+
+// merge makes one table of the reports: of each shard that of its owner, else that of the first
+// session that has one.
+func (r *loadReader) merge(v *core.View) {
+	r.now = map[string]*shardReport{}
+	for _, id := range slices.Sorted(maps.Keys(r.reports)) {
+		rep := r.reports[id]
+		if _, lives := v.Member(id); !lives {
+			delete(r.reports, id)
+			delete(r.read, id)
+			delete(r.seen, id)
+			continue
+		}
+		for i := range rep.Shards {
+			s := &rep.Shards[i]
+			o, _ := v.Owner(s.Name)
+			if old := r.now[s.Name]; old == nil || o.Session == id {
+				r.now[s.Name] = s
+			}
+		}
+	}
+}

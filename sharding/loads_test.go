@@ -1,0 +1,165 @@
+package sharding
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
+)
+
+// loaded is a namespace whose slices get load by a distribution of keys.
+type loaded struct {
+	*world
+	rate func(key int) float64 // cost a second
+	keys int
+	stop chan struct{}
+	done chan struct{}
+}
+
+// loadTick is how often load is added.
+const loadTick = interval / 4
+
+func newLoaded(w *world, members, shards, keys int, rate func(key int) float64) *loaded {
+	l := &loaded{world: w, rate: rate, keys: keys, stop: make(chan struct{}), done: make(chan struct{})}
+	for i := range members {
+		w.member(fmt.Sprintf("n%d", i), func(m *member, o *Options) {
+			o.Shards, o.Keyspace, o.OnError = nil, Keyspace{Name: "orders", Shards: shards}, nil
+			m.handler = func(ctx context.Context, lease *core.Lease) error { return open(nil)(m, ctx, lease) }
+		})
+	}
+	time.Sleep(3 * ttl)
+	go func() {
+		defer close(l.done)
+		for {
+			select {
+			case <-l.stop:
+				return
+			case <-time.After(loadTick):
+				for key := range keys {
+					if s := l.serving(l.key(key)); s != nil {
+						s.Add(l.key(key), rate(key)*loadTick.Seconds())
+					}
+				}
+			}
+		}
+	}()
+	return l
+}
+
+func (l *loaded) key(i int) string { return fmt.Sprintf("key-%d", i) }
+
+// serving is the slice that serves a key now.
+func (l *loaded) serving(key string) *Slice {
+	for _, m := range l.members {
+		if m.gone {
+			continue
+		}
+		if t := m.Map(); t != nil {
+			if s := m.slice(t.Shard(key)); s != nil && s.Check(key) == nil {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// spread is the true load of each member.
+func (l *loaded) spread() map[string]float64 {
+	out := map[string]float64{}
+	for key := range l.keys {
+		if s := l.serving(l.key(key)); s != nil {
+			for _, m := range l.members {
+				if m.Manager == s.m {
+					out[m.node] += l.rate(key)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (l *loaded) worst() float64 {
+	sum, most := 0.0, 0.0
+	for _, x := range l.spread() {
+		sum += x
+		most = max(most, x)
+	}
+	return most / (sum / float64(len(l.members)))
+}
+
+func (l *loaded) end() {
+	close(l.stop)
+	<-l.done
+}
+
+// Load that is measured where it is served comes to the assigner, which splits what is hot,
+// gives a hot key a range of its own, and evens out the members.
+func TestLoadIsFollowed(t *testing.T) {
+	bubble(t, func(w *world) {
+		const hot = 17
+		rng := rand.New(rand.NewPCG(3, 3))
+		rates := make([]float64, 300)
+		for i := range rates {
+			rates[i] = 0.5 + rng.Float64()
+		}
+		rates[hot] = 100 // a quarter of all
+		l := newLoaded(w, 4, 4, len(rates), func(key int) float64 { return rates[key] })
+		defer l.end()
+		before := l.worst()
+		time.Sleep(15 * interval)
+		h := Keyspace{}.Of(l.key(hot))
+		m := w.members[0].Map()
+		for shard, r := range m.All() {
+			if r.Has(h) && r != (Range{h, h + 1}) {
+				w.Errorf("the hot key is in %s with %v", shard, r)
+			}
+		}
+		time.Sleep(20 * interval)
+		if got := l.worst(); got > 1.15 {
+			w.Errorf("the most loaded member has %.2f times the mean, before %.2f: %v", got, before, l.spread())
+		}
+		w.Logf("the most loaded member had %.2f times the mean, and has %.2f, with %d ranges", before, l.worst(), w.members[0].Map().Len())
+	})
+}
+
+// A namespace without load writes nothing, and nobody reads reports; one whose load stays as it
+// is writes seldom.
+func TestLoadIsToldSeldom(t *testing.T) {
+	bubble(t, func(w *world) {
+		var on atomic.Bool
+		l := newLoaded(w, 3, 6, 60, func(int) float64 {
+			if on.Load() {
+				return 1
+			}
+			return 0
+		})
+		defer l.end()
+		calls := func(during time.Duration) (n int) {
+			for _, m := range w.members {
+				n -= m.link.Count(kvfault.All)
+			}
+			time.Sleep(during)
+			for _, m := range w.members {
+				n += m.link.Count(kvfault.All)
+			}
+			return n
+		}
+		idle := calls(time.Minute)
+		on.Store(true)
+		time.Sleep(time.Minute)
+		steady := calls(time.Minute)
+		on.Store(false)
+		time.Sleep(3 * time.Minute) // until the rates are zero, and told so
+		after := calls(time.Minute)
+		w.Logf("3 members for a minute, at an interval of %v: %d calls without load, %d with a steady one, %d after it",
+			interval, idle, steady, after)
+		if steady <= idle || after > idle+idle/50 {
+			w.Error("the load is not told, or goes on being told when there is none")
+		}
+	})
+}

@@ -1,0 +1,453 @@
+package sharding
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// bins is in how many parts of equal width a meter divides the shard's range.
+	bins = 16
+	// keyless is the cell of load that has no place in the range.
+	keyless = bins
+	// leastWidth is the least width of a part; a narrower range is not divided. So the rest of a
+	// part beside a hot key has room, and next to no load if it is as narrow as a key.
+	leastWidth = 1 << 16
+	// halfLife is how long load takes to count half as much.
+	halfLife = 10 * time.Second
+	// A key is hot with more than hotShare of the shard's load; the hottest maxHot are listed.
+	hotShare = 0.02
+	maxHot   = 8
+	// counters is how many keys a sketch follows: more than 1/hotShare, so that it has all hot ones.
+	counters = 64
+	// samples is about how many adds go into the sketch between two reads.
+	samples = 512
+	// maxCost bounds the cost of an add, so that no sum overflows.
+	maxCost = 1e30
+	// retired marks the cells of a grid that was replaced. It is a NaN, which no sum is.
+	retired = 0x7ff8000000000001
+	// A grid doubles its stripes after maxClashes in one interval, and is made anew, with one
+	// stripe, after gridReads reads: a shard that is no longer busy gives its memory back.
+	maxClashes = 64
+	gridReads  = 64
+)
+
+// lanes hands out lanes; all meters of a process share one value.
+type lanes struct {
+	idle    sync.Pool // mostly returns the lane that the same processor put back
+	made    atomic.Uint32
+	stripes int // of a grid, at most: a power of two, and one for each processor up to 64
+}
+
+// lane belongs to one add while it runs, and mostly stays on one processor: its stripes are in
+// that processor's cache. A random stripe for each add would be in another's.
+type lane struct {
+	stripe uint32
+	seed   uint64
+	_      [48]byte // a cache line
+}
+
+func newLanes() *lanes {
+	l := &lanes{stripes: 1}
+	for l.stripes < min(runtime.GOMAXPROCS(0), 64) {
+		l.stripes *= 2
+	}
+	return l
+}
+
+func (l *lanes) take() *lane {
+	if ln, ok := l.idle.Get().(*lane); ok {
+		return ln
+	}
+	return &lane{stripe: l.made.Add(1), seed: rand.Uint64()}
+}
+
+// random returns a number from 0 to 1, by a linear congruential generator (Knuth's MMIX).
+func (ln *lane) random() float64 {
+	ln.seed = ln.seed*6364136223846793005 + 1442695040888963407
+	return float64(ln.seed>>11) / (1 << 53)
+}
+
+// stripe holds the costs added since the last read, by part, as bits of a float64.
+type stripe struct {
+	cells [bins + 1]atomic.Uint64
+	_     [56]byte // up to whole cache lines
+}
+
+// grid receives adds. Each processor has a stripe to itself, if there are enough.
+type grid struct {
+	r       Range
+	width   uint64
+	stripes []stripe // none, or a power of two
+	clashes atomic.Int32
+}
+
+// cell is the cell of a hash.
+func (g *grid) cell(hash uint64) int {
+	if g.width == 0 || !g.r.Has(hash) {
+		return keyless
+	}
+	return int(min((hash-g.r.From)/g.width, bins-1))
+}
+
+// meter measures the load of one shard: its rate, where in the shard's range the load lies, and
+// its hottest keys. It takes some 350 bytes; 200 more for each stripe once there is load, of
+// which an uncontended shard has one; 1.5 KiB more once there are keys.
+type meter struct {
+	lanes *lanes
+	grid  atomic.Pointer[grid]
+	// step is the cost per sample, as bits of a float64: an add of at least that cost goes into
+	// the sketch, and a cheaper one as if it cost that much, with a probability of cost/step.
+	// So each key's cost is expected in full, and rare expensive ones are not missed: threshold
+	// sampling (Duffield, Lund and Thorup, 2005).
+	step atomic.Uint64
+
+	// mu guards the rest. Reads take it, and adds that are sampled: in a second some hundreds of
+	// them, so it is seldom contended, and processors seldom lose the cache line above.
+	mu      sync.Mutex
+	last    time.Time // of the last read
+	busy    time.Time // of the last read that found load
+	reads   int
+	seconds float64           // the time measured, decayed as the sums are: a rate is their quotient
+	sums    [bins + 1]float64 // of costs, by cell, decayed
+	fresh   float64           // costs added since the last read
+	sampled int               // since the step was set
+	weight  float64           // the sum of theirs
+	hot     *sketch           // nil until there are keys
+}
+
+// newMeter returns a meter of a shard with that range; an empty one is for a shard without keys.
+func newMeter(l *lanes, r Range, now time.Time) *meter {
+	m := &meter{lanes: l, last: now, busy: now}
+	m.grid.Store(&grid{r: r, width: binWidth(r)})
+	return m
+}
+
+// add counts the cost of a request for a key. Costs that are negative, not finite, or above
+// 1e30 are ignored.
+func (m *meter) add(hash uint64, cost float64) {
+	if !(cost > 0 && cost <= maxCost) {
+		return
+	}
+	ln := m.lanes.take()
+	step := math.Float64frombits(m.step.Load())
+	sample := cost >= step || ln.random()*step < cost
+	for {
+		g := m.grid.Load()
+		if m.enter(g, ln, g.cell(hash), cost) {
+			break
+		}
+	}
+	m.lanes.idle.Put(ln)
+	if sample {
+		m.sample(hash, max(cost, step))
+	}
+}
+
+// count counts the cost of a request without a key.
+func (m *meter) count(cost float64) {
+	if !(cost > 0 && cost <= maxCost) {
+		return
+	}
+	ln := m.lanes.take()
+	for !m.enter(m.grid.Load(), ln, keyless, cost) {
+	}
+	m.lanes.idle.Put(ln)
+}
+
+// enter adds a cost to a cell. If it reports false, the caller loads the grid again and retries.
+func (m *meter) enter(g *grid, ln *lane, cell int, cost float64) bool {
+	if len(g.stripes) == 0 {
+		m.grow(g)
+		return false
+	}
+	c := &g.stripes[ln.stripe&uint32(len(g.stripes)-1)].cells[cell]
+	old := c.Load()
+	if old == retired {
+		return false
+	}
+	if c.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+cost)) {
+		return true
+	}
+	m.clash(g, ln)
+	return false
+}
+
+// clash gives the lane another stripe after two adds met in one. If that happens often, the
+// stripes are doubled, as in Java's Striped64 (Lea).
+func (m *meter) clash(g *grid, ln *lane) {
+	ln.stripe = uint32(ln.random() * 64)
+	if len(g.stripes) < m.lanes.stripes && g.clashes.Add(1) == maxClashes {
+		m.grow(g)
+	}
+}
+
+// grow doubles the stripes of a grid, if it is still in use.
+func (m *meter) grow(g *grid) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.grid.Load() == g {
+		m.replace(g, g.r, max(1, 2*len(g.stripes)))
+	}
+}
+
+// replace moves the costs in a grid to the sums, and retires its cells: adds that still have this
+// grid go to the new one. The caller holds the lock.
+func (m *meter) replace(g *grid, r Range, stripes int) {
+	m.grid.Store(&grid{r: r, width: binWidth(r), stripes: make([]stripe, stripes)})
+	m.drain(g, retired)
+}
+
+// drain moves the costs in a grid to the sums, and leaves a value in all cells.
+func (m *meter) drain(g *grid, leave uint64) {
+	for i := range g.stripes {
+		for k := range g.stripes[i].cells {
+			c := &g.stripes[i].cells[k]
+			if c.Load() == leave {
+				continue // a read leaves the cache line of an idle stripe where it is
+			}
+			cost := math.Float64frombits(c.Swap(leave))
+			m.sums[k] += cost
+			m.fresh += cost
+		}
+	}
+}
+
+// sample puts a key in the sketch. If there are too many samples for one interval, it raises the
+// step at once, before the next read does.
+func (m *meter) sample(hash uint64, weight float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.grid.Load().cell(hash) != keyless {
+		if m.hot == nil {
+			m.hot = &sketch{}
+		}
+		m.hot.add(hash, weight)
+	}
+	m.sampled++
+	if m.weight += weight; m.sampled == samples {
+		m.step.Store(math.Float64bits(2 * m.weight / samples))
+		m.sampled, m.weight = 0, 0
+	}
+}
+
+// setRange is called when the shard's range changed. Load outside of the new range goes to
+// another shard with its keys; a part of the range that is new begins without load.
+func (m *meter) setRange(r Range) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := m.grid.Load()
+	if g.r == r {
+		return
+	}
+	m.replace(g, r, min(1, len(g.stripes)))
+	_, parts := m.layout(g)
+	if parts != nil {
+		clear(m.sums[:])
+	}
+	for _, p := range parts {
+		spread((*[bins]float64)(m.sums[:]), r, p)
+	}
+	if m.hot != nil {
+		m.hot.keep(r)
+	}
+}
+
+// read returns the cost per second, and where in the range it lies, in order of hashes: 16 parts
+// of equal width, in two where a hot key, which is a part of its own, lies in one. Parts are nil
+// if no request had a key. It is called about once a second, by one goroutine at a time.
+func (m *meter) read(now time.Time) (rate float64, parts []Part) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := m.grid.Load()
+	if d := now.Sub(m.last); d > 0 {
+		m.turn(g, now, d)
+	}
+	if m.seconds == 0 {
+		return 0, nil
+	}
+	rate, parts = m.layout(g)
+	for i := range parts {
+		parts[i].Load /= m.seconds
+	}
+	return rate / m.seconds, parts
+}
+
+// turn ends an interval of length d.
+func (m *meter) turn(g *grid, now time.Time, d time.Duration) {
+	if m.reads++; m.reads%gridReads == 0 {
+		stripes := 0
+		if m.busy.Equal(m.last) { // the next adds would all wait for the lock to make one
+			stripes = 1
+		}
+		m.replace(g, g.r, stripes)
+	} else {
+		m.drain(g, 0)
+		g.clashes.Store(0)
+	}
+	m.seconds += d.Seconds()
+	m.step.Store(math.Float64bits(m.fresh / samples))
+	if m.fresh > 0 {
+		m.busy = now
+	} else if now.Sub(m.busy) > 10*halfLife {
+		clear(m.sums[:]) // a thousandth is left: the shard is idle, and its reports end
+		m.hot = nil
+	}
+	m.last, m.fresh, m.sampled, m.weight = now, 0, 0, 0
+	// Sums and time decay alike, so the rate stays as it is until there are more of either.
+	f := math.Exp2(-float64(d) / float64(halfLife))
+	m.seconds *= f
+	for i := range m.sums {
+		m.sums[i] *= f
+	}
+	if m.hot != nil {
+		m.hot.decay(f)
+	}
+}
+
+// layout returns the sum of the costs, and its parts in the range of a grid.
+func (m *meter) layout(g *grid) (sum float64, parts []Part) {
+	for _, x := range m.sums {
+		sum += x
+	}
+	if g.width == 0 || sum == m.sums[keyless] {
+		return sum, nil
+	}
+	var hot []Part
+	if m.hot != nil {
+		hot = m.hot.hottest(hotShare * sum)
+	}
+	rest := [bins]float64(m.sums[:])
+	for i := range rest {
+		rest[i] += m.sums[keyless] / bins // it may lie anywhere
+	}
+	for i := range hot {
+		x := &rest[g.cell(hot[i].Range.From)]
+		hot[i].Load = min(hot[i].Load, *x)
+		*x -= hot[i].Load
+	}
+	return sum, lay(g.r, &rest, hot)
+}
+
+// binWidth is the width of a part of a range, 0 if the range is not divided. The last part has
+// the remainder, too.
+func binWidth(r Range) uint64 {
+	if r == (Range{}) {
+		return 1 << 64 / bins
+	}
+	if w := (r.To - r.From) / bins; w >= leastWidth && !r.Empty() {
+		return w
+	}
+	return 0
+}
+
+// bin is a part of a range that is divided.
+func bin(r Range, i int) Range {
+	w := binWidth(r)
+	b := Range{r.From + uint64(i)*w, r.From + uint64(i+1)*w}
+	if i == bins-1 {
+		b.To = r.To
+	}
+	return b
+}
+
+// spread adds the load of p to those parts of r that it overlaps, in proportion.
+func spread(sums *[bins]float64, r Range, p Part) {
+	if binWidth(r) == 0 || p.Range.Empty() {
+		return
+	}
+	first, last := p.Range.From, p.Range.To-1
+	for i := range sums {
+		b := bin(r, i)
+		from, to := max(first, b.From), min(last, b.To-1)
+		if from <= to {
+			sums[i] += p.Load * (float64(to-from) + 1) / (float64(last-first) + 1)
+		}
+	}
+}
+
+// lay lists the parts of r, without the hot keys' load, and the hot keys, all in order of hashes.
+func lay(r Range, rest *[bins]float64, hot []Part) []Part {
+	out := make([]Part, 0, bins+2*len(hot))
+	for i, load := range rest {
+		b := bin(r, i)
+		n := 0
+		for n < len(hot) && b.Has(hot[n].Range.From) {
+			n++
+		}
+		room, at := float64(b.To-b.From-uint64(n)), b.From
+		piece := func(to uint64) { // b.To may be 0, for 2^64: the difference is right, too
+			if to != at {
+				out = append(out, Part{Range{at, to}, load * (float64(to-at) / room)})
+			}
+		}
+		for _, key := range hot[:n] {
+			piece(key.Range.From)
+			out = append(out, key)
+			at = key.Range.To
+		}
+		piece(b.To)
+		hot = hot[n:]
+	}
+	return out
+}
+
+// sketch follows the keys with the most load: space-saving (Metwally, Agrawal and El Abbadi,
+// 2005), whose counts decay. A key that has no counter takes the least one and adds to it.
+type sketch struct {
+	hash  [counters]uint64
+	count [counters]float64 // 0: free
+	over  [counters]float64 // the share of the count that earlier keys may have
+}
+
+func (s *sketch) add(hash uint64, weight float64) {
+	least := 0
+	for i, h := range s.hash {
+		if h == hash && s.count[i] > 0 {
+			s.count[i] += weight
+			return
+		}
+		if s.count[i] < s.count[least] {
+			least = i
+		}
+	}
+	s.hash[least], s.over[least] = hash, s.count[least]
+	s.count[least] += weight
+}
+
+func (s *sketch) decay(f float64) {
+	for i := range s.count {
+		s.count[i] *= f
+		s.over[i] *= f
+	}
+}
+
+// keep forgets keys outside of a range.
+func (s *sketch) keep(r Range) {
+	for i, h := range s.hash {
+		if !r.Has(h) {
+			s.count[i] = 0
+		}
+	}
+}
+
+// hottest lists the keys with certainly more than least, at most maxHot, in order of hashes. A
+// count's load of earlier keys does not count; while the key stays hot, that share decays.
+func (s *sketch) hottest(least float64) []Part {
+	var out []Part
+	for i, h := range s.hash {
+		if x := s.count[i] - s.over[i]; x > least {
+			out = append(out, Part{Range{h, h + 1}, x})
+		}
+	}
+	slices.SortFunc(out, func(a, b Part) int { return cmp.Compare(b.Load, a.Load) })
+	out = out[:min(len(out), maxHot)]
+	slices.SortFunc(out, func(a, b Part) int { return cmp.Compare(a.Range.From, b.Range.From) })
+	return out
+}

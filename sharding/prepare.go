@@ -1,0 +1,292 @@
+package sharding
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+)
+
+// A shard is prepared before it is handed over: the member to which a plan gives it calls
+// Options.Prepare while the owner goes on. When the member has prepared all shards that come to it,
+// it writes the number of the plan into its metadata, once for many shards. The owner waits for
+// that, for Options.PrepareBudget at most, and then hands the shard over. A member without Prepare
+// has no number there, and owners do not wait for it. With Options.PrepareRequired an exclamation
+// mark follows the number, and then the shards that could not be prepared, or * for all. Their
+// owners keep them, and the assigner plans anew.
+const (
+	readyKey   = "tenure.ready" // in core.MemberState.Meta
+	maxUnready = 4              // shards that are named there
+)
+
+// readiness is how far a member has prepared shards, by its metadata.
+type readiness struct {
+	number   int64 // of the plan up to which it has; none before the first
+	required bool
+	failed   []string
+}
+
+// readinessOf reads a member's metadata; false if owners do not wait for it.
+func readinessOf(m *core.Member) (r readiness, prepares bool) {
+	words := strings.Fields(m.Meta[readyKey])
+	if len(words) == 0 {
+		return r, false
+	}
+	var digits string
+	digits, r.required = strings.CutSuffix(words[0], "!")
+	var err error
+	r.number, err = strconv.ParseInt(digits, 10, 64)
+	r.failed = words[1:]
+	return r, err == nil
+}
+
+func (r *readiness) String() string {
+	text := strconv.FormatInt(r.number, 10)
+	if !r.required {
+		return text
+	}
+	failed := r.failed
+	if len(failed) > maxUnready {
+		failed = []string{"*"}
+	}
+	return strings.Join(append([]string{text + "!"}, failed...), " ")
+}
+
+// lacks reports whether the member could not prepare a shard that a plan gives it.
+func (r *readiness) lacks(shard string, plan int64) bool {
+	return r.required && r.number >= plan && (slices.Contains(r.failed, shard) || slices.Contains(r.failed, "*"))
+}
+
+// preparer calls Prepare, and keeps the preparations that were begun.
+type preparer struct {
+	m    *Manager
+	work sync.WaitGroup
+
+	mu     sync.Mutex
+	at     map[string]*preparation
+	queue  []*preparation
+	busy   int   // workers
+	number int64 // of the table that all this follows from
+	ready  int64 // number of the plan that the metadata have
+	known  bool  // they have one
+}
+
+// preparation is that of one shard. Its context ends when the shard is not expected here any more.
+type preparation struct {
+	shard    string
+	incoming bool // by a plan; the owner waits
+	done     bool
+	err      error
+	ctx      context.Context
+	end      context.CancelCauseFunc
+}
+
+var (
+	errUnexpected = errors.New("the shard is not expected here any more")
+	errTooLong    = errors.New("the preparation takes longer than Options.PrepareBudget")
+)
+
+// expect brings the preparations in line with a table: want says which shards are expected, and
+// which of those an owner holds back until they are prepared.
+func (p *preparer) expect(ctx context.Context, number int64, want map[string]bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.number = number
+	for shard, x := range p.at {
+		if _, still := want[shard]; !still {
+			x.end(errUnexpected)
+			delete(p.at, shard)
+		}
+	}
+	p.queue = slices.DeleteFunc(p.queue, func(x *preparation) bool { return x.ctx.Err() != nil })
+	for shard, incoming := range want {
+		x := p.at[shard]
+		if x == nil {
+			x = &preparation{shard: shard}
+			x.ctx, x.end = context.WithCancelCause(ctx)
+			p.at[shard] = x
+			p.queue = append(p.queue, x)
+		} else if x.err != nil && incoming && !x.incoming { // it failed as a standby's
+			x.done, x.err = false, nil
+			x.ctx, x.end = context.WithCancelCause(ctx)
+			p.queue = append(p.queue, x)
+		}
+		x.incoming = incoming
+	}
+	slices.SortStableFunc(p.queue, func(a, b *preparation) int { // those that are waited for come first
+		if a.incoming != b.incoming {
+			if a.incoming {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.shard, b.shard)
+	})
+	for p.busy < min(p.m.o.PrepareAtOnce, len(p.queue)) {
+		p.busy++
+		p.work.Go(p.run)
+	}
+	p.tell()
+}
+
+// run prepares what is in the queue.
+func (p *preparer) run() {
+	for {
+		p.mu.Lock()
+		if len(p.queue) == 0 {
+			p.busy--
+			p.mu.Unlock()
+			return
+		}
+		x := p.queue[0]
+		p.queue = p.queue[1:]
+		p.mu.Unlock()
+		late := time.AfterFunc(p.m.o.PrepareBudget, func() { x.end(errTooLong) })
+		err := p.m.o.Prepare(x.ctx, x.shard)
+		inTime := late.Stop()
+		if !inTime {
+			err = errTooLong
+		}
+		if err != nil && !errors.Is(context.Cause(x.ctx), errUnexpected) {
+			comes := "which comes all the same"
+			if p.m.o.PrepareRequired {
+				comes = "which goes to another member"
+			}
+			p.m.o.OnError(fmt.Errorf("tenure: prepare shard %q, %s: %w", x.shard, comes, err))
+		}
+		p.mu.Lock()
+		x.done, x.err = true, err
+		p.tell()
+		p.mu.Unlock()
+	}
+}
+
+// tell says how far this member is, when nothing is left that an owner waits for. p.mu is held.
+func (p *preparer) tell() {
+	some := false
+	var failed []string
+	for _, x := range p.at {
+		if x.incoming && !x.done {
+			return
+		}
+		some = some || x.incoming
+		if x.incoming && x.err != nil {
+			failed = append(failed, x.shard)
+		}
+	}
+	if p.known && (!some || p.ready == p.number) {
+		return // nobody waits for news
+	}
+	p.say(p.number, failed)
+}
+
+// say puts the number of a plan into the metadata, and what was not prepared. p.mu is held.
+func (p *preparer) say(number int64, failed []string) {
+	p.ready, p.known = number, true
+	slices.Sort(failed)
+	r := readiness{number: number, required: p.m.o.PrepareRequired, failed: failed}
+	text := r.String()
+	asked, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := p.m.e.Update(asked, func(st *core.MemberState) {
+		if st.Meta == nil {
+			st.Meta = map[string]string{}
+		}
+		st.Meta[readyKey] = text
+	})
+	if errors.Is(err, core.ErrInvalid) {
+		p.m.o.OnError(fmt.Errorf("tenure: owners do not learn what this member has prepared, and wait for Options.PrepareBudget: %w", err))
+	}
+}
+
+// begin says that this member prepares shards, before any comes to it.
+func (p *preparer) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.m.o.Prepare != nil {
+		p.say(0, nil)
+	}
+}
+
+// close ends all preparations and waits for them.
+func (p *preparer) close() {
+	p.mu.Lock()
+	p.queue = nil
+	for _, x := range p.at {
+		x.end(errUnexpected)
+	}
+	p.mu.Unlock()
+	p.work.Wait()
+}
+
+// prepare has the shards prepared that are to come here.
+func (m *Manager) prepare(v *core.View, leave bool) {
+	if m.o.Prepare == nil {
+		return
+	}
+	want := map[string]bool{}
+	for i, name := range m.names {
+		k := m.at[i]
+		o, _ := v.Owner(name)
+		if k == None || leave || o.Session == v.Session { // the handler has it now
+			continue
+		}
+		switch v.Session {
+		case m.known.session(int(k)):
+			if _, begun := m.prep.at[name]; begun || o.Node != "" {
+				want[name] = o.Node != ""
+			}
+		default:
+			if h := m.heirs[k]; m.o.Standby > 0 && h != None && m.known.members[h].ID == v.Session {
+				want[name] = false
+			}
+		}
+	}
+	m.prep.expect(m.work, m.known.number, want)
+}
+
+// unready reports whether the owner of a shard, which is this member, waits before it hands the
+// shard to another one.
+func (m *Manager) unready(v *core.View, k int, to core.SessionID) bool {
+	x, _ := v.Member(to)
+	ready, prepares := readinessOf(&x)
+	plan := m.known.moved[k]
+	switch {
+	case !prepares, ready.required && !m.leftAt.IsZero() && time.Since(m.leftAt) > m.o.LeaveBudget/2:
+		return false
+	case ready.number >= plan:
+		return ready.lacks(m.known.names[k], plan)
+	case ready.required: // the assigner ends the wait
+		return true
+	}
+	since := m.plans[0].at
+	for _, p := range m.plans {
+		if p.number > plan {
+			break
+		}
+		since = p.at
+	}
+	if waited := time.Since(m.began) - since; waited >= m.o.PrepareBudget {
+		return false
+	}
+	m.waiting = true
+	return true
+}
+
+// remember notes when a plan was first known here, and forgets those that nobody waits for.
+func (m *Manager) remember(number int64) {
+	now := time.Since(m.began)
+	if n := len(m.plans); n == 0 || m.plans[n-1].number < number {
+		m.plans = append(m.plans, planTime{number, now})
+	}
+	for len(m.plans) > 1 && m.plans[1].at+m.o.PrepareBudget <= now {
+		m.plans = m.plans[1:]
+	}
+}

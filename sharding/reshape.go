@@ -1,0 +1,208 @@
+package sharding
+
+import (
+	"cmp"
+	"slices"
+)
+
+// ranged reports whether a shard has a range of its own. The zero Range is a whole keyspace,
+// which only a shard with Parts is taken to have.
+func (s *Shard) ranged() bool { return !s.Range.Empty() && (s.Range != (Range{}) || s.Parts != nil) }
+
+// one reports whether a range is one hash wide.
+func (r Range) one() bool { return r.To-r.From == 1 }
+
+// divisible reports whether a shard's range can be split.
+func (s *Shard) divisible() bool { return s.ranged() && !s.Range.one() }
+
+// indivisible is the most of a shard's load that no split divides: its hottest key, or all.
+func (s *Shard) indivisible(load float64) float64 {
+	if !s.divisible() {
+		return load
+	}
+	most := 0.0
+	for i := range s.Parts {
+		if s.Parts[i].Range.one() {
+			most = max(most, s.Parts[i].Load)
+		}
+	}
+	return min(most, load)
+}
+
+// within estimates the load that lies in a part of a shard's range, by its Parts, or by how
+// wide it is.
+func (s *Shard) within(r Range) float64 {
+	parts, load := s.Parts, 0.0
+	if len(parts) == 0 {
+		parts = []Part{{s.Range, s.Load}}
+	}
+	for i := range parts {
+		// Widths without 1, since the whole keyspace has 2^64.
+		p := parts[i].Range
+		from, last := max(p.From, r.From), min(p.To-1, r.To-1)
+		if from <= last {
+			load += parts[i].Load * (float64(last-from) + 1) / (float64(p.To-1-p.From) + 1)
+		}
+	}
+	return load
+}
+
+// wish notes that a member above High has no range to give that is small enough.
+func (l *loads) wish(m int32, size float64) {
+	// Ranges that merge would join again help nobody.
+	size = max(size, l.a.SplitAbove*l.unit/4)
+	for _, s := range l.lists[m] {
+		if l.shard[s] <= size && l.shard[s] >= size/4 {
+			return // it moves as soon as the budget has it
+		}
+	}
+	l.wishes = append(l.wishes, wish{m, size})
+}
+
+// changeable reports whether a shard's range may be split or merged in this plan.
+func (l *loads) changeable(s int32) bool {
+	x := &l.d.c.Shards[s]
+	return x.ranged() && !x.Busy && x.Owner != None && l.d.owner[s] == x.Owner && x.told() && !l.d.rules.names(s)
+}
+
+// A splitting is a range to be split into ranges of at most that load.
+type splitting struct {
+	shard int32
+	size  float64
+}
+
+// split divides ranges that are hot, or that are needed in smaller ones: the largest of a member
+// that wishes it, and of all while there are too few.
+func (l *loads) split(p *Plan) {
+	var list []splitting
+	few, largest := l.ranges < l.a.MinShards, map[int32]int32{}
+	for _, w := range l.wishes {
+		largest[w.member] = None
+	}
+	for s := range l.shard {
+		s := int32(s)
+		x := &l.d.c.Shards[s]
+		hot := l.shard[s] > l.a.SplitAbove*l.unit
+		best, wished := largest[x.Owner]
+		if !hot && !few && !wished || !x.divisible() || !l.changeable(s) {
+			continue
+		}
+		switch {
+		case hot:
+			list = append(list, splitting{s, l.a.SplitAbove * l.unit / 2})
+		case few:
+			list = append(list, splitting{s, l.shard[s] * 0.6})
+		}
+		if wished && (best == None || l.shard[s] > l.shard[best]) {
+			largest[x.Owner] = s
+		}
+	}
+	for _, w := range l.wishes {
+		if s := largest[w.member]; s != None && l.shard[s] > w.size {
+			list = append(list, splitting{s, w.size})
+		}
+	}
+	slices.SortFunc(list, func(a, b splitting) int {
+		return cmp.Or(-cmp.Compare(l.shard[a.shard], l.shard[b.shard]), cmp.Compare(a.shard, b.shard), cmp.Compare(a.size, b.size))
+	})
+	l.touched = map[int32]bool{}
+	for _, x := range list {
+		most := min(MaxCuts, l.a.MaxShards-l.ranges)
+		if most <= 0 {
+			break
+		}
+		spare := few && l.shard[x.shard] <= l.a.SplitAbove*l.unit
+		if spare && l.ranges >= l.a.MinShards || l.touched[x.shard] {
+			continue
+		}
+		at := l.d.c.Shards[x.shard].cuts(x.size, most)
+		l.touched[x.shard] = true
+		l.ranges += len(at)
+		p.Splits = append(p.Splits, Split{x.shard, at})
+	}
+}
+
+// cuts are hashes that divide a range into ranges of at most that load, and give each key with
+// as much its own; at most as many as stated.
+func (s *Shard) cuts(size float64, most int) []uint64 {
+	for ; ; size *= 1.3 {
+		var at []uint64
+		add := func(h uint64) {
+			if h > s.Range.From && s.Range.Has(h) && (len(at) == 0 || h > at[len(at)-1]) {
+				at = append(at, h)
+			}
+		}
+		sum, heaviest := 0.0, Part{Range: s.Range}
+		for _, x := range s.Parts {
+			hot := x.Range.one() && x.Load >= size && x.Load > 0
+			if hot || sum > 0 && sum+x.Load > size {
+				add(x.Range.From)
+				sum = 0
+			}
+			if sum += x.Load; hot {
+				add(x.Range.From + 1)
+				sum = 0
+			}
+			if x.Load > heaviest.Load {
+				heaviest = x
+			}
+		}
+		if len(at) == 0 { // all load lies in one part, or it is not known in which
+			add(heaviest.Range.From + (heaviest.Range.To-1-heaviest.Range.From)/2 + 1)
+		}
+		if len(at) <= most {
+			return at
+		}
+	}
+}
+
+// merge joins cold neighbours, a few in one plan.
+func (l *loads) merge(p *Plan) {
+	if l.ranges <= l.a.MinShards {
+		return
+	}
+	order := make([]int32, 0, l.ranges)
+	for s := range l.shard {
+		if l.d.c.Shards[s].ranged() {
+			order = append(order, int32(s))
+		}
+	}
+	shard := func(s int32) *Shard { return &l.d.c.Shards[s] }
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(shard(a).Range.From, shard(b).Range.From) })
+	left := min(max(1, len(order)/50), l.ranges-l.a.MinShards)
+	for _, same := range []bool{true, false} { // owners first, since that moves nothing
+		for i := 1; i < len(order); i++ {
+			from, to := order[i-1], order[i]
+			if shard(from).Range.To != shard(to).Range.From || same != (shard(from).Owner == shard(to).Owner) || !l.cold(from, to) {
+				continue
+			}
+			if left == 0 {
+				l.unfinished = true
+				return
+			}
+			if l.shard[from] > l.shard[to] {
+				from, to = to, from
+			}
+			if m, x := shard(to).Owner, l.shard[from]; !same {
+				if l.d.c.Moved+l.moved+x > l.a.MovesPerMinute/2*l.total || l.of[m]+x > l.level(m, l.a.Low) {
+					continue
+				}
+				l.moved += x
+				l.of[m] += x
+			}
+			left--
+			l.touched[from], l.touched[to] = true, true
+			p.Merges = append(p.Merges, Merge{from, to})
+		}
+	}
+}
+
+// cold reports whether two neighbours are to become one range: both have little, or one has next
+// to nothing and the other is far from being split. Above MaxShards the latter is enough.
+func (l *loads) cold(a, b int32) bool {
+	if l.touched[a] || l.touched[b] || !l.changeable(a) || !l.changeable(b) || l.d.c.Shards[a].Fixed || l.d.c.Shards[b].Fixed {
+		return false
+	}
+	limit, x, y := l.a.SplitAbove*l.unit, l.shard[a], l.shard[b]
+	return x+y <= limit/4 || x+y <= limit*3/4 && (min(x, y) <= limit/32 || l.ranges > l.a.MaxShards)
+}

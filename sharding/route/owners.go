@@ -1,0 +1,481 @@
+package route
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+)
+
+// OwnersOptions of NewOwners. Nil works.
+type OwnersOptions struct {
+	// AddressKeys are the keys of members' metadata that are shown; the rest of the metadata
+	// is not. Default "http" and "grpc".
+	AddressKeys []string
+	// MaxWaiting bounds the requests that wait for a change at a time. Further ones are
+	// answered at once, with Retry-After. Default 1000, at most 100,000.
+	MaxWaiting int
+	// Authorize, if not nil, has to allow a request, for instance by its credential. Others
+	// are answered with 403. Default: all are allowed.
+	Authorize func(r *http.Request) bool
+}
+
+// Bounds of the map of owners.
+const (
+	maxWait       = 30 * time.Second       // of a request
+	lookEvery     = 5 * time.Millisecond   // versions come at most so often
+	lookShare     = 10                     // and such a multiple of what the last look took
+	rangesEvery   = 100 * time.Millisecond // the map of ranges is looked at, while a request waits
+	maxHistory    = 256                    // versions of which the changes are kept
+	ownersPatient = 30 * time.Second       // for a client to take an answer
+	gzipFrom      = 4 << 10                // bytes
+	maxEncoded    = 16                     // answers that are kept encoded
+	maxVersion    = 80                     // bytes of a version
+	maxWaiting    = 100_000
+)
+
+// ownersJSON is the answer of NewOwners' handler: all there is, or what changed since a version.
+type ownersJSON struct {
+	Version string `json:"version"`
+	// Full: shards that are missing have no owner. Else those that are missing are as they were.
+	Full bool `json:"full"`
+	// Number is that of the map of ranges. Keyspace is nil if the member has none.
+	Number   int64         `json:"number,omitempty"`
+	Keyspace *keyspaceJSON `json:"keyspace,omitempty"`
+	// Members are the addresses of the owners by node; nil if they are as they were.
+	Members map[string]map[string]string `json:"members,omitempty"`
+	Shards  []ownedJSON                  `json:"shards"`
+}
+
+type keyspaceJSON struct {
+	Name   string `json:"name"`
+	Hash   string `json:"hash"`
+	Digits int    `json:"digits"`
+}
+
+// ownedJSON is a shard. Without a range it has no keys, and without a node no owner.
+type ownedJSON struct {
+	Shard string          `json:"shard"`
+	Range *sharding.Range `json:"range,omitempty"`
+	Node  string          `json:"node,omitempty"`
+	Token core.Token      `json:"token,omitempty"`
+}
+
+func (x ownedJSON) same(y ownedJSON) bool {
+	return x.Node == y.Node && x.Token == y.Token && (x.Range == nil) == (y.Range == nil) && (x.Range == nil || *x.Range == *y.Range)
+}
+
+// owned is the map at one time. It does not change.
+type owned struct {
+	n        int64 // of the version
+	number   int64
+	keyspace *keyspaceJSON
+	members  map[string]map[string]string
+	shards   []ownedJSON // by name
+}
+
+// step is what a version changed.
+type step struct {
+	n       int64
+	members bool
+	shards  []string
+}
+
+type owners struct {
+	e        *core.Elector
+	r        *sharding.Router
+	o        OwnersOptions
+	instance string        // begins the versions of this process
+	watch    chan struct{} // has an element while a request looks for changes
+
+	mu      sync.Mutex
+	view    *core.View // of which now is
+	ranges  *sharding.Map
+	next    time.Time // of the next look
+	now     *owned
+	changed chan struct{} // closed when there is another version
+	history []step        // oldest first
+	kept    int           // names of shards in history
+	encoded map[string][]byte
+	waiting int
+	stopped map[*http.Server]context.Context // ended by Shutdown
+}
+
+// NewOwners returns a handler that answers with the map of owners, for a Client, from this
+// process's view and without I/O. See the package comment for its answers. The Elector and the
+// Router, which is on that Elector, are the caller's. The error matches core.ErrInvalid.
+func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Handler, error) {
+	if e == nil || r == nil {
+		return nil, fmt.Errorf("tenure: %w: the map of owners needs an elector and a router", core.ErrInvalid)
+	}
+	var c OwnersOptions
+	if o != nil {
+		c = *o
+	}
+	if c.MaxWaiting < 0 || c.MaxWaiting > maxWaiting {
+		return nil, fmt.Errorf("tenure: %w: MaxWaiting %d is outside 0 to %d", core.ErrInvalid, c.MaxWaiting, maxWaiting)
+	}
+	c.MaxWaiting = cmp.Or(c.MaxWaiting, 1000)
+	if c.AddressKeys = slices.Clone(c.AddressKeys); len(c.AddressKeys) == 0 {
+		c.AddressKeys = []string{DefaultAddressKey, "grpc"}
+	}
+	return &owners{e: e, r: r, o: c, instance: rand.Text()[:12], watch: make(chan struct{}, 1),
+		changed: make(chan struct{}), encoded: map[string][]byte{}, stopped: map[*http.Server]context.Context{}}, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	refuse := func(status int, title, detail string) {
+		answer(w, Problem{Type: ProblemInvalid, Status: status, Title: title, Detail: detail})
+	}
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		refuse(http.StatusMethodNotAllowed, "the map of owners is read", "use GET")
+		return
+	case r.Header.Get("Sec-Fetch-Site") == "cross-site":
+		refuse(http.StatusForbidden, "the map of owners is not for pages of other sites", "")
+		return
+	case o.o.Authorize != nil && !o.o.Authorize(r):
+		refuse(http.StatusForbidden, "the caller may not read the map of owners", "")
+		return
+	}
+	after, wait, err := ownersQuery(r)
+	if err != nil {
+		refuse(http.StatusBadRequest, "the query cannot be read", err.Error())
+		return
+	}
+	// A ResponseWriter that has no deadline leaves it to its server.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + ownersPatient))
+	now, crowded, err := o.await(r, after, wait)
+	if err != nil {
+		answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
+		return
+	}
+	h := w.Header()
+	version := o.version(now.n)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("ETag", `W/"`+version+`"`)
+	if crowded {
+		h.Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	switch version {
+	case after:
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case strings.Trim(strings.TrimPrefix(r.Header.Get("If-None-Match"), "W/"), `"`):
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	zip := strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+	body, zipped, err := o.body(now, after, zip)
+	if err != nil {
+		refuse(http.StatusInternalServerError, "the map of owners cannot be written", err.Error())
+		return
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Vary", "Accept-Encoding")
+	if zipped {
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // a client that is gone needs no answer
+}
+
+// ownersQuery reads ?after=VERSION&wait=DURATION.
+func ownersQuery(r *http.Request) (after string, wait time.Duration, err error) {
+	q := r.URL.Query()
+	if after = q.Get("after"); !validVersion(after) && after != "" {
+		return "", 0, fmt.Errorf("after=%.40q is no version: use the one of an answer", after)
+	}
+	if text := q.Get("wait"); text != "" {
+		if wait, err = time.ParseDuration(text); err != nil || wait < 0 {
+			return "", 0, fmt.Errorf("wait=%.40q is no duration such as 10s", text)
+		}
+	}
+	if r.Method == http.MethodHead {
+		wait = 0
+	}
+	return after, min(wait, maxWait), nil
+}
+
+func validVersion(s string) bool {
+	return s != "" && len(s) <= maxVersion && !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && c != '.' && c != '-'
+	})
+}
+
+func (o *owners) version(n int64) string { return o.instance + "." + strconv.FormatInt(n, 10) }
+
+// await returns the map, and waits while it is the caller's. crowded: there was no place to wait.
+func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *owned, crowded bool, err error) {
+	now, changed, err := o.look()
+	if err != nil || wait == 0 || o.version(now.n) != after {
+		return now, false, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wait)
+	defer cancel()
+	stopped, ok := o.enter(r)
+	if !ok {
+		return now, true, nil
+	}
+	defer o.leave()
+	defer context.AfterFunc(stopped, cancel)()
+	for ctx.Err() == nil && o.version(now.n) == after {
+		select {
+		case o.watch <- struct{}{}: // one request looks for all that wait
+			o.watchOnce(ctx)
+			<-o.watch
+		case <-changed:
+		case <-ctx.Done():
+		}
+		if now, changed, err = o.look(); err != nil {
+			return nil, false, err
+		}
+	}
+	return now, false, nil
+}
+
+// watchOnce waits until a look may bring something new.
+func (o *owners) watchOnce(ctx context.Context) {
+	o.mu.Lock()
+	seen, next := o.view, o.next
+	o.mu.Unlock()
+	limit, cancel := context.WithTimeout(ctx, rangesEvery)
+	defer cancel()
+	_, _ = o.e.WaitView(limit, seen) // the look says what is wrong
+	sleep(ctx, time.Until(next))
+}
+
+// enter takes a place to wait. stopped ends when the server shuts down.
+func (o *owners) enter(r *http.Request) (stopped context.Context, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.waiting >= o.o.MaxWaiting {
+		return nil, false
+	}
+	o.waiting++
+	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if server == nil {
+		return context.Background(), true
+	}
+	stopped, known := o.stopped[server]
+	if !known {
+		var stop context.CancelFunc
+		stopped, stop = context.WithCancel(context.Background())
+		o.stopped[server] = stopped
+		server.RegisterOnShutdown(stop)
+	}
+	return stopped, true
+}
+
+func (o *owners) leave() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting--
+}
+
+// errNoNews: the member has heard nothing from the store yet.
+var errNoNews = errors.New("it has no news from the store yet")
+
+// look returns the newest map, and a channel that is closed when there is a newer one.
+func (o *owners) look() (*owned, chan struct{}, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	began := time.Now()
+	if o.now != nil && began.Before(o.next) {
+		return o.now, o.changed, nil
+	}
+	v, ranges := o.e.View(), o.r.Map()
+	switch _, err := o.r.Shard(""); {
+	case v.Err != nil:
+		return nil, nil, errors.New("it is halted")
+	case v.Stopped:
+		return nil, nil, errors.New("it is stopping")
+	case errors.Is(err, sharding.ErrNoOwner), len(v.Members) == 0 && len(v.Shards) == 0:
+		return nil, nil, errNoNews
+	}
+	if o.now == nil || v != o.view || ranges != o.ranges {
+		o.view, o.ranges = v, ranges
+		o.set(snapshot(v, ranges, o.o.AddressKeys))
+	}
+	took := time.Since(began)
+	o.next = began.Add(max(lookEvery, lookShare*took))
+	return o.now, o.changed, nil
+}
+
+// set makes the next version, if it differs. o.mu is held.
+func (o *owners) set(next *owned) {
+	was := o.now
+	if was == nil {
+		o.now = next
+		return
+	}
+	next.n = was.n + 1
+	s := step{n: next.n, members: !maps.EqualFunc(was.members, next.members, maps.Equal), shards: differ(was.shards, next.shards)}
+	moved := (was.keyspace == nil) != (next.keyspace == nil) || was.keyspace != nil && *was.keyspace != *next.keyspace
+	if !moved && !s.members && len(s.shards) == 0 {
+		return
+	}
+	if moved {
+		o.history, o.kept = nil, 0
+	} else {
+		o.history, o.kept = append(o.history, s), o.kept+len(s.shards)
+		for len(o.history) > maxHistory || o.kept > len(next.shards)+maxHistory {
+			o.kept -= len(o.history[0].shards)
+			o.history = slices.Delete(o.history, 0, 1)
+		}
+	}
+	o.now = next
+	clear(o.encoded)
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// differ has the names of the shards that differ; both are by name.
+func differ(was, next []ownedJSON) (names []string) {
+	for i, k := 0, 0; i < len(was) || k < len(next); {
+		switch {
+		case k == len(next) || i < len(was) && was[i].Shard < next[k].Shard:
+			names = append(names, was[i].Shard)
+			i++
+		case i == len(was) || next[k].Shard < was[i].Shard:
+			names = append(names, next[k].Shard)
+			k++
+		default:
+			if !was[i].same(next[k]) {
+				names = append(names, next[k].Shard)
+			}
+			i, k = i+1, k+1
+		}
+	}
+	return names
+}
+
+// snapshot is the map by a view and a map of ranges, which may be nil.
+func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
+	s := &owned{members: map[string]map[string]string{}}
+	nodes := make(map[core.SessionID]string, len(v.Members))
+	for i := range v.Members {
+		m := &v.Members[i]
+		nodes[m.Session] = m.Node
+		addresses := map[string]string{}
+		for _, k := range keys {
+			if a := m.Meta[k]; a != "" && len(a) <= maxAddress {
+				addresses[k] = a
+			}
+		}
+		s.members[m.Node] = addresses
+	}
+	at := map[string]int{}
+	if ranges != nil {
+		k := ranges.Keyspace
+		s.number, s.keyspace = ranges.Number, &keyspaceJSON{k.Name, cmp.Or(k.Hash, sharding.HashMixed), cmp.Or(k.Digits, 4)}
+		s.shards = make([]ownedJSON, 0, ranges.Len())
+		for shard, r := range ranges.All() {
+			at[shard] = len(s.shards)
+			s.shards = append(s.shards, ownedJSON{Shard: shard, Range: &r})
+		}
+	}
+	for _, x := range v.Shards {
+		node := nodes[x.Session]
+		i, ranged := at[x.Shard]
+		switch {
+		case ranged && node != "":
+			s.shards[i].Node, s.shards[i].Token = node, x.Token
+		case node != "" && !strings.HasPrefix(x.Shard, "_"): // one of those that have no keys
+			s.shards = append(s.shards, ownedJSON{Shard: x.Shard, Node: node, Token: x.Token})
+		}
+	}
+	slices.SortFunc(s.shards, func(a, b ownedJSON) int { return cmp.Compare(a.Shard, b.Shard) })
+	return s
+}
+
+// body is the answer for a caller that has the version after, or none.
+func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	key, since := "full", int64(-1)
+	if n, ok := strings.CutPrefix(after, o.instance+"."); ok && now == o.now {
+		if n, err := strconv.ParseInt(n, 10, 64); err == nil && len(o.history) > 0 && n >= o.history[0].n-1 && n < now.n {
+			key, since = strconv.FormatInt(n, 10), n
+		}
+	}
+	body = o.encoded[key]
+	if body == nil || now != o.now {
+		if body, err = json.Marshal(o.answer(now, since)); err != nil {
+			return nil, false, err
+		}
+		o.keep(now, key, body)
+	}
+	if !zip || len(body) < gzipFrom {
+		return body, false, nil
+	}
+	if small := o.encoded[key+"z"]; small != nil && now == o.now {
+		return small, true, nil
+	}
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err == nil {
+		_, err = z.Write(body)
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	o.keep(now, key+"z", out.Bytes())
+	return out.Bytes(), true, nil
+}
+
+// keep keeps an encoded answer for callers that ask the same. o.mu is held.
+func (o *owners) keep(now *owned, key string, body []byte) {
+	if now == o.now && (len(o.encoded) < maxEncoded || strings.HasPrefix(key, "full")) {
+		o.encoded[key] = body
+	}
+}
+
+// answer is the map, or what changed after a version; -1 stands for none. o.mu is held.
+func (o *owners) answer(now *owned, since int64) *ownersJSON {
+	out := &ownersJSON{Version: o.version(now.n), Full: since < 0, Number: now.number, Keyspace: now.keyspace}
+	if since < 0 {
+		out.Members, out.Shards = now.members, now.shards
+		return out
+	}
+	changed := map[string]bool{}
+	for _, s := range o.history {
+		if s.n > since {
+			if s.members {
+				out.Members = now.members
+			}
+			for _, name := range s.shards {
+				changed[name] = true
+			}
+		}
+	}
+	out.Shards = make([]ownedJSON, 0, len(changed))
+	for _, name := range slices.Sorted(maps.Keys(changed)) {
+		x := ownedJSON{Shard: name}
+		if i, ok := slices.BinarySearchFunc(now.shards, name, func(x ownedJSON, name string) int { return cmp.Compare(x.Shard, name) }); ok {
+			x = now.shards[i]
+		}
+		out.Shards = append(out.Shards, x)
+	}
+	return out
+}

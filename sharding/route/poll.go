@@ -1,0 +1,168 @@
+package route
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// poll asks members for the map.
+type poll struct {
+	c       *Client
+	at      int // in Members
+	failed  int // members in a row
+	wait    bool
+	hurry   time.Duration // the least between requests that are hurried
+	hurried time.Time
+}
+
+// errHurried ends a request that waits for a change.
+var errHurried = errors.New("the map is asked for at once")
+
+// once asks a member, and pauses.
+func (p *poll) once(ctx context.Context) {
+	c := p.c
+	asked := time.Now()
+	changed, pause, err := p.ask(ctx)
+	took := time.Since(asked)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case errors.Is(err, errHurried):
+		p.at, p.wait = (p.at+1)%len(c.o.Members), false
+		p.hurried = time.Now()
+		p.hurry = min(2*p.hurry, maxHurry)
+		return
+	case err != nil:
+		p.at, p.wait = (p.at+1)%len(c.o.Members), false
+		if p.failed++; p.failed%len(c.o.Members) == 0 {
+			rounds := p.failed / len(c.o.Members)
+			if rounds&(rounds-1) == 0 { // the 1st, 2nd, 4th, 8th ...
+				c.o.OnError(fmt.Errorf("tenure: the map of owners cannot be read from any of %d members: %w", len(c.o.Members), err))
+			}
+			pause = min(minFailed<<min(rounds-1, 6), maxFailed)
+			pause += rand.N(pause)
+		}
+	default:
+		if changed && p.wait {
+			p.hurry = minHurry
+		}
+		if changed {
+			select { // what was asked for is there
+			case <-c.hurry:
+			default:
+			}
+		}
+		if !changed && p.wait && took < pollWait/2 {
+			pause = max(pause, pollIdle)
+		}
+		p.failed, p.wait = 0, true
+		pause = max(pause, pollEvery)
+	}
+	sleep(ctx, pause)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// ask asks the member for what is new. pause is what the member asks for.
+func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err error) {
+	c := p.c
+	wait := time.Duration(0)
+	if p.wait {
+		wait = pollWait
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(wait+pollPatience, func() { cancel(context.DeadlineExceeded) })
+	watched := make(chan struct{})
+	go func() { // joined below
+		defer close(watched)
+		for {
+			select {
+			case <-c.hurry:
+				if p.wait && time.Since(p.hurried) >= p.hurry {
+					cancel(errHurried)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	defer func() {
+		late.Stop()
+		cancel(nil)
+		<-watched
+	}()
+	a, pauses, err := c.read(ctx, c.o.Members[p.at], wait)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	if err != nil || a == nil {
+		if err == nil {
+			c.table.confirm(time.Now())
+		}
+		return false, pauses, err
+	}
+	if err := c.table.apply(a, time.Now()); err != nil {
+		c.table.forget() // the next request is for all
+		return false, 0, err
+	}
+	return true, pauses, nil
+}
+
+// read reads a member's answer; nil if it has nothing new.
+func (c *Client) read(ctx context.Context, member string, wait time.Duration) (*ownersJSON, time.Duration, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, member, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	r.Header = c.o.Header.Clone()
+	if r.Header == nil {
+		r.Header = http.Header{}
+	}
+	after := c.table.asked()
+	if after != "" {
+		r.URL.RawQuery = url.Values{"after": {after}, "wait": {wait.String()}}.Encode()
+	}
+	resp, err := c.asks.RoundTrip(r) // redirects are not followed
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	pauses := time.Duration(0)
+	if resp.Header.Get("Retry-After") != "" {
+		pauses = pause(resp, c.o.Wait)
+	}
+	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	switch {
+	case resp.StatusCode == http.StatusNoContent && after != "":
+		return nil, pauses, nil
+	case resp.StatusCode != http.StatusOK || media != "application/json":
+		return nil, 0, fmt.Errorf("tenure: the map of owners: a member answers %d with %.60q", resp.StatusCode, media)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMap+1))
+	if err != nil {
+		return nil, 0, err
+	}
+	a := new(ownersJSON)
+	if len(body) > maxMap {
+		return nil, 0, fmt.Errorf("tenure: the map of owners has more than %d bytes", maxMap)
+	}
+	if err := json.Unmarshal(body, a); err != nil {
+		return nil, 0, fmt.Errorf("tenure: the map of owners is not JSON as it should be: %.200q", err.Error())
+	}
+	return a, pauses, nil
+}

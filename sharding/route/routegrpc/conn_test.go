@@ -1,0 +1,128 @@
+package routegrpc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/sharding/route"
+	"github.com/tenure-go/tenure/sharding/route/routegrpc"
+)
+
+// mapped returns a route.Client whose map says that all keys are a member's, in shard s-0000.
+func mapped(t *testing.T, node, address string, token core.Token) *route.Client {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("after") != "" {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"version":"t.1","full":true,"keyspace":{"name":"s","hash":"fnv1a-mixed","digits":4},"members":{%q:{"grpc":%q}},
+			"shards":[{"shard":"s-0000","range":["0x0000000000000000","0x10000000000000000"],"node":%[1]q,"token":%[3]d}]}`, node, address, token)
+	}))
+	t.Cleanup(s.Close)
+	c, err := route.NewClient(&route.ClientOptions{Members: []string{s.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	})
+	await(t, "the map of owners", func() bool {
+		_, ok := c.Age()
+		return ok
+	})
+	return c
+}
+
+// TestConn: a call goes to the owner of its key in one hop; where the map is out of date, what the
+// member answers is followed; and none goes to an address that is not allowed.
+func TestConn(t *testing.T) {
+	store := memory.New()
+	a, b := start(t, store, "a", nil), start(t, store, "b", nil)
+	lease := a.own("s-0000", b)
+	bad := errors.New("no key")
+	key := func(ctx context.Context, method string, req any) (string, error) {
+		if r, ok := req.(*grpc_health_v1.HealthCheckRequest); ok && r.Service == "" {
+			return "", bad
+		}
+		return "key", nil
+	}
+	dial := func(c *route.Client, p *routegrpc.Peers) grpc.ClientConnInterface {
+		t.Helper()
+		conn, err := routegrpc.NewConn(c, p, key, &routegrpc.ClientOptions{Wait: 20 * time.Millisecond, Attempts: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	defer cancel()
+	check := func(conn grpc.ClientConnInterface, service string) error {
+		_, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
+		return err
+	}
+	peers := newPeers(t)
+	right, stale := dial(mapped(t, "a", a.address, lease.Token()), peers), dial(mapped(t, "b", b.address, lease.Token()-1), peers)
+	hits := func(x *atomic.Int64) int64 { return x.Swap(0) }
+	if err := check(right, "s-0000"); err != nil || hits(&a.hits) != 1 || hits(&b.hits) != 0 {
+		t.Errorf("by the map: %v", err)
+	}
+	if err := check(stale, "s-0000"); err != nil || hits(&a.hits) != 1 || hits(&b.hits) != 1 {
+		t.Errorf("by a map that is out of date: %v", err)
+	}
+	if err := check(right, "s-0001"); !errors.Is(routegrpc.Error(err), sharding.ErrNoOwner) || hits(&a.hits) != 3 {
+		t.Errorf("without an owner: %v", err)
+	}
+	if err := check(right, ""); !errors.Is(err, bad) || hits(&a.hits) != 0 {
+		t.Errorf("without a key: %v", err)
+	}
+	guarded, err := routegrpc.NewPeers(nil, plaintext())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guarded.Close()
+	if err := check(dial(mapped(t, "a", a.address, lease.Token()), guarded), "s-0000"); !errors.Is(err, core.ErrInvalid) || hits(&a.hits) != 0 {
+		t.Errorf("an address that is not allowed: %v", err)
+	}
+	out := metadata.AppendToOutgoingContext(ctx, "shard", "s-0000")
+	for name, conn := range map[string]grpc.ClientConnInterface{"by the map": right, "by a map that is out of date": stale} {
+		s, err := conn.NewStream(out, &grpc.StreamDesc{StreamName: "Both", ServerStreams: true, ClientStreams: true}, "/test.Echo/Both")
+		if err != nil {
+			t.Errorf("a stream %s: %v", name, err)
+			continue
+		}
+		var reply wrapperspb.StringValue
+		if err := errors.Join(s.SendMsg(wrapperspb.String("hello")), s.RecvMsg(&reply), s.CloseSend()); err != nil || !strings.HasPrefix(reply.Value, "a hello") {
+			t.Errorf("a stream %s: %q %v", name, reply.Value, err)
+		}
+		if err := s.RecvMsg(&reply); !errors.Is(err, io.EOF) {
+			t.Errorf("a stream %s ends with %v", name, err)
+		}
+	}
+	if _, err := routegrpc.NewConn(nil, nil, nil, nil); !errors.Is(err, core.ErrInvalid) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,127 @@
+package route
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/peerdial"
+)
+
+// sending is a request on its way.
+type sending struct {
+	c       *Client
+	key     string
+	first   *http.Request
+	attempt int
+	sent    bool     // a RoundTripper had it
+	named   *url.URL // by an answer; nil: the map decides
+	follows int
+
+	token   core.Token // of the owner that was tried last
+	changed <-chan struct{}
+	wait    time.Duration
+}
+
+// end closes the body of a request that no RoundTripper had.
+func (s *sending) end() {
+	if !s.sent && s.first.Body != nil {
+		_ = s.first.Body.Close() // nothing was sent
+	}
+}
+
+// try sends the request once. undone: nothing was done, and another attempt may do it.
+func (s *sending) try() (resp *http.Response, undone bool, err error) {
+	c, ctx := s.c, s.first.Context()
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	owner, to, changed, err := c.table.find(s.key)
+	s.token, s.changed, s.wait = owner.Token, changed, c.backoff(s.attempt)
+	if s.named != nil {
+		to, s.named = s.named, nil
+	} else if err != nil {
+		return nil, true, err
+	}
+	if to == nil || !c.allowed(to) {
+		return nil, false, fmt.Errorf("tenure: shard %q of %q: %w", owner.Shard, owner.Node, ErrAddress)
+	}
+	r := s.first.Clone(ctx)
+	direct(r, to)
+	if s.sent && s.first.GetBody != nil {
+		if r.Body, err = s.first.GetBody(); err != nil {
+			return nil, false, fmt.Errorf("tenure: reading the body again: %w", err)
+		}
+	}
+	s.sent = true
+	resp, err = c.base.RoundTrip(r)
+	if err != nil {
+		switch op := (*net.OpError)(nil); {
+		case errors.Is(err, peerdial.ErrLocal):
+			return nil, false, fmt.Errorf("tenure: shard %q of %q: %w: %w", owner.Shard, owner.Node, ErrAddress, err)
+		case ctx.Err() == nil && errors.As(err, &op) && op.Op == "dial":
+			c.Refresh()
+			return nil, true, err
+		}
+		return nil, false, err
+	}
+	p := refusal(resp)
+	switch {
+	case p == nil:
+		return resp, false, nil
+	case p.Type == ProblemOwner:
+		next, err := CheckAddress(p.Address)
+		if err != nil || !c.allowed(next) {
+			return resp, false, nil
+		}
+		c.table.learn(p, next, to)
+		c.Refresh()
+		s.named = next
+		if s.follows++; s.follows <= followAtOnce {
+			s.wait = 0
+		}
+	default:
+		s.wait = min(s.wait, pause(resp, c.o.Wait))
+	}
+	return resp, true, nil
+}
+
+// backoff is the wait after an attempt.
+func (c *Client) backoff(attempt int) time.Duration {
+	d := min(firstPause<<min(attempt-1, 16), c.o.Wait)
+	return d/2 + rand.N(d/2+1)
+}
+
+// allowed reports whether requests may go to an address.
+func (c *Client) allowed(to *url.URL) bool {
+	if c.o.Allow != nil {
+		return c.o.Allow(to)
+	}
+	return !peerdial.Local(net.JoinHostPort(to.Hostname(), "1"))
+}
+
+// pause waits before the next attempt, until the map has another owner at the latest.
+func (s *sending) pause() error {
+	ctx := s.first.Context()
+	late := time.NewTimer(s.wait)
+	defer late.Stop()
+	for {
+		select {
+		case <-late.C:
+			return ctx.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.changed:
+		}
+		owner, _, changed, err := s.c.table.find(s.key)
+		if s.changed = changed; err == nil && owner.Token != s.token {
+			s.named = nil // it is older than the map
+			return ctx.Err()
+		}
+	}
+}

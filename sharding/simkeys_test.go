@@ -1,0 +1,436 @@
+package sharding_test
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+)
+
+// cause is why hashes have no owner.
+type cause uint8
+
+const (
+	moving   cause = iota // from one member to another in order
+	crashed               // their owner died
+	divided               // they are given to another shard
+	isolated              // their shard is in quarantine
+	causes
+)
+
+// A segment is the hashes from one on, up to the next segment's, and the member that serves them.
+type segment struct {
+	from  uint64
+	by    *slice // nil: nobody
+	since int64  // of nobody
+	until int64  // when somebody has to serve them
+	why   cause
+}
+
+// coverage has the whole keyspace in segments. The first begins with hash 0.
+type coverage struct{ segments []segment }
+
+// cut makes a hash the beginning of a segment, and returns which.
+func (k *coverage) cut(h uint64) int {
+	i, found := slices.BinarySearchFunc(k.segments, h, func(s segment, h uint64) int {
+		return cmp.Compare(s.from, h)
+	})
+	if !found {
+		s := k.segments[i-1]
+		s.from = h
+		k.segments = slices.Insert(k.segments, i, s)
+	}
+	return i
+}
+
+// span is the segments of a range.
+func (k *coverage) span(r sharding.Range) []segment {
+	if r.Empty() {
+		return nil
+	}
+	i := k.cut(r.From)
+	j := len(k.segments)
+	if r.To != 0 {
+		j = k.cut(r.To)
+	}
+	return k.segments[i:j]
+}
+
+// join makes one segment of neighbours with the same owner, in and beside a range.
+func (k *coverage) join(r sharding.Range) {
+	i := max(k.cut(r.From), 1)
+	for i < len(k.segments) && (r.To == 0 || k.segments[i].from <= r.To) {
+		if a, b := &k.segments[i-1], &k.segments[i]; a.by != nil && a.by == b.by {
+			k.segments = slices.Delete(k.segments, i, i+1)
+			continue
+		}
+		i++
+	}
+}
+
+// at is the segment of a hash.
+func (k *coverage) at(h uint64) *segment {
+	i, _ := slices.BinarySearchFunc(k.segments, h, func(s segment, h uint64) int {
+		if s.from <= h {
+			return -1
+		}
+		return 1
+	})
+	return &k.segments[i-1]
+}
+
+// rangeOf is the range of the i-th segment.
+func (k *coverage) rangeOf(i int) sharding.Range {
+	r := sharding.Range{From: k.segments[i].from}
+	if i+1 < len(k.segments) {
+		r.To = k.segments[i+1].from
+	}
+	return r
+}
+
+// takeover is the longest that hashes are without an owner: a member's silence, its eviction and
+// a plan, where one is waited for.
+func (w *world) takeover() int64 { return int64(w.c.TTL + 2*w.c.Interval + time.Second) }
+
+// noHashes is the range of a shard that has none.
+var noHashes = sharding.Range{From: 1, To: 1}
+
+// A slice is what a member serves of a shard under one lease: sharding.Slice in its simplest form.
+type slice struct {
+	m     *member
+	shard int32
+	token core.Token
+	has   sharding.Range
+	note  sharding.Note
+	ready bool
+	busy  bool // with a change
+	wait  time.Duration
+}
+
+func (w *world) lives(sl *slice) bool { return sl.m.up && sl.m.slices[sl.shard] == sl }
+
+// open begins a lease.
+func (w *world) open(m *member, s int32, token core.Token) {
+	sl := &slice{m: m, shard: s, token: token, has: noHashes}
+	m.slices[s] = sl
+	if w.load == nil {
+		w.opened(sl)
+		return
+	}
+	w.then(w.c.Delay, func() {
+		w.call("get", 1)
+		note := w.notes[s]
+		w.then(w.c.Delay, func() {
+			sl.note = note
+			w.opened(sl)
+		})
+	})
+}
+
+func (w *world) opened(sl *slice) {
+	if !w.lives(sl) {
+		return
+	}
+	r := sl.note.Has()
+	if sl.note.Map == 0 {
+		var ok bool
+		var err error
+		if r, ok, err = w.planner.First(string(w.names[sl.shard])); err != nil {
+			w.wrong("%v", err)
+			return
+		} else if !ok {
+			return // it was merged, and has nothing
+		}
+	}
+	sl.ready = true
+	w.serve(sl, r)
+	w.advance(sl)
+}
+
+// serve has a slice serve more hashes.
+func (w *world) serve(sl *slice, r sharding.Range) {
+	list := w.serving.span(r)
+	for i := range list {
+		s := &list[i]
+		switch {
+		case s.by == sl:
+			continue
+		case s.by != nil:
+			w.wrong("from hash %x on %s has the keys on %s, and %s on %s", s.from, w.names[sl.shard], sl.m.node, w.names[s.by.shard], s.by.m.node)
+		case w.counting:
+			w.gaps[s.why] = append(w.gaps[s.why], time.Duration(w.now-s.since))
+			w.overdue(s)
+		}
+		s.by = sl
+	}
+	if sl.has = r; !r.Empty() {
+		w.serving.join(r)
+	}
+	w.feed(sl)
+}
+
+// overdue judges for how long nobody served a segment.
+func (w *world) overdue(s *segment) {
+	if w.counting && w.now > s.until {
+		w.wrong("from hash %x on nobody had the keys of %s for %v, want at most %v",
+			s.from, w.planner.ShardOf(s.from), time.Duration(w.now-s.since), time.Duration(w.takeover()))
+		s.until = math.MaxInt64
+	}
+}
+
+// refuse has a slice serve hashes no more.
+func (w *world) refuse(sl *slice, r sharding.Range, why cause) {
+	list := w.serving.span(r)
+	for i := range list {
+		if s := &list[i]; s.by == sl {
+			s.by, s.since, s.until, s.why = nil, w.now, w.now+w.takeover(), why
+			if w.withheld(w.planner.ShardOf(s.from)) {
+				s.until, s.why = math.MaxInt64, isolated
+			}
+		}
+	}
+}
+
+// withheld reports whether a shard is in quarantine, or waits for a range of one that is.
+func (w *world) withheld(shard string) bool {
+	c := w.planner.Change(shard)
+	return w.planner.Held(shard) || c != nil && w.planner.Held(c.From)
+}
+
+// close ends a lease.
+func (w *world) close(m *member, s int32, why cause) {
+	if sl := m.slices[s]; sl != nil {
+		w.refuse(sl, sl.has, why)
+		delete(m.slices, s)
+	}
+}
+
+// unserved yields the segments that nobody serves, with their shard.
+func (w *world) unserved(yield func(s *segment, shard string)) {
+	for i := range w.serving.segments {
+		if s := &w.serving.segments[i]; s.by == nil {
+			yield(s, w.planner.ShardOf(s.from))
+		}
+	}
+}
+
+// concern gives hashes without an owner another takeover's time, if they wait for a member that dies.
+func (w *world) concern(m *member) {
+	w.unserved(func(s *segment, shard string) {
+		waits := m == w.boss || w.planner.Owner(shard) == m.id || w.planner.Heir(shard) == m.id || w.has(m, shard)
+		if c := w.planner.Change(shard); c != nil {
+			waits = waits || w.has(m, c.From)
+		}
+		if waits && s.until != math.MaxInt64 {
+			s.until, s.why = w.now+w.takeover(), crashed
+		}
+	})
+}
+
+// has reports whether a shard's record names a member.
+func (w *world) has(m *member, shard string) bool {
+	i, ok := w.index[core.ShardID(shard)]
+	return ok && w.owners[i].Session == m.id
+}
+
+// blame notes that a shard without an owner was handed to a member that is dead.
+func (w *world) blame(shard int32) {
+	w.unserved(func(s *segment, of string) {
+		if of == string(w.names[shard]) {
+			s.why = crashed
+		}
+	})
+}
+
+// taken reports whether all that a plan gave was noted by those who got it.
+func (w *world) taken(number int64, gifts []sharding.Gift) bool {
+	for _, g := range gifts {
+		if w.notes[w.index[core.ShardID(g.Shard)]].Map < number {
+			return false
+		}
+	}
+	return true
+}
+
+// poke has the shards of a change look at it.
+func (w *world) poke(c *sharding.RangeChange) {
+	for _, name := range append([]string{c.From}, giftsOf(c)...) {
+		s := w.index[core.ShardID(name)]
+		if m := w.byID[w.owners[s].Session]; m != nil && m.slices[s] != nil {
+			w.advance(m.slices[s])
+		}
+	}
+}
+
+func giftsOf(c *sharding.RangeChange) (out []string) {
+	for _, g := range c.Gifts {
+		out = append(out, g.Shard)
+	}
+	return out
+}
+
+// advance carries out the change that the slice's shard takes part in.
+func (w *world) advance(sl *slice) {
+	if !w.lives(sl) || !sl.ready || sl.busy {
+		return
+	}
+	name := string(w.names[sl.shard])
+	c := w.planner.Change(name)
+	if c == nil || c.Number <= sl.note.Map {
+		return
+	}
+	later := func(d time.Duration) {
+		sl.busy = true
+		w.then(d, func() { sl.busy = false; w.advance(sl) })
+	}
+	change := *c
+	if len(sl.note.Gave) > 0 && !w.taken(sl.note.Map, sl.note.Gave) {
+		w.call("get", 1)
+		later(62 * time.Millisecond)
+		return
+	}
+	if c.From == name {
+		for _, g := range c.Gifts {
+			if w.records[w.owners[w.index[core.ShardID(g.Shard)]].Session] == nil {
+				later(50 * time.Millisecond)
+				return
+			}
+		}
+		w.giveAway(sl, &change)
+		return
+	}
+	g := *c.Gift(name)
+	w.call("get", 1)
+	gave, err := w.notes[w.index[core.ShardID(c.From)]].GaveTo(c, g)
+	switch {
+	case err != nil:
+		w.wrong("%v", err)
+	case !gave:
+		sl.wait = min(max(2*sl.wait, 5*time.Millisecond), time.Second)
+		later(sl.wait)
+	default:
+		w.take(sl, &change, g)
+	}
+}
+
+// giveAway refuses what the shard gives, and notes that.
+func (w *world) giveAway(sl *slice, c *sharding.RangeChange) {
+	sl.busy = true
+	for _, g := range c.Gifts {
+		why := divided
+		if m := w.byID[w.owners[w.index[core.ShardID(g.Shard)]].Session]; m == nil || !m.up {
+			why = crashed
+		}
+		w.refuse(sl, g.Range, why)
+	}
+	sl.has = c.Rest
+	w.blow(c, stopped)
+	w.then(w.c.Drain, func() { // calls of Commit and Do
+		w.note(sl, c.Given(), func() {}, func() { w.blow(c, given) })
+	})
+}
+
+// take copies what the shard gets, and notes that it has it.
+func (w *world) take(sl *slice, c *sharding.RangeChange, g sharding.Gift) {
+	sl.busy = true
+	r := sharding.Join(sl.has, g.Range)
+	w.blow(c, taking)
+	w.then(time.Duration(w.rng.Int64N(int64(w.c.Drain))), func() {
+		w.note(sl, sharding.Note{Map: c.Number, Range: &r}, func() { w.serve(sl, r) }, func() { w.blow(c, took) })
+	})
+}
+
+// note commits a note under the slice's lease.
+func (w *world) note(sl *slice, n sharding.Note, noted, inStore func()) {
+	if !w.lives(sl) {
+		return
+	}
+	w.then(w.c.Delay, func() {
+		w.call("commit", 1)
+		if w.owners[sl.shard].Session != sl.m.id || w.owners[sl.shard].Token != sl.token {
+			return // fenced
+		}
+		w.notes[sl.shard] = n
+		inStore()
+		w.then(w.c.Delay, func() {
+			if w.lives(sl) {
+				sl.note, sl.busy, sl.wait = n, false, 0
+				noted()
+				w.advance(sl)
+			}
+		})
+	})
+}
+
+// A blowStep is when in a split or merge a process is killed.
+type blowStep int
+
+const (
+	planned blowStep = iota // nothing was done yet
+	stopped                 // the giver refuses the range
+	given                   // the giver has noted that
+	taking                  // the taker takes it
+	took                    // the taker has noted that, and does not serve it yet
+	blowSteps
+)
+
+var (
+	stepNames = [...]string{"planned", "stopped", "given", "taking", "took"}
+	roleNames = [...]string{"giver", "taker", "assigner"}
+)
+
+// blows are which processes are killed in the midst of splits and merges.
+type blows struct {
+	chosen map[string]*blowAt // by giver
+	last   int64
+}
+
+type blowAt struct {
+	number int64
+	step   blowStep // blowSteps: none
+	role   int
+}
+
+// blow kills a process at a step of a change, if it is to be.
+func (w *world) blow(c *sharding.RangeChange, step blowStep) {
+	if w.c.Blow == 0 {
+		return
+	}
+	b := w.blows.chosen[c.From]
+	if b == nil || b.number != c.Number {
+		b = &blowAt{number: c.Number, step: blowSteps, role: w.rng.IntN(len(roleNames))}
+		if w.rng.Float64() < w.c.Blow && w.counting && !w.ending() {
+			b.step = blowStep(w.rng.IntN(int(blowSteps)))
+		}
+		if w.blows.chosen == nil {
+			w.blows.chosen = map[string]*blowAt{}
+		}
+		w.blows.chosen[c.From] = b
+	}
+	if step != b.step || w.now < w.blows.last+int64(time.Minute) {
+		return
+	}
+	b.step = blowSteps
+	var m *member
+	switch b.role {
+	case 0:
+		m = w.byID[w.owners[w.index[core.ShardID(c.From)]].Session]
+	case 1:
+		m = w.byID[w.owners[w.index[core.ShardID(c.Gifts[w.rng.IntN(len(c.Gifts))].Shard)]].Session]
+	default:
+		m = w.boss
+	}
+	if m == nil || !m.up {
+		return
+	}
+	w.blows.last = w.now
+	w.r.Blows[stepNames[step]+", "+roleNames[b.role]]++
+	w.then(time.Duration(w.rng.Int64N(int64(w.c.Delay)+1)), func() {
+		if m.up {
+			w.crash(m)
+		}
+	})
+}

@@ -1,0 +1,723 @@
+package sharding
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+)
+
+// divider is an assigner that also splits and merges what it was asked to.
+type divider struct {
+	Balance
+
+	mu     sync.Mutex
+	splits map[string][]uint64
+	merges map[string]string
+	random *rand.Rand // if not nil, it divides at random
+	made   int
+}
+
+// ask has the next plans split and merge, in place of what was asked before.
+func (d *divider) ask(splits map[string][]uint64, merges map[string]string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.splits, d.merges = splits, merges
+}
+
+func (d *divider) Plan(c *Cluster) *Plan {
+	p := d.Balance.Plan(c)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	index := map[string]int32{}
+	for i := range c.Shards {
+		index[c.Shards[i].Name] = int32(i)
+	}
+	for shard, at := range d.splits {
+		i, ok := index[shard]
+		switch {
+		case !ok:
+		case !c.Shards[i].Range.Has(at[0]):
+			delete(d.splits, shard) // it is done
+		case !c.Shards[i].Busy:
+			p.Splits = append(p.Splits, Split{i, at})
+		}
+	}
+	for from, to := range d.merges {
+		i, k := index[from], index[to]
+		if !c.Shards[i].Busy && !c.Shards[k].Busy {
+			p.Merges = append(p.Merges, Merge{i, k})
+		} else if c.Shards[i].Range.Empty() {
+			delete(d.merges, from)
+		}
+	}
+	if d.random != nil {
+		d.divide(c, p)
+	}
+	return p
+}
+
+func (d *divider) divide(c *Cluster, p *Plan) {
+	for i := range c.Shards {
+		s := &c.Shards[i]
+		if s.Range.Empty() || s.Busy || d.random.IntN(3) > 0 {
+			continue
+		}
+		width := s.Range.To - 1 - s.Range.From
+		if len(c.Shards) < 8 && width > 1 {
+			p.Splits = append(p.Splits, Split{int32(i), []uint64{s.Range.From + 1 + d.random.Uint64N(width)}})
+			d.made++
+			continue
+		}
+		for k := range c.Shards {
+			if o := &c.Shards[k]; !o.Busy && !o.Range.Empty() && o.Range.From == s.Range.To && s.Range.To != 0 {
+				p.Merges = append(p.Merges, Merge{int32(i), int32(k)})
+				d.made++
+				return
+			}
+		}
+	}
+}
+
+// ledger is an application: it counts per key, in an item and in the log.
+type ledger struct {
+	mu    sync.Mutex
+	acked map[string]int // by key: the highest count acknowledged
+	twice []string
+}
+
+const ledgerKeys = 60
+
+func ledgerKey(i int) string { return fmt.Sprintf("key-%d", i) }
+
+type booking struct {
+	Key   string
+	Count int
+}
+
+// copyItems is a Take that copies the items of a range.
+func copyItems(b core.Backend, k Keyspace) Take {
+	return func(ctx context.Context, from string, r Range) ([]core.Op, error) {
+		items, err := b.List(ctx, core.ShardID(from), "k/", 0)
+		if err != nil {
+			return nil, err
+		}
+		ops := []core.Op{core.Put(reportKey, nil), core.Put(noteKey, []byte("of the giver"))} // left out
+		for _, it := range items {
+			if r.Has(k.Of(strings.TrimPrefix(it.Key, "k/"))) {
+				ops = append(ops, core.Put(it.Key, it.Value))
+			}
+		}
+		return ops, nil
+	}
+}
+
+func (l *ledger) serve(m *member) core.Handler {
+	return func(ctx context.Context, lease *core.Lease) error {
+		s, err := m.OpenSlice(ctx, lease, copyItems(m.b, m.o.Keyspace))
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		for ctx.Err() == nil {
+			for i := range ledgerKeys {
+				if err := s.Do(ledgerKey(i), func() error { return l.book(lease, ledgerKey(i)) }); lease.Err() != nil {
+					return err
+				}
+			}
+			pause(ctx, 300*time.Millisecond)
+		}
+		return nil
+	}
+}
+
+func (l *ledger) book(lease *core.Lease, key string) error {
+	item, err := lease.Get(lease.Context(), "k/"+key)
+	if err != nil {
+		return err
+	}
+	book := booking{Key: key}
+	if item != nil {
+		if err := json.Unmarshal(item.Value, &book); err != nil {
+			return err
+		}
+	}
+	book.Count++
+	value, _ := json.Marshal(book)
+	if _, err := lease.Commit(lease.Context(), core.Put("k/"+key, value), core.Append(value)); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.acked[key] >= book.Count {
+		l.twice = append(l.twice, fmt.Sprintf("%s: %d after %d", key, book.Count, l.acked[key]))
+	}
+	l.acked[key] = book.Count
+	return nil
+}
+
+func (l *ledger) counts() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[string]int{}
+	for k, n := range l.acked {
+		out[k] = n
+	}
+	return out
+}
+
+// Ranges are split and merged at random under load, while members crash, leave and join: each
+// key's count goes on without a gap, and no count is written twice, so no key was owned by two.
+func TestDivideUnderLoad(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				l := &ledger{acked: map[string]int{}}
+				divide := &divider{random: rand.New(rand.NewPCG(seed, 1))}
+				k := Keyspace{Name: "orders", Shards: 3}
+				start := func(node string) {
+					w.member(node, func(m *member, o *Options) {
+						o.Shards, o.Keyspace, o.OnError, o.Assigner = nil, k, nil, divide
+						o.Quarantine.Deaths = -1 // hundreds of splits and merges hand the deaths of few members on to all
+						m.handler = func(ctx context.Context, lease *core.Lease) error { return l.serve(m)(ctx, lease) }
+					})
+				}
+				for i := range 3 {
+					start(fmt.Sprintf("n%d", i))
+				}
+				for i := range 12 {
+					time.Sleep(3 * ttl)
+					if i%3 == 1 {
+						w.members[0].crash()
+					} else if err := w.members[0].leaveNow(); err != nil {
+						w.Error(err)
+					}
+					w.members = w.members[1:]
+					start(fmt.Sprintf("n%d", i))
+				}
+				divide.mu.Lock()
+				divide.random = nil
+				made := divide.made
+				divide.mu.Unlock()
+				time.Sleep(5 * ttl)
+				before := l.counts()
+				time.Sleep(5 * ttl)
+				after := l.counts()
+				for i := range ledgerKeys {
+					if key := ledgerKey(i); after[key] <= before[key] {
+						w.Errorf("%s stands at %d", key, after[key])
+					}
+				}
+				last := w.members[0].assigned()
+				if len(last.changes) > 0 || made < 20 || last.next < 10 {
+					w.Errorf("%d splits and merges were made, the next shard is %d, and these are not complete: %+v", made, last.next, last.changes)
+				}
+				for _, m := range w.members {
+					if err := m.leaveNow(); err != nil {
+						w.Error(err)
+					}
+				}
+				total := l.check(w, k, last.next)
+				w.Logf("%d bookings of %d keys, through %d splits and merges", total, ledgerKeys, made)
+			})
+		})
+	}
+}
+
+// check compares what stands in the logs with what was acknowledged.
+func (l *ledger) check(w *world, k Keyspace, shards int) (total int) {
+	b, err := memory.Open(w.Context(), w.store, "test", nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer b.Close()
+	written := map[string][]int{}
+	for i := range shards {
+		for after := core.Seq(0); ; {
+			page, err := b.ReadLog(w.Context(), core.ShardID(k.shard(i)), after, 1000)
+			if err != nil {
+				w.Fatal(err)
+			}
+			if len(page.Entries) == 0 {
+				break
+			}
+			for _, e := range page.Entries {
+				var book booking
+				if err := json.NewDecoder(bytes.NewReader(e.Payload)).Decode(&book); err != nil {
+					w.Fatal(err)
+				}
+				written[book.Key] = append(written[book.Key], book.Count)
+				total++
+				after = e.Seq
+			}
+		}
+	}
+	for i := range ledgerKeys {
+		key := ledgerKey(i)
+		counts := written[key]
+		slices.Sort(counts)
+		for n, c := range counts {
+			if c != n+1 {
+				w.Fatalf("%s: count %d stands where %d should", key, c, n+1)
+			}
+		}
+		if len(counts) < l.acked[key] {
+			w.Errorf("%s: %d written, %d acknowledged", key, len(counts), l.acked[key])
+		}
+	}
+	for _, x := range l.twice {
+		w.Error("acknowledged twice: " + x)
+	}
+	return total
+}
+
+// keyedMember is a member with a keyspace of two shards, whose assigner divides as asked.
+func keyedMember(w *world, node string, d *divider, handler func(m *member, ctx context.Context, lease *core.Lease) error) *member {
+	return w.member(node, func(m *member, o *Options) {
+		o.Shards, o.Keyspace, o.Assigner, o.OnError = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
+		o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil } // it plans in each interval
+		m.handler = func(ctx context.Context, lease *core.Lease) error { return handler(m, ctx, lease) }
+	})
+}
+
+// await waits until f is true.
+func (w *world) await(what string, within time.Duration, f func() bool) {
+	w.Helper()
+	for from := time.Now(); !f(); time.Sleep(time.Millisecond) {
+		if time.Since(from) > within {
+			w.Fatalf("%s did not come within %v", what, within)
+		}
+	}
+}
+
+// open is a handler that serves its slice until it is told to stop.
+func open(take Take) func(m *member, ctx context.Context, lease *core.Lease) error {
+	return func(m *member, ctx context.Context, lease *core.Lease) error {
+		s, err := m.OpenSlice(ctx, lease, take)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		<-ctx.Done()
+		return nil
+	}
+}
+
+// Close ends and joins what goes on in the background, so that a handler leaves no
+// Take behind.
+func TestCloseJoinsTake(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := &divider{splits: map[string][]uint64{"orders-0000": {1 << 60}}}
+		joined := make(chan bool, 1)
+		keyedMember(w, "a", d, func(m *member, ctx context.Context, lease *core.Lease) error {
+			taking, took := make(chan struct{}), false
+			s, err := m.OpenSlice(ctx, lease, func(ctx context.Context, _ string, _ Range) ([]core.Op, error) {
+				close(taking)
+				<-ctx.Done()
+				time.Sleep(ttl / 10) // as a copy that is not interrupted at once
+				took = true
+				return nil, ctx.Err()
+			})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if lease.Shard() == "orders-0002" { // which gets keys of orders-0000
+				<-taking
+				s.Close()
+				joined <- took
+			}
+			<-ctx.Done()
+			return nil
+		})
+		if !<-joined {
+			w.Error("Take goes on after Close")
+		}
+	})
+}
+
+// A range is refused from before it is given until it is taken, and by an error that names the
+// shard that it goes to; all else is served.
+func TestKeysInBetween(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := &divider{}
+		release := make(chan struct{})
+		a := keyedMember(w, "a", d, open(func(ctx context.Context, from string, r Range) ([]core.Op, error) {
+			if r != (Range{1 << 60, 1 << 63}) {
+				w.fail(fmt.Errorf("takes %v from %s", r, from))
+			}
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return nil, ctx.Err()
+		}))
+		w.await("a slice of each shard", 5*ttl, func() bool { return a.slice("orders-0000") != nil && a.slice("orders-0001") != nil })
+		giver := a.slice("orders-0000")
+		kept, given := keyIn(a, Range{0, 1 << 60}), keyIn(a, Range{1 << 60, 1 << 63})
+		block := make(chan struct{})
+		entered := make(chan error, 1)
+		go func() {
+			entered <- giver.Do(given, func() error { <-block; return nil })
+		}()
+		d.ask(map[string][]uint64{"orders-0000": {1 << 60}}, nil)
+		var moved *MovedError
+		w.await("the refusal", 2*ttl, func() bool { return errors.As(giver.Check(given), &moved) })
+		if moved.To != "orders-0002" || !errors.Is(moved, ErrMoved) {
+			w.Errorf("the error names %q", moved.To)
+		}
+		n, err := a.noted(w.Context(), "orders-0000")
+		if err != nil || n.Map != 0 {
+			w.Errorf("the range is noted as given (%+v, %v), while a call for it goes on", n, err)
+		}
+		close(block)
+		if err := <-entered; err != nil {
+			w.Error(err)
+		}
+		w.await("the new shard", 2*ttl, func() bool { return a.slice("orders-0002") != nil })
+		taker := a.slice("orders-0002")
+		time.Sleep(2 * ttl)
+		if giver.Check(kept) != nil || !errors.Is(giver.Check(given), ErrMoved) || !errors.Is(taker.Check(given), ErrMoved) || !errors.Is(taker.Check(kept), ErrMoved) {
+			w.Errorf("in between: %v, %v; %v, %v", giver.Check(kept), giver.Check(given), taker.Check(given), taker.Check(kept))
+		}
+		if _, err := taker.Commit(w.Context(), given, core.Put("x", nil)); !errors.Is(err, ErrMoved) {
+			w.Errorf("a commit to the taker in between: %v", err)
+		}
+		close(release)
+		w.await("the taken range", ttl, func() bool { return taker.Check(given) == nil })
+		if _, err := taker.Commit(w.Context(), given, core.Put("x", nil)); err != nil {
+			w.Error(err)
+		}
+		r, err := NewRouter(a.e, a.Manager)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if at, err := r.OwnerOfKey(given); err != nil || at.Shard != "orders-0002" || at.Node != "a" {
+			w.Errorf("the key is routed to %+v, %v", at, err)
+		}
+		// A merge ends the giver, whose name is gone from the contended ones.
+		d.ask(nil, map[string]string{"orders-0002": "orders-0001"})
+		heir := a.slice("orders-0001")
+		w.await("the merge", 2*ttl, func() bool { return heir.Check(given) == nil })
+		w.await("the end of the giver", 2*ttl, func() bool { return a.slice("orders-0002") == nil && a.Map().Len() == 2 })
+		if got, whole := heir.Range(); got != (Range{1 << 60, 0}) || !whole {
+			w.Errorf("the heir has %v, whole %v", got, whole)
+		}
+	})
+}
+
+// keyIn is a key whose hash lies in a range.
+func keyIn(m *member, r Range) string {
+	for i := 0; ; i++ {
+		if key := fmt.Sprintf("key-%d", i); r.Has(m.o.Keyspace.Of(key)) {
+			return key
+		}
+	}
+}
+
+// A call that does not return does not keep its keys refused: they are served again, and the
+// change goes on when it has returned.
+func TestCallThatDoesNotReturn(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := &divider{}
+		a := keyedMember(w, "a", d, open(nil))
+		w.await("the slice", 5*ttl, func() bool { return a.slice("orders-0000") != nil })
+		s := a.slice("orders-0000")
+		given := keyIn(a, Range{1 << 60, 1 << 63})
+		block := make(chan struct{})
+		go func() { _ = s.Do(given, func() error { <-block; return nil }) }()
+		d.ask(map[string][]uint64{"orders-0000": {1 << 60}}, nil)
+		w.await("the refusal", 2*ttl, func() bool { return s.Check(given) != nil })
+		from := time.Now()
+		w.await("the service", drainBudget+ttl, func() bool { return s.Check(given) == nil })
+		if took := time.Since(from); took < drainBudget-ttl {
+			w.Errorf("it was refused for %v only", took)
+		}
+		close(block)
+		w.await("the split", 3*drainBudget, func() bool { r, whole := s.Range(); return whole && r == Range{0, 1 << 60} })
+	})
+}
+
+// A member that is configured with another hash serves nothing of the keyspace, and plans
+// nothing.
+func TestOtherKeyspaceIsRefused(t *testing.T) {
+	bubble(t, func(w *world) {
+		a := keyedMember(w, "a", &divider{}, open(nil))
+		w.await("the shards", 5*ttl, func() bool { return a.slice("orders-0001") != nil })
+		b := w.member("b", func(m *member, o *Options) {
+			o.Shards, o.Keyspace, o.OnError = nil, Keyspace{Name: "orders", Shards: 8, Hash: HashFNV}, nil
+			m.handler = func(ctx context.Context, lease *core.Lease) error {
+				_, err := m.OpenSlice(ctx, lease, nil)
+				w.fail(fmt.Errorf("b has %s: %w", lease.Shard(), err))
+				return err
+			}
+		})
+		time.Sleep(5 * ttl)
+		if err := a.leaveNow(); err != nil {
+			w.Error(err)
+		}
+		time.Sleep(5 * ttl)
+		before := b.assigned().number
+		time.Sleep(5 * ttl)
+		if t := b.assigned(); t.keys.Hash != "" || t.number != before {
+			w.Errorf("b plans for hash %q: plan %d came after %d", t.keys.Hash, t.number, before)
+		}
+	})
+}
+
+// lines are what is logged to slog.Default meanwhile.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *lines) of(what, shard string) (n int, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.all.String()) {
+		if strings.Contains(line, what) && strings.Contains(line, "shard="+shard+" ") {
+			n++
+			text = line
+		}
+	}
+	return n, text
+}
+
+// A change of a range that does not come to its end says so, and why. It sets slog.Default, so
+// that nothing runs beside it.
+func TestChangeThatTakesLong(t *testing.T) {
+	var log lines
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	bubbleAlone(t, func(w *world) {
+		d := &divider{splits: map[string][]uint64{"orders-0000": {1 << 60}, "orders-0001": {1<<63 + 1}}}
+		keyedMember(w, "a", d, func(m *member, ctx context.Context, lease *core.Lease) error {
+			if lease.Shard() == "orders-0001" { // as a handler that does not open it
+				<-ctx.Done()
+				return nil
+			}
+			return open(func(ctx context.Context, from string, _ Range) ([]core.Op, error) {
+				if from == "orders-0000" {
+					return nil, errors.New("the copy failed")
+				}
+				return nil, nil
+			})(m, ctx, lease)
+		})
+		const late, again = "is not complete", "is tried again"
+		time.Sleep(sayAfter - time.Second)
+		for _, shard := range []string{"orders-0000", "orders-0002", "orders-0003"} {
+			if n, text := log.of(late, shard); n > 0 {
+				w.Errorf("before its time: %s", text)
+			}
+		}
+		time.Sleep(sayAgain)
+		taker, waiting := "orders-0002", "orders-0003"
+		if n, _ := log.of(again, taker); n == 0 {
+			taker, waiting = waiting, taker
+		}
+		if n, text := log.of(again, taker); n != 1 || !strings.Contains(text, "the copy failed") {
+			w.Errorf("%s: %d lines, the last is %q: want one with the error", taker, n, text)
+		}
+		if n, text := log.of(late, waiting); n != 1 || !strings.Contains(text, "waits_for=orders-0001") {
+			w.Errorf("%s: %d lines, the last is %q: want one with the giver", waiting, n, text)
+		}
+		time.Sleep(sayAgain)
+		if n, text := log.of(late, waiting); n != 2 {
+			w.Errorf("%d lines after twice the time, the last is %q", n, text)
+		}
+	})
+}
+
+// memberHandler is a handler that is told whose it is.
+type memberHandler func(m *member, ctx context.Context, l *core.Lease) error
+
+// plans is a member whose tables the test makes, and that serves shards by a handler for each.
+func plans(w *world, t *assignments, handlers map[string]memberHandler) *member {
+	m := w.build("a", func(m *member, o *Options) {
+		o.Shards, o.Keyspace, o.OnError = nil, Keyspace{Name: "k", Shards: 2}, nil
+	})
+	m.ran <- nil // it does not run
+	m.setTable(t)
+	for shard, h := range handlers {
+		if err := m.e.Contend(func(ctx context.Context, l *core.Lease) error { return h(m, ctx, l) }, shard); err != nil {
+			w.Fatal(err)
+		}
+	}
+	return m
+}
+
+func idle(_ *member, ctx context.Context, _ *core.Lease) error {
+	<-ctx.Done()
+	return nil
+}
+
+func divided(w *world, t *assignments, c *planChange) *assignments {
+	w.Helper()
+	c.Number = t.number + 1
+	next, err := t.apply(c)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return next
+}
+
+// A giver does not forget what it gave before that was taken, whatever the plans say: else
+// nobody would ever have it.
+func TestNoteIsNotForgotten(t *testing.T) {
+	bubble(t, func(w *world) {
+		take := make(chan struct{})
+		table := keyed(2)
+		m := plans(w, table, map[string]memberHandler{
+			"k-0000": open(nil),
+			"k-0002": func(_ *member, ctx context.Context, l *core.Lease) error {
+				<-take
+				r := Range{1 << 60, 1 << 63}
+				value, _ := json.Marshal(note{Map: 1, Range: &r})
+				_, err := l.Commit(l.Context(), core.Put(noteKey, value))
+				<-ctx.Done()
+				return err
+			},
+			"k-0003": idle,
+		})
+		w.await("the slice", 5*ttl, func() bool { return m.slice("k-0000") != nil })
+		table = divided(w, table, &planChange{Splits: []Split{{0, []uint64{1 << 60}}}})
+		m.setTable(table)
+		noted := func() int64 {
+			n, err := m.noted(w.Context(), "k-0000")
+			if err != nil {
+				w.Fatal(err)
+			}
+			return n.Map
+		}
+		w.await("the note", 5*ttl, func() bool { return noted() == 1 })
+		table = divided(w, table, &planChange{Settled: []int32{0}}) // which is not so
+		table = divided(w, table, &planChange{Splits: []Split{{0, []uint64{1 << 59}}}})
+		m.setTable(table)
+		time.Sleep(10 * ttl)
+		if n := noted(); n != 1 {
+			w.Errorf("the note is that of plan %d, before what it gave was taken", n)
+		}
+		close(take)
+		w.await("the next note", 5*ttl, func() bool { return noted() == 3 })
+	})
+}
+
+// A shard that was split off, and whose note is gone, does not begin anew: nobody knows what it
+// has given since. It is an error that says what to do.
+func TestLostNote(t *testing.T) {
+	bubble(t, func(w *world) {
+		opened := make(chan error, 1)
+		table := divided(w, keyed(2), &planChange{Splits: []Split{{0, []uint64{1 << 60}}}})
+		table = divided(w, table, &planChange{Settled: []int32{0}})
+		plans(w, table, map[string]memberHandler{"k-0002": func(m *member, ctx context.Context, l *core.Lease) error {
+			_, err := m.OpenSlice(ctx, l, nil)
+			opened <- err
+			<-ctx.Done()
+			return nil
+		}})
+		if err := <-opened; !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), noteKey) {
+			w.Errorf("%v, want ErrInvalid with the item", err)
+		}
+	})
+}
+
+// A second slice of one lease is refused: it would go on serving what the first one gives away.
+func TestSecondSlice(t *testing.T) {
+	bubble(t, func(w *world) {
+		opened := make(chan error, 2)
+		plans(w, keyed(2), map[string]memberHandler{"k-0000": func(m *member, ctx context.Context, l *core.Lease) error {
+			s, err := m.OpenSlice(ctx, l, nil)
+			if err != nil {
+				return err
+			}
+			_, err = m.OpenSlice(ctx, l, nil)
+			opened <- err
+			s.Close()
+			s, err = m.OpenSlice(ctx, l, nil)
+			opened <- err
+			defer s.Close()
+			<-ctx.Done()
+			return nil
+		}})
+		if err := <-opened; !errors.Is(err, core.ErrInvalid) {
+			w.Errorf("%v for the second slice, want ErrInvalid", err)
+		}
+		if err := <-opened; err != nil {
+			w.Errorf("%v after the first one was closed", err)
+		}
+	})
+}
+
+// A note that was not written by this package, and shards that are not of the keyspace, are
+// refused.
+func TestNoteThatCannotBeRead(t *testing.T) {
+	bubble(t, func(w *world) {
+		opened := make(chan error, 2)
+		plans(w, keyed(2), map[string]memberHandler{
+			"k-0001": func(m *member, ctx context.Context, l *core.Lease) error {
+				if _, err := l.Commit(ctx, core.Put(noteKey, []byte(`{"map":0}`))); err != nil {
+					return err
+				}
+				_, err := m.OpenSlice(ctx, l, nil)
+				opened <- err
+				<-ctx.Done()
+				return nil
+			},
+			"other": func(m *member, ctx context.Context, l *core.Lease) error {
+				_, err := m.OpenSlice(ctx, l, nil)
+				opened <- err
+				<-ctx.Done()
+				return nil
+			},
+		})
+		for range 2 {
+			if err := <-opened; !errors.Is(err, core.ErrInvalid) {
+				w.Errorf("%v, want ErrInvalid", err)
+			}
+		}
+	})
+}
+
+// A call that began before its shard got a range by a merge is waited for all the same when the
+// call's own range is given later.
+func TestCallBeforeAMerge(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := &divider{}
+		a := keyedMember(w, "a", d, open(nil))
+		w.await("the slices", 5*ttl, func() bool { return a.slice("orders-0000") != nil && a.slice("orders-0001") != nil })
+		s, block := a.slice("orders-0000"), make(chan struct{})
+		held := keyIn(a, Range{1 << 60, 1 << 63})
+		ended := make(chan error, 1)
+		go func() { ended <- s.Do(held, func() error { <-block; return nil }) }()
+		d.ask(nil, map[string]string{"orders-0001": "orders-0000"})
+		w.await("the merge", 5*ttl, func() bool { r, whole := s.Range(); return whole && r == Range{} })
+		d.ask(map[string][]uint64{"orders-0000": {1 << 60}}, nil)
+		w.await("the refusal", 5*ttl, func() bool { return s.Check(held) != nil })
+		if n, err := a.noted(w.Context(), "orders-0000"); err != nil || len(n.Gave) > 0 {
+			w.Errorf("the range is noted as given (%+v, %v), while a call for it goes on", n, err)
+		}
+		close(block)
+		if err := <-ended; err != nil {
+			w.Error(err)
+		}
+		w.await("the split", 5*ttl, func() bool { r, whole := s.Range(); return whole && r == Range{0, 1 << 60} })
+	})
+}

@@ -1,0 +1,362 @@
+// Package stores_test splits and merges ranges on real stores, in real processes that are killed
+// and stopped.
+package stores_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/fleet"
+	"github.com/tenure-go/tenure/sharding"
+)
+
+var (
+	changes = flag.Int("changes", 12, "how many splits and merges are made on each store")
+	window  = flag.Duration("window", time.Second, "for how long writes are measured without splits")
+)
+
+const (
+	keys   = 60
+	shards = 3
+	most   = 8 // shards, from where on ranges are merged
+)
+
+func TestMain(m *testing.M) { os.Exit(fleet.Main(m, child)) }
+
+// setting is what a child is told.
+type setting struct {
+	Divide bool // its assigner splits and merges
+	Seed   uint64
+}
+
+func keyspace() sharding.Keyspace { return sharding.Keyspace{Name: "k", Shards: shards} }
+
+func key(i int) string { return fmt.Sprintf("key-%d", i) }
+
+// booking is an entry of a log, and an item.
+type booking struct {
+	Key   string `json:"key"`
+	Count int    `json:"count"`
+}
+
+// divider is the assigner of the children.
+type divider struct {
+	sharding.Balance
+	rng *rand.Rand
+}
+
+// Plan adds a split or merge of some ranges to that of Balance.
+func (d *divider) Plan(c *sharding.Cluster) *sharding.Plan {
+	p := d.Balance.Plan(c)
+	for i := range c.Shards {
+		s := &c.Shards[i]
+		if s.Range.Empty() || s.Busy || d.rng.IntN(4) > 0 {
+			continue
+		}
+		if width := s.Range.To - 1 - s.Range.From; len(c.Shards) < most && width > 1 {
+			p.Splits = append(p.Splits, sharding.Split{Shard: int32(i), At: []uint64{s.Range.From + 1 + d.rng.Uint64N(width)}})
+			continue
+		}
+		for k := range c.Shards {
+			if o := &c.Shards[k]; !o.Busy && !o.Range.Empty() && o.Range.From == s.Range.To && s.Range.To != 0 {
+				p.Merges = append(p.Merges, sharding.Merge{From: int32(i), To: int32(k)})
+				return p
+			}
+		}
+	}
+	return p
+}
+
+// child is a member, which books every key that it serves, again and again, and prints what was
+// acknowledged.
+func child(ctx context.Context, b core.Backend, o *core.Options, set setting) error {
+	e, err := core.NewElector(b, o)
+	if err != nil {
+		return err
+	}
+	so := &sharding.Options{Keyspace: keyspace(), Interval: 100 * time.Millisecond, LeaveBudget: 15 * time.Second,
+		Quarantine: sharding.Quarantine{Deaths: -1}, OnError: func(error) {}}
+	if set.Divide {
+		so.Assigner = &divider{rng: rand.New(rand.NewPCG(set.Seed, 1))}
+	}
+	var m *sharding.Manager
+	m, err = sharding.NewManager(b, e, func(ctx context.Context, l *core.Lease) error { return serve(ctx, m, b, l) }, so)
+	if err != nil {
+		return err
+	}
+	run, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(run) }()
+	err = m.Run(ctx)
+	end()
+	return errors.Join(err, <-ended)
+}
+
+var out sync.Mutex // of lines on stdout
+
+func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lease) error {
+	s, err := m.OpenSlice(ctx, l, func(ctx context.Context, from string, r sharding.Range) ([]core.Op, error) {
+		items, err := b.List(ctx, core.ShardID(from), "k/", 0)
+		if err != nil {
+			return nil, err
+		}
+		var ops []core.Op
+		for _, it := range items {
+			if r.Has(keyspace().Of(strings.TrimPrefix(it.Key, "k/"))) {
+				ops = append(ops, core.Put(it.Key, it.Value))
+			}
+		}
+		return ops, nil
+	})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for ctx.Err() == nil {
+		for i := range keys {
+			_ = s.Do(key(i), func() error { return book(l, key(i)) })
+			if l.Err() != nil {
+				return l.Err()
+			}
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+func book(l *core.Lease, key string) error {
+	item, err := l.Get(l.Context(), "k/"+key)
+	if err != nil {
+		return err
+	}
+	at := booking{Key: key}
+	if item != nil {
+		if err := json.Unmarshal(item.Value, &at); err != nil {
+			return err
+		}
+	}
+	at.Count++
+	value, err := json.Marshal(at)
+	if err != nil {
+		return err
+	}
+	if _, err := l.Commit(l.Context(), core.Put("k/"+key, value), core.Append(value)); err != nil {
+		return err
+	}
+	out.Lock()
+	defer out.Unlock()
+	_, err = fmt.Printf("%s %d\n", key, at.Count)
+	return err
+}
+
+// chaos is the children of one test, and what they acknowledged.
+type chaos struct {
+	*fleet.Fleet
+
+	mu    sync.Mutex
+	acked map[string]int  // the highest count, by key
+	lines map[string]bool // that were printed
+	twice []string
+}
+
+func (f *chaos) start(divide bool) {
+	f.Helper()
+	f.Start(setting{divide, f.Rand.Uint64()})
+}
+
+// take notes a line that a child printed.
+func (f *chaos) take(line string) {
+	var key string
+	var count int
+	if n, _ := fmt.Sscan(line, &key, &count); n != 2 {
+		return // it was killed in the middle of a line
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// A process that is stopped after a commit prints it late, so the order says nothing.
+	if f.lines[line] {
+		f.twice = append(f.twice, line)
+	}
+	f.lines[line] = true
+	f.acked[key] = max(f.acked[key], count)
+}
+
+// TestDivide splits and merges ranges at random, while members are killed and stopped and the
+// store is stopped: no key has two owners, no acknowledged entry is lost or doubled.
+func TestDivide(t *testing.T) {
+	for _, p := range fleet.Places() {
+		t.Run(p.Name, func(t *testing.T) {
+			seed := rand.Uint64()
+			f := &chaos{Fleet: fleet.New(t, p.New(t), "test", seed), acked: map[string]int{}, lines: map[string]bool{}}
+			f.Take = f.take
+			for range 3 {
+				f.start(true)
+			}
+			b := f.Open()
+			made := f.disturb(b)
+			f.LeaveAll() // the last ones go in order
+			for range 2 {
+				f.start(false)
+			}
+			f.settle(b)
+			f.LeaveAll()
+			entries := f.check(b)
+			t.Logf("%d splits and merges, %d entries of %d keys, seed %d", made, entries, keys, seed)
+		})
+	}
+}
+
+// disturb lets faults happen until enough splits and merges were made, and returns how many.
+func (f *chaos) disturb(b core.Backend) (made int) {
+	limit := time.Now().Add(time.Duration(30+2**changes) * time.Second)
+	for before := ""; made < *changes; {
+		if time.Now().After(limit) {
+			f.Fatalf("%d splits and merges within %v", made, time.Duration(30+2**changes)*time.Second)
+		}
+		m, err := sharding.ReadMap(f.Context(), b)
+		if err == nil && m != nil {
+			if shape := shapeOf(m); before != shape {
+				made += difference(before, shape)
+				before = shape
+			}
+		}
+		switch f.Rand.IntN(12) {
+		case 0:
+			f.Kill(f.Any())
+			f.start(true)
+		case 1:
+			cont := f.Stop(f.Any())
+			f.Pause(500, 2500)
+			cont()
+		case 2:
+			f.Leave(f.Any())
+			f.start(true)
+		case 3:
+			if f.Served() {
+				f.StopStore(200, 1500)
+			}
+		default:
+		}
+		f.Pause(50, 300)
+	}
+	return made
+}
+
+// shapeOf is the boundaries of a map.
+func shapeOf(m *sharding.Map) string {
+	var b strings.Builder
+	for _, r := range m.All() {
+		fmt.Fprintf(&b, "%x ", r.From)
+	}
+	return b.String()
+}
+
+// difference is how many boundaries are in one of two shapes only.
+func difference(a, b string) (n int) {
+	if a == "" {
+		return 0
+	}
+	x, y := strings.Fields(a), strings.Fields(b)
+	for _, h := range x {
+		if !slices.Contains(y, h) {
+			n++
+		}
+	}
+	for _, h := range y {
+		if !slices.Contains(x, h) {
+			n++
+		}
+	}
+	return n
+}
+
+// settle waits until every key is served again.
+func (f *chaos) settle(b core.Backend) {
+	f.mu.Lock()
+	before := map[string]int{}
+	for k, n := range f.acked {
+		before[k] = n
+	}
+	f.mu.Unlock()
+	for from := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		var waits []string
+		f.mu.Lock()
+		for i := range keys {
+			if f.acked[key(i)] <= before[key(i)] {
+				waits = append(waits, key(i))
+			}
+		}
+		f.mu.Unlock()
+		if len(waits) == 0 {
+			return
+		}
+		if time.Since(from) > time.Minute {
+			m, err := sharding.ReadMap(f.Context(), b)
+			f.Fatalf("a minute after the last fault nobody serves %v: %+v, %v", waits, m, err)
+		}
+	}
+}
+
+// check compares what stands in the logs with what was acknowledged.
+func (f *chaos) check(b core.Backend) (entries int) {
+	written := map[string][]int{}
+	for i, absent := 0, 0; absent < 20; i++ {
+		shard := core.ShardID(fmt.Sprintf("k-%04d", i))
+		for after := core.Seq(0); ; {
+			page, err := b.ReadLog(f.Context(), shard, after, 1000)
+			if err != nil {
+				f.Fatal(err)
+			}
+			if len(page.Entries) == 0 {
+				if absent++; after > 0 {
+					absent = 0
+				}
+				break
+			}
+			for _, e := range page.Entries {
+				var at booking
+				if err := json.NewDecoder(bytes.NewReader(e.Payload)).Decode(&at); err != nil && !errors.Is(err, io.EOF) {
+					f.Fatal(err)
+				}
+				written[at.Key] = append(written[at.Key], at.Count)
+				entries++
+				after = e.Seq
+			}
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range keys {
+		counts := written[key(i)]
+		slices.Sort(counts)
+		for n, c := range counts {
+			if c != n+1 {
+				f.Errorf("%s: count %d stands where %d should: two owned it, or an entry is lost", key(i), c, n+1)
+				break
+			}
+		}
+		if len(counts) < f.acked[key(i)] {
+			f.Errorf("%s: %d written, %d acknowledged: an entry is lost", key(i), len(counts), f.acked[key(i)])
+		}
+	}
+	for _, x := range f.twice {
+		f.Error("acknowledged twice: " + x)
+	}
+	return entries
+}

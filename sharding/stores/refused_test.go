@@ -1,0 +1,238 @@
+package stores_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/fleet"
+	"github.com/tenure-go/tenure/sharding"
+)
+
+const (
+	producers = 64
+	begun     = 8 // ranges
+)
+
+// served are the slices that this process has open, by shard.
+type served struct{ sync.Map }
+
+func (s *served) of(m *sharding.Map, key string) *sharding.Slice {
+	if x, ok := s.Load(m.Shard(key)); ok {
+		return x.(*sharding.Slice)
+	}
+	return nil
+}
+
+// splitter splits the range of a hash in the middle when it is asked to.
+type splitter struct {
+	sharding.Balance
+	at atomic.Uint64
+}
+
+func (d *splitter) Plan(c *sharding.Cluster) *sharding.Plan {
+	p := d.Balance.Plan(c)
+	h := d.at.Load()
+	for i := range c.Shards {
+		if s := &c.Shards[i]; h != 0 && !s.Busy && s.Range.Has(h) && s.Range.From != h {
+			p.Splits = append(p.Splits, sharding.Split{Shard: int32(i), At: []uint64{h}})
+		}
+	}
+	return p
+}
+
+// TestRefused splits a range while 64 producers write, and measures for how long the keys that
+// go to the new shard are refused, and how long writes of other ranges take. The figures are for
+// docs/sharding.md, from a quiet machine; the bound here is for any.
+func TestRefused(t *testing.T) {
+	for _, p := range fleet.Places() {
+		t.Run(p.Name, func(t *testing.T) {
+			text := "tenure:\n  ttl: 5s\n  lock_dir: none\n  backends:\n    " + p.New(t).Part("", "test") + "\n"
+			c, err := config.Load(&config.LoadOptions{Path: "refused", Data: []byte(text)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := c.Open(t.Context(), fleet.Openers()...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = b.Close() })
+			refused(t, b, c.Options())
+		})
+	}
+}
+
+func refused(t *testing.T, b core.Backend, o *core.Options) {
+	o.Logger = slog.New(slog.DiscardHandler)
+	e, err := core.NewElector(b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open served
+	var m *sharding.Manager
+	d := &splitter{}
+	k := sharding.Keyspace{Name: "k", Shards: begun}
+	m, err = sharding.NewManager(b, e, func(ctx context.Context, l *core.Lease) error {
+		s, err := m.OpenSlice(ctx, l, nil)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		open.Store(l.Shard(), s)
+		defer open.Delete(l.Shard())
+		<-ctx.Done()
+		return nil
+	}, &sharding.Options{Keyspace: k, Assigner: d, Interval: 100 * time.Millisecond, LeaveBudget: 10 * time.Second,
+		Loads: func(context.Context) (map[string]float64, error) { return nil, nil }}) // so that it plans in each interval
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, end := context.WithCancel(context.Background())
+	manage, leave := context.WithCancel(run)
+	ran, managed := make(chan error, 1), make(chan error, 1)
+	go func() { ran <- e.Run(run) }()
+	go func() { managed <- m.Run(manage) }()
+	defer func() {
+		leave()
+		if err := errors.Join(<-managed, func() error { end(); return <-ran }()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for from := time.Now(); m.Map() == nil || length(&open) < begun; time.Sleep(10 * time.Millisecond) {
+		if time.Since(from) > 30*time.Second {
+			t.Fatal("the shards are not served within 30 s")
+		}
+	}
+
+	l := &load{m: m, open: &open, k: k, stop: make(chan struct{})}
+	for range producers {
+		l.work.Go(l.produce)
+	}
+	defer l.work.Wait()
+	defer close(l.stop)
+	time.Sleep(time.Second)
+	without := l.measure(*window)
+	var gaps []time.Duration
+	l.take()
+	const splits = 10
+	for i := range splits {
+		h := (uint64(i)*2 + 1) << 55 // within the first range, which ends at 1 << 61
+		l.watch(h)
+		d.at.Store(h)
+		gaps = append(gaps, l.refusal(t))
+	}
+	during := l.take()
+	slices.Sort(gaps)
+	t.Logf("refused for %v at the median, %v at most, in %d splits; p99 of a write to other ranges %v, without splits %v",
+		gaps[splits/2].Round(100*time.Microsecond), gaps[splits-1].Round(100*time.Microsecond), splits, p99(during), p99(without))
+	if gaps[splits-1] > 5*time.Second {
+		t.Errorf("keys were refused for %v", gaps[splits-1])
+	}
+}
+
+func length(s *served) (n int) {
+	s.Range(func(any, any) bool { n++; return true })
+	return n
+}
+
+// load is 64 producers, each of which writes to one key after the other.
+type load struct {
+	m    *sharding.Manager
+	open *served
+	k    sharding.Keyspace
+	stop chan struct{}
+	work sync.WaitGroup
+
+	mu   sync.Mutex
+	took []time.Duration // of writes to ranges that are not split
+	key  string          // that is watched
+}
+
+func (l *load) produce() {
+	for n := rand.IntN(1 << 30); ; n++ {
+		select {
+		case <-l.stop:
+			return
+		default:
+		}
+		key := fmt.Sprint(n)
+		from := time.Now()
+		if s := l.open.of(l.m.Map(), key); s != nil {
+			if _, err := s.Commit(context.Background(), key, core.Append([]byte(key))); err == nil && l.k.Of(key) >= 1<<61 {
+				l.mu.Lock()
+				l.took = append(l.took, time.Since(from))
+				l.mu.Unlock()
+			}
+		}
+	}
+}
+
+// take returns the times of the writes since it was called last.
+func (l *load) take() []time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.took
+	l.took = nil
+	return out
+}
+
+func (l *load) measure(d time.Duration) []time.Duration {
+	l.take()
+	time.Sleep(d)
+	return l.take()
+}
+
+// watch chooses a key that the split at h gives away.
+func (l *load) watch(h uint64) {
+	for n := 0; ; n++ {
+		l.key = fmt.Sprint("w", n)
+		if x := l.k.Of(l.key); x >= h && x < h+1<<54 {
+			return
+		}
+	}
+}
+
+// refusal is how long the watched key is refused by whoever had it and gets it.
+func (l *load) refusal(t *testing.T) time.Duration {
+	t.Helper()
+	before := l.m.Map().Shard(l.key)
+	var first time.Time
+	for from := time.Now(); ; time.Sleep(200 * time.Microsecond) {
+		if time.Since(from) > time.Minute {
+			t.Fatal("no split within a minute")
+		}
+		ok := false
+		shard := ""
+		l.open.Range(func(name, s any) bool {
+			if s.(*sharding.Slice).Check(l.key) == nil {
+				ok, shard = true, name.(string)
+			}
+			return !ok
+		})
+		switch {
+		case !ok && first.IsZero():
+			first = time.Now()
+		case ok && !first.IsZero():
+			return time.Since(first)
+		case ok && shard != before: // it went faster than we look
+			return 0
+		}
+	}
+}
+
+func p99(d []time.Duration) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	slices.Sort(d)
+	return d[len(d)*99/100].Round(10 * time.Microsecond)
+}
