@@ -17,9 +17,20 @@
 // The lease is then given back in one write. What the store sees of it late is refused by
 // the fence.
 //
+// # Effects
+//
+// The lease's ledger (package effect) calls a function that waits for the client: begin answers
+// when the function runs, and end lets it return. Where the client does not end it in time, or the
+// lease is over first, the function returns without knowledge, and the effect is in doubt.
+//
+// # Locks
+//
+// A lock (package lock) is a lease with a stream as well, which is over when it is lost. The answer
+// comes when the client has it, so a client that waits needs no sign of life but its connection.
+//
 // # What it does not do
 //
 // It has one Elector, so one client at a time contends for a shard through it: a standby
-// has its own sidecar. It serves nobody outside the machine, and knows no users: whoever
-// may use it may contend for every shard.
+// has its own sidecar. Any number waits for a lock. It serves nobody outside the machine,
+// and knows no users: whoever may use it may contend for every shard and lock.
 package sidecar

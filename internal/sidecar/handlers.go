@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/effect"
 )
 
 // A payload is bytes in JSON: text where they are UTF-8, else base64.
@@ -67,6 +69,9 @@ func (o *operation) op() (core.Op, error) {
 		version = *o.IfVersion
 	case o.IfAbsent:
 		version = core.Absent
+	}
+	if strings.HasPrefix(o.Key, effect.Prefix) {
+		return core.Op{}, fmt.Errorf("keys with %q are records of effects: use the routes of effects, or another key", effect.Prefix)
 	}
 	valued, keyed := o.Text != nil || o.Base64 != nil, o.Key != ""
 	conditional, trims := version != driver.AnyVersion, o.Through != nil
@@ -159,35 +164,16 @@ func (s *Server) decodeCommit(d *json.Decoder) (token core.Token, ops []core.Op,
 // write commits what a body says under the token that the client believes to have.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, []core.Op, error),
 	reply func(core.Committed) any) {
-	if _, err := s.tenancyOf(r); err != nil { // before anything is read
-		fail(w, err)
-		return
-	}
-	var token core.Token
 	var ops []core.Op
-	done, err := s.decode(w, r, func(d *json.Decoder) (err error) {
+	lease, _, done, err := s.under(w, r, func(d *json.Decoder) (token core.Token, err error) {
 		token, ops, err = decode(d)
-		return err
+		return token, err
 	})
 	if err != nil {
 		fail(w, err)
 		return
 	}
 	defer done()
-	if token < 1 {
-		fail(w, refuse(http.StatusBadRequest, codeInvalid, "token %d is not positive: send the token of the state %q", token, stateHeld))
-		return
-	}
-	c, err := s.tenancyOf(r) // the body may have taken its time
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	lease, err := c.held(token)
-	if err != nil {
-		fail(w, err)
-		return
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.callTime)
 	defer cancel()
 	committed, err := lease.Commit(ctx, ops...)
@@ -196,6 +182,37 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, decode func(*json
 		return
 	}
 	answer(w, http.StatusOK, reply(committed))
+}
+
+// under reads a body, and returns the lease that is held with the body's token, and its effects.
+// Where it succeeds the caller calls done when it needs the body's values no more.
+func (s *Server) under(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, error)) (
+	lease *core.Lease, x *effects, done func(), err error) {
+	if _, err := s.tenancyOf(r); err != nil { // before anything is read
+		return nil, nil, nil, err
+	}
+	var token core.Token
+	done, err = s.decode(w, r, func(d *json.Decoder) (err error) {
+		token, err = decode(d)
+		return err
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if token < 1 {
+		done()
+		return nil, nil, nil, refuse(http.StatusBadRequest, codeInvalid, "token %d is not positive: send the token of the state %q",
+			token, stateHeld)
+	}
+	c, err := s.tenancyOf(r) // the body may have taken its time
+	if err == nil {
+		lease, x, err = c.held(token)
+	}
+	if err != nil {
+		done()
+		return nil, nil, nil, err
+	}
+	return lease, x, done, nil
 }
 
 type itemReply struct {

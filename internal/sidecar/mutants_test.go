@@ -12,9 +12,9 @@ var mutantsFlag = mutate.Flag()
 // mutants are the sidecar with one rule taken out, and the test that must fail then.
 var mutants = []mutate.Mutant{
 	{Name: "the token of a write is not compared", Killer: "TestTokens", Edits: []mutate.Edit{
-		{File: "tenancy.go", Old: "case c.lease.Token() != token:", New: "case false:"}}},
+		{File: "tenancy.go", Old: "err == nil && l.Token() != token", New: "false"}}},
 	{Name: "a lease that is over is not withdrawn", Killer: "TestLease", Edits: []mutate.Edit{
-		{File: "tenancy.go", Old: "\tif err := s.e.Withdraw(ctx, c.shard); err != nil {", New: "\t_ = ctx\n\tif err := error(nil); err != nil {"}}},
+		{File: "tenancy.go", Old: "\tif err := give(ctx); err != nil {", New: "\t_ = ctx\n\tif err := error(nil); err != nil {"}}},
 	{Name: "a client that is silent keeps its lease", Killer: "TestSilent", Edits: []mutate.Edit{
 		{File: "tenancy.go", Old: "\t\tleft := c.silence()\n", New: "\t\tleft := c.silence() + 24*time.Hour\n"}}},
 	{Name: "requests are no signs of life", Killer: "TestSilent", Edits: []mutate.Edit{
@@ -60,6 +60,34 @@ var mutants = []mutate.Mutant{
 		{File: "listen.go", Old: "info.Mode().Perm()&0o077 != 0", New: "false"}}},
 	{Name: "a socket's lock ends with the last copy of its descriptor", Killer: "TestSocketBesideFork", Edits: []mutate.Edit{
 		{File: "listen_linux.go", Old: "errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())", New: "lock.Close()"}}},
+	{Name: "a lock that was lost is waited for", Killer: "TestLockLost", Edits: []mutate.Edit{
+		{File: "tenancy.go", Old: "if c.lock && lost != nil {", New: "if false {"}}},
+	{Name: "a request that does not get its lock keeps a place", Killer: "TestLockNotTaken", Edits: []mutate.Edit{
+		{File: "locks.go", Old: "\t\ts.leave(c)\n", New: ""}}},
+	{Name: "a client that waits for a lock is silent", Killer: "TestLockClientGone", Edits: []mutate.Edit{
+		{File: "locks.go", Old: "\tc.begin()\n", New: ""}}},
+	{Name: "a request that waits for a lock is not told of the end", Killer: "TestLockStop", Edits: []mutate.Edit{
+		{File: "locks.go", Old: "\tstop := context.AfterFunc(s.asked, func() { cancel(context.Cause(s.asked)) })\n\tdefer stop()\n\tcall", New: "\tcall"}}},
+	{Name: "a client is not asked for its lock", Killer: "TestLockStop", Edits: []mutate.Edit{
+		{File: "locks.go", Old: "\tstop := context.AfterFunc(s.asked, func() { cancel(context.Cause(s.asked)) })\n\tdefer stop()\n\tc.begin", New: "\tc.begin"}}},
+	{Name: "a lock is a shard", Killer: "TestLockNames", Edits: []mutate.Edit{
+		{File: "tenancy.go", Old: "err == nil && driver.IsLock(core.ShardID(shard)) {", New: "err == nil && driver.IsLock(core.ShardID(shard)) && false {"}}},
+	{Name: "a lock that the store does not grant is held", Killer: "TestLockLost", Edits: []mutate.Edit{
+		{File: "locks.go", Old: "errors.Is(err, lock.ErrHeld) && ctx.Err() == nil {", New: "err != nil && ctx.Err() == nil {"}}},
+	{Name: "an attempt ends twice", Killer: "TestEffectAfterLease", Edits: []mutate.Edit{
+		{File: "effects.go", Old: "other.id == id && !other.ended {", New: "other.id == id {"}}},
+	{Name: "an effect that its client does not know of is in doubt", Killer: "TestEffectNotTold", Edits: []mutate.Edit{
+		{File: "effects.go", Old: "{State: effect.Repeat, Reason: \"its client was not told", New: "{Reason: \"its client was not told"}}},
+	{Name: "a doubt is resolved by any name", Killer: "TestEffectResolvedOnce", Edits: []mutate.Edit{
+		{File: "effects.go", Old: " || doubtName(e) != doubt:", New: ":"}}},
+	{Name: "effects that are listed may be under way", Killer: "TestEffect", Edits: []mutate.Edit{
+		{File: "effects.go", Old: "x.attempts[open[i].Key] == nil && len", New: "len"}}},
+	{Name: "a lease has any number of attempts", Killer: "TestEffectsNeverEnded", Edits: []mutate.Edit{
+		{File: "effects.go", Old: "if len(x.attempts) >= leaseAttempts {", New: "if false {"}}},
+	{Name: "a client writes records of effects", Killer: "TestEffectRefused", Edits: []mutate.Edit{
+		{File: "handlers.go", Old: "if strings.HasPrefix(o.Key, effect.Prefix) {", New: "if strings.HasPrefix(o.Key, effect.Prefix) && false {"}}},
+	{Name: "what a client found out comes before an operator", Killer: "TestEffectRules", Edits: []mutate.Edit{
+		{File: "effects.go", Old: "\t\t\tall = append(all, *a.rule)", New: "\t\t\tall = append([]control.Rule{*a.rule}, all...)"}}},
 }
 
 func TestMutants(t *testing.T) {

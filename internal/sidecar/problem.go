@@ -21,10 +21,13 @@ const (
 	codeContended = "contended"     // by another client of this sidecar
 	codeNotHeld   = "not_held"      // the lease is not held at present
 	codeFenced    = "fenced"        // the token is not the current one
+	codeHeld      = "held"          // the lock is, by somebody else
+	codeNoEffects = "no_effects"    // under a lock
 	codeConflict  = "conflict"      // a precondition does not hold
 	codeTrimmed   = "trimmed"       // the log begins later
 	codeTooLarge  = "too_large"     // beyond a limit
-	codeBusy      = "busy"          // too many requests or streams
+	codeBusy      = "busy"          // too many requests, streams or attempts of effects
+	codeFull      = "full"          // too many effects in doubt
 	codeDamaged   = "damaged"       // a record of the store cannot be read
 	codeStore     = "unavailable"   // the store did not do it
 	codeUnknown   = "unknown"       // the outcome of a write is not known

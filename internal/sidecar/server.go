@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/lock"
 )
 
 // Options of a Server. Nil works for a Unix socket.
@@ -48,6 +50,7 @@ const (
 type Server struct {
 	b        core.Backend
 	e        *core.Elector
+	locks    *lock.Locks // of e
 	log      *slog.Logger
 	token    string
 	ttl      time.Duration // of the member
@@ -60,6 +63,7 @@ type Server struct {
 	maxLeases int
 	maxTails  int
 	requests  chan struct{}
+	attempts  chan struct{} // one for each attempt of an effect
 	bodies    *room
 	answers   *room
 
@@ -68,6 +72,8 @@ type Server struct {
 	shards map[string]*tenancy
 	tails  int
 	ending bool
+	asked  context.Context // ends when clients are asked to release
+	ask    context.CancelCauseFunc
 	ended  context.Context // ends with the Elector
 	end    context.CancelFunc
 }
@@ -92,7 +98,7 @@ func New(b core.Backend, o *Options) (*Server, error) {
 	}
 	l := b.Info().Limits
 	s := &Server{
-		b: b, e: e, log: member.Logger, token: o.Token, ttl: member.TTL, callTime: member.CallTimeout,
+		b: b, e: e, locks: lock.Open(e), log: member.Logger, token: o.Token, ttl: member.TTL, callTime: member.CallTimeout,
 		budget: member.DrainBudget * 4 / 5, giveTime: member.DrainBudget + 2*member.CallTimeout,
 		// Values in base64, and what is around them.
 		maxBody: min(int64(2*l.WriteBytes+128*l.WriteOps+1<<16), mostBody), limits: l,
@@ -100,6 +106,7 @@ func New(b core.Backend, o *Options) (*Server, error) {
 		maxLeases: cmp.Or(o.MaxLeases, 256), maxTails: cmp.Or(o.MaxTails, 16),
 		leases: map[string]*tenancy{}, shards: map[string]*tenancy{},
 	}
+	s.asked, s.ask = context.WithCancelCause(context.Background())
 	s.ended, s.end = context.WithCancel(context.Background())
 	if s.log == nil {
 		s.log = slog.Default()
@@ -113,7 +120,7 @@ func New(b core.Backend, o *Options) (*Server, error) {
 			return nil, invalid("%s %d is outside 1 to %d", n.name, n.value, n.most)
 		}
 	}
-	s.requests = make(chan struct{}, requests)
+	s.requests, s.attempts = make(chan struct{}, requests), make(chan struct{}, mostAttempts)
 	return s, nil
 }
 
@@ -154,6 +161,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.mu.Lock()
 	s.ending = true
 	s.mu.Unlock()
+	s.ask(stoppingProblem())
 	stop()
 	err = errors.Join(err, <-left)
 	s.end()
@@ -180,10 +188,15 @@ type route struct {
 func (s *Server) routes() []route {
 	return []route{
 		{"POST /v1/shards/{shard}/lease", s.contend, false, true},
+		{"POST /v1/locks/{lock}", s.lock, false, true},
 		{"POST /v1/leases/{lease}/beat", s.beat, false, false},
 		{"POST /v1/leases/{lease}/commit", s.commit, true, true},
 		{"POST /v1/leases/{lease}/append", s.append, true, true},
 		{"POST /v1/leases/{lease}/release", s.release, true, false},
+		{"POST /v1/leases/{lease}/effects/begin", s.beginEffect, true, true},
+		{"POST /v1/leases/{lease}/effects/end", s.endEffect, true, true},
+		{"POST /v1/leases/{lease}/effects/resolve", s.resolveEffect, true, true},
+		{"GET /v1/leases/{lease}/effects", s.listEffects, true, false},
 		{"GET /v1/shards/{shard}", s.owner, true, false},
 		{"GET /v1/shards/{shard}/item", s.item, true, false},
 		{"GET /v1/shards/{shard}/log", s.readLog, true, false},
@@ -287,19 +300,19 @@ func (s *Server) owner(w http.ResponseWriter, r *http.Request) {
 	}
 	o, known := s.e.View().Owner(shard)
 	if !known {
-		fail(w, refuse(http.StatusNotFound, codeNotFound, "shard %q was never owned", shard))
+		fail(w, refuse(http.StatusNotFound, codeNotFound, "shard %q has no record of an owner", shard))
 		return
 	}
 	answer(w, http.StatusOK, ownerReply{shard, o.Node, o.Session, o.Token})
 }
 
-// shardOf is the shard that a request names.
+// shardOf is the shard that a request names, which may be a lock.
 func shardOf(r *http.Request) (string, error) {
 	shard := r.PathValue("shard")
 	if err := core.CheckShard(shard); err != nil {
 		return "", err
 	}
-	if strings.HasPrefix(shard, "_") {
+	if driver.Reserved(shard) && !driver.IsLock(core.ShardID(shard)) {
 		return "", fmt.Errorf(`tenure: %w: shard %q is Tenure's own, as its name begins with "_": choose another`, core.ErrInvalid, shard)
 	}
 	return shard, nil

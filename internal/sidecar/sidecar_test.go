@@ -368,7 +368,7 @@ func TestRefused(t *testing.T) {
 			a.token = token
 			for _, r := range append(Routes(), "GET /", "DELETE /v1/x") {
 				method, path, _ := strings.Cut(r, " ")
-				path = strings.NewReplacer("{shard}", "jobs", "{lease}", held.Lease).Replace(path)
+				path = strings.NewReplacer("{shard}", "jobs", "{lock}", "x", "{lease}", held.Lease).Replace(path)
 				a.call(401, codeNoToken, method, path, good, nil)
 			}
 		}

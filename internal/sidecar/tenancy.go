@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // States of a lease, as clients see them.
@@ -23,13 +24,14 @@ const (
 // minTTL is the shortest that a client may ask for.
 const minTTL = 100 * time.Millisecond
 
-// A tenancy is one client that contends for one shard, from its request until its stream
-// ends. All methods are safe for concurrent use.
+// A tenancy is one client that contends for one shard, or holds one lock, from its request
+// until its stream ends. All methods are safe for concurrent use.
 type tenancy struct {
-	id     string
-	shard  string
-	ttl    time.Duration // the client is taken for gone when it was silent for it
-	budget time.Duration
+	s     *Server
+	id    string
+	shard string
+	ttl   time.Duration // the client is taken for gone when it was silent for it
+	lock  bool          // the shard is a lock: there is one lease, and no effects
 
 	changed chan struct{} // has an element when state has news
 	done    chan struct{} // closed when it is over
@@ -38,14 +40,15 @@ type tenancy struct {
 	mu       sync.Mutex
 	deadline time.Time // when the client is taken for gone
 	lease    *core.Lease
-	stopping error  // why the lease was asked for
-	cause    string // why the last lease ended, or all of it
+	effects  *effects // of lease; nil for a lock
+	stopping error    // why the lease was asked for
+	cause    string   // why the last lease ended, or all of it
 	over     bool
 }
 
-func newTenancy(shard string, ttl, budget time.Duration) *tenancy {
+func newTenancy(s *Server, shard string, ttl time.Duration) *tenancy {
 	return &tenancy{
-		id: rand.Text(), shard: shard, ttl: ttl, budget: budget,
+		s: s, id: rand.Text(), shard: shard, ttl: ttl,
 		changed: make(chan struct{}, 1), done: make(chan struct{}), back: make(chan struct{}),
 		deadline: time.Now().Add(ttl),
 	}
@@ -81,6 +84,8 @@ func (c *tenancy) state() leaseState {
 	switch {
 	case c.over:
 		s.State = stateOver
+	case c.lock && c.lease != nil && c.lease.Err() != nil: // in this moment
+		s.State, s.Cause = stateOver, c.lease.Err().Error()
 	case c.lease != nil && c.lease.Err() == nil:
 		fence, head := c.lease.Fence(), newHeadState(c.lease.Head())
 		s.State, s.Token, s.Fence, s.Head = stateHeld, fence.Token, &fence, &head
@@ -141,20 +146,31 @@ func (c *tenancy) end(cause string) {
 	}
 }
 
-// held is the lease with a token, for a write.
-func (c *tenancy) held(token core.Token) (*core.Lease, error) {
+// held is the lease with a token, for a write, and its effects.
+func (c *tenancy) held(token core.Token) (*core.Lease, *effects, error) {
+	l, x, err := c.current()
+	if err == nil && l.Token() != token {
+		err = refuse(http.StatusConflict, codeFenced, "shard %q: token %d is not the current one, %d: what it stood for is over",
+			c.shard, token, l.Token())
+	}
+	return l, x, err
+}
+
+// current is the lease that is held at present, and its effects.
+func (c *tenancy) current() (*core.Lease, *effects, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.over:
-		return nil, overProblem(c.cause)
+		return nil, nil, overProblem(c.cause)
 	case c.lease == nil:
-		return nil, refuse(http.StatusConflict, codeNotHeld, "shard %q is not held at present: wait for the state %q", c.shard, stateHeld)
-	case c.lease.Token() != token:
-		return nil, refuse(http.StatusConflict, codeFenced, "shard %q: token %d is not the current one, %d: what it stood for is over",
-			c.shard, token, c.lease.Token())
+		return nil, nil, notHeldProblem(c.shard)
 	}
-	return c.lease, nil
+	return c.lease, c.effects, nil
+}
+
+func notHeldProblem(shard string) *problem {
+	return refuse(http.StatusConflict, codeNotHeld, "shard %q is not held at present: wait for the state %q", shard, stateHeld)
 }
 
 func overProblem(cause string) *problem {
@@ -163,12 +179,25 @@ func overProblem(cause string) *problem {
 
 // lead is the handler of the shard: it holds each lease for the client.
 func (c *tenancy) lead(ctx context.Context, l *core.Lease) error {
+	x := newEffects(c.s, l)
+	c.grant(l, x)
+	c.hold(ctx, l)
+	x.leave()
+	return nil
+}
+
+// grant gives a lease to the client.
+func (c *tenancy) grant(l *core.Lease, x *effects) {
 	c.mu.Lock()
 	if !c.over {
-		c.lease, c.stopping, c.cause = l, nil, ""
+		c.lease, c.effects, c.stopping, c.cause = l, x, nil, ""
 	}
 	c.mu.Unlock()
 	c.news()
+}
+
+// hold returns when the client has the lease no more.
+func (c *tenancy) hold(ctx context.Context, l *core.Lease) {
 	var lost error
 	select {
 	case <-c.done:
@@ -177,14 +206,16 @@ func (c *tenancy) lead(ctx context.Context, l *core.Lease) error {
 			lost = c.drain(l, lost)
 		}
 	}
+	if c.lock && lost != nil {
+		c.end(lost.Error())
+	}
 	c.mu.Lock()
-	c.lease = nil
+	c.lease, c.effects = nil, nil
 	if !c.over && lost != nil {
 		c.cause = lost.Error()
 	}
 	c.mu.Unlock()
 	c.news()
-	return nil
 }
 
 // drain asks the client to release the lease, and waits until it does or the time is up.
@@ -193,7 +224,7 @@ func (c *tenancy) drain(l *core.Lease, why error) error {
 	c.stopping = why
 	c.mu.Unlock()
 	c.news()
-	t := time.NewTimer(c.budget)
+	t := time.NewTimer(c.s.budget)
 	defer t.Stop()
 	select {
 	case <-c.done:
@@ -208,9 +239,23 @@ type contendBody struct {
 	TTL *int64 `json:"ttl_ms"`
 }
 
+// time is how long the client may be silent.
+func (b *contendBody) time(s *Server) (time.Duration, error) {
+	if b.TTL == nil {
+		return s.ttl, nil
+	}
+	if least, most := minTTL.Milliseconds(), s.ttl.Milliseconds(); *b.TTL < least || *b.TTL > most {
+		return 0, refuse(http.StatusBadRequest, codeInvalid, "ttl_ms %d is outside %d to %d, the sidecar's own TTL", *b.TTL, least, most)
+	}
+	return time.Duration(*b.TTL) * time.Millisecond, nil
+}
+
 // contend serves the stream of a lease, and owns it.
 func (s *Server) contend(w http.ResponseWriter, r *http.Request) {
 	shard, err := shardOf(r)
+	if err == nil && driver.IsLock(core.ShardID(shard)) {
+		err = refuse(http.StatusBadRequest, codeInvalid, "shard %q is a lock: POST /v1/locks/NAME takes it", shard)
+	}
 	if err != nil {
 		fail(w, err)
 		return
@@ -222,22 +267,19 @@ func (s *Server) contend(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	done()
-	ttl := s.ttl
-	if body.TTL != nil {
-		if least, most := minTTL.Milliseconds(), s.ttl.Milliseconds(); *body.TTL < least || *body.TTL > most {
-			fail(w, refuse(http.StatusBadRequest, codeInvalid, "ttl_ms %d is outside %d to %d, the sidecar's own TTL", *body.TTL, least, most))
-			return
-		}
-		ttl = time.Duration(*body.TTL) * time.Millisecond
+	ttl, err := body.time(s)
+	if err != nil {
+		fail(w, err)
+		return
 	}
-	c := newTenancy(shard, ttl, s.budget)
+	c := newTenancy(s, shard, ttl)
 	if err := s.admit(c); err != nil {
 		fail(w, err)
 		return
 	}
 	out := newStream(w)
 	s.follow(r.Context(), c, out)
-	s.giveBack(c)
+	s.giveBack(c, func(ctx context.Context) error { return s.e.Withdraw(ctx, shard) })
 	_ = out.event("lease", c.state(), writeTime)
 }
 
@@ -276,38 +318,50 @@ func (s *Server) follow(ctx context.Context, c *tenancy, out *stream) {
 	}
 }
 
-// admit has the Elector contend for a client.
+// admit has the Elector contend for a client, unless it wants a lock.
 func (s *Server) admit(c *tenancy) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.ending:
-		return refuse(http.StatusServiceUnavailable, codeStopping, "the sidecar ends")
-	case s.shards[c.shard] != nil:
+		return stoppingProblem()
+	case s.shards[c.shard] != nil: // never a lock
 		return refuse(http.StatusConflict, codeContended,
 			"another client of this sidecar contends for shard %q: end it, try again, or give each client its own sidecar", c.shard)
 	case len(s.leases) >= s.maxLeases:
 		return refuse(http.StatusServiceUnavailable, codeBusy, "%d clients contend, which is the most: try again", len(s.leases))
 	}
-	if err := s.e.Contend(c.lead, c.shard); err != nil {
-		return err
+	if !c.lock {
+		if err := s.e.Contend(c.lead, c.shard); err != nil {
+			return err
+		}
+		s.shards[c.shard] = c
 	}
-	s.leases[c.id], s.shards[c.shard] = c, c
+	s.leases[c.id] = c
 	return nil
 }
 
+func stoppingProblem() *problem {
+	return refuse(http.StatusServiceUnavailable, codeStopping, "the sidecar ends")
+}
+
 // giveBack ends the contention, and waits until the shard is given back or the time is up.
-func (s *Server) giveBack(c *tenancy) {
+func (s *Server) giveBack(c *tenancy, give func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.giveTime)
 	defer cancel()
-	if err := s.e.Withdraw(ctx, c.shard); err != nil {
+	if err := give(ctx); err != nil {
 		s.log.Warn("lease not given back in time", "shard", c.shard, "error", err)
 	}
+	s.leave(c)
+	close(c.back)
+}
+
+// leave frees a client's place.
+func (s *Server) leave(c *tenancy) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.leases, c.id)
 	delete(s.shards, c.shard)
-	s.mu.Unlock()
-	close(c.back)
 }
 
 // tenancyOf is the lease that a request names, whose client is alive by it.

@@ -162,13 +162,17 @@ type lead struct {
 
 func (x *side) contend(shard, body string) *lead {
 	x.Helper()
-	l := &lead{side: x, states: make(chan leaseState, 1000)}
-	var ctx context.Context
-	ctx, l.cancel = context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	resp := x.request(ctx, "POST", "/v1/shards/"+shard+"/lease", body) //nolint:bodyclose // by its reader
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		x.Fatalf("contend for %s: %s", shard, resp.Status)
 	}
+	return x.reads(resp, cancel)
+}
+
+// reads reads a stream until it is cancelled.
+func (x *side) reads(resp *http.Response, cancel context.CancelFunc) *lead {
+	l := &lead{side: x, cancel: cancel, states: make(chan leaseState, 1000)}
 	go func() {
 		defer close(l.states)
 		defer resp.Body.Close()
