@@ -246,7 +246,7 @@ func TestStopIsBounded(t *testing.T) {
 // TestSharding: two applications share shards, one leaves, the other has them all.
 func TestSharding(t *testing.T) {
 	noLeaks(t)
-	c := sqliteConf(t, ", sharding: {interval: 50ms, keyspace: {name: orders, layouts: [8]}}")
+	c := sqliteConf(t, ", sharding: {interval: 50ms, keyspace: {name: orders, shards: 8}}")
 	var mu sync.Mutex
 	held := map[string]int{} // by shard
 	news := make(chan struct{}, 1)

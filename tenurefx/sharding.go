@@ -16,13 +16,14 @@ import (
 // sharding.Options.
 type ShardingSettings struct {
 	Shards      []string          `yaml:"shards"`   // names and ranges; or keyspace
-	Keyspace    sharding.Keyspace `yaml:"keyspace"` // its shards are added to shards
+	Keyspace    sharding.Keyspace `yaml:"keyspace"` // its shards are served beside shards
 	Interval    time.Duration     `yaml:"interval"`
 	LeaveBudget time.Duration     `yaml:"leave_budget"` // default: half of stop_timeout
 	Cooldown    time.Duration     `yaml:"cooldown"`
 	Penalty     time.Duration     `yaml:"penalty"`
 	Poll        time.Duration     `yaml:"poll"`
 	ZoneKey     string            `yaml:"zone_key"`
+	Capacity    float64           `yaml:"capacity"`
 }
 
 // ShardHandler serves each shard that sharding gives to this process. An
@@ -38,7 +39,7 @@ type managerParams struct {
 	Handler ShardHandler
 	Config  *config.Config `optional:"true"`
 	// Options, if there are any, are used instead of those of Config, but for an empty
-	// Shards.
+	// Shards and an empty Keyspace.
 	Options *sharding.Options `optional:"true"`
 	Logger  *slog.Logger      `optional:"true"`
 }
@@ -61,7 +62,7 @@ func newManager(p managerParams) (managerResult, error) {
 	}
 	o := &sharding.Options{
 		Interval: s.Interval, LeaveBudget: s.LeaveBudget, Cooldown: s.Cooldown,
-		Penalty: s.Penalty, Poll: s.Poll, ZoneKey: s.ZoneKey,
+		Penalty: s.Penalty, Poll: s.Poll, ZoneKey: s.ZoneKey, Capacity: s.Capacity,
 	}
 	if s.LeaveBudget == 0 && p.Config != nil {
 		o.LeaveBudget = p.Config.StopTimeout() / 2 // the rest is for the Elector
@@ -72,12 +73,12 @@ func newManager(p managerParams) (managerResult, error) {
 	}
 	if len(o.Shards) == 0 {
 		o.Shards = append(o.Shards, s.Shards...)
-		if s.Keyspace.Name != "" {
-			if err := s.Keyspace.Validate(); err != nil {
-				return managerResult{}, errtext.Errorf("tenure: sharding.keyspace: %w", err)
-			}
-			o.Shards = append(o.Shards, s.Keyspace.Specs()...)
+	}
+	if o.Keyspace == (sharding.Keyspace{}) && s.Keyspace != (sharding.Keyspace{}) {
+		if err := s.Keyspace.Validate(); err != nil {
+			return managerResult{}, errtext.Errorf("tenure: sharding.keyspace: %w", err)
 		}
+		o.Keyspace = s.Keyspace
 	}
 	if o.OnError == nil && p.Logger != nil {
 		o.OnError = func(err error) { p.Logger.Warn("tenure: sharding", "error", err) }
@@ -89,7 +90,7 @@ func newManager(p managerParams) (managerResult, error) {
 	if err != nil {
 		return managerResult{}, err
 	}
-	r, err := sharding.NewRouter(p.Elector, s.Keyspace)
+	r, err := sharding.NewRouter(p.Elector, m)
 	return managerResult{Manager: m, Router: r}, err
 }
 

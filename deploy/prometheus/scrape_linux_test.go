@@ -25,11 +25,13 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/observe/tenureprom"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 const (
@@ -155,17 +157,24 @@ func (p *plant) while(every time.Duration, do func()) (enough func()) {
 // plants say, for each alert, who there is, and what happens.
 func plants() map[string]func(p *plant) (play func()) {
 	return map[string]func(p *plant) func(){
-		"TenureShardsUnowned":  (*plant).shardsUnowned,
-		"TenureUntrusted":      func(p *plant) func() { return p.outage("TenureUntrusted") },
-		"TenureHeartbeatsFail": func(p *plant) func() { return p.outage("TenureHeartbeatsFail") },
-		"TenureHeartbeatsSlow": (*plant).heartbeatsSlow,
-		"TenureHandlerStuck":   (*plant).handlerStuck,
-		"TenureHalted":         (*plant).halted,
-		"TenureNobodyEligible": (*plant).nobodyEligible,
-		"TenureWritesRefused":  (*plant).writesRefused,
-		"TenureFlapping":       (*plant).flapping,
-		"TenureSessionsLost":   (*plant).sessionsLost,
-		"TenureFollowerBehind": (*plant).followerBehind,
+		"TenureShardsUnowned":    (*plant).shardsUnowned,
+		"TenureShardQuarantined": (*plant).shardQuarantined,
+		"TenureUntrusted":        func(p *plant) func() { return p.outage("TenureUntrusted") },
+		"TenureHeartbeatsFail":   func(p *plant) func() { return p.outage("TenureHeartbeatsFail") },
+		"TenureHeartbeatsSlow":   (*plant).heartbeatsSlow,
+		"TenureHandlerStuck":     (*plant).handlerStuck,
+		"TenureHalted":           (*plant).halted,
+		"TenureNobodyEligible":   (*plant).nobodyEligible,
+		"TenureWritesRefused":    (*plant).writesRefused,
+		"TenureFlapping":         (*plant).flapping,
+		"TenureSessionsLost":     (*plant).sessionsLost,
+		"TenureFollowerBehind":   (*plant).followerBehind,
+		"TenureEffectsInDoubt": func(p *plant) func() {
+			return p.effectWaits("TenureEffectsInDoubt", effect.Decision{}, errors.New("the bank is down"))
+		},
+		"TenureEffectsUnresolved": func(p *plant) func() {
+			return p.effectWaits("TenureEffectsUnresolved", effect.Decision{State: effect.InDoubt}, nil)
+		},
 		"TenureRecordsDamaged": (*plant).recordsDamaged,
 		"none":                 (*plant).sound,
 	}
@@ -187,6 +196,30 @@ func (p *plant) shardsUnowned() func() {
 			p.Error(err)
 		}
 		p.await("TenureShardsUnowned", false)
+	}
+}
+
+// shardQuarantined has an owner die once, which is enough here.
+func (p *plant) shardQuarantined() func() {
+	a, b := p.add("a", false), p.add("b", false)
+	return func() {
+		for _, m := range []*member{a, b} {
+			p.start(m)
+			s, err := sharding.NewManager(m.backend, m.Elector, m.serve, &sharding.Options{Shards: []string{"eu", "us"},
+				Quarantine: sharding.Quarantine{Deaths: 1, For: 20 * time.Second}, OnError: func(error) {}})
+			if err != nil {
+				p.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(context.Background())
+			ended := make(chan struct{})
+			go func() { defer close(ended); _ = s.Run(ctx) }() // one is killed
+			p.Cleanup(func() { stop(); <-ended })
+		}
+		p.eventually("each owns one", func() bool { return len(a.View().Leases) > 0 && len(b.View().Leases) > 0 })
+		p.quiet()
+		a.kill()
+		p.await("TenureShardQuarantined", true)
+		p.await("TenureShardQuarantined", false)
 	}
 }
 
@@ -338,6 +371,52 @@ func (p *plant) followerBehind() func() {
 	}
 }
 
+// effectWaits has an effect in doubt of which Resolve says this, until it says that the effect is done.
+func (p *plant) effectWaits(alert string, says effect.Decision, fails error) func() {
+	a := p.add("a", false)
+	stats := &effect.Stats{}
+	a.m.Effects(stats)
+	return func() {
+		p.start(a, "eu")
+		l := <-a.leases
+		var found atomic.Bool
+		open := func() *effect.Ledger {
+			ledger, err := effect.Open(p.ctx, l, &effect.Options{Stats: stats, Attempts: 1, OnError: func(error) {},
+				Resolve: func(context.Context, effect.Effect) (effect.Decision, error) {
+					if found.Load() {
+						return effect.Decision{State: effect.Done}, nil
+					}
+					return says, fails
+				}})
+			if err != nil {
+				p.Fatal(err)
+			}
+			return ledger
+		}
+		ledger := open()
+		_, err := ledger.Do(p.ctx, "pay/1", func(context.Context, string) ([]byte, error) { return nil, errors.New("no answer") })
+		if !errors.Is(err, effect.ErrInDoubt) {
+			p.Error(err)
+		}
+		p.await(alert, true)
+		found.Store(true)
+		ledger.Close()
+		if err := a.Withdraw(p.ctx, "eu"); err != nil {
+			p.Error(err)
+		}
+		if err := a.Contend(a.serve, "eu"); err != nil { // the next lease's Resolve is asked
+			p.Error(err)
+		}
+		l = <-a.leases
+		ledger = open()
+		defer ledger.Close()
+		p.await(alert, false)
+		if c := stats.Counts(); c.Done != 1 {
+			p.Errorf("%+v", c)
+		}
+	}
+}
+
 func (p *plant) recordsDamaged() func() {
 	a := p.add("a", false)
 	return func() {
@@ -474,7 +553,7 @@ func (s *scraper) run(t *testing.T, binary, jobs string) {
 	dir := t.TempDir()
 	text := read(t, "tenure.rules.yml")
 	for _, r := range [][2]string{
-		{`\[(5m|15m|1h)\]`, "[8s]"}, {`> 10\n`, "> 2\n"}, {`for: \w+`, "for: 1s"}, {`lag_seconds > 30`, "lag_seconds > 2"},
+		{`\[(5m|15m|1h)\]`, "[8s]"}, {`> 10\n`, "> 2\n"}, {`for: \w+`, "for: 1s"}, {`lag_seconds > 30`, "lag_seconds > 2"}, {`> 600\n`, "> 2\n"},
 	} {
 		text = regexp.MustCompile(r[0]).ReplaceAllString(text, r[1])
 	}

@@ -29,12 +29,14 @@ const ttl = time.Second
 // is for.
 var alarms = map[string]func(*plant){
 	"unowned":         (*plant).unowned,
+	"quarantined":     (*plant).quarantined,
 	"untrusted":       (*plant).trusted,
 	"stuck":           (*plant).stuck,
 	"halted":          (*plant).halted,
 	"refused":         (*plant).refused,
 	"slow heartbeats": (*plant).slowHeartbeats,
 	"lag":             (*plant).lag,
+	"effects":         (*plant).waiting,
 }
 
 func TestAlarms(t *testing.T) {
@@ -163,6 +165,41 @@ func (p *plant) becomes(what string, cond func() bool) {
 		time.Sleep(ttl / 20)
 	}
 	p.Fatalf("not within a minute: %s", what)
+}
+
+// quarantined has an owner die of its shard once, which is enough here.
+func (p *plant) quarantined() {
+	manage := func(node string) (x *process, stop func()) {
+		x = p.start(node)
+		m, err := sharding.NewManager(x.backend, x.Elector, func(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil },
+			&sharding.Options{Shards: []string{"eu", "us"}, Quarantine: sharding.Quarantine{Deaths: 1, For: time.Minute}})
+		if err != nil {
+			p.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(p.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = m.Run(ctx) }()
+		return x, func() { cancel(); <-ended }
+	}
+	a, stopA := manage("a")
+	b, stopB := manage("b")
+	firing := func() bool { return b.view().Quarantined > 0 }
+	p.becomes("each owns one", func() bool { v := b.view(); return len(v.Leases) > 0 && v.Unowned == 0 && len(v.Members) == 2 })
+	if lasts(2*ttl, firing) {
+		p.Fatal("it fires in a sound cluster")
+	}
+	a.crash()
+	stopA()
+	p.becomes("it fires", firing)
+	v := b.view()
+	i := slices.IndexFunc(v.Shards, func(s tenurehttp.Shard) bool { return s.Aside != "" })
+	if i < 0 || v.Unowned != 0 || v.Quarantined != 1 || v.Shards[i].Node != "" || !v.Shards[i].AsideUntil.After(time.Now()) {
+		p.Errorf("got %+v", v)
+	}
+	p.Log("it ends by time")
+	time.Sleep(time.Minute)
+	p.becomes("it clears", func() bool { return !firing() && b.view().Unowned == 0 })
+	stopB()
 }
 
 func (p *plant) unowned() {

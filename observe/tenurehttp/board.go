@@ -49,7 +49,7 @@ type Place struct {
 // left out.
 const (
 	maxBoardShards = 20_000
-	maxBoardBytes  = 2 << 20 // of their names
+	maxBoardBytes  = 2 << 20 // of their names, and of why they are set aside
 )
 
 // update is one message of a stream: the whole board at first, then what has changed.
@@ -67,16 +67,25 @@ type update struct {
 	Total     int              `json:"total"` // shards, those included that are left out
 	Unowned   int              `json:"unowned"`
 	Reserved  int              `json:"reserved"`
+	Aside     int              `json:"quarantined"`
 	Refused   *uint64          `json:"refused,omitempty"` // nil without a Journal
 	Beats     map[string]int64 `json:"beats"`             // by session, milliseconds since the last one seen
 	Lag       *lagJSON         `json:"lag,omitempty"`
 	Members   json.RawMessage  `json:"members,omitempty"` // []boardMember
 	Owners    []boardOwner     `json:"owners,omitempty"`  // sessions that rows name for the first time
-	Shards    []boardRow       `json:"shards,omitempty"`  // new, or of another owner or token
+	Shards    []boardRow       `json:"shards,omitempty"`  // new, or of another owner, token or reason to be set aside
 	Removed   []string         `json:"removed,omitempty"`
 	Moves     []moveJSON       `json:"moves,omitempty"` // of this member, oldest first
 	Notes     []Note           `json:"notes,omitempty"`
 	Places    map[string]point `json:"places,omitempty"`
+	// MemberLoads are memberShares by session, Ranges all ranges as []rangeJSON, Elsewhere the zones
+	// of shards that are in another one, and Loads those of shards that have changed; null: not known
+	// any more. Left out without Options.Sharding.
+	MemberLoads json.RawMessage     `json:"member_loads,omitempty"`
+	Elsewhere   json.RawMessage     `json:"elsewhere,omitempty"`
+	Ranges      json.RawMessage     `json:"ranges,omitempty"`
+	Loads       map[string]*float64 `json:"loads,omitempty"`
+	Effects     *effectsJSON        `json:"effects,omitempty"`
 }
 
 type boardMember struct {
@@ -85,8 +94,21 @@ type boardMember struct {
 }
 
 // boardRow is a shard's name, the number of its owner's session in this stream, 0 for
-// none, and its token.
-type boardRow [3]any
+// none, and its token. A shard that is set aside has the reason as well, and the end in
+// milliseconds since 1970, 0 for none.
+type boardRow []any
+
+func newRow(o *core.Ownership, owner int) boardRow {
+	row := boardRow{o.Shard, owner, o.Token}
+	if o.Aside.Why == "" {
+		return row
+	}
+	until := int64(0)
+	if !o.Aside.Until.IsZero() {
+		until = o.Aside.Until.UnixMilli()
+	}
+	return append(row, cut(o.Aside.Why, maxAside), until)
+}
 
 // boardOwner is a number, and the session that it stands for.
 type boardOwner [2]any
@@ -102,6 +124,12 @@ type feed struct {
 	members json.RawMessage
 	owners  map[core.SessionID]int
 	notes   uint64
+
+	loads               map[string]float64 // of shards
+	memberLoads, ranges json.RawMessage
+	elsewhere           json.RawMessage
+	shares              *shares
+	effects             *effectsJSON
 }
 
 // next is what has changed since the last call. news is false if it is only the time.
@@ -115,7 +143,8 @@ func (f *feed) next() (u *update, news bool) {
 	if v.Err != nil {
 		u.Halted = reason(v.Err)
 	}
-	u.Unowned, u.Reserved = f.h.count(v)
+	n := f.h.count(v)
+	u.Unowned, u.Reserved, u.Aside = n.unowned, n.reserved, n.quarantined
 	for session, age := range f.h.heartbeats() {
 		u.Beats[string(session)] = age.Milliseconds()
 	}
@@ -133,6 +162,11 @@ func (f *feed) next() (u *update, news bool) {
 		}
 	}
 	news = v != f.last || len(u.Notes) > 0
+	if s := f.h.shared(v); v != f.last || s != f.shares {
+		news = f.share(u, s) || news
+		f.shares = s
+	}
+	news = f.countEffects(u) || news
 	f.last = v
 	return u, news
 }
@@ -152,7 +186,7 @@ func (f *feed) changes(u *update, v *core.View) {
 	shown := v.Shards[:min(len(v.Shards), maxBoardShards)]
 	size := 0
 	for i := range shown {
-		if size += len(shown[i].Shard); size > maxBoardBytes {
+		if size += len(shown[i].Shard) + min(len(shown[i].Aside.Why), maxAside); size > maxBoardBytes {
 			shown = shown[:i]
 			break
 		}
@@ -171,13 +205,13 @@ func (f *feed) diff(u *update, shown []core.Ownership) {
 			old = old[1:]
 		}
 		if len(old) > 0 && old[0].Shard == o.Shard {
-			same := old[0].Session == o.Session && old[0].Token == o.Token
+			same := old[0].Session == o.Session && old[0].Token == o.Token && old[0].Aside == o.Aside
 			old = old[1:]
 			if same {
 				continue
 			}
 		}
-		u.Shards = append(u.Shards, boardRow{o.Shard, f.owner(u, o.Session), o.Token})
+		u.Shards = append(u.Shards, newRow(o, f.owner(u, o.Session)))
 	}
 	for i := range old {
 		u.Removed = append(u.Removed, old[i].Shard)
@@ -227,9 +261,12 @@ func moves(list []core.Move) []moveJSON {
 }
 
 // bounded is text of at most maxReason bytes.
-func bounded(text string) string {
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "") + "..."
+func bounded(text string) string { return cut(text, maxReason) }
+
+// cut is text of at most n bytes, and what says that there were more.
+func cut(text string, n int) string {
+	if len(text) > n {
+		text = strings.ToValidUTF8(text[:n], "") + "..."
 	}
 	return text
 }

@@ -47,7 +47,8 @@ type event struct {
 	Refused *uint64
 	Members []tenurehttp.Member
 	Owners  [][2]any
-	Shards  [][3]any
+	Shards  [][5]any // nil at the end: not set aside
+	Aside   int      `json:"quarantined"`
 	Removed []string
 	Moves   []tenurehttp.Move
 	Notes   []tenurehttp.Note
@@ -55,6 +56,14 @@ type event struct {
 	Places  map[string][3]any
 	Beats   map[string]int64
 	Trust   int64
+
+	MemberLoads map[string]tenurehttp.MemberShares `json:"member_loads"`
+	Elsewhere   map[string]string                  `json:"elsewhere"`
+	Ranges      []tenurehttp.Range
+	Loads       map[string]*float64
+	Effects     *tenurehttp.Effects
+
+	size int // bytes
 }
 
 // serve serves a handler, and cuts its streams at the end.
@@ -99,6 +108,7 @@ func follow(t *testing.T, url string) (next func(is func(event) bool) event) {
 			if err := json.Unmarshal([]byte(data), &e); err != nil {
 				t.Fatalf("%v: %s", err, data)
 			}
+			e.size = len(data)
 			if is == nil || is(e) {
 				return e
 			}
@@ -157,7 +167,7 @@ func TestEvents(t *testing.T) {
 		v.Moves = append(v.Moves, core.Move{At: time.Unix(2000, 0), Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 9}, Kind: core.MoveGranted})
 	})
 	e := next(func(e event) bool { return len(e.Shards) > 0 })
-	want := [][3]any{{"orders-2", 1.0, 9.0}, {"orders-4", 3.0, 3.0}}
+	want := [][5]any{{"orders-2", 1.0, 9.0}, {"orders-4", 3.0, 3.0}}
 	if e.Full || !slices.Equal(e.Shards, want) || !slices.Equal(e.Removed, []string{"orders-3"}) || e.Members != nil ||
 		e.Owners != nil || len(e.Moves) != 1 || e.Places != nil {
 		t.Errorf("after a move: %+v, want rows %v", e, want)
@@ -296,6 +306,37 @@ func TestStreamsThatAreNeverRead(t *testing.T) {
 	}
 }
 
+// TestAside: the board and /view show shards that are set aside, for a time or for good, and what
+// was told is bounded.
+func TestAside(t *testing.T) {
+	t.Parallel()
+	source := newChanging(sample())
+	h := tenurehttp.Handler(source, nil)
+	next := follow(t, serve(t, h).URL)
+	if e := next(nil); e.Aside != 0 || e.Shards[2] != [5]any{"orders-3", 3.0, 3.0} {
+		t.Errorf("got %+v", e)
+	}
+	until := time.UnixMilli(1_800_000_000_000).UTC()
+	source.change(func(v *core.View) {
+		v.Shards[2].Aside = core.Aside{Why: "in quarantine", Until: until}
+		v.Shards = append(v.Shards, core.Ownership{Shard: "orders-4", Token: 1, Aside: core.Aside{Why: strings.Repeat("\u202e", 1000)}})
+	})
+	e := next(func(e event) bool { return len(e.Shards) > 0 })
+	if e.Aside != 1 || len(e.Shards) != 2 || e.Shards[0] != [5]any{"orders-3", 3.0, 3.0, "in quarantine", 1.8e12} || e.Shards[1][4] != 0.0 ||
+		len(e.Shards[1][3].(string)) > 110 {
+		t.Errorf("got %+v", e)
+	}
+	v := get[tenurehttp.View](t, h, "/view", 200)
+	if v.Quarantined != 1 || v.Unowned != 0 || v.Shards[2].Aside != "in quarantine" || !v.Shards[2].AsideUntil.Equal(until) ||
+		len(v.Shards[3].Aside) > 110 || !v.Shards[3].AsideUntil.IsZero() || v.Shards[0].Aside != "" {
+		t.Errorf("got %+v", v)
+	}
+	source.change(func(v *core.View) { v.Shards[2].Aside = core.Aside{} })
+	if e := next(func(e event) bool { return len(e.Shards) > 0 }); e.Aside != 0 || !slices.Equal(e.Shards, [][5]any{{"orders-3", 3.0, 3.0}}) {
+		t.Errorf("got %+v, want the shard that is free again", e)
+	}
+}
+
 // TestHost: over loopback, a page whose name was pointed here reads nothing.
 func TestHost(t *testing.T) {
 	t.Parallel()
@@ -427,7 +468,7 @@ func TestSlowClients(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.taken[2]), &e); err != nil {
 			t.Fatal(err)
 		}
-		if want := [][3]any{{"orders-1", 1.0, 2507.0}, {"orders-2", 2.0, 2508.0}}; !slices.Equal(e.Shards, want) {
+		if want := [][5]any{{"orders-1", 1.0, 2507.0}, {"orders-2", 2.0, 2508.0}}; !slices.Equal(e.Shards, want) {
 			t.Errorf("48 changes or so came as %v, want them as one: %v", e.Shards, want)
 		}
 		began := time.Now()

@@ -7,14 +7,20 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/internal/proof/browser"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 // tableOf is the table of shards as the page shows it: name, owner and token.
@@ -167,6 +173,32 @@ func viewAt(t *testing.T, url string) (v tenurehttp.View) {
 	return v
 }
 
+// TestBrowserAside: the page marks a shard in quarantine, says so in words, and forgets it.
+func TestBrowserAside(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t)
+	source := newChanging(sample())
+	p := b.Open(serve(t, tenurehttp.Handler(source, nil)).URL+"/", browser.Options{Width: 1000, Height: 800})
+	p.Await(`document.getElementById("n-unowned").textContent === "1" && document.getElementById("tile-quarantined").hidden`)
+	source.change(func(v *core.View) {
+		v.Shards[2].Aside = core.Aside{Why: "in quarantine until noon", Until: time.Now().Add(time.Hour)}
+		v.Shards = append(v.Shards, core.Ownership{Shard: "orders-4", Token: 1, Aside: core.Aside{Why: "its range was merged"}})
+	})
+	p.Await(`document.getElementById("n-quarantined").textContent === "1" && !document.getElementById("tile-quarantined").hidden`)
+	p.Await(`document.getElementById("n-unowned").textContent === "0" && document.title.startsWith("1 in quarantine")`)
+	p.Await(`document.querySelector("#log li.bad").textContent.includes("1 shard in quarantine")`)
+	p.Await(`(document.getElementById("grid").focus(), true)`)
+	p.Press("End")
+	p.Await(`document.getElementById("cell").textContent === "orders-4: nobody: its range was merged, token 1"`)
+	p.Press("ArrowLeft")
+	p.Await(`document.getElementById("cell").textContent === "orders-3: nobody: in quarantine until noon, token 3"`)
+	source.change(func(v *core.View) { v.Shards[2].Aside = core.Aside{} })
+	p.Await(`document.getElementById("tile-quarantined").hidden && document.querySelector("#log li").textContent.includes("1 shard out of quarantine")`)
+	if said := b.Complaints(); len(said) > 0 {
+		t.Errorf("the page complains: %q", said)
+	}
+}
+
 // TestBrowserManyShards prints how many frames a second a page of 10,000 shards draws
 // while 1,000 of them move each second, on a wide screen and on a phone.
 func TestBrowserManyShards(t *testing.T) {
@@ -232,6 +264,150 @@ func TestBrowserManyShards(t *testing.T) {
 			t.Errorf("%s: %+v: the page shows no moves", name, out)
 		}
 	}
+	if said := b.Complaints(); len(said) > 0 {
+		t.Errorf("the page complains: %q", said)
+	}
+}
+
+// TestBrowserShares: the page shows the ranges and loads that members report, and splits and merges
+// as they happen, of two members that share a keyspace.
+func TestBrowserShares(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t)
+	store := memory.New()
+	keys := sharding.Keyspace{Name: "orders", Shards: 4}
+	var handlers []http.Handler
+	for i := range 2 {
+		handlers = append(handlers, keyed(t, store, fmt.Sprintf("n%d", i+1), keys, float64(1000*i)))
+	}
+	p := b.Open(serve(t, handlers[0]).URL+"/", browser.Options{Width: 1280, Height: 1000})
+	p.Await(`document.querySelectorAll("#members li").length === 2 && document.querySelectorAll("#ranges span").length >= 4`)
+	p.Await(`[...document.querySelectorAll("#log li p")].some(p => / split begun by the assigner, into orders-/.test(p.textContent))`)
+	p.Await(`[...document.querySelectorAll("#log li p")].some(p => / split ended, into orders-/.test(p.textContent))`)
+	p.Await(`document.querySelector("[data-node=n1] .load").textContent.match(/^load [1-9][0-9.,]*, [0-9.]+ % of all$/) !== null`)
+	p.Await(`document.querySelector("[data-node=n2] .load").textContent.match(/^load [1-9][0-9.,]*, [0-9.]+ % of its capacity 1,000$/) !== null`)
+	p.Await(`(document.getElementById("ranges").focus(), true)`)
+	p.Press("Home")
+	p.Await(`/^orders-[0-9]+: 0x0000000000000000 to 0x/.test(document.getElementById("range").textContent)`)
+	p.Press("End")
+	p.Await(`/ to 0x10000000000000000, [0-9.]+ % of the keyspace, n[12] \([AB]\), load /.test(document.getElementById("range").textContent)`)
+	p.Await(`(document.getElementById("table-box").open = true, !document.getElementById("load-head").hidden)`)
+	p.Await(`[...document.querySelectorAll("#rows tr")].filter(tr => /^orders/.test(tr.textContent) &&
+		Number(tr.children[3].textContent) > 0).length > 2`)
+	picture(t, p, "shares")
+	if said := b.Complaints(); len(said) > 0 {
+		t.Errorf("the page complains: %q", said)
+	}
+}
+
+// picture keeps what the page shows where TENURE_PICTURES names a folder.
+func picture(t *testing.T, p *browser.Page, name string) {
+	t.Helper()
+	if dir := os.Getenv("TENURE_PICTURES"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name+".png"), p.Screenshot(), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// keyed starts a member whose slices have the load of 200 keys, one of which is hot, and returns
+// its board.
+func keyed(t *testing.T, store *memory.Store, node string, keys sharding.Keyspace, capacity float64) http.Handler {
+	t.Helper()
+	backend, err := memory.Open(t.Context(), store, "board", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet, j := slog.New(slog.DiscardHandler), &tenurehttp.Journal{}
+	e, err := core.NewElector(backend, &core.Options{Node: node, TTL: 5 * time.Second, Hooks: j.Hooks(), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m *sharding.Manager
+	m, err = sharding.NewManager(backend, e, func(ctx context.Context, l *core.Lease) error {
+		s, err := m.OpenSlice(ctx, l, nil)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		for ctx.Err() == nil {
+			for i := range 200 {
+				s.Add(fmt.Sprint(i), 0.05)
+			}
+			s.Add("hot", 4)
+			time.Sleep(50 * time.Millisecond)
+		}
+		return nil
+	}, &sharding.Options{Keyspace: keys, Interval: 200 * time.Millisecond, Capacity: capacity, OnRange: j.Ranged,
+		OnError: func(err error) { t.Log(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	elect, end := context.WithCancel(context.Background())
+	manage, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { _ = e.Run(elect) })
+	ran := make(chan error, 1)
+	go func() { ran <- m.Run(manage) }()
+	t.Cleanup(func() { stop(); end(); <-ran; all.Wait(); backend.Close() })
+	return tenurehttp.Handler(e, &tenurehttp.Options{Journal: j, Sharding: m.Picture})
+}
+
+// TestBrowserSharesHostile: names and texts from elsewhere stay text, and many ranges are few on the
+// page, on a phone, too.
+func TestBrowserSharesHostile(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t)
+	const evil = `"><img src=x onerror="document.title='pwned'">__proto__`
+	v := sample()
+	v.Members[0].Node, v.Shards[0].Node, v.Shards[0].Shard = evil, evil, evil
+	p := &painted{}
+	p.p.Store(&sharding.Picture{
+		Ranges: equal(100_000, func(i int) string { return map[bool]string{true: evil, false: "orders-2"}[i%2 == 0] }),
+		Loads:  map[string]float64{evil: 1e300, "__proto__": 1, "orders-2": 1e-300},
+	})
+	j := &tenurehttp.Journal{}
+	page := b.Open(serve(t, tenurehttp.Handler(newChanging(v), &tenurehttp.Options{Journal: j, Sharding: p.picture})).URL+"/",
+		browser.Options{Width: 390, Height: 844, Scale: 2, Phone: true, Dark: true})
+	page.Await(`document.querySelectorAll("#ranges span").length === 256`)
+	j.Ranged([]sharding.RangeEvent{{From: evil, To: []string{evil}, Rule: &control.Rule{Author: evil, Reason: evil}}})
+	page.Await(`[...document.querySelectorAll("#log li p")].some(p => p.textContent.includes("split begun by a rule of \"><img"))`)
+	page.Await(`document.querySelector("#members .load").textContent.includes("load 1E300")`)
+	page.Await(`document.documentElement.scrollWidth <= innerWidth`)
+	page.Await(`(document.getElementById("ranges").focus(), true)`)
+	page.Press("End")
+	page.Await(`document.getElementById("range").textContent.includes("2 owners, most is of") && document.images.length === 0`)
+	picture(t, page, "hostile")
+	if said := b.Complaints(); len(said) > 0 {
+		t.Errorf("the page complains: %q", said)
+	}
+}
+
+// TestBrowserEffects: the page shows how many effects wait, names of shards stay text, and what has
+// been decided goes.
+func TestBrowserEffects(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t)
+	const evil = `"><img src=x onerror="document.title='pwned'">__proto__`
+	c, began := &counted{}, time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	counts := effect.Counts{InDoubt: effect.Waiting{Number: 1200, Oldest: began}, Unresolved: effect.Waiting{Number: 2, Oldest: began}}
+	for i := range 200 {
+		counts.Shards = append(counts.Shards, effect.ShardCounts{Shard: fmt.Sprintf("orders-%d", i), InDoubt: 6})
+	}
+	counts.Shards = append(counts.Shards, effect.ShardCounts{Shard: evil, Unresolved: 2})
+	c.c.Store(&counts)
+	page := b.Open(serve(t, tenurehttp.Handler(newChanging(sample()), &tenurehttp.Options{Effects: c.counts})).URL+"/",
+		browser.Options{Width: 390, Height: 844, Scale: 2, Phone: true, Dark: true})
+	page.Await(`document.querySelectorAll("#effects li").length === 100 && document.getElementById("n-effects").textContent === "1,202"`)
+	page.Await(`document.getElementById("n-unresolved").textContent === "2" && !document.getElementById("tile-unresolved").hidden`)
+	page.Await(`document.querySelector("#effects li.bad").textContent.endsWith("__proto__: 2 effects in doubt, 2 for a person to decide")`)
+	page.Await(`document.querySelectorAll("#effects li")[1].textContent === "orders-0: 6 effects in doubt"`)
+	page.Await(`/^More shards have some\. The oldest began 0[12]\/07\/2026/.test(document.getElementById("effects-help").textContent)`)
+	page.Await(`document.documentElement.scrollWidth <= innerWidth && document.images.length === 0`)
+	picture(t, page, "effects")
+	c.c.Store(&effect.Counts{})
+	page.Await(`document.getElementById("effects-box").hidden && document.getElementById("tile-unresolved").hidden &&
+		document.getElementById("n-effects").textContent === "0"`)
 	if said := b.Complaints(); len(said) > 0 {
 		t.Errorf("the page complains: %q", said)
 	}

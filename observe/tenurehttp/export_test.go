@@ -10,6 +10,11 @@ type (
 	Leader  = leaderJSON
 	Status  = statusJSON
 	Problem = problemJSON
+
+	MemberShares = memberShares
+	Range        = rangeJSON
+	Effects      = effectsJSON
+	EffectShard  = effectShard
 )
 
 // LeaderOf is the answer of /leader for a shard.

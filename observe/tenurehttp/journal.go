@@ -2,10 +2,14 @@ package tenurehttp
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 // Kinds of a Note.
@@ -13,6 +17,7 @@ const (
 	NoteRefused = "refused" // a write, by its fence
 	NoteMember  = "member"  // another member came, fell silent or went
 	NoteSession = "session" // something happened to this process's own session
+	NoteRange   = "range"   // splits and merges
 	NoteOther   = "note"
 )
 
@@ -65,6 +70,23 @@ func (j *Journal) Refused(e *core.FencedError) {
 	defer j.mu.Unlock()
 	j.refused++
 	j.add(Note{Kind: NoteRefused, Shard: string(e.Fence.Shard), Text: text})
+}
+
+// Ranged notes what a plan began and ended: it is for sharding.Options.OnRange. Events that are
+// alike are one note.
+func (j *Journal) Ranged(events []sharding.RangeEvent) {
+	same := map[string][]sharding.RangeEvent{}
+	for _, e := range events {
+		same[e.String()] = append(same[e.String()], e)
+	}
+	for _, what := range slices.Sorted(maps.Keys(same)) {
+		list := same[what]
+		n := Note{Kind: NoteRange, Shard: list[0].From, Text: what + ", into " + strings.Join(list[0].To, ", ")}
+		if len(list) > 1 {
+			n.Text = fmt.Sprintf("%s; and %d more, of other shards", n.Text, len(list)-1)
+		}
+		j.Add(n)
+	}
 }
 
 // Add adds a note. Without a time it is of now.

@@ -100,13 +100,16 @@ func network(remote string) netip.Prefix {
 	return p
 }
 
+// crossSite reports whether a browser asks for another site's page.
+func crossSite(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Site") == "cross-site" }
+
 // events serves /events: an update at once, and then what has changed since, as
 // server-sent events. A client that is slow gets several changes as one.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	if !reads(w, r) {
 		return
 	}
-	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+	if crossSite(r) {
 		reply(w, http.StatusForbidden, problemJSON{Error: "this stream is for the board's own page"})
 		return
 	}

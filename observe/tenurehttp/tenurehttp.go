@@ -1,5 +1,5 @@
-// Package tenurehttp shows an Elector over HTTP, read-only: for load balancers, for
-// orchestrators, and for a person at three in the morning.
+// Package tenurehttp shows an Elector over HTTP: for load balancers, for orchestrators, and
+// for a person at three in the morning. All but /may-stop is read-only.
 //
 //	mux.Handle("/tenure/", http.StripPrefix("/tenure", tenurehttp.Handler(elector, nil)))
 //
@@ -16,24 +16,35 @@
 //	GET /view            members, shards, own leases and last moves, with their reasons
 //	GET /                the board: a page that shows all this, and follows it
 //	GET /events          what the page follows: server-sent events
+//	GET /may-stop        200 if this node may be stopped now, and a place is reserved for it;
+//	                     409 with the nodes that are away if not; 503 without an answer.
+//	                     Only with Options.Stops
 //
-// Everything is answered from Elector.View, without I/O, as JSON. It is a picture: a
-// process that was stopped may answer 200 once more after it was superseded. A load
+// Everything but /may-stop is answered without I/O, from Elector.View and Options, as JSON. It is a
+// picture: a process that was stopped may answer 200 once more after it was superseded. A load
 // balancer may go by it, a write may not: the lease decides, in the store.
 //
 // An answer has at most 2 MiB, whatever the namespace holds: lists end early then, and
 // say so.
 //
 // The board is for people: members with their heartbeats, every shard in its owner's
-// colour, moves with their reasons, refused writes and lag. It loads nothing from another
-// host, and its Content-Security-Policy forbids that. It needs its address to end in a
-// slash, as in the example. A stream of /events says what has changed at most five times
-// a second. It ends with its server, with a client that takes nothing for 10 s, and after
-// 15 min, when the page opens another one; of more than Options.MaxStreams at a time the
+// colour, moves with their reasons, refused writes and lag; with Options.Sharding the ranges
+// of the keyspace, and loads; with Options.Effects how many effects wait. It loads nothing from
+// another host, and its Content-Security-Policy forbids that. It needs its address to end in a
+// slash, as in the example. A stream of /events says what has changed at most five times a second. It ends
+// with its server, with a client that takes nothing for 10 s, and after 15 min, when the
+// page opens another one; of more than Options.MaxStreams at a time the
 // last are refused, or an address that has most of them loses its oldest to another address.
 // It shows the first 20,000 shards.
 //
-// The handler takes GET and HEAD only and changes nothing. It tells names, metadata
+// /may-stop is for preStop hooks and controllers that update members one by one. It asks the
+// store as tenure may-stop does, for the node of this member and no other, and so writes to
+// it. Asking again keeps the place. It takes GET only, no parameters, and no browser's
+// request. It answers the processes of this machine, or, with Options.StopToken, those that
+// send the token. It asks the store once a second at most, and writes twice in Options.StopFor
+// at most.
+//
+// The rest of the handler takes GET and HEAD only and changes nothing. It tells names, metadata
 // and addresses of members: serve it on loopback, or where only operators reach it. On
 // loopback it refuses a Host that is neither localhost, an address of loopback nor one of
 // Options.Hosts, so that no other site's page reads it through a name that its owner points
@@ -55,6 +66,8 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 // Source is what a Handler shows: a *core.Elector. One that has the methods
@@ -80,6 +93,15 @@ type Options struct {
 	// not applied, and since when the oldest of them is known. It must not wait. Nil: not
 	// shown.
 	Lag func() (entries int64, oldest time.Duration)
+	// Sharding has the board and /view show the ranges of a keyspace, and the load of shards and
+	// members: Manager.Picture of the Manager on this Elector, which says what store calls it costs.
+	// It is called at most once a second, only while a board is open or /view is asked for, and
+	// must not wait. Nil: they are not shown.
+	Sharding func() sharding.Picture
+	// Effects has the board and /view show how many effects of this process wait, and for what:
+	// Counts of the effect.Stats of its ledgers. It is called at most once a second, only while a
+	// board is open or /view is asked for. No key of an effect is shown. Nil: they are not shown.
+	Effects func() effect.Counts
 	// Places has the board draw these shards on a map as well. It is not modified. Nil:
 	// there is no map.
 	Places map[string]Place
@@ -88,6 +110,23 @@ type Options struct {
 	// Hosts are names, without ports, by which requests may come over loopback beside
 	// localhost and its addresses, such as that of a proxy on this machine. Default none.
 	Hosts []string
+
+	// Stops is the backend of the Elector: /may-stop reads it, and reserves places there. Nil:
+	// there is no /may-stop.
+	Stops core.Backend
+	// StopAway is how many nodes may be away at a time, those included that are about to be
+	// stopped. Default 1. The least of those counts that hold places or ask for one.
+	StopAway int
+	// StopMembers is how many nodes should run; those that are missing count as away. Default
+	// 0: not known.
+	StopMembers int
+	// StopFor is how long a place lasts, if no other session of the node joins before. Default
+	// 10 min, 1 s to 24 h. Members under a new label for each process, as those of a
+	// Deployment, end no place by joining: give the time that it takes to replace one.
+	StopFor time.Duration
+	// StopToken is what /may-stop wants as a bearer token. Empty, the default: it answers only
+	// requests over loopback or a Unix socket that no proxy passed on.
+	StopToken string
 }
 
 // viewJSON is the answer of /view.
@@ -110,11 +149,13 @@ type viewJSON struct {
 	More   bool        `json:"more,omitempty"` // there are shards behind these
 	// Unowned and Reserved count, of all shards, those that nobody serves, as
 	// core.View.Unowned does: the reserved ones, Tenure's own, apart.
-	Unowned   int         `json:"unowned"`
-	Reserved  int         `json:"unowned_reserved"`
-	Leases    []leaseJSON `json:"leases"`     // of this member; as many as shards at most
-	Stuck     []string    `json:"stuck"`      // shards whose handler did not return in time; at most 100
-	LastMoves []moveJSON  `json:"last_moves"` // of this member, oldest first
+	Unowned  int `json:"unowned"`
+	Reserved int `json:"unowned_reserved"`
+	// Quarantined counts, of all shards, those in quarantine, as core.View.Quarantined does.
+	Quarantined int         `json:"quarantined"`
+	Leases      []leaseJSON `json:"leases"`     // of this member; as many as shards at most
+	Stuck       []string    `json:"stuck"`      // shards whose handler did not return in time; at most 100
+	LastMoves   []moveJSON  `json:"last_moves"` // of this member, oldest first
 	// Damaged are records of the store that cannot be read, at most 64; DamagedTotal
 	// counts all that were found since the start. See core.View.
 	Damaged      []*core.DamagedError `json:"damaged,omitempty"`
@@ -124,6 +165,11 @@ type viewJSON struct {
 	Refused uint64   `json:"refused,omitempty"`
 	Notes   []Note   `json:"notes,omitempty"`
 	Lag     *lagJSON `json:"lag,omitempty"`
+	// Ranges are those of the keyspace, in the order of hashes: of more than 256, neighbours are
+	// combined. See Options.Sharding.
+	Ranges []rangeJSON `json:"ranges,omitempty"`
+	// Effects are those of this process that wait. See Options.Effects.
+	Effects *effectsJSON `json:"effects,omitempty"`
 }
 
 // lagJSON is how far a follower is behind.
@@ -147,6 +193,9 @@ type memberJSON struct {
 	// SinceHeartbeat is how long ago this member saw its last heartbeat, where it watches
 	// that member.
 	SinceHeartbeat string `json:"since_heartbeat,omitempty"`
+	// Load is the sum of what its shards have, as far as it is known, and its capacity, if it has
+	// one; left out if no load is known. See Options.Sharding.
+	Load *memberShares `json:"load,omitempty"`
 }
 
 // shardJSON is a shard and its owner. Without a node, no member serves it at present.
@@ -155,6 +204,14 @@ type shardJSON struct {
 	Node    string     `json:"node,omitempty"`
 	Session string     `json:"session,omitempty"`
 	Token   core.Token `json:"token"`
+	// Aside is why the shard is not meant to have an owner, and AsideUntil when it is meant to
+	// have one again, as in quarantine; left out if it is, and if it never is.
+	Aside      string    `json:"aside,omitempty"`
+	AsideUntil time.Time `json:"aside_until,omitzero"`
+	// Load is left out if it is not known. See Options.Sharding.
+	Load *float64 `json:"load,omitempty"`
+	// Elsewhere is the zone that the shard prefers, where its owner is in another one.
+	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
 // leaseJSON is a lease of this member.
@@ -197,7 +254,8 @@ func Handler(s Source, o *Options) http.Handler {
 	h := &handler{source: s, limit: maxShards}
 	h.streams = streams{most: maxStreams, ended: make(map[*http.Server]chan struct{})}
 	if o != nil {
-		h.needsStore, h.journal, h.lagOf, h.places, h.hosts = o.NeedsStore, o.Journal, o.Lag, o.Places, o.Hosts
+		h.needsStore, h.journal, h.lagOf, h.places, h.hosts, h.sharding = o.NeedsStore, o.Journal, o.Lag, o.Places, o.Hosts, o.Sharding
+		h.effects.counts = o.Effects
 		if o.MaxStreams > 0 {
 			h.streams.most = min(o.MaxStreams, maxStreams)
 		}
@@ -220,6 +278,9 @@ func Handler(s Source, o *Options) http.Handler {
 	mux.HandleFunc("/board.js", asset("board.js", "text/javascript"))
 	mux.HandleFunc("/board.css", asset("board.css", "text/css"))
 	mux.HandleFunc("/events", h.events)
+	if o != nil && o.Stops != nil {
+		mux.Handle("/may-stop", newStops(s, o))
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A ResponseWriter that has no deadline leaves it to its server.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(streamPatience))
@@ -250,19 +311,23 @@ func addressed(w http.ResponseWriter, r *http.Request, hosts []string) bool {
 	if local == nil || !local.IP.IsLoopback() {
 		return true
 	}
-	host := r.Host
+	if here(r.Host, hosts) {
+		return true
+	}
+	reply(w, http.StatusForbidden, problemJSON{Error: "the Host " + strconv.QuoteToASCII(bounded(r.Host)) +
+		" is not this machine's: use localhost or 127.0.0.1, or list it in Options.Hosts"})
+	return false
+}
+
+// here reports whether a Host is localhost, an address of loopback, or one of the names.
+func here(host string, names []string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 	at, _ := netip.ParseAddr(host)
-	if at.Unmap().IsLoopback() || strings.EqualFold(host, "localhost") ||
-		slices.ContainsFunc(hosts, func(name string) bool { return strings.EqualFold(host, name) }) {
-		return true
-	}
-	reply(w, http.StatusForbidden, problemJSON{Error: "the Host " + strconv.QuoteToASCII(bounded(host)) +
-		" is not this machine's: use localhost or 127.0.0.1, or list it in Options.Hosts"})
-	return false
+	return at.Unmap().IsLoopback() || strings.EqualFold(host, "localhost") ||
+		slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(host, name) })
 }
 
 // reads reports whether a request only reads, and answers any other.
@@ -281,6 +346,7 @@ const (
 	maxStuck   = 100
 	maxMembers = 512 << 10 // bytes of what members told, as JSON
 	maxReason  = 1000      // bytes of an error
+	maxAside   = 100       // bytes of why a shard is set aside
 )
 
 type handler struct {
@@ -293,21 +359,31 @@ type handler struct {
 	hosts      []string
 	streams    streams
 
-	mu       sync.Mutex
-	counted  *core.View // of which the numbers are
-	unowned  int
-	reserved int
+	mu      sync.Mutex
+	counted *core.View // of which the numbers are
+	counts  counts
+
+	sharding   func() sharding.Picture // may be nil
+	sharesMu   sync.Mutex
+	shares     *shares
+	sharesNext time.Time
+
+	effects effects
 }
 
-// count is View.Unowned, which looks at every shard: once for each snapshot.
-func (h *handler) count(v *core.View) (unowned, reserved int) {
+// counts are those of a View that look at every shard.
+type counts struct{ unowned, reserved, quarantined int }
+
+// count counts once for each snapshot.
+func (h *handler) count(v *core.View) counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.counted != v {
-		h.unowned, h.reserved = v.Unowned()
+		h.counts.unowned, h.counts.reserved = v.Unowned()
+		h.counts.quarantined = v.Quarantined()
 		h.counted = v
 	}
-	return h.unowned, h.reserved
+	return h.counts
 }
 
 func (h *handler) newFeed() *feed { return &feed{h: h, owners: make(map[core.SessionID]int)} }
@@ -352,7 +428,7 @@ func meta(m *core.Member) map[string]string {
 
 // size is more than what a member takes in an answer.
 func size(m *core.Member) int {
-	const rest, escaped, indent = 300, 6, 30
+	const rest, escaped, indent = 400, 6, 30
 	n := rest + escaped*(len(m.Node)+len(m.Session))
 	for k, v := range m.Meta {
 		n += escaped*(len(k)+len(v)) + indent
@@ -441,7 +517,8 @@ func (h *handler) leader(v *core.View, r *http.Request) (int, any) {
 }
 
 func shard(o core.Ownership) shardJSON {
-	return shardJSON{Shard: o.Shard, Node: o.Node, Session: string(o.Session), Token: o.Token}
+	return shardJSON{Shard: o.Shard, Node: o.Node, Session: string(o.Session), Token: o.Token,
+		Aside: cut(o.Aside.Why, maxAside), AsideUntil: o.Aside.Until}
 }
 
 func (h *handler) view(v *core.View, r *http.Request) (int, any) {
@@ -480,10 +557,14 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 		out.TrustRemaining = trust.Round(time.Millisecond).String()
 	}
 	out.Notes, _, out.Refused = h.journal.since(0)
-	out.Lag = h.lag()
-	out.Unowned, out.Reserved = h.count(v)
+	out.Lag, out.Effects = h.lag(), h.effects.look()
+	n := h.count(v)
+	out.Unowned, out.Reserved, out.Quarantined = n.unowned, n.reserved, n.quarantined
 	for _, o := range shards[:min(limit, len(shards))] {
 		out.Shards = append(out.Shards, shard(o))
+	}
+	if !crossSite(r) { // another site's page, which cannot read this, has the store read for nobody
+		h.shared(v).add(&out)
 	}
 	for _, l := range leases[:min(h.limit, len(leases))] {
 		out.Leases = append(out.Leases, leaseJSON{Shard: string(l.Fence.Shard), Token: l.Fence.Token, State: string(l.State), Since: l.Since})

@@ -37,8 +37,14 @@
 //	tenure.member.state {state}                      1 or 0: joined, trusted, halted, leaving, eligible
 //	tenure.trust.remaining                           s
 //	tenure.members {state}                           live, silent
-//	tenure.shards {state}                            known, contended, unowned, unowned_reserved
+//	tenure.shards {state}                            known, contended, unowned, unowned_reserved, quarantined
 //	tenure.leases {state}                            core.LeaseState
+//	tenure.effects {state}                           that wait: in doubt, unresolved (for a person)
+//	tenure.effects.oldest {state}                    s; since the oldest of them began
+//	tenure.effects.begun
+//	tenure.effects.ended {outcome}                   done, failed or refused
+//	tenure.effects.retries                           attempts after an effect's first
+//	tenure.effects.full                              calls of Do that began none, as too many are in doubt
 package tenureotel
 
 import (
@@ -54,6 +60,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/observe/internal/takeover"
@@ -293,6 +300,46 @@ func (t *Telemetry) Follow(f Tailer) error {
 	return err
 }
 
+// Effects has the effects of this process observed: effect.Options.Stats of all its ledgers. An
+// error is the MeterProvider's.
+func (t *Telemetry) Effects(s *effect.Stats) error {
+	var errs []error
+	count := func(name, text string) metric.Int64ObservableCounter {
+		c, err := t.meter.Int64ObservableCounter(name, metric.WithDescription(text))
+		errs = append(errs, err)
+		return c
+	}
+	waiting, err := t.meter.Int64ObservableGauge("tenure.effects",
+		metric.WithDescription("Effects that wait: in doubt, or unresolved, which a person decides."))
+	errs = append(errs, err)
+	oldest, err := t.meter.Float64ObservableGauge("tenure.effects.oldest", metric.WithUnit("s"),
+		metric.WithDescription("Since the oldest effect that waits began."))
+	errs = append(errs, err)
+	begun := count("tenure.effects.begun", "Effects whose intent was written.")
+	ended := count("tenure.effects.ended", "Effects that ended.")
+	retries := count("tenure.effects.retries", "Attempts after an effect's first.")
+	full := count("tenure.effects.full", "Calls that began no effect, as too many are in doubt.")
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	none := metric.WithAttributes(t.own...)
+	_, err = t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		c := s.Counts()
+		for state, w := range map[string]effect.Waiting{"in doubt": c.InDoubt, "unresolved": c.Unresolved} {
+			o.ObserveInt64(waiting, int64(w.Number), t.with("state", state))
+			o.ObserveFloat64(oldest, w.Age().Seconds(), t.with("state", state))
+		}
+		for outcome, n := range map[string]uint64{"done": c.Done, "failed": c.Failed, "refused": c.Refused} {
+			o.ObserveInt64(ended, int64(n), t.with("outcome", outcome))
+		}
+		o.ObserveInt64(begun, int64(c.Begun), none)
+		o.ObserveInt64(retries, int64(c.Retries), none)
+		o.ObserveInt64(full, int64(c.Full), none)
+		return nil
+	}, waiting, oldest, begun, ended, retries, full)
+	return err
+}
+
 // Watch has an Elector's View observed. An error is the MeterProvider's.
 func (t *Telemetry) Watch(e Elector) error {
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
@@ -325,6 +372,7 @@ func (t *Telemetry) observe(o metric.Observer, v *core.View, trust time.Duration
 	unowned, reserved := v.Unowned()
 	for state, n := range map[string]int{
 		"known": known, "contended": v.Contended, "unowned": unowned, "unowned_reserved": reserved,
+		"quarantined": v.Quarantined(),
 	} {
 		o.ObserveInt64(t.shards, int64(n), t.with("state", state))
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
@@ -233,12 +234,21 @@ func TestBackground(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := collect(t, tenureotel.Options{})
+	stats := &effect.Stats{}
+	if err := c.Effects(stats); err != nil {
+		t.Fatal(err)
+	}
 	var during map[string]float64
-	run(t, c, func(t *testing.T, _ *core.Lease, _ *kvfault.Link) { during = c.points(t) })
+	run(t, c, func(t *testing.T, l *core.Lease, _ *kvfault.Link) {
+		waitingEffect(t, l, stats)
+		during = c.points(t)
+	})
 	for name, want := range map[string]float64{
 		"tenure.leases{held}": 1, "tenure.leases{stuck}": 0, "tenure.member.state{trusted}": 1,
-		"tenure.member.state{halted}": 0, "tenure.member.state{leaving}": 0, "tenure.member.state{eligible}": 1, "tenure.members{live}": 1, "tenure.shards{known}": 1, "tenure.shards{unowned}": 0,
-		"tenure.leases.granted": 1,
+		"tenure.member.state{halted}": 0, "tenure.member.state{leaving}": 0, "tenure.member.state{eligible}": 1, "tenure.members{live}": 1, "tenure.shards{known}": 1, "tenure.shards{unowned}": 0, "tenure.shards{quarantined}": 0,
+		"tenure.leases.granted": 1, "tenure.effects{unresolved}": 1, "tenure.effects{in doubt}": 0, "tenure.effects.oldest{unresolved}": 60,
+		"tenure.effects.begun": 3, "tenure.effects.ended{done}": 1, "tenure.effects.ended{failed}": 0, "tenure.effects.ended{refused}": 1,
+		"tenure.effects.retries": 1, "tenure.effects.full": 1,
 	} {
 		if got, ok := during[name]; got != want || !ok {
 			t.Errorf("%s is %v, %v, want %v", name, got, ok, want)
@@ -270,7 +280,7 @@ func TestMetrics(t *testing.T) {
 		"tenure.leases.settled{released}": 1, "tenure.leases.settled{transferred}": 1, "tenure.leases.ended{asked to stop}": 1,
 		"tenure.takeover.duration": 1, "tenure.handlers.failed": 1, "tenure.hooks.dropped": 3, "tenure.writes.refused": 2,
 		"tenure.follower.applied{x}": 4, "tenure.follower.lag": 2, "tenure.plan.moves": 1, "tenure.member.state{leaving}": 1,
-		"tenure.session.events{joined}": 1, "tenure.peer.events{silent}": 1,
+		"tenure.session.events{joined}": 1, "tenure.peer.events{silent}": 1, "tenure.effects": 0, "tenure.effects.oldest": 0,
 	} {
 		if got, ok := after[name]; got != want || !ok {
 			t.Errorf("%s is %v, %v, want %v", name, got, ok, want)
@@ -291,6 +301,30 @@ func TestMetrics(t *testing.T) {
 	if !maps.Equal(names, documented) {
 		t.Errorf("metrics %q\n\n documented %q", slices.Sorted(maps.Keys(names)), slices.Sorted(maps.Keys(documented)))
 	}
+}
+
+// waitingEffect has a ledger make effects: one is done after a second attempt, one is refused, one waits
+// for a person for a minute, and another is not begun.
+func waitingEffect(t *testing.T, lease *core.Lease, s *effect.Stats) {
+	t.Helper()
+	l, err := effect.Open(t.Context(), lease, &effect.Options{Stats: s, MaxInDoubt: 1, BackoffMin: time.Millisecond, OnError: func(error) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes := map[string][]error{"a": {effect.NotDone(errors.New("busy")), nil}, "b": {effect.Refused(errors.New("declined"))},
+		"c": {errors.New("lost")}, "d": {nil}}
+	for _, key := range []string{"a", "b", "c", "d"} {
+		_, err := l.Do(t.Context(), key, func(context.Context, string) ([]byte, error) {
+			fail := outcomes[key][0]
+			outcomes[key] = outcomes[key][1:]
+			return nil, fail
+		})
+		if (err == nil) != (key == "a") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	time.Sleep(time.Minute)
+	t.Cleanup(l.Close)
 }
 
 // behind is a Tailer that lags.

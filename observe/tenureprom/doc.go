@@ -23,6 +23,7 @@
 //	tenure_shards_contended                  that this member contends for
 //	tenure_shards_unowned                    that nobody serves, without reserved ones
 //	tenure_shards_unowned_reserved           Tenure's own, which may stay so
+//	tenure_shards_quarantined                withheld from all members, since their owners died
 //	tenure_leases{state}                     of this member; core.LeaseState
 //	tenure_records_damaged                   records of the store that cannot be read
 //	tenure_leases_granted_total              its rate shows flapping: each has a new token
@@ -48,6 +49,12 @@
 //	tenure_follower_restores_total{applier}  of snapshots
 //	tenure_follower_resets_total             of the stream
 //	tenure_fence_refused_total               writes outside the store; see Refused
+//	tenure_effects{state}                    that wait: in doubt, unresolved (for a person); see Effects
+//	tenure_effects_oldest_seconds{state}     since the oldest of them began
+//	tenure_effects_begun_total
+//	tenure_effects_ended_total{outcome}      done, failed or refused
+//	tenure_effects_retries_total             attempts after an effect's first
+//	tenure_effects_full_total                calls of Do that began none, as too many are in doubt
 //
 // The number of series does not depend on the number of shards, unless
 // Options.PerShard asks for these:

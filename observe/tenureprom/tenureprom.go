@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/observe/internal/takeover"
@@ -41,20 +42,25 @@ type Tailer interface {
 type Metrics struct {
 	gauges
 	counters
+	effectDescs
 	perShard bool
 	ended    takeover.Times
 
 	mu      sync.Mutex
 	elector Elector
 	tailers []Tailer
+	effects *effect.Stats
 }
 
 // gauges are read from a View when they are asked for.
 type gauges struct {
 	trusted, halted, leaving, eligible, joined, remaining, ttl, members, silent  *prometheus.Desc
 	known, contended, unowned, reserved, leases, damaged, lagEntries, lagSeconds *prometheus.Desc
-	leader, token, shardLag                                                      *prometheus.Desc
+	quarantined, leader, token, shardLag                                         *prometheus.Desc
 }
+
+// effectDescs are of what is read from Effects when it is asked for.
+type effectDescs struct{ waiting, oldest, begun, finished, retries, full *prometheus.Desc }
 
 // counters are fed by hooks.
 type counters struct {
@@ -75,6 +81,7 @@ func New(o *Options) *Metrics {
 	}
 	m := &Metrics{
 		perShard: o.PerShard, gauges: newGauges(o.Labels), counters: newCounters(o.Labels, buckets),
+		effectDescs: newEffectDescs(o.Labels),
 	}
 	// A series that begins with 1 has no increase: those that alerts ask for are there at 0.
 	for _, k := range []core.SessionEventKind{
@@ -90,31 +97,49 @@ func New(o *Options) *Metrics {
 	return m
 }
 
-func newGauges(labels prometheus.Labels) gauges {
-	d := func(name, help string, variable ...string) *prometheus.Desc {
+// describer makes descriptions with these labels.
+func describer(labels prometheus.Labels) func(name, help string, variable ...string) *prometheus.Desc {
+	return func(name, help string, variable ...string) *prometheus.Desc {
 		return prometheus.NewDesc("tenure_"+name, help, variable, labels)
 	}
+}
+
+func newEffectDescs(labels prometheus.Labels) effectDescs {
+	d := describer(labels)
+	return effectDescs{
+		waiting:  d("effects", "Effects that wait: in doubt, or unresolved, which a person decides.", "state"),
+		oldest:   d("effects_oldest_seconds", "Time since the oldest effect that waits began.", "state"),
+		begun:    d("effects_begun_total", "Effects whose intent was written."),
+		finished: d("effects_ended_total", "Effects that ended.", "outcome"),
+		retries:  d("effects_retries_total", "Attempts after an effect's first."),
+		full:     d("effects_full_total", "Calls that began no effect, as too many are in doubt."),
+	}
+}
+
+func newGauges(labels prometheus.Labels) gauges {
+	d := describer(labels)
 	return gauges{
-		trusted:    d("member_trusted", "1 while the session of this member is trusted."),
-		halted:     d("member_halted", "1 once the store was found to be another one: nothing is granted."),
-		leaving:    d("member_leaving", "1 from the start of a planned stop."),
-		eligible:   d("member_eligible", "1 while this member is eligible to own shards."),
-		joined:     d("member_joined", "1 while this member has a session."),
-		remaining:  d("trust_remaining_seconds", "Time until the leases end if no heartbeat succeeds any more."),
-		ttl:        d("ttl_seconds", "TTL of this member."),
-		members:    d("members", "Members that live, as this member sees it."),
-		silent:     d("members_silent", "Members without a heartbeat for their TTL, as this member sees it."),
-		known:      d("shards_known", "Shards seen or wanted, without reserved ones."),
-		contended:  d("shards_contended", "Shards that this member contends for."),
-		unowned:    d("shards_unowned", "Shards that nobody serves, without reserved ones."),
-		reserved:   d("shards_unowned_reserved", "Tenure's own shards that nobody serves."),
-		leases:     d("leases", "Leases of this member.", "state"),
-		damaged:    d("records_damaged", "Records of the store that cannot be read."),
-		lagEntries: d("follower_lag_entries", "Entries known and not applied, over all shards."),
-		lagSeconds: d("follower_lag_seconds", "How far the furthest shard is behind."),
-		leader:     d("shard_leader", "1 for each shard that this member serves.", "shard"),
-		token:      d("shard_token", "Newest token known of the shard.", "shard"),
-		shardLag:   d("follower_shard_lag_entries", "Entries of the shard known and not applied.", "shard"),
+		trusted:     d("member_trusted", "1 while the session of this member is trusted."),
+		halted:      d("member_halted", "1 once the store was found to be another one: nothing is granted."),
+		leaving:     d("member_leaving", "1 from the start of a planned stop."),
+		eligible:    d("member_eligible", "1 while this member is eligible to own shards."),
+		joined:      d("member_joined", "1 while this member has a session."),
+		remaining:   d("trust_remaining_seconds", "Time until the leases end if no heartbeat succeeds any more."),
+		ttl:         d("ttl_seconds", "TTL of this member."),
+		members:     d("members", "Members that live, as this member sees it."),
+		silent:      d("members_silent", "Members without a heartbeat for their TTL, as this member sees it."),
+		known:       d("shards_known", "Shards seen or wanted, without reserved ones."),
+		contended:   d("shards_contended", "Shards that this member contends for."),
+		unowned:     d("shards_unowned", "Shards that nobody serves, without reserved ones."),
+		reserved:    d("shards_unowned_reserved", "Tenure's own shards that nobody serves."),
+		quarantined: d("shards_quarantined", "Shards in quarantine: withheld from all members, since their owners died."),
+		leases:      d("leases", "Leases of this member.", "state"),
+		damaged:     d("records_damaged", "Records of the store that cannot be read."),
+		lagEntries:  d("follower_lag_entries", "Entries known and not applied, over all shards."),
+		lagSeconds:  d("follower_lag_seconds", "How far the furthest shard is behind."),
+		leader:      d("shard_leader", "1 for each shard that this member serves.", "shard"),
+		token:       d("shard_token", "Newest token known of the shard.", "shard"),
+		shardLag:    d("follower_shard_lag_entries", "Entries of the shard known and not applied.", "shard"),
 	}
 }
 
@@ -177,6 +202,14 @@ func (m *Metrics) Follow(t Tailer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tailers = append(m.tailers, t)
+}
+
+// Effects says whose effects are shown: effect.Options.Stats of all ledgers of this process.
+// Without it there are no metrics of effects.
+func (m *Metrics) Effects(s *effect.Stats) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.effects = s
 }
 
 // Refused is for OnRefused of package fence.
@@ -258,7 +291,8 @@ func (m *Metrics) onGrant(e core.LeaseEvent) {
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.trusted, m.halted, m.leaving, m.eligible, m.joined, m.remaining, m.ttl, m.members, m.silent, m.known, m.contended, m.unowned,
-		m.reserved, m.leases, m.damaged, m.lagEntries, m.lagSeconds, m.leader, m.token, m.shardLag,
+		m.reserved, m.quarantined, m.leases, m.damaged, m.lagEntries, m.lagSeconds, m.leader, m.token, m.shardLag,
+		m.waiting, m.oldest, m.begun, m.finished, m.retries, m.full,
 	} {
 		ch <- d
 	}
@@ -273,13 +307,16 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		c.Collect(ch)
 	}
 	m.mu.Lock()
-	e, tailers := m.elector, m.tailers
+	e, tailers, effects := m.elector, m.tailers, m.effects
 	m.mu.Unlock()
 	if e != nil {
 		m.collectView(ch, e.View(), e.TrustRemaining())
 	}
 	if len(tailers) > 0 {
 		m.collectLag(ch, tailers)
+	}
+	if effects != nil {
+		m.collectEffects(ch, effects.Counts())
 	}
 }
 
@@ -322,6 +359,7 @@ func (m *Metrics) collectView(ch chan<- prometheus.Metric, v *core.View, trust t
 	unowned, reserved := v.Unowned()
 	gauge(ch, m.unowned, float64(unowned))
 	gauge(ch, m.reserved, float64(reserved))
+	gauge(ch, m.quarantined, float64(v.Quarantined()))
 	states := map[core.LeaseState]int{
 		core.LeaseStarting: 0, core.LeaseHeld: 0, core.LeaseDraining: 0, core.LeaseRevoked: 0, core.LeaseStuck: 0,
 		core.LeaseReturned: 0,
@@ -356,4 +394,20 @@ func (m *Metrics) collectLag(ch chan<- prometheus.Metric, tailers []Tailer) {
 	for s, n := range behind {
 		gauge(ch, m.shardLag, float64(n), s)
 	}
+}
+
+func (m *Metrics) collectEffects(ch chan<- prometheus.Metric, c effect.Counts) {
+	for state, w := range map[string]effect.Waiting{"in doubt": c.InDoubt, "unresolved": c.Unresolved} {
+		gauge(ch, m.waiting, float64(w.Number), state)
+		gauge(ch, m.oldest, w.Age().Seconds(), state)
+	}
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	count(m.begun, c.Begun)
+	count(m.finished, c.Done, "done")
+	count(m.finished, c.Failed, "failed")
+	count(m.finished, c.Refused, "refused")
+	count(m.retries, c.Retries)
+	count(m.full, c.Full)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/internal/fsm"
@@ -142,6 +144,14 @@ func TestMetricsOfACluster(t *testing.T) {
 				t.Errorf("%s is %v, want %v", name, got, want)
 			}
 		}
+		a.SetAside(map[string]core.Aside{"eu": {Why: "in quarantine", Until: time.Now()}, "us": {Why: "it has ended"}})
+		if got := value(t, a.reg, "tenure_shards_quarantined"); got != 1 {
+			t.Errorf("%v in quarantine, want 1", got)
+		}
+		a.SetAside(nil)
+		if got := value(t, a.reg, "tenure_shards_quarantined"); got != 0 {
+			t.Errorf("%v in quarantine, want 0", got)
+		}
 		if got := value(t, a.reg, "tenure_trust_remaining_seconds"); got <= 0 || got > 1 {
 			t.Errorf("trust remaining %v", got)
 		}
@@ -180,6 +190,67 @@ func TestMetricsOfACluster(t *testing.T) {
 		if value(t, b.reg, "tenure_handover_seconds") == 0 && value(t, b.reg, "tenure_leases_settled_total") < 3 {
 			t.Error("what was given back at the end is not counted")
 		}
+	})
+}
+
+// Effects of a leader: one that ended in each way, one that waits for a person, and one that the next
+// Do repeats. Series name no effect, and those of a leader that lost its lease are gone.
+func TestEffects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stats, leases := &effect.Stats{}, make(chan *core.Lease, 2)
+		a := start(t, memory.New(), "a", func(ctx context.Context, l *core.Lease) error { leases <- l; <-ctx.Done(); return nil }, "eu", "us")
+		a.m.Effects(stats)
+		for _, repeatable := range []bool{false, true} {
+			l, err := effect.Open(t.Context(), <-leases, &effect.Options{Stats: stats, Repeatable: repeatable, Attempts: 2, MaxInDoubt: 1,
+				OnError: func(error) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if repeatable {
+				time.Sleep(time.Minute)
+			}
+			for i, fail := range []error{nil, effect.NotDone(errors.New("busy")), effect.Refused(errors.New("declined")), errors.New("lost"), nil} {
+				key := fmt.Sprintf("pay/secret-%d", i)
+				_, err := l.Do(t.Context(), key, func(context.Context, string) ([]byte, error) { return nil, fail })
+				if (err == nil) != (i == 0) || errors.Is(err, effect.ErrFull) != (i == 4) {
+					t.Errorf("%s: %v", key, err)
+				}
+			}
+		}
+		for _, want := range []struct {
+			name, label, value string
+			n                  float64
+		}{
+			{"tenure_effects", "state", "in doubt", 1}, {"tenure_effects", "state", "unresolved", 1},
+			{"tenure_effects_ended_total", "outcome", "done", 2}, {"tenure_effects_ended_total", "outcome", "failed", 2},
+			{"tenure_effects_ended_total", "outcome", "refused", 2}, {"tenure_effects_begun_total", "", "", 8},
+			{"tenure_effects_retries_total", "", "", 3}, {"tenure_effects_full_total", "", "", 2},
+		} {
+			labels := []string{want.label, want.value}
+			if want.label == "" {
+				labels = nil
+			}
+			if got := value(t, a.reg, want.name, labels...); got != want.n {
+				t.Errorf("%s %q is %v, want %v", want.name, labels, got, want.n)
+			}
+		}
+		const oldest = "tenure_effects_oldest_seconds"
+		young, old := value(t, a.reg, oldest, "state", "in doubt"), value(t, a.reg, oldest, "state", "unresolved")
+		if young < 0 || young > 5 || old < 60 || old > 65 {
+			t.Errorf("the oldest are %v s and %v s old", young, old)
+		}
+		families, err := a.reg.Gather()
+		if err != nil || strings.Contains(fmt.Sprint(families), "secret") {
+			t.Errorf("%v, or a key is a label", err)
+		}
+		a.link.Cut()
+		time.Sleep(2 * ttl)
+		if n := value(t, a.reg, "tenure_effects"); n != 0 {
+			t.Errorf("%v effects wait after the leases were lost", n)
+		}
+		a.stop()
 	})
 }
 
@@ -258,6 +329,7 @@ func gather(t *testing.T, o *tenureprom.Options, shards int) (series int, names 
 	b := bigView(shards)
 	m.Watch(b)
 	m.Follow(b)
+	m.Effects(&effect.Stats{})
 	everything(m)
 	families, err := reg.Gather()
 	if err != nil {

@@ -18,8 +18,9 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 let last = null; // update
 let heardAt = 0; // performance.now() of it
 let order = []; // shards by name
-// name -> {name, owner, token, moved, at, drawn}: owner is a session, "" is nobody; moved is
-// when; at is the index in order; drawn is how strongly each picture last marked it.
+// name -> {name, owner, token, aside, until, load, moved, at, drawn}: load is undefined if it is not known; owner is a session, "" is nobody;
+// aside is why the shard is not meant to have an owner, until when, 0 for ever; moved is when; at is
+// the index in order; drawn is how strongly each picture last marked it.
 let shards = new Map();
 let owners = new Map(); // number in the stream -> session
 let members = new Map(); // session -> member that lives
@@ -30,6 +31,11 @@ const gone = new Map(); // session -> {node, at}
 const slots = new Map(); // session -> number of its colour and letter
 let counts = new Map(); // session -> shards
 let selected = -1; // index in order
+let memberLoads = new Map(); // session -> {load, capacity}; empty while no load is known
+let ranges = []; // of the keyspace in the order of hashes; neighbours may be combined
+let range = -1; // selected, index in ranges
+let elsewhere = new Map(); // shard -> the zone that it prefers, and is not in
+let effects = null; // {in_doubt, unresolved, oldest, shards, more} that wait; null if they are not shown
 let firstRow = 0; // of the table
 
 function el(tag, className, text) {
@@ -41,6 +47,8 @@ function el(tag, className, text) {
 
 const count = (n, what) => n.toLocaleString("en") + " " + what + (n === 1 ? "" : "s");
 const seconds = (ms) => (ms / 1000).toFixed(ms < 10000 ? 1 : 0) + " s";
+const load = (x) => x === undefined ? "" : x.toLocaleString("en", { maximumSignificantDigits: 3, notation: x < 1e9 ? "standard" : "scientific" });
+const percent = (x) => x > 0 && x < 1e-5 ? "less than 0.001 %" : (100 * x).toLocaleString("en", { maximumSignificantDigits: 3 }) + " %";
 const reserved = (name) => name.startsWith("_");
 const served = (s) => { const m = members.get(s.owner); return m !== undefined && !m.silent; };
 const nodeOf = (session) => nodes.get(session) || "a former member";
@@ -76,6 +84,7 @@ function take(u) {
   if (u.full) {
     shards = new Map(); owners = new Map(); order = []; members = new Map(); firstRow = 0; selected = -1;
     places = new Map(Object.entries(u.places || {}));
+    memberLoads = new Map(); ranges = []; range = -1; elsewhere = new Map(); effects = null;
     byId("log").replaceChildren();
     byId("map-box").hidden = places.size === 0;
   }
@@ -103,6 +112,14 @@ function take(u) {
   }
   for (const n of told.sort((a, b) => a[0] - b[0])) note(...n);
   rows(u);
+  if (u.member_loads) memberLoads = new Map(Object.entries(u.member_loads));
+  if (u.ranges) ranges = u.ranges;
+  if (u.effects) effects = u.effects;
+  if (u.elsewhere) elsewhere = new Map(Object.entries(u.elsewhere));
+  for (const [name, load] of Object.entries(u.loads || {})) {
+    const s = shards.get(name);
+    if (s) s.load = load === null ? undefined : load;
+  }
   last = u;
   heardAt = performance.now();
   beats = new Map(Object.entries(u.beats));
@@ -129,16 +146,22 @@ function ownMoves(u) {
 
 function rows(u) {
   const groups = new Map();
+  const held = [], freed = []; // into quarantine, and out of it
   let another = false;
   const now = performance.now();
-  for (const [name, n, token] of u.shards || []) {
+  for (const [name, n, token, aside = "", until = 0] of u.shards || []) {
     const owner = n === 0 ? "" : owners.get(n);
     const s = shards.get(name);
+    if (aside && until && !(s && s.until)) held.push([name, aside]);
     if (!s) {
-      shards.set(name, { name, owner, token, moved: 0, at: -1, drawn: new Map() });
+      shards.set(name, { name, owner, token, aside, until, moved: 0, at: -1, drawn: new Map() });
       another = true;
       continue;
     }
+    const same = s.owner === owner && s.token === token;
+    if (s.until && !aside) freed.push(name);
+    s.aside = aside; s.until = until;
+    if (same) { s.moved = now; grid.touch(s); map.touch(s); continue; }
     const key = s.owner + "\n" + owner;
     if (!groups.has(key)) groups.set(key, { from: s.owner, to: owner, names: [] });
     groups.get(key).names.push(name);
@@ -159,6 +182,13 @@ function rows(u) {
     const names = [...groups.values()].flatMap((g) => g.names);
     note(u.at, count(names.length, "shard") + " moved", "between " + groups.size + " pairs of members", names);
   }
+  quarantined(u.at, held, freed);
+}
+
+// quarantined notes shards that went into quarantine, or came out of it.
+function quarantined(at, held, freed) {
+  if (held.length) note(at, count(held.length, "shard") + " in quarantine", held[0][1], held.map((h) => h[0]), true);
+  if (freed.length) note(at, count(freed.length, "shard") + " out of quarantine", "", freed);
 }
 
 // moved says what a change of owner was, and why.
@@ -213,6 +243,8 @@ function show() {
   number("n-shards", u.total.toLocaleString("en"));
   number("n-unowned", u.unowned.toLocaleString("en"));
   byId("tile-unowned").className = u.unowned ? "bad" : "";
+  byId("tile-quarantined").hidden = !u.quarantined;
+  number("n-quarantined", u.quarantined.toLocaleString("en"));
   number("n-members", String(members.size));
   byId("tile-trust").hidden = !u.session;
   byId("tile-refused").hidden = u.refused === undefined;
@@ -224,8 +256,10 @@ function show() {
   }
   byId("left-out").hidden = order.length >= u.total;
   byId("left-out").textContent = "The first " + order.length.toLocaleString("en") + " of " + count(u.total, "shard") + " are shown.";
-  document.title = (u.unowned ? u.unowned + " without an owner · " : "") + "Tenure · " + u.node;
+  document.title = (u.unowned ? u.unowned + " without an owner · " : "") + (u.quarantined ? u.quarantined + " in quarantine · " : "") + "Tenure · " + u.node;
   showMembers();
+  showRanges();
+  showEffects();
   showTable();
   showCell();
 }
@@ -237,7 +271,7 @@ function memberItem(session) {
   const track = el("div", "track");
   track.append(el("div", "fill"));
   beat.append(track, el("span"));
-  li.append(document.createElement("canvas"), head, el("div", "count"), beat);
+  li.append(document.createElement("canvas"), head, el("div", "count"), beat, el("div", "load"));
   li.dataset.session = session;
   head.append(nodeOf(session), " ", el("span", "tag"));
   return li;
@@ -254,6 +288,8 @@ function showMembers() {
     list.replaceChildren(...all.map((s) => have.get(s) || memberItem(s)));
     for (const li of list.children) paintSwatch(li);
   }
+  let total = 0;
+  for (const x of memberLoads.values()) total += x.load;
   for (const li of list.children) {
     const session = li.dataset.session;
     const m = members.get(session);
@@ -267,9 +303,80 @@ function showMembers() {
     }
     li.dataset.node = nodeOf(session);
     li.querySelector(".tag").textContent = tags.join(", ");
+    showLoad(li.querySelector(".load"), memberLoads.get(session), total);
     li.querySelector(".count").textContent = (counts.get(session) || 0).toLocaleString("en");
   }
   showBeats();
+}
+
+// showLoad shows a member's load, as a part of its capacity, or of all load.
+function showLoad(div, m, all) {
+  div.hidden = m === undefined;
+  if (!m) return;
+  div.textContent = "load " + load(m.load) + (m.capacity ? ", " + percent(m.load / m.capacity) + " of its capacity " + load(m.capacity) :
+    all > 0 ? ", " + percent(m.load / all) + " of all" : "");
+  div.classList.toggle("over", m.capacity > 0 && m.load > m.capacity);
+}
+
+// showEffects shows how many effects of this process wait, by shard.
+function showEffects() {
+  byId("tile-effects").hidden = effects === null;
+  byId("tile-unresolved").hidden = !(effects && effects.unresolved);
+  byId("effects-box").hidden = !(effects && effects.shards.length);
+  if (!effects) return;
+  number("n-effects", (effects.in_doubt + effects.unresolved).toLocaleString("en"));
+  number("n-unresolved", effects.unresolved.toLocaleString("en"));
+  const texts = effects.shards.map((s) => s.shard + ": " + count(s.in_doubt + s.unresolved, "effect") + " in doubt" +
+    (s.unresolved ? ", " + s.unresolved.toLocaleString("en") + " for a person to decide" : ""));
+  const list = byId("effects");
+  while (list.children.length > texts.length) list.lastChild.remove();
+  while (list.children.length < texts.length) list.append(el("li"));
+  texts.forEach((text, i) => {
+    const li = list.children[i];
+    if (li.textContent !== text) li.textContent = text;
+    li.className = effects.shards[i].unresolved ? "bad" : "";
+  });
+  byId("effects-help").textContent = (effects.more ? "More shards have some. " : "") +
+    (effects.oldest ? "The oldest began " + new Date(effects.oldest).toLocaleString("en-GB") + "." : "");
+}
+
+// showRanges shows the keyspace as a bar.
+function showRanges() {
+  const bar = byId("ranges");
+  byId("ranges-box").hidden = ranges.length === 0;
+  bar.classList.toggle("few", ranges.length <= 64);
+  while (bar.children.length > ranges.length) bar.lastChild.remove();
+  while (bar.children.length < ranges.length) bar.append(el("span"));
+  ranges.forEach((r, i) => {
+    const e = bar.children[i], text = rangeText(r), slot = String(rangeSlot(r));
+    e.style.flexGrow = 1000 * r.part;
+    if (e.title !== text) e.title = text;
+    if (e.dataset.slot !== slot) { e.dataset.slot = slot; e.style.backgroundImage = "url(" + sprite(Number(slot), tile, false).toDataURL() + ")"; }
+  });
+  showRange();
+}
+
+const tile = 9; // pixels of a range's pattern, without letters
+
+// rangeSlot is the slot to draw a range with: its shard's, or, of combined ones, that of the member that owns most of them.
+function rangeSlot(r) {
+  const s = r.shards === 1 && shards.get(r.shard);
+  return s ? slotToDraw(s) : served({ owner: r.session }) ? slotOf(r.session) : -1;
+}
+
+function rangeText(r) {
+  const s = r.shards === 1 && shards.get(r.shard);
+  const most = s ? ownerText(s) : r.session ? nodeOf(r.session) : "nobody";
+  return (r.shards > 1 ? count(r.shards, "range") + " from " + r.shard : r.shard) + ": " + r.range[0] + " to " + r.range[1] + ", " +
+    percent(r.part) + " of the keyspace, " + (r.owners > 1 ? count(r.owners, "owner") + ", most is of " + most : most) +
+    (r.load === undefined ? "" : ", load " + load(r.load));
+}
+
+function showRange() {
+  range = Math.min(range, ranges.length - 1);
+  const text = range < 0 ? "" : rangeText(ranges[range]);
+  if (byId("range").textContent !== text) byId("range").textContent = text;
+  [...byId("ranges").children].forEach((e, i) => e.classList.toggle("on", i === range));
 }
 
 function paintSwatch(li) {
@@ -308,9 +415,11 @@ function matching() {
 }
 
 function ownerText(s) {
+  if (s.aside && !served(s)) return "nobody: " + s.aside;
   if (s.owner === "") return "nobody";
   const m = members.get(s.owner);
-  return nodeOf(s.owner) + " (" + letters(slotOf(s.owner)) + ")" + (m ? (m.silent ? ", silent" : "") : ", gone");
+  return nodeOf(s.owner) + " (" + letters(slotOf(s.owner)) + ")" + (m ? (m.silent ? ", silent" : "") : ", gone") +
+    (elsewhere.has(s.name) ? ", not in the zone that it prefers, " + elsewhere.get(s.name) : "");
 }
 
 function showTable() {
@@ -325,11 +434,15 @@ function showTable() {
     tr.append(el("td"), el("td"), el("td"));
     body.append(tr);
   }
+  const loaded = memberLoads.size > 0;
+  byId("load-head").hidden = !loaded;
   some.forEach((s, i) => {
-    const [name, owner, token] = body.children[i].children;
-    const texts = [s.name, ownerText(s), String(s.token)];
-    [name, owner, token].forEach((td, k) => { if (td.textContent !== texts[k]) td.textContent = texts[k]; });
-    owner.className = served(s) || reserved(s.name) ? "" : "none";
+    const tr = body.children[i];
+    if (loaded !== tr.children.length > 3) { if (loaded) tr.append(el("td")); else tr.lastChild.remove(); }
+    const owner = tr.children[1];
+    const texts = [s.name, ownerText(s), String(s.token), load(s.load)];
+    [...tr.children].forEach((td, k) => { if (td.textContent !== texts[k]) td.textContent = texts[k]; });
+    owner.className = served(s) || reserved(s.name) || s.aside && !s.until ? "" : "none";
   });
   byId("page").textContent = list.length ? (firstRow + 1) + " to " + (firstRow + some.length) + " of " + list.length.toLocaleString("en") : "none";
   byId("before").disabled = firstRow === 0;
@@ -339,7 +452,8 @@ function showTable() {
 function showCell() {
   const s = order[selected];
   const place = s && places.get(s.name);
-  const text = s ? s.name + (place && place[2] ? " (" + place[2] + ")" : "") + ": " + ownerText(s) + ", token " + s.token : "";
+  const text = s ? s.name + (place && place[2] ? " (" + place[2] + ")" : "") + ": " + ownerText(s) + ", token " + s.token +
+    (s.load === undefined ? "" : ", load " + load(s.load)) : "";
   if (byId("cell").textContent !== text) byId("cell").textContent = text;
 }
 
@@ -348,8 +462,8 @@ function showCell() {
 const sprites = new Map();
 
 // sprite is a cell, or as round a place of the map: colour, pattern and, where there is
-// room, the letters of a member. Slot -1 is a shard that nobody serves, -2 one of
-// Tenure's own, which may be so.
+// room, the letters of a member. Slot -1 is a shard that nobody serves, -2 one that nobody
+// needs to serve: Tenure's own, or one that has ended. -3 is one in quarantine.
 function sprite(slot, size, round) {
   const key = slot + "/" + size + "/" + round;
   if (sprites.has(key)) return sprites.get(key);
@@ -376,6 +490,12 @@ function sprite(slot, size, round) {
       g.stroke();
       if (round) { g.beginPath(); g.arc(r, r, r - 1, 0, 2 * Math.PI); g.stroke(); }
       else g.strokeRect(0, 0, size, size);
+    }
+    if (slot === -3) { // a bar, as on a sign of no entry
+      g.fillStyle = css.getPropertyValue("--bad");
+      g.fill();
+      g.fillStyle = css.getPropertyValue("--cell");
+      g.fillRect(size * 0.2, size * 0.4, size * 0.6, Math.max(1, size * 0.2));
     }
   } else {
     const colour = colours[slot % colours.length];
@@ -422,7 +542,7 @@ function pattern(g, size, name, light) {
   else if (name !== "plain") g.stroke();
 }
 
-const slotToDraw = (s) => served(s) ? slotOf(s.owner) : reserved(s.name) ? -2 : -1;
+const slotToDraw = (s) => served(s) ? slotOf(s.owner) : s.until ? -3 : reserved(s.name) || s.aside ? -2 : -1;
 
 // A picture draws shards on a canvas: those that changed, or all.
 class Picture {
@@ -624,6 +744,19 @@ byId("grid").addEventListener("keydown", (e) => {
   select(selected < 0 ? 0 : Math.max(0, Math.min(order.length - 1, selected + steps[e.key])));
 });
 byId("grid").addEventListener("focus", () => { if (selected < 0 && order.length) select(0); });
+byId("ranges").addEventListener("keydown", (e) => {
+  const to = { ArrowLeft: Math.max(0, range - 1), ArrowRight: Math.min(ranges.length - 1, range + 1), Home: 0, End: ranges.length - 1 }[e.key];
+  if (to === undefined || e.ctrlKey || e.altKey || e.metaKey) return;
+  e.preventDefault();
+  range = to;
+  showRange();
+});
+for (const kind of ["pointerover", "pointerdown"]) {
+  byId("ranges").addEventListener(kind, (e) => {
+    const i = [...byId("ranges").children].indexOf(e.target);
+    if (i >= 0) { range = i; showRange(); }
+  });
+}
 for (const picture of [grid, map]) {
   for (const kind of ["pointermove", "pointerdown"]) {
     picture.canvas.addEventListener(kind, (e) => {
@@ -645,6 +778,8 @@ function anew() {
   sprites.clear();
   grid.fit = map.fit = true;
   for (const li of byId("members").children) paintSwatch(li);
+  for (const e of byId("ranges").children) delete e.dataset.slot;
+  if (last) showRanges();
 }
 addEventListener("resize", anew);
 dark.addEventListener("change", anew);

@@ -1,0 +1,443 @@
+package tenurehttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/observe/tenurehttp"
+)
+
+// fleet is a store with members that make no heartbeats and live for a day, and counts the
+// calls that are made.
+type fleet struct {
+	core.Backend
+	t     *testing.T
+	reads atomic.Int64
+	joins atomic.Int64 // each write of a rule begins with one
+	fail  atomic.Pointer[error]
+}
+
+func newFleet(t *testing.T, nodes ...string) *fleet {
+	t.Helper()
+	b, err := memory.Open(context.Background(), memory.New(), "web", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	f := &fleet{Backend: b, t: t}
+	for _, n := range nodes {
+		f.member(n, "S"+n)
+	}
+	return f
+}
+
+func (f *fleet) member(node, session string) {
+	f.t.Helper()
+	if _, err := f.Backend.Join(context.Background(), core.Member{Session: core.SessionID(session), Node: node, TTL: 24 * time.Hour}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fleet) Join(ctx context.Context, m core.Member) (driver.Session, error) {
+	f.joins.Add(1)
+	return f.Backend.Join(ctx, m)
+}
+
+func (f *fleet) List(ctx context.Context, shard core.ShardID, prefix string, limit int) ([]core.Item, error) {
+	f.reads.Add(1)
+	if err := f.fail.Load(); err != nil {
+		return nil, *err
+	}
+	return f.Backend.List(ctx, shard, prefix, limit)
+}
+
+// handler is that of the member of a node.
+func (f *fleet) handler(node string, o tenurehttp.Options) http.Handler {
+	o.Stops = f
+	return tenurehttp.Handler((*fixed)(&core.View{Node: node, Session: core.SessionID("S" + node), Trusted: true}), &o)
+}
+
+// asks are requests of /may-stop: by default over loopback.
+func asks(h http.Handler, change func(*http.Request)) *httptest.ResponseRecorder {
+	local := context.WithValue(context.Background(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})
+	r := httptest.NewRequestWithContext(local, http.MethodGet, "http://localhost/may-stop", nil)
+	if change != nil {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func answerOf(t *testing.T, w *httptest.ResponseRecorder, status int) (a operator.Answer) {
+	t.Helper()
+	if w.Code != status {
+		t.Fatalf("status %d, want %d: %s", w.Code, status, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Header().Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control %q, want that nobody keeps the answer", got)
+	}
+	return a
+}
+
+// places are the nodes that hold one.
+func (f *fleet) places() []string {
+	f.t.Helper()
+	items, err := f.Backend.List(context.Background(), "_control", "rule/stop/", 0)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	nodes := []string{}
+	for _, i := range items {
+		nodes = append(nodes, strings.TrimPrefix(i.Key, "rule/stop/"))
+	}
+	return nodes
+}
+
+// TestMayStop: one member gets the place, the other learns who has it and when to ask again;
+// asked again the first keeps it, without a write while half of its time is left.
+func TestMayStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "n1", "n2", "n3")
+		one, two := f.handler("n1", tenurehttp.Options{StopFor: time.Minute}), f.handler("n2", tenurehttp.Options{StopFor: time.Minute})
+		first := answerOf(t, asks(one, nil), 200)
+		if left := time.Until(first.Until); !first.May || first.Node != "n1" || left < time.Minute || left > time.Minute+time.Second {
+			t.Errorf("got %+v", first)
+		}
+		w := asks(two, nil)
+		if a := answerOf(t, w, 409); a.May || a.Node != "n2" || len(a.Away) != 1 || a.Away[0].Node != "n1" || w.Header().Get("Retry-After") == "" {
+			t.Errorf("got %+v, and the header %v", a, w.Header())
+		}
+		joins := f.joins.Load()
+		for range 5 {
+			time.Sleep(5 * time.Second)
+			if a := answerOf(t, asks(one, nil), 200); !a.Until.Equal(first.Until) {
+				t.Errorf("got %+v", a)
+			}
+		}
+		if n := f.joins.Load() - joins; n != 0 {
+			t.Errorf("asking again wrote %d times", n)
+		}
+		time.Sleep(10 * time.Second)
+		if a := answerOf(t, asks(one, nil), 200); a.Until.Sub(first.Until) < 30*time.Second {
+			t.Errorf("got %+v, want a longer place", a)
+		}
+		answerOf(t, asks(two, nil), 409)
+		time.Sleep(62 * time.Second)
+		answerOf(t, asks(two, nil), 200)
+		f.member("n2", "again")
+		answerOf(t, asks(one, nil), 200)
+	})
+}
+
+// TestMayStopAtOnce: of members that are asked at once one gets the place.
+func TestMayStopAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		f := newFleet(t, "n1", "n2", "n3", "n4")
+		var all sync.WaitGroup
+		var yes atomic.Int64
+		for i := range 4 {
+			h := f.handler(fmt.Sprint("n", i+1), tenurehttp.Options{})
+			for range 3 {
+				all.Go(func() {
+					switch w := asks(h, nil); w.Code {
+					case 200:
+						yes.Add(1)
+					case 409:
+					default:
+						t.Errorf("status %d: %s", w.Code, w.Body)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if n := len(f.places()); n != 1 || yes.Load() != 3 {
+			t.Fatalf("got %d places, and %d yes to 3 requests of each member", n, yes.Load())
+		}
+	}
+}
+
+// TestMayStopBudget: the options' budget, members and silence.
+func TestMayStopBudget(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "n1", "n2", "n3", "n4")
+	answerOf(t, asks(f.handler("n1", tenurehttp.Options{StopAway: 2}), nil), 200)
+	answerOf(t, asks(f.handler("n2", tenurehttp.Options{StopMembers: 4}), nil), 409)
+	if a := answerOf(t, asks(f.handler("n2", tenurehttp.Options{StopAway: 2, StopMembers: 5}), nil), 409); a.Missing != 1 {
+		t.Errorf("got %+v", a)
+	}
+	view := &core.View{Node: "n2", Session: "Sn2", Silent: []core.SessionID{"Sn3"}}
+	h := tenurehttp.Handler((*fixed)(view), &tenurehttp.Options{Stops: f, StopAway: 2})
+	if a := answerOf(t, asks(h, nil), 409); len(a.Away) != 2 || a.Away[1].Node != "n3" {
+		t.Errorf("got %+v", a)
+	}
+	answerOf(t, asks(f.handler("n2", tenurehttp.Options{StopAway: 2}), nil), 200)
+}
+
+// TestMayStopNoAnswer: without an answer the status is 503, and wrong options are 500; neither
+// is a yes.
+func TestMayStopNoAnswer(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "n1", "n2")
+	if w := asks(f.handler("n9", tenurehttp.Options{}), nil); w.Code != 503 || !strings.Contains(w.Body.String(), "n9") {
+		t.Errorf("a member that has not joined: status %d: %s", w.Code, w.Body)
+	}
+	for _, o := range []tenurehttp.Options{{StopAway: -1}, {StopFor: time.Millisecond}, {StopFor: 25 * time.Hour}, {StopMembers: -1}} {
+		if w := asks(f.handler("n1", o), nil); w.Code != 500 || !strings.Contains(w.Body.String(), "Options.Stop") {
+			t.Errorf("%+v: status %d: %s", o, w.Code, w.Body)
+		}
+	}
+	down := errors.New("the store is away: " + strings.Repeat("x", 5000))
+	f.fail.Store(&down)
+	if w := asks(f.handler("n1", tenurehttp.Options{}), nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Body.Len() > 2000 {
+		t.Errorf("a store that fails: status %d, %d bytes", w.Code, w.Body.Len())
+	}
+	if got := f.places(); len(got) != 0 {
+		t.Errorf("got places for %v", got)
+	}
+}
+
+// TestMayStopIsOff: without Options.Stops there is nothing that writes.
+func TestMayStopIsOff(t *testing.T) {
+	t.Parallel()
+	if w := asks(tenurehttp.Handler((*fixed)(sample()), nil), nil); w.Code != 404 {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+}
+
+// TestMayStopFromOutside: whoever reaches the port cannot take places: not from another
+// machine, not through a proxy on this one, not by another Host, and not by a page in a
+// browser of this machine.
+func TestMayStopFromOutside(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "n1", "n2", "n3")
+	h := f.handler("n1", tenurehttp.Options{Hosts: []string{"board.example"}})
+	header := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(name, value) }
+	}
+	at := func(addr net.Addr) func(*http.Request) {
+		return func(r *http.Request) {
+			*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, addr))
+		}
+	}
+	for name, change := range map[string]func(*http.Request){
+		"another machine":       at(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 8081}),
+		"a connection unknown":  at(nil),
+		"a proxy":               header("X-Forwarded-For", "192.0.2.1"),
+		"a proxy, by RFC 7239":  header("Forwarded", "for=192.0.2.1"),
+		"a proxy, by Via":       header("Via", "1.1 proxy"),
+		"a mesh":                header("X-Envoy-External-Address", "192.0.2.1"),
+		"nginx":                 header("X-Real-IP", "192.0.2.1"),
+		"a proxy's name":        func(r *http.Request) { r.Host = "board.example" },
+		"DNS rebinding":         func(r *http.Request) { r.Host = "evil.example:8081" },
+		"an image on a page":    header("Sec-Fetch-Site", "cross-site"),
+		"a link that is opened": header("Sec-Fetch-Mode", "navigate"),
+		"a prefetch":            header("Sec-Purpose", "prefetch"),
+		"another origin":        header("Origin", "http://evil.example"),
+		"an old browser":        header("Referer", "http://evil.example/"),
+		"a token without need": func(r *http.Request) {
+			header("Authorization", "Bearer x")(r)
+			at(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7)})(r)
+		},
+	} {
+		if w := asks(h, change); w.Code != http.StatusForbidden {
+			t.Errorf("%s: status %d: %s", name, w.Code, w.Body)
+		}
+	}
+	if got, reads := f.places(), f.reads.Load(); len(got) != 0 || reads != 0 || f.joins.Load() != 0 {
+		t.Errorf("got places for %v, and %d reads", got, reads)
+	}
+	if w := asks(h, at(&net.UnixAddr{Name: "/run/x.sock", Net: "unix"})); w.Code != 200 {
+		t.Errorf("a Unix socket: status %d: %s", w.Code, w.Body)
+	}
+}
+
+// TestMayStopToken: with a token everybody needs it, on this machine, too.
+func TestMayStopToken(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "n1", "n2")
+	h := f.handler("n1", tenurehttp.Options{StopToken: "secret"})
+	outside := func(authorization ...string) func(*http.Request) {
+		return func(r *http.Request) {
+			*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 8081}))
+			r.Host = "10.0.0.7:8081"
+			r.Header["Authorization"] = authorization
+		}
+	}
+	for _, wrong := range [][]string{nil, {""}, {"secret"}, {"Bearer"}, {"Bearer "}, {"Bearer secre"}, {"Bearer secrets"}, {"Basic secret"},
+		{"Bearer wrong", "Bearer secret"}} {
+		if w := asks(h, outside(wrong...)); w.Code != 401 || w.Header().Get("WWW-Authenticate") == "" || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%q: status %d: %s", wrong, w.Code, w.Body)
+		}
+	}
+	if w := asks(h, nil); w.Code != 401 {
+		t.Errorf("loopback without the token: status %d", w.Code)
+	}
+	if w := asks(h, func(r *http.Request) { outside("Bearer secret")(r); r.Header.Set("Sec-Fetch-Site", "cross-site") }); w.Code != 403 {
+		t.Errorf("a browser with the token: status %d", w.Code)
+	}
+	if got := f.places(); len(got) != 0 {
+		t.Errorf("got places for %v", got)
+	}
+	answerOf(t, asks(h, outside("bearer secret")), 200)
+}
+
+// TestMayStopOwnNodeOnly: no parameter, path, method or body asks for another node, or for a
+// larger budget.
+func TestMayStopOwnNodeOnly(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "n1", "n2", "n3")
+	h := f.handler("n1", tenurehttp.Options{})
+	for _, query := range []string{"node=n2", "away=100", "for=24h", "done", "x=" + strings.Repeat("y", 100_000), "%zz"} {
+		if w := asks(h, func(r *http.Request) { r.URL.RawQuery = query }); w.Code != 400 || w.Body.Len() > 1000 {
+			t.Errorf("?%.20s: status %d: %.200s", query, w.Code, w.Body)
+		}
+	}
+	for _, method := range []string{http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions, "EVIL"} {
+		if w := asks(h, func(r *http.Request) { r.Method = method }); w.Code != 405 || w.Header().Get("Allow") != "GET" {
+			t.Errorf("%s: status %d, Allow %q", method, w.Code, w.Header().Get("Allow"))
+		}
+	}
+	for _, path := range []string{"/may-stop/", "/may-stop/n2", "/MAY-STOP"} {
+		if w := asks(h, func(r *http.Request) { r.URL.Path = path }); w.Code != 404 {
+			t.Errorf("%s: status %d", path, w.Code)
+		}
+	}
+	if got := f.places(); len(got) != 0 {
+		t.Errorf("got places for %v", got)
+	}
+	answerOf(t, asks(h, nil), 200)
+	if got := f.places(); len(got) != 1 || got[0] != "n1" {
+		t.Errorf("got places for %v", got)
+	}
+}
+
+// TestMayStopFlood: however often a member is asked, it asks the store once a second, and a
+// client that goes away changes nothing.
+func TestMayStopFlood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "n1", "n2", "n3")
+		h := f.handler("n2", tenurehttp.Options{})
+		answerOf(t, asks(f.handler("n1", tenurehttp.Options{}), nil), 200)
+		reads, joins := f.reads.Load(), f.joins.Load()
+		for range 10 {
+			for range 1000 {
+				if w := asks(h, nil); w.Code != 409 {
+					t.Fatalf("status %d: %s", w.Code, w.Body)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if n := f.reads.Load() - reads; n > 2*11 || f.joins.Load() != joins {
+			t.Errorf("%d lists of rules in 10 s, and %d writes", n, f.joins.Load()-joins)
+		}
+		reads = f.reads.Load()
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range 100 {
+			asks(h, func(r *http.Request) {
+				*r = *r.WithContext(context.WithValue(gone, http.LocalAddrContextKey, r.Context().Value(http.LocalAddrContextKey)))
+			})
+		}
+		if n := f.reads.Load() - reads; n != 0 {
+			t.Errorf("clients that had gone caused %d reads", n)
+		}
+	})
+}
+
+// TestMayStopWaits: while the store does not answer, some requests wait, and the others are
+// refused at once; each gets an answer in bounded time, and none is yes.
+func TestMayStopWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "n1", "n2")
+		h := tenurehttp.Handler((*fixed)(&core.View{Node: "n1"}), &tenurehttp.Options{Stops: &silentStore{f}})
+		began := time.Now()
+		var all sync.WaitGroup
+		var refused atomic.Int64
+		for range 100 {
+			all.Go(func() {
+				w := asks(h, nil)
+				if w.Code != 503 {
+					t.Errorf("status %d: %s", w.Code, w.Body)
+				}
+				if time.Since(began) < time.Second {
+					refused.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took > 30*time.Second || refused.Load() != 84 {
+			t.Errorf("took %v, and %d were refused at once", took, refused.Load())
+		}
+	})
+}
+
+// silentStore never answers.
+type silentStore struct{ *fleet }
+
+func (s *silentStore) Observe(ctx context.Context, _ driver.ObserveQuery) (*driver.View, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestMayStopServed asks a real server over loopback, for an Elector that runs.
+func TestMayStopServed(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "n2")
+	ctx, cancel := context.WithCancel(t.Context())
+	e, err := core.NewElector(f.Backend, &core.Options{Node: "n1", TTL: 3 * time.Second, LockDir: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Contend(func(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }, "only"); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	server := httptest.NewServer(tenurehttp.Handler(e, &tenurehttp.Options{Stops: f}))
+	defer server.Close()
+	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(5 * time.Millisecond) {
+		resp, err := http.Get(server.URL + "/may-stop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode == 200 {
+			break
+		}
+		if resp.StatusCode != 503 || time.Now().After(deadline) { // 503: it has not joined yet
+			t.Fatalf("status %d", resp.StatusCode)
+		}
+	}
+	if got := f.places(); len(got) != 1 || got[0] != "n1" {
+		t.Errorf("got places for %v", got)
+	}
+}
