@@ -23,6 +23,7 @@ var every = map[string][]string{
 	"status":      {"status"},
 	"members":     {"members"},
 	"shards":      {"shards"},
+	"ranges":      {"ranges"},
 	"who":         {"who", "s"},
 	"watch":       {"watch", "--for", "1s"},
 	"log":         {"log", "s"},
@@ -44,6 +45,14 @@ var every = map[string][]string{
 	"move":        {"move", "s", "node", "--force", "--yes"},
 	"resign":      {"resign", "s", "--yes"},
 	"unmove":      {"unmove", "s"},
+	"split":       {"split", "s", "--yes"},
+	"merge":       {"merge", "s", "t", "--yes"},
+	"unsplit":     {"unsplit", "0x8000000000000000"},
+	"release":     {"release", "s", "--yes"},
+	"unrelease":   {"unrelease", "s"},
+	"effects":     {"effects"},
+	"effect":      {"effect", "resolve", "s", "pay/1", "done", "--yes"},
+	"may-stop":    {"may-stop", "node"},
 	"evict":       {"evict", "00", "--yes"},
 	"raise-floor": {"raise-floor", "1000000", "--yes"},
 	"serve":       {"serve", "--listen", "unix:/nonexistent/tenure.sock"},
@@ -85,7 +94,9 @@ func TestWithoutNamespace(t *testing.T) {
 	for name, want := range map[string]string{
 		"who": "never owned", "log": "never owned", "items": "never owned", "history": "never owned", "move": "never owned",
 		"resign": "never owned", "undrain": "no such rule", "unpin": "no such rule", "include": "no such rule",
-		"unfreeze": "no such rule", "unmove": "no such rule", "evict": "tenure members",
+		"unfreeze": "no such rule", "unmove": "no such rule", "evict": "tenure members", "may-stop": "tenure members",
+		"ranges": "no keyspace", "split": "no keyspace", "merge": "no keyspace", "unsplit": "no such rule", "release": "never owned",
+		"unrelease": "no such rule", "effect": "never owned",
 	} {
 		p.bad(exitNotFound, want, every[name]...)
 	}

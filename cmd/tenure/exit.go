@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/operator"
 )
 
 // Exit codes, by class. docs/tenure.md has them.
@@ -29,7 +30,8 @@ const (
 	exitUnreachable = 4   // the store did not answer in time
 	exitRefused     = 5   // by the store, by a condition, or for lack of --yes
 	exitDamaged     = 6   // a record cannot be read, or does not fit another
-	exitSilent      = 7   // status: nobody runs, or a member makes no heartbeat
+	exitSilent      = 7   // status: nobody runs, a member makes no heartbeat, or a shard is in quarantine
+	exitMayNot      = 8   // may-stop: the node may not be stopped now
 	exitInterrupted = 130 // before it was done
 )
 
@@ -66,7 +68,7 @@ func codeOf(ctx context.Context, err error) int {
 		return exitDamaged
 	case errors.Is(err, core.ErrInvalid), errors.Is(err, core.ErrTooLarge):
 		return exitUsage
-	case errors.Is(err, core.ErrTrimmed):
+	case errors.Is(err, core.ErrTrimmed), errors.Is(err, operator.ErrNoNode):
 		return exitNotFound
 	case errors.Is(err, core.ErrUnsupported), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrLost), denied(err),
 		errors.Is(err, os.ErrPermission):

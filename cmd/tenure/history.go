@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/operator"
 )
 
 // historyLease is one lease of a shard, as far as the store keeps anything of it.
@@ -24,7 +25,7 @@ type historyLease struct {
 	First   core.Seq       `json:"first,omitempty"`
 	Last    core.Seq       `json:"last,omitempty"`
 	// Rules moved or resigned it, or were to.
-	Rules []ruleChange `json:"rules,omitempty"`
+	Rules []operator.Change `json:"rules,omitempty"`
 }
 
 type historyOut struct {
@@ -67,8 +68,8 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 	if err != nil {
 		return err
 	}
-	_, err = x.entries(ctx, control.Shard, keptChanges, func(e *core.Entry) {
-		var c ruleChange
+	_, err = x.entries(ctx, control.Shard, operator.KeptChanges, func(e *core.Entry) {
+		var c operator.Change
 		if json.Unmarshal(e.Payload, &c) == nil && c.Rule.Token != 0 && c.Rule.Shards == string(shard) {
 			l := x.lease(c.Rule.Token)
 			l.Rules = append(l.Rules, c)
@@ -107,7 +108,7 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 }
 
 // rulesText is what operators did about one lease.
-func rulesText(changes []ruleChange) string {
+func rulesText(changes []operator.Change) string {
 	text := ""
 	for _, c := range changes {
 		what := string(c.Rule.Kind)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/operator"
 )
 
 // hostile is text that a terminal acts on: control characters of each kind, marks of the
@@ -55,7 +56,7 @@ func TestHostileRecords(t *testing.T) {
 		}
 		return text
 	}
-	change, err := json.Marshal(ruleChange{By: hostile, Rule: control.Rule{Kind: hostile, Node: hostile, Shards: "s", Token: 1,
+	change, err := json.Marshal(operator.Change{By: hostile, Rule: control.Rule{Kind: hostile, Node: hostile, Shards: "s", Token: 1,
 		Author: hostile, Writer: hostile, Reason: hostile}})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +100,8 @@ func TestHostileRecords(t *testing.T) {
 	}
 	for _, args := range [][]string{{"verify"}, {"export"}, {"watch", "--for", "100ms"}, {"who", hostile}, {hostile},
 		{"status", "--" + hostile}, {"status", "-o", hostile}, {"freeze", "-y", "--reason", hostile}, {"undrain", "leader", "--dry-run"},
-		{"evict", "evil", "--dry-run"}, {"status", "--config", "/" + hostile}, {"raise-floor", hostile}} {
+		{"evict", "evil", "--dry-run"}, {"status", "--config", "/" + hostile}, {"raise-floor", hostile},
+		{"may-stop", hostile}, {"may-stop", "leader", "--reason", hostile}, {"may-stop", "leader"}} {
 		check(args...)
 	}
 	var members, same []memberOut

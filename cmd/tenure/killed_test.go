@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/operator"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
@@ -169,7 +170,7 @@ func (k *killing) head(t *testing.T) core.Seq {
 func (k *killing) logged(t *testing.T, n core.Seq) string {
 	t.Helper()
 	page, err := k.b.ReadLog(t.Context(), control.Shard, n-1, 1)
-	var c ruleChange
+	var c operator.Change
 	if err == nil {
 		err = json.Unmarshal(page.Entries[0].Payload, &c)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/internal/operator"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -307,6 +308,7 @@ func everyCommand(t *testing.T, p *place) {
 	p.followed(who.Token)
 	p.ruled()
 	p.moved()
+	p.stopping()
 	p.repaired(members[0].Session, s.Backend)
 
 	var d doctorOut
@@ -515,6 +517,81 @@ func (p *place) moved() {
 	}
 }
 
+// stopping asks whether nodes may be stopped, one after the other and two at once.
+func (p *place) stopping() {
+	p.t.Helper()
+	p.bad(exitNotFound, "tenure members", "may-stop", "nobody")
+	p.bad(exitNotFound, "tenure members", "may-stop", "nobody", "--done")
+	p.bad(exitMayNot, "no other node is up", "may-stop", "leader")
+	idle := func(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }
+	stopThird, stopSecond := p.member("third", "moved-1", idle), p.member("second", "moved-1", idle)
+	defer stopThird()
+	p.joined("second", "third")
+	// Of two that ask at once for the one place, one gets it.
+	var codes [2]int
+	var all sync.WaitGroup
+	for i, node := range []string{"second", "third"} {
+		all.Go(func() { codes[i], _, _ = p.exec("may-stop", node) })
+	}
+	all.Wait()
+	if slices.Sort(codes[:]); codes != [2]int{exitOK, exitMayNot} {
+		p.t.Fatalf("may-stop twice at once: exit codes %d", codes)
+	}
+	for _, node := range []string{"second", "third"} {
+		p.run(exitOK, "may-stop", node, "--done")
+	}
+	if _, errs := p.run(exitOK, "may-stop", "third", "--done"); !strings.Contains(errs, "held no place") {
+		p.t.Errorf("may-stop --done without a place: got %q", errs)
+	}
+	var rules []ruleOut
+	stops := func() int {
+		p.decode(&rules, "rules")
+		return len(slices.DeleteFunc(rules, func(r ruleOut) bool { return r.Kind != "stop" || r.Ended }))
+	}
+	var yes operator.Answer
+	if p.decode(&yes, "may-stop", "second", "--dry-run"); !yes.May || !yes.Until.IsZero() || stops() != 0 {
+		p.t.Errorf("may-stop --dry-run: got %+v, and the rules %+v", yes, rules)
+	}
+	p.decode(&yes, "may-stop", "second", "--reason", "a new disk", "--for", "1h")
+	if left := time.Until(yes.Until); !yes.May || left < 50*time.Minute || left > 70*time.Minute || stops() != 1 || rules[0].Reason != "a new disk" {
+		p.t.Errorf("may-stop: got %+v, and the rules %+v", yes, rules)
+	}
+	p.run(exitOK, "may-stop", "second")
+	if out, errs := p.run(exitMayNot, "may-stop", "leader", "--away", "2"); !strings.Contains(errs, "node second: it holds a place until") ||
+		!strings.Contains(out, "may stop") {
+		p.t.Errorf("may-stop with no place left: got %s%s", out, errs)
+	}
+	stopSecond()
+	p.run(exitMayNot, "may-stop", "leader")
+	defer p.member("second", "moved-1", idle)()
+	p.joined("second")
+	if n := stops(); n != 0 {
+		p.t.Errorf("rules: got %+v, want the place of a node that is back to have ended", rules)
+	}
+	p.run(exitOK, "may-stop", "leader", "--members", "3")
+	p.run(exitOK, "may-stop", "leader", "--done")
+	if _, errs := p.run(exitMayNot, "may-stop", "leader", "--members", "4"); !strings.Contains(errs, "1 of the members that should run are missing") {
+		p.t.Errorf("may-stop with a member missing: got %s", errs)
+	}
+}
+
+// joined waits until members of the nodes live.
+func (p *place) joined(nodes ...string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		var members []memberOut
+		p.decode(&members, "members")
+		if !slices.ContainsFunc(nodes, func(node string) bool {
+			return !slices.ContainsFunc(members, func(m memberOut) bool { return m.Node == node })
+		}) {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%v have not joined in time: %+v", nodes, members)
+		}
+	}
+}
+
 // repaired evicts a session that a process left, refuses to evict one that is alive, and
 // raises the floor where there is one.
 func (p *place) repaired(leader core.SessionID, backend string) {
@@ -614,6 +691,17 @@ func TestBadInput(t *testing.T) {
 		{exitUsage, "--expires", []string{"freeze", "-y", "--expires", "-1h"}},
 		{exitUsage, "control and format characters", []string{"freeze", "-y", "--reason", "a\nb"}},
 		{exitNotFound, "never owned", []string{"who", "a"}},
+		{exitUsage, "takes NODE", []string{"may-stop"}},
+		{exitUsage, "letters, digits", []string{"may-stop", "a/b"}},
+		{exitUsage, "letters, digits", []string{"may-stop", "a\x1b[31m", "--done"}},
+		{exitUsage, "--away", []string{"may-stop", "a", "--away", "0"}},
+		{exitUsage, "away is outside", []string{"may-stop", "a", "--away", "-1"}},
+		{exitUsage, "away is outside", []string{"may-stop", "a", "--away", "1000000"}},
+		{exitUsage, "members is outside", []string{"may-stop", "a", "--members", "-1"}},
+		{exitUsage, "--for", []string{"may-stop", "a", "--for", "0s"}},
+		{exitUsage, "outside 1s to 24h", []string{"may-stop", "a", "--for", "25h"}},
+		{exitUsage, "dry-run", []string{"may-stop", "a", "--done", "--dry-run"}},
+		{exitNotFound, "no member of node", []string{"may-stop", "a"}},
 	} {
 		p.bad(c.code, c.want, c.args...)
 	}

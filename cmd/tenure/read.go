@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,29 +23,41 @@ func (a *app) readCommands() []*cobra.Command {
 
 A member's record says nothing of whether it runs, so status waits for a heartbeat of each:
 about a third of the TTL where all run, and the longest TTL at the most. A shard of a silent
-member counts as unowned. The exit code is 7 if a member is silent, or if there is none.`,
+member counts as unowned. The exit code is 7 if a member is silent, if there is none, or if a shard
+is in quarantine.`,
 		Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.status) }}
 	members := &cobra.Command{Use: "members", Short: "List the members that have a session", Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.members) }}
-	var all bool
+	var all, locks bool
 	var node string
 	shards := &cobra.Command{Use: "shards", Short: "List the shards and their owners", Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if all && locks {
+				return usage("--all lists shards and --locks lists locks: choose one")
+			}
 			if node != "" {
 				if err := driver.CheckNode(node); err != nil {
 					return err
 				}
 			}
-			return a.with(cmd, func(ctx context.Context, b core.Backend) error { return a.shards(ctx, b, all, node) })
+			return a.with(cmd, func(ctx context.Context, b core.Backend) error {
+				if locks {
+					return a.locks(ctx, b, node)
+				}
+				return a.shards(ctx, b, all, node)
+			})
 		}}
 	shards.Flags().BoolVar(&all, "all", false, `also those that are Tenure's own, whose names begin with "_"`)
+	shards.Flags().BoolVar(&locks, "locks", false, "the locks that are held instead")
 	shards.Flags().StringVar(&node, "node", "", "only those of this node")
 	who := &cobra.Command{Use: "who SHARD", Short: "Say who owns a shard; exit code 3 if nobody does",
 		Args: args("SHARD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onShard(cmd, args[0], a.who)
 		}}
+	ranges := &cobra.Command{Use: "ranges", Short: "List the ranges of the keyspace, and which shard answers for each", Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.ranges) }}
 	var prefix string
 	items := &cobra.Command{Use: "items SHARD", Short: "List the items of a shard", Args: args("SHARD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,7 +69,7 @@ member counts as unowned. The exit code is 7 if a member is silent, or if there 
 			})
 		}}
 	items.Flags().StringVar(&prefix, "prefix", "", "only those whose key begins with this")
-	return []*cobra.Command{status, members, shards, who, items, a.logCommand(), a.historyCommand(), a.watchCommand()}
+	return []*cobra.Command{status, members, shards, ranges, who, items, a.logCommand(), a.historyCommand(), a.watchCommand()}
 }
 
 // onShard opens the namespace for a command about one shard.
@@ -167,6 +180,17 @@ type shardOut struct {
 	Node    string         `json:"node"` // empty: nobody lives who owns it
 	Session core.SessionID `json:"session"`
 	Token   core.Token     `json:"token"`
+	// Aside is why the shard is not meant to have an owner, and AsideUntil when it is meant to
+	// have one again, as in quarantine; left out if it is, and if it never is.
+	Aside      string    `json:"aside,omitempty"`
+	AsideUntil time.Time `json:"aside_until,omitzero"`
+}
+
+// setAside fills in why a shard without an owner is not meant to have one.
+func (o *shardOut) setAside(why func(shard string) core.Aside) {
+	if x := why(string(o.Shard)); o.Node == "" {
+		o.Aside, o.AsideUntil = x.Why, x.Until
+	}
 }
 
 func (a *app) shards(ctx context.Context, b core.Backend, all bool, node string) error {
@@ -174,16 +198,50 @@ func (a *app) shards(ctx context.Context, b core.Backend, all bool, node string)
 	if err != nil {
 		return err
 	}
+	why, failed := a.aside(ctx, b)
+	if failed != nil && !damaged(failed) {
+		return failed
+	}
 	live := sessions(v)
 	out := []shardOut{}
-	t := &table{head: []string{"SHARD", "NODE", "SESSION", "TOKEN"}}
+	t := &table{head: []string{"SHARD", "NODE", "SESSION", "TOKEN", "SET ASIDE"}}
 	for _, s := range v.Shards {
 		o := newShardOut(s, live)
-		if !all && driver.Reserved(string(s.Shard)) || node != "" && node != o.Node {
+		o.setAside(why)
+		if driver.IsLock(s.Shard) || !all && driver.Reserved(string(s.Shard)) || node != "" && node != o.Node {
 			continue
 		}
 		out = append(out, o)
-		t.add(o.Shard, o.Node, o.Session, o.Token)
+		t.add(o.Shard, o.Node, o.Session, o.Token, o.Aside)
+	}
+	return errors.Join(a.print(out, t), failed)
+}
+
+type lockOut struct {
+	Lock    string         `json:"lock"`
+	Node    string         `json:"node"`
+	Session core.SessionID `json:"session"`
+	Token   core.Token     `json:"token"`
+}
+
+// locks lists those that a member holds: the record of a free one is about to go, or stays in a
+// store that keeps it, and means nothing.
+func (a *app) locks(ctx context.Context, b core.Backend, node string) error {
+	v, err := a.state(ctx, b)
+	if err != nil {
+		return err
+	}
+	live := sessions(v)
+	out := []lockOut{}
+	t := &table{head: []string{"LOCK", "NODE", "SESSION", "TOKEN"}}
+	for _, s := range v.Shards {
+		name, lock := strings.CutPrefix(string(s.Shard), driver.LockPrefix)
+		m := live[s.Owner.Session]
+		if !lock || m == nil || node != "" && node != m.Node {
+			continue
+		}
+		out = append(out, lockOut{name, m.Node, s.Owner.Session, s.Owner.Token})
+		t.add(name, m.Node, s.Owner.Session, s.Owner.Token)
 	}
 	return a.print(out, t)
 }
@@ -206,6 +264,11 @@ func (a *app) who(ctx context.Context, b core.Backend, shard core.ShardID) error
 		return err
 	}
 	o := newShardOut(s, sessions(v))
+	why, failed := a.aside(ctx, b)
+	if failed != nil && !damaged(failed) {
+		return failed
+	}
+	o.setAside(why)
 	t := &table{}
 	t.add("shard", o.Shard)
 	t.add("node", o.Node)
@@ -213,6 +276,9 @@ func (a *app) who(ctx context.Context, b core.Backend, shard core.ShardID) error
 	t.add("token", o.Token)
 	if err := a.print(o, t); err != nil {
 		return err
+	}
+	if o.Aside != "" {
+		return notFound(fmt.Sprintf("nobody owns shard %q: %s", shard, o.Aside))
 	}
 	if o.Node == "" {
 		return notFound(fmt.Sprintf("nobody owns shard %q at present: its last token is %d", o.Shard, o.Token))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/operator"
 )
 
 func (a *app) repairCommands() []*cobra.Command {
@@ -99,7 +100,7 @@ func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspec
 	}
 	var random [16]byte
 	rand.Read(random[:])
-	m := core.Member{Session: core.SessionID(hex.EncodeToString(random[:])), Node: "tool." + sanitise(host),
+	m := core.Member{Session: core.SessionID(hex.EncodeToString(random[:])), Node: operator.Label(host),
 		TTL: max(10*time.Second, b.Info().Limits.MinTTL), MemberState: core.MemberState{Draining: true}}
 	s, err := call(ctx, a, func(ctx context.Context) (driver.Session, error) { return b.Join(ctx, m) })
 	if err != nil {

@@ -140,7 +140,7 @@ func TestRightLost(t *testing.T) {
 			defer r.b.Close()
 			for _, args := range [][]string{
 				{"pin", "orders-1", "leader", "--yes"}, {"unpin", "orders-1", "--yes"},
-				{"move", "orders-1", "gone", "--yes", "--force"},
+				{"move", "orders-1", "gone", "--yes", "--force"}, {"release", "orders-1", "--yes"},
 				{"raise-floor", "1000000", "--yes"},
 			} {
 				if args[0] != "raise-floor" || kind == servers.Postgres {
@@ -155,7 +155,7 @@ func TestRightLost(t *testing.T) {
 func (r *rightful) losing(t *testing.T, args ...string) {
 	t.Helper()
 	undo := map[string][]string{"pin": {"unpin", "orders-1", "--yes"}, "unpin": {"pin", "orders-1", "leader", "--yes"},
-		"move": {"unmove", "orders-1", "--yes"}}[args[0]]
+		"move": {"unmove", "orders-1", "--yes"}, "release": {"unrelease", "orders-1", "--yes"}}[args[0]]
 	if args[0] == "unpin" {
 		r.direct.run(exitOK, undo...)
 	}

@@ -5,15 +5,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/user"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +19,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/operator"
 )
 
 // order is what the commands that write rules share.
@@ -42,6 +40,18 @@ func (o *order) asking(c *cobra.Command) {
 	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 }
 
+// telling gives a command the flags of those that write rules.
+func (o *order) telling(c *cobra.Command, expires time.Duration) {
+	c.Flags().StringVar(&o.reason, "reason", "", "why, for those who list the rules")
+	c.Flags().StringVar(&o.author, "author", "", "who asks for it; the user and host that write it are kept beside")
+	usage := "the rule ends after this time; default never"
+	if expires > 0 {
+		usage = "the rule ends after this time; 0: never"
+	}
+	c.Flags().DurationVar(&o.expires, "expires", expires, usage)
+	o.asking(c)
+}
+
 func (a *app) ruleCommands() []*cobra.Command {
 	o := &order{a: a}
 	set := func(use, short string, names []string, rule func(args []string) control.Rule) *cobra.Command {
@@ -49,13 +59,10 @@ func (a *app) ruleCommands() []*cobra.Command {
 			args []string) error {
 			return o.put(cmd, rule(args))
 		}}
-		c.Flags().StringVar(&o.reason, "reason", "", "why, for those who list the rules")
-		c.Flags().StringVar(&o.author, "author", "", "who asks for it; the user and host that write it are kept beside")
-		c.Flags().DurationVar(&o.expires, "expires", 0, "the rule ends after this time; default never")
+		o.telling(c, 0)
 		if slices.Contains(names, "NODE") {
 			c.Flags().BoolVar(&o.force, "force", false, "also for a node that has no member at present")
 		}
-		o.asking(c)
 		return c
 	}
 	remove := func(use, short string, names []string, rule func(args []string) control.Rule) *cobra.Command {
@@ -86,7 +93,7 @@ func (a *app) ruleCommands() []*cobra.Command {
 	}
 	rules := &cobra.Command{Use: "rules", Short: "List the operators' rules", Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.rules) }}
-	return []*cobra.Command{
+	return append([]*cobra.Command{
 		rules,
 		set("drain NODE", "Have the members of a node own nothing", node, drain),
 		remove("undrain NODE", "End the drain of a node", node, drain),
@@ -99,12 +106,13 @@ func (a *app) ruleCommands() []*cobra.Command {
 		remove("unmove SHARD", "Take back a move or resignation that was not carried out yet", shard, resign),
 		set("freeze", "Move nothing but shards whose owner is gone or leaves", nil, freeze),
 		remove("unfreeze", "End the freeze", nil, freeze),
-	}
+		a.mayStopCommand(),
+	}, append(a.rangeCommands(), a.effectCommands()...)...)
 }
 
 type ruleOut struct {
 	control.Rule
-	Ended bool `json:"ended"`
+	Ended bool `json:"ended"` // also: the rule is the place of a node that is back
 	Spent bool `json:"spent"` // the shard has another token than the rule
 }
 
@@ -119,9 +127,9 @@ func (a *app) rules(ctx context.Context, b core.Backend) error {
 	}
 	tokens := tokensOf(v)
 	out := []ruleOut{}
-	t := &table{head: []string{"RULE", "SHARDS", "NODE", "TOKEN", "AUTHOR", "WRITER", "AT", "EXPIRES", "REASON"}}
+	t := &table{head: []string{"RULE", "SHARDS", "EFFECT", "NODE", "HASH", "TOKEN", "AUTHOR", "WRITER", "AT", "EXPIRES", "REASON"}}
 	for _, r := range list {
-		o := ruleOut{r, !r.Active(time.Now()), r.Spent(tokens[r.Shards])}
+		o := ruleOut{r, !r.Active(time.Now()) || operator.Back(&r, v.Members), r.Spent(tokens[r.Shards])}
 		out = append(out, o)
 		expires := ""
 		if !r.Expires.IsZero() {
@@ -137,7 +145,7 @@ func (a *app) rules(ctx context.Context, b core.Backend) error {
 		case r.Token != 0:
 			token = fmt.Sprint(r.Token)
 		}
-		t.add(r.Kind, r.Shards, r.Node, token, r.Author, r.Writer, r.At.Local().Format(time.DateTime), expires, r.Reason)
+		t.add(r.Kind, r.Shards, effectText(&r), r.Node, r.Hash, token, r.Author, r.Writer, r.At.Local().Format(time.DateTime), expires, r.Reason)
 	}
 	if shown := a.print(out, t); shown != nil {
 		return shown
@@ -148,10 +156,10 @@ func (a *app) rules(ctx context.Context, b core.Backend) error {
 	return nil
 }
 
-// put shows what a rule would do, asks, and writes it.
-func (o *order) put(cmd *cobra.Command, r control.Rule) error {
+// sign fills in whose a rule is, and when it ends.
+func (o *order) sign(r *control.Rule) error {
 	if o.expires < 0 {
-		return usage(fmt.Sprintf("--expires %v is negative: leave it out for a rule without an end", o.expires))
+		return usage(fmt.Sprintf("--expires %v is negative: use 0 for a rule without an end", o.expires))
 	}
 	r.At = time.Now().UTC().Truncate(time.Second)
 	if o.expires > 0 {
@@ -159,6 +167,14 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 	}
 	r.Writer, r.Reason = writer(), o.reason
 	r.Author = cmp.Or(o.author, r.Writer)
+	return nil
+}
+
+// put shows what a rule would do, asks, and writes it.
+func (o *order) put(cmd *cobra.Command, r control.Rule) error {
+	if err := o.sign(&r); err != nil {
+		return err
+	}
 	if o.token < 0 {
 		return usage(fmt.Sprintf("--token %d is negative: give the one that tenure who shows", o.token))
 	}
@@ -175,7 +191,14 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 				return err
 			}
 		}
-		what, err := o.preview(v, &r)
+		preview := func() (string, error) { return o.preview(v, &r) }
+		if r.Kind == control.Release {
+			preview = func() (string, error) { return o.releasing(ctx, b, v, &r) }
+		}
+		if r.Kind == control.Resolve {
+			preview = func() (string, error) { return o.resolving(ctx, b, v, &r) }
+		}
+		what, err := preview()
 		if err != nil {
 			return err
 		}
@@ -193,20 +216,31 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 		if err := o.confirm(); err != nil {
 			return err
 		}
-		return o.a.commit(ctx, b, v, op, ruleChange{Rule: r, By: r.Writer, At: r.At})
+		return o.a.commit(ctx, b, op, operator.Change{Rule: r, By: r.Writer, At: r.At})
 	})
 }
 
 // room refuses one rule more than are obeyed.
 func (o *order) room(ctx context.Context, b core.Backend, r *control.Rule) error {
-	rules, err := call(ctx, o.a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
-	if err != nil && rules == nil {
+	all, err := call(ctx, o.a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
+	if err != nil && all == nil {
 		return err
 	}
-	if len(rules) < control.MaxRules || slices.ContainsFunc(rules, func(x control.Rule) bool { return x.Key() == r.Key() }) {
+	return room([]control.Rule{*r}, all)
+}
+
+// room refuses more rules than are obeyed beside those that there are.
+func room(rules, all []control.Rule) error {
+	more := 0
+	for i := range rules {
+		if !slices.ContainsFunc(all, func(x control.Rule) bool { return x.Key() == rules[i].Key() }) {
+			more++
+		}
+	}
+	if more == 0 || len(all)+more <= control.MaxRules {
 		return nil
 	}
-	return exit(exitRefused, fmt.Sprintf("nothing was changed: there are %d rules, and more are not obeyed: remove some", len(rules)))
+	return exit(exitRefused, fmt.Sprintf("nothing was changed: there are %d rules, and more than %d are not obeyed: remove some", len(all), control.MaxRules))
 }
 
 // aim has a move or resignation act on the lease that is seen now, and refuses one that
@@ -325,6 +359,7 @@ func (o *order) preview(v *driver.View, r *control.Rule) (string, error) {
 	case control.Pin:
 		return fmt.Sprintf("%d shards move to node %s, while it lives", n, r.Node), nil
 	case control.Drain, control.Exclude:
+	case control.Stop, control.Split, control.Merge, control.Release, control.Resolve: // not asked for here
 	}
 	return fmt.Sprintf("%d shards move from node %s to others, if there are any", n, r.Node), nil
 }
@@ -362,7 +397,7 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 		case item == nil:
 			return notFound("there is no such rule: tenure rules lists them")
 		}
-		change := ruleChange{Removed: true, By: writer(), At: time.Now().UTC().Truncate(time.Second)}
+		change := operator.Change{Removed: true, By: writer(), At: time.Now().UTC().Truncate(time.Second)}
 		if err := json.Unmarshal(item.Value, &change.Rule); err != nil {
 			return exit(exitDamaged, fmt.Sprintf("nothing was changed: the rule %.80q is not understood: %.120q", item.Key,
 				err.Error()))
@@ -374,157 +409,21 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 		if err := o.confirm(); err != nil {
 			return err
 		}
-		v, err := o.a.state(ctx, b)
-		if err != nil {
-			return err
-		}
-		return o.a.commit(ctx, b, v, op, change)
+		return o.a.commit(ctx, b, op, change)
 	})
 }
 
-// A ruleChange is an entry of the rules' log.
-type ruleChange struct {
-	Rule    control.Rule `json:"rule"`
-	Removed bool         `json:"removed,omitempty"` // it was put otherwise
-	By      string       `json:"by"`                // user and host that made the change
-	At      time.Time    `json:"at"`
+// commit writes a rule, and notes the change in the rules' log.
+func (a *app) commit(ctx context.Context, b core.Backend, op core.Op, change operator.Change) error {
+	return a.writer(b).Write(ctx, func(context.Context, *driver.View) (*operator.Decision, error) {
+		return &operator.Decision{Ops: []core.Op{op}, Changes: []operator.Change{change}}, nil
+	})
 }
 
-const (
-	keptChanges = 1000            // of the rules' log
-	mostTidied  = 16              // rules in one commit
-	toolDrain   = 2 * time.Second // for a commit that is under way when the lease is to end
-)
-
-// tidy appends to a commit what removes the rules that have ended or are spent. The lease
-// keeps others from writing rules meanwhile.
-func tidy(ctx context.Context, l *core.Lease, b core.Backend, tokens map[string]core.Token, ops []core.Op) []core.Op {
-	rules, _ := control.Read(ctx, b) // those that are not understood stay
-	for i := range rules {
-		r := &rules[i]
-		if r.Key() == ops[0].Key || r.Active(time.Now()) && !r.Spent(tokens[r.Shards]) || len(ops) > mostTidied {
-			continue
-		}
-		ops = append(ops, core.Delete(r.Key()))
-	}
-	if n := l.Head().Seq; n > keptChanges {
-		ops = append(ops, core.Trim(n-keptChanges))
-	}
-	return ops
-}
-
-// commit writes to the rules' shard under a lease that is taken for it, and notes the change
-// in its log. The member that this process is meanwhile drains, so that it is assigned
-// nothing.
-func (a *app) commit(ctx context.Context, b core.Backend, v *driver.View, op core.Op, change ruleChange) error {
-	entry, err := json.Marshal(change)
-	if err != nil {
-		return err
-	}
-	o := a.conf.Options()
-	host, err := os.Hostname()
-	if err != nil {
-		return err
-	}
-	o.Node, o.Supersede, o.LockDir = "tool."+sanitise(host), false, "none"
-	o.Logger = slog.New(slog.DiscardHandler)
-	o.DrainBudget, o.LameDuck = toolDrain, 0
-	ttl := o.TTL
-	if ttl == 0 {
-		ttl = 10 * time.Second
-	}
-	// A tool that was killed keeps the lease for its TTL.
-	limited, stop := context.WithTimeout(ctx, a.timeout+2*ttl)
-	defer stop()
-	work, done := context.WithCancel(limited)
-	defer done()
-	w := &writing{refused: make(chan error, 1), written: make(chan error, 1)}
-	o.Hooks.OnCall = func(c core.Call) { w.heard(c.Err, done) }
-	e, err := core.NewElector(b, o)
-	if err != nil {
-		return err
-	}
-	asked, cancel := context.WithCancel(ctx)
-	cancel()
-	_ = e.Update(asked, func(st *core.MemberState) { st.Draining = true })
-	err = e.Contend(func(ctx context.Context, l *core.Lease) error {
-		defer done()
-		return w.write(ctx, l, append(tidy(ctx, l, b, tokensOf(v), []core.Op{op}), core.Append(entry)))
-	}, control.Shard)
-	if err != nil {
-		return err
-	}
-	ran := e.Run(work)
-	written, refused := w.outcome()
-	switch {
-	case written == nil && (ran != nil || refused != nil):
-		_, _ = fmt.Fprintln(a.errs, a.oneLine(fmt.Errorf("the rule is written, and the lease may stay for %v: %w", ttl,
-			cmp.Or(refused, ran))))
-	case written != nil && ctx.Err() != nil:
-		return errors.Join(written, ctx.Err())
-	}
-	return written
-}
-
-// writing is one commit of the tool, under a lease that it takes for it.
-type writing struct {
-	began   atomic.Bool
-	refused chan error // the first call that the store refused for lack of a right
-	written chan error
-}
-
-// heard ends the work at the first call that is refused for lack of a right: it would be
-// tried again until the time is up.
-func (w *writing) heard(err error, end func()) {
-	if err == nil || !denied(err) {
-		return
-	}
-	select {
-	case w.refused <- err:
-		end()
-	default:
-	}
-}
-
-// write commits. A commit that is under way when the lease is to end is waited for, since
-// only its answer says what became of it.
-func (w *writing) write(ctx context.Context, l *core.Lease, ops []core.Op) error {
-	if w.began.Swap(true) {
-		return nil
-	}
-	_, err := l.Commit(context.WithoutCancel(ctx), ops...)
-	w.written <- err
-	return err
-}
-
-// outcome is what became of the commit, after the Elector's end.
-func (w *writing) outcome() (written, refused error) {
-	select {
-	case refused = <-w.refused:
-	default:
-	}
-	written = fmt.Errorf("no lease of shard %q was granted in time: another operator may be writing", control.Shard)
-	if w.began.Load() {
-		written = <-w.written // at the latest two call time-outs after the lease
-	}
-	switch {
-	case written == nil:
-		return nil, refused
-	case errors.Is(written, core.ErrUnknown):
-		return fmt.Errorf("whether the rule is written, tenure rules tells: %w", written), refused
-	case refused != nil:
-		written = refused
-	}
-	return fmt.Errorf("nothing was written: %w", written), refused
-}
-
-// sanitise is a host's name as a part of a node label.
-func sanitise(host string) string {
-	host = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
-			return r
-		}
-		return '-'
-	}, host)
-	return host[:min(len(host), 100)]
+// writer writes rules as a member of the configured namespace.
+func (a *app) writer(b core.Backend) *operator.Writer {
+	return &operator.Writer{Backend: b, Options: a.conf.Options(), Timeout: a.timeout, Denied: denied,
+		Late: func(ttl time.Duration, err error) {
+			_, _ = fmt.Fprintln(a.errs, a.oneLine(fmt.Errorf("the rule is written, and the lease may stay for %v: %w", ttl, err)))
+		}}
 }

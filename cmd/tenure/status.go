@@ -22,11 +22,22 @@ type statusOut struct {
 	Beats   []heartbeat    `json:"heartbeats"` // the last one of each member that is not silent, oldest first
 	Silent  []silentMember `json:"silent"`
 	Shards  int            `json:"shards"`
-	// Owned counts the shards whose owner was seen to beat, and Unowned the others.
-	Owned    int      `json:"owned"`
-	Unowned  int      `json:"unowned"`
-	Reserved int      `json:"reserved"`
-	Damaged  []string `json:"damaged"`
+	// Owned counts the shards whose owner was seen to beat, Ended those without an owner whose
+	// range was merged with another one, and Unowned the others that are not in quarantine.
+	Owned       int                `json:"owned"`
+	Unowned     int                `json:"unowned"`
+	Reserved    int                `json:"reserved"`
+	Ended       int                `json:"ended"`
+	Locks       int                `json:"locks"` // that a member holds
+	Quarantined []quarantinedShard `json:"quarantined"`
+	Damaged     []string           `json:"damaged"`
+}
+
+// quarantinedShard is withheld from all members.
+type quarantinedShard struct {
+	Shard core.ShardID `json:"shard"`
+	Until time.Time    `json:"until"`
+	Why   string       `json:"why"`
 }
 
 // heartbeat is the last one of a member that was seen.
@@ -49,7 +60,7 @@ type silentMember struct {
 // records of members that have all stopped look like those of members that run.
 func (a *app) status(ctx context.Context, b core.Backend) error {
 	began := time.Now()
-	seen, err := a.heartbeats(ctx, b)
+	seen, err := a.heartbeats(ctx, b, maxTTL)
 	if err != nil {
 		return err
 	}
@@ -57,11 +68,15 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	if err != nil {
 		return err
 	}
+	why, failed := a.aside(ctx, b)
+	if failed != nil && !damaged(failed) {
+		return failed
+	}
 	now := time.Now()
 	info := b.Info()
 	o := statusOut{Backend: info.Backend, Namespace: info.Namespace, StoreID: info.StoreID, Members: len(v.Members),
-		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{}, Damaged: []string{}}
-	live := map[core.SessionID]bool{}
+		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{}, Quarantined: []quarantinedShard{}, Damaged: []string{}}
+	live, members := map[core.SessionID]bool{}, sessions(v)
 	for _, m := range v.Members {
 		at, watched := seen[m.Session]
 		switch {
@@ -76,12 +91,22 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	}
 	slices.SortStableFunc(o.Beats, func(x, y heartbeat) int { return x.at.Compare(y.at) })
 	for _, s := range v.Shards {
+		x := why(string(s.Shard))
 		switch {
+		case driver.IsLock(s.Shard):
+			if members[s.Owner.Session] != nil {
+				o.Locks++
+			}
+			continue
 		case driver.Reserved(string(s.Shard)):
 			o.Reserved++
 			continue
 		case live[s.Owner.Session]:
 			o.Owned++
+		case !x.Until.IsZero():
+			o.Quarantined = append(o.Quarantined, quarantinedShard{s.Shard, x.Until, x.Why})
+		case x.Why != "":
+			o.Ended++
 		default:
 			o.Unowned++
 		}
@@ -89,11 +114,11 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 			o.Silent[i].Shards++
 		}
 	}
-	o.Shards = o.Owned + o.Unowned
+	o.Shards = o.Owned + o.Unowned + len(o.Quarantined)
 	for _, d := range v.Damaged {
 		o.Damaged = append(o.Damaged, d.Key)
 	}
-	return errors.Join(a.print(o, o.table()), o.verdict())
+	return errors.Join(a.print(o, o.table()), o.verdict(), failed)
 }
 
 func (o *statusOut) table() *table {
@@ -107,15 +132,23 @@ func (o *statusOut) table() *table {
 		beats += fmt.Sprintf("; the oldest, of %s, %s ago", o.Beats[0].Node, o.Beats[0].Age)
 	}
 	t.add("heartbeats", beats)
-	t.add("shards", fmt.Sprintf("%d owned, %d unowned, %d reserved", o.Owned, o.Unowned, o.Reserved))
+	shards := fmt.Sprintf("%d owned, %d unowned, %d reserved", o.Owned, o.Unowned, o.Reserved)
+	if o.Ended > 0 {
+		shards += fmt.Sprintf(", %d ended", o.Ended)
+	}
+	t.add("shards", shards)
+	t.add("locks", fmt.Sprintf("%d held", o.Locks))
 	t.add("damaged", len(o.Damaged))
 	for _, m := range o.Silent {
 		t.add("silent", fmt.Sprintf("%s, session %s: no heartbeat for its TTL %s; it had %d shards", m.Node, m.Session, m.TTL, m.Shards))
 	}
+	for _, q := range o.Quarantined {
+		t.add("quarantine", fmt.Sprintf("%s: %s", q.Shard, q.Why))
+	}
 	return t
 }
 
-// verdict is an error where members are silent, or there are none.
+// verdict is an error where members are silent, or there are none, or shards are in quarantine.
 func (o *statusOut) verdict() error {
 	switch {
 	case o.Members == 0:
@@ -126,6 +159,9 @@ func (o *statusOut) verdict() error {
 	case len(o.Silent) > 0:
 		return exit(exitSilent, fmt.Sprintf("%d of %d members made no heartbeat within their TTL: "+
 			"the others evict them soon, unless they are cut off from the store themselves", len(o.Silent), o.Members))
+	case len(o.Quarantined) > 0:
+		return exit(exitSilent, fmt.Sprintf("%d shards are in quarantine, since their owners died, such as %q: "+
+			"mend what ended those processes, then: tenure release %s", len(o.Quarantined), o.Quarantined[0].Shard, o.Quarantined[0].Shard))
 	}
 	return nil
 }
@@ -136,9 +172,13 @@ func departed(page *driver.View, s core.SessionID) bool {
 		page.Reset && !slices.ContainsFunc(page.Members, func(m core.Member) bool { return m.Session == s })
 }
 
+// maxTTL is the longest TTL that a member may have.
+const maxTTL = 24 * time.Hour
+
 // heartbeats waits until each member has made a heartbeat, has ended, or was silent for its
-// TTL, and returns when each was seen; zero is never.
-func (a *app) heartbeats(ctx context.Context, b core.Backend) (map[core.SessionID]time.Time, error) {
+// TTL, and returns when each was seen; zero is never. Those whose TTL is above most it does
+// not watch.
+func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration) (map[core.SessionID]time.Time, error) {
 	v, err := a.state(ctx, b)
 	if err != nil {
 		return nil, err
@@ -151,7 +191,7 @@ func (a *app) heartbeats(ctx context.Context, b core.Backend) (map[core.SessionI
 	seen := make(map[core.SessionID]time.Time, len(known))
 	waiting := map[core.SessionID]time.Duration{} // the TTLs of those that were not seen yet
 	for _, m := range v.Members {
-		if known[m.Session] == 0 { // it has ended
+		if known[m.Session] == 0 || m.TTL > most { // it has ended, or takes too long
 			continue
 		}
 		seen[m.Session], waiting[m.Session] = time.Time{}, m.TTL

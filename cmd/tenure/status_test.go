@@ -139,7 +139,7 @@ func TestStatusAsMembersEnd(t *testing.T) {
 	}
 	watched := make(chan result, 1)
 	go func() {
-		seen, err := a.heartbeats(t.Context(), b)
+		seen, err := a.heartbeats(t.Context(), b, maxTTL)
 		watched <- result{seen, err}
 	}()
 	// Whether it is noticed before the wait or in it makes no difference to what is said.
@@ -156,5 +156,63 @@ func TestStatusAsMembersEnd(t *testing.T) {
 	}
 	if o, _, errs := p.status(); o.Members != 0 || len(o.Silent) != 0 || !strings.Contains(errs, "no member") {
 		t.Errorf("got %+v, %q", o, errs)
+	}
+}
+
+// TestLocks: a lock that is held is a lock, and neither a shard nor reserved; one that is free
+// is nothing, whether its record has gone or not.
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	p := sqlitePlace(t)
+	p.run(exitOK, "init")
+	a := &app{path: p.path, key: "tenure", timeout: limit}
+	b, err := a.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s := p.join(b, "worker", 2*time.Second)
+	var fences []core.Fence
+	for _, shard := range []core.ShardID{"orders", "_control", "_lock.free", "_lock.invoice-123", "_lock._x", "_lock.gone"} {
+		session := s
+		if shard == "_lock.gone" { // of a session that ends without a release
+			session = p.join(b, "gone", 2*time.Second)
+		}
+		got, err := session.Acquire(t.Context(), []driver.Claim{{Shard: shard}})
+		if err != nil || got[0].Err != nil {
+			t.Fatal(err, got)
+		}
+		fences = append(fences, got[0].Fence)
+		if session != s {
+			if err := session.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.Release(t.Context(), fences[2:3]); err != nil {
+		t.Fatal(err)
+	}
+	v, err := a.state(t.Context(), b)
+	if err != nil || len(v.Shards) != len(fences) {
+		t.Fatalf("SQLite keeps the records %+v (%v), want that of the free lock, too", v.Shards, err)
+	}
+	if o, _, _ := p.status(); o.Locks != 2 || o.Reserved != 1 || o.Shards != 1 || o.Unowned != 1 || o.Silent[0].Shards != 1 {
+		t.Errorf("status: got %+v", o)
+	}
+	var locks []lockOut
+	p.decode(&locks, "shards", "--locks", "--node", "worker")
+	if len(locks) != 2 || locks[0] != (lockOut{"_x", "worker", "of-worker", fences[4].Token}) || locks[1].Lock != "invoice-123" {
+		t.Errorf("locks: got %+v", locks)
+	}
+	if p.decode(&locks, "shards", "--locks", "--node", "nobody"); len(locks) != 0 {
+		t.Errorf("locks of nobody: got %+v", locks)
+	}
+	var shards []shardOut
+	if p.decode(&shards, "shards", "--all"); len(shards) != 2 || shards[0].Shard != "_control" || shards[1].Shard != "orders" {
+		t.Errorf("shards: got %+v", shards)
+	}
+	p.bad(exitUsage, "choose one", "shards", "--all", "--locks")
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
