@@ -84,9 +84,11 @@ func checkRow(t *testing.T, s *store, w row) {
 		case got == nil:
 			t.Errorf("%s, %s: not measured", w.name, c.name)
 		case errors.Is(got.err, errNone):
-			if c.ours && w.name != "idle" {
+			if (c.ours || w.locks && !c.onlyShards) && w.name != "idle" {
 				t.Errorf("%s, %s: %v", w.name, c.name, got.err)
 			}
+		case w.locks && c.onlyShards || !w.locks && c.onlyLocks:
+			t.Errorf("%s, %s: measured, although it is not for that", w.name, c.name)
 		case got.err != nil:
 			t.Errorf("%s, %s: %v", w.name, c.name, got.err)
 		case len(got.samples) != 1 || len(got.samples[0]) != len(w.figures):

@@ -41,7 +41,7 @@ func joinClientGo(_ context.Context, at place) (member, error) {
 		all.Wait()
 		return client.Close()
 	}
-	l.lock = func(ctx context.Context, shard string) (write, unlock func(context.Context) error, err error) {
+	l.take = func(ctx context.Context, shard string) (write, unlock func(context.Context) error, err error) {
 		record := &keyLock{client: client, key: at.Namespace + "/" + shard, identity: at.Node}
 		started, ended := make(chan struct{}), make(chan struct{})
 		e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

@@ -78,7 +78,7 @@ func joinConsulLock(_ context.Context, at place) (member, error) {
 	renewed := make(chan error, 1)
 	go func() { renewed <- client.Session().RenewPeriodic(at.TTL.String(), id, nil, l.ctx.Done()) }()
 	l.leave = func() error { return <-renewed } // it destroys the session
-	l.lock = func(ctx context.Context, shard string) (write, unlock func(context.Context) error, err error) {
+	l.take = func(ctx context.Context, shard string) (write, unlock func(context.Context) error, err error) {
 		key := at.Namespace + "/" + shard
 		lock, err := client.LockOpts(&api.LockOptions{Key: key, Session: id})
 		if err != nil {

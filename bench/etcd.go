@@ -39,8 +39,9 @@ func etcdStore() *store {
 			tenure(time.Second, func(ctx context.Context, at place) (core.Backend, error) {
 				return etcd.OpenConfig(ctx, etcdConfig(at.DSN), at.Namespace, &etcd.Options{Create: true})
 			}),
-			{name: "concurrency.Election", ttl: 2 * time.Second, join: joinElection},
-			{name: "client-go leaderelection", ttl: clientGoLease, join: joinClientGo},
+			{name: "concurrency.Election", ttl: 2 * time.Second, join: joinElection, onlyShards: true},
+			{name: "concurrency.Mutex", join: joinMutex, onlyLocks: true},
+			{name: "client-go leaderelection", ttl: clientGoLease, join: joinClientGo, onlyShards: true},
 		},
 	}
 }
@@ -79,19 +80,42 @@ func etcdCalls(ctx context.Context, addr string) (int64, error) {
 	return int64(calls), nil
 }
 
-// joinElection has one session for all elections, as its documentation advises.
-func joinElection(_ context.Context, at place) (member, error) {
+// etcdSession makes a session for all that a member has, as its documentation advises.
+func etcdSession(at place) (*locks, *clientv3.Client, *concurrency.Session, error) {
 	client, err := etcdClient(at.DSN)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	session, err := concurrency.NewSession(client, concurrency.WithTTL(int(at.TTL/time.Second)))
 	if err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, nil, nil, errors.Join(err, client.Close())
 	}
 	l := newLocks(at)
 	l.leave = func() error { return errors.Join(session.Close(), client.Close()) }
-	l.lock = func(ctx context.Context, shard string) (write, unlock func(context.Context) error, err error) {
+	return l, client, session, nil
+}
+
+func joinMutex(_ context.Context, at place) (member, error) {
+	l, _, session, err := etcdSession(at)
+	if err != nil {
+		return nil, err
+	}
+	l.take = func(ctx context.Context, name string) (write, unlock func(context.Context) error, err error) {
+		m := concurrency.NewMutex(session, at.Namespace+"/"+name)
+		if err := m.Lock(ctx); err != nil {
+			return nil, nil, err
+		}
+		return nil, m.Unlock, nil // only rows of locks have it, which write nothing
+	}
+	return l, nil
+}
+
+func joinElection(_ context.Context, at place) (member, error) {
+	l, client, session, err := etcdSession(at)
+	if err != nil {
+		return nil, err
+	}
+	l.take = func(ctx context.Context, shard string) (write, unlock func(context.Context) error, err error) {
 		e := concurrency.NewElection(session, at.Namespace+"/"+shard)
 		if err := e.Campaign(ctx, at.Node); err != nil {
 			return nil, nil, err

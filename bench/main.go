@@ -108,6 +108,8 @@ func charts() [][2]string {
 		{"idle", "Calls a second of two idle processes"},
 		{"standby", "Memory for each shard that another owns, in bytes"},
 		{"follower", "How far a follower is behind, in ms"},
+		{"lock", "Locks, in ms"},
+		{"locks", "Locks that were locked and unlocked, a second"},
 	}
 }
 

@@ -20,7 +20,10 @@ type contender struct {
 	why  string
 	// waits is how many shards the row of memory has; 0: 1,000.
 	waits int
-	join  func(ctx context.Context, at place) (member, error)
+	// onlyShards and onlyLocks say for which of the rows it is.
+	onlyShards, onlyLocks bool
+
+	join func(ctx context.Context, at place) (member, error)
 }
 
 // place is where a member takes part. It goes to processes as JSON.
@@ -58,8 +61,8 @@ func body() []byte { return make([]byte, 128) }
 // locks is the member of a peer whose lock is one blocking call for each shard.
 type locks struct {
 	at place
-	// lock blocks until it has the shard, or ctx ends. unlock gives it back.
-	lock func(ctx context.Context, shard string) (write, unlock func(ctx context.Context) error, err error)
+	// take blocks until it has the shard, or ctx ends. unlock gives it back.
+	take func(ctx context.Context, shard string) (write, unlock func(ctx context.Context) error, err error)
 	// leave ends what the locks share, and with it every lock. It runs after ctx ended.
 	leave func() error
 
@@ -73,9 +76,9 @@ type locks struct {
 }
 
 const (
-	// atOnce is how many calls of lock are under way, apart from those that wait.
+	// atOnce is how many calls of take are under way, apart from those that wait.
 	atOnce = 64
-	// patience is after how long a call of lock counts as waiting.
+	// patience is after how long a call of take counts as waiting.
 	patience = 50 * time.Millisecond
 )
 
@@ -87,16 +90,16 @@ func newLocks(at place) *locks {
 
 func (l *locks) want(shards []string, won func(grant)) error {
 	for _, shard := range shards {
-		l.calls.Go(func() { l.take(shard, won) })
+		l.calls.Go(func() { l.await(shard, won) })
 	}
 	return nil
 }
 
-func (l *locks) take(shard string, won func(grant)) {
+func (l *locks) await(shard string, won func(grant)) {
 	l.first <- struct{}{}
 	done := sync.OnceFunc(func() { <-l.first })
 	waits := time.AfterFunc(patience, done)
-	write, unlock, err := l.lock(l.ctx, shard)
+	write, unlock, err := l.take(l.ctx, shard)
 	waits.Stop()
 	done()
 	if err != nil {
@@ -138,6 +141,8 @@ type polled struct {
 	keep  func(ctx context.Context, held []string) error
 	give  func(ctx context.Context, shard string) error
 	leave func()
+	// once locks one name for a moment, apart from the others.
+	once func(ctx context.Context, name string) (unlock func(ctx context.Context) error, err error)
 
 	stop context.CancelFunc
 	done chan struct{}

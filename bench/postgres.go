@@ -58,10 +58,20 @@ CREATE TABLE lease (namespace text, name text, holder text, token bigint, expire
 	PRIMARY KEY (namespace, name));
 CREATE TABLE written (namespace text, name text, body bytea)`
 
+// leasePool has room for a connection of each goroutine that locks.
+func leasePool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
+	c, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	c.MaxConns = atOnce
+	return pgxpool.NewWithConfig(ctx, c)
+}
+
 // joinLeaseRow is the lease row that many applications have: a holder renews its rows,
 // and the others ask for those that have expired. One statement does it for all shards.
 func joinLeaseRow(ctx context.Context, at place) (member, error) {
-	pool, err := pgxpool.New(ctx, at.DSN)
+	pool, err := leasePool(ctx, at.DSN)
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +105,29 @@ INSERT INTO written SELECT $1, $2, $5 FROM l`, at.Namespace, g.shard, at.Node, t
 		return one(pool.Exec(ctx, "UPDATE lease SET expires = '-infinity' WHERE namespace = $1 AND holder = $2 AND "+
 			"name = $3", at.Namespace, at.Node, shard))
 	}
+	p.once = func(ctx context.Context, name string) (unlock func(context.Context) error, err error) {
+		unlock = func(ctx context.Context) error { return p.give(ctx, name) }
+		for {
+			tag, err := pool.Exec(ctx, `INSERT INTO lease VALUES ($1, $3, $2, 1, now() + $4)
+ON CONFLICT (namespace, name) DO UPDATE SET holder = $2, token = lease.token + 1, expires = now() + $4
+WHERE lease.expires < now()`, at.Namespace, at.Node, name, at.TTL)
+			if err != nil || tag.RowsAffected() == 1 {
+				return unlock, err
+			}
+			if err := pause(ctx, at.TTL/pollsPerTTL); err != nil {
+				return nil, err
+			}
+		}
+	}
 	p.start()
 	return p, nil
 }
 
 // joinAdvisory holds advisory locks on one connection, by whose end they are released,
-// and polls for those that others hold.
+// and polls for those that others hold. One that is locked for a moment is waited for, on a
+// connection of the pool.
 func joinAdvisory(ctx context.Context, at place) (member, error) {
-	pool, err := pgxpool.New(ctx, at.DSN)
+	pool, err := leasePool(ctx, at.DSN)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +169,21 @@ func joinAdvisory(ctx context.Context, at place) (member, error) {
 			_, err := c.Exec(ctx, "SELECT pg_advisory_unlock(hashtextextended($1 || '/' || $2, 0))", at.Namespace, shard)
 			return err
 		})
+	}
+	p.once = func(ctx context.Context, name string) (unlock func(context.Context) error, err error) {
+		c, err := pool.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := c.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1 || '/' || $2, 0))", at.Namespace, name); err != nil {
+			c.Release()
+			return nil, err
+		}
+		return func(ctx context.Context) error {
+			defer c.Release()
+			_, err := c.Exec(ctx, "SELECT pg_advisory_unlock(hashtextextended($1 || '/' || $2, 0))", at.Namespace, name)
+			return err
+		}, nil
 	}
 	p.start()
 	return p, nil

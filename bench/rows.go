@@ -25,6 +25,7 @@ type row struct {
 	cold        bool     // no round before those that count
 	together    bool     // all rounds and contenders at the same time: it waits more than it works
 	counts      bool     // all stores at the same time: it measures no time
+	locks       bool     // it locks names for a moment, and has no shards
 	limit       time.Duration
 	measure     func(ctx context.Context, b *bout) ([]float64, error)
 }
@@ -95,6 +96,12 @@ func rows() []row {
 			rounds: 3, limit: 2 * time.Minute, measure: standby},
 		{name: "follower", title: "follower lag", chart: "follower",
 			figures: []figure{ms("p50"), ms("p99")}, limit: time.Minute, measure: followerLag},
+		{name: "lock1", title: "lock and unlock, one after the other", chart: "lock", locks: true,
+			figures: []figure{ms("p50"), perSecond}, limit: time.Minute, measure: lockAlone},
+		{name: "lock64", title: "lock and unlock, 64 at a time", chart: "locks", locks: true,
+			figures: []figure{perSecond, ms("p50"), ms("p99")}, limit: time.Minute, measure: lockMany},
+		{name: "lockhandover", title: "a lock's hand-over", chart: "lock", locks: true,
+			figures: []figure{ms(""), ms("slowest"), ms("a shard's")}, limit: time.Minute, measure: lockHandOver},
 	}
 }
 

@@ -197,7 +197,10 @@ func (p *plan) one(ctx context.Context, r *results, w row, b *bout, counts bool)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	b.fail = fail
-	sample, err := w.measure(ctx, b)
+	sample, err := []float64(nil), errNone
+	if !(w.locks && b.onlyShards || !w.locks && b.onlyLocks) {
+		sample, err = w.measure(ctx, b)
+	}
 	if err != nil && !errors.Is(err, errNone) {
 		p.say("%s: %s: %s: %v\n", w.name, b.store.name, b.contender.name, err)
 	}

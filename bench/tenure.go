@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/lock"
 )
 
 // tenure is Tenure on a backend that open opens.
@@ -25,10 +26,11 @@ func tenure(ttl time.Duration, open func(ctx context.Context, at place) (core.Ba
 }
 
 type tenureMember struct {
-	b    core.Backend
-	e    *core.Elector
-	stop context.CancelFunc
-	done chan error
+	b     core.Backend
+	e     *core.Elector
+	locks *lock.Locks
+	stop  context.CancelFunc
+	done  chan error
 }
 
 func newTenure(b core.Backend, at place) (*tenureMember, error) {
@@ -37,7 +39,7 @@ func newTenure(b core.Backend, at place) (*tenureMember, error) {
 		return nil, errors.Join(err, b.Close())
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	m := &tenureMember{b: b, e: e, stop: stop, done: make(chan error, 1)}
+	m := &tenureMember{b: b, e: e, locks: lock.Open(e), stop: stop, done: make(chan error, 1)}
 	go func() { m.done <- e.Run(ctx) }()
 	return m, nil
 }

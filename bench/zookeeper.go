@@ -76,7 +76,7 @@ func joinZK(_ context.Context, at place) (member, error) {
 	}
 	l := newLocks(at)
 	l.leave = func() error { conn.Close(); return nil }
-	l.lock = func(_ context.Context, shard string) (write, unlock func(context.Context) error, err error) {
+	l.take = func(_ context.Context, shard string) (write, unlock func(context.Context) error, err error) {
 		path := "/" + at.Namespace + "/" + shard
 		lock := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
 		if err := lock.Lock(); err != nil {

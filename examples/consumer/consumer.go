@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
@@ -24,12 +24,20 @@ const (
 	balanceItem = "balance/"
 )
 
-// keyspace is where an account's deposits go: that of the configuration.
-func keyspace() sharding.Keyspace { return sharding.Keyspace{Name: "accounts", Layouts: []int{8}} }
+// shards is how many shards the configuration names. It never changes: the subjects of the
+// messages that were published have the shards' names.
+const shards = 8
+
+// shard is the shard of an account.
+func shard(account string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(account)) // never fails
+	return fmt.Sprintf("accounts-%04d", h.Sum64()%shards)
+}
 
 // deposit is the message that books an amount of cents to an account.
 func deposit(account string, cents int64) (subject string, payload []byte) {
-	return "deposits." + keyspace().Shard(account), []byte(account + " " + strconv.FormatInt(cents, 10))
+	return "deposits." + shard(account), []byte(account + " " + strconv.FormatInt(cents, 10))
 }
 
 // handler books the deposits of one shard, for as long as this process owns it.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/tenurefx"
 )
 
 // ample bounds every wait, on a machine that is busy.
@@ -104,7 +107,7 @@ func TestConsumer(t *testing.T) {
 	booked := func() map[string]int64 {
 		got := map[string]int64{}
 		for account := range want {
-			item, err := look.Get(ctx, core.ShardID(keyspace().Shard(account)), balanceItem+account)
+			item, err := look.Get(ctx, core.ShardID(shard(account)), balanceItem+account)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,8 +136,8 @@ func TestConsumer(t *testing.T) {
 		return numbers
 	}()
 	done := func() bool {
-		for shard, number := range last {
-			item, err := look.Get(ctx, core.ShardID(shard), lastItem)
+		for name, number := range last {
+			item, err := look.Get(ctx, core.ShardID(name), lastItem)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,20 +180,25 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestKeyspace: the program and its configuration divide accounts alike.
-func TestKeyspace(t *testing.T) {
+// TestShards: the shards of the configuration are those that accounts belong to.
+func TestShards(t *testing.T) {
 	c, err := load("x.db", "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s struct {
-		Keyspace sharding.Keyspace `yaml:"keyspace"`
-		Interval time.Duration     `yaml:"interval"`
-	}
+	var s tenurefx.ShardingSettings
 	if err := c.Section("sharding", &s); err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(s.Keyspace) != fmt.Sprint(keyspace()) {
-		t.Errorf("the configuration has %v, the program %v", s.Keyspace, keyspace())
+	configured, err := sharding.Expand(s.Shards...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for i := range 1000 {
+		used[shard("account-"+strconv.Itoa(i))] = true
+	}
+	if got := slices.Sorted(maps.Keys(used)); !slices.Equal(got, configured) {
+		t.Errorf("the accounts belong to %v, and the configuration has %v", got, configured)
 	}
 }

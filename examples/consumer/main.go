@@ -48,7 +48,7 @@ tenure:
   backends: {sqlite: {namespace: consumer}}
   sharding:
     interval: 200ms
-    keyspace: {name: accounts, layouts: [8]}
+    shards: [accounts-0000..7]
   drain_budget: 5s
 `
 	return config.Load(&config.LoadOptions{Path: "consumer.yaml", Data: []byte(text), Environ: []string{

@@ -12,10 +12,10 @@
 // request harmless, and its entry in the log. A read is answered from the member's own
 // model, if that is no older than the request allows, else with 503.
 //
-// To change the number of shards, append to layouts in the configuration and restart the
-// members one by one. Orders go on meanwhile: those that move are refused with 503 until
-// their new shard has them, and clients try again.
+// The shards divide the orders by ranges of their ids' hashes. Ranges with many requests are
+// split, idle ones merged, and an operator may do both. Orders go on meanwhile: those that move
+// are refused with 503 until their new shard has them, and clients try again.
 //
-// The test restarts members in order and by SIGKILL, and doubles the number of shards,
-// under load: every acknowledged order is in every read model, once.
+// The test splits and merges ranges, restarts the members in order, and kills one by SIGKILL,
+// all under load: every acknowledged order is in every read model, once.
 package main

@@ -130,8 +130,10 @@ func near(u *url.URL) bool {
 	return err == nil && (ip.IsLoopback() || ip.IsPrivate())
 }
 
-// routes has the gateways serve everything.
-func routes(g *gateways, s *service, m *model, e *core.Elector, r *sharding.Router, t *follower.Tailer) error {
+// routes has the gateways serve everything. It is called before the Manager runs, whose handler
+// needs the Manager.
+func routes(g *gateways, s *service, m *model, e *core.Elector, sm *sharding.Manager, r *sharding.Router, t *follower.Tailer) error {
+	s.manager = sm
 	place, err := route.NewHandler(e, r, http.HandlerFunc(s.place), &route.Options{
 		Shard:   func(r *http.Request) (string, error) { return s.shard(r.PathValue("id")) },
 		Forward: true,
@@ -141,10 +143,10 @@ func routes(g *gateways, s *service, m *model, e *core.Elector, r *sharding.Rout
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders/{id}", place)
+	mux.Handle("POST /orders/{id}", s.started(place))
 	mux.Handle("GET /orders/{id}", m.reads(s, t))
 	mux.Handle("GET /model", http.HandlerFunc(m.all))
-	requests, ops := http.Handler(mux), tenurehttp.Handler(e, nil)
+	requests, ops := http.Handler(mux), tenurehttp.Handler(e, &tenurehttp.Options{Sharding: sm.Picture})
 	g.requests.handler.Store(&requests)
 	g.ops.handler.Store(&ops)
 	return nil

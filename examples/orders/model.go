@@ -75,18 +75,21 @@ func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
 			}
 			within = d
 		}
-		if _, err := s.shard(id); err != nil {
-			refuse(w, http.StatusBadRequest, err.Error())
+		shard, err := s.shard(id)
+		if err != nil {
+			status := http.StatusBadRequest
+			if errors.Is(err, errStarting) {
+				status = http.StatusServiceUnavailable
+			}
+			refuse(w, status, err.Error())
 			return
 		}
-		for _, shard := range s.keyspace.Candidates(id) { // it may be in the log of either
-			if err := t.Fresh(shard, within); err != nil {
-				refuse(w, http.StatusServiceUnavailable, "this member's copy is older than "+within.String()+": try again")
-				return
-			}
+		if err := fresh(t, shard, within); err != nil {
+			refuse(w, http.StatusServiceUnavailable, "this member's copy is older than "+within.String()+": try again")
+			return
 		}
 		o := order{ID: id}
-		err := m.db.QueryRowContext(r.Context(), "SELECT customer, cents FROM orders WHERE id = ?", id).Scan(&o.Customer, &o.Cents)
+		err = m.db.QueryRowContext(r.Context(), "SELECT customer, cents FROM orders WHERE id = ?", id).Scan(&o.Customer, &o.Cents)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			refuse(w, http.StatusNotFound, "there is no such order")
@@ -97,6 +100,21 @@ func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
 			_ = json.NewEncoder(w).Encode(o) // a client that is gone needs no answer
 		}
 	})
+}
+
+// fresh is nil if the model has the orders of a shard, as of within ago or later. An order stays
+// in the log of the shard that took it, which may have given its range away since, or have
+// ended. So all logs count, and the shard itself, whose log may be too new to be known.
+func fresh(t *follower.Tailer, shard string, within time.Duration) error {
+	if err := t.Fresh(shard, within); err != nil {
+		return err
+	}
+	for _, lag := range t.Lags() {
+		if err := t.Fresh(lag.Shard, within); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // all writes every order's amount, by its id.

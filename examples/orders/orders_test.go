@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -24,9 +25,17 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/tenure-go/tenure/backends/sql/postgres"
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/config"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/operator"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
+	"github.com/tenure-go/tenure/tenurefx"
 )
 
 // pool holds the servers that the tests share.
@@ -63,8 +72,8 @@ type member struct {
 	url   atomic.Pointer[string] // of the process; nil while there is none
 }
 
-// start starts a process with the keyspace's layouts.
-func (m *member) start(backend, layouts string) {
+// start starts a process, whose keyspace begins with that many ranges.
+func (m *member) start(backend string, shards int) {
 	m.t.Helper()
 	m.cmd = exec.Command(os.Args[0])
 	m.cmd.Env = append(os.Environ(), "ORDERS_MEMBER=1", "ORDERS_MODEL="+filepath.Join(m.dir, m.node+".db"), fmt.Sprintf(`ORDERS_CONFIG=
@@ -79,9 +88,9 @@ tenure:
   sharding:
     interval: 100ms
     leave_budget: 10s
-    keyspace: {name: orders, layouts: [%s]}
+    keyspace: {name: orders, shards: %d}
   follower: {backoff_max: 1s}
-`, m.node, backend, layouts))
+`, m.node, backend, shards))
 	m.cmd.Stderr = m.t.Output()
 	out, err := m.cmd.StdoutPipe()
 	if err != nil {
@@ -313,10 +322,10 @@ func (w *world) progress(n int) {
 	}
 }
 
-// TestOrders: three members, restarted one by one with twice the shards, and one killed,
-// under load. Acknowledged orders and read models are equal. Were an order's item written
-// without a condition, or keys not checked while they move, a repeated order would be in
-// the logs twice.
+// TestOrders: ranges are split, three members restarted one by one, ranges merged while one
+// member is dead, all under load. Acknowledged orders and read models are equal. Were an order's
+// item written without a condition, or keys not checked while they move, a repeated order would
+// be in the logs twice.
 func TestOrders(t *testing.T) {
 	for name, backend := range map[string]func(t *testing.T) string{
 		"sqlite": func(t *testing.T) string {
@@ -345,7 +354,7 @@ func play(t *testing.T, backend string) {
 	for _, node := range []string{"a", "b", "c"} {
 		m := &member{t: t, node: node, dir: dir}
 		w.members = append(w.members, m)
-		m.start(backend, "4")
+		m.start(backend, 4)
 		t.Cleanup(func() {
 			if m.cmd != nil {
 				m.stop(os.Kill)
@@ -363,22 +372,29 @@ func play(t *testing.T, backend string) {
 	const some = 50 // orders
 	w.progress(some)
 
-	for _, m := range w.members { // a rolling restart, which changes the number of shards
+	ranges := open(t, backend)
+	ranges.write(control.Split, quarter/2, quarter+quarter/2, 2*quarter+quarter/2)
+	w.progress(some)
+	ranges.await(true, quarter/2, quarter+quarter/2, 2*quarter+quarter/2)
+	w.progress(some)
+	for _, m := range w.members { // a rolling restart
 		m.stop(syscall.SIGTERM)
 		w.progress(some / 2)
-		m.start(backend, "4, 8")
+		m.start(backend, 4)
 		w.progress(some / 2)
 	}
+	w.split()
 	killed := w.members[rand.IntN(len(w.members))]
 	killed.stop(os.Kill)
+	ranges.write(control.Merge, quarter/2, quarter) // of one shard with two
 	w.progress(some)
-	killed.start(backend, "4, 8")
+	killed.start(backend, 4)
+	ranges.await(false, quarter/2, quarter)
 	w.progress(some)
 
 	stop()
 	clients.Wait()
 	w.equal()
-	w.resharded()
 	t.Logf("%d orders acknowledged by %d requests, %d bounded reads", len(w.acked), w.tried, w.reads)
 	if w.reads == 0 {
 		t.Error("no read was answered")
@@ -396,7 +412,7 @@ func TestControl(t *testing.T) {
 	w := &world{t: t, client: http.DefaultClient, acked: map[string]int64{}, at: map[string]time.Time{}}
 	m := &member{t: t, node: "a", dir: t.TempDir()}
 	w.members = []*member{m}
-	m.start(fmt.Sprintf("sqlite: {namespace: orders, path: %q}", filepath.Join(t.TempDir(), "orders.db")), "1")
+	m.start(fmt.Sprintf("sqlite: {namespace: orders, path: %q}", filepath.Join(t.TempDir(), "orders.db")), 1)
 	defer func() { m.stop(syscall.SIGTERM) }()
 	for n := range 3 {
 		if !w.place(1, n) {
@@ -429,17 +445,93 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// resharded checks that the second half of the shards has orders: repeated, they are
-// acknowledged by it.
-func (w *world) resharded() {
-	w.t.Helper()
-	for id, cents := range w.acked {
-		code, text := w.ask("POST", "/orders/"+id, fmt.Sprintf(`{"customer": "c%d", "cents": %d}`, cents/1000, cents))
-		if code == http.StatusCreated && strings.HasPrefix(text, "orders-0005 ") {
-			return
+// quarter is a quarter of all hashes.
+const quarter = 1 << 62
+
+// ranges is an operator who divides the keys.
+type ranges struct {
+	t *testing.T
+	b core.Backend
+}
+
+func open(t *testing.T, backend string) *ranges {
+	t.Helper()
+	text := fmt.Sprintf("tenure: {backends: {%s}}", backend)
+	c, err := config.Load(&config.LoadOptions{Path: "orders.yaml", Data: []byte(text), Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.Open(t.Context(), sqlite.Opener(), postgres.Opener())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &ranges{t, b}
+}
+
+// write writes an operator's rule for each hash, as the command tenure does.
+func (o *ranges) write(kind control.Kind, hashes ...uint64) {
+	o.t.Helper()
+	w := &operator.Writer{Backend: o.b, Options: &core.Options{TTL: 2 * time.Second}, Timeout: ample}
+	for _, h := range hashes {
+		rule := control.Rule{Kind: kind, Hash: fmt.Sprintf("0x%016x", h), Author: "test", At: time.Now()}
+		err := w.Write(o.t.Context(), func(context.Context, *driver.View) (*operator.Decision, error) {
+			op, err := control.Put(&rule)
+			return &operator.Decision{Ops: []core.Op{op}, Changes: []operator.Change{{Rule: rule, At: rule.At}}}, err
+		})
+		if err != nil {
+			o.t.Fatal(err)
 		}
 	}
-	w.t.Error("no order has moved to the second half of the shards")
+}
+
+// await waits until a range begins at each hash, or at none, by the map.
+func (o *ranges) await(begins bool, hashes ...uint64) {
+	o.t.Helper()
+	for from := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		m, err := sharding.ReadMap(o.t.Context(), o.b)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		wrong := 0
+		for _, h := range hashes {
+			begun := false
+			for _, r := range m.All() {
+				begun = begun || r.From == h
+			}
+			if begun != begins {
+				wrong++
+			}
+		}
+		if wrong == 0 {
+			return
+		}
+		if time.Since(from) > ample {
+			o.t.Fatalf("of %d hashes %d are not as the rules say: range begins %v", len(hashes), wrong, begins)
+		}
+	}
+}
+
+// split waits until a shard that was split off takes orders: one that is repeated is acknowledged
+// by it.
+func (w *world) split() {
+	w.t.Helper()
+	w.mu.Lock()
+	acked := maps.Clone(w.acked)
+	w.mu.Unlock()
+	for from := time.Now(); time.Since(from) < ample; {
+		for id, cents := range acked {
+			code, text := w.ask("POST", "/orders/"+id, fmt.Sprintf(`{"customer": "c%d", "cents": %d}`, cents/1000, cents))
+			if code == http.StatusCreated && text >= "orders-0004" {
+				return
+			}
+		}
+	}
+	w.t.Error("no order is with a shard that was split off")
 }
 
 // TestFile: the configuration beside the program is one that it accepts.
@@ -448,7 +540,8 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := newService(nil, c); err != nil || s.keyspace.Validate() != nil {
+	var s tenurefx.ShardingSettings
+	if err := errors.Join(c.Section("sharding", &s), s.Keyspace.Validate()); err != nil {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if w := c.Warnings(); len(w) > 0 {

@@ -11,11 +11,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
-	"github.com/tenure-go/tenure/tenurefx"
 )
 
 // order is what a client sends, and an entry of the log.
@@ -35,8 +33,8 @@ var validID = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
 // service writes the orders of the shards that this process owns.
 type service struct {
-	backend  core.Backend
-	keyspace sharding.Keyspace
+	backend core.Backend
+	manager *sharding.Manager // set before the application starts: it has the method serve
 
 	mu    sync.Mutex
 	owned map[*core.Lease]*owned
@@ -48,26 +46,40 @@ type owned struct {
 	requests sync.WaitGroup
 }
 
-func newService(b core.Backend, c *config.Config) (*service, error) {
-	var s tenurefx.ShardingSettings
-	if err := c.Section("sharding", &s); err != nil {
-		return nil, err
-	}
-	return &service{backend: b, keyspace: s.Keyspace, owned: map[*core.Lease]*owned{}}, nil
+func newService(b core.Backend) *service {
+	return &service{backend: b, owned: map[*core.Lease]*owned{}}
 }
 
-// shard is that of an order.
+// errStarting: this process does not know the map of ranges yet.
+var errStarting = errors.New("this member does not know the shards yet")
+
+// shard is the shard of an order, by the map of ranges that this process knows.
 func (s *service) shard(id string) (string, error) {
 	if !validID.MatchString(id) {
 		return "", errors.New("an order's id has 1 to 64 of a-z, 0-9 and -")
 	}
-	return s.keyspace.Shard(id), nil
+	m := s.manager.Map()
+	if m == nil {
+		return "", errStarting
+	}
+	return m.Shard(id), nil
 }
 
-// serve has a shard: requests for its orders are taken until ctx ends.
+// started refuses requests until the map of ranges is known.
+func (s *service) started(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.manager.Map() == nil {
+			refuse(w, http.StatusServiceUnavailable, errStarting.Error()+": try again")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serve has a shard: requests for the orders in its range are taken until ctx ends.
 func (s *service) serve(ctx context.Context, lease *core.Lease) error {
-	slice, err := sharding.OpenSlice(ctx, s.backend, lease, s.keyspace, func(ctx context.Context, from []string) ([]core.Op, error) {
-		return nil, s.take(ctx, lease, from)
+	slice, err := s.manager.OpenSlice(ctx, lease, func(ctx context.Context, from string, r sharding.Range) ([]core.Op, error) {
+		return s.take(ctx, lease, from, r)
 	})
 	if err != nil {
 		return err
@@ -83,34 +95,33 @@ func (s *service) serve(ctx context.Context, lease *core.Lease) error {
 		defer s.mu.Unlock()
 		delete(s.owned, lease)
 	}()
-	if err := slice.Whole(ctx); err != nil && ctx.Err() == nil {
-		return err
-	}
 	<-ctx.Done()
 	return nil
 }
 
-// take copies the orders that belong to the lease's shard in the new layout.
-func (s *service) take(ctx context.Context, lease *core.Lease, from []string) error {
-	for _, shard := range from {
-		items, err := s.backend.List(ctx, core.ShardID(shard), itemPrefix, 0)
-		if err != nil {
-			return err
-		}
-		var ops []core.Op
-		for i, item := range items {
-			if s.keyspace.Shard(strings.TrimPrefix(item.Key, itemPrefix)) == lease.Shard() {
-				ops = append(ops, core.Put(item.Key, item.Value))
-			}
-			if len(ops) == copyAtOnce || i == len(items)-1 && len(ops) > 0 {
-				if _, err := lease.Commit(ctx, ops...); err != nil {
-					return err
-				}
-				ops = nil
-			}
-		}
+// take copies the orders of a range from the shard that had them. The last ones are committed
+// with the note that the range is here. If it fails before, it copies everything again.
+// Orders are never removed, so older copies, of a range that was here before, are replaced.
+func (s *service) take(ctx context.Context, lease *core.Lease, from string, r sharding.Range) ([]core.Op, error) {
+	items, err := s.backend.List(ctx, core.ShardID(from), itemPrefix, 0)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	var ops []core.Op
+	keys := s.manager.Map().Keyspace
+	for _, item := range items {
+		if !r.Has(keys.Of(strings.TrimPrefix(item.Key, itemPrefix))) {
+			continue
+		}
+		if len(ops) == copyAtOnce {
+			if _, err := lease.Commit(ctx, ops...); err != nil {
+				return nil, err
+			}
+			ops = nil
+		}
+		ops = append(ops, core.Put(item.Key, item.Value))
+	}
+	return ops, nil
 }
 
 // enter returns the slice of a shard that is served under the lease; leave ends the use.
@@ -151,11 +162,15 @@ func (s *service) place(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	// A commit that has begun is not given up with the request.
-	_, err = slice.Commit(lease.Context(), o.ID, core.PutIf(itemPrefix+o.ID, value, core.Absent), core.Append(value))
-	if conflict := (*core.ConflictError)(nil); errors.As(err, &conflict) {
-		err = s.repeated(lease, o.ID, string(value))
-	}
+	err = slice.Do(o.ID, func() error {
+		slice.Add(o.ID, 1) // load of this shard, unless it refuses the order
+		// A commit that has begun is not given up with the request.
+		_, err := lease.Commit(lease.Context(), core.PutIf(itemPrefix+o.ID, value, core.Absent), core.Append(value))
+		if errors.Is(err, core.ErrConflict) {
+			err = s.repeated(lease, o.ID, string(value))
+		}
+		return err
+	})
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusCreated)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/internal/sidecar"
@@ -25,7 +26,7 @@ func (d *described) everyOperation(status int) {
 			continue // it answers from memory
 		}
 		method, path, _ := strings.Cut(r, " ")
-		d.call(status, method, strings.NewReplacer("{shard}", "jobs", "{lease}", "none").Replace(path), "")
+		d.call(status, method, strings.NewReplacer("{shard}", "jobs", "{lock}", "x", "{lease}", "none").Replace(path), "")
 	}
 }
 
@@ -34,6 +35,13 @@ type damagedItems struct{ core.Backend }
 
 func (damagedItems) Get(_ context.Context, s core.ShardID, key string) (*core.Item, error) {
 	return nil, &core.DamagedError{Key: key, Shard: s, Why: "its value is too many bytes"}
+}
+
+func (b damagedItems) List(ctx context.Context, s core.ShardID, prefix string, limit int) ([]core.Item, error) {
+	if strings.HasPrefix(prefix, effect.Prefix) {
+		return nil, &core.DamagedError{Key: prefix, Shard: s, Why: "its value is too many bytes"}
+	}
+	return b.Backend.List(ctx, s, prefix, limit)
 }
 
 // TestDescribedFaults reaches the answers that need a store that fails, or more at once than
@@ -107,9 +115,13 @@ func TestDescribedFaults(t *testing.T) {
 		store.Tamper(key, record)
 	}
 	post(http.StatusOK, "append", entry)
+	begun := failing.call(http.StatusOK, "POST", lease+"/effects/begin", `{"token":`+token+`,"key":"k"}`)
+	_, attempt, _ := strings.Cut(begun, `"attempt":"`)
+	attempt, _, _ = strings.Cut(attempt, `"`)
 	other, otherToken, _ := failing.lead("more") // a second write of one lease waits for the first
 	link.Set(kvfault.Write, kvfault.DropReply)
 	post(http.StatusGatewayTimeout, "append", entry)
+	post(http.StatusGatewayTimeout, "effects/end", `"attempt":"`+attempt+`","state":"done"`)
 	lease, token = other, otherToken
 	post(http.StatusGatewayTimeout, "commit", ops)
 	link.Heal()
@@ -117,6 +129,13 @@ func TestDescribedFaults(t *testing.T) {
 	// A value of the memory store cannot be damaged, as one of an SQL store can.
 	ill := d.besideOn(listen(t), damagedItems{memoryBackend(t, memory.New(), nil)}, &sidecar.Options{})
 	ill.call(http.StatusInternalServerError, "GET", "/v1/shards/jobs/item?key=k", "")
+	lease, token, _ = ill.lead("jobs")
+	illPost := func(op, rest string) {
+		ill.call(http.StatusInternalServerError, "POST", lease+"/effects/"+op, `{"token":`+token+`,"key":"k"`+rest+`}`)
+	}
+	illPost("begin", "")
+	illPost("resolve", `,"doubt":"x","state":"done"`)
+	ill.call(http.StatusInternalServerError, "GET", lease+"/effects", "")
 	d.complete(func(status string) bool {
 		return slices.Contains([]string{"500", "503", "504"}, status)
 	})

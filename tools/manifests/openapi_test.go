@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -41,7 +42,7 @@ type described struct {
 func newDescribed(t *testing.T) *described {
 	t.Helper()
 	d := &described{T: t, answered: map[string]bool{}}
-	return d.beside(listen(t), memory.New(), nil, &sidecar.Options{MaxLeases: 2})
+	return d.beside(listen(t), memory.New(), nil, &sidecar.Options{MaxLeases: 3})
 }
 
 func listen(t *testing.T) net.Listener {
@@ -282,6 +283,9 @@ func TestDescribed(t *testing.T) {
 	get(400, "/v1/shards/jobs/log?limit=1001")
 	get(200, "/v1/openapi.json")
 
+	d.effects(lease, body)
+	d.locks()
+
 	tail := d.stream("GET", "/v1/shards/jobs/log/tail?after=1")
 	for seq := 2; seq <= 3; seq++ {
 		if e := tail(); fmt.Sprint(e["seq"]) != fmt.Sprint(seq) {
@@ -296,12 +300,15 @@ func TestDescribed(t *testing.T) {
 	post(400, "/v1/shards/other/lease", `{"ttl_ms":99}`)
 	post(400, "/v1/shards/other/lease", `{"ttl":99}`)
 	d.stream("POST", "/v1/shards/other/lease")
+	d.stream("POST", "/v1/locks/other")
 	post(503, "/v1/shards/third/lease", "")
+	post(503, "/v1/locks/x", "")
+	post(413, "/v1/locks/x", `{"wait_ms":`+strings.Repeat(" ", 10<<20)+`1}`)
 	post(413, "/v1/shards/other/lease", `{"ttl_ms":`+strings.Repeat(" ", 10<<20)+`1000}`)
 
 	for _, r := range sidecar.Routes() {
 		method, path, _ := strings.Cut(r, " ")
-		path = strings.NewReplacer("{shard}", "jobs", "{lease}", "none").Replace(path)
+		path = strings.NewReplacer("{shard}", "jobs", "{lock}", "x", "{lease}", "none").Replace(path)
 		d.callAs("wrong", http.StatusUnauthorized, method, path, "")
 	}
 	post(200, lease+"/release", "")
@@ -310,6 +317,83 @@ func TestDescribed(t *testing.T) {
 	}
 	// TestDescribedFaults reaches the others.
 	d.complete(func(status string) bool { return !slices.Contains([]string{"500", "503", "504"}, status) })
+}
+
+// effects has effects in all states.
+func (d *described) effects(lease string, body func(string) string) {
+	d.Helper()
+	post := func(status int, what, text string) (out struct{ Attempt, Doubt string }) {
+		d.Helper()
+		if err := json.Unmarshal([]byte(d.call(status, "POST", lease+"/effects/"+what, text)), &out); err != nil {
+			d.Fatal(err)
+		}
+		return out
+	}
+	begin := func(key string) string { return post(200, "begin", body(`"key":"`+key+`"`)).Attempt }
+	end := func(attempt, rest string) string {
+		return post(200, "end", body(`"attempt":"`+attempt+`","state":`+rest)).Doubt
+	}
+	large := strings.Repeat("x", 5<<20)
+	attempt := begin("pay/1")
+	begin("pay/1")
+	end(attempt, `"done","text":"receipt"`)
+	begin("pay/1")
+	end(begin("pay/2"), `"done","base64":"/wA="`)
+	end(begin("pay/3"), `"done","text":"`+large[:1<<20]+`"`)
+	end(begin("pay/4"), `"failed","reason":"declined"`)
+	doubt := end(begin("pay/5"), `"repeat"`)
+	end(begin("pay/6"), `"in_doubt","reason":"no answer"`)
+	d.call(200, "GET", lease+"/effects", "")
+	post(400, "begin", body(`"key":"a b"`))
+	post(400, "begin", body(`"key":"`+strings.Repeat("k", 257)+`"`))
+	post(400, "begin", body(`"key":"a","more":1`))
+	post(409, "begin", `{"token":999,"key":"a"}`)
+	post(413, "begin", body(`"key":"a"`+strings.Repeat(" ", len(large))))
+	post(400, "end", body(`"attempt":"x","state":"go"`))
+	post(400, "end", body(`"attempt":"x","state":"done","text":"a","base64":""`))
+	post(409, "end", `{"token":999,"attempt":"x","state":"done"}`)
+	post(412, "end", body(`"attempt":"x","state":"done"`))
+	post(413, "end", body(`"attempt":"x","state":"done","text":"`+large+`"`))
+	post(400, "resolve", body(`"key":"pay/5","doubt":"x","state":"in_doubt"`))
+	post(409, "resolve", `{"token":999,"key":"pay/5","doubt":"x","state":"done"}`)
+	post(412, "resolve", body(`"key":"pay/5","doubt":"x","state":"done"`))
+	post(413, "resolve", body(`"key":"pay/5","doubt":"x","state":"done","text":"`+large+`"`))
+	post(200, "resolve", body(`"key":"pay/5","doubt":"`+doubt+`","state":"repeat"`))
+	d.call(410, "POST", "/v1/leases/none/effects/begin", body(`"key":"a"`))
+	d.call(410, "POST", "/v1/leases/none/effects/end", body(`"attempt":"x","state":"done"`))
+	d.call(410, "POST", "/v1/leases/none/effects/resolve", body(`"key":"a","doubt":"x","state":"done"`))
+	d.call(410, "GET", "/v1/leases/none/effects", "")
+
+	store := memory.New()
+	d.beside(listen(d.T), store, nil, &sidecar.Options{}).lead("taken")
+	waits := d.beside(listen(d.T), store, nil, &sidecar.Options{Elector: &core.Options{Node: "second"}})
+	waiting := waits.stream("POST", "/v1/shards/taken/lease")()
+	waits.call(409, "GET", fmt.Sprint("/v1/leases/", waiting["lease"], "/effects"), "")
+}
+
+// locks takes a lock, which others want.
+func (d *described) locks() {
+	d.Helper()
+	next := d.stream("POST", "/v1/locks/order-17")
+	state := next()
+	lease := fmt.Sprint("/v1/leases/", state["lease"])
+	if state["state"] != "held" {
+		d.Errorf("the first state of a lock is %v", state)
+	}
+	token := fmt.Sprintf(`{"token":%v,`, state["token"])
+	d.call(409, "POST", "/v1/locks/order-17", "")
+	d.call(409, "POST", "/v1/locks/order-17", `{"wait_ms":10,"ttl_ms":1000}`)
+	d.call(400, "POST", "/v1/locks/order-17", `{"wait_ms":-1}`)
+	d.call(400, "POST", "/v1/locks/order-17", `{"wait_ms":3600001}`)
+	d.call(400, "POST", "/v1/locks/a%20b", "")
+	d.call(400, "POST", "/v1/locks/"+strings.Repeat("x", 123), "")
+	d.call(400, "POST", "/v1/shards/_lock.order-17/lease", "")
+	d.call(200, "POST", lease+"/append", token+`"text":"paid"}`)
+	d.call(200, "GET", "/v1/shards/_lock.order-17/log", "")
+	d.call(409, "POST", lease+"/effects/begin", token+`"key":"k"}`)
+	d.call(200, "POST", lease+"/release", "")
+	for next()["state"] != "over" {
+	}
 }
 
 // lead contends for a shard until it is held.

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
+)
+
+func payments() []payment {
+	var due []payment
+	for i := range 60 {
+		due = append(due, payment{fmt.Sprint("order-", i), 100, time.Now().Add(time.Duration(i) * time.Millisecond)})
+	}
+	return due
+}
+
+// TestRun: each payment is charged once, though answers are lost and the leader is stopped.
+func TestRun(t *testing.T) {
+	report, err := run(t.Context(), payments())
+	if err != nil || !strings.HasSuffix(report, " 60 charges") || strings.Contains(report, " 0 answers") {
+		t.Error(report, err)
+	}
+}
+
+// TestCutOff: a leader that is cut off from the store, with payments under way, does no harm.
+func TestCutOff(t *testing.T) {
+	due, store, link := payments(), memory.New(), &kvfault.Link{}
+	bank := newProvider(due)
+	server := httptest.NewServer(bank)
+	defer server.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	first := make(chan error, 1)
+	go func() { first <- member(ctx, store, &memory.Options{Wrap: link.Wrap}, "a", server.URL, due) }()
+	<-bank.half
+	link.Cut()
+	if err := member(t.Context(), store, nil, "b", server.URL, due); err != nil {
+		t.Error(err)
+	}
+	link.Heal()
+	stop()
+	<-first // it may have seen that all is done
+	if report, err := bank.check(); err != nil {
+		t.Error(report, err)
+	}
+}
+
+// TestCheck: a payment that is charged twice, or not at all, is found.
+func TestCheck(t *testing.T) {
+	for _, n := range []int{0, 2} {
+		bank := newProvider([]payment{{order: "o"}})
+		bank.charged["o"] = n
+		if _, err := bank.check(); err == nil {
+			t.Errorf("charged %d times: no error", n)
+		}
+	}
+}
