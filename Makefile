@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 TEST_STEPS := fmt vet arch quick-race simulation quick conformance-quick system
 CI_STEPS := servers modules race conformance conformance-servers faults system-long docs command analysis mutants-changed
-LONG_STEPS := simulation-long conformance-more mutants follower-long demo-test browser demo-seeds \
+LONG_STEPS := simulation-long conformance-more mutants follower-long divide-long effects-long locks-long demo-test browser demo-seeds \
 	modules-test fuzz cross mod vuln
 
 # Sizes, to be changed on the command line: make simulation SEEDS=50. FUZZTIME is a number of
@@ -21,9 +21,9 @@ MUTANTS_BASE ?= # a commit whose mutants all die; without one there is no tellin
 # Packages that are tested under the race detector, as regular expressions over the path below
 # the module's; those that "make test" tests under it; those that kill, stop and cut real servers,
 # for minutes; those that have a step of their own. So have the tests of SUITES and OWN.
-RACED := core|core/driver|observe/tenure(http|prom|otel)|tenurefx|(backends|conformance|fence|follower|sharding)(/.*)?|internal/(changelog|route|sidecar|proof/(faultproxy|history(/.*)?|system|harness|intercept|kvfault|outage|servers|sqlfault))
+RACED := core|core/driver|observe/tenure(http|prom|otel)|tenurefx|(backends|conformance|effect|fence|follower|lock|sharding)(/.*)?|internal/(changelog|operator|route|sidecar|proof/(faultproxy|history(/.*)?|system|harness|intercept|kvfault|outage|servers|sqlfault))
 QUICK_RACED := core|core/driver|observe/tenurehttp|backends/memory
-FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper|redis)|conformance/containers|internal/proof/servers|follower/stores
+FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper|redis)|conformance/containers|internal/proof/servers|(effect|follower|lock|sharding)/stores
 OWN_STEP := internal/proof/(archtest|doctest)|cmd/demo(/.*)?
 SUITES := ^Test(Conformance|System|Control|Served|Browser)
 OWN := ^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds)$$
@@ -32,7 +32,7 @@ MORE := ^TestConformance(Restart|Network|Cluster|Sentinel|Three|Ensemble|SimpleP
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
 SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
-MUTATED := ./core ./internal/fsm ./follower ./sharding ./tenuretest ./internal/sidecar ./internal/route ./internal/changelog \
+MUTATED := ./core ./internal/fsm ./effect ./follower ./lock ./sharding ./tenuretest ./internal/sidecar ./internal/route ./internal/changelog ./internal/operator \
 	$(EMBEDDED) $(SERVED)
 
 # The go command turns cgo off where it finds no C compiler. SQLite's own code, C turned into
@@ -115,6 +115,14 @@ analysis: ## actionlint, and golangci-lint as .golangci.yml says, where they can
 	.ci/analysis
 follower-long: ## Followers killed 10 times, over 100,000 entries, blocked for a minute; on every store
 	$(GOTEST) -v -timeout=15m ./follower/stores -args -all -kills=10 -entries=100000 -lagfor=5s -blocked=60s
+divide-long: ## Ranges split and merged 145 times on each store, under kill -9 and stops
+	.ci/named '^TestDivide$$' -timeout=20m ./sharding/stores -args -changes=145
+effects-long: ## 20,000 effects in each mode on each store, under 12 faults; the figure for 100,000: -effects=100000
+	.ci/named '^TestEffects$$' -timeout=40m ./effect/stores -args -full -effects=20000 -faults=12 -latency=20ms
+locks-long: ## Locks under the system suite's faults, 50 runs on each store, 20 without the fence; 100,000 names used once
+	.ci/named '^TestLocks$$' -timeout=60m -parallel=4 ./lock/stores -args -seeds=50
+	.ci/named '^TestUnfenced$$' -timeout=30m -parallel=4 ./lock/stores -args -seeds=20
+	.ci/named '^TestNames$$' -timeout=15m ./lock/stores -args -names=100000
 demo-test: ## Tests of the demonstration
 	$(GOTEST) -timeout=5m -p=1 ./cmd/demo/...
 demo-seeds: ## The demonstration with seeds 1 to 3; demo-test has the control without the fence
