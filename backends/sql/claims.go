@@ -134,10 +134,12 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 	b := s.b
 	seen, seenRoster := b.floor.Load(), b.rosterAt.Load()
 	names := make([]string, len(results))
-	var known []string // shards that may have a row to be locked
+	var known, fresh []string // shards that may have a row to be locked, and the others
 	for i := range names {
 		names[i] = string(part.shard(i))
-		if !part.fresh(i) {
+		if part.fresh(i) {
+			fresh = append(fresh, names[i])
+		} else {
 			known = append(known, names[i])
 		}
 	}
@@ -152,15 +154,17 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 		if err != nil {
 			return err
 		}
-		ns, err := b.checkData(ctx, data, namespaceLock, seen)
-		if err != nil {
+		check := b.askData(ctx, data, namespaceLock, seen)
+		// In the same round trip, with every owner as it stays while that row is locked.
+		if err := b.lockFree(ctx, data, slices.Clone(fresh), records); err != nil {
 			return err
 		}
 		late, err := b.readRest(ctx, data, names, records)
 		if err != nil {
 			return err
 		}
-		if err := b.lockFree(ctx, data, late, records); err != nil {
+		ns, err := check()
+		if err != nil {
 			return err
 		}
 		var grants map[grantKind][]string
@@ -316,7 +320,11 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 	var wrote bool
 	var locks int // that have no head
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
-		records, err := b.readShards(ctx, data, shardsLock, namesOf(fences, func(f driver.Fence) string { return string(f.Shard) }))
+		records := make(map[driver.ShardID]record, len(fences))
+		if err := b.askShards(ctx, data, shardsLock, namesOf(fences, func(f driver.Fence) string { return string(f.Shard) }), records); err != nil {
+			return err
+		}
+		ns, err := b.checkData(ctx, data, namespaceLock, seen)
 		if err != nil {
 			return err
 		}
@@ -332,10 +340,9 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 				locks++
 			}
 		}
-		ns, err := b.checkData(ctx, data, namespaceLock, seen)
 		floor = ns.floor()
-		if wrote = len(shards) > 0; err != nil || !wrote {
-			return err
+		if wrote = len(shards) > 0; !wrote {
+			return nil
 		}
 		floor++
 		if err := data.write(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {

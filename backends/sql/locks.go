@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -93,18 +94,13 @@ func removable(free []freeLock, locked map[driver.ShardID]record) (names []strin
 	return names, revision
 }
 
-// lockFree locks the rows of free locks that a claim did not expect, so that it can be
-// granted (R2). The namespace's row is locked already, so that it waits for no other.
-func (b *Backend) lockFree(ctx context.Context, data *Tx, late, locked map[driver.ShardID]record) error {
-	var names []string
-	for shard, r := range late {
-		if driver.IsLock(shard) && r.owner.Session == "" {
-			names = append(names, string(shard))
-		}
-	}
-	if len(names) == 0 {
+// lockFree queues that the rows of locks are locked which a claim takes for free, so that a
+// free one can be granted whatever its token (R2). Of others nobody has asked whether their
+// owner lives. The namespace's row is locked before, so that this waits for no other.
+func (b *Backend) lockFree(ctx context.Context, data *Tx, fresh []string, locked map[driver.ShardID]record) error {
+	locks := slices.DeleteFunc(fresh, func(name string) bool { return !driver.IsLock(driver.ShardID(name)) })
+	if len(locks) == 0 {
 		return nil
 	}
-	free, err := b.readShards(ctx, data, shardsClaim, names)
-	return join(locked, free, err)
+	return b.askShards(ctx, data, shardsClaim, locks, locked)
 }

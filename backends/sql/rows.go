@@ -49,11 +49,20 @@ func untilLocked(ctx context.Context, lock func() (left int, err error)) error {
 // readShards reads the shards' rows, and locks them as the statement does. They
 // are locked in order, so that no two transactions wait for each other.
 func (b *Backend) readShards(ctx context.Context, data *Tx, how Statement, names []string) (map[driver.ShardID]record, error) {
+	records := make(map[driver.ShardID]record, len(names))
+	err := b.askShards(ctx, data, how, names, records)
+	if err == nil {
+		err = data.flush(ctx)
+	}
+	return records, err
+}
+
+// askShards queues the read of readShards, whose records come once the queue has run.
+func (b *Backend) askShards(ctx context.Context, data *Tx, how Statement, names []string, records map[driver.ShardID]record) error {
 	if !slices.IsSorted(names) {
 		names = slices.Sorted(slices.Values(names))
 	}
-	records := make(map[driver.ShardID]record, len(names))
-	err := data.rows(ctx, how, []any{b.name, array(names)}, func(r Row) error {
+	return data.queue(ctx, how, []any{b.name, array(names)}, func(r Row) error {
 		var shard driver.ShardID
 		var rec record
 		var nonce int64
@@ -64,7 +73,6 @@ func (b *Backend) readShards(ctx context.Context, data *Tx, how Statement, names
 		records[shard] = rec
 		return err
 	})
-	return records, err
 }
 
 // judge says why the row cannot be used, while no token above floor was granted. One
