@@ -84,7 +84,7 @@ func lockHeld(f *fixture) {
 	former := a.acquire(lockName)
 	a.release(former)
 	fence := a.acquire(lockName)
-	for _, saw := range []driver.Owner{{}, {Token: former.Token}, {Token: fence.Token}, seen(former)} {
+	for _, saw := range []driver.Owner{{}, {Token: former.Token}, {Token: fence.Token}, seen(former), seen(fence)} {
 		r := b.claim(driver.Claim{Shard: lockName, Seen: saw})
 		held, ok := errors.AsType[*driver.HeldError](r.Err)
 		f.must(ruleA1, ok && held.Owner == seen(fence), "a claim of a held lock, seen as %+v, answers %v; the holder is %+v",
