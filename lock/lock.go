@@ -116,9 +116,10 @@ func (l *Locks) Lock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, false)
 }
 
-// TryLock is Lock, but does not wait for others: if one holds the lock, here or elsewhere, or
-// waits for it here, the error matches ErrHeld. It waits for the store, for one round trip, and
-// longer only while that does not answer.
+// TryLock is Lock, but does not wait for others: if one is known to hold the lock, here or
+// elsewhere, or waits for it here, the error matches ErrHeld. A lock that was unlocked elsewhere a
+// moment ago may still count as held. Otherwise it asks the store, once, and longer only while that
+// does not answer.
 func (l *Locks) TryLock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, true)
 }

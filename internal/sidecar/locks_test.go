@@ -130,7 +130,7 @@ func TestLock(t *testing.T) {
 		four.call(409, codeNoEffects, "POST", four.path("effects/begin"), fmt.Sprintf(`{"token":%d,"key":"k"}`, four.last.Token), nil)
 		four.call(409, codeNoEffects, "GET", four.path("effects"), "", nil)
 		four.unlock()
-		if five := a.locks("x", ""); five.last.Head.Seq != 1 {
+		if five := a.locks("x", patient); five.last.Head.Seq != 1 {
 			w.Errorf("the next one: %+v", five.last)
 		}
 	})
