@@ -335,6 +335,9 @@ func (d *delivery) finish(out outcome) {
 		return
 	}
 	c.head = out.head
+	if t := d.l.e.traced; t != nil {
+		t.Acked(d.w.Fence, d.w.Number)
+	}
 	if out.last {
 		c.err = ErrFenced
 	}

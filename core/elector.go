@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/trace"
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
@@ -47,6 +48,7 @@ type Elector struct {
 	halting chan struct{} // closed when the member is halted, with Options.ReturnHalted
 	closed  chan struct{} // closed when the backend is, which is nobody's to do before Run returned
 	lock    *hostLock     // nil if there is none
+	traced  *trace.Log    // nil: nothing is traced; set before the first step
 
 	updating sync.Mutex // while a MemberState is changed; locked before mu
 
@@ -183,6 +185,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	}
 	cancelLoops()
 	loops.Wait()
+	e.endTrace()
 
 	e.note.close()
 	late := time.NewTimer(e.o.DrainBudget)
@@ -220,11 +223,19 @@ func (e *Elector) start(callCtx context.Context) error {
 	if e.phase != fresh {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Elector", ErrStopped)
 	}
+	e.hold()
+	if err := e.startTrace(); err != nil {
+		e.lock.end(true)
+		e.phase = stopped
+		close(e.ended)
+		e.changed.wake()
+		e.snap.bump()
+		return err
+	}
 	e.phase, e.callCtx = running, callCtx
 	if e.info.Rollback != "" {
 		e.note.session(SessionEvent{Kind: SessionFailedOver, Err: errors.New(e.info.Rollback)}, nil)
 	}
-	e.hold()
 	e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shards: slices.Collect(maps.Keys(e.contended))})
 	e.drainQueue()
 	return nil

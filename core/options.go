@@ -130,6 +130,15 @@ type Options struct {
 	// refused a write; by_session and by_node, which ended a session; peer_session and
 	// peer_node of another member; key and why of a damaged record.
 	Logger *slog.Logger
+	// TraceDir is a directory, which exists. The member writes into files there, one or two for
+	// each Run, what its state machine is given and does, for "tenure check". They have names of
+	// shards, node labels, Meta, session ids and tokens; of commits they have the numbers, not what
+	// was written. The member does not wait for the disk: what that does not take in time is left
+	// out. Default: no trace.
+	TraceDir string
+	// TraceBytes bounds the files of one Run, but for what one second brings, 4 MiB at most. Above,
+	// the older half goes. Default 256 MiB, at least 1 MiB.
+	TraceBytes int64
 	// Seed of jitter and back-off, for tests. 0, the default: random.
 	Seed uint64
 }
@@ -223,6 +232,9 @@ func (o *Options) resolve(l Limits) (*Options, error) {
 		return nil, optErr("Resync %v is below the TTL %v, and would read the whole namespace that often: raise it", c.Resync, c.TTL)
 	case c.Watchdog > 0 && c.Watchdog < time.Millisecond:
 		return nil, optErr("Watchdog %v is below 1ms: raise it", c.Watchdog)
+	}
+	if err := c.resolveTrace(); err != nil {
+		return nil, err
 	}
 	c.Jitter = max(c.Jitter, 0)
 	if c.Seed == 0 {

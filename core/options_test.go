@@ -55,6 +55,8 @@ func TestOptionsValidate(t *testing.T) {
 		{"back-off", Options{BackoffMin: time.Second, BackoffMax: time.Millisecond}, "BackoffMax 1ms"},
 		{"resync", Options{Resync: time.Second}, "Resync 1s"},
 		{"watchdog", Options{Watchdog: time.Microsecond}, "Watchdog"},
+		{"trace without a directory", Options{TraceBytes: 1 << 30}, "TraceDir"},
+		{"trace too small", Options{TraceDir: "x", TraceBytes: 1000}, "TraceBytes 1000"},
 		{"supersede without node", Options{Supersede: true}, "Node"},
 		{"node", Options{Node: "a/b"}, "node"},
 		{"weight", Options{Weight: -1}, "weight -1"},

@@ -26,7 +26,11 @@ func (e *Elector) drainQueue() {
 	for len(e.queue) > 0 {
 		in := e.queue[0]
 		e.queue = e.queue[1:]
-		effects := e.m.Step(e.clk.now(), in)
+		now := e.clk.now()
+		effects := e.m.Step(now, in)
+		if e.traced != nil {
+			e.traced.Step(now, &in, effects)
+		}
 		for i := range effects {
 			e.do(&effects[i])
 		}

@@ -134,6 +134,8 @@ func (c *cosmos) yields(p *member, sh int) {
 	c.procs[p.idx].told[sh] = true
 }
 
+func (c *cosmos) stepped(*member, *Config, *Input, []Effect) {}
+
 func (c *cosmos) extended(p *member) { c.note(p, "extend until "+showInstant(p.until)) }
 
 func (c *cosmos) event(p *member, e *Effect) { c.note(p, showEffect(e)) }

@@ -139,6 +139,7 @@ func (w *world) committed(q *process, pkt *packet, res driver.CommitResult) {
 		r.number = conflict.Head.Number
 	default:
 		r.number = res.Head.Number
+		w.acked(q, pkt.write.write.Fence, r.number)
 	}
 	r.pending = nil
 	if r.active && !r.told {

@@ -149,6 +149,9 @@ func New(cfg Config) *Machine {
 	}
 }
 
+// Config is what the machine was made with, as it is now.
+func (m *Machine) Config() Config { return m.cfg }
+
 // keptEffects is for how many effects room is kept from one Step to the next.
 const keptEffects = 1024
 

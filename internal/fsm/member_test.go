@@ -51,6 +51,8 @@ type outside interface {
 	extended(p *member)
 	yields(p *member, sh int)
 	event(p *member, e *Effect)
+	// stepped gets each step of p, and the machine's configuration before it.
+	stepped(p *member, cfg *Config, in *Input, out []Effect)
 	// trusting returns a fence of sh that some other process trusts now, or nil.
 	trusting(p *member, sh int) *driver.Fence
 }
@@ -170,7 +172,9 @@ func (p *member) step(now Instant, in Input) {
 	p.now = now
 	session := p.m.Session()
 	lost, halts := p.before(&in, session)
+	cfg := p.m.Config()
 	effects := p.m.Step(now, in)
+	p.out.stepped(p, &cfg, &in, effects)
 	for i := range effects {
 		p.effect(&effects[i])
 	}

@@ -171,8 +171,25 @@ func (w *world) storeChanges() {
 	})
 }
 
+func (w *world) stepped(p *member, cfg *Config, in *Input, out []Effect) {
+	if w.recorder != nil {
+		w.recorder.Step(fmt.Sprintf("m%d.%d", p.idx, p.inc), cfg, w.now, p.now, in, out)
+	}
+}
+
+func (w *world) acked(q *process, f driver.Fence, n driver.WriteNo) {
+	if w.recorder != nil {
+		w.recorder.Acked(fmt.Sprintf("m%d.%d", q.idx, q.inc), w.now, f, n)
+	}
+}
+
 // runSeed runs one world to its end and reports a broken rule.
 func runSeed(seed uint64, rules ignored, trace *strings.Builder) (w *world, v *violation) {
+	return recordSeed(seed, rules, trace, nil)
+}
+
+// recordSeed is runSeed with a recorder, unless that is nil.
+func recordSeed(seed uint64, rules ignored, trace *strings.Builder, r Recorder) (w *world, v *violation) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -183,7 +200,7 @@ func runSeed(seed uint64, rules ignored, trace *strings.Builder) (w *world, v *v
 		}
 	}()
 	w = newWorld(seed, rules)
-	w.trace = trace
+	w.trace, w.recorder = trace, r
 	w.run(int64(chaosTime))
 	w.calm()
 	w.run(int64(chaosTime + calmTime))

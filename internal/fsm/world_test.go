@@ -34,6 +34,7 @@ type world struct {
 	spikes     float64       // heartbeats of which the reply takes spike longer
 	spike      time.Duration
 	trace      *strings.Builder
+	recorder   Recorder // or nil
 	stats      worldStats
 }
 

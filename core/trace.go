@@ -1,0 +1,49 @@
+package core
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/trace"
+)
+
+const (
+	defaultTraceBytes = 256 << 20
+	minTraceBytes     = 1 << 20
+)
+
+// resolveTrace fills in the default of TraceBytes, or says what is wrong.
+func (o *Options) resolveTrace() error {
+	switch {
+	case o.TraceDir == "" && o.TraceBytes != 0:
+		return optErr("TraceBytes %d is set without TraceDir: set both, or none", o.TraceBytes)
+	case o.TraceBytes != 0 && o.TraceBytes < minTraceBytes:
+		return optErr("TraceBytes %d is below %d: raise it, or leave it 0 for its default", o.TraceBytes, minTraceBytes)
+	case o.TraceBytes == 0:
+		o.TraceBytes = defaultTraceBytes
+	}
+	return nil
+}
+
+// startTrace begins to write before the machine's first step. e.mu is held.
+func (e *Elector) startTrace() error {
+	if e.o.TraceDir == "" {
+		return nil
+	}
+	cfg := e.m.Config()
+	warn := func(err error) { e.note.post(func() { e.note.warn("tenure: trace incomplete", slog.Any("error", err)) }) }
+	l, err := trace.Start(e.o.TraceDir, e.o.TraceBytes, e.info, &cfg, e.instant, warn)
+	e.traced = l
+	return err
+}
+
+// instant is an instant and the time of the wall clock at it.
+func (e *Elector) instant() (fsm.Instant, time.Time) { return e.clk.now(), time.Now() }
+
+// endTrace writes the rest, unless the disk hangs.
+func (e *Elector) endTrace() {
+	if e.traced != nil {
+		e.traced.Close(e.o.DrainBudget)
+	}
+}

@@ -1,0 +1,693 @@
+package trace
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/fsm"
+)
+
+// DefaultClockError is how far apart the members' wall clocks may be, if nobody says.
+const DefaultClockError = 50 * time.Millisecond
+
+// maxBreaches bounds what a Report lists: the first ones are of use.
+const maxBreaches = 100
+
+// A Source is a file to check.
+type Source struct {
+	Name string
+	Open func() (io.ReadCloser, error)
+}
+
+// FilesIn are the traces in a directory, in the order of their names.
+func FilesIn(dir string) ([]Source, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []Source
+	for _, e := range entries {
+		if name := filepath.Join(dir, e.Name()); strings.HasSuffix(name, Suffix) {
+			all = append(all, File(name))
+		}
+	}
+	return all, nil
+}
+
+// File is a file.
+func File(name string) Source {
+	return Source{Name: name, Open: func() (io.ReadCloser, error) {
+		if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() {
+			return nil, errors.Join(err, fmt.Errorf("%.200q is no regular file", name))
+		}
+		return os.Open(name)
+	}}
+}
+
+// A Breach is a rule that the traces show to be broken.
+type Breach struct {
+	Rule  string    `json:"rule"`
+	Text  string    `json:"text"`
+	Time  time.Time `json:"time"`
+	Shard string    `json:"shard,omitempty"`
+	Nodes []string  `json:"nodes"`
+}
+
+// Run is what was read of one Run of an Elector.
+type Run struct {
+	Node      string    `json:"node"`
+	Namespace string    `json:"namespace"`
+	Files     []string  `json:"files"`
+	From      time.Time `json:"from"`
+	To        time.Time `json:"to"`
+	Steps     int64     `json:"steps"`
+	Replayed  int64     `json:"replayed"` // steps that were compared with the rules
+	Commits   int64     `json:"commits"`
+	Leases    int       `json:"leases"`
+	Notes     []string  `json:"notes,omitempty"` // what was not checked, and why
+}
+
+// Report is the outcome of Check.
+type Report struct {
+	Runs      []*Run   `json:"runs"`
+	Steps     int64    `json:"steps"`
+	Replayed  int64    `json:"replayed"`
+	Leases    int      `json:"leases"`
+	Commits   int64    `json:"commits"`
+	Evictions int      `json:"evictions"`
+	Breaches  []Breach `json:"breaches"`
+	More      int      `json:"more_breaches,omitempty"` // that are not listed
+
+	leases map[driver.ShardID][]*grant
+}
+
+// Check reads the traces of the members of one namespace, and compares each step with what the
+// machine of this version does, and leases, tokens, evictions and commits of all of them with
+// each other. clockError is how far the members' wall clocks may be apart.
+//
+// An error says that a file cannot be read, or is of another namespace, or is ctx's. Breaches are no
+// error.
+func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Report, error) {
+	c := &checker{ctx: ctx, clockError: clockError, report: &Report{Breaches: []Breach{}}, sessions: make(map[driver.SessionID]*session),
+		grants: make(map[driver.ShardID][]*grant), acks: make(map[driver.ShardID][]ackedSpan), claimed: make(map[driver.ShardID]map[driver.Token]bool),
+		shown: make(map[driver.ShardID]map[driver.Token]bool), ended: make(map[driver.SessionID]bool), superseded: make(map[string]bool)}
+	runs, err := byRun(sources)
+	if err != nil {
+		return nil, err
+	}
+	for _, files := range runs {
+		if err := c.run(files); err != nil {
+			return nil, err
+		}
+	}
+	c.compare()
+	c.report.leases = c.grants
+	slices.SortStableFunc(c.report.Breaches, func(a, b Breach) int { return a.Time.Compare(b.Time) })
+	return c.report, nil
+}
+
+type file struct {
+	Source
+	head Header
+}
+
+// byRun reads the headers, and returns the files of each Run in order.
+func byRun(sources []Source) ([][]file, error) {
+	var files []file
+	for _, s := range sources {
+		f := file{Source: s}
+		err := f.read(func(r *Reader) error { f.head = r.Header; return nil })
+		if err != nil {
+			return nil, err
+		}
+		if first := &f.head; len(files) > 0 {
+			first = &files[0].head
+			if f.head.Namespace != first.Namespace || f.head.StoreID != first.StoreID {
+				return nil, fmt.Errorf("%s is of namespace %q with identity %.40q, and %s of %q with identity %.40q: check one namespace at a time",
+					f.Name, f.head.Namespace, f.head.StoreID, files[0].Name, first.Namespace, first.StoreID)
+			}
+		}
+		files = append(files, f)
+	}
+	slices.SortStableFunc(files, func(a, b file) int {
+		return cmp.Or(cmp.Compare(a.head.Run, b.head.Run), cmp.Compare(a.head.Part, b.head.Part))
+	})
+	var runs [][]file
+	for i := range files {
+		if i == 0 || files[i].head.Run != files[i-1].head.Run {
+			runs = append(runs, nil)
+		} else if files[i].head.Part == files[i-1].head.Part {
+			return nil, fmt.Errorf("%s and %s are the same part of one trace: name each file once", files[i-1].Name, files[i].Name)
+		}
+		runs[len(runs)-1] = append(runs[len(runs)-1], files[i])
+	}
+	return runs, nil
+}
+
+func (f *file) read(do func(*Reader) error) error {
+	open, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer open.Close()
+	r, err := NewReader(open)
+	if err == nil {
+		err = do(r)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	return nil
+}
+
+type checker struct {
+	ctx        context.Context
+	clockError time.Duration
+	report     *Report
+	sessions   map[driver.SessionID]*session
+	grants     map[driver.ShardID][]*grant
+	acks       map[driver.ShardID][]ackedSpan
+	claimed    map[driver.ShardID]map[driver.Token]bool // tokens that answers to claims and transfers granted
+	shown      map[driver.ShardID]map[driver.Token]bool // tokens that views and claims showed a holder with
+	evictions  []eviction
+	ended      map[driver.SessionID]bool // by a traced member that evicted it
+	superseded map[string]bool           // node labels under which a member joined to supersede another
+}
+
+// A session is one that a traced member had.
+type session struct {
+	node  string
+	ttl   time.Duration
+	until time.Time   // trust, as it was extended last
+	beats []time.Time // when heartbeats were sent that were answered, the join included
+	open  map[driver.Fence]*grant
+}
+
+// A grant is a lease, from the step that granted it until it was revoked or trust ended.
+type grant struct {
+	fence    driver.Fence
+	node     string
+	from, to time.Time
+	why      string // it was revoked; empty: it was not
+}
+
+type ackedSpan struct {
+	Acks
+	node string
+	at   time.Time
+}
+
+type eviction struct {
+	by     string
+	of     driver.SessionID
+	sent   time.Time
+	isDead bool // C14
+}
+
+// asked is a call that has no answer yet.
+type asked struct {
+	out Effect
+	at  time.Time
+}
+
+// tracer goes through the records of one Run.
+type tracer struct {
+	*checker
+	run     *Run
+	m       *fsm.Machine // nil: steps are not compared, or not any more
+	joinsAs []driver.SessionID
+	calls   map[fsm.CallID]asked
+	dead    map[driver.SessionID]bool
+	wall    int64 // of the wall clock, less the instant
+	now     time.Time
+	own     []*session
+}
+
+func (c *checker) breach(b Breach) {
+	if len(c.report.Breaches) == maxBreaches {
+		c.report.More++
+		return
+	}
+	c.report.Breaches = append(c.report.Breaches, b)
+}
+
+func (c *checker) run(files []file) error {
+	head := files[0].head
+	t := &tracer{checker: c, calls: make(map[fsm.CallID]asked), dead: make(map[driver.SessionID]bool),
+		run: &Run{Node: head.Config.Member.Node, Namespace: head.Namespace, From: time.Unix(0, head.Wall).UTC()}}
+	c.report.Runs = append(c.report.Runs, t.run)
+	if head.Part == 0 {
+		t.m = fsm.New(head.Config.Machine(t.session))
+	} else {
+		t.note("it begins with step %d, as the files before were removed: steps are not compared", head.Steps+1)
+	}
+	for i, f := range files {
+		t.run.Files = append(t.run.Files, f.Name)
+		if i > 0 && f.head.Part != files[i-1].head.Part+1 {
+			t.stop("files between %s and %s are missing", files[i-1].Name, f.Name)
+		}
+		t.wall = f.head.Wall - int64(f.head.At)
+		if err := f.read(t.records); err != nil {
+			return err
+		}
+	}
+	for _, s := range t.own {
+		for _, g := range s.open {
+			g.to = earlier(t.now, s.until) // the process may have ended here
+		}
+	}
+	t.run.To = t.now
+	c.report.Steps += t.run.Steps
+	c.report.Replayed += t.run.Replayed
+	c.report.Commits += t.run.Commits
+	c.report.Leases += t.run.Leases
+	return nil
+}
+
+func (t *tracer) note(format string, args ...any) {
+	t.run.Notes = append(t.run.Notes, fmt.Sprintf(format, args...))
+}
+
+// stop ends the comparison of steps.
+func (t *tracer) stop(format string, args ...any) {
+	if t.m != nil {
+		t.note("steps are not compared after step %d: %s", t.run.Steps, fmt.Sprintf(format, args...))
+		t.m = nil
+	}
+}
+
+func (t *tracer) session() driver.SessionID {
+	if len(t.joinsAs) == 0 {
+		return "" // the comparison finds it
+	}
+	s := t.joinsAs[0]
+	t.joinsAs = t.joinsAs[1:]
+	return s
+}
+
+func (t *tracer) records(r *Reader) error {
+	for {
+		if err := t.ctx.Err(); err != nil {
+			return err
+		}
+		rec, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			t.note("the file ends in the middle: the process or its machine died, or the file was copied while it was written")
+			return nil
+		case err != nil:
+			return err
+		}
+		if rec.Wall != 0 {
+			t.wall = rec.Wall - int64(rec.At)
+		}
+		t.now = t.timeOf(rec.At)
+		if rec.Lost != 0 {
+			t.stop("%d records are missing, as the disk was slower than they came", rec.Lost)
+		}
+		if rec.Acks != nil {
+			t.acked(rec.Acks)
+		}
+		if rec.In != nil {
+			if err := t.step(rec); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (t *tracer) timeOf(at fsm.Instant) time.Time { return time.Unix(0, t.wall+int64(at)).UTC() }
+
+func (t *tracer) acked(a *Acks) {
+	t.run.Commits += int64(a.To - a.From + 1)
+	t.acks[a.Fence.Shard] = append(t.acks[a.Fence.Shard], ackedSpan{*a, t.run.Node, t.now})
+}
+
+// step compares a step with the machine's, and notes what it did.
+func (t *tracer) step(rec *Record) error {
+	t.run.Steps++
+	t.answered(rec.In)
+	if v := rec.In.View; v != nil {
+		for _, s := range v.Shards {
+			t.show(s.Shard, s.Owner)
+		}
+	}
+	if t.m != nil {
+		if err := t.replay(rec); err != nil {
+			return err
+		}
+	}
+	for i := range rec.Out {
+		t.effect(&rec.Out[i])
+	}
+	return nil
+}
+
+func (t *tracer) replay(rec *Record) error {
+	for i := range rec.Out {
+		if x := &rec.Out[i]; x.Kind == effects[fsm.EffJoin] && x.Member != nil {
+			t.joinsAs = append(t.joinsAs, x.Member.Session)
+		}
+	}
+	in, err := rec.In.input(t.shardsOf(rec.In.Call))
+	if err != nil {
+		return err
+	}
+	want, err := t.does(rec.At, in)
+	if err != nil {
+		return err
+	}
+	t.run.Replayed++
+	for i := range max(len(want), len(rec.Out)) {
+		did, does := "nothing more", "nothing more"
+		if i < len(rec.Out) {
+			did = plain(rec.Out[i])
+		}
+		if i < len(want) {
+			does = plain(want[i])
+		}
+		if did == does {
+			continue
+		}
+		t.breach(Breach{Rule: "step", Time: t.now, Nodes: []string{t.run.Node}, Shard: string(rec.In.Shard), Text: fmt.Sprintf(
+			"step %d: after the input %q the member's effect %d was %s; by the rules it is %s", t.run.Steps, rec.In.Kind, i+1, did, does)})
+		t.stop("it was not what the rules say")
+		return nil
+	}
+	t.joinsAs = nil
+	return nil
+}
+
+// does is what the machine does in a step. A file that no member wrote may give it what no runner
+// gives, and it may panic.
+func (t *tracer) does(at fsm.Instant, in fsm.Input) (want []Effect, err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("step %d: the state machine cannot take the input %q: %v: no member of this version wrote it", t.run.Steps, inputs[in.Kind], why)
+		}
+	}()
+	for _, e := range t.m.Step(at, in) {
+		want = append(want, effectOf(&e))
+	}
+	return want, nil
+}
+
+// plain is an effect without the texts of errors.
+func plain(e Effect) string {
+	if e.Err != nil {
+		e.Err = &Fault{Is: e.Err.Is, Owner: e.Err.Owner}
+	}
+	var b bytes.Buffer
+	_ = json.NewEncoder(&b).Encode(e) // its types are plain
+	return string(bytes.TrimSpace(b.Bytes()))
+}
+
+// shardsOf are the shards of a call, in the order of its results.
+func (t *tracer) shardsOf(id fsm.CallID) []driver.ShardID {
+	var shards []driver.ShardID
+	c := t.calls[id]
+	for _, x := range c.out.Claims {
+		shards = append(shards, x.Shard)
+	}
+	for _, x := range c.out.Transfers {
+		shards = append(shards, x.Fence.Shard)
+	}
+	return shards
+}
+
+// answered notes what the answer of a call shows. The call itself is kept: an answer may be
+// compared with it a second time.
+func (t *tracer) answered(in *Input) {
+	c, ok := t.calls[in.Call]
+	if !ok || in.Call == 0 {
+		return
+	}
+	for _, x := range in.Results {
+		if x.Err == nil && x.Fence != nil {
+			note(t.claimed, x.Fence.Shard, x.Fence.Token)
+		}
+	}
+	switch s := t.sessions[c.out.Session]; {
+	case in.Kind == inputs[fsm.InBeaten] && in.Err == nil && s != nil:
+		s.beats = append(s.beats, c.at)
+	case in.Kind == inputs[fsm.InJoined] && in.Err == nil && c.out.Member != nil:
+		if s := t.sessions[c.out.Member.Session]; s != nil {
+			s.beats = append(s.beats, c.at)
+		}
+	case in.Kind == inputs[fsm.InEvicted]:
+		t.evicted(c, in)
+	case in.Kind == inputs[fsm.InAcquired]:
+		for i, x := range in.Results {
+			if x.Err == nil && x.Fence != nil && i < len(c.out.Claims) {
+				t.granted(&c.out.Claims[i], x.Fence, c.out.Session)
+			}
+		}
+	}
+}
+
+// evicted notes the answer of an eviction.
+func (t *tracer) evicted(c asked, in *Input) {
+	for i, x := range c.out.Suspects {
+		if in.Err == nil && i < len(in.Evictions) && in.Evictions[i].Evicted {
+			t.evictions = append(t.evictions, eviction{by: t.run.Node, of: x.Session, sent: c.at, isDead: t.dead[x.Session]})
+			t.ended[x.Session] = true
+			t.report.Evictions++
+		}
+	}
+}
+
+// show notes a holder that the store showed.
+func (c *checker) show(shard driver.ShardID, o driver.Owner) {
+	if o.Session == "" {
+		return
+	}
+	note(c.shown, shard, o.Token)
+}
+
+func note(tokens map[driver.ShardID]map[driver.Token]bool, shard driver.ShardID, token driver.Token) {
+	if tokens[shard] == nil {
+		tokens[shard] = make(map[driver.Token]bool)
+	}
+	tokens[shard][token] = true
+}
+
+// granted compares an answer of the store with the claim (A2).
+func (t *tracer) granted(c *driver.Claim, f *driver.Fence, as driver.SessionID) {
+	if f.Token > c.Seen.Token && f.Shard == c.Shard && f.Session == as {
+		return
+	}
+	t.breach(Breach{Rule: "A2", Time: t.now, Shard: string(c.Shard), Nodes: []string{t.run.Node}, Text: fmt.Sprintf(
+		"the store granted session %q token %d of shard %q to a claim by session %q of shard %q that saw token %d",
+		f.Session, f.Token, f.Shard, as, c.Shard, c.Seen.Token)})
+}
+
+// effect notes what a step asked for or reported.
+func (t *tracer) effect(e *Effect) {
+	if e.Call != 0 {
+		t.calls[e.Call] = asked{*e, t.now}
+		if keep := e.Call - 1000; e.Call > 1000 {
+			delete(t.calls, keep)
+		}
+	}
+	s := t.sessions[e.Session]
+	for _, c := range e.Claims {
+		t.show(c.Shard, c.Seen)
+	}
+	switch e.Kind {
+	case effects[fsm.EffJoin]:
+		if e.Member != nil && e.Member.Supersede {
+			t.superseded[e.Member.Node] = true
+		}
+		if e.Member != nil && t.sessions[e.Member.Session] == nil {
+			s = &session{node: t.run.Node, ttl: e.Member.TTL, open: make(map[driver.Fence]*grant)}
+			t.sessions[e.Member.Session] = s
+			t.own = append(t.own, s)
+		} else if e.Member != nil {
+			t.breach(Breach{Rule: "C3", Time: t.now, Nodes: []string{t.sessions[e.Member.Session].node, t.run.Node},
+				Text: fmt.Sprintf("session %q joins a second time", e.Member.Session)})
+		}
+	case effects[fsm.EffGrant]:
+		if e.Fence == nil {
+			return
+		}
+		if s == nil {
+			s = t.sessions[e.Fence.Session]
+		}
+		t.run.Leases++
+		g := &grant{fence: *e.Fence, node: t.run.Node, from: t.now}
+		t.grants[e.Fence.Shard] = append(t.grants[e.Fence.Shard], g)
+		if s == nil { // of a trace whose beginning is missing
+			s = &session{node: t.run.Node, open: make(map[driver.Fence]*grant)}
+			t.sessions[e.Fence.Session] = s
+			t.own = append(t.own, s)
+		}
+		s.extend(t.timeOf(e.Until))
+		s.open[g.fence] = g
+	case effects[fsm.EffExtend]:
+		if s != nil {
+			s.extend(t.timeOf(e.Until))
+		}
+	case effects[fsm.EffRevoke]:
+		t.revoked(e)
+	case effects[fsm.EffEvent]:
+		if e.Event == fsm.EventPeerDead.String() && e.Peer != nil {
+			t.dead[e.Peer.Session] = true
+		}
+	}
+}
+
+func (s *session) extend(until time.Time) {
+	if until.After(s.until) {
+		s.until = until
+	}
+}
+
+func (t *tracer) revoked(e *Effect) {
+	if e.Fence == nil {
+		return
+	}
+	s := t.sessions[e.Fence.Session]
+	if s == nil {
+		return
+	}
+	if g := s.open[*e.Fence]; g != nil {
+		g.to, g.why = earlier(t.now, s.until), e.Cause
+		delete(s.open, *e.Fence)
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// compare judges what the members did together.
+func (c *checker) compare() {
+	for shard, grants := range c.grants {
+		c.compareGrants(shard, grants)
+	}
+	for shard, acks := range c.acks {
+		c.compareAcks(shard, acks)
+	}
+	for _, e := range c.evictions {
+		c.compareEviction(&e)
+	}
+}
+
+// compareGrants looks for leases that overlap (S1), and tokens that do not grow (S2, S6).
+func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
+	slices.SortStableFunc(grants, func(a, b *grant) int { return a.from.Compare(b.from) })
+	byToken := make(map[driver.Token]*grant, len(grants))
+	var longest, greatest *grant // of those before: the one trusted longest, and with the greatest token
+	for _, g := range grants {
+		at := Breach{Time: g.from, Shard: string(shard)}
+		if was := byToken[g.fence.Token]; was != nil {
+			at.Rule, at.Nodes = "S2", []string{was.node, g.node}
+			if was.fence == g.fence {
+				at.Rule = "S6"
+			}
+			at.Text = fmt.Sprintf("token %d of shard %q was granted twice: to session %q at %s and to session %q", g.fence.Token, shard,
+				was.fence.Session, was.from.Format(time.RFC3339Nano), g.fence.Session)
+			c.breach(at)
+		}
+		byToken[g.fence.Token] = g
+		if greatest != nil && g.fence.Token < greatest.fence.Token && g.from.Sub(greatest.from) > c.clockError {
+			at.Rule, at.Nodes = "S2", []string{greatest.node, g.node}
+			at.Text = fmt.Sprintf("token %d of shard %q was granted to session %q after token %d to session %q at %s", g.fence.Token, shard,
+				g.fence.Session, greatest.fence.Token, greatest.fence.Session, greatest.from.Format(time.RFC3339Nano))
+			c.breach(at)
+		}
+		if over := longest; over != nil && over.fence.Session != g.fence.Session && over.to.Sub(g.from) > c.clockError &&
+			c.byMembers(shard, over, g) {
+			at.Rule, at.Nodes = "S1", []string{over.node, g.node}
+			at.Text = fmt.Sprintf("two members trusted a lease of shard %q for %v: session %q of node %q under token %d from %s to %s (%s), and session %q of node %q under token %d",
+				shard, over.to.Sub(g.from), over.fence.Session, over.node, over.fence.Token, over.from.Format(time.RFC3339Nano),
+				over.to.Format(time.RFC3339Nano), cmp.Or(over.why, "not revoked"), g.fence.Session, g.node, g.fence.Token)
+			c.breach(at)
+		}
+		if longest == nil || g.to.After(longest.to) {
+			longest = g
+		}
+		if greatest == nil || g.fence.Token > greatest.fence.Token {
+			greatest = g
+		}
+	}
+}
+
+// byMembers reports whether answers show that members that are traced brought it about that one
+// lease followed another. Else another program may have: it gave the shard to a member, or first to
+// somebody else, by a claim that preempts, and the former holder learns of that later (C11); or it
+// ended the former holder's session. A store that grants what a living session holds is no such
+// program: that session's heartbeats succeed afterwards.
+func (c *checker) byMembers(shard driver.ShardID, former, g *grant) bool {
+	claimed := c.claimed[shard]
+	if !claimed[g.fence.Token] {
+		return false
+	}
+	for token := range c.shown[shard] {
+		if token > former.fence.Token && token < g.fence.Token && !claimed[token] {
+			return false
+		}
+	}
+	s := c.sessions[former.fence.Session]
+	return s == nil || c.ended[former.fence.Session] || c.superseded[s.node] ||
+		slices.ContainsFunc(s.beats, func(sent time.Time) bool { return sent.After(g.from) })
+}
+
+// compareAcks looks for commits that were acknowledged twice, or under a token that was not the
+// newest (S3): commits of a shard are numbered, so this needs no clock.
+func (c *checker) compareAcks(shard driver.ShardID, acks []ackedSpan) {
+	slices.SortStableFunc(acks, func(a, b ackedSpan) int { return cmp.Compare(a.From, b.From) })
+	for i := 1; i < len(acks); i++ {
+		a, b := &acks[i-1], &acks[i]
+		at := Breach{Rule: "S3", Time: b.at, Shard: string(shard), Nodes: []string{a.node, b.node}}
+		switch {
+		case b.From <= a.To:
+			at.Text = fmt.Sprintf("commit %d of shard %q was acknowledged twice: under token %d and under token %d", b.From, shard,
+				a.Fence.Token, b.Fence.Token)
+		case b.Fence.Token < a.Fence.Token:
+			at.Text = fmt.Sprintf("commit %d of shard %q was accepted under token %d, after commit %d under token %d", b.From, shard,
+				b.Fence.Token, a.To, a.Fence.Token)
+		default:
+			continue
+		}
+		c.breach(at)
+	}
+}
+
+// compareEviction looks for a member that was evicted although it was not silent for its TTL
+// (M2, C5): its heartbeats that were answered are in its own trace.
+func (c *checker) compareEviction(e *eviction) {
+	s := c.sessions[e.of]
+	if s == nil || s.ttl == 0 || e.isDead {
+		return
+	}
+	var last time.Time
+	for _, b := range s.beats {
+		if b.After(last) && !b.After(e.sent) {
+			last = b
+		}
+	}
+	silent := e.sent.Sub(last)
+	if last.IsZero() || silent >= s.ttl-s.ttl/100-c.clockError {
+		return
+	}
+	c.breach(Breach{Rule: "C5", Time: e.sent, Nodes: []string{e.by, s.node}, Text: fmt.Sprintf(
+		"node %q evicted session %q of node %q, which had sent a heartbeat %v before that was answered; its TTL is %v",
+		e.by, e.of, s.node, silent, s.ttl)})
+}

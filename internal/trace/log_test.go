@@ -1,0 +1,233 @@
+package trace_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/trace"
+)
+
+var logConfig = fsm.Config{Member: driver.Member{Node: "../a b\n", TTL: time.Second}, NewSession: func() driver.SessionID { return "s" }}
+
+// start begins a log in dir, and counts the warnings.
+func start(t *testing.T, dir string, maxBytes int64) (l *trace.Log, warned *atomic.Int32) {
+	t.Helper()
+	warned = new(atomic.Int32)
+	began := time.Now()
+	l, err := trace.Start(dir, maxBytes, driver.Info{Namespace: "ns", StoreID: "id"}, &logConfig,
+		func() (fsm.Instant, time.Time) { now := time.Now(); return fsm.Instant(now.Sub(began)), now },
+		func(err error) { warned.Add(1); t.Log(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, warned
+}
+
+func files(t *testing.T, dir string) (names []string, size int64) {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", e.Name(), info.Mode())
+		}
+		names, size = append(names, e.Name()), size+info.Size()
+	}
+	return names, size
+}
+
+// TestRotation: the files have a bound together, names of their own, and what is left is checked
+// without its beginning.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const most = 65536
+	l, warned := start(t, dir, most)
+	l2, _ := start(t, dir, most) // beside it
+	l2.Close(time.Minute)
+	noise := fsm.Input{Kind: fsm.InFenced, Shard: "s"}
+	for end, n := time.Now().Add(20*time.Second), 0; ; n++ {
+		for range 50 {
+			noise.Owner = driver.Owner{Session: driver.SessionID(fmt.Sprintf("%x", time.Now().UnixNano())), Token: driver.Token(n)}
+			l.Step(fsm.Instant(n), &noise, nil)
+			l.Acked(driver.Fence{Shard: "s", Token: 1}, driver.WriteNo(2*n))
+		}
+		names, size := files(t, dir)
+		if len(names) > 3 || size > 3*most {
+			t.Fatalf("%q have %d bytes", names, size)
+		}
+		if strings.Contains(strings.Join(names, " "), "-0003") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no further file was begun: %q, %d bytes", names, size)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	l.Close(time.Minute)
+	l.Step(0, &noise, nil) // a handler that returns late
+	names, _ := files(t, dir)
+	for _, n := range names {
+		if !strings.HasPrefix(n, "___a_b_-") || !strings.HasSuffix(n, trace.Suffix) {
+			t.Errorf("a file is called %q", n)
+		}
+	}
+	r, err := trace.Check(t.Context(), sources(t, dir), 0)
+	if err != nil || len(r.Runs) != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if i := 1; r.Runs[0].Steps > 0 {
+		i = 0
+		if run := r.Runs[i]; run.Replayed != 0 || len(run.Notes) != 1 || !strings.Contains(run.Notes[0], "it begins with step") || len(run.Files) != 2 {
+			t.Errorf("the run: %+v", run)
+		}
+	}
+	if warned.Load() > 0 {
+		t.Error("it warned")
+	}
+}
+
+// TestDiskFails: where the disk takes no more, the member goes on, and is told once.
+func TestDiskFails(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "traces")
+	if _, err := trace.Start(dir, 1<<20, driver.Info{}, &logConfig, func() (fsm.Instant, time.Time) { return 0, time.Now() }, nil); err == nil ||
+		!strings.Contains(err.Error(), "it has to be a directory") {
+		t.Errorf("a directory that does not exist: %v", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, warned := start(t, dir, 2)
+	if err := os.RemoveAll(dir); err != nil { // so that the next file cannot be made
+		t.Fatal(err)
+	}
+	in := fsm.Input{Kind: fsm.InWake, Reason: strings.Repeat("x", 10_000)}
+	for end := time.Now().Add(20 * time.Second); warned.Load() == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		l.Step(0, &in, nil)
+	}
+	for range 10_000 { // more than memory is given
+		l.Step(0, &in, nil)
+	}
+	l.Close(time.Minute)
+	if warned.Load() != 1 {
+		t.Errorf("%d warnings", warned.Load())
+	}
+}
+
+// TestLost: what memory does not take is missing, and a reader learns of it.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l, _ := start(t, dir, 1<<30)
+	in := fsm.Input{Kind: fsm.InWake, Reason: strings.Repeat("x", 100_000)}
+	for range 200 {
+		l.Step(0, &in, nil)
+	}
+	time.Sleep(1500 * time.Millisecond) // the writer takes what waits once a second
+	l.Step(0, &in, nil)
+	l.Close(time.Minute)
+	r, err := trace.Check(t.Context(), sources(t, dir), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run := r.Runs[0]; run.Steps >= 200 || run.Replayed >= run.Steps || len(run.Notes) != 1 || !strings.Contains(run.Notes[0], "records are missing") {
+		t.Errorf("the run: %+v", run)
+	}
+}
+
+// zipped is a file with these lines.
+func zipped(t testing.TB, lines ...string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(zip, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+const goodHead = `{"tenure_trace":1,"namespace":"ns","store_id":"id","run":"r","config":{"member":{"node":"n","ttl":1000000000},"interval":300000000,"margin":100000000,` +
+	`"drain_budget":1,"resync":30000000000,"call_timeout":1000000000,"rank_delay":1,"backoff_min":1000000,"backoff_max":1000000000,"watch_all":16,"watch_few":3}}`
+
+// TestHostile: what is no trace is refused, with what is wrong, and a trace that was cut counts as
+// far as it goes.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	want := `{"t":1,"i":{"k":"want","s":"s"},"o":[]}`
+	for name, x := range map[string]struct {
+		file []byte
+		err  string
+	}{
+		"empty":           {nil, "this is no trace"},
+		"text":            {[]byte("hello, world, this is a longer text"), "this is no trace"},
+		"no line":         {zipped(t), "this is no trace"},
+		"no header":       {zipped(t, want), "no header"},
+		"a later format":  {zipped(t, `{"tenure_trace":2}`), "format 2"},
+		"no JSON":         {zipped(t, goodHead, `{"t":`), "line 2"},
+		"unknown input":   {zipped(t, goodHead, `{"t":1,"i":{"k":"\u001b[31mboom"}}`), "no kind"},
+		"a number":        {zipped(t, goodHead, `{"t":1e99}`), "line 2"},
+		"unasked replies": {zipped(t, goodHead, `{"t":1,"i":{"k":"acquired","c":7,"r":[{},{"f":{"shard":"x","session":"y","token":-5}}]}}`), ""},
+		"no view":         {zipped(t, goodHead, `{"t":1,"i":{"k":"observed"}}`), ""},
+		"an effect":       {zipped(t, goodHead, `{"t":1,"i":{"k":"wake"},"o":[{"k":"grant"},{"k":"revoke"},{"k":"join"},{"k":"nonsense"}]}`), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := trace.Check(t.Context(), []trace.Source{source("file", x.file)}, 0)
+			if x.err == "" && err != nil || x.err != "" && (err == nil || !strings.Contains(err.Error(), x.err) || !strings.HasPrefix(err.Error(), "file: ")) {
+				t.Errorf("error %v, want %q", err, x.err)
+			}
+			if err != nil && strings.ContainsRune(err.Error(), '\x1b') {
+				t.Errorf("the error has what a terminal acts on: %q", err)
+			}
+			_ = r
+		})
+	}
+	long := zipped(t, goodHead, `{"t":1,"i":{"k":"want","s":"`+strings.Repeat("s", 65<<20)+`"}}`)
+	if _, err := trace.Check(t.Context(), []trace.Source{source("file", long)}, 0); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("a line that is too long: %v", err)
+	}
+	good := zipped(t, append([]string{goodHead}, strings.Split(strings.Repeat(`{"t":1,"i":{"k":"wake"}}`+"\n", 5000), "\n")[:5000]...)...)
+	r, err := trace.Check(t.Context(), []trace.Source{source("file", good[:len(good)-40])}, 0)
+	if err != nil || r.Steps == 0 || len(r.Runs[0].Notes) != 1 || !strings.Contains(r.Runs[0].Notes[0], "ends in the middle") {
+		t.Errorf("a file that was cut: %+v, %v", r, err)
+	}
+	twice := []trace.Source{source("one", good), source("two", good)}
+	if _, err := trace.Check(t.Context(), twice, 0); err == nil || !strings.Contains(err.Error(), "name each file once") {
+		t.Errorf("a file named twice: %v", err)
+	}
+	twice[1] = source("two", zipped(t, strings.Replace(goodHead, `"ns"`, `"other"`, 1)))
+	if _, err := trace.Check(t.Context(), twice, 0); err == nil || !strings.Contains(err.Error(), "one namespace at a time") {
+		t.Errorf("two namespaces: %v", err)
+	}
+}
+
+// FuzzCheck: no file makes the checker panic.
+func FuzzCheck(f *testing.F) {
+	f.Add(`{"t":1,"i":{"k":"want","s":"s"},"o":[{"k":"join","c":1,"m":{"session":"x","node":"n","ttl":1}}]}`)
+	f.Add(`{"t":9,"i":{"k":"observed","v":{"reset":true,"m":[{"session":"x"}],"s":[{"Shard":"s","Owner":{"token":3}}]}}}`)
+	f.Add(`{"t":9,"a":{"f":{"shard":"s","token":3},"from":5,"to":2},"lost":3,"w":-1}`)
+	f.Fuzz(func(t *testing.T, line string) {
+		_, _ = trace.Check(t.Context(), []trace.Source{source("file", zipped(t, goodHead, line, line))}, 0)
+	})
+}

@@ -1,0 +1,277 @@
+package trace_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/trace"
+)
+
+// A tape is a trace in memory.
+type tape struct {
+	head trace.Header
+	recs []*trace.Record
+}
+
+func (p *tape) source(t testing.TB, name string) trace.Source {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	enc := json.NewEncoder(zip)
+	err := enc.Encode(&p.head)
+	for _, r := range p.recs {
+		err = errors.Join(err, enc.Encode(r))
+	}
+	if err := errors.Join(err, zip.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return source(name, out.Bytes())
+}
+
+func source(name string, text []byte) trace.Source {
+	return trace.Source{Name: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }}
+}
+
+// A scene is a member that leads a shard, commits, and gives it to a second one, which commits too.
+type scene struct {
+	t    testing.TB
+	tape [2]*tape
+	m    [2]*fsm.Machine
+	ids  [2]int
+}
+
+const ttl = time.Second
+
+func newScene(t testing.TB) *scene {
+	s := &scene{t: t}
+	for i, node := range []string{"a", "b"} {
+		cfg := fsm.Config{
+			Member:     driver.Member{Node: node, TTL: ttl, MemberState: driver.MemberState{Weight: 1}},
+			NewSession: func() driver.SessionID { s.ids[i]++; return session(i, s.ids[i]) },
+			Interval:   ttl / 3, Margin: ttl / 10, DrainBudget: ttl, Resync: 30 * ttl, CallTimeout: ttl,
+			RankDelay: 10 * time.Millisecond, BackoffMin: 100 * time.Millisecond, BackoffMax: ttl,
+			WatchAll: 16, WatchFew: 3, Seed: uint64(i + 1),
+		}
+		s.m[i], s.tape[i] = fsm.New(cfg), &tape{head: *trace.NewHeader(driver.Info{Namespace: "ns", StoreID: "id"}, &cfg)}
+		s.tape[i].head.Run, s.tape[i].head.Wall = node, int64(time.Hour)
+	}
+	return s
+}
+
+func session(member, n int) driver.SessionID {
+	return driver.SessionID(string(rune('A'+member)) + string(rune('0'+n)))
+}
+
+// step has a member take a step, and answers all calls that come of it but claims, releases and
+// transfers, at once.
+func (s *scene) step(i int, at time.Duration, in fsm.Input) []fsm.Effect {
+	s.t.Helper()
+	out := s.m[i].Step(fsm.Instant(at), in)
+	text, err := json.Marshal(trace.NewRecord(fsm.Instant(at), &in, out)) // which shares memory with them
+	rec := new(trace.Record)
+	if err = errors.Join(err, json.Unmarshal(text, rec)); err != nil {
+		s.t.Fatal(err)
+	}
+	s.tape[i].recs = append(s.tape[i].recs, rec)
+	all := append([]fsm.Effect(nil), out...)
+	for _, e := range append([]fsm.Effect(nil), out...) {
+		kind, ok := map[fsm.EffectKind]fsm.InputKind{fsm.EffJoin: fsm.InJoined, fsm.EffBeat: fsm.InBeaten, fsm.EffUpdate: fsm.InUpdated}[e.Kind]
+		if ok {
+			all = append(all, s.step(i, at+time.Millisecond, fsm.Input{Kind: kind, Call: e.Call})...)
+		}
+	}
+	return all
+}
+
+// until has a member wake until an instant.
+func (s *scene) until(i int, at time.Duration) (all []fsm.Effect) {
+	for wake := s.m[i].WakeAt(); wake <= fsm.Instant(at); wake = s.m[i].WakeAt() {
+		all = append(all, s.step(i, time.Duration(wake), fsm.Input{Kind: fsm.InWake})...)
+	}
+	return all
+}
+
+func call(t testing.TB, kind fsm.EffectKind, all []fsm.Effect) fsm.Effect {
+	t.Helper()
+	for _, e := range all {
+		if e.Kind == kind {
+			return e
+		}
+	}
+	t.Fatalf("no effect of kind %d in %+v", kind, all)
+	return fsm.Effect{}
+}
+
+// play has the first member lead "s" under token 5 with three commits, release it, and the second
+// lead it under token 9 with two.
+func (s *scene) play() {
+	members := []driver.Member{{Session: session(0, 1), Node: "a", TTL: ttl}, {Session: session(1, 1), Node: "b", TTL: ttl}}
+	lead := func(i int, at time.Duration, seen driver.Owner, token driver.Token, from, to driver.WriteNo) {
+		s.step(i, at, fsm.Input{Kind: fsm.InWant, Shard: "s"})
+		all := s.step(i, at+5*time.Millisecond, fsm.Input{Kind: fsm.InObserved, SentAt: fsm.Instant(at), View: &driver.View{Reset: true,
+			Members: members, Shards: []driver.ShardState{{Shard: "s", Owner: seen}}}})
+		all = append(all, s.until(i, at+300*time.Millisecond)...)
+		claim := call(s.t, fsm.EffAcquire, all)
+		f := driver.Fence{Shard: "s", Session: session(i, 1), Token: token}
+		s.step(i, at+310*time.Millisecond, fsm.Input{Kind: fsm.InAcquired, Call: claim.Call, Results: []driver.AcquireResult{{Fence: f}}})
+		s.tape[i].recs = append(s.tape[i].recs, &trace.Record{At: fsm.Instant(at + 320*time.Millisecond), Acks: &trace.Acks{Fence: f, From: from, To: to}})
+		s.until(i, at+2*time.Second)
+		all = s.step(i, at+2*time.Second, fsm.Input{Kind: fsm.InUnwant, Shard: "s"})
+		_ = all
+		all = s.step(i, at+2*time.Second+time.Millisecond, fsm.Input{Kind: fsm.InDrained, Shard: "s", Token: token})
+		for _, e := range all {
+			switch e.Kind {
+			case fsm.EffRelease:
+				s.step(i, at+2*time.Second+5*time.Millisecond, fsm.Input{Kind: fsm.InReleased, Call: e.Call})
+			case fsm.EffTransfer:
+				s.step(i, at+2*time.Second+5*time.Millisecond, fsm.Input{Kind: fsm.InTransferred, Call: e.Call,
+					Results: []driver.AcquireResult{{Err: &driver.FencedError{}}}})
+			}
+		}
+		s.until(i, at+3*time.Second)
+	}
+	lead(0, time.Second, driver.Owner{}, 5, 1, 3)
+	lead(1, 5*time.Second, driver.Owner{Token: 5}, 9, 4, 5)
+}
+
+func (s *scene) check() *trace.Report {
+	s.t.Helper()
+	r, err := trace.Check(s.t.Context(), []trace.Source{s.tape[0].source(s.t, "a"), s.tape[1].source(s.t, "b")}, time.Millisecond)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// find returns the record of the first step that has an effect of a kind, with its place.
+func (p *tape) find(t testing.TB, kind string) (*trace.Record, int) {
+	t.Helper()
+	for _, r := range p.recs {
+		for i := range r.Out {
+			if r.Out[i].Kind == kind {
+				return r, i
+			}
+		}
+	}
+	t.Fatalf("the trace has no %q", kind)
+	return nil, 0
+}
+
+func (p *tape) acks(t testing.TB) *trace.Acks {
+	t.Helper()
+	for _, r := range p.recs {
+		if r.Acks != nil {
+			return r.Acks
+		}
+	}
+	t.Fatal("the trace has no commits")
+	return nil
+}
+
+// later moves all of a tape in time, by the wall clock.
+func (p *tape) later(by time.Duration) { p.head.Wall += int64(by) }
+
+// TestPlanted: each fault that is planted in a trace is found, by the rule that it breaks.
+func TestPlanted(t *testing.T) {
+	t.Parallel()
+	drop := func(kind string) func(*scene) {
+		return func(s *scene) {
+			r, i := s.tape[0].find(s.t, kind)
+			r.Out = append(r.Out[:i], r.Out[i+1:]...)
+		}
+	}
+	change := func(kind string, f func(*trace.Effect)) func(*scene) {
+		return func(s *scene) {
+			r, i := s.tape[0].find(s.t, kind)
+			f(&r.Out[i])
+		}
+	}
+	for name, x := range map[string]struct {
+		plant func(*scene)
+		rule  string
+	}{
+		"nothing":                         {func(*scene) {}, ""},
+		"a heartbeat is not sent":         {drop("beat"), "step"},
+		"a lease is not revoked":          {drop("revoke"), "step"},
+		"a lease is not reported":         {drop("grant"), "step"},
+		"a claim is not sent":             {drop("acquire"), "step"},
+		"a shard is not released":         {drop("release"), "step"},
+		"trust lasts longer":              {change("extend", func(e *trace.Effect) { e.Until++ }), "step"},
+		"a lease is trusted longer":       {change("grant", func(e *trace.Effect) { e.Until += fsm.Instant(ttl) }), "step"},
+		"a token that nobody granted":     {change("grant", func(e *trace.Effect) { e.Fence.Token++ }), "step"},
+		"another shard is claimed":        {change("acquire", func(e *trace.Effect) { e.Claims[0].Shard = "x" }), "step"},
+		"a claim preempts":                {change("acquire", func(e *trace.Effect) { e.Claims[0].Preempt = true }), "step"},
+		"a step happened twice":           {func(s *scene) { r, _ := s.tape[0].find(s.t, "grant"); s.tape[0].recs = append(s.tape[0].recs, r) }, "step"},
+		"a step is missing":               {func(s *scene) { s.tape[0].recs = append(s.tape[0].recs[:3], s.tape[0].recs[4:]...) }, "step"},
+		"the leases overlap":              {func(s *scene) { s.tape[1].later(-4 * time.Second) }, "S1"},
+		"the leases overlap for a moment": {func(s *scene) { s.tape[1].later(-2320 * time.Millisecond) }, "S1"},
+		"the token is the former one":     {func(s *scene) { s.token(5) }, "S2"},
+		"the token is below":              {func(s *scene) { s.token(4) }, "S2"},
+		"the store grants what was seen":  {func(s *scene) { s.token(5) }, "A2"},
+		"a commit is acknowledged twice":  {func(s *scene) { s.tape[1].acks(s.t).From = 3 }, "S3"},
+		"a former leader's commit":        {func(s *scene) { s.tape[0].acks(s.t).From, s.tape[0].acks(s.t).To = 6, 6 }, "S3"},
+		"a former leader's commits":       {func(s *scene) { s.tape[0].acks(s.t).To = 9 }, "S3"},
+		"a session id is used again":      {func(s *scene) { r, i := s.tape[1].find(s.t, "join"); r.Out[i].Member.Session = session(0, 1) }, "C3"},
+		"an eviction without silence":     {func(s *scene) { s.evicts(2500 * time.Millisecond) }, "C5"},
+		"an eviction after silence":       {func(s *scene) { s.evicts(6 * time.Second) }, "step"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.play()
+			x.plant(s)
+			r := s.check()
+			var rules []string
+			for _, b := range r.Breaches {
+				rules = append(rules, b.Rule)
+			}
+			if x.rule == "" && len(rules) > 0 || x.rule != "" && !strings.Contains(strings.Join(rules, " "), x.rule) {
+				t.Errorf("found %v, want %q: %+v", rules, x.rule, r.Breaches)
+			}
+			if x.rule != "C5" && slices.Contains(rules, "C5") {
+				t.Errorf("found C5 as well: %+v", r.Breaches)
+			}
+			if x.rule == "" && (r.Replayed != r.Steps || r.Leases != 2 || r.Commits != 5) {
+				t.Errorf("%d of %d steps were compared, %d leases, %d commits", r.Replayed, r.Steps, r.Leases, r.Commits)
+			}
+			var svg bytes.Buffer
+			if err := r.Diagram(&svg); err != nil || strings.HasPrefix(svg.String(), "<svg") == (x.rule == "") {
+				t.Errorf("the diagram is %q, %v", svg.String(), err)
+			}
+		})
+	}
+}
+
+// token has the second lease another token, everywhere.
+func (s *scene) token(to driver.Token) {
+	for _, r := range s.tape[1].recs {
+		text, err := json.Marshal(r)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		*r = trace.Record{}
+		for _, key := range []string{`"token"`, `"tok"`} {
+			text = bytes.ReplaceAll(text, []byte(key+`:9`), append([]byte(key+`:`), byte('0'+to)))
+		}
+		if err := json.Unmarshal(text, r); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// evicts has the second member evict the first at an instant.
+func (s *scene) evicts(at time.Duration) {
+	s.tape[1].recs = append(s.tape[1].recs,
+		&trace.Record{At: fsm.Instant(at), In: &trace.Input{Kind: "wake"}, Out: []trace.Effect{{Kind: "evict", Call: 999, Session: session(1, 1),
+			Suspects: []driver.Suspect{{Session: session(0, 1), Version: 3}}}}},
+		&trace.Record{At: fsm.Instant(at + time.Millisecond), In: &trace.Input{Kind: "evicted", Call: 999, Evictions: []trace.Eviction{{Evicted: true}}}})
+}

@@ -1,0 +1,366 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/fsm"
+)
+
+// Format is the number of the format that Log writes. A reader reads its own number only.
+const Format = 1
+
+// Header is the first line of each file.
+type Header struct {
+	Format    int         `json:"tenure_trace"`
+	Namespace string      `json:"namespace"`
+	StoreID   string      `json:"store_id"`
+	Run       string      `json:"run"`  // the same in all files of one Run, and in no other
+	Part      int         `json:"part"` // 0: it begins with the first step
+	Steps     int64       `json:"steps"`
+	Wall      int64       `json:"wall"` // nanoseconds since 1970, at the instant At
+	At        fsm.Instant `json:"at"`
+	Config    Config      `json:"config"`
+}
+
+// Config is fsm.Config, but for what makes session ids.
+type Config struct {
+	Member       driver.Member `json:"member"`
+	Interval     time.Duration `json:"interval"`
+	Jitter       float64       `json:"jitter"`
+	Margin       time.Duration `json:"margin"`
+	DrainBudget  time.Duration `json:"drain_budget"`
+	AbandonAfter time.Duration `json:"abandon_after,omitempty"`
+	Resync       time.Duration `json:"resync"`
+	CallTimeout  time.Duration `json:"call_timeout"`
+	RankDelay    time.Duration `json:"rank_delay"`
+	BackoffMin   time.Duration `json:"backoff_min"`
+	BackoffMax   time.Duration `json:"backoff_max"`
+	WatchAll     int           `json:"watch_all"`
+	WatchFew     int           `json:"watch_few"`
+	Seed         uint64        `json:"seed"`
+	HostLock     string        `json:"host_lock,omitempty"`
+	Ineligible   string        `json:"ineligible,omitempty"`
+	Failback     time.Duration `json:"failback,omitempty"`
+}
+
+// A Record is one line: a step of the machine, commits that were acknowledged, a time of the
+// wall clock, or a gap.
+type Record struct {
+	At   fsm.Instant `json:"t"`
+	In   *Input      `json:"i,omitempty"`
+	Out  []Effect    `json:"o,omitempty"`
+	Acks *Acks       `json:"a,omitempty"`
+	Wall int64       `json:"w,omitempty"` // nanoseconds since 1970
+	Lost int64       `json:"lost,omitempty"`
+}
+
+// Acks are commits that were acknowledged under one lease, with all numbers From to To.
+type Acks struct {
+	Fence driver.Fence   `json:"f"`
+	From  driver.WriteNo `json:"from"`
+	To    driver.WriteNo `json:"to"`
+}
+
+// Fault is an error: what it matches, and its text, which is cut.
+type Fault struct {
+	Is    []string      `json:"is,omitempty"`
+	Owner *driver.Owner `json:"owner,omitempty"` // that a HeldError or FencedError names
+	Text  string        `json:"text,omitempty"`
+}
+
+// Input is fsm.Input.
+type Input struct {
+	Kind      string              `json:"k"`
+	Shard     driver.ShardID      `json:"s,omitempty"`
+	Shards    []driver.ShardID    `json:"ss,omitempty"`
+	Heirs     []fsm.Heirs         `json:"heirs,omitempty"`
+	Token     driver.Token        `json:"tok,omitempty"`
+	To        driver.SessionID    `json:"to,omitempty"`
+	Owner     *driver.Owner       `json:"own,omitempty"`
+	View      *View               `json:"v,omitempty"`
+	SentAt    fsm.Instant         `json:"sent,omitempty"`
+	Call      fsm.CallID          `json:"c,omitempty"`
+	Err       *Fault              `json:"e,omitempty"`
+	Results   []Result            `json:"r,omitempty"`
+	Evictions []Eviction          `json:"ev,omitempty"`
+	State     *driver.MemberState `json:"st,omitempty"`
+	Wait      time.Duration       `json:"w,omitempty"`
+	Reason    string              `json:"why,omitempty"`
+}
+
+// View is driver.View, without what the machine does not read.
+type View struct {
+	Reset   bool                `json:"reset,omitempty"`
+	Members []driver.Member     `json:"m,omitempty"`
+	Gone    []driver.SessionID  `json:"g,omitempty"`
+	Beats   []driver.Beat       `json:"b,omitempty"`
+	Shards  []driver.ShardState `json:"s,omitempty"`
+}
+
+// Result is driver.AcquireResult.
+type Result struct {
+	Fence *driver.Fence `json:"f,omitempty"`
+	Head  *driver.Head  `json:"h,omitempty"`
+	Err   *Fault        `json:"e,omitempty"`
+}
+
+// Eviction is driver.EvictResult.
+type Eviction struct {
+	Evicted bool           `json:"ok,omitempty"`
+	Current driver.Version `json:"v,omitempty"`
+	Err     *Fault         `json:"e,omitempty"`
+}
+
+// Effect is fsm.Effect.
+type Effect struct {
+	Kind      string              `json:"k"`
+	Call      fsm.CallID          `json:"c,omitempty"`
+	Timeout   time.Duration       `json:"within,omitempty"`
+	Session   driver.SessionID    `json:"as,omitempty"`
+	Member    *driver.Member      `json:"m,omitempty"`
+	Claims    []driver.Claim      `json:"cl,omitempty"`
+	Transfers []driver.Transfer   `json:"tr,omitempty"`
+	Fences    []driver.Fence      `json:"fs,omitempty"`
+	Suspects  []driver.Suspect    `json:"su,omitempty"`
+	State     *driver.MemberState `json:"st,omitempty"`
+	Fence     *driver.Fence       `json:"f,omitempty"`
+	Owner     *driver.Owner       `json:"own,omitempty"`
+	Head      *driver.Head        `json:"h,omitempty"`
+	Until     fsm.Instant         `json:"until,omitempty"`
+	Cause     string              `json:"cause,omitempty"`
+	Outcome   uint8               `json:"out,omitempty"`
+	Event     string              `json:"ev,omitempty"`
+	Peer      *driver.Member      `json:"peer,omitempty"`
+	Err       *Fault              `json:"e,omitempty"`
+}
+
+// inputs and effects are the names of the kinds. They are part of the format.
+var (
+	inputs = [...]string{
+		fsm.InWake: "wake", fsm.InWant: "want", fsm.InUnwant: "unwant", fsm.InDrained: "drained", fsm.InStalled: "stalled",
+		fsm.InFenced: "fenced", fsm.InObserved: "observed", fsm.InJoined: "joined", fsm.InBeaten: "beaten",
+		fsm.InAcquired: "acquired", fsm.InTransferred: "transferred", fsm.InReleased: "released", fsm.InEvicted: "evicted",
+		fsm.InUpdated: "updated", fsm.InRead: "read", fsm.InClosed: "closed", fsm.InLeave: "leave",
+		fsm.InStoreChanged: "store_changed", fsm.InPrefer: "prefer", fsm.InUpdate: "update", fsm.InEligible: "eligible",
+	}
+	effects = [...]string{
+		fsm.EffJoin: "join", fsm.EffBeat: "beat", fsm.EffAcquire: "acquire", fsm.EffTransfer: "transfer",
+		fsm.EffRelease: "release", fsm.EffEvict: "evict", fsm.EffUpdate: "update", fsm.EffRead: "read", fsm.EffClose: "close",
+		fsm.EffResync: "resync", fsm.EffGrant: "grant", fsm.EffExtend: "extend", fsm.EffRevoke: "revoke",
+		fsm.EffSettled: "settled", fsm.EffYield: "yield", fsm.EffEvent: "event",
+	}
+)
+
+// sentinels are the errors that the machine tells apart, by the names of the format.
+var sentinels = []struct {
+	name string
+	err  error
+}{
+	{"fenced", driver.ErrFenced}, {"session_lost", driver.ErrSessionLost}, {"held", driver.ErrHeld},
+	{"no_target", driver.ErrNoTarget}, {"conflict", driver.ErrConflict}, {"invalid", driver.ErrInvalid},
+	{"too_large", driver.ErrTooLarge}, {"unsupported", driver.ErrUnsupported},
+	{"store_changed", driver.ErrStoreChanged}, {"closed", driver.ErrClosed}, {"retry", driver.ErrRetry},
+	{"damaged", driver.ErrDamaged},
+}
+
+// maxText is how many bytes of an error's text are kept.
+const maxText = 200
+
+// NewHeader is the header of a trace of a machine.
+func NewHeader(info driver.Info, cfg *fsm.Config) *Header {
+	return &Header{Format: Format, Namespace: info.Namespace, StoreID: info.StoreID, Config: configOf(cfg)}
+}
+
+// NewRecord is the record of a step. It shares the memory of in and out, and is valid for as long.
+func NewRecord(now fsm.Instant, in *fsm.Input, out []fsm.Effect) *Record {
+	r := &Record{At: now, In: inputOf(in)}
+	for i := range out {
+		r.Out = append(r.Out, effectOf(&out[i]))
+	}
+	return r
+}
+
+func configOf(c *fsm.Config) Config {
+	return Config{
+		Member: c.Member, Interval: c.Interval, Jitter: c.Jitter, Margin: c.Margin, DrainBudget: c.DrainBudget,
+		AbandonAfter: c.AbandonAfter, Resync: c.Resync, CallTimeout: c.CallTimeout, RankDelay: c.RankDelay,
+		BackoffMin: c.BackoffMin, BackoffMax: c.BackoffMax, WatchAll: c.WatchAll, WatchFew: c.WatchFew, Seed: c.Seed,
+		HostLock: c.HostLock, Ineligible: c.Ineligible, Failback: c.Failback,
+	}
+}
+
+// Machine is the configuration of a machine that takes the same steps. session gives the ids
+// that it joins with.
+func (c *Config) Machine(session func() driver.SessionID) fsm.Config {
+	return fsm.Config{
+		Member: c.Member, NewSession: session, Interval: c.Interval, Jitter: c.Jitter, Margin: c.Margin,
+		DrainBudget: c.DrainBudget, AbandonAfter: c.AbandonAfter, Resync: c.Resync, CallTimeout: c.CallTimeout,
+		RankDelay: c.RankDelay, BackoffMin: c.BackoffMin, BackoffMax: c.BackoffMax, WatchAll: c.WatchAll,
+		WatchFew: c.WatchFew, Seed: c.Seed, HostLock: c.HostLock, Ineligible: c.Ineligible, Failback: c.Failback,
+	}
+}
+
+func faultOf(err error) *Fault {
+	if err == nil {
+		return nil
+	}
+	f := &Fault{Text: err.Error()}
+	if len(f.Text) > maxText {
+		f.Text = f.Text[:maxText]
+	}
+	for _, s := range sentinels {
+		if errors.Is(err, s.err) {
+			f.Is = append(f.Is, s.name)
+		}
+	}
+	if held, ok := errors.AsType[*driver.HeldError](err); ok {
+		f.Owner = &held.Owner
+	} else if fenced, ok := errors.AsType[*driver.FencedError](err); ok && fenced.Current != (driver.Owner{}) {
+		f.Owner = &fenced.Current
+	}
+	return f
+}
+
+// fault is an error that was read: it matches what the one that was written matched.
+type fault struct {
+	text string
+	is   []error
+}
+
+func (f *fault) Error() string   { return f.text }
+func (f *fault) Unwrap() []error { return f.is }
+
+// err is the error that f describes, of a shard.
+func (f *Fault) err(shard driver.ShardID) error {
+	if f == nil {
+		return nil
+	}
+	e := &fault{text: f.Text}
+	for _, name := range f.Is {
+		for _, s := range sentinels {
+			switch {
+			case s.name != name:
+			case f.Owner != nil && s.err == driver.ErrHeld: //nolint:errorlint // the sentinel itself
+				e.is = append(e.is, &driver.HeldError{Shard: shard, Owner: *f.Owner})
+			case f.Owner != nil && s.err == driver.ErrFenced: //nolint:errorlint // the sentinel itself
+				e.is = append(e.is, &driver.FencedError{Current: *f.Owner})
+			default:
+				e.is = append(e.is, s.err)
+			}
+		}
+	}
+	return e
+}
+
+// unless returns a pointer to v, nil for the zero value.
+func unless[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func stateOf(st driver.MemberState) *driver.MemberState {
+	if st.Priority == 0 && st.Weight == 0 && st.Meta == nil && !st.Draining && st.Update == 0 {
+		return nil
+	}
+	return &st
+}
+
+func memberOf(m *driver.Member) *driver.Member {
+	if m.Session == "" && m.Node == "" {
+		return nil
+	}
+	return m
+}
+
+func inputOf(in *fsm.Input) *Input {
+	r := &Input{
+		Kind: inputs[in.Kind], Shard: in.Shard, Shards: in.Shards, Heirs: in.Heirs, Token: in.Token, To: in.To,
+		Owner: unless(in.Owner), SentAt: in.SentAt, Call: in.Call, Err: faultOf(in.Err), State: stateOf(in.State), Wait: in.Wait,
+		Reason: in.Reason,
+	}
+	if v := in.View; v != nil {
+		r.View = &View{Reset: v.Reset, Members: v.Members, Gone: v.Gone, Beats: v.Beats, Shards: v.Shards}
+	}
+	for _, x := range in.Results {
+		r.Results = append(r.Results, Result{Fence: unless(x.Fence), Head: unless(x.Head), Err: faultOf(x.Err)})
+	}
+	for _, x := range in.Evictions {
+		r.Evictions = append(r.Evictions, Eviction{Evicted: x.Evicted, Current: x.Current, Err: faultOf(x.Err)})
+	}
+	return r
+}
+
+// kindOf is the place of a name among names.
+func kindOf(names []string, name string) (int, error) {
+	for i, n := range names {
+		if n == name && name != "" {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("%.40q is no kind that this version knows", name)
+}
+
+// Input is what the machine was given. The errors of results name the shards of the call that
+// they answer.
+func (r *Input) input(shards []driver.ShardID) (fsm.Input, error) {
+	kind, err := kindOf(inputs[:], r.Kind)
+	if err != nil {
+		return fsm.Input{}, err
+	}
+	in := fsm.Input{
+		Kind: fsm.InputKind(kind), Shard: r.Shard, Shards: r.Shards, Heirs: r.Heirs, Token: r.Token, To: r.To,
+		SentAt: r.SentAt, Call: r.Call, Err: r.Err.err(r.Shard), Wait: r.Wait, Reason: r.Reason,
+	}
+	if r.Owner != nil {
+		in.Owner = *r.Owner
+	}
+	if r.State != nil {
+		in.State = *r.State
+	}
+	if v := r.View; v != nil {
+		in.View = &driver.View{Reset: v.Reset, Members: v.Members, Gone: v.Gone, Beats: v.Beats, Shards: v.Shards}
+	}
+	for i, x := range r.Results {
+		var shard driver.ShardID
+		if i < len(shards) {
+			shard = shards[i]
+		}
+		res := driver.AcquireResult{Err: x.Err.err(shard)}
+		if x.Fence != nil {
+			res.Fence = *x.Fence
+		}
+		if x.Head != nil {
+			res.Head = *x.Head
+		}
+		in.Results = append(in.Results, res)
+	}
+	for _, x := range r.Evictions {
+		in.Evictions = append(in.Evictions, driver.EvictResult{Evicted: x.Evicted, Current: x.Current, Err: x.Err.err("")})
+	}
+	return in, nil
+}
+
+func effectOf(e *fsm.Effect) Effect {
+	r := Effect{
+		Kind: effects[e.Kind], Call: e.Call, Timeout: e.Timeout, Session: e.Session, Member: memberOf(&e.Member),
+		Claims: e.Claims, Transfers: e.Transfers, Fences: e.Fences, Suspects: e.Suspects, State: stateOf(e.State),
+		Fence: unless(e.Fence), Owner: unless(e.Owner), Until: e.Until, Outcome: uint8(e.Outcome), Peer: memberOf(&e.Peer),
+		Err: faultOf(e.Err),
+	}
+	if e.HeadKnown {
+		r.Head = &e.Head
+	}
+	if e.Cause != 0 {
+		r.Cause = e.Cause.String()
+	}
+	if e.Event != 0 {
+		r.Event = e.Event.String()
+	}
+	return r
+}

@@ -1,0 +1,136 @@
+package trace_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/trace"
+)
+
+// sources are the traces in a directory.
+func sources(t *testing.T, dir string) []trace.Source {
+	t.Helper()
+	all, err := trace.FilesIn(dir)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no traces in %s: %v", dir, err)
+	}
+	return all
+}
+
+// check wants the traces to be accepted, each step compared.
+func check(t *testing.T, dir string) *trace.Report {
+	t.Helper()
+	r, err := trace.Check(t.Context(), sources(t, dir), trace.DefaultClockError)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range r.Breaches {
+		t.Errorf("%s: %s", b.Rule, b.Text)
+	}
+	for _, run := range r.Runs {
+		if run.Replayed != run.Steps || run.Steps == 0 {
+			t.Errorf("of %s %d of %d steps were compared: %q", run.Node, run.Replayed, run.Steps, run.Notes)
+		}
+	}
+	return r
+}
+
+// TestMembers has three members lead shards, commit, hand over, fall silent and stop: each step
+// of each is as the rules say, and what they did fits together.
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := memory.New()
+	commits := make(chan struct{}, 1000)
+	handler := func(ctx context.Context, l *core.Lease) error {
+		for ctx.Err() == nil {
+			if _, err := l.Append(ctx, []byte("x")); err != nil {
+				return nil //nolint:nilerr // the lease is over
+			}
+			select {
+			case commits <- struct{}{}:
+			default:
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	}
+	var runs sync.WaitGroup
+	start := func(node string) (*core.Elector, context.CancelFunc) {
+		b, err := memory.Open(t.Context(), store, "ns", &memory.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := core.NewElector(b, &core.Options{Node: node, TTL: 300 * time.Millisecond, TraceDir: dir,
+			DrainBudget: time.Second, Resync: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Contend(handler, "a", "b", "c", "_lock.d"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		runs.Go(func() {
+			if err := e.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("Run of %s: %v", node, err)
+			}
+		})
+		return e, cancel
+	}
+	more := func() {
+		for len(commits) > 0 {
+			<-commits
+		}
+		for range 20 {
+			<-commits
+		}
+	}
+	_, stopA := start("a")
+	more()
+	b, stopB := start("b")
+	_, stopC := start("c")
+	time.Sleep(500 * time.Millisecond)
+	stopA()
+	more()
+	_ = b.Withdraw(t.Context(), "a")
+	stopB()
+	more()
+	stopC()
+	runs.Wait()
+	r := check(t, dir)
+	if len(r.Runs) != 3 || r.Leases < 6 || r.Commits < 60 {
+		t.Errorf("the report has %d runs, %d leases and %d commits", len(r.Runs), r.Leases, r.Commits)
+	}
+	text, err := os.ReadFile(sources(t, dir)[0].Name)
+	if err != nil || strings.Contains(string(text), "\"x\"") {
+		t.Errorf("the trace has what was committed, or %v", err)
+	}
+}
+
+// TestNoDirectory: a member whose trace cannot be written does not start, and says what to change.
+func TestNoDirectory(t *testing.T) {
+	t.Parallel()
+	b, err := memory.Open(t.Context(), memory.New(), "ns", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := core.NewElector(b, &core.Options{Node: "n", TraceDir: filepath.Join(t.TempDir(), "none")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "TraceDir: ") || !strings.Contains(err.Error(), "has to be a directory") {
+		t.Errorf("Run: %v", err)
+	}
+	<-e.Done()
+	if err := e.Contend(func(context.Context, *core.Lease) error { return nil }, "s"); !errors.Is(err, core.ErrStopped) {
+		t.Errorf("Contend: %v", err)
+	}
+}
