@@ -71,6 +71,8 @@ type settings struct {
 	Resync       time.Duration     `yaml:"resync" doc:"time between two full reads; default 10 ttl"`
 	CallTimeout  time.Duration     `yaml:"call_timeout" doc:"bounds calls to the store; default ttl, at least 5s"`
 	RankDelay    time.Duration     `yaml:"rank_delay" doc:"time that a candidate leaves to the one before it; default 10ms"`
+	TraceDir     string            `yaml:"trace_dir" doc:"directory into which the member writes its trace, for tenure check; default: none is written"`
+	TraceBytes   int64             `yaml:"trace_bytes" doc:"bounds the files of one trace; default 256 MiB"`
 
 	OpenTimeout time.Duration `yaml:"open_timeout" doc:"bounds each attempt to open the backend; default 10s"`
 	OpenWait    time.Duration `yaml:"open_wait" doc:"how long the opening is tried again while the store cannot be had; default 0s: not; at most 24h"`
@@ -192,7 +194,7 @@ func (c *Config) Options() *core.Options {
 		Node: s.Node, Priority: s.Priority, Weight: s.Weight, Meta: meta, Supersede: s.Supersede, LockDir: s.LockDir,
 		TTL: s.TTL, Heartbeat: s.Heartbeat, Jitter: s.Jitter, Margin: s.Margin, DrainBudget: s.DrainBudget,
 		Failback: s.Failback, LameDuck: s.LameDuck, AbandonAfter: s.AbandonAfter, ReturnHalted: s.ReturnHalted, Watchdog: s.Watchdog, BackoffMin: s.BackoffMin, BackoffMax: s.BackoffMax,
-		Resync: s.Resync, CallTimeout: s.CallTimeout, RankDelay: s.RankDelay,
+		Resync: s.Resync, CallTimeout: s.CallTimeout, RankDelay: s.RankDelay, TraceDir: s.TraceDir, TraceBytes: s.TraceBytes,
 	}
 }
 
@@ -460,7 +462,7 @@ func (c *Config) relations(p *problems, l core.Limits) {
 	p.add(c.tree.fields[first], c.name+"."+first, "%s", text)
 }
 
-var optionNames = regexp.MustCompile(`\b(TTL|Heartbeat|Jitter|Margin|DrainBudget|Failback|LameDuck|AbandonAfter|ReturnHalted|Watchdog|BackoffMin|BackoffMax|Resync|CallTimeout|RankDelay|Supersede|LockDir|Node|Weight|Priority|Meta)\b`)
+var optionNames = regexp.MustCompile(`\b(TTL|Heartbeat|Jitter|Margin|DrainBudget|Failback|LameDuck|AbandonAfter|ReturnHalted|Watchdog|BackoffMin|BackoffMax|Resync|CallTimeout|RankDelay|Supersede|LockDir|TraceDir|TraceBytes|Node|Weight|Priority|Meta)\b`)
 
 // keyOf is the key of an option: DrainBudget is drain_budget.
 func keyOf(option string) string {

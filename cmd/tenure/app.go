@@ -81,6 +81,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.checkCommands()...)
 	root.AddCommand(a.ruleCommands()...)
 	root.AddCommand(a.repairCommands()...)
+	root.AddCommand(a.traceCommand())
 	root.AddCommand(a.runCommand())
 	root.AddCommand(a.serveCommand())
 	root.AddCommand(a.versionCommand())

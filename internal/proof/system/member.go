@@ -80,7 +80,7 @@ func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
 	recorded := history.Wrap(intercept.Wrap(intercept.Wrap(b, m.gate.Around), m.wire.around), m.rec)
 	m.work = &worker{process: c.Process, pace: c.Pace, patience: 4 * c.TTL, rec: m.rec, journal: m.journal}
 	m.elector, err = core.NewElector(recorded, &core.Options{
-		Node: c.Node, Supersede: c.Supersede, TTL: c.TTL, Margin: marginOf(c.TTL), LockDir: filepath.Dir(c.Journal),
+		Node: c.Node, Supersede: c.Supersede, TTL: c.TTL, Margin: marginOf(c.TTL), LockDir: filepath.Dir(c.Journal), TraceDir: filepath.Dir(c.Journal),
 		Meta:        map[string]string{metaProcess: c.Process},
 		DrainBudget: 6 * c.TTL, BackoffMax: 2 * c.TTL, CallTimeout: max(4*c.TTL, 2*time.Second),
 		Resync: 4 * c.TTL, Seed: c.Seed, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{OnCall: m.called, OnPeer: m.evicted},

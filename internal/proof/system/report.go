@@ -38,6 +38,8 @@ type Report struct {
 	Evicted   int                       // sessions of killed processes that a member evicted
 	Told      int                       // of those: said by the member that did it
 	Faults    map[string]int            // faults, by name
+	Steps     int64                     // of the members' machines, in their traces
+	Compared  int64                     // of those: compared with the rules
 }
 
 // measure takes the figures of one run.
@@ -121,6 +123,8 @@ func (r *Report) add(o *Report) {
 	r.Runs += o.Runs
 	r.Failed += o.Failed
 	r.Members += o.Members
+	r.Steps += o.Steps
+	r.Compared += o.Compared
 	r.Accepted += o.Accepted
 	r.Refused += o.Refused
 	r.Fenced += o.Fenced
@@ -214,6 +218,7 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "  without another fault beside, less what has a reason: %d, %.2f / %.2f / %.2f TTL\n", t.N, t.Median, t.P99, t.Most)
 	fmt.Fprintf(&b, "  above 1.5 TTL: %+v\n", r.long())
 	fmt.Fprintf(&b, "evicted after a kill: %d, of which the member that did it says %d\n", r.Evicted, r.Told)
+	fmt.Fprintf(&b, "steps in the members' traces: %d, of which %d were compared with the rules\n", r.Steps, r.Compared)
 	var faults []string
 	for f := range r.Faults {
 		faults = append(faults, f)

@@ -118,7 +118,12 @@ func (c *Config) run(t *testing.T, seed uint64) *Report {
 		found = append(found, history.Check(e.history, &history.Options{MinCommits: c.MinWrites})...)
 		found = append(found, linearizable.Check(e.history, time.Minute)...)
 	}
+	traced, breaches := s.traced(t.Context())
+	if !c.Control { // stale writes are accepted there
+		found = append(found, breaches...)
+	}
 	r := e.measure(found)
+	r.Steps, r.Compared = traced.Steps, traced.Replayed
 	if r.Takeovers < c.MinTakeovers {
 		found = append(found, newFinding("traffic", checkTakeovers, "",
 			"a shard's owner changed %d times, and fewer than %d prove nothing", r.Takeovers, c.MinTakeovers))
