@@ -14,6 +14,8 @@
 //	-quick   small sizes and one round, to see that all works: its figures mean nothing.
 //	-update  the document; charts go into the folder beside it that has its name.
 //
+// With TENURE_BENCH_TRACE in the environment Tenure's members write traces into that directory.
+//
 // Servers are started by package internal/proof/servers, for each row anew; a server that
 // cannot be had is a table that says so. A contender implements member, in one file for
 // each store, and rows.go measures through that alone. A member that is to be killed is

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -25,6 +26,9 @@ func tenure(ttl time.Duration, open func(ctx context.Context, at place) (core.Ba
 	}
 }
 
+// traceVariable names a directory for the members' traces, to measure what they cost.
+const traceVariable = "TENURE_BENCH_TRACE"
+
 type tenureMember struct {
 	b     core.Backend
 	e     *core.Elector
@@ -34,7 +38,7 @@ type tenureMember struct {
 }
 
 func newTenure(b core.Backend, at place) (*tenureMember, error) {
-	e, err := core.NewElector(b, &core.Options{Node: at.Node, TTL: at.TTL, Logger: slog.New(slog.DiscardHandler)})
+	e, err := core.NewElector(b, &core.Options{Node: at.Node, TTL: at.TTL, Logger: slog.New(slog.DiscardHandler), TraceDir: os.Getenv(traceVariable)})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
