@@ -132,7 +132,8 @@
 ; A1, A2, A5: the store grants a claim. G is the lease that a preempting claim has seen.
 (define-fun step-claim ((now Time) (next Time)) Bool
   (let ((p (P now)) (h (H now)) (seen (G now)))
-  (and (member now p) ; RULE A1-claimer-lives
+  (and
+       (member now p) ; RULE A1-claimer-lives
        (or (= (owner now h) nobody) (not (member now (owner now h))) (Preempt now)) ; RULE A1-shard-free
        (=> (Preempt now) (and (granted now seen) (= (g-shard seen) h)))
        (=> (Preempt now) (named now seen)) ; RULE A5-preempt-exact
@@ -167,7 +168,8 @@
 ; R2: the record of a lock goes, and its head with it.
 (define-fun step-forget ((now Time) (next Time)) Bool
   (let ((h (H now)))
-  (and (= (owner now h) nobody) ; RULE R2-free
+  (and
+       (= (owner now h) nobody) ; RULE R2-free
        (= (number now h) 0) ; RULE R2-no-commits
        (forall ((x Shard)) (and (= (owner next x) (ite (= x h) nobody (owner now x)))
                                 (= (token next x) (ite (= x h) 0 (token now x)))
@@ -232,18 +234,15 @@
        (same-members now next) (same-records now next) (same-top now next) (same-grants now next)
        (same-over now next) (same-log now next) (same-beliefs now next) (same-sent now next))))
 
-; F2, S15: one arrival of the write is refused. The caller compares the head before it says so:
-; an earlier arrival may have been applied.
+; F2, S15: one arrival of the write is refused: as a *ConflictError if the fence is current and the
+; number is not the next, as a *FencedError if the fence is not current. The caller compares the
+; head before it says that the write was not applied, since an earlier arrival may have been.
 (define-fun step-refuse ((now Time) (next Time)) Bool
-  (let ((w (W now)) (n (number now (w-shard (W now)))))
+  (let ((w (W now)) (n (number now (w-shard (W now)))) (current (named now (w-grant (W now)))))
   (and (open now w)
-       (or (and (named now (w-grant w))                              ; *ConflictError: not the next number,
-                (not (= (w-number w) (+ n 1)))                       ;   under a fence that is current
-                (not (and (= n (w-number w)) (= (log now (w-shard w) n) w))) ; RULE S15-compare-nonce
-           )
-           (and (not (named now (w-grant w)))                        ; *FencedError, and the head is
-                (< n (w-number w)) ; RULE S15-compare-number
-           ))
+       (=> current (not (= (w-number w) (+ n 1))))
+       (=> (not current) (<= n (w-number w))) ; RULE S15-compare-number
+       (not (and (= n (w-number w)) (= (log now (w-shard w) n) w))) ; RULE S15-compare-nonce
        (forall ((v Write)) (and (= (refused next v) (or (refused now v) (= v w)))
                                 (= (acked next v) (acked now v))))
        (same-members now next) (same-records now next) (same-top now next) (same-grants now next)
@@ -343,3 +342,38 @@
 ; A session that has a record was used; nobody has none.
 (define-fun inv-used ((t Time)) Bool
   (and (not (used t nobody)) (forall ((s Session)) (=> (member t s) (used t s)))))
+
+; =================================================================================================
+; Runs from the first state. proof/induction.sh asks Z3 for each: is there such a run?
+; "can" is followed by steps that must be possible. "without" is followed by a rule, a property, and
+; the steps of a run that breaks the property if the rule is taken out, and cannot if it is there.
+; "spare" is followed by a rule that the induction does not need.
+;
+;; can join claim learn send commit ack transfer learn release
+;; can join claim release forget claim end raise
+;; can join claim learn send release refuse
+;; can join claim learn send commit ack send refuse
+;; can join join claim learn send end claim learn send commit ack refuse
+;
+;; without A2 S2 join claim release claim
+;; without A2 S3 join claim learn send release claim commit
+;; without A1-shard-free S7 join join claim claim
+;; without A5-preempt-exact S7 join join claim release claim claim
+;; without A5-transfer-exact S7 join join claim release claim transfer
+;; without R1 S7 join join claim release claim release
+;; without R2-free S7 join claim forget
+;; without R2-no-commits F1-kept join claim learn send commit ack release forget
+;; without I2 S3 join claim learn send raise commit
+;; without S4 S3 join claim learn send commit
+;; without F1-fence S3 join claim learn send release commit
+;; without F1-next-number F1-kept join claim learn send commit ack send commit
+;; without F1-number-from-a-head E1-refused join claim learn send refuse send commit commit
+;; without S15-one-in-flight E1-refused join claim learn send commit send commit refuse
+;; without S15-same-write-again F1-once join claim learn send commit release claim learn send commit
+;; without S15-compare-nonce E1-refused join claim learn send commit refuse
+;; without S15-compare-number E1-refused join claim learn send commit release claim learn send commit refuse
+;; without E1-success F1-kept join claim learn send ack
+;
+;; spare C3
+;; spare A1-claimer-lives
+;; spare A5-target-lives

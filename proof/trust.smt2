@@ -203,12 +203,14 @@
 
 ; C14: Q is evicted at once, since its host lock was free: a lock ends with its process.
 (define-fun step-host-lock ((now Time) (next Time)) Bool
-  (and (dead now (Q now)) ; RULE C14
+  (and
+       (dead now (Q now)) ; RULE C14
        (ends now next (Q now))))
 
 ; M3: a join under Q's label ends Q. Supersede is for labels that the platform keeps unique.
 (define-fun step-supersede ((now Time) (next Time)) Bool
-  (and (dead now (Q now)) ; RULE label-unique
+  (and
+       (dead now (Q now)) ; RULE label-unique
        (ends now next (Q now))))
 
 ; C1: P sends the close of its session, after it revoked its leases.
@@ -345,3 +347,39 @@
 (define-fun inv-gone ((t Time)) Bool
   (forall ((s Session)) (=> (and (used t s) (not (member t s)))
     (or (dead t s) (closing t s) (<= (+ (fresh t s) (window s)) (clock t s))))))
+
+; =================================================================================================
+; Runs from the first state. proof/induction.sh asks Z3 for each: is there such a run?
+; "can" is followed by steps that must be possible. "without" is followed by a rule, a property, and
+; the steps of a run that breaks the property if the rule is taken out, and cannot if it is there.
+; "spare" is followed by a rule that the induction does not need.
+;
+;; can send-beat join see tick answer claim learn send-beat beat answer give transfer learn
+;; can send-beat join see tick answer claim learn tick send-beat join answer suspect evict claim learn
+;; can send-beat join die host-lock send-beat join die supersede send-beat join send-close close
+;; can send-beat join answer claim learn give release send-beat join answer claim learn
+;
+;; without margin S1 send-beat join see tick answer claim learn tick send-beat join answer suspect evict claim learn
+;; without clock-rates S1 send-beat join see tick answer claim learn tick send-beat join answer suspect evict claim learn
+;; without silence-for-a-TTL S1 send-beat join answer claim learn see suspect evict send-beat join answer claim learn
+;; without S8 S1 send-beat join see tick answer claim learn tick send-beat join answer suspect evict claim learn
+;; without M1-raises-version S1 send-beat join see claim learn tick send-beat beat answer send-beat join answer suspect evict claim learn
+;; without M2 S1 send-beat join see claim learn tick send-beat beat answer send-beat join answer suspect evict claim learn
+;; without M3-C3 S1 send-beat join see claim learn tick suspect evict send-beat join answer claim learn send-beat join answer
+;; without M1-record-exists S1 send-beat join see claim learn tick suspect evict send-beat join answer claim learn send-beat beat answer
+;; without M1-honest-answer S1 send-beat join see claim learn tick suspect evict send-beat join answer claim learn send-beat answer
+;; without C14 S1 send-beat join answer claim learn host-lock send-beat join answer claim learn
+;; without label-unique S1 send-beat join answer claim learn supersede send-beat join answer claim learn
+;; without S12-close S1 send-beat join answer claim learn send-close close send-beat join answer claim learn
+;; without C1-closing S1 send-beat join answer claim send-close learn close send-beat join answer claim learn
+;; without A1-shard-free S1 send-beat join answer send-beat join answer claim learn claim learn
+;; without A5-preempt-exact S1 send-beat join answer send-beat join answer claim learn claim learn
+;; without S4 S1 send-beat join answer send-beat join answer claim learn learn
+;; without C1-gave S1 send-beat join answer send-beat join answer claim give learn release claim learn
+;; without S12-give S1 send-beat join answer send-beat join answer claim learn give release claim learn
+;; without S7-sent-by-holder S1 send-beat join answer send-beat join answer claim learn release claim learn
+;; without R1 S1 send-beat join answer send-beat join answer claim give release claim learn release claim learn
+;; without A5-transfer-exact S1 send-beat join answer send-beat join answer claim give release claim learn transfer learn
+;
+;; spare A1-claimer-lives
+;; spare A5-target-lives

@@ -1,0 +1,185 @@
+#!/usr/bin/env bash
+# Proves the invariants of fence.smt2 and trust.smt2 by induction, with Z3 (Debian package z3):
+# each holds in the first state, and no step leads from all of them to a state without it.
+# Then it takes out each rule and shows a run, from the first state, that breaks a property.
+# Fails unless every answer is the one that the files name. proof/induction.md explains it.
+set -euo pipefail
+cd "$(dirname "$0")"
+z3=${Z3:-z3}
+command -v "$z3" >/dev/null || { echo "induction.sh: no $z3: install the Debian package z3" >&2; exit 1; }
+failed=0
+
+fail() {
+	echo "FAIL: $*"
+	failed=1
+}
+
+# ask: the answers to the questions on standard input, one a line. An error is not an answer.
+ask() {
+	local out
+	out=$("$z3" -smt2 -in) || true
+	if grep -q '(error' <<<"$out"; then
+		grep -m 3 '(error' <<<"$out" >&2
+		exit 1
+	fi
+	printf '%s\n' "$out"
+}
+
+# model FILE RULE: the file without the lines that stand for the rule; whole if it is "-".
+model() {
+	awk -v rule="; RULE $2" 'substr($0, length($0) - length(rule) + 1) != rule' "$1"
+}
+
+# names FILE KIND: the names of the file's invariants (inv) or steps (step), without the kind.
+names() {
+	sed -n "s/^(define-fun $2-\([^ ]*\) .*/\1/p" "$1"
+}
+
+# all FILE: the conjunction of the invariants.
+all() {
+	echo "(define-fun inv ((t Time)) Bool (and"
+	names "$1" inv | sed 's/.*/  (inv-& t)/'
+	echo "))"
+}
+
+# induction FILE RULE MILLISECONDS: a line "answer STEP INVARIANT" for each pair.
+induction() {
+	local file=$1 s i
+	{
+		model "$file" "$2"
+		all "$file"
+		echo "(set-option :timeout $3)"
+		echo "(declare-const now Time) (declare-const next Time) (assert (distinct now next))"
+		for i in $(names "$file" inv); do
+			echo "(push) (assert (init now)) (assert (not (inv-$i now))) (check-sat) (echo \"init $i\") (pop)"
+		done
+		for s in $(names "$file" step); do
+			for i in $(names "$file" inv); do
+				echo "(push) (assert (inv now)) (assert (step-$s now next)) (assert (not (inv-$i next)))"
+				echo "(check-sat) (echo \"$s $i\") (pop)"
+			done
+		done
+	} | ask | paste -d ' ' - -
+}
+
+# grouped: lines "answer STEP INVARIANT" by answer and step.
+grouped() {
+	awk '{ k = $2 ": " $1; if (!(k in l)) { order[++n] = k; l[k] = "" } l[k] = l[k] " " $3 }
+		END { for (i = 1; i <= n; i++) print "  " order[i] " " l[order[i]] }'
+}
+
+# run FILE RULE GOAL STEP...: the questions whether the steps are possible from the first state. GOAL
+# is a property that then does not hold, or "-": all invariants hold in every state.
+run() {
+	local file=$1 rule=$2 goal=$3 n=0 s
+	shift 3
+	model "$file" "$rule"
+	all "$file"
+	echo "(set-option :timeout 30000)"
+	echo "(declare-const t0 Time) (assert (init t0))"
+	for s in "$@"; do
+		echo "(declare-const t$((n + 1)) Time) (assert (step-$s t$n t$((n + 1))))"
+		n=$((n + 1))
+	done
+	if [ "$goal" = - ]; then
+		seq -f '(assert (inv t%g))' 0 "$n"
+	else
+		echo "(assert (not (inv-$goal t$n)))"
+	fi
+	echo "(assert (distinct $(seq -s ' ' -f 't%g' 0 "$n")))"
+	echo "(check-sat)"
+}
+
+# show FILE STEP...: the questions for the actors of each step of a run.
+show() {
+	local file=$1 n=0 s a see=
+	shift
+	for s in "$@"; do
+		echo "(echo \"@ $s\")"
+		for a in $(awk -v s="(define-fun step-$s " 'index($0, s) == 1 { on = 1 } on && /^$/ { on = 0 } on' "$file" |
+			grep -o '([A-Z][a-z]* now)' | tr -d '()' | cut -d ' ' -f 1 | sort -u); do
+			case $a in
+			G) echo "(get-value ((G t$n) (g-session (G t$n))))" ;;
+			W) echo "(get-value ((W t$n) (w-grant (W t$n)) (w-number (W t$n)) (w-job (W t$n))))" ;;
+			*) echo "(get-value (($a t$n)))" ;;
+			esac
+		done
+		case $s in
+		see) see=$n ;;
+		claim | transfer) echo "(get-value ((grants t$((n + 1)))))" ;;
+		tick) echo "(get-value ((ttl (P t0)) (clock t$((n + 1)) (P t0)) (clock t$((n + 1)) (P t${see:-0}))))" ;;
+		esac
+		n=$((n + 1))
+	done
+	if grep -q 'define-fun trusts' "$file"; then
+		echo '(echo "@ trusted")'
+		echo "(get-value ((trusts t$n 1) (trusts t$n 2) (trusts t$n 3)))"
+	fi
+}
+
+# readable: the answers to these, a step a line.
+readable() {
+	tr '\n' ' ' | sed 's/@ /\n/g; s/!val!/-/g' | sed '/^ *$/d' | sed -E '
+		s/\(- ([0-9.]+)\)/-\1/g; s/\(\/ ([0-9.]+) ([0-9.]+)\)/\1\/\2/g
+		s/\(g-session \(G t[0-9]+\)\)/of/g; s/\(w-(grant|number|job) \(W t[0-9]+\)\)/\1/g
+		s/\(grants t[0-9]+\)/makes grant/g; s/\(trusts t[0-9]+ ([0-9])\)/grant \1/g
+		s/\(clock t[0-9]+ \(P t0\)\)/clock of the first/g; s/\(clock t[0-9]+ \(P t[0-9]+\)\)/of the observer/g
+		s/\(ttl \(P t0\)\)/TTL/g; s/\(([A-Z][a-z]*) t[0-9]+\)/\1/g; s/ +/ /g
+		s/\(?\(([A-Za-z0-9 -]+) ([^ ()]+)\)\)?/\1=\2/g
+		/Preempt=false/ s/ G=[^ ]* of=[^ ]*//
+		s/ Preempt=false//' | nl -w 5 -s '  '
+}
+
+echo "overlap.smt2"
+lemma=$(ask <overlap.smt2)
+paste -d ' ' - - <<<"$lemma" | sed 's/^/  /'
+[ "$(grep -x 'sat\|unsat' <<<"$lemma" | paste -sd ' ')" = "unsat unsat sat" ] || fail "overlap.smt2: not unsat, unsat, sat"
+
+for file in fence.smt2 trust.smt2; do
+	echo
+	echo "$file: can a step lead from all invariants to a state without this one?"
+	answers=$(induction "$file" - 60000)
+	grouped <<<"$answers"
+	pairs=$((($(names "$file" step | wc -l) + 1) * $(names "$file" inv | wc -l)))
+	[ "$(grep -c '^unsat ' <<<"$answers")" = "$pairs" ] || fail "$file is not inductive"
+
+	echo "$file: runs from the first state, all invariants in each state"
+	covered=
+	while read -r _ _ steps; do
+		# shellcheck disable=SC2086 # the steps are words
+		answer=$(run "$file" - - $steps | ask)
+		echo "  $answer: $steps"
+		[ "$answer" = sat ] || fail "$file: this must be possible"
+		covered="$covered $steps"
+	done < <(grep '^;; can ' "$file")
+	for s in $(names "$file" step); do
+		[[ " $covered " == *" $s "* ]] || fail "$file: no run has the step $s"
+	done
+
+	while read -r rule; do
+		echo "$file without $rule:"
+		answers=$(induction "$file" "$rule" 1000 | { grep -v '^unsat ' || true; })
+		if grep -q "^;; spare $rule\$" "$file"; then
+			[ -z "$answers" ] || fail "$file needs $rule"
+			echo "  all of it holds: the induction does not need this rule"
+			continue
+		fi
+		grouped <<<"$answers"
+		[ -n "$answers" ] || fail "$file does not need $rule"
+		grep -q "^;; without $rule " "$file" || fail "$file has no run without $rule"
+		while read -r _ _ _ goal steps; do
+			# shellcheck disable=SC2086
+			[ "$(run "$file" - "$goal" $steps | ask)" = unsat ] || fail "$file: the run breaks $goal with $rule as well"
+			# shellcheck disable=SC2086
+			out=$({ run "$file" "$rule" "$goal" $steps; show "$file" $steps; } | { "$z3" -smt2 -in || true; })
+			if [ "$(head -n 1 <<<"$out")" = sat ]; then
+				echo "  a run breaks $goal:"
+				tail -n +2 <<<"$out" | readable
+			else
+				fail "$file without $rule: no run breaks $goal: $(head -n 1 <<<"$out")"
+			fi
+		done < <(grep "^;; without $rule " "$file")
+	done < <(sed -n 's/.*; RULE \([^ ]*\)$/\1/p' "$file" | awk '!seen[$0]++')
+done
+[ "$failed" = 0 ] && echo && echo "All answers are as expected."
+exit "$failed"
