@@ -2,7 +2,7 @@
 # Proves the invariants of fence.smt2 and trust.smt2 by induction, with Z3 (Debian package z3):
 # each holds in the first state, and no step leads from all of them to a state without it.
 # Then it takes out each rule and shows a run, from the first state, that breaks a property.
-# Fails unless every answer is the one that the files name. proof/induction.md explains it.
+# With names of files it does so for these only. Fails unless every answer is the one that the files name. proof/induction.md explains it.
 set -euo pipefail
 cd "$(dirname "$0")"
 z3=${Z3:-z3}
@@ -25,6 +25,11 @@ ask() {
 	printf '%s\n' "$out"
 }
 
+# answers: the answers to the questions of induction, a pair a line.
+answers() {
+	ask | paste -d ' ' - -
+}
+
 # model FILE RULE: the file without the lines that stand for the rule; whole if it is "-".
 model() {
 	awk -v rule="; RULE $2" 'substr($0, length($0) - length(rule) + 1) != rule' "$1"
@@ -42,24 +47,35 @@ all() {
 	echo "))"
 }
 
-# induction FILE RULE MILLISECONDS: a line "answer STEP INVARIANT" for each pair.
+# affected FILE RULE: the steps that name the rule; all if a definition that steps share names it.
+affected() {
+	local named
+	named=$(awk -v rule="; RULE $2" '/^\((define-fun|assert) / { name = $1 == "(assert" ? "" : $2 }
+		substr($0, length($0) - length(rule) + 1) == rule { print name }' "$1")
+	if grep -qv '^step-' <<<"$named"; then
+		names "$1" step
+	else
+		printf '%s\n' "${named//step-/}"
+	fi
+}
+
+# induction FILE RULE MILLISECONDS STEP...: a line "answer STEP INVARIANT" for each pair.
 induction() {
-	local file=$1 s i
-	{
-		model "$file" "$2"
-		all "$file"
-		echo "(set-option :timeout $3)"
-		echo "(declare-const now Time) (declare-const next Time) (assert (distinct now next))"
+	local file=$1 rule=$2 limit=$3 s i
+	shift 3
+	model "$file" "$rule"
+	all "$file"
+	echo "(set-option :timeout $limit)"
+	echo "(declare-const now Time) (declare-const next Time) (assert (distinct now next))"
+	for i in $(names "$file" inv); do
+		echo "(push) (assert (init now)) (assert (not (inv-$i now))) (check-sat) (echo \"init $i\") (pop)"
+	done
+	for s in "$@"; do
 		for i in $(names "$file" inv); do
-			echo "(push) (assert (init now)) (assert (not (inv-$i now))) (check-sat) (echo \"init $i\") (pop)"
+			echo "(push) (assert (inv now)) (assert (step-$s now next)) (assert (not (inv-$i next)))"
+			echo "(check-sat) (echo \"$s $i\") (pop)"
 		done
-		for s in $(names "$file" step); do
-			for i in $(names "$file" inv); do
-				echo "(push) (assert (inv now)) (assert (step-$s now next)) (assert (not (inv-$i next)))"
-				echo "(check-sat) (echo \"$s $i\") (pop)"
-			done
-		done
-	} | ask | paste -d ' ' - -
+	done
 }
 
 # grouped: lines "answer STEP INVARIANT" by answer and step.
@@ -120,7 +136,7 @@ show() {
 # readable: the answers to these, a step a line.
 readable() {
 	tr '\n' ' ' | sed 's/@ /\n/g; s/!val!/-/g' | sed '/^ *$/d' | sed -E '
-		s/\(- ([0-9.]+)\)/-\1/g; s/\(\/ ([0-9.]+) ([0-9.]+)\)/\1\/\2/g
+		s/\(\/ ([0-9]+)\.0 ([0-9]+)\.0\)/\1\/\2/g; s/ ([0-9]+)\.0\)/ \1)/g; s/\(- ([0-9/]+)\)/-\1/g
 		s/\(g-session \(G t[0-9]+\)\)/of/g; s/\(w-(grant|number|job) \(W t[0-9]+\)\)/\1/g
 		s/\(grants t[0-9]+\)/makes grant/g; s/\(trusts t[0-9]+ ([0-9])\)/grant \1/g
 		s/\(clock t[0-9]+ \(P t0\)\)/clock of the first/g; s/\(clock t[0-9]+ \(P t[0-9]+\)\)/of the observer/g
@@ -135,31 +151,44 @@ lemma=$(ask <overlap.smt2)
 paste -d ' ' - - <<<"$lemma" | sed 's/^/  /'
 [ "$(grep -x 'sat\|unsat' <<<"$lemma" | paste -sd ' ')" = "unsat unsat sat" ] || fail "overlap.smt2: not unsat, unsat, sat"
 
-for file in fence.smt2 trust.smt2; do
+[ $# -gt 0 ] || set -- fence.smt2 trust.smt2
+for file in "$@"; do
 	echo
 	echo "$file: can a step lead from all invariants to a state without this one?"
-	answers=$(induction "$file" - 60000)
+	mapfile -t steps < <(names "$file" step)
+	pairs=$(((${#steps[@]} + 1) * $(names "$file" inv | wc -l)))
+	answers=$(induction "$file" - 60000 "${steps[@]}" | answers)
 	grouped <<<"$answers"
-	pairs=$((($(names "$file" step | wc -l) + 1) * $(names "$file" inv | wc -l)))
-	[ "$(grep -c '^unsat ' <<<"$answers")" = "$pairs" ] || fail "$file is not inductive"
+	proved=$(grep -c '^unsat ' <<<"$answers" || true)
+	echo "  $proved of $pairs are unsat"
+	[ "$proved" = "$pairs" ] || fail "$file is not inductive"
+	while read -r _ _ values; do
+		change=$(tr ' ' '\n' <<<"$values" | sed -E 's/(.*)=(.*)/s|^(\\(define-fun \1 .*) [^ ]*$|\\1 \2)|/')
+		proved=$(induction "$file" - 60000 "${steps[@]}" | sed -E "$change" | answers | grep -c '^unsat ' || true)
+		echo "  with $values: $proved of $pairs are unsat"
+		[ "$proved" = "$pairs" ] || fail "$file is not inductive with $values"
+	done < <(grep '^;; also ' "$file")
 
 	echo "$file: runs from the first state, all invariants in each state"
 	covered=
-	while read -r _ _ steps; do
-		# shellcheck disable=SC2086 # the steps are words
-		answer=$(run "$file" - - $steps | ask)
-		echo "  $answer: $steps"
+	while read -r -a way; do
+		way=("${way[@]:2}")
+		answer=$(run "$file" - - "${way[@]}" | ask)
+		echo "  $answer: ${way[*]}"
 		[ "$answer" = sat ] || fail "$file: this must be possible"
-		covered="$covered $steps"
+		covered="$covered ${way[*]}"
 	done < <(grep '^;; can ' "$file")
-	for s in $(names "$file" step); do
+	for s in "${steps[@]}"; do
 		[[ " $covered " == *" $s "* ]] || fail "$file: no run has the step $s"
 	done
 
 	while read -r rule; do
 		echo "$file without $rule:"
-		answers=$(induction "$file" "$rule" 1000 | { grep -v '^unsat ' || true; })
-		if grep -q "^;; spare $rule\$" "$file"; then
+		spare=0
+		grep -q "^;; spare $rule\$" "$file" && spare=1
+		mapfile -t steps < <(affected "$file" "$rule")
+		answers=$(induction "$file" "$rule" $((spare ? 60000 : 500)) "${steps[@]}" | answers | { grep -v '^unsat ' || true; })
+		if [ "$spare" = 1 ]; then
 			[ -z "$answers" ] || fail "$file needs $rule"
 			echo "  all of it holds: the induction does not need this rule"
 			continue
@@ -167,11 +196,16 @@ for file in fence.smt2 trust.smt2; do
 		grouped <<<"$answers"
 		[ -n "$answers" ] || fail "$file does not need $rule"
 		grep -q "^;; without $rule " "$file" || fail "$file has no run without $rule"
-		while read -r _ _ _ goal steps; do
-			# shellcheck disable=SC2086
-			[ "$(run "$file" - "$goal" $steps | ask)" = unsat ] || fail "$file: the run breaks $goal with $rule as well"
-			# shellcheck disable=SC2086
-			out=$({ run "$file" "$rule" "$goal" $steps; show "$file" $steps; } | { "$z3" -smt2 -in || true; })
+		while read -r -a way; do
+			goal=${way[3]}
+			way=("${way[@]:4}")
+			[ "$(run "$file" - "$goal" "${way[@]}" | ask)" = unsat ] || fail "$file: the run breaks $goal with $rule as well"
+			out=$({
+				run "$file" "$rule" "$goal" "${way[@]}" | sed '$d'
+				sed -n 's/^;; example //p' "$file"
+				echo "(check-sat)"
+				show "$file" "${way[@]}"
+			} | { "$z3" -smt2 -in || true; })
 			if [ "$(head -n 1 <<<"$out")" = sat ]; then
 				echo "  a run breaks $goal:"
 				tail -n +2 <<<"$out" | readable
