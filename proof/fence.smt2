@@ -32,7 +32,7 @@
 (declare-fun acked   (Time Write) Bool)    ; the caller knows that the write was applied
 (declare-fun refused (Time Write) Bool)    ; the caller knows that it was not, and never will be
 
-; --- History, which no step reads but to judge it ---
+; --- History: what happened. Properties and honest answers are stated with it ---
 (declare-fun grants (Time) Int)            ; grants so far, in the store's order
 (declare-fun last   (Time Shard) Int)      ; the shard's latest grant; 0 if there was none
 (declare-fun over   (Time Int) Bool)       ; grant i ended by right: its holder gave it up, a preemption
@@ -198,7 +198,8 @@
        (same-members now next) (same-records now next) (same-top now next) (same-grants now next)
        (same-over now next) (same-log now next) (same-sent now next) (same-outcomes now next))))
 
-; F1, S15: a process sends a new write, trusted or not. It never stops to believe here: a zombie.
+; F1, S15: a process sends a new write, whether or not it trusts its lease. No step ends what it
+; believes: it may be a zombie.
 (define-fun step-send ((now Time) (next Time)) Bool
   (let ((w (W now)))
   (and (holds now (w-grant w))
@@ -323,7 +324,7 @@
        (forall ((h Shard) (m Int) (n Int)) (=> (and (<= 1 m) (< m n) (<= n (number t h)))
          (<= (w-grant (log t h m)) (w-grant (log t h n)))))))
 
-; A refused write can not take effect later either.
+; A refused write cannot take effect later either.
 (define-fun inv-never ((t Time)) Bool
   (forall ((w Write)) (=> (refused t w)
     (or (<= (w-number w) (number t (w-shard w))) (over t (w-grant w))))))

@@ -32,7 +32,7 @@
 (declare-fun saw-at  (Time Session Session) Real) ;   and when, by its own clock
 (declare-fun suspect (Time Session Session Int) Bool) ; it has sent an eviction that names that version
 
-; --- History, which no step reads but to judge it ---
+; --- History: what happened. Properties and honest answers are stated with it ---
 (declare-fun done    (Time Session Real) Bool) ; the store applied the join or heartbeat of that instant
 (declare-fun fresh   (Time Session) Real)      ; the newest instant of these
 (declare-fun preempted (Time Int) Bool)        ; another program took the shard from grant i (C11)
