@@ -235,7 +235,9 @@
 //
 // What holds for all of them together (M2, A5 and R1 are rules of package driver):
 //
-//   - S1: at most one process trusts its lease of a shard, but for C11.
+//   - S1: at most one process trusts its lease of a shard, unless the former lease was ended without
+//     waiting for silence: by a claim that preempts (C11), by a member that supersedes a label whose
+//     process still runs (M3), by an operator's eviction, or by a store that lost grants (I2).
 //   - S2: tokens of a shard strictly increase in the order of the grants.
 //   - S3: a write is accepted if and only if its fence is the current grant.
 //   - S4: a lease is reported after a confirmed grant; what a lost reply did is read from the
@@ -253,7 +255,8 @@
 //   - S14: a store that was replaced, or grants a token again, stops all grants.
 //   - S15: a repeated, late or duplicated call changes nothing.
 //   - S16: an error says not applied, applied, unknown, lost or fatal; one that says none of
-//     them means unknown.
+//     them means unknown. A lease has at most one write with an unknown outcome, and numbers it
+//     after a head that it saw: so what is reported as not applied takes no effect later.
 //
 // Progress:
 //

@@ -618,6 +618,9 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 			at.Text = fmt.Sprintf("two members trusted a lease of shard %q for %v: session %q of node %q under token %d from %s to %s (%s), and session %q of node %q under token %d",
 				shard, over.to.Sub(g.from), over.fence.Session, over.node, over.fence.Token, over.from.Format(time.RFC3339Nano),
 				over.to.Format(time.RFC3339Nano), cmp.Or(over.why, "not revoked"), g.fence.Session, g.node, g.fence.Token)
+			if c.superseded[over.node] && over.node == g.node {
+				at.Text += "; it superseded a process that still ran: give each process a node label of its own (M3)"
+			}
 			c.breach(at)
 		}
 		if longest == nil || g.to.After(longest.to) {
