@@ -36,6 +36,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	calls "github.com/tenure-go/tenure/internal/proof/history"
+	"github.com/tenure-go/tenure/internal/trace"
 )
 
 func main() {
@@ -158,6 +159,9 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 	if err := r.examine(ctx, p.backend, flights, d.calls); err != nil {
 		return nil, "", err
 	}
+	if err := r.checkTraces(ctx, dir); err != nil {
+		return nil, "", err
+	}
 	r.measure(d.history, o.ttl)
 	r.compareBoards(d.history, trueBoard(flights))
 	r.judge()
@@ -201,6 +205,30 @@ func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable
 		return fmt.Errorf("demo: the members' records: %w", err)
 	}
 	return r.judgeCalls(calls.Merge(h, rec.History()))
+}
+
+// traceClocks is how far the members' wall clocks may be apart: they have one.
+const traceClocks = 5 * time.Millisecond
+
+// checkTraces checks the members' traces, as tenure check does. The control's are not: the rules
+// are broken there.
+func (r *report) checkTraces(ctx context.Context, dir string) error {
+	if r.Unfenced {
+		return nil
+	}
+	files, err := trace.FilesIn(dir)
+	if err != nil {
+		return err
+	}
+	checked, err := trace.Check(ctx, files, traceClocks)
+	if err != nil {
+		return fmt.Errorf("demo: the members' traces: %w", err)
+	}
+	r.Steps.N, r.Steps.Breaches = int(checked.Replayed), len(checked.Breaches)
+	for _, b := range checked.Breaches[:min(len(checked.Breaches), maxExamples)] {
+		r.Steps.Examples = append(r.Steps.Examples, b.Rule+": "+b.Text)
+	}
+	return nil
 }
 
 // judgeCalls finds answers that no order of the store can explain. Such a history

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,7 +82,8 @@ func (m *member) assemble(b core.Backend) (err error) {
 	store := calls.Wrap(intercept.Wrap(b, m.gate.Around), m.rec)
 	m.elector, err = core.NewElector(store, &core.Options{
 		Node: m.config.Node, TTL: m.config.TTL, Supersede: true,
-		LockDir: "none", // each member stands for a machine
+		LockDir:  "none", // each member stands for a machine
+		TraceDir: filepath.Dir(m.config.Calls),
 		// The members share the processors of one machine, so that a successor may
 		// be late: with less an airport goes to another first, and moves twice.
 		RankDelay: max(m.config.TTL/successorParts, b.Info().Limits.PollPeriod*3/2),

@@ -49,6 +49,13 @@ type callsJudged struct {
 	Kept           string   `json:"kept,omitempty"` // directory with the history
 }
 
+// stepsChecked are the steps of the members' state machines, by their traces.
+type stepsChecked struct {
+	N        int      `json:"n"`
+	Breaches int      `json:"breaches"`
+	Examples []string `json:"examples,omitempty"`
+}
+
 // A report is the outcome of a run.
 type report struct {
 	Backend    string            `json:"backend"`
@@ -71,6 +78,7 @@ type report struct {
 	Accepted   int               `json:"zombie_writes_accepted"`
 	Boards     boards            `json:"boards"`
 	Calls      callsJudged       `json:"calls"`
+	Steps      stepsChecked      `json:"steps"`
 	Damage     damage            `json:"damage"`
 	Passed     bool              `json:"passed"`
 	Failures   []string          `json:"failures,omitempty"`
@@ -129,6 +137,8 @@ func (r *report) judge() {
 	fail(r.Calls.Contradictions > 0, "%s among the calls, kept in %s",
 		count(r.Calls.Contradictions, "contradiction"), r.Calls.Kept)
 	fail(r.Calls.N == 0, "no call was recorded")
+	fail(r.Steps.Breaches > 0, "%s in the members' traces", count(r.Steps.Breaches, "breach"))
+	fail(r.Steps.N == 0 && !r.Unfenced, "no step was traced")
 	fail(r.Attempted == 0, "no zombie tried to write, so the run proves nothing about the fence")
 	fail(r.Attempted > 0 && r.Refused == 0, "no zombie's write was refused")
 	fail(r.Accepted > 0, "%s of a zombie accepted", count(r.Accepted, "write"))
@@ -182,6 +192,9 @@ func (r *report) print(w io.Writer) error {
 	row("boards of the members", "%d, %d as the file says; from decision to board %.1f ms, %.0f ms at p95", r.Boards.N,
 		r.Boards.N-r.Boards.Wrong, r.Boards.Median, r.Boards.P95)
 	row("calls judged", "%s, %s", thousands(r.Calls.N), count(r.Calls.Contradictions, "contradiction"))
+	if r.Steps.N > 0 {
+		row("steps compared with rules", "%s, %s", thousands(r.Steps.N), count(r.Steps.Breaches, "breach"))
+	}
 	row("writes by zombies", "%d attempted, %d refused, %d accepted", r.Attempted, r.Refused, r.Accepted)
 	b.WriteString("\n")
 	for _, m := range r.Moves {
@@ -200,7 +213,7 @@ func (r *report) print(w io.Writer) error {
 	if r.Damage.Broken > 0 {
 		row("broken", "%d", r.Damage.Broken)
 	}
-	if examples := slices.Concat(r.Damage.Examples, r.Calls.Examples); len(examples) > 0 {
+	if examples := slices.Concat(r.Damage.Examples, r.Calls.Examples, r.Steps.Examples); len(examples) > 0 {
 		b.WriteString("\n  for example\n")
 		for _, e := range examples {
 			fmt.Fprintf(&b, "    %s\n", e)
@@ -229,7 +242,7 @@ func count(n int, thing string) string {
 	switch {
 	case n == 1:
 		return "1 " + thing
-	case strings.HasSuffix(thing, "s"):
+	case strings.HasSuffix(thing, "s"), strings.HasSuffix(thing, "ch"):
 		return fmt.Sprintf("%s %ses", thousands(n), thing)
 	}
 	return fmt.Sprintf("%s %ss", thousands(n), thing)

@@ -13,7 +13,7 @@ func wholeReport() *report {
 		HandOvers: spread{221, 1.2, 4.5, 30.4}, Attempted: 4, Refused: 4,
 		Plans: 12, Moves: []reshare{{"member-1 killed", 73, 73}, {"member-4 joined", 55, 55},
 			{"member-2 drained", 56, 55}},
-		Boards: boards{N: 3, Median: 4.25, P95: 31.7}, Calls: callsJudged{N: 123456},
+		Boards: boards{N: 3, Median: 4.25, P95: 31.7}, Calls: callsJudged{N: 123456}, Steps: stepsChecked{N: 4321},
 	}
 }
 
@@ -30,6 +30,8 @@ func TestReport(t *testing.T) {
 			r.Calls = callsJudged{N: 9, Contradictions: 1, Kept: "/tmp/tenure-demo-1",
 				Examples: []string{"S2 tokens-increase: ATL: token 3 was granted after token 7"}}
 		}, exitDamage},
+		{"breach", func(r *report) { r.Steps = stepsChecked{N: 9, Breaches: 1, Examples: []string{"S1: two members"}} }, exitDamage},
+		{"no-trace", func(r *report) { r.Steps = stepsChecked{} }, exitDamage},
 		{"no-zombie", func(r *report) { r.Attempted, r.Refused = 0, 0 }, exitDamage},
 		{"zombie-accepted", func(r *report) { r.Refused, r.Accepted = 3, 1 }, exitDamage},
 		{"no-takeover", func(r *report) { r.Takeovers[sigKill] = spread{} }, exitDamage},
