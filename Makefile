@@ -110,6 +110,7 @@ command: ## The command tenure: each subcommand on every store, and ROUNDS fault
 	.ci/named '^Test(Commands|Served|Run|ServedRun|KilledTool)$$' -timeout=9m -parallel=12 ./cmd/tenure -args -rounds=$(ROUNDS)
 	.ci/named '^TestServe(dSidecars)?$$' -timeout=5m -parallel=8 ./cmd/tenure
 docs: ## Compile and run the programs of README.md and docs, and compare the pages with the code
+	.ci/named '^Test(Readme|Report)$$' -timeout=2m ./cmd/demo
 	$(GOTEST) -timeout=10m ./internal/proof/doctest
 analysis: ## actionlint, and golangci-lint as .golangci.yml says, where they can be had; on CI they are required
 	.ci/analysis

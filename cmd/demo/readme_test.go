@@ -19,7 +19,7 @@ func TestReadme(t *testing.T) {
 		}
 		return string(b)
 	}
-	_, block, found := strings.Cut(read("..", "..", "README.md"), "```console\n$ go run ./cmd/demo\n")
+	_, block, found := strings.Cut(read("..", "..", "README.md"), "$ go run ./cmd/demo\n")
 	block, _, closed := strings.Cut(block, "```")
 	pass, control, both := strings.Cut(block, "$ go run ./cmd/demo -unfenced\n")
 	if !found || !closed || !both {
