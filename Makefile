@@ -32,7 +32,7 @@ MORE := ^TestConformance(Restart|Network|Cluster|Sentinel|Three|Ensemble|SimpleP
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
 SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
-MUTATED := ./core ./internal/fsm ./effect ./follower ./lock ./sharding ./tenuretest ./internal/sidecar ./internal/route ./internal/changelog ./internal/operator \
+MUTATED := ./core ./internal/fsm ./internal/trace ./effect ./follower ./lock ./sharding ./tenuretest ./internal/sidecar ./internal/route ./internal/changelog ./internal/operator \
 	$(EMBEDDED) $(SERVED)
 
 # The go command turns cgo off where it finds no C compiler. SQLite's own code, C turned into
