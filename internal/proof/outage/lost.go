@@ -215,10 +215,7 @@ func (l Lost) left(t *testing.T, which int) {
 // kept waits for three TTLs, in which all that an owner does is done. It judges if the store
 // and the machine were there, as Silent does.
 func (l Lost) kept(t *testing.T, which int, slow bool) {
-	ttl := lostTTL()
-	if slow {
-		ttl *= 2 // else a busy machine may need all that two lost heartbeats leave of it to connect
-	}
+	ttl := 2 * lostTTL() // else a busy machine may need all that two lost heartbeats leave of it to connect
 	for range 3 {
 		c, owner, _ := l.pair(t, ttl)
 		if slow && !l.slow(t, c, owner) {
