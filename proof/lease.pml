@@ -30,7 +30,7 @@
 #if defined(LEASE) || defined(PREEMPT)
 #define LOSSY /* any request may be lost */
 #endif
-#if defined(LEASE) && !defined(NO_LATEJOINS)
+#ifdef JOINSLATE
 #define LATEJOINS
 #endif
 #if defined(GIVING) || defined(COMMITS)
@@ -61,6 +61,15 @@
 #endif
 #ifndef WRITES
 #define WRITES 3
+#endif
+
+/* ROLES: A holds and B watches. The heartbeats of B are answered at once, and A evicts nobody. */
+#ifdef ROLES
+#define SLOW(m) (m == A)
+#define WATCHES(m) (m == B)
+#else
+#define SLOW(m) true
+#define WATCHES(m) true
 #endif
 
 #define A 0
@@ -228,21 +237,21 @@ inline grant(to_) {
 }
 
 /* M1: a heartbeat changes the version of the record. */
-inline beaten(s) {
+inline beaten(rec) {
 	if
-	:: M[A].peer == s -> M[A].same = false
+	:: M[A].peer == rec -> M[A].same = false
 	:: else
 	fi;
 	if
-	:: M[B].peer == s -> M[B].same = false
+	:: M[B].peer == rec -> M[B].same = false
 	:: else
 	fi;
 	if
-	:: M[A].evict == s -> M[A].evictsame = false
+	:: M[A].evict == rec -> M[A].evictsame = false
 	:: else
 	fi;
 	if
-	:: M[B].evict == s -> M[B].evictsame = false
+	:: M[B].evict == rec -> M[B].evictsame = false
 	:: else
 	fi
 }
@@ -518,7 +527,7 @@ inline granted(m, t) {
 #define live(m) (M[m].up && M[m].sid != 0 && !(M[m].beat != NONE && M[m].beatop == JOIN))
 
 inline watch(m, s) {
-	atomic { live(m) && answers(m) && M[m].peer == 0 && alive[s] && M[m].sid != s && !gone[s] -> wake(m);
+	atomic { WATCHES(m) && live(m) && answers(m) && M[m].peer == 0 && alive[s] && M[m].sid != s && !gone[s] -> wake(m);
 		M[m].peer = s; M[m].same = true; M[m].quiet = 0 }
 }
 
@@ -595,11 +604,20 @@ inline learn(m, t, mine) {
 #endif
 }
 
+
 proctype Member(byte m) {
 	do
 #ifdef TIMED
+#ifdef ROLES
+	/* The heartbeats of B are applied and answered at once. */
+	:: atomic { m == B && live(m) && M[m].age > 0 -> wake(m);
+		if
+		:: alive[M[m].sid] -> beaten(M[m].sid); M[m].age = 0; check()
+		:: else -> lost(m)
+		fi }
+#endif
 	/* A heartbeat. S8: its age counts from here. */
-	:: atomic { live(m) && M[m].beat == NONE && beatdue(m) -> wake(m);
+	:: atomic { live(m) && SLOW(m) && M[m].beat == NONE && beatdue(m) -> wake(m);
 		M[m].beat = ASKED; M[m].beatop = BEAT; M[m].beatsid = M[m].sid; M[m].beatage = 0; DID(m) }
 
 	/* C10, S8: the answer counts from its sending. C5: one that comes later than the limit breaks the chain. */
@@ -912,7 +930,10 @@ init {
 		M[A].beat = NONE; M[B].beat = NONE; M[A].call = NONE; M[B].call = NONE; M[A].late = NONE; M[B].late = NONE;
 		M[A].op = NONE; M[B].op = NONE; M[A].beatop = NONE; M[B].beatop = NONE;
 #ifdef TIMED
-		M[A].peer = 2; M[A].same = true; M[B].peer = 1; M[B].same = true;
+#ifndef ROLES
+		M[A].peer = 2; M[A].same = true;
+#endif
+		M[B].peer = 1; M[B].same = true;
 		run Clock();
 #endif
 #ifdef LOGGED
@@ -922,6 +943,13 @@ init {
 		if
 		:: M[A].latejoin = 1 /* the network has repeated the join of A */
 		:: skip
+		fi;
+#endif
+#ifdef LEASE
+		if
+		:: skip
+		:: M[A].sid = 0; M[A].own = 0; M[A].age = TTL; M[A].peer = 0; M[A].same = false; alive[1] = false; used[1] = false; alive[2] = false; used[2] = false; alive[1] = true; used[1] = true; M[B].sid = 1; sids = 1; M[B].peer = 0; M[B].same = false;
+			owner = 0; token = 0; rev = 0; top = 0 /* or A is about to join, and the shard is free */
 		fi;
 #endif
 #ifdef FORK
