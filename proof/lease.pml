@@ -72,6 +72,12 @@
 #define WATCHES(m) true
 #endif
 
+#ifdef FORK
+#define FORKED forked
+#else
+#define FORKED false
+#endif
+
 #define A 0
 #define B 1
 
@@ -289,7 +295,7 @@ inline apply(op_, by, seen_, to_, res, tok) {
 #if defined(FORK) && !defined(NO_I2)
 	/* I2: a claim finds another incarnation. Tokens go on from the clock, and no earlier lease is current. */
 	:: strange && (op_ == CLAIM || op_ == GIVE) ->
-		strange = false; rev = top + 1; token = rev; from = 0; top = rev; cur = 0
+		strange = false; rev = top + 1; token = rev; from = 0; top = rev; cur = rev
 #endif
 	:: else ->
 		if
@@ -338,7 +344,7 @@ inline commit(by, tok, n, id, res) {
 	:: CURRENT(by, tok) && !NEXT(n) -> res = DENIED /* F2: a conflict */
 	:: else ->
 		assert(tok == cur);               /* S3: the fence is the newest grant */
-		assert(told[id] != 2);            /* E1: the caller was not told "not applied" */
+		assert(told[id] != 2 || FORKED);            /* E1: the caller was not told "not applied" */
 		assert(log[1] != id && log[2] != id && log[3] != id); /* no write is doubled */
 		assert(head == 0 || logtok[head] <= tok); /* L1: tokens do not decrease */
 		head++; log[head] = id; logtok[head] = tok; res = YES
@@ -568,11 +574,6 @@ inline settle(m) {
 }
 #else
 #define IDLE(m) true
-#endif
-#ifdef FORK
-#define FORKED forked
-#else
-#define FORKED false
 #endif
 #ifdef LATEVIEWS
 #define NOTLATE(m) true
@@ -841,6 +842,14 @@ inline lapse(m) {
 	M[m].did = false
 }
 
+inline hearing(m) {
+	if
+	:: answers(m) -> M[m].read = 0
+	:: !answers(m) && M[m].read <= LIMIT -> M[m].read++
+	:: else
+	fi
+}
+
 #ifdef TIMED
 /* Both clocks tick, or one falls behind the other: by one tick in TTL at most. A process need not
    run between two ticks: that is a pause. */
@@ -894,13 +903,6 @@ proctype Clock() {
 	od
 }
 
-inline hearing(m) {
-	if
-	:: answers(m) -> M[m].read = 0
-	:: !answers(m) && M[m].read <= LIMIT -> M[m].read++
-	:: else
-	fi
-}
 #endif
 
 #ifdef FORK
