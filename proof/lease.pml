@@ -15,7 +15,7 @@
  *   OUTAGE    heartbeats only, and a store that goes away: C5
  *   TAKEOVER  deaths, deaf members, lost messages, an outage: V1
  *   COMMITS   fenced commits, without time, so that anybody may be evicted at any moment: S3, L1, E1
- *   FORK      the same with a store that forgets its last writes, or is wiped: I1, I2
+ *   FORK      the same with a store that forgets its last writes: I2
  */
 
 #if defined(LEASE) || defined(PREEMPT) || defined(OUTAGE) || defined(TAKEOVER)
@@ -147,15 +147,15 @@ byte ended[2];            /* the greatest token whose lease has ended at a membe
 bool taken[2];            /* preempted, and no view since (C11) */
 
 #ifdef LOGGED
-byte log[WRITES + 2];     /* ids of the entries, from 1 */
-byte logtok[WRITES + 2];
+byte log[5];                  /* ids of the entries, from 1 */
+byte logtok[5];
 byte head;
 byte ids;                 /* ids used */
-byte told[WRITES + 1];    /* what the caller was told: 0 nothing, 1 applied, 2 not applied */
+byte told[5];             /* what the caller was told: 0 nothing, 1 applied, 2 not applied */
 byte cur;                 /* the newest grant of the history that the store has */
 #endif
 #ifdef FORK
-bool saved, forked, wiped;
+bool saved, forked;
 bool strange;               /* the incarnation is not the one recorded (I2) */
 bool savealive[SESSIONS + 2];
 byte saveowner, savetoken, savefrom, saverev, savehead, savecur;
@@ -262,10 +262,12 @@ inline beaten(rec) {
 	fi
 }
 
-#ifdef NO_A1
-#define A1FREE true
+#if defined(NO_A1)
+#define A1FREE(t) true
+#elif defined(NO_A1OWNER)
+#define A1FREE(t) (token == t)
 #else
-#define A1FREE unowned
+#define A1FREE(t) (token == t && unowned)
 #endif
 #ifdef NO_A1SELF
 #define A1SELF(s) true
@@ -308,7 +310,7 @@ inline apply(op_, by, seen_, to_, res, tok) {
 #endif
 		:: op_ == GIVE && alive[by] && owner == to_ && from == seen_ && token != seen_ -> res = YES; tok = token
 		/* A1: a claim takes effect if the record is as seen, no live session owns it, and the claimer has a record. */
-		:: op_ == CLAIM && token == seen_ && A1FREE && A1SELF(by) && rev < TOKENS -> grant(by); res = YES; tok = token
+		:: op_ == CLAIM && A1FREE(seen_) && A1SELF(by) && rev < TOKENS -> grant(by); res = YES; tok = token
 		/* A5: a transfer takes effect from exactly the fence named, to a session with a record. */
 		:: op_ == GIVE && alive[by] && owner == by && A5FROM(seen_) && A5TO(to_) && rev < TOKENS && !(owner == to_ && from == seen_) ->
 			grant(to_); res = YES; tok = token
@@ -413,6 +415,12 @@ inline storeevict(m) {
 inline forget(m) { M[m].late = NONE; M[m].latesid = 0; M[m].lateseen = 0; M[m].lateto = 0 }
 inline forgetw(m) { M[m].latew = 0; M[m].latewsid = 0; M[m].latewtok = 0; M[m].latewn = 0 }
 
+#ifdef TAKEOVER
+#define JOINDUE(s) gone[s] /* as late as does most harm */
+#else
+#define JOINDUE(s) true
+#endif
+
 proctype Network(byte m) {
 	mtype r = NONE; byte t;
 	do
@@ -440,7 +448,7 @@ proctype Network(byte m) {
 	:: atomic { serves && M[m].late != NONE -> apply(M[m].late, M[m].latesid, M[m].lateseen, M[m].lateto, r, t);
 		forget(m); check(); r = NONE; t = 0
 	   }
-	:: atomic { serves && M[m].latejoin != 0 -> storejoin(M[m].latejoin, r); M[m].latejoin = 0; r = NONE }
+	:: atomic { serves && M[m].latejoin != 0 && JOINDUE(M[m].latejoin) -> storejoin(M[m].latejoin, r); M[m].latejoin = 0; r = NONE }
 #ifdef LOSSY
 	:: atomic { M[m].late != NONE -> forget(m) }
 	:: atomic { M[m].latejoin != 0 -> M[m].latejoin = 0 }
@@ -546,11 +554,11 @@ inline restarted(m) {
 	:: M[m].own != 0 -> over(m)
 	:: else
 	fi;
-	hung(m); beatdone(m); M[m].age = TTL; M[m].evict = 0; M[m].evictsame = false;
+	hung(m); beatdone(m); M[m].evict = 0; M[m].evictsame = false;
 	M[m].view = false; M[m].viewtok = 0; M[m].viewmine = false;
 	M[m].peer = 0; M[m].quiet = 0; M[m].same = false; M[m].burnt = 0;
 #ifndef NO_S10
-	M[m].sid = 0
+	M[m].sid = 0; M[m].age = TTL
 #endif
 }
 
@@ -580,7 +588,9 @@ inline settle(m) {
 #else
 #define NOTLATE(m) (M[m].own == 0 && token > M[m].burnt)
 #endif
-#ifdef URGENT
+#if defined(URGENT) && defined(NO_C2)
+#define NEWS(m) false
+#elif defined(URGENT)
 #define NEWS(m) (M[m].own == 0 && token > M[m].burnt && trusts(m))
 #else
 #define NEWS(m) NOTLATE(m)
@@ -804,7 +814,7 @@ proctype Member(byte m) {
 	/* C4, E1, S16: no answer: the outcome is unknown. */
 	:: atomic { M[m].write != NONE && M[m].write != WAIT ->
 #ifdef NO_E1
-		told[M[m].wid] = 2; written(m)
+		told[M[m].wid] = 2; assert(log[M[m].wn] != M[m].wid); written(m)
 #else
 		M[m].write = WAIT
 #endif
@@ -906,7 +916,7 @@ proctype Clock() {
 #endif
 
 #ifdef FORK
-/* A failover to a copy of the store that lacks its last writes (I2), or a store that was wiped (I1). */
+/* I2: a failover to a copy of the store that lacks its last writes. */
 proctype Faults() {
 	do
 	:: atomic { !saved -> saved = true; saveowner = owner; savetoken = token; savefrom = from; saverev = rev; savehead = head; savecur = cur;
