@@ -697,6 +697,10 @@ proctype Member(byte m) {
 #if SESSIONS > 3
 	:: watch(m, 4)
 #endif
+#if SESSIONS > 4
+	:: watch(m, 5)
+	:: watch(m, 6)
+#endif
 	:: atomic { live(m) && answers(m) && M[m].peer != 0 && !alive[M[m].peer] -> wake(m);
 #ifdef TAKEOVER
 		gone[M[m].peer] = true;
@@ -868,7 +872,6 @@ proctype Clock() {
 	:: atomic {
 #ifdef URGENT
 		timeout ->
-		progress:
 #endif
 		if
 		:: older(A); older(B);
@@ -910,6 +913,9 @@ proctype Clock() {
 #endif
 		check()
 	   }
+#ifdef ZENO
+		; progress: skip /* time goes on: no endless work between two ticks */
+#endif
 	od
 }
 
