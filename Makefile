@@ -148,6 +148,12 @@ cross: ## Compile the library for other platforms; test files are for Unix
 		libs=$$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(cmd|internal)/'); \
 		go build $$libs && { [ "$$GOOS" = windows ] || go vet $$libs; } || exit 1; done
 
+# Not steps: they need SPIN (apt-get install spin).
+proof: ## Check the model of the protocol, with each rule and without it, in full: 25 minutes
+	proof/check.sh full
+proof-short: ## The same in its small configurations: 4 minutes
+	proof/check.sh short
+
 # Not steps: they write files, or their figures want a quiet machine.
 guarantees: export TENURE_CONFORMANCE_REPORT := $(CURDIR)/docs/reports
 guarantees: servers ## Measure every backend, for an hour; writes docs/reports and docs/guarantees.md
