@@ -233,16 +233,13 @@ func (o *Options) resolve(l Limits) (*Options, error) {
 	case c.Watchdog > 0 && c.Watchdog < time.Millisecond:
 		return nil, optErr("Watchdog %v is below 1ms: raise it", c.Watchdog)
 	}
-	if err := c.resolveTrace(); err != nil {
-		return nil, err
-	}
 	c.Jitter = max(c.Jitter, 0)
 	if c.Seed == 0 {
 		var b [8]byte
 		rand.Read(b[:])
 		c.Seed = binary.LittleEndian.Uint64(b[:])
 	}
-	return &c, nil
+	return &c, c.resolveTrace()
 }
 
 func (o *Options) member(id SessionID) Member {

@@ -32,7 +32,9 @@ func (e *Elector) startTrace() error {
 		return nil
 	}
 	cfg := e.m.Config()
-	warn := func(err error) { e.note.post(func() { e.note.warn("tenure: trace incomplete", slog.Any("error", err)) }) }
+	warn := func(err error) {
+		e.note.post(func() { e.note.warn("tenure: trace incomplete", slog.Any("error", err)) })
+	}
 	l, err := trace.Start(e.o.TraceDir, e.o.TraceBytes, e.info, &cfg, e.instant, warn)
 	e.traced = l
 	return err

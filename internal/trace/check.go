@@ -131,8 +131,8 @@ func byRun(sources []Source) ([][]file, error) {
 		if err != nil {
 			return nil, err
 		}
-		if first := &f.head; len(files) > 0 {
-			first = &files[0].head
+		if len(files) > 0 {
+			first := &files[0].head
 			if f.head.Namespace != first.Namespace || f.head.StoreID != first.StoreID {
 				return nil, fmt.Errorf("%s is of namespace %q with identity %.40q, and %s of %q with identity %.40q: check one namespace at a time",
 					f.Name, f.head.Namespace, f.head.StoreID, files[0].Name, first.Namespace, first.StoreID)

@@ -51,26 +51,27 @@ func (r *Report) Diagram(to io.Writer) error {
 		i, _ := slices.BinarySearchFunc(times, t, time.Time.Compare)
 		return 90 + i*rowHeight
 	}
-	w := bufio.NewWriter(to)
+	out := bufio.NewWriter(to)
+	w := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) } // Flush has the error
 	width, height := 150+columnWidth*len(nodes), 120+len(times)*rowHeight
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", width, height)
-	fmt.Fprintf(w, `<rect width="100%%" height="100%%" fill="white"/><text x="10" y="20" font-weight="bold">%s: shard %s</text>`+"\n",
+	w(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	w(`<rect width="100%%" height="100%%" fill="white"/><text x="10" y="20" font-weight="bold">%s: shard %s</text>`+"\n",
 		html.EscapeString(b.Rule), html.EscapeString(fmt.Sprintf("%q", b.Shard)))
-	fmt.Fprintf(w, `<text x="10" y="38">%s</text>`+"\n", html.EscapeString(b.Text))
+	w(`<text x="10" y="38">%s</text>`+"\n", html.EscapeString(b.Text))
 	for i, n := range nodes {
 		x := 150 + columnWidth*i
-		fmt.Fprintf(w, `<text x="%d" y="66">%s</text><line x1="%d" y1="74" x2="%d" y2="%d" stroke="#bbb"/>`+"\n", x, html.EscapeString(fmt.Sprintf("%.24q", n)),
+		w(`<text x="%d" y="66">%s</text><line x1="%d" y1="74" x2="%d" y2="%d" stroke="#bbb"/>`+"\n", x, html.EscapeString(fmt.Sprintf("%.24q", n)),
 			x+6, x+6, height-10)
 	}
 	for _, t := range times {
-		fmt.Fprintf(w, `<text x="10" y="%d" fill="#555">%s</text>`+"\n", row(t)+4, t.Format("15:04:05.000000"))
+		w(`<text x="10" y="%d" fill="#555">%s</text>`+"\n", row(t)+4, t.Format("15:04:05.000000"))
 	}
 	for _, g := range leases {
 		x := 150 + columnWidth*slices.Index(nodes, g.node)
-		fmt.Fprintf(w, `<rect x="%d" y="%d" width="12" height="%d" fill="#4a90d9"/><text x="%d" y="%d">token %d</text>`+"\n", x, row(g.from),
+		w(`<rect x="%d" y="%d" width="12" height="%d" fill="#4a90d9"/><text x="%d" y="%d">token %d</text>`+"\n", x, row(g.from),
 			max(3, row(g.to)-row(g.from)), x+18, row(g.from)+4, g.fence.Token)
-		fmt.Fprintf(w, `<text x="%d" y="%d" fill="#555">%s</text>`+"\n", x+18, row(g.to)+4, html.EscapeString(g.why))
+		w(`<text x="%d" y="%d" fill="#555">%s</text>`+"\n", x+18, row(g.to)+4, html.EscapeString(g.why))
 	}
-	fmt.Fprintf(w, `<line x1="10" y1="%d" x2="%d" y2="%d" stroke="#d0021b"/>`+"\n</svg>\n", row(b.Time), width-10, row(b.Time))
-	return w.Flush()
+	w(`<line x1="10" y1="%d" x2="%d" y2="%d" stroke="#d0021b"/>`+"\n</svg>\n", row(b.Time), width-10, row(b.Time))
+	return out.Flush()
 }

@@ -56,6 +56,9 @@ fi
 command -v strace >/dev/null || missing+=(strace)
 # promtool tests the alert rules. Its service is not started either.
 command -v promtool >/dev/null || missing+=(prometheus)
+# They check proof/.
+command -v spin >/dev/null || missing+=(spin)
+command -v z3 >/dev/null || missing+=(z3)
 # The board is shown to a browser.
 command -v chromium >/dev/null || missing+=(chromium)
 command -v java >/dev/null || missing+=(default-jre-headless)
