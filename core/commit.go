@@ -88,6 +88,8 @@ type committer struct {
 	closed bool  // the lease ended, or its handler returned
 	err    error // why nothing can be sent any more although not closed
 	idle   signal
+
+	ackFrom, ackTo driver.WriteNo // acknowledged commits that are not traced yet; 0: none
 }
 
 // pending is one caller's commit.
@@ -336,7 +338,7 @@ func (d *delivery) finish(out outcome) {
 	}
 	c.head = out.head
 	if t := d.l.e.traced; t != nil {
-		t.Acked(d.w.Fence, d.w.Number)
+		c.traceAck(t, d.w.Fence, d.w.Number)
 	}
 	if out.last {
 		c.err = ErrFenced

@@ -243,6 +243,9 @@ func (r *run) stopTimers() {
 func (e *Elector) settle(eff *fsm.Effect) {
 	r := e.runs[eff.Fence.Shard]
 	delete(e.runs, eff.Fence.Shard)
+	if e.traced != nil {
+		e.traceAcksOf(r.lease)
+	}
 	e.acked.keep(r)
 	end := *eff
 	r.end = &end

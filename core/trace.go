@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/trace"
 )
@@ -35,7 +36,7 @@ func (e *Elector) startTrace() error {
 	warn := func(err error) {
 		e.note.post(func() { e.note.warn("tenure: trace incomplete", slog.Any("error", err)) })
 	}
-	l, err := trace.Start(e.o.TraceDir, e.o.TraceBytes, e.info, &cfg, e.instant, warn)
+	l, err := trace.Start(e.o.TraceDir, e.o.TraceBytes, e.info, &cfg, e.instant, e.traceAcks, warn)
 	e.traced = l
 	return err
 }
@@ -48,4 +49,41 @@ func (e *Elector) endTrace() {
 	if e.traced != nil {
 		e.traced.Close(e.o.DrainBudget)
 	}
+}
+
+// traceAck notes an acknowledged commit, so that one record tells of many: once a second, or
+// at the end of the lease. c.mu is held.
+func (c *committer) traceAck(t *trace.Log, f Fence, n driver.WriteNo) {
+	switch {
+	case c.closed:
+		t.Acked(f, n, n)
+	case c.ackFrom != 0 && n == c.ackTo+1:
+		c.ackTo = n
+	default:
+		c.flushAcks(t, f)
+		c.ackFrom, c.ackTo = n, n
+	}
+}
+
+// flushAcks traces what traceAck noted. c.mu is held.
+func (c *committer) flushAcks(t *trace.Log, f Fence) {
+	if c.ackFrom != 0 {
+		t.Acked(f, c.ackFrom, c.ackTo)
+	}
+	c.ackFrom, c.ackTo = 0, 0
+}
+
+// traceAcks traces what was acknowledged under all leases.
+func (e *Elector) traceAcks() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.runs {
+		e.traceAcksOf(r.lease)
+	}
+}
+
+func (e *Elector) traceAcksOf(l *Lease) {
+	l.commits.mu.Lock()
+	defer l.commits.mu.Unlock()
+	l.commits.flushAcks(e.traced, l.fence)
 }

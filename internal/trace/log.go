@@ -26,8 +26,6 @@ const (
 	period = time.Second
 	// maxBuffer bounds what waits in memory, while the disk does not take it.
 	maxBuffer = 4 << 20
-	// maxAcks bounds the leases whose commits are counted between two writes.
-	maxAcks = 100_000
 )
 
 // Log writes what one Elector's machine is given and does into files of a directory: the
@@ -38,6 +36,7 @@ type Log struct {
 	prefix string
 	part   int64 // bytes of a file at most, compressed
 	wall   func() (fsm.Instant, time.Time)
+	acks   func()
 	warn   func(error)
 
 	mu    sync.Mutex
@@ -45,8 +44,6 @@ type Log struct {
 	enc   *json.Encoder
 	steps int64
 	lost  int64 // records since the last one that was kept
-	acks  map[driver.Fence]*span
-	order []driver.Fence
 
 	done chan struct{} // closed by Close
 	gone chan struct{} // closed when the writer has ended
@@ -57,8 +54,6 @@ type Log struct {
 	size  *counter
 	names []string // of the files that there are
 }
-
-type span struct{ from, to driver.WriteNo }
 
 type counter struct {
 	file *os.File
@@ -72,18 +67,20 @@ func (c *counter) Write(b []byte) (int, error) {
 }
 
 // Start makes a file for a machine in the directory dir and begins to write. The files have
-// maxBytes at most together. wall gives an instant and the wall clock's time at it; warn is
-// called once, if writing fails, after which nothing is traced any more.
-func Start(dir string, maxBytes int64, info driver.Info, cfg *fsm.Config, wall func() (fsm.Instant, time.Time), warn func(error)) (*Log, error) {
+// maxBytes at most together. wall gives an instant and the wall clock's time at it. acks is called
+// each second, to call Acked with what was acknowledged since; warn once, if writing fails, after
+// which nothing is traced any more.
+func Start(
+	dir string, maxBytes int64, info driver.Info, cfg *fsm.Config, wall func() (fsm.Instant, time.Time), acks func(), warn func(error),
+) (*Log, error) {
 	var id [8]byte
 	for i := range id {
 		id[i] = byte(rand.IntN(256))
 	}
 	at, now := wall()
 	l := &Log{
-		dir: dir, part: maxBytes / 2, wall: wall, warn: warn,
+		dir: dir, part: maxBytes / 2, wall: wall, acks: acks, warn: warn,
 		prefix: fmt.Sprintf("%s-%s-%x", fileName(cfg.Member.Node), now.UTC().Format("20060102T150405Z"), id[:4]),
-		acks:   make(map[driver.Fence]*span),
 		done:   make(chan struct{}), gone: make(chan struct{}),
 		head: *NewHeader(info, cfg),
 	}
@@ -120,38 +117,12 @@ func (l *Log) Step(now fsm.Instant, in *fsm.Input, out []fsm.Effect) {
 	l.put(r)
 }
 
-// Acked notes that a commit was acknowledged.
-func (l *Log) Acked(f driver.Fence, n driver.WriteNo) {
+// Acked notes commits that were acknowledged, with all numbers of the range.
+func (l *Log) Acked(f driver.Fence, from, to driver.WriteNo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.acks[f]
-	switch {
-	case s != nil && n == s.to+1:
-		s.to = n
-		return
-	case s != nil:
-		l.ack(f, s)
-		*s = span{n, n}
-		return
-	case len(l.acks) >= maxAcks:
-		l.flushAcks()
-	}
-	l.acks[f] = &span{n, n}
-	l.order = append(l.order, f)
-}
-
-// ack writes a span of commits. l.mu is held.
-func (l *Log) ack(f driver.Fence, s *span) {
 	at, _ := l.wall()
-	l.put(&Record{At: at, Acks: &Acks{Fence: f, From: s.from, To: s.to}})
-}
-
-func (l *Log) flushAcks() {
-	for _, f := range l.order {
-		l.ack(f, l.acks[f])
-	}
-	clear(l.acks)
-	l.order = l.order[:0]
+	l.put(&Record{At: at, Acks: &Acks{Fence: f, From: from, To: to}})
 }
 
 // put adds a record to what waits. l.mu is held.
@@ -220,7 +191,6 @@ func (l *Log) stop() {
 func (l *Log) take() (what []byte, steps int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.flushAcks()
 	at, now := l.wall()
 	l.put(&Record{At: at, Wall: now.UnixNano()})
 	what = bytes.Clone(l.buf.Bytes())
@@ -232,6 +202,7 @@ func (l *Log) take() (what []byte, steps int64) {
 }
 
 func (l *Log) flush() error {
+	l.acks()
 	what, steps := l.take()
 	if _, err := l.zip.Write(what); err != nil {
 		return err

@@ -24,7 +24,7 @@ func start(t *testing.T, dir string, maxBytes int64) (l *trace.Log, warned *atom
 	warned = new(atomic.Int32)
 	began := time.Now()
 	l, err := trace.Start(dir, maxBytes, driver.Info{Namespace: "ns", StoreID: "id"}, &logConfig,
-		func() (fsm.Instant, time.Time) { now := time.Now(); return fsm.Instant(now.Sub(began)), now },
+		func() (fsm.Instant, time.Time) { now := time.Now(); return fsm.Instant(now.Sub(began)), now }, func() {},
 		func(err error) { warned.Add(1); t.Log(err) })
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestRotation(t *testing.T) {
 		for range 50 {
 			noise.Owner = driver.Owner{Session: driver.SessionID(fmt.Sprintf("%x", time.Now().UnixNano())), Token: driver.Token(n)}
 			l.Step(fsm.Instant(n), &noise, nil)
-			l.Acked(driver.Fence{Shard: "s", Token: 1}, driver.WriteNo(2*n))
+			l.Acked(driver.Fence{Shard: "s", Token: 1}, driver.WriteNo(2*n), driver.WriteNo(2*n))
 		}
 		names, size := files(t, dir)
 		if len(names) > 3 || size > 3*most {
@@ -107,7 +107,7 @@ func TestRotation(t *testing.T) {
 func TestDiskFails(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "traces")
-	if _, err := trace.Start(dir, 1<<20, driver.Info{}, &logConfig, func() (fsm.Instant, time.Time) { return 0, time.Now() }, nil); err == nil ||
+	if _, err := trace.Start(dir, 1<<20, driver.Info{}, &logConfig, func() (fsm.Instant, time.Time) { return 0, time.Now() }, nil, nil); err == nil ||
 		!strings.Contains(err.Error(), "it has to be a directory") {
 		t.Errorf("a directory that does not exist: %v", err)
 	}
