@@ -255,18 +255,14 @@ func (c *checker) run(files []file) error {
 	for i, f := range files {
 		t.run.Files = append(t.run.Files, f.Name)
 		if i > 0 && f.head.Part != files[i-1].head.Part+1 {
-			t.stop("files between %s and %s are missing", files[i-1].Name, f.Name)
+			t.gap("files between %s and %s are missing", files[i-1].Name, f.Name)
 		}
 		t.wall = f.head.Wall - int64(f.head.At)
 		if err := f.read(t.records); err != nil {
 			return err
 		}
 	}
-	for _, s := range t.own {
-		for _, g := range s.open {
-			g.to = earlier(t.now, s.until) // the process may have ended here
-		}
-	}
+	t.endLeases() // the process may have ended here
 	t.run.To = t.now
 	c.report.Steps += t.run.Steps
 	c.report.Replayed += t.run.Replayed
@@ -284,6 +280,22 @@ func (t *tracer) stop(format string, args ...any) {
 	if t.m != nil {
 		t.note("steps are not compared after step %d: %s", t.run.Steps, fmt.Sprintf(format, args...))
 		t.m = nil
+	}
+}
+
+// gap notes that records are missing after the last one: what became of the leases is not known.
+func (t *tracer) gap(format string, args ...any) {
+	t.stop(format, args...)
+	t.endLeases()
+}
+
+// endLeases counts no lease as trusted after the last record.
+func (t *tracer) endLeases() {
+	for _, s := range t.own {
+		for f, g := range s.open {
+			g.to = earlier(t.now, s.until)
+			delete(s.open, f)
+		}
 	}
 }
 
@@ -311,13 +323,13 @@ func (t *tracer) records(r *Reader) error {
 		case err != nil:
 			return err
 		}
+		if rec.Lost != 0 {
+			t.gap("%d records are missing, as the disk was slower than they came", rec.Lost)
+		}
 		if rec.Wall != 0 {
 			t.wall = rec.Wall - int64(rec.At)
 		}
 		t.now = t.timeOf(rec.At)
-		if rec.Lost != 0 {
-			t.stop("%d records are missing, as the disk was slower than they came", rec.Lost)
-		}
 		if rec.Acks != nil {
 			t.acked(rec.Acks)
 		}

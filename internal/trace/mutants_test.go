@@ -38,6 +38,8 @@ func TestMutants(t *testing.T) {
 			File: "check.go", Old: "if last.IsZero() || silent >= s.ttl", New: "if last.IsZero() || silent >= 1000*s.ttl"}}},
 		{Name: "a gap goes unnoticed", Killer: "TestLost", Edits: []mutate.Edit{{
 			File: "check.go", Old: "if rec.Lost != 0 {", New: "if rec.Lost < 0 {"}}},
+		{Name: "a lease counts as trusted over a gap", Killer: "TestGap", Edits: []mutate.Edit{{
+			File: "check.go", Old: "	t.stop(format, args...)\n	t.endLeases()\n", New: "	t.stop(format, args...)\n"}}},
 		{Name: "a beginning that is missing goes unnoticed", Killer: "TestRotation", Edits: []mutate.Edit{{
 			File: "check.go", Old: "if head.Part == 0 {", New: "if head.Part >= 0 {"}}},
 		{Name: "namespaces are mixed", Killer: "TestHostile", Edits: []mutate.Edit{{

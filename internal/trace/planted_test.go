@@ -251,6 +251,28 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
+// TestGap: where records are missing, it is not known how long a lease was trusted.
+func TestGap(t *testing.T) {
+	t.Parallel()
+	for _, missing := range []bool{false, true} {
+		s := newScene(t)
+		s.play()
+		s.tape[1].later(-1500 * time.Millisecond) // while the first member still runs
+		i := slices.IndexFunc(s.tape[0].recs, func(r *trace.Record) bool {
+			return slices.ContainsFunc(r.Out, func(e trace.Effect) bool { return e.Kind == "revoke" })
+		})
+		if missing {
+			s.tape[0].recs[i] = &trace.Record{At: s.tape[0].recs[i].At, Lost: 1}
+		} else {
+			s.tape[0].recs[i].Out = nil
+		}
+		r := s.check()
+		if found := slices.ContainsFunc(r.Breaches, func(b trace.Breach) bool { return b.Rule == "S1" }); found == missing {
+			t.Errorf("records are missing: %v; found %+v", missing, r.Breaches)
+		}
+	}
+}
+
 // token has the second lease another token, everywhere.
 func (s *scene) token(to driver.Token) {
 	for _, r := range s.tape[1].recs {

@@ -27,6 +27,8 @@ var floors = [][][]string{
 	{{"core/driver", "internal/errtext", "internal/peerdial", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
 	{{"internal/fsm", "core/control"}},
+	// What the machine was given and did, written and checked.
+	{{"internal/trace"}},
 	// The runner. It knows no store; rows keeps stores from it.
 	{{"core"}},
 	// Stores, beside what applications build on leases.
@@ -74,7 +76,8 @@ var rows = []row{
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
 	{pkg: "core/control", allow: []string{"core/driver"}},
 	{pkg: "internal/operator", allow: []string{"core", "core/control", "core/driver"}},
-	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/virtual"}},
+	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/trace", "internal/virtual"}},
+	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
 
 	{pkg: "internal/virtual"},
 	{pkg: "tenuretest", allow: []string{
@@ -148,7 +151,7 @@ var rows = []row{
 	}},
 	{pkg: "internal/proof/faultproxy"},
 	{pkg: "internal/proof/system", allow: []string{
-		"core", "core/driver", "internal/fsm", "conformance/...", "internal/proof/...",
+		"core", "core/driver", "internal/fsm", "internal/trace", "conformance/...", "internal/proof/...",
 	}},
 	{pkg: "internal/proof/garbage", allow: []string{"conformance", "core", "core/control", "core/driver", "sharding"}},
 	{pkg: "conformance/containers", allow: []string{
