@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 TEST_STEPS := fmt vet arch quick-race simulation quick conformance-quick system
 CI_STEPS := servers modules race conformance conformance-servers faults system-long docs command proof-short analysis mutants-changed
-LONG_STEPS := simulation-long conformance-more mutants follower-long divide-long effects-long locks-long demo-test browser demo-seeds \
+LONG_STEPS := simulation-long conformance-more mutants follower-long divide-long effects-long locks-long traces demo-test browser demo-seeds \
 	modules-test fuzz cross mod vuln
 
 # Sizes, to be changed on the command line: make simulation SEEDS=50. FUZZTIME is a number of
@@ -21,7 +21,7 @@ MUTANTS_BASE ?= # a commit whose mutants all die; without one there is no tellin
 # Packages that are tested under the race detector, as regular expressions over the path below
 # the module's; those that "make test" tests under it; those that kill, stop and cut real servers,
 # for minutes; those that have a step of their own. So have the tests of SUITES and OWN.
-RACED := core|core/driver|observe/tenure(http|prom|otel)|tenurefx|(backends|conformance|effect|fence|follower|lock|sharding)(/.*)?|internal/(changelog|operator|route|sidecar|proof/(faultproxy|history(/.*)?|system|harness|intercept|kvfault|outage|servers|sqlfault))
+RACED := core|core/driver|observe/tenure(http|prom|otel)|tenurefx|(backends|conformance|effect|fence|follower|lock|sharding)(/.*)?|internal/(changelog|operator|route|sidecar|trace|proof/(faultproxy|history(/.*)?|system|harness|intercept|kvfault|outage|servers|sqlfault))
 QUICK_RACED := core|core/driver|observe/tenurehttp|backends/memory
 FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper|redis)|conformance/containers|internal/proof/servers|(effect|follower|lock|sharding)/stores
 OWN_STEP := internal/proof/(archtest|doctest)|cmd/demo(/.*)?
@@ -124,6 +124,9 @@ locks-long: ## Locks under the system suite's faults, 50 runs on each store, 20 
 	.ci/named '^TestLocks$$' -timeout=60m -parallel=4 ./lock/stores -args -seeds=50
 	.ci/named '^TestUnfenced$$' -timeout=30m -parallel=4 ./lock/stores -args -seeds=20
 	.ci/named '^TestNames$$' -timeout=15m ./lock/stores -args -names=100000
+traces: ## Traces of 1,000 runs of the simulation are accepted, and not those of a machine without one of its rules
+	.ci/named '^TestTraces$$' -timeout=20m ./internal/fsm -args -traced=1000
+	.ci/named '^TestMutantsLeaveTraces$$' -timeout=60m ./internal/fsm -args -mutants
 demo-test: ## Tests of the demonstration
 	$(GOTEST) -timeout=5m -p=1 ./cmd/demo/...
 demo-seeds: ## The demonstration with seeds 1 to 3; demo-test has the control without the fence
