@@ -465,8 +465,8 @@ func (m *Machine) settleFree(i int32) {
 	m.claim(i)
 }
 
-// claim claims a shard in this member's turn: C9. A lock that nobody was seen to hold has no
-// turns: most members do not want it (C17).
+// claim claims a shard in this member's turn: C9. At a lock that nobody was seen to hold nobody
+// has one before: it has no rivals (C17).
 func (m *Machine) claim(i int32) {
 	s := &m.shards[i]
 	if !m.viewed || m.lapsed {
@@ -476,7 +476,7 @@ func (m *Machine) claim(i int32) {
 	if driver.IsLock(s.name) {
 		thing = mix(thing + uint64(s.owner.Token)) // another order each time
 	}
-	if !s.waiting && m.now >= s.notBefore && (!driver.IsLock(s.name) || s.owner != driver.Owner{}) {
+	if !s.waiting && m.now >= s.notBefore {
 		if d := m.turnOf(s, thing); d > 0 && s.tries == 0 {
 			s.waiting, s.notBefore = true, m.now.Add(d)
 		}

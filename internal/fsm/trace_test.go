@@ -149,7 +149,6 @@ var unmet = []string{
 	"C16: the time of a member that was not eligible counts",
 	"C17: a full state that is older than a grant ends it",
 	"C17: a lock is forgotten while a call names its place",
-	"C17: locks are claimed in turn by those that may want them",
 	"C17: no turn is left to the rivals for a lock",
 	"C17: places of locks that were forgotten stay empty", // costs memory only
 	"F1: the store does not look at the fence",
