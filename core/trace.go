@@ -27,18 +27,25 @@ func (o *Options) resolveTrace() error {
 	return nil
 }
 
-// startTrace begins to write before the machine's first step. e.mu is held.
+// startTrace begins to write, with the steps before Run. e.mu is held.
 func (e *Elector) startTrace() error {
 	if e.o.TraceDir == "" {
 		return nil
 	}
-	cfg := e.m.Config()
+	cfg := e.o.machine() // before those steps
+	cfg.HostLock = e.m.Config().HostLock
 	warn := func(err error) {
 		e.note.post(func() { e.note.warn("tenure: trace incomplete", slog.Any("error", err)) })
 	}
 	l, err := trace.Start(e.o.TraceDir, e.o.TraceBytes, e.info, &cfg, e.instant, e.traceAcks, warn)
-	e.traced = l
-	return err
+	if err != nil {
+		return err
+	}
+	for _, r := range e.early {
+		l.Put(r)
+	}
+	e.traced, e.early = l, nil
+	return nil
 }
 
 // instant is an instant and the time of the wall clock at it.

@@ -110,7 +110,11 @@ func fileName(node string) string {
 
 // Step notes one step.
 func (l *Log) Step(now fsm.Instant, in *fsm.Input, out []fsm.Effect) {
-	r := NewRecord(now, in, out)
+	l.Put(NewRecord(now, in, out))
+}
+
+// Put notes the record of a step.
+func (l *Log) Put(r *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.steps++

@@ -56,6 +56,8 @@ func TestMutants(t *testing.T) {
 			File: "../../core/commit.go", Old: "if t := d.l.e.traced; t != nil {", New: "if t := d.l.e.traced; t != nil && false {"}}},
 		{Name: "a step is not traced", Killer: "TestMembers", Edits: []mutate.Edit{{
 			File: "../../core/step.go", Old: "if e.traced != nil {", New: "if e.traced != nil && in.Kind != fsm.InBeaten {"}}},
+		{Name: "steps before Run are not traced", Killer: "TestMembers", Edits: []mutate.Edit{{
+			File: "../../core/step.go", Old: "} else if e.phase == fresh && e.o.TraceDir != \"\" {", New: "} else if false {"}}},
 		{Name: "the end is not written", Killer: "TestMembers", Edits: []mutate.Edit{{
 			File: "../../core/elector.go", Old: "\te.endTrace()\n", New: ""}}},
 	})

@@ -77,6 +77,10 @@ func TestMembers(t *testing.T) {
 		if err := e.Contend(handler, "a", "b", "c", "_lock.d"); err != nil {
 			t.Fatal(err)
 		}
+		// What happens before Run counts: it may say in which order shards are settled.
+		if err := e.Prefer(core.Preference{Shard: "c", First: "x"}, core.Preference{Shard: "b", First: "x"}); err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		runs.Go(func() {
 			if err := e.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
