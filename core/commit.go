@@ -337,8 +337,8 @@ func (d *delivery) finish(out outcome) {
 		return
 	}
 	c.head = out.head
-	if t := d.l.e.traced; t != nil {
-		c.traceAck(t, d.w.Fence, d.w.Number)
+	if d.l.e.traced != nil {
+		d.l.traceAck(d.w.Number)
 	}
 	if out.last {
 		c.err = ErrFenced

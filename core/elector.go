@@ -45,11 +45,11 @@ type Elector struct {
 	kick    chan struct{} // the timer has to be set anew
 	ended   chan struct{}
 	commits outbox
-	halting chan struct{}   // closed when the member is halted, with Options.ReturnHalted
-	closed  chan struct{}   // closed when the backend is, which is nobody's to do before Run returned
-	lock    *hostLock       // nil if there is none
-	traced  *trace.Log      // nil: nothing is traced; set when Run begins
-	early   []*trace.Record // the steps before that
+	halting chan struct{} // closed when the member is halted, with Options.ReturnHalted
+	closed  chan struct{} // closed when the backend is, which is nobody's to do before Run returned
+	lock    *hostLock     // nil if there is none
+	traced  *trace.Log    // nil: nothing is traced
+	toTrace toTrace
 
 	updating sync.Mutex // while a MemberState is changed; locked before mu
 
@@ -126,6 +126,7 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 		e.clk.behind = p.Behind
 	}
 	e.m = fsm.New(cfg)
+	e.traced = e.newTrace(&cfg)
 	return e, nil
 }
 

@@ -244,7 +244,7 @@ func (e *Elector) settle(eff *fsm.Effect) {
 	r := e.runs[eff.Fence.Shard]
 	delete(e.runs, eff.Fence.Shard)
 	if e.traced != nil {
-		e.traceAcksOf(r.lease)
+		r.lease.traceAcks()
 	}
 	e.acked.keep(r)
 	end := *eff

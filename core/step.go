@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
-	"github.com/tenure-go/tenure/internal/trace"
 )
 
 // feed tells the machine one thing and does what it says. Nothing in here waits.
@@ -32,8 +30,6 @@ func (e *Elector) drainQueue() {
 		effects := e.m.Step(now, in)
 		if e.traced != nil {
 			e.traced.Step(now, &in, effects)
-		} else if e.phase == fresh && e.o.TraceDir != "" { // such as a preference before Run
-			e.early = append(e.early, trace.NewRecord(now, &in, slices.Clone(effects)))
 		}
 		for i := range effects {
 			e.do(&effects[i])

@@ -2,6 +2,7 @@ package core
 
 import (
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -27,29 +28,28 @@ func (o *Options) resolveTrace() error {
 	return nil
 }
 
-// startTrace begins to write, with the steps before Run. e.mu is held.
-func (e *Elector) startTrace() error {
+// newTrace returns the log of a machine with this configuration, nil if there is to be none. It
+// notes the steps before Run as well.
+func (e *Elector) newTrace(cfg *fsm.Config) *trace.Log {
 	if e.o.TraceDir == "" {
 		return nil
 	}
-	cfg := e.o.machine() // before those steps
-	cfg.HostLock = e.m.Config().HostLock
-	warn := func(err error) {
-		e.note.post(func() { e.note.warn("tenure: trace incomplete", slog.Any("error", err)) })
-	}
-	l, err := trace.Start(e.o.TraceDir, e.o.TraceBytes, e.info, &cfg, e.instant, e.traceAcks, warn)
-	if err != nil {
-		return err
-	}
-	for _, r := range e.early {
-		l.Put(r)
-	}
-	e.traced, e.early = l, nil
-	return nil
+	return trace.New(trace.Options{
+		Dir: e.o.TraceDir, MaxBytes: e.o.TraceBytes, Info: e.info, Config: cfg, Acks: e.traceAcks,
+		Clock: func() (fsm.Instant, time.Time) { return e.clk.now(), time.Now() },
+		Warn: func(err error) {
+			e.note.post(func() { e.note.warn("tenure: trace incomplete", slog.Any("error", err)) })
+		},
+	})
 }
 
-// instant is an instant and the time of the wall clock at it.
-func (e *Elector) instant() (fsm.Instant, time.Time) { return e.clk.now(), time.Now() }
+// startTrace begins to write. e.mu is held.
+func (e *Elector) startTrace() error {
+	if e.traced == nil {
+		return nil
+	}
+	return e.traced.Start(e.m.Config().HostLock)
+}
 
 // endTrace writes the rest, unless the disk hangs.
 func (e *Elector) endTrace() {
@@ -58,39 +58,51 @@ func (e *Elector) endTrace() {
 	}
 }
 
+// toTrace has the leases with acknowledged commits that are not traced yet.
+type toTrace struct {
+	mu     sync.Mutex // locked after committer.mu
+	leases []*Lease
+}
+
 // traceAck notes an acknowledged commit, so that one record tells of many: once a second, or
-// at the end of the lease. c.mu is held.
-func (c *committer) traceAck(t *trace.Log, f Fence, n driver.WriteNo) {
+// at the end of the lease. committer.mu is held.
+func (l *Lease) traceAck(n driver.WriteNo) {
+	c := &l.commits
 	switch {
 	case c.closed:
-		t.Acked(f, n, n)
+		l.e.traced.Acked(l.fence, n, n)
 	case c.ackFrom != 0 && n == c.ackTo+1:
 		c.ackTo = n
 	default:
-		c.flushAcks(t, f)
+		if c.ackFrom != 0 {
+			l.e.traced.Acked(l.fence, c.ackFrom, c.ackTo)
+		} else {
+			l.e.toTrace.mu.Lock()
+			l.e.toTrace.leases = append(l.e.toTrace.leases, l)
+			l.e.toTrace.mu.Unlock()
+		}
 		c.ackFrom, c.ackTo = n, n
 	}
 }
 
-// flushAcks traces what traceAck noted. c.mu is held.
-func (c *committer) flushAcks(t *trace.Log, f Fence) {
+// traceAcks traces what traceAck noted.
+func (l *Lease) traceAcks() {
+	c := &l.commits
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.ackFrom != 0 {
-		t.Acked(f, c.ackFrom, c.ackTo)
+		l.e.traced.Acked(l.fence, c.ackFrom, c.ackTo)
 	}
 	c.ackFrom, c.ackTo = 0, 0
 }
 
 // traceAcks traces what was acknowledged under all leases.
 func (e *Elector) traceAcks() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, r := range e.runs {
-		e.traceAcksOf(r.lease)
+	e.toTrace.mu.Lock()
+	leases := e.toTrace.leases
+	e.toTrace.leases = nil
+	e.toTrace.mu.Unlock()
+	for _, l := range leases {
+		l.traceAcks()
 	}
-}
-
-func (e *Elector) traceAcksOf(l *Lease) {
-	l.commits.mu.Lock()
-	defer l.commits.mu.Unlock()
-	l.commits.flushAcks(e.traced, l.fence)
 }

@@ -75,12 +75,7 @@ func TestHostileRecords(t *testing.T) {
 			stop()
 		}
 	}
-	a := &app{path: p.path, key: "tenure", timeout: limit}
-	b, err := a.open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	_, b := p.open()
 	_, err = b.Join(t.Context(), core.Member{Session: "evil", Node: "evil", TTL: time.Hour, MemberState: core.MemberState{
 		Meta: map[string]string{"zone": hostile}}})
 	if err != nil {

@@ -605,12 +605,7 @@ func (p *place) repaired(leader core.SessionID, backend string) {
 		p.t.Errorf("evict without --yes: got %q", errs)
 	}
 	p.bad(exitNotFound, "tenure members", "evict", "0000", "--yes")
-	a := &app{path: p.path, key: "tenure", timeout: limit}
-	b, err := a.open(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer b.Close()
+	_, b := p.open()
 	if _, err := b.Join(p.t.Context(), core.Member{Session: "left", Node: "gone", TTL: time.Hour,
 		MemberState: core.MemberState{Meta: map[string]string{driver.IneligibleKey: "ill", "zone": "z"}}}); err != nil {
 		p.t.Fatal(err)

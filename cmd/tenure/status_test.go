@@ -12,6 +12,18 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
+// open opens the store until the test ends.
+func (p *place) open() (*app, core.Backend) {
+	p.t.Helper()
+	a := &app{path: p.path, key: "tenure", timeout: limit}
+	b, err := a.open(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = b.Close() })
+	return a, b
+}
+
 // join makes the session of a member that does nothing, until the test ends.
 func (p *place) join(b core.Backend, node string, ttl time.Duration) driver.Session {
 	p.t.Helper()
@@ -39,12 +51,7 @@ func (p *place) silent() {
 	if o, code, errs := p.status(); code != exitSilent || o.Members != 0 || !strings.Contains(errs, "no member") {
 		p.t.Errorf("status of an empty namespace: got %+v, %d, %q, want code %d", o, code, errs, exitSilent)
 	}
-	a := &app{path: p.path, key: "tenure", timeout: limit}
-	b, err := a.open(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer b.Close()
+	_, b := p.open()
 	ttl := max(2*time.Second, b.Info().Limits.MinTTL)
 	still := []driver.Session{p.join(b, "still-1", ttl/2), p.join(b, "still-2", ttl)}
 	if _, err := still[0].Acquire(p.t.Context(), []driver.Claim{{Shard: "stopped"}}); err != nil {
@@ -73,12 +80,7 @@ func TestStatusOfSome(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
 	p.run(exitOK, "init")
-	a := &app{path: p.path, key: "tenure", timeout: limit}
-	b, err := a.open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	_, b := p.open()
 	alive, still := p.join(b, "alive", time.Hour), p.join(b, "still", 2*time.Second)
 	done, both := make(chan struct{}), make(chan struct{})
 	beats := make(chan error, 1)
@@ -126,12 +128,7 @@ func TestStatusAsMembersEnd(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
 	p.run(exitOK, "init")
-	a := &app{path: p.path, key: "tenure", timeout: limit}
-	b, err := a.open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	a, b := p.open()
 	leaves := p.join(b, "leaves", time.Hour)
 	type result struct {
 		seen map[core.SessionID]time.Time
@@ -165,12 +162,7 @@ func TestLocks(t *testing.T) {
 	t.Parallel()
 	p := sqlitePlace(t)
 	p.run(exitOK, "init")
-	a := &app{path: p.path, key: "tenure", timeout: limit}
-	b, err := a.open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	a, b := p.open()
 	s := p.join(b, "worker", 2*time.Second)
 	var fences []core.Fence
 	for _, shard := range []core.ShardID{"orders", "_control", "_lock.free", "_lock.invoice-123", "_lock._x", "_lock.gone"} {

@@ -32,12 +32,8 @@ const (
 // newest, and the one before. Its methods never wait for the disk. A step that does not fit into
 // memory is lost, and a reader learns of that. Safe for concurrent use.
 type Log struct {
-	dir    string
-	prefix string
-	part   int64 // bytes of a file at most, compressed
-	wall   func() (fsm.Instant, time.Time)
-	acks   func()
-	warn   func(error)
+	o      Options
+	prefix string // of the files' names
 
 	mu    sync.Mutex
 	buf   bytes.Buffer
@@ -66,31 +62,42 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Start makes a file for a machine in the directory dir and begins to write. The files have
-// maxBytes at most together. wall gives an instant and the wall clock's time at it. acks is called
-// each second, to call Acked with what was acknowledged since; warn once, if writing fails, after
-// which nothing is traced any more.
-func Start(
-	dir string, maxBytes int64, info driver.Info, cfg *fsm.Config, wall func() (fsm.Instant, time.Time), acks func(), warn func(error),
-) (*Log, error) {
+// Options are what a Log needs. All are required.
+type Options struct {
+	Dir      string
+	MaxBytes int64 // of the files together
+	Info     driver.Info
+	Config   *fsm.Config // of the machine before its first step
+	// Clock gives an instant and the wall clock's time at it.
+	Clock func() (fsm.Instant, time.Time)
+	// Acks is called each second, to call Acked with what was acknowledged since.
+	Acks func()
+	// Warn is called once, if writing fails, after which nothing is traced any more.
+	Warn func(error)
+}
+
+// New returns a Log that keeps steps in memory until Start, as many as it keeps for a slow disk.
+func New(o Options) *Log {
+	l := &Log{o: o, head: *NewHeader(o.Info, o.Config), done: make(chan struct{}), gone: make(chan struct{})}
+	l.enc = json.NewEncoder(&l.buf)
+	return l
+}
+
+// Start makes the first file and begins to write. hostLock is that of the machine, which it gets
+// after it was made.
+func (l *Log) Start(hostLock string) error {
 	var id [8]byte
 	for i := range id {
 		id[i] = byte(rand.IntN(256))
 	}
-	at, now := wall()
-	l := &Log{
-		dir: dir, part: maxBytes / 2, wall: wall, acks: acks, warn: warn,
-		prefix: fmt.Sprintf("%s-%s-%x", fileName(cfg.Member.Node), now.UTC().Format("20060102T150405Z"), id[:4]),
-		done:   make(chan struct{}), gone: make(chan struct{}),
-		head: *NewHeader(info, cfg),
-	}
-	l.head.Run, l.head.At, l.head.Wall = hex.EncodeToString(id[:]), at, now.UnixNano()
-	l.enc = json.NewEncoder(&l.buf)
+	at, now := l.o.Clock()
+	l.prefix = fmt.Sprintf("%s-%s-%x", fileName(l.o.Config.Member.Node), now.UTC().Format("20060102T150405Z"), id[:4])
+	l.head.Run, l.head.At, l.head.Wall, l.head.Config.HostLock = hex.EncodeToString(id[:]), at, now.UnixNano(), hostLock
 	if err := l.open(); err != nil {
-		return nil, fmt.Errorf("tenure: TraceDir: %w: it has to be a directory in which this process can make files", err)
+		return fmt.Errorf("tenure: TraceDir: %w: it has to be a directory in which this process can make files", err)
 	}
 	go l.write()
-	return l, nil
+	return nil
 }
 
 // fileName is a node label as a part of a file's name.
@@ -110,11 +117,7 @@ func fileName(node string) string {
 
 // Step notes one step.
 func (l *Log) Step(now fsm.Instant, in *fsm.Input, out []fsm.Effect) {
-	l.Put(NewRecord(now, in, out))
-}
-
-// Put notes the record of a step.
-func (l *Log) Put(r *Record) {
+	r := NewRecord(now, in, out)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.steps++
@@ -125,7 +128,7 @@ func (l *Log) Put(r *Record) {
 func (l *Log) Acked(f driver.Fence, from, to driver.WriteNo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, _ := l.wall()
+	at, _ := l.o.Clock()
 	l.put(&Record{At: at, Acks: &Acks{Fence: f, From: from, To: to}})
 }
 
@@ -142,7 +145,7 @@ func (l *Log) put(r *Record) {
 	_ = l.enc.Encode(r)
 }
 
-// Close writes what waits and joins the writer, unless the disk hangs for longer than limit.
+// Close, after Start, writes what waits and joins the writer, unless the disk hangs for longer than limit.
 // Steps and commits after it are not traced.
 func (l *Log) Close(limit time.Duration) {
 	close(l.done)
@@ -151,7 +154,7 @@ func (l *Log) Close(limit time.Duration) {
 	select {
 	case <-l.gone:
 	case <-t.C:
-		l.warn(errors.New("the disk does not take the rest: the end is missing"))
+		l.o.Warn(errors.New("the disk does not take the rest: the end is missing"))
 	}
 }
 
@@ -166,13 +169,13 @@ func (l *Log) write() {
 			ended = true
 		}
 		if err := l.flush(); err != nil {
-			l.warn(fmt.Errorf("%w: nothing is traced any more", err))
+			l.o.Warn(fmt.Errorf("%w: nothing is traced any more", err))
 			l.stop()
 			return
 		}
 	}
 	if err := l.shut(); err != nil {
-		l.warn(fmt.Errorf("the end may be missing: %w", err))
+		l.o.Warn(fmt.Errorf("the end may be missing: %w", err))
 	}
 }
 
@@ -182,6 +185,7 @@ func (l *Log) stop() {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
+		l.o.Acks() // which keeps leases until then
 		l.take()
 		select {
 		case <-tick.C:
@@ -195,7 +199,7 @@ func (l *Log) stop() {
 func (l *Log) take() (what []byte, steps int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, now := l.wall()
+	at, now := l.o.Clock()
 	l.put(&Record{At: at, Wall: now.UnixNano()})
 	what = bytes.Clone(l.buf.Bytes())
 	l.buf.Reset()
@@ -206,7 +210,7 @@ func (l *Log) take() (what []byte, steps int64) {
 }
 
 func (l *Log) flush() error {
-	l.acks()
+	l.o.Acks()
 	what, steps := l.take()
 	if _, err := l.zip.Write(what); err != nil {
 		return err
@@ -214,7 +218,7 @@ func (l *Log) flush() error {
 	if err := l.zip.Flush(); err != nil {
 		return err
 	}
-	if l.size.n < l.part {
+	if l.size.n < l.o.MaxBytes/2 {
 		return nil
 	}
 	if err := l.shut(); err != nil {
@@ -222,7 +226,7 @@ func (l *Log) flush() error {
 	}
 	l.head.Part++
 	l.head.Steps = steps
-	at, now := l.wall()
+	at, now := l.o.Clock()
 	l.head.At, l.head.Wall = at, now.UnixNano()
 	return l.open()
 }
@@ -235,7 +239,7 @@ func (l *Log) open() error {
 		}
 		l.names = l.names[1:]
 	}
-	name := filepath.Join(l.dir, fmt.Sprintf("%s-%04d%s", l.prefix, l.head.Part, Suffix))
+	name := filepath.Join(l.o.Dir, fmt.Sprintf("%s-%04d%s", l.prefix, l.head.Part, Suffix))
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

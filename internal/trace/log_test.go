@@ -23,10 +23,10 @@ func start(t *testing.T, dir string, maxBytes int64) (l *trace.Log, warned *atom
 	t.Helper()
 	warned = new(atomic.Int32)
 	began := time.Now()
-	l, err := trace.Start(dir, maxBytes, driver.Info{Namespace: "ns", StoreID: "id"}, &logConfig,
-		func() (fsm.Instant, time.Time) { now := time.Now(); return fsm.Instant(now.Sub(began)), now }, func() {},
-		func(err error) { warned.Add(1); t.Log(err) })
-	if err != nil {
+	l = trace.New(trace.Options{Dir: dir, MaxBytes: maxBytes, Info: driver.Info{Namespace: "ns", StoreID: "id"}, Config: &logConfig,
+		Clock: func() (fsm.Instant, time.Time) { now := time.Now(); return fsm.Instant(now.Sub(began)), now }, Acks: func() {},
+		Warn: func(err error) { warned.Add(1); t.Log(err) }})
+	if err := l.Start(""); err != nil {
 		t.Fatal(err)
 	}
 	return l, warned
@@ -107,8 +107,9 @@ func TestRotation(t *testing.T) {
 func TestDiskFails(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "traces")
-	if _, err := trace.Start(dir, 1<<20, driver.Info{}, &logConfig, func() (fsm.Instant, time.Time) { return 0, time.Now() }, nil, nil); err == nil ||
-		!strings.Contains(err.Error(), "it has to be a directory") {
+	none := trace.New(trace.Options{Dir: dir, MaxBytes: 1 << 20, Config: &logConfig,
+		Clock: func() (fsm.Instant, time.Time) { return 0, time.Now() }})
+	if err := none.Start(""); err == nil || !strings.Contains(err.Error(), "it has to be a directory") {
 		t.Errorf("a directory that does not exist: %v", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -134,26 +134,7 @@ func send(ctx context.Context, c *route.Client, body io.Reader) (int, string, er
 // the map goes to Members only.
 func TestClientSendsNowhereElse(t *testing.T) {
 	t.Parallel()
-	victim, err := net.Listen("tcp", ":0") // of every address
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer victim.Close()
-	var connected atomic.Int64
-	go func() {
-		for {
-			c, err := victim.Accept()
-			if err != nil {
-				return
-			}
-			connected.Add(1)
-			_ = c.Close() // it only counts
-		}
-	}()
-	_, port, err := net.SplitHostPort(victim.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	port, connected := victim(t)
 	x := newTeller(t)
 	var auth atomic.Value
 	owner, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -26,19 +26,18 @@ func (m *member) tell(address string, other *member) {
 	time.Sleep(10 * time.Millisecond) // a Router's view may be 5 ms old
 }
 
-// TestForwardsToNoLocalAddress: a member that advertises an address of the forwarding host, or
-// a name of one, does not get a client's credentials sent there: the client is answered with
-// the owner, and nothing is connected to.
-func TestForwardsToNoLocalAddress(t *testing.T) {
-	victim, err := net.Listen("tcp", ":0") // of every address
+// victim listens on every address of this machine, and counts connections.
+func victim(t *testing.T) (port string, connected *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer victim.Close()
-	var connected atomic.Int64
+	t.Cleanup(func() { _ = l.Close() })
+	connected = new(atomic.Int64)
 	go func() {
 		for {
-			c, err := victim.Accept()
+			c, err := l.Accept()
 			if err != nil {
 				return
 			}
@@ -46,10 +45,17 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 			_ = c.Close() // it only counts
 		}
 	}()
-	_, port, err := net.SplitHostPort(victim.Addr().String())
-	if err != nil {
+	if _, port, err = net.SplitHostPort(l.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
+	return port, connected
+}
+
+// TestForwardsToNoLocalAddress: a member that advertises an address of the forwarding host, or
+// a name of one, does not get a client's credentials sent there: the client is answered with
+// the owner, and nothing is connected to.
+func TestForwardsToNoLocalAddress(t *testing.T) {
+	port, connected := victim(t)
 	store := memory.New()
 	a := start(t, store, "a", nil, nil)
 	b := start(t, store, "b", nil, func(o *route.Options) { o.Forward = true })
