@@ -273,6 +273,23 @@ func TestGap(t *testing.T) {
 	}
 }
 
+// TestJump: a step that is centuries later, or earlier, costs no more than another one.
+func TestJump(t *testing.T) {
+	t.Parallel()
+	for _, at := range []fsm.Instant{fsm.Never, fsm.Never - 1, 1 << 62, -1 << 63, -1} {
+		s := newScene(t)
+		s.play()
+		r := s.tape[0].recs
+		i := slices.IndexFunc(r, func(r *trace.Record) bool { return r.Acks != nil }) // while a lease is held
+		s.tape[0].recs = slices.Insert(r, i, &trace.Record{At: at, In: &trace.Input{Kind: "wake"}})
+		began := time.Now()
+		s.check()
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("a step at %d takes %v", at, took)
+		}
+	}
+}
+
 // token has the second lease another token, everywhere.
 func (s *scene) token(to driver.Token) {
 	for _, r := range s.tape[1].recs {
