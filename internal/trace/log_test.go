@@ -141,7 +141,11 @@ func TestLost(t *testing.T) {
 	for range 200 {
 		l.Step(0, &in, nil)
 	}
-	time.Sleep(1500 * time.Millisecond) // the writer takes what waits once a second
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, size := files(t, dir); size > 4096 { // the writer has taken what waited
+			break
+		}
+	}
 	l.Step(0, &in, nil)
 	l.Close(time.Minute)
 	r, err := trace.Check(t.Context(), sources(t, dir), 0)

@@ -101,7 +101,12 @@ func TestMembers(t *testing.T) {
 	more()
 	b, stopB := start("b")
 	_, stopC := start("c")
-	time.Sleep(500 * time.Millisecond)
+	for v := b.View(); len(v.Members) < 3; {
+		var err error
+		if v, err = b.WaitView(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+	}
 	stopA()
 	more()
 	_ = b.Withdraw(t.Context(), "a")
