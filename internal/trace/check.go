@@ -99,9 +99,12 @@ type Report struct {
 // An error says that a file cannot be read, or is of another namespace, or is ctx's. Breaches are no
 // error.
 func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Report, error) {
-	c := &checker{ctx: ctx, clockError: clockError, report: &Report{Breaches: []Breach{}}, sessions: make(map[driver.SessionID]*session),
-		grants: make(map[driver.ShardID][]*grant), acks: make(map[driver.ShardID][]ackedSpan), claimed: make(map[driver.ShardID]map[driver.Token]bool),
-		shown: make(map[driver.ShardID]map[driver.Token]bool), ended: make(map[driver.SessionID]bool), superseded: make(map[string]bool)}
+	c := &checker{
+		ctx: ctx, clockError: clockError, report: &Report{Breaches: []Breach{}},
+		sessions: make(map[driver.SessionID]*session), ended: make(map[driver.SessionID]bool), superseded: make(map[string]bool),
+		grants: make(map[driver.ShardID][]*grant), acks: make(map[driver.ShardID][]ackedSpan),
+		claimed: make(map[driver.ShardID]map[driver.Token]bool), shown: make(map[driver.ShardID]map[driver.Token]bool),
+	}
 	runs, err := byRun(sources)
 	if err != nil {
 		return nil, err
@@ -134,8 +137,8 @@ func byRun(sources []Source) ([][]file, error) {
 		if len(files) > 0 {
 			first := &files[0].head
 			if f.head.Namespace != first.Namespace || f.head.StoreID != first.StoreID {
-				return nil, fmt.Errorf("%s is of namespace %q with identity %.40q, and %s of %q with identity %.40q: check one namespace at a time",
-					f.Name, f.head.Namespace, f.head.StoreID, files[0].Name, first.Namespace, first.StoreID)
+				return nil, fmt.Errorf(
+					"%s is of namespace %q with identity %.40q, and %s of %q with identity %.40q: check one namespace at a time", f.Name, f.head.Namespace, f.head.StoreID, files[0].Name, first.Namespace, first.StoreID)
 			}
 		}
 		files = append(files, f)
@@ -408,7 +411,8 @@ func (t *tracer) replay(rec *Record) error {
 func (t *tracer) does(at fsm.Instant, in fsm.Input) (want []Effect, err error) {
 	defer func() {
 		if why := recover(); why != nil {
-			err = fmt.Errorf("step %d: the state machine cannot take the input %q: %v: no member of this version wrote it", t.run.Steps, inputs[in.Kind], why)
+			err = fmt.Errorf("step %d: the state machine cannot take the input %q: %v: no member of this version wrote it",
+				t.run.Steps, inputs[in.Kind], why)
 		}
 	}()
 	for _, e := range t.m.Step(at, in) {
@@ -627,8 +631,8 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 		if over := longest; over != nil && over.fence.Session != g.fence.Session && over.to.Sub(g.from) > c.clockError &&
 			c.byMembers(shard, over, g) {
 			at.Rule, at.Nodes = "S1", []string{over.node, g.node}
-			at.Text = fmt.Sprintf("two members trusted a lease of shard %q for %v: session %q of node %q under token %d from %s to %s (%s), and session %q of node %q under token %d",
-				shard, over.to.Sub(g.from), over.fence.Session, over.node, over.fence.Token, over.from.Format(time.RFC3339Nano),
+			at.Text = fmt.Sprintf("two members trusted a lease of shard %q for %v: session %q of node %q under token %d from %s to "+
+				"%s (%s), and session %q of node %q under token %d", shard, over.to.Sub(g.from), over.fence.Session, over.node, over.fence.Token, over.from.Format(time.RFC3339Nano),
 				over.to.Format(time.RFC3339Nano), cmp.Or(over.why, "not revoked"), g.fence.Session, g.node, g.fence.Token)
 			if c.superseded[over.node] && over.node == g.node {
 				at.Text += "; it superseded a process that still ran: give each process a node label of its own (M3)"

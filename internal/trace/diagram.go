@@ -60,8 +60,8 @@ func (r *Report) Diagram(to io.Writer) error {
 	w(`<text x="10" y="38">%s</text>`+"\n", html.EscapeString(b.Text))
 	for i, n := range nodes {
 		x := 150 + columnWidth*i
-		w(`<text x="%d" y="66">%s</text><line x1="%d" y1="74" x2="%d" y2="%d" stroke="#bbb"/>`+"\n", x, html.EscapeString(fmt.Sprintf("%.24q", n)),
-			x+6, x+6, height-10)
+		w(`<text x="%d" y="66">%s</text><line x1="%d" y1="74" x2="%d" y2="%d" stroke="#bbb"/>`+"\n", x,
+			html.EscapeString(fmt.Sprintf("%.24q", n)), x+6, x+6, height-10)
 	}
 	for _, t := range times {
 		w(`<text x="10" y="%d" fill="#555">%s</text>`+"\n", row(t)+4, t.Format("15:04:05.000000"))

@@ -36,7 +36,8 @@ func NewReader(from io.Reader) (*Reader, error) {
 		return nil, errors.New("this is no trace of Tenure: its first line is no header")
 	}
 	if r.Header.Format != Format {
-		return nil, fmt.Errorf("the trace has format %d, this version reads %d: check it with the version that wrote it", r.Header.Format, Format)
+		return nil, fmt.Errorf("the trace has format %d, this version reads %d: check it with the version that wrote it",
+			r.Header.Format, Format)
 	}
 	return r, nil
 }
