@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,13 +65,19 @@ func TestMembers(t *testing.T) {
 		return nil
 	}
 	var runs sync.WaitGroup
+	var beats atomic.Int32
+	called := func(c core.Call) {
+		if c.Kind == "beat" && c.Err == nil {
+			beats.Add(1)
+		}
+	}
 	start := func(node string) (*core.Elector, context.CancelFunc) {
 		b, err := memory.Open(t.Context(), store, "ns", &memory.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		e, err := core.NewElector(b, &core.Options{Node: node, TTL: 300 * time.Millisecond, TraceDir: dir,
-			DrainBudget: time.Second, Resync: time.Second})
+			DrainBudget: time.Second, Resync: time.Second, Hooks: core.Hooks{OnCall: called}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,6 +113,9 @@ func TestMembers(t *testing.T) {
 		if v, err = b.WaitView(t.Context(), v); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for beats.Load() < 6 {
+		<-commits
 	}
 	stopA()
 	more()
