@@ -24,7 +24,11 @@ func TestMutants(t *testing.T) {
 			File: "store.go", Old: "RequireConsistent: true", New: "AllowStale: true"}}},
 		{Name: "E4: pings wait for slots like other reads", Killer: "TestPingsHaveTheirOwnSlots", Edits: []mutate.Edit{{
 			File: "store.go", Old: "keys[0] == s.ping", New: "keys[0] == \"\""}}},
+		{Name: "E4: after a request that ended others use what may be lost as well", Killer: "TestIdleSlots", Edits: []mutate.Edit{{
+			File: "slots.go", Old: "k.idle = append(k.idle, l)", New: "k.idle = slices.Insert(k.idle, 0, l)"}}},
 		{Name: "E4: a query waits on a connection that was lost", Killer: "TestLostConnection/followedAll", Edits: []mutate.Edit{{
 			File: "index.go", Old: "waitTime = 5 * time.Second", New: "waitTime = time.Minute"}}},
+		{Name: "E4: all connections of heartbeats that overlapped stay open", Killer: "TestLostConnection/slowedAll", Edits: []mutate.Edit{{
+			File: "slots.go", Old: "keep = heartbeatsIdle", New: "keep = maxHeartbeats"}}},
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,10 +34,20 @@ const (
 	waitSlots     = 2
 )
 
+// heartbeatsIdle is how many connections of heartbeats stay open without a request: if all are
+// lost in silence, each costs a heartbeat.
+const heartbeatsIdle = 2
+
 // slot carries one request at a time.
 type slot struct {
 	client *api.Client
 	drop   func() // closes the slot's open but unused connections
+	used   bool   // since end
+}
+
+func (l *slot) end() {
+	l.drop()
+	l.used = false
 }
 
 // slots are those to one address, by kind.
@@ -62,6 +73,7 @@ func newSlots(addresses int, make func() (*slot, error)) (*slots, error) {
 		}
 		l.kinds[k] = newSlotKind(l.all[first:])
 	}
+	l.kinds[heartbeats].keep = heartbeatsIdle
 	return l, nil
 }
 
@@ -69,6 +81,7 @@ func newSlots(addresses int, make func() (*slot, error)) (*slots, error) {
 // preferred, to keep connections few.
 type slotKind struct {
 	free chan struct{} // holds one token for each of idle
+	keep int           // how many connections stay open without a request; 0: all
 
 	mu   sync.Mutex
 	idle []*slot
@@ -84,9 +97,24 @@ func newSlotKind(all []*slot) *slotKind {
 
 func (k *slotKind) give(l *slot) {
 	k.mu.Lock()
-	k.idle = append(k.idle, l)
+	if k.keep > 0 && l.used && k.open() >= k.keep {
+		l.end()
+		k.idle = slices.Insert(k.idle, 0, l)
+	} else { // also one that ended: the next request connects, where others may be lost as well
+		k.idle = append(k.idle, l)
+	}
 	k.mu.Unlock()
 	k.free <- struct{}{}
+}
+
+// open is how many slots may have a connection without a request.
+func (k *slotKind) open() (n int) {
+	for _, l := range k.idle {
+		if l.used {
+			n++
+		}
+	}
+	return n
 }
 
 // take waits for a slot until ctx ends.
@@ -101,12 +129,14 @@ func (k *slotKind) take(ctx context.Context) (*slot, error) {
 	last := len(k.idle) - 1
 	l := k.idle[last]
 	k.idle = k.idle[:last]
+	l.used = true
 	return l, nil
 }
 
 // shared are the slots of one client, which has a pool of connections.
 func shared(client *api.Client, drop func()) *slots {
 	l, _ := newSlots(1, func() (*slot, error) { return &slot{client: client, drop: drop}, nil })
+	l.kinds[heartbeats].keep = 0 // one slot's end would take the others' connections
 	return l
 }
 

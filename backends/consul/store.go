@@ -134,7 +134,7 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 		// Its dial may be under way; Close dropped the open connections before this
 		// one was open; or the address is not used any more.
 		if ended || s.life.Err() != nil || s.routes.Current() != t.Server {
-			l.drop()
+			l.end()
 		}
 		slots.give(l)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -82,9 +83,11 @@ func native(err error) error {
 	return err
 }
 
-// nudge makes connections that wait for their turn to be tried again not wait: the
-// callers pace themselves, and a pause of up to two minutes after the server is
-// back would cost them their leases.
+// nudge has connections tried again that wait for their turn: the callers pace
+// themselves, and a pause of up to two minutes after the server is back would cost
+// them their leases. A connection that has not failed is left alone: while it begins,
+// gRPC writes a map that ResetConnectBackoff reads without a lock, and such a read ends
+// the process (grpc/grpc-go#9155).
 func (s *store) nudge(err error) {
 	if status.Code(native(err)) != codes.Unavailable {
 		return
@@ -92,6 +95,8 @@ func (s *store) nudge(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.cluster.conns() {
-		c.ResetConnectBackoff()
+		if c.GetState() == connectivity.TransientFailure {
+			c.ResetConnectBackoff()
+		}
 	}
 }

@@ -40,6 +40,8 @@ func TestMutants(t *testing.T) {
 				New: "{{Key: b.keys.Identity(), Rev: Exists}}"}}},
 		{Name: "E4: nothing finds a watch that was lost", Killer: "TestLostConnection/followedAll", Edits: []mutate.Edit{{
 			File: "config.go", Old: "= 10*time.Second, 3*time.Second", New: "= time.Hour, 3*time.Second"}}},
+		{Name: "E4: a connection waits to be tried again, though calls find no server", Killer: "TestNudge", Edits: []mutate.Edit{{
+			File: "errors.go", Old: "\t\t\tc.ResetConnectBackoff()\n", New: "\t\t\t_ = c\n"}}},
 		{Name: "E4: a heartbeat uses a connection that was long unused", Killer: "TestLostConnection/slowedAll", Edits: []mutate.Edit{{
 			File: "members.go", Old: "t.Stale && s.cluster == c", New: "t.Stale && s.cluster != c"}}},
 	})

@@ -218,7 +218,7 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 			conds = append(conds, Compare{Key: target, Rev: Exists})
 		}
 		value, then := shardRecord{Session: h.To, From: h.Fence.Token}.Encode(), []string{head}
-		if l, ok := b.leases.get(h.Fence.Shard); carry && ok && l.headKnown && l.rev == at.rev && (l.headRev != 0 || !b.headsStay) {
+		if l, ok := b.leases.get(h.Fence.Shard); carry && ok && l.headKnown && l.rev == at.rev && (l.headRev != 0 || !b.info.Limits.RecordsStay) {
 			kh := knownHead(l)
 			carried[n] = &Pair{Key: head, Value: kh.Text, Rev: l.headRev}
 			value, then = kvrecord.AppendHead(value, kh), nil

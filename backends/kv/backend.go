@@ -22,10 +22,9 @@ type Backend struct {
 	pipeline int
 	fit      func([]Txn) int // of Options
 
-	headsStay bool         // of Options
-	idRev     Rev          // revision of the identity record when it was opened
-	base      driver.Token // of the identity record
-	instance  string       // random: cursors of another Backend are refused by it
+	idRev    Rev          // revision of the identity record when it was opened
+	base     driver.Token // of the identity record
+	instance string       // random: cursors of another Backend are refused by it
 
 	acked   atomic.Int64          // highest revision that answered an own write (rule I1)
 	changed atomic.Pointer[error] // set once the store was seen to have changed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -307,12 +308,21 @@ func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	a, b := f.join("a"), f.join("b")
+	lost := 0
 	lose := func(call func(ctx context.Context) error) {
 		t.Helper()
 		f.link.Set(kvfault.Write, kvfault.DropReply)
-		ctx, cancel := f.brief()
-		defer cancel()
-		if err := call(ctx); err == nil || driver.NotApplied(err) {
+		ctx, cancel := context.WithCancel(f.ctx)
+		lost++
+		var caller sync.WaitGroup
+		caller.Go(func() { // gives up when the call was made
+			_ = f.link.AwaitLost(ctx, lost)
+			cancel()
+		})
+		err := call(ctx)
+		cancel()
+		caller.Wait()
+		if err == nil || driver.NotApplied(err) {
 			t.Errorf("a call without a reply: %v; want an unknown outcome", err)
 		}
 		f.link.Heal()

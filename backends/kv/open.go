@@ -28,7 +28,9 @@ type Options struct {
 	// Now is the time by the store's clock, or by this process's where the store does not
 	// tell: from it come the tokens under another incarnation. Required with Incarnation.
 	Now time.Time
-	// Limits of the store. BatchItems, WriteOps and WriteBytes must be positive.
+	// Limits of the store. BatchItems, WriteOps and WriteBytes must be positive. With
+	// RecordsStay transfers of shards without a head tell no head, since nothing can check
+	// that there is none.
 	Limits driver.Limits
 	// Pipeline is how many batches of one call are under way at once. 0 means 1.
 	Pipeline int
@@ -37,10 +39,6 @@ type Options struct {
 	// whose room is counted in more than transactions. nil means BatchItems of them, and
 	// WriteBytes.
 	Fit func(txns []Txn) int
-	// HeadsStay says that the store cannot check that a shard has no head, as its rights
-	// let nobody remove one. Transfers of such shards tell no head then, and the records of
-	// free locks stay (rule R2).
-	HeadsStay bool
 }
 
 func (o *Options) validate() error {
@@ -87,7 +85,7 @@ func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	}
 	life, end := context.WithCancel(context.Background())
 	b := &Backend{
-		store: s, keys: keys, pipeline: max(1, o.Pipeline), fit: o.Fit, headsStay: o.HeadsStay,
+		store: s, keys: keys, pipeline: max(1, o.Pipeline), fit: o.Fit,
 		idRev: rev, base: id.Base, instance: rand.Text(),
 		info: driver.Info{Backend: o.Backend, Namespace: o.Namespace, StoreID: id.ID, Limits: o.Limits},
 		life: life, end: end,

@@ -63,7 +63,7 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err != nil {
 		return err
 	}
-	stay, err := b.free(ctx, fences, known, !b.headsStay, failed)
+	stay, err := b.free(ctx, fences, known, !b.info.Limits.RecordsStay, failed)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ const (
 	concurrent = 64
 	// poolSize is above the number of calls under way: none waits in the client.
 	poolSize = 1024
+	// beatsIdle is how many connections of heartbeats stay open without a call: if all are lost
+	// in silence, each costs a heartbeat.
+	beatsIdle = 2
 	// replyTimeout frees the connection of a call that nobody waits for any more.
 	replyTimeout = 30 * time.Second
 )
@@ -49,8 +52,10 @@ func newClients(c *goredis.UniversalOptions, insecure bool) *clients {
 		d.sentinels.patience.Store(int64(sentinelPatience))
 	}
 	d.guarded = replaceable(c) && !insecure && !proven(c)
+	few := *c
+	few.MaxIdleConns = beatsIdle
 	return &clients{
-		calls: newClient(c, d, replyTimeout), beats: newClient(c, d, replyTimeout),
+		calls: newClient(c, d, replyTimeout), beats: newClient(&few, d, replyTimeout),
 		waits: newClient(c, d, maxWait+answerSlack), slots: make(chan struct{}, concurrent), dialer: d,
 	}
 }

@@ -123,5 +123,7 @@ func TestMutants(t *testing.T) {
 			File: "clients.go", Old: "l.d.doubt(l.asked)", New: "_ = l.asked"}}},
 		{Name: "E4: a watch waits for records on a connection that was lost", Killer: "TestLostConnection", Edits: []mutate.Edit{{
 			File: "watch.go", Old: "context.WithTimeout(ctx, noticed)", New: "context.WithTimeout(ctx, time.Hour)"}}},
+		{Name: "E4: all connections of heartbeats that overlapped stay open", Killer: "TestLostConnection/slowedAll", Edits: []mutate.Edit{{
+			File: "clients.go", Old: "few.MaxIdleConns = beatsIdle", New: "few.MaxIdleConns = poolSize"}}},
 	})
 }

@@ -117,8 +117,6 @@ func harness(
 	return conformance.Harness{
 		Name:    Name,
 		Version: "ZooKeeper " + version,
-		Skip: map[string]string{"Locks/RecordsAreBounded": "a node that is made again has the versions of the one before, " +
-			"so that records of locks stay"},
 		New: func(conformance.T) *conformance.Store {
 			s := &suiteStore{
 				admin: admin, servers: addrs(members), count: new(traffic),

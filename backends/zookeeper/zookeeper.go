@@ -49,7 +49,6 @@ func open(ctx context.Context, servers []string, namespace string, o *Options,
 	over := whole(changelog.New(below(s), namespace, changelog.Options{Parallel: pipeline, ReadKeys: 512}))
 	ko := limits(opts.Root)
 	ko.Backend, ko.Namespace, ko.Create = Name, namespace, opts.Create
-	ko.HeadsStay = true
 	b, err := kv.Open(ctx, over, ko)
 	if err != nil {
 		return nil, joined(err, over.Close())
@@ -67,7 +66,9 @@ const pipeline = 4
 // limits are those of namespaces below a root.
 func limits(root string) kv.Options {
 	return kv.Options{
-		Limits:   driver.Limits{BatchItems: 512, WriteOps: 256, WriteBytes: 512 << 10, MinTTL: 500 * time.Millisecond},
+		// A node that is made again has the versions of the one before: a former holder's write could pass.
+		Limits: driver.Limits{BatchItems: 512, WriteOps: 256, WriteBytes: 512 << 10, MinTTL: 500 * time.Millisecond,
+			RecordsStay: true},
 		Pipeline: pipeline,
 		Fit:      func(txns []kv.Txn) int { return fit(txns, len(root)) },
 	}

@@ -198,8 +198,8 @@ type Session interface {
 	// store looks at the record, and not at the caller.
 	//
 	// Once a lock (IsLock) is free and has no head, its record is removed, at once or later
-	// (R2). An observer learns of the release all the same: from a view that shows it as that
-	// of any lease, or from a Reset that does not list the lock.
+	// (R2), unless Limits.RecordsStay. An observer learns of the release all the same: from a
+	// view that shows it as that of any lease, or from a Reset that does not list the lock.
 	Release(ctx context.Context, fences []Fence) error
 
 	// Commit writes under leases, each Write atomic by itself and independent of

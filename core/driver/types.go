@@ -309,6 +309,9 @@ type Limits struct {
 	IdlePollPeriod time.Duration
 	// MinTTL is the least Member.TTL that was measured to work on this store.
 	MinTTL time.Duration
+	// RecordsStay says that nothing can remove a record of a shard once it is made, so that
+	// those of free locks stay (an exception from rule R2): one for each name.
+	RecordsStay bool
 }
 
 // Info describes an open backend. Constant after opening; holds no credentials.

@@ -20,5 +20,5 @@ func TestQuiet(t *testing.T) {
 			t.Fatal(err)
 		}
 		return n
-	}, open(t, dsn, Options{}), open(t, dsn, Options{}))
+	}, func() bool { return true }, open(t, dsn, Options{}), open(t, dsn, Options{}))
 }

@@ -44,7 +44,7 @@ func TestQuiet(t *testing.T) {
 					t.Fatal(err)
 				}
 				return n
-			}, open(t, through, c.options), open(t, through, c.options))
+			}, func() bool { return true }, open(t, through, c.options), open(t, through, c.options))
 		})
 	}
 }

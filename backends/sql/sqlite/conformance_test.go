@@ -120,27 +120,34 @@ func (h *harness) open(ctx context.Context, namespace string, o *Options, change
 }
 
 func (h *harness) openOn(ctx context.Context, namespace string, o *Options, w *sqlfault.Wire, change ...string) (driver.Backend, error) {
+	b, _, err := h.openStore(ctx, namespace, o, w, change...)
+	return b, err
+}
+
+func (h *harness) openStore(
+	ctx context.Context, namespace string, o *Options, w *sqlfault.Wire, change ...string,
+) (driver.Backend, *store, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	text, err := files.ReadFile("statements.sql")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	stmts, err := sql.Compile(strings.NewReplacer(change...).Replace(string(text)), opts.TablePrefix, placeholder)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	st, err := openStore(ctx, h.path, opts, stmts)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b, err := sql.New(ctx, config(namespace, opts, &sqlfault.Store{Store: st, Calls: &h.calls, Wire: w}, stmts))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return b, nil
+	return b, st, nil
 }
 
 // exec runs statements on one of the files, past the driver and the schema's checks.
