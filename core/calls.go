@@ -16,7 +16,7 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	defer cancel()
 	in := fsm.Input{Call: eff.Call}
 	kind, items := callOf(&eff)
-	ctx, sp := e.note.startCall(ctx, kind, items, "", nil)
+	ctx, sp := e.note.startCall(e.forCall(ctx, eff.Call), kind, items, "", nil)
 	switch eff.Kind {
 	case fsm.EffJoin:
 		in.Kind = fsm.InJoined

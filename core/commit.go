@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/trace"
 )
 
 // Committed is what a Commit did.
@@ -89,7 +90,7 @@ type committer struct {
 	err    error // why nothing can be sent any more although not closed
 	idle   signal
 
-	ackFrom, ackTo driver.WriteNo // acknowledged commits that are not traced yet; 0: none
+	untraced trace.Acks // commits that are not traced yet
 }
 
 // pending is one caller's commit.
@@ -213,6 +214,7 @@ func (l *Lease) next(most int) *delivery {
 	c := &l.commits
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := l.clk.now() // before the look at the lease
 	refuse := l.Err()
 	if refuse == nil {
 		refuse = c.err
@@ -241,7 +243,7 @@ func (l *Lease) next(most int) *delivery {
 			ops = append(ops, p.ops...)
 		}
 	}
-	return &delivery{l: l, parts: parts, base: c.head, w: l.write(c.head, ops)}
+	return &delivery{l: l, parts: parts, base: c.head, w: l.write(c.head, ops), sent: now}
 }
 
 // write makes the write of ops that follows base.
@@ -293,6 +295,7 @@ type delivery struct {
 	parts []*pending
 	base  driver.Head // before it
 	w     driver.Write
+	sent  fsm.Instant // when it was to be sent first, before the look at the lease
 }
 
 // settle finds out what became of a write after its first attempt, and tells the callers.
@@ -327,6 +330,9 @@ func (d *delivery) finish(out outcome) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if d.l.e.traced != nil {
+		d.traceOutcome(&out)
+	}
 	if out.err != nil {
 		if out.last {
 			c.err = out.err
@@ -337,9 +343,6 @@ func (d *delivery) finish(out outcome) {
 		return
 	}
 	c.head = out.head
-	if d.l.e.traced != nil {
-		d.l.traceAck(d.w.Number)
-	}
 	if out.last {
 		c.err = ErrFenced
 	}

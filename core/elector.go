@@ -126,7 +126,7 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 		e.clk.behind = p.Behind
 	}
 	e.m = fsm.New(cfg)
-	e.traced = e.newTrace(&cfg)
+	e.newTrace(&cfg)
 	return e, nil
 }
 

@@ -129,6 +129,7 @@ func (e *Elector) begin(r *run) bool {
 	if e.o.Watchdog > 0 {
 		r.watchdog = time.AfterFunc(e.o.Watchdog, func() { e.watch(r) })
 	}
+	r.lease.traceBegun()
 	e.note.handlerStart(r.lease.fence)
 	e.snap.bump()
 	return true
@@ -215,6 +216,7 @@ func (e *Elector) join(r *run, began time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.state, r.settled = LeaseReturned, true
+	r.lease.traceJoined()
 	r.joined.wake()
 	asked := isStop(r.ctx, err)
 	r.cancel(revoked(r.lease.fence, fsm.CauseReturned))

@@ -16,7 +16,8 @@ type outcome struct {
 	head     driver.Head
 	versions []driver.Version
 	err      error
-	last     bool // nothing can be sent after it: fenced, or the next number is not known
+	last     bool           // nothing can be sent after it: fenced, or the next number is not known
+	number   driver.WriteNo // of the last attempt; 0: the first one's
 }
 
 // settle sends one write, whose first attempt was answered with res and err, until it is
@@ -26,7 +27,8 @@ type outcome struct {
 // was under way, and of those that find out what became of it.
 func (l *Lease) settle(
 	base driver.Head, w driver.Write, res driver.CommitResult, err error, from []context.Context,
-) outcome {
+) (out outcome) {
+	defer func() { out.number = w.Number }()
 	r := retrier{l: l, from: from}
 	unknown := false
 	for ; ; res, err = r.commit(w) {

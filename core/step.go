@@ -143,7 +143,9 @@ func (e *Elector) do(eff *fsm.Effect) {
 	case fsm.EffExtend:
 		e.extend(eff.Session, eff.Until)
 	case fsm.EffRevoke:
+		r := e.runs[eff.Fence.Shard]
 		e.revoke(eff.Fence, eff.Cause)
+		r.lease.traceEnded()
 	case fsm.EffSettled:
 		e.settle(eff)
 	case fsm.EffYield:

@@ -1,11 +1,11 @@
 package core
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/trace"
 )
@@ -28,19 +28,20 @@ func (o *Options) resolveTrace() error {
 	return nil
 }
 
-// newTrace returns the log of a machine with this configuration, nil if there is to be none. It
-// notes the steps before Run as well.
-func (e *Elector) newTrace(cfg *fsm.Config) *trace.Log {
+// newTrace begins the log of a machine with this configuration, if there is to be one. It notes
+// the steps before Run as well.
+func (e *Elector) newTrace(cfg *fsm.Config) {
 	if e.o.TraceDir == "" {
-		return nil
+		return
 	}
-	return trace.New(trace.Options{
+	e.traced = trace.New(trace.Options{
 		Dir: e.o.TraceDir, MaxBytes: e.o.TraceBytes, Info: e.info, Config: cfg, Acks: e.traceAcks,
 		Clock: func() (fsm.Instant, time.Time) { return e.clk.now(), time.Now() },
 		Warn: func(err error) {
 			e.note.post(func() { e.note.warn("tenure: trace incomplete", slog.Any("error", err)) })
 		},
 	})
+	e.b = &wire{Backend: e.b, clk: e.clk, log: e.traced}
 }
 
 // startTrace begins to write. e.mu is held.
@@ -64,36 +65,80 @@ type toTrace struct {
 	leases []*Lease
 }
 
-// traceAck notes an acknowledged commit, so that one record tells of many: once a second, or
-// at the end of the lease. committer.mu is held.
-func (l *Lease) traceAck(n driver.WriteNo) {
+// traceOutcome notes a commit that was acknowledged or is in doubt, so that one record tells of
+// many: once a second, or at the end of the lease. committer.mu is held.
+func (d *delivery) traceOutcome(out *outcome) {
+	l := d.l
 	c := &l.commits
+	a := trace.Acks{Fence: l.fence, From: d.w.Number, To: d.w.Number, Sent: d.sent}
 	switch {
-	case c.closed:
-		l.e.traced.Acked(l.fence, n, n)
-	case c.ackFrom != 0 && n == c.ackTo+1:
-		c.ackTo = n
+	case errors.Is(out.err, ErrUnknown):
+		if a.Doubt = true; out.number != 0 {
+			a.From, a.To = out.number, out.number
+		}
+	case out.err != nil:
+		return
 	default:
-		if c.ackFrom != 0 {
-			l.e.traced.Acked(l.fence, c.ackFrom, c.ackTo)
+		a.From, a.To, a.Seq = out.head.Number, out.head.Number, out.head.Seq
+		for _, p := range d.parts {
+			a.Entries += Seq(p.appends)
+		}
+	}
+	switch last := &c.untraced; {
+	case c.closed:
+		c.traceAcks(l)
+		l.e.traced.Acked(a)
+	case last.From != 0 && last.Doubt == a.Doubt && a.From == last.To+1 && a.Seq == last.Seq+a.Entries:
+		last.To, last.Seq, last.Entries, last.Sent = a.To, a.Seq, last.Entries+a.Entries, a.Sent
+	default:
+		if last.From != 0 {
+			l.e.traced.Acked(*last)
 		} else {
 			l.e.toTrace.mu.Lock()
 			l.e.toTrace.leases = append(l.e.toTrace.leases, l)
 			l.e.toTrace.mu.Unlock()
 		}
-		c.ackFrom, c.ackTo = n, n
+		*last = a
 	}
 }
 
-// traceAcks traces what traceAck noted.
+// traceAcks traces what traceOutcome noted.
 func (l *Lease) traceAcks() {
-	c := &l.commits
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ackFrom != 0 {
-		l.e.traced.Acked(l.fence, c.ackFrom, c.ackTo)
+	l.commits.mu.Lock()
+	defer l.commits.mu.Unlock()
+	l.commits.traceAcks(l)
+}
+
+// traceAcks, with c.mu held, is Lease.traceAcks.
+func (c *committer) traceAcks(l *Lease) {
+	if c.untraced.From != 0 {
+		l.e.traced.Acked(c.untraced)
 	}
-	c.ackFrom, c.ackTo = 0, 0
+	c.untraced = trace.Acks{}
+}
+
+// traceBegun notes that the lease's handler is called. e.mu is held.
+func (l *Lease) traceBegun() {
+	if l.e.traced != nil {
+		head := l.Head()
+		l.e.traced.Told(&trace.Lease{Fence: l.fence, Is: trace.LeaseBegun, Until: fsm.Instant(l.trust.until.Load()), Head: &head})
+	}
+}
+
+// traceEnded notes that the lease was revoked, as the application finds it. e.mu is held.
+func (l *Lease) traceEnded() {
+	if l.e.traced != nil {
+		l.e.traced.Told(&trace.Lease{Fence: l.fence, Is: trace.LeaseEnded, Until: fsm.Instant(l.trust.until.Load()),
+			Valid: l.Err() == nil || l.ctx.Err() == nil})
+	}
+}
+
+// traceJoined notes that the lease's handler has returned, and its commits are settled. e.mu is held.
+func (l *Lease) traceJoined() {
+	if l.e.traced != nil {
+		l.traceAcks()
+		l.e.traced.Told(&trace.Lease{Fence: l.fence, Is: trace.LeaseJoined})
+	}
 }
 
 // traceAcks traces what was acknowledged under all leases.

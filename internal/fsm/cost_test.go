@@ -25,6 +25,9 @@ func newCalmWorldOf(seed uint64, shards int, ttls []time.Duration) *world {
 		names = append(names, driver.ShardID(fmt.Sprintf("s%d", i)))
 	}
 	w := &world{rng: rand.New(rand.NewPCG(seed, 2)), store: newModelStore(names), quiet: true}
+	if s := newScene(); s != nil {
+		w.recorder = s
+	}
 	w.plan.writeEvery = time.Second
 	for i, ttl := range ttls {
 		cfg := Config{

@@ -32,6 +32,7 @@ func TestUnansweredHeartbeatsGoSilent(t *testing.T) {
 				RankDelay: 10 * time.Millisecond, BackoffMin: 100 * time.Millisecond, BackoffMax: ttl,
 				WatchAll: 16, WatchFew: 3, Seed: 1,
 			})
+			scene := newScene()
 			var beats []Instant
 			type reply struct {
 				at Instant
@@ -39,7 +40,7 @@ func TestUnansweredHeartbeatsGoSilent(t *testing.T) {
 			}
 			var due []reply
 			step := func(now Instant, in Input) {
-				for _, e := range m.Step(now, in) {
+				for _, e := range scene.step(m, now, in) {
 					switch e.Kind {
 					case EffJoin:
 						due = append(due, reply{now, Input{Kind: InJoined, Call: e.Call}})
@@ -88,6 +89,7 @@ func TestUnansweredHeartbeatsGoSilent(t *testing.T) {
 // A bench is one machine, and the calls that it made.
 type bench struct {
 	m     *Machine
+	scene *scene
 	now   Instant
 	calls []Effect
 	got   []Effect // of the last step
@@ -98,7 +100,7 @@ const benchTTL = 1200 * time.Millisecond
 // newBench returns one that has joined at instant 0, without any delay.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{m: New(Config{
+	b := &bench{scene: newScene(), m: New(Config{
 		Member:     driver.Member{Node: "n", TTL: benchTTL},
 		NewSession: func() driver.SessionID { return "me" },
 		Interval:   benchTTL / 3, Margin: benchTTL / 10, DrainBudget: benchTTL, Resync: 30 * benchTTL, CallTimeout: benchTTL,
@@ -111,7 +113,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) step(in Input) {
-	b.got = append([]Effect(nil), b.m.Step(b.now, in)...)
+	b.got = append([]Effect(nil), b.scene.step(b.m, b.now, in)...)
 	for _, e := range b.got {
 		if e.Call != 0 {
 			b.calls = append(b.calls, e)

@@ -90,7 +90,7 @@ func (w *world) write(q *process, sh int, token driver.Token, blind bool) {
 	hw := &handlerWrite{id: writeID{token, r.index}, write: driver.Write{
 		Fence: r.fence, Number: r.number + 1, Nonce: driver.Nonce(uint64(token)<<20 | uint64(r.index)),
 	}}
-	if blind {
+	if hw.blind = blind; blind {
 		hw.write.Number = w.store.shards[sh].head.Number + 1
 	} else {
 		r.pending = hw
@@ -132,6 +132,10 @@ func (w *world) committed(q *process, pkt *packet, res driver.CommitResult) {
 		w.step(q, in)
 		return
 	case r.pending != pkt.write, driver.Unknown(res.Err):
+		if hw := pkt.write; hw.blind && !hw.told && res.Err == nil {
+			hw.told = true
+			w.acked(q, hw, res.Head.Seq)
+		}
 		return
 	case errors.As(res.Err, &conflict):
 		// Under a current fence nobody else writes: either this very write was
@@ -139,7 +143,7 @@ func (w *world) committed(q *process, pkt *packet, res driver.CommitResult) {
 		r.number = conflict.Head.Number
 	default:
 		r.number = res.Head.Number
-		w.acked(q, pkt.write.write.Fence, r.number)
+		w.acked(q, pkt.write, res.Head.Seq)
 	}
 	r.pending = nil
 	if r.active && !r.told {

@@ -12,13 +12,14 @@ import (
 type lone struct {
 	*Machine
 	t       *testing.T
+	scene   *scene
 	at      Instant
 	effects []Effect
 }
 
 func newLone(t *testing.T, ttl time.Duration) *lone {
 	t.Helper()
-	l := &lone{t: t, Machine: New(Config{
+	l := &lone{t: t, scene: newScene(), Machine: New(Config{
 		Member: driver.Member{Node: "n", TTL: ttl}, NewSession: func() driver.SessionID { return "me" },
 		Interval: ttl / 3, Margin: ttl / 10, DrainBudget: ttl, Resync: 30 * ttl, CallTimeout: 10 * ttl,
 		RankDelay: 10 * time.Millisecond, BackoffMin: 100 * time.Millisecond, BackoffMax: ttl, WatchAll: 16, WatchFew: 3, Seed: 1,
@@ -26,7 +27,7 @@ func newLone(t *testing.T, ttl time.Duration) *lone {
 	return l
 }
 
-func (l *lone) step(in Input) { l.effects = l.Step(l.at, in) }
+func (l *lone) step(in Input) { l.effects = l.scene.step(l.Machine, l.at, in) }
 
 // last is the newest effect of a kind in the last step; nil if there is none.
 func (l *lone) last(kind EffectKind) *Effect {

@@ -101,6 +101,7 @@ func TestLockRivals(t *testing.T) {
 	if s.heirs != (Heirs{}) {
 		t.Errorf("rivals of a wait that is over: %v", s.heirs)
 	}
+	l.scene = nil // what follows no input brings about
 	*s = shard{name: lockA, due: Never, slot: s.slot, want: true, owner: driver.Owner{Session: "other0", Token: 9}}
 	if l.see(&driver.View{Shards: []driver.ShardState{lockState("", 9)}}); s.waiting {
 		t.Errorf("a turn is left to members that may not want the lock: %+v", s)

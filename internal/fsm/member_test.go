@@ -91,6 +91,8 @@ type run struct {
 type handlerWrite struct {
 	write driver.Write
 	id    writeID
+	blind bool // it looked at no lease
+	told  bool // its handler was told that it was applied
 }
 
 type heardPeer struct {

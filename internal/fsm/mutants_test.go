@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -195,29 +194,36 @@ var brokenBy = regexp.MustCompile(`seed (\d+) breaks (\w+): (.*)`)
 // expects the simulation to break within 2,000 seeds, and to break again when
 // that seed is replayed.
 func TestMutants(t *testing.T) {
+	var some []mutant
+	var edits [][]mutate.Edit
 	for _, m := range mutants {
 		mutate.Fit(t, m.edits...)
-		if !mutantsFlag.Touched(m.breaks, m.edits) {
-			continue
+		if mutantsFlag.Touched(m.breaks, m.edits) {
+			some, edits = append(some, m), append(edits, m.edits)
 		}
+	}
+	if len(some) == 0 {
+		return
+	}
+	_, built := mutate.Together(t, edits)
+	for n, m := range some {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			binary := mutate.Build(t, m.edits...)
 			if strings.HasPrefix(m.breaks, "Test") {
-				out, err := exec.CommandContext(t.Context(), binary, "-test.run", "^"+m.breaks+"$").CombinedOutput()
+				out, err := built[n].Command(t.Context(), "-test.run", "^"+m.breaks+"$").CombinedOutput()
 				if err == nil || !strings.Contains(string(out), "--- FAIL: "+m.breaks) {
 					t.Fatalf("survived %s: %v", m.breaks, err)
 				}
 				return
 			}
-			rule, seed, text := simulate(t, binary, m.ignore, "-seeds", "2000")
+			rule, seed, text := simulate(t, built[n], m.ignore, "-seeds", "2000")
 			if rule == "" {
 				t.Fatalf("survived 2,000 seeds")
 			}
 			if !slices.Contains(strings.Fields(m.breaks), rule) {
 				t.Errorf("broke %s, want %s", rule, m.breaks)
 			}
-			if again, _, _ := simulate(t, binary, m.ignore, "-seed", seed); again != rule {
+			if again, _, _ := simulate(t, built[n], m.ignore, "-seed", seed); again != rule {
 				t.Errorf("the replay of seed %s broke %q, want %s", seed, again, rule)
 			}
 			t.Logf("seed %s breaks %s: %s", seed, rule, text)
@@ -227,10 +233,10 @@ func TestMutants(t *testing.T) {
 
 // simulate runs the simulation of a binary and returns what it broke, if
 // anything.
-func simulate(t *testing.T, binary, ignore string, args ...string) (rule, seed, text string) {
+func simulate(t *testing.T, b mutate.Built, ignore string, args ...string) (rule, seed, text string) {
 	t.Helper()
 	args = append([]string{"-test.run", "^TestSimulation$", "-ignore", ignore}, args...)
-	out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
+	out, err := b.Command(t.Context(), args...).CombinedOutput()
 	if err == nil {
 		return "", "", ""
 	}

@@ -177,9 +177,9 @@ func (w *world) stepped(p *member, cfg *Config, in *Input, out []Effect) {
 	}
 }
 
-func (w *world) acked(q *process, f driver.Fence, n driver.WriteNo) {
+func (w *world) acked(q *process, hw *handlerWrite, seq driver.Seq) {
 	if w.recorder != nil {
-		w.recorder.Acked(fmt.Sprintf("m%d.%d", q.idx, q.inc), w.now, f, n)
+		w.recorder.Acked(fmt.Sprintf("m%d.%d", q.idx, q.inc), w.now, hw.write.Fence, hw.write.Number, seq)
 	}
 }
 

@@ -104,6 +104,10 @@ func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Re
 		sessions: make(map[driver.SessionID]*session), ended: make(map[driver.SessionID]bool), superseded: make(map[string]bool),
 		grants: make(map[driver.ShardID][]*grant), acks: make(map[driver.ShardID][]ackedSpan),
 		claimed: make(map[driver.ShardID]map[driver.Token]bool), shown: make(map[driver.ShardID]map[driver.Token]bool),
+		holders: make(map[driver.ShardID]map[driver.Token]driver.SessionID), showed: make(map[said][]showed),
+		saying: make(map[said][]*driver.MemberState), doubts: make(map[driver.ShardID][]ackedSpan),
+		begins: make(map[driver.ShardID][]begin), joined: make(map[driver.Fence]bool),
+		evicted: make(map[driver.SessionID]time.Time),
 	}
 	runs, err := byRun(sources)
 	if err != nil {
@@ -186,15 +190,25 @@ type checker struct {
 	evictions  []eviction
 	ended      map[driver.SessionID]bool // by a traced member that evicted it
 	superseded map[string]bool           // node labels under which a member joined to supersede another
+	holders    map[driver.ShardID]map[driver.Token]driver.SessionID
+	showed     map[said][]showed
+	saying     map[said][]*driver.MemberState
+	doubts     map[driver.ShardID][]ackedSpan
+	begins     map[driver.ShardID][]begin
+	joined     map[driver.Fence]bool // no commit under it follows
+	evicted    map[driver.SessionID]time.Time
+	gifts      []gift
 }
 
 // A session is one that a traced member had.
 type session struct {
-	node  string
-	ttl   time.Duration
-	until time.Time   // trust, as it was extended last
-	beats []time.Time // when heartbeats were sent that were answered, the join included
-	open  map[driver.Fence]*grant
+	node   string
+	ttl    time.Duration
+	cut    bool        // a part of its trace is missing
+	until  time.Time   // trust, as it was extended last
+	beats  []time.Time // when heartbeats were sent that were answered, the join included
+	claims []time.Time // when claims were sent that succeeded
+	open   map[driver.Fence]*grant
 }
 
 // A grant is a lease, from the step that granted it until it was revoked or trust ended.
@@ -215,13 +229,22 @@ type eviction struct {
 	by     string
 	of     driver.SessionID
 	sent   time.Time
-	isDead bool // C14
+	done   time.Time // it was answered
+	isDead bool      // C14
+	proof  []link    // the newest before it
 }
+
+// A link of a chain that proves that the store served (C5): a heartbeat that was answered, or a join.
+type link struct{ sent, done time.Time }
+
+// maxLinks bounds the links that are kept of a member. There are some 12 in a TTL.
+const maxLinks = 256
 
 // asked is a call that has no answer yet.
 type asked struct {
-	out Effect
-	at  time.Time
+	out   Effect
+	at    time.Time
+	proof []link // that an eviction rests on: a join begins all anew, maybe before the answer
 }
 
 // tracer goes through the records of one Run.
@@ -235,6 +258,11 @@ type tracer struct {
 	wall    int64 // of the wall clock, less the instant
 	now     time.Time
 	own     []*session
+	links   []link     // since its newest join without a gap
+	joining fsm.CallID // the newest join
+	runner  *runner
+	seen    *seen
+	offered map[driver.Fence]time.Time // when its transfer was first asked for
 }
 
 func (c *checker) breach(b Breach) {
@@ -248,6 +276,7 @@ func (c *checker) breach(b Breach) {
 func (c *checker) run(files []file) error {
 	head := files[0].head
 	t := &tracer{checker: c, calls: make(map[fsm.CallID]asked), dead: make(map[driver.SessionID]bool),
+		runner: newRunner(head.Runner && head.Part == 0), seen: newSeen(), offered: make(map[driver.Fence]time.Time),
 		run: &Run{Node: head.Config.Member.Node, Namespace: head.Namespace, From: time.Unix(0, head.Wall).UTC()}}
 	c.report.Runs = append(c.report.Runs, t.run)
 	if head.Part == 0 {
@@ -265,6 +294,7 @@ func (c *checker) run(files []file) error {
 			return err
 		}
 	}
+	t.ends()
 	t.endLeases() // the process may have ended here
 	t.run.To = t.now
 	c.report.Steps += t.run.Steps
@@ -289,7 +319,17 @@ func (t *tracer) stop(format string, args ...any) {
 // gap notes that records are missing after the last one: what became of the leases is not known.
 func (t *tracer) gap(format string, args ...any) {
 	t.stop(format, args...)
+	t.runner.on = false
+	t.links = nil
+	t.cut()
 	t.endLeases()
+}
+
+// cut notes that not all is known of what the sessions so far said.
+func (t *tracer) cut() {
+	for _, s := range t.own {
+		s.cut = true
+	}
 }
 
 // endLeases counts no lease as trusted after the last record.
@@ -322,6 +362,8 @@ func (t *tracer) records(r *Reader) error {
 			return nil
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			t.note("the file ends in the middle: the process or its machine died, or the file was copied while it was written")
+			t.runner.on = false
+			t.cut()
 			return nil
 		case err != nil:
 			return err
@@ -336,6 +378,12 @@ func (t *tracer) records(r *Reader) error {
 		if rec.Acks != nil {
 			t.acked(rec.Acks)
 		}
+		if rec.Call != nil {
+			t.called(rec.Call)
+		}
+		if rec.Lease != nil {
+			t.told(rec.Lease, rec.At)
+		}
 		if rec.In != nil {
 			if err := t.step(rec); err != nil {
 				return err
@@ -347,6 +395,11 @@ func (t *tracer) records(r *Reader) error {
 func (t *tracer) timeOf(at fsm.Instant) time.Time { return time.Unix(0, t.wall+int64(at)).UTC() }
 
 func (t *tracer) acked(a *Acks) {
+	t.outcome(a)
+	if a.Doubt {
+		t.doubts[a.Fence.Shard] = append(t.doubts[a.Fence.Shard], ackedSpan{*a, t.run.Node, t.now})
+		return
+	}
 	t.run.Commits += int64(a.To - a.From + 1)
 	t.acks[a.Fence.Shard] = append(t.acks[a.Fence.Shard], ackedSpan{*a, t.run.Node, t.now})
 }
@@ -354,8 +407,10 @@ func (t *tracer) acked(a *Acks) {
 // step compares a step with the machine's, and notes what it did.
 func (t *tracer) step(rec *Record) error {
 	t.run.Steps++
+	t.given(rec.In, rec.At)
 	t.answered(rec.In)
 	if v := rec.In.View; v != nil {
+		t.look(v)
 		for _, s := range v.Shards {
 			t.show(s.Shard, s.Owner)
 		}
@@ -366,6 +421,7 @@ func (t *tracer) step(rec *Record) error {
 		}
 	}
 	for i := range rec.Out {
+		t.asks(&rec.Out[i], rec.At)
 		t.effect(&rec.Out[i])
 	}
 	return nil
@@ -454,32 +510,54 @@ func (t *tracer) answered(in *Input) {
 	for _, x := range in.Results {
 		if x.Err == nil && x.Fence != nil {
 			note(t.claimed, x.Fence.Shard, x.Fence.Token)
+			t.holder(x.Fence.Shard, driver.Owner{Session: x.Fence.Session, Token: x.Fence.Token})
 		}
 	}
 	switch s := t.sessions[c.out.Session]; {
 	case in.Kind == inputs[fsm.InBeaten] && in.Err == nil && s != nil:
 		s.beats = append(s.beats, c.at)
-	case in.Kind == inputs[fsm.InJoined] && in.Err == nil && c.out.Member != nil:
-		if s := t.sessions[c.out.Member.Session]; s != nil {
-			s.beats = append(s.beats, c.at)
+		if len(t.links) > 0 {
+			t.links = append(t.links, link{c.at, t.now})
 		}
+	case in.Kind == inputs[fsm.InJoined] && in.Err == nil && c.out.Member != nil:
+		t.noteJoin(c, in)
 	case in.Kind == inputs[fsm.InEvicted]:
-		t.evicted(c, in)
+		t.noteEvictions(c, in)
+	case in.Kind == inputs[fsm.InTransferred]:
+		for i, x := range in.Results {
+			if x.Err == nil && x.Fence != nil && x.Fence.Session != c.out.Session && i < len(c.out.Transfers) {
+				t.gifts = append(t.gifts, gift{*x.Fence, t.offered[c.out.Transfers[i].Fence], t.run.Node})
+			}
+		}
 	case in.Kind == inputs[fsm.InAcquired]:
 		for i, x := range in.Results {
 			if x.Err == nil && x.Fence != nil && i < len(c.out.Claims) {
 				t.granted(&c.out.Claims[i], x.Fence, c.out.Session)
+				if s != nil {
+					s.claims = append(s.claims, c.at)
+				}
 			}
 		}
 	}
 }
 
-// evicted notes the answer of an eviction.
-func (t *tracer) evicted(c asked, in *Input) {
+// noteJoin notes the answer of a join.
+func (t *tracer) noteJoin(c asked, in *Input) {
+	if in.Call == t.joining { // else it was given up, and its answer is late
+		t.links, t.joining = []link{{c.at, t.now}}, 0 // all begins anew
+	}
+	if s := t.sessions[c.out.Member.Session]; s != nil {
+		s.beats = append(s.beats, c.at)
+	}
+}
+
+// noteEvictions notes the answer of an eviction.
+func (t *tracer) noteEvictions(c asked, in *Input) {
 	for i, x := range c.out.Suspects {
 		if in.Err == nil && i < len(in.Evictions) && in.Evictions[i].Evicted {
-			t.evictions = append(t.evictions, eviction{by: t.run.Node, of: x.Session, sent: c.at, isDead: t.dead[x.Session]})
+			t.evictions = append(t.evictions, eviction{by: t.run.Node, of: x.Session, sent: c.at, done: t.now, isDead: t.dead[x.Session], proof: c.proof})
 			t.ended[x.Session] = true
+			t.checker.evicted[x.Session] = t.now
 			t.report.Evictions++
 		}
 	}
@@ -510,20 +588,41 @@ func (t *tracer) granted(c *driver.Claim, f *driver.Fence, as driver.SessionID) 
 		f.Session, f.Token, f.Shard, as, c.Shard, c.Seen.Token)})
 }
 
+// noteCall notes a call until its answer, and what an eviction rests on.
+func (t *tracer) noteCall(e *Effect) {
+	c := asked{out: *e, at: t.now}
+	if len(e.Suspects) > 0 {
+		t.links = t.links[max(0, len(t.links)-maxLinks):]
+		c.proof = slices.Clone(t.links)
+	}
+	if e.Member != nil {
+		t.joining = e.Call
+	}
+	t.calls[e.Call] = c
+	if keep := e.Call - 1000; e.Call > 1000 {
+		delete(t.calls, keep)
+	}
+}
+
 // effect notes what a step asked for or reported.
 func (t *tracer) effect(e *Effect) {
 	if e.Call != 0 {
-		t.calls[e.Call] = asked{*e, t.now}
-		if keep := e.Call - 1000; e.Call > 1000 {
-			delete(t.calls, keep)
-		}
+		t.noteCall(e)
 	}
 	s := t.sessions[e.Session]
 	for _, c := range e.Claims {
 		t.show(c.Shard, c.Seen)
 	}
+	for _, x := range e.Transfers {
+		if _, again := t.offered[x.Fence]; !again { // a repeated one finds the success of the first
+			t.offered[x.Fence] = t.now
+		}
+	}
 	switch e.Kind {
 	case effects[fsm.EffJoin]:
+		if e.Member != nil {
+			t.says(e.Member.Session, &e.Member.MemberState)
+		}
 		if e.Member != nil && e.Member.Supersede {
 			t.superseded[e.Member.Node] = true
 		}
@@ -555,6 +654,10 @@ func (t *tracer) effect(e *Effect) {
 	case effects[fsm.EffExtend]:
 		if s != nil {
 			s.extend(t.timeOf(e.Until))
+		}
+	case effects[fsm.EffUpdate]:
+		if e.State != nil {
+			t.says(e.Session, e.State)
 		}
 	case effects[fsm.EffRevoke]:
 		t.revoked(e)
@@ -600,9 +703,17 @@ func (c *checker) compare() {
 	for shard, acks := range c.acks {
 		c.compareAcks(shard, acks)
 	}
+	for shard, begins := range c.begins {
+		c.compareBegins(shard, begins)
+	}
 	for _, e := range c.evictions {
 		c.compareEviction(&e)
+		c.compareEnded(&e)
 	}
+	for i := range c.gifts {
+		c.compareGift(&c.gifts[i])
+	}
+	c.compareShown()
 }
 
 // compareGrants looks for leases that overlap (S1), and tokens that do not grow (S2, S6).
@@ -682,6 +793,10 @@ func (c *checker) compareAcks(shard driver.ShardID, acks []ackedSpan) {
 		case b.Fence.Token < a.Fence.Token:
 			at.Text = fmt.Sprintf("commit %d of shard %q was accepted under token %d, after commit %d under token %d", b.From, shard,
 				b.Fence.Token, a.To, a.Fence.Token)
+		case b.From == a.To+1 && a.Seq != 0 && b.Seq != 0 && b.Seq != a.Seq+b.Entries:
+			at.Rule = "L1"
+			at.Text = fmt.Sprintf("commits %d to %d of shard %q, under token %d, appended %d entries to a log of %d, which has %d then", b.From, b.To,
+				shard, b.Fence.Token, b.Entries, a.Seq, b.Seq)
 		default:
 			continue
 		}
@@ -704,9 +819,34 @@ func (c *checker) compareEviction(e *eviction) {
 	}
 	silent := e.sent.Sub(last)
 	if last.IsZero() || silent >= s.ttl-s.ttl/100-c.clockError {
+		c.compareProof(e, s)
 		return
 	}
 	c.breach(Breach{Rule: "C5", Time: e.sent, Nodes: []string{e.by, s.node}, Text: fmt.Sprintf(
 		"node %q evicted session %q of node %q, which had sent a heartbeat %v before that was answered; its TTL is %v",
 		e.by, e.of, s.node, silent, s.ttl)})
+}
+
+// compareProof looks for an eviction for a silence that its member could not have proven (C5): in the
+// TTL before there has to be an answered call all the time, each of which was answered at most half
+// a TTL after the one before was sent. A member ends sessions of its own node for other reasons.
+func (c *checker) compareProof(e *eviction, s *session) {
+	if len(e.proof) == 0 || s.node == e.by {
+		return
+	}
+	var since, newest time.Time
+	for _, l := range e.proof {
+		if since.IsZero() || l.done.Sub(newest) > s.ttl/2 {
+			since = l.done
+		}
+		if l.sent.After(newest) {
+			newest = l.sent
+		}
+	}
+	if e.sent.Sub(since) >= s.ttl-s.ttl/100 && e.sent.Sub(newest) <= s.ttl/2+s.ttl/100 {
+		return
+	}
+	c.breach(Breach{Rule: "C5", Time: e.sent, Nodes: []string{e.by, s.node}, Text: fmt.Sprintf(
+		"node %q evicted session %q of node %q, which it can have watched for %v at most; its newest answered call was sent %v before; its TTL is %v",
+		e.by, e.of, s.node, e.sent.Sub(since), e.sent.Sub(newest), s.ttl)})
 }

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"bytes"
 	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
@@ -10,6 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,26 +22,33 @@ import (
 const (
 	// Suffix ends the name of each file.
 	Suffix = ".tenure-trace.gz"
+	// newSuffix follows it until the file has its header. A process that dies before leaves the file
+	// under this name, and no reader looks at it.
+	newSuffix = ".new"
 
 	// period is how often what was traced goes into the file, and the wall clock is noted.
 	period = time.Second
-	// maxBuffer bounds what waits in memory, while the disk does not take it.
-	maxBuffer = 4 << 20
+	// maxWaiting bounds what waits in memory, while the disk does not take it, by the bytes
+	// that weight counts. The writer does not wait for its next second where a quarter of it is
+	// in use.
+	maxWaiting = 32 << 20
 )
 
 // Log writes what one Elector's machine is given and does into files of a directory: the
-// newest, and the one before. Its methods never wait for the disk. A step that does not fit into
-// memory is lost, and a reader learns of that. Safe for concurrent use.
+// newest, and the one before. Its methods wait neither for the disk nor for a step to be put into
+// words: the machine's lock is held meanwhile. A step that does not fit into memory is lost, and a
+// reader learns of that. Safe for concurrent use.
 type Log struct {
 	o      Options
 	prefix string // of the files' names
 
-	mu    sync.Mutex
-	buf   bytes.Buffer
-	enc   *json.Encoder
-	steps int64
-	lost  int64 // records since the last one that was kept
+	mu      sync.Mutex
+	waiting []item
+	weight  int // of what waits
+	steps   int64
+	lost    int64 // records since the last one that was kept
 
+	full chan struct{} // has one when much waits
 	done chan struct{} // closed by Close
 	gone chan struct{} // closed when the writer has ended
 
@@ -49,6 +57,41 @@ type Log struct {
 	zip   *gzip.Writer
 	size  *counter
 	names []string // of the files that there are
+}
+
+// item is a record, a step that is to become one, or the record of a call with what was asked for
+// and answered.
+type item struct {
+	rec *Record
+	at  fsm.Instant
+	in  fsm.Input
+	out []fsm.Effect
+}
+
+// weight is about how many bytes of memory an item keeps.
+func (i *item) weight() int {
+	n := int(reflect.TypeFor[item]().Size()) + len(i.out)*int(reflect.TypeFor[fsm.Effect]().Size())
+	for k := range i.out {
+		e := &i.out[k]
+		n += 64 * (len(e.Claims) + len(e.Transfers) + len(e.Fences) + len(e.Suspects))
+	}
+	n += 64*(len(i.in.Shards)+len(i.in.Results)+len(i.in.Evictions)+len(i.in.Heirs)) + len(i.in.Reason)
+	if v := i.in.View; v != nil {
+		n += 64 * (len(v.Members) + len(v.Gone) + len(v.Beats) + len(v.Shards))
+	}
+	return n
+}
+
+// record is what is written of an item.
+func (i *item) record() *Record {
+	switch {
+	case i.rec == nil:
+		return NewRecord(i.at, &i.in, i.out)
+	case len(i.out) > 0:
+		asked, answer := effectOf(&i.out[0]), inputOf(&i.in)
+		i.rec.Call.Asked, i.rec.Call.Answer = asked.hash(), answer.hash()
+	}
+	return i.rec
 }
 
 type counter struct {
@@ -78,8 +121,11 @@ type Options struct {
 
 // New returns a Log that keeps steps in memory until Start, as many as it keeps for a slow disk.
 func New(o Options) *Log {
-	l := &Log{o: o, head: *NewHeader(o.Info, o.Config), done: make(chan struct{}), gone: make(chan struct{})}
-	l.enc = json.NewEncoder(&l.buf)
+	l := &Log{
+		o: o, head: *NewHeader(o.Info, o.Config),
+		full: make(chan struct{}, 1), done: make(chan struct{}), gone: make(chan struct{}),
+	}
+	l.head.Runner = true
 	return l
 }
 
@@ -115,34 +161,37 @@ func fileName(node string) string {
 	return b.String()
 }
 
-// Step notes one step.
+// Step notes one step. out is the caller's again when it returns; what in and out refer to is
+// read later, and nobody may change it.
 func (l *Log) Step(now fsm.Instant, in *fsm.Input, out []fsm.Effect) {
-	r := NewRecord(now, in, out)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.steps++
-	l.put(r)
+	l.put(item{at: now, in: *in, out: out})
 }
 
-// Acked notes commits that were acknowledged, with all numbers of the range.
-func (l *Log) Acked(f driver.Fence, from, to driver.WriteNo) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at, _ := l.o.Clock()
-	l.put(&Record{At: at, Acks: &Acks{Fence: f, From: from, To: to}})
-}
+// Acked notes commits.
+func (l *Log) Acked(a Acks) { l.note(item{rec: &Record{Acks: &a}}) }
 
-// put adds a record to what waits. l.mu is held.
-func (l *Log) put(r *Record) {
-	if l.buf.Len() > maxBuffer {
+// put adds an item to what waits. l.mu is held.
+func (l *Log) put(i item) {
+	if l.weight > maxWaiting {
 		l.lost++
 		return
 	}
 	if l.lost > 0 {
-		_ = l.enc.Encode(&Record{At: r.At, Lost: l.lost}) // a buffer takes all, and the types are plain
+		l.waiting = append(l.waiting, item{rec: &Record{At: i.at, Lost: l.lost}})
 		l.lost = 0
 	}
-	_ = l.enc.Encode(r)
+	i.out = slices.Clone(i.out)
+	l.waiting = append(l.waiting, i)
+	l.weight += i.weight()
+	if l.weight > maxWaiting/4 {
+		select {
+		case l.full <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // Close, after Start, writes what waits and joins the writer, unless the disk hangs for longer than limit.
@@ -165,6 +214,7 @@ func (l *Log) write() {
 	for ended := false; !ended; {
 		select {
 		case <-tick.C:
+		case <-l.full:
 		case <-l.done:
 			ended = true
 		}
@@ -189,6 +239,7 @@ func (l *Log) stop() {
 		l.take()
 		select {
 		case <-tick.C:
+		case <-l.full:
 		case <-l.done:
 			return
 		}
@@ -196,24 +247,24 @@ func (l *Log) stop() {
 }
 
 // take removes what waits.
-func (l *Log) take() (what []byte, steps int64) {
+func (l *Log) take() (what []item, steps int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, now := l.o.Clock()
-	l.put(&Record{At: at, Wall: now.UnixNano()})
-	what = bytes.Clone(l.buf.Bytes())
-	l.buf.Reset()
-	if l.buf.Cap() > maxBuffer/4 {
-		l.buf = bytes.Buffer{}
-	}
+	l.put(item{at: at, rec: &Record{At: at, Wall: now.UnixNano()}})
+	what = l.waiting
+	l.waiting, l.weight = nil, 0
 	return what, l.steps
 }
 
 func (l *Log) flush() error {
 	l.o.Acks()
 	what, steps := l.take()
-	if _, err := l.zip.Write(what); err != nil {
-		return err
+	enc := json.NewEncoder(l.zip)
+	for i := range what {
+		if err := enc.Encode(what[i].record()); err != nil {
+			return err
+		}
 	}
 	if err := l.zip.Flush(); err != nil {
 		return err
@@ -240,20 +291,24 @@ func (l *Log) open() error {
 		l.names = l.names[1:]
 	}
 	name := filepath.Join(l.o.Dir, fmt.Sprintf("%s-%04d%s", l.prefix, l.head.Part, Suffix))
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(name+newSuffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	l.names = append(l.names, name)
 	l.file, l.size = file, &counter{file: file}
 	l.zip, _ = gzip.NewWriterLevel(l.size, gzip.BestSpeed) // the level is valid
 	err = json.NewEncoder(l.zip).Encode(&l.head)
 	if err == nil {
 		err = l.zip.Flush()
 	}
-	if err != nil {
-		return errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), name)
 	}
+	if err != nil {
+		l.file = nil
+		return errors.Join(err, file.Close(), os.Remove(file.Name()))
+	}
+	l.names = append(l.names, name)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ func NewReader(from io.Reader) (*Reader, error) {
 	}
 	r := &Reader{lines: bufio.NewScanner(zip)}
 	r.lines.Buffer(make([]byte, 64<<10), maxLine)
+	r.lines.Split(wholeLines)
 	if !r.lines.Scan() {
 		return nil, fmt.Errorf("this is no trace of Tenure: %w", errors.Join(r.lines.Err(), io.ErrUnexpectedEOF))
 	}
@@ -40,6 +42,18 @@ func NewReader(from io.Reader) (*Reader, error) {
 			r.Header.Format, Format)
 	}
 	return r, nil
+}
+
+// wholeLines is bufio.ScanLines, but that the last line counts only if it has its end: a process
+// that was killed may have written a part of it.
+func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF && len(data) > 0 {
+		return 0, nil, io.ErrUnexpectedEOF
+	}
+	return 0, nil, nil
 }
 
 // Next reads the next record. The error is io.EOF at the end, and io.ErrUnexpectedEOF where the

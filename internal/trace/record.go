@@ -23,6 +23,7 @@ type Header struct {
 	Wall      int64       `json:"wall"` // nanoseconds since 1970, at the instant At
 	At        fsm.Instant `json:"at"`
 	Config    Config      `json:"config"`
+	Runner    bool        `json:"runner,omitempty"` // there are Calls and Leases as well
 }
 
 // Config is fsm.Config, but for what makes session ids.
@@ -46,22 +47,29 @@ type Config struct {
 	Failback     time.Duration `json:"failback,omitempty"`
 }
 
-// A Record is one line: a step of the machine, commits that were acknowledged, a time of the
-// wall clock, or a gap.
+// A Record is one line: a step of the machine, commits that were acknowledged, a call, what the
+// application was told of a lease, a time of the wall clock, or a gap.
 type Record struct {
-	At   fsm.Instant `json:"t"`
-	In   *Input      `json:"i,omitempty"`
-	Out  []Effect    `json:"o,omitempty"`
-	Acks *Acks       `json:"a,omitempty"`
-	Wall int64       `json:"w,omitempty"` // nanoseconds since 1970
-	Lost int64       `json:"lost,omitempty"`
+	At    fsm.Instant `json:"t"`
+	In    *Input      `json:"i,omitempty"`
+	Out   []Effect    `json:"o,omitempty"`
+	Acks  *Acks       `json:"a,omitempty"`
+	Call  *Call       `json:"x,omitempty"`
+	Lease *Lease      `json:"l,omitempty"`
+	Wall  int64       `json:"w,omitempty"` // nanoseconds since 1970
+	Lost  int64       `json:"lost,omitempty"`
 }
 
-// Acks are commits that were acknowledged under one lease, with all numbers From to To.
+// Acks are commits under one lease that were acknowledged, with all numbers From to To, or are in
+// doubt.
 type Acks struct {
-	Fence driver.Fence   `json:"f"`
-	From  driver.WriteNo `json:"from"`
-	To    driver.WriteNo `json:"to"`
+	Fence   driver.Fence   `json:"f"`
+	From    driver.WriteNo `json:"from"`
+	To      driver.WriteNo `json:"to"`
+	Doubt   bool           `json:"doubt,omitempty"`
+	Entries driver.Seq     `json:"n,omitempty"`  // of the log that the commits appended
+	Seq     driver.Seq     `json:"q,omitempty"`  // last entry of the log after them
+	Sent    fsm.Instant    `json:"at,omitempty"` // when the last one was first sent
 }
 
 // Fault is an error: what it matches, and its text, which is cut.
@@ -174,7 +182,7 @@ func NewHeader(info driver.Info, cfg *fsm.Config) *Header {
 	return &Header{Format: Format, Namespace: info.Namespace, StoreID: info.StoreID, Config: configOf(cfg)}
 }
 
-// NewRecord is the record of a step. It shares the memory of in and out, and is valid for as long.
+// NewRecord is the record of a step. It shares the memory of in and out.
 func NewRecord(now fsm.Instant, in *fsm.Input, out []fsm.Effect) *Record {
 	r := &Record{At: now, In: inputOf(in)}
 	for i := range out {
@@ -278,15 +286,20 @@ func memberOf(m *driver.Member) *driver.Member {
 	return m
 }
 
+func viewOf(v *driver.View) *View {
+	if v == nil {
+		return nil
+	}
+	return &View{Reset: v.Reset, Members: v.Members, Gone: v.Gone, Beats: v.Beats, Shards: v.Shards}
+}
+
 func inputOf(in *fsm.Input) *Input {
 	r := &Input{
 		Kind: inputs[in.Kind], Shard: in.Shard, Shards: in.Shards, Heirs: in.Heirs, Token: in.Token, To: in.To,
 		Owner: unless(in.Owner), SentAt: in.SentAt, Call: in.Call, Err: faultOf(in.Err), State: stateOf(in.State), Wait: in.Wait,
 		Reason: in.Reason,
 	}
-	if v := in.View; v != nil {
-		r.View = &View{Reset: v.Reset, Members: v.Members, Gone: v.Gone, Beats: v.Beats, Shards: v.Shards}
-	}
+	r.View = viewOf(in.View)
 	for _, x := range in.Results {
 		r.Results = append(r.Results, Result{Fence: unless(x.Fence), Head: unless(x.Head), Err: faultOf(x.Err)})
 	}

@@ -3,6 +3,8 @@ package trace_test
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/trace"
 )
+
+var hour = flag.Duration("hour", 2*time.Second, "how much of the hour TestHour looks at")
 
 // sources are the traces in a directory.
 func sources(t *testing.T, dir string) []trace.Source {
@@ -132,6 +136,85 @@ func TestMembers(t *testing.T) {
 	if err != nil || strings.Contains(string(text), "\"x\"") {
 		t.Errorf("the trace has what was committed, or %v", err)
 	}
+}
+
+// TestHour: an hour of 1,000 shards, each with 10 commits a second, takes 200 MB at most. It looks
+// at -hour of it, from when all are led.
+func TestHour(t *testing.T) {
+	t.Parallel()
+	const shards, most = 1000, 200e6
+	dir := t.TempDir()
+	b, err := memory.Open(t.Context(), memory.New(), "ns", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := core.NewElector(b, &core.Options{Node: "n", TraceDir: dir, DrainBudget: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var led, commits atomic.Int64
+	all := make(chan struct{})
+	handler := func(ctx context.Context, l *core.Lease) error {
+		if led.Add(1) == shards {
+			close(all)
+		}
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				if _, err := l.Append(ctx, []byte("x")); err == nil {
+					commits.Add(1)
+				}
+			}
+		}
+	}
+	names := make([]string, shards)
+	for i := range names {
+		names[i] = fmt.Sprintf("shard-%04d", i)
+	}
+	if err := e.Contend(handler, names...); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	runs.Go(func() {
+		if err := e.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	<-all
+	size := func() (n float64) {
+		for _, s := range sources(t, dir) {
+			info, err := os.Stat(s.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += float64(info.Size())
+		}
+		return n
+	}
+	first := size()
+	for range 2 { // what claimed them is on the disk with the second write from now on
+		was := size()
+		for first = was; first == was; first = size() {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	before, began := commits.Load(), time.Now()
+	<-time.After(*hour) // what is measured is what a time takes
+	steady, took := size()-first, time.Since(began).Seconds()
+	n := float64(commits.Load() - before)
+	cancel()
+	runs.Wait()
+	of := first + steady*3600/took
+	t.Logf("%.0f commits a second: %.1f MB an hour", n/took, of/1e6)
+	if n == 0 || steady <= 0 || of > most {
+		t.Errorf("%.0f commits in %.1f s took %.0f bytes: an hour takes %.0f, want at most %.0f", n, took, steady, of, most)
+	}
+	check(t, dir)
 }
 
 // TestNoDirectory: a member whose trace cannot be written does not start, and says what to change.

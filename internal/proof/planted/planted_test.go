@@ -1,0 +1,201 @@
+package planted_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tenure-go/tenure/internal/proof/mutate"
+	"github.com/tenure-go/tenure/internal/trace"
+)
+
+var mutantsFlag = mutate.Flag()
+
+// wanted is how many faults are found at least, and in the runner and the adapters each.
+const (
+	wanted     = 50
+	wantedEach = 15
+)
+
+// TestPlantedInCode plants each fault in the code, has members run, and wants their traces, and
+// nothing else, to show it.
+func TestPlantedInCode(t *testing.T) {
+	if n := len(machine) + len(runner) + len(adapters); n < wanted || min(len(runner), len(adapters)) < wantedEach {
+		t.Errorf("%d faults are listed, %d of the runner and %d of adapters", n, len(runner), len(adapters))
+	}
+	known := mutants(t, "internal/fsm", "core", "backends/memory")
+	var names []string
+	var all [][]mutate.Edit
+	for _, p := range []struct {
+		place  string
+		faults []fault
+	}{{"machine", machine}, {"runner", runner}, {"adapters", adapters}} {
+		for _, f := range p.faults {
+			if f.edits == nil {
+				f.edits = known[f.name]
+			}
+			if f.edits == nil {
+				t.Errorf("there is no mutant %q", f.name)
+			}
+			if unseen[f.name] != "" {
+				t.Errorf("%q is among unseen: take it out", f.name)
+			}
+			mutate.Fit(t, f.edits...)
+			names, all = append(names, p.place+"/"+f.name), append(all, f.edits)
+		}
+	}
+	for name := range unseen {
+		if known[name] == nil {
+			t.Errorf("there is no mutant %q", name)
+		}
+	}
+	if t.Failed() || !mutantsFlag.On() {
+		return
+	}
+	none, built := mutate.Together(t, all)
+	t.Run("faults", func(t *testing.T) {
+		for n, name := range names {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				find(t, built[n])
+			})
+		}
+		t.Run("none", func(t *testing.T) { // of which nothing is to be found
+			t.Parallel()
+			for _, seed := range plays(t, none, 1, parts[0]) {
+				for _, b := range seed.Breaches {
+					t.Errorf("%s: %s", b.Rule, b.Text)
+				}
+			}
+		})
+	})
+}
+
+// parts are up to which seeds members run with a fault, until their traces show it.
+var parts = []int{2, 12, 60}
+
+// find has members run with a fault, until their traces show it.
+func find(t *testing.T, b mutate.Built) {
+	first := 1
+	for _, last := range parts {
+		for i, r := range plays(t, b, first, last) {
+			if len(r.Breaches) > 0 {
+				t.Logf("found by %s, in seed %d: %.400s", r.Breaches[0].Rule, first+i, r.Breaches[0].Text)
+				return
+			}
+		}
+		first = last + 1
+	}
+	t.Errorf("all traces of %d seeds were accepted", parts[len(parts)-1])
+}
+
+// plays has members run with a fault, and returns what their traces show of each seed.
+func plays(t *testing.T, b mutate.Built, first, last int) (seeds []*trace.Report) {
+	t.Helper()
+	dir := t.TempDir()
+	var names []string
+	for seed := first; seed <= last; seed++ {
+		names = append(names, strconv.Itoa(seed))
+	}
+	cmd := b.Command(t.Context(), "-test.run", "^TestPlay$/^seed=("+strings.Join(names, "|")+")$", "-test.timeout=10m",
+		"-traces", dir, "-plays", strconv.Itoa(last))
+	// A panic, or a scenario that fails, is no way to find a fault: the traces are.
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Logf("the members: %v: %s", err, out[max(0, len(out)-1000):])
+	}
+	for seed := first; seed <= last; seed++ {
+		if _, err := os.Stat(of(dir, uint64(seed))); err != nil {
+			break
+		}
+		seeds = append(seeds, accepted(t, of(dir, uint64(seed))))
+	}
+	if len(seeds) == 0 {
+		t.Fatal("nothing was played")
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	return seeds
+}
+
+// mutants are those of the files named mutants_test.go of packages, by their names, as they are
+// edited from here.
+func mutants(t *testing.T, packages ...string) map[string][]mutate.Edit {
+	t.Helper()
+	all := make(map[string][]mutate.Edit)
+	for _, pkg := range packages {
+		dir := filepath.Join("..", "..", "..", filepath.FromSlash(pkg))
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, "mutants_test.go"), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			lit, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			name, edits := "", []mutate.Edit(nil)
+			for _, e := range lit.Elts {
+				if kv, ok := e.(*ast.KeyValueExpr); ok {
+					e = kv.Value
+				}
+				if list, ok := e.(*ast.CompositeLit); ok && isEdits(list) {
+					edits = editsOf(dir, list)
+				} else if text := textOf(e); name == "" {
+					name = text
+				}
+			}
+			if name != "" && edits != nil {
+				all[name] = edits
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// isEdits reports whether a literal is a []mutate.Edit.
+func isEdits(lit *ast.CompositeLit) bool {
+	list, ok := lit.Type.(*ast.ArrayType)
+	if !ok {
+		return false
+	}
+	elem, ok := list.Elt.(*ast.SelectorExpr)
+	return ok && elem.Sel.Name == "Edit"
+}
+
+func editsOf(dir string, list *ast.CompositeLit) (edits []mutate.Edit) {
+	for _, e := range list.Elts {
+		var edit mutate.Edit
+		for _, field := range e.(*ast.CompositeLit).Elts {
+			kv := field.(*ast.KeyValueExpr)
+			switch text := textOf(kv.Value); kv.Key.(*ast.Ident).Name {
+			case "File":
+				edit.File = filepath.Join(dir, text)
+			case "Old":
+				edit.Old = text
+			case "New":
+				edit.New = text
+			}
+		}
+		edits = append(edits, edit)
+	}
+	return edits
+}
+
+// textOf is the value of a constant text, else empty.
+func textOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, _ := strconv.Unquote(e.Value)
+		return text
+	case *ast.BinaryExpr:
+		return textOf(e.X) + textOf(e.Y)
+	}
+	return ""
+}
