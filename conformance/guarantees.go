@@ -85,7 +85,7 @@ func ReadReport(r io.Reader) (*Report, error) {
 // save measures and writes the report for ReportDir.
 func (r *Report) save(t *testing.T, h Harness, dir string) {
 	t.Helper()
-	r.measure(Wrap(t), h)
+	r.Measure(Wrap(t), h)
 	r.Platform = Platform{Made: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), OS: runtime.GOOS,
 		Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
 	if err := r.writeFile(filepath.Join(dir, h.Name+".json")); err != nil {

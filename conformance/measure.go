@@ -26,9 +26,9 @@ const (
 	measureIdle = 3 * time.Second
 )
 
-// measure takes the report's limits and measures, as a case that hangs and fails
+// Measure takes the limits and measures of the report, as a case that hangs and fails
 // like any other.
-func (r *Report) measure(t T, h Harness) {
+func (r *Report) Measure(t T, h Harness) {
 	t.Helper()
 	var m measurement
 	c := Case{

@@ -82,6 +82,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.ruleCommands()...)
 	root.AddCommand(a.repairCommands()...)
 	root.AddCommand(a.traceCommand())
+	root.AddCommand(a.certifyCommand())
 	root.AddCommand(a.runCommand())
 	root.AddCommand(a.serveCommand())
 	root.AddCommand(a.versionCommand())

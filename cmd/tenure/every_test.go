@@ -57,6 +57,7 @@ var every = map[string][]string{
 	"raise-floor": {"raise-floor", "1000000", "--yes"},
 	"serve":       {"serve", "--listen", "unix:/nonexistent/tenure.sock"},
 	"run":         {"run", "--shard", "s", "--", "true"},
+	"certify":     {"certify"},
 }
 
 func TestEveryCommandIsListed(t *testing.T) {

@@ -32,6 +32,8 @@ const (
 	exitDamaged     = 6   // a record cannot be read, or does not fit another
 	exitSilent      = 7   // status: nobody runs, a member makes no heartbeat, or a shard is in quarantine
 	exitMayNot      = 8   // may-stop: the node may not be stopped now
+	exitBroken      = 9   // certify: the store broke a rule
+	exitUnproven    = 10  // certify: the run proves nothing
 	exitInterrupted = 130 // before it was done
 )
 

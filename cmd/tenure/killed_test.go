@@ -80,7 +80,7 @@ type killing struct {
 func (k *killing) args() (args []string, reason string) {
 	k.n++
 	reason = fmt.Sprintf("rule %d", k.n)
-	return []string{"drain", "node", "--force", "--yes", "--reason", reason}, reason
+	return append([]string{"drain", "node", "--force", "--yes", "--reason", reason}, patient...), reason
 }
 
 // whole runs the command to its end, and returns how many requests it made.

@@ -70,7 +70,7 @@ type place struct {
 	path string
 }
 
-const limit = time.Minute // for one command
+const limit = 2 * time.Minute // for one command
 
 // newPlace writes a configuration; backend is its part below backends.
 func newPlace(t *testing.T, backend string) *place {

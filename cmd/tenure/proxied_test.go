@@ -23,6 +23,10 @@ type proxied struct {
 	counts          func(frame []byte) bool
 }
 
+// patient are for a command of hundreds of requests through a proxy, which on a busy machine
+// take more than the 10 s of one call.
+var patient = []string{"--timeout", (limit / 2).String()}
+
 // newProxied makes the configurations of a store at addr; config has that of an address.
 func newProxied(t *testing.T, kind servers.Kind, addr string, config func(addr string) string) *proxied {
 	t.Helper()

@@ -190,7 +190,13 @@ func (p *place) quarantine() {
 	p.t.Helper()
 	var who shardOut
 	p.decode(&who, "who", "k-0003")
-	p.run(exitOK, "evict", string(who.Session), "--yes")
+	p.await("its session ends", func() bool { // and not by the command that saw it before a heartbeat
+		code, _, errs := p.exec("evict", string(who.Session), "--yes")
+		if code != exitOK && (code != exitRefused || !strings.Contains(errs, "is alive, its version is")) {
+			p.t.Fatalf("evict: exit code %d: %s", code, errs)
+		}
+		return code == exitOK
+	})
 	var o statusOut
 	var errs string
 	p.await("a shard is in quarantine", func() bool {

@@ -159,6 +159,7 @@ func (r *rightful) losing(t *testing.T, args ...string) {
 	if args[0] == "unpin" {
 		r.direct.run(exitOK, undo...)
 	}
+	args = append(args, patient...)
 	total := r.requests(t, args...)
 	const least = 2
 	step := max(1, total/(least+*rounds))

@@ -92,12 +92,14 @@ func TestCheckTraces(t *testing.T) {
 		}
 	}
 	svg := filepath.Join(t.TempDir(), "breach.svg")
+	// Its join is of another node than the one that was sent, and its lease was not taken: two breaches.
 	bad := filepath.Join(t.TempDir(), "bad"+trace.Suffix)
 	rewrite(t, file, bad, func(l string) string {
 		return strings.Replace(strings.ReplaceAll(l, `"node":"n"`, `"node":"n\u001b[31m<b>"`), `"k":"grant"`, `"k":"yield"`, 1)
 	})
 	code, out, errs := tenure(bad, "--svg", svg)
-	if code != exitDamaged || !strings.Contains(out, "BREACH") || !strings.Contains(out, "step ") || !strings.Contains(errs, "1 breaches") {
+	if code != exitDamaged || !strings.Contains(out, "BREACH") || !strings.Contains(out, "S7 ") || !strings.Contains(out, "step ") ||
+		!strings.Contains(errs, "2 breaches") {
 		t.Errorf("a breach: code %d: %s%s", code, out, errs)
 	}
 	if strings.ContainsRune(out+errs, '\x1b') {

@@ -4,7 +4,7 @@
 //	func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 //
 //	func TestSystem(t *testing.T) {
-//		system.Run(t, system.Config{Opener: sqlite.Opener(), Store: func(t *testing.T, seed uint64) *system.Store {
+//		system.Run(t, system.Config{Opener: sqlite.Opener(), Store: func(_ conformance.T, seed uint64) *system.Store {
 //			path := filepath.Join(t.TempDir(), "tenure.db")
 //			return &system.Store{Options: sqlite.Settings{Path: path, Namespace: "system"}}
 //		}})

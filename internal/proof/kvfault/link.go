@@ -47,7 +47,8 @@ type Link struct {
 	faults [8]Fault // by bit of Kind
 	err    error
 	held   []func()
-	moved  chan struct{} // closed when a switch, or the set of held calls, changes
+	lost   int           // replies
+	moved  chan struct{} // closed when a switch, the set of held calls, or lost changes
 	counts [8]int
 	// watches under way, to be ended by Fail
 	watches map[*watch]struct{}
@@ -110,11 +111,20 @@ func (l *Link) Held() int {
 
 // AwaitHeld waits until at least n calls wait for Deliver.
 func (l *Link) AwaitHeld(ctx context.Context, n int) error {
+	return l.await(ctx, func() bool { return len(l.held) >= n })
+}
+
+// AwaitLost waits until at least n calls were applied whose replies were lost, in all.
+func (l *Link) AwaitLost(ctx context.Context, n int) error {
+	return l.await(ctx, func() bool { return l.lost >= n })
+}
+
+func (l *Link) await(ctx context.Context, is func() bool) error {
 	for {
 		l.mu.Lock()
-		have, moved := len(l.held), l.waiting()
+		done, moved := is(), l.waiting()
 		l.mu.Unlock()
-		if have >= n {
+		if done {
 			return nil
 		}
 		select {
@@ -199,6 +209,13 @@ func (l *Link) track(w *watch, on bool) {
 		l.watches = make(map[*watch]struct{})
 	}
 	l.watches[w] = struct{}{}
+}
+
+func (l *Link) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost++
+	l.move()
 }
 
 func (l *Link) hold(f func()) {
@@ -297,6 +314,7 @@ func pass[T any](ctx context.Context, s *linked, kind Kind, call func(context.Co
 		return none, s.wait(ctx, nil)
 	case DropReply:
 		_, _ = call(ctx)
+		l.lose()
 		return none, s.wait(ctx, nil)
 	case HoldRequest:
 		var reply T

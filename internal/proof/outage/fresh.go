@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/system"
@@ -23,7 +24,7 @@ import (
 func Fresh(t *testing.T, c system.Config) {
 	t.Helper()
 	ttl := system.TTL(time.Second)
-	store := c.Store(t, 1)
+	store := c.Store(conformance.Wrap(t), 1)
 	options, err := json.Marshal(store.Options)
 	if err != nil {
 		t.Fatal(err)

@@ -101,17 +101,28 @@ func contend(
 	return c
 }
 
-// control reads from the store until the end of the test, by a way that no fault of
-// the test closes, and notes how long it had no answer: because the store was away, or
-// the machine busy.
-func (c *contenders) control(read func(context.Context) error) {
+// control asks the store until the end of the test, by a way that no fault of the test
+// closes, and notes how long it had no answer: because the store was away, or the machine
+// busy. It returns with the first answer: a control that never had one would excuse all.
+func (c *contenders) control(ask func(context.Context) error) {
+	c.t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
-	done := make(chan struct{})
+	first, cancel := context.WithTimeout(ctx, patience)
+	err := ask(first)
+	for ; err != nil && first.Err() == nil; err = ask(first) {
+		c.pass(c.ttl / 20)
+	}
+	cancel()
+	if err != nil {
+		stop()
+		c.t.Fatalf("the control had no answer within %v: %v", patience, err)
+	}
 	c.note(func() { c.away, c.answer = 0, time.Now() })
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if read(ctx) == nil {
+			if ask(ctx) == nil {
 				c.mu.Lock()
 				c.away = c.awayNow()
 				c.answer = time.Now()

@@ -46,7 +46,8 @@ const lostSlack = 4 * time.Second
 //     within Notice, or as after a death if that is later.
 //   - left: a standby's; then the owner ends. Likewise.
 //   - kept: the owner's. It keeps its lease.
-//   - slowed: likewise, after its heartbeats overlapped because the store was slow.
+//   - slowed: likewise, after its heartbeats overlapped because the store was slow. Few of the
+//     connections that they opened stay open.
 //   - followed: a follower's, which had many calls under way at once before it lost all;
 //     then an entry is written. The follower has it within Notice and the CallTimeout of its
 //     Options.
@@ -54,7 +55,7 @@ const lostSlack = 4 * time.Second
 //     pulses.
 func (l Lost) LostConnection(t *testing.T) {
 	each, most := l.Conns+1, 2*l.Conns+1
-	atOnce := make(chan struct{}, 8) // of tests that wait most of the time
+	atOnce := make(chan struct{}, 4) // of tests: with more, connecting takes a machine with two cores longer than what is judged
 	var all sync.WaitGroup
 	for _, how := range []struct {
 		name  string
@@ -221,7 +222,7 @@ func (l Lost) kept(t *testing.T, which int, slow bool) {
 		if slow && !l.slow(t, c, owner) {
 			continue
 		}
-		c.control(past(l.Open(t, l.Addr, "lost/"+rand.Text())))
+		c.control(beats(t, l.Open(t, l.Addr, "lost/"+rand.Text()), c.ttl))
 		l.lose(t, owner.ways[0], which)
 		c.pass(3 * c.ttl)
 		c.mu.Lock()
@@ -238,18 +239,41 @@ func (l Lost) kept(t *testing.T, which int, slow bool) {
 	t.Skip("in no round the machine was quiet enough to judge")
 }
 
-// slow makes answers to a host come late for a while, so that its heartbeats overlap, each over its
-// own connection. It reports whether the host still owns the shard.
+// beats joins, and returns what sends a heartbeat with each call: a store whose disk is busy
+// answers reads, and an owner needs writes.
+func beats(t *testing.T, b driver.Backend, ttl time.Duration) func(context.Context) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := b.Join(ctx, driver.Member{Session: core.SessionID(rand.Text()), Node: "control", TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Beat
+}
+
+// slow makes a host's answers late three times, by so much that two more heartbeats are due before
+// one has its answer, each over its own connection. It wants most of these connections to be closed
+// after that, and reports whether the host still owns the shard.
 func (l Lost) slow(t *testing.T, c *contenders, h *host) bool {
 	t.Helper()
-	if err := h.ways[0].Set(faultproxy.Faults{Replies: faultproxy.Flow{Latency: c.ttl / 10}}); err != nil {
-		t.Fatal(err)
+	most := 0
+	for range 3 {
+		for _, spell := range []struct{ late, length time.Duration }{{c.ttl * 5 / 12, c.ttl * 3 / 4}, {0, c.ttl / 2}} {
+			if err := h.ways[0].Set(faultproxy.Faults{Replies: faultproxy.Flow{Latency: spell.late}}); err != nil {
+				t.Fatal(err)
+			}
+			c.pass(spell.length)
+			most = max(most, len(h.ways[0].Conns()))
+		}
 	}
-	c.pass(2 * c.ttl)
-	if err := h.ways[0].Set(faultproxy.Faults{}); err != nil {
-		t.Fatal(err)
-	}
+	t.Logf("up to %d connections", most)
 	c.pass(3 * c.ttl)
+	for end := time.Now().Add(8 * c.ttl); len(h.ways[0].Conns()) > l.Conns+3; c.pass(c.ttl / 20) {
+		if time.Now().After(end) { // and before a client closes what was long unused
+			t.Fatalf("%d of them stay open, an idle member has %d", len(h.ways[0].Conns()), l.Conns)
+		}
+	}
 	return c.hosts[c.settled()] == h
 }
 

@@ -2,11 +2,11 @@ package outage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -93,12 +93,12 @@ func SystemConfig(t *testing.T, opener driver.Opener, n int, start func() Deploy
 		}
 		idle <- d
 	}
-	return system.Config{Opener: opener, Parallel: n, Store: func(t *testing.T, seed uint64) *system.Store {
+	return system.Config{Opener: opener, Parallel: n, Store: func(t conformance.T, seed uint64) *system.Store {
 		d := <-idle
 		t.Cleanup(func() { idle <- d })
 		return &system.Store{
 			Options: d.Settings(d.through, fmt.Sprintf("system/seed%d", seed)),
-			Restart: d.restart, Pause: all(d.pauses), Cut: all(d.cuts),
+			Restart: d.restart, Pause: system.Together(d.pauses), Cut: system.Together(d.cuts),
 		}
 	}}
 }
@@ -106,35 +106,10 @@ func SystemConfig(t *testing.T, opener driver.Opener, n int, start func() Deploy
 type deployment struct {
 	Deployment
 	through      []string
-	pauses, cuts []fault
+	pauses, cuts []system.Fault
 	restarted    atomic.Int64
 }
 
-// fault injects a fault until undo is called.
-type fault = func(ctx context.Context) (undo func() error, err error)
-
 func (d *deployment) restart(ctx context.Context) error {
 	return d.Servers[int(d.restarted.Add(1))%len(d.Servers)].Restart(ctx)
-}
-
-// all injects all of the faults, or none.
-func all(faults []fault) fault {
-	return func(ctx context.Context) (func() error, error) {
-		var undos []func() error
-		undo := func() error {
-			var errs []error
-			for _, u := range undos {
-				errs = append(errs, u())
-			}
-			return errors.Join(errs...)
-		}
-		for _, s := range faults {
-			u, err := s(ctx)
-			if err != nil {
-				return nil, errors.Join(err, undo())
-			}
-			undos = append(undos, u)
-		}
-		return undo, nil
-	}
 }

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -18,7 +18,7 @@ type Config struct {
 	// that Main or Member is given.
 	Opener driver.Opener
 	// Store makes an empty namespace for one run; t's cleanup takes it away.
-	Store func(t *testing.T, seed uint64) *Store
+	Store func(t conformance.T, seed uint64) *Store
 
 	// Members is how many processes take part, 3 to 8; 0 lets the seed decide.
 	Members int
@@ -36,6 +36,8 @@ type Config struct {
 	// Seeds is how many runs there are: seeds 1 to Seeds. Default 3. The flags
 	// -system.seeds and -system.seed, which runs a single one, take precedence.
 	Seeds int
+	// First is the first seed. Default 1. The flag -system.first takes precedence.
+	First uint64
 
 	// Parallel is how many seeds are played at a time. Default 1; more need a server
 	// each, because a fault of the store would hit all that share it. Parallel

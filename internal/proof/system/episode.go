@@ -131,6 +131,7 @@ func (s *supervisor) faultStore(ctx context.Context, st step) error {
 	if err != nil {
 		return err
 	}
+	k.took = history.Now()
 	pause(ctx, st.For)
 	return heal()
 }

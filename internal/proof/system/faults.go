@@ -2,9 +2,35 @@ package system
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
+
+// Fault injects a fault until undo is called.
+type Fault = func(ctx context.Context) (undo func() error, err error)
+
+// Together injects all of the faults, or none.
+func Together(faults []Fault) Fault {
+	return func(ctx context.Context) (func() error, error) {
+		var undos []func() error
+		undo := func() error {
+			var errs []error
+			for _, u := range undos {
+				errs = append(errs, u())
+			}
+			return errors.Join(errs...)
+		}
+		for _, s := range faults {
+			u, err := s(ctx)
+			if err != nil {
+				return nil, errors.Join(err, undo())
+			}
+			undos = append(undos, u)
+		}
+		return undo, nil
+	}
+}
 
 // Pausing is a Store.Pause made of a server's stop and continue, such as those of
 // package servers.

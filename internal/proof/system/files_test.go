@@ -3,12 +3,14 @@ package system
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
@@ -48,7 +50,7 @@ func TestConfig(t *testing.T) {
 		Opener: driver.Opener{Name: "x", Open: func(context.Context, func(any) error) (driver.Backend, error) {
 			return nil, nil
 		}},
-		Store: func(*testing.T, uint64) *Store { return &Store{} },
+		Store: func(conformance.T, uint64) *Store { return &Store{} },
 	}
 	c, err := base.withDefaults()
 	if err != nil || c.TTL != testTTL || c.Pace != 10*time.Millisecond || c.MinWrites != 1000 || c.MinTakeovers != 5 {
@@ -96,11 +98,12 @@ func TestFailureSaysHowToReplayIt(t *testing.T) {
 	for range maxShown + 1 {
 		found = append(found, newFinding("S3", checkBelief, "s1", "a former owner wrote"))
 	}
-	text := c.explain(t, s, h, found)
+	by := &Caller{Keep: os.TempDir(), Again: func(seed uint64) string { return fmt.Sprintf("again with %d", seed) }}
+	text := c.explain(s, by, h, found)
 	for _, want := range []string{
 		"6 violations", `S3 nothing-accepted-under-a-superseded-token: shard "s1": a former owner wrote`,
 		"5 m1.1: SIGKILL", "9 store: the store pauses",
-		"folder of the test: go test -run '^TestFailureSaysHowToReplayIt$' . -args -system.seed=17",
+		"to play it again: again with 17",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the explanation lacks %q:\n%s", want, text)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/conformance"
 )
 
 // startMember starts a member on a new database, and waits until it is up.
@@ -99,13 +100,13 @@ func TestMemberRefusesAnUnknownOpener(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	c, err := Config{Opener: sqlite.Opener(), Members: 3, Steps: minSteps, MinWrites: 1, MinTakeovers: 1,
 		TTL: testTTL / 2,
-		Store: func(t *testing.T, _ uint64) *Store {
+		Store: func(conformance.T, uint64) *Store {
 			return &Store{Options: sqlite.Settings{Path: filepath.Join(t.TempDir(), "tenure.db"), Namespace: "system"}}
 		}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.play(t, 1)
+	s, err := c.play(conformance.Wrap(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

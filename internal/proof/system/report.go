@@ -40,7 +40,11 @@ type Report struct {
 	Faults    map[string]int            // faults, by name
 	Steps     int64                     // of the members' machines, in their traces
 	Compared  int64                     // of those: compared with the rules
+	Findings  []history.Finding         // of the failed runs; of a control none
 }
+
+// Suffices reports whether a control did enough damage: in all runs but one in twenty.
+func (r *Report) Suffices() bool { return r.Failed*20 >= r.Runs*19 }
 
 // measure takes the figures of one run.
 func (e *evidence) measure(found []history.Finding) *Report {
@@ -143,6 +147,7 @@ func (r *Report) add(o *Report) {
 	if r.Faults == nil {
 		r.Faults, r.Apart, r.Long = map[string]int{}, map[cause][]time.Duration{}, map[reason]int{}
 	}
+	r.Findings = append(r.Findings, o.Findings...)
 	for why, n := range o.Long {
 		r.Long[why] += n
 	}
@@ -172,8 +177,8 @@ func (r *Report) apart(some []time.Duration) figures.Times {
 		Most: r.quantileOf(took, 1)}
 }
 
-// faultRuns is the report as saved for docs/guarantees.md.
-func (r *Report) faultRuns() *figures.Runs {
+// Figures is the report as it is saved.
+func (r *Report) Figures() *figures.Runs {
 	return &figures.Runs{
 		Control: r.Control, TTL: r.TTL, Runs: r.Runs, Failed: r.Failed, Processes: r.Members,
 		Accepted: r.Accepted, Refused: r.Refused, Fenced: r.Fenced,

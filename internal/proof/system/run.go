@@ -21,23 +21,55 @@ import (
 // seedLimit bounds one run, in all.
 const seedLimit = 5 * time.Minute
 
-// Run plays one seed after another as subtests, named for their seeds, and logs
+// Run is Play for a test. With conformance.ReportDir in the environment the figures are
+// saved there.
+func Run(t *testing.T, c Config) *Report {
+	t.Helper()
+	total := Play(conformance.Wrap(t), c, &Caller{
+		Again: func(seed uint64) string {
+			return fmt.Sprintf("in the folder of the test: go test -run '^%s$' . -args -%s=%d", rootName(t.Name()), seedFlag, seed)
+		},
+		Keep: os.TempDir(),
+	})
+	if dir := os.Getenv(conformance.ReportDir); dir != "" && total.Runs > 0 {
+		if err := total.Figures().Save(dir, total.Backend); err != nil {
+			t.Error(err)
+		}
+	}
+	return total
+}
+
+// A Caller of Play says what failures are explained with.
+type Caller struct {
+	// Again is the command that plays a seed again.
+	Again func(seed uint64) string
+	// Keep is the folder that histories of failures are saved in. Empty: they are not.
+	Keep string
+}
+
+// Supported says why the suite cannot run on this platform; empty if it can.
+func Supported() string {
+	if supported {
+		return ""
+	}
+	return "the system suite needs Linux: it stops processes, and compares their clocks"
+}
+
+// Play plays one seed after another as subtests, named for their seeds, and logs
 // and returns the figures. Each violation fails its seed, with the rule that it
 // broke, an explanation, the folder with the history, and the command that plays
 // the seed again. With Config.Control it fails if too few runs do damage instead.
 //
-// With conformance.ReportDir in the environment the figures are saved there.
-//
 // It needs Linux, where processes share a clock, and skips elsewhere. It is not for
 // parallel tests: it measures time.
-func Run(t *testing.T, c Config) *Report {
+func Play(t conformance.T, c Config, by *Caller) *Report {
 	t.Helper()
-	if !supported {
-		t.Skip("the system suite needs Linux: it stops processes, and compares their clocks")
+	if why := Supported(); why != "" {
+		t.Skipf("%s", why)
 	}
 	c, err := c.withDefaults()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	c.Control = c.Control || flagged[bool](flag.CommandLine, controlFlag)
 	total := &Report{Backend: c.Opener.Name, TTL: c.TTL, Control: c.Control}
@@ -47,8 +79,8 @@ func Run(t *testing.T, c Config) *Report {
 	for range c.Parallel {
 		players.Go(func() {
 			for seed := range seeds {
-				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-					if r := c.run(t, seed); r != nil {
+				t.Run(fmt.Sprintf("seed=%d", seed), func(t conformance.T) {
+					if r := c.run(t, seed, by); r != nil {
 						mu.Lock()
 						defer mu.Unlock()
 						total.add(r)
@@ -63,12 +95,7 @@ func Run(t *testing.T, c Config) *Report {
 	close(seeds)
 	players.Wait()
 	t.Logf("%v", total)
-	if dir := os.Getenv(conformance.ReportDir); dir != "" && total.Runs > 0 {
-		if err := total.faultRuns().Save(dir, total.Backend); err != nil {
-			t.Error(err)
-		}
-	}
-	if c.Control && total.Failed*20 < total.Runs*19 {
+	if c.Control && !total.Suffices() && t.Context().Err() == nil {
 		t.Errorf("without the fence only %d of %d runs did damage: the schedule is too kind, and zero violations with "+
 			"the fence prove nothing", total.Failed, total.Runs)
 	}
@@ -84,7 +111,10 @@ func (c *Config) seeds() []uint64 {
 	if more := flagged[int](flag.CommandLine, seedsFlag); more > 0 {
 		n = more
 	}
-	first := max(1, flagged[uint64](flag.CommandLine, firstFlag))
+	first := max(1, c.First)
+	if flagged := flagged[uint64](flag.CommandLine, firstFlag); flagged > 1 {
+		first = flagged
+	}
 	var out []uint64
 	for i := range n {
 		out = append(out, first+uint64(i))
@@ -93,17 +123,17 @@ func (c *Config) seeds() []uint64 {
 }
 
 // run plays and judges one seed; nil if nothing was played.
-func (c *Config) run(t *testing.T, seed uint64) *Report {
+func (c *Config) run(t conformance.T, seed uint64, by *Caller) *Report {
 	began := time.Now()
 	s, err := c.play(t, seed)
-	if err != nil && len(s.journals) == 0 {
-		t.Error(err)
+	if err != nil && (len(s.journals) == 0 || t.Context().Err() != nil) {
+		t.Errorf("%v", err)
 		return nil
 	}
 	played := time.Since(began)
 	e, loadErr := s.evidence()
 	if loadErr != nil {
-		t.Error(errors.Join(err, loadErr))
+		t.Errorf("%v", errors.Join(err, loadErr))
 		return nil
 	}
 	found := s.findings
@@ -144,7 +174,8 @@ func (c *Config) run(t *testing.T, seed uint64) *Report {
 		(time.Since(began) - played).Round(time.Millisecond), r)
 	switch {
 	case !c.Control && len(found) > 0:
-		t.Error(c.explain(t, s, e.history, found))
+		r.Findings = found
+		t.Errorf("%s", c.explain(s, by, e.history, found))
 	case c.Control && err != nil:
 		t.Errorf("%v\n%s", err, s.story())
 	case c.Control && r.Damage == 0:
@@ -154,13 +185,21 @@ func (c *Config) run(t *testing.T, seed uint64) *Report {
 }
 
 // play runs the processes of one seed.
-func (c *Config) play(t *testing.T, seed uint64) (*supervisor, error) {
-	store := c.Store(t, seed)
-	s := &supervisor{config: *c, seed: seed, dir: t.TempDir(), store: store}
+func (c *Config) play(t conformance.T, seed uint64) (*supervisor, error) {
+	s := &supervisor{config: *c, seed: seed, store: c.Store(t, seed)}
+	var err error
+	if s.dir, err = os.MkdirTemp("", "tenure-system-"); err != nil {
+		return s, err
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(s.dir); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
 	for i := range c.Shards {
 		s.shards = append(s.shards, driver.ShardID(fmt.Sprintf("s%d", i+1)))
 	}
-	s.schedule = newSchedule(seed, c.TTL, c.Steps, store)
+	s.schedule = newSchedule(seed, c.TTL, c.Steps, s.store)
 	ctx, cancel := context.WithTimeout(t.Context(), seedLimit)
 	defer cancel()
 	return s, s.play(ctx)
@@ -203,15 +242,19 @@ func (s *supervisor) story() string {
 const maxShown = 5
 
 // explain is the text of a failure.
-func (c *Config) explain(t *testing.T, s *supervisor, h *history.History, found []history.Finding) string {
-	replay := fmt.Sprintf("go test -run '^%s$' . -args -%s=%d", rootName(t.Name()), seedFlag, s.seed)
+func (c *Config) explain(s *supervisor, by *Caller, h *history.History, found []history.Finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d violations\n", len(found))
 	for _, f := range found[:min(len(found), maxShown)] {
 		fmt.Fprintf(&b, "%v\n", f)
 	}
 	fmt.Fprintf(&b, "the faults:\n%s", s.story())
-	path, err := history.Save(os.TempDir(), fmt.Sprintf("tenure-system-%s-seed%d", c.Opener.Name, s.seed), replay, h,
+	again := by.Again(s.seed)
+	if by.Keep == "" {
+		fmt.Fprintf(&b, "to play it again: %s", again)
+		return b.String()
+	}
+	path, err := history.Save(by.Keep, fmt.Sprintf("tenure-system-%s-seed%d", c.Opener.Name, s.seed), again, h,
 		found)
 	if err == nil {
 		err = linearizable.Draw(path, h, found)
@@ -219,7 +262,7 @@ func (c *Config) explain(t *testing.T, s *supervisor, h *history.History, found 
 	if err != nil {
 		fmt.Fprintf(&b, "%v\n", err)
 	}
-	fmt.Fprintf(&b, "history: %s\nto play it again, in the folder of the test: %s", path, replay)
+	fmt.Fprintf(&b, "history: %s\nto play it again: %s", path, again)
 	return b.String()
 }
 

@@ -56,6 +56,7 @@ type injection struct {
 	step    step
 	process string // empty: the store
 	at      history.Instant
+	took    history.Instant // when a fault of the store was there: a lock is waited for; 0: at once
 	over    history.Instant // when the process was resumed or the store healed; 0 if it was not
 	late    bool            // it held a write until another member was granted the shard, and then sent it
 }

@@ -10,17 +10,22 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
 func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 
-// sqliteStore is a new database in the test's folder. Each of its files has one
+// sqliteStore makes a new database in the test's folder for each seed. Each of its files has one
 // writer at a time, so that a transaction on both pauses the store, and one on the
 // members' file alone cuts off heartbeats, but no commits.
-func sqliteStore(t *testing.T, _ uint64) *system.Store {
-	path := filepath.Join(t.TempDir(), "tenure.db")
+func sqliteStore(t *testing.T) func(conformance.T, uint64) *system.Store {
+	return func(conformance.T, uint64) *system.Store { return sqliteIn(t.TempDir()) }
+}
+
+func sqliteIn(dir string) *system.Store {
+	path := filepath.Join(dir, "tenure.db")
 	occupyAll := func(paths ...string) func(context.Context) (func() error, error) {
 		return func(ctx context.Context) (func() error, error) {
 			var held []func() error
@@ -63,16 +68,16 @@ func occupy(ctx context.Context, path string) (release func() error, err error) 
 }
 
 func TestSystem(t *testing.T) {
-	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore, Parallel: system.Parallel()})
+	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore(t), Parallel: system.Parallel()})
 }
 
 // TestControl takes the fence away, and expects the damage.
 func TestControl(t *testing.T) {
-	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore, Parallel: system.Parallel(), Seeds: 1,
+	system.Run(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore(t), Parallel: system.Parallel(), Seeds: 1,
 		Control: true})
 }
 
 // TestFresh: a member that has just come takes over within the TTL.
 func TestFresh(t *testing.T) {
-	outage.Fresh(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore})
+	outage.Fresh(t, system.Config{Opener: sqlite.Opener(), Store: sqliteStore(t)})
 }

@@ -1,0 +1,380 @@
+package certify
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/backends/consul"
+	"github.com/tenure-go/tenure/backends/sql/mysql"
+	"github.com/tenure-go/tenure/backends/sql/postgres"
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/backends/zookeeper"
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/history"
+	"github.com/tenure-go/tenure/internal/proof/system"
+)
+
+// TestRecordsAreRemoved: nothing of the run is left, and nothing else is touched.
+func TestRecordsAreRemoved(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "mine.db")
+	o := quick(sqlite.Opener(), sqlite.Settings{Path: path, Namespace: "team", Options: sqlite.Options{TablePrefix: "mine_", PollPeriod: 5 * time.Millisecond}})
+	r := certify(t, o)
+	counted(t, r, "2 passed, 0 failed, 175 skipped")
+	if r.Verdict != Held || r.Opening.Limits.PollPeriod != 5*time.Millisecond || !strings.Contains(r.Store.Version, "SQLite 3") || r.Store.Where != path {
+		t.Errorf("got %s with %+v and %+v", r.Verdict, r.Opening, r.Store)
+	}
+	if !slices.ContainsFunc(r.Skipped, func(s Skip) bool {
+		return s.What == "case Commit/LateRequestRefused" && strings.Contains(s.Why, "lacks Wire.Hold")
+	}) {
+		t.Errorf("the case that needs a fault is not listed: %+v", r.Skipped)
+	}
+	for file, tables := range map[string][]string{path: dataTables(), path + "-members": memberTables()} {
+		rowsOf(t, file, tables)
+	}
+}
+
+// rowsOf checks that the tables have rows of the namespace team only.
+func rowsOf(t *testing.T, file string, tables []string) {
+	t.Helper()
+	db, err := sqlite.OpenDB(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, table := range tables {
+		var others, own sql.NullInt64
+		err := db.QueryRow("SELECT sum(namespace <> 'team'), sum(namespace = 'team') FROM mine_"+table).Scan(&others, &own)
+		if err != nil || others.Int64 != 0 || own.Int64 > 1 {
+			t.Errorf("table %s has %d rows of others and %d of the team's, %v", table, others.Int64, own.Int64, err)
+		}
+	}
+}
+
+// TestBeneath: the namespace of a run is valid and another one, whatever is configured.
+func TestBeneath(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", driver.MaxNameLen)
+	for ns, want := range map[string]string{"": "certify-", "orders": "orders/certify-", long: long + "/certify-",
+		"a/b/c/d/e/f/g/h": "a/b/c/d/certify-", "../etc": "certify-", "a\nb": "certify-", "certify-prod": "certify-prod/certify-"} {
+		got := beneath(ns)
+		if !strings.HasPrefix(got, want) || driver.CheckNamespace(got+"/case-0123456789/b") != nil || got == beneath(ns) {
+			t.Errorf("beneath %.40q: got %.80q", ns, got)
+		}
+	}
+}
+
+// TestSettingsAreComplete: what reaches the members is what was configured, secrets included.
+func TestSettingsAreComplete(t *testing.T) {
+	t.Parallel()
+	yes := false
+	for _, want := range []any{
+		postgres.Settings{DSN: "postgres://me:planted@h/db", Namespace: "n", Options: postgres.Options{Schema: "s", PollPeriod: time.Second}},
+		mysql.Settings{DSN: "me:planted@tcp(h)/db", PasswordFile: "f", Namespace: "n"},
+		sqlite.Settings{Path: "p", Namespace: "n", Options: sqlite.Options{Create: &yes}},
+		consul.Settings{Config: consul.Config{Addresses: []string{"a", "b"}, Token: "planted", TLS: true}, Namespace: "n"},
+		zookeeper.Settings{Servers: []string{"a:1"}, Namespace: "n", Options: zookeeper.Options{User: "u", Password: "planted"}},
+	} {
+		s := settingsOf(want)
+		got := reflect.New(reflect.TypeOf(want))
+		_, _ = s.open(t.Context(), driver.Opener{Open: func(_ context.Context, decode func(any) error) (driver.Backend, error) {
+			return nil, decode(got.Interface())
+		}})
+		if !reflect.DeepEqual(got.Elem().Interface(), want) {
+			t.Errorf("got %#v, want %#v", got.Elem().Interface(), want)
+		}
+		for _, shown := range s.shown() {
+			if strings.Contains(shown.Value, "planted") {
+				t.Errorf("setting %s shows a secret", shown.Name)
+			}
+		}
+	}
+}
+
+// TestSecretsAreScrubbed in each form that a message may have.
+func TestSecretsAreScrubbed(t *testing.T) {
+	t.Parallel()
+	secret := `p@ss/"w<rd\` + "\n"
+	escaped, err := json.Marshal(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scrub := scrubber([]string{secret, "", "ss"})
+	for _, text := range []string{secret, string(escaped), "postgres://me:p%40ss%2F%22w%3Crd%5C%0A@h/db", `"p@ss/\"w<rd\\\n"`} {
+		if got := scrub("before " + text + " after"); strings.Contains(got, "w<rd") || strings.Contains(got, "w%3Crd") ||
+			strings.Contains(got, "w\\u003crd") || !strings.Contains(got, "before ") || !strings.Contains(got, " after") {
+			t.Errorf("got %q", got)
+		}
+	}
+	inner := errors.New("refused for " + secret)
+	if err := scrubbed(inner, scrub); strings.Contains(err.Error(), secret) || !errors.Is(err, inner) {
+		t.Errorf("got %v", err)
+	}
+	r := newReport(&Options{Opener: driver.Opener{Name: "x"}}, &target{where: secret}, settings{"path": secret}, secret)
+	r.took(&conformance.Report{Backend: secret}, nil)
+	r.find(Finding{Message: secret})
+	r.Opening.Findings = []driver.Finding{{Name: "n", Value: secret, Remedy: secret}}
+	r.judge(errors.New(secret))
+	r.scrub(scrub)
+	if text, err := r.JSON(); err != nil || strings.Contains(string(text), "rd") && strings.Contains(string(text), "w\\u003crd") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+const hostile = "x\n# heading\n| a | b |\n</td><script>alert(1)</script> [link](http://evil) ![i](x) `code` **b** \x1b[31m\u202e ```"
+
+// TestHostileValues: no value of the configuration, the store or its errors is more than text.
+func TestHostileValues(t *testing.T) {
+	t.Parallel()
+	r := newReport(&Options{Opener: driver.Opener{Name: hostile}}, &target{where: hostile}, settings{"path": hostile, hostile: "y"}, hostile)
+	report := &conformance.Report{Backend: hostile, Version: hostile}
+	r.took(report, nil)
+	r.Store.Version, r.Removed, r.Left = hostile, hostile, strings.Repeat("long ", 100_000)
+	r.Opening = OpeningReport{Rollback: hostile, Findings: []driver.Finding{{Name: hostile, Value: hostile, Remedy: hostile}}}
+	r.find(Finding{Phase: System, Rule: "S3", Check: hostile, Message: hostile, breach: true})
+	r.skip(hostile, hostile)
+	r.judge(nil)
+	r.Why = append(r.Why, hostile)
+	md := string(r.Markdown())
+	for _, bad := range []string{"\n# heading", "<script", "</td", "](http", "\x1b", "\u202e", " **b**", " `code`", "\n```", " | a | b"} {
+		if strings.Contains(strings.ReplaceAll(md, "\\"+strings.TrimSpace(bad), ""), bad) {
+			t.Errorf("the report has %q:\n%s", bad, md)
+		}
+	}
+	if len(md) > 64<<10 {
+		t.Errorf("the report has %d bytes", len(md))
+	}
+	for _, line := range strings.Split(md, "\n") {
+		if strings.HasPrefix(line, "| ") && strings.Count(strings.ReplaceAll(line, `\|`, ""), "|") != 3 {
+			t.Errorf("a row of the tables has other cells: %q", line)
+		}
+	}
+}
+
+// TestFolder: nothing but an earlier report is replaced.
+func TestFolder(t *testing.T) {
+	t.Parallel()
+	refused := func(path, want string) {
+		t.Helper()
+		if f, err := OpenFolder(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, %v, want %q", path, f, err, want)
+		}
+	}
+	dir := t.TempDir()
+	precious := filepath.Join(dir, "precious")
+	write(t, precious, "precious")
+	refused(precious, "the folder for the report")
+	refused(filepath.Join(precious, "below"), "the folder for the report")
+	link := filepath.Join(dir, "link")
+	symlink(t, dir, link)
+	refused(link, "symbolic link")
+	refused("/proc/self/nowhere", "the folder for the report")
+
+	foreign := filepath.Join(dir, "foreign")
+	makeFolder(t, foreign)
+	write(t, filepath.Join(foreign, markdownFile), "# my notes")
+	refused(foreign, "no report of tenure certify")
+	linked := filepath.Join(dir, "linked")
+	makeFolder(t, linked)
+	symlink(t, precious, filepath.Join(linked, jsonFile))
+	refused(linked, "no regular file")
+
+	own := filepath.Join(dir, "deep", "own")
+	r := newReport(&Options{Opener: driver.Opener{Name: "x"}}, &target{}, nil, "n")
+	for range 2 {
+		f, err := OpenFolder(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.write(r), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A file that comes while the run goes on is not replaced, nor is what a link names.
+	f, err := OpenFolder(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.Remove(filepath.Join(own, jsonFile)); err != nil {
+		t.Fatal(err)
+	}
+	symlink(t, precious, filepath.Join(own, jsonFile))
+	if err := f.write(r); err == nil {
+		t.Error("a link was written through, or replaced")
+	}
+	if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
+		t.Errorf("the precious file has %q, %v", text, err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func makeFolder(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func symlink(t *testing.T, to, path string) {
+	t.Helper()
+	if err := os.Symlink(to, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestVerdict: breaches come first, then what makes a run worthless.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	control := func(damaged int) *SystemReport {
+		s := &SystemReport{}
+		s.Runs.Runs, s.Failed = 3, damaged
+		return s
+	}
+	for name, c := range map[string]struct {
+		change func(*Report)
+		err    error
+		want   Verdict
+	}{
+		"held":       {func(r *Report) { r.Control = control(3) }, nil, Held},
+		"not opened": {func(r *Report) { r.find(Finding{breach: true}) }, errors.New("no"), NotOpened},
+		"broken":     {func(r *Report) { r.Control = control(0); r.find(Finding{Rule: "F1", breach: true}) }, nil, Broken},
+		"control":    {func(r *Report) { r.Control = control(2) }, nil, Nothing},
+		"not judged": {func(r *Report) { r.find(Finding{Check: "c"}) }, nil, Nothing},
+		"a slow store": {func(r *Report) {
+			r.played(System, 1, &system.Report{Runs: 1, Findings: []history.Finding{{Rule: "traffic"}, {Rule: "W1"}}}, nil)
+		}, nil, Nothing},
+		"a slow store that lies": {func(r *Report) {
+			r.played(System, 1, &system.Report{Runs: 1, Findings: []history.Finding{{Rule: "traffic"}, {Rule: "S3"}}}, nil)
+		}, nil, Broken},
+		"a stuck shard": {func(r *Report) {
+			r.played(System, 1, &system.Report{Runs: 1, Findings: []history.Finding{{Rule: "W1"}}}, nil)
+		}, nil, Broken},
+		"seed not begun": {func(r *Report) { r.played(System, 1, nil, []string{"no member"}) }, nil, Nothing},
+	} {
+		r := newReport(&Options{}, &target{}, nil, "n")
+		c.change(r)
+		if r.judge(c.err); r.Verdict != c.want || (c.want != Held) != (len(r.Why) > 0) {
+			t.Errorf("%s: got %s because of %q", name, r.Verdict, r.Why)
+		}
+	}
+	for message, want := range map[string]bool{"F1 fenced commit: accepted": true, "F1 cannot be judged: acquire: down": false, "F1: hung: x": false, "closing a backend: x": false} {
+		if rule, breach := ruleOf(message, []conformance.Rule{"F1"}); rule != "F1" || breach != want {
+			t.Errorf("%q: got %s, %t", message, rule, breach)
+		}
+	}
+}
+
+// TestRunner: the T behaves as that of package testing, as far as the suites see it.
+func TestRunner(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var order []string
+	note := func(s string) { mu.Lock(); defer mu.Unlock(); order = append(order, s) }
+	ctx, cancel := context.WithCancel(t.Context())
+	r := newRunner(2, func(string) {}, func(s string) string { return strings.ReplaceAll(s, "secret", "xxxxx") })
+	failures := r.do(ctx, "root", func(t conformance.T) {
+		t.Cleanup(func() { note("last") })
+		t.Run("parallel", func(t conformance.T) {
+			for _, name := range []string{"a", "b", "c"} {
+				t.Run(name, func(t conformance.T) {
+					t.Parallel()
+					note("case")
+				})
+			}
+			note("group")
+		})
+		if t.Run("fails", func(t conformance.T) {
+			t.Cleanup(func() { note("first " + t.Context().Err().Error()) })
+			t.Fatalf("a %s", "secret")
+			note("never")
+		}) {
+			note("passed")
+		}
+		t.Run("panics", func(conformance.T) { panic("oops") })
+		t.Run("skips", func(t conformance.T) { t.Skipf("no"); note("never") })
+		cancel()
+		t.Run("late", func(conformance.T) { note("never") })
+	})
+	if want := []string{"group", "case", "case", "case", "first context canceled", "last"}; !slices.Equal(order, want) {
+		t.Errorf("got the order %q, want %q", order, want)
+	}
+	if len(failures) != 2 || failures[0] != "a xxxxx" || !strings.HasPrefix(failures[1], "panicked: oops") {
+		t.Errorf("got the failures %q", failures)
+	}
+}
+
+// TestRefused names stores that cannot be: it says so once, without the password.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	const planted = "pl4nted-s3cret"
+	passwords := filepath.Join(t.TempDir(), "password")
+	write(t, passwords, planted+"\n")
+	missing := filepath.Join(t.TempDir(), "missing.db")
+	for name, c := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"no namespace":         {quick(sqlite.Opener(), sqlite.Settings{Path: missing, Namespace: "n"}), "no database file"},
+		"no PostgreSQL there":  {quick(postgres.Opener(), postgres.Settings{DSN: "postgres://me:" + planted + "@127.0.0.1:1/db", Namespace: "n"}), "refused"},
+		"no MySQL there":       {quick(mysql.Opener(), mysql.Settings{DSN: "me:" + planted + "@tcp(127.0.0.1:1)/db", Namespace: "n"}), "refused"},
+		"no DSN of PostgreSQL": {quick(postgres.Opener(), postgres.Settings{DSN: "postgres://me:" + planted + "@[::1/db", Namespace: "n"}), "the DSN is not understood"},
+		"no DSN of MySQL":      {quick(mysql.Opener(), mysql.Settings{DSN: "me:" + planted + "@tcp[/db", Namespace: "n"}), "the DSN is not understood"},
+		"password in a file": {quick(postgres.Opener(), postgres.Settings{DSN: "postgres://me@127.0.0.1:1/" + planted, PasswordFile: passwords,
+			Namespace: "n"}), "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := c.o
+			var lines []string
+			o.Progress = func(line string) { lines = append(lines, line) }
+			dir := t.TempDir()
+			f, err := OpenFolder(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			o.Folder = f
+			r, err := Run(t.Context(), o)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+			said := err.Error() + strings.Join(lines, "")
+			if r != nil {
+				if r.Verdict != NotOpened {
+					t.Errorf("got %s", r.Verdict)
+				}
+				for _, file := range []string{markdownFile, jsonFile} {
+					text, err := os.ReadFile(filepath.Join(dir, file))
+					if err != nil {
+						t.Fatal(err)
+					}
+					said += string(text)
+				}
+			}
+			if strings.Contains(said, planted) {
+				t.Errorf("the output has the password:\n%s", said)
+			}
+		})
+	}
+	if _, err := os.Stat(missing); err == nil {
+		t.Error("the database was made")
+	}
+}

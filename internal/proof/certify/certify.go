@@ -1,0 +1,406 @@
+package certify
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/system"
+)
+
+// Phase is a part of the run.
+type Phase string
+
+// The phases, in their order. Each run begins with the opening.
+const (
+	Opening     Phase = "opening"
+	Conformance Phase = "conformance"
+	System      Phase = "system"
+	Control     Phase = "control"
+)
+
+// Phases are those that may be chosen.
+func Phases() []Phase { return []Phase{Conformance, System, Control} }
+
+// Options of Run. Opener and Settings are required.
+type Options struct {
+	// Opener opens the backend, here and in the members: it must be among those that
+	// Member is given.
+	Opener driver.Opener
+	// Settings is the opener's struct of settings, with the configured namespace.
+	Settings any
+	// Open opens the configured namespace, which must exist. Nil: with Opener.
+	Open func(ctx context.Context) (driver.Backend, error)
+
+	Only         []Phase       // empty: all
+	Seeds        int           // of the system suite. Default 5
+	First        uint64        // of the seeds. Default 1
+	ControlSeeds int           // of the control. Default 3
+	Steps        int           // faults of a run of the system suite. Default 10, at least 4
+	TTL          time.Duration // of the members. Default: at least 500 ms, by the round trip and the limits
+	Long, Serial bool          // of the conformance suite
+	// Cases are the cases of the conformance suite to run. Nil: all, and the store is measured.
+	Cases *regexp.Regexp
+
+	// Tenure is the version that runs.
+	Tenure Build
+	// Folder is where the report and the histories of failures go. Nil: there are none.
+	Folder *Folder
+	// Progress is called with a line now and then, from several goroutines. Nil: it is not.
+	Progress func(line string)
+}
+
+// Bounds of a run.
+const (
+	openLimit   = 30 * time.Second // the first opening
+	removeLimit = 2 * time.Minute  // removing the records
+	stopLimit   = 15 * time.Second // ending a phase that was interrupted
+	hurryLimit  = 20 * time.Second // removing the records after that
+	askLimit    = 10 * time.Second // one question to the store
+	leastTTL    = 500 * time.Millisecond
+	trips       = 9
+	parallel    = 4 // cases at a time: each has several connections, of which PostgreSQL admits 100
+)
+
+// Member reports whether Run has started this process as a member, and if so returns, with
+// the status to exit with, when the member has ended. Call it first.
+func Member(openers ...driver.Opener) (code int, is bool) { return system.Member(openers...) }
+
+// Run certifies a store: what its opening finds, the conformance suite, the system suite,
+// and its control without the fence. It removes its records afterwards, also when ctx ends,
+// and writes the report into o.Folder, but not when ctx has ended. The error says that
+// nothing could be judged: the store could not be opened, ctx ended, or the report was not
+// written; Report.Verdict says the rest. No error and no report has a secret of the settings.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	o.Seeds, o.ControlSeeds, o.Steps = cmp.Or(o.Seeds, 5), cmp.Or(o.ControlSeeds, 3), cmp.Or(o.Steps, 10)
+	o.First = cmp.Or(o.First, 1)
+	if len(o.Only) == 0 {
+		o.Only = Phases()
+	}
+	s := settingsOf(o.Settings)
+	t, err := newTarget(o.Opener.Name, s)
+	scrub := scrubber(s.secrets())
+	if err != nil {
+		return nil, scrubbed(err, scrub)
+	}
+	r := &run{Options: o, settings: s, target: t, scrub: scrubber(append(s.secrets(), t.secrets...)),
+		root: beneath(s.text("namespace", ""))}
+	r.report = newReport(&o, t, s, r.root)
+	removed, left, err := r.all(ctx)
+	if ctx.Err() != nil { // a phase may still have the report
+		return nil, scrubbed(fmt.Errorf("interrupted: removed %s; left: %s: %w", removed, left, ctx.Err()), r.scrub)
+	}
+	r.report.Removed, r.report.Left = removed, left
+	r.report.judge(err)
+	r.report.scrub(r.scrub)
+	if o.Folder != nil {
+		if err := o.Folder.write(r.report); err != nil {
+			return r.report, err
+		}
+	}
+	return r.report, scrubbed(err, r.scrub)
+}
+
+// scrubbed is an error whose text has no secrets. It matches what err matches.
+func scrubbed(err error, scrub func(string) string) error {
+	if err == nil || scrub(err.Error()) == err.Error() {
+		return err
+	}
+	return &scrubbedError{scrub(err.Error()), err}
+}
+
+type scrubbedError struct {
+	text string
+	err  error
+}
+
+func (e *scrubbedError) Error() string { return e.text }
+func (e *scrubbedError) Unwrap() error { return e.err }
+
+// beneath is a new namespace inside another one, or beside it where there is no room.
+func beneath(namespace string) string {
+	root := "certify-" + strings.ToLower(rand.Text()[:10])
+	for parts := strings.Split(namespace, "/"); len(parts) > 0; parts = parts[:len(parts)-1] {
+		inside := strings.Join(parts, "/") + "/" + root
+		if driver.CheckNamespace(inside+"/case/a/b") == nil {
+			return inside
+		}
+	}
+	return root
+}
+
+// run is one run, and the namespaces that it has made.
+type run struct {
+	Options
+	*target
+	settings settings
+	scrub    func(string) string
+	root     string
+	report   *Report
+
+	mu         sync.Mutex
+	namespaces []string
+}
+
+func (r *run) say(format string, args ...any) {
+	if r.Progress != nil {
+		r.Progress(r.scrub(fmt.Sprintf(format, args...)))
+	}
+}
+
+// all runs the phases and removes their records. If ctx ends it waits for the phases within
+// a bound: the members end with this process at the latest.
+func (r *run) all(ctx context.Context) (removed, left string, err error) {
+	done := make(chan error, 1)
+	go func() { done <- r.phases(ctx) }()
+	limit := removeLimit
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		r.say("interrupted: ending the phase")
+		limit = hurryLimit
+		select {
+		case err = <-done:
+		case <-time.After(stopLimit):
+			err = fmt.Errorf("the phase did not end within %v", stopLimit)
+		}
+	}
+	if len(r.made()) > 0 {
+		r.say("removing records")
+	}
+	removed, left = r.clean(context.WithoutCancel(ctx), limit)
+	return removed, left, err
+}
+
+func (r *run) phases(ctx context.Context) error {
+	if err := r.opening(ctx); err != nil {
+		return err
+	}
+	r.say("opened: %s at %s", r.Opener.Name, r.where)
+	for _, phase := range Phases() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !slices.Contains(r.Only, phase) {
+			r.report.skip(string(phase), notChosen)
+			continue
+		}
+		began := time.Now()
+		switch phase {
+		case Conformance:
+			r.conformance(ctx)
+		case System, Control:
+			if why := system.Supported(); why != "" {
+				r.report.skip(string(phase), why)
+				continue
+			}
+			r.system(ctx, phase == Control)
+		default: // the opening is done
+		}
+		r.report.Took[phase] = time.Since(began).Round(time.Millisecond).String()
+	}
+	return nil
+}
+
+// opening opens the configured namespace, and then the first one of this run.
+func (r *run) opening(ctx context.Context) error {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, openLimit)
+	defer cancel()
+	open := r.Open
+	if open == nil {
+		open = func(ctx context.Context) (driver.Backend, error) {
+			return r.settings.in(r.settings.text("namespace", ""), false).open(ctx, r.Opener)
+		}
+	}
+	b, err := open(limited)
+	if err != nil {
+		return err
+	}
+	r.look(ctx, b)
+	if err := b.Close(); err != nil {
+		return err
+	}
+	first, err := r.settings.in(r.name("/first"), true).open(limited, r.Opener)
+	if err != nil {
+		return fmt.Errorf("open the namespace %s, below which the run works: %w", r.root, err)
+	}
+	r.report.Took[Opening] = time.Since(began).Round(time.Millisecond).String()
+	return first.Close()
+}
+
+// look takes what a backend says of itself and its store.
+func (r *run) look(ctx context.Context, b driver.Backend) {
+	info, o := b.Info(), &r.report.Opening
+	o.Limits, o.Rollback = info.Limits, info.Rollback
+	var took []time.Duration
+	for range trips {
+		began := time.Now()
+		if _, err := ask(ctx, func(ctx context.Context) (*driver.Item, error) { return b.Get(ctx, driver.PingShard, "0") }); err == nil {
+			took = append(took, time.Since(began))
+		}
+	}
+	slices.Sort(took)
+	if len(took) > 0 {
+		o.RoundTrip, o.Slowest = took[len(took)/2], took[len(took)-1]
+	}
+	if r.TTL == 0 {
+		r.TTL = max(leastTTL, info.Limits.MinTTL, (50 * o.RoundTrip).Round(100*time.Millisecond))
+	}
+	r.report.Options.TTL = r.TTL
+	if x, ok := b.(driver.Examiner); ok {
+		found, err := ask(ctx, x.Examine)
+		if err != nil {
+			r.report.skip("settings and rights of the store", err.Error())
+		}
+		o.Findings = found
+	} else {
+		r.report.skip("settings and rights of the store", "the backend does not tell them")
+	}
+	version, err := ask(ctx, r.version)
+	if err != nil {
+		r.report.skip("version of the store", err.Error())
+		return
+	}
+	r.report.Store.Version = version
+}
+
+// ask bounds one question to the store.
+func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	return question(ctx)
+}
+
+func (r *run) conformance(ctx context.Context) {
+	cases := len(conformance.Cases())
+	var mu sync.Mutex
+	var said time.Time
+	count := 0
+	t := newRunner(parallel, func(name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.Count(name, "/") != 2 {
+			return // a group
+		}
+		if count++; time.Since(said) > 5*time.Second {
+			said = time.Now()
+			r.say("conformance: %d of %d cases", count, cases)
+		}
+	}, r.scrub)
+	h := conformance.Harness{Name: r.Opener.Name, Version: r.report.Store.Version, New: r.store, Serial: r.Serial, Long: r.Long}
+	if r.Cases != nil {
+		h.Skip = map[string]string{}
+		for _, c := range conformance.Cases() {
+			if !r.Cases.MatchString(c.Name()) {
+				h.Skip[c.Name()] = notChosen
+				cases--
+			}
+		}
+	}
+	r.say("conformance: %d cases", cases)
+	var report *conformance.Report
+	errs := t.do(ctx, "suite", func(t conformance.T) {
+		report = conformance.Run(t, h)
+		if r.Cases == nil && len(report.With(conformance.Passed)) > 0 {
+			report.Measure(t, h)
+		}
+	})
+	r.report.took(report, errs)
+}
+
+// name is a namespace of this run, to be removed.
+func (r *run) name(suffix string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ns := r.root + suffix
+	if !slices.Contains(r.namespaces, ns) {
+		r.namespaces = append(r.namespaces, ns)
+	}
+	return ns
+}
+
+// made are the namespaces that may have records.
+func (r *run) made() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.namespaces)
+}
+
+// store makes a namespace for one case. Its faults are those of a network, where a proxy can
+// be had.
+func (r *run) store(t conformance.T) *conformance.Store {
+	suffix := "/case-" + strings.ToLower(rand.Text()[:10])
+	open := func(more string, create bool) func(context.Context) (driver.Backend, error) {
+		return func(ctx context.Context) (driver.Backend, error) {
+			return r.settings.in(r.name(suffix+more), create).open(ctx, r.Opener)
+		}
+	}
+	s := &conformance.Store{
+		Open: open("", true), OpenExisting: open("", false),
+		OpenNamespace: func(ctx context.Context, more string) (driver.Backend, error) { return open(more, true)(ctx) },
+	}
+	if r.through == nil {
+		return s
+	}
+	several := func(ctx context.Context) (driver.Backend, []*conformance.Wire, error) {
+		var addrs []string
+		var wires []*conformance.Wire
+		for _, addr := range r.addrs {
+			through, wire := conformance.Proxy(t, addr)
+			addrs, wires = append(addrs, through), append(wires, wire)
+		}
+		b, err := r.target.through(addrs).in(r.name(suffix), true).open(ctx, r.Opener)
+		return b, wires, err
+	}
+	if len(r.addrs) > 1 {
+		s.OpenSeveral = several
+		return s
+	}
+	s.OpenFaulty = func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
+		b, wires, err := several(ctx)
+		return b, wires[0], err
+	}
+	return s
+}
+
+// clean removes the namespaces, and describes the removed and the remaining
+// records. A refusal is no failure: a role need not have the right to delete.
+func (r *run) clean(ctx context.Context, limit time.Duration) (removed, left string) {
+	namespaces := r.made()
+	if len(namespaces) == 0 {
+		return "nothing", "nothing"
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	type outcome struct {
+		what string
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		what, err := r.remove(ctx, r.root, namespaces)
+		done <- outcome{what, err}
+	}()
+	var o outcome
+	select {
+	case o = <-done:
+	case <-time.After(limit + time.Second): // a client that does not heed its context
+		o = outcome{"an unknown number of records", errors.New("removing them took too long")}
+	}
+	removed, left = cmp.Or(o.what, "nothing"), r.left
+	if o.err != nil {
+		left = strings.TrimPrefix(fmt.Sprintf("%s, and records of the namespaces %s/...: %v", left, r.root, o.err), ", and ")
+		r.say("left: %s", left)
+	}
+	return removed, left
+}

@@ -1,0 +1,268 @@
+package certify
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	mysqldriver "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/tenure-go/tenure/backends/sql/postgres"
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// target is a store to run the suite on.
+type target struct {
+	where   string                                                                      // it is, without secrets
+	secrets []string                                                                    // that no output may have, beside those of the settings
+	remove  func(ctx context.Context, root string, namespaces []string) (string, error) // describes the removed records
+	left    string                                                                      // describes the remaining records
+	version func(ctx context.Context) (string, error)                                   // of the store
+
+	// The servers that the members can reach through a proxy, and the settings for its
+	// addresses; without, uncut says why.
+	addrs   []string
+	through func(addrs []string) settings
+	uncut   string
+}
+
+// newTarget finds what certify knows of a backend beside its opener. Its errors have no
+// part of a data source name.
+func newTarget(backend string, s settings) (*target, error) {
+	find, ok := map[string]func(settings) (*target, error){
+		"sqlite": onSQLite, "postgres": onPostgres, "mysql": onMySQL,
+		"etcd": onEtcd, "consul": onConsul, "zookeeper": onZooKeeper, "redis": onRedis,
+	}[backend]
+	if !ok {
+		find = onOther
+	}
+	t, err := find(s)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: %w: %s: %w", driver.ErrInvalid, backend, err)
+	}
+	return t, nil
+}
+
+// onOther is a backend that this package does not know.
+func onOther(settings) (*target, error) {
+	return &target{
+		where: "as its settings say",
+		remove: func(context.Context, string, []string) (string, error) {
+			return "nothing", errors.New("certify cannot remove records of this backend")
+		},
+		version: func(context.Context) (string, error) { return "", errors.New("certify cannot ask this backend") },
+		uncut:   "certify does not know the addresses of this backend",
+	}, nil
+}
+
+func onSQLite(s settings) (*target, error) {
+	path := s.text("path", "")
+	return &target{
+		where: path,
+		uncut: "SQLite has no connections, and a lock on its files would hold up all that use them",
+		version: func(ctx context.Context) (string, error) {
+			db, err := sqlite.OpenDB(path)
+			if err != nil {
+				return "", err
+			}
+			defer db.Close()
+			return asked(ctx, db, "SQLite", "SELECT sqlite_version()")
+		},
+		remove: func(ctx context.Context, _ string, namespaces []string) (string, error) {
+			prefix := s.text("table_prefix", "tenure_")
+			data, err := sqlite.OpenDB(path)
+			if err != nil {
+				return "", err
+			}
+			defer data.Close()
+			members, err := sqlite.OpenDB(path + "-members")
+			if err != nil {
+				return "", err
+			}
+			defer members.Close()
+			rows, err := deleteRows(ctx, data, prefix, dataTables(), "?1", namespaces)
+			more, err2 := deleteRows(ctx, members, prefix, memberTables(), "?1", namespaces)
+			return removed(rows+more, namespaces), errors.Join(err, err2)
+		},
+		left: "the two files and their tables",
+	}, nil
+}
+
+func onPostgres(s settings) (*target, error) {
+	dsn := s.text("dsn", "")
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, errors.New("the DSN is not understood: write it as postgres://user:password@host:port/database")
+	}
+	db := func() *sql.DB {
+		with := cfg.Copy()
+		if p := s.passwordIn(); p != "" {
+			with.Password = p
+		}
+		return stdlib.OpenDB(*with)
+	}
+	t := &target{
+		where:   fmt.Sprintf("%s on %s:%d as %s", cfg.Database, cfg.Host, cfg.Port, cfg.User),
+		secrets: []string{cfg.Password},
+		version: func(ctx context.Context) (string, error) {
+			db := db()
+			defer db.Close()
+			return asked(ctx, db, "PostgreSQL", "SHOW server_version")
+		},
+		remove: func(ctx context.Context, _ string, namespaces []string) (string, error) {
+			db := db()
+			defer db.Close()
+			prefix := `"` + s.text("schema", postgres.DefaultSchema) + `".` + s.text("table_prefix", "tenure_")
+			rows, err := deleteRows(ctx, db, prefix, slices.Concat(dataTables(), memberTables()), "$1", namespaces)
+			return removed(rows, namespaces), err
+		},
+		left: "the tables",
+	}
+	throughPostgres(t, s, cfg)
+	return t, nil
+}
+
+// throughPostgres says how the members reach the server through a proxy.
+func throughPostgres(t *target, s settings, cfg *pgx.ConnConfig) {
+	dsn := s.text("dsn", "")
+	parsed, err := url.Parse(dsn)
+	isURL := strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
+	others := slices.ContainsFunc(cfg.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != cfg.Host || f.Port != cfg.Port })
+	switch {
+	case strings.HasPrefix(cfg.Host, "/"):
+		t.uncut = "the connection is a Unix socket"
+	case others:
+		t.uncut = "the data source name has several hosts"
+	case cfg.TLSConfig != nil:
+		t.uncut = overTLS
+	case isURL && (err != nil || parsed.Query().Has("host") || parsed.Query().Has("port")):
+		t.uncut = "the data source name has its host among its parameters"
+	default:
+		t.addrs = []string{net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))}
+		t.through = func(addrs []string) settings {
+			to := maps.Clone(s)
+			if host, port, _ := net.SplitHostPort(addrs[0]); !isURL {
+				to["dsn"] = fmt.Sprintf("%s host=%s port=%s", dsn, host, port)
+				return to
+			}
+			at := *parsed
+			at.Host = addrs[0]
+			to["dsn"] = at.String()
+			return to
+		}
+	}
+}
+
+// overTLS is the reason for which a proxy is not tried.
+const overTLS = "the connection may use TLS, and a proxy has another name than the server"
+
+// asked is the version that a query answers.
+func asked(ctx context.Context, db *sql.DB, name, query string) (string, error) {
+	var version string
+	err := db.QueryRowContext(ctx, query).Scan(&version)
+	return name + " " + version, err
+}
+
+func onMySQL(s settings) (*target, error) {
+	cfg, err := mysqldriver.ParseDSN(s.text("dsn", ""))
+	if err != nil {
+		return nil, errors.New("the DSN is not understood: write it as user:password@tcp(host:port)/database")
+	}
+	db := func() (*sql.DB, error) {
+		with := cfg.Clone()
+		if p := s.passwordIn(); p != "" {
+			with.Passwd = p
+		}
+		connector, err := mysqldriver.NewConnector(with)
+		if err != nil {
+			return nil, err
+		}
+		return sql.OpenDB(connector), nil
+	}
+	t := &target{
+		where:   fmt.Sprintf("%s on %s as %s", cfg.DBName, cfg.Addr, cfg.User),
+		secrets: []string{cfg.Passwd},
+		version: func(ctx context.Context) (string, error) {
+			db, err := db()
+			if err != nil {
+				return "", err
+			}
+			defer db.Close()
+			return asked(ctx, db, "MariaDB or MySQL", "SELECT VERSION()")
+		},
+		remove: func(ctx context.Context, _ string, namespaces []string) (string, error) {
+			db, err := db()
+			if err != nil {
+				return "", err
+			}
+			defer db.Close()
+			rows, err := deleteRows(ctx, db, s.text("table_prefix", "tenure_"),
+				slices.Concat(dataTables(), memberTables()), "?", namespaces)
+			return removed(rows, namespaces), err
+		},
+		left: "the tables",
+	}
+	switch {
+	case cfg.Net != "tcp":
+		t.uncut = "the connection is no TCP connection"
+	case cfg.TLSConfig != "" && cfg.TLSConfig != "false":
+		t.uncut = overTLS
+	default:
+		t.addrs = []string{cfg.Addr}
+		t.through = func(addrs []string) settings {
+			to, at := maps.Clone(s), cfg.Clone()
+			at.Addr = addrs[0]
+			to["dsn"] = at.FormatDSN()
+			return to
+		}
+	}
+	return t, nil
+}
+
+func dataTables() []string {
+	return []string{"logs", "items", "tails", "shards", "namespaces"}
+}
+
+func memberTables() []string {
+	return []string{"beats", "departures", "members", "nodes", "rosters"}
+}
+
+// deleteRows deletes by exact namespace, which the tables' keys begin with, in each
+// table that the user may delete from. The prefix was checked by the backend that
+// opened with it.
+func deleteRows(
+	ctx context.Context, db *sql.DB, prefix string, tables []string, placeholder string, namespaces []string,
+) (int64, error) {
+	sum := int64(0)
+	var errs []error
+	for _, table := range tables {
+		for _, ns := range namespaces {
+			result, err := db.ExecContext(ctx, "DELETE FROM "+prefix+table+" WHERE namespace = "+placeholder, ns)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("table %s: %w", table, err))
+				break
+			}
+			rows, err := result.RowsAffected()
+			if err != nil {
+				return sum, err
+			}
+			sum += rows
+		}
+	}
+	return sum, errors.Join(errs...)
+}
+
+func removed(rows int64, namespaces []string) string {
+	return fmt.Sprintf("%d rows of %d namespaces", rows, len(namespaces))
+}
