@@ -331,23 +331,30 @@ func TestWaitingIsFree(t *testing.T) {
 	})
 }
 
-// TestFair: a process that takes a lock again and again leaves it to others now and then.
+// TestFair: a process that takes a lock again and again leaves it to others for 20 ms after 100 ms.
+// A process that always sees last that it is free takes it in such a pause.
 func TestFair(t *testing.T) {
 	bubble(t, func(w *world) {
 		ps := []*process{w.process("a"), w.process("b"), w.process("c")}
 		ps[2].late.Store(int64(3 * time.Millisecond)) // it sees last that the lock is free
 		counts := make([]int, len(ps))
-		longest := make([]time.Duration, len(ps))
+		longest, streak := make([]time.Duration, len(ps)), make([]time.Duration, len(ps))
 		end := time.Now().Add(20 * time.Second)
 		var all sync.WaitGroup
 		for i, p := range ps {
 			all.Go(func() {
+				rested, unlocked := time.Now(), time.Now()
 				for time.Now().Before(end) {
 					began := time.Now()
 					k := p.lock("x")
 					longest[i] = max(longest[i], time.Since(began))
+					if time.Since(unlocked) >= pause {
+						rested = time.Now()
+					}
+					streak[i] = max(streak[i], time.Since(rested))
 					time.Sleep(2 * time.Millisecond)
 					p.unlock(k)
+					unlocked = time.Now()
 					counts[i]++
 				}
 			})
@@ -355,8 +362,12 @@ func TestFair(t *testing.T) {
 		all.Wait()
 		total := counts[0] + counts[1] + counts[2]
 		for i, n := range counts {
-			if n < total/50 || longest[i] > 10*time.Second {
+			// Seen in 50 runs: the third has 109 to 497 of 9,000, and 1 to 24 if nobody leaves it.
+			if n < total/150 || longest[i] > 10*time.Second {
 				w.Errorf("process %d had the lock %d times of %d, and waited up to %v", i, n, total, longest[i])
+			}
+			if streak[i] > turn+pause {
+				w.Errorf("process %d left the lock to nobody for %v", i, streak[i])
 			}
 		}
 		if total < 1000 {

@@ -2,8 +2,10 @@ package tenuretest_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,16 +14,24 @@ import (
 	"github.com/tenure-go/tenure/tenuretest"
 )
 
+// contend runs a member that leads a shard whenever it can.
+func contend(ctx context.Context, m *tenuretest.Member, shard core.ShardID, lead func(context.Context, *core.Lease) error) error {
+	e, err := core.NewElector(m.Backend(), m.Options())
+	if err != nil {
+		return err
+	}
+	if err := e.Contend(lead, string(shard)); err != nil {
+		return err
+	}
+	return e.Run(ctx)
+}
+
 // superseded is a scenario that fails where a process trusts a lease although a later
 // one has been granted.
 func superseded(w *tenuretest.World) {
 	var newest atomic.Int64
 	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error {
-		e, err := core.NewElector(m.Backend(), m.Options())
-		if err != nil {
-			return err
-		}
-		err = e.Contend(func(ctx context.Context, lease *core.Lease) error {
+		return contend(ctx, m, "s", func(ctx context.Context, lease *core.Lease) error {
 			newest.Store(max(newest.Load(), int64(lease.Token())))
 			for ctx.Err() == nil {
 				if lease.Err() == nil && core.Token(newest.Load()) > lease.Token() {
@@ -31,11 +41,7 @@ func superseded(w *tenuretest.World) {
 				time.Sleep(20 * time.Millisecond)
 			}
 			return nil
-		}, "s")
-		if err != nil {
-			return err
-		}
-		return e.Run(ctx)
+		})
 	})
 	w.Play()
 }
@@ -58,11 +64,7 @@ func TestSuspendedClockStandsStill(t *testing.T) {
 // numbered is a scenario whose only fence is the store's.
 func numbered(w *tenuretest.World) {
 	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error {
-		e, err := core.NewElector(m.Backend(), m.Options())
-		if err != nil {
-			return err
-		}
-		err = e.Contend(func(ctx context.Context, lease *core.Lease) error {
+		return contend(ctx, m, "amounts", func(ctx context.Context, lease *core.Lease) error {
 			for n := int(lease.Head().Seq) + 1; ; n++ {
 				if _, err := lease.Append(ctx, []byte(strconv.Itoa(n))); err != nil {
 					return err
@@ -73,11 +75,7 @@ func numbered(w *tenuretest.World) {
 					return nil
 				}
 			}
-		}, "amounts")
-		if err != nil {
-			return err
-		}
-		return e.Run(ctx)
+		})
 	})
 	w.Play()
 	w.Stop()
@@ -117,4 +115,48 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("seed %d: of all faults only these occur: %v", seed, seen)
 		}
 	}
+}
+
+// What a member is told was not applied is not in the log, also where the member crashes
+// between the store and the answer (E1).
+func TestRefusedIsNotApplied(t *testing.T) {
+	t.Parallel()
+	tenuretest.Run(t, &tenuretest.Options{Seeds: 40}, func(w *tenuretest.World) {
+		var mu sync.Mutex
+		refused := make(map[string]error)
+		w.Start(3, func(ctx context.Context, m *tenuretest.Member) error {
+			return contend(ctx, m, "amounts", func(ctx context.Context, lease *core.Lease) error {
+				for n := 0; ctx.Err() == nil; n++ {
+					entry := fmt.Sprint(lease.Token(), " ", n)
+					if _, err := lease.Append(lease.Context(), []byte(entry)); core.NotApplied(err) {
+						mu.Lock()
+						refused[entry] = err
+						mu.Unlock()
+					}
+					select {
+					case <-time.After(5 * time.Millisecond):
+					case <-ctx.Done():
+					}
+				}
+				return nil
+			})
+		})
+		w.Play()
+		w.Stop()
+		for after := core.Seq(0); ; {
+			page, err := w.Backend().ReadLog(context.Background(), "amounts", after, 1000)
+			if err != nil {
+				w.Fatalf("%v", err)
+			}
+			if len(page.Entries) == 0 {
+				return
+			}
+			for _, x := range page.Entries {
+				after = x.Seq
+				if err := refused[string(x.Payload)]; err != nil {
+					w.Errorf("entry %d is in the log; its caller was told: %v", x.Seq, err)
+				}
+			}
+		}
+	})
 }

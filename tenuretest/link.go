@@ -2,6 +2,7 @@ package tenuretest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -171,10 +172,10 @@ func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(con
 	}
 	err := proceed(send)
 	if gone := x.travel(ctx); gone != nil {
-		return gone
+		return unheard(gone)
 	}
 	if gone := x.pass(stopped, Pause|Suspend); gone != nil {
-		return gone
+		return unheard(gone)
 	}
 	lossy := Cut
 	if c.Op.Writes() {
@@ -184,10 +185,21 @@ func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(con
 		return err
 	}
 	if gone := x.pass(ctx, lossy); gone != nil {
-		return gone
+		return unheard(gone)
 	}
 	if c.Op.Writes() {
 		return context.DeadlineExceeded
 	}
 	return err
 }
+
+// unheard is the error of a call that the store may have done, where ErrCrashed would say that
+// it did nothing.
+func unheard(gone error) error {
+	if errors.Is(gone, ErrCrashed) {
+		return errUnheard
+	}
+	return gone
+}
+
+var errUnheard = errors.New("tenuretest: the member has crashed, and does not hear the answer")

@@ -15,9 +15,9 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// ErrNoReply is what Do returns where the reply was lost: the effect was made, or will
-// be found to have been made.
-var ErrNoReply = errors.New("tenuretest: the effect was made, and its reply was lost")
+// ErrNoReply is what Do returns where effect was called and the member has no reply: it was
+// lost, or the member crashed before it came. Whether the effect was refused is not known.
+var ErrNoReply = errors.New("tenuretest: no reply: the effect was made or refused")
 
 // ErrCrashed is what the calls of a crashed member return; nothing of what they asked
 // for is done.
@@ -179,8 +179,8 @@ func (m *Member) note(format string, args ...any) {
 // has crashed. effect is called once or not at all, while no other effect of any member
 // is made, and must not wait; it says by its error whether the effect was refused.
 //
-// The error is effect's; or ctx's, if it ended before the effect was sent; or ErrCrashed;
-// or ErrNoReply, where the effect was made and its reply lost.
+// The error is effect's; or ErrNoReply, where effect was called and the member has no reply;
+// or, where effect was not called, ErrCrashed or ctx's.
 func (m *Member) Do(ctx context.Context, effect func() error) error {
 	x := m.message("do")
 	if err := x.travel(ctx); err != nil {
@@ -193,13 +193,11 @@ func (m *Member) Do(ctx context.Context, effect func() error) error {
 	err := effect()
 	m.w.effects.Unlock()
 	lost := m.link.has(LostReply)
-	if gone := x.travel(context.Background()); gone != nil {
-		return gone
+	gone := x.travel(context.Background())
+	if gone == nil {
+		gone = x.pass(context.Background(), Pause|Suspend)
 	}
-	if gone := x.pass(context.Background(), Pause|Suspend); gone != nil {
-		return gone
-	}
-	if lost {
+	if lost || gone != nil {
 		return ErrNoReply
 	}
 	return err

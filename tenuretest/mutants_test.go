@@ -17,7 +17,9 @@ var mutants = []mutate.Mutant{
 	{Name: "a process finds out at once that it is suspended", Killer: "TestSuspendedClockStandsStill", Edits: []mutate.Edit{
 		{File: "../internal/virtual/virtual.go", Old: "return p.missed, true", New: "return p.missed + p.missing(), true"}}},
 	{Name: "effects are answered always", Killer: "TestPlantedBugs/follower_lost_reply", Edits: []mutate.Edit{
-		{File: "member.go", Old: "\tif lost {", New: "\tif false && lost {"}}},
+		{File: "member.go", Old: "\tif lost || gone", New: "\tif false && lost || gone"}}},
+	{Name: "a crashed member knows that its write was not applied", Killer: "TestRefusedIsNotApplied", Edits: []mutate.Edit{
+		{File: "link.go", Old: "\t\treturn errUnheard\n", New: "\t\treturn gone\n"}}},
 	{Name: "nobody crashes", Killer: "TestPlantedBugs/follower_crash", Edits: []mutate.Edit{
 		{File: "member.go", Old: "\tcase x.on:\n", New: "\tcase x.on && false:\n"}}},
 	{Name: "the control has a fence", Killer: "TestControlHasNoFence", Edits: []mutate.Edit{
