@@ -21,7 +21,7 @@ MUTANTS_BASE ?= # a commit whose mutants all die; without one there is no tellin
 # Packages that are tested under the race detector, as regular expressions over the path below
 # the module's; those that "make test" tests under it; those that kill, stop and cut real servers,
 # for minutes; those that have a step of their own. So have the tests of SUITES and OWN.
-RACED := core|core/driver|observe/tenure(http|prom|otel)|tenurefx|(backends|conformance|effect|fence|follower|lock|sharding)(/.*)?|internal/(changelog|operator|route|sidecar|trace|proof/(faultproxy|history(/.*)?|system|harness|intercept|kvfault|outage|servers|sqlfault))
+RACED := core|core/driver|observe/tenure(http|prom|otel)|tenurefx|(backends|conformance|effect|fence|follower|lock|sharding)(/.*)?|internal/(changelog|operator|route|sidecar|trace|proof/(certify|faultproxy|history(/.*)?|system|harness|intercept|kvfault|outage|servers|sqlfault))
 QUICK_RACED := core|core/driver|observe/tenurehttp|backends/memory
 FAULTS := backends/(sql/(postgres|mysql)|etcd|consul|zookeeper|redis)|conformance/containers|internal/proof/servers|(effect|follower|lock|sharding)/stores
 OWN_STEP := internal/proof/(archtest|doctest)|cmd/demo(/.*)?
@@ -56,7 +56,7 @@ test: ## What is quick, with the servers that are there: some 5 minutes on 2 cor
 check: ## All there is, nightly and before a release: test, check-ci, check-long; over an hour on 2 cores
 	@TENURE_REQUIRE_SERVERS= MAKE="$(MAKE)" .ci/steps $(TEST_STEPS)
 	@$(MAKE) --no-print-directory check-ci check-long
-check-ci: ## What .ci/run does after make test: all that every change needs, half an hour with it
+check-ci: ## What .ci/run does after make test: all that every change needs, some 45 minutes with it
 	@MAKE="$(MAKE)" .ci/steps $(CI_STEPS)
 check-long: servers ## The rest of make check: long simulations, all mutants, fuzzing, other platforms
 	@MAKE="$(MAKE)" .ci/steps $(LONG_STEPS)
@@ -90,7 +90,8 @@ simulation-long: ## The same, 20,000 runs, and the death of 440 members at once
 	$(LESS_GC) .ci/named '$(OWN)' -timeout=15m ./internal/fsm -args -seeds=20000
 mutants: ## Broken cores and backends, which the test named, or the simulation, must find
 	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=40m -p=2 $(MUTATED) -args -mutants
-mutants-changed: ## Those of the packages that differ from MUTANTS_BASE, a commit; all where none is given
+	@[ -n "$$(git status --porcelain)" ] || git rev-parse HEAD >"$$(go env GOCACHE)/tenure-mutants-died" # for .ci/run
+mutants-changed: ## Those of the packages that differ from MUTANTS_BASE, a commit; a quarter, which HEAD chooses, where none is given
 	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=40m -p=2 $(MUTATED) -args -mutants='$(MUTANTS_BASE)'
 conformance: ## The conformance suite on the embedded backends, under the race detector
 	$(say-race)
@@ -106,9 +107,10 @@ system: ## Real processes and faults, SYSTEM_SEEDS runs, and the control that mu
 	.ci/named '^Test(System|Control)$$' -timeout=10m -p=1 ./internal/proof/system $(SYSTEM)
 system-long: ## The same on every backend, and on three servers where there can be so many
 	.ci/named '^Test(System|Control)' -timeout=15m -p=1 $(SERVED) $(SYSTEM)
-command: ## The command tenure: each subcommand on every store, and ROUNDS faults of each kind to tenure run, and some to serve
+command: ## The command tenure: each subcommand on every store, a short tenure certify too, and ROUNDS faults of each kind to tenure run, and some to serve
 	.ci/named '^Test(Commands|Served|Run|ServedRun|KilledTool)$$' -timeout=9m -parallel=12 ./cmd/tenure -args -rounds=$(ROUNDS)
 	.ci/named '^TestServe(dSidecars)?$$' -timeout=5m -parallel=8 ./cmd/tenure
+	.ci/named '^TestServed$$' -timeout=5m -parallel=6 ./internal/proof/certify
 docs: ## Compile and run the programs of README.md and docs, and compare the pages with the code
 	.ci/named '^Test(Readme|Report)$$' -timeout=2m ./cmd/demo
 	$(GOTEST) -timeout=10m ./internal/proof/doctest
@@ -124,9 +126,11 @@ locks-long: ## Locks under the system suite's faults, 50 runs on each store, 20 
 	.ci/named '^TestLocks$$' -timeout=60m -parallel=4 ./lock/stores -args -seeds=50
 	.ci/named '^TestUnfenced$$' -timeout=30m -parallel=4 ./lock/stores -args -seeds=20
 	.ci/named '^TestNames$$' -timeout=15m ./lock/stores -args -names=100000
-traces: ## Traces of 1,000 runs of the simulation are accepted, and not those of a machine without one of its rules
+traces: ## Traces of 1,000 runs of the simulation and 200 of members are accepted, and none of those with a fault in the code
 	.ci/named '^TestTraces$$' -timeout=20m ./internal/fsm -args -traced=1000
 	.ci/named '^TestMutantsLeaveTraces$$' -timeout=60m ./internal/fsm -args -mutants
+	.ci/named '^TestPlay$$' -timeout=20m ./internal/proof/planted -args -plays=200
+	.ci/named '^TestPlantedInCode$$' -timeout=60m ./internal/proof/planted -args -mutants
 demo-test: ## Tests of the demonstration
 	$(GOTEST) -timeout=5m -p=1 ./cmd/demo/...
 demo-seeds: ## The demonstration with seeds 1 to 3; demo-test has the control without the fence
@@ -151,10 +155,12 @@ cross: ## Compile the library for other platforms; test files are for Unix
 		libs=$$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(cmd|internal)/'); \
 		go build $$libs && { [ "$$GOOS" = windows ] || go vet $$libs; } || exit 1; done
 
-# Not steps: they need SPIN (apt-get install spin).
-proof: ## Check the models of the protocol, with each rule and without it, in full: 25 minutes
+# proof-short is a step. They need SPIN and Z3 (apt-get install spin z3).
+proof: ## Check the models of the protocol, with each rule and without it, in full: some 10 minutes
 	proof/induction.sh
 	proof/check.sh full
+proof-pictures: ## Write docs/proof, a picture of each counterexample
+	proof/check.sh pictures
 proof-short: ## The same in its small configurations: some 4 minutes
 	proof/induction.sh
 	proof/check.sh short

@@ -1,9 +1,7 @@
 package mutate
 
 import (
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,22 +17,7 @@ type Edit struct{ File, Old, New string }
 func Build(t testing.TB, edits ...Edit) string {
 	t.Helper()
 	dir := t.TempDir()
-	overlay, err := json.Marshal(map[string]any{"Replace": apply(t, dir, edits)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(dir, "mutant.test")
-	// Without optimization and symbols, because building takes most of the time.
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-gcflags=-N -l -dwarf=false",
-		"-ldflags=-s -w", "-overlay", file, "-o", binary, ".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go test -c: %v\n%s", err, out)
-	}
-	return binary
+	return build(t, dir, apply(t, dir, edits))
 }
 
 // Fit fails t unless the text of each edit is in its file once, after the edits before it, so

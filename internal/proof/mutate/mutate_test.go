@@ -1,10 +1,12 @@
 package mutate_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -85,9 +87,13 @@ func TestDocument(t *testing.T) {
 
 // A change touches the mutants of its folders, of the code that they edit and of the suite.
 func TestChoice(t *testing.T) {
-	root := t.TempDir()
-	write := func(name, text string) {
-		path := filepath.Join(root, name)
+	git := repository(t)
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(path, text string) {
+		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -95,13 +101,6 @@ func TestChoice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	git := func(args ...string) {
-		args = append([]string{"-C", root, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)
-		if out, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput(); err != nil {
-			t.Skipf("git: %v: %s", err, out)
-		}
-	}
-	git("init", "-q")
 	write("core/a.go", "before")
 	write("backends/sql/sqlite/a.go", "before")
 	git("add", ".")
@@ -115,7 +114,6 @@ func TestChoice(t *testing.T) {
 	}{
 		{"false", "core/a.go", "TestA", here, false},
 		{"true", "", "TestA", here, true},
-		{"", "", "TestA", here, true},
 		{"HEAD", "", "TestA", here, false},
 		{"HEAD", "core/a.go", "TestA", here, false},
 		{"HEAD", "core/a.go", "TestA", []mutate.Edit{{File: "a.go"}, {File: "../../../core/b.go"}}, true},
@@ -142,4 +140,50 @@ func TestChoice(t *testing.T) {
 	if err := new(mutate.Choice).Set("no-such-commit"); err == nil {
 		t.Error("a commit that is not there is taken")
 	}
+}
+
+// Without a commit a sample is tried: some and not all, the same each time at one commit, and
+// over some commits all.
+func TestSample(t *testing.T) {
+	git := repository(t)
+	const mutants, commits = 100, 60
+	tried := map[int]bool{}
+	for range commits {
+		git("commit", "-q", "--allow-empty", "-m", "a")
+		var c, again mutate.Choice
+		if err := errors.Join(c.Set(""), again.Set("")); err != nil {
+			t.Fatal(err)
+		}
+		some := 0
+		for n := range mutants {
+			edits := []mutate.Edit{{File: "a.go", New: strconv.Itoa(n)}}
+			if c.Touched("TestA", edits) != again.Touched("TestA", edits) {
+				t.Fatalf("mutant %d is in one of two samples of a commit", n)
+			}
+			if c.Touched("TestA", edits) {
+				tried[n] = true
+				some++
+			}
+		}
+		if some == 0 || some > mutants/2 {
+			t.Errorf("%d of %d mutants are in the sample", some, mutants)
+		}
+	}
+	if len(tried) != mutants {
+		t.Errorf("%d of %d mutants are in no sample of %d commits", mutants-len(tried), mutants, commits)
+	}
+}
+
+// repository is a git repository, which is the working folder until the test ends.
+func repository(t *testing.T) (git func(args ...string)) {
+	root := t.TempDir()
+	git = func(args ...string) {
+		args = append([]string{"-C", root, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)
+		if out, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput(); err != nil {
+			t.Skipf("git: %v: %s", err, out)
+		}
+	}
+	git("init", "-q")
+	t.Chdir(root)
+	return git
 }
