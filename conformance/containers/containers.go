@@ -103,7 +103,8 @@ func (o *Options) check(image Image) error {
 // store is one container, and the namespaces in it.
 type store struct {
 	image     Image
-	addr      string
+	host      string // of the container's port
+	addr      string // host and port, once they were asked for
 	janitor   *janitor
 	container testcontainers.Container
 	cases     atomic.Int64
@@ -131,11 +132,7 @@ func (s *store) start(ctx context.Context) error {
 	if err := s.run(ctx, provider, labels); err != nil {
 		return err
 	}
-	if err := s.ready(ctx); err != nil {
-		return fmt.Errorf("tenure: %s: the backend cannot be opened at %s: %w; the container's log ends:\n%s",
-			s.image.name, s.addr, err, s.logs())
-	}
-	return nil
+	return s.ready(ctx)
 }
 
 // engine finds the engine, as testcontainers-go is configured. That panics where
@@ -199,6 +196,7 @@ func (s *store) run(ctx context.Context, provider *testcontainers.DockerProvider
 		}
 		host = "127.0.0.1" // which localhost may not be the first address of
 	}
+	s.host = host
 	s.container, err = testcontainers.GenericContainer(ctx, testcontainers.GenericContainerRequest{
 		ContainerRequest: r, Started: true, Logger: log.New(io.Discard, "", 0),
 	})
@@ -206,16 +204,19 @@ func (s *store) run(ctx context.Context, provider *testcontainers.DockerProvider
 		return fmt.Errorf("tenure: cannot start a container of %s (where Ryuk cannot be pulled, set "+
 			"TESTCONTAINERS_RYUK_DISABLED=true): %w", s.image.name, err)
 	}
-	port, err := s.container.MappedPort(ctx, inside.String())
-	if err != nil {
-		return fmt.Errorf("tenure: the container of %s has no port: %w", s.image.name, err)
-	}
-	s.addr = net.JoinHostPort(host, strconv.Itoa(int(port.Num())))
 	return nil
 }
 
 // ready returns when a backend opens, at once with the error if none ever will.
 func (s *store) ready(ctx context.Context) error {
+	if err := s.opens(ctx); err != nil {
+		return fmt.Errorf("tenure: %s: the backend cannot be opened at %s: %w; the container's log ends:\n%s",
+			s.image.name, cmp.Or(s.addr, s.host), err, s.logs())
+	}
+	return nil
+}
+
+func (s *store) opens(ctx context.Context) error {
 	for {
 		err := s.try(ctx)
 		if err == nil || errors.Is(err, driver.ErrInvalid) {
@@ -235,6 +236,13 @@ func (s *store) ready(ctx context.Context) error {
 func (s *store) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
+	if s.addr == "" { // a container that ends has no port any more
+		port, err := s.container.MappedPort(ctx, fmt.Sprintf("%d/tcp", s.image.port))
+		if err != nil {
+			return fmt.Errorf("the container has no port: %w", err)
+		}
+		s.addr = net.JoinHostPort(s.host, strconv.Itoa(int(port.Num())))
+	}
 	b, err := s.open(ctx, "ready", true)
 	if err != nil {
 		return err

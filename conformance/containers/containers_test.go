@@ -190,7 +190,8 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestNeverReady: a store that ends is not waited for, and the error has its output.
+// TestNeverReady: a store that ends is not waited for, and the error has its output, also where
+// the container has ended, and with it its port, before anybody asks for that.
 func TestNeverReady(t *testing.T) {
 	t.Parallel()
 	image := Etcd("gcr.io/etcd-development/etcd:v3.7.3")
@@ -198,13 +199,20 @@ func TestNeverReady(t *testing.T) {
 	s := &store{image: image}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	judge := func(err error) {
+		t.Helper()
+		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "exited with code") ||
+			!strings.Contains(err.Error(), "no-such-flag") {
+			t.Errorf("got %v, want the exit code and what the store wrote", err)
+		}
+	}
 	err := s.start(ctx)
 	if errors.Is(err, errUnavailable) {
 		t.Skip(err)
 	}
-	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "exited with code") || !strings.Contains(err.Error(), "no-such-flag") {
-		t.Errorf("got %v, want the exit code and what the store wrote", err)
-	}
+	judge(err)
+	s.addr = "" // it has ended, and is asked for its port again
+	judge(s.ready(ctx))
 	id := s.janitor.id
 	if err := s.close(); err != nil {
 		t.Error(err)
