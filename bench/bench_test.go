@@ -38,19 +38,7 @@ func TestQuick(t *testing.T) {
 	for _, s := range stores() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			shared, err := s.start(t.Context())
-			// Package servers has no Redis, so nobody can require it.
-			if errors.Is(err, servers.ErrUnavailable) && (s.name == "redis" || !servers.Required(servers.Kind(s.name))) {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := shared.close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			shared := started(t, s)
 			s.start = func(context.Context) (*running, error) {
 				one := *shared
 				one.closers = nil
@@ -66,6 +54,25 @@ func TestQuick(t *testing.T) {
 			}
 		})
 	}
+}
+
+// started is the store's server, until the test ends.
+func started(t *testing.T, s *store) *running {
+	t.Helper()
+	on, err := s.start(t.Context())
+	// Package servers has no Redis, so nobody can require it.
+	if errors.Is(err, servers.ErrUnavailable) && (s.name == "redis" || !servers.Required(servers.Kind(s.name))) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := on.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return on
 }
 
 func checkRow(t *testing.T, s *store, w row) {

@@ -14,7 +14,9 @@
 //	-quick   small sizes and one round, to see that all works: its figures mean nothing.
 //	-update  the document; charts go into the folder beside it that has its name.
 //
-// With TENURE_BENCH_TRACE in the environment Tenure's members write traces into that directory.
+// What tracing costs is measured by a test, in 9 minutes:
+//
+//	go test -run TestTraceCost -v . -args -slices=125
 //
 // Servers are started by package internal/proof/servers, for each row anew; a server that
 // cannot be had is a table that says so. A contender implements member, in one file for

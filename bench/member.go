@@ -32,6 +32,7 @@ type place struct {
 	Namespace string // a name, without "/"
 	Node      string
 	TTL       time.Duration
+	traces    string // the directory for traces of a member of ours; empty: it writes none
 	// fail is called with what a member cannot tell otherwise; at most once is enough.
 	fail func(error)
 }

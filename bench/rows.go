@@ -132,7 +132,10 @@ func (b *bout) place(ttl time.Duration) place {
 // join makes a member that has a session: it holds a shard that nobody else wants. leave
 // closes it, after which errp has its error too.
 func (b *bout) join(ctx context.Context, errp *error) (m member, leave func(), err error) {
-	at := b.place(usual)
+	return b.joinAt(ctx, b.place(usual), errp)
+}
+
+func (b *bout) joinAt(ctx context.Context, at place, errp *error) (m member, leave func(), err error) {
 	if m, err = b.contender.join(ctx, at); err != nil {
 		return nil, nil, err
 	}
@@ -323,7 +326,7 @@ const (
 // rate times a second each; one that is late goes on at once, and does not catch up.
 // Times are from the call to the acknowledgement.
 func appendTo(ctx context.Context, b *bout, shards, producers, standbys int, rate float64) (_ []float64, err error) {
-	leases, leave, err := b.leases(ctx, shards, &err)
+	leases, leave, err := b.leases(ctx, b.place(usual), names(shards), &err)
 	if err != nil {
 		return nil, err
 	}
@@ -393,20 +396,20 @@ func (b *bout) standbys(ctx context.Context, n int, shards []string, errp *error
 }
 
 // leases are those of one member of ours, which has them all.
-func (b *bout) leases(ctx context.Context, n int, errp *error) ([]*core.Lease, func(), error) {
+func (b *bout) leases(ctx context.Context, at place, shards []string, errp *error) ([]*core.Lease, func(), error) {
 	if !b.ours {
 		return nil, nil, errNone
 	}
-	m, leave, err := b.join(ctx, errp)
+	m, leave, err := b.joinAt(ctx, at, errp)
 	if err != nil {
 		return nil, nil, err
 	}
-	got := make(chan *core.Lease, n)
-	if err := m.(*tenureMember).serve(names(n), func(l *core.Lease) { got <- l }); err != nil {
+	got := make(chan *core.Lease, len(shards))
+	if err := m.(*tenureMember).serve(shards, func(l *core.Lease) { got <- l }); err != nil {
 		leave()
 		return nil, nil, err
 	}
-	leases := make([]*core.Lease, n)
+	leases := make([]*core.Lease, len(shards))
 	for i := range leases {
 		select {
 		case leases[i] = <-got:
@@ -528,7 +531,7 @@ const (
 // followerLag is from the acknowledgement of an entry to its application by a Tailer
 // with its own connections.
 func followerLag(ctx context.Context, b *bout) (_ []float64, err error) {
-	leases, leave, err := b.leases(ctx, 1, &err)
+	leases, leave, err := b.leases(ctx, b.place(usual), names(1), &err)
 	if err != nil {
 		return nil, err
 	}

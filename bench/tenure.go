@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -26,9 +25,6 @@ func tenure(ttl time.Duration, open func(ctx context.Context, at place) (core.Ba
 	}
 }
 
-// traceVariable names a directory for the members' traces, to measure what they cost.
-const traceVariable = "TENURE_BENCH_TRACE"
-
 type tenureMember struct {
 	b     core.Backend
 	e     *core.Elector
@@ -38,7 +34,7 @@ type tenureMember struct {
 }
 
 func newTenure(b core.Backend, at place) (*tenureMember, error) {
-	e, err := core.NewElector(b, &core.Options{Node: at.Node, TTL: at.TTL, Logger: slog.New(slog.DiscardHandler), TraceDir: os.Getenv(traceVariable)})
+	e, err := core.NewElector(b, &core.Options{Node: at.Node, TTL: at.TTL, Logger: slog.New(slog.DiscardHandler), TraceDir: at.traces})
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
