@@ -50,7 +50,8 @@ type program struct {
 	*block
 	source string
 	args   []string
-	isTest bool // has a test to be run instead of main
+	addr   string // in place of pageAddr
+	isTest bool   // has a test to be run instead of main
 	binary string
 }
 
@@ -116,14 +117,14 @@ func TestBlocks(t *testing.T) {
 	mod := module(t)
 	var all []*program
 	used := make(map[int]bool)
-	port := freePort(t)
+	given := make(map[string]bool)
 	for _, b := range goBlocks(t) {
-		x := &program{block: b, source: b.text}
+		x := &program{block: b, source: b.text, addr: freeAddr(t, given)}
 		if !b.isProgram() {
 			w := wrapped(t, b, used)
 			x.source, x.args, x.isTest = w.text, w.args, strings.Contains(w.text, "\"testing\"")
 		}
-		x.source = strings.ReplaceAll(p.located(t, b, x.source), "127.0.0.1:8080", port)
+		x.source = strings.ReplaceAll(p.located(t, b, x.source), pageAddr, x.addr)
 		file := "main.go"
 		if x.isTest {
 			file = "main_test.go"
@@ -155,13 +156,13 @@ func TestBlocks(t *testing.T) {
 				if n, ok := pagesNeed()[x.page]; ok {
 					servers.Unavailable(t, n.kind, p.failed[n.kind])
 				}
-				x.run(t, port)
+				x.run(t)
 			})
 		}
 	})
 }
 
-func (x *program) run(t *testing.T, port string) {
+func (x *program) run(t *testing.T) {
 	s := &session{T: t, dir: t.TempDir(), binary: x.binary, args: x.args}
 	files(t, x.page, s.dir)
 	if !x.isProgram() { // it fails by itself
@@ -172,21 +173,28 @@ func (x *program) run(t *testing.T, port string) {
 		t.Fatalf("%s: a program is followed by a block ```console with its output", x.block)
 	}
 	console := *x.next
-	console.text = strings.ReplaceAll(console.text, "127.0.0.1:8080", port)
+	console.text = strings.ReplaceAll(console.text, pageAddr, x.addr)
 	s.play(&console)
 }
 
-// freePort is an address that nothing listens on, with a port below those that the kernel
-// gives to outgoing connections, so that none takes it before the program does.
-func freePort(t *testing.T) string {
+// pageAddr is where the servers of pages listen.
+const pageAddr = "127.0.0.1:8080"
+
+// freeAddr is an address that nothing listens on, with a port below those that the kernel
+// gives to outgoing connections, so that none takes it before the program does. It is one
+// that no program was given yet: they run beside each other.
+func freeAddr(t *testing.T, given map[string]bool) string {
 	t.Helper()
 	for range 100 {
 		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10000+rand.IntN(5000)))
 		if err != nil {
 			continue
 		}
-		defer l.Close()
-		return l.Addr().String()
+		l.Close()
+		if addr := l.Addr().String(); !given[addr] {
+			given[addr] = true
+			return addr
+		}
 	}
 	t.Fatal("no free port")
 	return ""
