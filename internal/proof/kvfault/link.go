@@ -169,14 +169,20 @@ func (l *Link) waiting() <-chan struct{} {
 }
 
 // fault returns the fault of a kind of call, the channel that closes when faults
-// change, and the error of a call that fails.
-func (l *Link) fault(k Kind) (f Fault, moved <-chan struct{}, err error) {
+// change, and the error of a call that fails. A call that is to be held is held
+// before another Set or Deliver: behind the last Deliver it would wait for nobody.
+func (l *Link) fault(k Kind, held func()) (f Fault, moved <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for bit := range l.faults {
-		if k == 1<<bit {
-			return l.faults[bit], l.waiting(), l.failure()
+		if k != 1<<bit {
+			continue
 		}
+		if l.faults[bit] == HoldRequest && held != nil {
+			l.held = append(l.held, held)
+			l.move()
+		}
+		return l.faults[bit], l.waiting(), l.failure()
 	}
 	return None, nil, nil
 }
@@ -280,7 +286,7 @@ func (s *linked) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn 
 // flows waits until the link lets watches through.
 func (s *linked) flows(ctx context.Context) error {
 	for {
-		fault, moved, err := s.link.fault(Watch)
+		fault, moved, err := s.link.fault(Watch, nil)
 		switch fault {
 		case None, Duplicate, Replay:
 			return nil
@@ -307,8 +313,13 @@ func (s *linked) Close() error {
 func pass[T any](ctx context.Context, s *linked, kind Kind, call func(context.Context) (T, error)) (T, error) {
 	l := s.link
 	l.count(kind)
-	var none T
-	fault, _, err := l.fault(kind)
+	var none, reply T
+	var failed error
+	done := make(chan struct{})
+	fault, _, err := l.fault(kind, func() {
+		reply, failed = call(context.WithoutCancel(ctx))
+		close(done)
+	})
 	switch fault {
 	case DropRequest:
 		return none, s.wait(ctx, nil)
@@ -317,13 +328,6 @@ func pass[T any](ctx context.Context, s *linked, kind Kind, call func(context.Co
 		l.lose()
 		return none, s.wait(ctx, nil)
 	case HoldRequest:
-		var reply T
-		var failed error
-		done := make(chan struct{})
-		l.hold(func() {
-			reply, failed = call(context.WithoutCancel(ctx))
-			close(done)
-		})
 		if err := s.wait(ctx, done); err != nil {
 			return none, err
 		}

@@ -87,6 +87,33 @@ func TestHeldCallerGetsItsReply(t *testing.T) {
 	})
 }
 
+// TestHeldBesideDeliver: a call beside the end of the fault and the delivery of what it held is
+// delivered, or passes; it is not held after the last delivery.
+func TestHeldBesideDeliver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		link := new(kvfault.Link)
+		s := link.Wrap(memory.New().Client())
+		for range 20_000 {
+			link.Set(kvfault.Write, kvfault.HoldRequest)
+			start, replied := make(chan struct{}), make(chan error, 1)
+			go func() {
+				close(start)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := s.Apply(ctx, put("k"))
+				replied <- err
+			}()
+			<-start
+			link.Heal()
+			link.Deliver()
+			if err := <-replied; err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestWatchStallsAndFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
