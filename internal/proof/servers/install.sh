@@ -100,7 +100,7 @@ printf '#!/bin/sh\nexit 101\n' >"$scratch/refuse"
 "${root[@]}" install -m 755 "$scratch/refuse" "$policy"
 
 echo "servers for tests: installing ${missing[*]}"
-apt() { "${root[@]}" apt-get -qq -o DPkg::Lock::Timeout=300 "$@" </dev/null >"$scratch/log" 2>&1; }
+apt() { "${root[@]}" apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" </dev/null >"$scratch/log" 2>&1; }
 # Lists may be missing or old; where they cannot be renewed they may still do.
 apt update || true
 apt install --yes --no-install-recommends "${missing[@]}" || give_up "$(tail -n 5 "$scratch/log")"
