@@ -31,8 +31,11 @@ func (w *world) writeRules(ops ...Op) {
 	cancel()
 	_ = tool.Update(asked, func(st *MemberState) { st.Draining = true })
 	ctx, done := context.WithCancel(context.Background())
+	// Not as the handler returns, which would now and then hand the lease over to the only other
+	// member, a change more: as Writer of internal/operator.
+	tool.o.Hooks.OnSettled = func(Settled) { done() }
+	tool.note.h = tool.o.Hooks
 	w.must(tool.Contend(func(ctx context.Context, l *Lease) error {
-		defer done()
 		_, err := l.Commit(ctx, ops...)
 		return err
 	}, control.Shard))
