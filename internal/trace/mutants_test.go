@@ -65,9 +65,11 @@ func TestMutants(t *testing.T) {
 		{Name: "S13: the last view may be lost", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
 			File: "told.go", Old: "\tif len(t.runner.views) > 0 {", New: "\tif len(t.runner.views) > 9 {"}}},
 		{Name: "S13: a full read is not waited for", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "c.Sent > r.resync && !c.Full {", New: "c.Sent > r.resync && false {"}}},
+			File: "told.go", Old: "in.SentAt > r.resync && !c.Full:", New: "in.SentAt > r.resync && false:"}}},
 		{Name: "S13: every read has to be full", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "told.go", Old: "if r.resync != 0 && c.Sent > r.resync && !c.Full {", New: "if !c.Full {"}}},
+			File: "told.go", Old: "case r.resync != 0 && in.SentAt > r.resync && !c.Full:", New: "case !c.Full:"}}},
+		{Name: "S13: a read has to be full that was sent before", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
+			File: "told.go", Old: "in.SentAt > r.resync &&", New: "c.Sent > r.resync &&"}}},
 		{Name: "S4: leases that nobody granted", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
 			File: "told.go", Old: "\tif l == nil {\n\t\tt.differs(\"S4\"", New: "\tif l == nil {\n\t\treturn\n\t\tt.differs(\"S4\""}}},
 		{Name: "S5: handlers of leases that have ended", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{

@@ -98,6 +98,7 @@ func TestPlantedNothing(t *testing.T) {
 	for name, change := range map[string]func(*scene){
 		"nothing":                      func(*scene) {},
 		"a full state as asked":        func(s *scene) { s.resync(true) },
+		"changes sent for before":      func(s *scene) { s.overtaken() },
 		"the last view is given":       func(s *scene) { s.views(true) },
 		"a head by nobody's commit":    func(s *scene) { s.begins(4, 4, 7) },
 		"the end of a trace is lost":   func(s *scene) { s.asksAtLast(true); s.tape[0].cut = true },
@@ -198,6 +199,20 @@ func (s *scene) asksAtLast(made bool) {
 func (s *scene) resync(full bool) {
 	s.tape[0].recs = append(s.tape[0].recs, &trace.Record{At: s.end(), In: &trace.Input{Kind: "wake"}, Out: []trace.Effect{{Kind: "resync"}}})
 	s.adds(&driver.View{Reset: full})
+}
+
+// overtaken has the first member's machine ask for the full state while a read of what has changed
+// is on its way to the backend.
+func (s *scene) overtaken() {
+	sent := s.end()
+	s.step(0, time.Duration(sent+1), fsm.Input{Kind: fsm.InObserved, SentAt: sent, View: &driver.View{}})
+	i := len(s.tape[0].recs) - 1
+	for s.tape[0].recs[i].Call == nil {
+		i--
+	}
+	s.tape[0].recs[i].Call.Sent = sent + 2
+	s.tape[0].recs = slices.Insert(s.tape[0].recs, i, &trace.Record{At: sent + 1, In: &trace.Input{Kind: "wake"},
+		Out: []trace.Effect{{Kind: "resync"}}})
 }
 
 // doubt has the first member's lease end with a commit of which nothing is known.
