@@ -410,10 +410,25 @@ func lateRequestRefused(f *fixture) {
 }
 
 // heldWrite sends a commit into a wire that does not answer, and gives it up.
-func (f *fixture) heldWrite(m *member, w driver.Write) driver.CommitResult {
-	ctx, cancel := context.WithTimeout(f.ctx, 100*time.Millisecond)
-	defer cancel()
-	return m.writeCtx(ctx, w)
+func (f *fixture) heldWrite(m *member, w driver.Write) (r driver.CommitResult) {
+	_ = f.held(100*time.Millisecond, func(ctx context.Context) error {
+		r = m.writeCtx(ctx, w)
+		return r.Err
+	})
+	return r
+}
+
+// held makes a call into a wire that does not answer, and gives it up after wait: after more
+// where the call ended before it was sent, as on a busy machine, since nothing is late then.
+func (f *fixture) held(wait time.Duration, call func(context.Context) error) error {
+	for most := 8 * wait; ; wait *= 2 {
+		ctx, cancel := context.WithTimeout(f.ctx, wait)
+		err := call(ctx)
+		cancel()
+		if !driver.NotApplied(err) || wait > most {
+			return err
+		}
+	}
 }
 
 func duplicateRequestHarmless(f *fixture) {

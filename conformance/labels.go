@@ -119,12 +119,17 @@ func removedLabelKeepsLateJoinOut(f *fixture) {
 	f.restartAnew() // the late join is not the namespace's first
 	me := f.newcomer(b, "0")
 	release := w.Hold()
-	ctx, cancel := context.WithTimeout(f.ctx, 200*time.Millisecond)
-	_, err := b.Join(ctx, me)
-	cancel()
-	if err == nil {
+	err := f.held(200*time.Millisecond, func(ctx context.Context) error {
+		_, err := b.Join(ctx, me)
+		return err
+	})
+	switch {
+	case err == nil:
 		release()
 		f.setup("hold a join", errors.New("it was answered"))
+	case driver.NotApplied(err):
+		release()
+		f.skip("no join can be held: each ended before it was sent")
 	}
 	f.setup("close", f.joinOn(f.read(), "0").Close(f.ctx))
 	for n := 0; slices.Contains(f.nodeLabels(), "0"); n++ {

@@ -224,9 +224,9 @@ func lateUpdate(f *fixture) {
 	var last driver.MemberState
 	for range 25 {
 		release := w.Hold()
-		ctx, cancel := context.WithTimeout(f.ctx, 30*time.Millisecond)
-		err := m.Update(ctx, driver.MemberState{Weight: 1, Draining: true, Update: number + 1})
-		cancel()
+		err := f.held(30*time.Millisecond, func(ctx context.Context) error {
+			return m.Update(ctx, driver.MemberState{Weight: 1, Draining: true, Update: number + 1})
+		})
 		if err != nil {
 			unknown++
 		}

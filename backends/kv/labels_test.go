@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/memory"
@@ -21,6 +22,7 @@ type labelStore struct {
 	kv.Store
 	bug     string
 	removal func(labels []string)
+	reads   time.Duration // how long a read takes
 }
 
 var limits = driver.Limits{BatchItems: 100, WriteOps: 100, WriteBytes: 1 << 20}
@@ -73,6 +75,11 @@ func (s labelStore) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error)
 }
 
 func (s labelStore) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	select {
+	case <-time.After(s.reads):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	p, err := s.Store.Get(ctx, keys...)
 	if err == nil && s.bug == "takes everybody for dead" && isMember(keys[0]) {
 		p = &kv.Page{Rev: p.Rev, Pairs: slices.Clone(p.Pairs)}
@@ -91,7 +98,9 @@ func (s labelStore) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return p, err
 }
 
-func labelHarness(bug string) conformance.Harness {
+// labelHarness has a backend with a bug; behind a wire each read takes some time, as on a busy
+// machine.
+func labelHarness(bug string, reads time.Duration) conformance.Harness {
 	return conformance.Harness{Name: "labels", New: func(conformance.T) *conformance.Store {
 		store := memory.New()
 		open := func(ctx context.Context, s kv.Store) (driver.Backend, error) {
@@ -107,7 +116,7 @@ func labelHarness(bug string) conformance.Harness {
 			},
 			OpenFaulty: func(ctx context.Context) (driver.Backend, *conformance.Wire, error) {
 				wrap, wire := conformance.KVFaults()
-				b, err := open(ctx, labelStore{Store: wrap(store.Client()), bug: bug})
+				b, err := open(ctx, labelStore{Store: wrap(store.Client()), bug: bug, reads: reads})
 				return b, wire, err
 			},
 		}
@@ -118,23 +127,27 @@ func labelHarness(bug string) conformance.Harness {
 // the suite, in a case that says so.
 func TestLabelMutantsAreKilled(t *testing.T) {
 	t.Parallel()
-	for _, m := range []struct{ bug, killer string }{
-		{"never removes", "Labels/Bounded"},
-		{"takes everybody for dead", "Labels/OfTheLivingStay"},
-		{"joins whatever was removed", "Labels/LateJoinFails"},
-		{"removes in silence", "Labels/LateJoinFails"},
-		{"removes in silence", "Labels/IdNeverRevived"},
+	for _, m := range []struct {
+		bug, killer string
+		reads       time.Duration
+	}{
+		{"never removes", "Labels/Bounded", 0},
+		{"takes everybody for dead", "Labels/OfTheLivingStay", 0},
+		{"joins whatever was removed", "Labels/LateJoinFails", 0},
+		{"joins whatever was removed", "Labels/LateJoinFails", 300 * time.Millisecond},
+		{"removes in silence", "Labels/LateJoinFails", 0},
+		{"removes in silence", "Labels/IdNeverRevived", 0},
 	} {
-		t.Run(m.bug+"/"+m.killer, func(t *testing.T) {
+		t.Run(fmt.Sprint(m.bug, "/", m.killer, "/", m.reads), func(t *testing.T) {
 			t.Parallel()
-			report, err := conformance.Check(t.Context(), labelHarness(m.bug), m.killer)
+			report, err := conformance.Check(t.Context(), labelHarness(m.bug, m.reads), m.killer)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(report.With(conformance.Failed)) != 1 {
 				t.Errorf("a backend that %s passes %s:\n%v", m.bug, m.killer, report)
 			}
-			sound, err := conformance.Check(t.Context(), labelHarness(""), m.killer)
+			sound, err := conformance.Check(t.Context(), labelHarness("", m.reads), m.killer)
 			if err != nil || len(sound.With(conformance.Passed)) != 1 {
 				t.Errorf("a sound backend does not pass %s: %v\n%v", m.killer, err, sound)
 			}
