@@ -24,6 +24,10 @@ func TestMutants(t *testing.T) {
 			File: "statements.sql", Old: "session = :session AND token = :token\n  AND EXISTS", New: "session = :session AND token >= 0 * :token\n  AND EXISTS"}}},
 		{Name: "F1: FenceTx does not compare the floor", Killer: "TestConformance/Fence/RestoreOlderStore", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "AND base + revision >= :seen)", New: "AND base >= 0 * :seen)"}}},
+		{Name: "M3: a join does not compare that labels were removed", Killer: "TestConformance/Labels/LateJoinFails", Edits: []mutate.Edit{{
+			File: "../members.go", Old: "if removed != before.removals {", New: "if false {"}}},
+		{Name: "M3: a join does not compare who joined last", Killer: "TestConformance/Membership/LateJoinFails", Edits: []mutate.Edit{{
+			File: "../members.go", Old: "if last != before.session {", New: "if false {"}}},
 		{Name: "E1: transactions are deferred, and fail when they come to write", Killer: "TestWriteWaitsForTheOther", Edits: []mutate.Edit{{
 			File: "writer.go", Old: "context.Background(), \"BEGIN IMMEDIATE\")", New: "context.Background(), \"BEGIN\")"}}},
 		{Name: "O2: nobody looks for what the file system did not tell of", Killer: "TestUntold", Edits: []mutate.Edit{{

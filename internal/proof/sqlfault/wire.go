@@ -26,10 +26,13 @@ const (
 	severed
 )
 
-// pass sends a request over the wire and waits for its reply.
-func (w *Wire) pass(ctx context.Context, call func(context.Context) error) error {
+// pass sends a request over the wire and waits for its reply. writes: it may change the store.
+func (w *Wire) pass(ctx context.Context, writes bool, call func(context.Context) error) error {
 	w.mu.Lock()
 	fault := w.fault
+	if fault == holding && !writes {
+		fault = none // so that a call of several steps gets to the one that matters
+	}
 	reply := make(chan error, 1)
 	if fault == holding {
 		late := context.WithoutCancel(ctx)
@@ -80,7 +83,7 @@ func (w *Wire) DropReplies() (end func()) { return w.begin(repliesLost) }
 // Cut fails transactions before they begin.
 func (w *Wire) Cut() (heal func()) { return w.begin(severed) }
 
-// Hold keeps transactions back until release runs them, in order, also those
+// Hold keeps transactions that write back until release runs them, in order, also those
 // whose caller has given up since.
 func (w *Wire) Hold() (release func()) {
 	w.set(holding)
