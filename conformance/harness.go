@@ -166,7 +166,8 @@ type Wire struct {
 	DropRequests func() (end func())
 
 	// DropReplies loses replies: the store acts on the request, and the caller
-	// hears nothing, until its context ends.
+	// hears nothing, until its context ends. Only of requests that would change the
+	// store, if the harness knows them, as for Hold.
 	DropReplies func() (end func())
 
 	// Hold keeps requests back: only those that would change the store, if the

@@ -12,22 +12,23 @@ import (
 )
 
 // KVFaults puts a faulty network before one store of package kv: what wrap returns goes
-// to kv.Open instead of the store, and wire has the faults, for [Store.OpenFaulty]. Hold
-// keeps writes and heartbeats only. Calls that Cut fails are not known to have been sent.
+// to kv.Open instead of the store, and wire has the faults, for [Store.OpenFaulty]: Hold and
+// DropReplies for writes and heartbeats only. Calls that Cut fails are not known to have been sent.
 func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 	l := new(kvfault.Link)
-	set := func(f kvfault.Fault) func() func() {
+	const writes = kvfault.Write | kvfault.Heartbeat
+	set := func(kinds kvfault.Kind, f kvfault.Fault) func() func() {
 		return func() func() {
-			l.Set(kvfault.All, f)
+			l.Set(kinds, f)
 			return l.Heal
 		}
 	}
 	return l.Wrap, &Wire{
-		DropRequests: set(kvfault.DropRequest),
-		DropReplies:  set(kvfault.DropReply),
-		Duplicate:    set(kvfault.Duplicate),
+		DropRequests: set(kvfault.All, kvfault.DropRequest),
+		DropReplies:  set(writes, kvfault.DropReply),
+		Duplicate:    set(kvfault.All, kvfault.Duplicate),
 		Hold: func() func() {
-			l.Set(kvfault.Write|kvfault.Heartbeat, kvfault.HoldRequest)
+			l.Set(writes, kvfault.HoldRequest)
 			return func() {
 				l.Heal()
 				l.Deliver()

@@ -23,6 +23,8 @@ func TestMutants(t *testing.T) {
 			File: "../kv/read.go", Old: "len(items) == limit || n", New: "len(items)+bad >= limit || n"}}},
 		{Name: "List gets past records that are no items one by one", Killer: "TestListLimit", Edits: []mutate.Edit{{
 			File: "../kv/read.go", Old: "min(bad, maxBad)", New: "min(bad, 1)"}}},
+		{Name: "M4: an update is not known again", Killer: "TestConformance/Membership/UpdateLostReply", Edits: []mutate.Edit{{
+			File: "../kv/session.go", Old: "m.Update > st.Update {", New: "m.Update >= st.Update {"}}},
 		{Name: "F1: a guard compares the shard's record only", Killer: "TestConformance/Fence/RaisedFloor", Edits: []mutate.Edit{{
 			File: "../kv/lease.go", Old: "return []Compare{{Key: b.keys.Identity(), Rev: b.idRev}, {Key: key, Rev: rev}}, nil",
 			New: "return []Compare{{Key: key, Rev: rev}}, nil"}}},

@@ -30,7 +30,7 @@ const (
 func (w *Wire) pass(ctx context.Context, writes bool, call func(context.Context) error) error {
 	w.mu.Lock()
 	fault := w.fault
-	if fault == holding && !writes {
+	if (fault == holding || fault == repliesLost) && !writes {
 		fault = none // so that a call of several steps gets to the one that matters
 	}
 	reply := make(chan error, 1)
@@ -77,7 +77,7 @@ func (w *Wire) begin(f fault) (end func()) {
 // DropRequests loses transactions before they begin; nothing is answered.
 func (w *Wire) DropRequests() (end func()) { return w.begin(requestsLost) }
 
-// DropReplies lets transactions run; nothing is answered.
+// DropReplies lets transactions run; of those that write nothing is answered.
 func (w *Wire) DropReplies() (end func()) { return w.begin(repliesLost) }
 
 // Cut fails transactions before they begin.
