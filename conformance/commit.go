@@ -431,6 +431,15 @@ func (f *fixture) held(wait time.Duration, call func(context.Context) error) err
 	}
 }
 
+// heldNone ends a case that could hold no call; last is what one of them answered.
+func (f *fixture) heldNone(what string, last error) {
+	f.t.Helper()
+	if last == nil {
+		f.setup("hold "+what, errors.New("it was answered"))
+	}
+	f.skip("the wire cannot hold " + what + ": each ended before it was sent")
+}
+
 func duplicateRequestHarmless(f *fixture) {
 	b, w := f.wire("Duplicate", func(w *Wire) bool { return w.Duplicate != nil })
 	a, other := f.joinOn(b, "a"), f.join("b")
