@@ -51,7 +51,8 @@ func (l *Lease) settle(
 			case conflict.Op != driver.NumberConflict:
 				return outcome{err: err}
 			case h.Number < base.Number:
-				return outcome{err: fmt.Errorf("tenure: shard %q: head went back from commit %d to %d: %w", l.fence.Shard, base.Number, h.Number, ErrStoreChanged), last: true}
+				return outcome{err: fmt.Errorf("tenure: shard %q: head went back from commit %d to %d: %w",
+					l.fence.Shard, base.Number, h.Number, ErrStoreChanged), last: true}
 			case unknown:
 				return outcome{err: l.unknown(err), last: true}
 			}

@@ -142,7 +142,8 @@ func byRun(sources []Source) ([][]file, error) {
 			first := &files[0].head
 			if f.head.Namespace != first.Namespace || f.head.StoreID != first.StoreID {
 				return nil, fmt.Errorf(
-					"%s is of namespace %q with identity %.40q, and %s of %q with identity %.40q: check one namespace at a time", f.Name, f.head.Namespace, f.head.StoreID, files[0].Name, first.Namespace, first.StoreID)
+					"%s is of namespace %q with identity %.40q, and %s of %q with identity %.40q: check one namespace at a time",
+					f.Name, f.head.Namespace, f.head.StoreID, files[0].Name, first.Namespace, first.StoreID)
 			}
 		}
 		files = append(files, f)
@@ -743,7 +744,8 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 			c.byMembers(shard, over, g) {
 			at.Rule, at.Nodes = "S1", []string{over.node, g.node}
 			at.Text = fmt.Sprintf("two members trusted a lease of shard %q for %v: session %q of node %q under token %d from %s to "+
-				"%s (%s), and session %q of node %q under token %d", shard, over.to.Sub(g.from), over.fence.Session, over.node, over.fence.Token, over.from.Format(time.RFC3339Nano),
+				"%s (%s), and session %q of node %q under token %d",
+				shard, over.to.Sub(g.from), over.fence.Session, over.node, over.fence.Token, over.from.Format(time.RFC3339Nano),
 				over.to.Format(time.RFC3339Nano), cmp.Or(over.why, "not revoked"), g.fence.Session, g.node, g.fence.Token)
 			if c.superseded[over.node] && over.node == g.node {
 				at.Text += "; it superseded a process that still ran: give each process a node label of its own (M3)"
@@ -795,8 +797,8 @@ func (c *checker) compareAcks(shard driver.ShardID, acks []ackedSpan) {
 				b.Fence.Token, a.To, a.Fence.Token)
 		case b.From == a.To+1 && a.Seq != 0 && b.Seq != 0 && b.Seq != a.Seq+b.Entries:
 			at.Rule = "L1"
-			at.Text = fmt.Sprintf("commits %d to %d of shard %q, under token %d, appended %d entries to a log of %d, which has %d then", b.From, b.To,
-				shard, b.Fence.Token, b.Entries, a.Seq, b.Seq)
+			at.Text = fmt.Sprintf("commits %d to %d of shard %q, under token %d, appended %d entries to a log of %d, which has %d then",
+				b.From, b.To, shard, b.Fence.Token, b.Entries, a.Seq, b.Seq)
 		default:
 			continue
 		}

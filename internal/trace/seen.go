@@ -118,7 +118,8 @@ func (c *checker) compareShown() {
 				continue
 			}
 			c.breach(Breach{Rule: "M4", Time: x.at, Nodes: []string{x.node, s.node}, Text: fmt.Sprintf(
-				"session %q of node %q was shown with what it had not said under number %d: %+v", key.session, s.node, key.update, x.state)})
+				"session %q of node %q was shown with what it had not said under number %d: %+v",
+				key.session, s.node, key.update, x.state)})
 		}
 	}
 }
@@ -134,7 +135,8 @@ func (c *checker) compareEnded(e *eviction) {
 	for _, sent := range s.beats {
 		if sent.Sub(e.sent) > c.clockError {
 			c.breach(Breach{Rule: "M2", Time: sent, Nodes: []string{e.by, s.node}, Text: fmt.Sprintf(
-				"a heartbeat of session %q succeeded, and so did the eviction of an older version that node %q sent %v before", e.of, e.by, sent.Sub(e.sent))})
+				"a heartbeat of session %q succeeded, and so did the eviction of an older version that node %q sent %v before",
+				e.of, e.by, sent.Sub(e.sent))})
 			break
 		}
 	}
@@ -151,7 +153,8 @@ func (c *checker) compareEnded(e *eviction) {
 func (c *checker) compareGift(g *gift) {
 	if done, ok := c.evicted[g.fence.Session]; ok && g.sent.Sub(done) > c.clockError {
 		c.breach(Breach{Rule: "A5", Time: g.sent, Shard: string(g.fence.Shard), Nodes: []string{g.by}, Text: fmt.Sprintf(
-			"shard %q was given to session %q, with token %d, %v after that was evicted", g.fence.Shard, g.fence.Session, g.fence.Token, g.sent.Sub(done))})
+			"shard %q was given to session %q, with token %d, %v after that was evicted",
+			g.fence.Shard, g.fence.Session, g.fence.Token, g.sent.Sub(done))})
 	}
 }
 

@@ -75,7 +75,8 @@ func (t *tracer) called(c *Call) {
 	case m.call != nil && c.Kind != effects[fsm.EffClose]:
 		t.differs("E2", "", "call %d, of %q, was made twice", c.Call, c.Kind)
 	case c.Kind != out.Kind || c.Kind != effects[fsm.EffRead] && c.Session != out.Session:
-		t.differs("S7", "", "call %d was %q of session %q; the machine asked for %q of session %q", c.Call, c.Kind, c.Session, out.Kind, out.Session)
+		t.differs("S7", "", "call %d was %q of session %q; the machine asked for %q of session %q",
+			c.Call, c.Kind, c.Session, out.Kind, out.Session)
 	case c.Asked != out.hash():
 		t.differs("S7", "", "call %d, of %q, did not ask for what the machine asks for: %s", c.Call, c.Kind, plain(*out))
 	}
@@ -114,7 +115,8 @@ func (t *tracer) replied(in *Input) {
 	case m.call == nil:
 		t.differs("S4", "", "the machine was given an answer to call %d, of %q, which the store did not answer", in.Call, m.out.Kind)
 	case replyTo(m.out.Kind) != in.Kind || m.call.Answer != in.hash():
-		t.differs("S4", "", "the machine was given %q for call %d, of %q, and the store's answer was another one", in.Kind, in.Call, m.out.Kind)
+		t.differs("S4", "", "the machine was given %q for call %d, of %q, and the store's answer was another one",
+			in.Kind, in.Call, m.out.Kind)
 	}
 	delete(t.runner.made, in.Call)
 }
@@ -145,7 +147,8 @@ func (t *tracer) viewed(in *Input) {
 	// By the instant of the runner, which is before the call reached the backend: in between the
 	// machine may ask for the full state.
 	case r.resync != 0 && in.SentAt > r.resync && !c.Full:
-		t.differs("S13", "", "the machine asked for the full state at %v, and what was read at %v is what had changed only", r.resync, in.SentAt)
+		t.differs("S13", "", "the machine asked for the full state at %v, and what was read at %v is what had changed only",
+			r.resync, in.SentAt)
 	case c.Full && in.SentAt >= r.resync:
 		r.resync = 0
 	}
@@ -185,12 +188,14 @@ func (t *tracer) told(x *Lease, at fsm.Instant) {
 		return
 	}
 	if until := r.until[f.Session]; x.Until > until {
-		t.differs("S8", f.Shard, "lease %d of shard %q is trusted until instant %d, and the machine trusts it until %d", f.Token, f.Shard, x.Until, until)
+		t.differs("S8", f.Shard, "lease %d of shard %q is trusted until instant %d, and the machine trusts it until %d",
+			f.Token, f.Shard, x.Until, until)
 	}
 	switch x.Is {
 	case LeaseBegun:
 		if other, ok := r.begun[f.Shard]; ok {
-			t.differs("S11", f.Shard, "the handler of lease %d of shard %q is called while that of lease %d runs", f.Token, f.Shard, other.Token)
+			t.differs("S11", f.Shard, "the handler of lease %d of shard %q is called while that of lease %d runs",
+				f.Token, f.Shard, other.Token)
 		}
 		if !l.open {
 			t.differs("S5", f.Shard, "the handler of lease %d of shard %q is called after it was revoked", f.Token, f.Shard)
@@ -202,7 +207,8 @@ func (t *tracer) told(x *Lease, at fsm.Instant) {
 		}
 	case LeaseEnded:
 		if len(r.ending) == 0 || r.ending[0] != f {
-			t.differs("S9", f.Shard, "the application was told that lease %d of shard %q has ended, and it was not revoked then", f.Token, f.Shard)
+			t.differs("S9", f.Shard, "the application was told that lease %d of shard %q has ended, and it was not revoked then",
+				f.Token, f.Shard)
 			return
 		}
 		r.ending, l.ended = r.ending[1:], at
@@ -226,7 +232,8 @@ func (t *tracer) drained(in *Input) {
 			return
 		}
 	}
-	t.differs("S12", in.Shard, "the machine was told that the work under lease %d of shard %q was joined, and it was not", in.Token, in.Shard)
+	t.differs("S12", in.Shard, "the machine was told that the work under lease %d of shard %q was joined, and it was not",
+		in.Token, in.Shard)
 }
 
 // outcome compares commits with the lease.
@@ -241,9 +248,11 @@ func (t *tracer) outcome(a *Acks) {
 		t.differs("S3", f.Shard, "commit %d of shard %q was made under lease %d, which was not granted", a.From, f.Shard, f.Token)
 		return
 	case !l.begun:
-		t.differs("S4", f.Shard, "commit %d of shard %q was made under lease %d, of which no application was told", a.From, f.Shard, f.Token)
+		t.differs("S4", f.Shard, "commit %d of shard %q was made under lease %d, of which no application was told",
+			a.From, f.Shard, f.Token)
 	case l.drained:
-		t.differs("S12", f.Shard, "commit %d of shard %q was in flight when the work under lease %d counted as joined", a.To, f.Shard, f.Token)
+		t.differs("S12", f.Shard, "commit %d of shard %q was in flight when the work under lease %d counted as joined",
+			a.To, f.Shard, f.Token)
 	case a.From > l.last+1:
 		t.differs("S4", f.Shard, "commit %d of shard %q, under lease %d, followed %d: what was in between was not acknowledged, nor in doubt",
 			a.From, f.Shard, f.Token, l.last)

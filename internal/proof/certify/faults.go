@@ -39,7 +39,8 @@ func (r *run) system(ctx context.Context, control bool) {
 		},
 	}
 	by := &system.Caller{Again: func(seed uint64) string {
-		return fmt.Sprintf("tenure certify --only %s --first-seed %d --seeds 1 --control-seeds 1 --ttl %v --steps %d", phase, seed, r.TTL, r.Steps)
+		return fmt.Sprintf("tenure certify --only %s --first-seed %d --seeds 1 --control-seeds 1 --ttl %v --steps %d",
+			phase, seed, r.TTL, r.Steps)
 	}}
 	if r.Folder != nil {
 		by.Keep = r.Folder.path

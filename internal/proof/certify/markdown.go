@@ -260,7 +260,8 @@ func (r *Report) Lines() []Line {
 }
 
 func figuresOf(f *figures.Runs) string {
-	return fmt.Sprintf("%d runs, %d writes accepted, %d requests fenced, %d takeovers, %d late writes", f.Runs, f.Accepted, f.Fenced, f.Takeovers, f.Late)
+	return fmt.Sprintf("%d runs, %d writes accepted, %d requests fenced, %d takeovers, %d late writes",
+		f.Runs, f.Accepted, f.Fenced, f.Takeovers, f.Late)
 }
 
 // result is what the findings of a phase come to.
