@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,6 +34,28 @@ func TestRepository(t *testing.T) {
 	for _, r := range idle(src, rows) {
 		t.Errorf("the row of %s in the import table is for no package: remove it", r.pkg)
 	}
+}
+
+// TestElapsed holds the tests against the rule of checkElapsed, and logs the tests whose subject is a
+// figure.
+func TestElapsed(t *testing.T) {
+	t.Parallel()
+	src, err := load(filepath.Join("..", "..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, callers := checkElapsed(src)
+	unused := maps.Clone(paced)
+	for _, f := range found {
+		if paced[f.in] == "" {
+			t.Error(f)
+		}
+		delete(unused, f.in)
+	}
+	for in := range unused {
+		t.Errorf("%s compares no elapsed time: remove it from the list", in)
+	}
+	t.Logf("tests whose subject is an elapsed time, which a gauge judges:\n%s", strings.Join(callers, "\n"))
 }
 
 // TestIdle finds rows for packages that do not exist, or on which an earlier row decides.

@@ -13,9 +13,14 @@ var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 // hollow imports every package as an empty one: the checks need only the meaning of
 // names inside one package, so nothing has to be compiled and files for every
 // platform are read alike.
-type hollow struct{}
+type hollow struct {
+	time *types.Package // the package time, or nil
+}
 
-func (hollow) Import(importPath string) (*types.Package, error) {
+func (h hollow) Import(importPath string) (*types.Package, error) {
+	if importPath == "time" && h.time != nil {
+		return h.time, nil
+	}
 	name := path.Base(importPath)
 	if dir := path.Dir(importPath); majorVersion.MatchString(name) && dir != "." {
 		name = path.Base(dir)
@@ -27,13 +32,16 @@ func (hollow) Import(importPath string) (*types.Package, error) {
 }
 
 // resolve finds the objects of a package's identifiers.
-func (t *tree) resolve(p *pkg) *types.Info {
+func (t *tree) resolve(p *pkg) *types.Info { return t.resolveWith(p, hollow{}) }
+
+func (t *tree) resolveWith(p *pkg, imports hollow) *types.Info {
 	info := &types.Info{
+		Types:      map[ast.Expr]types.TypeAndValue{},
 		Defs:       map[*ast.Ident]types.Object{},
 		Uses:       map[*ast.Ident]types.Object{},
 		Selections: map[*ast.SelectorExpr]*types.Selection{},
 	}
-	conf := types.Config{Importer: hollow{}, Error: func(error) {}, FakeImportC: true}
+	conf := types.Config{Importer: imports, Error: func(error) {}, FakeImportC: true}
 	// Errors are certain, because imports are empty, and identifiers are resolved
 	// all the same.
 	_, _ = conf.Check(p.dir, t.fset, p.files, info)

@@ -141,8 +141,8 @@ var rows = []row{
 		"conformance", "core/driver", "internal/proof/garbage", "internal/proof/system",
 	}},
 	{pkg: "conformance", allow: []string{
-		"backends/kv", "core/driver", "internal/kvkeys", "internal/proof/faultproxy", "internal/proof/figures",
-		"internal/proof/history", "internal/proof/kvfault",
+		"backends/kv", "core/driver", "internal/kvkeys", "internal/proof/ample", "internal/proof/faultproxy",
+		"internal/proof/figures", "internal/proof/history", "internal/proof/kvfault",
 	}},
 	{pkg: "internal/proof/history", allow: []string{"core/driver", "internal/proof/intercept"}},
 	// Beside history, so that a program that only validates does not need porcupine.
@@ -153,7 +153,9 @@ var rows = []row{
 	{pkg: "internal/proof/system", allow: []string{
 		"core", "core/driver", "internal/fsm", "internal/trace", "conformance/...", "internal/proof/...",
 	}},
-	{pkg: "internal/proof/garbage", allow: []string{"conformance", "core", "core/control", "core/driver", "sharding"}},
+	{pkg: "internal/proof/garbage", allow: []string{
+		"conformance", "core", "core/control", "core/driver", "internal/proof/ample", "sharding",
+	}},
 	{pkg: "conformance/containers", allow: []string{
 		"backends/consul", "backends/etcd", "backends/redis", "backends/sql/mysql", "backends/sql/postgres",
 		"backends/zookeeper", "conformance", "core/driver", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
@@ -175,12 +177,15 @@ var rows = []row{
 	{pkg: "bench/...", allow: []string{anything}, deny: []string{"core/driver"}},
 	{pkg: "deploy/...", allow: []string{anything}},
 	{pkg: "tools/...", allow: []string{anything}},
+	{pkg: "internal/proof/ample"},
 	{pkg: "internal/proof/archtest"},
 	{pkg: "internal/proof/doctest"},
-	{pkg: "internal/proof/browser", allow: []string{"internal/proof/servers"}},
+	{pkg: "internal/proof/browser", allow: []string{"internal/proof/ample", "internal/proof/servers"}},
 	{pkg: "internal/errtext"},
 	{pkg: "internal/proof/figures"},
-	{pkg: "internal/proof/fleet", allow: []string{"backends/...", "config", "core", "internal/proof/faultproxy", "internal/proof/servers"}},
+	{pkg: "internal/proof/fleet", allow: []string{
+		"backends/...", "config", "core", "internal/proof/ample", "internal/proof/faultproxy", "internal/proof/servers",
+	}},
 	{pkg: "internal/proof/harness", allow: []string{"core/driver", "internal/proof/intercept"}},
 	{pkg: "internal/proof/intercept", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/mutate"},
@@ -190,8 +195,8 @@ var rows = []row{
 	{pkg: "internal/peerdial"},
 	{pkg: "internal/kvkeys", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/outage", allow: []string{
-		"conformance", "core", "core/driver", "follower", "internal/proof/faultproxy", "internal/proof/intercept", "internal/proof/servers",
-		"internal/proof/system",
+		"conformance", "core", "core/driver", "follower", "internal/proof/ample", "internal/proof/faultproxy",
+		"internal/proof/intercept", "internal/proof/servers", "internal/proof/system",
 	}},
 	{pkg: "internal/proof/servers"},
 	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "lock", "golang.org/x/sys/unix"}},
@@ -199,8 +204,8 @@ var rows = []row{
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
 	// It measures backends as core uses them.
 	{pkg: "internal/proof/sqlfault", allow: []string{
-		"core", "core/driver", "backends/sql", "conformance", "internal/proof/faultproxy", "internal/proof/system",
-		"internal/proof/intercept", "internal/proof/outage", "internal/proof/servers", "internal/sqlschema",
+		"core", "core/driver", "backends/sql", "conformance", "internal/proof/ample", "internal/proof/faultproxy",
+		"internal/proof/system", "internal/proof/intercept", "internal/proof/outage", "internal/proof/servers", "internal/sqlschema",
 	}},
 }
 
@@ -218,6 +223,14 @@ var pureNames = map[string][]string{
 	"time":         {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
 	"math/rand":    {"Rand", "Source", "Source64", "New", "NewSource"},
 	"math/rand/v2": {"Rand", "Source", "PCG", "ChaCha8", "New", "NewPCG", "NewChaCha8"},
+}
+
+// paced are functions of test gear, by folder and name, that compare an elapsed time to keep a pace, with the
+// reason. None of them judges anything by it.
+var paced = map[string]string{
+	"internal/proof/faultproxy pop":      "it delays what passes the proxy",
+	"internal/proof/certify conformance": "it writes a line of progress every 5 s",
+	"internal/proof/servers sweep":       "it leaves a folder that is just being made",
 }
 
 // layout says which packages the checks of forbid_test.go are for.

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,21 +17,24 @@ import (
 	"strings"
 )
 
-// tree is the source of a repository, test files apart.
+// tree is the source of a repository.
 type tree struct {
 	module string // path of the root module
 	fset   *token.FileSet
-	pkgs   []*pkg // by folder
+	all    []*pkg // by folder
+	pkgs   []*pkg // those with files that are not tests
 }
 
 // pkg is the files of one folder.
 type pkg struct {
 	dir   string // relative to the root, with slashes; "." is the root
 	files []*ast.File
+	tests []*ast.File // of the package, and of the one beside it that tests it from outside
 }
 
 type finding struct {
 	pos token.Position // its file name is relative to the root
+	in  string         // folder and function, where a rule lists exceptions by these
 	msg string
 }
 
@@ -59,8 +63,7 @@ func load(root string) (*tree, error) {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") || strings.HasPrefix(base, ".") ||
-			strings.HasPrefix(base, "_") {
+		if !strings.HasSuffix(base, ".go") || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
 			return nil
 		}
 		rel, err := filepath.Rel(root, name)
@@ -82,7 +85,10 @@ func load(root string) (*tree, error) {
 		dir := path.Dir(rel)
 		if byDir[dir] == nil {
 			byDir[dir] = &pkg{dir: dir}
-			t.pkgs = append(t.pkgs, byDir[dir])
+		}
+		if strings.HasSuffix(base, "_test.go") {
+			byDir[dir].tests = append(byDir[dir].tests, f)
+			return nil
 		}
 		byDir[dir].files = append(byDir[dir].files, f)
 		return nil
@@ -90,7 +96,13 @@ func load(root string) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(t.pkgs, func(a, b *pkg) int { return strings.Compare(a.dir, b.dir) })
+	for _, dir := range slices.Sorted(maps.Keys(byDir)) {
+		p := byDir[dir]
+		t.all = append(t.all, p)
+		if len(p.files) > 0 {
+			t.pkgs = append(t.pkgs, p)
+		}
+	}
 	return t, nil
 }
 
@@ -122,7 +134,7 @@ func modulePath(gomod string) (string, error) {
 }
 
 func (t *tree) at(n ast.Node, format string, args ...any) finding {
-	return finding{t.fset.Position(n.Pos()), fmt.Sprintf(format, args...)}
+	return finding{pos: t.fset.Position(n.Pos()), msg: fmt.Sprintf(format, args...)}
 }
 
 // local turns an import path into a folder of the repository, if it is one.
