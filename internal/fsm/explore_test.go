@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/proof/short"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 var (
@@ -561,7 +561,7 @@ func (c *cosmos) stopped(t *testing.T) {
 //	go test ./internal/fsm -run TestExplore -v -args -explore-states 500000
 func TestExplore(t *testing.T) {
 	t.Parallel()
-	most := short.Size(t, "explore-states", *exploreStates, *exploreStates/10)
+	most := share.Of(t, "explore-states", *exploreStates, *exploreStates/10)
 	for _, x := range []struct {
 		name    string
 		members int

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/proof/short"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 var (
@@ -459,7 +459,7 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	seeds := short.Size(t, "seeds", *seedsFlag, 100)
+	seeds := share.Of(t, "seeds", *seedsFlag, 100)
 	var (
 		next  atomic.Uint64
 		first atomic.Uint64 // lowest seed that failed

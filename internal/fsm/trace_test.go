@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/proof/mutate"
-	"github.com/tenure-go/tenure/internal/proof/short"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
@@ -143,7 +143,7 @@ func accepted(t *testing.T, dir string) *trace.Report {
 // tokens, evictions and commits fit together.
 func TestTraces(t *testing.T) {
 	t.Parallel()
-	traced := short.Size(t, "traced", *tracedFlag, 10)
+	traced := share.Of(t, "traced", *tracedFlag, 10)
 	dir := t.TempDir()
 	var steps, leases, evictions, commits int64
 	for seed := range uint64(traced) {
