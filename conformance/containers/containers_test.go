@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 var fullFlag = flag.Bool("full", false, "run all cases, and not a few")
@@ -38,9 +40,7 @@ func options() *Options {
 // TestImages runs the suite on each image that the engine has or can pull.
 func TestImages(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: containers run in .ci/run")
-	}
+	servers.Short(t)
 	for name, image := range map[string]Image{
 		"postgres":  Postgres("postgres:16"),
 		"mysql":     MySQL("mysql:8.4"),
@@ -87,9 +87,7 @@ func TestDying(t *testing.T) {
 // TestRemovedAfterDeath kills a process that runs a container.
 func TestRemovedAfterDeath(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: containers run in .ci/run")
-	}
+	servers.Short(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestDying$", "-test.v", "-test.timeout=2m")
@@ -177,9 +175,7 @@ func hidden(t *testing.T, command string) string {
 // TestUnavailable: an image that cannot be had is a reason to skip, and says why.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: containers run in .ci/run")
-	}
+	servers.Short(t)
 	s := &store{image: Etcd(absent)}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -203,9 +199,7 @@ func TestUnavailable(t *testing.T) {
 // the container has ended, and with it its port, before anybody asks for that.
 func TestNeverReady(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: containers run in .ci/run")
-	}
+	servers.Short(t)
 	image := Etcd("gcr.io/etcd-development/etcd:v3.7.3")
 	image.command = []string{"--no-such-flag"}
 	s := &store{image: image}

@@ -58,9 +58,7 @@ type Store struct {
 // -short, it skips the test.
 func (p Place) New(t *testing.T) *Store {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: processes on real stores run in .ci/run")
-	}
+	servers.Short(t)
 	s := &Store{format: p.format}
 	if p.kind == "" {
 		path := filepath.Join(t.TempDir(), "t.db")

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
@@ -23,9 +24,7 @@ import (
 // -system.ttl says.
 func Fresh(t *testing.T, c system.Config) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: real stores that lose a member run in .ci/run")
-	}
+	servers.Short(t)
 	ttl := system.TTL(time.Second)
 	store := c.Store(conformance.Wrap(t), 1)
 	options, err := json.Marshal(store.Options)

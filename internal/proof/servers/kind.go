@@ -44,15 +44,22 @@ var (
 	ErrUnsupported = errors.New("not supported by this server")
 )
 
-// short reports whether this is a test binary that runs with -short.
-func short() bool { return testing.Testing() && flag.Parsed() && testing.Short() }
+// short reports whether this is a test binary that runs with -short, and kind is not required.
+func short(kind Kind) bool {
+	return testing.Testing() && flag.Parsed() && testing.Short() && !Required(kind)
+}
 
-// Required reports whether the environment requires this kind of server. Tests with -short
-// require none, because they start none.
-func Required(kind Kind) bool {
-	if short() {
-		return false
+// Short skips a test that runs real processes, if it runs with -short and the environment requires
+// no server.
+func Short(t testing.TB) {
+	t.Helper()
+	if testing.Short() && os.Getenv(RequireVariable) == "" {
+		t.Skip("-short: .ci/run runs it")
 	}
+}
+
+// Required reports whether the environment requires this kind of server.
+func Required(kind Kind) bool {
 	for name := range strings.SplitSeq(os.Getenv(RequireVariable), ",") {
 		if name = strings.TrimSpace(name); name == "all" || name == string(kind) {
 			return true

@@ -17,9 +17,6 @@ func (v *verdict) Skip(...any)  { v.skipped = true }
 func (v *verdict) Fatal(...any) { v.failed = true }
 
 func TestUnavailablePolicy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: no server is required")
-	}
 	missing := unavailable(Postgres, "for a test")
 	for _, c := range []struct {
 		require         string
@@ -43,12 +40,12 @@ func TestUnavailablePolicy(t *testing.T) {
 	}
 }
 
-// TestShort: with -short nothing starts, not even where the environment requires or names a server.
+// TestShort: with -short no server starts that is not required, not even one that the environment names.
 func TestShort(t *testing.T) {
 	if !testing.Short() {
 		t.Skip("looks at -short")
 	}
-	t.Setenv(RequireVariable, "all")
+	t.Setenv(RequireVariable, string(Consul))
 	t.Setenv(Postgres.variable(), "postgres://u:p@127.0.0.1:1/x")
 	for _, kind := range []Kind{Postgres, Redis} {
 		s, err := Start(t.Context(), kind, nil)
