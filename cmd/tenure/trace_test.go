@@ -83,6 +83,10 @@ func TestCheckTraces(t *testing.T) {
 		code = run(t.Context(), append([]string{"check"}, args...), strings.NewReader(""), &o, &e)
 		return code, o.String(), e.String()
 	}
+	// A member removed this one after the directory was read.
+	if err := os.Symlink("gone", filepath.Join(dir, "a"+trace.Suffix)); err != nil {
+		t.Fatal(err)
+	}
 	for _, arg := range []string{file, dir} {
 		code, out, errs := tenure(arg, "-o", "json")
 		var r trace.Report

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,9 +29,15 @@ const maxBreaches = 100
 type Source struct {
 	Name string
 	Open func() (io.ReadCloser, error)
+	// MayGo: a member may remove the file meanwhile. Check skips it if it is not there.
+	MayGo bool
 }
 
-// FilesIn are the traces in a directory, in the order of their names.
+// gone reports whether err says that the file was removed, as a member may do.
+func (s *Source) gone(err error) bool { return s.MayGo && errors.Is(err, fs.ErrNotExist) }
+
+// FilesIn are the traces in a directory, in the order of their names. Members may write there
+// meanwhile.
 func FilesIn(dir string) ([]Source, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -39,7 +46,9 @@ func FilesIn(dir string) ([]Source, error) {
 	var all []Source
 	for _, e := range entries {
 		if name := filepath.Join(dir, e.Name()); strings.HasSuffix(name, Suffix) {
-			all = append(all, File(name))
+			s := File(name)
+			s.MayGo = true
+			all = append(all, s)
 		}
 	}
 	return all, nil
@@ -132,9 +141,14 @@ type file struct {
 // byRun reads the headers, and returns the files of each Run in order.
 func byRun(sources []Source) ([][]file, error) {
 	var files []file
+	var gone error
 	for _, s := range sources {
 		f := file{Source: s}
 		err := f.read(func(r *Reader) error { f.head = r.Header; return nil })
+		if s.gone(err) {
+			gone = err
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -147,6 +161,9 @@ func byRun(sources []Source) ([][]file, error) {
 			}
 		}
 		files = append(files, f)
+	}
+	if len(files) == 0 && gone != nil {
+		return nil, gone
 	}
 	slices.SortStableFunc(files, func(a, b file) int {
 		return cmp.Or(cmp.Compare(a.head.Run, b.head.Run), cmp.Compare(a.head.Part, b.head.Part))
@@ -286,14 +303,19 @@ func (c *checker) run(files []file) error {
 		t.note("it begins with step %d, as the files before were removed: steps are not compared", head.Steps+1)
 	}
 	for i, f := range files {
-		t.run.Files = append(t.run.Files, f.Name)
 		if i > 0 && f.head.Part != files[i-1].head.Part+1 {
 			t.gap("files between %s and %s are missing", files[i-1].Name, f.Name)
 		}
 		t.wall = f.head.Wall - int64(f.head.At)
-		if err := f.read(t.records); err != nil {
+		err := f.read(t.records)
+		if f.gone(err) {
+			t.gap("%s was removed before it was read", f.Name)
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		t.run.Files = append(t.run.Files, f.Name)
 	}
 	t.ends()
 	t.endLeases() // the process may have ended here

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,14 +45,24 @@ func startWith(t *testing.T, dir string, maxBytes int64, acks func()) (l *trace.
 	return l, warned
 }
 
+// files are those in a directory, beside a log that renames and removes them.
 func files(t *testing.T, dir string) (names []string, size int64) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return stillThere(t, all)
+}
+
+// stillThere leaves out what was renamed or removed since the directory was read.
+func stillThere(t *testing.T, all []os.DirEntry) (names []string, size int64) {
+	t.Helper()
 	for _, e := range all {
 		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,6 +123,94 @@ func TestRotation(t *testing.T) {
 	}
 	if warned.Load() > 0 {
 		t.Error("it warned")
+	}
+}
+
+// TestRenamedBeside: a look at the files leaves out one that a log renames beside it.
+func TestRenamedBeside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b.new"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("four"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "b.new"), filepath.Join(dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+	if names, size := stillThere(t, all); !slices.Equal(names, []string{"a"}) || size != 4 {
+		t.Errorf("%q have %d bytes", names, size)
+	}
+}
+
+// TestRemovedBeside: a member that removes its oldest file, after the directory was read or after the
+// file's header was, does not fail the check of the others. A file that was named has to be there.
+func TestRemovedBeside(t *testing.T) {
+	t.Parallel()
+	const want = `{"t":1,"i":{"k":"want","s":"s"},"o":[]}`
+	for name, x := range map[string]struct {
+		opened int // how often the first file is opened before it is gone
+		files  int // that are checked
+		note   string
+	}{
+		"before it is opened":   {0, 1, "it begins with step 2"},
+		"before it is read":     {1, 1, "was removed before it was read"},
+		"when it was read":      {2, 2, "steps are not compared after step 1"},
+		"all before they are":   {-1, 0, ""},
+		"named, before opened":  {0, 0, ""},
+		"named, before it read": {1, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for part := range 2 {
+				head := strings.Replace(goodHead, "{", fmt.Sprintf(`{"part":%d,"steps":%d,`, part, part), 1)
+				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("part%d%s", part, trace.Suffix)), zipped(t, head, want), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all := sources(t, dir)
+			if strings.HasPrefix(name, "named") {
+				for i, s := range all {
+					all[i] = trace.File(s.Name)
+				}
+			}
+			gone := func(s trace.Source) {
+				if err := os.Remove(s.Name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if x.opened < 0 {
+				gone(all[0])
+				gone(all[1])
+			}
+			first, open, opened := all[0], all[0].Open, 0
+			all[0].Open = func() (io.ReadCloser, error) {
+				if opened == x.opened {
+					gone(first)
+				}
+				opened++
+				return open()
+			}
+			r, err := trace.Check(t.Context(), all, 0)
+			if x.files == 0 {
+				if !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%+v, %v, want that a file is not there", r, err)
+				}
+				return
+			}
+			if err != nil || len(r.Runs) != 1 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if run := r.Runs[0]; len(run.Files) != x.files || run.Steps != int64(x.files) || len(run.Notes) != 1 ||
+				!strings.Contains(run.Notes[0], x.note) {
+				t.Errorf("the run: %+v", run)
+			}
+		})
 	}
 }
 

@@ -154,6 +154,14 @@ func TestMutants(t *testing.T) {
 			File: "check.go", Old: "	t.cut()\n	t.endLeases()\n", New: "	t.cut()\n"}}},
 		{Name: "a beginning that is missing goes unnoticed", Killer: "TestRotation", Edits: []mutate.Edit{{
 			File: "check.go", Old: "if head.Part == 0 {", New: "if head.Part >= 0 {"}}},
+		{Name: "a file that a member removes meanwhile fails the check", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
+			File: "check.go", Old: "return s.MayGo && errors.Is", New: "return false && errors.Is"}}},
+		{Name: "a file that was named may be missing", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
+			File: "check.go", Old: "return s.MayGo && errors.Is", New: "return errors.Is"}}},
+		{Name: "all files may be missing", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
+			File: "check.go", Old: "if len(files) == 0 && gone != nil {", New: "if gone == nil && gone != nil {"}}},
+		{Name: "records of a file that was removed are not missed", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
+			File: "check.go", Old: "			t.gap(\"%s was removed before it was read\", f.Name)\n", New: ""}}},
 		{Name: "namespaces are mixed", Killer: "TestHostile", Edits: []mutate.Edit{{
 			File: "check.go", Old: "if f.head.Namespace != first.Namespace ||", New: "if"}}},
 		{Name: "memory has no bound", Killer: "TestLost", Edits: []mutate.Edit{{

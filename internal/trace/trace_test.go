@@ -186,15 +186,9 @@ func TestHour(t *testing.T) {
 		}
 	})
 	<-all
-	size := func() (n float64) {
-		for _, s := range sources(t, dir) {
-			info, err := os.Stat(s.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n += float64(info.Size())
-		}
-		return n
+	size := func() float64 {
+		_, n := files(t, dir)
+		return float64(n)
 	}
 	first := size()
 	for range 2 { // what claimed them is on the disk with the second write from now on

@@ -1,0 +1,59 @@
+//go:build unix
+
+package kubernetes
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
+)
+
+// TestMovesOfADeploy has the assigner plan a rolling deploy of 3 members with 12 shards. It has to even
+// out each new member at once, because it does not know who leaves next. In a frozen namespace a new
+// member gets just what the next leaver gives up: once each shard, which is the least.
+func TestMovesOfADeploy(t *testing.T) {
+	t.Parallel()
+	for frozen, want := range map[bool]struct{ all, most int }{false: {18, 2}, true: {12, 1}} {
+		names, err := sharding.Expand(shards)
+		if err != nil {
+			t.Fatal(err)
+		}
+		member := func(n int) sharding.Member {
+			node := fmt.Sprintf("orders-%d", n)
+			return sharding.Member{ID: core.SessionID(node), Node: node, Weight: 1}
+		}
+		c := &sharding.Cluster{Frozen: frozen}
+		for i, name := range names {
+			c.Shards = append(c.Shards, sharding.Shard{Name: name, Owner: int32(i % 3)})
+		}
+		c.Members = []sharding.Member{member(0), member(1), member(2)}
+		moved, plans := make([]int, numShards), int64(0)
+		plan := func() {
+			plans++
+			for _, m := range (sharding.Balance{}).Plan(c).Moves {
+				c.Shards[m.Shard].Owner, c.Shards[m.Shard].Moved = m.To, plans
+				moved[m.Shard]++
+			}
+		}
+		for next := 3; next < 6; next++ {
+			c.Members = append(c.Members, member(next))
+			plan()
+			c.Members[0].Drain = true
+			plan()
+			c.Members = c.Members[1:]
+			for i := range c.Shards {
+				c.Shards[i].Owner--
+			}
+		}
+		all := 0
+		for _, n := range moved {
+			all += n
+		}
+		if most := slices.Max(moved); all != want.all || most != want.most {
+			t.Errorf("frozen %v: %d moves, at most %d of one shard, want %+v", frozen, all, most, want)
+		}
+	}
+}
