@@ -220,6 +220,13 @@ func (x *ship) owns() int {
 // even waits until all members have their share.
 func (f *fleet) even(ships ...*ship) {
 	f.Helper()
+	defer func() { // before the members leave
+		for _, x := range ships {
+			if f.Failed() {
+				f.Logf("member %s owns %d of %d shards", x.node, x.owns(), f.shards)
+			}
+		}
+	}()
 	await(f.T, "even shares", func() bool {
 		for _, x := range ships {
 			if n := x.owns(); n < f.shards/len(ships) || n > f.shards/len(ships)+1 {
