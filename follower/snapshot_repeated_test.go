@@ -3,7 +3,10 @@ package follower
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +16,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
+
+var tenth = flag.Int("tenth", -1, "which tenth of its points TestSnapshotRepeated plays, 0 to 9; "+
+	"-1: all, or with -short one at random")
 
 // fate is what becomes of one step of a Write: a commit, or a call of Blobs.
 type fate int
@@ -181,13 +187,23 @@ func (r *repeated) run() (first, second int, err error) {
 // or a later one, and the process dies at any step of that. At every instant there is a
 // whole snapshot, and every entry after it; and the next owner's Write leaves no remains.
 func TestSnapshotRepeated(t *testing.T) {
+	from := *tenth
+	if from < 0 && testing.Short() {
+		from = rand.IntN(10)
+	}
+	if from >= 0 {
+		t.Logf("every tenth point; for the same ones: -args -tenth=%d", from)
+	}
 	for _, keep := range []int{-1, 5} {
 		for _, place := range []string{"chunks", "blobs"} {
 			for _, again := range []core.Seq{30, 35} {
 				for f, name := range []string{"late", "unheard", "dropped"} {
+					if from >= 0 {
+						from = (from + 1) % 10 // another tenth in each case, so that all take their turn
+					}
 					t.Run(fmt.Sprintf("keep %d, %s, %s, then %d", keep, place, name, again), func(t *testing.T) {
 						t.Parallel()
-						repeat(t, func(w *world) *repeated {
+						repeat(t, from, func(w *world) *repeated {
 							r := &repeated{world: w, fate: fate(f), again: again}
 							o := &SnapshotOptions{Keep: keep, ChunkBytes: 1 << 10}
 							if place == "blobs" {
@@ -207,27 +223,42 @@ func TestSnapshotRepeated(t *testing.T) {
 	}
 }
 
-// repeat plays every step of the first Write with every death of the second.
-func repeat(t *testing.T, prepare func(w *world) *repeated) {
+// repeat plays every step of the first Write with every death of the second; or, if from is not
+// negative, every tenth of them from that one on.
+func repeat(t *testing.T, from int, prepare func(w *world) *repeated) {
 	cases, last, damaged := 0, 0, 0
+	play := func(at, dies int) (first, second int) {
+		ok := t.Run(fmt.Sprintf("step %d, dies at %d", at, dies), func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				r := prepare(w)
+				r.at, r.dies = at, dies
+				var err error
+				first, second, err = r.run()
+				if died := dies > 0 && second > dies; (err != nil) != died {
+					w.Errorf("the second Write of %d steps returned %v", second, err)
+				}
+				r.next()
+			})
+		})
+		if cases++; !ok {
+			damaged++
+		}
+		return first, second
+	}
+	if from >= 0 {
+		// Two points tell how many there are: one whose first Write succeeds, and one whose does not.
+		first, _ := play(math.MaxInt, 0)
+		_, second := play(1, 0)
+		deaths := second + 1
+		for n := from; n < first*deaths; n += 10 {
+			play(1+n/deaths, n%deaths)
+		}
+		t.Logf("%d cases of about %d; damaged: %d", cases, first*deaths, damaged)
+		return
+	}
 	for at, more := 1, true; more; at++ {
 		for dies := 0; ; dies++ {
-			first, second := 0, 0
-			ok := t.Run(fmt.Sprintf("step %d, dies at %d", at, dies), func(t *testing.T) {
-				inBubble(t, func(w *world) {
-					r := prepare(w)
-					r.at, r.dies = at, dies
-					var err error
-					first, second, err = r.run()
-					if died := dies > 0 && second > dies; (err != nil) != died {
-						w.Errorf("the second Write of %d steps returned %v", second, err)
-					}
-					r.next()
-				})
-			})
-			if cases++; !ok {
-				damaged++
-			}
+			first, second := play(at, dies)
 			if more = at <= first; !more || dies > 0 && second <= dies {
 				break
 			}

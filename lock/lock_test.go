@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // TestLock: one at a time has the lock, here and elsewhere, each with a greater token, and
@@ -400,9 +401,10 @@ func TestFleet(t *testing.T) {
 
 // TestNothingIsLeft: names that were used once leave nothing, neither in the store nor here.
 func TestNothingIsLeft(t *testing.T) {
+	names := share.Of(t, "names", 5000, 1500)
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
-		for i := range 5000 {
+		for i := range names {
 			a.unlock(a.lock(fmt.Sprintf("name-%d", i)))
 		}
 		synctest.Wait()
@@ -420,7 +422,7 @@ func TestNothingIsLeft(t *testing.T) {
 // TestChaos: whoever waits gives up, tries, cuts its connection or stops, at random, and no
 // two have the lock at a time.
 func TestChaos(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(share.Of(t, "seeds", 8, 2)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(w *world) { chaos(w, rand.New(rand.NewPCG(seed, 1))) })
 		})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -53,7 +54,11 @@ func TestDay(t *testing.T) {
 //	go test ./sharding -run TestLoadedDay -v -timeout 60m -args -long
 func TestLoadedDay(t *testing.T) {
 	t.Parallel()
-	r, err := Simulate(loadedDay())
+	day := loadedDay()
+	whole := int(day.Time / time.Minute)
+	day.Time = time.Duration(share.Of(t, "minutes", whole, whole/5)) * time.Minute
+	day.Poison = min(day.Poison, day.Time/3)
+	r, err := Simulate(day)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +73,10 @@ func TestDayFindsFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, want string
+		less       int // minutes with -short in which it is found, too
 		change     func(*Config)
 	}{
-		{"loads are ignored", "times its goal", func(c *Config) {
+		{"loads are ignored", "times its goal", 60, func(c *Config) {
 			c.Assigner = broken(func(x *sharding.Cluster) *sharding.Plan {
 				for i := range x.Shards {
 					x.Shards[i].Load, x.Shards[i].Parts = 0, nil
@@ -78,8 +84,8 @@ func TestDayFindsFaults(t *testing.T) {
 				return sharding.Balance{}.Plan(x)
 			})
 		}},
-		{"too much moves in a minute", "moves within a minute", func(c *Config) { c.Assigner = sharding.Balance{MovesPerMinute: 0.2} }},
-		{"shards go to and fro", "shards moved, want", func(c *Config) {
+		{"too much moves in a minute", "moves within a minute", 20, func(c *Config) { c.Assigner = sharding.Balance{MovesPerMinute: 0.2} }},
+		{"shards go to and fro", "shards moved, want", 12, func(c *Config) {
 			c.Assigner = broken(func(x *sharding.Cluster) *sharding.Plan {
 				p := sharding.Balance{}.Plan(x)
 				for i := range 2 {
@@ -88,14 +94,14 @@ func TestDayFindsFaults(t *testing.T) {
 				return p
 			})
 		}},
-		{"no shard is held back", "killed 4 members", func(c *Config) { c.Quarantine.Deaths = -1 }},
+		{"no shard is held back", "killed 4 members", 12, func(c *Config) { c.Quarantine.Deaths = -1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			day := loadedDay()
-			day.Time = time.Hour
+			day.Time = time.Duration(share.Of(t, "minutes", 60, c.less)) * time.Minute
 			if c.change(&day); day.Poison > 0 {
-				day.Poison = 12 * time.Minute
+				day.Poison = day.Time / 5
 			}
 			r, err := Simulate(day)
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // poison is a namespace one of whose shards fells the process that serves it.
@@ -93,8 +94,9 @@ func (p *poison) living() *member {
 // A shard that kills whoever serves it fells three of 50 members. Then it is held back, visibly,
 // and every other shard has an owner all the time, but for a takeover.
 func TestQuarantine(t *testing.T) {
+	members := share.Of(t, "members", 50, 10)
 	bubble(t, func(w *world) {
-		p := newPoison(w, 50, func(o *Options) { o.Quarantine.For = 30 * time.Second })
+		p := newPoison(w, members, func(o *Options) { o.Quarantine.For = 30 * time.Second })
 		var without time.Duration // the longest, of any other shard
 		since := map[string]time.Time{}
 		stop := make(chan struct{})
@@ -141,7 +143,7 @@ func TestQuarantine(t *testing.T) {
 		if without > ttl+ttl/2 || without < ttl/2 {
 			w.Errorf("another shard was without an owner for %v", without)
 		}
-		w.Logf("%d of 50 members died; the others' shards were without an owner for %v at most", dead, without)
+		w.Logf("%d of %d members died; the others' shards were without an owner for %v at most", dead, members, without)
 		// It ends by time, and the first owner that it fells is enough then.
 		time.Sleep(40 * time.Second)
 		if again := p.fell(10 * ttl); again != 1 || p.aside(p.living()) == "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 var (
@@ -25,9 +26,10 @@ var (
 // fleet is an application with many shards: its writers append numbered entries
 // to shards that they own, at random.
 type fleet struct {
-	t    *testing.T
-	open func() (core.Backend, error)
-	o    *Options
+	t      *testing.T
+	open   func() (core.Backend, error)
+	o      *Options
+	shards int
 
 	mu     sync.Mutex
 	grants map[string]int
@@ -143,7 +145,7 @@ func (x *boat) leave() {
 // settled waits until the members have even shares, for a while.
 func (f *fleet) settled(boats []*boat) {
 	f.t.Helper()
-	want := *restartShards / len(boats)
+	want := f.shards / len(boats)
 	for from := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		low, high := 1<<30, 0
 		for _, x := range boats {
@@ -185,9 +187,10 @@ func TestRollingRestart(t *testing.T) {
 }
 
 func rollingRestart(t *testing.T, open func() (core.Backend, error)) {
+	shards := share.Of(t, "restart.shards", *restartShards, *restartShards/5)
 	f := &fleet{
-		t: t, open: open, grants: map[string]int{}, free: map[string]time.Time{}, acked: map[uint64]string{},
-		o: &Options{Shards: []string{fmt.Sprintf("orders-0000..%d", *restartShards-1)}, Interval: 100 * time.Millisecond},
+		t: t, open: open, shards: shards, grants: map[string]int{}, free: map[string]time.Time{}, acked: map[uint64]string{},
+		o: &Options{Shards: []string{fmt.Sprintf("orders-0000..%d", shards-1)}, Interval: 100 * time.Millisecond},
 	}
 	var boats []*boat
 	for i := range 5 {

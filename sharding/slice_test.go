@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // divider is an assigner that also splits and merges what it was asked to.
@@ -180,7 +181,7 @@ func (l *ledger) counts() map[string]int {
 // Ranges are split and merged at random under load, while members crash, leave and join: each
 // key's count goes on without a gap, and no count is written twice, so no key was owned by two.
 func TestDivideUnderLoad(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(share.Of(t, "seeds", 4, 1)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			bubble(t, func(w *world) {
 				l := &ledger{acked: map[string]int{}}

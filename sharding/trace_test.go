@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // A trace is of a keyspace under load, its members, and their owners, without a store. Each
@@ -360,9 +361,9 @@ func TestDiurnalWave(t *testing.T) {
 		w.step(t)
 	}
 	before := w.changes()
-	const day = 1440
+	day := share.Of(t, "minutes of the day", 1440, 288)
 	for i := range day {
-		w.tide = 0.625 + 0.375*math.Cos(2*math.Pi*float64(i)/day)
+		w.tide = 0.625 + 0.375*math.Cos(2*math.Pi*float64(i)/float64(day))
 		w.step(t)
 	}
 	t.Logf("%d changes in a day; %v", w.changes()-before, w)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/tenuretest"
 )
 
@@ -54,7 +55,8 @@ func TestSuspendedClockStandsStill(t *testing.T) {
 		t.Error("no process trusts a superseded lease after its machine was suspended, in 100 seeds")
 	}
 	o := &tenuretest.Options{Faults: tenuretest.AllFaults &^ tenuretest.Suspend}
-	for seed := 1; seed <= 20; seed++ {
+	seeds := share.Of(t, "seeds", 20, 4)
+	for seed := 1; seed <= seeds; seed++ {
 		if failures, _ := tenuretest.Played(t, o, seed, superseded); len(failures) > 0 {
 			t.Errorf("seed %d: %q", seed, failures)
 		}
@@ -121,7 +123,7 @@ func TestSchedule(t *testing.T) {
 // between the store and the answer (E1).
 func TestRefusedIsNotApplied(t *testing.T) {
 	t.Parallel()
-	tenuretest.Run(t, &tenuretest.Options{Seeds: 40}, func(w *tenuretest.World) {
+	tenuretest.Run(t, &tenuretest.Options{Seeds: share.Of(t, "seeds", 40, 8)}, func(w *tenuretest.World) {
 		var mu sync.Mutex
 		refused := make(map[string]error)
 		w.Start(3, func(ctx context.Context, m *tenuretest.Member) error {

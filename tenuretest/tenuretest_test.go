@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/tenuretest"
 )
 
@@ -83,7 +84,7 @@ func TestPlantedBugs(t *testing.T) {
 			}
 			t.Logf("seed %d: %s", seed, failures[0])
 			slices.Sort(events)
-			for range 5 {
+			for range share.Of(t, "replays", 5, 1) {
 				again, happened := tenuretest.Played(t, o, seed, c.scenario)
 				slices.Sort(happened)
 				if !slices.Equal(again, failures) || !slices.Equal(happened, events) {
@@ -100,7 +101,8 @@ func TestPlantedBugs(t *testing.T) {
 func TestNoFalseAlarm(t *testing.T) {
 	t.Parallel()
 	o := &tenuretest.Options{Faults: tenuretest.Cut | tenuretest.Crash | tenuretest.LostReply}
-	for seed := 1; seed <= 30; seed++ {
+	seeds := share.Of(t, "seeds", 30, 6)
+	for seed := 1; seed <= seeds; seed++ {
 		if failures, events := tenuretest.Played(t, o, seed, planted); len(failures) > 0 {
 			t.Fatalf("seed %d: %q\n%s", seed, failures, strings.Join(events, "\n"))
 		}

@@ -53,6 +53,9 @@ func namespaces(t *testing.T, path string) string {
 // TestCertify: a store that holds, its report, and the team's own namespace, which stays.
 func TestCertify(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: tenure certify runs in .ci/run")
+	}
 	p, path := database(t)
 	p.run(exitOK, "freeze", "--yes")
 	before, _ := p.run(exitOK, "export")
@@ -95,6 +98,9 @@ func TestCertify(t *testing.T) {
 // TestCertifyShowsALie: a database that drops rows of logs which it acknowledged.
 func TestCertifyShowsALie(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: tenure certify runs in .ci/run")
+	}
 	p, path := database(t)
 	db, err := sqlite.OpenDB(path)
 	if err != nil {
@@ -116,6 +122,9 @@ func TestCertifyShowsALie(t *testing.T) {
 // TestCertifyTwice: two runs on one namespace at a time do not know of each other.
 func TestCertifyTwice(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: tenure certify runs in .ci/run")
+	}
 	p, path := database(t)
 	var both sync.WaitGroup
 	for range 2 {

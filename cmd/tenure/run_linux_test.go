@@ -229,6 +229,9 @@ func (r *race) guard(x tenant, s syscall.Signal) tenant {
 // at once, and none is left behind.
 func TestRun(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: commands that are killed run in .ci/run")
+	}
 	for _, kind := range []string{"killed", "stopped", "stopped with its child", "its child ignores SIGTERM", "its guard is stopped",
 		"its guard is killed", "killed, with a daemon", "stopped, with a daemon", "its guard is stopped, with a daemon",
 		"its guard is killed, with a daemon", "killed, with a daemon of another user",

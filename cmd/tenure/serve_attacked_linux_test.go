@@ -188,6 +188,9 @@ func TestServeStrangers(t *testing.T) {
 // process takes less than what deploy/kubernetes gives it.
 func TestServeMemory(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: the largest requests run in .ci/run")
+	}
 	const most, size, clients = 100_000_000, 2_680_000, 60
 	manifest, err := os.ReadFile("../../deploy/kubernetes/sidecar.yaml")
 	if err != nil {

@@ -37,6 +37,9 @@ const (
 // accepted under a superseded token, and no lease may outlive its client for ever.
 func TestServe(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: real sidecars run in .ci/run")
+	}
 	newPairing(t, sqlitePlace(t)).play(*serveRounds)
 }
 

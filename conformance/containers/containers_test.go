@@ -38,6 +38,9 @@ func options() *Options {
 // TestImages runs the suite on each image that the engine has or can pull.
 func TestImages(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: containers run in .ci/run")
+	}
 	for name, image := range map[string]Image{
 		"postgres":  Postgres("postgres:16"),
 		"mysql":     MySQL("mysql:8.4"),
@@ -84,6 +87,9 @@ func TestDying(t *testing.T) {
 // TestRemovedAfterDeath kills a process that runs a container.
 func TestRemovedAfterDeath(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: containers run in .ci/run")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestDying$", "-test.v", "-test.timeout=2m")
@@ -171,6 +177,9 @@ func hidden(t *testing.T, command string) string {
 // TestUnavailable: an image that cannot be had is a reason to skip, and says why.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: containers run in .ci/run")
+	}
 	s := &store{image: Etcd(absent)}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -194,6 +203,9 @@ func TestUnavailable(t *testing.T) {
 // the container has ended, and with it its port, before anybody asks for that.
 func TestNeverReady(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: containers run in .ci/run")
+	}
 	image := Etcd("gcr.io/etcd-development/etcd:v3.7.3")
 	image.command = []string{"--no-such-flag"}
 	s := &store{image: image}

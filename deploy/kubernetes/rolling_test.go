@@ -260,6 +260,9 @@ func (r *rollout) longestGap(since time.Time) (longest time.Duration, moves int)
 // is killed is the control: its shards do have no owner for longer.
 func TestRollingDeploy(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: real processes are deployed in .ci/run")
+	}
 	const replicas = 3
 	r := &rollout{T: t, path: filepath.Join(t.TempDir(), "orders.db")}
 	t.Cleanup(func() {

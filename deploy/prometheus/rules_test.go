@@ -45,6 +45,9 @@ func rules(t *testing.T) []rule {
 // promtool is Debian's, in the package prometheus.
 func promtool(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: promtool runs in .ci/run")
+	}
 	path, err := exec.LookPath("promtool")
 	switch {
 	case err == nil:

@@ -485,6 +485,9 @@ func TestEveryAlertHasItsFault(t *testing.T) {
 // rules are shortened to seconds, and a count to the writes of that time; the expressions are those that are deployed.
 func TestScrape(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: Prometheus runs in make browser")
+	}
 	binary, err := exec.LookPath("prometheus")
 	if err != nil {
 		if servers.Required("prometheus") {

@@ -60,6 +60,9 @@ func askFresh(ctx context.Context, folder string) error {
 // before.
 func TestFreshStopped(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: processes that are stopped run in .ci/run")
+	}
 	folder := t.TempDir()
 	b, err := sqlite.Open(t.Context(), filepath.Join(folder, "log.db"), "app", nil)
 	if err != nil {

@@ -108,6 +108,9 @@ func wholeLines(path string) error {
 // is there exactly once where it commits with the position, and at least once, in
 // order, otherwise.
 func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: processes that are killed run in .ci/run")
+	}
 	for _, way := range []string{"sql", "file"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()

@@ -16,13 +16,14 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // TestNoGaps follows many entries while they are being made, and again from the
 // first one, and wants each, in order, with its own payload.
 func TestNoGaps(t *testing.T) {
 	on(t, func(t *testing.T, p place) {
-		n := *entries
+		n := share.Of(t, "entries", *entries, *entries/10)
 		if !p.many {
 			n /= 10
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 var (
@@ -560,6 +561,7 @@ func (c *cosmos) stopped(t *testing.T) {
 //	go test ./internal/fsm -run TestExplore -v -args -explore-states 500000
 func TestExplore(t *testing.T) {
 	t.Parallel()
+	most := share.Of(t, "explore-states", *exploreStates, *exploreStates/10)
 	for _, x := range []struct {
 		name    string
 		members int
@@ -595,7 +597,7 @@ func TestExplore(t *testing.T) {
 			c := newCosmos(x.members, name)
 			x.start(c, t)
 			c.history, c.budget = nil, x.budget
-			states, depth, settled, v, at := explore(c, *exploreDepth, *exploreStates, 200)
+			states, depth, settled, v, at := explore(c, *exploreDepth, most, 200)
 			if v != nil {
 				t.Fatalf("%v, after\n%v", v, at.history)
 			}

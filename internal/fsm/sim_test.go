@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 var (
@@ -458,6 +459,7 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	t.Parallel()
+	seeds := share.Of(t, "seeds", *seedsFlag, 100)
 	var (
 		next  atomic.Uint64
 		first atomic.Uint64 // lowest seed that failed
@@ -471,7 +473,7 @@ func TestSimulation(t *testing.T) {
 		wg.Go(func() {
 			for {
 				seed := next.Add(1)
-				if seed > uint64(*seedsFlag) || seed > first.Load() {
+				if seed > uint64(seeds) || seed > first.Load() {
 					return
 				}
 				w, v := runSeed(seed, rules, nil)
@@ -494,8 +496,8 @@ func TestSimulation(t *testing.T) {
 	}
 	for i, x := range totalNames {
 		t.Logf("%-24s %d", x.name, sums.n[i])
-		if least := x.least * *seedsFlag / 1000; sums.n[i] < least {
-			t.Errorf("%s: %d in %d seeds, want at least %d: the simulation proves too little", x.name, sums.n[i], *seedsFlag, least)
+		if least := x.least * seeds / 1000; sums.n[i] < least {
+			t.Errorf("%s: %d in %d seeds, want at least %d: the simulation proves too little", x.name, sums.n[i], seeds, least)
 		}
 	}
 }

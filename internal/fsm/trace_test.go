@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/proof/mutate"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
@@ -142,9 +143,10 @@ func accepted(t *testing.T, dir string) *trace.Report {
 // tokens, evictions and commits fit together.
 func TestTraces(t *testing.T) {
 	t.Parallel()
+	traced := share.Of(t, "traced", *tracedFlag, 10)
 	dir := t.TempDir()
 	var steps, leases, evictions, commits int64
-	for seed := range uint64(*tracedFlag) {
+	for seed := range uint64(traced) {
 		if broke := write(t, dir, seed); broke != nil {
 			t.Fatalf("seed %d: %v", seed, broke)
 		}
@@ -157,7 +159,7 @@ func TestTraces(t *testing.T) {
 		}
 		steps, leases, evictions, commits = steps+r.Steps, leases+int64(r.Leases), evictions+int64(r.Evictions), commits+r.Commits
 	}
-	t.Logf("%d traces: %d steps, %d leases, %d evictions and %d commits were accepted", *tracedFlag, steps, leases, evictions, commits)
+	t.Logf("%d traces: %d steps, %d leases, %d evictions and %d commits were accepted", traced, steps, leases, evictions, commits)
 }
 
 // TestWriteTraces writes traces for TestMutantsLeaveTraces.

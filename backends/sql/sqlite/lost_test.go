@@ -83,6 +83,9 @@ func TestLostFiles(t *testing.T) {
 // it ends, everything is in the database again.
 func TestLogIsRestored(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: processes that lose their log run in .ci/run")
+	}
 	path := dbPath(t)
 	b, err := sqlite.Open(t.Context(), path, "app", nil)
 	if err != nil {
@@ -237,6 +240,9 @@ func TestTablePrefixes(t *testing.T) {
 // somebody else reads what was before (I1).
 func TestCloseSaysWhatIsLost(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: processes that lose their log run in .ci/run")
+	}
 	path := dbPath(t)
 	b, err := sqlite.Open(t.Context(), path, "app", nil)
 	if err != nil {

@@ -23,6 +23,9 @@ type lost struct {
 // loseLog has processes append to a database, removes its log under them, and ends them all.
 func loseLog(t *testing.T, kill bool) lost {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: processes that lose their log run in .ci/run")
+	}
 	l := lost{path: dbPath(t)}
 	var processes []*process
 	for i := range 3 {
@@ -134,6 +137,9 @@ func TestLostLogIsWrittenBack(t *testing.T) {
 // loseLogOfTwo has two processes use a database, removes its log, and ends the one that wrote.
 func loseLogOfTwo(t *testing.T) (l lost, idle *process) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: processes that lose their log run in .ci/run")
+	}
 	l = lost{path: dbPath(t)}
 	idle = start(t, "idle", l.path)
 	idle.next(t, 1)

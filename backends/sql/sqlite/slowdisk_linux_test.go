@@ -17,6 +17,9 @@ import (
 // were is in the test's log, and depends on the machine.
 func TestSlowDisk(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: processes with a slow disk run in .ci/run")
+	}
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace, which delays system calls, is missing: make servers installs it")

@@ -3,6 +3,8 @@ package ample
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +18,11 @@ type recorder struct {
 
 func (r *recorder) Helper() {}
 
-func (r *recorder) Errorf(format string, args ...any) { r.outcome = "failed: " + fmt.Sprintf(format, args...) }
+func (r *recorder) Name() string { return "TestIt" }
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.outcome = "failed: " + fmt.Sprintf(format, args...)
+}
 
 func (r *recorder) Skipf(format string, args ...any) {
 	r.outcome = "skipped: " + fmt.Sprintf(format, args...)
@@ -30,7 +36,11 @@ func (r *recorder) atMost(g *Gauge, took, most time.Duration) string {
 }
 
 func TestAtMost(t *testing.T) {
-	t.Parallel()
+	notes := filepath.Join(t.TempDir(), "notes")
+	if err := os.WriteFile(notes, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("STEP_NOTES", notes)
 	for _, c := range []struct {
 		name string
 		noop time.Duration
@@ -44,7 +54,6 @@ func TestAtMost(t *testing.T) {
 			"but a no-op took 1s, usually at most 10ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := &recorder{TB: t}
 				g := Beside(r, 10*time.Millisecond, func() { time.Sleep(c.noop) })
@@ -56,6 +65,9 @@ func TestAtMost(t *testing.T) {
 				r.atMost(g, c.took, 2*time.Second)
 			})
 		})
+	}
+	if text, err := os.ReadFile(notes); err != nil || string(text) != "machine too slow to tell: TestIt\n" {
+		t.Errorf("the notes of the step have %q, %v; want one skip", text, err)
 	}
 }
 

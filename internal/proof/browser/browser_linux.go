@@ -47,10 +47,13 @@ type answer struct {
 	Error  *struct{ Message string }
 }
 
-// Start starts Chromium. Without one it skips the test, or fails it where the environment
+// Start starts Chromium. Without one, or with -short, it skips the test, or fails it where the environment
 // requires "chromium". It reaches no host but 127.0.0.1.
 func Start(t testing.TB) *Browser {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: tests with a browser run in make browser")
+	}
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		if servers.Required("chromium") {

@@ -96,6 +96,9 @@ func on(t *testing.T, name string, only ...Phase) Options {
 // TestLiesAreShown: a store that breaks a rule is found by both suites, which name it.
 func TestLiesAreShown(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: stores that lie are certified in .ci/run")
+	}
 	for _, c := range []struct {
 		store string
 		phase Phase

@@ -20,6 +20,7 @@ var (
 	makeRun   = regexp.MustCompile("(?:`|run: )make ([a-z-]+)")
 	ciRun     = regexp.MustCompile(`(?m)run: (\.ci/\S+)`)
 	linked    = regexp.MustCompile(`\[([^]]+)\]\([^)]+\)`)
+	pinned    = regexp.MustCompile(`^[^@]+@[0-9a-f]{40}$`)
 	platforms = regexp.MustCompile(`(?m)^PLATFORMS := (.+)$`)
 )
 
@@ -134,6 +135,46 @@ func TestGitHubNames(t *testing.T) {
 	}
 	if n < 12 {
 		t.Errorf("%d names: the patterns no longer find them", n)
+	}
+}
+
+// TestGitHubWorkflows: each job has a time-out, each action is named by its commit, and rights to write are a job's
+// that runs no code of a pull request.
+func TestGitHubWorkflows(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%d workflows: %v", len(files), err)
+	}
+	for _, file := range files {
+		page := path.Join(".github/workflows", filepath.Base(file))
+		var w struct {
+			On          any
+			Permissions map[string]string
+			Jobs        map[string]struct {
+				Timeout     int `yaml:"timeout-minutes"`
+				Permissions map[string]string
+				Steps       []struct{ Uses string }
+			}
+		}
+		decodeYAML(t, page, &w)
+		if len(w.Permissions) != 1 || w.Permissions["contents"] != "read" {
+			t.Errorf("%s: permissions %v, want to read contents", page, w.Permissions)
+		}
+		_, pulls := w.On.(map[string]any)["pull_request"]
+		for name, job := range w.Jobs {
+			if job.Timeout == 0 {
+				t.Errorf("%s: job %s has no timeout-minutes", page, name)
+			}
+			if pulls && job.Permissions != nil {
+				t.Errorf("%s: job %s runs code of a pull request with rights %v", page, name, job.Permissions)
+			}
+			for _, step := range job.Steps {
+				if step.Uses != "" && !pinned.MatchString(step.Uses) {
+					t.Errorf("%s: %s is not named by its commit", page, step.Uses)
+				}
+			}
+		}
 	}
 }
 

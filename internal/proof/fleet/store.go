@@ -54,10 +54,13 @@ type Store struct {
 	at     func(addr string) string
 }
 
-// New makes a store, which goes with the test. Where the machine has no such server it skips the
-// test.
+// New makes a store, which goes with the test. Where the machine has no such server, and with
+// -short, it skips the test.
 func (p Place) New(t *testing.T) *Store {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: processes on real stores run in .ci/run")
+	}
 	s := &Store{format: p.format}
 	if p.kind == "" {
 		path := filepath.Join(t.TempDir(), "t.db")

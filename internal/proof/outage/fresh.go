@@ -23,6 +23,9 @@ import (
 // -system.ttl says.
 func Fresh(t *testing.T, c system.Config) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: real stores that lose a member run in .ci/run")
+	}
 	ttl := system.TTL(time.Second)
 	store := c.Store(conformance.Wrap(t), 1)
 	options, err := json.Marshal(store.Options)

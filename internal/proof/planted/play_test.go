@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/trace"
 	"github.com/tenure-go/tenure/tenuretest"
 )
@@ -34,11 +35,11 @@ func of(dir string, seed uint64) string { return filepath.Join(dir, fmt.Sprintf(
 // TestPlay has members of three processes lead shards under faults, in virtual time, and checks
 // their traces; with -traces it leaves that to the caller.
 func TestPlay(t *testing.T) {
-	dir, check := *tracesFlag, false
+	dir, check, plays := *tracesFlag, false, share.Of(t, "plays", *playsFlag, 3)
 	if dir == "" {
 		dir, check = t.TempDir(), true
 	}
-	tenuretest.Run(t, &tenuretest.Options{Seeds: *playsFlag, TTL: ttl, Length: 25 * ttl, Faults: faults}, func(w *tenuretest.World) {
+	tenuretest.Run(t, &tenuretest.Options{Seeds: plays, TTL: ttl, Length: 25 * ttl, Faults: faults}, func(w *tenuretest.World) {
 		if err := os.Mkdir(of(dir, w.Seed()), 0o700); err != nil {
 			w.Fatalf("%v", err)
 		}
@@ -48,7 +49,7 @@ func TestPlay(t *testing.T) {
 		return
 	}
 	var sum trace.Report
-	for seed := range uint64(*playsFlag) {
+	for seed := range uint64(plays) {
 		if _, err := os.Stat(of(dir, seed+1)); err != nil {
 			continue // -run asks for others
 		}

@@ -28,6 +28,9 @@ func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, 
 	if err := o.check(kind); err != nil {
 		return nil, err
 	}
+	if short() {
+		return nil, unavailable(kind, "-short: tests with servers run without -short, in .ci/run")
+	}
 	if n < 1 || n > 9 {
 		return nil, fmt.Errorf("tenure: %s: a cluster has 1 to 9 members, not %d", kind, n)
 	}

@@ -36,7 +36,7 @@
 //
 // A server that cannot be had is [ErrUnavailable]. [New] and [Pool.Get] then skip
 // the test with the reason, or fail it where TENURE_REQUIRE_SERVERS lists the kind,
-// separated by commas, or is "all".
+// separated by commas, or is "all". With -short no server can be had, and none is required.
 //
 // # Clean-up
 //

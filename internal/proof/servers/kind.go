@@ -2,6 +2,7 @@ package servers
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -43,8 +44,15 @@ var (
 	ErrUnsupported = errors.New("not supported by this server")
 )
 
-// Required reports whether the environment requires this kind of server.
+// short reports whether this is a test binary that runs with -short.
+func short() bool { return testing.Testing() && flag.Parsed() && testing.Short() }
+
+// Required reports whether the environment requires this kind of server. Tests with -short
+// require none, because they start none.
 func Required(kind Kind) bool {
+	if short() {
+		return false
+	}
 	for name := range strings.SplitSeq(os.Getenv(RequireVariable), ",") {
 		if name = strings.TrimSpace(name); name == "all" || name == string(kind) {
 			return true

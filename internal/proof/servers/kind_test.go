@@ -17,6 +17,9 @@ func (v *verdict) Skip(...any)  { v.skipped = true }
 func (v *verdict) Fatal(...any) { v.failed = true }
 
 func TestUnavailablePolicy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: no server is required")
+	}
 	missing := unavailable(Postgres, "for a test")
 	for _, c := range []struct {
 		require         string
@@ -36,6 +39,25 @@ func TestUnavailablePolicy(t *testing.T) {
 		if v.skipped != c.skipped || v.failed != c.failed {
 			t.Errorf("%s=%q, error %v: got skipped %v, failed %v, want %v, %v", RequireVariable, c.require, c.err,
 				v.skipped, v.failed, c.skipped, c.failed)
+		}
+	}
+}
+
+// TestShort: with -short nothing starts, not even where the environment requires or names a server.
+func TestShort(t *testing.T) {
+	if !testing.Short() {
+		t.Skip("looks at -short")
+	}
+	t.Setenv(RequireVariable, "all")
+	t.Setenv(Postgres.variable(), "postgres://u:p@127.0.0.1:1/x")
+	for _, kind := range []Kind{Postgres, Redis} {
+		s, err := Start(t.Context(), kind, nil)
+		c, errs := StartCluster(t.Context(), Redis, 3, nil)
+		for _, err := range []error{err, errs} {
+			v := &verdict{}
+			if Unavailable(v, kind, err); !v.skipped || v.failed {
+				t.Errorf("%s: got %v, %v, %v, want a skipped test", kind, s, c, err)
+			}
 		}
 	}
 }

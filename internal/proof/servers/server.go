@@ -52,6 +52,9 @@ func Start(ctx context.Context, kind Kind, o *Options) (*Server, error) {
 	if err := o.check(kind); err != nil {
 		return nil, err
 	}
+	if short() {
+		return nil, unavailable(kind, "-short: tests with servers run without -short, in .ci/run")
+	}
 	if name := kind.variable(); name != "" && os.Getenv(name) != "" {
 		return fromEnvironment(ctx, kind, name, o)
 	}

@@ -21,10 +21,13 @@ import (
 // seedLimit bounds one run, in all.
 const seedLimit = 5 * time.Minute
 
-// Run is Play for a test. With conformance.ReportDir in the environment the figures are
+// Run is Play for a test, which it skips with -short. With conformance.ReportDir in the environment the figures are
 // saved there.
 func Run(t *testing.T, c Config) *Report {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: real processes run in make system")
+	}
 	total := Play(conformance.Wrap(t), c, &Caller{
 		Again: func(seed uint64) string {
 			return fmt.Sprintf("in the folder of the test: go test -run '^%s$' . -args -%s=%d", rootName(t.Name()), seedFlag, seed)
