@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -154,15 +153,11 @@ func TestLikeAMember(t *testing.T) {
   meta: {address: "127.0.0.1:1"}
   sharding: {shards: [a], unknown: {to: this command}}
   follower: {unknown: true}`, filepath.Join(t.TempDir(), "test.db")))
-	began := time.Now()
 	p.bad(exitNotFound, "tenure init", "status")
 	p.run(exitOK, "init")
 	p.run(exitOK, "freeze", "--yes")
 	p.run(exitOK, "unfreeze", "--yes")
 	p.run(exitOK, "doctor")
-	if took := time.Since(began); took > limit {
-		t.Errorf("it took %v", took)
-	}
 	for _, name := range []string{"own", "memory"} {
 		p := newPlace(t, name+": {namespace: test}")
 		p.bad(exitUsage, "this command has consul", "status")
@@ -183,13 +178,9 @@ func TestEnvPrefix(t *testing.T) {
 	t.Setenv("ORDERS_OPEN_WAIT", "2h")
 	p := &place{t, path}
 	p.bad(exitUsage, "this command has consul", "status")
-	began := time.Now()
 	p.bad(exitNotFound, "tenure init", "status", "--env-prefix", "ORDERS_")
 	p.run(exitOK, "init", "--env-prefix", "ORDERS_")
 	p.run(exitOK, "members", "--env-prefix", "ORDERS_")
-	if took := time.Since(began); took > limit {
-		t.Errorf("it took %v", took)
-	}
 	for _, prefix := range []string{"", "ORDERS-", "A=B", "a\x1b[31m"} {
 		p.bad(exitUsage, "--env-prefix", "status", "--env-prefix", prefix)
 	}

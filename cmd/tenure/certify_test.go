@@ -17,9 +17,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/certify"
 )
 
@@ -168,16 +168,12 @@ func TestCertifyInterrupted(t *testing.T) {
 			if c.phase != "conformance" {
 				members(t, cmd.Process.Pid, 3)
 			}
-			began := time.Now()
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Fatal(err)
 			}
 			var exited *exec.ExitError
 			if err := cmd.Wait(); !errors.As(err, &exited) || exited.ExitCode() != exitInterrupted {
 				t.Errorf("got %v: %s", err, said)
-			}
-			if took := time.Since(began); took > 40*time.Second {
-				t.Errorf("it ended after %v", took)
 			}
 			if all := namespaces(t, path); all != "team" {
 				t.Errorf("left are the namespaces %s: %s", all, said)
@@ -196,17 +192,15 @@ func TestCertifyInterrupted(t *testing.T) {
 func members(t *testing.T, pid, least int) {
 	t.Helper()
 	var pids []string
-	for deadline := time.Now().Add(limit); len(pids) < least; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it has the children %q", pids)
-		}
+	ample.Wait(t, "the command does not start its members", func() bool {
 		pids = nil
 		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 		for _, task := range tasks {
 			text, _ := os.ReadFile(task)
 			pids = append(pids, strings.Fields(string(text))...)
 		}
-	}
+		return len(pids) >= least
+	})
 	t.Cleanup(func() {
 		for _, pid := range pids {
 			if exe, err := os.Readlink("/proc/" + pid + "/exe"); err == nil && exe == binary {

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // TestEffects lists what is in doubt, and decides about it by hand: the leader carries it out.
@@ -93,15 +93,10 @@ func TestEffects(t *testing.T) {
 	p.run(exitOK, "effect", "resolve", "pay", "pay/1", "done", "--result", "receipt 4711", "--author", "me", "--reason",
 		"the bank's statement", "-y")
 	p.run(exitOK, "effect", "resolve", "pay", "pay/2", "repeat", "-y")
-	for from := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+	ample.Wait(t, "the leader does not carry out the decisions", func() bool {
 		p.decode(&list, "effects", "pay")
-		if len(list) == 2 && list[0].Key == "pay/2" && list[0].State == effect.Repeat && list[1].Key == "pay/3" {
-			break
-		}
-		if time.Since(from) > limit {
-			t.Fatalf("got %+v", list)
-		}
-	}
+		return len(list) == 2 && list[0].Key == "pay/2" && list[0].State == effect.Repeat && list[1].Key == "pay/3"
+	})
 	p.bad(exitRefused, "is done since", "effect", "resolve", "pay", "pay/1", "failed", "-y")
 	stop()
 	if outcome != nil {

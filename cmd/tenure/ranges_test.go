@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/sharding"
 )
@@ -69,8 +70,11 @@ func (p *place) manage(node string) (stop func()) {
 func (p *place) layout(want ...string) rangesOut {
 	p.t.Helper()
 	var out rangesOut
-	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
-		code, text, errs := p.exec("ranges", "-o", "json")
+	var errs string
+	if !ample.Soon(p.t.Context(), func() bool {
+		var code int
+		var text string
+		code, text, errs = p.exec("ranges", "-o", "json")
 		if code == exitOK {
 			out = rangesOut{}
 			if err := json.Unmarshal([]byte(text), &out); err != nil {
@@ -83,13 +87,11 @@ func (p *place) layout(want ...string) rangesOut {
 				got = append(got, r.Shard+" "+r.From)
 			}
 		}
-		if slices.Equal(got, want) {
-			return out
-		}
-		if time.Now().After(end) {
-			p.t.Fatalf("ranges: got %+v, %s, want %q", out, errs, want)
-		}
+		return slices.Equal(got, want)
+	}) {
+		p.t.Fatalf("ranges: got %+v, %s, want %q", out, errs, want)
 	}
+	return out
 }
 
 func TestRanges(t *testing.T) {
@@ -107,6 +109,7 @@ func TestServedRanges(t *testing.T) {
 func dividing(t *testing.T, p *place) {
 	const q1, q2, q3 = "0x4000000000000000", "0x8000000000000000", "0xc000000000000000"
 	zero := "0x0000000000000000"
+	p.patient()
 	p.run(exitOK, "init")
 	p.bad(exitNotFound, "no keyspace", "ranges")
 	p.manage("a")
@@ -178,11 +181,7 @@ func dividing(t *testing.T, p *place) {
 
 func (p *place) await(what string, is func() bool) {
 	p.t.Helper()
-	for end := time.Now().Add(limit); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			p.t.Fatalf("not in time: %s", what)
-		}
-	}
+	ample.Wait(p.t, "not in time: "+what, is)
 }
 
 // quarantine has a member lose its session, whose shards are set aside for that here.

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -154,11 +155,7 @@ func (r *race) start(runner string) {
 	}
 	before := joined()
 	defer func() {
-		for end := time.Now().Add(limit); joined() == before; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				r.Fatalf("%s does not join", runner)
-			}
-		}
+		ample.Wait(r, runner+" does not join", func() bool { return joined() > before })
 	}()
 	cmd := r.p.command(context.Background(), "run", "--shard", "jobs", "--grace", "300ms", "--", os.Args[0])
 	cmd.Env = append(cmd.Env, "TENURE__NODE="+runner, runnerVariable+"="+runner, childVariable+"="+r.file)
@@ -178,14 +175,14 @@ func (r *race) start(runner string) {
 // led waits for a tenant with a greater token.
 func (r *race) led(than int64) tenant {
 	r.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if all := tenants(r.T, r.file); len(all) > 0 && all[len(all)-1].token > than && all[len(all)-1].group > 0 {
-			return all[len(all)-1]
+	var x tenant
+	ample.Wait(r, fmt.Sprintf("nobody leads after token %d", than), func() bool {
+		if all := tenants(r.T, r.file); len(all) > 0 {
+			x = all[len(all)-1]
 		}
-	}
-	log, _ := os.ReadFile(r.file + ".log")
-	r.Fatalf("nobody leads after token %d: %s", than, log)
-	return tenant{}
+		return x.token > than && x.group > 0
+	})
+	return x
 }
 
 // ended waits until the guard of a process that is stopped has ended the group, and for
@@ -193,13 +190,10 @@ func (r *race) led(than int64) tenant {
 // is none before it goes on.
 func (r *race) ended(x tenant) {
 	r.Helper()
-	for end := time.Now().Add(limit); groupLives(x.group); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.Fatalf("the group with token %d still lives, and the process that leads is stopped", x.token)
-		}
-	}
+	ample.Wait(r, fmt.Sprintf("the process that leads is stopped, and the group with token %d lives", x.token),
+		func() bool { return !groupLives(x.group) })
 	const patience = 6 * time.Second
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for range ample.During(patience, 10*time.Millisecond) {
 		if all := tenants(r.T, r.file); all[len(all)-1].token > x.token {
 			return
 		}
@@ -351,12 +345,11 @@ func (r *race) end() {
 		}
 	}
 	// A guard whose process was killed is nobody's here.
-	left := []string{"?"}
-	for end := time.Now().Add(10 * time.Second); len(left) > 0 &&
-		time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	var left []string
+	if !ample.Soon(context.Background(), func() bool {
 		left = processes(childVariable + "=" + r.file)
-	}
-	if len(left) > 0 {
+		return len(left) == 0
+	}) {
 		r.Errorf("left behind: %v", left)
 	}
 	all := tenants(r.T, r.file)
@@ -426,15 +419,10 @@ func processes(variable string) []string {
 // written waits until a log has a text so many times.
 func written(t *testing.T, file, text string, times int) {
 	t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+	ample.Wait(t, fmt.Sprintf("%s has %q less than %d times", file, text, times), func() bool {
 		log, _ := os.ReadFile(file)
-		if strings.Count(string(log), text) >= times {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the log has %q less than %d times: %s", text, times, log)
-		}
-	}
+		return strings.Count(string(log), text) >= times
+	})
 }
 
 // newRace is a place for two processes that run a command, with a TTL of 1.5 s.
@@ -445,7 +433,7 @@ func newRace(t *testing.T, backend string) *race {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(p.path, bytes.Replace(text, []byte("ttl: 3s"), []byte("ttl: 1500ms"), 1), 0o600); err != nil {
+	if err := os.WriteFile(p.path, bytes.Replace(text, []byte("ttl: 5s"), []byte("ttl: 1500ms"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p.run(exitOK, "init")
@@ -632,11 +620,9 @@ func TestRunUncovered(t *testing.T) {
 			if kind == syscall.SIGSTOP {
 				r.signal(guard, syscall.SIGCONT)
 			}
-			for end := time.Now().Add(limit); kind == syscall.SIGSTOP && len(processes(runnerVariable+"="+x.runner)) > 1; time.Sleep(5 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatal("the guard was resumed, and its command lives on")
-				}
-			}
+			ample.Wait(t, "the guard was resumed, and its command lives on", func() bool {
+				return kind != syscall.SIGSTOP || len(processes(runnerVariable+"="+x.runner)) <= 1
+			})
 			var old tenant
 			for _, z := range tenants(t, r.file) {
 				if z.token == x.token {

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 var strangersFor = flag.Duration("serve.strangers", 3*time.Second, "how long TestServeStrangers lasts")
@@ -55,13 +57,13 @@ func newServed(t *testing.T, ttl time.Duration) *served {
 		}
 	})
 	listening := regexp.MustCompile(`address=(127\.0\.0\.1:\d+)`)
-	for end := time.Now().Add(limit); x.address == ""; time.Sleep(10 * time.Millisecond) {
-		if m := listening.FindStringSubmatch(x.log.String()); m != nil {
+	ample.Wait(t, "serve does not listen", func() bool {
+		m := listening.FindStringSubmatch(x.log.String())
+		if m != nil {
 			x.address = m[1]
-		} else if time.Now().After(end) {
-			t.Fatalf("serve does not listen: %s", x.log)
 		}
-	}
+		return m != nil
+	})
 	x.client.Transport = &http.Transport{DisableKeepAlives: true} // each request is a stranger first
 	resp := x.request("POST", "/v1/shards/jobs/lease", "")
 	states := bufio.NewScanner(resp.Body)
@@ -155,7 +157,7 @@ func TestServeStrangers(t *testing.T) {
 	}
 	requests, failed := 0, 0
 	var longest time.Duration
-	for end := time.Now().Add(*strangersFor); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for range ample.During(*strangersFor, 100*time.Millisecond) {
 		for _, what := range []string{"beat", "append"} {
 			body := ""
 			if what == "append" {

@@ -81,7 +81,7 @@ func TestStatusOfSome(t *testing.T) {
 	p := sqlitePlace(t)
 	p.run(exitOK, "init")
 	_, b := p.open()
-	alive, still := p.join(b, "alive", time.Hour), p.join(b, "still", 2*time.Second)
+	alive, still := p.join(b, "alive", time.Hour), p.join(b, "still", 5*time.Second)
 	done, both := make(chan struct{}), make(chan struct{})
 	beats := make(chan error, 1)
 	go func() {

@@ -110,7 +110,7 @@ func NewClient(o *ClientOptions) (*Client, error) {
 		c.o.OnError = func(err error) { slog.Warn("tenure: route: no member answers", slog.Any("error", err)) }
 	}
 	if c.asks, c.base = o.Base, o.Base; o.Base == nil {
-		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext), newTransport(peerdial.Dial(o.Allow != nil))
+		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext), newTransport(counted(peerdial.Dial(o.Allow != nil)))
 		c.asks, c.base, c.own = asks, base, []*http.Transport{asks, base}
 	}
 	c.table = table{key: c.o.AddressKey, changed: make(chan struct{}), learnt: map[string]learnt{}}
@@ -118,7 +118,7 @@ func NewClient(o *ClientOptions) (*Client, error) {
 }
 
 // newTransport asks no proxy.
-func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+func newTransport(dial dialFunc) *http.Transport {
 	return &http.Transport{
 		DialContext: dial, ForceAttemptHTTP2: true, MaxIdleConns: idlePerClient, MaxIdleConnsPerHost: maxPerHost,
 		IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: time.Second,
@@ -170,10 +170,11 @@ var ErrAddress = errors.New("the owner has no address that is allowed")
 // The host of the request's URL is replaced; it stays as the Host header.
 //
 // Do tries again, at most Attempts times, where nothing was done: a Handler refused the request,
-// nobody owned the shard, or the owner could not be connected to. A body is sent again only if
-// the request has GetBody, as those of http.NewRequest have. Any other answer is the caller's,
-// redirects too, and so is the answer of the last attempt. After another error the request may
-// have been done. The error matches sharding.ErrNoOwner where nobody owned the shard, and
+// nobody owned the shard, or the owner could not be connected to. It does so, too, if the owner
+// closed an idle connection of HTTP/1 before the request was written to it, but not with Base. A
+// body is sent again only if the request has GetBody, as those of http.NewRequest have. Any other
+// answer is the caller's, redirects too, and so is the answer of the last attempt. After another
+// error the request may have been done. The error matches sharding.ErrNoOwner where nobody owned the shard, and
 // ErrAddress.
 func (c *Client) Do(key string, r *http.Request) (*http.Response, error) {
 	s := &sending{c: c, key: key, first: r}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 )
@@ -204,7 +205,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 		if strings.Contains(err.Error(), "Bearer") {
 			t.Error(err)
 		}
-	case <-time.After(ample):
+	case <-time.After(ample.Time):
 		t.Error("a map that is elsewhere: no error")
 	}
 	if n := connected.Load(); n != 0 {
@@ -339,7 +340,7 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	c := at(gone, func(o *route.ClientOptions) { o.Attempts = 1000 })
 	moved := time.AfterFunc(100*time.Millisecond, func() { x.tell(good, 8) })
 	defer moved.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	if code, text, err := send(ctx, c, strings.NewReader("body")); err != nil || code != 200 || text != "orders.example /x?y=1 body" {
 		t.Errorf("an owner that is away, and another one later: %d %q %v", code, text, err)

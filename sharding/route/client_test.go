@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 )
@@ -199,7 +200,7 @@ func (x *ship) leave(quiet func()) {
 	if err != nil && quiet != nil {
 		x.f.Errorf("manager of %s: %v", x.node, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ample)
+	ctx, cancel := context.WithTimeout(context.Background(), ample.Time)
 	defer cancel()
 	if err := x.server.Shutdown(ctx); err != nil {
 		x.f.Errorf("server of %s: %v", x.node, err)
@@ -220,6 +221,13 @@ func (x *ship) owns() int {
 // even waits until all members have their share.
 func (f *fleet) even(ships ...*ship) {
 	f.Helper()
+	defer func() { // before the members leave
+		for _, x := range ships {
+			if f.Failed() {
+				f.Logf("member %s owns %d of %d shards", x.node, x.owns(), f.shards)
+			}
+		}
+	}()
 	await(f.T, "even shares", func() bool {
 		for _, x := range ships {
 			if n := x.owns(); n < f.shards/len(ships) || n > f.shards/len(ships)+1 {
@@ -321,7 +329,7 @@ func (l *load) one() {
 	l.gate.RUnlock()
 	defer under.Done()
 	n := l.next.Add(1)
-	ctx, cancel := context.WithTimeout(context.Background(), ample)
+	ctx, cancel := context.WithTimeout(context.Background(), ample.Time)
 	defer cancel()
 	began := time.Now()
 	err := place(ctx, l.c, fmt.Sprintf("order-%d", n), n)

@@ -57,8 +57,8 @@
 //
 // It computes the shard of a key itself, so that a request takes one hop. On 421 it follows the
 // answer, once the address is allowed, and asks for the map. Where nothing was done, it tries
-// again: after 421 and 503, and where the owner could not be connected to. A request whose answer
-// is lost is never sent again. While no member answers, it goes on with the map that it has, whose
+// again: after 421 and 503, and where the owner could not be connected to, or had closed an idle
+// connection before the request was written. A request whose answer is lost is never sent again. While no member answers, it goes on with the map that it has, whose
 // age Age returns. Its requests go to the owners' addresses that Allow allows, and redirects are
 // not followed.
 //

@@ -51,7 +51,8 @@ func (s *sending) try() (resp *http.Response, undone bool, err error) {
 	if to == nil || !c.allowed(to) {
 		return nil, false, fmt.Errorf("tenure: shard %q of %q: %w", owner.Shard, owner.Node, ErrAddress)
 	}
-	r := s.first.Clone(ctx)
+	traced, way := deliver(ctx)
+	r := s.first.Clone(traced)
 	direct(r, to)
 	if s.sent && s.first.GetBody != nil {
 		if r.Body, err = s.first.GetBody(); err != nil {
@@ -64,7 +65,7 @@ func (s *sending) try() (resp *http.Response, undone bool, err error) {
 		switch op := (*net.OpError)(nil); {
 		case errors.Is(err, peerdial.ErrLocal):
 			return nil, false, fmt.Errorf("tenure: shard %q of %q: %w: %w", owner.Shard, owner.Node, ErrAddress, err)
-		case ctx.Err() == nil && errors.As(err, &op) && op.Op == "dial":
+		case ctx.Err() == nil && (errors.As(err, &op) && op.Op == "dial" || way.unsent()):
 			c.Refresh()
 			return nil, true, err
 		}

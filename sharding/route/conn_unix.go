@@ -1,0 +1,28 @@
+//go:build unix
+
+package route
+
+import (
+	"net"
+	"syscall"
+)
+
+// ended reports whether an idle connection has something to read: its end, or an answer to nothing.
+func ended(c net.Conn) bool {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return false
+	}
+	over := false
+	// Not raw.Read: it waits for net/http's goroutine that reads.
+	err = raw.Control(func(fd uintptr) {
+		var b [1]byte
+		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)
+		over = err != syscall.EAGAIN && err != syscall.EINTR
+	})
+	return err != nil || over
+}
