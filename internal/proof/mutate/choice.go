@@ -10,11 +10,13 @@ import (
 
 // Choice says which mutants are tried: without the flag none, since they take minutes; with
 // -mutants all; with -mutants=7,3 two, by their places in the list, in this order.
-// -mutants.until is the time, in seconds since 1970, after which none is begun.
+// -mutants.until is the time, in seconds since 1970, after which none is begun; -mutants.for is
+// how long they are begun once the binary is built, which may take most of the time.
 type Choice struct {
 	on    bool
 	some  []int // nil: all
 	until time.Time
+	span  time.Duration // 0: no such bound
 }
 
 // Flag defines the flags of the test binary.
@@ -26,6 +28,7 @@ func Flag() *Choice {
 		c.until = time.Unix(sec, 0)
 		return err
 	})
+	flag.DurationVar(&c.span, "mutants.for", 0, "how `long` mutants are begun once the binary is built; 0: as long as it takes")
 	return c
 }
 

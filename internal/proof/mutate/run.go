@@ -89,12 +89,11 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, over := t.Context(), func() bool { return false }
+	ctx := t.Context()
 	if !c.until.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, c.until.Add(grace))
 		defer cancel()
-		over = func() bool { return time.Now().After(c.until) }
 	}
 	chosen := len(order)
 	// Of all mutants, so that what is compiled is in the build cache whichever are chosen.
@@ -104,6 +103,10 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 			t.Fatal(err)
 		}
 		order = nil // there was no time to build
+	}
+	start := time.Now()
+	over := func() bool {
+		return !c.until.IsZero() && time.Now().After(c.until) || c.span > 0 && time.Since(start) > c.span
 	}
 	var tried, next atomic.Int64
 	work := func() {
@@ -121,7 +124,7 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 				case ctx.Err() != nil: // whatever it says, it may say so for want of time
 					t.Skip("not tried: the time is over")
 				case err != nil:
-					t.Error(err)
+					t.Errorf("failed: %v", err)
 				default:
 					tried.Add(1)
 				}

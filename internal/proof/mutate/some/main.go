@@ -19,7 +19,7 @@ import (
 
 const (
 	workers = 2
-	share   = time.Minute      // what a package has at least, of which building takes most
+	share   = 40 * time.Second // what a package has at least, when its mutants are built
 	grace   = 30 * time.Second // what is still running then ends, and counts as not tried
 )
 
@@ -124,7 +124,7 @@ func (r *run) try(u unit, has time.Duration) int {
 		numbers[i] = strconv.Itoa(n)
 	}
 	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-v", "-timeout=1h", "-run=^TestMutants$", "./"+u.pkg,
-		"-args", "-mutants="+strings.Join(numbers, ","), fmt.Sprint("-mutants.until=", start.Add(has).Unix()))
+		"-args", "-mutants="+strings.Join(numbers, ","), fmt.Sprint("-mutants.until=", r.end.Unix()), fmt.Sprint("-mutants.for=", has))
 	cmd.Dir = r.root
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -146,7 +146,7 @@ func (r *run) try(u unit, has time.Duration) int {
 // What was cut off for want of time proves nothing, unless something had failed before.
 func verdict(out string, err error, cut bool) (died int, ok bool) {
 	if cut {
-		return 0, !strings.Contains(out, "--- FAIL: ")
+		return 0, !strings.Contains(out, ": failed: ") // of Each, which is printed at once
 	}
 	m := result.FindStringSubmatch(out)
 	if err != nil || m == nil {

@@ -213,7 +213,7 @@ func TestVerdict(t *testing.T) {
 		{"ok\n", nil, false, 0, false},
 		{"testing: warning: no tests to run\n", nil, false, 0, false},
 		{"=== RUN   TestMutants/a\n", exit, true, 0, true},
-		{"    --- FAIL: TestMutants/a (0.1s)\n", exit, true, 0, false},
+		{"=== NAME  TestMutants/a\n    a_test.go:1: failed: survived TestA\n", exit, true, 0, false},
 	} {
 		if n, ok := verdict(tt.out, tt.err, tt.cut); n != tt.died || ok != tt.ok {
 			t.Errorf("%q, %v, %v: got %d, %v; want %d, %v", tt.out, tt.err, tt.cut, n, ok, tt.died, tt.ok)
