@@ -71,6 +71,9 @@ func summary(changed, allChanged, others, allOthers int) string {
 	if changed < allChanged {
 		left += fmt.Sprintf(", %d OF THEM OF CHANGED FILES", allChanged-changed)
 	}
+	if changed+others == 0 {
+		return "mutants: NONE was tried in this time; " + left
+	}
 	return fmt.Sprintf("mutants: %d of changed files and %d others tried, all died; %s", changed, others, left)
 }
 
