@@ -240,7 +240,7 @@ var brokenBy = regexp.MustCompile(`seed (\d+) breaks (\w+): (.*)`)
 func TestMutants(t *testing.T) {
 	list := make([]mutate.Mutant, len(mutants))
 	for n, m := range mutants {
-		list[n] = mutate.Mutant{Name: m.name, Killer: m.breaks, Edits: m.edits}
+		list[n].Name, list[n].Killer, list[n].Edits = m.name, m.breaks, m.edits
 	}
 	mutantsFlag.Each(t, true, list, func(ctx context.Context, t *testing.T, n int, _, b mutate.Built) error {
 		m := mutants[n]
