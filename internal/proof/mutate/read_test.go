@@ -12,14 +12,14 @@ func TestRead(t *testing.T) {
 	t.Parallel()
 	edits := []mutate.Edit{{File: "a.go", In: "T.f", Old: "x\n", New: ""}, {File: "b.sql", Old: "yz"}}
 	literal := `[]mutate.Edit{{File: "a.go", In: "T.f", Old: "x\n", New: ""}, {File: sql, Old: "y" + "z"}}`
-	for text, want := range map[string]mutate.Found{
-		`var all = []mutate.Mutant{{Name: "n", Killer: k, Edits: ` + literal + `}}`: {Mutant: mutate.Mutant{Name: "n", Killer: "TestK/x", Edits: edits}},
-		`var all = []own{{"n", "ignored", "S1 S2", ` + literal + `}}`:               {Mutant: mutate.Mutant{Name: "n", Killer: "S1 S2", Edits: edits}},
-		`func f() { g([]own{{"n", ` + literal + `}}) }`:                             {Mutant: mutate.Mutant{Name: "n", Edits: edits}},
+	for text, want := range map[string]mutate.Mutant{
+		`var all = []mutate.Mutant{{Name: "n", Killer: k, Edits: ` + literal + `}}`: {Name: "n", Killer: "TestK/x", Edits: edits},
+		`var all = []own{{"n", "ignored", "S1 S2", ` + literal + `}}`:               {Name: "n", Killer: "S1 S2", Edits: edits},
+		`func f() { g([]own{{"n", ` + literal + `}}) }`:                             {Name: "n", Edits: edits},
 	} {
 		src := "package p\nconst sql, k = \"b.sql\", \"TestK/\" + `x`\n" + text
 		found, err := mutate.ReadSource("p_test.go", []byte(src))
-		if want.At = "p_test.go:3"; err != nil || !reflect.DeepEqual(found, []mutate.Found{want}) {
+		if err != nil || !reflect.DeepEqual(found, []mutate.Found{{Mutant: want, At: "p_test.go:3"}}) {
 			t.Errorf("%s: got %+v, %v; want %+v", text, found, err, want)
 		}
 	}

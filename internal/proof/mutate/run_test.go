@@ -76,7 +76,8 @@ func TestAll(t *testing.T) {
 		{"-mutants=3 " + past, false, []string{"0 mutants died, of 1 chosen and 7 in all"}},
 		{"-mutants=3,0 -mutants.for=1ns", false, []string{"0 mutants died, of 2 chosen and 7 in all"}},
 	} {
-		cmd := exec.CommandContext(t.Context(), self, append([]string{"-test.run=^TestPlantedMutants$", "-test.v"}, strings.Fields(tt.flags)...)...)
+		args := append([]string{"-test.run=^TestPlantedMutants$", "-test.v"}, strings.Fields(tt.flags)...)
+		cmd := exec.CommandContext(t.Context(), self, args...)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		for _, want := range tt.wants {

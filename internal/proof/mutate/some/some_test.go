@@ -224,9 +224,11 @@ func TestVerdict(t *testing.T) {
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	for want, n := range map[string][4]int{
-		"mutants: 41 of changed files and 63 others tried, all died; 540 left for make check":                             {41, 41, 63, 603},
-		"mutants: 30 of changed files and 0 others tried, all died; 610 left for make check, 10 OF THEM OF CHANGED FILES": {30, 40, 0, 600},
-		"mutants: NONE was tried in this time; 600 left for make check":                                                   {0, 0, 0, 600},
+		"mutants: 41 of changed files and 63 others tried, all died; " +
+			"540 left for make check": {41, 41, 63, 603},
+		"mutants: 30 of changed files and 0 others tried, all died; " +
+			"610 left for make check, 10 OF THEM OF CHANGED FILES": {30, 40, 0, 600},
+		"mutants: NONE was tried in this time; 600 left for make check": {0, 0, 0, 600},
 	} {
 		if got := summary(n[0], n[1], n[2], n[3]); got != want {
 			t.Errorf("got %q, want %q", got, want)
