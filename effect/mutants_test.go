@@ -13,73 +13,75 @@ var mutantsFlag = mutate.Flag()
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, true, []mutate.Mutant{
 		{Name: "an effect begins without its intent", Killer: "TestIntentNotWritten", Edits: []mutate.Edit{{
-			File: "run.go", Old: "	case err != nil:\n		return outcome{err: fmt.Errorf(\"tenure: effect %q: its",
+			File: "run.go", In: "Ledger.make", Old: "	case err != nil:\n		return outcome{err: fmt.Errorf(\"tenure: effect %q: its",
 			New: "	case false:\n		return outcome{err: fmt.Errorf(\"tenure: effect %q: its"}}},
 		{Name: "an intent replaces the record that there is", Killer: "TestDoOnce", Edits: []mutate.Edit{{
-			File: "run.go", Old: "core.PutIf(recordPrefix+f.key, value, core.Absent)", New: "core.Put(recordPrefix+f.key, value)"}}},
+			File: "run.go", In: "Ledger.make",
+			Old: "core.PutIf(recordPrefix+f.key, value, core.Absent)", New: "core.Put(recordPrefix+f.key, value)"}}},
 		{Name: "callers with the same key have an execution each", Killer: "TestDoOnce", Edits: []mutate.Edit{{
-			File: "ledger.go", Old: "	if f == nil {", New: "	if true {"}}},
+			File: "ledger.go", In: "Ledger.board", Old: "	if f == nil {", New: "	if true {"}}},
 		{Name: "what a former leader began is attempted again", Killer: "TestTakeover", Edits: []mutate.Edit{{
-			File: "run.go", Old: "	if hand != nil || e.State != Repeat {", New: "	if false {"}}},
+			File: "run.go", In: "Ledger.meet", Old: "	if hand != nil || e.State != Repeat {", New: "	if false {"}}},
 		{Name: "an attempt goes on after the lease", Killer: "TestTakeover", Edits: []mutate.Edit{{
-			File: "run.go", Old: "func() { cancel(context.Cause(l.lease.Context())) }", New: "func() {}"}}},
+			File: "run.go", In: "Ledger.bounded", Old: "func() { cancel(context.Cause(l.lease.Context())) }", New: "func() {}"}}},
 		{Name: "an attempt without an answer is repeated", Killer: "TestUnknownOutcome", Edits: []mutate.Edit{{
-			File: "run.go", Old: "!known && l.o.Repeatable)", New: "!known)"}}},
+			File: "run.go", In: "Ledger.pursue", Old: "!known && l.o.Repeatable)", New: "!known)"}}},
 		{Name: "a refusal undoes an attempt without an answer", Killer: "TestKnownOutcome", Edits: []mutate.Edit{{
-			File: "run.go", Old: "unsure = unsure || !known", New: "unsure = !known"}}},
+			File: "run.go", In: "Ledger.pursue", Old: "unsure = unsure || !known", New: "unsure = !known"}}},
 		{Name: "what certainly did not happen is not attempted again", Killer: "TestKnownOutcome", Edits: []mutate.Edit{{
-			File: "run.go", Old: "(known && !sure.final || ", New: "("}}},
+			File: "run.go", In: "Ledger.pursue", Old: "(known && !sure.final || ", New: "("}}},
 		{Name: "an effect fails because its leader stops", Killer: "TestDeadline", Edits: []mutate.Edit{{
-			File: "run.go", Old: "if known && !sure.final && l.stopped() {", New: "if false {"}}},
+			File: "run.go", In: "Ledger.pursue", Old: "if known && !sure.final && l.stopped() {", New: "if false {"}}},
 		{Name: "the end of a caller ends the effect", Killer: "TestCallerGoes", Edits: []mutate.Edit{{
-			File: "run.go", Old: "context.WithCancelCause(context.WithoutCancel(ctx))", New: "context.WithCancelCause(ctx)"}}},
+			File: "run.go", In: "Ledger.bounded",
+			Old: "context.WithCancelCause(context.WithoutCancel(ctx))", New: "context.WithCancelCause(ctx)"}}},
 		{Name: "an effect begins for a caller that went", Killer: "TestCallerGoes", Edits: []mutate.Edit{{
-			File: "ledger.go", Old: "f.waiters == 0 && !f.begun", New: "false && !f.begun"}}},
+			File: "ledger.go", In: "Ledger.await", Old: "f.waiters == 0 && !f.begun", New: "false && !f.begun"}}},
 		{Name: "Close does not wait", Killer: "TestCallerGoes", Edits: []mutate.Edit{{
-			File: "ledger.go", Old: "	l.flown.Wait()\n", New: ""}}},
+			File: "ledger.go", In: "Ledger.Close", Old: "	l.flown.Wait()\n", New: ""}}},
 		{Name: "a result that is not kept hides the effect", Killer: "TestNotKept", Edits: []mutate.Edit{{
-			File: "run.go", Old: "e.Result, e.NotKept = nil, len(d.Result)", New: "e.Result = nil"}}},
+			File: "run.go", In: "Ledger.settle", Old: "e.Result, e.NotKept = nil, len(d.Result)", New: "e.Result = nil"}}},
 		{Name: "effects begin however many are in doubt", Killer: "TestFull", Edits: []mutate.Edit{{
-			File: "run.go", Old: "full := len(l.idle) >= l.o.MaxInDoubt", New: "full := len(l.idle) < 0"}}},
+			File: "run.go", In: "Ledger.make", Old: "full := len(l.idle) >= l.o.MaxInDoubt", New: "full := len(l.idle) < 0"}}},
 		{Name: "an effect of which the resolver failed is never asked about again", Killer: "TestResolveLater", Edits: []mutate.Edit{{
-			File: "keep.go", Old: "			l.again()\n", New: ""}}},
+			File: "keep.go", In: "Ledger.keep", Old: "			l.again()\n", New: ""}}},
 		{Name: "a resolver is asked once", Killer: "TestResolve", Edits: []mutate.Edit{{
-			File: "run.go", Old: "if n >= l.o.Attempts || !l.pause(ctx, n) {\n			return Decision{}, err",
+			File: "run.go", In: "Ledger.decide", Old: "if n >= l.o.Attempts || !l.pause(ctx, n) {\n			return Decision{}, err",
 			New: "if true {\n			return Decision{}, err"}}},
 		{Name: "an operator's decision counts again and again", Killer: "TestByHand/repeat", Edits: []mutate.Edit{{
-			File: "keep.go", Old: " && r.Repeats == e.Repeats {", New: " {"}}},
+			File: "keep.go", In: "Ledger.byHand", Old: " && r.Repeats == e.Repeats {", New: " {"}}},
 		{Name: "an operator's decision is not carried out", Killer: "TestByHand", Edits: []mutate.Edit{{
-			File: "keep.go", Old: "			l.obey()\n", New: ""}}},
+			File: "keep.go", In: "Ledger.keep", Old: "			l.obey()\n", New: ""}}},
 		{Name: "effects are not kept", Killer: "TestTrim", Edits: []mutate.Edit{{
-			File: "keep.go", Old: "time.Unix(s, 0).Add(l.o.Keep)", New: "time.Unix(s, 0).Add(l.o.Keep / 4)"}}},
+			File: "keep.go", In: "Ledger.trim", Old: "time.Unix(s, 0).Add(l.o.Keep)", New: "time.Unix(s, 0).Add(l.o.Keep / 4)"}}},
 		{Name: "records stay for ever", Killer: "TestTrim", Edits: []mutate.Edit{{
-			File: "keep.go", Old: "*ops = append(*ops, core.Delete(recordPrefix+key))", New: "_ = key"}}},
+			File: "keep.go", In: "Ledger.trim", Old: "*ops = append(*ops, core.Delete(recordPrefix+key))", New: "_ = key"}}},
 		{Name: "each effect has its own commits", Killer: "TestGroupCommit", Edits: []mutate.Edit{{
-			File: "write.go", Old: "		if n > 0 && (dup", New: "		if n > 0 && (true || dup"}}},
+			File: "write.go", In: "outbox.next", Old: "		if n > 0 && (dup", New: "		if n > 0 && (true || dup"}}},
 		{Name: "a text from outside reaches records as it is", Killer: "TestResolve", Edits: []mutate.Edit{{
-			File: "effect.go", Old: "		if unicode.IsPrint(r) {", New: "		if unicode.IsPrint(r) || r == 0x1b {"}}},
+			File: "effect.go", In: "clean", Old: "		if unicode.IsPrint(r) {", New: "		if unicode.IsPrint(r) || r == 0x1b {"}}},
 		{Name: "an effect that has ended stays in doubt for the metrics", Killer: "TestStatsResolve", Edits: []mutate.Edit{{
-			File: "stats.go", Old: "	l.take(e.Key)\n", New: ""}}},
+			File: "stats.go", In: "Ledger.ended", Old: "	l.take(e.Key)\n", New: ""}}},
 		{Name: "a lost lease leaves its effects in the metrics", Killer: "TestStatsTakeover", Edits: []mutate.Edit{{
-			File: "stats.go", Old: "		if l.lease.Err() == nil {", New: "		if true {"}}},
+			File: "stats.go", In: "Stats.Counts", Old: "		if l.lease.Err() == nil {", New: "		if true {"}}},
 		{Name: "what Resolve is asked about again waits for a person", Killer: "TestStatsResolve", Edits: []mutate.Edit{{
-			File: "stats.go", Old: "!later && (alone", New: "(later || true) && (alone"}}},
+			File: "stats.go", In: "Ledger.leave", Old: "!later && (alone", New: "(later || true) && (alone"}}},
 		{Name: "a trim removes a record in one write and its entry in the next", Killer: "TestTrimWhole", Edits: []mutate.Edit{{
-			File: "keep.go", Old: "*ops = append(*ops, core.Delete(recordPrefix+key))",
+			File: "keep.go", In: "Ledger.trim", Old: "*ops = append(*ops, core.Delete(recordPrefix+key))",
 			New: "_, _ = l.w.put(\"\", core.Delete(recordPrefix+key))"}}},
 		{Name: "an outcome that the store refused is never written", Killer: "TestOutcomeUnwritten", Edits: []mutate.Edit{{
-			File: "run.go", Old: "		l.postpone(e, cause)\n", New: ""}}},
+			File: "run.go", In: "Ledger.write", Old: "		l.postpone(e, cause)\n", New: ""}}},
 		{Name: "an outcome that the store refused is forgotten", Killer: "TestOutcomeUnwritten", Edits: []mutate.Edit{{
-			File: "run.go", Old: "l.later[e.Key] = late{e, cause}", New: "_ = cause"}}},
+			File: "run.go", In: "Ledger.postpone", Old: "l.later[e.Key] = late{e, cause}", New: "_ = cause"}}},
 		{Name: "Do decides anew what was to be repeated", Killer: "TestOutcomeWrittenByDo", Edits: []mutate.Edit{{
-			File: "run.go", Old: "case later.e.State == Repeat && f.fn != nil:", New: "case false:"}}},
+			File: "run.go", In: "Ledger.meet", Old: "case later.e.State == Repeat && f.fn != nil:", New: "case false:"}}},
 		{Name: "what a ledger left begun is under way until the lease ends", Killer: "TestOutcomeOfClosedLedger", Edits: []mutate.Edit{{
-			File: "keep.go", Old: "!later && !lapsed &&", New: "!later && (lapsed || true) &&"}}},
+			File: "keep.go", In: "Ledger.revisit", Old: "!later && !lapsed &&", New: "!later && (lapsed || true) &&"}}},
 		{Name: "a result that the store does not take hides the effect", Killer: "TestStoreTakesLess", Edits: []mutate.Edit{{
-			File: "run.go", Old: "errors.Is(err, core.ErrTooLarge) && ", New: "false && "}}},
+			File: "run.go", In: "Ledger.write", Old: "errors.Is(err, core.ErrTooLarge) && ", New: "false && "}}},
 		{Name: "an effect whose goroutine ended counts nowhere", Killer: "TestGoexit", Edits: []mutate.Edit{{
-			File: "ledger.go", Old: "		if returned {", New: "		if returned || true {"}}},
+			File: "ledger.go", In: "Ledger.carry", Old: "		if returned {", New: "		if returned || true {"}}},
 		{Name: "what has no record is in doubt for good", Killer: "TestOrphan", Edits: []mutate.Edit{{
-			File: "keep.go", Old: "	if !listed {", New: "	if listed || true {"}}},
+			File: "keep.go", In: "Ledger.strike", Old: "	if !listed {", New: "	if listed || true {"}}},
 	})
 }

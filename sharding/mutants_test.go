@@ -14,122 +14,136 @@ var mutantsFlag = mutate.Flag()
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
 		{Name: "W1: a plan that does not follow its predecessor is applied", Killer: "TestPlanFollowsItsPredecessor", Edits: []mutate.Edit{{
-			File: "table.go", Old: "if c.Number != t.number+1 || t.names == nil {", New: "if t.names == nil {"}}},
+			File: "table.go", In: "assignments.begin", Old: "if c.Number != t.number+1 || t.names == nil {", New: "if t.names == nil {"}}},
 		{Name: "W5: a range is given while a call for it goes on", Killer: "TestKeysInBetween", Edits: []mutate.Edit{{
-			File: "slice.go", Old: "if v.in.Load() == 0 {", New: "if true {"}}},
+			File: "slice.go", In: "Slice.drain", Old: "if v.in.Load() == 0 {", New: "if true {"}}},
 		{Name: "W5: calls that began before a merge are not waited for", Killer: "TestCallBeforeAMerge", Edits: []mutate.Edit{{
-			File: "slice.go", Old: "func(v *serving) bool { return v.in.Load() == 0 })", New: "func(*serving) bool { return true })"}}},
+			File: "slice.go", In: "Slice.serve",
+			Old: "func(v *serving) bool { return v.in.Load() == 0 })", New: "func(*serving) bool { return true })"}}},
 		{Name: "W5: a range is taken before it is given", Killer: "TestDivideUnderLoad", Edits: []mutate.Edit{{
-			File: "slice.go", Old: "	if err := s.m.awaitGift(s.ctx, c, *g); err != nil {", New: "	if err := error(nil); err != nil {"}}},
+			File: "slice.go", In: "Slice.receive",
+			Old: "	if err := s.m.awaitGift(s.ctx, c, *g); err != nil {", New: "	if err := error(nil); err != nil {"}}},
 		{Name: "W5: a range is given, and served all the same", Killer: "TestDivideUnderLoad", Edits: []mutate.Edit{{
-			File: "slice.go", Old: "	s.serve(c.Rest)\n", New: ""}}},
+			File: "slice.go", In: "Slice.give", Old: "	s.serve(c.Rest)\n", New: ""}}},
 		{Name: "W5: a shard that was split off begins with its range", Killer: "TestKeysInBetween", Edits: []mutate.Edit{{
-			File: "slice.go", Old: "return c.before(shard, t.ranges[i]), nil", New: "return t.ranges[i], nil"}}},
+			File: "slice.go", In: "assignments.first", Old: "return c.before(shard, t.ranges[i]), nil", New: "return t.ranges[i], nil"}}},
 		{Name: "W5: a note that was not taken is forgotten", Killer: "TestNoteIsNotForgotten", Edits: []mutate.Edit{{
-			File: "slice.go", Old: "for len(s.note.Gave) > 0 {", New: "for false {"}}},
+			File: "slice.go", In: "Slice.step", Old: "for len(s.note.Gave) > 0 {", New: "for false {"}}},
 		{Name: "W5: a shard of which the note is gone begins again", Killer: "TestLostNote", Edits: []mutate.Edit{{
-			File: "slice.go", Old: "if k, err := t.keys.index(shard); err != nil || k >= t.keys.Shards {", New: "if false {"}}},
+			File: "slice.go", In: "assignments.first",
+			Old: "if k, err := t.keys.index(shard); err != nil || k >= t.keys.Shards {", New: "if false {"}}},
 		{Name: "a range that an operator split is merged", Killer: "TestRangesByRule", Edits: []mutate.Edit{{
-			File: "operators.go", Old: "if !p.bounds[at] && !used", New: "if at >= 0 && !used"}}},
+			File: "operators.go", In: "planner.bound", Old: "if !p.bounds[at] && !used", New: "if at >= 0 && !used"}}},
 		{Name: "an operator's merge is not carried out", Killer: "TestRangesByRule", Edits: []mutate.Edit{{
-			File: "operators.go", Old: "case !p.bounds[h] && begins:", New: "case false:"}}},
+			File: "operators.go", In: "planner.bound", Old: "case !p.bounds[h] && begins:", New: "case false:"}}},
 		{Name: "a shard that fells its owners is not held back", Killer: "TestQuarantine", Edits: []mutate.Edit{{
-			File: "quarantine.go", Old: "len(s.Deaths) >= q.Deaths && !p.release[name]", New: "false"}}},
+			File: "quarantine.go", In: "planner.isolate", Old: "len(s.Deaths) >= q.Deaths && !p.release[name]", New: "false"}}},
 		{Name: "an heir claims a shard that fells its owners", Killer: "TestQuarantine", Edits: []mutate.Edit{{
-			File: "reconcile.go", Old: "m.cautious && m.o", New: "false && m.o"}}},
+			File: "reconcile.go", In: "Manager.waits", Old: "m.cautious && m.o", New: "false && m.o"}}},
 		{Name: "many shards are held back", Killer: "TestNoQuarantineOfMany", Edits: []mutate.Edit{{
-			File: "quarantine.go", Old: "return max(3, shards/20)", New: "return shards"}}},
+			File: "quarantine.go", In: "few", Old: "return max(3, shards/20)", New: "return shards"}}},
 		{Name: "an operator's release does not count", Killer: "TestRelease", Edits: []mutate.Edit{{
-			File: "operators.go", Old: "			p.release[r.Shards] = true", New: "			_ = r"}}},
+			File: "operators.go", In: "planner.obey", Old: "			p.release[r.Shards] = true", New: "			_ = r"}}},
 		{Name: "an owner does not wait until its shard is prepared", Killer: "TestPrepare", Edits: []mutate.Edit{{
-			File: "reconcile.go", Old: "if m.unready(v, int(k), to) {", New: "if false {"}}},
+			File: "reconcile.go", In: "Manager.successor", Old: "if m.unready(v, int(k), to) {", New: "if false {"}}},
 		{Name: "an owner waits for a preparation for ever", Killer: "TestPrepareHangs", Edits: []mutate.Edit{{
-			File: "prepare.go", Old: "waited >= m.o.PrepareBudget {", New: "waited < 0 {"}}},
+			File: "prepare.go", In: "Manager.unready", Old: "waited >= m.o.PrepareBudget {", New: "waited < 0 {"}}},
 		{Name: "a plan that is written again prolongs the wait", Killer: "TestPrepareHangsBesideAJoin", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "limit += p.PrepareBudget", New: "limit += 0"}}},
+			File: "planner.go", In: "planner.refused", Old: "limit += p.PrepareBudget", New: "limit += 0"}}},
 		{Name: "a shard that was not prepared comes all the same", Killer: "TestPrepareRequired", Edits: []mutate.Edit{{
-			File: "prepare.go", Old: "return ready.lacks(m.known.names[k], plan)", New: "return false"}}},
+			File: "prepare.go", In: "Manager.unready", Old: "return ready.lacks(m.known.names[k], plan)", New: "return false"}}},
 		{Name: "the assigner does not hear of failed preparations", Killer: "TestPrepareRequired", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "case ready.lacks(name, plan), late", New: "case late"}}},
+			File: "planner.go", In: "planner.refused", Old: "case ready.lacks(name, plan), late", New: "case late"}}},
 		{Name: "one death more than others is enough", Killer: "TestStandsOut", Edits: []mutate.Edit{{
-			File: "quarantine.go", Old: "if most >= 2*next {", New: "if most > next {"}}},
+			File: "quarantine.go", In: "planner.isolate", Old: "if most >= 2*next {", New: "if most > next {"}}},
 		{Name: "shards that died with all others are not balanced", Killer: "TestOperators", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "if len(near) <= few(len(t.names)) {", New: "if true {"}}},
+			File: "planner.go", In: "planner.shards", Old: "if len(near) <= few(len(t.names)) {", New: "if true {"}}},
 		{Name: "the heirs are not prepared", Killer: "TestStandby", Edits: []mutate.Edit{{
-			File: "prepare.go", Old: "m.o.Standby > 0 &&", New: "false &&"}}},
+			File: "prepare.go", In: "Manager.prepare", Old: "m.o.Standby > 0 &&", New: "false &&"}}},
 		{Name: "load is not told again when it changed", Killer: "TestLoadIsFollowed", Edits: []mutate.Edit{{
-			File: "loads.go", Old: "if !r.differs(last) && (last", New: "if last != nil && (last"}}},
+			File: "loads.go", In: "Manager.tellLoad", Old: "if !r.differs(last) && (last", New: "if last != nil && (last"}}},
 		{Name: "reports are read though nobody watches", Killer: "TestPicture", Edits: []mutate.Edit{{
-			File: "picture.go", Old: "case <-m.watched:", New: "case <-time.After(m.o.Interval):"}}},
+			File: "picture.go", In: "Manager.watchLoad", Old: "case <-m.watched:", New: "case <-time.After(m.o.Interval):"}}},
 		{Name: "an operator's split is said to be the assigner's", Killer: "TestOnRange", Edits: []mutate.Edit{{
-			File: "picture.go", Old: "r.Kind == kind && at[h]", New: "r.Kind == kind && h == 0"}}},
+			File: "picture.go", In: "ruleOf", Old: "r.Kind == kind && at[h]", New: "r.Kind == kind && h == 0"}}},
 		{Name: "a death before the hand-over does not count", Killer: "TestDeathBeforeTheHandOver", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "	p.late = append(p.late, lateDeath{shard, of})\n", New: ""}}},
+			File: "planner.go", In: "planner.bury", Old: "	p.late = append(p.late, lateDeath{shard, of})\n", New: ""}}},
 		{Name: "a shard near quarantine is moved for balance's sake", Killer: "TestNoMoveNearQuarantine", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "if p.near(t.suspects[name], died) {", New: "if p.near(t.suspects[name], died) && false {"}}},
+			File: "planner.go", In: "planner.shards",
+			Old: "if p.near(t.suspects[name], died) {", New: "if p.near(t.suspects[name], died) && false {"}}},
 		{Name: "a shard that comes free is held back at once", Killer: "TestFreeAfterManyDeaths", Edits: []mutate.Edit{{
-			File: "quarantine.go", Old: "max(min(n-1, c.Isolation.Left), 0)", New: "max(n-1, 0)"}}},
+			File: "quarantine.go", In: "assignments.isolate", Old: "max(min(n-1, c.Isolation.Left), 0)", New: "max(n-1, 0)"}}},
 		{Name: "ranges that are split off begin without deaths", Killer: "TestDeathsFollowTheRange", Edits: []mutate.Edit{{
-			File: "table.go", Old: "		t.suspect(t.names[s.Shard], g.Shard)\n", New: ""}}},
+			File: "table.go", In: "assignments.split", Old: "		t.suspect(t.names[s.Shard], g.Shard)\n", New: ""}}},
 		{Name: "a shard is offered to the emptiest alone", Killer: "TestLargeShardToALargeMember", Edits: []mutate.Edit{{
-			File: "balance.go", Old: "to = l.coldest(from, x)", New: "to = l.coldest(from, 0*x)"}}},
+			File: "balance.go", In: "loads.try", Old: "to = l.coldest(from, x)", New: "to = l.coldest(from, 0*x)"}}},
 		{Name: "in a day: a shard that was split off begins with its range", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
-			File: "slice.go", Old: "return c.before(shard, t.ranges[i]), nil", New: "return t.ranges[i], nil"}}},
+			File: "slice.go", In: "assignments.first", Old: "return c.before(shard, t.ranges[i]), nil", New: "return t.ranges[i], nil"}}},
 		{Name: "in a day: a range is taken before it is given", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
 			File: "slice.go", Old: "	return false, nil\n}\n\n// drain waits", New: "	return true, nil\n}\n\n// drain waits"}}},
 		{Name: "in a day: a giver keeps what it gave", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
-			File: "slice.go", Old: "	if !c.Rest.Empty() {\n		n.Range = &c.Rest\n	}\n", New: "	all := c.before(c.From, c.Rest)\n	n.Range = &all\n"}}},
+			File: "slice.go", In: "rangeChange.given",
+			Old: "	if !c.Rest.Empty() {\n		n.Range = &c.Rest\n	}\n", New: "	all := c.before(c.From, c.Rest)\n	n.Range = &all\n"}}},
 		{Name: "in a day: a base has no splits and merges", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
-			File: "table.go", Old: "Changes: t.changes, Suspects: t.suspects}\n	for i, m", New: "Suspects: t.suspects}\n	for i, m"}}},
+			File: "table.go", In: "assignments.base",
+			Old: "Changes: t.changes, Suspects: t.suspects}\n	for i, m", New: "Suspects: t.suspects}\n	for i, m"}}},
 		{Name: "in a day: a base has no suspects", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
-			File: "table.go", Old: "Changes: t.changes, Suspects: t.suspects}\n	for i, m", New: "Changes: t.changes}\n	for i, m"}}},
+			File: "table.go", In: "assignments.base",
+			Old: "Changes: t.changes, Suspects: t.suspects}\n	for i, m", New: "Changes: t.changes}\n	for i, m"}}},
 		{Name: "in a day: a quarantine does not end by time", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
-			File: "quarantine.go", Old: "s.Until <= is.Time ||", New: "false ||"}}},
+			File: "quarantine.go", In: "planner.isolate", Old: "s.Until <= is.Time ||", New: "false ||"}}},
 		{Name: "in a day: members' capacities are not planned with", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "Capacity: capacityOf(m)}", New: "Capacity: 0}"}}},
+			File: "planner.go", In: "planner.members", Old: "Capacity: capacityOf(m)}", New: "Capacity: 0}"}}},
 		{Name: "in a day: reports are written though nothing changed", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
-			File: "report.go", Old: "	if total == 0 && before == 0 {\n		return false\n	}", New: "	if total > 0 {\n		return true\n	}"}}},
+			File: "report.go", In: "report.differs",
+			Old: "	if total == 0 && before == 0 {\n		return false\n	}", New: "	if total > 0 {\n		return true\n	}"}}},
 		{Name: "in a day: a dead member is evicted after two TTLs", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
-			File: "../internal/fsm/peers.go", Old: "return p.seenAt.Add(p.member.TTL) }", New: "return p.seenAt.Add(2 * p.member.TTL) }"}}},
+			File: "../internal/fsm/peers.go", In: "peer.silentAt",
+			Old: "return p.seenAt.Add(p.member.TTL) }", New: "return p.seenAt.Add(2 * p.member.TTL) }"}}},
 		{Name: "W5: a shard is in two changes", Killer: "TestRangesNeverOverlap", Edits: []mutate.Edit{{
-			File: "table.go", Old: "len(s.At) > MaxCuts || t.change(t.names[s.Shard]) != nil {", New: "len(s.At) > MaxCuts {"}}},
+			File: "table.go", In: "assignments.splits",
+			Old: "len(s.At) > MaxCuts || t.change(t.names[s.Shard]) != nil {", New: "len(s.At) > MaxCuts {"}}},
 		{Name: "W1: the plans after a gap are applied", Killer: "TestGapsWaitForABase", Edits: []mutate.Edit{{
-			File: "log.go", Old: "if !c.Base && j.gap != nil {", New: "if false {"}}},
+			File: "log.go", In: "journal.add", Old: "if !c.Base && j.gap != nil {", New: "if false {"}}},
 		{Name: "C12: a member that drains is planned like any other", Killer: "TestManyDrainAtOnce", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "Drain: m.Draining,", New: "Drain: false,"}}},
+			File: "planner.go", In: "planner.members", Old: "Drain: m.Draining,", New: "Drain: false,"}}},
 		{Name: "C15: a member that is not eligible is planned like any other", Killer: "TestPlanWithoutTheIneligible", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "m.Drain = m.Drain || some", New: "_ = m"}}},
+			File: "planner.go", In: "planner.bar", Old: "m.Drain = m.Drain || some", New: "_ = m"}}},
 		{Name: "C15: shards are moved among members that are not eligible", Killer: "TestPlanWithoutTheIneligible", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "c.Frozen = c.Frozen || len(barred) > 0 && !some", New: ""}}},
+			File: "planner.go", In: "planner.bar", Old: "c.Frozen = c.Frozen || len(barred) > 0 && !some", New: ""}}},
 		{Name: "C15: shards follow a member's eligibility to and fro", Killer: "TestEligibilityMovesFew", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "\t\t\tp.strike(now, m.ID)\n\t\t}\n\t\tif p.barred", New: "\t\t}\n\t\tif p.barred"}}},
+			File: "planner.go", In: "planner.bar",
+			Old: "\t\t\tp.strike(now, m.ID)\n\t\t}\n\t\tif p.barred", New: "\t\t}\n\t\tif p.barred"}}},
 		{Name: "C12: a Manager leaves the member drained", Killer: "TestManagerAgain", Edits: []mutate.Edit{{
-			File: "manager.go", Old: "	m.show(false)\n", New: "	m.draining = false\n"}}},
+			File: "manager.go", In: "Manager.Run", Old: "	m.show(false)\n", New: "	m.draining = false\n"}}},
 		{Name: "the operators' rules are not planned with", Killer: "TestOperators", Edits: []mutate.Edit{{
-			File: "planner.go", Old: "Rules: p.Rules,", New: "Rules: Rules{},"}}},
+			File: "planner.go", In: "planner.next", Old: "Rules: p.Rules,", New: "Rules: Rules{},"}}},
 		{Name: "an operator's rule does not end", Killer: "TestOperators", Edits: []mutate.Edit{{
-			File: "operators.go", Old: "if !r.Active(now) {", New: "if false {"}}},
+			File: "operators.go", In: "planner.obey", Old: "if !r.Active(now) {", New: "if false {"}}},
 		{Name: "a move or resignation is never spent", Killer: "TestMoveOnce", Edits: []mutate.Edit{{
-			File: "operators.go", Old: "r.Spent(at.Token) {", New: "false && r.Spent(at.Token) {"}}},
+			File: "operators.go", In: "planner.obey", Old: "r.Spent(at.Token) {", New: "false && r.Spent(at.Token) {"}}},
 		{Name: "a resignation lifts an exclusion", Killer: "TestMoveOnce", Edits: []mutate.Edit{{
-			File: "operators.go", Old: "slices.Concat(nodes, []string{at.Node})...", New: "slices.Concat(nodes[:0], []string{at.Node})..."}}},
+			File: "operators.go", In: "planner.obey",
+			Old: "slices.Concat(nodes, []string{at.Node})...", New: "slices.Concat(nodes[:0], []string{at.Node})..."}}},
 		{Name: "an Elector moves what is assigned", Killer: "TestMoveOnce", Edits: []mutate.Edit{{
-			File: "../internal/fsm/machine.go", Old: "return ok && !driver.IsLock(name) &&", New: "return false && ok &&"}}},
+			File: "../internal/fsm/machine.go", In: "Machine.Preferred",
+			Old: "return ok && !driver.IsLock(name) &&", New: "return false && ok &&"}}},
 		{Name: "a frozen namespace is balanced", Killer: "TestFreeze", Edits: []mutate.Edit{{
-			File: "draft.go", Old: " && !d.c.Frozen {", New: " {"}}},
+			File: "draft.go", In: "draft.owned", Old: " && !d.c.Frozen {", New: " {"}}},
 		{Name: "a frozen namespace is drained", Killer: "TestFreeze", Edits: []mutate.Edit{{
-			File: "draft.go", Old: " && (!c.Frozen || c.Members[o].Drain) {", New: " {"}}},
+			File: "draft.go", In: "newDraft", Old: " && (!c.Frozen || c.Members[o].Drain) {", New: " {"}}},
 		{Name: "the bound of a minute does not hold", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
-			File: "load.go", Old: "enough := !l.known || sum+x <= limit*l.total ||", New: "enough := true ||"}}},
+			File: "load.go", In: "loads.affords", Old: "enough := !l.known || sum+x <= limit*l.total ||", New: "enough := true ||"}}},
 		{Name: "a move for balance's sake makes another member the highest", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
-			File: "balance.go", Old: "if before-after <= least || !l.affords", New: "if before-after+least < -1e300 || !l.affords"}}},
+			File: "balance.go", In: "loads.try",
+			Old: "if before-after <= least || !l.affords", New: "if before-after+least < -1e300 || !l.affords"}}},
 		{Name: "ranges are split beyond MaxShards", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
-			File: "reshape.go", Old: "most := min(MaxCuts, l.a.MaxShards-l.ranges)", New: "most := MaxCuts"}}},
+			File: "reshape.go", In: "loads.split", Old: "most := min(MaxCuts, l.a.MaxShards-l.ranges)", New: "most := MaxCuts"}}},
 		{Name: "a range that is split or merged is moved", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
-			File: "rules.go", Old: "{ return s.Fixed || s.Busy }", New: "{ return s.Fixed }"}}},
+			File: "rules.go", In: "Shard.held", Old: "{ return s.Fixed || s.Busy }", New: "{ return s.Fixed }"}}},
 		{Name: "a split and a merge touch the same range", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
-			File: "reshape.go", Old: "if l.touched[a] || l.touched[b] || !l.changeable", New: "if !l.changeable"}}},
+			File: "reshape.go", In: "loads.cold", Old: "if l.touched[a] || l.touched[b] || !l.changeable", New: "if !l.changeable"}}},
 		{Name: "a death overloads the last of a zone", Killer: "TestHeirsInTheZone", Edits: []mutate.Edit{{
-			File: "heirs.go", Old: "return 2 * int(math.Ceil(", New: "return 9 * int(math.Ceil("}}},
+			File: "heirs.go", In: "heirs", Old: "return 2 * int(math.Ceil(", New: "return 9 * int(math.Ceil("}}},
 	})
 }

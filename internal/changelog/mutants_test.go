@@ -168,9 +168,9 @@ var mutantsFlag = mutate.Flag()
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
 		{Name: "a process removes its own change log when it was idle", Killer: "TestOwnChangeLogsStay/follows=false",
-			Edits: []mutate.Edit{{File: "observer.go", Old: " && !mine(name) {", New: " {"}}},
+			Edits: []mutate.Edit{{File: "observer.go", In: "stale", Old: " && !mine(name) {", New: " {"}}},
 		{Name: "a process knows only the last of its change logs", Killer: "TestOwnChangeLogsStay/follows=false",
-			Edits: []mutate.Edit{{File: "apply.go", Old: "func(l *writer) bool { return l.name == name })",
+			Edits: []mutate.Edit{{File: "apply.go", In: "writers.mine", Old: "func(l *writer) bool { return l.name == name })",
 				New: "func(l *writer) bool { return l.name == name && l == w.all[len(w.all)-1] })"}}},
 	})
 }

@@ -69,10 +69,10 @@ func (s *scene) Acked(run string, wall int64, f driver.Fence, n driver.WriteNo, 
 	s.r.Acked(s.name+"/"+run, wall, f, n, seq)
 }
 
-// Mutants are the mutants that -mutants chose.
+// Mutants are the mutants if -mutants asks for them.
 func Mutants() (names []string, edits [][]mutate.Edit) {
 	for _, m := range mutants {
-		if mutantsFlag.Touched(m.breaks, m.edits) {
+		if mutantsFlag.On() {
 			names, edits = append(names, m.name), append(edits, m.edits)
 		}
 	}

@@ -11,187 +11,206 @@ var mutantsFlag = mutate.Flag()
 
 // TestMutants takes out one comparison of the checker at a time, or has a member trace less.
 func TestMutants(t *testing.T) {
-	mutate.All(t, mutantsFlag, 10*time.Minute, true, []mutate.Mutant{
+	mutate.All(t, mutantsFlag, time.Minute, true, []mutate.Mutant{
 		{Name: "steps are not compared", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "if did == does {", New: "if did == does || true {"}}},
+			File: "check.go", In: "tracer.replay", Old: "if did == does {", New: "if did == does || true {"}}},
 		{Name: "what a step lacks is not seen", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "for i := range max(len(want), len(rec.Out)) {", New: "for i := range min(len(want), len(rec.Out)) {"}}},
+			File: "check.go", In: "tracer.replay",
+			Old: "for i := range max(len(want), len(rec.Out)) {", New: "for i := range min(len(want), len(rec.Out)) {"}}},
 		{Name: "S1: leases are not compared", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "over.to.Sub(g.from) > c.clockError &&", New: "false &&"}}},
+			File: "check.go", In: "checker.compareGrants", Old: "over.to.Sub(g.from) > c.clockError &&", New: "false &&"}}},
 		{Name: "S1: leases that were revoked do not count", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "g.to, g.why = earlier(t.now, s.until), e.Cause", New: "g.to, g.why = g.from, e.Cause"}}},
+			File: "check.go", In: "tracer.revoked",
+			Old: "g.to, g.why = earlier(t.now, s.until), e.Cause", New: "g.to, g.why = g.from, e.Cause"}}},
 		{Name: "S2: tokens may go back", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "greatest != nil && g.fence.Token < greatest.fence.Token &&", New: "greatest != nil && false &&"}}},
+			File: "check.go", In: "checker.compareGrants",
+			Old: "greatest != nil && g.fence.Token < greatest.fence.Token &&", New: "greatest != nil && false &&"}}},
 		{Name: "S2: tokens may come again", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "was := byToken[g.fence.Token]; was != nil {", New: "was := byToken[g.fence.Token]; false {"}}},
+			File: "check.go", In: "checker.compareGrants",
+			Old: "was := byToken[g.fence.Token]; was != nil {", New: "was := byToken[g.fence.Token]; false {"}}},
 		{Name: "S3: commits may be acknowledged twice", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "case b.From <= a.To:", New: "case false:"}}},
+			File: "check.go", In: "checker.compareAcks", Old: "case b.From <= a.To:", New: "case false:"}}},
 		{Name: "S3: tokens of commits are not compared", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "case b.Fence.Token < a.Fence.Token:", New: "case false:"}}},
+			File: "check.go", In: "checker.compareAcks", Old: "case b.Fence.Token < a.Fence.Token:", New: "case false:"}}},
 		{Name: "C3: session ids may come again", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "} else if e.Member != nil {", New: "} else if false {"}}},
+			File: "check.go", In: "tracer.effect", Old: "} else if e.Member != nil {", New: "} else if false {"}}},
 		{Name: "A2: the answer to a claim is not compared", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "if f.Token > c.Seen.Token &&", New: "if true || f.Token > c.Seen.Token &&"}}},
+			File: "check.go", In: "tracer.granted", Old: "if f.Token > c.Seen.Token &&", New: "if true || f.Token > c.Seen.Token &&"}}},
 		{Name: "C5: evictions are not compared", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "if last.IsZero() || silent >=", New: "if true {\n\t\treturn\n\t}\n\tif last.IsZero() || silent >="}}},
+			File: "check.go", In: "checker.compareEviction",
+			Old: "if last.IsZero() || silent >=", New: "if true {\n\t\treturn\n\t}\n\tif last.IsZero() || silent >="}}},
 		{Name: "C5: every eviction is a breach", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "if last.IsZero() || silent >= s.ttl", New: "if last.IsZero() || silent >= 1000*s.ttl"}}},
+			File: "check.go", In: "checker.compareEviction",
+			Old: "if last.IsZero() || silent >= s.ttl", New: "if last.IsZero() || silent >= 1000*s.ttl"}}},
 		{Name: "S7: what a call asks for is not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case c.Asked != out.hash():", New: "case false:"}}},
+			File: "told.go", In: "tracer.called", Old: "case c.Asked != out.hash():", New: "case false:"}}},
 		{Name: "S7: sessions of calls are not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "|| c.Kind != effects[fsm.EffRead] && c.Session != out.Session:", New: "|| false:"}}},
+			File: "told.go", In: "tracer.called",
+			Old: "|| c.Kind != effects[fsm.EffRead] && c.Session != out.Session:", New: "|| false:"}}},
 		{Name: "S7: kinds of calls are not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case c.Kind != out.Kind || ", New: "case "}}},
+			File: "told.go", In: "tracer.called", Old: "case c.Kind != out.Kind || ", New: "case "}}},
 		{Name: "S7: calls that nobody asked for may be made", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "t.differs(\"S7\", \"\", \"call %d, of %q, was not asked for\", c.Call, c.Kind)", New: "_ = c"}}},
+			File: "told.go", In: "tracer.called",
+			Old: "t.differs(\"S7\", \"\", \"call %d, of %q, was not asked for\", c.Call, c.Kind)", New: "_ = c"}}},
 		{Name: "S7: calls need not be made", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "\t\tif m.call == nil {\n", New: "\t\tif m.call == nil && false {\n"}}},
+			File: "told.go", In: "tracer.ends", Old: "\t\tif m.call == nil {\n", New: "\t\tif m.call == nil && false {\n"}}},
 		{Name: "E2: calls may be made twice", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case m.call != nil && c.Kind != effects[fsm.EffClose]:", New: "case false:"}}},
+			File: "told.go", In: "tracer.called", Old: "case m.call != nil && c.Kind != effects[fsm.EffClose]:", New: "case false:"}}},
 		{Name: "S4: answers are not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "|| m.call.Answer != in.hash():", New: "|| false:"}}},
+			File: "told.go", In: "tracer.replied", Old: "|| m.call.Answer != in.hash():", New: "|| false:"}}},
 		{Name: "S4: an answer needs no call", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case m.call == nil:\n", New: "case m.call == nil && false:\n"}}},
+			File: "told.go", In: "tracer.replied", Old: "case m.call == nil:\n", New: "case m.call == nil && false:\n"}}},
 		{Name: "S4: answers may be lost", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "t.differs(\"S4\", \"\", \"the machine was not given the answer to call %d, of %q\", id, m.out.Kind)", New: "_ = id"}}},
+			File: "told.go", In: "tracer.ends",
+			Old: "t.differs(\"S4\", \"\", \"the machine was not given the answer to call %d, of %q\", id, m.out.Kind)", New: "_ = id"}}},
 		{Name: "S13: views are not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case c.Answer != in.hash():", New: "case false:"}}},
+			File: "told.go", In: "tracer.viewed", Old: "case c.Answer != in.hash():", New: "case false:"}}},
 		{Name: "S13: views may count from later", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case in.SentAt > c.Sent:", New: "case false:"}}},
+			File: "told.go", In: "tracer.viewed", Old: "case in.SentAt > c.Sent:", New: "case false:"}}},
 		{Name: "S13: a view needs no read", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "\tif len(r.views) == 0 {\n\t\tt.differs(", New: "\tif len(r.views) == 0 {\n\t\treturn\n\t\tt.differs("}}},
+			File: "told.go", In: "tracer.viewed",
+			Old: "\tif len(r.views) == 0 {\n\t\tt.differs(", New: "\tif len(r.views) == 0 {\n\t\treturn\n\t\tt.differs("}}},
 		{Name: "S13: views may be lost", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "\t\tif len(r.views) > 0 {\n\t\t\tt.differs", New: "\t\tif len(r.views) > 9 {\n\t\t\tt.differs"}}},
+			File: "told.go", In: "tracer.called",
+			Old: "\t\tif len(r.views) > 0 {\n\t\t\tt.differs", New: "\t\tif len(r.views) > 9 {\n\t\t\tt.differs"}}},
 		{Name: "S13: the last view may be lost", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "\tif len(t.runner.views) > 0 {", New: "\tif len(t.runner.views) > 9 {"}}},
+			File: "told.go", In: "tracer.ends", Old: "\tif len(t.runner.views) > 0 {", New: "\tif len(t.runner.views) > 9 {"}}},
 		{Name: "S13: a full read is not waited for", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "in.SentAt > r.resync && !c.Full:", New: "in.SentAt > r.resync && false:"}}},
+			File: "told.go", In: "tracer.viewed", Old: "in.SentAt > r.resync && !c.Full:", New: "in.SentAt > r.resync && false:"}}},
 		{Name: "S13: every read has to be full", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case r.resync != 0 && in.SentAt > r.resync && !c.Full:", New: "case !c.Full:"}}},
+			File: "told.go", In: "tracer.viewed", Old: "case r.resync != 0 && in.SentAt > r.resync && !c.Full:", New: "case !c.Full:"}}},
 		{Name: "S13: a read has to be full that was sent before", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "told.go", Old: "in.SentAt > r.resync &&", New: "c.Sent > r.resync &&"}}},
+			File: "told.go", In: "tracer.viewed", Old: "in.SentAt > r.resync &&", New: "c.Sent > r.resync &&"}}},
 		{Name: "S4: leases that nobody granted", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "\tif l == nil {\n\t\tt.differs(\"S4\"", New: "\tif l == nil {\n\t\treturn\n\t\tt.differs(\"S4\""}}},
+			File: "told.go", In: "tracer.told",
+			Old: "\tif l == nil {\n\t\tt.differs(\"S4\"", New: "\tif l == nil {\n\t\treturn\n\t\tt.differs(\"S4\""}}},
 		{Name: "S5: handlers of leases that have ended", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "\t\tif !l.open {", New: "\t\tif false {"}}},
+			File: "told.go", In: "tracer.told", Old: "\t\tif !l.open {", New: "\t\tif false {"}}},
 		{Name: "S11: handlers beside each other", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "; ok {\n\t\t\tt.differs(\"S11\"", New: "; ok && false {\n\t\t\tt.differs(\"S11\""}}},
+			File: "told.go", In: "tracer.told", Old: "; ok {\n\t\t\tt.differs(\"S11\"", New: "; ok && false {\n\t\t\tt.differs(\"S11\""}}},
 		{Name: "S8: trust is not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "x.Until > until {", New: "false {"}}},
+			File: "told.go", In: "tracer.told", Old: "x.Until > until {", New: "false {"}}},
 		{Name: "S9: ends may go untold", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "\tfor _, f := range r.ending {\n", New: "\tfor _, f := range r.ending[:0] {\n"}}},
+			File: "told.go", In: "tracer.given", Old: "\tfor _, f := range r.ending {\n", New: "\tfor _, f := range r.ending[:0] {\n"}}},
 		{Name: "S9: ends may be told that are none", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "if len(r.ending) == 0 || r.ending[0] != f {\n", New: "if len(r.ending) == 0 || r.ending[0] != f {\n\t\t\treturn\n"}}},
+			File: "told.go", In: "tracer.told",
+			Old: "if len(r.ending) == 0 || r.ending[0] != f {\n", New: "if len(r.ending) == 0 || r.ending[0] != f {\n\t\t\treturn\n"}}},
 		{Name: "S9: the clock may go back", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "if at < r.last {", New: "if false {"}}},
+			File: "told.go", In: "tracer.given", Old: "if at < r.last {", New: "if false {"}}},
 		{Name: "S6: leases may be valid after their end", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "if x.Valid {", New: "if false {"}}},
+			File: "told.go", In: "tracer.told", Old: "if x.Valid {", New: "if false {"}}},
 		{Name: "S12: work need not be joined", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "&& f.Token == in.Token && l.returned", New: "&& f.Token == in.Token"}}},
+			File: "told.go", In: "tracer.drained", Old: "&& f.Token == in.Token && l.returned", New: "&& f.Token == in.Token"}}},
 		{Name: "S4: commits under a lease that nobody was told of", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case !l.begun:", New: "case false:"}}},
+			File: "told.go", In: "tracer.outcome", Old: "case !l.begun:", New: "case false:"}}},
 		{Name: "S12: commits may follow", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case l.drained:", New: "case false:"}}},
+			File: "told.go", In: "tracer.outcome", Old: "case l.drained:", New: "case false:"}}},
 		{Name: "S3: commits under any lease", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "\t\tt.differs(\"S3\", f.Shard, \"commit", New: "\t\treturn\n\t\tt.differs(\"S3\", f.Shard, \"commit"}}},
+			File: "told.go", In: "tracer.outcome",
+			Old: "\t\tt.differs(\"S3\", f.Shard, \"commit", New: "\t\treturn\n\t\tt.differs(\"S3\", f.Shard, \"commit"}}},
 		{Name: "S5: commits may be sent after trust", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case a.Sent > r.until[f.Session] || l.ended", New: "case l.ended"}}},
+			File: "told.go", In: "tracer.outcome", Old: "case a.Sent > r.until[f.Session] || l.ended", New: "case l.ended"}}},
 		{Name: "S4: commits may go untold", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case a.From > l.last+1:", New: "case false:"}}},
+			File: "told.go", In: "tracer.outcome", Old: "case a.From > l.last+1:", New: "case false:"}}},
 		{Name: "S15: commits may come again", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case a.From <= l.last && !a.Doubt && l.seqKnown:", New: "case false:"}}},
+			File: "told.go", In: "tracer.outcome", Old: "case a.From <= l.last && !a.Doubt && l.seqKnown:", New: "case false:"}}},
 		{Name: "L1: entries are not counted", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "told.go", Old: "case l.seqKnown && !a.Doubt && a.Seq != l.seq+a.Entries:", New: "case false:"}}},
+			File: "told.go", In: "tracer.outcome", Old: "case l.seqKnown && !a.Doubt && a.Seq != l.seq+a.Entries:", New: "case false:"}}},
 		{Name: "a trace that ends in the middle lacks nothing", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "check.go", Old: "\t\t\tt.runner.on = false\n\t\t\tt.cut()\n", New: "\t\t\tt.cut()\n"}}},
+			File: "check.go", In: "tracer.records", Old: "\t\t\tt.runner.on = false\n\t\t\tt.cut()\n", New: "\t\t\tt.cut()\n"}}},
 		{Name: "a trace without calls has to have them", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "check.go", Old: "newRunner(head.Runner && head.Part == 0)", New: "newRunner(head.Part == 0)"}}},
+			File: "check.go", In: "checker.run", Old: "newRunner(head.Runner && head.Part == 0)", New: "newRunner(head.Part == 0)"}}},
 		{Name: "S3: heads of leases are not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "last.To > b.head.Number {", New: "false {"}}},
+			File: "seen.go", In: "checker.compareBegins", Old: "last.To > b.head.Number {", New: "false {"}}},
 		{Name: "L1: logs of leases are not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "acks[i].Seq != b.head.Seq:", New: "false:"}}},
+			File: "seen.go", In: "checker.compareHead", Old: "acks[i].Seq != b.head.Seq:", New: "false:"}}},
 		{Name: "S4: commits that were told to nobody", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "case !found && c.joinedBy(", New: "case !found && false && c.joinedBy("}}},
+			File: "seen.go", In: "checker.compareHead", Old: "case !found && c.joinedBy(", New: "case !found && false && c.joinedBy("}}},
 		{Name: "S4: what nobody is known to have committed", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "c.joinedBy(shard, b.head.Token) && ", New: ""}}},
+			File: "seen.go", In: "checker.compareHead", Old: "c.joinedBy(shard, b.head.Token) && ", New: ""}}},
 		{Name: "S4: commits in doubt count as untold", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "seen.go", Old: " && !c.doubted(shard, n):", New: ":"}}},
+			File: "seen.go", In: "checker.compareHead", Old: " && !c.doubted(shard, n):", New: ":"}}},
 		{Name: "L1: entries are not counted over leases", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "check.go", Old: "case b.From == a.To+1 && a.Seq != 0 &&", New: "case false &&"}}},
+			File: "check.go", In: "checker.compareAcks", Old: "case b.From == a.To+1 && a.Seq != 0 &&", New: "case false &&"}}},
 		{Name: "A2: tokens may have two sessions", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "!ok || was == o.Session {", New: "true || !ok || was == o.Session {"}}},
+			File: "seen.go", In: "tracer.holder", Old: "!ok || was == o.Session {", New: "true || !ok || was == o.Session {"}}},
 		{Name: "O1: tokens may go back in views", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "s.Owner.Token < was && s.Owner.Token != 0 {", New: "false {"}}},
+			File: "seen.go", In: "tracer.look", Old: "s.Owner.Token < was && s.Owner.Token != 0 {", New: "false {"}}},
 		{Name: "O1: heartbeats may go back", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "b.Version < was && b.Version != 0 {", New: "false {"}}},
+			File: "seen.go", In: "tracer.look", Old: "b.Version < was && b.Version != 0 {", New: "false {"}}},
 		{Name: "M3: sessions may come back", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "if t.seen.gone[m.Session] {", New: "if false {"}}},
+			File: "seen.go", In: "tracer.look", Old: "if t.seen.gone[m.Session] {", New: "if false {"}}},
 		{Name: "M4: updates may go back", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "m.Update < was {", New: "false {"}}},
+			File: "seen.go", In: "tracer.look", Old: "m.Update < was {", New: "false {"}}},
 		{Name: "M4: what members say is not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "return hash(*st) == hash(x.state) }", New: "return true }"}}},
+			File: "seen.go", In: "checker.compareShown", Old: "return hash(*st) == hash(x.state) }", New: "return true }"}}},
 		{Name: "M2: the dead may beat", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "if sent.Sub(e.sent) > c.clockError {", New: "if false {"}}},
+			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.sent) > c.clockError {", New: "if false {"}}},
 		{Name: "M2: the living may not", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "if sent.Sub(e.sent) > c.clockError {", New: "if true {"}}},
+			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.sent) > c.clockError {", New: "if true {"}}},
 		{Name: "M1: the dead may claim", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "if sent.Sub(e.done) > c.clockError {", New: "if false {"}}},
+			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.done) > c.clockError {", New: "if false {"}}},
 		{Name: "M1: the living may not", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "if sent.Sub(e.done) > c.clockError {", New: "if true {"}}},
+			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.done) > c.clockError {", New: "if true {"}}},
 		{Name: "A5: gifts to the dead", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", Old: "ok && g.sent.Sub(done) > c.clockError {", New: "ok && false && g.sent.Sub(done) > c.clockError {"}}},
+			File: "seen.go", In: "checker.compareGift",
+			Old: "ok && g.sent.Sub(done) > c.clockError {", New: "ok && false && g.sent.Sub(done) > c.clockError {"}}},
 		{Name: "C5: a member that has just joined may evict", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "if e.sent.Sub(since) >= s.ttl-s.ttl/100 &&", New: "if true &&"}}},
+			File: "check.go", In: "checker.compareProof", Old: "if e.sent.Sub(since) >= s.ttl-s.ttl/100 &&", New: "if true &&"}}},
 		{Name: "C5: what an eviction rests on is what its answer finds", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "proof: c.proof})", New: "proof: t.links})"}}},
+			File: "check.go", In: "tracer.noteEvictions", Old: "proof: c.proof})", New: "proof: t.links})"}}},
 		{Name: "C5: the answer of a join that was given up begins all anew", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "in.Call == t.joining {", New: "true {"}}},
+			File: "check.go", In: "tracer.noteJoin", Old: "in.Call == t.joining {", New: "true {"}}},
 		{Name: "C5: an eviction needs no newer answer", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", Old: "&& e.sent.Sub(newest) <= s.ttl/2+s.ttl/100 {", New: "{"}}},
+			File: "check.go", In: "checker.compareProof", Old: "&& e.sent.Sub(newest) <= s.ttl/2+s.ttl/100 {", New: "{"}}},
 		{Name: "a gap goes unnoticed", Killer: "TestLost", Edits: []mutate.Edit{{
-			File: "check.go", Old: "if rec.Lost != 0 {", New: "if rec.Lost < 0 {"}}},
+			File: "check.go", In: "tracer.records", Old: "if rec.Lost != 0 {", New: "if rec.Lost < 0 {"}}},
 		{Name: "a lease counts as trusted over a gap", Killer: "TestGap", Edits: []mutate.Edit{{
-			File: "check.go", Old: "	t.cut()\n	t.endLeases()\n", New: "	t.cut()\n"}}},
+			File: "check.go", In: "tracer.gap", Old: "	t.cut()\n	t.endLeases()\n", New: "	t.cut()\n"}}},
 		{Name: "a beginning that is missing goes unnoticed", Killer: "TestRotation", Edits: []mutate.Edit{{
-			File: "check.go", Old: "if head.Part == 0 {", New: "if head.Part >= 0 {"}}},
+			File: "check.go", In: "checker.run", Old: "if head.Part == 0 {", New: "if head.Part >= 0 {"}}},
 		{Name: "a file that a member removes meanwhile fails the check", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
-			File: "check.go", Old: "return s.MayGo && errors.Is", New: "return false && errors.Is"}}},
+			File: "check.go", In: "Source.gone", Old: "return s.MayGo && errors.Is", New: "return false && errors.Is"}}},
 		{Name: "a file that was named may be missing", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
-			File: "check.go", Old: "return s.MayGo && errors.Is", New: "return errors.Is"}}},
+			File: "check.go", In: "Source.gone", Old: "return s.MayGo && errors.Is", New: "return errors.Is"}}},
 		{Name: "all files may be missing", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
-			File: "check.go", Old: "if len(files) == 0 && gone != nil {", New: "if gone == nil && gone != nil {"}}},
+			File: "check.go", In: "byRun", Old: "if len(files) == 0 && gone != nil {", New: "if gone == nil && gone != nil {"}}},
 		{Name: "records of a file that was removed are not missed", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
-			File: "check.go", Old: "			t.gap(\"%s was removed before it was read\", f.Name)\n", New: ""}}},
+			File: "check.go", In: "checker.run", Old: "\t\t\tt.gap(\"%s was removed before it was read\", f.Name)\n", New: ""}}},
 		{Name: "namespaces are mixed", Killer: "TestHostile", Edits: []mutate.Edit{{
-			File: "check.go", Old: "if f.head.Namespace != first.Namespace ||", New: "if"}}},
+			File: "check.go", In: "byRun", Old: "if f.head.Namespace != first.Namespace ||", New: "if"}}},
 		{Name: "memory has no bound", Killer: "TestLost", Edits: []mutate.Edit{{
-			File: "log.go", Old: "if l.weight > maxWaiting {", New: "if l.weight < 0 {"}}},
+			File: "log.go", In: "Log.put", Old: "if l.weight > maxWaiting {", New: "if l.weight < 0 {"}}},
 		{Name: "files have no bound", Killer: "TestRotation", Edits: []mutate.Edit{{
-			File: "log.go", Old: "if len(l.names) > 1 {", New: "if len(l.names) > 1000 {"}}},
+			File: "log.go", In: "Log.open", Old: "if len(l.names) > 1 {", New: "if len(l.names) > 1000 {"}}},
 		{Name: "a disk that fails is tried for ever", Killer: "TestDiskFails", Edits: []mutate.Edit{{
-			File: "log.go", Old: "\t\t\tl.stop()\n\t\t\treturn\n", New: ""}}},
+			File: "log.go", In: "Log.write", Old: "\t\t\tl.stop()\n\t\t\treturn\n", New: ""}}},
 		{Name: "files are for everybody", Killer: "TestRotation", Edits: []mutate.Edit{{
-			File: "log.go", Old: "0o600)", New: "0o644)"}}},
+			File: "log.go", In: "Log.open", Old: "0o600)", New: "0o644)"}}},
 		{Name: "commits are not traced", Killer: "TestMembers", Edits: []mutate.Edit{{
-			File: "../../core/commit.go", Old: "if d.l.e.traced != nil {", New: "if d.l.e.traced != nil && false {"}}},
+			File: "../../core/commit.go", In: "delivery.finish",
+			Old: "if d.l.e.traced != nil {", New: "if d.l.e.traced != nil && false {"}}},
 		{Name: "calls are not traced", Killer: "TestMembers", Edits: []mutate.Edit{{
-			File: "../../core/trace.go", Old: "	e.b = &wire{Backend: e.b, clk: e.clk, log: e.traced}\n", New: "	_ = wire{}\n"}}},
+			File: "../../core/trace.go", In: "Elector.newTrace",
+			Old: "	e.b = &wire{Backend: e.b, clk: e.clk, log: e.traced}\n", New: "	_ = wire{}\n"}}},
 		{Name: "a lease's begin is not traced", Killer: "TestMembers", Edits: []mutate.Edit{{
-			File: "../../core/run.go", Old: "	r.lease.traceBegun()\n", New: ""}}},
+			File: "../../core/run.go", In: "Elector.begin", Old: "	r.lease.traceBegun()\n", New: ""}}},
 		{Name: "a lease's end is not traced", Killer: "TestMembers", Edits: []mutate.Edit{{
-			File: "../../core/step.go", Old: "		r.lease.traceEnded()\n", New: "		_ = r\n"}}},
+			File: "../../core/step.go", In: "Elector.do", Old: "		r.lease.traceEnded()\n", New: "		_ = r\n"}}},
 		{Name: "that the work was joined is not traced", Killer: "TestMembers", Edits: []mutate.Edit{{
-			File: "../../core/run.go", Old: "	r.lease.traceJoined()\n", New: ""}}},
+			File: "../../core/run.go", In: "Elector.join", Old: "	r.lease.traceJoined()\n", New: ""}}},
 		{Name: "a step is not traced", Killer: "TestMembers", Edits: []mutate.Edit{{
-			File: "../../core/step.go", Old: "if e.traced != nil {", New: "if e.traced != nil && in.Kind != fsm.InBeaten {"}}},
+			File: "../../core/step.go", In: "Elector.drainQueue",
+			Old: "if e.traced != nil {", New: "if e.traced != nil && in.Kind != fsm.InBeaten {"}}},
 		{Name: "steps before Run are not traced", Killer: "TestMembers", Edits: []mutate.Edit{{
-			File: "../../core/step.go", Old: "if e.traced != nil {", New: "if e.traced != nil && e.phase != fresh {"}}},
+			File: "../../core/step.go", In: "Elector.drainQueue",
+			Old: "if e.traced != nil {", New: "if e.traced != nil && e.phase != fresh {"}}},
 		{Name: "a file has its name before its header", Killer: "TestKilledAtBirth", Edits: []mutate.Edit{
-			{File: "log.go", Old: "os.OpenFile(name+newSuffix, ", New: "os.OpenFile(name, "},
-			{File: "log.go", Old: "err = os.Rename(file.Name(), name)", New: "err = nil"}}},
+			{File: "log.go", In: "Log.open", Old: "os.OpenFile(name+newSuffix, ", New: "os.OpenFile(name, "},
+			{File: "log.go", In: "Log.open", Old: "err = os.Rename(file.Name(), name)", New: "err = nil"}}},
 		{Name: "a line that was cut counts", Killer: "TestHostile", Edits: []mutate.Edit{{
-			File: "read.go", Old: "	r.lines.Split(wholeLines)\n", New: ""}}},
+			File: "read.go", In: "NewReader", Old: "	r.lines.Split(wholeLines)\n", New: ""}}},
 		{Name: "the end is not written", Killer: "TestMembers", Edits: []mutate.Edit{{
-			File: "../../core/elector.go", Old: "\te.endTrace()\n", New: ""}}},
+			File: "../../core/elector.go", In: "Elector.Run", Old: "\te.endTrace()\n", New: ""}}},
 	})
 }

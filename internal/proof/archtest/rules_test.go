@@ -189,6 +189,7 @@ var rows = []row{
 	{pkg: "internal/proof/harness", allow: []string{"core/driver", "internal/proof/intercept"}},
 	{pkg: "internal/proof/intercept", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/mutate"},
+	{pkg: "internal/proof/mutate/some", allow: []string{"internal/proof/mutate"}},
 	{pkg: "internal/proof/planted", allow: []string{
 		"core", "core/driver", "internal/proof/intercept", "internal/proof/mutate", "internal/trace", "internal/virtual", "tenuretest",
 	}},

@@ -1,57 +1,110 @@
 package mutate
 
 import (
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// Edit replaces a text that occurs exactly once in a file. File is a path from the
-// folder of the test.
-type Edit struct{ File, Old, New string }
+// Edit replaces a text that occurs exactly once in a function of a file. File is a path from
+// the folder of the test. In is the function, such as "Backend.Commit"; without it the text
+// occurs exactly once in the whole file.
+type Edit struct{ File, In, Old, New string }
 
-// Build returns the path of the test binary of the package in the working folder,
-// built with the edits. An edit whose text does not occur exactly once fails t: the
-// code has changed, and the mutant must follow. The race detector is off.
-func Build(t testing.TB, edits ...Edit) string {
-	t.Helper()
-	dir := t.TempDir()
-	return build(t, dir, apply(t, dir, edits))
-}
-
-// Fit fails t unless the text of each edit is in its file once, after the edits before it, so
-// that a change which leaves a mutant without its place is seen at once and not when mutants
-// are next built.
-func Fit(t testing.TB, edits ...Edit) {
-	t.Helper()
-	apply(t, t.TempDir(), edits)
-}
-
-// apply writes the changed files below dir, and returns which replaces which.
-func apply(t testing.TB, dir string, edits []Edit) map[string]string {
-	t.Helper()
-	replace := map[string]string{}
-	for _, e := range edits {
-		path, err := filepath.Abs(e.File)
+// change returns a file's text with the edit made.
+func (e Edit) change(text string) (string, error) {
+	from, to, place := 0, len(text), e.File
+	if e.In != "" {
+		place += ": " + e.In
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, e.File, text, parser.SkipObjectResolution)
 		if err != nil {
-			t.Fatal(err)
+			return "", err
 		}
-		from, changed := replace[path]
-		if !changed {
-			from = path
-			replace[path] = filepath.Join(dir, strings.ReplaceAll(filepath.ToSlash(e.File), "/", "_"))
+		to = -1
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && nameOf(fn) == e.In {
+				from, to = fset.Position(fn.Pos()).Offset, fset.Position(fn.End()).Offset
+			}
 		}
-		b, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(b), e.Old); n != 1 {
-			t.Fatalf("%s has the text %d times, want once: %q", e.File, n, e.Old)
-		}
-		if err := os.WriteFile(replace[path], []byte(strings.Replace(string(b), e.Old, e.New, 1)), 0o600); err != nil {
-			t.Fatal(err)
+		if to < 0 {
+			return "", fmt.Errorf("%s has no function %s", e.File, e.In)
 		}
 	}
-	return replace
+	if n := strings.Count(text[from:to], e.Old); n != 1 {
+		return "", fmt.Errorf("%s has the text %d times, want once: %q", place, n, e.Old)
+	}
+	return text[:from] + strings.Replace(text[from:to], e.Old, e.New, 1) + text[to:], nil
+}
+
+// Check returns an error unless the place of each edit exists, after the edits before it. The
+// paths of the edits start in dir.
+func Check(dir string, edits ...Edit) error {
+	_, err := changed(dir, edits)
+	return err
+}
+
+// changed returns the texts of the files that the edits change, by their paths.
+func changed(dir string, edits []Edit) (map[string]string, error) {
+	texts := make(map[string]string)
+	for _, e := range edits {
+		path, err := filepath.Abs(filepath.Join(dir, e.File))
+		if err != nil {
+			return nil, err
+		}
+		text, ok := texts[path]
+		if !ok {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			text = string(b)
+		}
+		if texts[path], err = e.change(text); err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
+}
+
+// Build returns the path of the test binary of the package in the working folder,
+// built with the edits. An edit whose place does not exist fails t: the code has
+// changed, and the mutant must follow. The race detector is off.
+func Build(t testing.TB, edits ...Edit) string {
+	t.Helper()
+	path, err := buildEdited(t.Context(), t.TempDir(), edits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func buildEdited(ctx context.Context, dir string, edits []Edit) (string, error) {
+	texts, err := changed(".", edits)
+	if err != nil {
+		return "", err
+	}
+	replace := make(map[string]string)
+	for path, text := range texts {
+		with := filepath.Join(dir, fmt.Sprint(len(replace), "_", filepath.Base(path)))
+		if err := write(with, []byte(text)); err != nil {
+			return "", err
+		}
+		replace[path] = with
+	}
+	return build(ctx, dir, replace)
+}
+
+// Fit fails t unless the place of each edit exists, after the edits before it.
+func Fit(t testing.TB, edits ...Edit) {
+	t.Helper()
+	if err := Check(".", edits...); err != nil {
+		t.Fatal(err)
+	}
 }

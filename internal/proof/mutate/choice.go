@@ -1,70 +1,55 @@
 package mutate
 
 import (
-	"context"
-	"crypto/sha256"
 	"flag"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 )
 
 // Choice says which mutants are tried: without the flag none, since they take minutes; with
-// -mutants all; with -mutants=COMMIT those whose killing may differ from what it was at that
-// commit, where all died; with -mutants= a sample.
+// -mutants all; with -mutants=7,3 two, by their places in the list, in this order.
+// -mutants.until is the time, in seconds since 1970, after which none is begun; -mutants.for is
+// how long they are begun once the binary is built, which may take most of the time.
 type Choice struct {
-	on bool
-	// Folders below which something has changed since the commit; nil for all mutants.
-	changed map[string]bool
-	root    string
-	sample  string // the commit that chooses the sample; empty for no sample
+	on    bool
+	some  []int // nil: all
+	until time.Time
+	span  time.Duration // 0: no such bound
 }
 
-// A sample has one in sampled of the mutants. All of them take half an hour, which CI has not; the
-// commit chooses the sample, so that each mutant is tried after some commits.
-const sampled = 4
-
-// Flag defines the flag -mutants of the test binary.
+// Flag defines the flags of the test binary.
 func Flag() *Choice {
 	c := new(Choice)
-	flag.Var(c, "mutants", "try mutants, which takes minutes: all; with =`commit` those of folders that have changed since; with = a sample")
+	flag.Var(c, "mutants", "try mutants, which takes minutes: all, or those with these `numbers`")
+	flag.Func("mutants.until", "the time after which no mutant is begun, in `seconds` since 1970", func(s string) error {
+		sec, err := strconv.ParseInt(s, 10, 64)
+		c.until = time.Unix(sec, 0)
+		return err
+	})
+	flag.DurationVar(&c.span, "mutants.for", 0, "how `long` mutants are begun once the binary is built; 0: as long as it takes")
 	return c
 }
 
-// IsBoolFlag lets the flag stand without a commit.
+// IsBoolFlag lets the flag stand without numbers.
 func (c *Choice) IsBoolFlag() bool { return true }
 
 // String is what the flag was set to, in part.
 func (c *Choice) String() string { return strconv.FormatBool(c.on) }
 
-// Set takes true, false, or a commit; the empty one stands for a commit that is not known.
+// Set takes true, false, or numbers.
 func (c *Choice) Set(s string) error {
-	*c = Choice{on: s != "false"}
-	switch s {
-	case "true", "false":
+	c.on, c.some = s != "false", nil
+	if s == "true" || s == "false" {
 		return nil
-	case "":
-		head, err := git("rev-parse", "HEAD")
-		c.sample = head
-		return err
 	}
-	root, err := git("rev-parse", "--show-toplevel")
-	if err != nil {
-		return err
-	}
-	names, err := git("-C", strings.TrimSpace(root), "diff", "--name-only", "--end-of-options", s)
-	if err != nil {
-		return err
-	}
-	c.root, c.changed = strings.TrimSpace(root), map[string]bool{}
-	for name := range strings.Lines(names) {
-		// Nothing of a page is compiled.
-		if name = strings.TrimSpace(name); !strings.HasSuffix(name, ".md") {
-			c.changed[filepath.Join(c.root, filepath.Dir(name))] = true
+	for text := range strings.SplitSeq(s, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return err
 		}
+		c.some = append(c.some, n)
 	}
 	return nil
 }
@@ -72,40 +57,19 @@ func (c *Choice) Set(s string) error {
 // On reports whether mutants are asked for.
 func (c *Choice) On() bool { return c.on }
 
-// Touched reports whether a mutant is to be tried: the folder of the test, where its killer
-// is, has changed, or one whose code it edits, or the suite if that kills it. Of a sample it
-// reports whether the mutant is in it.
-func (c *Choice) Touched(killer string, edits []Edit) bool {
-	switch {
-	case !c.on:
-		return false
-	case c.sample != "":
-		sum := sha256.Sum256(fmt.Append(nil, c.sample, edits))
-		return sum[0]%sampled == 0
-	case c.changed == nil:
-		return true
+// order returns which of so many mutants are tried.
+func (c *Choice) order(of int) ([]int, error) {
+	if c.some == nil {
+		all := make([]int, of)
+		for n := range all {
+			all[n] = n
+		}
+		return all, nil
 	}
-	folders := []string{"."}
-	if strings.HasPrefix(killer, "TestConformance") {
-		folders = append(folders, filepath.Join(c.root, "conformance"))
-	}
-	for _, e := range edits {
-		folders = append(folders, filepath.Dir(e.File))
-	}
-	for _, f := range folders {
-		if f, err := filepath.Abs(f); err != nil || c.changed[f] {
-			return true
+	for _, n := range c.some {
+		if n < 0 || n >= of {
+			return nil, fmt.Errorf("there is no mutant %d of %d", n, of)
 		}
 	}
-	return false
-}
-
-func git(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "git", args...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("git %s: %w: %s", args[0], err, out)
-	}
-	return string(out), nil
+	return c.some, nil
 }

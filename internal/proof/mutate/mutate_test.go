@@ -1,12 +1,9 @@
 package mutate_test
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -43,32 +40,31 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// An edit without its place, or with several, fails.
-func TestFit(t *testing.T) {
+// An edit without its place, or with several, is an error.
+func TestCheck(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{"func right() " + "bool { return true }": true, "func left() " + "bool": false, "return": false} {
-		r := &recorder{TB: t}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			mutate.Fit(r, mutate.Edit{File: "mutate_test.go", Old: text})
-		}()
-		<-done
-		if r.failed == want {
-			t.Errorf("an edit of %q: failed is %v", text, r.failed)
+	const here = "mutate_test.go"
+	for _, tt := range []struct {
+		edits []mutate.Edit
+		want  string // part of the error
+	}{
+		{[]mutate.Edit{{File: here, Old: "func right() " + "bool { return true }"}}, ""},
+		{[]mutate.Edit{{File: here, Old: "func left() " + "bool"}}, "0 times"},
+		{[]mutate.Edit{{File: here, Old: "return"}}, "times, want once"},
+		{[]mutate.Edit{{File: here, In: "right", Old: "return"}}, ""},
+		{[]mutate.Edit{{File: here, In: "right", Old: "true }\n\nfunc"}}, "0 times"},
+		{[]mutate.Edit{{File: here, In: "left", Old: "return"}}, "no function left"},
+		{[]mutate.Edit{{File: "together_test.go", In: "thing.twice", Old: "2 * x.n"}}, ""},
+		{[]mutate.Edit{{File: "together_test.go", In: "twice", Old: "2 * x.n"}}, "no function twice"},
+		{[]mutate.Edit{{File: here, In: "right", Old: "true", New: "maybe"}, {File: here, In: "right", Old: "maybe"}}, ""},
+		{[]mutate.Edit{{File: here, In: "right", Old: "true", New: "maybe"}, {File: here, In: "right", Old: "true"}}, "0 times"},
+		{[]mutate.Edit{{File: "gone_test.go", Old: "a"}}, "gone_test.go"},
+	} {
+		err := mutate.Check(".", tt.edits...)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: got %v, want %q", tt.edits, err, tt.want)
 		}
 	}
-}
-
-// recorder notes a failure instead of failing.
-type recorder struct {
-	testing.TB
-	failed bool
-}
-
-func (r *recorder) Fatalf(string, ...any) {
-	r.failed = true
-	runtime.Goexit()
 }
 
 func TestDocument(t *testing.T) {
@@ -83,107 +79,4 @@ func TestDocument(t *testing.T) {
 	if want := "a\n<!-- begin x -->\nnew\n<!-- end x -->\nb\n"; err != nil || string(b) != want {
 		t.Errorf("got %q, %v; want %q", b, err, want)
 	}
-}
-
-// A change touches the mutants of its folders, of the code that they edit and of the suite.
-func TestChoice(t *testing.T) {
-	git := repository(t)
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(path, text string) {
-		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("core/a.go", "before")
-	write("backends/sql/sqlite/a.go", "before")
-	git("add", ".")
-	git("commit", "-q", "-m", "a")
-	t.Chdir(filepath.Join(root, "backends/sql/sqlite"))
-	here, above := []mutate.Edit{{File: "a.go"}}, []mutate.Edit{{File: "../a.go"}}
-	for _, tt := range []struct {
-		set, changed, killer string
-		edits                []mutate.Edit
-		want                 bool
-	}{
-		{"false", "core/a.go", "TestA", here, false},
-		{"true", "", "TestA", here, true},
-		{"HEAD", "", "TestA", here, false},
-		{"HEAD", "core/a.go", "TestA", here, false},
-		{"HEAD", "core/a.go", "TestA", []mutate.Edit{{File: "a.go"}, {File: "../../../core/b.go"}}, true},
-		{"HEAD", "backends/sql/sqlite/b.go", "TestA", above, true},
-		{"HEAD", "backends/sql/b.go", "TestA", above, true},
-		{"HEAD", "backends/sql/b.go", "TestA", here, false},
-		{"HEAD", "backends/sql/b.md", "TestA", above, false},
-		{"HEAD", "conformance/b.go", "TestA", here, false},
-		{"HEAD", "conformance/b.go", "TestConformance/A", here, true},
-	} {
-		if tt.changed != "" {
-			write(tt.changed, "after")
-			git("add", ".")
-		}
-		var c mutate.Choice
-		if err := c.Set(tt.set); err != nil {
-			t.Fatal(err)
-		}
-		if got := c.Touched(tt.killer, tt.edits); got != tt.want {
-			t.Errorf("-mutants=%s, %s changed, %s with %v: touched is %v, want %v", tt.set, tt.changed, tt.killer, tt.edits, got, tt.want)
-		}
-		git("reset", "-q", "--hard")
-	}
-	if err := new(mutate.Choice).Set("no-such-commit"); err == nil {
-		t.Error("a commit that is not there is taken")
-	}
-}
-
-// Without a commit a sample is tried: some and not all, the same each time at one commit, and
-// over some commits all.
-func TestSample(t *testing.T) {
-	git := repository(t)
-	const mutants, commits = 100, 60
-	tried := map[int]bool{}
-	for range commits {
-		git("commit", "-q", "--allow-empty", "-m", "a")
-		var c, again mutate.Choice
-		if err := errors.Join(c.Set(""), again.Set("")); err != nil {
-			t.Fatal(err)
-		}
-		some := 0
-		for n := range mutants {
-			edits := []mutate.Edit{{File: "a.go", New: strconv.Itoa(n)}}
-			if c.Touched("TestA", edits) != again.Touched("TestA", edits) {
-				t.Fatalf("mutant %d is in one of two samples of a commit", n)
-			}
-			if c.Touched("TestA", edits) {
-				tried[n] = true
-				some++
-			}
-		}
-		if some == 0 || some > mutants/2 {
-			t.Errorf("%d of %d mutants are in the sample", some, mutants)
-		}
-	}
-	if len(tried) != mutants {
-		t.Errorf("%d of %d mutants are in no sample of %d commits", mutants-len(tried), mutants, commits)
-	}
-}
-
-// repository is a git repository, which is the working folder until the test ends.
-func repository(t *testing.T) (git func(args ...string)) {
-	root := t.TempDir()
-	git = func(args ...string) {
-		args = append([]string{"-C", root, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)
-		if out, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput(); err != nil {
-			t.Skipf("git: %v: %s", err, out)
-		}
-	}
-	git("init", "-q")
-	t.Chdir(root)
-	return git
 }

@@ -1,8 +1,14 @@
 package mutate
 
 import (
-	"slices"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,64 +20,147 @@ type Mutant struct {
 	Edits        []Edit
 }
 
-// All runs the killer of each mutant, which has to fail, or to hang, within the limit, after it
-// passed without the mutant. It leaves out what the choice does not name; of those only the
-// texts are looked for (see Fit). Parallel is for killers that need no server and no quiet
-// machine; of the others one runs at a time.
+// A killer without a mutant gets patience, since it has to pass on a busy machine too. With one
+// it hangs if it takes longer than the limit of All and slack times what it took without.
+const (
+	patience = 10 * time.Minute
+	slack    = 20
+)
+
+// All runs the killer of each chosen mutant, which has to fail, or to hang, after it passed
+// without the mutant. Limit is the least time after which it hangs. The list is that of
+// mutants_test.go in the working folder. Parallel is for killers that need no server and no
+// quiet machine; of the others one runs at a time.
 func All(t *testing.T, choice *Choice, limit time.Duration, parallel bool, mutants []Mutant) {
 	t.Helper()
-	for _, m := range mutants {
-		Fit(t, m.Edits...)
-	}
-	all := len(mutants)
-	mutants = slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !choice.Touched(m.Killer, m.Edits) })
-	if len(mutants) == 0 {
-		return
-	}
-	t.Logf("%d of %d mutants", len(mutants), all)
-	edits := make([][]Edit, len(mutants))
-	killers := make([]string, len(mutants))
-	for n, m := range mutants {
-		edits[n], killers[n] = m.Edits, m.Killer
-	}
-	slices.Sort(killers)
-	none, built := Together(t, edits)
-	try := func(name string, b Built, killer string, want bool) {
-		t.Run(name, func(t *testing.T) {
-			if parallel {
-				t.Parallel()
-			}
-			switch out, failed := b.Run(t, killer, limit); {
-			case failed && !want:
-				t.Errorf("%s fails without a mutant:\n%s", killer, out)
-			case !failed && want:
-				t.Errorf("survived %s:\n%s", killer, out)
-			}
-		})
-	}
-	for _, killer := range slices.Compact(killers) {
-		try("none/"+killer, none, killer, false)
-	}
-	for n, m := range mutants {
-		try(m.Name, built[n], m.Killer, true)
-	}
+	var mu sync.Mutex
+	sound := make(map[string]func() (time.Duration, error)) // by killer: what it takes without a mutant
+	choice.Each(t, parallel, mutants, func(ctx context.Context, t *testing.T, n int, none, b Built) error {
+		killer := mutants[n].Killer
+		mu.Lock()
+		if sound[killer] == nil {
+			sound[killer] = sync.OnceValues(func() (time.Duration, error) {
+				start := time.Now()
+				out, failed, err := none.Run(ctx, killer, patience)
+				if err == nil && failed {
+					err = fmt.Errorf("%s fails without a mutant:\n%s", killer, out)
+				}
+				return time.Since(start), err
+			})
+		}
+		passes := sound[killer]
+		mu.Unlock()
+		took, err := passes()
+		if err != nil {
+			return err
+		}
+		limit, start := max(limit, slack*took), time.Now()
+		out, failed, err := b.Run(ctx, killer, limit)
+		if time.Since(start) >= limit {
+			t.Logf("%s hung for %v; without the mutant it takes %v", killer, limit, took)
+		}
+		if err == nil && !failed {
+			err = fmt.Errorf("survived %s:\n%s", killer, out)
+		}
+		return err
+	})
 }
 
-// Run runs one test of the binary, such as "TestCommit/lost_reply", and reports
-// whether it failed. A test that hangs ends at the limit, and that is a failure
-// too. A test that does not exist, or is skipped, fails t.
-func (b Built) Run(t testing.TB, test string, limit time.Duration) (out string, failed bool) {
+// grace is how long a mutant that is being tried when the time is over may go on.
+const grace = 20 * time.Second
+
+// Each calls try for the mutants that are chosen, in that order, until their time is over. The
+// error of try fails t. Each also fails t unless the list is that of mutants_test.go in the
+// working folder, and each edit has its place. The last line of its log has how many were tried.
+func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
+	try func(ctx context.Context, t *testing.T, n int, none, b Built) error,
+) {
 	t.Helper()
+	edits := make([][]Edit, len(mutants))
+	for n, m := range mutants {
+		edits[n] = m.Edits
+		Fit(t, m.Edits...)
+	}
+	Listed(t, "mutants_test.go", edits...)
+	if !c.on {
+		return
+	}
+	order, err := c.order(len(mutants))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if !c.until.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, c.until.Add(grace))
+		defer cancel()
+	}
+	chosen := len(order)
+	// Of all mutants, so that what is compiled is in the build cache whichever are chosen.
+	none, built, err := share(ctx, t.TempDir(), edits)
+	if err != nil {
+		if ctx.Err() == nil {
+			t.Fatal(err)
+		}
+		order = nil // there was no time to build
+	}
+	start := time.Now()
+	over := func() bool {
+		return !c.until.IsZero() && time.Now().After(c.until) || c.span > 0 && time.Since(start) > c.span
+	}
+	var tried, next atomic.Int64
+	work := func() {
+		for i := next.Add(1) - 1; i < int64(len(order)) && !over(); i = next.Add(1) - 1 {
+			n := order[i]
+			t.Run(mutants[n].Name, func(t *testing.T) {
+				b, err := built[n], error(nil)
+				if b.path == "" {
+					b.path, err = buildEdited(ctx, t.TempDir(), edits[n])
+				}
+				if err == nil {
+					err = try(ctx, t, n, none, b)
+				}
+				switch {
+				case ctx.Err() != nil: // whatever it says, it may say so for want of time
+					t.Skip("not tried: the time is over")
+				case err != nil:
+					t.Errorf("failed: %v", err)
+				default:
+					tried.Add(1)
+				}
+			})
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(work)
+	for range runtime.GOMAXPROCS(0) - 1 {
+		if parallel {
+			all.Go(work)
+		}
+	}
+	all.Wait()
+	t.Logf("%d mutants died, of %d chosen and %d in all", tried.Load(), chosen, len(mutants))
+}
+
+// Run runs one test of the binary, such as "TestCommit/lost_reply", and reports whether it
+// failed. A test that hangs ends at the limit, and that is a failure too. A test that does not
+// exist, is skipped, or leaves processes that hold its output is an error.
+func (b Built) Run(ctx context.Context, test string, limit time.Duration) (out string, failed bool, err error) {
 	pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
-	text, err := b.Command(t.Context(), "-test.run", pattern, "-test.v", "-test.timeout", limit.String()).CombinedOutput()
+	cmd := b.Command(ctx, "-test.run", pattern, "-test.v", "-test.timeout", limit.String())
+	cmd.WaitDelay = 5 * time.Second
+	text, err := cmd.CombinedOutput()
 	out = string(text)
-	if !strings.Contains(out, "=== RUN   "+test+"\n") {
-		t.Fatalf("there is no test %s: %v\n%s", test, err, tail(out))
+	switch {
+	case errors.Is(err, exec.ErrWaitDelay):
+	case !strings.Contains(out, "=== RUN   "+test+"\n"):
+		err = fmt.Errorf("there is no test %s: %v\n%s", test, err, tail(out))
+	case err == nil && !strings.Contains(out, "--- PASS: "+test+" ("):
+		err = fmt.Errorf("%s was skipped:\n%s", test, tail(out))
+	default:
+		return tail(out), err != nil, nil
 	}
-	if err == nil && !strings.Contains(out, "--- PASS: "+test+" (") {
-		t.Fatalf("%s was skipped:\n%s", test, tail(out))
-	}
-	return tail(out), err != nil
+	return tail(out), false, err
 }
 
 // tail is as much as is worth showing.

@@ -2,7 +2,6 @@ package mutate
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,8 +13,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // chosenVar is the environment variable with the number of the mutant that a process is.
@@ -37,29 +38,31 @@ func (b Built) Command(ctx context.Context, args ...string) *exec.Cmd {
 // changes would be in all of them, so it has a binary of its own.
 func Together(t testing.TB, mutants [][]Edit) (none Built, all []Built) {
 	t.Helper()
-	dir := t.TempDir()
+	none, all, err := share(t.Context(), t.TempDir(), mutants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range all {
+		if all[n].path == "" {
+			all[n].path = Build(t, mutants[n]...)
+		}
+	}
+	return none, all
+}
+
+// share is Together, but leaves out the binaries of mutants that have their own.
+func share(ctx context.Context, dir string, mutants [][]Edit) (none Built, all []Built, err error) {
 	files := make(map[string]*merged)
+	all = make([]Built, len(mutants))
 	for n, edits := range mutants {
-		changed := make(map[string]*merged)
-		bodies := true
-		for path, with := range apply(t, t.TempDir(), edits) {
-			if bodies = bodies && filepath.Ext(path) == ".go"; !bodies {
-				break
-			}
-			if files[path] == nil {
-				files[path] = newMerged(t, path)
-			}
-			changed[path] = newMerged(t, with)
-			bodies = files[path].onlyBodies(changed[path])
+		with, err := mergeable(files, edits)
+		if err != nil {
+			return none, nil, err
 		}
-		if !bodies {
-			all = append(all, Built{Build(t, edits...), ""})
-			continue
-		}
-		for path, f := range changed {
+		for path, f := range with {
 			files[path].add(n, f)
+			all[n].chosen = strconv.Itoa(n)
 		}
-		all = append(all, Built{chosen: fmt.Sprint(n)})
 	}
 	replace := make(map[string]string)
 	for path, m := range files {
@@ -67,52 +70,95 @@ func Together(t testing.TB, mutants [][]Edit) (none Built, all []Built) {
 			continue
 		}
 		folder := filepath.Join(dir, fmt.Sprint(len(replace)))
-		write(t, filepath.Join(folder, "mutants.go"), m.text(t))
+		text, err := m.text()
+		if err == nil {
+			err = write(filepath.Join(folder, "mutants.go"), text)
+		}
+		if err != nil {
+			return none, nil, err
+		}
 		replace[path] = filepath.Join(folder, "mutants.go")
 		chosen := filepath.Join(filepath.Dir(path), "chosen_mutant.go")
 		if strings.HasSuffix(m.file.Name.Name, "_test") {
 			chosen = filepath.Join(filepath.Dir(path), "chosen_mutant_test.go")
 		}
 		if replace[chosen] == "" {
-			write(t, filepath.Join(folder, "chosen.go"),
+			err := write(filepath.Join(folder, "chosen.go"),
 				fmt.Appendf(nil, "package %s\n\nimport \"os\"\n\nvar chosenMutant = os.Getenv(%q)\n", m.file.Name.Name, chosenVar))
+			if err != nil {
+				return none, nil, err
+			}
 			replace[chosen] = filepath.Join(folder, "chosen.go")
 		}
 	}
-	none.path = build(t, dir, replace)
-	for n := range all {
-		all[n].path = cmp.Or(all[n].path, none.path)
+	if none.path, err = build(ctx, dir, replace); err != nil {
+		return none, nil, err
 	}
-	return none, all
+	for n := range all {
+		if all[n].chosen != "" {
+			all[n].path = none.path
+		}
+	}
+	return none, all, nil
 }
 
-func write(t testing.TB, name string, text []byte) {
-	t.Helper()
+// mergeable returns the files of a mutant that changes nothing but what functions do, else none.
+// It adds the files without the mutant to files.
+func mergeable(files map[string]*merged, edits []Edit) (map[string]*merged, error) {
+	texts, err := changed(".", edits)
+	if err != nil {
+		return nil, err
+	}
+	with := make(map[string]*merged)
+	for path, text := range texts {
+		if filepath.Ext(path) != ".go" {
+			return nil, nil
+		}
+		if files[path] == nil {
+			src, err := os.ReadFile(path)
+			if err == nil {
+				files[path], err = newMerged(path, src)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if with[path], err = newMerged(path, []byte(text)); err != nil {
+			return nil, err
+		}
+		if !files[path].onlyBodies(with[path]) {
+			return nil, nil
+		}
+	}
+	return with, nil
+}
+
+func write(name string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if err := os.WriteFile(name, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return os.WriteFile(name, text, 0o600)
 }
 
 // build builds the test binary of the working folder with files replaced.
-func build(t testing.TB, dir string, replace map[string]string) string {
-	t.Helper()
+func build(ctx context.Context, dir string, replace map[string]string) (string, error) {
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	file := filepath.Join(dir, "overlay.json")
-	write(t, file, overlay)
+	if err := write(file, overlay); err != nil {
+		return "", err
+	}
 	binary := filepath.Join(dir, "mutant.test")
 	// Without optimization and symbols, because building takes most of the time.
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-gcflags=-N -l -dwarf=false",
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags=-N -l -dwarf=false",
 		"-ldflags=-s -w", "-overlay", file, "-o", binary, ".")
+	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go test -c: %v\n%s", err, out)
+		return "", fmt.Errorf("go test -c: %w\n%s", err, out)
 	}
-	return binary
+	return binary, nil
 }
 
 // merged is a file with the functions of several mutants.
@@ -125,22 +171,18 @@ type merged struct {
 	more  []string            // the forms of functions
 }
 
-func newMerged(t testing.TB, path string) *merged {
-	t.Helper()
-	m := &merged{fset: token.NewFileSet(), funcs: make(map[string]*ast.FuncDecl), cases: make(map[string][]string)}
+func newMerged(path string, src []byte) (*merged, error) {
+	m := &merged{src: src, fset: token.NewFileSet(), funcs: make(map[string]*ast.FuncDecl), cases: make(map[string][]string)}
 	var err error
-	if m.src, err = os.ReadFile(path); err != nil {
-		t.Fatal(err)
-	}
 	if m.file, err = parser.ParseFile(m.fset, path, m.src, parser.ParseComments); err != nil {
-		t.Fatalf("a mutant of %s: %v", path, err)
+		return nil, fmt.Errorf("a mutant of %s: %w", path, err)
 	}
 	for _, d := range m.file.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok {
 			m.funcs[nameOf(f)] = f
 		}
 	}
-	return m
+	return m, nil
 }
 
 // nameOf is a function's name, with its receiver's.
@@ -238,8 +280,7 @@ func (m *merged) variant(n int, fn *ast.FuncDecl, text string) {
 }
 
 // text is the file with all of it.
-func (m *merged) text(t testing.TB) []byte {
-	t.Helper()
+func (m *merged) text() ([]byte, error) {
 	type change struct {
 		from, to int
 		text     string
@@ -273,7 +314,7 @@ func (m *merged) text(t testing.TB) []byte {
 	}
 	text, err := format.Source(out.Bytes())
 	if err != nil {
-		t.Fatalf("%v:\n%s", err, out.Bytes())
+		return nil, fmt.Errorf("%w:\n%s", err, out.Bytes())
 	}
-	return text
+	return text, nil
 }

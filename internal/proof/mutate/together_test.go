@@ -55,8 +55,8 @@ func TestTogether(t *testing.T) {
 	})
 	all = append(all, none)
 	for n, want := range []bool{true, true, true, false, true, true, false, true, false} {
-		if out, failed := all[n].Run(t, "TestChosen", time.Minute); failed != want {
-			t.Errorf("mutant %d: failed is %v, want %v\n%s", n, failed, want, out)
+		if out, failed, err := all[n].Run(t.Context(), "TestChosen", time.Minute); failed != want || err != nil {
+			t.Errorf("mutant %d: failed is %v, want %v: %v\n%s", n, failed, want, err, out)
 		}
 	}
 	if all[0] == all[1] {

@@ -1,9 +1,6 @@
 package planted_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -30,7 +27,7 @@ func TestPlantedInCode(t *testing.T) {
 	}
 	known := mutants(t, "internal/fsm", "core", "backends/memory")
 	var names []string
-	var all [][]mutate.Edit
+	var all, listed [][]mutate.Edit
 	for _, p := range []struct {
 		place  string
 		faults []fault
@@ -38,6 +35,8 @@ func TestPlantedInCode(t *testing.T) {
 		for _, f := range p.faults {
 			if f.edits == nil {
 				f.edits = known[f.name]
+			} else {
+				listed = append(listed, f.edits)
 			}
 			if f.edits == nil {
 				t.Errorf("there is no mutant %q", f.name)
@@ -49,6 +48,7 @@ func TestPlantedInCode(t *testing.T) {
 			names, all = append(names, p.place+"/"+f.name), append(all, f.edits)
 		}
 	}
+	mutate.Listed(t, "faults_test.go", listed...)
 	for name := range unseen {
 		if known[name] == nil {
 			t.Errorf("there is no mutant %q", name)
@@ -130,72 +130,16 @@ func mutants(t *testing.T, packages ...string) map[string][]mutate.Edit {
 	all := make(map[string][]mutate.Edit)
 	for _, pkg := range packages {
 		dir := filepath.Join("..", "..", "..", filepath.FromSlash(pkg))
-		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, "mutants_test.go"), nil, 0)
+		found, err := mutate.Read(filepath.Join(dir, "mutants_test.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			lit, ok := n.(*ast.CompositeLit)
-			if !ok {
-				return true
+		for _, m := range found {
+			for i := range m.Edits {
+				m.Edits[i].File = filepath.Join(dir, m.Edits[i].File)
 			}
-			name, edits := "", []mutate.Edit(nil)
-			for _, e := range lit.Elts {
-				if kv, ok := e.(*ast.KeyValueExpr); ok {
-					e = kv.Value
-				}
-				if list, ok := e.(*ast.CompositeLit); ok && isEdits(list) {
-					edits = editsOf(dir, list)
-				} else if text := textOf(e); name == "" {
-					name = text
-				}
-			}
-			if name != "" && edits != nil {
-				all[name] = edits
-			}
-			return true
-		})
+			all[m.Name] = m.Edits
+		}
 	}
 	return all
-}
-
-// isEdits reports whether a literal is a []mutate.Edit.
-func isEdits(lit *ast.CompositeLit) bool {
-	list, ok := lit.Type.(*ast.ArrayType)
-	if !ok {
-		return false
-	}
-	elem, ok := list.Elt.(*ast.SelectorExpr)
-	return ok && elem.Sel.Name == "Edit"
-}
-
-func editsOf(dir string, list *ast.CompositeLit) (edits []mutate.Edit) {
-	for _, e := range list.Elts {
-		var edit mutate.Edit
-		for _, field := range e.(*ast.CompositeLit).Elts {
-			kv := field.(*ast.KeyValueExpr)
-			switch text := textOf(kv.Value); kv.Key.(*ast.Ident).Name {
-			case "File":
-				edit.File = filepath.Join(dir, text)
-			case "Old":
-				edit.Old = text
-			case "New":
-				edit.New = text
-			}
-		}
-		edits = append(edits, edit)
-	}
-	return edits
-}
-
-// textOf is the value of a constant text, else empty.
-func textOf(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.BasicLit:
-		text, _ := strconv.Unquote(e.Value)
-		return text
-	case *ast.BinaryExpr:
-		return textOf(e.X) + textOf(e.Y)
-	}
-	return ""
 }

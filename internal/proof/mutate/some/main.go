@@ -1,0 +1,160 @@
+// Command some tries as many mutants as there is time for: first those that a change concerns,
+// then others, in an order that the commit chooses. It fails if a mutant survives, or if a killer
+// fails without one.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	workers = 2
+	share   = 40 * time.Second // what a package has at least, when its mutants are built
+	grace   = 30 * time.Second // what is still running then ends, and counts as not tried
+)
+
+func main() {
+	budget := flag.Duration("for", 5*time.Minute, "how `long` mutants are begun")
+	flag.Parse()
+	if err := some(time.Now().Add(*budget)); err != nil {
+		fmt.Println("mutants: FAILED:", err)
+		os.Exit(1)
+	}
+}
+
+func some(end time.Time) error {
+	r := &repository{}
+	var err error
+	if r.root, err = git(".", "rev-parse", "--show-toplevel"); err != nil {
+		return err
+	}
+	head, err := git(r.root, "rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	pkgs, err := packages(r.root)
+	if err != nil {
+		return err
+	}
+	base, why := r.base(head)
+	if base == "" {
+		fmt.Println("mutants: no commit is known that this one can be compared with")
+	} else if err := r.compare(base); err != nil {
+		return err
+	} else {
+		fmt.Printf("mutants: those of files that have changed since %.12s, %s, come first\n", base, why)
+	}
+	first, then := plan(head, pkgs, r.concerns)
+	run := &run{root: r.root, end: end}
+	changed := run.all(first)
+	others := run.all(then)
+	if len(run.failed) > 0 {
+		return fmt.Errorf("those of %s", strings.Join(run.failed, ", "))
+	}
+	fmt.Println(summary(changed, count(first), others, count(then)))
+	return nil
+}
+
+// summary is the last line.
+func summary(changed, allChanged, others, allOthers int) string {
+	left := fmt.Sprint(allChanged+allOthers-changed-others, " left for make check")
+	if changed < allChanged {
+		left += fmt.Sprintf(", %d OF THEM OF CHANGED FILES", allChanged-changed)
+	}
+	if changed+others == 0 {
+		return "mutants: NONE was tried in this time; " + left
+	}
+	return fmt.Sprintf("mutants: %d of changed files and %d others tried, all died; %s", changed, others, left)
+}
+
+// run tries units until its end.
+type run struct {
+	root   string
+	end    time.Time
+	mu     sync.Mutex
+	failed []string // packages
+}
+
+// all tries the mutants of units, and returns how many died. Each unit has an equal share of the
+// time that is left.
+func (r *run) all(units []unit) (died int) {
+	next := 0
+	work := func() {
+		for {
+			r.mu.Lock()
+			left := time.Until(r.end)
+			if next == len(units) || left <= 0 {
+				r.mu.Unlock()
+				return
+			}
+			u := units[next]
+			has := min(left, max(share, left*workers/time.Duration(len(units)-next)))
+			next++
+			r.mu.Unlock()
+			n := r.try(u, has)
+			r.mu.Lock()
+			died += n
+			r.mu.Unlock()
+		}
+	}
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(work)
+	}
+	all.Wait()
+	return died
+}
+
+var result = regexp.MustCompile(`(\d+) mutants died, of \d+ chosen`)
+
+// try tries the mutants of a unit for a time, and returns how many died.
+func (r *run) try(u unit, has time.Duration) int {
+	start := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), r.end.Add(grace))
+	defer cancel()
+	numbers := make([]string, len(u.numbers))
+	for i, n := range u.numbers {
+		numbers[i] = strconv.Itoa(n)
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-v", "-timeout=1h", "-run=^TestMutants$", "./"+u.pkg,
+		"-args", "-mutants="+strings.Join(numbers, ","), fmt.Sprint("-mutants.until=", r.end.Unix()), fmt.Sprint("-mutants.for=", has))
+	cmd.Dir = r.root
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	died, ok := verdict(string(out), err, ctx.Err() != nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !ok {
+		r.failed = append(r.failed, u.pkg)
+		fmt.Printf("%s\n%s: %v\n", out, u.pkg, err)
+		return 0
+	}
+	fmt.Printf("mutants: %-24s %3d of %3d in %3.0f s\n", u.pkg, died, len(u.numbers), time.Since(start).Seconds())
+	return died
+}
+
+// verdict returns how many mutants died by the output of go test, and whether nothing is wrong.
+// What was cut off for want of time proves nothing, unless something had failed before.
+func verdict(out string, err error, cut bool) (died int, ok bool) {
+	if cut {
+		return 0, !strings.Contains(out, ": failed: ") // of Each, which is printed at once
+	}
+	m := result.FindStringSubmatch(out)
+	if err != nil || m == nil {
+		return 0, false
+	}
+	died, err = strconv.Atoi(m[1])
+	return died, err == nil
+}
