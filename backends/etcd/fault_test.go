@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -184,7 +185,7 @@ func TestTokensExpire(t *testing.T) {
 			t.Errorf("a read: %v", err)
 		}
 		other := sqlfault.Join(t, b, fmt.Sprint("other", i))
-		next, err := b.Observe(bounded(t, 10*time.Second), driver.ObserveQuery{Since: view.Cursor})
+		next, err := b.Observe(bounded(t, ample.Time), driver.ObserveQuery{Since: view.Cursor})
 		if err != nil || len(next.Members) == 0 {
 			t.Fatalf("after %s joined the view is %+v, %v", other.ID(), next, err)
 		}

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
@@ -70,7 +71,7 @@ func TestLeaderStops(t *testing.T) {
 	var stopped atomic.Int64
 	leader := func() int {
 		for i, c := range clients {
-			resp, err := c.Status(bounded(t, 10*time.Second), c.Endpoints()[0])
+			resp, err := c.Status(bounded(t, ample.Time), c.Endpoints()[0])
 			if err != nil {
 				t.Fatal(err)
 			}
