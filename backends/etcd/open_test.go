@@ -353,7 +353,7 @@ func TestRaiseFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := b.Join(t.Context(), driver.Member{Session: "late", Node: "n1",
-		TTL: time.Second}); !errors.Is(err, driver.ErrStoreChanged) {
+		TTL: 5 * time.Second}); !errors.Is(err, driver.ErrStoreChanged) {
 		t.Errorf("a join through the Backend that was open before: %v, want ErrStoreChanged", err)
 	}
 	granted, _ := sqlfault.Acquire(t, sqlfault.Join(t, openOn(t, c, Options{}), "n1"), sqlfault.Claims(1))
