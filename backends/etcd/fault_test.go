@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
@@ -30,7 +31,7 @@ func TestClusterStruck(t *testing.T) {
 	client := newClient(t, c)
 	b := intercept.Wrap(openOn(t, c, Options{}), impatient)
 	n, seen := 0, driver.WriteNo(0)
-	sqlfault.FaultWhileWriting(t, b, 9, func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, b, int64(share.Of(t, "faults", 9, 3)), func(ctx context.Context) (int, error) {
 		// Inject a fault only after progress.
 		if page, err := b.ReadLog(ctx, "faulted", 0, 1); err != nil || page.Head.Number < seen+10 {
 			return 0, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // openingOn returns a function that opens backends on one namespace.
@@ -55,8 +56,9 @@ func TestHolderAndMemberDie(t *testing.T) {
 func TestStartAtSilentMember(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
+	rounds := share.Of(t, "outage.rounds", max(3, *outageRounds), 1)
 	for _, ttl := range []time.Duration{500 * time.Millisecond, time.Second} {
-		outage.Starts(t, cluster.Addrs(), ttl, max(3, *outageRounds), openingOn(t, config(t, cluster.Members()...)))
+		outage.Starts(t, cluster.Addrs(), ttl, rounds, openingOn(t, config(t, cluster.Members()...)))
 	}
 }
 

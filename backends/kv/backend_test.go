@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // fixture is one process on a store: a backend behind a link of its own.
@@ -181,8 +182,9 @@ func TestStoreChangesBeforeTheWait(t *testing.T) {
 func TestObserversOfDifferentBeats(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
+	rounds := share.Of(t, "rounds", 3000, 300)
 	for round := range ample.During(10*time.Second, 0) {
-		if round == 3000 {
+		if round == rounds {
 			break
 		}
 		f.observeTwice(round)

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
@@ -29,7 +30,7 @@ func TestStruck(t *testing.T) {
 	admin := newAdmin(t, c)
 	b := intercept.Wrap(openOn(t, c, Options{}), impatient)
 	n, seen := 0, driver.WriteNo(0)
-	sqlfault.FaultWhileWriting(t, b, 9, func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, b, int64(share.Of(t, "faults", 9, 3)), func(ctx context.Context) (int, error) {
 		// Inject a fault only after progress.
 		if page, err := b.ReadLog(ctx, "faulted", 0, 1); err != nil || page.Head.Number < seen+10 {
 			return 0, nil
@@ -289,7 +290,7 @@ func follow(t testing.TB, replica *servers.Server, addr string) {
 // before uses nothing that it is granted there, and no token is granted twice.
 func TestPromotedBehind(t *testing.T) {
 	t.Parallel()
-	for round := range *rounds {
+	for round := range rounds(t) {
 		p := promoteBehind(t, Options{})
 		p.guardsRefused(t)
 		if r, err := p.old.Acquire(t.Context(), []driver.Claim{{Shard: "t"}}); !halted(err, r) {
@@ -332,7 +333,7 @@ func (p *promoted) guardsRefused(t *testing.T) {
 // are above those of the first (I2).
 func TestSecondPromotedFromOldest(t *testing.T) {
 	t.Parallel()
-	for round := range *rounds {
+	for round := range rounds(t) {
 		one := servers.New(t, servers.Redis, nil)
 		namespace := fmt.Sprint("oldest-", round)
 		open := func(s *servers.Server) driver.Session {
@@ -381,7 +382,7 @@ func TestSecondPromotedFromOldest(t *testing.T) {
 // TestPromotedBehind shows nothing.
 func TestPromotedBehindControl(t *testing.T) {
 	t.Parallel()
-	for round := range *rounds {
+	for round := range rounds(t) {
 		p := promoteBehind(t, Options{AllowLoss: true})
 		const compare = "'master_replid:' .. ARGV[1]"
 		text, err := scriptFiles.ReadFile("scripts/apply.lua")

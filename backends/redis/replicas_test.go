@@ -274,8 +274,8 @@ func TestReadsWait(t *testing.T) {
 func TestCutOffMaster(t *testing.T) {
 	t.Parallel()
 	var worst time.Duration
-	both := 0
-	for round := range *rounds {
+	both, rounds := 0, rounds(t)
+	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			overlap, guarded := cutOff(t)
 			if worst = max(worst, overlap); guarded {
@@ -283,7 +283,7 @@ func TestCutOffMaster(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d rounds: the longest overlap of trust is %v; guarded scripts of both were accepted %d times", *rounds, worst, both)
+	t.Logf("%d rounds: the longest overlap of trust is %v; guarded scripts of both were accepted %d times", rounds, worst, both)
 	if worst > 0 || both > 0 {
 		t.Error("a master that was cut off kept its holders' trust")
 	}
@@ -379,15 +379,15 @@ func guardedBy(t *testing.T) func(b *Backend, s *servers.Server, l *core.Lease) 
 // the replica takes back, whenever it is cut off.
 func TestReadsSurvive(t *testing.T) {
 	t.Parallel()
-	gone := 0
-	for round := range *rounds {
+	gone, rounds := 0, rounds(t)
+	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			if lostReads(t, Options{Replicas: 1, ReplicaTimeout: 10 * time.Second}) > 0 {
 				gone++
 			}
 		})
 	}
-	t.Logf("%d rounds: what was read was gone after the promotion in %d", *rounds, gone)
+	t.Logf("%d rounds: what was read was gone after the promotion in %d", rounds, gone)
 	if gone > 0 {
 		t.Error("a promotion took back what a read had answered")
 	}
@@ -397,7 +397,7 @@ func TestReadsSurvive(t *testing.T) {
 // without that, TestReadsSurvive shows nothing.
 func TestReadsSurviveControl(t *testing.T) {
 	t.Parallel()
-	for round := range min(*rounds, 5) {
+	for round := range min(rounds(t), 5) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			if lostReads(t, Options{AllowLoss: true}) == 0 {
 				t.Error("nothing that was read is gone; want damage")

@@ -15,12 +15,18 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 var (
 	silentRounds = flag.Int("silent.rounds", 2, "faults in each test of a silent server")
 	silentTTLs   = flag.String("silent.ttls", "3s", "for members of these TTLs, separated by commas")
 )
+
+func rounds(t *testing.T) int {
+	t.Helper()
+	return share.Of(t, "silent.rounds", *silentRounds, 1)
+}
 
 // cast runs three members on an ensemble.
 func cast(t *testing.T, ttl time.Duration, members []*servers.Server) *outage.Cast {
@@ -110,14 +116,14 @@ func eachTTL(t *testing.T, config []string, do func(t *testing.T, ttl time.Durat
 func TestSilentServer(t *testing.T) {
 	eachTTL(t, nil, func(t *testing.T, ttl time.Duration, members []*servers.Server) {
 		c, control, g := cast(t, ttl, members), newControl(t, members), gauge(t)
-		for round, stalls := 0, 0; round < *silentRounds; round++ {
+		for round, stalls, rounds := 0, 0, rounds(t); round < rounds; round++ {
 			owner := c.Settle()
 			silent := uses(c, owner)
 			control.take(true)
 			c.Silence(silent)
 			time.Sleep(2 * ttl)
 			events, gap := c.Seen()
-			if stall := control.take(true); stall > ttl/6 && stalls < 10**silentRounds {
+			if stall := control.take(true); stall > ttl/6 && stalls < 10*rounds {
 				t.Logf("round %d does not count: the ensemble or this machine stood still for %v: %q", round, stall,
 					events)
 				stalls++
@@ -150,14 +156,14 @@ func TestHolderAndServerDie(t *testing.T) {
 		}
 		var took []time.Duration
 		control := newControl(t, members)
-		for round, stalls := 0, 0; round < *silentRounds; round++ {
+		for round, stalls, rounds := 0, 0, rounds(t); round < rounds; round++ {
 			owner := c.Settle()
 			control.take(true)
 			start := time.Now()
 			c.CutOff(owner)
 			c.Silence(uses(c, (owner+1+round%2)%3))
 			one := c.Takeover(owner, start)
-			if stall := control.take(true); stall > ttl/6 && stalls < 10**silentRounds {
+			if stall := control.take(true); stall > ttl/6 && stalls < 10*rounds {
 				t.Logf("round %d does not count: the ensemble or this machine stood still for %v; it took %v", round,
 					stall, one)
 				stalls++
@@ -218,8 +224,9 @@ func TestSilentServerIsLeft(t *testing.T) {
 // TestStartAtSilentServer: a process that starts at a server that is silent serves soon.
 func TestStartAtSilentServer(t *testing.T) {
 	members := servers.NewCluster(t, servers.ZooKeeper, 3, nil).Members()
+	rounds := share.Of(t, "silent.rounds", max(3, *silentRounds), 1)
 	for _, ttl := range []time.Duration{500 * time.Millisecond, time.Second} {
-		outage.Starts(t, addrs(members), ttl, max(3, *silentRounds), func(through []string) driver.Backend {
+		outage.Starts(t, addrs(members), ttl, rounds, func(through []string) driver.Backend {
 			b, err := Open(bounded(t, ample.Time), through, t.Name(), &Options{Create: true})
 			if err != nil {
 				t.Fatal(err)
@@ -237,7 +244,7 @@ func TestLeaderStopped(t *testing.T) {
 	members := servers.NewCluster(t, servers.ZooKeeper, 3,
 		&servers.Options{Config: []string{"tickTime = 200"}}).Members()
 	c, g := cast(t, ttl, members), gauge(t)
-	for round := range *silentRounds {
+	for round := range rounds(t) {
 		c.Settle()
 		leader := leaderOf(t, members)
 		start := time.Now()

@@ -199,6 +199,7 @@ var rows = []row{
 		"internal/proof/intercept", "internal/proof/servers", "internal/proof/system",
 	}},
 	{pkg: "internal/proof/servers"},
+	{pkg: "internal/proof/share"},
 	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "lock", "golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
