@@ -65,12 +65,12 @@ func (l Lost) LostConnection(t *testing.T) {
 		which int
 		test  func(t *testing.T, which int)
 	}{
+		{"slowed", 1, func(t *testing.T, which int) { l.kept(t, which, true) }}, // takes longest
 		{"died", most, l.died},
 		{"busy", 1, l.busy},
 		{"handedOver", most, l.handedOver},
 		{"left", 1, l.left},
 		{"kept", each, func(t *testing.T, which int) { l.kept(t, which, false) }},
-		{"slowed", 1, func(t *testing.T, which int) { l.kept(t, which, true) }},
 		{"followed", each, func(t *testing.T, which int) { l.followed(t, which, false) }},
 		{"fresh", 1, func(t *testing.T, which int) { l.followed(t, which, true) }},
 	} {
@@ -85,8 +85,8 @@ func (l Lost) LostConnection(t *testing.T) {
 			case which > 0:
 				name = how.name + strconv.Itoa(which)
 			}
+			atOnce <- struct{}{}
 			all.Go(func() {
-				atOnce <- struct{}{}
 				defer func() { <-atOnce }()
 				t.Run(name, func(t *testing.T) { how.test(t, which) })
 			})
