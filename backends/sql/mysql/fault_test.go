@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -198,20 +199,17 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 func awaitLockWait(t *testing.T, dsn servers.DSN) {
 	t.Helper()
 	admin := setup.DB(t, pool.Get(t, servers.MariaDB, nil).Admin())
-	for deadline := time.Now().Add(lockLimit * time.Second); time.Now().Before(deadline); {
+	ample.Wait(t, "no statement waits for a lock", func() bool {
+		// InnoDB renews that table only when nobody has read it for 100 ms.
+		time.Sleep(150 * time.Millisecond)
 		var waiting int
 		err := admin.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.innodb_trx AS x JOIN information_schema.processlist AS p
 ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, dsn.Name()).Scan(&waiting)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if waiting > 0 {
-			return
-		}
-		// InnoDB renews that table only when nobody has read it for 100 ms.
-		time.Sleep(150 * time.Millisecond)
-	}
-	t.Fatal("no statement waits for a lock")
+		return waiting > 0
+	})
 }
 
 // TestTooSlow: a call ends with its context although a lock is not to be had, and

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -21,10 +22,7 @@ import (
 
 var failoversFlag = flag.Int("failovers", 2, "how often an asynchronous standby is promoted that lacks grants")
 
-const (
-	failoverTTL = time.Second
-	patience    = 2 * time.Minute // on a machine that is busy with other tests
-)
+const failoverTTL = 3 * time.Second
 
 // TestAsynchronousPromotion promotes a standby that lacks the last grants and
 // commits. Processes that know nothing of them come first, those that hold them
@@ -322,13 +320,7 @@ func (m *drillMember) serves(shard string) bool {
 
 func (d *drill) until(what string, ok func() bool) {
 	d.t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			d.t.Fatalf("not in %v: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	ample.Wait(d.t, "not yet: "+what, ok)
 }
 
 // play loses grants of three kinds: of a shard that the standby does not know, of one
@@ -378,10 +370,9 @@ func (d *drill) play() drillResult {
 		v := m.View()
 		return v.Err != nil || v.Trusted && d.agrees(m, all, shards)
 	}
-	deadline := time.Now().Add(patience)
-	for !(settled(giver) && settled(taker) && settled(stranger) && settled(fresh)) && time.Now().Before(deadline) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	ample.Soon(t.Context(), func() bool {
+		return settled(giver) && settled(taker) && settled(stranger) && settled(fresh)
+	})
 	for _, m := range all {
 		if !settled(m) {
 			r.silent++
