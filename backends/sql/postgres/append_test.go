@@ -122,7 +122,7 @@ func TestAppendAfterWait(t *testing.T) {
 // by what is there then. Several rounds, as it may run out of patience.
 func TestBatchAfterWait(t *testing.T) {
 	t.Parallel()
-	const rounds = 20
+	rounds := sqlfault.Size(t, "rounds", 20, 7)
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
 	db := setup.DB(t, dsn)

@@ -22,6 +22,11 @@ import (
 
 var failoversFlag = flag.Int("failovers", 2, "how often an asynchronous standby is promoted that lacks grants")
 
+// failovers is the flag's value, or one with -short.
+func failovers(t *testing.T) int {
+	return sqlfault.Size(t, "promotions", *failoversFlag, min(1, *failoversFlag))
+}
+
 const failoverTTL = 3 * time.Second
 
 // TestAsynchronousPromotion promotes a standby that lacks the last grants and
@@ -30,7 +35,7 @@ const failoverTTL = 3 * time.Second
 func TestAsynchronousPromotion(t *testing.T) {
 	t.Parallel()
 	var sum drillResult
-	for i := range *failoversFlag {
+	for i := range failovers(t) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			r := newDrill(t, Options{}).play()
 			if r.repeated > 0 || r.silent > 0 || r.reported == 0 {
@@ -39,7 +44,7 @@ func TestAsynchronousPromotion(t *testing.T) {
 			sum.add(r)
 		})
 	}
-	t.Logf("%d promotions: %+v", *failoversFlag, sum)
+	t.Logf("promotions: %+v", sum)
 }
 
 // TestAsynchronousPromotionUnnoticed is the control: without an incarnation a token
@@ -56,7 +61,7 @@ func TestAsynchronousPromotionUnnoticed(t *testing.T) {
 // (F1, I2), from the first call on.
 func TestFencesAfterPromotion(t *testing.T) {
 	t.Parallel()
-	for i := range *failoversFlag {
+	for i := range failovers(t) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			d := newDrill(t, Options{})
 			holder, taker := d.open(true, d.toPrimary.Addr(), d.toStandby.Addr()), d.open(false, d.toPrimary.Addr(), d.toStandby.Addr())
@@ -128,7 +133,7 @@ func TestFencesAfterPromotion(t *testing.T) {
 // are above those of the first (I2).
 func TestSecondPromotionFromOldest(t *testing.T) {
 	t.Parallel()
-	for i := range *failoversFlag {
+	for i := range failovers(t) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			d := newDrill(t, Options{})
 			oldest := servers.New(t, servers.Postgres, &servers.Options{NoSync: true, Upstream: d.primary})

@@ -31,7 +31,7 @@ func TestKilledAtCommit(t *testing.T) {
 	dsn := server.Database(t)
 	db := setup.DB(t, server.Admin().Database(dsn.Name()))
 	last := 0
-	out := sqlfault.FaultWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
+	out := sqlfault.FaultWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), int64(sqlfault.Size(t, "kills", 200, 40)), func(ctx context.Context) (int, error) {
 		var pid int
 		err := db.QueryRowContext(ctx, `SELECT CASE WHEN pg_terminate_backend(pid) THEN pid END FROM (SELECT pid FROM pg_stat_activity
   WHERE application_name = 'tenure' AND pid <> $1 AND state = 'active' AND query = 'COMMIT' LIMIT 1) AS committing`, last).Scan(&pid)
@@ -51,7 +51,7 @@ func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, nil)
 	dsn := server.Database(t)
-	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{}), 3, func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{}), int64(sqlfault.Size(t, "crashes", 3, 1)), func(ctx context.Context) (int, error) {
 		return 1, server.Restart(ctx)
 	})
 }
@@ -202,13 +202,14 @@ func TestTooSlow(t *testing.T) {
 	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
 }
 
-// TestHeartbeatsAreHOT beats for 200 members and looks at what that left behind.
+// TestHeartbeatsAreHOT beats for many members and looks at what that left behind.
 func TestHeartbeatsAreHOT(t *testing.T) {
 	t.Parallel()
 	// A server of its own: the other tests' open transactions would keep old versions.
 	server := servers.New(t, servers.Postgres, nil)
-	pages, hot := heartbeats(t, server.Database(t), 200, 60) // while the table finds its size, some are not HOT
-	t.Logf("12000 heartbeats of 200 members: %d pages, %.1f %% HOT", pages, hot)
+	members := sqlfault.Size(t, "members", 200, 50)
+	pages, hot := heartbeats(t, server.Database(t), members, 60) // while the table finds its size, some are not HOT
+	t.Logf("60 heartbeats of each of %d members: %d pages, %.1f %% HOT", members, pages, hot)
 	if pages > 20 || hot < 90 {
 		t.Errorf("%d pages and %.1f %% HOT, want at most 20 and at least 90", pages, hot)
 	}

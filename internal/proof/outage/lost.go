@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -54,6 +55,8 @@ const lostSlack = 4 * time.Second
 //     Options.
 //   - fresh: likewise, while Fresh is asked. It vouches for nothing that is older than two
 //     pulses.
+//
+// With -short it plays died three times and each other once, with a choice of what is lost.
 func (l Lost) LostConnection(t *testing.T) {
 	each, most := l.Conns+1, 2*l.Conns+1
 	atOnce := make(chan struct{}, 4) // of tests: with more, connecting takes a machine with two cores longer than what is judged
@@ -72,7 +75,9 @@ func (l Lost) LostConnection(t *testing.T) {
 		{"followed", each, func(t *testing.T, which int) { l.followed(t, which, false) }},
 		{"fresh", 1, func(t *testing.T, which int) { l.followed(t, which, true) }},
 	} {
-		for which := range how.which {
+		cases := l.cases(how.which, how.name == "died")
+		t.Logf("%s: %d of %d cases", how.name, len(cases), how.which)
+		for _, which := range cases {
 			name := how.name + "All"
 			switch {
 			case which > l.Conns:
@@ -88,6 +93,25 @@ func (l Lost) LostConnection(t *testing.T) {
 		}
 	}
 	all.Wait()
+}
+
+// cases returns all numbers below n, which say what lose loses. With -short it returns all kinds
+// of that, each with a connection by chance, or only one kind by chance.
+func (l Lost) cases(n int, kinds bool) (all []int) {
+	if !testing.Short() || n == 1 {
+		for which := range n {
+			all = append(all, which)
+		}
+		return all
+	}
+	all = []int{0, 1 + mathrand.N(l.Conns)}
+	if n > l.Conns+1 {
+		all = append(all, 1+l.Conns+mathrand.N(l.Conns))
+	}
+	if i := mathrand.N(len(all)); !kinds {
+		all = all[i : i+1]
+	}
+	return all
 }
 
 // pair runs two members until one owns the shard and both are idle.
