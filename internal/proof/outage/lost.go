@@ -169,7 +169,7 @@ func (l Lost) beside(t *testing.T) *ample.Gauge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ample.Beside(t, lostTTL()/8, func() { _ = s.Beat(t.Context()) })
+	return ample.Beside(t, lostTTL()/20, func() { _ = s.Beat(t.Context()) })
 }
 
 func (l Lost) takeover() time.Duration { return lostTTL()*3/2 + lostSlack }

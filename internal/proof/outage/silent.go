@@ -27,7 +27,7 @@ const members = 3
 func Silent(t *testing.T, addrs []string, ttl time.Duration, rounds int, open func(through []string) driver.Backend) {
 	t.Helper()
 	c := contend(t, addrs, members, ttl, open)
-	machine := ample.Beside(t, ttl/10, reads(t, open(addrs)))
+	machine := ample.Beside(t, ttl/20, reads(t, open(addrs)))
 	for round := range rounds {
 		server := c.used(c.settled())
 		heal := c.silence(c.to(server)...)
@@ -73,7 +73,7 @@ func HolderDies(
 ) {
 	t.Helper()
 	c := contend(t, addrs, members, ttl, open)
-	machine := ample.Beside(t, ttl/10, reads(t, open(addrs)))
+	machine := ample.Beside(t, ttl/20, reads(t, open(addrs)))
 	for round := range rounds {
 		took := c.takeover()
 		t.Logf("round %d: %.2f TTLs of %v", round, took.Seconds()/ttl.Seconds(), ttl)
@@ -87,7 +87,7 @@ func HolderDies(
 func Starts(t *testing.T, addrs []string, ttl time.Duration, rounds int, open func(through []string) driver.Backend) {
 	t.Helper()
 	c := contend(t, addrs, 0, ttl, open)
-	machine := ample.Beside(t, ttl/10, reads(t, open(addrs)))
+	machine := ample.Beside(t, ttl/20, reads(t, open(addrs)))
 	for _, op := range []intercept.Op{intercept.Join, intercept.Observe, intercept.Acquire} {
 		for round := range rounds {
 			took := c.start(op, fmt.Sprint(op, round), open)
