@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/consul/api"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // answering is a server that gives one answer to everything.
@@ -81,7 +81,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		s := newStore([]*slots{shared(c, func() {})}, keys, o)
 		defer s.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 		defer cancel()
 		page := func(what string, p *kv.Page, err error) {
 			if err != nil {

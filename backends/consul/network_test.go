@@ -12,11 +12,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -194,7 +194,7 @@ func lost(req *http.Request, cut chan struct{}) error {
 
 // detached sends a request that its caller may have given up.
 func (n *network) detached(req *http.Request, body []byte) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), ample.Time)
 	defer cancel()
 	return n.send(ctx, nil, req, body)
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -379,7 +380,7 @@ func TestAddresses(t *testing.T) {
 	if err := silent.Set(faultproxy.Faults{Mute: true}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	b, err := OpenConfig(ctx, Config{Addresses: []string{"127.0.0.1:1", silent.Addr(), good}}, fresh(),
 		&Options{Create: true})

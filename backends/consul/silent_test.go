@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // opening returns a function that opens backends on one namespace.
@@ -52,8 +53,9 @@ func TestHolderAndServerDie(t *testing.T) {
 func TestStartAtSilentServer(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
+	rounds := share.Of(t, "outage.rounds", max(3, *outageRounds), 1)
 	for _, ttl := range []time.Duration{500 * time.Millisecond, time.Second} {
-		outage.Starts(t, cluster.Addrs(), ttl, max(3, *outageRounds), opening(t))
+		outage.Starts(t, cluster.Addrs(), ttl, rounds, opening(t))
 	}
 }
 

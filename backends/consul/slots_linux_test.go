@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -205,7 +206,7 @@ func TestDialInVain(t *testing.T) {
 		t.Errorf("a heartbeat into a network that is cut: %v", err)
 	}
 	for range 3 {
-		if err := beat(10 * time.Second); err != nil {
+		if err := beat(ample.Time); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -82,7 +83,9 @@ func readsNeedMajority(t *testing.T, members []*servers.Server, at int, weak *ap
 	}
 	control := func() {
 		t.Helper()
-		found, _, err := c.KV().List(namespace+"/", weak.WithContext(short(t)))
+		ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
+		defer cancel()
+		found, _, err := c.KV().List(namespace+"/", weak.WithContext(ctx))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("the control: a read that asks nobody else: %d records, %v", len(found), err)
 		}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // refusing is a server that answers every transaction with an error.
@@ -102,7 +102,7 @@ func TestErrors(t *testing.T) {
 		r.err.Store(&c.err)
 		for batch, want := range map[*kv.Batch]error{&write: c.want, &beat: c.beat} {
 			before := r.calls.Load()
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 			_, err := st.Apply(ctx, batch)
 			cancel()
 			if err == nil || want != nil && !errors.Is(err, want) || want == nil && driver.NotApplied(err) {
@@ -132,7 +132,7 @@ func TestNothingSent(t *testing.T) {
 	}
 	defer st.Close()
 	batch := &kv.Batch{Txns: []kv.Txn{{Ops: []kv.Op{{Key: "a"}}}}}
-	if _, err := st.Apply(bounded(t, 5*time.Second), batch); !errors.Is(err, driver.ErrRetry) {
+	if _, err := st.Apply(bounded(t, ample.Time), batch); !errors.Is(err, driver.ErrRetry) {
 		t.Errorf("got %v, want ErrRetry", err)
 	}
 	if err := st.Close(); err != nil {

@@ -13,9 +13,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
@@ -29,7 +31,7 @@ func TestClusterStruck(t *testing.T) {
 	client := newClient(t, c)
 	b := intercept.Wrap(openOn(t, c, Options{}), impatient)
 	n, seen := 0, driver.WriteNo(0)
-	sqlfault.FaultWhileWriting(t, b, 9, func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, b, int64(share.Of(t, "faults", 9, 3)), func(ctx context.Context) (int, error) {
 		// Inject a fault only after progress.
 		if page, err := b.ReadLog(ctx, "faulted", 0, 1); err != nil || page.Head.Number < seen+10 {
 			return 0, nil
@@ -184,7 +186,7 @@ func TestTokensExpire(t *testing.T) {
 			t.Errorf("a read: %v", err)
 		}
 		other := sqlfault.Join(t, b, fmt.Sprint("other", i))
-		next, err := b.Observe(bounded(t, 10*time.Second), driver.ObserveQuery{Since: view.Cursor})
+		next, err := b.Observe(bounded(t, ample.Time), driver.ObserveQuery{Since: view.Cursor})
 		if err != nil || len(next.Members) == 0 {
 			t.Fatalf("after %s joined the view is %+v, %v", other.ID(), next, err)
 		}

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -21,7 +22,7 @@ import (
 // a snapshot has them.
 func restore(t *testing.T, from, to *clientv3.Client) {
 	t.Helper()
-	ctx := bounded(t, 30*time.Second)
+	ctx := bounded(t, ample.Time)
 	all, err := from.Get(ctx, "\x00", clientv3.WithFromKey())
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // openingOn returns a function that opens backends on one namespace.
@@ -54,8 +56,9 @@ func TestHolderAndMemberDie(t *testing.T) {
 func TestStartAtSilentMember(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
+	rounds := share.Of(t, "outage.rounds", max(3, *outageRounds), 1)
 	for _, ttl := range []time.Duration{500 * time.Millisecond, time.Second} {
-		outage.Starts(t, cluster.Addrs(), ttl, max(3, *outageRounds), openingOn(t, config(t, cluster.Members()...)))
+		outage.Starts(t, cluster.Addrs(), ttl, rounds, openingOn(t, config(t, cluster.Members()...)))
 	}
 }
 
@@ -70,7 +73,7 @@ func TestLeaderStops(t *testing.T) {
 	var stopped atomic.Int64
 	leader := func() int {
 		for i, c := range clients {
-			resp, err := c.Status(bounded(t, 10*time.Second), c.Endpoints()[0])
+			resp, err := c.Status(bounded(t, ample.Time), c.Endpoints()[0])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -129,7 +130,7 @@ func joined(b *testing.B, server *servers.Server, how string, n int) {
 	b.Helper()
 	_, namespace, _ := strings.Cut(how, " ")
 	client := newClient(b, config(b, server))
-	for ctx := bounded(b, 30*time.Second); ; {
+	for ctx := bounded(b, ample.Time); ; {
 		resp, err := client.Get(ctx, namespace+"/!state/member/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil {
 			b.Fatal(err)

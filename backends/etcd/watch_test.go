@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -47,7 +48,7 @@ func TestWatch(t *testing.T) {
 	}
 	seen := map[string][]string{}
 	n, reached := 0, kv.Rev(0)
-	err = st.Watch(bounded(t, 20*time.Second), []string{"watch/a/", "watch/b/"}, before, func(
+	err = st.Watch(bounded(t, ample.Time), []string{"watch/a/", "watch/b/"}, before, func(
 		rev kv.Rev, changes []kv.Change,
 	) error {
 		if rev < reached {
@@ -68,14 +69,14 @@ func TestWatch(t *testing.T) {
 		t.Errorf("got %v, %v", seen, err)
 	}
 	never := func(kv.Rev, []kv.Change) error { return errors.New("called") }
-	if err := st.Watch(bounded(t, 20*time.Second), []string{"watch/a/"}, before+1_000_000_000,
+	if err := st.Watch(bounded(t, ample.Time), []string{"watch/a/"}, before+1_000_000_000,
 		never); !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("from a revision to come: %v, want ErrCompacted", err)
 	}
 	if _, err := client.Compact(t.Context(), int64(before)+1); err != nil {
 		t.Fatal(err)
 	}
-	if err := st.Watch(bounded(t, 20*time.Second), []string{"watch/a/"}, before-1,
+	if err := st.Watch(bounded(t, ample.Time), []string{"watch/a/"}, before-1,
 		never); !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("from a compacted revision: %v, want ErrCompacted", err)
 	}
@@ -129,7 +130,7 @@ func TestWatchPosition(t *testing.T) {
 	}
 	all := slices.Sorted(slices.Values(slices.Concat(revs...)))
 	delivered, answers := 0, 0
-	err = st.Watch(bounded(t, 30*time.Second), prefixes, kv.Rev(first.Header.Revision), func(
+	err = st.Watch(bounded(t, ample.Time), prefixes, kv.Rev(first.Header.Revision), func(
 		rev kv.Rev, changes []kv.Change,
 	) error {
 		answers++
@@ -164,7 +165,7 @@ func TestMinority(t *testing.T) {
 	watched := make(chan error, 1)
 	go func() {
 		for since := view.Cursor; ; {
-			view, err := b.Observe(bounded(t, 40*time.Second), driver.ObserveQuery{Since: since})
+			view, err := b.Observe(bounded(t, ample.Time), driver.ObserveQuery{Since: since})
 			if err != nil {
 				watched <- err
 				return
@@ -177,7 +178,7 @@ func TestMinority(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for ctx := bounded(t, 30*time.Second); ; {
+	for ctx := bounded(t, ample.Time); ; {
 		call, cancel := context.WithTimeout(ctx, time.Second)
 		err := s.Beat(call)
 		cancel()

@@ -13,7 +13,9 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // fixture is one process on a store: a backend behind a link of its own.
@@ -52,7 +54,7 @@ func on(t *testing.T, s *memory.Store, items int) *fixture {
 
 func (f *fixture) join(id driver.SessionID) driver.Session {
 	f.t.Helper()
-	s, err := f.b.Join(f.ctx, driver.Member{Session: id, Node: "n-" + string(id), TTL: time.Second})
+	s, err := f.b.Join(f.ctx, driver.Member{Session: id, Node: "n-" + string(id), TTL: 5 * time.Second})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -149,7 +151,7 @@ func TestStoreChangesBeforeTheWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := setup(t)
-			ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
+			ctx, cancel := context.WithTimeout(f.ctx, ample.Time)
 			defer cancel()
 			f.ctx = ctx
 			v, err := f.b.Observe(f.ctx, driver.ObserveQuery{})
@@ -180,14 +182,18 @@ func TestStoreChangesBeforeTheWait(t *testing.T) {
 func TestObserversOfDifferentBeats(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	for round, start := 0, time.Now(); round < 3000 && time.Since(start) < 10*time.Second; round++ {
+	rounds := share.Of(t, "rounds", 3000, 300)
+	for round := range ample.During(10*time.Second, 0) {
+		if round == rounds {
+			break
+		}
 		f.observeTwice(round)
 	}
 }
 
 func (f *fixture) observeTwice(round int) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(f.ctx, ample.Time)
 	defer cancel()
 	var sessions [2]driver.Session
 	for i := range sessions {
@@ -537,14 +543,9 @@ func TestTrimDeletesChunks(t *testing.T) {
 // untilChunks waits until trimmed chunks were deleted.
 func (f *fixture) untilChunks(n int) {
 	f.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	if !ample.Soon(f.ctx, func() bool { return len(f.store.Keys("test/!log/")) == n }) {
 		keys := f.store.Keys("test/!log/")
-		if len(keys) == n {
-			return
-		}
-		if time.Now().After(end) {
-			f.t.Fatalf("after the trim %d chunks are left, want %d: %v", len(keys), n, keys)
-		}
+		f.t.Fatalf("after the trim %d chunks are left, want %d: %v", len(keys), n, keys)
 	}
 }
 
@@ -553,7 +554,7 @@ func (f *fixture) untilChunks(n int) {
 func TestTrimDoesNotWait(t *testing.T) {
 	t.Parallel()
 	f := on(t, memory.New(), 4)
-	ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(f.ctx, ample.Time)
 	defer cancel()
 	f.ctx = ctx
 	a := f.join("a")
@@ -676,7 +677,7 @@ func TestCorruptRecords(t *testing.T) {
 		t.Errorf("claiming another shard beside it: %v", rs[1].Err)
 	}
 	f.store.Tamper("test/!node/n-b", []byte("junk"))
-	_, err = f.b.Join(f.ctx, driver.Member{Session: "b", Node: "n-b", TTL: time.Second})
+	_, err = f.b.Join(f.ctx, driver.Member{Session: "b", Node: "n-b", TTL: 5 * time.Second})
 	want(t, "joining under a corrupt label", err, driver.ErrDamaged)
 }
 

@@ -61,7 +61,7 @@ func TestOtherIncarnationRaisesTokens(t *testing.T) {
 		t.Errorf("token %d in another incarnation, after %d: want 2^40 more", third.Token, second.Token)
 	}
 	for _, f := range []*fixture{older, same} {
-		if _, err := f.b.Join(t.Context(), driver.Member{Session: "late", Node: "late", TTL: 1e9}); !errors.Is(err, driver.ErrStoreChanged) {
+		if _, err := f.b.Join(t.Context(), driver.Member{Session: "late", Node: "late", TTL: 5e9}); !errors.Is(err, driver.ErrStoreChanged) {
 			t.Errorf("a join under the former incarnation: %v, want ErrStoreChanged", err)
 		}
 	}

@@ -167,7 +167,7 @@ func TestRemovalRacesJoin(t *testing.T) {
 		b, err := kv.Open(t.Context(), labelStore{Store: store.Client(), bug: bug, removal: func(labels []string) {
 			once.Do(func() {
 				label = labels[0]
-				_, err := rival.b.Join(t.Context(), driver.Member{Session: "rival", Node: label, TTL: limits.MinTTL + 1e9})
+				_, err := rival.b.Join(t.Context(), driver.Member{Session: "rival", Node: label, TTL: limits.MinTTL + 5e9})
 				if err != nil {
 					t.Error(err)
 				}
@@ -179,7 +179,7 @@ func TestRemovalRacesJoin(t *testing.T) {
 		defer b.Close()
 		for i := range 3 * driver.MaxIdleLabels {
 			id := fmt.Sprint("s", i)
-			s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(id), Node: "n" + id, TTL: 1e9})
+			s, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID(id), Node: "n" + id, TTL: 5e9})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -60,7 +60,7 @@ func newMirror(t *testing.T) *mirror {
 
 func memberPair(t *testing.T, k kvkeys.Keys, s driver.SessionID, rev Rev) Pair {
 	t.Helper()
-	v, err := encodeJSON(memberRecord{Format: jsonFormat, Member: driver.Member{Session: s, Node: "n", TTL: time.Second}})
+	v, err := encodeJSON(memberRecord{Format: jsonFormat, Member: driver.Member{Session: s, Node: "n", TTL: 5 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}

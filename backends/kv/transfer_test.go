@@ -67,7 +67,7 @@ func TestTransferReadsNoKnownHead(t *testing.T) {
 	fence = pass(b, fence, "a", head, 0)
 
 	other := open(mem.Client()) // it writes under the same fence, of which the first process does not know
-	same, err := other.b.Join(t.Context(), driver.Member{Session: "c", Node: "n-c", TTL: time.Second})
+	same, err := other.b.Join(t.Context(), driver.Member{Session: "c", Node: "n-c", TTL: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

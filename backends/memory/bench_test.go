@@ -27,7 +27,7 @@ func open(tb testing.TB, s *memory.Store, o *memory.Options) *kv.Backend {
 
 func join(tb testing.TB, b *kv.Backend, id driver.SessionID) driver.Session {
 	tb.Helper()
-	s, err := b.Join(context.Background(), driver.Member{Session: id, Node: "node-" + string(id), TTL: time.Second})
+	s, err := b.Join(context.Background(), driver.Member{Session: id, Node: "node-" + string(id), TTL: 5 * time.Second})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func Example() {
 			log.Fatal(err)
 		}
 		defer b.Close()
-		s, err := b.Join(ctx, driver.Member{Session: name, Node: string(name), TTL: time.Second})
+		s, err := b.Join(ctx, driver.Member{Session: name, Node: string(name), TTL: 5 * time.Second})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -51,7 +52,7 @@ func newSentinels(t testing.TB) *deployment {
 	sentinels := servers.NewCluster(t, servers.Sentinel, 3, &servers.Options{Upstream: all[0]})
 	for _, s := range sentinels.Members() {
 		admin := newAdmin(t, config(t, s))
-		eventually(t, "a Sentinel knows the replica", func() bool {
+		ample.Wait(t, "a Sentinel does not know the replica", func() bool {
 			info, err := admin.Info(t.Context(), "sentinel").Result()
 			return err == nil && strings.Contains(info, "slaves=1,")
 		})
@@ -175,7 +176,7 @@ func TestTakenOver(t *testing.T) {
 				defer cancel()
 				return s.Beat(ctx)
 			}
-			eventually(t, "a heartbeat finds the new master", func() bool {
+			ample.Wait(t, "no heartbeat finds the new master", func() bool {
 				err := beat()
 				if err == nil {
 					t.Fatal("a heartbeat that no replica has is accepted")
@@ -190,7 +191,7 @@ func TestTakenOver(t *testing.T) {
 				follow(t, master, d.servers[1].Addr())
 			}
 			b.store.opts.ReplicaTimeout = d.options.ReplicaTimeout
-			eventually(t, "a heartbeat at the new master", func() bool {
+			ample.Wait(t, "no heartbeat is answered by the new master", func() bool {
 				err := beat()
 				if errors.Is(err, driver.ErrStoreChanged) {
 					t.Fatal(err)

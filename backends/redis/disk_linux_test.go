@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -48,7 +49,7 @@ func TestDiskFull(t *testing.T) {
 				t.Errorf("a write to a full disk: %v", err)
 			}
 			if fsync == "always" {
-				eventually(t, "the server ends itself", func() bool { return admin.Ping(t.Context()).Err() != nil })
+				ample.Wait(t, "the server does not end itself", func() bool { return admin.Ping(t.Context()).Err() != nil })
 				if err := s.Beat(t.Context()); !errors.Is(err, driver.ErrRetry) {
 					t.Errorf("a heartbeat meanwhile: %v; want ErrRetry", err)
 				}
@@ -59,7 +60,7 @@ func TestDiskFull(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			eventually(t, "heartbeats are taken again", func() bool {
+			ample.Wait(t, "heartbeats are not taken again", func() bool {
 				err := s.Beat(t.Context())
 				if err != nil && !errors.Is(err, driver.ErrRetry) {
 					t.Fatalf("a heartbeat afterwards: %v", err)

@@ -12,10 +12,12 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
@@ -28,7 +30,7 @@ func TestStruck(t *testing.T) {
 	admin := newAdmin(t, c)
 	b := intercept.Wrap(openOn(t, c, Options{}), impatient)
 	n, seen := 0, driver.WriteNo(0)
-	sqlfault.FaultWhileWriting(t, b, 9, func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, b, int64(share.Of(t, "faults", 9, 3)), func(ctx context.Context) (int, error) {
 		// Inject a fault only after progress.
 		if page, err := b.ReadLog(ctx, "faulted", 0, 1); err != nil || page.Head.Number < seen+10 {
 			return 0, nil
@@ -278,28 +280,17 @@ func follow(t testing.TB, replica *servers.Server, addr string) {
 	if err := follower.Do(t.Context(), "REPLICAOF", host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the replica follows", func() bool {
+	ample.Wait(t, "the replica does not follow", func() bool {
 		info, err := follower.InfoMap(t.Context(), "replication").Result()
 		return err == nil && info["Replication"]["master_link_status"] == "up"
 	})
-}
-
-// eventually waits for a minute at most.
-func eventually(t testing.TB, what string, check func() bool) {
-	t.Helper()
-	ctx := bounded(t, time.Minute)
-	for !check() {
-		if wait(ctx, 10*time.Millisecond); ctx.Err() != nil {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
 }
 
 // TestPromotedBehind: a replica that lacks the last grants takes over. A process from
 // before uses nothing that it is granted there, and no token is granted twice.
 func TestPromotedBehind(t *testing.T) {
 	t.Parallel()
-	for round := range *rounds {
+	for round := range rounds(t) {
 		p := promoteBehind(t, Options{})
 		p.guardsRefused(t)
 		if r, err := p.old.Acquire(t.Context(), []driver.Claim{{Shard: "t"}}); !halted(err, r) {
@@ -342,7 +333,7 @@ func (p *promoted) guardsRefused(t *testing.T) {
 // are above those of the first (I2).
 func TestSecondPromotedFromOldest(t *testing.T) {
 	t.Parallel()
-	for round := range *rounds {
+	for round := range rounds(t) {
 		one := servers.New(t, servers.Redis, nil)
 		namespace := fmt.Sprint("oldest-", round)
 		open := func(s *servers.Server) driver.Session {
@@ -364,7 +355,7 @@ func TestSecondPromotedFromOldest(t *testing.T) {
 			return newAdmin(t, config(t, s)).HGet(t.Context(), "{"+namespace+"}/records", "rev").Val()
 		}
 		for _, r := range replicas {
-			eventually(t, "a replica has all", func() bool { return rev(r) == rev(one) })
+			ample.Wait(t, "a replica lacks something", func() bool { return rev(r) == rev(one) })
 		}
 		if err := one.Kill(t.Context()); err != nil {
 			t.Fatal(err)
@@ -391,7 +382,7 @@ func TestSecondPromotedFromOldest(t *testing.T) {
 // TestPromotedBehind shows nothing.
 func TestPromotedBehindControl(t *testing.T) {
 	t.Parallel()
-	for round := range *rounds {
+	for round := range rounds(t) {
 		p := promoteBehind(t, Options{AllowLoss: true})
 		const compare = "'master_replid:' .. ARGV[1]"
 		text, err := scriptFiles.ReadFile("scripts/apply.lua")
@@ -446,7 +437,7 @@ func promoteBehind(t *testing.T, o Options) *promoted {
 	revision := func(s *servers.Server) string {
 		return newAdmin(t, config(t, s)).HGet(t.Context(), p.backend.store.names.key("records"), "rev").Val()
 	}
-	eventually(t, "the replica has the heartbeat", func() bool { return revision(one) == revision(two) })
+	ample.Wait(t, "the replica lacks the heartbeat", func() bool { return revision(one) == revision(two) })
 	cut()
 	p.lost = claims(t, late, "t")
 	if err := one.Kill(t.Context()); err != nil {
@@ -469,7 +460,7 @@ func halted(err error, r []driver.AcquireResult) bool {
 // claims claims a shard, again where the store says that it may be tried again.
 func claims(t *testing.T, s driver.Session, shard driver.ShardID) driver.Fence {
 	t.Helper()
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, ample.Time)
 	for {
 		r, err := s.Acquire(ctx, []driver.Claim{{Shard: shard}})
 		if err == nil {
@@ -544,10 +535,10 @@ func TestHeartbeatsDoNotQueue(t *testing.T) {
 		}
 		defer give()
 	}
-	if err := s.Beat(bounded(t, 10*time.Second)); err != nil {
+	if err := s.Beat(bounded(t, ample.Time)); err != nil {
 		t.Errorf("a heartbeat: %v", err)
 	}
-	if _, err := b.Get(bounded(t, 10*time.Second), driver.PingShard, "0"); err != nil {
+	if _, err := b.Get(bounded(t, ample.Time), driver.PingShard, "0"); err != nil {
 		t.Errorf("a ping: %v", err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -12,13 +12,19 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
 // pool holds the servers that the tests share.
 var pool servers.Pool
 
-var rounds = flag.Int("redis.rounds", 2, "promotions of a replica that is behind")
+var allRounds = flag.Int("redis.rounds", 2, "promotions of a replica that is behind")
+
+func rounds(t *testing.T) int {
+	t.Helper()
+	return share.Of(t, "redis.rounds", *allRounds, 1)
+}
 
 func TestMain(m *testing.M) {
 	if code, is := system.Member(Opener()); is {

@@ -12,6 +12,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -20,7 +21,7 @@ import (
 func refuses(t *testing.T, c *goredis.UniversalOptions, o Options, want error, text string) {
 	t.Helper()
 	o.Create = true
-	b, err := Open(bounded(t, 10*time.Second), c, "refused", &o)
+	b, err := Open(bounded(t, ample.Time), c, "refused", &o)
 	if err == nil {
 		b.Close()
 		t.Errorf("it opens; want an error that says %q", text)
@@ -225,7 +226,7 @@ func TestDatabase(t *testing.T) {
 	if err := newAdmin(t, config(t, server)).Do(t.Context(), "ACL", "SETUSER", "tenure", "-select").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(bounded(t, 10*time.Second), user, t.Name(), nil); err == nil || !strings.Contains(err.Error(), "docs/backends/redis.md") {
+	if _, err := Open(bounded(t, ample.Time), user, t.Name(), nil); err == nil || !strings.Contains(err.Error(), "docs/backends/redis.md") {
 		t.Errorf("without the right to select: %v", err)
 	}
 }
@@ -268,7 +269,7 @@ func TestTLS(t *testing.T) {
 		}
 		b.Close()
 		s.CAFile, s.TLS = "", true
-		if b, err := openSettings(bounded(t, 10*time.Second), &s); err == nil {
+		if b, err := openSettings(bounded(t, ample.Time), &s); err == nil {
 			b.Close()
 			t.Error("a certificate of an unknown CA is accepted")
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -57,7 +58,7 @@ func (r *replicated) promote(t testing.TB) {
 		t.Fatal(err)
 	}
 	follow(t, r.spare, r.replica.Addr())
-	eventually(t, "the replica's replica counts", func() bool {
+	ample.Wait(t, "the replica's replica does not count", func() bool {
 		info, err := newAdmin(t, config(t, r.replica)).InfoMap(t.Context(), "replication").Result()
 		return err == nil && info["Replication"]["min_slaves_good_slaves"] == "1"
 	})
@@ -81,8 +82,8 @@ func TestGoesOn(t *testing.T) {
 	}
 	r.promote(t)
 	at.lead(t, r.replica)
-	eventually(t, "a heartbeat", func() bool {
-		err := s.Beat(bounded(t, 10*time.Second))
+	ample.Wait(t, "no heartbeat is answered", func() bool {
+		err := s.Beat(bounded(t, ample.Time))
 		if errors.Is(err, driver.ErrStoreChanged) {
 			t.Fatal(err)
 		}
@@ -187,7 +188,7 @@ func TestBackloglessPromotion(t *testing.T) {
 	if err := admin.ConfigSet(t.Context(), "repl-backlog-ttl", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the backlog is gone", func() bool {
+	ample.Wait(t, "the backlog is still there", func() bool {
 		info, err := admin.InfoMap(t.Context(), "replication").Result()
 		return err == nil && info["Replication"]["second_repl_offset"] == "-1"
 	})
@@ -273,8 +274,8 @@ func TestReadsWait(t *testing.T) {
 func TestCutOffMaster(t *testing.T) {
 	t.Parallel()
 	var worst time.Duration
-	both := 0
-	for round := range *rounds {
+	both, rounds := 0, rounds(t)
+	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			overlap, guarded := cutOff(t)
 			if worst = max(worst, overlap); guarded {
@@ -282,7 +283,7 @@ func TestCutOffMaster(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d rounds: the longest overlap of trust is %v; guarded scripts of both were accepted %d times", *rounds, worst, both)
+	t.Logf("%d rounds: the longest overlap of trust is %v; guarded scripts of both were accepted %d times", rounds, worst, both)
 	if worst > 0 || both > 0 {
 		t.Error("a master that was cut off kept its holders' trust")
 	}
@@ -298,7 +299,7 @@ func cutOff(t *testing.T) (overlap time.Duration, guarded bool) {
 	namespace := t.Name()
 	lead := func(s *servers.Server, node string) (*Backend, *atomic.Pointer[core.Lease]) {
 		var b *Backend
-		eventually(t, node+" opens", func() (ok bool) {
+		ample.Wait(t, node+" does not open", func() (ok bool) {
 			var err error
 			b, err = Open(bounded(t, 5*time.Second), config(t, s), namespace, &o)
 			return err == nil
@@ -323,9 +324,10 @@ func cutOff(t *testing.T) (overlap time.Duration, guarded bool) {
 		return b, lease
 	}
 	trusted := func(l *atomic.Pointer[core.Lease]) bool { return l.Load() != nil && l.Load().Err() == nil }
+	both := func(a, b *atomic.Pointer[core.Lease]) bool { return trusted(b) && trusted(a) && trusted(b) } // all at a's look
 	// A's client asks the master for ever; a process behind Sentinels would be led away.
 	was, a := lead(r.master, "A")
-	eventually(t, "A leads", func() bool { return trusted(a) })
+	ample.Wait(t, "A does not lead", func() bool { return trusted(a) })
 	wait(t.Context(), rand.N(time.Second))
 	r.cut(t)
 	wait(t.Context(), rand.N(2*time.Second))
@@ -333,25 +335,21 @@ func cutOff(t *testing.T) (overlap time.Duration, guarded bool) {
 	now, b := lead(r.replica, "B")
 	script := guardedBy(t)
 	oldAccepted, newAccepted := false, false
-	ended := bounded(t, 30*time.Second)
-	var until time.Time
-	for ; until.IsZero() || time.Now().Before(until); wait(t.Context(), time.Millisecond) {
-		if ended.Err() != nil {
-			t.Fatal("no successor in time")
-		}
+	look := func() {
 		began := time.Now()
-		for trusted(a) && trusted(b) {
+		for both(a, b) {
 			overlap = max(overlap, time.Since(began))
 			wait(t.Context(), time.Millisecond)
 		}
 		oldAccepted = oldAccepted || script(was, r.master, a.Load())
-		if trusted(b) && !newAccepted {
-			newAccepted = script(now, r.replica, b.Load())
-			until = time.Now().Add(ttl)
-		}
 	}
-	if !newAccepted {
-		t.Error("no guarded script of the successor is accepted")
+	ample.Wait(t, "no guarded script of the successor is accepted", func() bool {
+		look()
+		newAccepted = trusted(b) && script(now, r.replica, b.Load())
+		return newAccepted
+	})
+	for range ample.During(ttl, time.Millisecond) {
+		look()
 	}
 	return overlap, oldAccepted && newAccepted
 }
@@ -381,15 +379,15 @@ func guardedBy(t *testing.T) func(b *Backend, s *servers.Server, l *core.Lease) 
 // the replica takes back, whenever it is cut off.
 func TestReadsSurvive(t *testing.T) {
 	t.Parallel()
-	gone := 0
-	for round := range *rounds {
+	gone, rounds := 0, rounds(t)
+	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			if lostReads(t, Options{Replicas: 1, ReplicaTimeout: 10 * time.Second}) > 0 {
 				gone++
 			}
 		})
 	}
-	t.Logf("%d rounds: what was read was gone after the promotion in %d", *rounds, gone)
+	t.Logf("%d rounds: what was read was gone after the promotion in %d", rounds, gone)
 	if gone > 0 {
 		t.Error("a promotion took back what a read had answered")
 	}
@@ -399,7 +397,7 @@ func TestReadsSurvive(t *testing.T) {
 // without that, TestReadsSurvive shows nothing.
 func TestReadsSurviveControl(t *testing.T) {
 	t.Parallel()
-	for round := range min(*rounds, 5) {
+	for round := range min(rounds(t), 5) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			if lostReads(t, Options{AllowLoss: true}) == 0 {
 				t.Error("nothing that was read is gone; want damage")
@@ -414,9 +412,9 @@ func lostReads(t *testing.T, o Options) int64 {
 	r := newReplicated(t)
 	o.Create = true
 	opened := func(s *servers.Server, o Options) (b *Backend) {
-		eventually(t, "it opens", func() bool {
+		ample.Wait(t, "it does not open", func() bool {
 			var err error
-			b, err = Open(bounded(t, 20*time.Second), config(t, s), t.Name(), &o)
+			b, err = Open(bounded(t, ample.Time), config(t, s), t.Name(), &o)
 			if err != nil && !errors.Is(err, driver.ErrRetry) {
 				t.Fatal(err)
 			}
@@ -429,7 +427,7 @@ func lostReads(t *testing.T, o Options) int64 {
 	s := sqlfault.Join(t, writer, "n1")
 	f := claims(t, s, "s")
 	follower := newAdmin(t, config(t, r.replica))
-	eventually(t, "the replica has the namespace", func() bool {
+	ample.Wait(t, "the replica lacks the namespace", func() bool {
 		return follower.HExists(t.Context(), writer.store.names.key("records"), "!state/shard/s").Val()
 	})
 	ctx, stop := context.WithCancel(t.Context())
@@ -495,7 +493,7 @@ func lostReads(t *testing.T, o Options) int64 {
 			}
 		})
 	}
-	eventually(t, "something is read", func() bool { return seen.Load() > 3 })
+	ample.Wait(t, "nothing is read", func() bool { return seen.Load() > 3 })
 	wait(ctx, rand.N(100*time.Millisecond))
 	r.cut(t)
 	wait(ctx, 300*time.Millisecond)

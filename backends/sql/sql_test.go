@@ -349,8 +349,10 @@ func TestPollHints(t *testing.T) {
 		return looks, seen.Sub(at)
 	}
 	flood := func(s *hinted, d time.Duration) {
-		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Microsecond) {
+		const pause = 50 * time.Microsecond
+		for range d / pause {
 			s.broadcast()
+			time.Sleep(pause)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {

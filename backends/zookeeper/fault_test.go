@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
@@ -23,7 +24,7 @@ import (
 // with heartbeats. It returns the errors on the way.
 func try(t *testing.T, what string, each time.Duration, do func(ctx context.Context) error) []error {
 	t.Helper()
-	all := bounded(t, time.Minute)
+	all := bounded(t, ample.Time)
 	var errs []error
 	for {
 		ctx, cancel := context.WithTimeout(all, each)
@@ -41,7 +42,7 @@ func try(t *testing.T, what string, each time.Duration, do func(ctx context.Cont
 // entries of a shard's log, as one string.
 func entries(t *testing.T, b *Backend, shard driver.ShardID) string {
 	t.Helper()
-	page, err := b.ReadLog(bounded(t, 20*time.Second), shard, 0, 1000)
+	page, err := b.ReadLog(bounded(t, ample.Time), shard, 0, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,15 +90,11 @@ func TestSessionExpired(t *testing.T) {
 	if err := proxy.Set(faultproxy.BlackHole()); err != nil {
 		t.Fatal(err)
 	}
-	for ctx := bounded(t, time.Minute); sessions(t, server) > 0; {
-		if ctx.Err() != nil {
-			t.Fatal("the sessions do not expire")
-		}
-	}
+	ample.Wait(t, "the sessions do not expire", func() bool { return sessions(t, server) == 0 })
 	if err := proxy.Set(faultproxy.Faults{}); err != nil {
 		t.Fatal(err)
 	}
-	try(t, "a heartbeat", time.Second, s.Beat)
+	try(t, "a heartbeat", 5*time.Second, s.Beat)
 	if err := commit(t.Context(), s, granted[0].Fence, 1, "a"); err != nil && !errors.Is(err, driver.ErrRetry) {
 		t.Error(err)
 	}
@@ -106,7 +103,12 @@ func TestSessionExpired(t *testing.T) {
 // sessions counts those at a server.
 func sessions(t *testing.T, s *servers.Server) (n int) {
 	t.Helper()
-	for line := range strings.Lines(ask(t, s, "cons")) {
+	var text string
+	ample.Wait(t, "the server does not list its connections", func() bool {
+		text = ask(t, s, "cons") // has this connection, too
+		return text != ""
+	})
+	for line := range strings.Lines(text) {
 		if strings.Contains(line, "sid=") {
 			n++
 		}
@@ -154,7 +156,7 @@ func TestConnectionsLost(t *testing.T) {
 		}
 		conns = nil
 		mu.Unlock()
-		try(t, "a heartbeat", time.Second, s.Beat)
+		try(t, "a heartbeat", 5*time.Second, s.Beat)
 		lk, err := b.store.beats[b.store.routes.Current()].link(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +170,7 @@ func TestConnectionsLost(t *testing.T) {
 	}
 	// The watch is back, too.
 	other := join(t, openOn(t, Options{}, server), "n2")
-	try(t, "the watch", time.Second, func(ctx context.Context) error {
+	try(t, "the watch", 5*time.Second, func(ctx context.Context) error {
 		v, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
 		if err == nil {
 			for _, m := range v.Members {
@@ -199,7 +201,7 @@ func TestLeaderLost(t *testing.T) {
 		number++
 		text := fmt.Sprint(number, " ")
 		want += text
-		try(t, "a commit", 2*time.Second, func(ctx context.Context) error {
+		try(t, "a commit", 5*time.Second, func(ctx context.Context) error {
 			err := commit(ctx, s, fence, number, text)
 			var conflict *driver.ConflictError
 			if errors.As(err, &conflict) && conflict.Head.Number == number &&
@@ -216,8 +218,8 @@ func TestLeaderLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		next()
-		try(t, "a heartbeat", time.Second, s.Beat)
-		if err := leader.Restart(bounded(t, time.Minute)); err != nil {
+		try(t, "a heartbeat", 5*time.Second, s.Beat)
+		if err := leader.Restart(bounded(t, ample.Time)); err != nil {
 			t.Fatal(err)
 		}
 		next()
@@ -230,16 +232,17 @@ func TestLeaderLost(t *testing.T) {
 // leaderOf asks each member for its role.
 func leaderOf(t *testing.T, members []*servers.Server) *servers.Server {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for time.Now().Before(deadline) {
-		for _, s := range members {
-			if strings.Contains(ask(t, s, "srvr"), "Mode: leader") {
-				return s
-			}
+	var leader *servers.Server
+	ample.Wait(t, "no member leads", func() bool {
+		i := slices.IndexFunc(members, func(s *servers.Server) bool {
+			return strings.Contains(ask(t, s, "srvr"), "Mode: leader")
+		})
+		if i >= 0 {
+			leader = members[i]
 		}
-	}
-	t.Fatal("no member leads")
-	return nil
+		return i >= 0
+	})
+	return leader
 }
 
 // ask sends one of the server's commands of four letters. Without an answer it
@@ -264,18 +267,16 @@ func ask(t *testing.T, s *servers.Server, command string) string {
 // succeeds elsewhere, ends those calls, and all others go there.
 func TestStoppedMember(t *testing.T) {
 	t.Parallel()
-	// The client's own pings end no connection in that time.
-	patient := &servers.Options{Config: []string{"minSessionTimeout = 60000", "maxSessionTimeout = 60000"}}
 	members := servers.NewCluster(t, servers.ZooKeeper, 3, patient).Members()
 	leader := leaderOf(t, members)
 	stopped := slices.IndexFunc(members, func(s *servers.Server) bool { return s != leader })
 	b := usingServer(t, members, stopped)
 	s := join(t, b, "n1")
 	granted, _ := acquire(t, s, claims(1))
-	if err := s.Beat(bounded(t, 20*time.Second)); err != nil {
+	if err := s.Beat(bounded(t, ample.Time)); err != nil {
 		t.Fatal(err)
 	}
-	view, err := b.Observe(bounded(t, 20*time.Second), driver.ObserveQuery{})
+	view, err := b.Observe(bounded(t, ample.Time), driver.ObserveQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +288,7 @@ func TestStoppedMember(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	long := bounded(t, time.Minute)
+	long := bounded(t, ample.Time)
 	ended := make(chan error, 4)
 	go func() { ended <- s.Beat(long) }()
 	go func() { ended <- commit(long, s, granted[0].Fence, 1, "a") }()
@@ -297,15 +298,13 @@ func TestStoppedMember(t *testing.T) {
 	}()
 	// Core sends another one every part of the TTL. The slower those are answered, the longer
 	// silence is no news.
-	for deadline := time.Now().Add(20 * time.Second); b.store.routes.Current() == stopped; {
-		if time.Now().After(deadline) {
-			t.Fatal("the process still uses the server that is stopped")
-		}
+	ample.Wait(t, "the process still uses the server that is stopped", func() bool {
 		time.Sleep(200 * time.Millisecond)
-		if errs := try(t, "a heartbeat beside it", 2*time.Second, s.Beat); len(errs) > 0 {
-			t.Errorf("heartbeats beside the one without an answer: %v", errs)
+		if err := s.Beat(bounded(t, ample.Time)); err != nil {
+			t.Errorf("a heartbeat beside the one without an answer: %v", err)
 		}
-	}
+		return b.store.routes.Current() != stopped
+	})
 	// The first heartbeat may wait; the commit and the read do not.
 	for range 2 {
 		select {
@@ -313,7 +312,7 @@ func TestStoppedMember(t *testing.T) {
 			if err == nil || long.Err() != nil {
 				t.Errorf("a call to the server that is stopped: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(ample.Time):
 			t.Fatal("calls wait for a server that is known to be silent")
 		}
 	}
@@ -339,7 +338,7 @@ func TestStoppedMember(t *testing.T) {
 			return err
 		},
 	} {
-		if errs := try(t, "a call", 5*time.Second, call); len(errs) > 1 {
+		if errs := try(t, "a call", ample.Time, call); len(errs) > 1 {
 			t.Errorf("it took %d calls: %v", len(errs)+1, errs)
 		}
 	}
@@ -374,7 +373,7 @@ func TestSlowServer(t *testing.T) {
 	}
 	patient := make(chan error, 1)
 	go func() {
-		_, err := b.ReadLog(bounded(t, time.Minute), "s", 0, 0)
+		_, err := b.ReadLog(bounded(t, ample.Time), "s", 0, 0)
 		patient <- err
 	}()
 	hasty, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -385,7 +384,7 @@ func TestSlowServer(t *testing.T) {
 		done <- err
 	}()
 	for hasty.Err() == nil {
-		if err := s.Beat(bounded(t, 20*time.Second)); err != nil {
+		if err := s.Beat(bounded(t, ample.Time)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -405,7 +404,7 @@ func TestSlowServer(t *testing.T) {
 func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {
 	t.Helper()
 	for {
-		b, err := Open(bounded(t, time.Minute), addrs(members), t.Name(), &Options{Create: true})
+		b, err := Open(bounded(t, ample.Time), addrs(members), t.Name(), &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -434,21 +433,26 @@ func TestQuorumLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lost := time.Now()
-	for time.Since(lost) < 10*b.Info().Limits.MinTTL {
+	beat := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		if err := s.Beat(ctx); err == nil && time.Since(lost) > 2*time.Second {
-			t.Error("a heartbeat was applied without a majority")
-		} else if errors.Is(err, driver.ErrSessionLost) || errors.Is(err, driver.ErrStoreChanged) {
+		defer cancel()
+		err := s.Beat(ctx)
+		if errors.Is(err, driver.ErrSessionLost) || errors.Is(err, driver.ErrStoreChanged) {
 			t.Error(err)
 		}
-		cancel()
+		return err
 	}
-	if err := cluster.Restart(bounded(t, time.Minute)); err != nil {
+	ample.Wait(t, "heartbeats are still applied", func() bool { return beat() != nil })
+	for range ample.During(10*b.Info().Limits.MinTTL, 0) {
+		if beat() == nil {
+			t.Error("a heartbeat was applied without a majority")
+		}
+	}
+	if err := cluster.Restart(bounded(t, ample.Time)); err != nil {
 		t.Fatal(err)
 	}
-	try(t, "a heartbeat", time.Second, s.Beat)
-	try(t, "a commit", 2*time.Second, func(ctx context.Context) error {
+	try(t, "a heartbeat", 5*time.Second, s.Beat)
+	try(t, "a commit", 5*time.Second, func(ctx context.Context) error {
 		if err := commit(ctx, s, granted[0].Fence, 1, "a"); !errors.Is(err, driver.ErrConflict) {
 			return err
 		}

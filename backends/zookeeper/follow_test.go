@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -80,7 +81,7 @@ func (s *stepped) create(name, value string) {
 func (s *stepped) take(node string) map[string]struct{} {
 	s.t.Helper()
 	all := make(map[string]struct{})
-	for ctx := bounded(s.t, 20*time.Second); ; {
+	for ctx := bounded(s.t, ample.Time); ; {
 		for n := range s.fired.take() {
 			all[n] = struct{}{}
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/outage"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
@@ -14,7 +15,7 @@ func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	outage.Lost{Addr: server.Addr(), Conns: 3, Notice: 7 * time.Second, Open: func(t *testing.T, addr, namespace string) driver.Backend {
-		b, err := Open(bounded(t, 20*time.Second), []string{addr}, namespace, &Options{Create: true})
+		b, err := Open(bounded(t, ample.Time), []string{addr}, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

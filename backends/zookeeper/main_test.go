@@ -21,6 +21,9 @@ import (
 // pool holds the servers that the tests share.
 var pool servers.Pool
 
+// patient has sessions so long that the client's own pings end no connection within ample.Time.
+var patient = &servers.Options{Config: []string{"minSessionTimeout = 600000", "maxSessionTimeout = 600000"}}
+
 func TestMain(m *testing.M) {
 	if how := os.Getenv(candidateVariable); how != "" {
 		if err := candidate(how); err != nil {

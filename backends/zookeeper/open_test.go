@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -116,7 +117,7 @@ func TestTLS(t *testing.T) {
 		d.DisallowUnknownFields()
 		return d.Decode(into)
 	}
-	b, err := Opener().Open(bounded(t, 30*time.Second), decode)
+	b, err := Opener().Open(bounded(t, ample.Time), decode)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,12 @@ package zookeeper
 
 import (
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -45,7 +45,7 @@ func TestHandOverReads(t *testing.T) {
 		}
 		fence = res[0].Fence
 		for seen := (driver.Owner{}); seen.Token != fence.Token; {
-			view, err := to.b.Observe(bounded(t, 20*time.Second), driver.ObserveQuery{Since: to.cursor})
+			view, err := to.b.Observe(bounded(t, ample.Time), driver.ObserveQuery{Since: to.cursor})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestForeignRecords(t *testing.T) {
 		t.Error(err)
 	}
 	for seen := false; !seen; {
-		view, err = b.Observe(bounded(t, 20*time.Second), driver.ObserveQuery{Since: view.Cursor})
+		view, err = b.Observe(bounded(t, ample.Time), driver.ObserveQuery{Since: view.Cursor})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestForeignRecords(t *testing.T) {
 		}
 	}
 	other := openOn(t, Options{}, server)
-	full, err := other.Observe(bounded(t, 20*time.Second), driver.ObserveQuery{})
+	full, err := other.Observe(bounded(t, ample.Time), driver.ObserveQuery{})
 	if err != nil || len(full.Members) != 1 || len(full.Shards) != 1 {
 		t.Errorf("another process sees %+v, %v; want one member and one shard", full, err)
 	}

@@ -103,7 +103,7 @@ func BenchmarkClaims10000(b *testing.B) {
 
 func joinBench(b *testing.B, k *kv.Backend, id driver.SessionID) driver.Session {
 	b.Helper()
-	s, err := k.Join(b.Context(), driver.Member{Session: id, Node: "n-" + string(id), TTL: time.Second})
+	s, err := k.Join(b.Context(), driver.Member{Session: id, Node: "n-" + string(id), TTL: 5 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}

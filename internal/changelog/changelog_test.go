@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/internal/proof/watchless"
 )
@@ -136,7 +137,7 @@ func on(t *testing.T, s *memory.Store, o changelog.Options, with ...func(*meter)
 
 func (f *process) join(id driver.SessionID) driver.Session {
 	f.t.Helper()
-	s, err := f.b.Join(f.ctx, driver.Member{Session: id, Node: "n-" + string(id), TTL: time.Second})
+	s, err := f.b.Join(f.ctx, driver.Member{Session: id, Node: "n-" + string(id), TTL: 5 * time.Second})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -170,10 +171,8 @@ func (f *process) brief() (context.Context, context.CancelFunc) {
 
 func (f *process) untilChunks(n int) {
 	f.t.Helper()
-	for end := time.Now().Add(10 * time.Second); len(f.store.Keys("test/!log/")) != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			f.t.Fatalf("after the trim there are chunks %q, want %d", f.store.Keys("test/!log/"), n)
-		}
+	if !ample.Soon(f.ctx, func() bool { return len(f.store.Keys("test/!log/")) == n }) {
+		f.t.Fatalf("after the trim there are chunks %q, want %d", f.store.Keys("test/!log/"), n)
 	}
 }
 
@@ -201,7 +200,7 @@ func (f *process) view() *viewer {
 
 func (v *viewer) next() {
 	v.t.Helper()
-	ctx, cancel := context.WithTimeout(v.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(v.ctx, ample.Time)
 	defer cancel()
 	page, err := v.b.Observe(ctx, driver.ObserveQuery{Since: v.cursor})
 	if err != nil {
@@ -241,7 +240,7 @@ func (f *process) tail() *tailer {
 
 func (t *tailer) next() {
 	t.t.Helper()
-	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.ctx, ample.Time)
 	defer cancel()
 	page, err := t.b.TailLog(ctx, t.cursor, 100)
 	if err != nil {

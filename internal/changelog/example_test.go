@@ -39,7 +39,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s, err := writer.Join(ctx, driver.Member{Session: "s1", Node: "n1", TTL: time.Second})
+	s, err := writer.Join(ctx, driver.Member{Session: "s1", Node: "n1", TTL: 5 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -22,7 +23,7 @@ func TestKilledAtCommit(t *testing.T) {
 	dsn := server.Database(t)
 	db := setup.DB(t, server.Admin())
 	last := 0
-	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), 200, func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), int64(sqlfault.Size(t, "kills", 200, 40)), func(ctx context.Context) (int, error) {
 		var id int
 		err := db.QueryRowContext(ctx, `SELECT id FROM information_schema.processlist
 WHERE user = ? AND id <> ? AND command IN ('Query', 'Execute') AND info IN ('COMMIT') LIMIT 1`, dsn.User(), last).Scan(&id)
@@ -44,7 +45,7 @@ func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
 	dsn := server.Database(t)
-	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{}), 3, func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{}), int64(sqlfault.Size(t, "crashes", 3, 1)), func(ctx context.Context) (int, error) {
 		return 1, server.Restart(ctx)
 	})
 }
@@ -198,20 +199,17 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 func awaitLockWait(t *testing.T, dsn servers.DSN) {
 	t.Helper()
 	admin := setup.DB(t, pool.Get(t, servers.MariaDB, nil).Admin())
-	for deadline := time.Now().Add(lockLimit * time.Second); time.Now().Before(deadline); {
+	ample.Wait(t, "no statement waits for a lock", func() bool {
+		// InnoDB renews that table only when nobody has read it for 100 ms.
+		time.Sleep(150 * time.Millisecond)
 		var waiting int
 		err := admin.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.innodb_trx AS x JOIN information_schema.processlist AS p
 ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, dsn.Name()).Scan(&waiting)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if waiting > 0 {
-			return
-		}
-		// InnoDB renews that table only when nobody has read it for 100 ms.
-		time.Sleep(150 * time.Millisecond)
-	}
-	t.Fatal("no statement waits for a lock")
+		return waiting > 0
+	})
 }
 
 // TestTooSlow: a call ends with its context although a lock is not to be had, and

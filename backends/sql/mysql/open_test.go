@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -365,7 +366,7 @@ func TestPromotions(t *testing.T) {
 				}
 			}
 			refused(driver.ErrRetry)
-			sqlfault.Until(t, "a heartbeat is accepted", func() bool { return a.Beat(t.Context()) == nil })
+			ample.Wait(t, "no heartbeat is accepted", func() bool { return a.Beat(t.Context()) == nil })
 			refused(driver.ErrFenced)
 
 			newest := lost.Token
@@ -403,7 +404,7 @@ func TestClockBehind(t *testing.T) {
 	}
 	sqlfault.Exec(t, setup.DB(t, server.Admin()), "SET GLOBAL server_id = 77")
 	opened := open(t, dsn, Options{})
-	_, err = opened.Join(t.Context(), driver.Member{Session: "late", Node: "late", TTL: time.Second})
+	_, err = opened.Join(t.Context(), driver.Member{Session: "late", Node: "late", TTL: 5 * time.Second})
 	for what, err := range map[string]error{"a heartbeat": former.Beat(t.Context()), "a join of a process that came later": err} {
 		if !errors.Is(err, driver.ErrStoreChanged) || !strings.Contains(err.Error(), "clock") {
 			t.Errorf("%s: %v; want ErrStoreChanged, and what the clock says", what, err)

@@ -7,9 +7,9 @@ import (
 	"hash/fnv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -33,18 +33,13 @@ WHERE NOT granted AND datname = current_database()`
 // awaitWaiting returns when so many transactions of the database wait for locks.
 func awaitWaiting(t *testing.T, db *stdsql.DB, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	ample.Wait(t, fmt.Sprintf("not %d transactions wait for a lock", want), func() bool {
 		var n int
 		if err := db.QueryRowContext(t.Context(), waiters).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		if n == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d transactions wait for a lock, want %d", n, want)
-		}
-	}
+		return n == want
+	})
 }
 
 // TestAppendAfterWait: a statement that decides and writes at once decides by what
@@ -127,7 +122,7 @@ func TestAppendAfterWait(t *testing.T) {
 // by what is there then. Several rounds, as it may run out of patience.
 func TestBatchAfterWait(t *testing.T) {
 	t.Parallel()
-	const rounds = 20
+	rounds := sqlfault.Size(t, "rounds", 20, 7)
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
 	db := setup.DB(t, dsn)

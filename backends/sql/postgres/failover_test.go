@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -21,10 +22,12 @@ import (
 
 var failoversFlag = flag.Int("failovers", 2, "how often an asynchronous standby is promoted that lacks grants")
 
-const (
-	failoverTTL = time.Second
-	patience    = 2 * time.Minute // on a machine that is busy with other tests
-)
+// failovers is the flag's value, or one with -short.
+func failovers(t *testing.T) int {
+	return sqlfault.Size(t, "promotions", *failoversFlag, min(1, *failoversFlag))
+}
+
+const failoverTTL = 3 * time.Second
 
 // TestAsynchronousPromotion promotes a standby that lacks the last grants and
 // commits. Processes that know nothing of them come first, those that hold them
@@ -32,7 +35,7 @@ const (
 func TestAsynchronousPromotion(t *testing.T) {
 	t.Parallel()
 	var sum drillResult
-	for i := range *failoversFlag {
+	for i := range failovers(t) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			r := newDrill(t, Options{}).play()
 			if r.repeated > 0 || r.silent > 0 || r.reported == 0 {
@@ -41,7 +44,7 @@ func TestAsynchronousPromotion(t *testing.T) {
 			sum.add(r)
 		})
 	}
-	t.Logf("%d promotions: %+v", *failoversFlag, sum)
+	t.Logf("promotions: %+v", sum)
 }
 
 // TestAsynchronousPromotionUnnoticed is the control: without an incarnation a token
@@ -58,7 +61,7 @@ func TestAsynchronousPromotionUnnoticed(t *testing.T) {
 // (F1, I2), from the first call on.
 func TestFencesAfterPromotion(t *testing.T) {
 	t.Parallel()
-	for i := range *failoversFlag {
+	for i := range failovers(t) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			d := newDrill(t, Options{})
 			holder, taker := d.open(true, d.toPrimary.Addr(), d.toStandby.Addr()), d.open(false, d.toPrimary.Addr(), d.toStandby.Addr())
@@ -130,7 +133,7 @@ func TestFencesAfterPromotion(t *testing.T) {
 // are above those of the first (I2).
 func TestSecondPromotionFromOldest(t *testing.T) {
 	t.Parallel()
-	for i := range *failoversFlag {
+	for i := range failovers(t) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			d := newDrill(t, Options{})
 			oldest := servers.New(t, servers.Postgres, &servers.Options{NoSync: true, Upstream: d.primary})
@@ -322,13 +325,7 @@ func (m *drillMember) serves(shard string) bool {
 
 func (d *drill) until(what string, ok func() bool) {
 	d.t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			d.t.Fatalf("not in %v: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	ample.Wait(d.t, "not yet: "+what, ok)
 }
 
 // play loses grants of three kinds: of a shard that the standby does not know, of one
@@ -378,10 +375,9 @@ func (d *drill) play() drillResult {
 		v := m.View()
 		return v.Err != nil || v.Trusted && d.agrees(m, all, shards)
 	}
-	deadline := time.Now().Add(patience)
-	for !(settled(giver) && settled(taker) && settled(stranger) && settled(fresh)) && time.Now().Before(deadline) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	ample.Soon(t.Context(), func() bool {
+		return settled(giver) && settled(taker) && settled(stranger) && settled(fresh)
+	})
 	for _, m := range all {
 		if !settled(m) {
 			r.silent++

@@ -39,7 +39,7 @@ func TestSilentHostIsLeft(t *testing.T) {
 	if err := silent.Set(faultproxy.BlackHole()); err != nil {
 		t.Fatal(err)
 	}
-	for i, ttl := range []time.Duration{500 * time.Millisecond, time.Second} {
+	for i := range 2 {
 		began := time.Now()
 		b, err := Open(t.Context(), through, fmt.Sprint("app", i), &Options{Create: true})
 		if err != nil {
@@ -53,7 +53,7 @@ func TestSilentHostIsLeft(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		t.Logf("opened after %v, serves after %v, %.2f TTL", opened, time.Since(began), time.Since(began).Seconds()/ttl.Seconds())
+		t.Logf("opened after %v, serves after %v", opened, time.Since(began))
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}

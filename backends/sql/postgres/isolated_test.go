@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -143,7 +144,7 @@ func TestWaitCancelled(t *testing.T) {
 // cancelled cancels all waits for the standby until the call is done.
 func cancelled(t *testing.T, primary *stdsql.DB, done <-chan error) error {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(ample.Time)
 	for {
 		select {
 		case err := <-done:

@@ -5,9 +5,9 @@ import (
 	stdsql "database/sql"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -101,13 +101,13 @@ func TestOwnerChangesWaitForFences(t *testing.T) {
 			if err := fenced.Commit(); err == nil && changed == nil {
 				t.Errorf("a %s took effect before a transaction that had proven the lease committed", name)
 			}
-			deadline := time.Now().Add(20 * time.Second)
-			for changed != nil && time.Now().Before(deadline) {
-				if changed = change(t.Context(), fence); errors.Is(changed, driver.ErrHeld) {
-					break // an attempt before was applied, and its answer lost
+			after := func() bool {
+				if changed != nil {
+					changed = change(t.Context(), fence)
 				}
+				return changed == nil || errors.Is(changed, driver.ErrHeld) // an attempt before was applied, and its answer lost
 			}
-			if changed != nil && !errors.Is(changed, driver.ErrHeld) {
+			if !ample.Soon(t.Context(), after) {
 				t.Errorf("the %s after the transaction: %v", name, changed)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -117,11 +118,11 @@ func TestDeaf(t *testing.T) {
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	writer, ears := open(t, dsn, Options{NoNotify: true}), new(ears)
 	reader, st := openHearing(t, dsn, ears)
-	hears := func() { sqlfault.Until(t, "the connection hears", st.Hears) }
+	hears := func() { ample.Wait(t, "the connection does not hear", st.Hears) }
 	sqlfault.CheckUntold(t, writer, reader, hears, func() {
 		hears()
 		made := ears.generation.Load()
 		ears.deafen()
-		sqlfault.Until(t, "a deaf connection is noticed", func() bool { return !st.Hears() || ears.generation.Load() > made })
+		ample.Wait(t, "a deaf connection is not noticed", func() bool { return !st.Hears() || ears.generation.Load() > made })
 	}, hears)
 }

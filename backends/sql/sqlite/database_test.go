@@ -5,16 +5,16 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // While as many read transactions run as may, each can still prepare a statement
 // that it is the first to use, which takes a connection of its own.
 func TestReadersCanPrepare(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	opts, err := (*Options)(nil).withDefaults()
 	if err != nil {

@@ -16,20 +16,21 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// untilHalted runs an Elector that serves a shard until it halts, for at most 30 s,
+// untilHalted runs an Elector that serves a shard until it halts, for at most ample.Time,
 // and returns what Run returns.
 func untilHalted(t *testing.T, b driver.Backend, serve core.Handler) error {
 	t.Helper()
-	e, err := core.NewElector(b, &core.Options{Node: "n", TTL: time.Second, DrainBudget: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	e, err := core.NewElector(b, &core.Options{Node: "n", TTL: 5 * time.Second, DrainBudget: time.Second, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Contend(serve, "a"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()

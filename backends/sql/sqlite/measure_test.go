@@ -18,7 +18,7 @@ import (
 // measuredTTL is that of members of the role "measure", and measured how many heartbeats of
 // each count, behind those beside which members join and claim.
 const (
-	measuredTTL = time.Second
+	measuredTTL = 5 * time.Second
 	unmeasured  = 10
 	measured    = 30
 )
@@ -30,7 +30,7 @@ func measure(ctx context.Context, b *sqlite.Backend) error {
 	var took []time.Duration
 	var before, lapses int
 	e, err := core.NewElector(b, &core.Options{
-		TTL: measuredTTL, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{
+		TTL: measuredTTL, Heartbeat: measuredTTL / 15, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{
 			OnSession: func(e core.SessionEvent) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
@@ -34,7 +35,7 @@ func run(t testing.TB, path string, statement string) {
 // refuse opens and wants an error that says so in one line.
 func refuse(t *testing.T, path, namespace string, o *sqlite.Options, want error, says string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	b, err := sqlite.Open(ctx, path, namespace, o)
 	if err == nil {
@@ -149,7 +150,7 @@ func TestFilesArePrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.Join(t.Context(), driver.Member{Session: "a", Node: "a", TTL: time.Second})
+	s, err := b.Join(t.Context(), driver.Member{Session: "a", Node: "a", TTL: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

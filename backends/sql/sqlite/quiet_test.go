@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
@@ -62,7 +63,7 @@ func TestUntold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "suite.db")
 	writer, _ := hearing(t, path, Options{NoNotify: true})
 	reader, st := hearing(t, path, Options{IdlePollPeriod: time.Second})
-	hears := func() { sqlfault.Until(t, "the file system notifies", st.Hears) }
+	hears := func() { ample.Wait(t, "the file system does not notify", st.Hears) }
 	sqlfault.CheckUntold(t, writer, reader, hears, func() {})
 }
 
@@ -75,13 +76,13 @@ func TestHintsFile(t *testing.T) {
 	_, b := hearing(t, path, Options{IdlePollPeriod: time.Second})
 	told := func() {
 		t.Helper()
-		sqlfault.Until(t, "the file system notifies", func() bool { return a.Hears() && b.Hears() })
+		ample.Wait(t, "the file system does not notify", func() bool { return a.Hears() && b.Hears() })
 		for _, kind := range []sql.Readers{sql.Observers, sql.Tailers, sql.Watchers} {
 			heard := b.Changed(kind)
 			a.hints.Tell(kind)
 			select {
 			case <-heard:
-			case <-time.After(30 * time.Second):
+			case <-time.After(ample.Time):
 				t.Fatalf("readers %d of another process hear nothing", kind)
 			}
 		}
@@ -98,12 +99,12 @@ func TestHintsFile(t *testing.T) {
 	if err := os.Remove(path + hintsSuffix); err != nil {
 		t.Fatal(err)
 	}
-	sqlfault.Until(t, "there is another file", func() bool {
+	ample.Wait(t, "there is no other file", func() bool {
 		_, err := os.Stat(path + hintsSuffix)
 		return err == nil
 	})
 	for _, s := range []*store{a, b} {
-		sqlfault.Until(t, "both use it", func() bool {
+		ample.Wait(t, "not both use it", func() bool {
 			s.link.mu.Lock()
 			defer s.link.mu.Unlock()
 			return s.link.file != nil && !s.link.replaced()

@@ -30,7 +30,7 @@ func open(t testing.TB, path string, o *sqlite.Options) *sqlite.Backend {
 }
 
 func member(node string) driver.Member {
-	return driver.Member{Session: driver.SessionID(rand.Text()), Node: node, TTL: time.Second}
+	return driver.Member{Session: driver.SessionID(rand.Text()), Node: node, TTL: 5 * time.Second}
 }
 
 func join(t testing.TB, b driver.Backend, node string) driver.Session {

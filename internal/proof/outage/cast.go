@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
@@ -167,31 +168,26 @@ func (c *Cast) Backend(member int) driver.Backend { return c.members[member].bac
 // returns the owner.
 func (c *Cast) Settle() (owner int) {
 	c.t.Helper()
-	deadline := time.Now().Add(patience)
-	var calm time.Time
-	for ; ; time.Sleep(5 * time.Millisecond) {
-		now := time.Now()
-		owner = c.owner()
-		trusted := owner >= 0
-		for _, m := range c.members {
-			v := m.elector.View()
-			trusted = trusted && v.Trusted && len(v.Members) == len(c.members) && len(v.Silent) == 0
+	calm := func() bool {
+		for range ample.During(c.ttl/2, 5*time.Millisecond) {
+			if owner = c.owner(); owner < 0 {
+				return false
+			}
+			for _, m := range c.members {
+				if v := m.elector.View(); !v.Trusted || len(v.Members) != len(c.members) || len(v.Silent) > 0 {
+					return false
+				}
+			}
 		}
-		switch {
-		case !trusted:
-			calm = time.Time{}
-		case calm.IsZero():
-			calm = now
-		case now.Sub(calm) > c.ttl/2:
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.events, c.gap, c.owned = nil, 0, time.Time{}
-			return owner
-		}
-		if now.After(deadline) {
-			c.t.Fatalf("the members do not settle in %v: %+v", patience, c.members[0].elector.View())
-		}
+		return true
 	}
+	if !ample.Soon(c.t.Context(), calm) {
+		c.t.Fatalf("the members do not settle in %v: %+v", ample.Time, c.members[0].elector.View())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events, c.gap, c.owned = nil, 0, time.Time{}
+	return owner
 }
 
 // Silence has a server say nothing to any member, from now on until Heal.
@@ -232,15 +228,17 @@ func (c *Cast) set(p *faultproxy.Proxy, f faultproxy.Faults) {
 // after start that was.
 func (c *Cast) Takeover(former int, start time.Time) time.Duration {
 	c.t.Helper()
-	for deadline := start.Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	var took time.Duration
+	ample.Wait(c.t, "nobody took over", func() bool {
 		for i, m := range c.members {
 			if began := m.began.Load(); i != former && began != nil && began.After(start) {
-				return began.Sub(start)
+				took = began.Sub(start)
+				return true
 			}
 		}
-	}
-	c.t.Fatalf("nobody took over in %v", patience)
-	return 0
+		return false
+	})
+	return took
 }
 
 // Seen counts the events since the members settled: lapses of trust, sessions lost

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
@@ -32,15 +33,13 @@ type contenders struct {
 	hosts []*host
 
 	mu      sync.Mutex
-	changed chan struct{} // closed by the next event
-	lapsed  []string      // node labels
+	lapsed  []string // node labels
 	evicted []string
 	serves  int         // host whose handler runs; -1: none
 	lease   *core.Lease // of the handler that was called last
 	since   time.Time
 	longest time.Duration // without a handler, since it was last set to zero
-	away    time.Duration // how long the store gave no answer in time, in all, since then
-	answer  time.Time     // its last one
+	lost    time.Time     // when somebody lapsed or was evicted first, since then
 }
 
 const contended = "s"
@@ -50,7 +49,7 @@ func contend(
 	t *testing.T, addrs []string, n int, ttl time.Duration, open func(through []string) driver.Backend,
 ) *contenders {
 	t.Helper()
-	c := &contenders{t: t, ttl: ttl, addrs: addrs, changed: make(chan struct{}), serves: -1, since: time.Now()}
+	c := &contenders{t: t, ttl: ttl, addrs: addrs, serves: -1, since: time.Now()}
 	for i := range n {
 		h, through := c.host()
 		c.hosts = append(c.hosts, h)
@@ -60,7 +59,7 @@ func contend(
 			OnSession: func(e core.SessionEvent) { c.session(node, e.Kind) },
 			OnPeer: func(e core.PeerEvent) {
 				if e.Kind == core.PeerEvicted {
-					c.note(func() { c.evicted = append(c.evicted, e.Peer.Node) })
+					c.note(func() { c.evicted = append(c.evicted, e.Peer.Node); c.loses() })
 				}
 			},
 		}})
@@ -101,65 +100,45 @@ func contend(
 	return c
 }
 
-// control asks the store until the end of the test, by a way that no fault of the test
-// closes, and notes how long it had no answer: because the store was away, or the machine
-// busy. It returns with the first answer: a control that never had one would excuse all.
-func (c *contenders) control(ask func(context.Context) error) {
+// answers asks the store until the end of the test. The function that it returns reports the longest
+// time without an answer since that function was called last. There is a first answer: otherwise an
+// ask that always fails would excuse everything.
+func (c *contenders) answers(ask func(context.Context) error) (longest func() time.Duration) {
 	c.t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
-	first, cancel := context.WithTimeout(ctx, patience)
-	err := ask(first)
-	for ; err != nil && first.Err() == nil; err = ask(first) {
-		c.pass(c.ttl / 20)
-	}
-	cancel()
-	if err != nil {
-		stop()
-		c.t.Fatalf("the control had no answer within %v: %v", patience, err)
-	}
-	c.note(func() { c.away, c.answer = 0, time.Now() })
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	ample.Wait(c.t, "the store does not answer", func() bool { return ask(c.t.Context()) == nil })
+	var mu sync.Mutex
+	last, most := time.Now(), time.Duration(0)
+	ctx, stop := context.WithCancel(c.t.Context())
+	var asking sync.WaitGroup
+	asking.Go(func() {
 		for ctx.Err() == nil {
 			if ask(ctx) == nil {
-				c.mu.Lock()
-				c.away = c.awayNow()
-				c.answer = time.Now()
-				c.mu.Unlock()
+				mu.Lock()
+				most, last = max(most, time.Since(last)), time.Now()
+				mu.Unlock()
 			}
 			select {
 			case <-time.After(c.ttl / 20):
 			case <-ctx.Done():
 			}
 		}
-	}()
+	})
 	c.t.Cleanup(func() {
 		stop()
-		<-done
+		asking.Wait()
 	})
-}
-
-// awayNow is how long the store gave no answer, up to now. Pauses shorter than a sixth
-// of the TTL do not count: three of them in a row cost nobody a lease. The lock is held.
-func (c *contenders) awayNow() time.Duration {
-	if pause := time.Since(c.answer); pause > c.ttl/6 {
-		return c.away + pause
-	}
-	return c.away
-}
-
-// past reads through a backend that reaches all servers.
-func past(b driver.Backend) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := b.ReadLog(ctx, contended, 0, 0)
-		return err
+	return func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		longest := max(most, time.Since(last))
+		most = 0
+		return longest
 	}
 }
 
 func (c *contenders) session(node string, kind core.SessionEventKind) {
 	if kind == core.SessionLapsed || kind == core.SessionLost {
-		c.note(func() { c.lapsed = append(c.lapsed, fmt.Sprintf("%s: %s", node, kind)) })
+		c.note(func() { c.lapsed = append(c.lapsed, fmt.Sprintf("%s: %s", node, kind)); c.loses() })
 	}
 }
 
@@ -167,29 +146,41 @@ func (c *contenders) note(what func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	what()
-	close(c.changed)
-	c.changed = make(chan struct{})
+}
+
+// loses notes when the first lapse or eviction was. The lock is held.
+func (c *contenders) loses() {
+	if c.lost.IsZero() {
+		c.lost = time.Now()
+	}
+}
+
+// keeps wants no lapse and no eviction since all settled, on a machine that is quick enough.
+func (c *contenders) keeps(machine *ample.Gauge, when string) {
+	c.t.Helper()
+	c.mu.Lock()
+	lapsed, evicted, lost := c.lapsed, c.evicted, c.lost
+	c.mu.Unlock()
+	if !lost.IsZero() {
+		machine.AtMost(fmt.Sprintf("%s: lapsed %q, evicted %q: the time since then", when, lapsed, evicted), time.Since(lost), 0)
+	}
 }
 
 // until waits until ok holds, and returns when it did.
 func (c *contenders) until(what string, ok func() bool) time.Time {
 	c.t.Helper()
-	bound := time.NewTimer(3 * patience)
-	defer bound.Stop()
-	for {
+	held := ample.Soon(c.t.Context(), func() bool {
 		c.mu.Lock()
-		held, changed := ok(), c.changed
-		c.mu.Unlock()
-		if held {
-			return time.Now()
-		}
-		select {
-		case <-changed:
-		case <-time.After(c.ttl / 20):
-		case <-bound.C:
-			c.t.Fatalf("%s: not in %v; lapsed %v, evicted %v", what, 3*patience, c.lapsed, c.evicted)
-		}
+		defer c.mu.Unlock()
+		return ok()
+	})
+	at := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !held {
+		c.t.Fatalf("%s: not in %v; lapsed %v, evicted %v", what, ample.Time, c.lapsed, c.evicted)
 	}
+	return at
 }
 
 // settled waits until all are trusted members that all know each other, the shard is
@@ -210,7 +201,7 @@ func (c *contenders) settled() (holder int) {
 		holder = c.serves
 		return holder >= 0
 	})
-	c.note(func() { c.lapsed, c.evicted, c.longest, c.away = nil, nil, 0, 0 })
+	c.note(func() { c.lapsed, c.evicted, c.longest, c.lost = nil, nil, 0, time.Time{} })
 	return holder
 }
 

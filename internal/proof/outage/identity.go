@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // Identity has two members own a shard each, and one stand by, when the
@@ -40,15 +41,15 @@ func Identity(
 			members = append(members, successor)
 			select {
 			case <-successor.joined:
-			case <-time.After(patience):
+			case <-time.After(ample.Time):
 				t.Fatal("the successor does not join")
 			}
+			machine := ample.Beside(t, ttl/20, reads(t, open(t, namespace+"-beside")))
 			if err := tamper(namespace); err != nil {
 				t.Fatal(err)
 			}
 			tampered := time.Now()
-			late := time.After(10 * ttl)
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*ttl)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), ample.Time)
 			defer cancel()
 			for _, l := range leases {
 				// Commits do not check the copy in the roster of a database.
@@ -57,7 +58,7 @@ func Identity(
 				}
 			}
 			for i, m := range members {
-				m.halts(t, i, namespace, tampered, ttl, late)
+				m.halts(t, i, namespace, tampered, ttl, machine)
 			}
 		})
 	}
@@ -125,14 +126,14 @@ func (m *witness) owns(t *testing.T) *core.Lease {
 	select {
 	case l := <-m.granted:
 		return l
-	case <-time.After(patience):
+	case <-time.After(ample.Time):
 		t.Fatal("a member owns nothing")
 		return nil
 	}
 }
 
 func (m *witness) halts(
-	t *testing.T, i int, namespace string, since time.Time, ttl time.Duration, late <-chan time.Time,
+	t *testing.T, i int, namespace string, since time.Time, ttl time.Duration, machine *ample.Gauge,
 ) {
 	t.Helper()
 	select {
@@ -143,10 +144,8 @@ func (m *witness) halts(
 			!strings.Contains(err.Error(), "identity") && !strings.Contains(err.Error(), "roster") {
 			t.Errorf("member %d halts with %q: it should name the namespace and the state of its identity", i, err)
 		}
-		if limit := ttl + 5*slowest; took > limit {
-			t.Errorf("member %d halted after %v, want at most %v", i, took, limit)
-		}
-	case <-late:
+		machine.AtMost(fmt.Sprintf("member %d: the halt", i), took, ttl+5*slowest)
+	case <-time.After(ample.Time):
 		t.Fatalf("member %d does not halt", i)
 	}
 }

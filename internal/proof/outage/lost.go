@@ -3,8 +3,9 @@ package outage
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
-	"math"
+	mathrand "math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
@@ -53,6 +55,8 @@ const lostSlack = 4 * time.Second
 //     Options.
 //   - fresh: likewise, while Fresh is asked. It vouches for nothing that is older than two
 //     pulses.
+//
+// With -short it plays died three times and each other once, with a choice of what is lost.
 func (l Lost) LostConnection(t *testing.T) {
 	each, most := l.Conns+1, 2*l.Conns+1
 	atOnce := make(chan struct{}, 4) // of tests: with more, connecting takes a machine with two cores longer than what is judged
@@ -62,16 +66,18 @@ func (l Lost) LostConnection(t *testing.T) {
 		which int
 		test  func(t *testing.T, which int)
 	}{
+		{"slowed", 1, func(t *testing.T, which int) { l.kept(t, which, true) }}, // takes longest
 		{"died", most, l.died},
 		{"busy", 1, l.busy},
 		{"handedOver", most, l.handedOver},
 		{"left", 1, l.left},
 		{"kept", each, func(t *testing.T, which int) { l.kept(t, which, false) }},
-		{"slowed", 1, func(t *testing.T, which int) { l.kept(t, which, true) }},
 		{"followed", each, func(t *testing.T, which int) { l.followed(t, which, false) }},
 		{"fresh", 1, func(t *testing.T, which int) { l.followed(t, which, true) }},
 	} {
-		for which := range how.which {
+		cases := l.cases(how.which, how.name == "died")
+		t.Logf("%s: %d of %d cases", how.name, len(cases), how.which)
+		for _, which := range cases {
 			name := how.name + "All"
 			switch {
 			case which > l.Conns:
@@ -79,14 +85,33 @@ func (l Lost) LostConnection(t *testing.T) {
 			case which > 0:
 				name = how.name + strconv.Itoa(which)
 			}
+			atOnce <- struct{}{}
 			all.Go(func() {
-				atOnce <- struct{}{}
 				defer func() { <-atOnce }()
 				t.Run(name, func(t *testing.T) { how.test(t, which) })
 			})
 		}
 	}
 	all.Wait()
+}
+
+// cases returns all numbers below n, which say what lose loses. With -short it returns all kinds
+// of that, each with a connection by chance, or only one kind by chance.
+func (l Lost) cases(n int, kinds bool) (all []int) {
+	if !testing.Short() || n == 1 {
+		for which := range n {
+			all = append(all, which)
+		}
+		return all
+	}
+	all = []int{0, 1 + mathrand.N(l.Conns)}
+	if n > l.Conns+1 {
+		all = append(all, 1+l.Conns+mathrand.N(l.Conns))
+	}
+	if i := mathrand.N(len(all)); !kinds {
+		all = all[i : i+1]
+	}
+	return all
 }
 
 // pair runs two members until one owns the shard and both are idle.
@@ -135,20 +160,16 @@ func (c *contenders) serving(h *host, start time.Time) time.Duration {
 	return took
 }
 
-// within wants what round returns to be at most limit, in one of three rounds: a call that
-// a busy machine answers late costs as much as a connection that was lost.
-func within(t *testing.T, limit time.Duration, round func(t *testing.T) time.Duration) {
+// beside judges by heartbeats of another namespace: a store whose disk is busy answers reads, and an
+// owner needs writes.
+func (l Lost) beside(t *testing.T) *ample.Gauge {
 	t.Helper()
-	least := time.Duration(math.MaxInt64)
-	for n := range 3 {
-		t.Run(strconv.Itoa(n), func(t *testing.T) { least = min(least, round(t)) })
-		if least <= limit || t.Failed() || least == math.MaxInt64 {
-			break
-		}
+	b := l.Open(t, l.Addr, "lost/"+rand.Text())
+	s, err := b.Join(t.Context(), driver.Member{Session: core.SessionID(rand.Text()), Node: "beside", TTL: lostTTL()})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if least > limit && least != math.MaxInt64 {
-		t.Errorf("after %v, want at most %v", least, limit)
-	}
+	return ample.Beside(t, lostTTL()/20, func() { _ = s.Beat(t.Context()) })
 }
 
 func (l Lost) takeover() time.Duration { return lostTTL()*3/2 + lostSlack }
@@ -156,25 +177,23 @@ func (l Lost) takeover() time.Duration { return lostTTL()*3/2 + lostSlack }
 func (l Lost) notice() time.Duration { return max(l.Notice+lostSlack, l.takeover()) }
 
 func (l Lost) died(t *testing.T, which int) {
-	within(t, l.takeover(), func(t *testing.T) time.Duration {
-		c, owner, standby := l.pair(t, lostTTL())
-		l.lose(t, standby.ways[0], which)
-		start := time.Now()
-		defer c.silence(owner.ways...)()
-		return c.serving(standby, start)
-	})
+	machine := l.beside(t)
+	c, owner, standby := l.pair(t, lostTTL())
+	l.lose(t, standby.ways[0], which)
+	start := time.Now()
+	defer c.silence(owner.ways...)()
+	machine.AtMost("a takeover", c.serving(standby, start), l.takeover())
 }
 
 func (l Lost) busy(t *testing.T, _ int) {
-	within(t, l.takeover(), func(t *testing.T) time.Duration {
-		c, owner, standby := l.pair(t, lostTTL())
-		burst(t, standby.b)
-		c.pass(c.ttl)
-		l.lose(t, standby.ways[0], 0)
-		start := time.Now()
-		defer c.silence(owner.ways...)()
-		return c.serving(standby, start)
-	})
+	machine := l.beside(t)
+	c, owner, standby := l.pair(t, lostTTL())
+	burst(t, standby.b)
+	c.pass(c.ttl)
+	l.lose(t, standby.ways[0], 0)
+	start := time.Now()
+	defer c.silence(owner.ways...)()
+	machine.AtMost("a takeover", c.serving(standby, start), l.takeover())
 }
 
 // burst has many calls under way at once, which leaves connections that are kept for others.
@@ -192,70 +211,43 @@ func burst(t *testing.T, b driver.Backend) {
 }
 
 func (l Lost) handedOver(t *testing.T, which int) {
-	within(t, l.notice(), func(t *testing.T) time.Duration {
-		c, owner, standby := l.pair(t, lostTTL())
-		l.lose(t, standby.ways[0], which)
-		start := time.Now()
-		if err := owner.HandOver(t.Context(), standby.View().Session, contended); err != nil {
-			t.Fatal(err)
-		}
-		return c.serving(standby, start)
-	})
+	machine := l.beside(t)
+	c, owner, standby := l.pair(t, lostTTL())
+	l.lose(t, standby.ways[0], which)
+	start := time.Now()
+	if err := owner.HandOver(t.Context(), standby.View().Session, contended); err != nil {
+		t.Fatal(err)
+	}
+	machine.AtMost("a takeover", c.serving(standby, start), l.notice())
 }
 
 func (l Lost) left(t *testing.T, which int) {
-	within(t, l.notice(), func(t *testing.T) time.Duration {
-		c, owner, standby := l.pair(t, lostTTL())
-		l.lose(t, standby.ways[0], which)
-		start := time.Now()
-		owner.stop()
-		return c.serving(standby, start)
-	})
+	machine := l.beside(t)
+	c, owner, standby := l.pair(t, lostTTL())
+	l.lose(t, standby.ways[0], which)
+	start := time.Now()
+	owner.stop()
+	machine.AtMost("a takeover", c.serving(standby, start), l.notice())
 }
 
-// kept waits for three TTLs, in which all that an owner does is done. It judges if the store
-// and the machine were there, as Silent does.
+// kept waits for three TTLs, in which all that an owner does is done.
 func (l Lost) kept(t *testing.T, which int, slow bool) {
 	ttl := 2 * lostTTL() // else a busy machine may need all that two lost heartbeats leave of it to connect
-	for range 3 {
-		c, owner, _ := l.pair(t, ttl)
-		if slow && !l.slow(t, c, owner) {
-			continue
-		}
-		c.control(beats(t, l.Open(t, l.Addr, "lost/"+rand.Text()), c.ttl))
-		l.lose(t, owner.ways[0], which)
-		c.pass(3 * c.ttl)
-		c.mu.Lock()
-		lapsed, evicted, away := c.lapsed, c.evicted, c.awayNow()
-		c.mu.Unlock()
-		if len(lapsed)+len(evicted) == 0 {
-			return
-		}
-		if away == 0 {
-			t.Fatalf("lapsed %q, evicted %q; want none", lapsed, evicted)
-		}
-		t.Logf("the store or the machine was away for %v: lapsed %q, evicted %q", away, lapsed, evicted)
+	machine := l.beside(t)
+	c, owner, _ := l.pair(t, ttl)
+	if slow {
+		owner = l.slow(t, c, owner, machine)
 	}
-	t.Skip("in no round the machine was quiet enough to judge")
-}
-
-// beats joins, and returns what sends a heartbeat with each call: a store whose disk is busy
-// answers reads, and an owner needs writes.
-func beats(t *testing.T, b driver.Backend, ttl time.Duration) func(context.Context) error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	s, err := b.Join(ctx, driver.Member{Session: core.SessionID(rand.Text()), Node: "control", TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.Beat
+	l.lose(t, owner.ways[0], which)
+	c.pass(3 * c.ttl)
+	c.keeps(machine, "the owner lost connections")
 }
 
 // slow makes a host's answers late three times, by so much that two more heartbeats are due before
 // one has its answer, each over its own connection. It wants most of these connections to be closed
-// after that, and reports whether the host still owns the shard.
-func (l Lost) slow(t *testing.T, c *contenders, h *host) bool {
+// after that, before a client closes what was long unused. It returns the owner, which is h if the
+// machine is quick enough.
+func (l Lost) slow(t *testing.T, c *contenders, h *host, machine *ample.Gauge) *host {
 	t.Helper()
 	most := 0
 	for range 3 {
@@ -268,18 +260,17 @@ func (l Lost) slow(t *testing.T, c *contenders, h *host) bool {
 		}
 	}
 	t.Logf("up to %d connections", most)
-	c.pass(3 * c.ttl)
-	for end := time.Now().Add(8 * c.ttl); len(h.ways[0].Conns()) > l.Conns+3; c.pass(c.ttl / 20) {
-		if time.Now().After(end) { // and before a client closes what was long unused
-			t.Fatalf("%d of them stay open, an idle member has %d", len(h.ways[0].Conns()), l.Conns)
-		}
-	}
-	return c.hosts[c.settled()] == h
+	began := time.Now()
+	ample.Wait(t, fmt.Sprintf("more than %d of them stay open, an idle member has %d", l.Conns+3, l.Conns), func() bool {
+		return len(h.ways[0].Conns()) <= l.Conns+3
+	})
+	machine.AtMost("closing most of them", time.Since(began), 11*c.ttl)
+	return c.hosts[c.settled()]
 }
 
 func (l Lost) followed(t *testing.T, which int, asked bool) {
 	const pulse, call = 1500 * time.Millisecond, 10 * time.Second // defaults of follower.Options
-	limit := l.Notice + call + lostSlack
+	machine := l.beside(t)
 	namespace := "lost/" + rand.Text()
 	c := contend(t, []string{l.Addr}, 1, lostTTL(), func(through []string) driver.Backend {
 		return l.Open(t, through[0], namespace)
@@ -298,14 +289,14 @@ func (l Lost) followed(t *testing.T, which int, asked bool) {
 		}
 		return seq
 	}
-	comes := func(seq core.Seq, within time.Duration) {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
+	comes := func(seq core.Seq) {
+		ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 		defer cancel()
 		if err := tailer.WaitFor(ctx, contended, seq); err != nil {
-			t.Fatalf("within %v: %v", limit, err)
+			t.Fatal(err)
 		}
 	}
-	comes(write(), patience)
+	comes(write())
 	if which == 0 {
 		burst(t, b)
 	}
@@ -313,16 +304,21 @@ func (l Lost) followed(t *testing.T, which int, asked bool) {
 
 	l.lose(t, h.ways[0], which)
 	seq, start := write(), time.Now()
-	for applied := !asked; !applied && time.Since(start) < limit; time.Sleep(time.Millisecond) {
-		age := time.Since(start)
-		fresh := tailer.Fresh(contended, 0) == nil
-		applied = tailer.Position("f", contended).Seq >= seq
-		if fresh && !applied && age > 2*pulse {
-			t.Fatalf("fresh %v after an entry that was not applied", age)
-		}
+	if asked {
+		c.pass(2 * pulse)
+		ample.Wait(t, "the entry is not applied", func() bool {
+			fresh := tailer.Fresh(contended, 0) == nil
+			applied := tailer.Position("f", contended).Seq >= seq
+			if fresh && !applied {
+				t.Fatalf("fresh %v after an entry that was not applied", time.Since(start))
+			}
+			return applied
+		})
 	}
-	comes(seq, time.Until(start.Add(limit)))
-	t.Logf("after %v", time.Since(start).Round(time.Millisecond))
+	comes(seq)
+	took := time.Since(start)
+	t.Logf("after %v", took.Round(time.Millisecond))
+	machine.AtMost("the entry", took, l.Notice+call+lostSlack)
 }
 
 // tail follows the shard until the end of the test.

@@ -17,12 +17,9 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
-
-// patience bounds how long electors may take to own everything: an election of the
-// store on a busy machine, and some TTLs.
-const patience = time.Minute
 
 // Quorum takes all but one of the servers away for ten TTLs, stalled and then killed,
 // under one elector for each server with its own shards. open opens the backend of
@@ -44,7 +41,7 @@ func Quorum(t *testing.T, cluster *servers.Cluster, ttl time.Duration, open func
 	}{
 		{"stalled", func(s *servers.Server) error { return s.Stop(t.Context()) }, (*servers.Server).Cont},
 		{"killed", func(s *servers.Server) error { return s.Kill(t.Context()) }, func(s *servers.Server) error {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 			defer cancel()
 			return s.Restart(ctx)
 		}},
@@ -120,7 +117,7 @@ func (g *group) add(t *testing.T, b driver.Backend, node string, shards ...strin
 // one that it had.
 func (g *group) owners(t *testing.T, before map[string]driver.Owner) map[string]driver.Owner {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	for view := g.electors[0].View(); ; {
 		owners, used := map[string]driver.Owner{}, 0

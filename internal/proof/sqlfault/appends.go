@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // BenchmarkAppend has producers append 128-byte entries under leases, through the group
@@ -40,11 +41,11 @@ func BenchmarkLocked(b *testing.B, be driver.Backend, lock func(shard string) (u
 	took := make([][]time.Duration, shards)
 	for b.Loop() {
 		unlock := lock("s0")
-		until := time.Now().Add(held)
+		var over atomic.Bool
 		var wg sync.WaitGroup
 		for p, l := range leases {
 			wg.Go(func() {
-				for time.Now().Before(until) {
+				for !over.Load() {
 					began := time.Now()
 					if _, err := l.Append(b.Context(), payload); err != nil {
 						b.Error(err)
@@ -54,7 +55,8 @@ func BenchmarkLocked(b *testing.B, be driver.Backend, lock func(shard string) (u
 				}
 			})
 		}
-		time.Sleep(time.Until(until))
+		time.Sleep(held)
+		over.Store(true)
 		unlock()
 		wg.Wait()
 	}
@@ -123,13 +125,13 @@ func lead(b *testing.B, be driver.Backend, n int) (leases []*core.Lease, stop fu
 		stop()
 		b.Fatal(err)
 	}
-	for limit := time.After(30 * time.Second); len(leases) < n; {
+	for limit := time.After(ample.Time); len(leases) < n; {
 		select {
 		case l := <-got:
 			leases = append(leases, l)
 		case <-limit:
 			stop()
-			b.Fatalf("%d of %d leases within 30s", len(leases), n)
+			b.Fatalf("%d of %d leases within %v", len(leases), n, ample.Time)
 		}
 	}
 	return leases, stop

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // CheckStatements makes batches of writes of every kind to 4 and to 256 shards, and
@@ -64,7 +65,7 @@ func CheckLocked(t *testing.T, b driver.Backend, lock func(driver.Fence) (unlock
 	writes[unknown].Fence.Shard = "no-record"
 	unlock := lock(granted[locked].Fence)
 	// The lock is held until the call has returned: one that waits for it fails.
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	results, err := s.Commit(ctx, writes)
 	if err != nil || len(results) != shards {

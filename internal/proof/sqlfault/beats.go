@@ -5,9 +5,9 @@ import (
 	stdsql "database/sql"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -54,14 +54,10 @@ func checkBeats(t *testing.T, b driver.Backend, wire *Wire, db *stdsql.DB, waiti
 
 	release := wire.Hold()
 	beat()
-	for deadline := time.Now().Add(time.Minute); wire.holds() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the heartbeat was not sent")
-		}
-	}
+	ample.Wait(t, "the heartbeat is not sent", func() bool { return wire.holds() > 0 })
 	wire.set(none)
 	before := version()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	if err := s.Beat(ctx); err != nil || version() != before+1 {
 		t.Errorf("a heartbeat beside one that hangs: %v; the version was %d and is %d", err, before, version())

@@ -2,6 +2,7 @@ package sqlfault
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ const patience = 250 * time.Millisecond
 // the messages of the client end.
 //
 // In each round of the faults, requests and replies are lost from another message of an
-// append on, so that each of its messages has its turn, the commit as well.
+// append on, so that each of its messages has its turn, the commit as well; with -short a third.
 func CheckNetwork(
 	t *testing.T, server string, framer faultproxy.Framer, open func(addr string) driver.Backend,
 ) {
@@ -42,7 +43,9 @@ func CheckNetwork(
 	}
 	b := open(proxy.Addr())
 	messages := messagesOfAppend(t, b, proxy)
-	round := int64(0)
+	rounds := int64(Size(t, "messages of an append", int(messages), int(messages+2)/3))
+	round := rand.Int64N(messages) // the first message is chosen
+	t.Logf("from message %d on", round)
 	// at has the round's message treated by hit.
 	at := func(ctx context.Context, hit func() faultproxy.Verdict, until func(before, now faultproxy.Stats) bool) error {
 		var sent atomic.Int64
@@ -96,7 +99,7 @@ func CheckNetwork(
 		},
 	}
 	next := -1
-	faultWhileWriting(t, b, messages*int64(len(faults)), patience, func(ctx context.Context) (int, error) {
+	faultWhileWriting(t, b, rounds*int64(len(faults)), patience, func(ctx context.Context) (int, error) {
 		next++
 		return 1, faults[next%len(faults)](ctx)
 	}, func(o Outcomes) bool { return o.UnknownApplied > 0 && o.Refused > 0 })

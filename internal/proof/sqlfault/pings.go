@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // CheckPings holds all of a store's connections for reads, of which there are conns,
@@ -28,7 +29,7 @@ func CheckPings(t *testing.T, b driver.Backend, st sql.Store, conns int) {
 			})
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	for range conns {
 		select {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -46,11 +47,11 @@ func SlowDiskFlag() *bool { return flag.Bool("slowdisk", false, "play every case
 // some two minutes; otherwise there is one.
 func (s *Setup) SlowDisk(t *testing.T, all *bool) {
 	t.Parallel()
-	flushes := []time.Duration{100 * time.Millisecond}
-	ttls, hows := []time.Duration{time.Second}, []bool{false}
+	flushes := []time.Duration{300 * time.Millisecond}
+	ttls, hows := []time.Duration{3 * time.Second}, []bool{false}
 	if *all {
-		flushes = []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 600 * time.Millisecond}
-		ttls, hows = append(ttls, 3*time.Second), append(hows, true)
+		flushes = append(flushes, 100*time.Millisecond, 600*time.Millisecond)
+		ttls, hows = append(ttls, time.Second), append(hows, true)
 	}
 	for _, flush := range flushes {
 		t.Run(fmt.Sprint(flush), func(t *testing.T) {
@@ -68,19 +69,22 @@ func (s *Setup) SlowDisk(t *testing.T, all *bool) {
 
 func (s *Setup) slowDisk(t *testing.T, server *servers.Server, c slowCase) {
 	dsn := s.migrated(t, server)
+	db := s.DB(t, dsn)
+	machine := ample.Beside(t, c.ttl/10, func() { _ = db.PingContext(t.Context()) })
 	var r record
 	stop := make([]func() error, 3)
 	for i := range stop {
 		stop[i] = s.member(t, dsn, fmt.Sprint("n", i), c, &r)
 	}
-	r.await(t, "three members and an owner", func() bool { return r.granted.Load() > 0 && r.joined.Load() == 3 })
+	ample.Wait(t, "there are not three members and an owner", func() bool { return r.granted.Load() > 0 && r.joined.Load() == 3 })
 	flushes, err := server.SlowFlush(c.flush)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := r.begin(flushes)
+	r.flushes = flushes
+	r.measured.Store(true)
 	time.Sleep(max(6*c.ttl, 20*c.flush)) // what is measured, not waited for
-	ended()
+	r.measured.Store(false)
 	if _, err := server.SlowFlush(0); err != nil {
 		t.Error(err)
 	}
@@ -89,7 +93,7 @@ func (s *Setup) slowDisk(t *testing.T, server *servers.Server, c slowCase) {
 			t.Error(err)
 		}
 	}
-	r.judge(t, c)
+	r.judge(t, c, machine)
 }
 
 // member runs an Elector until the function is called.
@@ -137,14 +141,6 @@ type record struct {
 	failed int
 	lapses []time.Time
 	errs   []error
-
-	pauses []pause // of this machine
-}
-
-// pause is a time for which this process did not run.
-type pause struct {
-	end  time.Time
-	took time.Duration
 }
 
 func (r *record) hooks() core.Hooks {
@@ -183,56 +179,7 @@ func (r *record) hooks() core.Hooks {
 	}
 }
 
-// begin measures until the function is called.
-func (r *record) begin(flushes func() (uint32, error)) (end func()) {
-	r.flushes = flushes
-	r.measured.Store(true)
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		const tick = 10 * time.Millisecond
-		clock := time.NewTicker(tick)
-		defer clock.Stop()
-		for last := time.Now(); ; {
-			select {
-			case <-clock.C:
-				now := time.Now()
-				if took := now.Sub(last); took > 2*tick {
-					r.pauses = append(r.pauses, pause{now, took})
-				}
-				last = now
-			case <-stop:
-				return
-			}
-		}
-	}()
-	return func() {
-		r.measured.Store(false)
-		close(stop)
-		<-stopped
-	}
-}
-
-func (r *record) await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s after a minute", what)
-		}
-	}
-}
-
-// paused is for how long this machine did not run this process in the d before at.
-func (r *record) paused(at time.Time, d time.Duration) (sum time.Duration) {
-	for _, p := range r.pauses {
-		if p.end.After(at.Add(-d)) && p.end.Add(-p.took).Before(at) {
-			sum += p.took
-		}
-	}
-	return sum
-}
-
-func (r *record) judge(t *testing.T, c slowCase) {
+func (r *record) judge(t *testing.T, c slowCase, machine *ample.Gauge) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,11 +197,8 @@ func (r *record) judge(t *testing.T, c slowCase) {
 	if median > slowMedian {
 		t.Errorf("the median of heartbeats costs %d flushes, want at most %d", median, slowMedian)
 	}
-	for _, at := range r.lapses {
-		if stood := r.paused(at, c.ttl); stood > c.ttl/4 {
-			t.Logf("a lapse does not count: this machine stood still for %v in the TTL before", stood)
-		} else if c.flush < c.ttl/slowParts {
-			t.Errorf("trust lapsed although one flush, %v, is below one of %d parts of the TTL", c.flush, slowParts)
-		}
+	if c.flush < c.ttl/slowParts && len(r.lapses) > 0 {
+		machine.AtMost(fmt.Sprintf("one flush is below one of %d parts of the TTL: the time after a lapse of trust", slowParts),
+			time.Since(r.lapses[0]), 0)
 	}
 }

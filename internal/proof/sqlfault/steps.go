@@ -12,7 +12,18 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
+
+// Size returns full, or, with -short, short. It logs which share that is of what.
+func Size(t testing.TB, what string, full, short int) int {
+	t.Helper()
+	if !testing.Short() {
+		return full
+	}
+	t.Logf("short: %d of %d %s", short, full, what)
+	return short
+}
 
 // Join joins under a new session id, with a TTL of 10 seconds.
 func Join(t testing.TB, b driver.Backend, node string) driver.Session {
@@ -193,10 +204,10 @@ func faultWhileWriting(
 	hit func(ctx context.Context) (hits int, err error), enough func(Outcomes) bool,
 ) Outcomes {
 	t.Helper()
-	bounded, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	ctx, end := context.WithCancelCause(bounded)
+	ctx, end := context.WithCancelCause(t.Context())
 	defer end(nil)
+	hung := time.AfterFunc(ample.Time, func() { end(fmt.Errorf("no fault hits within %v", ample.Time)) })
+	defer hung.Stop()
 	w, err := NewWriter(ctx, b, "faulted")
 	if err != nil {
 		t.Fatal(err)
@@ -231,11 +242,16 @@ func faultWhileWriting(
 		}
 		done <- nil
 	}()
-	for writing := true; writing; {
+	for writing, before := true, int64(0); writing; {
 		if err := w.Append(ctx); err != nil {
 			t.Fatalf("%v (%v), after %+v", err, context.Cause(ctx), w.Outcomes)
 		}
-		last.Store(hits.Load() >= faults && enough(w.Outcomes))
+		n := hits.Load()
+		last.Store(n >= faults && enough(w.Outcomes))
+		if n > before {
+			hung.Reset(ample.Time)
+			before = n
+		}
 		select {
 		case wrote <- struct{}{}:
 		default:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // CheckUntold has a process, of whose changes no hint reaches the reader, change a record
@@ -27,7 +28,7 @@ func CheckUntold(t *testing.T, writer, reader driver.Backend, before ...func()) 
 			err  error
 		}
 		observed := make(chan seen, 1)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 		bring()
 		go func() {
 			v, err := reader.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
@@ -43,21 +44,11 @@ func CheckUntold(t *testing.T, writer, reader driver.Backend, before ...func()) 
 		cancel()
 		switch {
 		case errors.Is(got.err, context.DeadlineExceeded):
-			t.Fatal("O2: a change that no hint told of is not reported within 30 s")
+			t.Fatalf("O2: a change that no hint told of is not reported within %v", ample.Time)
 		case got.err != nil:
 			t.Fatal(got.err)
 		case len(got.view.Shards) != 1 || got.view.Shards[0].Owner.Token != fence.Token:
 			t.Fatalf("the view is %+v, want token %d", got.view, fence.Token)
-		}
-	}
-}
-
-// Until waits for a condition, a minute at most.
-func Until(t testing.TB, what string, met func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !met(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not after a minute: %s", what)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // CheckWakes makes many commits while an Observe waits, and many changes of owner
@@ -12,7 +13,7 @@ import (
 // polls every 10 s and may be the writer itself; calls are the reader's.
 func CheckWakes(t *testing.T, writer, reader driver.Backend, calls *Calls) {
 	t.Helper()
-	const changes, looks = 200, 10
+	const changes, looks, poll = 200, 10, 10 * time.Second
 	s := Join(t, writer, "n1")
 	granted, _ := Acquire(t, s, Claims(1))
 	fence, number := granted[0].Fence, driver.WriteNo(0)
@@ -31,6 +32,7 @@ func CheckWakes(t *testing.T, writer, reader driver.Backend, calls *Calls) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	quiet := ample.Beside(t, 50*time.Millisecond, nil)
 	check := func(reading string, wait func() error, other, own func()) {
 		t.Helper()
 		before := calls.Reads.Load()
@@ -40,20 +42,19 @@ func CheckWakes(t *testing.T, writer, reader driver.Backend, calls *Calls) {
 			other()
 		}
 		changed := time.Now()
-		for woken := false; !woken; {
+		ample.Wait(t, "O2: "+reading+" is not woken by a change that it waits for", func() bool {
 			own()
-			if time.Since(changed) > 5*time.Second {
-				t.Fatalf("O2: %s is not woken by a change that it waits for", reading)
-			}
 			select {
 			case err := <-done:
 				if err != nil {
 					t.Fatalf("%s: %v", reading, err)
 				}
-				woken = true
+				return true
 			case <-time.After(100 * time.Millisecond): // a hint can be lost
+				return false
 			}
-		}
+		})
+		quiet.AtMost("O2: "+reading+" polled, and no change woke it, which", time.Since(changed), poll/2)
 		if n := calls.Reads.Load() - before; n > looks {
 			t.Errorf("O3: %s made %d reads during %d changes that it does not wait for; want at most %d", reading, n,
 				changes, looks)
