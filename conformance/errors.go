@@ -503,7 +503,7 @@ func concurrentUse(f *fixture) {
 }
 
 func closeUnblocks(f *fixture) {
-	for range 3 {
+	for i := range 3 {
 		b := f.open()
 		bell, w, t := f.bell(b), f.watch(b), f.tail(b)
 		var calls []*call
@@ -512,7 +512,10 @@ func closeUnblocks(f *fixture) {
 				begin(func() error { _, err := b.Observe(f.ctx, driver.ObserveQuery{Since: w.cursor}); return err }),
 				begin(func() error { _, err := b.TailLog(f.ctx, t.cursor, 10); return err }))
 		}
-		bell.looked(calls...)
+		if i == 0 {
+			bell.looked()
+		}
+		f.waiting(calls...)
 		for _, got := range calls {
 			if early, err := got.early(); early {
 				f.setup("block", fmt.Errorf("a call without news returned: %v", err))

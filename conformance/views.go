@@ -312,7 +312,7 @@ func (f *fixture) blocked(m *mirror, rule Rule, what string, doing func()) {
 		page, err = m.b.Observe(ctx, query)
 		return err
 	})
-	bell.looked(got)
+	f.waiting(got)
 	doing()
 	bell.looked(got)
 	last := bell.ring()
@@ -409,10 +409,13 @@ func contextPrompt(f *fixture) {
 		},
 		"TailLog": func(ctx context.Context) error { _, err := b.TailLog(ctx, t.cursor, 10); return err },
 	} {
-		for range 5 {
+		for i := range 5 {
 			ctx, cancel := context.WithCancel(f.ctx)
 			got := begin(func() error { return block(ctx) })
-			bell.looked(got)
+			if i == 0 {
+				bell.looked()
+			}
+			f.waiting(got)
 			if early, err := got.early(); early {
 				f.fail(ruleO2, "%s without news returned: %v", call, err)
 			}

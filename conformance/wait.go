@@ -117,6 +117,16 @@ func (f *fixture) bell(b driver.Backend) *bell {
 	return &bell{member: f.ringer, other: f.watch(b)}
 }
 
+// waiting returns when the readers wait, if only for the answer to their first look.
+func (f *fixture) waiting(readers ...*call) {
+	f.t.Helper()
+	for _, r := range readers {
+		if !f.eventually(f.patience(), r.waits) {
+			f.setup("wait with the readers", errors.New("one does not wait"))
+		}
+	}
+}
+
 // looked returns when these readers have seen what was done before it, and wait. Another
 // reader of their backend was told of a heartbeat that only it had asked for. It was told
 // twice, because readers of a store that is polled may look in turn.
@@ -130,11 +140,7 @@ func (b *bell) looked(readers ...*call) {
 			b.f.setup("wait with the readers", errors.New("a heartbeat that was asked for is not reported"))
 		}
 	}
-	for _, r := range readers {
-		if !b.f.eventually(b.f.patience(), r.waits) {
-			b.f.setup("wait with the readers", errors.New("one does not wait"))
-		}
-	}
+	b.f.waiting(readers...)
 }
 
 // ring changes a record, which wakes every reader of views.
