@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
@@ -162,7 +163,9 @@ func (f *fixture) turmoil(actors []*actor, r *history.Recorder, round func(i int
 		return slices.ContainsFunc(acted(), func(s driver.ShardID) bool { return accepted(r, s) == 0 })
 	}
 	f.rounds(40, 1500*time.Millisecond, play)
-	for start := time.Now(); idle() && time.Since(start) < 10*time.Second && f.ctx.Err() == nil && !f.failed(); {
+	ctx, cancel := context.WithTimeout(f.ctx, f.patience())
+	defer cancel()
+	for idle() && ctx.Err() == nil && !f.failed() {
 		play(n)
 	}
 	judge := f.join("judge").recorded(r)
@@ -253,33 +256,22 @@ func pauseHolder(f *fixture) {
 		release()
 		f.delivered(holder, name("s"))
 
-		var rule Rule
-		wrong := func() string {
+		for range ample.During(150*time.Millisecond, 2*time.Millisecond) {
 			switch {
 			case f.head(name("s")) != head || string(f.get(name("s"), "k").Value) != "v":
-				rule = ruleF1
-				return fmt.Sprintf("a commit that arrived after the takeover took effect: head %+v", f.head(name("s")))
+				f.fail(ruleF1, "a commit that arrived after the takeover took effect: head %+v", f.head(name("s")))
 			case f.owner(name("s")) != seen(next):
-				rule = ruleR1
-				return fmt.Sprintf("a release that arrived after the takeover changed the record to %+v",
+				f.fail(ruleR1, "a release that arrived after the takeover changed the record to %+v",
 					f.owner(name("s")))
 			case f.owner(name("spare")) != seen(nextSpare):
-				rule = ruleA1
-				return fmt.Sprintf("a transfer that arrived after the takeover changed the record to %+v",
+				f.fail(ruleA1, "a transfer that arrived after the takeover changed the record to %+v",
 					f.owner(name("spare")))
 			case f.owner(name("new")) != driver.Owner{}:
-				rule = ruleA1
-				return fmt.Sprintf("a claim that arrived after its session was evicted took the shard: %+v",
+				f.fail(ruleA1, "a claim that arrived after its session was evicted took the shard: %+v",
 					f.owner(name("new")))
 			case f.isMember(holder.ID()) || !f.isMember(successor.ID()):
-				rule = ruleM1
-				return "a heartbeat brought an evicted session back, or its evict of an older version ended another"
+				f.fail(ruleM1, "a heartbeat brought an evicted session back, or its evict of an older version ended another")
 			}
-			return ""
-		}
-		var what string
-		if f.eventually(150*time.Millisecond, func() bool { what = wrong(); return what != "" }) {
-			f.fail(rule, "%s", what)
 		}
 		f.must(ruleM1, errors.Is(f.settle(func() error { return holder.Beat(f.ctx) }), driver.ErrSessionLost),
 			"the resumed holder's heartbeat does not report that its session is lost")
@@ -336,7 +328,7 @@ func restartStore(f *fixture) {
 		f.must(ruleF1, w.Err == nil, "after a restart of the store the holder's commit answers %v", w.Err)
 		head = w.Head
 		full := f.state()
-		f.must(ruleE3, f.eventually(10*time.Second, func() bool {
+		f.must(ruleE3, f.eventually(f.patience(), func() bool {
 			return m.until(func() bool { return m.same(full) }) && t.until(map[driver.ShardID]driver.Seq{"s": head.Seq})
 		}), "after a restart of the store an open backend's views do not go on")
 	}

@@ -94,7 +94,7 @@ func cancelledWriteIsUnknown(f *fixture) {
 // empty put takes the number before any commit still under way.
 func (f *fixture) quiesce(m *member, fence driver.Fence) {
 	f.t.Helper()
-	if !f.eventually(5*time.Second, func() bool {
+	if !f.eventually(f.patience(), func() bool {
 		return m.write(fence, f.head(fence.Shard).Number+1, put("quiesced", "")).Err == nil
 	}) {
 		f.setup("quiesce", errors.New("no commit is accepted after cancelled ones"))
@@ -152,12 +152,12 @@ func cancelledCallBlocksNobody(f *fixture) {
 			cancel,
 		)
 	})
+	machine := f.gauge(ruleE3)
 	start := time.Now()
 	next := b.preempt("s")
 	b.commit(next, appendOp("y"))
 	b.beat()
-	f.must(ruleE3, time.Since(start) < 5*time.Second,
-		"after cancelled calls another process's claim, commit and heartbeat took %v", time.Since(start))
+	machine.AtMost("after cancelled calls another process's claim, commit and heartbeat", time.Since(start), 5*time.Second)
 }
 
 // short is a context that ends soon, for calls that get no answer. Why it ends is
@@ -216,6 +216,7 @@ func lostRequestIsUnknown(f *fixture) {
 	b, w := f.wire("DropRequests", func(w *Wire) bool { return w.DropRequests != nil })
 	a := f.joinOn(b, "a")
 	fence := a.acquire("s")
+	machine := f.gauge(ruleX1)
 	end := w.DropRequests()
 	start := time.Now()
 	for call, do := range map[string]func(context.Context) error{
@@ -230,8 +231,8 @@ func lostRequestIsUnknown(f *fixture) {
 		f.must(ruleE1, err != nil && (driver.Unknown(err) || errors.Is(err, driver.ErrRetry)),
 			"%s without an answer gives %v; want an error outside of the closed set", call, err)
 	}
-	f.must(ruleX1, time.Since(start) < 4*(60*time.Millisecond+2*time.Second),
-		"four calls without an answer, with a context of 60 ms each, took %v", time.Since(start))
+	machine.AtMost("four calls without an answer, with a context of 60 ms each", time.Since(start),
+		4*(60*time.Millisecond+2*time.Second))
 	f.must(ruleE1, f.head("s") == driver.Head{} && f.owner("s") == seen(fence) && f.owner("t") == driver.Owner{},
 		"requests that never arrived changed the store")
 	end()
@@ -437,11 +438,11 @@ func noGoroutineLeak(f *fixture) {
 	f.closeAll()
 	own := 1 // the case's own goroutine
 	var left []string
-	if !f.eventually(3*time.Second, func() bool {
+	if !f.eventually(f.patience(), func() bool {
 		left = labelled(f.t.Name())
 		return len(left) <= own
 	}) {
-		f.fail(ruleE3, "3 s after every backend was closed goroutines are left:\n%s\n", strings.Join(left, "\n\n"))
+		f.fail(ruleE3, "%v after every backend was closed goroutines are left:\n%s\n", f.patience(), strings.Join(left, "\n\n"))
 	}
 }
 
@@ -502,33 +503,30 @@ func concurrentUse(f *fixture) {
 }
 
 func closeUnblocks(f *fixture) {
-	for range 3 {
+	for i := range 3 {
 		b := f.open()
-		w, t := f.watch(b), f.tail(b)
-		const each = 3
-		got := make(chan error, 2*each)
-		for range each {
-			go func() { _, err := b.Observe(f.ctx, driver.ObserveQuery{Since: w.cursor}); got <- err }()
-			go func() { _, err := b.TailLog(f.ctx, t.cursor, 10); got <- err }()
+		bell, w, t := f.bell(b), f.watch(b), f.tail(b)
+		var calls []*call
+		for range 3 {
+			calls = append(calls,
+				begin(func() error { _, err := b.Observe(f.ctx, driver.ObserveQuery{Since: w.cursor}); return err }),
+				begin(func() error { _, err := b.TailLog(f.ctx, t.cursor, 10); return err }))
 		}
-		blocked := time.NewTimer(20 * time.Millisecond)
-		select {
-		case err := <-got:
-			f.setup("block", fmt.Errorf("a call without news returned: %v", err))
-		case <-blocked.C:
+		if i == 0 {
+			bell.looked()
 		}
-		f.setup("close", b.Close())
-		limit := time.NewTimer(3 * time.Second)
-		for range 2 * each {
-			select {
-			case err := <-got:
-				f.must(ruleE1, errors.Is(err, driver.ErrClosed),
-					"a blocked call answers %v when its backend is closed; want ErrClosed", err)
-			case <-limit.C:
-				f.fail(ruleE3, "Close left a call blocked")
+		f.waiting(calls...)
+		for _, got := range calls {
+			if early, err := got.early(); early {
+				f.setup("block", fmt.Errorf("a call without news returned: %v", err))
 			}
 		}
-		limit.Stop()
+		f.setup("close", b.Close())
+		for _, got := range calls {
+			err := f.answered(got, ruleE3, "Close left a call blocked")
+			f.must(ruleE1, errors.Is(err, driver.ErrClosed),
+				"a blocked call answers %v when its backend is closed; want ErrClosed", err)
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ type fixture struct {
 	backends   []driver.Backend
 	reader     driver.Backend
 	observer   *member
+	ringer     *member
 	restarts   int
 }
 
@@ -500,22 +501,3 @@ func appendOp(payload string) driver.Op {
 func appendUnique() driver.Op { return appendOp(string(newID())) }
 
 func trim(through driver.Seq) driver.Op { return driver.Op{Kind: driver.OpTrim, Through: through} }
-
-// eventually waits until ok, checking every few milliseconds, and reports
-// whether it came true within the bound.
-func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
-	deadline := time.NewTimer(bound)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline.C:
-			return ok()
-		case <-f.ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-	return true
-}

@@ -36,7 +36,9 @@ type Harness struct {
 
 	// Timeout bounds each case; one that has not ended by then fails with the
 	// stacks of all goroutines. Default 2 min, so that a busy machine is not taken for
-	// a hang, or 10 min with Long.
+	// a hang, or 10 min with Long. A case waits a sixth of it for what should happen at once. A
+	// case whose subject is a time is skipped as "machine too slow to tell" if a ping of the
+	// store was slow as well.
 	Timeout time.Duration
 
 	// Skip names cases ("Area/Property") that this store cannot pass, with the

@@ -281,7 +281,7 @@ func (t *tailer) catchUp(ctx context.Context, h driver.ShardHead) error {
 // until takes pages until every shard has reached the sequence number given, and
 // reports whether it did within a bound.
 func (t *tailer) until(want map[driver.ShardID]driver.Seq) bool {
-	ctx, cancel := context.WithTimeout(t.f.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.f.ctx, t.f.prompt(t.b))
 	defer cancel()
 	for {
 		behind := false
@@ -346,34 +346,22 @@ func tailBlocksAndWakes(f *fixture) {
 	a := f.join("a")
 	fence := a.acquire("s")
 	a.commit(fence, appendOp("before"))
-	t := f.tail(f.open())
+	b := f.open()
+	bell, t := f.bell(b), f.tail(b)
 	for i := range 5 {
-		got := make(chan error, 1)
-		go func() { got <- t.next(f.ctx, 10) }()
-		quiet := time.NewTimer(20 * time.Millisecond)
-		select {
-		case err := <-got:
+		got := begin(func() error { return t.next(f.ctx, 10) })
+		if i == 0 {
+			bell.looked()
+		}
+		f.waiting(got)
+		if early, err := got.early(); early {
 			f.fail(ruleL4, "the tail of a log without news returned: %v, now at %v", err, t.at)
-		case <-quiet.C:
 		}
 		a.commit(fence, appendOp("news"))
-		prompt := time.NewTimer(f.prompt(a.b))
-		select {
-		case err := <-got:
-			f.must(ruleL4, err == nil, "the tail answers %v", err)
-		case <-prompt.C:
-			f.fail(ruleO2, "a tail did not return within %v of a commit", f.prompt(a.b))
-		}
+		err := f.answered(got, ruleO2, "a tail does not return after a commit")
+		f.must(ruleL4, err == nil, "the tail answers %v", err)
 		f.must(ruleL4, t.at["s"] == driver.Seq(i+2), "the tail returned without the new entry: it is at %d", t.at["s"])
 	}
-}
-
-// prompt is how soon news must be reported: the poll period, after a quiet time too, and a
-// generous allowance for a busy machine. A store with notifications may poll more seldom
-// than twice a second when it is quiet, but not be later for it.
-func (f *fixture) prompt(b driver.Backend) time.Duration {
-	l := b.Info().Limits
-	return max(l.PollPeriod, min(l.IdlePollPeriod, 500*time.Millisecond)) + 3*time.Second
 }
 
 func tailResumes(f *fixture) {

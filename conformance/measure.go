@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // Measure is one number about a backend, taken on a store of the harness with
@@ -143,19 +144,20 @@ func (m *measurement) handOver(a *member, view *mirror) {
 	b := f.join("successor")
 	i := 0
 	var fence driver.Fence
-	m.add(timed(40, func() {
+	prepare := func() {
 		shard := driver.ShardID(fmt.Sprintf("handed-%d", i))
 		i++
 		fence = a.acquire(shard)
 		f.must(ruleO2, view.until(func() bool { return view.shards[shard].Token == fence.Token }), "a grant was not seen")
-	}, func() {
+	}
+	m.add(milliseconds(timed(40, func() {
 		_, err := a.Transfer(f.ctx, []driver.Transfer{{Fence: fence, To: b.ID()}})
 		f.setup("transfer", err)
 		seen := func() bool { return view.shards[fence.Shard].Session == b.ID() }
 		f.must(ruleO2, view.until(seen), "a transfer was not seen")
 		own := driver.Fence{Shard: fence.Shard, Session: b.ID(), Token: view.shards[fence.Shard].Token}
 		f.setup("the successor's commit", b.write(own, 1, appendOp("first")).Err)
-	}), "ms", "planned hand-over, until the new owner's first commit, median")
+	}, prepare)), "ms", "planned hand-over, until the new owner's first commit, median")
 }
 
 // idle counts the calls of a process that only watches.
@@ -180,26 +182,30 @@ func (m *measurement) idle() {
 }
 
 // median is the middle of n durations of f, in milliseconds.
-func median(n int, f func()) float64 { return timed(n, func() {}, f) }
+func median(n int, f func()) float64 { return milliseconds(timed(n, f)) }
 
-// timed is the median of n durations of f, each after a preparation that does not
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// timed is the median of n durations of f, each after preparations that do not
 // count.
-func timed(n int, prepare, f func()) float64 {
+func timed(n int, f func(), prepare ...func()) time.Duration {
 	took := make([]time.Duration, n)
 	for i := range took {
-		prepare()
+		for _, p := range prepare {
+			p()
+		}
 		begin := time.Now()
 		f()
 		took[i] = time.Since(begin)
 	}
 	slices.Sort(took)
-	return float64(took[n/2]) / float64(time.Millisecond)
+	return took[n/2]
 }
 
 // rate calls f for a second and returns how much it did per second.
 func rate(f func() int) float64 {
 	done, begin := 0, time.Now()
-	for time.Since(begin) < measureFor {
+	for range ample.During(measureFor, 0) {
 		done += f()
 	}
 	return float64(done) / time.Since(begin).Seconds()

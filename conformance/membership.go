@@ -141,16 +141,6 @@ func (f *fixture) delivered(m *member, shard driver.ShardID) {
 	}
 }
 
-// never watches for a while whether something that must not happen does: long
-// enough for a request that was under way to arrive, where no later one tells.
-func (f *fixture) never(r Rule, wrong func() string) {
-	f.t.Helper()
-	var what string
-	if f.eventually(150*time.Millisecond, func() bool { what = wrong(); return what != "" }) {
-		f.fail(r, "%s", what)
-	}
-}
-
 func repeatedJoinFails(f *fixture) {
 	for _, end := range []string{"alive", "closed", "evicted", "superseded"} {
 		b := f.open()
@@ -262,7 +252,7 @@ func beatNeedsOnlyExistence(f *fixture) {
 // that broke connections, for a bounded time.
 func (f *fixture) settle(call func() error) error {
 	var err error
-	f.eventually(5*time.Second, func() bool {
+	f.eventually(f.patience(), func() bool {
 		err = call()
 		return err == nil || driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry)
 	})
@@ -571,6 +561,7 @@ func beatsNotBehindWrites(f *fixture) {
 	if limits.WriteBytes > 0 {
 		payload = payload[:min(len(payload), limits.WriteBytes)]
 	}
+	machine := f.gauge(ruleE4)
 	ctx, stop := context.WithCancel(f.ctx)
 	var load sync.WaitGroup
 	var busy atomic.Int64
@@ -590,35 +581,21 @@ func beatsNotBehindWrites(f *fixture) {
 			}
 		})
 	}
-	loaded := f.eventually(time.Minute, func() bool { return busy.Load() >= writers })
+	loaded := f.eventually(3*f.patience(), func() bool { return busy.Load() >= writers })
 	// A heartbeat is due every third of the TTL, and has as long.
 	bound := max(limits.MinTTL, time.Second) / 3
-	const beats = 10 // and as many pings
-	late, latePings := 0, 0
-	pace := time.NewTicker(5 * time.Millisecond)
-	defer pace.Stop()
-	for i := 0; i < beats && late <= beats/2 && latePings <= beats/2; i++ {
-		<-pace.C
-		start := time.Now()
-		m.beat()
-		if time.Since(start) > bound {
-			late++
-		}
-		start = time.Now()
-		if _, err := m.b.Get(f.ctx, driver.PingShard, "0"); err != nil {
-			f.setup("ping the store", err)
-		}
-		if time.Since(start) > bound {
-			latePings++
-		}
-	}
+	beat := timed(10, m.beat)
+	ping := timed(10, func() {
+		_, err := m.b.Get(f.ctx, driver.PingShard, "0")
+		f.setup("ping the store", err)
+	})
 	stop()
 	load.Wait()
 	if !loaded {
-		f.setup("load the store", errors.New("in a minute the writers were not answered once each"))
+		f.setup("load the store", fmt.Errorf("in %v the writers were not answered once each", 3*f.patience()))
 	}
-	f.must(ruleE4, late <= beats/2, "%d of %d heartbeats took longer than %v beside %d writers", late, beats, bound, writers)
-	f.must(ruleE4, latePings <= beats/2, "%d of %d pings took longer than %v beside %d writers", latePings, beats, bound, writers)
+	machine.AtMost(fmt.Sprintf("half of the heartbeats beside %d writers", writers), beat, bound)
+	machine.AtMost(fmt.Sprintf("half of the pings beside %d writers", writers), ping, bound)
 }
 
 func missingIdentityRefused(f *fixture) {

@@ -240,7 +240,7 @@ func (b *modelBackend) Close() error {
 		b.ends = true
 		close(b.ended)
 		if b.m.bug == leaks {
-			go func() { <-time.After(10 * time.Second) }()
+			go func() { <-time.After(time.Minute) }()
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -15,9 +16,10 @@ func (f *fixture) rounds(most int, budget time.Duration, round func(i int)) {
 	if f.h.Long {
 		most, budget = most*20, budget*20
 	}
-	start := time.Now()
+	ctx, cancel := context.WithTimeout(f.ctx, budget)
+	defer cancel()
 	for i := range most {
-		if f.failed() || f.ctx.Err() != nil || (i >= least && time.Since(start) > budget) {
+		if f.failed() || f.ctx.Err() != nil || (i >= least && ctx.Err() != nil) {
 			return
 		}
 		round(i)

@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"time"
-
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -128,10 +126,10 @@ func (f *fixture) restart() {
 	f.t.Helper()
 	b := f.read()
 	f.setup("restart", f.store.Restart(f.ctx))
-	if !f.eventually(20*time.Second, func() bool {
+	if !f.eventually(f.patience(), func() bool {
 		_, err := b.Observe(f.ctx, driver.ObserveQuery{})
 		return err == nil
 	}) {
-		f.Errorf("20 s after a restart the store does not answer a backend that was open before")
+		f.Errorf("%v after a restart the store does not answer a backend that was open before", f.patience())
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 func viewCases() []Case {
@@ -291,33 +292,34 @@ func foreignCursor(f *fixture) {
 	}
 }
 
-// blocked asks for the next page in a goroutine, and fails if it comes although
-// nothing that it asked for happens while doing.
+// blocked has a reader wait for its next page while doing. Nothing that it asked for happens,
+// so its page is that of a change that is made afterwards.
 func (f *fixture) blocked(m *mirror, rule Rule, what string, doing func()) {
 	f.t.Helper()
+	bell := f.bell(m.b)
+	asked := m.beats
+	m.beats = map[driver.SessionID]driver.Version{}
+	first := bell.ring()
+	if !m.until(func() bool { return m.shards[first].Session == bell.ID() }) {
+		f.setup("bring a reader up to date", errors.New("a claim is not reported"))
+	}
+	m.beats = asked
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
-	type answer struct {
-		v   *driver.View
-		err error
-	}
-	got := make(chan answer, 1)
-	go func() {
-		v, err := m.b.Observe(ctx, driver.ObserveQuery{Since: m.cursor, Beats: m.asked()})
-		got <- answer{v, err}
-	}()
+	var page *driver.View
+	query := driver.ObserveQuery{Since: m.cursor, Beats: m.asked()}
+	got := begin(func() (err error) {
+		page, err = m.b.Observe(ctx, query)
+		return err
+	})
+	f.waiting(got)
 	doing()
-	quiet := time.NewTimer(30*time.Millisecond + 3*m.b.Info().Limits.PollPeriod)
-	defer quiet.Stop()
-	select {
-	case a := <-got:
-		f.fail(rule, "%s woke a reader: %+v, %v", what, a.v, a.err)
-	case <-quiet.C:
-	}
-	cancel()
-	if a := <-got; a.err == nil {
-		m.apply(a.v)
-	}
+	bell.looked(got)
+	last := bell.ring()
+	err := f.answered(got, rule, "a reader that was blocked beside %s is not told of a later claim", what)
+	f.must(rule, err == nil && ownerIn(page, last).Session == bell.ID() && len(page.Beats) == 0, "%s woke a reader: %+v, %v",
+		what, page, err)
+	m.apply(page)
 }
 
 func (m *mirror) asked() []driver.Beat {
@@ -399,7 +401,7 @@ func contextPrompt(f *fixture) {
 	a := f.join("a")
 	fence := a.acquire("s")
 	b := f.open()
-	m, t := f.watch(b), f.tail(b)
+	bell, m, t := f.bell(b), f.watch(b), f.tail(b)
 	for call, block := range map[string]func(context.Context) error{
 		"Observe": func(ctx context.Context) error {
 			_, err := b.Observe(ctx, driver.ObserveQuery{Since: m.cursor})
@@ -407,37 +409,29 @@ func contextPrompt(f *fixture) {
 		},
 		"TailLog": func(ctx context.Context) error { _, err := b.TailLog(ctx, t.cursor, 10); return err },
 	} {
-		for range 5 {
+		for i := range 5 {
 			ctx, cancel := context.WithCancel(f.ctx)
-			got := make(chan error, 1)
-			go func() { got <- block(ctx) }()
-			quiet := time.NewTimer(10 * time.Millisecond)
-			select {
-			case err := <-got:
+			got := begin(func() error { return block(ctx) })
+			if i == 0 {
+				bell.looked()
+			}
+			f.waiting(got)
+			if early, err := got.early(); early {
 				f.fail(ruleO2, "%s without news returned: %v", call, err)
-			case <-quiet.C:
 			}
 			cancel()
-			limit := time.NewTimer(2 * time.Second)
-			select {
-			case err := <-got:
-				f.must(ruleX1, errors.Is(err, context.Canceled),
-					"%s answers %v after its context was cancelled; want context.Canceled", call, err)
-			case <-limit.C:
-				f.fail(ruleO2, "%s goes on for 2 s after its context was cancelled", call)
-			}
-			limit.Stop()
+			err := f.answered(got, ruleO2, "%s goes on for %v after its context was cancelled", call, f.patience())
+			f.must(ruleX1, errors.Is(err, context.Canceled),
+				"%s answers %v after its context was cancelled; want context.Canceled", call, err)
 		}
-		ctx, cancel := context.WithTimeout(f.ctx, 10*time.Millisecond)
-		err := block(ctx)
+		err := f.held(10*time.Millisecond, block)
 		f.must(ruleX1, errors.Is(err, context.DeadlineExceeded),
 			"%s answers %v at its deadline; want context.DeadlineExceeded", call, err)
-		cancel()
 	}
 	a.commit(fence, appendOp("x"))
 	f.must(ruleO2, t.until(map[driver.ShardID]driver.Seq{"s": 1}), "after cancelled calls TailLog does not go on")
-	f.join("b")
-	f.must(ruleO2, m.until(func() bool { return len(m.members) == 2 }), "after cancelled calls Observe does not go on")
+	late := f.join("b")
+	f.must(ruleO2, m.until(func() bool { return m.members[late.ID()].Node == "b" }), "after cancelled calls Observe does not go on")
 }
 
 // slowReaderBounded compares how the heap grows while a reader sleeps with how the same
@@ -446,10 +440,11 @@ func contextPrompt(f *fixture) {
 func slowReaderBounded(f *fixture) {
 	a := f.join("a")
 	w := &appender{member: a, fence: a.acquire("s"), payload: make([]byte, min(32<<10, a.b.Info().Limits.WriteBytes))}
-	start := time.Now()
+	slow, cancel := context.WithTimeout(f.ctx, time.Second)
+	defer cancel()
 	without, commits := w.round(func(n int) bool { // a slow store gets less
 		written := n * len(w.payload)
-		return written >= 4<<20 || written >= 1<<20 && time.Since(start) > time.Second
+		return written >= 4<<20 || written >= 1<<20 && slow.Err() != nil
 	})
 	round := func() int64 {
 		grown, _ := w.round(func(n int) bool { return n == commits })
@@ -457,7 +452,7 @@ func slowReaderBounded(f *fixture) {
 	}
 	without = max(without, round())
 	b := f.open()
-	slow, tail := f.watch(b), f.tail(b)
+	view, tail := f.watch(b), f.tail(b)
 	written := int64(commits * len(w.payload))
 	for asleep := written; ; asleep += written {
 		with := round()
@@ -468,7 +463,7 @@ func slowReaderBounded(f *fixture) {
 			"grows by %d for each %d, and without a reader by %d", asleep, with, written, without)
 	}
 	full := f.state()
-	f.must(ruleO2, slow.until(func() bool { return slow.same(full) }), "a slow reader does not arrive at the state")
+	f.must(ruleO2, view.until(func() bool { return view.same(full) }), "a slow reader does not arrive at the state")
 	f.must(ruleO2, tail.until(map[driver.ShardID]driver.Seq{"s": driver.Seq(w.n)}),
 		"a slow tail does not arrive at entry %d: %v", w.n, tail.at)
 }
@@ -521,70 +516,54 @@ func idleIsQuiet(f *fixture) {
 	fence := a.acquire("s")
 	a.commit(fence, appendOp("x"))
 	b := f.open()
-	m, t := f.watch(b), f.tail(b)
+	bell, m, t := f.bell(b), f.watch(b), f.tail(b)
 	m.beats[a.ID()], _ = f.beatOf(a.ID())
-	ctx, cancel := context.WithCancel(f.ctx)
-	defer cancel()
-	var blocked, begun sync.WaitGroup
-	beats := m.asked()
-	begun.Add(2)
-	blocked.Go(func() {
-		begun.Done()
-		_, _ = b.Observe(ctx, driver.ObserveQuery{Since: m.cursor, Beats: beats})
-	})
-	blocked.Go(func() {
-		begun.Done()
-		_, _ = b.TailLog(ctx, t.cursor, 10)
-	})
-	begun.Wait()
-
+	observed := begin(func() error { _, err := m.next(f.ctx); return err })
+	tailed := begin(func() error { return t.next(f.ctx, 10) })
+	bell.looked(observed, tailed)
 	poll := b.Info().Limits.PollPeriod
 	f.settled(poll)
 	used, window := f.idleFor(400 * time.Millisecond)
-	cancel()
-	blocked.Wait()
-	f.must(ruleO3, used.Writes == 0, "an idle namespace was written to %d times in %v", used.Writes, window)
-	f.must(ruleO3, used.Reads <= polls(window, poll), "an idle namespace was read %d times in %v; want at most %d",
-		used.Reads, window, polls(window, poll))
-	f.must(ruleO3, used.Waits <= maxWaits, "an idle namespace was waited for %d times anew in %v", used.Waits, window)
-}
-
-// maxWaits is how often an idle process may begin to wait anew in less than a
-// second.
-const maxWaits = 4
-
-// polls is how many reads an idle process may make in a while: one stream of views
-// and one of entries.
-func polls(window, poll time.Duration) int64 {
-	if poll == 0 {
-		return 0
+	bell.ring()
+	a.commit(fence, appendOp("y"))
+	for what, got := range map[string]*call{"view": observed, "tail": tailed} {
+		err := f.answered(got, ruleO3, "the reader of the %s, which was idle, is not told of a change", what)
+		f.setup("read the "+what, err)
 	}
-	return 2 * (int64(window/poll) + 2)
+	f.must(ruleO3, len(m.shards) == 2 && t.at["s"] == 2, "readers returned before there was anything to read: shards %v, "+
+		"entries %v", m.shards, t.at)
+	f.must(ruleO3, used.Writes == 0, "an idle namespace was written to %d times in %v", used.Writes, window)
+	f.must(ruleO3, poll > 0 || used.Reads == 0, "an idle namespace was read %d times in %v, and is not polled", used.Reads,
+		window)
+	// Two streams, one of views and one of entries, each with a read at both ends of the window.
+	ample.AtLeast(ruled{f, ruleO3}, fmt.Sprintf("reading an idle namespace %d times", used.Reads), window,
+		time.Duration(used.Reads/2-2)*poll)
+	ample.AtLeast(ruled{f, ruleO3}, fmt.Sprintf("waiting for an idle namespace anew %d times", used.Waits), window,
+		time.Duration((used.Waits-1)/maxWaits)*time.Second)
 }
 
-func quiet(used Calls, window, poll time.Duration) bool {
-	return used.Writes == 0 && used.Reads <= polls(window, poll) && used.Waits <= maxWaits
-}
+// maxWaits is how often an idle process may begin to wait anew in a second.
+const maxWaits = 4
 
 // idleFor waits about as long, and returns the calls to the store meanwhile.
 func (f *fixture) idleFor(d time.Duration) (used Calls, window time.Duration) {
 	start, before := time.Now(), f.store.Calls()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-f.ctx.Done():
+	for range ample.During(d, 10*time.Millisecond) {
+		if f.ctx.Err() != nil {
+			break
+		}
 	}
 	after := f.store.Calls()
 	return Calls{Reads: after.Reads - before.Reads, Writes: after.Writes - before.Writes,
 		Waits: after.Waits - before.Waits}, time.Since(start)
 }
 
-// settled waits, for a bounded time, until calls that began to block have made
+// settled waits, for some windows, until calls that began to block have made
 // their first reads, and only polls are left.
 func (f *fixture) settled(poll time.Duration) {
-	for start := time.Now(); time.Since(start) < 5*time.Second && f.ctx.Err() == nil; {
-		if used, window := f.idleFor(100*time.Millisecond + 2*poll); used.Waits == 0 && quiet(used, window, poll) {
+	for range 40 {
+		used, _ := f.idleFor(100*time.Millisecond + 2*poll)
+		if used.Waits == 0 && used.Writes == 0 && (poll > 0 || used.Reads == 0) {
 			return
 		}
 	}

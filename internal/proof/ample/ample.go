@@ -11,7 +11,6 @@ import (
 	"iter"
 	"os"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -20,9 +19,18 @@ const Time = 2 * time.Minute
 
 const poll = 5 * time.Millisecond
 
+// T is the part of testing.TB that this package uses.
+type T interface {
+	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
+}
+
 // Wait polls cond until it returns true. After Time it fails the test with what, which names what did
 // not happen.
-func Wait(t testing.TB, what string, cond func() bool) {
+func Wait(t T, what string, cond func() bool) {
 	t.Helper()
 	if !Soon(context.Background(), cond) {
 		t.Fatalf("after %v: %s", Time, what)
@@ -53,7 +61,7 @@ func During(d, pause time.Duration) iter.Seq[int] {
 }
 
 // AtLeast fails the test if took is less than least. A slow machine cannot make it fail.
-func AtLeast(t testing.TB, what string, took, least time.Duration) {
+func AtLeast(t T, what string, took, least time.Duration) {
 	t.Helper()
 	if took < least {
 		t.Errorf("%s took %v, want at least %v", what, took, least)
@@ -63,7 +71,7 @@ func AtLeast(t testing.TB, what string, took, least time.Duration) {
 // Gauge tells a slow program from a slow machine. Beside the test it runs a no-op of the same
 // kind as the test's subject. Like Skip and Fatal, its method belongs into the test's goroutine.
 type Gauge struct {
-	t     testing.TB
+	t     T
 	usual time.Duration
 
 	mu      sync.Mutex
@@ -74,7 +82,7 @@ type Gauge struct {
 // Beside runs noop once, and then every 20 ms until the test ends. Usual is the longest time that
 // noop takes on a quiet machine, with a margin. A nil noop sleeps for a millisecond: it
 // notices a machine whose processors are busy.
-func Beside(t testing.TB, usual time.Duration, noop func()) *Gauge {
+func Beside(t T, usual time.Duration, noop func()) *Gauge {
 	t.Helper()
 	if noop == nil {
 		noop = func() { time.Sleep(time.Millisecond) }

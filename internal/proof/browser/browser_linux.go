@@ -16,13 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 const (
 	startLimit = time.Minute // for Chromium to start, on a busy machine
 	callLimit  = time.Minute // for the answer to a call
-	ample      = time.Minute // for a condition on a page
 )
 
 // Browser is a running Chromium without a window, which ends with the test. Safe for
@@ -67,8 +67,7 @@ func Start(t testing.TB) *Browser {
 	}
 	t.Cleanup(func() {
 		// Its processes may still write for a moment.
-		for end := time.Now().Add(ample); os.RemoveAll(dir) != nil && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		}
+		ample.Soon(context.Background(), func() bool { return os.RemoveAll(dir) == nil })
 	})
 	callsIn, calls := pipe(t)
 	answers, answersOut := pipe(t)
@@ -250,14 +249,13 @@ func (p *Page) Eval(expression string, into any) error {
 func (p *Page) Await(expression string) {
 	p.b.t.Helper()
 	var err error
-	for end := time.Now().Add(ample); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		var yes bool
-		if err = p.Eval(expression, &yes); err == nil && yes {
-			return
-		}
+	if !ample.Soon(p.b.t.Context(), func() (yes bool) {
+		err = p.Eval(expression, &yes)
+		return err == nil && yes
+	}) {
+		p.b.t.Fatalf("not within %v: %s (%v); the page said %s", ample.Time, expression, err,
+			strings.Join(p.b.Complaints(), "\n"))
 	}
-	p.b.t.Fatalf("not within %v: %s (%v); the page said %s", ample, expression, err,
-		strings.Join(p.b.Complaints(), "\n"))
 }
 
 // Press presses a key, such as "ArrowRight".

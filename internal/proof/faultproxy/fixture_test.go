@@ -10,10 +10,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// bound is how long a test waits for an event that must happen.
-const bound = 20 * time.Second
+	"github.com/tenure-go/tenure/internal/proof/ample"
+)
 
 // server answers each line with "re:" and the line, and keeps the bytes received.
 type server struct {
@@ -95,7 +94,7 @@ func (s *server) serve(c net.Conn) {
 // until waits for a condition over the server's fields.
 func (s *server) until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(bound)
+	deadline := time.After(ample.Time)
 	for {
 		s.mu.Lock()
 		ok, changed, got := cond(), s.changed, s.got.String()
@@ -158,7 +157,7 @@ func (f *fixture) set(x Faults) {
 // wait waits until the counts are as cond wants.
 func (f *fixture) wait(what string, cond func(Stats) bool) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), bound)
+	ctx, cancel := context.WithTimeout(f.t.Context(), ample.Time)
 	defer cancel()
 	if err := f.Wait(ctx, cond); err != nil {
 		f.t.Fatalf("waiting for %s: %v; the counts are %+v", what, err, f.Stats())
@@ -173,12 +172,12 @@ type client struct {
 
 func (f *fixture) dial() *client {
 	f.t.Helper()
-	c, err := net.DialTimeout("tcp", f.Addr(), bound)
+	c, err := net.DialTimeout("tcp", f.Addr(), ample.Time)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(bound)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(ample.Time)); err != nil {
 		f.t.Fatal(err)
 	}
 	return &client{TCPConn: c.(*net.TCPConn), t: f.t}
@@ -187,7 +186,7 @@ func (f *fixture) dial() *client {
 // dialReset connects and wants a reset, which may come before Dial returns.
 func (f *fixture) dialReset() {
 	f.t.Helper()
-	c, err := net.DialTimeout("tcp", f.Addr(), bound)
+	c, err := net.DialTimeout("tcp", f.Addr(), ample.Time)
 	if err == nil {
 		defer c.Close()
 		_, err = io.ReadAll(c)
@@ -234,7 +233,7 @@ func (c *client) wantSilence() {
 	if !errors.As(err, &ne) || !ne.Timeout() {
 		c.t.Fatalf("received %q and error %v, want silence", b[:n], err)
 	}
-	if err := c.SetReadDeadline(time.Now().Add(bound)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(ample.Time)); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -3,6 +3,7 @@ package faultproxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 var (
@@ -294,9 +297,7 @@ func TestLatency(t *testing.T) {
 		start := time.Now()
 		c.send("b\n")
 		c.want("re:b\n")
-		if d := time.Since(start); d < delay {
-			t.Errorf("with %+v an answer took %v, want at least %v", x, d, delay)
-		}
+		ample.AtLeast(t, fmt.Sprintf("with %+v an answer", x), time.Since(start), delay)
 	}
 }
 
@@ -320,9 +321,7 @@ func TestDrip(t *testing.T) {
 	start := time.Now()
 	c.send("abcdef\n")
 	c.want("re:abcdef\n")
-	if d := time.Since(start); d < 6*pause {
-		t.Errorf("7 bytes took %v, want at least %v", d, 6*pause)
-	}
+	ample.AtLeast(t, "7 bytes, with a pause between two,", time.Since(start), 6*pause)
 	f.set(Faults{Requests: Flow{Drip: time.Hour}})
 	c.send("xy\n")
 	f.wait("the rest of a drip", func(s Stats) bool { return s.Requests.Read == 10 && s.Requests.Held > 0 })
@@ -560,19 +559,18 @@ func TestConcurrentUse(t *testing.T) {
 	var clients, faults sync.WaitGroup
 	for range 4 {
 		clients.Go(func() {
-			for end := time.Now().Add(bound); f.Stats().Accepted < 50; {
-				if time.Now().After(end) {
-					t.Errorf("%d connections were accepted in %v, want 50", f.Stats().Accepted, bound)
-					return
-				}
+			if !ample.Soon(t.Context(), func() bool {
 				c, err := net.Dial("tcp", f.Addr())
 				if err != nil {
-					continue // refused, or reset, just now
+					return false // refused, or reset, just now
 				}
+				defer c.Close()
 				_ = c.SetDeadline(time.Now().Add(5 * time.Millisecond))
 				_, _ = c.Write([]byte("x\n"))
 				_, _ = io.Copy(io.Discard, c)
-				c.Close()
+				return f.Stats().Accepted >= 50
+			}) {
+				t.Errorf("%d connections were accepted in %v, want 50", f.Stats().Accepted, ample.Time)
 			}
 		})
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // The proxy carries TLS without touching it: the client verifies the server's
@@ -39,7 +41,7 @@ func TestTLSPassesThrough(t *testing.T) {
 		b, err := io.ReadAll(res.Body)
 		return string(b), err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	if got, err := get(ctx); err != nil || !strings.Contains(got, "hello") {
 		t.Fatalf("through the proxy: %q, %v", got, err)
@@ -56,7 +58,7 @@ func TestTLSPassesThrough(t *testing.T) {
 	}()
 	select {
 	case <-handled:
-	case <-time.After(bound):
+	case <-time.After(ample.Time):
 		t.Fatal("the request did not arrive")
 	}
 	stop()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
@@ -27,9 +28,6 @@ const childEnv = "TENURE_FLEET_CHILD"
 
 // upLine is the first line that a member prints.
 const upLine = "up"
-
-// endLimit is how long a member may take to start, and to end after its signal.
-const endLimit = time.Minute
 
 // setting is what a process is started with.
 type setting struct {
@@ -202,8 +200,8 @@ func (f *Fleet) Leave(p *Proc) {
 	f.Helper()
 	select {
 	case <-p.up:
-	case <-time.After(endLimit):
-		f.Errorf("a member did not start within %v", endLimit)
+	case <-time.After(ample.Time):
+		f.Errorf("a member did not start within %v", ample.Time)
 	}
 	f.end(p, syscall.SIGTERM)
 }
@@ -222,10 +220,10 @@ func (f *Fleet) end(p *Proc, s syscall.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil {
 		f.Error(err)
 	}
-	late := time.AfterFunc(endLimit, func() { _ = p.cmd.Process.Kill() })
+	late := time.AfterFunc(ample.Time, func() { _ = p.cmd.Process.Kill() })
 	err := p.wait()
 	if !late.Stop() {
-		f.Errorf("a member did not end within %v of its signal", endLimit)
+		f.Errorf("a member did not end within %v of its signal", ample.Time)
 	} else if s == syscall.SIGTERM && err != nil {
 		f.Errorf("a member that was asked to stop: %v", err)
 	}
@@ -264,10 +262,8 @@ func (f *Fleet) Cut(p *Proc, least, most int) {
 	if err := p.proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil { // so that none reaches the server
 		f.Fatal(err)
 	}
-	until := time.Now().Add(time.Duration(least+f.Rand.IntN(most-least)) * time.Millisecond)
-	for time.Now().Before(until) {
+	for range ample.During(time.Duration(least+f.Rand.IntN(most-least))*time.Millisecond, 2*time.Millisecond) {
 		p.proxy.Reset()
-		time.Sleep(2 * time.Millisecond)
 	}
 	if err := p.proxy.Set(faultproxy.Faults{}); err != nil {
 		f.Fatal(err)

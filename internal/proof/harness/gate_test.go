@@ -6,21 +6,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
-
-func within(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
 
 // waitsBehind reports whether a goroutine waits in a gate for a write that is
 // held. The lock is the one thing that synctest does not see.
@@ -75,7 +65,7 @@ func TestGate(t *testing.T) {
 				t.Errorf("held at %s: the write was made: %v", where, held.Load())
 			}
 			second := commit(ctx, "b", &behind)
-			within(t, "the second write to wait", waitsBehind)
+			ample.Wait(t, "the second write does not wait", waitsBehind)
 			if behind.Load() {
 				t.Error("a call passed the gate while a write was held")
 			}

@@ -5,7 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // TestConsul: it keeps its data when it is killed, and stands still when it is
@@ -92,7 +93,7 @@ func put(t *testing.T, s *Server, key string) {
 // request returns the status, 0 if there is no answer.
 func request(t *testing.T, s *Server, method, path string) int {
 	t.Helper()
-	req, err := http.NewRequestWithContext(bounded(t, 10*time.Second), method, "http://"+s.Addr()+path,
+	req, err := http.NewRequestWithContext(bounded(t, ample.Time), method, "http://"+s.Addr()+path,
 		strings.NewReader("value"))
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // childVariable makes the test binary be the process that dies in
@@ -192,7 +194,7 @@ func TestSweep(t *testing.T) {
 	}
 	select {
 	case <-waited:
-	case <-bounded(t, 20*time.Second).Done():
+	case <-bounded(t, ample.Time).Done():
 		t.Error("the process of a stale directory still runs")
 	}
 	for path, want := range map[string]bool{stale: false, fresh: true, owned: true} {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 var pool Pool
@@ -53,14 +55,14 @@ func bounded(t *testing.T, d time.Duration) context.Context {
 
 func mustExec(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
-	if _, err := db.ExecContext(bounded(t, 20*time.Second), statement); err != nil {
+	if _, err := db.ExecContext(bounded(t, ample.Time), statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }
 
 func count(t *testing.T, db *sql.DB, query string) (n int) {
 	t.Helper()
-	if err := db.QueryRowContext(bounded(t, 20*time.Second), query).Scan(&n); err != nil {
+	if err := db.QueryRowContext(bounded(t, ample.Time), query).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
@@ -69,7 +71,7 @@ func count(t *testing.T, db *sql.DB, query string) (n int) {
 // eventually waits for a condition that nothing announces.
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	err := poll(bounded(t, 20*time.Second), func() (bool, error) { return check(), nil })
+	err := poll(bounded(t, ample.Time), func() (bool, error) { return check(), nil })
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -197,7 +199,7 @@ func TestStopAndCont(t *testing.T) {
 				if err != nil {
 					t.Errorf("after the server went on: %v", err)
 				}
-			case <-bounded(t, 20*time.Second).Done():
+			case <-bounded(t, ample.Time).Done():
 				t.Error("no answer after the server went on")
 			}
 			// A stopped server can be killed, too.
@@ -227,7 +229,7 @@ func TestKillProcess(t *testing.T) {
 	if err := s.KillProcess(pid); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.ExecContext(bounded(t, 20*time.Second), "SELECT 1"); err == nil {
+	if _, err := conn.ExecContext(bounded(t, ample.Time), "SELECT 1"); err == nil {
 		t.Error("the connection of a killed process still works")
 	}
 	// Connections made before it ends them all would be ended with them.
@@ -294,7 +296,7 @@ func TestSmallDiskFills(t *testing.T) {
 	s := fresh(t, Postgres, &Options{DiskBytes: 64 << 20, NoSync: true})
 	db := open(t, s.Database(t))
 	mustExec(t, db, "CREATE TABLE x (t text)")
-	_, err := db.ExecContext(bounded(t, 60*time.Second),
+	_, err := db.ExecContext(bounded(t, ample.Time),
 		"INSERT INTO x SELECT repeat(md5(n::text), 60) FROM generate_series(1, 100000) n")
 	if err == nil || !strings.Contains(err.Error(), "53100") {
 		t.Errorf("got %v from a write of 190 MB to a disk of 64 MB, want SQLSTATE 53100, disk full", err)
@@ -373,7 +375,7 @@ func TestPgBouncer(t *testing.T) {
 			mustExec(t, db, "CREATE TABLE x (n int)")
 
 			// In transaction mode two clients share the one connection behind.
-			ctx := bounded(t, 20*time.Second)
+			ctx := bounded(t, ample.Time)
 			var pids [2]int
 			for i := range pids {
 				conn, err := db.Conn(ctx)

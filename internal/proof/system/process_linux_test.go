@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // startMember starts a member on a new database, and waits until it is up.
@@ -34,7 +35,7 @@ func startMember(t *testing.T, l *launcher) *process {
 			t.Error(err)
 		}
 	})
-	within(t, "the member to start", p.isUp)
+	ample.Wait(t, "the member does not start", p.isUp)
 	return p
 }
 
@@ -46,7 +47,7 @@ func TestMemberEndsWithItsInput(t *testing.T) {
 	if err := p.CloseInput(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the member to end", p.Ended)
+	ample.Wait(t, "the member does not end", p.Ended)
 	if p.Err() == nil || !strings.Contains(p.Err().Error(), "supervisor has gone") {
 		t.Errorf("it ended with %v", p.Err())
 	}
@@ -61,7 +62,7 @@ func TestStoppedMemberEndsWithItsSupervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.close()
-	within(t, "the member to end", p.Ended)
+	ample.Wait(t, "the member does not end", p.Ended)
 }
 
 // The runtime never ends the main thread, so that its processes would not die with
@@ -90,7 +91,7 @@ func TestMemberRefusesAnUnknownOpener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the member to end", p.Ended)
+	ample.Wait(t, "the member does not end", p.Ended)
 	if p.Err() == nil || !strings.Contains(p.Err().Error(), `no opener "nosuch"`) {
 		t.Errorf("it ended with %v", p.Err())
 	}

@@ -71,13 +71,3 @@ func TestWireDropsWhatIsLateAtTheEnd(t *testing.T) {
 		}
 	})
 }
-
-func within(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		pause(t.Context(), time.Millisecond)
-	}
-}
