@@ -204,7 +204,7 @@ func (p *place) quarantine() {
 		return code == exitSilent && len(o.Quarantined) > 0 && o.Unowned == 0 && len(o.Silent) == 0
 	})
 	if o.Ended != 1 || o.Owned+len(o.Quarantined) != 5 || !strings.Contains(errs, "in quarantine") || !strings.Contains(errs, "tenure release") ||
-		time.Until(o.Quarantined[0].Until) < 50*time.Minute {
+		time.Until(o.Quarantined[0].Until).Round(time.Hour) != time.Hour {
 		p.t.Errorf("status: got %+v, %s", o, errs)
 	}
 	if out, _ := p.run(exitSilent, "status"); !strings.Contains(out, "in quarantine until") || !strings.Contains(out, ", 1 ended") {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
 )
@@ -34,7 +35,6 @@ const (
 	memberVariable = "TENURE_TEST_MEMBER" // NODE:PATH makes the test binary a member
 	shards         = "orders-00..11"
 	numShards      = 12
-	limit          = 2 * time.Minute // of each wait
 	// Nobody's trust lapses while the disk hangs for some seconds: nothing here waits for a TTL.
 	ttl = time.Minute
 	// A leaver that gets no plan within four intervals picks its successors itself, and the next
@@ -223,11 +223,7 @@ func (p *pod) probe(path string) int {
 
 func (r *rollout) becomes(what string, cond func() bool) {
 	r.Helper()
-	for end := time.Now().Add(limit); !cond(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.Fatalf("not within %v: %s", limit, what)
-		}
-	}
+	ample.Wait(r, what, cond)
 }
 
 // allServed waits for an entry of every shard that is acknowledged from now on.
@@ -281,7 +277,7 @@ func (r *rollout) end(s syscall.Signal) int {
 			r.Errorf("%s, which leaves, has the liveness %d", p.name, got)
 		}
 	}
-	late := time.AfterFunc(limit, func() { _ = p.cmd.Process.Kill() })
+	late := time.AfterFunc(ample.Time, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
 	<-p.read
 	_ = p.cmd.Wait()

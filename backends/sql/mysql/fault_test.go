@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
@@ -23,7 +24,7 @@ func TestKilledAtCommit(t *testing.T) {
 	dsn := server.Database(t)
 	db := setup.DB(t, server.Admin())
 	last := 0
-	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), int64(sqlfault.Size(t, "kills", 200, 40)), func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), int64(share.Of(t, "kills", 200, 40)), func(ctx context.Context) (int, error) {
 		var id int
 		err := db.QueryRowContext(ctx, `SELECT id FROM information_schema.processlist
 WHERE user = ? AND id <> ? AND command IN ('Query', 'Execute') AND info IN ('COMMIT') LIMIT 1`, dsn.User(), last).Scan(&id)
@@ -45,7 +46,7 @@ func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
 	dsn := server.Database(t)
-	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{}), int64(sqlfault.Size(t, "crashes", 3, 1)), func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{}), int64(share.Of(t, "crashes", 3, 1)), func(ctx context.Context) (int, error) {
 		return 1, server.Restart(ctx)
 	})
 }

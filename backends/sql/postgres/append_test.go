@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
@@ -122,7 +123,7 @@ func TestAppendAfterWait(t *testing.T) {
 // by what is there then. Several rounds, as it may run out of patience.
 func TestBatchAfterWait(t *testing.T) {
 	t.Parallel()
-	rounds := sqlfault.Size(t, "rounds", 20, 7)
+	rounds := share.Of(t, "rounds", 20, 7)
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
 	db := setup.DB(t, dsn)

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
@@ -24,7 +25,7 @@ var failoversFlag = flag.Int("failovers", 2, "how often an asynchronous standby 
 
 // failovers is the flag's value, or one with -short.
 func failovers(t *testing.T) int {
-	return sqlfault.Size(t, "promotions", *failoversFlag, min(1, *failoversFlag))
+	return share.Of(t, "promotions", *failoversFlag, min(1, *failoversFlag))
 }
 
 const failoverTTL = 3 * time.Second

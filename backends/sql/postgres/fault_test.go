@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/share"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
@@ -31,7 +32,7 @@ func TestKilledAtCommit(t *testing.T) {
 	dsn := server.Database(t)
 	db := setup.DB(t, server.Admin().Database(dsn.Name()))
 	last := 0
-	out := sqlfault.FaultWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), int64(sqlfault.Size(t, "kills", 200, 40)), func(ctx context.Context) (int, error) {
+	out := sqlfault.FaultWhileWriting(t, open(t, dsn, Options{MaxConns: 1}), int64(share.Of(t, "kills", 200, 40)), func(ctx context.Context) (int, error) {
 		var pid int
 		err := db.QueryRowContext(ctx, `SELECT CASE WHEN pg_terminate_backend(pid) THEN pid END FROM (SELECT pid FROM pg_stat_activity
   WHERE application_name = 'tenure' AND pid <> $1 AND state = 'active' AND query = 'COMMIT' LIMIT 1) AS committing`, last).Scan(&pid)
@@ -51,7 +52,7 @@ func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, nil)
 	dsn := server.Database(t)
-	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{}), int64(sqlfault.Size(t, "crashes", 3, 1)), func(ctx context.Context) (int, error) {
+	sqlfault.FaultWhileWriting(t, open(t, dsn, Options{}), int64(share.Of(t, "crashes", 3, 1)), func(ctx context.Context) (int, error) {
 		return 1, server.Restart(ctx)
 	})
 }
@@ -207,7 +208,7 @@ func TestHeartbeatsAreHOT(t *testing.T) {
 	t.Parallel()
 	// A server of its own: the other tests' open transactions would keep old versions.
 	server := servers.New(t, servers.Postgres, nil)
-	members := sqlfault.Size(t, "members", 200, 50)
+	members := share.Of(t, "members", 200, 50)
 	pages, hot := heartbeats(t, server.Database(t), members, 60) // while the table finds its size, some are not HOT
 	t.Logf("60 heartbeats of each of %d members: %d pages, %.1f %% HOT", members, pages, hot)
 	if pages > 20 || hot < 90 {

@@ -136,7 +136,7 @@ func (g *Gauge) AtMost(what string, took, most time.Duration) {
 		return
 	}
 	if slow := g.slowest(); slow > g.usual {
-		note("machine too slow to tell: " + g.t.Name())
+		note("machine too slow to tell: " + what)
 		g.t.Skipf("machine too slow to tell: %s took %v, want at most %v; but a no-op took %v, usually at most %v",
 			what, took, most, slow, g.usual)
 	}

@@ -18,8 +18,6 @@ type recorder struct {
 
 func (r *recorder) Helper() {}
 
-func (r *recorder) Name() string { return "TestIt" }
-
 func (r *recorder) Errorf(format string, args ...any) {
 	r.outcome = "failed: " + fmt.Sprintf(format, args...)
 }
@@ -66,7 +64,7 @@ func TestAtMost(t *testing.T) {
 			})
 		})
 	}
-	if text, err := os.ReadFile(notes); err != nil || string(text) != "machine too slow to tell: TestIt\n" {
+	if text, err := os.ReadFile(notes); err != nil || string(text) != "machine too slow to tell: it\n" {
 		t.Errorf("the notes of the step have %q, %v; want one skip", text, err)
 	}
 }

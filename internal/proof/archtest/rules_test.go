@@ -207,7 +207,7 @@ var rows = []row{
 	// It measures backends as core uses them.
 	{pkg: "internal/proof/sqlfault", allow: []string{
 		"core", "core/driver", "backends/sql", "conformance", "internal/proof/ample", "internal/proof/faultproxy",
-		"internal/proof/system", "internal/proof/intercept", "internal/proof/outage", "internal/proof/servers", "internal/sqlschema",
+		"internal/proof/system", "internal/proof/intercept", "internal/proof/outage", "internal/proof/servers", "internal/proof/share", "internal/sqlschema",
 	}},
 }
 

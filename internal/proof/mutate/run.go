@@ -54,9 +54,9 @@ func All(t *testing.T, choice *Choice, limit time.Duration, parallel bool, mutan
 		if err != nil {
 			return err
 		}
-		limit, start := max(limit, slack*took), time.Now()
+		limit := max(limit, slack*took)
 		out, failed, err := b.Run(ctx, killer, limit)
-		if time.Since(start) >= limit {
+		if strings.Contains(out, "panic: test timed out after") {
 			t.Logf("%s hung for %v; without the mutant it takes %v", killer, limit, took)
 		}
 		if err == nil && !failed {
@@ -104,13 +104,20 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 		}
 		order = nil // there was no time to build
 	}
-	start := time.Now()
-	over := func() bool {
-		return !c.until.IsZero() && time.Now().After(c.until) || c.span > 0 && time.Since(start) > c.span
+	begin := t.Context() // while it lasts, mutants are begun
+	if !c.until.IsZero() {
+		var cancel context.CancelFunc
+		begin, cancel = context.WithDeadline(begin, c.until)
+		defer cancel()
+	}
+	if c.span > 0 {
+		var cancel context.CancelFunc
+		begin, cancel = context.WithTimeout(begin, c.span)
+		defer cancel()
 	}
 	var tried, next atomic.Int64
 	work := func() {
-		for i := next.Add(1) - 1; i < int64(len(order)) && !over(); i = next.Add(1) - 1 {
+		for i := next.Add(1) - 1; i < int64(len(order)) && begin.Err() == nil; i = next.Add(1) - 1 {
 			n := order[i]
 			t.Run(mutants[n].Name, func(t *testing.T) {
 				b, err := built[n], error(nil)
@@ -123,6 +130,8 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 				switch {
 				case ctx.Err() != nil: // whatever it says, it may say so for want of time
 					t.Skip("not tried: the time is over")
+				case errors.Is(err, errSlow):
+					t.Skipf("not tried: %v", err)
 				case err != nil:
 					t.Errorf("failed: %v", err)
 				default:
@@ -142,6 +151,9 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 	t.Logf("%d mutants died, of %d chosen and %d in all", tried.Load(), chosen, len(mutants))
 }
 
+// errSlow is what a gauge of package ample said: the test proves nothing on this machine now.
+var errSlow = errors.New("machine too slow to tell")
+
 // Run runs one test of the binary, such as "TestCommit/lost_reply", and reports whether it
 // failed. A test that hangs ends at the limit, and that is a failure too. A test that does not
 // exist, is skipped, or leaves processes that hold its output is an error.
@@ -153,6 +165,8 @@ func (b Built) Run(ctx context.Context, test string, limit time.Duration) (out s
 	out = string(text)
 	switch {
 	case errors.Is(err, exec.ErrWaitDelay):
+	case err == nil && strings.Contains(out, "machine too slow to tell"):
+		err = fmt.Errorf("%s: %w", test, errSlow)
 	case !strings.Contains(out, "=== RUN   "+test+"\n"):
 		err = fmt.Errorf("there is no test %s: %v\n%s", test, err, tail(out))
 	case err == nil && !strings.Contains(out, "--- PASS: "+test+" ("):

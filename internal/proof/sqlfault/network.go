@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // patience is how long a call of CheckNetwork waits before it counts as lost.
@@ -43,7 +44,7 @@ func CheckNetwork(
 	}
 	b := open(proxy.Addr())
 	messages := messagesOfAppend(t, b, proxy)
-	rounds := int64(Size(t, "messages of an append", int(messages), int(messages+2)/3))
+	rounds := int64(share.Of(t, "messages of an append", int(messages), int(messages+2)/3))
 	round := rand.Int64N(messages) // the first message is chosen
 	t.Logf("from message %d on", round)
 	// at has the round's message treated by hit.

@@ -15,16 +15,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// Size returns full, or, with -short, short. It logs which share that is of what.
-func Size(t testing.TB, what string, full, short int) int {
-	t.Helper()
-	if !testing.Short() {
-		return full
-	}
-	t.Logf("short: %d of %d %s", short, full, what)
-	return short
-}
-
 // Join joins under a new session id, with a TTL of 10 seconds.
 func Join(t testing.TB, b driver.Backend, node string) driver.Session {
 	t.Helper()
