@@ -1,15 +1,13 @@
-# Everything here needs Go and make, the race detector a C compiler as well, and some tests
-# servers, which "make servers" installs where it can. "make help" lists the targets. Each step
-# of "make test", ".ci/run" and "make check" is a target, so that the one that failed can be run
-# alone. To add a step, write its target and list it here.
+# Each step of "make test", ".ci/run" and "make check" is a target, so that the one that failed can
+# be run alone. To add a step, write its target and list it here.
 .DEFAULT_GOAL := help
 TEST_STEPS := fmt vet arch quick-race quick
 CI_STEPS := servers modules race explore stores system programs analysis
 CHECK_STEPS := servers modules everything explore system-long simulation-long mutants follower-long divide-long effects-long locks-long \
 	traces demo-seeds command proof modules-test fuzz cross mod vuln analysis
 
-# Sizes, to be changed on the command line: make command ROUNDS=50. FUZZTIME is a number of
-# inputs: up to Go 1.27 a target may fail as its time is up (golang.org/issue/75804).
+# Sizes, to be changed on the command line: make command ROUNDS=50. FUZZTIME is a number of inputs: up to
+# Go 1.27 a target may fail as its time is up (golang.org/issue/75804).
 SYSTEM_SEEDS ?= 2
 FUZZTIME ?= 20000x
 ROUNDS ?= 2
@@ -20,10 +18,9 @@ LOAD ?= 8
 # Folders whose tests start servers. Tests skip by themselves where their server is not there.
 SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis
 STORES ?= $(SERVED) ./.../stores ./conformance/containers ./internal/proof/servers
-# Programs, and tests that build and run them.
 PROGRAMS := ./cmd/... ./deploy/... ./internal/proof/certify ./internal/proof/doctest
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
-# What the library is compiled for.
+MUTATED = $(patsubst %/,./%,$(dir $(shell git grep -l mutate.Flag -- '*/mutants_test.go')))
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
 
 # The go command turns cgo off where it finds no C compiler. SQLite's own code, C turned into
@@ -31,12 +28,8 @@ PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race $(foreach p,sqlite/lib libc,-gcflags=modernc.org/$(p)=-race=false))
 GOTEST := go test -vet=off -shuffle=on
 LESS_GC := env GOGC=400 # takes a third off what compiles or simulates
-SYSTEM = -args -system.seeds=$(SYSTEM_SEEDS) -system.parallel=2 # each seed has a server of its own
 but = $(filter-out $(shell go list $(1)),$(shell go list ./...)) # every package but these
-define say-race
-	@[ -n "$(RACE)" ] || { echo "no C compiler, which the race detector needs (apt-get install gcc): running without it"; \
-		[ -z "$(CI)" ] || { echo "on CI it is required"; exit 1; }; }
-endef
+say-race = @[ -n "$(RACE)" ] || { echo "no C compiler, which the race detector needs: running without it"; [ -z "$(CI)" ]; }
 
 .PHONY: $(shell sed -n 's/^\([a-z][a-z -]*\):.*/\1/p' $(lastword $(MAKEFILE_LIST)))
 help: ## List the targets
@@ -49,7 +42,6 @@ ci: ## What .ci/run runs after make test, but for mutants and proofs
 check: ## All there is, nightly and before a release: hours
 	@MAKE="$(MAKE)" .ci/steps fmt vet arch $(CHECK_STEPS)
 lint: fmt vet arch analysis ## fmt, vet, arch, analysis
-
 fmt: ## Fail if a file is not as gofmt writes it
 	@bad=$$(find . -name '*.go' -not -path './.*/*' -exec "$$(go env GOROOT)/bin/gofmt" -l {} +) || exit 1; \
 	[ -z "$$bad" ] || { echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; }
@@ -80,16 +72,20 @@ programs: ## Commands and deployments on every store; the programs and the facts
 	$(GOTEST) -timeout=15m -p=2 -parallel=8 -skip='^TestBrowser' $(PROGRAMS)
 analysis: ## actionlint, and golangci-lint as .golangci.yml says, where they can be had; on CI they are required
 	.ci/analysis
-
 everything: ## Every test of every package, whole, under the race detector
 	$(say-race)
 	$(GOTEST) $(RACE) -timeout=60m -p=2 -parallel=8 -skip='^Test(System|Control)' $(call but,./internal/fsm ./internal/proof/archtest)
 simulation-long: ## The state machine against a model store, 20,000 runs, and the death of 440 members at once
 	$(LESS_GC) .ci/named '^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds)$$' -timeout=15m ./internal/fsm -args -seeds=20000
 system-long: ## Real processes and faults, SYSTEM_SEEDS runs on every store, and on three servers where there can be so many
-	.ci/named '^Test(System|Control)' -timeout=30m -p=1 ./internal/proof/system $(SERVED) $(SYSTEM)
+	.ci/named '^Test(System|Control)' -timeout=30m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=$(SYSTEM_SEEDS) -system.parallel=2
 command: ## The command with ROUNDS faults of each kind to tenure run, and some to serve
 	.ci/named '^Test(Run|ServedRun|KilledTool)$$' -timeout=30m -parallel=12 ./cmd/tenure -args -rounds=$(ROUNDS)
+mutants: ## Broken cores and backends, which the test named, or the simulation, must find
+	$(LESS_GC) .ci/named '^TestMutants$$' -timeout=90m -p=2 $(MUTATED) -args -mutants
+	@[ -n "$$(git status --porcelain)" ] || git rev-parse HEAD >"$$(go env GOCACHE)/tenure-mutants-died" # for mutants-ci
+mutants-ci: ## Those that a change since CI_BASE concerns, then others in an order that the commit chooses, for 5 minutes
+	$(LESS_GC) go run ./internal/proof/mutate/some -for=5m
 follower-long: ## Followers killed 10 times, over 100,000 entries, blocked for a minute; on every store
 	$(GOTEST) -v -timeout=15m ./follower/stores -args -all -kills=10 -entries=100000 -lagfor=5s -blocked=60s
 divide-long: ## Ranges split and merged 145 times on each store, under kill -9 and stops
@@ -124,9 +120,7 @@ cross: ## Compile the library for other platforms; test files are for Unix
 	@for p in $(PLATFORMS); do echo "$$p"; export GOOS="$${p%/*}" GOARCH="$${p#*/}" CGO_ENABLED=0; \
 		libs=$$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(cmd|internal)/'); \
 		go build $$libs && { [ "$$GOOS" = windows ] || go vet $$libs; } || exit 1; done
-
-# They need SPIN and Z3 (apt-get install spin z3).
-proof: ## Check the models of the protocol, with each rule and without it, in full: 10 minutes
+proof: ## Check the models of the protocol, with each rule and without it, in full: 10 minutes; needs SPIN and Z3
 	proof/induction.sh
 	proof/check.sh full
 proof-short: ## The same in its small configurations, for a change of the protocol: 4 minutes
@@ -141,11 +135,9 @@ stress: ## Run test T of package P, with and without the race detector, beside L
 guarantees: export TENURE_CONFORMANCE_REPORT := $(CURDIR)/docs/reports
 guarantees: servers ## Measure every backend, for an hour; writes docs/reports and docs/guarantees.md
 	.ci/named '^TestConformance(Restart)?$$' -shuffle=off -count=1 -timeout=20m -p=1 $(EMBEDDED) $(SERVED)
-	$(MAKE) system-guaranteed SYSTEM_SEEDS=100 WHICH=System
-	$(MAKE) system-guaranteed SYSTEM_SEEDS=20 WHICH=Control
+	.ci/named '^TestSystem$$' -count=1 -timeout=60m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=100 -system.parallel=2
+	.ci/named '^TestControl$$' -count=1 -timeout=60m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=20 -system.parallel=2
 	go test -count=1 ./conformance -run '^TestGuarantees$$' -args -update
-system-guaranteed:
-	.ci/named '^Test$(WHICH)$$' -count=1 -timeout=60m -p=1 ./internal/proof/system $(SERVED) $(SYSTEM)
 bench-peers: servers ## Measure beside what else a user would pick; writes docs/benchmarks.md
 	cd bench && go run . -rounds $(BENCH_ROUNDS) -update ../docs/benchmarks.md
 api: ## Write docs/api.txt, for a release or a change of the API that CHANGELOG.md names

@@ -24,8 +24,8 @@ func Test(t *testing.T, h Harness) {
 	}
 }
 
-// TestCases runs the named cases only, as Test does, and fails if one is skipped: for
-// faults that need a separate store. With [ReportDir] in the environment their
+// TestCases runs the named cases only, as Test does, for faults that need a separate store. It fails if
+// one is skipped, unless the machine was too slow to judge it. With [ReportDir] in the environment their
 // outcomes replace those in the report that Test has written there.
 func TestCases(t *testing.T, h Harness, names ...string) {
 	t.Helper()
@@ -35,7 +35,9 @@ func TestCases(t *testing.T, h Harness, names ...string) {
 	}
 	report := run(Wrap(t), h, cases)
 	for _, res := range report.With(Skipped) {
-		t.Errorf("%s was named, and is skipped: %s", res.Case, strings.Join(res.Messages, "; "))
+		if why := strings.Join(res.Messages, "; "); !strings.HasPrefix(why, "machine too slow to tell") {
+			t.Errorf("%s was named, and is skipped: %s", res.Case, why)
+		}
 	}
 	if dir := os.Getenv(ReportDir); dir != "" {
 		report.amend(t, h, dir)
