@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 )
@@ -35,18 +36,14 @@ func newTeller(t *testing.T) *teller {
 	x.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x.auth.Store(r.Header.Get("Authorization"))
 		var body string
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		if !ample.Soon(r.Context(), func() bool {
 			x.mu.Lock()
-			n := x.n
+			defer x.mu.Unlock()
 			body = x.body
-			x.mu.Unlock()
-			if r.URL.Query().Get("after") != fmt.Sprintf("t.%d", n) || body == "" {
-				break
-			}
-			if time.Now().After(end) || r.Context().Err() != nil {
-				w.WriteHeader(http.StatusNoContent)
-				return
-			}
+			return body == "" || r.URL.Query().Get("after") != fmt.Sprintf("t.%d", x.n)
+		}) {
+			w.WriteHeader(http.StatusNoContent)
+			return
 		}
 		if body == "" {
 			http.Error(w, "away", http.StatusServiceUnavailable)
@@ -204,7 +201,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 		if strings.Contains(err.Error(), "Bearer") {
 			t.Error(err)
 		}
-	case <-time.After(ample):
+	case <-time.After(ample.Time):
 		t.Error("a map that is elsewhere: no error")
 	}
 	if n := connected.Load(); n != 0 {
@@ -339,7 +336,7 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	c := at(gone, func(o *route.ClientOptions) { o.Attempts = 1000 })
 	moved := time.AfterFunc(100*time.Millisecond, func() { x.tell(good, 8) })
 	defer moved.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	if code, text, err := send(ctx, c, strings.NewReader("body")); err != nil || code != 200 || text != "orders.example /x?y=1 body" {
 		t.Errorf("an owner that is away, and another one later: %d %q %v", code, text, err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 )
@@ -199,7 +200,7 @@ func (x *ship) leave(quiet func()) {
 	if err != nil && quiet != nil {
 		x.f.Errorf("manager of %s: %v", x.node, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ample)
+	ctx, cancel := context.WithTimeout(context.Background(), ample.Time)
 	defer cancel()
 	if err := x.server.Shutdown(ctx); err != nil {
 		x.f.Errorf("server of %s: %v", x.node, err)
@@ -321,7 +322,7 @@ func (l *load) one() {
 	l.gate.RUnlock()
 	defer under.Done()
 	n := l.next.Add(1)
-	ctx, cancel := context.WithTimeout(context.Background(), ample)
+	ctx, cancel := context.WithTimeout(context.Background(), ample.Time)
 	defer cancel()
 	began := time.Now()
 	err := place(ctx, l.c, fmt.Sprintf("order-%d", n), n)
@@ -346,15 +347,12 @@ func (l *load) run(ctx context.Context, rate int) {
 			}
 		})
 	}
-	began, due := time.Now(), 0
-	tick := time.NewTicker(2 * time.Millisecond)
+	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
 	for ; ctx.Err() == nil; <-tick.C {
-		for want := int(time.Since(began).Seconds() * float64(rate)); due < want; due++ {
-			select {
-			case ticks <- struct{}{}:
-			default: // it is late: the request is left out
-			}
+		select {
+		case ticks <- struct{}{}:
+		default: // it is late: the request is left out
 		}
 	}
 	close(ticks)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 )
@@ -273,7 +274,7 @@ func TestOwnersWaitingIsBounded(t *testing.T) {
 	leave()
 	await(t, "a free place", func() bool { return !crowded() })
 	began := time.Now()
-	limit, cancel := context.WithTimeout(t.Context(), ample)
+	limit, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	if err := s.Config.Shutdown(limit); err != nil {
 		t.Errorf("shutdown took %v: %v", time.Since(began), err)
@@ -327,7 +328,7 @@ func TestClientFollowsRanges(t *testing.T) {
 		}
 		return moved.Load() > 20
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	n := uint64(0)
 	for key := range before {
@@ -336,7 +337,7 @@ func TestClientFollowsRanges(t *testing.T) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	if age, ok := c.Age(); !ok || age < 0 || age > ample {
+	if age, ok := c.Age(); !ok || age < 0 || age > ample.Time {
 		t.Errorf("the map is %v old, %v", age, ok)
 	}
 }

@@ -17,12 +17,10 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 )
-
-// ample bounds every wait, on a machine that is busy.
-const ample = 30 * time.Second
 
 // member is a process that serves requests for /SHARD.
 type member struct {
@@ -120,11 +118,7 @@ func (m *member) own(shard string, all ...*member) *core.Lease {
 
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for from := time.Now(); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(from) > ample {
-			t.Fatalf("not within %v: %s", ample, what)
-		}
-	}
+	ample.Wait(t, what+" did not come", cond)
 }
 
 func do(t *testing.T, c *http.Client, method, url, body string, header ...string) (int, string, *route.Problem, http.Header) {
