@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 var slicesOf = flag.Int("slices", 0, "measure what tracing costs, in so many pairs of slices")
@@ -92,7 +93,7 @@ func appended(t *testing.T, leases []*core.Lease, d time.Duration) float64 {
 	var all sync.WaitGroup
 	for p, lease := range leases {
 		all.Go(func() {
-			for time.Since(began) < d {
+			for range ample.During(d, 0) {
 				if _, errs[p] = lease.Append(t.Context(), body()); errs[p] != nil {
 					return
 				}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // TestStalledRequest: a client that falls silent while it sends the body or reads the
@@ -22,10 +23,10 @@ func TestStalledRequest(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), ample)
+			ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 			defer cancel()
 			inside := make(chan struct{}, 1)
-			mark := fence.NewMark(&fence.Memory{}, &fence.Options{Wait: 2 * ample})
+			mark := fence.NewMark(&fence.Memory{}, &fence.Options{Wait: 2 * ample.Time})
 			server := stallServer(t, c.http2, mark.Handler(stalling(inside), nil))
 			client := &http.Client{Transport: &fence.Transport{Base: server.Client().Transport}}
 			send := func(f string, path string, body io.Reader) (*http.Response, error) {

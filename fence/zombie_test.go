@@ -29,6 +29,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/fence/fencegrpc"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // The zombie test: real processes elect a leader on SQLite, and write to a resource
@@ -38,9 +39,7 @@ import (
 
 const (
 	writerArg = "tenure-fence-writer"
-	zombieTTL = 2 * time.Second
-	// ample bounds every wait of the test, on a machine that is busy.
-	ample = 60 * time.Second
+	zombieTTL = 5 * time.Second
 )
 
 // write is one write to a resource: err matches driver.ErrFenced if it was refused.
@@ -58,7 +57,7 @@ func writer(args []string) int {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), ample)
+		ctx, cancel := context.WithTimeout(context.Background(), ample.Time)
 		defer cancel()
 		b, err := sqlite.Open(ctx, args[0], "zombie", nil)
 		if err != nil {
@@ -287,7 +286,7 @@ func startWriter(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*ample)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*ample.Time)
 	p := &process{t: t, cmd: exec.CommandContext(ctx, exe, append([]string{writerArg}, args...)...),
 		lines: make(chan string, 100)}
 	var log bytes.Buffer // read when the process has ended
@@ -325,7 +324,7 @@ func startWriter(t *testing.T, args ...string) *process {
 // that is stopped there keeps SQLite's lock, and nobody takes over until it goes on.
 func (p *process) stop(election string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(ample); ; {
+	ample.Wait(p.t, "the process was inside a transaction whenever it was stopped", func() bool {
 		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			p.t.Fatal(err)
 		}
@@ -336,15 +335,13 @@ func (p *process) stop(election string) {
 			p.t.Fatalf("the process did not stop: status %v, %v", status, err)
 		}
 		if !isLocked(p.t, election) && !isLocked(p.t, election+"-members") {
-			return
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatal("the process was inside a transaction whenever it was stopped")
+			return true
 		}
 		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			p.t.Fatal(err)
 		}
-	}
+		return false
+	})
 }
 
 func isLocked(t *testing.T, file string) bool {
@@ -382,7 +379,7 @@ func (p *process) write(want string) {
 
 func (p *process) expect(prefix string) {
 	p.t.Helper()
-	timeout := time.NewTimer(ample)
+	timeout := time.NewTimer(ample.Time)
 	defer timeout.Stop()
 	select {
 	case line, ok := <-p.lines:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // leastMoves is the lower bound, written down plainly: try every choice of who
@@ -425,6 +426,7 @@ func TestPlanningTime(t *testing.T) {
 	c := even(100, 100_000)
 	joined := &Cluster{Members: append(append([]Member(nil), c.Members...), Member{ID: "x", Node: "x", Weight: 1}), Shards: c.Shards}
 	left := change2(c, 17)
+	g := ample.Beside(t, 50*time.Millisecond, nil)
 	for name, of := range map[string]*Cluster{"join": joined, "leave": left} {
 		best := time.Hour
 		var p *Plan
@@ -434,9 +436,7 @@ func TestPlanningTime(t *testing.T) {
 			best = min(best, time.Since(from))
 		}
 		t.Logf("100,000 shards on 100 members after one %s: %d moves in %v", name, len(p.Moves), best)
-		if best > time.Second { // the budget is 20 ms; machines under test are busy
-			t.Errorf("%s: %v", name, best)
-		}
+		g.AtMost("planning after one "+name, best, time.Second) // the budget is 20 ms
 	}
 }
 

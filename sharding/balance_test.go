@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // loadedCluster is a cluster of any kind: some shards with ranges, and loads over three orders of
@@ -566,6 +567,7 @@ func largeCluster() *Cluster {
 
 func TestBalanceTime(t *testing.T) {
 	c := largeCluster()
+	g := ample.Beside(t, 50*time.Millisecond, nil)
 	best := time.Hour
 	var p *Plan
 	for range 7 {
@@ -574,9 +576,7 @@ func TestBalanceTime(t *testing.T) {
 		best = min(best, time.Since(from))
 	}
 	t.Logf("100,000 ranges on 100 members: %d moves, %d splits, %d merges in %v", len(p.Moves), len(p.Splits), len(p.Merges), best)
-	if best > time.Second { // the budget is 50 ms; machines under test are busy
-		t.Errorf("%v", best)
-	}
+	g.AtMost("planning", best, time.Second) // the budget is 50 ms
 }
 
 // A range without load whose parts are narrow is cut in the end, too.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/fx"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/tenurefx"
 )
@@ -37,18 +37,10 @@ func TestMetricsModule(t *testing.T) {
 		tenureprom.Module(&tenureprom.Options{PerShard: true}),
 	)
 	app.RequireStart()
-	select {
-	case <-serving:
-	case <-time.After(time.Minute):
-		t.Fatal("the shard is not served")
-	}
+	wait(t, "the grant", serving)
 	for _, name := range []string{"tenure_member_joined", "tenure_shard_leader", "tenure_leases_granted_total"} {
 		// Hooks are called by a goroutine of their own.
-		for deadline := time.Now().Add(time.Minute); value(t, registry, name) != 1; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s is %v, want 1", name, value(t, registry, name))
-			}
-		}
+		ample.Wait(t, name+" is not 1", func() bool { return value(t, registry, name) == 1 })
 	}
 	app.RequireStop()
 	if families, err := registry.Gather(); err != nil || len(families) > 0 {
@@ -88,7 +80,7 @@ func TestRegisteredTwice(t *testing.T) {
 		tenurefx.Module(),
 		tenureprom.Module(nil),
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	if err := app.Start(ctx); err == nil || !strings.Contains(err.Error(), "duplicate metrics collector registration") {
 		t.Errorf("the start ended with %v", err)

@@ -26,8 +26,10 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/backends/zookeeper"
+	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/tenurefx"
 )
@@ -83,6 +85,22 @@ type member struct {
 	joined  atomic.Bool
 }
 
+// open opens a configuration's backend until the test ends.
+func open(t *testing.T, c *config.Config) core.Backend {
+	t.Helper()
+	b, err := c.Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
+		consul.Opener(), zookeeper.Opener(), redis.Opener())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
 // TestShutdownUnderLoad stops the leader's application again and again while it
 // writes: its work is joined before its lease is given back, the standby goes on
 // within a hand-over, nothing is lost or doubled, and nothing is left behind.
@@ -91,6 +109,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := "tenure: {ttl: 30s, backends: {" + name + ": " + part(t) + "}}"
 			noLeaks(t)
+			judge := open(t, conf(t, text))
 			var leading atomic.Int32
 			var accepted atomic.Int64
 			start := func(node string) *member {
@@ -99,7 +118,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 				o.Node = node
 				m := &member{leads: make(chan struct{})}
 				var first sync.Once
-				m.app = fx.New(fx.NopLogger, fx.StopTimeout(ample), fx.Supply(c, o),
+				m.app = fx.New(fx.NopLogger, fx.StopTimeout(ample.Time), fx.Supply(c, o),
 					tenurefx.Backends(sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
 						consul.Opener(), zookeeper.Opener(), redis.Opener()),
 					tenurefx.Module(), fx.Populate(&m.elector),
@@ -143,13 +162,23 @@ func TestShutdownUnderLoad(t *testing.T) {
 			}
 			stop := func(m *member) {
 				t.Helper()
-				ctx, cancel := context.WithTimeout(t.Context(), ample)
+				ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 				defer cancel()
+				session := m.elector.View().Session
 				if err := m.app.Stop(ctx); err != nil {
 					t.Fatal(err)
 				}
 				if !m.joined.Load() {
 					t.Fatal("stopped before the work was joined")
+				}
+				v, err := judge.Observe(t.Context(), driver.ObserveQuery{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range v.Shards {
+					if s.Owner.Session == session {
+						t.Fatalf("the lease was not given back: the next leader waits for an eviction: %+v", s)
+					}
 				}
 			}
 			var took []time.Duration
@@ -169,10 +198,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 			t.Logf("%s: %d stops under load, %d entries; from the stop to the next leader's first entry: median %v, "+
 				"maximum %v",
 				name, *rounds, accepted.Load(), took[len(took)/2], took[len(took)-1])
-			if most := took[len(took)-1]; most > 10*time.Second { // a third of the TTL
-				t.Errorf("a hand-over took %v: it waited for an eviction", most)
-			}
-			checkLog(t, text, accepted.Load())
+			checkLog(t, judge, accepted.Load())
 		})
 	}
 }
@@ -180,7 +206,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 // standby waits until the member knows the leader: from then on it learns of changes.
 func standby(t *testing.T, m *member) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	for v := m.elector.View(); ; {
 		if v.Trusted {
@@ -215,38 +241,28 @@ func (h *hung) Join(ctx context.Context, m driver.Member) (driver.Session, error
 func TestHungHandlerIsFenced(t *testing.T) {
 	for name, part := range stores("hangs-" + strings.ToLower(rand.Text()[:8])) {
 		t.Run(name, func(t *testing.T) {
-			c := conf(t, "tenure: {ttl: 1s, drain_budget: 500ms, backends: {"+name+": "+part(t)+"}}")
+			c := conf(t, "tenure: {ttl: 5s, drain_budget: 500ms, backends: {"+name+": "+part(t)+"}}")
 			noLeaks(t)
-			open := func() *hung {
-				b, err := c.Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
-					consul.Opener(), zookeeper.Opener(), redis.Opener())
-				if err != nil {
-					t.Fatal(err)
-				}
-				return &hung{Backend: b}
-			}
 			app := func(node string, b core.Backend, h core.Handler) *fx.App {
 				a := fx.New(fx.NopLogger, fx.Supply(fx.Annotate(b, fx.As(new(core.Backend))), optionsOf(c, node)),
 					tenurefx.Module(),
 					fx.Provide(tenurefx.AsElection(func() tenurefx.Election {
 						return tenurefx.Election{Shards: []string{"only"}, Handler: h}
 					})))
-				ctx, cancel := context.WithTimeout(t.Context(), ample)
+				ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 				defer cancel()
 				if err := a.Start(ctx); err != nil {
 					t.Fatal(err)
 				}
 				return a
 			}
-			stop := func(a *fx.App, within time.Duration) (time.Duration, error) {
+			stop := func(a *fx.App, within time.Duration) error {
 				ctx, cancel := context.WithTimeout(t.Context(), within)
 				defer cancel()
-				began := time.Now()
-				err := a.Stop(ctx)
-				return time.Since(began), err
+				return a.Stop(ctx)
 			}
 
-			b := open()
+			b := &hung{Backend: open(t, c)}
 			granted, release, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			var lease *core.Lease
 			a := app("hangs", b, func(_ context.Context, l *core.Lease) error {
@@ -260,15 +276,13 @@ func TestHungHandlerIsFenced(t *testing.T) {
 				return nil
 			})
 			wait(t, "the grant", granted)
-			const within = 2 * time.Second
-			took, err := stop(a, within)
-			if err == nil || took > within+time.Second {
-				t.Errorf("the stop ended after %v with %v, want an error within about %v", took, err, within)
+			if err := stop(a, time.Second); err == nil {
+				t.Error("the stop ended without an error, while the handler hangs")
 			}
 
 			taken := make(chan struct{})
 			var once sync.Once // it may be granted again after a lapse
-			b2 := open()
+			b2 := open(t, c)
 			next := app("next", b2, func(ctx context.Context, l *core.Lease) error {
 				once.Do(func() { close(taken) })
 				<-ctx.Done()
@@ -293,10 +307,7 @@ func TestHungHandlerIsFenced(t *testing.T) {
 			}
 			close(release)
 			wait(t, "the handler", returned)
-			if _, err := stop(next, ample); err != nil {
-				t.Error(err)
-			}
-			if err := errors.Join(b.Close(), b2.Close()); err != nil {
+			if err := stop(next, ample.Time); err != nil {
 				t.Error(err)
 			}
 		})
@@ -305,15 +316,10 @@ func TestHungHandlerIsFenced(t *testing.T) {
 
 // checkLog finds each accepted entry exactly once: as many as were accepted, in one
 // sequence without gaps.
-func checkLog(t *testing.T, text string, accepted int64) {
+func checkLog(t *testing.T, b core.Backend, accepted int64) {
 	t.Helper()
-	b, err := conf(t, text).Open(t.Context(), sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(),
-		consul.Opener(), zookeeper.Opener(), redis.Opener())
-	if err != nil {
-		t.Fatal(err)
-	}
 	page, err := b.ReadLog(t.Context(), "only", 0, 0)
-	if err = errors.Join(err, b.Close()); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	if int64(page.Head.Seq) != accepted {

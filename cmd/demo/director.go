@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -120,6 +121,10 @@ func (d *director) direct(ctx context.Context) (err error) {
 	if err := d.await(ctx, "the last departures",
 		func() bool { return d.history.decided >= d.flights.total }); err != nil {
 		return err
+	}
+	if d.o.stay {
+		d.say("all has departed; the members stay until the run is interrupted")
+		return d.awaitFor(ctx, math.MaxInt64, "the interrupt", func() bool { return false })
 	}
 	return d.closeDown(ctx)
 }
@@ -345,7 +350,10 @@ func (d *director) end() error {
 // await handles the members' events, lets departures through and shows progress until
 // done, at most some time that grows with the TTL and the duration.
 func (d *director) await(ctx context.Context, what string, done func() bool) error {
-	limit := stepLimit + stepTTLs*d.o.ttl + d.o.duration
+	return d.awaitFor(ctx, stepLimit+stepTTLs*d.o.ttl+d.o.duration, what, done)
+}
+
+func (d *director) awaitFor(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	ticks := time.NewTicker(tick)

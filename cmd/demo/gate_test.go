@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/harness"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
@@ -54,8 +55,8 @@ func next[T any](t *testing.T, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(10 * time.Second):
-		t.Fatal("nothing came within 10 s")
+	case <-time.After(ample.Time):
+		t.Fatal("nothing came")
 		panic("unreachable")
 	}
 }

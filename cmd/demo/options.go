@@ -35,6 +35,7 @@ type options struct {
 	unfenced  bool
 	json      bool
 	keep      bool
+	stay      bool
 	verbose   bool
 	board     string // address; empty: nothing listens
 }
@@ -92,6 +93,7 @@ Missing tables are made; each run uses a new namespace, which stays`)
 	f.StringVar(&o.board, "board", "", `serve a board for browsers, with a map of the airports, and /metrics for
 Prometheus, at this address, such as 127.0.0.1:8080, until the run ends;
 port 0 is any that is free`)
+	f.BoolVar(&o.stay, "stay", false, "after the last departure go on until interrupted, so that the board stays")
 	f.BoolVar(&o.verbose, "v", false, "show every lease as it is granted and ends")
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(help)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/browser"
 )
 
@@ -72,7 +73,7 @@ func playing(t *testing.T, more ...string) (url string) {
 	select {
 	case url = <-found:
 		return url
-	case <-time.After(time.Minute):
+	case <-time.After(ample.Time):
 		t.Fatal("the run prints no address")
 		return ""
 	}
@@ -97,7 +98,7 @@ func fetch(t *testing.T, url string) string {
 // takeover of a killed member's airports it shows what /view says. Not parallel: it looks
 // for children.
 func TestBrowserFlightBoard(t *testing.T) {
-	url := playing(t, "-duration", "60s", "-ttl", "2s")
+	url := playing(t, "-duration", "60s", "-stay", "-ttl", "2s")
 	b := browser.Start(t) // its processes are gone when those of the run are looked for
 	p := b.Open(url, browser.Options{Width: 1280, Height: 1060})
 	night := b.Open(url, browser.Options{Width: 390, Height: 844, Scale: 2, Phone: true, Dark: true})
@@ -142,7 +143,7 @@ func TestBrowserFlightBoard(t *testing.T) {
 func agreeing(t *testing.T, p *browser.Page, url string) (rows [][]string) {
 	t.Helper()
 	var want [][]string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	if !ample.Soon(t.Context(), func() bool {
 		var v struct {
 			Shards []struct {
 				Shard, Node string
@@ -174,11 +175,10 @@ func agreeing(t *testing.T, p *browser.Page, url string) (rows [][]string) {
 		})()`, &rows); err != nil {
 			t.Fatal(err)
 		}
-		if slices.EqualFunc(rows, want, slices.Equal[[]string]) {
-			return rows
-		}
+		return slices.EqualFunc(rows, want, slices.Equal[[]string])
+	}) {
+		t.Errorf("the page shows %v, want %v", rows, want)
 	}
-	t.Errorf("the page shows %v, want %v", rows, want)
 	return rows
 }
 

@@ -9,17 +9,19 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // startDemonstration runs cmd/demo with its board at addr, on SQLite. It kills its
-// members, and stops one in the middle of writes, by itself.
+// members, and stops one in the middle of writes, by itself. It goes on until the test ends.
 func startDemonstration(t *testing.T, addr string) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "demo")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/demo").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	cmd := exec.Command(binary, "-board", addr, "-duration", "36s", "-ttl", "2s")
+	cmd := exec.Command(binary, "-board", addr, "-duration", "36s", "-stay", "-ttl", "2s")
 	said := &strings.Builder{}
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
@@ -31,7 +33,7 @@ func startDemonstration(t *testing.T, addr string) {
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		select {
 		case <-ended:
-		case <-time.After(ample):
+		case <-time.After(ample.Time):
 			_ = cmd.Process.Kill() // its members end with it
 			<-ended
 			t.Error("the demonstration does not end")
@@ -45,23 +47,15 @@ func startDemonstration(t *testing.T, addr string) {
 // watchDemonstration sees a member be killed and come back, and the alert of the member
 // that was stopped and wrote too late fire and clear while the demonstration runs.
 func (s *scraper) watchDemonstration(t *testing.T) {
-	eventually := func(what string, cond func() bool) {
-		t.Helper()
-		for end := time.Now().Add(ample); !cond(); time.Sleep(100 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("not within %v: %s", ample, what)
-			}
-		}
-	}
-	eventually("a member is gone", func() bool {
+	ample.Wait(t, "no member is gone", func() bool {
 		return s.holds(t, `tenure_peer_events_total{job="demonstration",member="observer",event="gone"} > 0`)
 	})
-	eventually("its airports were taken over", func() bool {
+	ample.Wait(t, "its airports were not taken over", func() bool {
 		return s.holds(t, `sum(tenure_takeover_seconds_count{job="demonstration"}) > 10`)
 	})
 	const alert = "TenureWritesRefused"
-	eventually(alert+" fires", func() bool { return slices.Contains(s.firing(t, demonstration), alert) })
-	eventually(alert+" clears", func() bool { return !slices.Contains(s.firing(t, demonstration), alert) })
+	ample.Wait(t, alert+" does not fire", func() bool { return slices.Contains(s.firing(t, demonstration), alert) })
+	ample.Wait(t, alert+" does not clear", func() bool { return !slices.Contains(s.firing(t, demonstration), alert) })
 	if !s.holds(t, `up{job="demonstration"} == 1`) {
 		t.Error("the alert cleared because the demonstration ended")
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/observe/tenureprom"
@@ -35,9 +36,7 @@ import (
 )
 
 const (
-	ttl   = 2 * time.Second
-	ample = 90 * time.Second // an alert fires or clears within seconds
-
+	ttl           = 2 * time.Second
 	demonstration = "demonstration" // its job
 )
 
@@ -130,11 +129,7 @@ func (m *member) end(t *testing.T) {
 
 func (p *plant) eventually(what string, cond func() bool) {
 	p.Helper()
-	for end := time.Now().Add(ample); !cond(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			p.Fatalf("not within %v: %s", ample, what)
-		}
-	}
+	ample.Wait(p, "it is not so: "+what, cond)
 }
 
 // while does something again and again until the returned function is called.
@@ -586,22 +581,19 @@ func (s *scraper) run(t *testing.T, binary, jobs string) {
 			t.Logf("Prometheus said:\n%s", out)
 		}
 	})
-	for end := time.Now().Add(ample); ; time.Sleep(50 * time.Millisecond) {
-		if resp, err := http.Get(s.url + "/-/ready"); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK && s.scrapes(t) {
-				return
-			}
-		}
+	ample.Wait(t, "Prometheus is not ready", func() bool {
 		select {
 		case <-ended:
 			t.Fatal("Prometheus ended")
 		default:
 		}
-		if time.Now().After(end) {
-			t.Fatal("Prometheus is not ready")
+		resp, err := http.Get(s.url + "/-/ready")
+		if err != nil {
+			return false
 		}
-	}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK && s.scrapes(t)
+	})
 }
 
 // freeAddress is one on which nothing listens.

@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/fleet"
 )
 
@@ -242,8 +243,16 @@ func TestEffects(t *testing.T) {
 	for i, at := range fleet.Places() {
 		t.Run(at.Name, func(t *testing.T) {
 			n, strikes, modes := *effects, *faults, []mode{keyed, plain, fenced}
+			if testing.Short() {
+				t.Parallel()
+			}
 			store := at.New(t)
-			if store.Server != nil && !*full {
+			switch {
+			case store.Server == nil || *full:
+			case testing.Short():
+				n, strikes, modes = n/3, strikes/2+1, modes[i%3:i%3+1]
+				t.Logf("-short: one mode of three, %d effects, %d faults", n, strikes)
+			default:
 				n, strikes, modes = n/3, strikes/2+1, []mode{keyed, modes[1+i%2]}
 			}
 			for _, m := range modes {
@@ -299,15 +308,19 @@ func (f *chaos) disturb(b core.Backend, strikes int) {
 // await waits until so many ids were charged, or all were tried, and returns the process that
 // leads: each strike may leave as many uncharged as are under way at once.
 func (f *chaos) await(b core.Backend, ids int) (leader int) {
-	for from, i := time.Now(), 1; ; i++ {
-		time.Sleep(200 * time.Microsecond)
-		n, leader := f.p.seen()
-		if n >= ids || i%500 == 0 && f.tried(b) {
+	n, i, before := 0, 0, -1
+	for { // as long as effects are made
+		if ample.Soon(f.Context(), func() bool {
+			n, leader = f.p.seen()
+			i++
+			return n >= ids || i%20 == 0 && f.tried(b)
+		}) {
 			return leader
 		}
-		if time.Since(from) > time.Minute+time.Duration(f.effects)*5*time.Millisecond {
+		if n == before {
 			f.Fatalf("%d charges of %d", n, ids)
 		}
+		before = n
 	}
 }
 
@@ -319,16 +332,14 @@ func (f *chaos) tried(b core.Backend) bool {
 
 // finish waits until all effects were made or are in doubt.
 func (f *chaos) finish(b core.Backend) {
-	for from := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		if f.tried(b) {
-			return
-		}
-		if time.Since(from) > time.Minute+time.Duration(f.effects)*5*time.Millisecond {
-			n, _ := f.p.seen()
+	for before := -1; !ample.Soon(f.Context(), func() bool { return f.tried(b) }); { // as long as effects are made
+		n, _ := f.p.seen()
+		if n == before {
 			item, err := b.Get(f.Context(), shard, progress)
 			open, err2 := effect.ReadOpen(f.Context(), b, shard, 10)
-			f.Fatalf("a minute and more after the last fault %d are charged, %v, %v; open: %+v, %v", n, item, err, open, err2)
+			f.Fatalf("long after the last fault %d are charged, %v, %v; open: %+v, %v", n, item, err, open, err2)
 		}
+		before = n
 	}
 }
 

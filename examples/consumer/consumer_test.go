@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -21,12 +20,10 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/tenurefx"
 )
-
-// ample bounds every wait, on a machine that is busy.
-const ample = 60 * time.Second
 
 func broker(t *testing.T) jetstream.JetStream {
 	t.Helper()
@@ -39,7 +36,7 @@ func broker(t *testing.T) jetstream.JetStream {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(ample) {
+	if !s.ReadyForConnections(ample.Time) {
 		t.Fatal("the NATS server did not start")
 	}
 	nc, err := nats.Connect("", nats.InProcessServer(s))
@@ -56,7 +53,7 @@ func broker(t *testing.T) jetstream.JetStream {
 
 // TestConsumer: members come and go while deposits arrive, and each is booked once.
 func TestConsumer(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*ample)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*ample.Time)
 	defer cancel()
 	js := broker(t)
 	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: streamName, Subjects: []string{subjects}})
@@ -70,7 +67,7 @@ func TestConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 		logger := slog.New(slog.NewTextHandler(t.Output(), nil)).With("node", node)
-		a := fxtest.New(t, app(c, stream), fx.Supply(logger), fx.StopTimeout(ample))
+		a := fxtest.New(t, app(c, stream), fx.Supply(logger), fx.StopTimeout(ample.Time))
 		a.RequireStart()
 		return a
 	}
@@ -147,11 +144,8 @@ func TestConsumer(t *testing.T) {
 		}
 		return true
 	}
-	for deadline := time.Now().Add(ample); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not everything is booked: got %v, want %v", booked(), want)
-		}
-		<-time.After(20 * time.Millisecond)
+	if !ample.Soon(ctx, done) {
+		t.Fatalf("not everything is booked: got %v, want %v", booked(), want)
 	}
 	if got := booked(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got balances %v, want %v", got, want)
@@ -169,7 +163,7 @@ func TestServe(t *testing.T) {
 	}
 	broken := errors.New("cannot be closed")
 	fails := fx.Invoke(func(lc fx.Lifecycle) { lc.Append(fx.StopHook(func() error { return broken })) })
-	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	if err := serve(ctx, fx.New(fx.NopLogger, ends(0))); err != nil {
 		t.Errorf("got %v, want no error", err)

@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -28,9 +29,6 @@ import (
 var pool servers.Pool
 
 func TestMain(m *testing.M) { os.Exit(pool.Run(m)) }
-
-// ample bounds every wait, on a machine that is busy.
-const ample = 60 * time.Second
 
 // parts are the backends' parts of the configuration, by name. All of them are in
 // the file; one value chooses.
@@ -105,7 +103,7 @@ func TestApp(t *testing.T) {
 				t.Helper()
 				select {
 				case <-ran:
-				case <-time.After(ample):
+				case <-time.After(ample.Time):
 					t.Fatal("the job does not run")
 				}
 			}

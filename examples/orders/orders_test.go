@@ -32,6 +32,7 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
@@ -56,9 +57,6 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 }
-
-// ample bounds every wait, on a machine that is busy.
-const ample = 2 * time.Minute
 
 // member is a place for a process.
 type member struct {
@@ -119,7 +117,7 @@ tenure:
 			m.t.Fatalf("%s says %q", m.node, line)
 		}
 		m.url.Store(&address)
-	case <-time.After(ample):
+	case <-time.After(ample.Time):
 		m.t.Fatalf("%s does not start", m.node)
 	}
 }
@@ -138,7 +136,7 @@ func (m *member) stop(s os.Signal) {
 		if s != os.Kill && err != nil {
 			m.t.Errorf("%s, asked to stop, ended with %v", m.node, err)
 		}
-	case <-time.After(ample):
+	case <-time.After(ample.Time):
 		m.t.Errorf("%s does not end", m.node)
 		_ = m.cmd.Process.Kill()
 		<-m.ended
@@ -206,22 +204,22 @@ func (w *world) load(ctx context.Context, client int) {
 func (w *world) place(client, n int) bool {
 	id, cents := fmt.Sprintf("c%d-%d", client, n), int64(client*1000+n%100+1)
 	body := fmt.Sprintf(`{"customer": "c%d", "cents": %d}`, client, cents)
-	for from := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		code, text := w.ask("POST", "/orders/"+id, body)
+	var code int
+	var text string
+	ample.Soon(context.Background(), func() bool {
+		code, text = w.ask("POST", "/orders/"+id, body)
 		w.mu.Lock()
 		w.tried++
 		if _, known := w.acked[id]; code == http.StatusCreated && !known {
 			w.acked[id], w.at[id] = cents, time.Now()
 		}
 		w.mu.Unlock()
-		switch {
-		case code == http.StatusCreated:
-			return true
-		case code == http.StatusConflict || code == http.StatusBadRequest || time.Since(from) > ample:
-			w.t.Errorf("order %s: %d %s after %v", id, code, text, time.Since(from))
-			return false
-		}
+		return code == http.StatusCreated || code == http.StatusConflict || code == http.StatusBadRequest
+	})
+	if code != http.StatusCreated {
+		w.t.Errorf("order %s: %d %s", id, code, text)
 	}
+	return code == http.StatusCreated
 }
 
 // read reads orders until ctx ends: an answer may be as old as was asked for, and no older.
@@ -262,15 +260,9 @@ func (w *world) read(ctx context.Context) {
 func (w *world) equal() {
 	w.t.Helper()
 	for _, m := range w.members {
-		for from := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-			differs := w.differs(m)
-			if differs == nil {
-				break
-			}
-			if time.Since(from) > ample/6 {
-				w.t.Error(differs)
-				break
-			}
+		var differs error
+		if !ample.Soon(w.t.Context(), func() bool { differs = w.differs(m); return differs == nil }) {
+			w.t.Error(differs)
 		}
 	}
 }
@@ -315,10 +307,9 @@ func (w *world) progress(n int) {
 		defer w.mu.Unlock()
 		return len(w.acked)
 	}
-	for from, began := count(), time.Now(); count() < from+n; time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > ample {
-			w.t.Fatalf("%d orders are acknowledged in %v, want %d", count()-from, ample, n)
-		}
+	from := count()
+	if !ample.Soon(w.t.Context(), func() bool { return count() >= from+n }) {
+		w.t.Fatalf("%d orders are acknowledged in %v, want %d", count()-from, ample.Time, n)
 	}
 }
 
@@ -476,7 +467,7 @@ func open(t *testing.T, backend string) *ranges {
 // write writes an operator's rule for each hash, as the command tenure does.
 func (o *ranges) write(kind control.Kind, hashes ...uint64) {
 	o.t.Helper()
-	w := &operator.Writer{Backend: o.b, Options: &core.Options{TTL: 2 * time.Second}, Timeout: ample}
+	w := &operator.Writer{Backend: o.b, Options: &core.Options{TTL: 2 * time.Second}, Timeout: ample.Time}
 	for _, h := range hashes {
 		rule := control.Rule{Kind: kind, Hash: fmt.Sprintf("0x%016x", h), Author: "test", At: time.Now()}
 		err := w.Write(o.t.Context(), func(context.Context, *driver.View) (*operator.Decision, error) {
@@ -492,12 +483,13 @@ func (o *ranges) write(kind control.Kind, hashes ...uint64) {
 // await waits until a range begins at each hash, or at none, by the map.
 func (o *ranges) await(begins bool, hashes ...uint64) {
 	o.t.Helper()
-	for from := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	wrong := 0
+	if !ample.Soon(o.t.Context(), func() bool {
 		m, err := sharding.ReadMap(o.t.Context(), o.b)
 		if err != nil {
 			o.t.Fatal(err)
 		}
-		wrong := 0
+		wrong = 0
 		for _, h := range hashes {
 			begun := false
 			for _, r := range m.All() {
@@ -507,12 +499,9 @@ func (o *ranges) await(begins bool, hashes ...uint64) {
 				wrong++
 			}
 		}
-		if wrong == 0 {
-			return
-		}
-		if time.Since(from) > ample {
-			o.t.Fatalf("of %d hashes %d are not as the rules say: range begins %v", len(hashes), wrong, begins)
-		}
+		return wrong == 0
+	}) {
+		o.t.Fatalf("of %d hashes %d are not as the rules say: range begins %v", len(hashes), wrong, begins)
 	}
 }
 
@@ -523,15 +512,15 @@ func (w *world) split() {
 	w.mu.Lock()
 	acked := maps.Clone(w.acked)
 	w.mu.Unlock()
-	for from := time.Now(); time.Since(from) < ample; {
+	ample.Wait(w.t, "no order is with a shard that was split off", func() bool {
 		for id, cents := range acked {
 			code, text := w.ask("POST", "/orders/"+id, fmt.Sprintf(`{"customer": "c%d", "cents": %d}`, cents/1000, cents))
 			if code == http.StatusCreated && text >= "orders-0004" {
-				return
+				return true
 			}
 		}
-	}
-	w.t.Error("no order is with a shard that was split off")
+		return false
+	})
 }
 
 // TestFile: the configuration beside the program is one that it accepts.

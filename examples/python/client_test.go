@@ -21,12 +21,10 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 )
-
-// ample bounds every wait, on a machine that is busy.
-const ample = time.Minute
 
 const shards = 8
 
@@ -99,7 +97,7 @@ func start(t *testing.T, store *memory.Store, node string) *member {
 		if x.quiet != nil {
 			x.quiet()
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), ample)
+		ctx, cancel := context.WithTimeout(context.Background(), ample.Time)
 		defer cancel()
 		err := x.serve.Shutdown(ctx)
 		end()
@@ -155,18 +153,14 @@ func (x *member) place(w http.ResponseWriter, r *http.Request) {
 // even waits until each member has its share, and says so in its map.
 func even(t *testing.T, members ...*member) {
 	t.Helper()
-	for from := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if time.Since(from) > ample {
-			t.Fatal("the shares do not become even")
-		}
-		done := true
+	ample.Wait(t, "the shares do not become even", func() bool {
 		for _, x := range members {
-			done = done && x.knows(shards/len(members))
+			if !x.knows(shards / len(members)) {
+				return false
+			}
 		}
-		if done {
-			return
-		}
-	}
+		return true
+	})
 }
 
 // knows reports whether the member's map says that each member owns n shards.
@@ -211,7 +205,7 @@ func TestClient(t *testing.T) {
 	store := memory.New()
 	a, b := start(t, store, "a"), start(t, store, "b")
 	even(t, a, b)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*ample)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*ample.Time)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, at, "client.py", b.url+"/owners,"+a.url+"/owners")
 	cmd.Env = append(os.Environ(), "TENURE_ALLOW=127.0.0.0/8", "TENURE_BEARER=secret")

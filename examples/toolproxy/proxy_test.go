@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // member is one with a proxy, which leads when it is returned.
@@ -37,11 +37,7 @@ func member(t *testing.T, store *memory.Store, tools map[string]string) (url str
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
-	for from := time.Now(); p.ledger.Load() == nil; time.Sleep(time.Millisecond) {
-		if time.Since(from) > time.Minute {
-			t.Fatal("it does not lead")
-		}
-	}
+	ample.Wait(t, "it does not lead", func() bool { return p.ledger.Load() != nil })
 	return server.URL, func() {
 		server.Close()
 		cancel()

@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/fence/fencegrpc"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 func lease(session string, token driver.Token) driver.Fence {
@@ -195,7 +196,7 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	mark := fence.NewMark(&fence.Memory{}, nil)
 	conn := setup(t, mark, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	open := func(f driver.Fence) grpc.ClientStream {
 		s, err := conn.NewStream(fence.NewContext(ctx, f), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
@@ -245,7 +246,7 @@ func TestStalledStream(t *testing.T) {
 	t.Parallel()
 	mark := fence.NewMark(&fence.Memory{}, &fence.Options{Wait: time.Hour})
 	conn := setup(t, mark, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	s, err := conn.NewStream(fence.NewContext(ctx, lease("a", 10)),
 		&grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/ledger/Stream")
@@ -287,7 +288,7 @@ func TestAcknowledged(t *testing.T) {
 	})
 	mark := fence.NewMark(marks, nil)
 	conn := setup(t, mark, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	open := func(text string) grpc.ClientStream {
 		s, err := conn.NewStream(fence.NewContext(ctx, lease("a", 5)),

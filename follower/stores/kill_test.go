@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // childEnv makes this binary a follower: how it keeps its positions, or "fresh", and
@@ -170,8 +171,8 @@ func TestKilled(t *testing.T) {
 // effects were there before.
 func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, want core.Seq) (doubled int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		var last core.Seq
+	var last core.Seq
+	if !ample.Soon(t.Context(), func() bool {
 		if way == "sql" {
 			if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(seq), 0) FROM effects WHERE shard = ?",
 				shard).Scan(&last); err != nil {
@@ -180,12 +181,9 @@ func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, wan
 		} else {
 			last, doubled = readEffects(t, filepath.Join(folder, "effects"), shard)
 		}
-		if last >= want {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("shard %s: applied up to %d of %d in a minute", shard, last, want)
-		}
+		return last >= want
+	}) {
+		t.Fatalf("shard %s: applied up to %d of %d", shard, last, want)
 	}
 	if way == "sql" {
 		checkEffects(t, db, shard, want)
@@ -248,11 +246,11 @@ func startChild(t *testing.T, way, folder string) *process {
 // wait waits until it has applied n batches.
 func (c *process) wait(n int) {
 	c.t.Helper()
-	late := time.AfterFunc(time.Minute, func() { c.cmd.Process.Kill() })
+	late := time.AfterFunc(ample.Time, func() { c.cmd.Process.Kill() })
 	defer late.Stop()
 	if _, err := io.ReadFull(c.out, make([]byte, n)); err != nil {
 		c.end(syscall.SIGKILL)
-		c.t.Fatalf("a follower ended, or applied nothing in a minute: %v: %s", err, c.err.String())
+		c.t.Fatalf("a follower ended, or applied nothing: %v: %s", err, c.err.String())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/follower"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // owner owns shards and appends to their logs, by the driver alone. Not safe for
@@ -103,10 +104,10 @@ func (f *follow) end() {
 	}
 }
 
-// until waits, for at most two minutes, until the shard is applied up to seq.
+// until waits until the shard is applied up to seq.
 func (f *follow) until(shard string, seq core.Seq) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), ample.Time)
 	defer cancel()
 	if err := f.WaitFor(ctx, shard, seq); err != nil {
 		f.t.Fatalf("waiting for entry %d of %s: %v", seq, shard, err)

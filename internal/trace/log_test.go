@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
@@ -231,9 +232,7 @@ func TestDiskFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := fsm.Input{Kind: fsm.InWake, Reason: strings.Repeat("x", 10_000)}
-	for end := time.Now().Add(20 * time.Second); warned.Load() == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		l.Step(0, &in, nil)
-	}
+	ample.Wait(t, "it did not warn", func() bool { l.Step(0, &in, nil); return warned.Load() > 0 })
 	for range 10_000 { // more than memory is given
 		l.Step(0, &in, nil)
 	}
@@ -262,7 +261,7 @@ func TestLost(t *testing.T) {
 	for range 2 { // when it takes for the second time, the first has emptied memory
 		select {
 		case <-taken:
-		case <-time.After(time.Minute):
+		case <-time.After(ample.Time):
 			t.Fatal("the log takes nothing")
 		}
 	}

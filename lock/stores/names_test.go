@@ -51,8 +51,9 @@ func TestNames(t *testing.T) {
 			t.Logf("%d names in %v, %.0f a second: %d records before, %d after; %d bytes of heap before, %d after (%+.2f a name)",
 				n, took.Round(time.Millisecond), float64(n)/took.Seconds(), records0, records1, heap0, heap1,
 				float64(heap1-heap0)/float64(n))
-			if records1 > driver.MaxFreeLocks {
-				t.Errorf("%d names left %d records; the bound is %d", n, records1, driver.MaxFreeLocks)
+			// What others release while one removes records stays until the next time.
+			if most := driver.MaxFreeLocks + lockers; records1 > most {
+				t.Errorf("%d names left %d records; the bound is %d", n, records1, most)
 			}
 			if heap1-heap0 > maxGrew {
 				t.Errorf("%d names took %d bytes of heap; the bound is %d", n, heap1-heap0, maxGrew)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 // resource is what the locks protect: a counter for each name. A holder reads it and writes what
@@ -139,7 +141,7 @@ func (r *resource) catch(pid int, path string) *hold {
 	select {
 	case <-h.caught:
 		return h
-	case <-time.After(10 * time.Second):
+	case <-time.After(ample.Time):
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

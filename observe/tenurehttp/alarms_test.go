@@ -27,16 +27,16 @@ const ttl = time.Second
 
 // alarms are those that docs/operations.md recommends, each with the fault that it
 // is for.
-var alarms = map[string]func(*plant){
-	"unowned":         (*plant).unowned,
-	"quarantined":     (*plant).quarantined,
-	"untrusted":       (*plant).trusted,
-	"stuck":           (*plant).stuck,
-	"halted":          (*plant).halted,
-	"refused":         (*plant).refused,
-	"slow heartbeats": (*plant).slowHeartbeats,
-	"lag":             (*plant).lag,
-	"effects":         (*plant).waiting,
+var alarms = map[string]func(*world){
+	"unowned":         (*world).unowned,
+	"quarantined":     (*world).quarantined,
+	"untrusted":       (*world).trusted,
+	"stuck":           (*world).stuck,
+	"halted":          (*world).halted,
+	"refused":         (*world).refused,
+	"slow heartbeats": (*world).slowHeartbeats,
+	"lag":             (*world).lag,
+	"effects":         (*world).waiting,
 }
 
 func TestAlarms(t *testing.T) {
@@ -61,13 +61,13 @@ func TestAlarms(t *testing.T) {
 			if test == nil {
 				t.Fatal("no test of this alarm")
 			}
-			synctest.Test(t, func(t *testing.T) { test(&plant{T: t, store: memory.New()}) })
+			synctest.Test(t, func(t *testing.T) { test(&world{T: t, store: memory.New()}) })
 		})
 	}
 }
 
-// plant is a store with processes on it, in fake time.
-type plant struct {
+// world is a store with processes on it, in fake time.
+type world struct {
 	*testing.T
 	store *memory.Store
 }
@@ -75,7 +75,7 @@ type plant struct {
 // process is one member, and what its operator watches.
 type process struct {
 	*core.Elector
-	p       *plant
+	p       *world
 	link    *kvfault.Link
 	backend core.Backend
 	refused atomic.Int64
@@ -84,11 +84,11 @@ type process struct {
 	done    chan struct{}
 }
 
-func (p *plant) start(node string, shards ...string) *process {
+func (p *world) start(node string, shards ...string) *process {
 	return p.startWith(node, func(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }, shards...)
 }
 
-func (p *plant) startWith(node string, h core.Handler, shards ...string) *process {
+func (p *world) startWith(node string, h core.Handler, shards ...string) *process {
 	p.Helper()
 	x := &process{p: p, link: &kvfault.Link{}, done: make(chan struct{})}
 	var err error
@@ -155,7 +155,7 @@ func lasts(d time.Duration, firing func() bool) bool {
 }
 
 // becomes waits for a condition, for a minute.
-func (p *plant) becomes(what string, cond func() bool) {
+func (p *world) becomes(what string, cond func() bool) {
 	p.Helper()
 	for range 1200 {
 		synctest.Wait()
@@ -168,7 +168,7 @@ func (p *plant) becomes(what string, cond func() bool) {
 }
 
 // quarantined has an owner die of its shard once, which is enough here.
-func (p *plant) quarantined() {
+func (p *world) quarantined() {
 	manage := func(node string) (x *process, stop func()) {
 		x = p.start(node)
 		m, err := sharding.NewManager(x.backend, x.Elector, func(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil },
@@ -202,7 +202,7 @@ func (p *plant) quarantined() {
 	stopB()
 }
 
-func (p *plant) unowned() {
+func (p *world) unowned() {
 	a, b := p.start("a", "eu", "us"), p.start("b", "us")
 	firing := func() bool { return b.view().Unowned > 0 }
 	p.becomes("both own", func() bool { v := b.view(); return len(v.Members) == 2 && len(v.Shards) == 2 && v.Unowned == 0 })
@@ -253,7 +253,7 @@ func (p *plant) unowned() {
 	}
 }
 
-func (p *plant) trusted() {
+func (p *world) trusted() {
 	a := p.start("a", "eu")
 	firing := func() bool { return !a.view().Trusted }
 	p.becomes("a owns", func() bool { return len(a.view().Leases) == 1 })
@@ -271,7 +271,7 @@ func (p *plant) trusted() {
 	p.becomes("it clears", func() bool { return !firing() && a.view().Unowned == 0 })
 }
 
-func (p *plant) stuck() {
+func (p *world) stuck() {
 	hang := make(chan struct{})
 	a := p.startWith("a", func(context.Context, *core.Lease) error { <-hang; return nil }, "eu")
 	p.Cleanup(func() {
@@ -300,7 +300,7 @@ func (p *plant) stuck() {
 	get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/healthz", 200)
 }
 
-func (p *plant) halted() {
+func (p *world) halted() {
 	a := p.start("a", "eu")
 	p.becomes("a owns", func() bool { return len(a.view().Leases) == 1 })
 	if a.view().Halted != "" {
@@ -326,7 +326,7 @@ func (p *plant) halted() {
 	}
 }
 
-func (p *plant) refused() {
+func (p *world) refused() {
 	leases := make(chan *core.Lease, 2)
 	a := p.startWith("a", func(ctx context.Context, l *core.Lease) error { leases <- l; <-ctx.Done(); return nil }, "eu")
 	lease := <-leases
@@ -362,7 +362,7 @@ func (p *plant) refused() {
 	}
 }
 
-func (p *plant) slowHeartbeats() {
+func (p *world) slowHeartbeats() {
 	a := p.start("a", "eu")
 	p.becomes("a owns", func() bool { return len(a.view().Leases) == 1 })
 	time.Sleep(10 * ttl)
@@ -387,7 +387,7 @@ func (p *plant) slowHeartbeats() {
 	}
 }
 
-func (p *plant) lag() {
+func (p *world) lag() {
 	leases := make(chan *core.Lease, 2)
 	p.startWith("a", func(ctx context.Context, l *core.Lease) error { leases <- l; <-ctx.Done(); return nil }, "eu")
 	lease := <-leases

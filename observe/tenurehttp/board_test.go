@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
@@ -78,7 +79,7 @@ func serve(t *testing.T, h http.Handler) *httptest.Server {
 // is, if not nil, holds.
 func follow(t *testing.T, url string) (next func(is func(event) bool) event) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/events", nil)
 	if err != nil {
@@ -191,7 +192,7 @@ func TestEvents(t *testing.T) {
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &plant{T: t, store: memory.New()}
+		p := &world{T: t, store: memory.New()}
 		a, b := p.start("a", "eu"), p.start("b", "us")
 		time.Sleep(3 * ttl)
 		session := string(b.View().Session)
@@ -236,16 +237,11 @@ func TestStreamsAreFew(t *testing.T) {
 	}
 	get[tenurehttp.Problem](t, h, "/events", http.StatusServiceUnavailable)
 	s.CloseClientConnections()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until it has noticed
+	ample.Wait(t, "the streams have ended, and there is no room for another one", func() bool {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil))
-		if w.Code != http.StatusServiceUnavailable {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("the streams have ended, and there is no room for another one")
-		}
-	}
+		return w.Code != http.StatusServiceUnavailable
+	})
 }
 
 // TestStreamsThatAreNeverRead: one address takes all places with streams that it does not
@@ -270,7 +266,7 @@ func TestStreamsThatAreNeverRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(ample.Time)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Write([]byte("GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
@@ -299,10 +295,8 @@ func TestStreamsThatAreNeverRead(t *testing.T) {
 	}
 	next(nil)
 	next(nil)
-	for end := time.Now().Add(time.Minute); served.Load() != most; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d streams, want %d", served.Load(), most)
-		}
+	if !ample.Soon(t.Context(), func() bool { return served.Load() == most }) {
+		t.Fatalf("%d streams, want %d", served.Load(), most)
 	}
 }
 
@@ -413,7 +407,7 @@ func TestStreamsEndWithTheirServer(t *testing.T) {
 	for range 2 {
 		follow(t, s.URL)(nil)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	if err := s.Config.Shutdown(ctx); err != nil {
 		t.Errorf("the server waits for its streams: %v", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/browser"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
@@ -45,7 +46,7 @@ func TestBrowserBoard(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, err := core.NewElector(backend, &core.Options{
-			Node: node, TTL: 2 * time.Second, Hooks: j.Hooks(), Logger: slog.New(slog.DiscardHandler)})
+			Node: node, TTL: 5 * time.Second, Hooks: j.Hooks(), Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,11 +67,7 @@ func TestBrowserBoard(t *testing.T) {
 		return e, stop
 	}
 	first, stop := start("n1", &tenurehttp.Journal{})
-	for end := time.Now().Add(time.Minute); len(first.View().Leases) < len(shards); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the first member does not get the shards")
-		}
-	}
+	ample.Wait(t, "the first member does not get the shards", func() bool { return len(first.View().Leases) == len(shards) })
 	j := &tenurehttp.Journal{}
 	e, _ := start("n2", j)
 	s := serve(t, tenurehttp.Handler(e, &tenurehttp.Options{Journal: j}))
@@ -140,7 +137,7 @@ func TestBrowserOrder(t *testing.T) {
 func agree(t *testing.T, p *browser.Page, url string) {
 	t.Helper()
 	var rows, want [][]string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	if !ample.Soon(t.Context(), func() bool {
 		want = nil
 		for _, s := range viewAt(t, url).Shards {
 			owner := s.Node + map[string]string{"n1": " (A)", "n2": " (B)", "": "nobody"}[s.Node]
@@ -149,11 +146,10 @@ func agree(t *testing.T, p *browser.Page, url string) {
 		if err := p.Eval(tableOf, &rows); err != nil {
 			t.Fatal(err)
 		}
-		if slices.EqualFunc(rows, want, slices.Equal[[]string]) {
-			return
-		}
+		return slices.EqualFunc(rows, want, slices.Equal[[]string])
+	}) {
+		t.Errorf("the page shows %v, want %v", rows, want)
 	}
-	t.Errorf("the page shows %v, want %v", rows, want)
 }
 
 func viewAt(t *testing.T, url string) (v tenurehttp.View) {

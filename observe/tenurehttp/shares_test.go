@@ -1,6 +1,7 @@
 package tenurehttp_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -9,12 +10,15 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
 )
@@ -45,8 +49,7 @@ type painted struct {
 
 func (p *painted) picture() sharding.Picture { p.asked.Add(1); return *p.p.Load() }
 
-// TestShares: the board and /view show ranges and loads, and their changes; nobody asks for them
-// while nobody watches.
+// TestShares: the board and /view show ranges and loads, and their changes.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	source, p := newChanging(sample()), &painted{}
@@ -100,23 +103,43 @@ func TestShares(t *testing.T) {
 	if x, told := e.Loads["orders-1"]; !told || x != nil || len(e.Ranges) != 2 || e.MemberLoads == nil || len(e.MemberLoads) != 0 {
 		t.Errorf("when nobody reports load any more: %+v", e)
 	}
+}
 
-	began, before := time.Now(), p.asked.Load()
-	for range 5 { // another stream, and /view, which ask for nothing more
-		follow(t, s.URL)(nil)
-		get[tenurehttp.View](t, h, "/view", 200)
-	}
-	time.Sleep(1500 * time.Millisecond)
-	if n, took := p.asked.Load()-before, time.Since(began); float64(n) > took.Seconds()+1 {
-		t.Errorf("asked %d times in %v", n, took)
-	}
-	s.CloseClientConnections()
-	time.Sleep(time.Second)
-	before = p.asked.Load()
-	time.Sleep(1500 * time.Millisecond)
-	if n := p.asked.Load(); n != before {
-		t.Errorf("asked %d times after the last board was closed", n-before)
-	}
+// TestAskedSeldom: however many watch, each source is asked once a second, and never while nobody
+// watches.
+func TestAskedSeldom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, c := &painted{}, &counted{}
+		p.p.Store(&sharding.Picture{Ranges: equal(3, named)})
+		c.c.Store(&effect.Counts{})
+		h := tenurehttp.Handler(newChanging(sample()), &tenurehttp.Options{Sharding: p.picture, Effects: c.counts})
+		asked := func(d time.Duration, meanwhile func()) [2]int64 {
+			a, b := p.asked.Load(), c.asked.Load()
+			for range d / (100 * time.Millisecond) {
+				time.Sleep(100 * time.Millisecond)
+				meanwhile()
+			}
+			return [2]int64{p.asked.Load() - a, c.asked.Load() - b}
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		var streams sync.WaitGroup
+		for range 3 {
+			board := &client{ResponseWriter: httptest.NewRecorder(), take: make(chan struct{})}
+			close(board.take) // it takes everything
+			streams.Go(func() { h.ServeHTTP(board, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil)) })
+		}
+		for _, n := range asked(10*time.Second, func() { get[tenurehttp.View](t, h, "/view", 200) }) {
+			if n < 8 || n > 11 {
+				t.Errorf("three boards and 100 views had a source asked %d times in 10 s, want once a second", n)
+			}
+		}
+		leave()
+		streams.Wait()
+		if n := asked(10*time.Second, func() {}); n != [2]int64{} {
+			t.Errorf("asked %d times after the last board was closed", n)
+		}
+	})
 }
 
 // TestSharesBounded: neither 100,000 ranges, nor names, nor numbers that are no loads make a message

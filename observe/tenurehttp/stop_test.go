@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
@@ -407,7 +408,7 @@ func TestMayStopServed(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n2")
 	ctx, cancel := context.WithCancel(t.Context())
-	e, err := core.NewElector(f.Backend, &core.Options{Node: "n1", TTL: 3 * time.Second, LockDir: "none"})
+	e, err := core.NewElector(f.Backend, &core.Options{Node: "n1", TTL: 5 * time.Second, LockDir: "none"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,19 +425,17 @@ func TestMayStopServed(t *testing.T) {
 	}()
 	server := httptest.NewServer(tenurehttp.Handler(e, &tenurehttp.Options{Stops: f}))
 	defer server.Close()
-	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(5 * time.Millisecond) {
+	ample.Wait(t, "the member does not join", func() bool {
 		resp, err := http.Get(server.URL + "/may-stop")
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode == 200 {
-			break
-		}
-		if resp.StatusCode != 503 || time.Now().After(deadline) { // 503: it has not joined yet
+		if resp.StatusCode != 200 && resp.StatusCode != 503 { // 503: it has not joined yet
 			t.Fatalf("status %d", resp.StatusCode)
 		}
-	}
+		return resp.StatusCode == 200
+	})
 	if got := f.places(); len(got) != 1 || got[0] != "n1" {
 		t.Errorf("got places for %v", got)
 	}

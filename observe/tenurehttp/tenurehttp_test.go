@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
@@ -222,7 +223,7 @@ func TestElector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := core.NewElector(b, &core.Options{Node: fmt.Sprint("n", i), TTL: time.Second})
+		e, err := core.NewElector(b, &core.Options{Node: fmt.Sprint("n", i), TTL: 5 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,12 +243,7 @@ func TestElector(t *testing.T) {
 		}
 		return n
 	}
-	for deadline := time.Now().Add(30 * time.Second); leaders() != 1; {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody leads")
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+	ample.Wait(t, "nobody leads", func() bool { return leaders() == 1 })
 	cancel()
 	for range handlers {
 		if err := <-ended; err != nil {

@@ -36,18 +36,14 @@ func newTeller(t *testing.T) *teller {
 	x.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x.auth.Store(r.Header.Get("Authorization"))
 		var body string
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		if !ample.Soon(r.Context(), func() bool {
 			x.mu.Lock()
-			n := x.n
+			defer x.mu.Unlock()
 			body = x.body
-			x.mu.Unlock()
-			if r.URL.Query().Get("after") != fmt.Sprintf("t.%d", n) || body == "" {
-				break
-			}
-			if time.Now().After(end) || r.Context().Err() != nil {
-				w.WriteHeader(http.StatusNoContent)
-				return
-			}
+			return body == "" || r.URL.Query().Get("after") != fmt.Sprintf("t.%d", x.n)
+		}) {
+			w.WriteHeader(http.StatusNoContent)
+			return
 		}
 		if body == "" {
 			http.Error(w, "away", http.StatusServiceUnavailable)

@@ -354,15 +354,12 @@ func (l *load) run(ctx context.Context, rate int) {
 			}
 		})
 	}
-	began, due := time.Now(), 0
-	tick := time.NewTicker(2 * time.Millisecond)
+	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
 	for ; ctx.Err() == nil; <-tick.C {
-		for want := int(time.Since(began).Seconds() * float64(rate)); due < want; due++ {
-			select {
-			case ticks <- struct{}{}:
-			default: // it is late: the request is left out
-			}
+		select {
+		case ticks <- struct{}{}:
+		default: // it is late: the request is left out
 		}
 	}
 	close(ticks)

@@ -337,7 +337,7 @@ func TestClientFollowsRanges(t *testing.T) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	if age, ok := c.Age(); !ok || age < 0 {
+	if age, ok := c.Age(); !ok || age < 0 || age > ample.Time {
 		t.Errorf("the map is %v old, %v", age, ok)
 	}
 }

@@ -118,7 +118,7 @@ func (m *member) own(shard string, all ...*member) *core.Lease {
 
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	ample.Wait(t, "no "+what, cond)
+	ample.Wait(t, what+" did not come", cond)
 }
 
 func do(t *testing.T, c *http.Client, method, url, body string, header ...string) (int, string, *route.Problem, http.Header) {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/fleet"
 	"github.com/tenure-go/tenure/sharding"
 )
@@ -202,6 +203,12 @@ func (f *chaos) take(line string) {
 func TestDivide(t *testing.T) {
 	for _, p := range fleet.Places() {
 		t.Run(p.Name, func(t *testing.T) {
+			enough := *changes
+			if testing.Short() {
+				t.Parallel()
+				enough = enough/3 + 1
+				t.Logf("-short: %d splits and merges of %d", enough, *changes)
+			}
 			seed := rand.Uint64()
 			f := &chaos{Fleet: fleet.New(t, p.New(t), "test", seed), acked: map[string]int{}, lines: map[string]bool{}}
 			f.Take = f.take
@@ -209,7 +216,7 @@ func TestDivide(t *testing.T) {
 				f.start(true)
 			}
 			b := f.Open()
-			made := f.disturb(b)
+			made := f.disturb(b, enough)
 			f.LeaveAll() // the last ones go in order
 			for range 2 {
 				f.start(false)
@@ -222,21 +229,27 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// disturb lets faults happen until enough splits and merges were made, and returns how many.
-func (f *chaos) disturb(b core.Backend) (made int) {
-	limit := time.Now().Add(time.Duration(30+2**changes) * time.Second)
-	for before := ""; made < *changes; {
-		if time.Now().After(limit) {
-			f.Fatalf("%d splits and merges within %v", made, time.Duration(30+2**changes)*time.Second)
+// disturb lets faults happen, each kind once at least, until enough splits and merges were made, and
+// returns how many.
+func (f *chaos) disturb(b core.Backend, enough int) (made int) {
+	const patience = 300
+	kinds := f.Rand.Perm(4)
+	for before, since := "", 0; made < enough || len(kinds) > 0; since++ {
+		if since == patience {
+			f.Fatalf("no split or merge in %d rounds, after %d", patience, made)
 		}
 		m, err := sharding.ReadMap(f.Context(), b)
 		if err == nil && m != nil {
 			if shape := shapeOf(m); before != shape {
 				made += difference(before, shape)
-				before = shape
+				before, since = shape, 0
 			}
 		}
-		switch f.Rand.IntN(12) {
+		kind := f.Rand.IntN(12)
+		if len(kinds) > 0 && kind > 3 {
+			kind, kinds = kinds[0], kinds[1:]
+		}
+		switch kind {
 		case 0:
 			f.Kill(f.Any())
 			f.start(true)
@@ -294,22 +307,20 @@ func (f *chaos) settle(b core.Backend) {
 		before[k] = n
 	}
 	f.mu.Unlock()
-	for from := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		var waits []string
+	var waits []string
+	if !ample.Soon(f.Context(), func() bool {
+		waits = nil
 		f.mu.Lock()
+		defer f.mu.Unlock()
 		for i := range keys {
 			if f.acked[key(i)] <= before[key(i)] {
 				waits = append(waits, key(i))
 			}
 		}
-		f.mu.Unlock()
-		if len(waits) == 0 {
-			return
-		}
-		if time.Since(from) > time.Minute {
-			m, err := sharding.ReadMap(f.Context(), b)
-			f.Fatalf("a minute after the last fault nobody serves %v: %+v, %v", waits, m, err)
-		}
+		return len(waits) == 0
+	}) {
+		m, err := sharding.ReadMap(f.Context(), b)
+		f.Fatalf("%v after the last fault nobody serves %v: %+v, %v", ample.Time, waits, m, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/internal/sidecar"
 )
@@ -70,16 +71,11 @@ func TestDescribedFaults(t *testing.T) {
 		}
 		answered <- err
 	}()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	ample.Wait(t, "a request whose body does not come takes no place", func() bool {
 		_, resp := busy.send("GET", "/v1/openapi.json", secret, "")
 		_ = resp.Body.Close()
-		if resp.StatusCode == http.StatusServiceUnavailable {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("a request whose body does not come takes no place")
-		}
-	}
+		return resp.StatusCode == http.StatusServiceUnavailable
+	})
 	busy.everyOperation(http.StatusServiceUnavailable)
 	_ = writer.Close()
 	if err := <-answered; err != nil {

@@ -14,6 +14,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -65,7 +66,7 @@ type plant struct {
 func startServers(t *testing.T) *plant {
 	t.Helper()
 	p := &plant{started: make(map[servers.Kind]*servers.Server), failed: make(map[servers.Kind]error)}
-	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	t.Cleanup(cancel)
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -13,10 +13,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// ample bounds every wait, on a machine that is busy.
-const ample = 90 * time.Second
+	"github.com/tenure-go/tenure/internal/proof/ample"
+)
 
 // session plays a block of a terminal: it runs the commands after a "$", with the
 // program of the page's block, and compares the output with the lines in between.
@@ -100,7 +99,7 @@ func (s *session) ended(j *job) {
 	s.Helper()
 	select {
 	case <-j.done:
-	case <-time.After(ample):
+	case <-time.After(ample.Time):
 		s.Fatalf("%s does not end", j.cmd)
 	}
 }
@@ -181,7 +180,7 @@ func (s *session) signal(j *job, sig syscall.Signal) {
 // expect takes in lines up to the one wanted, which is a program's next unless wild.
 func (s *session) expect(where, want string, wild bool) {
 	s.Helper()
-	deadline := time.After(ample)
+	deadline := time.After(ample.Time)
 	for {
 		blocked := make(map[*job]bool) // by a line that is not the one wanted
 		for i, got := range s.early {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -224,7 +225,7 @@ func (p shellPage) play(t *testing.T, page string, all []*block, built string) {
 	}
 	p.available(t)
 	steps := p.steps(t, all)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*ample)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*ample.Time)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", append(alone, "sh", "-c", "ip link set lo up && exec bash --norc --noprofile --noediting -i")...)
 	cmd.Dir = t.TempDir()

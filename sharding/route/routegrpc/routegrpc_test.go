@@ -20,13 +20,11 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
 )
-
-// ample bounds every wait, on a machine that is busy.
-const ample = 30 * time.Second
 
 // member serves health checks, whose service names the shard.
 type member struct {
@@ -152,11 +150,7 @@ func (m *member) knows(shard string, owner *member, address string) {
 
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for from := time.Now(); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(from) > ample {
-			t.Fatalf("not within %v: %s", ample, what)
-		}
-	}
+	ample.Wait(t, what+" did not come", cond)
 }
 
 func (m *member) check(shard string, client grpc.UnaryClientInterceptor, md ...string) error {
@@ -170,7 +164,7 @@ func (m *member) check(shard string, client grpc.UnaryClientInterceptor, md ...s
 		m.t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(m.t.Context(), md...), ample)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(m.t.Context(), md...), ample.Time)
 	defer cancel()
 	r, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: shard})
 	if err == nil && r.Status != grpc_health_v1.HealthCheckResponse_SERVING {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
@@ -63,7 +64,7 @@ func (m *member) open(d *grpc.StreamDesc, shard string, client grpc.StreamClient
 		m.t.Fatal(err)
 	}
 	m.t.Cleanup(func() { _ = conn.Close() })
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(m.t.Context(), "shard", shard), ample)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(m.t.Context(), "shard", shard), ample.Time)
 	m.t.Cleanup(cancel)
 	return conn.NewStream(ctx, d, "/test.Echo/"+d.StreamName)
 }
