@@ -85,7 +85,9 @@ func TestRotation(t *testing.T) {
 	l2, _ := start(t, dir, most) // beside it
 	l2.Close(time.Minute)
 	noise := fsm.Input{Kind: fsm.InFenced, Shard: "s"}
-	for end, n := time.Now().Add(5*time.Minute), 0; ; n++ {
+	n := 0
+	ample.Wait(t, "no further file was begun", func() bool {
+		n++
 		for range 50 {
 			noise.Owner = driver.Owner{Session: driver.SessionID(fmt.Sprintf("%x", time.Now().UnixNano())), Token: driver.Token(n)}
 			l.Step(fsm.Instant(n), &noise, nil)
@@ -95,14 +97,8 @@ func TestRotation(t *testing.T) {
 		if len(names) > 3 || size > 3*most {
 			t.Fatalf("%q have %d bytes", names, size)
 		}
-		if strings.Contains(strings.Join(names, " "), "-0003") {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("no further file was begun: %q, %d bytes", names, size)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return strings.Contains(strings.Join(names, " "), "-0003")
+	})
 	l.Close(time.Minute)
 	l.Step(0, &noise, nil) // a handler that returns late
 	names, _ := files(t, dir)
