@@ -28,6 +28,9 @@ func TestConformance(t *testing.T) {
 // again, or goes back to a snapshot.
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	server := servers.New(t, servers.Consul, nil)
 	h := harness(t, server)
 	h.Serial = true
@@ -236,7 +239,7 @@ func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conforma
 // one that need not be the leader; and one case with all of them, each through a proxy.
 func TestConformanceThree(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: three servers have the same code path")
+		t.Skip("-short: make check runs it")
 	}
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
 	h := harness(t, cluster.Members()[2])

@@ -31,6 +31,9 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceCluster runs it on three members.
 func TestConformanceCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
 	c := config(t, cluster.Members()...)
 	h := harness(t, c, c, nil)
@@ -65,6 +68,9 @@ func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Back
 // TestConformanceNetwork runs the cases about networks through a proxy that does
 // not parse its traffic.
 func TestConformanceNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	server := pool.Get(t, servers.Etcd, nil)
 	c := config(t, server)
 	h := harness(t, c, c, func() (clientv3.Config, *conformance.Wire) {
@@ -80,6 +86,9 @@ func TestConformanceNetwork(t *testing.T) {
 // again.
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	server := servers.New(t, servers.Etcd, nil)
 	h := harness(t, config(t, server), config(t, server), nil)
 	h.Serial = true

@@ -30,6 +30,9 @@ func TestConformance(t *testing.T) {
 // TestConformanceNetwork runs the cases about networks through a proxy that does not
 // parse its traffic.
 func TestConformanceNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	server := pool.Get(t, servers.Redis, nil)
 	c := config(t, server)
 	h := harness(t, c, c, Options{}, func() (*goredis.UniversalOptions, *conformance.Wire) {
@@ -57,6 +60,9 @@ func casesOf(wanted func(conformance.Case) bool) []string {
 // TestConformanceSentinel runs some areas on a server that Sentinels name, with a replica
 // that each write waits for.
 func TestConformanceSentinel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	d := newSentinels(t)
 	quick(t, d.config, d.config, d.options)
 }
@@ -65,6 +71,9 @@ func TestConformanceSentinel(t *testing.T) {
 // the suite's keys only. The first address that is given is, for most namespaces, not the
 // one of their node.
 func TestConformanceCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
 	c := &goredis.UniversalOptions{Addrs: cluster.Addrs()}
 	user := *c
@@ -87,6 +96,9 @@ func quick(t *testing.T, admin, user *goredis.UniversalOptions, o Options) {
 // again.
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	server := servers.New(t, servers.Redis, nil)
 	c := config(t, server)
 	h := harness(t, c, c, Options{}, nil)
@@ -104,6 +116,7 @@ func TestConformanceRestart(t *testing.T) {
 // which takes over; each has servers of its own.
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
+	servers.Short(t, servers.Redis)
 	o := Options{Replicas: 1, ReplicaTimeout: 10 * time.Second, Create: true} // the cases bound their calls
 	conformance.TestCases(t, conformance.Harness{Name: Name, New: func(ct conformance.T) *conformance.Store {
 		r := newReplicated(t)

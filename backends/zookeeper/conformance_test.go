@@ -34,6 +34,9 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceEnsemble runs it on three members.
 func TestConformanceEnsemble(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
 	conformance.Test(t, harness(t, nil, cluster.Members()...))
 }
@@ -41,6 +44,9 @@ func TestConformanceEnsemble(t *testing.T) {
 // TestConformanceNetwork runs the cases about networks through a proxy that parses
 // only the boundaries of packets.
 func TestConformanceNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	conformance.Test(t, harness(t, func(t testing.TB) (string, *conformance.Wire) {
 		proxy, err := faultproxy.New(server.Addr(), &faultproxy.Options{RequestFramer: frame})
@@ -56,6 +62,9 @@ func TestConformanceNetwork(t *testing.T) {
 // again.
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	server := servers.New(t, servers.ZooKeeper, nil)
 	h := harness(t, nil, server)
 	h.Serial = true

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
 // badFlights writes a flights file.
@@ -82,6 +84,7 @@ func TestRefusedInput(t *testing.T) {
 // TestRefusedEnvironment sees a server that the environment names and nobody can
 // reach end like a bad flag.
 func TestRefusedEnvironment(t *testing.T) {
+	servers.Short(t)
 	t.Setenv("TENURE_POSTGRES_DSN", "app:SECRET")
 	t.Setenv("TENURE_MYSQL_DSN", "app:SECRET@tcp(127.0.0.1:1)/")
 	refuse(t, []string{"-backend", "postgres"}, "TENURE_POSTGRES_DSN is not understood")

@@ -27,6 +27,9 @@ func TestConformance(t *testing.T) {
 // again.
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	server := servers.New(t, servers.MariaDB, nil)
 	dsn := server.Database(t)
 	h := harness(t, dsn, dsn, Options{})

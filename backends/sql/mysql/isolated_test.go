@@ -23,6 +23,7 @@ import (
 // the default.
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
+	servers.Short(t, servers.MariaDB)
 	for _, wait := range []string{"AFTER_COMMIT", "AFTER_SYNC"} {
 		t.Run(wait, func(t *testing.T) {
 			t.Parallel()

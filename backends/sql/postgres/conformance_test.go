@@ -27,6 +27,9 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceSimpleProtocol(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	conformance.Test(t, harness(t, dsn, dsn.With("default_query_exec_mode", "simple_protocol"), Options{NoNotify: true}))
 }
@@ -42,6 +45,9 @@ func TestConformancePgBouncer(t *testing.T) {
 // again.
 func TestConformanceRestart(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	server := servers.New(t, servers.Postgres, nil)
 	dsn := server.Database(t)
 	h := harness(t, dsn, dsn, Options{})

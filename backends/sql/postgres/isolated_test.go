@@ -21,6 +21,7 @@ import (
 // that the standby lacks.
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
+	servers.Short(t, servers.Postgres)
 	conformance.TestCases(t, conformance.Harness{Name: Name, New: func(conformance.T) *conformance.Store {
 		return synchronous(t, &Options{}).Store
 	}}, "Chaos/IsolatedMaster", "Chaos/IsolatedReads")

@@ -114,6 +114,7 @@ func (p *plant) located(t *testing.T, b *block, source string) string {
 // TestBlocks compiles and runs every block of Go in the pages for users, and compares
 // the output of programs with the console's block that follows them.
 func TestBlocks(t *testing.T) {
+	servers.Short(t)
 	p := startServers(t)
 	mod := module(t)
 	var all []*program

@@ -101,6 +101,7 @@ func notRun() map[string]string {
 // TestShell runs the shell blocks of the pages.
 func TestShell(t *testing.T) {
 	t.Parallel()
+	servers.Short(t)
 	built := t.TempDir()
 	goTool(t, root, "build", "-o", filepath.Join(built, "tenure"), "./cmd/tenure")
 	goTool(t, module(t), "mod", "graph") // fetches what go get reads, as pages have no network

@@ -50,12 +50,13 @@ func short(kind Kind) bool {
 }
 
 // Short skips a test that runs real processes, if it runs with -short and the environment requires
-// no server.
-func Short(t testing.TB) {
+// none of the kinds, or, without kinds, no server.
+func Short(t testing.TB, kinds ...Kind) {
 	t.Helper()
-	if testing.Short() && os.Getenv(RequireVariable) == "" {
-		t.Skip("-short: .ci/run runs it")
+	if !testing.Short() || slices.ContainsFunc(kinds, Required) || len(kinds) == 0 && os.Getenv(RequireVariable) != "" {
+		return
 	}
+	t.Skip("-short: .ci/run runs it")
 }
 
 // Required reports whether the environment requires this kind of server.

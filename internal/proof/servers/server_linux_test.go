@@ -264,6 +264,7 @@ func TestWrongPassword(t *testing.T) {
 
 func TestExtraConfig(t *testing.T) {
 	t.Parallel()
+	Short(t)
 	for kind, c := range map[Kind]struct{ line, query string }{
 		Postgres: {"max_connections = 57", "SELECT setting::int FROM pg_settings WHERE name = 'max_connections'"},
 		MariaDB:  {"max-connections = 57", "SELECT @@max_connections"},

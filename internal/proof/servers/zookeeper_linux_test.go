@@ -89,6 +89,7 @@ func TestZooKeeperEnsemble(t *testing.T) {
 }
 
 func TestZooKeeperFromEnvironment(t *testing.T) {
+	Short(t, ZooKeeper)
 	t.Setenv(ZooKeeper.variable(), "me:word@a.example:2181,b.example:2181")
 	s, err := Start(t.Context(), ZooKeeper, nil)
 	if err != nil {
