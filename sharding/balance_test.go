@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // loadedCluster is a cluster of any kind: some shards with ranges, and loads over three orders of
@@ -130,7 +131,7 @@ func TestBalanceKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(11, 13))
 	seen := map[string]int{}
-	for i := range 20_000 {
+	for i := range share.Of(t, "clusters", 20_000, 4_000) {
 		c := loadedCluster(rng)
 		a := Balance{}
 		if rng.IntN(3) == 0 {

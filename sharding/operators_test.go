@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // rule writes an operator's rule, or removes it, as the command tenure does.
@@ -194,7 +195,7 @@ func TestPinnedThroughDeaths(t *testing.T) {
 		w.rule(control.Put, control.Rule{Kind: control.Pin, Node: "b", Shards: "orders-11"})
 		w.rule(control.Put, control.Rule{Kind: control.Drain, Node: "d"})
 		r := rand.New(rand.NewPCG(1, 2))
-		for death := range 50 {
+		for death := range share.Of(w, "deaths", 50, 10) {
 			time.Sleep(time.Duration(r.IntN(int(3 * ttl))))
 			n := nodes[r.IntN(len(nodes))]
 			on[n].crash()

@@ -137,6 +137,9 @@ func mutantHarness(bug string) conformance.Harness {
 // suite, in a case that says so.
 func TestMutantsAreKilled(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	for _, m := range []struct{ bug, killer string }{
 		{"drops entries", "Views/FullThenDelta"},
 		{"drops entries", "Log/TailBlocksAndWakes"},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // judged makes a process eligible, or not.
@@ -40,7 +41,7 @@ func TestEligibilityAtRandom(t *testing.T) {
 		length  = 60 * ttl
 		most    = ttl + ttl/2
 	)
-	for seed := range uint64(100) {
+	for seed := range uint64(share.Of(t, "eligibility seeds", 100, 20)) {
 		rng := rand.New(rand.NewPCG(seed, 0x600d))
 		n, shards, deaths := 2+rng.IntN(3), 1+rng.IntN(2), seed%2 == 1
 		w := newCalmWorldOf(seed+1, shards, sameTTL(n))

@@ -125,6 +125,9 @@ func TestMassDeath(t *testing.T) {
 
 // TestMassDeathOfHundreds takes half a minute.
 func TestMassDeathOfHundreds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	massDeath(t, [][2]int{{460, 440}})
 }
 

@@ -8,8 +8,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
+
+// repository is this one, loaded once.
+var repository = sync.OnceValues(func() (*tree, error) { return load(filepath.Join("..", "..", "..")) })
 
 func check(t *tree) []finding {
 	out := checkImports(t, rows)
@@ -21,7 +25,7 @@ func check(t *tree) []finding {
 // TestRepository holds this repository against the rules.
 func TestRepository(t *testing.T) {
 	t.Parallel()
-	src, err := load(filepath.Join("..", "..", ".."))
+	src, err := repository()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +40,11 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// TestElapsed holds the tests against the rule of checkElapsed, and logs the tests whose subject is a
-// figure.
+// TestElapsed holds the tests against the rule of checkElapsed, and the callers of AtMost against their
+// list.
 func TestElapsed(t *testing.T) {
 	t.Parallel()
-	src, err := load(filepath.Join("..", "..", ".."))
+	src, err := repository()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +59,10 @@ func TestElapsed(t *testing.T) {
 	for in := range unused {
 		t.Errorf("%s compares no elapsed time: remove it from the list", in)
 	}
-	t.Logf("tests whose subject is an elapsed time, which a gauge judges:\n%s", strings.Join(callers, "\n"))
+	if !slices.Equal(callers, figures) {
+		t.Errorf("functions that judge an elapsed time with a gauge are\n%s\nwhere figures lists\n%s",
+			strings.Join(callers, "\n"), strings.Join(figures, "\n"))
+	}
 }
 
 // TestIdle finds rows for packages that do not exist, or on which an earlier row decides.
@@ -81,8 +88,29 @@ func TestChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	compare(t, src, root, check(src))
+}
+
+// TestElapsedRule holds the rule of checkElapsed against tests that break it and tests that do not.
+func TestElapsedRule(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("testdata", "elapsed")
+	src, err := load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, callers := checkElapsed(src)
+	compare(t, src, root, found)
+	if want := []string{". TestFigure"}; !slices.Equal(callers, want) {
+		t.Errorf("callers of AtMost: got %q, want %q", callers, want)
+	}
+}
+
+// compare holds findings against the want comments of a module.
+func compare(t *testing.T, src *tree, root string, found []finding) {
+	t.Helper()
 	wants := readWants(t, src, root)
-	for _, f := range check(src) {
+	for _, f := range found {
 		at := fmt.Sprintf("%s:%d", f.pos.Filename, f.pos.Line)
 		i := slices.IndexFunc(wants[at], func(w string) bool { return strings.Contains(f.msg, w) })
 		if i < 0 {
@@ -127,8 +155,8 @@ var (
 func readWants(t *testing.T, src *tree, root string) map[string][]string {
 	t.Helper()
 	wants := map[string][]string{}
-	for _, p := range src.pkgs {
-		for _, f := range p.files {
+	for _, p := range src.all {
+		for _, f := range slices.Concat(p.files, p.tests) {
 			name := src.fset.Position(f.Pos()).Filename
 			b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"go/types"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // checkElapsed finds comparisons of an elapsed time, or of the present with a deadline, in tests
@@ -21,6 +22,8 @@ import (
 // It also returns the callers of Gauge.AtMost, by folder and function.
 func checkElapsed(t *tree) (out []finding, callers []string) {
 	clock := timePackage()
+	var mu sync.Mutex
+	var all sync.WaitGroup
 	for _, p := range t.all {
 		if p.dir == "internal/proof/ample" {
 			continue
@@ -32,27 +35,39 @@ func checkElapsed(t *tree) (out []finding, callers []string) {
 			if !slices.ContainsFunc(own, usesTime) {
 				continue
 			}
-			e := &elapsed{info: t.resolveWith(&pkg{dir: p.dir, files: unit}, hollow{clock}), short: map[types.Object]bool{}, end: map[types.Object]bool{}}
-			e.bubbles(unit)
-			for e.grown = true; e.grown; {
-				e.grown = false
-				e.walk(own, e.follow)
-			}
-			e.walk(own, func(n ast.Node, fn string) {
-				switch {
-				case e.judges(n):
-					f := t.at(n, "a comparison of an elapsed time: wait with ample.Wait, assert an order or a count, "+
-						"or judge a figure with ample.Gauge")
-					f.in = p.dir + " " + fn
-					out = append(out, f)
-				case atMost(n):
-					callers = append(callers, p.dir+" "+fn)
-				}
+			all.Go(func() {
+				found, by := t.elapsedIn(p, unit, own, clock)
+				mu.Lock()
+				defer mu.Unlock()
+				out, callers = append(out, found...), append(callers, by...)
 			})
 		}
 	}
+	all.Wait()
 	slices.Sort(callers)
 	return out, slices.Compact(callers)
+}
+
+// elapsedIn looks at own, files of a package that unit has whole.
+func (t *tree) elapsedIn(p *pkg, unit, own []*ast.File, clock *types.Package) (out []finding, callers []string) {
+	e := &elapsed{info: t.resolveWith(&pkg{dir: p.dir, files: unit}, hollow{clock}), short: map[types.Object]bool{}, end: map[types.Object]bool{}}
+	e.bubbles(unit)
+	for e.grown = true; e.grown; {
+		e.grown = false
+		e.walk(own, e.follow)
+	}
+	e.walk(own, func(n ast.Node, fn string) {
+		switch {
+		case e.judges(n):
+			f := t.at(n, "a comparison of an elapsed time: wait with ample.Wait, assert an order or a count, "+
+				"or judge a figure with ample.Gauge")
+			f.in = p.dir + " " + fn
+			out = append(out, f)
+		case atMost(n):
+			callers = append(callers, p.dir+" "+fn)
+		}
+	})
+	return out, callers
 }
 
 func usesTime(f *ast.File) bool {

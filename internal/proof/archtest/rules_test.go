@@ -235,6 +235,37 @@ var paced = map[string]string{
 	"internal/proof/servers sweep":       "it leaves a folder that is just being made",
 }
 
+// figures are functions, by folder and name, whose subject is an elapsed time, which a gauge of package ample
+// judges. Where the machine is too slow, these tests are skipped and prove nothing.
+var figures = []string{
+	"backends/redis beatsWithin",
+	"backends/redis startsSoon",
+	"backends/zookeeper TestHolderAndServerDie",
+	"backends/zookeeper TestLeaderStopped",
+	"backends/zookeeper TestSilentServer",
+	"conformance beatsNotBehindWrites",
+	"conformance cancelledCallBlocksNobody",
+	"conformance lostRequestIsUnknown",
+	"follower/stores TestLag",
+	"internal/proof/outage Fresh",
+	"internal/proof/outage HolderDies",
+	"internal/proof/outage LeaderStops",
+	"internal/proof/outage Starts",
+	"internal/proof/outage busy",
+	"internal/proof/outage died",
+	"internal/proof/outage followed",
+	"internal/proof/outage halts",
+	"internal/proof/outage handedOver",
+	"internal/proof/outage keeps",
+	"internal/proof/outage left",
+	"internal/proof/outage slow",
+	"internal/proof/sqlfault CheckWakes",
+	"internal/proof/sqlfault judge",
+	"sharding TestBalanceTime",
+	"sharding TestPlanningTime",
+	"sharding/stores refused",
+}
+
 // layout says which packages the checks of forbid_test.go are for.
 type layout struct {
 	pure    []string // no clock, no goroutine, no randomness
