@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -507,6 +509,42 @@ func TestAssignerAsksAgain(t *testing.T) {
 		b.link.Heal() // what was asked before is not answered any more
 		w.member("c", noErr)
 		w.shares(2*callTimeout, map[string]int{"b": 15, "c": 15})
+	})
+}
+
+// An owner learns of its leases later than of a plan that moves them, so that it may not go by that
+// plan. The assigner writes the moves again, although no view tells it anything.
+func TestMovesAreWrittenAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		a := w.build("a")
+		views, failed := make(chan *core.View), make(chan error, 1)
+		var manage context.Context
+		manage, a.stop = context.WithCancel(context.Background())
+		go func() { a.ran <- a.loop(manage, views, failed) }()
+		views <- a.e.View() // before anything was contended for, and no other after it
+		read := func(owners int) {
+			plans, err := readTable(context.Background(), a.b)
+			if err != nil {
+				w.Fatal(err)
+			}
+			if n := len(slices.Compact(slices.Sorted(slices.Values(plans.owner)))); n != owners {
+				w.Fatalf("plan %d has %d owners, want %d", plans.number, n, owners)
+			}
+			a.setTable(plans)
+			synctest.Wait()
+		}
+		w.shares(ttl, map[string]int{"a": 30})
+		read(1)
+		w.member("b")
+		time.Sleep(2 * interval)
+		read(2)
+		work, stop := context.WithCancel(context.Background())
+		var parts sync.WaitGroup
+		parts.Go(func() { a.watch(work, views, failed) })
+		parts.Go(func() { a.follow(work) })
+		defer parts.Wait()
+		defer stop()
+		w.shares((lost+1)*a.o.Penalty, map[string]int{"a": 15, "b": 15})
 	})
 }
 

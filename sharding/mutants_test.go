@@ -50,6 +50,8 @@ func TestMutants(t *testing.T) {
 			File: "prepare.go", In: "Manager.unready", Old: "waited >= m.o.PrepareBudget {", New: "waited < 0 {"}}},
 		{Name: "a plan that is written again prolongs the wait", Killer: "TestPrepareHangsBesideAJoin", Edits: []mutate.Edit{{
 			File: "planner.go", In: "planner.refused", Old: "limit += p.PrepareBudget", New: "limit += 0"}}},
+		{Name: "nobody looks whether a move happens", Killer: "TestMovesAreWrittenAgain", Edits: []mutate.Edit{{
+			File: "planner.go", In: "planner.change", Old: "out.again = true // no view", New: "// no view"}}},
 		{Name: "a shard that was not prepared comes all the same", Killer: "TestPrepareRequired", Edits: []mutate.Edit{{
 			File: "prepare.go", In: "Manager.unready", Old: "return ready.lacks(m.known.names[k], plan)", New: "return false"}}},
 		{Name: "the assigner does not hear of failed preparations", Killer: "TestPrepareRequired", Edits: []mutate.Edit{{

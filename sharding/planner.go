@@ -626,6 +626,7 @@ func (p *planner) change(
 		out.Moves = append(out.Moves, Move{Shard: int32(i), From: was, To: o, Why: reason})
 		if c.Shards[i].Owner != None && o != c.Shards[i].Owner {
 			p.inFlight[t.names[i]] = flight{records[i].token, now, records[i].from}
+			out.again = true // no view tells of a move that does not happen
 		}
 	}
 	return ch
