@@ -54,15 +54,15 @@ arch: ## Rules of imports, state and tests; licences of dependencies; mutants na
 	$(GOTEST) -timeout=5m ./internal/proof/archtest
 servers: ## Install the servers that tests need, where that is possible
 	internal/proof/servers/install.sh
-quick: ## Tests of every package at their short sizes, without servers
-	$(GOTEST) $(STRIPPED) -short -timeout=15m -p=2 -parallel=4 $(call but,./core ./core/driver ./internal/proof/archtest)
+quick: ## Tests of packages that start no server, at their short sizes
+	$(GOTEST) $(STRIPPED) -short -timeout=15m -p=3 -parallel=4 $(call but,./core ./core/driver ./internal/proof/archtest $(STORES) ./cmd/demo/... ./deploy/... ./internal/proof/certify)
 quick-race: ## Tests of the core under the race detector
 	$(say-race)
 	$(GOTEST) $(STRIPPED) $(RACE) -short -timeout=15m -p=2 ./core ./core/driver
-race: ## The other packages, whole, under the race detector
+race: ## Every package that starts no server, whole, under the race detector
 	$(say-race)
 	$(GOTEST) $(RACE) -timeout=15m -p=2 -skip='^Test(Browser|System|Control)' \
-		$(call but,./core ./core/driver ./internal/fsm ./internal/proof/archtest $(STORES) $(PROGRAMS))
+		$(call but,./internal/fsm ./internal/proof/archtest $(STORES) $(PROGRAMS))
 explore: ## The state machine against a model store, whole; it has no goroutines
 	$(LESS_GC) $(GOTEST) -timeout=15m ./internal/fsm
 stores: ## The conformance suite and faults on real servers, at their short sizes

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
 // crash cuts the member off and ends its host lock, as the kernel does when a process
@@ -148,7 +149,7 @@ func TestRecordsOfOthersSayNothing(t *testing.T) {
 // C14: two live processes with one label on one host never end each other, in whatever
 // order they start and end.
 func TestTwoOfOneLabelStayAlive(t *testing.T) {
-	const rounds = 1000
+	rounds := share.Of(t, "rounds", 1000, 100)
 	dir := t.TempDir()
 	bubble(t, func(w *world) {
 		for round := range rounds {

@@ -130,6 +130,9 @@ func TestLoadIsFollowed(t *testing.T) {
 // A namespace without load writes nothing, and nobody reads reports; one whose load stays as it
 // is writes seldom.
 func TestLoadIsToldSeldom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	bubble(t, func(w *world) {
 		var on atomic.Bool
 		l := newLoaded(w, 3, 6, 60, func(int) float64 {

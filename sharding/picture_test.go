@@ -17,6 +17,9 @@ import (
 // An open board sees all loads and ranges, on every member, the assigner or not, at the cost of some
 // reads a second; nobody reads for a namespace without load, or when nobody watches.
 func TestPicture(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	bubble(t, func(w *world) {
 		rate := 0.0
 		var mu sync.Mutex

@@ -25,6 +25,9 @@ func TestConformance(t *testing.T) {
 // backends on Consul and ZooKeeper see their stores. Not in parallel: cases that
 // measure the process must not see the other suite's.
 func TestConformanceChangeLogs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	conformance.Test(t, conformance.Harness{Name: "changelog", New: newConformanceStore(openChangeLogs)})
 }
 

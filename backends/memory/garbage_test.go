@@ -10,5 +10,8 @@ import (
 
 // TestGarbage is not parallel: it looks at the heap.
 func TestGarbage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	system.Garbage(t, newConformanceStore(memory.Open)(conformance.Wrap(t)), 0)
 }

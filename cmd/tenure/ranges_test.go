@@ -96,6 +96,9 @@ func (p *place) layout(want ...string) rangesOut {
 
 func TestRanges(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	dividing(t, sqlitePlace(t))
 }
 

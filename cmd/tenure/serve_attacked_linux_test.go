@@ -124,6 +124,9 @@ func (x *served) answer(method, path, body string) (int, error) {
 // request of the client that has it, and cost it no lease.
 func TestServeStrangers(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	const ttl = 10 * time.Second
 	x := newServed(t, ttl)
 	attacks := []string{
