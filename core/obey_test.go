@@ -341,6 +341,9 @@ func TestRulesOfADeadTool(t *testing.T) {
 // TestJunkAmongRules: what somebody with the right to write has put among the rules is
 // logged once a minute, in a short line, and the rules beside it are obeyed.
 func TestJunkAmongRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	bubble(t, func(w *world) {
 		var log strings.Builder
 		m := w.member("a", func(o *Options) {

@@ -333,6 +333,9 @@ func cuts(t *testing.T) iter.Seq[[]byte] {
 // far as it goes.
 func TestHostile(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	want := `{"t":1,"i":{"k":"want","s":"s"},"o":[]}`
 	for name, x := range map[string]struct {
 		file []byte

@@ -12,5 +12,8 @@ var garbageFor = garbage.Flag()
 // TestGarbage is not parallel: it looks at the heap. There is one writer, as each process
 // has one to a file: whoever may write can keep the file's lock from all others anyway.
 func TestGarbage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: .ci/run runs it")
+	}
 	garbage.Test(t, newHarness(conformance.Wrap(t)).store(conformance.Wrap(t)), 1, *garbageFor)
 }
