@@ -34,6 +34,15 @@ redis_image() {
 	rm -rf "$context"
 }
 
+# Two processes that use testcontainers for the first time may both make its network, and two of one
+# name hide from it the address of this machine. So it is made here.
+networks=$(docker network ls --quiet --filter name='^reaper_default$')
+if [ "$(wc -w <<<"$networks")" -gt 1 ]; then
+	xargs docker network rm <<<"$networks" >/dev/null
+	networks=
+fi
+[ -n "$networks" ] || docker network create reaper_default >/dev/null
+
 image gcr.io/etcd-development/etcd:v3.7.3 /usr/local/bin/etcd
 image hashicorp/consul:1.16.3 /bin/consul
 redis_image tenure/redis-server:debian
