@@ -18,7 +18,7 @@ LOAD ?= 8
 # Folders whose tests start servers. Tests skip by themselves where their server is not there.
 SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis
 STORES ?= $(SERVED) ./.../stores ./conformance/containers ./internal/proof/servers
-PROGRAMS := ./cmd/... ./deploy/... ./internal/proof/certify ./internal/proof/doctest
+PROGRAMS := ./cmd/tenure ./deploy/... ./internal/proof/certify ./internal/proof/doctest
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
 MUTATED = $(patsubst %/,./%,$(dir $(shell git grep -l mutate.Flag -- '*/mutants_test.go')))
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
@@ -62,7 +62,7 @@ quick-race: ## Tests of the core under the race detector
 race: ## Every package that starts no server, whole, under the race detector
 	$(say-race)
 	$(GOTEST) $(RACE) -timeout=15m -p=2 -skip='^Test(Browser|System|Control)' \
-		$(call but,./internal/fsm ./internal/proof/archtest $(STORES) $(PROGRAMS))
+		$(call but,./internal/fsm ./internal/proof/archtest ./cmd/demo/... $(STORES) $(PROGRAMS))
 explore: ## The state machine against a model store, whole; it has no goroutines
 	$(LESS_GC) $(GOTEST) -timeout=15m ./internal/fsm
 stores: ## The conformance suite and faults on real servers, at their short sizes
@@ -71,6 +71,7 @@ system: ## Real processes and faults: a seed on each store, and the control that
 	.ci/named '^Test(System|Control)$$' -timeout=15m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=1
 programs: ## Commands and deployments on every store; the programs and the facts of the pages
 	$(GOTEST) -timeout=15m -p=2 -parallel=8 -skip='^TestBrowser' $(PROGRAMS)
+	.ci/named '^Test(Readme|Report)$$' -timeout=15m ./cmd/demo
 analysis: ## actionlint, and golangci-lint as .golangci.yml says, where they can be had; on CI they are required
 	.ci/analysis
 everything: ## Every test of every package, whole, under the race detector

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"reflect"
+	"runtime/pprof"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,6 +99,9 @@ func TestGate(t *testing.T) {
 	}()
 	beaten := make(chan error, 1)
 	go func() { beaten <- s.Beat(t.Context()) }()
+	ample.Wait(t, "the heartbeat and the other write do not wait at the gate", func() bool {
+		return waitingAtGate("TestGate.") == 2 || len(beaten)+len(done)+len(behind) > 0
+	})
 	select {
 	case <-beaten:
 		t.Error("a heartbeat passed the gate while a write was held")
@@ -103,7 +109,7 @@ func TestGate(t *testing.T) {
 		t.Error("the write was not held")
 	case <-behind:
 		t.Error("another write passed the gate while one was held")
-	case <-time.After(20 * time.Millisecond): // long enough to see a gate that lets all pass
+	default:
 	}
 	cancel()
 	g.Send()
@@ -130,6 +136,20 @@ func TestGate(t *testing.T) {
 	if _, err := s.Commit(t.Context(), []driver.Write{writeOf("ATL", 41, 134)}); err != nil || len(events) != 0 {
 		t.Errorf("a later write: error %v, %d events, want it to pass in silence", err, len(events))
 	}
+}
+
+// waitingAtGate is the number of goroutines of a test that wait for the gate's lock.
+func waitingAtGate(test string) (n int) {
+	var all bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&all, 2); err != nil {
+		panic(err) // a buffer takes all
+	}
+	for one := range strings.SplitSeq(all.String(), "\n\n") {
+		if strings.Contains(one, "RWMutex).RLock") && strings.Contains(one, test) {
+			n++
+		}
+	}
+	return n
 }
 
 // TestGateTellsAirportsOnly has the plans of a zombie assigner refused in silence:
