@@ -55,30 +55,30 @@ arch: ## Rules of imports, state and tests; licences of dependencies; mutants na
 servers: ## Install the servers that tests need, where that is possible
 	internal/proof/servers/install.sh
 quick: ## Tests of packages that start no server, at their short sizes
-	$(GOTEST) $(STRIPPED) -short -timeout=15m -p=3 -parallel=4 $(call but,./core ./core/driver ./internal/proof/archtest $(STORES) ./cmd/demo/... ./deploy/... ./internal/proof/certify)
+	$(GOTEST) $(STRIPPED) -short -timeout=30m -p=3 -parallel=4 $(call but,./core ./core/driver ./internal/proof/archtest $(STORES) ./cmd/demo/... ./deploy/... ./internal/proof/certify)
 quick-race: ## Tests of the core under the race detector
 	$(say-race)
-	$(GOTEST) $(STRIPPED) $(RACE) -short -timeout=15m -p=2 ./core ./core/driver
+	$(GOTEST) $(STRIPPED) $(RACE) -short -timeout=30m -p=2 ./core ./core/driver
 race: ## Every package that starts no server, whole, under the race detector
 	$(say-race)
-	$(GOTEST) $(RACE) -timeout=15m -p=2 -skip='^Test(Browser|System|Control)' \
+	$(GOTEST) $(RACE) -timeout=30m -p=2 -skip='^Test(Browser|System|Control)' \
 		$(call but,./internal/fsm ./internal/proof/archtest ./cmd/demo/... $(STORES) $(PROGRAMS))
 explore: ## The state machine against a model store, whole; it has no goroutines
-	$(LESS_GC) $(GOTEST) -timeout=15m -skip='^TestMassDeathOfHundreds' ./internal/fsm
+	$(LESS_GC) $(GOTEST) -timeout=30m -skip='^TestMassDeathOfHundreds' ./internal/fsm
 stores: ## The conformance suite and faults on real servers, at their short sizes
-	$(GOTEST) -short -timeout=15m -p=3 -parallel=4 -skip='^Test(System|Control)' $(STORES)
+	$(GOTEST) -short -timeout=30m -p=3 -parallel=4 -skip='^Test(System|Control)' $(STORES)
 system: ## Real processes and faults: a seed on each store, and the control that must fail
-	.ci/named '^Test(System|Control)$$' -timeout=15m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=1
+	.ci/named '^Test(System|Control)$$' -timeout=30m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=1
 programs: ## Commands and deployments on every store; the programs and the facts of the pages
-	$(GOTEST) -timeout=15m -p=2 -parallel=8 -skip='^TestBrowser' $(PROGRAMS)
-	.ci/named '^Test(Readme|Report)$$' -timeout=15m ./cmd/demo
+	$(GOTEST) -timeout=30m -p=2 -parallel=8 -skip='^TestBrowser' $(PROGRAMS)
+	.ci/named '^Test(Readme|Report)$$' -timeout=30m ./cmd/demo
 analysis: ## actionlint, and golangci-lint as .golangci.yml says, where they can be had; on CI they are required
 	.ci/analysis
 everything: ## Every test of every package, whole, under the race detector
 	$(say-race)
 	$(GOTEST) $(RACE) -timeout=60m -p=2 -parallel=8 -skip='^Test(System|Control)' $(call but,./internal/fsm ./internal/proof/archtest)
 simulation-long: ## The state machine against a model store, 20,000 runs, and the death of 440 members at once
-	$(LESS_GC) .ci/named '^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds)$$' -timeout=15m ./internal/fsm -args -seeds=20000
+	$(LESS_GC) .ci/named '^Test(Simulation|OutageEvictsNobody|MassDeathOfHundreds)$$' -timeout=30m ./internal/fsm -args -seeds=20000
 system-long: ## Real processes and faults, SYSTEM_SEEDS runs on every store, and on three servers where there can be so many
 	.ci/named '^Test(System|Control)' -timeout=30m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=$(SYSTEM_SEEDS) -system.parallel=2
 command: ## The command with ROUNDS faults of each kind to tenure run, and some to serve
@@ -89,7 +89,7 @@ mutants: ## Broken cores and backends, which the test named, or the simulation, 
 mutants-ci: ## Those that a change since CI_BASE concerns, then others in an order that the commit chooses, for 5 minutes
 	$(LESS_GC) go run ./internal/proof/mutate/some -for=5m
 follower-long: ## Followers killed 10 times, over 100,000 entries, blocked for a minute; on every store
-	$(GOTEST) -v -timeout=15m ./follower/stores -args -all -kills=10 -entries=100000 -lagfor=5s -blocked=60s
+	$(GOTEST) -v -timeout=30m ./follower/stores -args -all -kills=10 -entries=100000 -lagfor=5s -blocked=60s
 divide-long: ## Ranges split and merged 145 times on each store, under kill -9 and stops
 	.ci/named '^TestDivide$$' -timeout=20m ./sharding/stores -args -changes=145
 effects-long: ## 20,000 effects in each mode on each store, under 12 faults; the figure for 100,000: -effects=100000
@@ -97,7 +97,7 @@ effects-long: ## 20,000 effects in each mode on each store, under 12 faults; the
 locks-long: ## Locks under the system suite's faults, 50 runs on each store, 20 without the fence; 100,000 names used once
 	.ci/named '^TestLocks$$' -timeout=60m -parallel=4 ./lock/stores -args -seeds=50
 	.ci/named '^TestUnfenced$$' -timeout=30m -parallel=4 ./lock/stores -args -seeds=20
-	.ci/named '^TestNames$$' -timeout=15m ./lock/stores -args -names=100000
+	.ci/named '^TestNames$$' -timeout=30m ./lock/stores -args -names=100000
 traces: ## Traces of 1,000 runs of the simulation and 200 of members are accepted, and none of those with a fault in the code
 	.ci/named '^TestTraces$$' -timeout=20m ./internal/fsm -args -traced=1000
 	.ci/named '^TestMutantsLeaveTraces$$' -timeout=60m ./internal/fsm -args -mutants
@@ -108,9 +108,9 @@ demo-seeds: ## The demonstration with seeds 1 to 3; its tests have the control w
 	@for s in 1 2 3; do timeout --kill-after=10s 5m .cache/bin/demo -seed "$$s" || exit 1; done
 modules-test: ## Tests of the modules beside this one: example applications, a quick bench-peers, validators of manifests and OpenAPI
 	$(say-race)
-	cd examples && $(GOTEST) $(RACE) -timeout=15m ./...
-	cd bench && $(GOTEST) -timeout=15m -parallel=8 ./...
-	cd tools/manifests && $(GOTEST) -timeout=15m ./...
+	cd examples && $(GOTEST) $(RACE) -timeout=30m ./...
+	cd bench && $(GOTEST) -timeout=30m -parallel=8 ./...
+	cd tools/manifests && $(GOTEST) -timeout=30m ./...
 fuzz: ## Every fuzz target for FUZZTIME, such as 1m, or 20000x inputs
 	.ci/fuzz $(FUZZTIME)
 vuln: ## Known vulnerabilities, where the database can be reached
