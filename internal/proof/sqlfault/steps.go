@@ -187,6 +187,18 @@ func FaultWhileWriting(
 	return faultWhileWriting(t, b, faults, 0, hit, func(Outcomes) bool { return true })
 }
 
+// writesAgain waits until something is written from now on.
+func writesAgain(ctx context.Context, wrote <-chan struct{}) {
+	select {
+	case <-wrote: // perhaps from before the fault
+	default:
+	}
+	select {
+	case <-wrote:
+	case <-ctx.Done():
+	}
+}
+
 // faultWhileWriting does so with a writer that gives each attempt so much time, 0
 // for no bound, and until there was enough.
 func faultWhileWriting(
@@ -218,16 +230,8 @@ func faultWhileWriting(
 				return
 			}
 			hits.Add(int64(n))
-			if n == 0 {
-				continue
-			}
-			select {
-			case <-wrote: // perhaps from before the fault
-			default:
-			}
-			select {
-			case <-wrote:
-			case <-ctx.Done():
+			if n > 0 {
+				writesAgain(ctx, wrote)
 			}
 		}
 		done <- nil
