@@ -1,5 +1,4 @@
-# Each step of "make test", ".ci/run" and "make check" is a target, so that the one that failed can
-# be run alone. To add a step, write its target and list it here.
+# Each step of "make test", ".ci/run" and "make check" is a target. To add one, write and list it here.
 .DEFAULT_GOAL := help
 TEST_STEPS := fmt vet arch quick-race quick
 CI_STEPS := servers modules race explore stores system programs analysis
@@ -15,12 +14,14 @@ BENCH_ROUNDS ?= 5
 COUNT ?= 100
 LOAD ?= 8
 
-# Folders whose tests start servers. Tests skip by themselves where their server is not there.
+# Folders whose tests start servers.
 SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis
 STORES ?= $(SERVED) ./.../stores ./conformance/containers ./internal/proof/servers
 PROGRAMS := ./cmd/tenure ./deploy/... ./internal/proof/certify ./internal/proof/doctest
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
 MUTATED = $(patsubst %/,./%,$(dir $(shell git grep -l mutate.Flag -- '*/mutants_test.go')))
+CUT = $(filter-out $(shell go list $(STORES) $(PROGRAMS) ./cmd/... ./internal/proof/...),$(addprefix github.com/tenure-go/tenure/,$(sort \
+	$(patsubst %/,%,$(dir $(shell git grep -lE 'share.Of|testing.Short' -- '*_test.go'))))))
 PLATFORMS := darwin/arm64 windows/amd64 linux/arm64
 
 # The go command turns cgo off where it finds no C compiler. SQLite's own code, C turned into
@@ -59,12 +60,11 @@ quick: ## Tests of packages that start no server, at their short sizes
 quick-race: ## Tests of the core under the race detector
 	$(say-race)
 	$(GOTEST) $(STRIPPED) $(RACE) -short -timeout=30m -p=2 ./core ./core/driver
-race: ## Every package that starts no server, whole, under the race detector
+race: ## Every package that starts no server, at its short size, under the race detector
 	$(say-race)
-	$(GOTEST) $(RACE) -timeout=30m -p=2 -skip='^Test(Browser|System|Control)' \
-		$(call but,./internal/fsm ./internal/proof/archtest ./cmd/demo/... $(STORES) $(PROGRAMS))
-explore: ## The state machine against a model store, whole; it has no goroutines
-	$(LESS_GC) $(GOTEST) -timeout=30m -skip='^TestMassDeathOfHundreds' ./internal/fsm
+	$(GOTEST) $(RACE) -short -timeout=30m -p=2 -parallel=4 $(call but,./internal/fsm ./internal/proof/archtest ./cmd/demo/... $(STORES) $(PROGRAMS))
+explore: ## The packages that -short cuts, whole, without the race detector
+	$(LESS_GC) $(GOTEST) -timeout=30m -p=2 -parallel=4 -skip='^Test(MassDeathOfHundreds|Browser|System|Control)' $(CUT)
 stores: ## The conformance suite and faults on real servers, at their short sizes
 	$(GOTEST) -short -timeout=30m -p=3 -parallel=4 -skip='^Test(System|Control)' $(STORES)
 system: ## Real processes and faults: a seed on each store, and the control that must fail

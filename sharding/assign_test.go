@@ -426,7 +426,7 @@ func TestPlanningTime(t *testing.T) {
 	c := even(100, 100_000)
 	joined := &Cluster{Members: append(append([]Member(nil), c.Members...), Member{ID: "x", Node: "x", Weight: 1}), Shards: c.Shards}
 	left := change2(c, 17)
-	g := ample.Beside(t, 50*time.Millisecond, nil)
+	g := ample.Beside(t, usual, compute)
 	for name, of := range map[string]*Cluster{"join": joined, "leave": left} {
 		best := time.Hour
 		var p *Plan
