@@ -35,6 +35,9 @@ func TestConformanceSimpleProtocol(t *testing.T) {
 }
 
 func TestConformancePgBouncer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
 	server := pool.Get(t, servers.Postgres, nil)
 	dsn := server.Database(t)
 	bouncer := pool.Get(t, servers.PgBouncer, &servers.Options{Upstream: server})
