@@ -326,6 +326,13 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	if code, _, err := send(t.Context(), at(a, nil), strings.NewReader("body")); err != nil || code != 421 || as.Load()+bs.Load() != 5 {
 		t.Errorf("members that name each other: %d %v after %d requests, want 5", code, err, as.Load()+bs.Load())
 	}
+	former, formers := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	late, lates := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		problem(w, 421, route.Problem{Type: route.ProblemOwner, Shard: "s-0000", Node: "former", Address: former, Token: 6})
+	})
+	if code, _, err := send(t.Context(), at(late, nil), strings.NewReader("body")); err != nil || code != 421 || formers.Load() > 0 {
+		t.Errorf("an owner that names a former one: %d %v after %d and %d requests", code, err, lates.Load(), formers.Load())
+	}
 	as.Store(0)
 	if code, _, err := send(t.Context(), at(a, nil), io.NopCloser(strings.NewReader("once"))); err != nil || code != 421 || as.Load() != 1 {
 		t.Errorf("a body that can be read once: %d %v after %d requests", code, err, as.Load())

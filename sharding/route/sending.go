@@ -82,6 +82,9 @@ func (s *sending) try() (resp *http.Response, undone bool, err error) {
 		}
 		c.table.learn(p, next, to)
 		c.Refresh()
+		if p.Token < s.token {
+			break // that owner is former, and may be about to stop
+		}
 		s.named = next
 		if s.follows++; s.follows <= followAtOnce {
 			s.wait = 0
