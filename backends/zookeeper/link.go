@@ -87,7 +87,7 @@ var errEnded = errors.New("the connection has ended")
 
 // newLink begins a session on a connection, which it owns from then on.
 func newLink(
-	ctx context.Context, raw net.Conn, server string, v *lastRead, auth []byte, alone bool,
+	ctx context.Context, raw net.Conn, server string, v *lastRead, auth [][]byte, alone bool,
 ) (*link, error) {
 	l := &link{
 		server: server, wire: newObservedConn(raw, v), alone: alone, up: make(chan struct{}), down: make(chan struct{}),
@@ -126,8 +126,10 @@ func newLink(
 	case <-ctx.Done():
 		err = fmt.Errorf("no session: %w", ctx.Err())
 	}
-	if err == nil && len(auth) > 0 {
-		_, err = call(ctx, l, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.AddAuth("digest", auth) })
+	for _, a := range auth {
+		if err == nil {
+			_, err = call(ctx, l, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.AddAuth("digest", a) })
+		}
 	}
 	if err != nil {
 		l.cut()
