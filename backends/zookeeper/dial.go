@@ -51,7 +51,14 @@ func (o *Options) link() linker {
 		}
 		alone := standsAlone(ctx, dial, server)
 		v, _ := reads.LoadOrStore(server, newLastRead())
-		return newLink(ctx, conn, server, v.(*lastRead), auth, alone)
+		lk, err := newLink(ctx, conn, server, v.(*lastRead), auth, alone)
+		if err == nil && o.passwordFile != "" {
+			lk.outdated = func() bool {
+				now, err := o.auth()
+				return err == nil && !slices.EqualFunc(now, auth, bytes.Equal)
+			}
+		}
+		return lk, err
 	}
 }
 

@@ -23,6 +23,8 @@ type link struct {
 	// alone says that the server is no member of an ensemble. It ends all
 	// connections when it becomes one.
 	alone bool
+	// outdated, if not nil, reports whether there is a newer password than the link has proven.
+	outdated func() bool
 	// silent says that a call gave up while nothing came from the server.
 	silent atomic.Bool
 	// lost is since when calls waited in vain, once that means that the connection was lost.
@@ -231,6 +233,9 @@ func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T,
 	}()
 	select {
 	case r := <-replies:
+		if errors.Is(r.err, zk.ErrNoAuth) && l.outdated != nil && l.outdated() {
+			l.cut() // the next call proves the newer password
+		}
 		return r.v, r.err
 	case <-ctx.Done():
 		return none, l.giveUp(ctx, began)

@@ -9,22 +9,32 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"database/sql"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+	goredis "github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/tenure-go/tenure/backends/consul"
 	"github.com/tenure-go/tenure/backends/etcd"
 	"github.com/tenure-go/tenure/backends/redis"
+	"github.com/tenure-go/tenure/backends/sql/mysql"
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/zookeeper"
 	"github.com/tenure-go/tenure/core"
@@ -152,11 +162,15 @@ func (g *gate) serve(raw net.Conn) {
 			return
 		}
 	}
-	in := tls.Server(raw, g.config.Load())
-	if in.Handshake() != nil {
-		return
+	in := raw
+	if cfg := g.config.Load(); cfg != nil {
+		secure := tls.Server(raw, cfg)
+		if secure.Handshake() != nil {
+			return
+		}
+		g.serial.Store(secure.ConnectionState().PeerCertificates[0].SerialNumber.Int64())
+		in = secure
 	}
-	g.serial.Store(in.ConnectionState().PeerCertificates[0].SerialNumber.Int64())
 	g.admitted.Add(1)
 	out, err := net.Dial("tcp", g.upstream)
 	if err != nil {
@@ -353,4 +367,175 @@ func open[S any](t *testing.T, o driver.Opener, set func(*S)) (core.Backend, err
 		set(to.(*S))
 		return nil
 	})
+}
+
+// TestPasswordRotates changes a user's password twice: in its file first, and then on the server, and
+// the other way about. Each time all connections end.
+func TestPasswordRotates(t *testing.T) {
+	for _, s := range []struct {
+		kind  servers.Kind
+		ready func(t *testing.T, s *servers.Server, password string) (set func(former, password string))
+		open  func(t *testing.T, s *servers.Server, at, file string) (core.Backend, error)
+	}{
+		{servers.Etcd, etcdUser, func(t *testing.T, _ *servers.Server, at, file string) (core.Backend, error) {
+			return open(t, etcd.Opener(), func(s *etcd.Settings) {
+				*s = etcd.Settings{Endpoints: []string{"http://" + at}, Username: "app", PasswordFile: file, Namespace: "n"}
+				s.Create = true
+			})
+		}},
+		{servers.Redis, redisUser, func(t *testing.T, _ *servers.Server, at, file string) (core.Backend, error) {
+			return open(t, redis.Opener(), func(s *redis.Settings) {
+				*s = redis.Settings{Addrs: []string{at}, Username: "app", PasswordFile: file, Namespace: t.Name()}
+				s.Create = true
+			})
+		}},
+		{servers.ZooKeeper, zookeeperUser, func(t *testing.T, _ *servers.Server, at, file string) (core.Backend, error) {
+			return open(t, zookeeper.Opener(), func(s *zookeeper.Settings) {
+				*s = zookeeper.Settings{Servers: []string{at}, PasswordFile: file, Namespace: t.Name()}
+				s.Root, s.User, s.Create = "/rotate", "app", true
+			})
+		}},
+		{servers.Postgres, postgresUser, func(t *testing.T, s *servers.Server, at, file string) (core.Backend, error) {
+			return open(t, postgres.Opener(), func(x *postgres.Settings) {
+				x.DSN, x.PasswordFile = driver.Secret(s.Admin().Database("rotate").As("app", "").At(at).Reveal()), file
+				x.Namespace, x.Create, x.Migrate = t.Name(), true, true
+			})
+		}},
+		{servers.MariaDB, mariadbUser, func(t *testing.T, s *servers.Server, at, file string) (core.Backend, error) {
+			return open(t, mysql.Opener(), func(x *mysql.Settings) {
+				x.DSN, x.PasswordFile = driver.Secret(s.Admin().Database("rotate").As("app", "").At(at).Reveal()), file
+				x.Namespace, x.Create, x.Migrate = t.Name(), true, true
+			})
+		}},
+	} {
+		t.Run(string(s.kind), func(t *testing.T) {
+			server := servers.New(t, s.kind, &servers.Options{NoSync: true})
+			g := newGate(t, server.Addr(), false)
+			file := filepath.Join(t.TempDir(), "password")
+			write := func(password string) { try(t, os.WriteFile(file, []byte(password+"\n"), 0o600)) }
+			write("first")
+			set := s.ready(t, server, "first")
+			b, err := s.open(t, server, g.addr, file)
+			try(t, err)
+			t.Cleanup(func() { b.Close() })
+			w := start(t, b)
+			w.goesOn("at the beginning")
+			write("second")
+			if s.kind == servers.ZooKeeper {
+				g.cut() // the running process proves both, before nodes are given to the second
+				w.goesOn("with both passwords")
+			}
+			set("first", "second")
+			g.cut()
+			w.goesOn("with another password")
+			set("second", "third")
+			if s.kind != servers.ZooKeeper { // on which no connection loses its rights
+				g.cut()
+			}
+			time.Sleep(100 * time.Millisecond) // calls fail
+			write("third")
+			w.goesOn("with another password that came late")
+			g.cut()
+			w.goesOn("at the end")
+			w.judge()
+			again, err := s.open(t, server, g.addr, file)
+			try(t, err)
+			defer again.Close()
+			if page, err := again.ReadLog(t.Context(), "job", 0, 1); err != nil || len(page.Entries) != 1 {
+				t.Errorf("a new process with the third password reads %d entries: %v", len(page.Entries), err)
+			}
+		})
+	}
+}
+
+func etcdUser(t *testing.T, s *servers.Server, password string) func(string, string) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}})
+	try(t, err)
+	defer c.Close()
+	must := func(_ any, err error) { t.Helper(); try(t, err) }
+	for name, password := range map[string]string{"root": "root", "app": password} {
+		must(c.RoleAdd(t.Context(), name))
+		must(c.UserAdd(t.Context(), name, password))
+		must(c.UserGrantRole(t.Context(), name, name))
+	}
+	must(c.RoleGrantPermission(t.Context(), "app", "n/", "n0", clientv3.PermissionType(clientv3.PermReadWrite)))
+	must(c.RoleGrantPermission(t.Context(), "app", "n!", "n!t", clientv3.PermissionType(clientv3.PermReadWrite)))
+	must(c.AuthEnable(t.Context()))
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Username: "root", Password: "root"})
+	try(t, err)
+	t.Cleanup(func() { root.Close() })
+	return func(_, password string) { must(root.UserChangePassword(t.Context(), "app", password)) }
+}
+
+func redisUser(t *testing.T, s *servers.Server, password string) func(string, string) {
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { c.Close() })
+	set := func(_, password string) {
+		t.Helper()
+		try(t, c.Do(t.Context(), "ACL", "SETUSER", "app", "on", "resetpass", ">"+password, "~*", "&*", "+@all").Err())
+	}
+	set("", password)
+	return set
+}
+
+func zookeeperUser(t *testing.T, s *servers.Server, password string) func(string, string) {
+	c, _, err := zk.Connect([]string{s.Addr()}, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
+	try(t, err)
+	t.Cleanup(c.Close)
+	try(t, c.AddAuth("digest", []byte(s.Admin().User()+":"+s.Admin().Password())))
+	var add func(node, former, password string)
+	add = func(node, former, password string) {
+		acl, _, err := c.GetACL(node)
+		if errors.Is(err, zk.ErrNoNode) {
+			return
+		}
+		try(t, err)
+		had := zk.DigestACL(0, "app", former)[0]
+		for _, a := range acl {
+			if a.ID == had.ID {
+				more := append(acl, zk.DigestACL(a.Perms, "app", password)...)
+				if _, err := c.SetACL(node, more, -1); !errors.Is(err, zk.ErrNoNode) {
+					try(t, err)
+				}
+				break
+			}
+		}
+		children, _, err := c.Children(node)
+		if errors.Is(err, zk.ErrNoNode) {
+			return
+		}
+		try(t, err)
+		for _, name := range children {
+			add(strings.TrimSuffix(node, "/")+"/"+name, former, password)
+		}
+	}
+	return func(former, password string) { add("/rotate", former, password) }
+}
+
+func postgresUser(t *testing.T, s *servers.Server, password string) func(string, string) {
+	return sqlUser(t, "pgx", s.Admin(), func(exec func(string)) {
+		exec("CREATE ROLE app LOGIN PASSWORD '" + password + "'")
+		exec("CREATE DATABASE rotate OWNER app")
+	}, "ALTER ROLE app PASSWORD '%s'")
+}
+
+func mariadbUser(t *testing.T, s *servers.Server, password string) func(string, string) {
+	return sqlUser(t, "mysql", s.Admin(), func(exec func(string)) {
+		exec("CREATE USER app IDENTIFIED BY '" + password + "'")
+		exec("CREATE DATABASE rotate")
+		exec("GRANT ALL ON rotate.* TO app")
+	}, "ALTER USER app IDENTIFIED BY '%s'")
+}
+
+func sqlUser(t *testing.T, name string, admin servers.DSN, ready func(exec func(string)), change string) func(string, string) {
+	db, err := sql.Open(name, admin.Reveal())
+	try(t, err)
+	t.Cleanup(func() { db.Close() })
+	exec := func(statement string) {
+		t.Helper()
+		_, err := db.ExecContext(t.Context(), statement)
+		try(t, err)
+	}
+	ready(exec)
+	return func(_, password string) { exec(fmt.Sprintf(change, password)) }
 }
