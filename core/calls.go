@@ -165,6 +165,9 @@ func (e *Elector) observe(ctx context.Context) {
 			e.feed(fsm.Input{Kind: fsm.InObserved, View: v, SentAt: sent})
 		case wanted && !(errors.Is(err, context.DeadlineExceeded) && cursor != ""):
 			e.note.call(callObserve, 0, e.clk.now().Sub(sent), err)
+			e.mu.Lock()
+			e.unread = e.clk.now()
+			e.mu.Unlock()
 			if errors.Is(err, ErrClosed) {
 				close(e.closed)
 				return

@@ -71,6 +71,8 @@ type Elector struct {
 	leaving   time.Time          // when a planned stop began; zero: none has
 	observing context.CancelFunc // of the Observe call under way
 	reading   bool               // that call reads in full, and is left to end
+	unread    fsm.Instant        // when Observe failed last, until it is answered
+	heard     fsm.Instant        // the last news from the store; Never before the first
 	resync    bool
 
 	floor      Token // of the newest full view (I2)
@@ -109,6 +111,7 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 		closed:    make(chan struct{}),
 		halting:   make(chan struct{}),
 		armed:     fsm.Never,
+		heard:     fsm.Never,
 		contended: make(map[ShardID]Handler),
 		runs:      make(map[ShardID]*run),
 		sessions:  make(map[SessionID]driver.Session),
@@ -267,6 +270,23 @@ func (e *Elector) TrustRemaining() time.Duration {
 		return 0
 	}
 	return max(0, fsm.Instant(e.trust.until.Load()).Sub(now))
+}
+
+// News returns how long ago this member had its last news from the store: an answer to Observe, or to
+// a heartbeat unless Observe fails again and again. fresh reports whether that is at most a TTL ago. A View
+// without fresh news may name owners that have lost their shards. A member that contends for nothing
+// sends no heartbeats; its news are fresh for two Resync periods more.
+func (e *Elector) News() (age time.Duration, fresh bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.heard == fsm.Never {
+		return 0, false
+	}
+	age, limit := max(0, e.clk.now().Sub(e.heard)), e.o.TTL
+	if len(e.contended) == 0 {
+		limit += 2 * e.o.Resync
+	}
+	return age, age <= limit
 }
 
 // Heartbeats returns, by session, how long ago this member saw the last heartbeat of each

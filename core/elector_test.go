@@ -128,6 +128,47 @@ func TestLapseAndRegain(t *testing.T) {
 	})
 }
 
+// TestNews: a member has fresh news while the store answers its reads, and none a TTL after it stops,
+// whether heartbeats pass or not. A member that contends for nothing has them until its next full read.
+func TestNews(t *testing.T) {
+	for name, kinds := range map[string]kvfault.Kind{"cut off": kvfault.All, "reads fail": kvfault.Watch | kvfault.Read} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				m, idle := w.member("a"), w.member("b")
+				var h leases
+				w.must(m.Contend(h.hold, "s"))
+				h.await(w, 1)
+				for range 140 {
+					time.Sleep(ttl)
+					age, fresh := m.News()
+					if _, ok := idle.News(); !fresh || !ok || age > ttl {
+						w.Fatalf("the last news of a member are %v old, of an idle one fresh: %v", age, ok)
+					}
+				}
+				if kinds == kvfault.All {
+					m.link.Cut()
+				} else {
+					m.link.SetError(kinds, errors.New("no reads"))
+				}
+				time.Sleep(ttl + ttl/2)
+				if age, fresh := m.News(); fresh || age <= ttl {
+					w.Errorf("without the store the news are %v old", age)
+				}
+				m.link.Heal()
+				time.Sleep(2 * ttl)
+				if age, fresh := m.News(); !fresh {
+					w.Errorf("with the store again the news are %v old", age)
+				}
+				idle.link.Cut()
+				time.Sleep(70 * ttl)
+				if age, fresh := idle.News(); fresh {
+					w.Errorf("an idle member without the store has fresh news, %v old", age)
+				}
+			})
+		})
+	}
+}
+
 func TestSuspendedTimeCounts(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.newMember("a")

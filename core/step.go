@@ -41,6 +41,10 @@ func (e *Elector) drainQueue() {
 		}
 		if in.Kind == fsm.InObserved && in.View != nil {
 			e.rules.look(in.View)
+			e.unread, e.heard = 0, now
+		}
+		if in.Kind == fsm.InBeaten && in.Err == nil && (e.unread == 0 || now.Sub(e.unread) > e.o.TTL/4) {
+			e.heard = now
 		}
 		if n, _ := e.m.Updated(); n != e.stored {
 			e.stored = n

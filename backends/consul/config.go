@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -76,9 +77,16 @@ func (c *Config) slots(insecure bool) ([]*slots, error) {
 		} else {
 			socket = ""
 		}
+		renewed, err := renewed(cfg)
+		if err != nil {
+			return nil, err
+		}
 		all[i], err = newSlots(len(addresses), func() (*slot, error) {
 			own := *cfg
 			own.Transport = single(dialer(socket))
+			if renewed != nil {
+				own.Transport.DialTLSContext = renewed.Dial(own.Transport.DialContext)
+			}
 			client, err := api.NewClient(&own)
 			if err != nil {
 				return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
@@ -90,6 +98,24 @@ func (c *Config) slots(insecure bool) ([]*slots, error) {
 		}
 	}
 	return all, nil
+}
+
+// renewed reads the files of TLS for each connection; nil without TLS. Connections through a proxy are
+// not dialed by it, and have the files as they were at the beginning.
+func renewed(cfg *api.Config) (driver.TLSReader, error) {
+	if cfg.Scheme != "https" {
+		return nil, nil
+	}
+	read, _, err := driver.TLSReader(func() (*tls.Config, error) {
+		if err := checkFiles(cfg.TLSConfig.CAFile, cfg.TLSConfig.CertFile, cfg.TLSConfig.KeyFile); err != nil {
+			return nil, err
+		}
+		return api.SetupTLSConfig(&cfg.TLSConfig)
+	}).Renewed()
+	if err != nil {
+		return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
+	}
+	return read, nil
 }
 
 // client is the configuration of a client, without a transport.

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -154,7 +156,7 @@ type Settings struct {
 	Endpoints    []string `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
 	Username     string   `json:"username" yaml:"username"`
 	Password     Secret   `json:"password" yaml:"password"`
-	PasswordFile string   `json:"password_file" yaml:"password_file"` // read when opening; wins over password
+	PasswordFile string   `json:"password_file" yaml:"password_file"` // read at each authentication; wins over password
 	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
 	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
 	KeyFile      string   `json:"key_file" yaml:"key_file"`
@@ -186,16 +188,50 @@ func (s *Settings) config() (clientv3.Config, error) {
 			return wrong("password_file", err)
 		}
 		c.Password = strings.TrimSpace(text)
+		c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(s.authenticate))
 	}
 	if (c.Username == "") != (c.Password == "") {
 		return wrong("username", errors.New("it goes with a password, and a password with it"))
 	}
-	tlsConfig, err := driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}.Config()
+	files := driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}
+	read, first, err := driver.TLSReader(files.Config).Renewed()
 	if err != nil {
 		return wrong("files of TLS", err)
 	}
 	if s.CAFile != "" || s.CertFile != "" || len(s.Endpoints) > 0 && strings.HasPrefix(s.Endpoints[0], "https://") {
-		c.TLS = tlsConfig
+		c.TLS = first
+	}
+	if len(s.Endpoints) > 0 && encrypted(&c, s.Endpoints[0]) {
+		c.DialOptions = append(c.DialOptions, grpc.WithTransportCredentials(renewing{credentials.NewTLS(first), read}))
 	}
 	return c, nil
 }
+
+// authenticate has the client authenticate with what is in the password's file then.
+func (s *Settings) authenticate(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
+	if a, ok := req.(*etcdserverpb.AuthenticateRequest); ok {
+		text, err := driver.ReadSecret(s.PasswordFile)
+		if err != nil {
+			return fmt.Errorf("password_file: %w", err)
+		}
+		req = &etcdserverpb.AuthenticateRequest{Name: a.Name, Password: strings.TrimSpace(text)}
+	}
+	return next(ctx, method, req, reply, cc, opts...)
+}
+
+// renewing reads the files of TLS for each connection.
+type renewing struct {
+	credentials.TransportCredentials
+	read driver.TLSReader
+}
+
+func (r renewing) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c, err := r.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	return credentials.NewTLS(c).ClientHandshake(ctx, authority, raw)
+}
+
+func (r renewing) Clone() credentials.TransportCredentials { return r }

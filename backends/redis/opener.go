@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -23,7 +25,7 @@ type Settings struct {
 
 	Username     string `json:"username" yaml:"username"` // of an ACL; default: the default user
 	Password     Secret `json:"password" yaml:"password"`
-	PasswordFile string `json:"password_file" yaml:"password_file"` // read when opening; wins over password
+	PasswordFile string `json:"password_file" yaml:"password_file"` // read for each connection; wins over password
 	// of the Sentinels; default: none
 	SentinelUsername string `json:"sentinel_username" yaml:"sentinel_username"`
 	SentinelPassword Secret `json:"sentinel_password" yaml:"sentinel_password"`
@@ -65,6 +67,13 @@ func (s *Settings) config() (*goredis.UniversalOptions, error) {
 			return wrong("password_file", err)
 		}
 		c.Password = text
+		c.CredentialsProviderContext = func(context.Context) (string, string, error) {
+			text, err := driver.ReadSecret(s.PasswordFile)
+			if err != nil {
+				err = fmt.Errorf("password_file: %w", err)
+			}
+			return s.Username, text, err
+		}
 	}
 	if s.DB != 0 && (s.Cluster || s.MasterName == "" && len(s.Addrs) > 1) {
 		return wrong("db", errors.New("a cluster has database 0 only"))
@@ -75,10 +84,12 @@ func (s *Settings) config() (*goredis.UniversalOptions, error) {
 	if !s.TLS && s.CAFile == "" && s.CertFile == "" && s.KeyFile == "" {
 		return c, nil
 	}
-	var err error
-	c.TLSConfig, err = driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}.Config()
+	files := driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}
+	read, first, err := driver.TLSReader(files.Config).Renewed()
 	if err != nil {
 		return wrong("files of TLS", err)
 	}
+	c.TLSConfig = first
+	c.Dialer = read.Dial((&net.Dialer{Timeout: 5 * time.Second}).DialContext)
 	return c, nil
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,40 +28,56 @@ func (o *Options) dialer() dialer {
 	if o.TLS == nil {
 		return connect
 	}
-	return func(ctx context.Context, addr string) (net.Conn, error) {
-		raw, err := connect(ctx, addr)
-		if err != nil {
-			return nil, err
-		}
-		cfg := o.TLS.Clone()
-		if cfg.ServerName == "" {
-			cfg.ServerName, _, _ = net.SplitHostPort(addr)
-		}
-		conn := tls.Client(raw, cfg)
-		if err := conn.HandshakeContext(ctx); err != nil {
-			return nil, joined(fmt.Errorf("TLS: %w", err), raw.Close())
-		}
-		return conn, nil
+	read := o.files
+	if read == nil {
+		read = func() (*tls.Config, error) { return o.TLS, nil }
 	}
+	begin := read.Dial(func(ctx context.Context, _, addr string) (net.Conn, error) { return connect(ctx, addr) })
+	return func(ctx context.Context, addr string) (net.Conn, error) { return begin(ctx, "tcp", addr) }
 }
 
 // link connects and begins a session.
 func (o *Options) link() linker {
 	dial := o.dialer()
-	var auth []byte
-	if o.User != "" {
-		auth = []byte(o.User + ":" + string(o.Password))
-	}
 	var reads sync.Map // by server
 	return func(ctx context.Context, server string) (*link, error) {
+		auth, err := o.auth()
+		if err != nil {
+			return nil, err
+		}
 		conn, err := dial(ctx, server)
 		if err != nil {
 			return nil, err
 		}
 		alone := standsAlone(ctx, dial, server)
 		v, _ := reads.LoadOrStore(server, newLastRead())
-		return newLink(ctx, conn, server, v.(*lastRead), auth, alone)
+		lk, err := newLink(ctx, conn, server, v.(*lastRead), auth, alone)
+		if err == nil && o.passwordFile != "" {
+			lk.outdated = func() bool {
+				now, err := o.auth()
+				return err == nil && !slices.EqualFunc(now, auth, bytes.Equal)
+			}
+		}
+		return lk, err
 	}
+}
+
+// auth is what a link authenticates with: the password, and a newer one of its file.
+func (o *Options) auth() (auth [][]byte, err error) {
+	all := []Secret{o.Password}
+	if o.passwordFile != "" {
+		now, err := readPassword(o.passwordFile)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, now)
+	}
+	for _, p := range slices.Compact(all) {
+		if o.User != "" {
+			auth = append(auth, []byte(o.User+":"+string(p)))
+		}
+	}
+	return auth, nil
 }
 
 // askTimeout bounds the question to a server whether it stands alone.

@@ -23,6 +23,8 @@ type link struct {
 	// alone says that the server is no member of an ensemble. It ends all
 	// connections when it becomes one.
 	alone bool
+	// outdated, if not nil, reports whether there is a newer password than the link has proven.
+	outdated func() bool
 	// silent says that a call gave up while nothing came from the server.
 	silent atomic.Bool
 	// lost is since when calls waited in vain, once that means that the connection was lost.
@@ -87,7 +89,7 @@ var errEnded = errors.New("the connection has ended")
 
 // newLink begins a session on a connection, which it owns from then on.
 func newLink(
-	ctx context.Context, raw net.Conn, server string, v *lastRead, auth []byte, alone bool,
+	ctx context.Context, raw net.Conn, server string, v *lastRead, auth [][]byte, alone bool,
 ) (*link, error) {
 	l := &link{
 		server: server, wire: newObservedConn(raw, v), alone: alone, up: make(chan struct{}), down: make(chan struct{}),
@@ -126,8 +128,10 @@ func newLink(
 	case <-ctx.Done():
 		err = fmt.Errorf("no session: %w", ctx.Err())
 	}
-	if err == nil && len(auth) > 0 {
-		_, err = call(ctx, l, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.AddAuth("digest", auth) })
+	for _, a := range auth {
+		if err == nil {
+			_, err = call(ctx, l, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.AddAuth("digest", a) })
+		}
 	}
 	if err != nil {
 		l.cut()
@@ -229,6 +233,9 @@ func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T,
 	}()
 	select {
 	case r := <-replies:
+		if errors.Is(r.err, zk.ErrNoAuth) && l.outdated != nil && l.outdated() {
+			l.cut() // the next call proves the newer password
+		}
 		return r.v, r.err
 	case <-ctx.Done():
 		return none, l.giveUp(ctx, began)

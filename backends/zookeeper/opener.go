@@ -2,7 +2,9 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -14,7 +16,7 @@ type Secret = driver.Secret
 type Settings struct {
 	Servers      []string `json:"servers" yaml:"servers"`             // each host:port
 	Namespace    string   `json:"namespace" yaml:"namespace"`         // such as "orders"
-	PasswordFile string   `json:"password_file" yaml:"password_file"` // read once, when opening; replaces password
+	PasswordFile string   `json:"password_file" yaml:"password_file"` // read for each connection; replaces password
 	TLS          bool     `json:"tls" yaml:"tls"`                     // with the machine's CAs, unless ca_file is set
 	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; means tls
 	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, the client's, with key_file; means tls
@@ -38,19 +40,31 @@ func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 func (s *Settings) options() (*Options, error) {
 	o := &s.Options
 	if s.PasswordFile != "" {
-		text, err := driver.ReadSecret(s.PasswordFile)
-		if err != nil {
-			return nil, fmt.Errorf("tenure: %w: reading password_file: %w", driver.ErrRetry, err)
+		var err error
+		if o.Password, err = readPassword(s.PasswordFile); err != nil {
+			return nil, err
 		}
-		o.Password = Secret(text)
+		o.passwordFile = s.PasswordFile
 	}
 	if !s.TLS && s.CAFile == "" && s.CertFile == "" && s.KeyFile == "" {
 		return o, nil
 	}
 	var err error
-	o.TLS, err = driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}.Config()
-	if err != nil {
+	files := driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}
+	if o.files, o.TLS, err = driver.TLSReader(files.Config).Renewed(); err != nil {
 		return nil, fmt.Errorf("tenure: %w: %w", driver.ErrInvalid, err)
 	}
 	return o, nil
+}
+
+// readPassword reads the file of a password of digest authentication.
+func readPassword(path string) (Secret, error) {
+	text, err := driver.ReadSecret(path)
+	if err == nil && (text == "" || strings.Contains(text, ":")) {
+		err = errors.New("it is empty, or has a colon")
+	}
+	if err != nil {
+		return "", fmt.Errorf("tenure: %w: reading password_file: %w", driver.ErrRetry, err)
+	}
+	return Secret(text), nil
 }

@@ -45,6 +45,9 @@ type Options struct {
 	// It is not changed, and must not be while the backend is open.
 	TLS *tls.Config `json:"-" yaml:"-"`
 
+	files        driver.TLSReader // instead of TLS, for each connection; nil: TLS
+	passwordFile string           // read for each connection beside Password; empty: none
+
 	// Insecure allows a connection to another host without TLS, or without checking
 	// its certificate, with a user or without one: it carries tokens and the
 	// application's data. Default false: that is refused.
@@ -90,6 +93,9 @@ func (o *Options) rights() (rights, error) {
 	r := rights{own: zk.WorldACL(0)}
 	if o.User != "" {
 		r.own = zk.DigestACL(0, o.User, string(o.Password))
+	}
+	if o.passwordFile != "" {
+		r.own = zk.AuthACL(0) // of all passwords that the link has proven
 	}
 	if len(o.Admins) > maxAdmins {
 		return r, fmt.Errorf("tenure: %w: %d administrators: name at most %d", driver.ErrInvalid, len(o.Admins),

@@ -4,7 +4,8 @@
     TENURE_ALLOW=10.0.0.0/8 ./client.py http://10.0.0.7:8080/owners,http://10.0.0.8:8080/owners < orders
 
 Each line of orders has a key and a body, which goes to /orders/KEY at the owner by POST. The map of
-owners comes from any of the members; the last one is used while none answers. With TENURE_BEARER
+owners comes from any of the members, after a 503 from another one; the last one is used while none
+answers. With TENURE_BEARER
 requests carry a credential. It goes to the networks of TENURE_ALLOW only; without them, not to
 loopback, link-local, multicast and other reserved addresses.
 """
@@ -50,6 +51,7 @@ class Owners(threading.Thread):
         super().__init__(daemon=True)
         self.members, self.news = members, threading.Condition()
         self.version, self.kind, self.shards, self.nodes, self.starts = "", "", {}, {}, []
+        self.asking, self.hurried = None, 0.0
 
     def run(self):
         for member in itertools.cycle(self.members):
@@ -63,7 +65,7 @@ class Owners(threading.Thread):
 
     def ask(self, member):
         url = urllib.parse.urlsplit(member)
-        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=2 * WAIT)
+        connection = self.asking = http.client.HTTPConnection(url.hostname, url.port, timeout=2 * WAIT)
         connection.request("GET", f"{url.path}?after={self.version}&wait={WAIT}s")
         answer = connection.getresponse()  # redirects are not followed
         body = answer.read(LARGEST + 1)
@@ -82,6 +84,15 @@ class Owners(threading.Thread):
             self.shards, self.starts, self.kind = shards, starts, new["keyspace"]["hash"]
             self.nodes, self.version = new.get("members", self.nodes), new["version"]
             self.news.notify_all()
+
+    def hurry(self):
+        """Asks another member for the map, once a second at most."""
+        if time.monotonic() >= self.hurried + 1:
+            self.hurried = time.monotonic()
+            try:
+                self.asking.sock.shutdown(socket.SHUT_RDWR)
+            except (AttributeError, OSError):
+                pass  # no request for the map is on its way
 
     def address(self, key):
         with self.news:
@@ -113,6 +124,8 @@ class Owners(threading.Thread):
                     named = problem["address"]
                 elif answer.status != 503 or problem.get("type") not in UNDONE:
                     return answer.status, text
+            if address and not named:
+                self.hurry()  # the map may be out of date
             if attempt > 1 or not named:
                 with self.news:
                     self.news.wait(min(0.02 * 2**attempt, 1))

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -301,6 +302,43 @@ func TestClientSendsNowhereElse(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		if err == nil || !bytes.Contains(out, []byte("is not allowed")) || bytes.Contains(out, []byte("secret")) || a.hits.Load() != 0 {
 			t.Errorf("%q: %v, %d requests: %s", allow, err, a.hits.Load(), out)
+		}
+	}
+}
+
+// TestClientLeavesAStaleMember: where a member whose map is out of date refuses requests, or does not
+// answer, the client asks another member for the map.
+func TestClientLeavesAStaleMember(t *testing.T) {
+	at := python(t)
+	owner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "done") }))
+	defer owner.Close()
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { route.Refuse(w, "s-0000") }))
+	defer refusing.Close()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	tells := func(address string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("after") == "v."+address[strings.LastIndex(address, ":")+1:] {
+				time.Sleep(50 * time.Millisecond) // nothing changes
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			_, _ = fmt.Fprintf(w, `{"version":"v.%s","full":true,"keyspace":{"name":"s","hash":"fnv1a-mixed","digits":4},"members":{"a":{"http":%q}},
+				"shards":[{"shard":"s-0000","range":["0x0000000000000000","0x10000000000000000"],"node":"a","token":7}]}`,
+				address[strings.LastIndex(address, ":")+1:], address)
+		}))
+		t.Cleanup(s.Close)
+		return s.URL + "/owners"
+	}
+	for name, stale := range map[string]string{"refuses": refusing.URL, "does not answer": gone.URL} {
+		ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
+		cmd := exec.CommandContext(ctx, at, "client.py", tells(stale)+","+tells(owner.URL))
+		cmd.Env = append(os.Environ(), "TENURE_ALLOW=127.0.0.0/8")
+		cmd.Stdin = strings.NewReader("key 1\n")
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if err != nil || !bytes.Contains(out, []byte("key 200 done")) {
+			t.Errorf("a member that %s: %v: %s", name, err, out)
 		}
 	}
 }

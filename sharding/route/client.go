@@ -51,6 +51,7 @@ type ClientOptions struct {
 const (
 	maxMembers    = 1000
 	maxMap        = 64 << 20               // bytes of an answer, unpacked
+	maxNewsAge    = 365 * 24 * 3600        // seconds; a member that tells more is not believed
 	pollWait      = 10 * time.Second       // a member is asked to wait so long for a change
 	pollPatience  = 10 * time.Second       // and has that time to answer
 	pollEvery     = 5 * time.Millisecond   // between requests
@@ -152,8 +153,9 @@ func (c *Client) Refresh() {
 	}
 }
 
-// Age is how long ago a member confirmed the map, and whether there is one. Members are asked at
-// least every 20 s; a map that is older is served, too, and may be out of date.
+// Age is how old the newest news from the store is of the member that confirmed the map last, and
+// whether there is a map. Members are asked at least every 20 s; a map that is older is served, too,
+// and may be out of date.
 func (c *Client) Age() (age time.Duration, known bool) { return c.table.age() }
 
 // Owner returns the owner of a key by the map that is known. Meta has its addresses, which are

@@ -29,6 +29,7 @@ type teller struct {
 	body string
 	n    int
 	auth atomic.Value // of the last request
+	news atomic.Value // how old the news are
 }
 
 func newTeller(t *testing.T) *teller {
@@ -50,6 +51,9 @@ func newTeller(t *testing.T) *teller {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
+		if age, ok := x.news.Load().(string); ok {
+			w.Header().Set("Tenure-News-Age", age)
+		}
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(x.Close)
@@ -262,6 +266,14 @@ func TestClientKeepsItsMap(t *testing.T) {
 		}
 		x.tell(owner, 7) // which ends the pause after failures
 		await(t, "a good map", func() bool { age, _ := c.Age(); return age < 50*time.Millisecond })
+	}
+	for header, least := range map[string]time.Duration{"7200.5": 2 * time.Hour, "-7200": 0, "NaN": 0, "1e300": 0, "x": 0, "Inf": 0} {
+		x.news.Store(header)
+		x.tell(owner, 7)
+		await(t, "the age of its member's news: "+header, func() bool {
+			age, _ := c.Age()
+			return age >= least && age < least+time.Hour
+		})
 	}
 	x.Close()
 	before := failures.Load()

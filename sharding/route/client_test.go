@@ -1,6 +1,7 @@
 package route_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 )
@@ -37,6 +39,7 @@ type fleet struct {
 	shards   int
 	assigner sharding.Assigner   // nil: the default
 	arrived  func(*http.Request) // of each request for an order
+	ttl      time.Duration       // 0: 10 s
 }
 
 // ship is a member of a fleet.
@@ -54,6 +57,7 @@ type ship struct {
 	ran     chan error
 	served  chan error
 	gone    bool
+	link    kvfault.Link // to the store
 
 	mu    sync.Mutex
 	decks map[*core.Lease]*deck
@@ -76,10 +80,10 @@ func (f *fleet) launch(node, address string) *ship {
 		return err == nil
 	})
 	x.address = l.Addr().String()
-	if x.b, err = memory.Open(f.Context(), f.store, "app", nil); err != nil {
+	if x.b, err = memory.Open(f.Context(), f.store, "app", &memory.Options{Wrap: x.link.Wrap}); err != nil {
 		f.Fatal(err)
 	}
-	x.e, err = core.NewElector(x.b, &core.Options{Node: node, TTL: 10 * time.Second, LockDir: "none",
+	x.e, err = core.NewElector(x.b, &core.Options{Node: node, TTL: cmp.Or(f.ttl, 10*time.Second), LockDir: "none",
 		Meta: map[string]string{"http": "http://" + x.address, "secret": "hidden"}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)

@@ -34,6 +34,9 @@ type OwnersOptions struct {
 	Authorize func(r *http.Request) bool
 }
 
+// newsAge is the header of a map: how many seconds ago its member had news from the store.
+const newsAge = "Tenure-News-Age"
+
 // Bounds of the map of owners.
 const (
 	maxWait       = 30 * time.Second       // of a request
@@ -171,6 +174,8 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("ETag", `W/"`+version+`"`)
+	age, _ := o.e.News()
+	h.Set(newsAge, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 	if crowded {
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
 	}
@@ -309,6 +314,9 @@ func (o *owners) look() (*owned, chan struct{}, error) {
 		return nil, nil, errors.New("it is stopping")
 	case errors.Is(err, sharding.ErrNoOwner), len(v.Members) == 0 && len(v.Shards) == 0:
 		return nil, nil, errNoNews
+	}
+	if age, fresh := o.e.News(); !fresh {
+		return nil, nil, fmt.Errorf("it has had no news from the store for %v", age.Round(time.Second))
 	}
 	if o.now == nil || v != o.view || ranges != o.ranges {
 		o.view, o.ranges = v, ranges

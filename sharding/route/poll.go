@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -106,28 +107,28 @@ func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err
 		cancel(nil)
 		<-watched
 	}()
-	a, pauses, err := c.read(ctx, c.o.Members[p.at], wait)
+	a, at, pauses, err := c.read(ctx, c.o.Members[p.at], wait)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
 	if err != nil || a == nil {
 		if err == nil {
-			c.table.confirm(time.Now())
+			c.table.confirm(at)
 		}
 		return false, pauses, err
 	}
-	if err := c.table.apply(a, time.Now()); err != nil {
+	if err := c.table.apply(a, at); err != nil {
 		c.table.forget() // the next request is for all
 		return false, 0, err
 	}
 	return true, pauses, nil
 }
 
-// read reads a member's answer; nil if it has nothing new.
-func (c *Client) read(ctx context.Context, member string, wait time.Duration) (*ownersJSON, time.Duration, error) {
+// read reads a member's answer; nil if it has nothing new. at is the time of the member's news.
+func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, member, nil)
 	if err != nil {
-		return nil, 0, err
+		return nil, at, 0, err
 	}
 	r.Header = c.o.Header.Clone()
 	if r.Header == nil {
@@ -139,30 +140,33 @@ func (c *Client) read(ctx context.Context, member string, wait time.Duration) (*
 	}
 	resp, err := c.asks.RoundTrip(r) // redirects are not followed
 	if err != nil {
-		return nil, 0, err
+		return nil, at, 0, err
 	}
 	defer resp.Body.Close()
-	pauses := time.Duration(0)
+	at = time.Now()
+	if s, err := strconv.ParseFloat(resp.Header.Get(newsAge), 64); err == nil && s > 0 && s < maxNewsAge {
+		at = at.Add(-time.Duration(s * float64(time.Second)))
+	}
 	if resp.Header.Get("Retry-After") != "" {
 		pauses = pause(resp, c.o.Wait)
 	}
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	switch {
 	case resp.StatusCode == http.StatusNoContent && after != "":
-		return nil, pauses, nil
+		return nil, at, pauses, nil
 	case resp.StatusCode != http.StatusOK || media != "application/json":
-		return nil, 0, fmt.Errorf("tenure: the map of owners: a member answers %d with %.60q", resp.StatusCode, media)
+		return nil, at, 0, fmt.Errorf("tenure: the map of owners: a member answers %d with %.60q", resp.StatusCode, media)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMap+1))
 	if err != nil {
-		return nil, 0, err
+		return nil, at, 0, err
 	}
-	a := new(ownersJSON)
+	a = new(ownersJSON)
 	if len(body) > maxMap {
-		return nil, 0, fmt.Errorf("tenure: the map of owners has more than %d bytes", maxMap)
+		return nil, at, 0, fmt.Errorf("tenure: the map of owners has more than %d bytes", maxMap)
 	}
 	if err := json.Unmarshal(body, a); err != nil {
-		return nil, 0, fmt.Errorf("tenure: the map of owners is not JSON as it should be: %.200q", err.Error())
+		return nil, at, 0, fmt.Errorf("tenure: the map of owners is not JSON as it should be: %.200q", err.Error())
 	}
-	return a, pauses, nil
+	return a, at, pauses, nil
 }

@@ -90,6 +90,7 @@ func (s *sending) try() (resp *http.Response, undone bool, err error) {
 			s.wait = 0
 		}
 	default:
+		c.Refresh() // from another member: this map may be out of date
 		s.wait = min(s.wait, pause(resp, c.o.Wait))
 	}
 	return resp, true, nil

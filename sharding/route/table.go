@@ -33,7 +33,7 @@ type table struct {
 	members  map[string]peer
 	learnt   map[string]learnt
 	changed  chan struct{} // closed when anything of the above is
-	at       time.Time     // when a member confirmed it last
+	at       time.Time     // of the news of the member that confirmed it last
 }
 
 type peer struct {
@@ -73,18 +73,18 @@ func (t *table) find(key string) (owner sharding.Route, to *url.URL, changed <-c
 	return owner, m.url, t.changed, nil
 }
 
-// age is how long ago a member confirmed the map, and whether one did.
+// age is how old the news are of the member that confirmed the map last, and whether one did.
 func (t *table) age() (time.Duration, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return time.Since(t.at), !t.at.IsZero()
 }
 
-// confirm notes that a member has the same map.
-func (t *table) confirm(now time.Time) {
+// confirm notes that a member has the same map, by news of that time.
+func (t *table) confirm(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.at = now
+	t.at = at
 }
 
 // learn notes an owner that a member named, when the one at from refused.
@@ -107,7 +107,7 @@ func (t *table) learn(p *Problem, to, from *url.URL) {
 
 // apply takes an answer to a request for what changed after the version that is known. If it
 // fails the map is as it was.
-func (t *table) apply(a *ownersJSON, now time.Time) error {
+func (t *table) apply(a *ownersJSON, at time.Time) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("tenure: %w: the map of owners %s", core.ErrInvalid, fmt.Sprintf(format, args...))
 	}
@@ -161,7 +161,7 @@ func (t *table) apply(a *ownersJSON, now time.Time) error {
 			t.members[node] = m
 		}
 	}
-	t.version, t.at = a.Version, now
+	t.version, t.at = a.Version, at
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return nil

@@ -21,7 +21,7 @@ type ClientOptions struct {
 	// 500 ms.
 	Wait time.Duration
 
-	refused func() // nil, or called when a server refused a call
+	refused func() // nil, or called when a server refused a call or did not answer it
 }
 
 func (o *ClientOptions) withDefaults() ClientOptions {
@@ -121,11 +121,12 @@ func (c *ClientOptions) follow(ctx context.Context, peers *Peers, first first, c
 	err := begin()
 	for attempt := 1; attempt < c.Attempts; attempt++ {
 		owner := (*OwnerError)(nil)
-		if err == nil || !errors.As(Error(err), &owner) {
-			return err
-		}
-		if c.refused != nil {
+		refused := errors.As(Error(err), &owner)
+		if c.refused != nil && (refused || status.Code(err) == codes.Unavailable) {
 			c.refused()
+		}
+		if !refused {
+			return err
 		}
 		switch {
 		case owner.Node == "":

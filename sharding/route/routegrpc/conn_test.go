@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,20 +26,36 @@ import (
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
 )
 
-// mapped returns a route.Client whose map says that all keys are a member's, in shard s-0000.
-func mapped(t *testing.T, node, address string, token core.Token) *route.Client {
+// mapping returns the URL of a map that says that all keys are a member's, in shard s-0000, once it is
+// open. Nil stands for open.
+func mapping(t *testing.T, open *atomic.Bool, node, address string, token core.Token) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("after") != "" {
+		if open != nil && !open.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if r.URL.Query().Get("after") == node+".1" {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"version":"t.1","full":true,"keyspace":{"name":"s","hash":"fnv1a-mixed","digits":4},"members":{%q:{"grpc":%q}},
+		_, _ = fmt.Fprintf(w, `{"version":"%[1]s.1","full":true,"keyspace":{"name":"s","hash":"fnv1a-mixed","digits":4},"members":{%[1]q:{"grpc":%[2]q}},
 			"shards":[{"shard":"s-0000","range":["0x0000000000000000","0x10000000000000000"],"node":%[1]q,"token":%[3]d}]}`, node, address, token)
 	}))
 	t.Cleanup(s.Close)
-	c, err := route.NewClient(&route.ClientOptions{Members: []string{s.URL}})
+	return s.URL
+}
+
+func mapped(t *testing.T, node, address string, token core.Token) *route.Client {
+	t.Helper()
+	return reading(t, mapping(t, nil, node, address, token))
+}
+
+// reading returns a route.Client that has a map of one of these.
+func reading(t *testing.T, members ...string) *route.Client {
+	t.Helper()
+	c, err := route.NewClient(&route.ClientOptions{Members: members, OnError: func(error) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,5 +142,32 @@ func TestConn(t *testing.T) {
 	}
 	if _, err := routegrpc.NewConn(nil, nil, nil, nil); !errors.Is(err, core.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// TestConnLeavesAStaleMember: where a member's map names an owner that cannot be connected to, or that
+// refuses, another member is asked for the map.
+func TestConnLeavesAStaleMember(t *testing.T) {
+	store := memory.New()
+	a, other := start(t, store, "a", nil), start(t, memory.New(), "b", nil)
+	lease := a.own("s-0000")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // nobody listens there
+	for name, stale := range map[string]string{"cannot be connected to": l.Addr().String(), "refuses": other.address} {
+		open := new(atomic.Bool)
+		c := reading(t, mapping(t, nil, "b", stale, lease.Token()-1), mapping(t, open, "a", a.address, lease.Token()))
+		open.Store(true)
+		conn, err := routegrpc.NewConn(c, newPeers(t), func(context.Context, string, any) (string, error) { return "key", nil },
+			&routegrpc.ClientOptions{Wait: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, "a call at the owner, where another member "+name, func() bool {
+			_, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "s-0000"})
+			return err == nil
+		})
 	}
 }
