@@ -145,6 +145,14 @@ func TestMutants(t *testing.T) {
 			File: "rules.go", In: "Shard.held", Old: "{ return s.Fixed || s.Busy }", New: "{ return s.Fixed }"}}},
 		{Name: "a split and a merge touch the same range", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
 			File: "reshape.go", In: "loads.cold", Old: "if l.touched[a] || l.touched[b] || !l.changeable", New: "if !l.changeable"}}},
+		{Name: "every failure in an outage is logged", Killer: "TestOutageLines/AllRefused", Edits: []mutate.Edit{{
+			File: "manager.go", In: "Manager.tried", Old: "m.lines.Failed(call, now); say {", New: "m.lines.Failed(call, now); say || true {"}}},
+		{Name: "failures that alternate with successes are logged each", Killer: "TestOutageLines/ReadsInTurn", Edits: []mutate.Edit{{
+			File: "../internal/rhythm/rhythm.go", In: "Rhythm.spell", Old: "s.works && now.Sub(s.ended) >= calm {", New: "s.works {"}}},
+		{Name: "a halted member goes on following the plans", Killer: "TestOutageLines/StoreChanged", Edits: []mutate.Edit{{
+			File: "manager.go", In: "Manager.tail",
+			Old: "case errors.Is(err, core.ErrStoreChanged) || ctx", New: "case ctx"}, {
+			File: "manager.go", In: "Manager.follow", Old: "if errors.Is(err, core.ErrStoreChanged) {", New: "if false {"}}},
 		{Name: "a death overloads the last of a zone", Killer: "TestHeirsInTheZone", Edits: []mutate.Edit{{
 			File: "heirs.go", In: "heirs", Old: "return 2 * int(math.Ceil(", New: "return 9 * int(math.Ceil("}}},
 	})

@@ -83,9 +83,10 @@ type Options struct {
 	// the member reads it; not of those from before it read the plans first. From one goroutine,
 	// which it must not hold up.
 	OnRange func([]RangeEvent)
-	// OnError is told what went wrong and is tried again: the log could not be read,
-	// or not understood; Loads failed. From various goroutines. Default: a line at Warn
-	// to slog.Default.
+	// OnError is called when something failed that is tried again: the log could not be read,
+	// or not understood; Loads failed. It gets the first failure of a kind, one after 1, 5 and
+	// 15 minutes, and then every 15; the end is a line at Info to slog.Default. It is called from
+	// various goroutines. Default: a line at Warn to slog.Default.
 	OnError func(error)
 }
 

@@ -3,19 +3,19 @@
 package rhythm
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
 
 const (
 	every = 15 * time.Minute
-	// calm is how long a call must work until its next failure counts as a first one. A call
-	// that fails and works in turn keeps the rhythm.
-	calm = time.Minute
+	// calm is how long after the end of a spell the next failure counts as a first one, so that a
+	// call that fails and works in turn keeps the rhythm.
+	calm = 5 * time.Minute
 	// silent is how long after its last failure a spell is forgotten that nobody ended.
-	silent = 2 * every
-	// maxKeys bounds the spells. Further keys share one.
-	maxKeys = 16
+	silent  = 2 * every
+	maxKeys = 16 // spells by default
 )
 
 // Rhythm keeps a spell of failures for each key: the kind of a call, never a name out of an
@@ -23,6 +23,8 @@ const (
 type Rhythm struct {
 	// After is how long a call must fail before its first line.
 	After time.Duration
+	// Keys bounds the spells, 16 by default. Further keys share one.
+	Keys int
 
 	mu     sync.Mutex
 	spells map[string]*spell
@@ -36,9 +38,11 @@ type Spell struct {
 
 type spell struct {
 	Spell
-	said, next  time.Time // the first line; when the next line is due
-	last, ended time.Time
-	open        bool // a line was logged, and no end since
+	said, next time.Time // the first line; when the next line is due
+	last       time.Time // failure
+	ended      time.Time // zero, or when it worked the last time since a line
+	works      bool
+	open       bool // a line was logged, and no end since
 }
 
 // Failed records a failure, and reports whether it is logged.
@@ -47,14 +51,14 @@ func (r *Rhythm) Failed(key string, now time.Time) (Spell, bool) {
 	defer r.mu.Unlock()
 	s := r.spell(key, now)
 	s.Failures++
-	s.last, s.ended = now, time.Time{}
-	if now.Before(s.next) {
+	s.last, s.works = now, false
+	if now.Before(s.next) && (s.ended.IsZero() || now.Before(s.ended.Add(calm))) {
 		return s.Spell, false
 	}
 	if s.said.IsZero() {
 		s.said = now
 	}
-	s.open, s.next = true, next(s.said, now)
+	s.open, s.next, s.ended = true, next(s.said, now), time.Time{}
 	return s.Spell, true
 }
 
@@ -63,7 +67,7 @@ func (r *Rhythm) Worked(key string, now time.Time) (Spell, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.spells[key]
-	if s == nil || !s.ended.IsZero() {
+	if s == nil || s.works {
 		return Spell{}, false
 	}
 	if s.said.IsZero() {
@@ -71,17 +75,17 @@ func (r *Rhythm) Worked(key string, now time.Time) (Spell, bool) {
 		return Spell{}, false
 	}
 	open := s.open
-	s.open, s.ended = false, now
+	s.open, s.works, s.ended = false, true, now
 	return s.Spell, open
 }
 
 func (r *Rhythm) spell(key string, now time.Time) *spell {
 	for k, s := range r.spells {
-		if now.Sub(s.last) >= silent || !s.ended.IsZero() && now.Sub(s.ended) >= calm {
+		if now.Sub(s.last) >= silent || s.works && now.Sub(s.ended) >= calm {
 			delete(r.spells, k)
 		}
 	}
-	if r.spells[key] == nil && len(r.spells) >= maxKeys {
+	if r.spells[key] == nil && len(r.spells) >= cmp.Or(r.Keys, maxKeys) {
 		key = ""
 	}
 	s := r.spells[key]

@@ -61,6 +61,27 @@ func TestInTurn(t *testing.T) {
 	}
 }
 
+// TestAgain: a spell that begins soon after the end of another one has a line within calm.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	var r Rhythm
+	now := time.Unix(1e9, 0)
+	for range 3600 {
+		now = now.Add(time.Second)
+		r.Failed("x", now)
+	}
+	r.Worked("x", now)
+	end, lines := now, 0
+	for now = now.Add(time.Minute); now.Before(end.Add(calm + time.Minute)); now = now.Add(time.Second) {
+		if _, ok := r.Failed("x", now); ok {
+			lines++
+		}
+	}
+	if lines != 1 {
+		t.Errorf("%d lines, want one", lines)
+	}
+}
+
 // TestAfter: a spell that ends early has no line, and its end none.
 func TestAfter(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,7 @@ var rows = []row{
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
 	{pkg: "core/control", allow: []string{"core/driver"}},
 	{pkg: "internal/operator", allow: []string{"core", "core/control", "core/driver"}},
-	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/trace", "internal/virtual"}},
+	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/rhythm", "internal/trace", "internal/virtual"}},
 	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
 
 	{pkg: "internal/virtual"},
@@ -118,16 +118,16 @@ var rows = []row{
 	{pkg: "backends/sql/postgres", allow: append([]string{"github.com/jackc/pgx/v5/..."}, ofDialects...)},
 	{pkg: "backends/sql/mysql", allow: append([]string{"github.com/go-sql-driver/mysql"}, ofDialects...)},
 
-	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext", "internal/virtual"}},
+	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext", "internal/rhythm", "internal/virtual"}},
 	{pkg: "sharding/route", allow: []string{"core", "core/driver", "internal/peerdial", "sharding"}},
 	// Beside route, so that only programs with gRPC link it.
 	{pkg: "sharding/route/routegrpc", allow: []string{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
-	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower"}},
+	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/rhythm"}},
 
-	{pkg: "effect", allow: []string{"core", "core/control", "core/driver"}},
+	{pkg: "effect", allow: []string{"core", "core/control", "core/driver", "internal/rhythm"}},
 	{pkg: "lock", allow: []string{"core", "core/driver"}},
 
 	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
@@ -202,7 +202,7 @@ var rows = []row{
 	}},
 	{pkg: "internal/proof/servers"},
 	{pkg: "internal/proof/share"},
-	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "lock", "golang.org/x/sys/unix"}},
+	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock", "golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
 	// It measures backends as core uses them.
