@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
 // maxEvents bounds what waits for slow hooks.
@@ -21,6 +22,7 @@ type notifier struct {
 	node string
 
 	gathered []*gathering // of the goroutine that runs
+	lines    rhythm.Rhythm
 
 	mu       sync.Mutex
 	queue    []notice
@@ -196,10 +198,15 @@ func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 		}
 		switch ev.Kind {
 		case SessionJoined, SessionRegained:
+			n.lines.Worked("join", time.Now())
 			n.info("tenure: "+ev.Kind.message(), attrs...)
+		case SessionJoinFailed:
+			if _, say := n.lines.Failed("join", time.Now()); say {
+				n.warn("tenure: "+ev.Kind.message(), attrs...)
+			}
 		case SessionFailedOver:
 			n.warn("tenure: "+string(ev.Kind), attrs...)
-		case SessionLapsed, SessionLost, SessionHalted, SessionJoinFailed, SessionIneligible:
+		case SessionLapsed, SessionLost, SessionHalted, SessionIneligible:
 			n.warn("tenure: "+ev.Kind.message(), attrs...)
 		case SessionEligible:
 			n.info("tenure: "+ev.Kind.message(), attrs...)

@@ -22,7 +22,6 @@ type rulebook struct {
 	seen  driver.Owner   // of the rules' shard, in the newest view
 	read  driver.Owner   // as the rules were read under
 	again bool           // they are to be read, although seen is read
-	said  time.Time      // when a failed read, or what is no rule, was logged last
 	wake  chan struct{}
 	// gave has the shards that were given up because of a drain, each with the sum of the
 	// members that could have taken it then: one that comes back is kept until there is
@@ -86,8 +85,8 @@ func (e *Elector) obeyRules(ctx context.Context) {
 }
 
 // readRules reads the rules where they may have changed; false if that failed. Those read
-// last count on meanwhile. What is wrong is logged once a minute at most, as anybody with
-// the right to write to the store can cause it, and as a store that is away says so itself.
+// last count on meanwhile. What is wrong is logged in a rhythm, as anybody with the right to
+// write to the store can cause it, and as a store that is away says so itself.
 func (e *Elector) readRules(ctx context.Context) bool {
 	e.mu.Lock()
 	b := e.rules
@@ -102,10 +101,7 @@ func (e *Elector) readRules(ctx context.Context) bool {
 	ctx, call := e.note.startCall(ctx, callList, 0, control.Shard, nil)
 	rules, err := control.Read(ctx, e.b)
 	call.done(err)
-	if now := time.Now(); err != nil && now.Sub(b.said) >= time.Minute {
-		b.said = now
-		e.note.badRules(err)
-	}
+	e.note.badRules(err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if rules == nil && err != nil {
@@ -228,6 +224,15 @@ func (e *Elector) successors(now time.Time) uint64 {
 	return sum
 }
 
+// badRules takes in what a read of the rules found wrong; nil: nothing.
 func (n *notifier) badRules(err error) {
-	n.post(func() { n.warn("tenure: operators' rules cannot be read", slog.Any("error", err)) })
+	n.post(func() {
+		if err == nil {
+			if _, say := n.lines.Worked("rules", time.Now()); say {
+				n.info("tenure: operators' rules are read again")
+			}
+		} else if _, say := n.lines.Failed("rules", time.Now()); say {
+			n.warn("tenure: operators' rules cannot be read", slog.Any("error", err))
+		}
+	})
 }

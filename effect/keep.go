@@ -52,6 +52,9 @@ func (l *Ledger) keep() {
 		}
 		if now := time.Now(); !now.Before(later) {
 			later = now.Add(laterEvery)
+			if !l.failed.Swap(false) {
+				l.o.Stats.logEnd()
+			}
 			l.again()
 		}
 	}
@@ -229,6 +232,7 @@ func (l *Ledger) strike(key string) outcome {
 // report tells OnError what is tried again, but for what the end of the lease causes.
 func (l *Ledger) report(err error) {
 	if l.lease.Err() == nil {
+		l.failed.Store(true)
 		l.o.OnError(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -22,6 +23,7 @@ type Ledger struct {
 
 	places  chan struct{} // one for each effect that is attempted or decided
 	closing chan struct{}
+	failed  atomic.Bool    // something that is tried again, since keep looked
 	flown   sync.WaitGroup // flights, and the goroutine that starts those of Open
 	kept    sync.WaitGroup // keep
 

@@ -73,7 +73,8 @@ type Options struct {
 
 	// OnError is told each effect that stays in doubt, as an *InDoubtError, and what failed in
 	// the background and is tried again. It is called from various goroutines. Default: a line
-	// at Warn to slog.Default.
+	// at Warn to slog.Default, of what is tried again the first, one after 1, 5 and 15 minutes
+	// and then every 15, for all ledgers with the same Stats.
 	OnError func(error)
 	// Stats counts what this ledger does. Give all ledgers of a process the same. Default: one that
 	// nobody sees.
@@ -96,7 +97,7 @@ func (o *Options) resolve(namespace, shard string, l core.Limits) (*Options, err
 	c.BackoffMax = cmp.Or(c.BackoffMax, max(5*time.Second, c.BackoffMin))
 	c.Keep = cmp.Or(c.Keep, 24*time.Hour)
 	if c.OnError == nil {
-		c.OnError = logError
+		c.OnError = func(err error) { c.Stats.logError(shard, err) }
 	}
 	c.Stats = cmp.Or(c.Stats, &Stats{})
 	if len(c.Scope) > 1024 || strings.Contains(c.Scope, "\x00") {
@@ -132,13 +133,21 @@ func (o *Options) resolve(namespace, shard string, l core.Limits) (*Options, err
 	return &c, nil
 }
 
-func logError(err error) {
+func (s *Stats) logError(shard string, err error) {
 	if doubt, ok := errors.AsType[*InDoubtError](err); ok {
 		slog.Warn("tenure: effect in doubt", slog.String("shard", doubt.Shard), slog.String("key", doubt.Effect.Key),
 			slog.String("error", doubt.Effect.Reason))
 		return
 	}
-	slog.Warn("tenure: effects: trying again", slog.Any("error", err))
+	if _, say := s.lines.Failed("", time.Now()); say {
+		slog.Warn("tenure: effects: trying again", slog.String("shard", shard), slog.Any("error", err))
+	}
+}
+
+func (s *Stats) logEnd() {
+	if _, say := s.lines.Worked("", time.Now()); say {
+		slog.Info("tenure: effects: work again")
+	}
 }
 
 func invalid(format string, args ...any) error {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
 // Stats counts what the ledgers of a process do, for metrics and the board. A process makes one
@@ -14,6 +16,8 @@ import (
 // tenureotel and tenurehttp. The zero value works. Safe for concurrent use.
 type Stats struct {
 	begun, done, failed, refused, retries, full atomic.Uint64
+
+	lines rhythm.Rhythm // of what is tried again
 
 	mu      sync.Mutex
 	ledgers map[*Ledger]struct{} // those that are open

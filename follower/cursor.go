@@ -38,7 +38,6 @@ type cursor struct {
 	verify  bool // the entry at pos, if any, is to be compared before anything is applied
 	suspect bool // its head was seen behind pos: verify at once
 	err     error
-	warned  time.Time // when it was logged last that the shard's log is damaged
 }
 
 // due reports whether there is something to do.
@@ -113,10 +112,11 @@ func (t *Tailer) work(ctx context.Context, l *cursor) {
 		case ctx.Err() != nil:
 			t.rest(l)
 			return
-		case err == nil && more:
-			attempt = 0
-			continue
 		case err == nil:
+			attempt = t.worked(l.f.name, string(l.s.id), attempt)
+			if more {
+				continue
+			}
 			return
 		case errors.Is(err, core.ErrStoreChanged):
 			t.halt(err)
@@ -151,14 +151,9 @@ func (t *Tailer) failed(l *cursor, err error, attempt int) {
 	if errors.Is(err, ErrOrder) {
 		t.cut(l, len(l.buf)) // the entries that came with it are read again
 	}
-	from, quiet := l.pos, false
-	if now := time.Now(); errors.Is(err, core.ErrDamaged) {
-		if quiet = !l.warned.IsZero() && now.Sub(l.warned) < time.Minute; !quiet {
-			l.warned = now
-		}
-	}
+	from := l.pos
 	t.mu.Unlock()
-	t.report(Failure{Applier: l.f.name, From: from, Attempt: attempt, Err: err}, quiet)
+	t.report(Failure{Applier: l.f.name, From: from, Attempt: attempt, Err: err})
 }
 
 // reload asks the Applier for the shard's position, and returns by how much it is

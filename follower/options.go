@@ -54,8 +54,9 @@ type Options struct {
 
 	// Hooks report events to the application.
 	Hooks Hooks
-	// Logger gets each failure at Warn, of a damaged log once a minute, and each
-	// restored snapshot at Info. Default slog.Default, as it is in NewTailer.
+	// Logger gets at Warn the first failure of each Applier and shard, one after 1, 5
+	// and 15 minutes and then every 15; at Info their end, and each restored snapshot.
+	// Default slog.Default, as it is in NewTailer.
 	Logger *slog.Logger
 }
 

@@ -37,14 +37,14 @@ func (t *Tailer) stream(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			attempt = 0
+			attempt = t.worked("", "", attempt)
 			cursor = page.Cursor
 			if page.Reset {
 				t.reset(page.Heads, sent)
 			}
 			t.entries(page.Entries)
 		case quiet:
-			attempt = 0
+			attempt = t.worked("", "", attempt)
 		default:
 			attempt++
 			if !t.unheard(ctx, &t.broken, errtext.Errorf("tenure: following the log: %w", err), attempt) {
@@ -63,7 +63,7 @@ func (t *Tailer) resync(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			attempt, pause = 0, t.o.Resync
+			attempt, pause = t.worked("", "", attempt), t.o.Resync
 		default:
 			attempt++
 			if !t.unheard(ctx, &t.blind, errtext.Errorf("tenure: reading the heads: %w", err), attempt) {
@@ -131,7 +131,7 @@ func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int
 	*why = err
 	t.doubt()
 	t.mu.Unlock()
-	t.report(Failure{Attempt: attempt, Err: err}, false)
+	t.report(Failure{Attempt: attempt, Err: err})
 	return t.backOff(ctx, attempt)
 }
 
@@ -249,16 +249,28 @@ func (t *Tailer) entries(entries []core.Entry) {
 	t.sure, t.broken, t.blind = now, nil, nil
 }
 
-// report reports a failure to the hook and the log; quiet leaves out the log, which
-// has it already (D1).
-func (t *Tailer) report(f Failure, quiet bool) {
+// report reports a failure to the hook, and in a rhythm to the log (D1).
+func (t *Tailer) report(f Failure) {
 	if h := t.o.Hooks.OnError; h != nil {
 		h(f)
 	}
-	if !quiet {
+	if _, say := t.lines.Failed(f.Applier+"/"+f.From.Shard, time.Now()); say {
 		t.o.Logger.LogAttrs(context.Background(), slog.LevelWarn, "tenure: follower failed, trying again",
 			slog.String("applier", f.Applier),
 			slog.String("shard", f.From.Shard), slog.Int64("after", int64(f.From.Seq)), slog.Int("attempt", f.Attempt),
 			slog.Any("error", f.Err))
 	}
+}
+
+// worked logs that what failed attempt times works again, and returns 0.
+func (t *Tailer) worked(applier, shard string, attempt int) int {
+	if attempt == 0 {
+		return 0
+	}
+	now := time.Now()
+	if s, say := t.lines.Worked(applier+"/"+shard, now); say {
+		t.o.Logger.LogAttrs(context.Background(), slog.LevelInfo, "tenure: follower works again", slog.String("applier", applier),
+			slog.String("shard", shard), slog.Int("failures", s.Failures), slog.Duration("after", now.Sub(s.Since)))
+	}
+	return 0
 }

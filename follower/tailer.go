@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/errtext"
+	"github.com/tenure-go/tenure/internal/rhythm"
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
@@ -26,7 +27,8 @@ type Tailer struct {
 	draw  func(n int64) int64 // from 0 to n-1, at random
 	reads chan struct{}       // a slot for each read under way
 
-	all sync.WaitGroup // every goroutine of Run
+	all   sync.WaitGroup // every goroutine of Run
+	lines rhythm.Rhythm  // of failures, by Applier and shard
 
 	mu       sync.Mutex
 	phase    phase
@@ -82,6 +84,7 @@ func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 		draw: draw,
 		b:    b, store: b.Info().StoreID, o: c,
 		pace:   newPacer(c.ReadRate),
+		lines:  rhythm.Rhythm{Keys: 4},
 		reads:  make(chan struct{}, c.Reads),
 		shards: make(map[core.ShardID]*shard),
 		ended:  make(chan struct{}),
@@ -220,6 +223,7 @@ func (t *Tailer) load(ctx context.Context) bool {
 		for attempt := 1; ; attempt++ {
 			saved, err := t.positions(ctx, f)
 			if err == nil {
+				t.worked(f.name, "", attempt-1)
 				t.resume(f, saved)
 				break
 			}
@@ -228,7 +232,7 @@ func (t *Tailer) load(ctx context.Context) bool {
 				return false
 			}
 			err = errtext.Errorf("tenure: follower %q: loading its positions: %w", f.name, err)
-			t.report(Failure{Applier: f.name, Attempt: attempt, Err: err}, false)
+			t.report(Failure{Applier: f.name, Attempt: attempt, Err: err})
 			if !t.backOff(ctx, attempt) {
 				return false
 			}

@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -12,17 +11,17 @@ import (
 // lease. It takes up where the former assigner's complete plans end.
 func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	j := &journal{read: bounded(lease.ReadLog), table: &assignments{}}
-	for {
+	for wait := retry; ; wait = longer(wait) {
 		_, err := j.catchUp(ctx)
 		if err == nil {
 			break
 		}
 		lease.Progress()
-		if ctx.Err() != nil || !pause(ctx, retry) {
+		if ctx.Err() != nil || !pause(ctx, wait) {
 			return nil
 		}
 		lease.Progress()
-		m.o.OnError(fmt.Errorf("tenure: read the plans: %w", err))
+		m.tried("read the plans", err)
 	}
 	if j.gap != nil {
 		m.o.OnError(j.gap)
@@ -128,8 +127,7 @@ func (m *Manager) askLoads(ctx context.Context, last map[string]float64) map[str
 	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 	defer cancel()
 	loads, err := m.o.Loads(limited)
-	if err != nil {
-		m.o.OnError(err)
+	if m.tried("ask for the loads", err); err != nil {
 		return last
 	}
 	return loads

@@ -97,8 +97,9 @@ func (m *Manager) tellLoad(ctx context.Context) {
 		if err == nil {
 			last, carrier = r, lease.Fence()
 			m.showLoad(v, r.total() > 0)
-		} else if lease.Err() == nil && ctx.Err() == nil {
-			m.o.OnError(fmt.Errorf("tenure: report the load: %w", err))
+		}
+		if err == nil || lease.Err() == nil && ctx.Err() == nil {
+			m.tried("report the load", err)
 		}
 	}
 }
@@ -149,7 +150,7 @@ func (m *Manager) showLoad(v *core.View, has bool) {
 		st.Meta[metaKey] = text
 	})
 	if errors.Is(err, core.ErrInvalid) {
-		m.o.OnError(fmt.Errorf("tenure: this member's load stays unknown to the assigner: %w", err))
+		m.tried("tell the assigner of this member's load", err)
 	}
 }
 
@@ -214,9 +215,11 @@ func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 		if err != nil || item == nil || len(item.Value) > maxReport || item.Version == r.seen[x.Session] {
 			continue // the report before it counts
 		}
-		if got, err := decodeReport(item.Value); err != nil {
-			r.m.o.OnError(fmt.Errorf("tenure: the report of load in shard %q: %w", shard, err))
-		} else if got.Session == x.Session {
+		got, err := decodeReport(item.Value)
+		if err != nil {
+			err = fmt.Errorf("shard %q: %w", shard, err)
+		}
+		if r.m.tried("read a report of load", err); err == nil && got.Session == x.Session {
 			r.reports[x.Session], r.seen[x.Session] = got, item.Version
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
 // Manager shares a set of shards among the members of a namespace, for one
@@ -27,6 +30,9 @@ type Manager struct {
 
 	watched chan struct{} // Picture was called
 	reads   atomic.Bool   // this member's assigner reads loads
+
+	lines  rhythm.Rhythm // of what is tried again, by the kind of call
+	ranges rhythm.Rhythm // of changes of ranges, by the shard
 
 	mu      sync.Mutex
 	ran     bool
@@ -82,7 +88,7 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 		return nil, err
 	}
 	m := &Manager{
-		b: b, e: e, h: h, o: c, fixed: names, limits: b.Info().Limits,
+		b: b, e: e, h: h, o: c, ranges: rhythm.Rhythm{Keys: 8}, fixed: names, limits: b.Info().Limits,
 		wake: make(chan struct{}, 1), news: make(chan struct{}, 1), watched: make(chan struct{}, 1), emptied: make(chan struct{}),
 		changed: make(chan struct{}), slices: map[string]*Slice{}, meters: map[string]*meter{}, lanes: newLanes(), table: &assignments{},
 	}
@@ -124,7 +130,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	parts.Go(func() { m.tellLoad(work) })
 	parts.Go(func() { m.watchLoad(work) })
 	m.draining = true // by a Manager that ran before on this Elector
-	m.show(false)
+	if err := m.show(false); err != nil {
+		return err
+	}
 	m.e.Stay()
 	return m.loop(ctx, views, failed)
 }
@@ -253,8 +261,7 @@ func (m *Manager) follow(ctx context.Context) {
 		every = resync
 		hints.Go(func() { m.tail(ctx) })
 	}
-	var told error
-	for wait := time.Duration(0); ; {
+	for wait := retry; ; {
 		changed, err := j.catchUp(ctx)
 		if changed {
 			m.setTable(j.table)
@@ -262,18 +269,21 @@ func (m *Manager) follow(ctx context.Context) {
 		if err == nil && m.o.OnRange != nil { // not for what was there before
 			j.tell = m.tellRanges
 		}
-		if j.gap != nil && j.gap != told { //nolint:errorlint // each gap is an error of its own
-			m.o.OnError(j.gap)
-		}
-		told = j.gap
 		if ctx.Err() != nil {
 			return
 		}
-		if wait = every; err != nil {
-			m.o.OnError(fmt.Errorf("tenure: read the plans: %w", err))
-			wait = min(every, retry)
+		m.tried("understand the plans", j.gap)
+		m.tried("read the plans", err)
+		if errors.Is(err, core.ErrStoreChanged) {
+			return // it is halted
 		}
-		t := time.NewTimer(wait)
+		next := every
+		if err != nil {
+			next, wait = min(every, wait), longer(wait)
+		} else {
+			wait = retry
+		}
+		t := time.NewTimer(next)
 		select {
 		case <-m.news:
 		case <-t.C:
@@ -286,26 +296,47 @@ func (m *Manager) follow(ctx context.Context) {
 const (
 	callTimeout = 5 * time.Second
 	resync      = 30 * time.Second       // between two looks at the log without a hint (S13)
-	retry       = 250 * time.Millisecond // after a call that failed
+	retry       = 250 * time.Millisecond // after a call that failed; see longer
 	tailPage    = 256
 )
+
+// longer is the wait after a call that failed again.
+func longer(wait time.Duration) time.Duration { return min(2*wait, callTimeout) }
+
+// tried reports a call that is made again and again to OnError if it failed, in a rhythm, and logs
+// that it works again. The kind of call completes "tenure: ".
+func (m *Manager) tried(call string, err error) {
+	now := time.Now()
+	if err != nil {
+		if _, say := m.lines.Failed(call, now); say {
+			m.o.OnError(fmt.Errorf("tenure: %s: %w", call, err))
+		}
+	} else if s, say := m.lines.Worked(call, now); say {
+		slog.Info("tenure: sharding: works again", slog.String("call", call), slog.Int("failures", s.Failures),
+			slog.Duration("after", now.Sub(s.Since)))
+	}
+}
 
 // tail waits for entries of the assigner's log.
 func (m *Manager) tail(ctx context.Context) {
 	var cursor driver.Cursor
-	for ctx.Err() == nil {
+	for wait := retry; ctx.Err() == nil; {
 		limited, cancel := context.WithTimeout(ctx, resync) // a reply may have been lost: X1
 		page, err := m.b.TailLog(limited, cursor, tailPage)
 		quiet := limited.Err() != nil
 		cancel()
-		if err != nil {
-			if !quiet {
-				m.o.OnError(fmt.Errorf("tenure: follow the plans: %w", err))
-				pause(ctx, retry)
-			}
+		switch {
+		case errors.Is(err, core.ErrStoreChanged) || ctx.Err() != nil:
+			return // it is halted; follow says so
+		case err != nil && quiet:
 			continue
 		}
-		cursor = page.Cursor
+		if m.tried("follow the plans", err); err != nil {
+			pause(ctx, wait)
+			wait = longer(wait)
+			continue
+		}
+		cursor, wait = page.Cursor, retry
 		if page.Reset || slices.ContainsFunc(page.Entries, func(e core.Entry) bool { return e.Shard == assigner }) {
 			m.Wake()
 		}
@@ -496,16 +527,27 @@ func (m *Manager) standForAssigner(want bool) error {
 	return nil
 }
 
-// show tells the others whether this member is to be emptied. It does not wait: the
-// elector sends it until the store has it, and joins with it.
-func (m *Manager) show(draining bool) {
+// show tells the others that this member has a Manager, and whether it is to be emptied. It does not
+// wait: the elector sends it until the store has it, and joins with it. The error says that the
+// member's metadata have no room for that.
+func (m *Manager) show(draining bool) error {
 	if m.draining == draining {
-		return
+		return nil
 	}
 	m.draining = draining
-	asked, cancel := context.WithCancel(context.Background())
+	asked, cancel := context.WithCancel(mark.Allow(context.Background()))
 	cancel()
-	_ = m.e.Update(asked, func(st *core.MemberState) { st.Draining = draining })
+	err := m.e.Update(asked, func(st *core.MemberState) {
+		st.Draining = draining
+		if st.Meta == nil {
+			st.Meta = map[string]string{}
+		}
+		st.Meta[mark.Key] = "1"
+	})
+	if errors.Is(err, core.ErrInvalid) {
+		return fmt.Errorf("%w: sharding marks its members there: use fewer entries, or shorter ones", err)
+	}
+	return nil
 }
 
 // late says what could not be handed over within the leave budget.

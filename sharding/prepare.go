@@ -202,7 +202,7 @@ func (p *preparer) say(number int64, failed []string) {
 		st.Meta[readyKey] = text
 	})
 	if errors.Is(err, core.ErrInvalid) {
-		p.m.o.OnError(fmt.Errorf("tenure: owners do not learn what this member has prepared, and wait for Options.PrepareBudget: %w", err))
+		p.m.tried("tell owners what this member has prepared: they wait for Options.PrepareBudget", err)
 	}
 }
 

@@ -312,8 +312,7 @@ func (s *Slice) advance() {
 	done := make(chan struct{})
 	s.work.Go(func() {
 		defer close(done)
-		said := ""
-		for wait := retry; s.pending(); wait = min(2*wait, callTimeout) {
+		for wait := retry; s.pending(); wait = longer(wait) {
 			err := s.step()
 			if err == nil {
 				continue
@@ -321,9 +320,8 @@ func (s *Slice) advance() {
 			if s.ctx.Err() != nil || s.lease.Err() != nil {
 				return // it stays busy: nothing can be noted any more
 			}
-			if text := err.Error(); text != said {
+			if _, say := s.m.ranges.Failed(s.lease.Shard(), time.Now()); say {
 				s.log.Warn("tenure: sharding: a change of the shard's range is tried again", slog.Any("error", err))
-				said = text
 			}
 			pause(s.ctx, wait)
 		}
@@ -513,27 +511,34 @@ func (s *Slice) waitFor(what string) {
 	s.waits = what
 }
 
-// When a change that goes on is said to do so, first and then again.
-const (
-	sayAfter = 30 * time.Second
-	sayAgain = 5 * time.Minute
-)
+// sayAfter is how long a change goes on before it is logged.
+const sayAfter = 30 * time.Second
 
 // watch logs that a change goes on, until done: clients may be refused meanwhile, which nothing
 // else logs.
 func (s *Slice) watch(done <-chan struct{}) {
 	t := time.NewTimer(sayAfter)
 	defer t.Stop()
+	key := "slow " + s.lease.Shard()
 	for {
 		select {
 		case <-t.C:
 			s.mu.Lock()
 			waits, since := s.waits, time.Since(s.started)
 			s.mu.Unlock()
-			s.log.Warn("tenure: sharding: a change of the shard's range is not complete",
-				slog.String("waits_for", waits), slog.Duration("for", since))
-			t.Reset(sayAgain)
+			if _, say := s.m.ranges.Failed(key, time.Now()); say {
+				s.log.Warn("tenure: sharding: a change of the shard's range is not complete",
+					slog.String("waits_for", waits), slog.Duration("for", since))
+			}
+			t.Reset(sayAfter)
 		case <-done:
+			s.mu.Lock()
+			complete := !s.busy && !s.closed
+			s.mu.Unlock()
+			_, tried := s.m.ranges.Worked(s.lease.Shard(), time.Now())
+			if _, slow := s.m.ranges.Worked(key, time.Now()); complete && (tried || slow) {
+				s.log.Info("tenure: sharding: a change of the shard's range is complete")
+			}
 			return
 		}
 	}

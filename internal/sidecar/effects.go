@@ -121,10 +121,18 @@ func (x *effects) open() (*effect.Ledger, error) {
 	l, err := effect.Open(ctx, x.lease, &effect.Options{
 		Rules: x.rules, Resolve: x.resolve, Concurrent: leaseAttempts, Attempts: 1, Deadline: attemptTime,
 		MaxResult: min(effect.MaxMaxResult, x.s.limits.WriteBytes/4),
-		OnError:   func(err error) { x.s.log.Warn("effect in doubt, or effects are tried again", "error", err) },
+		OnError:   x.s.effectFailed,
 	})
 	x.ledger = l
 	return l, err
+}
+
+// effectFailed logs an effect in doubt, and in a rhythm what is tried again.
+func (s *Server) effectFailed(err error) {
+	_, doubt := errors.AsType[*effect.InDoubtError](err)
+	if _, say := s.lines.Failed("", time.Now()); say || doubt {
+		s.log.Warn("effect in doubt, or effects are tried again", "error", err)
+	}
 }
 
 // rules are what operators decided about effects, and what clients found out.

@@ -24,7 +24,7 @@ const anything = "*"
 // package has it.
 var floors = [][][]string{
 	// The contract, and what says a word about an error or a peer.
-	{{"core/driver", "internal/errtext", "internal/peerdial", "internal/virtual"}},
+	{{"core/driver", "internal/errtext", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
 	{{"internal/fsm", "core/control"}},
 	// What the machine was given and did, written and checked.
@@ -76,7 +76,9 @@ var rows = []row{
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
 	{pkg: "core/control", allow: []string{"core/driver"}},
 	{pkg: "internal/operator", allow: []string{"core", "core/control", "core/driver"}},
-	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/trace", "internal/virtual"}},
+	{pkg: "core", allow: []string{
+		"core/control", "core/driver", "internal/fsm", "internal/mark", "internal/rhythm", "internal/trace", "internal/virtual",
+	}},
 	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
 
 	{pkg: "internal/virtual"},
@@ -118,16 +120,16 @@ var rows = []row{
 	{pkg: "backends/sql/postgres", allow: append([]string{"github.com/jackc/pgx/v5/..."}, ofDialects...)},
 	{pkg: "backends/sql/mysql", allow: append([]string{"github.com/go-sql-driver/mysql"}, ofDialects...)},
 
-	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext", "internal/virtual"}},
+	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext", "internal/rhythm", "internal/virtual"}},
 	{pkg: "sharding/route", allow: []string{"core", "core/driver", "internal/peerdial", "sharding"}},
 	// Beside route, so that only programs with gRPC link it.
 	{pkg: "sharding/route/routegrpc", allow: []string{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
-	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower"}},
+	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/mark", "internal/rhythm"}},
 
-	{pkg: "effect", allow: []string{"core", "core/control", "core/driver"}},
+	{pkg: "effect", allow: []string{"core", "core/control", "core/driver", "internal/rhythm"}},
 	{pkg: "lock", allow: []string{"core", "core/driver"}},
 
 	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
@@ -182,6 +184,7 @@ var rows = []row{
 	{pkg: "internal/proof/doctest"},
 	{pkg: "internal/proof/browser", allow: []string{"internal/proof/ample", "internal/proof/servers"}},
 	{pkg: "internal/errtext"},
+	{pkg: "internal/rhythm"},
 	{pkg: "internal/proof/figures"},
 	{pkg: "internal/proof/fleet", allow: []string{
 		"backends/...", "config", "core", "internal/proof/ample", "internal/proof/faultproxy", "internal/proof/servers",
@@ -201,7 +204,7 @@ var rows = []row{
 	}},
 	{pkg: "internal/proof/servers"},
 	{pkg: "internal/proof/share"},
-	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "lock", "golang.org/x/sys/unix"}},
+	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock", "golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
 	// It measures backends as core uses them.
