@@ -85,9 +85,10 @@ type committer struct {
 	mu     sync.Mutex
 	head   driver.Head // as the last commit left it
 	queue  []*pending
-	busy   bool  // waits for its turn (see outbox), or has a write in flight
-	closed bool  // the lease ended, or its handler returned
-	err    error // why nothing can be sent any more although not closed
+	flying []*pending // in flight
+	busy   bool       // waits for its turn (see outbox), or has a write in flight
+	closed bool       // the lease ended, or its handler returned
+	err    error      // why nothing can be sent any more although not closed
 	idle   signal
 
 	untraced trace.Acks // commits that are not traced yet
@@ -182,7 +183,33 @@ func (l *Lease) giveUp(ctx context.Context, p *pending) (Committed, error) {
 		return Committed{}, fmt.Errorf("tenure: shard %q: commit in flight: %w: %w", l.fence.Shard, ErrUnknown, context.Cause(ctx))
 	}
 	c.queue = slices.DeleteFunc(c.queue, func(q *pending) bool { return q == p })
-	return Committed{}, fmt.Errorf("tenure: shard %q: commit not sent: %w: %w", l.fence.Shard, ErrRetry, context.Cause(ctx))
+	p.finish(Committed{}, fmt.Errorf("tenure: shard %q: commit not sent: %w: %w", l.fence.Shard, ErrRetry, context.Cause(ctx)))
+	return p.res, p.err
+}
+
+// landed waits until each commit that was sent before the call has its outcome, also one whose
+// caller gave up. It ends with ctx or the lease.
+func (l *Lease) landed(ctx context.Context) error {
+	c := &l.commits
+	c.mu.Lock()
+	sent := c.flying
+	for _, p := range c.queue { // those of a write that was divided are the first
+		if p.most == math.MaxInt {
+			break
+		}
+		sent = append(sent[:len(sent):len(sent)], p)
+	}
+	c.mu.Unlock()
+	for _, p := range sent {
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.ctx.Done():
+			return context.Cause(l.ctx)
+		}
+	}
+	return nil
 }
 
 // close refuses further commits.
@@ -232,7 +259,7 @@ func (l *Lease) next(most int) *delivery {
 	}
 	n := l.e.fitting(c.queue[:min(len(c.queue), most)])
 	parts := c.queue[:n:n]
-	c.queue = c.queue[n:]
+	c.queue, c.flying = c.queue[n:], parts
 	ops := parts[0].ops
 	if n > 1 {
 		ops = nil
@@ -318,7 +345,7 @@ func (d *delivery) divide(commits int) {
 	for _, p := range d.parts {
 		p.sent, p.most = false, commits/2
 	}
-	c.queue = slices.Concat(d.parts, c.queue)
+	c.queue, c.flying = slices.Concat(d.parts, c.queue), nil
 }
 
 // finish gives each caller its part of the outcome.
@@ -330,6 +357,7 @@ func (d *delivery) finish(out outcome) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.flying = nil
 	if d.l.e.traced != nil {
 		d.traceOutcome(&out)
 	}

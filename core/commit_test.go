@@ -728,3 +728,150 @@ func TestBehindAnUnknownOutcome(t *testing.T) {
 		}
 	}
 }
+
+// F1: a read under a lease sees each commit that the lease sent before it, also one whose caller gave up: a
+// caller that reads instead of waiting would otherwise decide by what is about to be replaced.
+func TestReadAfterCommitInFlight(t *testing.T) {
+	reads := map[string]func(ctx context.Context, l *Lease) (int, error){
+		"Get": func(ctx context.Context, l *Lease) (n int, err error) {
+			item, err := l.Get(ctx, "k")
+			if item != nil {
+				n = 1
+			}
+			return n, err
+		},
+		"List": func(ctx context.Context, l *Lease) (int, error) {
+			items, err := l.List(ctx, "k", 0)
+			return len(items), err
+		},
+		"ReadLog": func(ctx context.Context, l *Lease) (int, error) {
+			page, err := l.ReadLog(ctx, 0, 10)
+			if err != nil {
+				return 0, err
+			}
+			return len(page.Entries), nil
+		},
+	}
+	type outcome struct {
+		n   int
+		err error
+	}
+	for name, read := range reads {
+		// leave sends a commit, holds it on its way, and has its caller give up.
+		leave := func(w *world, m *member, l *Lease) {
+			m.link.Set(kvfault.Write, kvfault.HoldRequest)
+			ctx, cancel := context.WithCancel(w.Context())
+			done := make(chan error, 1)
+			go func() {
+				_, err := l.Commit(ctx, Put("k", nil), Append(nil))
+				done <- err
+			}()
+			w.must(m.link.AwaitHeld(w.Context(), 1))
+			cancel()
+			if err := <-done; !errors.Is(err, ErrUnknown) {
+				w.Errorf("the caller that gave up got %v", err)
+			}
+			m.link.Set(kvfault.Write, kvfault.None)
+		}
+		t.Run(name+"/waits", func(t *testing.T) {
+			onLease(t, func(w *world, m *member, l *Lease) {
+				leave(w, m, l)
+				got := make(chan outcome, 1)
+				go func() {
+					n, err := read(w.Context(), l)
+					got <- outcome{n, err}
+				}()
+				time.Sleep(ttl / 10)
+				select {
+				case o := <-got:
+					w.Errorf("it read %+v while the commit was on its way", o)
+				default:
+				}
+				m.link.Deliver()
+				if o := <-got; o.n != 1 || o.err != nil {
+					w.Errorf("it read %+v after the commit", o)
+				}
+			})
+		})
+		t.Run(name+"/context", func(t *testing.T) {
+			onLease(t, func(w *world, m *member, l *Lease) {
+				leave(w, m, l)
+				from := time.Now()
+				ctx, cancel := context.WithTimeout(w.Context(), ttl/10)
+				defer cancel()
+				if n, err := read(ctx, l); !errors.Is(err, context.DeadlineExceeded) || time.Since(from) != ttl/10 {
+					w.Errorf("it read %d, %v, after %v", n, err, time.Since(from))
+				}
+				m.link.Deliver()
+			})
+		})
+		t.Run(name+"/lease", func(t *testing.T) {
+			onLease(t, func(w *world, m *member, l *Lease) {
+				leave(w, m, l)
+				m.link.Cut()
+				if n, err := read(w.Context(), l); !errors.Is(err, ErrLost) {
+					w.Errorf("it read %d, %v", n, err)
+				}
+			})
+		})
+		// The store refuses two commits that travel together, and one of their callers gave up.
+		t.Run(name+"/divided", func(t *testing.T) {
+			onLease(t, func(w *world, m *member, l *Lease) {
+				hold, calls := make(chan struct{}), 0
+				m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+					calls++
+					switch calls {
+					case 1: // the others gather behind it
+						<-hold
+					case 2:
+						<-hold
+						return nil, ErrTooLarge
+					case 3, 4: // the two, each by itself
+						<-hold
+					}
+					return next.Commit(ctx, ws)
+				})
+				ctx, cancel := context.WithCancel(w.Context())
+				done := make(chan error, 3)
+				commit := func(ctx context.Context, ops ...Op) {
+					go func() {
+						_, err := l.Commit(ctx, ops...)
+						done <- err
+					}()
+					synctest.Wait()
+				}
+				commit(w.Context(), Put("other", nil))
+				commit(w.Context(), Put("another", nil))
+				commit(ctx, Put("k", nil), Append(nil))
+				hold <- struct{}{}
+				w.must(<-done)
+				synctest.Wait()
+				cancel()
+				if err := <-done; !errors.Is(err, ErrUnknown) {
+					w.Errorf("the caller that gave up got %v", err)
+				}
+				hold <- struct{}{}
+				synctest.Wait() // its commit waits behind the other one
+				got := make(chan outcome, 1)
+				go func() {
+					n, err := read(w.Context(), l)
+					got <- outcome{n, err}
+				}()
+				synctest.Wait()
+				hold <- struct{}{}
+				w.must(<-done)
+				synctest.Wait()
+				select {
+				case o := <-got:
+					w.Errorf("it read %+v before the second of the two", o)
+					return
+				default:
+				}
+				hold <- struct{}{}
+				if o := <-got; o.n != 1 || o.err != nil {
+					w.Errorf("it read %+v", o)
+				}
+			})
+		})
+	}
+}

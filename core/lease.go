@@ -103,10 +103,9 @@ func (l *Lease) Head() Head {
 }
 
 // Get returns an item of the shard, nil without an error if there is none. It
-// sees every commit acknowledged before the call. An error that matches ErrLost
-// means that the lease ended before the answer came: what was read, if anything, may be
-// out of date, and is not returned. A commit that was left in flight may still follow: write
-// with PutIf what depends on what was read.
+// sees every commit that the lease sent before the call: it waits for one that is in flight,
+// also if its caller gave up. An error that matches ErrLost means that the lease ended before
+// the answer came: what was read, if anything, may be out of date, and is not returned.
 func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 	return guarded(ctx, l, callGet, func(ctx context.Context) (*Item, error) { return l.e.b.Get(ctx, l.fence.Shard, key) })
 }
@@ -133,9 +132,13 @@ func guarded[T any](ctx context.Context, l *Lease, kind string, read func(contex
 	if err := l.Err(); err != nil {
 		return none, err
 	}
-	ctx, call := l.e.note.startCall(ctx, kind, 0, l.fence.Shard, nil)
-	v, err := read(ctx)
-	call.done(err)
+	var v T
+	err := l.landed(ctx)
+	if err == nil {
+		inner, call := l.e.note.startCall(ctx, kind, 0, l.fence.Shard, nil)
+		v, err = read(inner)
+		call.done(err)
+	}
 	if err != nil {
 		l.e.storeChanged(err)
 		l.e.damaged(err)

@@ -119,6 +119,12 @@ var mutants = []mutate.Mutant{
 	{Name: "S16: in flight, and told as not applied", Killer: "TestCallerGivesUp", Edits: []mutate.Edit{
 		{File: "commit.go", In: "Lease.giveUp",
 			Old: "commit in flight: %w: %w\", l.fence.Shard, ErrUnknown,", New: "commit in flight: %w: %w\", l.fence.Shard, ErrRetry,"}}},
+	{Name: "F1: a read does not wait for a commit in flight", Killer: "TestReadAfterCommitInFlight", Edits: []mutate.Edit{
+		{File: "commit.go", In: "Lease.landed", Old: "for _, p := range sent {", New: "for _, p := range sent[:0] {"}}},
+	{Name: "F1: a read does not wait for a commit whose call was divided", Killer: "TestReadAfterCommitInFlight", Edits: []mutate.Edit{
+		{File: "commit.go", In: "Lease.landed", Old: "if p.most == math.MaxInt {", New: "if true {"}}},
+	{Name: "X1: a read waits longer than its context", Killer: "TestReadAfterCommitInFlight", Edits: []mutate.Edit{
+		{File: "commit.go", In: "Lease.landed", Old: "\t\tcase <-ctx.Done():\n\t\t\treturn context.Cause(ctx)\n", New: ""}}},
 
 	{Name: "S12: release before the work was joined", Killer: "TestShutdownOrder", Edits: []mutate.Edit{
 		{File: "elector.go", In: "Elector.unwant",

@@ -45,23 +45,10 @@ var mutants = []mutate.Mutant{
 	{Name: "T7: the remains of a crash stay", Killer: "TestSnapshotCrash/after_4_commits,_replies_lost_false",
 		Edits: []mutate.Edit{
 			{File: "snapshot.go", In: "Snapshotter.tidy", Old: "if m.Next != nil { //", New: "if false { //"}}},
-	{Name: "T7: a manifest replaces one that was not read", Killer: "TestSnapshotRepeated/keep_-1,_chunks,_late,_then_35",
-		Edits: []mutate.Edit{
-			{File: "manifest.go", In: "manifest.commit",
-				Old: "core.PutIf(manifestKey, text, m.stored)", New: "core.Put(manifestKey, text)"}}},
-	{Name: "T7: what may become the current snapshot is removed", Killer: "TestSnapshotRepeated/keep_-1,_blobs,_late,_then_30",
-		Edits: []mutate.Edit{
-			{File: "snapshot.go", In: "Snapshotter.tidy",
-				Old: "m.Next, m.Gone = nil, m.Next\n\t\tif err := m.commit(ctx, lease); err != nil {",
-				New: "m.Next, m.Gone = nil, m.Next\n\t\tif err := error(nil); err != nil {"}}},
 	{Name: "T7: the former snapshot is removed before the next one counts", Killer: "TestSnapshotRepeated/keep_-1,_chunks,_late,_then_35",
 		Edits: []mutate.Edit{
 			{File: "snapshot.go", In: "Snapshotter.put", Old: "\tm.Current, m.Next, m.Gone = p, nil, m.Current\n",
 				New: "\tm.Gone = m.Current\n\ts.removeGone(ctx, lease, m)\n\tm.Current, m.Next = p, nil\n"}}},
-	{Name: "a repeated Write is refused by the one before", Killer: "TestSnapshotRepeated/keep_-1,_chunks,_late,_then_30",
-		Edits: []mutate.Edit{
-			{File: "snapshot.go", In: "Snapshotter.write",
-				Old: "again || !errors.As(err, &conflict)", New: "again || !again || !errors.As(err, &conflict)"}}},
 	{Name: "T7: a snapshot's checksum is not compared", Killer: "TestSnapshotBlobs", Edits: []mutate.Edit{
 		{File: "snapshot.go", In: "Snapshotter.state", Old: "int64(len(state)) != p.Bytes || sum(state) != p.Sum", New: "false"}}},
 	{Name: "T8: a head behind the position is not noticed", Killer: "TestStoreWentBack/restarted", Edits: []mutate.Edit{

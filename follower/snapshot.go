@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -163,17 +162,11 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 		return fmt.Errorf("%w: the state has %d bytes: raise MaxBytes above %d, here and in every follower",
 			core.ErrTooLarge, len(state), s.o.MaxBytes)
 	}
-	for again := false; ; again = true {
-		m, err := s.tidy(ctx, lease)
-		if err == nil {
-			err = s.put(ctx, lease, m, seq, state)
-		}
-		// A commit of an earlier Write, for which its caller did not wait, came first. It was
-		// the only one in flight.
-		if conflict := (*core.ConflictError)(nil); again || !errors.As(err, &conflict) {
-			return err
-		}
+	m, err := s.tidy(ctx, lease)
+	if err != nil {
+		return err
 	}
+	return s.put(ctx, lease, m, seq, state)
 }
 
 // tidy removes what an earlier Write left: what it had begun to write, and the snapshot that
@@ -183,11 +176,8 @@ func (s *Snapshotter) tidy(ctx context.Context, lease *core.Lease) (*manifest, e
 	if err != nil {
 		return nil, err
 	}
-	if m.Next != nil { // the commit that makes it the current one may be in flight
+	if m.Next != nil { // nothing in flight can make it the current one, since the lease waited for that
 		m.Next, m.Gone = nil, m.Next
-		if err := m.commit(ctx, lease); err != nil {
-			return nil, err
-		}
 	}
 	return m, s.removeGone(ctx, lease, m)
 }
@@ -245,7 +235,7 @@ func (s *Snapshotter) trim(lease *core.Lease, seq core.Seq) []core.Op {
 	return []core.Op{core.Trim(through)}
 }
 
-// removeGone removes the part that the stored manifest names as gone, complete or not.
+// removeGone removes the part that the stored manifest names as gone or as next, complete or not.
 func (s *Snapshotter) removeGone(ctx context.Context, lease *core.Lease, m *manifest) error {
 	p := m.Gone
 	switch {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
@@ -720,5 +721,65 @@ func TestCallBeforeAMerge(t *testing.T) {
 			w.Error(err)
 		}
 		w.await("the split", 5*ttl, func() bool { r, whole := s.Range(); return whole && r == Range{0, 1 << 60} })
+	})
+}
+
+// W5: a slice that is closed while its note is in flight, and opened again under the same lease, serves
+// nothing that the note gives away.
+func TestSliceOpenedAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		d := &divider{Balance: Balance{Rules: Rules{Pin: map[string]string{"orders-0000": "a", "orders-0001": "b", "orders-0002": "b"}}}}
+		again, served := make(chan struct{}), make(chan error, 1)
+		given := Range{1 << 60, 1 << 63}
+		handler := func(m *member, ctx context.Context, lease *core.Lease) error {
+			if lease.Shard() != "orders-0000" {
+				return open(copyItems(m.b, m.o.Keyspace))(m, ctx, lease)
+			}
+			s, err := m.OpenSlice(ctx, lease, nil)
+			if err != nil {
+				return err
+			}
+			select {
+			case <-again:
+			case <-ctx.Done():
+				s.Close()
+				return nil
+			}
+			s.Close()
+			if s, err = m.OpenSlice(ctx, lease, nil); err != nil {
+				served <- err
+				return err
+			}
+			defer s.Close()
+			key := keyIn(m, given)
+			_, err = s.Commit(ctx, key, core.Put("k/"+key, nil))
+			served <- err
+			<-ctx.Done()
+			return nil
+		}
+		b := keyedMember(w, "b", d, handler)
+		w.await("b's slice", 10*ttl, func() bool { return b.slice("orders-0001") != nil })
+		a := keyedMember(w, "a", d, handler)
+		w.await("a's slice", 20*ttl, func() bool { return a.slice("orders-0000") != nil && b.slice("orders-0001") != nil })
+		a.link.Set(kvfault.Write, kvfault.HoldRequest)
+		d.ask(map[string][]uint64{"orders-0000": {given.From}}, nil)
+		giver := a.slice("orders-0000")
+		w.await("the note", 10*ttl, func() bool { giver.mu.Lock(); defer giver.mu.Unlock(); return giver.waits == "the store" })
+		if err := a.link.AwaitHeld(w.Context(), 1); err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(ttl / 10) // the note is in flight
+		close(again)
+		time.Sleep(5 * ttl)
+		a.link.Heal()
+		a.link.Deliver()
+		if err := <-served; !errors.Is(err, ErrMoved) {
+			w.Errorf("a write for a key that the shard gave away: %v", err)
+		}
+		key := keyIn(a, given)
+		w.await("the taker", 10*ttl, func() bool { t := b.slice("orders-0002"); return t != nil && t.Check(key) == nil })
+		if s := a.slice("orders-0000"); s.Check(key) == nil {
+			w.Error("two shards serve the key")
+		}
 	})
 }
