@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/trace"
 	"github.com/tenure-go/tenure/internal/virtual"
 )
@@ -484,7 +485,7 @@ func (e *Elector) SetAside(reasons map[string]Aside) {
 // ErrInvalid for a state outside the limits, which changes nothing, or ErrStopped after
 // Run's end.
 func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
-	number, err := e.changeState(change)
+	number, err := e.changeState(mark.Allowed(ctx), change)
 	if err != nil {
 		return err
 	}
@@ -516,8 +517,9 @@ func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 }
 
 // changeState gives the machine the state that change makes, and returns its number.
-// change runs without Elector.mu, so that no heartbeat waits for it.
-func (e *Elector) changeState(change func(*MemberState)) (driver.UpdateNo, error) {
+// change runs without Elector.mu, so that no heartbeat waits for it. Tenure's own keys of Meta are
+// kept, and hidden from change unless own is set.
+func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.UpdateNo, error) {
 	e.updating.Lock()
 	defer e.updating.Unlock()
 	e.mu.Lock()
@@ -528,8 +530,23 @@ func (e *Elector) changeState(change func(*MemberState)) (driver.UpdateNo, error
 	}
 	st := before
 	st.Meta = maps.Clone(before.Meta)
+	value, marked := before.Meta[mark.Key]
+	if !own {
+		delete(st.Meta, mark.Key)
+	}
 	change(&st)
 	st.Meta, st.Update = maps.Clone(st.Meta), before.Update+1
+	if !own {
+		if err := checkMeta(st.Meta); err != nil {
+			return 0, err
+		}
+		if marked && st.Meta == nil {
+			st.Meta = map[string]string{}
+		}
+		if marked {
+			st.Meta[mark.Key] = value
+		}
+	}
 	if err := e.o.checkState(st, lock); err != nil {
 		return 0, err
 	}

@@ -114,9 +114,6 @@ func (o *Options) checkState(st MemberState, lock *hostLock) error {
 	if err := driver.CheckUpdate(st); err != nil {
 		return err
 	}
-	if err := checkMeta(st.Meta); err != nil {
-		return err
-	}
 	if err := driver.CheckUpdate(o.stored(st, lock)); err != nil {
 		return fmt.Errorf("%w, with what Tenure adds to Meta for Options.Eligible and LockDir: use fewer entries, or shorter ones", err)
 	}

@@ -39,8 +39,7 @@ const (
 // Name has up to 122 bytes in the grammar of CheckShard. Its shard, named "_once." and the name,
 // stays in the store, some hundred bytes and the result: RunOnce is for few jobs, such as
 // one for each version of a schema. A new name does the job anew. Options.Supersede and
-// LameDuck are not used. Where package sharding assigns the namespace's shards, call RunOnce
-// in another namespace.
+// LameDuck are not used.
 func RunOnce(
 	ctx context.Context, b Backend, name string, job func(ctx context.Context, lease *Lease) ([]byte, error), o *Options,
 ) ([]byte, error) {

@@ -211,7 +211,7 @@ func (o *Options) resolve(l Limits) (*Options, error) {
 		return nil, err
 	}
 	m.Update = 1
-	if err := c.checkState(m.MemberState, nil); err != nil {
+	if err := cmp.Or(checkMeta(m.Meta), c.checkState(m.MemberState, nil)); err != nil {
 		return nil, err
 	}
 	switch {

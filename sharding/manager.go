@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // Manager shares a set of shards among the members of a namespace, for one
@@ -124,7 +125,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	parts.Go(func() { m.tellLoad(work) })
 	parts.Go(func() { m.watchLoad(work) })
 	m.draining = true // by a Manager that ran before on this Elector
-	m.show(false)
+	if err := m.show(false); err != nil {
+		return err
+	}
 	m.e.Stay()
 	return m.loop(ctx, views, failed)
 }
@@ -496,16 +499,27 @@ func (m *Manager) standForAssigner(want bool) error {
 	return nil
 }
 
-// show tells the others whether this member is to be emptied. It does not wait: the
-// elector sends it until the store has it, and joins with it.
-func (m *Manager) show(draining bool) {
+// show tells the others that this member has a Manager, and whether it is to be emptied. It does not
+// wait: the elector sends it until the store has it, and joins with it. The error says that the
+// member's metadata have no room for that.
+func (m *Manager) show(draining bool) error {
 	if m.draining == draining {
-		return
+		return nil
 	}
 	m.draining = draining
-	asked, cancel := context.WithCancel(context.Background())
+	asked, cancel := context.WithCancel(mark.Allow(context.Background()))
 	cancel()
-	_ = m.e.Update(asked, func(st *core.MemberState) { st.Draining = draining })
+	err := m.e.Update(asked, func(st *core.MemberState) {
+		st.Draining = draining
+		if st.Meta == nil {
+			st.Meta = map[string]string{}
+		}
+		st.Meta[mark.Key] = "1"
+	})
+	if errors.Is(err, core.ErrInvalid) {
+		return fmt.Errorf("%w: sharding marks its members there: use fewer entries, or shorter ones", err)
+	}
+	return nil
 }
 
 // late says what could not be handed over within the leave budget.

@@ -36,6 +36,12 @@ func TestMutants(t *testing.T) {
 			File: "operators.go", In: "planner.bound", Old: "if !p.bounds[at] && !used", New: "if at >= 0 && !used"}}},
 		{Name: "an operator's merge is not carried out", Killer: "TestRangesByRule", Edits: []mutate.Edit{{
 			File: "operators.go", In: "planner.bound", Old: "case !p.bounds[h] && begins:", New: "case false:"}}},
+		{Name: "a process without a Manager is planned shards", Killer: "TestGuest", Edits: []mutate.Edit{{
+			File: "options.go", In: "Options.resolve", Old: `m.Meta[mark.Key] != "" && (takes`, New: `mark.Key != "" && (takes`}}},
+		{Name: "an application removes the mark of its Manager", Killer: "TestMark", Edits: []mutate.Edit{{
+			File: "../core/elector.go", In: "Elector.changeState", Old: "			st.Meta[mark.Key] = value\n", New: "			_ = value\n"}}},
+		{Name: "an application sets the mark of a Manager", Killer: "TestMark", Edits: []mutate.Edit{{
+			File: "../core/elector.go", In: "Elector.changeState", Old: "if err := checkMeta(st.Meta); err != nil {", New: "if err := checkMeta(nil); err != nil {"}}},
 		{Name: "a shard that fells its owners is not held back", Killer: "TestQuarantine", Edits: []mutate.Edit{{
 			File: "quarantine.go", In: "planner.isolate", Old: "len(s.Deaths) >= q.Deaths && !p.release[name]", New: "false"}}},
 		{Name: "an heir claims a shard that fells its owners", Killer: "TestQuarantine", Edits: []mutate.Edit{{
@@ -117,7 +123,7 @@ func TestMutants(t *testing.T) {
 			File: "planner.go", In: "planner.bar",
 			Old: "\t\t\tp.strike(now, m.ID)\n\t\t}\n\t\tif p.barred", New: "\t\t}\n\t\tif p.barred"}}},
 		{Name: "C12: a Manager leaves the member drained", Killer: "TestManagerAgain", Edits: []mutate.Edit{{
-			File: "manager.go", In: "Manager.Run", Old: "	m.show(false)\n", New: "	m.draining = false\n"}}},
+			File: "manager.go", In: "Manager.Run", Old: "	m.draining = true // by", New: "	m.draining = false // by"}}},
 		{Name: "the operators' rules are not planned with", Killer: "TestOperators", Edits: []mutate.Edit{{
 			File: "planner.go", In: "planner.next", Old: "Rules: p.Rules,", New: "Rules: Rules{},"}}},
 		{Name: "an operator's rule does not end", Killer: "TestOperators", Edits: []mutate.Edit{{

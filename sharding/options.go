@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // Options say how shards are shared. All members of a namespace should have the
@@ -66,9 +67,8 @@ type Options struct {
 	// ZoneKey is the key of core.Options.Meta that holds a member's zone. Default
 	// "zone".
 	ZoneKey string
-	// Takes says which members of the namespace own shards. Default: all, so
-	// processes that run an Elector without a Manager need another namespace, or
-	// this.
+	// Takes says which of the members that run a Manager own shards. Default: all. Others, such
+	// as processes that take a lock or call core.RunOnce, own none.
 	Takes func(core.Member) bool
 	// Loads tells the load of shards by name, on the member that plans, before each
 	// plan. It has Interval to answer; when it fails the plan uses what it told
@@ -142,6 +142,8 @@ func (o *Options) resolve() (*Options, []string, error) {
 	if c.ZoneKey == "" {
 		c.ZoneKey = "zone"
 	}
+	takes := c.Takes
+	c.Takes = func(m core.Member) bool { return m.Meta[mark.Key] != "" && (takes == nil || takes(m)) }
 	if c.OnError == nil {
 		c.OnError = func(err error) { slog.Warn("tenure: sharding: trying again", slog.Any("error", err)) }
 	}

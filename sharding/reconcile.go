@@ -77,8 +77,10 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	case m.leftAt.IsZero():
 		m.leftAt = time.Now()
 	}
-	m.show(leave)
-	others := slices.ContainsFunc(v.Members, func(x core.Member) bool { return x.Session != v.Session && (m.o.Takes == nil || m.o.Takes(x)) })
+	if err := m.show(leave); err != nil {
+		return false, err
+	}
+	others := slices.ContainsFunc(v.Members, func(x core.Member) bool { return x.Session != v.Session && m.o.Takes(x) })
 	alone := leave && (!others || time.Since(m.leftAt) > 4*m.o.Interval)
 	m.waiting = false
 	todo := m.steps(v, leave, alone)

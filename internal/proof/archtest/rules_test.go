@@ -76,7 +76,7 @@ var rows = []row{
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
 	{pkg: "core/control", allow: []string{"core/driver"}},
 	{pkg: "internal/operator", allow: []string{"core", "core/control", "core/driver"}},
-	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/trace", "internal/virtual"}},
+	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/mark", "internal/trace", "internal/virtual"}},
 	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
 
 	{pkg: "internal/virtual"},
@@ -125,7 +125,7 @@ var rows = []row{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
-	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower"}},
+	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/mark"}},
 
 	{pkg: "effect", allow: []string{"core", "core/control", "core/driver"}},
 	{pkg: "lock", allow: []string{"core", "core/driver"}},
