@@ -24,7 +24,7 @@ const anything = "*"
 // package has it.
 var floors = [][][]string{
 	// The contract, and what says a word about an error or a peer.
-	{{"core/driver", "internal/errtext", "internal/peerdial", "internal/virtual"}},
+	{{"core/driver", "internal/errtext", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
 	{{"internal/fsm", "core/control"}},
 	// What the machine was given and did, written and checked.
@@ -182,6 +182,7 @@ var rows = []row{
 	{pkg: "internal/proof/doctest"},
 	{pkg: "internal/proof/browser", allow: []string{"internal/proof/ample", "internal/proof/servers"}},
 	{pkg: "internal/errtext"},
+	{pkg: "internal/rhythm"},
 	{pkg: "internal/proof/figures"},
 	{pkg: "internal/proof/fleet", allow: []string{
 		"backends/...", "config", "core", "internal/proof/ample", "internal/proof/faultproxy", "internal/proof/servers",

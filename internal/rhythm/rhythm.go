@@ -1,0 +1,106 @@
+// Package rhythm chooses which failures of a call that is tried again are logged: the first,
+// those after 1, 5 and 15 minutes, then one every 15 minutes, and the end.
+package rhythm
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	every = 15 * time.Minute
+	// calm is how long a call must work until its next failure counts as a first one. A call
+	// that fails and works in turn keeps the rhythm.
+	calm = time.Minute
+	// silent is how long after its last failure a spell is forgotten that nobody ended.
+	silent = 2 * every
+	// maxKeys bounds the spells. Further keys share one.
+	maxKeys = 16
+)
+
+// Rhythm keeps a spell of failures for each key: the kind of a call, never a name out of an
+// endless set. Its zero value is ready. Its methods may be called concurrently.
+type Rhythm struct {
+	// After is how long a call must fail before its first line.
+	After time.Duration
+
+	mu     sync.Mutex
+	spells map[string]*spell
+}
+
+// Spell is a time in which a call failed.
+type Spell struct {
+	Since    time.Time
+	Failures int
+}
+
+type spell struct {
+	Spell
+	said, next  time.Time // the first line; when the next line is due
+	last, ended time.Time
+	open        bool // a line was logged, and no end since
+}
+
+// Failed records a failure, and reports whether it is logged.
+func (r *Rhythm) Failed(key string, now time.Time) (Spell, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.spell(key, now)
+	s.Failures++
+	s.last, s.ended = now, time.Time{}
+	if now.Before(s.next) {
+		return s.Spell, false
+	}
+	if s.said.IsZero() {
+		s.said = now
+	}
+	s.open, s.next = true, next(s.said, now)
+	return s.Spell, true
+}
+
+// Worked records a success, and reports whether the end of a spell is logged.
+func (r *Rhythm) Worked(key string, now time.Time) (Spell, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.spells[key]
+	if s == nil || !s.ended.IsZero() {
+		return Spell{}, false
+	}
+	if s.said.IsZero() {
+		delete(r.spells, key)
+		return Spell{}, false
+	}
+	open := s.open
+	s.open, s.ended = false, now
+	return s.Spell, open
+}
+
+func (r *Rhythm) spell(key string, now time.Time) *spell {
+	for k, s := range r.spells {
+		if now.Sub(s.last) >= silent || !s.ended.IsZero() && now.Sub(s.ended) >= calm {
+			delete(r.spells, k)
+		}
+	}
+	if r.spells[key] == nil && len(r.spells) >= maxKeys {
+		key = ""
+	}
+	s := r.spells[key]
+	if s == nil {
+		s = &spell{Spell: Spell{Since: now}, next: now.Add(r.After)}
+		if r.spells == nil {
+			r.spells = map[string]*spell{}
+		}
+		r.spells[key] = s
+	}
+	return s
+}
+
+// next returns the time of the line after now, where the first one was logged at said.
+func next(said, now time.Time) time.Time {
+	for _, d := range []time.Duration{time.Minute, 5 * time.Minute, every} {
+		if at := said.Add(d); at.After(now) {
+			return at
+		}
+	}
+	return said.Add(now.Sub(said).Truncate(every) + every)
+}

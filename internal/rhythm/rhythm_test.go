@@ -1,0 +1,104 @@
+package rhythm
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestRhythm: which of the failures of two hours, one each second, are logged, and their end.
+func TestRhythm(t *testing.T) {
+	t.Parallel()
+	var r Rhythm
+	var lines []time.Duration
+	begin := time.Unix(1e9, 0)
+	for d := time.Duration(0); d <= time.Hour; d += time.Second {
+		if s, ok := r.Failed("x", begin.Add(d)); ok {
+			lines = append(lines, d)
+			if s.Since != begin || s.Failures != int(d/time.Second)+1 {
+				t.Errorf("after %v: %+v", d, s)
+			}
+		}
+	}
+	want := []time.Duration{0, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, 45 * time.Minute, time.Hour}
+	if !reflect.DeepEqual(lines, want) {
+		t.Errorf("lines after %v, want %v", lines, want)
+	}
+	end := begin.Add(time.Hour + time.Second)
+	if s, ok := r.Worked("x", end); !ok || s.Since != begin || s.Failures != 3601 {
+		t.Errorf("the end: %+v, logged: %v", s, ok)
+	}
+	if _, ok := r.Worked("x", end); ok {
+		t.Error("the end was logged twice")
+	}
+	if _, ok := r.Failed("x", end.Add(calm)); !ok {
+		t.Error("the first failure after a calm was not logged")
+	}
+	if _, ok := r.Worked("y", end); ok {
+		t.Error("the end of no spell was logged")
+	}
+}
+
+// TestInTurn: a call that fails and works in turn has at most two lines where one that only
+// fails has one, and says its end last.
+func TestInTurn(t *testing.T) {
+	t.Parallel()
+	var r Rhythm
+	now := time.Unix(1e9, 0)
+	lines, ended := 0, true
+	for range 1800 {
+		if _, ok := r.Failed("x", now); ok {
+			lines, ended = lines+1, false
+		}
+		if _, ok := r.Worked("x", now.Add(time.Second)); ok {
+			lines, ended = lines+1, true
+		}
+		now = now.Add(2 * time.Second)
+	}
+	if lines > 14 || !ended {
+		t.Errorf("%d lines in an hour, the last one is an end: %v", lines, ended)
+	}
+}
+
+// TestAfter: a spell that ends early has no line, and its end none.
+func TestAfter(t *testing.T) {
+	t.Parallel()
+	r := Rhythm{After: 10 * time.Second}
+	now := time.Unix(1e9, 0)
+	for range 5 {
+		if _, ok := r.Failed("x", now.Add(9*time.Second)); ok {
+			t.Error("logged early")
+		}
+		if _, ok := r.Worked("x", now.Add(9*time.Second)); ok {
+			t.Error("an end without a beginning")
+		}
+		now = now.Add(time.Hour)
+	}
+	r.Failed("x", now)
+	if _, ok := r.Failed("x", now.Add(10*time.Second)); !ok {
+		t.Error("no line after the time")
+	}
+	if _, ok := r.Failed("x", now.Add(70*time.Second)); !ok {
+		t.Error("no line a minute after the first")
+	}
+}
+
+// TestBound: keys without an end cost neither memory nor lines, and are forgotten.
+func TestBound(t *testing.T) {
+	t.Parallel()
+	var r Rhythm
+	now := time.Unix(1e9, 0)
+	lines := 0
+	for n := range 10_000 {
+		if _, ok := r.Failed(fmt.Sprint(n), now); ok {
+			lines++
+		}
+	}
+	if lines != maxKeys+1 || len(r.spells) != maxKeys+1 {
+		t.Errorf("%d lines and %d spells", lines, len(r.spells))
+	}
+	if _, ok := r.Failed("later", now.Add(silent)); !ok || len(r.spells) != 1 {
+		t.Errorf("%d spells, want one that is new: %v", len(r.spells), ok)
+	}
+}
