@@ -22,6 +22,7 @@ const (
 	probeLock  ShardID = driver.LockPrefix + "_probe"
 	deniedWhy          = "the store denies its commits"
 	maxTrouble         = 2 * maxReason // bytes that are published
+	maxStuck           = 3             // handlers that are named
 )
 
 // trouble is what somebody has to mend about this member: calls that the store refuses (C18), and
@@ -152,12 +153,12 @@ func (e *Elector) weigh(all, public []string, denied, keeps, again bool) bool {
 	if e.phase != running {
 		return false
 	}
-	held, hangs := false, false
+	held, stuck := false, 0
 	for _, s := range slices.Sorted(maps.Keys(e.runs)) {
 		held = held || s != probeLock
-		if r := e.runs[s]; r.state == LeaseStuck && !hangs {
-			hangs = true
-			text := fmt.Sprintf("stuck since %s: the handler of shard %q does not return: restart this process", r.stuck.UTC().Format(time.RFC3339), s)
+		if r := e.runs[s]; r.state == LeaseStuck && stuck < maxStuck {
+			stuck++
+			text := fmt.Sprintf("stuck since %s: handler of shard %q: restart this process", r.stuck.UTC().Format(time.RFC3339), s)
 			all, public = append(all, text), append(public, text)
 		}
 	}
