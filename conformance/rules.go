@@ -33,6 +33,7 @@ const (
 	ruleE2 Rule = "E2"
 	ruleE3 Rule = "E3"
 	ruleE4 Rule = "E4"
+	ruleE5 Rule = "E5"
 	ruleX1 Rule = "X1"
 	ruleP1 Rule = "P1"
 )
@@ -94,6 +95,7 @@ var contract = []struct {
 	{ruleE2, "no hidden retry", "a backend sends a write once"},
 	{ruleE3, "no leak", "close unblocks everything and leaves no goroutine, connection or timer; a cancelled call blocks nobody"},
 	{ruleE4, "own connection", "heartbeats, and reads of driver.PingShard, do not queue behind other calls; beside a silent server heartbeats go to another"},
+	{ruleE5, "denied", "a call that the store refuses for a right or a setting fails with ErrDenied, changes nothing, and succeeds once that is mended"},
 	{ruleX1, "context", "the caller's context is the only time-out, and the one given to open is not used afterwards"},
 	{ruleP1, "probe", "opening refuses a store that does not honour its conditions"},
 }

@@ -23,7 +23,9 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 		s, in.Err = e.b.Join(ctx, eff.Member)
 	case fsm.EffBeat:
 		in.Kind = fsm.InBeaten
-		in.Err = s.Beat(ctx)
+		if in.Err = errMuted; !e.trouble.muted.Load() {
+			in.Err = s.Beat(ctx)
+		}
 	case fsm.EffAcquire:
 		in.Kind = fsm.InAcquired
 		in.Results, in.Err = s.Acquire(ctx, eff.Claims)
@@ -47,7 +49,7 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 		in.Err = closeSession(ctx, s, e.o.RankDelay, eff.Timeout/3)
 	default: // the others make no call
 	}
-	sp.done(in.Err)
+	sp.done(in.Err, itemsError(len(in.Results), func(i int) error { return in.Results[i].Err }))
 	e.damaged(in.Err)
 	e.resultsDamaged(in.Results)
 
@@ -62,6 +64,9 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 		e.claiming, e.former = 0, nil
 	}
 }
+
+// errMuted is the answer to heartbeats of a member that may neither commit nor give back: C18.
+var errMuted = errors.New("tenure: not sent: others are to evict this member, as the store denies its releases")
 
 // callOf is what hooks learn of the call that an effect asks for.
 func callOf(eff *fsm.Effect) (kind string, items int) {
@@ -156,6 +161,7 @@ func (e *Elector) observe(ctx context.Context) {
 		cancel()
 		switch {
 		case err == nil:
+			e.heed(callObserve, nil)
 			if cursor == "" {
 				patience = max(e.o.TTL/3, 3*e.clk.now().Sub(sent))
 			}
@@ -168,6 +174,7 @@ func (e *Elector) observe(ctx context.Context) {
 			e.mu.Lock()
 			e.unread = e.clk.now()
 			e.mu.Unlock()
+			e.heed(callObserve, err)
 			if errors.Is(err, ErrClosed) {
 				close(e.closed)
 				return

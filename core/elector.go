@@ -82,6 +82,7 @@ type Elector struct {
 
 	snap    snapshots
 	damages damages
+	trouble trouble
 	rules   *rulebook
 	aside   map[string]Aside // by SetAside; replaced, never modified
 }
@@ -121,7 +122,9 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 		acked:     make(acknowledged),
 		damages:   damages{keep: max(damageResyncs*c.Resync, 2*damageAgain)},
 		rules:     newRulebook(),
+		trouble:   trouble{wake: make(chan struct{}, 1), refusals: map[string]*refusal{}, unfit: c.machine().Ineligible},
 	}
+	e.note.heed = e.heed
 	e.commits.e = e
 	cfg := c.machine()
 	if h, ok := b.(virtual.Host); ok {
@@ -166,6 +169,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	loops.Go(func() { e.keepTime(loopCtx) })
 	loops.Go(func() { e.observe(loopCtx) })
 	loops.Go(func() { e.obeyRules(loopCtx) })
+	loops.Go(func() { e.watchTrouble(loopCtx) })
 	judged := make(chan struct{})
 	go func() {
 		defer close(judged)
@@ -548,6 +552,7 @@ func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.Updat
 	if ended {
 		return 0, fmt.Errorf("tenure: %w: nothing can be updated any more", ErrStopped)
 	}
+	before.Meta = troubled(before.Meta, "")
 	st := before
 	st.Meta = maps.Clone(before.Meta)
 	value, marked := before.Meta[mark.Key]
@@ -576,6 +581,7 @@ func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.Updat
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	st.Meta = troubled(st.Meta, e.trouble.public)
 	e.queue = append(e.queue, fsm.Input{Kind: fsm.InUpdate, State: st})
 	e.drainQueue()
 	return e.m.State().Update, nil // eligibility has a number, too

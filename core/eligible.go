@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -61,7 +62,10 @@ func (v *verdict) say(why string) {
 		return
 	}
 	v.why, v.at = why, time.Now()
-	v.e.feed(fsm.Input{Kind: fsm.InEligible, Reason: why})
+	v.e.mu.Lock()
+	defer v.e.mu.Unlock()
+	v.e.trouble.unfit = why
+	v.e.deem()
 }
 
 // reason is the text of an error, made fit to be published: one line of up to maxReason
@@ -70,18 +74,20 @@ func reason(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := strings.Map(func(r rune) rune {
+	return cmp.Or(oneLine(err.Error(), maxReason), "no reason given")
+}
+
+// oneLine is a text as one line of up to most bytes.
+func oneLine(text string, most int) string {
+	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(err.Error(), "?"))
-	if text = strings.TrimSpace(text); text == "" {
-		return "no reason given"
-	}
-	if len(text) > maxReason {
+	}, strings.ToValidUTF8(text, "?")))
+	if len(text) > most {
 		const more = "..."
-		text = strings.ToValidUTF8(text[:maxReason-len(more)], "") + more
+		text = strings.ToValidUTF8(text[:most-len(more)], "") + more
 	}
 	return text
 }

@@ -38,6 +38,8 @@ var (
 	ErrClosed = driver.ErrClosed
 	// ErrRetry: the store did not apply it, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry
+	// ErrDenied: the store does not do this for this user, or with its present settings.
+	ErrDenied = driver.ErrDenied
 	// ErrDamaged: a record in the store cannot be read. See DamagedError.
 	ErrDamaged = driver.ErrDamaged
 	// ErrTrimmed: the log's entries up to there were trimmed. See TrimmedError.

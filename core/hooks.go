@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -330,13 +331,14 @@ func (n *notifier) startCall(
 	return ctx, sp
 }
 
-// done ends it, and returns how long the call took.
-func (s *span) done(err error) time.Duration {
+// done ends it, and returns how long the call took. Items is the error of one if all failed.
+func (s *span) done(err error, items ...error) time.Duration {
 	took := time.Since(s.sent)
 	if s.end != nil {
 		s.end(err)
 	}
 	s.n.call(s.kind, s.items, took, err)
+	s.n.heed(s.kind, cmp.Or(err, cmp.Or(items...)))
 	return took
 }
 

@@ -20,6 +20,7 @@ type notifier struct {
 	h    Hooks
 	log  *slog.Logger // nil: slog.Default
 	node string
+	heed func(kind string, err error)
 
 	gathered []*gathering // of the goroutine that runs
 	lines    rhythm.Rhythm
@@ -41,7 +42,7 @@ type notice struct {
 }
 
 func newNotifier(h Hooks, log *slog.Logger, node string) *notifier {
-	return &notifier{h: h, log: log, node: node, wake: make(chan struct{}, 1)}
+	return &notifier{h: h, log: log, node: node, heed: func(string, error) {}, wake: make(chan struct{}, 1)}
 }
 
 func (n *notifier) post(f func()) {

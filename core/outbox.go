@@ -195,7 +195,7 @@ func (e *Elector) commitCall(
 	}
 	ctx, call := e.note.startCall(ctx, callCommit, ops, shard, from)
 	results, err := s.Commit(ctx, writes)
-	took := call.done(err)
+	took := call.done(err, itemsError(len(results), func(i int) error { return results[i].Err }))
 	e.storeChanged(err)
 	if err == nil && len(results) != len(writes) {
 		err = fmt.Errorf("tenure: the backend answered %d writes with %d results", len(writes), len(results))

@@ -19,6 +19,7 @@ type run struct {
 	cancel context.CancelCauseFunc
 	since  time.Time
 	state  LeaseState
+	stuck  time.Time     // when its state became so
 	asked  fsm.Instant   // when its handler was asked to stop; 0: it was not
 	end    *fsm.Effect   // once settled: how
 	again  bool          // to be contended for anew once settled: an operator's rule ends it
@@ -203,7 +204,8 @@ func (e *Elector) markStuck(r *run, cause fsm.Cause) {
 	if r.state != LeaseRevoked {
 		return
 	}
-	r.state = LeaseStuck
+	r.state, r.stuck = LeaseStuck, time.Now()
+	e.trouble.signal()
 	r.over.wake()
 	e.snap.move(r.lease.fence, MoveStuck, nil, false)
 	e.note.stuck(r.lease.fence, cause)
@@ -221,6 +223,7 @@ func (e *Elector) join(r *run, began time.Time, err error) {
 	asked := isStop(r.ctx, err)
 	r.cancel(revoked(r.lease.fence, fsm.CauseReturned))
 	r.stopTimers()
+	e.trouble.signal()
 	if !began.IsZero() {
 		e.note.handlerReturn(r.lease.fence, time.Since(began), err, asked)
 	}

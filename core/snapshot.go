@@ -107,8 +107,8 @@ func (e *Elector) View() *View {
 func (e *Elector) copyState() (*View, []driver.ShardState) {
 	v := &View{
 		Node: e.o.Node, Session: e.m.Session(), Trusted: e.m.Trusted(e.clk.now()), Err: e.halted,
-		Ineligible: e.m.Ineligible(),
-		Leaving:    !e.leaving.IsZero() || e.phase >= stopping, Stopped: e.phase >= stopping,
+		Ineligible: e.m.Ineligible(), Trouble: e.trouble.text,
+		Leaving: !e.leaving.IsZero() || e.phase >= stopping, Stopped: e.phase >= stopping,
 		Members: e.m.AppendMembers(nil), Contended: len(e.contended), gen: e.snap.gen,
 		Rules: e.rules.rules, Damaged: e.damages.list(), DamagedTotal: e.damages.total,
 	}

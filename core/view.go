@@ -21,8 +21,11 @@ type View struct {
 	// Ineligible is why this member is not eligible (Options.Eligible); empty if it is. That
 	// of others: Member.Ineligible.
 	Ineligible string
-	Leaving    bool // a planned stop has begun (Elector.Leave), or Run has ended
-	Stopped    bool // Run hands everything back, or has ended
+	// Trouble is what somebody has to mend about this member: calls that the store refuses, or a
+	// handler that is stuck. That of others, so far as it concerns them: Member.Trouble.
+	Trouble string
+	Leaving bool // a planned stop has begun (Elector.Leave), or Run has ended
+	Stopped bool // Run hands everything back, or has ended
 
 	Members   []Member    // that live, this one included, by node and session
 	Silent    []SessionID // of Members: no heartbeat was seen for the TTL, and nobody evicted them yet; see Unowned
@@ -167,6 +170,21 @@ func (v *View) Quarantined() (n int) {
 		if !v.Shards[i].Aside.Until.IsZero() {
 			n++
 		}
+	}
+	return n
+}
+
+// Troubled counts the members in trouble.
+func (v *View) Troubled() (n int) {
+	own := v.Trouble != ""
+	for i := range v.Members {
+		if m := &v.Members[i]; m.Trouble() != "" {
+			n++
+			own = own && m.Session != v.Session
+		}
+	}
+	if own {
+		n++
 	}
 	return n
 }

@@ -27,7 +27,7 @@ func writeError(err error) error {
 		case http.StatusBadRequest:
 			return fmt.Errorf("tenure: %w: consul does not understand the request: %w", driver.ErrInvalid, err)
 		case http.StatusForbidden, http.StatusUnauthorized:
-			return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, adviceACL, err)
+			return fmt.Errorf("tenure: %w: %w: %s: %w", driver.ErrRetry, driver.ErrDenied, adviceACL, err)
 		case http.StatusRequestEntityTooLarge:
 			return fmt.Errorf("tenure: %w: raise txn_max_req_len or lower Options.MaxTxnBytes and MaxTxnOps: %w",
 				driver.ErrTooLarge, err)
@@ -61,7 +61,7 @@ func notSent(err error) error {
 func operationError(o *operation, what string) error {
 	switch lower := strings.ToLower(what); {
 	case strings.Contains(lower, "permission denied") || strings.Contains(lower, "lacks permission"):
-		return fmt.Errorf("tenure: %w: %s: %s %q: %s", driver.ErrRetry, adviceACL, o.KV.Verb, o.KV.Key, what)
+		return fmt.Errorf("tenure: %w: %w: %s: %s %q: %s", driver.ErrRetry, driver.ErrDenied, adviceACL, o.KV.Verb, o.KV.Key, what)
 	case strings.Contains(lower, "unknown kv verb"):
 		return fmt.Errorf("tenure: %w: this consul is too old: %s; use 1.14 or later", driver.ErrUnsupported, what)
 	}
@@ -75,7 +75,7 @@ func operationError(o *operation, what string) error {
 // readError explains the failure of a read.
 func readError(err error) error {
 	if text := err.Error(); strings.Contains(text, "Permission denied") || strings.Contains(text, "ACL not found") {
-		return fmt.Errorf("consul: %s: %w", adviceACL, err)
+		return fmt.Errorf("consul: %w: %s: %w", driver.ErrDenied, adviceACL, err)
 	}
 	return fmt.Errorf("consul: %w", err)
 }

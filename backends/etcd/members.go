@@ -130,6 +130,9 @@ func (s *store) renew(i int) {
 // member was left.
 func finish(ctx context.Context, t *route.Trip, err error) error {
 	left := context.Cause(t.Context)
+	if denied(err) {
+		err = fmt.Errorf("%w: compare the user's roles with docs/backends/etcd.md: %w", driver.ErrDenied, err)
+	}
 	switch {
 	case ctx.Err() != nil:
 		t.Done(lateness(ctx))

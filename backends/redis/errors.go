@@ -37,6 +37,9 @@ func (s *store) failed(ctx context.Context, err error) error {
 // classified is an error of a command, which matches driver.ErrRetry if and only if the
 // server certainly did not run it.
 func classified(err error) error {
+	if denied(err) || goredis.HasErrorPrefix(err, "READONLY") {
+		err = fmt.Errorf("%w: compare the user's rights with docs/backends/redis.md: %w", driver.ErrDenied, err)
+	}
 	notSent, _ := errors.AsType[*notSentError](err)
 	switch {
 	case errors.Is(err, errHistory):

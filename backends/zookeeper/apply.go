@@ -101,7 +101,7 @@ func (a *application) beat(ctx context.Context) error {
 // outcomeOf is the evidence that the end of a call gives about its server.
 func outcomeOf(ctx context.Context, err error) route.Outcome {
 	switch {
-	case err == nil, driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry):
+	case err == nil, errors.Is(err, driver.ErrDenied), driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry):
 		return route.Answered
 	case errors.Is(ctx.Err(), context.Canceled):
 		return route.Ended
@@ -330,7 +330,7 @@ func (a *application) send(ctx context.Context) (done bool, err error) {
 func (a *application) refused(ctx context.Context, m *multi, at int, cause error) error {
 	e := m.effect[at]
 	if !errors.Is(cause, zk.ErrBadVersion) && !errors.Is(cause, zk.ErrNoNode) && !errors.Is(cause, zk.ErrNodeExists) {
-		return fmt.Errorf("tenure: zookeeper: writing %s: %w", nodeOf(m.ops[at]), cause)
+		return writeError(fmt.Errorf("%s: %w", nodeOf(m.ops[at]), cause))
 	}
 	a.synced = true // the server has refused it at a later point than any that this process knows of
 	if _, err := a.learn(ctx, true); err != nil {
@@ -486,10 +486,10 @@ func (a *application) explain(ctx context.Context) {
 // writeError is the failure of a Multi, which is unknown unless the server said
 // that it did not look at it, or it never left this process.
 func writeError(err error) error {
-	if driver.NotApplied(err) {
+	if err = denied(err); driver.NotApplied(err) {
 		return err
 	}
-	if errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer) {
+	if errors.Is(err, driver.ErrDenied) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer) {
 		return fmt.Errorf("tenure: zookeeper: %w: %w", driver.ErrRetry, err)
 	}
 	return fmt.Errorf("tenure: zookeeper: writing: %w", err)
@@ -500,5 +500,13 @@ func notApplied(err error) error {
 	if driver.NotApplied(err) {
 		return err
 	}
-	return fmt.Errorf("tenure: zookeeper: %w: reading before the write: %w", driver.ErrRetry, err)
+	return fmt.Errorf("tenure: zookeeper: %w: reading before the write: %w", driver.ErrRetry, denied(err))
+}
+
+// denied wraps what the server says of the user's rights (E5).
+func denied(err error) error {
+	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed) {
+		return fmt.Errorf("%w: compare the nodes' ACLs with docs/backends/zookeeper.md: %w", driver.ErrDenied, err)
+	}
+	return err
 }

@@ -266,5 +266,5 @@ func (s *store) remember(key string, f found) {
 
 // readError classifies the failure of a read, sent or not.
 func readError(err error) error {
-	return fmt.Errorf("tenure: zookeeper: reading: %w", err)
+	return fmt.Errorf("tenure: zookeeper: reading: %w", denied(err))
 }

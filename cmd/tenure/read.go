@@ -23,8 +23,8 @@ func (a *app) readCommands() []*cobra.Command {
 
 A member's record says nothing of whether it runs, so status waits for a heartbeat of each:
 about a third of the TTL where all run, and the longest TTL at the most. A shard of a silent
-member counts as unowned. The exit code is 7 if a member is silent, if there is none, or if a shard
-is in quarantine.`,
+member counts as unowned. The exit code is 7 if a member is silent or in trouble, if there is none,
+or if a shard is in quarantine.`,
 		Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.status) }}
 	members := &cobra.Command{Use: "members", Short: "List the members that have a session", Args: args(),
@@ -135,6 +135,7 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 		o := memberOut{m.Node, m.Session, versions[m.Session], m.TTL.String(), m.Priority, m.Weight, m.Draining, drained[m.Node],
 			m.Ineligible(), owned[m.Session], maps.Clone(m.Meta)}
 		delete(o.Meta, driver.IneligibleKey)
+		delete(o.Meta, driver.TroubleKey)
 		out = append(out, o)
 		var meta []string
 		for _, k := range slices.Sorted(maps.Keys(o.Meta)) {
@@ -180,6 +181,8 @@ type shardOut struct {
 	Node    string         `json:"node"` // empty: nobody lives who owns it
 	Session core.SessionID `json:"session"`
 	Token   core.Token     `json:"token"`
+	// Trouble is what the owner says that somebody has to mend; left out if there is nothing.
+	Trouble string `json:"trouble,omitempty"`
 	// Aside is why the shard is not meant to have an owner, and AsideUntil when it is meant to
 	// have one again, as in quarantine; left out if it is, and if it never is.
 	Aside      string    `json:"aside,omitempty"`
@@ -249,7 +252,7 @@ func (a *app) locks(ctx context.Context, b core.Backend, node string) error {
 func newShardOut(s driver.ShardState, live map[core.SessionID]*core.Member) shardOut {
 	o := shardOut{Shard: s.Shard, Session: s.Owner.Session, Token: s.Owner.Token}
 	if m := live[s.Owner.Session]; m != nil {
-		o.Node = m.Node
+		o.Node, o.Trouble = m.Node, m.Trouble()
 	}
 	return o
 }
@@ -274,6 +277,9 @@ func (a *app) who(ctx context.Context, b core.Backend, shard core.ShardID) error
 	t.add("node", o.Node)
 	t.add("session", o.Session)
 	t.add("token", o.Token)
+	if o.Trouble != "" {
+		t.add("trouble", o.Trouble)
+	}
 	if err := a.print(o, t); err != nil {
 		return err
 	}

@@ -259,6 +259,8 @@ func (o *order) aim(ctx context.Context, b core.Backend, v *driver.View, r *cont
 		return refuse("shard %q has token %d now, of node %s: correct --token", r.Shards, owner.Token, printable(owner.Node))
 	case owner.Node == "":
 		return notFound(fmt.Sprintf("nobody owns shard %q at present: its last token is %d", r.Shards, owner.Token))
+	case strings.Contains(owner.Trouble, fmt.Sprintf("handler of shard %q", r.Shards)):
+		return refuse("node %s is %s, since no rule ends a handler, and its shard is free when its process ends", owner.Node, owner.Trouble)
 	case r.Node == owner.Node:
 		return refuse("node %s owns shard %q already", r.Node, r.Shards)
 	}

@@ -48,7 +48,8 @@
 // Views: O1 state, O2 prompt, O3 quiet.
 // Damage: D1 damaged records.
 // Errors and resources: E1 closed error world, E2 no hidden retry, E3 no leak,
-// E4 own connection for heartbeats and pings, and no waiting for a silent server, X1 context, P1 probe.
+// E4 own connection for heartbeats and pings, and no waiting for a silent server, E5 denied,
+// X1 context, P1 probe.
 //
 // # What it does not do
 //

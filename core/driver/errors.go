@@ -46,6 +46,12 @@ var (
 	// until it is mended. Reads answer it as well. See DamagedError.
 	ErrDamaged = errors.New("damaged: a record of the store cannot be read")
 
+	// ErrDenied: the store does not do this for this user, or with its present settings: a right
+	// that is missing, a server that is read-only. Rule E5: whenever the store says so, the error
+	// of a read or a write matches ErrDenied. The error of a write that was certainly not
+	// applied matches ErrRetry as well, since ErrDenied alone is not of the set.
+	ErrDenied = errors.New("denied until a right or a setting of the store is changed")
+
 	// ErrTrimmed is the one error of reads that is not of the set above: the
 	// entry asked for was trimmed. See TrimmedError.
 	ErrTrimmed = errors.New("trimmed: the log no longer holds that entry")

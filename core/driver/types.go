@@ -106,6 +106,14 @@ const IneligibleKey = "_ineligible"
 // eligible.
 func (st *MemberState) Ineligible() (why string) { return st.Meta[IneligibleKey] }
 
+// TroubleKey is the key of MemberState.Meta under which a member that somebody has to help says
+// why, as under IneligibleKey.
+const TroubleKey = "_trouble"
+
+// Trouble returns what somebody has to mend about the member: calls that the store denies it,
+// or a handler that is stuck. It is empty if there is nothing.
+func (st *MemberState) Trouble() (what string) { return st.Meta[TroubleKey] }
+
 // Beat is a session and the version of its record that a heartbeat last made.
 type Beat struct {
 	Session SessionID

@@ -233,6 +233,14 @@
 //     want, but for the greatest of the tokens forgotten: up to that one no token of a lock is
 //     granted here without a new one (C1).
 //
+//   - C18: a member whose commits the store denies (E5) for two thirds of its TTL, without a success
+//     between, is not eligible (C15) until a commit succeeds.
+//
+//     The runner measures it. Its own commits fail at once from then on, and it tries one under a
+//     lock, at most once in BackoffMax. So leases do not circle where nobody may commit. If the
+//     store also denies releases, the member sends no heartbeat while it holds a lease and
+//     another member is eligible: the others evict it.
+//
 // What holds for all of them together (M2, A5 and R1 are rules of package driver):
 //
 //   - S1: at most one process trusts its lease of a shard, unless the former lease was ended without

@@ -69,7 +69,7 @@ func (m *Machine) shown() driver.MemberState {
 }
 
 // with returns the state with a value in its metadata, which it copies, unless the value
-// is empty.
+// is empty or there is no room.
 func with(st driver.MemberState, key, value string) driver.MemberState {
 	if value == "" {
 		return st
@@ -77,7 +77,9 @@ func with(st driver.MemberState, key, value string) driver.MemberState {
 	meta := make(map[string]string, len(st.Meta)+1)
 	maps.Copy(meta, st.Meta)
 	meta[key] = value
-	st.Meta = meta
+	if driver.CheckUpdate(driver.MemberState{Meta: meta, Update: 1}) == nil {
+		st.Meta = meta
+	}
 	return st
 }
 

@@ -4,7 +4,7 @@
 //	mux.Handle("/tenure/", http.StripPrefix("/tenure", tenurehttp.Handler(elector, nil)))
 //
 //	GET /healthz         200, or 503 while a handler is stuck, which a restart would end,
-//	                     and once the member is halted, which only a restart ends
+//	                     while the store refuses calls, by core.View.Trouble, and once the member is halted, which only a restart ends
 //	GET /livez           200, or 503 while a handler is stuck: what may restart the process
 //	                     asks here, since a halted member remembers what it was answered,
 //	                     and some stores that went back show it to nobody else
@@ -139,6 +139,8 @@ type viewJSON struct {
 	Contended int    `json:"contended"`        // shards that this member contends for
 	// Ineligible is why this member is not eligible; left out if it is.
 	Ineligible string `json:"ineligible,omitempty"`
+	// Trouble is what somebody has to mend about this member: see core.View.
+	Trouble string `json:"trouble,omitempty"`
 	// TrustRemaining is how long the own leases last if no heartbeat succeeds any more.
 	TrustRemaining string       `json:"trust_remaining,omitempty"`
 	Members        []memberJSON `json:"members"`
@@ -190,6 +192,8 @@ type memberJSON struct {
 	Meta     map[string]string `json:"meta,omitempty"`
 	// Ineligible is why it is not eligible; left out if it is.
 	Ineligible string `json:"ineligible,omitempty"`
+	// Trouble is what it says that somebody has to mend.
+	Trouble string `json:"trouble,omitempty"`
 	// SinceHeartbeat is how long ago this member saw its last heartbeat, where it watches
 	// that member.
 	SinceHeartbeat string `json:"since_heartbeat,omitempty"`
@@ -418,11 +422,12 @@ func reason(err error) string { return bounded(err.Error()) }
 
 // meta is what the application says of a member.
 func meta(m *core.Member) map[string]string {
-	if m.Ineligible() == "" {
+	if m.Ineligible() == "" && m.Trouble() == "" {
 		return m.Meta
 	}
 	own := maps.Clone(m.Meta)
 	delete(own, driver.IneligibleKey)
+	delete(own, driver.TroubleKey)
 	return own
 }
 
@@ -457,6 +462,9 @@ func (h *handler) health(v *core.View, _ *http.Request) (int, any) {
 	var reasons []string
 	if v.Err != nil {
 		reasons = append(reasons, "halted: "+reason(v.Err))
+	}
+	if v.Trouble != "" {
+		reasons = append(reasons, bounded(v.Trouble))
 	}
 	return status(append(reasons, stuck(v)...))
 }
@@ -544,7 +552,7 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 		leases = leases[from:to]
 	}
 	out := viewJSON{
-		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Leaving: v.Leaving, Ineligible: v.Ineligible, Contended: v.Contended, More: len(shards) > limit,
+		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Leaving: v.Leaving, Ineligible: v.Ineligible, Trouble: bounded(v.Trouble), Contended: v.Contended, More: len(shards) > limit,
 		// Empty lists rather than null.
 		Shards: []shardJSON{}, Leases: []leaseJSON{}, Stuck: append([]string{}, stuck[:min(len(stuck), maxStuck)]...),
 	}
@@ -584,7 +592,10 @@ func members(v *core.View, beats map[core.SessionID]time.Duration) (list []membe
 		}
 		out := memberJSON{
 			Node: m.Node, Session: string(m.Session), TTL: m.TTL.String(), Priority: m.Priority, Weight: m.Weight, Meta: meta(m),
-			Ineligible: m.Ineligible(), Draining: m.Draining, Silent: slices.Contains(v.Silent, m.Session),
+			Ineligible: m.Ineligible(), Trouble: m.Trouble(), Draining: m.Draining, Silent: slices.Contains(v.Silent, m.Session),
+		}
+		if m.Session == v.Session {
+			out.Trouble = bounded(v.Trouble)
 		}
 		if age, ok := beats[m.Session]; ok {
 			out.SinceHeartbeat = age.Round(time.Millisecond).String()

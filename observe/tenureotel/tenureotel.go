@@ -36,7 +36,7 @@
 //	tenure.follower.behind                           entries, over all shards
 //	tenure.member.state {state}                      1 or 0: joined, trusted, halted, leaving, eligible
 //	tenure.trust.remaining                           s
-//	tenure.members {state}                           live, silent
+//	tenure.members {state}                           live, silent, troubled
 //	tenure.shards {state}                            known, contended, unowned, unowned_reserved, quarantined
 //	tenure.leases {state}                            core.LeaseState
 //	tenure.effects {state}                           that wait: in doubt, unresolved (for a person)
@@ -363,6 +363,7 @@ func (t *Telemetry) observe(o metric.Observer, v *core.View, trust time.Duration
 	}
 	o.ObserveInt64(t.members, int64(len(v.Members)), t.with("state", "live"))
 	o.ObserveInt64(t.members, int64(len(v.Silent)), t.with("state", "silent"))
+	o.ObserveInt64(t.members, int64(v.Troubled()), t.with("state", "troubled"))
 	known := 0
 	for i := range v.Shards {
 		if !strings.HasPrefix(v.Shards[i].Shard, "_") {

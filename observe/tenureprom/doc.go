@@ -19,6 +19,7 @@
 //	tenure_ttl_seconds                       TTL of this member
 //	tenure_members                           that live, as this member sees it
 //	tenure_members_silent                    of these, without a heartbeat for their TTL
+//	tenure_members_troubled                  of these, in trouble: core.View.Troubled
 //	tenure_shards_known                      seen or wanted, without reserved ones
 //	tenure_shards_contended                  that this member contends for
 //	tenure_shards_unowned                    that nobody serves, without reserved ones

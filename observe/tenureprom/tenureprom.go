@@ -54,9 +54,9 @@ type Metrics struct {
 
 // gauges are read from a View when they are asked for.
 type gauges struct {
-	trusted, halted, leaving, eligible, joined, remaining, ttl, members, silent  *prometheus.Desc
-	known, contended, unowned, reserved, leases, damaged, lagEntries, lagSeconds *prometheus.Desc
-	quarantined, leader, token, shardLag                                         *prometheus.Desc
+	trusted, halted, leaving, eligible, joined, remaining, ttl, members, silent, troubled *prometheus.Desc
+	known, contended, unowned, reserved, leases, damaged, lagEntries, lagSeconds          *prometheus.Desc
+	quarantined, leader, token, shardLag                                                  *prometheus.Desc
 }
 
 // effectDescs are of what is read from Effects when it is asked for.
@@ -128,6 +128,7 @@ func newGauges(labels prometheus.Labels) gauges {
 		ttl:         d("ttl_seconds", "TTL of this member."),
 		members:     d("members", "Members that live, as this member sees it."),
 		silent:      d("members_silent", "Members without a heartbeat for their TTL, as this member sees it."),
+		troubled:    d("members_troubled", "Members in trouble, as this member sees it: the store refuses calls, or a handler is stuck."),
 		known:       d("shards_known", "Shards seen or wanted, without reserved ones."),
 		contended:   d("shards_contended", "Shards that this member contends for."),
 		unowned:     d("shards_unowned", "Shards that nobody serves, without reserved ones."),
@@ -290,7 +291,7 @@ func (m *Metrics) onGrant(e core.LeaseEvent) {
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.trusted, m.halted, m.leaving, m.eligible, m.joined, m.remaining, m.ttl, m.members, m.silent, m.known, m.contended, m.unowned,
+		m.trusted, m.halted, m.leaving, m.eligible, m.joined, m.remaining, m.ttl, m.members, m.silent, m.troubled, m.known, m.contended, m.unowned,
 		m.reserved, m.quarantined, m.leases, m.damaged, m.lagEntries, m.lagSeconds, m.leader, m.token, m.shardLag,
 		m.waiting, m.oldest, m.begun, m.finished, m.retries, m.full,
 	} {
@@ -343,6 +344,7 @@ func (m *Metrics) collectView(ch chan<- prometheus.Metric, v *core.View, trust t
 	}
 	gauge(ch, m.members, float64(len(v.Members)))
 	gauge(ch, m.silent, float64(len(v.Silent)))
+	gauge(ch, m.troubled, float64(v.Troubled()))
 	gauge(ch, m.contended, float64(v.Contended))
 	gauge(ch, m.damaged, float64(len(v.Damaged)))
 	known := 0

@@ -20,6 +20,7 @@ const (
 	errReadOnlyOption  = 1290
 	errReadOnlyServer  = 1836
 	errReadOnlyTx      = 1792
+	errSafeUpdates     = 1175
 )
 
 func number(err error) uint16 {
@@ -43,14 +44,25 @@ func explain(err error) string {
 		return "the server is read-only: connect to the primary"
 	case 1021, 1114, 1037, 1041, 1040, 1203:
 		return "the server is short of resources: room on disk, memory or connections"
-	case 1044, 1045, 1142, 1143, 1227:
+	case 1044, 1045, 1142, 1143, 1227, 1370:
 		return "the user lacks a right: see the recipe for the run-time user"
+	case errSafeUpdates:
+		return "sql_safe_updates is on: switch it off on the server"
 	case errNoTable:
 		return "a table is missing: migrate first"
 	case 1053, 1317, 1927, 1969:
 		return "the server ended the statement"
 	}
 	return ""
+}
+
+// denied wraps what the server refuses for a right or a setting (E5).
+func denied(err error) error {
+	switch number(err) {
+	case errReadOnlyOption, errReadOnlyServer, errReadOnlyTx, errSafeUpdates, 1044, 1045, 1142, 1143, 1227, 1370, 1698:
+		return fmt.Errorf("%w: %w", driver.ErrDenied, err)
+	}
+	return err
 }
 
 // notApplied classifies an error met before COMMIT was sent, in a transaction
@@ -61,7 +73,7 @@ func notApplied(err error) error {
 		return err
 	}
 	if text := explain(err); text != "" {
-		return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, text, err)
+		return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, text, denied(err))
 	}
 	return fmt.Errorf("tenure: %w: the transaction was not committed: %w", driver.ErrRetry, err)
 }

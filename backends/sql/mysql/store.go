@@ -164,7 +164,7 @@ func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn 
 		if snapshot {
 			keep = run("COMMIT") == nil
 		}
-		return keep && ctx.Err() == nil, err
+		return keep && ctx.Err() == nil, denied(err)
 	}))
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -38,6 +39,15 @@ func explain(err error) string {
 	return advice[e.Code[:2]]
 }
 
+// denied wraps what the server refuses for a right or a setting (E5).
+func denied(err error) error {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && (e.Code == "42501" || e.Code == "25006" || e.Code == "0A000" || strings.HasPrefix(e.Code, "28")) {
+		return fmt.Errorf("%w: %w", driver.ErrDenied, err)
+	}
+	return err
+}
+
 // notApplied classifies an error met before COMMIT was sent, in a transaction
 // that is not going to be committed: it certainly has no effect (E1).
 func notApplied(err error) error {
@@ -49,7 +59,7 @@ func notApplied(err error) error {
 		err = fmt.Errorf("%w: %w", sql.ErrUndecided, err)
 	}
 	if text := explain(err); text != "" {
-		return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, text, err)
+		return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, text, denied(err))
 	}
 	return fmt.Errorf("tenure: %w: the transaction was not committed: %w", driver.ErrRetry, err)
 }

@@ -197,7 +197,7 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 	defer done()
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
-		return dialect.Cause(ctx, fmt.Errorf("tenure: reading: %w", err))
+		return dialect.Cause(ctx, fmt.Errorf("tenure: reading: %w", denied(err)))
 	}
 	defer conn.Release()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: begin, wait: &s.wait}
@@ -206,7 +206,7 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 	}
 	r.rollback(ctx)
 	if err != nil {
-		return dialect.Cause(ctx, err)
+		return dialect.Cause(ctx, denied(err))
 	}
 	return nil
 }

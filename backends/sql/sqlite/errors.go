@@ -60,6 +60,7 @@ func notApplied(path string, err error) error {
 	case lib.SQLITE_FULL:
 		return retry("the disk is full: make room")
 	case lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_PERM:
+		err = fmt.Errorf("%w: %w", driver.ErrDenied, err)
 		return retry("the database cannot be written: check the rights of the file and its directory")
 	case lib.SQLITE_IOERR, lib.SQLITE_NOMEM, lib.SQLITE_INTERRUPT:
 		return retry("the transaction was rolled back")

@@ -299,6 +299,7 @@ function showMembers() {
       if (session === last.session) tags.push("this member");
       if (m.draining) tags.push("draining");
       if (m.ineligible) tags.push("not eligible: " + m.ineligible);
+      if (m.trouble) tags.push(m.trouble);
       if (m.silent) tags.push("silent");
     }
     li.dataset.node = nodeOf(session);

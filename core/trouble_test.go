@@ -1,0 +1,269 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/intercept"
+)
+
+// rights is which calls a store denies one member.
+type rights struct {
+	mu     sync.Mutex
+	denied map[intercept.Op]bool
+	asked  []time.Time // of commits that were denied
+	log    strings.Builder
+}
+
+var errNoRight = fmt.Errorf("tenure: %w: %w: permission denied for table tenure_logs (SQLSTATE 42501)", driver.ErrRetry, driver.ErrDenied)
+
+func (r *rights) take(ops ...intercept.Op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.denied = map[intercept.Op]bool{}
+	for _, op := range ops {
+		r.denied[op] = true
+	}
+}
+
+func (r *rights) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.Write(p)
+}
+
+func (r *rights) lines(of string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Count(r.log.String(), of)
+}
+
+func (r *rights) calls() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.asked)
+}
+
+// member is one that has these rights.
+func (r *rights) member(w *world, node string, change ...func(*Options)) *member {
+	w.Helper()
+	m := w.newMember(node, append(change, func(o *Options) {
+		o.Logger, o.BackoffMax = slog.New(slog.NewTextHandler(r, nil)), 3*ttl
+	})...)
+	m.b = intercept.Wrap(m.tap, func(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
+		r.mu.Lock()
+		denied := r.denied[c.Op]
+		if denied && c.Op == intercept.Commit {
+			r.asked = append(r.asked, time.Now())
+		}
+		r.mu.Unlock()
+		if denied {
+			return errNoRight
+		}
+		return proceed(ctx)
+	})
+	return m.run()
+}
+
+// append is a handler that appends each 100 ms until its context ends.
+func (h *leases) append(ctx context.Context, l *Lease) error {
+	h.add(l)
+	for ctx.Err() == nil {
+		time.Sleep(100 * time.Millisecond)
+		if _, err := l.Append(l.Context(), []byte("x")); errors.Is(err, ErrLost) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// C18: a leader whose commits the store denies says so within a TTL, gives way to a member that
+// may commit, and is eligible again after a probe, which it makes once in BackoffMax.
+func TestDeniedLeaderGivesWay(t *testing.T) {
+	bubble(t, func(w *world) {
+		var ra, rb rights
+		a := ra.member(w, "a", func(o *Options) { o.Priority = 1 })
+		var la, lb leases
+		w.must(a.Contend(la.append, "s"))
+		l := la.await(w, 1)
+		b := rb.member(w, "b")
+		w.must(b.Contend(lb.append, "s"))
+		w.eventually("b sees a", func() bool { return b.owner("s") == "a" && len(a.View().Members) == 2 })
+
+		ra.take(intercept.Commit)
+		time.Sleep(ttl + ttl/20)
+		synctest.Wait()
+		for _, want := range []string{"commit refused since ", "SQLSTATE 42501"} {
+			if got := a.View().Trouble; !strings.Contains(got, want) {
+				t.Errorf("a TTL later the view says %q", got)
+			}
+		}
+		if ra.lines("tenure: store refuses calls") != 1 || ra.lines("docs/backends/memory.md") != 1 || ra.lines("SQLSTATE 42501") == 0 {
+			t.Errorf("the log says:\n%s", ra.log.String())
+		}
+		w.eventually("b knows", func() bool {
+			m, _ := b.View().Member(a.View().Session)
+			return strings.Contains(m.Trouble(), "SQLSTATE 42501") && b.View().Troubled() == 1 && a.View().Troubled() == 1
+		})
+		time.Sleep(ttl)
+		synctest.Wait()
+		if b.owner("s") != "b" || lb.count() != 1 || l.Err() == nil {
+			t.Errorf("two TTLs later s belongs to %q", b.owner("s"))
+		}
+		w.must(a.Update(w.Context(), func(st *MemberState) {
+			if len(st.Meta) > 0 {
+				t.Errorf("an update gets %v", st.Meta)
+			}
+			st.Meta = map[string]string{"address": "a:1"}
+		}))
+		w.eventually("a published both", func() bool {
+			m, _ := b.View().Member(a.View().Session)
+			return m.Meta["address"] == "a:1" && m.Trouble() != ""
+		})
+		from := ra.calls()
+		time.Sleep(30 * ttl)
+		synctest.Wait()
+		if n := ra.calls() - from; n < 5 || n > 11 {
+			t.Errorf("%d probes in 10 BackoffMax", n)
+		}
+		if b.owner("s") != "b" || la.count() != 1 || a.View().Ineligible != deniedWhy {
+			t.Errorf("s belongs to %q, a led %d times and is not eligible: %q", b.owner("s"), la.count(), a.View().Ineligible)
+		}
+		ra.take()
+		w.eventually("a is eligible", func() bool { return a.View().Ineligible == "" && a.View().Trouble == "" })
+		w.eventually("b knows", func() bool { return b.View().Troubled() == 0 })
+		w.eventually("the end is logged", func() bool { return ra.lines("tenure: store no longer refuses calls") == 1 })
+		w.eventually("the probe's lock is free", func() bool { return b.owner(string(probeLock)) == "" })
+		w.must(b.end())
+		w.eventually("a owns s", func() bool { return a.owner("s") == "a" })
+	})
+}
+
+// C18: where nobody may commit, the lease stays, and goes on once the right is back.
+func TestDeniedLeasesDoNotCircle(t *testing.T) {
+	bubble(t, func(w *world) {
+		var ra, rb rights
+		a, b := ra.member(w, "a"), rb.member(w, "b")
+		var la, lb leases
+		w.must(a.Contend(la.append, "s"))
+		la.await(w, 1)
+		w.must(b.Contend(lb.append, "s"))
+		w.eventually("b sees a", func() bool { return b.owner("s") == "a" })
+		ra.take(intercept.Commit)
+		rb.take(intercept.Commit)
+		time.Sleep(10 * ttl)
+		n := la.count() + lb.count()
+		time.Sleep(600 * ttl)
+		synctest.Wait()
+		if more := la.count() + lb.count() - n; n > 3 || more > 0 {
+			t.Errorf("%d leases at first, and %d later", n, more)
+		}
+		for _, r := range []*rights{&ra, &rb} {
+			if n := r.lines("tenure: store refuses calls"); n < 1 || n > 6 {
+				t.Errorf("%d lines in ten minutes", n)
+			}
+		}
+		ra.take()
+		rb.take()
+		w.eventually("both are eligible", func() bool { return a.View().Ineligible == "" && b.View().Ineligible == "" })
+		l := la.await(w, la.count())
+		if b.owner("s") == "b" {
+			l = lb.await(w, lb.count())
+		}
+		_, err := l.Append(w.Context(), []byte("y"))
+		w.must(err)
+	})
+}
+
+// C18: a leader that may not even give its shard back sends no heartbeat, so that others evict it.
+func TestDeniedReleases(t *testing.T) {
+	bubble(t, func(w *world) {
+		var ra, rb rights
+		a, b := ra.member(w, "a"), rb.member(w, "b")
+		var la, lb leases
+		w.must(a.Contend(la.append, "s"))
+		la.await(w, 1)
+		w.must(b.Contend(lb.append, "s"))
+		w.eventually("b sees a", func() bool { return b.owner("s") == "a" && len(a.View().Members) == 2 })
+		ra.take(intercept.Commit, intercept.Transfer, intercept.Release)
+		time.Sleep(3 * ttl)
+		synctest.Wait()
+		if b.owner("s") != "b" {
+			t.Errorf("three TTLs later s belongs to %q", b.owner("s"))
+		}
+		w.eventually("a joins again", func() bool { return a.View().Session != "" && a.View().Trusted })
+		s := a.View().Session
+		time.Sleep(20 * ttl)
+		synctest.Wait()
+		if a.View().Session != s || b.owner("s") != "b" {
+			t.Errorf("a lost its session again, and s is %q's", b.owner("s"))
+		}
+		ra.take()
+		w.eventually("a is eligible", func() bool { return a.View().Ineligible == "" })
+	})
+}
+
+// Calls of each kind that the store refuses are told, denied or not, once a TTL has passed.
+func TestRefusedCallsAreTold(t *testing.T) {
+	for _, op := range []intercept.Op{intercept.Beat, intercept.Acquire, intercept.Update, intercept.Observe} {
+		t.Run(string(op), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				var r rights
+				r.take(op)
+				m := r.member(w, "a")
+				var held leases
+				w.must(m.Contend(held.hold, "s"))
+				w.eventually("joined", func() bool { return m.View().Session != "" })
+				if op == intercept.Update {
+					go func() { _ = m.Update(w.Context(), func(st *MemberState) { st.Weight = 7 }) }()
+				}
+				w.eventually("a line", func() bool { return r.lines("tenure: store refuses calls") == 1 })
+				if !slices.Contains([]string{"", deniedWhy}, m.View().Ineligible) || !strings.Contains(m.View().Trouble, "42501") {
+					t.Errorf("the view says %q", m.View().Trouble)
+				}
+				time.Sleep(10 * ttl)
+				if n := r.lines("tenure: store refuses calls"); n > 3 { // such as of the eviction of others
+					t.Errorf("%d lines in ten TTLs", n)
+				}
+				r.take()
+				w.eventually("no trouble", func() bool { return m.View().Trouble == "" })
+			})
+		})
+	}
+}
+
+// A stuck handler is published, with since when, until it returns.
+func TestStuckIsPublished(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a", func(o *Options) { o.Watchdog = ttl }), w.member("b")
+		var lb leases
+		w.must(b.Contend(lb.hold, "t"))
+		var returned atomic.Bool
+		back := make(chan struct{})
+		w.must(a.Contend(func(context.Context, *Lease) error { <-back; returned.Store(true); return nil }, "s"))
+		trouble := func() string {
+			for _, m := range b.View().Members {
+				if m.Node == "a" {
+					return m.Trouble()
+				}
+			}
+			return ""
+		}
+		w.eventually("b knows", func() bool { return strings.HasPrefix(trouble(), "stuck since 2000-01-01T00:00:0") })
+		if got := trouble(); !strings.Contains(got, `handler of shard "s"`) || got != a.View().Trouble || b.View().Trouble != "" || b.View().Troubled() != 1 {
+			t.Errorf("b says %q of a, which says %q", got, a.View().Trouble)
+		}
+		close(back)
+		w.eventually("b knows the end", func() bool { return returned.Load() && trouble() == "" && a.View().Trouble == "" })
+	})
+}
