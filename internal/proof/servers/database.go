@@ -28,7 +28,7 @@ var databaseName = regexp.MustCompile(`^tenure_test_[0-9a-f]{16}$`)
 func (s *Server) CreateDatabase(ctx context.Context) (DSN, error) {
 	name := databasePrefix + randomHex(8)
 	statement := "CREATE DATABASE " + name
-	if s.kind != MariaDB && s.user.user != s.admin.user {
+	if !s.kind.mariadb() && s.user.user != s.admin.user {
 		statement += " OWNER " + userName
 	}
 	err := s.exec(ctx, func(db *sql.DB) error {
@@ -48,7 +48,7 @@ func (s *Server) DropDatabase(ctx context.Context, d DSN) error {
 		return fmt.Errorf("tenure: database %q was not created by CreateDatabase", d.database)
 	}
 	statement := "DROP DATABASE IF EXISTS " + d.database
-	if s.kind != MariaDB {
+	if !s.kind.mariadb() {
 		statement += " WITH (FORCE)"
 	}
 	err := s.exec(ctx, func(db *sql.DB) error {

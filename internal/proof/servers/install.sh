@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the servers that package servers starts. From Debian packages:
-# PostgreSQL, PgBouncer, MariaDB, Redis, ZooKeeper, Prometheus, strace and Chromium. From their Go modules, which the
+# PostgreSQL, PgBouncer, MariaDB, Galera, Redis, ZooKeeper, Prometheus, strace and Chromium. From their Go modules, which the
 # folders below tools name, into .cache/bin: etcd, etcdctl and Consul. Does nothing where they are
 # there already.
 #
@@ -47,6 +47,8 @@ compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/
 command -v pgbouncer >/dev/null || missing+=(pgbouncer)
 # The core package has no service, and all that a server in a test needs.
 command -v mariadbd >/dev/null || missing+=(mariadb-server-core)
+# The library by which servers of MariaDB form a cluster. Its package has no service.
+[ -e /usr/lib/galera/libgalera_smm.so ] || missing+=(galera-4)
 command -v redis-server >/dev/null || missing+=(redis-server)
 # The package of the library has the server; the other one has a service besides.
 if [ ! -e /usr/share/java/zookeeper.jar ] || [ ! -e /usr/share/java/slf4j-simple.jar ]; then

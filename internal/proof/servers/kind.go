@@ -13,12 +13,13 @@ import (
 // Kind is a kind of server.
 type Kind string
 
-// The kinds of servers. PgBouncer is a proxy that stands before the PostgreSQL
+// The kinds of servers. Galera is MariaDB, of which several certify each other's writes. PgBouncer is a proxy that stands before the PostgreSQL
 // in Options.Upstream, in transaction mode. Sentinels watch the Redis in
 // Options.Upstream under the name [SentinelMaster].
 const (
 	Postgres  Kind = "postgres"
 	MariaDB   Kind = "mariadb"
+	Galera    Kind = "galera"
 	PgBouncer Kind = "pgbouncer"
 	ZooKeeper Kind = "zookeeper"
 	Etcd      Kind = "etcd"
@@ -100,14 +101,17 @@ func (k Kind) variable() string {
 
 // driver is the name under which the kind's driver registers with database/sql.
 func (k Kind) driver() string {
-	if k == MariaDB {
+	if k.mariadb() {
 		return "mysql"
 	}
 	return "pgx"
 }
 
+// mariadb reports whether servers of the kind are MariaDB's.
+func (k Kind) mariadb() bool { return k == MariaDB || k == Galera }
+
 func (k Kind) check() error {
-	if !slices.Contains([]Kind{Postgres, MariaDB, PgBouncer, ZooKeeper, Etcd, Consul, Redis, Sentinel}, k) {
+	if !slices.Contains([]Kind{Postgres, MariaDB, Galera, PgBouncer, ZooKeeper, Etcd, Consul, Redis, Sentinel}, k) {
 		return fmt.Errorf("tenure: there is no kind of server %q", string(k))
 	}
 	return nil
@@ -115,7 +119,7 @@ func (k Kind) check() error {
 
 // clusters reports whether servers of the kind can form a store together.
 func (k Kind) clusters() bool {
-	return slices.Contains([]Kind{Etcd, Consul, ZooKeeper, Redis, Sentinel}, k)
+	return slices.Contains([]Kind{Galera, Etcd, Consul, ZooKeeper, Redis, Sentinel}, k)
 }
 
 func unavailable(kind Kind, format string, args ...any) error {

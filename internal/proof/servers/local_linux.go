@@ -63,6 +63,8 @@ func findRecipe(kind Kind, o *Options) (recipe, error) {
 		return postgresRecipe(o.Upstream)
 	case MariaDB:
 		return mariadbRecipe()
+	case Galera:
+		return galeraRecipe()
 	case PgBouncer:
 		return pgbouncerRecipe(o.Upstream)
 	case ZooKeeper:
