@@ -51,7 +51,8 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			continue
 		}
 		again := p.obey(v, time.Now())
-		settled := m.settled(ctx, j.table, round)
+		var settled []string
+		settled, p.untaken = m.settled(ctx, j.table, round)
 		lease.Progress()
 		again = told.look(ctx, v) || again
 		m.publish(told.now)
@@ -75,18 +76,27 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 }
 
 // settled are the givers of the splits and merges that are complete: every taker has noted its
-// range. Each round begins with another change, and reads the rest in later rounds if it takes
-// longer than an interval.
-func (m *Manager) settled(ctx context.Context, t *assignments, round int) (out []string) {
+// range. If some takers refused theirs, these are returned instead. Each round begins with another
+// change, and reads the rest in later rounds if it takes longer than an interval.
+func (m *Manager) settled(ctx context.Context, t *assignments, round int) (givers, refused []string) {
 	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 	defer cancel()
 	for i := range t.changes {
 		c := &t.changes[(i+round)%len(t.changes)]
-		if done, err := m.taken(limited, c.Number, c.Gifts); err == nil && done {
-			out = append(out, c.From)
+		gifts := c.Gifts
+		if len(gifts) == 0 { // the giver notes that it has them again
+			gifts = []gift{{Shard: c.From}}
+		}
+		done, back, err := m.taken(limited, c.Number, gifts)
+		switch {
+		case err != nil || !done:
+		case len(back) > 0:
+			refused = append(refused, back...)
+		default:
+			givers = append(givers, c.From)
 		}
 	}
-	return out
+	return givers, refused
 }
 
 // untilNext waits until there is reason to plan again: half an interval at the

@@ -30,8 +30,15 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 			d := randomDivision(rng, t, nil)
 			c.Splits, c.Merges = d.Splits, d.Merges
 			for _, x := range t.changes {
-				if i, _ := indexOf(t, x.From); rng.IntN(3) == 0 {
+				i, _ := indexOf(t, x.From)
+				switch rng.IntN(6) {
+				case 0, 1:
 					c.Settled = append(c.Settled, int32(i))
+				case 2:
+					for _, g := range x.Gifts {
+						k, _ := indexOf(t, g.Shard)
+						c.Refused = append(c.Refused, int32(k))
+					}
 				}
 			}
 		}
@@ -235,7 +242,7 @@ func FuzzPlan(f *testing.F) {
 		f.Add(int64(c.Number), c.body())
 	}
 	f.Add(int64(2), (&planChange{Number: 2, Gone: []int32{9999}, Isolation: isolation{Time: 5, Within: 1, Hold: []int32{0}, Until: 9, Versions: []string{"v"}},
-		Settled: []int32{77}, Splits: []Split{{Shard: 3, At: []uint64{1}}}, Merges: []Merge{{From: 1, To: 99}}}).body())
+		Settled: []int32{77}, Refused: []int32{78}, Splits: []Split{{Shard: 3, At: []uint64{1}}}, Merges: []Merge{{From: 1, To: 99}}}).body())
 	f.Fuzz(func(t *testing.T, number int64, body []byte) {
 		if number < 0 || number > maxNumber {
 			return

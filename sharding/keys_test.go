@@ -171,8 +171,16 @@ func TestRangesNeverOverlap(t *testing.T) {
 				serveOnce(t, table, notes, hashes, false)
 			}
 		}
-		for range 200 {
-			act(t, rng, table, notes)
+		for range 3 { // what is refused goes back by a plan
+			for range 200 {
+				act(t, rng, table, notes)
+			}
+			c := randomDivision(rng, table, notes)
+			c.Splits, c.Merges = nil, nil
+			var err error
+			if table, err = table.apply(c); err != nil {
+				t.Fatal(err)
+			}
 		}
 		serveOnce(t, table, notes, hashes, true)
 	}
@@ -182,11 +190,21 @@ func TestRangesNeverOverlap(t *testing.T) {
 func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *planChange {
 	c := &planChange{Number: t.number + 1}
 	for _, x := range t.changes {
-		done := true
+		done := len(x.Gifts) > 0 || notes[x.From].Map >= x.Number
+		var refused []int32
 		for _, g := range x.Gifts {
-			done = done && notes[g.Shard].Map >= x.Number
+			n := notes[g.Shard]
+			done = done && n.Map >= x.Number
+			if k, _ := indexOf(t, g.Shard); n.Refused != "" {
+				refused = append(refused, int32(k))
+			}
 		}
-		if i, _ := indexOf(t, x.From); done {
+		i, _ := indexOf(t, x.From)
+		switch {
+		case !done:
+		case refused != nil:
+			c.Refused = append(c.Refused, refused...)
+		default:
 			c.Settled = append(c.Settled, int32(i))
 		}
 	}
@@ -199,8 +217,11 @@ func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *plan
 		}
 		touched[i] = true
 		if rng.IntN(2) == 0 {
-			at := r.From + 1 + rng.Uint64N(max(r.To-1-r.From, 2)-1)
-			if s := (Split{int32(i), []uint64{at}}); t.splits(s) {
+			at := []uint64{r.From + 1 + rng.Uint64N(max(r.To-1-r.From, 2)-1)}
+			for rng.IntN(2) == 0 && r.Has(at[len(at)-1]+1<<56) {
+				at = append(at, at[len(at)-1]+1<<56)
+			}
+			if s := (Split{int32(i), at}); t.splits(s) {
 				c.Splits = append(c.Splits, s)
 			}
 			continue
@@ -214,6 +235,16 @@ func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *plan
 		}
 	}
 	return c
+}
+
+// refuse notes that a shard does not take a gift.
+func refuse(table *assignments, notes map[string]note, c *rangeChange, g gift) {
+	n := note{Map: c.Number, Refused: "x"}
+	i, _ := indexOf(table, g.Shard)
+	if r := c.before(g.Shard, table.ranges[i]); !r.Empty() {
+		n.Range = &r
+	}
+	notes[g.Shard] = n
 }
 
 // act lets one shard note what it can, as a Slice does.
@@ -235,7 +266,24 @@ func act(t *testing.T, rng *rand.Rand, table *assignments, notes map[string]note
 		notes[c.From] = n
 		return
 	}
-	g := c.Gifts[rng.IntN(len(c.Gifts))]
+	if len(c.Gifts) == 0 {
+		return
+	}
+	i := rng.IntN(len(c.Gifts))
+	g := c.Gifts[i]
+	if i+1 < len(c.Gifts) {
+		switch next := notes[c.Gifts[i+1].Shard]; {
+		case next.Map < c.Number:
+			return
+		case next.Refused != "" && notes[g.Shard].Map < c.Number:
+			refuse(table, notes, &c, g)
+			return
+		}
+	}
+	if notes[g.Shard].Map < c.Number && rng.IntN(4) == 0 {
+		refuse(table, notes, &c, g)
+		return
+	}
 	if notes[g.Shard].Map >= c.Number {
 		return
 	}

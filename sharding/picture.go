@@ -114,7 +114,7 @@ func (m *Manager) watchLoad(ctx context.Context) {
 type RangeEvent struct {
 	Plan  int64    // that it began with
 	From  string   // the shard that gives ranges; after a merge it has none
-	To    []string // the shards that get them
+	To    []string // the shards that get them; none where From has again what nobody could take
 	Merge bool
 	Ended bool
 	// Rule, at the beginning, is the operators' rule that asked for it, as far as this member has
@@ -127,6 +127,9 @@ func (e RangeEvent) String() string {
 	what := "split"
 	if e.Merge {
 		what = "merge"
+	}
+	if len(e.To) == 0 {
+		what = "return of a range that could not be taken"
 	}
 	switch {
 	case e.Ended:

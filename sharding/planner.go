@@ -55,8 +55,13 @@ type planner struct {
 	// unprepared are the shards that stay, since their next owners could not prepare them.
 	unprepared map[int32]bool
 	late       []lateDeath
+	untaken    []string             // shards that do not take what they were given
+	rests      map[string]time.Time // until then the range of a shard that did not take or give is left as it is
 	times      []planTime
 }
+
+// restsFor is how long it is left so, because another attempt may fail likewise, and refuses the keys again.
+const restsFor = 10 * time.Minute
 
 // flight is the token of a shard's record when its move was planned, when that was, and the session
 // in the record.
@@ -109,6 +114,7 @@ type Outcome struct {
 func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads measured, settled []string) (*Outcome, error) {
 	if p.inFlight == nil {
 		p.inFlight, p.strikes, p.barred = map[string]flight{}, map[core.SessionID]strike{}, map[core.SessionID]bool{}
+		p.rests = map[string]time.Time{}
 	}
 	fresh := t.names == nil || !slices.Equal(t.specs, p.Specs) || !t.keys.same(p.Keys)
 	if fresh { // another set: start over, with what is owned
@@ -209,11 +215,23 @@ func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled [
 			ch.Settled = append(ch.Settled, int32(i))
 		}
 	}
+	for _, shard := range p.untaken {
+		if i, ok := slices.BinarySearch(t.names, shard); ok {
+			ch.Refused = append(ch.Refused, int32(i))
+			p.rests[shard], p.rests[t.change(shard).From] = p.wall.Add(restsFor), p.wall.Add(restsFor)
+		}
+	}
 	out.again = out.again || len(t.changes) > 0
 	if p.Frozen {
 		return
 	}
 	used, left := map[int32]bool{}, MaxShards-len(t.names)
+	maps.DeleteFunc(p.rests, func(_ string, until time.Time) bool { return !p.wall.Before(until) })
+	for shard := range p.rests {
+		if i, ok := slices.BinarySearch(t.names, shard); ok {
+			used[int32(i)] = true
+		}
+	}
 	for _, s := range out.Plan.Splits {
 		if t.splits(s) && !used[s.Shard] && len(s.At) <= left {
 			used[s.Shard] = true

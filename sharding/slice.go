@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // ErrMoved: a key is not, or not yet, this shard's. The error is a *MovedError.
@@ -59,6 +60,12 @@ type Slice struct {
 	work    sync.WaitGroup
 	former  []*serving // that calls may still be in
 	started time.Time  // when the change that is under way began
+	failed  struct {   // attempts to take the range of a plan; of the goroutine that carries it out
+		number int64
+		since  time.Time
+		times  int
+		err    error // of the last one
+	}
 }
 
 // note is the item of a shard that says which range it answers for, written under its lease, so
@@ -68,6 +75,8 @@ type note struct {
 	Map   int64  `json:"map"` // number of the plan that the range follows from
 	Range *Range `json:"range,omitempty"`
 	Gave  []gift `json:"gave,omitempty"` // by that plan
+	// Refused is why the shard did not take what that plan gave it. The giver has it again.
+	Refused string `json:"refused,omitempty"`
 }
 
 // noteKey is the item's key. ownKeys begins the keys of all items that this package keeps.
@@ -76,8 +85,11 @@ const (
 	noteKey = ownKeys + "range"
 )
 
-// maxNote bounds the bytes of a note that are read.
-const maxNote = 16 << 10
+// maxNote bounds the bytes of a note that are read, and maxRefused those of Refused.
+const (
+	maxNote    = 16 << 10
+	maxRefused = 300
+)
 
 // has is the noted range.
 func (n *note) has() Range {
@@ -115,10 +127,11 @@ func (v *serving) leave() {
 // Take copies the data of a range into the shard that gets it. The shard from has given the range
 // up: its log and items do not change any more for these keys, and can be read through the backend.
 // Take returns operations that are committed together with the note that the range is here, so that
-// they are applied once. It is called again if it fails or if that commit does; until then both
-// shards refuse the range. The giver keeps its data, so if a range comes back, Take also deletes
-// the items that the shard still has of it. Operations on items that begin with "tenure/" are left
-// out: each shard has its own.
+// they are applied once. If they are more than one commit holds, the puts and deletes without a
+// condition are committed before it, in pieces. Take is called again if it fails or if a commit does;
+// until then both shards refuse the range. After 30 s and three attempts the giver has it again. The
+// giver keeps its data, so if a range comes back, Take also deletes the items that the shard still has
+// of it. Operations on items that begin with "tenure/" are left out: each shard has its own.
 type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 
 // OpenSlice says which keys a lease's shard has, and carries out splits and merges of its range
@@ -351,7 +364,7 @@ func (s *Slice) step() error {
 	}
 	// The next note replaces the list of gifts, so all of them must have been taken.
 	for len(s.note.Gave) > 0 {
-		done, err := s.m.taken(s.ctx, s.note.Map, s.note.Gave)
+		done, _, err := s.m.taken(s.ctx, s.note.Map, s.note.Gave)
 		if err != nil {
 			return err
 		}
@@ -375,6 +388,14 @@ const drainBudget = 5 * time.Second
 
 // give gives ranges to others, once these have owners.
 func (s *Slice) give(c *rangeChange) error {
+	if len(c.Gifts) == 0 { // it has again what others did not take: each has noted that
+		s.waitFor("the store")
+		if err := s.commit(c.given(), nil); err != nil {
+			return err
+		}
+		s.serve(c.Rest)
+		return nil
+	}
 	if err := s.awaitOwners(c); err != nil {
 		return err
 	}
@@ -464,45 +485,140 @@ func (s *Slice) awaitOwners(c *rangeChange) error {
 	}
 }
 
+// A range that a shard cannot take goes back to its giver, after so long and so many attempts.
+const (
+	takeBudget   = 30 * time.Second
+	takeAttempts = 3
+)
+
 // receive takes a range that another shard gives.
 func (s *Slice) receive(c *rangeChange, g *gift) error {
 	s.waitFor(c.From)
 	if err := s.m.awaitGift(s.ctx, c, *g); err != nil {
 		return err
 	}
-	s.waitFor("its Take, which has not returned, or the store")
+	if refused, err := s.turn(c, *g); err != nil {
+		return err
+	} else if refused != "" {
+		return s.refuse(c, refused)
+	}
+	f := &s.failed
+	if f.number != c.Number {
+		f.number, f.since, f.times, f.err = c.Number, time.Now(), 0, nil
+	}
+	waits := "its Take, which has not returned, or the store"
+	if f.err != nil {
+		waits += "; the last attempt failed: " + f.err.Error()
+	}
+	s.waitFor(waits)
+	err := s.fetch(c, g)
+	if err == nil {
+		return nil
+	}
+	f.err = err
+	if f.times++; f.times < takeAttempts || time.Since(f.since) < takeBudget || errors.Is(err, core.ErrUnknown) {
+		return err
+	}
+	s.log.Warn("tenure: sharding: a range that cannot be taken goes back", slog.String("range", g.Range.String()),
+		slog.String("from", c.From), slog.Any("error", err))
+	return s.refuse(c, strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxRefused)], ""))
+}
+
+// turn waits until the shard that gets the next higher range has noted it, or that it refused it. So the
+// ranges that go back lie next to the one that the giver kept.
+func (s *Slice) turn(c *rangeChange, g gift) (refused string, err error) {
+	i := slices.Index(c.Gifts, g) + 1
+	if i == len(c.Gifts) {
+		return "", nil
+	}
+	for {
+		n, err := s.m.noted(s.ctx, c.Gifts[i].Shard)
+		if err != nil || n.Map >= c.Number {
+			return n.Refused, err
+		}
+		s.waitFor(c.Gifts[i].Shard)
+		if !pause(s.ctx, retry/10) {
+			return "", context.Cause(s.ctx)
+		}
+	}
+}
+
+// fetch calls Take, and commits its operations with the note.
+func (s *Slice) fetch(c *rangeChange, g *gift) error {
 	ops, err := s.take(s.ctx, c.From, g.Range)
 	if err != nil {
 		return err
 	}
 	ops = slices.DeleteFunc(ops, func(op core.Op) bool { return strings.HasPrefix(op.Key, ownKeys) })
 	r := join(s.serving.Load().has, g.Range)
-	if err := s.commit(note{Map: c.Number, Range: &r}, ops); err != nil {
-		return err
+	next := note{Map: c.Number, Range: &r}
+	if err = s.commit(next, ops); errors.Is(err, core.ErrTooLarge) {
+		// What overwrites comes before the note: the shard serves none of these keys, and each attempt writes all again.
+		var first, rest []core.Op
+		for _, op := range ops {
+			if op.Key != "" && op.IfVersion == driver.AnyVersion {
+				first = append(first, op)
+			} else {
+				rest = append(rest, op)
+			}
+		}
+		if err = s.pieces(first); err == nil {
+			if err = s.commit(next, rest); errors.Is(err, core.ErrTooLarge) {
+				err = fmt.Errorf("the entries and the operations with a condition that Take returned do not fit into one commit: %w", err)
+			}
+		}
 	}
-	s.serve(r)
-	return nil
+	if err == nil {
+		s.serve(r)
+	}
+	return err
 }
 
-// commit writes the note, and tries again as long as nothing was sent.
+// pieces commits ops, in as many commits as the store's limits ask for.
+func (s *Slice) pieces(ops []core.Op) (err error) {
+	if len(ops) > 0 {
+		err = s.send(ops)
+	}
+	if half := len(ops) / 2; half > 0 && errors.Is(err, core.ErrTooLarge) {
+		if err = s.pieces(ops[:half]); err == nil {
+			err = s.pieces(ops[half:])
+		}
+	}
+	return err
+}
+
+// refuse notes that the shard does not take what a plan gives it.
+func (s *Slice) refuse(c *rangeChange, why string) error {
+	n := note{Map: c.Number, Refused: why}
+	if r := s.serving.Load().has; !r.Empty() {
+		n.Range = &r
+	}
+	return s.commit(n, nil)
+}
+
+// commit writes the note after ops.
 func (s *Slice) commit(next note, ops []core.Op) error {
 	value, err := json.Marshal(&next)
 	if err != nil {
 		return err
 	}
-	for {
-		_, err = s.lease.Commit(s.ctx, append(ops, core.Put(noteKey, value))...)
-		if err == nil || s.ctx.Err() != nil || !errors.Is(err, core.ErrRetry) || !pause(s.ctx, retry/4) {
-			break
-		}
-	}
-	if err != nil {
+	if err := s.send(append(slices.Clip(ops), core.Put(noteKey, value))); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	s.note = next
 	s.mu.Unlock()
 	return nil
+}
+
+// send commits ops, and tries again as long as nothing was sent.
+func (s *Slice) send(ops []core.Op) error {
+	for {
+		_, err := s.lease.Commit(s.ctx, ops...)
+		if err == nil || s.ctx.Err() != nil || !errors.Is(err, core.ErrRetry) || !pause(s.ctx, retry/4) {
+			return err
+		}
+	}
 }
 
 func (s *Slice) waitFor(what string) {
@@ -564,14 +680,18 @@ func (m *Manager) noted(ctx context.Context, shard string) (note, error) {
 	return readNote(shard, item)
 }
 
-// taken reports whether each taker has noted the plan that gave it a range.
-func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (bool, error) {
+// taken reports whether each taker has noted the plan that gave it a range, and which of them refused it.
+func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (done bool, refused []string, err error) {
 	for _, g := range gifts {
-		if n, err := m.noted(ctx, g.Shard); err != nil || n.Map < number {
-			return false, err
+		n, err := m.noted(ctx, g.Shard)
+		if err != nil || n.Map < number {
+			return false, nil, err
+		}
+		if n.Map == number && n.Refused != "" {
+			refused = append(refused, g.Shard)
 		}
 	}
-	return true, nil
+	return true, refused, nil
 }
 
 // awaitGift waits until the giver has noted its gift.

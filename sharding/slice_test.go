@@ -7,15 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
@@ -782,4 +785,158 @@ func TestSliceOpenedAgain(t *testing.T) {
 			w.Error("two shards serve the key")
 		}
 	})
+}
+
+// narrow is a backend that takes few operations in one commit.
+type narrow struct {
+	core.Backend
+	ops int
+}
+
+func (n narrow) Info() driver.Info {
+	i := n.Backend.Info()
+	i.Limits.WriteOps = n.ops
+	return i
+}
+
+// A range with more items than one commit takes is taken in pieces.
+func TestLargeRange(t *testing.T) {
+	bubble(t, func(w *world) {
+		const most = 16
+		w.wrap = func(b core.Backend) core.Backend { return narrow{b, most} }
+		d := &divider{}
+		a := keyedMember(w, "a", d, func(m *member, ctx context.Context, lease *core.Lease) error {
+			return open(copyItems(m.b, m.o.Keyspace))(m, ctx, lease)
+		})
+		given := Range{1 << 60, 1 << 63}
+		w.await("the slice", 5*ttl, func() bool { return a.slice("orders-0000") != nil && a.slice("orders-0001") != nil })
+		giver := a.slice("orders-0000")
+		var keys []string
+		for i := 0; len(keys) < 10*most+3; i++ {
+			if key := fmt.Sprint("large-", i); given.Has(a.o.Keyspace.Of(key)) {
+				keys = append(keys, key)
+				if _, err := giver.Commit(w.Context(), key, core.Put("k/"+key, []byte(key))); err != nil {
+					w.Fatal(err)
+				}
+			}
+		}
+		d.ask(map[string][]uint64{"orders-0000": {given.From}}, nil)
+		w.await("the split", 10*ttl, func() bool { s := a.slice("orders-0002"); return s != nil && s.Check(keys[0]) == nil })
+		for _, key := range keys {
+			if item, err := a.b.Get(w.Context(), "orders-0002", "k/"+key); err != nil || item == nil || string(item.Value) != key {
+				w.Fatalf("%s at the taker: %v, %v", key, item, err)
+			}
+		}
+	})
+}
+
+// What cannot be taken goes back to its giver, and a later attempt may succeed.
+func TestRangeGoesBack(t *testing.T) {
+	type ask struct {
+		splits map[string][]uint64
+		merges map[string]string
+	}
+	h := func(i uint64) uint64 { return i << 60 }
+	for name, c := range map[string]struct {
+		ask
+		take func(from string, r Range) ([]core.Op, error)
+		back Range // that the giver has again
+		ends int   // shards
+	}{
+		"split, Take fails": {ask{splits: map[string][]uint64{"orders-0000": {h(1)}}},
+			func(string, Range) ([]core.Op, error) { return nil, errors.New("the copy failed") }, Range{0, h(8)}, 2},
+		"split, an operation is too large": {ask{splits: map[string][]uint64{"orders-0000": {h(1)}}},
+			func(string, Range) ([]core.Op, error) {
+				return []core.Op{core.Put("a", nil), core.Put("large", make([]byte, 8<<20)), core.Put("z", nil)}, nil
+			}, Range{0, h(8)}, 2},
+		"split, entries do not fit": {ask{splits: map[string][]uint64{"orders-0000": {h(1)}}},
+			func(string, Range) ([]core.Op, error) { return slices.Repeat([]core.Op{core.Append(nil)}, 20), nil }, Range{0, h(8)}, 2},
+		"split in four, all fail": {ask{splits: map[string][]uint64{"orders-0000": {h(1), h(2), h(3)}}},
+			func(string, Range) ([]core.Op, error) { return nil, errors.New("the copy failed") }, Range{0, h(8)}, 2},
+		"split in four, the third fails": {ask{splits: map[string][]uint64{"orders-0000": {h(1), h(2), h(3)}}},
+			func(_ string, r Range) ([]core.Op, error) {
+				if r.From == h(2) {
+					return nil, errors.New("the copy failed")
+				}
+				return nil, nil
+			}, Range{0, h(3)}, 3},
+		"merge into the next": {ask{merges: map[string]string{"orders-0000": "orders-0001"}},
+			func(string, Range) ([]core.Op, error) { return nil, errors.New("the copy failed") }, Range{0, h(8)}, 2},
+		"merge into the one before": {ask{merges: map[string]string{"orders-0001": "orders-0000"}},
+			func(string, Range) ([]core.Op, error) { return nil, errors.New("the copy failed") }, Range{h(8), 0}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w *world) {
+				w.wrap = func(b core.Backend) core.Backend { return narrow{b, 16} }
+				d := &divider{}
+				var works atomic.Bool
+				var events []string
+				a := w.member("a", func(m *member, o *Options) {
+					o.Shards, o.Keyspace, o.Assigner, o.OnError = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
+					o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil }
+					o.OnRange = func(list []RangeEvent) {
+						for _, e := range list {
+							events = append(events, e.String())
+						}
+					}
+					m.handler = func(ctx context.Context, lease *core.Lease) error {
+						return open(func(_ context.Context, from string, r Range) ([]core.Op, error) {
+							if works.Load() {
+								return nil, nil
+							}
+							return c.take(from, r)
+						})(m, ctx, lease)
+					}
+				})
+				served := func() (n int, all bool) { // each hash once, as the map has it
+					all = true
+					for i := range uint64(16) {
+						owners := 0
+						for _, s := range a.openSlices() {
+							if s.serving.Load().has.Has(h(i)) {
+								owners++
+								all = all && a.Map().ShardOf(h(i)) == s.lease.Shard()
+							}
+						}
+						if owners > 1 {
+							w.Fatalf("%d shards serve %x", owners, h(i))
+						}
+						all = all && owners == 1
+					}
+					return a.Map().Len(), all
+				}
+				w.await("the slices", 5*ttl, func() bool { _, all := served(); return all })
+				giver := "orders-0000"
+				if c.splits == nil {
+					for giver = range c.merges {
+					}
+				}
+				d.ask(maps.Clone(c.splits), maps.Clone(c.merges))
+				w.await("the refusal", 5*ttl, func() bool { _, all := served(); return !all })
+				time.Sleep(takeBudget)
+				w.await("the return", 20*ttl, func() bool { _, all := served(); return all })
+				if n, _ := served(); n != c.ends || a.slice(giver).serving.Load().has != c.back {
+					w.Errorf("%d ranges, and %s has %v", n, giver, a.slice(giver).serving.Load().has)
+				}
+				w.await("the end of the change", 5*ttl, func() bool { return len(a.assigned().changes) == 0 })
+				d.ask(maps.Clone(c.splits), maps.Clone(c.merges)) // again, which rests
+				time.Sleep(30 * time.Second)
+				if n, all := served(); !all || n != c.ends {
+					w.Errorf("30 s later: %d ranges, all served %v", n, all)
+				}
+				if !slices.Contains(events, "return of a range that could not be taken ended") {
+					w.Errorf("nobody is told: %q", events)
+				}
+				works.Store(true)
+				if d.ask(nil, c.merges); c.splits != nil {
+					d.ask(map[string][]uint64{giver: {h(1)}}, nil)
+				}
+				time.Sleep(restsFor - 35*time.Second)
+				w.await("the next attempt", 10*ttl, func() bool {
+					n, all := served()
+					return all && (n == 1 || c.splits != nil && a.slice(giver).serving.Load().has == Range{0, h(1)})
+				})
+			})
+		})
+	}
 }

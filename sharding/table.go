@@ -40,7 +40,7 @@ type lazyMap struct {
 }
 
 // rangeChange is a split or a merge: a shard gives ranges to others. The table's ranges are
-// those when it is complete.
+// those when it is complete. Without Gifts it takes back what others refused.
 type rangeChange struct {
 	Number int64 // of the plan
 	From   string
@@ -190,16 +190,17 @@ type planChange struct {
 	// Moves say To, a slot or None, and Why. Of a base there is one per shard that
 	// has an owner, and Plan says when it was moved.
 	Moves []slotMove
-	// Splits, Merges, and Settled, the givers of changes that are complete, name shards as
-	// the table before has them.
+	// Splits, Merges, Settled, the givers of changes that are complete, and Refused, shards that
+	// do not take what a change gives them, name shards as the table before has them.
 	Splits  []Split
 	Merges  []Merge
 	Settled []int32
+	Refused []int32 // of one change in the order of its gifts; the others are taken
 }
 
 // nothing reports whether the change changes nothing.
 func (c *planChange) nothing() bool {
-	return !c.Base && len(c.Seats)+len(c.Gone)+len(c.Moves)+len(c.Splits)+len(c.Merges)+len(c.Settled)+
+	return !c.Base && len(c.Seats)+len(c.Gone)+len(c.Moves)+len(c.Splits)+len(c.Merges)+len(c.Settled)+len(c.Refused)+
 		int(c.Isolation.Time) == 0
 }
 
@@ -347,7 +348,7 @@ func unassigned(c *planChange) (*assignments, error) {
 
 // divide makes the splits and merges of a change, and ends those that are complete.
 func (t *assignments) divide(c *planChange) error {
-	if len(c.Splits)+len(c.Merges)+len(c.Settled) == 0 {
+	if len(c.Splits)+len(c.Merges)+len(c.Settled)+len(c.Refused) == 0 {
 		return nil
 	}
 	wrong := func(what string, shard int32) error {
@@ -355,8 +356,21 @@ func (t *assignments) divide(c *planChange) error {
 	}
 	gone := map[int32]bool{}
 	t.ranges = slices.Clone(t.ranges)
-	if len(c.Splits)+len(c.Merges) > 0 {
+	if len(c.Splits)+len(c.Merges)+len(c.Refused) > 0 {
 		t.byRange = &lazyMap{}
+	}
+	for _, s := range c.Refused {
+		if s < 0 || int(s) >= len(t.names) || !t.takeBack(c.Number, t.names[s], &t.ranges[s]) {
+			return wrong("takes back the range of", s)
+		}
+		if gone[s] = t.ranges[s].Empty(); gone[s] {
+			delete(t.suspects, t.names[s])
+		}
+	}
+	for i := range t.changes {
+		if x := &t.changes[i]; x.Number == c.Number {
+			x.Gifts = nil
+		}
 	}
 	for _, s := range c.Settled {
 		at := -1
@@ -390,6 +404,19 @@ func (t *assignments) divide(c *planChange) error {
 	}
 	t.sort(gone)
 	return nil
+}
+
+// takeBack undoes that a shard, which has a range, was given some of it; false if it was not.
+func (t *assignments) takeBack(number int64, shard string, has *Range) bool {
+	c := t.change(shard)
+	if c == nil || c.From == shard || !c.Rest.Empty() && !adjoin(c.Rest, c.gift(shard).Range) {
+		return false
+	}
+	*has = c.before(shard, *has)
+	c.Number, c.Rest = number, join(c.Rest, c.gift(shard).Range)
+	i, ok := indexOf(t, c.From)
+	t.ranges[i] = c.Rest
+	return ok
 }
 
 // splits reports whether a shard can be split so now.
@@ -435,8 +462,11 @@ func (t *assignments) merges(m Merge) bool {
 		return false
 	}
 	a, b := t.ranges[m.From], t.ranges[m.To]
-	return !a.Empty() && !b.Empty() && (a.To == b.From && a.To != 0 || b.To == a.From && b.To != 0)
+	return !a.Empty() && !b.Empty() && adjoin(a, b)
 }
+
+// adjoin reports whether two ranges are neighbours.
+func adjoin(a, b Range) bool { return a.To == b.From && a.To != 0 || b.To == a.From && b.To != 0 }
 
 func (t *assignments) merge(number int64, m Merge) {
 	g := gift{t.names[m.To], t.ranges[m.From]}

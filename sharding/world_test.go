@@ -28,6 +28,7 @@ type world struct {
 	members  []*member
 	watchdog time.Duration // of the electors
 	lameDuck time.Duration
+	wrap     func(core.Backend) core.Backend // if not nil
 
 	mu      sync.Mutex
 	holders map[string][]string // shard: who runs its handler
@@ -95,6 +96,9 @@ func (w *world) build(node string, change ...func(*member, *Options)) *member {
 	var err error
 	if m.b, err = memory.Open(context.Background(), w.store, "test", &memory.Options{Wrap: m.link.Wrap}); err != nil {
 		w.Fatal(err)
+	}
+	if w.wrap != nil {
+		m.b = w.wrap(m.b)
 	}
 	meta := map[string]string{}
 	if m.version != "" {
@@ -227,6 +231,16 @@ func (m *member) crash() {
 	<-m.ended
 	<-m.ran
 	m.b.Close()
+}
+
+// openSlices are the member's.
+func (m *member) openSlices() (out []*Slice) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.slices {
+		out = append(out, s)
+	}
+	return out
 }
 
 // state logs what the members know.

@@ -75,18 +75,18 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func refused(t *testing.T, b core.Backend, o *core.Options) {
+// member is a member of a keyspace that is joined at the end of the test; it serves all ranges when it is returned.
+func member(
+	t *testing.T, b core.Backend, o *core.Options, d sharding.Assigner, take sharding.Take,
+) (m *sharding.Manager, open *served) {
+	open = &served{}
 	o.Logger = slog.New(slog.DiscardHandler)
 	e, err := core.NewElector(b, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var open served
-	var m *sharding.Manager
-	d := &splitter{}
-	k := sharding.Keyspace{Name: "k", Shards: begun}
 	m, err = sharding.NewManager(b, e, func(ctx context.Context, l *core.Lease) error {
-		s, err := m.OpenSlice(ctx, l, nil)
+		s, err := m.OpenSlice(ctx, l, take)
 		if err != nil {
 			return err
 		}
@@ -95,8 +95,10 @@ func refused(t *testing.T, b core.Backend, o *core.Options) {
 		defer open.Delete(l.Shard())
 		<-ctx.Done()
 		return nil
-	}, &sharding.Options{Keyspace: k, Assigner: d, Interval: 100 * time.Millisecond, LeaveBudget: 10 * time.Second,
-		Loads: func(context.Context) (map[string]float64, error) { return nil, nil }}) // so that it plans in each interval
+	}, &sharding.Options{
+		Keyspace: sharding.Keyspace{Name: "k", Shards: begun}, Assigner: d, Interval: 100 * time.Millisecond, LeaveBudget: 10 * time.Second,
+		Loads: func(context.Context) (map[string]float64, error) { return nil, nil }, // so that it plans in each interval
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,15 +107,22 @@ func refused(t *testing.T, b core.Backend, o *core.Options) {
 	ran, managed := make(chan error, 1), make(chan error, 1)
 	go func() { ran <- e.Run(run) }()
 	go func() { managed <- m.Run(manage) }()
-	defer func() {
+	t.Cleanup(func() {
 		leave()
 		if err := errors.Join(<-managed, func() error { end(); return <-ran }()); err != nil {
 			t.Error(err)
 		}
-	}()
-	ample.Wait(t, "the shards are not served", func() bool { return m.Map() != nil && length(&open) == begun })
+	})
+	ample.Wait(t, "the shards are not served", func() bool { return m.Map() != nil && length(open) == begun })
+	return m, open
+}
 
-	l := &load{m: m, open: &open, k: k, stop: make(chan struct{})}
+func refused(t *testing.T, b core.Backend, o *core.Options) {
+	d := &splitter{}
+	k := sharding.Keyspace{Name: "k", Shards: begun}
+	m, open := member(t, b, o, d, nil)
+
+	l := &load{m: m, open: open, k: k, stop: make(chan struct{})}
 	for range producers {
 		l.work.Go(l.produce)
 	}
