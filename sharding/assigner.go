@@ -2,15 +2,17 @@ package sharding
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // assign is the handler of the assigner's shard: it plans while it holds the
 // lease. It takes up where the former assigner's complete plans end.
 func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
-	j := &journal{read: bounded(lease.ReadLog), table: &assignments{}}
+	j := &journal{read: bounded(lease.ReadLog), table: &assignments{}, newest: m.form}
 	for wait := retry; ; wait = longer(wait) {
 		_, err := j.catchUp(ctx)
 		if err == nil {
@@ -23,9 +25,15 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		lease.Progress()
 		m.tried("read the plans", err)
 	}
-	if j.gap != nil {
-		m.o.OnError(j.gap)
+	if err := j.blind(m.o.Keyspace); err != nil {
+		m.refused.Store(time.Now().Add(time.Minute).UnixNano()) // before it returns: it is not contended for meanwhile
+		signal(m.wake)
+		if !m.blind.Load() { // else follow says so
+			m.o.OnError(err)
+		}
+		return nil
 	}
+	m.tried("understand the plans", j.gap)
 	p := &planner{
 		Assigner: m.o.Assigner, Specs: m.o.Shards, Keys: m.o.Keyspace, Takes: m.o.Takes, Zone: m.o.ZoneKey,
 		Cooldown: m.o.Cooldown, Penalty: m.o.Penalty, Quarantine: m.o.Quarantine, PrepareBudget: m.o.PrepareBudget,
@@ -50,6 +58,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			m.untilNext(ctx, lease, v, true)
 			continue
 		}
+		j.form = m.formFor(v)
 		again := p.obey(v, time.Now())
 		var settled []string
 		settled, p.untaken = m.settled(ctx, j.table, round)
@@ -73,6 +82,17 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		m.untilNext(ctx, lease, v, again || out.again || m.o.Loads != nil)
 	}
 	return nil
+}
+
+// formFor is the highest form of plans that every member with a Manager reads.
+func (m *Manager) formFor(v *core.View) byte {
+	form := m.form
+	for i := range v.Members {
+		if n, err := strconv.ParseUint(v.Members[i].Meta[mark.Key], 10, 8); err == nil {
+			form = max(min(form, byte(n)), formVersion)
+		}
+	}
+	return form
 }
 
 // settled are the givers of the splits and merges that are complete: every taker has noted its

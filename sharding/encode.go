@@ -10,8 +10,9 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// The form of a plan in the log: one byte of version, then numbers as varints. A
-// plan that is longer than an entry may be is several entries, each with its
+// The form of a plan in the log: one byte of version, then numbers as varints. The mark of a
+// member with a Manager says which form it reads, and those below; plans are written in the
+// highest form that all such members read. A plan that is longer than an entry may be is several entries, each with its
 // place among them; only all of them together count, so that a plan which its
 // assigner did not finish is no plan.
 const (
@@ -29,7 +30,7 @@ func (c *planChange) encode(size int) [][]byte {
 	parts := max(1, (len(body)+size-1)/size)
 	out := make([][]byte, parts)
 	for i := range out {
-		b := []byte{formVersion}
+		b := []byte{max(c.form, formVersion)}
 		b = binary.AppendUvarint(b, uint64(c.Number))
 		b = binary.AppendUvarint(b, uint64(i))
 		b = binary.AppendUvarint(b, uint64(parts))
@@ -392,6 +393,7 @@ type assembly struct {
 	body   []byte
 	first  core.Seq // entry that the last complete plan begins with
 	from   core.Seq
+	newest byte // form that is read
 }
 
 // add takes in the next entry of the log, and returns the plan that it completes,
@@ -399,9 +401,9 @@ type assembly struct {
 // begins. An error says that the entry was not understood; it counts as a gap.
 func (a *assembly) add(e core.Entry) (*planChange, error) {
 	r := &reader{b: e.Payload}
-	if v := r.byte(); r.err == nil && v != formVersion {
+	if v, newest := r.byte(), max(a.newest, formVersion); r.err == nil && (v < formVersion || v > newest) {
 		*a = assembly{}
-		return nil, fmt.Errorf("sharding: entry %d has form %d, this version reads %d: bring all members to one version", e.Seq, v, formVersion)
+		return nil, fmt.Errorf("sharding: entry %d has form %d, this version reads %d: bring all members to one version", e.Seq, v, newest)
 	}
 	number := int64(r.num(maxNumber))
 	part, parts := r.num(maxParts), r.num(maxParts)
@@ -414,7 +416,7 @@ func (a *assembly) add(e core.Entry) (*planChange, error) {
 		*a = assembly{number: number, token: e.Token, parts: parts, from: e.Seq}
 	case a.parts != parts || a.number != number || a.token != e.Token || a.next != part:
 		*a = assembly{}
-		return nil, nil // the rest of something whose beginning is not known
+		return nil, fmt.Errorf("sharding: entry %d: the beginning of its plan is missing", e.Seq)
 	}
 	a.next++
 	a.body = append(a.body, r.b...)

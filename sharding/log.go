@@ -21,6 +21,9 @@ type journal struct {
 	since int   // bytes read or written since the last base
 	base  int   // bytes of that
 
+	form, newest byte // that is written, and the newest that is read
+	highest      byte // in the log since the last base
+
 	tell func(before, after *assignments) // of each plan that is read; may be nil
 }
 
@@ -71,6 +74,16 @@ func bounded(read readLog) readLog {
 	}
 }
 
+// blind says why nothing is planned: there is a keyspace, and its plans cannot be understood. A
+// plan that began the keyspace again would give its ranges to shards that do not have them.
+func (j *journal) blind(k Keyspace) error {
+	if j.gap == nil || k.Name == "" && j.table.keys.Name == "" {
+		return nil
+	}
+	return fmt.Errorf("tenure: nothing is planned, as the plans are not understood: bring all members to one version, "+
+		"or run tenure repair: %w", j.gap)
+}
+
 const pageEntries = 64
 
 // catchUp reads to the end of the log. It reports whether the table changed.
@@ -80,7 +93,8 @@ func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
 		var trimmed *core.TrimmedError
 		switch {
 		case errors.As(err, &trimmed) && trimmed.Oldest > j.after+1:
-			j.after, j.parts = trimmed.Oldest-1, assembly{} // a base begins there
+			j.after, j.parts = trimmed.Oldest-1, assembly{}
+			j.gap = fmt.Errorf("sharding: entry %d: no base begins there", trimmed.Oldest) // until one is read
 			continue
 		case err != nil:
 			return changed, err
@@ -103,9 +117,12 @@ func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
 func (j *journal) add(e *core.Entry) (changed bool) {
 	j.after = e.Seq
 	j.since += len(e.Payload)
+	j.parts.newest = j.newest
 	c, err := j.parts.add(*e)
 	if err != nil {
 		j.gap = err
+	} else {
+		j.highest = max(j.highest, e.Payload[0])
 	}
 	if c == nil {
 		return false
@@ -123,7 +140,7 @@ func (j *journal) add(e *core.Entry) (changed bool) {
 	}
 	j.table = next
 	if c.Base {
-		j.gap, j.base, j.since = nil, j.since, 0
+		j.gap, j.base, j.since, j.highest = nil, j.since, 0, e.Payload[0]
 	}
 	return true
 }
@@ -143,10 +160,11 @@ func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, s
 		return err
 	}
 	head := lease.Head()
-	if !c.Base && (j.gap != nil || j.since > max(baseEvery, 2*j.base) || int(head.Seq-head.Oldest) > baseEntries) {
+	if !c.Base && (j.gap != nil || j.highest > j.form || j.since > max(baseEvery, 2*j.base) || int(head.Seq-head.Oldest) > baseEntries) {
 		c = next.base(c.Number)
 	}
 	first, bytes := core.Seq(0), 0
+	c.form = j.form
 	for _, part := range c.encode(size) {
 		seq, err := lease.Append(ctx, part)
 		if err != nil {
@@ -161,7 +179,7 @@ func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, s
 	j.table, j.parts = next, assembly{}
 	j.since += bytes
 	if c.Base {
-		j.gap, j.base, j.since = nil, bytes, 0
+		j.gap, j.base, j.since, j.highest = nil, bytes, 0, j.form
 		if first > 1 {
 			// If only this fails the log is longer than needed until the next base.
 			if _, err := lease.Commit(ctx, core.Trim(first-1)); err != nil {

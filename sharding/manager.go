@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,9 @@ type Manager struct {
 
 	watched chan struct{} // Picture was called
 	reads   atomic.Bool   // this member's assigner reads loads
+	blind   atomic.Bool   // this member does not understand the plans
+	refused atomic.Int64  // until when it is not the assigner, since it did not understand them as such
+	form    byte          // of plans, the newest that it reads
 
 	lines  rhythm.Rhythm // of what is tried again, by the kind of call
 	ranges rhythm.Rhythm // of changes of ranges, by the shard
@@ -88,7 +92,7 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 		return nil, err
 	}
 	m := &Manager{
-		b: b, e: e, h: h, o: c, ranges: rhythm.Rhythm{Keys: 8}, fixed: names, limits: b.Info().Limits,
+		b: b, e: e, h: h, o: c, form: formVersion, ranges: rhythm.Rhythm{Keys: 8}, fixed: names, limits: b.Info().Limits,
 		wake: make(chan struct{}, 1), news: make(chan struct{}, 1), watched: make(chan struct{}, 1), emptied: make(chan struct{}),
 		changed: make(chan struct{}), slices: map[string]*Slice{}, meters: map[string]*meter{}, lanes: newLanes(), table: &assignments{},
 	}
@@ -251,7 +255,7 @@ func (m *Manager) watch(ctx context.Context, views chan<- *core.View, failed cha
 // follow keeps the table up to date with the assigner's log. What another shard's
 // log does is only a hint to look.
 func (m *Manager) follow(ctx context.Context) {
-	j := &journal{table: &assignments{}, read: bounded(func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
+	j := &journal{table: &assignments{}, newest: m.form, read: bounded(func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
 		return m.b.ReadLog(ctx, assigner, after, max)
 	})}
 	var hints sync.WaitGroup
@@ -261,6 +265,7 @@ func (m *Manager) follow(ctx context.Context) {
 		every = resync
 		hints.Go(func() { m.tail(ctx) })
 	}
+	var said time.Time
 	for wait := retry; ; {
 		changed, err := j.catchUp(ctx)
 		if changed {
@@ -272,12 +277,14 @@ func (m *Manager) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		m.tried("understand the plans", j.gap)
+		if err == nil {
+			said = m.understood(j, said)
+		}
 		m.tried("read the plans", err)
 		if errors.Is(err, core.ErrStoreChanged) {
 			return // it is halted
 		}
-		next := every
+		next := min(every, time.Minute)
 		if err != nil {
 			next, wait = min(every, wait), longer(wait)
 		} else {
@@ -291,6 +298,22 @@ func (m *Manager) follow(ctx context.Context) {
 		}
 		t.Stop()
 	}
+}
+
+// understood takes in whether the plans are, and says each minute that they are not. said is when it
+// did so last.
+func (m *Manager) understood(j *journal, said time.Time) time.Time {
+	blind, now := j.blind(m.o.Keyspace), time.Now()
+	if m.blind.Swap(blind != nil) != (blind != nil) || m.refused.Load() != 0 {
+		signal(m.wake)
+	}
+	if blind == nil {
+		m.tried("understand the plans", j.gap)
+	} else if now.Sub(said) >= time.Minute {
+		m.o.OnError(blind)
+		return now
+	}
+	return said
 }
 
 const (
@@ -542,7 +565,7 @@ func (m *Manager) show(draining bool) error {
 		if st.Meta == nil {
 			st.Meta = map[string]string{}
 		}
-		st.Meta[mark.Key] = "1"
+		st.Meta[mark.Key] = strconv.Itoa(int(m.form))
 	})
 	if errors.Is(err, core.ErrInvalid) {
 		return fmt.Errorf("%w: sharding marks its members there: use fewer entries, or shorter ones", err)

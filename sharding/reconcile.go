@@ -160,7 +160,7 @@ func (m *Manager) carryOut(todo *steps, leave bool) error {
 	}
 	// After the shards: the first to contend joins, and a member that is seen may be
 	// given a shard at once.
-	if err := m.standForAssigner(!leave); err != nil {
+	if err := m.standForAssigner(!leave && !m.blind.Load() && time.Now().UnixNano() >= m.refused.Load()); err != nil {
 		return err
 	}
 	asked, cancel := context.WithCancel(context.Background())

@@ -399,6 +399,9 @@ func (s *Slice) give(c *rangeChange) error {
 	if err := s.awaitOwners(c); err != nil {
 		return err
 	}
+	if s.m.blind.Load() || s.m.assigned().change(c.From) == nil { // it may not be planned any longer
+		return errors.New("the plan of the change is not in force, or not understood")
+	}
 	was := c.before(c.From, c.Rest)
 	s.waitFor("calls of Commit and Do that do not return")
 	s.serve(c.Rest)

@@ -173,6 +173,7 @@ func named(gifts []gift) []string {
 type planChange struct {
 	Number int64
 	Base   bool
+	form   byte // that it is written in; 0: the first
 	// Of a base only: the set of shards, and the keyspace with the ranges of its shards.
 	Specs   []string
 	Keys    Keyspace

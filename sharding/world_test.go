@@ -73,6 +73,7 @@ type member struct {
 	gone    bool
 	healthy func(context.Context) error // core.Options.Eligible
 	version string                      // in its metadata
+	newer   bool                        // it has another version of Tenure, with the next form of plans
 }
 
 func (w *world) member(node string, change ...func(*member, *Options)) *member {
@@ -110,6 +111,9 @@ func (w *world) build(node string, change ...func(*member, *Options)) *member {
 	}
 	if m.Manager, err = NewManager(m.b, m.e, func(ctx context.Context, l *core.Lease) error { return m.handler(ctx, l) }, o); err != nil {
 		w.Fatal(err)
+	}
+	if m.newer {
+		m.Manager.form = formVersion + 1
 	}
 	var elect context.Context
 	elect, m.end = context.WithCancel(context.Background())
