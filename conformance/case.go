@@ -81,6 +81,8 @@ func (s *Store) has(field string) bool {
 		return s.Isolate != nil
 	case "Narrow":
 		return s.Narrow != nil
+	case "Deny":
+		return s.Deny != nil
 	case "Restart":
 		return s.Restart != nil
 	}

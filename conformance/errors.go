@@ -36,6 +36,8 @@ func errorCases() []Case {
 			Shows: "refusals match their sentinel, carry details and begin with tenure:"},
 		{Area: area, Property: "ClosedBackend", Rules: []Rule{ruleE1, ruleE3}, run: closedBackend,
 			Shows: "calls after Close answer ErrClosed; sessions stay"},
+		{Area: area, Property: "RightTakenAway", Rules: []Rule{ruleE5, ruleE1}, Needs: []string{"Deny"}, alone: true, run: rightTakenAway,
+			Shows: "a commit that the store denies answers ErrDenied, changes nothing, and succeeds once it may"},
 		{Area: area, Property: "InvalidNames", Rules: []Rule{ruleE1}, run: invalidNames,
 			Shows: "invalid names, keys and numbers are refused before any I/O"},
 		{Area: area, Property: "NoGoroutineLeak", Rules: []Rule{ruleE3}, run: noGoroutineLeak,
@@ -88,6 +90,31 @@ func cancelledWriteIsUnknown(f *fixture) {
 	})
 	f.quiesce(a, first.Fence)
 	f.judge(r, shard)
+}
+
+func rightTakenAway(f *fixture) {
+	a := f.join("a")
+	fence := a.acquire("s")
+	a.commit(fence, appendOp("x"), driver.Op{Kind: driver.OpPut, Key: "k", Value: []byte("x")})
+	allow, err := f.store.Deny(f.ctx)
+	f.setup("deny", err)
+	commit := func() error {
+		return a.write(fence, f.head("s").Number+1, appendOp("y"), driver.Op{Kind: driver.OpPut, Key: "k", Value: []byte("y")}).Err
+	}
+	if !f.eventually(f.patience(), func() bool { err = commit(); return err != nil }) {
+		f.setup("deny", errors.New("commits succeed"))
+	}
+	before := f.head("s")
+	for range 3 {
+		err = commit()
+		f.must(ruleE5, errors.Is(err, driver.ErrDenied), "a commit for which a right is missing answers %v; want ErrDenied", err)
+		f.must(ruleE1, driver.NotApplied(err), "a commit that is denied answers %v, which does not say that it was not applied", err)
+	}
+	f.must(ruleE5, f.head("s") == before, "a commit that is denied changes the head from %+v to %+v", before, f.head("s"))
+	f.setup("allow", allow(f.ctx))
+	if !f.eventually(f.patience(), func() bool { err = commit(); return err == nil }) {
+		f.fail(ruleE5, "a commit answers %v although the right is back", err)
+	}
 }
 
 // quiesce waits until no cancelled call can take effect any more: a commit of an

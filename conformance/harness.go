@@ -112,6 +112,10 @@ type Store struct {
 	// fail at first, as after Restart. An error that matches errors.ErrUnsupported skips the case.
 	Narrow func(ctx context.Context) (widen func(context.Context) error, err error)
 
+	// Deny takes a right to commit away from the user of open Backends, or makes the store
+	// read-only, until the function that it returns is called (E5).
+	Deny func(ctx context.Context) (allow func(context.Context) error, err error)
+
 	// RaiseFloor does what an operator does after a restore: every token granted from
 	// then on is greater than above.
 	RaiseFloor func(ctx context.Context, above driver.Token) error

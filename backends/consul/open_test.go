@@ -139,7 +139,23 @@ func TestRunTimePolicy(t *testing.T) {
 	h := conformance.Harness{Name: Name, New: func(ct conformance.T) *conformance.Store {
 		namespace := "suite/" + rand.Text()
 		token := runTime(t, admin, namespace)
-		return &conformance.Store{Open: func(ctx context.Context) (driver.Backend, error) {
+		return &conformance.Store{Deny: func(context.Context) (func(context.Context) error, error) {
+			self, _, err := admin.ACL().TokenReadSelf(&api.QueryOptions{Token: token})
+			if err != nil {
+				return nil, err
+			}
+			policy, _, err := admin.ACL().PolicyRead(self.Policies[0].ID, nil)
+			if err != nil {
+				return nil, err
+			}
+			set := func(rules string) error {
+				policy.Rules = rules
+				_, _, err := admin.ACL().PolicyUpdate(policy, nil)
+				return err
+			}
+			before := policy.Rules
+			return func(context.Context) error { return set(before) }, set(strings.ReplaceAll(before, `"write"`, `"read"`))
+		}, Open: func(ctx context.Context) (driver.Backend, error) {
 			if err := create(ctx, namespace); err != nil {
 				return nil, err
 			}
@@ -152,7 +168,7 @@ func TestRunTimePolicy(t *testing.T) {
 	}}
 	report, err := conformance.Check(t.Context(), h, "Acquire/Exclusive", "Acquire/PartialBatch",
 		"Commit/AppliesWhenCurrent",
-		"Commit/FencedAfterTakeover", "Membership/SupersedeEndsFormer", "Log/TailAllShards", "Views/FullThenDelta")
+		"Commit/FencedAfterTakeover", "Membership/SupersedeEndsFormer", "Log/TailAllShards", "Views/FullThenDelta", "Errors/RightTakenAway")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,20 @@ import (
 func TestConformance(t *testing.T) {
 	server := servers.New(t, servers.Etcd, &servers.Options{Config: []string{"bcrypt-cost = 4"}})
 	root, user := enableAuth(t, server, "readwrite", "suite/", clientv3.GetPrefixRangeEnd("suite/"))
-	conformance.Test(t, harness(t, root, user, nil))
+	admin, h := newClient(t, root), harness(t, root, user, nil)
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		grant := func(ctx context.Context, right int32) error {
+			_, err := admin.RoleGrantPermission(ctx, "app", "suite/", clientv3.GetPrefixRangeEnd("suite/"), clientv3.PermissionType(right))
+			return err
+		}
+		s.Deny = func(ctx context.Context) (func(context.Context) error, error) {
+			return func(ctx context.Context) error { return grant(ctx, int32(clientv3.PermReadWrite)) }, grant(ctx, int32(clientv3.PermRead))
+		}
+		return s
+	}
+	conformance.Test(t, h)
 }
 
 // TestConformanceCluster runs it on three members.

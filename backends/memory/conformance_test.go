@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/internal/proof/watchless"
 )
 
@@ -59,6 +60,7 @@ func newConformanceStore(o opener) func(conformance.T) *conformance.Store {
 func (o opener) conformanceStore() *conformance.Store {
 	const namespace = "conformance/ns"
 	store := memory.New()
+	var link kvfault.Link
 	open := func(ctx context.Context, namespace string, with *memory.Options) (driver.Backend, error) {
 		b, err := o(ctx, store, namespace, with)
 		if err != nil {
@@ -67,7 +69,9 @@ func (o opener) conformanceStore() *conformance.Store {
 		return b, nil
 	}
 	return &conformance.Store{
-		Open: func(ctx context.Context) (driver.Backend, error) { return open(ctx, namespace, nil) },
+		Open: func(ctx context.Context) (driver.Backend, error) {
+			return open(ctx, namespace, &memory.Options{Wrap: link.Wrap})
+		},
 		OpenExisting: func(ctx context.Context) (driver.Backend, error) {
 			return open(ctx, namespace, &memory.Options{NoCreate: true})
 		},
@@ -92,6 +96,13 @@ func (o opener) conformanceStore() *conformance.Store {
 		Compact: func(context.Context) error {
 			store.Compact()
 			return nil
+		},
+		Deny: func(context.Context) (func(context.Context) error, error) {
+			link.SetError(kvfault.Write, fmt.Errorf("tenure: %w: %w", driver.ErrRetry, driver.ErrDenied))
+			return func(context.Context) error {
+				link.Heal()
+				return nil
+			}, nil
 		},
 		Tamper: func(_ context.Context, what conformance.Tampering, name string) error {
 			return tamper(store, namespace, what, name)

@@ -1,11 +1,13 @@
 package redis
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -61,6 +63,24 @@ func TestRightLost(t *testing.T) {
 			t.Fatalf("with %s again: %v", right, err)
 		}
 	}
+}
+
+// TestConformanceDenied runs the case for which a user loses a right.
+func TestConformanceDenied(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.Redis, nil)
+	admin := newAdmin(t, config(t, server))
+	h := harness(t, config(t, server), asUser(t, server, "suite/*"), Options{}, nil)
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Deny = func(ctx context.Context) (func(context.Context) error, error) {
+			return func(ctx context.Context) error { return admin.Do(ctx, "ACL", "SETUSER", "tenure", "+hset").Err() },
+				admin.Do(ctx, "ACL", "SETUSER", "tenure", "-hset").Err()
+		}
+		return s
+	}
+	conformance.TestCases(t, h, "Errors/RightTakenAway")
 }
 
 // dump is all that a server holds.

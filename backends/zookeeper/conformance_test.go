@@ -210,6 +210,21 @@ func (s *suiteStore) conformance(
 				return s.makeAgain(backup)
 			}, err
 		},
+		Deny: func(context.Context) (func(context.Context) error, error) {
+			all, err := s.copyBelow(node)
+			set := func(acl func(copied) []zk.ACL) (err error) {
+				for _, n := range all {
+					if _, err := s.admin.SetACL(n.node, acl(n), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+						return err
+					}
+				}
+				return nil
+			}
+			if err == nil {
+				err = set(func(copied) []zk.ACL { return zk.WorldACL(zk.PermRead) })
+			}
+			return func(context.Context) error { return set(func(n copied) []zk.ACL { return n.acl }) }, err
+		},
 		Tamper: func(_ context.Context, what conformance.Tampering, name string) error {
 			return s.tamper(keys, what, name)
 		},

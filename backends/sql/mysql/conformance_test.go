@@ -20,7 +20,22 @@ import (
 func TestConformance(t *testing.T) {
 	server := pool.Get(t, servers.MariaDB, nil)
 	dsn := server.Database(t)
-	conformance.Test(t, harness(t, dsn, restricted(t, server, dsn), Options{}))
+	user := restricted(t, server, dsn)
+	admin := setup.DB(t, server.Admin())
+	h := harness(t, dsn, user, Options{})
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Deny = func(ctx context.Context) (func(context.Context) error, error) {
+			_, err := admin.ExecContext(ctx, fmt.Sprintf("REVOKE INSERT ON %s.tenure_logs FROM %s", dsn.Name(), user.User()))
+			return func(ctx context.Context) error {
+				_, err := admin.ExecContext(ctx, fmt.Sprintf("GRANT INSERT ON %s.tenure_logs TO %s", dsn.Name(), user.User()))
+				return err
+			}, err
+		}
+		return s
+	}
+	conformance.Test(t, h)
 }
 
 // TestConformanceRestart runs the cases for which the server is killed and started

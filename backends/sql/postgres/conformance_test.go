@@ -23,7 +23,22 @@ import (
 func TestConformance(t *testing.T) {
 	server := pool.Get(t, servers.Postgres, nil)
 	dsn := server.Database(t)
-	conformance.Test(t, harness(t, dsn, restricted(t, server, dsn, nil), Options{}))
+	user := restricted(t, server, dsn, nil)
+	admin := setup.DB(t, server.Admin().Database(dsn.Name()))
+	h := harness(t, dsn, user, Options{})
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Deny = func(ctx context.Context) (func(context.Context) error, error) {
+			_, err := admin.ExecContext(ctx, "REVOKE INSERT ON tenure_logs FROM "+user.User())
+			return func(ctx context.Context) error {
+				_, err := admin.ExecContext(ctx, "GRANT INSERT ON tenure_logs TO "+user.User())
+				return err
+			}, err
+		}
+		return s
+	}
+	conformance.Test(t, h)
 }
 
 func TestConformanceSimpleProtocol(t *testing.T) {

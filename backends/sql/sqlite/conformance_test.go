@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,8 +39,28 @@ func TestConformance(t *testing.T) {
 
 // harness is one pair of database files.
 type harness struct {
-	path  string
-	calls sqlfault.Calls
+	path   string
+	calls  sqlfault.Calls
+	denied atomic.Bool
+}
+
+// deniable is a store whose commits are refused as those of a file that is read-only.
+type deniable struct {
+	sql.Store
+	h *harness
+}
+
+func (d deniable) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	if !d.h.denied.Load() {
+		return d.Store.WriteData(ctx, fn)
+	}
+	db, err := stdsql.Open("sqlite", "file:"+d.h.path+"?mode=ro")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, "DELETE FROM tenure_logs")
+	return d.Classify(err)
 }
 
 const harnessNamespace = "suite/case"
@@ -76,6 +97,13 @@ func (h *harness) store(t conformance.T) *conformance.Store {
 		},
 		Compact: func(ctx context.Context) error {
 			return h.exec(ctx, membersSuffix, "UPDATE tenure_rosters SET revision = revision + 10000")
+		},
+		Deny: func(context.Context) (func(context.Context) error, error) {
+			h.denied.Store(true)
+			return func(context.Context) error {
+				h.denied.Store(false)
+				return nil
+			}, nil
 		},
 		Tamper:     h.tamper,
 		Wipe:       h.wipe,
@@ -143,7 +171,7 @@ func (h *harness) openStore(
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := sql.New(ctx, config(namespace, opts, &sqlfault.Store{Store: st, Calls: &h.calls, Wire: w}, stmts))
+	b, err := sql.New(ctx, config(namespace, opts, &sqlfault.Store{Store: deniable{st, h}, Calls: &h.calls, Wire: w}, stmts))
 	if err != nil {
 		return nil, nil, err
 	}
