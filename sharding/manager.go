@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // Manager shares a set of shards among the members of a namespace, for one
@@ -81,8 +82,15 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 	if err != nil {
 		return nil, err
 	}
+	served := func(ctx context.Context, l *core.Lease) error {
+		name := l.Shard()
+		if _, err := c.Keyspace.index(name); err == nil {
+			name = c.Keyspace.Name
+		}
+		return h(keyspace.With(ctx, name), l)
+	}
 	m := &Manager{
-		b: b, e: e, h: h, o: c, fixed: names, limits: b.Info().Limits,
+		b: b, e: e, h: served, o: c, fixed: names, limits: b.Info().Limits,
 		wake: make(chan struct{}, 1), news: make(chan struct{}, 1), watched: make(chan struct{}, 1), emptied: make(chan struct{}),
 		changed: make(chan struct{}), slices: map[string]*Slice{}, meters: map[string]*meter{}, lanes: newLanes(), table: &assignments{},
 	}

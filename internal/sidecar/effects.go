@@ -120,8 +120,8 @@ func (x *effects) open() (*effect.Ledger, error) {
 	defer cancel()
 	l, err := effect.Open(ctx, x.lease, &effect.Options{
 		Rules: x.rules, Resolve: x.resolve, Concurrent: leaseAttempts, Attempts: 1, Deadline: attemptTime,
-		MaxResult: min(effect.MaxMaxResult, x.s.limits.WriteBytes/4),
-		OnError:   func(err error) { x.s.log.Warn("effect in doubt, or effects are tried again", "error", err) },
+		MaxResult: min(effect.MaxMaxResult, x.s.limits.WriteBytes/4), Scope: x.lease.Namespace() + "/" + x.lease.Shard(),
+		OnError: func(err error) { x.s.log.Warn("effect in doubt, or effects are tried again", "error", err) },
 	})
 	x.ledger = l
 	return l, err
