@@ -56,9 +56,8 @@
 // measure it, so one that is set ahead shortens it.
 //
 // The key of an effect names what is done, not the attempt: "pay/" and an order's number. It
-// belongs to the shard. Where ranges are split or merged (package sharding), effects stay behind
-// in the shard in which they were made, unless Take copies the items under [Prefix]; set
-// [Options.Scope] then, so that the idempotency keys stay the same.
+// belongs to the shard, and in a keyspace (package sharding) to one of the keyspace's keys: where
+// ranges are split or merged, [Take] brings the effects along, with their idempotency keys.
 //
 // # Costs
 //

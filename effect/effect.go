@@ -1,6 +1,7 @@
 package effect
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -204,7 +205,7 @@ func clean(text string) string {
 
 // encode returns the value of a record.
 func encode(e Effect) []byte {
-	e.Key, e.ID = "", "" // the item's key has them
+	e.Key = "" // the item's key has it
 	value, err := json.Marshal(stored(e))
 	if err != nil {
 		panic("tenure: effect: a record cannot be encoded: " + err.Error()) // it has texts and numbers
@@ -212,10 +213,10 @@ func encode(e Effect) []byte {
 	return value
 }
 
-// stored is an Effect without what its item's key says.
+// stored is an Effect without what its item's key says. It has the ID, since that stays the same in another shard.
 type stored struct {
 	Key      string     `json:"-"`
-	ID       string     `json:"-"`
+	ID       string     `json:"id,omitempty"`
 	State    State      `json:"state"`
 	Token    core.Token `json:"token"`
 	Began    time.Time  `json:"began"`
@@ -247,8 +248,11 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	if !s.State.Open() && s.State != Done && s.State != Failed {
 		return Effect{}, damaged("its state %.40q is not known", s.State)
 	}
+	if len(s.ID) > MaxKey || clean(s.ID) != s.ID {
+		return Effect{}, damaged("its idempotency key %.40q is none", s.ID)
+	}
 	s.Reason, s.Author = clean(s.Reason), clean(s.Author)
 	e := Effect(s)
-	e.Key, e.ID = key, ID(scope, key)
+	e.Key, e.ID = key, cmp.Or(s.ID, ID(scope, key))
 	return e, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // A Ledger makes the effects of one shard under one lease. All methods are safe for concurrent
@@ -68,10 +69,10 @@ type outcome struct {
 // Open makes a Ledger on a lease, at the beginning of its handler, and reads which effects the
 // former leaders left open, in one read. In the background it then reads the record of each, and
 // decides about it if Options.Resolve is set; a Do with such a key waits for that. A lease has one
-// Ledger at a time. Ctx bounds Open only.
+// Ledger at a time. Ctx is the handler's, and bounds Open only.
 //
-// The error matches core.ErrInvalid for options outside their bounds, and for a lock's lease
-// (package lock), since effects outlast it; core.ErrLost if the lease is over; else the store
+// The error matches core.ErrInvalid for options outside their bounds, for a lock's lease
+// (package lock), since effects outlast it, and where Options.Scope must be set; core.ErrLost if the lease is over; else the store
 // could not be read.
 func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	if lease == nil {
@@ -80,7 +81,7 @@ func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	if driver.IsLock(core.ShardID(lease.Shard())) {
 		return nil, invalid("the lease is that of a lock, which nobody need have again: contend for a shard")
 	}
-	resolved, err := o.resolve(lease.Namespace(), lease.Shard(), lease.Limits())
+	resolved, err := o.resolve(keyspace.Of(ctx), lease)
 	if err != nil {
 		return nil, err
 	}
@@ -382,8 +383,8 @@ func decodeAll(items []core.Item, scope string) ([]Effect, error) {
 // ReadOpen returns the effects of a shard that have not ended, by key, the first limit of them
 // (1 to 10,000), for tools: it needs no lease, and asks the store once. One that is Begun
 // under a token below that of the shard's present lease is in doubt; one under the present
-// lease may be under way. Effect.ID is that of the default scope. The error matches
-// core.ErrDamaged beside the others where some records cannot be read.
+// lease may be under way. The error matches core.ErrDamaged beside the others where some records
+// cannot be read.
 func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]Effect, error) {
 	if limit < 1 || limit > MaxMaxInDoubt {
 		return nil, invalid("reading %d effects is outside 1 to %d", limit, MaxMaxInDoubt)

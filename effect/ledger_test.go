@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 func never(context.Context, string) ([]byte, error) { panic("called") }
@@ -770,4 +771,104 @@ func TestID(t *testing.T) {
 	if text := clean(string(bytes.Repeat([]byte("ä"), 400))); len(text) > MaxReason {
 		t.Errorf("%d bytes", len(text))
 	}
+}
+
+// In a keyspace effects go on in another shard when a range is split: the idempotency key stays the same,
+// and where Open cannot know what the shard is, it says that Scope must be set.
+func TestScopeOfAKeyspace(t *testing.T) {
+	bubble(t, func(w *world) {
+		bank, ran := newProvider(true), 0
+		for _, w.shard = range []string{"orders-0000", "orders-0002"} {
+			p := w.lead("a")
+			if _, err := Open(context.Background(), p.lease, &Options{Repeatable: true}); !errors.Is(err, core.ErrInvalid) {
+				w.Errorf("opened without a scope: %v", err)
+			}
+			l, err := Open(keyspace.With(context.Background(), "orders"), p.lease, &Options{Repeatable: true})
+			if err != nil {
+				w.Fatal(err)
+			}
+			if _, err := w.do(l, "pay/order-17", func(_ context.Context, id string) ([]byte, error) {
+				ran++
+				bank.charge(id)
+				return nil, nil
+			}); err != nil {
+				w.Error(err)
+			}
+			l.Close()
+			p.resign()
+		}
+		if n := bank.count(ID("test/orders", "pay/order-17")); n != 1 || ran != 2 || len(bank.charges) != 1 {
+			w.Errorf("%d charges, in %d calls: %v", n, ran, bank.charges)
+		}
+	})
+}
+
+// Take brings the effects of a range along: those that ended are not made again, and those that are open are
+// decided, with their idempotency keys.
+func TestTake(t *testing.T) {
+	bubble(t, func(w *world) {
+		bank := newProvider(true)
+		has := func(key string) bool { return strings.HasPrefix(key, "go/") }
+		w.shard = "one"
+		p := w.lead("a")
+		l := p.open(Options{Keep: time.Hour})
+		for _, key := range []string{"go/done", "stay/done"} {
+			if _, err := w.do(l, key, bank.pay("paid")); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if _, err := w.do(l, "go/failed", func(context.Context, string) ([]byte, error) { return nil, Refused(errLost) }); !errors.Is(err, ErrFailed) {
+			w.Fatal(err)
+		}
+		if _, err := w.do(l, "go/open", func(_ context.Context, id string) ([]byte, error) { bank.charge(id); return nil, errLost }); !errors.Is(err, ErrInDoubt) {
+			w.Fatal(err)
+		}
+		l.Close()
+
+		w.shard = "two"
+		q := w.lead("b")
+		m := q.open(Options{Keep: time.Hour}) // before the range comes
+		if _, err := w.do(m, "go/stale", func(context.Context, string) ([]byte, error) { return nil, errLost }); !errors.Is(err, ErrInDoubt) {
+			w.Fatal(err)
+		}
+		m.Close()
+		for range 2 { // as Take is called again after a failure
+			ops, err := Take(context.Background(), p.b, q.lease, "one", has)
+			if err != nil {
+				w.Fatal(err)
+			}
+			if _, err := q.lease.Commit(context.Background(), ops...); err != nil {
+				w.Fatal(err)
+			}
+		}
+		m = q.open(Options{Keep: time.Hour, Repeatable: true})
+		if e, err := m.Lookup(context.Background(), "stay/done"); e != nil || err != nil {
+			w.Errorf("what stays came along: %+v, %v", e, err)
+		}
+		if e, err := m.Lookup(context.Background(), "go/stale"); e != nil || err != nil {
+			w.Errorf("what the giver did not have stayed: %+v, %v", e, err)
+		}
+		if doubts, err := m.InDoubt(context.Background()); err != nil || len(doubts) > 1 {
+			w.Errorf("in doubt: %+v, %v", doubts, err)
+		}
+		if out, err := w.do(m, "go/done", bank.pay("again")); out != "paid" || err != nil {
+			w.Errorf("done: %q, %v", out, err)
+		}
+		if _, err := w.do(m, "go/failed", bank.pay("again")); !errors.Is(err, ErrFailed) {
+			w.Errorf("failed: %v", err)
+		}
+		if out, err := w.do(m, "go/open", bank.pay("open")); out != "open" || err != nil {
+			w.Errorf("open: %q, %v", out, err)
+		}
+		if n := bank.count(ID("test/one", "go/open")); n != 1 || bank.calls != 4 {
+			w.Errorf("%d charges of the open one, %d calls: %v", n, bank.calls, bank.charges)
+		}
+		time.Sleep(2 * time.Hour) // what ended is trimmed in the new shard, too
+		if items, err := q.lease.List(context.Background(), Prefix, 0); err != nil || len(items) > 0 {
+			w.Errorf("after Keep: %+v, %v", items, err)
+		}
+		m.Close()
+		p.resign()
+		q.resign()
+	})
 }

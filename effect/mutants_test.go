@@ -15,6 +15,15 @@ func TestMutants(t *testing.T) {
 		{Name: "an effect begins without its intent", Killer: "TestIntentNotWritten", Edits: []mutate.Edit{{
 			File: "run.go", In: "Ledger.make", Old: "	case err != nil:\n		return outcome{err: fmt.Errorf(\"tenure: effect %q: its",
 			New: "	case false:\n		return outcome{err: fmt.Errorf(\"tenure: effect %q: its"}}},
+		{Name: "a shard that may be one of a keyspace has its own scope", Killer: "TestScopeOfAKeyspace", Edits: []mutate.Edit{{
+			File: "options.go", In: "Options.resolve", Old: "if c.Scope == \"\" && keyspace == \"\" &&", New: "if false &&"}}},
+		{Name: "an effect has another idempotency key in another shard", Killer: "TestTake", Edits: []mutate.Edit{{
+			File: "effect.go", In: "decode", Old: "cmp.Or(s.ID, ID(scope, key))", New: "ID(scope, key)"},
+			{File: "effect.go", Old: "	\"cmp\"\n", New: ""}}},
+		{Name: "what the giver of a range does not have stays", Killer: "TestTake", Edits: []mutate.Edit{{
+			File: "take.go", In: "Take", Old: "if !taken[item.Key] && has(", New: "if false && has("}}},
+		{Name: "effects that ended come along and are never removed", Killer: "TestTake", Edits: []mutate.Edit{{
+			File: "take.go", In: "keyOf", Old: "_, key, _ = strings.Cut(key, \"/\")", New: "_ = strings.Cut"}}},
 		{Name: "an intent replaces the record that there is", Killer: "TestDoOnce", Edits: []mutate.Edit{{
 			File: "run.go", In: "Ledger.make",
 			Old: "core.PutIf(recordPrefix+f.key, value, core.Absent)", New: "core.Put(recordPrefix+f.key, value)"}}},

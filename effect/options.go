@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"time"
 
@@ -25,8 +26,9 @@ const (
 // outcome nobody knows stays in doubt.
 type Options struct {
 	// Scope is what idempotency keys are unique in. Default: the namespace and the shard,
-	// joined by "/". Set it where a shard's effects may go on in another shard, as when ranges
-	// are split: to the name of the keyspace, for example.
+	// joined by "/"; in the handler of a sharding.Manager with a Keyspace, that one's name is
+	// in place of the shard's, since effects go on in another shard when a range is split (Take).
+	// In any other handler a shard with a name like orders-0000 needs a Scope.
 	Scope string
 
 	// Repeatable says that the other side honours idempotency keys: it makes the effect once
@@ -81,13 +83,21 @@ type Options struct {
 	Stats *Stats
 }
 
+// ofKeyspace matches the names of a keyspace's shards.
+var ofKeyspace = regexp.MustCompile(`-[0-9]{4,}$`)
+
 // resolve returns a copy with the defaults filled in.
-func (o *Options) resolve(namespace, shard string, l core.Limits) (*Options, error) {
+func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) {
 	var c Options
 	if o != nil {
 		c = *o
 	}
-	c.Scope = cmp.Or(c.Scope, namespace+"/"+shard)
+	l, shard := lease.Limits(), lease.Shard()
+	if c.Scope == "" && keyspace == "" && ofKeyspace.MatchString(shard) {
+		return nil, invalid("shard %.60q may be one of a keyspace, whose effects go on in other shards, and ctx is not that of "+
+			"a sharding.Manager's handler: pass that one, or set Scope, to %[2]q if no range is split", shard, lease.Namespace()+"/"+shard)
+	}
+	c.Scope = cmp.Or(c.Scope, lease.Namespace()+"/"+cmp.Or(keyspace, shard))
 	c.Concurrent = cmp.Or(c.Concurrent, 64)
 	c.MaxInDoubt = cmp.Or(c.MaxInDoubt, 1000)
 	c.MaxResult = cmp.Or(c.MaxResult, 4096)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
@@ -91,8 +92,15 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 	if err != nil {
 		return nil, err
 	}
+	served := func(ctx context.Context, l *core.Lease) error {
+		name := l.Shard()
+		if _, err := c.Keyspace.index(name); err == nil {
+			name = c.Keyspace.Name
+		}
+		return h(keyspace.With(ctx, name), l)
+	}
 	m := &Manager{
-		b: b, e: e, h: h, o: c, form: formVersion, ranges: rhythm.Rhythm{Keys: 8}, fixed: names, limits: b.Info().Limits,
+		b: b, e: e, h: served, o: c, form: formVersion, ranges: rhythm.Rhythm{Keys: 8}, fixed: names, limits: b.Info().Limits,
 		wake: make(chan struct{}, 1), news: make(chan struct{}, 1), watched: make(chan struct{}, 1), emptied: make(chan struct{}),
 		changed: make(chan struct{}), slices: map[string]*Slice{}, meters: map[string]*meter{}, lanes: newLanes(), table: &assignments{},
 	}

@@ -26,11 +26,13 @@ func TestMutants(t *testing.T) {
 		{Name: "W5: a range is given, and served all the same", Killer: "TestDivideUnderLoad", Edits: []mutate.Edit{{
 			File: "slice.go", In: "Slice.give", Old: "	s.serve(c.Rest)\n	if !s.drain", New: "	if !s.drain"}}},
 		{Name: "a range that cannot be taken stays", Killer: "TestRangeGoesBack", Edits: []mutate.Edit{{
-			File: "slice.go", In: "Slice.receive", Old: "if f.times++; f.times < takeAttempts", New: "if f.times++; f.times > 0"}}},
+			File: "slice.go", In: "Slice.receive", Old: "if time.Since(f.since) < takeBudget", New: "if time.Since(f.since) >= 0"}}},
 		{Name: "a shard takes a range whose neighbour goes back", Killer: "TestRangeGoesBack", Edits: []mutate.Edit{{
 			File: "slice.go", In: "Slice.turn", Old: "			return n.Refused, err", New: "			return \"\", err"}}},
 		{Name: "a range that went back is split again in the next plan", Killer: "TestRangeGoesBack", Edits: []mutate.Edit{{
 			File: "planner.go", In: "planner.divide", Old: "			used[int32(i)] = true\n		}\n	}\n", New: "			used[int32(i)] = false\n		}\n	}\n"}}},
+		{Name: "effects of a keyspace have the scope of a shard", Killer: "TestHandlerKnowsItsKeyspace", Edits: []mutate.Edit{{
+			File: "manager.go", In: "NewManager", Old: "name = c.Keyspace.Name", New: "_ = c.Keyspace.Name"}}},
 		{Name: "a large range is committed as one", Killer: "TestLargeRange", Edits: []mutate.Edit{{
 			File: "slice.go", In: "Slice.pieces", Old: "half > 0 &&", New: "half < 0 &&"}}},
 		{Name: "W5: a shard that was split off begins with its range", Killer: "TestKeysInBetween", Edits: []mutate.Edit{{

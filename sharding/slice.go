@@ -60,11 +60,10 @@ type Slice struct {
 	work    sync.WaitGroup
 	former  []*serving // that calls may still be in
 	started time.Time  // when the change that is under way began
-	failed  struct {   // attempts to take the range of a plan; of the goroutine that carries it out
+	failed  struct {   // to take the range of a plan; of the goroutine that carries it out
 		number int64
-		since  time.Time
-		times  int
-		err    error // of the last one
+		since  time.Time // the first time
+		err    error     // the last time
 	}
 }
 
@@ -129,8 +128,8 @@ func (v *serving) leave() {
 // Take returns operations that are committed together with the note that the range is here, so that
 // they are applied once. If they are more than one commit holds, the puts and deletes without a
 // condition are committed before it, in pieces. Take is called again if it fails or if a commit does;
-// until then both shards refuse the range. After 30 s and three attempts the giver has it again. The
-// giver keeps its data, so if a range comes back, Take also deletes the items that the shard still has
+// until then both shards refuse the range. If attempts fail for 30 s, the giver has it again. The giver
+// keeps its data, so if a range comes back, Take also deletes the items that the shard still has
 // of it. Operations on items that begin with "tenure/" are left out: each shard has its own.
 type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 
@@ -488,11 +487,8 @@ func (s *Slice) awaitOwners(c *rangeChange) error {
 	}
 }
 
-// A range that a shard cannot take goes back to its giver, after so long and so many attempts.
-const (
-	takeBudget   = 30 * time.Second
-	takeAttempts = 3
-)
+// takeBudget is how long after the first attempt that failed another one that fails is the last: the range goes back.
+const takeBudget = 30 * time.Second
 
 // receive takes a range that another shard gives.
 func (s *Slice) receive(c *rangeChange, g *gift) error {
@@ -505,12 +501,8 @@ func (s *Slice) receive(c *rangeChange, g *gift) error {
 	} else if refused != "" {
 		return s.refuse(c, refused)
 	}
-	f := &s.failed
-	if f.number != c.Number {
-		f.number, f.since, f.times, f.err = c.Number, time.Now(), 0, nil
-	}
-	waits := "its Take, which has not returned, or the store"
-	if f.err != nil {
+	f, waits := &s.failed, "its Take, which has not returned, or the store"
+	if f.number == c.Number {
 		waits += "; the last attempt failed: " + f.err.Error()
 	}
 	s.waitFor(waits)
@@ -518,8 +510,10 @@ func (s *Slice) receive(c *rangeChange, g *gift) error {
 	if err == nil {
 		return nil
 	}
-	f.err = err
-	if f.times++; f.times < takeAttempts || time.Since(f.since) < takeBudget || errors.Is(err, core.ErrUnknown) {
+	if f.err = err; f.number != c.Number {
+		f.number, f.since = c.Number, time.Now()
+	}
+	if time.Since(f.since) < takeBudget || errors.Is(err, core.ErrUnknown) {
 		return err
 	}
 	s.log.Warn("tenure: sharding: a range that cannot be taken goes back", slog.String("range", g.Range.String()),

@@ -19,6 +19,8 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
@@ -100,7 +102,16 @@ type ledger struct {
 	mu    sync.Mutex
 	acked map[string]int // by key: the highest count acknowledged
 	twice []string
+
+	honours bool                      // the provider of effects makes each once for each idempotency key
+	made    map[string]map[string]int // by effect, and by idempotency key
+	doubt   map[string]bool           // effects of which nobody knows
 }
+
+// every so many bookings of a key have an effect.
+const effectEvery = 5
+
+func effectKey(key string, count int) string { return fmt.Sprintf("pay/%s/%d", key, count) }
 
 const ledgerKeys = 60
 
@@ -130,14 +141,28 @@ func copyItems(b core.Backend, k Keyspace) Take {
 
 func (l *ledger) serve(m *member) core.Handler {
 	return func(ctx context.Context, lease *core.Lease) error {
-		s, err := m.OpenSlice(ctx, lease, copyItems(m.b, m.o.Keyspace))
+		s, err := m.OpenSlice(ctx, lease, func(ctx context.Context, from string, r Range) ([]core.Op, error) {
+			effects, err := effect.Take(ctx, m.b, lease, from, func(key string) bool {
+				return r.Has(m.o.Keyspace.Of(strings.Split(key, "/")[1]))
+			})
+			if err != nil {
+				return nil, err
+			}
+			items, err := copyItems(m.b, m.o.Keyspace)(ctx, from, r)
+			return append(items, effects...), err
+		})
 		if err != nil {
 			return err
 		}
 		defer s.Close()
+		effects, err := effect.Open(ctx, lease, &effect.Options{Repeatable: l.honours, OnError: func(error) {}})
+		if err != nil {
+			return err
+		}
+		defer effects.Close()
 		for ctx.Err() == nil {
 			for i := range ledgerKeys {
-				if err := s.Do(ledgerKey(i), func() error { return l.book(lease, ledgerKey(i)) }); lease.Err() != nil {
+				if err := s.Do(ledgerKey(i), func() error { return l.book(lease, effects, ledgerKey(i)) }); lease.Err() != nil {
 					return err
 				}
 			}
@@ -147,7 +172,7 @@ func (l *ledger) serve(m *member) core.Handler {
 	}
 }
 
-func (l *ledger) book(lease *core.Lease, key string) error {
+func (l *ledger) book(lease *core.Lease, effects *effect.Ledger, key string) error {
 	item, err := lease.Get(lease.Context(), "k/"+key)
 	if err != nil {
 		return err
@@ -155,6 +180,11 @@ func (l *ledger) book(lease *core.Lease, key string) error {
 	book := booking{Key: key}
 	if item != nil {
 		if err := json.Unmarshal(item.Value, &book); err != nil {
+			return err
+		}
+	}
+	if book.Count > 0 && book.Count%effectEvery == 0 { // before the next booking, so that none is forgotten
+		if err := l.pay(lease, effects, effectKey(key, book.Count)); err != nil {
 			return err
 		}
 	}
@@ -170,6 +200,32 @@ func (l *ledger) book(lease *core.Lease, key string) error {
 	}
 	l.acked[key] = book.Count
 	return nil
+}
+
+// pay makes an effect, which takes a while, and so may be cut short.
+func (l *ledger) pay(lease *core.Lease, effects *effect.Ledger, key string) error {
+	_, err := effects.Do(lease.Context(), key, func(ctx context.Context, id string) ([]byte, error) {
+		pause(ctx, 20*time.Millisecond)
+		l.mu.Lock()
+		if l.made[key] == nil {
+			l.made[key] = map[string]int{}
+		}
+		if !l.honours || l.made[key][id] == 0 {
+			l.made[key][id]++
+		}
+		l.mu.Unlock()
+		if !pause(ctx, 20*time.Millisecond) {
+			return nil, context.Cause(ctx) // the answer is lost
+		}
+		return nil, nil
+	})
+	if errors.Is(err, effect.ErrInDoubt) && lease.Err() == nil {
+		l.mu.Lock()
+		l.doubt[key] = true
+		l.mu.Unlock()
+		return nil
+	}
+	return err
 }
 
 func (l *ledger) counts() map[string]int {
@@ -188,7 +244,7 @@ func TestDivideUnderLoad(t *testing.T) {
 	for seed := range uint64(share.Of(t, "seeds", 4, 1)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			bubble(t, func(w *world) {
-				l := &ledger{acked: map[string]int{}}
+				l := &ledger{acked: map[string]int{}, honours: seed%2 == 0, made: map[string]map[string]int{}, doubt: map[string]bool{}}
 				divide := &divider{random: rand.New(rand.NewPCG(seed, 1))}
 				k := Keyspace{Name: "orders", Shards: 3}
 				start := func(node string) {
@@ -234,7 +290,7 @@ func TestDivideUnderLoad(t *testing.T) {
 					}
 				}
 				total := l.check(w, k, last.next)
-				w.Logf("%d bookings of %d keys, through %d splits and merges", total, ledgerKeys, made)
+				w.Logf("%d bookings of %d keys and %d effects, %d in doubt, through %d splits and merges", total, ledgerKeys, len(l.made), len(l.doubt), made)
 			})
 		})
 	}
@@ -279,6 +335,15 @@ func (l *ledger) check(w *world, k Keyspace, shards int) (total int) {
 		}
 		if len(counts) < l.acked[key] {
 			w.Errorf("%s: %d written, %d acknowledged", key, len(counts), l.acked[key])
+		}
+		for n := effectEvery; n < len(counts); n += effectEvery {
+			x, times := effectKey(key, n), 0
+			for _, k := range l.made[x] {
+				times += k
+			}
+			if times > 1 || times == 0 && !l.doubt[x] || l.honours && l.doubt[x] {
+				w.Errorf("the effect %s was made %v times; in doubt %v", x, l.made[x], l.doubt[x])
+			}
 		}
 	}
 	for _, x := range l.twice {
@@ -939,4 +1004,24 @@ func TestRangeGoesBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A handler's context says to package effect which shards the keys may go to.
+func TestHandlerKnowsItsKeyspace(t *testing.T) {
+	bubble(t, func(w *world) {
+		names := make(chan [2]string, 10)
+		w.member("a", func(m *member, o *Options) {
+			o.Shards, o.Keyspace, o.OnError = []string{"jobs-0000"}, Keyspace{Name: "orders", Shards: 1}, nil
+			m.handler = func(ctx context.Context, lease *core.Lease) error {
+				names <- [2]string{lease.Shard(), keyspace.Of(ctx)}
+				<-ctx.Done()
+				return nil
+			}
+		})
+		for range 2 {
+			if got := <-names; got != [2]string{"jobs-0000", "jobs-0000"} && got != [2]string{"orders-0000", "orders"} {
+				w.Errorf("the handler of %s has %q", got[0], got[1])
+			}
+		}
+	})
 }

@@ -26,7 +26,6 @@ type order struct {
 const (
 	itemPrefix = "order/" // of an order's item
 	maxBody    = 4 << 10  // bytes of a request
-	copyAtOnce = 100      // orders that one commit takes over
 )
 
 var validID = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
@@ -78,9 +77,7 @@ func (s *service) started(next http.Handler) http.Handler {
 
 // serve has a shard: requests for the orders in its range are taken until ctx ends.
 func (s *service) serve(ctx context.Context, lease *core.Lease) error {
-	slice, err := s.manager.OpenSlice(ctx, lease, func(ctx context.Context, from string, r sharding.Range) ([]core.Op, error) {
-		return s.take(ctx, lease, from, r)
-	})
+	slice, err := s.manager.OpenSlice(ctx, lease, s.take)
 	if err != nil {
 		return err
 	}
@@ -99,29 +96,17 @@ func (s *service) serve(ctx context.Context, lease *core.Lease) error {
 	return nil
 }
 
-// take copies the orders of a range from the shard that had them. The last ones are committed
-// with the note that the range is here. If it fails before, it copies everything again.
+// take copies the orders of a range from the shard that had them.
 // Orders are never removed, so older copies, of a range that was here before, are replaced.
-func (s *service) take(ctx context.Context, lease *core.Lease, from string, r sharding.Range) ([]core.Op, error) {
+func (s *service) take(ctx context.Context, from string, r sharding.Range) (ops []core.Op, err error) {
 	items, err := s.backend.List(ctx, core.ShardID(from), itemPrefix, 0)
-	if err != nil {
-		return nil, err
-	}
-	var ops []core.Op
 	keys := s.manager.Map().Keyspace
 	for _, item := range items {
-		if !r.Has(keys.Of(strings.TrimPrefix(item.Key, itemPrefix))) {
-			continue
+		if r.Has(keys.Of(strings.TrimPrefix(item.Key, itemPrefix))) {
+			ops = append(ops, core.Put(item.Key, item.Value))
 		}
-		if len(ops) == copyAtOnce {
-			if _, err := lease.Commit(ctx, ops...); err != nil {
-				return nil, err
-			}
-			ops = nil
-		}
-		ops = append(ops, core.Put(item.Key, item.Value))
 	}
-	return ops, nil
+	return ops, err
 }
 
 // enter returns the slice of a shard that is served under the lease; leave ends the use.

@@ -24,7 +24,7 @@ const anything = "*"
 // package has it.
 var floors = [][][]string{
 	// The contract, and what says a word about an error or a peer.
-	{{"core/driver", "internal/errtext", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
+	{{"core/driver", "internal/errtext", "internal/keyspace", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
 	{{"internal/fsm", "core/control"}},
 	// What the machine was given and did, written and checked.
@@ -82,6 +82,7 @@ var rows = []row{
 	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
 
 	{pkg: "internal/virtual"},
+	{pkg: "internal/keyspace"},
 	{pkg: "tenuretest", allow: []string{
 		"backends/memory", "core", "internal/proof/harness", "internal/proof/intercept", "internal/virtual",
 	}},
@@ -127,9 +128,9 @@ var rows = []row{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
-	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/mark", "internal/rhythm"}},
+	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/keyspace", "internal/mark", "internal/rhythm"}},
 
-	{pkg: "effect", allow: []string{"core", "core/control", "core/driver", "internal/rhythm"}},
+	{pkg: "effect", allow: []string{"core", "core/control", "core/driver", "internal/keyspace", "internal/rhythm"}},
 	{pkg: "lock", allow: []string{"core", "core/driver"}},
 
 	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
