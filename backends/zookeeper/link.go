@@ -233,12 +233,17 @@ func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T,
 	}()
 	select {
 	case r := <-replies:
-		if errors.Is(r.err, zk.ErrNoAuth) && l.outdated != nil && l.outdated() {
-			l.cut() // the next call proves the newer password
-		}
+		l.refused(r.err)
 		return r.v, r.err
 	case <-ctx.Done():
 		return none, l.giveUp(ctx, began)
+	}
+}
+
+// refused ends a link that lacks rights if a newer password than its own may have them.
+func (l *link) refused(err error) {
+	if errors.Is(err, zk.ErrNoAuth) && l.outdated != nil && l.outdated() {
+		l.cut()
 	}
 }
 
