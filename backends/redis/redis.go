@@ -124,5 +124,8 @@ func opening(namespace string, err error) error {
 		return fmt.Errorf("tenure: Redis refuses this user namespace %q: grant it the rights of docs/backends/redis.md: %w",
 			namespace, err)
 	}
+	if unknownCommand(err) {
+		err = classified(err)
+	}
 	return fmt.Errorf("tenure: cannot open namespace %q in Redis: %w", namespace, err)
 }

@@ -124,7 +124,8 @@ func newLink(
 	select {
 	case <-l.up:
 	case <-l.down:
-		err = errors.New("the server ended the connection while the session began")
+		err = errors.New("the server ended the connection while the session began: it may have too many from this host " +
+			"(maxClientCnxns, a process needs 4), or no leader")
 	case <-ctx.Done():
 		err = fmt.Errorf("no session: %w", ctx.Err())
 	}
