@@ -307,7 +307,7 @@ func TestRenamedCommand(t *testing.T) {
 		if err == nil {
 			b.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), "rename-command") {
+		if err == nil || strings.Count(err.Error(), "rename-command") != 1 {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -124,7 +125,7 @@ func opening(namespace string, err error) error {
 		return fmt.Errorf("tenure: Redis refuses this user namespace %q: grant it the rights of docs/backends/redis.md: %w",
 			namespace, err)
 	}
-	if unknownCommand(err) {
+	if unknownCommand(err) && !strings.Contains(err.Error(), "rename-command") {
 		err = classified(err)
 	}
 	return fmt.Errorf("tenure: cannot open namespace %q in Redis: %w", namespace, err)
