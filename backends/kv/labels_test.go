@@ -196,3 +196,56 @@ func TestRemovalRacesJoin(t *testing.T) {
 		}
 	}
 }
+
+// together has the first reads before two joins end together.
+type together struct {
+	kv.Store
+	reads *sync.WaitGroup
+	once  sync.Once
+}
+
+func (s *together) wait(keys []string) {
+	if slices.ContainsFunc(keys, isRemoved) {
+		s.once.Do(func() {
+			s.reads.Done()
+			s.reads.Wait()
+		})
+	}
+}
+
+func (s *together) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	page, err := s.Store.Get(ctx, keys...)
+	s.wait(keys)
+	return page, err
+}
+
+func (s *together) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
+	out, err := s.Store.Apply(ctx, b)
+	for _, t := range b.Txns {
+		if len(t.Ops) == 0 {
+			s.wait(t.Else)
+		}
+	}
+	return out, err
+}
+
+// TestFirstMembersJoinTogether: of two members with different labels that join a new namespace at once
+// none is refused.
+func TestFirstMembersJoinTogether(t *testing.T) {
+	store, reads := memory.New(), &sync.WaitGroup{}
+	reads.Add(2)
+	var joins sync.WaitGroup
+	for _, node := range []string{"a", "b"} {
+		b, err := memory.Open(t.Context(), store, "app", &memory.Options{Wrap: func(s kv.Store) kv.Store { return &together{Store: s, reads: reads} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		joins.Go(func() {
+			if _, err := b.Join(t.Context(), driver.Member{Session: driver.SessionID("s-" + node), Node: node, TTL: time.Minute}); err != nil {
+				t.Errorf("%s: %v", node, err)
+			}
+		})
+	}
+	joins.Wait()
+}

@@ -46,6 +46,12 @@ func classified(err error) error {
 		return fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
 	case notSent != nil, errors.Is(err, goredis.ErrPoolTimeout):
 		return fmt.Errorf("tenure: %w: nothing was sent to Redis: %w", driver.ErrRetry, err)
+	case unknownCommand(err):
+		err = fmt.Errorf("Redis lacks a command: give it its name again (rename-command), or use Redis 7.0 or later: %w", err)
+		if text, _ := reply(err); strings.HasPrefix(text, "ERR unknown") {
+			err = fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
+		}
+		return err
 	case refused(err):
 		return fmt.Errorf("tenure: %w: Redis refused it: %w", driver.ErrRetry, err)
 	}
@@ -73,6 +79,12 @@ func refused(err error) bool {
 		"NOSCRIPT", "NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "OOM", "LOADING", "BUSY", "MISCONF", "NOREPLICAS",
 		"MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "CROSSSLOT",
 	}, word) || text == "ERR max number of clients reached"
+}
+
+// unknownCommand reports whether the server lacks a command: it ran nothing, unless a script called it.
+func unknownCommand(err error) bool {
+	text, ok := reply(err)
+	return ok && (strings.HasPrefix(text, "ERR unknown command") || strings.HasPrefix(text, "ERR Unknown Redis command"))
 }
 
 // replaced reports whether a server ran nothing, and may be another one than before.

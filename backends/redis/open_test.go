@@ -297,3 +297,18 @@ func TestSettingsHideThePassword(t *testing.T) {
 		}
 	}
 }
+
+// TestRenamedCommand: an error names the command that the server does not know, and the remedy.
+func TestRenamedCommand(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"EVALSHA", "HGET", "INFO"} {
+		c := config(t, servers.New(t, servers.Redis, &servers.Options{NoSync: true, Config: []string{"rename-command " + name + " hidden"}}))
+		b, err := Open(bounded(t, ample.Time), c, t.Name(), &Options{Create: true})
+		if err == nil {
+			b.Close()
+		}
+		if err == nil || strings.Count(err.Error(), "rename-command") != 1 {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -123,6 +124,9 @@ func opening(namespace string, err error) error {
 	if denied(err) {
 		return fmt.Errorf("tenure: Redis refuses this user namespace %q: grant it the rights of docs/backends/redis.md: %w",
 			namespace, err)
+	}
+	if unknownCommand(err) && !strings.Contains(err.Error(), "rename-command") {
+		err = classified(err)
 	}
 	return fmt.Errorf("tenure: cannot open namespace %q in Redis: %w", namespace, err)
 }

@@ -323,6 +323,7 @@ func (a *application) send(ctx context.Context) (done bool, err error) {
 		return true, nil
 	}
 	at := slices.IndexFunc(r.parts, func(p zk.MultiResponse) bool { return p.Error != nil })
+	a.link.refused(r.parts[at].Error)
 	return false, a.refused(ctx, m, at, r.parts[at].Error)
 }
 

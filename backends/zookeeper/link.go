@@ -124,7 +124,8 @@ func newLink(
 	select {
 	case <-l.up:
 	case <-l.down:
-		err = errors.New("the server ended the connection while the session began")
+		err = errors.New("the server ended the connection while the session began: it may have too many from this host " +
+			"(maxClientCnxns, a process needs 4), or no leader")
 	case <-ctx.Done():
 		err = fmt.Errorf("no session: %w", ctx.Err())
 	}
@@ -233,12 +234,17 @@ func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T,
 	}()
 	select {
 	case r := <-replies:
-		if errors.Is(r.err, zk.ErrNoAuth) && l.outdated != nil && l.outdated() {
-			l.cut() // the next call proves the newer password
-		}
+		l.refused(r.err)
 		return r.v, r.err
 	case <-ctx.Done():
 		return none, l.giveUp(ctx, began)
+	}
+}
+
+// refused ends a link that lacks rights if a newer password than its own may have them.
+func (l *link) refused(err error) {
+	if errors.Is(err, zk.ErrNoAuth) && l.outdated != nil && l.outdated() {
+		l.cut()
 	}
 }
 

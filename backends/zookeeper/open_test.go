@@ -369,3 +369,16 @@ func TestCloseEndsEverything(t *testing.T) {
 		t.Errorf("a blocked call ends with %v", err)
 	}
 }
+
+// TestTooFewConnections: where the server ends connections, an error names the bound that may be the reason.
+func TestTooFewConnections(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.ZooKeeper, &servers.Options{NoSync: true, Config: []string{"maxClientCnxns = 1"}})
+	b, err := Open(bounded(t, 10*time.Second), []string{server.Addr()}, "app", &Options{Create: true})
+	if err == nil {
+		b.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "maxClientCnxns") {
+		t.Error(err)
+	}
+}

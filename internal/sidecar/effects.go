@@ -121,7 +121,7 @@ func (x *effects) open() (*effect.Ledger, error) {
 	l, err := effect.Open(ctx, x.lease, &effect.Options{
 		Rules: x.rules, Resolve: x.resolve, Concurrent: leaseAttempts, Attempts: 1, Deadline: attemptTime,
 		MaxResult: min(effect.MaxMaxResult, x.s.limits.WriteBytes/4), Scope: x.lease.Namespace() + "/" + x.lease.Shard(),
-		OnError:   x.s.effectFailed,
+		OnError: x.s.effectFailed,
 	})
 	x.ledger = l
 	return l, err

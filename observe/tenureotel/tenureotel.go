@@ -36,6 +36,7 @@
 //	tenure.follower.behind                           entries, over all shards
 //	tenure.member.state {state}                      1 or 0: joined, trusted, halted, leaving, eligible
 //	tenure.trust.remaining                           s
+//	tenure.client_certificate.end                    s, since the epoch
 //	tenure.members {state}                           live, silent, troubled
 //	tenure.shards {state}                            known, contended, unowned, unowned_reserved, quarantined
 //	tenure.leases {state}                            core.LeaseState
@@ -60,6 +61,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
@@ -105,7 +107,7 @@ type Telemetry struct {
 	granted, endedBy, settled, sessions, peers, refused, stuck, failed, dropped metric.Int64Counter
 	plans, moves, applied, failures, restores                                   metric.Int64Counter
 	member, members, shards, leases, behind                                     metric.Int64ObservableGauge
-	remaining, lag                                                              metric.Float64ObservableGauge
+	remaining, lag, certificate                                                 metric.Float64ObservableGauge
 }
 
 // New returns Telemetry. An error is the MeterProvider's. Nil options work.
@@ -165,6 +167,7 @@ func New(o *Options) (*Telemetry, error) {
 	number(&t.shards, "tenure.shards", "Shards, as this member sees them.")
 	number(&t.leases, "tenure.leases", "Leases of this member.")
 	number(&t.behind, "tenure.follower.behind", "Entries known and not applied.")
+	length(&t.certificate, "tenure.client_certificate.end", "Earliest end of the client certificates of the store, since the epoch.")
 	length(&t.remaining, "tenure.trust.remaining", "Until the leases end if no heartbeat succeeds any more.")
 	length(&t.lag, "tenure.follower.lag", "How far the furthest shard is behind.")
 	if err := errors.Join(errs...); err != nil {
@@ -345,12 +348,15 @@ func (t *Telemetry) Watch(e Elector) error {
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.observe(o, e.View(), e.TrustRemaining())
 		return nil
-	}, t.member, t.members, t.shards, t.leases, t.remaining)
+	}, t.member, t.members, t.shards, t.leases, t.remaining, t.certificate)
 	return err
 }
 
 func (t *Telemetry) observe(o metric.Observer, v *core.View, trust time.Duration) {
 	o.ObserveFloat64(t.remaining, trust.Seconds(), metric.WithAttributes(t.own...))
+	if end := driver.CertificateEnd(); !end.IsZero() {
+		o.ObserveFloat64(t.certificate, float64(end.Unix()), metric.WithAttributes(t.own...))
+	}
 	for state, is := range map[string]bool{
 		"joined": v.Session != "", "trusted": v.Trusted, "halted": v.Err != nil, "leaving": v.Leaving,
 		"eligible": v.Ineligible == "",

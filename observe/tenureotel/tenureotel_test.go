@@ -2,6 +2,8 @@ package tenureotel_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"maps"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
@@ -238,13 +241,14 @@ func TestMetrics(t *testing.T) {
 	if err := c.Effects(stats); err != nil {
 		t.Fatal(err)
 	}
+	driver.NoteCertificate(&tls.Config{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: time.Unix(2_000_000_000, 0)}}}})
 	var during map[string]float64
 	run(t, c, func(t *testing.T, l *core.Lease, _ *kvfault.Link) {
 		waitingEffect(t, l, stats)
 		during = c.points(t)
 	})
 	for name, want := range map[string]float64{
-		"tenure.leases{held}": 1, "tenure.leases{stuck}": 0, "tenure.member.state{trusted}": 1,
+		"tenure.client_certificate.end": 2_000_000_000, "tenure.leases{held}": 1, "tenure.leases{stuck}": 0, "tenure.member.state{trusted}": 1,
 		"tenure.member.state{halted}": 0, "tenure.member.state{leaving}": 0, "tenure.member.state{eligible}": 1, "tenure.members{live}": 1, "tenure.shards{known}": 1, "tenure.shards{unowned}": 0, "tenure.shards{quarantined}": 0,
 		"tenure.leases.granted": 1, "tenure.effects{unresolved}": 1, "tenure.effects{in doubt}": 0, "tenure.effects.oldest{unresolved}": 60,
 		"tenure.effects.begun": 3, "tenure.effects.ended{done}": 1, "tenure.effects.ended{failed}": 0, "tenure.effects.ended{refused}": 1,

@@ -16,6 +16,7 @@
 //	tenure_member_eligible                   1 while it is to own shards: core.Options.Eligible
 //	tenure_member_joined                     1 while there is a session
 //	tenure_trust_remaining_seconds           until leases end if no heartbeat succeeds
+//	tenure_client_certificate_end_timestamp_seconds  of the client certificates that this process has read
 //	tenure_ttl_seconds                       TTL of this member
 //	tenure_members                           that live, as this member sees it
 //	tenure_members_silent                    of these, without a heartbeat for their TTL

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
@@ -56,7 +57,7 @@ type Metrics struct {
 type gauges struct {
 	trusted, halted, leaving, eligible, joined, remaining, ttl, members, silent, troubled *prometheus.Desc
 	known, contended, unowned, reserved, leases, damaged, lagEntries, lagSeconds          *prometheus.Desc
-	quarantined, leader, token, shardLag                                                  *prometheus.Desc
+	quarantined, leader, token, shardLag, certificate                                     *prometheus.Desc
 }
 
 // effectDescs are of what is read from Effects when it is asked for.
@@ -125,6 +126,7 @@ func newGauges(labels prometheus.Labels) gauges {
 		eligible:    d("member_eligible", "1 while this member is eligible to own shards."),
 		joined:      d("member_joined", "1 while this member has a session."),
 		remaining:   d("trust_remaining_seconds", "Time until the leases end if no heartbeat succeeds any more."),
+		certificate: d("client_certificate_end_timestamp_seconds", "Earliest end of the client certificates of the store, since the epoch."),
 		ttl:         d("ttl_seconds", "TTL of this member."),
 		members:     d("members", "Members that live, as this member sees it."),
 		silent:      d("members_silent", "Members without a heartbeat for their TTL, as this member sees it."),
@@ -292,7 +294,7 @@ func (m *Metrics) onGrant(e core.LeaseEvent) {
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.trusted, m.halted, m.leaving, m.eligible, m.joined, m.remaining, m.ttl, m.members, m.silent, m.troubled, m.known, m.contended, m.unowned,
-		m.reserved, m.quarantined, m.leases, m.damaged, m.lagEntries, m.lagSeconds, m.leader, m.token, m.shardLag,
+		m.reserved, m.quarantined, m.leases, m.damaged, m.lagEntries, m.lagSeconds, m.leader, m.token, m.shardLag, m.certificate,
 		m.waiting, m.oldest, m.begun, m.finished, m.retries, m.full,
 	} {
 		ch <- d
@@ -339,6 +341,9 @@ func (m *Metrics) collectView(ch chan<- prometheus.Metric, v *core.View, trust t
 	gauge(ch, m.eligible, truth(v.Ineligible == ""))
 	gauge(ch, m.joined, truth(v.Session != ""))
 	gauge(ch, m.remaining, trust.Seconds())
+	if end := driver.CertificateEnd(); !end.IsZero() {
+		gauge(ch, m.certificate, float64(end.Unix()))
+	}
 	if self, ok := v.Member(v.Session); ok {
 		gauge(ch, m.ttl, self.TTL.Seconds())
 	}

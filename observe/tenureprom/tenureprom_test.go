@@ -2,6 +2,8 @@ package tenureprom_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
@@ -151,6 +154,10 @@ func TestMetricsOfACluster(t *testing.T) {
 		a.SetAside(nil)
 		if got := value(t, a.reg, "tenure_shards_quarantined"); got != 0 {
 			t.Errorf("%v in quarantine, want 0", got)
+		}
+		end := certificate()
+		if got := value(t, a.reg, "tenure_client_certificate_end_timestamp_seconds"); got != float64(end.Unix()) {
+			t.Errorf("the certificate ends at %v", got)
 		}
 		if got := value(t, a.reg, "tenure_trust_remaining_seconds"); got <= 0 || got > 1 {
 			t.Errorf("trust remaining %v", got)
@@ -361,8 +368,14 @@ func TestSeries(t *testing.T) {
 }
 
 // The package comment names every metric, and no other.
+// certificate has the process read a client's certificate.
+func certificate() (end time.Time) {
+	return driver.NoteCertificate(&tls.Config{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: time.Unix(2_000_000_000, 0)}}}})
+}
+
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
+	certificate()
 	_, names := gather(t, &tenureprom.Options{PerShard: true}, 1)
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {

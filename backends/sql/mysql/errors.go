@@ -42,8 +42,10 @@ func explain(err error) string {
 		return "the row was changed after the transaction's snapshot"
 	case errReadOnlyOption, errReadOnlyServer, errReadOnlyTx:
 		return "the server is read-only: connect to the primary"
-	case 1021, 1114, 1037, 1041, 1040, 1203:
-		return "the server is short of resources: room on disk, memory or connections"
+	case 1040, 1203, 1226:
+		return "no connection is left: a process needs MaxConns and 6 more: raise max_connections or the user's limit"
+	case 1021, 1114, 1037, 1041:
+		return "the server is short of resources: room on disk, or memory"
 	case 1044, 1045, 1142, 1143, 1227, 1370:
 		return "the user lacks a right: see the recipe for the run-time user"
 	case errSafeUpdates:

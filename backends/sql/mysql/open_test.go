@@ -431,3 +431,21 @@ func TestClockBehind(t *testing.T) {
 		t.Errorf("a commit under a lease of before: %v, want ErrFenced", err)
 	}
 }
+
+// TestTooFewConnections: an error says how many connections a process needs.
+func TestTooFewConnections(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.MariaDB, nil)
+	dsn := server.Database(t)
+	admin := setup.DB(t, server.Admin())
+	user := "few_" + dsn.Name()[len(dsn.Name())-8:]
+	sqlfault.Exec(t, admin, "CREATE USER "+user+" IDENTIFIED BY '"+dsn.Password()+"' WITH MAX_USER_CONNECTIONS 1", "GRANT ALL ON "+dsn.Name()+".* TO "+user)
+	t.Cleanup(func() { _, _ = admin.Exec("DROP USER " + user) })
+	b, err := Open(t.Context(), dsn.As(user, dsn.Password()).Reveal(), "orders", &Options{Create: true, Migrate: true})
+	if err == nil {
+		b.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "MaxConns and 6 more") {
+		t.Error(err)
+	}
+}

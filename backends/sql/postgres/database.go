@@ -65,6 +65,7 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 		return err
 	}
 	c.OnNotice = noticed
+	c.RuntimeParams["client_encoding"], c.RuntimeParams["standard_conforming_strings"] = "UTF8", "on" // for the simple protocol
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "tenure"
 	}
@@ -174,6 +175,9 @@ func prepareDatabase(ctx context.Context, cfg *pgxpool.Config, o *Options) (serv
 	for tries := 1; tries < patiences && severalHosts(c) && c.ConnectTimeout == 0 && tooSlow(err) && ctx.Err() == nil; tries++ {
 		server, err = checkServer(ctx, db)
 	}
+	if err == nil && !o.Pooler {
+		err = checkDirect(ctx, db)
+	}
 	if err != nil {
 		return 0, opening(err)
 	}
@@ -245,6 +249,18 @@ func checkServer(ctx context.Context, db *stdsql.DB) (version int, err error) {
 		return refuse("the database has encoding %s: create it with UTF8", encoding)
 	}
 	return version, nil
+}
+
+// checkDirect refuses a pooler that leaves out the settings of a connection.
+func checkDirect(ctx context.Context, db *stdsql.DB) error {
+	const name = "idle_in_transaction_session_timeout"
+	var limit string
+	err := db.QueryRowContext(ctx, "SELECT setting FROM pg_settings WHERE name = '"+name+"'").Scan(&limit)
+	if err == nil && limit != lockLimits[name] {
+		err = fmt.Errorf("tenure: %w: the connection does not have its setting %s, as behind a pooler: set Options.Pooler (pooler)",
+			driver.ErrUnsupported, name)
+	}
+	return err
 }
 
 // checkIncarnation refuses a server that does not say which history it has (I2).

@@ -19,6 +19,8 @@ var advice = map[string]string{
 	"0A000": "the server refuses to write, as a standby does: connect to the primary (target_session_attrs=read-write)", // to BEGIN ... READ WRITE
 	"55000": "the server recovers, as a standby does: connect to the primary (target_session_attrs=read-write)",
 	"25P03": "the transaction idled for too long",
+	"08P01": "the server, or a pooler before it, refuses a setting: behind PgBouncer in transaction mode set Options.Pooler (pooler)",
+	"53300": "no connection is left: a process needs MaxConns and 7 more: raise max_connections or the role's CONNECTION LIMIT",
 	"53":    "the server is short of resources: room on disk, memory or connections",
 	"42501": "the role lacks a right: see the recipe for the run-time role",
 	"42P01": "a table is missing: migrate first",

@@ -369,3 +369,51 @@ func TestNoIncarnation(t *testing.T) {
 	}
 	sqlfault.Join(t, open(t, dsn, Options{NoIncarnation: true}), "n1")
 }
+
+// TestConnectionSettings: a role's own settings of a connection do not keep Open from working.
+func TestConnectionSettings(t *testing.T) {
+	t.Parallel()
+	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
+	admin := setup.DB(t, pool.Get(t, servers.Postgres, nil).Admin())
+	for _, set := range []string{"client_encoding = 'LATIN1'", "standard_conforming_strings = off"} {
+		sqlfault.Exec(t, admin, "ALTER ROLE "+dsn.User()+" IN DATABASE "+dsn.Name()+" SET "+set)
+		b, err := Open(t.Context(), dsn.Reveal(), "orders", &Options{Create: true, Migrate: true})
+		if err != nil {
+			t.Errorf("%s: %v", set, err)
+			continue
+		}
+		b.Close()
+	}
+}
+
+// TestForgottenPooler: Open names the option that a pooler needs, also where the pooler ignores what it does not know.
+func TestForgottenPooler(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Postgres, nil)
+	dsn := server.Database(t)
+	for _, config := range [][]string{nil, {"ignore_startup_parameters = client_min_messages,tcp_keepalives_idle,tcp_keepalives_interval," +
+		"tcp_keepalives_count,tcp_user_timeout,idle_in_transaction_session_timeout,extra_float_digits"}} {
+		bouncer := pool.Get(t, servers.PgBouncer, &servers.Options{Upstream: server, Config: config})
+		b, err := Open(t.Context(), dsn.At(bouncer.Addr()).Reveal(), "orders", &Options{Create: true, Migrate: true})
+		if err == nil {
+			b.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "Options.Pooler") {
+			t.Errorf("%v: %v", config, err)
+		}
+	}
+}
+
+// TestTooFewConnections: an error says how many connections a process needs.
+func TestTooFewConnections(t *testing.T) {
+	t.Parallel()
+	server := pool.Get(t, servers.Postgres, nil)
+	dsn := server.Database(t)
+	admin := setup.DB(t, server.Admin())
+	role := "few_" + dsn.Name()[len(dsn.Name())-8:]
+	sqlfault.Exec(t, admin, "CREATE ROLE "+role+" LOGIN CONNECTION LIMIT 0 PASSWORD '"+dsn.Password()+"'")
+	t.Cleanup(func() { _, _ = admin.Exec("DROP ROLE " + role) })
+	if _, err := Open(t.Context(), dsn.As(role, dsn.Password()).Reveal(), "orders", nil); err == nil || !strings.Contains(err.Error(), "CONNECTION LIMIT") {
+		t.Error(err)
+	}
+}

@@ -386,3 +386,37 @@ func TestOpener(t *testing.T) {
 		t.Errorf("info %+v", i)
 	}
 }
+
+// TestSymbolicLink: a path that is a link is the file that it names, which another process may open by
+// its own name; also where that file is yet to be made.
+func TestSymbolicLink(t *testing.T) {
+	for _, made := range []bool{true, false} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "volume"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		file, link := filepath.Join(dir, "volume", "tenure.db"), filepath.Join(dir, "tenure.db")
+		if err := os.Symlink(filepath.Join("volume", "tenure.db"), link); err != nil {
+			t.Fatal(err)
+		}
+		names := []string{link, file}
+		if made {
+			names = []string{file, link}
+		}
+		var ids []string
+		for _, name := range names {
+			b, err := sqlite.Open(t.Context(), name, "orders", nil)
+			if err != nil {
+				t.Fatalf("%s, made %v: %v", name, made, err)
+			}
+			defer b.Close()
+			ids = append(ids, b.Info().StoreID)
+		}
+		if ids[0] != ids[1] {
+			t.Errorf("made %v: two namespaces: %v", made, ids)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+			t.Errorf("made %v: files beside the link: %v %v", made, left, err)
+		}
+	}
+}
