@@ -225,11 +225,11 @@ var mutants = []mutate.Mutant{
 	{Name: "A6: a call goes over the store's limits", Killer: "TestCallsAreWithinTheLimits", Edits: []mutate.Edit{
 		{File: "outbox.go", In: "outbox.next", Old: "len(batch) < max(1, limits.BatchItems) && ", New: ""}}},
 	{Name: "C18: a denied leader keeps its lease", Killer: "TestDeniedLeaderGivesWay", Edits: []mutate.Edit{
-		{File: "trouble.go", In: "Elector.deem", Old: "if e.trouble.denied.Load() {", New: "if false {"}}},
+		{File: "trouble.go", In: "Elector.weigh", Old: "\t\twhy = deniedWhy\n", New: ""}}},
 	{Name: "C18: a denied member is eligible again without a probe", Killer: "TestDeniedLeaderGivesWay", Edits: []mutate.Edit{
-		{File: "trouble.go", In: "Elector.outdated", Old: "return 2*e.o.BackoffMax + e.o.TTL", New: "return e.o.TTL"}}},
+		{File: "trouble.go", In: "Elector.outdated", Old: "2*e.o.BackoffMax+e.o.TTL", New: "e.o.TTL"}}},
 	{Name: "C18: a denied member probes without a pause", Killer: "TestDeniedLeaderGivesWay", Edits: []mutate.Edit{
-		{File: "trouble.go", In: "Elector.weigh", Old: "time.Since(t.probed) >= e.o.BackoffMax", New: "true"}}},
+		{File: "trouble.go", In: "Elector.weigh", Old: "now.Sub(t.probed) >= e.o.BackoffMax", New: "true"}}},
 	{Name: "C18: a denied commit waits for the end of the lease", Killer: "TestDeniedLeaderGivesWay", Edits: []mutate.Edit{
 		{File: "settle.go", In: "Lease.settle",
 			Old: "case errors.Is(err, driver.ErrRetry) && (unknown || !errors.Is(err, driver.ErrDenied) || !l.e.trouble.denied.Load()):",
@@ -237,7 +237,7 @@ var mutants = []mutate.Mutant{
 	{Name: "C18: a member that may not release goes on with heartbeats", Killer: "TestDeniedReleases", Edits: []mutate.Edit{
 		{File: "trouble.go", In: "Elector.weigh", Old: "t.muted.Store(denied && keeps &&", New: "t.muted.Store(false && denied && keeps &&"}}},
 	{Name: "C18: a refusal is logged at each look", Killer: "TestDeniedLeasesDoNotCircle", Edits: []mutate.Edit{
-		{File: "trouble.go", In: "Elector.lasting", Old: "t.lines.Failed(kind, now); due {", New: "t.lines.Failed(kind, now); due || true {"}}},
+		{File: "trouble.go", In: "Elector.weigh", Old: "t.lines.Failed(kind, now); due {", New: "t.lines.Failed(kind, now); due || true {"}}},
 	{Name: "a refused Observe is not logged", Killer: "TestRefusedCallsAreTold/observe", Edits: []mutate.Edit{
 		{File: "calls.go", In: "Elector.observe", Old: "\t\t\te.heed(callObserve, err)\n", New: ""}}},
 	{Name: "an application's update loses the trouble", Killer: "TestDeniedLeaderGivesWay", Edits: []mutate.Edit{

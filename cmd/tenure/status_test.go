@@ -245,7 +245,7 @@ func TestStatusOfTrouble(t *testing.T) {
 		<-beats
 	}()
 	o, code, errs := p.status()
-	if code != exitSilent || len(o.Troubled) != 1 || o.Troubled[0].Trouble != trouble || !strings.Contains(errs, "node-a: "+trouble) {
+	if code != exitSilent || len(o.Troubled) != 1 || o.Troubled[0] != "node-a: "+trouble || !strings.Contains(errs, "node-a: "+trouble) {
 		t.Errorf("status: got %+v, %d, %q", o, code, errs)
 	}
 	if out, _ := p.run(exitOK, "who", "s"); !strings.Contains(out, trouble) {

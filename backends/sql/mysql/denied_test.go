@@ -21,8 +21,9 @@ func TestSafeUpdates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := sqlfault.Join(t, gone, "gone")
-	sqlfault.Acquire(t, s, sqlfault.Claims(1))
+	if _, err := gone.Join(t.Context(), core.Member{Session: "gone", Node: "gone", TTL: time.Second}); err != nil {
+		t.Fatal(err)
+	}
 	_ = gone.Close()
 	sqlfault.Exec(t, setup.DB(t, server.Admin()), "SET GLOBAL sql_safe_updates = 1")
 	b, err := Open(t.Context(), dsn.Reveal(), "safe", nil)
@@ -30,11 +31,11 @@ func TestSafeUpdates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	e, err := core.NewElector(b, &core.Options{Node: "b", TTL: time.Second, LockDir: "none"})
+	e, err := core.NewElector(b, &core.Options{Node: "b", TTL: time.Second, CallTimeout: time.Second, DrainBudget: time.Second, LockDir: "none"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Contend(func(context.Context, *core.Lease) error { return nil }, "mine"); err != nil {
+	if err := e.Contend(func(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }, "mine"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
