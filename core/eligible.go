@@ -65,7 +65,7 @@ func (v *verdict) say(why string) {
 	v.e.mu.Lock()
 	v.e.trouble.unfit = why
 	v.e.mu.Unlock()
-	v.e.trouble.signal()
+	poke(v.e.trouble.wake)
 }
 
 // reason is the text of an error, made fit to be published: one line of up to maxReason

@@ -74,14 +74,7 @@ func (e *Elector) heed(kind string, err error) {
 		r.last, r.err = now, err
 		return
 	}
-	t.signal()
-}
-
-func (t *trouble) signal() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	poke(t.wake)
 }
 
 // outdated reports whether a refusal tells nothing any more: two back-offs have passed without a call.
