@@ -76,7 +76,7 @@ var rows = []row{
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
 	{pkg: "core/control", allow: []string{"core/driver"}},
 	{pkg: "internal/operator", allow: []string{"core", "core/control", "core/driver"}},
-	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/trace", "internal/virtual"}},
+	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/rhythm", "internal/trace", "internal/virtual"}},
 	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
 
 	{pkg: "internal/virtual"},
